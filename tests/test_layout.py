@@ -13,21 +13,19 @@ ROOT = Path(__file__).parents[1]
 MAPPED = ("autotune", "compilers", "runtimes")
 
 
-def import_names() -> list[str]:
-    """Every module of the distribution by its import name, read off the disk."""
-    names = []
+def modules() -> list[tuple[str, ...]]:
+    """Every module of the distribution by its import path, `__init__` spelled out."""
+    found = []
     for folder in ("cubepy", *MAPPED):
         for parent, _, files in os.walk(ROOT / folder):  # does not follow the links
             package = Path(parent).relative_to(ROOT).parts
             prefix = package if folder == "cubepy" else ("cubepy", *package)
-            names += [".".join((*prefix, name[:-3])) for name in files if name.endswith(".py")]
-    return sorted(name.removesuffix(".__init__") for name in names)
+            found += [(*prefix, name[:-3]) for name in files if name.endswith(".py")]
+    return sorted(found)
 
 
-def packages_on_disk() -> list[str]:
-    names = import_names()
-    parents = {name.rpartition(".")[0] for name in names} - {""}
-    return sorted(parents | {f"cubepy.{name}" for name in MAPPED} | {"cubepy"})
+def packages() -> list[str]:
+    return sorted({".".join(path[:-1]) for path in modules()})
 
 
 @pytest.mark.parametrize("name", MAPPED)
@@ -41,8 +39,8 @@ def test_package_dir_maps_the_linked_folders():
 
 
 def test_every_folder_with_modules_is_a_package():
-    missing = set(packages_on_disk()) - set(import_names())
-    assert not missing, f"without __init__.py: {sorted(missing)}"
+    marked = {".".join(path[:-1]) for path in modules() if path[-1] == "__init__"}
+    assert not set(packages()) - marked, "an __init__.py is missing"
 
 
 def test_the_wheel_lists_every_package(monkeypatch):
@@ -52,7 +50,7 @@ def test_the_wheel_lists_every_package(monkeypatch):
     monkeypatch.setattr(setuptools, "setup", lambda **keywords: given.update(keywords))
     monkeypatch.chdir(ROOT)
     runpy.run_path("setup.py")
-    assert given["packages"] == packages_on_disk()
+    assert given["packages"] == packages()
 
 
 IMPORT_ALL = """
@@ -71,7 +69,9 @@ assert not twice, f"one file, several modules: {twice}"
 
 
 def test_every_module_imports_and_exists_once():
-    names = [name for name in import_names() if not name.endswith(".__main__")]
+    names = [
+        ".".join(path).removesuffix(".__init__") for path in modules() if path[-1] != "__main__"
+    ]
     command = [sys.executable, "-c", IMPORT_ALL, *names]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
