@@ -40,7 +40,8 @@ def test_package_dir_maps_the_linked_folders():
 
 def test_every_folder_with_modules_is_a_package():
     marked = {".".join(path[:-1]) for path in modules() if path[-1] == "__init__"}
-    assert not set(packages()) - marked, "an __init__.py is missing"
+    missing = sorted(set(packages()) - marked)
+    assert not missing, "an __init__.py is missing"
 
 
 def test_the_wheel_lists_every_package(monkeypatch):
