@@ -1,0 +1,1 @@
+"""Passes: each makes a better kernel from a kernel; `pipeline` lists them."""
