@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from cubepy.ir.core import Kernel
 from cubepy.ir.verify import verify
 from cubepy.passes.construct_ssa import construct_ssa
+from cubepy.passes.contract import contract
+from cubepy.passes.fold import fold
+from cubepy.passes.hoist import hoist
 from cubepy.passes.remove_dead import remove_dead
+from cubepy.passes.share import share
+from cubepy.passes.unroll import unroll
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +35,21 @@ class PassOptions:
 
 def standard_passes(options: PassOptions, expand: Pass | None = None) -> list[Pass]:
     """The passes between the frontend and a compiler; `expand` inlines elementary functions."""
-    passes = [
-        Pass("construct_ssa", construct_ssa),
-        *([expand] if expand else []),
+    simplify = Pass("fold", partial(fold, fast_math=options.fast_math))
+    sharing = Pass("share", share)
+    return [
+        Pass("construct_ssa", construct_ssa),  # the others know nothing of locals
+        simplify,
+        sharing,  # before contract, which fuses only products that have no other use
+        *([Pass("contract", contract)] if options.contract else []),
+        *([expand] if expand else []),  # after contract: expansions say themselves what is fused
+        simplify,
+        sharing,
+        Pass("hoist", hoist),  # before unroll, so that what is hoisted is copied nowhere
+        Pass("unroll", unroll),
+        simplify,  # unrolled positions are constants
         Pass("remove_dead", remove_dead),
     ]
-    return passes
 
 
 def run(kernel: Kernel, passes: Iterable[Pass],

@@ -91,7 +91,7 @@ class _Marks:
         if op.row is not ops.IF:
             self._work.append(op.operands[_fixed(op) + number])
             self._work.append(op.results[number])
-            self._work.append(op.regions[0].args[number + len(op.regions[0].args) - len(op.results)])
+            self._work.append(op.regions[0].args[number - len(op.results)])
 
 
 def _is_root(op: Op) -> bool:

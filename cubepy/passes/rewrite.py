@@ -102,6 +102,34 @@ def constant(result: Value, number: Number, span: Span | None = None) -> Iterato
     yield Op(ops.SPLAT, (scalar,), {"lanes": lanes}, (result,), (), span)
 
 
+def copy_op(op: Op, copies: dict[Value, Value]) -> Op:
+    """A copy that defines new values, which are added to `copies`, and uses those in it."""
+    operands = tuple([copies.get(value, value) for value in op.operands])
+    regions = tuple([_copy_region(region, copies) for region in op.regions])
+    results = _copy_values(op.results, copies)
+    return Op(op.row, operands, op.attrs, results, regions, op.span)
+
+
+def _copy_region(region: Region, copies: dict[Value, Value]) -> Region:
+    args = _copy_values(region.args, copies)
+    return Region(args, tuple([copy_op(op, copies) for op in region.ops]))
+
+
+def _copy_values(values: tuple[Value, ...], copies: dict[Value, Value]) -> tuple[Value, ...]:
+    made = tuple([Value(value.type, value.name) for value in values])
+    copies.update(zip(values, made, strict=True))
+    return made
+
+
+def trip_count(start: Number | None, stop: Number | None, step: Number | None) -> int | None:
+    """How often a `for` with these bounds runs; None where that is unknown."""
+    if step == 0 or (start is not None and start == stop):
+        return 0
+    if start is None or stop is None or step is None:
+        return None
+    return len(range(int(start), int(stop), int(step)))
+
+
 def count_uses(kernel: Kernel) -> dict[Value, int]:
     """How many operands each value is; values without uses are absent."""
     uses: dict[Value, int] = {}

@@ -1,0 +1,333 @@
+"""Algebraic identities: what an operation equals when something is known about its operands.
+
+Only what IEEE 754 allows, unless `fast_math`. A rule gives the value that stands for the result,
+or operations that replace the operation (none: it vanishes), or None where it does not apply.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from cubepy.ir import ops
+from cubepy.ir.core import Op, Value
+from cubepy.ir.evaluate import Lanes
+from cubepy.ir.numbers import Number, wrap
+from cubepy.ir.opdef import OpDef
+from cubepy.ir.types import DType, Kind, element_of, f32, f64
+from cubepy.passes.rewrite import Rewriter, constant
+
+
+class Facts(Rewriter):
+    """A rewriter that knows how values are defined, and the numbers of constants."""
+
+    def __init__(self, fast_math: bool = False) -> None:
+        super().__init__()
+        self.fast_math = fast_math
+        self.known: dict[Value, Lanes] = {}
+        self.definitions: dict[Value, Op] = {}
+
+    def number(self, value: Value) -> Number | None:
+        """The number that is in every lane of a constant; None if it is no such constant."""
+        lanes = self.known.get(value)
+        return lanes[0] if lanes is not None and is_uniform(lanes) else None
+
+    def defined_by(self, value: Value, row: OpDef) -> Op | None:
+        """The operation that defines `value`, if it is of this row."""
+        op = self.definitions.get(value)
+        return op if op is not None and op.row is row else None
+
+    def constant(self, value: Value, number: Number) -> Value:
+        """A new constant of the type of `value`."""
+        result = self.emit_const(value.type, number)
+        for op in self.out[-2:]:
+            if op.row is ops.CONST:
+                self.known[op.results[0]] = (number,)
+        self.known[result] = (number,) * getattr(value.type, "width", 1)
+        return result
+
+
+Replacement: TypeAlias = Value | Sequence[Op] | None
+Rule = Callable[[Facts, Op], Replacement]
+
+
+def is_uniform(lanes: Lanes) -> bool:
+    """Whether all lanes have the same bits."""
+    first = lanes[0]
+    return all(lane is first or same_number(lane, first) for lane in lanes)
+
+
+def same_number(a: Number, b: Number) -> bool:
+    """Equal, with equal signs of zeros; NaN differs from all."""
+    return a == b and (a != 0 or math.copysign(1.0, a) == math.copysign(1.0, b))
+
+
+# x op c == x, for integers (-1: all bits) and for floats. -0.0 is the neutral element of a sum:
+# -0.0 + 0.0 is 0.0, so x + 0.0 is not x.
+_NEUTRAL: dict[OpDef, tuple[int | None, float | None]] = {
+    ops.ADD: (0, -0.0),
+    ops.SUB: (0, 0.0),
+    ops.MUL: (1, 1.0),
+    ops.DIV: (None, 1.0),
+    ops.FLOORDIV: (1, None),
+    ops.DIV_TRUNC: (1, None),
+    ops.SHL: (0, None),
+    ops.SHR: (0, None),
+    ops.AND: (-1, None),
+    ops.OR: (0, None),
+    ops.XOR: (0, None),
+}
+# x op c == r, for integers: (c, r). Division by zero is defined as zero.
+_ABSORBING: dict[OpDef, tuple[tuple[int, int], ...]] = {
+    ops.MUL: ((0, 0),),
+    ops.MUL_HI: ((0, 0),),
+    ops.AND: ((0, 0),),
+    ops.OR: ((-1, -1),),
+    ops.FLOORDIV: ((0, 0),),
+    ops.DIV_TRUNC: ((0, 0),),
+    ops.MOD: ((0, 0), (1, 0)),
+    ops.REM_TRUNC: ((0, 0), (1, 0)),
+}
+# 0 op x == 0, for integers.
+_ZERO_STAYS = (ops.FLOORDIV, ops.DIV_TRUNC, ops.MOD, ops.REM_TRUNC, ops.SHL, ops.SHR)
+# x op x == x, for all types.
+_IDEMPOTENT = (ops.AND, ops.OR, ops.MIN, ops.MAX)
+# x op x == c, for all but floats (NaN, infinities). x // x is not 1 for x == 0.
+_OF_ITSELF: dict[OpDef, Number] = {
+    ops.SUB: 0,
+    ops.XOR: 0,
+    ops.MOD: 0,
+    ops.REM_TRUNC: 0,
+    ops.EQ: True,
+    ops.LE: True,
+    ops.GE: True,
+    ops.NE: False,
+    ops.LT: False,
+    ops.GT: False,
+}
+_INVOLUTIONS = (ops.NEG, ops.NOT)
+
+
+def neutral(facts: Facts, op: Op) -> Replacement:
+    """x + 0 == x, x * 1 == x, x >> 0 == x, x & -1 == x, ..."""
+    element = element_of(op.operands[0].type)
+    integer, real = _NEUTRAL[op.row]
+    wanted = real if element.is_float else _as(element, integer)
+    if wanted is None:
+        return None
+    for value, number in _constant_side(facts, op):
+        if same_number(number, wanted) or (facts.fast_math and number == wanted == 0):
+            return value
+    return None
+
+
+def absorbing(facts: Facts, op: Op) -> Replacement:
+    """x * 0 == 0, x | -1 == -1, x % 1 == 0, ...; with `fast_math` also for floats."""
+    element = element_of(op.operands[0].type)
+    if element.is_float and not (facts.fast_math and op.row is ops.MUL):
+        return None
+    for _, number in _constant_side(facts, op):
+        for wanted, result in _ABSORBING[op.row]:
+            if number == _as(element, wanted):
+                return constant_ops(op, _as(element, result) or 0)
+    return None
+
+
+def zero_stays(facts: Facts, op: Op) -> Replacement:
+    """0 // x == 0, 0 % x == 0, 0 << x == 0, ... (integers)."""
+    left = op.operands[0]
+    return left if not _is_float(left) and facts.number(left) == 0 else None
+
+
+def of_itself(facts: Facts, op: Op) -> Replacement:
+    """min(x, x) == x, x - x == 0, x == x, ...; the latter not for floats, which may be NaN."""
+    left, right = op.operands
+    if left is not right:
+        return None
+    if op.row in _IDEMPOTENT:
+        return left
+    fast = facts.fast_math and op.row is ops.SUB
+    return None if _is_float(left) and not fast else constant_ops(op, _OF_ITSELF[op.row])
+
+
+def involution(facts: Facts, op: Op) -> Replacement:
+    """-(-x) == x, ~~x == x."""
+    inner = facts.defined_by(op.operands[0], op.row)
+    return inner.operands[0] if inner else None
+
+
+def nested_sum(facts: Facts, op: Op) -> Replacement:
+    """(x + a) + b == x + (a + b) for integers, which wrap."""
+    outer = _offset(facts, op)
+    inner_op = facts.definitions.get(outer[0]) if outer else None
+    if not outer or inner_op is None or inner_op.row not in (ops.ADD, ops.SUB):
+        return None
+    inner = _offset(facts, inner_op)
+    if not inner:
+        return None
+    dtype = element_of(op.results[0].type)
+    return _sum(facts, op, inner[0], wrap(inner[1] + outer[1], dtype))
+
+
+def _offset(facts: Facts, op: Op) -> tuple[Value, int] | None:
+    """The integer sum `op` as a value and a constant."""
+    for value, number in _constant_side(facts, op):
+        if isinstance(number, int):
+            return value, -number if op.row is ops.SUB else number
+    return None
+
+
+def _sum(facts: Facts, op: Op, value: Value, number: int) -> Replacement:
+    dtype = element_of(value.type)
+    half = 1 << (dtype.bits - 1)
+    signed = number - 2 * half if number >= half else number
+    if signed == 0:
+        return value
+    row = ops.SUB if -half < signed < 0 else ops.ADD
+    right = facts.constant(value, wrap(abs(signed) if row is ops.SUB else signed, dtype))
+    return (_instead(op, row, value, right),)
+
+
+def nested_product(facts: Facts, op: Op) -> Replacement:
+    """(x * a) * b == x * (a * b) for integers, which wrap."""
+    for value, number in _constant_side(facts, op):
+        inner_op = facts.defined_by(value, ops.MUL)
+        if inner_op is None or not isinstance(number, int):
+            return None
+        for inner, factor in _constant_side(facts, inner_op):
+            dtype = element_of(value.type)
+            right = facts.constant(value, wrap(int(factor) * number, dtype))
+            return (_instead(op, ops.MUL, inner, right),)
+    return None
+
+
+def cast_away(facts: Facts, op: Op) -> Replacement:
+    """A conversion to the same type, or back from a type that holds all values."""
+    value, target = op.operands[0], op.results[0].type
+    if value.type == target:
+        return value
+    inner = facts.defined_by(value, op.row)
+    if inner is None or inner.operands[0].type != target:
+        return None
+    back = op.row is ops.BITCAST or _holds(element_of(value.type), element_of(target))
+    return inner.operands[0] if back else None
+
+
+def _holds(wide: DType, narrow: DType) -> bool:
+    """Whether narrow -> wide -> narrow gives the same value back."""
+    if wide.is_float:
+        return narrow.is_float and narrow.bits < wide.bits and wide in (f32, f64)
+    both = wide.is_integer and narrow.is_integer
+    return both and narrow.bits <= wide.bits  # wrapping keeps the low bits
+
+
+def chosen(facts: Facts, op: Op) -> Replacement:
+    """select(true, a, b) == a, select(m, a, a) == a, select(m, true, false) == m."""
+    mask, yes, no = op.operands
+    if yes is no:
+        return yes
+    number = facts.number(mask)
+    if number is not None:
+        return yes if number else no
+    is_mask = mask.type == yes.type and facts.number(yes) is True and facts.number(no) is False
+    return mask if is_mask else None
+
+
+def extracted(facts: Facts, op: Op) -> Replacement:
+    """A lane of a splat is the scalar; a lane of an insertion is one side of it."""
+    lane = _lane(facts, op)
+    line = op.operands[0]
+    while inner := facts.definitions.get(line):
+        if inner.row is ops.SPLAT:
+            return inner.operands[0]
+        if inner.row is not ops.INSERT or lane is None:
+            break
+        if inner.attrs["lane"] == lane:
+            return inner.operands[1]
+        line = inner.operands[0]
+    if lane is None or (line is op.operands[0] and "lane" in op.attrs):
+        return None
+    return (Op(ops.EXTRACT, (line,), {"lane": lane}, op.results, (), op.span),)
+
+
+def _lane(facts: Facts, op: Op) -> int | None:
+    lane = op.attrs["lane"] if "lane" in op.attrs else facts.number(op.operands[1])
+    width = getattr(op.operands[0].type, "width", 0)
+    return lane if isinstance(lane, int) and 0 <= lane < width else None
+
+
+def unmasked_load(facts: Facts, op: Op) -> Replacement:
+    """A load whose mask is true needs none; one whose mask is false is the fill."""
+    mask = facts.number(op.operands[2]) if len(op.operands) > 2 else None
+    if mask is None:
+        return None
+    if not mask:
+        return op.operands[3]
+    return (Op(op.row, op.operands[:2], op.attrs, op.results, (), op.span),)
+
+
+def unmasked_store(facts: Facts, op: Op) -> Replacement:
+    """A store whose mask is true needs none; one whose mask is false does nothing."""
+    mask = facts.number(op.operands[3]) if len(op.operands) > 3 else None
+    if mask is None:
+        return None
+    return (Op(op.row, op.operands[:3], op.attrs, (), (), op.span),) if mask else ()
+
+
+def _as(element: DType, number: int | None) -> Number | None:
+    """An integer of the tables above as a number of this type."""
+    if number is None or element.is_float:
+        return None if number is None else float(number)
+    return bool(number) if element.kind is Kind.BOOL else wrap(number, element)
+
+
+def _is_float(value: Value) -> bool:
+    return element_of(value.type).is_float
+
+
+def _constant_side(facts: Facts, op: Op) -> list[tuple[Value, Number]]:
+    """The other operand and the number, where the right one (or either, if the op commutes) has."""
+    left, right = op.operands
+    number = facts.number(right)
+    if number is not None:
+        return [(left, number)]
+    number = facts.number(left) if op.row.is_commutative else None
+    return [(right, number)] if number is not None else []
+
+
+def constant_ops(op: Op, number: Number) -> list[Op]:
+    """Operations that give the result of `op` this number in every lane."""
+    element = element_of(op.results[0].type)
+    typed = float(number) if element.is_float else number
+    return list(constant(op.results[0], typed, op.span))
+
+
+def _instead(op: Op, row: OpDef, *operands: Value) -> Op:
+    return Op(row, operands, {}, op.results, (), op.span)
+
+
+def _table() -> dict[OpDef, tuple[Rule, ...]]:
+    rules: dict[OpDef, list[Rule]] = {}
+
+    def use(rule: Rule, *rows: OpDef) -> None:
+        for row in rows:
+            rules.setdefault(row, []).append(rule)
+
+    use(neutral, *_NEUTRAL)
+    use(absorbing, *_ABSORBING)
+    use(zero_stays, *_ZERO_STAYS)
+    use(of_itself, *_IDEMPOTENT, *_OF_ITSELF)
+    use(involution, *_INVOLUTIONS)
+    use(nested_sum, ops.ADD, ops.SUB)
+    use(nested_product, ops.MUL)
+    use(cast_away, ops.CAST, ops.BITCAST)
+    use(chosen, ops.SELECT)
+    use(extracted, ops.EXTRACT)
+    use(unmasked_load, ops.LOAD)
+    use(unmasked_store, ops.STORE)
+    return {row: tuple(found) for row, found in rules.items()}
+
+
+RULES = _table()
+"""The rules of each row, in the order in which they are tried."""
