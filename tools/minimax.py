@@ -252,13 +252,13 @@ def even(function: Function, degree: int, bits: int, high: mp.mpf) -> Fit:
     )
 
 
-def erf_rational(degree: int, denominator: int, bits: int, high: mp.mpf) -> Fit:
-    """erf(x) = x P(x^2) / Q(x^2); relative error."""
+def ratio(function: Function, degree: int, denominator: int, bits: int, high: mp.mpf) -> Fit:
+    """function(s) = s P(s^2) / Q(s^2); relative error."""
 
-    def ratio(z: mp.mpf) -> mp.mpf:
-        return mp.erf(mp.sqrt(z)) / mp.sqrt(z)
+    def quotient(z: mp.mpf) -> mp.mpf:
+        return function(mp.sqrt(z)) / mp.sqrt(z)
 
-    return Fit(ratio, lambda z: 1 / ratio(z), mp.mpf(0), high**2, degree, bits, denominator)
+    return Fit(quotient, lambda z: 1 / quotient(z), mp.mpf(0), high**2, degree, bits, denominator)
 
 
 def scaled_erfc(degree: int, bits: int, center: mp.mpf, high: mp.mpf) -> Fit:
@@ -287,8 +287,22 @@ FITS: dict[str, Callable[[], Fit]] = {
     "atan_f32": lambda: odd(mp.atan, 8, 24, mp.mpf(1)),
     "sinh_f32": lambda: odd(mp.sinh, 2, 24, HALF_LN2),
     "cosh_f32": lambda: even(mp.cosh, 2, 24, HALF_LN2),
-    "erf_f32": lambda: erf_rational(5, 5, 24, mp.mpf("3.94")),
+    "erf_f32": lambda: ratio(mp.erf, 5, 5, 24, mp.mpf("3.94")),
     "erfc_f32": lambda: scaled_erfc(9, 24, mp.mpf(2), mp.mpf("10.1")),
+    "exp_f64": lambda: exponential(mp.mpf(1), 10, 53, HALF_LN2),
+    "exp2_f64": lambda: exponential(LN2, 10, 53, mp.mpf("0.5002")),
+    "exp10_f64": lambda: exponential(mp.log(10), 10, 53, HALF_LN2 / mp.log(10)),
+    "expm1_f64": lambda: exponential_tail(10, 53, HALF_LN2),
+    "log_odd_f64": lambda: logarithm_odd(7, 53),
+    "pow_f64": lambda: replace(logarithm_odd(8, 53), exact=1),
+    "sin_f64": lambda: odd(mp.sin, 7, 53, mp.pi / 2 + mp.mpf("0.0001")),
+    "tan_f64": lambda: ratio(mp.tan, 4, 4, 53, mp.pi / 4 + mp.mpf("0.0001")),
+    "asin_f64": lambda: odd(mp.asin, 11, 53, mp.mpf("0.5")),
+    "atan_f64": lambda: odd(mp.atan, 19, 53, mp.mpf(1)),
+    "sinh_f64": lambda: odd(mp.sinh, 4, 53, HALF_LN2),
+    "cosh_f64": lambda: even(mp.cosh, 5, 53, HALF_LN2),
+    "erf_f64": lambda: ratio(mp.erf, 12, 0, 53, mp.mpf(1)),
+    "erfc_f64": lambda: scaled_erfc(22, 53, mp.mpf(3), mp.mpf("27.3")),
 }
 
 

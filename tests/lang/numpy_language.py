@@ -101,6 +101,14 @@ def copysign(a: Any, b: Any) -> Any:
     return np.copysign(*typed(a, b))
 
 
+def mul_hi(a: Any, b: Any) -> Any:
+    """The upper 64 bits of u64 products, by 32-bit halves."""
+    low = np.uint64(0xFFFFFFFF)
+    a_high, a_low, b_high, b_low = a >> 32, a & low, b >> 32, b & low
+    middle = a_high * b_low + (a_low * b_low >> 32)
+    return a_high * b_high + (middle >> 32) + ((middle & low) + a_low * b_high >> 32)
+
+
 class Type:
     """A dtype name of the language: converts when called, and is bitcast's second operand."""
 
@@ -119,6 +127,7 @@ BUILTINS: dict[str, Any] = {
     "bitcast": bitcast,
     "copysign": copysign,
     "any_": np.any,
+    "mul_hi": mul_hi,
     "sqrt": np.sqrt,
     "floor": np.floor,
     "trunc": np.trunc,

@@ -355,6 +355,17 @@ def test_huge_arguments_of_the_circular_functions() -> None:
         assert errors(name, "f32", (x,)).max() <= 3
 
 
+def test_arguments_next_to_multiples_of_a_right_angle() -> None:
+    """The reduced argument is tiny there, so the reduction must carry its bits."""
+    with mp.workprec(2400):
+        near = [float(k * mp.pi / 2) for k in (1, 2, 3, 710, 2**20 - 1, 2**40 + 1, 3**400)]
+    for dtype, points in (("f32", near[:6]), ("f64", [*near, 6381956970095103 * 2.0**797])):
+        x = np.array(points, SCALAR[dtype])
+        for name in ("sin", "cos", "tan"):
+            for point, got in zip(x, EXPANSIONS[name, dtype](x), strict=True):
+                assert exact_error(name, [float(point)], got) <= BOUNDS[name], (name, point)
+
+
 def test_the_emulated_fma_rounds_once() -> None:
     rng = np.random.default_rng(11)
     for dtype, emulated in ((np.float32, fma_f32), (np.float64, fma_f64)):
