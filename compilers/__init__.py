@@ -1,4 +1,1 @@
-"""Compilers: each turns verified IR into an artifact for one kind of target.
-
-They know no device and no runtime. Import them as `cubepy.compilers`, never as `compilers`.
-"""
+"""Compilers: from verified KernelIR to the text and the code of a target."""

@@ -47,7 +47,7 @@ def _integer(attrs: Attrs, name: str) -> int:
 def _const(attrs: Attrs, types: Sequence[Type], values: Sequence[Lanes]) -> Lanes:
     t, number = _type(attrs), attrs["value"]
     assert isinstance(number, int | float)
-    return (number,) * width_of(t)
+    return (convert(number, element_of(t)),) * width_of(t)  # literals are written in full
 
 
 def _cast(attrs: Attrs, types: Sequence[Type], values: Sequence[Lanes]) -> Lanes:

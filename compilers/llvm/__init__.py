@@ -1,0 +1,1 @@
+"""The LLVM compiler: KernelIR to machine code of a CPU."""

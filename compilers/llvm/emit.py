@@ -1,0 +1,468 @@
+"""KernelIR to LLVM IR text: `void kernel(ptr args, i64 begin, i64 end)` runs cubes begin..end.
+
+The wrapper reads the argument block; the body loops over cubes, then over units, and inside them
+follows the kernel's regions. Registers map one to one to IR values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+
+from cubepy.compilers.llvm import memory, numbers
+from cubepy.compilers.llvm import ops as spell
+from cubepy.compilers.llvm.units import AXES, Bound, UnitPlan, plan_units
+from cubepy.compilers.llvm.writer import Writer
+from cubepy.errors import fail
+from cubepy.ir import ops
+from cubepy.ir.core import Kernel, Op, Region, Value
+from cubepy.ir.opdef import OpDef
+from cubepy.ir.types import Buffer, Type, index
+from cubepy.span import Span
+from cubepy.targets import Target
+
+_EMITTERS = {**numbers.HANDLERS, **memory.HANDLERS}
+_FAST = "reassoc nsz arcp contract afn "
+
+
+def emit(kernel: Kernel, target: Target, *, triple: str = "", layout: str = "",
+         fast_math: bool = False, debug: bool = False) -> str:
+    """The LLVM module of a kernel; `debug` attaches source positions to every instruction."""
+    return Emitter(kernel, target, fast_math, debug).module(triple, layout)
+
+
+class Emitter:
+    """State of one emission: the writer, registers of values, and the targets of jumps."""
+
+    def __init__(self, kernel: Kernel, target: Target, fast_math: bool, debug: bool) -> None:
+        self.kernel = kernel
+        self.target = target
+        self.fast = _FAST if fast_math else ""
+        self.w = Writer(debug)
+        self.w_span: Span | None = None
+        self.units = prod(kernel.cube_dim)
+        self._registers: dict[Value, str] = {}
+        self._constants: dict[Value, int | float] = {}
+        self._nonnegative: set[Value] = set()
+        self._positions: dict[str, str] = {}
+        self._loops: list[_Loop] = []
+        self._merges: list[_Merge] = []
+        self._unit_end = ""
+
+    # Values
+
+    def operands(self, op: Op) -> list[str]:
+        """The registers of the operands."""
+        return [self._registers[v] for v in op.operands]
+
+    def constant_of(self, value: Value) -> int | float | None:
+        """The number of a scalar constant."""
+        return self._constants.get(value)
+
+    def is_nonnegative(self, value: Value) -> bool:
+        """Whether an index is known not to be negative."""
+        return value in self._nonnegative
+
+    def intrinsic(self, name: str, t: Type, *args: str) -> str:
+        """An LLVM intrinsic on operands of one type."""
+        text = spell.type_name(t)
+        return self.w.call(f"llvm.{name}.{spell.suffix(t)}", text, *((text, a) for a in args))
+
+    # The module
+
+    def module(self, triple: str, layout: str) -> str:
+        plan = plan_units(self.kernel)
+        params = [self._param(p.value, p.argument, p.role) for p in self.kernel.params]
+        counts = [f"i64 %count_{a}" for a in AXES]
+        self._body(plan)
+        args = ", ".join([*params, *counts, "i64 %begin", "i64 %end"])
+        name = self.kernel.name
+        head = f"define internal void @{name}.cubes({args}) #0{self.w.function_scope} {{"
+        body = [head, "entry:", *self.w.entry, *self.w.lines, "}", ""]
+        return self.w.module([*self._wrapper(params), *body, self._attributes()], triple, layout)
+
+    def _param(self, value: Value, argument: str, role: str) -> str:
+        register = f"%{value.name}"
+        self._registers[value] = register
+        if role == "shape":
+            self._nonnegative.add(value)
+        if not isinstance(value.type, Buffer):
+            return f"{spell.type_name(value.type)} {register}"
+        written = argument in self.kernel.written
+        flags = " noalias" if self.kernel.noalias else ""
+        return f"ptr{flags}{'' if written else ' readonly'} {register}"
+
+    def _wrapper(self, params: list[str]) -> list[str]:
+        """Reads the argument block: one slot of eight bytes for each parameter, then the counts."""
+        lines = [f"define void @{self.kernel.name}(ptr %args, i64 %begin, i64 %end) #0 {{", "entry:"]
+        passed: list[str] = []
+        types = [self._slot_type(p.value.type) for p in self.kernel.params] + ["i64"] * 3
+        for k, t in enumerate(types):
+            lines.append(f"  %slot{k} = getelementptr i8, ptr %args, i64 {8 * k}")
+            memory_type = "i8" if t == "i1" else t
+            lines.append(f"  %arg{k} = load {memory_type}, ptr %slot{k}, align 8")
+            if t == "i1":
+                lines.append(f"  %bool{k} = icmp ne i8 %arg{k}, 0")
+            passed.append(f"{t} %{'bool' if t == 'i1' else 'arg'}{k}")
+        call = ", ".join([*passed, "i64 %begin", "i64 %end"])
+        lines.append(f"  call void @{self.kernel.name}.cubes({call})")
+        return [*lines, "  ret void", "}", ""]
+
+    @staticmethod
+    def _slot_type(t: Type) -> str:
+        return "ptr" if isinstance(t, Buffer) else spell.type_name(t)
+
+    def _attributes(self) -> str:
+        width = self.target.line_bytes * 8
+        return f'attributes #0 = {{ nounwind "prefer-vector-width"="{width}" }}\n'
+
+    # Cubes and units
+
+    def _body(self, plan: UnitPlan) -> None:
+        w = self.w
+        end = w.label("done")
+        for op in plan.launch:
+            self.op(op)
+        self._counted("cube", "%begin", "%end", lambda cube: self._cube(plan, cube), end)
+        w.start(end)
+        if w.has_stream_stores and "sse2" in self.target.attributes:
+            w.call("llvm.x86.sse.sfence", "void")
+        w.line("ret void")
+
+    def _counted(self, hint: str, start: str, stop: str, body: Callable[[str], str],
+                 end: str) -> None:
+        """A loop from start up to stop; `body` gives the label of the block that goes on."""
+        w = self.w
+        before, head, inside = w.block, w.label(f"{hint}_head"), w.label(hint)
+        w.jump(head)
+        w.start(head)
+        position, following = w.fresh(hint), w.fresh("next")
+        at = len(w.lines)
+        w.line("")
+        more = w.value(f"icmp slt i64 {position}, {stop}")
+        w.branch(more, inside, end)
+        w.start(inside)
+        latch = body(position)
+        w.start(latch)
+        w.line(f"{following} = add nsw i64 {position}, 1")
+        w.jump(head)
+        w.lines[at] = f"  {position} = phi i64 [{start}, %{before}], [{following}, %{latch}]"
+
+    def _cube(self, plan: UnitPlan, cube: str) -> str:
+        w = self.w
+        self._positions["cube_all"] = cube
+        if self._uses_cube_axes():
+            self._cube_axes(cube)
+        for op in plan.cube:
+            self.op(op)
+        latch = w.label("cube_end")
+        if plan.axes:
+            self._unit_axes(plan, latch)
+        else:
+            self._unit_loop(plan, latch)
+        return latch
+
+    def _uses_cube_axes(self) -> bool:
+        rows = (ops.CUBE_POS, ops.ABSOLUTE_POS)
+        return any(op.row in rows and op.attrs["axis"] != "all" for op in self.kernel.body.walk())
+
+    def _cube_axes(self, cube: str) -> None:
+        w = self.w
+        rest = cube
+        for axis in ("x", "y"):
+            count = f"%count_{axis}"
+            self._positions[f"cube_{axis}"] = w.value(f"urem i64 {rest}, {count}", f"cube_{axis}")
+            rest = w.value(f"udiv i64 {rest}, {count}")
+        self._positions["cube_z"] = rest
+
+    def _unit_loop(self, plan: UnitPlan, latch: str) -> None:
+        """All units of the cube in one loop, cut where a guard says so."""
+        base = self.w.value(f"mul nsw i64 {self._positions['cube_all']}, {self.units}", "base")
+        stop = self._stop(str(self.units), base, plan.bounds)
+
+        def unit(position: str) -> str:
+            self._positions["unit_all"] = position
+            absolute = self.w.value(f"add nsw i64 {base}, {position}", "absolute")
+            self._positions["absolute_all"] = absolute
+            return self._unit(plan)
+
+        self._counted("unit", "0", stop, unit, latch)
+
+    def _stop(self, count: str, base: str, bounds: list[Bound]) -> str:
+        """min(count, limit - base) over the bounds; below zero runs nothing."""
+        stop = count
+        for bound in bounds:
+            left = self.w.value(f"sub nsw i64 {self._registers[bound.limit]}, {base}")
+            stop = self.w.call("llvm.smin.i64", "i64", ("i64", left), ("i64", stop))
+        return stop
+
+    def _unit_axes(self, plan: UnitPlan, latch: str) -> None:
+        """Three loops, x innermost; axes of extent one need none."""
+        dims = dict(zip(AXES, self.kernel.cube_dim, strict=True))
+        bases = {a: self.w.value(f"mul nsw i64 {self._positions.get(f'cube_{a}', '0')}, {dims[a]}")
+                 for a in AXES}
+
+        def nest(axes: tuple[str, ...], out: str) -> None:
+            axis, rest = axes[0], axes[1:]
+            bounds = [b for b in plan.bounds if b.axis == axis]
+            stop = self._stop(str(dims[axis]), bases[axis], bounds)
+
+            def body(position: str) -> str:
+                self._positions[f"unit_{axis}"] = position
+                absolute = self.w.value(f"add nsw i64 {bases[axis]}, {position}", f"absolute_{axis}")
+                self._positions[f"absolute_{axis}"] = absolute
+                if not rest:
+                    self._linear_position(dims)
+                    return self._unit(plan)
+                inner = self.w.label(f"{axis}_end")
+                nest(rest, inner)
+                return inner
+
+            self._counted(f"unit_{axis}", "0", stop, body, out)
+
+        nest(("z", "y", "x"), latch)
+
+    def _linear_position(self, dims: dict[str, int]) -> None:
+        """unit = (z * dim_y + y) * dim_x + x, and the absolute position from it."""
+        w, p = self.w, self._positions
+        row = w.value(f"mul nsw i64 {p['unit_z']}, {dims['y']}")
+        row = w.value(f"add nsw i64 {row}, {p['unit_y']}")
+        row = w.value(f"mul nsw i64 {row}, {dims['x']}")
+        p["unit_all"] = w.value(f"add nsw i64 {row}, {p['unit_x']}")
+        base = w.value(f"mul nsw i64 {p['cube_all']}, {self.units}")
+        p["absolute_all"] = w.value(f"add nsw i64 {base}, {p['unit_all']}")
+
+    def _unit(self, plan: UnitPlan) -> str:
+        self._unit_end = self.w.label("unit_end")
+        self._ops(plan.body)
+        return self._unit_end
+
+    # Regions
+
+    def _ops(self, body: list[Op] | tuple[Op, ...]) -> None:
+        for op in body:
+            self.op(op)
+
+    def op(self, op: Op) -> None:
+        """Emit one operation."""
+        self.w.at(op.span)
+        self.w_span = op.span
+        control = _CONTROL.get(op.row)
+        if control is not None:
+            control(self, op)
+            return
+        handler = _EMITTERS.get(op.row)
+        if handler is None:
+            raise fail("E310", op.span, op=op.row.name, target=self.target,
+                       reason="the LLVM compiler has no form for it", suggestion="")
+        register = handler(self, op)
+        if op.results:
+            self._registers[op.result] = register
+            self._note(op)
+
+    def _note(self, op: Op) -> None:
+        """Keep what later operations like to know: constants, and indices that are not negative."""
+        value = op.attrs.get("value")
+        if op.row is ops.CONST and isinstance(value, int | float):
+            self._constants[op.result] = value
+        if op.result.type is not index:
+            return
+        if op.row is ops.CONST:
+            known = isinstance(value, int) and value >= 0
+        elif op.row in (ops.ADD, ops.MUL, ops.MIN, ops.FLOORDIV, ops.MOD, ops.DIV_TRUNC):
+            known = all(v in self._nonnegative for v in op.operands)
+        else:
+            known = op.row is ops.MAX and any(v in self._nonnegative for v in op.operands)
+        if known:
+            self._nonnegative.add(op.result)
+
+    def _position(self, op: Op) -> None:
+        axis = str(op.attrs["axis"])
+        kind = {ops.UNIT_POS: "unit", ops.CUBE_POS: "cube", ops.ABSOLUTE_POS: "absolute"}.get(op.row)
+        if kind is not None:
+            register = self._positions[f"{kind}_{axis}"]
+        elif axis != "all":
+            register = f"%count_{axis}"
+        else:
+            partial = self.w.value("mul nsw i64 %count_x, %count_y")
+            register = self.w.value(f"mul nsw i64 {partial}, %count_z")
+        self._registers[op.result] = register
+        self._nonnegative.add(op.result)
+
+    def _if(self, op: Op) -> None:
+        w = self.w
+        (condition,) = self.operands(op)
+        yes, no, after = w.label("then"), w.label("else"), w.label("after")
+        merge = _Merge(after, [])
+        w.branch(condition, yes, no)
+        for label, region in ((yes, op.regions[0]), (no, op.regions[1])):
+            w.start(label)
+            self._merges.append(merge)
+            self._ops(region.ops)
+            self._merges.pop()
+        w.start(after)
+        if not merge.edges:
+            w.line("unreachable")
+            w.start(w.label("dead"))
+        self._phis(op.results, merge.edges)
+
+    def _phis(self, results: tuple[Value, ...], edges: list[_Edge]) -> None:
+        for k, result in enumerate(results):
+            t = spell.type_name(result.type)
+            if not edges:
+                self._registers[result] = "poison"
+                continue
+            pairs = ", ".join(f"[{values[k]}, %{block}]" for block, values in edges)
+            self._registers[result] = self.w.value(f"phi {t} {pairs}", result.name)
+            if result.type is index and all(v.isdigit() for _, vs in edges for v in (vs[k],)):
+                self._nonnegative.add(result)
+
+    def _yield(self, op: Op) -> None:
+        merge = self._merges[-1]
+        merge.edges.append((self.w.block, self.operands(op)))
+        self.w.jump(merge.after)
+
+    def _for(self, op: Op) -> None:
+        w = self.w
+        start, stop, step = self.operands(op)[:3]
+        (body,) = op.regions
+        loop = _Loop(w.label("for_next"), w.label("for_end"))
+        head, inside = w.label("for"), w.label("for_body")
+        before = w.block
+        w.jump(head)
+        w.start(head)
+        position, following = w.fresh(body.args[0].name), w.fresh("next")
+        self._registers[body.args[0]] = position
+        if op.operands[0] in self._nonnegative and (self.constant_of(op.operands[2]) or 0) > 0:
+            self._nonnegative.add(body.args[0])
+        marks = self._carry(body.args[1:], len(w.lines) + 1)
+        at = len(w.lines) - len(marks)
+        w.lines.insert(at, "")
+        more = self._more(op, position, stop, step)
+        w.branch(more, inside, loop.end)
+        loop.exits.append((w.block, [self._registers[v] for v in body.args[1:]]))
+        w.start(inside)
+        self._loop_body(loop, body)
+        w.start(loop.following)
+        merged = self._merge_continues(loop, body.args[1:])
+        w.line(f"{following} = add nsw i64 {position}, {step}")
+        latch = w.block
+        w.jump(head)
+        w.lines[at] = f"  {position} = phi i64 [{start}, %{before}], [{following}, %{latch}]"
+        self._fill(body.args[1:], at + 1, (before, self.operands(op)[3:]), (latch, merged))
+        w.start(loop.end)
+        self._phis(op.results, loop.exits)
+
+    def _more(self, op: Op, position: str, stop: str, step: str) -> str:
+        w, known = self.w, self.constant_of(op.operands[2])
+        if known is not None:
+            word = "slt" if known > 0 else "sgt"
+            return w.value(f"icmp {word} i64 {position}, {stop}") if known else "false"
+        up = w.value(f"icmp sgt i64 {step}, 0")
+        down = w.value(f"icmp slt i64 {step}, 0")
+        below = w.value(f"icmp slt i64 {position}, {stop}")
+        above = w.value(f"icmp sgt i64 {position}, {stop}")
+        rising = w.value(f"and i1 {up}, {below}")
+        falling = w.value(f"and i1 {down}, {above}")
+        return w.value(f"or i1 {rising}, {falling}")
+
+    def _carry(self, args: tuple[Value, ...], at: int) -> list[str]:
+        """Reserve phis for carried values; their edges are known at the end of the body."""
+        marks: list[str] = []
+        for arg in args:
+            self._registers[arg] = self.w.fresh(arg.name)
+            self.w.lines.append("")
+            marks.append(self._registers[arg])
+        return marks
+
+    def _fill(self, args: tuple[Value, ...], at: int, first: _Edge, again: _Edge) -> None:
+        for k, arg in enumerate(args):
+            t, name = spell.type_name(arg.type), self._registers[arg]
+            edges = ", ".join(f"[{values[k]}, %{block}]" for block, values in (first, again))
+            self.w.lines[at + k] = f"  {name} = phi {t} {edges}"
+
+    def _loop_body(self, loop: _Loop, body: Region) -> None:
+        self._loops.append(loop)
+        self._ops(body.ops)
+        self._loops.pop()
+
+    def _merge_continues(self, loop: _Loop, args: tuple[Value, ...]) -> list[str]:
+        merged: list[str] = []
+        for k, arg in enumerate(args):
+            t = spell.type_name(arg.type)
+            if not loop.continues:
+                merged.append("poison")
+                continue
+            pairs = ", ".join(f"[{values[k]}, %{block}]" for block, values in loop.continues)
+            merged.append(self.w.value(f"phi {t} {pairs}", arg.name))
+        return merged
+
+    def _loop(self, op: Op) -> None:
+        w = self.w
+        (body,) = op.regions
+        loop = _Loop(w.label("loop_next"), w.label("loop_end"))
+        head, before = w.label("loop"), w.block
+        w.jump(head)
+        w.start(head)
+        at = len(w.lines)
+        self._carry(body.args, at)
+        self._loop_body(loop, body)
+        w.start(loop.following)
+        if loop.continues:
+            merged = self._merge_continues(loop, body.args)
+            self._fill(body.args, at, (before, self.operands(op)), (w.block, merged))
+            w.jump(head)
+        else:
+            self._fill_once(body.args, at, (before, self.operands(op)))
+            w.line("unreachable")
+        w.start(loop.end)
+        if not loop.exits:
+            w.line("unreachable")
+            w.start(w.label("dead"))
+        self._phis(op.results, loop.exits)
+
+    def _fill_once(self, args: tuple[Value, ...], at: int, edge: _Edge) -> None:
+        block, values = edge
+        for k, arg in enumerate(args):
+            t, name = spell.type_name(arg.type), self._registers[arg]
+            self.w.lines[at + k] = f"  {name} = phi {t} [{values[k]}, %{block}]"
+
+    def _continue(self, op: Op) -> None:
+        loop = self._loops[-1]
+        loop.continues.append((self.w.block, self.operands(op)))
+        self.w.jump(loop.following)
+
+    def _break(self, op: Op) -> None:
+        loop = self._loops[-1]
+        loop.exits.append((self.w.block, self.operands(op)))
+        self.w.jump(loop.end)
+
+    def _return(self, op: Op) -> None:
+        self.w.jump(self._unit_end)
+
+
+_Edge = tuple[str, list[str]]
+
+
+class _Merge:
+    """The end of an `if`: its block, and from where it is reached with which values."""
+
+    def __init__(self, after: str, edges: list[_Edge]) -> None:
+        self.after, self.edges = after, edges
+
+
+class _Loop:
+    """An open loop: the blocks that `continue` and `break` jump to, and with which values."""
+
+    def __init__(self, following: str, end: str) -> None:
+        self.following, self.end = following, end
+        self.continues: list[_Edge] = []
+        self.exits: list[_Edge] = []
+
+
+_POSITION_ROWS = (ops.UNIT_POS, ops.CUBE_POS, ops.CUBE_COUNT, ops.ABSOLUTE_POS)
+_CONTROL: dict[OpDef, Callable[[Emitter, Op], None]] = {
+    ops.IF: Emitter._if, ops.FOR: Emitter._for, ops.LOOP: Emitter._loop,  # noqa: SLF001
+    ops.YIELD: Emitter._yield, ops.CONTINUE: Emitter._continue, ops.BREAK: Emitter._break,  # noqa: SLF001
+    ops.RETURN: Emitter._return, **dict.fromkeys(_POSITION_ROWS, Emitter._position),  # noqa: SLF001
+}

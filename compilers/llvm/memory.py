@@ -1,0 +1,169 @@
+"""Emission of memory operations: loads and stores of scalars and lines, masks, hints, allocations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cubepy.compilers.llvm import ops as spell
+from cubepy.compilers.llvm.numbers import Emit
+from cubepy.errors import fail
+from cubepy.ir import ops
+from cubepy.ir.core import Op
+from cubepy.ir.opdef import OpDef
+from cubepy.ir.types import Line, Type, bool_, element_of, width_of
+
+if TYPE_CHECKING:
+    from cubepy.compilers.llvm.emit import Emitter
+
+
+def _address(e: Emitter, op: Op) -> str:
+    buffer, offset = e.operands(op)[:2]
+    element = element_of(op.operands[0].type)
+    name = spell.memory_name(element)
+    return e.w.value(f"getelementptr inbounds {name}, ptr {buffer}, i64 {offset}", "p")
+
+
+def _alignment(op: Op, t: Type) -> int:
+    align = op.attrs.get("align")
+    return align if isinstance(align, int) else element_of(t).itemsize
+
+
+def from_memory(e: Emitter, value: str, t: Type) -> str:
+    """Bools are bytes in memory: any nonzero byte is true."""
+    if element_of(t) is not bool_:
+        return value
+    zero = "zeroinitializer" if isinstance(t, Line) else "0"
+    return e.w.value(f"icmp ne {spell.memory_name(t)} {value}, {zero}")
+
+
+def to_memory(e: Emitter, value: str, t: Type) -> str:
+    """The byte of a bool; anything else as it is."""
+    if element_of(t) is not bool_:
+        return value
+    return e.w.value(f"zext {spell.type_name(t)} {value} to {spell.memory_name(t)}")
+
+
+def _load(e: Emitter, op: Op) -> str:
+    t = op.result.type
+    name, align = spell.memory_name(t), _alignment(op, t)
+    address = _address(e, op)
+    if len(op.operands) == 4:
+        return from_memory(e, _masked_load(e, op, address, name, align), t)
+    stream = ", !nontemporal !0" if op.attrs.get("hint") == "stream" else ""
+    loaded = e.w.value(f"load {name}, ptr {address}, align {align}{stream}", op.result.name)
+    return from_memory(e, loaded, t)
+
+
+def _as_vector(t: Type) -> str:
+    """The memory type of a masked access: scalars become vectors of one."""
+    return spell.memory_name(t) if isinstance(t, Line) else f"<1 x {spell.memory_name(t)}>"
+
+
+def _masked_load(e: Emitter, op: Op, address: str, name: str, align: int) -> str:
+    t = op.result.type
+    _, _, mask, fill = e.operands(op)
+    fill = to_memory(e, fill, t)
+    vector, width = _as_vector(t), width_of(t)
+    if not isinstance(t, Line):
+        mask = e.w.value(f"insertelement <1 x i1> poison, i1 {mask}, i64 0")
+        fill = e.w.value(f"insertelement {vector} poison, {name} {fill}, i64 0")
+    loaded = e.w.call(f"llvm.masked.load.{_memory_suffix(t)}.p0", vector,
+                      (f"ptr align {align}", address), (f"<{width} x i1>", mask), (vector, fill))
+    if isinstance(t, Line):
+        return loaded
+    return e.w.value(f"extractelement {vector} {loaded}, i64 0")
+
+
+def _memory_suffix(t: Type) -> str:
+    scalar = "i8" if element_of(t) is bool_ else spell.suffix(element_of(t))
+    return f"v{width_of(t)}{scalar}"
+
+
+def _store(e: Emitter, op: Op) -> str:
+    t = op.operands[2].type
+    name, align = spell.memory_name(t), _alignment(op, t)
+    address = _address(e, op)
+    value = to_memory(e, e.operands(op)[2], t)
+    if len(op.operands) == 4:
+        _masked_store(e, op, address, value, align)
+    elif op.attrs.get("hint") == "stream" and isinstance(t, Line):
+        _stream_store(e, t, address, value, align)
+    else:
+        e.w.line(f"store {name} {value}, ptr {address}, align {align}")
+    return ""
+
+
+def _masked_store(e: Emitter, op: Op, address: str, value: str, align: int) -> None:
+    t = op.operands[2].type
+    mask = e.operands(op)[3]
+    vector, width = _as_vector(t), width_of(t)
+    if not isinstance(t, Line):
+        mask = e.w.value(f"insertelement <1 x i1> poison, i1 {mask}, i64 0")
+        value = e.w.value(f"insertelement {vector} poison, {spell.memory_name(t)} {value}, i64 0")
+    e.w.call(f"llvm.masked.store.{_memory_suffix(t)}.p0", "void", (vector, value),
+             (f"ptr align {align}", address), (f"<{width} x i1>", mask))
+
+
+def _stream_store(e: Emitter, t: Line, address: str, value: str, align: int) -> None:
+    """Past the caches; only aligned addresses can do that, so others are stored as usual."""
+    size = t.element.itemsize * t.width
+    name = spell.memory_name(t)
+    if size & (size - 1) or size < 16:
+        e.w.line(f"store {name} {value}, ptr {address}, align {align}")
+        return
+    e.w.has_stream_stores = True
+    if align >= size:
+        e.w.line(f"store {name} {value}, ptr {address}, align {size}, !nontemporal !0")
+        return
+    number = e.w.value(f"ptrtoint ptr {address} to i64")
+    rest = e.w.value(f"and i64 {number}, {size - 1}")
+    aligned = e.w.value(f"icmp eq i64 {rest}, 0")
+    yes, no, after = (e.w.label(n) for n in ("stream", "plain", "stored"))
+    e.w.branch(aligned, yes, no)
+    e.w.start(yes)
+    e.w.line(f"store {name} {value}, ptr {address}, align {size}, !nontemporal !0")
+    e.w.jump(after)
+    e.w.start(no)
+    e.w.line(f"store {name} {value}, ptr {address}, align {align}")
+    e.w.jump(after)
+    e.w.start(after)
+
+
+def _prefetch(e: Emitter, op: Op) -> str:
+    buffer, offset = e.operands(op)
+    name = spell.memory_name(element_of(op.operands[0].type))
+    address = e.w.value(f"getelementptr {name}, ptr {buffer}, i64 {offset}", "p")
+    e.w.call("llvm.prefetch.p0", "void", ("ptr", address), ("i32", "0"), ("i32", "3"), ("i32", "1"))
+    return ""
+
+
+def _misalignment(e: Emitter, op: Op) -> str:
+    size = op.attrs["bytes"]
+    assert isinstance(size, int)
+    element = element_of(op.operands[0].type)
+    number = e.w.value(f"ptrtoint ptr {_address(e, op)} to i64")
+    rest = e.w.value(f"and i64 {number}, {size - 1}")
+    return e.w.value(f"udiv exact i64 {rest}, {element.itemsize}")
+
+
+def _alloc(e: Emitter, op: Op) -> str:
+    size, element = op.attrs["size"], element_of(op.result.type)
+    assert isinstance(size, int)
+    text = f"[{max(size, 1)} x {spell.memory_name(element)}], align 64"
+    return e.w.allocate(text, op.result.name)
+
+
+def _sync(e: Emitter, op: Op) -> str:
+    """A cube of one unit waits for nobody; units of a larger one run after each other."""
+    if op.row is ops.SYNC_CUBE and e.units > 1:
+        raise fail("E310", op.span, op="sync_cube", target=e.target, suggestion="use cube_dim=1",
+                   reason="barriers between the units of a cube are not lowered yet")
+    return ""
+
+
+HANDLERS: dict[OpDef, Emit] = {
+    ops.LOAD: _load, ops.STORE: _store, ops.PREFETCH: _prefetch, ops.ALLOC: _alloc,
+    ops.MISALIGNMENT: _misalignment, ops.SYNC_CUBE: _sync, ops.SYNC_PLANE: _sync,
+    ops.SYNC_STORAGE: _sync,
+}
+

@@ -1,0 +1,415 @@
+"""Emission of number operations: arithmetic, comparisons, conversions, lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from cubepy.compilers.llvm import ops as spell
+from cubepy.compilers.llvm.writer import constant
+from cubepy.errors import fail
+from cubepy.ir import ops
+from cubepy.ir.core import Op, Value
+from cubepy.ir.numbers import limits
+from cubepy.ir.opdef import OpDef
+from cubepy.ir.types import DType, Kind, Line, Type, bool_, element_of, index, width_of
+
+if TYPE_CHECKING:
+    from cubepy.compilers.llvm.emit import Emitter
+
+Emit = Callable[["Emitter", Op], str]
+
+
+def splat(value: str, t: Type, scalar: str) -> str:
+    """A constant operand: repeated where `t` is a line."""
+    return value if isinstance(t, DType) else f"splat ({scalar} {value})"
+
+
+def literal(value: float | int | bool, t: Type) -> str:
+    """A constant of the type, as an operand."""
+    dtype = element_of(t)
+    return splat(constant(value, dtype), t, spell.scalar_name(dtype))
+
+
+def _const(e: Emitter, op: Op) -> str:
+    value = op.attrs["value"]
+    assert isinstance(value, int | float)
+    return literal(value, op.result.type)
+
+
+def binary_text(e: Emitter, row: OpDef, t: Type, a: str, b: str) -> str:
+    """One of the simple two-operand rows; gives the register."""
+    dtype = element_of(t)
+    name = spell.type_name(t)
+    if dtype.is_float and row in spell.FLOAT_BINARY:
+        return e.w.value(f"{spell.FLOAT_BINARY[row]} {e.fast}{name} {a}, {b}")
+    if not dtype.is_float and row in spell.INTEGER_BINARY:
+        wrap = "nsw " if dtype is index and row in (ops.ADD, ops.SUB, ops.MUL) else ""
+        return e.w.value(f"{spell.INTEGER_BINARY[row]} {wrap}{name} {a}, {b}")
+    table = spell.FLOAT_INTRINSICS if dtype.is_float else (
+        spell.SIGNED_INTRINSICS if dtype.kind is Kind.INT else spell.UNSIGNED_INTRINSICS)
+    return e.intrinsic(table[row], t, a, b)
+
+
+def _binary(e: Emitter, op: Op) -> str:
+    return binary_text(e, op.row, op.result.type, *e.operands(op))
+
+
+def _unary_float(e: Emitter, op: Op) -> str:
+    return e.intrinsic(spell.FLOAT_INTRINSICS[op.row], op.result.type, *e.operands(op))
+
+
+def _neg(e: Emitter, op: Op) -> str:
+    t = op.result.type
+    (a,) = e.operands(op)
+    if element_of(t).is_float:
+        return e.w.value(f"fneg {spell.type_name(t)} {a}")
+    return e.w.value(f"sub {spell.type_name(t)} {literal(0, t)}, {a}")
+
+
+def _abs(e: Emitter, op: Op) -> str:
+    t = op.result.type
+    (a,) = e.operands(op)
+    if element_of(t).is_float:
+        return e.intrinsic("fabs", t, a)
+    if element_of(t).kind is Kind.UINT:
+        return a
+    name = spell.type_name(t)
+    return e.w.call(f"llvm.abs.{spell.suffix(t)}", name, (name, a), ("i1", "false"))
+
+
+def _not(e: Emitter, op: Op) -> str:
+    t = op.result.type
+    (a,) = e.operands(op)
+    ones = literal(True, t) if element_of(t) is bool_ else literal(-1, t)
+    return e.w.value(f"xor {spell.type_name(t)} {a}, {ones}")
+
+
+def _count_bits(e: Emitter, op: Op) -> str:
+    t = op.result.type
+    (a,) = e.operands(op)
+    name = spell.type_name(t)
+    extra = () if op.row is ops.POPCOUNT else (("i1", "false"),)
+    return e.w.call(f"llvm.{spell.COUNTING[op.row]}.{spell.suffix(t)}", name, (name, a), *extra)
+
+
+def _mul_hi(e: Emitter, op: Op) -> str:
+    t = op.result.type
+    dtype = element_of(t)
+    name = spell.type_name(t)
+    wide = spell.vector_name(f"i{2 * dtype.bits}", width_of(t), t)
+    extend = "sext" if dtype.kind is Kind.INT else "zext"
+    a, b = (e.w.value(f"{extend} {name} {x} to {wide}") for x in e.operands(op))
+    product = e.w.value(f"mul {wide} {a}, {b}")
+    shift = splat(str(dtype.bits), t, f"i{2 * dtype.bits}")
+    high = e.w.value(f"lshr {wide} {product}, {shift}")
+    return e.w.value(f"trunc {wide} {high} to {name}")
+
+
+# Division
+
+
+def _divide(e: Emitter, op: Op) -> str:
+    """`//`, `%` and their truncating forms, which are total on integers."""
+    t = op.result.type
+    if element_of(t).is_float:
+        return _divide_float(e, op)
+    a, b = e.operands(op)
+    divisor = e.constant_of(op.operands[1])
+    dtype = element_of(t)
+    nonnegative = dtype.kind is Kind.UINT or (
+        e.is_nonnegative(op.operands[0]) and e.is_nonnegative(op.operands[1]))
+    if divisor is not None and divisor > 0 and not isinstance(t, Line):
+        return _divide_by_constant(e, op.row, t, a, int(divisor), nonnegative)
+    return _divide_guarded(e, op.row, t, a, b, nonnegative)
+
+
+def _divide_by_constant(e: Emitter, row: OpDef, t: Type, a: str, divisor: int, unsigned: bool) -> str:
+    name, power = spell.type_name(t), divisor & (divisor - 1) == 0
+    is_quotient = row in (ops.FLOORDIV, ops.DIV_TRUNC)
+    floors = row in (ops.FLOORDIV, ops.MOD)
+    if unsigned:
+        return e.w.value(f"{'udiv' if is_quotient else 'urem'} {name} {a}, {divisor}")
+    if power and floors:
+        shift = divisor.bit_length() - 1
+        text = f"ashr {name} {a}, {shift}" if is_quotient else f"and {name} {a}, {divisor - 1}"
+        return e.w.value(text)
+    quotient = e.w.value(f"sdiv {name} {a}, {divisor}")
+    remainder = e.w.value(f"srem {name} {a}, {divisor}")
+    if not floors:
+        return quotient if is_quotient else remainder
+    negative = e.w.value(f"icmp slt {name} {remainder}, 0")
+    if is_quotient:
+        lower = e.w.value(f"sub {name} {quotient}, 1")
+        return e.w.value(f"select i1 {negative}, {name} {lower}, {name} {quotient}")
+    raised = e.w.value(f"add {name} {remainder}, {divisor}")
+    return e.w.value(f"select i1 {negative}, {name} {raised}, {name} {remainder}")
+
+
+def _divide_guarded(e: Emitter, row: OpDef, t: Type, a: str, b: str, unsigned: bool) -> str:
+    """Any divisor: 0 gives 0, and -1 negates, without the processor's trap."""
+    w, name = e.w, spell.type_name(t)
+    mask = spell.vector_name("i1", width_of(t), t)
+    zero, one = literal(0, t), literal(1, t)
+    is_zero = w.value(f"icmp eq {name} {b}, {zero}")
+    safe = w.value(f"select {mask} {is_zero}, {name} {one}, {name} {b}")
+    is_quotient = row in (ops.FLOORDIV, ops.DIV_TRUNC)
+    if unsigned:
+        found = w.value(f"{'udiv' if is_quotient else 'urem'} {name} {a}, {safe}")
+        return w.value(f"select {mask} {is_zero}, {name} {zero}, {name} {found}")
+    minus = w.value(f"icmp eq {name} {b}, {literal(-1, t)}")
+    safer = w.value(f"select {mask} {minus}, {name} {one}, {name} {safe}")
+    quotient = w.value(f"sdiv {name} {a}, {safer}")
+    remainder = w.value(f"srem {name} {a}, {safer}")
+    if row in (ops.FLOORDIV, ops.MOD):
+        quotient, remainder = _floor(e, t, b, quotient, remainder)
+    if not is_quotient:
+        return w.value(f"select {mask} {is_zero}, {name} {zero}, {name} {remainder}")
+    negated = w.value(f"sub {name} {zero}, {a}")
+    found = w.value(f"select {mask} {minus}, {name} {negated}, {name} {quotient}")
+    return w.value(f"select {mask} {is_zero}, {name} {zero}, {name} {found}")
+
+
+def _floor(e: Emitter, t: Type, b: str, quotient: str, remainder: str) -> tuple[str, str]:
+    """From truncation to floor: one lower where the remainder's sign is not the divisor's."""
+    w, name = e.w, spell.type_name(t)
+    mask = spell.vector_name("i1", width_of(t), t)
+    zero = literal(0, t)
+    inexact = w.value(f"icmp ne {name} {remainder}, {zero}")
+    mixed = w.value(f"xor {name} {remainder}, {b}")
+    differ = w.value(f"icmp slt {name} {mixed}, {zero}")
+    adjust = w.value(f"and {mask} {inexact}, {differ}")
+    lower = w.value(f"sub {name} {quotient}, {literal(1, t)}")
+    raised = w.value(f"add {name} {remainder}, {b}")
+    return (w.value(f"select {mask} {adjust}, {name} {lower}, {name} {quotient}"),
+            w.value(f"select {mask} {adjust}, {name} {raised}, {name} {remainder}"))
+
+
+def _divide_float(e: Emitter, op: Op) -> str:
+    """Python's `%` from the exact `frem`; `//` from it: (a - a % b) / b, rounded to an integer."""
+    t = op.result.type
+    w, name = e.w, spell.type_name(t)
+    mask = spell.vector_name("i1", width_of(t), t)
+    a, b = e.operands(op)
+    remainder = w.value(f"frem {name} {a}, {b}")
+    zero = literal(0.0, t)
+    inexact = w.value(f"fcmp une {name} {remainder}, {zero}")
+    left = w.value(f"fcmp olt {name} {remainder}, {zero}")
+    right = w.value(f"fcmp olt {name} {b}, {zero}")
+    differ = w.value(f"xor {mask} {left}, {right}")
+    adjust = w.value(f"and {mask} {inexact}, {differ}")
+    if op.row is ops.MOD:
+        raised = w.value(f"fadd {name} {remainder}, {b}")
+        signed = e.intrinsic("copysign", t, remainder, b)
+        exact = w.value(f"select {mask} {inexact}, {name} {remainder}, {name} {signed}")
+        return w.value(f"select {mask} {adjust}, {name} {raised}, {name} {exact}")
+    rest = w.value(f"fsub {name} {a}, {remainder}")
+    quotient = w.value(f"fdiv {name} {rest}, {b}")
+    whole = e.intrinsic("roundeven", t, quotient)
+    lower = w.value(f"fsub {name} {whole}, {literal(1.0, t)}")
+    floored = w.value(f"select {mask} {adjust}, {name} {lower}, {name} {whole}")
+    plain = w.value(f"fdiv {name} {a}, {b}")
+    extreme = e.intrinsic("fabs", t, plain)
+    infinite = w.value(f"fcmp ueq {name} {extreme}, {literal(float('inf'), t)}")
+    return w.value(f"select {mask} {infinite}, {name} {plain}, {name} {floored}")
+
+
+# Shifts
+
+
+def _shift(e: Emitter, op: Op) -> str:
+    t = op.result.type
+    dtype = element_of(t)
+    name = spell.type_name(t)
+    mask = spell.vector_name("i1", width_of(t), t)
+    a, b = e.operands(op)
+    word = "shl" if op.row is ops.SHL else "ashr" if dtype.kind is Kind.INT else "lshr"
+    count = e.constant_of(op.operands[1])
+    if count is not None and 0 <= count < dtype.bits:
+        return e.w.value(f"{word} {name} {a}, {b}")
+    inside = e.w.value(f"icmp ult {name} {b}, {literal(dtype.bits, t)}")
+    last = literal(dtype.bits - 1, t)
+    safe = e.w.value(f"select {mask} {inside}, {name} {b}, {name} {last}")
+    shifted = e.w.value(f"{word} {name} {a}, {safe}")
+    if word == "ashr":
+        return shifted
+    return e.w.value(f"select {mask} {inside}, {name} {shifted}, {name} {literal(0, t)}")
+
+
+# Comparisons and conversions
+
+
+def _compare(e: Emitter, op: Op) -> str:
+    t = op.operands[0].type
+    a, b = e.operands(op)
+    word = spell.compare_word(op.row, element_of(t))
+    return e.w.value(f"{word} {spell.type_name(t)} {a}, {b}")
+
+
+def _select(e: Emitter, op: Op) -> str:
+    mask, a, b = e.operands(op)
+    t = op.result.type
+    condition = spell.type_name(op.operands[0].type)
+    name = spell.type_name(t)
+    return e.w.value(f"select {condition} {mask}, {name} {a}, {name} {b}", op.result.name)
+
+
+def _cast(e: Emitter, op: Op) -> str:
+    return convert(e, e.operands(op)[0], op.operands[0].type, op.result.type)
+
+
+def convert(e: Emitter, value: str, source: Type, target: Type) -> str:
+    """Conversion per lane, as the op table defines `cast`."""
+    a, b = element_of(source), element_of(target)
+    name, result = spell.type_name(source), spell.type_name(target)
+    for dtype in (a, b):
+        if dtype.is_float and dtype.bits == 8:
+            raise fail("E310", e.w_span, op="cast", target=e.target,
+                       reason=f"{dtype.name} has no conversion yet", suggestion="")
+    if b is bool_:
+        word = "fcmp une" if a.is_float else "icmp ne"
+        return e.w.value(f"{word} {name} {value}, {literal(0, source)}")
+    if a.is_float and b.is_float:
+        return _convert_float(e, value, source, target)
+    if a.is_float:
+        word = "fptosi" if b.kind is Kind.INT else "fptoui"
+        call = f"llvm.{word}.sat.{spell.suffix(target)}.{spell.suffix(source)}"
+        return e.w.call(call, result, (name, value))
+    if b.is_float:
+        word = "sitofp" if a.kind is Kind.INT else "uitofp"
+        return e.w.value(f"{word} {name} {value} to {result}")
+    if a.bits == b.bits:
+        return value
+    extend = "sext" if a.kind is Kind.INT else "zext"
+    word = "trunc" if b.bits < a.bits else extend
+    return e.w.value(f"{word} {name} {value} to {result}")
+
+
+def _convert_float(e: Emitter, value: str, source: Type, target: Type) -> str:
+    a, b = element_of(source), element_of(target)
+    name, result = spell.type_name(source), spell.type_name(target)
+    if a.bits == b.bits:
+        wide = spell.vector_name("float", width_of(source), source)
+        value, name = e.w.value(f"fpext {name} {value} to {wide}"), wide
+        return e.w.value(f"fptrunc {name} {value} to {result}")
+    word = "fptrunc" if b.bits < a.bits else "fpext"
+    return e.w.value(f"{word} {name} {value} to {result}")
+
+
+def _bitcast(e: Emitter, op: Op) -> str:
+    (a,) = e.operands(op)
+    source, target = spell.type_name(op.operands[0].type), spell.type_name(op.result.type)
+    return a if source == target else e.w.value(f"bitcast {source} {a} to {target}")
+
+
+# Lanes
+
+
+def _splat(e: Emitter, op: Op) -> str:
+    (a,) = e.operands(op)
+    t = op.result.type
+    scalar, name = spell.scalar_name(element_of(t)), spell.type_name(t)
+    if not a.startswith("%"):
+        return splat(a, t, scalar)
+    first = e.w.value(f"insertelement {name} poison, {scalar} {a}, i64 0")
+    return e.w.value(f"shufflevector {name} {first}, {name} poison, "
+                     f"<{width_of(t)} x i32> zeroinitializer")
+
+
+def _extract(e: Emitter, op: Op) -> str:
+    line, *lane = e.operands(op)
+    name = spell.type_name(op.operands[0].type)
+    return e.w.value(f"extractelement {name} {line}, i64 {lane[0] if lane else op.attrs['lane']}")
+
+
+def _insert(e: Emitter, op: Op) -> str:
+    line, scalar = e.operands(op)
+    name, element = spell.type_name(op.result.type), spell.scalar_name(element_of(op.result.type))
+    return e.w.value(f"insertelement {name} {line}, {element} {scalar}, i64 {op.attrs['lane']}")
+
+
+def shuffle_text(name: str, a: str, b: str, lanes: tuple[int, ...]) -> str:
+    """A shufflevector with a constant mask."""
+    mask = ", ".join(f"i32 {k}" for k in lanes)
+    return f"shufflevector {name} {a}, {name} {b}, <{len(lanes)} x i32> <{mask}>"
+
+
+def _shuffle(e: Emitter, op: Op) -> str:
+    a, b = e.operands(op)
+    lanes = op.attrs["lanes"]
+    assert isinstance(lanes, tuple)
+    plain = tuple(k for k in lanes if isinstance(k, int))
+    return e.w.value(shuffle_text(spell.type_name(op.operands[0].type), a, b, plain))
+
+
+def _reduce(e: Emitter, op: Op) -> str:
+    """Halves of the lanes are combined until one is left; an odd lane waits for the next round."""
+    (value,) = e.operands(op)
+    t = op.operands[0].type
+    assert isinstance(t, Line)
+    row = spell.REDUCTIONS[op.row]
+    while t.width > 1:
+        half = (t.width + 1) // 2
+        name, low_type = spell.type_name(t), Line[t.element, half]
+        low = e.w.value(shuffle_text(name, value, "poison", tuple(range(half))))
+        high_lanes = tuple(range(half, t.width))
+        if len(high_lanes) < half:
+            value = _reduce_uneven(e, row, t, value, low, half)
+        else:
+            high = e.w.value(shuffle_text(name, value, "poison", high_lanes))
+            value = binary_text(e, row, low_type, low, high)
+        t = low_type
+    return e.w.value(f"extractelement {spell.type_name(t)} {value}, i64 0")
+
+
+def _reduce_uneven(e: Emitter, row: OpDef, t: Line, value: str, low: str, half: int) -> str:
+    """Combines all lanes of the lower half but the last with the upper ones."""
+    name = spell.type_name(t)
+    pair = Line[t.element, half - 1]
+    head = e.w.value(shuffle_text(name, value, "poison", tuple(range(half - 1))))
+    tail = e.w.value(shuffle_text(name, value, "poison", tuple(range(half, t.width))))
+    combined = binary_text(e, row, pair, head, tail)
+    pair_name, low_name = spell.type_name(pair), spell.type_name(Line[t.element, half])
+    widened = e.w.value(shuffle_text(pair_name, combined, "poison",
+                                     (*range(half - 1), 0)))
+    lanes = (*range(half - 1), 2 * half - 1)
+    return e.w.value(shuffle_text(low_name, widened, low, lanes))
+
+
+def _lane_mask(e: Emitter, op: Op) -> str:
+    first, end = e.operands(op)
+    width = width_of(op.result.type)
+    bits = 32 if width <= 16 else 8 if width < 128 else 16
+    name = f"<{width} x i{bits}>"
+    iota = "<" + ", ".join(f"i{bits} {k}" for k in range(width)) + ">"
+    mask = e.w.value(f"icmp slt {name} {iota}, {_clamped(e, end, width, bits)}")
+    if e.constant_of(op.operands[0]) == 0:
+        return mask
+    after = e.w.value(f"icmp sge {name} {iota}, {_clamped(e, first, width, bits)}")
+    return e.w.value(f"and <{width} x i1> {mask}, {after}")
+
+
+def _clamped(e: Emitter, lane: str, width: int, bits: int) -> str:
+    """A lane number cut to 0..width, in every lane of a vector."""
+    low = e.w.call("llvm.smax.i64", "i64", ("i64", lane), ("i64", "0"))
+    both = e.w.call("llvm.smin.i64", "i64", ("i64", low), ("i64", str(width)))
+    narrow = e.w.value(f"trunc i64 {both} to i{bits}")
+    name = f"<{width} x i{bits}>"
+    first = e.w.value(f"insertelement {name} poison, i{bits} {narrow}, i64 0")
+    return e.w.value(f"shufflevector {name} {first}, {name} poison, <{width} x i32> zeroinitializer")
+
+
+HANDLERS: dict[OpDef, Emit] = {
+    ops.CONST: _const, ops.CAST: _cast, ops.BITCAST: _bitcast, ops.SELECT: _select,
+    ops.NEG: _neg, ops.ABS: _abs, ops.NOT: _not, ops.MUL_HI: _mul_hi,
+    ops.SHL: _shift, ops.SHR: _shift, ops.SPLAT: _splat, ops.EXTRACT: _extract,
+    ops.INSERT: _insert, ops.SHUFFLE: _shuffle, ops.LANE_MASK: _lane_mask,
+}
+HANDLERS |= dict.fromkeys((ops.ADD, ops.SUB, ops.MUL, ops.DIV, ops.MIN, ops.MAX, ops.AND, ops.OR,
+                           ops.XOR), _binary)
+HANDLERS |= dict.fromkeys((ops.SQRT, ops.FLOOR, ops.CEIL, ops.TRUNC, ops.RINT, ops.COPYSIGN,
+                           ops.FMA), _unary_float)
+HANDLERS |= dict.fromkeys((ops.FLOORDIV, ops.MOD, ops.DIV_TRUNC, ops.REM_TRUNC), _divide)
+HANDLERS |= dict.fromkeys(spell.COUNTING, _count_bits)
+HANDLERS |= dict.fromkeys((ops.EQ, ops.NE, ops.LT, ops.LE, ops.GT, ops.GE), _compare)
+HANDLERS |= dict.fromkeys(spell.REDUCTIONS, _reduce)

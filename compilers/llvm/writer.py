@@ -1,0 +1,140 @@
+"""LLVM IR as text: functions, blocks, fresh names, declarations, positions. Knows no KernelIR ops."""
+
+from __future__ import annotations
+
+import struct
+
+from cubepy.ir.numbers import to_bits
+from cubepy.ir.types import DType, bf16, f16, f64
+from cubepy.span import Span
+
+
+class Writer:
+    """Collects the lines of one module with one kernel function."""
+
+    def __init__(self, debug: bool = False) -> None:
+        self.entry: list[str] = []
+        self.lines: list[str] = []
+        self.block = "entry"
+        self._count = 0
+        self._declarations: dict[str, str] = {}
+        self._debug = debug
+        self._span: Span | None = None
+        self._scopes: dict[tuple[str, str], int] = {}
+        self._places: dict[tuple[int, int, int], int] = {}
+        self.has_stream_stores = False
+
+    def fresh(self, hint: str = "v") -> str:
+        """A new register name."""
+        self._count += 1
+        cleaned = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in hint)
+        return f"%{cleaned or 'v'}.{self._count}"
+
+    def label(self, hint: str) -> str:
+        """A new block name."""
+        self._count += 1
+        return f"{hint}.{self._count}"
+
+    def at(self, span: Span | None) -> None:
+        """Following lines come from `span`."""
+        self._span = span
+
+    def line(self, text: str) -> None:
+        """One instruction."""
+        place = self._place()
+        self.lines.append(f"  {text}{place}")
+
+    def value(self, text: str, hint: str = "v") -> str:
+        """An instruction with a result; gives its register."""
+        name = self.fresh(hint)
+        self.line(f"{name} = {text}")
+        return name
+
+    def start(self, label: str) -> None:
+        """Begin a block."""
+        self.lines.append(f"{label}:")
+        self.block = label
+
+    def jump(self, label: str) -> None:
+        """An unconditional branch."""
+        self.line(f"br label %{label}")
+
+    def branch(self, condition: str, yes: str, no: str) -> None:
+        """A conditional branch."""
+        self.line(f"br i1 {condition}, label %{yes}, label %{no}")
+
+    def call(self, name: str, result: str, *args: tuple[str, str], hint: str = "v") -> str:
+        """A call of an intrinsic or function, declared on first use; gives the result register."""
+        self._declarations[name] = f"declare {result} @{name}({', '.join(t for t, _ in args)})"
+        text = f"call {result} @{name}({', '.join(f'{t} {v}' for t, v in args)})"
+        if result == "void":
+            self.line(text)
+            return ""
+        return self.value(text, hint)
+
+    def allocate(self, text: str, hint: str) -> str:
+        """Stack memory of the function, made once at its entry."""
+        name = self.fresh(hint)
+        self.entry.append(f"  {name} = alloca {text}")
+        return name
+
+    # Debug positions
+
+    def _place(self) -> str:
+        span = self._span
+        if not self._debug or span is None:
+            return ""
+        outer = list(span.chain())[-1]
+        scope = self._scopes.setdefault((outer.file, outer.function), len(self._scopes))
+        key = (scope, outer.line, outer.column)
+        return f", !dbg !{100 + self._places.setdefault(key, len(self._places))}"
+
+    def module(self, functions: list[str], triple: str, layout: str) -> str:
+        """The whole module."""
+        head = [f'target triple = "{triple}"', f'target datalayout = "{layout}"'] if triple else []
+        tail = [*self._declarations.values(), "", "!0 = !{i32 1}"]
+        return "\n".join([*head, *functions, *tail, *self._metadata(), ""])
+
+    def _metadata(self) -> list[str]:
+        if not self._places:
+            return []
+        base = 100 + len(self._places)
+        lines = ['!llvm.module.flags = !{!1, !2}', '!llvm.dbg.cu = !{!3}',
+                 '!1 = !{i32 2, !"Debug Info Version", i32 3}', '!2 = !{i32 2, !"Dwarf Version", i32 4}',
+                 f'!3 = distinct !DICompileUnit(language: DW_LANG_C99, file: !{base}, '
+                 'producer: "CubePy", emissionKind: LineTablesOnly)',
+                 '!4 = !DISubroutineType(types: !{})']
+        for (file, function), k in self._scopes.items():
+            lines.append(f'!{base + 2 * k} = !DIFile(filename: "{_escape(file)}", directory: "")')
+            lines.append(f'!{base + 2 * k + 1} = distinct !DISubprogram(name: "{_escape(function)}", '
+                         f'file: !{base + 2 * k}, line: 1, type: !4, unit: !3, '
+                         'spFlags: DISPFlagDefinition)')
+        for (scope, line, column), k in self._places.items():
+            where = f"line: {line}, column: {column + 1}, scope: !{base + 2 * scope + 1}"
+            lines.append(f"!{100 + k} = !DILocation({where})")
+        return lines
+
+    @property
+    def function_scope(self) -> str:
+        """The attachment of the kernel's function to its debug scope."""
+        return f" !dbg !{101 + len(self._places)}" if self._places else ""
+
+
+def _escape(text: str) -> str:
+    return "".join(c if 32 <= ord(c) < 127 and c not in '"\\' else f"\\{b:02X}"
+                   for c in text for b in c.encode()[:1]) if text.isascii() else "".join(
+        chr(b) if 32 <= b < 127 and chr(b) not in '"\\' else f"\\{b:02X}" for b in text.encode())
+
+
+def constant(value: float | int | bool, dtype: DType) -> str:
+    """A scalar constant; floats as exact bit patterns."""
+    if dtype.bits == 1:
+        return "true" if value else "false"
+    if not dtype.is_float:
+        return str(int(value))
+    if dtype is f16:
+        return f"0xH{to_bits(value, dtype):04X}"
+    if dtype is bf16:
+        return f"0xR{to_bits(value, dtype):04X}"
+    wide = float(value) if dtype is f64 else struct.unpack("<f", struct.pack("<f", value))[0]
+    return f"0x{to_bits(wide, f64):016X}"

@@ -1,0 +1,98 @@
+"""The settings table: every `CUBEPY_*` variable, its type, default and meaning.
+
+The only module that reads the environment. `settings(...)` overrides values for a `with` block.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from cubepy.errors import fail
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One row: `parse` turns the text of the environment into the value."""
+
+    name: str
+    parse: Callable[[str], Any]
+    default: Any
+    doc: str
+
+    @property
+    def variable(self) -> str:
+        """The environment variable's name."""
+        return f"CUBEPY_{self.name.upper()}"
+
+
+def _flag(text: str) -> bool:
+    lowered = text.strip().lower()
+    if lowered in ("1", "true", "yes", "on"):
+        return True
+    if lowered in ("", "0", "false", "no", "off"):
+        return False
+    raise ValueError("expected 0 or 1")
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise ValueError("expected a positive number")
+    return value
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+TABLE: tuple[Setting, ...] = (
+    Setting("device", str, "cpu", "where cp.empty, cp.asarray and friends place arrays"),
+    Setting("num_threads", _positive, None, "threads of the CPU device; default: usable cores"),
+    Setting("checked", _flag, False, "check every access of every kernel"),
+    Setting("dump", _words, (), "stages to print on stderr: ir, llvm, asm, after:<pass>, passes"),
+    Setting("opt_level", int, 3, "LLVM optimisation level of the CPU compiler, 0 to 3"),
+    Setting("pool_bytes", _positive, None, "most bytes kept for reuse by the array pool"),
+)
+
+_ROWS = {row.name: row for row in TABLE}
+_overrides: ContextVar[dict[str, Any] | None] = ContextVar("cubepy_settings", default=None)
+
+
+def get(name: str) -> Any:
+    """The value in force: a `settings(...)` block, else the environment, else the default."""
+    overrides = _overrides.get()
+    if overrides and name in overrides:
+        return overrides[name]
+    return _from_environment(_ROWS[name])
+
+
+def _from_environment(row: Setting) -> Any:
+    text = os.environ.get(row.variable)
+    if text is None:
+        return row.default
+    try:
+        return row.parse(text)
+    except ValueError as error:
+        raise fail("E506", name=row.variable, value=text, reason=error) from None
+
+
+@contextmanager
+def settings(**values: Any) -> Iterator[None]:
+    """Override settings inside a `with` block, as in `with cp.settings(checked=True):`.
+
+    Names are those of the table without the `CUBEPY_` prefix, in lower case; an unknown name is a
+    `TypeError`. Overrides are per context (thread or task).
+    """
+    for name in values:
+        if name not in _ROWS:
+            raise TypeError(f"no setting {name!r}; settings: {', '.join(_ROWS)}")
+    token = _overrides.set({**(_overrides.get() or {}), **values})
+    try:
+        yield
+    finally:
+        _overrides.reset(token)

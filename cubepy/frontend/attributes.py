@@ -1,0 +1,98 @@
+"""Attributes of runtime values: `x.shape`, `v.dtype`, methods of lines, fields of records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cubepy.frontend.positions import position
+from cubepy.frontend.suggest import closest
+from cubepy.frontend.tracer import Frame, describe
+from cubepy.frontend.values import FlatRef, Index, LocalFunction, Method, Record, TensorRef
+from cubepy.ir.core import Value
+from cubepy.ir.types import Line, element_of
+from cubepy.lang.builtins import Position
+
+_LINE_METHODS = ("sum", "prod", "min", "max", "any", "all")
+_TENSOR_ATTRIBUTES = (
+    "shape", "strides", "size", "rank", "ndim", "dtype", "line_size", "flat", "scalar_shape",
+    "lane_mask",
+)
+
+
+def attribute(frame: Frame, owner: Any, name: str) -> Any:
+    """`owner.name`; E107 with a suggestion where there is none."""
+    if isinstance(owner, TensorRef):
+        return _of_tensor(frame, owner, name)
+    if isinstance(owner, Value):
+        return _of_value(frame, owner, name)
+    if isinstance(owner, Record):
+        return _of_record(frame, owner, name)
+    if isinstance(owner, FlatRef | Method | LocalFunction):
+        raise _missing(frame, owner, name, ())
+    try:
+        found = getattr(owner, name)
+    except AttributeError:
+        raise _missing(frame, owner, name, dir(owner)) from None
+    return position(frame.tracer, found) if isinstance(found, Position) else found
+
+
+def _missing(frame: Frame, owner: Any, name: str, names: Any) -> Exception:
+    module = getattr(owner, "__name__", None)
+    text = module if isinstance(module, str) else describe(owner).strip("`")
+    return frame.tracer.error("E107", name=text, attribute=name, suggestion=closest(name, names))
+
+
+def _of_value(frame: Frame, v: Value, name: str) -> Any:
+    if name == "dtype":
+        return element_of(v.type)
+    if isinstance(v.type, Line):
+        if name == "line_size":
+            return v.type.width
+        if name in _LINE_METHODS:
+            return Method(v, name)
+    raise _missing(frame, v, name, ("dtype", "line_size", *_LINE_METHODS))
+
+
+def _of_tensor(frame: Frame, x: TensorRef, name: str) -> Any:
+    if name == "flat":
+        return FlatRef(x)
+    if name == "size":
+        return frame.tracer.product(counted_shape(frame, x))
+    if name == "dtype":
+        return x.element
+    if name in ("rank", "ndim"):
+        return x.rank
+    if name == "line_size":
+        return x.width
+    if name == "lane_mask":
+        return Method(x, name)
+    if name not in _TENSOR_ATTRIBUTES:
+        raise _missing(frame, x, name, _TENSOR_ATTRIBUTES)
+    frame.tracer.facts.shaped.add(x.name)
+    if name == "shape":
+        return counted_shape(frame, x)
+    return x.shape if name == "scalar_shape" else _counted_strides(frame, x)
+
+
+def counted_shape(frame: Frame, x: TensorRef) -> tuple[Index, ...]:
+    """The shape in what the tensor counts: elements, or lines rounded up."""
+    if not x.is_line or x.width == 1:
+        return x.shape
+    lines = frame.tracer.lines(x.shape[x.axis], x.width)
+    return tuple(lines if k == x.axis else n for k, n in enumerate(x.shape))
+
+
+def _counted_strides(frame: Frame, x: TensorRef) -> tuple[Index, ...]:
+    if not x.is_line or x.width == 1:
+        return x.strides
+    count = frame.tracer.floordiv
+    return tuple(1 if k == x.axis else count(s, x.width) for k, s in enumerate(x.strides))
+
+
+def _of_record(frame: Frame, record: Record, name: str) -> Any:
+    if name in record.values:
+        return record.values[name]
+    found = getattr(record.cls, name, None)
+    if found is None:
+        raise _missing(frame, record, name, record.values)
+    return Method(record, name) if callable(found) else found

@@ -1,0 +1,299 @@
+"""Calls: conversions, built-ins, methods, and functions of the user, which are inlined."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable
+from typing import Any, get_origin
+
+from cubepy.errors import Error
+from cubepy.frontend.positions import position
+from cubepy.frontend.suggest import closest
+from cubepy.frontend.tracer import Frame, bind, describe
+from cubepy.frontend.values import (
+    LocalFunction,
+    Method,
+    NumberSlot,
+    Record,
+    TensorRef,
+    is_comptime,
+    is_number,
+)
+from cubepy.ir import ops
+from cubepy.ir.core import Value
+from cubepy.ir.types import DType, Line, bool_, element_of, find_dtype, width_of
+from cubepy.lang.annotations import ComptimeAnnotation
+from cubepy.lang.builtins import BUILTINS, Position
+from cubepy.lang.function import Captures, CubeFunction, Source, read_source, unwrap
+
+MAX_DEPTH = 128
+
+
+def capture(frame: Frame, name: str, value: Any) -> Any:
+    """A global or closure value as it is used: positions become values, arrays are refused."""
+    if isinstance(value, Position):
+        return position(frame.tracer, value)
+    if hasattr(value, "__array_interface__") and getattr(value, "ndim", 0) > 0:
+        raise frame.tracer.error("E110", name=name)
+    return value
+
+
+def call(frame: Frame, node: ast.AST, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """The value of `function(*args, **kwargs)`."""
+    from cubepy.frontend.intrinsics import INTRINSICS, intrinsic_name
+
+    if isinstance(function, Method):
+        return _call_method(frame, node, function, args, kwargs)
+    name = intrinsic_name(function)
+    if name is not None:
+        handler = INTRINSICS[name]
+        return _checked(frame, name, function, lambda: handler(frame, *args, **kwargs))
+    if isinstance(function, Line) or (dtype := _as_dtype(function)) is not None:
+        return _convert(frame, function if isinstance(function, Line) else dtype, args)
+    if isinstance(function, LocalFunction):
+        return _inline_local(frame, node, function, args, kwargs)
+    plain = unwrap(function)
+    if plain is not None and _must_inline(function, plain, args, kwargs):
+        return inline(frame, node, plain, args, kwargs)
+    return _call_python(frame, function, args, kwargs)
+
+
+def _checked(frame: Frame, name: str, function: Any, action: Callable[[], Any]) -> Any:
+    """A wrong number of arguments of a built-in is the user's error, not a Python traceback."""
+    try:
+        return action()
+    except TypeError as error:
+        if error.__traceback__ is None or error.__traceback__.tb_next is None or (
+            error.__traceback__.tb_next.tb_next is not None
+        ):
+            raise
+        reason = str(error).split(") ", 1)[-1].replace("positional ", "")
+        signature = f"{name}{_signature_text(BUILTINS.get(name, function))}"
+        raise frame.tracer.error("E106", name=name, reason=reason, signature=signature) from None
+
+
+def _signature_text(function: Any) -> str:
+    try:
+        return str(inspect.signature(function)).replace(": 'Any'", "").replace(" -> 'Any'", "")
+    except (TypeError, ValueError):
+        return "(...)"
+
+
+def _as_dtype(function: Any) -> DType | None:
+    if isinstance(function, DType):
+        return function
+    if isinstance(function, type) and function.__module__ in ("numpy", "ml_dtypes"):
+        return find_dtype(function)
+    return None
+
+
+def _convert(frame: Frame, t: DType | Line | None, args: list[Any]) -> Any:
+    tracer = frame.tracer
+    assert t is not None
+    if len(args) != 1 or not (isinstance(args[0], Value) or is_number(args[0])
+                              or hasattr(args[0], "item")):
+        given = ", ".join(describe(a) for a in args) or "nothing"
+        raise tracer.error("E207", what=f"cp.{t!r}", expected="one number", given=given)
+    value = args[0]
+    if isinstance(value, Value) and isinstance(t, DType) and isinstance(value.type, Line):
+        return tracer.convert(value, Line[t, width_of(value.type)])
+    return tracer.convert(value, t)
+
+
+def _must_inline(function: Any, plain: Any, args: list[Any], kwargs: dict[str, Any]) -> bool:
+    """Cube functions always; plain ones where runtime values or kernel words are involved."""
+    if isinstance(function, CubeFunction):
+        return True
+    if not all(is_comptime(a) for a in (*args, *kwargs.values())):
+        return True
+    return _mentions_language(plain)
+
+
+def _mentions_language(function: Any) -> bool:
+    captures = Captures(function)
+    for name in (*function.__code__.co_names, *function.__code__.co_freevars):
+        try:
+            value = captures.lookup(name)
+        except KeyError:
+            continue
+        if isinstance(value, CubeFunction | Position) or getattr(value, "__name__", "") == "cubepy":
+            return True
+        if hasattr(value, "__cubepy_builtin__"):
+            return True
+    return False
+
+
+def _call_python(frame: Frame, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    from cubepy.frontend.expressions import comptime_result
+
+    if isinstance(function, type) and not all(is_comptime(a) for a in (*args, *kwargs.values())):
+        return _construct(frame, function, args, kwargs)
+    if not callable(function):
+        raise frame.tracer.error("E108", name=describe(function), suggestion="it is not a function")
+    if not all(is_comptime(a) for a in (*args, *kwargs.values())):
+        name = getattr(function, "__name__", type(function).__name__)
+        known = closest(name, BUILTINS, "cp.")
+        raise frame.tracer.error("E108", name=name, suggestion=known or "call it outside the kernel")
+    return comptime_result(frame, function, *args, **kwargs)
+
+
+def _construct(frame: Frame, cls: type, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+        return cls(*args, **kwargs)
+    if hasattr(cls, "__dataclass_fields__"):
+        bound = inspect.signature(cls).bind(*args, **kwargs)
+        bound.apply_defaults()
+        return Record(cls, dict(bound.arguments))
+    raise frame.tracer.error("E108", name=cls.__name__, suggestion="dataclasses and NamedTuples "
+                             "can be made inside kernels")
+
+
+def _call_method(frame: Frame, node: ast.AST, method: Method, args: list[Any],
+                 kwargs: dict[str, Any]) -> Any:
+    from cubepy.frontend.intrinsics import LINE_METHODS
+    from cubepy.frontend.tensors import mask_of_lanes
+
+    if isinstance(method.owner, Record):
+        function = getattr(method.owner.cls, method.name)
+        return inline(frame, node, unwrap(function), [method.owner, *args], kwargs)
+    if isinstance(method.owner, TensorRef):
+        return mask_of_lanes(frame.tracer, method.owner, args[0] if len(args) == 1 else tuple(args))
+    return frame.tracer.b.emit(LINE_METHODS[method.name], method.owner)
+
+
+# Inlining
+
+
+def inline(frame: Frame, node: ast.AST, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Trace the body of a function of the user in place of its call."""
+    tracer = frame.tracer
+    source = read_source(function.__code__)
+    if len(list(frame.span(node).chain())) > MAX_DEPTH:
+        raise tracer.error("E109", name=source.name, limit=MAX_DEPTH)
+    inner = Frame(tracer, source, Captures(function), frame.key(node), frame.span(node))
+    try:
+        bound = inspect.signature(function).bind(*args, **kwargs)
+    except TypeError as error:
+        raise tracer.error("E106", name=source.name, reason=error,
+                           signature=f"{source.name}{inspect.signature(function)}") from None
+    bound.apply_defaults()
+    annotations = resolve_annotations(function)
+    for name, value in bound.arguments.items():
+        bind(inner, name, _as_parameter(frame, name, value, annotations.get(name)))
+    return _run(inner)
+
+
+def _inline_local(frame: Frame, node: ast.AST, function: LocalFunction, args: list[Any],
+                  kwargs: dict[str, Any]) -> Any:
+    tracer, source = frame.tracer, function.source
+    inner = Frame(tracer, source, function.frame.captures, frame.key(node), frame.span(node),
+                  parent=function.frame)
+    if len(list(frame.span(node).chain())) > MAX_DEPTH:
+        raise tracer.error("E109", name=source.name, limit=MAX_DEPTH)
+    names = [a.arg for a in source.node.args.args]
+    given = dict(zip(names[len(names) - len(function.defaults):], function.defaults, strict=True))
+    given |= dict(zip(names, args, strict=False)) | kwargs
+    if set(given) != set(names) or len(args) > len(names):
+        raise tracer.error("E106", name=source.name, reason=f"it takes {len(names)} arguments",
+                           signature=f"{source.name}({', '.join(names)})")
+    for name in names:
+        bind(inner, name, given[name])
+    return _run(inner)
+
+
+def resolve_annotations(function: Any) -> dict[str, Any]:
+    """The parameters' annotations as objects, also under `from __future__ import annotations`."""
+    raw = inspect.get_annotations(function)
+    if not any(isinstance(a, str) for a in raw.values()):
+        return raw
+    cells = function.__closure__ or ()
+    closure = dict(zip(function.__code__.co_freevars, (_cell(c) for c in cells), strict=False))
+    resolved: dict[str, Any] = {}
+    for name, text in raw.items():
+        try:
+            resolved[name] = eval(text, function.__globals__, closure) if isinstance(text, str) else text  # noqa: S307
+        except Exception:
+            resolved[name] = None
+    return resolved
+
+
+def _cell(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return None
+
+
+def is_comptime_annotation(annotation: Any) -> bool:
+    """`Comptime[...]` or bare `Comptime`."""
+    if isinstance(annotation, ComptimeAnnotation):
+        return True
+    return getattr(annotation, "__name__", "") == "Comptime" or get_origin(annotation) is ComptimeAnnotation
+
+
+def _as_parameter(frame: Frame, name: str, value: Any, annotation: Any) -> Any:
+    """An argument of a helper as its annotation asks: comptime, or converted to a dtype."""
+    if annotation is None:
+        return value
+    if is_comptime_annotation(annotation):
+        if not is_comptime(value):
+            raise frame.tracer.error("E112", function=f"the parameter `{name}`")
+        return value
+    if isinstance(annotation, DType | Line) and (isinstance(value, Value) or is_number(value)):
+        return _narrow(frame, name, value, annotation)
+    return value
+
+
+def _narrow(frame: Frame, name: str, value: Any, t: DType | Line) -> Value:
+    if isinstance(value, Value):
+        source, target = element_of(value.type), element_of(t)
+        if source.is_float and not target.is_float:
+            raise frame.tracer.error("E207", what=f"the parameter `{name}`", expected=repr(t),
+                                     given=repr(value.type))
+        if isinstance(t, DType) and isinstance(value.type, Line):
+            t = Line[t, value.type.width]
+    return frame.tracer.convert(value, t)
+
+
+def _run(inner: Frame) -> Any:
+    """The value that an inlined function returns.
+
+    Returns under runtime control need a form of their own: the body becomes a loop that runs once,
+    and a `return` leaves it.
+    """
+    from cubepy.frontend.statements import Flow, execute_block
+
+    tracer = inner.tracer
+    outer_span = tracer.b.span
+    key = (*inner.path, "returns")
+    inner.is_looping = key in tracer.learned.looping
+    if not inner.is_looping:
+        flow = execute_block(inner, inner.source.body)
+        tracer.b.span = outer_span
+        if flow is Flow.NEXT:
+            inner.result = None
+        return inner.result
+    inner.return_flag = tracer.flag("returned")
+    with tracer.b.region() as body:
+        flow = execute_block(inner, inner.source.body)
+        if flow is Flow.NEXT and inner.has_result and inner.result is not None:
+            raise tracer.error("E118", name=inner.source.name)
+        tracer.close(ops.BREAK)
+    tracer.b.span = outer_span
+    from cubepy.ir.core import Region
+
+    tracer.b.emit_op(ops.LOOP, regions=(Region((), tuple(body)),))
+    return tracer.read(inner.result) if inner.has_result and inner.result is not None else None
+
+
+def returned_flag_value(slot: NumberSlot, frame: Frame) -> Value:
+    """Whether an inlined function has returned inside one of its loops."""
+    value = frame.tracer.read(slot)
+    assert value.type is bool_
+    return value
+
+
+def error_if_runtime(frame: Frame, value: Any, function: str) -> Error | None:
+    """E112 unless `value` is comptime."""
+    return None if is_comptime(value) else frame.tracer.error("E112", function=function)

@@ -1,0 +1,364 @@
+"""Evaluation of expressions: comptime parts in Python, the rest as operations.
+
+One handler for each kind of AST node, in the table at the end.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from cubepy.errors import Error
+from cubepy.frontend import suggest
+from cubepy.frontend.attributes import attribute
+from cubepy.frontend.calls import call, capture
+from cubepy.frontend.operators import binary, comparison, unary
+from cubepy.frontend.tensors import load_item
+from cubepy.frontend.tracer import Frame, describe, lookup_local
+from cubepy.frontend.values import (
+    FlatRef,
+    LocalFunction,
+    TensorRef,
+    is_comptime,
+    is_number,
+)
+from cubepy.ir import ops
+from cubepy.ir.core import Op, Value
+from cubepy.ir.types import Line, bool_
+from cubepy.lang.function import Source
+
+Handler = Callable[[Frame, Any], Any]
+
+
+def evaluate(frame: Frame, node: ast.expr) -> Any:
+    """The value of an expression: a Python object if comptime, else a runtime value."""
+    handler = HANDLERS.get(type(node))
+    builder = frame.tracer.b
+    outer, builder.span = builder.span, frame.span(node)
+    try:
+        if handler is None:
+            raise suggest.unsupported(frame, node)
+        return handler(frame, node)
+    finally:
+        builder.span = outer
+
+
+def _at(frame: Frame, node: ast.AST) -> None:
+    frame.tracer.b.span = frame.span(node)
+
+
+def comptime_result(frame: Frame, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """The result of ordinary Python on comptime values; its exceptions become E113."""
+    try:
+        return function(*args, **kwargs)
+    except Error:
+        raise
+    except Exception as error:
+        text = f"{type(error).__name__}: {error}"
+        raise frame.tracer.error("E113", error=text) from None
+
+
+def _constant(frame: Frame, node: ast.Constant) -> Any:
+    return node.value
+
+
+def _name(frame: Frame, node: ast.Name) -> Any:
+    current: Frame | None = frame
+    while current is not None:
+        if node.id in current.env:
+            return lookup_local(current, node.id)
+        if current.parent is None:
+            break
+        current = current.parent
+    return _captured(frame, current or frame, node.id)
+
+
+def _captured(frame: Frame, owner: Frame, name: str) -> Any:
+    captures = owner.captures
+    try:
+        if captures is None:
+            raise KeyError(name)
+        value = captures.lookup(name)
+    except KeyError:
+        if name in frame.assigned.mutable or name in frame.slots or _is_local(frame, name):
+            raise frame.tracer.error("E103", name=name) from None
+        raise suggest.undefined(frame, owner, name) from None
+    frame.tracer.facts.captures[(id(captures.function), name)] = (captures, name, value)
+    return capture(frame, name, value)
+
+
+def _is_local(frame: Frame, name: str) -> bool:
+    code = frame.captures.function.__code__ if frame.captures else None
+    return code is not None and name in (*code.co_varnames, *code.co_cellvars)
+
+
+def _attribute(frame: Frame, node: ast.Attribute) -> Any:
+    owner = evaluate(frame, node.value)
+    return attribute(frame, owner, node.attr)
+
+
+def _subscript(frame: Frame, node: ast.Subscript) -> Any:
+    owner = evaluate(frame, node.value)
+    item = evaluate(frame, node.slice)
+    _at(frame, node)
+    if isinstance(owner, TensorRef | FlatRef):
+        return load_item(frame.tracer, owner, item)
+    if isinstance(owner, Value):
+        return _lane(frame, owner, item)
+    if not isinstance(owner, tuple | list) and not is_comptime(owner):
+        raise frame.tracer.error("E301", name=ast.unparse(node.value), type=describe(owner),
+                                 suggestion="only tensors, lines and tuples have items")
+    if not is_comptime(item):
+        raise frame.tracer.error("E112", function="the index of a tuple")
+    return comptime_result(frame, operator.getitem, owner, item)
+
+
+def _lane(frame: Frame, line: Value, item: Any) -> Value:
+    if not isinstance(line.type, Line):
+        raise frame.tracer.error("E301", name=line.name or "this value", type=repr(line.type),
+                                 suggestion="a scalar has no items")
+    b, width = frame.tracer.b, line.type.width
+    if isinstance(item, slice):
+        lanes = comptime_result(frame, lambda: tuple(range(width))[item])
+        return b.emit(ops.SHUFFLE, line, line, lanes=lanes)
+    if is_number(item):
+        if not 0 <= item < width:
+            raise frame.tracer.error("E209", lane=item, width=width)
+        return b.emit(ops.EXTRACT, line, lane=int(item))
+    return b.emit(ops.EXTRACT, line, frame.tracer.index_value(frame.tracer.index(item)))
+
+
+def _slice(frame: Frame, node: ast.Slice) -> slice:
+    parts = [None if p is None else evaluate(frame, p) for p in (node.lower, node.upper, node.step)]
+    return slice(*parts)
+
+
+def _tuple(frame: Frame, node: ast.Tuple | ast.List) -> Any:
+    items: list[Any] = []
+    for element in node.elts:
+        if isinstance(element, ast.Starred):
+            items += list(evaluate(frame, element.value))
+        else:
+            items.append(evaluate(frame, element))
+    return tuple(items)
+
+
+def _binary(frame: Frame, node: ast.BinOp) -> Any:
+    a, b = evaluate(frame, node.left), evaluate(frame, node.right)
+    _at(frame, node)
+    return binary(frame, type(node.op), a, b)
+
+
+def _unary(frame: Frame, node: ast.UnaryOp) -> Any:
+    a = evaluate(frame, node.operand)
+    _at(frame, node)
+    return unary(frame, type(node.op), a)
+
+
+def _compare(frame: Frame, node: ast.Compare) -> Any:
+    left = evaluate(frame, node.left)
+    result: Any = True
+    for op, right_node in zip(node.ops, node.comparators, strict=True):
+        right = evaluate(frame, right_node)
+        _at(frame, node)
+        part = comparison(frame, type(op), left, right)
+        result = part if result is True else _both(frame, result, part)
+        left = right
+    return result
+
+
+def _both(frame: Frame, a: Any, b: Any) -> Any:
+    if is_comptime(a) and is_comptime(b):
+        return a and b
+    if is_comptime(a) or is_comptime(b):
+        constant, other = (a, b) if is_comptime(a) else (b, a)
+        return other if constant else False
+    return frame.tracer.b.emit(ops.AND, *frame.tracer.unify(a, b, "and"))
+
+
+def _bool_op(frame: Frame, node: ast.BoolOp) -> Any:
+    is_and = isinstance(node.op, ast.And)
+    result = evaluate(frame, node.values[0])
+    for following in node.values[1:]:
+        if is_comptime(result):
+            if bool(result) != is_and:
+                return result
+            result = evaluate(frame, following)
+        else:
+            result = _short_circuit(frame, result, following, is_and)
+    return result
+
+
+def _short_circuit(frame: Frame, left: Any, node: ast.expr, is_and: bool) -> Any:
+    tracer = frame.tracer
+    condition = tracer.truth(left)
+    body, right = _in_region(frame, lambda: tracer.truth(evaluate(frame, node)))
+    if _is_pure(body):
+        tracer.b.ops.extend(body)
+        return tracer.b.emit(ops.AND if is_and else ops.OR, condition, right)
+    slot = tracer.new_local(bool_, "both" if is_and else "either")
+    tracer.set_number(slot, condition)
+    with tracer.b.region() as then:
+        tracer.b.ops.extend(body)
+        tracer.set_number(slot, right)
+        tracer.close(ops.YIELD)
+    with tracer.b.region() as otherwise:
+        tracer.close(ops.YIELD)
+    tracer.if_(condition, *((then, otherwise) if is_and else (otherwise, then)))
+    return tracer.read(slot)
+
+
+def _in_region(frame: Frame, action: Callable[[], Any]) -> tuple[list[Op], Any]:
+    frame.depth += 1
+    try:
+        with frame.tracer.b.region() as body:
+            result = action()
+    finally:
+        frame.depth -= 1
+    return body, result
+
+
+def _is_pure(body: list[Op]) -> bool:
+    return all(op.row.is_pure or op.row is ops.GET for op in body)
+
+
+def _conditional(frame: Frame, node: ast.IfExp) -> Any:
+    test = evaluate(frame, node.test)
+    if is_comptime(test):
+        return evaluate(frame, node.body if test else node.orelse)
+    tracer = frame.tracer
+    if isinstance(test, Value) and isinstance(test.type, Line):
+        a, b = evaluate(frame, node.body), evaluate(frame, node.orelse)
+        return select(frame, test, a, b)
+    condition = tracer.truth(test)
+    then, a = _in_region(frame, lambda: evaluate(frame, node.body))
+    otherwise, b = _in_region(frame, lambda: evaluate(frame, node.orelse))
+    if _is_pure(then) and _is_pure(otherwise) and _is_numeric(a) and _is_numeric(b):
+        tracer.b.ops.extend([*then, *otherwise])
+        return select(frame, condition, a, b)
+    return _branching_conditional(frame, node, condition, (then, a), (otherwise, b))
+
+
+def _is_numeric(x: Any) -> bool:
+    return isinstance(x, Value) or is_number(x)
+
+
+def _branching_conditional(frame: Frame, node: ast.IfExp, condition: Value, *arms: Any) -> Any:
+    """Both arms assign one hidden local, in regions of an `if`."""
+    tracer, key, slot = frame.tracer, frame.key(node, "ternary"), None
+    regions: list[list[Op]] = []
+    frame.depth += 1
+    for body, value in arms:
+        with tracer.b.region() as region:
+            tracer.b.ops.extend(body)
+            slot = tracer.assign(slot, value, key, "either", frame.depth)
+            tracer.close(ops.YIELD)
+        regions.append(region)
+    frame.depth -= 1
+    tracer.if_(condition, *regions)
+    return tracer.read(slot)
+
+
+def select(frame: Frame, mask: Value, a: Any, b: Any) -> Value:
+    """`a` where the mask (a scalar or a line of bools) is true, else `b`."""
+    tracer = frame.tracer
+    if is_number(a) and is_number(b):
+        a = tracer.value(a, tracer.value(b).type)  # type: ignore[arg-type]
+    x, y = tracer.unify(a, b, "where")
+    if isinstance(mask.type, Line) and not isinstance(x.type, Line):
+        lanes = mask.type.width
+        x = tracer.b.emit(ops.SPLAT, x, lanes=lanes)
+        y = tracer.b.emit(ops.SPLAT, y, lanes=lanes)
+    condition = mask if isinstance(mask.type, Line) else tracer.truth(mask)
+    return tracer.b.emit(ops.SELECT, condition, x, y)
+
+
+def _call(frame: Frame, node: ast.Call) -> Any:
+    function = evaluate(frame, node.func)
+    args: list[Any] = []
+    for a in node.args:
+        if isinstance(a, ast.Starred):
+            args += list(evaluate(frame, a.value))
+        else:
+            args.append(evaluate(frame, a))
+    kwargs = {k.arg: evaluate(frame, k.value) for k in node.keywords if k.arg is not None}
+    _at(frame, node)
+    return call(frame, node, function, args, kwargs)
+
+
+def _lambda(frame: Frame, node: ast.Lambda) -> LocalFunction:
+    defaults = tuple(evaluate(frame, d) for d in node.args.defaults)
+    source = Source(node, frame.source.file, "<lambda>", frame.source.column_offset)
+    return LocalFunction(source, frame, defaults)
+
+
+def _joined(frame: Frame, node: ast.JoinedStr) -> str:
+    parts = [evaluate(frame, v) for v in node.values]
+    return "".join(map(str, parts))
+
+
+def _formatted(frame: Frame, node: ast.FormattedValue) -> str:
+    value = evaluate(frame, node.value)
+    if not is_comptime(value):
+        raise frame.tracer.error("E112", function="an f-string")
+    spec = evaluate(frame, node.format_spec) if node.format_spec else ""
+    return comptime_result(frame, format, value, spec)
+
+
+def _dict(frame: Frame, node: ast.Dict) -> dict[Any, Any]:
+    keys = [evaluate(frame, k) for k in node.keys if k is not None]
+    return dict(zip(keys, (evaluate(frame, v) for v in node.values), strict=True))
+
+
+def _comprehension(frame: Frame, node: ast.ListComp | ast.GeneratorExp) -> tuple[Any, ...]:
+    """Over comptime sequences only; gives a tuple."""
+    items: list[Any] = []
+    saved = dict(frame.env)
+    _generate(frame, node, 0, items)
+    frame.env = saved
+    return tuple(items)
+
+
+def _generate(frame: Frame, node: ast.ListComp | ast.GeneratorExp, level: int, out: list[Any]) -> None:
+    if level == len(node.generators):
+        out.append(evaluate(frame, node.elt))
+        return
+    generator = node.generators[level]
+    sequence = evaluate(frame, generator.iter)
+    if not isinstance(sequence, tuple | list | range) or not isinstance(generator.target, ast.Name):
+        raise frame.tracer.error("E112", function="a comprehension")
+    outer = frame.unrolled
+    for position, item in enumerate(sequence):
+        frame.env[generator.target.id] = item
+        frame.unrolled = (*outer, position)
+        conditions = [evaluate(frame, c) for c in generator.ifs]
+        if not all(is_comptime(c) for c in conditions):
+            raise frame.tracer.error("E112", function="the condition of a comprehension")
+        if all(conditions):
+            _generate(frame, node, level + 1, out)
+    frame.unrolled = outer
+
+
+HANDLERS: dict[type[ast.expr], Handler] = {
+    ast.Constant: _constant,
+    ast.Name: _name,
+    ast.Attribute: _attribute,
+    ast.Subscript: _subscript,
+    ast.Slice: _slice,
+    ast.Tuple: _tuple,
+    ast.List: _tuple,
+    ast.BinOp: _binary,
+    ast.UnaryOp: _unary,
+    ast.Compare: _compare,
+    ast.BoolOp: _bool_op,
+    ast.IfExp: _conditional,
+    ast.Call: _call,
+    ast.Lambda: _lambda,
+    ast.JoinedStr: _joined,
+    ast.FormattedValue: _formatted,
+    ast.Dict: _dict,
+    ast.ListComp: _comprehension,
+    ast.GeneratorExp: _comprehension,
+}

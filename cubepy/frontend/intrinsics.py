@@ -1,0 +1,519 @@
+"""What the built-in functions of the language (and their Python, math and NumPy twins) become.
+
+One handler for each name; elementary functions share one that is driven by the op table.
+"""
+
+from __future__ import annotations
+
+import builtins
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from cubepy.frontend.tensors import (
+    Place,
+    line_place,
+    load,
+    load_line,
+    locate,
+    store,
+    store_line,
+)
+from cubepy.frontend.tracer import Frame, describe
+from cubepy.frontend.values import FlatRef, Index, TensorRef, is_comptime, is_number
+from cubepy.ir import ops
+from cubepy.ir.core import Value
+from cubepy.ir.opdef import OpDef
+from cubepy.ir.types import Kind, Line, Space, bool_, element_of, f32, find_dtype, make_line, with_element
+from cubepy.lang import builtins as lang
+
+
+@dataclass(frozen=True, slots=True)
+class Unroll:
+    """`cp.unroll(sequence)`."""
+
+    items: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Range:
+    """`range(...)` with a runtime bound."""
+
+    start: Index
+    stop: Index
+    step: Index
+
+
+Handler = Callable[..., Any]
+INTRINSICS: dict[str, Handler] = {}
+LINE_METHODS: dict[str, OpDef] = {
+    "sum": ops.REDUCE_ADD, "prod": ops.REDUCE_MUL, "min": ops.REDUCE_MIN, "max": ops.REDUCE_MAX,
+    "any": ops.REDUCE_OR, "all": ops.REDUCE_AND,
+}
+_PYTHON_NAMES: dict[Any, str] = {
+    builtins.abs: "abs", builtins.min: "minimum", builtins.max: "maximum", builtins.round: "round",
+    builtins.pow: "power", builtins.divmod: "divmod", builtins.len: "len", builtins.range: "range",
+    builtins.int: "int", builtins.float: "float", builtins.bool: "bool", builtins.any: "any_of",
+    builtins.all: "all_of", builtins.sum: "sum_of", builtins.zip: "zip",
+    builtins.enumerate: "enumerate", builtins.tuple: "tuple", builtins.list: "tuple",
+    builtins.reversed: "reversed", builtins.isinstance: "isinstance", builtins.print: "print",
+}
+_TWINS = {"fabs": "abs", "absolute": "abs", "maximum": "maximum", "minimum": "minimum",
+          "fmax": "maximum", "fmin": "minimum", "arcsin": "asin", "arccos": "acos",
+          "arctan": "atan", "arctan2": "atan2", "arcsinh": "asinh", "arccosh": "acosh",
+          "arctanh": "atanh", "power": "pow", "isnan": "isnan", "copysign": "copysign",
+          "where": "where", "rint": "rint", "fma": "fma"}
+
+
+def intrinsic_name(function: Any) -> str | None:
+    """The handler's name of a built-in, a `math` or NumPy function; None for anything else."""
+    name = getattr(function, "__cubepy_builtin__", None)
+    if name is not None:
+        return name
+    try:
+        if function in _PYTHON_NAMES:
+            return _PYTHON_NAMES[function]
+    except TypeError:
+        return None
+    module = getattr(function, "__module__", "") or type(function).__module__
+    if module in ("math", "numpy") and not isinstance(function, type):
+        twin = getattr(function, "__name__", "")
+        twin = _TWINS.get(twin, twin)
+        return twin if twin in INTRINSICS else None
+    return None
+
+
+def _handler(function: Handler) -> Handler:
+    INTRINSICS[function.__name__.strip("_")] = function
+    return function
+
+
+# Numbers
+
+
+def _elementwise(row: OpDef, stub: Any) -> Handler:
+    def handler(frame: Frame, *args: Any) -> Any:
+        if all(is_number(a) for a in args):
+            return stub(*args) if stub is not None else _meaning(frame, row, args)
+        return _apply(frame, row, args)
+
+    return handler
+
+
+def _meaning(frame: Frame, row: OpDef, args: tuple[Any, ...]) -> Any:
+    assert row.meaning is not None
+    return row.meaning(f32, *args)
+
+
+def _apply(frame: Frame, row: OpDef, args: tuple[Any, ...]) -> Value:
+    """A row on operands of one float type; integers convert to f32."""
+    values = common(frame, args, row.name)
+    if not element_of(values[0].type).is_float:
+        values = [frame.tracer.cast(v, with_element(v.type, f32)) for v in values]
+    return frame.tracer.b.emit(row, *values)
+
+
+def common(frame: Frame, args: tuple[Any, ...], name: str) -> list[Value]:
+    """All operands in their common type."""
+    for a in args:
+        if not (isinstance(a, Value) or is_number(a) or hasattr(a, "item")):
+            raise frame.tracer.error("E201", operator=name, types=describe(a),
+                                     suggestion="index the tensor first, as in x[i]")
+    tracer = frame.tracer
+    if len(args) == 1:
+        return [tracer.value(args[0])]
+    first = next((a for a in args if isinstance(a, Value)), args[0])
+    merged: Any = first
+    for a in args:
+        if a is not first:
+            merged = tracer.unify(merged, a, name)[0]
+    t = tracer.value(merged).type
+    return [tracer.convert(a, t) for a in args]  # type: ignore[arg-type]
+
+
+for _row in ops.TABLE.values():
+    if _row.name in lang.BUILTINS and (_row.ulp or _row in (ops.SQRT, ops.FLOOR, ops.CEIL, ops.TRUNC,
+                                                            ops.RINT, ops.FMA, ops.COPYSIGN)):
+        INTRINSICS[_row.name] = _elementwise(_row, lang.BUILTINS[_row.name])
+
+
+def _integer(row: OpDef) -> Handler:
+    def handler(frame: Frame, *args: Any) -> Value:
+        values = common(frame, args, row.name)
+        if not element_of(values[0].type).is_integer:
+            raise frame.tracer.error("E201", operator=row.name, types=repr(values[0].type),
+                                     suggestion="it takes integers")
+        return frame.tracer.b.emit(row, *values)
+
+    return handler
+
+
+for _row in (ops.DIV_TRUNC, ops.REM_TRUNC, ops.MUL_HI, ops.POPCOUNT, ops.CLZ, ops.CTZ):
+    INTRINSICS[_row.name] = _integer(_row)
+
+
+@_handler
+def _abs(frame: Frame, a: Any) -> Any:
+    return abs(a) if is_comptime(a) else frame.tracer.b.emit(ops.ABS, frame.tracer.value(a))
+
+
+def _extremum(frame: Frame, row: OpDef, python: Any, args: tuple[Any, ...]) -> Any:
+    items = args[0] if len(args) == 1 and isinstance(args[0], tuple | list) else args
+    if all(is_comptime(a) for a in items):
+        return python(*items) if len(items) > 1 else items[0]
+    result = items[0]
+    for a in items[1:]:
+        x, y = common(frame, (result, a), row.name)
+        result = frame.tracer.b.emit(row, x, y)
+    return result
+
+
+@_handler
+def _minimum(frame: Frame, *args: Any) -> Any:
+    return _extremum(frame, ops.MIN, min, args)
+
+
+@_handler
+def _maximum(frame: Frame, *args: Any) -> Any:
+    return _extremum(frame, ops.MAX, max, args)
+
+
+@_handler
+def _round(frame: Frame, a: Any, digits: Any = None) -> Any:
+    if is_comptime(a):
+        return round(a, digits) if digits is not None else round(a)
+    v = frame.tracer.value(a)
+    return frame.tracer.b.emit(ops.RINT, v) if element_of(v.type).is_float else v
+
+
+@_handler
+def _power(frame: Frame, a: Any, b: Any) -> Any:
+    from cubepy.frontend.operators import power
+
+    return a**b if is_comptime(a) and is_comptime(b) else power(frame, a, b)
+
+
+@_handler
+def _divmod(frame: Frame, a: Any, b: Any) -> Any:
+    if is_comptime(a) and is_comptime(b):
+        return divmod(a, b)
+    x, y = common(frame, (a, b), "divmod")
+    return frame.tracer.b.emit(ops.FLOORDIV, x, y), frame.tracer.b.emit(ops.MOD, x, y)
+
+
+@_handler
+def _isnan(frame: Frame, a: Any) -> Any:
+    if is_comptime(a):
+        return math.isnan(a)
+    v = frame.tracer.value(a)
+    return frame.tracer.b.emit(ops.NE, v, v)
+
+
+@_handler
+def _where(frame: Frame, mask: Any, a: Any, b: Any) -> Any:
+    from cubepy.frontend.expressions import select
+
+    if is_comptime(mask):
+        return a if mask else b
+    return select(frame, frame.tracer.value(mask), a, b)
+
+
+@_handler
+def _bitcast(frame: Frame, value: Any, dtype: Any) -> Value:
+    target = find_dtype(dtype)
+    v = frame.tracer.value(value)
+    if target is None or target.bits != element_of(v.type).bits:
+        raise frame.tracer.error("E207", what="cp.bitcast", given=describe(dtype),
+                                 expected=f"a dtype of {element_of(v.type).bits} bits")
+    return frame.tracer.b.emit(ops.BITCAST, v, type=with_element(v.type, target))
+
+
+@_handler
+def _int(frame: Frame, a: Any = 0) -> Any:
+    from cubepy.ir.types import i64
+
+    if is_comptime(a):
+        return int(a)
+    v = frame.tracer.value(a)
+    kept = element_of(v.type).is_integer
+    return v if kept else frame.tracer.cast(v, with_element(v.type, i64))
+
+
+@_handler
+def _float(frame: Frame, a: Any = 0.0) -> Any:
+    if is_comptime(a):
+        return float(a)
+    v = frame.tracer.value(a)
+    return v if element_of(v.type).is_float else frame.tracer.cast(v, with_element(v.type, f32))
+
+
+@_handler
+def _bool(frame: Frame, a: Any = False) -> Any:
+    return bool(a) if is_comptime(a) else frame.tracer.truth(a)
+
+
+# Sequences
+
+
+@_handler
+def _len(frame: Frame, x: Any) -> Any:
+    from cubepy.frontend.attributes import counted_shape
+
+    if isinstance(x, TensorRef):
+        frame.tracer.facts.shaped.add(x.name)
+        return counted_shape(frame, x)[0]
+    return len(x)
+
+
+@_handler
+def _range(frame: Frame, *args: Any) -> Any:
+    parts = [frame.tracer.index(a, "range()") for a in args]
+    start, stop, step = (0, parts[0], 1) if len(parts) == 1 else (*parts, 1)[:3]
+    if all(isinstance(p, int) for p in (start, stop, step)):
+        return range(start, stop, step)  # type: ignore[arg-type]
+    return Range(start, stop, step)
+
+
+@_handler
+def _unroll(frame: Frame, iterable: Any) -> Unroll:
+    if isinstance(iterable, Range) or not hasattr(iterable, "__iter__"):
+        raise frame.tracer.error("E112", function="cp.unroll")
+    return Unroll(tuple(iterable))
+
+
+@_handler
+def _zip(frame: Frame, *sequences: Any) -> Any:
+    return tuple(zip(*(_items(frame, s, "zip") for s in sequences), strict=False))
+
+
+@_handler
+def _enumerate(frame: Frame, sequence: Any, start: int = 0) -> Any:
+    return tuple(enumerate(_items(frame, sequence, "enumerate"), start))
+
+
+@_handler
+def _reversed(frame: Frame, sequence: Any) -> Any:
+    return tuple(reversed(_items(frame, sequence, "reversed")))
+
+
+@_handler
+def _tuple(frame: Frame, sequence: Any = ()) -> Any:
+    return tuple(_items(frame, sequence, "tuple"))
+
+
+def _items(frame: Frame, sequence: Any, what: str) -> Any:
+    if isinstance(sequence, Unroll):
+        return sequence.items
+    if isinstance(sequence, tuple | list | range | str | dict):
+        return sequence
+    raise frame.tracer.error("E112", function=what)
+
+
+@_handler
+def _isinstance(frame: Frame, x: Any, cls: Any) -> bool:
+    return isinstance(x, cls)
+
+
+@_handler
+def _any_of(frame: Frame, sequence: Any) -> Any:
+    return _fold_truth(frame, sequence, ops.OR, "any")
+
+
+@_handler
+def _all_of(frame: Frame, sequence: Any) -> Any:
+    return _fold_truth(frame, sequence, ops.AND, "all")
+
+
+def _fold_truth(frame: Frame, sequence: Any, row: OpDef, what: str) -> Any:
+    if isinstance(sequence, Value):
+        return any_(frame, sequence) if row is ops.OR else _every(frame, sequence)
+    items = _items(frame, sequence, what)
+    if all(is_comptime(i) for i in items):
+        return any(items) if row is ops.OR else all(items)
+    result = frame.tracer.truth(items[0])
+    for item in items[1:]:
+        result = frame.tracer.b.emit(row, result, frame.tracer.truth(item))
+    return result
+
+
+def _every(frame: Frame, mask: Value) -> Value:
+    return frame.tracer.b.emit(ops.REDUCE_AND, mask) if isinstance(mask.type, Line) else mask
+
+
+@_handler
+def any_(frame: Frame, mask: Any) -> Any:
+    """One bool for a mask; see `cp.any_`."""
+    if is_comptime(mask):
+        return bool(mask)
+    return frame.tracer.b.emit(ops.REDUCE_OR, mask) if isinstance(mask.type, Line) else mask
+
+
+INTRINSICS["any_"] = any_
+
+
+@_handler
+def _sum_of(frame: Frame, sequence: Any, start: Any = 0) -> Any:
+    import ast
+
+    from cubepy.frontend.operators import binary
+
+    result = start
+    for item in _items(frame, sequence, "sum"):
+        result = item if result is start == 0 else binary(frame, ast.Add, result, item)
+    return result
+
+
+# Comptime tools
+
+
+@_handler
+def _comptime(frame: Frame, value: Any) -> Any:
+    if not is_comptime(value):
+        raise frame.tracer.error("E112", function="cp.comptime")
+    return value
+
+
+@_handler
+def _static_assert(frame: Frame, condition: Any, message: Any = "the condition is false") -> None:
+    if not is_comptime(condition):
+        raise frame.tracer.error("E112", function="cp.static_assert")
+    if not condition:
+        raise frame.tracer.error("E114", message=message)
+
+
+@_handler
+def _target(frame: Frame) -> Any:
+    return frame.tracer.target
+
+
+@_handler
+def _print(frame: Frame, *args: Any) -> None:
+    raise frame.tracer.error("E101", what="`print`", instead="store values in an output tensor")
+
+
+# Lines
+
+
+@_handler
+def _concat(frame: Frame, a: Any, b: Any) -> Value:
+    x, y = frame.tracer.value(a), frame.tracer.value(b)
+    if not isinstance(x.type, Line) or x.type != y.type:
+        raise frame.tracer.error("E208", left=repr(x.type), right=repr(y.type))
+    return frame.tracer.b.emit(ops.SHUFFLE, x, y, lanes=tuple(range(2 * x.type.width)))
+
+
+# Memory
+
+
+def _tensor(frame: Frame, x: Any, what: str) -> TensorRef | FlatRef:
+    if not isinstance(x, TensorRef | FlatRef):
+        raise frame.tracer.error("E207", what=what, expected="a tensor", given=describe(x))
+    return x
+
+
+def _place(frame: Frame, x: TensorRef | FlatRef, index: Any) -> Place:
+    place = locate(frame.tracer, x, index)
+    if not isinstance(place, Place):
+        raise frame.tracer.error("E303", rank=place.rank)
+    return place
+
+
+@_handler
+def _load(frame: Frame, x: Any, index: Any, line: int | None = None, fill: Any = 0,
+          hint: str | None = None) -> Value:
+    tensor = _tensor(frame, x, "cp.load")
+    if line is None:
+        return load(frame.tracer, _place(frame, tensor, index), fill, hint or "")
+    width = _width(frame, line)
+    place = line_place(frame.tracer, tensor, index, width)
+    return load_line(frame.tracer, place, width, fill, hint or "")
+
+
+def _width(frame: Frame, line: Any) -> int:
+    if not isinstance(line, int) or line < 1:
+        raise frame.tracer.error("E207", what="line=", expected="a positive comptime integer",
+                                 given=describe(line))
+    return line
+
+
+@_handler
+def _store(frame: Frame, x: Any, index: Any, value: Any, hint: str | None = None,
+           mask: Any = None) -> None:
+    tensor = _tensor(frame, x, "cp.store")
+    base = tensor.tensor if isinstance(tensor, FlatRef) else tensor
+    if isinstance(value, Value) and isinstance(value.type, Line) and not base.is_line:
+        place = line_place(frame.tracer, tensor, index, value.type.width)
+        store_line(frame.tracer, place, value, hint or "", mask)
+    else:
+        store(frame.tracer, _place(frame, tensor, index), value, hint or "")
+
+
+@_handler
+def _prefetch(frame: Frame, x: Any, index: Any) -> None:
+    place = _place(frame, _tensor(frame, x, "cp.prefetch"), index)
+    tracer = frame.tracer
+    tracer.b.emit_op(ops.PREFETCH, place.tensor.buffer, tracer.index_value(place.offset))
+
+
+@_handler
+def _misalignment(frame: Frame, x: Any, index: Any, line: int) -> Value:
+    tensor = _tensor(frame, x, "cp.misalignment")
+    place = _place(frame, tensor, index)
+    size = _width(frame, line) * place.tensor.element.itemsize
+    tracer = frame.tracer
+    return tracer.b.emit(ops.MISALIGNMENT, place.tensor.buffer, tracer.index_value(place.offset),
+                         bytes=size)
+
+
+def _allocate(frame: Frame, shape: Any, dtype: Any, space: Space) -> TensorRef:
+    extents = shape if isinstance(shape, tuple) else (shape,)
+    if not all(isinstance(n, int) and n >= 0 for n in extents):
+        raise frame.tracer.error("E112", function=f"cp.{space.value}")
+    line = dtype if isinstance(dtype, Line) else None
+    element = line.element if line else find_dtype(dtype)
+    if element is None:
+        raise frame.tracer.error("E207", what=f"cp.{space.value}", expected="a dtype",
+                                 given=describe(dtype))
+    width = line.width if line else 1
+    counted = (*extents[:-1], extents[-1] * width) if extents else ()
+    buffer = frame.tracer.b.emit(ops.ALLOC, type=element, size=math.prod(counted) if counted else 1,
+                                 space=space.value, name=space.value)
+    strides = tuple(math.prod(counted[k + 1:]) for k in range(len(counted)))
+    return TensorRef(space.value, buffer, element, 0, counted, strides, line is not None, width,
+                     len(counted) - 1, is_linear=True, alignment=64)
+
+
+@_handler
+def _shared(frame: Frame, shape: Any, dtype: Any) -> TensorRef:
+    return _allocate(frame, shape, dtype, Space.SHARED)
+
+
+@_handler
+def _local(frame: Frame, shape: Any, dtype: Any, fill: Any = None) -> TensorRef:
+    x = _allocate(frame, shape, dtype, Space.LOCAL)
+    if fill is not None:
+        for k in range(math.prod(x.shape) // x.width):
+            store(frame.tracer, _place(frame, FlatRef(x), k), fill)
+    return x
+
+
+def _sync(row: OpDef) -> Handler:
+    def handler(frame: Frame) -> None:
+        frame.tracer.b.emit_op(row)
+
+    return handler
+
+
+for _row in (ops.SYNC_CUBE, ops.SYNC_PLANE, ops.SYNC_STORAGE):
+    INTRINSICS[_row.name] = _sync(_row)
+
+
+def line_of(value: Value, width: int) -> Line:
+    """The line type with the element of `value`."""
+    return make_line(element_of(value.type), width)
+
+
+def is_mask(value: Value) -> bool:
+    """Whether `value` is a bool or a line of bools."""
+    return element_of(value.type).kind is Kind.BOOL and value.type is not bool_

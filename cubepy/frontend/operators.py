@@ -1,0 +1,156 @@
+"""Python's operators on runtime numbers, as rows of the op table."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from cubepy.errors import Error
+from cubepy.frontend.tracer import Frame, describe
+from cubepy.frontend.values import is_comptime, is_number
+from cubepy.ir import ops
+from cubepy.ir.core import Value
+from cubepy.ir.opdef import OpDef, TypingError
+from cubepy.ir.types import Kind, bool_, element_of, f32, i32, with_element
+
+_PYTHON: dict[type[ast.AST], Callable[..., Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
+    ast.Div: operator.truediv, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
+    ast.Pow: operator.pow, ast.LShift: operator.lshift, ast.RShift: operator.rshift,
+    ast.BitAnd: operator.and_, ast.BitOr: operator.or_, ast.BitXor: operator.xor,
+    ast.UAdd: operator.pos, ast.USub: operator.neg, ast.Invert: operator.invert,
+    ast.Not: operator.not_, ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt,
+    ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Is: operator.is_,
+    ast.IsNot: operator.is_not, ast.In: lambda a, b: a in b, ast.NotIn: lambda a, b: a not in b,
+}
+_SYMBOLS = {
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%",
+    ast.Pow: "**", ast.LShift: "<<", ast.RShift: ">>", ast.BitAnd: "&", ast.BitOr: "|",
+    ast.BitXor: "^", ast.UAdd: "+", ast.USub: "-", ast.Invert: "~", ast.Not: "not", ast.Eq: "==",
+    ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Is: "is",
+    ast.IsNot: "is not", ast.In: "in", ast.NotIn: "not in", ast.MatMult: "@",
+}
+_BINARY: dict[type[ast.AST], OpDef] = {
+    ast.Add: ops.ADD, ast.Sub: ops.SUB, ast.Mult: ops.MUL, ast.Div: ops.DIV,
+    ast.FloorDiv: ops.FLOORDIV, ast.Mod: ops.MOD, ast.LShift: ops.SHL, ast.RShift: ops.SHR,
+    ast.BitAnd: ops.AND, ast.BitOr: ops.OR, ast.BitXor: ops.XOR,
+}
+_COMPARE: dict[type[ast.AST], OpDef] = {
+    ast.Eq: ops.EQ, ast.NotEq: ops.NE, ast.Lt: ops.LT, ast.LtE: ops.LE, ast.Gt: ops.GT,
+    ast.GtE: ops.GE,
+}
+_ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.LShift, ast.RShift)
+
+
+def binary(frame: Frame, kind: type[ast.operator], a: Any, b: Any) -> Any:
+    """`a <op> b`: in Python if both are comptime, else an operation on the common type."""
+    if is_comptime(a) and is_comptime(b):
+        return _in_python(frame, kind, a, b)
+    if isinstance(a, tuple) and isinstance(b, tuple) and kind is ast.Add:
+        return (*a, *b)
+    if kind is ast.Pow:
+        return power(frame, a, b)
+    row = _BINARY.get(kind)
+    if row is None:
+        raise _refuse(frame, kind, a, b)
+    x, y = unify(frame, kind, a, b)
+    if kind is ast.Div and not element_of(x.type).is_float:
+        t = with_element(x.type, f32)
+        x, y = frame.tracer.cast(x, t), frame.tracer.cast(y, t)
+    if kind in _ARITHMETIC and x.type == with_element(x.type, bool_):
+        t = with_element(x.type, i32)
+        x, y = frame.tracer.cast(x, t), frame.tracer.cast(y, t)
+    return _emit(frame, kind, row, x, y)
+
+
+def unify(frame: Frame, kind: type[ast.AST], a: Any, b: Any) -> tuple[Value, Value]:
+    """The operands in their common type, or E201 for what is no number."""
+    for operand in (a, b):
+        if not (isinstance(operand, Value) or is_number(operand) or hasattr(operand, "item")):
+            raise _refuse(frame, kind, a, b)
+    return frame.tracer.unify(a, b, _SYMBOLS[kind])
+
+
+def _emit(frame: Frame, kind: type[ast.AST], row: OpDef, *operands: Value) -> Value:
+    try:
+        return frame.tracer.b.emit(row, *operands)
+    except TypingError:
+        raise _refuse(frame, kind, *operands) from None
+
+
+def _refuse(frame: Frame, kind: type[ast.AST], *operands: Any) -> Error:
+    types = " and ".join(repr(o.type) if isinstance(o, Value) else describe(o) for o in operands)
+    return frame.tracer.error("E201", operator=_SYMBOLS[kind], types=types,
+                              suggestion=_suggestion(kind, operands))
+
+
+def _suggestion(kind: type[ast.AST], operands: tuple[Any, ...]) -> str:
+    if kind in (ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift, ast.Invert):
+        return "bit operations take integers and bools; use cp.bitcast for the bits of a float"
+    return "index the tensor first, as in x[i]" if any(
+        not isinstance(o, Value) and not is_number(o) for o in operands) else ""
+
+
+def _in_python(frame: Frame, kind: type[ast.AST], *operands: Any) -> Any:
+    function = _PYTHON.get(kind)
+    if function is None:
+        raise _refuse(frame, kind, *operands)
+    try:
+        return function(*operands)
+    except Exception as error:
+        raise frame.tracer.error("E113", error=f"{type(error).__name__}: {error}") from None
+
+
+def power(frame: Frame, a: Any, b: Any) -> Any:
+    """`a ** b`: multiplications for small integer literals, else the elementary function."""
+    if isinstance(b, int) and not isinstance(b, bool) and 0 <= b <= 64:
+        return _integer_power(frame, frame.tracer.value(a), b)
+    x, y = unify(frame, ast.Pow, a, b)
+    if not element_of(x.type).is_float:
+        t = with_element(x.type, f32)
+        x, y = frame.tracer.cast(x, t), frame.tracer.cast(y, t)
+    return frame.tracer.b.emit(ops.POW, x, y)
+
+
+def _integer_power(frame: Frame, x: Value, exponent: int) -> Value:
+    """Square and multiply, from the least significant bit."""
+    b = frame.tracer.b
+    if element_of(x.type).kind is Kind.BOOL:
+        x = frame.tracer.cast(x, with_element(x.type, i32))
+    result: Value | None = None
+    while exponent:
+        if exponent & 1:
+            result = x if result is None else b.emit(ops.MUL, result, x)
+        exponent >>= 1
+        if exponent:
+            x = b.emit(ops.MUL, x, x)
+    return b.const(1, with_element(x.type, element_of(x.type))) if result is None else result
+
+
+def unary(frame: Frame, kind: type[ast.unaryop], a: Any) -> Any:
+    """`-a`, `+a`, `~a`, `not a`."""
+    if is_comptime(a):
+        return _in_python(frame, kind, a)
+    if not isinstance(a, Value):
+        raise _refuse(frame, kind, a)
+    if kind is ast.UAdd:
+        return a
+    if kind is ast.Not:
+        return frame.tracer.b.emit(ops.NOT, frame.tracer.truth(a))
+    if kind is ast.USub and element_of(a.type).kind is Kind.BOOL:
+        a = frame.tracer.cast(a, with_element(a.type, i32))
+    return _emit(frame, kind, ops.NEG if kind is ast.USub else ops.NOT, a)
+
+
+def comparison(frame: Frame, kind: type[ast.cmpop], a: Any, b: Any) -> Any:
+    """`a < b` and the like; `is` and `in` are comptime."""
+    if kind in (ast.Is, ast.IsNot) and (a is None or b is None):
+        return (a is b) == (kind is ast.Is)
+    if is_comptime(a) and is_comptime(b):
+        return _in_python(frame, kind, a, b)
+    row = _COMPARE.get(kind)
+    if row is None or isinstance(a, tuple) or isinstance(b, tuple):
+        raise _refuse(frame, kind, a, b)
+    return _emit(frame, kind, row, *unify(frame, kind, a, b))

@@ -1,0 +1,57 @@
+"""Patterns of `match`: literals, `|`, captures, sequences of comptime length."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from cubepy.frontend import suggest
+from cubepy.frontend.operators import comparison
+from cubepy.frontend.tracer import Frame, bind
+from cubepy.frontend.values import is_comptime
+from cubepy.ir import ops
+
+
+def pattern_test(frame: Frame, pattern: ast.pattern, subject: Any) -> Any:
+    """Whether the subject matches: comptime True or False, or a runtime bool; binds captures."""
+    from cubepy.frontend.expressions import evaluate
+
+    if isinstance(pattern, ast.MatchValue):
+        return comparison(frame, ast.Eq, subject, evaluate(frame, pattern.value))
+    if isinstance(pattern, ast.MatchSingleton):
+        return is_comptime(subject) and subject is pattern.value
+    if isinstance(pattern, ast.MatchOr):
+        return _any(frame, [pattern_test(frame, p, subject) for p in pattern.patterns])
+    if isinstance(pattern, ast.MatchAs):
+        test = True if pattern.pattern is None else pattern_test(frame, pattern.pattern, subject)
+        if pattern.name is not None:
+            bind(frame, pattern.name, subject)
+        return test
+    if isinstance(pattern, ast.MatchSequence):
+        return _sequence(frame, pattern, subject)
+    raise suggest.unsupported(frame, pattern)
+
+
+def _any(frame: Frame, tests: list[Any]) -> Any:
+    if any(t is True for t in tests):
+        return True
+    runtime = [t for t in tests if not is_comptime(t)]
+    if not runtime:
+        return False
+    result = runtime[0]
+    for test in runtime[1:]:
+        result = frame.tracer.b.emit(ops.OR, result, test)
+    return result
+
+
+def _sequence(frame: Frame, pattern: ast.MatchSequence, subject: Any) -> Any:
+    if not isinstance(subject, tuple | list) or len(subject) != len(pattern.patterns):
+        return False
+    tests = [pattern_test(frame, p, s) for p, s in zip(pattern.patterns, subject, strict=True)]
+    if any(t is False for t in tests):
+        return False
+    runtime = [t for t in tests if t is not True]
+    result: Any = True
+    for test in runtime:
+        result = test if result is True else frame.tracer.b.emit(ops.AND, result, test)
+    return result

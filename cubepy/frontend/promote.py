@@ -1,0 +1,118 @@
+"""Which type an operation or an assignment has: literals, widening, lines. Rules of design 5.
+
+Pure functions over types; conversions are emitted by the tracer.
+"""
+
+from __future__ import annotations
+
+from cubepy.ir.numbers import limits
+from cubepy.ir.types import (
+    DType,
+    Kind,
+    Line,
+    bf16,
+    bool_,
+    f16,
+    f32,
+    f64,
+    i16,
+    i32,
+    i64,
+    index,
+    make_line,
+)
+
+_SIGNED = {8: i16, 16: i32, 32: i64}
+_BY_BITS = {8: i16, 16: i16, 32: i32, 64: i64}
+
+
+class NoCommonType(Exception):
+    """Two types that do not combine."""
+
+
+def promote(a: DType, b: DType) -> DType:
+    """The common type of two typed operands; `NoCommonType` for u64 with a signed type."""
+    if a is b:
+        return a
+    if a.kind is Kind.BOOL or b.kind is Kind.BOOL:
+        return b if a.kind is Kind.BOOL else a
+    if a.is_float or b.is_float:
+        return _promote_float(a, b)
+    if index in (a, b):
+        return _promote_index(b if a is index else a)
+    if a.kind is b.kind:
+        return a if a.bits >= b.bits else b
+    return _promote_mixed(*((a, b) if a.kind is Kind.INT else (b, a)))
+
+
+def _promote_float(a: DType, b: DType) -> DType:
+    if not (a.is_float and b.is_float):
+        return a if a.is_float else b
+    if a.bits == b.bits:
+        return f32
+    wide = a if a.bits > b.bits else b
+    return f32 if {a, b} == {f16, bf16} else wide
+
+
+def _promote_index(other: DType) -> DType:
+    if other.kind is Kind.UINT and other.bits == 64:
+        raise NoCommonType
+    return index
+
+
+def _promote_mixed(signed: DType, unsigned: DType) -> DType:
+    if unsigned.bits == 64:
+        raise NoCommonType
+    return _SIGNED[unsigned.bits] if unsigned.bits >= signed.bits else signed
+
+
+def literal_type(value: bool | int | float) -> DType:
+    """The type of a literal that nothing else gives a type: bool, i32 (i64 if needed) or f32."""
+    if isinstance(value, bool):
+        return bool_
+    if isinstance(value, float):
+        return f32
+    return i32 if fits(value, i32) else i64
+
+
+def fits(value: int, dtype: DType) -> bool:
+    """Whether an integer type holds `value`."""
+    low, high = limits(dtype)
+    return low <= value <= high
+
+
+def promote_literal(value: bool | int | float, dtype: DType) -> DType:
+    """The type of an operation between a literal and an operand of type `dtype`."""
+    if isinstance(value, bool):
+        return dtype
+    if isinstance(value, float):
+        return dtype if dtype.is_float else f32
+    return i32 if dtype.kind is Kind.BOOL else dtype
+
+
+def join_literal(value: bool | int | float, dtype: DType) -> DType:
+    """The type of a local that starts as a literal and is then assigned `dtype`.
+
+    Floats below f32 accumulate in f32 unless the start was cast.
+    """
+    joined = promote_literal(value, dtype)
+    return f32 if joined.is_float and joined.bits < 32 else joined
+
+
+def promote_types(a: DType | Line, b: DType | Line) -> DType | Line:
+    """As `promote`, for scalars and lines; a scalar is repeated to the width of a line."""
+    element = promote(_element(a), _element(b))
+    widths = {t.width for t in (a, b) if isinstance(t, Line)}
+    if len(widths) > 1:
+        raise NoCommonType
+    return make_line(element, widths.pop()) if widths else element
+
+
+def _element(t: DType | Line) -> DType:
+    return t.element if isinstance(t, Line) else t
+
+
+def widest_float(dtypes: list[DType]) -> DType:
+    """The type of a Python float argument: the widest float among the tensors', else f32."""
+    floats = [d for d in dtypes if d.is_float and d.bits >= 32]
+    return f64 if f64 in floats else f32

@@ -1,0 +1,505 @@
+"""Execution of statements: control flow that is comptime happens now, the rest becomes regions."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from enum import Enum
+from typing import Any
+
+from cubepy.frontend import suggest
+from cubepy.frontend.assigned import names_assigned_in
+from cubepy.frontend.expressions import evaluate
+from cubepy.frontend.intrinsics import Range, Unroll
+from cubepy.frontend.operators import binary
+from cubepy.frontend.tensors import load_item, store_item
+from cubepy.frontend.tracer import Frame, LoopContext, Restart, bind, describe
+from cubepy.frontend.values import (
+    UNSET,
+    FlatRef,
+    LocalFunction,
+    TensorRef,
+    is_comptime,
+)
+from cubepy.ir import ops
+from cubepy.ir.core import Op, Region, Value
+from cubepy.ir.types import bool_, index
+from cubepy.lang.function import Source
+
+
+class Flow(Enum):
+    """How a block ended while it was traced.
+
+    NEXT: its end was reached. DEAD: a terminator was emitted, what follows cannot run. The others
+    are comptime jumps.
+    """
+
+    NEXT = 0
+    DEAD = 1
+    BREAK = 2
+    CONTINUE = 3
+    RETURN = 4
+
+
+def execute_block(frame: Frame, body: list[ast.stmt]) -> Flow:
+    """Trace statements in order, up to a jump."""
+    for statement in body:
+        frame.tracer.b.span = frame.span(statement)
+        flow = execute(frame, statement)
+        if flow is not Flow.NEXT:
+            return flow
+    return Flow.NEXT
+
+
+def execute(frame: Frame, node: ast.stmt) -> Flow:
+    """Trace one statement."""
+    handler = HANDLERS.get(type(node))
+    if handler is None:
+        raise suggest.unsupported(frame, node)
+    return handler(frame, node) or Flow.NEXT
+
+
+# Assignments
+
+
+def _assign(frame: Frame, node: ast.Assign) -> None:
+    value = evaluate(frame, node.value)
+    for target in node.targets:
+        assign_target(frame, target, value)
+
+
+def assign_target(frame: Frame, target: ast.expr, value: Any) -> None:
+    """`name = value`, `a, b = value`, `x[i] = value`."""
+    frame.tracer.b.span = frame.span(target)
+    if isinstance(target, ast.Name):
+        bind(frame, target.id, value)
+    elif isinstance(target, ast.Tuple | ast.List):
+        _unpack(frame, target, value)
+    elif isinstance(target, ast.Subscript):
+        _store(frame, target, value)
+    else:
+        raise frame.tracer.error("E302", what=f"`{ast.unparse(target)}`",
+                                 suggestion="values do not change their attributes here")
+
+
+def _unpack(frame: Frame, target: ast.Tuple | ast.List, value: Any) -> None:
+    if not isinstance(value, tuple | list | range) or len(value) != len(target.elts):
+        given = f"{len(value)} values" if isinstance(value, tuple | list) else describe(value)
+        raise frame.tracer.error("E207", what=f"unpacking into {len(target.elts)} names",
+                                 expected=f"{len(target.elts)} values", given=given)
+    for part, item in zip(target.elts, value, strict=True):
+        assign_target(frame, part, item)
+
+
+def _store(frame: Frame, target: ast.Subscript, value: Any) -> None:
+    owner = evaluate(frame, target.value)
+    item = evaluate(frame, target.slice)
+    frame.tracer.b.span = frame.span(target)
+    if isinstance(owner, TensorRef | FlatRef):
+        store_item(frame.tracer, owner, item, value)
+        return
+    what = f"an item of {describe(owner)}"
+    raise frame.tracer.error("E302", what=what, suggestion="only tensors have items that change")
+
+
+def _annotated(frame: Frame, node: ast.AnnAssign) -> None:
+    from cubepy.frontend.calls import _narrow  # pyright: ignore[reportPrivateUsage]
+    from cubepy.ir.types import DType, Line
+
+    if node.value is None:
+        return
+    value = evaluate(frame, node.value)
+    annotation = evaluate(frame, node.annotation)
+    if isinstance(annotation, DType | Line):
+        value = _narrow(frame, ast.unparse(node.target), value, annotation)
+    assign_target(frame, node.target, value)
+
+
+def _augmented(frame: Frame, node: ast.AugAssign) -> None:
+    target = node.target
+    if isinstance(target, ast.Subscript):
+        _augmented_item(frame, node, target)
+        return
+    if not isinstance(target, ast.Name):
+        raise frame.tracer.error("E302", what=f"`{ast.unparse(target)}`", suggestion="")
+    old = evaluate(frame, ast.copy_location(ast.Name(target.id, ast.Load()), target))
+    value = evaluate(frame, node.value)
+    frame.tracer.b.span = frame.span(node)
+    bind(frame, target.id, binary(frame, type(node.op), old, value))
+
+
+def _augmented_item(frame: Frame, node: ast.AugAssign, target: ast.Subscript) -> None:
+    owner, item = evaluate(frame, target.value), evaluate(frame, target.slice)
+    value = evaluate(frame, node.value)
+    frame.tracer.b.span = frame.span(node)
+    if not isinstance(owner, TensorRef | FlatRef):
+        raise frame.tracer.error("E302", what=f"an item of {describe(owner)}", suggestion="")
+    old = load_item(frame.tracer, owner, item)
+    store_item(frame.tracer, owner, item, binary(frame, type(node.op), old, value))
+
+
+def _expression(frame: Frame, node: ast.Expr) -> None:
+    if not (isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)):
+        evaluate(frame, node.value)
+
+
+def _assert(frame: Frame, node: ast.Assert) -> None:
+    condition = evaluate(frame, node.test)
+    if not is_comptime(condition):
+        raise suggest.unsupported(frame, node)
+    if not condition:
+        message = evaluate(frame, node.msg) if node.msg else ast.unparse(node.test)
+        raise frame.tracer.error("E114", message=message)
+
+
+def _define(frame: Frame, node: ast.FunctionDef) -> None:
+    source = Source(node, frame.source.file, node.name, frame.source.column_offset)
+    defaults = tuple(evaluate(frame, d) for d in node.args.defaults)
+    frame.env[node.name] = LocalFunction(source, frame, defaults)
+
+
+# Branches
+
+
+def _if(frame: Frame, node: ast.If) -> Flow:
+    test = evaluate(frame, node.test)
+    if is_comptime(test):
+        return execute_block(frame, node.body if test else node.orelse)
+    frame.tracer.b.span = frame.span(node.test)
+    condition = frame.tracer.truth(test)
+    return runtime_branch(frame, condition, lambda: execute_block(frame, node.body),
+                          lambda: execute_block(frame, node.orelse),
+                          names_assigned_in([*node.body, *node.orelse]), frame.span(node.test))
+
+
+def runtime_branch(frame: Frame, condition: Value, then: Callable[[], Flow],
+                   otherwise: Callable[[], Flow], names: frozenset[str], span: Any) -> Flow:
+    """Trace both arms into regions of an `if`, and join what they bound."""
+    frame.forced |= names & frame.assigned.exclusive
+    before = frame.env
+    then_ops, then_env, then_flow = _arm(frame, before, then)
+    else_ops, else_env, else_flow = _arm(frame, before, otherwise)
+    frame.tracer.b.span = span
+    frame.tracer.if_(condition, then_ops, else_ops)
+    if then_flow is not Flow.NEXT and else_flow is not Flow.NEXT:
+        frame.env = before
+        return Flow.DEAD
+    if then_flow is not Flow.NEXT:
+        frame.env = else_env
+    elif else_flow is not Flow.NEXT:
+        frame.env = then_env
+    else:
+        frame.env = _join(then_env, else_env)
+    return Flow.NEXT
+
+
+def _arm(frame: Frame, env: dict[str, Any],
+         action: Callable[[], Flow]) -> tuple[list[Op], dict[str, Any], Flow]:
+    frame.env = dict(env)
+    frame.depth += 1
+    with frame.tracer.b.region() as body:
+        flow = action()
+        frame.tracer.close(ops.YIELD)
+    frame.depth -= 1
+    return body, frame.env, flow
+
+
+def _join(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
+    """What both arms bound to the same thing; other names are unset."""
+    joined: dict[str, Any] = {}
+    for name in (*a, *(n for n in b if n not in a)):
+        same = name in a and name in b and (a[name] is b[name] or _equal(a[name], b[name]))
+        joined[name] = a[name] if same else UNSET
+    return joined
+
+
+def _equal(a: Any, b: Any) -> bool:
+    return type(a) is type(b) and is_comptime(a) and isinstance(a, int | float | str) and a == b
+
+
+def _match(frame: Frame, node: ast.Match) -> Flow:
+    subject = evaluate(frame, node.subject)
+    return _match_cases(frame, node, subject, 0)
+
+
+def _match_cases(frame: Frame, node: ast.Match, subject: Any, k: int) -> Flow:
+    from cubepy.frontend.patterns import pattern_test
+
+    if k == len(node.cases):
+        return Flow.NEXT
+    case = node.cases[k]
+    frame.tracer.b.span = frame.span(case.pattern)
+    test = pattern_test(frame, case.pattern, subject)
+    if test is True and case.guard is not None:
+        test = evaluate(frame, case.guard)
+    elif case.guard is not None and not is_comptime(test):
+        raise suggest.unsupported(frame, case.guard)
+    if is_comptime(test):
+        return execute_block(frame, case.body) if test else _match_cases(frame, node, subject, k + 1)
+    rest = [s for c in node.cases for s in c.body]
+    return runtime_branch(frame, frame.tracer.truth(test), lambda: execute_block(frame, case.body),
+                          lambda: _match_cases(frame, node, subject, k + 1),
+                          names_assigned_in(rest), frame.span(case.pattern))
+
+
+# Loops
+
+
+def _for(frame: Frame, node: ast.For) -> Flow:
+    sequence = evaluate(frame, node.iter)
+    if isinstance(sequence, range):
+        sequence = Range(sequence.start, sequence.stop, sequence.step)
+    if isinstance(sequence, Range):
+        return _runtime_for(frame, node, sequence)
+    if isinstance(sequence, Unroll):
+        return _unrolled_for(frame, node, sequence.items)
+    if isinstance(sequence, tuple | list):
+        return _unrolled_for(frame, node, tuple(sequence))
+    raise frame.tracer.error("E207", what="a loop", expected="range(...), a tuple or cp.unroll(...)",
+                             given=describe(sequence))
+
+
+def _runtime_for(frame: Frame, node: ast.For, bounds: Range) -> Flow:
+    tracer = frame.tracer
+    name = node.target.id if isinstance(node.target, ast.Name) else "i"
+    position = Value(index, name)
+    parts = [tracer.index_value(p) for p in (bounds.start, bounds.stop, bounds.step)]
+
+    def body() -> None:
+        assign_target(frame, node.target, position)
+
+    region = _loop_body(frame, node, body, (position,))
+    tracer.b.emit_op(ops.FOR, *parts, regions=(region,))
+    return _after_loop(frame, node)
+
+
+def _while(frame: Frame, node: ast.While) -> Flow:
+    def test() -> None:
+        condition = evaluate(frame, node.test)
+        if not is_comptime(condition):
+            _leave_unless(frame, frame.tracer.truth(condition))
+
+    if isinstance(node.test, ast.Constant) and not node.test.value:
+        return execute_block(frame, node.orelse)
+    region = _loop_body(frame, node, test, ())
+    frame.tracer.b.emit_op(ops.LOOP, regions=(region,))
+    endless = isinstance(node.test, ast.Constant) and not _has_break(node.body)
+    flow = _after_loop(frame, node)
+    return Flow.DEAD if endless else flow
+
+
+def _has_break(body: list[ast.stmt]) -> bool:
+    return any(isinstance(n, ast.Break | ast.Return) for s in body for n in ast.walk(s))
+
+
+def _leave_unless(frame: Frame, condition: Value) -> None:
+    tracer = frame.tracer
+    with tracer.b.region() as stay:
+        tracer.close(ops.YIELD)
+    with tracer.b.region() as leave:
+        tracer.close(ops.BREAK)
+    tracer.if_(condition, stay, leave)
+
+
+def _loop_body(frame: Frame, node: ast.For | ast.While, start: Callable[[], None],
+               args: tuple[Value, ...]) -> Region:
+    """Trace the body of a runtime loop; names that it alone binds are unset afterwards."""
+    tracer = frame.tracer
+    frame.forced |= names_assigned_in(node.body) & frame.assigned.exclusive
+    context = LoopContext(True, frame.depth + 1, frame.key(node))
+    if node.orelse:
+        context.else_flag = tracer.flag("broke")
+    before = frame.env
+    frame.env = dict(before)
+    frame.depth += 1
+    frame.loops.append(context)
+    with tracer.b.region() as body:
+        start()
+        execute_block(frame, node.body)
+        tracer.close(ops.CONTINUE)
+    frame.loops.pop()
+    frame.depth -= 1
+    frame.env = {n: before.get(n, UNSET) for n in (*before, *(n for n in frame.env if n not in before))}
+    frame.loops.append(context)
+    frame.loops.pop()
+    tracer.b.span = frame.span(node)
+    node_context[id(node), id(frame)] = context
+    return Region(args, tuple(body))
+
+
+node_context: dict[tuple[int, int], LoopContext] = {}
+
+
+def _after_loop(frame: Frame, node: ast.For | ast.While) -> Flow:
+    """Leave outer loops where the body returned from an inlined function; run the `else`."""
+    context = node_context.pop((id(node), id(frame)))
+    tracer = frame.tracer
+    if frame.return_flag is not None and _returns(node.body):
+        _leave_unless(frame, tracer.b.emit(ops.NOT, tracer.read(frame.return_flag)))
+    if context.else_flag is None:
+        return Flow.NEXT
+    broke = tracer.read(context.else_flag)
+    return runtime_branch(frame, tracer.b.emit(ops.NOT, broke),
+                          lambda: execute_block(frame, node.orelse), lambda: Flow.NEXT,
+                          names_assigned_in(node.orelse), frame.span(node))
+
+
+def _returns(body: list[ast.stmt]) -> bool:
+    return any(isinstance(n, ast.Return) for s in body for n in ast.walk(s))
+
+
+def _unrolled_for(frame: Frame, node: ast.For, items: tuple[Any, ...]) -> Flow:
+    key = frame.key(node, "unrolled")
+    context = LoopContext(False, frame.depth, key, key in frame.tracer.learned.looping)
+    if context.is_wrapped:
+        return _wrapped_for(frame, node, items, context)
+    outer = frame.unrolled
+    flow = Flow.NEXT
+    frame.loops.append(context)
+    for k, item in enumerate(items):
+        frame.unrolled = (*outer, (node.lineno, k))
+        assign_target(frame, node.target, item)
+        flow = execute_block(frame, node.body)
+        if flow not in (Flow.NEXT, Flow.CONTINUE):
+            break
+    frame.loops.pop()
+    frame.unrolled = outer
+    if flow in (Flow.RETURN, Flow.DEAD):
+        return flow
+    if node.orelse and flow is not Flow.BREAK:
+        return execute_block(frame, node.orelse)
+    return Flow.NEXT
+
+
+def _wrapped_for(frame: Frame, node: ast.For, items: tuple[Any, ...], context: LoopContext) -> Flow:
+    """An unrolled loop that is left, or continued, under runtime control.
+
+    Each iteration is a loop that runs once, so that `continue` and `break` can leave it; a flag
+    tells the two apart.
+    """
+    tracer, outer = frame.tracer, frame.unrolled
+    context.leave_flag = tracer.flag("left")
+    if node.orelse:
+        context.else_flag = context.leave_flag
+    frame.forced |= names_assigned_in(node.body) & frame.assigned.exclusive
+    with tracer.b.region() as chain:
+        frame.depth += 1
+        context.depth = frame.depth + 1
+        for k, item in enumerate(items):
+            frame.unrolled = (*outer, (node.lineno, k))
+            _wrapped_iteration(frame, node, item, context)
+        frame.depth -= 1
+        tracer.close(ops.BREAK)
+    frame.unrolled = outer
+    tracer.b.emit_op(ops.LOOP, regions=(Region((), tuple(chain)),))
+    node_context[id(node), id(frame)] = context
+    return _after_loop(frame, node)
+
+
+def _wrapped_iteration(frame: Frame, node: ast.For, item: Any, context: LoopContext) -> None:
+    tracer = frame.tracer
+    before = frame.env
+    frame.env = dict(before)
+    frame.depth += 1
+    frame.loops.append(context)
+    with tracer.b.region() as body:
+        assign_target(frame, node.target, item)
+        flow = execute_block(frame, node.body)
+        if flow is Flow.BREAK and context.leave_flag is not None:
+            tracer.set_number(context.leave_flag, tracer.b.const(True, bool_))
+        tracer.close(ops.BREAK)
+    frame.loops.pop()
+    frame.depth -= 1
+    frame.env = {n: before.get(n, UNSET) for n in (*before, *(n for n in frame.env if n not in before))}
+    tracer.b.emit_op(ops.LOOP, regions=(Region((), tuple(body)),))
+    assert context.leave_flag is not None
+    stop = tracer.read(context.leave_flag)
+    if frame.return_flag is not None:
+        stop = tracer.b.emit(ops.OR, stop, tracer.read(frame.return_flag))
+    _leave_unless(frame, tracer.b.emit(ops.NOT, stop))
+
+
+# Jumps
+
+
+def _jump(frame: Frame, node: ast.Break | ast.Continue) -> Flow:
+    tracer = frame.tracer
+    if not frame.loops:
+        raise tracer.error("E101", what=f"`{ast.unparse(node)}` outside a loop", instead="remove it")
+    context = frame.loops[-1]
+    is_break = isinstance(node, ast.Break)
+    if not context.is_runtime:
+        return _jump_unrolled(frame, context, is_break)
+    if is_break and context.else_flag is not None:
+        tracer.set_number(context.else_flag, tracer.b.const(True, bool_))
+    tracer.close(ops.BREAK if is_break else ops.CONTINUE)
+    return Flow.DEAD
+
+
+def _jump_unrolled(frame: Frame, context: LoopContext, is_break: bool) -> Flow:
+    if frame.depth == context.depth:
+        return Flow.BREAK if is_break else Flow.CONTINUE
+    tracer = frame.tracer
+    if not context.is_wrapped:
+        tracer.learned.looping.add(context.key)
+        raise Restart
+    if is_break and context.leave_flag is not None:
+        tracer.set_number(context.leave_flag, tracer.b.const(True, bool_))
+    tracer.close(ops.BREAK)
+    return Flow.DEAD
+
+
+def _return(frame: Frame, node: ast.Return) -> Flow:
+    tracer = frame.tracer
+    value = None if node.value is None else evaluate(frame, node.value)
+    tracer.b.span = frame.span(node)
+    if frame.is_kernel:
+        if value is not None:
+            raise tracer.error("E115")
+        if frame.depth == 0:
+            return Flow.RETURN
+        tracer.close(ops.RETURN)
+        return Flow.DEAD
+    if not frame.is_looping:
+        if frame.depth > 0:
+            tracer.learned.looping.add((*frame.path, "returns"))
+            raise Restart
+        frame.result, frame.has_result = value, True
+        return Flow.RETURN
+    return _return_from_loop(frame, value)
+
+
+def _return_from_loop(frame: Frame, value: Any) -> Flow:
+    tracer = frame.tracer
+    if frame.has_result and (frame.result is None) != (value is None):
+        raise tracer.error("E116", name=frame.source.name)
+    if value is not None:
+        key = (*frame.path, "result")
+        frame.result = tracer.assign(frame.result, value, key, "result", 1)
+    frame.has_result = True
+    assert frame.return_flag is not None
+    tracer.set_number(frame.return_flag, tracer.b.const(True, bool_))
+    tracer.close(ops.BREAK)
+    return Flow.DEAD
+
+
+def _pass(frame: Frame, node: ast.Pass) -> None:
+    pass
+
+
+HANDLERS: dict[type[ast.stmt], Callable[[Frame, Any], Flow | None]] = {
+    ast.Assign: _assign,
+    ast.AnnAssign: _annotated,
+    ast.AugAssign: _augmented,
+    ast.Expr: _expression,
+    ast.Assert: _assert,
+    ast.FunctionDef: _define,
+    ast.If: _if,
+    ast.Match: _match,
+    ast.For: _for,
+    ast.While: _while,
+    ast.Break: _jump,
+    ast.Continue: _jump,
+    ast.Return: _return,
+    ast.Pass: _pass,
+}

@@ -1,0 +1,358 @@
+"""Indexing, views, loads and stores of tensors, in elements and in lines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cubepy.frontend.tracer import Tracer, describe
+from cubepy.frontend.values import FlatRef, Index, TensorRef, is_number
+from cubepy.ir import ops
+from cubepy.ir.core import Attr, Value
+from cubepy.ir.types import DType, Kind, Line, bool_, element_of, make_line, with_element
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an access goes: an element offset, and which lanes of a line exist.
+
+    `first` and `end` bound the lanes; `end` None means that all exist.
+    """
+
+    tensor: TensorRef
+    offset: Index
+    first: Index = 0
+    end: Index | None = None
+    alignment: int = 0
+
+
+# Indexing
+
+
+def load_item(tracer: Tracer, owner: TensorRef | FlatRef, item: Any) -> Any:
+    """`x[i, j]`, `x[i]` (a view where axes are missing), `x.flat[i]`."""
+    found = locate(tracer, owner, item)
+    return load(tracer, found) if isinstance(found, Place) else found
+
+
+def store_item(tracer: Tracer, owner: TensorRef | FlatRef, item: Any, value: Any) -> None:
+    """`x[i, j] = value`."""
+    found = locate(tracer, owner, item)
+    if not isinstance(found, Place):
+        raise tracer.error("E303", rank=found.rank)
+    store(tracer, found, value)
+
+
+def locate(tracer: Tracer, owner: TensorRef | FlatRef, item: Any) -> Place | TensorRef:
+    """What an index means: the place of an element (or line), or a view."""
+    if isinstance(owner, FlatRef):
+        return _locate_flat(tracer, owner.tensor, item)
+    items = item if isinstance(item, tuple) else (item,)
+    if items == (Ellipsis,):
+        items = ()
+    if len(items) > owner.rank:
+        raise tracer.error("E104", name=owner.name, rank=owner.rank, given=len(items))
+    if owner.rank > 1 or owner.is_line:
+        tracer.facts.shaped.add(owner.name)
+    if len(items) < owner.rank or any(isinstance(i, slice) for i in items):
+        return _view(tracer, owner, items)
+    return _element(tracer, owner, tuple(_index(tracer, i) for i in items))
+
+
+def _index(tracer: Tracer, item: Any) -> Index:
+    found = tracer.index(item)
+    if isinstance(found, int) and found < 0:
+        raise tracer.error("E207", what="an index", expected="0 or more (a negative index is out "
+                           "of bounds)", given=str(found))
+    return found
+
+
+def _element(tracer: Tracer, x: TensorRef, indices: tuple[Index, ...]) -> Place:
+    offset, end = x.offset, None
+    for axis, i in enumerate(indices):
+        if x.is_line and axis == x.axis:
+            start = tracer.mul(i, x.width)
+            offset = tracer.add(offset, start)
+            end = None if x.is_divisible else tracer.sub(x.shape[axis], start)
+        else:
+            offset = tracer.add(offset, tracer.mul(i, x.strides[axis]))
+    return Place(x, offset, 0, end, x.alignment)
+
+
+def _locate_flat(tracer: Tracer, x: TensorRef, item: Any) -> Place:
+    if isinstance(item, slice | tuple):
+        raise tracer.error("E305", what="axes; .flat takes one index")
+    i = _index(tracer, item)
+    if x.rank == 0:
+        return Place(x, x.offset)
+    simple = not x.is_line or x.width == 1 or x.is_divisible or x.rank == 1
+    if x.is_linear and simple:
+        start = tracer.mul(i, x.width)
+        end = None if x.is_divisible else tracer.sub(x.shape[-1], start)
+        return Place(x, tracer.add(x.offset, start), 0, end, x.alignment)
+    return _element(tracer, x, _unravel(tracer, x, i))
+
+
+def _unravel(tracer: Tracer, x: TensorRef, i: Index) -> tuple[Index, ...]:
+    """The indices of the i-th element (or line) in row-major order."""
+    indices: list[Index] = []
+    for axis in range(x.rank - 1, 0, -1):
+        extent = x.shape[axis]
+        if x.is_line and axis == x.axis:
+            extent = tracer.lines(extent, x.width)
+        quotient = tracer.floordiv(i, extent)
+        indices.append(tracer.sub(i, tracer.mul(quotient, extent)))
+        i = quotient
+    return (i, *reversed(indices))
+
+
+def _view(tracer: Tracer, x: TensorRef, items: tuple[Any, ...]) -> TensorRef:
+    offset, shape, strides = x.offset, list[Index](), list[Index]()
+    axis_map: dict[int, int] = {}
+    leading = all(not isinstance(i, slice) for i in items)
+    for axis in range(x.rank):
+        item = items[axis] if axis < len(items) else slice(None)
+        scale = x.width if x.is_line and axis == x.axis else 1
+        if isinstance(item, slice):
+            axis_map[axis] = len(shape)
+            start, extent, step = _bounds(tracer, x, axis, item, scale)
+            shape.append(extent)
+            strides.append(tracer.mul(x.strides[axis], step))
+        else:
+            start = tracer.mul(_index(tracer, item), scale)
+            leading = leading and not (x.is_line and axis == x.axis)
+        offset = tracer.add(offset, tracer.mul(start, x.strides[axis]))
+    if x.is_line and x.axis not in axis_map:
+        raise tracer.error("E305", what="the axis of the lines; index it last")
+    return replace(x, offset=offset, shape=tuple(shape), strides=tuple(strides),
+                   axis=axis_map.get(x.axis, len(shape) - 1), is_linear=x.is_linear and leading,
+                   is_divisible=x.is_divisible and (leading or not x.is_line))
+
+
+def _bounds(tracer: Tracer, x: TensorRef, axis: int, item: slice,
+            scale: int) -> tuple[Index, Index, int]:
+    """Start and extent in elements, and the step of a slice; the end is cut at the extent."""
+    step = 1 if item.step is None else item.step
+    if not isinstance(step, int) or step < 1 or (scale > 1 and step != 1):
+        raise tracer.error("E305", what="a positive comptime step (1 along lines)")
+    start = 0 if item.start is None else tracer.mul(_index(tracer, item.start), scale)
+    stop = x.shape[axis]
+    if item.stop is not None:
+        stop = tracer.minimum(stop, tracer.mul(_index(tracer, item.stop), scale))
+    extent = stop if start == 0 else tracer.maximum(tracer.sub(stop, start), 0)
+    return start, tracer.floordiv(tracer.add(extent, step - 1), step), step
+
+
+# Loads
+
+
+def load(tracer: Tracer, place: Place, fill: Any = 0, hint: str = "") -> Value:
+    """The element or line at a place; missing lanes give `fill`."""
+    x = place.tensor
+    tracer.facts.read.add(x.name)
+    if not x.is_line:
+        return _emit_load(tracer, place, x.element, hint)
+    t = make_line(x.element, x.width)
+    if place.end is None:
+        return _emit_load(tracer, place, t, hint)
+    return _load_partly(tracer, place, t, fill, hint)
+
+
+def _emit_load(tracer: Tracer, place: Place, t: DType | Line, hint: str,
+               mask: Value | None = None, fill: Value | None = None) -> Value:
+    operands = [place.tensor.buffer, tracer.index_value(place.offset)]
+    if mask is not None and fill is not None:
+        operands += [mask, fill]
+    attrs = _attrs(place, t, hint)
+    return tracer.b.emit(ops.LOAD, *operands, type=t, name=place.tensor.name, **attrs)
+
+
+def _attrs(place: Place, t: DType | Line, hint: str) -> dict[str, Attr]:
+    attrs: dict[str, Attr] = {}
+    size = element_of(t).itemsize * (t.width if isinstance(t, Line) else 1)
+    if isinstance(t, Line) and place.alignment >= size:
+        attrs["align"] = size
+    if hint:
+        attrs["hint"] = hint
+    return attrs
+
+
+def _load_partly(tracer: Tracer, place: Place, t: Line, fill: Any, hint: str) -> Value:
+    """A whole line where all lanes exist, else a masked one; decided at run time."""
+    slot = tracer.new_local(t, place.tensor.name)
+    with tracer.b.region() as whole:
+        tracer.set_number(slot, _emit_load(tracer, place, t, hint))
+        tracer.close(ops.YIELD)
+    with tracer.b.region() as part:
+        mask = lane_mask(tracer, place, t.width)
+        filler = tracer.convert(fill, t)
+        tracer.set_number(slot, _emit_load(tracer, place, t, "", mask, filler))
+        tracer.close(ops.YIELD)
+    tracer.if_(is_whole(tracer, place, t.width), whole, part)
+    return tracer.read(slot)
+
+
+def is_whole(tracer: Tracer, place: Place, width: int) -> Value:
+    """Whether all lanes of the place exist."""
+    b = tracer.b
+    assert place.end is not None
+    fits = b.emit(ops.GE, tracer.index_value(place.end), b.index(width))
+    if place.first == 0:
+        return fits
+    starts = b.emit(ops.LE, tracer.index_value(place.first), b.index(0))
+    return b.emit(ops.AND, fits, starts)
+
+
+def lane_mask(tracer: Tracer, place: Place, width: int) -> Value:
+    """Which lanes of the place exist."""
+    end = width if place.end is None else place.end
+    first, last = tracer.index_value(place.first), tracer.index_value(end)
+    return tracer.b.emit(ops.LANE_MASK, first, last, lanes=width)
+
+
+def line_place(tracer: Tracer, x: TensorRef | FlatRef, item: Any, width: int) -> Place:
+    """`width` elements of a scalar tensor from an index on, along its unit-stride axis."""
+    if isinstance(x, FlatRef):
+        place = _locate_flat(tracer, x.tensor, item)
+        if not x.tensor.is_linear:
+            raise tracer.error("E305", what="a contiguous tensor for lines of .flat")
+        size = tracer.product(x.tensor.shape)
+        i = tracer.index(item)
+        start = tracer.sub(0, i) if not isinstance(i, int) else max(0, -i)
+        return replace(place, first=start, end=tracer.sub(size, i))
+    items = item if isinstance(item, tuple) else (item,)
+    if len(items) != x.rank:
+        raise tracer.error("E104", name=x.name, rank=x.rank, given=len(items))
+    if x.rank > 1:
+        tracer.facts.shaped.add(x.name)
+    indices = tuple(tracer.index(i) for i in items)
+    offset = x.offset
+    for i, stride in zip(indices, x.strides, strict=True):
+        offset = tracer.add(offset, tracer.mul(i, stride))
+    i = indices[x.axis]
+    return Place(x, offset, tracer.sub(0, i), tracer.sub(x.shape[x.axis], i))
+
+
+def load_line(tracer: Tracer, place: Place, width: int, fill: Any, hint: str) -> Value:
+    """Lanes of a scalar tensor as a line; `fill` None promises that all lanes exist."""
+    x = place.tensor
+    tracer.facts.read.add(x.name)
+    t = make_line(x.element, width)
+    if x.strides[x.axis] != 1:
+        return _gather(tracer, place, t, fill)
+    if fill is None:
+        return _emit_load(tracer, place, t, hint)
+    return _load_partly(tracer, place, t, fill, hint)
+
+
+def _gather(tracer: Tracer, place: Place, t: Line, fill: Any) -> Value:
+    """Lane by lane, where the stride is not one."""
+    x, b = place.tensor, tracer.b
+    line = tracer.convert(0 if fill is None else fill, t)
+    mask = lane_mask(tracer, place, t.width)
+    for lane in range(t.width):
+        offset = tracer.add(place.offset, tracer.mul(lane, x.strides[x.axis]))
+        there = replace(place, offset=offset)
+        exists = b.emit(ops.EXTRACT, mask, lane=lane)
+        filler = b.emit(ops.EXTRACT, line, lane=lane)
+        value = _emit_load(tracer, there, t.element, "", None if fill is None else exists, filler)
+        line = b.emit(ops.INSERT, line, value, lane=lane)
+    return line
+
+
+# Stores
+
+
+def store(tracer: Tracer, place: Place, value: Any, hint: str = "") -> None:
+    """Write an element or line; missing lanes are not written."""
+    x = place.tensor
+    tracer.facts.written.add(x.name)
+    v = stored_value(tracer, x, value, x.value_type)
+    if place.end is None or not x.is_line:
+        _emit_store(tracer, place, v, hint)
+    else:
+        _store_partly(tracer, place, v, hint)
+
+
+def stored_value(tracer: Tracer, x: TensorRef, value: Any, t: DType | Line) -> Value:
+    """`value` as it is stored: converted within its kind, to a float from an integer."""
+    if not (isinstance(value, Value) or is_number(value) or hasattr(value, "item")):
+        raise tracer.error("E205", value=describe(value), name=x.name, type=repr(t), example="f32")
+    if is_number(value):
+        _check_literal(tracer, x, value)
+        return tracer.convert(value, t)
+    v = tracer.value(value)
+    source, target = element_of(v.type), element_of(t)
+    if source.is_float and not target.is_float:
+        raise tracer.error("E205", value=f"a {source.name} value", name=x.name, type=repr(t),
+                           example=target.name)
+    if isinstance(v.type, Line) and not isinstance(t, Line):
+        raise tracer.error("E205", value=f"a {v.type!r}", name=x.name, type=repr(t),
+                           example="store(x, index, line)  # or index a lane")
+    return tracer.cast(v, t)
+
+
+def _check_literal(tracer: Tracer, x: TensorRef, value: Any) -> None:
+    if isinstance(value, float) and not x.element.is_float and x.element.kind is not Kind.BOOL:
+        raise tracer.error("E205", value=f"the literal {value}", name=x.name,
+                           type=x.element.name, example=x.element.name)
+    tracer_type = x.element
+    if isinstance(value, int) and tracer_type.is_integer:
+        tracer._literal(value, tracer_type)  # pyright: ignore[reportPrivateUsage]
+
+
+def _emit_store(tracer: Tracer, place: Place, v: Value, hint: str, mask: Value | None = None) -> None:
+    operands = [place.tensor.buffer, tracer.index_value(place.offset), v]
+    if mask is not None:
+        operands.append(mask)
+    assert isinstance(v.type, DType | Line)
+    tracer.b.emit_op(ops.STORE, *operands, **_attrs(place, v.type, hint))
+
+
+def _store_partly(tracer: Tracer, place: Place, v: Value, hint: str) -> None:
+    assert isinstance(v.type, Line)
+    with tracer.b.region() as whole:
+        _emit_store(tracer, place, v, hint)
+        tracer.close(ops.YIELD)
+    with tracer.b.region() as part:
+        _emit_store(tracer, place, v, "", lane_mask(tracer, place, v.type.width))
+        tracer.close(ops.YIELD)
+    tracer.if_(is_whole(tracer, place, v.type.width), whole, part)
+
+
+def store_line(tracer: Tracer, place: Place, value: Value, hint: str, mask: Value | None) -> None:
+    """Write the lanes of a line to a scalar tensor; lanes outside the axis are not written."""
+    x = place.tensor
+    tracer.facts.written.add(x.name)
+    assert isinstance(value.type, Line)
+    v = stored_value(tracer, x, value, with_element(value.type, x.element))
+    if x.strides[x.axis] != 1:
+        _scatter(tracer, place, v, mask)
+    elif mask is not None:
+        exists = lane_mask(tracer, place, value.type.width)
+        _emit_store(tracer, place, v, hint, tracer.b.emit(ops.AND, mask, exists))
+    else:
+        _store_partly(tracer, place, v, hint)
+
+
+def _scatter(tracer: Tracer, place: Place, v: Value, mask: Value | None) -> None:
+    x, b = place.tensor, tracer.b
+    assert isinstance(v.type, Line)
+    exists = lane_mask(tracer, place, v.type.width)
+    if mask is not None:
+        exists = b.emit(ops.AND, exists, mask)
+    for lane in range(v.type.width):
+        offset = tracer.add(place.offset, tracer.mul(lane, x.strides[x.axis]))
+        there = replace(place, offset=offset)
+        value = b.emit(ops.EXTRACT, v, lane=lane)
+        _emit_store(tracer, there, value, "", b.emit(ops.EXTRACT, exists, lane=lane))
+
+
+def mask_of_lanes(tracer: Tracer, x: TensorRef, item: Any) -> Value:
+    """`x.lane_mask(index)`: which lanes of that line exist."""
+    if not x.is_line:
+        return tracer.b.const(True, bool_)
+    place = locate(tracer, x, item)
+    if not isinstance(place, Place):
+        raise tracer.error("E303", rank=place.rank)
+    return lane_mask(tracer, place, x.width)

@@ -1,0 +1,157 @@
+"""What expressions of the kernel language evaluate to while a kernel is traced.
+
+A comptime value is any Python object; a runtime number is an IR `Value`; the classes here are the
+rest: tensors and views, their flat form, methods, and mutable locals.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, TypeAlias
+
+from cubepy.ir.core import Value
+from cubepy.ir.types import DType, Line, make_line
+
+Index: TypeAlias = int | Value
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TensorRef:
+    """A tensor or view: `offset`, `shape` and `strides` count elements of `buffer`.
+
+    A line tensor is counted in lines of `width` elements along `axis`, whose stride is one.
+    `is_linear`: elements lie in row-major order without gaps. `is_divisible`: the extent along
+    `axis` is a multiple of the width, so that no line has missing lanes.
+    """
+
+    name: str
+    buffer: Value
+    element: DType
+    offset: Index
+    shape: tuple[Index, ...]
+    strides: tuple[Index, ...]
+    is_line: bool = False
+    width: int = 1
+    axis: int = 0
+    is_linear: bool = False
+    is_divisible: bool = True
+    alignment: int = 0
+    is_argument: bool = False
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def value_type(self) -> DType | Line:
+        """The type of one counted element: a scalar, or a line."""
+        return make_line(self.element, self.width) if self.is_line else self.element
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FlatRef:
+    """`x.flat`: the elements (or lines) of a tensor in row-major order."""
+
+    tensor: TensorRef
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Method:
+    """A method of a runtime value, not yet called."""
+
+    owner: Any
+    name: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LocalFunction:
+    """A function or lambda defined inside a kernel: its source and the frame that it captures."""
+
+    source: Any
+    frame: Any
+    defaults: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Record:
+    """A dataclass instance with runtime fields; `cls` gives methods and the order of fields."""
+
+    cls: type
+    values: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Unset:
+    """A name that some path to this point has not set."""
+
+
+UNSET = Unset()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NumberSlot:
+    """A mutable local that holds a number: its reference in the IR."""
+
+    ref: Value
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TupleSlot:
+    """A mutable local that holds a tuple (or NamedTuple): one slot for each item."""
+
+    items: tuple[Any, ...]
+    cls: type = tuple
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RecordSlot:
+    """A mutable local that holds a record."""
+
+    cls: type
+    items: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ViewSlot:
+    """A mutable local that holds a view: equal base, dtype and rank; moving offset and shape."""
+
+    like: TensorRef
+    items: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ComptimeSlot:
+    """A mutable local that holds something that is not a number (a function, a dtype, None)."""
+
+    value: Any
+
+
+SLOTS = (NumberSlot, TupleSlot, RecordSlot, ViewSlot, ComptimeSlot)
+
+
+def make_tuple(cls: type, items: list[Any]) -> Any:
+    """A tuple, list or NamedTuple of `items`."""
+    return cls(*items) if hasattr(cls, "_fields") else cls(items)
+
+
+def is_comptime(value: Any) -> bool:
+    """Whether `value` is an ordinary Python object through and through."""
+    if isinstance(value, Value | TensorRef | FlatRef | Method | Record | LocalFunction):
+        return False
+    if isinstance(value, tuple | list):
+        return all(is_comptime(item) for item in value)
+    return True
+
+
+def is_number(value: Any) -> bool:
+    """A comptime Python number; these are weakly typed."""
+    return isinstance(value, bool | int | float)
+
+
+def as_record(value: Any) -> Record | None:
+    """A frozen dataclass instance (comptime or runtime) as a record; None for anything else."""
+    if isinstance(value, Record):
+        return value
+    if is_dataclass(value) and not isinstance(value, type | TensorRef | Value):
+        return Record(type(value), {f.name: getattr(value, f.name) for f in fields(value)})
+    return None

@@ -1,0 +1,1 @@
+"""KernelIR: types, the op table, data, text form, verifier. Standard library only."""

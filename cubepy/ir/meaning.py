@@ -1,0 +1,268 @@
+"""What the operations mean: their evaluation on Python numbers of a given scalar type.
+
+Each function takes the scalar type and operands that are values of it, and returns a value of the
+result type. Lines are evaluated lane by lane by the caller. The op table refers to these.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+from cubepy.ir.numbers import Number, convert, limits, round_to, wrap
+from cubepy.ir.types import DType
+
+Meaning = Callable[..., Number]
+
+
+def _finite(*values: Number) -> bool:
+    return all(math.isfinite(v) for v in values)
+
+
+def _arithmetic(exact: Callable[..., Number | Fraction], special: Meaning) -> Meaning:
+    """Wrapping on integers; on floats the exact result rounded once, `special` if not finite."""
+
+    def meaning(dtype: DType, *values: Number) -> Number:
+        if not dtype.is_float:
+            return convert(int(exact(*(int(v) for v in values))), dtype)
+        if not _finite(*values):
+            return special(dtype, *values)
+        result = exact(*(Fraction(v) for v in values))
+        if result == 0:
+            return special(dtype, *values)
+        return round_to(dtype, Fraction(result))
+
+    return meaning
+
+
+def _special_sum(_: DType, a: float, b: float) -> float:
+    return float(a) + float(b)
+
+
+def _special_difference(_: DType, a: float, b: float) -> float:
+    return float(a) - float(b)
+
+
+def _special_product(_: DType, a: float, b: float) -> float:
+    if _finite(a, b):
+        return math.copysign(0.0, math.copysign(1.0, a) * math.copysign(1.0, b))
+    return float(a) * float(b)
+
+
+def _special_fma(_: DType, a: float, b: float, c: float) -> float:
+    if _finite(a, b) and 0 not in (a, b):
+        return _cancelled(c)
+    return _special_product(_, a, b) + c
+
+
+def _cancelled(c: float) -> float:
+    """The sum of a finite nonzero product and `c` when that is infinite, NaN or exactly zero."""
+    return 0.0 if math.isfinite(c) else c  # the product itself may overflow, the sum is c
+
+
+add = _arithmetic(lambda a, b: a + b, _special_sum)
+sub = _arithmetic(lambda a, b: a - b, _special_difference)
+mul = _arithmetic(lambda a, b: a * b, _special_product)
+fma = _arithmetic(lambda a, b, c: a * b + c, _special_fma)
+
+
+def div(dtype: DType, a: float, b: float) -> Number:
+    """IEEE 754 division."""
+    if _finite(a, b) and a != 0 and b != 0:
+        return round_to(dtype, Fraction(a) / Fraction(b))
+    if b == 0:
+        if a == 0 or math.isnan(a):
+            return math.nan
+        return math.copysign(math.inf, math.copysign(1.0, a) * math.copysign(1.0, b))
+    return a / b
+
+
+def floordiv(dtype: DType, a: Number, b: Number) -> Number:
+    """Python's `//`; integers: x // 0 is 0 and MIN // -1 is MIN; floats: floor of the quotient."""
+    if not dtype.is_float:
+        return wrap(int(a) // int(b), dtype) if b else 0
+    if _finite(a, b) and b != 0 and a != 0:
+        return round_to(dtype, Fraction(math.floor(Fraction(a) / Fraction(b)))) or _zero_floor(a, b)
+    quotient = float(div(dtype, float(a), float(b)))
+    return quotient if not math.isfinite(quotient) or quotient == 0 else math.floor(quotient)
+
+
+def _zero_floor(a: Number, b: Number) -> float:
+    return math.copysign(0.0, math.copysign(1.0, a) * math.copysign(1.0, b))
+
+
+def mod(dtype: DType, a: Number, b: Number) -> Number:
+    """Python's `%`: the sign of the divisor; integers: x % 0 is 0; floats: NaN where b is 0."""
+    if not dtype.is_float:
+        return int(a) % int(b) if b else 0
+    if math.isnan(a) or math.isnan(b) or math.isinf(a) or b == 0:
+        return math.nan
+    if math.isinf(b):
+        return a if a == 0 or (a < 0) == (b < 0) else b
+    result = Fraction(a) % Fraction(b)
+    return round_to(dtype, result) if result else math.copysign(0.0, b)
+
+
+def div_trunc(dtype: DType, a: Number, b: Number) -> Number:
+    """C's integer division: towards zero; x / 0 is 0 and MIN / -1 is MIN."""
+    if not b:
+        return 0
+    quotient = abs(int(a)) // abs(int(b))
+    return wrap(quotient if (a < 0) == (b < 0) else -quotient, dtype)
+
+
+def rem_trunc(dtype: DType, a: Number, b: Number) -> Number:
+    """C's remainder: the sign of the dividend; x % 0 is 0."""
+    if not b:
+        return 0
+    return wrap(int(a) - int(div_trunc(dtype, a, b)) * int(b), dtype)
+
+
+def _extremum(dtype: DType, a: Number, b: Number, smaller: bool) -> Number:
+    if dtype.is_float:
+        if math.isnan(a) or math.isnan(b):
+            return math.nan
+        if a == b == 0:
+            negative = math.copysign(1.0, a) < 0 or math.copysign(1.0, b) < 0
+            both = math.copysign(1.0, a) < 0 and math.copysign(1.0, b) < 0
+            return -0.0 if (negative if smaller else both) else 0.0
+    return min(a, b) if smaller else max(a, b)
+
+
+def minimum(dtype: DType, a: Number, b: Number) -> Number:
+    """IEEE 754-2019 minimum: NaN propagates and -0 < +0."""
+    return _extremum(dtype, a, b, True)
+
+
+def maximum(dtype: DType, a: Number, b: Number) -> Number:
+    """IEEE 754-2019 maximum: NaN propagates and -0 < +0."""
+    return _extremum(dtype, a, b, False)
+
+
+def neg(dtype: DType, a: Number) -> Number:
+    """Negation; flips the sign bit of floats."""
+    return -a if dtype.is_float else wrap(-int(a), dtype)
+
+
+def absolute(dtype: DType, a: Number) -> Number:
+    """Absolute value; abs(MIN) is MIN."""
+    return math.fabs(a) if dtype.is_float else wrap(abs(int(a)), dtype)
+
+
+def copysign(_: DType, a: float, b: float) -> float:
+    """`a` with the sign of `b`."""
+    return math.copysign(a, b)
+
+
+def _bitwise(function: Callable[[int, int], int]) -> Meaning:
+    def meaning(dtype: DType, a: Number, b: Number) -> Number:
+        return convert(function(int(a), int(b)), dtype)
+
+    return meaning
+
+
+bit_and = _bitwise(lambda a, b: a & b)
+bit_or = _bitwise(lambda a, b: a | b)
+bit_xor = _bitwise(lambda a, b: a ^ b)
+
+
+def bit_not(dtype: DType, a: Number) -> Number:
+    """Complement; `not` on bools."""
+    return not a if dtype.bits == 1 else wrap(~int(a), dtype)
+
+
+def shl(dtype: DType, a: Number, b: Number) -> Number:
+    """Left shift; 0 for counts that are negative or at least the width."""
+    return wrap(int(a) << int(b), dtype) if 0 <= b < dtype.bits else 0
+
+
+def shr(dtype: DType, a: Number, b: Number) -> Number:
+    """Right shift, arithmetic for signed types; the sign (0 or -1) for counts out of range."""
+    return int(a) >> (int(b) if 0 <= b < dtype.bits else dtype.bits)
+
+
+def popcount(dtype: DType, a: Number) -> Number:
+    """Number of set bits."""
+    return (int(a) & limits_mask(dtype)).bit_count()
+
+
+def count_leading_zeros(dtype: DType, a: Number) -> Number:
+    """Leading zero bits; the width for 0."""
+    return dtype.bits - (int(a) & limits_mask(dtype)).bit_length()
+
+
+def count_trailing_zeros(dtype: DType, a: Number) -> Number:
+    """Trailing zero bits; the width for 0."""
+    bits = int(a) & limits_mask(dtype)
+    return (bits & -bits).bit_length() - 1 if bits else dtype.bits
+
+
+def limits_mask(dtype: DType) -> int:
+    """All bits of an integer type set."""
+    low, high = limits(dtype)
+    return high - low
+
+
+def mul_hi(dtype: DType, a: Number, b: Number) -> Number:
+    """The upper half of the double-width product."""
+    return wrap((int(a) * int(b)) >> dtype.bits, dtype)
+
+
+def compare(function: Callable[[Number, Number], bool]) -> Meaning:
+    """A comparison as a meaning; comparisons with NaN are false, except `!=`."""
+    return lambda _, a, b: function(a, b)
+
+
+def sqrt(dtype: DType, a: float) -> float:
+    """Square root, correctly rounded; NaN below zero."""
+    if math.isnan(a) or a < 0:
+        return math.nan
+    if math.isinf(a) or a == 0:
+        return a
+    value = Fraction(a)
+    scale = 200 if dtype.bits == 64 else 80
+    root = math.isqrt((value.numerator << 2 * scale + 2200) // value.denominator)
+    exact = root * root * value.denominator == value.numerator << 2 * scale + 2200
+    return round_to(dtype, Fraction(2 * root + (0 if exact else 1), 1 << scale + 1101))
+
+
+def _rounding(function: Callable[[float], int]) -> Meaning:
+    def meaning(_: DType, a: float) -> Number:
+        if not math.isfinite(a):
+            return a
+        return math.copysign(float(abs(function(a))), a)
+
+    return meaning
+
+
+floor = _rounding(math.floor)
+ceil = _rounding(math.ceil)
+trunc = _rounding(math.trunc)
+rint = _rounding(round)
+
+
+def power(a: float, b: float) -> float:
+    """C's pow, where Python's raises: zero to a negative power, and overflow."""
+    try:
+        return math.pow(a, b)
+    except ValueError:
+        if a != 0:
+            return math.nan
+    except OverflowError:
+        pass
+    return math.copysign(math.inf, a) if abs(math.fmod(b, 2.0)) == 1 else math.inf
+
+
+def elementary(function: Callable[..., float]) -> Meaning:
+    """A function of the C library as a meaning: computed in f64, then rounded."""
+
+    def meaning(dtype: DType, *values: float) -> Number:
+        try:
+            return round_to(dtype, float(function(*values)))
+        except OverflowError:
+            return math.inf
+        except ValueError:
+            return math.nan
+
+    return meaning

@@ -1,0 +1,394 @@
+"""What a row of the op table is, and the typing rules that rows are made of.
+
+Rules map operand types and attributes to result types, or raise `TypingError` with a sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from cubepy.ir.core import Attr
+from cubepy.ir.meaning import Meaning
+from cubepy.ir.numbers import limits
+from cubepy.ir.types import (
+    Buffer,
+    DType,
+    Kind,
+    Line,
+    Ref,
+    Space,
+    Type,
+    bool_,
+    element_of,
+    index,
+    make_line,
+    width_of,
+    with_element,
+)
+
+
+class TypingError(Exception):
+    """Operands that a rule does not accept; the message is a sentence for people."""
+
+
+class Effect(Enum):
+    """What an operation does besides computing its results."""
+
+    NONE = "none"
+    READ = "read"
+    WRITE = "write"
+    SYNC = "sync"
+    CONTROL = "control"
+
+
+class Uniformity(Enum):
+    """Whether all units of a cube get the same result."""
+
+    OPERANDS = "if the operands are"
+    ALWAYS = "always"
+    NEVER = "never"
+
+
+Attrs = Mapping[str, Attr]
+Rule = Callable[[Sequence[Type], Attrs], tuple[Type, ...]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OpDef:
+    """One row: everything that the rest of the system knows about an operation."""
+
+    name: str
+    doc: str
+    rule: Rule
+    effect: Effect = Effect.NONE
+    uniformity: Uniformity = Uniformity.OPERANDS
+    meaning: Meaning | None = None
+    exact: bool = True
+    ulp: float = 0.0
+    attrs: tuple[str, ...] = ()
+    regions: tuple[str, ...] = ()
+    is_terminator: bool = False
+    is_commutative: bool = False
+
+    @property
+    def is_pure(self) -> bool:
+        """No effect: may be removed when unused, duplicated and moved."""
+        return self.effect is Effect.NONE
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+
+CLASSES: dict[str, Callable[[DType], bool]] = {
+    "number": lambda t: t.kind is not Kind.BOOL,
+    "integer": lambda t: t.is_integer,
+    "float": lambda t: t.is_float,
+    "bits": lambda t: t.kind is Kind.BOOL or t.is_integer,
+    "any": lambda t: True,
+    "bool": lambda t: t.kind is Kind.BOOL,
+    "signed": lambda t: t.kind in (Kind.INT, Kind.FLOAT),
+}
+
+
+def require(condition: object, message: str) -> None:
+    """Raise `TypingError` unless `condition` holds."""
+    if not condition:
+        raise TypingError(message)
+
+
+def require_count(types: Sequence[Type], count: int) -> None:
+    """Exactly `count` operands."""
+    require(len(types) == count, f"takes {count} operands, got {len(types)}")
+
+
+def require_plain(t: Type, what: str = "operand") -> None:
+    """A scalar or a line."""
+    require(isinstance(t, DType | Line), f"{what} is {t!r}, not a scalar or a line")
+
+
+def same(class_name: str, count: int) -> Rule:
+    """`count` operands of one type, whose scalar type is in the class; the result has that type."""
+
+    def rule(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+        require_count(types, count)
+        for t in types:
+            require_plain(t)
+            require(t == types[0], f"operands differ: {types[0]!r} and {t!r}")
+        require(CLASSES[class_name](element_of(types[0])), f"takes {class_name} types, got {types[0]!r}")
+        return (types[0],)
+
+    return rule
+
+
+def comparison(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    """Two operands of one type; the result is a bool per lane."""
+    (t,) = same("any", 2)(types, attrs)
+    return (with_element(t, bool_),)
+
+
+def selection(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    """A mask (a scalar, or one bool per lane) and two operands of one type."""
+    require_count(types, 3)
+    mask, a, b = types
+    require_plain(a)
+    require(a == b, f"branches differ: {a!r} and {b!r}")
+    require(mask in (bool_, with_element(a, bool_)), f"{mask!r} is no mask for {a!r}")
+    return (a,)
+
+
+def given(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    """No operands; the result type is the attribute `type`."""
+    require_count(types, 0)
+    return (_type_attr(attrs),)
+
+
+def _type_attr(attrs: Attrs) -> Type:
+    t = attrs.get("type")
+    require(isinstance(t, DType | Line), "needs an attribute `type`")
+    assert isinstance(t, DType | Line)
+    return t
+
+
+def literal(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    """No operands; `value` is a number of `type`: a float, a bool, or an integer in its range."""
+    (t,) = given(types, attrs)
+    dtype, value = element_of(t), attrs.get("value")
+    require(isinstance(t, DType), f"{t!r} is a line: splat a scalar")
+    if dtype.is_float or dtype.kind is Kind.BOOL:
+        require(isinstance(value, float if dtype.is_float else bool), f"{value!r} is no {t!r}")
+        return (t,)
+    require(isinstance(value, int) and not isinstance(value, bool), f"{value!r} is no {t!r}")
+    assert isinstance(value, int)
+    low, high = limits(dtype)
+    require(low <= value <= high, f"{value} is out of range for {t!r}")
+    return (t,)
+
+
+def casting(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    """One operand; the result is `type`, with the same number of lanes."""
+    require_count(types, 1)
+    t = _type_attr(attrs)
+    require_plain(types[0])
+    require(width_of(t) == width_of(types[0]), f"cannot turn {types[0]!r} into {t!r}")
+    return (t,)
+
+
+def bit_casting(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    """As casting, between scalars of one size."""
+    (t,) = casting(types, attrs)
+    require(element_of(t).bits == element_of(types[0]).bits, f"{types[0]!r} and {t!r} differ in size")
+    return (t,)
+
+
+def int_attr(attrs: Attrs, name: str) -> int:
+    """An integer attribute."""
+    value = attrs.get(name)
+    require(isinstance(value, int), f"needs an integer attribute `{name}`")
+    assert isinstance(value, int)
+    return value
+
+
+def splatting(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    """A scalar, repeated in `lanes` lanes."""
+    require_count(types, 1)
+    scalar = types[0]
+    require(isinstance(scalar, DType), f"{scalar!r} is not a scalar")
+    return (make_line(element_of(scalar), _lane_count(attrs)),)
+
+
+def _lane_count(attrs: Attrs) -> int:
+    count = int_attr(attrs, "lanes")
+    require(count > 0, "needs at least one lane")
+    return count
+
+
+def _line(t: Type) -> Line:
+    require(isinstance(t, Line), f"{t!r} is not a line")
+    assert isinstance(t, Line)
+    return t
+
+
+def extracting(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    """A line and a lane (an attribute, or an index operand); the result is a scalar."""
+    require(len(types) in (1, 2), "takes a line and perhaps a lane")
+    line = _line(types[0])
+    if "lane" in attrs:
+        require_count(types, 1)
+        require(0 <= int_attr(attrs, "lane") < line.width, f"no such lane in {line!r}")
+    else:
+        require_count(types, 2)
+        require(types[1] is index, "the lane must be an index")
+    return (line.element,)
+
+
+def inserting(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    """A line, a scalar of its element, and a lane attribute; the result is the line."""
+    require_count(types, 2)
+    line = _line(types[0])
+    require(types[1] == line.element, f"cannot insert {types[1]!r} into {line!r}")
+    require(0 <= int_attr(attrs, "lane") < line.width, f"no such lane in {line!r}")
+    return (line,)
+
+
+def shuffling(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    """Two lines of one type; the result takes `lanes` of their concatenation."""
+    require_count(types, 2)
+    line = _line(types[0])
+    require(types[1] == line, f"lines differ: {line!r} and {types[1]!r}")
+    lanes = attrs.get("lanes")
+    require(isinstance(lanes, tuple) and len(lanes) > 0, "needs a tuple attribute `lanes`")
+    assert isinstance(lanes, tuple)
+    valid = all(isinstance(k, int) and 0 <= k < 2 * line.width for k in lanes)
+    require(valid, f"a lane is outside {line!r}")
+    return (make_line(line.element, len(lanes)),)
+
+
+def reducing(class_name: str) -> Rule:
+    """A line; the result is its scalar type."""
+
+    def rule(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+        require_count(types, 1)
+        line = _line(types[0])
+        require(CLASSES[class_name](line.element), f"takes {class_name} types, got {line!r}")
+        return (line.element,)
+
+    return rule
+
+
+def masking(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    """First and end lane (indices); the result is a line of bools."""
+    require_count(types, 2)
+    require(types[0] is index and types[1] is index, "lanes are counted with indices")
+    return (make_line(bool_, _lane_count(attrs)),)
+
+
+def positioning(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    """No operands, an attribute `axis`; the result is an index."""
+    require_count(types, 0)
+    require(attrs.get("axis") in ("x", "y", "z", "all"), "needs an axis: x, y, z or all")
+    return (index,)
+
+
+def allocating(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    """`size` elements of `type` in `space`."""
+    require_count(types, 0)
+    element, space = attrs.get("type"), attrs.get("space")
+    require(isinstance(element, DType), "needs a scalar attribute `type`")
+    require(int_attr(attrs, "size") >= 0, "has a negative size")
+    require(space in ("shared", "local"), "lives in shared or local space")
+    assert isinstance(element, DType)
+    return (Buffer(element, Space(space)),)
+
+
+def _address(types: Sequence[Type]) -> Buffer:
+    require(len(types) >= 2, "needs a buffer and an index")
+    buffer = types[0]
+    require(isinstance(buffer, Buffer), f"{buffer!r} is not a buffer")
+    require(types[1] is index, f"the offset is {types[1]!r}, not an index")
+    assert isinstance(buffer, Buffer)
+    return buffer
+
+
+def loading(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    """buffer, offset [, mask, fill]; reads `type`, a scalar or consecutive lanes of the element."""
+    buffer = _address(types)
+    t = _type_attr(attrs)
+    require(element_of(t) is buffer.element, f"cannot read {t!r} from {buffer!r}")
+    if len(types) > 2:
+        require_count(types, 4)
+        require(types[2] == with_element(t, bool_), f"{types[2]!r} is no mask for {t!r}")
+        require(types[3] == t, f"the fill is {types[3]!r}, not {t!r}")
+    return (t,)
+
+
+def storing(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    """buffer, offset, value [, mask]."""
+    buffer = _address(types)
+    require(len(types) in (3, 4), "takes a buffer, an index, a value and perhaps a mask")
+    require_plain(types[2], "the value")
+    require(element_of(types[2]) is buffer.element, f"cannot store {types[2]!r} into {buffer!r}")
+    if len(types) == 4:
+        require(types[3] == with_element(types[2], bool_), f"{types[3]!r} is no mask")
+    return ()
+
+
+def updating(count: int) -> Rule:
+    """buffer, offset and `count` values (cas: the expected one first); the result is the old one."""
+
+    def rule(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+        buffer = _address(types)
+        require_count(types, 2 + count)
+        for t in types[2:]:
+            require(t is buffer.element, f"cannot combine {t!r} with {buffer!r}")
+        return (buffer.element,)
+
+    return rule
+
+
+def addressing(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    """buffer, offset; no result."""
+    _address(types)
+    require_count(types, 2)
+    return ()
+
+
+def aligning(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    """buffer, offset; the result is an index."""
+    addressing(types, attrs)
+    require(int_attr(attrs, "bytes") > 0, "needs a positive size")
+    return (index,)
+
+
+def declaring(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    """No operands; a reference to `type`."""
+    (t,) = given(types, attrs)
+    assert isinstance(t, DType | Line)
+    return (Ref(t),)
+
+
+def getting(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    """A reference; the result is what it refers to."""
+    require_count(types, 1)
+    ref = types[0]
+    require(isinstance(ref, Ref), f"{ref!r} is not a reference")
+    assert isinstance(ref, Ref)
+    return (ref.of,)
+
+
+def setting(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    """A reference and a value of its type; no result."""
+    require_count(types, 2)
+    require(isinstance(types[0], Ref) and types[0].of == types[1], "reference and value differ")
+    return ()
+
+
+def leaving(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    """Any operands; no result. What a terminator carries is checked by the verifier."""
+    return ()
+
+
+def nothing(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    """No operands; no result."""
+    require_count(types, 0)
+    return ()
+
+
+def branching(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    """A scalar bool; result types are those that the regions yield, checked by the verifier."""
+    require_count(types, 1)
+    require(types[0] is bool_, f"the condition is {types[0]!r}, not a bool")
+    return ()
+
+
+def counting(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    """start, stop, step (indices) and carried values, whose types are the results'."""
+    require(len(types) >= 3, "needs start, stop and step")
+    require(all(t is index for t in types[:3]), "the range is not made of indices")
+    return tuple(types[3:])
+
+
+def carrying(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    """Carried values, whose types are the results'."""
+    return tuple(types)

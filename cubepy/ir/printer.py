@@ -1,0 +1,115 @@
+"""KernelIR as text. `parser` reads it back; the two are inverse.
+
+A line is `%result = op %operand, ... {attr = value} : type @line:column`. Constants show their
+value with enough digits; NaN and infinities are words. Spans end a line as `@file:line:col-line:col`
+with `file` an index into the list at the head; the spans of inlined calls follow behind `<`.
+"""
+
+from __future__ import annotations
+
+from cubepy.ir.core import Attr, Kernel, Op, Region, Value
+from cubepy.ir.types import Buffer, DType, Line, Ref
+from cubepy.span import Span
+
+
+def print_kernel(kernel: Kernel, *, spans: bool = True) -> str:
+    """The text of a kernel; without spans it is shorter, and parses too."""
+    return _Printer(spans).kernel(kernel)
+
+
+class _Printer:
+    def __init__(self, spans: bool) -> None:
+        self._spans = spans
+        self._names: dict[Value, str] = {}
+        self._counts: dict[str, int] = {}
+        self._files: list[str] = []
+        self._functions: list[str] = []
+        self._lines: list[str] = []
+
+    def kernel(self, kernel: Kernel) -> str:
+        params = ", ".join(self._param(p.value, p.argument, p.role, p.axis) for p in kernel.params)
+        dims = " ".join(str(d) for d in kernel.cube_dim)
+        head = f"kernel @{kernel.name}({params}) cube_dim {dims} plane_dim {kernel.plane_dim}"
+        if kernel.written:
+            head += " written " + " ".join(sorted(kernel.written))
+        if kernel.noalias:
+            head += " noalias"
+        self._region(kernel.body, 1)
+        table = [f"file {i} {name!r}" for i, name in enumerate(self._files)]
+        table += [f"function {i} {name!r}" for i, name in enumerate(self._functions)]
+        return "\n".join([*table, head + " {", *self._lines, "}", ""])
+
+    def _param(self, value: Value, argument: str, role: str, axis: int) -> str:
+        return f"{self._define(value)}: {value.type!r} = {role} {argument} {axis}"
+
+    def _define(self, value: Value) -> str:
+        count = self._counts.get(value.name, 0)
+        self._counts[value.name] = count + 1
+        name = value.name or str(count)
+        if value.name and count:
+            name += f".{count}"
+        self._names[value] = name
+        return f"%{name}"
+
+    def _region(self, region: Region, depth: int) -> None:
+        for op in region.ops:
+            self._op(op, depth)
+
+    def _op(self, op: Op, depth: int) -> None:
+        text = op.row.name
+        if op.operands:
+            text += " " + ", ".join(f"%{self._names[v]}" for v in op.operands)
+        if op.attrs:
+            pairs = (f"{k} = {self._attr(v)}" for k, v in sorted(op.attrs.items()))
+            text += " {" + ", ".join(pairs) + "}"
+        line = len(self._lines)
+        self._lines.append("")
+        for name, region in zip(op.row.regions, op.regions, strict=True):
+            text = self._open(text, name, region, line, depth)
+            self._region(region, depth + 1)
+            line = len(self._lines)
+            self._lines.append("")
+            text = "}"
+        results = ", ".join(self._define(v) for v in op.results)
+        self._finish(op, text, results, line, depth)
+
+    def _open(self, text: str, name: str, region: Region, line: int, depth: int) -> str:
+        args = ", ".join(f"{self._define(v)}: {v.type!r}" for v in region.args)
+        inner = f" {name}" + (f"({args})" if args else "") + " {"
+        self._lines[line] = "  " * depth + text + inner
+        return text
+
+    def _finish(self, op: Op, text: str, results: str, line: int, depth: int) -> None:
+        types = ", ".join(repr(v.type) for v in op.results)
+        if op.regions:
+            text += f" -> {results} : {types}" if results else ""
+        elif results:
+            text = f"{results} = {text} : {types}"
+        self._lines[line] = "  " * depth + text + self._span(op.span)
+
+    def _attr(self, value: Attr) -> str:
+        if isinstance(value, tuple):
+            return "[" + ", ".join(self._attr(v) for v in value) + "]"
+        if isinstance(value, str):
+            return repr(value)
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, int | float):
+            return repr(value)
+        assert isinstance(value, DType | Line | Buffer | Ref)
+        return repr(value)
+
+    def _span(self, span: Span | None) -> str:
+        if span is None or not self._spans:
+            return ""
+        return " @" + "<".join(self._position(s) for s in span.chain())
+
+    def _position(self, span: Span) -> str:
+        file, function = self._intern(self._files, span.file), self._intern(self._functions, span.function)
+        return f"{file}:{function}:{span.line}:{span.column}-{span.end_line}:{span.end_column}"
+
+    @staticmethod
+    def _intern(table: list[str], text: str) -> int:
+        if text not in table:
+            table.append(text)
+        return table.index(text)

@@ -1,0 +1,195 @@
+"""The types of KernelIR: scalars, lines of scalars, buffers and references to locals.
+
+Pure data, standard library only. `DType` is also what users write (`cp.f32`): it compares equal to
+the NumPy, torch and string spellings of the same type.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+
+class Kind(Enum):
+    """The kinds of scalars; conversions are implicit only within a kind."""
+
+    BOOL = "bool"
+    INT = "int"
+    UINT = "uint"
+    FLOAT = "float"
+
+
+class Space(Enum):
+    """Where a buffer lives: the device's memory, the cube's, or the unit's."""
+
+    GLOBAL = "global"
+    SHARED = "shared"
+    LOCAL = "local"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class DType:
+    """A scalar type: `name` as printed, `kind`, size in `bits`, and its name in NumPy or torch.
+
+    Calling one inside a kernel converts a value. Floats of less than 32 bits round to nearest even.
+    """
+
+    name: str
+    kind: Kind
+    bits: int
+    numpy_name: str
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind is Kind.FLOAT
+
+    @property
+    def is_integer(self) -> bool:
+        return self.kind in (Kind.INT, Kind.UINT)
+
+    @property
+    def itemsize(self) -> int:
+        """Size in memory, in bytes."""
+        return max(1, self.bits // 8)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, DType):
+            return self is other
+        return find_dtype(other) is self
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> Any:
+        return find_dtype, (self.name,)
+
+    def __call__(self, value: Any) -> Any:
+        """Convert a Python number as a kernel would; the result is a Python number."""
+        from cubepy.ir.numbers import convert
+
+        return convert(value, self)
+
+
+bool_ = DType("bool_", Kind.BOOL, 1, "bool")
+i8 = DType("i8", Kind.INT, 8, "int8")
+i16 = DType("i16", Kind.INT, 16, "int16")
+i32 = DType("i32", Kind.INT, 32, "int32")
+i64 = DType("i64", Kind.INT, 64, "int64")
+u8 = DType("u8", Kind.UINT, 8, "uint8")
+u16 = DType("u16", Kind.UINT, 16, "uint16")
+u32 = DType("u32", Kind.UINT, 32, "uint32")
+u64 = DType("u64", Kind.UINT, 64, "uint64")
+f16 = DType("f16", Kind.FLOAT, 16, "float16")
+bf16 = DType("bf16", Kind.FLOAT, 16, "bfloat16")
+f32 = DType("f32", Kind.FLOAT, 32, "float32")
+f64 = DType("f64", Kind.FLOAT, 64, "float64")
+f8e4m3 = DType("f8e4m3", Kind.FLOAT, 8, "float8_e4m3fn")
+f8e5m2 = DType("f8e5m2", Kind.FLOAT, 8, "float8_e5m2")
+index = DType("index", Kind.INT, 64, "")
+"""Positions, shapes and ranges: signed, 64 bits; programs never wrap it."""
+
+DTYPES: tuple[DType, ...] = (
+    bool_, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32, f64, f8e4m3, f8e5m2, index,
+)
+_BY_NAME: dict[str, DType] = {d.name: d for d in DTYPES} | {
+    d.numpy_name: d for d in DTYPES if d.numpy_name
+}
+_BY_NAME |= {"half": f16, "float": f32, "double": f64, "int": i64}
+_PYTHON_TYPES: dict[object, DType] = {bool: bool_, int: i64, float: f64}
+
+
+def find_dtype(spelling: object) -> DType | None:
+    """The `DType` of a spelling (itself, NumPy, torch or ml_dtypes dtype, string); None if none."""
+    if isinstance(spelling, DType):
+        return spelling
+    if isinstance(spelling, type) and spelling in _PYTHON_TYPES:
+        return _PYTHON_TYPES[spelling]
+    if isinstance(spelling, str):
+        return _BY_NAME.get(spelling)
+    name = getattr(spelling, "name", None) or getattr(spelling, "__name__", None)
+    if not isinstance(name, str):
+        name = str(spelling).removeprefix("torch.")
+    return _BY_NAME.get(name.rstrip("_") if name == "bool_" else name)
+
+
+class _LineMeta(type):
+    def __getitem__(cls, item: tuple[object, int]) -> Line:
+        element, width = item if isinstance(item, tuple) else (item, 1)
+        dtype = find_dtype(element)
+        if dtype is None or not isinstance(width, int) or width < 1:
+            raise TypeError(f"Line[dtype, width] needs a dtype and a positive width, not {item!r}")
+        return make_line(dtype, width)
+
+
+@dataclass(frozen=True, slots=True)
+class Line(metaclass=_LineMeta):
+    """A SIMD vector of `width` lanes of `element`; users write `cp.Line[cp.f32, 8]`."""
+
+    element: DType
+    width: int
+
+    def __repr__(self) -> str:
+        return f"line<{self.element.name}, {self.width}>"
+
+    def __call__(self, value: Any) -> Any:
+        raise TypeError("a Line exists inside kernels only")
+
+
+@lru_cache(maxsize=None)
+def make_line(element: DType, width: int) -> Line:
+    """The one `Line` object of this element and width."""
+    return Line(element, width)
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Memory that holds elements of one type, addressed by an element offset."""
+
+    element: DType
+    space: Space = Space.GLOBAL
+
+    def __repr__(self) -> str:
+        return f"buffer<{self.element.name}, {self.space.value}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A mutable local of a kernel before SSA construction."""
+
+    of: Value_
+
+    def __repr__(self) -> str:
+        return f"ref<{self.of!r}>"
+
+
+Value_: TypeAlias = DType | Line
+Type: TypeAlias = DType | Line | Buffer | Ref
+
+
+def element_of(t: Type) -> DType:
+    """The scalar type of a scalar, line or buffer."""
+    if isinstance(t, DType):
+        return t
+    if isinstance(t, Ref):
+        return element_of(t.of)
+    return t.element
+
+
+def width_of(t: Type) -> int:
+    """Lanes of a line; 1 for everything else."""
+    return t.width if isinstance(t, Line) else 1
+
+
+def with_element(t: Type, element: DType) -> DType | Line:
+    """`t` with another scalar type and the same number of lanes."""
+    return make_line(element, t.width) if isinstance(t, Line) else element
+
+
+def bits_of(t: Type) -> int:
+    """Total bits of a scalar or line."""
+    return element_of(t).bits * width_of(t)

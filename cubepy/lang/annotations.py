@@ -1,0 +1,135 @@
+"""What kernel parameters may be annotated with: Tensor, Lines, Comptime, and argument specs.
+
+Data only; how an argument is matched against its annotation is the signature's matter.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from cubepy.errors import fail
+from cubepy.ir.types import DType, Line, find_dtype
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class TensorAnnotation:
+    """`Tensor[...]`: element (a dtype, a TypeVar or None for any), and whether it counts in lines.
+
+    `width` is the number of lanes where the annotation fixes it, else None.
+    """
+
+    element: Any = None
+    is_line: bool = False
+    width: int | None = None
+
+
+class _TensorMeta(type):
+    def __getitem__(cls, item: Any) -> TensorAnnotation:
+        if isinstance(item, Line):
+            return TensorAnnotation(item.element, True, item.width)
+        if isinstance(item, LineOf):
+            return TensorAnnotation(item.element, True)
+        return TensorAnnotation(_element(item))
+
+
+def _element(item: Any) -> Any:
+    if isinstance(item, TypeVar) or item is None:
+        return item
+    dtype = find_dtype(item)
+    if dtype is None:
+        raise TypeError(f"{item!r} is not a dtype")
+    return dtype
+
+
+class Tensor(metaclass=_TensorMeta):
+    """A tensor parameter of any rank: `cp.Tensor`, `cp.Tensor[cp.f32]`, `cp.Tensor[T]`."""
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+        def __getitem__(self, index: Any) -> Any: ...
+        def __setitem__(self, index: Any, value: Any) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LineOf:
+    """`Line[dtype]` without a width: as wide as arguments and device allow."""
+
+    element: Any
+
+
+class _LinesMeta(_TensorMeta):
+    def __getitem__(cls, item: Any) -> TensorAnnotation:
+        return TensorAnnotation(_element(item), True)
+
+
+class Lines(Tensor, metaclass=_LinesMeta):
+    """A tensor counted in lines: `cp.Lines[cp.f32]` is short for `cp.Tensor[cp.Line[cp.f32]]`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComptimeAnnotation:
+    """`Comptime[...]`: a hashable Python value that the kernel is specialised on."""
+
+    of: Any = None
+
+
+if TYPE_CHECKING:
+    from typing import Annotated
+
+    Comptime = Annotated[T, "comptime"]
+else:
+
+    class Comptime:
+        """A parameter that is a Python value known while the kernel is specialised."""
+
+        def __class_getitem__(cls, item: Any) -> ComptimeAnnotation:
+            return ComptimeAnnotation(item)
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """An argument without data: dtype and, for tensors, a shape whose unknown extents are None."""
+
+    dtype: DType
+    shape: tuple[int | None, ...] | None = None
+
+    def __str__(self) -> str:
+        if self.shape is None:
+            return self.dtype.name
+        extents = ",".join("?" if n is None else str(n) for n in self.shape)
+        return f"{self.dtype.name}[{extents}]"
+
+
+_SPEC = re.compile(r"\s*(?P<dtype>\w+)\s*(?:\[(?P<shape>[^\]]*)\])?\s*")
+
+
+def spec(text: str | Spec) -> Spec:
+    """The specification written as `f32`, `f32[1024,1024]` or `f32[?,1024]`.
+
+    Raises `LaunchError` (E415) for anything else.
+    """
+    if isinstance(text, Spec):
+        return text
+    match = _SPEC.fullmatch(text)
+    if not match:
+        raise fail("E415", text=text, reason="it does not look like one")
+    dtype = find_dtype(match["dtype"])
+    if dtype is None:
+        raise fail("E415", text=text, reason=f"{match['dtype']} is not a dtype")
+    if match["shape"] is None:
+        return Spec(dtype)
+    return Spec(dtype, tuple(_extent(text, part) for part in match["shape"].split(",") if part.strip()))
+
+
+def _extent(text: str, part: str) -> int | None:
+    part = part.strip()
+    if part == "?":
+        return None
+    if not part.isdigit():
+        raise fail("E415", text=text, reason=f"{part!r} is not an extent")
+    return int(part)

@@ -1,0 +1,146 @@
+"""The undecorated half of a cube function: its source as an AST, its captures; no launch.
+
+`read_source` serves kernels, helpers and plain Python functions alike.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import linecache
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from types import FunctionType
+from typing import Any
+
+from cubepy.errors import fail
+
+
+class CubeFunction:
+    """A Python function marked as kernel-language code; kernels and helpers alike."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function: FunctionType = function  # type: ignore[assignment]
+        self.__name__ = function.__name__
+        self.__qualname__ = function.__qualname__
+        self.__doc__ = function.__doc__
+        self.__module__ = function.__module__
+        self.__wrapped__ = function
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The AST of a function, and where it stands."""
+
+    node: ast.FunctionDef | ast.Lambda
+    file: str
+    name: str
+    column_offset: int = 0
+
+    @property
+    def body(self) -> list[ast.stmt]:
+        """The statements; a lambda is one `return`."""
+        if isinstance(self.node, ast.FunctionDef):
+            return self.node.body
+        result = ast.Return(self.node.body)
+        ast.copy_location(result, self.node.body)
+        return [result]
+
+
+@lru_cache(maxsize=4096)
+def read_source(code: Any) -> Source:
+    """The source of a code object, parsed once; `CompileError` E105 where there is none."""
+    lines = linecache.getlines(code.co_filename)
+    try:
+        block, first = inspect.getsourcelines(code)
+    except (OSError, TypeError, IndexError):
+        raise fail("E105", name=code.co_name) from None
+    text = "".join(block)
+    dedented = textwrap.dedent(text)
+    offset = len(text.split("\n", 1)[0]) - len(dedented.split("\n", 1)[0])
+    tree = _parse(dedented, code) or (_parse("".join(lines), code) if lines else None)
+    if tree is None:
+        raise fail("E105", name=code.co_name)
+    if _parse(dedented, code) is not None:
+        ast.increment_lineno(tree, first - 1)
+    else:
+        offset = 0
+    node = _find(tree, code)
+    if node is None:
+        raise fail("E105", name=code.co_name)
+    return Source(node, code.co_filename, code.co_name, offset)
+
+
+def _parse(text: str, code: Any) -> ast.Module | None:
+    try:
+        return ast.parse(text)
+    except SyntaxError:
+        return None
+
+
+def _find(tree: ast.Module, code: Any) -> ast.FunctionDef | ast.Lambda | None:
+    """The function of `code` in `tree`: by name and, among several, by line and parameters."""
+    wanted = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    candidates: list[ast.FunctionDef | ast.Lambda] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
+            candidates.append(node)
+        elif isinstance(node, ast.Lambda) and code.co_name == "<lambda>":
+            candidates.append(node)
+    matching = [n for n in candidates if _parameters(n) == wanted and _starts_at(n, code)]
+    return (matching or candidates or [None])[0]
+
+
+def _parameters(node: ast.FunctionDef | ast.Lambda) -> tuple[str, ...]:
+    a = node.args
+    return tuple(arg.arg for arg in (*a.posonlyargs, *a.args, *a.kwonlyargs))
+
+
+def _starts_at(node: ast.FunctionDef | ast.Lambda, code: Any) -> bool:
+    first = node.lineno
+    if isinstance(node, ast.FunctionDef) and node.decorator_list:
+        first = node.decorator_list[0].lineno
+    if not first <= code.co_firstlineno <= node.lineno:
+        return False
+    if isinstance(node, ast.Lambda):
+        columns = [c[2] for c in code.co_positions() if c[2] is not None]
+        return not columns or min(columns) >= node.col_offset
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Captures:
+    """Reads the names that a function captures: closure cells, globals, builtins."""
+
+    function: FunctionType
+
+    def lookup(self, name: str) -> Any:
+        """The captured value; `KeyError` where the name is not bound."""
+        code = self.function.__code__
+        if name in code.co_freevars and self.function.__closure__:
+            cell = self.function.__closure__[code.co_freevars.index(name)]
+            try:
+                return cell.cell_contents
+            except ValueError:
+                raise KeyError(name) from None
+        if name in self.function.__globals__:
+            return self.function.__globals__[name]
+        return getattr(builtins, name) if hasattr(builtins, name) else _missing(name)
+
+    def names(self) -> set[str]:
+        """Everything that could be meant, for suggestions."""
+        return {*self.function.__code__.co_freevars, *self.function.__globals__, *dir(builtins)}
+
+
+def _missing(name: str) -> Any:
+    raise KeyError(name)
+
+
+def unwrap(function: Any) -> FunctionType | None:
+    """The plain Python function of a cube function, function or lambda; else None."""
+    if isinstance(function, CubeFunction):
+        return function.function
+    return function if isinstance(function, FunctionType) else None

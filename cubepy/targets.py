@@ -1,0 +1,63 @@
+"""Targets: what a kernel is compiled for, as plain data. Compilers and runtimes share it.
+
+Nominal properties serve compiling without a device; a device fills in what it really has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from cubepy.errors import fail
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """`line_bytes` is the widest useful line, `line_alignment` what a line access must be aligned to
+    (0: to its element); sizes in bytes; `attributes` is for the compiler of this kind alone."""
+
+    kind: str
+    arch: str
+    plane_dim: int = 1
+    line_bytes: int = 16
+    line_alignment: int = 0
+    shared_bytes: int = 49152
+    cache_bytes: int = 1 << 20
+    max_cube_dim: int = 1024
+    features: frozenset[str] = frozenset()
+    attributes: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.arch}" if self.arch else self.kind
+
+
+_WIDE = ("x86-64-v4", "skylake-avx512", "cascadelake", "icelake", "sapphirerapids", "emeraldrapids",
+         "graniterapids", "znver4", "znver5", "rocketlake", "tigerlake", "cannonlake", "cooperlake")
+_NARROW = ("x86-64", "x86-64-v2", "nehalem", "westmere", "core2", "generic", "neoverse-n1",
+           "apple-m1", "apple-m2", "apple-m3", "apple-m4", "cortex-a72", "cortex-a76")
+
+_CPU = Target("cpu", "", line_bytes=32, shared_bytes=1 << 20, cache_bytes=1 << 20,
+              max_cube_dim=1 << 16)
+
+
+def cpu_target(arch: str) -> Target:
+    """A named CPU of LLVM, with nominal properties."""
+    wide = arch.startswith(_WIDE)
+    return replace(_CPU, arch=arch, line_bytes=64 if wide else 16 if arch in _NARROW else 32)
+
+
+def host_target(arch: str, attributes: str, features: frozenset[str]) -> Target:
+    """This machine's CPU; `attributes` is LLVM's feature string."""
+    wide = "avx512f" in features
+    line_bytes = 64 if wide else 32 if "avx2" in features or "avx" in features else 16
+    return replace(_CPU, arch=arch, line_bytes=line_bytes, features=features, attributes=attributes)
+
+
+def parse_target(text: str) -> Target:
+    """The target written as `cpu:NAME`; `cpu` alone (this host) is the CPU device's matter.
+
+    Raises `CompileError` E503 for unknown ones.
+    """
+    kind, _, arch = text.partition(":")
+    if kind == "cpu" and arch:
+        return cpu_target(arch)
+    raise fail("E503", target=text, suggestion="targets here: cpu, cpu:x86-64-v3, cpu:znver4, ...")
