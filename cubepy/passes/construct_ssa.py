@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from cubepy.ir import ops
 from cubepy.ir.core import Kernel, Op, Region, Value
-from cubepy.ir.numbers import convert
-from cubepy.ir.types import Ref, element_of
+from cubepy.ir.types import Ref
 from cubepy.passes.liveness import Liveness, find_liveness
 from cubepy.passes.rewrite import Rewriter
 
@@ -52,8 +51,7 @@ class _Construct(Rewriter):
         value = self._present.get(local)
         if value is None:
             assert isinstance(local.type, Ref)
-            zero = convert(0, element_of(local.type))
-            value = self._present[local] = self.emit_const(local.type.of, zero)
+            value = self._present[local] = self.emit_const(local.type.of, 0)
         return value
 
     def _jump(self, op: Op, merged: tuple[Value, ...]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from cubepy.frontend.calls import inline
@@ -54,7 +54,7 @@ class _Expand(Rewriter):
         return copies.get(kept.operands[2], kept.operands[2])
 
 
-@lru_cache(maxsize=None)
+@cache
 def _expansion(name: str, t: DType | Line, count: int) -> Kernel:
     """The expansion of a function for a type, as a kernel whose last act is to store the result."""
     function = EXPANSIONS[name, element_of(t).name]

@@ -259,20 +259,24 @@ def _lane(facts: Facts, op: Op) -> int | None:
 
 def unmasked_load(facts: Facts, op: Op) -> Replacement:
     """A load whose mask is true needs none; one whose mask is false is the fill."""
-    mask = facts.number(op.operands[2]) if len(op.operands) > 2 else None
-    if mask is None:
+    if len(op.operands) == 2:
         return None
-    if not mask:
-        return op.operands[3]
-    return (Op(op.row, op.operands[:2], op.attrs, op.results, (), op.span),)
+    buffer, offset, mask, fill = op.operands
+    number = facts.number(mask)
+    if number is None:
+        return None
+    return (Op(op.row, (buffer, offset), op.attrs, op.results, (), op.span),) if number else fill
 
 
 def unmasked_store(facts: Facts, op: Op) -> Replacement:
     """A store whose mask is true needs none; one whose mask is false does nothing."""
-    mask = facts.number(op.operands[3]) if len(op.operands) > 3 else None
-    if mask is None:
+    if len(op.operands) == 3:
         return None
-    return (Op(op.row, op.operands[:3], op.attrs, (), (), op.span),) if mask else ()
+    *address_and_value, mask = op.operands
+    number = facts.number(mask)
+    if number is None:
+        return None
+    return (Op(op.row, tuple(address_and_value), op.attrs, (), (), op.span),) if number else ()
 
 
 def _as(element: DType, number: int | None) -> Number | None:
@@ -298,9 +302,7 @@ def _constant_side(facts: Facts, op: Op) -> list[tuple[Value, Number]]:
 
 def constant_ops(op: Op, number: Number) -> list[Op]:
     """Operations that give the result of `op` this number in every lane."""
-    element = element_of(op.results[0].type)
-    typed = float(number) if element.is_float else number
-    return list(constant(op.results[0], typed, op.span))
+    return list(constant(op.results[0], number, op.span))
 
 
 def _instead(op: Op, row: OpDef, *operands: Value) -> Op:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
-from cubepy.ir.core import Kernel
+from cubepy.ir.core import Kernel, Op
 from cubepy.ir.verify import verify
 from cubepy.passes.construct_ssa import construct_ssa
 from cubepy.passes.contract import contract
@@ -55,8 +55,9 @@ def standard_passes(options: PassOptions, expand: Pass | None = None) -> list[Pa
 def run(kernel: Kernel, passes: Iterable[Pass],
         dump: Callable[[str, Kernel], None] | None = None) -> Kernel:
     """The kernel after all passes; each result is verified, and shown to `dump` with its name."""
+    typed: set[Op] = set()
     for step in passes:
-        kernel = verify(step.run(kernel), after=step.name)
+        kernel = verify(step.run(kernel), step.name, typed)
         if dump is not None:
             dump(step.name, kernel)
     return kernel

@@ -127,7 +127,9 @@ class _Sweep(Rewriter):
             return self.renew(op)
         self._kept |= dict.fromkeys(self._marks.exits[op], kept)
         fixed = _fixed(op)
-        operands = op.operands[:fixed] + _pick(op.operands[fixed:], kept)
+        operands = op.operands[:fixed]
+        if op.row is not ops.IF:
+            operands += _pick(op.operands[fixed:], kept)
         regions = tuple([self._body(op, region, kept) for region in op.regions])
         return Op(op.row, operands, op.attrs, _pick(op.results, kept), regions, op.span)
 

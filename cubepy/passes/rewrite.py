@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from cubepy.ir import ops
 from cubepy.ir.core import Attr, Kernel, Op, Region, Value
-from cubepy.ir.numbers import Number
+from cubepy.ir.numbers import Number, convert
 from cubepy.ir.opdef import OpDef
 from cubepy.ir.types import Type, element_of, width_of
 from cubepy.span import Span
@@ -93,7 +93,7 @@ class Rewriter:
 def constant(result: Value, number: Number, span: Span | None = None) -> Iterator[Op]:
     """The operations that give `result` the constant `number` in every lane."""
     element, lanes = element_of(result.type), width_of(result.type)
-    attrs: dict[str, Attr] = {"type": element, "value": number}
+    attrs: dict[str, Attr] = {"type": element, "value": convert(number, element)}
     if result.type is element:
         yield Op(ops.CONST, (), attrs, (result,), (), span)
         return
@@ -102,17 +102,20 @@ def constant(result: Value, number: Number, span: Span | None = None) -> Iterato
     yield Op(ops.SPLAT, (scalar,), {"lanes": lanes}, (result,), (), span)
 
 
-def copy_op(op: Op, copies: dict[Value, Value]) -> Op:
-    """A copy that defines new values, which are added to `copies`, and uses those in it."""
+def copy_op(op: Op, copies: dict[Value, Value], span: Span | None = None) -> Op:
+    """A copy that defines new values, which are added to `copies`, and uses those in it.
+
+    It stands at `span`, or where `op` stands.
+    """
     operands = tuple([copies.get(value, value) for value in op.operands])
-    regions = tuple([_copy_region(region, copies) for region in op.regions])
+    regions = tuple([_copy_region(region, copies, span) for region in op.regions])
     results = _copy_values(op.results, copies)
-    return Op(op.row, operands, op.attrs, results, regions, op.span)
+    return Op(op.row, operands, op.attrs, results, regions, span or op.span)
 
 
-def _copy_region(region: Region, copies: dict[Value, Value]) -> Region:
+def _copy_region(region: Region, copies: dict[Value, Value], span: Span | None) -> Region:
     args = _copy_values(region.args, copies)
-    return Region(args, tuple([copy_op(op, copies) for op in region.ops]))
+    return Region(args, tuple([copy_op(op, copies, span) for op in region.ops]))
 
 
 def _copy_values(values: tuple[Value, ...], copies: dict[Value, Value]) -> tuple[Value, ...]:

@@ -1,0 +1,85 @@
+"""Passes do not change what kernels do: random kernels leave the same memory before and after."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from cubepy.ir.core import Kernel
+from cubepy.ir.parser import parse_kernel
+from cubepy.ir.printer import print_kernel
+from cubepy.ir.types import Buffer, element_of
+from cubepy.ir.verify import verify
+from cubepy.passes.pipeline import Pass, PassOptions, run, standard_passes
+from tests.ir.machine import Machine, Memory, bits
+from tests.ir.strategies import BUFFER_SIZE, kernels, random_kernel, special_numbers
+
+MANY = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# Contraction rounds once instead of twice; it has its own tests.
+PASSES = standard_passes(PassOptions(contract=False))
+
+
+def final_memory(kernel: Kernel) -> list[list[int]]:
+    """The bits of all buffers after a run of one unit."""
+    memory: Memory = {}
+    arguments = {}
+    for number, param in enumerate(kernel.params):
+        dtype = element_of(param.value.type)
+        special = special_numbers(dtype)
+        if isinstance(param.value.type, Buffer):
+            memory[param.value] = [special[k % len(special)] for k in range(BUFFER_SIZE)]
+        else:
+            arguments[param.value] = 3 if param.role == "shape" else special[number % len(special)]
+    buffers = list(memory)
+    Machine(memory).run(kernel, arguments)
+    return [bits(memory[buffer], element_of(buffer.type)) for buffer in buffers]
+
+
+def check(kernel: Kernel) -> None:
+    expected = final_memory(kernel)
+
+    def compare(name: str, now: Kernel) -> None:
+        assert final_memory(now) == expected, f"{name} changed what the kernel does"
+
+    run(kernel, PASSES, compare)
+
+
+@MANY
+@given(kernels())
+def test_hypothesis_finds_no_kernel_that_changes(kernel: Kernel) -> None:
+    check(kernel)
+
+
+@pytest.mark.parametrize("block", range(8))
+def test_random_kernels_do_not_change(block: int) -> None:
+    for seed in range(100 * block, 100 * block + 40):
+        check(random_kernel(seed, 40))
+
+
+def test_contracted_and_fast_kernels_are_valid() -> None:
+    for seed in range(50):
+        run(random_kernel(seed), standard_passes(PassOptions(fast_math=True)))
+
+
+def test_passes_are_deterministic() -> None:
+    for seed in range(20):
+        first, second = (run(random_kernel(seed), PASSES) for _ in range(2))
+        assert print_kernel(first) == print_kernel(second)
+
+
+def test_a_second_run_finds_nothing_new_to_verify() -> None:
+    """The pipeline accepts its own output, and leaves dead code to nobody."""
+    for seed in range(20):
+        once = run(random_kernel(seed), PASSES)
+        again = run(verify(parse_kernel(print_kernel(once))), PASSES)
+        assert final_memory(once) == final_memory(again)
+
+
+def test_dump_sees_every_pass_in_order() -> None:
+    names: list[str] = []
+    run(random_kernel(1), PASSES, lambda name, kernel: names.append(name))
+    assert names == [step.name for step in PASSES]
+
+
+def test_expand_comes_after_contract() -> None:
+    expand = Pass("expand", lambda kernel: kernel)
+    names = [step.name for step in standard_passes(PassOptions(), expand)]
+    assert names.index("expand") == names.index("contract") + 1
