@@ -48,7 +48,8 @@ class Pool:
     def __init__(self, threads: int | None = None, spin: float = 75e-6) -> None:
         """`threads` counts the caller, default `usable_cores()`; `spin` is in seconds."""
         self._spin = round(spin * 1e9)
-        library = _library()
+        with _lock:  # a second copy of the code would be unloaded under its threads
+            library = _library()
         self.run_address: int = library.address[_RUN]
         self.state_address: int = _new_state()
         self._run = _RunType(self.run_address)
@@ -95,7 +96,7 @@ class Pool:
         return ctypes.c_int64.from_address(self.state_address + offset)
 
 
-_lock = threading.Lock()
+_lock = threading.RLock()
 _pools: weakref.WeakSet[Pool] = weakref.WeakSet()
 _shared: Pool | None = None
 
