@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from cubepy.ir.types import DType
+from cubepy.lang.function import unwrap
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,3 +74,41 @@ def comptime_type(value: Any) -> Any:
     if isinstance(value, tuple):
         return (tuple, *(comptime_type(v) for v in value))
     return type(value)
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionValue:
+    """A comptime function, equal to another of the same code and captured values."""
+
+    code: Any
+    captured: Any
+    function: Any
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FunctionValue) and (self.code, self.captured) == (
+            other.code, other.captured)
+
+    def __hash__(self) -> int:
+        return hash((self.code, self.captured))
+
+
+def comptime_key(value: Any) -> Any:
+    """A hashable stand-in for a comptime value: itself, or its code and captures."""
+    function = unwrap(value)
+    if function is not None:
+        cells = function.__closure__ or ()
+        captured = tuple((comptime_key(c.cell_contents), comptime_type(c.cell_contents)) for c in cells)
+        defaults = tuple(comptime_key(d) for d in function.__defaults__ or ())
+        return FunctionValue(function.__code__, (captured, defaults), value)
+    if isinstance(value, tuple) and type(value) is tuple:
+        return tuple(comptime_key(v) for v in value)
+    return value
+
+
+def comptime_value(key: Any) -> Any:
+    """The value behind a `comptime_key`."""
+    if isinstance(key, FunctionValue):
+        return key.function
+    if isinstance(key, tuple) and type(key) is tuple:
+        return tuple(comptime_value(k) for k in key)
+    return key

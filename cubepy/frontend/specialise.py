@@ -15,6 +15,7 @@ from cubepy.frontend.signature import (
     Signature,
     StructArg,
     TensorArg,
+    comptime_value,
 )
 from cubepy.frontend.statements import Flow, execute_block
 from cubepy.frontend.tracer import Facts, Frame, Learned, Restart, Tracer, bind
@@ -76,7 +77,7 @@ class _Specialisation:
 
     def _argument(self, name: str, arg: Arg) -> Any:
         if isinstance(arg, ComptimeArg):
-            return arg.value
+            return comptime_value(arg.value)
         if isinstance(arg, ScalarArg):
             return self._param(arg.dtype, name, "value")
         if isinstance(arg, StructArg):

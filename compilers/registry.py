@@ -1,0 +1,17 @@
+"""Which compiler serves which kind of target; loaded on first use."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib import import_module
+
+from cubepy.compilers.base import Compiler
+
+_COMPILERS = {"cpu": ("cubepy.compilers.llvm.compiler", "LlvmCompiler")}
+
+
+@lru_cache(maxsize=None)
+def find_compiler(kind: str) -> Compiler:
+    """The compiler of a kind of target."""
+    module, name = _COMPILERS[kind]
+    return getattr(import_module(module), name)()

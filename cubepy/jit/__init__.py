@@ -1,0 +1,1 @@
+"""The decorator, launches and inspection: from calls with real arguments to compiled kernels."""

@@ -1,0 +1,320 @@
+"""From the arguments of a call to a signature: annotations, dtypes, layouts, line sizes.
+
+Every refusal is a typed error that names the kernel, the argument and the fix.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, is_dataclass
+from math import prod
+from types import BuiltinFunctionType, FunctionType
+from typing import Any, TypeVar
+
+import numpy as np
+
+from cubepy.array import Memory, read_memory
+from cubepy.errors import Error, fail
+from cubepy.frontend.calls import is_comptime_annotation
+from cubepy.frontend.promote import widest_float
+from cubepy.frontend.signature import (
+    Arg,
+    ComptimeArg,
+    ScalarArg,
+    StructArg,
+    TensorArg,
+    comptime_key,
+    comptime_type,
+)
+from cubepy.ir.numbers import limits
+from cubepy.ir.types import DType, Line, bool_, find_dtype, i64
+from cubepy.lang.annotations import LineOf, Lines, Spec, Tensor, TensorAnnotation
+from cubepy.lang.builtins import Position
+from cubepy.lang.function import CubeFunction
+from cubepy.targets import Target
+
+ALIGNMENT = 64
+"""Bytes; tensors are specialised on whether lines of this size are aligned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """An array argument before the line size is known; `strides` count elements.
+
+    Extents of 1 have no stride of their own: theirs are those of a contiguous array. `address` 0
+    stands for an argument without data.
+    """
+
+    dtype: DType
+    shape: tuple[int | None, ...]
+    strides: tuple[int, ...]
+    address: int
+
+    @property
+    def axis(self) -> int | None:
+        """The axis of stride one, the last if several."""
+        found = [k for k, s in enumerate(self.strides) if s == 1]
+        return found[-1] if found else None
+
+    @property
+    def is_linear(self) -> bool:
+        """Row-major without gaps."""
+        expected = 1
+        for n, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
+            if stride != expected:
+                return False
+            expected *= 1 if n is None else max(n, 1)
+        return True
+
+    def alignment(self) -> int:
+        """64 where the base and every stride but the unit one are multiples of it, else 0."""
+        size = self.dtype.itemsize
+        others = [s * size for k, s in enumerate(self.strides) if k != self.axis]
+        whole = all(v % ALIGNMENT == 0 for v in (self.address, *others))
+        return ALIGNMENT if whole else 0
+
+
+def layout_of(kernel: str, name: str, memory: Memory) -> Layout:
+    """The layout of an array; E403 if big-endian, E414 if elements are not aligned."""
+    if not memory.is_native:
+        raise fail("E403", kernel=kernel, argument=name, given=memory.owner[0].dtype)
+    size = memory.dtype.itemsize
+    strides: list[int] = []
+    expected = 1
+    for n, stride in zip(reversed(memory.shape), reversed(memory.strides), strict=True):
+        strides.append(expected if n <= 1 else stride // size)
+        if n > 1 and stride % size:
+            raise fail("E414", kernel=kernel, argument=name)
+        expected *= max(n, 1)
+    if memory.address % size and prod(memory.shape):
+        raise fail("E414", kernel=kernel, argument=name)
+    return Layout(memory.dtype, memory.shape, tuple(reversed(strides)), memory.address)
+
+
+def layout_of_spec(spec: Spec) -> Layout:
+    """A contiguous, aligned array of the specified shape."""
+    shape = spec.shape or ()
+    strides: list[int] = []
+    step = 1
+    for n in reversed(shape):
+        strides.append(step)
+        step *= ALIGNMENT if n is None else max(n, 1)
+    return Layout(spec.dtype, shape, tuple(reversed(strides)), 0)
+
+
+class Matcher:
+    """Matches one call's arguments with the parameters' annotations."""
+
+    def __init__(self, kernel: str, annotations: dict[str, Any]) -> None:
+        self.kernel = kernel
+        self._annotations = annotations
+        self._bound: dict[TypeVar, DType] = {}
+        self.tensors: dict[str, tuple[Layout, TensorAnnotation]] = {}
+        self.memories: dict[str, Memory] = {}
+        self.scalars: dict[str, Any] = {}
+
+    def match(self, arguments: dict[str, Any]) -> list[tuple[str, Any]]:
+        """Each argument as a finished `Arg`, or as a name in `tensors`, or a pending scalar."""
+        return [(n, self._one(n, v, self._annotations.get(n))) for n, v in arguments.items()]
+
+    def _one(self, name: str, value: Any, annotation: Any) -> Any:
+        if isinstance(value, Spec):
+            return self._spec(name, value, annotation)
+        if is_comptime_annotation(annotation):
+            return self._comptime(name, value)
+        wanted = tensor_annotation(annotation)
+        memory = self._memory(name, value)
+        if memory is not None:
+            return self._tensor(name, layout_of(self.kernel, name, memory), wanted, memory)
+        if wanted is not None:
+            raise fail("E401", kernel=self.kernel, argument=name, type=type(value).__name__)
+        dtype = self._scalar_dtype(annotation)
+        if dtype is not None or isinstance(value, bool | int | float | np.generic):
+            return self._scalar(name, value, dtype, annotation)
+        if _is_struct(value):
+            return self._struct(name, value)
+        if _is_static(value):
+            return self._comptime(name, value)
+        raise fail("E401", kernel=self.kernel, argument=name, type=type(value).__name__)
+
+    def _memory(self, name: str, value: Any) -> Memory | None:
+        try:
+            return read_memory(value)
+        except (TypeError, ValueError, RuntimeError, BufferError) as error:
+            raise fail("E401", kernel=self.kernel, argument=name,
+                       type=f"{type(value).__name__} ({error})") from None
+
+    def _spec(self, name: str, spec: Spec, annotation: Any) -> Any:
+        if spec.shape is None:
+            wanted = self._scalar_dtype(annotation) or spec.dtype
+            return ScalarArg(wanted)
+        return self._tensor(name, layout_of_spec(spec), tensor_annotation(annotation), None)
+
+    def _tensor(self, name: str, layout: Layout, wanted: TensorAnnotation | None,
+                memory: Memory | None) -> str:
+        wanted = wanted or TensorAnnotation()
+        self._check_element(name, layout.dtype, wanted.element)
+        self.tensors[name] = (layout, wanted)
+        if memory is not None:
+            self.memories[name] = memory
+        return name
+
+    def _check_element(self, name: str, dtype: DType, element: Any) -> None:
+        if isinstance(element, TypeVar):
+            bound = self._bound.setdefault(element, dtype)
+            allowed = [find_dtype(c) for c in element.__constraints__]
+            if allowed and dtype not in allowed:
+                expected = " or ".join(a.name for a in allowed if a)
+                raise fail("E402", kernel=self.kernel, argument=name, given=dtype, expected=expected)
+            element = bound
+        if element is not None and element is not dtype:
+            raise fail("E402", kernel=self.kernel, argument=name, given=dtype, expected=element)
+
+    def _scalar_dtype(self, annotation: Any) -> DType | None:
+        if isinstance(annotation, DType):
+            return annotation
+        if isinstance(annotation, TypeVar):
+            return self._bound.get(annotation)
+        if annotation is bool:
+            return bool_
+        return i64 if annotation is int else None
+
+    def _scalar(self, name: str, value: Any, dtype: DType | None, annotation: Any) -> Any:
+        if not isinstance(value, bool | int | float | np.generic):
+            raise fail("E401", kernel=self.kernel, argument=name, type=type(value).__name__)
+        self.scalars[name] = value.item() if isinstance(value, np.generic) else value
+        if dtype is None:
+            dtype = _own_dtype(value) if annotation is not float else None
+        return ScalarArg(dtype) if dtype is not None else _PENDING_FLOAT
+
+    def _struct(self, name: str, value: Any) -> StructArg:
+        names, values = _struct_items(value)
+        items = tuple(self._one(f"{name}.{n}", v, None) for n, v in zip(names, values, strict=True))
+        return StructArg(type(value), names, items)
+
+    def _comptime(self, name: str, value: Any) -> ComptimeArg:
+        if isinstance(value, Position):
+            raise fail("E401", kernel=self.kernel, argument=name, type=repr(value))
+        key = comptime_key(value)
+        try:
+            hash(key)
+        except TypeError:
+            raise fail("E412", kernel=self.kernel, argument=name, type=type(value).__name__) from None
+        return ComptimeArg(key, comptime_type(value))
+
+    def float_dtype(self) -> DType:
+        """The type of Python float arguments in this call."""
+        return widest_float([layout.dtype for layout, _ in self.tensors.values()])
+
+
+_PENDING_FLOAT = object()
+
+
+def tensor_annotation(annotation: Any) -> TensorAnnotation | None:
+    """The tensor part of an annotation; None where it asks for no tensor."""
+    if isinstance(annotation, TensorAnnotation):
+        return annotation
+    if annotation is Lines:
+        return TensorAnnotation(None, True)
+    if annotation is Tensor:
+        return TensorAnnotation()
+    if isinstance(annotation, LineOf):
+        return TensorAnnotation(annotation.element, True)
+    return None
+
+
+def _own_dtype(value: Any) -> DType | None:
+    """The type that a number brings along; None for Python floats."""
+    if isinstance(value, np.generic):
+        return find_dtype(value.dtype)
+    if isinstance(value, bool):
+        return bool_
+    return i64 if isinstance(value, int) else None
+
+
+def _is_struct(value: Any) -> bool:
+    return isinstance(value, tuple) or (is_dataclass(value) and not isinstance(value, type))
+
+
+def _struct_items(value: Any) -> tuple[tuple[str, ...], tuple[Any, ...]]:
+    if isinstance(value, tuple):
+        names = getattr(value, "_fields", None) or tuple(str(k) for k in range(len(value)))
+        return tuple(names), tuple(value)
+    names = tuple(f.name for f in fields(value))
+    return names, tuple(getattr(value, n) for n in names)
+
+
+def _is_static(value: Any) -> bool:
+    plain = isinstance(value, str | DType | Line | CubeFunction | FunctionType | BuiltinFunctionType)
+    return plain or value is None or isinstance(value, type) or hasattr(value, "__cubepy_builtin__")
+
+
+# Line sizes
+
+
+def line_width(tensors: dict[str, tuple[Layout, TensorAnnotation]], target: Target,
+               asked: int | str) -> int:
+    """The line size of a call: as asked, or the widest that arguments and device allow.
+
+    All line tensors share it; where their unit-stride axes differ, or one has none, it is 1.
+    """
+    lines = {n: (lay, a) for n, (lay, a) in tensors.items() if a.is_line}
+    if not lines:
+        return 1
+    fixed = {a.width for _, a in lines.values() if a.width is not None}
+    places = {None if lay.axis is None else len(lay.shape) - lay.axis for lay, _ in lines.values()}
+    agree = len(places) == 1 and None not in places
+    if len(fixed) == 1:
+        return fixed.pop() if agree else 1
+    if asked != "auto":
+        return int(asked) if agree else 1
+    widest = max(lay.dtype.itemsize for lay, _ in lines.values())
+    return max(1, target.line_bytes // widest) if agree else 1
+
+
+def tensor_arg(layout: Layout, annotation: TensorAnnotation, width: int, collapse: bool) -> TensorArg:
+    """What a kernel is specialised on, of one array."""
+    rank, axis, shape = len(layout.shape), layout.axis, layout.shape
+    if collapse:
+        rank, axis, shape = 1, 0, (prod(n or 0 for n in layout.shape),)
+    if not annotation.is_line:
+        return TensorArg(layout.dtype, rank, axis=axis, is_linear=layout.is_linear)
+    extent = shape[axis] if axis is not None and shape else 1
+    divisible = width == 1 or (extent is not None and extent % width == 0)
+    return TensorArg(layout.dtype, rank, True, width, axis, layout.is_linear, divisible,
+                     layout.alignment() if not collapse or layout.address % ALIGNMENT == 0 else 0)
+
+
+# Scalars
+
+
+def check_scalar(kernel: str, name: str, value: Any, dtype: DType) -> None:
+    """E407 where an integer does not fit, E402 where a float would become an integer."""
+    if dtype.is_integer:
+        if isinstance(value, float):
+            raise fail("E402", kernel=kernel, argument=name, given="float", expected=dtype)
+        low, high = limits(dtype)
+        if not low <= value <= high:
+            raise fail("E407", kernel=kernel, argument=name, value=value, type=dtype.name)
+
+
+def wrong_arguments(kernel: str, error: TypeError, signature: Any) -> Error:
+    """E406 for a call that does not match the parameters."""
+    return fail("E406", kernel=kernel, reason=str(error), signature=f"{kernel}{signature}")
+
+
+def finish(items: list[tuple[str, Any]], matcher: Matcher, width: int,
+           collapse: bool) -> tuple[tuple[str, Arg], ...]:
+    """The signature's arguments, once line size and float type are known."""
+    float_arg = ScalarArg(matcher.float_dtype())
+
+    def one(item: Any) -> Arg:
+        if item is _PENDING_FLOAT:
+            return float_arg
+        if isinstance(item, str):
+            layout, annotation = matcher.tensors[item]
+            return tensor_arg(layout, annotation, width, collapse)
+        if isinstance(item, StructArg):
+            return StructArg(item.cls, item.names, tuple(one(i) for i in item.items))
+        return item
+
+    return tuple((name, one(item)) for name, item in items)

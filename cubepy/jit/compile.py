@@ -1,0 +1,126 @@
+"""Specialisations of a kernel: compiled once for each signature, re-made when captures change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import RLock
+from typing import Any
+
+from cubepy.artifact import Artifact
+from cubepy.compilers.base import Options, to_kernel
+from cubepy.compilers.registry import find_compiler
+from cubepy.frontend.signature import Signature, comptime_key
+from cubepy.frontend.tracer import Facts
+from cubepy.ir.core import Kernel
+from cubepy.targets import Target
+
+MAX_VARIANTS = 64
+"""Specialisations of one signature, for different values of captured names, that are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """A captured name: where it is read, and what it was when the kernel was compiled."""
+
+    read: Callable[[str], Any]
+    name: str
+    value: Any
+    key: Any
+
+    def is_unchanged(self) -> bool:
+        """Whether the name still means the same."""
+        try:
+            now = self.read(self.name)
+        except KeyError:
+            return False
+        if now is self.value:
+            return True
+        return type(now) is type(self.value) and _equal(comptime_key(now), self.key)
+
+
+def _equal(a: Any, b: Any) -> bool:
+    try:
+        return bool(a == b)
+    except Exception:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A specialisation: its code, loaded on a device, and what the launch must know."""
+
+    artifact: Artifact
+    loaded: Any
+    facts: Facts
+    captured: tuple[Captured, ...]
+
+    def is_current(self) -> bool:
+        """Whether everything that the kernel captured is unchanged."""
+        return all(c.is_unchanged() for c in self.captured)
+
+
+def captured_of(facts: Facts) -> tuple[Captured, ...]:
+    """The captures that a trace used; Python's own names never change."""
+    import builtins
+
+    return tuple(
+        Captured(captures.lookup, name, value, comptime_key(value))
+        for captures, name, value in facts.captures.values()
+        if getattr(builtins, name, captures) is not value
+    )
+
+
+class Specialisations:
+    """All compiled forms of one function under one set of options; safe for threads."""
+
+    def __init__(self, function: Any, options: Options) -> None:
+        self._function = function
+        self._options = options
+        self._lock = RLock()
+        self._made: dict[tuple[Signature, Target], list[Compiled]] = {}
+        self._traced: dict[tuple[Signature, Target], Facts] = {}
+
+    def facts(self, signature: Signature, target: Target) -> Facts:
+        """What a trace of the function for this signature tells."""
+        key = (signature, target)
+        with self._lock:
+            found = self._traced.get(key)
+            if found is None or not all(c.is_unchanged() for c in captured_of(found)):
+                found = self._traced[key] = self.trace(signature, target)[1]
+            return found
+
+    def trace(self, signature: Signature, target: Target) -> tuple[Kernel, Facts]:
+        """The optimised kernel and its facts; nothing is kept."""
+        return to_kernel(self._function, signature, target, self._options)
+
+    def get(self, signature: Signature, device: Any) -> Compiled:
+        """The compiled form for a signature, made now if there is none."""
+        key = (signature, device.target)
+        for compiled in self._made.get(key, ()):
+            if compiled.is_current():
+                return compiled
+        with self._lock:
+            variants = self._made.setdefault(key, [])
+            for compiled in variants:
+                if compiled.is_current():
+                    return compiled
+            compiled = self._compile(signature, device)
+            del variants[: len(variants) - MAX_VARIANTS + 1]
+            variants.append(compiled)
+            return compiled
+
+    def _compile(self, signature: Signature, device: Any) -> Compiled:
+        target = device.target
+        kernel, facts = self.trace(signature, target)
+        artifact = find_compiler(target.kind).build(kernel, target, self._options)
+        return Compiled(artifact, device.load(artifact), facts, captured_of(facts))
+
+    def text(self, signature: Signature, target: Target, stage: str) -> str:
+        """The text of a stage."""
+        from cubepy.ir.printer import print_kernel
+
+        kernel, _ = self.trace(signature, target)
+        if stage == "ir":
+            return print_kernel(kernel)
+        return find_compiler(target.kind).text(kernel, target, self._options, stage)

@@ -1,0 +1,98 @@
+"""Grids: cube counts and cube dims from what users write, with the device's limits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from cubepy.errors import fail
+from cubepy.targets import Target
+
+Dim3 = tuple[int, int, int]
+MAX_COUNT = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """`kernel[count, dim]`."""
+
+    count: Dim3
+    dim: Dim3
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """`kernel.over(what)`: enough cubes for `what`, an array, an int or a shape."""
+
+    what: Any
+    per: str = "unit"
+    cube_dim: Any = None
+
+
+Grid = Fixed | Over
+
+
+def dim3(value: Any, what: str, least: int) -> Dim3:
+    """An int or a tuple of up to three as three ints; `LaunchError` E416 for anything else."""
+    parts = tuple(value) if isinstance(value, Sequence) else (value,)
+    if not 1 <= len(parts) <= 3:
+        raise fail("E416", given=repr(value), reason=f"{what} has 1 to 3 axes", suggestion="")
+    try:
+        numbers = tuple(p.__index__() for p in parts)
+    except AttributeError:
+        raise fail("E416", given=repr(value), reason=f"{what} is made of integers",
+                   suggestion="use // for the division") from None
+    if any(n < least for n in numbers):
+        raise fail("E416", given=repr(value), reason=f"{what} is at least {least}", suggestion="")
+    x, y, z = (*numbers, 1, 1)[:3]
+    return x, y, z
+
+
+def fixed(item: Any) -> Fixed:
+    """The grid of `kernel[cube_count, cube_dim]`."""
+    if not isinstance(item, tuple) or len(item) != 2:
+        raise fail("E416", given=repr(item), reason="it takes a cube count and a cube dim",
+                   suggestion="write kernel[cube_count, cube_dim], ints or tuples of up to 3")
+    return Fixed(dim3(item[0], "the cube count", 0), dim3(item[1], "the cube dim", 1))
+
+
+def check_limits(kernel: str, grid: Fixed, target: Target) -> None:
+    """`LaunchError` E408 where the target does not take the grid; names both numbers."""
+    units = prod(grid.dim)
+    if units > target.max_cube_dim:
+        raise fail("E408", kernel=kernel, what="the cube dim", given=f"{grid.dim} = {units} units",
+                   target=target, limit=f"at most {target.max_cube_dim}", suggestion="use more cubes")
+    if prod(grid.count) > 2**62 or max(grid.count) > 2**62:
+        raise fail("E408", kernel=kernel, what="the cube count", given=grid.count, target=target,
+                   limit="at most 2**62 cubes", suggestion="")
+
+
+def default_cube_dim(grid: Grid | None, plane_dim: int) -> Dim3:
+    """The cube dim where the user gave none: 256 units, a multiple of the plane."""
+    if isinstance(grid, Fixed):
+        return grid.dim
+    if isinstance(grid, Over) and grid.cube_dim is not None:
+        return dim3(grid.cube_dim, "the cube dim", 1)
+    if isinstance(grid, Over) and grid.per == "cube":
+        return (1, 1, 1) if plane_dim == 1 else (256, 1, 1)
+    return -(-256 // plane_dim) * plane_dim, 1, 1
+
+
+def cover(shape: tuple[int, ...], per: str, dim: Dim3, plane_dim: int, uses_axes: bool) -> Dim3:
+    """The cube count for `shape` items, its last axis on X, leading ones together on Z.
+
+    Kernels that ask for no axis are covered by their number of items alone.
+    """
+    if not uses_axes or not shape:
+        shape = (prod(shape),)
+    x, y = shape[-1], shape[-2] if len(shape) > 1 else 1
+    z = prod(shape[:-2])
+    if per == "cube":
+        return x, y, z
+    width = dim[0] // plane_dim if per == "plane" else dim[0]
+    if len(shape) == 1 and not uses_axes:
+        units = prod(dim) // plane_dim if per == "plane" else prod(dim)
+        return -(-x // max(1, units)), 1, 1
+    return -(-x // max(1, width)), -(-y // dim[1]), -(-z // dim[2])

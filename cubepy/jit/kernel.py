@@ -1,0 +1,220 @@
+"""`@cube`, kernels and launchers: what users hold and call."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeVar, overload
+
+from cubepy.compilers.base import Options
+from cubepy.compilers.registry import find_compiler
+from cubepy.errors import CompileError, LaunchError, fail
+from cubepy.frontend.calls import resolve_annotations
+from cubepy.frontend.signature import Signature
+from cubepy.jit.arguments import Matcher, finish, line_width, wrong_arguments
+from cubepy.jit.compile import Specialisations
+from cubepy.jit.fast import FastPath
+from cubepy.jit.grid import Grid, default_cube_dim, fixed
+from cubepy.jit.launch import Prepared, Settings, over, prepare
+from cubepy.lang.annotations import Spec, spec
+from cubepy.lang.function import CubeFunction
+from cubepy.runtimes.registry import find_device
+from cubepy.targets import Target, parse_target
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class CubeKernel(CubeFunction):
+    """A function of the kernel language: launched with a grid, or called by other kernels.
+
+    `kernel[cube_count, cube_dim](...)`, `kernel.over(what)(...)`; see the methods.
+    """
+
+    def __init__(self, function: Callable[..., Any], settings: Settings = Settings(),
+                 options: Options = Options(), made: dict[Any, Specialisations] | None = None) -> None:
+        super().__init__(function)
+        self.settings = settings
+        self.options = options
+        self._made = {} if made is None else made
+        self._signature = inspect.signature(function)
+        self._annotations: dict[str, Any] | None = None
+        self.parameters = tuple(self._signature.parameters)
+        self.fast: FastPath | None = None
+
+    @property
+    def annotations(self) -> dict[str, Any]:
+        """The parameters' annotations as objects."""
+        if self._annotations is None:
+            self._annotations = resolve_annotations(self.function)
+        return self._annotations
+
+    @property
+    def specialisations(self) -> Specialisations:
+        """The compiled forms under these options."""
+        return self._made.setdefault(self.options, Specialisations(self.function, self.options))
+
+    def __getitem__(self, grid: Any) -> Launcher:
+        """A launcher over `kernel[cube_count, cube_dim]`, each an int or a tuple of up to three."""
+        return Launcher(self, fixed(grid))
+
+    def over(self, what: Any, *, per: str = "unit", cube_dim: Any = None) -> Launcher:
+        """A launcher with enough cubes for `what`: an array, an int or a shape (last axis on X).
+
+        `per` says what serves one item: a "unit", a "plane" or a "cube". `cube_dim` defaults to 256
+        units. An array that is given to a line-typed parameter counts in lines.
+        """
+        return Launcher(self, over(what, per, cube_dim))
+
+    def configure(self, *, line_size: int | str | None = None, plane_dim: int | None = None,
+                  device: Any = None, stream: Any = None, checked: bool | None = None,
+                  fast_math: bool | None = None, contract: bool | None = None) -> CubeKernel:
+        """The same kernel with other settings, used in the same way.
+
+        `line_size`: lanes of line-typed tensors, or "auto". `plane_dim`: emulate planes of this
+        size. `fast_math`: allow reassociation, reciprocals and ignoring the sign of zero.
+        `contract`: fuse a*b+c (on by default).
+        """
+        settings, options = self.settings, self.options
+        if line_size is not None:
+            settings = replace(settings, line_size=_checked_width(line_size))
+        if plane_dim is not None:
+            settings = replace(settings, plane_dim=plane_dim)
+        if device is not None:
+            settings = replace(settings, device=getattr(device, "name", device))
+        if checked or stream is not None:
+            what = "checked=True" if checked else "stream="
+            raise fail("E310", op=what, target="cpu", reason="it is not implemented yet", suggestion="")
+        if fast_math is not None:
+            options = replace(options, fast_math=fast_math)
+        if contract is not None:
+            options = replace(options, contract=contract)
+        return CubeKernel(self.function, settings, options, self._made)
+
+    def inspect(self, *args: Any, target: str = "cpu", stage: str | None = None,
+                comptime: dict[str, Any] | None = None, **kwargs: Any) -> str:
+        """The text of a stage, from real arguments or specifications such as "f32[1024]".
+
+        Stages: "ir"; "llvm" and "asm" on CPUs. No device is needed.
+        """
+        return Launcher(self, None).inspect(*args, target=target, stage=stage, comptime=comptime,
+                                            **kwargs)
+
+    def bind_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Arguments by name, with defaults; `LaunchError` E406 where they do not match."""
+        try:
+            bound = self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise wrong_arguments(self.__name__, error, self._signature) from None
+        bound.apply_defaults()
+        return dict(bound.arguments)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Kernels run over a grid; a call without one is a mistake outside of kernels."""
+        raise fail("E409", kernel=self.__name__)
+
+    def __repr__(self) -> str:
+        return f"<cube function {self.__qualname__}>"
+
+
+def _checked_width(line_size: int | str) -> int | str:
+    if line_size == "auto" or (isinstance(line_size, int) and 1 <= line_size <= 256):
+        return line_size
+    raise fail("E416", given=f"line_size={line_size!r}", reason='it is "auto" or 1 to 256 lanes',
+               suggestion="")
+
+
+class Launcher:
+    """A kernel and a grid. Calling it launches; `bind` keeps the arguments."""
+
+    def __init__(self, kernel: CubeKernel, grid: Grid | None) -> None:
+        self.kernel = kernel
+        self.grid = grid
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        """Launch with these arguments; returns when NumPy and CPU torch arrays are written."""
+        fast = FastPath.of(self.kernel)
+        if not kwargs and fast.launch(self.grid, args):
+            return
+        try:
+            prepared = self._prepare(args, kwargs)
+        except (CompileError, LaunchError) as error:
+            raise error.with_traceback(None) from None
+        found, matcher = prepared
+        found.run(matcher.memories, matcher.scalars, self.kernel.__name__)
+        if not kwargs:
+            fast.remember(self.grid, args, found, matcher)
+
+    def _prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Prepared, Matcher]:
+        kernel = self.kernel
+        arguments = kernel.bind_arguments(args, kwargs)
+        device = find_device(kernel.settings.device or "cpu")
+        assert self.grid is not None
+        found, matcher = prepare(kernel.__name__, kernel.annotations, arguments, self.grid,
+                                 kernel.settings, kernel.specialisations, device)
+        assert found is not None
+        return found, matcher
+
+    def bind(self, *args: Any, **kwargs: Any) -> Callable[[], None]:
+        """A callable without arguments that launches with these; checks are done now.
+
+        Arrays must keep their memory; numbers are fixed.
+        """
+        found, matcher = self._prepare(args, kwargs)
+        name = self.kernel.__name__
+        memories, scalars = matcher.memories, matcher.scalars
+        return lambda: found.run(memories, scalars, name)
+
+    def inspect(self, *args: Any, target: str = "cpu", stage: str | None = None,
+                comptime: dict[str, Any] | None = None, **kwargs: Any) -> str:
+        """See `CubeKernel.inspect`."""
+        kernel = self.kernel
+        named = {n: _as_spec(v) for n, v in kwargs.items()} | (comptime or {})
+        arguments = kernel.bind_arguments(tuple(_as_spec(a) for a in args), named)
+        found = resolve_target(target)
+        if stage is None:
+            stage = "llvm" if found.kind == "cpu" else "source"
+        stages = ("ir", *find_compiler(found.kind).stages)
+        if stage not in stages:
+            raise fail("E502", target=target, stage=stage, stages=", ".join(stages))
+        try:
+            signature = self._signature_of(arguments, found)
+            return kernel.specialisations.text(signature, found, stage)
+        except (CompileError, LaunchError) as error:
+            raise error.with_traceback(None) from None
+
+    def _signature_of(self, arguments: dict[str, Any], target: Target) -> Signature:
+        kernel = self.kernel
+        matcher = Matcher(kernel.__name__, kernel.annotations)
+        items = matcher.match(arguments)
+        plane = kernel.settings.plane_dim or target.plane_dim
+        width = line_width(matcher.tensors, target, kernel.settings.line_size)
+        return Signature(finish(items, matcher, width, False),
+                         default_cube_dim(self.grid, plane), plane, True)
+
+
+def _as_spec(value: Any) -> Any:
+    """Text that describes an argument becomes a `Spec`; other strings stay comptime values."""
+    if isinstance(value, Spec) or not isinstance(value, str):
+        return value
+    return spec(value)
+
+
+def resolve_target(text: str) -> Target:
+    """The target of a name; `cpu` is this host."""
+    return find_device("cpu").target if text == "cpu" else parse_target(text)
+
+
+@overload
+def cube(function: F) -> Any: ...
+@overload
+def cube(function: None = None) -> Callable[[F], Any]: ...
+def cube(function: Any = None) -> Any:
+    """Make a function a kernel, or a helper that kernels call; nothing is compiled yet."""
+    if function is None:
+        return cube
+    if not callable(function) or not hasattr(function, "__code__"):
+        raise TypeError("@cube decorates Python functions")
+    return CubeKernel(function)
+
+

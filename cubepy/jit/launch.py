@@ -1,0 +1,276 @@
+"""One launch: checks, the argument block, and the way to the device.
+
+`prepare` does everything that depends on metadata alone; what it gives is kept for calls with the
+same metadata, so that these only fill in addresses and numbers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from cubepy.array import Memory
+from cubepy.artifact import Slot
+from cubepy.errors import fail
+from cubepy.frontend.signature import Signature
+from cubepy.ir.numbers import convert, to_bits
+from cubepy.ir.types import DType, find_dtype
+from cubepy.jit.arguments import Matcher, check_scalar, finish, layout_of, line_width
+from cubepy.jit.compile import Compiled, Specialisations
+from cubepy.jit.grid import (
+    Dim3,
+    Fixed,
+    Grid,
+    Over,
+    check_limits,
+    cover,
+    default_cube_dim,
+    dim3,
+)
+
+INLINE_WORK = 1 << 14
+"""Elements below which a launch runs in the calling thread: waking others takes longer."""
+CHUNKS = 8
+"""Chunks of cubes for each thread, so that uneven cubes balance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What `configure` chose."""
+
+    line_size: int | str = "auto"
+    plane_dim: int | None = None
+    device: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A launch without addresses: code, block with holes, and the checks that need addresses."""
+
+    compiled: Compiled
+    device: Any
+    template: tuple[int, ...]
+    addresses: tuple[tuple[int, str], ...]
+    numbers: tuple[tuple[int, str, DType], ...]
+    count: int
+    grain: int
+    width: int
+
+    def run(self, memories: dict[str, Memory], scalars: dict[str, Any], kernel: str) -> None:
+        """Fill the block and launch; `check_overlaps` has been done."""
+        block = (ctypes.c_uint64 * len(self.template))(*self.template)
+        for position, name in self.addresses:
+            block[position] = memories[name].address
+        for position, name, dtype in self.numbers:
+            block[position] = pack(kernel, name, scalars[name], dtype)
+        self.device.launch(self.compiled.loaded, block, self.count, self.grain)
+
+
+def pack(kernel: str, name: str, value: Any, dtype: DType) -> int:
+    """The bits of a scalar argument; E407 where an integer does not fit."""
+    check_scalar(kernel, name, value, dtype)
+    return to_bits(convert(value, dtype), dtype)
+
+
+def prepare(kernel: str, annotations: dict[str, Any], arguments: dict[str, Any], grid: Grid,
+            settings: Settings, specialisations: Specialisations,
+            device: Any) -> tuple[Prepared | None, Matcher]:
+    """Match, specialise, check. None in place of a launch that has nothing to do."""
+    matcher = Matcher(kernel, annotations)
+    items = matcher.match(arguments)
+    target = device.target
+    plane = settings.plane_dim or target.plane_dim
+    width = line_width(matcher.tensors, target, settings.line_size)
+    dim = default_cube_dim(grid, plane)
+    signature = Signature(finish(items, matcher, width, False), dim, plane, True)
+    collapsed = _can_collapse(matcher, width) and _asks_for_flat(
+        specialisations.facts(signature, target))
+    if collapsed:
+        signature = Signature(finish(items, matcher, width, True), dim, plane, True)
+    compiled = specialisations.get(signature, device)
+    check_written(kernel, compiled, matcher.memories)
+    if check_overlaps(kernel, compiled, matcher.memories):
+        signature = Signature(signature.args, dim, plane, False)
+        compiled = specialisations.get(signature, device)
+    count = _cube_count(kernel, grid, dim, plane, matcher, width, compiled, collapsed)
+    check_limits(kernel, Fixed(count, dim), target)
+    return _fill(compiled, device, matcher, count, collapsed, width), matcher
+
+
+def _can_collapse(matcher: Matcher, width: int) -> bool:
+    """Contiguous line tensors of one shape, whose rows do not end on whole lines."""
+    lines = [lay for lay, a in matcher.tensors.values() if a.is_line]
+    if width == 1 or not lines or len(lines[0].shape) < 2:
+        return False
+    first = lines[0]
+    same = all(lay.shape == first.shape and lay.is_linear for lay in lines)
+    return same and None not in first.shape and first.axis == len(first.shape) - 1
+
+
+def _asks_for_flat(facts: Any) -> bool:
+    return not facts.shaped
+
+
+def check_written(kernel: str, compiled: Compiled, memories: dict[str, Memory]) -> None:
+    """E404 for read-only outputs, E410 for outputs with several elements at one address."""
+    for name in compiled.facts.written:
+        memory = memories.get(name)
+        if memory is None:
+            continue
+        if not memory.is_writeable:
+            raise fail("E404", kernel=kernel, argument=name)
+        if overlaps_itself(memory):
+            raise fail("E410", kernel=kernel, argument=name, strides=memory.strides)
+
+
+def overlaps_itself(memory: Memory) -> bool:
+    """Whether two elements may share an address: axes by stride must nest."""
+    if 0 in memory.shape:
+        return False
+    axes = sorted((abs(s), n) for s, n in zip(memory.strides, memory.shape, strict=True) if n > 1)
+    reach = memory.dtype.itemsize
+    for stride, n in axes:
+        if stride < reach:
+            return True
+        reach += stride * (n - 1)
+    return False
+
+
+def check_overlaps(kernel: str, compiled: Compiled, memories: dict[str, Memory]) -> bool:
+    """E405 where a written argument partly overlaps another; True where one is given twice."""
+    written = [n for n in memories if n in compiled.facts.written]
+    aliased = False
+    for name in written:
+        low, high = memories[name].extent()
+        for other, memory in memories.items():
+            if other == name or low == high:
+                continue
+            first, last = memory.extent()
+            if first >= high or last <= low:
+                continue
+            if same_elements(memories[name], memory):
+                aliased = True
+            elif shares_memory(memories[name], memory):
+                raise fail("E405", kernel=kernel, written=name, other=other)
+    return aliased
+
+
+def same_elements(a: Memory, b: Memory) -> bool:
+    """Whether two arguments are the same array, element for element."""
+    return (a.address, a.shape, a.strides, a.dtype) == (b.address, b.shape, b.strides, b.dtype)
+
+
+def shares_memory(a: Memory, b: Memory) -> bool:
+    """Whether two arrays have a byte in common; exact up to a bounded effort, then assumed."""
+    try:
+        return bool(np.shares_memory(_as_bytes(a), _as_bytes(b), max_work=100_000))
+    except Exception:
+        return True
+
+
+def _as_bytes(memory: Memory) -> np.ndarray:
+    """An array of the same layout, only to be asked about its addresses."""
+
+    class _Window:
+        __array_interface__ = {
+            "data": (memory.address, True), "shape": memory.shape, "strides": memory.strides,
+            "typestr": f"|V{memory.dtype.itemsize}", "version": 3,
+        }
+
+    return np.asarray(_Window())
+
+
+def _cube_count(kernel: str, grid: Grid, dim: Dim3, plane: int, matcher: Matcher, width: int,
+                compiled: Compiled, collapsed: bool) -> Dim3:
+    if isinstance(grid, Fixed):
+        return grid.count
+    shape = _covered_shape(kernel, grid, matcher, width, collapsed)
+    return cover(shape, grid.per, dim, plane, compiled.facts.uses_axes)
+
+
+def _covered_shape(kernel: str, grid: Over, matcher: Matcher, width: int,
+                   collapsed: bool) -> tuple[int, ...]:
+    """What `.over` counts: an int, a shape, or an array, which counts in lines if it is one."""
+    what = grid.what
+    if isinstance(what, int):
+        return (max(0, what),)
+    if isinstance(what, tuple | list):
+        return tuple(int(n) for n in what)
+    for name, memory in matcher.memories.items():
+        layout, annotation = matcher.tensors[name]
+        if memory.owner is what or (isinstance(memory.owner, tuple) and memory.owner[1] is what):
+            return _lines_of(layout, annotation.is_line, width, collapsed)
+    shape = getattr(what, "shape", None)
+    if shape is None:
+        raise fail("E416", given=repr(what), reason="over() takes an array, an int or a shape",
+                   suggestion="")
+    is_line = any(a.is_line for _, a in matcher.tensors.values())
+    if is_line and hasattr(what, "dtype"):
+        from cubepy.array import read_memory
+
+        memory = read_memory(what)
+        if memory is not None:
+            return _lines_of(layout_of(kernel, "over", memory), False, width, collapsed)
+    return tuple(int(n) for n in shape)
+
+
+def _lines_of(layout: Any, is_line: bool, width: int, collapsed: bool) -> tuple[int, ...]:
+    if not is_line or width == 1:
+        return layout.shape
+    if collapsed:
+        return (-(-prod(layout.shape) // width),)
+    return tuple(-(-n // width) if k == layout.axis else n for k, n in enumerate(layout.shape))
+
+
+def _fill(compiled: Compiled, device: Any, matcher: Matcher, count: Dim3, collapsed: bool,
+          width: int) -> Prepared:
+    block: list[int] = []
+    addresses: list[tuple[int, str]] = []
+    numbers: list[tuple[int, str, DType]] = []
+    for position, slot in enumerate(compiled.artifact.slots):
+        if slot.role == "data":
+            addresses.append((position, slot.argument))
+            block.append(0)
+        elif slot.role == "value":
+            dtype = find_dtype(slot.dtype)
+            assert dtype is not None
+            numbers.append((position, slot.argument, dtype))
+            block.append(0)
+        else:
+            block.append(_extent(matcher, slot, collapsed) & (2**64 - 1))
+    block += count
+    total = prod(count)
+    units = prod(compiled.artifact.cube_dim)
+    return Prepared(compiled, device, tuple(block), tuple(addresses), tuple(numbers), total,
+                    _grain(total, units * width, device), width)
+
+
+def _extent(matcher: Matcher, slot: Slot, collapsed: bool) -> int:
+    layout, _ = matcher.tensors[slot.argument]
+    if slot.role == "shape":
+        return prod(layout.shape) if collapsed else (layout.shape[slot.axis] or 0)
+    return layout.strides[slot.axis]
+
+
+def _grain(count: int, work: int, device: Any) -> int:
+    """Cubes that a thread takes at once; all of them where the launch is small."""
+    if count * work < INLINE_WORK:
+        return max(1, count)
+    return max(1, count // (CHUNKS * device.pool.threads))
+
+
+Launch = Callable[..., None]
+
+
+def over(what: Any, per: str, cube_dim: Any) -> Over:
+    """The grid of `kernel.over(...)`, checked as far as it can be without arguments."""
+    if per not in ("unit", "plane", "cube"):
+        raise fail("E416", given=f"per={per!r}", reason="per is unit, plane or cube", suggestion="")
+    if cube_dim is not None:
+        dim3(cube_dim, "the cube dim", 1)
+    return Over(what, per, cube_dim)

@@ -1,0 +1,1 @@
+"""The CPU runtime: loads machine code and runs cubes on the native thread pool."""
