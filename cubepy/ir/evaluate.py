@@ -19,8 +19,9 @@ Lanes = tuple[Number, ...]
 Evaluation = Callable[[Attrs, Sequence[Type], Sequence[Lanes]], "Lanes | None"]
 
 
-def evaluate(row: OpDef, attrs: Attrs, types: Sequence[Type],
-             values: Sequence[Lanes]) -> Lanes | None:
+def evaluate(
+    row: OpDef, attrs: Attrs, types: Sequence[Type], values: Sequence[Lanes]
+) -> Lanes | None:
     """What an operation gives for operands of these types; None where only a device knows."""
     special = _SPECIAL.get(row)
     if special is not None:
@@ -80,7 +81,7 @@ def _extract(attrs: Attrs, types: Sequence[Type], values: Sequence[Lanes]) -> La
 
 def _insert(attrs: Attrs, types: Sequence[Type], values: Sequence[Lanes]) -> Lanes:
     lane = _integer(attrs, "lane")
-    return values[0][:lane] + values[1] + values[0][lane + 1:]
+    return values[0][:lane] + values[1] + values[0][lane + 1 :]
 
 
 def _shuffle(attrs: Attrs, types: Sequence[Type], values: Sequence[Lanes]) -> Lanes:
@@ -101,8 +102,8 @@ def halves(lanes: Lanes, combine: Callable[[Number, Number], Number]) -> Number:
     """
     while len(lanes) > 1:
         half = len(lanes) // 2
-        rest = lanes[2 * half:]
-        lanes = tuple(map(combine, lanes[:half], lanes[half:2 * half])) + rest
+        rest = lanes[2 * half :]
+        lanes = tuple(map(combine, lanes[:half], lanes[half : 2 * half])) + rest
     return lanes[0]
 
 

@@ -74,7 +74,8 @@ def div(dtype: DType, a: float, b: float) -> Number:
     if b == 0:
         if a == 0 or math.isnan(a):
             return math.nan
-        return math.copysign(math.inf, math.copysign(1.0, a) * math.copysign(1.0, b))
+        infinity = math.copysign(math.inf, math.copysign(1.0, a) * math.copysign(1.0, b))
+        return round_to(dtype, infinity)  # f8e4m3 has none
     return a / b
 
 
@@ -99,7 +100,7 @@ def mod(dtype: DType, a: Number, b: Number) -> Number:
     if math.isnan(a) or math.isnan(b) or math.isinf(a) or b == 0:
         return math.nan
     if math.isinf(b):
-        return a if a == 0 or (a < 0) == (b < 0) else b
+        return math.copysign(0.0, b) if a == 0 else a if (a < 0) == (b < 0) else b
     result = Fraction(a) % Fraction(b)
     return round_to(dtype, result) if result else math.copysign(0.0, b)
 
@@ -261,7 +262,7 @@ def elementary(function: Callable[..., float]) -> Meaning:
         try:
             return round_to(dtype, float(function(*values)))
         except OverflowError:
-            return math.inf
+            return round_to(dtype, math.inf)
         except ValueError:
             return math.nan
 

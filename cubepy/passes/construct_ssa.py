@@ -84,18 +84,25 @@ class _Construct(Rewriter):
         self._present = outer
         return built
 
-    def _finish(self, op: Op, operands: tuple[Value, ...], regions: tuple[Region, ...],
-                merged: tuple[Value, ...]) -> None:
+    def _finish(
+        self,
+        op: Op,
+        operands: tuple[Value, ...],
+        regions: tuple[Region, ...],
+        merged: tuple[Value, ...],
+    ) -> None:
         results = _fresh(merged)
         self._present.update(zip(merged, results, strict=True))
         self.out.append(_with(op, operands, regions, results))
 
 
 def _fresh(merged: tuple[Value, ...]) -> tuple[Value, ...]:
-    return tuple([Value(local.type.of, local.name) for local in merged
-                  if isinstance(local.type, Ref)])
+    return tuple(
+        [Value(local.type.of, local.name) for local in merged if isinstance(local.type, Ref)]
+    )
 
 
-def _with(op: Op, operands: tuple[Value, ...], regions: tuple[Region, ...],
-          results: tuple[Value, ...]) -> Op:
+def _with(
+    op: Op, operands: tuple[Value, ...], regions: tuple[Region, ...], results: tuple[Value, ...]
+) -> Op:
     return Op(op.row, operands, op.attrs, op.results + results, regions, op.span)

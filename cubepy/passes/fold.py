@@ -82,8 +82,9 @@ class _Fold(Facts):
             self.out.append(self.renew(op))
 
     def _runs_never(self, op: Op) -> bool:
-        bounds = [self.number(self.value(value)) for value in op.operands[:3]]
-        return trip_count(*bounds) == 0
+        start, stop, step = self.values(op.operands[:3])
+        bounds = (self.number(start), self.number(stop), self.number(step))
+        return start is stop or trip_count(*bounds) == 0
 
     def _stand_for(self, results: Sequence[Value], values: tuple[Value, ...]) -> None:
         self.replaced.update(zip(results, self.values(values), strict=True))

@@ -48,12 +48,14 @@ def standard_passes(options: PassOptions, expand: Pass | None = None) -> list[Pa
         Pass("hoist", hoist),  # before unroll, so that what is hoisted is copied nowhere
         Pass("unroll", unroll),
         simplify,  # unrolled positions are constants
+        sharing,  # and copies of a body have much in common
         Pass("remove_dead", remove_dead),
     ]
 
 
-def run(kernel: Kernel, passes: Iterable[Pass],
-        dump: Callable[[str, Kernel], None] | None = None) -> Kernel:
+def run(
+    kernel: Kernel, passes: Iterable[Pass], dump: Callable[[str, Kernel], None] | None = None
+) -> Kernel:
     """The kernel after all passes; each result is verified, and shown to `dump` with its name."""
     typed: set[Op] = set()
     for step in passes:

@@ -74,8 +74,14 @@ class Rewriter:
         """The value that stands for `value` in the new kernel."""
         return self.replaced.get(value, value)
 
-    def emit(self, row: OpDef, operands: Sequence[Value] = (), attrs: dict[str, Attr] | None = None,
-             span: Span | None = None, name: str = "") -> Value:
+    def emit(
+        self,
+        row: OpDef,
+        operands: Sequence[Value] = (),
+        attrs: dict[str, Attr] | None = None,
+        span: Span | None = None,
+        name: str = "",
+    ) -> Value:
         """Append a new operation with one result, which the table's rule types."""
         attrs = attrs or {}
         (t,) = row.rule([v.type for v in operands], attrs)

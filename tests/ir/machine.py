@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from itertools import repeat
 
 from cubepy.ir import ops
 from cubepy.ir.core import Kernel, Op, Region, Value
@@ -18,8 +19,12 @@ from cubepy.ir.types import DType, Ref, element_of, width_of
 Memory = dict[Value, list[Number]]
 POSITION = {"x": 3, "y": 0, "z": 1, "all": 7}
 _ATOMICS = {
-    ops.ATOMIC_ADD: ops.ADD, ops.ATOMIC_MIN: ops.MIN, ops.ATOMIC_MAX: ops.MAX,
-    ops.ATOMIC_AND: ops.AND, ops.ATOMIC_OR: ops.OR, ops.ATOMIC_XOR: ops.XOR,
+    ops.ATOMIC_ADD: ops.ADD,
+    ops.ATOMIC_MIN: ops.MIN,
+    ops.ATOMIC_MAX: ops.MAX,
+    ops.ATOMIC_AND: ops.AND,
+    ops.ATOMIC_OR: ops.OR,
+    ops.ATOMIC_XOR: ops.XOR,
 }
 
 
@@ -67,7 +72,7 @@ class Machine:
     def _loop(self, op: Op) -> tuple[OpDef, list[Lanes]] | None:
         (body,) = op.regions
         lanes = self._get(op.operands)
-        positions: Iterable[list[Lanes]] = iter(list[list[Lanes]], None)  # endless
+        positions: Iterable[list[Lanes]] = repeat([])
         if op.row is ops.FOR:
             (start,), (stop,), (step,) = lanes[:3]
             positions = ([(k,)] for k in (range(int(start), int(stop), int(step)) if step else ()))
@@ -115,7 +120,7 @@ class Machine:
 
     def _load(self, op: Op) -> None:
         memory, offset = self._address(op)
-        read = tuple(memory[offset:offset + width_of(op.result.type)])
+        read = tuple(memory[offset : offset + width_of(op.result.type)])
         if len(op.operands) > 2:
             mask, fill = self._get(op.operands[2:])
             read = tuple(a if on else b for on, a, b in zip(mask, read, fill, strict=True))

@@ -136,8 +136,20 @@ def _plain_rows() -> dict[OpDef, list[tuple[DType, int, bool]]]:
 PLAIN_ROWS = _plain_rows()
 """Pure rows that need no special case here."""
 SPECIAL_ROWS = (
-    ops.CONST, ops.CAST, ops.BITCAST, ops.SELECT, ops.SPLAT, ops.EXTRACT, ops.INSERT, ops.SHUFFLE,
-    ops.LANE_MASK, ops.MISALIGNMENT, ops.UNIT_POS, ops.CUBE_POS, ops.CUBE_COUNT, ops.ABSOLUTE_POS,
+    ops.CONST,
+    ops.CAST,
+    ops.BITCAST,
+    ops.SELECT,
+    ops.SPLAT,
+    ops.EXTRACT,
+    ops.INSERT,
+    ops.SHUFFLE,
+    ops.LANE_MASK,
+    ops.MISALIGNMENT,
+    ops.UNIT_POS,
+    ops.CUBE_POS,
+    ops.CUBE_COUNT,
+    ops.ABSOLUTE_POS,
 )
 """Pure rows that `_Maker` makes one by one."""
 
@@ -172,15 +184,18 @@ class _Maker:
 
     def kernel(self) -> Kernel:
         params = [Param(Value(index, "n"), "x", "shape", 0)]
-        params += [Param(Value(dtype, f"s{k}"), f"s{k}", "value")
-                   for k, dtype in enumerate(self._dtypes)]
+        params += [
+            Param(Value(dtype, f"s{k}"), f"s{k}", "value") for k, dtype in enumerate(self._dtypes)
+        ]
         for k, dtype in enumerate(dict.fromkeys(self._dtypes)):
             self._buffers.append(Value(Buffer(dtype), f"b{k}"))
             params.append(Param(self._buffers[-1], f"b{k}", "data"))
         self._values += [p.value for p in params if not isinstance(p.value.type, Buffer)]
         with self._builder.region() as body:
-            self._locals = [self._builder.emit(ops.VAR, type=self.any_type(), name=self.name())
-                            for _ in range(1 + self._source.below(3))]
+            self._locals = [
+                self._builder.emit(ops.VAR, type=self.any_type(), name=self.name())
+                for _ in range(1 + self._source.below(3))
+            ]
             self.statements(0)
             self._show_locals()
             self.terminate(ops.RETURN)
@@ -225,12 +240,23 @@ class _Maker:
 
     def _kinds(self, depth: int) -> list[Callable[[], object]]:
         kinds: list[Callable[[], object]] = [
-            self.pure, self.pure, self.pure, self.assign, self.assign,
-            self.load, self.store, self.effect, self.declare,
+            self.pure,
+            self.pure,
+            self.pure,
+            self.assign,
+            self.assign,
+            self.load,
+            self.store,
+            self.effect,
+            self.declare,
         ]
         if depth < _DEPTH:
-            kinds += [lambda: self.branch(depth + 1), lambda: self.branch(depth + 1),
-                      lambda: self.count(depth + 1), lambda: self.repeat(depth + 1)]
+            kinds += [
+                lambda: self.branch(depth + 1),
+                lambda: self.branch(depth + 1),
+                lambda: self.count(depth + 1),
+                lambda: self.repeat(depth + 1),
+            ]
         return kinds
 
     def span(self) -> Span | None:
@@ -280,8 +306,9 @@ class _Maker:
         body = self.body(depth, counter=counter)
         self._builder.emit_op(ops.LOOP, regions=[Region((), body)])
 
-    def body(self, depth: int, position: Value | None = None,
-             counter: Value | None = None) -> tuple[Op, ...]:
+    def body(
+        self, depth: int, position: Value | None = None, counter: Value | None = None
+    ) -> tuple[Op, ...]:
         self._loops += 1
         with self.scope() as body:
             self._values += [position] if position else []

@@ -31,8 +31,11 @@ def same_op(a: Op, b: Op) -> bool:
         return [(v.type, v.name) for v in (*op.operands, *op.results)]
 
     attributes = repr(sorted(a.attrs.items())) == repr(sorted(b.attrs.items()))
-    return a.row is b.row and attributes and values(a) == values(b) and all(
-        map(same, a.regions, b.regions)
+    return (
+        a.row is b.row
+        and attributes
+        and values(a) == values(b)
+        and all(map(same, a.regions, b.regions))
     )
 
 
@@ -46,7 +49,10 @@ def check(kernel: Kernel) -> None:
         (p.argument, p.role, p.axis) for p in back.params
     ]
     assert (kernel.cube_dim, kernel.plane_dim, kernel.written, kernel.noalias) == (
-        back.cube_dim, back.plane_dim, back.written, back.noalias,
+        back.cube_dim,
+        back.plane_dim,
+        back.written,
+        back.noalias,
     )
     plain = print_kernel(kernel, spans=False)
     assert print_kernel(parse_kernel(plain), spans=False) == plain
