@@ -41,11 +41,14 @@ class Compiler(Protocol):
         ...
 
 
-def to_kernel(function: Any, signature: Signature, target: Target,
-              options: Options) -> tuple[Kernel, Facts]:
+def to_kernel(
+    function: Any, signature: Signature, target: Target, options: Options
+) -> tuple[Kernel, Facts]:
     """The optimised, verified kernel of a function; prints the stages that CUBEPY_DUMP names."""
     kernel, facts = specialise(function, signature, target)
-    passes = standard_passes(PassOptions(options.contract, options.fast_math), Pass("expand", expand))
+    passes = standard_passes(
+        PassOptions(options.contract, options.fast_math), Pass("expand", expand)
+    )
     wanted = get("dump")
     kernel = run(kernel, passes, _dump if wanted else None)
     if "ir" in wanted:
@@ -67,7 +70,11 @@ def show(stage: str, kernel: str, text: str) -> None:
 def slots(kernel: Kernel) -> tuple[Slot, ...]:
     """The layout of a kernel's argument block."""
     return tuple(
-        Slot(p.argument, p.role, p.axis,
-             element_of(p.value.type).name if not isinstance(p.value.type, Buffer) else "")
+        Slot(
+            p.argument,
+            p.role,
+            p.axis,
+            element_of(p.value.type).name if not isinstance(p.value.type, Buffer) else "",
+        )
         for p in kernel.params
     )

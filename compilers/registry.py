@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from importlib import import_module
 
 from cubepy.compilers.base import Compiler
@@ -10,7 +10,7 @@ from cubepy.compilers.base import Compiler
 _COMPILERS = {"cpu": ("cubepy.compilers.llvm.compiler", "LlvmCompiler")}
 
 
-@lru_cache(maxsize=None)
+@cache
 def find_compiler(kind: str) -> Compiler:
     """The compiler of a kind of target."""
     module, name = _COMPILERS[kind]

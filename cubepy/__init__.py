@@ -24,6 +24,7 @@ from cubepy.errors import (
 from cubepy.jit.kernel import cube
 from cubepy.lang.annotations import Comptime, Lines, Spec, Tensor, spec
 from cubepy.lang.builtins import *  # noqa: F403
-from cubepy.runtimes.registry import devices, find_device as device
+from cubepy.runtimes.registry import devices
+from cubepy.runtimes.registry import find_device as device
 
 __version__ = "0.1.0"

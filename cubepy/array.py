@@ -59,8 +59,15 @@ def _of_numpy(array: np.ndarray, owner: Any) -> Memory:
     dtype = find_dtype(array.dtype)
     if dtype is None:
         raise TypeError(f"dtype {array.dtype}")
-    return Memory(pointer(array), dtype, array.shape, array.strides, array.flags.writeable,
-                  array.dtype.isnative, (array, owner))
+    return Memory(
+        pointer(array),
+        dtype,
+        array.shape,
+        array.strides,
+        array.flags.writeable,
+        array.dtype.isnative,
+        (array, owner),
+    )
 
 
 def _of_torch(x: Any) -> Memory:
@@ -70,8 +77,9 @@ def _of_torch(x: Any) -> Memory:
     if dtype is None:
         raise TypeError(f"dtype {x.dtype}")
     size = x.element_size()
-    return Memory(x.data_ptr(), dtype, tuple(x.shape), tuple(s * size for s in x.stride()), True,
-                  True, x)
+    return Memory(
+        x.data_ptr(), dtype, tuple(x.shape), tuple(s * size for s in x.stride()), True, True, x
+    )
 
 
 def _layout_is_known() -> bool:

@@ -30,13 +30,40 @@ class Target:
         return f"{self.kind}:{self.arch}" if self.arch else self.kind
 
 
-_WIDE = ("x86-64-v4", "skylake-avx512", "cascadelake", "icelake", "sapphirerapids", "emeraldrapids",
-         "graniterapids", "znver4", "znver5", "rocketlake", "tigerlake", "cannonlake", "cooperlake")
-_NARROW = ("x86-64", "x86-64-v2", "nehalem", "westmere", "core2", "generic", "neoverse-n1",
-           "apple-m1", "apple-m2", "apple-m3", "apple-m4", "cortex-a72", "cortex-a76")
+_WIDE = (
+    "x86-64-v4",
+    "skylake-avx512",
+    "cascadelake",
+    "icelake",
+    "sapphirerapids",
+    "emeraldrapids",
+    "graniterapids",
+    "znver4",
+    "znver5",
+    "rocketlake",
+    "tigerlake",
+    "cannonlake",
+    "cooperlake",
+)
+_NARROW = (
+    "x86-64",
+    "x86-64-v2",
+    "nehalem",
+    "westmere",
+    "core2",
+    "generic",
+    "neoverse-n1",
+    "apple-m1",
+    "apple-m2",
+    "apple-m3",
+    "apple-m4",
+    "cortex-a72",
+    "cortex-a76",
+)
 
-_CPU = Target("cpu", "", line_bytes=32, shared_bytes=1 << 20, cache_bytes=1 << 20,
-              max_cube_dim=1 << 16)
+_CPU = Target(
+    "cpu", "", line_bytes=32, shared_bytes=1 << 20, cache_bytes=1 << 20, max_cube_dim=1 << 16
+)
 
 
 def cpu_target(arch: str) -> Target:

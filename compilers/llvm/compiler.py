@@ -38,5 +38,6 @@ class LlvmCompiler:
     @staticmethod
     def _module(kernel: Kernel, target: Target, options: Options, debug: bool) -> str:
         triple, layout = toolchain.describe_machine(target)
-        return emit(kernel, target, triple=triple, layout=layout, fast_math=options.fast_math,
-                    debug=debug)
+        return emit(
+            kernel, target, triple=triple, layout=layout, fast_math=options.fast_math, debug=debug
+        )

@@ -25,8 +25,15 @@ _EMITTERS = {**numbers.HANDLERS, **memory.HANDLERS}
 _FAST = "reassoc nsz arcp contract afn "
 
 
-def emit(kernel: Kernel, target: Target, *, triple: str = "", layout: str = "",
-         fast_math: bool = False, debug: bool = False) -> str:
+def emit(
+    kernel: Kernel,
+    target: Target,
+    *,
+    triple: str = "",
+    layout: str = "",
+    fast_math: bool = False,
+    debug: bool = False,
+) -> str:
     """The LLVM module of a kernel; `debug` attaches source positions to every instruction."""
     return Emitter(kernel, target, fast_math, debug).module(triple, layout)
 
@@ -94,7 +101,10 @@ class Emitter:
 
     def _wrapper(self, params: list[str]) -> list[str]:
         """Reads the argument block: one slot of eight bytes for each parameter, then the counts."""
-        lines = [f"define void @{self.kernel.name}(ptr %args, i64 %begin, i64 %end) #0 {{", "entry:"]
+        lines = [
+            f"define void @{self.kernel.name}(ptr %args, i64 %begin, i64 %end) #0 {{",
+            "entry:",
+        ]
         passed: list[str] = []
         types = [self._slot_type(p.value.type) for p in self.kernel.params] + ["i64"] * 3
         for k, t in enumerate(types):
@@ -129,8 +139,9 @@ class Emitter:
             w.call("llvm.x86.sse.sfence", "void")
         w.line("ret void")
 
-    def _counted(self, hint: str, start: str, stop: str, body: Callable[[str], str],
-                 end: str) -> None:
+    def _counted(
+        self, hint: str, start: str, stop: str, body: Callable[[str], str], end: str
+    ) -> None:
         """A loop from start up to stop; `body` gives the label of the block that goes on."""
         w = self.w
         before, head, inside = w.block, w.label(f"{hint}_head"), w.label(hint)
@@ -199,8 +210,10 @@ class Emitter:
     def _unit_axes(self, plan: UnitPlan, latch: str) -> None:
         """Three loops, x innermost; axes of extent one need none."""
         dims = dict(zip(AXES, self.kernel.cube_dim, strict=True))
-        bases = {a: self.w.value(f"mul nsw i64 {self._positions.get(f'cube_{a}', '0')}, {dims[a]}")
-                 for a in AXES}
+        bases = {
+            a: self.w.value(f"mul nsw i64 {self._positions.get(f'cube_{a}', '0')}, {dims[a]}")
+            for a in AXES
+        }
 
         def nest(axes: tuple[str, ...], out: str) -> None:
             axis, rest = axes[0], axes[1:]
@@ -209,7 +222,9 @@ class Emitter:
 
             def body(position: str) -> str:
                 self._positions[f"unit_{axis}"] = position
-                absolute = self.w.value(f"add nsw i64 {bases[axis]}, {position}", f"absolute_{axis}")
+                absolute = self.w.value(
+                    f"add nsw i64 {bases[axis]}, {position}", f"absolute_{axis}"
+                )
                 self._positions[f"absolute_{axis}"] = absolute
                 if not rest:
                     self._linear_position(dims)
@@ -253,8 +268,14 @@ class Emitter:
             return
         handler = _EMITTERS.get(op.row)
         if handler is None:
-            raise fail("E310", op.span, op=op.row.name, target=self.target,
-                       reason="the LLVM compiler has no form for it", suggestion="")
+            raise fail(
+                "E310",
+                op.span,
+                op=op.row.name,
+                target=self.target,
+                reason="the LLVM compiler has no form for it",
+                suggestion="",
+            )
         register = handler(self, op)
         if op.results:
             self._registers[op.result] = register
@@ -278,7 +299,9 @@ class Emitter:
 
     def _position(self, op: Op) -> None:
         axis = str(op.attrs["axis"])
-        kind = {ops.UNIT_POS: "unit", ops.CUBE_POS: "cube", ops.ABSOLUTE_POS: "absolute"}.get(op.row)
+        kind = {ops.UNIT_POS: "unit", ops.CUBE_POS: "cube", ops.ABSOLUTE_POS: "absolute"}.get(
+            op.row
+        )
         if kind is not None:
             register = self._positions[f"{kind}_{axis}"]
         elif axis != "all":
@@ -462,7 +485,12 @@ class _Loop:
 
 _POSITION_ROWS = (ops.UNIT_POS, ops.CUBE_POS, ops.CUBE_COUNT, ops.ABSOLUTE_POS)
 _CONTROL: dict[OpDef, Callable[[Emitter, Op], None]] = {
-    ops.IF: Emitter._if, ops.FOR: Emitter._for, ops.LOOP: Emitter._loop,  # noqa: SLF001
-    ops.YIELD: Emitter._yield, ops.CONTINUE: Emitter._continue, ops.BREAK: Emitter._break,  # noqa: SLF001
-    ops.RETURN: Emitter._return, **dict.fromkeys(_POSITION_ROWS, Emitter._position),  # noqa: SLF001
+    ops.IF: Emitter._if,
+    ops.FOR: Emitter._for,
+    ops.LOOP: Emitter._loop,
+    ops.YIELD: Emitter._yield,
+    ops.CONTINUE: Emitter._continue,
+    ops.BREAK: Emitter._break,
+    ops.RETURN: Emitter._return,
+    **dict.fromkeys(_POSITION_ROWS, Emitter._position),
 }

@@ -5,7 +5,9 @@ from __future__ import annotations
 import linecache
 import re
 
-_LOCATION = re.compile(r"^!(\d+) = !DILocation\(line: (\d+)(?:, column: (\d+))?, scope: !(\d+)", re.M)
+_LOCATION = re.compile(
+    r"^!(\d+) = !DILocation\(line: (\d+)(?:, column: (\d+))?, scope: !(\d+)", re.M
+)
 _SCOPE = re.compile(r"^!(\d+) = distinct !DISubprogram\(.*?file: !(\d+)", re.M)
 _FILE = re.compile(r'^!(\d+) = !DIFile\(filename: "([^"]*)"', re.M)
 
@@ -31,8 +33,10 @@ def annotate_llvm(text: str) -> str:
 
 def annotate_assembly(text: str) -> str:
     """Assembly with a comment for each line of Python, without sections and debug directives."""
-    files = {n: _unescape(name) for n, name in re.findall(r'^\s*\.file\s+(\d+)\s+.*?"([^"]*)"\s*$',
-                                                          text, re.M)}
+    files = {
+        n: _unescape(name)
+        for n, name in re.findall(r'^\s*\.file\s+(\d+)\s+.*?"([^"]*)"\s*$', text, re.M)
+    }
     out: list[str] = []
     last: tuple[str, int] | None = None
     for line in text.splitlines():

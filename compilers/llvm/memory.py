@@ -67,8 +67,13 @@ def _masked_load(e: Emitter, op: Op, address: str, name: str, align: int) -> str
     if not isinstance(t, Line):
         mask = e.w.value(f"insertelement <1 x i1> poison, i1 {mask}, i64 0")
         fill = e.w.value(f"insertelement {vector} poison, {name} {fill}, i64 0")
-    loaded = e.w.call(f"llvm.masked.load.{_memory_suffix(t)}.p0", vector,
-                      (f"ptr align {align}", address), (f"<{width} x i1>", mask), (vector, fill))
+    loaded = e.w.call(
+        f"llvm.masked.load.{_memory_suffix(t)}.p0",
+        vector,
+        (f"ptr align {align}", address),
+        (f"<{width} x i1>", mask),
+        (vector, fill),
+    )
     if isinstance(t, Line):
         return loaded
     return e.w.value(f"extractelement {vector} {loaded}, i64 0")
@@ -100,8 +105,13 @@ def _masked_store(e: Emitter, op: Op, address: str, value: str, align: int) -> N
     if not isinstance(t, Line):
         mask = e.w.value(f"insertelement <1 x i1> poison, i1 {mask}, i64 0")
         value = e.w.value(f"insertelement {vector} poison, {spell.memory_name(t)} {value}, i64 0")
-    e.w.call(f"llvm.masked.store.{_memory_suffix(t)}.p0", "void", (vector, value),
-             (f"ptr align {align}", address), (f"<{width} x i1>", mask))
+    e.w.call(
+        f"llvm.masked.store.{_memory_suffix(t)}.p0",
+        "void",
+        (vector, value),
+        (f"ptr align {align}", address),
+        (f"<{width} x i1>", mask),
+    )
 
 
 def _stream_store(e: Emitter, t: Line, address: str, value: str, align: int) -> None:
@@ -156,14 +166,24 @@ def _alloc(e: Emitter, op: Op) -> str:
 def _sync(e: Emitter, op: Op) -> str:
     """A cube of one unit waits for nobody; units of a larger one run after each other."""
     if op.row is ops.SYNC_CUBE and e.units > 1:
-        raise fail("E310", op.span, op="sync_cube", target=e.target, suggestion="use cube_dim=1",
-                   reason="barriers between the units of a cube are not lowered yet")
+        raise fail(
+            "E310",
+            op.span,
+            op="sync_cube",
+            target=e.target,
+            suggestion="use cube_dim=1",
+            reason="barriers between the units of a cube are not lowered yet",
+        )
     return ""
 
 
 HANDLERS: dict[OpDef, Emit] = {
-    ops.LOAD: _load, ops.STORE: _store, ops.PREFETCH: _prefetch, ops.ALLOC: _alloc,
-    ops.MISALIGNMENT: _misalignment, ops.SYNC_CUBE: _sync, ops.SYNC_PLANE: _sync,
+    ops.LOAD: _load,
+    ops.STORE: _store,
+    ops.PREFETCH: _prefetch,
+    ops.ALLOC: _alloc,
+    ops.MISALIGNMENT: _misalignment,
+    ops.SYNC_CUBE: _sync,
+    ops.SYNC_PLANE: _sync,
     ops.SYNC_STORAGE: _sync,
 }
-

@@ -9,8 +9,7 @@ from cubepy.compilers.llvm import ops as spell
 from cubepy.compilers.llvm.writer import constant
 from cubepy.errors import fail
 from cubepy.ir import ops
-from cubepy.ir.core import Op, Value
-from cubepy.ir.numbers import limits
+from cubepy.ir.core import Op
 from cubepy.ir.opdef import OpDef
 from cubepy.ir.types import DType, Kind, Line, Type, bool_, element_of, index, width_of
 
@@ -46,8 +45,11 @@ def binary_text(e: Emitter, row: OpDef, t: Type, a: str, b: str) -> str:
     if not dtype.is_float and row in spell.INTEGER_BINARY:
         wrap = "nsw " if dtype is index and row in (ops.ADD, ops.SUB, ops.MUL) else ""
         return e.w.value(f"{spell.INTEGER_BINARY[row]} {wrap}{name} {a}, {b}")
-    table = spell.FLOAT_INTRINSICS if dtype.is_float else (
-        spell.SIGNED_INTRINSICS if dtype.kind is Kind.INT else spell.UNSIGNED_INTRINSICS)
+    table = (
+        spell.FLOAT_INTRINSICS
+        if dtype.is_float
+        else (spell.SIGNED_INTRINSICS if dtype.kind is Kind.INT else spell.UNSIGNED_INTRINSICS)
+    )
     return e.intrinsic(table[row], t, a, b)
 
 
@@ -118,13 +120,16 @@ def _divide(e: Emitter, op: Op) -> str:
     divisor = e.constant_of(op.operands[1])
     dtype = element_of(t)
     nonnegative = dtype.kind is Kind.UINT or (
-        e.is_nonnegative(op.operands[0]) and e.is_nonnegative(op.operands[1]))
+        e.is_nonnegative(op.operands[0]) and e.is_nonnegative(op.operands[1])
+    )
     if divisor is not None and divisor > 0 and not isinstance(t, Line):
         return _divide_by_constant(e, op.row, t, a, int(divisor), nonnegative)
     return _divide_guarded(e, op.row, t, a, b, nonnegative)
 
 
-def _divide_by_constant(e: Emitter, row: OpDef, t: Type, a: str, divisor: int, unsigned: bool) -> str:
+def _divide_by_constant(
+    e: Emitter, row: OpDef, t: Type, a: str, divisor: int, unsigned: bool
+) -> str:
     name, power = spell.type_name(t), divisor & (divisor - 1) == 0
     is_quotient = row in (ops.FLOORDIV, ops.DIV_TRUNC)
     floors = row in (ops.FLOORDIV, ops.MOD)
@@ -181,8 +186,10 @@ def _floor(e: Emitter, t: Type, b: str, quotient: str, remainder: str) -> tuple[
     adjust = w.value(f"and {mask} {inexact}, {differ}")
     lower = w.value(f"sub {name} {quotient}, {literal(1, t)}")
     raised = w.value(f"add {name} {remainder}, {b}")
-    return (w.value(f"select {mask} {adjust}, {name} {lower}, {name} {quotient}"),
-            w.value(f"select {mask} {adjust}, {name} {raised}, {name} {remainder}"))
+    return (
+        w.value(f"select {mask} {adjust}, {name} {lower}, {name} {quotient}"),
+        w.value(f"select {mask} {adjust}, {name} {raised}, {name} {remainder}"),
+    )
 
 
 def _divide_float(e: Emitter, op: Op) -> str:
@@ -264,8 +271,14 @@ def convert(e: Emitter, value: str, source: Type, target: Type) -> str:
     name, result = spell.type_name(source), spell.type_name(target)
     for dtype in (a, b):
         if dtype.is_float and dtype.bits == 8:
-            raise fail("E310", e.w_span, op="cast", target=e.target,
-                       reason=f"{dtype.name} has no conversion yet", suggestion="")
+            raise fail(
+                "E310",
+                e.w_span,
+                op="cast",
+                target=e.target,
+                reason=f"{dtype.name} has no conversion yet",
+                suggestion="",
+            )
     if b is bool_:
         word = "fcmp une" if a.is_float else "icmp ne"
         return e.w.value(f"{word} {name} {value}, {literal(0, source)}")
@@ -312,8 +325,9 @@ def _splat(e: Emitter, op: Op) -> str:
     if not a.startswith("%"):
         return splat(a, t, scalar)
     first = e.w.value(f"insertelement {name} poison, {scalar} {a}, i64 0")
-    return e.w.value(f"shufflevector {name} {first}, {name} poison, "
-                     f"<{width_of(t)} x i32> zeroinitializer")
+    return e.w.value(
+        f"shufflevector {name} {first}, {name} poison, <{width_of(t)} x i32> zeroinitializer"
+    )
 
 
 def _extract(e: Emitter, op: Op) -> str:
@@ -370,8 +384,7 @@ def _reduce_uneven(e: Emitter, row: OpDef, t: Line, value: str, low: str, half: 
     tail = e.w.value(shuffle_text(name, value, "poison", tuple(range(half, t.width))))
     combined = binary_text(e, row, pair, head, tail)
     pair_name, low_name = spell.type_name(pair), spell.type_name(Line[t.element, half])
-    widened = e.w.value(shuffle_text(pair_name, combined, "poison",
-                                     (*range(half - 1), 0)))
+    widened = e.w.value(shuffle_text(pair_name, combined, "poison", (*range(half - 1), 0)))
     lanes = (*range(half - 1), 2 * half - 1)
     return e.w.value(shuffle_text(low_name, widened, low, lanes))
 
@@ -396,19 +409,34 @@ def _clamped(e: Emitter, lane: str, width: int, bits: int) -> str:
     narrow = e.w.value(f"trunc i64 {both} to i{bits}")
     name = f"<{width} x i{bits}>"
     first = e.w.value(f"insertelement {name} poison, i{bits} {narrow}, i64 0")
-    return e.w.value(f"shufflevector {name} {first}, {name} poison, <{width} x i32> zeroinitializer")
+    return e.w.value(
+        f"shufflevector {name} {first}, {name} poison, <{width} x i32> zeroinitializer"
+    )
 
 
 HANDLERS: dict[OpDef, Emit] = {
-    ops.CONST: _const, ops.CAST: _cast, ops.BITCAST: _bitcast, ops.SELECT: _select,
-    ops.NEG: _neg, ops.ABS: _abs, ops.NOT: _not, ops.MUL_HI: _mul_hi,
-    ops.SHL: _shift, ops.SHR: _shift, ops.SPLAT: _splat, ops.EXTRACT: _extract,
-    ops.INSERT: _insert, ops.SHUFFLE: _shuffle, ops.LANE_MASK: _lane_mask,
+    ops.CONST: _const,
+    ops.CAST: _cast,
+    ops.BITCAST: _bitcast,
+    ops.SELECT: _select,
+    ops.NEG: _neg,
+    ops.ABS: _abs,
+    ops.NOT: _not,
+    ops.MUL_HI: _mul_hi,
+    ops.SHL: _shift,
+    ops.SHR: _shift,
+    ops.SPLAT: _splat,
+    ops.EXTRACT: _extract,
+    ops.INSERT: _insert,
+    ops.SHUFFLE: _shuffle,
+    ops.LANE_MASK: _lane_mask,
 }
-HANDLERS |= dict.fromkeys((ops.ADD, ops.SUB, ops.MUL, ops.DIV, ops.MIN, ops.MAX, ops.AND, ops.OR,
-                           ops.XOR), _binary)
-HANDLERS |= dict.fromkeys((ops.SQRT, ops.FLOOR, ops.CEIL, ops.TRUNC, ops.RINT, ops.COPYSIGN,
-                           ops.FMA), _unary_float)
+HANDLERS |= dict.fromkeys(
+    (ops.ADD, ops.SUB, ops.MUL, ops.DIV, ops.MIN, ops.MAX, ops.AND, ops.OR, ops.XOR), _binary
+)
+HANDLERS |= dict.fromkeys(
+    (ops.SQRT, ops.FLOOR, ops.CEIL, ops.TRUNC, ops.RINT, ops.COPYSIGN, ops.FMA), _unary_float
+)
 HANDLERS |= dict.fromkeys((ops.FLOORDIV, ops.MOD, ops.DIV_TRUNC, ops.REM_TRUNC), _divide)
 HANDLERS |= dict.fromkeys(spell.COUNTING, _count_bits)
 HANDLERS |= dict.fromkeys((ops.EQ, ops.NE, ops.LT, ops.LE, ops.GT, ops.GE), _compare)

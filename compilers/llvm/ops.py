@@ -38,31 +38,65 @@ def suffix(t: Type) -> str:
 
 
 FLOAT_BINARY: dict[OpDef, str] = {
-    ops.ADD: "fadd", ops.SUB: "fsub", ops.MUL: "fmul", ops.DIV: "fdiv",
+    ops.ADD: "fadd",
+    ops.SUB: "fsub",
+    ops.MUL: "fmul",
+    ops.DIV: "fdiv",
 }
 INTEGER_BINARY: dict[OpDef, str] = {
-    ops.ADD: "add", ops.SUB: "sub", ops.MUL: "mul", ops.AND: "and", ops.OR: "or", ops.XOR: "xor",
+    ops.ADD: "add",
+    ops.SUB: "sub",
+    ops.MUL: "mul",
+    ops.AND: "and",
+    ops.OR: "or",
+    ops.XOR: "xor",
 }
 FLOAT_INTRINSICS: dict[OpDef, str] = {
-    ops.SQRT: "sqrt", ops.FLOOR: "floor", ops.CEIL: "ceil", ops.TRUNC: "trunc",
-    ops.RINT: "roundeven", ops.ABS: "fabs", ops.MIN: "minimum", ops.MAX: "maximum",
-    ops.COPYSIGN: "copysign", ops.FMA: "fma",
+    ops.SQRT: "sqrt",
+    ops.FLOOR: "floor",
+    ops.CEIL: "ceil",
+    ops.TRUNC: "trunc",
+    ops.RINT: "roundeven",
+    ops.ABS: "fabs",
+    ops.MIN: "minimum",
+    ops.MAX: "maximum",
+    ops.COPYSIGN: "copysign",
+    ops.FMA: "fma",
 }
 SIGNED_INTRINSICS: dict[OpDef, str] = {ops.MIN: "smin", ops.MAX: "smax"}
 UNSIGNED_INTRINSICS: dict[OpDef, str] = {ops.MIN: "umin", ops.MAX: "umax"}
 COUNTING: dict[OpDef, str] = {ops.POPCOUNT: "ctpop", ops.CLZ: "ctlz", ops.CTZ: "cttz"}
 FLOAT_COMPARE: dict[OpDef, str] = {
-    ops.EQ: "oeq", ops.NE: "une", ops.LT: "olt", ops.LE: "ole", ops.GT: "ogt", ops.GE: "oge",
+    ops.EQ: "oeq",
+    ops.NE: "une",
+    ops.LT: "olt",
+    ops.LE: "ole",
+    ops.GT: "ogt",
+    ops.GE: "oge",
 }
 SIGNED_COMPARE: dict[OpDef, str] = {
-    ops.EQ: "eq", ops.NE: "ne", ops.LT: "slt", ops.LE: "sle", ops.GT: "sgt", ops.GE: "sge",
+    ops.EQ: "eq",
+    ops.NE: "ne",
+    ops.LT: "slt",
+    ops.LE: "sle",
+    ops.GT: "sgt",
+    ops.GE: "sge",
 }
 UNSIGNED_COMPARE: dict[OpDef, str] = {
-    ops.EQ: "eq", ops.NE: "ne", ops.LT: "ult", ops.LE: "ule", ops.GT: "ugt", ops.GE: "uge",
+    ops.EQ: "eq",
+    ops.NE: "ne",
+    ops.LT: "ult",
+    ops.LE: "ule",
+    ops.GT: "ugt",
+    ops.GE: "uge",
 }
 REDUCTIONS: dict[OpDef, OpDef] = {
-    ops.REDUCE_ADD: ops.ADD, ops.REDUCE_MUL: ops.MUL, ops.REDUCE_MIN: ops.MIN,
-    ops.REDUCE_MAX: ops.MAX, ops.REDUCE_AND: ops.AND, ops.REDUCE_OR: ops.OR,
+    ops.REDUCE_ADD: ops.ADD,
+    ops.REDUCE_MUL: ops.MUL,
+    ops.REDUCE_MIN: ops.MIN,
+    ops.REDUCE_MAX: ops.MAX,
+    ops.REDUCE_AND: ops.AND,
+    ops.REDUCE_OR: ops.OR,
 }
 
 

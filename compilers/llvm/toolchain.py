@@ -40,8 +40,14 @@ def machine(target: Target, level: int) -> Any:
         _all_targets()
     try:
         found = binding.Target.from_triple(triple)
-        return found.create_target_machine(cpu=target.arch, features=target.attributes, opt=level,
-                                           reloc="pic", codemodel="jitdefault", jit=True)
+        return found.create_target_machine(
+            cpu=target.arch,
+            features=target.attributes,
+            opt=level,
+            reloc="pic",
+            codemodel="jitdefault",
+            jit=True,
+        )
     except RuntimeError as error:
         raise fail("E503", target=target, suggestion=str(error)) from None
 

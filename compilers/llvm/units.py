@@ -86,8 +86,9 @@ def _level(op: Op, levels: dict[Value, int]) -> int:
     return max((levels.get(v, 2) for v in op.operands), default=0)
 
 
-def _guarded(op: Op, after: list[Op], levels: dict[Value, int],
-             sources: dict[Value, Op]) -> tuple[list[Bound], list[Op]] | None:
+def _guarded(
+    op: Op, after: list[Op], levels: dict[Value, int], sources: dict[Value, Op]
+) -> tuple[list[Bound], list[Op]] | None:
     """`if absolute_pos < n: rest` and `if absolute_pos >= n: return` as bounds, and the rest."""
     if op.row is not ops.IF or op.results:
         return None
@@ -113,8 +114,13 @@ def _without_yield(region: Region, after: list[Op]) -> list[Op]:
 _MIRRORED = {ops.LT: ops.GT, ops.GE: ops.LE}
 
 
-def _bounds(condition: Value, row: ops.OpDef, joint: ops.OpDef, levels: dict[Value, int],
-            sources: dict[Value, Op]) -> list[Bound] | None:
+def _bounds(
+    condition: Value,
+    row: ops.OpDef,
+    joint: ops.OpDef,
+    levels: dict[Value, int],
+    sources: dict[Value, Op],
+) -> list[Bound] | None:
     """The conjunction of `absolute_pos < limit` that a condition is; None for anything else."""
     op = sources.get(condition)
     if op is None:

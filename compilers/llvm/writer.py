@@ -99,16 +99,22 @@ class Writer:
         if not self._places:
             return []
         base = 100 + len(self._places)
-        lines = ['!llvm.module.flags = !{!1, !2}', '!llvm.dbg.cu = !{!3}',
-                 '!1 = !{i32 2, !"Debug Info Version", i32 3}', '!2 = !{i32 2, !"Dwarf Version", i32 4}',
-                 f'!3 = distinct !DICompileUnit(language: DW_LANG_C99, file: !{base}, '
-                 'producer: "CubePy", emissionKind: LineTablesOnly)',
-                 '!4 = !DISubroutineType(types: !{})']
+        lines = [
+            "!llvm.module.flags = !{!1, !2}",
+            "!llvm.dbg.cu = !{!3}",
+            '!1 = !{i32 2, !"Debug Info Version", i32 3}',
+            '!2 = !{i32 2, !"Dwarf Version", i32 4}',
+            f"!3 = distinct !DICompileUnit(language: DW_LANG_C99, file: !{base}, "
+            'producer: "CubePy", emissionKind: LineTablesOnly)',
+            "!4 = !DISubroutineType(types: !{})",
+        ]
         for (file, function), k in self._scopes.items():
             lines.append(f'!{base + 2 * k} = !DIFile(filename: "{_escape(file)}", directory: "")')
-            lines.append(f'!{base + 2 * k + 1} = distinct !DISubprogram(name: "{_escape(function)}", '
-                         f'file: !{base + 2 * k}, line: 1, type: !4, unit: !3, '
-                         'spFlags: DISPFlagDefinition)')
+            lines.append(
+                f'!{base + 2 * k + 1} = distinct !DISubprogram(name: "{_escape(function)}", '
+                f"file: !{base + 2 * k}, line: 1, type: !4, unit: !3, "
+                "spFlags: DISPFlagDefinition)"
+            )
         for (scope, line, column), k in self._places.items():
             where = f"line: {line}, column: {column + 1}, scope: !{base + 2 * scope + 1}"
             lines.append(f"!{100 + k} = !DILocation({where})")
@@ -121,9 +127,17 @@ class Writer:
 
 
 def _escape(text: str) -> str:
-    return "".join(c if 32 <= ord(c) < 127 and c not in '"\\' else f"\\{b:02X}"
-                   for c in text for b in c.encode()[:1]) if text.isascii() else "".join(
-        chr(b) if 32 <= b < 127 and chr(b) not in '"\\' else f"\\{b:02X}" for b in text.encode())
+    return (
+        "".join(
+            c if 32 <= ord(c) < 127 and c not in '"\\' else f"\\{b:02X}"
+            for c in text
+            for b in c.encode()[:1]
+        )
+        if text.isascii()
+        else "".join(
+            chr(b) if 32 <= b < 127 and chr(b) not in '"\\' else f"\\{b:02X}" for b in text.encode()
+        )
+    )
 
 
 def constant(value: float | int | bool, dtype: DType) -> str:

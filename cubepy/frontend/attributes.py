@@ -14,7 +14,15 @@ from cubepy.lang.builtins import Position
 
 _LINE_METHODS = ("sum", "prod", "min", "max", "any", "all")
 _TENSOR_ATTRIBUTES = (
-    "shape", "strides", "size", "rank", "ndim", "dtype", "line_size", "flat", "scalar_shape",
+    "shape",
+    "strides",
+    "size",
+    "rank",
+    "ndim",
+    "dtype",
+    "line_size",
+    "flat",
+    "scalar_shape",
     "lane_mask",
 )
 

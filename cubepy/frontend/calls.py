@@ -25,7 +25,7 @@ from cubepy.ir.core import Value
 from cubepy.ir.types import DType, Line, bool_, element_of, find_dtype, width_of
 from cubepy.lang.annotations import ComptimeAnnotation
 from cubepy.lang.builtins import BUILTINS, Position
-from cubepy.lang.function import Captures, CubeFunction, Source, read_source, unwrap
+from cubepy.lang.function import Captures, CubeFunction, read_source, unwrap
 
 MAX_DEPTH = 128
 
@@ -39,7 +39,9 @@ def capture(frame: Frame, name: str, value: Any) -> Any:
     return value
 
 
-def call(frame: Frame, node: ast.AST, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def call(
+    frame: Frame, node: ast.AST, function: Any, args: list[Any], kwargs: dict[str, Any]
+) -> Any:
     """The value of `function(*args, **kwargs)`."""
     from cubepy.frontend.intrinsics import INTRINSICS, intrinsic_name
 
@@ -64,8 +66,10 @@ def _checked(frame: Frame, name: str, function: Any, action: Callable[[], Any]) 
     try:
         return action()
     except TypeError as error:
-        if error.__traceback__ is None or error.__traceback__.tb_next is None or (
-            error.__traceback__.tb_next.tb_next is not None
+        if (
+            error.__traceback__ is None
+            or error.__traceback__.tb_next is None
+            or (error.__traceback__.tb_next.tb_next is not None)
         ):
             raise
         reason = str(error).split(") ", 1)[-1].replace("positional ", "")
@@ -91,8 +95,9 @@ def _as_dtype(function: Any) -> DType | None:
 def _convert(frame: Frame, t: DType | Line | None, args: list[Any]) -> Any:
     tracer = frame.tracer
     assert t is not None
-    if len(args) != 1 or not (isinstance(args[0], Value) or is_number(args[0])
-                              or hasattr(args[0], "item")):
+    if len(args) != 1 or not (
+        isinstance(args[0], Value) or is_number(args[0]) or hasattr(args[0], "item")
+    ):
         given = ", ".join(describe(a) for a in args) or "nothing"
         raise tracer.error("E207", what=f"cp.{t!r}", expected="one number", given=given)
     value = args[0]
@@ -134,7 +139,9 @@ def _call_python(frame: Frame, function: Any, args: list[Any], kwargs: dict[str,
     if not all(is_comptime(a) for a in (*args, *kwargs.values())):
         name = getattr(function, "__name__", type(function).__name__)
         known = closest(name, BUILTINS, "cp.")
-        raise frame.tracer.error("E108", name=name, suggestion=known or "call it outside the kernel")
+        raise frame.tracer.error(
+            "E108", name=name, suggestion=known or "call it outside the kernel"
+        )
     return comptime_result(frame, function, *args, **kwargs)
 
 
@@ -145,12 +152,16 @@ def _construct(frame: Frame, cls: type, args: list[Any], kwargs: dict[str, Any])
         bound = inspect.signature(cls).bind(*args, **kwargs)
         bound.apply_defaults()
         return Record(cls, dict(bound.arguments))
-    raise frame.tracer.error("E108", name=cls.__name__, suggestion="dataclasses and NamedTuples "
-                             "can be made inside kernels")
+    raise frame.tracer.error(
+        "E108",
+        name=cls.__name__,
+        suggestion="dataclasses and NamedTuples can be made inside kernels",
+    )
 
 
-def _call_method(frame: Frame, node: ast.AST, method: Method, args: list[Any],
-                 kwargs: dict[str, Any]) -> Any:
+def _call_method(
+    frame: Frame, node: ast.AST, method: Method, args: list[Any], kwargs: dict[str, Any]
+) -> Any:
     from cubepy.frontend.intrinsics import LINE_METHODS
     from cubepy.frontend.tensors import mask_of_lanes
 
@@ -165,7 +176,9 @@ def _call_method(frame: Frame, node: ast.AST, method: Method, args: list[Any],
 # Inlining
 
 
-def inline(frame: Frame, node: ast.AST, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def inline(
+    frame: Frame, node: ast.AST, function: Any, args: list[Any], kwargs: dict[str, Any]
+) -> Any:
     """Trace the body of a function of the user in place of its call."""
     tracer = frame.tracer
     source = read_source(function.__code__)
@@ -175,8 +188,12 @@ def inline(frame: Frame, node: ast.AST, function: Any, args: list[Any], kwargs: 
     try:
         bound = inspect.signature(function).bind(*args, **kwargs)
     except TypeError as error:
-        raise tracer.error("E106", name=source.name, reason=error,
-                           signature=f"{source.name}{inspect.signature(function)}") from None
+        raise tracer.error(
+            "E106",
+            name=source.name,
+            reason=error,
+            signature=f"{source.name}{inspect.signature(function)}",
+        ) from None
     bound.apply_defaults()
     annotations = resolve_annotations(function)
     for name, value in bound.arguments.items():
@@ -184,19 +201,30 @@ def inline(frame: Frame, node: ast.AST, function: Any, args: list[Any], kwargs: 
     return _run(inner)
 
 
-def _inline_local(frame: Frame, node: ast.AST, function: LocalFunction, args: list[Any],
-                  kwargs: dict[str, Any]) -> Any:
+def _inline_local(
+    frame: Frame, node: ast.AST, function: LocalFunction, args: list[Any], kwargs: dict[str, Any]
+) -> Any:
     tracer, source = frame.tracer, function.source
-    inner = Frame(tracer, source, function.frame.captures, frame.key(node), frame.span(node),
-                  parent=function.frame)
+    inner = Frame(
+        tracer,
+        source,
+        function.frame.captures,
+        frame.key(node),
+        frame.span(node),
+        parent=function.frame,
+    )
     if len(list(frame.span(node).chain())) > MAX_DEPTH:
         raise tracer.error("E109", name=source.name, limit=MAX_DEPTH)
     names = [a.arg for a in source.node.args.args]
-    given = dict(zip(names[len(names) - len(function.defaults):], function.defaults, strict=True))
+    given = dict(zip(names[len(names) - len(function.defaults) :], function.defaults, strict=True))
     given |= dict(zip(names, args, strict=False)) | kwargs
     if set(given) != set(names) or len(args) > len(names):
-        raise tracer.error("E106", name=source.name, reason=f"it takes {len(names)} arguments",
-                           signature=f"{source.name}({', '.join(names)})")
+        raise tracer.error(
+            "E106",
+            name=source.name,
+            reason=f"it takes {len(names)} arguments",
+            signature=f"{source.name}({', '.join(names)})",
+        )
     for name in names:
         bind(inner, name, given[name])
     return _run(inner)
@@ -212,7 +240,9 @@ def resolve_annotations(function: Any) -> dict[str, Any]:
     resolved: dict[str, Any] = {}
     for name, text in raw.items():
         try:
-            resolved[name] = eval(text, function.__globals__, closure) if isinstance(text, str) else text  # noqa: S307
+            resolved[name] = (
+                eval(text, function.__globals__, closure) if isinstance(text, str) else text
+            )
         except Exception:
             resolved[name] = None
     return resolved
@@ -229,7 +259,10 @@ def is_comptime_annotation(annotation: Any) -> bool:
     """`Comptime[...]` or bare `Comptime`."""
     if isinstance(annotation, ComptimeAnnotation):
         return True
-    return getattr(annotation, "__name__", "") == "Comptime" or get_origin(annotation) is ComptimeAnnotation
+    return (
+        getattr(annotation, "__name__", "") == "Comptime"
+        or get_origin(annotation) is ComptimeAnnotation
+    )
 
 
 def _as_parameter(frame: Frame, name: str, value: Any, annotation: Any) -> Any:
@@ -249,8 +282,9 @@ def _narrow(frame: Frame, name: str, value: Any, t: DType | Line) -> Value:
     if isinstance(value, Value):
         source, target = element_of(value.type), element_of(t)
         if source.is_float and not target.is_float:
-            raise frame.tracer.error("E207", what=f"the parameter `{name}`", expected=repr(t),
-                                     given=repr(value.type))
+            raise frame.tracer.error(
+                "E207", what=f"the parameter `{name}`", expected=repr(t), given=repr(value.type)
+            )
         if isinstance(t, DType) and isinstance(value.type, Line):
             t = Line[t, value.type.width]
     return frame.tracer.convert(value, t)

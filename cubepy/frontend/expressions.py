@@ -108,8 +108,12 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Any:
     if isinstance(owner, Value):
         return _lane(frame, owner, item)
     if not isinstance(owner, tuple | list) and not is_comptime(owner):
-        raise frame.tracer.error("E301", name=ast.unparse(node.value), type=describe(owner),
-                                 suggestion="only tensors, lines and tuples have items")
+        raise frame.tracer.error(
+            "E301",
+            name=ast.unparse(node.value),
+            type=describe(owner),
+            suggestion="only tensors, lines and tuples have items",
+        )
     if not is_comptime(item):
         raise frame.tracer.error("E112", function="the index of a tuple")
     return comptime_result(frame, operator.getitem, owner, item)
@@ -117,8 +121,12 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Any:
 
 def _lane(frame: Frame, line: Value, item: Any) -> Value:
     if not isinstance(line.type, Line):
-        raise frame.tracer.error("E301", name=line.name or "this value", type=repr(line.type),
-                                 suggestion="a scalar has no items")
+        raise frame.tracer.error(
+            "E301",
+            name=line.name or "this value",
+            type=repr(line.type),
+            suggestion="a scalar has no items",
+        )
     b, width = frame.tracer.b, line.type.width
     if isinstance(item, slice):
         lanes = comptime_result(frame, lambda: tuple(range(width))[item])
@@ -321,7 +329,9 @@ def _comprehension(frame: Frame, node: ast.ListComp | ast.GeneratorExp) -> tuple
     return tuple(items)
 
 
-def _generate(frame: Frame, node: ast.ListComp | ast.GeneratorExp, level: int, out: list[Any]) -> None:
+def _generate(
+    frame: Frame, node: ast.ListComp | ast.GeneratorExp, level: int, out: list[Any]
+) -> None:
     if level == len(node.generators):
         out.append(evaluate(frame, node.elt))
         return

@@ -25,7 +25,17 @@ from cubepy.frontend.values import FlatRef, Index, TensorRef, is_comptime, is_nu
 from cubepy.ir import ops
 from cubepy.ir.core import Value
 from cubepy.ir.opdef import OpDef
-from cubepy.ir.types import Kind, Line, Space, bool_, element_of, f32, find_dtype, make_line, with_element
+from cubepy.ir.types import (
+    Kind,
+    Line,
+    Space,
+    bool_,
+    element_of,
+    f32,
+    find_dtype,
+    make_line,
+    with_element,
+)
 from cubepy.lang import builtins as lang
 
 
@@ -48,22 +58,57 @@ class Range:
 Handler = Callable[..., Any]
 INTRINSICS: dict[str, Handler] = {}
 LINE_METHODS: dict[str, OpDef] = {
-    "sum": ops.REDUCE_ADD, "prod": ops.REDUCE_MUL, "min": ops.REDUCE_MIN, "max": ops.REDUCE_MAX,
-    "any": ops.REDUCE_OR, "all": ops.REDUCE_AND,
+    "sum": ops.REDUCE_ADD,
+    "prod": ops.REDUCE_MUL,
+    "min": ops.REDUCE_MIN,
+    "max": ops.REDUCE_MAX,
+    "any": ops.REDUCE_OR,
+    "all": ops.REDUCE_AND,
 }
 _PYTHON_NAMES: dict[Any, str] = {
-    builtins.abs: "abs", builtins.min: "minimum", builtins.max: "maximum", builtins.round: "round",
-    builtins.pow: "power", builtins.divmod: "divmod", builtins.len: "len", builtins.range: "range",
-    builtins.int: "int", builtins.float: "float", builtins.bool: "bool", builtins.any: "any_of",
-    builtins.all: "all_of", builtins.sum: "sum_of", builtins.zip: "zip",
-    builtins.enumerate: "enumerate", builtins.tuple: "tuple", builtins.list: "tuple",
-    builtins.reversed: "reversed", builtins.isinstance: "isinstance", builtins.print: "print",
+    builtins.abs: "abs",
+    builtins.min: "minimum",
+    builtins.max: "maximum",
+    builtins.round: "round",
+    builtins.pow: "power",
+    builtins.divmod: "divmod",
+    builtins.len: "len",
+    builtins.range: "range",
+    builtins.int: "int",
+    builtins.float: "float",
+    builtins.bool: "bool",
+    builtins.any: "any_of",
+    builtins.all: "all_of",
+    builtins.sum: "sum_of",
+    builtins.zip: "zip",
+    builtins.enumerate: "enumerate",
+    builtins.tuple: "tuple",
+    builtins.list: "tuple",
+    builtins.reversed: "reversed",
+    builtins.isinstance: "isinstance",
+    builtins.print: "print",
 }
-_TWINS = {"fabs": "abs", "absolute": "abs", "maximum": "maximum", "minimum": "minimum",
-          "fmax": "maximum", "fmin": "minimum", "arcsin": "asin", "arccos": "acos",
-          "arctan": "atan", "arctan2": "atan2", "arcsinh": "asinh", "arccosh": "acosh",
-          "arctanh": "atanh", "power": "pow", "isnan": "isnan", "copysign": "copysign",
-          "where": "where", "rint": "rint", "fma": "fma"}
+_TWINS = {
+    "fabs": "abs",
+    "absolute": "abs",
+    "maximum": "maximum",
+    "minimum": "minimum",
+    "fmax": "maximum",
+    "fmin": "minimum",
+    "arcsin": "asin",
+    "arccos": "acos",
+    "arctan": "atan",
+    "arctan2": "atan2",
+    "arcsinh": "asinh",
+    "arccosh": "acosh",
+    "arctanh": "atanh",
+    "power": "pow",
+    "isnan": "isnan",
+    "copysign": "copysign",
+    "where": "where",
+    "rint": "rint",
+    "fma": "fma",
+}
 
 
 def intrinsic_name(function: Any) -> str | None:
@@ -118,8 +163,12 @@ def common(frame: Frame, args: tuple[Any, ...], name: str) -> list[Value]:
     """All operands in their common type."""
     for a in args:
         if not (isinstance(a, Value) or is_number(a) or hasattr(a, "item")):
-            raise frame.tracer.error("E201", operator=name, types=describe(a),
-                                     suggestion="index the tensor first, as in x[i]")
+            raise frame.tracer.error(
+                "E201",
+                operator=name,
+                types=describe(a),
+                suggestion="index the tensor first, as in x[i]",
+            )
     tracer = frame.tracer
     if len(args) == 1:
         return [tracer.value(args[0])]
@@ -133,8 +182,10 @@ def common(frame: Frame, args: tuple[Any, ...], name: str) -> list[Value]:
 
 
 for _row in ops.TABLE.values():
-    if _row.name in lang.BUILTINS and (_row.ulp or _row in (ops.SQRT, ops.FLOOR, ops.CEIL, ops.TRUNC,
-                                                            ops.RINT, ops.FMA, ops.COPYSIGN)):
+    if _row.name in lang.BUILTINS and (
+        _row.ulp
+        or _row in (ops.SQRT, ops.FLOOR, ops.CEIL, ops.TRUNC, ops.RINT, ops.FMA, ops.COPYSIGN)
+    ):
         INTRINSICS[_row.name] = _elementwise(_row, lang.BUILTINS[_row.name])
 
 
@@ -142,8 +193,12 @@ def _integer(row: OpDef) -> Handler:
     def handler(frame: Frame, *args: Any) -> Value:
         values = common(frame, args, row.name)
         if not element_of(values[0].type).is_integer:
-            raise frame.tracer.error("E201", operator=row.name, types=repr(values[0].type),
-                                     suggestion="it takes integers")
+            raise frame.tracer.error(
+                "E201",
+                operator=row.name,
+                types=repr(values[0].type),
+                suggestion="it takes integers",
+            )
         return frame.tracer.b.emit(row, *values)
 
     return handler
@@ -224,8 +279,12 @@ def _bitcast(frame: Frame, value: Any, dtype: Any) -> Value:
     target = find_dtype(dtype)
     v = frame.tracer.value(value)
     if target is None or target.bits != element_of(v.type).bits:
-        raise frame.tracer.error("E207", what="cp.bitcast", given=describe(dtype),
-                                 expected=f"a dtype of {element_of(v.type).bits} bits")
+        raise frame.tracer.error(
+            "E207",
+            what="cp.bitcast",
+            given=describe(dtype),
+            expected=f"a dtype of {element_of(v.type).bits} bits",
+        )
     return frame.tracer.b.emit(ops.BITCAST, v, type=with_element(v.type, target))
 
 
@@ -420,8 +479,14 @@ def _place(frame: Frame, x: TensorRef | FlatRef, index: Any) -> Place:
 
 
 @_handler
-def _load(frame: Frame, x: Any, index: Any, line: int | None = None, fill: Any = 0,
-          hint: str | None = None) -> Value:
+def _load(
+    frame: Frame,
+    x: Any,
+    index: Any,
+    line: int | None = None,
+    fill: Any = 0,
+    hint: str | None = None,
+) -> Value:
     tensor = _tensor(frame, x, "cp.load")
     if line is None:
         return load(frame.tracer, _place(frame, tensor, index), fill, hint or "")
@@ -432,14 +497,16 @@ def _load(frame: Frame, x: Any, index: Any, line: int | None = None, fill: Any =
 
 def _width(frame: Frame, line: Any) -> int:
     if not isinstance(line, int) or line < 1:
-        raise frame.tracer.error("E207", what="line=", expected="a positive comptime integer",
-                                 given=describe(line))
+        raise frame.tracer.error(
+            "E207", what="line=", expected="a positive comptime integer", given=describe(line)
+        )
     return line
 
 
 @_handler
-def _store(frame: Frame, x: Any, index: Any, value: Any, hint: str | None = None,
-           mask: Any = None) -> None:
+def _store(
+    frame: Frame, x: Any, index: Any, value: Any, hint: str | None = None, mask: Any = None
+) -> None:
     tensor = _tensor(frame, x, "cp.store")
     base = tensor.tensor if isinstance(tensor, FlatRef) else tensor
     if isinstance(value, Value) and isinstance(value.type, Line) and not base.is_line:
@@ -462,8 +529,9 @@ def _misalignment(frame: Frame, x: Any, index: Any, line: int) -> Value:
     place = _place(frame, tensor, index)
     size = _width(frame, line) * place.tensor.element.itemsize
     tracer = frame.tracer
-    return tracer.b.emit(ops.MISALIGNMENT, place.tensor.buffer, tracer.index_value(place.offset),
-                         bytes=size)
+    return tracer.b.emit(
+        ops.MISALIGNMENT, place.tensor.buffer, tracer.index_value(place.offset), bytes=size
+    )
 
 
 def _allocate(frame: Frame, shape: Any, dtype: Any, space: Space) -> TensorRef:
@@ -473,15 +541,32 @@ def _allocate(frame: Frame, shape: Any, dtype: Any, space: Space) -> TensorRef:
     line = dtype if isinstance(dtype, Line) else None
     element = line.element if line else find_dtype(dtype)
     if element is None:
-        raise frame.tracer.error("E207", what=f"cp.{space.value}", expected="a dtype",
-                                 given=describe(dtype))
+        raise frame.tracer.error(
+            "E207", what=f"cp.{space.value}", expected="a dtype", given=describe(dtype)
+        )
     width = line.width if line else 1
     counted = (*extents[:-1], extents[-1] * width) if extents else ()
-    buffer = frame.tracer.b.emit(ops.ALLOC, type=element, size=math.prod(counted) if counted else 1,
-                                 space=space.value, name=space.value)
-    strides = tuple(math.prod(counted[k + 1:]) for k in range(len(counted)))
-    return TensorRef(space.value, buffer, element, 0, counted, strides, line is not None, width,
-                     len(counted) - 1, is_linear=True, alignment=64)
+    buffer = frame.tracer.b.emit(
+        ops.ALLOC,
+        type=element,
+        size=math.prod(counted) if counted else 1,
+        space=space.value,
+        name=space.value,
+    )
+    strides = tuple(math.prod(counted[k + 1 :]) for k in range(len(counted)))
+    return TensorRef(
+        space.value,
+        buffer,
+        element,
+        0,
+        counted,
+        strides,
+        line is not None,
+        width,
+        len(counted) - 1,
+        is_linear=True,
+        alignment=64,
+    )
 
 
 @_handler

@@ -16,29 +16,81 @@ from cubepy.ir.opdef import OpDef, TypingError
 from cubepy.ir.types import Kind, bool_, element_of, f32, i32, with_element
 
 _PYTHON: dict[type[ast.AST], Callable[..., Any]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
-    ast.Div: operator.truediv, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
-    ast.Pow: operator.pow, ast.LShift: operator.lshift, ast.RShift: operator.rshift,
-    ast.BitAnd: operator.and_, ast.BitOr: operator.or_, ast.BitXor: operator.xor,
-    ast.UAdd: operator.pos, ast.USub: operator.neg, ast.Invert: operator.invert,
-    ast.Not: operator.not_, ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt,
-    ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Is: operator.is_,
-    ast.IsNot: operator.is_not, ast.In: lambda a, b: a in b, ast.NotIn: lambda a, b: a not in b,
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+    ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift,
+    ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_,
+    ast.BitXor: operator.xor,
+    ast.UAdd: operator.pos,
+    ast.USub: operator.neg,
+    ast.Invert: operator.invert,
+    ast.Not: operator.not_,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+    ast.In: lambda a, b: a in b,
+    ast.NotIn: lambda a, b: a not in b,
 }
 _SYMBOLS = {
-    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%",
-    ast.Pow: "**", ast.LShift: "<<", ast.RShift: ">>", ast.BitAnd: "&", ast.BitOr: "|",
-    ast.BitXor: "^", ast.UAdd: "+", ast.USub: "-", ast.Invert: "~", ast.Not: "not", ast.Eq: "==",
-    ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Is: "is",
-    ast.IsNot: "is not", ast.In: "in", ast.NotIn: "not in", ast.MatMult: "@",
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.Div: "/",
+    ast.FloorDiv: "//",
+    ast.Mod: "%",
+    ast.Pow: "**",
+    ast.LShift: "<<",
+    ast.RShift: ">>",
+    ast.BitAnd: "&",
+    ast.BitOr: "|",
+    ast.BitXor: "^",
+    ast.UAdd: "+",
+    ast.USub: "-",
+    ast.Invert: "~",
+    ast.Not: "not",
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+    ast.Is: "is",
+    ast.IsNot: "is not",
+    ast.In: "in",
+    ast.NotIn: "not in",
+    ast.MatMult: "@",
 }
 _BINARY: dict[type[ast.AST], OpDef] = {
-    ast.Add: ops.ADD, ast.Sub: ops.SUB, ast.Mult: ops.MUL, ast.Div: ops.DIV,
-    ast.FloorDiv: ops.FLOORDIV, ast.Mod: ops.MOD, ast.LShift: ops.SHL, ast.RShift: ops.SHR,
-    ast.BitAnd: ops.AND, ast.BitOr: ops.OR, ast.BitXor: ops.XOR,
+    ast.Add: ops.ADD,
+    ast.Sub: ops.SUB,
+    ast.Mult: ops.MUL,
+    ast.Div: ops.DIV,
+    ast.FloorDiv: ops.FLOORDIV,
+    ast.Mod: ops.MOD,
+    ast.LShift: ops.SHL,
+    ast.RShift: ops.SHR,
+    ast.BitAnd: ops.AND,
+    ast.BitOr: ops.OR,
+    ast.BitXor: ops.XOR,
 }
 _COMPARE: dict[type[ast.AST], OpDef] = {
-    ast.Eq: ops.EQ, ast.NotEq: ops.NE, ast.Lt: ops.LT, ast.LtE: ops.LE, ast.Gt: ops.GT,
+    ast.Eq: ops.EQ,
+    ast.NotEq: ops.NE,
+    ast.Lt: ops.LT,
+    ast.LtE: ops.LE,
+    ast.Gt: ops.GT,
     ast.GtE: ops.GE,
 }
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.LShift, ast.RShift)
@@ -82,15 +134,19 @@ def _emit(frame: Frame, kind: type[ast.AST], row: OpDef, *operands: Value) -> Va
 
 def _refuse(frame: Frame, kind: type[ast.AST], *operands: Any) -> Error:
     types = " and ".join(repr(o.type) if isinstance(o, Value) else describe(o) for o in operands)
-    return frame.tracer.error("E201", operator=_SYMBOLS[kind], types=types,
-                              suggestion=_suggestion(kind, operands))
+    return frame.tracer.error(
+        "E201", operator=_SYMBOLS[kind], types=types, suggestion=_suggestion(kind, operands)
+    )
 
 
 def _suggestion(kind: type[ast.AST], operands: tuple[Any, ...]) -> str:
     if kind in (ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift, ast.Invert):
         return "bit operations take integers and bools; use cp.bitcast for the bits of a float"
-    return "index the tensor first, as in x[i]" if any(
-        not isinstance(o, Value) and not is_number(o) for o in operands) else ""
+    return (
+        "index the tensor first, as in x[i]"
+        if any(not isinstance(o, Value) and not is_number(o) for o in operands)
+        else ""
+    )
 
 
 def _in_python(frame: Frame, kind: type[ast.AST], *operands: Any) -> Any:

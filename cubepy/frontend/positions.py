@@ -11,7 +11,9 @@ from cubepy.ir.opdef import OpDef
 from cubepy.lang.builtins import Position
 
 _ROWS: dict[str, OpDef] = {
-    "ABSOLUTE_POS": ops.ABSOLUTE_POS, "UNIT_POS": ops.UNIT_POS, "CUBE_POS": ops.CUBE_POS,
+    "ABSOLUTE_POS": ops.ABSOLUTE_POS,
+    "UNIT_POS": ops.UNIT_POS,
+    "CUBE_POS": ops.CUBE_POS,
     "CUBE_COUNT": ops.CUBE_COUNT,
 }
 

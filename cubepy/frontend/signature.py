@@ -86,7 +86,9 @@ class FunctionValue:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, FunctionValue) and (self.code, self.captured) == (
-            other.code, other.captured)
+            other.code,
+            other.captured,
+        )
 
     def __hash__(self) -> int:
         return hash((self.code, self.captured))
@@ -97,7 +99,9 @@ def comptime_key(value: Any) -> Any:
     function = unwrap(value)
     if function is not None:
         cells = function.__closure__ or ()
-        captured = tuple((comptime_key(c.cell_contents), comptime_type(c.cell_contents)) for c in cells)
+        captured = tuple(
+            (comptime_key(c.cell_contents), comptime_type(c.cell_contents)) for c in cells
+        )
         defaults = tuple(comptime_key(d) for d in function.__defaults__ or ())
         return FunctionValue(function.__code__, (captured, defaults), value)
     if isinstance(value, tuple) and type(value) is tuple:

@@ -44,7 +44,9 @@ def specialise(function: Any, signature: Signature, target: Target) -> tuple[Ker
 
 
 class _Specialisation:
-    def __init__(self, function: Any, signature: Signature, target: Target, learned: Learned) -> None:
+    def __init__(
+        self, function: Any, signature: Signature, target: Target, learned: Learned
+    ) -> None:
         self._function = function
         self._signature = signature
         self._tracer = Tracer(target, signature.cube_dim, signature.plane_dim, learned)
@@ -58,16 +60,21 @@ class _Specialisation:
         for name, arg in self._signature.args:
             bind(frame, name, self._argument(name, arg))
         flow = execute_block(frame, source.body)
-        if flow is not Flow.DEAD:
-            tracer.close(ops.RETURN)
-        elif not tracer.b.is_terminated:
+        if flow is not Flow.DEAD or not tracer.b.is_terminated:
             tracer.close(ops.RETURN)
         body = Region((), (*tracer.locals, *tracer.b.ops))
         facts = tracer.facts
         written = frozenset(p.argument for p in self._params if p.argument in facts.written)
         name = _identifier(source.name)
-        return Kernel(name, tuple(self._params), body, self._signature.cube_dim,
-                      self._signature.plane_dim, written, self._signature.noalias), facts
+        return Kernel(
+            name,
+            tuple(self._params),
+            body,
+            self._signature.cube_dim,
+            self._signature.plane_dim,
+            written,
+            self._signature.noalias,
+        ), facts
 
     def _param(self, t: Type, argument: str, role: str, axis: int = 0) -> Value:
         suffix = "" if role in ("data", "value") else f"_{role}{axis}"
@@ -85,7 +92,9 @@ class _Specialisation:
         return self._tensor(name, arg)
 
     def _struct(self, name: str, arg: StructArg) -> Any:
-        items = [self._argument(f"{name}.{n}", a) for n, a in zip(arg.names, arg.items, strict=True)]
+        items = [
+            self._argument(f"{name}.{n}", a) for n, a in zip(arg.names, arg.items, strict=True)
+        ]
         if issubclass(arg.cls, tuple):
             return make_tuple(arg.cls, items)
         if all(is_comptime(i) for i in items):
@@ -97,8 +106,21 @@ class _Specialisation:
         shape = tuple(self._extent(name, arg, axis) for axis in range(arg.rank))
         strides = self._strides(name, arg, shape)
         axis = arg.axis if arg.axis is not None else max(arg.rank - 1, 0)
-        return TensorRef(name, buffer, arg.dtype, 0, shape, strides, arg.is_line, arg.width, axis,
-                         arg.is_linear, arg.is_divisible, arg.alignment, is_argument=True)
+        return TensorRef(
+            name,
+            buffer,
+            arg.dtype,
+            0,
+            shape,
+            strides,
+            arg.is_line,
+            arg.width,
+            axis,
+            arg.is_linear,
+            arg.is_divisible,
+            arg.alignment,
+            is_argument=True,
+        )
 
     def _extent(self, name: str, arg: TensorArg, axis: int) -> Index:
         known = arg.shape[axis] if arg.shape is not None else None
@@ -116,7 +138,7 @@ class _Specialisation:
         return tuple(strides)
 
     def _linear_stride(self, shape: tuple[Index, ...], axis: int) -> Index:
-        inner = shape[axis + 1:]
+        inner = shape[axis + 1 :]
         if all(isinstance(n, int) for n in inner):
             return math.prod(n for n in inner if isinstance(n, int))
         return self._tracer.product(inner)

@@ -78,15 +78,22 @@ def assign_target(frame: Frame, target: ast.expr, value: Any) -> None:
     elif isinstance(target, ast.Subscript):
         _store(frame, target, value)
     else:
-        raise frame.tracer.error("E302", what=f"`{ast.unparse(target)}`",
-                                 suggestion="values do not change their attributes here")
+        raise frame.tracer.error(
+            "E302",
+            what=f"`{ast.unparse(target)}`",
+            suggestion="values do not change their attributes here",
+        )
 
 
 def _unpack(frame: Frame, target: ast.Tuple | ast.List, value: Any) -> None:
     if not isinstance(value, tuple | list | range) or len(value) != len(target.elts):
         given = f"{len(value)} values" if isinstance(value, tuple | list) else describe(value)
-        raise frame.tracer.error("E207", what=f"unpacking into {len(target.elts)} names",
-                                 expected=f"{len(target.elts)} values", given=given)
+        raise frame.tracer.error(
+            "E207",
+            what=f"unpacking into {len(target.elts)} names",
+            expected=f"{len(target.elts)} values",
+            given=given,
+        )
     for part, item in zip(target.elts, value, strict=True):
         assign_target(frame, part, item)
 
@@ -167,13 +174,24 @@ def _if(frame: Frame, node: ast.If) -> Flow:
         return execute_block(frame, node.body if test else node.orelse)
     frame.tracer.b.span = frame.span(node.test)
     condition = frame.tracer.truth(test)
-    return runtime_branch(frame, condition, lambda: execute_block(frame, node.body),
-                          lambda: execute_block(frame, node.orelse),
-                          names_assigned_in([*node.body, *node.orelse]), frame.span(node.test))
+    return runtime_branch(
+        frame,
+        condition,
+        lambda: execute_block(frame, node.body),
+        lambda: execute_block(frame, node.orelse),
+        names_assigned_in([*node.body, *node.orelse]),
+        frame.span(node.test),
+    )
 
 
-def runtime_branch(frame: Frame, condition: Value, then: Callable[[], Flow],
-                   otherwise: Callable[[], Flow], names: frozenset[str], span: Any) -> Flow:
+def runtime_branch(
+    frame: Frame,
+    condition: Value,
+    then: Callable[[], Flow],
+    otherwise: Callable[[], Flow],
+    names: frozenset[str],
+    span: Any,
+) -> Flow:
     """Trace both arms into regions of an `if`, and join what they bound."""
     frame.forced |= names & frame.assigned.exclusive
     before = frame.env
@@ -193,8 +211,9 @@ def runtime_branch(frame: Frame, condition: Value, then: Callable[[], Flow],
     return Flow.NEXT
 
 
-def _arm(frame: Frame, env: dict[str, Any],
-         action: Callable[[], Flow]) -> tuple[list[Op], dict[str, Any], Flow]:
+def _arm(
+    frame: Frame, env: dict[str, Any], action: Callable[[], Flow]
+) -> tuple[list[Op], dict[str, Any], Flow]:
     frame.env = dict(env)
     frame.depth += 1
     with frame.tracer.b.region() as body:
@@ -235,11 +254,18 @@ def _match_cases(frame: Frame, node: ast.Match, subject: Any, k: int) -> Flow:
     elif case.guard is not None and not is_comptime(test):
         raise suggest.unsupported(frame, case.guard)
     if is_comptime(test):
-        return execute_block(frame, case.body) if test else _match_cases(frame, node, subject, k + 1)
+        return (
+            execute_block(frame, case.body) if test else _match_cases(frame, node, subject, k + 1)
+        )
     rest = [s for c in node.cases for s in c.body]
-    return runtime_branch(frame, frame.tracer.truth(test), lambda: execute_block(frame, case.body),
-                          lambda: _match_cases(frame, node, subject, k + 1),
-                          names_assigned_in(rest), frame.span(case.pattern))
+    return runtime_branch(
+        frame,
+        frame.tracer.truth(test),
+        lambda: execute_block(frame, case.body),
+        lambda: _match_cases(frame, node, subject, k + 1),
+        names_assigned_in(rest),
+        frame.span(case.pattern),
+    )
 
 
 # Loops
@@ -255,8 +281,12 @@ def _for(frame: Frame, node: ast.For) -> Flow:
         return _unrolled_for(frame, node, sequence.items)
     if isinstance(sequence, tuple | list):
         return _unrolled_for(frame, node, tuple(sequence))
-    raise frame.tracer.error("E207", what="a loop", expected="range(...), a tuple or cp.unroll(...)",
-                             given=describe(sequence))
+    raise frame.tracer.error(
+        "E207",
+        what="a loop",
+        expected="range(...), a tuple or cp.unroll(...)",
+        given=describe(sequence),
+    )
 
 
 def _runtime_for(frame: Frame, node: ast.For, bounds: Range) -> Flow:
@@ -301,8 +331,9 @@ def _leave_unless(frame: Frame, condition: Value) -> None:
     tracer.if_(condition, stay, leave)
 
 
-def _loop_body(frame: Frame, node: ast.For | ast.While, start: Callable[[], None],
-               args: tuple[Value, ...]) -> Region:
+def _loop_body(
+    frame: Frame, node: ast.For | ast.While, start: Callable[[], None], args: tuple[Value, ...]
+) -> Region:
     """Trace the body of a runtime loop; names that it alone binds are unset afterwards."""
     tracer = frame.tracer
     frame.forced |= names_assigned_in(node.body) & frame.assigned.exclusive
@@ -319,7 +350,9 @@ def _loop_body(frame: Frame, node: ast.For | ast.While, start: Callable[[], None
         tracer.close(ops.CONTINUE)
     frame.loops.pop()
     frame.depth -= 1
-    frame.env = {n: before.get(n, UNSET) for n in (*before, *(n for n in frame.env if n not in before))}
+    frame.env = {
+        n: before.get(n, UNSET) for n in (*before, *(n for n in frame.env if n not in before))
+    }
     frame.loops.append(context)
     frame.loops.pop()
     tracer.b.span = frame.span(node)
@@ -339,9 +372,14 @@ def _after_loop(frame: Frame, node: ast.For | ast.While) -> Flow:
     if context.else_flag is None:
         return Flow.NEXT
     broke = tracer.read(context.else_flag)
-    return runtime_branch(frame, tracer.b.emit(ops.NOT, broke),
-                          lambda: execute_block(frame, node.orelse), lambda: Flow.NEXT,
-                          names_assigned_in(node.orelse), frame.span(node))
+    return runtime_branch(
+        frame,
+        tracer.b.emit(ops.NOT, broke),
+        lambda: execute_block(frame, node.orelse),
+        lambda: Flow.NEXT,
+        names_assigned_in(node.orelse),
+        frame.span(node),
+    )
 
 
 def _returns(body: list[ast.stmt]) -> bool:
@@ -410,7 +448,9 @@ def _wrapped_iteration(frame: Frame, node: ast.For, item: Any, context: LoopCont
         tracer.close(ops.BREAK)
     frame.loops.pop()
     frame.depth -= 1
-    frame.env = {n: before.get(n, UNSET) for n in (*before, *(n for n in frame.env if n not in before))}
+    frame.env = {
+        n: before.get(n, UNSET) for n in (*before, *(n for n in frame.env if n not in before))
+    }
     tracer.b.emit_op(ops.LOOP, regions=(Region((), tuple(body)),))
     assert context.leave_flag is not None
     stop = tracer.read(context.leave_flag)
@@ -425,7 +465,9 @@ def _wrapped_iteration(frame: Frame, node: ast.For, item: Any, context: LoopCont
 def _jump(frame: Frame, node: ast.Break | ast.Continue) -> Flow:
     tracer = frame.tracer
     if not frame.loops:
-        raise tracer.error("E101", what=f"`{ast.unparse(node)}` outside a loop", instead="remove it")
+        raise tracer.error(
+            "E101", what=f"`{ast.unparse(node)}` outside a loop", instead="remove it"
+        )
     context = frame.loops[-1]
     is_break = isinstance(node, ast.Break)
     if not context.is_runtime:

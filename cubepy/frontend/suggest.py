@@ -36,7 +36,9 @@ _INSTEAD: dict[type[ast.AST], tuple[str, str]] = {
 def unsupported(frame: Frame, node: ast.AST) -> Error:
     """E101 for a construct that the language does not have."""
     frame.tracer.b.span = frame.span(node)
-    what, instead = _INSTEAD.get(type(node), (type(node).__name__, "write it with simple statements"))
+    what, instead = _INSTEAD.get(
+        type(node), (type(node).__name__, "write it with simple statements")
+    )
     return frame.tracer.error("E101", what=f"`{what}`", instead=instead)
 
 

@@ -62,8 +62,12 @@ def locate(tracer: Tracer, owner: TensorRef | FlatRef, item: Any) -> Place | Ten
 def _index(tracer: Tracer, item: Any) -> Index:
     found = tracer.index(item)
     if isinstance(found, int) and found < 0:
-        raise tracer.error("E207", what="an index", expected="0 or more (a negative index is out "
-                           "of bounds)", given=str(found))
+        raise tracer.error(
+            "E207",
+            what="an index",
+            expected="0 or more (a negative index is out of bounds)",
+            given=str(found),
+        )
     return found
 
 
@@ -124,13 +128,20 @@ def _view(tracer: Tracer, x: TensorRef, items: tuple[Any, ...]) -> TensorRef:
         offset = tracer.add(offset, tracer.mul(start, x.strides[axis]))
     if x.is_line and x.axis not in axis_map:
         raise tracer.error("E305", what="the axis of the lines; index it last")
-    return replace(x, offset=offset, shape=tuple(shape), strides=tuple(strides),
-                   axis=axis_map.get(x.axis, len(shape) - 1), is_linear=x.is_linear and leading,
-                   is_divisible=x.is_divisible and (leading or not x.is_line))
+    return replace(
+        x,
+        offset=offset,
+        shape=tuple(shape),
+        strides=tuple(strides),
+        axis=axis_map.get(x.axis, len(shape) - 1),
+        is_linear=x.is_linear and leading,
+        is_divisible=x.is_divisible and (leading or not x.is_line),
+    )
 
 
-def _bounds(tracer: Tracer, x: TensorRef, axis: int, item: slice,
-            scale: int) -> tuple[Index, Index, int]:
+def _bounds(
+    tracer: Tracer, x: TensorRef, axis: int, item: slice, scale: int
+) -> tuple[Index, Index, int]:
     """Start and extent in elements, and the step of a slice; the end is cut at the extent."""
     step = 1 if item.step is None else item.step
     if not isinstance(step, int) or step < 1 or (scale > 1 and step != 1):
@@ -158,8 +169,14 @@ def load(tracer: Tracer, place: Place, fill: Any = 0, hint: str = "") -> Value:
     return _load_partly(tracer, place, t, fill, hint)
 
 
-def _emit_load(tracer: Tracer, place: Place, t: DType | Line, hint: str,
-               mask: Value | None = None, fill: Value | None = None) -> Value:
+def _emit_load(
+    tracer: Tracer,
+    place: Place,
+    t: DType | Line,
+    hint: str,
+    mask: Value | None = None,
+    fill: Value | None = None,
+) -> Value:
     operands = [place.tensor.buffer, tracer.index_value(place.offset)]
     if mask is not None and fill is not None:
         operands += [mask, fill]
@@ -284,24 +301,37 @@ def stored_value(tracer: Tracer, x: TensorRef, value: Any, t: DType | Line) -> V
     v = tracer.value(value)
     source, target = element_of(v.type), element_of(t)
     if source.is_float and not target.is_float:
-        raise tracer.error("E205", value=f"a {source.name} value", name=x.name, type=repr(t),
-                           example=target.name)
+        raise tracer.error(
+            "E205", value=f"a {source.name} value", name=x.name, type=repr(t), example=target.name
+        )
     if isinstance(v.type, Line) and not isinstance(t, Line):
-        raise tracer.error("E205", value=f"a {v.type!r}", name=x.name, type=repr(t),
-                           example="store(x, index, line)  # or index a lane")
+        raise tracer.error(
+            "E205",
+            value=f"a {v.type!r}",
+            name=x.name,
+            type=repr(t),
+            example="store(x, index, line)  # or index a lane",
+        )
     return tracer.cast(v, t)
 
 
 def _check_literal(tracer: Tracer, x: TensorRef, value: Any) -> None:
     if isinstance(value, float) and not x.element.is_float and x.element.kind is not Kind.BOOL:
-        raise tracer.error("E205", value=f"the literal {value}", name=x.name,
-                           type=x.element.name, example=x.element.name)
+        raise tracer.error(
+            "E205",
+            value=f"the literal {value}",
+            name=x.name,
+            type=x.element.name,
+            example=x.element.name,
+        )
     tracer_type = x.element
     if isinstance(value, int) and tracer_type.is_integer:
         tracer._literal(value, tracer_type)  # pyright: ignore[reportPrivateUsage]
 
 
-def _emit_store(tracer: Tracer, place: Place, v: Value, hint: str, mask: Value | None = None) -> None:
+def _emit_store(
+    tracer: Tracer, place: Place, v: Value, hint: str, mask: Value | None = None
+) -> None:
     operands = [place.tensor.buffer, tracer.index_value(place.offset), v]
     if mask is not None:
         operands.append(mask)

@@ -39,7 +39,17 @@ from cubepy.frontend.values import (
 from cubepy.ir import ops
 from cubepy.ir.build import Builder
 from cubepy.ir.core import Op, Region, Value
-from cubepy.ir.types import DType, Kind, Line, Ref, bool_, element_of, find_dtype, index, with_element
+from cubepy.ir.types import (
+    DType,
+    Kind,
+    Line,
+    Ref,
+    bool_,
+    element_of,
+    find_dtype,
+    index,
+    with_element,
+)
 from cubepy.lang.function import Captures, Source
 from cubepy.span import Span
 from cubepy.targets import Target
@@ -87,8 +97,15 @@ class LoopContext:
 class Frame:
     """One activation of an inlined function: its names, its open loops, and how it returns."""
 
-    def __init__(self, tracer: Tracer, source: Source, captures: Captures | None, path: Key,
-                 caller: Span | None, parent: Frame | None = None) -> None:
+    def __init__(
+        self,
+        tracer: Tracer,
+        source: Source,
+        captures: Captures | None,
+        path: Key,
+        caller: Span | None,
+        parent: Frame | None = None,
+    ) -> None:
         self.tracer = tracer
         self.source = source
         self.captures = captures
@@ -115,7 +132,9 @@ class Frame:
         column = getattr(node, "col_offset", 0)
         end_line = getattr(node, "end_lineno", None) or line
         end_column = getattr(node, "end_col_offset", None) or column
-        return Span(s.file, line, column + offset, end_line, end_column + offset, s.name, self.caller)
+        return Span(
+            s.file, line, column + offset, end_line, end_column + offset, s.name, self.caller
+        )
 
     def key(self, node: ast.AST, *more: Any) -> Key:
         """Identifies a place of this activation across restarts."""
@@ -126,8 +145,9 @@ class Frame:
 class Tracer:
     """Builds one kernel; shared by all frames."""
 
-    def __init__(self, target: Target, cube_dim: tuple[int, int, int], plane_dim: int,
-                 learned: Learned) -> None:
+    def __init__(
+        self, target: Target, cube_dim: tuple[int, int, int], plane_dim: int, learned: Learned
+    ) -> None:
         self.b = Builder()
         self.target = target
         self.cube_dim = cube_dim
@@ -381,8 +401,9 @@ class Tracer:
     def _assign_tuple(self, slot: Any, value: Any, key: Key, name: str, depth: int) -> Any:
         old: tuple[Any, ...] = slot.items if isinstance(slot, TupleSlot) else ()
         if isinstance(slot, TupleSlot) and len(old) != len(value):
-            raise self.error("E206", name=name, old=f"a tuple of {len(old)}",
-                             new=f"a tuple of {len(value)}")
+            raise self.error(
+                "E206", name=name, old=f"a tuple of {len(old)}", new=f"a tuple of {len(value)}"
+            )
         items = [
             self.assign(old[k] if old else None, item, (*key, k), f"{name}_{k}", depth)
             for k, item in enumerate(value)
@@ -403,8 +424,12 @@ class Tracer:
         if isinstance(slot, ViewSlot):
             like = slot.like
             if (like.buffer, like.element, like.rank) != (view.buffer, view.element, view.rank):
-                raise self.error("E206", name=name, old=f"a view of `{like.name}`",
-                                 new=f"a view of `{view.name}`")
+                raise self.error(
+                    "E206",
+                    name=name,
+                    old=f"a view of `{like.name}`",
+                    new=f"a view of `{view.name}`",
+                )
             old = slot.items
         values = [self.index_value(p) for p in parts]
         items = [
@@ -428,7 +453,9 @@ class Tracer:
     def _read_view(self, slot: ViewSlot) -> TensorRef:
         rank = slot.like.rank
         offset, *rest = (self.read(item) for item in slot.items)
-        return replace(slot.like, offset=offset, shape=tuple(rest[:rank]), strides=tuple(rest[rank:]))
+        return replace(
+            slot.like, offset=offset, shape=tuple(rest[:rank]), strides=tuple(rest[rank:])
+        )
 
 
 def bind(frame: Frame, name: str, value: Any) -> None:

@@ -38,8 +38,15 @@ class Builder:
         self.ops.append(op)
         return op
 
-    def emit_op(self, row: OpDef, *operands: Value, types: Sequence[Type] | None = None,
-                regions: Sequence[Region] = (), name: str = "", **attrs: Attr) -> Op:
+    def emit_op(
+        self,
+        row: OpDef,
+        *operands: Value,
+        types: Sequence[Type] | None = None,
+        regions: Sequence[Region] = (),
+        name: str = "",
+        **attrs: Attr,
+    ) -> Op:
         """Append an operation; result types come from the table's rule, or from `types`."""
         inferred = row.rule([v.type for v in operands], attrs)
         results = tuple(Value(t, name) for t in (inferred if types is None else types))

@@ -16,8 +16,12 @@ Number = int | float | bool
 _MANTISSA_BITS = {f64: 53, f32: 24, f16: 11, bf16: 8, f8e4m3: 4, f8e5m2: 3}
 _MIN_EXPONENT = {f64: -1022, f32: -126, f16: -14, bf16: -126, f8e4m3: -6, f8e5m2: -14}
 _LARGEST = {
-    f64: math.ldexp(2 - 2.0**-52, 1023), f32: math.ldexp(2 - 2.0**-23, 127), f16: 65504.0,
-    bf16: math.ldexp(2 - 2.0**-7, 127), f8e4m3: 448.0, f8e5m2: 57344.0,
+    f64: math.ldexp(2 - 2.0**-52, 1023),
+    f32: math.ldexp(2 - 2.0**-23, 127),
+    f16: 65504.0,
+    bf16: math.ldexp(2 - 2.0**-7, 127),
+    f8e4m3: 448.0,
+    f8e5m2: 57344.0,
 }
 
 

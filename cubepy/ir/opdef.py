@@ -116,7 +116,9 @@ def same(class_name: str, count: int) -> Rule:
         for t in types:
             require_plain(t)
             require(t == types[0], f"operands differ: {types[0]!r} and {t!r}")
-        require(CLASSES[class_name](element_of(types[0])), f"takes {class_name} types, got {types[0]!r}")
+        require(
+            CLASSES[class_name](element_of(types[0])), f"takes {class_name} types, got {types[0]!r}"
+        )
         return (types[0],)
 
     return rule
@@ -178,7 +180,9 @@ def casting(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
 def bit_casting(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     """As casting, between scalars of one size."""
     (t,) = casting(types, attrs)
-    require(element_of(t).bits == element_of(types[0]).bits, f"{types[0]!r} and {t!r} differ in size")
+    require(
+        element_of(t).bits == element_of(types[0]).bits, f"{types[0]!r} and {t!r} differ in size"
+    )
     return (t,)
 
 

@@ -22,24 +22,37 @@ def _op(name: str, typing: Rule, doc: str, **fields: object) -> OpDef:
     return row
 
 
-def _same(name: str, class_name: str, count: int, doc: str, meaning: m.Meaning,
-          commutes: bool = False) -> OpDef:
+def _same(
+    name: str, class_name: str, count: int, doc: str, meaning: m.Meaning, commutes: bool = False
+) -> OpDef:
     return _op(name, rule.same(class_name, count), doc, meaning=meaning, is_commutative=commutes)
 
 
 def _elementary(name: str, ulp: float, meaning: m.Meaning, count: int = 1) -> OpDef:
-    doc = f"{name}, within {ulp:g} ULP in f32 and f64; expanded where a target has no such function."
+    doc = (
+        f"{name}, within {ulp:g} ULP in f32 and f64; expanded where a target has no such function."
+    )
     return _op(name, rule.same("float", count), doc, meaning=meaning, exact=False, ulp=ulp)
 
 
 # Constants and conversions
-CONST = _op("const", rule.literal, "The value of an attribute.", attrs=("type", "value"),
-            uniformity=Uniformity.ALWAYS)
-CAST = _op("cast", rule.casting, "Conversion per lane: integers wrap, floats round to nearest even, "
-           "float to integer truncates, saturates and takes NaN to 0, to bool tests for nonzero.",
-           attrs=("type",))
-BITCAST = _op("bitcast", rule.bit_casting, "The same bits as another type of the same size.",
-              attrs=("type",))
+CONST = _op(
+    "const",
+    rule.literal,
+    "The value of an attribute.",
+    attrs=("type", "value"),
+    uniformity=Uniformity.ALWAYS,
+)
+CAST = _op(
+    "cast",
+    rule.casting,
+    "Conversion per lane: integers wrap, floats round to nearest even, "
+    "float to integer truncates, saturates and takes NaN to 0, to bool tests for nonzero.",
+    attrs=("type",),
+)
+BITCAST = _op(
+    "bitcast", rule.bit_casting, "The same bits as another type of the same size.", attrs=("type",)
+)
 
 # Arithmetic: integers wrap; floats are IEEE 754, rounded to nearest even, denormals kept
 ADD = _same("add", "number", 2, "Sum.", m.add, True)
@@ -105,31 +118,44 @@ ASIN = _elementary("asin", 4, _f(math.asin))
 ACOS = _elementary("acos", 4, _f(math.acos))
 ATAN = _elementary("atan", 5, _f(math.atan))
 ATAN2 = _elementary("atan2", 6, _f(math.atan2), 2)
-SINH = _elementary("sinh", 4, _f(lambda a: math.copysign(math.inf, a) if abs(a) > 710.5
-                                 else math.sinh(a)))
+SINH = _elementary(
+    "sinh", 4, _f(lambda a: math.copysign(math.inf, a) if abs(a) > 710.5 else math.sinh(a))
+)
 COSH = _elementary("cosh", 4, _f(math.cosh))
 TANH = _elementary("tanh", 5, _f(math.tanh))
 ASINH = _elementary("asinh", 4, _f(math.asinh))
 ACOSH = _elementary("acosh", 4, _f(math.acosh))
-ATANH = _elementary("atanh", 5, _f(lambda a: math.copysign(math.inf, a) if abs(a) == 1
-                                   else math.atanh(a)))
+ATANH = _elementary(
+    "atanh", 5, _f(lambda a: math.copysign(math.inf, a) if abs(a) == 1 else math.atanh(a))
+)
 ERF = _elementary("erf", 16, _f(math.erf))
 ERFC = _elementary("erfc", 16, _f(math.erfc))
 POW = _elementary("pow", 16, _f(m.power), 2)
 RSQRT = _elementary("rsqrt", 2, _f(lambda a: 1 / math.sqrt(a) if a else math.copysign(math.inf, a)))
 CBRT = _elementary("cbrt", 2, _f(math.cbrt))
 HYPOT = _elementary("hypot", 4, _f(math.hypot), 2)
-SIGMOID = _elementary("sigmoid", 4, _f(lambda a: 1 / (1 + math.exp(-a)) if a >= 0
-                                       else math.exp(a) / (1 + math.exp(a))))
+SIGMOID = _elementary(
+    "sigmoid",
+    4,
+    _f(lambda a: 1 / (1 + math.exp(-a)) if a >= 0 else math.exp(a) / (1 + math.exp(a))),
+)
 
 # Lines
 SPLAT = _op("splat", rule.splatting, "A scalar repeated in all lanes.", attrs=("lanes",))
-EXTRACT = _op("extract", rule.extracting, "One lane of a line; an index operand instead of the "
-              "attribute counts from 0 and must be in range.", attrs=("lane",))
+EXTRACT = _op(
+    "extract",
+    rule.extracting,
+    "One lane of a line; an index operand instead of the "
+    "attribute counts from 0 and must be in range.",
+    attrs=("lane",),
+)
 INSERT = _op("insert", rule.inserting, "A line with one lane replaced.", attrs=("lane",))
-SHUFFLE = _op("shuffle", rule.shuffling, "Lanes chosen from the concatenation of two lines.",
-              attrs=("lanes",))
-LANE_MASK = _op("lane_mask", rule.masking, "True in lanes k with first <= k < end.", attrs=("lanes",))
+SHUFFLE = _op(
+    "shuffle", rule.shuffling, "Lanes chosen from the concatenation of two lines.", attrs=("lanes",)
+)
+LANE_MASK = _op(
+    "lane_mask", rule.masking, "True in lanes k with first <= k < end.", attrs=("lanes",)
+)
 
 
 def _reduction(name: str, class_name: str, doc: str) -> OpDef:
@@ -145,23 +171,51 @@ REDUCE_AND = _reduction("reduce_and", "bits", "Bitwise (on bools: logical) and o
 REDUCE_OR = _reduction("reduce_or", "bits", "Bitwise (on bools: logical) or of the lanes.")
 
 # Memory: offsets count elements
-ALLOC = _op("alloc", rule.allocating, "Memory of the cube (shared) or of the unit (local), "
-            "uninitialised.", effect=Effect.WRITE, uniformity=Uniformity.ALWAYS,
-            attrs=("type", "size", "space"))
-LOAD = _op("load", rule.loading, "Reads a scalar or consecutive elements as a line; with a mask, "
-           "lanes that are off are not accessed and give the fill.", effect=Effect.READ,
-           attrs=("type", "align", "hint"))
-STORE = _op("store", rule.storing, "Writes a scalar or the lanes of a line; with a mask, lanes that "
-            "are off are not accessed.", effect=Effect.WRITE, attrs=("align", "hint"))
-PREFETCH = _op("prefetch", rule.addressing, "A hint that the address will be read soon; any address "
-               "is legal.", effect=Effect.WRITE)
-MISALIGNMENT = _op("misalignment", rule.aligning, "How many elements the address lies behind a "
-                   "multiple of `bytes`.", attrs=("bytes",))
+ALLOC = _op(
+    "alloc",
+    rule.allocating,
+    "Memory of the cube (shared) or of the unit (local), uninitialised.",
+    effect=Effect.WRITE,
+    uniformity=Uniformity.ALWAYS,
+    attrs=("type", "size", "space"),
+)
+LOAD = _op(
+    "load",
+    rule.loading,
+    "Reads a scalar or consecutive elements as a line; with a mask, "
+    "lanes that are off are not accessed and give the fill.",
+    effect=Effect.READ,
+    attrs=("type", "align", "hint"),
+)
+STORE = _op(
+    "store",
+    rule.storing,
+    "Writes a scalar or the lanes of a line; with a mask, lanes that are off are not accessed.",
+    effect=Effect.WRITE,
+    attrs=("align", "hint"),
+)
+PREFETCH = _op(
+    "prefetch",
+    rule.addressing,
+    "A hint that the address will be read soon; any address is legal.",
+    effect=Effect.WRITE,
+)
+MISALIGNMENT = _op(
+    "misalignment",
+    rule.aligning,
+    "How many elements the address lies behind a multiple of `bytes`.",
+    attrs=("bytes",),
+)
 
 
 def _atomic(name: str, doc: str, values: int = 1) -> OpDef:
-    return _op(f"atomic_{name}", rule.updating(values), doc + " Relaxed; gives the old value.",
-               effect=Effect.WRITE, uniformity=Uniformity.NEVER)
+    return _op(
+        f"atomic_{name}",
+        rule.updating(values),
+        doc + " Relaxed; gives the old value.",
+        effect=Effect.WRITE,
+        uniformity=Uniformity.NEVER,
+    )
 
 
 ATOMIC_ADD = _atomic("add", "Adds.")
@@ -174,22 +228,48 @@ ATOMIC_EXCHANGE = _atomic("exchange", "Replaces.")
 ATOMIC_CAS = _atomic("cas", "Replaces by the second value where the first is found.", 2)
 
 # Positions
-UNIT_POS = _op("unit_pos", rule.positioning, "Position of the unit in its cube.",
-               uniformity=Uniformity.NEVER, attrs=("axis",))
-CUBE_POS = _op("cube_pos", rule.positioning, "Position of the cube in the grid.",
-               uniformity=Uniformity.ALWAYS, attrs=("axis",))
-CUBE_COUNT = _op("cube_count", rule.positioning, "Cubes in the grid.",
-                 uniformity=Uniformity.ALWAYS, attrs=("axis",))
-ABSOLUTE_POS = _op("absolute_pos", rule.positioning, "Position of the unit in the whole launch; "
-                   "`all` is cube_pos * cube_dim + unit_pos, each over all axes.",
-                   uniformity=Uniformity.NEVER, attrs=("axis",))
+UNIT_POS = _op(
+    "unit_pos",
+    rule.positioning,
+    "Position of the unit in its cube.",
+    uniformity=Uniformity.NEVER,
+    attrs=("axis",),
+)
+CUBE_POS = _op(
+    "cube_pos",
+    rule.positioning,
+    "Position of the cube in the grid.",
+    uniformity=Uniformity.ALWAYS,
+    attrs=("axis",),
+)
+CUBE_COUNT = _op(
+    "cube_count",
+    rule.positioning,
+    "Cubes in the grid.",
+    uniformity=Uniformity.ALWAYS,
+    attrs=("axis",),
+)
+ABSOLUTE_POS = _op(
+    "absolute_pos",
+    rule.positioning,
+    "Position of the unit in the whole launch; "
+    "`all` is cube_pos * cube_dim + unit_pos, each over all axes.",
+    uniformity=Uniformity.NEVER,
+    attrs=("axis",),
+)
 
 # Synchronisation
-SYNC_CUBE = _op("sync_cube", rule.nothing, "All units of the cube arrive before any goes on; their "
-                "accesses to shared and global memory are ordered.", effect=Effect.SYNC)
+SYNC_CUBE = _op(
+    "sync_cube",
+    rule.nothing,
+    "All units of the cube arrive before any goes on; their "
+    "accesses to shared and global memory are ordered.",
+    effect=Effect.SYNC,
+)
 SYNC_PLANE = _op("sync_plane", rule.nothing, "As sync_cube, for the plane.", effect=Effect.SYNC)
-SYNC_STORAGE = _op("sync_storage", rule.nothing, "Orders the unit's accesses to global memory.",
-                   effect=Effect.SYNC)
+SYNC_STORAGE = _op(
+    "sync_storage", rule.nothing, "Orders the unit's accesses to global memory.", effect=Effect.SYNC
+)
 
 # Mutable locals, before SSA construction
 VAR = _op("var", rule.declaring, "A mutable local.", effect=Effect.WRITE, attrs=("type",))
@@ -197,18 +277,49 @@ GET = _op("get", rule.getting, "The present value of a local.", effect=Effect.RE
 SET = _op("set", rule.setting, "Assigns a local.", effect=Effect.WRITE)
 
 # Control flow. Regions end with a terminator; `if` yields its results, loops carry theirs.
-IF = _op("if", rule.branching, "One of two regions; its results are what the region yields.",
-         effect=Effect.CONTROL, regions=("then", "else"))
-FOR = _op("for", rule.counting, "For each position from start up to (or, for negative steps, down "
-          "to) stop, exclusive. Body: the position and the carried values; `continue` gives the "
-          "next ones, `break` the results. A step of 0 runs no iteration.",
-          effect=Effect.CONTROL, regions=("body",), attrs=("unroll",))
-LOOP = _op("loop", rule.carrying, "Repeats its body until `break`.", effect=Effect.CONTROL,
-           regions=("body",))
-YIELD = _op("yield", rule.leaving, "Ends a region of an `if` with its results.",
-            effect=Effect.CONTROL, is_terminator=True)
-CONTINUE = _op("continue", rule.leaving, "Goes on with the next iteration of the innermost loop.",
-               effect=Effect.CONTROL, is_terminator=True)
-BREAK = _op("break", rule.leaving, "Leaves the innermost loop with its results.",
-            effect=Effect.CONTROL, is_terminator=True)
+IF = _op(
+    "if",
+    rule.branching,
+    "One of two regions; its results are what the region yields.",
+    effect=Effect.CONTROL,
+    regions=("then", "else"),
+)
+FOR = _op(
+    "for",
+    rule.counting,
+    "For each position from start up to (or, for negative steps, down "
+    "to) stop, exclusive. Body: the position and the carried values; `continue` gives the "
+    "next ones, `break` the results. A step of 0 runs no iteration.",
+    effect=Effect.CONTROL,
+    regions=("body",),
+    attrs=("unroll",),
+)
+LOOP = _op(
+    "loop",
+    rule.carrying,
+    "Repeats its body until `break`.",
+    effect=Effect.CONTROL,
+    regions=("body",),
+)
+YIELD = _op(
+    "yield",
+    rule.leaving,
+    "Ends a region of an `if` with its results.",
+    effect=Effect.CONTROL,
+    is_terminator=True,
+)
+CONTINUE = _op(
+    "continue",
+    rule.leaving,
+    "Goes on with the next iteration of the innermost loop.",
+    effect=Effect.CONTROL,
+    is_terminator=True,
+)
+BREAK = _op(
+    "break",
+    rule.leaving,
+    "Leaves the innermost loop with its results.",
+    effect=Effect.CONTROL,
+    is_terminator=True,
+)
 RETURN = _op("return", rule.nothing, "Ends the unit.", effect=Effect.CONTROL, is_terminator=True)

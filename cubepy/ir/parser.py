@@ -66,7 +66,7 @@ class _Parser:
 
     def expect_end(self) -> None:
         """Only blanks and comments may follow."""
-        if self._peek() or re.sub(r";[^\n]*", "", self._text[self._position:]).strip():
+        if self._peek() or re.sub(r";[^\n]*", "", self._text[self._position :]).strip():
             self._fail("expected the end")
 
     def _fail(self, message: str) -> NoReturn:
@@ -276,9 +276,18 @@ class _Parser:
             return None
         span: Span | None = None
         for position in reversed(self._next()[1:].split("<")):
-            file, function, line, column, end_line, end_column = map(int, re.split("[:-]", position))
-            span = Span(self._files[file], line, column, end_line, end_column,
-                        self._functions[function], span)
+            file, function, line, column, end_line, end_column = map(
+                int, re.split("[:-]", position)
+            )
+            span = Span(
+                self._files[file],
+                line,
+                column,
+                end_line,
+                end_column,
+                self._functions[function],
+                span,
+            )
         return span
 
 

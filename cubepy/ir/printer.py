@@ -105,7 +105,10 @@ class _Printer:
         return " @" + "<".join(self._position(s) for s in span.chain())
 
     def _position(self, span: Span) -> str:
-        file, function = self._intern(self._files, span.file), self._intern(self._functions, span.function)
+        file, function = (
+            self._intern(self._files, span.file),
+            self._intern(self._functions, span.function),
+        )
         return f"{file}:{function}:{span.line}:{span.column}-{span.end_line}:{span.end_column}"
 
     @staticmethod

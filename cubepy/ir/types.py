@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
+from functools import cache
 from typing import Any, TypeAlias
 
 
@@ -94,7 +94,22 @@ index = DType("index", Kind.INT, 64, "")
 """Positions, shapes and ranges: signed, 64 bits; programs never wrap it."""
 
 DTYPES: tuple[DType, ...] = (
-    bool_, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32, f64, f8e4m3, f8e5m2, index,
+    bool_,
+    i8,
+    i16,
+    i32,
+    i64,
+    u8,
+    u16,
+    u32,
+    u64,
+    f16,
+    bf16,
+    f32,
+    f64,
+    f8e4m3,
+    f8e5m2,
+    index,
 )
 _BY_NAME: dict[str, DType] = {d.name: d for d in DTYPES} | {
     d.numpy_name: d for d in DTYPES if d.numpy_name
@@ -140,7 +155,7 @@ class Line(metaclass=_LineMeta):
         raise TypeError("a Line exists inside kernels only")
 
 
-@lru_cache(maxsize=None)
+@cache
 def make_line(element: DType, width: int) -> Line:
     """The one `Line` object of this element and width."""
     return Line(element, width)

@@ -140,8 +140,9 @@ class Matcher:
         try:
             return read_memory(value)
         except (TypeError, ValueError, RuntimeError, BufferError) as error:
-            raise fail("E401", kernel=self.kernel, argument=name,
-                       type=f"{type(value).__name__} ({error})") from None
+            raise fail(
+                "E401", kernel=self.kernel, argument=name, type=f"{type(value).__name__} ({error})"
+            ) from None
 
     def _spec(self, name: str, spec: Spec, annotation: Any) -> Any:
         if spec.shape is None:
@@ -149,8 +150,9 @@ class Matcher:
             return ScalarArg(wanted)
         return self._tensor(name, layout_of_spec(spec), tensor_annotation(annotation), None)
 
-    def _tensor(self, name: str, layout: Layout, wanted: TensorAnnotation | None,
-                memory: Memory | None) -> str:
+    def _tensor(
+        self, name: str, layout: Layout, wanted: TensorAnnotation | None, memory: Memory | None
+    ) -> str:
         wanted = wanted or TensorAnnotation()
         self._check_element(name, layout.dtype, wanted.element)
         self.tensors[name] = (layout, wanted)
@@ -164,7 +166,9 @@ class Matcher:
             allowed = [find_dtype(c) for c in element.__constraints__]
             if allowed and dtype not in allowed:
                 expected = " or ".join(a.name for a in allowed if a)
-                raise fail("E402", kernel=self.kernel, argument=name, given=dtype, expected=expected)
+                raise fail(
+                    "E402", kernel=self.kernel, argument=name, given=dtype, expected=expected
+                )
             element = bound
         if element is not None and element is not dtype:
             raise fail("E402", kernel=self.kernel, argument=name, given=dtype, expected=element)
@@ -198,7 +202,9 @@ class Matcher:
         try:
             hash(key)
         except TypeError:
-            raise fail("E412", kernel=self.kernel, argument=name, type=type(value).__name__) from None
+            raise fail(
+                "E412", kernel=self.kernel, argument=name, type=type(value).__name__
+            ) from None
         return ComptimeArg(key, comptime_type(value))
 
     def float_dtype(self) -> DType:
@@ -244,15 +250,18 @@ def _struct_items(value: Any) -> tuple[tuple[str, ...], tuple[Any, ...]]:
 
 
 def _is_static(value: Any) -> bool:
-    plain = isinstance(value, str | DType | Line | CubeFunction | FunctionType | BuiltinFunctionType)
+    plain = isinstance(
+        value, str | DType | Line | CubeFunction | FunctionType | BuiltinFunctionType
+    )
     return plain or value is None or isinstance(value, type) or hasattr(value, "__cubepy_builtin__")
 
 
 # Line sizes
 
 
-def line_width(tensors: dict[str, tuple[Layout, TensorAnnotation]], target: Target,
-               asked: int | str) -> int:
+def line_width(
+    tensors: dict[str, tuple[Layout, TensorAnnotation]], target: Target, asked: int | str
+) -> int:
     """The line size of a call: as asked, or the widest that arguments and device allow.
 
     All line tensors share it; where their unit-stride axes differ, or one has none, it is 1.
@@ -271,7 +280,9 @@ def line_width(tensors: dict[str, tuple[Layout, TensorAnnotation]], target: Targ
     return max(1, target.line_bytes // widest) if agree else 1
 
 
-def tensor_arg(layout: Layout, annotation: TensorAnnotation, width: int, collapse: bool) -> TensorArg:
+def tensor_arg(
+    layout: Layout, annotation: TensorAnnotation, width: int, collapse: bool
+) -> TensorArg:
     """What a kernel is specialised on, of one array."""
     rank, axis, shape = len(layout.shape), layout.axis, layout.shape
     if collapse:
@@ -280,8 +291,16 @@ def tensor_arg(layout: Layout, annotation: TensorAnnotation, width: int, collaps
         return TensorArg(layout.dtype, rank, axis=axis, is_linear=layout.is_linear)
     extent = shape[axis] if axis is not None and shape else 1
     divisible = width == 1 or (extent is not None and extent % width == 0)
-    return TensorArg(layout.dtype, rank, True, width, axis, layout.is_linear, divisible,
-                     layout.alignment() if not collapse or layout.address % ALIGNMENT == 0 else 0)
+    return TensorArg(
+        layout.dtype,
+        rank,
+        True,
+        width,
+        axis,
+        layout.is_linear,
+        divisible,
+        layout.alignment() if not collapse or layout.address % ALIGNMENT == 0 else 0,
+    )
 
 
 # Scalars
@@ -302,8 +321,9 @@ def wrong_arguments(kernel: str, error: TypeError, signature: Any) -> Error:
     return fail("E406", kernel=kernel, reason=str(error), signature=f"{kernel}{signature}")
 
 
-def finish(items: list[tuple[str, Any]], matcher: Matcher, width: int,
-           collapse: bool) -> tuple[tuple[str, Arg], ...]:
+def finish(
+    items: list[tuple[str, Any]], matcher: Matcher, width: int, collapse: bool
+) -> tuple[tuple[str, Arg], ...]:
     """The signature's arguments, once line size and float type are known."""
     float_arg = ScalarArg(matcher.float_dtype())
 

@@ -35,7 +35,8 @@ class _Entry:
         written = prepared.compiled.facts.written
         self.extents = [
             (position[name], *_reach(args[position[name]]), name in written)
-            for name in names if isinstance(args[position[name]], np.ndarray)
+            for name in names
+            if isinstance(args[position[name]], np.ndarray)
         ]
 
 
@@ -81,8 +82,9 @@ class FastPath:
         prepared.device.launch(prepared.compiled.loaded, block, prepared.count, prepared.grain)
         return True
 
-    def remember(self, grid: Grid | None, args: tuple[Any, ...], prepared: Prepared,
-                 matcher: Matcher) -> None:
+    def remember(
+        self, grid: Grid | None, args: tuple[Any, ...], prepared: Prepared, matcher: Matcher
+    ) -> None:
         """Keep a launch whose arguments are simple enough."""
         key = _key(grid, args)
         if key is None or len(args) != len(self._names):
@@ -104,7 +106,12 @@ def _overlap(entry: _Entry, addresses: dict[int, int]) -> bool:
         start, end = addresses[k] + low, addresses[k] + high
         for other, other_low, other_high, _ in entry.extents:
             base = addresses.get(other)
-            if other != k and base is not None and base + other_low < end and base + other_high > start:
+            if (
+                other != k
+                and base is not None
+                and base + other_low < end
+                and base + other_high > start
+            ):
                 return True
     return False
 

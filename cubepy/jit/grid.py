@@ -42,8 +42,12 @@ def dim3(value: Any, what: str, least: int) -> Dim3:
     try:
         numbers = tuple(p.__index__() for p in parts)
     except AttributeError:
-        raise fail("E416", given=repr(value), reason=f"{what} is made of integers",
-                   suggestion="use // for the division") from None
+        raise fail(
+            "E416",
+            given=repr(value),
+            reason=f"{what} is made of integers",
+            suggestion="use // for the division",
+        ) from None
     if any(n < least for n in numbers):
         raise fail("E416", given=repr(value), reason=f"{what} is at least {least}", suggestion="")
     x, y, z = (*numbers, 1, 1)[:3]
@@ -53,8 +57,12 @@ def dim3(value: Any, what: str, least: int) -> Dim3:
 def fixed(item: Any) -> Fixed:
     """The grid of `kernel[cube_count, cube_dim]`."""
     if not isinstance(item, tuple) or len(item) != 2:
-        raise fail("E416", given=repr(item), reason="it takes a cube count and a cube dim",
-                   suggestion="write kernel[cube_count, cube_dim], ints or tuples of up to 3")
+        raise fail(
+            "E416",
+            given=repr(item),
+            reason="it takes a cube count and a cube dim",
+            suggestion="write kernel[cube_count, cube_dim], ints or tuples of up to 3",
+        )
     return Fixed(dim3(item[0], "the cube count", 0), dim3(item[1], "the cube dim", 1))
 
 
@@ -62,11 +70,25 @@ def check_limits(kernel: str, grid: Fixed, target: Target) -> None:
     """`LaunchError` E408 where the target does not take the grid; names both numbers."""
     units = prod(grid.dim)
     if units > target.max_cube_dim:
-        raise fail("E408", kernel=kernel, what="the cube dim", given=f"{grid.dim} = {units} units",
-                   target=target, limit=f"at most {target.max_cube_dim}", suggestion="use more cubes")
+        raise fail(
+            "E408",
+            kernel=kernel,
+            what="the cube dim",
+            given=f"{grid.dim} = {units} units",
+            target=target,
+            limit=f"at most {target.max_cube_dim}",
+            suggestion="use more cubes",
+        )
     if prod(grid.count) > 2**62 or max(grid.count) > 2**62:
-        raise fail("E408", kernel=kernel, what="the cube count", given=grid.count, target=target,
-                   limit="at most 2**62 cubes", suggestion="")
+        raise fail(
+            "E408",
+            kernel=kernel,
+            what="the cube count",
+            given=grid.count,
+            target=target,
+            limit="at most 2**62 cubes",
+            suggestion="",
+        )
 
 
 def default_cube_dim(grid: Grid | None, plane_dim: int) -> Dim3:

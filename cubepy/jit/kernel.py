@@ -31,8 +31,13 @@ class CubeKernel(CubeFunction):
     `kernel[cube_count, cube_dim](...)`, `kernel.over(what)(...)`; see the methods.
     """
 
-    def __init__(self, function: Callable[..., Any], settings: Settings = Settings(),
-                 options: Options = Options(), made: dict[Any, Specialisations] | None = None) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        settings: Settings = Settings(),
+        options: Options = Options(),
+        made: dict[Any, Specialisations] | None = None,
+    ) -> None:
         super().__init__(function)
         self.settings = settings
         self.options = options
@@ -66,9 +71,17 @@ class CubeKernel(CubeFunction):
         """
         return Launcher(self, over(what, per, cube_dim))
 
-    def configure(self, *, line_size: int | str | None = None, plane_dim: int | None = None,
-                  device: Any = None, stream: Any = None, checked: bool | None = None,
-                  fast_math: bool | None = None, contract: bool | None = None) -> CubeKernel:
+    def configure(
+        self,
+        *,
+        line_size: int | str | None = None,
+        plane_dim: int | None = None,
+        device: Any = None,
+        stream: Any = None,
+        checked: bool | None = None,
+        fast_math: bool | None = None,
+        contract: bool | None = None,
+    ) -> CubeKernel:
         """The same kernel with other settings, used in the same way.
 
         `line_size`: lanes of line-typed tensors, or "auto". `plane_dim`: emulate planes of this
@@ -84,21 +97,30 @@ class CubeKernel(CubeFunction):
             settings = replace(settings, device=getattr(device, "name", device))
         if checked or stream is not None:
             what = "checked=True" if checked else "stream="
-            raise fail("E310", op=what, target="cpu", reason="it is not implemented yet", suggestion="")
+            raise fail(
+                "E310", op=what, target="cpu", reason="it is not implemented yet", suggestion=""
+            )
         if fast_math is not None:
             options = replace(options, fast_math=fast_math)
         if contract is not None:
             options = replace(options, contract=contract)
         return CubeKernel(self.function, settings, options, self._made)
 
-    def inspect(self, *args: Any, target: str = "cpu", stage: str | None = None,
-                comptime: dict[str, Any] | None = None, **kwargs: Any) -> str:
+    def inspect(
+        self,
+        *args: Any,
+        target: str = "cpu",
+        stage: str | None = None,
+        comptime: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> str:
         """The text of a stage, from real arguments or specifications such as "f32[1024]".
 
         Stages: "ir"; "llvm" and "asm" on CPUs. No device is needed.
         """
-        return Launcher(self, None).inspect(*args, target=target, stage=stage, comptime=comptime,
-                                            **kwargs)
+        return Launcher(self, None).inspect(
+            *args, target=target, stage=stage, comptime=comptime, **kwargs
+        )
 
     def bind_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Arguments by name, with defaults; `LaunchError` E406 where they do not match."""
@@ -120,8 +142,12 @@ class CubeKernel(CubeFunction):
 def _checked_width(line_size: int | str) -> int | str:
     if line_size == "auto" or (isinstance(line_size, int) and 1 <= line_size <= 256):
         return line_size
-    raise fail("E416", given=f"line_size={line_size!r}", reason='it is "auto" or 1 to 256 lanes',
-               suggestion="")
+    raise fail(
+        "E416",
+        given=f"line_size={line_size!r}",
+        reason='it is "auto" or 1 to 256 lanes',
+        suggestion="",
+    )
 
 
 class Launcher:
@@ -150,8 +176,15 @@ class Launcher:
         arguments = kernel.bind_arguments(args, kwargs)
         device = find_device(kernel.settings.device or "cpu")
         assert self.grid is not None
-        found, matcher = prepare(kernel.__name__, kernel.annotations, arguments, self.grid,
-                                 kernel.settings, kernel.specialisations, device)
+        found, matcher = prepare(
+            kernel.__name__,
+            kernel.annotations,
+            arguments,
+            self.grid,
+            kernel.settings,
+            kernel.specialisations,
+            device,
+        )
         assert found is not None
         return found, matcher
 
@@ -165,8 +198,14 @@ class Launcher:
         memories, scalars = matcher.memories, matcher.scalars
         return lambda: found.run(memories, scalars, name)
 
-    def inspect(self, *args: Any, target: str = "cpu", stage: str | None = None,
-                comptime: dict[str, Any] | None = None, **kwargs: Any) -> str:
+    def inspect(
+        self,
+        *args: Any,
+        target: str = "cpu",
+        stage: str | None = None,
+        comptime: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> str:
         """See `CubeKernel.inspect`."""
         kernel = self.kernel
         named = {n: _as_spec(v) for n, v in kwargs.items()} | (comptime or {})
@@ -189,8 +228,9 @@ class Launcher:
         items = matcher.match(arguments)
         plane = kernel.settings.plane_dim or target.plane_dim
         width = line_width(matcher.tensors, target, kernel.settings.line_size)
-        return Signature(finish(items, matcher, width, False),
-                         default_cube_dim(self.grid, plane), plane, True)
+        return Signature(
+            finish(items, matcher, width, False), default_cube_dim(self.grid, plane), plane, True
+        )
 
 
 def _as_spec(value: Any) -> Any:
@@ -216,5 +256,3 @@ def cube(function: Any = None) -> Any:
     if not callable(function) or not hasattr(function, "__code__"):
         raise TypeError("@cube decorates Python functions")
     return CubeKernel(function)
-
-

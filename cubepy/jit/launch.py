@@ -77,9 +77,15 @@ def pack(kernel: str, name: str, value: Any, dtype: DType) -> int:
     return to_bits(convert(value, dtype), dtype)
 
 
-def prepare(kernel: str, annotations: dict[str, Any], arguments: dict[str, Any], grid: Grid,
-            settings: Settings, specialisations: Specialisations,
-            device: Any) -> tuple[Prepared | None, Matcher]:
+def prepare(
+    kernel: str,
+    annotations: dict[str, Any],
+    arguments: dict[str, Any],
+    grid: Grid,
+    settings: Settings,
+    specialisations: Specialisations,
+    device: Any,
+) -> tuple[Prepared | None, Matcher]:
     """Match, specialise, check. None in place of a launch that has nothing to do."""
     matcher = Matcher(kernel, annotations)
     items = matcher.match(arguments)
@@ -89,7 +95,8 @@ def prepare(kernel: str, annotations: dict[str, Any], arguments: dict[str, Any],
     dim = default_cube_dim(grid, plane)
     signature = Signature(finish(items, matcher, width, False), dim, plane, True)
     collapsed = _can_collapse(matcher, width) and _asks_for_flat(
-        specialisations.facts(signature, target))
+        specialisations.facts(signature, target)
+    )
     if collapsed:
         signature = Signature(finish(items, matcher, width, True), dim, plane, True)
     compiled = specialisations.get(signature, device)
@@ -178,23 +185,35 @@ def _as_bytes(memory: Memory) -> np.ndarray:
 
     class _Window:
         __array_interface__ = {
-            "data": (memory.address, True), "shape": memory.shape, "strides": memory.strides,
-            "typestr": f"|V{memory.dtype.itemsize}", "version": 3,
+            "data": (memory.address, True),
+            "shape": memory.shape,
+            "strides": memory.strides,
+            "typestr": f"|V{memory.dtype.itemsize}",
+            "version": 3,
         }
 
     return np.asarray(_Window())
 
 
-def _cube_count(kernel: str, grid: Grid, dim: Dim3, plane: int, matcher: Matcher, width: int,
-                compiled: Compiled, collapsed: bool) -> Dim3:
+def _cube_count(
+    kernel: str,
+    grid: Grid,
+    dim: Dim3,
+    plane: int,
+    matcher: Matcher,
+    width: int,
+    compiled: Compiled,
+    collapsed: bool,
+) -> Dim3:
     if isinstance(grid, Fixed):
         return grid.count
     shape = _covered_shape(kernel, grid, matcher, width, collapsed)
     return cover(shape, grid.per, dim, plane, compiled.facts.uses_axes)
 
 
-def _covered_shape(kernel: str, grid: Over, matcher: Matcher, width: int,
-                   collapsed: bool) -> tuple[int, ...]:
+def _covered_shape(
+    kernel: str, grid: Over, matcher: Matcher, width: int, collapsed: bool
+) -> tuple[int, ...]:
     """What `.over` counts: an int, a shape, or an array, which counts in lines if it is one."""
     what = grid.what
     if isinstance(what, int):
@@ -207,8 +226,12 @@ def _covered_shape(kernel: str, grid: Over, matcher: Matcher, width: int,
             return _lines_of(layout, annotation.is_line, width, collapsed)
     shape = getattr(what, "shape", None)
     if shape is None:
-        raise fail("E416", given=repr(what), reason="over() takes an array, an int or a shape",
-                   suggestion="")
+        raise fail(
+            "E416",
+            given=repr(what),
+            reason="over() takes an array, an int or a shape",
+            suggestion="",
+        )
     is_line = any(a.is_line for _, a in matcher.tensors.values())
     if is_line and hasattr(what, "dtype"):
         from cubepy.array import read_memory
@@ -227,8 +250,9 @@ def _lines_of(layout: Any, is_line: bool, width: int, collapsed: bool) -> tuple[
     return tuple(-(-n // width) if k == layout.axis else n for k, n in enumerate(layout.shape))
 
 
-def _fill(compiled: Compiled, device: Any, matcher: Matcher, count: Dim3, collapsed: bool,
-          width: int) -> Prepared:
+def _fill(
+    compiled: Compiled, device: Any, matcher: Matcher, count: Dim3, collapsed: bool, width: int
+) -> Prepared:
     block: list[int] = []
     addresses: list[tuple[int, str]] = []
     numbers: list[tuple[int, str, DType]] = []
@@ -246,8 +270,16 @@ def _fill(compiled: Compiled, device: Any, matcher: Matcher, count: Dim3, collap
     block += count
     total = prod(count)
     units = prod(compiled.artifact.cube_dim)
-    return Prepared(compiled, device, tuple(block), tuple(addresses), tuple(numbers), total,
-                    _grain(total, units * width, device), width)
+    return Prepared(
+        compiled,
+        device,
+        tuple(block),
+        tuple(addresses),
+        tuple(numbers),
+        total,
+        _grain(total, units * width, device),
+        width,
+    )
 
 
 def _extent(matcher: Matcher, slot: Slot, collapsed: bool) -> int:

@@ -123,7 +123,9 @@ def spec(text: str | Spec) -> Spec:
         raise fail("E415", text=text, reason=f"{match['dtype']} is not a dtype")
     if match["shape"] is None:
         return Spec(dtype)
-    return Spec(dtype, tuple(_extent(text, part) for part in match["shape"].split(",") if part.strip()))
+    return Spec(
+        dtype, tuple(_extent(text, part) for part in match["shape"].split(",") if part.strip())
+    )
 
 
 def _extent(text: str, part: str) -> int | None:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from cubepy.errors import Error
 from cubepy.ir import ops
-from cubepy.ir.types import (  # noqa: F401 - the words of the language
+from cubepy.ir.types import (
     DType,
     Line,
     bf16,
@@ -75,8 +75,9 @@ def _position(name: str, doc: str) -> Any:
     return POSITIONS[name]
 
 
-ABSOLUTE_POS = _position("ABSOLUTE_POS", "Position of the unit in the launch: "
-                         "CUBE_POS * CUBE_DIM + UNIT_POS.")
+ABSOLUTE_POS = _position(
+    "ABSOLUTE_POS", "Position of the unit in the launch: CUBE_POS * CUBE_DIM + UNIT_POS."
+)
 ABSOLUTE_POS_X = _position("ABSOLUTE_POS_X", "CUBE_POS_X * CUBE_DIM_X + UNIT_POS_X.")
 ABSOLUTE_POS_Y = _position("ABSOLUTE_POS_Y", "CUBE_POS_Y * CUBE_DIM_Y + UNIT_POS_Y.")
 ABSOLUTE_POS_Z = _position("ABSOLUTE_POS_Z", "CUBE_POS_Z * CUBE_DIM_Z + UNIT_POS_Z.")
@@ -252,7 +253,7 @@ acosh = _elementary("acosh")
 atanh = _elementary("atanh")
 erf = _elementary("erf")
 erfc = _elementary("erfc")
-pow = _elementary("pow")  # noqa: A001 - the field's name
+pow = _elementary("pow")
 rsqrt = _elementary("rsqrt")
 cbrt = _elementary("cbrt")
 hypot = _elementary("hypot")
@@ -278,7 +279,9 @@ def concat(a: Any, b: Any) -> Any:
 
 
 @_builtin
-def load(x: Any, index: Any, line: int | None = None, fill: Any = 0, hint: str | None = None) -> Any:
+def load(
+    x: Any, index: Any, line: int | None = None, fill: Any = 0, hint: str | None = None
+) -> Any:
     """`x[index]`; with `line=n`, n elements of a scalar tensor from `index` on, along its unit-stride
     axis (the last, if several). Lanes outside the axis give `fill`. `hint` is "stream" or None.
     """
@@ -337,3 +340,109 @@ def sync_plane() -> None:
 def sync_storage() -> None:
     """Order this unit's accesses to global memory."""
     _only_inside("sync_storage")
+
+
+__all__ = [
+    "ABSOLUTE_POS",
+    "ABSOLUTE_POS_X",
+    "ABSOLUTE_POS_Y",
+    "ABSOLUTE_POS_Z",
+    "CUBE_COUNT",
+    "CUBE_COUNT_X",
+    "CUBE_COUNT_Y",
+    "CUBE_COUNT_Z",
+    "CUBE_DIM",
+    "CUBE_DIM_X",
+    "CUBE_DIM_Y",
+    "CUBE_DIM_Z",
+    "CUBE_POS",
+    "CUBE_POS_X",
+    "CUBE_POS_Y",
+    "CUBE_POS_Z",
+    "PLANE_COUNT",
+    "PLANE_DIM",
+    "PLANE_POS",
+    "UNIT_POS",
+    "UNIT_POS_PLANE",
+    "UNIT_POS_X",
+    "UNIT_POS_Y",
+    "UNIT_POS_Z",
+    "DType",
+    "Line",
+    "acos",
+    "acosh",
+    "any_",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "bf16",
+    "bitcast",
+    "bool_",
+    "cbrt",
+    "ceil",
+    "clz",
+    "comptime",
+    "concat",
+    "copysign",
+    "cos",
+    "cosh",
+    "ctz",
+    "div_trunc",
+    "erf",
+    "erfc",
+    "exp",
+    "exp2",
+    "exp10",
+    "expm1",
+    "f8e4m3",
+    "f8e5m2",
+    "f16",
+    "f32",
+    "f64",
+    "floor",
+    "fma",
+    "hypot",
+    "i8",
+    "i16",
+    "i32",
+    "i64",
+    "isnan",
+    "load",
+    "local",
+    "log",
+    "log1p",
+    "log2",
+    "log10",
+    "maximum",
+    "minimum",
+    "misalignment",
+    "mul_hi",
+    "popcount",
+    "pow",
+    "prefetch",
+    "rem_trunc",
+    "rint",
+    "rsqrt",
+    "shared",
+    "sigmoid",
+    "sin",
+    "sinh",
+    "sqrt",
+    "static_assert",
+    "store",
+    "sync_cube",
+    "sync_plane",
+    "sync_storage",
+    "tan",
+    "tanh",
+    "target",
+    "trunc",
+    "u8",
+    "u16",
+    "u32",
+    "u64",
+    "unroll",
+    "where",
+]

@@ -86,9 +86,9 @@ def _find(tree: ast.Module, code: Any) -> ast.FunctionDef | ast.Lambda | None:
     wanted = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     candidates: list[ast.FunctionDef | ast.Lambda] = []
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
-            candidates.append(node)
-        elif isinstance(node, ast.Lambda) and code.co_name == "<lambda>":
+        if (isinstance(node, ast.FunctionDef) and node.name == code.co_name) or (
+            isinstance(node, ast.Lambda) and code.co_name == "<lambda>"
+        ):
             candidates.append(node)
     matching = [n for n in candidates if _parameters(n) == wanted and _starts_at(n, code)]
     return (matching or candidates or [None])[0]

@@ -34,7 +34,9 @@ class CpuDevice:
     def target(self) -> Target:
         """This host, with every feature that it has."""
         cpu, features = host_cpu()
-        attributes = ",".join(f"{'+' if on else '-'}{name}" for name, on in sorted(features.items()))
+        attributes = ",".join(
+            f"{'+' if on else '-'}{name}" for name, on in sorted(features.items())
+        )
         return host_target(cpu, attributes, frozenset(n for n, on in features.items() if on))
 
     @cached_property
