@@ -236,6 +236,18 @@ def _rows_of_memory() -> None:
         "move the barrier out of the condition, or make the condition the same for all units",
     )
     _row("E305", CompileError, "a slice of a tensor needs {what}", "")
+    _row(
+        "E306",
+        CompileError,
+        "lane {lane} is outside a plane of {width}",
+        "test kernels for GPUs with {kernel}.configure(plane_dim=32)",
+    )
+    _row(
+        "E307",
+        CompileError,
+        "`{op}` may not be reached by all units of the {group} that must meet there",
+        "move it out of the condition, or make the condition the same for all of them",
+    )
     _row("E310", UnsupportedError, "`{op}` is not available on {target}: {reason}", "{suggestion}")
 
 

@@ -14,6 +14,7 @@ from cubepy.errors import Error
 from cubepy.frontend import suggest
 from cubepy.frontend.attributes import attribute
 from cubepy.frontend.calls import call, capture
+from cubepy.frontend.cooperation import Formatted, escape_braces
 from cubepy.frontend.operators import binary, comparison, unary
 from cubepy.frontend.tensors import load_item
 from cubepy.frontend.tracer import Frame, describe, lookup_local
@@ -302,15 +303,25 @@ def _lambda(frame: Frame, node: ast.Lambda) -> LocalFunction:
     return LocalFunction(source, frame, defaults)
 
 
-def _joined(frame: Frame, node: ast.JoinedStr) -> str:
+def _joined(frame: Frame, node: ast.JoinedStr) -> Any:
+    """An f-string: text if all parts are comptime, else a `Formatted` for print."""
     parts = [evaluate(frame, v) for v in node.values]
-    return "".join(map(str, parts))
+    if all(isinstance(p, str) for p in parts):
+        return "".join(parts)
+    texts: list[str] = []
+    operands: list[Value] = []
+    for part in parts:
+        texts.append(escape_braces(part) if isinstance(part, str) else part.text)
+        operands += [] if isinstance(part, str) else part.operands
+    return Formatted("".join(texts), operands)
 
 
-def _formatted(frame: Frame, node: ast.FormattedValue) -> str:
+def _formatted(frame: Frame, node: ast.FormattedValue) -> Any:
     value = evaluate(frame, node.value)
+    if isinstance(value, Value) and node.format_spec is None:
+        return Formatted("{}", [value])
     if not is_comptime(value):
-        raise frame.tracer.error("E112", function="an f-string")
+        raise frame.tracer.error("E112", function="the format of an f-string")
     spec = evaluate(frame, node.format_spec) if node.format_spec else ""
     return comptime_result(frame, format, value, spec)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from cubepy.frontend.cooperation import HANDLERS
 from cubepy.frontend.tensors import (
     Place,
     line_place,
@@ -446,11 +447,6 @@ def _target(frame: Frame) -> Any:
     return frame.tracer.target
 
 
-@_handler
-def _print(frame: Frame, *args: Any) -> None:
-    raise frame.tracer.error("E101", what="`print`", instead="store values in an output tensor")
-
-
 # Lines
 
 
@@ -602,3 +598,6 @@ def line_of(value: Value, width: int) -> Line:
 def is_mask(value: Value) -> bool:
     """Whether `value` is a bool or a line of bools."""
     return element_of(value.type).kind is Kind.BOOL and value.type is not bool_
+
+
+INTRINSICS |= HANDLERS

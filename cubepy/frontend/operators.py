@@ -13,7 +13,7 @@ from cubepy.frontend.values import is_comptime, is_number
 from cubepy.ir import ops
 from cubepy.ir.core import Value
 from cubepy.ir.opdef import OpDef, TypingError
-from cubepy.ir.types import Kind, bool_, element_of, f32, i32, with_element
+from cubepy.ir.types import DType, Kind, bool_, element_of, f32, i32, with_element
 
 _PYTHON: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Add: operator.add,
@@ -114,7 +114,17 @@ def binary(frame: Frame, kind: type[ast.operator], a: Any, b: Any) -> Any:
     if kind in _ARITHMETIC and x.type == with_element(x.type, bool_):
         t = with_element(x.type, i32)
         x, y = frame.tracer.cast(x, t), frame.tracer.cast(y, t)
+    if frame.tracer.checked and row in (ops.FLOORDIV, ops.MOD):
+        _check_divisor(frame, y)
     return _emit(frame, kind, row, x, y)
+
+
+def _check_divisor(frame: Frame, divisor: Value) -> None:
+    """In checked mode integers are not divided by zero."""
+    if not element_of(divisor.type).is_integer or not isinstance(divisor.type, DType):
+        return
+    zero = frame.tracer.b.const(0, divisor.type)
+    frame.tracer.check(frame.tracer.b.emit(ops.NE, divisor, zero), "division", "", 0)
 
 
 def unify(frame: Frame, kind: type[ast.AST], a: Any, b: Any) -> tuple[Value, Value]:

@@ -67,6 +67,7 @@ class Signature:
     cube_dim: tuple[int, int, int]
     plane_dim: int
     noalias: bool
+    checked: bool = False
 
 
 def comptime_type(value: Any) -> Any:

@@ -49,7 +49,9 @@ class _Specialisation:
     ) -> None:
         self._function = function
         self._signature = signature
-        self._tracer = Tracer(target, signature.cube_dim, signature.plane_dim, learned)
+        self._tracer = Tracer(
+            target, signature.cube_dim, signature.plane_dim, learned, signature.checked
+        )
         self._params: list[Param] = []
 
     def kernel(self) -> tuple[Kernel, Facts]:

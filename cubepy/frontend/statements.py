@@ -151,12 +151,14 @@ def _expression(frame: Frame, node: ast.Expr) -> None:
 
 
 def _assert(frame: Frame, node: ast.Assert) -> None:
+    """Comptime conditions hold or stop the compilation; runtime ones are tested in checked mode."""
     condition = evaluate(frame, node.test)
-    if not is_comptime(condition):
-        raise suggest.unsupported(frame, node)
-    if not condition:
-        message = evaluate(frame, node.msg) if node.msg else ast.unparse(node.test)
-        raise frame.tracer.error("E114", message=message)
+    message = evaluate(frame, node.msg) if node.msg else ast.unparse(node.test)
+    if is_comptime(condition):
+        if not condition:
+            raise frame.tracer.error("E114", message=message)
+    elif frame.tracer.checked:
+        frame.tracer.check(frame.tracer.truth(condition), "assert", str(message), 0)
 
 
 def _define(frame: Frame, node: ast.FunctionDef) -> None:

@@ -74,6 +74,7 @@ def _index(tracer: Tracer, item: Any) -> Index:
 def _element(tracer: Tracer, x: TensorRef, indices: tuple[Index, ...]) -> Place:
     offset, end = x.offset, None
     for axis, i in enumerate(indices):
+        tracer.check_index(i, _counted_extent(tracer, x, axis), x.name, axis)
         if x.is_line and axis == x.axis:
             start = tracer.mul(i, x.width)
             offset = tracer.add(offset, start)
@@ -81,6 +82,13 @@ def _element(tracer: Tracer, x: TensorRef, indices: tuple[Index, ...]) -> Place:
         else:
             offset = tracer.add(offset, tracer.mul(i, x.strides[axis]))
     return Place(x, offset, 0, end, x.alignment)
+
+
+def _counted_extent(tracer: Tracer, x: TensorRef, axis: int) -> Index:
+    """The extent of an axis in what the tensor counts; only checked mode asks."""
+    if not tracer.checked or not x.is_line or axis != x.axis:
+        return x.shape[axis]
+    return tracer.lines(x.shape[axis], x.width)
 
 
 def _locate_flat(tracer: Tracer, x: TensorRef, item: Any) -> Place:
@@ -91,6 +99,9 @@ def _locate_flat(tracer: Tracer, x: TensorRef, item: Any) -> Place:
         return Place(x, x.offset)
     simple = not x.is_line or x.width == 1 or x.is_divisible or x.rank == 1
     if x.is_linear and simple:
+        if tracer.checked:
+            extents = tuple(_counted_extent(tracer, x, axis) for axis in range(x.rank))
+            tracer.check_index(i, tracer.product(extents), x.name, 0)
         start = tracer.mul(i, x.width)
         end = None if x.is_divisible else tracer.sub(x.shape[-1], start)
         return Place(x, tracer.add(x.offset, start), 0, end, x.alignment)
@@ -244,7 +255,9 @@ def line_place(tracer: Tracer, x: TensorRef | FlatRef, item: Any, width: int) ->
         tracer.facts.shaped.add(x.name)
     indices = tuple(tracer.index(i) for i in items)
     offset = x.offset
-    for i, stride in zip(indices, x.strides, strict=True):
+    for axis, (i, stride) in enumerate(zip(indices, x.strides, strict=True)):
+        if axis != x.axis:
+            tracer.check_index(i, x.shape[axis], x.name, axis)
         offset = tracer.add(offset, tracer.mul(i, stride))
     i = indices[x.axis]
     return Place(x, offset, tracer.sub(0, i), tracer.sub(x.shape[x.axis], i))

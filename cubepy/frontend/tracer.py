@@ -146,13 +146,19 @@ class Tracer:
     """Builds one kernel; shared by all frames."""
 
     def __init__(
-        self, target: Target, cube_dim: tuple[int, int, int], plane_dim: int, learned: Learned
+        self,
+        target: Target,
+        cube_dim: tuple[int, int, int],
+        plane_dim: int,
+        learned: Learned,
+        checked: bool = False,
     ) -> None:
         self.b = Builder()
         self.target = target
         self.cube_dim = cube_dim
         self.plane_dim = plane_dim
         self.learned = learned
+        self.checked = checked
         self.facts = Facts()
         self.locals: list[Op] = []
         self.inlined = 0
@@ -303,6 +309,22 @@ class Tracer:
         for factor in factors:
             result = self.mul(result, factor)
         return result
+
+    # Checks, in checked mode
+
+    def check(self, condition: Value, kind: str, argument: str, axis: int, *told: Index) -> None:
+        """End the unit with a fault of `kind` unless the condition holds; `told` goes with it."""
+        operands = [self.index_value(x) for x in told]
+        self.b.emit_op(ops.CHECK, condition, *operands, kind=kind, argument=argument, axis=axis)
+
+    def check_index(self, i: Index, extent: Index, argument: str, axis: int) -> None:
+        """In checked mode, a fault unless 0 <= i < extent."""
+        if not self.checked or (isinstance(i, int) and isinstance(extent, int) and 0 <= i < extent):
+            return
+        position, limit = self.index_value(i), self.index_value(extent)
+        below = self.b.emit(ops.LT, position, limit)
+        above = self.b.emit(ops.GE, position, self.b.index(0))
+        self.check(self.b.emit(ops.AND, above, below), "bounds", argument, axis, position, limit)
 
     # Control
 
@@ -460,6 +482,8 @@ class Tracer:
 
 def bind(frame: Frame, name: str, value: Any) -> None:
     """Bind a name: a mutable local where the function assigns it several times, else the value."""
+    if isinstance(value, TensorRef) and value.name in ("shared", "local"):
+        value = replace(value, name=name)  # memory of the kernel's own is called as it is assigned
     if name in frame.assigned.mutable or name in frame.forced:
         key = (*frame.path, name)
         slot = frame.tracer.assign(frame.slots.get(name), value, key, name, frame.depth)

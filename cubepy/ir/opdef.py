@@ -24,6 +24,7 @@ from cubepy.ir.types import (
     element_of,
     index,
     make_line,
+    u64,
     width_of,
     with_element,
 )
@@ -370,6 +371,41 @@ def setting(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
 
 def leaving(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     """Any operands; no result. What a terminator carries is checked by the verifier."""
+    return ()
+
+
+def voting(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    """A scalar bool; the result is a u64 with a bit for each lane."""
+    require_count(types, 1)
+    require(types[0] is bool_, f"the vote is {types[0]!r}, not a bool")
+    return (u64,)
+
+
+def electing(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    """No operands; the result is a bool."""
+    require_count(types, 0)
+    return (bool_,)
+
+
+def shuffling_units(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    """A value and a lane, mask or distance (an index); the result is a value of the same type."""
+    require_count(types, 2)
+    require_plain(types[0])
+    require(types[1] is index, f"the lane is {types[1]!r}, not an index")
+    return (types[0],)
+
+
+def nothing_of_anything(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    """Scalars and lines; no result."""
+    for t in types:
+        require_plain(t)
+    return ()
+
+
+def checking(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    """A scalar bool, then indices; no result."""
+    require(len(types) > 0 and types[0] is bool_, "needs a condition")
+    require(all(t is index for t in types[1:]), "tells indices")
     return ()
 
 

@@ -226,6 +226,7 @@ ATOMIC_OR = _atomic("or", "Bitwise or.")
 ATOMIC_XOR = _atomic("xor", "Bitwise exclusive or.")
 ATOMIC_EXCHANGE = _atomic("exchange", "Replaces.")
 ATOMIC_CAS = _atomic("cas", "Replaces by the second value where the first is found.", 2)
+ATOMIC_LOAD = _atomic("load", "Reads.", 0)
 
 # Positions
 UNIT_POS = _op(
@@ -269,6 +270,61 @@ SYNC_CUBE = _op(
 SYNC_PLANE = _op("sync_plane", rule.nothing, "As sync_cube, for the plane.", effect=Effect.SYNC)
 SYNC_STORAGE = _op(
     "sync_storage", rule.nothing, "Orders the unit's accesses to global memory.", effect=Effect.SYNC
+)
+
+# Planes: all units of a plane take part, those that returned give the identity. Reductions combine
+# lane k with lane k xor d for d = plane_dim / 2, ..., 2, 1; scans go from lane 0 upwards.
+
+
+def _plane(name: str, typing: Rule, doc: str) -> OpDef:
+    return _op(f"plane_{name}", typing, doc, effect=Effect.SYNC, uniformity=Uniformity.NEVER)
+
+
+_number = rule.same("number", 1)
+PLANE_SUM = _plane("sum", _number, "Sum over the plane, in all its units.")
+PLANE_PROD = _plane("prod", _number, "Product over the plane, in all its units.")
+PLANE_MIN = _plane("min", _number, "Minimum over the plane; NaN propagates.")
+PLANE_MAX = _plane("max", _number, "Maximum over the plane; NaN propagates.")
+PLANE_INCLUSIVE_SUM = _plane("inclusive_sum", _number, "Sum over the lanes up to the own one.")
+PLANE_EXCLUSIVE_SUM = _plane("exclusive_sum", _number, "Sum over the lanes before the own one.")
+PLANE_INCLUSIVE_PROD = _plane("inclusive_prod", _number, "Product of the lanes up to the own one.")
+PLANE_EXCLUSIVE_PROD = _plane("exclusive_prod", _number, "Product of the lanes before the own one.")
+PLANE_ALL = _plane("all", rule.same("bool", 1), "Whether the condition holds in all units.")
+PLANE_ANY = _plane("any", rule.same("bool", 1), "Whether the condition holds in any unit.")
+PLANE_BALLOT = _plane("ballot", rule.voting, "Bit k (of u64): the condition in lane k.")
+PLANE_ELECT = _plane("elect", rule.electing, "True in the first unit that has not returned.")
+PLANE_SHUFFLE = _plane(
+    "shuffle",
+    rule.shuffling_units,
+    "The value of another lane (an index); the own value where there is no such lane.",
+)
+PLANE_SHUFFLE_XOR = _plane("shuffle_xor", rule.shuffling_units, "The value of lane `own xor mask`.")
+PLANE_SHUFFLE_UP = _plane(
+    "shuffle_up",
+    rule.shuffling_units,
+    "The value of lane `own - delta`; the own value where there is none.",
+)
+PLANE_SHUFFLE_DOWN = _plane(
+    "shuffle_down",
+    rule.shuffling_units,
+    "The value of lane `own + delta`; the own value where there is none.",
+)
+
+# Diagnosis
+PRINT = _op(
+    "print",
+    rule.nothing_of_anything,
+    "Writes the operands between the parts of `text`.",
+    effect=Effect.WRITE,
+    attrs=("text",),
+)
+CHECK = _op(
+    "check",
+    rule.checking,
+    "Ends the unit with a fault, unless the condition holds. Further "
+    "operands (indices) are told with the fault: index and extent, or values.",
+    effect=Effect.WRITE,
+    attrs=("kind", "argument", "axis"),
 )
 
 # Mutable locals, before SSA construction

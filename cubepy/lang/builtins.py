@@ -342,6 +342,59 @@ def sync_storage() -> None:
     _only_inside("sync_storage")
 
 
+# Diagnosis
+
+
+@_builtin
+def print_(*values: Any) -> None:
+    """Write values on standard output, one line for each unit; `print` inside kernels means it.
+
+    Takes numbers, lines, comptime text and f-strings. The order of units is not defined.
+    """
+    print(*values)
+
+
+# Planes: every unit of the plane takes part
+
+
+def _plane(name: str, doc: str) -> Callable[..., Any]:
+    def function(*values: Any) -> Any:
+        return _only_inside(name)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"{doc} Every unit of the plane must arrive; on a CPU a plane is one unit."
+    return _builtin(function)
+
+
+plane_sum = _plane("plane_sum", "Sum of a number over the plane, in all its units.")
+plane_prod = _plane("plane_prod", "Product of a number over the plane, in all its units.")
+plane_min = _plane("plane_min", "Minimum over the plane; NaN propagates.")
+plane_max = _plane("plane_max", "Maximum over the plane; NaN propagates.")
+plane_inclusive_sum = _plane("plane_inclusive_sum", "Sum over the lanes up to the own one.")
+plane_exclusive_sum = _plane("plane_exclusive_sum", "Sum over the lanes before the own one.")
+plane_inclusive_prod = _plane("plane_inclusive_prod", "Product of the lanes up to the own one.")
+plane_exclusive_prod = _plane("plane_exclusive_prod", "Product of the lanes before the own one.")
+plane_all = _plane("plane_all", "Whether a condition holds in all units of the plane.")
+plane_any = _plane("plane_any", "Whether a condition holds in any unit of the plane.")
+plane_ballot = _plane("plane_ballot", "A u64 whose bit k is the condition in lane k.")
+plane_elect = _plane("plane_elect", "True in one unit of the plane, the first that is active.")
+plane_broadcast = _plane("plane_broadcast", "`plane_broadcast(v, lane)`: the value of one lane.")
+plane_shuffle = _plane(
+    "plane_shuffle",
+    "`plane_shuffle(v, lane)`: the value of a lane of each "
+    "unit's own choice; the own value where there is no such lane.",
+)
+plane_shuffle_xor = _plane("plane_shuffle_xor", "`plane_shuffle_xor(v, mask)`: of lane own ^ mask.")
+plane_shuffle_up = _plane(
+    "plane_shuffle_up",
+    "`plane_shuffle_up(v, d)`: of lane own - d; the own value where there is none.",
+)
+plane_shuffle_down = _plane(
+    "plane_shuffle_down",
+    "`plane_shuffle_down(v, d)`: of lane own + d; the own value where there is none.",
+)
+
+
 __all__ = [
     "ABSOLUTE_POS",
     "ABSOLUTE_POS_X",
@@ -359,6 +412,8 @@ __all__ = [
     "CUBE_POS_X",
     "CUBE_POS_Y",
     "CUBE_POS_Z",
+    "DType",
+    "Line",
     "PLANE_COUNT",
     "PLANE_DIM",
     "PLANE_POS",
@@ -367,8 +422,6 @@ __all__ = [
     "UNIT_POS_X",
     "UNIT_POS_Y",
     "UNIT_POS_Z",
-    "DType",
-    "Line",
     "acos",
     "acosh",
     "any_",
@@ -393,32 +446,49 @@ __all__ = [
     "erf",
     "erfc",
     "exp",
-    "exp2",
     "exp10",
+    "exp2",
     "expm1",
-    "f8e4m3",
-    "f8e5m2",
     "f16",
     "f32",
     "f64",
+    "f8e4m3",
+    "f8e5m2",
     "floor",
     "fma",
     "hypot",
-    "i8",
     "i16",
     "i32",
     "i64",
+    "i8",
     "isnan",
     "load",
     "local",
     "log",
+    "log10",
     "log1p",
     "log2",
-    "log10",
     "maximum",
     "minimum",
     "misalignment",
     "mul_hi",
+    "plane_all",
+    "plane_any",
+    "plane_ballot",
+    "plane_broadcast",
+    "plane_elect",
+    "plane_exclusive_prod",
+    "plane_exclusive_sum",
+    "plane_inclusive_prod",
+    "plane_inclusive_sum",
+    "plane_max",
+    "plane_min",
+    "plane_prod",
+    "plane_shuffle",
+    "plane_shuffle_down",
+    "plane_shuffle_up",
+    "plane_shuffle_xor",
+    "plane_sum",
     "popcount",
     "pow",
     "prefetch",
@@ -439,10 +509,10 @@ __all__ = [
     "tanh",
     "target",
     "trunc",
-    "u8",
     "u16",
     "u32",
     "u64",
+    "u8",
     "unroll",
     "where",
 ]
