@@ -11,21 +11,31 @@ A kernel is written once as a decorated Python function and runs at the speed of
     add.over(out)(x, y, out)
 """
 
-from cubepy.config import settings
-from cubepy.errors import (
-    CompileError,
-    DeviceError,
-    DeviceLostError,
-    Error,
-    LaunchError,
-    OutOfBoundsError,
-    UnsupportedError,
-)
-from cubepy.jit.kernel import cube
-from cubepy.lang import atomic
-from cubepy.lang.annotations import Comptime, Lines, Spec, Tensor, spec
-from cubepy.lang.builtins import *  # noqa: F403
-from cubepy.runtimes.registry import devices
-from cubepy.runtimes.registry import find_device as device
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cubepy.api import *  # noqa: F403
 
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """The public names, loaded on first use: `cubepy --help` and plain imports stay instant."""
+    from importlib import import_module
+
+    if name == "kernels":
+        return import_module("cubepy.kernels")
+    if name.startswith("__") and name != "__all__":
+        raise AttributeError(f"module 'cubepy' has no attribute {name!r}")
+    found = {k: v for k, v in vars(import_module("cubepy.api")).items() if not k.startswith("_")}
+    for key, value in found.items():
+        globals().setdefault(key, value)
+    if name == "__all__":
+        return sorted(found)
+    if name not in found:
+        raise AttributeError(f"module 'cubepy' has no attribute {name!r}")
+    return found[name]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__getattr__("__all__"), "kernels"})

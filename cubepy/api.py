@@ -1,0 +1,21 @@
+"""The public names: what `import cubepy as cp` offers as `cp.name`.
+
+`cubepy` loads this module when the first name is asked for, so that importing it costs nothing.
+"""
+
+from cubepy.config import settings
+from cubepy.errors import (
+    CompileError,
+    DeviceError,
+    DeviceLostError,
+    Error,
+    LaunchError,
+    OutOfBoundsError,
+    UnsupportedError,
+)
+from cubepy.jit.kernel import cube
+from cubepy.lang import atomic
+from cubepy.lang.annotations import Comptime, Lines, Spec, Tensor, spec
+from cubepy.lang.builtins import *  # noqa: F403
+from cubepy.runtimes.registry import devices
+from cubepy.runtimes.registry import find_device as device
