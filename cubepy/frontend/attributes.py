@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 from cubepy.frontend.positions import position
@@ -41,7 +43,46 @@ def attribute(frame: Frame, owner: Any, name: str) -> Any:
         found = getattr(owner, name)
     except AttributeError:
         raise _missing(frame, owner, name, dir(owner)) from None
-    return position(frame.tracer, found) if isinstance(found, Position) else found
+    if isinstance(found, Position):
+        return position(frame.tracer, found)
+    if _may_change(owner):
+        frame.tracer.facts.captures[(id(owner), name)] = (Attributes(owner), name, found)
+    return refuse_array(frame, name, found)
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """Reads attributes of a captured object again, to compare them at later launches."""
+
+    owner: Any
+
+    def lookup(self, name: str) -> Any:
+        """The attribute's present value."""
+        return getattr(self.owner, name)
+
+
+_FIXED = ("builtins", "cubepy", "math", "ml_dtypes", "numpy", "torch", "typing")
+"""Top-level modules whose attributes are taken not to change."""
+
+
+def _may_change(owner: Any) -> bool:
+    """Whether the attributes of a comptime object may be assigned between launches."""
+    if isinstance(owner, ModuleType):
+        return owner.__name__.partition(".")[0] not in _FIXED
+    cls = owner if isinstance(owner, type) else type(owner)
+    params = getattr(cls, "__dataclass_params__", None)
+    if cls is not owner and (issubclass(cls, tuple) or (params is not None and params.frozen)):
+        return False
+    return cls.__module__.partition(".")[0] not in _FIXED
+
+
+def refuse_array(frame: Frame, name: str, value: Any) -> Any:
+    """E110 if a captured value is an array: it is no constant."""
+    is_array = hasattr(value, "__array_interface__") or hasattr(value, "__dlpack__")
+    is_class = isinstance(value, type)
+    if is_array and not is_class and (hasattr(value, "__setitem__") or getattr(value, "ndim", 0)):
+        raise frame.tracer.error("E110", name=name)
+    return value
 
 
 def _missing(frame: Frame, owner: Any, name: str, names: Any) -> Exception:
@@ -69,6 +110,7 @@ def _of_tensor(frame: Frame, x: TensorRef, name: str) -> Any:
     if name == "dtype":
         return x.element
     if name in ("rank", "ndim"):
+        frame.tracer.facts.shaped.add(x.name)
         return x.rank
     if name == "line_size":
         return x.width

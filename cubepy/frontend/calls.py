@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, get_origin
 
 from cubepy.errors import Error
+from cubepy.frontend.attributes import refuse_array
 from cubepy.frontend.positions import position
 from cubepy.frontend.suggest import closest
 from cubepy.frontend.tracer import Frame, bind, describe
@@ -34,9 +35,7 @@ def capture(frame: Frame, name: str, value: Any) -> Any:
     """A global or closure value as it is used: positions become values, arrays are refused."""
     if isinstance(value, Position):
         return position(frame.tracer, value)
-    if hasattr(value, "__array_interface__") and getattr(value, "ndim", 0) > 0:
-        raise frame.tracer.error("E110", name=name)
-    return value
+    return refuse_array(frame, name, value)
 
 
 def call(

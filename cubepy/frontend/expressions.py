@@ -12,7 +12,7 @@ from typing import Any
 
 from cubepy.errors import Error
 from cubepy.frontend import suggest
-from cubepy.frontend.attributes import attribute
+from cubepy.frontend.attributes import attribute, refuse_array
 from cubepy.frontend.calls import call, capture
 from cubepy.frontend.cooperation import Formatted, escape_braces
 from cubepy.frontend.operators import binary, comparison, unary
@@ -117,7 +117,8 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Any:
         )
     if not is_comptime(item):
         raise frame.tracer.error("E112", function="the index of a tuple")
-    return comptime_result(frame, operator.getitem, owner, item)
+    found = comptime_result(frame, operator.getitem, owner, item)
+    return refuse_array(frame, ast.unparse(node), found)
 
 
 def _lane(frame: Frame, line: Value, item: Any) -> Value:

@@ -5,11 +5,13 @@ Equal signatures give equal kernels. Data only; `jit` makes them from real argum
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import ast
+from dataclasses import dataclass, fields, is_dataclass
+from math import copysign
 from typing import Any, TypeAlias
 
 from cubepy.ir.types import DType
-from cubepy.lang.function import unwrap
+from cubepy.lang.function import read_source, unwrap
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,43 +73,70 @@ class Signature:
 
 
 def comptime_type(value: Any) -> Any:
-    """The types inside a comptime value, as part of its identity."""
+    """What a comptime value's identity has besides equality: types inside it, and signs of zero."""
     if isinstance(value, tuple):
-        return (tuple, *(comptime_type(v) for v in value))
+        return (type(value), *(comptime_type(v) for v in value))
+    if is_dataclass(value) and not isinstance(value, type):
+        return (type(value), *(comptime_type(getattr(value, f.name)) for f in fields(value)))
+    if isinstance(value, float):
+        return (type(value), copysign(1.0, value))
     return type(value)
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionValue:
-    """A comptime function, equal to another of the same code and captured values."""
+    """A comptime function, equal to another of the same text, globals and captured values."""
 
     code: Any
     captured: Any
     function: Any
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, FunctionValue) and (self.code, self.captured) == (
-            other.code,
-            other.captured,
+        if not isinstance(other, FunctionValue):
+            return False
+        return (self.code, self.captured) == (other.code, other.captured) and (
+            self.code is other.code or _text(self.code) == _text(other.code)
         )
 
     def __hash__(self) -> int:
         return hash((self.code, self.captured))
 
 
-def comptime_key(value: Any) -> Any:
-    """A hashable stand-in for a comptime value: itself, or its code and captures."""
+def _text(code: Any) -> str:
+    """The source of a function; equal code may come from different annotations of locals."""
+    return ast.dump(read_source(code).node)
+
+
+def comptime_key(value: Any, outer: tuple[Any, ...] = ()) -> Any:
+    """A hashable stand-in for a comptime value: itself, or its code and captures.
+
+    `outer`: the functions around it, which a recursive function captures.
+    """
     function = unwrap(value)
+    if function is not None and function not in outer:
+        captured = _captured(function, (*outer, function))
+        return FunctionValue(function.__code__, captured, value)
     if function is not None:
-        cells = function.__closure__ or ()
-        captured = tuple(
-            (comptime_key(c.cell_contents), comptime_type(c.cell_contents)) for c in cells
-        )
-        defaults = tuple(comptime_key(d) for d in function.__defaults__ or ())
-        return FunctionValue(function.__code__, (captured, defaults), value)
+        return ("recursive", len(outer) - outer.index(function))
     if isinstance(value, tuple) and type(value) is tuple:
-        return tuple(comptime_key(v) for v in value)
+        return tuple(comptime_key(v, outer) for v in value)
     return value
+
+
+def _captured(function: Any, outer: tuple[Any, ...]) -> Any:
+    values = [cell.cell_contents for cell in function.__closure__ or () if not _is_empty(cell)]
+    values += function.__defaults__ or ()
+    values += (function.__kwdefaults__ or {}).values()
+    keys = tuple((comptime_key(v, outer), comptime_type(v)) for v in values)
+    return id(function.__globals__), keys
+
+
+def _is_empty(cell: Any) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018 - reading it tells
+    except ValueError:
+        return True
+    return False
 
 
 def comptime_value(key: Any) -> Any:

@@ -77,8 +77,8 @@ class Facts:
     shaped: set[str] = field(default_factory=set[str])
     written: set[str] = field(default_factory=set[str])
     read: set[str] = field(default_factory=set[str])
-    captures: dict[tuple[int, str], tuple[Captures, str, Any]] = field(
-        default_factory=dict[tuple[int, str], "tuple[Captures, str, Any]"]
+    captures: dict[tuple[int, str], tuple[Any, str, Any]] = field(
+        default_factory=dict[tuple[int, str], tuple[Any, str, Any]]
     )
 
 

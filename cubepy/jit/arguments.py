@@ -285,10 +285,10 @@ def tensor_arg(
 ) -> TensorArg:
     """What a kernel is specialised on, of one array."""
     rank, axis, shape = len(layout.shape), layout.axis, layout.shape
-    if collapse:
-        rank, axis, shape = 1, 0, (prod(n or 0 for n in layout.shape),)
     if not annotation.is_line:
         return TensorArg(layout.dtype, rank, axis=axis, is_linear=layout.is_linear)
+    if collapse:
+        rank, axis, shape = 1, 0, (prod(n or 0 for n in layout.shape),)
     extent = shape[axis] if axis is not None and shape else 1
     divisible = width == 1 or (extent is not None and extent % width == 0)
     return TensorArg(

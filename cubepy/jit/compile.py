@@ -10,7 +10,7 @@ from typing import Any
 from cubepy.artifact import Artifact
 from cubepy.compilers.base import Options, to_kernel
 from cubepy.compilers.registry import find_compiler
-from cubepy.frontend.signature import Signature, comptime_key
+from cubepy.frontend.signature import Signature, comptime_key, comptime_type
 from cubepy.frontend.tracer import Facts
 from cubepy.ir.core import Kernel
 from cubepy.targets import Target
@@ -27,16 +27,28 @@ class Captured:
     name: str
     value: Any
     key: Any
+    is_container: bool
 
     def is_unchanged(self) -> bool:
         """Whether the name still means the same."""
         try:
             now = self.read(self.name)
-        except KeyError:
+        except (KeyError, AttributeError):
             return False
-        if now is self.value:
+        if now is self.value and not self.is_container:
             return True
-        return type(now) is type(self.value) and _equal(comptime_key(now), self.key)
+        return type(now) is type(self.value) and _equal(_snapshot(now), self.key)
+
+
+def _snapshot(value: Any) -> Any:
+    """What a captured value is now: containers by their items, which may change in place."""
+    if isinstance(value, dict):
+        return [(_snapshot(k), _snapshot(v)) for k, v in value.items()]
+    if isinstance(value, list | tuple):
+        return [_snapshot(v) for v in value]
+    if isinstance(value, set):
+        return {(comptime_key(v), comptime_type(v)) for v in value}
+    return comptime_key(value), comptime_type(value)
 
 
 def _equal(a: Any, b: Any) -> bool:
@@ -65,7 +77,13 @@ def captured_of(facts: Facts) -> tuple[Captured, ...]:
     import builtins
 
     return tuple(
-        Captured(captures.lookup, name, value, comptime_key(value))
+        Captured(
+            captures.lookup,
+            name,
+            value,
+            _snapshot(value),
+            isinstance(value, dict | list | tuple | set),
+        )
         for captures, name, value in facts.captures.values()
         if getattr(builtins, name, captures) is not value
     )

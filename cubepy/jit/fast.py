@@ -7,11 +7,13 @@ overlaps of addresses and captured names are checked again.
 from __future__ import annotations
 
 import ctypes
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cubepy.array import pointer
+from cubepy.frontend.calls import is_comptime_annotation
 from cubepy.jit.arguments import ALIGNMENT, Matcher
 from cubepy.jit.grid import Fixed, Grid
 from cubepy.jit.launch import Prepared, pack
@@ -53,8 +55,12 @@ class FastPath:
 
     def __init__(self, kernel: CubeKernel) -> None:
         self._entries: dict[Any, _Entry] = {}
+        self._lock = Lock()
         self._name = kernel.__name__
         self._names = tuple(kernel.parameters)
+        self._is_comptime = tuple(
+            is_comptime_annotation(kernel.annotations.get(name)) for name in self._names
+        )
 
     @classmethod
     def of(cls, kernel: CubeKernel) -> FastPath:
@@ -66,7 +72,7 @@ class FastPath:
 
     def launch(self, grid: Grid | None, args: tuple[Any, ...]) -> bool:
         """Launch if this metadata is known and nothing speaks against it; tell whether."""
-        key = _key(grid, args)
+        key = _key(grid, args, self._is_comptime)
         entry = self._entries.get(key) if key is not None else None
         if entry is None:
             return False
@@ -86,15 +92,17 @@ class FastPath:
         self, grid: Grid | None, args: tuple[Any, ...], prepared: Prepared, matcher: Matcher
     ) -> None:
         """Keep a launch whose arguments are simple enough."""
-        key = _key(grid, args)
+        key = _key(grid, args, self._is_comptime)
         if key is None or len(args) != len(self._names):
             return
         if any("." in name for name in (*matcher.memories, *matcher.scalars)):
             return
-        if len(self._entries) >= LIMIT:
-            self._entries.pop(next(iter(self._entries)))
         entry = _Entry(prepared, args, self._names)
-        if not _overlap(entry, {k: pointer(args[k]) for _, k in entry.arrays}):
+        if _overlap(entry, {k: pointer(args[k]) for _, k in entry.arrays}):
+            return
+        with self._lock:
+            if len(self._entries) >= LIMIT:
+                self._entries.pop(next(iter(self._entries)))
             self._entries[key] = entry
 
 
@@ -116,8 +124,10 @@ def _overlap(entry: _Entry, addresses: dict[int, int]) -> bool:
     return False
 
 
-def _key(grid: Grid | None, args: tuple[Any, ...]) -> Any:
+def _key(grid: Grid | None, args: tuple[Any, ...], is_comptime: tuple[bool, ...]) -> Any:
     """Everything that `prepare` looks at, or None where an argument is not simple."""
+    if len(args) > len(is_comptime):
+        return None
     parts: list[Any] = []
     if isinstance(grid, Fixed):
         parts.append((grid.count, grid.dim))
@@ -128,15 +138,14 @@ def _key(grid: Grid | None, args: tuple[Any, ...]) -> Any:
             if place is None:
                 return None
             what = ("argument", place)
-        elif isinstance(what, list):
-            what = tuple(what)
         parts.append((what, type(what), grid.per, grid.cube_dim))
+    first = len(parts)
     for a in args:
         kind = type(a)
         if kind is np.ndarray:
             parts.append((a.dtype, a.shape, a.strides, a.flags.num, pointer(a) % ALIGNMENT))
         elif kind is int or kind is float or kind is bool:
-            parts.append(kind)
+            parts.append((kind, repr(a)) if is_comptime[len(parts) - first] else kind)
         else:
             return None
     return tuple(parts)

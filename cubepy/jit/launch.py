@@ -120,7 +120,8 @@ def _can_collapse(matcher: Matcher, width: int) -> bool:
 
 
 def _asks_for_flat(facts: Any) -> bool:
-    return not facts.shaped
+    """Whether neither shapes nor the axes of positions matter to the kernel."""
+    return not facts.shaped and not facts.uses_axes
 
 
 def check_written(kernel: str, compiled: Compiled, memories: dict[str, Memory]) -> None:
@@ -217,9 +218,9 @@ def _covered_shape(
     """What `.over` counts: an int, a shape, or an array, which counts in lines if it is one."""
     what = grid.what
     if isinstance(what, int):
-        return (max(0, what),)
-    if isinstance(what, tuple | list):
-        return tuple(int(n) for n in what)
+        return (what,)
+    if isinstance(what, tuple):
+        return what
     for name, memory in matcher.memories.items():
         layout, annotation = matcher.tensors[name]
         if memory.owner is what or (isinstance(memory.owner, tuple) and memory.owner[1] is what):
@@ -283,9 +284,11 @@ def _fill(
 
 
 def _extent(matcher: Matcher, slot: Slot, collapsed: bool) -> int:
-    layout, _ = matcher.tensors[slot.argument]
+    layout, annotation = matcher.tensors[slot.argument]
+    if slot.role == "shape" and collapsed and annotation.is_line:
+        return prod(layout.shape)
     if slot.role == "shape":
-        return prod(layout.shape) if collapsed else (layout.shape[slot.axis] or 0)
+        return layout.shape[slot.axis] or 0
     return layout.strides[slot.axis]
 
 
@@ -304,5 +307,24 @@ def over(what: Any, per: str, cube_dim: Any) -> Over:
     if per not in ("unit", "plane", "cube"):
         raise fail("E416", given=f"per={per!r}", reason="per is unit, plane or cube", suggestion="")
     if cube_dim is not None:
-        dim3(cube_dim, "the cube dim", 1)
-    return Over(what, per, cube_dim)
+        cube_dim = dim3(cube_dim, "the cube dim", 1)
+    return Over(_items(what), per, cube_dim)
+
+
+def _items(what: Any) -> Any:
+    """What `.over` counts: a number or a tuple of them, none negative; arrays stay themselves."""
+    if hasattr(what, "shape") and not isinstance(what, np.generic):
+        return what
+    extents = what if isinstance(what, tuple | list) else (what,)
+    try:
+        numbers = tuple(n.__index__() for n in extents)
+    except AttributeError:
+        raise fail(
+            "E416",
+            given=repr(what),
+            reason="over() takes an array, an int or a shape",
+            suggestion="use // for the division",
+        ) from None
+    if any(n < 0 for n in numbers):
+        raise fail("E416", given=repr(what), reason="it counts no items", suggestion="")
+    return numbers if isinstance(what, tuple | list) else numbers[0]

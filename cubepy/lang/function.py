@@ -12,7 +12,6 @@ import linecache
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from types import FunctionType
 from typing import Any
 
@@ -50,9 +49,25 @@ class Source:
         return [result]
 
 
-@lru_cache(maxsize=4096)
+_sources: dict[int, tuple[Any, Source]] = {}
+_MAX_SOURCES = 4096
+
+
 def read_source(code: Any) -> Source:
-    """The source of a code object, parsed once; `CompileError` E105 where there is none."""
+    """The source of a code object, parsed once; `CompileError` E105 where there is none.
+
+    Kept by identity: equal code may come from different text, as annotations of locals leave no
+    trace in it.
+    """
+    found = _sources.get(id(code))
+    if found is None:
+        while len(_sources) >= _MAX_SOURCES:
+            _sources.pop(next(iter(_sources)), None)
+        found = _sources[id(code)] = (code, _read_source(code))  # keeps the code, so the id is its
+    return found[1]
+
+
+def _read_source(code: Any) -> Source:
     lines = linecache.getlines(code.co_filename)
     try:
         block, first = inspect.getsourcelines(code)
@@ -68,7 +83,7 @@ def read_source(code: Any) -> Source:
         ast.increment_lineno(tree, first - 1)
     else:
         offset = 0
-    node = _find(tree, code)
+    node = _find(tree, code, offset)
     if node is None:
         raise fail("E105", name=code.co_name)
     return Source(node, code.co_filename, code.co_name, offset)
@@ -81,17 +96,25 @@ def _parse(text: str, code: Any) -> ast.Module | None:
         return None
 
 
-def _find(tree: ast.Module, code: Any) -> ast.FunctionDef | ast.Lambda | None:
-    """The function of `code` in `tree`: by name and, among several, by line and parameters."""
+def _find(tree: ast.Module, code: Any, offset: int) -> ast.FunctionDef | ast.Lambda | None:
+    """The function of `code` in `tree`: by name and, among several, by its place and parameters."""
     wanted = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    is_lambda = code.co_name == "<lambda>"
     candidates: list[ast.FunctionDef | ast.Lambda] = []
     for node in ast.walk(tree):
-        if (isinstance(node, ast.FunctionDef) and node.name == code.co_name) or (
-            isinstance(node, ast.Lambda) and code.co_name == "<lambda>"
-        ):
-            candidates.append(node)
-    matching = [n for n in candidates if _parameters(n) == wanted and _starts_at(n, code)]
+        if isinstance(node, ast.Lambda) if is_lambda else _is_function(node, code.co_name):
+            candidates.append(node)  # type: ignore[arg-type]
+    candidates = [n for n in candidates if _parameters(n) == wanted] or candidates
+    if is_lambda:
+        holding = [n for n in candidates if _holds(n, code, offset)]
+        is_placed = any(column is not None for _, _, column, _ in code.co_positions())
+        return _innermost(holding) if is_placed or len(holding) == 1 else None
+    matching = [n for n in candidates if _starts_at(n, code)]
     return (matching or candidates or [None])[0]
+
+
+def _is_function(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.FunctionDef) and node.name == name
 
 
 def _parameters(node: ast.FunctionDef | ast.Lambda) -> tuple[str, ...]:
@@ -103,12 +126,24 @@ def _starts_at(node: ast.FunctionDef | ast.Lambda, code: Any) -> bool:
     first = node.lineno
     if isinstance(node, ast.FunctionDef) and node.decorator_list:
         first = node.decorator_list[0].lineno
-    if not first <= code.co_firstlineno <= node.lineno:
-        return False
-    if isinstance(node, ast.Lambda):
-        columns = [c[2] for c in code.co_positions() if c[2] is not None]
-        return not columns or min(columns) >= node.col_offset
-    return True
+    return first <= code.co_firstlineno <= node.lineno
+
+
+def _holds(node: ast.FunctionDef | ast.Lambda, code: Any, offset: int) -> bool:
+    """Whether all instructions of `code` come from the body of `node`."""
+    assert isinstance(node, ast.Lambda)
+    body, end = node.body, node.body.end_lineno or node.lineno
+    first, last = (body.lineno, body.col_offset), (end, body.end_col_offset or 0)
+    for line, end_line, column, end_column in code.co_positions():
+        if None in (line, end_line, column, end_column) or column == end_column:
+            continue  # the prologue has no text
+        if not (first <= (line, column - offset) and (end_line, end_column - offset) <= last):
+            return False
+    return node.lineno <= code.co_firstlineno <= end
+
+
+def _innermost(nodes: list[ast.FunctionDef | ast.Lambda]) -> ast.FunctionDef | ast.Lambda | None:
+    return max(nodes, key=lambda n: (n.lineno, n.col_offset), default=None)
 
 
 @dataclass(frozen=True, slots=True)
