@@ -5,7 +5,9 @@ Plain data; nothing here compiles or runs.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from cubepy.targets import Target
 
@@ -33,3 +35,21 @@ class Artifact:
     code: bytes
     slots: tuple[Slot, ...]
     cube_dim: tuple[int, int, int]
+
+
+Place = tuple[str, int]
+"""A file of Python and a line in it, counted from 1."""
+
+
+class Listing(str):
+    """The text of a stage. `places` tells of its lines, counted from 1, where they come from."""
+
+    places: Mapping[int, Place] = MappingProxyType({})
+
+    @classmethod
+    def of(cls, lines: Sequence[tuple[str, Place | None]]) -> Listing:
+        """Lines with their places; the text ends with a newline."""
+        listing = cls("\n".join(text for text, _ in lines).rstrip() + "\n")
+        places = {k: place for k, (_, place) in enumerate(lines, 1) if place is not None}
+        listing.places = MappingProxyType(places)
+        return listing

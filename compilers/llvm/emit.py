@@ -84,7 +84,7 @@ class Emitter:
         self._body(plan)
         args = ", ".join([*params, *counts, "i64 %begin", "i64 %end"])
         name = self.kernel.name
-        head = f"define internal void @{name}.cubes({args}) #0{self.w.function_scope} {{"
+        head = f"define internal void @{name}.cubes({args}) #0{self.w.attach(0)} {{"
         body = [head, "entry:", *self.w.entry, *self.w.lines, "}", ""]
         return self.w.module([*self._wrapper(params), *body, self._attributes()], triple, layout)
 
@@ -101,10 +101,8 @@ class Emitter:
 
     def _wrapper(self, params: list[str]) -> list[str]:
         """Reads the argument block: one slot of eight bytes for each parameter, then the counts."""
-        lines = [
-            f"define void @{self.kernel.name}(ptr %args, i64 %begin, i64 %end) #0 {{",
-            "entry:",
-        ]
+        head = f"define void @{self.kernel.name}(ptr %args, i64 %begin, i64 %end) #0"
+        lines = [f"{head}{self.w.attach(1)} {{", "entry:"]
         passed: list[str] = []
         types = [self._slot_type(p.value.type) for p in self.kernel.params] + ["i64"] * 3
         for k, t in enumerate(types):
@@ -115,7 +113,7 @@ class Emitter:
                 lines.append(f"  %bool{k} = icmp ne i8 %arg{k}, 0")
             passed.append(f"{t} %{'bool' if t == 'i1' else 'arg'}{k}")
         call = ", ".join([*passed, "i64 %begin", "i64 %end"])
-        lines.append(f"  call void @{self.kernel.name}.cubes({call})")
+        lines.append(f"  call void @{self.kernel.name}.cubes({call}){self.w.attach(2)}")
         return [*lines, "  ret void", "}", ""]
 
     @staticmethod
@@ -133,6 +131,7 @@ class Emitter:
         end = w.label("done")
         for op in plan.launch:
             self.op(op)
+        w.at(None)
         self._counted("cube", "%begin", "%end", lambda cube: self._cube(plan, cube), end)
         w.start(end)
         if w.has_stream_stores and "sse2" in self.target.attributes:

@@ -20,7 +20,7 @@ class Writer:
         self._declarations: dict[str, str] = {}
         self._debug = debug
         self._span: Span | None = None
-        self._scopes: dict[tuple[str, str], int] = {}
+        self._files: dict[str, int] = {}
         self._places: dict[tuple[int, int, int], int] = {}
         self.has_stream_stores = False
 
@@ -84,9 +84,7 @@ class Writer:
         span = self._span
         if not self._debug or span is None:
             return ""
-        outer = list(span.chain())[-1]
-        scope = self._scopes.setdefault((outer.file, outer.function), len(self._scopes))
-        key = (scope, outer.line, outer.column)
+        key = (self._files.setdefault(span.file, len(self._files)), span.line, span.column)
         return f", !dbg !{100 + self._places.setdefault(key, len(self._places))}"
 
     def module(self, functions: list[str], triple: str, layout: str) -> str:
@@ -98,7 +96,8 @@ class Writer:
     def _metadata(self) -> list[str]:
         if not self._places:
             return []
-        base = 100 + len(self._places)
+        base, scope = 100 + len(self._places), self._scope
+        about = f"file: !{base}, line: 1, type: !4, unit: !3, spFlags: DISPFlagDefinition"
         lines = [
             "!llvm.module.flags = !{!1, !2}",
             "!llvm.dbg.cu = !{!3}",
@@ -107,23 +106,29 @@ class Writer:
             f"!3 = distinct !DICompileUnit(language: DW_LANG_C99, file: !{base}, "
             'producer: "CubePy", emissionKind: LineTablesOnly)',
             "!4 = !DISubroutineType(types: !{})",
+            f'!{scope} = distinct !DISubprogram(name: "cubes", {about})',
+            f'!{scope + 1} = distinct !DISubprogram(name: "kernel", {about})',
+            f"!{scope + 2} = !DILocation(line: 0, scope: !{scope + 1})",
         ]
-        for (file, function), k in self._scopes.items():
-            lines.append(f'!{base + 2 * k} = !DIFile(filename: "{_escape(file)}", directory: "")')
-            lines.append(
-                f'!{base + 2 * k + 1} = distinct !DISubprogram(name: "{_escape(function)}", '
-                f"file: !{base + 2 * k}, line: 1, type: !4, unit: !3, "
-                "spFlags: DISPFlagDefinition)"
-            )
-        for (scope, line, column), k in self._places.items():
-            where = f"line: {line}, column: {column + 1}, scope: !{base + 2 * scope + 1}"
+        for file, k in self._files.items():
+            own = base + 2 * k
+            lines.append(f'!{own} = !DIFile(filename: "{_escape(file)}", directory: "")')
+            block = f"scope: !{scope}, file: !{own}, discriminator: 0"
+            lines.append(f"!{own + 1} = !DILexicalBlockFile({block})")
+        for (file, line, column), k in self._places.items():
+            where = f"line: {line}, column: {column + 1}, scope: !{base + 2 * file + 1}"
             lines.append(f"!{100 + k} = !DILocation({where})")
         return lines
 
     @property
-    def function_scope(self) -> str:
-        """The attachment of the kernel's function to its debug scope."""
-        return f" !dbg !{101 + len(self._places)}" if self._places else ""
+    def _scope(self) -> int:
+        """The number of the debug scope of `cubes`; the wrapper's and its call's follow."""
+        return 100 + len(self._places) + 2 * len(self._files)
+
+    def attach(self, offset: int) -> str:
+        """The debug attachment of `cubes` (0), of the wrapper (1) and of the call in it (2)."""
+        comma = "," if offset == 2 else ""
+        return f"{comma} !dbg !{self._scope + offset}" if self._places else ""
 
 
 def _escape(text: str) -> str:

@@ -7,12 +7,13 @@ with `file` an index into the list at the head; the spans of inlined calls follo
 
 from __future__ import annotations
 
+from cubepy.artifact import Listing, Place
 from cubepy.ir.core import Attr, Kernel, Op, Region, Value
 from cubepy.ir.types import Buffer, DType, Line, Ref
 from cubepy.span import Span
 
 
-def print_kernel(kernel: Kernel, *, spans: bool = True) -> str:
+def print_kernel(kernel: Kernel, *, spans: bool = True) -> Listing:
     """The text of a kernel; without spans it is shorter, and parses too."""
     return _Printer(spans).kernel(kernel)
 
@@ -25,8 +26,9 @@ class _Printer:
         self._files: list[str] = []
         self._functions: list[str] = []
         self._lines: list[str] = []
+        self._places: dict[int, Place] = {}
 
-    def kernel(self, kernel: Kernel) -> str:
+    def kernel(self, kernel: Kernel) -> Listing:
         params = ", ".join(self._param(p.value, p.argument, p.role, p.axis) for p in kernel.params)
         dims = " ".join(str(d) for d in kernel.cube_dim)
         head = f"kernel @{kernel.name}({params}) cube_dim {dims} plane_dim {kernel.plane_dim}"
@@ -37,7 +39,9 @@ class _Printer:
         self._region(kernel.body, 1)
         table = [f"file {i} {name!r}" for i, name in enumerate(self._files)]
         table += [f"function {i} {name!r}" for i, name in enumerate(self._functions)]
-        return "\n".join([*table, head + " {", *self._lines, "}", ""])
+        lines = [(text, self._places.get(k)) for k, text in enumerate(self._lines)]
+        head_lines = [(row, None) for row in [*table, head + " {"]]
+        return Listing.of([*head_lines, *lines, ("}", None)])
 
     def _param(self, value: Value, argument: str, role: str, axis: int) -> str:
         return f"{self._define(value)}: {value.type!r} = {role} {argument} {axis}"
@@ -86,6 +90,8 @@ class _Printer:
         elif results:
             text = f"{results} = {text} : {types}"
         self._lines[line] = "  " * depth + text + self._span(op.span)
+        if op.span is not None:
+            self._places[line] = op.span.file, op.span.line
 
     def _attr(self, value: Attr) -> str:
         if isinstance(value, tuple):
