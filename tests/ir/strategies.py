@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from cubepy.ir import ops
 from cubepy.ir.build import Builder
-from cubepy.ir.core import Kernel, Op, Param, Region, Value
+from cubepy.ir.core import Attr, Kernel, Op, Param, Region, Value
 from cubepy.ir.numbers import Number, convert, limits
 from cubepy.ir.opdef import OpDef, TypingError
 from cubepy.ir.ops import TABLE
@@ -110,9 +110,9 @@ def wrapped(number: int, dtype: DType) -> Number:
     return convert(number, dtype)
 
 
-def _accepts(row: OpDef, types: list[Type]) -> bool:
+def _accepts(row: OpDef, types: list[Type], **attrs: Attr) -> bool:
     try:
-        row.rule(types, {})
+        row.rule(types, attrs)
     except TypingError:
         return False
     return True
@@ -135,6 +135,8 @@ def _plain_rows() -> dict[OpDef, list[tuple[DType, int, bool]]]:
 
 PLAIN_ROWS = _plain_rows()
 """Pure rows that need no special case here."""
+ARITHMETIC = tuple(row for row in PLAIN_ROWS if row.exact and row.meaning)
+"""Those that folding evaluates and simplifies: made more often."""
 SPECIAL_ROWS = (
     ops.CONST,
     ops.CAST,
@@ -146,10 +148,7 @@ SPECIAL_ROWS = (
     ops.SHUFFLE,
     ops.LANE_MASK,
     ops.MISALIGNMENT,
-    ops.UNIT_POS,
-    ops.CUBE_POS,
-    ops.CUBE_COUNT,
-    ops.ABSOLUTE_POS,
+    *(row for row in TABLE.values() if row.is_pure and _accepts(row, [], axis="x")),
 )
 """Pure rows that `_Maker` makes one by one."""
 
@@ -380,15 +379,23 @@ class _Maker:
             return self._builder.emit(ops.GET, self.pick(held))
         if there and choice:
             return self.pick(there)
-        element = element_of(t)
-        number = self.pick(special_numbers(element))
+        numbers = special_numbers(element_of(t))
+        number = self.pick(numbers[:3] if self.chance(50) else numbers)  # 0, 1: identities
         return self._builder.const(number, t)
 
     def pure(self) -> None:
-        rows = [*SPECIAL_ROWS, *PLAIN_ROWS]
-        row = self.pick(rows)
+        row = self.pick(self.pick((SPECIAL_ROWS, ARITHMETIC, ARITHMETIC, tuple(PLAIN_ROWS))))
         value = self.plain(row) if row in PLAIN_ROWS else self.special(row)
         self.keep(value)
+        if self.chance(50):
+            self.show(value)
+
+    def show(self, value: Value) -> None:
+        """Store a value, so that a pass that changes it is found out."""
+        if element_of(value.type) in self._dtypes:
+            buffer = self.buffer_of(element_of(value.type))
+            offset = self._builder.index(self._source.below(_OFFSETS))
+            self._builder.emit_op(ops.STORE, buffer, offset, value)
 
     def plain(self, row: OpDef) -> Value:
         fitting = [entry for entry in PLAIN_ROWS[row] if entry[0] in self._dtypes]
@@ -397,6 +404,8 @@ class _Maker:
         if row in (ops.EQ, ops.NE):
             t = dtype if self.chance(50) else t
         operands = [self.value(t) for _ in range(count)]
+        if self.chance(15):
+            operands = operands[:1] * count
         return self._builder.emit(row, *operands, name=self.name())
 
     def special(self, row: OpDef) -> Value:
@@ -420,7 +429,9 @@ class _Maker:
             return b.emit(row, self.value(index), self.value(index), lanes=self.pick((2, 4)))
         if row in (ops.EXTRACT, ops.INSERT, ops.SHUFFLE):
             return self.lanes(row, make_line(element_of(t), max(width, 2)))
-        return b.emit(row, axis=self.pick(("x", "y", "z", "all")))
+        return b.emit(
+            row, **({"axis": self.pick(("x", "y", "z", "all"))} if "axis" in row.attrs else {})
+        )
 
     def lanes(self, row: OpDef, t: Line) -> Value:
         b, lane = self._builder, self._source.below(t.width)

@@ -25,7 +25,8 @@ def final_memory(kernel: Kernel) -> list[list[int]]:
         dtype = element_of(param.value.type)
         special = special_numbers(dtype)
         if isinstance(param.value.type, Buffer):
-            memory[param.value] = [special[k % len(special)] for k in range(BUFFER_SIZE)]
+            shuffled = [special[(3 * k + number) % len(special)] for k in range(BUFFER_SIZE)]
+            memory[param.value] = shuffled
         else:
             arguments[param.value] = 3 if param.role == "shape" else special[number % len(special)]
     buffers = list(memory)
