@@ -330,6 +330,12 @@ def _rows_of_launches() -> None:
         "write f32[1024,1024], f32[?,1024] or f32",
     )
     _row("E416", LaunchError, "the grid is {given}; {reason}", "{suggestion}")
+    _row(
+        "E417",
+        LaunchTypeError,
+        "{kernel}: `{argument}` is an array, but its annotation `{expected}` asks for a number",
+        "pass a number, or annotate the parameter as cp.Tensor[cp.{expected}]",
+    )
 
 
 def _rows_of_devices() -> None:

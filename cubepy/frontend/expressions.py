@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from cubepy.errors import Error
@@ -168,15 +169,26 @@ def _unary(frame: Frame, node: ast.UnaryOp) -> Any:
 
 
 def _compare(frame: Frame, node: ast.Compare) -> Any:
-    left = evaluate(frame, node.left)
-    result: Any = True
-    for op, right_node in zip(node.ops, node.comparators, strict=True):
-        right = evaluate(frame, right_node)
-        _at(frame, node)
-        part = comparison(frame, type(op), left, right)
-        result = part if result is True else _both(frame, result, part)
-        left = right
-    return result
+    return _chain(frame, node, evaluate(frame, node.left), 0)
+
+
+def _chain(frame: Frame, node: ast.Compare, left: Any, k: int) -> Any:
+    """The k-th comparison of a chain and what follows, which a false one keeps from running."""
+    right = evaluate(frame, node.comparators[k])
+    _at(frame, node)
+    part = comparison(frame, type(node.ops[k]), left, right)
+    if k + 1 == len(node.ops):
+        return part
+    if is_comptime(part):
+        return _chain(frame, node, right, k + 1) if part else part
+    return _guarded(frame, part, lambda: _chain(frame, node, right, k + 1))
+
+
+def _guarded(frame: Frame, first: Value, rest: Callable[[], Any]) -> Any:
+    """`first and rest()`; on lines both are evaluated."""
+    if isinstance(first.type, Line):
+        return _both(frame, first, rest())
+    return _short_circuit(frame, first, rest, True)
 
 
 def _both(frame: Frame, a: Any, b: Any) -> Any:
@@ -197,14 +209,15 @@ def _bool_op(frame: Frame, node: ast.BoolOp) -> Any:
                 return result
             result = evaluate(frame, following)
         else:
-            result = _short_circuit(frame, result, following, is_and)
+            rest = partial(evaluate, frame, following)
+            result = _short_circuit(frame, result, rest, is_and)
     return result
 
 
-def _short_circuit(frame: Frame, left: Any, node: ast.expr, is_and: bool) -> Any:
+def _short_circuit(frame: Frame, left: Any, rest: Callable[[], Any], is_and: bool) -> Any:
     tracer = frame.tracer
     condition = tracer.truth(left)
-    body, right = _in_region(frame, lambda: tracer.truth(evaluate(frame, node)))
+    body, right = _in_region(frame, lambda: tracer.truth(rest()))
     if _is_pure(body):
         tracer.b.ops.extend(body)
         return tracer.b.emit(ops.AND if is_and else ops.OR, condition, right)
@@ -231,7 +244,12 @@ def _in_region(frame: Frame, action: Callable[[], Any]) -> tuple[list[Op], Any]:
 
 
 def _is_pure(body: list[Op]) -> bool:
-    return all(op.row.is_pure or op.row is ops.GET for op in body)
+    """Whether all of it may run where the condition is false; lanes must exist to be read."""
+    return all(
+        (op.row.is_pure and not (op.row is ops.EXTRACT and "lane" not in op.attrs))
+        or op.row is ops.GET
+        for op in body
+    )
 
 
 def _conditional(frame: Frame, node: ast.IfExp) -> Any:

@@ -6,6 +6,10 @@ Traces the function until nothing new is learned (see `tracer.Restart`), then cl
 from __future__ import annotations
 
 import math
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
 from typing import Any
 
 from cubepy.frontend.signature import (
@@ -35,12 +39,38 @@ def specialise(function: Any, signature: Signature, target: Target) -> tuple[Ker
     Raises `CompileError` at the user's line.
     """
     learned = Learned()
-    for _ in range(MAX_RESTARTS):
-        try:
-            return _Specialisation(function, signature, target, learned).kernel()
-        except Restart:
-            continue
+    with _deep_calls():
+        for _ in range(MAX_RESTARTS):
+            try:
+                return _Specialisation(function, signature, target, learned).kernel()
+            except Restart:
+                continue
     raise AssertionError("the trace does not come to rest")
+
+
+_PYTHON_FRAMES = 20_000
+"""Room for the deepest chain of inlined calls; each takes some dozens of Python's frames."""
+_lock = Lock()
+_deep = 0
+_shallow = 0
+
+
+@contextmanager
+def _deep_calls() -> Iterator[None]:
+    """Raise Python's recursion limit while any thread traces."""
+    global _deep, _shallow
+    with _lock:
+        if _deep == 0:
+            _shallow = sys.getrecursionlimit()
+            sys.setrecursionlimit(max(_shallow, _PYTHON_FRAMES))
+        _deep += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _deep -= 1
+            if _deep == 0:
+                sys.setrecursionlimit(_shallow)
 
 
 class _Specialisation:

@@ -137,11 +137,12 @@ def _augmented(frame: Frame, node: ast.AugAssign) -> None:
 
 def _augmented_item(frame: Frame, node: ast.AugAssign, target: ast.Subscript) -> None:
     owner, item = evaluate(frame, target.value), evaluate(frame, target.slice)
-    value = evaluate(frame, node.value)
-    frame.tracer.b.span = frame.span(node)
+    frame.tracer.b.span = frame.span(target)
     if not isinstance(owner, TensorRef | FlatRef):
         raise frame.tracer.error("E302", what=f"an item of {describe(owner)}", suggestion="")
     old = load_item(frame.tracer, owner, item)
+    value = evaluate(frame, node.value)
+    frame.tracer.b.span = frame.span(node)
     store_item(frame.tracer, owner, item, binary(frame, type(node.op), old, value))
 
 
@@ -306,22 +307,49 @@ def _runtime_for(frame: Frame, node: ast.For, bounds: Range) -> Flow:
 
 
 def _while(frame: Frame, node: ast.While) -> Flow:
+    known = _comptime_test(frame, node)
+    if known is False:
+        return execute_block(frame, node.orelse)
+
     def test() -> None:
         condition = evaluate(frame, node.test)
-        if not is_comptime(condition):
+        if known is None:
+            frame.tracer.b.span = frame.span(node.test)
             _leave_unless(frame, frame.tracer.truth(condition))
 
-    if isinstance(node.test, ast.Constant) and not node.test.value:
-        return execute_block(frame, node.orelse)
     region = _loop_body(frame, node, test, ())
     frame.tracer.b.emit_op(ops.LOOP, regions=(region,))
-    endless = isinstance(node.test, ast.Constant) and not _has_break(node.body)
     flow = _after_loop(frame, node)
-    return Flow.DEAD if endless else flow
+    return flow if known is None or _breaks(node.body) else Flow.DEAD
 
 
-def _has_break(body: list[ast.stmt]) -> bool:
-    return any(isinstance(n, ast.Break | ast.Return) for s in body for n in ast.walk(s))
+def _comptime_test(frame: Frame, node: ast.While) -> bool | None:
+    """The truth of a loop's condition where it is comptime, so that it never changes; else None."""
+    frame.depth += 1
+    with frame.tracer.b.region():
+        condition = evaluate(frame, node.test)
+    frame.depth -= 1
+    return bool(condition) if is_comptime(condition) else None
+
+
+def _breaks(body: list[ast.stmt]) -> bool:
+    """Whether a `break` in `body` leaves the loop of this body."""
+    for statement in body:
+        if isinstance(statement, ast.Break):
+            return True
+        if isinstance(statement, ast.For | ast.While):
+            if _breaks(statement.orelse):
+                return True
+        elif not isinstance(statement, ast.FunctionDef) and any(
+            _breaks(block) for block in _blocks(statement)
+        ):
+            return True
+    return False
+
+
+def _blocks(statement: ast.stmt) -> list[list[ast.stmt]]:
+    blocks = [getattr(statement, "body", []), getattr(statement, "orelse", [])]
+    return blocks + [case.body for case in getattr(statement, "cases", [])]
 
 
 def _leave_unless(frame: Frame, condition: Value) -> None:

@@ -5,7 +5,10 @@ Every refusal is a typed error that names the kernel, the argument and the fix.
 
 from __future__ import annotations
 
+import inspect
+import sys
 from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
 from math import prod
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, TypeVar
@@ -114,7 +117,13 @@ class Matcher:
 
     def match(self, arguments: dict[str, Any]) -> list[tuple[str, Any]]:
         """Each argument as a finished `Arg`, or as a name in `tensors`, or a pending scalar."""
-        return [(n, self._one(n, v, self._annotations.get(n))) for n, v in arguments.items()]
+        found: dict[str, Any] = {}
+        for want_tensor in (True, False):  # numbers take the types that tensors give a TypeVar
+            for name, value in arguments.items():
+                annotation = self._annotations.get(name)
+                if (tensor_annotation(annotation) is not None) is want_tensor:
+                    found[name] = self._one(name, value, annotation)
+        return [(name, found[name]) for name in arguments]
 
     def _one(self, name: str, value: Any, annotation: Any) -> Any:
         if isinstance(value, Spec):
@@ -123,6 +132,9 @@ class Matcher:
             return self._comptime(name, value)
         wanted = tensor_annotation(annotation)
         memory = self._memory(name, value)
+        if memory is not None and (isinstance(annotation, DType) or annotation in _NUMBERS):
+            expected = getattr(annotation, "__name__", annotation)
+            raise fail("E417", kernel=self.kernel, argument=name, expected=expected)
         if memory is not None:
             return self._tensor(name, layout_of(self.kernel, name, memory), wanted, memory)
         if wanted is not None:
@@ -192,7 +204,11 @@ class Matcher:
 
     def _struct(self, name: str, value: Any) -> StructArg:
         names, values = _struct_items(value)
-        items = tuple(self._one(f"{name}.{n}", v, None) for n, v in zip(names, values, strict=True))
+        annotations = field_annotations(type(value))
+        items = tuple(
+            self._one(f"{name}.{n}", v, annotations.get(n))
+            for n, v in zip(names, values, strict=True)
+        )
         return StructArg(type(value), names, items)
 
     def _comptime(self, name: str, value: Any) -> ComptimeArg:
@@ -213,6 +229,27 @@ class Matcher:
 
 
 _PENDING_FLOAT = object()
+_NUMBERS = (bool, int, float)
+
+
+@cache
+def field_annotations(cls: type) -> dict[str, Any]:
+    """The annotations of a dataclass's or NamedTuple's fields; text that names nothing is None."""
+    found: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        names = dict(getattr(sys.modules.get(base.__module__), "__dict__", {}))
+        for name, annotation in inspect.get_annotations(base).items():
+            found[name] = _resolved(annotation, names)
+    return found
+
+
+def _resolved(annotation: Any, names: dict[str, Any]) -> Any:
+    if not isinstance(annotation, str):
+        return annotation
+    try:
+        return eval(annotation, names)  # the user's own annotation
+    except Exception:
+        return None
 
 
 def tensor_annotation(annotation: Any) -> TensorAnnotation | None:
