@@ -6,6 +6,7 @@ from cubepy.artifact import Artifact
 from cubepy.compilers.base import Options, show, slots
 from cubepy.compilers.llvm import toolchain
 from cubepy.compilers.llvm.emit import emit
+from cubepy.compilers.llvm.legalize import legalize
 from cubepy.config import get
 from cubepy.ir.core import Kernel
 from cubepy.targets import Target
@@ -38,6 +39,7 @@ class LlvmCompiler:
     @staticmethod
     def _module(kernel: Kernel, target: Target, options: Options, debug: bool) -> str:
         triple, layout = toolchain.describe_machine(target)
+        kernel = legalize(kernel)
         return emit(
             kernel, target, triple=triple, layout=layout, fast_math=options.fast_math, debug=debug
         )

@@ -11,7 +11,14 @@ from math import prod
 
 from cubepy.compilers.llvm import memory, numbers
 from cubepy.compilers.llvm import ops as spell
-from cubepy.compilers.llvm.units import AXES, Bound, UnitPlan, plan_units
+from cubepy.compilers.llvm.units import (
+    AXES,
+    Bound,
+    UnitPlan,
+    is_cube_program,
+    plan_units,
+    uses_axes,
+)
 from cubepy.compilers.llvm.writer import Writer
 from cubepy.errors import fail
 from cubepy.ir import ops
@@ -55,6 +62,9 @@ class Emitter:
         self._loops: list[_Loop] = []
         self._merges: list[_Merge] = []
         self._unit_end = ""
+        self._plane = ""
+        self._is_program = is_cube_program(kernel)
+        self._has_axes = uses_axes(kernel.body)
 
     # Values
 
@@ -166,11 +176,21 @@ class Emitter:
         for op in plan.cube:
             self.op(op)
         latch = w.label("cube_end")
-        if plan.axes:
-            self._unit_axes(plan, latch)
+        if self._is_program:
+            self._unit_end = latch
+            self._ops(plan.body)
         else:
-            self._unit_loop(plan, latch)
+            self._each_unit(plan.bounds, plan.axes, lambda: self._unit(plan.body), latch)
         return latch
+
+    def _each_unit(
+        self, bounds: list[Bound], axes: bool, body: Callable[[], str], latch: str
+    ) -> None:
+        """Loops over the units of the cube; `body` gives the label of the block that goes on."""
+        if axes:
+            self._unit_axes(bounds, body, latch)
+        else:
+            self._unit_loop(bounds, body, latch)
 
     def _uses_cube_axes(self) -> bool:
         rows = (ops.CUBE_POS, ops.ABSOLUTE_POS)
@@ -185,18 +205,38 @@ class Emitter:
             rest = w.value(f"udiv i64 {rest}, {count}")
         self._positions["cube_z"] = rest
 
-    def _unit_loop(self, plan: UnitPlan, latch: str) -> None:
-        """All units of the cube in one loop, cut where a guard says so."""
+    def _unit_loop(self, bounds: list[Bound], body: Callable[[], str], latch: str) -> None:
+        """All units of the cube (or of the plane) in one loop, cut where a guard says so."""
         base = self.w.value(f"mul nsw i64 {self._positions['cube_all']}, {self.units}", "base")
-        stop = self._stop(str(self.units), base, plan.bounds)
+        start, stop = self._units_of_plane() if self._plane else ("0", str(self.units))
+        stop = self._stop(stop, base, bounds)
 
         def unit(position: str) -> str:
             self._positions["unit_all"] = position
             absolute = self.w.value(f"add nsw i64 {base}, {position}", "absolute")
             self._positions["absolute_all"] = absolute
-            return self._unit(plan)
+            if self._plane:
+                self._axes_of_unit(position)
+            return body()
 
-        self._counted("unit", "0", stop, unit, latch)
+        self._counted("unit", start, stop, unit, latch)
+
+    def _units_of_plane(self) -> tuple[str, str]:
+        width = self.kernel.plane_dim
+        start = self.w.value(f"mul nsw i64 {self._plane}, {width}")
+        stop = self.w.value(f"add nsw i64 {start}, {width}")
+        args = (("i64", stop), ("i64", str(self.units)))
+        return start, self.w.call("llvm.smin.i64", "i64", *args)
+
+    def _axes_of_unit(self, position: str) -> None:
+        """x, y and z of a unit that is counted along the plane."""
+        w, p = self.w, self._positions
+        rest = position
+        for axis, extent in zip(AXES, self.kernel.cube_dim, strict=True):
+            p[f"unit_{axis}"] = w.value(f"urem i64 {rest}, {extent}")
+            rest = w.value(f"udiv i64 {rest}, {extent}")
+            base = w.value(f"mul nsw i64 {p.get(f'cube_{axis}', '0')}, {extent}")
+            p[f"absolute_{axis}"] = w.value(f"add nsw i64 {base}, {p[f'unit_{axis}']}")
 
     def _stop(self, count: str, base: str, bounds: list[Bound]) -> str:
         """min(count, limit - base) over the bounds; below zero runs nothing."""
@@ -206,7 +246,7 @@ class Emitter:
             stop = self.w.call("llvm.smin.i64", "i64", ("i64", left), ("i64", stop))
         return stop
 
-    def _unit_axes(self, plan: UnitPlan, latch: str) -> None:
+    def _unit_axes(self, bounds: list[Bound], body: Callable[[], str], latch: str) -> None:
         """Three loops, x innermost; axes of extent one need none."""
         dims = dict(zip(AXES, self.kernel.cube_dim, strict=True))
         bases = {
@@ -216,10 +256,10 @@ class Emitter:
 
         def nest(axes: tuple[str, ...], out: str) -> None:
             axis, rest = axes[0], axes[1:]
-            bounds = [b for b in plan.bounds if b.axis == axis]
-            stop = self._stop(str(dims[axis]), bases[axis], bounds)
+            own = [b for b in bounds if b.axis == axis]
+            stop = self._stop(str(dims[axis]), bases[axis], own)
 
-            def body(position: str) -> str:
+            def position_loop(position: str) -> str:
                 self._positions[f"unit_{axis}"] = position
                 absolute = self.w.value(
                     f"add nsw i64 {bases[axis]}, {position}", f"absolute_{axis}"
@@ -227,12 +267,12 @@ class Emitter:
                 self._positions[f"absolute_{axis}"] = absolute
                 if not rest:
                     self._linear_position(dims)
-                    return self._unit(plan)
+                    return body()
                 inner = self.w.label(f"{axis}_end")
                 nest(rest, inner)
                 return inner
 
-            self._counted(f"unit_{axis}", "0", stop, body, out)
+            self._counted(f"unit_{axis}", "0", stop, position_loop, out)
 
         nest(("z", "y", "x"), latch)
 
@@ -246,10 +286,38 @@ class Emitter:
         base = w.value(f"mul nsw i64 {p['cube_all']}, {self.units}")
         p["absolute_all"] = w.value(f"add nsw i64 {base}, {p['unit_all']}")
 
-    def _unit(self, plan: UnitPlan) -> str:
-        self._unit_end = self.w.label("unit_end")
-        self._ops(plan.body)
-        return self._unit_end
+    def _unit(self, body: list[Op] | tuple[Op, ...]) -> str:
+        """The work of one unit (or plane); `return` and the end of the body go to its end."""
+        outer, end = self._unit_end, self.w.label("unit_end")
+        self._unit_end = end
+        self._merges.append(_Merge(end, []))
+        self._ops(body)
+        self._merges.pop()
+        self._unit_end = outer
+        return end
+
+    def _units_op(self, op: Op) -> None:
+        latch = self.w.label("units_end")
+        body = op.regions[0].ops
+        axes = self._has_axes and not self._plane
+        self._each_unit([], axes, lambda: self._unit(body), latch)
+        self.w.start(latch)
+
+    def _planes_op(self, op: Op) -> None:
+        latch = self.w.label("planes_end")
+        count = -(-self.units // self.kernel.plane_dim)
+
+        def plane(position: str) -> str:
+            self._plane = position
+            return self._unit(op.regions[0].ops)
+
+        self._counted("plane", "0", str(count), plane, latch)
+        self._plane = ""
+        self.w.start(latch)
+
+    def _plane_pos(self, op: Op) -> None:
+        self._registers[op.result] = self._plane
+        self._nonnegative.add(op.result)
 
     # Regions
 
@@ -491,5 +559,8 @@ _CONTROL: dict[OpDef, Callable[[Emitter, Op], None]] = {
     ops.CONTINUE: Emitter._continue,
     ops.BREAK: Emitter._break,
     ops.RETURN: Emitter._return,
+    ops.UNITS: Emitter._units_op,
+    ops.PLANES: Emitter._planes_op,
+    ops.PLANE_POS: Emitter._plane_pos,
     **dict.fromkeys(_POSITION_ROWS, Emitter._position),
 }

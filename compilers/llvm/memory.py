@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 from cubepy.compilers.llvm import ops as spell
 from cubepy.compilers.llvm.numbers import Emit
-from cubepy.errors import fail
 from cubepy.ir import ops
 from cubepy.ir.core import Op
 from cubepy.ir.opdef import OpDef
-from cubepy.ir.types import Line, Type, bool_, element_of, width_of
+from cubepy.ir.types import Kind, Line, Type, bool_, element_of, width_of
 
 if TYPE_CHECKING:
     from cubepy.compilers.llvm.emit import Emitter
@@ -163,18 +162,56 @@ def _alloc(e: Emitter, op: Op) -> str:
     return e.w.allocate(text, op.result.name)
 
 
-def _sync(e: Emitter, op: Op) -> str:
-    """A cube of one unit waits for nobody; units of a larger one run after each other."""
-    if op.row is ops.SYNC_CUBE and e.units > 1:
-        raise fail(
-            "E310",
-            op.span,
-            op="sync_cube",
-            target=e.target,
-            suggestion="use cube_dim=1",
-            reason="barriers between the units of a cube are not lowered yet",
-        )
+def _nothing(e: Emitter, op: Op) -> str:
+    """A unit that is alone, or runs after the others, waits for nobody."""
     return ""
+
+
+_ATOMIC_WORDS = {
+    ops.ATOMIC_ADD: ("add", "add", "fadd"),
+    ops.ATOMIC_MIN: ("min", "umin", "fminimum"),
+    ops.ATOMIC_MAX: ("max", "umax", "fmaximum"),
+    ops.ATOMIC_AND: ("and", "and", ""),
+    ops.ATOMIC_OR: ("or", "or", ""),
+    ops.ATOMIC_XOR: ("xor", "xor", ""),
+    ops.ATOMIC_EXCHANGE: ("xchg", "xchg", "xchg"),
+}
+
+
+def _atomic(e: Emitter, op: Op) -> str:
+    dtype = element_of(op.operands[0].type)
+    name = spell.memory_name(dtype)
+    value = to_memory(e, e.operands(op)[2], dtype)
+    column = 2 if dtype.is_float else 0 if dtype.kind is Kind.INT else 1
+    word = _ATOMIC_WORDS[op.row][column]
+    tail = f"{name} {value} monotonic, align {dtype.itemsize}"
+    return from_memory(e, e.w.value(f"atomicrmw {word} ptr {_address(e, op)}, {tail}"), dtype)
+
+
+def _atomic_load(e: Emitter, op: Op) -> str:
+    dtype = element_of(op.operands[0].type)
+    name, size = spell.memory_name(dtype), dtype.itemsize
+    text = f"load atomic {name}, ptr {_address(e, op)} monotonic, align {size}"
+    return from_memory(e, e.w.value(text), dtype)
+
+
+def _atomic_cas(e: Emitter, op: Op) -> str:
+    """Compared bit by bit, as integers: that is what processors do."""
+    dtype = element_of(op.operands[0].type)
+    name, bits = spell.memory_name(dtype), f"i{8 * dtype.itemsize}"
+    expected, value = (to_memory(e, v, dtype) for v in e.operands(op)[2:])
+    if dtype.is_float:
+        expected, value = (e.w.value(f"bitcast {name} {v} to {bits}") for v in (expected, value))
+    pair = e.w.value(
+        f"cmpxchg ptr {_address(e, op)}, {bits} {expected}, {bits} {value} monotonic monotonic, "
+        f"align {dtype.itemsize}"
+    )
+    old = e.w.value(f"extractvalue {{ {bits}, i1 }} {pair}, 0")
+    return (
+        e.w.value(f"bitcast {bits} {old} to {name}")
+        if dtype.is_float
+        else from_memory(e, old, dtype)
+    )
 
 
 HANDLERS: dict[OpDef, Emit] = {
@@ -183,7 +220,9 @@ HANDLERS: dict[OpDef, Emit] = {
     ops.PREFETCH: _prefetch,
     ops.ALLOC: _alloc,
     ops.MISALIGNMENT: _misalignment,
-    ops.SYNC_CUBE: _sync,
-    ops.SYNC_PLANE: _sync,
-    ops.SYNC_STORAGE: _sync,
+    ops.SYNC_CUBE: _nothing,
+    ops.SYNC_PLANE: _nothing,
+    ops.SYNC_STORAGE: _nothing,
 }
+HANDLERS |= dict.fromkeys(_ATOMIC_WORDS, _atomic)
+HANDLERS |= {ops.ATOMIC_LOAD: _atomic_load, ops.ATOMIC_CAS: _atomic_cas}

@@ -35,15 +35,23 @@ class UnitPlan:
     axes: bool = False
 
 
+def is_cube_program(kernel: Kernel) -> bool:
+    """Whether the kernel's body runs once for the cube, with loops over units inside."""
+    return any(op.row in (ops.UNITS, ops.PLANES) for op in kernel.body.walk())
+
+
 def plan_units(kernel: Kernel) -> UnitPlan:
     """Sort the operations of the outermost region, and take its guards as bounds of the loops."""
-    plan = UnitPlan(axes=_uses_axes(kernel.body))
+    if is_cube_program(kernel):
+        return UnitPlan(body=list(kernel.body.ops), axes=uses_axes(kernel.body))
+    plan = UnitPlan(axes=uses_axes(kernel.body))
     levels: dict[Value, int] = {p.value: 0 for p in kernel.params}
     _distribute(kernel.body, plan, levels)
     return plan
 
 
-def _uses_axes(body: Region) -> bool:
+def uses_axes(body: Region) -> bool:
+    """Whether units ask for their position along an axis."""
     positions = (ops.UNIT_POS, ops.ABSOLUTE_POS)
     return any(op.row in positions and op.attrs["axis"] != "all" for op in body.walk())
 

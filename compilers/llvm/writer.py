@@ -151,6 +151,8 @@ def constant(value: float | int | bool, dtype: DType) -> str:
         return "true" if value else "false"
     if not dtype.is_float:
         return str(int(value))
+    if dtype.bits == 8:
+        return str(to_bits(value, dtype))  # floats of 8 bits are bytes to LLVM
     if dtype is f16:
         return f"0xH{to_bits(value, dtype):04X}"
     if dtype is bf16:

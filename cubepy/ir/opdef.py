@@ -374,6 +374,12 @@ def leaving(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     return ()
 
 
+def one_index(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    """No operands; the result is an index."""
+    require_count(types, 0)
+    return (index,)
+
+
 def voting(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     """A scalar bool; the result is a u64 with a bit for each lane."""
     require_count(types, 1)

@@ -379,3 +379,25 @@ BREAK = _op(
     is_terminator=True,
 )
 RETURN = _op("return", rule.nothing, "Ends the unit.", effect=Effect.CONTROL, is_terminator=True)
+
+# Cubes on a CPU: made by the fission of barriers, see `passes/fission.py`
+UNITS = _op(
+    "units",
+    rule.nothing,
+    "Runs its body once for each unit of the cube, or of the plane; `return` ends the unit's turn.",
+    effect=Effect.CONTROL,
+    regions=("body",),
+)
+PLANES = _op(
+    "planes",
+    rule.nothing,
+    "Runs its body once for each plane of the cube; `return` ends the plane's turn.",
+    effect=Effect.CONTROL,
+    regions=("body",),
+)
+PLANE_POS = _op(
+    "plane_pos",
+    rule.one_index,
+    "Position of the plane in its cube, inside `planes`.",
+    uniformity=Uniformity.NEVER,
+)

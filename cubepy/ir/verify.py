@@ -6,7 +6,7 @@ Rules, each a method below; all failures are collected:
 2. Typing: operand types satisfy the row's rule, and results have the types that it gives.
 3. Attributes: only those that the row lists.
 4. Regions: as many as the row names; each ends with a terminator, and has no other.
-5. Terminators: `yield` ends regions of an `if`; `continue` and `break` lie in a loop; what they
+5. Terminators: `yield` ends regions of an `if` (of `units` and `planes`, without values); `continue` and `break` lie in a loop; what they
    carry has the types of the results (of the carried values).
 6. Arguments: the body of a loop takes the position (of a `for`) and the carried values; the
    regions of an `if` take none.
@@ -111,7 +111,8 @@ class _Verifier:
 
     def _terminator(self, op: Op, parent: Op | None, loop: Op | None) -> None:
         if op.row is ops.YIELD:
-            self._carries(op, parent if parent and parent.row is ops.IF else None, "an if")
+            yields = parent is not None and parent.row in (ops.IF, ops.UNITS, ops.PLANES)
+            self._carries(op, parent if yields else None, "an if")
         elif op.row in (ops.BREAK, ops.CONTINUE):
             self._carries(op, loop, "a loop")
 

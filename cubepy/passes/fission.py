@@ -1,0 +1,339 @@
+"""Loop fission: a kernel whose units meet becomes a program of its cube, docs/decisions/0003.
+
+Barriers are the meeting points of a cube; plane operations those of a plane, inside `planes`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from cubepy.errors import Error, fail
+from cubepy.ir import ops
+from cubepy.ir.core import Attr, Kernel, Op, Region, Value
+from cubepy.ir.types import Buffer, Space, bool_, element_of, index
+from cubepy.passes.meetings import PLANE_OPS, lower_plane_op, position_of_plane
+from cubepy.passes.segments import Control, Item, Program, Segment, Writer, guarded, region_op
+from cubepy.passes.uniformity import Uniform, leaves_divergently
+
+LOOPS = (ops.FOR, ops.LOOP)
+
+
+def needs_fission(kernel: Kernel) -> bool:
+    """Whether units of a cube or a plane wait for each other."""
+    rows = {op.row for op in kernel.body.walk()}
+    several = prod(kernel.cube_dim) > 1
+    return several and (ops.SYNC_CUBE in rows or (kernel.plane_dim > 1 and bool(rows & PLANE_OPS)))
+
+
+def fission(kernel: Kernel) -> Kernel:
+    """The kernel as a program of its cube; `CompileError` E307 for divergent meetings."""
+    units = prod(kernel.cube_dim)
+    program = Program(units, -units % kernel.plane_dim, {p.value for p in kernel.params})
+    program.constants = {
+        op.result: op.attrs["value"] for op in kernel.body.walk() if op.row is ops.CONST
+    }
+    finder = Finder(kernel, program, "cube")
+    if _returns(kernel.body):
+        program.alive = program.new_array(bool_, "alive")
+    items = finder.items(kernel.body)
+    body = Writer(program, lambda ops_: _segment(kernel, program, ops_)).write(items)
+    start = _all_alive(program) if program.alive is not None else []
+    return replace(kernel, body=Region((), (*program.prologue, *start, *body)))
+
+
+def _returns(body: Region) -> bool:
+    return any(op.row in (ops.RETURN, ops.CHECK) for o in body.ops for op in _inside(o))
+
+
+def _inside(op: Op) -> list[Op]:
+    return [inner for region in op.regions for inner in region.walk()] + (
+        [op] if op.row is ops.CHECK else []
+    )
+
+
+def _all_alive(program: Program) -> list[Op]:
+    """alive[k] = k < units, also for the padding of the last plane."""
+    assert program.alive is not None
+    lane, inside = Value(index, "unit"), Value(bool_)
+    zero, one, end, units = (Value(index) for _ in range(4))
+    numbers = {zero: 0, one: 1, end: program.units + program.padding, units: program.units}
+    body = (
+        Op(ops.LT, (lane, units), {}, (inside,)),
+        Op(ops.STORE, (program.alive, lane, inside)),
+        Op(ops.CONTINUE),
+    )
+    constants = [Op(ops.CONST, (), {"type": index, "value": n}, (v,)) for v, n in numbers.items()]
+    return [*constants, Op(ops.FOR, (zero, end, one), {}, (), (Region((lane,), body),))]
+
+
+def _segment(kernel: Kernel, program: Program, body: list[Op]) -> list[Op]:
+    """A segment of the cube: a loop over its units or, with plane operations, over its planes."""
+    if kernel.plane_dim > 1 and any(o.row in PLANE_OPS for op in body for o in _with_inner(op)):
+        return _planes(kernel, program, body)
+    return _units(program, body)
+
+
+def _with_inner(op: Op) -> list[Op]:
+    return [op, *(inner for region in op.regions for inner in region.walk())]
+
+
+def _units(program: Program, body: list[Op]) -> list[Op]:
+    if program.alive is not None:
+        body = guarded(program.alive, body)
+    return [region_op(ops.UNITS, body)]
+
+
+def _planes(kernel: Kernel, program: Program, body: list[Op]) -> list[Op]:
+    common = program.common | _defined_outside(body)
+    inner = Program(program.units, program.padding, common, alive=program.alive)
+    inner.prologue = program.prologue
+    inner.blocks = program.blocks
+    inner.constants = program.constants
+    region = Region((), (*body, Op(ops.YIELD)))
+    finder = Finder(replace(kernel, body=region), inner, "plane")
+    items = finder.items(region)[:-1]
+    statements = Writer(inner, lambda ops_: _units(inner, ops_)).write(items)
+    return [region_op(ops.PLANES, statements)]
+
+
+def _defined_outside(body: list[Op]) -> set[Value]:
+    inside: set[Value] = set()
+    used: set[Value] = set()
+    for op in body:
+        for o in _with_inner(op):
+            used.update(o.operands)
+            inside.update(o.results)
+            inside.update(a for region in o.regions for a in region.args)
+    return used - inside
+
+
+class Finder:
+    """Cuts a kernel at its meeting points into items, and decides where each value lives."""
+
+    def __init__(self, kernel: Kernel, program: Program, group: str) -> None:
+        self.kernel = kernel
+        self.program = program
+        self._group = group
+        self._uniform = Uniform(kernel, plane=group == "plane", known=program.constants)
+        self._meeting = self._ops_around_meetings(kernel.body)
+        self._steering = self._values_that_steer(kernel.body)
+        self.segment = Segment()
+        self._items: list[Item] = []
+        self._carried: list[tuple[Value | None, ...]] = []
+        self._yielded: list[tuple[Value | None, ...]] = []
+
+    def items(self, region: Region) -> list[Item]:
+        """The items of a region, its terminator included."""
+        outer, self._items = self._items, []
+        for op in region.ops:
+            self._statement(op)
+        self.flush()
+        found, self._items = self._items, outer
+        return found
+
+    def flush(self) -> None:
+        """End the open segment."""
+        if not self.segment.is_empty:
+            self._items.append(self.segment)
+        self.segment = Segment()
+
+    def together(self, op: Op) -> None:
+        """Append an operation that runs once for all units."""
+        self._items.append(op)
+        self.program.common.update(op.results)
+
+    def alone(self, op: Op) -> None:
+        """Append an operation of each unit to the open segment."""
+        self.segment.ops.append(op)
+        for result in op.results:
+            self.program.homes[result] = self.segment
+            self.program.sources[result] = op
+
+    def keep(self, place: Value, value: Value) -> None:
+        """Store each unit's value to an array at the end of the open segment."""
+        self.segment.keeps.append((place, value))
+
+    # Analysis
+
+    def _meets(self, op: Op) -> bool:
+        if self._group == "cube":
+            return op.row is ops.SYNC_CUBE
+        return op.row in PLANE_OPS or op.row is ops.SYNC_PLANE
+
+    def _ops_around_meetings(self, body: Region) -> set[Op]:
+        around: set[Op] = set()
+
+        def visit(op: Op) -> bool:
+            inner = [visit(o) for region in op.regions for o in region.ops]
+            if any(inner):
+                around.add(op)
+            return any(inner) or self._meets(op)
+
+        for op in body.ops:
+            visit(op)
+        for loop in [op for op in around if op.row in LOOPS]:
+            _add_jumping(loop.regions[0], around)
+        return around
+
+    def _values_that_steer(self, body: Region) -> set[Value]:
+        """Uniform values that control flow around a meeting depends on."""
+        sources = {v: op for op in body.walk() for v in op.results}
+        work = [v for op in self._meeting for v in _steers(op)]
+        found: set[Value] = set()
+        while work:
+            value = work.pop()
+            if value in found or self._uniform.is_varying(value):
+                continue
+            found.add(value)
+            op = sources.get(value)
+            if op is not None and not op.regions:
+                work += op.operands
+        return found
+
+    # Statements
+
+    def _statement(self, op: Op) -> None:
+        if op.row is ops.SYNC_CUBE and self._group == "cube":
+            self.flush()
+        elif self._group == "plane" and self._meets(op):
+            lower_plane_op(self, op)
+        elif op in self._meeting:
+            self._control(op)
+        elif op.row.is_terminator:
+            self._terminator(op)
+        elif op.row is ops.ALLOC:
+            self._allocate(op)
+        elif self._group == "plane" and self._uniform.is_plane_position(op):
+            first = position_of_plane(self, op.operands[0])
+            self.together(replace_operands(op, (first, op.operands[1])))
+        elif self._is_common(op):
+            if not op.row.is_pure:
+                self.flush()
+            self.together(op)
+        else:
+            self.alone(op)
+
+    def _is_common(self, op: Op) -> bool:
+        """Pure and uniform; or a uniform load that steers control flow around a meeting."""
+        if not op.results or any(self._uniform.is_varying(v) for v in op.results):
+            return False
+        if not all(v in self.program.common for v in op.operands):
+            return False
+        return op.row.is_pure or (op.row is ops.LOAD and op.result in self._steering)
+
+    def _allocate(self, op: Op) -> None:
+        """Shared memory belongs to the cube; local memory gets a block for each unit."""
+        if op.attrs["space"] == "shared":
+            self.program.prologue.append(op)
+            self.program.common.update(op.results)
+            return
+        size = op.attrs["size"]
+        assert isinstance(size, int)
+        size = max(size, 1)
+        buffer = Value(Buffer(element_of(op.result.type), Space.LOCAL), op.result.name)
+        attrs: dict[str, Attr] = {**op.attrs, "size": size * self.program.units}
+        self.program.prologue.append(Op(ops.ALLOC, (), attrs, (buffer,), (), op.span))
+        self.program.blocks[op.result] = (buffer, size)
+
+    def _control(self, op: Op) -> None:
+        common = self.program.common
+        divergent = any(v not in common for v in _steers(op))
+        if divergent or (op.row in LOOPS and leaves_divergently(op.regions[0], self._uniform)):
+            raise self.divergence(op)
+        if op.row is ops.IF:
+            self._branch(op)
+        else:
+            self._loop(op)
+
+    def divergence(self, op: Op) -> Error:
+        """E307 at the meeting point inside `op`."""
+        inside = [o for o in _with_inner(op) if self._meets(o)]
+        culprit = inside[0] if inside else op
+        return fail("E307", culprit.span or op.span, op=culprit.row.name, group=self._group)
+
+    def _branch(self, op: Op) -> None:
+        places = self._places(op.results)
+        self.flush()
+        self._yielded.append(places)
+        bodies = [self.items(region) for region in op.regions]
+        self._yielded.pop()
+        results = _common_part(op.results, places)
+        self._items.append(Control(op, op.operands, (), results, bodies))
+        self.program.common.update(results)
+
+    def _loop(self, op: Op) -> None:
+        (body,) = op.regions
+        counted = 1 if op.row is ops.FOR else 0
+        bounds, initial = op.operands[: 3 * counted], op.operands[3 * counted :]
+        carried = body.args[counted:]
+        places = self._places(carried, op.results)
+        for place, value, result in zip(places, initial, op.results, strict=True):
+            if place is not None:
+                self.keep(place, value)
+                self.program.places[result] = place
+        self.flush()
+        args = (*body.args[:counted], *_common_part(carried, places))
+        self.program.common.update(args)
+        self._carried.append(places)
+        bodies = [self.items(body)]
+        self._carried.pop()
+        operands = (*bounds, *_common_part(initial, places))
+        results = _common_part(op.results, places)
+        self._items.append(Control(op, operands, args, results, bodies))
+        self.program.common.update(results)
+
+    def _places(
+        self, values: tuple[Value, ...], also: tuple[Value, ...] = ()
+    ) -> tuple[Value | None, ...]:
+        """An array for each value that units do not share; None for the others."""
+        found: list[Value | None] = []
+        for k, value in enumerate(values):
+            pair = (value, *also[k : k + 1])
+            varying = any(self._uniform.is_varying(v) for v in pair)
+            place = self.program.new_array(value.type, value.name) if varying else None
+            if place is not None:
+                self.program.places[value] = place
+            found.append(place)
+        return tuple(found)
+
+    def _terminator(self, op: Op) -> None:
+        if op.row is ops.YIELD:
+            places = self._yielded[-1] if self._yielded else ()
+        elif op.row in (ops.BREAK, ops.CONTINUE):
+            places = self._carried[-1]
+        else:
+            places = ()
+        for place, value in zip(places, op.operands, strict=True):
+            if place is not None:
+                self.keep(place, value)
+        self.flush()
+        self._items.append(replace_operands(op, _common_part(op.operands, places)))
+
+
+def _add_jumping(region: Region, around: set[Op]) -> bool:
+    """Add the `if`s that hold a jump of the loop around `region`; tell whether one does."""
+    jumps = False
+    for op in region.ops:
+        if op.row in (ops.BREAK, ops.CONTINUE):
+            jumps = True
+        elif op.row is ops.IF and any([_add_jumping(r, around) for r in op.regions]):
+            around.add(op)
+            jumps = True
+    return jumps
+
+
+def replace_operands(op: Op, operands: tuple[Value, ...]) -> Op:
+    """The same operation on other values."""
+    return Op(op.row, operands, op.attrs, op.results, op.regions, op.span)
+
+
+def _steers(op: Op) -> tuple[Value, ...]:
+    """The operands that decide which way control goes."""
+    if op.row is ops.IF:
+        return op.operands[:1]
+    return op.operands[:3] if op.row is ops.FOR else ()
+
+
+def _common_part(values: tuple[Value, ...], places: tuple[Value | None, ...]) -> tuple[Value, ...]:
+    return tuple(v for v, place in zip(values, places, strict=True) if place is None)
