@@ -1,0 +1,1 @@
+"""Scripts that run in processes of their own; each prints one number."""

@@ -1,0 +1,10 @@
+"""Seconds to import the module that is named on the command line."""
+
+import importlib
+import sys
+import time
+
+if __name__ == "__main__":
+    BEGIN = time.perf_counter()
+    importlib.import_module(sys.argv[1])
+    print(time.perf_counter() - BEGIN)

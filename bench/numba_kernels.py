@@ -1,0 +1,92 @@
+"""What a numba user writes: loops over `prange`, fastmath off. Import it only with numba."""
+
+import math
+from typing import Any
+
+import numba
+import numpy as np
+
+
+def _parallel(function: Any) -> Any:
+    return numba.njit(parallel=True, fastmath=False)(function)
+
+
+@numba.njit
+def _gelu(v):  # v: f32
+    half, one = np.float32(0.5), np.float32(1)
+    return v * half * (one + math.erf(v * np.float32(0.7071067811865476)))
+
+
+@_parallel
+def exp(x, out):
+    for i in numba.prange(x.size):
+        out[i] = math.exp(x[i])
+
+
+@_parallel
+def gelu(x, out):
+    for i in numba.prange(x.size):
+        out[i] = _gelu(x[i])
+
+
+@_parallel
+def multiply_add(a, b, c, out):
+    for i in numba.prange(a.size):
+        out[i] = a[i] * b[i] + c[i]
+
+
+@_parallel
+def chain(a, b, c, out):
+    for i in numba.prange(a.size):
+        out[i] = _gelu(a[i] * b[i] + c[i]) * a[i]
+
+
+@numba.njit
+def add(x, y, out):
+    for i in range(x.size):
+        out[i] = x[i] + y[i]
+
+
+@_parallel
+def add_parallel(x, y, out):
+    for i in numba.prange(x.size):
+        out[i] = x[i] + y[i]
+
+
+@_parallel
+def sum_all(x, out):
+    total = np.float32(0)
+    for i in numba.prange(x.shape[0]):
+        row = np.float32(0)
+        for j in range(x.shape[1]):
+            row += x[i, j]
+        total += row
+    out[0] = total
+
+
+@_parallel
+def sum_last(x, out):
+    for i in numba.prange(x.shape[0]):
+        row = np.float32(0)
+        for j in range(x.shape[1]):
+            row += x[i, j]
+        out[i] = row
+
+
+@_parallel
+def max_pool2d(x, kernel, stride, padding, out):
+    n, c, height, width = x.shape
+    for plane in numba.prange(n * c):
+        source, target = x[plane // c, plane % c], out[plane // c, plane % c]
+        for i in range(target.shape[0]):
+            top, bottom = max(i * stride - padding, 0), min(i * stride - padding + kernel, height)
+            for j in range(target.shape[1]):
+                left, right = (
+                    max(j * stride - padding, 0),
+                    min(j * stride - padding + kernel, width),
+                )
+                best = np.float32(-np.inf)
+                for y in range(top, bottom):
+                    for z in range(left, right):
+                        best = max(best, source[y, z])
+                target[i, j] = best

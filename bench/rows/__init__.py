@@ -1,0 +1,1 @@
+"""The rows of the suite, a module for each table; each has `rows()`."""
