@@ -278,9 +278,14 @@ def _fill(
         tuple(addresses),
         tuple(numbers),
         total,
-        _grain(total, units * width, device),
+        _grain(total, max(total * units * width, _elements(matcher)), device),
         width,
     )
+
+
+def _elements(matcher: Matcher) -> int:
+    """Elements of the largest array: cubes that loop over it do more than they have units."""
+    return max((prod(memory.shape) for memory in matcher.memories.values()), default=0)
 
 
 def _extent(matcher: Matcher, slot: Slot, collapsed: bool) -> int:
@@ -294,7 +299,7 @@ def _extent(matcher: Matcher, slot: Slot, collapsed: bool) -> int:
 
 def _grain(count: int, work: int, device: Any) -> int:
     """Cubes that a thread takes at once; all of them where the launch is small."""
-    if count * work < INLINE_WORK:
+    if work < INLINE_WORK:
         return max(1, count)
     return max(1, count // (CHUNKS * device.pool.threads))
 
