@@ -77,7 +77,7 @@ def _element(tracer: Tracer, x: TensorRef, indices: tuple[Index, ...]) -> Place:
         tracer.check_index(i, _counted_extent(tracer, x, axis), x.name, axis)
         if x.is_line and axis == x.axis:
             start = tracer.mul(i, x.width)
-            offset = tracer.add(offset, start)
+            offset = tracer.add(offset, tracer.mul(start, x.strides[axis]))
             end = None if x.is_divisible else tracer.sub(x.shape[axis], start)
         else:
             offset = tracer.add(offset, tracer.mul(i, x.strides[axis]))
