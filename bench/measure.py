@@ -108,7 +108,7 @@ class Samples:
 
 
 def measure(calls: Mapping[str, Call], plan: Plan, machinery: Machinery | None = None) -> Samples:
-    """Sample all `calls` in turn. A call that returns a float has timed itself, in seconds."""
+    """Sample all `calls` in turn. A call that returns a `Sample` has measured itself."""
     machinery = machinery or Machinery()
     with _collected():
         bursts = {name: _find_burst(call, plan, machinery) for name, call in calls.items()}
@@ -147,14 +147,14 @@ def _collected() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class _Burst:
-    """The timed calls of a sample, 0 where the call times itself; and whether one comes before."""
+    """The timed calls of a sample, 0 where it measures itself; and whether one comes before."""
 
     calls: int
     is_warmed: bool
 
 
 def _find_burst(call: Call, plan: Plan, machinery: Machinery) -> _Burst:
-    if isinstance(call(), float):  # the first call compiles
+    if isinstance(call(), Sample):  # the first call compiles
         return _Burst(0, False)
     seconds = _time(call, 1, machinery)
     if seconds < plan.burst:
@@ -174,7 +174,7 @@ def _time(call: Call, times: int, machinery: Machinery) -> float:
 def _sample(call: Call, burst: _Burst, plan: Plan, machinery: Machinery) -> Sample:
     machinery.sleep(plan.pause)
     if burst.calls == 0:
-        return Sample(call())
+        return call()
     if burst.is_warmed:
         call()
     before, begin = machinery.waiting(), machinery.clock()

@@ -21,7 +21,7 @@ class Contender:
     """One library's way of doing the work of a row.
 
     `call` is what is timed. It gives its result, or fills an array that `result` then gives; a
-    `call` that returns a float has measured itself. `nbytes` counts what it must read and write.
+    `call` that returns a `Sample` has measured itself. `nbytes` counts what it must read and write.
     `reference` stands in for the case's; without `is_judged` nothing is compared.
     """
 

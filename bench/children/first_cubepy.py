@@ -22,5 +22,7 @@ if __name__ == "__main__":
     ones, out = np.ones(1 << 20, np.float32), np.zeros(1 << 20, np.float32)
     multiply_add.over(out)(ones, ones, ones, out)
     END = time.perf_counter()
+    from bench.children.process import print_seconds
+
     assert (out == 2).all()
-    print(END - BEGIN)
+    print_seconds(BEGIN, END)

@@ -7,4 +7,7 @@ import time
 if __name__ == "__main__":
     BEGIN = time.perf_counter()
     importlib.import_module(sys.argv[1])
-    print(time.perf_counter() - BEGIN)
+    END = time.perf_counter()
+    from bench.children.process import print_seconds
+
+    print_seconds(BEGIN, END)

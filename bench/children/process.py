@@ -1,10 +1,12 @@
-"""Run the scripts of this folder and read the number that they print."""
+"""Run the scripts of this folder and read the two numbers that they print."""
 
 import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from bench.measure import Sample, read_waiting
 
 ROOT = Path(__file__).parents[2]
 
@@ -13,8 +15,8 @@ class ChildFailed(Exception):
     """A script ended with an error; its last words are the message."""
 
 
-def run_child(name: str, *arguments: str, threads: int) -> float:
-    """The number that `python -m bench.children.<name>` prints, without any cache on disk."""
+def run_child(name: str, *arguments: str, threads: int) -> Sample:
+    """What `python -m bench.children.<name>` measures, without any cache on disk."""
     with tempfile.TemporaryDirectory() as empty:
         environment = {
             **os.environ,
@@ -28,4 +30,10 @@ def run_child(name: str, *arguments: str, threads: int) -> float:
         )
     if done.returncode:
         raise ChildFailed(f"{name} {' '.join(arguments)}: {done.stderr.strip()[-2000:]}")
-    return float(done.stdout.split()[-1])
+    value, waited = done.stdout.split()[-2:]
+    return Sample(float(value), float(waited))
+
+
+def print_seconds(begin: float, end: float) -> None:
+    """What a script says: its seconds, and the share for which it has waited for a core."""
+    print(end - begin, read_waiting() / 1e9 / (end - begin))

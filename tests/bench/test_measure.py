@@ -98,10 +98,11 @@ def test_the_least_rounds_are_taken_whatever_they_cost():
     assert samples.taken == 5
 
 
-def test_a_call_that_returns_a_float_has_timed_itself():
-    machine = Machine()
-    samples = measure({"a": lambda: 0.25}, PLAN, machine.machinery())
+def test_a_call_that_returns_a_sample_has_measured_itself():
+    machine, own = Machine(), iter([Sample(0.0)] + [Sample(0.25), Sample(9.0, waited=0.5)] * 20)
+    samples = measure({"a": lambda: next(own)}, PLAN, machine.machinery())
     assert samples.median("a") == 0.25
+    assert samples.taken == 2 * PLAN.rounds - 1
 
 
 def test_ratios_are_paired_by_round():
