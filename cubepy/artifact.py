@@ -9,7 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from cubepy.span import Span
 from cubepy.targets import Target
+
+FAULT_WORDS = 8
+"""Words of 64 bits in a fault record: 1 once it is taken, the code, the linear positions of the
+unit and of the cube, then up to four indices that the check tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +32,31 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
+class Fault:
+    """What a check of a kernel tests; the position in the artifact's table is its code.
+
+    `kind`: bounds, division, assert, ...; `argument` and `axis` say of what.
+    """
+
+    kind: str
+    argument: str
+    axis: int
+    span: Span | None
+
+
+@dataclass(frozen=True, slots=True)
 class Artifact:
-    """Compiled code for one target. `code` is what its runtime loads; `entry` its symbol."""
+    """Compiled code for one target. `code` is what its runtime loads; `entry` its symbol.
+
+    With `faults`, one more slot follows the cube counts: the address of a `FAULT_WORDS` record.
+    """
 
     target: Target
     entry: str
     code: bytes
     slots: tuple[Slot, ...]
     cube_dim: tuple[int, int, int]
+    faults: tuple[Fault, ...] = ()
 
 
 Place = tuple[str, int]

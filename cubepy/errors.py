@@ -49,6 +49,10 @@ class OutOfBoundsError(Error, IndexError):
     unit: tuple[int, int, int] = (0, 0, 0)
 
 
+class CheckError(Error):
+    """A checked kernel divided by zero, failed an `assert`, raced, or read what nobody wrote."""
+
+
 class DeviceError(Error):
     """A device failed or is not there."""
 
@@ -338,6 +342,24 @@ def _rows_of_launches() -> None:
     )
 
 
+def _rows_of_checks() -> None:
+    """E7xx: what checked kernels and the interpreter find while they run."""
+    _row(
+        "E701",
+        OutOfBoundsError,
+        "{kernel}: index {index} is out of bounds for axis {axis} of `{argument}` with extent "
+        "{extent}, in {where}",
+        "guard the access, as in `if i < x.shape[0]`",
+    )
+    _row(
+        "E702",
+        CheckError,
+        "{kernel}: an integer is divided by zero in {where}",
+        "unchecked, x // 0 and x % 0 are 0",
+    )
+    _row("E703", CheckError, "{kernel}: assertion failed: {message}, in {where}", "")
+
+
 def _rows_of_devices() -> None:
     """E5xx: devices, targets and stages; E6xx: prebuilt kernels."""
     _row("E501", DeviceError, "there is no device `{name}` here", "{suggestion}")
@@ -366,5 +388,6 @@ for _fill in (
     _rows_of_memory,
     _rows_of_launches,
     _rows_of_devices,
+    _rows_of_checks,
 ):
     _fill()

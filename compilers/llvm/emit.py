@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
-from cubepy.compilers.llvm import memory, numbers
+from cubepy.compilers.llvm import memory, numbers, printing
 from cubepy.compilers.llvm import ops as spell
 from cubepy.compilers.llvm.units import (
     AXES,
@@ -28,7 +28,7 @@ from cubepy.ir.types import Buffer, Type, index
 from cubepy.span import Span
 from cubepy.targets import Target
 
-_EMITTERS = {**numbers.HANDLERS, **memory.HANDLERS}
+_EMITTERS = {**numbers.HANDLERS, **memory.HANDLERS, **printing.HANDLERS}
 _FAST = "reassoc nsz arcp contract afn "
 
 
@@ -63,6 +63,7 @@ class Emitter:
         self._merges: list[_Merge] = []
         self._unit_end = ""
         self._plane = ""
+        self._tells_faults = any(op.row is ops.FAULT for op in kernel.body.walk())
         self._is_program = is_cube_program(kernel)
         self._has_axes = uses_axes(kernel.body)
 
@@ -92,14 +93,15 @@ class Emitter:
         params = [self._param(p.value, p.argument, p.role) for p in self.kernel.params]
         counts = [f"i64 %count_{a}" for a in AXES]
         self._body(plan)
-        args = ", ".join([*params, *counts, "i64 %begin", "i64 %end"])
+        record = ["ptr %faults"] if self._tells_faults else []
+        args = ", ".join([*params, *counts, *record, "i64 %begin", "i64 %end"])
         name = self.kernel.name
         head = f"define internal void @{name}.cubes({args}) #0{self.w.attach(0)} {{"
         body = [head, "entry:", *self.w.entry, *self.w.lines, "}", ""]
         return self.w.module([*self._wrapper(params), *body, self._attributes()], triple, layout)
 
     def _param(self, value: Value, argument: str, role: str) -> str:
-        register = f"%{value.name}"
+        register = f"%{value.name}.arg"  # the dot keeps it apart from the compiler's own names
         self._registers[value] = register
         if role == "shape":
             self._nonnegative.add(value)
@@ -115,6 +117,7 @@ class Emitter:
         lines = [f"{head}{self.w.attach(1)} {{", "entry:"]
         passed: list[str] = []
         types = [self._slot_type(p.value.type) for p in self.kernel.params] + ["i64"] * 3
+        types += ["ptr"] if self._tells_faults else []
         for k, t in enumerate(types):
             lines.append(f"  %slot{k} = getelementptr i8, ptr %args, i64 {8 * k}")
             memory_type = "i8" if t == "i1" else t
@@ -144,6 +147,8 @@ class Emitter:
         w.at(None)
         self._counted("cube", "%begin", "%end", lambda cube: self._cube(plan, cube), end)
         w.start(end)
+        if w.prints:
+            w.call("fflush", "i32", ("ptr", "null"))
         if w.has_stream_stores and "sse2" in self.target.attributes:
             w.call("llvm.x86.sse.sfence", "void")
         w.line("ret void")
@@ -527,6 +532,21 @@ class Emitter:
         loop.exits.append((self.w.block, self.operands(op)))
         self.w.jump(loop.end)
 
+    def _fault(self, op: Op) -> None:
+        """The first unit that gets here writes the record; see `artifact.FAULT_WORDS`."""
+        w = self.w
+        pair = w.value("cmpxchg ptr %faults, i64 0, i64 1 monotonic monotonic, align 8")
+        first = w.value(f"extractvalue {{ i64, i1 }} {pair}, 1")
+        note, after = w.label("note"), w.label("noted")
+        w.branch(first, note, after)
+        w.start(note)
+        places = [self._positions[name] for name in ("unit_all", "cube_all")]
+        for k, word in enumerate([str(op.attrs["code"]), *places, *self.operands(op)]):
+            address = w.value(f"getelementptr i64, ptr %faults, i64 {k + 1}")
+            w.line(f"store i64 {word}, ptr {address}, align 8")
+        w.jump(after)
+        w.start(after)
+
     def _return(self, op: Op) -> None:
         self.w.jump(self._unit_end)
 
@@ -559,6 +579,7 @@ _CONTROL: dict[OpDef, Callable[[Emitter, Op], None]] = {
     ops.CONTINUE: Emitter._continue,
     ops.BREAK: Emitter._break,
     ops.RETURN: Emitter._return,
+    ops.FAULT: Emitter._fault,
     ops.UNITS: Emitter._units_op,
     ops.PLANES: Emitter._planes_op,
     ops.PLANE_POS: Emitter._plane_pos,

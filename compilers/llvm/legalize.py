@@ -1,21 +1,25 @@
-"""What LLVM has no form for becomes something else: planes of one unit, barriers, emulated planes."""
+"""What LLVM has no form for becomes something else: planes of one unit, checks, barriers, planes."""
 
 from __future__ import annotations
 
-from cubepy.ir.core import Kernel, Op
+from cubepy.artifact import Fault
+from cubepy.ir import ops
+from cubepy.ir.core import Kernel, Op, Region
 from cubepy.ir.verify import verify
 from cubepy.passes.fission import fission, needs_fission
 from cubepy.passes.meetings import lower_planes_of_one
 from cubepy.passes.rewrite import Rewriter
 
 
-def legalize(kernel: Kernel) -> Kernel:
-    """The kernel without plane operations and barriers; verified again."""
+def legalize(kernel: Kernel) -> tuple[Kernel, tuple[Fault, ...]]:
+    """The kernel without plane operations, checks and barriers; and what its checks test."""
     if kernel.plane_dim == 1:
         kernel = _PlanesOfOne().run(kernel)
+    checks = _Checks()
+    kernel = checks.run(kernel)
     if needs_fission(kernel):
         kernel = verify(fission(kernel), after="fission")
-    return kernel
+    return kernel, tuple(checks.faults)
 
 
 class _PlanesOfOne(Rewriter):
@@ -27,3 +31,29 @@ class _PlanesOfOne(Rewriter):
             self.out.append(lowered)
         else:
             self.replaced[op.result] = lowered
+
+
+class _Checks(Rewriter):
+    """`check c` becomes `if c then {} else { fault; return }`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.faults: list[Fault] = []
+
+    def visit(self, op: Op) -> None:
+        if op.row is not ops.CHECK:
+            self.out.append(self.renew(op))
+            return
+        condition, *told = self.values(op.operands)
+        attrs = {"code": len(self.faults)}
+        self.faults.append(_describe(op))
+        fault = Op(ops.FAULT, tuple(told), attrs, (), (), op.span)
+        leave = Region((), (fault, Op(ops.RETURN, span=op.span)))
+        stay = Region((), (Op(ops.YIELD, span=op.span),))
+        self.out.append(Op(ops.IF, (condition,), {}, (), (stay, leave), op.span))
+
+
+def _describe(op: Op) -> Fault:
+    axis = op.attrs.get("axis", 0)
+    assert isinstance(axis, int)
+    return Fault(str(op.attrs.get("kind")), str(op.attrs.get("argument")), axis, op.span)

@@ -23,6 +23,8 @@ class Writer:
         self._files: dict[str, int] = {}
         self._places: dict[tuple[int, int, int], int] = {}
         self.has_stream_stores = False
+        self.prints = False
+        self._texts: list[str] = []
 
     def fresh(self, hint: str = "v") -> str:
         """A new register name."""
@@ -72,6 +74,22 @@ class Writer:
             return ""
         return self.value(text, hint)
 
+    def call_variadic(self, name: str, first: str, args: list[str]) -> None:
+        """A call of a C function that takes a pointer and anything."""
+        self._declarations[name] = f"declare i32 @{name}(ptr, ...)"
+        passed = ", ".join([f"ptr {first}", *args])
+        self.value(f"call i32 (ptr, ...) @{name}({passed})")
+
+    def text(self, content: str) -> str:
+        """A constant string of C; gives its address."""
+        data = content.encode() + b"\0"
+        escaped = "".join(
+            chr(c) if 32 <= c < 127 and c not in b'"\\' else f"\\{c:02X}" for c in data
+        )
+        name = f"@text.{len(self._texts)}"
+        self._texts.append(f'{name} = private constant [{len(data)} x i8] c"{escaped}"')
+        return name
+
     def allocate(self, text: str, hint: str) -> str:
         """Stack memory of the function, made once at its entry."""
         name = self.fresh(hint)
@@ -90,7 +108,7 @@ class Writer:
     def module(self, functions: list[str], triple: str, layout: str) -> str:
         """The whole module."""
         head = [f'target triple = "{triple}"', f'target datalayout = "{layout}"'] if triple else []
-        tail = [*self._declarations.values(), "", "!0 = !{i32 1}"]
+        tail = [*self._texts, *self._declarations.values(), "", "!0 = !{i32 1}"]
         return "\n".join([*head, *functions, *tail, *self._metadata(), ""])
 
     def _metadata(self) -> list[str]:

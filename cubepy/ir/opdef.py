@@ -415,6 +415,13 @@ def checking(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     return ()
 
 
+def telling(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    """Up to four indices, and a number; no result."""
+    require(len(types) <= 4 and all(t is index for t in types), "tells up to four indices")
+    int_attr(attrs, "code")
+    return ()
+
+
 def nothing(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     """No operands; no result."""
     require_count(types, 0)

@@ -380,6 +380,15 @@ BREAK = _op(
 )
 RETURN = _op("return", rule.nothing, "Ends the unit.", effect=Effect.CONTROL, is_terminator=True)
 
+# Made of checks where a target has no traps: tells the first fault of a launch
+FAULT = _op(
+    "fault",
+    rule.telling,
+    "Notes fault `code` of the launch with up to four indices, unless one is noted already.",
+    effect=Effect.WRITE,
+    attrs=("code",),
+)
+
 # Cubes on a CPU: made by the fission of barriers, see `passes/fission.py`
 UNITS = _op(
     "units",

@@ -57,6 +57,7 @@ class FastPath:
         self._entries: dict[Any, _Entry] = {}
         self._lock = Lock()
         self._name = kernel.__name__
+        self._settings = kernel.settings
         self._names = tuple(kernel.parameters)
         self._is_comptime = tuple(
             is_comptime_annotation(kernel.annotations.get(name)) for name in self._names
@@ -70,9 +71,13 @@ class FastPath:
             found = kernel.fast = cls(kernel)
         return found
 
+    def _key(self, grid: Grid | None, args: tuple[Any, ...]) -> Any:
+        key = _key(grid, args, self._is_comptime)
+        return None if key is None else (self._settings.is_checked, key)
+
     def launch(self, grid: Grid | None, args: tuple[Any, ...]) -> bool:
         """Launch if this metadata is known and nothing speaks against it; tell whether."""
-        key = _key(grid, args, self._is_comptime)
+        key = self._key(grid, args)
         entry = self._entries.get(key) if key is not None else None
         if entry is None:
             return False
@@ -85,14 +90,14 @@ class FastPath:
             block[slot] = addresses[k]
         for slot, k, name, dtype in entry.numbers:
             block[slot] = pack(self._name, name, args[k], dtype)
-        prepared.device.launch(prepared.compiled.loaded, block, prepared.count, prepared.grain)
+        prepared.launch(block)
         return True
 
     def remember(
         self, grid: Grid | None, args: tuple[Any, ...], prepared: Prepared, matcher: Matcher
     ) -> None:
         """Keep a launch whose arguments are simple enough."""
-        key = _key(grid, args, self._is_comptime)
+        key = self._key(grid, args)
         if key is None or len(args) != len(self._names):
             return
         if any("." in name for name in (*matcher.memories, *matcher.scalars)):

@@ -86,7 +86,8 @@ class CubeKernel(CubeFunction):
 
         `line_size`: lanes of line-typed tensors, or "auto". `plane_dim`: emulate planes of this
         size. `fast_math`: allow reassociation, reciprocals and ignoring the sign of zero.
-        `contract`: fuse a*b+c (on by default).
+        `contract`: fuse a*b+c (on by default). `checked`: test every access, `assert` and integer
+        division; the first fault of a launch is raised.
         """
         settings, options = self.settings, self.options
         if line_size is not None:
@@ -95,11 +96,11 @@ class CubeKernel(CubeFunction):
             settings = replace(settings, plane_dim=plane_dim)
         if device is not None:
             settings = replace(settings, device=getattr(device, "name", device))
-        if checked or stream is not None:
-            what = "checked=True" if checked else "stream="
-            raise fail(
-                "E310", op=what, target="cpu", reason="it is not implemented yet", suggestion=""
-            )
+        if checked is not None:
+            settings = replace(settings, checked=checked)
+        if stream is not None:
+            reason = "it is not implemented yet"
+            raise fail("E310", op="stream=", target="cpu", reason=reason, suggestion="")
         if fast_math is not None:
             options = replace(options, fast_math=fast_math)
         if contract is not None:
@@ -228,9 +229,9 @@ class Launcher:
         items = matcher.match(arguments)
         plane = kernel.settings.plane_dim or target.plane_dim
         width = line_width(matcher.tensors, target, kernel.settings.line_size)
-        return Signature(
-            finish(items, matcher, width, False), default_cube_dim(self.grid, plane), plane, True
-        )
+        dim = default_cube_dim(self.grid, plane)
+        checked = kernel.settings.is_checked
+        return Signature(finish(items, matcher, width, False), dim, plane, True, checked)
 
 
 def _as_spec(value: Any) -> Any:

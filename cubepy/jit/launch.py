@@ -16,12 +16,14 @@ import numpy as np
 
 from cubepy.array import Memory
 from cubepy.artifact import Slot
+from cubepy.config import get
 from cubepy.errors import fail
 from cubepy.frontend.signature import Signature
 from cubepy.ir.numbers import convert, to_bits
 from cubepy.ir.types import DType, find_dtype
 from cubepy.jit.arguments import Matcher, check_scalar, finish, layout_of, line_width
 from cubepy.jit.compile import Compiled, Specialisations
+from cubepy.jit.faults import fault_of, new_record
 from cubepy.jit.grid import (
     Dim3,
     Fixed,
@@ -46,6 +48,12 @@ class Settings:
     line_size: int | str = "auto"
     plane_dim: int | None = None
     device: str | None = None
+    checked: bool | None = None
+
+    @property
+    def is_checked(self) -> bool:
+        """As configured, else as CUBEPY_CHECKED says."""
+        return get("checked") if self.checked is None else self.checked
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +76,20 @@ class Prepared:
             block[position] = memories[name].address
         for position, name, dtype in self.numbers:
             block[position] = pack(kernel, name, scalars[name], dtype)
+        self.launch(block)
+
+    def launch(self, block: Any) -> None:
+        """Launch with a filled block; raises what a check of the kernel found."""
+        artifact = self.compiled.artifact
+        if not artifact.faults:
+            self.device.launch(self.compiled.loaded, block, self.count, self.grain)
+            return
+        record = new_record()
+        block[len(self.template) - 1] = ctypes.addressof(record)
         self.device.launch(self.compiled.loaded, block, self.count, self.grain)
+        error = fault_of(artifact, record)
+        if error is not None:
+            raise error
 
 
 def pack(kernel: str, name: str, value: Any, dtype: DType) -> int:
@@ -93,16 +114,17 @@ def prepare(
     plane = settings.plane_dim or target.plane_dim
     width = line_width(matcher.tensors, target, settings.line_size)
     dim = default_cube_dim(grid, plane)
-    signature = Signature(finish(items, matcher, width, False), dim, plane, True)
+    checked = settings.is_checked
+    signature = Signature(finish(items, matcher, width, False), dim, plane, True, checked)
     collapsed = _can_collapse(matcher, width) and _asks_for_flat(
         specialisations.facts(signature, target)
     )
     if collapsed:
-        signature = Signature(finish(items, matcher, width, True), dim, plane, True)
+        signature = Signature(finish(items, matcher, width, True), dim, plane, True, checked)
     compiled = specialisations.get(signature, device)
     check_written(kernel, compiled, matcher.memories)
     if check_overlaps(kernel, compiled, matcher.memories):
-        signature = Signature(signature.args, dim, plane, False)
+        signature = Signature(signature.args, dim, plane, False, checked)
         compiled = specialisations.get(signature, device)
     count = _cube_count(kernel, grid, dim, plane, matcher, width, compiled, collapsed)
     check_limits(kernel, Fixed(count, dim), target)
@@ -269,6 +291,8 @@ def _fill(
         else:
             block.append(_extent(matcher, slot, collapsed) & (2**64 - 1))
     block += count
+    if compiled.artifact.faults:
+        block.append(0)  # the address of the fault record
     total = prod(count)
     units = prod(compiled.artifact.cube_dim)
     return Prepared(

@@ -12,6 +12,7 @@ from cubepy.passes.construct_ssa import construct_ssa
 from cubepy.passes.contract import contract
 from cubepy.passes.fold import fold
 from cubepy.passes.hoist import hoist
+from cubepy.passes.prove import prove
 from cubepy.passes.remove_dead import remove_dead
 from cubepy.passes.share import share
 from cubepy.passes.unroll import unroll
@@ -48,6 +49,7 @@ def standard_passes(options: PassOptions, expand: Pass | None = None) -> list[Pa
         Pass("hoist", hoist),  # before unroll, so that what is hoisted is copied nowhere
         Pass("unroll", unroll),
         simplify,  # unrolled positions are constants
+        Pass("prove", prove),  # after unroll, before what it leaves unused is removed
         sharing,  # and copies of a body have much in common
         Pass("remove_dead", remove_dead),
     ]

@@ -1,0 +1,59 @@
+"""Emission of `print`: one call of C's printf for each unit that prints."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cubepy.compilers.llvm import ops as spell
+from cubepy.compilers.llvm.numbers import convert
+from cubepy.ir import ops
+from cubepy.ir.core import Op
+from cubepy.ir.types import DType, Kind, Line, bool_, element_of, f64, i64, u64
+
+if TYPE_CHECKING:
+    from cubepy.compilers.llvm.emit import Emitter
+
+
+def emit_print(e: Emitter, op: Op) -> str:
+    """The text with each `{}` replaced by a directive of printf, and the operands converted."""
+    directives: list[str] = []
+    args: list[str] = []
+    for value, register in zip(op.operands, e.operands(op), strict=True):
+        t = value.type
+        if isinstance(t, Line):
+            lanes = [_lane(e, t, register, k) for k in range(t.width)]
+            directives.append("[" + ", ".join(_directive(t.element) for _ in lanes) + "]")
+            args += [_argument(e, t.element, lane) for lane in lanes]
+        else:
+            dtype = element_of(t)
+            directives.append(_directive(dtype))
+            args.append(_argument(e, dtype, register))
+    text = str(op.attrs["text"]).replace("%", "%%")
+    address = e.w.text(text.format(*directives) + "\n")
+    e.w.prints = True
+    e.w.call_variadic("printf", address, args)
+    return ""
+
+
+def _lane(e: Emitter, t: Line, register: str, lane: int) -> str:
+    return e.w.value(f"extractelement {spell.type_name(t)} {register}, i64 {lane}")
+
+
+def _directive(dtype: DType) -> str:
+    if dtype is bool_:
+        return "%s"
+    if dtype.is_float:
+        return "%.17g" if dtype is f64 else "%.9g"
+    return "%lld" if dtype.kind is Kind.INT else "%llu"
+
+
+def _argument(e: Emitter, dtype: DType, register: str) -> str:
+    """C passes floats as doubles and integers as they are; bools become words."""
+    if dtype is bool_:
+        yes, no = e.w.text("True"), e.w.text("False")
+        return "ptr " + e.w.value(f"select i1 {register}, ptr {yes}, ptr {no}")
+    wide = f64 if dtype.is_float else i64 if dtype.kind is Kind.INT else u64
+    return f"{spell.scalar_name(wide)} {convert(e, register, dtype, wide) if dtype is not wide else register}"
+
+
+HANDLERS = {ops.PRINT: emit_print}
