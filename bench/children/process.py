@@ -24,6 +24,8 @@ def run_child(name: str, *arguments: str, threads: int) -> Sample:
             "CUBEPY_NUM_THREADS": str(threads),
             "NUMBA_NUM_THREADS": str(threads),
         }
+        # An installed package comes with its byte code; a checkout writes it in the first run.
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
         command = [sys.executable, "-m", f"bench.children.{name}", *arguments]
         done = subprocess.run(
             command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
