@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
-from types import ModuleType
+from types import CodeType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 from cubepy.frontend.positions import position
@@ -13,6 +14,7 @@ from cubepy.frontend.values import FlatRef, Index, LocalFunction, Method, Record
 from cubepy.ir.core import Value
 from cubepy.ir.types import Line, element_of
 from cubepy.lang.builtins import Position
+from cubepy.lang.function import Captures
 
 _LINE_METHODS = ("sum", "prod", "min", "max", "any", "all")
 _TENSOR_ATTRIBUTES = (
@@ -61,19 +63,63 @@ class Attributes:
         return getattr(self.owner, name)
 
 
-_FIXED = ("builtins", "cubepy", "math", "ml_dtypes", "numpy", "torch", "typing")
-"""Top-level modules whose attributes are taken not to change."""
+_FIXED = ("cubepy", "ml_dtypes", "numpy", "torch")
+"""Modules whose attributes are taken not to change, besides those of the standard library."""
 
 
 def _may_change(owner: Any) -> bool:
     """Whether the attributes of a comptime object may be assigned between launches."""
     if isinstance(owner, ModuleType):
-        return owner.__name__.partition(".")[0] not in _FIXED
+        return not _is_fixed(owner.__name__)
+    if isinstance(owner, SimpleNamespace):
+        return True
     cls = owner if isinstance(owner, type) else type(owner)
     params = getattr(cls, "__dataclass_params__", None)
     if cls is not owner and (issubclass(cls, tuple) or (params is not None and params.frozen)):
         return False
-    return cls.__module__.partition(".")[0] not in _FIXED
+    return not _is_fixed(cls.__module__)
+
+
+def note_captures(frame: Frame, function: FunctionType | None) -> None:
+    """Note all that a function which Python runs at comptime may read from outside."""
+    todo: list[FunctionType] = [function] if function is not None else []
+    seen: set[int] = set()
+    while todo:
+        current = todo.pop()
+        if id(current) in seen or _is_fixed(current.__module__ or ""):
+            continue
+        seen.add(id(current))
+        captures, names = Captures(current), _names_in(current.__code__)
+        for name in names:
+            try:
+                value = captures.lookup(name)
+            except KeyError:
+                continue
+            frame.tracer.facts.captures[(id(current), name)] = (captures, name, value)
+            todo += [value] if isinstance(value, FunctionType) else []
+            _note_attributes(frame, value, names)
+
+
+def _note_attributes(frame: Frame, owner: Any, names: frozenset[str]) -> None:
+    if not _may_change(owner):
+        return
+    for name in names:
+        found = getattr(owner, name, None)
+        key = (id(owner), name)
+        if found is not None and key not in frame.tracer.facts.captures:
+            frame.tracer.facts.captures[key] = (Attributes(owner), name, found)
+            _note_attributes(frame, found, names)
+
+
+def _names_in(code: CodeType) -> frozenset[str]:
+    """The names that code refers to, also inside functions that it defines."""
+    inner = [_names_in(c) for c in code.co_consts if isinstance(c, CodeType)]
+    return frozenset((*code.co_names, *code.co_freevars)).union(*inner)
+
+
+def _is_fixed(module: str) -> bool:
+    top = module.partition(".")[0]
+    return top in _FIXED or top in sys.stdlib_module_names
 
 
 def refuse_array(frame: Frame, name: str, value: Any) -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, get_origin
 
 from cubepy.errors import Error
-from cubepy.frontend.attributes import refuse_array
+from cubepy.frontend.attributes import note_captures, refuse_array
 from cubepy.frontend.positions import position
 from cubepy.frontend.suggest import closest
 from cubepy.frontend.tracer import Frame, bind, describe
@@ -141,6 +141,7 @@ def _call_python(frame: Frame, function: Any, args: list[Any], kwargs: dict[str,
         raise frame.tracer.error(
             "E108", name=name, suggestion=known or "call it outside the kernel"
         )
+    note_captures(frame, unwrap(function))
     return comptime_result(frame, function, *args, **kwargs)
 
 
