@@ -53,7 +53,8 @@ def assert_same(found: Any, expected: Any) -> None:
     """Equal values, signs of zero included; all NaN are one."""
     found, expected = np.asarray(found), np.asarray(expected)
     assert found.dtype == expected.dtype and found.shape == expected.shape
-    np.testing.assert_array_equal(found, expected)
-    if found.dtype.kind in "fV" and found.dtype.itemsize > 1:
-        numbers = ~np.isnan(np.asarray(expected, np.float64))
+    if found.dtype.kind in "fV":
+        found, expected = found.astype(np.float64), expected.astype(np.float64)
+        numbers = ~np.isnan(expected)
         np.testing.assert_array_equal(np.signbit(found)[numbers], np.signbit(expected)[numbers])
+    np.testing.assert_array_equal(found, expected)

@@ -198,8 +198,9 @@ def _emit_load(
 def _attrs(place: Place, t: DType | Line, hint: str) -> dict[str, Attr]:
     attrs: dict[str, Attr] = {}
     size = element_of(t).itemsize * (t.width if isinstance(t, Line) else 1)
-    if isinstance(t, Line) and place.alignment >= size:
-        attrs["align"] = size
+    align = min(place.alignment, size & -size)  # lines begin at multiples of their size
+    if isinstance(t, Line) and align > t.element.itemsize:
+        attrs["align"] = align
     if hint:
         attrs["hint"] = hint
     return attrs

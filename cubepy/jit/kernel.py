@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar, overload
 
@@ -256,4 +258,14 @@ def cube(function: Any = None) -> Any:
         return cube
     if not callable(function) or not hasattr(function, "__code__"):
         raise TypeError("@cube decorates Python functions")
+    _resolve_local_names(function, sys._getframe(1).f_locals)
     return CubeKernel(function)
+
+
+def _resolve_local_names(function: Any, names: dict[str, Any]) -> None:
+    """Postponed annotations that name locals of the scope around, which nothing else keeps."""
+    for parameter, annotation in list(function.__annotations__.items()):
+        if isinstance(annotation, str):
+            with suppress(Exception):  # what is defined later is resolved at the first launch
+                found = eval(annotation, function.__globals__, names)
+                function.__annotations__[parameter] = found
