@@ -73,16 +73,15 @@ class Samples:
 
     def kept(self, *names: str) -> list[int]:
         """The clean rounds; where they are fewer than 3, the quarter that was disturbed least."""
-        clean = self.clean(*names)
-        if len(clean) >= 3:
-            return clean
+        if not self.is_noisy(*names):
+            return self.clean(*names)
         worst = [max(self.rounds[name][k].waited for name in names) for k in range(self.taken)]
         order = sorted(range(self.taken), key=worst.__getitem__)
         return sorted(order[: max(3, self.taken // 4)])
 
     def is_noisy(self, *names: str) -> bool:
         """Whether `kept` had to keep disturbed rounds."""
-        return len(self.clean(*names)) < 3
+        return len(self.clean(*names)) < min(3, self.taken)
 
     def seconds(self, name: str) -> list[float]:
         """The kept times of one call."""

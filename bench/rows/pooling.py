@@ -1,7 +1,7 @@
 """Max pooling of images against torch, and against the best copy of as many bytes."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -12,11 +12,11 @@ from bench.arrays import make_empty, make_random
 from bench.rows.bandwidth import COPIES, find_copies
 from bench.suite import OURS, Case, Claim, Contender, Row, only_present
 
-GROUP = "max_pool2d"
+GROUP, ALIGNMENT = "max_pool2d", "max_pool2d alignment"
 SHAPES = ((2, 32, 512, 512), (2, 128, 512, 512))
 SMALL = (2, 3, 35, 40)
 OF_COPY, OF_ALIGNED, CHANNELS_LAST = 0.9, 0.8, 3.5
-ALIGNED = "aligned"
+ALIGNED = "aligned"  # the way in which the problem without `less` and `offset` is solved
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,9 @@ class Problem:
     offset: int = 0
     is_channels_last: bool = False
 
+    def __str__(self) -> str:
+        return f"{'x'.join(map(str, self.shape))} {self.window}"
+
     def in_shape(self, small: bool) -> tuple[int, int, int, int]:
         """NCHW, whatever the order in memory."""
         n, c, height, width = SMALL if small else self.shape
@@ -75,22 +78,22 @@ class Problem:
 
 
 def rows() -> Iterator[Row]:
-    """All shapes and windows; then what widths, addresses and orders change."""
-    for shape in SHAPES:
-        for window in WINDOWS:
-            label = f"{'x'.join(map(str, shape))} {window}"
-            yield _row(label, _make_against_peers, Problem(shape, window))
-            channels_last = Problem(shape, window, is_channels_last=True)
-            yield _row(f"{label} channels last", _make_against_peers, channels_last)
-            for less in (1, 3):
-                problem = Problem(shape, window, less=less)
-                yield _row(f"{label} width {shape[-1] - less}", _make_against_aligned, problem)
-            unaligned = Problem(shape, window, offset=1)
-            yield _row(f"{label} unaligned", _make_against_aligned, unaligned)
+    """All shapes and windows in both orders; then what widths and addresses change."""
+    for problem in _problems():
+        yield Row(GROUP, str(problem), partial(_make_against_peers, problem))
+        last = replace(problem, is_channels_last=True)
+        yield Row(GROUP, f"{problem} channels last", partial(_make_against_peers, last))
+    for problem in _problems():
+        for less in (1, 3):
+            label = f"{problem} width {problem.shape[-1] - less}"
+            make = partial(_make_against_aligned, replace(problem, less=less))
+            yield Row(ALIGNMENT, label, make)
+        make = partial(_make_against_aligned, replace(problem, offset=1))
+        yield Row(ALIGNMENT, f"{problem} unaligned", make)
 
 
-def _row(label: str, make: Any, problem: Problem) -> Row:
-    return Row(GROUP, label, partial(make, problem))
+def _problems() -> list[Problem]:
+    return [Problem(shape, window) for shape in SHAPES for window in WINDOWS]
 
 
 def _make_against_peers(problem: Problem, small: bool) -> Case:
