@@ -71,6 +71,13 @@ def get(name: str) -> Any:
     return _from_environment(_ROWS[name])
 
 
+def source(name: str) -> str:
+    """Where the value in force comes from: "settings", "environment" or "default"."""
+    if name in (_overrides.get() or {}):
+        return "settings"
+    return "environment" if _ROWS[name].variable in os.environ else "default"
+
+
 def _from_environment(row: Setting) -> Any:
     text = os.environ.get(row.variable)
     if text is None:

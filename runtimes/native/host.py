@@ -11,3 +11,11 @@ def host_cpu() -> tuple[str, dict[str, bool]]:
     from llvmlite import binding
 
     return str(binding.get_host_cpu_name()), dict(binding.get_host_cpu_features())
+
+
+def llvm_versions() -> dict[str, str]:
+    """The versions of llvmlite and of the LLVM inside it."""
+    import llvmlite
+    from llvmlite import binding
+
+    return {"llvmlite": llvmlite.__version__, "LLVM": ".".join(map(str, binding.llvm_version_info))}

@@ -1,0 +1,1 @@
+"""The command line: `cubepy inspect`, `run`, `demo`, `devices`, `doctor`, `explain`, `bench`."""

@@ -1,0 +1,1 @@
+"""`cubepy demo`: kernels on a photograph, verified, timed, and a report."""

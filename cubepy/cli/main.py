@@ -1,0 +1,234 @@
+"""The commands and their options. What a command does is imported when it runs.
+
+`cubepy --help` and shell completion stay fast because nothing heavy is imported here.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from cubepy.cli.failures import Failure, status_of
+
+
+class Commands(TyperGroup):
+    """The group of all commands; errors end as one short text on stderr."""
+
+    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
+        """Run a command and exit with its code."""
+        status, text = self._run(*args, **extra)
+        if text:
+            print(text, file=sys.stderr)
+        sys.exit(status)
+
+    def _run(self, *args: Any, **extra: Any) -> tuple[int, str]:
+        try:
+            found = super().main(*args, standalone_mode=False, **extra)
+            return (found if isinstance(found, int) else 0), ""
+        except typer.Abort:
+            return 1, "aborted"
+        except Failure as failure:
+            return failure.status, failure.render()
+        except Exception as error:
+            return _explain(error)
+
+
+def _explain(error: Exception) -> tuple[int, str]:
+    """The exit code and the text of what a command raised; what nobody foresaw is raised again."""
+    if hasattr(error, "format_message"):  # a usage error of Typer, whose class is private
+        context = getattr(error, "ctx", None)
+        path = context.command_path if context else "cubepy"
+        return getattr(
+            error, "exit_code", 2
+        ), f"error: {error.format_message()}\n  help: {path} --help"
+    from cubepy.errors import Error
+
+    if not isinstance(error, Error):
+        raise error
+    return status_of(error.code), f"error: {error}"
+
+
+app = typer.Typer(
+    cls=Commands,
+    help="CubePy: kernels in Python, compiled for CPUs and GPUs.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+
+Kernel = Annotated[
+    str, typer.Argument(metavar="KERNEL", help="FILE.py:KERNEL or package.module:KERNEL.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Comptimes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--comptime",
+        "-c",
+        metavar="NAME=VALUE",
+        help="A comptime argument: a Python literal, a dtype or a name of the kernel's module.",
+    ),
+]
+LineSize = Annotated[
+    int | None, typer.Option("--line-size", help="Lanes of line-typed tensors.", min=1, max=256)
+]
+PlaneDim = Annotated[
+    int | None, typer.Option("--plane-dim", help="Emulate planes of this many units.", min=1)
+]
+CubeDim = Annotated[
+    str | None, typer.Option("--cube-dim", metavar="N[,N[,N]]", help="Units in a cube.")
+]
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    json: Json = False,
+) -> None:
+    """CubePy: kernels in Python, compiled for CPUs and GPUs."""
+    if version:
+        from cubepy.cli.output import show_version
+
+        show_version(json)
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@app.command()
+def demo(
+    image: Annotated[
+        Path | None, typer.Argument(metavar="[IMAGE]", help="A picture of yours.")
+    ] = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="DIR", help="Where the report goes.")
+    ] = Path("report"),
+    megapixels: Annotated[
+        float, typer.Option(help="Enlarge the picture to about this.", min=0.01, max=64)
+    ] = 4.0,
+    json: Json = False,
+) -> None:
+    """Run kernels on a photograph: verify them, time them, write a report."""
+    from cubepy.cli.demo.show import show_demo
+
+    show_demo(image, output, megapixels, json)
+
+
+@app.command()
+def inspect(
+    kernel: Kernel,
+    arg: Annotated[
+        list[str] | None,
+        typer.Option("--arg", "-a", metavar="NAME=SPEC", help="Such as x=f32[1024,?] or a=f32."),
+    ] = None,
+    comptime: Comptimes = None,
+    target: Annotated[
+        str, typer.Option(help="cpu (this host), or cpu:NAME such as cpu:x86-64-v3.")
+    ] = "cpu",
+    stage: Annotated[str | None, typer.Option(help="ir, llvm or asm; default: llvm.")] = None,
+    line_size: LineSize = None,
+    plane_dim: PlaneDim = None,
+    cube_dim: CubeDim = None,
+    json: Json = False,
+) -> None:
+    """Print what a kernel becomes: IR, LLVM or assembly, with the lines of Python beside it."""
+    from cubepy.cli.inspection import Request, show_inspection
+
+    configuration = {"line_size": line_size, "plane_dim": plane_dim}
+    request = Request(kernel, arg or [], comptime or [], target, stage, configuration, cube_dim)
+    show_inspection(request, json)
+
+
+@app.command()
+def run(
+    kernel: Kernel,
+    over: Annotated[
+        str, typer.Option(metavar="WHAT", help="A count, a shape, or the name of an argument.")
+    ],
+    arg: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--arg",
+            "-a",
+            metavar="NAME=VALUE",
+            help="x=@x.npy loads; out=f32[1024] makes zeros; a=1.5 is a number.",
+        ),
+    ] = None,
+    comptime: Comptimes = None,
+    out: Annotated[
+        list[str] | None, typer.Option("--out", metavar="NAME=@FILE.npy", help="Save an argument.")
+    ] = None,
+    per: Annotated[str, typer.Option(help="What serves an item: unit, plane or cube.")] = "unit",
+    device: Annotated[str, typer.Option(help="Where to run; see `cubepy devices`.")] = "cpu",
+    line_size: LineSize = None,
+    plane_dim: PlaneDim = None,
+    cube_dim: CubeDim = None,
+    checked: Annotated[bool, typer.Option("--checked", help="Check every access.")] = False,
+    json: Json = False,
+) -> None:
+    """Run a kernel on arrays from files."""
+    from cubepy.cli.running import Request, show_run
+
+    configuration = {
+        "device": device,
+        "line_size": line_size,
+        "plane_dim": plane_dim,
+        "checked": checked or None,
+    }
+    request = Request(
+        kernel, arg or [], comptime or [], out or [], over, per, cube_dim, configuration
+    )
+    show_run(request, json)
+
+
+@app.command()
+def devices(json: Json = False) -> None:
+    """List the devices that kernels can run on."""
+    from cubepy.cli.devices import show_devices
+
+    show_devices(json)
+
+
+@app.command()
+def doctor(json: Json = False) -> None:
+    """Say what is here, what is missing and how to install it; compile and run a small kernel."""
+    from cubepy.cli.doctor import show_doctor
+
+    show_doctor(json)
+
+
+@app.command()
+def explain(
+    code: Annotated[
+        str | None, typer.Argument(help="Such as E104; all of them if left out.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Explain an error by its code."""
+    from cubepy.cli.explanation import show_explanation
+
+    show_explanation(code, json)
+
+
+@app.command(
+    context_settings={
+        "ignore_unknown_options": True,
+        "allow_extra_args": True,
+        "help_option_names": [],
+    }
+)
+def bench(context: typer.Context) -> None:
+    """Time CubePy beside its peers; options go to `python -m bench` (needs the repository)."""
+    from cubepy.cli.benchmark import run_benchmark
+
+    raise typer.Exit(run_benchmark(context.args))
+
+
+def main() -> None:
+    """The entry point of the command `cubepy`."""
+    app(prog_name="cubepy")

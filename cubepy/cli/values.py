@@ -1,0 +1,99 @@
+"""The values of `--arg`, `--comptime`, `--out`, `--over` and `--cube-dim`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from cubepy.cli.failures import misuse
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+def split_pairs(option: str, texts: Iterable[str]) -> dict[str, str]:
+    """`NAME=VALUE` texts as a dictionary; usage errors name the option."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        name = name.strip()
+        if not equals or not name.isidentifier() or not value.strip():
+            raise misuse(f"{option} {text}: expected NAME=VALUE")
+        if name in found:
+            raise misuse(f"{option} gives `{name}` twice")
+        found[name] = value.strip()
+    return found
+
+
+def read_comptime(texts: Iterable[str], module: ModuleType) -> dict[str, Any]:
+    """Comptime arguments: Python literals, dtypes, names of the module, else plain text."""
+    pairs = split_pairs("--comptime", texts)
+    return {name: _comptime_value(value, module) for name, value in pairs.items()}
+
+
+def _comptime_value(text: str, module: ModuleType) -> Any:
+    from cubepy.ir.types import find_dtype
+
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        pass
+    if hasattr(module, text):
+        return getattr(module, text)
+    return find_dtype(text) or text
+
+
+def read_array(name: str, path: str) -> np.ndarray:
+    """The array of a .npy file."""
+    import numpy as np
+
+    try:
+        loaded = np.load(path, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise misuse(f"--arg {name}=@{path}: {_first_line(error)}") from None
+    if not isinstance(loaded, np.ndarray):
+        raise misuse(f"--arg {name}=@{path}: an .npz holds several arrays", "save one with np.save")
+    return loaded
+
+
+def _first_line(error: Exception) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "there is no such file"
+    return str(error).partition("\n")[0]
+
+
+def read_argument(name: str, text: str) -> Any:
+    """An argument for `cubepy run`: `@FILE.npy`, a specification (zeros), or a number."""
+    if text.startswith("@"):
+        return read_array(name, text[1:])
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return _zeros(name, text)
+    if not isinstance(value, bool | int | float):
+        raise misuse(f"--arg {name}={text}: a {type(value).__name__} is not a number")
+    return value
+
+
+def _zeros(name: str, text: str) -> np.ndarray:
+    import numpy as np
+
+    from cubepy.array import numpy_dtype
+    from cubepy.lang.annotations import spec
+
+    found = spec(text)
+    if found.shape is None:
+        raise misuse(f"--arg {name}={text}: a scalar needs a value", f"write --arg {name}=1.5")
+    if None in found.shape:
+        raise misuse(f"--arg {name}={text}: `?` has no size", "write numbers for all extents")
+    return np.zeros([n or 0 for n in found.shape], numpy_dtype(found.dtype))
+
+
+def read_extents(option: str, text: str) -> tuple[int, ...]:
+    """`4096` or `64,64` as a tuple of integers."""
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise misuse(f"{option} {text}: expected integers such as 256 or 16,16") from None
