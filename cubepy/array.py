@@ -41,7 +41,12 @@ class Memory:
 
 
 def read_memory(x: Any) -> Memory | None:
-    """The memory of an array; None for what is no array. TypeError for unknown dtypes."""
+    """The memory of an array; None for what is no array. TypeError for unknown dtypes.
+
+    A `Memory` is its own: callers that know a layout already pass that.
+    """
+    if isinstance(x, Memory):
+        return x
     if isinstance(x, np.ndarray):
         return _of_numpy(x, x)
     if type(x).__module__.partition(".")[0] == "torch" and hasattr(x, "data_ptr"):

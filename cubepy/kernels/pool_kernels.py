@@ -1,0 +1,384 @@
+"""Kernels of max pooling, for three layouts: rows of columns, pixels of channels, and any other.
+
+All see `x[n, c, row, column]`, whatever the strides. NaN is the greatest number, as in torch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import cubepy as cp
+from cubepy.ir.numbers import limits
+from cubepy.ir.types import DType, f32
+from cubepy.kernels.windows import Window
+
+UNROLLED = 16
+"""Elements of a window up to which a pixel kernel names each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """How a kernel goes through its data.
+
+    `line`: outputs at a time. `band`: rows of output in a cube. `ahead`: rows of input that are
+    prefetched before they are needed; 0 for none. `stream`: results are too large for the caches.
+    """
+
+    line: int
+    band: int
+    ahead: int = 0
+    stream: bool = False
+
+
+def lowest(dtype: DType) -> int | float:
+    """What every number is at least."""
+    return float("-inf") if dtype.is_float else limits(dtype)[0]
+
+
+def compared(dtype: DType) -> DType:
+    """The type that numbers are compared in: few machines compare narrow floats as they are."""
+    return f32 if dtype.is_float and dtype.bits < 32 else dtype
+
+
+# Numbers
+
+
+def widened(v: Any) -> Any:
+    """A value as it is compared."""
+    return v if compared(v.dtype) == v.dtype else cp.f32(v)
+
+
+def greater_of_two(a: Any, b: Any) -> Any:
+    """max(a, b), NaN if either is. Unlike `max` it does not order the zeros: three instructions."""
+    if not a.dtype.is_float:
+        return max(a, b)
+    return cp.where(a != a, a, cp.where(a > b, a, b))
+
+
+def greatest_of_three(a: Any, b: Any, c: Any) -> Any:
+    """As `greater_of_two`; NaN in `a` or `b` is lost by the comparisons, and comes from a + b."""
+    if not a.dtype.is_float:
+        return max(max(a, b), c)
+    larger = cp.where(a > b, a, b)
+    return cp.where((a != a) | (b != b), a + b, cp.where(larger > c, larger, c))
+
+
+def greatest(values: Any) -> Any:
+    """The greatest of a tuple, lane by lane."""
+    if len(values) == 1:
+        return values[0]
+    if len(values) == 2:
+        return greater_of_two(values[0], values[1])
+    return greatest((greatest_of_three(values[0], values[1], values[2]), *values[3:]))
+
+
+def count_up(n: Any, dtype: Any) -> Any:
+    """The line 0, 1, ..., n - 1 of a power of two."""
+    if n == 1:
+        return cp.Line[dtype, 1](0)
+    half = count_up(n // 2, dtype)
+    return cp.concat(half, half + n // 2)
+
+
+# Windows over the edge: which of their rows (or columns) exist
+
+
+def first_inside(start: Any, step: Any) -> Any:
+    """The first tap of a window that starts at `start` which is not before 0."""
+    return (max(0, 0 - start) + step - 1) // step
+
+
+def last_inside(start: Any, step: Any, taps: Any, extent: Any) -> Any:
+    """The last tap before `extent`; below the first one where none is inside."""
+    return min(taps - 1, (extent - 1 - start) // step)
+
+
+def rows_of(x: Any, start: Any, window: Any) -> Any:
+    """The input rows of a window. For a row over the edge stands another one of the window, which
+    changes no maximum."""
+    step, taps = window.dilation[0], window.kernel[0]
+    first = first_inside(start, step)
+    last = last_inside(start, step, taps, x.shape[0])
+    return tuple(x[max(0, start + min(max(k, first), last) * step)] for k in range(taps))
+
+
+# Rows: lines along the columns
+
+
+def columns(rows: Any, at: Any, window: Any, line: Any, fill: Any) -> Any:
+    """The maxima of the rows in the input columns of `line` outputs, one line for each phase."""
+    stride = window.stride[1]
+    v = greatest(tuple(widened(cp.load(row, at, line=line * stride, fill=fill)) for row in rows))
+    return tuple(v if stride == 1 else v[k::stride] for k in range(window.phases))
+
+
+def across(lines: Any, following: Any, window: Any, line: Any) -> Any:
+    """The maxima over each window's columns, from the lines of all phases and the next ones."""
+    return greatest(
+        tuple(
+            lines[tap[1]]
+            if tap[0] == 0
+            else cp.concat(lines[tap[1]], following[tap[1]])[tap[0] : tap[0] + line]
+            for tap in window.taps
+        )
+    )
+
+
+def prefetch_ahead(x: Any, row: Any, column: Any, window: Any, tiling: Any) -> None:
+    """Ask for as much input as this line used anew, some rows ahead, as one ascending stream."""
+    if tiling.ahead:
+        for k in range(window.stride[0] * window.stride[1]):
+            cp.prefetch(x, (row + tiling.ahead, column * window.stride[0] + k * tiling.line))
+
+
+def pool_row(x: Any, out: Any, y: Any, window: Any, tiling: Any) -> None:
+    """One row of outputs.
+
+    Lines lie where they are aligned in `out`, so that whole ones can be streamed: the first may
+    start before the row. Input lines are loaded once: what a line of outputs needs of the next one
+    is handed on.
+    """
+    line, stride, pad = tiling.line, window.stride[1], window.padding[1]
+    hint = "stream" if tiling.stream else None
+    fill = lowest(x.dtype)
+    n, top = out.shape[0], y * window.stride[0] - window.padding[0]
+    rows = rows_of(x, top, window)
+    newest = top + (window.kernel[0] - 1) * window.dilation[0] + 1
+    look = line if window.reach else 0
+    start = 0 - cp.misalignment(out, 0, line=line)
+    # Lines from `inside` to `edge` are whole, and what they load exists.
+    inside = start + line if look == 0 and start * stride < pad else start
+    inside = max(inside, start + line) if start < 0 else inside
+    whole = min(n, (x.shape[1] + pad) // stride - look) - line
+    edge = inside + max(0, (whole - inside) // line + 1) * line
+    lines = columns(rows, start * stride - pad, window, line, fill)
+    for j in range(start, min(inside, n), line):
+        following = columns(rows, (j + line) * stride - pad, window, line, fill)
+        cp.store(out, j, across(lines, following, window, line), hint=hint)
+        lines = following
+    for j in range(inside, edge, line):
+        prefetch_ahead(x, newest, j * stride, window, tiling)
+        if look:
+            following = columns(rows, (j + line) * stride - pad, window, line, None)
+            cp.store(out, j, across(lines, following, window, line), hint=hint)
+            lines = following
+        else:
+            lines = columns(rows, j * stride - pad, window, line, None)
+            cp.store(out, j, across(lines, lines, window, line), hint=hint)
+    if look == 0:
+        lines = columns(rows, edge * stride - pad, window, line, fill)
+    for j in range(edge, n, line):
+        following = columns(rows, (j + line) * stride - pad, window, line, fill)
+        cp.store(out, j, across(lines, following, window, line), hint=hint)
+        lines = following
+
+
+def fill_row(out: Any, line: Any) -> None:
+    """A row of outputs whose windows see nothing."""
+    for j in range(0, out.shape[0], line):
+        cp.store(out, j, cp.Line[out.dtype, line](lowest(out.dtype)))
+
+
+@cp.cube
+def pool_rows(
+    x: cp.Tensor, out: cp.Tensor, window: cp.Comptime[Window], tiling: cp.Comptime[Tiling]
+) -> None:
+    """A cube pools a band of rows of one channel of one image."""
+    bands = (out.shape[2] + tiling.band - 1) // tiling.band
+    plane = cp.CUBE_POS // bands
+    n, c = plane // x.shape[1], plane % x.shape[1]
+    first = cp.CUBE_POS % bands * tiling.band
+    for y in range(first, min(first + tiling.band, out.shape[2])):
+        top = y * window.stride[0] - window.padding[0]
+        step, taps, height = window.dilation[0], window.kernel[0], x.shape[2]
+        if not window.may_miss or first_inside(top, step) <= last_inside(top, step, taps, height):
+            pool_row(x[n, c], out[n, c, y], y, window, tiling)
+        else:
+            fill_row(out[n, c, y], tiling.line)
+
+
+# Rows with indices: the first of equal maxima counts, so windows are read in row-major order
+
+
+def first_index(start: Any, step: Any) -> Any:
+    """The first place of a window that is not before 0, for a start or a line of starts."""
+    return start + (max(0, 0 - start) + (step - 1)) // step * step if step > 1 else max(0, start)
+
+
+@cp.cube
+def pool_rows_with_indices(
+    x: cp.Tensor,
+    out: cp.Tensor,
+    indices: cp.Tensor,
+    window: cp.Comptime[Window],
+    tiling: cp.Comptime[Tiling],
+    position: cp.Comptime[DType],
+) -> None:
+    """As `pool_rows`; `indices` count within a channel, and are computed as `position`."""
+    line, stride, step = tiling.line, window.stride[1], window.dilation[1]
+    bands = (out.shape[2] + tiling.band - 1) // tiling.band
+    plane = cp.CUBE_POS // bands
+    n, c = plane // x.shape[1], plane % x.shape[1]
+    first = cp.CUBE_POS % bands * tiling.band
+    width, low = position(x.shape[3]), lowest(x.dtype)
+    for y in range(first, min(first + tiling.band, out.shape[2])):
+        top = y * window.stride[0] - window.padding[0]
+        start = first_inside(top, window.dilation[0])
+        end = last_inside(top, window.dilation[0], window.kernel[0], x.shape[2])
+        for j in range(0, out.shape[3], line):
+            left = j * stride - window.padding[1]
+            starts = count_up(line, position) * stride + position(left)
+            best = cp.Line[compared(x.dtype), line](low)
+            where = position(first_index(top, window.dilation[0])) * width + first_index(
+                starts, step
+            )
+            for k in range(start, end + 1):
+                row = top + k * window.dilation[0]
+                for q in window.shifts:
+                    v = widened(
+                        cp.load(x[n, c, row], left + q * stride, line=line * stride, fill=low)
+                    )
+                    for tap in window.taps:
+                        if tap[0] == q:
+                            here = v if stride == 1 else v[tap[1] :: stride]
+                            found = position(row) * width + (starts + (q * stride + tap[1]))
+                            better = (here > best) | (here != here)
+                            best = cp.where(better, here, best)
+                            where = cp.where(better, found, where)
+            cp.store(out[n, c, y], j, best)
+            cp.store(indices[n, c, y], j, where)
+
+
+# Pixels: lines along the channels
+
+
+def pool_pixel(x: Any, out: Any, y: Any, j: Any, window: Any, tiling: Any) -> None:
+    """All channels of one output; `x[row, column, channel]`."""
+    top = y * window.stride[0] - window.padding[0]
+    left = j * window.stride[1] - window.padding[1]
+    row_step, step = window.dilation
+    rows, taps = window.kernel
+    bottom, right = top + (rows - 1) * row_step, left + (taps - 1) * step
+    inside = (top >= 0) & (bottom < x.shape[0]) & (left >= 0) & (right < x.shape[1])
+    if inside and window.size <= UNROLLED:
+        for c in range(0, x.shape[2], tiling.line):
+            if tiling.ahead:
+                for k in range(window.stride[0]):
+                    cp.prefetch(x, (bottom + tiling.ahead + k, right, c))
+            v = tuple(
+                widened(
+                    cp.load(
+                        x, (top + k // taps * row_step, left + k % taps * step, c), line=tiling.line
+                    )
+                )
+                for k in range(window.size)
+            )
+            cp.store(out, c, greatest(v), hint="stream" if tiling.stream else None)
+    else:
+        pool_border_pixel(x, out, top, left, window, tiling)
+
+
+def pool_border_pixel(x: Any, out: Any, top: Any, left: Any, window: Any, tiling: Any) -> None:
+    """As `pool_pixel` for a window over the edge, or a large one."""
+    row_step, step = window.dilation
+    rows, taps = window.kernel
+    low = lowest(x.dtype)
+    for c in range(0, x.shape[2], tiling.line):
+        best = cp.Line[compared(x.dtype), tiling.line](low)
+        for row in range(
+            first_index(top, row_step), min(x.shape[0], top + (rows - 1) * row_step + 1), row_step
+        ):
+            for column in range(
+                first_index(left, step), min(x.shape[1], left + (taps - 1) * step + 1), step
+            ):
+                best = greater_of_two(
+                    best, widened(cp.load(x, (row, column, c), line=tiling.line, fill=low))
+                )
+        cp.store(out, c, best, hint="stream" if tiling.stream else None)
+
+
+@cp.cube
+def pool_pixels(
+    x: cp.Tensor, out: cp.Tensor, window: cp.Comptime[Window], tiling: cp.Comptime[Tiling]
+) -> None:
+    """A cube pools a band of rows of one image; `x` and `out` are [n, row, column, channel]."""
+    bands = (out.shape[1] + tiling.band - 1) // tiling.band
+    n, first = cp.CUBE_POS // bands, cp.CUBE_POS % bands * tiling.band
+    for y in range(first, min(first + tiling.band, out.shape[1])):
+        for j in range(out.shape[2]):
+            pool_pixel(x[n], out[n, y, j], y, j, window, tiling)
+
+
+# Windows: any layout and any size, one output at a time
+
+
+def pool_window(x: Any, y: Any, j: Any, window: Any, line: Any) -> Any:
+    """The maximum of one window, `line` of its columns at a time."""
+    row_step, step = window.dilation
+    rows, taps = window.kernel
+    top = y * window.stride[0] - window.padding[0]
+    left = j * window.stride[1] - window.padding[1]
+    bottom = min(x.shape[0], top + (rows - 1) * row_step + 1)
+    right = min(x.shape[1], left + (taps - 1) * step + 1)
+    low = lowest(x.dtype)
+    best = cp.Line[compared(x.dtype), line](low)
+    for row in range(first_index(top, row_step), bottom, row_step):
+        for column in range(first_index(left, step), right, line * step):
+            if line == 1:
+                best = greater_of_two(best, cp.Line[compared(x.dtype), 1](widened(x[row, column])))
+            else:
+                v = cp.load(x[row, 0:right], column, line=line, fill=low)
+                best = greater_of_two(best, widened(v))
+    return best.max()
+
+
+@cp.cube
+def pool_windows(
+    x: cp.Tensor, out: cp.Tensor, window: cp.Comptime[Window], tiling: cp.Comptime[Tiling]
+) -> None:
+    """A cube pools `band` outputs, one after the other in row-major order."""
+    first = cp.CUBE_POS * tiling.band
+    for i in range(first, min(first + tiling.band, out.size)):
+        n, c, y, j = unravelled(i, out)
+        out[n, c, y, j] = pool_window(x[n, c], y, j, window, tiling.line)
+
+
+def unravelled(i: Any, out: Any) -> Any:
+    """The four indices of the i-th element in row-major order."""
+    _, channels, height, width = out.shape
+    rest = i // width
+    plane = rest // height
+    return plane // channels, plane % channels, rest % height, i % width
+
+
+@cp.cube
+def pool_windows_with_indices(
+    x: cp.Tensor,
+    out: cp.Tensor,
+    indices: cp.Tensor,
+    window: cp.Comptime[Window],
+    tiling: cp.Comptime[Tiling],
+) -> None:
+    """As `pool_windows`; the first of equal maxima counts, and the last NaN."""
+    row_step, step = window.dilation
+    rows, taps = window.kernel
+    first = cp.CUBE_POS * tiling.band
+    for i in range(first, min(first + tiling.band, out.size)):
+        n, c, y, j = unravelled(i, out)
+        top = y * window.stride[0] - window.padding[0]
+        left = j * window.stride[1] - window.padding[1]
+        best = compared(x.dtype)(lowest(x.dtype))
+        where = first_index(top, row_step) * x.shape[3] + first_index(left, step)
+        for row in range(
+            first_index(top, row_step), min(x.shape[2], top + (rows - 1) * row_step + 1), row_step
+        ):
+            for column in range(
+                first_index(left, step), min(x.shape[3], left + (taps - 1) * step + 1), step
+            ):
+                v = widened(x[n, c, row, column])
+                better = (v > best) | (v != v)
+                best = v if better else best
+                where = row * x.shape[3] + column if better else where
+        out[n, c, y, j] = best
+        indices[n, c, y, j] = where
