@@ -41,7 +41,7 @@ class LlvmCompiler:
         kernel: Kernel, target: Target, options: Options, debug: bool
     ) -> tuple[str, tuple[Fault, ...]]:
         triple, layout = toolchain.describe_machine(target)
-        kernel, faults = legalize(kernel)
+        kernel, faults = legalize(kernel, target)
         fast = options.fast_math
         text = emit(kernel, target, triple=triple, layout=layout, fast_math=fast, debug=debug)
         return text, faults

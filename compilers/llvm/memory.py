@@ -1,4 +1,4 @@
-"""Emission of memory operations: loads and stores of scalars and lines, masks, hints, allocations."""
+"""Emission of memory operations: loads, stores, masks, hints, allocations, atomics."""
 
 from __future__ import annotations
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from cubepy.compilers.llvm import ops as spell
 from cubepy.compilers.llvm.writer import constant
-from cubepy.errors import fail
 from cubepy.ir import ops
 from cubepy.ir.core import Op
 from cubepy.ir.opdef import OpDef
@@ -269,16 +268,6 @@ def convert(e: Emitter, value: str, source: Type, target: Type) -> str:
     """Conversion per lane, as the op table defines `cast`."""
     a, b = element_of(source), element_of(target)
     name, result = spell.type_name(source), spell.type_name(target)
-    for dtype in (a, b):
-        if dtype.is_float and dtype.bits == 8:
-            raise fail(
-                "E310",
-                e.w_span,
-                op="cast",
-                target=e.target,
-                reason=f"{dtype.name} has no conversion yet",
-                suggestion="",
-            )
     if b is bool_:
         word = "fcmp une" if a.is_float else "icmp ne"
         return e.w.value(f"{word} {name} {value}, {literal(0, source)}")
@@ -301,10 +290,6 @@ def convert(e: Emitter, value: str, source: Type, target: Type) -> str:
 def _convert_float(e: Emitter, value: str, source: Type, target: Type) -> str:
     a, b = element_of(source), element_of(target)
     name, result = spell.type_name(source), spell.type_name(target)
-    if a.bits == b.bits:
-        wide = spell.vector_name("float", width_of(source), source)
-        value, name = e.w.value(f"fpext {name} {value} to {wide}"), wide
-        return e.w.value(f"fptrunc {name} {value} to {result}")
     word = "fptrunc" if b.bits < a.bits else "fpext"
     return e.w.value(f"{word} {name} {value} to {result}")
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from cubepy.ir import ops
 from cubepy.ir.opdef import OpDef
-from cubepy.ir.types import DType, Kind, Type, bf16, bool_, element_of, f16, f32, f64, width_of
+from cubepy.ir.types import DType, Kind, Type, bool_, element_of, f16, f32, f64, width_of
 
-_FLOATS = {f16: "half", bf16: "bfloat", f32: "float", f64: "double"}
+_FLOATS = {f16: "half", f32: "float", f64: "double"}
 
 
 def scalar_name(dtype: DType) -> str:
-    """The LLVM type of a scalar in registers."""
+    """The LLVM type of a scalar in registers; floats that are only stored are their bits."""
     return _FLOATS.get(dtype) or f"i{dtype.bits}"
 
 
@@ -33,7 +33,7 @@ def vector_name(scalar: str, width: int, t: Type) -> str:
 def suffix(t: Type) -> str:
     """The mangling of an overloaded intrinsic: f32, v16f32, i64."""
     dtype = element_of(t)
-    scalar = {bf16: "bf16", f16: "f16", f32: "f32", f64: "f64"}.get(dtype, f"i{dtype.bits}")
+    scalar = {f16: "f16", f32: "f32", f64: "f64"}.get(dtype, f"i{dtype.bits}")
     return scalar if isinstance(t, DType) else f"v{width_of(t)}{scalar}"
 
 

@@ -53,7 +53,8 @@ def _argument(e: Emitter, dtype: DType, register: str) -> str:
         yes, no = e.w.text("True"), e.w.text("False")
         return "ptr " + e.w.value(f"select i1 {register}, ptr {yes}, ptr {no}")
     wide = f64 if dtype.is_float else i64 if dtype.kind is Kind.INT else u64
-    return f"{spell.scalar_name(wide)} {convert(e, register, dtype, wide) if dtype is not wide else register}"
+    passed = register if dtype is wide else convert(e, register, dtype, wide)
+    return f"{spell.scalar_name(wide)} {passed}"
 
 
 HANDLERS = {ops.PRINT: emit_print}

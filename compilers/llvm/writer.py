@@ -1,11 +1,11 @@
-"""LLVM IR as text: functions, blocks, fresh names, declarations, positions. Knows no KernelIR ops."""
+"""LLVM IR as text: blocks, fresh names, declarations, positions. Knows no KernelIR ops."""
 
 from __future__ import annotations
 
 import struct
 
 from cubepy.ir.numbers import to_bits
-from cubepy.ir.types import DType, bf16, f16, f64
+from cubepy.ir.types import DType, f16, f32, f64
 from cubepy.span import Span
 
 
@@ -121,8 +121,10 @@ class Writer:
             "!llvm.dbg.cu = !{!3}",
             '!1 = !{i32 2, !"Debug Info Version", i32 3}',
             '!2 = !{i32 2, !"Dwarf Version", i32 4}',
-            f"!3 = distinct !DICompileUnit(language: DW_LANG_C99, file: !{base}, "
-            'producer: "CubePy", emissionKind: LineTablesOnly)',
+            (
+                f"!3 = distinct !DICompileUnit(language: DW_LANG_C99, file: !{base}, "
+                'producer: "CubePy", emissionKind: LineTablesOnly)'
+            ),
             "!4 = !DISubroutineType(types: !{})",
             f'!{scope} = distinct !DISubprogram(name: "cubes", {about})',
             f'!{scope + 1} = distinct !DISubprogram(name: "kernel", {about})',
@@ -173,7 +175,7 @@ def constant(value: float | int | bool, dtype: DType) -> str:
         return str(to_bits(value, dtype))  # floats of 8 bits are bytes to LLVM
     if dtype is f16:
         return f"0xH{to_bits(value, dtype):04X}"
-    if dtype is bf16:
-        return f"0xR{to_bits(value, dtype):04X}"
+    if dtype not in (f32, f64):
+        return str(to_bits(value, dtype))
     wide = float(value) if dtype is f64 else struct.unpack("<f", struct.pack("<f", value))[0]
     return f"0x{to_bits(wide, f64):016X}"

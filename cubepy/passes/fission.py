@@ -317,9 +317,11 @@ def _add_jumping(region: Region, around: set[Op]) -> bool:
     for op in region.ops:
         if op.row in (ops.BREAK, ops.CONTINUE):
             jumps = True
-        elif op.row is ops.IF and any([_add_jumping(r, around) for r in op.regions]):
-            around.add(op)
-            jumps = True
+        elif op.row is ops.IF:
+            inside = [_add_jumping(r, around) for r in op.regions]  # both, not only up to the first
+            if any(inside):
+                around.add(op)
+                jumps = True
     return jumps
 
 

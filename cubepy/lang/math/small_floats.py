@@ -1,0 +1,116 @@
+"""Conversions between f32 and the small floats f16, bf16, f8e4m3 and f8e5m2.
+
+They work on bit patterns, per lane and without branches. Rounding is to nearest even by adding
+half a unit of the last kept place, less one bit where that place is even; denormal results round at
+their own fixed place by adding and subtracting a power of two. NaN stays NaN; f8e4m3 has no
+infinity, so what is too large becomes NaN there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from cubepy.lang.builtins import bitcast, f32, f64, u8, u16, u32, u64, where
+
+
+def bf16_to_f32(bits: Any) -> Any:
+    """The f32 of a bf16 pattern (u16): exact."""
+    return bitcast(u32(bits) << 16, f32)
+
+
+def f32_to_bf16(x: Any) -> Any:
+    """The bf16 pattern (u16) of an f32, rounded to nearest even; NaN becomes a quiet one."""
+    bits = bitcast(x, u32)
+    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+    return u16(where(x != x, (bits >> 16) | 0x40, rounded))
+
+
+def f16_to_f32(bits: Any) -> Any:
+    """The f32 of an f16 pattern (u16): exact, by way of the exponent field."""
+    magnitude = u32(bits) & 0x7FFF
+    scaled = bitcast(magnitude << 13, f32) * 2.0**112
+    special = bitcast((magnitude << 13) | 0x7F800000, f32)
+    return with_sign(where(magnitude >= 0x7C00, special, scaled), u32(bits) << 16)
+
+
+def f32_to_f16(x: Any) -> Any:
+    """The f16 pattern (u16) of an f32, rounded to nearest even; overflow gives infinity."""
+    bits = bitcast(x, u32)
+    magnitude = bits & 0x7FFFFFFF
+    normal = (magnitude + 0xFFF + ((magnitude >> 13) & 1) - (112 << 23)) >> 13
+    tiny = bitcast(bitcast(magnitude, f32) + 0.5, u32) - 0x3F000000
+    result = where(magnitude < 0x38800000, tiny, normal)
+    result = where(magnitude >= 0x477FF000, 0x7C00, result)
+    result = where(magnitude > 0x7F800000, 0x7E00, result)
+    return u16(result | (bits >> 16 & 0x8000))
+
+
+def f64_to_f16(x: Any) -> Any:
+    """The f16 pattern (u16) of an f64, rounded once; few processors have this step."""
+    bits = bitcast(x, u64)
+    magnitude = bits & 0x7FFFFFFFFFFFFFFF
+    normal = (magnitude + 0x1FFFFFFFFFF + ((magnitude >> 42) & 1) - (1008 << 52)) >> 42
+    tiny = bitcast(bitcast(magnitude, f64) + 2.0**28, u64) - 0x41B0000000000000
+    result = where(magnitude < 0x3F10000000000000, tiny, normal)
+    result = where(magnitude >= 0x40EFFE0000000000, 0x7C00, result)
+    result = where(magnitude > 0x7FF0000000000000, 0x7E00, result)
+    return u16(result | (bits >> 48 & 0x8000))
+
+
+def f8e5m2_to_f32(bits: Any) -> Any:
+    """The f32 of an f8e5m2 pattern (u8): exact, by way of the exponent field."""
+    magnitude = u32(bits) & 0x7F
+    scaled = bitcast(magnitude << 21, f32) * 2.0**112
+    special = bitcast((magnitude << 21) | 0x7F800000, f32)
+    return with_sign(where(magnitude >= 0x7C, special, scaled), u32(bits) << 24)
+
+
+def f8e4m3_to_f32(bits: Any) -> Any:
+    """The f32 of an f8e4m3 pattern (u8): exact; the pattern of all ones is NaN."""
+    magnitude = u32(bits) & 0x7F
+    scaled = bitcast(magnitude << 20, f32) * 2.0**120
+    special = bitcast((magnitude << 20) | 0x7FC00000, f32)
+    return with_sign(where(magnitude == 0x7F, special, scaled), u32(bits) << 24)
+
+
+def with_sign(magnitude: Any, sign: Any) -> Any:
+    """The f32 of a magnitude with the top bit of `sign`."""
+    return bitcast(bitcast(magnitude, u32) | (sign & 0x80000000), f32)
+
+
+def f32_to_f8e5m2(x: Any) -> Any:
+    """The f8e5m2 pattern (u8) of an f32, rounded to nearest even; overflow gives infinity."""
+    bits = bitcast(x, u32)
+    magnitude = bits & 0x7FFFFFFF
+    normal = (magnitude + 0xFFFFF + ((magnitude >> 21) & 1) - (112 << 23)) >> 21
+    tiny = bitcast(bitcast(magnitude, f32) + 128.0, u32) - 0x43000000
+    result = where(magnitude < 0x38800000, tiny, normal)
+    result = where(magnitude >= 0x47700000, 0x7C, result)
+    result = where(magnitude > 0x7F800000, 0x7E, result)
+    return u8(result | (bits >> 24 & 0x80))
+
+
+def f32_to_f8e4m3(x: Any) -> Any:
+    """The f8e4m3 pattern (u8) of an f32, rounded to nearest even; overflow gives NaN."""
+    bits = bitcast(x, u32)
+    magnitude = bits & 0x7FFFFFFF
+    normal = (magnitude + 0x7FFFF + ((magnitude >> 20) & 1) - (120 << 23)) >> 20
+    tiny = bitcast(bitcast(magnitude, f32) + 16384.0, u32) - 0x46800000
+    result = where(magnitude < 0x3C800000, tiny, normal)
+    result = where(magnitude > 0x43E80000, 0x7F, result)
+    return u8(result | (bits >> 24 & 0x80))
+
+
+TO_F32: dict[str, Callable[..., Any]] = {
+    "f16": f16_to_f32,
+    "bf16": bf16_to_f32,
+    "f8e5m2": f8e5m2_to_f32,
+    "f8e4m3": f8e4m3_to_f32,
+}
+FROM_F32: dict[str, Callable[..., Any]] = {
+    "f16": f32_to_f16,
+    "bf16": f32_to_bf16,
+    "f8e5m2": f32_to_f8e5m2,
+    "f8e4m3": f32_to_f8e4m3,
+}

@@ -1,0 +1,124 @@
+"""Compute in f32 with the floats that a target can only store.
+
+Their values stay in memory, lines and branches as they are; every computation casts them to f32
+and rounds its result back, and the casts work on the bits (`lang/math/small_floats`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cubepy.ir import ops
+from cubepy.ir.core import Attr, Kernel, Op, Value
+from cubepy.ir.types import DType, Line, Type, element_of, f16, f32, f64, u8, u16, with_element
+from cubepy.lang.math.small_floats import FROM_F32, TO_F32, f64_to_f16
+from cubepy.passes.inline import inlined
+from cubepy.passes.rewrite import Rewriter
+
+_MOVES = (ops.CONST, ops.SELECT, ops.SPLAT, ops.EXTRACT, ops.INSERT, ops.SHUFFLE, ops.BITCAST)
+
+
+def widen(dtypes: frozenset[DType]) -> Callable[[Kernel], Kernel]:
+    """The pass for a target that only stores `dtypes`."""
+    return lambda kernel: _Widen(dtypes).run(kernel) if _has(kernel, dtypes) else kernel
+
+
+def _has(kernel: Kernel, dtypes: frozenset[DType]) -> bool:
+    return any(
+        element_of(v.type) in dtypes
+        for op in kernel.body.walk()
+        for v in (*op.operands, *op.results)
+    )
+
+
+class _Widen(Rewriter):
+    def __init__(self, dtypes: frozenset[DType]) -> None:
+        super().__init__()
+        self._dtypes = dtypes
+
+    def visit(self, op: Op) -> None:
+        if not op.row.is_pure or op.row in _MOVES or not self._concerns(op):
+            self.out.append(self.renew(op))
+        elif op.row is ops.CAST:
+            self.replaced[op.result] = self._cast(op, self.values(op.operands)[0], op.result.type)
+        else:
+            self._compute(op)
+
+    def _concerns(self, op: Op) -> bool:
+        return any(element_of(v.type) in self._dtypes for v in (*op.operands, *op.results))
+
+    def _compute(self, op: Op) -> None:
+        """The operation in f32, rounded once."""
+        operands = tuple(self._widened(op, v) for v in self.values(op.operands))
+        result = self.emit(op.row, operands, dict(op.attrs), op.span, op.result.name)
+        if element_of(op.result.type) in self._dtypes:
+            result = self._cast(op, result, op.result.type)
+        self.replaced[op.result] = result
+
+    def _widened(self, op: Op, value: Value) -> Value:
+        if element_of(value.type) not in self._dtypes:
+            return value
+        return self._cast(op, value, with_element(value.type, f32))
+
+    def _cast(self, op: Op, value: Value, t: Type) -> Value:
+        """A conversion by way of f32."""
+        source, target = element_of(value.type), element_of(t)
+        if source is target:
+            return value
+        wide = with_element(value.type, f32)
+        if source in self._dtypes:
+            bits = self._bits(op, value, source)
+            value = inlined(TO_F32[source.name], (bits,), wide, op.span, self.out)
+        elif source is not f32 and target in self._dtypes:
+            value = self._plain(op, value, wide)
+        if target not in self._dtypes:
+            return value if target is f32 else self._plain(op, value, t)
+        pattern = with_element(value.type, _pattern(target))
+        bits = inlined(FROM_F32[target.name], (value,), pattern, op.span, self.out)
+        return self.emit(ops.BITCAST, (bits,), {"type": t}, op.span)
+
+    def _bits(self, op: Op, value: Value, source: DType) -> Value:
+        attrs: dict[str, Attr] = {"type": with_element(value.type, _pattern(source))}
+        return self.emit(ops.BITCAST, (value,), attrs, op.span)
+
+    def _plain(self, op: Op, value: Value, t: Type) -> Value:
+        assert isinstance(t, DType | Line)
+        return self.emit(ops.CAST, (value,), {"type": t}, op.span)
+
+
+def _pattern(dtype: DType) -> DType:
+    return u16 if dtype.bits == 16 else u8
+
+
+def widen_f16_fma(kernel: Kernel) -> Kernel:
+    """Fused multiply-add of f16 in f64, where it rounds once; f64 to f16 on the bits.
+
+    The product of two f16 is exact in f64, and so is the sum up to bits that cannot decide.
+    """
+    return _F16().run(kernel) if _has(kernel, frozenset((f16,))) else kernel
+
+
+class _F16(Rewriter):
+    def visit(self, op: Op) -> None:
+        if op.row is ops.FMA and element_of(op.result.type) is f16:
+            self._fma(op)
+        elif op.row is ops.CAST and _is_f64_to_f16(op):
+            self.replaced[op.result] = self._narrow(op, self.values(op.operands)[0])
+        else:
+            self.out.append(self.renew(op))
+
+    def _fma(self, op: Op) -> None:
+        wide = with_element(op.result.type, f64)
+        operands = tuple(
+            self.emit(ops.CAST, (v,), {"type": wide}, op.span) for v in self.values(op.operands)
+        )
+        self.replaced[op.result] = self._narrow(op, self.emit(ops.FMA, operands, {}, op.span))
+
+    def _narrow(self, op: Op, value: Value) -> Value:
+        pattern = with_element(value.type, u16)
+        bits = inlined(f64_to_f16, (value,), pattern, op.span, self.out)
+        return self.emit(ops.BITCAST, (bits,), {"type": with_element(value.type, f16)}, op.span)
+
+
+def _is_f64_to_f16(op: Op) -> bool:
+    return element_of(op.operands[0].type) is f64 and element_of(op.result.type) is f16
