@@ -46,13 +46,20 @@ def _positive(text: str) -> int:
     return value
 
 
+def _threads(text: str) -> int:
+    value = int(text)
+    if not 1 <= value <= 1024:
+        raise ValueError("expected 1 to 1024 threads")
+    return value
+
+
 def _words(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
 TABLE: tuple[Setting, ...] = (
     Setting("device", str, "cpu", "where cp.empty, cp.asarray and friends place arrays"),
-    Setting("num_threads", _positive, None, "threads of the CPU device; default: usable cores"),
+    Setting("num_threads", _threads, None, "threads of the CPU device; default: usable cores"),
     Setting("checked", _flag, False, "check every access of every kernel"),
     Setting("dump", _words, (), "stages to print on stderr: ir, llvm, asm, after:<pass>, passes"),
     Setting("opt_level", int, 3, "LLVM optimisation level of the CPU compiler, 0 to 3"),

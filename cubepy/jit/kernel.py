@@ -95,7 +95,7 @@ class CubeKernel(CubeFunction):
         if line_size is not None:
             settings = replace(settings, line_size=_checked_width(line_size))
         if plane_dim is not None:
-            settings = replace(settings, plane_dim=plane_dim)
+            settings = replace(settings, plane_dim=_checked_plane(plane_dim))
         if device is not None:
             settings = replace(settings, device=getattr(device, "name", device))
         if checked is not None:
@@ -140,6 +140,14 @@ class CubeKernel(CubeFunction):
 
     def __repr__(self) -> str:
         return f"<cube function {self.__qualname__}>"
+
+
+def _checked_plane(plane_dim: Any) -> int:
+    if isinstance(plane_dim, bool) or not isinstance(plane_dim, int) or plane_dim < 1:
+        raise fail(
+            "E506", name="plane_dim", value=plane_dim, reason="it is a positive number of units"
+        )
+    return plane_dim
 
 
 def _checked_width(line_size: int | str) -> int | str:
@@ -232,7 +240,7 @@ class Launcher:
         plane = kernel.settings.plane_dim or target.plane_dim
         width = line_width(matcher.tensors, target, kernel.settings.line_size)
         dim = default_cube_dim(self.grid, plane)
-        checked = kernel.settings.is_checked
+        checked = kernel.settings.is_checked or "checks" in target.features
         return Signature(finish(items, matcher, width, False), dim, plane, True, checked)
 
 

@@ -1,0 +1,125 @@
+"""Torch tensors and other guests as arguments, without copies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cubepy as cp
+from tests.guests import require_guest
+
+torch = require_guest("torch")
+
+
+@cp.cube
+def double(x: cp.Lines, out: cp.Lines):
+    i = cp.ABSOLUTE_POS
+    if i < out.size:
+        out.flat[i] = x.flat[i] + x.flat[i]
+
+
+DTYPES = ["float32", "float64", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8"]
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_every_dtype(name: str):
+    x = torch.arange(50).reshape(5, 10).to(getattr(torch, name))
+    for view in (x, x.T, x[1:, ::2], x[:0], x[3, 4]):
+        out = torch.full(view.shape, 99).to(x.dtype)
+        double.over(out)(view, out)
+        assert torch.equal(out, view + view)
+
+
+def test_tensors_and_arrays_together():
+    x, out = torch.arange(6.0), np.zeros(6, np.float32)
+    for _ in range(2):
+        double.over(out)(x, out)
+        np.testing.assert_array_equal(out, 2 * x.numpy())
+        double.over(x)(x, x)
+        np.testing.assert_array_equal(out, x.numpy())
+
+
+def refused(code: str, x: Any, out: Any) -> None:
+    before = None if out.requires_grad else out.detach().clone()
+    with pytest.raises(cp.LaunchError) as caught:
+        double.over(out)(x, out)
+    assert caught.value.code == code, caught.value
+    assert before is None or torch.equal(out.detach(), before)
+
+
+def test_what_is_refused():
+    x = torch.arange(6.0)
+    refused("E405", x[:-1], x[1:])
+    refused("E410", x, x[:1].expand(6))
+    refused("E401", x.to(torch.complex64), x)
+    refused("E401", torch.eye(3).to_sparse(), torch.zeros(3, 3))
+    refused("E401", torch.empty(6, device="meta"), x)
+
+
+def test_tensors_that_record_gradients():
+    x, out = torch.ones(4, requires_grad=True), torch.zeros(4)
+    with torch.no_grad():
+        double.over(out)(x, out)
+    assert torch.equal(out, torch.full((4,), 2.0))
+
+
+def test_a_tensor_over_numpy_memory():
+    memory = np.arange(8, dtype=np.float32)
+    tensor = torch.from_numpy(memory)
+    double.over(tensor)(memory, tensor)
+    np.testing.assert_array_equal(memory, 2 * np.arange(8))
+    with pytest.raises(cp.LaunchError, match="E405"):
+        double.over(7)(memory[1:], tensor[:-1])
+
+
+def test_negated_and_conjugated_views():
+    """Torch keeps some operations as bits on the view; memory alone would be wrong."""
+    x = torch.arange(4.0)
+    negative = torch.complex(x, x).conj().imag
+    assert negative.is_neg()
+    refused("E401", negative, torch.zeros(4))
+
+
+class Interface:
+    """Any object with `__array_interface__`."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.__array_interface__ = array.__array_interface__
+        self.shape, self._keep = array.shape, array
+
+
+class Capsule:
+    """Any object with DLPack."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self._array, self.shape = array, array.shape
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return self._array.__dlpack_device__()
+
+
+@pytest.mark.parametrize("guest", [Interface, Capsule])
+def test_protocols(guest: Any):
+    x, out = np.arange(20, dtype=np.float32), np.zeros(20, np.float32)
+    double.over(out)(guest(x), out)
+    np.testing.assert_array_equal(out, 2 * x)
+    out[:] = 0
+    if guest is Interface:
+        wrapped = guest(out)
+        double.over(wrapped)(x, wrapped)
+        np.testing.assert_array_equal(out, 2 * x)
+
+
+def test_subclasses_of_ndarray(tmp_path: Any):
+    mapped = np.memmap(tmp_path / "data", np.float32, "w+", shape=(30,))
+    mapped[:] = np.arange(30)
+    out = np.zeros((5, 6), np.float32).view(np.matrix)
+    double.over(out)(mapped.reshape(5, 6), out)
+    np.testing.assert_array_equal(np.asarray(out).ravel(), 2 * np.arange(30))
+    with pytest.raises(cp.LaunchError, match="E401.*masked"):
+        double.over(30)(np.ma.masked_array(mapped, mapped > 3), mapped)
