@@ -31,7 +31,8 @@ def run_child(name: str, *arguments: str, threads: int) -> Sample:
             command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
         )
     if done.returncode:
-        raise ChildFailed(f"{name} {' '.join(arguments)}: {done.stderr.strip()[-2000:]}")
+        last = done.stderr.strip().splitlines()[-1:]
+        raise ChildFailed(" ".join([name, *arguments, "failed:", *last]))
     value, waited = done.stdout.split()[-2:]
     return Sample(float(value), float(waited))
 
