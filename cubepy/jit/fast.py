@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cubepy.array import pointer
+from cubepy.config import get
 from cubepy.frontend.calls import is_comptime_annotation
 from cubepy.jit.arguments import ALIGNMENT, Matcher
 from cubepy.jit.grid import Fixed, Grid
@@ -73,7 +74,7 @@ class FastPath:
 
     def _key(self, grid: Grid | None, args: tuple[Any, ...]) -> Any:
         key = _key(grid, args, self._is_comptime)
-        return None if key is None else (self._settings.is_checked, key)
+        return None if key is None else (self._settings.is_checked, get("opt_level"), key)
 
     def launch(self, grid: Grid | None, args: tuple[Any, ...]) -> bool:
         """Launch if this metadata is known and nothing speaks against it; tell whether."""

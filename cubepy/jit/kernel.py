@@ -11,6 +11,7 @@ from typing import Any, TypeVar, overload
 
 from cubepy.compilers.base import Options
 from cubepy.compilers.registry import find_compiler
+from cubepy.config import get
 from cubepy.errors import CompileError, LaunchError, fail
 from cubepy.frontend.calls import resolve_annotations
 from cubepy.frontend.signature import Signature
@@ -58,8 +59,12 @@ class CubeKernel(CubeFunction):
 
     @property
     def specialisations(self) -> Specialisations:
-        """The compiled forms under these options."""
-        return self._made.setdefault(self.options, Specialisations(self.function, self.options))
+        """The compiled forms under these options and the optimisation level in force."""
+        key = (self.options, get("opt_level"))
+        found = self._made.get(key)
+        if found is None:
+            found = self._made.setdefault(key, Specialisations(self.function, self.options))
+        return found
 
     def __getitem__(self, grid: Any) -> Launcher:
         """A launcher over `kernel[cube_count, cube_dim]`, each an int or a tuple of up to three."""
