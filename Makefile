@@ -27,7 +27,7 @@ lint: $(STAMPS)/dev  ## check style, types and layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
-	$(BIN)/lint-imports --no-logo
+	$(BIN)/lint-imports --no-logo --no-cache
 
 format: $(STAMPS)/dev  ## format the code and fix what can be fixed safely
 	$(BIN)/ruff check --fix-only .

@@ -1,0 +1,1 @@
+"""What runtimes share: the linker of machine code, the thread pool and the host processor."""
