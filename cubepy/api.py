@@ -5,6 +5,7 @@
 
 from cubepy.config import settings
 from cubepy.errors import (
+    CheckError,
     CompileError,
     DeviceError,
     DeviceLostError,
@@ -17,5 +18,7 @@ from cubepy.jit.kernel import cube
 from cubepy.lang import atomic, cmma
 from cubepy.lang.annotations import Comptime, Lines, Spec, Tensor, spec
 from cubepy.lang.builtins import *  # noqa: F403
+from cubepy.lang.builtins import print_ as print
+from cubepy.runtimes.cpu.memory import release_memory
 from cubepy.runtimes.registry import devices
 from cubepy.runtimes.registry import find_device as device

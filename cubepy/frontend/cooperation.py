@@ -167,7 +167,16 @@ def print_values(frame: Frame, *values: Any) -> None:
     frame.tracer.b.emit_op(ops.PRINT, *operands, text=" ".join(parts))
 
 
-HANDLERS["print"] = print_values
+HANDLERS["print"] = HANDLERS["print_"] = print_values
+
+
+def stop_here(frame: Frame) -> None:
+    """`breakpoint()`: only the interpreter, which keeps names, stops."""
+    if "names" in frame.tracer.target.features:
+        frame.tracer.b.emit_op(ops.BREAKPOINT)
+
+
+HANDLERS["breakpoint"] = stop_here
 
 
 class Formatted:
