@@ -281,12 +281,12 @@ def get_memory(limit: int | None = None) -> MemoryPool:
     return _shared
 
 
-@atexit.register
 def release_memory() -> None:
     """Give the memory that is kept for reuse back to the system; arrays in use keep theirs."""
     get_memory().release()
 
 
+@atexit.register
 def _exit() -> None:
     """Arrays that die with the interpreter leave their memory to the operating system."""
     MemoryPool._exiting = True
