@@ -46,14 +46,22 @@ def to_kernel(
 ) -> tuple[Kernel, Facts]:
     """The optimised, verified kernel of a function; prints the stages that CUBEPY_DUMP names."""
     kernel, facts = specialise(function, signature, target)
-    passes = standard_passes(
-        PassOptions(options.contract, options.fast_math), Pass("expand", expand)
-    )
+    passes = _passes(target, PassOptions(options.contract, options.fast_math))
     wanted = get("dump")
     kernel = run(kernel, passes, _dump if wanted else None)
     if "ir" in wanted:
         show("ir", kernel.name, print_kernel(kernel, spans=False))
     return kernel, facts
+
+
+def _passes(target: Target, options: PassOptions) -> list[Pass]:
+    """The standard passes; where names are kept, only those after which lines stay in order."""
+    expand_ = None if "elementary" in target.features else Pass("expand", expand)
+    passes = standard_passes(options, expand_)
+    if "names" not in target.features:
+        return passes
+    last = next(k for k, step in enumerate(passes) if step.name == "hoist")
+    return passes[:last]
 
 
 def _dump(name: str, kernel: Kernel) -> None:

@@ -7,7 +7,10 @@ from importlib import import_module
 
 from cubepy.compilers.base import Compiler
 
-_COMPILERS = {"cpu": ("cubepy.compilers.llvm.compiler", "LlvmCompiler")}
+_COMPILERS = {
+    "cpu": ("cubepy.compilers.llvm.compiler", "LlvmCompiler"),
+    "interpreter": ("cubepy.compilers.python.compiler", "PythonCompiler"),
+}
 
 
 @cache

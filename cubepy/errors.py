@@ -50,7 +50,16 @@ class OutOfBoundsError(Error, IndexError):
 
 
 class CheckError(Error):
-    """A checked kernel divided by zero, failed an `assert`, raced, or read what nobody wrote."""
+    """A checked kernel divided by zero, failed an `assert`, raced, or read what nobody wrote.
+
+    On the interpreter `kernel`, `line`, `argument`, `unit` and `cube` say where.
+    """
+
+    kernel: str = ""
+    line: int = 0
+    argument: str = ""
+    unit: tuple[int, int, int] = (0, 0, 0)
+    cube: int = 0
 
 
 class DeviceError(Error):
@@ -358,6 +367,32 @@ def _rows_of_checks() -> None:
         "unchecked, x // 0 and x % 0 are 0",
     )
     _row("E703", CheckError, "{kernel}: assertion failed: {message}, in {where}", "")
+    _row(
+        "E711",
+        CheckError,
+        "{kernel}: data race on element {index} of `{argument}`: {where} {verb} it here, {other} "
+        "{other_verb} it at {place}",
+        "{suggestion}",
+    )
+    _row(
+        "E712",
+        CheckError,
+        "{kernel}: element {index} of `{argument}` is read before anything wrote it, in {where}",
+        "write it first, by every unit that may read it; cp.local(..., fill=0) starts with zeros",
+    )
+    _row(
+        "E713",
+        CheckError,
+        "{kernel}: {where} waits at `{op}`, but {other}",
+        "move it out of the condition, or make the condition the same for all units of the {group}",
+    )
+    _row(
+        "E714",
+        OutOfBoundsError,
+        "{kernel}: element {index} is outside `{argument}`, in {where}",
+        "guard the access, as in `if i < x.shape[0]`",
+    )
+    _row("E715", CheckError, "{kernel}: the check `{kind}` failed in {where}", "")
 
 
 def _rows_of_devices() -> None:

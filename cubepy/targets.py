@@ -66,6 +66,17 @@ _CPU = Target(
 )
 
 
+INTERPRETER = Target(
+    "interpreter",
+    "",
+    shared_bytes=1 << 20,
+    max_cube_dim=1 << 16,
+    features=frozenset({"checks", "names", "elementary"}),
+)
+"""Python. `checks`: kernels are always checked; `names`: the user's locals are kept for debuggers;
+`elementary`: elementary functions need no expansion."""
+
+
 def cpu_target(arch: str) -> Target:
     """A named CPU of LLVM, with nominal properties."""
     wide = arch.startswith(_WIDE)
@@ -85,6 +96,8 @@ def parse_target(text: str) -> Target:
     Raises `CompileError` E503 for unknown ones.
     """
     kind, _, arch = text.partition(":")
+    if text == INTERPRETER.kind:
+        return INTERPRETER
     if kind == "cpu" and arch:
         return cpu_target(arch)
     raise fail("E503", target=text, suggestion="targets here: cpu, cpu:x86-64-v3, cpu:znver4, ...")

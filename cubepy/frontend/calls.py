@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Callable
+from types import MethodType
 from typing import Any, get_origin
 
 from cubepy.errors import Error
@@ -54,6 +55,8 @@ def call(
         return _convert(frame, function if isinstance(function, Line) else dtype, args)
     if isinstance(function, LocalFunction):
         return _inline_local(frame, node, function, args, kwargs)
+    if isinstance(function, MethodType) and unwrap(function.__func__) is not None:
+        function, args = function.__func__, [function.__self__, *args]
     plain = unwrap(function)
     if plain is not None and _must_inline(function, plain, args, kwargs):
         return inline(frame, node, plain, args, kwargs)
@@ -314,10 +317,11 @@ def _run(inner: Frame) -> Any:
         if flow is Flow.NEXT and inner.has_result and inner.result is not None:
             raise tracer.error("E118", name=inner.source.name)
         tracer.close(ops.BREAK)
-    tracer.b.span = outer_span
     from cubepy.ir.core import Region
 
+    tracer.b.span = inner.span(inner.source.node)
     tracer.b.emit_op(ops.LOOP, regions=(Region((), tuple(body)),))
+    tracer.b.span = outer_span
     return tracer.read(inner.result) if inner.has_result and inner.result is not None else None
 
 

@@ -88,6 +88,7 @@ _PYTHON_NAMES: dict[Any, str] = {
     builtins.reversed: "reversed",
     builtins.isinstance: "isinstance",
     builtins.print: "print",
+    builtins.breakpoint: "breakpoint",
 }
 _TWINS = {
     "fabs": "abs",

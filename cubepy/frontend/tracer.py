@@ -12,6 +12,7 @@ from typing import Any
 
 from cubepy.errors import Error, fail
 from cubepy.frontend.assigned import Assigned, assigned_names
+from cubepy.frontend.naming import note_name
 from cubepy.frontend.promote import (
     NoCommonType,
     fits,
@@ -67,6 +68,7 @@ class Learned:
 
     types: dict[Key, DType | Line] = field(default_factory=dict[Key, "DType | Line"])
     looping: set[Key] = field(default_factory=set[Key])
+    records: set[Key] = field(default_factory=set[Key])
 
 
 @dataclass
@@ -363,7 +365,10 @@ class Tracer:
             return self._assign_view(slot, value, key, name, depth)
         if isinstance(value, tuple | list) and not isinstance(slot, NumberSlot):
             return self._assign_tuple(slot, value, key, name, depth)
-        if record is not None and not (is_comptime(value) and depth == 0):
+        if record is not None:
+            is_fixed = depth == 0 and is_comptime(value) and key not in self.learned.records
+            if is_fixed and not isinstance(slot, RecordSlot):
+                return ComptimeSlot(value)
             return self._assign_record(slot, record, key, name, depth)
         if isinstance(value, Value) or is_number(value) or _typed_scalar(value):
             return self._assign_number(slot, value, key, name)
@@ -430,15 +435,24 @@ class Tracer:
             self.assign(old[k] if old else None, item, (*key, k), f"{name}_{k}", depth)
             for k, item in enumerate(value)
         ]
-        return TupleSlot(tuple(items), type(value))
+        made = TupleSlot(tuple(items), type(value))
+        kept = isinstance(slot, TupleSlot) and slot.cls is made.cls and _all_same(old, made.items)
+        return slot if kept else made
 
     def _assign_record(self, slot: Any, record: Record, key: Key, name: str, depth: int) -> Any:
-        old: dict[str, Any] = slot.items if isinstance(slot, RecordSlot) else {}
+        if isinstance(slot, ComptimeSlot) and isinstance(slot.value, record.cls):
+            self.learned.records.add(key)  # it began as a constant, but changes at run time
+            raise Restart
+        if slot is not None and not (isinstance(slot, RecordSlot) and slot.cls is record.cls):
+            new = f"a {record.cls.__name__}"
+            raise self.error("E206", name=name, old=_describe_slot(slot), new=new)
+        old: dict[str, Any] = slot.items if slot is not None else {}
         items = {
             n: self.assign(old.get(n), v, (*key, n), f"{name}_{n}", depth)
             for n, v in record.values.items()
         }
-        return RecordSlot(record.cls, items)
+        kept = slot is not None and _all_same(tuple(old.values()), tuple(items.values()))
+        return slot if kept else RecordSlot(record.cls, items)
 
     def _assign_view(self, slot: Any, view: TensorRef, key: Key, name: str, depth: int) -> Any:
         parts = (view.offset, *view.shape, *view.strides)
@@ -458,7 +472,9 @@ class Tracer:
             self.assign(old[k] if old else None, v, (*key, k), f"{name}_{k}", depth)
             for k, v in enumerate(values)
         ]
-        return ViewSlot(replace(view, is_linear=False, alignment=0), tuple(items))
+        like = replace(view, is_linear=False, alignment=0)
+        kept = isinstance(slot, ViewSlot) and _same_lines(slot.like, like) and _all_same(old, items)
+        return slot if kept else ViewSlot(like, tuple(items))
 
     def read(self, slot: Any) -> Any:
         """The present value of a mutable local."""
@@ -488,8 +504,10 @@ def bind(frame: Frame, name: str, value: Any) -> None:
         key = (*frame.path, name)
         slot = frame.tracer.assign(frame.slots.get(name), value, key, name, frame.depth)
         frame.slots[name] = frame.env[name] = slot
+        note_name(frame, name, slot)
     else:
         frame.env[name] = value
+        note_name(frame, name, value)
 
 
 def lookup_local(frame: Frame, name: str) -> Any:
@@ -498,6 +516,20 @@ def lookup_local(frame: Frame, name: str) -> Any:
     if value is UNSET:
         raise frame.tracer.error("E103", name=name)
     return frame.tracer.read(value) if isinstance(value, SLOTS) else value
+
+
+def _all_same(old: Sequence[Any], new: Sequence[Any]) -> bool:
+    """Whether a mutable local kept its parts, so that both arms of an `if` assign the same one."""
+    return len(old) == len(new) and all(a is b for a, b in zip(old, new, strict=True))
+
+
+def _same_lines(a: TensorRef, b: TensorRef) -> bool:
+    return (a.is_line, a.width, a.axis, a.is_divisible) == (
+        b.is_line,
+        b.width,
+        b.axis,
+        b.is_divisible,
+    )
 
 
 def _plain(v: Value) -> DType | Line:

@@ -327,6 +327,22 @@ CHECK = _op(
     attrs=("kind", "argument", "axis"),
 )
 
+BREAKPOINT = _op(
+    "breakpoint",
+    rule.nothing,
+    "Stops in the debugger on the interpreter, and means nothing anywhere else.",
+    effect=Effect.WRITE,
+)
+NAME = _op(
+    "name",
+    rule.leaving,
+    "From here on the local `text` of the user has this value, for debuggers. `kind`: a number, a "
+    "tuple, a record (with `fields`), a tensor (buffer, offset, shape, strides), or a comptime "
+    "`value`. Only for targets with the feature `names`; no use of a value that counts.",
+    effect=Effect.WRITE,
+    attrs=("text", "kind", "fields", "value"),
+)
+
 # Mutable locals, before SSA construction
 VAR = _op("var", rule.declaring, "A mutable local.", effect=Effect.WRITE, attrs=("type",))
 GET = _op("get", rule.getting, "The present value of a local.", effect=Effect.READ)
