@@ -16,7 +16,8 @@ from cubepy.frontend import suggest
 from cubepy.frontend.attributes import attribute, refuse_array
 from cubepy.frontend.calls import call, capture
 from cubepy.frontend.cooperation import Formatted, escape_braces
-from cubepy.frontend.operators import binary, comparison, unary
+from cubepy.frontend.operators import comparison
+from cubepy.frontend.overloads import apply_binary, apply_unary
 from cubepy.frontend.tensors import load_item
 from cubepy.frontend.tracer import Frame, describe, lookup_local
 from cubepy.frontend.values import (
@@ -159,13 +160,13 @@ def _tuple(frame: Frame, node: ast.Tuple | ast.List) -> Any:
 def _binary(frame: Frame, node: ast.BinOp) -> Any:
     a, b = evaluate(frame, node.left), evaluate(frame, node.right)
     _at(frame, node)
-    return binary(frame, type(node.op), a, b)
+    return apply_binary(frame, node, type(node.op), a, b)
 
 
 def _unary(frame: Frame, node: ast.UnaryOp) -> Any:
     a = evaluate(frame, node.operand)
     _at(frame, node)
-    return unary(frame, type(node.op), a)
+    return apply_unary(frame, node, type(node.op), a)
 
 
 def _compare(frame: Frame, node: ast.Compare) -> Any:

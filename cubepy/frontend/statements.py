@@ -11,7 +11,7 @@ from cubepy.frontend import suggest
 from cubepy.frontend.assigned import names_assigned_in
 from cubepy.frontend.expressions import evaluate
 from cubepy.frontend.intrinsics import Range, Unroll
-from cubepy.frontend.operators import binary
+from cubepy.frontend.overloads import apply_binary
 from cubepy.frontend.tensors import load_item, store_item
 from cubepy.frontend.tracer import Frame, LoopContext, Restart, bind, describe
 from cubepy.frontend.values import (
@@ -132,7 +132,7 @@ def _augmented(frame: Frame, node: ast.AugAssign) -> None:
     old = evaluate(frame, ast.copy_location(ast.Name(target.id, ast.Load()), target))
     value = evaluate(frame, node.value)
     frame.tracer.b.span = frame.span(node)
-    bind(frame, target.id, binary(frame, type(node.op), old, value))
+    bind(frame, target.id, apply_binary(frame, node, type(node.op), old, value))
 
 
 def _augmented_item(frame: Frame, node: ast.AugAssign, target: ast.Subscript) -> None:
@@ -143,7 +143,8 @@ def _augmented_item(frame: Frame, node: ast.AugAssign, target: ast.Subscript) ->
     old = load_item(frame.tracer, owner, item)
     value = evaluate(frame, node.value)
     frame.tracer.b.span = frame.span(node)
-    store_item(frame.tracer, owner, item, binary(frame, type(node.op), old, value))
+    result = apply_binary(frame, node, type(node.op), old, value)
+    store_item(frame.tracer, owner, item, result)
 
 
 def _expression(frame: Frame, node: ast.Expr) -> None:

@@ -7,6 +7,7 @@ type or a control form which it had not foreseen notes it and starts again (`Res
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
