@@ -5,7 +5,7 @@ Knows no Python syntax; the frontend and the passes use it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
 from cubepy.ir import ops
@@ -54,7 +54,7 @@ class Builder:
 
     def emit(self, row: OpDef, *operands: Value, name: str = "", **attrs: Attr) -> Value:
         """Append an operation that has one result, and give that."""
-        return self.emit_op(row, *operands, name=name, **attrs).result
+        return self.emit_op(row, *operands, types=None, regions=(), name=name, **attrs).result
 
     def const(self, value: int | float | bool, t: Type, name: str = "") -> Value:
         """A constant; lines get the value in every lane."""
@@ -70,7 +70,7 @@ class Builder:
         return self.const(value, index)
 
     @contextmanager
-    def region(self) -> Iterator[list[Op]]:
+    def region(self) -> Generator[list[Op]]:
         """Open a region; the yielded list holds its operations afterwards."""
         body: list[Op] = []
         self._open.append(body)

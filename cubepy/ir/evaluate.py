@@ -100,8 +100,7 @@ def halves(lanes: Lanes, combine: Callable[[Number, Number], Number]) -> Number:
 
     An odd lane in the middle waits for the next round, behind the others.
     """
-    while len(lanes) > 1:
-        half = len(lanes) // 2
+    while half := len(lanes) // 2:
         rest = lanes[2 * half :]
         lanes = tuple(map(combine, lanes[:half], lanes[half : 2 * half])) + rest
     return lanes[0]

@@ -7,13 +7,16 @@ result type. Lines are evaluated lane by lane by the caller. The op table refers
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from fractions import Fraction
+from typing import TypeVar
 
 from cubepy.ir.numbers import Number, convert, limits, round_to, wrap
 from cubepy.ir.types import DType
 
 Meaning = Callable[..., Number]
+Exact = TypeVar("Exact", int, Fraction)
 
 
 def _finite(*values: Number) -> bool:
@@ -61,10 +64,14 @@ def _cancelled(c: float) -> float:
     return 0.0 if math.isfinite(c) else c  # the product itself may overflow, the sum is c
 
 
-add = _arithmetic(lambda a, b: a + b, _special_sum)
-sub = _arithmetic(lambda a, b: a - b, _special_difference)
-mul = _arithmetic(lambda a, b: a * b, _special_product)
-fma = _arithmetic(lambda a, b, c: a * b + c, _special_fma)
+def _product_and_sum(a: Exact, b: Exact, c: Exact) -> Exact:
+    return a * b + c
+
+
+add = _arithmetic(operator.add, _special_sum)
+sub = _arithmetic(operator.sub, _special_difference)
+mul = _arithmetic(operator.mul, _special_product)
+fma = _arithmetic(_product_and_sum, _special_fma)
 
 
 def div(dtype: DType, a: float, b: float) -> Number:
@@ -212,7 +219,11 @@ def mul_hi(dtype: DType, a: Number, b: Number) -> Number:
 
 def compare(function: Callable[[Number, Number], bool]) -> Meaning:
     """A comparison as a meaning; comparisons with NaN are false, except `!=`."""
-    return lambda _, a, b: function(a, b)
+
+    def meaning(_: DType, a: Number, b: Number) -> bool:
+        return function(a, b)
+
+    return meaning
 
 
 def sqrt(dtype: DType, a: float) -> float:
@@ -253,6 +264,46 @@ def power(a: float, b: float) -> float:
     except OverflowError:
         pass
     return math.copysign(math.inf, a) if abs(math.fmod(b, 2.0)) == 1 else math.inf
+
+
+def exp10(a: float) -> float:
+    """Ten to the power of a."""
+    return math.pow(10.0, a)
+
+
+def _logarithm(function: Callable[[float], float], pole: float = 0.0) -> Callable[[float], float]:
+    """C's logarithms, where Python's raise: minus infinity at the pole."""
+
+    def logarithm(a: float) -> float:
+        return function(a) if a != pole else -math.inf
+
+    return logarithm
+
+
+log = _logarithm(math.log)
+log2 = _logarithm(math.log2)
+log10 = _logarithm(math.log10)
+log1p = _logarithm(math.log1p, -1.0)
+
+
+def sinh(a: float) -> float:
+    """Hyperbolic sine; infinite where Python's raises."""
+    return math.copysign(math.inf, a) if abs(a) > 710.5 else math.sinh(a)
+
+
+def atanh(a: float) -> float:
+    """Inverse hyperbolic tangent; infinite at -1 and 1."""
+    return math.copysign(math.inf, a) if abs(a) == 1 else math.atanh(a)
+
+
+def rsqrt(a: float) -> float:
+    """Reciprocal square root; infinite at zeros, with their sign."""
+    return 1 / math.sqrt(a) if a else math.copysign(math.inf, a)
+
+
+def sigmoid(a: float) -> float:
+    """1 / (1 + exp(-a)), without overflow."""
+    return 1 / (1 + math.exp(-a)) if a >= 0 else math.exp(a) / (1 + math.exp(a))
 
 
 def elementary(function: Callable[..., float]) -> Meaning:

@@ -44,7 +44,7 @@ def limits(dtype: DType) -> tuple[int, int]:
 def round_to(dtype: DType, value: float | Fraction) -> float:
     """`value` rounded to nearest even in a float type; overflow gives infinity (f8e4m3: NaN)."""
     if isinstance(value, float):
-        if dtype is f64 or value == 0 or math.isinf(value) or math.isnan(value):
+        if dtype is f64 or value == 0.0 or math.isinf(value) or math.isnan(value):
             return _special_to(dtype, value)
         if dtype is f32:
             return _round_f32(value)

@@ -320,7 +320,7 @@ def storing(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
 
 
 def updating(count: int) -> Rule:
-    """buffer, offset and `count` values (cas: the expected one first); the result is the old one."""
+    """buffer, offset and `count` values (cas: the expected one first); gives the old value."""
 
     def rule(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
         buffer = _address(types)

@@ -105,12 +105,12 @@ SELECT = _op("select", rule.selection, "a where the mask is true, else b; both a
 _f = m.elementary
 EXP = _elementary("exp", 3, _f(math.exp))
 EXP2 = _elementary("exp2", 3, _f(math.exp2))
-EXP10 = _elementary("exp10", 3, _f(lambda a: math.pow(10.0, a)))
+EXP10 = _elementary("exp10", 3, _f(m.exp10))
 EXPM1 = _elementary("expm1", 3, _f(math.expm1))
-LOG = _elementary("log", 3, _f(lambda a: math.log(a) if a else -math.inf))
-LOG2 = _elementary("log2", 3, _f(lambda a: math.log2(a) if a else -math.inf))
-LOG10 = _elementary("log10", 3, _f(lambda a: math.log10(a) if a else -math.inf))
-LOG1P = _elementary("log1p", 2, _f(lambda a: math.log1p(a) if a != -1 else -math.inf))
+LOG = _elementary("log", 3, _f(m.log))
+LOG2 = _elementary("log2", 3, _f(m.log2))
+LOG10 = _elementary("log10", 3, _f(m.log10))
+LOG1P = _elementary("log1p", 2, _f(m.log1p))
 SIN = _elementary("sin", 4, _f(math.sin))
 COS = _elementary("cos", 4, _f(math.cos))
 TAN = _elementary("tan", 5, _f(math.tan))
@@ -118,27 +118,19 @@ ASIN = _elementary("asin", 4, _f(math.asin))
 ACOS = _elementary("acos", 4, _f(math.acos))
 ATAN = _elementary("atan", 5, _f(math.atan))
 ATAN2 = _elementary("atan2", 6, _f(math.atan2), 2)
-SINH = _elementary(
-    "sinh", 4, _f(lambda a: math.copysign(math.inf, a) if abs(a) > 710.5 else math.sinh(a))
-)
+SINH = _elementary("sinh", 4, _f(m.sinh))
 COSH = _elementary("cosh", 4, _f(math.cosh))
 TANH = _elementary("tanh", 5, _f(math.tanh))
 ASINH = _elementary("asinh", 4, _f(math.asinh))
 ACOSH = _elementary("acosh", 4, _f(math.acosh))
-ATANH = _elementary(
-    "atanh", 5, _f(lambda a: math.copysign(math.inf, a) if abs(a) == 1 else math.atanh(a))
-)
+ATANH = _elementary("atanh", 5, _f(m.atanh))
 ERF = _elementary("erf", 16, _f(math.erf))
 ERFC = _elementary("erfc", 16, _f(math.erfc))
 POW = _elementary("pow", 16, _f(m.power), 2)
-RSQRT = _elementary("rsqrt", 2, _f(lambda a: 1 / math.sqrt(a) if a else math.copysign(math.inf, a)))
+RSQRT = _elementary("rsqrt", 2, _f(m.rsqrt))
 CBRT = _elementary("cbrt", 2, _f(math.cbrt))
 HYPOT = _elementary("hypot", 4, _f(math.hypot), 2)
-SIGMOID = _elementary(
-    "sigmoid",
-    4,
-    _f(lambda a: 1 / (1 + math.exp(-a)) if a >= 0 else math.exp(a) / (1 + math.exp(a))),
-)
+SIGMOID = _elementary("sigmoid", 4, _f(m.sigmoid))
 
 # Lines
 SPLAT = _op("splat", rule.splatting, "A scalar repeated in all lanes.", attrs=("lanes",))

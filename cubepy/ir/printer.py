@@ -1,8 +1,8 @@
 """KernelIR as text. `parser` reads it back; the two are inverse.
 
-A line is `%result = op %operand, ... {attr = value} : type @line:column`. Constants show their
-value with enough digits; NaN and infinities are words. Spans end a line as `@file:line:col-line:col`
-with `file` an index into the list at the head; the spans of inlined calls follow behind `<`.
+A line is `%result = op %operand, ... {attr = value} : type @span`. Constants show their value with
+enough digits; NaN and infinities are words. A span is `file:line:col-line:col` with `file` an index
+into the list at the head; the spans of inlined calls follow behind `<`.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 
 class Kind(Enum):
@@ -111,10 +111,14 @@ DTYPES: tuple[DType, ...] = (
     f8e5m2,
     index,
 )
-_BY_NAME: dict[str, DType] = {d.name: d for d in DTYPES} | {
-    d.numpy_name: d for d in DTYPES if d.numpy_name
+_BY_NAME: dict[str, DType] = {
+    **{d.name: d for d in DTYPES},
+    **{d.numpy_name: d for d in DTYPES if d.numpy_name},
+    "half": f16,
+    "float": f32,
+    "double": f64,
+    "int": i64,
 }
-_BY_NAME |= {"half": f16, "float": f32, "double": f64, "int": i64}
 _PYTHON_TYPES: dict[object, DType] = {bool: bool_, int: i64, float: f64}
 
 
@@ -132,9 +136,13 @@ def find_dtype(spelling: object) -> DType | None:
     return _BY_NAME.get(name.rstrip("_") if name == "bool_" else name)
 
 
+def _is_pair(item: object) -> TypeGuard[tuple[object, object]]:
+    return isinstance(item, tuple)
+
+
 class _LineMeta(type):
-    def __getitem__(cls, item: tuple[object, int]) -> Line:
-        element, width = item if isinstance(item, tuple) else (item, 1)
+    def __getitem__(cls, item: object) -> Line:
+        element, width = item if _is_pair(item) else (item, 1)
         dtype = find_dtype(element)
         if dtype is None or not isinstance(width, int) or width < 1:
             raise TypeError(f"Line[dtype, width] needs a dtype and a positive width, not {item!r}")

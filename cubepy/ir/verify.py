@@ -6,8 +6,9 @@ Rules, each a method below; all failures are collected:
 2. Typing: operand types satisfy the row's rule, and results have the types that it gives.
 3. Attributes: only those that the row lists.
 4. Regions: as many as the row names; each ends with a terminator, and has no other.
-5. Terminators: `yield` ends regions of an `if` (of `units` and `planes`, without values); `continue` and `break` lie in a loop; what they
-   carry has the types of the results (of the carried values).
+5. Terminators: `yield` ends regions of an `if` (of `units` and `planes`, without values);
+   `continue` and `break` lie in a loop; what they carry has the types of the results (of the
+   carried values).
 6. Arguments: the body of a loop takes the position (of a `for`) and the carried values; the
    regions of an `if` take none.
 """

@@ -146,11 +146,11 @@ def _innermost(nodes: list[ast.FunctionDef | ast.Lambda]) -> ast.FunctionDef | a
     return max(nodes, key=lambda n: (n.lineno, n.col_offset), default=None)
 
 
-@dataclass(frozen=True, slots=True)
 class Captures:
     """Reads the names that a function captures: closure cells, globals, builtins."""
 
-    function: FunctionType
+    def __init__(self, function: FunctionType) -> None:
+        self.function = function
 
     def lookup(self, name: str) -> Any:
         """The captured value; `KeyError` where the name is not bound."""
