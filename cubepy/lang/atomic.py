@@ -27,8 +27,8 @@ def _atomic(name: str, doc: str) -> Callable[..., Any]:
 
 add = _atomic("add", "`add(x, index, value)`: x[index] += value.")
 sub = _atomic("sub", "`sub(x, index, value)`: x[index] -= value.")
-min = _atomic("min", "`min(x, index, value)`: x[index] = min(x[index], value).")  # noqa: A001
-max = _atomic("max", "`max(x, index, value)`: x[index] = max(x[index], value).")  # noqa: A001
+min = _atomic("min", "`min(x, index, value)`: x[index] = min(x[index], value).")
+max = _atomic("max", "`max(x, index, value)`: x[index] = max(x[index], value).")
 and_ = _atomic("and_", "`and_(x, index, value)`: x[index] &= value. Integers.")
 or_ = _atomic("or_", "`or_(x, index, value)`: x[index] |= value. Integers.")
 xor = _atomic("xor", "`xor(x, index, value)`: x[index] ^= value. Integers.")

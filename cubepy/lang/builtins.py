@@ -282,8 +282,8 @@ def concat(a: Any, b: Any) -> Any:
 def load(
     x: Any, index: Any, line: int | None = None, fill: Any = 0, hint: str | None = None
 ) -> Any:
-    """`x[index]`; with `line=n`, n elements of a scalar tensor from `index` on, along its unit-stride
-    axis (the last, if several). Lanes outside the axis give `fill`. `hint` is "stream" or None.
+    """`x[index]`; with `line=n`, n elements of a scalar tensor from `index` on, along its axis of
+    unit stride (the last, if several). Lanes outside give `fill`. `hint` is "stream" or None.
     """
     return _only_inside("load")
 
@@ -412,8 +412,6 @@ __all__ = [
     "CUBE_POS_X",
     "CUBE_POS_Y",
     "CUBE_POS_Z",
-    "DType",
-    "Line",
     "PLANE_COUNT",
     "PLANE_DIM",
     "PLANE_POS",
@@ -422,6 +420,8 @@ __all__ = [
     "UNIT_POS_X",
     "UNIT_POS_Y",
     "UNIT_POS_Z",
+    "DType",
+    "Line",
     "acos",
     "acosh",
     "any_",
@@ -446,28 +446,28 @@ __all__ = [
     "erf",
     "erfc",
     "exp",
-    "exp10",
     "exp2",
+    "exp10",
     "expm1",
+    "f8e4m3",
+    "f8e5m2",
     "f16",
     "f32",
     "f64",
-    "f8e4m3",
-    "f8e5m2",
     "floor",
     "fma",
     "hypot",
+    "i8",
     "i16",
     "i32",
     "i64",
-    "i8",
     "isnan",
     "load",
     "local",
     "log",
-    "log10",
     "log1p",
     "log2",
+    "log10",
     "maximum",
     "minimum",
     "misalignment",
@@ -509,10 +509,10 @@ __all__ = [
     "tanh",
     "target",
     "trunc",
+    "u8",
     "u16",
     "u32",
     "u64",
-    "u8",
     "unroll",
     "where",
 ]
