@@ -39,12 +39,12 @@ class Commands(TyperGroup):
 
 def _explain(error: Exception) -> tuple[int, str]:
     """The exit code and the text of what a command raised; what nobody foresaw is raised again."""
-    if hasattr(error, "format_message"):  # a usage error of Typer, whose class is private
+    message = getattr(error, "format_message", None)
+    if message is not None:  # a usage error of Typer, whose class is private
         context = getattr(error, "ctx", None)
         path = context.command_path if context else "cubepy"
-        return getattr(
-            error, "exit_code", 2
-        ), f"error: {error.format_message()}\n  help: {path} --help"
+        status = getattr(error, "exit_code", 2)
+        return status, f"error: {message()}\n  help: {path} --help"
     from cubepy.errors import Error
 
     if not isinstance(error, Error):
