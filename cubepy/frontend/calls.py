@@ -21,6 +21,7 @@ from cubepy.frontend.values import (
     TensorRef,
     is_comptime,
     is_number,
+    is_tuple_type,
 )
 from cubepy.ir import ops
 from cubepy.ir.core import Value
@@ -51,8 +52,9 @@ def call(
     if name is not None:
         handler = INTRINSICS[name]
         return _checked(frame, name, function, lambda: handler(frame, *args, **kwargs))
-    if isinstance(function, Line) or (dtype := _as_dtype(function)) is not None:
-        return _convert(frame, function if isinstance(function, Line) else dtype, args)
+    number_type = function if isinstance(function, Line) else _as_dtype(function)
+    if number_type is not None:
+        return _convert(frame, number_type, args)
     if isinstance(function, LocalFunction):
         return _inline_local(frame, node, function, args, kwargs)
     if isinstance(function, MethodType) and unwrap(function.__func__) is not None:
@@ -94,9 +96,8 @@ def _as_dtype(function: Any) -> DType | None:
     return None
 
 
-def _convert(frame: Frame, t: DType | Line | None, args: list[Any]) -> Any:
+def _convert(frame: Frame, t: DType | Line, args: list[Any]) -> Any:
     tracer = frame.tracer
-    assert t is not None
     if len(args) != 1 or not (
         isinstance(args[0], Value) or is_number(args[0]) or hasattr(args[0], "item")
     ):
@@ -148,8 +149,8 @@ def _call_python(frame: Frame, function: Any, args: list[Any], kwargs: dict[str,
     return comptime_result(frame, function, *args, **kwargs)
 
 
-def _construct(frame: Frame, cls: type, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+def _construct(frame: Frame, cls: type[Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+    if is_tuple_type(cls) and hasattr(cls, "_fields"):
         return cls(*args, **kwargs)
     if hasattr(cls, "__dataclass_fields__"):
         bound = inspect.signature(cls).bind(*args, **kwargs)

@@ -104,11 +104,9 @@ def _of_lane(row: OpDef, is_lane: bool) -> Handler:
     def handler(frame: Frame, value: Any, lane: Any) -> Value:
         tracer = frame.tracer
         position = tracer.index(lane, "a lane")
-        outside = isinstance(position, int) and not 0 <= position < tracer.plane_dim
-        if outside and (is_lane or position < 0):
-            raise tracer.error(
-                "E306", lane=position, width=tracer.plane_dim, kernel=frame.source.name
-            )
+        width = tracer.plane_dim
+        if isinstance(position, int) and (position < 0 or (is_lane and position >= width)):
+            raise tracer.error("E306", lane=position, width=width, kernel=frame.source.name)
         return tracer.b.emit(row, tracer.value(value), tracer.index_value(position))
 
     return handler

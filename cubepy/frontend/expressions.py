@@ -26,6 +26,7 @@ from cubepy.frontend.values import (
     TensorRef,
     is_comptime,
     is_number,
+    is_sequence,
 )
 from cubepy.ir import ops
 from cubepy.ir.core import Op, Value
@@ -69,13 +70,12 @@ def _constant(frame: Frame, node: ast.Constant) -> Any:
 
 def _name(frame: Frame, node: ast.Name) -> Any:
     current: Frame | None = frame
+    owner = frame
     while current is not None:
         if node.id in current.env:
             return lookup_local(current, node.id)
-        if current.parent is None:
-            break
-        current = current.parent
-    return _captured(frame, current or frame, node.id)
+        owner, current = current, current.parent
+    return _captured(frame, owner, node.id)
 
 
 def _captured(frame: Frame, owner: Frame, name: str) -> Any:
@@ -368,7 +368,8 @@ def _generate(
         return
     generator = node.generators[level]
     sequence = evaluate(frame, generator.iter)
-    if not isinstance(sequence, tuple | list | range) or not isinstance(generator.target, ast.Name):
+    iterable = isinstance(sequence, range) or is_sequence(sequence)
+    if not iterable or not isinstance(generator.target, ast.Name):
         raise frame.tracer.error("E112", function="a comprehension")
     outer = frame.unrolled
     for position, item in enumerate(sequence):

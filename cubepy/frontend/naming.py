@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from cubepy.frontend.values import SLOTS, Record, TensorRef, is_number
+from cubepy.frontend.values import SLOTS, Record, TensorRef, is_number, is_tuple
 from cubepy.ir import ops
 from cubepy.ir.core import Attr, Value
 from cubepy.span import Span
@@ -44,11 +44,11 @@ def _note(frame: Frame, name: str, value: Any) -> None:
         _emit(frame, name, "tensor", [value.buffer, *parts])
     elif isinstance(value, Record):
         numbers = _numbers(frame, tuple(value.values.values()))
-        _emit(frame, name, "record", numbers, fields=tuple(value.values))
-    elif isinstance(value, tuple):
+        _emit(frame, name, "record", numbers, {"fields": tuple(value.values)})
+    elif is_tuple(value):
         _emit(frame, name, "tuple", _numbers(frame, value))
     elif isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):
-        _emit(frame, name, "comptime", [], value=value)
+        _emit(frame, name, "comptime", [], {"value": value})
 
 
 def _numbers(frame: Frame, items: tuple[Any, ...]) -> list[Value] | None:
@@ -58,6 +58,13 @@ def _numbers(frame: Frame, items: tuple[Any, ...]) -> list[Value] | None:
     return [frame.tracer.value(i) for i in items]
 
 
-def _emit(frame: Frame, name: str, kind: str, operands: list[Value] | None, **attrs: Attr) -> None:
+def _emit(
+    frame: Frame,
+    name: str,
+    kind: str,
+    operands: list[Value] | None,
+    more: dict[str, Attr] | None = None,
+) -> None:
     if operands is not None:
-        frame.tracer.b.emit_op(ops.NAME, *operands, text=name, kind=kind, **attrs)
+        attrs: dict[str, Attr] = {"text": name, "kind": kind, **(more or {})}
+        frame.tracer.b.emit_with(ops.NAME, operands, attrs)

@@ -8,7 +8,7 @@ from typing import Any
 from cubepy.frontend import suggest
 from cubepy.frontend.operators import comparison
 from cubepy.frontend.tracer import Frame, bind
-from cubepy.frontend.values import is_comptime
+from cubepy.frontend.values import is_comptime, is_sequence
 from cubepy.ir import ops
 
 
@@ -45,7 +45,7 @@ def _any(frame: Frame, tests: list[Any]) -> Any:
 
 
 def _sequence(frame: Frame, pattern: ast.MatchSequence, subject: Any) -> Any:
-    if not isinstance(subject, tuple | list) or len(subject) != len(pattern.patterns):
+    if not is_sequence(subject) or len(subject) != len(pattern.patterns):
         return False
     tests = [pattern_test(frame, p, s) for p, s in zip(pattern.patterns, subject, strict=True)]
     if any(t is False for t in tests):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from math import copysign
 from typing import Any, TypeAlias
 
+from cubepy.frontend.values import is_tuple, type_of
 from cubepy.ir.types import DType
 from cubepy.lang.function import read_source, unwrap
 
@@ -19,8 +20,9 @@ class TensorArg:
     """A tensor. Extents of `shape` that are None are only known at launch.
 
     `width` is the line size (1 for scalar tensors); `axis` the axis of stride one (None: there is
-    none); `is_linear`: row-major without gaps; `is_divisible`: the extent along `axis` is a multiple
-    of `width`; `alignment`: bytes that the base address and every other stride are multiples of.
+    none); `is_linear`: row-major without gaps; `is_divisible`: the extent along `axis` is a
+    multiple of `width`; `alignment`: bytes that the base address and every other stride are
+    multiples of.
     """
 
     dtype: DType
@@ -53,7 +55,7 @@ class ComptimeArg:
 class StructArg:
     """A tuple, NamedTuple or dataclass of arguments; `names` are its fields."""
 
-    cls: type
+    cls: type[Any]
     names: tuple[str, ...]
     items: tuple[Arg, ...]
 
@@ -74,13 +76,14 @@ class Signature:
 
 def comptime_type(value: Any) -> Any:
     """What a comptime value's identity has besides equality: types inside it, and signs of zero."""
-    if isinstance(value, tuple):
-        return (type(value), *(comptime_type(v) for v in value))
+    cls = type_of(value)
+    if is_tuple(value):
+        return (cls, *(comptime_type(v) for v in value))
     if is_dataclass(value) and not isinstance(value, type):
-        return (type(value), *(comptime_type(getattr(value, f.name)) for f in fields(value)))
+        return (cls, *(comptime_type(getattr(value, f.name)) for f in fields(value)))
     if isinstance(value, float):
-        return (type(value), copysign(1.0, value))
-    return type(value)
+        return (cls, copysign(1.0, value))
+    return cls
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +121,7 @@ def comptime_key(value: Any, outer: tuple[Any, ...] = ()) -> Any:
         return FunctionValue(function.__code__, captured, value)
     if function is not None:
         return ("recursive", len(outer) - outer.index(function))
-    if isinstance(value, tuple) and type(value) is tuple:
+    if is_tuple(value) and type(value) is tuple:
         return tuple(comptime_key(v, outer) for v in value)
     return value
 
@@ -143,6 +146,6 @@ def comptime_value(key: Any) -> Any:
     """The value behind a `comptime_key`."""
     if isinstance(key, FunctionValue):
         return key.function
-    if isinstance(key, tuple) and type(key) is tuple:
+    if is_tuple(key) and type(key) is tuple:
         return tuple(comptime_value(k) for k in key)
     return key

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from threading import Lock
 from typing import Any
@@ -23,7 +23,7 @@ from cubepy.frontend.signature import (
 )
 from cubepy.frontend.statements import Flow, execute_block
 from cubepy.frontend.tracer import Facts, Frame, Learned, Restart, Tracer, bind
-from cubepy.frontend.values import Index, Record, TensorRef, is_comptime, make_tuple
+from cubepy.frontend.values import Index, Record, TensorRef, is_comptime, is_tuple_type, make_tuple
 from cubepy.ir import ops
 from cubepy.ir.core import Kernel, Param, Region, Value
 from cubepy.ir.types import Buffer, Type, index
@@ -56,7 +56,7 @@ _shallow = 0
 
 
 @contextmanager
-def _deep_calls() -> Iterator[None]:
+def _deep_calls() -> Generator[None]:
     """Raise Python's recursion limit while any thread traces."""
     global _deep, _shallow
     with _lock:
@@ -127,7 +127,7 @@ class _Specialisation:
         items = [
             self._argument(f"{name}.{n}", a) for n, a in zip(arg.names, arg.items, strict=True)
         ]
-        if issubclass(arg.cls, tuple):
+        if is_tuple_type(arg.cls):
             return make_tuple(arg.cls, items)
         if all(is_comptime(i) for i in items):
             return arg.cls(**dict(zip(arg.names, items, strict=True)))

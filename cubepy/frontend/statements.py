@@ -20,6 +20,7 @@ from cubepy.frontend.values import (
     LocalFunction,
     TensorRef,
     is_comptime,
+    is_sequence,
 )
 from cubepy.ir import ops
 from cubepy.ir.core import Op, Region, Value
@@ -86,8 +87,8 @@ def assign_target(frame: Frame, target: ast.expr, value: Any) -> None:
 
 
 def _unpack(frame: Frame, target: ast.Tuple | ast.List, value: Any) -> None:
-    if not isinstance(value, tuple | list | range) or len(value) != len(target.elts):
-        given = f"{len(value)} values" if isinstance(value, tuple | list) else describe(value)
+    if not (isinstance(value, range) or is_sequence(value)) or len(value) != len(target.elts):
+        given = f"{len(value)} values" if is_sequence(value) else describe(value)
         raise frame.tracer.error(
             "E207",
             what=f"unpacking into {len(target.elts)} names",
@@ -283,7 +284,7 @@ def _for(frame: Frame, node: ast.For) -> Flow:
         return _runtime_for(frame, node, sequence)
     if isinstance(sequence, Unroll):
         return _unrolled_for(frame, node, sequence.items)
-    if isinstance(sequence, tuple | list):
+    if is_sequence(sequence):
         return _unrolled_for(frame, node, tuple(sequence))
     raise frame.tracer.error(
         "E207",

@@ -50,5 +50,5 @@ def closest(name: str, names: Iterable[str], prefix: str = "") -> str:
 
 def undefined(frame: Frame, owner: Frame, name: str) -> Error:
     """E102 for an unknown name."""
-    known = set(frame.env) | (owner.captures.names() if owner.captures else set())
+    known = set(frame.env) | (owner.captures.names() if owner.captures else set[str]())
     return frame.tracer.error("E102", name=name, suggestion=closest(name, known))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cubepy.frontend.tracer import Tracer, describe
-from cubepy.frontend.values import FlatRef, Index, TensorRef, is_number
+from cubepy.frontend.values import FlatRef, Index, TensorRef, as_items, is_number, is_slice
 from cubepy.ir import ops
 from cubepy.ir.core import Attr, Value
 from cubepy.ir.types import DType, Kind, Line, bool_, element_of, make_line, with_element
@@ -47,7 +47,7 @@ def locate(tracer: Tracer, owner: TensorRef | FlatRef, item: Any) -> Place | Ten
     """What an index means: the place of an element (or line), or a view."""
     if isinstance(owner, FlatRef):
         return _locate_flat(tracer, owner.tensor, item)
-    items = item if isinstance(item, tuple) else (item,)
+    items = as_items(item)
     if items == (Ellipsis,):
         items = ()
     if len(items) > owner.rank:
@@ -126,9 +126,9 @@ def _view(tracer: Tracer, x: TensorRef, items: tuple[Any, ...]) -> TensorRef:
     axis_map: dict[int, int] = {}
     leading = all(not isinstance(i, slice) for i in items)
     for axis in range(x.rank):
-        item = items[axis] if axis < len(items) else slice(None)
+        item: Any = items[axis] if axis < len(items) else slice(None)
         scale = x.width if x.is_line and axis == x.axis else 1
-        if isinstance(item, slice):
+        if is_slice(item):
             axis_map[axis] = len(shape)
             start, extent, step = _bounds(tracer, x, axis, item, scale)
             shape.append(extent)
@@ -151,7 +151,7 @@ def _view(tracer: Tracer, x: TensorRef, items: tuple[Any, ...]) -> TensorRef:
 
 
 def _bounds(
-    tracer: Tracer, x: TensorRef, axis: int, item: slice, scale: int
+    tracer: Tracer, x: TensorRef, axis: int, item: slice[Any, Any, Any], scale: int
 ) -> tuple[Index, Index, int]:
     """Start and extent in elements, and the step of a slice; the end is cut at the extent."""
     step = 1 if item.step is None else item.step
@@ -249,7 +249,7 @@ def line_place(tracer: Tracer, x: TensorRef | FlatRef, item: Any, width: int) ->
         i = tracer.index(item)
         start = tracer.sub(0, i) if not isinstance(i, int) else max(0, -i)
         return replace(place, first=start, end=tracer.sub(size, i))
-    items = item if isinstance(item, tuple) else (item,)
+    items = as_items(item)
     if len(items) != x.rank:
         raise tracer.error("E104", name=x.name, rank=x.rank, given=len(items))
     if x.rank > 1:
@@ -350,7 +350,7 @@ def _emit_store(
     if mask is not None:
         operands.append(mask)
     assert isinstance(v.type, DType | Line)
-    tracer.b.emit_op(ops.STORE, *operands, **_attrs(place, v.type, hint))
+    tracer.b.emit_with(ops.STORE, operands, _attrs(place, v.type, hint))
 
 
 def _store_partly(tracer: Tracer, place: Place, v: Value, hint: str) -> None:

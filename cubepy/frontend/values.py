@@ -7,7 +7,7 @@ rest: tensors and views, their flat form, methods, and mutable locals.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 from cubepy.ir.core import Value
 from cubepy.ir.types import DType, Line, make_line
@@ -76,7 +76,7 @@ class LocalFunction:
 class Record:
     """A dataclass instance with runtime fields; `cls` gives methods and the order of fields."""
 
-    cls: type
+    cls: type[Any]
     values: dict[str, Any]
 
 
@@ -100,14 +100,14 @@ class TupleSlot:
     """A mutable local that holds a tuple (or NamedTuple): one slot for each item."""
 
     items: tuple[Any, ...]
-    cls: type = tuple
+    cls: type[Any] = tuple
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RecordSlot:
     """A mutable local that holds a record."""
 
-    cls: type
+    cls: type[Any]
     items: dict[str, Any]
 
 
@@ -129,16 +129,46 @@ class ComptimeSlot:
 SLOTS = (NumberSlot, TupleSlot, RecordSlot, ViewSlot, ComptimeSlot)
 
 
-def make_tuple(cls: type, items: list[Any]) -> Any:
+def make_tuple(cls: type[Any], items: list[Any]) -> Any:
     """A tuple, list or NamedTuple of `items`."""
     return cls(*items) if hasattr(cls, "_fields") else cls(items)
+
+
+def is_tuple(value: Any) -> TypeGuard[tuple[Any, ...]]:
+    """Whether `value` is a tuple, of anything."""
+    return isinstance(value, tuple)
+
+
+def is_sequence(value: Any) -> TypeGuard[tuple[Any, ...] | list[Any]]:
+    """Whether `value` is a tuple or list, of anything."""
+    return isinstance(value, tuple | list)
+
+
+def is_slice(value: Any) -> TypeGuard[slice[Any, Any, Any]]:
+    """Whether `value` is a slice, of anything."""
+    return isinstance(value, slice)
+
+
+def type_of(value: object) -> type[Any]:
+    """The type of `value`; type checkers know nothing of what it holds."""
+    return type(value)
+
+
+def is_tuple_type(cls: type[Any]) -> bool:
+    """Whether instances of `cls` are tuples, perhaps with names."""
+    return issubclass(cls, tuple)
+
+
+def as_items(index: Any) -> tuple[Any, ...]:
+    """What stands in brackets or as a shape: the items of a tuple, or the one item."""
+    return index if is_tuple(index) else (index,)
 
 
 def is_comptime(value: Any) -> bool:
     """Whether `value` is an ordinary Python object through and through."""
     if isinstance(value, Value | TensorRef | FlatRef | Method | Record | LocalFunction):
         return False
-    if isinstance(value, tuple | list):
+    if is_sequence(value):
         return all(is_comptime(item) for item in value)
     return True
 

@@ -52,6 +52,10 @@ class Builder:
         results = tuple(Value(t, name) for t in (inferred if types is None else types))
         return self.append(Op(row, operands, attrs, results, tuple(regions), self.span))
 
+    def emit_with(self, row: OpDef, operands: Sequence[Value], attrs: dict[str, Attr]) -> Op:
+        """As `emit_op`, with attributes that the caller has gathered."""
+        return self.emit_op(row, *operands, types=None, regions=(), name="", **attrs)
+
     def emit(self, row: OpDef, *operands: Value, name: str = "", **attrs: Attr) -> Value:
         """Append an operation that has one result, and give that."""
         return self.emit_op(row, *operands, types=None, regions=(), name=name, **attrs).result
