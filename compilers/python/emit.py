@@ -55,6 +55,7 @@ class Emitter:
         self.tables = Tables()
         self.fn = Function("kernel", None, 0)
         self._functions: list[Function] = []
+        self._calls = 0
         self._prelude: dict[str, str] = {}
         self._meanings: dict[str, tuple[str, str]] = {}
         self._names: dict[Value, str] = {}
@@ -196,7 +197,8 @@ class Emitter:
         assert key is not None
         outer, inside = self.fn, _count(part)
         results = [v for op in part for v in op.results if self._uses.get(v, 0) > inside.get(v, 0)]
-        name = f"_call{len(self._functions)}"
+        name = f"_call{self._calls}"
+        self._calls += 1
         self.fn = Function(name, _origin(part, outer.level + 1), outer.level + 1)
         self.fn.names.update(dict.fromkeys(ALWAYS))
         self._ops(part)
