@@ -105,8 +105,9 @@ def life(example, tiny, settings):
 @check
 def mandelbrot(example, tiny, settings):
     shape, limit = ((4, 6), 20) if tiny else ((60, 80), 100)
-    found = example.mandelbrot(shape, -2.2, 1.2, 3.2, limit, **settings)
-    assert (found != example.reference(shape, -2.2, 1.2, 3.2, limit)).mean() < 1e-3
+    # Near the border a last bit decides; without contraction both round alike.
+    found = example.mandelbrot(shape, -2.2, 1.2, 3.2, limit, contract=False, **settings)
+    np.testing.assert_array_equal(found, example.reference(shape, -2.2, 1.2, 3.2, limit))
 
 
 @check
