@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from cubepy.cli.failures import misuse
+from cubepy.cli.loading import load
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,6 +44,8 @@ def _comptime_value(text: str, module: ModuleType) -> Any:
         pass
     if hasattr(module, text):
         return getattr(module, text)
+    if re.fullmatch(r"[\w./-]+:[\w.]+", text):
+        return load(text)[2]
     return find_dtype(text) or text
 
 

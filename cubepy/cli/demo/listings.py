@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import inspect
-import linecache
+import re
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -16,11 +15,11 @@ from cubepy.cli.demo.steps import Step
 from cubepy.jit.kernel import CubeKernel
 
 STAGES = {"ir": "KernelIR", "llvm": "LLVM IR", "asm": "assembly"}
-MOST_LINES = 220
+MOST_LINES = 140
 """Lines of a stage that the report shows."""
 _LEXERS = {"python": "python", "llvm": "llvm", "asm": "gas", "ir": "rust"}
 _FILE = kernels.__file__
-_BLANK = '<span class="l"> </span>'
+_BLANK = '<span class="row"> </span>'
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +44,7 @@ def python_pane(step: Step) -> Pane:
 
 
 def _source_row(number: int, html: str) -> str:
-    return f'<span class="l" data-l="{number}"><i>{number}</i>{html or " "}</span>'
+    return f'<span class="row" data-l="{number}"><i>{number}</i>{html or " "}</span>'
 
 
 def stage_panes(step: Step, x: np.ndarray, out: np.ndarray) -> list[Pane]:
@@ -96,9 +95,8 @@ def _window(listing: Listing, count: int) -> tuple[int, int]:
 def _stage_row(listing: Listing, number: int, html: str) -> str:
     file, line = listing.places.get(number, ("", 0))
     if file != _FILE:
-        return f'<span class="l">{html or " "}</span>'
-    hint = escape(linecache.getline(file, line).strip(), quote=True)
-    return f'<span class="l" data-l="{line}" title="{line}: {hint}">{html or " "}</span>'
+        return f'<span class="row">{html or " "}</span>'
+    return f'<span class="row" data-l="{line}">{html or " "}</span>'
 
 
 def _highlight(text: str, language: str) -> list[str]:
@@ -108,7 +106,8 @@ def _highlight(text: str, language: str) -> list[str]:
     from pygments.lexers import get_lexer_by_name
 
     lexer = get_lexer_by_name(_LEXERS[language], stripnl=False, ensurenl=False)
-    return highlight(text.rstrip("\n"), lexer, HtmlFormatter(nowrap=True)).rstrip("\n").split("\n")
+    html = highlight(text.rstrip("\n"), lexer, HtmlFormatter(nowrap=True)).rstrip("\n")
+    return re.sub(r'<span class="w">(\s*)</span>', r"\1", html).split("\n")
 
 
 def stylesheet() -> str:

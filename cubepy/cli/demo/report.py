@@ -67,7 +67,7 @@ def render(photograph: Photograph, outcomes: Sequence[Outcome]) -> str:
 def _summary_row(outcome: Outcome) -> str:
     key, title = escape(outcome.step.key), escape(outcome.step.title)
     cells = [f'<th scope="row"><a href="#{key}">{title}</a></th>']
-    cells.append(f"<td class=n>{time_text(outcome.own_seconds)}</td>")
+    cells.append(f"<td class=num>{time_text(outcome.own_seconds)}</td>")
     cells += [_ratio_cell(outcome, name) for name in ("NumPy", "numba", "torch")]
     cells.append(f"<td>{'✓' if outcome.is_right else '✗ wrong'}</td>")
     return f"<tr>{''.join(cells)}</tr>"
@@ -78,8 +78,8 @@ def _ratio_cell(outcome: Outcome, name: str) -> str:
         if row.contender == name and row.seconds:
             ratio = row.seconds / outcome.own_seconds
             kind = "win" if ratio >= 1.05 else "loss" if ratio <= 0.95 else ""
-            return f'<td class="n {kind}">{ratio_text(ratio)}</td>'
-    return '<td class="n none">–</td>'
+            return f'<td class="num {kind}">{ratio_text(ratio)}</td>'
+    return '<td class="num none">–</td>'
 
 
 def ratio_text(ratio: float) -> str:
@@ -118,8 +118,8 @@ def _picture(pixels: np.ndarray, word: str) -> str:
 def _times(outcome: Outcome) -> str:
     slowest = max((row.seconds or 0 for row in outcome.rows), default=0) or 1
     rows = "\n".join(_time_row(row, outcome.own_seconds, slowest) for row in outcome.rows)
-    head = "<th>contender<th class=n>median<th>&nbsp;<th class=n>beside CubePy"
-    head += "<th class=n>largest error<th class=n>first call"
+    head = "<th>contender<th class=num>median<th>&nbsp;<th class=num>beside CubePy"
+    head += "<th class=num>largest error<th class=num>first call"
     return f'<table class="times"><thead><tr>{head}</thead><tbody>{rows}</tbody></table>'
 
 
@@ -135,8 +135,8 @@ def _time_row(row: Row, own: float, slowest: float) -> str:
         )
         ratio = f"{row.seconds / own:.3g}"
     error = error_text(row.error) if row.is_right else f"✗ {error_text(row.error)}"
-    cells = [f"<th scope=row>{escape(row.contender)}", f"<td class=n>{median}", f"<td>{bar}"]
-    cells += [f"<td class=n>{ratio}", f"<td class=n>{error}", f"<td class=n>{time_text(row.first)}"]
+    cells = [f"<th scope=row>{escape(row.contender)}", f"<td class=num>{median}", f"<td>{bar}"]
+    cells += [f"<td class=num>{text}" for text in (ratio, error, time_text(row.first))]
     return f'<tr class="{kind}">{"".join(cells)}</tr>'
 
 

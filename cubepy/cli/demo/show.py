@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from cubepy.cli.demo.trial import Outcome, Row, run_trials
 from cubepy.cli.failures import FAILED, Failure
 from cubepy.cli.output import console, make_table, print_json, time_text
 from cubepy.runtimes.native.pool import get_pool
+from cubepy.runtimes.registry import devices
 
 BUDGET = 2.0
 """Seconds of timing for each step."""
@@ -54,6 +56,12 @@ def _write(folder: Path, html: str) -> Path:
     except OSError as error:
         raise Failure(f"cannot write {page}: {error.strerror}", "choose another --output") from None
     return page
+
+
+def _is_busy() -> bool:
+    """Whether more was running in the last minute than this program, which uses all cores."""
+    cores = devices()[0].properties.cores
+    return hasattr(os, "getloadavg") and os.getloadavg()[0] > 1.25 * cores
 
 
 # For programs
@@ -136,4 +144,8 @@ def _print_verdict(outcomes: Sequence[Outcome], page: Path) -> None:
     if absent:
         out.print(f"not installed, so not compared: {', '.join(absent)}")
     out.print("NumPy runs on one thread; a first call includes compilation")
+    if _is_busy():
+        out.print(
+            "[yellow]other programs keep this machine busy: the times are unreliable[/yellow]"
+        )
     out.print(f"report: {page}", markup=False, soft_wrap=True)
