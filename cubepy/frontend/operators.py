@@ -114,7 +114,7 @@ def binary(frame: Frame, kind: type[ast.operator], a: Any, b: Any) -> Any:
     if kind in _ARITHMETIC and x.type == with_element(x.type, bool_):
         t = with_element(x.type, i32)
         x, y = frame.tracer.cast(x, t), frame.tracer.cast(y, t)
-    if frame.tracer.checked and row in (ops.FLOORDIV, ops.MOD):
+    if frame.tracer.strict and row in (ops.FLOORDIV, ops.MOD):
         _check_divisor(frame, y)
     return _emit(frame, kind, row, x, y)
 

@@ -154,14 +154,15 @@ class Tracer:
         cube_dim: tuple[int, int, int],
         plane_dim: int,
         learned: Learned,
-        checked: bool = False,
+        strict: bool = False,
     ) -> None:
         self.b = Builder()
         self.target = target
         self.cube_dim = cube_dim
         self.plane_dim = plane_dim
         self.learned = learned
-        self.checked = checked
+        self.strict = strict  # asked for: also what has a defined result is a fault
+        self.checked = strict or "checks" in target.features
         self.facts = Facts()
         self.locals: list[Op] = []
         self.inlined = 0

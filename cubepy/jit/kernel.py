@@ -245,7 +245,7 @@ class Launcher:
         plane = kernel.settings.plane_dim or target.plane_dim
         width = line_width(matcher.tensors, target, kernel.settings.line_size)
         dim = default_cube_dim(self.grid, plane)
-        checked = kernel.settings.is_checked or "checks" in target.features
+        checked = kernel.settings.is_checked
         return Signature(finish(items, matcher, width, False), dim, plane, True, checked)
 
 

@@ -114,7 +114,7 @@ def prepare(
     plane = settings.plane_dim or target.plane_dim
     width = line_width(matcher.tensors, target, settings.line_size)
     dim = default_cube_dim(grid, plane)
-    checked = settings.is_checked or "checks" in target.features
+    checked = settings.is_checked
     signature = Signature(finish(items, matcher, width, False), dim, plane, True, checked)
     collapsed = _can_collapse(matcher, width) and _asks_for_flat(
         specialisations.facts(signature, target)

@@ -1,0 +1,1 @@
+"""Differential fuzzing: random kernels of the language, on every device and optimisation level."""

@@ -1,0 +1,125 @@
+"""Runs one generated kernel everywhere and compares memory bit for bit."""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+import cubepy as cp
+from tests.fuzz.generator import EXTENT, SLOTS, Generator, Program
+
+T = TypeVar("T")
+_serial = itertools.count()
+NUMPY = {
+    "i8": np.int8,
+    "u8": np.uint8,
+    "i16": np.int16,
+    "i32": np.int32,
+    "u32": np.uint32,
+    "i64": np.int64,
+    "u64": np.uint64,
+    "f16": np.float16,
+    "f32": np.float32,
+    "f64": np.float64,
+}
+
+
+class Seeded:
+    """Decisions of a seeded generator."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def choose(self, options: Sequence[T]) -> T:
+        return self._random.choice(options)
+
+    def number(self, low: int, high: int) -> int:
+        return self._random.randint(low, high)
+
+
+@dataclass
+class Mismatch(Exception):
+    """Two ways to run a kernel that do not agree."""
+
+    program: Program
+    way: str
+    array: str
+    expected: Any
+    found: Any
+
+    def __str__(self) -> str:
+        head = f"{self.way}: `{self.array}` is {self.found}, expected {self.expected}"
+        p = self.program
+        return (
+            f"{head}\ncubes {p.cubes}, cube_dim {p.cube_dim}, plane_dim {p.plane_dim}\n{p.source}"
+        )
+
+
+def generate(seed: int) -> Program:
+    """The kernel of a seed."""
+    return Generator(Seeded(seed)).program()
+
+
+def load_kernel(program: Program) -> Any:
+    """The kernel as if it stood in a file."""
+    name = f"<fuzz {next(_serial)}>"
+    linecache.cache[name] = (len(program.source), None, program.source.splitlines(True), name)
+    namespace: dict[str, Any] = {"cp": cp}
+    exec(compile(program.source, name, "exec"), namespace)
+    return cp.cube(namespace["kernel"])
+
+
+def arguments(program: Program, seed: int) -> dict[str, np.ndarray]:
+    """Inputs with some special values, poisoned outputs, atomics' targets."""
+    rng = np.random.default_rng(seed)
+    arrays: dict[str, np.ndarray] = {}
+    units = program.cube_dim * program.cubes
+    for t in program.types:
+        arrays[f"x_{t}"] = _input(rng, np.dtype(NUMPY[t]))
+    for t in program.types:
+        arrays[f"out_{t}"] = np.full(units * SLOTS, 77, NUMPY[t])
+    return arrays | {name: np.zeros(4, np.int32) for name in ("sums", "tops", "bits")}
+
+
+def _input(rng: np.random.Generator, dtype: np.dtype[Any]) -> np.ndarray:
+    if dtype.kind == "f":
+        values = rng.normal(0, 100, EXTENT).astype(dtype)
+        values[rng.integers(EXTENT)] = rng.choice([0.0, -0.0, 1.0, -1.0])
+        return values
+    info = np.iinfo(dtype)
+    values = rng.integers(info.min, info.max, EXTENT, dtype=dtype, endpoint=True)
+    values[:4] = (0, 1, info.min, info.max)
+    return rng.permutation(values)
+
+
+def run(kernel: Any, program: Program, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays after a launch on copies of them."""
+    copies = {name: array.copy() for name, array in arrays.items()}
+    kernel.configure(plane_dim=program.plane_dim)[program.cubes, program.cube_dim](**copies)
+    return copies
+
+
+def check(program: Program, seed: int, levels: Sequence[int] = (0, 2, 3)) -> None:
+    """`Mismatch` where LLVM, at any level, differs from the interpreter."""
+    kernel, arrays = load_kernel(program), arguments(program, seed)
+    expected = run(kernel.configure(device="interpreter"), program, arrays)
+    for level in levels:
+        with cp.settings(opt_level=level):
+            found = run(kernel, program, arrays)
+        for name, array in expected.items():
+            if not same_bits(array, found[name]):
+                raise Mismatch(program, f"LLVM O{level}", name, array, found[name])
+
+
+def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
+    """Equal bit for bit; any NaN equals any other."""
+    if a.dtype.kind != "f":
+        return np.array_equal(a, b)
+    bits = f"u{a.dtype.itemsize}"
+    return bool(((a.view(bits) == b.view(bits)) | (np.isnan(a) & np.isnan(b))).all())

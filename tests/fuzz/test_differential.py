@@ -1,0 +1,61 @@
+"""Generated kernels agree bit for bit on the interpreter and on LLVM without and with optimisation.
+
+CI runs 2,000 kernels, other runs 200; `python -m tests.fuzz` runs as many as asked for.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TypeVar
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.fuzz.differential import arguments, check, generate, load_kernel, run, same_bits
+from tests.fuzz.generator import Generator
+
+T = TypeVar("T")
+KERNELS = 2000 if os.environ.get("CI") else 200
+CHUNK = 50
+
+
+@pytest.mark.parametrize("start", range(0, KERNELS, CHUNK))
+def test_seeded_kernels(start: int) -> None:
+    for seed in range(start, start + CHUNK):
+        levels = (0, 2, 3) if seed % 4 == 0 else (0, 3)
+        check(generate(seed), seed, levels)
+
+
+class Drawn:
+    """Decisions that Hypothesis makes, so that it can shrink them."""
+
+    def __init__(self, data: st.DataObject) -> None:
+        self._data = data
+
+    def choose(self, options: Sequence[T]) -> T:
+        return self._data.draw(st.sampled_from(options))
+
+    def number(self, low: int, high: int) -> int:
+        return self._data.draw(st.integers(low, high))
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_drawn_kernels(data: st.DataObject) -> None:
+    check(Generator(Drawn(data)).program(), 1, (0, 3))
+
+
+def test_the_comparison_can_fail() -> None:
+    """A kernel that is changed by one operator gives other memory."""
+    program = generate(3)
+    arrays = arguments(program, 3)
+    expected = run(load_kernel(program), program, arrays)
+    name = f"out_{program.types[0]}"
+    program.source += f"    {name}[p] = cp.{program.types[0]}(p % 2)\n"
+    found = run(load_kernel(program), program, arrays)
+    assert not all(same_bits(expected[n], found[n]) for n in expected)
+    assert same_bits(np.float32([np.nan]), np.float32([-np.nan]))
+    assert not same_bits(np.float32([0.0]), np.float32([-0.0]))
