@@ -46,6 +46,10 @@ class Host(Protocol):
         """An array without axes as its library returns it."""
         ...
 
+    def constant(self, value: bool | int | float, dtype: DType) -> Any:
+        """A number as an array without axes."""
+        ...
+
 
 class NumpyHost:
     """NumPy arrays, and whatever shows its memory as one; results come from the pool."""
@@ -66,6 +70,9 @@ class NumpyHost:
 
     def scalar(self, x: np.ndarray) -> Any:
         return x[()]
+
+    def constant(self, value: bool | int | float, dtype: DType) -> np.ndarray:
+        return np.array(value, numpy_dtype(dtype))
 
 
 class TorchHost:
@@ -88,18 +95,15 @@ class TorchHost:
     def scalar(self, x: Any) -> Any:
         return x
 
+    def constant(self, value: bool | int | float, dtype: DType) -> Any:
+        return _torch().tensor(value, dtype=getattr(_torch(), dtype.numpy_name))
+
 
 NUMPY, TORCH = NumpyHost(), TorchHost()
 
 
 def _torch() -> Any:
     return sys.modules["torch"]
-
-
-class Described(np.ndarray):
-    """An array that stands for arguments of its layout while a function is inspected."""
-
-    host: Host
 
 
 def frozen(value: Any) -> Any:
@@ -119,8 +123,6 @@ def host_of(function: str, name: str, x: Any) -> tuple[Host, Any]:
         return NUMPY, x
     if is_torch(x):
         return TORCH, x
-    if isinstance(x, Described):
-        return x.host, x
     if isinstance(x, np.ndarray) or (
         not isinstance(x, np.generic) and hasattr(x, "__array_interface__")
     ):

@@ -16,11 +16,11 @@ from typing import Any
 from cubepy.array import Memory
 from cubepy.errors import fail
 from cubepy.ir.types import DType
+from cubepy.jit.compile import Captured
 from cubepy.jit.grid import Over
 from cubepy.jit.kernel import CubeKernel
 from cubepy.jit.launch import Prepared, overlaps_itself, prepare, shares_memory
 from cubepy.kernels.hosts import Host, Shape, contiguous, numbered, read, read_output
-from cubepy.kernels.inspection import Recording
 from cubepy.runtimes.cpu.memory import get_memory
 from cubepy.runtimes.registry import find_device
 from cubepy.targets import Target
@@ -51,14 +51,20 @@ class Step:
         )
         assert prepared is not None
         self._prepared: Prepared = prepared
+        self._watched = [c for c in prepared.compiled.captured if not _is_ours(c)]
         self._type = ctypes.c_uint64 * len(prepared.template)
         self._holes = [
             (slot, *_operand(matcher.memories[name].address)) for slot, name in prepared.addresses
         ]
 
+    @property
+    def is_watched(self) -> bool:
+        """Whether the kernel calls functions of the user that capture names."""
+        return bool(self._watched)
+
     def is_current(self) -> bool:
-        """Whether the names that the kernel captured still mean the same."""
-        return self._prepared.compiled.is_current()
+        """Whether the names that the user's functions captured still mean the same."""
+        return all(captured.is_unchanged() for captured in self._watched)
 
     def run(self, addresses: Sequence[int]) -> None:
         """Launch on operands at these addresses; returns when the cubes are done."""
@@ -67,6 +73,12 @@ class Step:
         for slot, number, offset in self._holes:
             block[slot] = addresses[number - 1] + offset
         prepared.device.launch(prepared.compiled.loaded, block, prepared.count, prepared.grain)
+
+
+def _is_ours(captured: Captured) -> bool:
+    """Whether a captured name is read by this library's code, where it never changes."""
+    function = captured.read.__self__.function  # type: ignore[attr-defined]
+    return str(function.__module__).startswith("cubepy.")
 
 
 def _operand(address: int) -> tuple[int, int]:
@@ -88,10 +100,11 @@ class Plan:
     steps: tuple[Step, ...]
     reaches: tuple[tuple[int, int], ...]
     operands: tuple[Memory, ...]
+    watched: tuple[Step, ...]
 
     def is_current(self) -> bool:
         """Whether no captured name of a launched kernel has changed."""
-        return all(step.is_current() for step in self.steps)
+        return all(step.is_current() for step in self.watched)
 
     def run(self, host: Host, arrays: Sequence[Any], given: Sequence[Any] | None) -> Sequence[Any]:
         """The results of one call: new arrays, or those that were given."""
@@ -135,8 +148,7 @@ class Planner:
     def __init__(self, function: str, host: Host) -> None:
         self.function = function
         self.host = host
-        self.recording = host if isinstance(host, Recording) else None
-        self.target = self.recording.target if self.recording else host_target()
+        self.target = host_target()
         self._operands: list[Memory] = []
         self._results: list[Shape] = []
         self._scratch: list[int] = []
@@ -161,6 +173,11 @@ class Planner:
         self._results.append(shape)
         return self._number(memory)
 
+    def join(self, other: Memory) -> Memory:
+        """Say that the result just added is the same array as an earlier operand."""
+        self._operands[-1] = replace(self._operands[-1], address=other.address)
+        return self._operands[-1]
+
     def scratch(self, extents: tuple[int, ...], dtype: DType) -> Memory:
         """Memory for the duration of a call, contiguous and aligned."""
         memory = contiguous(Shape(extents, dtype))
@@ -169,9 +186,7 @@ class Planner:
 
     def launch(self, kernel: CubeKernel, cubes: int, **arguments: Any) -> None:
         """Add a launch of `cubes` cubes; none where there is nothing to do."""
-        if self.recording is not None:
-            self.recording.add(kernel, cubes, arguments)
-        elif cubes > 0:
+        if cubes > 0:
             self._steps.append(Step(kernel, cubes, arguments))
 
     def plan(self) -> Plan:
@@ -184,6 +199,7 @@ class Planner:
             tuple(self._steps),
             tuple(_reach(memory) for memory in shown),
             tuple(shown),
+            tuple(step for step in self._steps if step.is_watched),
         )
 
     def _number(self, memory: Memory) -> Memory:
@@ -206,7 +222,7 @@ class Plans:
     def find(self, key: Any) -> Plan | None:
         """The plan of a signature, unless a name that its kernels capture has changed."""
         plan = self._made.get(key)
-        return plan if plan is not None and plan.is_current() else None
+        return None if plan is None or (plan.watched and not plan.is_current()) else plan
 
     def keep(self, key: Any, plan: Plan) -> Plan:
         """Remember a plan; the oldest goes where there are too many."""

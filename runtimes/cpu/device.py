@@ -45,9 +45,9 @@ class CpuDevice:
         pages = os.sysconf("SC_PHYS_PAGES") if "SC_PHYS_PAGES" in os.sysconf_names else 0
         return Properties(_processor_name(), usable_cores(), pages * os.sysconf("SC_PAGE_SIZE"))
 
-    @property
+    @cached_property
     def pool(self) -> Pool:
-        """The thread pool; its size is CUBEPY_NUM_THREADS or the usable cores."""
+        """The thread pool; its size is CUBEPY_NUM_THREADS at first use, or the usable cores."""
         return get_pool(get("num_threads"))
 
     def load(self, artifact: Artifact) -> Loaded:

@@ -1,0 +1,231 @@
+"""Elementwise functions of arrays: `map`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import reduce
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from cubepy.array import Memory
+from cubepy.errors import CompileError, fail
+from cubepy.frontend.promote import (
+    NoCommonType,
+    fits,
+    literal_type,
+    promote,
+    promote_literal,
+)
+from cubepy.frontend.signature import comptime_key
+from cubepy.ir.types import DType, find_dtype
+from cubepy.kernels.axes import Axis, merged, seen
+from cubepy.kernels.hosts import Host, Shape, host_of
+from cubepy.kernels.map_kernels import NUMBERS, Tiling, map_rows, trace_result
+from cubepy.kernels.plans import Plan, Planner, Plans
+from cubepy.lang.annotations import Spec
+from cubepy.targets import Target
+
+BAND = 1 << 14
+"""Elements of one cube: enough to hide its start."""
+TILE = 64
+"""Rows and columns of a cube where rows of some array are columns of memory: these stay close."""
+UNROLL = 4
+AHEAD_BYTES = 1 << 12
+"""How far inputs are prefetched."""
+STREAMED = 16
+"""Caches that arrays must exceed before results bypass them."""
+_PLANS = Plans()
+
+
+def map(function: Callable[..., Any], *arrays: Any, out: Any = None) -> Any:
+    """`function` of the elements of some arrays, which are broadcast against each other.
+
+    `function`: a cube function, plain function or lambda of the kernel language, of as many numbers
+    as there are arrays, giving one; it is compiled with this call, so that
+    `map(lambda a, b: a * b + 1, x, y)` reads each array once and makes no temporary. `arrays`: any
+    shapes, strides and dtypes, of one library; numbers take the common type of the arrays. Gives an
+    array of that library, whose dtype is what the function gives, with its axes in memory as those
+    of the first array of full shape; or `out`, which may be one of the arrays, and may have another
+    dtype of the same kind.
+
+    Rounds as the function's operations do. Raises `LaunchError` for shapes that do not broadcast
+    and for a tensor that requires grad outside of `torch.no_grad()`, `LaunchTypeError` for what is
+    no array, `CompileError` for what is not in the kernel language.
+    """
+    host = _host(arrays)
+    arrays = tuple(_as_array(host, arrays, x) for x in arrays)
+    same = ()
+    if out is not None:
+        host_of("map", "out", out)
+        place = host.address(out)
+        same = tuple(k for k, x in enumerate(arrays) if host.address(x) == place)
+    key = (
+        comptime_key(function),
+        host,
+        tuple([host.key(x) for x in arrays]),
+        None if out is None else host.key(out),
+        same,
+    )
+    plan = _PLANS.find(key)
+    if plan is None:
+        plan = _PLANS.keep(key, _plan(host, function, arrays, out, same))
+    return plan.run(host, arrays, None if out is None else (out,))[0]
+
+
+def _host(arrays: Sequence[Any]) -> Host:
+    """The library of the arrays; E602 where there is none, or more than one."""
+    hosts = {
+        host_of("map", f"arrays[{k}]", x)[0] for k, x in enumerate(arrays) if not _is_number(x)
+    }
+    if len(hosts) != 1:
+        reason = "it takes an array at least" if not hosts else "the arrays are of two libraries"
+        raise fail("E602", function="map", reason=reason, suggestion="")
+    return hosts.pop()
+
+
+def _is_number(x: Any) -> bool:
+    return isinstance(x, (*NUMBERS, np.generic))
+
+
+def _as_array(host: Host, arrays: Sequence[Any], x: Any) -> Any:
+    """An array as its host sees it; a number as an array without axes."""
+    if not _is_number(x):
+        return host_of("map", "arrays", x)[1]
+    if isinstance(x, np.generic):
+        return host.constant(x.item(), _dtype_of(x))
+    dtypes = [_dtype_of(a) for a in arrays if not _is_number(a)]
+    try:
+        common = reduce(promote, dtypes)
+    except NoCommonType:
+        common = literal_type(x)
+    dtype = promote_literal(x, common) if not isinstance(x, bool) else literal_type(x)
+    if isinstance(x, int) and dtype.is_integer and not fits(x, dtype):
+        raise fail("E601", function="map", reason=f"{x} does not fit {dtype}", suggestion="")
+    return host.constant(x, dtype)
+
+
+def _dtype_of(x: Any) -> DType:
+    """The dtype of an array or NumPy scalar; E602 where kernels have none like it."""
+    found = find_dtype(x.dtype)
+    if found is None:
+        raise fail("E602", function="map", reason=f"no kernel takes {x.dtype}", suggestion="")
+    return found
+
+
+# What is done for one signature
+
+
+def _plan(
+    host: Host, function: Any, arrays: Sequence[Any], out: Any, same: tuple[int, ...]
+) -> Plan:
+    planner = Planner("map", host)
+    inputs = [planner.array(f"arrays[{k}]", x) for k, x in enumerate(arrays)]
+    extents = _broadcast([x.shape for x in inputs])
+    traced = traced_dtype(function, [x.dtype for x in inputs])
+    dtype = traced if out is None else _dtype_of(out)
+    result = planner.result(Shape(extents, dtype, _order(inputs, extents)), out)
+    for k in same:
+        if (inputs[k].shape, inputs[k].strides, inputs[k].dtype) == (
+            result.shape,
+            result.strides,
+            result.dtype,
+        ):
+            result = planner.join(inputs[k])
+    axes = [
+        Axis(n, (result.strides[k], *(_stride(x, k - len(extents)) for x in inputs)))
+        for k, n in enumerate(extents)
+    ]
+    if prod(extents):
+        _launch(planner, function, inputs, result, axes)
+    return planner.plan()
+
+
+def _broadcast(shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        reason = f"the shapes {', '.join(str(s) for s in shapes)} do not broadcast"
+        raise fail("E601", function="map", reason=reason, suggestion="") from None
+
+
+def _stride(x: Memory, axis: int) -> int:
+    """The stride of an axis counted from the end; 0 where it is broadcast."""
+    return x.strides[axis] if -axis <= len(x.shape) and x.shape[axis] != 1 else 0
+
+
+def _order(inputs: Sequence[Memory], extents: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The axes of the first input of full shape, from the slowest to the fastest."""
+    for x in inputs:
+        if x.shape == extents:
+            order = sorted(range(len(extents)), key=lambda k: (-abs(x.strides[k]), k))
+            return None if order == list(range(len(extents))) else tuple(order)
+    return None
+
+
+class _Note:
+    """Keeps what a traced kernel says about its result."""
+
+    dtype: DType | None = None
+
+    def __call__(self, result: DType | bool | int | float) -> None:
+        self.dtype = result if isinstance(result, DType) else literal_type(result)
+
+
+def traced_dtype(function: Any, dtypes: Sequence[DType]) -> DType:
+    """The dtype that a function of the language gives for numbers of these dtypes."""
+    note = _Note()
+    specs = tuple(Spec(dtype, (None,)) for dtype in dtypes)
+    trace_result.inspect(function, specs, note, stage="ir")
+    assert note.dtype is not None
+    return note.dtype
+
+
+def _launch(
+    planner: Planner, function: Any, inputs: Sequence[Memory], out: Memory, axes: Sequence[Axis]
+) -> None:
+    """Lines where the function takes them, else one element after the other."""
+    arrays = [out, *inputs]
+    walked = merged(axes) or [Axis(1, tuple(a.dtype.itemsize for a in arrays))]
+    views = [seen(a, walked, k) for k, a in enumerate(arrays)]
+    tiling = _tiling(planner.target, views)
+    try:
+        _launch_tiled(planner, function, views, tiling)
+    except CompileError as error:
+        if error.code not in ("E201", "E204", "E207", "E208"):
+            raise
+        _launch_tiled(planner, function, views, replace(tiling, line=1, ahead=0))
+
+
+def _launch_tiled(planner: Planner, function: Any, views: Sequence[Memory], tiling: Tiling) -> None:
+    out, *inputs = views
+    line, columns = tiling.line, tiling.columns
+    bands = -(-(out.shape[-1] + line - 1) // columns)
+    planner.launch(
+        map_rows,
+        bands * -(-prod(out.shape[:-1]) // tiling.rows),
+        function=function,
+        inputs=tuple(inputs),
+        out=out,
+        tiling=tiling,
+    )
+
+
+# Strategy
+
+
+def _tiling(target: Target, views: Sequence[Memory]) -> Tiling:
+    """Lines as wide as those of the result; square tiles where an array is walked across memory."""
+    out, *inputs = views
+    columns = out.shape[-1]
+    line = max(2, target.line_bytes // max(4, out.dtype.itemsize))
+    is_broadcast = tuple(x.strides[-1] == 0 for x in inputs)
+    is_dense = all(x.strides[-1] in (0, x.dtype.itemsize) for x in views)
+    nbytes = sum(prod(x.shape) * x.dtype.itemsize for x in views)
+    stream = is_dense and nbytes > STREAMED * target.cache_bytes
+    if not is_dense:
+        return Tiling(line, 1, TILE, TILE, 0, False, is_broadcast)
+    ahead = AHEAD_BYTES // out.dtype.itemsize if stream else 0
+    return Tiling(line, UNROLL, max(1, BAND // columns), BAND, ahead, stream, is_broadcast)

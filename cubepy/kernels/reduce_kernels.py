@@ -1,0 +1,278 @@
+"""Kernels of reductions: along the lines of rows, and across rows of lines.
+
+Arrays come with their kept axes first and their reduced axes last, in any number; sums of floats
+are made in blocks whose results are added with their rounding errors, so that errors do not grow
+with the number of elements.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import cubepy as cp
+from cubepy.ir.numbers import limits
+from cubepy.ir.types import DType, Kind, bool_, f32, i64, u8, u64
+
+BLOCK = 16
+"""Steps of a block: a float sum rounds this often before it is added to the sum of blocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """What is reduced: `name` is sum, max or min; `dtype` is the type of the running result."""
+
+    name: str
+    dtype: DType
+
+    @property
+    def identity(self) -> int | float:
+        """What changes no result."""
+        if self.name == "sum":
+            return 0
+        sign = -1 if self.name == "max" else 1
+        return sign * float("inf") if self.dtype.is_float else limits(self.dtype)[(1 + sign) // 2]
+
+    @property
+    def is_compensated(self) -> bool:
+        """Whether the errors of additions are kept."""
+        return self.name == "sum" and self.dtype.is_float
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """How a kernel goes through its data.
+
+    `line` elements at a time, `unroll` lines in parallel, `band` results (or columns) in a cube,
+    each over `chunk` positions of the slowest reduced axis. `kept` axes are not reduced.
+    """
+
+    kept: int
+    line: int
+    unroll: int
+    band: int
+    chunk: int
+
+
+def running_type(name: str, dtype: DType) -> DType:
+    """The type of a running result: narrow floats use f32, sums of integers 64 bits."""
+    if dtype.is_float:
+        return f32 if dtype.bits < 32 else dtype
+    if name != "sum":
+        return u8 if dtype is bool_ else dtype
+    return u64 if dtype.kind is Kind.UINT else i64
+
+
+# One step
+
+
+def joined(a: Any, b: Any, op: Any) -> Any:
+    """The reduction of two lines, lane by lane; NaN if either is."""
+    if op.name == "sum":
+        return a + b
+    if not op.dtype.is_float:
+        return max(a, b) if op.name == "max" else min(a, b)
+    # Unlike max and min these do not order the zeros, which takes half of the instructions.
+    if op.name == "max":
+        return cp.where(a != a, a, cp.where(a > b, a, b))
+    return cp.where(a != a, a, cp.where(a < b, a, b))
+
+
+def loaded(x: Any, index: Any, op: Any, line: Any, fill: Any) -> Any:
+    """A line in the running type."""
+    v = cp.load(x, index, line=line, fill=fill)
+    return v if v.dtype == op.dtype else op.dtype(v)
+
+
+def start(op: Any, line: Any) -> Any:
+    """A running result: lines of results so far and of their rounding errors."""
+    return cp.Line[op.dtype, line](op.identity), cp.Line[op.dtype, line](0)
+
+
+def advanced(state: Any, v: Any, op: Any) -> Any:
+    """The running result with a line added; Knuth's TwoSum gives the rounding error exactly."""
+    if not op.is_compensated:
+        return joined(state[0], v, op), state[1]
+    total = state[0] + v
+    part = total - state[0]
+    return total, state[1] + ((state[0] - (total - part)) + (v - part))
+
+
+def finished(state: Any, op: Any) -> Any:
+    """The lines of results; errors of infinite sums are NaN and do not count."""
+    if not op.is_compensated:
+        return state[0]
+    exact = state[0] + state[1]
+    return cp.where(exact == exact, exact, state[0])
+
+
+def across(v: Any, op: Any) -> Any:
+    """All lanes as one number."""
+    if op.name == "sum":
+        return v.sum()
+    return v.max() if op.name == "max" else v.min()
+
+
+def in_pairs(lines: Any, op: Any) -> Any:
+    """Several lines as one, by halves."""
+    if len(lines) == 1:
+        return lines[0]
+    half = len(lines) // 2
+    return joined(in_pairs(lines[:half], op), in_pairs(lines[half:], op), op)
+
+
+def unravelled(i: Any, extents: Any) -> Any:
+    """The indices of the i-th position in row-major order."""
+    if len(extents) < 2:
+        return (i,) if len(extents) == 1 else ()
+    return (*unravelled(i // extents[-1], extents[:-1]), i % extents[-1])
+
+
+# Rows: lines along the last reduced axis
+
+
+def reduced_row(x: Any, first: Any, end: Any, state: Any, op: Any, tiling: Any) -> Any:
+    """The running result after the elements [first, end) of one row."""
+    line, step = tiling.line, tiling.line * tiling.unroll
+    whole = first + (end - first) // step * step
+    for at in range(first, whole, BLOCK * step):
+        lines = tuple(cp.Line[op.dtype, line](op.identity) for _ in range(tiling.unroll))
+        for i in range(at, min(at + BLOCK * step, whole), step):
+            lines = tuple(
+                joined(lines[k], loaded(x, i + k * line, op, line, None), op)
+                for k in range(tiling.unroll)
+            )
+        state = advanced(state, in_pairs(lines, op), op)
+    rest = cp.Line[op.dtype, line](op.identity)
+    for i in range(whole, end, line):
+        rest = joined(rest, loaded(x[0:end], i, op, line, op.identity), op)
+    return advanced(state, rest, op)
+
+
+def reduced(x: Any, first: Any, end: Any, state: Any, op: Any, tiling: Any) -> Any:
+    """The running result after positions [first, end) of the first axis, whatever lies below."""
+    if x.rank == 1:
+        return reduced_row(x, first, end, state, op, tiling)
+    for i in range(first, end):
+        state = reduced(x[i], 0, x.shape[1], state, op, tiling)
+    return state
+
+
+@cp.cube
+def reduce_rows(
+    x: cp.Tensor, out: cp.Tensor, op: cp.Comptime[Reduction], tiling: cp.Comptime[Tiling]
+) -> None:
+    """A cube makes `band` results; the last axis of `out` counts the chunks of a row."""
+    kept = tiling.kept
+    begin = cp.CUBE_POS * tiling.band
+    for i in range(begin, min(begin + tiling.band, out.size)):
+        where = unravelled(i, out.shape)
+        first = where[kept] * tiling.chunk
+        end = min(first + tiling.chunk, x.shape[kept])
+        state = reduced(x[where[:kept]], first, end, start(op, tiling.line), op, tiling)
+        out[where] = across(finished(state, op), op)
+
+
+# Columns: lines along a kept axis, which comes last
+
+
+def reduced_columns(
+    x: Any, at: Any, first: Any, end: Any, state: Any, op: Any, tiling: Any, fill: Any
+) -> Any:
+    """The running results of `unroll` lines of columns from `at` on, after some positions."""
+    if x.rank == 1:
+        return tuple(
+            advanced(state[k], loaded(x, at + k * tiling.line, op, tiling.line, fill), op)
+            for k in range(tiling.unroll)
+        )
+    for i in range(first, end):
+        state = reduced_columns(x[i], at, 0, x.shape[1], state, op, tiling, fill)
+    return state
+
+
+def reduce_band(
+    x: Any, out: Any, span: Any, begin: Any, end: Any, op: Any, tiling: Any, fill: Any
+) -> None:
+    """The results of the columns [begin, end) in registers, a few lines at a time."""
+    for at in range(begin, end, tiling.line * tiling.unroll):
+        state = tuple(start(op, tiling.line) for _ in range(tiling.unroll))
+        state = reduced_columns(x, at, span[0], span[1], state, op, tiling, fill)
+        for k in cp.unroll(range(tiling.unroll)):
+            cp.store(out, at + k * tiling.line, finished(state[k], op))
+
+
+@cp.cube
+def reduce_columns(
+    x: cp.Tensor, out: cp.Tensor, op: cp.Comptime[Reduction], tiling: cp.Comptime[Tiling]
+) -> None:
+    """A cube makes `band` columns of results; the last but one axis of `out` counts chunks."""
+    kept, step = tiling.kept, tiling.line * tiling.unroll
+    bands = (out.shape[kept + 1] + tiling.band - 1) // tiling.band
+    where = unravelled(cp.CUBE_POS // bands, out.shape[: kept + 1])
+    begin = cp.CUBE_POS % bands * tiling.band
+    end = min(begin + tiling.band, out.shape[kept + 1])
+    whole = begin + (end - begin) // step * step
+    first = where[kept] * tiling.chunk
+    span = (first, min(first + tiling.chunk, x.shape[kept]))
+    reduce_band(x[where[:kept]], out[where], span, begin, whole, op, tiling, None)
+    reduce_band(x[where[:kept]], out[where], span, whole, end, op, tiling, op.identity)
+
+
+def accumulate(rows: Any, out: Any, begin: Any, end: Any, op: Any, tiling: Any) -> None:
+    """Reduce some rows into `out`, for the columns [begin, end)."""
+    line = tiling.line
+    whole = begin + (end - begin) // line * line
+    for at in range(begin, whole, line):
+        lines = tuple(loaded(row, at, op, line, None) for row in rows)
+        before = cp.load(out, at, line=line, fill=None)
+        cp.store(out, at, joined(before, in_pairs(lines, op), op))
+    for at in range(whole, end, line):
+        lines = tuple(loaded(row, at, op, line, op.identity) for row in rows)
+        before = cp.load(out, at, line=line)
+        cp.store(out[0:end], at, joined(before, in_pairs(lines, op), op))
+
+
+def accumulate_rows(
+    x: Any, out: Any, first: Any, last: Any, begin: Any, end: Any, op: Any, tiling: Any
+) -> None:
+    """Reduce all rows of positions [first, last) into `out`, several at a time."""
+    if x.rank > 2:
+        for i in range(first, last):
+            accumulate_rows(x[i], out, 0, x.shape[1], begin, end, op, tiling)
+    else:
+        unroll = tiling.unroll
+        whole = first + (last - first) // unroll * unroll
+        for i in range(first, whole, unroll):
+            accumulate(tuple(x[i + k] for k in range(unroll)), out, begin, end, op, tiling)
+        for i in range(whole, last):
+            accumulate((x[i],), out, begin, end, op, tiling)
+
+
+@cp.cube
+def accumulate_columns(
+    x: cp.Tensor, out: cp.Tensor, op: cp.Comptime[Reduction], tiling: cp.Comptime[Tiling]
+) -> None:
+    """A cube reduces a chunk of rows into one row of `out`, whose last but one axis counts chunks.
+
+    Rows are read in the order of memory; the running results stay in the nearest cache. `out` is of
+    the running type.
+    """
+    kept = tiling.kept
+    bands = (out.shape[kept + 1] + tiling.band - 1) // tiling.band
+    where = unravelled(cp.CUBE_POS // bands, out.shape[: kept + 1])
+    begin = cp.CUBE_POS % bands * tiling.band
+    end = min(begin + tiling.band, out.shape[kept + 1])
+    first = where[kept] * tiling.chunk
+    results = out[where]
+    for at in range(begin, end, tiling.line):
+        cp.store(results[0:end], at, cp.Line[op.dtype, tiling.line](op.identity))
+    accumulate_rows(
+        x[where[:kept]],
+        results,
+        first,
+        min(first + tiling.chunk, x.shape[kept]),
+        begin,
+        end,
+        op,
+        tiling,
+    )
