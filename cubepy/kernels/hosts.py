@@ -106,6 +106,12 @@ def _torch() -> Any:
     return sys.modules["torch"]
 
 
+class Described(np.ndarray):
+    """An array that stands for arguments of its layout while a function is inspected."""
+
+    host: Host
+
+
 def frozen(value: Any) -> Any:
     """A parameter as part of a key: lists become tuples."""
     return tuple(value) if isinstance(value, list) else value
@@ -123,6 +129,8 @@ def host_of(function: str, name: str, x: Any) -> tuple[Host, Any]:
         return NUMPY, x
     if is_torch(x):
         return TORCH, x
+    if isinstance(x, Described):
+        return x.host, x
     if isinstance(x, np.ndarray) or (
         not isinstance(x, np.generic) and hasattr(x, "__array_interface__")
     ):

@@ -21,6 +21,7 @@ from cubepy.jit.grid import Over
 from cubepy.jit.kernel import CubeKernel
 from cubepy.jit.launch import Prepared, overlaps_itself, prepare, shares_memory
 from cubepy.kernels.hosts import Host, Shape, contiguous, numbered, read, read_output
+from cubepy.kernels.inspection import Recording
 from cubepy.runtimes.cpu.memory import get_memory
 from cubepy.runtimes.registry import find_device
 from cubepy.targets import Target
@@ -148,7 +149,8 @@ class Planner:
     def __init__(self, function: str, host: Host) -> None:
         self.function = function
         self.host = host
-        self.target = host_target()
+        self.recording = host if isinstance(host, Recording) else None
+        self.target = self.recording.target if self.recording else host_target()
         self._operands: list[Memory] = []
         self._results: list[Shape] = []
         self._scratch: list[int] = []
@@ -186,7 +188,9 @@ class Planner:
 
     def launch(self, kernel: CubeKernel, cubes: int, **arguments: Any) -> None:
         """Add a launch of `cubes` cubes; none where there is nothing to do."""
-        if cubes > 0:
+        if self.recording is not None:
+            self.recording.add(kernel, cubes, arguments)
+        elif cubes > 0:
             self._steps.append(Step(kernel, cubes, arguments))
 
     def plan(self) -> Plan:
