@@ -64,6 +64,8 @@ def _of_numpy(array: np.ndarray, owner: Any) -> Memory:
     dtype = find_dtype(array.dtype)
     if dtype is None:
         raise TypeError(f"dtype {array.dtype}")
+    if isinstance(array, np.ma.MaskedArray):
+        raise TypeError("masked: pass its .filled(...)")
     return Memory(
         pointer(array),
         dtype,
@@ -78,6 +80,8 @@ def _of_numpy(array: np.ndarray, owner: Any) -> Memory:
 def _of_torch(x: Any) -> Memory:
     if x.device.type != "cpu":
         raise TypeError(f"device {x.device}")
+    if x.is_neg() or x.is_conj():
+        raise TypeError("a lazily negated view: pass its .resolve_neg()")
     dtype = find_dtype(x.dtype)
     if dtype is None:
         raise TypeError(f"dtype {x.dtype}")

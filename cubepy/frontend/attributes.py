@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import sys
 from dataclasses import dataclass
 from types import CodeType, FunctionType, ModuleType, SimpleNamespace
@@ -188,7 +190,19 @@ def _counted_strides(frame: Frame, x: TensorRef) -> tuple[Index, ...]:
 def _of_record(frame: Frame, record: Record, name: str) -> Any:
     if name in record.values:
         return record.values[name]
-    found = getattr(record.cls, name, None)
+    found = inspect.getattr_static(record.cls, name, None)
     if found is None:
         raise _missing(frame, record, name, record.values)
-    return Method(record, name) if callable(found) else found
+    if isinstance(found, property):
+        return _property(frame, record, found)
+    is_bound = callable(found) and not isinstance(found, staticmethod)
+    return Method(record, name) if is_bound else getattr(record.cls, name)
+
+
+def _property(frame: Frame, record: Record, found: property) -> Any:
+    from cubepy.frontend.calls import inline
+    from cubepy.lang.function import unwrap
+
+    span = frame.tracer.b.span
+    node = ast.Pass(lineno=span.line, col_offset=span.column) if span else ast.Pass()
+    return inline(frame, node, unwrap(found.fget), [record], {})

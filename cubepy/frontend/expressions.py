@@ -189,7 +189,7 @@ def _guarded(frame: Frame, first: Value, rest: Callable[[], Any]) -> Any:
     """`first and rest()`; on lines both are evaluated."""
     if isinstance(first.type, Line):
         return _both(frame, first, rest())
-    return _short_circuit(frame, first, rest, True)
+    return short_circuit(frame, first, rest, True)
 
 
 def _both(frame: Frame, a: Any, b: Any) -> Any:
@@ -211,11 +211,12 @@ def _bool_op(frame: Frame, node: ast.BoolOp) -> Any:
             result = evaluate(frame, following)
         else:
             rest = partial(evaluate, frame, following)
-            result = _short_circuit(frame, result, rest, is_and)
+            result = short_circuit(frame, result, rest, is_and)
     return result
 
 
-def _short_circuit(frame: Frame, left: Any, rest: Callable[[], Any], is_and: bool) -> Any:
+def short_circuit(frame: Frame, left: Any, rest: Callable[[], Any], is_and: bool) -> Any:
+    """`left and rest()` or `left or rest()`; `rest` runs only where it decides."""
     tracer = frame.tracer
     condition = tracer.truth(left)
     body, right = _in_region(frame, lambda: tracer.truth(rest()))
@@ -368,12 +369,11 @@ def _generate(
         return
     generator = node.generators[level]
     sequence = evaluate(frame, generator.iter)
-    iterable = isinstance(sequence, range) or is_sequence(sequence)
-    if not iterable or not isinstance(generator.target, ast.Name):
+    if not (isinstance(sequence, range) or is_sequence(sequence)):
         raise frame.tracer.error("E112", function="a comprehension")
     outer = frame.unrolled
     for position, item in enumerate(sequence):
-        frame.env[generator.target.id] = item
+        _bind_item(frame, generator.target, item)
         frame.unrolled = (*outer, position)
         conditions = [evaluate(frame, c) for c in generator.ifs]
         if not all(is_comptime(c) for c in conditions):
@@ -381,6 +381,17 @@ def _generate(
         if all(conditions):
             _generate(frame, node, level + 1, out)
     frame.unrolled = outer
+
+
+def _bind_item(frame: Frame, target: ast.expr, item: Any) -> None:
+    if isinstance(target, ast.Name):
+        frame.env[target.id] = item
+        return
+    names = target.elts if isinstance(target, ast.Tuple | ast.List) else []
+    if not isinstance(item, tuple | list) or len(item) != len(names):
+        raise frame.tracer.error("E112", function="a comprehension")
+    for part, value in zip(names, item, strict=True):
+        _bind_item(frame, part, value)
 
 
 HANDLERS: dict[type[ast.expr], Handler] = {

@@ -10,6 +10,8 @@ from cubepy.frontend.operators import comparison
 from cubepy.frontend.tracer import Frame, bind
 from cubepy.frontend.values import is_comptime, is_sequence
 from cubepy.ir import ops
+from cubepy.ir.core import Value
+from cubepy.ir.types import bool_
 
 
 def pattern_test(frame: Frame, pattern: ast.pattern, subject: Any) -> Any:
@@ -19,7 +21,7 @@ def pattern_test(frame: Frame, pattern: ast.pattern, subject: Any) -> Any:
     if isinstance(pattern, ast.MatchValue):
         return comparison(frame, ast.Eq, subject, evaluate(frame, pattern.value))
     if isinstance(pattern, ast.MatchSingleton):
-        return is_comptime(subject) and subject is pattern.value
+        return _singleton(frame, pattern.value, subject)
     if isinstance(pattern, ast.MatchOr):
         return _any(frame, [pattern_test(frame, p, subject) for p in pattern.patterns])
     if isinstance(pattern, ast.MatchAs):
@@ -30,6 +32,13 @@ def pattern_test(frame: Frame, pattern: ast.pattern, subject: Any) -> Any:
     if isinstance(pattern, ast.MatchSequence):
         return _sequence(frame, pattern, subject)
     raise suggest.unsupported(frame, pattern)
+
+
+def _singleton(frame: Frame, wanted: bool | None, subject: Any) -> Any:
+    """`case True`, `case False` and `case None`."""
+    if not isinstance(subject, Value) or subject.type is not bool_ or wanted is None:
+        return is_comptime(subject) and subject is wanted
+    return subject if wanted else frame.tracer.b.emit(ops.NOT, subject)
 
 
 def _any(frame: Frame, tests: list[Any]) -> Any:

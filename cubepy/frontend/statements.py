@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from enum import Enum
+from functools import partial
 from typing import Any
 
 from cubepy.frontend import suggest
 from cubepy.frontend.assigned import names_assigned_in
-from cubepy.frontend.expressions import evaluate
+from cubepy.frontend.expressions import evaluate, short_circuit
 from cubepy.frontend.intrinsics import Range, Unroll
 from cubepy.frontend.overloads import apply_binary
 from cubepy.frontend.tensors import load_item, store_item
@@ -20,6 +21,7 @@ from cubepy.frontend.values import (
     LocalFunction,
     TensorRef,
     is_comptime,
+    is_number,
     is_sequence,
 )
 from cubepy.ir import ops
@@ -254,10 +256,9 @@ def _match_cases(frame: Frame, node: ast.Match, subject: Any, k: int) -> Flow:
     case = node.cases[k]
     frame.tracer.b.span = frame.span(case.pattern)
     test = pattern_test(frame, case.pattern, subject)
-    if test is True and case.guard is not None:
-        test = evaluate(frame, case.guard)
-    elif case.guard is not None and not is_comptime(test):
-        raise suggest.unsupported(frame, case.guard)
+    if case.guard is not None and test is not False:
+        guard = partial(evaluate, frame, case.guard)
+        test = guard() if test is True else short_circuit(frame, test, guard, True)
     if is_comptime(test):
         return (
             execute_block(frame, case.body) if test else _match_cases(frame, node, subject, k + 1)
@@ -370,7 +371,7 @@ def _loop_body(
     tracer = frame.tracer
     frame.forced |= names_assigned_in(node.body) & frame.assigned.exclusive
     context = LoopContext(True, frame.depth + 1, frame.key(node))
-    if node.orelse:
+    if node.orelse and _breaks(node.body):
         context.else_flag = tracer.flag("broke")
     before = frame.env
     frame.env = dict(before)
@@ -402,7 +403,7 @@ def _after_loop(frame: Frame, node: ast.For | ast.While) -> Flow:
     if frame.return_flag is not None and _returns(node.body):
         _leave_unless(frame, tracer.b.emit(ops.NOT, tracer.read(frame.return_flag)))
     if context.else_flag is None:
-        return Flow.NEXT
+        return execute_block(frame, node.orelse)
     broke = tracer.read(context.else_flag)
     return runtime_branch(
         frame,
@@ -428,17 +429,46 @@ def _unrolled_for(frame: Frame, node: ast.For, items: tuple[Any, ...]) -> Flow:
     frame.loops.append(context)
     for k, item in enumerate(items):
         frame.unrolled = (*outer, (node.lineno, k))
-        assign_target(frame, node.target, item)
+        _take_item(frame, node, item)
         flow = execute_block(frame, node.body)
         if flow not in (Flow.NEXT, Flow.CONTINUE):
             break
     frame.loops.pop()
     frame.unrolled = outer
+    _release(frame, node)
     if flow in (Flow.RETURN, Flow.DEAD):
         return flow
     if node.orelse and flow is not Flow.BREAK:
         return execute_block(frame, node.orelse)
     return Flow.NEXT
+
+
+def _take_item(frame: Frame, node: ast.For, item: Any) -> None:
+    """Assign the target; inside of the body it is comptime where the body does not assign it too."""
+    assigned = names_assigned_in(node.body)
+
+    def take(target: ast.expr, value: Any) -> None:
+        if isinstance(target, ast.Tuple) and isinstance(value, tuple | list):
+            if len(target.elts) == len(value):
+                for part, v in zip(target.elts, value, strict=True):
+                    take(part, v)
+                return
+        is_fixed = isinstance(target, ast.Name) and is_comptime(value)
+        if not is_fixed or target.id in assigned:
+            assign_target(frame, target, value)
+            return
+        if is_number(value):
+            assign_target(frame, target, value)
+        frame.env[target.id] = value
+
+    take(node.target, item)
+
+
+def _release(frame: Frame, node: ast.For) -> None:
+    """After the loop its target is an ordinary name again."""
+    for name in ast.walk(node.target):
+        if isinstance(name, ast.Name) and is_number(frame.env.get(name.id)):
+            frame.env[name.id] = frame.slots.get(name.id, frame.env[name.id])
 
 
 def _wrapped_for(frame: Frame, node: ast.For, items: tuple[Any, ...], context: LoopContext) -> Flow:
@@ -473,7 +503,7 @@ def _wrapped_iteration(frame: Frame, node: ast.For, item: Any, context: LoopCont
     frame.depth += 1
     frame.loops.append(context)
     with tracer.b.region() as body:
-        assign_target(frame, node.target, item)
+        _take_item(frame, node, item)
         flow = execute_block(frame, node.body)
         if flow is Flow.BREAK and context.leave_flag is not None:
             tracer.set_number(context.leave_flag, tracer.b.const(True, bool_))

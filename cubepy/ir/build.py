@@ -64,6 +64,8 @@ class Builder:
         """A constant; lines get the value in every lane."""
         dtype = element_of(t)
         number = round_to(dtype, float(value)) if dtype.is_float else value
+        if dtype.is_integer:
+            number = int(number)  # True counts as 1
         if isinstance(t, DType):
             return self.emit(ops.CONST, type=t, value=number, name=name)
         scalar = self.emit(ops.CONST, type=dtype, value=number)

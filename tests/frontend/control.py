@@ -1,0 +1,627 @@
+"""Kernels that steer: loops, branches, jumps and returns; `test_control.py` runs them.
+
+Each is `kernel(x, out)` with one unit for each element of `x`.
+"""
+
+from typing import Any
+
+import cubepy as cp
+
+CASES: list[Any] = []
+
+
+def case(function: Any) -> Any:
+    CASES.append(cp.cube(function))
+    return function
+
+
+@case
+def if_elif_else(x, out):
+    i = cp.ABSOLUTE_POS
+    if x[i] < -3:
+        out[i] = 1
+    elif x[i] < 0:
+        out[i] = 2
+    elif x[i] == 0:
+        pass
+    else:
+        if x[i] > 10:
+            out[i] = 3
+        else:
+            out[i] = 4
+
+
+@case
+def comptime_branches(x, out):
+    i = cp.ABSOLUTE_POS
+    n = 3
+    if n > 2:
+        out[i] = x[i]
+    else:
+        out[i] = undefined_name(x)  # noqa: F821 - never looked at
+    if cp.PLANE_DIM == 0:
+        out.nothing()
+
+
+@case
+def assigned_in_all_arms(x, out):
+    i = cp.ABSOLUTE_POS
+    if x[i] < 0:
+        y = -1
+    elif x[i] == 0:
+        y = 0
+    else:
+        y = x[i] * 2
+    out[i] = y
+
+
+@case
+def for_range(x, out):
+    i = cp.ABSOLUTE_POS
+    total = 0
+    for k in range(x[i]):
+        total += k * k
+    for k in range(2, x[i], 3):
+        total += k
+    for k in range(x[i], -5, -2):
+        total -= k
+    for _ in range(5):
+        total += 1
+    out[i] = total
+
+
+@case
+def loop_variable_assigned(x, out):
+    i = cp.ABSOLUTE_POS
+    total = 0
+    for k in range(4):
+        k = k * 2
+        total += k
+    for k in range(3):
+        total += k
+    out[i] = total + x[i]
+
+
+@case
+def runtime_steps(x, out):
+    i = cp.ABSOLUTE_POS
+    total = 0
+    if x[i] != 0:
+        for k in range(10, -10, x[i]):
+            total = total * 2 + k
+        for k in range(-10, 10, x[i]):
+            total = total + k * k
+    out[i] = total
+
+
+@case
+def while_loops(x, out):
+    i = cp.ABSOLUTE_POS
+    n = x[i]
+    steps = 0
+    while n > 1:
+        n = n // 2 if n % 2 == 0 else 3 * n + 1
+        steps += 1
+    while False:
+        steps = 99
+    out[i] = steps
+
+
+@case
+def while_true(x, out):
+    i = cp.ABSOLUTE_POS
+    n = x[i]
+    while True:
+        n += 7
+        if n > 20:
+            break
+    out[i] = n
+
+
+@case
+def while_with_and(x, out):
+    i = cp.ABSOLUTE_POS
+    k = i
+    while k < x.size and x[k] < 5:
+        k += 1
+    out[i] = k
+
+
+@case
+def break_and_continue(x, out):
+    i = cp.ABSOLUTE_POS
+    total = 0
+    for k in range(20):
+        if k == x[i]:
+            continue
+        if k > x[i] + 3:
+            break
+        total += k
+        if k % 3 == 0:
+            continue
+        total += 100
+    out[i] = total
+
+
+@case
+def nested_loops(x, out):
+    i = cp.ABSOLUTE_POS
+    total = 0
+    for a in range(6):
+        if a == x[i]:
+            continue
+        b = 0
+        while b < 6:
+            b += 1
+            if b == a:
+                continue
+            if a * b > x[i]:
+                break
+            for c in range(b):
+                if c == 2:
+                    break
+                total += c + b
+        else:
+            total += 1000
+    out[i] = total
+
+
+@case
+def else_of_loops(x, out):
+    i = cp.ABSOLUTE_POS
+    found = -1
+    for k in range(8):
+        if k * k == x[i]:
+            found = k
+            break
+    else:
+        found = 100
+    n = 0
+    while n < 5:
+        n += 1
+        if n == x[i]:
+            break
+    else:
+        found += 1000
+    for k in range(0):
+        found = 7
+    else:
+        found += 10000
+    out[i] = found
+
+
+@case
+def else_with_continue(x, out):
+    i = cp.ABSOLUTE_POS
+    total = 0
+    for a in range(5):
+        for b in range(a):
+            if b == x[i]:
+                break
+        else:
+            total += 1
+            continue
+        total += 10
+    out[i] = total
+
+
+@case
+def break_in_else(x, out):
+    i = cp.ABSOLUTE_POS
+    total = 0
+    while total < 50:
+        for b in range(4):
+            if b == x[i]:
+                break
+        else:
+            break
+        total += 7
+    out[i] = total
+
+
+@case
+def returns_from_kernels(x, out):
+    i = cp.ABSOLUTE_POS
+    if x[i] < -5:
+        return
+    out[i] = 1
+    for k in range(10):
+        if k == x[i]:
+            return
+        out[i] = k + 2
+        while k > 7:
+            if x[i] == 15:
+                return
+            k -= 1
+    if x[i] > 10:
+        out[i] = 77
+        return
+    out[i] = 88
+
+
+@case
+def return_from_endless_loop(x, out):
+    i = cp.ABSOLUTE_POS
+    k = 0
+    while True:
+        out[i] = k
+        if k >= x[i]:
+            return
+        k += 1
+
+
+# Helpers
+
+
+@cp.cube
+def sign(v):
+    if v < 0:
+        return -1
+    if v == 0:
+        return 0
+    return 1
+
+
+def first_divisor(n):
+    """A plain function, with returns inside of two loops."""
+    if n < 2:
+        return n
+    for k in range(2, 40):
+        while n % k == 0:
+            if k > 2:
+                return k
+            return 2
+    return -1
+
+
+def search(x, wanted):
+    for a in range(4):
+        for b in range(4):
+            for c in (1, 2):
+                if a * b * c == wanted:
+                    return a, b * 10 + c
+            if a + b == wanted:
+                return b, a
+    return -1, -1
+
+
+def from_while(n):
+    while True:
+        if n > 20:
+            return n
+        n = n + 6
+
+
+def nothing_returned(out, i, v):
+    if v > 3:
+        out[i] = v
+        return
+    for k in range(3):
+        if v == k:
+            return
+    out[i] = -7
+
+
+def all_paths(v):
+    if v > 4:
+        return v * 2
+    else:
+        for k in range(3):
+            if k == v:
+                return k + 100
+        else:
+            return -v
+
+
+def comptime_return(v, flag):
+    if flag:
+        return v + 1
+    return v - 1
+
+
+@case
+def helpers(x, out):
+    i = cp.ABSOLUTE_POS
+    a, b = search(x, x[i])
+    out[i] = sign(x[i]) + 10 * first_divisor(x[i]) + 100 * a + 1000 * b
+
+
+@case
+def more_helpers(x, out):
+    i = cp.ABSOLUTE_POS
+    nothing_returned(out, i, x[i])
+    v = all_paths(x[i])
+    if x[i] % 2 == 0:
+        out[i] = from_while(x[i]) + v
+    elif x[i] > 0:
+        out[i] = comptime_return(x[i], True) * comptime_return(x[i], False)
+
+
+@case
+def helper_in_loops(x, out):
+    i = cp.ABSOLUTE_POS
+    total = 0
+    for k in range(5):
+        v = all_paths(x[i] + k)
+        if sign(v) < 0:
+            continue
+        total += first_divisor(k + x[i])
+        if from_while(total) > 60:
+            break
+    out[i] = total
+
+
+def outer(v):
+    def inner(w):
+        if w > 5:
+            return w
+        return inner_most(w) + v
+
+    def inner_most(w):
+        while w < v:
+            w += 3
+            if w == 4:
+                return 44
+        return w
+
+    for k in range(3):
+        if inner(v + k) % 2 == 0:
+            return inner(k)
+    return inner(v)
+
+
+@case
+def nested_functions(x, out):
+    i = cp.ABSOLUTE_POS
+    out[i] = outer(x[i])
+
+
+# Unrolled loops
+
+
+@case
+def unrolled(x, out):
+    i = cp.ABSOLUTE_POS
+    total = 0
+    for k in cp.unroll(range(4)):
+        cp.static_assert(cp.comptime(k) < 4)
+        total = total * 2 + k
+    for k, name in enumerate(("a", "bb", "ccc")):
+        total += k * len(name)
+    for a, (b, c) in ((1, (2, 3)), (4, (5, 6))):
+        total += a * b - c
+    for a, b in zip((1, 2), (3, 4)):
+        total += a * b
+    for k in reversed((1, 2)):
+        total = total * 3 + k
+    out[i] = total + x[i]
+
+
+@case
+def unrolled_comptime_jumps(x, out):
+    i = cp.ABSOLUTE_POS
+    total = 0
+    for k in cp.unroll(range(10)):
+        if k == 2:
+            continue
+        if k == 6:
+            break
+        total += k
+    else:
+        total = -1000
+    for k in cp.unroll(range(3)):
+        total += k
+    else:
+        total += 50
+    out[i] = total + x[i]
+
+
+@case
+def unrolled_runtime_jumps(x, out):
+    i = cp.ABSOLUTE_POS
+    total = 0
+    for k in cp.unroll(range(6)):
+        if x[i] == k:
+            continue
+        total += 1 + k
+        if x[i] < k * 2:
+            break
+        if k == 4:
+            break
+        total += 100
+    else:
+        total += 1000
+    out[i] = total
+
+
+@case
+def unrolled_else(x, out):
+    i = cp.ABSOLUTE_POS
+    total = 0
+    for k in (1, 4, 9):
+        if x[i] == k:
+            total = k
+            break
+    else:
+        total = -1
+    out[i] = total
+
+
+@case
+def unrolled_in_runtime(x, out):
+    i = cp.ABSOLUTE_POS
+    total = 0
+    for a in range(3):
+        for k in (1, 2, 3):
+            if a + k == x[i]:
+                break
+            for b in range(2):
+                if b == x[i]:
+                    continue
+                if b + k > x[i] + 4:
+                    break
+                total += 1
+            total += k * 10
+        else:
+            continue
+        total += 1000
+    out[i] = total
+
+
+@case
+def unrolled_return(x, out):
+    i = cp.ABSOLUTE_POS
+    for k in cp.unroll(range(5)):
+        out[i] = k
+        if x[i] == k:
+            return
+    out[i] = 55
+
+
+@case
+def name_kept_after_unrolled_loop(x, out):
+    i = cp.ABSOLUTE_POS
+    for k in cp.unroll(range(5)):
+        last = x[i] + k
+        if last > 7:
+            out[i] = 1
+    out[i] = last + k
+
+
+# Expressions that choose
+
+
+@case
+def ternaries(x, out):
+    i = cp.ABSOLUTE_POS
+    a = x[i] if x[i] > 0 else -x[i]
+    b = 1 if x[i] > 3 else 2 if x[i] > 0 else 3
+    c = x[i + 1] if i + 1 < x.size else -99
+    d = x[x[i]] if x[i] >= 0 else (x[-x[i]] if i > 3 else 5)
+    e = 7 if cp.PLANE_DIM == 1 else x[1000]
+    out[i] = a + 10 * b + 100 * c + d + e
+
+
+@case
+def chained(x, out):
+    i = cp.ABSOLUTE_POS
+    total = 0
+    if 0 <= x[i] < 10:
+        total += 1
+    if -5 < x[i] <= 3 != x[i]:
+        total += 10
+    if i < 30 < x.size < 100:
+        total += 100
+    if 1 < 2 < 3 > x[i]:
+        total += 1000
+    out[i] = total
+
+
+@case
+def guarded_loads(x, out):
+    """Whatever is not asked for is not read: these indices lie outside."""
+    i = cp.ABSOLUTE_POS
+    total = 0
+    if i + 20 < x.size and x[i + 20] > 10:
+        total += 1
+    if i + 20 >= x.size or x[i + 20] > 10:
+        total += 10
+    if i + 20 < x.size <= x[i + 20] + 23:
+        total += 100
+    if not (i < 5 or x[i - 5] > 3) and (i > 30 or x[i + 1] < 0):
+        total += 1000
+    flag = i + 20 < x.size and x[i + 20] > 10 and i > 2
+    if flag:
+        total += 10000
+    out[i] = total
+
+
+@case
+def logic(x, out):
+    i = cp.ABSOLUTE_POS
+    a, b = x[i] > 3, x[i] < 7
+    total = 0
+    if a and b:
+        total += 1
+    if a or b:
+        total += 2
+    if not a and True:
+        total += 4
+    if a ^ b:
+        total += 8
+    if (a & b) | (not b):
+        total += 16
+    if x[i] and not x[i] % 2:
+        total += 32
+    if a == b:
+        total += 64
+    out[i] = total
+
+
+@case
+def match_numbers(x, out):
+    i = cp.ABSOLUTE_POS
+    match x[i]:
+        case -1:
+            r = 5
+        case 0 | 1 | 2:
+            r = 6
+        case n if n > 15:
+            r = n
+        case _:
+            r = -8
+    out[i] = r
+
+
+@case
+def match_comptime(x, out):
+    i = cp.ABSOLUTE_POS
+    mode, pair = "scale", (1, 2)
+    match mode:
+        case "add":
+            r = x[i] + 1
+        case "scale" | "mul":
+            r = x[i] * 3
+    match pair:
+        case (1, b):
+            r += b
+    match (x[i], 4):
+        case (3, 4):
+            r = 1000
+        case (_, 4):
+            r += 1
+    out[i] = r
+
+
+@case
+def match_without_default(x, out):
+    i = cp.ABSOLUTE_POS
+    r = 1
+    match x[i] % 4:
+        case 1:
+            r = 2
+        case 2:
+            for k in range(3):
+                if k == 1:
+                    break
+                r += 5
+    out[i] = r
+
+
+@case
+def match_with_guards(x, out):
+    i = cp.ABSOLUTE_POS
+    r = 0
+    match x[i]:
+        case 1 | 2 if i > 13:
+            r = 1
+        case 2:
+            r = 2
+        case n if n < 0 and x[-n] > 3:
+            r = 3
+    match (bool(x[i] > 0), x[i] % 2):
+        case (True, 0):
+            r += 10
+        case (False, k) if k == 1:
+            r += 20
+    out[i] = r
