@@ -1,4 +1,4 @@
-"""What units do together: atomics, plane operations, printing, assertions."""
+"""What units do together: atomics, plane operations, barriers; and printing."""
 
 from __future__ import annotations
 
@@ -140,6 +140,20 @@ def _elect(frame: Frame) -> Value:
 
 
 HANDLERS["plane_elect"] = _elect
+
+
+# Barriers
+
+
+def _sync(row: OpDef) -> Handler:
+    def handler(frame: Frame) -> None:
+        frame.tracer.b.emit_op(row)
+
+    return handler
+
+
+for _row in (ops.SYNC_CUBE, ops.SYNC_PLANE, ops.SYNC_STORAGE):
+    HANDLERS[_row.name] = _sync(_row)
 
 
 # Diagnosis

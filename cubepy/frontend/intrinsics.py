@@ -11,30 +11,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from cubepy.frontend.cooperation import HANDLERS
-from cubepy.frontend.tensors import (
-    Place,
-    line_place,
-    load,
-    load_line,
-    locate,
-    store,
-    store_line,
-)
+from cubepy.frontend import cooperation, memory
 from cubepy.frontend.tracer import Frame, describe
-from cubepy.frontend.values import FlatRef, Index, TensorRef, is_comptime, is_number
+from cubepy.frontend.values import Index, TensorRef, is_comptime, is_number, is_sequence, type_of
 from cubepy.ir import ops
 from cubepy.ir.core import Value
 from cubepy.ir.opdef import OpDef
 from cubepy.ir.types import (
-    Kind,
     Line,
-    Space,
-    bool_,
     element_of,
     f32,
     find_dtype,
-    make_line,
     with_element,
 )
 from cubepy.lang import builtins as lang
@@ -216,11 +203,10 @@ def _abs(frame: Frame, a: Any) -> Any:
 
 
 def _extremum(frame: Frame, row: OpDef, python: Any, args: tuple[Any, ...]) -> Any:
-    items = args[0] if len(args) == 1 and isinstance(args[0], tuple | list) else args
-    if all(is_comptime(a) for a in items):
-        return python(*items) if len(items) > 1 else items[0]
-    result = items[0]
-    for a in items[1:]:
+    result, *rest = args[0] if len(args) == 1 and is_sequence(args[0]) else args
+    if all(is_comptime(a) for a in (result, *rest)):
+        return python(result, *rest) if rest else result
+    for a in rest:
         x, y = common(frame, (result, a), row.name)
         result = frame.tracer.b.emit(row, x, y)
     return result
@@ -363,12 +349,12 @@ def _tuple(frame: Frame, sequence: Any = ()) -> Any:
     return tuple(_items(frame, sequence, "tuple"))
 
 
-def _items(frame: Frame, sequence: Any, what: str) -> Any:
+def _items(frame: Frame, sequence: Any, what: str) -> tuple[Any, ...]:
     if isinstance(sequence, Unroll):
         return sequence.items
-    if isinstance(sequence, tuple | list | range | str | dict):
-        return sequence
-    raise frame.tracer.error("E112", function=what)
+    if not issubclass(type_of(sequence), tuple | list | range | str | dict):
+        raise frame.tracer.error("E112", function=what)
+    return tuple(sequence)
 
 
 @_handler
@@ -459,146 +445,5 @@ def _concat(frame: Frame, a: Any, b: Any) -> Value:
     return frame.tracer.b.emit(ops.SHUFFLE, x, y, lanes=tuple(range(2 * x.type.width)))
 
 
-# Memory
-
-
-def _tensor(frame: Frame, x: Any, what: str) -> TensorRef | FlatRef:
-    if not isinstance(x, TensorRef | FlatRef):
-        raise frame.tracer.error("E207", what=what, expected="a tensor", given=describe(x))
-    return x
-
-
-def _place(frame: Frame, x: TensorRef | FlatRef, index: Any) -> Place:
-    place = locate(frame.tracer, x, index)
-    if not isinstance(place, Place):
-        raise frame.tracer.error("E303", rank=place.rank)
-    return place
-
-
-@_handler
-def _load(
-    frame: Frame,
-    x: Any,
-    index: Any,
-    line: int | None = None,
-    fill: Any = 0,
-    hint: str | None = None,
-) -> Value:
-    tensor = _tensor(frame, x, "cp.load")
-    if line is None:
-        return load(frame.tracer, _place(frame, tensor, index), fill, hint or "")
-    width = _width(frame, line)
-    place = line_place(frame.tracer, tensor, index, width)
-    return load_line(frame.tracer, place, width, fill, hint or "")
-
-
-def _width(frame: Frame, line: Any) -> int:
-    if not isinstance(line, int) or line < 1:
-        raise frame.tracer.error(
-            "E207", what="line=", expected="a positive comptime integer", given=describe(line)
-        )
-    return line
-
-
-@_handler
-def _store(
-    frame: Frame, x: Any, index: Any, value: Any, hint: str | None = None, mask: Any = None
-) -> None:
-    tensor = _tensor(frame, x, "cp.store")
-    base = tensor.tensor if isinstance(tensor, FlatRef) else tensor
-    if isinstance(value, Value) and isinstance(value.type, Line) and not base.is_line:
-        place = line_place(frame.tracer, tensor, index, value.type.width)
-        store_line(frame.tracer, place, value, hint or "", mask)
-    else:
-        store(frame.tracer, _place(frame, tensor, index), value, hint or "")
-
-
-@_handler
-def _prefetch(frame: Frame, x: Any, index: Any) -> None:
-    place = _place(frame, _tensor(frame, x, "cp.prefetch"), index)
-    tracer = frame.tracer
-    tracer.b.emit_op(ops.PREFETCH, place.tensor.buffer, tracer.index_value(place.offset))
-
-
-@_handler
-def _misalignment(frame: Frame, x: Any, index: Any, line: int) -> Value:
-    tensor = _tensor(frame, x, "cp.misalignment")
-    place = _place(frame, tensor, index)
-    size = _width(frame, line) * place.tensor.element.itemsize
-    tracer = frame.tracer
-    return tracer.b.emit(
-        ops.MISALIGNMENT, place.tensor.buffer, tracer.index_value(place.offset), bytes=size
-    )
-
-
-def _allocate(frame: Frame, shape: Any, dtype: Any, space: Space) -> TensorRef:
-    extents = shape if isinstance(shape, tuple) else (shape,)
-    if not all(isinstance(n, int) and n >= 0 for n in extents):
-        raise frame.tracer.error("E112", function=f"cp.{space.value}")
-    line = dtype if isinstance(dtype, Line) else None
-    element = line.element if line else find_dtype(dtype)
-    if element is None:
-        raise frame.tracer.error(
-            "E207", what=f"cp.{space.value}", expected="a dtype", given=describe(dtype)
-        )
-    width = line.width if line else 1
-    counted = (*extents[:-1], extents[-1] * width) if extents else ()
-    buffer = frame.tracer.b.emit(
-        ops.ALLOC,
-        type=element,
-        size=math.prod(counted) if counted else 1,
-        space=space.value,
-        name=space.value,
-    )
-    strides = tuple(math.prod(counted[k + 1 :]) for k in range(len(counted)))
-    return TensorRef(
-        space.value,
-        buffer,
-        element,
-        0,
-        counted,
-        strides,
-        line is not None,
-        width,
-        len(counted) - 1,
-        is_linear=True,
-        alignment=64,
-    )
-
-
-@_handler
-def _shared(frame: Frame, shape: Any, dtype: Any) -> TensorRef:
-    return _allocate(frame, shape, dtype, Space.SHARED)
-
-
-@_handler
-def _local(frame: Frame, shape: Any, dtype: Any, fill: Any = None) -> TensorRef:
-    x = _allocate(frame, shape, dtype, Space.LOCAL)
-    if fill is not None:
-        for k in range(math.prod(x.shape) // x.width):
-            store(frame.tracer, _place(frame, FlatRef(x), k), fill)
-    return x
-
-
-def _sync(row: OpDef) -> Handler:
-    def handler(frame: Frame) -> None:
-        frame.tracer.b.emit_op(row)
-
-    return handler
-
-
-for _row in (ops.SYNC_CUBE, ops.SYNC_PLANE, ops.SYNC_STORAGE):
-    INTRINSICS[_row.name] = _sync(_row)
-
-
-def line_of(value: Value, width: int) -> Line:
-    """The line type with the element of `value`."""
-    return make_line(element_of(value.type), width)
-
-
-def is_mask(value: Value) -> bool:
-    """Whether `value` is a bool or a line of bools."""
-    return element_of(value.type).kind is Kind.BOOL and value.type is not bool_
-
-
-INTRINSICS |= HANDLERS
+INTRINSICS.update(cooperation.HANDLERS)
+INTRINSICS.update(memory.HANDLERS)

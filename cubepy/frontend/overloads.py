@@ -12,7 +12,7 @@ from typing import Any
 from cubepy.frontend.calls import inline
 from cubepy.frontend.operators import binary, unary
 from cubepy.frontend.tracer import Frame
-from cubepy.frontend.values import Record, is_comptime
+from cubepy.frontend.values import Record, is_comptime, type_of
 
 _BINARY: dict[type[ast.operator], str] = {
     ast.Add: "add",
@@ -46,6 +46,6 @@ def apply_unary(frame: Frame, node: ast.AST, kind: type[ast.unaryop], a: Any) ->
 
 
 def _method(owner: Any, name: str) -> FunctionType | None:
-    cls = owner.cls if isinstance(owner, Record) else type(owner)
+    cls = owner.cls if isinstance(owner, Record) else type_of(owner)
     found = getattr(cls, name, None)
     return found if isinstance(found, FunctionType) else None

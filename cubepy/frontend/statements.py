@@ -304,9 +304,9 @@ def _runtime_for(frame: Frame, node: ast.For, bounds: Range) -> Flow:
     def body() -> None:
         assign_target(frame, node.target, position)
 
-    region = _loop_body(frame, node, body, (position,))
+    region, context = _loop_body(frame, node, body, (position,))
     tracer.b.emit_op(ops.FOR, *parts, regions=(region,))
-    return _after_loop(frame, node)
+    return _after_loop(frame, node, context)
 
 
 def _while(frame: Frame, node: ast.While) -> Flow:
@@ -320,9 +320,9 @@ def _while(frame: Frame, node: ast.While) -> Flow:
             frame.tracer.b.span = frame.span(node.test)
             _leave_unless(frame, frame.tracer.truth(condition))
 
-    region = _loop_body(frame, node, test, ())
+    region, context = _loop_body(frame, node, test, ())
     frame.tracer.b.emit_op(ops.LOOP, regions=(region,))
-    flow = _after_loop(frame, node)
+    flow = _after_loop(frame, node, context)
     return flow if known is None or _breaks(node.body) else Flow.DEAD
 
 
@@ -366,7 +366,7 @@ def _leave_unless(frame: Frame, condition: Value) -> None:
 
 def _loop_body(
     frame: Frame, node: ast.For | ast.While, start: Callable[[], None], args: tuple[Value, ...]
-) -> Region:
+) -> tuple[Region, LoopContext]:
     """Trace the body of a runtime loop; names that it alone binds are unset afterwards."""
     tracer = frame.tracer
     frame.forced |= names_assigned_in(node.body) & frame.assigned.exclusive
@@ -386,19 +386,12 @@ def _loop_body(
     frame.env = {
         n: before.get(n, UNSET) for n in (*before, *(n for n in frame.env if n not in before))
     }
-    frame.loops.append(context)
-    frame.loops.pop()
     tracer.b.span = frame.span(node)
-    node_context[id(node), id(frame)] = context
-    return Region(args, tuple(body))
+    return Region(args, tuple(body)), context
 
 
-node_context: dict[tuple[int, int], LoopContext] = {}
-
-
-def _after_loop(frame: Frame, node: ast.For | ast.While) -> Flow:
+def _after_loop(frame: Frame, node: ast.For | ast.While, context: LoopContext) -> Flow:
     """Leave outer loops where the body returned from an inlined function; run the `else`."""
-    context = node_context.pop((id(node), id(frame)))
     tracer = frame.tracer
     if frame.return_flag is not None and _returns(node.body):
         _leave_unless(frame, tracer.b.emit(ops.NOT, tracer.read(frame.return_flag)))
@@ -492,8 +485,7 @@ def _wrapped_for(frame: Frame, node: ast.For, items: tuple[Any, ...], context: L
         tracer.close(ops.BREAK)
     frame.unrolled = outer
     tracer.b.emit_op(ops.LOOP, regions=(Region((), tuple(chain)),))
-    node_context[id(node), id(frame)] = context
-    return _after_loop(frame, node)
+    return _after_loop(frame, node, context)
 
 
 def _wrapped_iteration(frame: Frame, node: ast.For, item: Any, context: LoopContext) -> None:

@@ -1,0 +1,136 @@
+"""Memory by name: `cp.load`, `cp.store`, prefetches, and allocations of cubes and units."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from cubepy.frontend.tensors import Place, line_place, load, load_line, locate, store, store_line
+from cubepy.frontend.tracer import Frame, describe
+from cubepy.frontend.values import FlatRef, TensorRef, as_items
+from cubepy.ir import ops
+from cubepy.ir.core import Value
+from cubepy.ir.types import Line, Space, find_dtype
+
+
+def _tensor(frame: Frame, x: Any, what: str) -> TensorRef | FlatRef:
+    if not isinstance(x, TensorRef | FlatRef):
+        raise frame.tracer.error("E207", what=what, expected="a tensor", given=describe(x))
+    return x
+
+
+def _place(frame: Frame, x: TensorRef | FlatRef, index: Any) -> Place:
+    place = locate(frame.tracer, x, index)
+    if not isinstance(place, Place):
+        raise frame.tracer.error("E303", rank=place.rank)
+    return place
+
+
+def _load(
+    frame: Frame,
+    x: Any,
+    index: Any,
+    line: int | None = None,
+    fill: Any = 0,
+    hint: str | None = None,
+) -> Value:
+    tensor = _tensor(frame, x, "cp.load")
+    if line is None:
+        return load(frame.tracer, _place(frame, tensor, index), fill, hint or "")
+    width = _width(frame, line)
+    place = line_place(frame.tracer, tensor, index, width)
+    return load_line(frame.tracer, place, width, fill, hint or "")
+
+
+def _width(frame: Frame, line: Any) -> int:
+    if not isinstance(line, int) or line < 1:
+        raise frame.tracer.error(
+            "E207", what="line=", expected="a positive comptime integer", given=describe(line)
+        )
+    return line
+
+
+def _store(
+    frame: Frame, x: Any, index: Any, value: Any, hint: str | None = None, mask: Any = None
+) -> None:
+    tensor = _tensor(frame, x, "cp.store")
+    base = tensor.tensor if isinstance(tensor, FlatRef) else tensor
+    if isinstance(value, Value) and isinstance(value.type, Line) and not base.is_line:
+        place = line_place(frame.tracer, tensor, index, value.type.width)
+        store_line(frame.tracer, place, value, hint or "", mask)
+    else:
+        store(frame.tracer, _place(frame, tensor, index), value, hint or "")
+
+
+def _prefetch(frame: Frame, x: Any, index: Any) -> None:
+    place = _place(frame, _tensor(frame, x, "cp.prefetch"), index)
+    tracer = frame.tracer
+    tracer.b.emit_op(ops.PREFETCH, place.tensor.buffer, tracer.index_value(place.offset))
+
+
+def _misalignment(frame: Frame, x: Any, index: Any, line: int) -> Value:
+    tensor = _tensor(frame, x, "cp.misalignment")
+    place = _place(frame, tensor, index)
+    size = _width(frame, line) * place.tensor.element.itemsize
+    tracer = frame.tracer
+    return tracer.b.emit(
+        ops.MISALIGNMENT, place.tensor.buffer, tracer.index_value(place.offset), bytes=size
+    )
+
+
+def _allocate(frame: Frame, shape: Any, dtype: Any, space: Space) -> TensorRef:
+    extents = as_items(shape)
+    if not all(isinstance(n, int) and n >= 0 for n in extents):
+        raise frame.tracer.error("E112", function=f"cp.{space.value}")
+    line = dtype if isinstance(dtype, Line) else None
+    element = line.element if line else find_dtype(dtype)
+    if element is None:
+        raise frame.tracer.error(
+            "E207", what=f"cp.{space.value}", expected="a dtype", given=describe(dtype)
+        )
+    width = line.width if line else 1
+    counted = (*extents[:-1], extents[-1] * width) if extents else ()
+    buffer = frame.tracer.b.emit(
+        ops.ALLOC,
+        type=element,
+        size=math.prod(counted) if counted else 1,
+        space=space.value,
+        name=space.value,
+    )
+    strides = tuple(math.prod(counted[k + 1 :]) for k in range(len(counted)))
+    return TensorRef(
+        space.value,
+        buffer,
+        element,
+        0,
+        counted,
+        strides,
+        line is not None,
+        width,
+        len(counted) - 1,
+        is_linear=True,
+        alignment=64,
+    )
+
+
+def _shared(frame: Frame, shape: Any, dtype: Any) -> TensorRef:
+    return _allocate(frame, shape, dtype, Space.SHARED)
+
+
+def _local(frame: Frame, shape: Any, dtype: Any, fill: Any = None) -> TensorRef:
+    x = _allocate(frame, shape, dtype, Space.LOCAL)
+    if fill is not None:
+        for k in range(math.prod(n for n in x.shape if isinstance(n, int)) // x.width):
+            store(frame.tracer, _place(frame, FlatRef(x), k), fill)
+    return x
+
+
+HANDLERS: dict[str, Callable[..., Any]] = {
+    "load": _load,
+    "store": _store,
+    "prefetch": _prefetch,
+    "misalignment": _misalignment,
+    "shared": _shared,
+    "local": _local,
+}
