@@ -342,36 +342,31 @@ def _shuffle(e: Emitter, op: Op) -> str:
 
 
 def _reduce(e: Emitter, op: Op) -> str:
-    """Halves of the lanes are combined until one is left; an odd lane waits for the next round."""
+    """Halves are combined until one lane is left; an odd one waits behind them for the next round."""
     (value,) = e.operands(op)
     t = op.operands[0].type
     assert isinstance(t, Line)
     row = spell.REDUCTIONS[op.row]
     while t.width > 1:
-        half = (t.width + 1) // 2
+        half = t.width // 2
         name, low_type = spell.type_name(t), Line[t.element, half]
         low = e.w.value(shuffle_text(name, value, "poison", tuple(range(half))))
-        high_lanes = tuple(range(half, t.width))
-        if len(high_lanes) < half:
-            value = _reduce_uneven(e, row, t, value, low, half)
-        else:
-            high = e.w.value(shuffle_text(name, value, "poison", high_lanes))
-            value = binary_text(e, row, low_type, low, high)
-        t = low_type
+        high = e.w.value(shuffle_text(name, value, "poison", tuple(range(half, 2 * half))))
+        combined = binary_text(e, row, low_type, low, high)
+        value = combined if t.width % 2 == 0 else _append(e, t, value, combined, half)
+        t = Line[t.element, t.width - half]
     return e.w.value(f"extractelement {spell.type_name(t)} {value}, i64 0")
 
 
-def _reduce_uneven(e: Emitter, row: OpDef, t: Line, value: str, low: str, half: int) -> str:
-    """Combines all lanes of the lower half but the last with the upper ones."""
-    name = spell.type_name(t)
-    pair = Line[t.element, half - 1]
-    head = e.w.value(shuffle_text(name, value, "poison", tuple(range(half - 1))))
-    tail = e.w.value(shuffle_text(name, value, "poison", tuple(range(half, t.width))))
-    combined = binary_text(e, row, pair, head, tail)
-    pair_name, low_name = spell.type_name(pair), spell.type_name(Line[t.element, half])
-    widened = e.w.value(shuffle_text(pair_name, combined, "poison", (*range(half - 1), 0)))
-    lanes = (*range(half - 1), 2 * half - 1)
-    return e.w.value(shuffle_text(low_name, widened, low, lanes))
+def _append(e: Emitter, t: Line, value: str, combined: str, half: int) -> str:
+    """The combined lanes, then the last lane of `value`."""
+    scalar = spell.scalar_name(t.element)
+    last = e.w.value(f"extractelement {spell.type_name(t)} {value}, i64 {2 * half}")
+    narrow, wide = Line[t.element, half], Line[t.element, half + 1]
+    lanes = (*range(half), 0)
+    widened = e.w.value(shuffle_text(spell.type_name(narrow), combined, "poison", lanes))
+    text = f"insertelement {spell.type_name(wide)} {widened}, {scalar} {last}, i64 {half}"
+    return e.w.value(text)
 
 
 def _lane_mask(e: Emitter, op: Op) -> str:

@@ -151,7 +151,7 @@ LANE_MASK = _op(
 
 
 def _reduction(name: str, class_name: str, doc: str) -> OpDef:
-    order = " Order: halves of the lanes are combined lane by lane until one is left."
+    order = " Order: halves of the lanes are combined lane by lane until one is left; an odd lane waits behind them."
     return _op(name, rule.reducing(class_name), doc + order)
 
 

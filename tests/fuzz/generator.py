@@ -1,4 +1,4 @@
-"""Random kernels as Python source: well typed, and free of races and undefined reads by construction.
+"""Random kernels as Python source: well typed, free of races and undefined reads by construction.
 
 Each unit writes to its own slots; shared memory is written before a barrier and read after it;
 atomics are commutative and their old values unused; indices are reduced with `%`.

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.fuzz.differential import arguments, check, generate, load_kernel, run, same_bits
+from tests.fuzz.finds import FINDS
 from tests.fuzz.generator import Generator
 
 T = TypeVar("T")
@@ -27,6 +28,11 @@ def test_seeded_kernels(start: int) -> None:
     for seed in range(start, start + CHUNK):
         levels = (0, 2, 3) if seed % 4 == 0 else (0, 3)
         check(generate(seed), seed, levels)
+
+
+@pytest.mark.parametrize("seed", FINDS)
+def test_finds(seed: int) -> None:
+    check(generate(seed), seed, (0, 2, 3))
 
 
 class Drawn:
