@@ -20,8 +20,8 @@ RESULTS = Path(__file__).parent / "results"
 def main(
     only: Annotated[Optional[str], typer.Option(help="rows whose name has this")] = None,  # noqa: UP045
     check: Annotated[bool, typer.Option("--check", help="compare small results; no times")] = False,
-    repeat: Annotated[int, typer.Option(help="undisturbed rounds per row")] = 25,
-    limit: Annotated[float, typer.Option(help="seconds per row")] = 15.0,
+    repeat: Annotated[int, typer.Option(help="undisturbed rounds per row")] = 15,
+    limit: Annotated[float, typer.Option(help="seconds per row")] = 25.0,
     threads: Annotated[int, typer.Option(help="threads of each side; 0: all cores")] = 0,
     json: Annotated[Path, typer.Option(help="where results go")] = RESULTS / "latest.json",
     plot: Annotated[Optional[Path], typer.Option(help="draw ratios (.svg, .png)")] = None,  # noqa: UP045

@@ -1,13 +1,16 @@
 """Interleaved, paired timing that survives a shared machine.
 
-Contenders take turns, round by round. A sample during which any thread of this process waited for
-a core for more than 2 % of the time is dropped, and ratios are medians over the rounds in which
-both sides were undisturbed. Cost of one sample: a pause in which the spinning workers of the one
-before fall asleep, an untimed call that wakes this one's, then a burst of timed calls.
+Contenders take turns, round by round, in an order that is new for each round. A turn is a pause in
+which the spinning workers of the one before fall asleep, then untimed calls until the machine is in
+the state that lasts (clocks and memory run at other speeds after a rest: we saw copies go from 52
+to 91 GB/s after 0.2 s of copying), then a few bursts of timed calls. A burst during which any
+thread of this process waited for a core for more than 2 % of the time is dropped. Ratios are
+medians over the rounds in which both sides were undisturbed.
 """
 
 import gc
 import math
+import random
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -18,24 +21,26 @@ from typing import Any
 
 Call = Callable[[], Any]
 DISTURBED = 0.02
-WARM_BELOW = 0.02  # seconds; a longer call pays for waking its workers without our noticing
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """How long to sample: `rounds` undisturbed rounds, but at most `limit` seconds, if `least`
-    rounds were taken by then. A burst of calls lasts `burst` seconds, a pause `pause`."""
+    rounds were taken by then. A turn is a pause, `warm` seconds of untimed calls, `bursts` timed
+    bursts of `burst` seconds each."""
 
-    rounds: int = 25
-    limit: float = 15.0
-    least: int = 5
-    burst: float = 0.004
+    rounds: int = 15
+    limit: float = 25.0
+    least: int = 4
     pause: float = 0.01
+    warm: float = 0.25
+    bursts: int = 5
+    burst: float = 0.005
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Seconds of one call, and the share of the time that threads waited for a core."""
+    """Seconds of one call in a turn, and the share of the time that threads waited for a core."""
 
     seconds: float
     waited: float = 0.0
@@ -108,14 +113,14 @@ class Samples:
 
 def measure(calls: Mapping[str, Call], plan: Plan, machinery: Machinery | None = None) -> Samples:
     """Sample all `calls` in turn. A call that returns a `Sample` has measured itself."""
-    machinery = machinery or Machinery()
+    machinery, shuffle = machinery or Machinery(), random.Random(0).sample
     with _collected():
-        bursts = {name: _find_burst(call, plan, machinery) for name, call in calls.items()}
+        turns = {name: _plan_turn(call, plan, machinery) for name, call in calls.items()}
         samples = Samples({name: [] for name in calls})
         begin = machinery.clock()
         while not _is_enough(samples, plan, (machinery.clock() - begin) / 1e9):
-            for name in _turn(list(calls), samples.taken):
-                sample = _sample(calls[name], bursts[name], plan, machinery)
+            for name in shuffle(list(calls), len(calls)):
+                sample = _sample(calls[name], turns[name], plan, machinery)
                 samples.rounds[name].append(sample)
     return samples
 
@@ -145,20 +150,24 @@ def _collected() -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Burst:
-    """The timed calls of a sample, 0 where it measures itself; and whether one comes before."""
+class _Turn:
+    """Untimed calls, then bursts of timed calls; no bursts where a call measures itself."""
 
-    calls: int
-    is_warmed: bool
+    warm: int = 0
+    bursts: int = 0
+    calls: int = 0
 
 
-def _find_burst(call: Call, plan: Plan, machinery: Machinery) -> _Burst:
+def _plan_turn(call: Call, plan: Plan, machinery: Machinery) -> _Turn:
+    """A call that is longer than the warming gets one burst, of itself."""
     if isinstance(call(), Sample):  # the first call compiles
-        return _Burst(0, False)
+        return _Turn()
     seconds = _time(call, 1, machinery)
     if seconds < plan.burst:
         seconds = min(seconds, _time(call, 10, machinery))
-    return _Burst(max(1, math.ceil(plan.burst / max(seconds, 1e-9))), seconds < WARM_BELOW)
+    seconds = max(seconds, 1e-9)
+    bursts = plan.bursts if seconds < plan.warm else 1
+    return _Turn(int(plan.warm / seconds), bursts, math.ceil(plan.burst / seconds))
 
 
 def _time(call: Call, times: int, machinery: Machinery) -> float:
@@ -170,23 +179,26 @@ def _time(call: Call, times: int, machinery: Machinery) -> float:
     return (machinery.clock() - begin) / times / 1e9
 
 
-def _sample(call: Call, burst: _Burst, plan: Plan, machinery: Machinery) -> Sample:
+def _sample(call: Call, turn: _Turn, plan: Plan, machinery: Machinery) -> Sample:
     machinery.sleep(plan.pause)
-    if burst.calls == 0:
+    if turn.bursts == 0:
         return call()
-    if burst.is_warmed:
+    for _ in range(turn.warm):
         call()
+    return summarise([_time_burst(call, turn.calls, machinery) for _ in range(turn.bursts)])
+
+
+def _time_burst(call: Call, calls: int, machinery: Machinery) -> Sample:
     before, begin = machinery.waiting(), machinery.clock()
-    seconds = _time(call, burst.calls, machinery)
+    seconds = _time(call, calls, machinery)
     span, waited = machinery.clock() - begin, machinery.waiting() - before
     return Sample(seconds, waited / max(span, 1))
 
 
-def _turn(names: list[str], number: int) -> list[str]:
-    """The order of a round: it rotates, so that nobody always follows the same neighbour's."""
-    start = number % len(names)
-    order = names[start:] + names[:start]
-    return order if number % 2 else order[::-1]
+def summarise(bursts: list[Sample]) -> Sample:
+    """The median of the undisturbed bursts; of the least disturbed one if there are none."""
+    kept = [b for b in bursts if b.is_clean] or [min(bursts, key=lambda b: b.waited)]
+    return Sample(statistics.median(b.seconds for b in kept), max(b.waited for b in kept))
 
 
 def _is_enough(samples: Samples, plan: Plan, elapsed: float) -> bool:
