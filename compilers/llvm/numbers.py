@@ -342,7 +342,7 @@ def _shuffle(e: Emitter, op: Op) -> str:
 
 
 def _reduce(e: Emitter, op: Op) -> str:
-    """Halves are combined until one lane is left; an odd one waits behind them for the next round."""
+    """Halves are combined until one lane is left; an odd one waits behind them."""
     (value,) = e.operands(op)
     t = op.operands[0].type
     assert isinstance(t, Line)

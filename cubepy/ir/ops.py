@@ -151,8 +151,8 @@ LANE_MASK = _op(
 
 
 def _reduction(name: str, class_name: str, doc: str) -> OpDef:
-    order = " Order: halves of the lanes are combined lane by lane until one is left; an odd lane waits behind them."
-    return _op(name, rule.reducing(class_name), doc + order)
+    order = "halves of the lanes are combined until one is left; an odd lane waits behind them"
+    return _op(name, rule.reducing(class_name), f"{doc} Order: {order}.")
 
 
 REDUCE_ADD = _reduction("reduce_add", "number", "Sum of the lanes.")
