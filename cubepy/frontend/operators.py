@@ -15,19 +15,30 @@ from cubepy.ir.core import Value
 from cubepy.ir.opdef import OpDef, TypingError
 from cubepy.ir.types import DType, Kind, bool_, element_of, f32, i32, with_element
 
+_operator: Any = operator  # type checkers have no types for some of its functions
+
+
+def _is_in(item: Any, container: Any) -> bool:
+    return item in container
+
+
+def _is_not_in(item: Any, container: Any) -> bool:
+    return item not in container
+
+
 _PYTHON: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
+    ast.Div: _operator.truediv,
+    ast.FloorDiv: _operator.floordiv,
     ast.Mod: operator.mod,
-    ast.Pow: operator.pow,
-    ast.LShift: operator.lshift,
-    ast.RShift: operator.rshift,
-    ast.BitAnd: operator.and_,
-    ast.BitOr: operator.or_,
-    ast.BitXor: operator.xor,
+    ast.Pow: _operator.pow,
+    ast.LShift: _operator.lshift,
+    ast.RShift: _operator.rshift,
+    ast.BitAnd: _operator.and_,
+    ast.BitOr: _operator.or_,
+    ast.BitXor: _operator.xor,
     ast.UAdd: operator.pos,
     ast.USub: operator.neg,
     ast.Invert: operator.invert,
@@ -40,10 +51,10 @@ _PYTHON: dict[type[ast.AST], Callable[..., Any]] = {
     ast.GtE: operator.ge,
     ast.Is: operator.is_,
     ast.IsNot: operator.is_not,
-    ast.In: lambda a, b: a in b,
-    ast.NotIn: lambda a, b: a not in b,
+    ast.In: _is_in,
+    ast.NotIn: _is_not_in,
 }
-_SYMBOLS = {
+_SYMBOLS: dict[type[ast.AST], str] = {
     ast.Add: "+",
     ast.Sub: "-",
     ast.Mult: "*",

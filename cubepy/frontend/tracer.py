@@ -37,6 +37,7 @@ from cubepy.frontend.values import (
     is_comptime,
     is_number,
     make_tuple,
+    type_of,
 )
 from cubepy.ir import ops
 from cubepy.ir.build import Builder
@@ -420,11 +421,10 @@ class Tracer:
     def _join_literal(self, value: Any, known: DType | Line, weak: bool) -> DType | Line:
         element = element_of(known)
         if weak:
-            own = literal_type(value)
-            return promote_types(known, own)
-        if isinstance(value, int) and not isinstance(value, bool) and element.is_integer:
-            if not fits(value, element):
-                raise self.error("E203", value=value, type=element.name)
+            return promote_types(known, literal_type(value))
+        is_integer = isinstance(value, int) and not isinstance(value, bool)
+        if is_integer and element.is_integer and not fits(value, element):
+            raise self.error("E203", value=value, type=element.name)
         return with_element(known, promote_literal(value, element))
 
     def _assign_tuple(self, slot: Any, value: Any, key: Key, name: str, depth: int) -> Any:
@@ -437,7 +437,7 @@ class Tracer:
             self.assign(old[k] if old else None, item, (*key, k), f"{name}_{k}", depth)
             for k, item in enumerate(value)
         ]
-        made = TupleSlot(tuple(items), type(value))
+        made = TupleSlot(tuple(items), type_of(value))
         kept = isinstance(slot, TupleSlot) and slot.cls is made.cls and _all_same(old, made.items)
         return slot if kept else made
 
