@@ -1,0 +1,150 @@
+"""The guide is true: its Python runs, its outputs and errors are what it says, its tables are whole.
+
+Blocks of a page run in order in one namespace. A comment before a block changes what is done with
+it: `<!-- not run: reason -->` skips a Python block; `<!-- output -->` marks what the block before
+prints; `<!-- error -->` marks the message of the exception that the block before raises. `--bless`
+rewrites the marked texts. Line numbers in errors count from the top of their block.
+"""
+
+import re
+import runpy
+import sys
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cubepy.errors import CATALOGUE, Error
+from cubepy.ir.ops import TABLE
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([ROOT / "docs" / "index.md", *(ROOT / "docs" / "guide").glob("*.md")])
+BLOCK = re.compile(
+    r"(?:<!-- (?P<mark>[^>]*?) -->\n\s*)?^(?P<indent> *)```(?P<language>\w+)[^\n]*\n"
+    r"(?P<body>.*?)^(?P=indent)```$",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+@dataclass
+class Snippet:
+    """A fenced Python block, with the texts that are to come of it."""
+
+    code: str
+    line: int
+    output: re.Match[str] | None = None
+    error: re.Match[str] | None = None
+
+
+def snippets(text: str) -> list[Snippet]:
+    """The Python blocks of a page that run."""
+    found: list[Snippet] = []
+    for match in BLOCK.finditer(text):
+        mark = match["mark"] or ""
+        if match["language"] == "python" and not mark.startswith("not run: "):
+            line = text.count("\n", 0, match.start("body")) + 1
+            found.append(Snippet(textwrap.dedent(match["body"]), line))
+        elif mark in ("output", "error"):
+            setattr(found[-1], mark, match)
+    return found
+
+
+class Page:
+    """A page whose snippets run as one file; `file` holds their code at the lines of the page."""
+
+    def __init__(self, text: str, file: Path) -> None:
+        self.file = file
+        self.snippets = snippets(text)
+        self.names: dict[str, Any] = {"__name__": file.stem, "__file__": str(file)}
+        lines = [""] * (text.count("\n") + 1)
+        for snippet in self.snippets:
+            code = snippet.code.splitlines()
+            lines[snippet.line - 1 : snippet.line - 1 + len(code)] = code
+        file.write_text("\n".join(lines), encoding="utf-8")
+
+    def run(self, snippet: Snippet) -> Error | Exception | None:
+        """The exception that the snippet raises, if the page says that it raises one."""
+        padded = "\n" * (snippet.line - 1) + snippet.code
+        try:
+            exec(compile(padded, str(self.file), "exec"), self.names)
+        except Exception as error:
+            if snippet.error is None:
+                raise
+            return error
+        return None
+
+    def shown(self, text: str) -> str:
+        """A message as readers see it: lines count in their block, the file is `kernel.py`."""
+
+        def number(match: re.Match[str]) -> str:
+            return f"kernel.py:{self._in_block(int(match[1]))}"
+
+        def source(match: re.Match[str]) -> str:
+            shown = str(self._in_block(int(match[1])))
+            rest = match[2].replace("\n" + " " * len(match[1]), "\n" + " " * len(shown))
+            return shown + rest
+
+        text = re.sub(re.escape(str(self.file)) + r":(\d+)", number, text)
+        text = re.sub(r"^(\d+)( \| .*(?:\n +\| .*)?)", source, text, flags=re.MULTILINE)
+        return text.replace(str(self.file), "kernel.py")
+
+    def _in_block(self, line: int) -> int:
+        starts = [s.line for s in self.snippets if s.line <= line]
+        return line - starts[-1] + 1
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda p: p.stem)
+def test_page(path: Path, tmp_path: Path, capfd: Any, monkeypatch: Any, bless: bool):
+    text = path.read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / f"{path.stem.replace('-', '_')}.py"
+    page, changes = Page(text, file), []
+    monkeypatch.setitem(sys.modules, file.stem, type(sys)(file.stem))
+    page.names = vars(sys.modules[file.stem]) | page.names
+    for snippet in page.snippets:
+        capfd.readouterr()
+        error = page.run(snippet)
+        sys.stdout.flush()
+        output = capfd.readouterr().out
+        if snippet.error is not None:
+            assert error is not None, f"{path.name}:{snippet.line} raises nothing"
+            changes.append((snippet.error, page.shown(str(error))))
+        if snippet.output is not None:
+            changes.append((snippet.output, page.shown(output)))
+    if bless:
+        path.write_text(rewritten(text, changes), encoding="utf-8")
+    for match, found in changes:
+        assert bless or normal(found) == normal(match["body"]), f"{path.name}: see {match['body']}"
+
+
+def normal(text: str) -> list[str]:
+    return [line.rstrip() for line in textwrap.dedent(text).strip("\n").splitlines()]
+
+
+def rewritten(text: str, changes: list[tuple[re.Match[str], str]]) -> str:
+    for match, found in reversed(changes):
+        body = textwrap.indent("\n".join(normal(found)) + "\n", match["indent"])
+        text = text[: match.start("body")] + body + text[match.end("body") :]
+    return text
+
+
+def test_every_page_is_in_the_navigation():
+    listed = re.findall(r": (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    pages = [path.relative_to(ROOT / "docs").as_posix() for path in PAGES]
+    assert set(pages) <= set(listed)
+
+
+def generated(name: str) -> str:
+    return runpy.run_path(str(ROOT / "tools" / f"{name}.py"))["page"]()
+
+
+def test_the_error_index_names_every_code():
+    page = generated("error_index")
+    assert [code for code in CATALOGUE if f"\n### {code}\n" not in page] == []
+
+
+def test_the_operation_reference_names_every_operation():
+    page = generated("op_reference")
+    assert [name for name in TABLE if f"\n| `{name}` |" not in page] == []
