@@ -278,11 +278,12 @@ def _as_parameter(frame: Frame, name: str, value: Any, annotation: Any) -> Any:
             raise frame.tracer.error("E112", function=f"the parameter `{name}`")
         return value
     if isinstance(annotation, DType | Line) and (isinstance(value, Value) or is_number(value)):
-        return _narrow(frame, name, value, annotation)
+        return narrow(frame, name, value, annotation)
     return value
 
 
-def _narrow(frame: Frame, name: str, value: Any, t: DType | Line) -> Value:
+def narrow(frame: Frame, name: str, value: Any, t: DType | Line) -> Value:
+    """`value` converted to an annotated type; floats do not become integers silently."""
     if isinstance(value, Value):
         source, target = element_of(value.type), element_of(t)
         if source.is_float and not target.is_float:

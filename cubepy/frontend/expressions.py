@@ -388,7 +388,7 @@ def _bind_item(frame: Frame, target: ast.expr, item: Any) -> None:
         frame.env[target.id] = item
         return
     names = target.elts if isinstance(target, ast.Tuple | ast.List) else []
-    if not isinstance(item, tuple | list) or len(item) != len(names):
+    if not is_sequence(item) or len(item) != len(names):
         raise frame.tracer.error("E112", function="a comprehension")
     for part, value in zip(names, item, strict=True):
         _bind_item(frame, part, value)

@@ -10,16 +10,14 @@ from typing import Any
 
 from cubepy.frontend import suggest
 from cubepy.frontend.assigned import names_assigned_in
+from cubepy.frontend.assignments import assign, assign_annotated, assign_augmented, assign_target
 from cubepy.frontend.expressions import evaluate, short_circuit
 from cubepy.frontend.intrinsics import Range, Unroll
-from cubepy.frontend.overloads import apply_binary
-from cubepy.frontend.tensors import load_item, store_item
-from cubepy.frontend.tracer import Frame, LoopContext, Restart, bind, describe
+from cubepy.frontend.naming import note_name
+from cubepy.frontend.tracer import Frame, LoopContext, Restart, describe
 from cubepy.frontend.values import (
     UNSET,
-    FlatRef,
     LocalFunction,
-    TensorRef,
     is_comptime,
     is_number,
     is_sequence,
@@ -62,92 +60,7 @@ def execute(frame: Frame, node: ast.stmt) -> Flow:
     return handler(frame, node) or Flow.NEXT
 
 
-# Assignments
-
-
-def _assign(frame: Frame, node: ast.Assign) -> None:
-    value = evaluate(frame, node.value)
-    for target in node.targets:
-        assign_target(frame, target, value)
-
-
-def assign_target(frame: Frame, target: ast.expr, value: Any) -> None:
-    """`name = value`, `a, b = value`, `x[i] = value`."""
-    frame.tracer.b.span = frame.span(target)
-    if isinstance(target, ast.Name):
-        bind(frame, target.id, value)
-    elif isinstance(target, ast.Tuple | ast.List):
-        _unpack(frame, target, value)
-    elif isinstance(target, ast.Subscript):
-        _store(frame, target, value)
-    else:
-        raise frame.tracer.error(
-            "E302",
-            what=f"`{ast.unparse(target)}`",
-            suggestion="values do not change their attributes here",
-        )
-
-
-def _unpack(frame: Frame, target: ast.Tuple | ast.List, value: Any) -> None:
-    if not (isinstance(value, range) or is_sequence(value)) or len(value) != len(target.elts):
-        given = f"{len(value)} values" if is_sequence(value) else describe(value)
-        raise frame.tracer.error(
-            "E207",
-            what=f"unpacking into {len(target.elts)} names",
-            expected=f"{len(target.elts)} values",
-            given=given,
-        )
-    for part, item in zip(target.elts, value, strict=True):
-        assign_target(frame, part, item)
-
-
-def _store(frame: Frame, target: ast.Subscript, value: Any) -> None:
-    owner = evaluate(frame, target.value)
-    item = evaluate(frame, target.slice)
-    frame.tracer.b.span = frame.span(target)
-    if isinstance(owner, TensorRef | FlatRef):
-        store_item(frame.tracer, owner, item, value)
-        return
-    what = f"an item of {describe(owner)}"
-    raise frame.tracer.error("E302", what=what, suggestion="only tensors have items that change")
-
-
-def _annotated(frame: Frame, node: ast.AnnAssign) -> None:
-    from cubepy.frontend.calls import _narrow  # pyright: ignore[reportPrivateUsage]
-    from cubepy.ir.types import DType, Line
-
-    if node.value is None:
-        return
-    value = evaluate(frame, node.value)
-    annotation = evaluate(frame, node.annotation)
-    if isinstance(annotation, DType | Line):
-        value = _narrow(frame, ast.unparse(node.target), value, annotation)
-    assign_target(frame, node.target, value)
-
-
-def _augmented(frame: Frame, node: ast.AugAssign) -> None:
-    target = node.target
-    if isinstance(target, ast.Subscript):
-        _augmented_item(frame, node, target)
-        return
-    if not isinstance(target, ast.Name):
-        raise frame.tracer.error("E302", what=f"`{ast.unparse(target)}`", suggestion="")
-    old = evaluate(frame, ast.copy_location(ast.Name(target.id, ast.Load()), target))
-    value = evaluate(frame, node.value)
-    frame.tracer.b.span = frame.span(node)
-    bind(frame, target.id, apply_binary(frame, node, type(node.op), old, value))
-
-
-def _augmented_item(frame: Frame, node: ast.AugAssign, target: ast.Subscript) -> None:
-    owner, item = evaluate(frame, target.value), evaluate(frame, target.slice)
-    frame.tracer.b.span = frame.span(target)
-    if not isinstance(owner, TensorRef | FlatRef):
-        raise frame.tracer.error("E302", what=f"an item of {describe(owner)}", suggestion="")
-    old = load_item(frame.tracer, owner, item)
-    value = evaluate(frame, node.value)
-    frame.tracer.b.span = frame.span(node)
-    result = apply_binary(frame, node, type(node.op), old, value)
-    store_item(frame.tracer, owner, item, result)
+# Simple statements
 
 
 def _expression(frame: Frame, node: ast.Expr) -> None:
@@ -422,7 +335,7 @@ def _unrolled_for(frame: Frame, node: ast.For, items: tuple[Any, ...]) -> Flow:
     frame.loops.append(context)
     for k, item in enumerate(items):
         frame.unrolled = (*outer, (node.lineno, k))
-        _take_item(frame, node, item)
+        _take_item(frame, node.target, item, names_assigned_in(node.body))
         flow = execute_block(frame, node.body)
         if flow not in (Flow.NEXT, Flow.CONTINUE):
             break
@@ -436,25 +349,17 @@ def _unrolled_for(frame: Frame, node: ast.For, items: tuple[Any, ...]) -> Flow:
     return Flow.NEXT
 
 
-def _take_item(frame: Frame, node: ast.For, item: Any) -> None:
-    """Assign the target; inside of the body it is comptime where the body does not assign it too."""
-    assigned = names_assigned_in(node.body)
-
-    def take(target: ast.expr, value: Any) -> None:
-        if isinstance(target, ast.Tuple) and isinstance(value, tuple | list):
-            if len(target.elts) == len(value):
-                for part, v in zip(target.elts, value, strict=True):
-                    take(part, v)
-                return
-        is_fixed = isinstance(target, ast.Name) and is_comptime(value)
-        if not is_fixed or target.id in assigned:
-            assign_target(frame, target, value)
-            return
-        if is_number(value):
-            assign_target(frame, target, value)
-        frame.env[target.id] = value
-
-    take(node.target, item)
+def _take_item(frame: Frame, target: ast.expr, item: Any, assigned: frozenset[str]) -> None:
+    """Assign the target; in the body it is comptime where the body does not assign it too."""
+    if isinstance(target, ast.Tuple) and is_sequence(item) and len(target.elts) == len(item):
+        for part, value in zip(target.elts, item, strict=True):
+            _take_item(frame, part, value, assigned)
+    elif not isinstance(target, ast.Name) or not is_comptime(item) or target.id in assigned:
+        assign_target(frame, target, item)
+    else:
+        if is_number(item):
+            assign_target(frame, target, item)
+        frame.env[target.id] = item
 
 
 def _release(frame: Frame, node: ast.For) -> None:
@@ -495,7 +400,7 @@ def _wrapped_iteration(frame: Frame, node: ast.For, item: Any, context: LoopCont
     frame.depth += 1
     frame.loops.append(context)
     with tracer.b.region() as body:
-        _take_item(frame, node, item)
+        _take_item(frame, node.target, item, names_assigned_in(node.body))
         flow = execute_block(frame, node.body)
         if flow is Flow.BREAK and context.leave_flag is not None:
             tracer.set_number(context.leave_flag, tracer.b.const(True, bool_))
@@ -556,6 +461,7 @@ def _return(frame: Frame, node: ast.Return) -> Flow:
             return Flow.RETURN
         tracer.close(ops.RETURN)
         return Flow.DEAD
+    note_name(frame, "__return__", value)
     if not frame.is_looping:
         if frame.depth > 0:
             tracer.learned.looping.add((*frame.path, "returns"))
@@ -584,9 +490,9 @@ def _pass(frame: Frame, node: ast.Pass) -> None:
 
 
 HANDLERS: dict[type[ast.stmt], Callable[[Frame, Any], Flow | None]] = {
-    ast.Assign: _assign,
-    ast.AnnAssign: _annotated,
-    ast.AugAssign: _augmented,
+    ast.Assign: assign,
+    ast.AnnAssign: assign_annotated,
+    ast.AugAssign: assign_augmented,
     ast.Expr: _expression,
     ast.Assert: _assert,
     ast.FunctionDef: _define,

@@ -1,0 +1,99 @@
+"""Assignments: to names, to several targets, to items of tensors."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from cubepy.frontend.calls import narrow
+from cubepy.frontend.expressions import evaluate
+from cubepy.frontend.overloads import apply_binary
+from cubepy.frontend.tensors import load_item, store_item
+from cubepy.frontend.tracer import Frame, bind, describe
+from cubepy.frontend.values import FlatRef, TensorRef, is_sequence
+from cubepy.ir.types import DType, Line
+
+
+def assign(frame: Frame, node: ast.Assign) -> None:
+    """`a = b = value`."""
+    value = evaluate(frame, node.value)
+    for target in node.targets:
+        assign_target(frame, target, value)
+
+
+def assign_target(frame: Frame, target: ast.expr, value: Any) -> None:
+    """`name = value`, `a, b = value`, `x[i] = value`."""
+    frame.tracer.b.span = frame.span(target)
+    if isinstance(target, ast.Name):
+        bind(frame, target.id, value)
+    elif isinstance(target, ast.Tuple | ast.List):
+        _unpack(frame, target, value)
+    elif isinstance(target, ast.Subscript):
+        _store(frame, target, value)
+    else:
+        raise frame.tracer.error(
+            "E302",
+            what=f"`{ast.unparse(target)}`",
+            suggestion="values do not change their attributes here",
+        )
+
+
+def _unpack(frame: Frame, target: ast.Tuple | ast.List, value: Any) -> None:
+    if not (isinstance(value, range) or is_sequence(value)) or len(value) != len(target.elts):
+        given = f"{len(value)} values" if is_sequence(value) else describe(value)
+        raise frame.tracer.error(
+            "E207",
+            what=f"unpacking into {len(target.elts)} names",
+            expected=f"{len(target.elts)} values",
+            given=given,
+        )
+    for part, item in zip(target.elts, value, strict=True):
+        assign_target(frame, part, item)
+
+
+def _store(frame: Frame, target: ast.Subscript, value: Any) -> None:
+    owner = evaluate(frame, target.value)
+    item = evaluate(frame, target.slice)
+    frame.tracer.b.span = frame.span(target)
+    if isinstance(owner, TensorRef | FlatRef):
+        store_item(frame.tracer, owner, item, value)
+        return
+    what = f"an item of {describe(owner)}"
+    raise frame.tracer.error("E302", what=what, suggestion="only tensors have items that change")
+
+
+def assign_annotated(frame: Frame, node: ast.AnnAssign) -> None:
+    """`name: cp.f32 = value`, which converts within a kind; other annotations mean nothing."""
+    if node.value is None:
+        return
+    value = evaluate(frame, node.value)
+    annotation = evaluate(frame, node.annotation)
+    if isinstance(annotation, DType | Line):
+        value = narrow(frame, ast.unparse(node.target), value, annotation)
+    assign_target(frame, node.target, value)
+
+
+def assign_augmented(frame: Frame, node: ast.AugAssign) -> None:
+    """`a += value`, `x[i] += value`; the index is evaluated once."""
+    target = node.target
+    if isinstance(target, ast.Subscript):
+        _augmented_item(frame, node, target)
+        return
+    if not isinstance(target, ast.Name):
+        raise frame.tracer.error("E302", what=f"`{ast.unparse(target)}`", suggestion="")
+    old = evaluate(frame, ast.copy_location(ast.Name(target.id, ast.Load()), target))
+    value = evaluate(frame, node.value)
+    frame.tracer.b.span = frame.span(node)
+    bind(frame, target.id, apply_binary(frame, node, type(node.op), old, value))
+
+
+def _augmented_item(frame: Frame, node: ast.AugAssign, target: ast.Subscript) -> None:
+    owner, item = evaluate(frame, target.value), evaluate(frame, target.slice)
+    frame.tracer.b.span = frame.span(target)
+    if not isinstance(owner, TensorRef | FlatRef):
+        raise frame.tracer.error("E302", what=f"an item of {describe(owner)}", suggestion="")
+    old = load_item(frame.tracer, owner, item)
+    value = evaluate(frame, node.value)
+    frame.tracer.b.span = frame.span(node)
+    result = apply_binary(frame, node, type(node.op), old, value)
+    store_item(frame.tracer, owner, item, result)
