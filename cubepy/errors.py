@@ -378,7 +378,7 @@ def _rows_of_checks() -> None:
         "E712",
         CheckError,
         "{kernel}: element {index} of `{argument}` is read before anything wrote it, in {where}",
-        "write it first, by every unit that may read it; cp.local(..., fill=0) starts with zeros",
+        "{suggestion}",
     )
     _row(
         "E713",

@@ -214,7 +214,14 @@ def _atomic_cas(e: Emitter, op: Op) -> str:
     )
 
 
+def _for_debuggers(e: Emitter, op: Op) -> str:
+    """Only the interpreter stops, and keeps names."""
+    return ""
+
+
 HANDLERS: dict[OpDef, Emit] = {
+    ops.BREAKPOINT: _for_debuggers,
+    ops.NAME: _for_debuggers,
     ops.LOAD: _load,
     ops.STORE: _store,
     ops.PREFETCH: _prefetch,

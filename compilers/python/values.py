@@ -47,7 +47,7 @@ def function_of(e: Emitter, row: OpDef, dtype: DType) -> str:
     if text is None:
         return e.meaning(row, dtype)
     count = 1 + ("{1}" in text) + ("{2}" in text)
-    return e.function(f"_{row.name}_{dtype.name}", count, text)
+    return e.function(f"_do_{row.name}_{dtype.name}", count, text)
 
 
 def type_atom(dtype: DType) -> str:
@@ -119,6 +119,11 @@ def _lane_mask(e: Emitter, op: Op) -> None:
     e.assign(op, f"_lane_mask({first}, {end}, {op.attrs['lanes']})")
 
 
+def _plane_pos(e: Emitter, op: Op) -> None:
+    e.fn.names["UNIT_POS"] = None
+    e.assign(op, f"UNIT_POS // {e.kernel.plane_dim}")
+
+
 def _reduce(e: Emitter, op: Op) -> None:
     dtype = element_of(op.operands[0].type)
     combine = function_of(e, spell.REDUCTIONS[op.row], dtype)
@@ -134,5 +139,6 @@ HANDLERS: dict[OpDef, Emit] = {
     ops.INSERT: _insert,
     ops.SHUFFLE: _shuffle,
     ops.LANE_MASK: _lane_mask,
+    ops.PLANE_POS: _plane_pos,
     **dict.fromkeys(spell.REDUCTIONS, _reduce),
 }

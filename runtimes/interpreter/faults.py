@@ -40,10 +40,15 @@ def lane_outside(unit: Unit, number: int, lane: int, width: int) -> Error:
     return _report("E701", unit, number, **fields)
 
 
-def unwritten(unit: Unit, number: int, index: int) -> Error:
+def unwritten(unit: Unit, number: int, index: int, is_shared: bool) -> Error:
     """A read of shared or local memory that nothing wrote."""
     argument = unit.site(number).facts["argument"]
-    return _report("E712", unit, number, argument=argument, index=index)
+    suggestion = _SHARED if is_shared else _LOCAL
+    return _report("E712", unit, number, argument=argument, index=index, suggestion=suggestion)
+
+
+_SHARED = "write it first, with cp.sync_cube() between one unit's write and another's read"
+_LOCAL = "write it first; cp.local(..., fill=0) starts with zeros"
 
 
 def race(unit: Unit, number: int, index: int, other: Access) -> Error:

@@ -158,7 +158,7 @@ class Memory(Buffer):
             raise outside(unit, site, offset)
         value = self._items[offset]
         if value is None:
-            raise unwritten(unit, site, offset)
+            raise unwritten(unit, site, offset, self._shadow is not None)
         return value
 
     def put(self, offset: int, value: Number, unit: Unit, site: int) -> None:

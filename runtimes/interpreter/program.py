@@ -133,9 +133,6 @@ def _range(span: Span) -> tuple[int, int, int, int]:
 
 def _rename(data: dict[str, Any], namespace: dict[str, Any]) -> None:
     """Debuggers and tracebacks show the user's function names."""
-    for name, _, shown, line in data["functions"]:
-        function = namespace[name]
-        shown = shown or name
-        code = function.__code__
-        first = min(line, code.co_firstlineno)
-        function.__code__ = code.replace(co_name=shown, co_qualname=shown, co_firstlineno=first)
+    for name, _, shown, _ in data["functions"]:
+        function, shown = namespace[name], shown or name
+        function.__code__ = function.__code__.replace(co_name=shown, co_qualname=shown)
