@@ -15,7 +15,11 @@ from cubepy.lang.math.small_floats import FROM_F32, TO_F32, f64_to_f16
 from cubepy.passes.inline import inlined
 from cubepy.passes.rewrite import Rewriter
 
-_MOVES = (ops.CONST, ops.SELECT, ops.SPLAT, ops.EXTRACT, ops.INSERT, ops.SHUFFLE, ops.BITCAST)
+_MOVES = (
+    *(ops.CONST, ops.SELECT, ops.SPLAT, ops.EXTRACT, ops.INSERT, ops.SHUFFLE, ops.BITCAST),
+    ops.MISALIGNMENT,
+)
+"""Pure operations that look at no number."""
 
 
 def widen(dtypes: frozenset[DType]) -> Callable[[Kernel], Kernel]:
