@@ -62,10 +62,10 @@ def put(function: Any, inputs: Any, out: Any, j: Any, tiling: Any, fill: Any) ->
 def prefetch_ahead(inputs: Any, j: Any, tiling: Any) -> None:
     """Ask for the elements that come some steps later."""
     if tiling.ahead:
-        for x, is_broadcast in zip(inputs, tiling.is_broadcast, strict=True):
-            if not is_broadcast:
+        for n in cp.unroll(range(len(inputs))):
+            if not tiling.is_broadcast[n]:
                 for k in cp.unroll(range(tiling.unroll)):
-                    cp.prefetch(x, j + (tiling.ahead + k * tiling.line))
+                    cp.prefetch(inputs[n], j + (tiling.ahead + k * tiling.line))
 
 
 def map_row(function: Any, inputs: Any, out: Any, first: Any, end: Any, tiling: Any) -> None:

@@ -261,7 +261,7 @@ def pool_pixel(x: Any, out: Any, y: Any, j: Any, window: Any, tiling: Any) -> No
     rows, taps = window.kernel
     bottom, right = top + (rows - 1) * row_step, left + (taps - 1) * step
     inside = (top >= 0) & (bottom < x.shape[0]) & (left >= 0) & (right < x.shape[1])
-    if inside and window.size <= UNROLLED:
+    if window.size <= UNROLLED and inside:
         for c in range(0, x.shape[2], tiling.line):
             if tiling.ahead:
                 for k in range(window.stride[0]):

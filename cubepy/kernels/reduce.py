@@ -22,9 +22,9 @@ def sum(
     dtype. Gives an array of the library of `x` (a NumPy scalar where no axis is left), or `out`, of
     exactly this dtype and shape. The sum of nothing is 0.
 
-    f16 and bf16 are added in f32 and rounded once. Floats are added in blocks of 16 steps, whose
-    sums are added by TwoSum with their rounding errors (Knuth, TAOCP 4.2.2), so that the error is
-    that of a short sum whatever the length. Raises `LaunchError` for axes that are not there and
+    f16 and bf16 are added in f32 and rounded once. Floats are added by halves of short blocks,
+    whose sums are added with their rounding errors (TwoSum: Knuth, TAOCP 4.2.2), so that the error
+    is that of a short sum whatever the length. Raises `LaunchError` for axes that are not there and
     for a tensor that requires grad outside of `torch.no_grad()`; `LaunchTypeError` for what is no
     array.
     """

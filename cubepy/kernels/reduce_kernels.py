@@ -14,9 +14,6 @@ import cubepy as cp
 from cubepy.ir.numbers import limits
 from cubepy.ir.types import DType, Kind, bool_, f32, i64, u8, u64
 
-BLOCK = 16
-"""Steps of a block: a float sum rounds this often before it is added to the sum of blocks."""
-
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
@@ -43,15 +40,21 @@ class Reduction:
 class Tiling:
     """How a kernel goes through its data.
 
-    `line` elements at a time, `unroll` lines in parallel, `band` results (or columns) in a cube,
-    each over `chunk` positions of the slowest reduced axis. `kept` axes are not reduced.
+    `line` elements at a time; `blocks` of so many lines are reduced by halves, the largest first;
+    `band` results (or columns) in a cube, each over `chunk` positions of the slowest reduced axis.
+    `kept` axes are not reduced.
     """
 
     kept: int
     line: int
-    unroll: int
+    blocks: tuple[int, ...]
     band: int
     chunk: int
+
+    @property
+    def unroll(self) -> int:
+        """Lines of columns, or rows, that are reduced side by side."""
+        return self.blocks[0]
 
 
 def running_type(name: str, dtype: DType) -> DType:
@@ -89,28 +92,39 @@ def start(op: Any, line: Any) -> Any:
     return cp.Line[op.dtype, line](op.identity), cp.Line[op.dtype, line](0)
 
 
+def two_sum(a: Any, b: Any) -> Any:
+    """a + b and its rounding error, exactly (Knuth)."""
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
+
+
 def advanced(state: Any, v: Any, op: Any) -> Any:
-    """The running result with a line added; Knuth's TwoSum gives the rounding error exactly."""
+    """The running result with a line added."""
     if not op.is_compensated:
         return joined(state[0], v, op), state[1]
-    total = state[0] + v
-    part = total - state[0]
-    return total, state[1] + ((state[0] - (total - part)) + (v - part))
+    total, error = two_sum(state[0], v)
+    return total, state[1] + error
 
 
 def finished(state: Any, op: Any) -> Any:
-    """The lines of results; errors of infinite sums are NaN and do not count."""
+    """The results with their errors; those of infinite sums are NaN and do not count."""
     if not op.is_compensated:
         return state[0]
     exact = state[0] + state[1]
     return cp.where(exact == exact, exact, state[0])
 
 
-def across(v: Any, op: Any) -> Any:
+def across(state: Any, op: Any) -> Any:
     """All lanes as one number."""
-    if op.name == "sum":
-        return v.sum()
-    return v.max() if op.name == "max" else v.min()
+    lanes = state[0].line_size
+    if lanes == 1:
+        return finished(state, op)[0]
+    half = lanes // 2
+    if op.is_compensated:
+        total, error = two_sum(state[0][:half], state[0][half:])
+        return across((total, error + (state[1][:half] + state[1][half:])), op)
+    return across((joined(state[0][:half], state[0][half:], op), state[1][:half]), op)
 
 
 def in_pairs(lines: Any, op: Any) -> Any:
@@ -131,21 +145,26 @@ def unravelled(i: Any, extents: Any) -> Any:
 # Rows: lines along the last reduced axis
 
 
+def reduced_lines(x: Any, at: Any, count: Any, op: Any, line: Any) -> Any:
+    """Some lines as one, by halves: sums round as often as there are halvings."""
+    if count == 1:
+        return loaded(x, at, op, line, None)
+    half = count // 2
+    first = reduced_lines(x, at, half, op, line)
+    return joined(first, reduced_lines(x, at + half * line, half, op, line), op)
+
+
 def reduced_row(x: Any, first: Any, end: Any, state: Any, op: Any, tiling: Any) -> Any:
     """The running result after the elements [first, end) of one row."""
-    line, step = tiling.line, tiling.line * tiling.unroll
-    whole = first + (end - first) // step * step
-    for at in range(first, whole, BLOCK * step):
-        lines = tuple(cp.Line[op.dtype, line](op.identity) for _ in range(tiling.unroll))
-        for i in range(at, min(at + BLOCK * step, whole), step):
-            lines = tuple(
-                joined(lines[k], loaded(x, i + k * line, op, line, None), op)
-                for k in range(tiling.unroll)
-            )
-        state = advanced(state, in_pairs(lines, op), op)
+    line = tiling.line
+    for count in cp.unroll(tiling.blocks):
+        whole = first + (end - first) // (count * line) * (count * line)
+        for i in range(first, whole, count * line):
+            state = advanced(state, reduced_lines(x, i, count, op, line), op)
+        first = whole
     rest = cp.Line[op.dtype, line](op.identity)
-    for i in range(whole, end, line):
-        rest = joined(rest, loaded(x[0:end], i, op, line, op.identity), op)
+    for j in range(first, end, line):
+        rest = joined(rest, loaded(x[0:end], j, op, line, op.identity), op)
     return advanced(state, rest, op)
 
 
@@ -170,7 +189,7 @@ def reduce_rows(
         first = where[kept] * tiling.chunk
         end = min(first + tiling.chunk, x.shape[kept])
         state = reduced(x[where[:kept]], first, end, start(op, tiling.line), op, tiling)
-        out[where] = across(finished(state, op), op)
+        out[where] = across(state, op)
 
 
 # Columns: lines along a kept axis, which comes last

@@ -15,7 +15,6 @@ from cubepy.kernels.axes import Axis, ascending, merged, seen
 from cubepy.kernels.hosts import Shape
 from cubepy.kernels.plans import Plan, Planner
 from cubepy.kernels.reduce_kernels import (
-    BLOCK,
     Reduction,
     Tiling,
     accumulate_columns,
@@ -34,7 +33,9 @@ CHUNK_ROWS = 64
 BAND_BYTES = 1 << 14
 """Running results of a cube: half of the nearest cache."""
 UNROLL = 8
-"""Lines that are added side by side, to hide the time that one addition takes."""
+"""Lines or rows that are added side by side, to hide the time that one addition takes."""
+BLOCK = 64
+"""Lines of a row that become one by halves, before that is added to the running result."""
 
 
 def make_plan(planner: Planner, x: Any, axis: Any, keepdims: bool, out: Any) -> Plan:
@@ -44,7 +45,7 @@ def make_plan(planner: Planner, x: Any, axis: Any, keepdims: bool, out: Any) -> 
     axes = _reduced_axes(name, rank, axis)
     kept = [k for k in range(rank) if k not in axes]
     extents = tuple(array.shape[k] for k in kept)
-    if prod(extents) and name != "sum" and 0 in array.shape:
+    if name != "sum" and 0 in [array.shape[k] for k in axes]:
         reason = f"an array of shape {array.shape} has no {name}"
         raise fail("E601", function=name, reason=reason, suggestion="")
     shape = tuple(1 if k in axes else n for k, n in enumerate(array.shape))
@@ -183,16 +184,16 @@ def _rows_tiling(
     """Lines where the last axis is dense; few long rows are cut into chunks for all threads."""
     dense = axes[-1].strides[0] == x.dtype.itemsize
     line = target.line_bytes // op.dtype.itemsize if dense else 1
-    unroll = min(UNROLL, _power_below(axes[-1].extent // line))
+    blocks = tuple(n for n in (BLOCK, UNROLL, 1) if n * line <= axes[-1].extent)
     results, size = max(1, _count(kept)), max(1, _count(axes))
     slowest = axes[0].extent
     chunk = slowest
     if results < CUBES and results * size > 2 * CUBE_ELEMENTS:
-        unit = line * unroll * BLOCK if len(axes) == 1 else 1
+        unit = line * BLOCK if len(axes) == 1 else 1
         chunk = -(-slowest * CUBE_ELEMENTS // size // unit) * unit
     chunk = max(1, min(chunk, slowest))
     read = max(1, size // max(1, slowest) * chunk)
-    return Tiling(len(kept), line, unroll, max(1, CUBE_ELEMENTS // read), chunk)
+    return Tiling(len(kept), line, blocks, max(1, CUBE_ELEMENTS // read), chunk)
 
 
 def _is_read_in_order(target: Target, x: Memory, columns: Axis, axes: list[Axis]) -> bool:
@@ -212,11 +213,11 @@ def _columns_tiling(
     inner = max(1, rows // slowest)
     if in_order:
         band = min(columns, BAND_BYTES // op.dtype.itemsize)
-        return Tiling(len(kept) - 1, line, UNROLL, band, max(1, CHUNK_ROWS // inner))
+        return Tiling(len(kept) - 1, line, (UNROLL,), band, max(1, CHUNK_ROWS // inner))
     unroll = min(4, _power_below(columns // line))
     chunk = slowest
     if _count(kept) * rows > 2 * CUBE_ELEMENTS and _count(kept) < CUBES * line:
         chunk = max(1, -(-CUBE_ELEMENTS // (inner * columns)))
     step = line * unroll
     band = -(-max(1, CUBE_ELEMENTS // (chunk * inner)) // step) * step
-    return Tiling(len(kept) - 1, line, unroll, min(band, max(1, columns)), min(chunk, slowest))
+    return Tiling(len(kept) - 1, line, (unroll,), min(band, max(1, columns)), min(chunk, slowest))
