@@ -45,16 +45,6 @@ def _element(item: Any) -> Any:
     return dtype
 
 
-class Tensor(metaclass=_TensorMeta):
-    """A tensor parameter of any rank: `cp.Tensor`, `cp.Tensor[cp.f32]`, `cp.Tensor[T]`."""
-
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any: ...
-        def __getitem__(self, index: Any) -> Any: ...
-        def __setitem__(self, index: Any, value: Any) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class LineOf:
     """`Line[dtype]` without a width: as wide as arguments and device allow."""
@@ -67,10 +57,6 @@ class _LinesMeta(_TensorMeta):
         return TensorAnnotation(_element(item), True)
 
 
-class Lines(Tensor, metaclass=_LinesMeta):
-    """A tensor counted in lines: `cp.Lines[cp.f32]` is short for `cp.Tensor[cp.Line[cp.f32]]`."""
-
-
 @dataclass(frozen=True, slots=True)
 class ComptimeAnnotation:
     """`Comptime[...]`: a hashable Python value that the kernel is specialised on."""
@@ -79,10 +65,21 @@ class ComptimeAnnotation:
 
 
 if TYPE_CHECKING:
-    from typing import Annotated
+    from typing import Annotated, Generic
 
+    class _Elements(Any, Generic[T]): ...
+
+    # Kernels are called with arrays of any library.
+    Tensor = Any | _Elements[T]
+    Lines = Any | _Elements[T]
     Comptime = Annotated[T, "comptime"]
 else:
+
+    class Tensor(metaclass=_TensorMeta):
+        """A tensor parameter of any rank: `cp.Tensor`, `cp.Tensor[cp.f32]`, `cp.Tensor[T]`."""
+
+    class Lines(Tensor, metaclass=_LinesMeta):
+        """A tensor counted in lines: `cp.Lines[cp.f32]`, for `cp.Tensor[cp.Line[cp.f32]]`."""
 
     class Comptime:
         """A parameter that is a Python value known while the kernel is specialised."""

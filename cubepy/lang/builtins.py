@@ -11,9 +11,8 @@ from typing import Any, TypeVar
 
 from cubepy.errors import Error
 from cubepy.ir import ops
-from cubepy.ir.types import (
-    DType,
-    Line,
+from cubepy.ir.types import DType, Line
+from cubepy.lang.dtypes import (
     bf16,
     bool_,
     f8e4m3,
