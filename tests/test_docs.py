@@ -1,4 +1,4 @@
-"""The guide is true: its Python runs, its outputs and errors are what it says, its tables are whole.
+"""The guide is true: its Python runs, gives the outputs and errors shown, and its tables are whole.
 
 Blocks of a page run in order in one namespace. A comment before a block changes what is done with
 it: `<!-- not run: reason -->` skips a Python block; `<!-- output -->` marks what the block before

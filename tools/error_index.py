@@ -54,9 +54,9 @@ def page() -> str:
 
 def entry(row: ErrorCode) -> str:
     """The part about one code."""
-    parts = [f"### {row.code}\n", f"`{row.kind.__name__}`\n", f"```text\n{row.template}\n```\n"]
-    if row.hint and not re.fullmatch(r"\{\w+\}", row.hint):
-        parts.append(f"Help: {row.hint}\n")
+    has_help = row.hint and not re.fullmatch(r"\{\w+\}", row.hint)
+    text = f"{row.template}\n  help: {row.hint}" if has_help else row.template
+    parts = [f"### {row.code}\n", f"`{row.kind.__name__}`\n", f"```text\n{text}\n```\n"]
     if row.explanation:
         parts.append(f"{row.explanation}\n")
     return "\n".join(parts)
