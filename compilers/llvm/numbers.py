@@ -10,7 +10,7 @@ from cubepy.compilers.llvm.writer import constant
 from cubepy.ir import ops
 from cubepy.ir.core import Op
 from cubepy.ir.opdef import OpDef
-from cubepy.ir.types import DType, Kind, Line, Type, bool_, element_of, index, width_of
+from cubepy.ir.types import DType, Kind, Line, Type, bool_, element_of, f32, f64, index, width_of, with_element
 
 if TYPE_CHECKING:
     from cubepy.compilers.llvm.emit import Emitter
@@ -192,11 +192,21 @@ def _floor(e: Emitter, t: Type, b: str, quotient: str, remainder: str) -> tuple[
 
 
 def _divide_float(e: Emitter, op: Op) -> str:
-    """Python's `%` from the exact `frem`; `//` from it: (a - a % b) / b, rounded to an integer."""
+    """Python's `%` from the exact `frem`; `//` from it: (a - a % b) / b, rounded to an integer.
+
+    The difference is exact in the next wider type.
+    """
     t = op.result.type
+    wider = {16: f32, 32: f64}.get(element_of(t).bits, f64)
+    wide = with_element(t, wider) if op.row is ops.FLOORDIV else t
+    a, b = (x if wide == t else convert(e, x, t, wide) for x in e.operands(op))
+    found = _floor_or_rest(e, op.row, wide, a, b)
+    return found if wide == t else convert(e, found, wide, t)
+
+
+def _floor_or_rest(e: Emitter, row: OpDef, t: Type, a: str, b: str) -> str:
     w, name = e.w, spell.type_name(t)
     mask = spell.vector_name("i1", width_of(t), t)
-    a, b = e.operands(op)
     remainder = w.value(f"frem {name} {a}, {b}")
     zero = literal(0.0, t)
     inexact = w.value(f"fcmp une {name} {remainder}, {zero}")
@@ -204,7 +214,7 @@ def _divide_float(e: Emitter, op: Op) -> str:
     right = w.value(f"fcmp olt {name} {b}, {zero}")
     differ = w.value(f"xor {mask} {left}, {right}")
     adjust = w.value(f"and {mask} {inexact}, {differ}")
-    if op.row is ops.MOD:
+    if row is ops.MOD:
         raised = w.value(f"fadd {name} {remainder}, {b}")
         signed = e.intrinsic("copysign", t, remainder, b)
         exact = w.value(f"select {mask} {inexact}, {name} {remainder}, {name} {signed}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Callable
+from functools import partial
 from types import MethodType
 from typing import Any, get_origin
 
@@ -25,6 +26,7 @@ from cubepy.frontend.values import (
 )
 from cubepy.ir import ops
 from cubepy.ir.core import Value
+from cubepy.ir.opdef import TypingError
 from cubepy.ir.types import DType, Line, bool_, element_of, find_dtype, width_of
 from cubepy.lang.annotations import ComptimeAnnotation
 from cubepy.lang.builtins import BUILTINS, Position
@@ -48,10 +50,16 @@ def call(
 
     if isinstance(function, Method):
         return _call_method(frame, node, function, args, kwargs)
+    if isinstance(function, partial):
+        function, args, kwargs = (
+            function.func, [*function.args, *args], {**function.keywords, **kwargs}
+        )
+        return call(frame, node, function, args, kwargs)
     name = intrinsic_name(function)
     if name is not None:
         handler = INTRINSICS[name]
-        return _checked(frame, name, function, lambda: handler(frame, *args, **kwargs))
+        given = [*args, *kwargs.values()]
+        return _checked(frame, name, function, given, lambda: handler(frame, *args, **kwargs))
     number_type = function if isinstance(function, Line) else _as_dtype(function)
     if number_type is not None:
         return _convert(frame, number_type, args)
@@ -65,10 +73,17 @@ def call(
     return _call_python(frame, function, args, kwargs)
 
 
-def _checked(frame: Frame, name: str, function: Any, action: Callable[[], Any]) -> Any:
-    """A wrong number of arguments of a built-in is the user's error, not a Python traceback."""
+def _checked(
+    frame: Frame, name: str, function: Any, given: list[Any], action: Callable[[], Any]
+) -> Any:
+    """Wrong arguments of a built-in are the user's error, not a Python traceback."""
     try:
         return action()
+    except TypingError as error:
+        types = " and ".join(repr(a.type) if isinstance(a, Value) else describe(a) for a in given)
+        raise frame.tracer.error(
+            "E201", operator=name, types=types, suggestion=f"it {error}"
+        ) from None
     except TypeError as error:
         if (
             error.__traceback__ is None

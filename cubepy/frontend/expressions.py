@@ -302,7 +302,7 @@ def select(frame: Frame, mask: Value, a: Any, b: Any) -> Value:
         x = tracer.b.emit(ops.SPLAT, x, lanes=lanes)
         y = tracer.b.emit(ops.SPLAT, y, lanes=lanes)
     condition = mask if isinstance(mask.type, Line) else tracer.truth(mask)
-    return tracer.b.emit(ops.SELECT, condition, x, y)
+    return tracer.mark_literal(tracer.b.emit(ops.SELECT, condition, x, y), a, b)
 
 
 def _call(frame: Frame, node: ast.Call) -> Any:

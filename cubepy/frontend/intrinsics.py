@@ -208,7 +208,9 @@ def _extremum(frame: Frame, row: OpDef, python: Any, args: tuple[Any, ...]) -> A
         return python(result, *rest) if rest else result
     for a in rest:
         x, y = common(frame, (result, a), row.name)
-        result = frame.tracer.b.emit(row, x, y)
+        is_bool = element_of(x.type) is bool_
+        logical = ops.AND if row is ops.MIN else ops.OR
+        result = frame.tracer.b.emit(logical if is_bool else row, x, y)
     return result
 
 

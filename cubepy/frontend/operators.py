@@ -127,7 +127,7 @@ def binary(frame: Frame, kind: type[ast.operator], a: Any, b: Any) -> Any:
         x, y = frame.tracer.cast(x, t), frame.tracer.cast(y, t)
     if frame.tracer.strict and row in (ops.FLOORDIV, ops.MOD):
         _check_divisor(frame, y)
-    return _emit(frame, kind, row, x, y)
+    return frame.tracer.mark_literal(_emit(frame, kind, row, x, y), a, b)
 
 
 def _check_divisor(frame: Frame, divisor: Value) -> None:
@@ -216,9 +216,11 @@ def unary(frame: Frame, kind: type[ast.unaryop], a: Any) -> Any:
         return a
     if kind is ast.Not:
         return frame.tracer.b.emit(ops.NOT, frame.tracer.truth(a))
+    operand = a
     if kind is ast.USub and element_of(a.type).kind is Kind.BOOL:
-        a = frame.tracer.cast(a, with_element(a.type, i32))
-    return _emit(frame, kind, ops.NEG if kind is ast.USub else ops.NOT, a)
+        operand = frame.tracer.cast(a, with_element(a.type, i32))
+    result = _emit(frame, kind, ops.NEG if kind is ast.USub else ops.NOT, operand)
+    return frame.tracer.mark_literal(result, a)
 
 
 def comparison(frame: Frame, kind: type[ast.cmpop], a: Any, b: Any) -> Any:

@@ -41,10 +41,14 @@ def specialise(function: Any, signature: Signature, target: Target) -> tuple[Ker
     learned = Learned()
     with _deep_calls():
         for _ in range(MAX_RESTARTS):
+            attempt = _Specialisation(function, signature, target, learned)
             try:
-                return _Specialisation(function, signature, target, learned).kernel()
+                kernel = attempt.kernel()
             except Restart:
                 continue
+            if learned.settled or not attempt.has_weak_locals:
+                return kernel
+            learned.settled = True
     raise AssertionError("the trace does not come to rest")
 
 
@@ -83,6 +87,11 @@ class _Specialisation:
             target, signature.cube_dim, signature.plane_dim, learned, signature.checked
         )
         self._params: list[Param] = []
+
+    @property
+    def has_weak_locals(self) -> bool:
+        """Whether a local was read that has no type but that of its literals."""
+        return bool(self._tracer.weak)
 
     def kernel(self) -> tuple[Kernel, Facts]:
         tracer, source = self._tracer, read_source(self._function.__code__)

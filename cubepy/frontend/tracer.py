@@ -69,6 +69,10 @@ class Learned:
     """What earlier attempts of this trace found out."""
 
     types: dict[Key, DType | Line] = field(default_factory=dict[Key, "DType | Line"])
+    weak: set[Key] = field(default_factory=set[Key])
+    """Locals that only literals were assigned: they join the first type that meets them."""
+    settled: bool = False
+    """Whether those have their own types now, as nothing gave them another."""
     looping: set[Key] = field(default_factory=set[Key])
     records: set[Key] = field(default_factory=set[Key])
 
@@ -167,6 +171,7 @@ class Tracer:
         self.facts = Facts()
         self.locals: list[Op] = []
         self.inlined = 0
+        self.weak: dict[Value, bool | int | float] = {}
 
     # Errors
 
@@ -222,6 +227,10 @@ class Tracer:
             y, x = self.unify(b, a, operator)
             return x, y
         x, y = self.value(a), self.value(b)
+        for weak, other in ((x, y), (y, x)):
+            if weak in self.weak and other not in self.weak:
+                t = with_element(other.type, promote_literal(self.weak[weak], element_of(other.type)))
+                return self.cast(x, t), self.cast(y, t)
         try:
             t = promote_types(_plain(x), _plain(y))
         except NoCommonType:
@@ -382,38 +391,45 @@ class Tracer:
     def _assign_number(self, slot: Any, value: Any, key: Key, name: str) -> NumberSlot:
         if slot is not None and not isinstance(slot, NumberSlot):
             raise self.error("E206", name=name, old=_describe_slot(slot), new=describe(value))
-        weak = is_number(value)
-        own = literal_type(value) if weak else _plain(self.value(value))
-        known = self.learned.types.get(key)
-        t = known if known is not None else own
-        wanted = self._join(value, own, known, key) if known is not None else own
-        if wanted != t or known is None:
-            self.learned.types[key] = wanted
-            self._remember_weak(key, value, weak, known)
-            if known is not None:
-                raise Restart
+        learned, is_typed = self.learned, self.literal_of(value) is None
+        own = literal_type(value) if is_number(value) else _plain(self.value(value))
+        known = learned.types.get(key)
+        wanted = own if known is None else self._join(value, own, known, key)
+        learned.types[key] = wanted
+        if known is None and not is_typed:
+            learned.weak.add(key)
+        elif known is not None and (wanted != known or (is_typed and key in learned.weak)):
+            learned.weak -= {key} if is_typed else set[Key]()
+            raise Restart
         if slot is None or slot.ref.type != Ref(wanted):
-            slot = self.new_local(wanted, name)
-        self.set_number(slot, self.b.const(value, wanted) if weak else self.convert(value, wanted))
+            is_weak = key in learned.weak and not learned.settled
+            slot = replace(self.new_local(wanted, name), is_weak=is_weak)
+        is_literal = is_number(value)
+        v = self.b.const(value, wanted) if is_literal else self.convert(value, wanted)
+        self.set_number(slot, v)
         return slot
 
-    def _remember_weak(self, key: Key, value: Any, weak: bool, known: object) -> None:
-        if known is None and weak:
-            self.learned.types[(*key, "weak")] = literal_type(value)
-        elif not weak:
-            self.learned.types.pop((*key, "weak"), None)
+    def literal_of(self, x: Any) -> bool | int | float | None:
+        """A literal of the kind of `x` where that is one, or was made of literals; else None."""
+        return x if is_number(x) else self.weak.get(x) if isinstance(x, Value) else None
+
+    def mark_literal(self, result: Value, *operands: Any) -> Value:
+        """`result`, noted as made of literals if all operands were."""
+        if all(self.literal_of(x) is not None for x in operands):
+            self.weak[result] = _zero(element_of(result.type))
+        return result
 
     def _join(self, value: Any, own: DType | Line, known: DType | Line, key: Key) -> DType | Line:
-        weak_so_far = self.learned.types.get((*key, "weak"))
+        is_weak = key in self.learned.weak
         try:
             if is_number(value):
-                return self._join_literal(value, known, weak_so_far is not None)
-            if weak_so_far is not None:
-                start = 0.0 if element_of(weak_so_far).is_float else 0
-                if element_of(weak_so_far).kind is Kind.BOOL:
-                    start = False
-                joined = with_element(own, join_literal(start, element_of(own)))
-                return joined
+                return self._join_literal(value, known, is_weak)
+            literal = self.literal_of(value)
+            if literal is not None and not is_weak:
+                return with_element(known, promote_literal(literal, element_of(known)))
+            if literal is None and is_weak:
+                start = _zero(element_of(known))
+                return with_element(own, join_literal(start, element_of(own)))
             return promote_types(known, own)
         except NoCommonType:
             raise self.error("E206", name=str(key[-1]), old=repr(known), new=repr(own)) from None
@@ -481,7 +497,10 @@ class Tracer:
     def read(self, slot: Any) -> Any:
         """The present value of a mutable local."""
         if isinstance(slot, NumberSlot):
-            return self.b.emit(ops.GET, slot.ref, name=slot.ref.name)
+            value = self.b.emit(ops.GET, slot.ref, name=slot.ref.name)
+            if slot.is_weak:
+                self.weak[value] = _zero(element_of(value.type))
+            return value
         if isinstance(slot, TupleSlot):
             return make_tuple(slot.cls, [self.read(item) for item in slot.items])
         if isinstance(slot, RecordSlot):
@@ -537,6 +556,11 @@ def _same_lines(a: TensorRef, b: TensorRef) -> bool:
 def _plain(v: Value) -> DType | Line:
     assert isinstance(v.type, DType | Line)
     return v.type
+
+
+def _zero(dtype: DType) -> bool | int | float:
+    """The literal zero of a kind of numbers."""
+    return 0.0 if dtype.is_float else False if dtype.kind is Kind.BOOL else 0
 
 
 def _convert_literal(x: bool | int | float, dtype: DType) -> bool | int | float:

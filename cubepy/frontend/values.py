@@ -90,9 +90,13 @@ UNSET = Unset()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NumberSlot:
-    """A mutable local that holds a number: its reference in the IR."""
+    """A mutable local that holds a number: its reference in the IR.
+
+    `is_weak`: only literals were assigned so far, so that it has no type of its own.
+    """
 
     ref: Value
+    is_weak: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

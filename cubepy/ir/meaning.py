@@ -87,11 +87,16 @@ def div(dtype: DType, a: float, b: float) -> Number:
 
 
 def floordiv(dtype: DType, a: Number, b: Number) -> Number:
-    """Python's `//`; integers: x // 0 is 0 and MIN // -1 is MIN; floats: floor of the quotient."""
+    """Python's `//`; integers: x // 0 is 0 and MIN // -1 is MIN; floats: floor of the quotient.
+
+    A finite number by an infinite one of the other sign is -1, as in Python.
+    """
     if not dtype.is_float:
         return wrap(int(a) // int(b), dtype) if b else 0
     if _finite(a, b) and b != 0 and a != 0:
         return round_to(dtype, Fraction(math.floor(Fraction(a) / Fraction(b)))) or _zero_floor(a, b)
+    if math.isinf(b) and a != 0 and math.isfinite(a) and (a < 0) != (b < 0):
+        return -1.0
     quotient = float(div(dtype, float(a), float(b)))
     return quotient if not math.isfinite(quotient) or quotient == 0 else math.floor(quotient)
 

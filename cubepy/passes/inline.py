@@ -43,7 +43,7 @@ def inlined(
 @lru_cache(maxsize=1024)
 def _traced(function: Function, types: tuple[Number, ...], t: Number) -> Kernel:
     """The function as a kernel whose last act is to store the result."""
-    learned = Learned()
+    learned = Learned(settled=True)
     while True:
         try:
             traced = _trace(function, types, t, learned)

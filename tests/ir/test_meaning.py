@@ -68,7 +68,7 @@ def _floordiv(dtype: DType, a: Any, b: Any) -> Any:
 
 def _python_floordiv(a: float, b: float) -> float:
     """Python's where it is exact; elsewhere the floor of the quotient (inf, NaN, 0)."""
-    if not (math.isfinite(a) and math.isfinite(b)) or b == 0 or a == 0:
+    if not math.isfinite(a) or math.isnan(b) or b == 0 or a == 0:
         return float(np.floor(np.divide(a, b)))
     return a // b
 

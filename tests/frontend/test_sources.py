@@ -1,0 +1,210 @@
+"""Where kernels come from: files of every shape, cells, the REPL, decorators, methods, lambdas."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import linecache
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cubepy as cp
+
+X = np.arange(4, dtype=np.float32)
+BODY = "    i = cp.ABSOLUTE_POS\n    if i < out.size:\n        out[i] = x[i] * 2\n"
+
+
+def doubles(kernel: Any) -> None:
+    out = np.full_like(X, np.nan)
+    kernel[X.size, 1](X, out)
+    np.testing.assert_array_equal(out, 2 * X)
+
+
+def run_cell(text: str, name: str, scope: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Run text as IPython runs a cell: compiled under a name that only `linecache` knows."""
+    linecache.cache[name] = (len(text), None, text.splitlines(True), name)
+    scope = {"__name__": "__main__", "cp": cp} if scope is None else scope
+    exec(compile(text, name, "exec"), scope)
+    return scope
+
+
+CELLS = ["<ipython-input-3-0a1b2c3d4e5f>", "/tmp/ipykernel_4242/1234567.py", "<stdin>", "<python-input-7>"]
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_cells(name: str):
+    scope = run_cell(f"@cp.cube\ndef k(x, out):\n{BODY}", name)
+    doubles(scope["k"])
+    run_cell(f"factor = 3\n\n@cp.cube\ndef k(x, out):\n{BODY.replace('2', '(factor - 1)')}", name, scope)
+    doubles(scope["k"])
+    run_cell("factor = 5\n", name + "x", scope)
+    out = np.zeros_like(X)
+    scope["k"][X.size, 1](X, out)
+    np.testing.assert_array_equal(out, 4 * X)
+
+
+def test_cells_that_use_each_other():
+    scope = run_cell("def twice(v):\n    return v + v\n", "<cell a>")
+    run_cell(f"@cp.cube\ndef k(x, out):\n{BODY.replace('x[i] * 2', 'twice(x[i])')}", "<cell b>", scope)
+    doubles(scope["k"])
+    run_cell("def twice(v):\n    return v * 5\n", "<cell c>", scope)
+    out = np.zeros_like(X)
+    scope["k"][X.size, 1](X, out)
+    np.testing.assert_array_equal(out, 5 * X)
+
+
+def test_no_source():
+    scope: dict[str, Any] = {"cp": cp}
+    exec(f"@cp.cube\ndef lost(x, out):\n{BODY}", scope)
+    with pytest.raises(cp.CompileError, match="E105.*`lost`(.|\n)*file"):
+        doubles(scope["lost"])
+
+
+FILES = {
+    "crlf": f"import cubepy as cp\n@cp.cube\ndef k(x, out):\n{BODY}".replace("\n", "\r\n"),
+    "tabs": "import cubepy as cp\nif True:\n\t@cp.cube\n\tdef k(x, out):\n\t\ti = cp.ABSOLUTE_POS\n"
+    "\t\tif i < out.size:\n\t\t\tout[i] = x[i] * 2\n",
+    "no newline at the end": f"import cubepy as cp\n@cp.cube\ndef k(x, out):\n{BODY}".rstrip(),
+    "one line": "import cubepy as cp\n@cp.cube\ndef k(x, out): out[cp.ABSOLUTE_POS] = x[cp.ABSOLUTE_POS] * 2",
+    "semicolons": "import cubepy as cp\n@cp.cube\ndef k(x, out): i = cp.ABSOLUTE_POS; out[i] = x[i]; out[i] *= 2\n",
+    "future": f"from __future__ import annotations\nimport cubepy as cp\n@cp.cube\ndef k(x: cp.Tensor[cp.f32], out):\n{BODY}",
+    "unicode": f"import cubepy as cp\n# größer – ±∞\n@cp.cube\ndef k(x, out):\n    'Größe ×2'\n    ñ, 变量 = 2, 1\n{BODY.replace('2', '(ñ * 变量)')}",
+    "another alias": f"import cubepy as cb\n@cb.cube\ndef k(x, out):\n{BODY.replace('cp.', 'cb.')}",
+    "names imported": f"from cubepy import cube, ABSOLUTE_POS\n@cube\ndef k(x, out):\n{BODY.replace('cp.', '')}",
+    "called decorator": f"import cubepy as cp\n@cp.cube()\ndef k(x, out):\n{BODY}",
+    "assigned": f"import cubepy as cp\ndef f(x, out):\n{BODY}k = cp.cube(f)\n",
+    "in a function": f"import cubepy as cp\ndef make():\n  @cp.cube\n  def k(x, out):\n{BODY}  return k\nk = make()\n",
+    "in a class": f"import cubepy as cp\nclass C:\n  @staticmethod\n  @cp.cube\n  def k(x, out):\n{BODY}k = C.k\n",
+    "comments at column 0": "import cubepy as cp\ndef make():\n    @cp.cube\n    def k(x, out):\n        i = cp.ABSOLUTE_POS\n# a comment\n        out[i] = x[i] * 2\n    return k\nk = make()\n",
+    "text at column 0": "import cubepy as cp\ndef make():\n    @cp.cube\n    def k(x, out):\n        '''Text\nat column 0\n        '''\n        i = cp.ABSOLUTE_POS\n        out[i] = x[i] * 2\n    return k\nk = make()\n",
+    "decorator of many lines": f"import cubepy as cp\nimport functools\nchoose = lambda *a: lambda f: f\n@choose(\n    1,\n    2,\n)\n@cp.cube\n@choose(3)\ndef k(x, out):\n{BODY}",
+    "form feed": f"import cubepy as cp\n\f\n@cp.cube\ndef k(x, out):\n{BODY}",
+    "same name twice": f"import cubepy as cp\ndef k(x, out):\n    out[0] = 99\n@cp.cube\ndef k(x, out):\n{BODY}",
+    "helper below": "import cubepy as cp\n@cp.cube\ndef k(x, out):\n    i = cp.ABSOLUTE_POS\n    out[i] = later(x[i])\ndef later(v):\n    return v * 2\n",
+    "encoding": f"# -*- coding: latin-1 -*-\nimport cubepy as cp\n# \xe4\xf6\n@cp.cube\ndef k(x, out):\n{BODY}",
+}
+
+
+def load(path: Any, name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_files(name: str, tmp_path: Any):
+    path = tmp_path / "größe 1.py"
+    path.write_bytes(FILES[name].encode("latin-1" if name == "encoding" else "utf-8"))
+    doubles(load(path, "kernels_" + name.replace(" ", "_")).k)
+
+
+def test_a_file_that_changed_on_disk(tmp_path: Any):
+    """A module that is loaded again is read again, also where only annotations changed."""
+    path = tmp_path / "changing.py"
+    out = np.zeros(1)
+    for kind, expected in (("f16", 2048.0), ("f32", 2049.0)):
+        path.write_text(f"import cubepy as cp\n@cp.cube\ndef k(out):\n    v: cp.{kind} = 2049\n    out[0] = v\n")
+        linecache.checkcache(str(path))
+        load(path, "changing").k[1, 1](out)
+        assert out[0] == expected
+
+
+def test_stacked_decorators_keep_the_kernel():
+    def traced(f):
+        @functools.wraps(f)
+        def wrapper(v):
+            return f(v) + 1
+
+        return wrapper
+
+    @traced
+    def inner(v):
+        return v * 2
+
+    @cp.cube
+    def kernel(x, out):
+        i = cp.ABSOLUTE_POS
+        out[i] = inner(x[i]) - 1
+
+    doubles(kernel)
+
+
+class Scaler:
+    """Methods as helpers: the instance is comptime, or a frozen structure."""
+
+    factor = 2
+
+    def apply(self, v):
+        return v * self.factor
+
+    @classmethod
+    def of_class(cls, v):
+        return v * cls.factor
+
+    @staticmethod
+    def plain(v):
+        return v + v
+
+
+SCALER = Scaler()
+
+
+def test_methods():
+    @cp.cube
+    def kernel(x, out):
+        i = cp.ABSOLUTE_POS
+        out[i] = SCALER.apply(x[i]) + Scaler.of_class(x[i]) - Scaler.plain(x[i])
+
+    doubles(kernel)
+
+
+def test_partials_and_callables():
+    multiply = functools.partial(lambda a, b: a * b, 2)
+
+    @cp.cube
+    def kernel(x, out):
+        i = cp.ABSOLUTE_POS
+        out[i] = multiply(x[i])
+
+    doubles(kernel)
+
+
+def test_lambdas_as_cube_functions():
+    double = cp.cube(lambda v: v * 2)
+    triple, other = cp.cube(lambda v: v * 3), cp.cube(lambda v: v * 2)
+
+    @cp.cube
+    def kernel(x, out):
+        i = cp.ABSOLUTE_POS
+        out[i] = double(x[i]) + triple(x[i]) - other(x[i]) - x[i]
+
+    doubles(kernel)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 13), reason="older REPLs keep no source")
+def test_the_repl():
+    text = f"import numpy as np, cubepy as cp\n@cp.cube\ndef k(x, out):\n{BODY}\n"
+    text += "o = np.zeros(2)\nk[2, 1](np.ones(2), o)\nprint(o)\n"
+    done = subprocess.run([sys.executable, "-i"], input=text, capture_output=True, text=True)
+    assert "[2. 2.]" in done.stdout
+
+
+def test_python_without_positions(tmp_path: Any):
+    """`-X no_debug_ranges`: lambdas of one line cannot be told apart, and that is said."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import numpy as np, cubepy as cp\n"
+        "fs = [lambda v: v * 2, lambda v: v * 3]\n"
+        "one = [lambda v: v * 2]\n"
+        f"@cp.cube\ndef k(x, out, f: cp.Comptime):\n{BODY.replace('x[i] * 2', 'f(x[i])')}"
+        "o = np.zeros(2)\nk[2, 1](np.ones(2), o, one[0])\nassert (o == 2).all()\n"
+        "try:\n    k[2, 1](np.ones(2), o, fs[1])\n"
+        "except cp.CompileError as e:\n    assert e.code == 'E105', e\nelse:\n    assert (o == 3).all()\n")
+    done = subprocess.run([sys.executable, "-X", "no_debug_ranges", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

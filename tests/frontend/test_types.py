@@ -1,0 +1,272 @@
+"""Which type operations, literals, locals and stores have: the rules of the design, section 5."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import cubepy as cp
+from tests.guarded import Guarded
+
+SIGNED = {8: cp.i8, 16: cp.i16, 32: cp.i32, 64: cp.i64}
+UNSIGNED = {8: cp.u8, 16: cp.u16, 32: cp.u32, 64: cp.u64}
+FLOATS = (cp.f16, cp.bf16, cp.f32, cp.f64)
+INTEGERS = (*SIGNED.values(), *UNSIGNED.values())
+NUMBERS = (*INTEGERS, *FLOATS)
+ALL = (cp.bool_, *NUMBERS)
+OPERATORS = {"+": operator.add, "*": operator.mul, "//": operator.floordiv, "-": operator.sub,
+             "%": operator.mod, "min": min, "max": max}
+
+
+def array(dtype: Any, *values: Any) -> np.ndarray:
+    kind = ml_dtypes.bfloat16 if dtype == cp.bf16 else np.dtype(dtype.numpy_name)
+    return np.array(values or [1], np.float64).astype(kind)
+
+
+def expected_type(a: Any, b: Any) -> Any:
+    """The rule in words: widen within a kind, mixed signs to signed, integers yield to floats."""
+    if a is b:
+        return a
+    if cp.bool_ in (a, b):
+        return b if a == cp.bool_ else a
+    floats = [t for t in (a, b) if t in FLOATS]
+    if len(floats) == 1:
+        return floats[0]
+    if len(floats) == 2:
+        return cp.f32 if a.bits == b.bits else max(floats, key=lambda t: t.bits)
+    if (a in INTEGERS[:4]) == (b in INTEGERS[:4]):
+        return a if a.bits > b.bits else b
+    signed, unsigned = (a, b) if a in INTEGERS[:4] else (b, a)
+    if unsigned == cp.u64:
+        return None
+    return SIGNED[max(signed.bits, 2 * unsigned.bits)]
+
+
+def types_of(function: Any, *arrays: np.ndarray) -> Any:
+    """The dtypes that `function` of the first elements gives (one, or a tuple)."""
+    seen: list[Any] = []
+
+    def note(dtypes: Any) -> None:
+        seen[:] = dtypes
+
+    @cp.cube
+    def kernel(arrays, f: cp.Comptime):
+        result = f(*(a[0] for a in arrays))
+        if isinstance(result, tuple):
+            note(tuple(r.dtype for r in result))
+        else:
+            note((result.dtype,))
+
+    kernel[1, 1](arrays, function)
+    return tuple(seen) if len(seen) != 1 else seen[0]
+
+
+@pytest.mark.parametrize("a", ALL, ids=str)
+def test_typed_operands(a: Any):
+    for b in ALL:
+        wanted = expected_type(a, b)
+        if wanted is None:
+            with pytest.raises(cp.CompileError, match=r"E202.*u64(.|\n)*cp\.i64"):
+                types_of(lambda x, y: x + y, array(a), array(b))
+            continue
+        number = cp.i32 if wanted == cp.bool_ else wanted
+        found = types_of(
+            lambda x, y: (x + y, y - x, x * y, x // y, x % y, x / y, x < y, x == y, max(x, y)),
+            array(a), array(b))
+        divided = wanted if wanted in FLOATS else cp.f32
+        bools = (cp.bool_, cp.bool_)
+        assert found[:8] == (*(number,) * 5, divided, *bools), b
+        assert found[8] in (wanted, number)
+        if wanted not in FLOATS:
+            bits = types_of(lambda x, y: (x & y, y | x, x ^ y, x << y, x >> y), array(a), array(b))
+            assert bits == (*(wanted,) * 3, *(number,) * 2), b
+
+
+@pytest.mark.parametrize("t", ALL, ids=str)
+def test_literals_are_weak(t: Any):
+    found = types_of(lambda x: (x + 1, 1 - x, x * True, x * 0.5, 2.0 / x, -x, x < 1, x // 2), array(t))
+    whole = cp.i32 if t == cp.bool_ else t
+    real = t if t in FLOATS else cp.f32
+    assert found == (whole, whole, whole, real, real, whole, cp.bool_, whole)
+    assert types_of(lambda x: cp.where(x > 0, x, 1), array(t)) in (t, whole)
+    assert types_of(lambda x: x if x > 0 else 1.5, array(t)) == real
+
+
+def test_literals_must_fit():
+    for t, value in ((cp.i8, 128), (cp.u8, -1), (cp.i16, 1 << 15), (cp.u32, 1 << 32), (cp.u64, -1)):
+        with pytest.raises(cp.CompileError, match=f"E203.*{value}.*{t}"):
+            types_of(lambda x, v=value: x + v, array(t))
+    for t, value in ((cp.i8, -128), (cp.u8, 255), (cp.i64, -(1 << 63)), (cp.u64, (1 << 64) - 1)):
+        assert types_of(lambda x, v=value: x + v, array(t)) == t
+
+
+def test_literals_alone():
+    found = types_of(lambda x: (x * 0 + 3, cp.i64(3), cp.f16(0.5), abs(x)), array(cp.i32))
+    assert found == (cp.i32, cp.i64, cp.f16, cp.i32)
+
+
+# Locals
+
+
+def grown(start):
+    def f(x):
+        total = start
+        for _ in range(3):
+            total += x
+        return total
+
+    return f
+
+
+def chosen(start):
+    def f(x):
+        total = start
+        if x > 0:
+            total = x
+        return total
+
+    return f
+
+
+WIDE = {cp.f16: cp.f32, cp.bf16: cp.f32}
+
+
+@pytest.mark.parametrize("t", NUMBERS, ids=str)
+@pytest.mark.parametrize("shape", [grown, chosen])
+def test_locals_that_start_as_literals(t: Any, shape: Any):
+    joined = WIDE.get(t, t)
+    assert types_of(shape(0), array(t)) == joined
+    assert types_of(shape(0.0), array(t)) == (joined if t in FLOATS else cp.f32)
+
+
+@pytest.mark.parametrize("t", NUMBERS, ids=str)
+def test_locals_that_start_with_a_type(t: Any):
+    def typed(x):
+        total = x.dtype(0)
+        for _ in range(2):
+            total += x
+        return total
+
+    assert types_of(typed, array(t)) == t
+
+
+def test_locals_widen():
+    def widen(x, y):
+        total = x
+        for _ in range(2):
+            total = total + y
+        return total
+
+    for a, b in ((cp.i8, cp.i32), (cp.f32, cp.f64), (cp.f16, cp.bf16), (cp.u8, cp.i8)):
+        assert types_of(widen, array(a), array(b)) == expected_type(a, b)
+
+
+def test_locals_of_two_literals():
+    def two(x):
+        a = 1
+        b = False
+        if x > 0:
+            a = 2.5
+            b = 3
+        c = 0
+        for _ in range(2):
+            c = c + a
+        return a, b, c
+
+    assert types_of(two, array(cp.i32)) == (cp.f32, cp.i32, cp.f32)
+
+
+def test_values_of_joined_locals():
+    @cp.cube
+    def kernel(x, out):
+        i = cp.ABSOLUTE_POS
+        total = 0
+        k = 7
+        for _ in range(3):
+            total += x[i] * 0.5
+            k += 1
+        out[i] = total + k
+
+    for t in (cp.f16, cp.f32, cp.f64, cp.bf16):
+        x, out = array(t, 1.5, -2, 3), Guarded(3, np.float64)
+        kernel[3, 1](x, out.array)
+        out.check(x.astype(np.float64) * 1.5 + 10)
+
+
+def test_a_local_annotated():
+    def f(x):
+        a: cp.f64 = x
+        b: cp.i8 = 3
+        c: float = x
+        return a, b, c
+
+    assert types_of(f, array(cp.f32))[:2] == (cp.f64, cp.i8)
+
+
+# Stores and conversions
+
+
+@pytest.mark.parametrize(("source", "target"), itertools.product(ALL, NUMBERS), ids=str)
+def test_stores(source: Any, target: Any):
+    @cp.cube
+    def kernel(x, out):
+        i = cp.ABSOLUTE_POS
+        if i < out.size:
+            out[i] = x[i]
+
+    x = array(source, 0, 1, 100, 3) if source not in INTEGERS[:4] else array(source, -128, 1, 100, -1)
+    out = Guarded(4, array(target).dtype)
+    if source in FLOATS and target not in FLOATS:
+        with pytest.raises(cp.CompileError, match=rf"E205.*{target}(.|\n)*cp\.{target}\("):
+            kernel[4, 1](x, out.array)
+        assert out.is_untouched
+        return
+    kernel[4, 1](x, out.array)
+    out.check(x.astype(out.array.dtype))
+
+
+@pytest.mark.parametrize("target", INTEGERS, ids=str)
+def test_conversions_of_literals(target: Any):
+    @cp.cube
+    def kernel(out, t: cp.Comptime):
+        out[0], out[1], out[2] = t(3.99), t(-1e30), t(1e30)
+        out[3], out[4] = t(300), t(-1)
+
+    out = Guarded(5, array(target).dtype)
+    kernel[1, 1](out.array, target)
+    info = np.iinfo(out.array.dtype)
+    wrapped = np.array([300, -1]).astype(out.array.dtype)
+    out.check(np.array([3, info.min, info.max, *wrapped.tolist()], out.array.dtype))
+
+
+@pytest.mark.parametrize("spelling", [np.float64, "f64", "float64", np.dtype("f8"), float, cp.f64], ids=repr)
+def test_spellings_of_dtypes(spelling: Any):
+    assert cp.f64 == spelling
+    assert types_of(lambda x: (x, x) if x.dtype == spelling else x, array(cp.f64)) == (cp.f64, cp.f64)
+    assert types_of(lambda x: cp.local(3, spelling, fill=0)[0], array(cp.i8)) == cp.f64
+
+
+@pytest.mark.guest("torch")
+def test_torch_dtypes():
+    import torch
+
+    for name, dtype in (("float32", cp.f32), ("bfloat16", cp.bf16), ("int8", cp.i8), ("bool", cp.bool_)):
+        assert dtype == getattr(torch, name)
+        assert dtype != torch.float64
+
+
+def test_indices_never_wrap():
+    @cp.cube
+    def kernel(x, out):
+        i = cp.ABSOLUTE_POS
+        big = x.size * 3_000_000_000
+        out[i] = (big + i * 5_000_000_000) // 1_000_000_000
+
+    out = Guarded(4, np.int64)
+    kernel[4, 1](np.zeros(7, np.int8), out.array)
+    out.check([21 + 5 * k for k in range(4)])
