@@ -102,327 +102,316 @@ def fail(code: str, span: Span | None = None, **fields: Any) -> Error:
     return error
 
 
-def _rows_of_the_language() -> None:
-    """E1xx: Python that is not in the kernel language, names and calls."""
-    _row("E101", CompileError, "{what} is not part of the kernel language", "{instead}")
-    _row("E102", CompileError, "the name `{name}` is not defined here", "{suggestion}")
-    _row(
-        "E103",
-        CompileError,
-        "`{name}` is not set on every path to this line",
-        "give `{name}` a value before the `if` or the loop",
-    )
-    _row(
-        "E104",
-        CompileError,
-        "`{name}` has {rank} dimensions but is indexed with {given}",
-        "use at most {rank} indices",
-    )
-    _row(
-        "E105",
-        CompileError,
-        "cannot read the source of `{name}`",
-        "define the kernel in a file, a notebook cell or the REPL of Python 3.13 or newer",
-    )
-    _row(
-        "E106",
-        CompileError,
-        "`{name}` was called with wrong arguments: {reason}",
-        "its signature is {signature}",
-    )
-    _row(
-        "E107",
-        CompileError,
-        "`{name}` has no attribute `{attribute}` inside a kernel",
-        "{suggestion}",
-    )
-    _row("E108", CompileError, "`{name}` cannot be called inside a kernel", "{suggestion}")
-    _row(
-        "E109",
-        CompileError,
-        "calls are nested deeper than {limit}: `{name}` recurses",
-        "recursion must end at comptime; use a loop for anything else",
-    )
-    _row(
-        "E110",
-        CompileError,
-        "a captured array (`{name}`) is not a constant",
-        "pass the array as an argument of the kernel",
-    )
-    _row(
-        "E111",
-        CompileError,
-        "`{name}` cannot be captured by a kernel: it is a {type}",
-        "pass it as an argument, annotated as cp.Comptime if it is a setting",
-    )
-    _row(
-        "E112",
-        CompileError,
-        "{function}() needs a value that is known at comptime",
-        "use a literal, a cp.Comptime parameter or a name that is assigned only once",
-    )
-    _row("E113", CompileError, "a comptime expression failed: {error}", "")
-    _row("E114", CompileError, "static_assert failed: {message}", "")
-    _row(
-        "E115",
-        CompileError,
-        "a kernel returns nothing, but this `return` has a value",
-        "store the value in an output tensor",
-    )
-    _row(
-        "E116",
-        CompileError,
-        "the `return`s of the helper `{name}` do not have the same shape",
-        "return the same number and kinds of values everywhere",
-    )
-    _row(
-        "E117",
-        CompileError,
-        "`{name}` is unset where the loop or branch ends",
-        "assign `{name}` before the loop or branch",
-    )
-    _row(
-        "E118",
-        CompileError,
-        "not every path through the helper `{name}` returns a value",
-        "end the function with a `return`",
-    )
+# E1xx: Python that is not in the kernel language, names and calls
+
+_row("E101", CompileError, "{what} is not part of the kernel language", "{instead}")
+_row("E102", CompileError, "the name `{name}` is not defined here", "{suggestion}")
+_row(
+    "E103",
+    CompileError,
+    "`{name}` is not set on every path to this line",
+    "give `{name}` a value before the `if` or the loop",
+)
+_row(
+    "E104",
+    CompileError,
+    "`{name}` has {rank} dimensions but is indexed with {given}",
+    "use at most {rank} indices",
+)
+_row(
+    "E105",
+    CompileError,
+    "cannot read the source of `{name}`",
+    "define the kernel in a file, a notebook cell or the REPL of Python 3.13 or newer",
+)
+_row(
+    "E106",
+    CompileError,
+    "`{name}` was called with wrong arguments: {reason}",
+    "its signature is {signature}",
+)
+_row(
+    "E107",
+    CompileError,
+    "`{name}` has no attribute `{attribute}` inside a kernel",
+    "{suggestion}",
+)
+_row("E108", CompileError, "`{name}` cannot be called inside a kernel", "{suggestion}")
+_row(
+    "E109",
+    CompileError,
+    "calls are nested deeper than {limit}: `{name}` recurses",
+    "recursion must end at comptime; use a loop for anything else",
+)
+_row(
+    "E110",
+    CompileError,
+    "a captured array (`{name}`) is not a constant",
+    "pass the array as an argument of the kernel",
+)
+_row(
+    "E111",
+    CompileError,
+    "`{name}` cannot be captured by a kernel: it is a {type}",
+    "pass it as an argument, annotated as cp.Comptime if it is a setting",
+)
+_row(
+    "E112",
+    CompileError,
+    "{function}() needs a value that is known at comptime",
+    "use a literal, a cp.Comptime parameter or a name that is assigned only once",
+)
+_row("E113", CompileError, "a comptime expression failed: {error}", "")
+_row("E114", CompileError, "static_assert failed: {message}", "")
+_row(
+    "E115",
+    CompileError,
+    "a kernel returns nothing, but this `return` has a value",
+    "store the value in an output tensor",
+)
+_row(
+    "E116",
+    CompileError,
+    "the `return`s of the helper `{name}` do not have the same shape",
+    "return the same number and kinds of values everywhere",
+)
+_row(
+    "E117",
+    CompileError,
+    "`{name}` is unset where the loop or branch ends",
+    "assign `{name}` before the loop or branch",
+)
+_row(
+    "E118",
+    CompileError,
+    "not every path through the helper `{name}` returns a value",
+    "end the function with a `return`",
+)
 
 
-def _rows_of_types() -> None:
-    """E2xx: types and values."""
-    _row("E201", CompileError, "`{operator}` does not take {types}", "{suggestion}")
-    _row(
-        "E202",
-        CompileError,
-        "{left} and {right} have no common type",
-        "convert one of them, as in cp.{example}(value)",
-    )
-    _row(
-        "E203",
-        CompileError,
-        "the literal {value} does not fit {type}",
-        "use a wider type, as in cp.i64({value})",
-    )
-    _row(
-        "E204",
-        CompileError,
-        "a condition on lanes ({type}) cannot choose a branch",
-        "use cp.where(mask, a, b), or mask.any() / mask.all()",
-    )
-    _row(
-        "E205",
-        CompileError,
-        "cannot store {value} into `{name}` of {type}",
-        "convert explicitly, as in cp.{example}(value)",
-    )
-    _row(
-        "E206",
-        CompileError,
-        "`{name}` changes its type here from {old} to {new}",
-        "use a second name, or convert the value",
-    )
-    _row("E207", CompileError, "{what} expects {expected}, got {given}", "")
-    _row(
-        "E208",
-        CompileError,
-        "line widths differ: {left} and {right}",
-        "use lines of one width, or a scalar, which is repeated in all lanes",
-    )
-    _row("E209", CompileError, "lane {lane} is outside a line of {width}", "")
+# E2xx: types and values
+
+_row("E201", CompileError, "`{operator}` does not take {types}", "{suggestion}")
+_row(
+    "E202",
+    CompileError,
+    "{left} and {right} have no common type",
+    "convert one of them, as in cp.{example}(value)",
+)
+_row(
+    "E203",
+    CompileError,
+    "the literal {value} does not fit {type}",
+    "use a wider type, as in cp.i64({value})",
+)
+_row(
+    "E204",
+    CompileError,
+    "a condition on lanes ({type}) cannot choose a branch",
+    "use cp.where(mask, a, b), or mask.any() / mask.all()",
+)
+_row(
+    "E205",
+    CompileError,
+    "cannot store {value} into `{name}` of {type}",
+    "convert explicitly, as in cp.{example}(value)",
+)
+_row(
+    "E206",
+    CompileError,
+    "`{name}` changes its type here from {old} to {new}",
+    "use a second name, or convert the value",
+)
+_row("E207", CompileError, "{what} expects {expected}, got {given}", "")
+_row(
+    "E208",
+    CompileError,
+    "line widths differ: {left} and {right}",
+    "use lines of one width, or a scalar, which is repeated in all lanes",
+)
+_row("E209", CompileError, "lane {lane} is outside a line of {width}", "")
 
 
-def _rows_of_memory() -> None:
-    """E3xx: tensors and memory inside kernels."""
-    _row("E301", CompileError, "`{name}` is a {type} and cannot be indexed", "{suggestion}")
-    _row("E302", CompileError, "{what} cannot be assigned to", "{suggestion}")
-    _row(
-        "E303",
-        CompileError,
-        "a {rank}-dimensional view is not a value here",
-        "index all {rank} axes, or use .flat[i]",
-    )
-    _row(
-        "E304",
-        CompileError,
-        "sync_cube() may not be reached by all units of the cube",
-        "move the barrier out of the condition, or make the condition the same for all units",
-    )
-    _row("E305", CompileError, "a slice of a tensor needs {what}", "")
-    _row(
-        "E306",
-        CompileError,
-        "lane {lane} is outside a plane of {width}",
-        "test kernels for GPUs with {kernel}.configure(plane_dim=32)",
-    )
-    _row(
-        "E307",
-        CompileError,
-        "`{op}` may not be reached by all units of the {group} that must meet there",
-        "move it out of the condition, or make the condition the same for all of them",
-    )
-    _row("E310", UnsupportedError, "`{op}` is not available on {target}: {reason}", "{suggestion}")
+# E3xx: tensors and memory inside kernels
+
+_row("E301", CompileError, "`{name}` is a {type} and cannot be indexed", "{suggestion}")
+_row("E302", CompileError, "{what} cannot be assigned to", "{suggestion}")
+_row(
+    "E303",
+    CompileError,
+    "a {rank}-dimensional view is not a value here",
+    "index all {rank} axes, or use .flat[i]",
+)
+_row(
+    "E304",
+    CompileError,
+    "sync_cube() may not be reached by all units of the cube",
+    "move the barrier out of the condition, or make the condition the same for all units",
+)
+_row("E305", CompileError, "a slice of a tensor needs {what}", "")
+_row(
+    "E306",
+    CompileError,
+    "lane {lane} is outside a plane of {width}",
+    "test kernels for GPUs with {kernel}.configure(plane_dim=32)",
+)
+_row(
+    "E307",
+    CompileError,
+    "`{op}` may not be reached by all units of the {group} that must meet there",
+    "move it out of the condition, or make the condition the same for all of them",
+)
+_row("E310", UnsupportedError, "`{op}` is not available on {target}: {reason}", "{suggestion}")
 
 
-def _rows_of_launches() -> None:
-    """E4xx: arguments and grids of a launch; nothing has been written when one is raised."""
-    _row(
-        "E401",
-        LaunchTypeError,
-        "{kernel}: `{argument}` is a {type}, which no kernel takes",
-        "pass a NumPy array, a CubePy array, a torch CPU tensor or a number",
-    )
-    _row(
-        "E402",
-        LaunchTypeError,
-        "{kernel}: `{argument}` has dtype {given}, expected {expected}",
-        "convert it with .astype(...)",
-    )
-    _row(
-        "E403",
-        LaunchTypeError,
-        "{kernel}: `{argument}` is big-endian ({given})",
-        "convert it with .astype({argument}.dtype.newbyteorder('='))",
-    )
-    _row(
-        "E404",
-        LaunchError,
-        "{kernel}: `{argument}` is written but read-only",
-        "pass a writeable array; broadcast_to() and frombuffer() give read-only ones",
-    )
-    _row(
-        "E405",
-        LaunchError,
-        "{kernel}: `{written}` is written and overlaps `{other}`",
-        "pass the same array twice, or arrays that share no memory",
-    )
-    _row("E406", LaunchTypeError, "{kernel}: wrong arguments: {reason}", "signature: {signature}")
-    _row("E407", LaunchError, "{kernel}: `{argument}` = {value} does not fit {type}", "")
-    _row("E408", LaunchError, "{kernel}: {what} is {given}; {target} takes {limit}", "{suggestion}")
-    _row(
-        "E409",
-        LaunchTypeError,
-        "{kernel} is a kernel: it needs a grid",
-        "write {kernel}.over(output)(...) or {kernel}[cube_count, cube_dim](...)",
-    )
-    _row(
-        "E410",
-        LaunchError,
-        "{kernel}: `{argument}` is written and several of its elements share "
-        "one address (strides {strides})",
-        "pass an array without zero strides",
-    )
-    _row(
-        "E411",
-        LaunchTypeError,
-        "{kernel}: `{argument}` has {given} dimensions, expected {rank}",
-        "reshape the array",
-    )
-    _row(
-        "E412",
-        LaunchTypeError,
-        "{kernel}: the comptime argument `{argument}` is a {type}, which cannot be hashed",
-        "pass a hashable value, such as a tuple instead of a list",
-    )
-    _row(
-        "E413",
-        LaunchError,
-        "{kernel}: arguments live on different devices: {devices}",
-        "move them to one device with .to(device)",
-    )
-    _row(
-        "E414",
-        LaunchError,
-        "{kernel}: the elements of `{argument}` are not aligned to their size",
-        "copy the array",
-    )
-    _row(
-        "E415",
-        LaunchTypeError,
-        "`{text}` is no argument specification: {reason}",
-        "write f32[1024,1024], f32[?,1024] or f32",
-    )
-    _row("E416", LaunchError, "the grid is {given}; {reason}", "{suggestion}")
-    _row(
-        "E417",
-        LaunchTypeError,
-        "{kernel}: `{argument}` is an array, but its annotation `{expected}` asks for a number",
-        "pass a number, or annotate the parameter as cp.Tensor[cp.{expected}]",
-    )
+# E4xx: arguments and grids of a launch; nothing has been written when one is raised
+
+_row(
+    "E401",
+    LaunchTypeError,
+    "{kernel}: `{argument}` is a {type}, which no kernel takes",
+    "pass a NumPy array, a CubePy array, a torch CPU tensor or a number",
+)
+_row(
+    "E402",
+    LaunchTypeError,
+    "{kernel}: `{argument}` has dtype {given}, expected {expected}",
+    "convert it with .astype(...)",
+)
+_row(
+    "E403",
+    LaunchTypeError,
+    "{kernel}: `{argument}` is big-endian ({given})",
+    "convert it with .astype({argument}.dtype.newbyteorder('='))",
+)
+_row(
+    "E404",
+    LaunchError,
+    "{kernel}: `{argument}` is written but read-only",
+    "pass a writeable array; broadcast_to() and frombuffer() give read-only ones",
+)
+_row(
+    "E405",
+    LaunchError,
+    "{kernel}: `{written}` is written and overlaps `{other}`",
+    "pass the same array twice, or arrays that share no memory",
+)
+_row("E406", LaunchTypeError, "{kernel}: wrong arguments: {reason}", "signature: {signature}")
+_row("E407", LaunchError, "{kernel}: `{argument}` = {value} does not fit {type}", "")
+_row("E408", LaunchError, "{kernel}: {what} is {given}; {target} takes {limit}", "{suggestion}")
+_row(
+    "E409",
+    LaunchTypeError,
+    "{kernel} is a kernel: it needs a grid",
+    "write {kernel}.over(output)(...) or {kernel}[cube_count, cube_dim](...)",
+)
+_row(
+    "E410",
+    LaunchError,
+    "{kernel}: `{argument}` is written and several of its elements share "
+    "one address (strides {strides})",
+    "pass an array without zero strides",
+)
+_row(
+    "E411",
+    LaunchTypeError,
+    "{kernel}: `{argument}` has {given} dimensions, expected {rank}",
+    "reshape the array",
+)
+_row(
+    "E412",
+    LaunchTypeError,
+    "{kernel}: the comptime argument `{argument}` is a {type}, which cannot be hashed",
+    "pass a hashable value, such as a tuple instead of a list",
+)
+_row(
+    "E413",
+    LaunchError,
+    "{kernel}: arguments live on different devices: {devices}",
+    "move them to one device with .to(device)",
+)
+_row(
+    "E414",
+    LaunchError,
+    "{kernel}: the elements of `{argument}` are not aligned to their size",
+    "copy the array",
+)
+_row(
+    "E415",
+    LaunchTypeError,
+    "`{text}` is no argument specification: {reason}",
+    "write f32[1024,1024], f32[?,1024] or f32",
+)
+_row("E416", LaunchError, "the grid is {given}; {reason}", "{suggestion}")
+_row(
+    "E417",
+    LaunchTypeError,
+    "{kernel}: `{argument}` is an array, but its annotation `{expected}` asks for a number",
+    "pass a number, or annotate the parameter as cp.Tensor[cp.{expected}]",
+)
 
 
-def _rows_of_checks() -> None:
-    """E7xx: what checked kernels and the interpreter find while they run."""
-    _row(
-        "E701",
-        OutOfBoundsError,
-        "{kernel}: index {index} is out of bounds for axis {axis} of `{argument}` with extent "
-        "{extent}, in {where}",
-        "guard the access, as in `if i < x.shape[0]`",
-    )
-    _row(
-        "E702",
-        CheckError,
-        "{kernel}: an integer is divided by zero in {where}",
-        "unchecked, x // 0 and x % 0 are 0",
-    )
-    _row("E703", CheckError, "{kernel}: assertion failed: {message}, in {where}", "")
-    _row(
-        "E711",
-        CheckError,
-        "{kernel}: data race on element {index} of `{argument}`: {where} {verb} it here, {other} "
-        "{other_verb} it at {place}",
-        "{suggestion}",
-    )
-    _row(
-        "E712",
-        CheckError,
-        "{kernel}: element {index} of `{argument}` is read before anything wrote it, in {where}",
-        "{suggestion}",
-    )
-    _row(
-        "E713",
-        CheckError,
-        "{kernel}: {where} waits at `{op}`, but {other}",
-        "move it out of the condition, or make the condition the same for all units of the {group}",
-    )
-    _row(
-        "E714",
-        OutOfBoundsError,
-        "{kernel}: element {index} is outside `{argument}`, in {where}",
-        "guard the access, as in `if i < x.shape[0]`",
-    )
-    _row("E715", CheckError, "{kernel}: the check `{kind}` failed in {where}", "")
+# E5xx: devices, targets and stages; E6xx: prebuilt kernels
+
+_row("E501", DeviceError, "there is no device `{name}` here", "{suggestion}")
+_row("E502", CompileError, "the target {target} has no stage `{stage}`", "stages: {stages}")
+_row("E503", CompileError, "unknown target `{target}`", "{suggestion}")
+_row(
+    "E504",
+    DeviceError,
+    "out of memory: {nbytes} bytes asked of {device}",
+    "free arrays, or call cp.release_memory()",
+)
+_row(
+    "E505",
+    CompileError,
+    "LLVM refused the generated code: {reason}",
+    "this is a defect of CubePy: please report it with CUBEPY_DUMP=ir,llvm",
+)
+_row("E506", Error, "the setting {name} cannot be {value!r}: {reason}", "")
+_row("E601", LaunchError, "{function}: {reason}", "{suggestion}")
+_row("E602", LaunchTypeError, "{function}: {reason}", "{suggestion}")
 
 
-def _rows_of_devices() -> None:
-    """E5xx: devices, targets and stages; E6xx: prebuilt kernels."""
-    _row("E501", DeviceError, "there is no device `{name}` here", "{suggestion}")
-    _row("E502", CompileError, "the target {target} has no stage `{stage}`", "stages: {stages}")
-    _row("E503", CompileError, "unknown target `{target}`", "{suggestion}")
-    _row(
-        "E504",
-        DeviceError,
-        "out of memory: {nbytes} bytes asked of {device}",
-        "free arrays, or call cp.release_memory()",
-    )
-    _row(
-        "E505",
-        CompileError,
-        "LLVM refused the generated code: {reason}",
-        "this is a defect of CubePy: please report it with CUBEPY_DUMP=ir,llvm",
-    )
-    _row("E506", Error, "the setting {name} cannot be {value!r}: {reason}", "")
-    _row("E601", LaunchError, "{function}: {reason}", "{suggestion}")
-    _row("E602", LaunchTypeError, "{function}: {reason}", "{suggestion}")
+# E7xx: what checked kernels and the interpreter find while they run
 
-
-for _fill in (
-    _rows_of_the_language,
-    _rows_of_types,
-    _rows_of_memory,
-    _rows_of_launches,
-    _rows_of_devices,
-    _rows_of_checks,
-):
-    _fill()
+_row(
+    "E701",
+    OutOfBoundsError,
+    "{kernel}: index {index} is out of bounds for axis {axis} of `{argument}` with extent "
+    "{extent}, in {where}",
+    "guard the access, as in `if i < x.shape[0]`",
+)
+_row(
+    "E702",
+    CheckError,
+    "{kernel}: an integer is divided by zero in {where}",
+    "unchecked, x // 0 and x % 0 are 0",
+)
+_row("E703", CheckError, "{kernel}: assertion failed: {message}, in {where}", "")
+_row(
+    "E711",
+    CheckError,
+    "{kernel}: data race on element {index} of `{argument}`: {where} {verb} it here, {other} "
+    "{other_verb} it at {place}",
+    "{suggestion}",
+)
+_row(
+    "E712",
+    CheckError,
+    "{kernel}: element {index} of `{argument}` is read before anything wrote it, in {where}",
+    "{suggestion}",
+)
+_row(
+    "E713",
+    CheckError,
+    "{kernel}: {where} waits at `{op}`, but {other}",
+    "move it out of the condition, or make the condition the same for all units of the {group}",
+)
+_row(
+    "E714",
+    OutOfBoundsError,
+    "{kernel}: element {index} is outside `{argument}`, in {where}",
+    "guard the access, as in `if i < x.shape[0]`",
+)
+_row("E715", CheckError, "{kernel}: the check `{kind}` failed in {where}", "")
