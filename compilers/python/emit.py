@@ -231,13 +231,13 @@ class Emitter:
 
         What its end assigns stands on the line before it: the user wrote nothing there.
         """
-        block = region.ops
-        self._ends[block[-1]] = block[-2].span if len(block) > 1 else op.span
+        before_end = region.ops[-2:-1]
+        self._ends[region.terminator] = before_end[0].span if before_end else op.span
         self.fn.indent += 1
         if self.fn.indent > MAX_INDENT:
-            raise self._too_deep(block[0].span)
+            raise self._too_deep(op.span)
         before = len(self.fn.lines)
-        self._ops(block)
+        self._ops(region.ops)
         if len(self.fn.lines) == before:
             self.line("pass", op.span)
         self.fn.indent -= 1
@@ -249,7 +249,7 @@ class Emitter:
         self._open.append(op)
         self.line(f"if {self.atom(op.operands[0])}:", op.span)
         self._block(op, then)
-        if len(otherwise.ops) > 1 or otherwise.ops[0].row is not ops.YIELD or op.results:
+        if op.results or len(otherwise.ops) > 1 or otherwise.terminator.row is not ops.YIELD:
             self.line("else:", op.span)
             self._block(op, otherwise)
         self._open.pop()

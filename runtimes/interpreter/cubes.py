@@ -44,11 +44,10 @@ class Unit:
 
     def resume(self) -> None:
         """Run up to the next meeting or the end."""
-        if self._run is None:
-            self._run = self.start()
+        run = self._run = self._run or self.start()
         reply, self.reply, self.waiting = self.reply, None, None
         try:
-            self.waiting = self._run.send(reply)
+            self.waiting = run.send(reply)
         except StopIteration as stop:
             self.ended = stop.value
 

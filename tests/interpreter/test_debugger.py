@@ -13,6 +13,7 @@ import cubepy as cp
 from cubepy.compilers.base import Options, to_kernel
 from cubepy.frontend.signature import Signature, TensorArg
 from cubepy.ir import ops
+from cubepy.ir.types import f32
 from cubepy.targets import INTERPRETER, parse_target
 
 ROOT = Path(__file__).parents[2]
@@ -123,9 +124,7 @@ def test_other_devices_ignore_breakpoints() -> None:
 
 
 def rows(target: str) -> set[str]:
-    signature = Signature(
-        (("x", TensorArg(cp.f32, 1, axis=0, is_linear=True)),), (4, 1, 1), 1, True
-    )
+    signature = Signature((("x", TensorArg(f32, 1, axis=0, is_linear=True)),), (4, 1, 1), 1, True)
     function = with_breakpoint.function
     kernel, _ = to_kernel(function, signature, parse_target(target), Options())
     return {op.row.name for op in kernel.body.walk()}

@@ -44,7 +44,7 @@ def kernel_of(row: OpDef, types: list[Type], attrs: dict[str, Attr]) -> tuple[Ke
     with b.region() as body:
         zero = b.index(0)
         loaded = [b.emit(ops.LOAD, s, zero, type=t) for s, t in zip(sources, types, strict=True)]
-        result = b.emit(row, *loaded, **attrs)
+        result = b.emit_op(row, *loaded, **attrs).result  # type: ignore[arg-type]
         out = Value(Buffer(element_of(result.type)), "out")
         b.emit_op(ops.STORE, out, zero, result)
         b.emit_op(ops.RETURN)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ def line_of(mark: str) -> int:
     return number
 
 
-def report(kernel, grid, *args, **settings) -> cp.Error:
+def report(kernel, grid, *args, **settings) -> Any:
     """The error of a launch on the interpreter."""
     with pytest.raises(cp.Error) as caught:
         kernel.configure(device="interpreter", **settings)[grid](*args)
