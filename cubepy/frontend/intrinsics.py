@@ -18,6 +18,7 @@ from cubepy.ir import ops
 from cubepy.ir.core import Value
 from cubepy.ir.opdef import OpDef
 from cubepy.ir.types import (
+    bool_,
     Line,
     element_of,
     f32,
