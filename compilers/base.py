@@ -15,7 +15,7 @@ from cubepy.ir.core import Kernel
 from cubepy.ir.printer import print_kernel
 from cubepy.ir.types import Buffer, element_of
 from cubepy.passes.expand import expand
-from cubepy.passes.pipeline import Pass, PassOptions, run, standard_passes
+from cubepy.passes.pipeline import Pass, PassOptions, definition_passes, run, standard_passes
 from cubepy.targets import Target
 
 
@@ -55,13 +55,10 @@ def to_kernel(
 
 
 def _passes(target: Target, options: PassOptions) -> list[Pass]:
-    """The standard passes; where names are kept, only those after which lines stay in order."""
-    expand_ = None if "elementary" in target.features else Pass("expand", expand)
-    passes = standard_passes(options, expand_)
-    if "names" not in target.features:
-        return passes
-    last = next(k for k, step in enumerate(passes) if step.name == "hoist")
-    return passes[:last]
+    """All passes; where the definition is asked for, only those that decide what a kernel means."""
+    if "names" in target.features:
+        return definition_passes(options)
+    return standard_passes(options, Pass("expand", expand))
 
 
 def _dump(name: str, kernel: Kernel) -> None:

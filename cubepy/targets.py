@@ -71,10 +71,10 @@ INTERPRETER = Target(
     "",
     shared_bytes=1 << 20,
     max_cube_dim=1 << 16,
-    features=frozenset({"checks", "names", "elementary"}),
+    features=frozenset({"checks", "names"}),
 )
-"""Python. `checks`: kernels are always checked; `names`: the user's locals are kept for debuggers;
-`elementary`: elementary functions need no expansion."""
+"""Python. `checks`: kernels are always checked; `names`: kernels run as they are written, unoptimised,
+with the user's names."""
 
 
 def cpu_target(arch: str) -> Target:

@@ -39,10 +39,7 @@ def standard_passes(options: PassOptions, expand: Pass | None = None) -> list[Pa
     simplify = Pass("fold", partial(fold, fast_math=options.fast_math))
     sharing = Pass("share", share)
     return [
-        Pass("construct_ssa", construct_ssa),  # the others know nothing of locals
-        simplify,
-        sharing,  # before contract, which fuses only products that have no other use
-        *([Pass("contract", contract)] if options.contract else []),
+        *_defining_passes(options),
         *([expand] if expand else []),  # after contract: expansions say themselves what is fused
         simplify,
         sharing,
@@ -53,6 +50,20 @@ def standard_passes(options: PassOptions, expand: Pass | None = None) -> list[Pa
         sharing,  # and copies of a body have much in common
         Pass("remove_dead", remove_dead),
     ]
+
+
+def definition_passes(options: PassOptions) -> list[Pass]:
+    """What the interpreter runs: the kernel as it was written, without the optimiser's help."""
+    return [*_defining_passes(options), Pass("remove_dead", remove_dead)]
+
+
+def _defining_passes(options: PassOptions) -> list[Pass]:
+    """The passes that decide what a kernel means, and so are the same for all devices.
+
+    Contraction looks at products as they are written, before others merge or move them.
+    """
+    contraction = [Pass("contract", contract)] if options.contract else []
+    return [Pass("construct_ssa", construct_ssa), *contraction]
 
 
 def run(

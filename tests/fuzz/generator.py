@@ -274,12 +274,15 @@ class Generator:
         if names and self._c.number(0, 3):
             return self._c.choose(names)
         if t in FLOATS:
-            return f"cp.{t}({self._c.choose((0.0, 1.0, -2.5, 0.1, 3e4, 1e-7))})"
+            return f"cp.{t}({self._c.choose((0.0, -0.0, 1.0, -1.0, -2.5, 0.1, 3e4, 1e-7))})"
         high = 127 if t in ("i8", "u8") else 1000
-        return f"cp.{t}({self._c.number(0, high)})"
+        number = self._c.choose((0, 1, 2, 3, self._c.number(0, high)))
+        return f"cp.{t}({number})"
 
     def _pair(self, t: str, depth: int) -> tuple[str, str]:
-        return f"cp.{t}({self._value(t, depth)})", f"cp.{t}({self._value(t, depth)})"
+        first = f"cp.{t}({self._value(t, depth)})"
+        same = self._c.number(0, 5) == 0
+        return first, first if same else f"cp.{t}({self._value(t, depth)})"
 
     def _integer(self, t: str, depth: int) -> str:
         a, b = self._pair(t, depth)
@@ -329,7 +332,7 @@ class Generator:
                 "cp.trunc({a})",
                 "cp.rint({a})",
                 "cp.fma({a}, {b}, {a})",
-                "cp.copysign({a}, {b})",
+                "cp.copysign({a}, {b} if {b} == {b} else 1.0)",
                 "({a} if {c} else {b})",
                 "cp.where({c}, {a}, {b})",
                 "cp.{t}({o})",

@@ -1,0 +1,1 @@
+"""Planted compiler bugs: does the differential suite catch them?"""
