@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -103,6 +104,8 @@ def _compile(data: dict[str, Any], spans: list[Span]) -> list[Any]:
     """A code object for each function, with the name of the user's file, and one for the rest."""
     files = {name: file or GENERATED for name, file, _, _ in data["functions"]}
     tree = ast.parse(data["source"])
+    if sys.version_info >= (3, 13):
+        tree = _StopsAtOnce().visit(tree)
     rest = [node for node in tree.body if not isinstance(node, ast.FunctionDef)]
     codes = [compile(ast.Module(rest, []), GENERATED, "exec")]
     for node in tree.body:
@@ -110,6 +113,14 @@ def _compile(data: dict[str, Any], spans: list[Span]) -> list[Any]:
             _place(node, data["lines"], spans)
             codes.append(compile(ast.Module([node], []), files[node.name], "exec"))
     return codes
+
+
+class _StopsAtOnce(ast.NodeTransformer):
+    """From Python 3.13 on `breakpoint()` stops on its own line, and needs no loop around it."""
+
+    def visit_For(self, node: ast.For) -> ast.AST:
+        once = isinstance(node.iter, ast.Name) and node.iter.id == "_ONCE"
+        return node.body[0] if once else self.generic_visit(node)
 
 
 def _place(function: ast.FunctionDef, lines: list[int], spans: list[Span]) -> None:
