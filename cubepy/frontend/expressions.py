@@ -16,8 +16,7 @@ from cubepy.frontend import suggest
 from cubepy.frontend.attributes import attribute, refuse_array
 from cubepy.frontend.calls import call, capture
 from cubepy.frontend.cooperation import Formatted, escape_braces
-from cubepy.frontend.operators import comparison
-from cubepy.frontend.overloads import apply_binary, apply_unary
+from cubepy.frontend.overloads import apply_binary, apply_comparison, apply_unary
 from cubepy.frontend.tensors import load_item
 from cubepy.frontend.tracer import Frame, describe, lookup_local
 from cubepy.frontend.values import (
@@ -177,7 +176,7 @@ def _chain(frame: Frame, node: ast.Compare, left: Any, k: int) -> Any:
     """The k-th comparison of a chain and what follows, which a false one keeps from running."""
     right = evaluate(frame, node.comparators[k])
     _at(frame, node)
-    part = comparison(frame, type(node.ops[k]), left, right)
+    part = apply_comparison(frame, node, type(node.ops[k]), left, right)
     if k + 1 == len(node.ops):
         return part
     if is_comptime(part):

@@ -9,7 +9,7 @@ from typing import Any
 
 from cubepy.errors import Error
 from cubepy.frontend.tracer import Frame, describe
-from cubepy.frontend.values import is_comptime, is_number
+from cubepy.frontend.values import FlatRef, TensorRef, is_comptime, is_number
 from cubepy.ir import ops
 from cubepy.ir.core import Value
 from cubepy.ir.opdef import OpDef, TypingError
@@ -163,11 +163,8 @@ def _refuse(frame: Frame, kind: type[ast.AST], *operands: Any) -> Error:
 def _suggestion(kind: type[ast.AST], operands: tuple[Any, ...]) -> str:
     if kind in (ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift, ast.Invert):
         return "bit operations take integers and bools; use cp.bitcast for the bits of a float"
-    return (
-        "index the tensor first, as in x[i]"
-        if any(not isinstance(o, Value) and not is_number(o) for o in operands)
-        else ""
-    )
+    is_array = any(isinstance(o, TensorRef | FlatRef) for o in operands)
+    return "index the tensor first, as in x[i]" if is_array else ""
 
 
 def _in_python(frame: Frame, kind: type[ast.AST], *operands: Any) -> Any:

@@ -583,6 +583,8 @@ def describe(x: Any) -> str:
         return f"a value of type {x.type!r}"
     if isinstance(x, TensorRef):
         return f"the tensor `{x.name}`"
+    if isinstance(x, Record):
+        return f"a `{x.cls.__name__}`"
     text = repr(x)
     return text if len(text) < 40 else f"a {type(x).__name__}"
 

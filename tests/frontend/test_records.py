@@ -137,3 +137,31 @@ def test_a_record_does_not_become_another_class():
 
     with pytest.raises(cp.CompileError, match="E206"):
         run(kernel, 1.0)
+
+
+def test_comparisons_that_a_class_defines():
+    @dataclass(frozen=True)
+    class Length:
+        metres: Any
+
+        def __lt__(self, other):
+            return self.metres < other.metres
+
+        def __eq__(self, other):
+            return self.metres == other.metres
+
+    @cp.cube
+    def kernel(a, out):
+        x, y = Length(a), Length(2.0)
+        out[0] = 10 * (x < y) + (x == y)
+        out[1] = 10 * (x > y)
+
+    @cp.cube
+    def generated(a, out):
+        out[0] = Vec(a, a) == Vec(1.0, 1.0)
+
+    assert run(kernel, 1.0) == [10, 0]
+    assert run(kernel, 2.0) == [1, 0]
+    assert run(kernel, 3.0) == [0, 10]
+    with pytest.raises(cp.CompileError, match="E201: `==` does not take a `Vec`"):
+        run(generated, 1.0)
