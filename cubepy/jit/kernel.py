@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, TypeVar, overload
+from typing import Any, overload
 
 from cubepy.compilers.base import Options
 from cubepy.compilers.registry import find_compiler
@@ -25,8 +25,6 @@ from cubepy.lang.function import CubeFunction
 from cubepy.runtimes.registry import find_device
 from cubepy.targets import Target, parse_target
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 
 class CubeKernel(CubeFunction):
     """A function of the kernel language: launched with a grid, or called by other kernels.
@@ -37,13 +35,13 @@ class CubeKernel(CubeFunction):
     def __init__(
         self,
         function: Callable[..., Any],
-        settings: Settings = Settings(),
-        options: Options = Options(),
+        settings: Settings | None = None,
+        options: Options | None = None,
         made: dict[Any, Specialisations] | None = None,
     ) -> None:
         super().__init__(function)
-        self.settings = settings
-        self.options = options
+        self.settings = settings or Settings()
+        self.options = options or Options()
         self._made = {} if made is None else made
         self._signature = inspect.signature(function)
         self._annotations: dict[str, Any] | None = None
@@ -262,9 +260,9 @@ def resolve_target(text: str) -> Target:
 
 
 @overload
-def cube(function: F) -> Any: ...
+def cube(function: Callable[..., Any]) -> Any: ...
 @overload
-def cube(function: None = None) -> Callable[[F], Any]: ...
+def cube(function: None = None) -> Callable[[Callable[..., Any]], Any]: ...
 def cube(function: Any = None) -> Any:
     """Make a function a kernel, or a helper that kernels call; nothing is compiled yet."""
     if function is None:

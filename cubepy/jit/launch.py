@@ -7,9 +7,11 @@ same metadata, so that these only fill in addresses and numbers.
 from __future__ import annotations
 
 import ctypes
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -39,6 +41,8 @@ INLINE_WORK = 1 << 14
 """Elements below which a launch runs in the calling thread: waking others takes longer."""
 CHUNKS = 8
 """Chunks of cubes for each thread, so that uneven cubes balance."""
+EFFORT: Any = 100_000  # NumPy's stubs know only -1 and 0
+"""Steps of the search for a byte that two arrays have in common."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,24 +202,21 @@ def same_elements(a: Memory, b: Memory) -> bool:
 def shares_memory(a: Memory, b: Memory) -> bool:
     """Whether two arrays have a byte in common; exact up to a bounded effort, then assumed."""
     try:
-        return bool(np.shares_memory(_as_bytes(a), _as_bytes(b), max_work=100_000))
+        return bool(np.shares_memory(_as_bytes(a), _as_bytes(b), max_work=EFFORT))
     except Exception:
         return True
 
 
 def _as_bytes(memory: Memory) -> np.ndarray:
     """An array of the same layout, only to be asked about its addresses."""
-
-    class _Window:
-        __array_interface__ = {
-            "data": (memory.address, True),
-            "shape": memory.shape,
-            "strides": memory.strides,
-            "typestr": f"|V{memory.dtype.itemsize}",
-            "version": 3,
-        }
-
-    return np.asarray(_Window())
+    interface = {
+        "data": (memory.address, True),
+        "shape": memory.shape,
+        "strides": memory.strides,
+        "typestr": f"|V{memory.dtype.itemsize}",
+        "version": 3,
+    }
+    return np.asarray(SimpleNamespace(__array_interface__=interface))
 
 
 def _cube_count(
@@ -315,7 +316,7 @@ def _elements(matcher: Matcher) -> int:
 def _extent(matcher: Matcher, slot: Slot, collapsed: bool) -> int:
     layout, annotation = matcher.tensors[slot.argument]
     if slot.role == "shape" and collapsed and annotation.is_line:
-        return prod(layout.shape)
+        return prod(n or 0 for n in layout.shape)
     if slot.role == "shape":
         return layout.shape[slot.axis] or 0
     return layout.strides[slot.axis]
@@ -344,10 +345,10 @@ def _items(what: Any) -> Any:
     """What `.over` counts: a number or a tuple of them, none negative; arrays stay themselves."""
     if hasattr(what, "shape") and not isinstance(what, np.generic):
         return what
-    extents = what if isinstance(what, tuple | list) else (what,)
+    extents: Any = what if isinstance(what, tuple | list) else (what,)
     try:
-        numbers = tuple(n.__index__() for n in extents)
-    except AttributeError:
+        numbers = tuple(operator.index(n) for n in extents)
+    except TypeError:
         raise fail(
             "E416",
             given=repr(what),

@@ -128,7 +128,8 @@ def _plan(
     memory = planner.array("x", x)
     _check(function, axes, memory)
     seen = _as_planes(memory, axes)
-    height, width = output_extents(function, window, seen.shape[2:], ceil_mode)
+    _, _, rows, columns = seen.shape
+    height, width = output_extents(function, window, (rows, columns), ceil_mode)
     extents = memory.shape[:-axes] + (height, width)[-axes:]
     order = _order(memory, seen, axes)
     shapes = [Shape(extents, memory.dtype, order)]
