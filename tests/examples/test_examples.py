@@ -17,6 +17,9 @@ NAMES = sorted(path.stem for path in FOLDER.glob("*.py"))
 CHECKS: dict[str, Callable[[ModuleType, bool, dict[str, Any]], None]] = {}
 """For each example: the module, whether sizes must be tiny, and the settings of its kernels."""
 
+EMULATES = ("cpu", "interpreter")
+"""Devices that can run planes of any size."""
+
 
 def load(name: str) -> ModuleType:
     """The example as a module; dataclasses ask for it in `sys.modules`."""
@@ -154,11 +157,11 @@ def raymarch(example, tiny, settings):
 
 
 def ways() -> list[Any]:
-    """Every device with planes of 1 and 32; the CPU in checked mode too."""
+    """Every device with planes of 1 and 32, or its own; the CPU in checked mode too."""
     found = [
         pytest.param({"device": device.name, "plane_dim": plane}, id=f"{device.name}-{plane}")
         for device in cp.devices()
-        for plane in (1, 32)
+        for plane in ((1, 32) if device.name in EMULATES else (device.target.plane_dim,))
     ]
     return [*found, pytest.param({"device": "cpu", "checked": True}, id="cpu-checked")]
 
