@@ -63,7 +63,10 @@ def plain(value: Any, module: SimpleNamespace, known: dict[int, Any]) -> Any:
     """A function with `cp` replaced by `module`, in itself and in all functions that it uses."""
     if isinstance(value, CubeFunction):
         value = value.function
-    is_ours = isinstance(value, FunctionType) and value.__module__.split(".")[0] in ("tests", "cell")
+    is_ours = isinstance(value, FunctionType) and value.__module__.split(".")[0] in (
+        "tests",
+        "cell",
+    )
     if not is_ours:
         return value
     if id(value) in known:

@@ -47,12 +47,30 @@ def pairs(kind: Any, count: int = 3000) -> tuple[np.ndarray, np.ndarray]:
     if info.bits == 8:
         every = np.arange(info.min, info.max + 1).astype(kind)
         return np.repeat(every, 256), np.tile(every, 256)
-    corners = {info.min, info.min + 1, info.max, info.max - 1, 0, 1, 2, 3, 7, 10, 255, 256, info.bits,
-               info.bits - 1, info.max // 2, *((-1, -2, -3, -7, -256) if info.min else ())}
+    corners = {
+        info.min,
+        info.min + 1,
+        info.max,
+        info.max - 1,
+        0,
+        1,
+        2,
+        3,
+        7,
+        10,
+        255,
+        256,
+        info.bits,
+        info.bits - 1,
+        info.max // 2,
+        *((-1, -2, -3, -7, -256) if info.min else ()),
+    }
     rng = np.random.default_rng(info.bits)
     wild = rng.integers(info.min, info.max, (2, count), kind, endpoint=True)
     wild >>= rng.integers(0, info.bits, (2, count)).astype(kind)
-    a, b = (np.array([c[k] for c in [(a, b) for a in corners for b in corners]], kind) for k in (0, 1))
+    a, b = (
+        np.array([c[k] for c in [(a, b) for a in corners for b in corners]], kind) for k in (0, 1)
+    )
     return np.concatenate([a, wild[0]]), np.concatenate([b, wild[1]])
 
 
@@ -83,9 +101,13 @@ def test_integer_division(kind: Any, width: Any):
     outs[1].check(wrap(rest, kind))
     outs[2].check(wrap([q + r for q, r in zip(floor, rest, strict=True)], kind))
     truncate.configure(line_size=width).over(x)(x, y, *arrays[3:])
-    quotient = [abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1) if b else 0 for a, b in numbers]
+    quotient = [
+        abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1) if b else 0 for a, b in numbers
+    ]
     outs[3].check(wrap(quotient, kind))
-    outs[4].check(wrap([a - q * b if b else 0 for (a, b), q in zip(numbers, quotient, strict=True)], kind))
+    outs[4].check(
+        wrap([a - q * b if b else 0 for (a, b), q in zip(numbers, quotient, strict=True)], kind)
+    )
 
 
 @WIDTHS
@@ -117,15 +139,42 @@ def test_division_by_constants(kind: Any, divisor: Any):
     x = np.unique(pairs(kind)[0])
     out = Guarded((x.size, 4), kind)
     kernel.over(x.size)(x, out.array, divisor)
-    rows = [(a // divisor, a % divisor, int(math.trunc(a / divisor)) if abs(a) < 2**50 else
-             abs(a) // abs(divisor) * (1 if (a < 0) == (divisor < 0) else -1),
-             divisor // a if a else 0) if divisor else (0, 0, 0, 0) for a in x.tolist()]
+    rows = [
+        (
+            a // divisor,
+            a % divisor,
+            int(math.trunc(a / divisor))
+            if abs(a) < 2**50
+            else abs(a) // abs(divisor) * (1 if (a < 0) == (divisor < 0) else -1),
+            divisor // a if a else 0,
+        )
+        if divisor
+        else (0, 0, 0, 0)
+        for a in x.tolist()
+    ]
     out.check(wrap([v for row in rows for v in row], kind).reshape(-1, 4))
 
 
 def float_pairs(kind: Any) -> tuple[np.ndarray, np.ndarray]:
-    special = [0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3.0, 7.0, -7.0, 1e-3, 100.0, 5.5, math.inf, -math.inf,
-               math.nan, float(ml_dtypes.finfo(kind).tiny), float(ml_dtypes.finfo(kind).max)]
+    special = [
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        0.5,
+        -2.5,
+        3.0,
+        7.0,
+        -7.0,
+        1e-3,
+        100.0,
+        5.5,
+        math.inf,
+        -math.inf,
+        math.nan,
+        float(ml_dtypes.finfo(kind).tiny),
+        float(ml_dtypes.finfo(kind).max),
+    ]
     rng = np.random.default_rng(1)
     a, b = ([p[k] for p in [(a, b) for a in special for b in special]] for k in (0, 1))
     wild = rng.normal(size=(2, 2000)) * 2.0 ** rng.integers(-6, 7, (2, 2000))
@@ -200,7 +249,9 @@ def test_powers(kind: Any):
     x64 = x.astype(object if kind in INTEGERS else np.float64)
     columns = [x64**n for n in (0, 1, 2, 5)]
     if kind in INTEGERS:
-        out.check(wrap([int(v) for row in zip(*columns, strict=True) for v in row], kind).reshape(7, 4))
+        out.check(
+            wrap([int(v) for row in zip(*columns, strict=True) for v in row], kind).reshape(7, 4)
+        )
     else:
         with np.errstate(over="ignore"):
             expected = np.stack(columns, 1).astype(kind).astype(float)

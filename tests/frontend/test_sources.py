@@ -32,14 +32,21 @@ def run_cell(text: str, name: str, scope: dict[str, Any] | None = None) -> dict[
     return scope
 
 
-CELLS = ["<ipython-input-3-0a1b2c3d4e5f>", "/tmp/ipykernel_4242/1234567.py", "<stdin>", "<python-input-7>"]
+CELLS = [
+    "<ipython-input-3-0a1b2c3d4e5f>",
+    "/tmp/ipykernel_4242/1234567.py",
+    "<stdin>",
+    "<python-input-7>",
+]
 
 
 @pytest.mark.parametrize("name", CELLS)
 def test_cells(name: str):
     scope = run_cell(f"@cp.cube\ndef k(x, out):\n{BODY}", name)
     doubles(scope["k"])
-    run_cell(f"factor = 3\n\n@cp.cube\ndef k(x, out):\n{BODY.replace('2', '(factor - 1)')}", name, scope)
+    run_cell(
+        f"factor = 3\n\n@cp.cube\ndef k(x, out):\n{BODY.replace('2', '(factor - 1)')}", name, scope
+    )
     doubles(scope["k"])
     run_cell("factor = 5\n", name + "x", scope)
     out = np.zeros_like(X)
@@ -49,7 +56,9 @@ def test_cells(name: str):
 
 def test_cells_that_use_each_other():
     scope = run_cell("def twice(v):\n    return v + v\n", "<cell a>")
-    run_cell(f"@cp.cube\ndef k(x, out):\n{BODY.replace('x[i] * 2', 'twice(x[i])')}", "<cell b>", scope)
+    run_cell(
+        f"@cp.cube\ndef k(x, out):\n{BODY.replace('x[i] * 2', 'twice(x[i])')}", "<cell b>", scope
+    )
     doubles(scope["k"])
     run_cell("def twice(v):\n    return v * 5\n", "<cell c>", scope)
     out = np.zeros_like(X)
@@ -109,7 +118,9 @@ def test_a_file_that_changed_on_disk(tmp_path: Any):
     path = tmp_path / "changing.py"
     out = np.zeros(1)
     for kind, expected in (("f16", 2048.0), ("f32", 2049.0)):
-        path.write_text(f"import cubepy as cp\n@cp.cube\ndef k(out):\n    v: cp.{kind} = 2049\n    out[0] = v\n")
+        path.write_text(
+            f"import cubepy as cp\n@cp.cube\ndef k(out):\n    v: cp.{kind} = 2049\n    out[0] = v\n"
+        )
         linecache.checkcache(str(path))
         load(path, "changing").k[1, 1](out)
         assert out[0] == expected
@@ -205,6 +216,9 @@ def test_python_without_positions(tmp_path: Any):
         f"@cp.cube\ndef k(x, out, f: cp.Comptime):\n{BODY.replace('x[i] * 2', 'f(x[i])')}"
         "o = np.zeros(2)\nk[2, 1](np.ones(2), o, one[0])\nassert (o == 2).all()\n"
         "try:\n    k[2, 1](np.ones(2), o, fs[1])\n"
-        "except cp.CompileError as e:\n    assert e.code == 'E105', e\nelse:\n    assert (o == 3).all()\n")
-    done = subprocess.run([sys.executable, "-X", "no_debug_ranges", script], capture_output=True, text=True)
+        "except cp.CompileError as e:\n    assert e.code == 'E105', e\nelse:\n    assert (o == 3).all()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-X", "no_debug_ranges", script], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr

@@ -19,8 +19,15 @@ FLOATS = (cp.f16, cp.bf16, cp.f32, cp.f64)
 INTEGERS = (*SIGNED.values(), *UNSIGNED.values())
 NUMBERS = (*INTEGERS, *FLOATS)
 ALL = (cp.bool_, *NUMBERS)
-OPERATORS = {"+": operator.add, "*": operator.mul, "//": operator.floordiv, "-": operator.sub,
-             "%": operator.mod, "min": min, "max": max}
+OPERATORS = {
+    "+": operator.add,
+    "*": operator.mul,
+    "//": operator.floordiv,
+    "-": operator.sub,
+    "%": operator.mod,
+    "min": min,
+    "max": max,
+}
 
 
 def array(dtype: Any, *values: Any) -> np.ndarray:
@@ -77,7 +84,9 @@ def test_typed_operands(a: Any):
         number = cp.i32 if wanted == cp.bool_ else wanted
         found = types_of(
             lambda x, y: (x + y, y - x, x * y, x // y, x % y, x / y, x < y, x == y, max(x, y)),
-            array(a), array(b))
+            array(a),
+            array(b),
+        )
         divided = wanted if wanted in FLOATS else cp.f32
         bools = (cp.bool_, cp.bool_)
         assert found[:8] == (*(number,) * 5, divided, *bools), b
@@ -89,7 +98,9 @@ def test_typed_operands(a: Any):
 
 @pytest.mark.parametrize("t", ALL, ids=str)
 def test_literals_are_weak(t: Any):
-    found = types_of(lambda x: (x + 1, 1 - x, x * True, x * 0.5, 2.0 / x, -x, x < 1, x // 2), array(t))
+    found = types_of(
+        lambda x: (x + 1, 1 - x, x * True, x * 0.5, 2.0 / x, -x, x < 1, x // 2), array(t)
+    )
     whole = cp.i32 if t == cp.bool_ else t
     real = t if t in FLOATS else cp.f32
     assert found == (whole, whole, whole, real, real, whole, cp.bool_, whole)
@@ -219,7 +230,11 @@ def test_stores(source: Any, target: Any):
         if i < out.size:
             out[i] = x[i]
 
-    x = array(source, 0, 1, 100, 3) if source not in INTEGERS[:4] else array(source, -128, 1, 100, -1)
+    x = (
+        array(source, 0, 1, 100, 3)
+        if source not in INTEGERS[:4]
+        else array(source, -128, 1, 100, -1)
+    )
     out = Guarded(4, array(target).dtype)
     if source in FLOATS and target not in FLOATS:
         with pytest.raises(cp.CompileError, match=rf"E205.*{target}(.|\n)*cp\.{target}\("):
@@ -244,10 +259,15 @@ def test_conversions_of_literals(target: Any):
     out.check(np.array([3, info.min, info.max, *wrapped.tolist()], out.array.dtype))
 
 
-@pytest.mark.parametrize("spelling", [np.float64, "f64", "float64", np.dtype("f8"), float, cp.f64], ids=repr)
+@pytest.mark.parametrize(
+    "spelling", [np.float64, "f64", "float64", np.dtype("f8"), float, cp.f64], ids=repr
+)
 def test_spellings_of_dtypes(spelling: Any):
     assert cp.f64 == spelling
-    assert types_of(lambda x: (x, x) if x.dtype == spelling else x, array(cp.f64)) == (cp.f64, cp.f64)
+    assert types_of(lambda x: (x, x) if x.dtype == spelling else x, array(cp.f64)) == (
+        cp.f64,
+        cp.f64,
+    )
     assert types_of(lambda x: cp.local(3, spelling, fill=0)[0], array(cp.i8)) == cp.f64
 
 
@@ -255,7 +275,12 @@ def test_spellings_of_dtypes(spelling: Any):
 def test_torch_dtypes():
     import torch
 
-    for name, dtype in (("float32", cp.f32), ("bfloat16", cp.bf16), ("int8", cp.i8), ("bool", cp.bool_)):
+    for name, dtype in (
+        ("float32", cp.f32),
+        ("bfloat16", cp.bf16),
+        ("int8", cp.i8),
+        ("bool", cp.bool_),
+    ):
         assert dtype == getattr(torch, name)
         assert dtype != torch.float64
 

@@ -125,8 +125,14 @@ def calls(x, out):
     i = cp.ABSOLUTE_POS
     v = x[0, i]
     pair = (v, 2)
-    out[i] = (weighted(v) + weighted(v, (1, 2), shift=v) + weighted(shift=1, v=v)
-              + many(v, 1, 2, scale=3, a=v) + many(*pair, a=1) + many(v, *pair, *WEIGHTS, a=2))
+    out[i] = (
+        weighted(v)
+        + weighted(v, (1, 2), shift=v)
+        + weighted(shift=1, v=v)
+        + many(v, 1, 2, scale=3, a=v)
+        + many(*pair, a=1)
+        + many(v, *pair, *WEIGHTS, a=2)
+    )
 
 
 @case

@@ -76,33 +76,73 @@ def numbers(*shape: int, dtype: Any = np.float32) -> np.ndarray:
 
 def test_wrong_dtype():
     out = Guarded(4)
-    refused("E402", TypeError, lambda: copy_f32.over(out.array)(numbers(4, dtype=np.float64),
-            out.array), out, "copy_f32", "`x`", "f64", "f32", "astype")
+    refused(
+        "E402",
+        TypeError,
+        lambda: copy_f32.over(out.array)(numbers(4, dtype=np.float64), out.array),
+        out,
+        "copy_f32",
+        "`x`",
+        "f64",
+        "f32",
+        "astype",
+    )
 
 
 def test_wrong_dtype_of_a_type_variable():
     out = Guarded(4)
     from tests.launch.generic import scale
 
-    refused("E402", TypeError, lambda: scale.over(out.array)(numbers(4, dtype=np.float64), 2.0,
-            out.array), out, "scale", "`out`", "f32", "f64")
+    refused(
+        "E402",
+        TypeError,
+        lambda: scale.over(out.array)(numbers(4, dtype=np.float64), 2.0, out.array),
+        out,
+        "scale",
+        "`out`",
+        "f32",
+        "f64",
+    )
     ints = Guarded(4, np.int32)
-    refused("E402", TypeError, lambda: scale.over(ints.array)(numbers(4, dtype=np.int32), 2.0,
-            ints.array), ints, "`x`", "i32", "f32 or f64")
+    refused(
+        "E402",
+        TypeError,
+        lambda: scale.over(ints.array)(numbers(4, dtype=np.int32), 2.0, ints.array),
+        ints,
+        "`x`",
+        "i32",
+        "f32 or f64",
+    )
 
 
 def test_big_endian():
     out = Guarded(4)
-    refused("E403", TypeError, lambda: copy.over(out.array)(numbers(4).astype(">f4"), out.array),
-            out, "copy", "`x`", "big-endian", ">f4", "newbyteorder")
+    refused(
+        "E403",
+        TypeError,
+        lambda: copy.over(out.array)(numbers(4).astype(">f4"), out.array),
+        out,
+        "copy",
+        "`x`",
+        "big-endian",
+        ">f4",
+        "newbyteorder",
+    )
 
 
 def test_read_only_output():
     out = Guarded(4)
     view = out.array[:]
     view.flags.writeable = False
-    refused("E404", ValueError, lambda: copy.over(view)(numbers(4), view), out, "copy", "`out`",
-            "read-only")
+    refused(
+        "E404",
+        ValueError,
+        lambda: copy.over(view)(numbers(4), view),
+        out,
+        "copy",
+        "`out`",
+        "read-only",
+    )
     x = numbers(4)
     x.flags.writeable = False
     copy.over(out.array)(x, out.array)
@@ -141,17 +181,26 @@ def test_zero_stride_output():
     refused("E410", ValueError, lambda: copy.over(window)(numbers(3, 2), window), base, "`out`")
 
 
-@pytest.mark.parametrize("value", [
-    np.zeros(4, [("a", "f4")]), np.zeros(4, np.complex64), np.zeros(4, "datetime64[s]"),
-    np.zeros(4, object), np.array(["a"] * 4), np.zeros(4, np.longdouble),
-], ids=lambda a: str(a.dtype))
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.zeros(4, [("a", "f4")]),
+        np.zeros(4, np.complex64),
+        np.zeros(4, "datetime64[s]"),
+        np.zeros(4, object),
+        np.array(["a"] * 4),
+        np.zeros(4, np.longdouble),
+    ],
+    ids=lambda a: str(a.dtype),
+)
 def test_other_dtypes(value: np.ndarray):
     out = Guarded(4)
     refused("E401", TypeError, lambda: copy.over(out.array)(value, out.array), out, "copy", "`x`")
 
 
-@pytest.mark.parametrize("value", [[1.0, 2.0], {"a": 1}, object(), 1 + 2j, {1, 2}],
-                         ids=lambda v: type(v).__name__)
+@pytest.mark.parametrize(
+    "value", [[1.0, 2.0], {"a": 1}, object(), 1 + 2j, {1, 2}], ids=lambda v: type(v).__name__
+)
 def test_other_objects(value: Any):
     out = Guarded(4)
     refused("E401", TypeError, lambda: copy.over(out.array)(value, out.array), out, "copy", "`x`")
@@ -159,7 +208,9 @@ def test_other_objects(value: Any):
 
 def test_a_number_for_a_tensor():
     out = Guarded(4)
-    refused("E401", TypeError, lambda: copy_f32.over(out.array)(1.0, out.array), out, "`x`", "float")
+    refused(
+        "E401", TypeError, lambda: copy_f32.over(out.array)(1.0, out.array), out, "`x`", "float"
+    )
 
 
 def test_a_tensor_for_a_number():
@@ -182,9 +233,15 @@ def test_unaligned_elements():
     refused("E414", ValueError, lambda: copy.over(out.array)(record, out.array), out, "`x`")
 
 
-@pytest.mark.parametrize(("args", "kwargs"), [
-    ((1,), {}), ((1, 2, 3), {}), ((1, 2), {"x": 3}), ((1,), {"output": 2}),
-])
+@pytest.mark.parametrize(
+    ("args", "kwargs"),
+    [
+        ((1,), {}),
+        ((1, 2, 3), {}),
+        ((1, 2), {"x": 3}),
+        ((1,), {"output": 2}),
+    ],
+)
 def test_arguments_that_do_not_match(args: Any, kwargs: Any):
     with pytest.raises(cp.LaunchError, match="E406.*\n.*copy"):
         copy.over(4)(*args, **kwargs)
@@ -231,26 +288,39 @@ def layouts() -> dict[str, Any]:
     """Views of f32 arrays whose elements are all different."""
     base = numbers(2048)
     return {
-        "empty": base[:0], "empty 2-d": base[:12].reshape(3, 4)[:, :0], "0-d": base[5:6].reshape(()),
-        "one": base[:1], "plain": base[:1000], "offset": base[3:1000], "reversed": base[999::-1],
-        "strided": base[1:1000:3], "negative stride": base[1000:0:-3],
-        "matrix": base[:391].reshape(17, 23), "transposed": base[:391].reshape(17, 23).T,
-        "column": base[:391].reshape(17, 23)[:, 5], "row": base[:391].reshape(17, 23)[5],
-        "sliced": base[:391].reshape(17, 23)[2:9, 3:20], "wide": base[:2048].reshape(32, 64)[:, 16:48],
+        "empty": base[:0],
+        "empty 2-d": base[:12].reshape(3, 4)[:, :0],
+        "0-d": base[5:6].reshape(()),
+        "one": base[:1],
+        "plain": base[:1000],
+        "offset": base[3:1000],
+        "reversed": base[999::-1],
+        "strided": base[1:1000:3],
+        "negative stride": base[1000:0:-3],
+        "matrix": base[:391].reshape(17, 23),
+        "transposed": base[:391].reshape(17, 23).T,
+        "column": base[:391].reshape(17, 23)[:, 5],
+        "row": base[:391].reshape(17, 23)[5],
+        "sliced": base[:391].reshape(17, 23)[2:9, 3:20],
+        "wide": base[:2048].reshape(32, 64)[:, 16:48],
         "flipped rows": base[:391].reshape(17, 23)[::-1],
         "flipped columns": base[:391].reshape(17, 23)[:, ::-1],
         "broadcast rows": np.broadcast_to(base[:23], (17, 23)),
         "broadcast columns": np.broadcast_to(base[:17, None], (17, 23)),
-        "fortran": np.asfortranarray(base[:391].reshape(17, 23)), "thin": base[:17].reshape(17, 1),
-        "3-d": base[:210].reshape(5, 6, 7), "3-d permuted": base[:210].reshape(5, 6, 7).transpose(1, 2, 0),
-        "3-d strided": base[:240].reshape(5, 6, 8)[::2, 1:4, ::2], "5-d": base[:48].reshape(2, 3, 1, 4, 2),
+        "fortran": np.asfortranarray(base[:391].reshape(17, 23)),
+        "thin": base[:17].reshape(17, 1),
+        "3-d": base[:210].reshape(5, 6, 7),
+        "3-d permuted": base[:210].reshape(5, 6, 7).transpose(1, 2, 0),
+        "3-d strided": base[:240].reshape(5, 6, 8)[::2, 1:4, ::2],
+        "5-d": base[:48].reshape(2, 3, 1, 4, 2),
         "last of one": base[:40].reshape(20, 2)[:, :1],
     }
 
 
 @pytest.mark.parametrize("name", layouts())
-@pytest.mark.parametrize("kernel", [copy, copy_lines, copy_lines.configure(line_size=4)],
-                         ids=["scalar", "auto", "4"])
+@pytest.mark.parametrize(
+    "kernel", [copy, copy_lines, copy_lines.configure(line_size=4)], ids=["scalar", "auto", "4"]
+)
 def test_layouts_of_inputs(name: str, kernel: Any):
     x = layouts()[name]
     for offset in (0, 1):
@@ -281,15 +351,32 @@ def test_two_indices(name: str):
     out.check(x)
 
 
-DTYPES = ("bool", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8",
-          ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2)
+DTYPES = (
+    "bool",
+    "i1",
+    "i2",
+    "i4",
+    "i8",
+    "u1",
+    "u2",
+    "u4",
+    "u8",
+    "f2",
+    "f4",
+    "f8",
+    ml_dtypes.bfloat16,
+    ml_dtypes.float8_e4m3fn,
+    ml_dtypes.float8_e5m2,
+)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: np.dtype(d).name)
 @pytest.mark.parametrize("kernel", [copy, copy_lines], ids=["scalar", "lines"])
 def test_every_dtype_is_copied(dtype: Any, kernel: Any):
     for count in (1, 63, 64, 1000):
-        bits = np.random.default_rng(count).integers(0, 256, count * np.dtype(dtype).itemsize, np.uint8)
+        bits = np.random.default_rng(count).integers(
+            0, 256, count * np.dtype(dtype).itemsize, np.uint8
+        )
         x = bits.view(dtype) if dtype != "bool" else bits > 99
         out = Guarded(count, dtype, offset=count % 3)
         kernel.over(out.array)(x, out.array)
@@ -298,15 +385,20 @@ def test_every_dtype_is_copied(dtype: Any, kernel: Any):
 
 def test_keywords_and_defaults():
     @cp.cube
-    def affine(x, out, scale: cp.f32 = 2.0, *, shift: cp.f32 = 1.0, negate: cp.Comptime[bool] = False):
+    def affine(
+        x, out, scale: cp.f32 = 2.0, *, shift: cp.f32 = 1.0, negate: cp.Comptime[bool] = False
+    ):
         i = cp.ABSOLUTE_POS
         if i < out.size:
             y = x.flat[i] * scale + shift
             out.flat[i] = -y if negate else y
 
     x = numbers(10)
-    for kwargs, expected in (({}, 2 * x + 1), ({"scale": 3.0}, 3 * x + 1),
-                             ({"shift": 5, "negate": True}, -(2 * x + 5))):
+    for kwargs, expected in (
+        ({}, 2 * x + 1),
+        ({"scale": 3.0}, 3 * x + 1),
+        ({"shift": 5, "negate": True}, -(2 * x + 5)),
+    ):
         out = Guarded(10)
         affine.over(out.array)(x=x, out=out.array, **kwargs)
         out.check(expected)

@@ -103,6 +103,7 @@ def test_the_short_way_in_threads():
     kernel = cp.cube(polynomial.function)
     limit, fast.LIMIT = fast.LIMIT, 7
     try:
+
         def call(k: int) -> None:
             for n in range(1, 30):
                 x = np.full(n, 0.5, np.float32)
@@ -176,8 +177,12 @@ def test_number_of_threads(count: int, tmp_path: Any):
 def test_wrong_number_of_threads(text: str, tmp_path: Any):
     script = tmp_path / "wrong.py"
     script.write_text(COUNT_THREADS)
-    done = subprocess.run([sys.executable, script], env=os.environ | {"CUBEPY_NUM_THREADS": text},
-                          capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, script],
+        env=os.environ | {"CUBEPY_NUM_THREADS": text},
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode != 0
     assert "E506" in done.stderr and "CUBEPY_NUM_THREADS" in done.stderr and text in done.stderr
 

@@ -24,7 +24,13 @@ def scalars(x, y, out, factor, shift: cp.Comptime):
 
 
 @cp.cube
-def lines(x: cp.Lines[cp.f32], y: cp.Lines[cp.f32], out: cp.Lines[cp.f32], factor: cp.i8, shift: cp.Comptime):
+def lines(
+    x: cp.Lines[cp.f32],
+    y: cp.Lines[cp.f32],
+    out: cp.Lines[cp.f32],
+    factor: cp.i8,
+    shift: cp.Comptime,
+):
     i = cp.ABSOLUTE_POS
     if i < out.size and i < x.size and i < y.size:
         out.flat[i] = x.flat[i] * factor + y.flat[i] + shift + OFFSET
@@ -57,9 +63,12 @@ class Arena:
 
 
 places = st.tuples(
-    st.sampled_from([0, 1, 8, 16, 32, 100, 128, 200]), st.sampled_from([0, 1, 16, 17, 32, 64]),
-    st.sampled_from([1, 1, 1, 2, -1]), st.sampled_from([1, 1, 2]),
-    st.sampled_from(["", "", "", "", "T", "r", ">f4", "f8", "i4"]), st.booleans(),
+    st.sampled_from([0, 1, 8, 16, 32, 100, 128, 200]),
+    st.sampled_from([0, 1, 16, 17, 32, 64]),
+    st.sampled_from([1, 1, 1, 2, -1]),
+    st.sampled_from([1, 1, 2]),
+    st.sampled_from(["", "", "", "", "T", "r", ">f4", "f8", "i4"]),
+    st.booleans(),
 )
 numbers = st.sampled_from([1, 2, 3, 127, 128, -129, True, 1.5, 2.0, -0.0, np.float32(2), 2**70])
 shifts = st.sampled_from([0, 1, 1.0, True, 0.0, -0.0, 2, "no"])
@@ -104,7 +113,9 @@ def kernels_of(way: type[FastPath]) -> dict[bool, CubeKernel]:
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.lists(calls, min_size=1, max_size=4), st.lists(st.integers(0, 7), min_size=1, max_size=12))
+@given(
+    st.lists(calls, min_size=1, max_size=4), st.lists(st.integers(0, 7), min_size=1, max_size=12)
+)
 def test_both_ways_do_the_same(different: list[Any], order: list[int]):
     sequence = [different[k % len(different)] for k in order]
     assert play(sequence, kernels_of(FastPath)) == play(sequence, kernels_of(NoFastPath))

@@ -50,15 +50,36 @@ def expected_positions(grid: tuple[int, ...], dim: tuple[int, ...], plane: int) 
         for unit in range(prod(dim)):
             u = (unit % dim[0], unit // dim[0] % dim[1], unit // (dim[0] * dim[1]))
             absolute = [ck * d + uk for ck, d, uk in zip(c, dim, u, strict=True)]
-            rows.append([*u, *c, *absolute, unit, cube, prod(grid), *grid, *dim, prod(dim), plane,
-                         -(-prod(dim) // plane), unit // plane, unit % plane])
+            rows.append(
+                [
+                    *u,
+                    *c,
+                    *absolute,
+                    unit,
+                    cube,
+                    prod(grid),
+                    *grid,
+                    *dim,
+                    prod(dim),
+                    plane,
+                    -(-prod(dim) // plane),
+                    unit // plane,
+                    unit % plane,
+                ]
+            )
     return np.array(rows)
 
 
-@pytest.mark.parametrize(("grid", "dim"), [
-    ((1, 1, 1), (1, 1, 1)), ((3, 1, 1), (4, 1, 1)), ((2, 3, 2), (4, 2, 3)), ((1, 5, 1), (1, 7, 1)),
-    ((1, 1, 4), (2, 1, 5)),
-])
+@pytest.mark.parametrize(
+    ("grid", "dim"),
+    [
+        ((1, 1, 1), (1, 1, 1)),
+        ((3, 1, 1), (4, 1, 1)),
+        ((2, 3, 2), (4, 2, 3)),
+        ((1, 5, 1), (1, 7, 1)),
+        ((1, 1, 4), (2, 1, 5)),
+    ],
+)
 @pytest.mark.parametrize("plane", [1, 2])
 def test_positions(grid: Any, dim: Any, plane: int):
     out = Guarded((prod(grid) * prod(dim), 23), np.int64)
@@ -76,7 +97,9 @@ def test_over_runs_every_item_once(shape: Any, cube_dim: Any):
         out.check(np.ones(shape, np.int32))
 
 
-@pytest.mark.parametrize("shape", [(1, 1, 1), (2, 3, 5), (7, 1, 300), (3, 20, 33), (2, 0, 3)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(1, 1, 1), (2, 3, 5), (7, 1, 300), (3, 20, 33), (2, 0, 3)], ids=str
+)
 @pytest.mark.parametrize("cube_dim", [None, 16, (8, 4), (4, 2, 3)], ids=repr)
 def test_over_with_axes(shape: Any, cube_dim: Any):
     for what in (None, shape):
@@ -160,19 +183,47 @@ def test_zero_cubes_run_nothing(grid: Any):
     assert out.is_untouched
 
 
-@pytest.mark.parametrize("item", [
-    4, (4,), (1, 2, 3), ((1, 2, 3, 4), 1), (1, 0), (1, -2), (-1, 4), (1.0, 4), (4, 2.5), ("4", 4),
-    (None, 4), ((), 4), (4, ()),
-], ids=repr)
+@pytest.mark.parametrize(
+    "item",
+    [
+        4,
+        (4,),
+        (1, 2, 3),
+        ((1, 2, 3, 4), 1),
+        (1, 0),
+        (1, -2),
+        (-1, 4),
+        (1.0, 4),
+        (4, 2.5),
+        ("4", 4),
+        (None, 4),
+        ((), 4),
+        (4, ()),
+    ],
+    ids=repr,
+)
 def test_bad_grids(item: Any):
     with pytest.raises(cp.LaunchError, match="E416"):
         count[item](np.zeros(4, np.int32))
 
 
-@pytest.mark.parametrize(("what", "options"), [
-    (-1, {}), ((2, -3), {}), (2.5, {}), ("4", {}), (None, {}), ((1, 2.0), {}), (4, {"per": "warp"}),
-    (4, {"cube_dim": 0}), (4, {"cube_dim": -4}), (4, {"cube_dim": 2.0}), (4, {"cube_dim": (1, 2, 3, 4)}),
-], ids=repr)
+@pytest.mark.parametrize(
+    ("what", "options"),
+    [
+        (-1, {}),
+        ((2, -3), {}),
+        (2.5, {}),
+        ("4", {}),
+        (None, {}),
+        ((1, 2.0), {}),
+        (4, {"per": "warp"}),
+        (4, {"cube_dim": 0}),
+        (4, {"cube_dim": -4}),
+        (4, {"cube_dim": 2.0}),
+        (4, {"cube_dim": (1, 2, 3, 4)}),
+    ],
+    ids=repr,
+)
 def test_bad_over(what: Any, options: Any):
     with pytest.raises(cp.LaunchError, match="E416"):
         count.over(what, **options)(np.zeros(4, np.int32))

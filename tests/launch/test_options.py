@@ -110,8 +110,15 @@ def test_results_do_not_depend_on_widths_planes_and_cubes(shape: Any):
     expected = np.empty_like(x)
     everything_alike.configure(line_size=1).over(expected)(x, y, expected)
     assert np.isfinite(expected).all()
-    for options in ({}, {"line_size": 4}, {"line_size": 16}, {"line_size": 5}, {"plane_dim": 32},
-                    {"plane_dim": 32, "line_size": 8}, {"line_size": 64}):
+    for options in (
+        {},
+        {"line_size": 4},
+        {"line_size": 16},
+        {"line_size": 5},
+        {"plane_dim": 32},
+        {"plane_dim": 32, "line_size": 8},
+        {"line_size": 64},
+    ):
         for dim in (None, 1, 33 if "plane_dim" not in options else 64):
             out = Guarded(shape)
             everything_alike.configure(**options).over(out.array, cube_dim=dim)(x, y, out.array)
@@ -160,10 +167,20 @@ def test_ieee_754_without_fast_math():
     assert not np.signbit(out[0]), "-0 + 0 is +0"
 
 
-@pytest.mark.parametrize("options", [
-    {"line_size": 0}, {"line_size": -4}, {"line_size": 2.5}, {"line_size": "wide"}, {"plane_dim": 0},
-    {"plane_dim": -1}, {"plane_dim": 2.5}, {"device": "cuda:7"},
-], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"line_size": 0},
+        {"line_size": -4},
+        {"line_size": 2.5},
+        {"line_size": "wide"},
+        {"plane_dim": 0},
+        {"plane_dim": -1},
+        {"plane_dim": 2.5},
+        {"device": "cuda:7"},
+    ],
+    ids=str,
+)
 def test_wrong_options(options: Any):
     with pytest.raises((cp.Error, TypeError, ValueError)) as caught:
         total.configure(**options)[1, 1](np.zeros(4, np.float32), np.zeros(1, np.float32))

@@ -13,8 +13,16 @@ import pytest
 import cubepy as cp
 from tests.guarded import Guarded, assert_same
 
-INTEGERS = {"i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64,
-            "u8": np.uint8, "u16": np.uint16, "u32": np.uint32, "u64": np.uint64}
+INTEGERS = {
+    "i8": np.int8,
+    "i16": np.int16,
+    "i32": np.int32,
+    "i64": np.int64,
+    "u8": np.uint8,
+    "u16": np.uint16,
+    "u32": np.uint32,
+    "u64": np.uint64,
+}
 FLOATS = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}
 
 
@@ -53,8 +61,23 @@ def test_integers_at_their_limits(name: str):
 @pytest.mark.parametrize("name", FLOATS)
 def test_floats_round_to_nearest(name: str):
     kind = FLOATS[name]
-    for value in (0.0, -0.0, 1 / 3, 1e-7, 65504.0, 1e300, math.inf, -math.inf, math.nan, 3, -(2**20), True,
-                  np.float64(0.1), np.float32(0.1), np.int32(5)):
+    for value in (
+        0.0,
+        -0.0,
+        1 / 3,
+        1e-7,
+        65504.0,
+        1e300,
+        math.inf,
+        -math.inf,
+        math.nan,
+        3,
+        -(2**20),
+        True,
+        np.float64(0.1),
+        np.float32(0.1),
+        np.int32(5),
+    ):
         out = Guarded(1, kind)
         SETTERS[name][1, 1](out.array, value)
         with np.errstate(over="ignore"):
@@ -69,13 +92,25 @@ def test_bools():
         assert out.array[0] == bool(value)
 
 
-@pytest.mark.parametrize(("tensor", "value", "expected"), [
-    (np.float32, 1.5, cp.f32), (np.float64, 1.5, cp.f64), (np.float16, 1.5, cp.f32),
-    (np.int32, 1.5, cp.f32), (np.int32, 3, cp.i64), (np.float64, 3, cp.i64), (np.float32, True, cp.bool_),
-    (np.float32, np.float64(2), cp.f64), (np.float64, np.float32(2), cp.f32),
-    (np.float32, np.float16(2), cp.f16), (np.float32, np.int8(2), cp.i8), (np.float32, np.bool_(1), cp.bool_),
-    (np.float32, np.uint64(2**63), cp.u64), (ml_dtypes.bfloat16, 2.0, cp.f32),
-])
+@pytest.mark.parametrize(
+    ("tensor", "value", "expected"),
+    [
+        (np.float32, 1.5, cp.f32),
+        (np.float64, 1.5, cp.f64),
+        (np.float16, 1.5, cp.f32),
+        (np.int32, 1.5, cp.f32),
+        (np.int32, 3, cp.i64),
+        (np.float64, 3, cp.i64),
+        (np.float32, True, cp.bool_),
+        (np.float32, np.float64(2), cp.f64),
+        (np.float64, np.float32(2), cp.f32),
+        (np.float32, np.float16(2), cp.f16),
+        (np.float32, np.int8(2), cp.i8),
+        (np.float32, np.bool_(1), cp.bool_),
+        (np.float32, np.uint64(2**63), cp.u64),
+        (ml_dtypes.bfloat16, 2.0, cp.f32),
+    ],
+)
 def test_types_of_unannotated_numbers(tensor: Any, value: Any, expected: Any):
     seen: list[Any] = []
 
@@ -163,7 +198,9 @@ def test_structures(taps: int, negate: bool):
         out = Guarded(10)
         run.over(10)(Job(x, Window(start, 0.5), taps, negate), out.array)
         padded = np.concatenate([x, np.zeros(10, np.float32)])
-        expected = sum(padded[start + k : start + k + 10] * np.float32(0.5) * (k + 1) for k in range(taps))
+        expected = sum(
+            padded[start + k : start + k + 10] * np.float32(0.5) * (k + 1) for k in range(taps)
+        )
         out.check(-expected if negate else expected)
 
 

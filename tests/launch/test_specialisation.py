@@ -75,8 +75,27 @@ class Colour(enum.Enum):
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_comptime_keys_include_types(order: int, compiled: list[Any]):
-    values = [1, 1.0, True, "1", 0.0, -0.0, (1,), (1.0,), (True,), ((1,),), ((1.0,),), Pair(1), Pair(1.0),
-              Holder(1), Holder(1.0), Holder(True), Holder((1,)), Holder((1.0,)), Colour.RED][::order]
+    values = [
+        1,
+        1.0,
+        True,
+        "1",
+        0.0,
+        -0.0,
+        (1,),
+        (1.0,),
+        (True,),
+        ((1,),),
+        ((1.0,),),
+        Pair(1),
+        Pair(1.0),
+        Holder(1),
+        Holder(1.0),
+        Holder(True),
+        Holder((1,)),
+        Holder((1.0,)),
+        Colour.RED,
+    ][::order]
     for _ in range(2):
         for value in values:
             assert result(describe, ..., value) == kind_of(value), value
@@ -122,7 +141,8 @@ def test_a_lambda_in_a_loop_compiles_once(compiled: list[Any]):
 def test_lambdas_of_one_line():
     for k, f in enumerate((lambda v: v + 1, lambda v: v + 2, lambda v: (lambda u: u + 3)(v))):
         assert result(apply, np.zeros_like(X), ..., f) == k + 1
-    functions = [lambda v: v - 1, lambda v: v - 2]; more = lambda v: v - 3  # noqa: E702
+    functions = [lambda v: v - 1, lambda v: v - 2]
+    more = lambda v: v - 3
     assert [result(apply, np.zeros_like(X), ..., f) for f in (*functions, more)] == [-1, -2, -3]
 
 
@@ -189,16 +209,19 @@ def helper(v: Any) -> Any:
     return v + SCALE * CONFIG.nested.deep
 
 
-@pytest.mark.parametrize("change", [
-    lambda m: m.setitem(globals(), "SCALE", 5.0),
-    lambda m: m.setitem(globals(), "TABLE", [1.0, 9.0]),
-    lambda m: m.setitem(NAMES, "bias", 8.0),
-    lambda m: m.setattr(CONFIG, "bias", 7.0),
-    lambda m: m.setattr(CONFIG.nested, "deep", 4),
-    lambda m: m.setattr(Settings, "bias", 6.0),
-    lambda m: m.setitem(globals(), "helper", lambda v: v + 11.0),
-    lambda m: m.setitem(globals(), "SCALE", np.float64(5.0)),
-])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: m.setitem(globals(), "SCALE", 5.0),
+        lambda m: m.setitem(globals(), "TABLE", [1.0, 9.0]),
+        lambda m: m.setitem(NAMES, "bias", 8.0),
+        lambda m: m.setattr(CONFIG, "bias", 7.0),
+        lambda m: m.setattr(CONFIG.nested, "deep", 4),
+        lambda m: m.setattr(Settings, "bias", 6.0),
+        lambda m: m.setitem(globals(), "helper", lambda v: v + 11.0),
+        lambda m: m.setitem(globals(), "SCALE", np.float64(5.0)),
+    ],
+)
 def test_changed_captures_compile_again(change: Any, compiled: list[Any]):
     def expected() -> float:
         return SCALE + TABLE[1] + NAMES["bias"] + CONFIG.bias + Settings.bias + helper(0.0)
@@ -231,6 +254,7 @@ def test_containers_that_change_in_place():
 
 def test_equal_captures_compile_once(compiled: list[Any]):
     for _ in range(3):
+
         def inner(v):
             return v * 2
 
@@ -258,11 +282,17 @@ def test_closure_values_change():
         assert out[0] == n
 
 
-@pytest.mark.parametrize("read", ["ARRAY[0]", "BOX.array[0]", "CELLS['a'][0]", "ARRAY.sum()", "ZERO"])
+@pytest.mark.parametrize(
+    "read", ["ARRAY[0]", "BOX.array[0]", "CELLS['a'][0]", "ARRAY.sum()", "ZERO"]
+)
 def test_captured_arrays_are_refused(read: str):
     text = f"@cp.cube\ndef f(out):\n    out[0] = {read}\n"
-    scope = {"ARRAY": ARRAY, "BOX": types.SimpleNamespace(array=ARRAY), "CELLS": {"a": ARRAY},
-             "ZERO": np.array(1.0)}
+    scope = {
+        "ARRAY": ARRAY,
+        "BOX": types.SimpleNamespace(array=ARRAY),
+        "CELLS": {"a": ARRAY},
+        "ZERO": np.array(1.0),
+    }
     out = Guarded(1)
     with pytest.raises(cp.CompileError, match=r"E110(.|\n)*argument"):
         from_text(text, f"<array {read}>", **scope)[1, 1](out.array)
