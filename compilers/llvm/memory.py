@@ -142,7 +142,10 @@ def _prefetch(e: Emitter, op: Op) -> str:
     buffer, offset = e.operands(op)
     name = spell.memory_name(element_of(op.operands[0].type))
     address = e.w.value(f"getelementptr {name}, ptr {buffer}, i64 {offset}", "p")
-    e.w.call("llvm.prefetch.p0", "void", ("ptr", address), ("i32", "0"), ("i32", "3"), ("i32", "1"))
+    level = op.attrs.get("level", 1)
+    assert isinstance(level, int)
+    locality = ("i32", str(4 - level))
+    e.w.call("llvm.prefetch.p0", "void", ("ptr", address), ("i32", "0"), locality, ("i32", "1"))
     return ""
 
 

@@ -63,10 +63,13 @@ def _store(
         store(frame.tracer, _place(frame, tensor, index), value, hint or "")
 
 
-def _prefetch(frame: Frame, x: Any, index: Any) -> None:
+def _prefetch(frame: Frame, x: Any, index: Any, level: Any = 1) -> None:
+    if level not in (1, 2, 3):
+        raise frame.tracer.error("E207", what="level=", expected="1, 2 or 3", given=describe(level))
     place = _place(frame, _tensor(frame, x, "cp.prefetch"), index)
     tracer = frame.tracer
-    tracer.b.emit_op(ops.PREFETCH, place.tensor.buffer, tracer.index_value(place.offset))
+    offset = tracer.index_value(place.offset)
+    tracer.b.emit_op(ops.PREFETCH, place.tensor.buffer, offset, level=level)
 
 
 def _misalignment(frame: Frame, x: Any, index: Any, line: int) -> Value:

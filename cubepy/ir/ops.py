@@ -191,6 +191,7 @@ PREFETCH = _op(
     rule.addressing,
     "A hint that the address will be read soon; any address is legal.",
     effect=Effect.WRITE,
+    attrs=("level",),
 )
 MISALIGNMENT = _op(
     "misalignment",

@@ -297,8 +297,12 @@ def store(x: Any, index: Any, value: Any, hint: str | None = None) -> None:
 
 
 @_builtin
-def prefetch(x: Any, index: Any) -> None:
-    """A hint that `x[index]` will be read soon; the index may be out of bounds."""
+def prefetch(x: Any, index: Any, level: int = 1) -> None:
+    """A hint that `x[index]` will be read soon; the index may be out of bounds.
+
+    `level` is the cache that it is brought to: 1 is the nearest, where little else should be; 2 is
+    better for data that is read several times, or late.
+    """
     _only_inside("prefetch")
 
 
