@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from cubepy.artifact import Fault
-from cubepy.ir import ops
-from cubepy.ir.core import Kernel, Op, Region
+from cubepy.ir.core import Kernel, Op
 from cubepy.ir.types import bf16, f8e4m3, f8e5m2, f16
 from cubepy.ir.verify import verify
 from cubepy.passes.fission import fission, needs_fission
+from cubepy.passes.lower_checks import lower_checks
 from cubepy.passes.meetings import lower_planes_of_one
 from cubepy.passes.rewrite import Rewriter
 from cubepy.passes.widen import widen, widen_f16_fma
@@ -24,11 +24,10 @@ def legalize(kernel: Kernel, target: Target) -> tuple[Kernel, tuple[Fault, ...]]
     kernel = widen(_STORED | {f16} if lacks_f16 else _STORED)(widen_f16_fma(kernel))
     if kernel.plane_dim == 1:
         kernel = _PlanesOfOne().run(kernel)
-    checks = _Checks()
-    kernel = checks.run(kernel)
+    kernel, faults = lower_checks(kernel)
     if needs_fission(kernel):
         kernel = verify(fission(kernel), after="fission")
-    return kernel, tuple(checks.faults)
+    return kernel, faults
 
 
 class _PlanesOfOne(Rewriter):
@@ -40,29 +39,3 @@ class _PlanesOfOne(Rewriter):
             self.out.append(lowered)
         else:
             self.replaced[op.result] = lowered
-
-
-class _Checks(Rewriter):
-    """`check c` becomes `if c then {} else { fault; return }`."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.faults: list[Fault] = []
-
-    def visit(self, op: Op) -> None:
-        if op.row is not ops.CHECK:
-            self.out.append(self.renew(op))
-            return
-        condition, *told = self.values(op.operands)
-        attrs = {"code": len(self.faults)}
-        self.faults.append(_describe(op))
-        fault = Op(ops.FAULT, tuple(told), attrs, (), (), op.span)
-        leave = Region((), (fault, Op(ops.RETURN, span=op.span)))
-        stay = Region((), (Op(ops.YIELD, span=op.span),))
-        self.out.append(Op(ops.IF, (condition,), {}, (), (stay, leave), op.span))
-
-
-def _describe(op: Op) -> Fault:
-    axis = op.attrs.get("axis", 0)
-    assert isinstance(axis, int)
-    return Fault(str(op.attrs.get("kind")), str(op.attrs.get("argument")), axis, op.span)
