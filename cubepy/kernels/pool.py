@@ -24,7 +24,7 @@ from cubepy.targets import Target
 
 BAND_BYTES = 1 << 17
 """Input of one cube: enough to hide its start, little enough to spread over many threads."""
-AHEAD_BYTES = 1 << 12
+AHEAD_BYTES = 1 << 14
 """How far the input is prefetched, at least."""
 STREAMED = 16
 """Caches that arrays must exceed before results bypass them."""

@@ -113,65 +113,82 @@ def columns(rows: Any, at: Any, window: Any, line: Any, fill: Any) -> Any:
     return tuple(v if stride == 1 else v[k::stride] for k in range(window.phases))
 
 
-def across(lines: Any, following: Any, window: Any, line: Any) -> Any:
-    """The maxima over each window's columns, from the lines of all phases and the next ones."""
+def across(before: Any, here: Any, after: Any, window: Any, line: Any) -> Any:
+    """The maxima over each window's columns, from the lines of all phases and their neighbours."""
     return greatest(
         tuple(
-            lines[tap[1]]
-            if tap[0] == 0
-            else cp.concat(lines[tap[1]], following[tap[1]])[tap[0] : tap[0] + line]
+            shifted(before[tap[1]], here[tap[1]], after[tap[1]], tap[0], line)
             for tap in window.taps
         )
     )
 
 
+def shifted(before: Any, here: Any, after: Any, shift: Any, line: Any) -> Any:
+    """The line that starts `shift` lanes after `here`."""
+    if shift < 0:
+        return cp.concat(before, here)[line + shift : 2 * line + shift]
+    return cp.concat(here, after)[shift : line + shift] if shift else here
+
+
 def prefetch_ahead(x: Any, row: Any, column: Any, window: Any, tiling: Any) -> None:
-    """Ask for as much input as this line used anew, some rows ahead, as one ascending stream."""
+    """Ask for as much input as this line used anew, some rows ahead, as one ascending stream.
+
+    Each row is read several times, which costs the nearest cache more than the next one.
+    """
     if tiling.ahead:
         for k in range(window.stride[0] * window.stride[1]):
-            cp.prefetch(x, (row + tiling.ahead, column * window.stride[0] + k * tiling.line))
+            at = (row + tiling.ahead, column * window.stride[0] + k * tiling.line)
+            cp.prefetch(x, at, level=2)
 
 
-def pool_row(x: Any, out: Any, y: Any, window: Any, tiling: Any) -> None:
-    """One row of outputs.
+def pool_row(x: Any, plane: Any, y: Any, window: Any, tiling: Any) -> None:
+    """One row of the outputs `plane`.
 
     Lines lie where they are aligned in `out`, so that whole ones can be streamed: the first may
-    start before the row. Input lines are loaded once: what a line of outputs needs of the next one
-    is handed on.
+    start before the row. Input lines are loaded once and handed on to the next line of outputs.
     """
-    line, stride, pad = tiling.line, window.stride[1], window.padding[1]
+    line, stride, out = tiling.line, window.stride[1], plane[y]
     hint = "stream" if tiling.stream else None
     fill = lowest(x.dtype)
+    if tiling.stream and cp.misalignment(plane, (y + 2, 0), line=line) > 0:
+        # A row that does not start on a line stores a part of one as usual: it had better be here
+        # by then, for the streamed stores behind it wait.
+        cp.prefetch(plane, (y + 2, 0), level=2)
     n, top = out.shape[0], y * window.stride[0] - window.padding[0]
     rows = rows_of(x, top, window)
     newest = top + (window.kernel[0] - 1) * window.dilation[0] + 1
-    look = line if window.reach else 0
+    look = line if window.shifts[-1] > 0 else 0
     start = 0 - cp.misalignment(out, 0, line=line)
     # Lines from `inside` to `edge` are whole, and what they load exists.
-    inside = start + line if look == 0 and start * stride < pad else start
-    inside = max(inside, start + line) if start < 0 else inside
-    whole = min(n, (x.shape[1] + pad) // stride - look) - line
-    edge = inside + max(0, (whole - inside) // line + 1) * line
-    lines = columns(rows, start * stride - pad, window, line, fill)
+    inside = start + line if start < 0 else start
+    edge = inside + max(0, (min(n, x.shape[1] // stride - look) - inside) // line) * line
+    before = tuple(cp.Line[compared(x.dtype), line](fill) for _ in range(window.phases))
+    here = columns(rows, start * stride, window, line, fill)
     for j in range(start, min(inside, n), line):
-        following = columns(rows, (j + line) * stride - pad, window, line, fill)
-        cp.store(out, j, across(lines, following, window, line), hint=hint)
-        lines = following
+        prefetch_ahead(x, newest, j * stride, window, tiling)
+        after = columns(rows, (j + line) * stride, window, line, fill)
+        cp.store(out, j, across(before, here, after, window, line), hint=hint)
+        before = here
+        here = after
     for j in range(inside, edge, line):
         prefetch_ahead(x, newest, j * stride, window, tiling)
         if look:
-            following = columns(rows, (j + line) * stride - pad, window, line, None)
-            cp.store(out, j, across(lines, following, window, line), hint=hint)
-            lines = following
+            after = columns(rows, (j + line) * stride, window, line, None)
+            cp.store(out, j, across(before, here, after, window, line), hint=hint)
+            before = here
+            here = after
         else:
-            lines = columns(rows, j * stride - pad, window, line, None)
-            cp.store(out, j, across(lines, lines, window, line), hint=hint)
+            here = columns(rows, j * stride, window, line, None)
+            cp.store(out, j, across(before, here, here, window, line), hint=hint)
+            before = here
     if look == 0:
-        lines = columns(rows, edge * stride - pad, window, line, fill)
+        here = columns(rows, edge * stride, window, line, fill)
     for j in range(edge, n, line):
-        following = columns(rows, (j + line) * stride - pad, window, line, fill)
-        cp.store(out, j, across(lines, following, window, line), hint=hint)
-        lines = following
+        prefetch_ahead(x, newest, j * stride, window, tiling)
+        after = columns(rows, (j + line) * stride, window, line, fill)
+        cp.store(out, j, across(before, here, after, window, line), hint=hint)
+        before = here
+        here = after
 
 
 def fill_row(out: Any, line: Any) -> None:
@@ -193,7 +210,7 @@ def pool_rows(
         top = y * window.stride[0] - window.padding[0]
         step, taps, height = window.dilation[0], window.kernel[0], x.shape[2]
         if not window.may_miss or first_inside(top, step) <= last_inside(top, step, taps, height):
-            pool_row(x[n, c], out[n, c, y], y, window, tiling)
+            pool_row(x[n, c], out[n, c], y, window, tiling)
         else:
             fill_row(out[n, c, y], tiling.line)
 
@@ -227,22 +244,21 @@ def pool_rows_with_indices(
         start = first_inside(top, window.dilation[0])
         end = last_inside(top, window.dilation[0], window.kernel[0], x.shape[2])
         for j in range(0, out.shape[3], line):
-            left = j * stride - window.padding[1]
-            starts = count_up(line, position) * stride + position(left)
+            places = count_up(line, position) * stride + position(j * stride)
             best = cp.Line[compared(x.dtype), line](low)
             where = position(first_index(top, window.dilation[0])) * width + first_index(
-                starts, step
+                places - window.padding[1], step
             )
             for k in range(start, end + 1):
                 row = top + k * window.dilation[0]
                 for q in window.shifts:
                     v = widened(
-                        cp.load(x[n, c, row], left + q * stride, line=line * stride, fill=low)
+                        cp.load(x[n, c, row], (j + q) * stride, line=line * stride, fill=low)
                     )
                     for tap in window.taps:
                         if tap[0] == q:
                             here = v if stride == 1 else v[tap[1] :: stride]
-                            found = position(row) * width + (starts + (q * stride + tap[1]))
+                            found = position(row) * width + (places + (q * stride + tap[1]))
                             better = (here > best) | (here != here)
                             best = cp.where(better, here, best)
                             where = cp.where(better, found, where)
@@ -265,7 +281,7 @@ def pool_pixel(x: Any, out: Any, y: Any, j: Any, window: Any, tiling: Any) -> No
         for c in range(0, x.shape[2], tiling.line):
             if tiling.ahead:
                 for k in range(window.stride[0]):
-                    cp.prefetch(x, (bottom + tiling.ahead + k, right, c))
+                    cp.prefetch(x, (bottom + tiling.ahead + k, right, c), level=2)
             v = tuple(
                 widened(
                     cp.load(

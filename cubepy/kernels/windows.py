@@ -29,20 +29,21 @@ class Window:
     def taps(self) -> tuple[Pair, ...]:
         """Where each column of the window lies: lane shift and phase.
 
-        Column k of the window at output column j is the input column (j + shift) * stride + phase,
-        counted from the left padding: one input line serves all columns of equal phase, shifted.
+        Column k of the window at output column j is the input column (j + shift) * stride + phase:
+        one input line serves all columns of equal phase, shifted.
         """
-        return tuple(divmod(k * self.dilation[1], self.stride[1]) for k in range(self.kernel[1]))
-
-    @property
-    def reach(self) -> int:
-        """The largest lane shift: how far a line of outputs looks into the next line."""
-        return self.taps[-1][0]
+        places = (k * self.dilation[1] - self.padding[1] for k in range(self.kernel[1]))
+        return tuple(divmod(place, self.stride[1]) for place in places)
 
     @property
     def shifts(self) -> tuple[int, ...]:
         """The lane shifts of all taps, each once, ascending."""
         return tuple(sorted({shift for shift, _ in self.taps}))
+
+    @property
+    def reach(self) -> int:
+        """How far a line of outputs looks into its neighbours."""
+        return max(abs(shift) for shift in self.shifts)
 
     @property
     def phases(self) -> int:

@@ -152,7 +152,7 @@ def test_refused():
     with pytest.raises(CompileError):
         cube_map(lambda a: (a, a), x)
     with pytest.raises(CompileError):
-        cube_map(lambda a: undefined + a, x)  # noqa: F821
+        cube_map(lambda a: undefined + a, x)  # noqa: F821  # pyright: ignore[reportUndefinedVariable]
     with pytest.raises(CompileError):
         cube_map(lambda a: a + 0.5, x, out=np.zeros((3, 4), np.int32))
 

@@ -53,13 +53,7 @@ def reference(
     lefts = np.arange(sizes[1]) * stride[1] - padding[1]
     low = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
     best = np.full((*x.shape[:2], *sizes), low, x.dtype)
-    first = [
-        np.where(a < 0, a + -(a // d) * d, a) for a, d in zip((tops, lefts), dilation, strict=True)
-    ]
-    first = [
-        np.where(a < 0, -(-a % d) % d, f)
-        for a, d, f in zip((tops, lefts), dilation, first, strict=True)
-    ]
+    first = [np.where(a < 0, a % d, a) for a, d in zip((tops, lefts), dilation, strict=True)]
     index = np.broadcast_to(first[0][:, None] * width + first[1], best.shape).copy()
     for ky in range(kernel[0]):
         for kx in range(kernel[1]):
@@ -84,8 +78,9 @@ def random_window(pick: Any) -> dict[str, Any]:
 
 
 def fits(shape: tuple[int, ...], window: dict[str, Any]) -> bool:
-    *sizes, ceil_mode = window.values()
-    return all(extent(*v, ceil_mode) > 0 for v in zip(shape[2:], *sizes, strict=True))
+    *parameters, ceil_mode = window.values()
+    sizes: Any = list(zip(shape[2:], *parameters, strict=True))
+    return all(extent(n, k, s, p, d, ceil_mode) > 0 for n, k, s, p, d in sizes)
 
 
 @pytest.mark.parametrize("round_", range(3))
@@ -148,7 +143,11 @@ def test_streamed_results_are_the_same(draw, monkeypatch, width):
 def test_channels_last(draw):
     for channels in (2, 16, 33, 128):
         x = draw.array((2, 9, 11, channels), np.float32, specials=True).transpose(0, 3, 1, 2)
-        for window in ({"kernel_size": 3, "stride": 2, "padding": 1}, {"kernel_size": 5}):
+        windows: list[dict[str, Any]] = [
+            {"kernel_size": 3, "stride": 2, "padding": 1},
+            {"kernel_size": 5},
+        ]
+        for window in windows:
             found = max_pool2d(x, **window)
             np.testing.assert_array_equal(found, reference(x, *list(window.values()))[0])
             assert found.transpose(0, 2, 3, 1).flags.c_contiguous
