@@ -311,6 +311,15 @@ def sigmoid(a: float) -> float:
     return 1 / (1 + math.exp(-a)) if a >= 0 else math.exp(a) / (1 + math.exp(a))
 
 
+def cube_root(a: float) -> float:
+    """The C library's, which is off by some ULP, after a step of Newton's in exact arithmetic."""
+    root = math.cbrt(a)
+    if root == 0 or not math.isfinite(root):
+        return root
+    exact = Fraction(root)
+    return root - float((exact**3 - Fraction(a)) / (3 * exact**2))
+
+
 def elementary(function: Callable[..., float]) -> Meaning:
     """A function of the C library as a meaning: computed in f64, then rounded."""
 

@@ -128,7 +128,7 @@ ERF = _elementary("erf", 16, _f(math.erf))
 ERFC = _elementary("erfc", 16, _f(math.erfc))
 POW = _elementary("pow", 16, _f(m.power), 2)
 RSQRT = _elementary("rsqrt", 2, _f(m.rsqrt))
-CBRT = _elementary("cbrt", 2, _f(math.cbrt))
+CBRT = _elementary("cbrt", 2, _f(m.cube_root))
 HYPOT = _elementary("hypot", 4, _f(math.hypot), 2)
 SIGMOID = _elementary("sigmoid", 4, _f(m.sigmoid))
 

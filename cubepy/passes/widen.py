@@ -6,11 +6,24 @@ and rounds its result back, and the casts work on the bits (`lang/math/small_flo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from cubepy.ir import ops
 from cubepy.ir.core import Attr, Kernel, Op, Value
-from cubepy.ir.types import DType, Line, Type, element_of, f16, f32, f64, u8, u16, with_element
+from cubepy.ir.opdef import OpDef
+from cubepy.ir.types import (
+    DType,
+    Line,
+    Type,
+    element_of,
+    f16,
+    f32,
+    f64,
+    u8,
+    u16,
+    width_of,
+    with_element,
+)
 from cubepy.lang.math.small_floats import FROM_F32, TO_F32, f64_to_f16
 from cubepy.passes.inline import inlined
 from cubepy.passes.rewrite import Rewriter
@@ -20,6 +33,8 @@ _MOVES = (
     ops.MISALIGNMENT,
 )
 """Pure operations that look at no number."""
+_STEPS = {ops.REDUCE_ADD: ops.ADD, ops.REDUCE_MUL: ops.MUL}
+"""Reductions that round, and what each of their steps is."""
 
 
 def widen(dtypes: frozenset[DType]) -> Callable[[Kernel], Kernel]:
@@ -45,19 +60,37 @@ class _Widen(Rewriter):
             self.out.append(self.renew(op))
         elif op.row is ops.CAST:
             self.replaced[op.result] = self._cast(op, self.values(op.operands)[0], op.result.type)
+        elif op.row in _STEPS:
+            self.replaced[op.result] = self._reduce(op, *self.values(op.operands))
         else:
-            self._compute(op)
+            operands = self.values(op.operands)
+            self.replaced[op.result] = self._compute(op, op.row, operands, op.result.type)
 
     def _concerns(self, op: Op) -> bool:
         return any(element_of(v.type) in self._dtypes for v in (*op.operands, *op.results))
 
-    def _compute(self, op: Op) -> None:
+    def _compute(self, op: Op, row: OpDef, operands: tuple[Value, ...], t: Type) -> Value:
         """The operation in f32, rounded once."""
-        operands = tuple(self._widened(op, v) for v in self.values(op.operands))
-        result = self.emit(op.row, operands, dict(op.attrs), op.span, op.result.name)
-        if element_of(op.result.type) in self._dtypes:
-            result = self._cast(op, result, op.result.type)
-        self.replaced[op.result] = result
+        wide = tuple(self._widened(op, v) for v in operands)
+        result = self.emit(row, wide, dict(op.attrs), op.span, op.result.name)
+        return self._cast(op, result, t) if element_of(t) in self._dtypes else result
+
+    def _reduce(self, op: Op, line: Value) -> Value:
+        """Halves are combined until one lane is left, and each step rounds; see the op table."""
+        step = _STEPS[op.row]
+        while (width := width_of(line.type)) > 1:
+            half = width // 2
+            low, high = (self._lanes(op, line, range(k, k + half)) for k in (0, half))
+            rest = self._lanes(op, line, range(2 * half, width)) if width % 2 else None
+            line = self._compute(op, step, (low, high), low.type)
+            if rest is not None:
+                last = self.emit(ops.EXTRACT, (rest,), {"lane": 0}, op.span)
+                line = self._lanes(op, line, (*range(half), 0))
+                line = self.emit(ops.INSERT, (line, last), {"lane": half}, op.span)
+        return self.emit(ops.EXTRACT, (line,), {"lane": 0}, op.span)
+
+    def _lanes(self, op: Op, line: Value, lanes: Iterable[int]) -> Value:
+        return self.emit(ops.SHUFFLE, (line, line), {"lanes": tuple(lanes)}, op.span)
 
     def _widened(self, op: Op, value: Value) -> Value:
         if element_of(value.type) not in self._dtypes:

@@ -95,10 +95,10 @@ def log10_f64(x: Any) -> Any:
 def log1p_f64(x: Any) -> Any:
     """log(1 + x). Max error 1.4 ULP (sampled). Keeps +-0 and denormals; log1p(-1) = -inf."""
     bits = bitcast(x + 1.0, i64) - ROOT_HALF_BITS
-    k = bits >> 52
-    power = bitcast(0x3FF0000000000000 - (k << 52), f64)
+    exponent = bits >> 52
+    power = bitcast(0x3FF0000000000000 - (exponent << 52), f64)
     f = where(x > 1152921504606846976.0, fraction_f64(bits), fma(power, x, power - 1.0))
-    k = f64(k)
+    k = f64(exponent)
     tail = fma(k, LN2_LOW, log_tail_f64(f))
     result = copysign(fma(k, LN2_HIGH, f + tail), x)
     result = where(x < INF, result, x)

