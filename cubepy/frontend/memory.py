@@ -52,13 +52,19 @@ def _width(frame: Frame, line: Any) -> int:
 
 
 def _store(
-    frame: Frame, x: Any, index: Any, value: Any, hint: str | None = None, mask: Any = None
+    frame: Frame,
+    x: Any,
+    index: Any,
+    value: Any,
+    hint: str | None = None,
+    whole: bool = False,
+    mask: Any = None,
 ) -> None:
     tensor = _tensor(frame, x, "cp.store")
     base = tensor.tensor if isinstance(tensor, FlatRef) else tensor
     if isinstance(value, Value) and isinstance(value.type, Line) and not base.is_line:
         place = line_place(frame.tracer, tensor, index, value.type.width)
-        store_line(frame.tracer, place, value, hint or "", mask)
+        store_line(frame.tracer, place, value, hint or "", mask, whole)
     else:
         store(frame.tracer, _place(frame, tensor, index), value, hint or "")
 

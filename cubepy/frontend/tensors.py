@@ -364,8 +364,18 @@ def _store_partly(tracer: Tracer, place: Place, v: Value, hint: str) -> None:
     tracer.if_(is_whole(tracer, place, v.type.width), whole, part)
 
 
-def store_line(tracer: Tracer, place: Place, value: Value, hint: str, mask: Value | None) -> None:
-    """Write the lanes of a line to a scalar tensor; lanes outside the axis are not written."""
+def store_line(
+    tracer: Tracer,
+    place: Place,
+    value: Value,
+    hint: str,
+    mask: Value | None,
+    whole: bool = False,
+) -> None:
+    """Write the lanes of a line to a scalar tensor; lanes outside the axis are not written.
+
+    `whole` promises that there are none such.
+    """
     x = place.tensor
     tracer.facts.written.add(x.name)
     assert isinstance(value.type, Line)
@@ -375,6 +385,8 @@ def store_line(tracer: Tracer, place: Place, value: Value, hint: str, mask: Valu
     elif mask is not None:
         exists = lane_mask(tracer, place, value.type.width)
         _emit_store(tracer, place, v, hint, tracer.b.emit(ops.AND, mask, exists))
+    elif whole and not tracer.checked:
+        _emit_store(tracer, place, v, hint)
     else:
         _store_partly(tracer, place, v, hint)
 

@@ -288,10 +288,11 @@ def load(
 
 
 @_builtin
-def store(x: Any, index: Any, value: Any, hint: str | None = None) -> None:
+def store(x: Any, index: Any, value: Any, hint: str | None = None, whole: bool = False) -> None:
     """`x[index] = value`; a line may be stored to a scalar tensor at any offset.
 
-    Lanes outside the axis are not stored. `hint="stream"` says that nobody reads the data soon.
+    Lanes outside the axis are not stored; `whole=True` promises that there are none, which saves
+    the test. `hint="stream"` says that nobody reads the data soon.
     """
     _only_inside("store")
 
