@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from cubepy.errors import fail
@@ -86,7 +86,7 @@ def source(name: str) -> str:
     return "environment" if _ROWS[name].variable in os.environ else "default"
 
 
-@lru_cache(maxsize=None)
+@cache
 def _from_environment(row: Setting) -> Any:
     """The environment is read once: launches ask for settings all the time."""
     text = os.environ.get(row.variable)

@@ -12,8 +12,11 @@ from cubepy.errors import fail
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`line_bytes` is the widest useful line, `line_alignment` what a line access must be aligned to
-    (0: to its element); sizes in bytes; `attributes` is for the compiler of this kind alone."""
+    """What code is compiled for.
+
+    `line_bytes` is the widest useful line, `line_alignment` what a line access must be aligned to
+    (0: to its element); sizes in bytes; `attributes` is for the compiler of this kind alone.
+    """
 
     kind: str
     arch: str
@@ -73,8 +76,9 @@ INTERPRETER = Target(
     max_cube_dim=1 << 16,
     features=frozenset({"checks", "names"}),
 )
-"""Python. `checks`: kernels are always checked; `names`: kernels run as they are written, unoptimised,
-with the user's names."""
+"""Python. `checks`: kernels are always checked; `names`: kernels run as they are written,
+unoptimised, with the user's names.
+"""
 
 
 def cpu_target(arch: str) -> Target:

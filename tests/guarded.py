@@ -35,8 +35,8 @@ class Guarded:
         """Whether nothing at all was written."""
         return self._is_poison(self._whole)
 
-    def check(self, expected: Any, **tolerance: float) -> None:
-        """Compare with `expected` (bit for bit but for NaN, or by tolerance) and look at the bands."""
+    def check(self, expected: Any, **tolerance: Any) -> None:
+        """Compare with `expected` (bit for bit but for NaN, or by tolerance); look at the bands."""
         low, high = self._whole[: self._place.start], self._whole[self._place.stop :]
         assert self._is_poison(low) and self._is_poison(high), "written outside of the output"
         expected = np.asarray(expected)

@@ -10,7 +10,19 @@ from cubepy.compilers.llvm.writer import constant
 from cubepy.ir import ops
 from cubepy.ir.core import Op
 from cubepy.ir.opdef import OpDef
-from cubepy.ir.types import DType, Kind, Line, Type, bool_, element_of, f32, f64, index, width_of, with_element
+from cubepy.ir.types import (
+    DType,
+    Kind,
+    Line,
+    Type,
+    bool_,
+    element_of,
+    f32,
+    f64,
+    index,
+    width_of,
+    with_element,
+)
 
 if TYPE_CHECKING:
     from cubepy.compilers.llvm.emit import Emitter

@@ -52,7 +52,9 @@ def call(
         return _call_method(frame, node, function, args, kwargs)
     if isinstance(function, partial):
         function, args, kwargs = (
-            function.func, [*function.args, *args], {**function.keywords, **kwargs}
+            function.func,
+            [*function.args, *args],
+            {**function.keywords, **kwargs},
         )
         return call(frame, node, function, args, kwargs)
     name = intrinsic_name(function)

@@ -18,8 +18,8 @@ from cubepy.ir import ops
 from cubepy.ir.core import Value
 from cubepy.ir.opdef import OpDef
 from cubepy.ir.types import (
-    bool_,
     Line,
+    bool_,
     element_of,
     f32,
     find_dtype,

@@ -229,7 +229,9 @@ class Tracer:
         x, y = self.value(a), self.value(b)
         for weak, other in ((x, y), (y, x)):
             if weak in self.weak and other not in self.weak:
-                t = with_element(other.type, promote_literal(self.weak[weak], element_of(other.type)))
+                t = with_element(
+                    other.type, promote_literal(self.weak[weak], element_of(other.type))
+                )
                 return self.cast(x, t), self.cast(y, t)
         try:
             t = promote_types(_plain(x), _plain(y))

@@ -38,7 +38,7 @@ def comptime_branches(x, out):
     if n > 2:
         out[i] = x[i]
     else:
-        out[i] = undefined_name(x)  # noqa: F821 - never looked at
+        out[i] = undefined_name(x)  # noqa: F821 - never looked at  # pyright: ignore[reportUndefinedVariable]
     if cp.PLANE_DIM == 0:
         out.nothing()
 
@@ -485,7 +485,7 @@ def name_kept_after_unrolled_loop(x, out):
         last = x[i] + k
         if last > 7:
             out[i] = 1
-    out[i] = last + k
+    out[i] = last + k  # pyright: ignore[reportOperatorIssue]
 
 
 # Expressions that choose

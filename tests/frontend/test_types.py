@@ -212,7 +212,7 @@ def test_values_of_joined_locals():
 def test_a_local_annotated():
     def f(x):
         a: cp.f64 = x
-        b: cp.i8 = 3
+        b: cp.i8 = 3  # pyright: ignore[reportAssignmentType]
         c: float = x
         return a, b, c
 

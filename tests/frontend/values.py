@@ -353,7 +353,7 @@ def deletes_nothing(x, out):
     """Docstrings, `pass`, annotations and expressions that stand alone."""
     i = cp.ABSOLUTE_POS
     "a string"
-    x[0, i] + 1
+    x[0, i] + 1  # pyright: ignore[reportUnusedExpression]
     v: int
     w: int = x[0, i]
     pass

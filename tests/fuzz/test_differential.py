@@ -48,7 +48,7 @@ class Drawn:
         return self._data.draw(st.integers(low, high))
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))  # pyright: ignore[reportArgumentType]
 @given(st.data())
 def test_drawn_kernels(data: st.DataObject) -> None:
     check(Generator(Drawn(data)).program(), 1, (0, 3))
@@ -63,5 +63,5 @@ def test_the_comparison_can_fail() -> None:
     program.source += f"    {name}[p] = cp.{program.types[0]}(p % 2)\n"
     found = run(load_kernel(program), program, arrays)
     assert not all(same_bits(expected[n], found[n]) for n in expected)
-    assert same_bits(np.float32([np.nan]), np.float32([-np.nan]))
-    assert not same_bits(np.float32([0.0]), np.float32([-0.0]))
+    assert same_bits(np.array([np.nan], np.float32), np.array([-np.nan], np.float32))
+    assert not same_bits(np.array([0.0], np.float32), np.array([-0.0], np.float32))

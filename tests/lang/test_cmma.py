@@ -1,4 +1,4 @@
-"""Fragments: a matrix product over tiles of 16, against float64, with planes of one and of eight."""
+"""Fragments: a matrix product over tiles of 16, against float64, with planes of one and eight."""
 
 from __future__ import annotations
 

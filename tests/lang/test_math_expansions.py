@@ -413,7 +413,7 @@ def dense(name: str, dtype: str, step: int) -> Iterator[tuple[Any, ...]]:
         return
     chunk = step * 2**19
     for start in range(0, 2**32, chunk):
-        bits = np.arange(start, min(2**32, start + chunk), step, np.uint64)
+        bits = np.arange(start, min(2**32, start + chunk), step, dtype=np.uint64)
         yield (bits.astype(np.uint32).view(np.float32),)
 
 

@@ -386,7 +386,12 @@ def test_every_dtype_is_copied(dtype: Any, kernel: Any):
 def test_keywords_and_defaults():
     @cp.cube
     def affine(
-        x, out, scale: cp.f32 = 2.0, *, shift: cp.f32 = 1.0, negate: cp.Comptime[bool] = False
+        x,
+        out,
+        scale: cp.f32 = 2.0,  # pyright: ignore[reportArgumentType]
+        *,
+        shift: cp.f32 = 1.0,  # pyright: ignore[reportArgumentType]
+        negate: cp.Comptime[bool] = False,
     ):
         i = cp.ABSOLUTE_POS
         if i < out.size:

@@ -112,7 +112,7 @@ def kernels_of(way: type[FastPath]) -> dict[bool, CubeKernel]:
     return found
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))  # pyright: ignore[reportArgumentType]
 @given(
     st.lists(calls, min_size=1, max_size=4), st.lists(st.integers(0, 7), min_size=1, max_size=12)
 )

@@ -28,7 +28,7 @@ FLOATS = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64
 
 def setter(dtype: Any) -> Any:
     @cp.cube
-    def put(out, value: dtype):
+    def put(out, value: dtype):  # pyright: ignore[reportInvalidTypeForm]
         cp.static_assert(value.dtype == dtype)
         out[0] = value
 
@@ -143,7 +143,7 @@ def test_a_float_takes_the_widest_float_of_the_tensors():
 @pytest.mark.parametrize("annotation", [int, float, bool])
 def test_python_annotations(annotation: Any):
     @cp.cube
-    def kernel(value: annotation, out):
+    def kernel(value: annotation, out):  # pyright: ignore[reportInvalidTypeForm]
         out[0] = value
 
     for value in (0, 1, 5, True):

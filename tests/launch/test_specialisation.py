@@ -316,7 +316,7 @@ def test_captured_tensors_are_refused():
 def test_errors_are_not_remembered_as_success():
     @cp.cube
     def broken(out):
-        out[0] = missing  # noqa: F821
+        out[0] = missing  # noqa: F821  # pyright: ignore[reportUndefinedVariable]
 
     for _ in range(3):
         with pytest.raises(cp.CompileError, match="E102.*`missing`"):

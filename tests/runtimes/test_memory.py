@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,7 +41,7 @@ def test_a_class_size_is_its_own_class() -> None:
 
 @pytest.mark.parametrize("nbytes", [0, 1, 100, 5000, 65_536, 300_001, 2 * MIB, 5 * MIB])
 def test_blocks_are_aligned_and_writable(memory: MemoryPool, nbytes: int) -> None:
-    blocks = [memory.empty(nbytes) for _ in range(5)]
+    blocks: list[Any] = [memory.empty(nbytes) for _ in range(5)]
     for fill, block in enumerate(blocks):
         assert block.nbytes >= nbytes
         assert block.address % (HUGE_PAGE if nbytes >= HUGE_PAGE else 64) == 0
