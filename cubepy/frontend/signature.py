@@ -116,6 +116,8 @@ def comptime_key(value: Any, outer: tuple[Any, ...] = ()) -> Any:
     `outer`: the functions around it, which a recursive function captures.
     """
     function = unwrap(value)
+    if hasattr(function, "__cubepy_builtin__"):
+        return value  # a word of the language is its own identity
     if function is not None and function not in outer:
         captured = _captured(function, (*outer, function))
         return FunctionValue(function.__code__, captured, value)
