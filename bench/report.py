@@ -75,7 +75,10 @@ def _verdict_of(row: RowResult) -> str:
     judged = [v for v in row.verdicts if v.holds is not None]
     if row.error or not judged:
         return row.error
-    return "[green]pass[/]" if all(v.holds for v in judged) else "[bold red]MISS[/]"
+    missed = [v for v in judged if not v.holds]
+    if missed and all(v.is_noisy for v in missed):
+        return "[yellow]noisy[/]"
+    return "[bold red]MISS[/]" if missed else "[green]pass[/]"
 
 
 def _floors_of(row: RowResult) -> str:
@@ -160,6 +163,8 @@ def _print_misses(report: Report, console: Console) -> None:
         sign = "<" if verdict.limit is None else ">="
         what = f"{row.group}/{row.label}: {verdict.ours}"
         beside = f" beside {verdict.against}" if verdict.against else ""
-        console.print(f"  {what}{beside}: {verdict.value:.2f} {sign} {limit:g}", highlight=False)
+        noisy = ", in noise" if verdict.is_noisy else ""
+        text = f"  {what}{beside}: {verdict.value:.2f} {sign} {limit:g}{noisy}"
+        console.print(text, highlight=False)
     for row in errors:
         console.print(f"  {row.group}/{row.label}: {row.error}", highlight=False)

@@ -34,7 +34,10 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A claim and its value: a ratio, or a measured value that must stay below `limit`."""
+    """A claim and its value: a ratio, or a measured value that must stay below `limit`.
+
+    `is_noisy` says that too few undisturbed pairs were found to decide.
+    """
 
     label: str
     ours: str
@@ -42,6 +45,7 @@ class Verdict:
     value: float
     floor: float | None
     limit: float | None
+    is_noisy: bool = False
 
     @property
     def holds(self) -> bool | None:
@@ -130,7 +134,9 @@ def _judge(claim: Claim, case: Case, samples: Samples) -> Verdict:
         value = samples.ratio(claim.ours, against)
         if claim.is_rate:
             value *= case.find(claim.ours).nbytes / case.find(against).nbytes
-    return Verdict(claim.label, claim.ours, against, value, claim.floor, claim.limit)
+    sides = (claim.ours, against) if against else (claim.ours,)
+    is_noisy = samples.is_noisy(*sides)
+    return Verdict(claim.label, claim.ours, against, value, claim.floor, claim.limit, is_noisy)
 
 
 def failed(row: Row, error: Exception) -> RowResult:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import linecache
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +22,6 @@ class Span:
     end_column: int
     function: str = "<kernel>"
     caller: Span | None = None
-
-    def called_from(self, caller: Span | None) -> Span:
-        """This span as seen from an inlined call at `caller`."""
-        return replace(self, caller=caller)
 
     def chain(self) -> Iterator[Span]:
         """This span, then the spans of the calls that led here, innermost first."""

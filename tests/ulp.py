@@ -1,7 +1,7 @@
 """The errors of the elementary functions in ULP, as kernels compute them.
 
-`python -m tests.ulp [NAME ...] [--step N] [--processes N]` sweeps every (or every N-th) of the 2**32
-numbers of f32 through each function, on all cores, and prints a table in Markdown.
+`python -m tests.ulp [NAME ...] [--step N] [--processes N]` sweeps every (or every N-th) of the
+2**32 numbers of f32 through each function, on all cores, and prints a table in Markdown.
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ from functools import partial
 from types import MethodType
 from typing import Any, get_origin
 
-from cubepy.errors import Error
 from cubepy.frontend.attributes import note_captures, refuse_array
 from cubepy.frontend.positions import position
 from cubepy.frontend.suggest import closest
@@ -17,7 +16,6 @@ from cubepy.frontend.tracer import Frame, bind, describe
 from cubepy.frontend.values import (
     LocalFunction,
     Method,
-    NumberSlot,
     Record,
     TensorRef,
     is_comptime,
@@ -27,7 +25,7 @@ from cubepy.frontend.values import (
 from cubepy.ir import ops
 from cubepy.ir.core import Value
 from cubepy.ir.opdef import TypingError
-from cubepy.ir.types import DType, Line, bool_, element_of, find_dtype, width_of
+from cubepy.ir.types import DType, Line, element_of, find_dtype, width_of
 from cubepy.lang.annotations import ComptimeAnnotation
 from cubepy.lang.builtins import BUILTINS, Position
 from cubepy.lang.function import Captures, CubeFunction, read_source, unwrap
@@ -342,15 +340,3 @@ def _run(inner: Frame) -> Any:
     tracer.b.emit_op(ops.LOOP, regions=(Region((), tuple(body)),))
     tracer.b.span = outer_span
     return tracer.read(inner.result) if inner.has_result and inner.result is not None else None
-
-
-def returned_flag_value(slot: NumberSlot, frame: Frame) -> Value:
-    """Whether an inlined function has returned inside one of its loops."""
-    value = frame.tracer.read(slot)
-    assert value.type is bool_
-    return value
-
-
-def error_if_runtime(frame: Frame, value: Any, function: str) -> Error | None:
-    """E112 unless `value` is comptime."""
-    return None if is_comptime(value) else frame.tracer.error("E112", function=function)

@@ -23,7 +23,6 @@ from cubepy.ir.types import (
 )
 
 _SIGNED = {8: i16, 16: i32, 32: i64}
-_BY_BITS = {8: i16, 16: i16, 32: i32, 64: i64}
 
 
 class NoCommonType(Exception):

@@ -211,8 +211,3 @@ def width_of(t: Type) -> int:
 def with_element(t: Type, element: DType) -> DType | Line:
     """`t` with another scalar type and the same number of lanes."""
     return make_line(element, t.width) if isinstance(t, Line) else element
-
-
-def bits_of(t: Type) -> int:
-    """Total bits of a scalar or line."""
-    return element_of(t).bits * width_of(t)

@@ -13,6 +13,7 @@ from typing import Any
 import cubepy as cp
 from cubepy.ir.numbers import limits
 from cubepy.ir.types import DType, Kind, bool_, f32, i64, u8, u64
+from cubepy.kernels.map_kernels import unravelled
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,13 +134,6 @@ def in_pairs(lines: Any, op: Any) -> Any:
         return lines[0]
     half = len(lines) // 2
     return joined(in_pairs(lines[:half], op), in_pairs(lines[half:], op), op)
-
-
-def unravelled(i: Any, extents: Any) -> Any:
-    """The indices of the i-th position in row-major order."""
-    if len(extents) < 2:
-        return (i,) if len(extents) == 1 else ()
-    return (*unravelled(i // extents[-1], extents[:-1]), i % extents[-1])
 
 
 # Rows: lines along the last reduced axis

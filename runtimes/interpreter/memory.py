@@ -23,7 +23,6 @@ Numbers = tuple[Number, ...]
 Combine = Callable[[Number, Number], Number]
 _FORMATS = {"f32": "f", "f64": "d", "bool_": "B", "index": "q"}
 _INTEGERS = {8: "b", 16: "h", 32: "i", 64: "q"}
-SHARED_ALIGNMENT = 64
 
 
 class Buffer:

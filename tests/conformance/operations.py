@@ -94,16 +94,25 @@ def result_type(row: OpDef, dtype: DType) -> DType:
 def samples(dtype: DType, operands: int, count: int) -> list[tuple[Any, ...]]:
     """All pairs of special numbers, random bits, and random numbers near each other."""
     special = special_numbers(dtype)
-    tuples = [(a, b, special[(i + k) % len(special)])[:operands]
-              for i, a in enumerate(special) for k, b in enumerate(special)]
+    tuples = [
+        (a, b, special[(i + k) % len(special)])[:operands]
+        for i, a in enumerate(special)
+        for k, b in enumerate(special)
+    ]
     if dtype.kind is Kind.BOOL:
         return tuples
     mask, generator = (1 << dtype.bits) - 1, np.random.default_rng(dtype.bits)
     for bits in generator.integers(0, 1 << 63, (count, 3), dtype=np.uint64).tolist():
         wild = [from_bits((x ^ x >> 31) & mask, dtype) for x in bits]
-        small = [from_bits(to_bits(dtype(float(x % 199) - (99 if dtype.is_float else 0)), dtype), dtype)
-                 for x in bits]
-        tuples += [tuple(wild[:operands]), tuple(small[:operands]), (wild[0], small[1], wild[2])[:operands]]
+        small = [
+            from_bits(to_bits(dtype(float(x % 199) - (99 if dtype.is_float else 0)), dtype), dtype)
+            for x in bits
+        ]
+        tuples += [
+            tuple(wild[:operands]),
+            tuple(small[:operands]),
+            (wild[0], small[1], wild[2])[:operands],
+        ]
     return tuples
 
 
@@ -120,13 +129,19 @@ def arrays(dtype: DType, tuples: list[tuple[Any, ...]]) -> list[np.ndarray]:
     if dtype.kind is Kind.BOOL:
         return [np.array(column, np.bool_) for column in zip(*tuples, strict=True)]
     unsigned = f"u{kind.itemsize}"
-    return [np.array([to_bits(v, dtype) for v in column], unsigned).view(kind)
-            for column in zip(*tuples, strict=True)]
+    return [
+        np.array([to_bits(v, dtype) for v in column], unsigned).view(kind)
+        for column in zip(*tuples, strict=True)
+    ]
 
 
 def bits_of(array: np.ndarray) -> np.ndarray:
     """The bits of an array; all NaN alike."""
-    if array.dtype.kind == "f" or array.dtype.kind == "V" or array.dtype.name.startswith(("bf", "float8")):
+    if (
+        array.dtype.kind == "f"
+        or array.dtype.kind == "V"
+        or array.dtype.name.startswith(("bf", "float8"))
+    ):
         wide = array.astype(np.float64)
         found = array.view(f"u{array.dtype.itemsize}").astype(np.uint64)
         return np.where(np.isnan(wide), np.uint64(2**64 - 1), found)

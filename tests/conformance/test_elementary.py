@@ -28,10 +28,14 @@ ROUNDED_TWICE = 0.51
 
 def arguments_of(name: str, dtype: str, count: int) -> list[tuple[Any, ...]]:
     if dtype in HALVES and name not in BINARY:
-        return [(np.arange(1 << 16, dtype=np.uint16)[:: max(1, 60_000 // count)].view(HALVES[dtype]),)]
+        return [
+            (np.arange(1 << 16, dtype=np.uint16)[:: max(1, 60_000 // count)].view(HALVES[dtype]),)
+        ]
     if dtype in HALVES:
         with np.errstate(all="ignore"):
-            return [tuple(a.astype(HALVES[dtype]) for a in each) for each in samples(name, "f32", count)]
+            return [
+                tuple(a.astype(HALVES[dtype]) for a in each) for each in samples(name, "f32", count)
+            ]
     return list(samples(name, dtype, count))
 
 
@@ -88,8 +92,10 @@ def test_special_values(device: str, name: str, dtype: Any):
 
 
 def test_the_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("sys.argv", ["ulp", "exp", "sqrt" if "sqrt" in NAMES else "erf", "--step",
-                                     "65537", "--processes", "1"])
+    monkeypatch.setattr(
+        "sys.argv",
+        ["ulp", "exp", "sqrt" if "sqrt" in NAMES else "erf", "--step", "65537", "--processes", "1"],
+    )
     ulp.main()
     lines = capsys.readouterr().out.splitlines()
     assert lines[2] == "| function | max ULP | at | bound | seconds |"

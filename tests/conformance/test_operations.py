@@ -157,7 +157,9 @@ def test_bitcasts(device: str, source: DType):
             continue
         found = run(device, 4, [lambda a, t=target: cp.bitcast(a, t)], [x], numpy_type(target))
         numbers = (bits_of(found[0]) != 2**64 - 1) & (bits_of(x) != 2**64 - 1)
-        np.testing.assert_array_equal(bits_of(found[0])[numbers], bits_of(x.view(found.dtype))[numbers])
+        np.testing.assert_array_equal(
+            bits_of(found[0])[numbers], bits_of(x.view(found.dtype))[numbers]
+        )
 
 
 # Lanes
@@ -179,10 +181,14 @@ def test_reductions(device: str, is_slow: bool, dtype: DType):
         (x,) = arrays(dtype, [(v,) for v in numbers])
         lines = [tuple(numbers[k : k + width]) for k in range(0, len(numbers), width)]
         t = make_line(dtype, width)
-        wanted = np.stack([
-            arrays(dtype, [(v,) for v in (evaluate(row, {}, [t], [line])[0] for line in lines)])[0]
-            for row in REDUCTIONS
-        ])
+        wanted = np.stack(
+            [
+                arrays(
+                    dtype, [(v,) for v in (evaluate(row, {}, [t], [line])[0] for line in lines)]
+                )[0]
+                for row in REDUCTIONS
+            ]
+        )
         out = Guarded(wanted.shape, x.dtype)
         kernel = reduce.configure(device=device, line_size=width)
         kernel.over(len(lines))(tuple(REDUCTIONS.values()), x, out.array)
@@ -200,7 +206,10 @@ def masks(a: cp.Lines, out: cp.Tensor):
 
 @pytest.mark.parametrize("width", [2, 3, 4, 7, 16, 64])
 def test_masks(device: str, width: int):
-    x = np.array([[k >> b & 1 for b in range(width)] for k in range(min(2**width, 64))], np.int32) * 5
+    x = (
+        np.array([[k >> b & 1 for b in range(width)] for k in range(min(2**width, 64))], np.int32)
+        * 5
+    )
     out = Guarded((len(x), 2), np.bool_)
     masks.configure(device=device, line_size=width).over(len(x))(x.ravel(), out.array)
     out.check(np.stack([(x > 3).any(1), (x > 3).all(1)], 1))
@@ -225,7 +234,9 @@ def lanes(a: cp.Lines, b: cp.Lines, out: cp.Lines, k: int):
 
 
 @pytest.mark.parametrize("width", [2, 3, 4, 8, 16])
-@pytest.mark.parametrize("kind", [np.float32, np.int8, np.float64, np.uint16], ids=lambda k: k.__name__)
+@pytest.mark.parametrize(
+    "kind", [np.float32, np.int8, np.float64, np.uint16], ids=lambda k: k.__name__
+)
 def test_lanes(device: str, width: int, kind: Any):
     a, b = np.random.default_rng(7).integers(0, 100, (2, 5, width)).astype(kind)
     out = Guarded((8, 5 * width), kind)
@@ -233,8 +244,15 @@ def test_lanes(device: str, width: int, kind: Any):
     both = np.concatenate([a, b], 1)
     splat = [np.repeat(c[:, None], width, 1) for c in (b[:, -1], a[:, 11 % width])]
     chosen = np.where(a[:, :1] > b[:, :1], a, b)
-    rows = [both[:, ::2], both[:, width - 1 : 2 * width - 1], a[:, ::-1], *splat, np.where(a > b, a, b),
-            chosen, np.where(a > b, 1, b)]
+    rows = [
+        both[:, ::2],
+        both[:, width - 1 : 2 * width - 1],
+        a[:, ::-1],
+        *splat,
+        np.where(a > b, a, b),
+        chosen,
+        np.where(a > b, 1, b),
+    ]
     out.check(np.stack([r.ravel() for r in rows]))
 
 
