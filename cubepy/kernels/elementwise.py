@@ -22,7 +22,7 @@ from cubepy.frontend.promote import (
 from cubepy.frontend.signature import comptime_key
 from cubepy.ir.types import DType, find_dtype
 from cubepy.kernels.axes import Axis, merged, seen
-from cubepy.kernels.hosts import Host, Shape, host_of
+from cubepy.kernels.hosts import NUMPY, Host, Shape, host_of
 from cubepy.kernels.map_kernels import NUMBERS, Tiling, map_rows, trace_result
 from cubepy.kernels.plans import Plan, Planner, Plans
 from cubepy.lang.annotations import Spec
@@ -55,53 +55,53 @@ def map(function: Callable[..., Any], *arrays: Any, out: Any = None) -> Any:
     and for a tensor that requires grad outside of `torch.no_grad()`, `LaunchTypeError` for what is
     no array, `CompileError` for what is not in the kernel language.
     """
-    host = _host(arrays)
-    arrays = tuple(_as_array(host, arrays, x) for x in arrays)
-    same = ()
+    host, operands = _operands(arrays)
+    given, same = None, ()
     if out is not None:
         host_of("map", "out", out)
-        place = host.address(out)
-        same = tuple(k for k, x in enumerate(arrays) if host.address(x) == place)
-    key = (
-        comptime_key(function),
-        host,
-        tuple([host.key(x) for x in arrays]),
-        None if out is None else host.key(out),
-        same,
-    )
+        given = (out,)
+        place, *places = host.addresses((out, *operands))
+        if place in places:
+            same = tuple(k for k, other in enumerate(places) if other == place)
+    keys = tuple([host.key(x) for x in operands])
+    key = (comptime_key(function), host, keys, given and host.key(out), same)
     plan = _PLANS.find(key)
     if plan is None:
-        plan = _PLANS.keep(key, _plan(host, function, arrays, out, same))
-    return plan.run(host, arrays, None if out is None else (out,))[0]
+        plan = _PLANS.keep(key, _plan(host, function, operands, out, same))
+    return plan.run(host, operands, given)[0]
 
 
-def _host(arrays: Sequence[Any]) -> Host:
-    """The library of the arrays; E602 where there is none, or more than one."""
-    hosts = {
-        host_of("map", f"arrays[{k}]", x)[0] for k, x in enumerate(arrays) if not _is_number(x)
+def _operands(arrays: Sequence[Any]) -> tuple[Host, Sequence[Any]]:
+    """The library of the arrays, and the arrays as it sees them; E602 where there is not one."""
+    if all(type(x) is np.ndarray for x in arrays) and arrays:
+        return NUMPY, arrays
+    found = {
+        k: host_of("map", f"arrays[{k}]", x) for k, x in enumerate(arrays) if not _is_number(x)
     }
+    hosts = {host for host, _ in found.values()}
     if len(hosts) != 1:
-        reason = "it takes an array at least" if not hosts else "the arrays are of two libraries"
+        reason = "the arrays are of two libraries" if hosts else "it takes an array at least"
         raise fail("E602", function="map", reason=reason, suggestion="")
-    return hosts.pop()
+    host = hosts.pop()
+    dtypes = [_dtype_of(x) for _, x in found.values()]
+    return host, [
+        found[k][1] if k in found else _as_array(host, dtypes, x) for k, x in enumerate(arrays)
+    ]
 
 
 def _is_number(x: Any) -> bool:
     return isinstance(x, (*NUMBERS, np.generic))
 
 
-def _as_array(host: Host, arrays: Sequence[Any], x: Any) -> Any:
-    """An array as its host sees it; a number as an array without axes."""
-    if not _is_number(x):
-        return host_of("map", "arrays", x)[1]
+def _as_array(host: Host, dtypes: Sequence[DType], x: Any) -> Any:
+    """A number as an array without axes: Python's in the common type of the arrays."""
     if isinstance(x, np.generic):
         return host.constant(x.item(), _dtype_of(x))
-    dtypes = [_dtype_of(a) for a in arrays if not _is_number(a)]
     try:
         common = reduce(promote, dtypes)
     except NoCommonType:
         common = literal_type(x)
-    dtype = promote_literal(x, common) if not isinstance(x, bool) else literal_type(x)
+    dtype = literal_type(x) if isinstance(x, bool) else promote_literal(x, common)
     if isinstance(x, int) and dtype.is_integer and not fits(x, dtype):
         raise fail("E601", function="map", reason=f"{x} does not fit {dtype}", suggestion="")
     return host.constant(x, dtype)
@@ -227,5 +227,7 @@ def _tiling(target: Target, views: Sequence[Memory]) -> Tiling:
     stream = is_dense and nbytes > STREAMED * target.cache_bytes
     if not is_dense:
         return Tiling(line, 1, TILE, TILE, 0, False, is_broadcast)
-    ahead = AHEAD_BYTES // out.dtype.itemsize if stream else 0
+    # One stream is too few for the processor's own prefetching; several keep it busy.
+    alone = is_broadcast.count(False) == 1
+    ahead = AHEAD_BYTES // out.dtype.itemsize if stream and alone else 0
     return Tiling(line, UNROLL, max(1, BAND // columns), BAND, ahead, stream, is_broadcast)

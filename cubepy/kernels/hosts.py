@@ -7,6 +7,7 @@ have got from that library. It computes nothing.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -34,8 +35,8 @@ class Host(Protocol):
         """Everything about an array that a plan depends on, hashable."""
         ...
 
-    def address(self, x: Any) -> int:
-        """Where the element with all indices zero lies."""
+    def addresses(self, arrays: Iterable[Any]) -> list[int]:
+        """Where the elements with all indices zero lie."""
         ...
 
     def empty(self, shape: Shape) -> Any:
@@ -57,8 +58,8 @@ class NumpyHost:
     def key(self, x: np.ndarray) -> Any:
         return x.dtype, x.shape, x.strides, x.flags.writeable
 
-    def address(self, x: np.ndarray) -> int:
-        return pointer(x)
+    def addresses(self, arrays: Iterable[np.ndarray]) -> list[int]:
+        return [pointer(x) for x in arrays]
 
     def empty(self, shape: Shape) -> np.ndarray:
         allocate = get_memory().allocate_array
@@ -81,8 +82,8 @@ class TorchHost:
     def key(self, x: Any) -> Any:
         return x.dtype, x.shape, x.stride(), x.requires_grad and _torch().is_grad_enabled()
 
-    def address(self, x: Any) -> int:
-        return x.data_ptr()
+    def addresses(self, arrays: Iterable[Any]) -> list[int]:
+        return [x.data_ptr() for x in arrays]
 
     def empty(self, shape: Shape) -> Any:
         torch = _torch()

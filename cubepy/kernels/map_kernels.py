@@ -56,7 +56,7 @@ def put(function: Any, inputs: Any, out: Any, j: Any, tiling: Any, fill: Any) ->
     elif isinstance(v, NUMBERS):
         cp.store(out, j, cp.Line[out.dtype, line](v))
     else:
-        cp.store(out, j, v, hint="stream" if tiling.stream else None)
+        cp.store(out, j, v, hint="stream" if tiling.stream else None, whole=fill is None)
 
 
 def prefetch_ahead(inputs: Any, j: Any, tiling: Any) -> None:

@@ -110,11 +110,12 @@ class Plan:
     def run(self, host: Host, arrays: Sequence[Any], given: Sequence[Any] | None) -> Sequence[Any]:
         """The results of one call: new arrays, or those that were given."""
         results = [host.empty(shape) for shape in self.results] if given is None else given
-        addresses = [host.address(x) for x in arrays] + [host.address(x) for x in results]
+        addresses = host.addresses(arrays) + host.addresses(results)
         if given is not None:
             self._check_overlaps(addresses, len(arrays))
-        blocks = [get_memory().empty(nbytes) for nbytes in self.scratch]
-        addresses += [block.address for block in blocks]
+        if self.scratch:
+            blocks = [get_memory().empty(nbytes) for nbytes in self.scratch]
+            addresses += [block.address for block in blocks]
         for step in self.steps:
             step.run(addresses)
         return results

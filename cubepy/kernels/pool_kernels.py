@@ -174,12 +174,12 @@ def pool_row(x: Any, plane: Any, y: Any, window: Any, tiling: Any) -> None:
         prefetch_ahead(x, newest, j * stride, window, tiling)
         if look:
             after = columns(rows, (j + line) * stride, window, line, None)
-            cp.store(out, j, across(before, here, after, window, line), hint=hint)
+            cp.store(out, j, across(before, here, after, window, line), hint=hint, whole=True)
             before = here
             here = after
         else:
             here = columns(rows, j * stride, window, line, None)
-            cp.store(out, j, across(before, here, here, window, line), hint=hint)
+            cp.store(out, j, across(before, here, here, window, line), hint=hint, whole=True)
             before = here
     if look == 0:
         here = columns(rows, edge * stride, window, line, fill)

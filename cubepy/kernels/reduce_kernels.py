@@ -211,7 +211,7 @@ def reduce_band(
         state = tuple(start(op, tiling.line) for _ in range(tiling.unroll))
         state = reduced_columns(x, at, span[0], span[1], state, op, tiling, fill)
         for k in cp.unroll(range(tiling.unroll)):
-            cp.store(out, at + k * tiling.line, finished(state[k], op))
+            cp.store(out, at + k * tiling.line, finished(state[k], op), whole=fill is None)
 
 
 @cp.cube
@@ -238,7 +238,7 @@ def accumulate(rows: Any, out: Any, begin: Any, end: Any, op: Any, tiling: Any) 
     for at in range(begin, whole, line):
         lines = tuple(loaded(row, at, op, line, None) for row in rows)
         before = cp.load(out, at, line=line, fill=None)
-        cp.store(out, at, joined(before, in_pairs(lines, op), op))
+        cp.store(out, at, joined(before, in_pairs(lines, op), op), whole=True)
     for at in range(whole, end, line):
         lines = tuple(loaded(row, at, op, line, op.identity) for row in rows)
         before = cp.load(out, at, line=line)
