@@ -7,18 +7,11 @@ follows the kernel's regions. Registers map one to one to IR values.
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import prod
 
 from cubepy.compilers.llvm import memory, numbers, printing
 from cubepy.compilers.llvm import ops as spell
-from cubepy.compilers.llvm.units import (
-    AXES,
-    Bound,
-    UnitPlan,
-    is_cube_program,
-    plan_units,
-    uses_axes,
-)
+from cubepy.compilers.llvm.cubes import Cubes
+from cubepy.compilers.llvm.units import AXES, UnitPlan, is_cube_program, plan_units, uses_axes
 from cubepy.compilers.llvm.writer import Writer
 from cubepy.errors import fail
 from cubepy.ir import ops
@@ -54,15 +47,13 @@ class Emitter:
         self.fast = _FAST if fast_math else ""
         self.w = Writer(debug)
         self.w_span: Span | None = None
-        self.units = prod(kernel.cube_dim)
         self._registers: dict[Value, str] = {}
         self._constants: dict[Value, int | float] = {}
         self._nonnegative: set[Value] = set()
-        self._positions: dict[str, str] = {}
+        self._cubes = Cubes(kernel, self.w, self._registers)
         self._loops: list[_Loop] = []
         self._merges: list[_Merge] = []
         self._unit_end = ""
-        self._plane = ""
         self._tells_faults = any(op.row is ops.FAULT for op in kernel.body.walk())
         self._is_program = is_cube_program(kernel)
         self._has_axes = uses_axes(kernel.body)
@@ -145,7 +136,7 @@ class Emitter:
         for op in plan.launch:
             self.op(op)
         w.at(None)
-        self._counted("cube", "%begin", "%end", lambda cube: self._cube(plan, cube), end)
+        self._cubes.each_cube("%begin", "%end", lambda: self._cube(plan), end)
         w.start(end)
         if w.prints:
             w.call("fflush", "i32", ("ptr", "null"))
@@ -153,143 +144,16 @@ class Emitter:
             w.call("llvm.x86.sse.sfence", "void")
         w.line("ret void")
 
-    def _counted(
-        self, hint: str, start: str, stop: str, body: Callable[[str], str], end: str
-    ) -> None:
-        """A loop from start up to stop; `body` gives the label of the block that goes on."""
-        w = self.w
-        before, head, inside = w.block, w.label(f"{hint}_head"), w.label(hint)
-        w.jump(head)
-        w.start(head)
-        position, following = w.fresh(hint), w.fresh("next")
-        at = len(w.lines)
-        w.line("")
-        more = w.value(f"icmp slt i64 {position}, {stop}")
-        w.branch(more, inside, end)
-        w.start(inside)
-        latch = body(position)
-        w.start(latch)
-        w.line(f"{following} = add nsw i64 {position}, 1")
-        w.jump(head)
-        w.lines[at] = f"  {position} = phi i64 [{start}, %{before}], [{following}, %{latch}]"
-
-    def _cube(self, plan: UnitPlan, cube: str) -> str:
-        w = self.w
-        self._positions["cube_all"] = cube
-        if self._uses_cube_axes():
-            self._cube_axes(cube)
+    def _cube(self, plan: UnitPlan) -> str:
         for op in plan.cube:
             self.op(op)
-        latch = w.label("cube_end")
+        latch = self.w.label("cube_end")
         if self._is_program:
             self._unit_end = latch
             self._ops(plan.body)
         else:
-            self._each_unit(plan.bounds, plan.axes, lambda: self._unit(plan.body), latch)
+            self._cubes.each_unit(plan.bounds, plan.axes, lambda: self._unit(plan.body), latch)
         return latch
-
-    def _each_unit(
-        self, bounds: list[Bound], axes: bool, body: Callable[[], str], latch: str
-    ) -> None:
-        """Loops over the units of the cube; `body` gives the label of the block that goes on."""
-        if axes:
-            self._unit_axes(bounds, body, latch)
-        else:
-            self._unit_loop(bounds, body, latch)
-
-    def _uses_cube_axes(self) -> bool:
-        rows = (ops.CUBE_POS, ops.ABSOLUTE_POS)
-        return any(op.row in rows and op.attrs["axis"] != "all" for op in self.kernel.body.walk())
-
-    def _cube_axes(self, cube: str) -> None:
-        w = self.w
-        rest = cube
-        for axis in ("x", "y"):
-            count = f"%count_{axis}"
-            self._positions[f"cube_{axis}"] = w.value(f"urem i64 {rest}, {count}", f"cube_{axis}")
-            rest = w.value(f"udiv i64 {rest}, {count}")
-        self._positions["cube_z"] = rest
-
-    def _unit_loop(self, bounds: list[Bound], body: Callable[[], str], latch: str) -> None:
-        """All units of the cube (or of the plane) in one loop, cut where a guard says so."""
-        base = self.w.value(f"mul nsw i64 {self._positions['cube_all']}, {self.units}", "base")
-        start, stop = self._units_of_plane() if self._plane else ("0", str(self.units))
-        stop = self._stop(stop, base, bounds)
-
-        def unit(position: str) -> str:
-            self._positions["unit_all"] = position
-            absolute = self.w.value(f"add nsw i64 {base}, {position}", "absolute")
-            self._positions["absolute_all"] = absolute
-            if self._plane:
-                self._axes_of_unit(position)
-            return body()
-
-        self._counted("unit", start, stop, unit, latch)
-
-    def _units_of_plane(self) -> tuple[str, str]:
-        width = self.kernel.plane_dim
-        start = self.w.value(f"mul nsw i64 {self._plane}, {width}")
-        stop = self.w.value(f"add nsw i64 {start}, {width}")
-        args = (("i64", stop), ("i64", str(self.units)))
-        return start, self.w.call("llvm.smin.i64", "i64", *args)
-
-    def _axes_of_unit(self, position: str) -> None:
-        """x, y and z of a unit that is counted along the plane."""
-        w, p = self.w, self._positions
-        rest = position
-        for axis, extent in zip(AXES, self.kernel.cube_dim, strict=True):
-            p[f"unit_{axis}"] = w.value(f"urem i64 {rest}, {extent}")
-            rest = w.value(f"udiv i64 {rest}, {extent}")
-            base = w.value(f"mul nsw i64 {p.get(f'cube_{axis}', '0')}, {extent}")
-            p[f"absolute_{axis}"] = w.value(f"add nsw i64 {base}, {p[f'unit_{axis}']}")
-
-    def _stop(self, count: str, base: str, bounds: list[Bound]) -> str:
-        """min(count, limit - base) over the bounds; below zero runs nothing."""
-        stop = count
-        for bound in bounds:
-            left = self.w.value(f"sub nsw i64 {self._registers[bound.limit]}, {base}")
-            stop = self.w.call("llvm.smin.i64", "i64", ("i64", left), ("i64", stop))
-        return stop
-
-    def _unit_axes(self, bounds: list[Bound], body: Callable[[], str], latch: str) -> None:
-        """Three loops, x innermost; axes of extent one need none."""
-        dims = dict(zip(AXES, self.kernel.cube_dim, strict=True))
-        bases = {
-            a: self.w.value(f"mul nsw i64 {self._positions.get(f'cube_{a}', '0')}, {dims[a]}")
-            for a in AXES
-        }
-
-        def nest(axes: tuple[str, ...], out: str) -> None:
-            axis, rest = axes[0], axes[1:]
-            own = [b for b in bounds if b.axis == axis]
-            stop = self._stop(str(dims[axis]), bases[axis], own)
-
-            def position_loop(position: str) -> str:
-                self._positions[f"unit_{axis}"] = position
-                absolute = self.w.value(
-                    f"add nsw i64 {bases[axis]}, {position}", f"absolute_{axis}"
-                )
-                self._positions[f"absolute_{axis}"] = absolute
-                if not rest:
-                    self._linear_position(dims)
-                    return body()
-                inner = self.w.label(f"{axis}_end")
-                nest(rest, inner)
-                return inner
-
-            self._counted(f"unit_{axis}", "0", stop, position_loop, out)
-
-        nest(("z", "y", "x"), latch)
-
-    def _linear_position(self, dims: dict[str, int]) -> None:
-        """unit = (z * dim_y + y) * dim_x + x, and the absolute position from it."""
-        w, p = self.w, self._positions
-        row = w.value(f"mul nsw i64 {p['unit_z']}, {dims['y']}")
-        row = w.value(f"add nsw i64 {row}, {p['unit_y']}")
-        row = w.value(f"mul nsw i64 {row}, {dims['x']}")
-        p["unit_all"] = w.value(f"add nsw i64 {row}, {p['unit_x']}")
-        base = w.value(f"mul nsw i64 {p['cube_all']}, {self.units}")
-        p["absolute_all"] = w.value(f"add nsw i64 {base}, {p['unit_all']}")
 
     def _unit(self, body: list[Op] | tuple[Op, ...]) -> str:
         """The work of one unit (or plane); `return` and the end of the body go to its end."""
@@ -304,24 +168,17 @@ class Emitter:
     def _units_op(self, op: Op) -> None:
         latch = self.w.label("units_end")
         body = op.regions[0].ops
-        axes = self._has_axes and not self._plane
-        self._each_unit([], axes, lambda: self._unit(body), latch)
+        axes = self._has_axes and not self._cubes.plane
+        self._cubes.each_unit([], axes, lambda: self._unit(body), latch)
         self.w.start(latch)
 
     def _planes_op(self, op: Op) -> None:
         latch = self.w.label("planes_end")
-        count = -(-self.units // self.kernel.plane_dim)
-
-        def plane(position: str) -> str:
-            self._plane = position
-            return self._unit(op.regions[0].ops)
-
-        self._counted("plane", "0", str(count), plane, latch)
-        self._plane = ""
+        self._cubes.each_plane(lambda: self._unit(op.regions[0].ops), latch)
         self.w.start(latch)
 
     def _plane_pos(self, op: Op) -> None:
-        self._registers[op.result] = self._plane
+        self._registers[op.result] = self._cubes.plane
         self._nonnegative.add(op.result)
 
     # Regions
@@ -375,7 +232,7 @@ class Emitter:
             op.row
         )
         if kind is not None:
-            register = self._positions[f"{kind}_{axis}"]
+            register = self._cubes.positions[f"{kind}_{axis}"]
         elif axis != "all":
             register = f"%count_{axis}"
         else:
@@ -540,7 +397,7 @@ class Emitter:
         note, after = w.label("note"), w.label("noted")
         w.branch(first, note, after)
         w.start(note)
-        places = [self._positions[name] for name in ("unit_all", "cube_all")]
+        places = [self._cubes.positions[name] for name in ("unit_all", "cube_all")]
         for k, word in enumerate([str(op.attrs["code"]), *places, *self.operands(op)]):
             address = w.value(f"getelementptr i64, ptr %faults, i64 {k + 1}")
             w.line(f"store i64 {word}, ptr {address}, align 8")
