@@ -28,12 +28,13 @@ def show_demo(image: Path | None, folder: Path, megapixels: float, as_json: bool
     """Everything; exit code 1 where a result of CubePy is wrong."""
     photograph = load_photograph(image, megapixels)
     set_threads(get_pool().threads)
+    busy = _is_busy()
     outcomes = _run(photograph)
     page = _write(folder, render(photograph, outcomes))
     if as_json:
-        print_json(describe(photograph, outcomes, page))
+        print_json(describe(photograph, outcomes, page) | {"busy": busy})
     else:
-        _print(photograph, outcomes, page)
+        _print(photograph, outcomes, page, busy)
     if not all(outcome.is_right for outcome in outcomes):
         raise typer.Exit(FAILED)
 
@@ -59,9 +60,9 @@ def _write(folder: Path, html: str) -> Path:
 
 
 def _is_busy() -> bool:
-    """Whether more was running in the last minute than this program, which uses all cores."""
+    """Whether other programs used more than a third of the cores in the last minute."""
     cores = devices()[0].properties.cores
-    return hasattr(os, "getloadavg") and os.getloadavg()[0] > 1.25 * cores
+    return hasattr(os, "getloadavg") and os.getloadavg()[0] > cores / 3
 
 
 # For programs
@@ -103,7 +104,7 @@ def _describe_row(row: Row, own: float) -> dict[str, Any]:
 # For people
 
 
-def _print(photograph: Photograph, outcomes: Sequence[Outcome], page: Path) -> None:
+def _print(photograph: Photograph, outcomes: Sequence[Outcome], page: Path, busy: bool) -> None:
     out, about = console(), machine()
     out.print(f"{about['processor']}, {about['cores']}", markup=False)
     out.print(f"{photograph.story}\n", markup=False)
@@ -117,7 +118,7 @@ def _print(photograph: Photograph, outcomes: Sequence[Outcome], page: Path) -> N
             table.add_row(step, *_cells(row, outcome.own_seconds), style=_style(row))
         table.add_section()
     out.print(table)
-    _print_verdict(outcomes, page)
+    _print_verdict(outcomes, page, busy)
 
 
 def _cells(row: Row, own: float) -> list[str]:
@@ -133,7 +134,7 @@ def _style(row: Row) -> str:
     return ""
 
 
-def _print_verdict(outcomes: Sequence[Outcome], page: Path) -> None:
+def _print_verdict(outcomes: Sequence[Outcome], page: Path, busy: bool) -> None:
     out = console()
     wrong = [outcome.step.title for outcome in outcomes if not outcome.is_right]
     if wrong:

@@ -1,0 +1,38 @@
+"""Kernels that the tests of the command line load from this file."""
+
+from __future__ import annotations
+
+import cubepy as cp
+
+if __name__ == "__main__":
+    raise SystemExit("the command line imports this file; it does not run it")
+
+
+@cp.cube
+def double(v: cp.f32) -> cp.f32:
+    return v + v
+
+
+@cp.cube
+def double_all(x: cp.Lines[cp.f32], out: cp.Lines[cp.f32]):
+    i = cp.ABSOLUTE_POS
+    if i < out.size:
+        out.flat[i] = double(x.flat[i])
+
+
+@cp.cube
+def add_times(x, out, a: cp.f32, n: cp.Comptime[int], f: cp.Comptime):
+    i = cp.ABSOLUTE_POS
+    if i < out.size:
+        value = x.flat[i] * a
+        for _ in cp.unroll(range(n)):
+            value = f(value)
+        out.flat[i] = value
+
+
+@cp.cube
+def broken(x, out):
+    out.flat[cp.ABSOLUTE_POS] = undefined_name  # noqa: F821
+
+
+not_a_kernel = 3

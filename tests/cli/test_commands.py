@@ -1,0 +1,176 @@
+"""devices, doctor, explain, bench, --version, --help, and how errors look."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+import cubepy
+from cubepy.errors import CATALOGUE
+
+COMMANDS = ("demo", "inspect", "run", "devices", "doctor", "explain", "bench")
+
+
+def cubepy_process(*words: str, **options) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "cubepy.cli", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
+
+
+def doctor_with(threads: str) -> subprocess.CompletedProcess[str]:
+    return cubepy_process("doctor", "--json", env={**os.environ, "CUBEPY_NUM_THREADS": threads})
+
+
+class TestHelp:
+    def test_lists_every_command(self, cli):
+        found = cli("--help")
+        assert found.status == 0
+        assert all(f"│ {name} " in found.out for name in COMMANDS)
+
+    def test_without_a_command(self, cli):
+        assert "inspect" in cli().out
+
+    @pytest.mark.parametrize("name", [name for name in COMMANDS if name != "bench"])
+    def test_of_a_command(self, cli, name):
+        found = cli(name, "--help")
+        assert found.status == 0 and "--json" in found.out
+
+    def test_is_fast_because_it_imports_little(self):
+        code = "import sys; from cubepy.cli.main import app; app(['--help'], prog_name='cubepy')"
+        heavy = "import sys, atexit; atexit.register(lambda: print(sorted(set(sys.modules) & "
+        heavy += "{'numpy', 'llvmlite', 'cubepy.api', 'cubepy.jit.kernel'}), file=sys.stderr)); "
+        done = subprocess.run(
+            [sys.executable, "-c", heavy + code], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0 and done.stderr.strip() == "[]"
+
+    def test_starts_quickly(self):
+        best = min(self.seconds() for _ in range(3))
+        assert best < 1.0  # 0.15 s on an idle machine; a test machine is not idle
+
+    @staticmethod
+    def seconds() -> float:
+        begin = time.perf_counter()
+        assert cubepy_process("--help").returncode == 0
+        return time.perf_counter() - begin
+
+
+class TestVersion:
+    def test_text(self, cli):
+        assert cli("--version").out == f"cubepy {cubepy.__version__}\n"
+
+    def test_json(self, cli):
+        assert cli("--version", "--json").json == {"version": cubepy.__version__}
+
+
+class TestErrors:
+    def test_unknown_command(self, cli):
+        found = cli("inspet")
+        assert found.status == 2 and found.out == ""
+        assert found.err.startswith("error: ") and "inspect" in found.err
+        assert found.err.count("\n") <= 3
+
+    def test_missing_argument(self, cli):
+        found = cli("inspect")
+        assert found.status == 2 and "help: cubepy inspect --help" in found.err
+
+    def test_reaches_the_shell(self):
+        done = cubepy_process("explain", "E999")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith("error: there is no error code `E999`")
+
+
+class TestDevices:
+    def test_json(self, cli):
+        first = cli("devices", "--json").json["devices"][0]
+        assert first["name"] == "cpu" and first["target"].startswith("cpu:")
+        assert first["cores"] >= 1 and first["memory_bytes"] > 1 << 20
+
+    def test_table(self, cli):
+        found = cli("devices")
+        assert found.status == 0 and "cpu" in found.out
+
+
+class TestDoctor:
+    def test_json(self, cli):
+        found = cli("doctor", "--json")
+        state = found.json
+        assert found.status == 0 and state["ok"]
+        assert {"cubepy", "python", "numpy", "llvmlite", "LLVM"} <= set(state["versions"])
+        assert state["self_test"]["compile_s"] > 0 and state["cpu"]["threads"] >= 1
+        assert all({"variable", "value", "source", "doc"} <= set(row) for row in state["settings"])
+
+    def test_text(self, cli):
+        found = cli("doctor")
+        assert found.status == 0
+        assert "self-test passed" in found.out and "CUBEPY_NUM_THREADS" in found.out
+
+    def test_says_where_a_setting_comes_from(self):
+        state = json.loads(doctor_with("1").stdout)
+        rows = {row["variable"]: row for row in state["settings"]}
+        assert rows["CUBEPY_NUM_THREADS"]["value"] == 1 == state["cpu"]["threads"]
+        assert rows["CUBEPY_NUM_THREADS"]["source"] == "environment"
+        assert rows["CUBEPY_DEVICE"]["source"] == "default"
+
+    def test_survives_an_invalid_setting(self):
+        done = doctor_with("many")
+        assert done.returncode == 1 and not json.loads(done.stdout)["ok"]
+        assert "many" in done.stdout and "Traceback" not in done.stderr
+
+    def test_names_the_command_that_installs(self, cli, monkeypatch):
+        monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+        found = cli("doctor")
+        assert "pip install 'cubepy-jit[demo]'" in found.out
+
+
+class TestExplain:
+    @pytest.mark.parametrize("code", ["E104", "e104", "104"])
+    def test_one(self, cli, code):
+        found = cli("explain", code)
+        assert found.status == 0 and "E104" in found.out and "CompileError" in found.out
+
+    @pytest.mark.parametrize("code", CATALOGUE)
+    def test_every_code(self, cli, code):
+        described = cli("explain", code, "--json").json
+        assert described["code"] == code and described["message"]
+
+    def test_all(self, cli):
+        codes = [row["code"] for row in cli("explain", "--json").json["codes"]]
+        assert codes == list(CATALOGUE)
+        assert "E104" in cli("explain").out
+
+    def test_unknown(self, cli):
+        found = cli("explain", "E1O4")
+        assert found.status == 2 and "E104" in found.err
+
+
+class TestBench:
+    def test_needs_the_repository(self, cli, monkeypatch, tmp_path):
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(cubepy, "__file__", str(tmp_path / "cubepy" / "__init__.py"))
+        found = cli("bench")
+        assert found.status == 2 and "needs the repository" in found.err
+
+    def test_hands_over_its_options(self, cli, monkeypatch):
+        commands = []
+        done = subprocess.CompletedProcess([], 3)
+        monkeypatch.setattr(
+            subprocess, "run", lambda command, **_: commands.append(command) or done
+        )
+        found = cli("bench", "--json", "elementwise")
+        assert found.status == 3
+        assert commands[0][1:] == ["-m", "bench", "--json", "elementwise"]
+
+
+def test_a_broken_pipe_is_quiet():
+    process = subprocess.Popen(
+        [sys.executable, "-m", "cubepy.cli", "explain", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None and process.stderr is not None
+    os.close(process.stdout.fileno())
+    assert b"Traceback" not in process.stderr.read()
+    process.wait()

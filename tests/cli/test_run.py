@@ -1,0 +1,71 @@
+"""`cubepy run`: arrays from files, results into files."""
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def x(tmp_path):
+    array = np.linspace(-3, 3, 1000, dtype=np.float32).reshape(10, 100)
+    np.save(tmp_path / "x.npy", array)
+    return array
+
+
+@pytest.fixture
+def run(cli, kernels, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return lambda name, *words: cli("run", f"{kernels}:{name}", *words)
+
+
+ARGS = ("--arg", "x=@x.npy", "--arg", "out=f32[10,100]")
+
+
+@pytest.mark.parametrize("over", ["out", "1000", "10,100"])
+def test_saves_what_it_wrote(run, x, over):
+    found = run("double_all", *ARGS, "--over", over, "--line-size", "1", "--out", "out=@y.npy")
+    assert found.status == 0 and "written, y.npy" in found.out
+    np.testing.assert_array_equal(np.load("y.npy"), 2 * x)
+
+
+def test_json(run, x):
+    words = ("-a", "a=0.5", "-c", "n=3", "-c", "f=double", "--over", "out", "--json")
+    found = run("add_times", *ARGS, *words).json
+    source, out = found["arguments"]
+    assert found["kernel"] == "add_times" and found["device"] == "cpu" and found["seconds"] > 0
+    assert (source["written"], out["written"]) == (False, True)
+    assert out["max"] == pytest.approx(12) and out["shape"] == [10, 100] and out["saved"] is None
+
+
+def test_numbers_that_json_lacks(run, tmp_path):
+    np.save(tmp_path / "x.npy", np.array([1, np.inf, np.nan], np.float32))
+    found = run("double_all", "-a", "x=@x.npy", "-a", "out=f32[3]", "--over", "out", "--json").json
+    assert found["arguments"][0]["max"] is None
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "text"),
+    [
+        ((*ARGS, "--over", "ot"), 2, "did you mean `out`"),
+        ((*ARGS, "--over", "1e6"), 2, "--over 1e6"),
+        ((*ARGS, "--over", "out", "--out", "y=@y.npy"), 2, "--out y"),
+        ((*ARGS, "--over", "out", "--device", "abacus"), 2, "E501"),
+        ((*ARGS, "--over", "out", "--per", "dozen"), 2, "E416"),
+        (("-a", "x=@none.npy", "-a", "out=f32[4]", "--over", "out"), 2, "no such file"),
+        (("-a", "x=f32", "-a", "out=f32[4]", "--over", "out"), 2, "needs a value"),
+        (("-a", "x=f32[?]", "-a", "out=f32[4]", "--over", "out"), 2, "`?` has no size"),
+        (("-a", "x='a'", "-a", "out=f32[4]", "--over", "out"), 2, "not a number"),
+        ((*ARGS[:2], "-a", "out=f64[10,100]", "--over", "out"), 1, "E402"),
+        ((*ARGS, "--over", "out", "--out", "out=@no/such/folder.npy"), 1, "cannot write"),
+        (ARGS, 2, "--over"),
+    ],
+)
+def test_refusals(run, x, words, status, text):
+    found = run("double_all", *words)
+    assert (found.status, found.out) == (status, "")
+    assert text in found.err and "Traceback" not in found.err
+
+
+def test_no_pickles(run, tmp_path):
+    np.save(tmp_path / "x.npy", np.array([{}], dtype=object), allow_pickle=True)
+    found = run("double_all", *ARGS, "--over", "out")
+    assert found.status == 2 and "x.npy" in found.err
