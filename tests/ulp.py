@@ -81,7 +81,9 @@ def in_f64(name: str, x: Any) -> Any:
 def sweep(name: str, step: int, chunk: int) -> tuple[float, int]:
     """The largest error in a chunk of the bit patterns, and where it is."""
     first = chunk * CHUNK * step
-    bits = np.arange(first, min(2**32, first + CHUNK * step), step, np.uint64).astype(np.uint32)
+    bits = np.arange(first, min(2**32, first + CHUNK * step), step, dtype=np.uint64).astype(
+        np.uint32
+    )
     x = bits.view(np.float32)
     errors = ulps(compute(name, x), in_f64(name, x))
     worst = int(np.argmax(errors))
