@@ -32,7 +32,7 @@ def add_times(x, out, a: cp.f32, n: cp.Comptime[int], f: cp.Comptime):
 
 @cp.cube
 def broken(x, out):
-    out.flat[cp.ABSOLUTE_POS] = undefined_name  # noqa: F821
+    out.flat[cp.ABSOLUTE_POS] = undefined_name  # noqa: F821  # pyright: ignore[reportUndefinedVariable]
 
 
 not_a_kernel = 3

@@ -92,12 +92,12 @@ class Page(HTMLParser):
         self.feed(html)
 
     def handle_starttag(self, tag, attrs):
-        found = dict(attrs)
+        found: dict[str, str] = {k: v or "" for k, v in attrs}
         self.ids.add(found.get("id", ""))
         if tag == "img":
             self.images.append(found["src"])
         elif tag in ("link", "script", "iframe", "source") or "src" in found:
-            self.loaded += [v for k, v in attrs if k in ("href", "src")]
+            self.loaded += [v for k, v in found.items() if k in ("href", "src")]
 
 
 class TestReport:
