@@ -17,6 +17,7 @@ from cubepy.passes.segments import Control, Item, Program, Segment, Writer, guar
 from cubepy.passes.uniformity import Uniform, leaves_divergently
 
 LOOPS = (ops.FOR, ops.LOOP)
+_QUIET = (*LOOPS, ops.IF, ops.YIELD, ops.CONTINUE, ops.BREAK)
 
 
 def needs_fission(kernel: Kernel) -> bool:
@@ -118,6 +119,12 @@ class Finder:
         self._uniform = Uniform(kernel, plane=group == "plane", known=program.constants)
         self._meeting = self._ops_around_meetings(kernel.body)
         self._steering = self._values_that_steer(kernel.body)
+        self._uniform = Uniform(
+            kernel,
+            plane=group == "plane",
+            known=program.constants,
+            private=self._belongs_to_units,
+        )
         self.segment = Segment()
         self._items: list[Item] = []
         self._carried: list[tuple[Value | None, ...]] = []
@@ -187,9 +194,15 @@ class Finder:
                 continue
             found.add(value)
             op = sources.get(value)
-            if op is not None and not op.regions:
-                work += op.operands
+            if op is not None:
+                work += [v for inner in _with_inner(op) for v in inner.operands]
         return found
+
+    def _belongs_to_units(self, op: Op) -> bool:
+        """Whether each unit runs an operation for itself although it may be uniform."""
+        if not op.results or op.row.is_pure or op in self._meeting or self._meets(op):
+            return False
+        return op.row is not ops.ALLOC and self._steering.isdisjoint(op.results)
 
     # Statements
 
@@ -220,7 +233,18 @@ class Finder:
             return False
         if not all(v in self.program.common for v in op.operands):
             return False
-        return op.row.is_pure or (op.row is ops.LOAD and op.result in self._steering)
+        if op.row.is_pure or (op.row is ops.LOAD and op.result in self._steering):
+            return True
+        return bool(op.regions) and self._runs_once(op)
+
+    def _runs_once(self, op: Op) -> bool:
+        """Whether a branch or loop only computes what steers, from values that all units share."""
+        inner = _with_inner(op)
+        inside = {v for o in inner for v in o.results}
+        inside |= {v for o in inner for region in o.regions for v in region.args}
+        quiet = all(o.row.is_pure or o.row is ops.LOAD or o.row in _QUIET for o in inner)
+        common = self.program.common
+        return quiet and all(v in inside or v in common for o in inner for v in o.operands)
 
     def _allocate(self, op: Op) -> None:
         """Shared memory belongs to the cube; local memory gets a block for each unit."""

@@ -5,6 +5,7 @@ Optimistic: everything is uniform until an operation, or the control around it, 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 
 from cubepy.ir import ops
@@ -26,14 +27,21 @@ _REDUCING = (
 class Uniform:
     """`is_varying(value)` for the units of a cube, or, with `plane`, for those of a plane.
 
-    `known`: constants that are defined outside the kernel's body.
+    `known`: constants that are defined outside the kernel's body. `private`: operations that each
+    unit does for itself, so that their results count as different.
     """
 
     def __init__(
-        self, kernel: Kernel, *, plane: bool = False, known: dict[Value, object] | None = None
+        self,
+        kernel: Kernel,
+        *,
+        plane: bool = False,
+        known: dict[Value, object] | None = None,
+        private: Callable[[Op], bool] | None = None,
     ) -> None:
         self._kernel = kernel
         self._plane = plane
+        self._private = private or (lambda op: False)
         self._varying: set[Value] = set()
         self._constants: dict[Value, object] = dict(known or {})
         self._positions: set[Value] = set()
@@ -57,6 +65,8 @@ class Uniform:
     def _op(self, op: Op, loops: list[Op], divergent: bool) -> None:
         if op.row is ops.CONST:
             self._constants[op.result] = op.attrs["value"]
+        if self._private(op):
+            self._mark(op.results)
         if op.row is ops.IF:
             self._if(op, loops, divergent)
         elif op.row in (ops.FOR, ops.LOOP):
