@@ -20,12 +20,12 @@ def print_json(value: Any) -> None:
 
 
 def console() -> Console:
-    """Where tables go; not narrower than 100 columns when nobody is looking."""
+    """Where tables go; not narrower than 120 columns when nobody is looking."""
     from rich.console import Console
 
     found = Console(highlight=False, soft_wrap=False)
     if not found.is_terminal:
-        found.width = max(found.width, 100)
+        found.width = max(found.width, 120)
     return found
 
 

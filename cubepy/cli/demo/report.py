@@ -21,6 +21,8 @@ from cubepy.runtimes.native.host import host_cpu, llvm_versions
 from cubepy.runtimes.native.pool import get_pool
 from cubepy.runtimes.registry import devices
 
+BUSY = '<p class="warning">Other programs were busy on this machine: the times are unreliable.</p>'
+
 
 def machine() -> dict[str, str]:
     """The machine and the versions that the numbers belong to."""
@@ -45,7 +47,7 @@ def _version(name: str) -> str:
         return ""
 
 
-def render(photograph: Photograph, outcomes: Sequence[Outcome]) -> str:
+def render(photograph: Photograph, outcomes: Sequence[Outcome], busy: bool) -> str:
     """The page."""
     template = Template((files("cubepy.cli.demo") / "report.html").read_text(encoding="utf-8"))
     about = machine()
@@ -53,6 +55,7 @@ def render(photograph: Photograph, outcomes: Sequence[Outcome]) -> str:
         colours=stylesheet(),
         story=escape(photograph.story),
         processor=escape(about["processor"]),
+        warning=BUSY if busy else "",
         summary="\n".join(_summary_row(outcome) for outcome in outcomes),
         steps="\n".join(_section(k, outcome) for k, outcome in enumerate(outcomes, 1)),
         machine="\n".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in about.items()),

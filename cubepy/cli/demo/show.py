@@ -30,7 +30,7 @@ def show_demo(image: Path | None, folder: Path, megapixels: float, as_json: bool
     set_threads(get_pool().threads)
     busy = _is_busy()
     outcomes = _run(photograph)
-    page = _write(folder, render(photograph, outcomes))
+    page = _write(folder, render(photograph, outcomes, busy))
     if as_json:
         print_json(describe(photograph, outcomes, page) | {"busy": busy})
     else:
@@ -145,8 +145,6 @@ def _print_verdict(outcomes: Sequence[Outcome], page: Path, busy: bool) -> None:
     if absent:
         out.print(f"not installed, so not compared: {', '.join(absent)}")
     out.print("NumPy runs on one thread; a first call includes compilation")
-    if _is_busy():
-        out.print(
-            "[yellow]other programs keep this machine busy: the times are unreliable[/yellow]"
-        )
+    if busy:
+        out.print("[yellow]other programs were busy here: the times are unreliable[/yellow]")
     out.print(f"report: {page}", markup=False, soft_wrap=True)
