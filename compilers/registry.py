@@ -9,8 +9,6 @@ from cubepy.compilers.base import Compiler
 
 _COMPILERS = {
     "cpu": ("cubepy.compilers.llvm.compiler", "LlvmCompiler"),
-    "cuda": ("cubepy.compilers.cuda.compiler", "CudaCompiler"),
-    "opencl": ("cubepy.compilers.opencl.compiler", "OpenclCompiler"),
     "interpreter": ("cubepy.compilers.python.compiler", "PythonCompiler"),
 }
 

@@ -5,7 +5,6 @@ Nominal properties serve compiling without a device; a device fills in what it r
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 
 from cubepy.errors import fail
@@ -95,53 +94,14 @@ def host_target(arch: str, attributes: str, features: frozenset[str]) -> Target:
     return replace(_CPU, arch=arch, line_bytes=line_bytes, features=features, attributes=attributes)
 
 
-_CUDA = Target("cuda", "", plane_dim=32, line_alignment=16, cache_bytes=32 << 20)
-_CUDA_SHARED = {
-    75: 64 << 10,
-    80: 163 << 10,
-    87: 163 << 10,
-    90: 227 << 10,
-    100: 227 << 10,
-    103: 227 << 10,
-}
-_CUDA_PATTERN = re.compile(r"sm_(\d+)[af]?")
-
-
-def cuda_target(arch: str) -> Target:
-    """An architecture of NVIDIA, such as sm_90a; shared memory is what one cube may have."""
-    found = _CUDA_PATTERN.fullmatch(arch)
-    if found is None:
-        raise fail("E503", target=f"cuda:{arch}", suggestion="architectures: sm_75, sm_80, sm_90a")
-    return replace(_CUDA, arch=arch, shared_bytes=_CUDA_SHARED.get(int(found[1]), 99 << 10))
-
-
-_OPENCL = Target("opencl", "", plane_dim=32, line_alignment=16, shared_bytes=32 << 10)
-_OPENCL_USUAL = frozenset({"fp64", "int64_atomics"})
-_OPENCL_FEATURES = _OPENCL_USUAL | {"fp16", "subgroups"}
-
-
-def opencl_target(arch: str) -> Target:
-    """A device with fp64, 64-bit atomics, and the features that `arch` names: `fp16+subgroups`."""
-    asked = frozenset(arch.split("+")) - {""}
-    if not asked <= _OPENCL_FEATURES:
-        names = ", ".join(sorted(_OPENCL_FEATURES))
-        raise fail("E503", target=f"opencl:{arch}", suggestion=f"features: {names}")
-    return replace(_OPENCL, arch=arch, features=_OPENCL_USUAL | asked)
-
-
-_NAMED = {"cpu": cpu_target, "cuda": cuda_target, "opencl": opencl_target}
-_UNNAMED = ("opencl",)
-"""Kinds that are a target without a name too."""
-
-
 def parse_target(text: str) -> Target:
-    """The target written as `kind:name`; `cpu` alone (this host) is the CPU device's matter.
+    """The target written as `cpu:NAME`; `cpu` alone (this host) is the CPU device's matter.
 
     Raises `CompileError` E503 for unknown ones.
     """
     kind, _, arch = text.partition(":")
     if text == INTERPRETER.kind:
         return INTERPRETER
-    if kind in _NAMED and (arch or kind in _UNNAMED):
-        return _NAMED[kind](arch)
-    raise fail("E503", target=text, suggestion="targets: cpu, cpu:x86-64-v3, cuda:sm_90a, ...")
+    if kind == "cpu" and arch:
+        return cpu_target(arch)
+    raise fail("E503", target=text, suggestion="targets here: cpu, cpu:x86-64-v3, cpu:znver4, ...")

@@ -7,28 +7,21 @@ with the number of elements.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 import cubepy as cp
 from cubepy.ir.numbers import limits
 from cubepy.ir.types import DType, Kind, bool_, f32, i64, u8, u64
-from cubepy.kernels.axes import Axis
-from cubepy.kernels.positions import unravelled
+from cubepy.kernels.map_kernels import unravelled
 
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """What is reduced: `name` is sum, max or min; `dtype` is the type of the running result.
-
-    `is_compensated`: the rounding errors of a sum of floats are kept, because it is a long one.
-    """
+    """What is reduced: `name` is sum, max or min; `dtype` is the type of the running result."""
 
     name: str
     dtype: DType
-    is_compensated: bool = False
 
     @property
     def identity(self) -> int | float:
@@ -38,6 +31,11 @@ class Reduction:
         sign = -1 if self.name == "max" else 1
         return sign * float("inf") if self.dtype.is_float else limits(self.dtype)[(1 + sign) // 2]
 
+    @property
+    def is_compensated(self) -> bool:
+        """Whether the errors of additions are kept."""
+        return self.name == "sum" and self.dtype.is_float
+
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
@@ -45,7 +43,7 @@ class Tiling:
 
     `line` elements at a time; `blocks` of so many lines are reduced by halves, the largest first;
     `band` results (or columns) in a cube, each over `chunk` positions of the slowest reduced axis.
-    `kept` axes are not reduced. Rows are prefetched `ahead` rows before they are needed.
+    `kept` axes are not reduced.
     """
 
     kept: int
@@ -53,16 +51,11 @@ class Tiling:
     blocks: tuple[int, ...]
     band: int
     chunk: int
-    ahead: int = 0
 
     @property
     def unroll(self) -> int:
         """Lines of columns, or rows, that are reduced side by side."""
         return self.blocks[0]
-
-    def read(self, axes: Sequence[Axis]) -> int:
-        """Elements of one result that are reduced together, over these reduced axes."""
-        return self.chunk * prod(axis.extent for axis in axes[1:])
 
 
 def running_type(name: str, dtype: DType) -> DType:
@@ -182,18 +175,15 @@ def reduced(x: Any, first: Any, end: Any, state: Any, op: Any, tiling: Any) -> A
 def reduce_rows(
     x: cp.Tensor, out: cp.Tensor, op: cp.Comptime[Reduction], tiling: cp.Comptime[Tiling]
 ) -> None:
-    """A cube makes `band` results of one chunk; the last axis of `out` counts the chunks."""
+    """A cube makes `band` results; the last axis of `out` counts the chunks of a row."""
     kept = tiling.kept
-    chunks, results = out.shape[kept], 1
-    for extent in out.shape[:kept]:
-        results = results * extent
-    begin, chunk = cp.CUBE_POS // chunks * tiling.band, cp.CUBE_POS % chunks
-    first = chunk * tiling.chunk
-    end = min(first + tiling.chunk, x.shape[kept])
-    for i in range(begin, min(begin + tiling.band, results)):
-        where = unravelled(i, out.shape[:kept])
-        state = reduced(x[where], first, end, start(op, tiling.line), op, tiling)
-        out[(*where, chunk)] = across(state, op)
+    begin = cp.CUBE_POS * tiling.band
+    for i in range(begin, min(begin + tiling.band, out.size)):
+        where = unravelled(i, out.shape)
+        first = where[kept] * tiling.chunk
+        end = min(first + tiling.chunk, x.shape[kept])
+        state = reduced(x[where[:kept]], first, end, start(op, tiling.line), op, tiling)
+        out[where] = across(state, op)
 
 
 # Columns: lines along a kept axis, which comes last
@@ -241,17 +231,11 @@ def reduce_columns(
     reduce_band(x[where[:kept]], out[where], span, whole, end, op, tiling, op.identity)
 
 
-def accumulate(
-    x: Any, i: Any, count: Any, out: Any, begin: Any, end: Any, op: Any, tiling: Any
-) -> None:
-    """Reduce the rows [i, i + count) into `out`, for the columns [begin, end)."""
+def accumulate(rows: Any, out: Any, begin: Any, end: Any, op: Any, tiling: Any) -> None:
+    """Reduce some rows into `out`, for the columns [begin, end)."""
     line = tiling.line
     whole = begin + (end - begin) // line * line
-    rows = tuple(x[i + k] for k in range(count))
     for at in range(begin, whole, line):
-        if tiling.ahead:
-            for k in cp.unroll(range(count)):
-                cp.prefetch(x, (i + (k + tiling.ahead), at), level=2)
         lines = tuple(loaded(row, at, op, line, None) for row in rows)
         before = cp.load(out, at, line=line, fill=None)
         cp.store(out, at, joined(before, in_pairs(lines, op), op), whole=True)
@@ -272,9 +256,9 @@ def accumulate_rows(
         unroll = tiling.unroll
         whole = first + (last - first) // unroll * unroll
         for i in range(first, whole, unroll):
-            accumulate(x, i, unroll, out, begin, end, op, tiling)
+            accumulate(tuple(x[i + k] for k in range(unroll)), out, begin, end, op, tiling)
         for i in range(whole, last):
-            accumulate(x, i, 1, out, begin, end, op, tiling)
+            accumulate((x[i],), out, begin, end, op, tiling)
 
 
 @cp.cube

@@ -1,1 +1,0 @@
-"""The OpenCL compiler: KernelIR to OpenCL C."""
