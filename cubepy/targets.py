@@ -64,6 +64,24 @@ _NARROW = (
     "cortex-a76",
 )
 
+_KNOWN = frozenset(
+    """
+    x86-64 x86-64-v2 x86-64-v3 x86-64-v4 nocona core2 penryn nehalem westmere sandybridge ivybridge
+    haswell broadwell skylake skylake-avx512 cascadelake cooperlake cannonlake icelake-client
+    icelake-server rocketlake tigerlake alderlake raptorlake meteorlake arrowlake arrowlake-s lunarlake
+    pantherlake sapphirerapids emeraldrapids graniterapids graniterapids-d diamondrapids sierraforest
+    grandridge clearwaterforest atom silvermont goldmont goldmont-plus tremont gracemont knl knm k8
+    amdfam10 barcelona btver1 btver2 bdver1 bdver2 bdver3 bdver4 znver1 znver2 znver3 znver4 znver5
+    generic a64fx ampere1 ampere1a ampere1b apple-a12 apple-a13 apple-a14 apple-a15 apple-a16 apple-a17
+    apple-a18 apple-m1 apple-m2 apple-m3 apple-m4 carmel cobalt-100 cortex-a35 cortex-a53 cortex-a55
+    cortex-a57 cortex-a510 cortex-a520 cortex-a710 cortex-a715 cortex-a72 cortex-a720 cortex-a725
+    cortex-a73 cortex-a75 cortex-a76 cortex-a77 cortex-a78 cortex-x1 cortex-x2 cortex-x3 cortex-x4
+    cortex-x925 gb10 grace neoverse-512tvb neoverse-e1 neoverse-n1 neoverse-n2 neoverse-n3 neoverse-v1
+    neoverse-v2 neoverse-v3 thunderx thunderx2t99 tsv110
+    """.split()
+)
+"""64-bit CPUs by their LLVM names; LLVM ends the process that asks it for others."""
+
 _CPU = Target(
     "cpu", "", line_bytes=32, shared_bytes=1 << 20, cache_bytes=1 << 20, max_cube_dim=1 << 16
 )
@@ -82,7 +100,10 @@ unoptimised, with the user's names.
 
 
 def cpu_target(arch: str) -> Target:
-    """A named CPU of LLVM, with nominal properties."""
+    """A named CPU of LLVM, with nominal properties; E503 for an unknown one."""
+    if arch not in _KNOWN:
+        examples = "names are LLVM's, such as x86-64-v3, znver4, apple-m1"
+        raise fail("E503", target=f"cpu:{arch}", suggestion=examples)
     wide = arch.startswith(_WIDE)
     return replace(_CPU, arch=arch, line_bytes=64 if wide else 16 if arch in _NARROW else 32)
 

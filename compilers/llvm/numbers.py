@@ -292,6 +292,8 @@ def _cast(e: Emitter, op: Op) -> str:
 def convert(e: Emitter, value: str, source: Type, target: Type) -> str:
     """Conversion per lane, as the op table defines `cast`."""
     a, b = element_of(source), element_of(target)
+    if a is b:
+        return value
     name, result = spell.type_name(source), spell.type_name(target)
     if b is bool_:
         word = "fcmp une" if a.is_float else "icmp ne"

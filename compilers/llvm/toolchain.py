@@ -52,7 +52,10 @@ def machine(target: Target, level: int) -> Any:
         raise fail("E503", target=target, suggestion=str(error)) from None
 
 
-_ARM = ("apple-", "neoverse", "cortex", "generic", "ampere", "a64fx", "thunderx")
+_ARM = (
+    *("apple-", "neoverse", "cortex", "generic", "ampere", "a64fx", "thunderx", "carmel", "cobalt"),
+    *("gb10", "grace", "tsv"),
+)
 
 
 def _triple(target: Target) -> str:

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import cubepy as cp
-from tests.frontend.control import CASES
+from tests.frontend import choices, control
 from tests.frontend.oracle import check
 
+CASES = [*control.CASES, *choices.CASES]
 X = np.arange(33, dtype=np.int32) - 12
 
 
