@@ -56,7 +56,7 @@ class NumpyHost:
     """NumPy arrays, and whatever shows its memory as one; results come from the pool."""
 
     def key(self, x: np.ndarray) -> Any:
-        return x.dtype, x.shape, x.strides, x.flags.writeable
+        return x.dtype, x.shape, x.strides, x.flags.num
 
     def addresses(self, arrays: Iterable[np.ndarray]) -> list[int]:
         return [pointer(x) for x in arrays]
@@ -80,7 +80,10 @@ class TorchHost:
     """torch's CPU tensors; results come from torch's allocator."""
 
     def key(self, x: Any) -> Any:
-        return x.dtype, x.shape, x.stride(), x.requires_grad and _torch().is_grad_enabled()
+        is_special = not x.is_cpu or x.is_neg() or x.layout is not _torch().strided
+        records = x.requires_grad and _torch().is_grad_enabled()
+        place = -1 if is_special else x.data_ptr() % 8
+        return x.dtype, x.shape, None if is_special else x.stride(), records, place
 
     def addresses(self, arrays: Iterable[Any]) -> list[int]:
         return [x.data_ptr() for x in arrays]
@@ -153,6 +156,8 @@ def read(function: str, name: str, host: Host, x: Any) -> Memory:
             "requires grad, and prebuilt kernels record no gradients",
             "call it inside torch.no_grad(), or pass x.detach()",
         )
+    if host is TORCH and (x.layout is not _torch().strided or x.is_neg()):
+        raise _refused(function, name, "is sparse or negated lazily", "resolve it first")
     try:
         memory = read_memory(x)
     except (TypeError, ValueError, RuntimeError) as error:

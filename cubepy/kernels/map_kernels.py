@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import cubepy as cp
+from cubepy.kernels.positions import unravelled
 
 NUMBERS = (bool, int, float)
 NO_NUMBERS = (tuple, list, type(None))
@@ -29,13 +30,6 @@ class Tiling:
     ahead: int
     stream: bool
     is_broadcast: tuple[bool, ...]
-
-
-def unravelled(i: Any, extents: Any) -> Any:
-    """The indices of the i-th position in row-major order."""
-    if len(extents) < 2:
-        return (i,) if len(extents) == 1 else ()
-    return (*unravelled(i // extents[-1], extents[:-1]), i % extents[-1])
 
 
 def element(x: Any, j: Any, is_broadcast: Any, line: Any, fill: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 import cubepy as cp
 from cubepy.ir.numbers import limits
 from cubepy.ir.types import DType, f32
+from cubepy.kernels.positions import unravelled
 from cubepy.kernels.windows import Window
 
 UNROLLED = 16
@@ -356,16 +357,8 @@ def pool_windows(
     """A cube pools `band` outputs, one after the other in row-major order."""
     first = cp.CUBE_POS * tiling.band
     for i in range(first, min(first + tiling.band, out.size)):
-        n, c, y, j = unravelled(i, out)
+        n, c, y, j = unravelled(i, out.shape)
         out[n, c, y, j] = pool_window(x[n, c], y, j, window, tiling.line)
-
-
-def unravelled(i: Any, out: Any) -> Any:
-    """The four indices of the i-th element in row-major order."""
-    _, channels, height, width = out.shape
-    rest = i // width
-    plane = rest // height
-    return plane // channels, plane % channels, rest % height, i % width
 
 
 @cp.cube
@@ -381,7 +374,7 @@ def pool_windows_with_indices(
     rows, taps = window.kernel
     first = cp.CUBE_POS * tiling.band
     for i in range(first, min(first + tiling.band, out.size)):
-        n, c, y, j = unravelled(i, out)
+        n, c, y, j = unravelled(i, out.shape)
         top = y * window.stride[0] - window.padding[0]
         left = j * window.stride[1] - window.padding[1]
         best = compared(x.dtype)(lowest(x.dtype))

@@ -7,21 +7,31 @@ with the number of elements.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import cubepy as cp
 from cubepy.ir.numbers import limits
 from cubepy.ir.types import DType, Kind, bool_, f32, i64, u8, u64
-from cubepy.kernels.map_kernels import unravelled
+from cubepy.kernels.axes import Axis
+from cubepy.kernels.positions import unravelled
+
+BLOCK = 8
+"""Steps of lines side by side before they are added to the running result of a row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """What is reduced: `name` is sum, max or min; `dtype` is the type of the running result."""
+    """What is reduced: `name` is sum, max or min; `dtype` is the type of the running result.
+
+    `is_compensated`: the rounding errors of a sum of floats are kept, because it is a long one.
+    """
 
     name: str
     dtype: DType
+    is_compensated: bool = False
 
     @property
     def identity(self) -> int | float:
@@ -31,31 +41,26 @@ class Reduction:
         sign = -1 if self.name == "max" else 1
         return sign * float("inf") if self.dtype.is_float else limits(self.dtype)[(1 + sign) // 2]
 
-    @property
-    def is_compensated(self) -> bool:
-        """Whether the errors of additions are kept."""
-        return self.name == "sum" and self.dtype.is_float
-
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
     """How a kernel goes through its data.
 
-    `line` elements at a time; `blocks` of so many lines are reduced by halves, the largest first;
-    `band` results (or columns) in a cube, each over `chunk` positions of the slowest reduced axis.
-    `kept` axes are not reduced.
+    `line` elements at a time, `unroll` lines (of columns: or rows) side by side; `band` results (or
+    columns) in a cube, each over `chunk` positions of the slowest reduced axis. `kept` axes are not
+    reduced. Rows are prefetched `ahead` rows before they are needed.
     """
 
     kept: int
     line: int
-    blocks: tuple[int, ...]
+    unroll: int
     band: int
     chunk: int
+    ahead: int = 0
 
-    @property
-    def unroll(self) -> int:
-        """Lines of columns, or rows, that are reduced side by side."""
-        return self.blocks[0]
+    def read(self, axes: Sequence[Axis]) -> int:
+        """Elements of one result that are reduced together, over these reduced axes."""
+        return self.chunk * prod(axis.extent for axis in axes[1:])
 
 
 def running_type(name: str, dtype: DType) -> DType:
@@ -139,25 +144,24 @@ def in_pairs(lines: Any, op: Any) -> Any:
 # Rows: lines along the last reduced axis
 
 
-def reduced_lines(x: Any, at: Any, count: Any, op: Any, line: Any) -> Any:
-    """Some lines as one, by halves: sums round as often as there are halvings."""
-    if count == 1:
-        return loaded(x, at, op, line, None)
-    half = count // 2
-    first = reduced_lines(x, at, half, op, line)
-    return joined(first, reduced_lines(x, at + half * line, half, op, line), op)
-
-
 def reduced_row(x: Any, first: Any, end: Any, state: Any, op: Any, tiling: Any) -> Any:
-    """The running result after the elements [first, end) of one row."""
-    line = tiling.line
-    for count in cp.unroll(tiling.blocks):
-        whole = first + (end - first) // (count * line) * (count * line)
-        for i in range(first, whole, count * line):
-            state = advanced(state, reduced_lines(x, i, count, op, line), op)
-        first = whole
+    """The running result after the elements [first, end) of one row.
+
+    Lines are read in order, which is what processors prefetch; several are added side by side, a
+    few times, and then by halves.
+    """
+    line, step = tiling.line, tiling.line * tiling.unroll
+    whole = first + (end - first) // step * step
+    for at in range(first, whole, BLOCK * step):
+        lines = tuple(cp.Line[op.dtype, line](op.identity) for _ in range(tiling.unroll))
+        for i in range(at, min(at + BLOCK * step, whole), step):
+            lines = tuple(
+                joined(lines[k], loaded(x, i + k * line, op, line, None), op)
+                for k in range(tiling.unroll)
+            )
+        state = advanced(state, in_pairs(lines, op), op)
     rest = cp.Line[op.dtype, line](op.identity)
-    for j in range(first, end, line):
+    for j in range(whole, end, line):
         rest = joined(rest, loaded(x[0:end], j, op, line, op.identity), op)
     return advanced(state, rest, op)
 
@@ -175,15 +179,18 @@ def reduced(x: Any, first: Any, end: Any, state: Any, op: Any, tiling: Any) -> A
 def reduce_rows(
     x: cp.Tensor, out: cp.Tensor, op: cp.Comptime[Reduction], tiling: cp.Comptime[Tiling]
 ) -> None:
-    """A cube makes `band` results; the last axis of `out` counts the chunks of a row."""
+    """A cube makes `band` results of one chunk; the last axis of `out` counts the chunks."""
     kept = tiling.kept
-    begin = cp.CUBE_POS * tiling.band
-    for i in range(begin, min(begin + tiling.band, out.size)):
-        where = unravelled(i, out.shape)
-        first = where[kept] * tiling.chunk
-        end = min(first + tiling.chunk, x.shape[kept])
-        state = reduced(x[where[:kept]], first, end, start(op, tiling.line), op, tiling)
-        out[where] = across(state, op)
+    chunks, results = out.shape[kept], 1
+    for extent in out.shape[:kept]:
+        results = results * extent
+    begin, chunk = cp.CUBE_POS // chunks * tiling.band, cp.CUBE_POS % chunks
+    first = chunk * tiling.chunk
+    end = min(first + tiling.chunk, x.shape[kept])
+    for i in range(begin, min(begin + tiling.band, results)):
+        where = unravelled(i, out.shape[:kept])
+        state = reduced(x[where], first, end, start(op, tiling.line), op, tiling)
+        out[(*where, chunk)] = across(state, op)
 
 
 # Columns: lines along a kept axis, which comes last
@@ -231,11 +238,17 @@ def reduce_columns(
     reduce_band(x[where[:kept]], out[where], span, whole, end, op, tiling, op.identity)
 
 
-def accumulate(rows: Any, out: Any, begin: Any, end: Any, op: Any, tiling: Any) -> None:
-    """Reduce some rows into `out`, for the columns [begin, end)."""
+def accumulate(
+    x: Any, i: Any, count: Any, out: Any, begin: Any, end: Any, op: Any, tiling: Any
+) -> None:
+    """Reduce the rows [i, i + count) into `out`, for the columns [begin, end)."""
     line = tiling.line
     whole = begin + (end - begin) // line * line
+    rows = tuple(x[i + k] for k in range(count))
     for at in range(begin, whole, line):
+        if tiling.ahead:
+            for k in cp.unroll(range(count)):
+                cp.prefetch(x, (i + (k + tiling.ahead), at), level=2)
         lines = tuple(loaded(row, at, op, line, None) for row in rows)
         before = cp.load(out, at, line=line, fill=None)
         cp.store(out, at, joined(before, in_pairs(lines, op), op), whole=True)
@@ -256,9 +269,9 @@ def accumulate_rows(
         unroll = tiling.unroll
         whole = first + (last - first) // unroll * unroll
         for i in range(first, whole, unroll):
-            accumulate(tuple(x[i + k] for k in range(unroll)), out, begin, end, op, tiling)
+            accumulate(x, i, unroll, out, begin, end, op, tiling)
         for i in range(whole, last):
-            accumulate((x[i],), out, begin, end, op, tiling)
+            accumulate(x, i, 1, out, begin, end, op, tiling)
 
 
 @cp.cube

@@ -43,7 +43,7 @@ def assert_sum(found: Any, x: np.ndarray, axis: Any, keepdims: bool) -> None:
 @pytest.mark.parametrize("name", ("sum", "max", "min"))
 def test_any_axes_and_strides(draw, name):
     ours, theirs = getattr(kernels, name), getattr(np, name)
-    for _ in range(25):
+    for _ in range(16):
         shape = random_shape(draw.pick)
         dtype = np.dtype(draw.pick.choice(DTYPES))
         x = draw.layout(draw.array(shape, dtype))
@@ -79,11 +79,14 @@ def test_large_arrays(draw, axis):
 @pytest.mark.parametrize("axis", (None, 0, 1))
 def test_sums_are_as_exact_as_numpys(draw, axis):
     uniform = draw.numbers.random((1500, 1500), np.float32)
-    for x in (uniform, np.full((1500, 1500), 0.1, np.float32)):
+    constant = np.full((1500, 1500), draw.pick.random() + 0.01, np.float32)
+    for x in (uniform, constant):
         exact = np.sum(x, axis, np.float64)
-        ours = np.abs(kernels.sum(x, axis) - exact).max()
-        theirs = np.abs(np.sum(x, axis) - exact).max()
-        assert ours <= max(theirs, np.abs(exact).max() * 2.0**-23)
+        ours = np.abs(kernels.sum(x, axis) - exact)
+        assert np.all(ours <= 6 * 2.0**-24 * exact)
+        if x is uniform and axis is not None:
+            theirs = np.abs(np.sum(x, axis) - exact)
+            assert ours.mean() <= theirs.mean()
 
 
 def test_special_numbers():
