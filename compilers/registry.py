@@ -9,6 +9,9 @@ from cubepy.compilers.base import Compiler
 
 _COMPILERS = {
     "cpu": ("cubepy.compilers.llvm.compiler", "LlvmCompiler"),
+    "cuda": ("cubepy.compilers.cuda.compiler", "CudaCompiler"),
+    "opencl": ("cubepy.compilers.opencl.compiler", "OpenclCompiler"),
+    "metal": ("cubepy.compilers.metal.compiler", "MetalCompiler"),
     "interpreter": ("cubepy.compilers.python.compiler", "PythonCompiler"),
 }
 

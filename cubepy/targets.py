@@ -5,6 +5,7 @@ Nominal properties serve compiling without a device; a device fills in what it r
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 from cubepy.errors import fail
@@ -64,22 +65,22 @@ _NARROW = (
     "cortex-a76",
 )
 
-_KNOWN = frozenset(
-    """
-    x86-64 x86-64-v2 x86-64-v3 x86-64-v4 nocona core2 penryn nehalem westmere sandybridge ivybridge
-    haswell broadwell skylake skylake-avx512 cascadelake cooperlake cannonlake icelake-client
-    icelake-server rocketlake tigerlake alderlake raptorlake meteorlake arrowlake arrowlake-s lunarlake
-    pantherlake sapphirerapids emeraldrapids graniterapids graniterapids-d diamondrapids sierraforest
-    grandridge clearwaterforest atom silvermont goldmont goldmont-plus tremont gracemont knl knm k8
-    amdfam10 barcelona btver1 btver2 bdver1 bdver2 bdver3 bdver4 znver1 znver2 znver3 znver4 znver5
-    generic a64fx ampere1 ampere1a ampere1b apple-a12 apple-a13 apple-a14 apple-a15 apple-a16 apple-a17
-    apple-a18 apple-m1 apple-m2 apple-m3 apple-m4 carmel cobalt-100 cortex-a35 cortex-a53 cortex-a55
-    cortex-a57 cortex-a510 cortex-a520 cortex-a710 cortex-a715 cortex-a72 cortex-a720 cortex-a725
-    cortex-a73 cortex-a75 cortex-a76 cortex-a77 cortex-a78 cortex-x1 cortex-x2 cortex-x3 cortex-x4
-    cortex-x925 gb10 grace neoverse-512tvb neoverse-e1 neoverse-n1 neoverse-n2 neoverse-n3 neoverse-v1
-    neoverse-v2 neoverse-v3 thunderx thunderx2t99 tsv110
-    """.split()
-)
+_NAMES = """
+x86-64 x86-64-v2 x86-64-v3 x86-64-v4 nocona core2 penryn nehalem westmere sandybridge
+ivybridge haswell broadwell skylake skylake-avx512 cascadelake cooperlake cannonlake icelake-
+client icelake-server rocketlake tigerlake alderlake raptorlake meteorlake arrowlake
+arrowlake-s lunarlake pantherlake sapphirerapids emeraldrapids graniterapids graniterapids-d
+diamondrapids sierraforest grandridge clearwaterforest atom silvermont goldmont goldmont-plus
+tremont gracemont knl knm k8 amdfam10 barcelona btver1 btver2 bdver1 bdver2 bdver3 bdver4
+znver1 znver2 znver3 znver4 znver5 generic a64fx ampere1 ampere1a ampere1b apple-a12 apple-a13
+apple-a14 apple-a15 apple-a16 apple-a17 apple-a18 apple-m1 apple-m2 apple-m3 apple-m4 carmel
+cobalt-100 cortex-a35 cortex-a53 cortex-a55 cortex-a57 cortex-a510 cortex-a520 cortex-a710
+cortex-a715 cortex-a72 cortex-a720 cortex-a725 cortex-a73 cortex-a75 cortex-a76 cortex-a77
+cortex-a78 cortex-x1 cortex-x2 cortex-x3 cortex-x4 cortex-x925 gb10 grace neoverse-512tvb
+neoverse-e1 neoverse-n1 neoverse-n2 neoverse-n3 neoverse-v1 neoverse-v2 neoverse-v3 thunderx
+thunderx2t99 tsv110
+"""
+_KNOWN = frozenset(_NAMES.split())
 """64-bit CPUs by their LLVM names; LLVM ends the process that asks it for others."""
 
 _CPU = Target(
@@ -115,14 +116,63 @@ def host_target(arch: str, attributes: str, features: frozenset[str]) -> Target:
     return replace(_CPU, arch=arch, line_bytes=line_bytes, features=features, attributes=attributes)
 
 
+_CUDA = Target("cuda", "", plane_dim=32, line_alignment=16, cache_bytes=32 << 20)
+_CUDA_SHARED = {
+    75: 64 << 10,
+    80: 163 << 10,
+    87: 163 << 10,
+    90: 227 << 10,
+    100: 227 << 10,
+    103: 227 << 10,
+}
+_CUDA_PATTERN = re.compile(r"sm_(\d+)[af]?")
+
+
+def cuda_target(arch: str) -> Target:
+    """An architecture of NVIDIA, such as sm_90a; shared memory is what one cube may have."""
+    found = _CUDA_PATTERN.fullmatch(arch)
+    if found is None:
+        raise fail("E503", target=f"cuda:{arch}", suggestion="architectures: sm_75, sm_80, sm_90a")
+    return replace(_CUDA, arch=arch, shared_bytes=_CUDA_SHARED.get(int(found[1]), 99 << 10))
+
+
+_OPENCL = Target("opencl", "", plane_dim=32, line_alignment=16, shared_bytes=32 << 10)
+_OPENCL_USUAL = frozenset({"fp64", "int64_atomics"})
+_OPENCL_FEATURES = _OPENCL_USUAL | {"fp16", "subgroups"}
+
+
+def opencl_target(arch: str) -> Target:
+    """A device with fp64, 64-bit atomics, and the features that `arch` names: `fp16+subgroups`."""
+    asked = frozenset(arch.split("+")) - {""}
+    if not asked <= _OPENCL_FEATURES:
+        names = ", ".join(sorted(_OPENCL_FEATURES))
+        raise fail("E503", target=f"opencl:{arch}", suggestion=f"features: {names}")
+    return replace(_OPENCL, arch=arch, features=_OPENCL_USUAL | asked)
+
+
+_METAL = Target("metal", "", plane_dim=32, line_alignment=16, shared_bytes=32 << 10)
+
+
+def metal_target(arch: str) -> Target:
+    """Any GPU of Apple's that knows Metal 3; families differ in nothing that kernels see yet."""
+    if arch:
+        raise fail("E503", target=f"metal:{arch}", suggestion="write `metal`")
+    return _METAL
+
+
+_NAMED = {"cpu": cpu_target, "cuda": cuda_target, "opencl": opencl_target, "metal": metal_target}
+_UNNAMED = ("opencl", "metal")
+"""Kinds that are a target without a name too."""
+
+
 def parse_target(text: str) -> Target:
-    """The target written as `cpu:NAME`; `cpu` alone (this host) is the CPU device's matter.
+    """The target written as `kind:name`; `cpu` alone (this host) is the CPU device's matter.
 
     Raises `CompileError` E503 for unknown ones.
     """
     kind, _, arch = text.partition(":")
     if text == INTERPRETER.kind:
         return INTERPRETER
-    if kind == "cpu" and arch:
-        return cpu_target(arch)
-    raise fail("E503", target=text, suggestion="targets here: cpu, cpu:x86-64-v3, cpu:znver4, ...")
+    if kind in _NAMED and (arch or kind in _UNNAMED):
+        return _NAMED[kind](arch)
+    raise fail("E503", target=text, suggestion="targets: cpu, cpu:x86-64-v3, cuda:sm_90a, ...")

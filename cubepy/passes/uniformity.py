@@ -41,7 +41,7 @@ class Uniform:
     ) -> None:
         self._kernel = kernel
         self._plane = plane
-        self._private = private or (lambda op: False)
+        self._private = private or _is_shared_by_all
         self._varying: set[Value] = set()
         self._constants: dict[Value, object] = dict(known or {})
         self._positions: set[Value] = set()
@@ -139,6 +139,10 @@ class Uniform:
         self._carry(target, op.operands, divergent)
         if divergent and op.row is ops.BREAK:
             self._mark(loop.results)
+
+
+def _is_shared_by_all(op: Op) -> bool:
+    return False
 
 
 def _is_private(buffer: Value) -> bool:

@@ -19,8 +19,19 @@ from tests.ir.strategies import BUFFER_SIZE
 SMALL = 1009
 """Indices are taken modulo this, so that their products stay in range."""
 _DROPPED = (ops.SYNC_CUBE, ops.SYNC_PLANE, ops.SYNC_STORAGE)
-_BOUNDED = (ops.ADD, ops.SUB, ops.MUL, ops.CAST, ops.BITCAST, ops.SHL, ops.NEG, ops.FMA, ops.LOAD,
-            ops.REDUCE_ADD, ops.REDUCE_MUL)
+_BOUNDED = (
+    ops.ADD,
+    ops.SUB,
+    ops.MUL,
+    ops.CAST,
+    ops.BITCAST,
+    ops.SHL,
+    ops.NEG,
+    ops.FMA,
+    ops.LOAD,
+    ops.REDUCE_ADD,
+    ops.REDUCE_MUL,
+)
 
 
 def normal(kernel: Kernel) -> Kernel:
@@ -72,7 +83,12 @@ class _Normal(Rewriter):
             return False
         of_float = [element_of(v.type).is_float for v in (*op.operands[:1], *op.results)]
         is_bits = op.row is ops.BITCAST and any(of_float)
-        return not op.row.exact or op.row is ops.COPYSIGN or is_bits or op.row.name.startswith("plane_")
+        return (
+            not op.row.exact
+            or op.row is ops.COPYSIGN
+            or is_bits
+            or op.row.name.startswith("plane_")
+        )
 
     def _first_operand(self, op: Op) -> None:
         first = self.values(op.operands)[0]

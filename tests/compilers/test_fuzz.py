@@ -61,8 +61,12 @@ def llvm_memory(kernel: Kernel, level: int) -> list[np.ndarray]:
     with cp.settings(opt_level=level):
         artifact = LlvmCompiler().build(kernel, device.target, Options(contract=False))
     given = {b: as_array(memory[b], element_of(b.type)) for b in memory}
-    words = [given[p.value].ctypes.data if p.value in given else
-             to_bits(arguments[p.value], element_of(p.value.type)) for p in kernel.params]
+    words = [
+        given[p.value].ctypes.data
+        if p.value in given
+        else to_bits(arguments[p.value], element_of(p.value.type))
+        for p in kernel.params
+    ]
     block = (ctypes.c_uint64 * (len(words) + 8))(*words, 1, 1, 1)
     loaded = device.load(artifact)
     device.launch(loaded, block, 1, 1)
@@ -95,7 +99,9 @@ def test_random_kernels(first: int):
             raise
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=tuple(HealthCheck.__members__.values())
+)
 @given(kernels(10))
 def test_kernels_of_hypothesis(kernel: Kernel):
     check(kernel)

@@ -10,8 +10,15 @@ import pytest
 import cubepy as cp
 from cubepy.runtimes.cpu.device import cpu_device
 
-TARGETS = ["cpu", "cpu:x86-64-v2", "cpu:x86-64-v3", "cpu:x86-64-v4", "cpu:znver4", "cpu:neoverse-n1",
-           "cpu:apple-m1"]
+TARGETS = [
+    "cpu",
+    "cpu:x86-64-v2",
+    "cpu:x86-64-v3",
+    "cpu:x86-64-v4",
+    "cpu:znver4",
+    "cpu:neoverse-n1",
+    "cpu:apple-m1",
+]
 X86 = [t for t in TARGETS if "x86" in t or "znver" in t]
 STAGES = ["ir", "llvm", "asm"]
 
@@ -58,8 +65,15 @@ def test_every_stage(target: str, stage: str):
     texts = [
         add.inspect(*FLOATS, target=target, stage=stage),
         multiply_add.over(4096).inspect(*FLOATS, target=target, stage=stage),
-        everything.inspect("i32[?]", "i64", "f32", out="f32[?,100]", comptime={"flags": (1, 2)},
-                           target=target, stage=stage),
+        everything.inspect(
+            "i32[?]",
+            "i64",
+            "f32",
+            out="f32[?,100]",
+            comptime={"flags": (1, 2)},
+            target=target,
+            stage=stage,
+        ),
     ]
     for text in texts:
         assert "test_inspect.py" in text, "the lines of Python stand beside"
@@ -81,25 +95,39 @@ def body(text: str) -> str:
     return "\n".join(line for line in text.splitlines() if not line.lstrip().startswith((".", "#")))
 
 
-@pytest.mark.parametrize(("target", "register", "absent"), [
-    ("cpu:x86-64-v4", "zmm", "\0"), ("cpu:znver4", "zmm", "\0"), ("cpu:x86-64-v3", "ymm", "zmm"),
-    ("cpu:x86-64-v2", "xmm", "ymm"), ("cpu:neoverse-n1", r"v\d+\.4s", "zmm"),
-    ("cpu:apple-m1", r"v\d+\.4s", "zmm"),
-])
-@pytest.mark.parametrize("kernel", [add, multiply_add, multiply_add_scalars], ids=lambda k: k.__name__)
+@pytest.mark.parametrize(
+    ("target", "register", "absent"),
+    [
+        ("cpu:x86-64-v4", "zmm", "\0"),
+        ("cpu:znver4", "zmm", "\0"),
+        ("cpu:x86-64-v3", "ymm", "zmm"),
+        ("cpu:x86-64-v2", "xmm", "ymm"),
+        ("cpu:neoverse-n1", r"v\d+\.4s", "zmm"),
+        ("cpu:apple-m1", r"v\d+\.4s", "zmm"),
+    ],
+)
+@pytest.mark.parametrize(
+    "kernel", [add, multiply_add, multiply_add_scalars], ids=lambda k: k.__name__
+)
 def test_full_width_vectors(kernel: Any, target: str, register: str, absent: str):
     text = body(kernel.inspect(*FLOATS, target=target, stage="asm"))
     assert re.search(register, text) and absent not in text
 
 
 @pytest.mark.skipif("avx512f" not in cpu_device().target.features, reason="no AVX-512 here")
-@pytest.mark.parametrize("kernel", [add, multiply_add, multiply_add_scalars], ids=lambda k: k.__name__)
+@pytest.mark.parametrize(
+    "kernel", [add, multiply_add, multiply_add_scalars], ids=lambda k: k.__name__
+)
 def test_this_host_uses_all_of_avx512(kernel: Any):
     assert "zmm" in kernel.inspect(*FLOATS, stage="asm")
 
 
-FUSED = {"cpu:x86-64-v3": "vfmadd", "cpu:znver4": "vfmadd", "cpu:neoverse-n1": "fmla",
-         "cpu:apple-m1": "fmla"}
+FUSED = {
+    "cpu:x86-64-v3": "vfmadd",
+    "cpu:znver4": "vfmadd",
+    "cpu:neoverse-n1": "fmla",
+    "cpu:apple-m1": "fmla",
+}
 
 
 @pytest.mark.parametrize("target", FUSED)
@@ -129,8 +157,15 @@ def test_no_scalar_loop_is_left_for_whole_lines():
 
 def test_nothing_is_called():
     """Elementary functions are expanded: no library, no loop over lanes."""
-    text = everything.inspect("i32[?]", "i64", "f32", out="f32[?,128]", comptime={"flags": 1},
-                              target="cpu:x86-64-v4", stage="asm")
+    text = everything.inspect(
+        "i32[?]",
+        "i64",
+        "f32",
+        out="f32[?,128]",
+        comptime={"flags": 1},
+        target="cpu:x86-64-v4",
+        stage="asm",
+    )
     assert "call" not in body(text).replace("everything.cubes", "")
 
 
@@ -140,15 +175,23 @@ def test_specs_and_arguments():
     x = np.zeros(4096, np.float32)
     assert "define" in add.over(x).inspect(x, x, out=x)
     assert add.inspect(*FLOATS, target="cpu:x86-64-v3") == add.inspect(
-        *(cp.spec(s) for s in FLOATS), target="cpu:x86-64-v3")
+        *(cp.spec(s) for s in FLOATS), target="cpu:x86-64-v3"
+    )
     unknown = add.inspect("f32[?]", "f32[?]", "f32[?]", target="cpu:x86-64-v3")
     assert "define" in unknown
 
 
-@pytest.mark.parametrize(("options", "code"), [
-    ({"target": "cuda:sm_80"}, None), ({"target": "gpu"}, "E503"), ({"target": "cpu:"}, "E503"),
-    ({"target": "cpu:pentium9"}, "E503"), ({"stage": "ptx"}, "E502"), ({"stage": ""}, "E502"),
-])
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({"target": "cuda:sm_80"}, None),
+        ({"target": "gpu"}, "E503"),
+        ({"target": "cpu:"}, "E503"),
+        ({"target": "cpu:pentium9"}, "E503"),
+        ({"stage": "ptx"}, "E502"),
+        ({"stage": ""}, "E502"),
+    ],
+)
 def test_wrong_targets_and_stages(options: Any, code: str | None):
     try:
         text = add.inspect(*FLOATS, **options)
@@ -159,7 +202,9 @@ def test_wrong_targets_and_stages(options: Any, code: str | None):
         assert code is None and text
 
 
-@pytest.mark.parametrize("text", ["f32[", "f33", "f32[4,]x", "f32[-1]", "f32[a]", "", "[4]", "f32[1.5]"])
+@pytest.mark.parametrize(
+    "text", ["f32[", "f33", "f32[4,]x", "f32[-1]", "f32[a]", "", "[4]", "f32[1.5]"]
+)
 def test_wrong_specs(text: str):
     with pytest.raises(cp.LaunchError, match="E415"):
         cp.spec(text)

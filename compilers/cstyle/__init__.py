@@ -1,0 +1,1 @@
+"""What the C dialects share: one writer for structured IR, one namer, tables of spellings."""

@@ -1,0 +1,286 @@
+"""Emission of memory operations: allocations, loads, stores, masks, hints, atomics, faults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from cubepy.compilers.cstyle.lines import alignment, tag
+from cubepy.compilers.cstyle.literals import short_index
+from cubepy.compilers.cstyle.rows import NOTE
+from cubepy.compilers.cstyle.spelling import ADD, POSTFIX, TERNARY, UNARY, Expr
+from cubepy.ir import ops
+from cubepy.ir.core import Op, Value
+from cubepy.ir.opdef import OpDef
+from cubepy.ir.types import Buffer, DType, Line, Space, Type, element_of
+
+if TYPE_CHECKING:
+    from cubepy.compilers.cstyle.emit import Emitter
+
+
+def emit_alloc(e: Emitter, op: Op) -> None:
+    """Memory is declared at the head of the kernel."""
+    buffer = op.result.type
+    assert isinstance(buffer, Buffer)
+    name = e.fresh(op.result)
+    size = _integer(op, "size")
+    template = e.dialect.declarations[buffer.space]
+    fields = {"type": e.lines.scalar(buffer.element), "name": name, "size": max(size, 1)}
+    if buffer.space is Space.SHARED and e.shared.is_dynamic:
+        template = e.dialect.dynamic_shared
+        fields["offset"] = e.shared.place(op)
+    e.entry.append(template.format(**fields))
+    e.bind(op.result, Expr(name))
+
+
+def _integer(op: Op, name: str) -> int:
+    value = op.attrs[name]
+    assert isinstance(value, int)
+    return value
+
+
+# Addresses
+
+
+def _offset(e: Emitter, value: Value) -> Expr:
+    number = e.constants.get(value)
+    if isinstance(number, int):
+        return short_index(number, e.dialect)
+    return e.value(value)
+
+
+def element(e: Emitter, op: Op) -> Expr:
+    """`x[i]`."""
+    buffer, offset = op.operands[:2]
+    return Expr(f"{e.name(buffer)}[{_offset(e, offset).text}]", POSTFIX)
+
+
+def pointer(e: Emitter, op: Op) -> Expr:
+    """`x + i`."""
+    buffer, offset = op.operands[:2]
+    return Expr(f"{e.name(buffer)} + {_offset(e, offset).within(ADD + 1)}", ADD)
+
+
+def _space(op: Op) -> Space:
+    buffer = op.operands[0].type
+    assert isinstance(buffer, Buffer)
+    return buffer.space
+
+
+def _is_aligned(op: Op, t: Line) -> bool:
+    """Whether the access may be one of the line's type."""
+    align = op.attrs.get("align")
+    return isinstance(align, int) and align >= alignment(t)
+
+
+def _is_vector(e: Emitter, t: Line) -> bool:
+    """Whether the dialect has a function that moves such a line from and to any address."""
+    return e.lines.is_native(t) and t.element.itemsize * t.width <= e.dialect.vector_bytes
+
+
+def _cast_pointer(e: Emitter, op: Op, t: Line, const: str) -> str:
+    space = e.dialect.spaces[_space(op)]
+    return f"*({const}{space}{e.lines.type(t)}*)({pointer(e, op).text})"
+
+
+# Loads
+
+
+def emit_load(e: Emitter, op: Op) -> Expr:
+    """An element, a vector, or the lanes one by one."""
+    t = op.result.type
+    if not isinstance(t, Line):
+        if len(op.operands) == 2:
+            return element(e, op)
+        mask, fill = (e.value(v) for v in op.operands[2:])
+        text = f"{mask.within(TERNARY + 2)} ? {element(e, op).text} : {fill.within(UNARY)}"
+        return Expr(text, TERNARY)
+    if len(op.operands) == 4:
+        return _masked_load(e, op, t)
+    if _is_aligned(op, t):
+        return Expr(_cast_pointer(e, op, t, "const "), UNARY)
+    if _is_vector(e, t):
+        text = e.dialect.vector_load.format(width=t.width, pointer=pointer(e, op).text)
+        return Expr(text, POSTFIX)
+    return _call_by_lane(e, op, t, "load", "from[{k}]", [])
+
+
+def _masked_load(e: Emitter, op: Op, t: Line) -> Expr:
+    extra = [(op.operands[2], "mask"), (op.operands[3], "fill")]
+    return _call_by_lane(e, op, t, "load_masked", "{mask} ? from[{k}] : {fill}", extra)
+
+
+def _call_by_lane(
+    e: Emitter, op: Op, t: Line, name: str, lane: str, extra: list[tuple[Value, str]]
+) -> Expr:
+    """A call of a helper that reads lane by lane; masked off lanes are not read."""
+    lanes: list[Expr] = []
+    for k in range(t.width):
+        fields = {n: e.lines.lane(n, v.type, k).text for v, n in extra}
+        lanes.append(Expr(lane.format(k=k, **fields), 0))
+    body = f"    return {e.lines.build(t, lanes).text};"
+    helper = _helper(e, op, t, name, f"const {_pointer_type(e, op)} from", extra, body)
+    rest = [e.value(v).text for v, _ in extra]
+    return Expr(f"{helper}({', '.join([pointer(e, op).text, *rest])})", POSTFIX)
+
+
+def _pointer_type(e: Emitter, op: Op) -> str:
+    return f"{e.dialect.spaces[_space(op)]}{e.lines.scalar(element_of(op.operands[0].type))}*"
+
+
+def _helper(
+    e: Emitter, op: Op, t: Line, name: str, first: str, extra: list[tuple[Value, str]], body: str
+) -> str:
+    """Declare a helper for a line and a space; gives its name."""
+    is_load = name.startswith("load")
+    space = f"_{_space(op).value}" if e.dialect.spaces[Space.GLOBAL] else ""
+    full = f"{name}_{tag(t)}{space}"
+    params = ", ".join([first, *(f"{e.lines.type(v.type)} {n}" for v, n in extra)])
+    result = e.lines.type(t) if is_load else "void"
+    e.lines.declare(full, f"{e.dialect.function}{result} {full}({params}) {{\n{body}\n}}")
+    return full
+
+
+# Stores
+
+
+def emit_store(e: Emitter, op: Op) -> None:
+    """An element, a vector, or the lanes one by one."""
+    value = op.operands[2]
+    t = value.type
+    if len(op.operands) == 4:
+        _masked_store(e, op, t)
+    elif not isinstance(t, Line):
+        e.statement(_streamed(e, op, t) or f"{element(e, op).text} = {e.value(value).text}")
+    elif _is_aligned(op, t):
+        streamed = _streamed(e, op, t)
+        e.statement(streamed or f"{_cast_pointer(e, op, t, '')} = {e.value(value).text}")
+    elif _is_vector(e, t):
+        fields = {"width": t.width, "pointer": pointer(e, op).text, "value": e.value(value).text}
+        e.statement(e.dialect.vector_store.format(**fields))
+    else:
+        _store_by_lane(e, op, t, "store", "to[{k}] = {value};", [(value, "value")])
+
+
+def _streamed(e: Emitter, op: Op, t: Type) -> str:
+    """A store past the caches, where the dialect has one for the type."""
+    if op.attrs.get("hint") != "stream" or not e.dialect.stream_store:
+        return ""
+    if isinstance(t, Line) and not e.lines.is_native(t):
+        return ""
+    if _space(op) is not Space.GLOBAL:
+        return ""
+    address = (
+        f"({e.lines.type(t)}*)({pointer(e, op).text})"
+        if isinstance(t, Line)
+        else (pointer(e, op).text)
+    )
+    return e.dialect.stream_store.format(pointer=address, value=e.value(op.operands[2]).text)
+
+
+def _masked_store(e: Emitter, op: Op, t: Type) -> None:
+    value, mask = op.operands[2:]
+    if isinstance(t, Line):
+        extra = [(value, "value"), (mask, "mask")]
+        _store_by_lane(e, op, t, "store_masked", "if ({mask}) to[{k}] = {value};", extra)
+        return
+    condition = e.value(mask).text
+    e.statement(f"if ({condition}) {element(e, op).text} = {e.value(value).text}")
+
+
+def _store_by_lane(
+    e: Emitter, op: Op, t: Line, name: str, lane: str, extra: list[tuple[Value, str]]
+) -> None:
+    lines: list[str] = []
+    for k in range(t.width):
+        fields = {n: e.lines.lane(n, v.type, k).text for v, n in extra}
+        lines.append("    " + lane.format(k=k, **fields))
+    first = f"{_pointer_type(e, op)} to"
+    helper = _helper(e, op, t, name, first, extra, "\n".join(lines))
+    rest = [e.value(v).text for v, _ in extra]
+    e.statement(f"{helper}({', '.join([pointer(e, op).text, *rest])})")
+
+
+# Others
+
+
+def emit_misalignment(e: Emitter, op: Op) -> Expr:
+    spelling = e.dialect.spelling(op.row, None)
+    assert spelling is not None
+    size, item = _integer(op, "bytes"), element_of(op.operands[0].type).itemsize
+    e.use_helpers(spelling.text)
+    return spelling.fill([pointer(e, op)], mask=str(size - 1), item=str(item))
+
+
+def emit_prefetch(e: Emitter, op: Op) -> None:
+    """A hint; only for global memory, and only where the dialect has one."""
+    spelling = e.dialect.spelling(op.row, None)
+    if spelling is not None and _space(op) is Space.GLOBAL:
+        e.use_helpers(spelling.text)
+        e.statement(spelling.fill([pointer(e, op)]).text)
+
+
+def emit_atomic(e: Emitter, op: Op) -> None:
+    """A function of the dialect on an address."""
+    dtype = element_of(op.operands[0].type)
+    spelling = e.dialect.spelling(op.row, dtype)
+    assert spelling is not None
+    address = f"&{element(e, op).text}"
+    operands = [e.value(v) for v in op.operands[2:]]
+    e.use_helpers(spelling.text)
+    fields = {"p": address, "space": e.dialect.spaces[_space(op)], "t": e.lines.scalar(dtype)}
+    e.result(op, spelling.fill(operands, **fields))
+
+
+def emit_fault(e: Emitter, op: Op) -> None:
+    """The first unit that gets here writes the record; see `artifact.FAULT_WORDS`."""
+    told = [e.value(v).text for v in op.operands]
+    words = ", ".join([str(_integer(op, "code")), *told, *["0"] * (6 - len(told))])
+    e.use_helpers("note_fault")
+    e.statement(f"note_fault({e.signature.faults}, {words})")
+
+
+class SharedMemory:
+    """Where shared arrays lie: declared one by one, or in one block beyond the static limit."""
+
+    def __init__(self, allocations: list[Op], static_limit: int) -> None:
+        self._places: dict[Op, int] = {}
+        end = 0
+        for op in allocations:
+            self._places[op] = end
+            size = max(_integer(op, "size"), 1) * _element(op).itemsize
+            end += -(-size // 16) * 16
+        self.size = end
+        self.is_dynamic = bool(static_limit) and end > static_limit
+
+    def place(self, op: Op) -> int:
+        """The offset of an array in the block."""
+        return self._places[op]
+
+
+def _element(op: Op) -> DType:
+    return element_of(op.result.type)
+
+
+HANDLERS: dict[OpDef, Callable[[Emitter, Op], Expr]] = {
+    ops.LOAD: emit_load,
+    ops.MISALIGNMENT: emit_misalignment,
+}
+_ATOMICS = (
+    ops.ATOMIC_ADD,
+    ops.ATOMIC_MIN,
+    ops.ATOMIC_MAX,
+    ops.ATOMIC_AND,
+    ops.ATOMIC_OR,
+    ops.ATOMIC_XOR,
+    ops.ATOMIC_EXCHANGE,
+    ops.ATOMIC_CAS,
+    ops.ATOMIC_LOAD,
+)
+EFFECTS: dict[OpDef, Callable[[Emitter, Op], None]] = {
+    ops.ALLOC: emit_alloc,
+    ops.STORE: emit_store,
+    ops.PREFETCH: emit_prefetch,
+    NOTE: emit_fault,
+    **dict.fromkeys(_ATOMICS, emit_atomic),
+}

@@ -1,0 +1,67 @@
+"""Emission of `print`: one call of printf for each unit that prints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from cubepy.compilers.cstyle.spelling import UNARY, Expr
+from cubepy.ir import ops
+from cubepy.ir.core import Op, Value
+from cubepy.ir.opdef import OpDef
+from cubepy.ir.types import DType, Kind, Line, bool_, element_of, f64, i64, u64
+
+if TYPE_CHECKING:
+    from cubepy.compilers.cstyle.emit import Emitter
+
+
+def emit_print(e: Emitter, op: Op) -> None:
+    """The text with each `{}` replaced by a directive, and the operands converted."""
+    directives: list[str] = []
+    args: list[str] = []
+    for value in op.operands:
+        shown, passed = _value(e, value)
+        directives.append(shown)
+        args += passed
+    text = str(op.attrs["text"]).replace("%", "%%").format(*directives)
+    e.statement(f"printf({', '.join([quoted(text), *args])})")
+
+
+def _value(e: Emitter, value: Value) -> tuple[str, list[str]]:
+    t = value.type
+    if not isinstance(t, Line):
+        return _directive(e, element_of(t)), [_argument(e, element_of(t), e.value(value))]
+    name = e.name(value)
+    lanes = [e.lines.lane(name, t, k) for k in range(t.width)]
+    shown = "[" + ", ".join([_directive(e, t.element)] * t.width) + "]"
+    return shown, [_argument(e, t.element, lane) for lane in lanes]
+
+
+def _directive(e: Emitter, dtype: DType) -> str:
+    if dtype is bool_:
+        return "%s" if e.dialect.prints_strings else "%d"
+    if dtype.is_float:
+        return "%.17g" if dtype is f64 else "%.9g"
+    return e.dialect.print_words["int" if dtype.kind is Kind.INT else "uint"]
+
+
+def _argument(e: Emitter, dtype: DType, value: Expr) -> str:
+    """Integers as the widest, floats as the dialect passes them, bools as words where it can."""
+    if dtype is bool_ and e.dialect.prints_strings:
+        return f'{value.within(UNARY)} ? "True" : "False"'
+    if dtype is bool_:
+        return f"(int){value.within(UNARY)}"
+    if dtype.is_float:
+        return e.dialect.print_words["float"].format(value.within(UNARY))
+    wide = i64 if dtype.kind is Kind.INT else u64
+    return f"({e.lines.scalar(wide)}){value.within(UNARY)}"
+
+
+def quoted(text: str) -> str:
+    """A C string with a newline; everything that C reads specially is written in octal."""
+    data = (text + "\n").encode()
+    inner = "".join(chr(c) if 32 <= c < 127 and c not in b'"\\?' else f"\\{c:03o}" for c in data)
+    return f'"{inner}"'
+
+
+EFFECTS: dict[OpDef, Callable[[Emitter, Op], None]] = {ops.PRINT: emit_print}

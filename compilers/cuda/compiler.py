@@ -1,0 +1,31 @@
+"""The compiler of CUDA targets: CUDA C, PTX, machine code; no driver and no device is needed."""
+
+from __future__ import annotations
+
+from cubepy.compilers.base import Options
+from cubepy.compilers.cstyle.compiler import Source, SourceCompiler
+from cubepy.compilers.cstyle.dialect import Dialect
+from cubepy.compilers.cuda import toolchain
+from cubepy.compilers.cuda.dialect import dialect
+from cubepy.ir.core import Kernel
+from cubepy.targets import Target
+
+
+class CudaCompiler(SourceCompiler):
+    """See `compilers.base.Compiler`."""
+
+    stages = ("source", "ptx", "sass")
+
+    def dialect(self, target: Target) -> Dialect:
+        return dialect(target.arch)
+
+    def code(self, source: Source, target: Target) -> bytes:
+        """A cubin for exactly this architecture."""
+        return toolchain.to_cubin(source.text, target)
+
+    def text(self, kernel: Kernel, target: Target, options: Options, stage: str) -> str:
+        """CUDA C, PTX, or SASS where nvdisasm is installed."""
+        source = super().text(kernel, target, options, "source")
+        if stage == "ptx":
+            return toolchain.to_ptx(source, target)
+        return toolchain.to_sass(source, target) if stage == "sass" else source

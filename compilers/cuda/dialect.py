@@ -1,0 +1,240 @@
+"""CUDA C as data, for one architecture. Everything is self-contained: no header is included."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+from cubepy.compilers.cstyle import cuda_family as family
+from cubepy.compilers.cstyle.cuda_family import function
+from cubepy.compilers.cstyle.dialect import Dialect, Helper, Spellings
+from cubepy.compilers.cstyle.shared import SHARED
+from cubepy.compilers.cstyle.spelling import UNARY, Spelling, call
+from cubepy.compilers.cuda.words import RESERVED
+from cubepy.ir import ops
+from cubepy.ir.types import (
+    DType,
+    Space,
+    bf16,
+    bool_,
+    f8e4m3,
+    f8e5m2,
+    f16,
+    f32,
+    f64,
+    i8,
+    i16,
+    i32,
+    i64,
+    index,
+    u8,
+    u16,
+    u32,
+    u64,
+)
+
+SCALARS: dict[DType, str] = {
+    **family.INTEGERS,
+    f16: "half",
+    bf16: "bfloat16",
+    f32: "float",
+    f64: "double",
+    f8e4m3: "float8_e4m3",
+    f8e5m2: "float8_e5m2",
+}
+_VECTORS = {
+    i8: "char",
+    i16: "short",
+    i32: "int",
+    i64: "longlong",
+    index: "longlong",
+    u8: "uchar",
+    u16: "ushort",
+    u32: "uint",
+    u64: "ulonglong",
+    f32: "float",
+    f64: "double",
+    f16: "half",
+    bf16: "bfloat16_",
+}
+VECTORS = {
+    (dtype, width): f"{name}{width}"
+    for dtype, name in _VECTORS.items()
+    for width in (2, 4)
+    if dtype.itemsize * width <= 16
+}
+
+_FULL = "0xffffffffu"
+
+
+def _convert(name: str, source: str, target: str, word: str, before: str, after: str) -> Helper:
+    """A conversion by one instruction of PTX; `before` and `after` name registers' kinds."""
+    text = f'asm("{word} %0, %1;" : "={after}"(result) : "{before}"(value));'
+    return function(
+        f"{target} {name}({source} value)", f"{target} result;\n    {text}\n    return result;"
+    )
+
+
+def _type_helpers() -> dict[str, Helper]:
+    """Small floats are their bits: conversions are instructions, and computing is done in f32."""
+    words = {"half": "unsigned short", "bfloat16": "unsigned short"}
+    words |= {"float8_e4m3": "unsigned char", "float8_e5m2": "unsigned char"}
+    found = {f"type {n}": Helper(f"typedef {word} {n};") for n, word in words.items()}
+    for prefix in ("half", "bfloat16_"):
+        for width in (2, 4):
+            vector = f"{prefix}{width}"
+            text = f"typedef ushort{width} {vector};\n#define make_{vector} make_ushort{width}"
+            found[f"type {vector}"] = Helper(text)
+    return found
+
+
+HELPERS: dict[str, Helper] = {
+    **_type_helpers(),
+    "half_to_float": _convert("half_to_float", "half", "float", "cvt.f32.f16", "h", "f"),
+    "float_to_half": _convert("float_to_half", "float", "half", "cvt.rn.f16.f32", "f", "h"),
+    "half_to_double": _convert("half_to_double", "half", "double", "cvt.f64.f16", "h", "d"),
+    "double_to_half": _convert("double_to_half", "double", "half", "cvt.rn.f16.f64", "d", "h"),
+    "fma_half": function(
+        "half fma_half(half a, half b, half c)",
+        "half result;\n"
+        '    asm("fma.rn.f16 %0, %1, %2, %3;" : "=h"(result) : "h"(a), "h"(b), "h"(c));\n'
+        "    return result;",
+    ),
+    "bfloat16_to_float": function(
+        "float bfloat16_to_float(bfloat16 value)",
+        "return __uint_as_float((unsigned int)value << 16);",
+    ),
+    "note_fault": family.NOTE_FAULT,
+}
+
+_BF16_BY_INSTRUCTION = _convert(
+    "float_to_bfloat16", "float", "bfloat16", "cvt.rn.bf16.f32", "f", "h"
+)
+
+
+def _extremum(name: str, word: str) -> Helper:
+    text = f'asm("{word}.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));'
+    return function(
+        f"float {name}(float a, float b)", f"float result;\n    {text}\n    return result;"
+    )
+
+
+_NAN_HELPERS = {"min_nan": _extremum("min_nan", "min"), "max_nan": _extremum("max_nan", "max")}
+
+
+def _shuffles() -> Spellings:
+    """Warp shuffles take 32 and 64 bits and floats; bools and smaller ones travel as ints."""
+    names = {
+        ops.PLANE_SHUFFLE: "__shfl_sync",
+        ops.PLANE_SHUFFLE_XOR: "__shfl_xor_sync",
+        ops.PLANE_SHUFFLE_UP: "__shfl_up_sync",
+        ops.PLANE_SHUFFLE_DOWN: "__shfl_down_sync",
+    }
+    table: Spellings = {}
+    for row, name in names.items():
+        table[row, None] = Spelling(f"{name}({_FULL}, {{0}}, {{1}})")
+        small = Spelling(f"({{t}}){name}({_FULL}, (int){{0}}, {{1}})", UNARY, (14,))
+        table |= {(row, d): small for d in (i8, i16, u8, u16, f16, bf16, f8e4m3, f8e5m2)}
+        table[row, bool_] = Spelling(f"{name}({_FULL}, (int){{0}}, {{1}}) != 0", 9, (14,))
+    return table
+
+
+_COOPERATION: Spellings = {
+    (ops.SYNC_CUBE, None): Spelling("__syncthreads()"),
+    (ops.SYNC_PLANE, None): Spelling("__syncwarp()"),
+    (ops.SYNC_STORAGE, None): Spelling("__threadfence()"),
+    (ops.PLANE_ALL, None): Spelling(f"__all_sync({_FULL}, {{0}}) != 0", 9),
+    (ops.PLANE_ANY, None): Spelling(f"__any_sync({_FULL}, {{0}}) != 0", 9),
+    (ops.PLANE_BALLOT, None): Spelling(f"(unsigned long long)__ballot_sync({_FULL}, {{0}})", UNARY),
+    (ops.PREFETCH, None): Spelling('asm volatile("prefetch.global.L2 [%0];" :: "l"({0}))'),
+    (ops.MISALIGNMENT, None): Spelling(
+        "(long long)(((unsigned long long)({0}) & {mask}) / {item})", UNARY
+    ),
+}
+
+_CONVERSIONS = family.BITCASTS | family.HALF_CONVERSIONS
+_BF16_CONVERSIONS = {
+    (ops.CAST, bf16, f32): call("bfloat16_to_float"),
+    (ops.CAST, f32, bf16): call("float_to_bfloat16"),
+}
+
+
+_REFUSED = dict.fromkeys(
+    (ops.UNITS, ops.PLANES, ops.PLANE_POS), "it is made for CPUs, where loops run the units"
+) | dict.fromkeys((ops.VAR, ops.GET, ops.SET), "locals become SSA values before")
+_RECENT = {(ops.MIN, f32): call("min_nan", 2), (ops.MAX, f32): call("max_nan", 2)}
+"""From sm_80 on the hardware has IEEE 754 minimum and maximum of f32."""
+
+BASE = Dialect(
+    name="cuda",
+    scalars=SCALARS,
+    stored=frozenset((f16, bf16, f8e4m3, f8e5m2)),
+    native_fma=frozenset((f16,)),
+    suffixes={i64: "ll", index: "ll", u32: "u", u64: "ull"},
+    float_suffixes={f32: "f", f64: ""},
+    from_bits={f32: "__uint_as_float({})", f64: "__longlong_as_double({})"},
+    vectors=VECTORS,
+    lanes=("x", "y", "z", "w"),
+    vector_build="make_{type}({lanes})",
+    vector_splat="make_{type}({value})",
+    splat_helper="{function}{type} make_{type}({scalar} value) {{\n"
+    "    return make_{type}({lanes});\n}}",
+    struct="struct __align__({align}) {name} {{\n    {type} lane[{width}];\n}};",
+    struct_build="{type}{{{{{lanes}}}}}",
+    function=family.INLINE,
+    overloads="all",
+    head='extern "C" __global__ void __launch_bounds__({units})\n{name}',
+    buffer="{const}{type}* {restrict}{name}",
+    number="{type} {name}",
+    fault="unsigned long long* {name}",
+    restrict="__restrict__ ",
+    spaces={Space.GLOBAL: "", Space.SHARED: "", Space.LOCAL: ""},
+    declarations={
+        Space.SHARED: "__shared__ __align__(16) {type} {name}[{size}];",
+        Space.LOCAL: "__align__(16) {type} {name}[{size}];",
+    },
+    dynamic_block="extern __shared__ __align__(16) unsigned char shared_memory[];",
+    dynamic_shared="{type}* const {name} = ({type}*)(shared_memory + {offset});",
+    static_shared_bytes=48 << 10,
+    positions=family.POSITIONS,
+    plane_dim=32,
+    planes_exit=True,
+    planes="warps",
+    shuffles_keep=True,
+    spellings=SHARED
+    | family.numbers()
+    | family.bits()
+    | family.atomics()
+    | _shuffles()
+    | _COOPERATION,
+    conversions=_CONVERSIONS,
+    helpers=HELPERS,
+    stream_store="__stcs({pointer}, {value})",
+    print_words={
+        "int": "%lld",
+        "uint": "%llu",
+        "float": "(double){}",
+    },
+    reserved=RESERVED,
+    refused=_REFUSED,
+)
+
+
+@lru_cache(maxsize=64)
+def dialect(arch: str) -> Dialect:
+    """CUDA C for `sm_90a` and the like; what an architecture lacks is computed by hand."""
+    name = f"cuda:{arch}"
+    if _number(arch) < 80:
+        return replace(BASE, name=name, soft=frozenset((bf16, f8e4m3, f8e5m2)))
+    return replace(
+        BASE,
+        name=name,
+        soft=frozenset((f8e4m3, f8e5m2)),
+        spellings=BASE.spellings | _RECENT,
+        conversions=_CONVERSIONS | _BF16_CONVERSIONS,
+        helpers=HELPERS | _NAN_HELPERS | {"float_to_bfloat16": _BF16_BY_INSTRUCTION},
+    )
+
+
+def _number(arch: str) -> int:
+    return int("".join(c for c in arch if c.isdigit()) or 0)

@@ -1,0 +1,110 @@
+"""NVRTC, in-process through cuda-bindings, and nvdisasm. Neither needs a driver."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from functools import lru_cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from cubepy.errors import fail
+from cubepy.targets import Target
+
+INSTALL = "pip install cuda-bindings nvidia-cuda-nvrtc"
+OPTIONS = (
+    "--std=c++17",
+    "--fmad=false",  # contraction is a pass of the IR, the same for all devices
+    "--prec-div=true",
+    "--prec-sqrt=true",
+    "--ftz=false",
+    "--extra-device-vectorization",
+    "-default-device",
+)
+
+
+def to_cubin(source: str, target: Target) -> bytes:
+    """Machine code for the exact architecture; it also checks inline assembly."""
+    return _compile(source, target, f"--gpu-architecture={target.arch}", "CUBIN")
+
+
+def to_ptx(source: str, target: Target) -> str:
+    """PTX for the architecture; NVRTC ends it with a zero byte."""
+    arch = target.arch.replace("sm_", "compute_")
+    return _compile(source, target, f"--gpu-architecture={arch}", "PTX").rstrip(b"\0").decode()
+
+
+def to_sass(source: str, target: Target) -> str:
+    """The machine code as text, by nvdisasm."""
+    tool = find_nvdisasm()
+    if tool is None:
+        raise _missing("nvdisasm", target, "pip install nvidia-cuda-nvdisasm")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kernel.cubin"
+        path.write_bytes(to_cubin(source, target))
+        done = subprocess.run([tool, "-c", path], capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def find_nvdisasm() -> str | None:
+    """The path of nvdisasm: of its wheel, or of a toolkit on the PATH."""
+    try:
+        pathfinder = import_module("cuda.pathfinder")
+    except ImportError:
+        return None
+    return pathfinder.find_nvidia_binary_utility("nvdisasm")
+
+
+@lru_cache(maxsize=1)
+def _nvrtc() -> Any:
+    """The bindings, once NVRTC itself has answered; None where one of the two is missing."""
+    try:
+        nvrtc = import_module("cuda.bindings.nvrtc")
+        nvrtc.nvrtcVersion()
+    except (ImportError, RuntimeError):  # the library's absence is a RuntimeError
+        return None
+    return nvrtc
+
+
+def _missing(tool: str, target: Target, command: str) -> Exception:
+    return fail("E310", op=tool, target=target, reason="it is not installed", suggestion=command)
+
+
+def _compile(source: str, target: Target, arch: str, kind: str) -> bytes:
+    nvrtc = _nvrtc()
+    if nvrtc is None:
+        raise _missing("NVRTC", target, INSTALL)
+    _, program = nvrtc.nvrtcCreateProgram(source.encode(), b"kernel.cu", 0, [], [])
+    try:
+        options = [o.encode() for o in (*OPTIONS, arch)]
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
+        if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            raise _refused(nvrtc, program, target)
+        return _result(nvrtc, program, kind)
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+
+
+def _result(nvrtc: Any, program: Any, kind: str) -> bytes:
+    _, size = getattr(nvrtc, f"nvrtcGet{kind}Size")(program)
+    data = b" " * size
+    getattr(nvrtc, f"nvrtcGet{kind}")(program, data)
+    return data
+
+
+def _refused(nvrtc: Any, program: Any, target: Target) -> Exception:
+    """NVRTC's own words; its first error is what matters."""
+    _, size = nvrtc.nvrtcGetProgramLogSize(program)
+    log = b" " * size
+    nvrtc.nvrtcGetProgramLog(program, log)
+    text = log.rstrip(b"\0 ").decode(errors="replace").strip()
+    lines = text.splitlines() or ["no message"]
+    first = next((line for line in lines if "error" in line), lines[0])
+    return fail(
+        "E310",
+        op="the generated source",
+        target=target,
+        reason=f"NVRTC says: {first}",
+        suggestion="if the architecture is one that NVRTC knows, this is a defect of CubePy",
+    )

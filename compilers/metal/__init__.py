@@ -1,0 +1,1 @@
+"""The Metal compiler: KernelIR to the Metal Shading Language."""

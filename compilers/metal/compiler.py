@@ -1,0 +1,15 @@
+"""The compiler of Metal targets; the system's own compiler makes code of the source."""
+
+from __future__ import annotations
+
+from cubepy.compilers.cstyle.compiler import SourceCompiler
+from cubepy.compilers.cstyle.dialect import Dialect
+from cubepy.compilers.metal.dialect import BASE
+from cubepy.targets import Target
+
+
+class MetalCompiler(SourceCompiler):
+    """See `compilers.base.Compiler`."""
+
+    def dialect(self, target: Target) -> Dialect:
+        return BASE

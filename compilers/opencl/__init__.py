@@ -1,0 +1,1 @@
+"""The OpenCL compiler: KernelIR to OpenCL C."""

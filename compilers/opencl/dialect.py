@@ -1,0 +1,289 @@
+"""OpenCL C as data, for a set of features: fp16, fp64, int64_atomics, subgroups.
+
+Division and square roots of f32 are correctly rounded where the program is built with
+`-cl-fp32-correctly-rounded-divide-sqrt`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+
+from cubepy.compilers.cstyle.dialect import Dialect, Helper, Spellings
+from cubepy.compilers.cstyle.rows import FMOD
+from cubepy.compilers.cstyle.shared import SHARED
+from cubepy.compilers.cstyle.spelling import EQUAL, UNARY, Spelling, call
+from cubepy.compilers.opencl.words import RESERVED
+from cubepy.ir import ops
+from cubepy.ir.types import (
+    DType,
+    Kind,
+    Space,
+    bf16,
+    bool_,
+    f8e4m3,
+    f8e5m2,
+    f16,
+    f32,
+    f64,
+    i8,
+    i16,
+    i32,
+    i64,
+    index,
+    u8,
+    u16,
+    u32,
+    u64,
+)
+
+BUILD_OPTIONS = ("-cl-std=CL1.2", "-cl-fp32-correctly-rounded-divide-sqrt")
+"""The second where the device has it."""
+
+SCALARS: dict[DType, str] = {
+    bool_: "bool",
+    i8: "char",
+    i16: "short",
+    i32: "int",
+    i64: "long",
+    index: "long",
+    u8: "uchar",
+    u16: "ushort",
+    u32: "uint",
+    u64: "ulong",
+    f16: "ushort",
+    bf16: "ushort",
+    f32: "float",
+    f64: "double",
+    f8e4m3: "uchar",
+    f8e5m2: "uchar",
+}
+_WIDTHS = (2, 4, 8, 16)
+_FUNCTIONS = {
+    ops.SQRT: ("sqrt", 1),
+    ops.FLOOR: ("floor", 1),
+    ops.CEIL: ("ceil", 1),
+    ops.TRUNC: ("trunc", 1),
+    ops.RINT: ("rint", 1),
+    ops.ABS: ("fabs", 1),
+    ops.COPYSIGN: ("copysign", 2),
+    ops.FMA: ("fma", 3),
+    FMOD: ("fmod", 2),
+}
+_INTEGERS = {
+    ops.MIN: ("min", 2),
+    ops.MAX: ("max", 2),
+    ops.POPCOUNT: ("popcount", 1),
+    ops.CLZ: ("clz", 1),
+    ops.MUL_HI: ("mul_hi", 2),
+}
+
+
+def _functions() -> Spellings:
+    table: Spellings = {
+        (row, Kind.FLOAT): call(name, count) for row, (name, count) in _FUNCTIONS.items()
+    }
+    for row, (name, count) in _INTEGERS.items():
+        table[row, Kind.INT] = table[row, Kind.UINT] = call(name, count)
+        operands = ", ".join(f"({{t}}){{{k}}}" for k in range(count))
+        small = Spelling(f"{name}({operands})", needs=(UNARY,) * count)
+        table |= {(row, dtype): small for dtype in (i8, i16, u8, u16)}  # literals are ints
+    return table
+
+
+_FENCES = "CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE"
+_COOPERATION: Spellings = {
+    (ops.SYNC_CUBE, None): Spelling(f"barrier({_FENCES})"),
+    (ops.SYNC_STORAGE, None): Spelling("mem_fence(CLK_GLOBAL_MEM_FENCE)"),
+    (ops.PREFETCH, None): Spelling("prefetch({0}, 1)"),
+    (ops.MISALIGNMENT, None): Spelling("(long)(((ulong)({0}) & {mask}) / {item})", UNARY),
+}
+
+_SHUFFLES = {
+    ops.PLANE_SHUFFLE: "sub_group_shuffle",
+    ops.PLANE_SHUFFLE_XOR: "sub_group_shuffle_xor",
+    ops.PLANE_SHUFFLE_UP: "sub_group_shuffle_up",
+    ops.PLANE_SHUFFLE_DOWN: "sub_group_shuffle_down",
+}
+
+
+def _subgroups() -> Spellings:
+    table: Spellings = {
+        (row, None): Spelling(f"{name}({{0}}, (uint){{1}})", needs=(0, UNARY))
+        for row, name in _SHUFFLES.items()
+    }
+    for row, name in _SHUFFLES.items():
+        text = f"{name}((int){{0}}, (uint){{1}}) != 0"
+        table[row, bool_] = Spelling(text, EQUAL, (UNARY, UNARY))
+    table |= {
+        (ops.SYNC_PLANE, None): Spelling(f"sub_group_barrier({_FENCES})"),
+        (ops.PLANE_ALL, None): Spelling("sub_group_all({0}) != 0", EQUAL),
+        (ops.PLANE_ANY, None): Spelling("sub_group_any({0}) != 0", EQUAL),
+        (ops.PLANE_BALLOT, None): Spelling("as_ulong(sub_group_ballot({0}).s01)"),
+    }
+    return table
+
+
+_ATOMIC = {
+    ops.ATOMIC_ADD: "add",
+    ops.ATOMIC_MIN: "min",
+    ops.ATOMIC_MAX: "max",
+    ops.ATOMIC_AND: "and",
+    ops.ATOMIC_OR: "or",
+    ops.ATOMIC_XOR: "xor",
+    ops.ATOMIC_EXCHANGE: "xchg",
+}
+
+
+def _atomics(has_int64: bool) -> Spellings:
+    table: Spellings = {
+        (ops.ATOMIC_LOAD, None): Spelling("*(const volatile {space}{t}*){p}", UNARY),
+        (ops.ATOMIC_EXCHANGE, f32): Spelling("atomic_xchg({p}, {0})"),
+        (ops.ATOMIC_CAS, f32): _swap("atomic_cmpxchg", "uint", "float"),
+    }
+    families = [((i32, u32), "atomic_")] + ([((i64, index, u64), "atom_")] if has_int64 else [])
+    for dtypes, prefix in families:
+        for dtype in dtypes:
+            for row, name in _ATOMIC.items():
+                table[row, dtype] = Spelling(f"{prefix}{name}({{p}}, {{0}})")
+            table[ops.ATOMIC_CAS, dtype] = Spelling(f"{prefix}cmpxchg({{p}}, {{0}}, {{1}})")
+    if has_int64:
+        table[ops.ATOMIC_CAS, f64] = _swap("atom_cmpxchg", "ulong", "double")
+    return table
+
+
+def _swap(name: str, word: str, dtype: str) -> Spelling:
+    values = f"as_{word}({{0}}), as_{word}({{1}})"
+    return Spelling(f"as_{dtype}({name}((volatile {{space}}{word}*){{p}}, {values}))")
+
+
+_NOTE = Helper(
+    "static inline void note_fault(volatile __global ulong* faults, long code, long unit, "
+    "long cube,\n        long a, long b, long c, long d) {\n"
+    "    if (atomic_cmpxchg((volatile __global uint*)faults, 0u, 1u) != 0u) return;\n"
+    + "".join(
+        f"    faults[{k}] = (ulong){name};\n"
+        for k, name in enumerate(("code", "unit", "cube", "a", "b", "c", "d"), 1)
+    )
+    + "}"
+)
+
+_BIT_ROWS = frozenset((ops.AND, ops.OR, ops.XOR))
+_SUMS = frozenset((ops.ADD, ops.SUB, ops.MUL))
+
+
+def _pragmas() -> dict[str, str]:
+    """Which words need which extension."""
+    words = {"double": "cl_khr_fp64", "half": "cl_khr_fp16"}
+    for name in (*_ATOMIC.values(), "cmpxchg"):
+        kind = "extended" if name in ("min", "max", "and", "or", "xor") else "base"
+        words[f"atom_{name}"] = f"cl_khr_int64_{kind}_atomics"
+    words |= {"sub_group_shuffle": "cl_khr_subgroup_shuffle"}
+    words |= {"sub_group_shuffle_xor": "cl_khr_subgroup_shuffle"}
+    words |= dict.fromkeys(
+        ("sub_group_shuffle_up", "sub_group_shuffle_down"), "cl_khr_subgroup_shuffle_relative"
+    )
+    words |= {"sub_group_ballot": "cl_khr_subgroup_ballot"}
+    words |= dict.fromkeys(
+        ("sub_group_barrier", "sub_group_all", "sub_group_any"), "cl_khr_subgroups"
+    )
+    return {word: f"#pragma OPENCL EXTENSION {name} : enable" for word, name in words.items()}
+
+
+_REFUSED = dict.fromkeys(
+    (ops.UNITS, ops.PLANES, ops.PLANE_POS), "it is made for CPUs, where loops run the units"
+) | dict.fromkeys((ops.VAR, ops.GET, ops.SET), "locals become SSA values before")
+
+
+_STORED = frozenset((bf16, f8e4m3, f8e5m2))
+
+
+def _vectors(scalars: Mapping[DType, str]) -> dict[tuple[DType, int], str]:
+    """Native lines; those of bools are bytes, 0 or 1."""
+    return {
+        (dtype, width): f"{'uchar' if dtype is bool_ else name}{width}"
+        for dtype, name in scalars.items()
+        for width in _WIDTHS
+    }
+
+
+BASE = Dialect(
+    name="opencl",
+    scalars=SCALARS,
+    reasons={f64: "the device has no fp64"},
+    param_types={bool_: "uchar"},
+    stored=_STORED | {f16},
+    soft=_STORED | {f16},
+    suffixes={i64: "l", index: "l", u32: "u", u64: "ul"},
+    float_suffixes={f16: "h", f32: "f", f64: ""},
+    from_bits={f16: "as_half((ushort){})", f32: "as_float({})", f64: "as_double({})"},
+    vectors=_vectors(SCALARS),
+    lanes=tuple(f"s{k:x}" for k in range(16)),
+    vector_build="({type})({lanes})",
+    vector_splat="({type})({value})",
+    struct="typedef struct {{\n    {type} lane[{width}];\n}} "
+    "__attribute__((aligned({align}))) {name};",
+    struct_build="({type}){{{{{lanes}}}}}",
+    function="static inline ",
+    overloads="",
+    vector_rows={
+        Kind.FLOAT: _SUMS | {ops.DIV},
+        Kind.UINT: _SUMS | _BIT_ROWS,
+        Kind.INT: _BIT_ROWS,
+        Kind.BOOL: _BIT_ROWS,
+    },
+    vector_calls=frozenset(_FUNCTIONS),
+    head="__kernel __attribute__((reqd_work_group_size({x}, {y}, {z})))\nvoid {name}",
+    buffer="__global {const}{type}* {restrict}{name}",
+    number="{type} {name}",
+    fault="volatile __global ulong* {name}",
+    restrict="restrict ",
+    spaces={Space.GLOBAL: "__global ", Space.SHARED: "__local ", Space.LOCAL: "__private "},
+    declarations={
+        Space.SHARED: "__local {type} {name}[{size}] __attribute__((aligned(16)));",
+        Space.LOCAL: "{type} {name}[{size}] __attribute__((aligned(16)));",
+    },
+    positions={
+        (row, axis): f"(long)get_{word}({k})"
+        for row, word in (
+            (ops.UNIT_POS, "local_id"),
+            (ops.CUBE_POS, "group_id"),
+            (ops.CUBE_COUNT, "num_groups"),
+        )
+        for k, axis in enumerate("xyz")
+    },
+    plane_dim=32,
+    planes_exit=False,
+    prelude=("#pragma OPENCL FP_CONTRACT OFF",),
+    pragmas=_pragmas(),
+    spellings=SHARED | _functions() | _COOPERATION | _atomics(has_int64=False),
+    bitcast=call("as_{t}"),
+    helpers={"note_fault": _NOTE},
+    vector_load="vload{width}(0, {pointer})",
+    vector_store="vstore{width}({value}, 0, {pointer})",
+    vector_bytes=32,  # PoCL 3.0 reads wrong values with vload8 of 64 bytes
+    unroll="__attribute__((opencl_unroll_hint))",
+    print_words={"int": "%ld", "uint": "%lu", "float": "{}"},
+    prints_strings=False,
+    reserved=RESERVED,
+    refused=_REFUSED,
+)
+
+
+@lru_cache(maxsize=64)
+def dialect(features: frozenset[str]) -> Dialect:
+    """OpenCL C for devices with these features."""
+    found = BASE
+    if "fp64" not in features:
+        without = {dtype: name for dtype, name in SCALARS.items() if dtype is not f64}
+        found = replace(found, scalars=without)
+    if "int64_atomics" in features:
+        found = replace(found, spellings=found.spellings | _atomics(has_int64=True))
+    if "subgroups" in features:
+        found = replace(found, planes="sub-groups", spellings=found.spellings | _subgroups())
+    if "fp16" in features:
+        scalars = {**found.scalars, f16: "half"}
+        found = replace(found, scalars=scalars, vectors=_vectors(scalars), stored=_STORED)
+        found = replace(found, soft=_STORED, native_fma=frozenset((f16,)))
+    return found

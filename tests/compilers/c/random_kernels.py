@@ -1,0 +1,80 @@
+"""Random kernels of the IR for one unit: what they leave in memory on the machine and elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from cubepy.ir import ops
+from cubepy.ir.core import Kernel, Op
+from cubepy.ir.numbers import from_bits, to_bits
+from cubepy.ir.types import Buffer, DType, element_of, index
+from cubepy.passes.pipeline import PassOptions, run, standard_passes
+from cubepy.passes.rewrite import Rewriter
+from tests.ir.machine import POSITION, Machine, Memory, bits
+from tests.ir.strategies import BUFFER_SIZE, random_kernel, special_numbers
+
+PASSES = standard_passes(PassOptions(contract=False))
+_POSITIONS = (ops.UNIT_POS, ops.CUBE_POS, ops.CUBE_COUNT, ops.ABSOLUTE_POS, ops.PLANE_POS)
+
+
+class _Alone(Rewriter):
+    """Positions become the machine's, so that one unit can run the kernel anywhere.
+
+    Functions that are only approximated become sums, which are exact.
+    """
+
+    def visit(self, op: Op) -> None:
+        if op.row in _POSITIONS:
+            position = POSITION[str(op.attrs.get("axis", "x"))]
+            self.replaced[op.result] = self.emit_const(index, position, op.span)
+        elif op.row is ops.MISALIGNMENT:
+            self.replaced[op.result] = self.emit_const(index, 0, op.span)
+        elif not op.row.exact:
+            a, b = (*self.values(op.operands), *self.values(op.operands))[:2]
+            self.replaced[op.result] = self.emit(ops.ADD, (a, b), {}, op.span)
+        else:
+            self.out.append(self.renew(op))
+
+
+def exact_kernel(seed: int, size: int = 40) -> Kernel:
+    """The kernel of a seed, optimised, with exact operations alone."""
+    alone = replace(_Alone().run(random_kernel(seed, size)), cube_dim=(1, 1, 1))
+    return run(alone, PASSES)
+
+
+def numbers_of(kernel: Kernel) -> list[list[int | float | bool] | int | float | bool]:
+    """What each parameter holds at the start: a list for buffers."""
+    found = []
+    for number, param in enumerate(kernel.params):
+        special = special_numbers(element_of(param.value.type))
+        if isinstance(param.value.type, Buffer):
+            found.append([special[(3 * k + number) % len(special)] for k in range(BUFFER_SIZE)])
+        else:
+            found.append(3 if param.role == "shape" else special[number % len(special)])
+    return found
+
+
+def expected_memory(kernel: Kernel) -> list[list[int]]:
+    """The bits of all buffers after a run on the machine."""
+    memory: Memory = {}
+    arguments = {}
+    for param, held in zip(kernel.params, numbers_of(kernel), strict=True):
+        if isinstance(held, list):
+            memory[param.value] = held
+        else:
+            arguments[param.value] = held
+    buffers = list(memory)
+    Machine(memory).run(kernel, arguments)
+    return [bits(memory[b], element_of(b.type)) for b in buffers]
+
+
+def as_array(held: list[int | float | bool], dtype: DType) -> np.ndarray:
+    """Numbers as the bit patterns that memory holds."""
+    return np.array([to_bits(n, dtype) for n in held], f"u{dtype.itemsize}")
+
+
+def as_bits(array: np.ndarray, dtype: DType) -> list[int]:
+    """Bit patterns, with all NaN the same."""
+    return bits([from_bits(int(word), dtype) for word in array], dtype)
