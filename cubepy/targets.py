@@ -67,8 +67,8 @@ _NARROW = (
 
 _NAMES = """
 x86-64 x86-64-v2 x86-64-v3 x86-64-v4 nocona core2 penryn nehalem westmere sandybridge
-ivybridge haswell broadwell skylake skylake-avx512 cascadelake cooperlake cannonlake icelake-
-client icelake-server rocketlake tigerlake alderlake raptorlake meteorlake arrowlake
+ivybridge haswell broadwell skylake skylake-avx512 cascadelake cooperlake cannonlake
+icelake-client icelake-server rocketlake tigerlake alderlake raptorlake meteorlake arrowlake
 arrowlake-s lunarlake pantherlake sapphirerapids emeraldrapids graniterapids graniterapids-d
 diamondrapids sierraforest grandridge clearwaterforest atom silvermont goldmont goldmont-plus
 tremont gracemont knl knm k8 amdfam10 barcelona btver1 btver2 bdver1 bdver2 bdver3 bdver4
