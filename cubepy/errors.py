@@ -349,6 +349,12 @@ _row(
     "{kernel}: `{argument}` is an array, but its annotation `{expected}` asks for a number",
     "pass a number, or annotate the parameter as cp.Tensor[cp.{expected}]",
 )
+_row(
+    "E418",
+    LaunchError,
+    "{kernel}: `{argument}` is on {place}, but {other} is on {other_place}",
+    "move it, as in cp.asarray({argument}, device={other_place!r})",
+)
 
 
 # E5xx: devices, targets and stages; E6xx: prebuilt kernels
@@ -367,6 +373,14 @@ _row(
     CompileError,
     "LLVM refused the generated code: {reason}",
     "this is a defect of CubePy: please report it with CUBEPY_DUMP=ir,llvm",
+)
+_row("E507", DeviceError, "{device}: {what} is missing", "{suggestion}")
+_row("E508", DeviceError, "{device}: {call} failed: {reason}", "{suggestion}")
+_row(
+    "E509",
+    DeviceLostError,
+    "{device} is lost: {reason}; a kernel did it that was launched since the last wait: {kernels}",
+    "rerun with CUBEPY_CHECKED=1 in a new process; other devices still work",
 )
 _row("E506", Error, "the setting {name} cannot be {value!r}: {reason}", "")
 _row("E601", LaunchError, "{function}: {reason}", "{suggestion}")

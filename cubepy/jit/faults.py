@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import ctypes
-from typing import Any
+from collections.abc import Sequence
 
-from cubepy.artifact import FAULT_WORDS, Artifact, Fault
+from cubepy.artifact import Artifact, Fault
 from cubepy.errors import Error, OutOfBoundsError, fail
 
 CODES = {"bounds": "E701", "division": "E702", "assert": "E703"}
 
 
-def new_record() -> Any:
-    """A record that no unit has taken."""
-    return (ctypes.c_int64 * FAULT_WORDS)()
-
-
-def fault_of(artifact: Artifact, record: Any) -> Error | None:
-    """The error that a record tells; None if no check has failed."""
+def fault_of(artifact: Artifact, record: Sequence[int]) -> Error | None:
+    """The error that the words of a record tell; None if no check has failed."""
     if not record[0]:
         return None
     fault = artifact.faults[record[1]]

@@ -188,19 +188,15 @@ class Launcher:
     def _prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Prepared, Matcher]:
         kernel = self.kernel
         arguments = kernel.bind_arguments(args, kwargs)
-        device = find_device(kernel.settings.device or "cpu")
         assert self.grid is not None
-        found, matcher = prepare(
+        return prepare(
             kernel.__name__,
             kernel.annotations,
             arguments,
             self.grid,
             kernel.settings,
             kernel.specialisations,
-            device,
         )
-        assert found is not None
-        return found, matcher
 
     def bind(self, *args: Any, **kwargs: Any) -> Callable[[], None]:
         """A callable without arguments that launches with these; checks are done now.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import operator
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from types import SimpleNamespace
@@ -16,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from cubepy.array import Memory
+from cubepy.array.guests import read_memory
+from cubepy.array.memory import HOST, Memory
 from cubepy.artifact import Slot
 from cubepy.config import get
 from cubepy.errors import fail
@@ -25,7 +25,8 @@ from cubepy.ir.numbers import convert, to_bits
 from cubepy.ir.types import DType, find_dtype
 from cubepy.jit.arguments import Matcher, check_scalar, finish, layout_of, line_width
 from cubepy.jit.compile import Compiled, Specialisations
-from cubepy.jit.faults import fault_of, new_record
+from cubepy.jit.devices import choose_device, choose_queue
+from cubepy.jit.faults import fault_of
 from cubepy.jit.grid import (
     Dim3,
     Fixed,
@@ -36,11 +37,8 @@ from cubepy.jit.grid import (
     default_cube_dim,
     dim3,
 )
+from cubepy.jit.staging import Staged
 
-INLINE_WORK = 1 << 14
-"""Elements below which a launch runs in the calling thread: waking others takes longer."""
-CHUNKS = 8
-"""Chunks of cubes for each thread, so that uneven cubes balance."""
 EFFORT: Any = 100_000  # NumPy's stubs know only -1 and 0
 """Steps of the search for a byte that two arrays have in common."""
 
@@ -75,23 +73,34 @@ class Prepared:
 
     def run(self, memories: dict[str, Memory], scalars: dict[str, Any], kernel: str) -> None:
         """Fill the block and launch; `check_overlaps` has been done."""
+        queue = choose_queue(self.device, memories)
+        if self.device.uses_host_memory or not any(m.device == HOST for m in memories.values()):
+            addresses = {name: memory.address for name, memory in memories.items()}
+            self.launch(self.filled(addresses, scalars, kernel), queue)
+            return
+        written = self.compiled.facts.written
+        with Staged(self.device, memories, written) as staged:
+            self.launch(self.filled(staged.addresses, scalars, kernel), queue)
+
+    def filled(self, addresses: dict[str, int], scalars: dict[str, Any], kernel: str) -> Any:
+        """The argument block."""
         block = (ctypes.c_uint64 * len(self.template))(*self.template)
         for position, name in self.addresses:
-            block[position] = memories[name].address
+            block[position] = addresses[name]
         for position, name, dtype in self.numbers:
             block[position] = pack(kernel, name, scalars[name], dtype)
-        self.launch(block)
+        return block
 
-    def launch(self, block: Any) -> None:
+    def launch(self, block: Any, queue: int | None = None) -> None:
         """Launch with a filled block; raises what a check of the kernel found."""
         artifact = self.compiled.artifact
         if not artifact.faults:
-            self.device.launch(self.compiled.loaded, block, self.count, self.grain)
+            self.device.launch(self.compiled.loaded, block, self.count, self.grain, queue)
             return
-        record = new_record()
-        block[len(self.template) - 1] = ctypes.addressof(record)
-        self.device.launch(self.compiled.loaded, block, self.count, self.grain)
-        error = fault_of(artifact, record)
+        record = self.device.fault_record()
+        block[len(self.template) - 1] = record.address
+        self.device.launch(self.compiled.loaded, block, self.count, self.grain, queue)
+        error = fault_of(artifact, record.words())
         if error is not None:
             raise error
 
@@ -109,11 +118,11 @@ def prepare(
     grid: Grid,
     settings: Settings,
     specialisations: Specialisations,
-    device: Any,
-) -> tuple[Prepared | None, Matcher]:
-    """Match, specialise, check. None in place of a launch that has nothing to do."""
+) -> tuple[Prepared, Matcher]:
+    """Match, choose the device, specialise, check."""
     matcher = Matcher(kernel, annotations)
     items = matcher.match(arguments)
+    device = choose_device(kernel, settings.device, matcher.memories)
     target = device.target
     plane = settings.plane_dim or target.plane_dim
     width = line_width(matcher.tensors, target, settings.line_size)
@@ -258,8 +267,6 @@ def _covered_shape(
         )
     is_line = any(a.is_line for _, a in matcher.tensors.values())
     if is_line and hasattr(what, "dtype"):
-        from cubepy.array import read_memory
-
         memory = read_memory(what)
         if memory is not None:
             return _lines_of(layout_of(kernel, "over", memory), False, width, collapsed)
@@ -303,7 +310,7 @@ def _fill(
         tuple(addresses),
         tuple(numbers),
         total,
-        _grain(total, max(total * units * width, _elements(matcher)), device),
+        device.grain(total, max(total * units * width, _elements(matcher))),
         width,
     )
 
@@ -320,16 +327,6 @@ def _extent(matcher: Matcher, slot: Slot, collapsed: bool) -> int:
     if slot.role == "shape":
         return layout.shape[slot.axis] or 0
     return layout.strides[slot.axis]
-
-
-def _grain(count: int, work: int, device: Any) -> int:
-    """Cubes that a thread takes at once; all of them where the launch is small."""
-    if work < INLINE_WORK:
-        return max(1, count)
-    return max(1, count // (CHUNKS * device.pool.threads))
-
-
-Launch = Callable[..., None]
 
 
 def over(what: Any, per: str, cube_dim: Any) -> Over:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-from cubepy.array import Memory
+from cubepy.array.memory import Memory
 from cubepy.errors import fail
 from cubepy.ir.types import DType
 from cubepy.jit.compile import Captured
@@ -48,9 +48,7 @@ class Step:
             Over(cubes, "cube"),
             kernel.settings,
             kernel.specialisations,
-            find_device("cpu"),
         )
-        assert prepared is not None
         self._prepared: Prepared = prepared
         self._watched = [c for c in prepared.compiled.captured if not _is_ours(c)]
         self._type = ctypes.c_uint64 * len(prepared.template)
