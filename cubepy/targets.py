@@ -16,7 +16,8 @@ class Target:
     """What code is compiled for.
 
     `line_bytes` is the widest useful line, `line_alignment` what a line access must be aligned to
-    (0: to its element); sizes in bytes; `attributes` is for the compiler of this kind alone.
+    (0: to its element); sizes in bytes; `max_cube_dim` units of a cube in all, `max_cube_dims` and
+    `max_cube_counts` along x, y and z; `attributes` is for the compiler of this kind alone.
     """
 
     kind: str
@@ -27,6 +28,8 @@ class Target:
     shared_bytes: int = 49152
     cache_bytes: int = 1 << 20
     max_cube_dim: int = 1024
+    max_cube_dims: tuple[int, int, int] = (1 << 31, 1 << 31, 1 << 31)
+    max_cube_counts: tuple[int, int, int] = (1 << 62, 1 << 62, 1 << 62)
     features: frozenset[str] = frozenset()
     attributes: str = ""
 
@@ -116,7 +119,15 @@ def host_target(arch: str, attributes: str, features: frozenset[str]) -> Target:
     return replace(_CPU, arch=arch, line_bytes=line_bytes, features=features, attributes=attributes)
 
 
-_CUDA = Target("cuda", "", plane_dim=32, line_alignment=16, cache_bytes=32 << 20)
+_CUDA = Target(
+    "cuda",
+    "",
+    plane_dim=32,
+    line_alignment=16,
+    cache_bytes=32 << 20,
+    max_cube_dims=(1024, 1024, 64),
+    max_cube_counts=(2**31 - 1, 65535, 65535),
+)
 _CUDA_SHARED = {
     75: 64 << 10,
     80: 163 << 10,
@@ -142,12 +153,16 @@ _OPENCL_FEATURES = _OPENCL_USUAL | {"fp16", "subgroups"}
 
 
 def opencl_target(arch: str) -> Target:
-    """A device with fp64, 64-bit atomics, and the features that `arch` names: `fp16+subgroups`."""
+    """A device with fp64, 64-bit atomics, and the features that `arch` names: `fp16+subgroups`.
+
+    Without sub-groups planes are single units, which costs no barriers.
+    """
     asked = frozenset(arch.split("+")) - {""}
     if not asked <= _OPENCL_FEATURES:
         names = ", ".join(sorted(_OPENCL_FEATURES))
         raise fail("E503", target=f"opencl:{arch}", suggestion=f"features: {names}")
-    return replace(_OPENCL, arch=arch, features=_OPENCL_USUAL | asked)
+    plane_dim = 32 if "subgroups" in asked else 1
+    return replace(_OPENCL, arch=arch, plane_dim=plane_dim, features=_OPENCL_USUAL | asked)
 
 
 _METAL = Target("metal", "", plane_dim=32, line_alignment=16, shared_bytes=32 << 10)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from cubepy.array.memory import HOST, Memory
 from cubepy.errors import fail
 from cubepy.runtimes.base import Device
@@ -40,8 +42,21 @@ def _apart(kernel: str, name: str, place: str, other: str, other_place: str) -> 
     )
 
 
-def choose_queue(device: Device, memories: dict[str, Memory]) -> int | None:
-    """The queue that the arguments' users work in: the first that is told."""
-    if device.uses_host_memory:
-        return None
-    return next((m.queue for m in memories.values() if m.queue is not None), None)
+class Ordered:
+    """The queue of a launch, as a context: the configured one, else the first that an argument's
+    user works in. Other queues in which arguments are worked on wait for it, and it for them."""
+
+    def __init__(self, device: Device, queue: int | None, memories: dict[str, Memory]) -> None:
+        told = [m.queue for m in memories.values() if m.queue is not None]
+        self._queue = queue if queue is not None or not told else told[0]
+        self._others = [] if device.uses_host_memory else sorted({*told} - {self._queue})
+        self._device: Any = device
+
+    def __enter__(self) -> int | None:
+        for other in self._others:
+            self._device.join(self._queue, other)
+        return self._queue
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        for other in self._others:
+            self._device.join(other, self._queue)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import operator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from types import SimpleNamespace
 from typing import Any
@@ -25,7 +25,7 @@ from cubepy.ir.numbers import convert, to_bits
 from cubepy.ir.types import DType, find_dtype
 from cubepy.jit.arguments import Matcher, check_scalar, finish, layout_of, line_width
 from cubepy.jit.compile import Compiled, Specialisations
-from cubepy.jit.devices import choose_device, choose_queue
+from cubepy.jit.devices import Ordered, choose_device
 from cubepy.jit.faults import fault_of
 from cubepy.jit.grid import (
     Dim3,
@@ -51,6 +51,7 @@ class Settings:
     plane_dim: int | None = None
     device: str | None = None
     checked: bool | None = None
+    queue: int | None = None
 
     @property
     def is_checked(self) -> bool:
@@ -70,17 +71,18 @@ class Prepared:
     count: int
     grain: int
     width: int
+    queue: int | None = None
 
     def run(self, memories: dict[str, Memory], scalars: dict[str, Any], kernel: str) -> None:
         """Fill the block and launch; `check_overlaps` has been done."""
-        queue = choose_queue(self.device, memories)
         if self.device.uses_host_memory or not any(m.device == HOST for m in memories.values()):
             addresses = {name: memory.address for name, memory in memories.items()}
-            self.launch(self.filled(addresses, scalars, kernel), queue)
+            with Ordered(self.device, self.queue, memories) as queue:
+                self.launch(self.filled(addresses, scalars, kernel), queue)
             return
         written = self.compiled.facts.written
         with Staged(self.device, memories, written) as staged:
-            self.launch(self.filled(staged.addresses, scalars, kernel), queue)
+            self.launch(self.filled(staged.addresses, scalars, kernel))
 
     def filled(self, addresses: dict[str, int], scalars: dict[str, Any], kernel: str) -> Any:
         """The argument block."""
@@ -141,7 +143,8 @@ def prepare(
         compiled = specialisations.get(signature, device)
     count = _cube_count(kernel, grid, dim, plane, matcher, width, compiled, collapsed)
     check_limits(kernel, Fixed(count, dim), target)
-    return _fill(compiled, device, matcher, count, collapsed, width), matcher
+    prepared = _fill(compiled, device, matcher, count, collapsed, width)
+    return replace(prepared, queue=settings.queue), matcher
 
 
 def _can_collapse(matcher: Matcher, width: int) -> bool:

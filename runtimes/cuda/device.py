@@ -16,6 +16,7 @@ from cubepy.runtimes.cuda.code import Code
 from cubepy.runtimes.cuda.contexts import Contexts
 from cubepy.runtimes.cuda.driver import check, driver, failure, is_lost
 from cubepy.runtimes.cuda.memory import Allocation, allocate, keep_freed_memory
+from cubepy.runtimes.cuda.queues import Queues
 from cubepy.targets import Target, cuda_target
 
 REMEMBERED = 16
@@ -39,7 +40,7 @@ class Record:
         return list(words)
 
 
-class CudaDevice:
+class CudaDevice(Queues):
     """See `runtimes.base.Device`. Queues are streams; None is the legacy default stream."""
 
     uses_host_memory = False

@@ -8,7 +8,7 @@ import pytest
 
 import cubepy as cp
 
-DEVICES = ["cpu", "interpreter"]
+DEVICES = ["cpu", "interpreter", "opencl:0", "cuda:0"]
 SLOW = {"interpreter"}
 """Devices that run fewer widths and elements."""
 
