@@ -150,12 +150,6 @@ _row(
     "pass the array as an argument of the kernel",
 )
 _row(
-    "E111",
-    CompileError,
-    "`{name}` cannot be captured by a kernel: it is a {type}",
-    "pass it as an argument, annotated as cp.Comptime if it is a setting",
-)
-_row(
     "E112",
     CompileError,
     "{function}() needs a value that is known at comptime",
@@ -176,16 +170,22 @@ _row(
     "return the same number and kinds of values everywhere",
 )
 _row(
-    "E117",
-    CompileError,
-    "`{name}` is unset where the loop or branch ends",
-    "assign `{name}` before the loop or branch",
-)
-_row(
     "E118",
     CompileError,
     "not every path through the helper `{name}` returns a value",
     "end the function with a `return`",
+)
+_row(
+    "E119",
+    CompileError,
+    "CubePy itself failed here, with {error}",
+    "this is a defect of CubePy: please report it, with the kernel",
+)
+_row(
+    "E120",
+    CompileError,
+    "the unrolled loop has {count} iterations; at most {limit} are unrolled",
+    "loop over range(...), which is not unrolled",
 )
 
 
@@ -202,7 +202,7 @@ _row(
     "E203",
     CompileError,
     "the literal {value} does not fit {type}",
-    "use a wider type, as in cp.i64({value})",
+    "{fix}",
 )
 _row(
     "E204",
@@ -241,12 +241,6 @@ _row(
     CompileError,
     "a {rank}-dimensional view is not a value here",
     "index all {rank} axes, or use .flat[i]",
-)
-_row(
-    "E304",
-    CompileError,
-    "sync_cube() may not be reached by all units of the cube",
-    "move the barrier out of the condition, or make the condition the same for all units",
 )
 _row("E305", CompileError, "a slice of a tensor needs {what}", "")
 _row(
@@ -311,12 +305,6 @@ _row(
     "{kernel}: `{argument}` is written and several of its elements share "
     "one address (strides {strides})",
     "pass an array without zero strides",
-)
-_row(
-    "E411",
-    LaunchTypeError,
-    "{kernel}: `{argument}` has {given} dimensions, expected {rank}",
-    "reshape the array",
 )
 _row(
     "E412",

@@ -9,8 +9,9 @@ from cubepy.frontend.calls import narrow
 from cubepy.frontend.expressions import evaluate
 from cubepy.frontend.overloads import apply_binary
 from cubepy.frontend.tensors import load_item, store_item
-from cubepy.frontend.tracer import Frame, bind, describe
+from cubepy.frontend.tracer import Frame, bind
 from cubepy.frontend.values import FlatRef, TensorRef, is_sequence
+from cubepy.frontend.wording import describe
 from cubepy.ir.types import DType, Line
 
 

@@ -11,8 +11,9 @@ from typing import Any
 
 from cubepy.frontend.positions import position
 from cubepy.frontend.suggest import closest
-from cubepy.frontend.tracer import Frame, describe
+from cubepy.frontend.tracer import Frame
 from cubepy.frontend.values import FlatRef, Index, LocalFunction, Method, Record, TensorRef
+from cubepy.frontend.wording import describe
 from cubepy.ir.core import Value
 from cubepy.ir.types import Line, element_of
 from cubepy.lang.builtins import Position

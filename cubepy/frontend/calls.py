@@ -9,10 +9,11 @@ from functools import partial
 from types import MethodType
 from typing import Any, get_origin
 
+from cubepy.errors import Error
 from cubepy.frontend.attributes import note_captures, refuse_array
 from cubepy.frontend.positions import position
 from cubepy.frontend.suggest import closest
-from cubepy.frontend.tracer import Frame, bind, describe
+from cubepy.frontend.tracer import Frame, Restart, bind
 from cubepy.frontend.values import (
     LocalFunction,
     Method,
@@ -22,6 +23,7 @@ from cubepy.frontend.values import (
     is_number,
     is_tuple_type,
 )
+from cubepy.frontend.wording import describe
 from cubepy.ir import ops
 from cubepy.ir.core import Value
 from cubepy.ir.opdef import TypingError
@@ -79,21 +81,30 @@ def _checked(
     """Wrong arguments of a built-in are the user's error, not a Python traceback."""
     try:
         return action()
+    except (Error, Restart):
+        raise
     except TypingError as error:
         types = " and ".join(repr(a.type) if isinstance(a, Value) else describe(a) for a in given)
         raise frame.tracer.error(
             "E201", operator=name, types=types, suggestion=f"it {error}"
         ) from None
-    except TypeError as error:
-        if (
-            error.__traceback__ is None
-            or error.__traceback__.tb_next is None
-            or (error.__traceback__.tb_next.tb_next is not None)
-        ):
+    except (TypeError, ValueError, ArithmeticError) as error:
+        if isinstance(error, TypeError) and _is_about_call(error):
+            reason = str(error).split(") ", 1)[-1].replace("positional ", "")
+            signature = f"{name}{_signature_text(BUILTINS.get(name, function))}"
+            raise frame.tracer.error(
+                "E106", name=name, reason=reason, signature=signature
+            ) from None
+        if not all(is_comptime(a) for a in given):
             raise
-        reason = str(error).split(") ", 1)[-1].replace("positional ", "")
-        signature = f"{name}{_signature_text(BUILTINS.get(name, function))}"
-        raise frame.tracer.error("E106", name=name, reason=reason, signature=signature) from None
+        text = f"{type(error).__name__}: {error}"
+        raise frame.tracer.error("E113", error=text) from None
+
+
+def _is_about_call(error: TypeError) -> bool:
+    """Whether a handler was called with wrong arguments: the error comes from no deeper frame."""
+    entry = error.__traceback__
+    return entry is not None and entry.tb_next is not None and entry.tb_next.tb_next is None
 
 
 def _signature_text(function: Any) -> str:
@@ -166,10 +177,9 @@ def _call_python(frame: Frame, function: Any, args: list[Any], kwargs: dict[str,
 
 def _construct(frame: Frame, cls: type[Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
     if is_tuple_type(cls) and hasattr(cls, "_fields"):
-        return cls(*args, **kwargs)
+        return cls(*_bind_arguments(frame, cls, cls.__name__, args, kwargs).args)
     if hasattr(cls, "__dataclass_fields__"):
-        bound = inspect.signature(cls).bind(*args, **kwargs)
-        bound.apply_defaults()
+        bound = _bind_arguments(frame, cls, cls.__name__, args, kwargs)
         return Record(cls, dict(bound.arguments))
     raise frame.tracer.error(
         "E108",
@@ -204,20 +214,25 @@ def inline(
     if len(list(frame.span(node).chain())) > MAX_DEPTH:
         raise tracer.error("E109", name=source.name, limit=MAX_DEPTH)
     inner = Frame(tracer, source, Captures(function), frame.key(node), frame.span(node))
-    try:
-        bound = inspect.signature(function).bind(*args, **kwargs)
-    except TypeError as error:
-        raise tracer.error(
-            "E106",
-            name=source.name,
-            reason=error,
-            signature=f"{source.name}{inspect.signature(function)}",
-        ) from None
-    bound.apply_defaults()
+    bound = _bind_arguments(frame, function, source.name, args, kwargs)
     annotations = resolve_annotations(function)
     for name, value in bound.arguments.items():
         bind(inner, name, _as_parameter(frame, name, value, annotations.get(name)))
     return _run(inner)
+
+
+def _bind_arguments(
+    frame: Frame, function: Any, name: str, args: list[Any], kwargs: dict[str, Any]
+) -> inspect.BoundArguments:
+    """The arguments by parameter, with defaults; E106 where they do not match."""
+    signature = inspect.signature(function)
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError as error:
+        text = f"{name}{signature}"
+        raise frame.tracer.error("E106", name=name, reason=error, signature=text) from None
+    bound.apply_defaults()
+    return bound
 
 
 def _inline_local(

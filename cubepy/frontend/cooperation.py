@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from cubepy.frontend.tensors import Place, locate, stored_value
-from cubepy.frontend.tracer import Frame, describe
+from cubepy.frontend.tracer import Frame
 from cubepy.frontend.values import FlatRef, TensorRef, is_comptime
+from cubepy.frontend.wording import describe
 from cubepy.ir import ops
 from cubepy.ir.core import Value
 from cubepy.ir.opdef import OpDef

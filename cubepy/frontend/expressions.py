@@ -18,15 +18,17 @@ from cubepy.frontend.calls import call, capture
 from cubepy.frontend.cooperation import Formatted, escape_braces
 from cubepy.frontend.overloads import apply_binary, apply_comparison, apply_unary
 from cubepy.frontend.tensors import load_item
-from cubepy.frontend.tracer import Frame, describe, lookup_local
+from cubepy.frontend.tracer import Frame, lookup_local
 from cubepy.frontend.values import (
     FlatRef,
     LocalFunction,
     TensorRef,
     is_comptime,
+    is_dict,
     is_number,
     is_sequence,
 )
+from cubepy.frontend.wording import describe
 from cubepy.ir import ops
 from cubepy.ir.core import Op, Value
 from cubepy.ir.types import Line, bool_
@@ -150,7 +152,7 @@ def _tuple(frame: Frame, node: ast.Tuple | ast.List) -> Any:
     items: list[Any] = []
     for element in node.elts:
         if isinstance(element, ast.Starred):
-            items += list(evaluate(frame, element.value))
+            items += _starred(frame, element)
         else:
             items.append(evaluate(frame, element))
     return tuple(items)
@@ -309,12 +311,40 @@ def _call(frame: Frame, node: ast.Call) -> Any:
     args: list[Any] = []
     for a in node.args:
         if isinstance(a, ast.Starred):
-            args += list(evaluate(frame, a.value))
+            args += _starred(frame, a)
         else:
             args.append(evaluate(frame, a))
-    kwargs = {k.arg: evaluate(frame, k.value) for k in node.keywords if k.arg is not None}
+    kwargs: dict[str, Any] = {}
+    for k in node.keywords:
+        more = {k.arg: evaluate(frame, k.value)} if k.arg else _double_starred(frame, k.value)
+        for name in kwargs.keys() & more.keys():
+            text = f"TypeError: the keyword argument `{name}` is given twice"
+            raise frame.tracer.error("E113", error=text)
+        kwargs |= more
     _at(frame, node)
     return call(frame, node, function, args, kwargs)
+
+
+def _starred(frame: Frame, node: ast.Starred) -> list[Any]:
+    """The items of `*sequence`, whose number must be known."""
+    value = evaluate(frame, node.value)
+    if isinstance(value, range) or is_sequence(value):
+        return list(value)
+    _at(frame, node)
+    raise frame.tracer.error(
+        "E207", what=f"`{ast.unparse(node)}`", expected="a tuple", given=describe(value)
+    )
+
+
+def _double_starred(frame: Frame, node: ast.expr) -> dict[str, Any]:
+    """The items of `**mapping`, a comptime dict."""
+    value = evaluate(frame, node)
+    if is_dict(value):
+        return value
+    _at(frame, node)
+    raise frame.tracer.error(
+        "E207", what=f"`**{ast.unparse(node)}`", expected="a dict", given=describe(value)
+    )
 
 
 def _lambda(frame: Frame, node: ast.Lambda) -> LocalFunction:
@@ -347,8 +377,16 @@ def _formatted(frame: Frame, node: ast.FormattedValue) -> Any:
 
 
 def _dict(frame: Frame, node: ast.Dict) -> dict[Any, Any]:
-    keys = [evaluate(frame, k) for k in node.keys if k is not None]
-    return dict(zip(keys, (evaluate(frame, v) for v in node.values), strict=True))
+    made: dict[Any, Any] = {}
+    for key, value in zip(node.keys, node.values, strict=True):
+        if key is None:
+            made |= _double_starred(frame, value)
+            continue
+        name = evaluate(frame, key)
+        if not is_comptime(name):
+            raise frame.tracer.error("E112", function="the key of a dict")
+        comptime_result(frame, made.__setitem__, name, evaluate(frame, value))
+    return made
 
 
 def _comprehension(frame: Frame, node: ast.ListComp | ast.GeneratorExp) -> tuple[Any, ...]:

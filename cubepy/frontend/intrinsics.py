@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import builtins
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from itertools import islice
+from typing import Any, cast
 
 from cubepy.frontend import cooperation, memory
-from cubepy.frontend.tracer import Frame, describe
+from cubepy.frontend.tracer import Frame
 from cubepy.frontend.values import Index, TensorRef, is_comptime, is_number, is_sequence, type_of
+from cubepy.frontend.wording import describe
 from cubepy.ir import ops
 from cubepy.ir.core import Value
 from cubepy.ir.opdef import OpDef
@@ -46,6 +48,8 @@ class Range:
 
 Handler = Callable[..., Any]
 INTRINSICS: dict[str, Handler] = {}
+MAX_UNROLLED = 1 << 16
+"""Iterations that one loop may be unrolled to."""
 LINE_METHODS: dict[str, OpDef] = {
     "sum": ops.REDUCE_ADD,
     "prod": ops.REDUCE_MUL,
@@ -204,9 +208,14 @@ def _abs(frame: Frame, a: Any) -> Any:
 
 
 def _extremum(frame: Frame, row: OpDef, python: Any, args: tuple[Any, ...]) -> Any:
-    result, *rest = args[0] if len(args) == 1 and is_sequence(args[0]) else args
-    if all(is_comptime(a) for a in (result, *rest)):
-        return python(result, *rest) if rest else result
+    if all(is_comptime(a) for a in args):
+        return python(*args)
+    if len(args) == 1 and not is_sequence(args[0]):
+        (what, given) = (f"{python.__name__}()", describe(args[0]))
+        raise frame.tracer.error(
+            "E207", what=what, expected="two values or more, or a tuple of them", given=given
+        )
+    result, *rest = args[0] if len(args) == 1 else args
     for a in rest:
         x, y = common(frame, (result, a), row.name)
         is_bool = element_of(x.type) is bool_
@@ -327,9 +336,25 @@ def _range(frame: Frame, *args: Any) -> Any:
 
 @_handler
 def _unroll(frame: Frame, iterable: Any) -> Unroll:
-    if isinstance(iterable, Range) or not hasattr(iterable, "__iter__"):
+    if isinstance(iterable, Unroll):
+        return iterable
+    if isinstance(iterable, Range) or not (is_comptime(iterable) or is_sequence(iterable)):
         raise frame.tracer.error("E112", function="cp.unroll")
-    return Unroll(tuple(iterable))
+    if not isinstance(iterable, Iterable):
+        given = describe(iterable)
+        raise frame.tracer.error(
+            "E207", what="cp.unroll", expected="range(...) or a tuple", given=given
+        )
+    return Unroll(limited(frame, cast("Iterable[Any]", iterable)))
+
+
+def limited(frame: Frame, items: Iterable[Any]) -> tuple[Any, ...]:
+    """The items of a comptime sequence; E120 where each of so many would be traced."""
+    found = tuple(islice(items, MAX_UNROLLED + 1))
+    if len(found) > MAX_UNROLLED:
+        count = str(len(items)) if isinstance(items, list | tuple) else f"over {MAX_UNROLLED}"
+        raise frame.tracer.error("E120", count=count, limit=MAX_UNROLLED)
+    return found
 
 
 @_handler
@@ -357,7 +382,7 @@ def _items(frame: Frame, sequence: Any, what: str) -> tuple[Any, ...]:
         return sequence.items
     if not issubclass(type_of(sequence), tuple | list | range | str | dict):
         raise frame.tracer.error("E112", function=what)
-    return tuple(sequence)
+    return limited(frame, sequence)
 
 
 @_handler

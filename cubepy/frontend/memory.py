@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from cubepy.frontend.tensors import Place, line_place, load, load_line, locate, store, store_line
-from cubepy.frontend.tracer import Frame, describe
+from cubepy.frontend.tracer import Frame
 from cubepy.frontend.values import FlatRef, TensorRef, as_items
+from cubepy.frontend.wording import describe
 from cubepy.ir import ops
 from cubepy.ir.core import Value
 from cubepy.ir.types import Line, Space, find_dtype

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from cubepy.errors import Error
-from cubepy.frontend.tracer import Frame, describe
+from cubepy.frontend.tracer import Frame
 from cubepy.frontend.values import FlatRef, TensorRef, is_comptime, is_number
+from cubepy.frontend.wording import describe
 from cubepy.ir import ops
 from cubepy.ir.core import Value
 from cubepy.ir.opdef import OpDef, TypingError

@@ -22,6 +22,8 @@ from cubepy.ir.types import (
     make_line,
 )
 
+_LARGEST_FLOAT = 1024
+"""Bits of an integer that even f64 does not hold."""
 _SIGNED = {8: i16, 16: i32, 32: i64}
 
 
@@ -78,6 +80,15 @@ def fits(value: int, dtype: DType) -> bool:
     """Whether an integer type holds `value`."""
     low, high = limits(dtype)
     return low <= value <= high
+
+
+def holds(dtype: DType, value: bool | int | float) -> bool:
+    """Whether a literal can become a value of `dtype`; floats are rounded, integers must fit."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        return True
+    if dtype.is_float:
+        return value.bit_length() < _LARGEST_FLOAT
+    return not dtype.is_integer or fits(value, dtype)
 
 
 def promote_literal(value: bool | int | float, dtype: DType) -> DType:

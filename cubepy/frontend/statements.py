@@ -14,7 +14,7 @@ from cubepy.frontend.assignments import assign, assign_annotated, assign_augment
 from cubepy.frontend.expressions import evaluate, short_circuit
 from cubepy.frontend.intrinsics import Range, Unroll
 from cubepy.frontend.naming import note_name
-from cubepy.frontend.tracer import Frame, LoopContext, Restart, describe
+from cubepy.frontend.tracer import Frame, LoopContext, Restart
 from cubepy.frontend.values import (
     UNSET,
     LocalFunction,
@@ -22,6 +22,7 @@ from cubepy.frontend.values import (
     is_number,
     is_sequence,
 )
+from cubepy.frontend.wording import describe
 from cubepy.ir import ops
 from cubepy.ir.core import Op, Region, Value
 from cubepy.ir.types import bool_, index

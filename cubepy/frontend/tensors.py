@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cubepy.frontend.tracer import Tracer, describe
+from cubepy.frontend.tracer import Tracer
 from cubepy.frontend.values import FlatRef, Index, TensorRef, as_items, is_number, is_slice
+from cubepy.frontend.wording import describe
 from cubepy.ir import ops
 from cubepy.ir.core import Attr, Value
 from cubepy.ir.types import DType, Kind, Line, bool_, element_of, make_line, with_element
@@ -338,9 +339,7 @@ def _check_literal(tracer: Tracer, x: TensorRef, value: Any) -> None:
             type=x.element.name,
             example=x.element.name,
         )
-    tracer_type = x.element
-    if isinstance(value, int) and tracer_type.is_integer:
-        tracer._literal(value, tracer_type)  # pyright: ignore[reportPrivateUsage]
+    tracer.check_literal(value, x.element)
 
 
 def _emit_store(

@@ -16,7 +16,7 @@ from cubepy.frontend.assigned import Assigned, assigned_names
 from cubepy.frontend.naming import note_name
 from cubepy.frontend.promote import (
     NoCommonType,
-    fits,
+    holds,
     join_literal,
     literal_type,
     promote_literal,
@@ -39,6 +39,7 @@ from cubepy.frontend.values import (
     make_tuple,
     type_of,
 )
+from cubepy.frontend.wording import describe, describe_slot
 from cubepy.ir import ops
 from cubepy.ir.build import Builder
 from cubepy.ir.core import Op, Region, Value
@@ -50,7 +51,9 @@ from cubepy.ir.types import (
     bool_,
     element_of,
     find_dtype,
+    i64,
     index,
+    u64,
     with_element,
 )
 from cubepy.lang.function import Captures, Source
@@ -58,6 +61,8 @@ from cubepy.span import Span
 from cubepy.targets import Target
 
 Key = tuple[Any, ...]
+
+NO_INTEGER = "no type of integers holds it; write it as a float, as in 1e30"
 
 
 class Restart(Exception):
@@ -186,17 +191,28 @@ class Tracer:
         if isinstance(x, Value):
             return x
         if is_number(x):
-            t = literal_type(x) if like is None else with_element(like, self._literal(x, like))
-            return self.b.const(x, t)
+            own = literal_type(x) if like is None else promote_literal(x, element_of(like))
+            return self.literal(x, own if like is None else with_element(like, own))
         typed = _typed_scalar(x)
         if typed is not None:
             return self.b.const(typed[1], typed[0])
-        raise self.error("E207", what="a number", expected="a number", given=describe(x))
+        raise self.error("E207", what="this place", expected="a number", given=describe(x))
+
+    def literal(self, x: bool | int | float, t: DType | Line) -> Value:
+        """The constant `x`; E203 where `t` cannot hold it."""
+        self.check_literal(x, element_of(t))
+        return self.b.const(x, t)
+
+    def check_literal(self, x: bool | int | float, dtype: DType) -> None:
+        """E203 for an integer that `dtype` does not hold."""
+        if not holds(dtype, x):
+            value, wide = describe(x), next((t for t in (i64, u64) if holds(t, x)), None)
+            fix = f"use a wider type, as in cp.{wide.name}({value})" if wide else NO_INTEGER
+            raise self.error("E203", value=value, type=dtype.name, fix=fix)
 
     def _literal(self, x: Any, like: DType | Line) -> DType:
         dtype = promote_literal(x, element_of(like))
-        if isinstance(x, int) and dtype.is_integer and not fits(x, dtype):
-            raise self.error("E203", value=x, type=dtype.name)
+        self.check_literal(x, dtype)
         return dtype
 
     def cast(self, v: Value, t: DType | Line) -> Value:
@@ -214,6 +230,8 @@ class Tracer:
     def convert(self, x: Any, t: DType | Line) -> Value:
         """`x` (literal or runtime) as a value of `t`, by an explicit conversion."""
         if is_number(x):
+            if element_of(t).is_float:
+                self.check_literal(x, element_of(t))
             return self.b.const(_convert_literal(x, element_of(t)), t)
         return self.cast(self.value(x), t)
 
@@ -261,6 +279,7 @@ class Tracer:
                 raise self.error("E207", what=what, expected="an integer", given=describe(x))
             return int(typed[1])
         if isinstance(x, int):
+            self.check_literal(x, index)
             return x
         if not isinstance(x.type, DType) or not x.type.is_integer:
             raise self.error("E207", what=what, expected="an integer", given=repr(x.type))
@@ -388,11 +407,11 @@ class Tracer:
             return self._assign_number(slot, value, key, name)
         if depth == 0 or (isinstance(slot, ComptimeSlot) and slot.value is value):
             return ComptimeSlot(value)
-        raise self.error("E206", name=name, old=_describe_slot(slot), new=describe(value))
+        raise self.error("E206", name=name, old=describe_slot(slot), new=describe(value))
 
     def _assign_number(self, slot: Any, value: Any, key: Key, name: str) -> NumberSlot:
         if slot is not None and not isinstance(slot, NumberSlot):
-            raise self.error("E206", name=name, old=_describe_slot(slot), new=describe(value))
+            raise self.error("E206", name=name, old=describe_slot(slot), new=describe(value))
         learned, is_typed = self.learned, self.literal_of(value) is None
         own = literal_type(value) if is_number(value) else _plain(self.value(value))
         known = learned.types.get(key)
@@ -440,9 +459,7 @@ class Tracer:
         element = element_of(known)
         if weak:
             return promote_types(known, literal_type(value))
-        is_integer = isinstance(value, int) and not isinstance(value, bool)
-        if is_integer and element.is_integer and not fits(value, element):
-            raise self.error("E203", value=value, type=element.name)
+        self.check_literal(value, element)
         return with_element(known, promote_literal(value, element))
 
     def _assign_tuple(self, slot: Any, value: Any, key: Key, name: str, depth: int) -> Any:
@@ -465,7 +482,7 @@ class Tracer:
             raise Restart
         if slot is not None and not (isinstance(slot, RecordSlot) and slot.cls is record.cls):
             new = f"a {record.cls.__name__}"
-            raise self.error("E206", name=name, old=_describe_slot(slot), new=new)
+            raise self.error("E206", name=name, old=describe_slot(slot), new=new)
         old: dict[str, Any] = slot.items if slot is not None else {}
         items = {
             n: self.assign(old.get(n), v, (*key, n), f"{name}_{n}", depth)
@@ -577,23 +594,3 @@ def _typed_scalar(x: Any) -> tuple[DType, int | float | bool] | None:
     if dtype is None or getattr(x, "ndim", 1) != 0:
         return None
     return dtype, x.item()
-
-
-def describe(x: Any) -> str:
-    """A value in words for an error message."""
-    if isinstance(x, Value):
-        return f"a value of type {x.type!r}"
-    if isinstance(x, TensorRef):
-        return f"the tensor `{x.name}`"
-    if isinstance(x, Record):
-        return f"a `{x.cls.__name__}`"
-    text = repr(x)
-    return text if len(text) < 40 else f"a {type(x).__name__}"
-
-
-def _describe_slot(slot: Any) -> str:
-    if isinstance(slot, NumberSlot):
-        return repr(slot.ref.type)
-    if isinstance(slot, ViewSlot):
-        return f"a view of `{slot.like.name}`"
-    return "a tuple" if isinstance(slot, TupleSlot) else "another kind of value"

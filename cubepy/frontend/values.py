@@ -148,6 +148,11 @@ def is_sequence(value: Any) -> TypeGuard[tuple[Any, ...] | list[Any]]:
     return isinstance(value, tuple | list)
 
 
+def is_dict(value: Any) -> TypeGuard[dict[Any, Any]]:
+    """Whether `value` is a dict, of anything."""
+    return isinstance(value, dict)
+
+
 def is_slice(value: Any) -> TypeGuard[slice[Any, Any, Any]]:
     """Whether `value` is a slice, of anything."""
     return isinstance(value, slice)

@@ -12,7 +12,7 @@ from typing import Any, overload
 from cubepy.compilers.base import Options
 from cubepy.compilers.registry import find_compiler
 from cubepy.config import get
-from cubepy.errors import CompileError, LaunchError, fail
+from cubepy.errors import Error, fail
 from cubepy.frontend.calls import resolve_annotations
 from cubepy.frontend.signature import Signature
 from cubepy.jit.arguments import Matcher, finish, line_width, wrong_arguments
@@ -66,7 +66,10 @@ class CubeKernel(CubeFunction):
 
     def __getitem__(self, grid: Any) -> Launcher:
         """A launcher over `kernel[cube_count, cube_dim]`, each an int or a tuple of up to three."""
-        return Launcher(self, fixed(grid))
+        try:
+            return Launcher(self, fixed(grid))
+        except Error as error:
+            raise without_frames(error) from error.__cause__
 
     def over(self, what: Any, *, per: str = "unit", cube_dim: Any = None) -> Launcher:
         """A launcher with enough cubes for `what`: an array, an int or a shape (last axis on X).
@@ -74,7 +77,10 @@ class CubeKernel(CubeFunction):
         `per` says what serves one item: a "unit", a "plane" or a "cube". `cube_dim` defaults to 256
         units. An array that is given to a line-typed parameter counts in lines.
         """
-        return Launcher(self, over(what, per, cube_dim))
+        try:
+            return Launcher(self, over(what, per, cube_dim))
+        except Error as error:
+            raise without_frames(error) from error.__cause__
 
     def configure(
         self,
@@ -177,10 +183,9 @@ class Launcher:
         if not kwargs and fast.launch(self.grid, args):
             return
         try:
-            prepared = self._prepare(args, kwargs)
-        except (CompileError, LaunchError) as error:
-            raise error.with_traceback(None) from None
-        found, matcher = prepared
+            found, matcher = self._prepare(args, kwargs)
+        except Error as error:
+            raise without_frames(error) from error.__cause__
         found.run(matcher.memories, matcher.scalars, self.kernel.__name__)
         if not kwargs:
             fast.remember(self.grid, args, found, matcher)
@@ -207,7 +212,10 @@ class Launcher:
 
         Arrays must keep their memory; numbers are fixed.
         """
-        found, matcher = self._prepare(args, kwargs)
+        try:
+            found, matcher = self._prepare(args, kwargs)
+        except Error as error:
+            raise without_frames(error) from error.__cause__
         name = self.kernel.__name__
         memories, scalars = matcher.memories, matcher.scalars
         return lambda: found.run(memories, scalars, name)
@@ -221,20 +229,22 @@ class Launcher:
         **kwargs: Any,
     ) -> str:
         """See `CubeKernel.inspect`."""
-        kernel = self.kernel
-        named = {n: _as_spec(v) for n, v in kwargs.items()} | (comptime or {})
-        arguments = kernel.bind_arguments(tuple(_as_spec(a) for a in args), named)
+        try:
+            named = {n: _as_spec(v) for n, v in kwargs.items()} | (comptime or {})
+            arguments = self.kernel.bind_arguments(tuple(_as_spec(a) for a in args), named)
+            return self._text(arguments, target, stage)
+        except Error as error:
+            raise without_frames(error) from error.__cause__
+
+    def _text(self, arguments: dict[str, Any], target: str, stage: str | None) -> str:
         found = resolve_target(target)
         if stage is None:
             stage = "llvm" if found.kind == "cpu" else "source"
         stages = ("ir", *find_compiler(found.kind).stages)
         if stage not in stages:
             raise fail("E502", target=target, stage=stage, stages=", ".join(stages))
-        try:
-            signature = self._signature_of(arguments, found)
-            return kernel.specialisations.text(signature, found, stage)
-        except (CompileError, LaunchError) as error:
-            raise error.with_traceback(None) from None
+        signature = self._signature_of(arguments, found)
+        return self.kernel.specialisations.text(signature, found, stage)
 
     def _signature_of(self, arguments: dict[str, Any], target: Target) -> Signature:
         kernel = self.kernel
@@ -245,6 +255,11 @@ class Launcher:
         dim = default_cube_dim(self.grid, plane)
         checked = kernel.settings.is_checked
         return Signature(finish(items, matcher, width, False), dim, plane, True, checked)
+
+
+def without_frames(error: Error) -> Error:
+    """The error without the frames of the compiler, which tell users nothing."""
+    return error.with_traceback(None)
 
 
 def _as_spec(value: Any) -> Any:

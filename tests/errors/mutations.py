@@ -261,10 +261,12 @@ Mutation = Callable[[ast.FunctionDef, Random], bool]
 def mutate(node: ast.FunctionDef, random: Random) -> str:
     """Change a function in one to three places; gives the names of the changes."""
     names: list[str] = []
+    decorators, node.decorator_list = node.decorator_list, []
     for _ in range(random.choice((1, 1, 1, 2, 3))):
         mutation = random.choice(MUTATIONS)
         if mutation(node, random):
             names.append(mutation.__name__)
+    node.decorator_list = decorators
     ast.fix_missing_locations(node)
     return " ".join(names)
 
@@ -315,6 +317,12 @@ def _set(place: tuple[ast.AST, str, int | None], value: ast.expr) -> None:
 
 def _parsed(text: str) -> ast.expr:
     return ast.parse(text, mode="eval").body
+
+
+def _index(text: str) -> ast.expr:
+    subscript = _parsed(f"x[{text}]")
+    assert isinstance(subscript, ast.Subscript)
+    return subscript.slice
 
 
 def delete_statement(node: ast.FunctionDef, random: Random) -> bool:
@@ -391,8 +399,10 @@ def change_operator(node: ast.FunctionDef, random: Random) -> bool:
     if not found:
         return False
     chosen = random.choice(found)
-    base = ast.unaryop if isinstance(chosen, ast.UnaryOp) else ast.operator
-    chosen.op = random.choice(base.__subclasses__())()
+    if isinstance(chosen, ast.UnaryOp):
+        chosen.op = random.choice(ast.unaryop.__subclasses__())()
+    else:
+        chosen.op = random.choice(ast.operator.__subclasses__())()
     return True
 
 
@@ -441,7 +451,7 @@ def misuse_index(node: ast.FunctionDef, random: Random) -> bool:
     if not found:
         return False
     texts = ("0:", "::2", "::-1", "...", "None", "1, 2", "0, 0, 0", "-1", "2**70", "1.5", "'a'")
-    random.choice(found).slice = _parsed(f"x[{random.choice(texts)}]").slice  # type: ignore
+    random.choice(found).slice = _index(random.choice(texts))
     return True
 
 
