@@ -28,7 +28,7 @@ from cubepy.frontend.values import (
     is_number,
     is_sequence,
 )
-from cubepy.frontend.wording import describe
+from cubepy.frontend.wording import describe, spell
 from cubepy.ir import ops
 from cubepy.ir.core import Op, Value
 from cubepy.ir.types import Line, bool_
@@ -110,7 +110,7 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Any:
     if isinstance(owner, TensorRef | FlatRef):
         return load_item(frame.tracer, owner, item)
     if isinstance(owner, Value):
-        return _lane(frame, owner, item)
+        return _lane(frame, owner, item, ast.unparse(node.value))
     if not isinstance(owner, tuple | list) and not is_comptime(owner):
         raise frame.tracer.error(
             "E301",
@@ -119,18 +119,19 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Any:
             suggestion="only tensors, lines and tuples have items",
         )
     if not is_comptime(item):
-        raise frame.tracer.error("E112", function="the index of a tuple")
+        hint = "unroll the loop, as in `for k in cp.unroll(range(n))`, or use cp.local(n, dtype)"
+        raise frame.tracer.error("E112", what="the index of a tuple", hint=hint)
     found = comptime_result(frame, operator.getitem, owner, item)
     return refuse_array(frame, ast.unparse(node), found)
 
 
-def _lane(frame: Frame, line: Value, item: Any) -> Value:
+def _lane(frame: Frame, line: Value, item: Any, name: str) -> Value:
     if not isinstance(line.type, Line):
         raise frame.tracer.error(
             "E301",
-            name=line.name or "this value",
-            type=repr(line.type),
-            suggestion="a scalar has no items",
+            name=name,
+            type=describe(line),
+            suggestion="a number has no items",
         )
     b, width = frame.tracer.b, line.type.width
     if isinstance(item, slice):
@@ -219,8 +220,8 @@ def _bool_op(frame: Frame, node: ast.BoolOp) -> Any:
 def short_circuit(frame: Frame, left: Any, rest: Callable[[], Any], is_and: bool) -> Any:
     """`left and rest()` or `left or rest()`; `rest` runs only where it decides."""
     tracer = frame.tracer
-    condition = tracer.truth(left)
-    body, right = _in_region(frame, lambda: tracer.truth(rest()))
+    condition = _decided(frame, left)
+    body, right = _in_region(frame, lambda: _decided(frame, rest()))
     if _is_pure(body):
         tracer.b.ops.extend(body)
         return tracer.b.emit(ops.AND if is_and else ops.OR, condition, right)
@@ -234,6 +235,14 @@ def short_circuit(frame: Frame, left: Any, rest: Callable[[], Any], is_and: bool
         tracer.close(ops.YIELD)
     tracer.if_(condition, *((then, otherwise) if is_and else (otherwise, then)))
     return tracer.read(slot)
+
+
+def _decided(frame: Frame, value: Any) -> Value:
+    """An operand of `and` or `or` as one bool."""
+    if isinstance(value, Value) and isinstance(value.type, Line):
+        hint = "combine masks with & and |, which work per lane"
+        raise frame.tracer.error("E204", type=spell(value.type), hint=hint)
+    return frame.tracer.truth(value)
 
 
 def _in_region(frame: Frame, action: Callable[[], Any]) -> tuple[list[Op], Any]:
@@ -332,7 +341,11 @@ def _starred(frame: Frame, node: ast.Starred) -> list[Any]:
         return list(value)
     _at(frame, node)
     raise frame.tracer.error(
-        "E207", what=f"`{ast.unparse(node)}`", expected="a tuple", given=describe(value)
+        "E207",
+        what=f"`{ast.unparse(node)}`",
+        expected="a tuple",
+        given=describe(value),
+        hint="the number of arguments must be known; loop over the elements",
     )
 
 
@@ -371,7 +384,8 @@ def _formatted(frame: Frame, node: ast.FormattedValue) -> Any:
     if isinstance(value, Value) and node.format_spec is None:
         return Formatted("{}", [value])
     if not is_comptime(value):
-        raise frame.tracer.error("E112", function="the format of an f-string")
+        hint = "print the value without a format, as in cp.print(value)"
+        raise frame.tracer.error("E112", what="what an f-string formats", hint=hint)
     spec = evaluate(frame, node.format_spec) if node.format_spec else ""
     return comptime_result(frame, format, value, spec)
 
@@ -384,7 +398,9 @@ def _dict(frame: Frame, node: ast.Dict) -> dict[Any, Any]:
             continue
         name = evaluate(frame, key)
         if not is_comptime(name):
-            raise frame.tracer.error("E112", function="the key of a dict")
+            _at(frame, key)
+            hint = "compare with `if` and `elif`"
+            raise frame.tracer.error("E112", what="the key of a dict", hint=hint)
         comptime_result(frame, made.__setitem__, name, evaluate(frame, value))
     return made
 
@@ -407,14 +423,16 @@ def _generate(
     generator = node.generators[level]
     sequence = evaluate(frame, generator.iter)
     if not (isinstance(sequence, range) or is_sequence(sequence)):
-        raise frame.tracer.error("E112", function="a comprehension")
+        _at(frame, generator.iter)
+        hint = "write a `for` loop that adds to a name or stores"
+        raise frame.tracer.error("E112", what="what a comprehension runs over", hint=hint)
     outer = frame.unrolled
     for position, item in enumerate(sequence):
         _bind_item(frame, generator.target, item)
         frame.unrolled = (*outer, position)
         conditions = [evaluate(frame, c) for c in generator.ifs]
         if not all(is_comptime(c) for c in conditions):
-            raise frame.tracer.error("E112", function="the condition of a comprehension")
+            raise frame.tracer.error("E112", what="the condition of a comprehension")
         if all(conditions):
             _generate(frame, node, level + 1, out)
     frame.unrolled = outer
@@ -426,7 +444,7 @@ def _bind_item(frame: Frame, target: ast.expr, item: Any) -> None:
         return
     names = target.elts if isinstance(target, ast.Tuple | ast.List) else []
     if not is_sequence(item) or len(item) != len(names):
-        raise frame.tracer.error("E112", function="a comprehension")
+        raise frame.tracer.error("E112", what="what a comprehension unpacks")
     for part, value in zip(names, item, strict=True):
         _bind_item(frame, part, value)
 

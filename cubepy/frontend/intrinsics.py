@@ -6,6 +6,7 @@ One handler for each name; elementary functions share one that is driven by the 
 from __future__ import annotations
 
 import builtins
+import inspect
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from typing import Any, cast
 from cubepy.frontend import cooperation, memory
 from cubepy.frontend.tracer import Frame
 from cubepy.frontend.values import Index, TensorRef, is_comptime, is_number, is_sequence, type_of
-from cubepy.frontend.wording import describe
+from cubepy.frontend.wording import describe, spell
 from cubepy.ir import ops
 from cubepy.ir.core import Value
 from cubepy.ir.opdef import OpDef
@@ -132,17 +133,18 @@ def _handler(function: Handler) -> Handler:
 
 
 def _elementwise(row: OpDef, stub: Any) -> Handler:
+    names = tuple(inspect.signature(stub).parameters)
+
     def handler(frame: Frame, *args: Any) -> Any:
+        if len(args) != len(names):
+            reason = f"it takes {len(names)} argument{'s' if names[1:] else ''}, not {len(args)}"
+            text = f"{row.name}({', '.join(names)})"
+            raise frame.tracer.error("E106", name=row.name, reason=reason, signature=text)
         if all(is_number(a) for a in args):
-            return stub(*args) if stub is not None else _meaning(frame, row, args)
+            return stub(*args)
         return _apply(frame, row, args)
 
     return handler
-
-
-def _meaning(frame: Frame, row: OpDef, args: tuple[Any, ...]) -> Any:
-    assert row.meaning is not None
-    return row.meaning(f32, *args)
 
 
 def _apply(frame: Frame, row: OpDef, args: tuple[Any, ...]) -> Value:
@@ -190,7 +192,7 @@ def _integer(row: OpDef) -> Handler:
             raise frame.tracer.error(
                 "E201",
                 operator=row.name,
-                types=repr(values[0].type),
+                types=spell(values[0].type),
                 suggestion="it takes integers",
             )
         return frame.tracer.b.emit(row, *values)
@@ -208,10 +210,10 @@ def _abs(frame: Frame, a: Any) -> Any:
 
 
 def _extremum(frame: Frame, row: OpDef, python: Any, args: tuple[Any, ...]) -> Any:
-    if all(is_comptime(a) for a in args):
+    if args not in ((), ((),), ([],)) and all(is_comptime(a) for a in args):
         return python(*args)
-    if len(args) == 1 and not is_sequence(args[0]):
-        (what, given) = (f"{python.__name__}()", describe(args[0]))
+    if len(args) < 2 and not (args and is_sequence(args[0]) and args[0]):
+        what, given = f"{python.__name__}()", describe(args[0]) if args else "nothing"
         raise frame.tracer.error(
             "E207", what=what, expected="two values or more, or a tuple of them", given=given
         )
@@ -339,7 +341,8 @@ def _unroll(frame: Frame, iterable: Any) -> Unroll:
     if isinstance(iterable, Unroll):
         return iterable
     if isinstance(iterable, Range) or not (is_comptime(iterable) or is_sequence(iterable)):
-        raise frame.tracer.error("E112", function="cp.unroll")
+        hint = "loop over range(...) itself, which need not be unrolled"
+        raise frame.tracer.error("E112", what="the length of an unrolled loop", hint=hint)
     if not isinstance(iterable, Iterable):
         given = describe(iterable)
         raise frame.tracer.error(
@@ -381,7 +384,8 @@ def _items(frame: Frame, sequence: Any, what: str) -> tuple[Any, ...]:
     if isinstance(sequence, Unroll):
         return sequence.items
     if not issubclass(type_of(sequence), tuple | list | range | str | dict):
-        raise frame.tracer.error("E112", function=what)
+        hint = "loop over range(n), and index"
+        raise frame.tracer.error("E112", what=f"what {what}() runs over", hint=hint)
     return limited(frame, sequence)
 
 
@@ -445,14 +449,15 @@ def _sum_of(frame: Frame, sequence: Any, start: Any = 0) -> Any:
 @_handler
 def _comptime(frame: Frame, value: Any) -> Any:
     if not is_comptime(value):
-        raise frame.tracer.error("E112", function="cp.comptime")
+        raise frame.tracer.error("E112", what="the argument of cp.comptime()")
     return value
 
 
 @_handler
 def _static_assert(frame: Frame, condition: Any, message: Any = "the condition is false") -> None:
     if not is_comptime(condition):
-        raise frame.tracer.error("E112", function="cp.static_assert")
+        hint = "use `assert`, which checked mode tests at run time"
+        raise frame.tracer.error("E112", what="the condition of cp.static_assert()", hint=hint)
     if not condition:
         raise frame.tracer.error("E114", message=message)
 
@@ -469,7 +474,7 @@ def _target(frame: Frame) -> Any:
 def _concat(frame: Frame, a: Any, b: Any) -> Value:
     x, y = frame.tracer.value(a), frame.tracer.value(b)
     if not isinstance(x.type, Line) or x.type != y.type:
-        raise frame.tracer.error("E208", left=repr(x.type), right=repr(y.type))
+        raise frame.tracer.error("E208", left=spell(x.type), right=spell(y.type))
     return frame.tracer.b.emit(ops.SHUFFLE, x, y, lanes=tuple(range(2 * x.type.width)))
 
 

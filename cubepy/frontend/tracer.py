@@ -39,7 +39,13 @@ from cubepy.frontend.values import (
     make_tuple,
     type_of,
 )
-from cubepy.frontend.wording import describe, describe_slot
+from cubepy.frontend.wording import (
+    INTEGER_HINTS,
+    NO_INTEGER,
+    describe,
+    describe_slot,
+    spell,
+)
 from cubepy.ir import ops
 from cubepy.ir.build import Builder
 from cubepy.ir.core import Op, Region, Value
@@ -61,8 +67,6 @@ from cubepy.span import Span
 from cubepy.targets import Target
 
 Key = tuple[Any, ...]
-
-NO_INTEGER = "no type of integers holds it; write it as a float, as in 1e30"
 
 
 class Restart(Exception):
@@ -203,12 +207,12 @@ class Tracer:
         self.check_literal(x, element_of(t))
         return self.b.const(x, t)
 
-    def check_literal(self, x: bool | int | float, dtype: DType) -> None:
+    def check_literal(self, x: bool | int | float, dtype: DType, hint: str | None = None) -> None:
         """E203 for an integer that `dtype` does not hold."""
         if not holds(dtype, x):
             value, wide = describe(x), next((t for t in (i64, u64) if holds(t, x)), None)
             fix = f"use a wider type, as in cp.{wide.name}({value})" if wide else NO_INTEGER
-            raise self.error("E203", value=value, type=dtype.name, fix=fix)
+            raise self.error("E203", value=value, type=dtype.name, hint=hint or fix)
 
     def _literal(self, x: Any, like: DType | Line) -> DType:
         dtype = promote_literal(x, element_of(like))
@@ -222,7 +226,7 @@ class Tracer:
         if isinstance(v.type, Line):
             width = v.type.width
             if isinstance(t, Line) and t.width != width:
-                raise self.error("E208", left=repr(v.type), right=repr(t))
+                raise self.error("E208", left=spell(v.type), right=spell(t))
             return self.b.emit(ops.CAST, v, type=with_element(v.type, element_of(t)))
         scalar = v if v.type is element_of(t) else self.b.emit(ops.CAST, v, type=element_of(t))
         return self.b.emit(ops.SPLAT, scalar, lanes=t.width) if isinstance(t, Line) else scalar
@@ -259,14 +263,16 @@ class Tracer:
 
     def _no_common_type(self, x: Value, y: Value) -> Error:
         if isinstance(x.type, Line) and isinstance(y.type, Line) and x.type.width != y.type.width:
-            return self.error("E208", left=repr(x.type), right=repr(y.type))
-        return self.error("E202", left=repr(x.type), right=repr(y.type), example="i64")
+            return self.error("E208", left=spell(x.type), right=spell(y.type))
+        return self.error("E202", left=spell(x.type), right=spell(y.type), example="i64")
 
     def truth(self, x: Any) -> Value:
         """A condition: a scalar bool."""
+        if not isinstance(x, Value) and not is_number(x) and not _typed_scalar(x):
+            raise self.error("E207", what="a condition", expected="a number", given=describe(x))
         v = self.value(x)
         if isinstance(v.type, Line):
-            raise self.error("E204", type=repr(v.type))
+            raise self.error("E204", type=spell(v.type))
         return v if v.type is bool_ else self.cast(v, bool_)
 
     # Index arithmetic, on Python ints where possible
@@ -279,10 +285,13 @@ class Tracer:
                 raise self.error("E207", what=what, expected="an integer", given=describe(x))
             return int(typed[1])
         if isinstance(x, int):
-            self.check_literal(x, index)
+            self.check_literal(x, index, "indices have 64 bits")
             return x
         if not isinstance(x.type, DType) or not x.type.is_integer:
-            raise self.error("E207", what=what, expected="an integer", given=repr(x.type))
+            hint = INTEGER_HINTS.get(element_of(x.type).kind)
+            raise self.error(
+                "E207", what=what, expected="an integer", given=spell(x.type), hint=hint
+            )
         return self.cast(x, index)
 
     def index_value(self, x: Index) -> Value:
@@ -407,11 +416,18 @@ class Tracer:
             return self._assign_number(slot, value, key, name)
         if depth == 0 or (isinstance(slot, ComptimeSlot) and slot.value is value):
             return ComptimeSlot(value)
-        raise self.error("E206", name=name, old=describe_slot(slot), new=describe(value))
+        raise self._changes(name, slot, value)
+
+    def _changes(self, name: str, slot: Any, value: Any) -> Error:
+        hint = "start with a number of that type" if isinstance(slot, ComptimeSlot) else None
+        if isinstance(slot, NumberSlot) and is_comptime(value):
+            hint = "text, None and functions are comptime: keep a number or a bool"
+        old, new = describe_slot(slot), describe(value)
+        return self.error("E206", name=name, old=old, new=new, hint=hint)
 
     def _assign_number(self, slot: Any, value: Any, key: Key, name: str) -> NumberSlot:
         if slot is not None and not isinstance(slot, NumberSlot):
-            raise self.error("E206", name=name, old=describe_slot(slot), new=describe(value))
+            raise self._changes(name, slot, value)
         learned, is_typed = self.learned, self.literal_of(value) is None
         own = literal_type(value) if is_number(value) else _plain(self.value(value))
         known = learned.types.get(key)
@@ -453,7 +469,7 @@ class Tracer:
                 return with_element(own, join_literal(start, element_of(own)))
             return promote_types(known, own)
         except NoCommonType:
-            raise self.error("E206", name=str(key[-1]), old=repr(known), new=repr(own)) from None
+            raise self.error("E206", name=str(key[-1]), old=spell(known), new=spell(own)) from None
 
     def _join_literal(self, value: Any, known: DType | Line, weak: bool) -> DType | Line:
         element = element_of(known)
@@ -502,6 +518,7 @@ class Tracer:
                     name=name,
                     old=f"a view of `{like.name}`",
                     new=f"a view of `{view.name}`",
+                    hint="a view moves within one tensor; put the accesses into the branches",
                 )
             old = slot.items
         values = [self.index_value(p) for p in parts]

@@ -21,19 +21,26 @@ from cubepy.frontend.values import (
     type_of,
 )
 from cubepy.ir.core import Value
-from cubepy.ir.types import DType, Line, Ref
+from cubepy.ir.types import DType, Kind, Line, Ref
 from cubepy.lang.builtins import Position
 
 _LONGEST = 40
 _LONGEST_INT = 128
 
 
+INTEGER_HINTS = {
+    Kind.FLOAT: "divide with //, or convert with cp.i64(value)",
+    Kind.BOOL: "a condition selects nothing here: write `if`, or cp.where(mask, a, b)",
+}
+NO_INTEGER = "no type of integers holds it; write it as a float, as in 1e30"
+
+
 def describe(x: Any) -> str:
     """A value in words: what it is, and which one where that is short."""
     if isinstance(x, Value):
-        return f"a value of type {x.type!r}"
+        return f"a value of type {spell(x.type)}"
     if isinstance(x, TensorRef):
-        return f"the tensor `{x.name}`"
+        return f"the tensor `{x.name}` (rank {x.rank})"
     if isinstance(x, FlatRef):
         return f"`{x.tensor.name}.flat`"
     if isinstance(x, Record):
@@ -45,6 +52,11 @@ def describe(x: Any) -> str:
     if is_sequence(x) and not is_comptime(x):
         return f"a {type_of(x).__name__} of {len(x)}"
     return _describe_python(x)
+
+
+def spell(t: object) -> str:
+    """A type as users write it, without the `cp.`."""
+    return f"Line[{t.element.name}, {t.width}]" if isinstance(t, Line) else repr(t)
 
 
 def _describe_python(x: Any) -> str:
@@ -73,7 +85,7 @@ def describe_slot(slot: Any) -> str:
     """What a mutable local holds, in words."""
     if isinstance(slot, NumberSlot):
         t = slot.ref.type
-        return repr(t.of if isinstance(t, Ref) else t)
+        return spell(t.of if isinstance(t, Ref) else t)
     if isinstance(slot, ViewSlot):
         return f"a view of `{slot.like.name}`"
     if isinstance(slot, TupleSlot):

@@ -75,7 +75,7 @@ def check_limits(kernel: str, grid: Fixed, target: Target) -> None:
             kernel=kernel,
             what="the cube dim",
             given=f"{grid.dim} = {units} units",
-            target=target,
+            target=target.kind,
             limit=f"at most {target.max_cube_dim}",
             suggestion="use more cubes",
         )
@@ -85,7 +85,7 @@ def check_limits(kernel: str, grid: Fixed, target: Target) -> None:
             kernel=kernel,
             what="the cube count",
             given=grid.count,
-            target=target,
+            target=target.kind,
             limit="at most 2**62 cubes",
             suggestion="",
         )

@@ -12,7 +12,7 @@ from typing import Any, overload
 from cubepy.compilers.base import Options
 from cubepy.compilers.registry import find_compiler
 from cubepy.config import get
-from cubepy.errors import Error, fail
+from cubepy.errors import Error, LaunchError, fail
 from cubepy.frontend.calls import resolve_annotations
 from cubepy.frontend.signature import Signature
 from cubepy.jit.arguments import Matcher, finish, line_width, wrong_arguments
@@ -111,7 +111,7 @@ class CubeKernel(CubeFunction):
             settings = replace(settings, checked=checked)
         if stream is not None:
             reason = "it is not implemented yet"
-            raise fail("E310", op="stream=", target="cpu", reason=reason, suggestion="")
+            raise fail("E310", op="`stream=`", target="cpu", reason=reason, suggestion="")
         if fast_math is not None:
             options = replace(options, fast_math=fast_math)
         if contract is not None:
@@ -153,21 +153,15 @@ class CubeKernel(CubeFunction):
 
 def _checked_plane(plane_dim: Any) -> int:
     if isinstance(plane_dim, bool) or not isinstance(plane_dim, int) or plane_dim < 1:
-        raise fail(
-            "E506", name="plane_dim", value=plane_dim, reason="it is a positive number of units"
-        )
+        reason = "it is a positive number of units"
+        raise fail("E418", name="plane_dim", value=plane_dim, reason=reason)
     return plane_dim
 
 
 def _checked_width(line_size: int | str) -> int | str:
     if line_size == "auto" or (isinstance(line_size, int) and 1 <= line_size <= 256):
         return line_size
-    raise fail(
-        "E416",
-        given=f"line_size={line_size!r}",
-        reason='it is "auto" or 1 to 256 lanes',
-        suggestion="",
-    )
+    raise fail("E418", name="line_size", value=line_size, reason='it is "auto" or 1 to 256 lanes')
 
 
 class Launcher:
@@ -186,7 +180,10 @@ class Launcher:
             found, matcher = self._prepare(args, kwargs)
         except Error as error:
             raise without_frames(error) from error.__cause__
-        found.run(matcher.memories, matcher.scalars, self.kernel.__name__)
+        try:
+            found.run(matcher.memories, matcher.scalars, self.kernel.__name__)
+        except LaunchError as error:
+            raise without_frames(error) from error.__cause__
         if not kwargs:
             fast.remember(self.grid, args, found, matcher)
 
