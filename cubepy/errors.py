@@ -1,12 +1,14 @@
 """Every error of CubePy: its class, and the catalogue of codes with template, hint and explanation.
 
-Nothing here decides when an error is raised. An error is built with `fail(code, span, **fields)`;
-`cubepy explain CODE` prints the catalogue's entry.
+The explanations are pages of their own, in the folder `explanations` beside this file. Nothing here
+decides when an error is raised. An error is built with `fail(code, span, **fields)`; `cubepy explain
+CODE` prints the catalogue's entry.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from cubepy.span import Span, render, render_calls
@@ -78,14 +80,19 @@ class ErrorCode:
     kind: type[Error]
     template: str
     hint: str
-    explanation: str = ""
+
+    @property
+    def explanation(self) -> str:
+        """The page in Markdown about the error: what it means, a wrong example and a right one."""
+        page = Path(__file__).with_name("explanations") / f"{self.code}.md"
+        return page.read_text(encoding="utf-8").strip()
 
 
 CATALOGUE: dict[str, ErrorCode] = {}
 
 
-def _row(code: str, kind: type[Error], template: str, hint: str, explanation: str = "") -> None:
-    CATALOGUE[code] = ErrorCode(code, kind, template, hint, explanation)
+def _row(code: str, kind: type[Error], template: str, hint: str) -> None:
+    CATALOGUE[code] = ErrorCode(code, kind, template, hint)
 
 
 def fail(code: str, span: Span | None = None, *, hint: str | None = None, **fields: Any) -> Error:
@@ -118,7 +125,7 @@ _row(
 _row(
     "E104",
     CompileError,
-    "`{name}` has rank {rank}, but {given} indices",
+    "`{name}` has rank {rank} but is given {given} indices",
     "use at most as many indices as the tensor has axes",
 )
 _row(

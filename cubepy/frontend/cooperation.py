@@ -44,7 +44,8 @@ def _atomic(name: str) -> Handler:
         place = _place(frame, x, index, f"cp.atomic.{name}")
         wanted = {ops.ATOMIC_LOAD: 0, ops.ATOMIC_CAS: 2}.get(row, 1)
         if len(values) != wanted:
-            reason = f"after the index it takes {wanted} value{'s' if wanted != 1 else ''}, not {len(values)}"
+            count = f"{wanted} value{'s' if wanted != 1 else ''}"
+            reason = f"after the index it takes {count}, not {len(values)}"
             signature = (atomic.NAMES[name].__doc__ or "").split(":")[0].strip("`")
             raise tracer.error("E106", name=f"atomic.{name}", reason=reason, signature=signature)
         element = place.tensor.element

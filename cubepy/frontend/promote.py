@@ -100,6 +100,18 @@ def promote_literal(value: bool | int | float, dtype: DType) -> DType:
     return i32 if dtype.kind is Kind.BOOL else dtype
 
 
+def zero_of(dtype: DType) -> bool | int | float:
+    """The literal zero of a kind of numbers."""
+    return 0.0 if dtype.is_float else False if dtype.kind is Kind.BOOL else 0
+
+
+def convert_literal(x: bool | int | float, dtype: DType) -> bool | int | float:
+    """A literal as the constant of a type, converted explicitly; integers wrap around."""
+    if dtype.is_float:
+        return float(x)
+    return dtype(x) if isinstance(x, float) or dtype.kind is Kind.BOOL else dtype(int(x))
+
+
 def join_literal(value: bool | int | float, dtype: DType) -> DType:
     """The type of a local that starts as a literal and is then assigned `dtype`.
 

@@ -16,11 +16,13 @@ from cubepy.frontend.assigned import Assigned, assigned_names
 from cubepy.frontend.naming import note_name
 from cubepy.frontend.promote import (
     NoCommonType,
+    convert_literal,
     holds,
     join_literal,
     literal_type,
     promote_literal,
     promote_types,
+    zero_of,
 )
 from cubepy.frontend.values import (
     SLOTS,
@@ -38,6 +40,7 @@ from cubepy.frontend.values import (
     is_number,
     make_tuple,
     type_of,
+    typed_scalar,
 )
 from cubepy.frontend.wording import (
     INTEGER_HINTS,
@@ -51,12 +54,10 @@ from cubepy.ir.build import Builder
 from cubepy.ir.core import Op, Region, Value
 from cubepy.ir.types import (
     DType,
-    Kind,
     Line,
     Ref,
     bool_,
     element_of,
-    find_dtype,
     i64,
     index,
     u64,
@@ -197,7 +198,7 @@ class Tracer:
         if is_number(x):
             own = literal_type(x) if like is None else promote_literal(x, element_of(like))
             return self.literal(x, own if like is None else with_element(like, own))
-        typed = _typed_scalar(x)
+        typed = typed_scalar(x)
         if typed is not None:
             return self.b.const(typed[1], typed[0])
         raise self.error("E207", what="this place", expected="a number", given=describe(x))
@@ -236,7 +237,7 @@ class Tracer:
         if is_number(x):
             if element_of(t).is_float:
                 self.check_literal(x, element_of(t))
-            return self.b.const(_convert_literal(x, element_of(t)), t)
+            return self.b.const(convert_literal(x, element_of(t)), t)
         return self.cast(self.value(x), t)
 
     def unify(self, a: Any, b: Any, operator: str) -> tuple[Value, Value]:
@@ -268,7 +269,7 @@ class Tracer:
 
     def truth(self, x: Any) -> Value:
         """A condition: a scalar bool."""
-        if not isinstance(x, Value) and not is_number(x) and not _typed_scalar(x):
+        if not isinstance(x, Value) and not is_number(x) and not typed_scalar(x):
             raise self.error("E207", what="a condition", expected="a number", given=describe(x))
         v = self.value(x)
         if isinstance(v.type, Line):
@@ -280,7 +281,7 @@ class Tracer:
     def index(self, x: Any, what: str = "an index") -> Index:
         """`x` as an index: a Python int, or a value of type index."""
         if isinstance(x, bool) or not isinstance(x, int | Value):
-            typed = _typed_scalar(x)
+            typed = typed_scalar(x)
             if typed is None or not typed[0].is_integer:
                 raise self.error("E207", what=what, expected="an integer", given=describe(x))
             return int(typed[1])
@@ -412,7 +413,7 @@ class Tracer:
             if is_fixed and not isinstance(slot, RecordSlot):
                 return ComptimeSlot(value)
             return self._assign_record(slot, record, key, name, depth)
-        if isinstance(value, Value) or is_number(value) or _typed_scalar(value):
+        if isinstance(value, Value) or is_number(value) or typed_scalar(value):
             return self._assign_number(slot, value, key, name)
         if depth == 0 or (isinstance(slot, ComptimeSlot) and slot.value is value):
             return ComptimeSlot(value)
@@ -453,7 +454,7 @@ class Tracer:
     def mark_literal(self, result: Value, *operands: Any) -> Value:
         """`result`, noted as made of literals if all operands were."""
         if all(self.literal_of(x) is not None for x in operands):
-            self.weak[result] = _zero(element_of(result.type))
+            self.weak[result] = zero_of(element_of(result.type))
         return result
 
     def _join(self, value: Any, own: DType | Line, known: DType | Line, key: Key) -> DType | Line:
@@ -465,7 +466,7 @@ class Tracer:
             if literal is not None and not is_weak:
                 return with_element(known, promote_literal(literal, element_of(known)))
             if literal is None and is_weak:
-                start = _zero(element_of(known))
+                start = zero_of(element_of(known))
                 return with_element(own, join_literal(start, element_of(own)))
             return promote_types(known, own)
         except NoCommonType:
@@ -535,7 +536,7 @@ class Tracer:
         if isinstance(slot, NumberSlot):
             value = self.b.emit(ops.GET, slot.ref, name=slot.ref.name)
             if slot.is_weak:
-                self.weak[value] = _zero(element_of(value.type))
+                self.weak[value] = zero_of(element_of(value.type))
             return value
         if isinstance(slot, TupleSlot):
             return make_tuple(slot.cls, [self.read(item) for item in slot.items])
@@ -592,22 +593,3 @@ def _same_lines(a: TensorRef, b: TensorRef) -> bool:
 def _plain(v: Value) -> DType | Line:
     assert isinstance(v.type, DType | Line)
     return v.type
-
-
-def _zero(dtype: DType) -> bool | int | float:
-    """The literal zero of a kind of numbers."""
-    return 0.0 if dtype.is_float else False if dtype.kind is Kind.BOOL else 0
-
-
-def _convert_literal(x: bool | int | float, dtype: DType) -> bool | int | float:
-    if dtype.is_float:
-        return float(x)
-    return dtype(x) if isinstance(x, float) or dtype.kind is Kind.BOOL else dtype(int(x))
-
-
-def _typed_scalar(x: Any) -> tuple[DType, int | float | bool] | None:
-    """A NumPy scalar as its type and a Python number."""
-    dtype = find_dtype(getattr(x, "dtype", None)) if hasattr(x, "item") else None
-    if dtype is None or getattr(x, "ndim", 1) != 0:
-        return None
-    return dtype, x.item()
