@@ -1,8 +1,8 @@
 """Every error of CubePy: its class, and the catalogue of codes with template, hint and explanation.
 
 The explanations are pages of their own, in the folder `explanations` beside this file. Nothing here
-decides when an error is raised. An error is built with `fail(code, span, **fields)`; `cubepy explain
-CODE` prints the catalogue's entry.
+decides when an error is raised. An error is built with `fail(code, span, **fields)`, and
+`cubepy explain CODE` prints the catalogue's entry.
 """
 
 from __future__ import annotations
