@@ -264,7 +264,7 @@ def mutate(node: ast.FunctionDef, random: Random) -> str:
     decorators, node.decorator_list = node.decorator_list, []
     for _ in range(random.choice((1, 1, 1, 2, 3))):
         mutation = random.choice(MUTATIONS)
-        if mutation(node, random):
+        if any(_places(node)) and mutation(node, random):
             names.append(mutation.__name__)
     node.decorator_list = decorators
     ast.fix_missing_locations(node)
@@ -285,12 +285,15 @@ def _places(node: ast.FunctionDef) -> Iterator[tuple[ast.AST, str, int | None]]:
     """Where expressions that are read stand: parent, field, and position in a list."""
     for parent in ast.walk(node):
         for field, value in ast.iter_fields(parent):
-            if field in ("decorator_list", "returns", "annotation"):
+            if isinstance(parent, ast.JoinedStr) or field in _NO_PLACES:
                 continue
             values = value if isinstance(value, list) else [value]
             for k, child in enumerate(values):
                 if isinstance(child, ast.expr) and not _is_target(child):
                     yield parent, field, k if isinstance(value, list) else None
+
+
+_NO_PLACES = ("decorator_list", "returns", "annotation", "format_spec")
 
 
 def _is_target(node: ast.expr) -> bool:
