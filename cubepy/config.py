@@ -54,6 +54,13 @@ def _threads(text: str) -> int:
     return value
 
 
+def _level(text: str) -> int:
+    value = int(text)
+    if not 0 <= value <= 3:
+        raise ValueError("expected 0 to 3")
+    return value
+
+
 def _words(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
@@ -63,7 +70,7 @@ TABLE: tuple[Setting, ...] = (
     Setting("num_threads", _threads, None, "threads of the CPU device; default: usable cores"),
     Setting("checked", _flag, False, "check every access of every kernel"),
     Setting("dump", _words, (), "stages to print on stderr: ir, llvm, asm, after:<pass>, passes"),
-    Setting("opt_level", int, 3, "LLVM optimisation level of the CPU compiler, 0 to 3"),
+    Setting("opt_level", _level, 3, "LLVM optimisation level of the CPU compiler, 0 to 3"),
     Setting("pool_bytes", _positive, None, "most bytes kept for reuse by the array pool"),
 )
 
@@ -100,10 +107,15 @@ def _from_environment(row: Setting) -> Any:
     text = os.environ.get(row.variable)
     if text is None:
         return row.default
+    return _parse(row, row.variable, text)
+
+
+def _parse(row: Setting, name: str, text: str) -> Any:
+    """The value that a text gives; E506, which calls the setting `name`, where it gives none."""
     try:
         return row.parse(text)
     except ValueError as error:
-        raise fail("E506", name=row.variable, value=text, reason=error) from None
+        raise fail("E506", name=name, value=text, reason=error) from None
 
 
 @contextmanager
@@ -116,6 +128,9 @@ def settings(**values: Any) -> Iterator[None]:
     for name in values:
         if name not in _ROWS:
             raise TypeError(f"no setting {name!r}; settings: {', '.join(_ROWS)}")
+    for name, value in values.items():
+        if isinstance(value, int | str):
+            _parse(_ROWS[name], name, str(value))
     token = _overrides.set({**(_overrides.get() or {}), **values})
     try:
         yield

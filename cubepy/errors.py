@@ -1,12 +1,14 @@
 """Every error of CubePy: its class, and the catalogue of codes with template, hint and explanation.
 
-Nothing here decides when an error is raised. An error is built with `fail(code, span, **fields)`;
+The explanations are pages of their own, in the folder `explanations` beside this file. Nothing here
+decides when an error is raised. An error is built with `fail(code, span, **fields)`, and
 `cubepy explain CODE` prints the catalogue's entry.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from cubepy.span import Span, render, render_calls
@@ -78,25 +80,33 @@ class ErrorCode:
     kind: type[Error]
     template: str
     hint: str
-    explanation: str = ""
+
+    @property
+    def explanation(self) -> str:
+        """The page in Markdown about the error: what it means, a wrong example and a right one."""
+        page = Path(__file__).with_name("explanations") / f"{self.code}.md"
+        return page.read_text(encoding="utf-8").strip()
 
 
 CATALOGUE: dict[str, ErrorCode] = {}
 
 
-def _row(code: str, kind: type[Error], template: str, hint: str, explanation: str = "") -> None:
-    CATALOGUE[code] = ErrorCode(code, kind, template, hint, explanation)
+def _row(code: str, kind: type[Error], template: str, hint: str) -> None:
+    CATALOGUE[code] = ErrorCode(code, kind, template, hint)
 
 
-def fail(code: str, span: Span | None = None, **fields: Any) -> Error:
-    """The error of the catalogue's `code`, ready to be raised; `span` draws the user's line."""
+def fail(code: str, span: Span | None = None, *, hint: str | None = None, **fields: Any) -> Error:
+    """The error of the catalogue's `code`, ready to be raised; `span` draws the user's line.
+
+    `hint` says what to do in this very case, in place of the catalogue's hint.
+    """
     row = CATALOGUE[code]
     lines = [f"{code}: {row.template.format(**fields)}"]
     if span is not None:
         lines += [*render(span), *render_calls(span)]
-    hint = row.hint.format(**fields)
-    if hint:
-        lines.append(f"  help: {hint}")
+    advice = row.hint.format(**fields) if hint is None else hint
+    if advice:
+        lines.append(f"  help: {advice}")
     error = row.kind("\n".join(lines))
     error.code, error.span = code, span
     return error
@@ -115,8 +125,8 @@ _row(
 _row(
     "E104",
     CompileError,
-    "`{name}` has {rank} dimensions but is indexed with {given}",
-    "use at most {rank} indices",
+    "`{name}` has rank {rank} but is given {given} indices",
+    "use at most as many indices as the tensor has axes",
 )
 _row(
     "E105",
@@ -133,10 +143,10 @@ _row(
 _row(
     "E107",
     CompileError,
-    "`{name}` has no attribute `{attribute}` inside a kernel",
+    "{name} has no attribute `{attribute}` inside a kernel",
     "{suggestion}",
 )
-_row("E108", CompileError, "`{name}` cannot be called inside a kernel", "{suggestion}")
+_row("E108", CompileError, "{name} cannot be called inside a kernel", "{suggestion}")
 _row(
     "E109",
     CompileError,
@@ -150,16 +160,10 @@ _row(
     "pass the array as an argument of the kernel",
 )
 _row(
-    "E111",
-    CompileError,
-    "`{name}` cannot be captured by a kernel: it is a {type}",
-    "pass it as an argument, annotated as cp.Comptime if it is a setting",
-)
-_row(
     "E112",
     CompileError,
-    "{function}() needs a value that is known at comptime",
-    "use a literal, a cp.Comptime parameter or a name that is assigned only once",
+    "{what} must be known at comptime",
+    "use a literal, a cp.Comptime parameter, or a name that is assigned once from such values",
 )
 _row("E113", CompileError, "a comptime expression failed: {error}", "")
 _row("E114", CompileError, "static_assert failed: {message}", "")
@@ -176,16 +180,22 @@ _row(
     "return the same number and kinds of values everywhere",
 )
 _row(
-    "E117",
-    CompileError,
-    "`{name}` is unset where the loop or branch ends",
-    "assign `{name}` before the loop or branch",
-)
-_row(
     "E118",
     CompileError,
     "not every path through the helper `{name}` returns a value",
     "end the function with a `return`",
+)
+_row(
+    "E119",
+    CompileError,
+    "CubePy itself failed here, with {error}",
+    "this is a defect of CubePy: please report it, with the kernel",
+)
+_row(
+    "E120",
+    CompileError,
+    "the unrolled loop has {count} iterations; at most {limit} are unrolled",
+    "loop over range(...), which is not unrolled",
 )
 
 
@@ -202,7 +212,7 @@ _row(
     "E203",
     CompileError,
     "the literal {value} does not fit {type}",
-    "use a wider type, as in cp.i64({value})",
+    "use a wider type, as in cp.i64(value)",
 )
 _row(
     "E204",
@@ -229,24 +239,23 @@ _row(
     "line widths differ: {left} and {right}",
     "use lines of one width, or a scalar, which is repeated in all lanes",
 )
-_row("E209", CompileError, "lane {lane} is outside a line of {width}", "")
+_row(
+    "E209",
+    CompileError,
+    "lane {lane} is outside a line of {width}",
+    "lanes are counted from 0, and never from the end",
+)
 
 
 # E3xx: tensors and memory inside kernels
 
-_row("E301", CompileError, "`{name}` is a {type} and cannot be indexed", "{suggestion}")
+_row("E301", CompileError, "`{name}` is {type} and cannot be indexed", "{suggestion}")
 _row("E302", CompileError, "{what} cannot be assigned to", "{suggestion}")
 _row(
     "E303",
     CompileError,
-    "a {rank}-dimensional view is not a value here",
-    "index all {rank} axes, or use .flat[i]",
-)
-_row(
-    "E304",
-    CompileError,
-    "sync_cube() may not be reached by all units of the cube",
-    "move the barrier out of the condition, or make the condition the same for all units",
+    "this is a view of `{name}` with rank {rank}, not one of its elements",
+    "index every axis, or use .flat[i]; write a loop to reach all elements of the view",
 )
 _row("E305", CompileError, "a slice of a tensor needs {what}", "")
 _row(
@@ -261,7 +270,7 @@ _row(
     "`{op}` may not be reached by all units of the {group} that must meet there",
     "move it out of the condition, or make the condition the same for all of them",
 )
-_row("E310", UnsupportedError, "`{op}` is not available on {target}: {reason}", "{suggestion}")
+_row("E310", UnsupportedError, "{op} is not available on {target}: {reason}", "{suggestion}")
 
 
 # E4xx: arguments and grids of a launch; nothing has been written when one is raised
@@ -297,7 +306,12 @@ _row(
     "pass the same array twice, or arrays that share no memory",
 )
 _row("E406", LaunchTypeError, "{kernel}: wrong arguments: {reason}", "signature: {signature}")
-_row("E407", LaunchError, "{kernel}: `{argument}` = {value} does not fit {type}", "")
+_row(
+    "E407",
+    LaunchError,
+    "{kernel}: `{argument}` = {value} does not fit {type}",
+    "annotate the parameter with a wider type",
+)
 _row("E408", LaunchError, "{kernel}: {what} is {given}; {target} takes {limit}", "{suggestion}")
 _row(
     "E409",
@@ -311,12 +325,6 @@ _row(
     "{kernel}: `{argument}` is written and several of its elements share "
     "one address (strides {strides})",
     "pass an array without zero strides",
-)
-_row(
-    "E411",
-    LaunchTypeError,
-    "{kernel}: `{argument}` has {given} dimensions, expected {rank}",
-    "reshape the array",
 )
 _row(
     "E412",
@@ -334,7 +342,7 @@ _row(
     "E414",
     LaunchError,
     "{kernel}: the elements of `{argument}` are not aligned to their size",
-    "copy the array",
+    "copy the array, as in {argument}.copy()",
 )
 _row(
     "E415",
@@ -342,7 +350,8 @@ _row(
     "`{text}` is no argument specification: {reason}",
     "write f32[1024,1024], f32[?,1024] or f32",
 )
-_row("E416", LaunchError, "the grid is {given}; {reason}", "{suggestion}")
+_row("E418", LaunchError, "{name} cannot be {value!r}: {reason}", "")
+_row("E416", LaunchError, "{given} is no grid: {reason}", "{suggestion}")
 _row(
     "E417",
     LaunchTypeError,
@@ -394,13 +403,13 @@ _row(
     OutOfBoundsError,
     "{kernel}: index {index} is out of bounds for axis {axis} of `{argument}` with extent "
     "{extent}, in {where}",
-    "guard the access, as in `if i < x.shape[0]`",
+    "guard the access, as in `if i < {argument}.shape[{axis}]`",
 )
 _row(
     "E702",
     CheckError,
     "{kernel}: an integer is divided by zero in {where}",
-    "unchecked, x // 0 and x % 0 are 0",
+    "test the divisor first; unchecked, x // 0 and x % 0 are 0",
 )
 _row("E703", CheckError, "{kernel}: assertion failed: {message}, in {where}", "")
 _row(

@@ -64,5 +64,6 @@ def render_calls(span: Span, limit: int = 3) -> list[str]:
     calls = list(span.chain())[1:]
     lines = [f"  called from {call} in {call.function}" for call in calls[:limit]]
     if len(calls) > limit:
-        lines.append(f"  ... and {len(calls) - limit} more calls")
+        more = len(calls) - limit
+        lines.append(f"  ... and {more} more call{'s' if more > 1 else ''}")
     return lines

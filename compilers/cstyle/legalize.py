@@ -72,13 +72,16 @@ def _steps(dialect: Dialect) -> list[Step]:
 def check_types(kernel: Kernel, dialect: Dialect) -> None:
     """`UnsupportedError` E310 for a scalar type or an operation that the dialect has not."""
     for param in kernel.params:
-        _check_type(param.value.type, dialect, None, f"the argument {param.argument}")
+        dtype = element_of(param.value.type)
+        what = f"`{param.argument}`, an argument of type {dtype.name},"
+        _check_type(param.value.type, dialect, None, what)
     for op in kernel.body.walk():
         reason = dialect.refused.get(op.row)
         if reason is not None:
             raise refusal(op, dialect, reason)
         for value in (*op.operands, *op.results):
-            _check_type(value.type, dialect, op, op.row.name)
+            what = f"`{op.row.name}` of type {element_of(value.type).name}"
+            _check_type(value.type, dialect, op, what)
 
 
 def _check_type(t: Type, dialect: Dialect, op: Op | None, what: str) -> None:
@@ -87,13 +90,15 @@ def _check_type(t: Type, dialect: Dialect, op: Op | None, what: str) -> None:
         raise fail(
             "E310",
             op.span if op is not None else None,
-            op=f"{what} of type {dtype.name}",
+            op=what,
             target=dialect.name,
             reason=dialect.reasons.get(dtype, "it has no such type"),
-            suggestion="",
+            suggestion="use f32" if dtype.is_float else "",
         )
 
 
 def refusal(op: Op, dialect: Dialect, reason: str) -> Exception:
     """`UnsupportedError` E310 for an operation."""
-    return fail("E310", op.span, op=op.row.name, target=dialect.name, reason=reason, suggestion="")
+    return fail(
+        "E310", op.span, op=f"`{op.row.name}`", target=dialect.name, reason=reason, suggestion=""
+    )

@@ -57,7 +57,7 @@ def _refuse_exits(kernel: Kernel, dialect: Dialect, meetings: set[OpDef]) -> Non
             raise fail(
                 "E310",
                 op.span,
-                op=op.row.name,
+                op=f"`{op.row.name}`",
                 target=dialect.name,
                 reason="units that returned, or failed a check, cannot come to this meeting there",
                 suggestion="put what they would skip into an `if`, not behind a `return`",

@@ -53,7 +53,7 @@ def lower_planes(kernel: Kernel, dialect: Dialect) -> Kernel:
         raise fail(
             "E310",
             culprit.span,
-            op=culprit.row.name,
+            op=f"`{culprit.row.name}`",
             target=dialect.name,
             reason=f"its planes have {dialect.plane_dim} units, not {kernel.plane_dim}",
             suggestion="leave plane_dim to the target, or make it 1",

@@ -211,7 +211,7 @@ class _Atomics(Rewriter):
         raise fail(
             "E310",
             op.span,
-            op=f"{op.row.name} on {dtype.name}",
+            op=f"`{op.row.name}` on {dtype.name}",
             target=self._dialect.name,
             reason=f"it has no compare-and-swap of {dtype.itemsize * 8} bits",
             suggestion="use a type of 32 bits",

@@ -68,7 +68,9 @@ def _nvrtc() -> Any:
 
 
 def _missing(tool: str, target: Target, command: str) -> Exception:
-    return fail("E310", op=tool, target=target, reason="it is not installed", suggestion=command)
+    return fail(
+        "E310", op=f"`{tool}`", target=target, reason="it is not installed", suggestion=command
+    )
 
 
 def _compile(source: str, target: Target, arch: str, kind: str) -> bytes:

@@ -200,7 +200,7 @@ class Emitter:
             raise fail(
                 "E310",
                 op.span,
-                op=op.row.name,
+                op=f"`{op.row.name}`",
                 target=self.target,
                 reason="the LLVM compiler has no form for it",
                 suggestion="",

@@ -187,7 +187,7 @@ class Emitter:
             values.emit_pure(self, op)
         else:
             reason = "the interpreter runs kernels as they were written"
-            fields = {"op": op.row.name, "target": "interpreter", "reason": reason}
+            fields = {"op": f"`{op.row.name}`", "target": "interpreter", "reason": reason}
             raise fail("E310", op.span, suggestion="", **fields)
 
     # Inlined calls

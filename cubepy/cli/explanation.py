@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from textwrap import indent
 from typing import Any
 
 from cubepy.cli.failures import closest, misuse
@@ -43,13 +45,29 @@ def describe(row: ErrorCode) -> dict[str, Any]:
 
 
 def _print_code(row: ErrorCode) -> None:
+    from rich.syntax import Syntax
+
     out = console()
     out.print(f"[bold]{row.code}[/bold]  cp.{row.kind.__name__}")
     out.print(f"  {row.template}", markup=False)
     if row.hint:
         out.print(f"  help: {row.hint}", markup=False)
-    if row.explanation:
-        out.print(f"\n{row.explanation}", markup=False)
+    for kind, text in _parts(row.explanation):
+        out.print()
+        if kind == "python":
+            code = Syntax("", "python", background_color="default").highlight(indent(text, " " * 4))
+            code.rstrip()
+            out.print(code, soft_wrap=True)
+        else:
+            out.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _parts(page: str) -> Iterator[tuple[str, str]]:
+    """The paragraphs and the code blocks of a page, with what they are."""
+    for k, part in enumerate(page.split("```")):
+        kind, _, text = part.partition("\n") if k % 2 else ("", "", part)
+        if text.strip():
+            yield kind, text.strip()
 
 
 def _print_codes(rows: list[ErrorCode]) -> None:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from cubepy.errors import Error
+from cubepy.frontend import suggest
 from cubepy.frontend.calls import narrow
 from cubepy.frontend.expressions import evaluate
 from cubepy.frontend.overloads import apply_binary
 from cubepy.frontend.tensors import load_item, store_item
-from cubepy.frontend.tracer import Frame, bind, describe
+from cubepy.frontend.tracer import Frame, bind
 from cubepy.frontend.values import FlatRef, TensorRef, is_sequence
+from cubepy.frontend.wording import describe
+from cubepy.ir.core import Value
 from cubepy.ir.types import DType, Line
 
 
@@ -31,22 +35,29 @@ def assign_target(frame: Frame, target: ast.expr, value: Any) -> None:
     elif isinstance(target, ast.Subscript):
         _store(frame, target, value)
     else:
-        raise frame.tracer.error(
-            "E302",
-            what=f"`{ast.unparse(target)}`",
-            suggestion="values do not change their attributes here",
-        )
+        raise _fixed_attribute(frame, target)
+
+
+def _fixed_attribute(frame: Frame, target: ast.expr) -> Error:
+    """E302 for an attribute."""
+    frame.tracer.b.span = frame.span(target)
+    return frame.tracer.error(
+        "E302",
+        what=f"`{ast.unparse(target)}`",
+        suggestion="attributes are fixed in a kernel; use a local name",
+    )
 
 
 def _unpack(frame: Frame, target: ast.Tuple | ast.List, value: Any) -> None:
+    for part in target.elts:
+        if isinstance(part, ast.Starred):
+            raise suggest.unsupported(frame, part)
     if not (isinstance(value, range) or is_sequence(value)) or len(value) != len(target.elts):
-        given = f"{len(value)} values" if is_sequence(value) else describe(value)
-        raise frame.tracer.error(
-            "E207",
-            what=f"unpacking into {len(target.elts)} names",
-            expected=f"{len(target.elts)} values",
-            given=given,
-        )
+        frame.tracer.b.span = frame.span(target)
+        count = len(target.elts)
+        given = f"a tuple of {len(value)}" if is_sequence(value) else describe(value)
+        what = f"unpacking into {count} names"
+        raise frame.tracer.error("E207", what=what, expected=f"a tuple of {count}", given=given)
     for part, item in zip(target.elts, value, strict=True):
         assign_target(frame, part, item)
 
@@ -58,8 +69,17 @@ def _store(frame: Frame, target: ast.Subscript, value: Any) -> None:
     if isinstance(owner, TensorRef | FlatRef):
         store_item(frame.tracer, owner, item, value)
         return
-    what = f"an item of {describe(owner)}"
-    raise frame.tracer.error("E302", what=what, suggestion="only tensors have items that change")
+    raise _unchangeable(frame, owner)
+
+
+def _unchangeable(frame: Frame, owner: Any) -> Error:
+    """E302 for an item of something that is no tensor."""
+    suggestion = "only tensors have items that change"
+    if is_sequence(owner):
+        suggestion = "make a new tuple, or keep the values in cp.local(n, dtype)"
+    if isinstance(owner, Value):
+        suggestion = "make a new line, as in cp.where(mask, a, b)"
+    return frame.tracer.error("E302", what=f"an item of {describe(owner)}", suggestion=suggestion)
 
 
 def assign_annotated(frame: Frame, node: ast.AnnAssign) -> None:
@@ -69,7 +89,7 @@ def assign_annotated(frame: Frame, node: ast.AnnAssign) -> None:
     value = evaluate(frame, node.value)
     annotation = evaluate(frame, node.annotation)
     if isinstance(annotation, DType | Line):
-        value = narrow(frame, ast.unparse(node.target), value, annotation)
+        value = narrow(frame, f"`{ast.unparse(node.target)}`", value, annotation)
     assign_target(frame, node.target, value)
 
 
@@ -80,7 +100,7 @@ def assign_augmented(frame: Frame, node: ast.AugAssign) -> None:
         _augmented_item(frame, node, target)
         return
     if not isinstance(target, ast.Name):
-        raise frame.tracer.error("E302", what=f"`{ast.unparse(target)}`", suggestion="")
+        raise _fixed_attribute(frame, target)
     old = evaluate(frame, ast.copy_location(ast.Name(target.id, ast.Load()), target))
     value = evaluate(frame, node.value)
     frame.tracer.b.span = frame.span(node)
@@ -91,7 +111,7 @@ def _augmented_item(frame: Frame, node: ast.AugAssign, target: ast.Subscript) ->
     owner, item = evaluate(frame, target.value), evaluate(frame, target.slice)
     frame.tracer.b.span = frame.span(target)
     if not isinstance(owner, TensorRef | FlatRef):
-        raise frame.tracer.error("E302", what=f"an item of {describe(owner)}", suggestion="")
+        raise _unchangeable(frame, owner)
     old = load_item(frame.tracer, owner, item)
     value = evaluate(frame, node.value)
     frame.tracer.b.span = frame.span(node)

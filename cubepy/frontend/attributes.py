@@ -11,8 +11,9 @@ from typing import Any
 
 from cubepy.frontend.positions import position
 from cubepy.frontend.suggest import closest
-from cubepy.frontend.tracer import Frame, describe
+from cubepy.frontend.tracer import Frame
 from cubepy.frontend.values import FlatRef, Index, LocalFunction, Method, Record, TensorRef
+from cubepy.frontend.wording import describe
 from cubepy.ir.core import Value
 from cubepy.ir.types import Line, element_of
 from cubepy.lang.builtins import Position
@@ -134,9 +135,10 @@ def refuse_array(frame: Frame, name: str, value: Any) -> Any:
 
 
 def _missing(frame: Frame, owner: Any, name: str, names: Any) -> Exception:
-    module = getattr(owner, "__name__", None)
-    text = module if isinstance(module, str) else describe(owner).strip("`")
-    return frame.tracer.error("E107", name=text, attribute=name, suggestion=closest(name, names))
+    suggestion = closest(name, names)
+    if not suggestion and isinstance(owner, Value | TensorRef | Record):
+        suggestion = f"it has {', '.join(names)}" if names else ""
+    return frame.tracer.error("E107", name=describe(owner), attribute=name, suggestion=suggestion)
 
 
 def _of_value(frame: Frame, v: Value, name: str) -> Any:
@@ -147,7 +149,8 @@ def _of_value(frame: Frame, v: Value, name: str) -> Any:
             return v.type.width
         if name in _LINE_METHODS:
             return Method(v, name)
-    raise _missing(frame, v, name, ("dtype", "line_size", *_LINE_METHODS))
+    known = ("dtype", "line_size", *_LINE_METHODS) if isinstance(v.type, Line) else ("dtype",)
+    raise _missing(frame, v, name, known)
 
 
 def _of_tensor(frame: Frame, x: TensorRef, name: str) -> Any:

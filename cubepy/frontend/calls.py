@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from collections.abc import Callable
 from functools import partial
 from types import MethodType
 from typing import Any, get_origin
 
+from cubepy.errors import Error
+from cubepy.frontend import suggest
 from cubepy.frontend.attributes import note_captures, refuse_array
 from cubepy.frontend.positions import position
 from cubepy.frontend.suggest import closest
-from cubepy.frontend.tracer import Frame, bind, describe
+from cubepy.frontend.tracer import Frame, Restart, bind
 from cubepy.frontend.values import (
+    FlatRef,
     LocalFunction,
     Method,
     Record,
@@ -22,6 +26,7 @@ from cubepy.frontend.values import (
     is_number,
     is_tuple_type,
 )
+from cubepy.frontend.wording import describe, spell
 from cubepy.ir import ops
 from cubepy.ir.core import Value
 from cubepy.ir.opdef import TypingError
@@ -79,26 +84,36 @@ def _checked(
     """Wrong arguments of a built-in are the user's error, not a Python traceback."""
     try:
         return action()
+    except (Error, Restart):
+        raise
     except TypingError as error:
-        types = " and ".join(repr(a.type) if isinstance(a, Value) else describe(a) for a in given)
+        types = " and ".join(spell(a.type) if isinstance(a, Value) else describe(a) for a in given)
         raise frame.tracer.error(
             "E201", operator=name, types=types, suggestion=f"it {error}"
         ) from None
-    except TypeError as error:
-        if (
-            error.__traceback__ is None
-            or error.__traceback__.tb_next is None
-            or (error.__traceback__.tb_next.tb_next is not None)
-        ):
+    except (TypeError, ValueError, ArithmeticError) as error:
+        if isinstance(error, TypeError) and _is_about_call(error):
+            reason = str(error).split(") ", 1)[-1].replace("positional ", "")
+            signature = f"{name}{_signature_text(BUILTINS.get(name, function))}"
+            raise frame.tracer.error(
+                "E106", name=name, reason=reason, signature=signature
+            ) from None
+        if not all(is_comptime(a) for a in given):
             raise
-        reason = str(error).split(") ", 1)[-1].replace("positional ", "")
-        signature = f"{name}{_signature_text(BUILTINS.get(name, function))}"
-        raise frame.tracer.error("E106", name=name, reason=reason, signature=signature) from None
+        text = f"{type(error).__name__}: {error}"
+        raise frame.tracer.error("E113", error=text) from None
+
+
+def _is_about_call(error: TypeError) -> bool:
+    """Whether a handler was called with wrong arguments: the error comes from no deeper frame."""
+    entry = error.__traceback__
+    return entry is not None and entry.tb_next is not None and entry.tb_next.tb_next is None
 
 
 def _signature_text(function: Any) -> str:
     try:
-        return str(inspect.signature(function)).replace(": 'Any'", "").replace(" -> 'Any'", "")
+        text = str(inspect.signature(function)).partition(" -> ")[0]
+        return re.sub(r": '([^']*)'", r": \1", text.replace(": 'Any'", ""))
     except (TypeError, ValueError):
         return "(...)"
 
@@ -117,7 +132,11 @@ def _convert(frame: Frame, t: DType | Line, args: list[Any]) -> Any:
         isinstance(args[0], Value) or is_number(args[0]) or hasattr(args[0], "item")
     ):
         given = ", ".join(describe(a) for a in args) or "nothing"
-        raise tracer.error("E207", what=f"cp.{t!r}", expected="one number", given=given)
+        is_tensor = any(isinstance(a, TensorRef | FlatRef) for a in args)
+        hint = "index the tensor first, as in x[i]" if is_tensor else None
+        raise tracer.error(
+            "E207", what=f"cp.{spell(t)}", expected="one number", given=given, hint=hint
+        )
     value = args[0]
     if isinstance(value, Value) and isinstance(t, DType) and isinstance(value.type, Line):
         return tracer.convert(value, Line[t, width_of(value.type)])
@@ -153,27 +172,27 @@ def _call_python(frame: Frame, function: Any, args: list[Any], kwargs: dict[str,
     if isinstance(function, type) and not all(is_comptime(a) for a in (*args, *kwargs.values())):
         return _construct(frame, function, args, kwargs)
     if not callable(function):
-        raise frame.tracer.error("E108", name=describe(function), suggestion="it is not a function")
+        is_tensor = isinstance(function, TensorRef | FlatRef)
+        suggestion = "index it with brackets, as in x[i]" if is_tensor else "it is not a function"
+        raise frame.tracer.error("E108", name=describe(function), suggestion=suggestion)
     if not all(is_comptime(a) for a in (*args, *kwargs.values())):
         name = getattr(function, "__name__", type(function).__name__)
-        known = closest(name, BUILTINS, "cp.")
-        raise frame.tracer.error(
-            "E108", name=name, suggestion=known or "call it outside the kernel"
-        )
+        known = closest(name, BUILTINS, "cp.", 0.8)
+        suggestion = known or "it runs in Python only: call it outside the kernel"
+        raise frame.tracer.error("E108", name=f"`{name}`", suggestion=suggestion)
     note_captures(frame, unwrap(function))
     return comptime_result(frame, function, *args, **kwargs)
 
 
 def _construct(frame: Frame, cls: type[Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
     if is_tuple_type(cls) and hasattr(cls, "_fields"):
-        return cls(*args, **kwargs)
+        return cls(*_bind_arguments(frame, cls, cls.__name__, args, kwargs).args)
     if hasattr(cls, "__dataclass_fields__"):
-        bound = inspect.signature(cls).bind(*args, **kwargs)
-        bound.apply_defaults()
+        bound = _bind_arguments(frame, cls, cls.__name__, args, kwargs)
         return Record(cls, dict(bound.arguments))
     raise frame.tracer.error(
         "E108",
-        name=cls.__name__,
+        name=f"`{cls.__name__}`",
         suggestion="dataclasses and NamedTuples can be made inside kernels",
     )
 
@@ -204,20 +223,25 @@ def inline(
     if len(list(frame.span(node).chain())) > MAX_DEPTH:
         raise tracer.error("E109", name=source.name, limit=MAX_DEPTH)
     inner = Frame(tracer, source, Captures(function), frame.key(node), frame.span(node))
-    try:
-        bound = inspect.signature(function).bind(*args, **kwargs)
-    except TypeError as error:
-        raise tracer.error(
-            "E106",
-            name=source.name,
-            reason=error,
-            signature=f"{source.name}{inspect.signature(function)}",
-        ) from None
-    bound.apply_defaults()
+    bound = _bind_arguments(frame, function, source.name, args, kwargs)
     annotations = resolve_annotations(function)
     for name, value in bound.arguments.items():
         bind(inner, name, _as_parameter(frame, name, value, annotations.get(name)))
     return _run(inner)
+
+
+def _bind_arguments(
+    frame: Frame, function: Any, name: str, args: list[Any], kwargs: dict[str, Any]
+) -> inspect.BoundArguments:
+    """The arguments by parameter, with defaults; E106 where they do not match."""
+    signature = inspect.signature(function)
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError as error:
+        text = f"{name}{_signature_text(function)}"
+        raise frame.tracer.error("E106", name=name, reason=error, signature=text) from None
+    bound.apply_defaults()
+    return bound
 
 
 def _inline_local(
@@ -290,20 +314,24 @@ def _as_parameter(frame: Frame, name: str, value: Any, annotation: Any) -> Any:
         return value
     if is_comptime_annotation(annotation):
         if not is_comptime(value):
-            raise frame.tracer.error("E112", function=f"the parameter `{name}`")
+            raise frame.tracer.error("E112", what=f"the parameter `{name}`")
         return value
     if isinstance(annotation, DType | Line) and (isinstance(value, Value) or is_number(value)):
-        return narrow(frame, name, value, annotation)
+        return narrow(frame, f"the parameter `{name}`", value, annotation)
     return value
 
 
-def narrow(frame: Frame, name: str, value: Any, t: DType | Line) -> Value:
+def narrow(frame: Frame, what: str, value: Any, t: DType | Line) -> Value:
     """`value` converted to an annotated type; floats do not become integers silently."""
     if isinstance(value, Value):
         source, target = element_of(value.type), element_of(t)
         if source.is_float and not target.is_float:
             raise frame.tracer.error(
-                "E207", what=f"the parameter `{name}`", expected=repr(t), given=repr(value.type)
+                "E207",
+                what=what,
+                expected=spell(t),
+                given=spell(value.type),
+                hint=f"convert it explicitly, as in cp.{target.name}(value)",
             )
         if isinstance(t, DType) and isinstance(value.type, Line):
             t = Line[t, value.type.width]
@@ -332,6 +360,7 @@ def _run(inner: Frame) -> Any:
     with tracer.b.region() as body:
         flow = execute_block(inner, inner.source.body)
         if flow is Flow.NEXT and inner.has_result and inner.result is not None:
+            tracer.b.span = suggest.first_line(inner.span(inner.source.node))
             raise tracer.error("E118", name=inner.source.name)
         tracer.close(ops.BREAK)
     from cubepy.ir.core import Region

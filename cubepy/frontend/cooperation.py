@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from cubepy.frontend.tensors import Place, locate, stored_value
-from cubepy.frontend.tracer import Frame, describe
+from cubepy.frontend.tracer import Frame
 from cubepy.frontend.values import FlatRef, TensorRef, is_comptime
+from cubepy.frontend.wording import describe
 from cubepy.ir import ops
 from cubepy.ir.core import Value
 from cubepy.ir.opdef import OpDef
@@ -43,7 +44,8 @@ def _atomic(name: str) -> Handler:
         place = _place(frame, x, index, f"cp.atomic.{name}")
         wanted = {ops.ATOMIC_LOAD: 0, ops.ATOMIC_CAS: 2}.get(row, 1)
         if len(values) != wanted:
-            reason = f"it takes {wanted} values after the index, not {len(values)}"
+            count = f"{wanted} value{'s' if wanted != 1 else ''}"
+            reason = f"after the index it takes {count}, not {len(values)}"
             signature = (atomic.NAMES[name].__doc__ or "").split(":")[0].strip("`")
             raise tracer.error("E106", name=f"atomic.{name}", reason=reason, signature=signature)
         element = place.tensor.element
@@ -67,7 +69,10 @@ def _atomic(name: str) -> Handler:
 
 def _place(frame: Frame, x: Any, index: Any, what: str) -> Place:
     if not isinstance(x, TensorRef | FlatRef):
-        raise frame.tracer.error("E207", what=what, expected="a tensor", given=describe(x))
+        hint = f"give tensor and index apart, as in {what}(x, i, value)"
+        raise frame.tracer.error(
+            "E207", what=what, expected="a tensor", given=describe(x), hint=hint
+        )
     base = x.tensor if isinstance(x, FlatRef) else x
     if base.is_line:
         raise frame.tracer.error(
@@ -75,7 +80,7 @@ def _place(frame: Frame, x: Any, index: Any, what: str) -> Place:
         )
     place = locate(frame.tracer, x, index)
     if not isinstance(place, Place):
-        raise frame.tracer.error("E303", rank=place.rank)
+        raise frame.tracer.error("E303", name=place.name, rank=place.rank)
     return place
 
 

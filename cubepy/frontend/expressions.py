@@ -18,15 +18,17 @@ from cubepy.frontend.calls import call, capture
 from cubepy.frontend.cooperation import Formatted, escape_braces
 from cubepy.frontend.overloads import apply_binary, apply_comparison, apply_unary
 from cubepy.frontend.tensors import load_item
-from cubepy.frontend.tracer import Frame, describe, lookup_local
+from cubepy.frontend.tracer import Frame, lookup_local
 from cubepy.frontend.values import (
     FlatRef,
     LocalFunction,
     TensorRef,
     is_comptime,
+    is_dict,
     is_number,
     is_sequence,
 )
+from cubepy.frontend.wording import describe, spell
 from cubepy.ir import ops
 from cubepy.ir.core import Op, Value
 from cubepy.ir.types import Line, bool_
@@ -108,7 +110,7 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Any:
     if isinstance(owner, TensorRef | FlatRef):
         return load_item(frame.tracer, owner, item)
     if isinstance(owner, Value):
-        return _lane(frame, owner, item)
+        return _lane(frame, owner, item, ast.unparse(node.value))
     if not isinstance(owner, tuple | list) and not is_comptime(owner):
         raise frame.tracer.error(
             "E301",
@@ -117,18 +119,19 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Any:
             suggestion="only tensors, lines and tuples have items",
         )
     if not is_comptime(item):
-        raise frame.tracer.error("E112", function="the index of a tuple")
+        hint = "unroll the loop, as in `for k in cp.unroll(range(n))`, or use cp.local(n, dtype)"
+        raise frame.tracer.error("E112", what="the index of a tuple", hint=hint)
     found = comptime_result(frame, operator.getitem, owner, item)
     return refuse_array(frame, ast.unparse(node), found)
 
 
-def _lane(frame: Frame, line: Value, item: Any) -> Value:
+def _lane(frame: Frame, line: Value, item: Any, name: str) -> Value:
     if not isinstance(line.type, Line):
         raise frame.tracer.error(
             "E301",
-            name=line.name or "this value",
-            type=repr(line.type),
-            suggestion="a scalar has no items",
+            name=name,
+            type=describe(line),
+            suggestion="a number has no items",
         )
     b, width = frame.tracer.b, line.type.width
     if isinstance(item, slice):
@@ -150,7 +153,7 @@ def _tuple(frame: Frame, node: ast.Tuple | ast.List) -> Any:
     items: list[Any] = []
     for element in node.elts:
         if isinstance(element, ast.Starred):
-            items += list(evaluate(frame, element.value))
+            items += _starred(frame, element)
         else:
             items.append(evaluate(frame, element))
     return tuple(items)
@@ -217,8 +220,8 @@ def _bool_op(frame: Frame, node: ast.BoolOp) -> Any:
 def short_circuit(frame: Frame, left: Any, rest: Callable[[], Any], is_and: bool) -> Any:
     """`left and rest()` or `left or rest()`; `rest` runs only where it decides."""
     tracer = frame.tracer
-    condition = tracer.truth(left)
-    body, right = _in_region(frame, lambda: tracer.truth(rest()))
+    condition = _decided(frame, left)
+    body, right = _in_region(frame, lambda: _decided(frame, rest()))
     if _is_pure(body):
         tracer.b.ops.extend(body)
         return tracer.b.emit(ops.AND if is_and else ops.OR, condition, right)
@@ -232,6 +235,14 @@ def short_circuit(frame: Frame, left: Any, rest: Callable[[], Any], is_and: bool
         tracer.close(ops.YIELD)
     tracer.if_(condition, *((then, otherwise) if is_and else (otherwise, then)))
     return tracer.read(slot)
+
+
+def _decided(frame: Frame, value: Any) -> Value:
+    """An operand of `and` or `or` as one bool."""
+    if isinstance(value, Value) and isinstance(value.type, Line):
+        hint = "combine masks with & and |, which work per lane"
+        raise frame.tracer.error("E204", type=spell(value.type), hint=hint)
+    return frame.tracer.truth(value)
 
 
 def _in_region(frame: Frame, action: Callable[[], Any]) -> tuple[list[Op], Any]:
@@ -309,12 +320,44 @@ def _call(frame: Frame, node: ast.Call) -> Any:
     args: list[Any] = []
     for a in node.args:
         if isinstance(a, ast.Starred):
-            args += list(evaluate(frame, a.value))
+            args += _starred(frame, a)
         else:
             args.append(evaluate(frame, a))
-    kwargs = {k.arg: evaluate(frame, k.value) for k in node.keywords if k.arg is not None}
+    kwargs: dict[str, Any] = {}
+    for k in node.keywords:
+        more = {k.arg: evaluate(frame, k.value)} if k.arg else _double_starred(frame, k.value)
+        for name in kwargs.keys() & more.keys():
+            text = f"TypeError: the keyword argument `{name}` is given twice"
+            raise frame.tracer.error("E113", error=text)
+        kwargs |= more
     _at(frame, node)
     return call(frame, node, function, args, kwargs)
+
+
+def _starred(frame: Frame, node: ast.Starred) -> list[Any]:
+    """The items of `*sequence`, whose number must be known."""
+    value = evaluate(frame, node.value)
+    if isinstance(value, range) or is_sequence(value):
+        return list(value)
+    _at(frame, node)
+    raise frame.tracer.error(
+        "E207",
+        what=f"`{ast.unparse(node)}`",
+        expected="a tuple",
+        given=describe(value),
+        hint="the number of arguments must be known; loop over the elements",
+    )
+
+
+def _double_starred(frame: Frame, node: ast.expr) -> dict[str, Any]:
+    """The items of `**mapping`, a comptime dict."""
+    value = evaluate(frame, node)
+    if is_dict(value):
+        return value
+    _at(frame, node)
+    raise frame.tracer.error(
+        "E207", what=f"`**{ast.unparse(node)}`", expected="a dict", given=describe(value)
+    )
 
 
 def _lambda(frame: Frame, node: ast.Lambda) -> LocalFunction:
@@ -341,14 +384,25 @@ def _formatted(frame: Frame, node: ast.FormattedValue) -> Any:
     if isinstance(value, Value) and node.format_spec is None:
         return Formatted("{}", [value])
     if not is_comptime(value):
-        raise frame.tracer.error("E112", function="the format of an f-string")
+        hint = "print the value without a format, as in cp.print(value)"
+        raise frame.tracer.error("E112", what="what an f-string formats", hint=hint)
     spec = evaluate(frame, node.format_spec) if node.format_spec else ""
     return comptime_result(frame, format, value, spec)
 
 
 def _dict(frame: Frame, node: ast.Dict) -> dict[Any, Any]:
-    keys = [evaluate(frame, k) for k in node.keys if k is not None]
-    return dict(zip(keys, (evaluate(frame, v) for v in node.values), strict=True))
+    made: dict[Any, Any] = {}
+    for key, value in zip(node.keys, node.values, strict=True):
+        if key is None:
+            made |= _double_starred(frame, value)
+            continue
+        name = evaluate(frame, key)
+        if not is_comptime(name):
+            _at(frame, key)
+            hint = "compare with `if` and `elif`"
+            raise frame.tracer.error("E112", what="the key of a dict", hint=hint)
+        comptime_result(frame, made.__setitem__, name, evaluate(frame, value))
+    return made
 
 
 def _comprehension(frame: Frame, node: ast.ListComp | ast.GeneratorExp) -> tuple[Any, ...]:
@@ -369,14 +423,16 @@ def _generate(
     generator = node.generators[level]
     sequence = evaluate(frame, generator.iter)
     if not (isinstance(sequence, range) or is_sequence(sequence)):
-        raise frame.tracer.error("E112", function="a comprehension")
+        _at(frame, generator.iter)
+        hint = "write a `for` loop that adds to a name or stores"
+        raise frame.tracer.error("E112", what="what a comprehension runs over", hint=hint)
     outer = frame.unrolled
     for position, item in enumerate(sequence):
         _bind_item(frame, generator.target, item)
         frame.unrolled = (*outer, position)
         conditions = [evaluate(frame, c) for c in generator.ifs]
         if not all(is_comptime(c) for c in conditions):
-            raise frame.tracer.error("E112", function="the condition of a comprehension")
+            raise frame.tracer.error("E112", what="the condition of a comprehension")
         if all(conditions):
             _generate(frame, node, level + 1, out)
     frame.unrolled = outer
@@ -388,7 +444,7 @@ def _bind_item(frame: Frame, target: ast.expr, item: Any) -> None:
         return
     names = target.elts if isinstance(target, ast.Tuple | ast.List) else []
     if not is_sequence(item) or len(item) != len(names):
-        raise frame.tracer.error("E112", function="a comprehension")
+        raise frame.tracer.error("E112", what="what a comprehension unpacks")
     for part, value in zip(names, item, strict=True):
         _bind_item(frame, part, value)
 

@@ -6,14 +6,17 @@ One handler for each name; elementary functions share one that is driven by the 
 from __future__ import annotations
 
 import builtins
+import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from itertools import islice
+from typing import Any, cast
 
 from cubepy.frontend import cooperation, memory
-from cubepy.frontend.tracer import Frame, describe
+from cubepy.frontend.tracer import Frame
 from cubepy.frontend.values import Index, TensorRef, is_comptime, is_number, is_sequence, type_of
+from cubepy.frontend.wording import describe, spell
 from cubepy.ir import ops
 from cubepy.ir.core import Value
 from cubepy.ir.opdef import OpDef
@@ -46,6 +49,8 @@ class Range:
 
 Handler = Callable[..., Any]
 INTRINSICS: dict[str, Handler] = {}
+MAX_UNROLLED = 1 << 16
+"""Iterations that one loop may be unrolled to."""
 LINE_METHODS: dict[str, OpDef] = {
     "sum": ops.REDUCE_ADD,
     "prod": ops.REDUCE_MUL,
@@ -128,17 +133,18 @@ def _handler(function: Handler) -> Handler:
 
 
 def _elementwise(row: OpDef, stub: Any) -> Handler:
+    names = tuple(inspect.signature(stub).parameters)
+
     def handler(frame: Frame, *args: Any) -> Any:
+        if len(args) != len(names):
+            reason = f"it takes {len(names)} argument{'s' if names[1:] else ''}, not {len(args)}"
+            text = f"{row.name}({', '.join(names)})"
+            raise frame.tracer.error("E106", name=row.name, reason=reason, signature=text)
         if all(is_number(a) for a in args):
-            return stub(*args) if stub is not None else _meaning(frame, row, args)
+            return stub(*args)
         return _apply(frame, row, args)
 
     return handler
-
-
-def _meaning(frame: Frame, row: OpDef, args: tuple[Any, ...]) -> Any:
-    assert row.meaning is not None
-    return row.meaning(f32, *args)
 
 
 def _apply(frame: Frame, row: OpDef, args: tuple[Any, ...]) -> Value:
@@ -186,7 +192,7 @@ def _integer(row: OpDef) -> Handler:
             raise frame.tracer.error(
                 "E201",
                 operator=row.name,
-                types=repr(values[0].type),
+                types=spell(values[0].type),
                 suggestion="it takes integers",
             )
         return frame.tracer.b.emit(row, *values)
@@ -204,9 +210,14 @@ def _abs(frame: Frame, a: Any) -> Any:
 
 
 def _extremum(frame: Frame, row: OpDef, python: Any, args: tuple[Any, ...]) -> Any:
-    result, *rest = args[0] if len(args) == 1 and is_sequence(args[0]) else args
-    if all(is_comptime(a) for a in (result, *rest)):
-        return python(result, *rest) if rest else result
+    if args not in ((), ((),), ([],)) and all(is_comptime(a) for a in args):
+        return python(*args)
+    if len(args) < 2 and not (args and is_sequence(args[0]) and args[0]):
+        what, given = f"{python.__name__}()", describe(args[0]) if args else "nothing"
+        raise frame.tracer.error(
+            "E207", what=what, expected="two values or more, or a tuple of them", given=given
+        )
+    result, *rest = args[0] if len(args) == 1 else args
     for a in rest:
         x, y = common(frame, (result, a), row.name)
         is_bool = element_of(x.type) is bool_
@@ -327,9 +338,26 @@ def _range(frame: Frame, *args: Any) -> Any:
 
 @_handler
 def _unroll(frame: Frame, iterable: Any) -> Unroll:
-    if isinstance(iterable, Range) or not hasattr(iterable, "__iter__"):
-        raise frame.tracer.error("E112", function="cp.unroll")
-    return Unroll(tuple(iterable))
+    if isinstance(iterable, Unroll):
+        return iterable
+    if isinstance(iterable, Range) or not (is_comptime(iterable) or is_sequence(iterable)):
+        hint = "loop over range(...) itself, which need not be unrolled"
+        raise frame.tracer.error("E112", what="the length of an unrolled loop", hint=hint)
+    if not isinstance(iterable, Iterable):
+        given = describe(iterable)
+        raise frame.tracer.error(
+            "E207", what="cp.unroll", expected="range(...) or a tuple", given=given
+        )
+    return Unroll(limited(frame, cast("Iterable[Any]", iterable)))
+
+
+def limited(frame: Frame, items: Iterable[Any]) -> tuple[Any, ...]:
+    """The items of a comptime sequence; E120 where each of so many would be traced."""
+    found = tuple(islice(items, MAX_UNROLLED + 1))
+    if len(found) > MAX_UNROLLED:
+        count = str(len(items)) if isinstance(items, list | tuple) else f"over {MAX_UNROLLED}"
+        raise frame.tracer.error("E120", count=count, limit=MAX_UNROLLED)
+    return found
 
 
 @_handler
@@ -356,8 +384,9 @@ def _items(frame: Frame, sequence: Any, what: str) -> tuple[Any, ...]:
     if isinstance(sequence, Unroll):
         return sequence.items
     if not issubclass(type_of(sequence), tuple | list | range | str | dict):
-        raise frame.tracer.error("E112", function=what)
-    return tuple(sequence)
+        hint = "loop over range(n), and index"
+        raise frame.tracer.error("E112", what=f"what {what}() runs over", hint=hint)
+    return limited(frame, sequence)
 
 
 @_handler
@@ -420,14 +449,15 @@ def _sum_of(frame: Frame, sequence: Any, start: Any = 0) -> Any:
 @_handler
 def _comptime(frame: Frame, value: Any) -> Any:
     if not is_comptime(value):
-        raise frame.tracer.error("E112", function="cp.comptime")
+        raise frame.tracer.error("E112", what="the argument of cp.comptime()")
     return value
 
 
 @_handler
 def _static_assert(frame: Frame, condition: Any, message: Any = "the condition is false") -> None:
     if not is_comptime(condition):
-        raise frame.tracer.error("E112", function="cp.static_assert")
+        hint = "use `assert`, which checked mode tests at run time"
+        raise frame.tracer.error("E112", what="the condition of cp.static_assert()", hint=hint)
     if not condition:
         raise frame.tracer.error("E114", message=message)
 
@@ -446,9 +476,9 @@ def _concat(frame: Frame, a: Any, b: Any) -> Value:
     x, y = frame.tracer.value(a), frame.tracer.value(b)
     kinds = x.type, y.type
     if not isinstance(x.type, Line) or not isinstance(y.type, Line):
-        raise frame.tracer.error("E208", left=repr(kinds[0]), right=repr(kinds[1]))
+        raise frame.tracer.error("E208", left=spell(kinds[0]), right=spell(kinds[1]))
     if x.type.element != y.type.element:
-        raise frame.tracer.error("E208", left=repr(kinds[0]), right=repr(kinds[1]))
+        raise frame.tracer.error("E208", left=spell(kinds[0]), right=spell(kinds[1]))
     left, right, width = x.type.width, y.type.width, max(x.type.width, y.type.width)
     x, y = (_widened(frame, v, width) for v in (x, y))
     lanes = (*range(left), *range(width, width + right))

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from cubepy.frontend.tensors import Place, line_place, load, load_line, locate, store, store_line
-from cubepy.frontend.tracer import Frame, describe
+from cubepy.frontend.tracer import Frame
 from cubepy.frontend.values import FlatRef, TensorRef, as_items
+from cubepy.frontend.wording import describe
 from cubepy.ir import ops
 from cubepy.ir.core import Value
 from cubepy.ir.types import Line, Space, find_dtype
@@ -16,14 +17,17 @@ from cubepy.ir.types import Line, Space, find_dtype
 
 def _tensor(frame: Frame, x: Any, what: str) -> TensorRef | FlatRef:
     if not isinstance(x, TensorRef | FlatRef):
-        raise frame.tracer.error("E207", what=what, expected="a tensor", given=describe(x))
+        hint = f"give tensor and index apart, as in {what}(x, i)" if isinstance(x, Value) else None
+        raise frame.tracer.error(
+            "E207", what=what, expected="a tensor", given=describe(x), hint=hint
+        )
     return x
 
 
 def _place(frame: Frame, x: TensorRef | FlatRef, index: Any) -> Place:
     place = locate(frame.tracer, x, index)
     if not isinstance(place, Place):
-        raise frame.tracer.error("E303", rank=place.rank)
+        raise frame.tracer.error("E303", name=place.name, rank=place.rank)
     return place
 
 
@@ -46,7 +50,11 @@ def _load(
 def _width(frame: Frame, line: Any) -> int:
     if not isinstance(line, int) or line < 1:
         raise frame.tracer.error(
-            "E207", what="line=", expected="a positive comptime integer", given=describe(line)
+            "E207",
+            what="line=",
+            expected="a positive comptime integer",
+            given=describe(line),
+            hint="use a literal or a cp.Comptime parameter",
         )
     return line
 
@@ -91,7 +99,8 @@ def _misalignment(frame: Frame, x: Any, index: Any, line: int) -> Value:
 def _allocate(frame: Frame, shape: Any, dtype: Any, space: Space) -> TensorRef:
     extents = as_items(shape)
     if not all(isinstance(n, int) and n >= 0 for n in extents):
-        raise frame.tracer.error("E112", function=f"cp.{space.value}")
+        hint = "shapes of arguments are runtime values; take the size from a cp.Comptime parameter"
+        raise frame.tracer.error("E112", what=f"the shape of cp.{space.value}", hint=hint)
     line = dtype if isinstance(dtype, Line) else None
     element = line.element if line else find_dtype(dtype)
     if element is None:

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from cubepy.errors import Error
-from cubepy.frontend.tracer import Frame, describe
-from cubepy.frontend.values import FlatRef, TensorRef, is_comptime, is_number
+from cubepy.frontend.tracer import Frame
+from cubepy.frontend.values import FlatRef, TensorRef, is_comptime, is_number, is_sequence
+from cubepy.frontend.wording import describe, spell
 from cubepy.ir import ops
 from cubepy.ir.core import Value
 from cubepy.ir.opdef import OpDef, TypingError
@@ -154,7 +155,7 @@ def _emit(frame: Frame, kind: type[ast.AST], row: OpDef, *operands: Value) -> Va
 
 
 def _refuse(frame: Frame, kind: type[ast.AST], *operands: Any) -> Error:
-    types = " and ".join(repr(o.type) if isinstance(o, Value) else describe(o) for o in operands)
+    types = " and ".join(spell(o.type) if isinstance(o, Value) else describe(o) for o in operands)
     return frame.tracer.error(
         "E201", operator=_SYMBOLS[kind], types=types, suggestion=_suggestion(kind, operands)
     )
@@ -163,8 +164,17 @@ def _refuse(frame: Frame, kind: type[ast.AST], *operands: Any) -> Error:
 def _suggestion(kind: type[ast.AST], operands: tuple[Any, ...]) -> str:
     if kind in (ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift, ast.Invert):
         return "bit operations take integers and bools; use cp.bitcast for the bits of a float"
-    is_array = any(isinstance(o, TensorRef | FlatRef) for o in operands)
-    return "index the tensor first, as in x[i]" if is_array else ""
+    if kind is ast.MatMult:
+        return "write the loops, or call cp.kernels.matmul outside the kernel"
+    if any(isinstance(o, TensorRef | FlatRef) for o in operands):
+        return "index the tensor on every axis, as in x[i]"
+    if any(is_sequence(o) for o in operands):
+        return "index the tuple, as in x.shape[0]"
+    if any(isinstance(o, str) for o in operands):
+        return "text is comptime; print several values as print(text, value)"
+    if any(isinstance(o, complex) for o in operands):
+        return "keep the real and the imaginary part apart"
+    return "convert to a number first" if any(o is None for o in operands) else ""
 
 
 def _in_python(frame: Frame, kind: type[ast.AST], *operands: Any) -> Any:

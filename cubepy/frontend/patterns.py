@@ -53,10 +53,32 @@ def _any(frame: Frame, tests: list[Any]) -> Any:
     return result
 
 
+def _paired(
+    frame: Frame, patterns: list[ast.pattern], subject: tuple[Any, ...]
+) -> list[tuple[ast.pattern, Any]] | None:
+    """Each pattern with its item; `*rest` is bound. None where there are too few or too many."""
+    stars = [k for k, p in enumerate(patterns) if isinstance(p, ast.MatchStar)]
+    if not stars:
+        return list(zip(patterns, subject, strict=True)) if len(patterns) == len(subject) else None
+    if len(subject) < len(patterns) - 1:
+        return None
+    (k,) = stars
+    after = len(patterns) - k - 1
+    rest = subject[k : len(subject) - after]
+    star = patterns[k]
+    if isinstance(star, ast.MatchStar) and star.name is not None:
+        bind(frame, star.name, rest)
+    items = (*subject[:k], *subject[len(subject) - after :])
+    return list(zip([*patterns[:k], *patterns[k + 1 :]], items, strict=True))
+
+
 def _sequence(frame: Frame, pattern: ast.MatchSequence, subject: Any) -> Any:
-    if not is_sequence(subject) or len(subject) != len(pattern.patterns):
+    if not is_sequence(subject):
         return False
-    tests = [pattern_test(frame, p, s) for p, s in zip(pattern.patterns, subject, strict=True)]
+    found = _paired(frame, pattern.patterns, tuple(subject))
+    if found is None:
+        return False
+    tests = [pattern_test(frame, p, s) for p, s in found]
     if any(t is False for t in tests):
         return False
     runtime = [t for t in tests if t is not True]

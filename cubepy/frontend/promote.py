@@ -22,6 +22,8 @@ from cubepy.ir.types import (
     make_line,
 )
 
+_LARGEST_FLOAT = 1024
+"""Bits of an integer that even f64 does not hold."""
 _SIGNED = {8: i16, 16: i32, 32: i64}
 
 
@@ -80,6 +82,15 @@ def fits(value: int, dtype: DType) -> bool:
     return low <= value <= high
 
 
+def holds(dtype: DType, value: bool | int | float) -> bool:
+    """Whether a literal can become a value of `dtype`; floats are rounded, integers must fit."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        return True
+    if dtype.is_float:
+        return value.bit_length() < _LARGEST_FLOAT
+    return not dtype.is_integer or fits(value, dtype)
+
+
 def promote_literal(value: bool | int | float, dtype: DType) -> DType:
     """The type of an operation between a literal and an operand of type `dtype`."""
     if isinstance(value, bool):
@@ -87,6 +98,18 @@ def promote_literal(value: bool | int | float, dtype: DType) -> DType:
     if isinstance(value, float):
         return dtype if dtype.is_float else f32
     return i32 if dtype.kind is Kind.BOOL else dtype
+
+
+def zero_of(dtype: DType) -> bool | int | float:
+    """The literal zero of a kind of numbers."""
+    return 0.0 if dtype.is_float else False if dtype.kind is Kind.BOOL else 0
+
+
+def convert_literal(x: bool | int | float, dtype: DType) -> bool | int | float:
+    """A literal as the constant of a type, converted explicitly; integers wrap around."""
+    if dtype.is_float:
+        return float(x)
+    return dtype(x) if isinstance(x, float) or dtype.kind is Kind.BOOL else dtype(int(x))
 
 
 def join_literal(value: bool | int | float, dtype: DType) -> DType:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
+from cubepy.errors import Error, fail
 from cubepy.frontend.signature import (
     Arg,
     ComptimeArg,
@@ -46,10 +47,14 @@ def specialise(function: Any, signature: Signature, target: Target) -> tuple[Ker
                 kernel = attempt.kernel()
             except Restart:
                 continue
+            except Error:
+                raise
+            except Exception as error:
+                raise attempt.defect(error) from error
             if learned.settled or not attempt.has_weak_locals:
                 return kernel
             learned.settled = True
-    raise AssertionError("the trace does not come to rest")
+    raise fail("E119", None, error=f"a trace that does not come to rest ({MAX_RESTARTS} tries)")
 
 
 _PYTHON_FRAMES = 20_000
@@ -92,6 +97,10 @@ class _Specialisation:
     def has_weak_locals(self) -> bool:
         """Whether a local was read that has no type but that of its literals."""
         return bool(self._tracer.weak)
+
+    def defect(self, error: Exception) -> Error:
+        """E119 at the line that was traced when the compiler itself failed."""
+        return self._tracer.error("E119", error=f"{type(error).__name__}: {error}"[:200])
 
     def kernel(self) -> tuple[Kernel, Facts]:
         tracer, source = self._tracer, read_source(self._function.__code__)

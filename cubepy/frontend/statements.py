@@ -8,20 +8,23 @@ from enum import Enum
 from functools import partial
 from typing import Any
 
+from cubepy.errors import Error
 from cubepy.frontend import suggest
 from cubepy.frontend.assigned import names_assigned_in
 from cubepy.frontend.assignments import assign, assign_annotated, assign_augmented, assign_target
 from cubepy.frontend.expressions import evaluate, short_circuit
 from cubepy.frontend.intrinsics import Range, Unroll
 from cubepy.frontend.naming import note_name
-from cubepy.frontend.tracer import Frame, LoopContext, Restart, describe
+from cubepy.frontend.tracer import Frame, LoopContext, Restart
 from cubepy.frontend.values import (
     UNSET,
     LocalFunction,
+    TensorRef,
     is_comptime,
     is_number,
     is_sequence,
 )
+from cubepy.frontend.wording import describe
 from cubepy.ir import ops
 from cubepy.ir.core import Op, Region, Value
 from cubepy.ir.types import bool_, index
@@ -200,12 +203,20 @@ def _for(frame: Frame, node: ast.For) -> Flow:
         return _unrolled_for(frame, node, sequence.items)
     if is_sequence(sequence):
         return _unrolled_for(frame, node, tuple(sequence))
+    frame.tracer.b.span = frame.span(node.iter)
     raise frame.tracer.error(
         "E207",
         what="a loop",
         expected="range(...), a tuple or cp.unroll(...)",
         given=describe(sequence),
+        hint=_loop_hint(sequence),
     )
+
+
+def _loop_hint(sequence: Any) -> str:
+    if isinstance(sequence, TensorRef):
+        return f"loop over range({sequence.name}.shape[0]), and index the tensor"
+    return "write range(n)" if isinstance(sequence, Value) else ""
 
 
 def _runtime_for(frame: Frame, node: ast.For, bounds: Range) -> Flow:
@@ -477,7 +488,12 @@ def _return_from_loop(frame: Frame, value: Any) -> Flow:
         raise tracer.error("E116", name=frame.source.name)
     if value is not None:
         key = (*frame.path, "result")
-        frame.result = tracer.assign(frame.result, value, key, "result", 1)
+        try:
+            frame.result = tracer.assign(frame.result, value, key, "result", 1)
+        except Error as error:
+            if error.code != "E206":
+                raise
+            raise tracer.error("E116", name=frame.source.name) from None
     frame.has_result = True
     assert frame.return_flag is not None
     tracer.set_number(frame.return_flag, tracer.b.const(True, bool_))

@@ -4,51 +4,91 @@ from __future__ import annotations
 
 import ast
 import difflib
+import re
+import sys
 from collections.abc import Iterable
+from dataclasses import replace
 
 from cubepy.errors import Error
 from cubepy.frontend.tracer import Frame
+from cubepy.span import Span, line_text
 
 _INSTEAD: dict[type[ast.AST], tuple[str, str]] = {
-    ast.Try: ("try/except", "kernels raise nothing; test the condition with `if`"),
-    ast.With: ("with", "call the function instead"),
-    ast.Yield: ("yield", "store results in an output tensor"),
-    ast.YieldFrom: ("yield from", "store results in an output tensor"),
-    ast.Await: ("await", "kernels are synchronous"),
-    ast.AsyncFunctionDef: ("async def", "kernels are synchronous"),
-    ast.ClassDef: ("class", "define the dataclass outside the kernel"),
-    ast.Import: ("import", "import at the head of the file"),
-    ast.ImportFrom: ("import", "import at the head of the file"),
-    ast.Global: ("global", "pass the value as an argument"),
-    ast.Nonlocal: ("nonlocal", "return the value from the inner function"),
-    ast.Delete: ("del", "leave the name alone"),
-    ast.Raise: ("raise", "use `assert`, or store an error code in an output tensor"),
+    ast.Try: ("`try`", "kernels raise nothing; test the condition with `if`"),
+    ast.With: ("`with`", "open and close things outside the kernel"),
+    ast.Yield: ("`yield`", "store results in an output tensor"),
+    ast.YieldFrom: ("`yield from`", "store results in an output tensor"),
+    ast.Await: ("`await`", "kernels are synchronous"),
+    ast.AsyncFunctionDef: ("`async def`", "kernels are synchronous; write `def`"),
+    ast.AsyncFor: ("`async for`", "kernels are synchronous; write `for`"),
+    ast.AsyncWith: ("`async with`", "open and close things outside the kernel"),
+    ast.ClassDef: ("`class`", "define the dataclass outside the kernel"),
+    ast.Import: ("`import`", "import at the head of the file"),
+    ast.ImportFrom: ("`import`", "import at the head of the file"),
+    ast.Global: ("`global`", "pass values as arguments, and store results in an output tensor"),
+    ast.Nonlocal: ("`nonlocal`", "pass values as arguments, and return or store the result"),
+    ast.Delete: ("`del`", "leave this line out; names need no deleting"),
+    ast.Raise: ("`raise`", "use `assert`, or store an error code in an output tensor"),
     ast.Set: ("a set", "use a tuple"),
     ast.SetComp: ("a set comprehension", "use a tuple"),
-    ast.DictComp: ("a dict comprehension", "build it outside the kernel"),
-    ast.NamedExpr: (":=", "assign in a statement of its own"),
-    ast.MatMult: ("@", "write the loops, or call cp.kernels.matmul outside the kernel"),
-    ast.Assert: ("assert on a runtime value", "use cp.static_assert for comptime conditions"),
-    ast.Match: ("match", "use if/elif/else"),
+    ast.DictComp: ("a dict comprehension", "build the dict outside the kernel"),
+    ast.NamedExpr: ("`:=`", "assign in a statement of its own"),
+    ast.Starred: ("`*` here", "index the tuple, as in values[1:]"),
+    ast.MatchClass: ("a class pattern", "test fields with `if`"),
+    ast.MatchMapping: ("a mapping pattern", "test items with `if`"),
 }
+if sys.version_info >= (3, 12):
+    _INSTEAD[ast.TypeAlias] = ("`type`", "define types outside the kernel")
 
 
 def unsupported(frame: Frame, node: ast.AST) -> Error:
     """E101 for a construct that the language does not have."""
-    frame.tracer.b.span = frame.span(node)
     what, instead = _INSTEAD.get(
-        type(node), (type(node).__name__, "write it with simple statements")
+        type(node), (f"`{type(node).__name__}`", "write it with simple statements")
     )
-    return frame.tracer.error("E101", what=f"`{what}`", instead=instead)
+    frame.tracer.b.span = _first_word(frame.span(node))
+    return frame.tracer.error("E101", what=what, instead=instead)
 
 
-def closest(name: str, names: Iterable[str], prefix: str = "") -> str:
+def first_line(span: Span) -> Span:
+    """Of a span over several lines, what it has of the first one."""
+    if span.end_line == span.line:
+        return span
+    return replace(span, end_line=span.line, end_column=len(line_text(span).encode()))
+
+
+def _first_word(span: Span) -> Span:
+    """Of a statement over several lines, the word that it begins with."""
+    if span.end_line == span.line:
+        return span
+    word = re.match(r"\w*", line_text(span)[span.column :])
+    end = span.column + (word.end() if word else 0)
+    return replace(span, end_line=span.line, end_column=end)
+
+
+def closest(name: str, names: Iterable[str], prefix: str = "", cutoff: float = 0.6) -> str:
     """A sentence that names the closest of `names`, or nothing."""
-    found = difflib.get_close_matches(name, list(names), 1, 0.6)
+    found = difflib.get_close_matches(name, list(names), 1, cutoff)
     return f"did you mean `{prefix}{found[0]}`?" if found else ""
 
 
 def undefined(frame: Frame, owner: Frame, name: str) -> Error:
     """E102 for an unknown name."""
     known = set(frame.env) | (owner.captures.names() if owner.captures else set[str]())
-    return frame.tracer.error("E102", name=name, suggestion=closest(name, known))
+    suggestion = _ELSEWHERE.get(name) or closest(name, known) or _DEFINE
+    return frame.tracer.error("E102", name=name, suggestion=suggestion)
+
+
+_DEFINE = "set it in the kernel, pass it as an argument, or define it at the head of the file"
+_ELSEWHERE = {
+    "threadIdx": "the position in the cube is cp.UNIT_POS_X, cp.UNIT_POS_Y, cp.UNIT_POS_Z",
+    "blockIdx": "the position of the cube is cp.CUBE_POS_X, cp.CUBE_POS_Y, cp.CUBE_POS_Z",
+    "blockDim": "the units of a cube are cp.CUBE_DIM_X, cp.CUBE_DIM_Y, cp.CUBE_DIM_Z",
+    "gridDim": "the cubes of a launch are cp.CUBE_COUNT_X, cp.CUBE_COUNT_Y, cp.CUBE_COUNT_Z",
+    "get_global_id": "the position in the launch is cp.ABSOLUTE_POS_X, _Y and _Z",
+    "get_local_id": "the position in the cube is cp.UNIT_POS_X, _Y and _Z",
+    "__syncthreads": "the barrier of a cube is cp.sync_cube()",
+    "syncthreads": "the barrier of a cube is cp.sync_cube()",
+    "barrier": "the barrier of a cube is cp.sync_cube()",
+}
+"""Words of CUDA, OpenCL and Numba."""

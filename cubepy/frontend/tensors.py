@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cubepy.frontend.tracer import Tracer, describe
+from cubepy.frontend.tracer import Tracer
 from cubepy.frontend.values import FlatRef, Index, TensorRef, as_items, is_number, is_slice
+from cubepy.frontend.wording import describe, spell
 from cubepy.ir import ops
 from cubepy.ir.core import Attr, Value
 from cubepy.ir.types import DType, Kind, Line, bool_, element_of, make_line, with_element
@@ -35,11 +36,16 @@ def load_item(tracer: Tracer, owner: TensorRef | FlatRef, item: Any) -> Any:
     return load(tracer, found) if isinstance(found, Place) else found
 
 
+def owner_name(owner: TensorRef | FlatRef) -> str:
+    """The name of a tensor, or of what a flat form belongs to."""
+    return owner.name if isinstance(owner, TensorRef) else owner.tensor.name
+
+
 def store_item(tracer: Tracer, owner: TensorRef | FlatRef, item: Any, value: Any) -> None:
     """`x[i, j] = value`."""
     found = locate(tracer, owner, item)
     if not isinstance(found, Place):
-        raise tracer.error("E303", rank=found.rank)
+        raise tracer.error("E303", name=owner_name(owner), rank=found.rank)
     store(tracer, found, value)
 
 
@@ -65,8 +71,9 @@ def _index(tracer: Tracer, item: Any) -> Index:
         raise tracer.error(
             "E207",
             what="an index",
-            expected="0 or more (a negative index is out of bounds)",
+            expected="0 or more",
             given=str(found),
+            hint="negative indices do not count from the end; write x.shape[0] - 1 for the last",
         )
     return found
 
@@ -93,7 +100,9 @@ def _counted_extent(tracer: Tracer, x: TensorRef, axis: int) -> Index:
 
 def _locate_flat(tracer: Tracer, x: TensorRef, item: Any) -> Place:
     if isinstance(item, slice | tuple):
-        raise tracer.error("E305", what="axes; .flat takes one index")
+        given = len(as_items(item))
+        hint = "it counts the elements in row-major order, from 0 to x.size - 1"
+        raise tracer.error("E104", name=f"{x.name}.flat", rank=1, given=given, hint=hint)
     i = _index(tracer, item)
     if x.rank == 0:
         return Place(x, x.offset)
@@ -156,7 +165,8 @@ def _bounds(
     """Start and extent in elements, and the step of a slice; the end is cut at the extent."""
     step = 1 if item.step is None else item.step
     if not isinstance(step, int) or step < 1 or (scale > 1 and step != 1):
-        raise tracer.error("E305", what="a positive comptime step (1 along lines)")
+        hint = "count backwards in the index, as in x[n - 1 - i]"
+        raise tracer.error("E305", what="a positive comptime step (1 along lines)", hint=hint)
     start = 0 if item.start is None else tracer.mul(_index(tracer, item.start), scale)
     stop = x.shape[axis]
     if item.stop is not None:
@@ -308,7 +318,14 @@ def store(tracer: Tracer, place: Place, value: Any, hint: str = "") -> None:
 def stored_value(tracer: Tracer, x: TensorRef, value: Any, t: DType | Line) -> Value:
     """`value` as it is stored: converted within its kind, to a float from an integer."""
     if not (isinstance(value, Value) or is_number(value) or hasattr(value, "item")):
-        raise tracer.error("E205", value=describe(value), name=x.name, type=repr(t), example="f32")
+        raise tracer.error(
+            "E205",
+            value=describe(value),
+            name=x.name,
+            type=spell(t),
+            example="f32",
+            hint="store a number, such as one element: x[i]",
+        )
     if is_number(value):
         _check_literal(tracer, x, value)
         return tracer.convert(value, t)
@@ -316,15 +333,20 @@ def stored_value(tracer: Tracer, x: TensorRef, value: Any, t: DType | Line) -> V
     source, target = element_of(v.type), element_of(t)
     if source.is_float and not target.is_float:
         raise tracer.error(
-            "E205", value=f"a {source.name} value", name=x.name, type=repr(t), example=target.name
+            "E205",
+            value=f"a value of type {source.name}",
+            name=x.name,
+            type=spell(t),
+            example=target.name,
         )
     if isinstance(v.type, Line) and not isinstance(t, Line):
         raise tracer.error(
             "E205",
-            value=f"a {v.type!r}",
+            value=f"a {spell(v.type)}",
             name=x.name,
-            type=repr(t),
-            example="store(x, index, line)  # or index a lane",
+            type=spell(t),
+            example="",
+            hint="index a lane, as in line[0], or store all with cp.store(x, index, line)",
         )
     return tracer.cast(v, t)
 
@@ -338,9 +360,12 @@ def _check_literal(tracer: Tracer, x: TensorRef, value: Any) -> None:
             type=x.element.name,
             example=x.element.name,
         )
-    tracer_type = x.element
-    if isinstance(value, int) and tracer_type.is_integer:
-        tracer._literal(value, tracer_type)  # pyright: ignore[reportPrivateUsage]
+    wide = f"store a value that fits, or give `{x.name}` a wider dtype"
+    if not isinstance(value, float) and value < 0:
+        wide = (
+            f"write cp.{x.element.name}({value}) to wrap around, or give `{x.name}` a signed dtype"
+        )
+    tracer.check_literal(value, x.element, wide)
 
 
 def _emit_store(
@@ -410,5 +435,5 @@ def mask_of_lanes(tracer: Tracer, x: TensorRef, item: Any) -> Value:
         return tracer.b.const(True, bool_)
     place = locate(tracer, x, item)
     if not isinstance(place, Place):
-        raise tracer.error("E303", rank=place.rank)
+        raise tracer.error("E303", name=x.name, rank=place.rank)
     return lane_mask(tracer, place, x.width)

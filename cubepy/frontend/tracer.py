@@ -16,11 +16,13 @@ from cubepy.frontend.assigned import Assigned, assigned_names
 from cubepy.frontend.naming import note_name
 from cubepy.frontend.promote import (
     NoCommonType,
-    fits,
+    convert_literal,
+    holds,
     join_literal,
     literal_type,
     promote_literal,
     promote_types,
+    zero_of,
 )
 from cubepy.frontend.values import (
     SLOTS,
@@ -38,19 +40,27 @@ from cubepy.frontend.values import (
     is_number,
     make_tuple,
     type_of,
+    typed_scalar,
+)
+from cubepy.frontend.wording import (
+    INTEGER_HINTS,
+    NO_INTEGER,
+    describe,
+    describe_slot,
+    spell,
 )
 from cubepy.ir import ops
 from cubepy.ir.build import Builder
 from cubepy.ir.core import Op, Region, Value
 from cubepy.ir.types import (
     DType,
-    Kind,
     Line,
     Ref,
     bool_,
     element_of,
-    find_dtype,
+    i64,
     index,
+    u64,
     with_element,
 )
 from cubepy.lang.function import Captures, Source
@@ -186,17 +196,28 @@ class Tracer:
         if isinstance(x, Value):
             return x
         if is_number(x):
-            t = literal_type(x) if like is None else with_element(like, self._literal(x, like))
-            return self.b.const(x, t)
-        typed = _typed_scalar(x)
+            own = literal_type(x) if like is None else promote_literal(x, element_of(like))
+            return self.literal(x, own if like is None else with_element(like, own))
+        typed = typed_scalar(x)
         if typed is not None:
             return self.b.const(typed[1], typed[0])
-        raise self.error("E207", what="a number", expected="a number", given=describe(x))
+        raise self.error("E207", what="this place", expected="a number", given=describe(x))
+
+    def literal(self, x: bool | int | float, t: DType | Line) -> Value:
+        """The constant `x`; E203 where `t` cannot hold it."""
+        self.check_literal(x, element_of(t))
+        return self.b.const(x, t)
+
+    def check_literal(self, x: bool | int | float, dtype: DType, hint: str | None = None) -> None:
+        """E203 for an integer that `dtype` does not hold."""
+        if not holds(dtype, x):
+            value, wide = describe(x), next((t for t in (i64, u64) if holds(t, x)), None)
+            fix = f"use a wider type, as in cp.{wide.name}({value})" if wide else NO_INTEGER
+            raise self.error("E203", value=value, type=dtype.name, hint=hint or fix)
 
     def _literal(self, x: Any, like: DType | Line) -> DType:
         dtype = promote_literal(x, element_of(like))
-        if isinstance(x, int) and dtype.is_integer and not fits(x, dtype):
-            raise self.error("E203", value=x, type=dtype.name)
+        self.check_literal(x, dtype)
         return dtype
 
     def cast(self, v: Value, t: DType | Line) -> Value:
@@ -206,7 +227,7 @@ class Tracer:
         if isinstance(v.type, Line):
             width = v.type.width
             if isinstance(t, Line) and t.width != width:
-                raise self.error("E208", left=repr(v.type), right=repr(t))
+                raise self.error("E208", left=spell(v.type), right=spell(t))
             return self.b.emit(ops.CAST, v, type=with_element(v.type, element_of(t)))
         scalar = v if v.type is element_of(t) else self.b.emit(ops.CAST, v, type=element_of(t))
         return self.b.emit(ops.SPLAT, scalar, lanes=t.width) if isinstance(t, Line) else scalar
@@ -214,7 +235,9 @@ class Tracer:
     def convert(self, x: Any, t: DType | Line) -> Value:
         """`x` (literal or runtime) as a value of `t`, by an explicit conversion."""
         if is_number(x):
-            return self.b.const(_convert_literal(x, element_of(t)), t)
+            if element_of(t).is_float:
+                self.check_literal(x, element_of(t))
+            return self.b.const(convert_literal(x, element_of(t)), t)
         return self.cast(self.value(x), t)
 
     def unify(self, a: Any, b: Any, operator: str) -> tuple[Value, Value]:
@@ -241,14 +264,16 @@ class Tracer:
 
     def _no_common_type(self, x: Value, y: Value) -> Error:
         if isinstance(x.type, Line) and isinstance(y.type, Line) and x.type.width != y.type.width:
-            return self.error("E208", left=repr(x.type), right=repr(y.type))
-        return self.error("E202", left=repr(x.type), right=repr(y.type), example="i64")
+            return self.error("E208", left=spell(x.type), right=spell(y.type))
+        return self.error("E202", left=spell(x.type), right=spell(y.type), example="i64")
 
     def truth(self, x: Any) -> Value:
         """A condition: a scalar bool."""
+        if not isinstance(x, Value) and not is_number(x) and not typed_scalar(x):
+            raise self.error("E207", what="a condition", expected="a number", given=describe(x))
         v = self.value(x)
         if isinstance(v.type, Line):
-            raise self.error("E204", type=repr(v.type))
+            raise self.error("E204", type=spell(v.type))
         return v if v.type is bool_ else self.cast(v, bool_)
 
     # Index arithmetic, on Python ints where possible
@@ -256,14 +281,18 @@ class Tracer:
     def index(self, x: Any, what: str = "an index") -> Index:
         """`x` as an index: a Python int, or a value of type index."""
         if isinstance(x, bool) or not isinstance(x, int | Value):
-            typed = _typed_scalar(x)
+            typed = typed_scalar(x)
             if typed is None or not typed[0].is_integer:
                 raise self.error("E207", what=what, expected="an integer", given=describe(x))
             return int(typed[1])
         if isinstance(x, int):
+            self.check_literal(x, index, "indices have 64 bits")
             return x
         if not isinstance(x.type, DType) or not x.type.is_integer:
-            raise self.error("E207", what=what, expected="an integer", given=repr(x.type))
+            hint = INTEGER_HINTS.get(element_of(x.type).kind)
+            raise self.error(
+                "E207", what=what, expected="an integer", given=spell(x.type), hint=hint
+            )
         return self.cast(x, index)
 
     def index_value(self, x: Index) -> Value:
@@ -384,15 +413,22 @@ class Tracer:
             if is_fixed and not isinstance(slot, RecordSlot):
                 return ComptimeSlot(value)
             return self._assign_record(slot, record, key, name, depth)
-        if isinstance(value, Value) or is_number(value) or _typed_scalar(value):
+        if isinstance(value, Value) or is_number(value) or typed_scalar(value):
             return self._assign_number(slot, value, key, name)
         if depth == 0 or (isinstance(slot, ComptimeSlot) and slot.value is value):
             return ComptimeSlot(value)
-        raise self.error("E206", name=name, old=_describe_slot(slot), new=describe(value))
+        raise self._changes(name, slot, value)
+
+    def _changes(self, name: str, slot: Any, value: Any) -> Error:
+        hint = "start with a number of that type" if isinstance(slot, ComptimeSlot) else None
+        if isinstance(slot, NumberSlot) and is_comptime(value):
+            hint = "text, None and functions are comptime: keep a number or a bool"
+        old, new = describe_slot(slot), describe(value)
+        return self.error("E206", name=name, old=old, new=new, hint=hint)
 
     def _assign_number(self, slot: Any, value: Any, key: Key, name: str) -> NumberSlot:
         if slot is not None and not isinstance(slot, NumberSlot):
-            raise self.error("E206", name=name, old=_describe_slot(slot), new=describe(value))
+            raise self._changes(name, slot, value)
         learned, is_typed = self.learned, self.literal_of(value) is None
         own = literal_type(value) if is_number(value) else _plain(self.value(value))
         known = learned.types.get(key)
@@ -418,7 +454,7 @@ class Tracer:
     def mark_literal(self, result: Value, *operands: Any) -> Value:
         """`result`, noted as made of literals if all operands were."""
         if all(self.literal_of(x) is not None for x in operands):
-            self.weak[result] = _zero(element_of(result.type))
+            self.weak[result] = zero_of(element_of(result.type))
         return result
 
     def _join(self, value: Any, own: DType | Line, known: DType | Line, key: Key) -> DType | Line:
@@ -430,19 +466,17 @@ class Tracer:
             if literal is not None and not is_weak:
                 return with_element(known, promote_literal(literal, element_of(known)))
             if literal is None and is_weak:
-                start = _zero(element_of(known))
+                start = zero_of(element_of(known))
                 return with_element(own, join_literal(start, element_of(own)))
             return promote_types(known, own)
         except NoCommonType:
-            raise self.error("E206", name=str(key[-1]), old=repr(known), new=repr(own)) from None
+            raise self.error("E206", name=str(key[-1]), old=spell(known), new=spell(own)) from None
 
     def _join_literal(self, value: Any, known: DType | Line, weak: bool) -> DType | Line:
         element = element_of(known)
         if weak:
             return promote_types(known, literal_type(value))
-        is_integer = isinstance(value, int) and not isinstance(value, bool)
-        if is_integer and element.is_integer and not fits(value, element):
-            raise self.error("E203", value=value, type=element.name)
+        self.check_literal(value, element)
         return with_element(known, promote_literal(value, element))
 
     def _assign_tuple(self, slot: Any, value: Any, key: Key, name: str, depth: int) -> Any:
@@ -465,7 +499,7 @@ class Tracer:
             raise Restart
         if slot is not None and not (isinstance(slot, RecordSlot) and slot.cls is record.cls):
             new = f"a {record.cls.__name__}"
-            raise self.error("E206", name=name, old=_describe_slot(slot), new=new)
+            raise self.error("E206", name=name, old=describe_slot(slot), new=new)
         old: dict[str, Any] = slot.items if slot is not None else {}
         items = {
             n: self.assign(old.get(n), v, (*key, n), f"{name}_{n}", depth)
@@ -485,6 +519,7 @@ class Tracer:
                     name=name,
                     old=f"a view of `{like.name}`",
                     new=f"a view of `{view.name}`",
+                    hint="a view moves within one tensor; put the accesses into the branches",
                 )
             old = slot.items
         values = [self.index_value(p) for p in parts]
@@ -501,7 +536,7 @@ class Tracer:
         if isinstance(slot, NumberSlot):
             value = self.b.emit(ops.GET, slot.ref, name=slot.ref.name)
             if slot.is_weak:
-                self.weak[value] = _zero(element_of(value.type))
+                self.weak[value] = zero_of(element_of(value.type))
             return value
         if isinstance(slot, TupleSlot):
             return make_tuple(slot.cls, [self.read(item) for item in slot.items])
@@ -558,42 +593,3 @@ def _same_lines(a: TensorRef, b: TensorRef) -> bool:
 def _plain(v: Value) -> DType | Line:
     assert isinstance(v.type, DType | Line)
     return v.type
-
-
-def _zero(dtype: DType) -> bool | int | float:
-    """The literal zero of a kind of numbers."""
-    return 0.0 if dtype.is_float else False if dtype.kind is Kind.BOOL else 0
-
-
-def _convert_literal(x: bool | int | float, dtype: DType) -> bool | int | float:
-    if dtype.is_float:
-        return float(x)
-    return dtype(x) if isinstance(x, float) or dtype.kind is Kind.BOOL else dtype(int(x))
-
-
-def _typed_scalar(x: Any) -> tuple[DType, int | float | bool] | None:
-    """A NumPy scalar as its type and a Python number."""
-    dtype = find_dtype(getattr(x, "dtype", None)) if hasattr(x, "item") else None
-    if dtype is None or getattr(x, "ndim", 1) != 0:
-        return None
-    return dtype, x.item()
-
-
-def describe(x: Any) -> str:
-    """A value in words for an error message."""
-    if isinstance(x, Value):
-        return f"a value of type {x.type!r}"
-    if isinstance(x, TensorRef):
-        return f"the tensor `{x.name}`"
-    if isinstance(x, Record):
-        return f"a `{x.cls.__name__}`"
-    text = repr(x)
-    return text if len(text) < 40 else f"a {type(x).__name__}"
-
-
-def _describe_slot(slot: Any) -> str:
-    if isinstance(slot, NumberSlot):
-        return repr(slot.ref.type)
-    if isinstance(slot, ViewSlot):
-        return f"a view of `{slot.like.name}`"
-    return "a tuple" if isinstance(slot, TupleSlot) else "another kind of value"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, TypeAlias, TypeGuard
 
 from cubepy.ir.core import Value
-from cubepy.ir.types import DType, Line, make_line
+from cubepy.ir.types import DType, Line, find_dtype, make_line
 
 Index: TypeAlias = int | Value
 
@@ -148,6 +148,11 @@ def is_sequence(value: Any) -> TypeGuard[tuple[Any, ...] | list[Any]]:
     return isinstance(value, tuple | list)
 
 
+def is_dict(value: Any) -> TypeGuard[dict[Any, Any]]:
+    """Whether `value` is a dict, of anything."""
+    return isinstance(value, dict)
+
+
 def is_slice(value: Any) -> TypeGuard[slice[Any, Any, Any]]:
     """Whether `value` is a slice, of anything."""
     return isinstance(value, slice)
@@ -189,3 +194,11 @@ def as_record(value: Any) -> Record | None:
     if is_dataclass(value) and not isinstance(value, type | TensorRef | Value):
         return Record(type(value), {f.name: getattr(value, f.name) for f in fields(value)})
     return None
+
+
+def typed_scalar(x: Any) -> tuple[DType, int | float | bool] | None:
+    """A NumPy scalar as its type and a Python number."""
+    dtype = find_dtype(getattr(x, "dtype", None)) if hasattr(x, "item") else None
+    if dtype is None or getattr(x, "ndim", 1) != 0:
+        return None
+    return dtype, x.item()

@@ -139,7 +139,7 @@ class Matcher:
         if memory is not None:
             return self._tensor(name, layout_of(self.kernel, name, memory), wanted, memory)
         if wanted is not None:
-            raise fail("E401", kernel=self.kernel, argument=name, type=type(value).__name__)
+            raise self._refused(name, value)
         dtype = self._scalar_dtype(annotation)
         if dtype is not None or isinstance(value, bool | int | float | np.generic):
             return self._scalar(name, value, dtype, annotation)
@@ -147,7 +147,13 @@ class Matcher:
             return self._struct(name, value)
         if _is_static(value):
             return self._comptime(name, value)
-        raise fail("E401", kernel=self.kernel, argument=name, type=type(value).__name__)
+        raise self._refused(name, value)
+
+    def _refused(self, name: str, value: Any) -> Error:
+        """E401 for what is neither an array nor a number."""
+        hint = f"make it an array, as in np.array({name})" if isinstance(value, list) else None
+        cls = type(value).__name__
+        return fail("E401", kernel=self.kernel, argument=name, type=cls, hint=hint)
 
     def _memory(self, name: str, value: Any) -> Memory | None:
         try:
@@ -197,7 +203,8 @@ class Matcher:
 
     def _scalar(self, name: str, value: Any, dtype: DType | None, annotation: Any) -> Any:
         if not isinstance(value, bool | int | float | np.generic):
-            raise fail("E401", kernel=self.kernel, argument=name, type=type(value).__name__)
+            cls, hint = type(value).__name__, "pass a number"
+            raise fail("E401", kernel=self.kernel, argument=name, type=cls, hint=hint)
         self.scalars[name] = value.item() if isinstance(value, np.generic) else value
         if dtype is None:
             dtype = _own_dtype(value) if annotation is not float else None
@@ -348,7 +355,10 @@ def check_scalar(kernel: str, name: str, value: Any, dtype: DType) -> None:
     """E407 where an integer does not fit, E402 where a float would become an integer."""
     if dtype.is_integer:
         if isinstance(value, float):
-            raise fail("E402", kernel=kernel, argument=name, given="float", expected=dtype)
+            hint = "pass an int, or annotate the parameter as cp.f32"
+            raise fail(
+                "E402", kernel=kernel, argument=name, given="float", expected=dtype, hint=hint
+            )
         low, high = limits(dtype)
         if not low <= value <= high:
             raise fail("E407", kernel=kernel, argument=name, value=value, type=dtype.name)

@@ -75,7 +75,7 @@ def check_limits(kernel: str, grid: Fixed, target: Target) -> None:
             kernel=kernel,
             what="the cube dim",
             given=f"{grid.dim} = {units} units",
-            target=target,
+            target=target.kind,
             limit=f"at most {target.max_cube_dim}",
             suggestion="use more cubes",
         )
@@ -96,7 +96,7 @@ def _beyond(kernel: str, what: str, given: Dim3, target: Target, limit: str) -> 
         kernel=kernel,
         what=what,
         given=given,
-        target=target,
+        target=target.kind,
         limit=limit,
         suggestion="use fewer, larger cubes, or a loop in the kernel",
     )

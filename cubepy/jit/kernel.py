@@ -13,7 +13,7 @@ from cubepy.array.streams import queue_of
 from cubepy.compilers.base import Options
 from cubepy.compilers.registry import find_compiler
 from cubepy.config import get
-from cubepy.errors import CompileError, LaunchError, fail
+from cubepy.errors import Error, LaunchError, fail
 from cubepy.frontend.calls import resolve_annotations
 from cubepy.frontend.signature import Signature
 from cubepy.jit.arguments import Matcher, finish, line_width, wrong_arguments
@@ -67,7 +67,10 @@ class CubeKernel(CubeFunction):
 
     def __getitem__(self, grid: Any) -> Launcher:
         """A launcher over `kernel[cube_count, cube_dim]`, each an int or a tuple of up to three."""
-        return Launcher(self, fixed(grid))
+        try:
+            return Launcher(self, fixed(grid))
+        except Error as error:
+            raise without_frames(error) from error.__cause__
 
     def over(self, what: Any, *, per: str = "unit", cube_dim: Any = None) -> Launcher:
         """A launcher with enough cubes for `what`: an array, an int or a shape (last axis on X).
@@ -75,7 +78,10 @@ class CubeKernel(CubeFunction):
         `per` says what serves one item: a "unit", a "plane" or a "cube". `cube_dim` defaults to 256
         units. An array that is given to a line-typed parameter counts in lines.
         """
-        return Launcher(self, over(what, per, cube_dim))
+        try:
+            return Launcher(self, over(what, per, cube_dim))
+        except Error as error:
+            raise without_frames(error) from error.__cause__
 
     def configure(
         self,
@@ -149,21 +155,15 @@ class CubeKernel(CubeFunction):
 
 def _checked_plane(plane_dim: Any) -> int:
     if isinstance(plane_dim, bool) or not isinstance(plane_dim, int) or plane_dim < 1:
-        raise fail(
-            "E506", name="plane_dim", value=plane_dim, reason="it is a positive number of units"
-        )
+        reason = "it is a positive number of units"
+        raise fail("E418", name="plane_dim", value=plane_dim, reason=reason)
     return plane_dim
 
 
 def _checked_width(line_size: int | str) -> int | str:
     if line_size == "auto" or (isinstance(line_size, int) and 1 <= line_size <= 256):
         return line_size
-    raise fail(
-        "E416",
-        given=f"line_size={line_size!r}",
-        reason='it is "auto" or 1 to 256 lanes',
-        suggestion="",
-    )
+    raise fail("E418", name="line_size", value=line_size, reason='it is "auto" or 1 to 256 lanes')
 
 
 class Launcher:
@@ -179,11 +179,13 @@ class Launcher:
         if not kwargs and fast.launch(self.grid, args):
             return
         try:
-            prepared = self._prepare(args, kwargs)
-        except (CompileError, LaunchError) as error:
-            raise error.with_traceback(None) from None
-        found, matcher = prepared
-        found.run(matcher.memories, matcher.scalars, self.kernel.__name__)
+            found, matcher = self._prepare(args, kwargs)
+        except Error as error:
+            raise without_frames(error) from error.__cause__
+        try:
+            found.run(matcher.memories, matcher.scalars, self.kernel.__name__)
+        except LaunchError as error:
+            raise without_frames(error) from error.__cause__
         if not kwargs:
             fast.remember(self.grid, args, found, matcher)
 
@@ -205,7 +207,10 @@ class Launcher:
 
         Arrays must keep their memory; numbers are fixed.
         """
-        found, matcher = self._prepare(args, kwargs)
+        try:
+            found, matcher = self._prepare(args, kwargs)
+        except Error as error:
+            raise without_frames(error) from error.__cause__
         name = self.kernel.__name__
         memories, scalars = matcher.memories, matcher.scalars
         return lambda: found.run(memories, scalars, name)
@@ -219,20 +224,22 @@ class Launcher:
         **kwargs: Any,
     ) -> str:
         """See `CubeKernel.inspect`."""
-        kernel = self.kernel
-        named = {n: _as_spec(v) for n, v in kwargs.items()} | (comptime or {})
-        arguments = kernel.bind_arguments(tuple(_as_spec(a) for a in args), named)
+        try:
+            named = {n: _as_spec(v) for n, v in kwargs.items()} | (comptime or {})
+            arguments = self.kernel.bind_arguments(tuple(_as_spec(a) for a in args), named)
+            return self._text(arguments, target, stage)
+        except Error as error:
+            raise without_frames(error) from error.__cause__
+
+    def _text(self, arguments: dict[str, Any], target: str, stage: str | None) -> str:
         found = resolve_target(target)
         if stage is None:
             stage = "llvm" if found.kind == "cpu" else "source"
         stages = ("ir", *find_compiler(found.kind).stages)
         if stage not in stages:
             raise fail("E502", target=target, stage=stage, stages=", ".join(stages))
-        try:
-            signature = self._signature_of(arguments, found)
-            return kernel.specialisations.text(signature, found, stage)
-        except (CompileError, LaunchError) as error:
-            raise error.with_traceback(None) from None
+        signature = self._signature_of(arguments, found)
+        return self.kernel.specialisations.text(signature, found, stage)
 
     def _signature_of(self, arguments: dict[str, Any], target: Target) -> Signature:
         kernel = self.kernel
@@ -243,6 +250,11 @@ class Launcher:
         dim = default_cube_dim(self.grid, plane)
         checked = kernel.settings.is_checked
         return Signature(finish(items, matcher, width, False), dim, plane, True, checked)
+
+
+def without_frames(error: Error) -> Error:
+    """The error without the frames of the compiler, which tell users nothing."""
+    return error.with_traceback(None)
 
 
 def _as_spec(value: Any) -> Any:

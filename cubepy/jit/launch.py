@@ -335,7 +335,8 @@ def _extent(matcher: Matcher, slot: Slot, collapsed: bool) -> int:
 def over(what: Any, per: str, cube_dim: Any) -> Over:
     """The grid of `kernel.over(...)`, checked as far as it can be without arguments."""
     if per not in ("unit", "plane", "cube"):
-        raise fail("E416", given=f"per={per!r}", reason="per is unit, plane or cube", suggestion="")
+        reason = 'per is "unit", "plane" or "cube"'
+        raise fail("E416", given=f"per={per!r}", reason=reason, suggestion="")
     if cube_dim is not None:
         cube_dim = dim3(cube_dim, "the cube dim", 1)
     return Over(_items(what), per, cube_dim)

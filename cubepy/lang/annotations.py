@@ -67,7 +67,8 @@ class ComptimeAnnotation:
 if TYPE_CHECKING:
     from typing import Annotated, Generic
 
-    class _Elements(Any, Generic[T]): ...
+    class _Elements(Any, Generic[T]):
+        def __getitem__(self, index: Any) -> Any: ...
 
     # Kernels are called with arrays of any library.
     Tensor = Any | _Elements[T]

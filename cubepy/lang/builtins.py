@@ -7,6 +7,7 @@ numbers compute in f64, and everything else raises.
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import Parameter, Signature
 from typing import Any, TypeVar
 
 from cubepy.errors import Error
@@ -213,7 +214,14 @@ def maximum(a: Any, b: Any) -> Any:
     return _number(ops.MAX, a, b)
 
 
-def _elementary(name: str) -> Callable[..., Any]:
+def _with_parameters(function: Any, names: str) -> Any:
+    """`function` with parameters that help() and error messages show."""
+    parameters = [Parameter(n, Parameter.POSITIONAL_ONLY) for n in names.split()]
+    function.__signature__ = Signature(parameters)
+    return function
+
+
+def _elementary(name: str, parameters: str = "value") -> Callable[..., Any]:
     row = ops.TABLE[name]
 
     def function(*values: Any) -> Any:
@@ -221,7 +229,7 @@ def _elementary(name: str) -> Callable[..., Any]:
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"{row.doc} Integers convert to f32. Rounds to the operands' type."
-    return _builtin(function)
+    return _builtin(_with_parameters(function, parameters))
 
 
 sqrt = _elementary("sqrt")
@@ -243,7 +251,7 @@ tan = _elementary("tan")
 asin = _elementary("asin")
 acos = _elementary("acos")
 atan = _elementary("atan")
-atan2 = _elementary("atan2")
+atan2 = _elementary("atan2", "y x")
 sinh = _elementary("sinh")
 cosh = _elementary("cosh")
 tanh = _elementary("tanh")
@@ -252,10 +260,10 @@ acosh = _elementary("acosh")
 atanh = _elementary("atanh")
 erf = _elementary("erf")
 erfc = _elementary("erfc")
-pow = _elementary("pow")
+pow = _elementary("pow", "base exponent")
 rsqrt = _elementary("rsqrt")
 cbrt = _elementary("cbrt")
-hypot = _elementary("hypot")
+hypot = _elementary("hypot", "x y")
 sigmoid = _elementary("sigmoid")
 
 
@@ -361,13 +369,13 @@ def print_(*values: Any) -> None:
 # Planes: every unit of the plane takes part
 
 
-def _plane(name: str, doc: str) -> Callable[..., Any]:
+def _plane(name: str, doc: str, parameters: str = "value") -> Callable[..., Any]:
     def function(*values: Any) -> Any:
         return _only_inside(name)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"{doc} Every unit of the plane must arrive; on a CPU a plane is one unit."
-    return _builtin(function)
+    return _builtin(_with_parameters(function, parameters))
 
 
 plane_sum = _plane("plane_sum", "Sum of a number over the plane, in all its units.")
@@ -381,21 +389,23 @@ plane_exclusive_prod = _plane("plane_exclusive_prod", "Product of the lanes befo
 plane_all = _plane("plane_all", "Whether a condition holds in all units of the plane.")
 plane_any = _plane("plane_any", "Whether a condition holds in any unit of the plane.")
 plane_ballot = _plane("plane_ballot", "A u64 whose bit k is the condition in lane k.")
-plane_elect = _plane("plane_elect", "True in one unit of the plane, the first that is active.")
-plane_broadcast = _plane("plane_broadcast", "`plane_broadcast(v, lane)`: the value of one lane.")
+plane_elect = _plane("plane_elect", "True in one unit of the plane, the first that is active.", "")
+plane_broadcast = _plane("plane_broadcast", "The value of one lane.", "value lane")
 plane_shuffle = _plane(
     "plane_shuffle",
-    "`plane_shuffle(v, lane)`: the value of a lane of each "
-    "unit's own choice; the own value where there is no such lane.",
+    "The value of a lane of each unit's own choice; the own value where there is no such lane.",
+    "value lane",
 )
-plane_shuffle_xor = _plane("plane_shuffle_xor", "`plane_shuffle_xor(v, mask)`: of lane own ^ mask.")
+plane_shuffle_xor = _plane("plane_shuffle_xor", "The value of lane own ^ mask.", "value mask")
 plane_shuffle_up = _plane(
     "plane_shuffle_up",
-    "`plane_shuffle_up(v, d)`: of lane own - d; the own value where there is none.",
+    "The value of lane own - delta; the own value where there is none.",
+    "value delta",
 )
 plane_shuffle_down = _plane(
     "plane_shuffle_down",
-    "`plane_shuffle_down(v, d)`: of lane own + d; the own value where there is none.",
+    "The value of lane own + delta; the own value where there is none.",
+    "value delta",
 )
 
 

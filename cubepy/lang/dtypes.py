@@ -1,45 +1,30 @@
 """The dtypes under their public names.
 
 They are objects, `ir.types.DType`. Type checkers take annotations like `x: cp.f32` only where the
-name is a class, so they see classes, whose values may be used in every way.
+name is a class, and should accept `total: cp.f32 = 0.0` and `alpha: cp.f32 = 1.0` as well; so they
+see Python's `bool`, `int` and `float`. Thus they also tell where a float would become an integer.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-
-    class bool_(Any): ...
-
-    class i8(Any): ...
-
-    class i16(Any): ...
-
-    class i32(Any): ...
-
-    class i64(Any): ...
-
-    class u8(Any): ...
-
-    class u16(Any): ...
-
-    class u32(Any): ...
-
-    class u64(Any): ...
-
-    class f16(Any): ...
-
-    class bf16(Any): ...
-
-    class f32(Any): ...
-
-    class f64(Any): ...
-
-    class f8e4m3(Any): ...
-
-    class f8e5m2(Any): ...
-
+    from builtins import bool as bool_
+    from builtins import float as bf16
+    from builtins import float as f8e4m3
+    from builtins import float as f8e5m2
+    from builtins import float as f16
+    from builtins import float as f32
+    from builtins import float as f64
+    from builtins import int as i8
+    from builtins import int as i16
+    from builtins import int as i32
+    from builtins import int as i64
+    from builtins import int as u8
+    from builtins import int as u16
+    from builtins import int as u32
+    from builtins import int as u64
 else:
     from cubepy.ir.types import (
         bf16,

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
-from cubepy.errors import fail
+from cubepy.errors import Error, fail
+from cubepy.span import Span
 
 
 class CubeFunction:
@@ -84,9 +85,22 @@ def _read_source(code: Any) -> Source:
     else:
         offset = 0
     node = _find(tree, code, offset)
+    if node is None and code.co_flags & inspect.CO_COROUTINE:
+        raise _asynchronous(tree, code, offset)
     if node is None:
         raise fail("E105", name=code.co_name)
     return Source(node, code.co_filename, code.co_name, offset)
+
+
+def _asynchronous(tree: ast.Module, code: Any, offset: int) -> Error:
+    """E101 for an `async def`, at its place."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.AsyncFunctionDef) and node.name == code.co_name:
+            line, column = node.lineno, node.col_offset + offset
+            span = Span(code.co_filename, line, column, line, column + len("async def"), node.name)
+            instead = "kernels are synchronous; write `def`"
+            return fail("E101", span, what="`async def`", instead=instead)
+    return fail("E105", name=code.co_name)
 
 
 def _parse(text: str, code: Any) -> ast.Module | None:

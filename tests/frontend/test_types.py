@@ -13,9 +13,9 @@ import pytest
 import cubepy as cp
 from tests.guarded import Guarded
 
-SIGNED = {8: cp.i8, 16: cp.i16, 32: cp.i32, 64: cp.i64}
-UNSIGNED = {8: cp.u8, 16: cp.u16, 32: cp.u32, 64: cp.u64}
-FLOATS = (cp.f16, cp.bf16, cp.f32, cp.f64)
+SIGNED: dict[int, Any] = {8: cp.i8, 16: cp.i16, 32: cp.i32, 64: cp.i64}
+UNSIGNED: dict[int, Any] = {8: cp.u8, 16: cp.u16, 32: cp.u32, 64: cp.u64}
+FLOATS: tuple[Any, ...] = (cp.f16, cp.bf16, cp.f32, cp.f64)
 INTEGERS = (*SIGNED.values(), *UNSIGNED.values())
 NUMBERS = (*INTEGERS, *FLOATS)
 ALL = (cp.bool_, *NUMBERS)

@@ -220,7 +220,7 @@ def test_a_tensor_for_a_number():
 
 def test_wrong_rank():
     out = Guarded((1, 4))
-    with pytest.raises(cp.CompileError, match="E104.*`x` has 1 dimensions.*2"):
+    with pytest.raises(cp.CompileError, match="E104.*`x` has rank 1.*2 indices"):
         copy_2d.over(out.array)(numbers(4), out.array)
     assert out.is_untouched
 

@@ -1,0 +1,217 @@
+"""Launches that are refused: arguments, grids, targets, settings, prebuilt kernels."""
+
+import numpy as np
+
+import cubepy as cp
+from tests.errors.case import case, floats, integers
+
+
+@cp.cube
+def scale(x, out, factor: cp.f32 = 2.0):
+    i = cp.ABSOLUTE_POS
+    if i < out.size:
+        out[i] = x[i] * factor
+
+
+@cp.cube
+def typed(x: cp.Tensor[cp.f32]):
+    x[0] = 1
+
+
+@cp.cube
+def generic(x, n: cp.Comptime):
+    x[0] = 1
+
+
+@case
+def no_grid():
+    scale(floats(), floats())  # here
+
+
+@case
+def too_few_arguments():
+    scale[1, 8](floats())  # here
+
+
+@case
+def unknown_keyword():
+    scale[1, 8](floats(), floats(), scale=2.0)  # here
+
+
+@case
+def list_for_a_tensor():
+    scale[1, 8]([1.0, 2.0], floats())  # here
+
+
+@case
+def none_for_a_tensor():
+    typed[1, 8](None)  # here
+
+
+@case
+def wrong_dtype():
+    typed[1, 8](np.ones(8))  # here
+
+
+@case
+def array_of_objects():
+    scale[1, 8](np.array([None, 1]), floats())  # here
+
+
+@case
+def big_endian():
+    scale[1, 8](np.ones(8, ">f4"), floats())  # here
+
+
+@case
+def read_only_output():
+    out = floats()
+    out.flags.writeable = False
+    scale[1, 8](floats(), out)  # here
+
+
+@case
+def overlapping_output():
+    x = floats(16)
+    scale[1, 8](x[:8], x[4:12])  # here
+
+
+@case
+def output_broadcast():
+    out = np.lib.stride_tricks.as_strided(floats(), (8,), (0,))
+    scale[1, 8](floats(), out)  # here
+
+
+@case
+def unaligned_array():
+    raw = np.zeros(33, np.uint8)
+    scale[1, 8](raw[1:].view(np.float32), floats())  # here
+
+
+@case
+def integer_argument_too_large():
+    @cp.cube
+    def fill(out, value: cp.u8):
+        out[0] = value
+
+    fill[1, 1](integers(), 300)  # here
+
+
+@case
+def array_for_a_number():
+    scale[1, 8](floats(), floats(), floats())  # here
+
+
+@case
+def text_for_a_number():
+    scale[1, 8](floats(), floats(), "2.0")  # here
+
+
+@case
+def float_for_an_integer_parameter():
+    @cp.cube
+    def fill(out, value: cp.i32):
+        out[0] = value
+
+    fill[1, 1](integers(), 1.5)  # here
+
+
+@case
+def comptime_list():
+    generic[1, 1](floats(), [1, 2])  # here
+
+
+@case
+def grid_of_one_number():
+    scale[8](floats(), floats())  # here
+
+
+@case
+def grid_with_a_float():
+    scale[8 / 2, 256](floats(), floats())  # here
+
+
+@case
+def negative_grid():
+    scale[-1, 256](floats(), floats())  # here
+
+
+@case
+def cube_without_units():
+    scale[1, 0](floats(), floats())  # here
+
+
+@case
+def grid_of_four_axes():
+    scale[(1, 1, 1, 1), 256](floats(), floats())  # here
+
+
+@case
+def cube_too_large():
+    scale[1, 1 << 20](floats(), floats())  # here
+
+
+@case
+def over_a_float():
+    scale.over(10 / 2)(floats(), floats())  # here
+
+
+@case
+def over_an_unknown_item():
+    scale.over(8, per="thread")(floats(), floats())  # here
+
+
+@case
+def line_size_too_large():
+    scale.configure(line_size=1000)  # here
+
+
+@case
+def plane_of_no_units():
+    scale.configure(plane_dim=0)  # here
+
+
+@case
+def unknown_device():
+    scale.configure(device="gpu")[1, 8](floats(), floats())  # here
+
+
+@case
+def unknown_target():
+    scale.inspect("f32[8]", "f32[8]", target="cuda:volta")  # here
+
+
+@case
+def unknown_stage():
+    scale.inspect("f32[8]", "f32[8]", target="cpu", stage="ptx")  # here
+
+
+@case
+def unreadable_specification():
+    scale.inspect("f32[8", "f32[8]")  # here
+
+
+@case
+def unknown_dtype_of_a_specification():
+    scale.inspect("float33[8]", "f32[8]")  # here
+
+
+@case
+def unknown_value_of_a_setting():
+    with cp.settings(opt_level=9):  # here
+        pass
+
+
+@case
+def prebuilt_with_a_wrong_axis():
+    cp.kernels.sum(floats(4, 4), axis=5)  # here
+
+
+@case
+def prebuilt_with_a_wrong_type():
+    cp.kernels.sum("text")  # here
+
+
+@case
+def stream_on_a_cpu():
+    scale.configure(stream=1)  # here
