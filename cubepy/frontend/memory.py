@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from cubepy.frontend.checks import unchecked
 from cubepy.frontend.tensors import Place, line_place, load, load_line, locate, store, store_line
 from cubepy.frontend.tracer import Frame, describe
 from cubepy.frontend.values import FlatRef, TensorRef, as_items
@@ -72,8 +73,9 @@ def _store(
 def _prefetch(frame: Frame, x: Any, index: Any, level: Any = 1) -> None:
     if level not in (1, 2, 3):
         raise frame.tracer.error("E207", what="level=", expected="1, 2 or 3", given=describe(level))
-    place = _place(frame, _tensor(frame, x, "cp.prefetch"), index)
     tracer = frame.tracer
+    with unchecked(tracer):
+        place = _place(frame, _tensor(frame, x, "cp.prefetch"), index)
     offset = tracer.index_value(place.offset)
     tracer.b.emit_op(ops.PREFETCH, place.tensor.buffer, offset, level=level)
 

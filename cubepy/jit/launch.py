@@ -36,6 +36,7 @@ from cubepy.jit.grid import (
     default_cube_dim,
     dim3,
 )
+from cubepy.targets import CHECKED_LIMIT
 
 INLINE_WORK = 1 << 14
 """Elements below which a launch runs in the calling thread: waking others takes longer."""
@@ -132,7 +133,20 @@ def prepare(
         compiled = specialisations.get(signature, device)
     count = _cube_count(kernel, grid, dim, plane, matcher, width, compiled, collapsed)
     check_limits(kernel, Fixed(count, dim), target)
+    if checked:
+        check_sizes(kernel, matcher, prod(count) * prod(dim))
     return _fill(compiled, device, matcher, count, collapsed, width), matcher
+
+
+def check_sizes(kernel: str, matcher: Matcher, units: int) -> None:
+    """`LaunchError` E418 for sizes from which checked index arithmetic might leave 64 bits."""
+    sizes = {"it has units:": units}
+    for name, memory in matcher.memories.items():
+        sizes[f"`{name}` has an extent of"] = max(memory.shape, default=0)
+        sizes[f"`{name}` has elements:"] = prod(memory.shape)
+    for what, given in sizes.items():
+        if given > CHECKED_LIMIT:
+            raise fail("E418", kernel=kernel, what=what, given=given, limit=CHECKED_LIMIT)
 
 
 def _can_collapse(matcher: Matcher, width: int) -> bool:
