@@ -5,7 +5,7 @@ A check that holds whatever the arguments are is not emitted, or is removed by `
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -32,7 +32,7 @@ def check(
 
 
 @contextmanager
-def unchecked(tracer: Tracer) -> Iterator[None]:
+def unchecked(tracer: Tracer) -> Generator[None]:
     """A block that computes addresses which nothing accesses."""
     outer, tracer.checked = tracer.checked, False
     try:

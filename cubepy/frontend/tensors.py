@@ -18,7 +18,7 @@ class Place:
     """Where an access goes: an element offset, and which lanes of a line exist.
 
     `first` and `end` bound the lanes; `end` None means that all exist. A line of a scalar tensor
-    begins at `index` of an axis of `extent` elements.
+    begins at `index` of an axis of `extent` elements; `axis` is how errors call it.
     """
 
     tensor: TensorRef
@@ -28,6 +28,7 @@ class Place:
     alignment: int = 0
     index: Index = 0
     extent: Index = 0
+    axis: int = 0
 
 
 # Indexing
@@ -277,7 +278,8 @@ def line_place(tracer: Tracer, x: TensorRef | FlatRef, item: Any, width: int) ->
         if axis != x.axis:
             check_index(tracer, i, x.shape[axis], x.name, x.named_axis(axis))
         offset = tracer.add(offset, tracer.mul(i, stride))
-    return _lanes_from(tracer, x, offset, indices[x.axis], x.shape[x.axis])
+    place = _lanes_from(tracer, x, offset, indices[x.axis], x.shape[x.axis])
+    return replace(place, axis=x.named_axis(x.axis))
 
 
 def _flat_line_place(tracer: Tracer, x: TensorRef, item: Any) -> Place:
@@ -299,9 +301,7 @@ def _lanes_from(tracer: Tracer, x: TensorRef, offset: Index, i: Index, extent: I
 
 def check_lanes(tracer: Tracer, place: Place, width: int) -> None:
     """In checked mode, a fault unless all lanes of a line of a scalar tensor exist."""
-    x = place.tensor
-    axis = x.named_axis(x.axis) if x.shape else 0
-    check_line(tracer, place.index, width, place.extent, x.name, axis)
+    check_line(tracer, place.index, width, place.extent, place.tensor.name, place.axis)
 
 
 def load_line(tracer: Tracer, place: Place, width: int, fill: Any, hint: str) -> Value:

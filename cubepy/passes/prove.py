@@ -7,14 +7,14 @@ check has tested after it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 
 from cubepy.ir import ops
 from cubepy.ir.core import Kernel, Op, Region, Value
 from cubepy.ir.numbers import limits
 from cubepy.ir.opdef import OpDef
-from cubepy.ir.types import index
+from cubepy.ir.types import bool_, index
 from cubepy.passes.ranges import LIMIT, Range, exact, intersection, result_range, union, whole
 from cubepy.passes.rewrite import Rewriter
 
@@ -56,7 +56,7 @@ class _Facts:
         self._computed: dict[tuple[OpDef, tuple[Value, ...], tuple[object, ...]], Value] = {}
 
     @contextmanager
-    def scope(self) -> Iterator[None]:
+    def scope(self) -> Generator[None]:
         """A block after which what was learned in it is forgotten."""
         learned, order, true = self._learned, self._order, self._true
         self._learned, self._order = dict(learned), dict(order)
@@ -138,7 +138,8 @@ class _Facts:
         k = op.results.index(condition)
         if then.row is ops.YIELD and otherwise.row is ops.YIELD and len(otherwise.operands) > k:
             other = self._sources.get(otherwise.operands[k])
-            if other is not None and other.row is ops.CONST and not other.attrs["value"]:
+            is_false = other is not None and other.row is ops.CONST and not other.attrs["value"]
+            if is_false or otherwise.operands[k] is op.operands[0]:
                 self.learn(op.operands[0])
                 self.learn(then.operands[k])
 
@@ -335,10 +336,12 @@ class _Prove(Rewriter):
                 regions.append(self.region(region))
             if self._yielded is not None:
                 ranges.append(self._yielded)
-        self.out.append(
-            Op(op.row, self.values(op.operands), op.attrs, op.results, tuple(regions), op.span)
-        )
-        self._facts.define(self.out[-1])
+        branch = Op(op.row, (condition,), op.attrs, op.results, tuple(regions), op.span)
+        if _is_conjunction(branch):
+            self._join(branch)
+            return
+        self.out.append(branch)
+        self._facts.define(branch)
         for result, *found in zip(op.results, *ranges, strict=True) if ranges else ():
             known = [r for r in found if r is not None]
             if len(known) == len(found):
@@ -347,6 +350,18 @@ class _Prove(Rewriter):
             self._facts.learn_opposite(condition)
         elif regions[1].terminator.row is not ops.YIELD:
             self._facts.learn(condition)
+
+    def _join(self, op: Op) -> None:
+        """`if a {pure; yield b} else {yield a}`, without the checks that made it one, as `a and b`.
+
+        What the second part computes is known already: its region has been rewritten.
+        """
+        *computed, last = op.regions[0].ops
+        self.out.extend(computed)
+        self.out.append(
+            Op(ops.AND, (op.operands[0], last.operands[0]), {}, op.results, (), op.span)
+        )
+        self._facts.define(self.out[-1])
 
     def _count(self, op: Op) -> None:
         """Positions lie between start and stop; steps up stay below it, steps down above."""
@@ -363,3 +378,22 @@ class _Prove(Rewriter):
                 self._facts.learn_order(stop, position, 1)
                 self._facts.learn_order(position, start, 0)
             self.out.append(self.renew(op))
+
+
+def _is_conjunction(op: Op) -> bool:
+    """Whether a branch is what `a and b` became, with nothing left that may not always run."""
+    then, otherwise = op.regions
+    return (
+        len(op.results) == 1
+        and op.results[0].type is bool_
+        and all(o.row.is_pure and _is_total(o) for o in then.ops[:-1])
+        and then.terminator.row is ops.YIELD
+        and len(otherwise.ops) == 1
+        and otherwise.terminator.row is ops.YIELD
+        and otherwise.terminator.operands == op.operands
+    )
+
+
+def _is_total(op: Op) -> bool:
+    """A lane that is chosen at run time must exist."""
+    return op.row is not ops.EXTRACT or "lane" in op.attrs

@@ -6,6 +6,7 @@ Positions and extents are bounded by what checked launches take, `LIMIT`; see `j
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import prod
 
 from cubepy.ir import ops
@@ -130,11 +131,25 @@ def _absolute(a: Range) -> Range:
     return least, max(abs(a[0]), abs(a[1]))
 
 
+def _select(mask: Range, a: Range, b: Range) -> Range:
+    return union(a, b)
+
+
+def _negative(a: Range) -> Range:
+    return -a[1], -a[0]
+
+
+def _same(a: Range) -> Range:
+    return a
+
+
+def _count_of_bits(a: Range) -> Range:
+    return 0, 64
+
+
 _RULES: dict[OpDef, Callable[..., Range | None]] = {
-    ops.ADD: lambda a, b: exact(ops.ADD, a, b),
-    ops.SUB: lambda a, b: exact(ops.SUB, a, b),
-    ops.MUL: lambda a, b: exact(ops.MUL, a, b),
-    ops.NEG: lambda a: (-a[1], -a[0]),
+    **{row: partial(exact, row) for row in (ops.ADD, ops.SUB, ops.MUL)},
+    ops.NEG: _negative,
     ops.ABS: _absolute,
     ops.MIN: _minimum,
     ops.MAX: _maximum,
@@ -144,9 +159,7 @@ _RULES: dict[OpDef, Callable[..., Range | None]] = {
     ops.REM_TRUNC: _rem_trunc,
     ops.AND: _and,
     ops.SHR: _shr,
-    ops.CAST: lambda a: a,
-    ops.SELECT: lambda mask, a, b: union(a, b),
-    ops.POPCOUNT: lambda a: (0, 64),
-    ops.CLZ: lambda a: (0, 64),
-    ops.CTZ: lambda a: (0, 64),
+    ops.CAST: _same,
+    ops.SELECT: _select,
+    **dict.fromkeys((ops.POPCOUNT, ops.CLZ, ops.CTZ), _count_of_bits),
 }
