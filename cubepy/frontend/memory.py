@@ -82,9 +82,10 @@ def _prefetch(frame: Frame, x: Any, index: Any, level: Any = 1) -> None:
 
 def _misalignment(frame: Frame, x: Any, index: Any, line: int) -> Value:
     tensor = _tensor(frame, x, "cp.misalignment")
-    place = _place(frame, tensor, index)
-    size = _width(frame, line) * place.tensor.element.itemsize
     tracer = frame.tracer
+    with unchecked(tracer):
+        place = _place(frame, tensor, index)
+    size = _width(frame, line) * place.tensor.element.itemsize
     return tracer.b.emit(
         ops.MISALIGNMENT, place.tensor.buffer, tracer.index_value(place.offset), bytes=size
     )

@@ -261,3 +261,17 @@ def test_a_row_tells_the_axis_of_its_tensor(device: str):
     with pytest.raises(cp.OutOfBoundsError) as caught:
         a_view_by_name.configure(device=device, checked=True)[1, 1](x, out, 6)
     assert (caught.value.axis, caught.value.extent) == (1, 6)
+
+
+@cp.cube
+def aligned(x, out, i: cp.i64):
+    out[0] = cp.f32(cp.misalignment(x, i, line=4))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_alignment_of_any_address_may_be_asked_for(device: str):
+    x, out = np.ones(8, F32), np.zeros(8, F32)
+    launcher = aligned.configure(device=device, checked=True)[1, 1]
+    for i in (0, 9, 1001, -3):
+        launcher(x, out, i)
+        assert out[0] == (x.ctypes.data // 4 + i) % 4
