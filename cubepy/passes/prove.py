@@ -167,6 +167,44 @@ class _Facts:
             self._learned[a] = intersection(x, (x[0], y[1] - distance))
             self._learned[b] = intersection(y, (x[0] + distance, y[1]))
 
+    def learn_multiples(self, position: Value, start: Value, stop: Value, step: int) -> None:
+        """In a loop up to start + n * step, whose last position leaves room for a whole step.
+
+        Where n is (end - start) // step, or that or 0 if it is negative, stop is not behind end:
+        the loop runs, so that n is not 0.
+        """
+        whole_steps = self._operand_beside(ops.ADD, stop, start)
+        count = whole_steps and self._factor(whole_steps, step)
+        if not count:
+            return
+        self.learn_order(position, stop, step)
+        quotient = self._sources.get(count)
+        if quotient is not None and quotient.row is ops.MAX:
+            some = [self._sources.get(v) for v in quotient.operands if self.range(v) != (0, 0)]
+            quotient = some[0] if len(some) == 1 else None
+        if quotient is None or quotient.row is not ops.FLOORDIV:
+            return
+        room = self._sources.get(quotient.operands[0])
+        is_room = room is not None and room.row is ops.SUB and self.same(room.operands[1]) is start
+        if room is not None and is_room and self.range(quotient.operands[1]) == (step, step):
+            self.learn_order(stop, room.operands[0], 0)
+
+    def _operand_beside(self, row: OpDef, value: Value, operand: Value) -> Value | None:
+        """x where value is `row(operand, x)` or `row(x, operand)`; not for numbers that wrap."""
+        op = self._sources.get(value)
+        if op is None or op.row is not row or value.type is not index:
+            return None
+        a, b = (self.same(v) for v in op.operands)
+        return b if a is operand else a if b is operand else None
+
+    def _factor(self, value: Value, step: int) -> Value | None:
+        """n where value is n * step."""
+        op = self._sources.get(value)
+        if op is None or op.row is not ops.MUL:
+            return None
+        rest = [v for v in op.operands if self.range(v) != (step, step)]
+        return rest[0] if len(rest) == 1 else None
+
     def _learn_unequal(self, a: Value, b: Value) -> None:
         x, y = self.range(a), self.range(b)
         if x is not None and y is not None and y[0] == y[1] and x[0] < x[1]:
@@ -374,6 +412,9 @@ class _Prove(Rewriter):
             if by is not None and by[0] > 0:
                 self._facts.learn_order(position, stop, 1)
                 self._facts.learn_order(start, position, 0)
+                if by[0] == by[1]:
+                    facts, same = self._facts, self._facts.same
+                    facts.learn_multiples(position, same(start), same(stop), by[0])
             elif by is not None and by[1] < 0:
                 self._facts.learn_order(stop, position, 1)
                 self._facts.learn_order(position, start, 0)

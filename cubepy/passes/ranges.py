@@ -13,7 +13,7 @@ from cubepy.ir import ops
 from cubepy.ir.core import Op
 from cubepy.ir.numbers import limits
 from cubepy.ir.opdef import OpDef
-from cubepy.ir.types import DType, Kind, Type, index
+from cubepy.ir.types import DType, Kind, Type, element_of, index
 from cubepy.targets import CHECKED_LIMIT as LIMIT
 
 Range = tuple[int, int]
@@ -61,6 +61,10 @@ def result_range(op: Op, operands: Sequence[Range | None], cube_dim: Sequence[in
         return int(value), int(value)
     if op.row in _POSITIONS:
         return _position(op, cube_dim)
+    if op.row is ops.MISALIGNMENT:
+        size = op.attrs["bytes"]
+        assert isinstance(size, int)
+        return 0, (size - 1) // element_of(op.operands[0].type).itemsize
     rule = _RULES.get(op.row)
     known = [r for r in operands if r is not None]
     if rule is None or len(known) < len(operands):
