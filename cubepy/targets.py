@@ -10,6 +10,10 @@ from dataclasses import dataclass, replace
 
 from cubepy.errors import fail
 
+CHECKED_LIMIT = 1 << 48
+"""The longest axis and the most units of a checked launch, so that its index arithmetic can be
+proved to stay in 64 bits; processors address no more bytes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Target:

@@ -38,6 +38,7 @@ from cubepy.jit.grid import (
     dim3,
 )
 from cubepy.jit.staging import Staged
+from cubepy.targets import CHECKED_LIMIT
 
 EFFORT: Any = 100_000  # NumPy's stubs know only -1 and 0
 """Steps of the search for a byte that two arrays have in common."""
@@ -143,8 +144,21 @@ def prepare(
         compiled = specialisations.get(signature, device)
     count = _cube_count(kernel, grid, dim, plane, matcher, width, compiled, collapsed)
     check_limits(kernel, Fixed(count, dim), target)
+    if checked:
+        check_sizes(kernel, matcher, prod(count) * prod(dim))
     prepared = _fill(compiled, device, matcher, count, collapsed, width)
     return replace(prepared, queue=settings.queue), matcher
+
+
+def check_sizes(kernel: str, matcher: Matcher, units: int) -> None:
+    """`LaunchError` E419 for sizes from which checked index arithmetic might leave 64 bits."""
+    sizes = {"it has units:": units}
+    for name, memory in matcher.memories.items():
+        sizes[f"`{name}` has an extent of"] = max(memory.shape, default=0)
+        sizes[f"`{name}` has elements:"] = prod(memory.shape)
+    for what, given in sizes.items():
+        if given > CHECKED_LIMIT:
+            raise fail("E419", kernel=kernel, what=what, given=given, limit=CHECKED_LIMIT)
 
 
 def _can_collapse(matcher: Matcher, width: int) -> bool:
