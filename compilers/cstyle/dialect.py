@@ -40,7 +40,7 @@ class Dialect:
     `pragmas`: lines that the prelude needs where a word occurs. `vector_calls`: functions that take
     native lines too.
 
-    `vector_load` and `vector_store` take any address, for lines of up to `vector_bytes`.
+    `vector_load` and `vector_store` move native lines from and to any address.
 
     `planes`: what planes are called where they can shuffle; with `shuffles_keep` a unit keeps its
     value where a relative shuffle finds none. `planes_exit`: units that returned do not disturb
@@ -97,7 +97,6 @@ class Dialect:
     helpers: dict[str, Helper] = field(default_factory=dict[str, Helper])
     vector_load: str = ""
     vector_store: str = ""
-    vector_bytes: int = 0
     stream_store: str = ""
     unroll: str = "#pragma unroll"
     print_words: Mapping[str, str]

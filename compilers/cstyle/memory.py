@@ -75,7 +75,7 @@ def _is_aligned(op: Op, t: Line) -> bool:
 
 def _is_vector(e: Emitter, t: Line) -> bool:
     """Whether the dialect has a function that moves such a line from and to any address."""
-    return e.lines.is_native(t) and t.element.itemsize * t.width <= e.dialect.vector_bytes
+    return e.lines.is_native(t) and bool(e.dialect.vector_load)
 
 
 def _cast_pointer(e: Emitter, op: Op, t: Line, const: str) -> str:

@@ -63,7 +63,7 @@ def emit_elementwise(e: Emitter, op: Op) -> Expr:
     types = [v.type for v in op.operands]
     lanes = [element_of(x) for x in types]
     t = op.result.type
-    if op.row in (ops.CAST, ops.BITCAST) and e.lines.type(types[0]) == e.lines.type(t):
+    if _keeps_bits(op, lanes[0] if lanes else None) and e.lines.type(types[0]) == e.lines.type(t):
         return _same(e, op.operands[0])
     if not isinstance(t, Line):
         return scalar_text(e, op, lanes, element_of(t), operands_of(e, op))
@@ -74,6 +74,14 @@ def emit_elementwise(e: Emitter, op: Op) -> Expr:
         return scalar_text(e, op, lanes, t.element, operands)
 
     return e.lines.apply(op.row, t, types, [e.value(v) for v in op.operands], by_lane)
+
+
+def _keeps_bits(op: Op, source: DType | None) -> bool:
+    """Whether a conversion between types of one name is none: to bool it compares with 0."""
+    if op.row is ops.BITCAST:
+        return True
+    target = element_of(op.result.type)
+    return op.row is ops.CAST and source is not None and source.is_integer and target.is_integer
 
 
 def _same(e: Emitter, value: Value) -> Expr:
