@@ -142,12 +142,16 @@ _OPENCL_FEATURES = _OPENCL_USUAL | {"fp16", "subgroups"}
 
 
 def opencl_target(arch: str) -> Target:
-    """A device with fp64, 64-bit atomics, and the features that `arch` names: `fp16+subgroups`."""
+    """A device with fp64, 64-bit atomics, and the features that `arch` names: `fp16+subgroups`.
+
+    Without sub-groups a plane is one unit: an emulated one would need barriers of the whole cube.
+    """
     asked = frozenset(arch.split("+")) - {""}
     if not asked <= _OPENCL_FEATURES:
         names = ", ".join(sorted(_OPENCL_FEATURES))
         raise fail("E503", target=f"opencl:{arch}", suggestion=f"features: {names}")
-    return replace(_OPENCL, arch=arch, features=_OPENCL_USUAL | asked)
+    plane_dim = _OPENCL.plane_dim if "subgroups" in asked else 1
+    return replace(_OPENCL, arch=arch, plane_dim=plane_dim, features=_OPENCL_USUAL | asked)
 
 
 _METAL = Target("metal", "", plane_dim=32, line_alignment=16, shared_bytes=32 << 10)

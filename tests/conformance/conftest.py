@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -22,17 +21,11 @@ LONGEST = {"pocl": 16}
 """The longest line for a device: PoCL keeps those of a whole cube on one stack of 8 MiB."""
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _text_devices() -> Iterator[None]:
-    with text_devices.registered():
-        yield
-
-
 @pytest.fixture(params=DEVICES)
-def device(request: pytest.FixtureRequest) -> Any:
+def device(request: pytest.FixtureRequest, require_text_device: Any) -> Any:
     """The name of each device of this machine."""
     if request.param in TEXTS:
-        text_devices.require(request.param)
+        require_text_device(request.param)
     elif request.param not in [d.name for d in cp.devices()]:
         pytest.skip(f"no device {request.param} here")
     return request.param
