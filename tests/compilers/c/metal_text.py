@@ -35,7 +35,7 @@ def find_clang() -> str:
         found = shutil.which(f"clang++-{version}")
         if found is not None:
             return found
-    pytest.skip("tool absent: clang 16 or newer (apt-get install clang-16)")
+    pytest.skip("guest absent: clang 16 or newer (apt-get install clang-16)")
 
 
 @lru_cache(maxsize=1)
@@ -54,15 +54,16 @@ _FOLDERS: list[tempfile.TemporaryDirectory[str]] = []
 """They live as long as the process."""
 
 
-def as_cpp(source: str, entry: str) -> str:
-    """The text with the shim instead of Metal's library, and a launcher behind it."""
-    text = source.replace("#include <metal_stdlib>", "namespace program {", 1)
+def as_cpp(source: str, entry: str, name: str = "launch") -> str:
+    """The text in a namespace, without the include of Metal's library, and a launcher behind it."""
+    space = f"program_{name}"
+    text = source.replace("#include <metal_stdlib>", f"namespace {space} {{", 1)
     text = text.replace("alignas(16) threadgroup ", "alignas(16) static ")
     head = text[text.index(f"kernel void {entry}(") :]
     params = re.findall(r"(\w+) \[\[(\w+)(?:\((\d+)\))?\]\]", head[: head.index(") {")])
-    passed = [_passed(name, kind, slot, head) for name, kind, slot in params]
-    call = f"program::{entry}({', '.join(passed)});"
-    return text + LAUNCHER.format(call=call, meets=int(_MEETS.search(source) is not None))
+    passed = [_passed(param, kind, slot, head) for param, kind, slot in params]
+    call = f"{entry}({', '.join(passed)});"
+    return text + LAUNCHER.format(name=name, call=call, meets=int(bool(_MEETS.search(source))))
 
 
 def _passed(name: str, kind: str, slot: str, head: str) -> str:
@@ -72,16 +73,15 @@ def _passed(name: str, kind: str, slot: str, head: str) -> str:
     assert declaration is not None
     word = declaration[1].strip()
     if word.endswith("&"):
-        return f"*(program::{word[:-1].removeprefix('constant ')}*)arguments[{slot}]"
+        return f"*({word[:-1].removeprefix('constant ')}*)arguments[{slot}]"
     return f"({word.removeprefix('device ')})arguments[{slot}]"
 
 
 LAUNCHER = """
-}} using namespace metal;
 static void run_unit(void** arguments, uint3 at, uint3 cube, uint3 counts) {{
     {call}
 }}
-extern "C" int launch(void** arguments, const uint* grid, const uint* dim) {{
+extern "C" int {name}(void** arguments, const uint* grid, const uint* dim) {{
     const uint3 counts = {{grid[0], grid[1], grid[2]}}, dims = {{dim[0], dim[1], dim[2]}};
     for (uint z = 0; z < counts.z; ++z)
         for (uint y = 0; y < counts.y; ++y)
@@ -90,24 +90,26 @@ extern "C" int launch(void** arguments, const uint* grid, const uint* dim) {{
                     return 1;
     return 0;
 }}
+}}
 """
 
 
-def build(source: str, entry: str) -> Any:
-    """The library of a kernel's text."""
+def build(*programs: str) -> Any:
+    """The library of one or more programs; see `as_cpp`."""
     shim = _shim()
+    text = "\n".join(programs)
     with tempfile.TemporaryDirectory(prefix="cubepy-metal-") as folder:
         file, library = Path(folder) / "kernel.cpp", Path(folder) / "kernel.so"
-        file.write_text(as_cpp(source, entry))
+        file.write_text(text)
         command = [find_clang(), *FLAGS, "-shared", "-include", str(shim), "-o", str(library)]
         done = subprocess.run([*command, str(file)], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, f"{done.stderr}\n{source}"
+        assert done.returncode == 0, f"{done.stderr}\n{text}"
         return ctypes.CDLL(str(library))
 
 
-def launch(library: Any, pointers: list[int], grid: Any, dim: Any) -> None:
+def launch(function: Any, pointers: list[int], grid: Any, dim: Any) -> None:
     """Run all cubes, one after the other; barriers that only some units reach are an error."""
     triple = ctypes.c_uint * 3
     words = (ctypes.c_void_p * max(len(pointers), 1))(*pointers)
-    status = library.launch(words, triple(*grid), triple(*dim))
+    status = function(words, triple(*grid), triple(*dim))
     assert status == 0, "the units of a cube wait for each other at different places"

@@ -120,11 +120,12 @@ class MetalTextDevice(_TextDevice):
 
     def load(self, artifact: Artifact) -> tuple[Artifact, Any]:
         """Compile the text with clang."""
-        return artifact, metal_text.build(artifact.code.decode(), artifact.entry)
+        program = metal_text.as_cpp(artifact.code.decode(), artifact.entry)
+        return artifact, metal_text.build(program).launch
 
     def launch(self, loaded: tuple[Artifact, Any], block: Any, count: int, grain: int) -> None:
         """Run all cubes: buffers in order, then the numbers as one block, then the faults."""
-        artifact, library = loaded
+        artifact, function = loaded
         words = list(block)
         slots = artifact.slots
         pairs = list(zip(slots, words, strict=False))
@@ -136,7 +137,7 @@ class MetalTextDevice(_TextDevice):
         if artifact.faults:
             pointers.append(words[-1])
         grid = words[len(slots) : len(slots) + 3]
-        metal_text.launch(library, pointers, grid, artifact.cube_dim)
+        metal_text.launch(function, pointers, grid, artifact.cube_dim)
 
 
 DEVICES = {"pocl": PoclDevice, "metal_text": MetalTextDevice}
