@@ -35,7 +35,8 @@ class Dialect:
 
     Kernels: `head`, `buffer`, `number` and `fault` (parameters; `extra_params` where their
     names occur), `spaces` (qualifiers of pointers),
-    `declarations` of memory (`dynamic_shared` beyond `static_shared_bytes`), `positions`.
+    `declarations` of memory (`dynamic_shared` beyond `static_shared_bytes`), `positions`, and the
+    cast before them that an index beside them makes needless (`bare_positions`).
 
     `pragmas`: lines that the prelude needs where a word occurs. `vector_calls`: functions that take
     native lines too.
@@ -83,6 +84,7 @@ class Dialect:
     dynamic_shared: str = ""
     static_shared_bytes: int = 0
     positions: Mapping[tuple[OpDef, str], str]
+    bare_positions: str = ""
     plane_dim: int
     planes_exit: bool
     planes: str = ""

@@ -25,6 +25,8 @@ _SHORT = (
     *(ops.PLANE_SHUFFLE, ops.PLANE_SHUFFLE_XOR, ops.PLANE_SHUFFLE_UP, ops.PLANE_SHUFFLE_DOWN),
 )
 """Operations in which a constant index needs no suffix."""
+_WIDENING = (ops.ADD, ops.MUL)
+"""Operations that convert the second operand to the type of the first."""
 
 
 def emit_const(e: Emitter, op: Op) -> Expr:
@@ -92,7 +94,18 @@ def _same(e: Emitter, value: Value) -> Expr:
 
 def operands_of(e: Emitter, op: Op) -> list[Expr]:
     """Scalar operands; constant indices without a suffix where the other operand has the type."""
-    return [_operand(e, v, op.row in _SHORT) for v in op.operands]
+    found = [_operand(e, v, op.row in _SHORT) for v in op.operands]
+    if op.row in _WIDENING and not any(v in e.constants for v in op.operands):
+        found[1] = _without_cast(e, op.operands[1], found[1])
+    return found
+
+
+def _without_cast(e: Emitter, value: Value, expr: Expr) -> Expr:
+    """A position of 32 bits: the other operand, an index, makes it one too."""
+    cast_text = e.dialect.bare_positions
+    if not cast_text or value not in e.positions or not expr.text.startswith(cast_text):
+        return expr
+    return Expr(expr.text.removeprefix(cast_text), POSTFIX)
 
 
 def _operand(e: Emitter, value: Value, is_short: bool) -> Expr:
@@ -175,6 +188,7 @@ def _integer(op: Op, name: str) -> int:
 
 def emit_position(e: Emitter, op: Op) -> Expr:
     """A position along an axis, as an index."""
+    e.positions.add(op.result)
     return Expr(e.dialect.positions[op.row, str(op.attrs["axis"])], UNARY)
 
 
