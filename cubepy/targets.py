@@ -159,13 +159,13 @@ _OPENCL_FEATURES = _OPENCL_USUAL | {"fp16", "subgroups"}
 def opencl_target(arch: str) -> Target:
     """A device with fp64, 64-bit atomics, and the features that `arch` names: `fp16+subgroups`.
 
-    Without sub-groups planes are single units, which costs no barriers.
+    Without sub-groups a plane is one unit: an emulated one would need barriers of the whole cube.
     """
     asked = frozenset(arch.split("+")) - {""}
     if not asked <= _OPENCL_FEATURES:
         names = ", ".join(sorted(_OPENCL_FEATURES))
         raise fail("E503", target=f"opencl:{arch}", suggestion=f"features: {names}")
-    plane_dim = 32 if "subgroups" in asked else 1
+    plane_dim = _OPENCL.plane_dim if "subgroups" in asked else 1
     return replace(_OPENCL, arch=arch, plane_dim=plane_dim, features=_OPENCL_USUAL | asked)
 
 
