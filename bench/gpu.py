@@ -76,6 +76,14 @@ def measured(
     return Row(work, ours, nbytes / ours / 1e6, found, f"{least} x {name}", ratio, error)
 
 
+def fastest(candidates: dict[str, Callable[[], Any]]) -> tuple[str, Callable[[], Any]]:
+    """The candidate that is the fastest on the device, with its name."""
+    for call in candidates.values():
+        call()
+    name = min(candidates, key=lambda n: device_ms(candidates[n]))
+    return name, candidates[name]
+
+
 def random(*shape: int) -> Any:
     return torch().randn(*shape, device="cuda")
 
@@ -123,34 +131,48 @@ def sum_rows() -> list[Row]:
     t, x = torch(), random(SIDE, SIDE)
     rows, cubes = t.empty(SIDE, device="cuda"), 132 * 16
     partial, total = t.empty(cubes, device="cuda"), t.empty(1, device="cuda")
-    per_band, bands = 128, SIDE // 128
-    bands_of = t.empty(bands, SIDE, device="cuda")
     columns = t.empty(1, SIDE, device="cuda")
+    all_columns = fastest({str(n): columns_call(x, columns, n) for n in (32, 64, 128, 256, 512)})
     each = kernels.sum_rows[SIDE, 256].bind(x, rows)
     first = kernels.sum_shares[cubes, 512].bind(x, partial)
     second = kernels.sum_shares[1, 1024].bind(partial, total)
-    down = kernels.sum_columns[(SIDE // 4 // 256, bands), (256, 1)].bind(x, bands_of, per_band)
-    rest = kernels.sum_columns[(SIDE // 4 // 64, 1), (64, 1)].bind(bands_of, columns, bands)
 
     def everything() -> None:
         first()
         second()
 
-    def all_columns() -> None:
-        down()
-        rest()
-
-    each(), everything(), all_columns()
+    for call in (each, everything, all_columns[1]):
+        call()
     wide = x.double()
     table = [
         ("sum of all", everything, lambda: x.sum(), total[0], wide.sum()),
         ("sum of rows", each, lambda: x.sum(1), rows, wide.sum(1)),
-        ("sum of columns", all_columns, lambda: x.sum(0), columns[0], wide.sum(0)),
+        (
+            f"sum of columns, bands of {all_columns[0]}",
+            all_columns[1],
+            lambda: x.sum(0),
+            columns[0],
+            wide.sum(0),
+        ),
     ]
     return [
         measured(f"{work}, {SIDE}^2", call, x.nbytes, {"torch": peer}, ("torch", 1.0), worst(a, b))
         for work, call, peer, a, b in table
     ]
+
+
+def columns_call(x: Any, out: Any, band: int) -> Callable[[], None]:
+    """Sums of bands of rows, then of the bands."""
+    bands = SIDE // band
+    partial = torch().empty(bands, SIDE, device="cuda")
+    first = kernels.sum_columns[(SIDE // 4 // 128, bands), (128, 1)].bind(x, partial, band)
+    second = kernels.sum_columns[(SIDE // 4 // 32, 1), (32, 1)].bind(partial, out, bands)
+
+    def call() -> None:
+        first()
+        second()
+
+    return call
 
 
 def softmax_row() -> Row:
@@ -175,7 +197,7 @@ def pool_rows() -> list[Row]:
     return [pool_row(window, least) for window, least in POOLS]
 
 
-def pool_row(window: tuple[int, int, int], least: float, band: int = 16) -> Row:
+def pool_row(window: tuple[int, int, int], least: float) -> Row:
     size, stride, pad = window
     x = random(2, 128, 512, 512)
 
@@ -185,14 +207,19 @@ def pool_row(window: tuple[int, int, int], least: float, band: int = 16) -> Row:
     expected = eager(x)
     out = torch().full_like(expected, float("nan"))
     planes, side = 256, expected.shape[-1]
-    units = side // 4
-    grid = (1, -(-side // band), planes), (units, 1, 1)
     seen, given = x.view(planes, 512, 512), out.view(planes, side, side)
-    call = kernels.max_pool[grid].bind(seen, given, size, stride, pad, band)
+    candidates: dict[str, Callable[[], Any]] = {}
+    for band in (1, 2, 4, 8, 16, 32):
+        for units in {side // 4, 64, 32}:
+            grid = (side // 4 // units, -(-side // band), planes), (units, 1, 1)
+            bound = kernels.max_pool[grid].bind(seen, given, size, stride, pad, band)
+            candidates[f"{band}x{units}"] = bound
+    name, call = fastest(candidates)
+    out.fill_(float("nan"))
     call()
     assert torch().equal(out, expected)
     peers = {"torch": lambda: eager(x), "torch.compile": compiled(eager, x)}
-    work = f"max_pool2d (2,128,512,512) {size}/{stride}/{pad}"
+    work = f"max_pool2d (2,128,512,512) {size}/{stride}/{pad}, {name}"
     nbytes = x.nbytes + out.nbytes
     return measured(work, call, nbytes, peers, ("torch.compile", least), 0.0)
 

@@ -58,7 +58,7 @@ def _passes(target: Target, options: PassOptions) -> list[Pass]:
     """All passes; where the definition is asked for, only those that decide what a kernel means."""
     if "names" in target.features:
         return definition_passes(options)
-    return standard_passes(options, Pass("expand", expand))
+    return standard_passes(options, Pass("expand", expand(target.functions)))
 
 
 def _dump(name: str, kernel: Kernel) -> None:

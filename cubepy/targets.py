@@ -21,7 +21,9 @@ class Target:
 
     `line_bytes` is the widest useful line, `line_alignment` what a line access must be aligned to
     (0: to its element); sizes in bytes; `max_cube_dim` units of a cube in all, `max_cube_dims` and
-    `max_cube_counts` along x, y and z; `attributes` is for the compiler of this kind alone.
+    `max_cube_counts` along x, y and z; `functions` are elementary functions that the target has
+    itself within the bounds of the op table, such as "exp_f32"; `attributes` is for the compiler of
+    this kind alone.
     """
 
     kind: str
@@ -35,6 +37,7 @@ class Target:
     max_cube_dims: tuple[int, int, int] = (1 << 31, 1 << 31, 1 << 31)
     max_cube_counts: tuple[int, int, int] = (1 << 62, 1 << 62, 1 << 62)
     features: frozenset[str] = frozenset()
+    functions: frozenset[str] = frozenset()
     attributes: str = ""
 
     def __str__(self) -> str:
@@ -123,6 +126,14 @@ def host_target(arch: str, attributes: str, features: frozenset[str]) -> Target:
     return replace(_CPU, arch=arch, line_bytes=line_bytes, features=features, attributes=attributes)
 
 
+_CUDA_FUNCTIONS = frozenset(
+    f"{name}_{dtype}"
+    for name in (
+        *("exp", "exp2", "exp10", "expm1", "log", "log2", "log10", "log1p", "pow"),
+        *("sin", "cos", "tanh", "erf", "erfc", "rsqrt", "cbrt"),
+    )
+    for dtype in ("f32", "f64")
+)
 _CUDA = Target(
     "cuda",
     "",
@@ -131,6 +142,7 @@ _CUDA = Target(
     cache_bytes=32 << 20,
     max_cube_dims=(1024, 1024, 64),
     max_cube_counts=(2**31 - 1, 65535, 65535),
+    functions=_CUDA_FUNCTIONS | {"sigmoid_f32"},
 )
 _CUDA_SHARED = {
     75: 64 << 10,

@@ -104,12 +104,33 @@ HELPERS: dict[str, Helper] = {
         "float bfloat16_to_float(bfloat16 value)",
         "return __uint_as_float((unsigned int)value << 16);",
     ),
+    "bfloat16_to_double": function(
+        "double bfloat16_to_double(bfloat16 value)",
+        "return __uint_as_float((unsigned int)value << 16);",
+    ),
     "note_fault": family.NOTE_FAULT,
+    "sigmoid": function(
+        "float sigmoid(float value)",
+        "const float e = expf(-fabsf(value));\n"
+        "    return __fdividef(value < 0.0f ? e : 1.0f, e + 1.0f);",
+    ),
 }
 
+_DOUBLE_TO_BF16 = function(
+    "bfloat16 double_to_bfloat16(double value)",
+    "const float near = __double2float_rz(value);\n"
+    "    const unsigned int is_cut = (double)near != value;  // rounding to odd rounds once\n"
+    "    return float_to_bfloat16(__uint_as_float(__float_as_uint(near) | is_cut));",
+)
 _BF16_BY_INSTRUCTION = _convert(
     "float_to_bfloat16", "float", "bfloat16", "cvt.rn.bf16.f32", "f", "h"
 )
+
+
+_BF16_HELPERS = {
+    "float_to_bfloat16": _BF16_BY_INSTRUCTION,
+    "double_to_bfloat16": _DOUBLE_TO_BF16,
+}
 
 
 def _extremum(name: str, word: str) -> Helper:
@@ -156,7 +177,23 @@ _CONVERSIONS = family.BITCASTS | family.HALF_CONVERSIONS
 _BF16_CONVERSIONS = {
     (ops.CAST, bf16, f32): call("bfloat16_to_float"),
     (ops.CAST, f32, bf16): call("float_to_bfloat16"),
+    (ops.CAST, bf16, f64): call("bfloat16_to_double"),
+    (ops.CAST, f64, bf16): call("double_to_bfloat16"),
 }
+
+
+def _functions() -> Spellings:
+    """Elementary functions of CUDA's library: within 2 ULP, pow 8 (CUDA C++ Programming Guide,
+    Mathematical Functions); `targets` lists them."""
+    names = ("exp", "exp2", "exp10", "expm1", "log", "log2", "log10", "log1p")
+    names += ("sin", "cos", "tanh", "erf", "erfc", "rsqrt", "cbrt")
+    table: Spellings = {}
+    for name in names:
+        row = ops.TABLE[name]
+        table |= {(row, f32): call(f"{name}f"), (row, f64): call(name)}
+    table |= {(ops.POW, f32): call("powf", 2), (ops.POW, f64): call("pow", 2)}
+    table[ops.SIGMOID, f32] = call("sigmoid")
+    return table
 
 
 _REFUSED = dict.fromkeys(
@@ -205,6 +242,7 @@ BASE = Dialect(
     spellings=SHARED
     | family.numbers()
     | family.bits()
+    | _functions()
     | family.atomics()
     | _shuffles()
     | _COOPERATION,
@@ -233,7 +271,7 @@ def dialect(arch: str) -> Dialect:
         soft=frozenset((f8e4m3, f8e5m2)),
         spellings=BASE.spellings | _RECENT,
         conversions=_CONVERSIONS | _BF16_CONVERSIONS,
-        helpers=HELPERS | _NAN_HELPERS | {"float_to_bfloat16": _BF16_BY_INSTRUCTION},
+        helpers=HELPERS | _NAN_HELPERS | _BF16_HELPERS,
     )
 
 

@@ -44,17 +44,17 @@ def _release(address: int) -> None:
     _held.pop(address, None)
 
 
-@ctypes.CFUNCTYPE(None, ctypes.py_object)
-def _discard(capsule: Any) -> None:
-    """A capsule that nobody took."""
+@ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+def _discard(capsule: int) -> None:
+    """A capsule that dies; it is given by its address, for nothing may refer to it any more."""
     if _is_valid(capsule, b"dltensor"):
         _held.pop(_pointer(capsule, b"dltensor"), None)
 
 
 _is_valid = ctypes.pythonapi.PyCapsule_IsValid
-_is_valid.argtypes = [ctypes.py_object, ctypes.c_char_p]
+_is_valid.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
 _pointer = ctypes.pythonapi.PyCapsule_GetPointer
-_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+_pointer.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
 _pointer.restype = ctypes.c_void_p
 _new = ctypes.pythonapi.PyCapsule_New
 _new.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]

@@ -99,7 +99,7 @@ class FastPath:
     ) -> None:
         """Keep a launch whose arguments are simple enough."""
         key = self._key(grid, args)
-        if key is None or len(args) != len(self._names):
+        if key is None or len(args) != len(self._names) or not prepared.device.uses_host_memory:
             return
         if any("." in name for name in (*matcher.memories, *matcher.scalars)):
             return

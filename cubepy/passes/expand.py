@@ -5,6 +5,8 @@ Floats below f32 are computed in f32 and rounded once more.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+
 from cubepy.ir import ops
 from cubepy.ir.core import Kernel, Op
 from cubepy.ir.types import DType, Line, element_of, f32, with_element
@@ -13,12 +15,16 @@ from cubepy.passes.inline import inlined
 from cubepy.passes.rewrite import Rewriter
 
 
-def expand(kernel: Kernel) -> Kernel:
-    """Replace every elementary function by its expansion."""
-    return _Expand().run(kernel)
+def expand(native: Collection[str] = ()) -> Callable[[Kernel], Kernel]:
+    """The pass for a target that has the functions `native` itself, such as "exp_f32"."""
+    return lambda kernel: _Expand(native).run(kernel)
 
 
 class _Expand(Rewriter):
+    def __init__(self, native: Collection[str]) -> None:
+        super().__init__()
+        self._native = native
+
     def visit(self, op: Op) -> None:
         if op.row.exact:
             self.out.append(self.renew(op))
@@ -29,8 +35,12 @@ class _Expand(Rewriter):
         wide = with_element(t, f32) if element_of(t).bits < 32 else t
         if wide != t:
             operands = tuple(self.emit(ops.CAST, (v,), {"type": wide}, op.span) for v in operands)
-        function = EXPANSIONS[op.row.name, element_of(wide).name]
-        result = inlined(function, operands, wide, op.span, self.out)
+        element = element_of(wide).name
+        if f"{op.row.name}_{element}" in self._native:
+            result = self.emit(op.row, operands, {}, op.span, op.result.name)
+        else:
+            function = EXPANSIONS[op.row.name, element]
+            result = inlined(function, operands, wide, op.span, self.out)
         if wide != t:
             result = self.emit(ops.CAST, (result,), {"type": t}, op.span)
         self.replaced[op.result] = result

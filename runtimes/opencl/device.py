@@ -149,7 +149,8 @@ class OpenclDevice:
         cl = api()
         try:
             program = cl.Program(self._context, artifact.code.decode())
-            built = program.build(options=[*OPTIONS, *self._rounded(cl), "-w"])
+            options = [*OPTIONS, *self._rounded(cl), "-w"]
+            built = program.build(options=options, cache_dir=False)  # drivers have their own
         except cl.Error as error:
             first = next((line for line in str(error).splitlines() if "error" in line), str(error))
             hint = "this is a defect of CubePy: please report it with CUBEPY_DUMP=source"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from functools import lru_cache
 from importlib import import_module
 from typing import Any
@@ -15,7 +14,6 @@ INSTALL = "pip install 'cubepy-jit[opencl]'"
 @lru_cache(maxsize=1)
 def api() -> Any:
     """The bindings; `DeviceError` E507 where they are missing."""
-    os.environ.setdefault("PYOPENCL_NO_CACHE", "1")  # drivers have caches of their own
     try:
         return import_module("pyopencl")
     except ImportError:

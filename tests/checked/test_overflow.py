@@ -188,10 +188,10 @@ def test_unchecked_kernels_test_nothing():
 def test_launches_beyond_what_is_proved_are_refused():
     huge = np.broadcast_to(np.zeros(1, np.int64), (2**49,))
     out = np.zeros(1, np.int64)
-    with pytest.raises(cp.LaunchError, match=r"E418: first: `x` has an extent of 562949953421312"):
+    with pytest.raises(cp.LaunchError, match=r"E419: first: `x` has an extent of 562949953421312"):
         first.configure(checked=True)[1, 1](huge, out)
     first[1, 1](huge, out)
-    with pytest.raises(cp.LaunchError, match="E418: first: it has units: "):
+    with pytest.raises(cp.LaunchError, match="E419: first: it has units: "):
         first.configure(checked=True)[2**47, 8](out, out)
 
 

@@ -23,7 +23,7 @@ from tests.conformance.operations import arrays, bits_of
 from tests.ir.machine import Machine, Memory
 from tests.ir.strategies import BUFFER_SIZE, kernels, random_kernel, special_numbers
 
-EXPAND = Pass("expand", expand)
+EXPAND = Pass("expand", expand())
 KERNELS, CHUNK = 300, 25
 
 

@@ -11,7 +11,6 @@ import ctypes
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -21,31 +20,32 @@ from cubepy.artifact import Artifact
 from cubepy.compilers.opencl.dialect import BUILD_OPTIONS
 from cubepy.ir.types import find_dtype
 from cubepy.runtimes import registry
-from cubepy.runtimes.base import Device, Properties
+from cubepy.runtimes.base import Allocation, Device, HostMemory, MemoryUse, Properties
+from cubepy.runtimes.registry import find_device
 from cubepy.targets import Target, parse_target
 from tests.compilers.c import metal_text
 from tests.guests import require_guest
 
 
-@dataclass(frozen=True, slots=True)
-class _Pool:
-    """Cubes run one after the other, as far as a launch can tell."""
-
-    threads: int = 1
-
-
-class _TextDevice:
+class _TextDevice(HostMemory):
     """What both share: `runtimes.base.Device` without the ways to load and launch."""
-
-    pool = _Pool()
 
     def __init__(self, name: str, target: Target) -> None:
         self.name = name
         self.target = target
         self.properties = Properties(f"{name}, for tests", 1, 0)
 
-    def synchronize(self) -> None:
-        """Launches are synchronous; nothing is left to wait for."""
+    def grain(self, count: int, work: int) -> int:
+        """Cubes run one after the other, as far as a launch can tell."""
+        return max(1, count)
+
+    def allocate(self, nbytes: int) -> Allocation:
+        """Host memory."""
+        return find_device("cpu").allocate(nbytes)
+
+    def memory(self) -> MemoryUse:
+        """Not told."""
+        return MemoryUse(0, 0)
 
 
 class PoclDevice(_TextDevice):
@@ -62,7 +62,9 @@ class PoclDevice(_TextDevice):
         program = cl.Program(queue().context, source).build(options=[BUILD_OPTIONS[0], "-w"])
         return artifact, cl.Kernel(program, artifact.entry)
 
-    def launch(self, loaded: tuple[Artifact, Any], block: Any, count: int, grain: int) -> None:
+    def launch(
+        self, loaded: tuple[Artifact, Any], block: Any, count: int, grain: int, queue: Any = None
+    ) -> None:
         """Run all cubes; the block's words become arguments one by one."""
         import pyopencl as cl
 
@@ -123,7 +125,9 @@ class MetalTextDevice(_TextDevice):
         program = metal_text.as_cpp(artifact.code.decode(), artifact.entry)
         return artifact, metal_text.build(program).launch
 
-    def launch(self, loaded: tuple[Artifact, Any], block: Any, count: int, grain: int) -> None:
+    def launch(
+        self, loaded: tuple[Artifact, Any], block: Any, count: int, grain: int, queue: Any = None
+    ) -> None:
         """Run all cubes: buffers in order, then the numbers as one block, then the faults."""
         artifact, function = loaded
         words = list(block)
@@ -154,18 +158,21 @@ def require(name: str) -> None:
 @contextmanager
 def registered() -> Iterator[None]:
     """`cp.device(name)` and `configure(device=name)` know the devices."""
-    held: dict[str, Device] = {}
-
-    def device(name: str) -> Device:
-        if name not in held:
-            held[name] = DEVICES[name]()
-        return held[name]
-
-    table = registry._DEVICES
-    table.update({name: lambda name=name: device(name) for name in DEVICES})
+    table = registry._SINGLE
+    table.update({name: (__name__, f"{name}_device") for name in DEVICES})
     try:
         yield
     finally:
         for name in DEVICES:
             del table[name]
-        registry.find_device.cache_clear()
+        registry._find.cache_clear()
+
+
+def pocl_device() -> Device:
+    """See `registered`."""
+    return PoclDevice()
+
+
+def metal_text_device() -> Device:
+    """See `registered`."""
+    return MetalTextDevice()
