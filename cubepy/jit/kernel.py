@@ -106,7 +106,7 @@ class CubeKernel(CubeFunction):
         if plane_dim is not None:
             settings = replace(settings, plane_dim=_checked_plane(plane_dim))
         if device is not None:
-            settings = replace(settings, device=getattr(device, "name", device))
+            settings = replace(settings, device=_device_name(device))
         if checked is not None:
             settings = replace(settings, checked=checked)
         if stream is not None:
@@ -149,6 +149,14 @@ class CubeKernel(CubeFunction):
 
     def __repr__(self) -> str:
         return f"<cube function {self.__qualname__}>"
+
+
+def _device_name(device: Any) -> str:
+    name = getattr(device, "name", device)
+    if not isinstance(name, str):
+        suggestion = 'pass a name, such as "cpu", or what cp.device(name) gives'
+        raise fail("E501", name=repr(device), suggestion=suggestion)
+    return name
 
 
 def _checked_plane(plane_dim: Any) -> int:
@@ -268,6 +276,8 @@ def _as_spec(value: Any) -> Any:
 
 def resolve_target(text: str) -> Target:
     """The target of a name; `cpu` is this host."""
+    if not isinstance(text, str):
+        raise fail("E503", target=repr(text), suggestion='write a name, such as "cpu" or "opencl"')
     return find_device("cpu").target if text == "cpu" else parse_target(text)
 
 
