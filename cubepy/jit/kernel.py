@@ -162,14 +162,14 @@ def _device_name(device: Any) -> str:
 def _checked_plane(plane_dim: Any) -> int:
     if isinstance(plane_dim, bool) or not isinstance(plane_dim, int) or plane_dim < 1:
         reason = "it is a positive number of units"
-        raise fail("E418", name="plane_dim", value=plane_dim, reason=reason)
+        raise fail("E420", name="plane_dim", value=plane_dim, reason=reason)
     return plane_dim
 
 
 def _checked_width(line_size: int | str) -> int | str:
     if line_size == "auto" or (isinstance(line_size, int) and 1 <= line_size <= 256):
         return line_size
-    raise fail("E418", name="line_size", value=line_size, reason='it is "auto" or 1 to 256 lanes')
+    raise fail("E420", name="line_size", value=line_size, reason='it is "auto" or 1 to 256 lanes')
 
 
 class Launcher:
