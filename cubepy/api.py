@@ -3,6 +3,9 @@
 `cubepy` loads this module when the first name is asked for, so that importing it costs nothing.
 """
 
+from cubepy.array.array import Array
+from cubepy.array.creation import arange, asarray, empty, full, ones, zeros
+from cubepy.array.streams import Event, Stream, set_default_device, synchronize
 from cubepy.config import settings
 from cubepy.errors import (
     CheckError,

@@ -49,6 +49,7 @@ class Artifact:
     """Compiled code for one target. `code` is what its runtime loads; `entry` its symbol.
 
     With `faults`, one more slot follows the cube counts: the address of a `FAULT_WORDS` record.
+    `shared_bytes`: memory of a cube that a launch must ask for; 0 where the code declares all.
     """
 
     target: Target
@@ -57,6 +58,7 @@ class Artifact:
     slots: tuple[Slot, ...]
     cube_dim: tuple[int, int, int]
     faults: tuple[Fault, ...] = ()
+    shared_bytes: int = 0
 
 
 Place = tuple[str, int]

@@ -75,6 +75,7 @@ TABLE: tuple[Setting, ...] = (
 )
 
 _ROWS = {row.name: row for row in TABLE}
+_chosen: dict[str, Any] = {}
 _overrides: ContextVar[dict[str, Any] | None] = ContextVar("cubepy_settings", default=None)
 
 
@@ -83,12 +84,19 @@ def get(name: str) -> Any:
     overrides = _overrides.get()
     if overrides and name in overrides:
         return overrides[name]
+    if name in _chosen:
+        return _chosen[name]
     return _from_environment(_ROWS[name])
+
+
+def choose(name: str, value: Any) -> None:
+    """Set a value for the whole process; `settings(...)` blocks still override it."""
+    _chosen[name] = value
 
 
 def source(name: str) -> str:
     """Where the value in force comes from: "settings", "environment" or "default"."""
-    if name in (_overrides.get() or {}):
+    if name in (_overrides.get() or {}) or name in _chosen:
         return "settings"
     return "environment" if _ROWS[name].variable in os.environ else "default"
 

@@ -40,7 +40,7 @@ class LaunchTypeError(LaunchError, TypeError):
 class OutOfBoundsError(Error, IndexError):
     """A checked access left its array.
 
-    `kernel`, `line`, `argument`, `axis`, `index` and `unit` say where.
+    `kernel`, `line`, `argument`, `axis`, `index`, `extent`, `unit` and `cube` say where.
     """
 
     kernel: str = ""
@@ -48,13 +48,16 @@ class OutOfBoundsError(Error, IndexError):
     argument: str = ""
     axis: int = 0
     index: int = 0
+    extent: int = 0
     unit: tuple[int, int, int] = (0, 0, 0)
+    cube: int = 0
 
 
 class CheckError(Error):
-    """A checked kernel divided by zero, failed an `assert`, raced, or read what nobody wrote.
+    """A checked kernel divided by zero, failed an `assert`, let an index leave its 64 bits, raced,
+    or read what nobody wrote.
 
-    On the interpreter `kernel`, `line`, `argument`, `unit` and `cube` say where.
+    `kernel`, `line`, `unit` and `cube` say where; the interpreter sets `argument` too.
     """
 
     kernel: str = ""
@@ -358,6 +361,18 @@ _row(
     "{kernel}: `{argument}` is an array, but its annotation `{expected}` asks for a number",
     "pass a number, or annotate the parameter as cp.Tensor[cp.{expected}]",
 )
+_row(
+    "E418",
+    LaunchError,
+    "{kernel}: `{argument}` is on {place}, but {other} is on {other_place}",
+    "move it, as in cp.asarray({argument}, device={other_place!r})",
+)
+_row(
+    "E419",
+    LaunchError,
+    "{kernel}: {what} {given}, more than the {limit} that a checked launch takes",
+    "run it without checked mode",
+)
 
 
 # E5xx: devices, targets and stages; E6xx: prebuilt kernels
@@ -376,6 +391,14 @@ _row(
     CompileError,
     "LLVM refused the generated code: {reason}",
     "this is a defect of CubePy: please report it with CUBEPY_DUMP=ir,llvm",
+)
+_row("E507", DeviceError, "{device}: {what} is missing", "{suggestion}")
+_row("E508", DeviceError, "{device}: {call} failed: {reason}", "{suggestion}")
+_row(
+    "E509",
+    DeviceLostError,
+    "{device} is lost: {reason}; a kernel did it that was launched since the last wait: {kernels}",
+    "rerun with CUBEPY_CHECKED=1 in a new process; other devices still work",
 )
 _row("E506", Error, "the setting {name} cannot be {value!r}: {reason}", "")
 _row("E601", LaunchError, "{function}: {reason}", "{suggestion}")
@@ -398,6 +421,12 @@ _row(
     "test the divisor first; unchecked, x // 0 and x % 0 are 0",
 )
 _row("E703", CheckError, "{kernel}: assertion failed: {message}, in {where}", "")
+_row(
+    "E704",
+    CheckError,
+    "{kernel}: the index {left} {operator} {right} leaves 64 bits, in {where}",
+    "indices are signed and never wrap; use cp.u64(...) where wrapping is meant, as in hashes",
+)
 _row(
     "E711",
     CheckError,

@@ -10,13 +10,18 @@ from dataclasses import dataclass, replace
 
 from cubepy.errors import fail
 
+CHECKED_LIMIT = 1 << 48
+"""The longest axis and the most units of a checked launch, so that its index arithmetic can be
+proved to stay in 64 bits; processors address no more bytes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
     """What code is compiled for.
 
     `line_bytes` is the widest useful line, `line_alignment` what a line access must be aligned to
-    (0: to its element); sizes in bytes; `attributes` is for the compiler of this kind alone.
+    (0: to its element); sizes in bytes; `max_cube_dim` units of a cube in all, `max_cube_dims` and
+    `max_cube_counts` along x, y and z; `attributes` is for the compiler of this kind alone.
     """
 
     kind: str
@@ -27,6 +32,8 @@ class Target:
     shared_bytes: int = 49152
     cache_bytes: int = 1 << 20
     max_cube_dim: int = 1024
+    max_cube_dims: tuple[int, int, int] = (1 << 31, 1 << 31, 1 << 31)
+    max_cube_counts: tuple[int, int, int] = (1 << 62, 1 << 62, 1 << 62)
     features: frozenset[str] = frozenset()
     attributes: str = ""
 
@@ -67,8 +74,8 @@ _NARROW = (
 
 _NAMES = """
 x86-64 x86-64-v2 x86-64-v3 x86-64-v4 nocona core2 penryn nehalem westmere sandybridge
-ivybridge haswell broadwell skylake skylake-avx512 cascadelake cooperlake cannonlake icelake-
-client icelake-server rocketlake tigerlake alderlake raptorlake meteorlake arrowlake
+ivybridge haswell broadwell skylake skylake-avx512 cascadelake cooperlake cannonlake
+icelake-client icelake-server rocketlake tigerlake alderlake raptorlake meteorlake arrowlake
 arrowlake-s lunarlake pantherlake sapphirerapids emeraldrapids graniterapids graniterapids-d
 diamondrapids sierraforest grandridge clearwaterforest atom silvermont goldmont goldmont-plus
 tremont gracemont knl knm k8 amdfam10 barcelona btver1 btver2 bdver1 bdver2 bdver3 bdver4
@@ -116,7 +123,15 @@ def host_target(arch: str, attributes: str, features: frozenset[str]) -> Target:
     return replace(_CPU, arch=arch, line_bytes=line_bytes, features=features, attributes=attributes)
 
 
-_CUDA = Target("cuda", "", plane_dim=32, line_alignment=16, cache_bytes=32 << 20)
+_CUDA = Target(
+    "cuda",
+    "",
+    plane_dim=32,
+    line_alignment=16,
+    cache_bytes=32 << 20,
+    max_cube_dims=(1024, 1024, 64),
+    max_cube_counts=(2**31 - 1, 65535, 65535),
+)
 _CUDA_SHARED = {
     75: 64 << 10,
     80: 163 << 10,
@@ -142,12 +157,16 @@ _OPENCL_FEATURES = _OPENCL_USUAL | {"fp16", "subgroups"}
 
 
 def opencl_target(arch: str) -> Target:
-    """A device with fp64, 64-bit atomics, and the features that `arch` names: `fp16+subgroups`."""
+    """A device with fp64, 64-bit atomics, and the features that `arch` names: `fp16+subgroups`.
+
+    Without sub-groups a plane is one unit: an emulated one would need barriers of the whole cube.
+    """
     asked = frozenset(arch.split("+")) - {""}
     if not asked <= _OPENCL_FEATURES:
         names = ", ".join(sorted(_OPENCL_FEATURES))
         raise fail("E503", target=f"opencl:{arch}", suggestion=f"features: {names}")
-    return replace(_OPENCL, arch=arch, features=_OPENCL_USUAL | asked)
+    plane_dim = _OPENCL.plane_dim if "subgroups" in asked else 1
+    return replace(_OPENCL, arch=arch, plane_dim=plane_dim, features=_OPENCL_USUAL | asked)
 
 
 _METAL = Target("metal", "", plane_dim=32, line_alignment=16, shared_bytes=32 << 10)

@@ -1,11 +1,12 @@
-"""What every runtime offers: devices that load artifacts and launch them."""
+"""What every runtime offers: devices that hold memory, load artifacts and launch them."""
 
 from __future__ import annotations
 
+import ctypes
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from cubepy.artifact import Artifact
+from cubepy.artifact import FAULT_WORDS, Artifact
 from cubepy.targets import Target
 
 
@@ -18,10 +19,40 @@ class Properties:
     memory_bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class MemoryUse:
+    """Bytes of a device: all that it has, and what nobody uses."""
+
+    total: int
+    free: int
+
+
+class Allocation(Protocol):
+    """Memory of a device, freed when nothing refers to it any more."""
+
+    address: int
+
+
+class FaultRecord(Protocol):
+    """Where a checked launch tells its first fault; see `artifact.FAULT_WORDS`."""
+
+    address: int
+
+    def words(self) -> list[int]:
+        """What was told; waits for the launch."""
+        ...
+
+
 class Device(Protocol):
-    """A device of one runtime. `name` is what `cp.device(name)` takes."""
+    """A device of one runtime. `name` is what `cp.device(name)` takes.
+
+    A `queue` is the handle of an order of work on the device, None for the device's own; devices
+    whose launches return when they are done have none. `uses_host_memory`: kernels read and write
+    the memory of this process itself.
+    """
 
     name: str
+    uses_host_memory: bool
 
     @property
     def target(self) -> Target:
@@ -37,10 +68,68 @@ class Device(Protocol):
         """Make compiled code ready to be launched."""
         ...
 
-    def launch(self, loaded: Any, block: Any, count: int, grain: int) -> None:
+    def launch(
+        self, loaded: Any, block: Any, count: int, grain: int, queue: int | None = None
+    ) -> None:
         """Run cubes 0..count of a loaded artifact with an argument block."""
         ...
 
-    def synchronize(self) -> None:
-        """Wait for all work of the device."""
+    def grain(self, count: int, work: int) -> int:
+        """How many of `count` cubes a worker takes at once, for `work` elements in all."""
         ...
+
+    def fault_record(self) -> FaultRecord:
+        """A record that no unit has taken."""
+        ...
+
+    def allocate(self, nbytes: int) -> Allocation:
+        """New memory, aligned to 64 bytes at least; `DeviceError` E504 where there is none."""
+        ...
+
+    def upload(self, address: int, host: int, nbytes: int, queue: int | None = None) -> None:
+        """Copy from host memory, which may be changed as soon as this returns."""
+        ...
+
+    def download(self, host: int, address: int, nbytes: int, queue: int | None = None) -> None:
+        """Copy to host memory after all work of the queue; returns when it is there."""
+        ...
+
+    def memory(self) -> MemoryUse:
+        """What the device has and what is free."""
+        ...
+
+    def synchronize(self, queue: int | None = None) -> None:
+        """Wait for the work of a queue, or of the device."""
+        ...
+
+
+class HostRecord:
+    """A fault record in the memory of this process."""
+
+    def __init__(self) -> None:
+        self._words = (ctypes.c_int64 * FAULT_WORDS)()
+        self.address = ctypes.addressof(self._words)
+
+    def words(self) -> list[int]:
+        return list(self._words)
+
+
+class HostMemory:
+    """What devices have in common that work on host memory, one launch after the other."""
+
+    uses_host_memory = True
+
+    def fault_record(self) -> FaultRecord:
+        """See `Device.fault_record`."""
+        return HostRecord()
+
+    def upload(self, address: int, host: int, nbytes: int, queue: int | None = None) -> None:
+        """See `Device.upload`."""
+        ctypes.memmove(address, host, nbytes)
+
+    def download(self, host: int, address: int, nbytes: int, queue: int | None = None) -> None:
+        """See `Device.download`."""
+        ctypes.memmove(host, address, nbytes)
+
+    def synchronize(self, queue: int | None = None) -> None:
+        """Launches return when they are done; nothing is left to wait for."""

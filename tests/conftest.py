@@ -1,7 +1,7 @@
 """Options and fixtures of the whole test suite: `--bless`, `bless`, `require_guest`."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import ModuleType
 
 import pytest
@@ -28,6 +28,15 @@ def bless(pytestconfig: pytest.Config) -> bool:
 def require_guest() -> Callable[[str], ModuleType]:
     """`torch = require_guest("torch")`: see tests/guests.py."""
     return import_guest
+
+
+@pytest.fixture(scope="session")
+def require_text_device() -> Iterator[Callable[[str], None]]:
+    """`require_text_device("pocl")`: the test is skipped where the device's compiler is absent."""
+    from tests.compilers.c import text_devices
+
+    with text_devices.registered():
+        yield text_devices.require
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -35,10 +35,15 @@ class Guarded:
         """Whether nothing at all was written."""
         return self._is_poison(self._whole)
 
+    @property
+    def is_fenced(self) -> bool:
+        """Whether nothing outside of the array was written."""
+        low, high = self._whole[: self._place.start], self._whole[self._place.stop :]
+        return self._is_poison(low) and self._is_poison(high)
+
     def check(self, expected: Any, **tolerance: Any) -> None:
         """Compare with `expected` (bit for bit but for NaN, or by tolerance); look at the bands."""
-        low, high = self._whole[: self._place.start], self._whole[self._place.stop :]
-        assert self._is_poison(low) and self._is_poison(high), "written outside of the output"
+        assert self.is_fenced, "written outside of the output"
         expected = np.asarray(expected)
         if tolerance:
             np.testing.assert_allclose(self.array, expected, **tolerance)

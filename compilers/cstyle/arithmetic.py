@@ -84,9 +84,9 @@ def floordiv_float(a: Any, b: Any, remainder: Any) -> Any:
     """The floor of a / b from the exact remainder, in a type where `a - remainder` is exact."""
     whole = rint((a - remainder) / b)
     lower = (remainder != 0) & ((remainder < 0) ^ (b < 0))
-    plain = a / b
+    plain = a / b  # decides the sign of a zero
     special = (plain != plain) | (plain - plain != 0)
-    return where(special, plain, where(lower, whole - 1, whole))
+    return where(special, plain, where(lower, whole - 1, copysign(whole, plain)))
 
 
 def mod_float(a: Any, b: Any, remainder: Any) -> Any:

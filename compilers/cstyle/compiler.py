@@ -44,7 +44,15 @@ class SourceCompiler(ABC):
         if "source" in get("dump"):
             show("source", kernel.name, source.text)
         code = self.code(source, target)
-        return Artifact(target, source.entry, code, slots(kernel), kernel.cube_dim, source.faults)
+        return Artifact(
+            target,
+            source.entry,
+            code,
+            slots(kernel),
+            kernel.cube_dim,
+            source.faults,
+            source.shared_bytes,
+        )
 
     def code(self, source: Source, target: Target) -> bytes:
         """What the runtime loads: by default the text, which its driver compiles."""

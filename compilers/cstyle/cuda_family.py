@@ -54,8 +54,9 @@ NOTE_FAULT = function(
         for k, name in enumerate(("code", "unit", "cube", "a", "b", "c", "d"), 1)
     ),
 )
+INDEX_CAST = "(long long)"
 POSITIONS = {
-    (row, axis): f"(long long){word}.{axis}"
+    (row, axis): f"{INDEX_CAST}{word}.{axis}"
     for row, word in (
         (ops.UNIT_POS, "threadIdx"),
         (ops.CUBE_POS, "blockIdx"),

@@ -35,12 +35,13 @@ class Dialect:
 
     Kernels: `head`, `buffer`, `number` and `fault` (parameters; `extra_params` where their
     names occur), `spaces` (qualifiers of pointers),
-    `declarations` of memory (`dynamic_shared` beyond `static_shared_bytes`), `positions`.
+    `declarations` of memory (`dynamic_shared` beyond `static_shared_bytes`), `positions`, and the
+    cast before them that an index beside them makes needless (`bare_positions`).
 
     `pragmas`: lines that the prelude needs where a word occurs. `vector_calls`: functions that take
     native lines too.
 
-    `vector_load` and `vector_store` take any address, for lines of up to `vector_bytes`.
+    `vector_load` and `vector_store` move native lines from and to any address.
 
     `planes`: what planes are called where they can shuffle; with `shuffles_keep` a unit keeps its
     value where a relative shuffle finds none. `planes_exit`: units that returned do not disturb
@@ -83,6 +84,7 @@ class Dialect:
     dynamic_shared: str = ""
     static_shared_bytes: int = 0
     positions: Mapping[tuple[OpDef, str], str]
+    bare_positions: str = ""
     plane_dim: int
     planes_exit: bool
     planes: str = ""
@@ -97,7 +99,6 @@ class Dialect:
     helpers: dict[str, Helper] = field(default_factory=dict[str, Helper])
     vector_load: str = ""
     vector_store: str = ""
-    vector_bytes: int = 0
     stream_store: str = ""
     unroll: str = "#pragma unroll"
     print_words: Mapping[str, str]

@@ -25,7 +25,7 @@ from cubepy.ir.core import Kernel, Op, Region, Value
 from cubepy.ir.opdef import Effect, OpDef
 from cubepy.ir.types import DTYPES, DType, Type, index
 
-MAX_INLINE = 72
+MAX_INLINE = 80
 """Characters of an expression that is still written where it is used."""
 
 
@@ -45,6 +45,8 @@ class Emitter:
         self.w = Writer()
         self.plan = Plan(kernel)
         self.constants: dict[Value, int | float] = {}
+        self.positions: set[Value] = set()
+        self._positive: set[Value] = set()
         self.signature = Signature(self)
         self.entry: list[str] = []
         allocations = [op for op in kernel.body.walk() if _is_shared(op)]
@@ -151,12 +153,24 @@ class Emitter:
         number = op.attrs.get("value")
         if op.row is ops.CONST and isinstance(number, int | float):
             self.constants[op.result] = number
+        if self._is_positive(op):
+            self._positive.add(op.result)
         turned = _TURNED.get(op.row)
         if turned is not None and op.operands[0].type in DTYPES:
             assert isinstance(op.operands[0].type, DType)
             if op.operands[0].type.is_integer:
                 opposite = Op(turned, op.operands, {}, op.results, (), op.span)
                 self._turned[op.result] = values.emit_elementwise(self, opposite)
+
+    def _is_positive(self, op: Op) -> bool:
+        """Whether it is an index above 0: indices never wrap."""
+        if op.result.type is not index:
+            return False
+        if op.row is ops.CONST:
+            return self.constants[op.result] > 0
+        if op.row is ops.CUBE_COUNT:
+            return True
+        return op.row in (ops.ADD, ops.MUL) and set(op.operands) <= self._positive
 
     def _name_repeated(self, op: Op) -> None:
         """Give names to scalar operands that the text of the operation has more than once."""
@@ -265,16 +279,30 @@ class Emitter:
 
     def _assign(self, targets: tuple[str, ...], operands: tuple[Value, ...]) -> None:
         """All at once: where a later value needs what is assigned before, it is saved first."""
+        shorter = {t: self.augmented(t, v) for t, v in zip(targets, operands, strict=True)}
         pairs = [
             (target, self.value(v).text, v.type)
             for target, v in zip(targets, operands, strict=True)
         ]
+        whole = {target: text for target, text, _ in pairs}
         pairs = [pair for pair in pairs if pair[0] != pair[1]]
         self._waiting.clear()
         for k, (target, text, _) in enumerate(pairs):
             if any(_mentions(later, target) for _, later, _ in pairs[k + 1 :]):
                 pairs[k + 1 :] = [self._saved(pair) for pair in pairs[k + 1 :]]
-            self.w.line(f"{target} = {text};")
+            short = shorter[target]
+            short = shorter[target] if text == whole[target] else ""
+            self.w.line(f"{short or f'{target} = {text}'};")
+
+    def augmented(self, target: str, value: Value) -> str:
+        """`target += rest` for an expression `target + rest` that waits for this use; else ""."""
+        op, expr = self._waiting.get(value), self._exprs[value]
+        operator = _AUGMENTED.get(op.row) if op is not None else None
+        start = f"{target} {operator} "
+        if op is None or not isinstance(value.type, DType) or not expr.text.startswith(start):
+            return ""
+        left = self._exprs[op.operands[0]]
+        return f"{target} {operator}= {expr.text[len(start) :]}" if left.text == target else ""
 
     def _saved(self, pair: tuple[str, str, Type]) -> tuple[str, str, Type]:
         target, text, t = pair
@@ -309,18 +337,28 @@ class Emitter:
     def _for(self, op: Op, region: Region) -> None:
         start, stop, step = op.operands[:3]
         stop_text, step_text = self._fixed(stop), self._fixed(step)
-        start_text = self.value(start).text
+        start_text = self._bound(start)
         names = self._carry(op, region, op.operands[3:])
         self.flush()
         position = op.regions[0].args[0]
         name = self.fresh(position)
         self.bind(position, Expr(name))
-        more, following = self._progress(name, stop_text, step_text, self.constants.get(step))
+        number = self.constants.get(step)
+        if step in self._positive and number is None:
+            more, following = f"{name} < {stop_text}", f"{name} += {step_text}"
+        else:
+            more, following = self._progress(name, stop_text, step_text, number)
         if op.attrs.get("unroll"):
             self.w.line(self.dialect.unroll)
         kind = self.lines.type(index)
         self.w.open(f"for ({kind} {name} = {start_text}; {more}; {following}) {{")
         self._body(op, names)
+
+    def _bound(self, value: Value) -> str:
+        number = self.constants.get(value)
+        if isinstance(number, int):
+            return short_index(number, self.dialect).text
+        return self.value(value).text
 
     def _fixed(self, value: Value) -> str:
         """A bound of a loop as a text that does not change: a constant or a name."""
@@ -350,6 +388,7 @@ class Emitter:
         self.flush()
         self.w.open("while (true) {")
         self._body(op, names)
+        self.w.lift_condition()
 
     def _body(self, op: Op, names: tuple[str, ...]) -> None:
         self._loops.append(names)
@@ -389,6 +428,13 @@ def _mentions(text: str, name: str) -> bool:
     return re.search(rf"\b{re.escape(name)}\b", text) is not None
 
 
+_AUGMENTED = {
+    ops.ADD: "+",
+    ops.SUB: "-",
+    ops.MUL: "*",
+    ops.DIV: "/",
+    ops.SHR: ">>",
+}
 _NOTHING = (ops.BREAKPOINT, ops.NAME)
 _VALUES = (ops.MISALIGNMENT,)
 _KEPT = ("absolute_pos", "cube_pos")

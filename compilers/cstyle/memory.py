@@ -75,7 +75,7 @@ def _is_aligned(op: Op, t: Line) -> bool:
 
 def _is_vector(e: Emitter, t: Line) -> bool:
     """Whether the dialect has a function that moves such a line from and to any address."""
-    return e.lines.is_native(t) and t.element.itemsize * t.width <= e.dialect.vector_bytes
+    return e.lines.is_native(t) and bool(e.dialect.vector_load)
 
 
 def _cast_pointer(e: Emitter, op: Op, t: Line, const: str) -> str:
@@ -151,7 +151,7 @@ def emit_store(e: Emitter, op: Op) -> None:
     if len(op.operands) == 4:
         _masked_store(e, op, t)
     elif not isinstance(t, Line):
-        e.statement(_streamed(e, op, t) or f"{element(e, op).text} = {e.value(value).text}")
+        e.statement(_streamed(e, op, t) or _assignment(e, op, value))
     elif _is_aligned(op, t):
         streamed = _streamed(e, op, t)
         e.statement(streamed or f"{_cast_pointer(e, op, t, '')} = {e.value(value).text}")
@@ -160,6 +160,13 @@ def emit_store(e: Emitter, op: Op) -> None:
         e.statement(e.dialect.vector_store.format(**fields))
     else:
         _store_by_lane(e, op, t, "store", "to[{k}] = {value};", [(value, "value")])
+
+
+def _assignment(e: Emitter, op: Op, value: Value) -> str:
+    place = element(e, op).text
+    short = e.augmented(place, value)
+    text = e.value(value).text
+    return short or f"{place} = {text}"
 
 
 def _streamed(e: Emitter, op: Op, t: Type) -> str:

@@ -56,7 +56,9 @@ class _InF32(Rewriter):
             self._compute(op)
 
     def _concerns(self, op: Op) -> bool:
-        return any(element_of(v.type) in self._dtypes for v in (*op.operands, *op.results))
+        """Whether it computes with small floats; addresses of them, as in `misalignment`, do not."""
+        values = (v.type for v in (*op.operands, *op.results))
+        return any(not isinstance(t, Buffer) and element_of(t) in self._dtypes for t in values)
 
     def _to(self, op: Op, value: Value, t: Type) -> Value:
         if value.type == t:

@@ -25,6 +25,8 @@ _SHORT = (
     *(ops.PLANE_SHUFFLE, ops.PLANE_SHUFFLE_XOR, ops.PLANE_SHUFFLE_UP, ops.PLANE_SHUFFLE_DOWN),
 )
 """Operations in which a constant index needs no suffix."""
+_WIDENING = (ops.ADD, ops.MUL)
+"""Operations that convert the second operand to the type of the first."""
 
 
 def emit_const(e: Emitter, op: Op) -> Expr:
@@ -63,7 +65,7 @@ def emit_elementwise(e: Emitter, op: Op) -> Expr:
     types = [v.type for v in op.operands]
     lanes = [element_of(x) for x in types]
     t = op.result.type
-    if op.row in (ops.CAST, ops.BITCAST) and e.lines.type(types[0]) == e.lines.type(t):
+    if _keeps_bits(op, lanes[0] if lanes else None) and e.lines.type(types[0]) == e.lines.type(t):
         return _same(e, op.operands[0])
     if not isinstance(t, Line):
         return scalar_text(e, op, lanes, element_of(t), operands_of(e, op))
@@ -76,6 +78,14 @@ def emit_elementwise(e: Emitter, op: Op) -> Expr:
     return e.lines.apply(op.row, t, types, [e.value(v) for v in op.operands], by_lane)
 
 
+def _keeps_bits(op: Op, source: DType | None) -> bool:
+    """Whether a conversion between types of one name is none: to bool it compares with 0."""
+    if op.row is ops.BITCAST:
+        return True
+    target = element_of(op.result.type)
+    return op.row is ops.CAST and source is not None and source.is_integer and target.is_integer
+
+
 def _same(e: Emitter, value: Value) -> Expr:
     """The expression of a value under another type; that of a mutable local is no alias of it."""
     expr = e.value(value)
@@ -84,7 +94,18 @@ def _same(e: Emitter, value: Value) -> Expr:
 
 def operands_of(e: Emitter, op: Op) -> list[Expr]:
     """Scalar operands; constant indices without a suffix where the other operand has the type."""
-    return [_operand(e, v, op.row in _SHORT) for v in op.operands]
+    found = [_operand(e, v, op.row in _SHORT) for v in op.operands]
+    if op.row in _WIDENING and not any(v in e.constants for v in op.operands):
+        found[1] = _without_cast(e, op.operands[1], found[1])
+    return found
+
+
+def _without_cast(e: Emitter, value: Value, expr: Expr) -> Expr:
+    """A position of 32 bits: the other operand, an index, makes it one too."""
+    cast_text = e.dialect.bare_positions
+    if not cast_text or value not in e.positions or not expr.text.startswith(cast_text):
+        return expr
+    return Expr(expr.text.removeprefix(cast_text), POSTFIX)
 
 
 def _operand(e: Emitter, value: Value, is_short: bool) -> Expr:
@@ -167,6 +188,7 @@ def _integer(op: Op, name: str) -> int:
 
 def emit_position(e: Emitter, op: Op) -> Expr:
     """A position along an axis, as an index."""
+    e.positions.add(op.result)
     return Expr(e.dialect.positions[op.row, str(op.attrs["axis"])], UNARY)
 
 

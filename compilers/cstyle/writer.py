@@ -23,6 +23,9 @@ class Writer:
     def __init__(self) -> None:
         self._lines: Lines = []
         self._depth = 1
+        self._open: list[int] = []
+        self._stays: dict[str, str] = {}
+        self._first = 0
         self.span: Span | None = None
 
     def line(self, text: str) -> None:
@@ -36,6 +39,7 @@ class Writer:
 
     def open(self, text: str) -> None:
         """A line that begins a block."""
+        self._open.append(len(self._lines))
         self.line(text)
         self._depth += 1
 
@@ -43,6 +47,15 @@ class Writer:
         """The line that ends a block."""
         self._depth -= 1
         self.plain(text)
+        self._first = self._open.pop()
+
+    def lift_condition(self) -> None:
+        """Make `while (true) { if (end) break; ...` of the block that ended last a `while`."""
+        text, place = self._lines[self._first + 1]
+        stays = self._stays.get(text.strip())
+        if stays is not None:
+            head = self._lines[self._first][0].replace("(true)", f"({stays})")
+            self._lines[self._first : self._first + 2] = [(head, place)]
 
     def captured(self, write: Callable[[], None]) -> Lines:
         """The lines of a block one level deeper, which are not written yet."""
@@ -64,7 +77,10 @@ class Writer:
         self.line(f"if ({condition if then else opposite}) {{")
         only = then or otherwise
         if not (then and otherwise) and len(only) == 1 and only[0][0].strip() in _JUMPS:
-            self._lines[-1] = (f"{self._lines[-1][0][:-1]}{only[0][0].strip()}", self._lines[-1][1])
+            text = f"{self._lines[-1][0][:-1]}{only[0][0].strip()}"
+            self._lines[-1] = (text, self._lines[-1][1])
+            if text.endswith("break;"):
+                self._stays[text.strip()] = opposite if then else condition
             return
         self.extend(then)
         if then and otherwise:

@@ -197,6 +197,7 @@ BASE = Dialect(
     dynamic_shared="{type}* const {name} = ({type}*)(shared_memory + {offset});",
     static_shared_bytes=48 << 10,
     positions=family.POSITIONS,
+    bare_positions=family.INDEX_CAST,
     plane_dim=32,
     planes_exit=True,
     planes="warps",

@@ -16,10 +16,14 @@ if TYPE_CHECKING:
 
 
 def _address(e: Emitter, op: Op) -> str:
+    """Where an access goes."""
+    return _pointer(e, op, "getelementptr inbounds")
+
+
+def _pointer(e: Emitter, op: Op, instruction: str) -> str:
     buffer, offset = e.operands(op)[:2]
-    element = element_of(op.operands[0].type)
-    name = spell.memory_name(element)
-    return e.w.value(f"getelementptr inbounds {name}, ptr {buffer}, i64 {offset}", "p")
+    name = spell.memory_name(element_of(op.operands[0].type))
+    return e.w.value(f"{instruction} {name}, ptr {buffer}, i64 {offset}", "p")
 
 
 def _alignment(op: Op, t: Type) -> int:
@@ -139,9 +143,7 @@ def _stream_store(e: Emitter, t: Line, address: str, value: str, align: int) -> 
 
 
 def _prefetch(e: Emitter, op: Op) -> str:
-    buffer, offset = e.operands(op)
-    name = spell.memory_name(element_of(op.operands[0].type))
-    address = e.w.value(f"getelementptr {name}, ptr {buffer}, i64 {offset}", "p")
+    address = _pointer(e, op, "getelementptr")
     level = op.attrs.get("level", 1)
     assert isinstance(level, int)
     locality = ("i32", str(4 - level))
@@ -153,7 +155,7 @@ def _misalignment(e: Emitter, op: Op) -> str:
     size = op.attrs["bytes"]
     assert isinstance(size, int)
     element = element_of(op.operands[0].type)
-    number = e.w.value(f"ptrtoint ptr {_address(e, op)} to i64")
+    number = e.w.value(f"ptrtoint ptr {_pointer(e, op, 'getelementptr')} to i64")
     rest = e.w.value(f"and i64 {number}, {size - 1}")
     return e.w.value(f"udiv exact i64 {rest}, {element.itemsize}")
 

@@ -269,6 +269,7 @@ BASE = Dialect(
         )
         for axis in "xyz"
     },
+    bare_positions="(long)",
     plane_dim=32,
     planes_exit=False,
     planes="simdgroups",

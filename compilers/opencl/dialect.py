@@ -199,12 +199,17 @@ _REFUSED = dict.fromkeys(
 _STORED = frozenset((bf16, f8e4m3, f8e5m2))
 
 
+_VECTOR_BYTES = 32
+"""The longest native line: PoCL 3.0 passes vectors of 64 bytes to its functions wrongly."""
+
+
 def _vectors(scalars: Mapping[DType, str]) -> dict[tuple[DType, int], str]:
     """Native lines; those of bools are bytes, 0 or 1."""
     return {
         (dtype, width): f"{'uchar' if dtype is bool_ else name}{width}"
         for dtype, name in scalars.items()
         for width in _WIDTHS
+        if dtype.itemsize * width <= _VECTOR_BYTES
     }
 
 
@@ -262,7 +267,6 @@ BASE = Dialect(
     helpers={"note_fault": _NOTE},
     vector_load="vload{width}(0, {pointer})",
     vector_store="vstore{width}({value}, 0, {pointer})",
-    vector_bytes=32,  # PoCL 3.0 reads wrong values with vload8 of 64 bytes
     unroll="__attribute__((opencl_unroll_hint))",
     print_words={"int": "%ld", "uint": "%lu", "float": "{}"},
     prints_strings=False,

@@ -84,7 +84,7 @@ def read_argument(name: str, text: str) -> Any:
 def _zeros(name: str, text: str) -> np.ndarray:
     import numpy as np
 
-    from cubepy.array import numpy_dtype
+    from cubepy.array.memory import numpy_dtype
     from cubepy.lang.annotations import spec
 
     found = spec(text)

@@ -15,6 +15,7 @@ from cubepy.errors import Error
 from cubepy.frontend import suggest
 from cubepy.frontend.attributes import attribute, refuse_array
 from cubepy.frontend.calls import call, capture
+from cubepy.frontend.checks import check_index
 from cubepy.frontend.cooperation import Formatted, escape_braces
 from cubepy.frontend.overloads import apply_binary, apply_comparison, apply_unary
 from cubepy.frontend.tensors import load_item
@@ -141,7 +142,9 @@ def _lane(frame: Frame, line: Value, item: Any, name: str) -> Value:
         if not 0 <= item < width:
             raise frame.tracer.error("E209", lane=item, width=width)
         return b.emit(ops.EXTRACT, line, lane=int(item))
-    return b.emit(ops.EXTRACT, line, frame.tracer.index_value(frame.tracer.index(item)))
+    lane = frame.tracer.index(item)
+    check_index(frame.tracer, lane, line.type.width, "line", 0)
+    return b.emit(ops.EXTRACT, line, frame.tracer.index_value(lane))
 
 
 def _slice(frame: Frame, node: ast.Slice) -> slice:

@@ -472,10 +472,26 @@ def _target(frame: Frame) -> Any:
 
 @_handler
 def _concat(frame: Frame, a: Any, b: Any) -> Value:
+    """All lanes of `a`, then those of `b`; the IR shuffles lines of one width."""
     x, y = frame.tracer.value(a), frame.tracer.value(b)
-    if not isinstance(x.type, Line) or x.type != y.type:
-        raise frame.tracer.error("E208", left=spell(x.type), right=spell(y.type))
-    return frame.tracer.b.emit(ops.SHUFFLE, x, y, lanes=tuple(range(2 * x.type.width)))
+    kinds = x.type, y.type
+    if not isinstance(x.type, Line) or not isinstance(y.type, Line):
+        raise frame.tracer.error("E208", left=spell(kinds[0]), right=spell(kinds[1]))
+    if x.type.element != y.type.element:
+        raise frame.tracer.error("E208", left=spell(kinds[0]), right=spell(kinds[1]))
+    left, right, width = x.type.width, y.type.width, max(x.type.width, y.type.width)
+    x, y = (_widened(frame, v, width) for v in (x, y))
+    lanes = (*range(left), *range(width, width + right))
+    return frame.tracer.b.emit(ops.SHUFFLE, x, y, lanes=lanes)
+
+
+def _widened(frame: Frame, v: Value, width: int) -> Value:
+    """A line with lanes behind its own that nobody reads."""
+    assert isinstance(v.type, Line)
+    if v.type.width == width:
+        return v
+    lanes = tuple(min(k, v.type.width - 1) for k in range(width))
+    return frame.tracer.b.emit(ops.SHUFFLE, v, v, lanes=lanes)
 
 
 INTRINSICS.update(cooperation.HANDLERS)

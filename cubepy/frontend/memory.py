@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from cubepy.frontend.checks import unchecked
 from cubepy.frontend.tensors import Place, line_place, load, load_line, locate, store, store_line
 from cubepy.frontend.tracer import Frame
 from cubepy.frontend.values import FlatRef, TensorRef, as_items
@@ -80,17 +81,19 @@ def _store(
 def _prefetch(frame: Frame, x: Any, index: Any, level: Any = 1) -> None:
     if level not in (1, 2, 3):
         raise frame.tracer.error("E207", what="level=", expected="1, 2 or 3", given=describe(level))
-    place = _place(frame, _tensor(frame, x, "cp.prefetch"), index)
     tracer = frame.tracer
+    with unchecked(tracer):
+        place = _place(frame, _tensor(frame, x, "cp.prefetch"), index)
     offset = tracer.index_value(place.offset)
     tracer.b.emit_op(ops.PREFETCH, place.tensor.buffer, offset, level=level)
 
 
 def _misalignment(frame: Frame, x: Any, index: Any, line: int) -> Value:
     tensor = _tensor(frame, x, "cp.misalignment")
-    place = _place(frame, tensor, index)
-    size = _width(frame, line) * place.tensor.element.itemsize
     tracer = frame.tracer
+    with unchecked(tracer):
+        place = _place(frame, tensor, index)
+    size = _width(frame, line) * place.tensor.element.itemsize
     return tracer.b.emit(
         ops.MISALIGNMENT, place.tensor.buffer, tracer.index_value(place.offset), bytes=size
     )

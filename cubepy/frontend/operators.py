@@ -8,13 +8,14 @@ from collections.abc import Callable
 from typing import Any
 
 from cubepy.errors import Error
+from cubepy.frontend.checks import SYMBOLS, check_divisor, check_range
 from cubepy.frontend.tracer import Frame
 from cubepy.frontend.values import FlatRef, TensorRef, is_comptime, is_number, is_sequence
 from cubepy.frontend.wording import describe, spell
 from cubepy.ir import ops
 from cubepy.ir.core import Value
 from cubepy.ir.opdef import OpDef, TypingError
-from cubepy.ir.types import DType, Kind, bool_, element_of, f32, i32, with_element
+from cubepy.ir.types import Kind, bool_, element_of, f32, i32, index, with_element
 
 _operator: Any = operator  # type checkers have no types for some of its functions
 
@@ -127,16 +128,17 @@ def binary(frame: Frame, kind: type[ast.operator], a: Any, b: Any) -> Any:
         t = with_element(x.type, i32)
         x, y = frame.tracer.cast(x, t), frame.tracer.cast(y, t)
     if frame.tracer.strict and row in (ops.FLOORDIV, ops.MOD):
-        _check_divisor(frame, y)
-    return frame.tracer.mark_literal(_emit(frame, kind, row, x, y), a, b)
+        check_divisor(frame.tracer, y)
+    result = _emit(frame, kind, row, x, y)
+    if frame.tracer.strict and x.type is index:
+        _check_range(frame, row, a if is_number(a) else x, b if is_number(b) else y)
+    return frame.tracer.mark_literal(result, a, b)
 
 
-def _check_divisor(frame: Frame, divisor: Value) -> None:
-    """In checked mode integers are not divided by zero."""
-    if not element_of(divisor.type).is_integer or not isinstance(divisor.type, DType):
-        return
-    zero = frame.tracer.b.const(0, divisor.type)
-    frame.tracer.check(frame.tracer.b.emit(ops.NE, divisor, zero), "division", "", 0)
+def _check_range(frame: Frame, row: OpDef, a: Any, b: Any) -> None:
+    """In checked mode index arithmetic stays in its range."""
+    if row in SYMBOLS:
+        check_range(frame.tracer, row, a, b)
 
 
 def unify(frame: Frame, kind: type[ast.AST], a: Any, b: Any) -> tuple[Value, Value]:
@@ -206,11 +208,18 @@ def _integer_power(frame: Frame, x: Value, exponent: int) -> Value:
     result: Value | None = None
     while exponent:
         if exponent & 1:
-            result = x if result is None else b.emit(ops.MUL, result, x)
+            result = x if result is None else _product(frame, result, x)
         exponent >>= 1
         if exponent:
-            x = b.emit(ops.MUL, x, x)
+            x = _product(frame, x, x)
     return b.const(1, with_element(x.type, element_of(x.type))) if result is None else result
+
+
+def _product(frame: Frame, a: Value, b: Value) -> Value:
+    result = frame.tracer.b.emit(ops.MUL, a, b)
+    if frame.tracer.strict and a.type is index:
+        check_range(frame.tracer, ops.MUL, a, b)
+    return result
 
 
 def unary(frame: Frame, kind: type[ast.unaryop], a: Any) -> Any:
@@ -227,6 +236,8 @@ def unary(frame: Frame, kind: type[ast.unaryop], a: Any) -> Any:
     if kind is ast.USub and element_of(a.type).kind is Kind.BOOL:
         operand = frame.tracer.cast(a, with_element(a.type, i32))
     result = _emit(frame, kind, ops.NEG if kind is ast.USub else ops.NOT, operand)
+    if frame.tracer.strict and kind is ast.USub and operand.type is index:
+        check_range(frame.tracer, ops.SUB, 0, operand)
     return frame.tracer.mark_literal(result, a)
 
 

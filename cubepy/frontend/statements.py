@@ -12,6 +12,7 @@ from cubepy.errors import Error
 from cubepy.frontend import suggest
 from cubepy.frontend.assigned import names_assigned_in
 from cubepy.frontend.assignments import assign, assign_annotated, assign_augmented, assign_target
+from cubepy.frontend.checks import check
 from cubepy.frontend.expressions import evaluate, short_circuit
 from cubepy.frontend.intrinsics import Range, Unroll
 from cubepy.frontend.naming import note_name
@@ -79,7 +80,7 @@ def _assert(frame: Frame, node: ast.Assert) -> None:
         if not condition:
             raise frame.tracer.error("E114", message=message)
     elif frame.tracer.checked:
-        frame.tracer.check(frame.tracer.truth(condition), "assert", str(message), 0)
+        check(frame.tracer, frame.tracer.truth(condition), "assert", str(message), 0)
 
 
 def _define(frame: Frame, node: ast.FunctionDef) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from cubepy.frontend.checks import check_index, check_line, check_range, check_start
 from cubepy.frontend.tracer import Tracer
 from cubepy.frontend.values import FlatRef, Index, TensorRef, as_items, is_number, is_slice
 from cubepy.frontend.wording import describe, spell
@@ -17,7 +18,8 @@ from cubepy.ir.types import DType, Kind, Line, bool_, element_of, make_line, wit
 class Place:
     """Where an access goes: an element offset, and which lanes of a line exist.
 
-    `first` and `end` bound the lanes; `end` None means that all exist.
+    `first` and `end` bound the lanes; `end` None means that all exist. A line of a scalar tensor
+    begins at `index` of an axis of `extent` elements; `axis` is how errors call it.
     """
 
     tensor: TensorRef
@@ -25,6 +27,9 @@ class Place:
     first: Index = 0
     end: Index | None = None
     alignment: int = 0
+    index: Index = 0
+    extent: Index = 0
+    axis: int = 0
 
 
 # Indexing
@@ -78,10 +83,14 @@ def _index(tracer: Tracer, item: Any) -> Index:
     return found
 
 
-def _element(tracer: Tracer, x: TensorRef, indices: tuple[Index, ...]) -> Place:
+def _element(
+    tracer: Tracer, x: TensorRef, indices: tuple[Index, ...], is_inside: bool = False
+) -> Place:
+    """The place of an element or line; `is_inside`: the indices have been checked."""
     offset, end = x.offset, None
     for axis, i in enumerate(indices):
-        tracer.check_index(i, _counted_extent(tracer, x, axis), x.name, axis)
+        if not is_inside:
+            check_index(tracer, i, _counted_extent(tracer, x, axis), x.name, x.named_axis(axis))
         if x.is_line and axis == x.axis:
             start = tracer.mul(i, x.width)
             offset = tracer.add(offset, tracer.mul(start, x.strides[axis]))
@@ -104,17 +113,17 @@ def _locate_flat(tracer: Tracer, x: TensorRef, item: Any) -> Place:
         hint = "it counts the elements in row-major order, from 0 to x.size - 1"
         raise tracer.error("E104", name=f"{x.name}.flat", rank=1, given=given, hint=hint)
     i = _index(tracer, item)
+    if tracer.checked:
+        extents = tuple(_counted_extent(tracer, x, axis) for axis in range(x.rank))
+        check_index(tracer, i, tracer.product(extents), x.name, 0)
     if x.rank == 0:
         return Place(x, x.offset)
     simple = not x.is_line or x.width == 1 or x.is_divisible or x.rank == 1
     if x.is_linear and simple:
-        if tracer.checked:
-            extents = tuple(_counted_extent(tracer, x, axis) for axis in range(x.rank))
-            tracer.check_index(i, tracer.product(extents), x.name, 0)
         start = tracer.mul(i, x.width)
         end = None if x.is_divisible else tracer.sub(x.shape[-1], start)
         return Place(x, tracer.add(x.offset, start), 0, end, x.alignment)
-    return _element(tracer, x, _unravel(tracer, x, i))
+    return _element(tracer, x, _unravel(tracer, x, i), is_inside=True)
 
 
 def _unravel(tracer: Tracer, x: TensorRef, i: Index) -> tuple[Index, ...]:
@@ -133,17 +142,21 @@ def _unravel(tracer: Tracer, x: TensorRef, i: Index) -> tuple[Index, ...]:
 def _view(tracer: Tracer, x: TensorRef, items: tuple[Any, ...]) -> TensorRef:
     offset, shape, strides = x.offset, list[Index](), list[Index]()
     axis_map: dict[int, int] = {}
+    axes: list[int] = []
     leading = all(not isinstance(i, slice) for i in items)
     for axis in range(x.rank):
         item: Any = items[axis] if axis < len(items) else slice(None)
         scale = x.width if x.is_line and axis == x.axis else 1
         if is_slice(item):
             axis_map[axis] = len(shape)
+            axes.append(x.named_axis(axis))
             start, extent, step = _bounds(tracer, x, axis, item, scale)
             shape.append(extent)
             strides.append(tracer.mul(x.strides[axis], step))
         else:
-            start = tracer.mul(_index(tracer, item), scale)
+            i = _index(tracer, item)
+            check_index(tracer, i, _counted_extent(tracer, x, axis), x.name, x.named_axis(axis))
+            start = tracer.mul(i, scale)
             leading = leading and not (x.is_line and axis == x.axis)
         offset = tracer.add(offset, tracer.mul(start, x.strides[axis]))
     if x.is_line and x.axis not in axis_map:
@@ -154,6 +167,7 @@ def _view(tracer: Tracer, x: TensorRef, items: tuple[Any, ...]) -> TensorRef:
         shape=tuple(shape),
         strides=tuple(strides),
         axis=axis_map.get(x.axis, len(shape) - 1),
+        axes=tuple(axes),
         is_linear=x.is_linear and leading,
         is_divisible=x.is_divisible and (leading or not x.is_line),
     )
@@ -167,12 +181,22 @@ def _bounds(
     if not isinstance(step, int) or step < 1 or (scale > 1 and step != 1):
         hint = "count backwards in the index, as in x[n - 1 - i]"
         raise tracer.error("E305", what="a positive comptime step (1 along lines)", hint=hint)
-    start = 0 if item.start is None else tracer.mul(_index(tracer, item.start), scale)
+    first = 0 if item.start is None else _slice_end(tracer, x, axis, item.start)
+    check_start(tracer, first, _counted_extent(tracer, x, axis), x.name, x.named_axis(axis))
+    start = tracer.mul(first, scale)
     stop = x.shape[axis]
     if item.stop is not None:
-        stop = tracer.minimum(stop, tracer.mul(_index(tracer, item.stop), scale))
+        stop = tracer.minimum(stop, tracer.mul(_slice_end(tracer, x, axis, item.stop), scale))
     extent = stop if start == 0 else tracer.maximum(tracer.sub(stop, start), 0)
     return start, tracer.floordiv(tracer.add(extent, step - 1), step), step
+
+
+def _slice_end(tracer: Tracer, x: TensorRef, axis: int, item: Any) -> Index:
+    """Where a slice begins or ends; in checked mode cut, so that no product leaves 64 bits."""
+    i = _index(tracer, item)
+    if isinstance(i, int) or not tracer.checked:
+        return i
+    return tracer.maximum(tracer.minimum(i, _counted_extent(tracer, x, axis)), -1)
 
 
 # Loads
@@ -252,13 +276,7 @@ def lane_mask(tracer: Tracer, place: Place, width: int) -> Value:
 def line_place(tracer: Tracer, x: TensorRef | FlatRef, item: Any, width: int) -> Place:
     """`width` elements of a scalar tensor from an index on, along its unit-stride axis."""
     if isinstance(x, FlatRef):
-        place = _locate_flat(tracer, x.tensor, item)
-        if not x.tensor.is_linear:
-            raise tracer.error("E305", what="a contiguous tensor for lines of .flat")
-        size = tracer.product(x.tensor.shape)
-        i = tracer.index(item)
-        start = tracer.sub(0, i) if not isinstance(i, int) else max(0, -i)
-        return replace(place, first=start, end=tracer.sub(size, i))
+        return _flat_line_place(tracer, x.tensor, item)
     items = as_items(item)
     if len(items) != x.rank:
         raise tracer.error("E104", name=x.name, rank=x.rank, given=len(items))
@@ -268,10 +286,32 @@ def line_place(tracer: Tracer, x: TensorRef | FlatRef, item: Any, width: int) ->
     offset = x.offset
     for axis, (i, stride) in enumerate(zip(indices, x.strides, strict=True)):
         if axis != x.axis:
-            tracer.check_index(i, x.shape[axis], x.name, axis)
+            check_index(tracer, i, x.shape[axis], x.name, x.named_axis(axis))
         offset = tracer.add(offset, tracer.mul(i, stride))
-    i = indices[x.axis]
-    return Place(x, offset, tracer.sub(0, i), tracer.sub(x.shape[x.axis], i))
+    place = _lanes_from(tracer, x, offset, indices[x.axis], x.shape[x.axis])
+    return replace(place, axis=x.named_axis(x.axis))
+
+
+def _flat_line_place(tracer: Tracer, x: TensorRef, item: Any) -> Place:
+    if isinstance(item, slice | tuple):
+        raise tracer.error("E305", what="axes; .flat takes one index")
+    if not x.is_linear:
+        raise tracer.error("E305", what="a contiguous tensor for lines of .flat")
+    i = tracer.index(item)
+    return _lanes_from(tracer, x, tracer.add(x.offset, i), i, tracer.product(x.shape))
+
+
+def _lanes_from(tracer: Tracer, x: TensorRef, offset: Index, i: Index, extent: Index) -> Place:
+    """The place of a line that begins at index `i` of an axis, inside or not."""
+    if tracer.strict and isinstance(i, Value):
+        check_range(tracer, ops.SUB, extent, i)
+    first = max(0, -i) if isinstance(i, int) else tracer.sub(0, i)
+    return Place(x, offset, first, tracer.sub(extent, i), index=i, extent=extent)
+
+
+def check_lanes(tracer: Tracer, place: Place, width: int) -> None:
+    """In checked mode, a fault unless all lanes of a line of a scalar tensor exist."""
+    check_line(tracer, place.index, width, place.extent, place.tensor.name, place.axis)
 
 
 def load_line(tracer: Tracer, place: Place, width: int, fill: Any, hint: str) -> Value:
@@ -279,6 +319,8 @@ def load_line(tracer: Tracer, place: Place, width: int, fill: Any, hint: str) ->
     x = place.tensor
     tracer.facts.read.add(x.name)
     t = make_line(x.element, width)
+    if fill is None:
+        check_lanes(tracer, place, width)
     if x.strides[x.axis] != 1:
         return _gather(tracer, place, t, fill)
     if fill is None:
@@ -405,12 +447,14 @@ def store_line(
     tracer.facts.written.add(x.name)
     assert isinstance(value.type, Line)
     v = stored_value(tracer, x, value, with_element(value.type, x.element))
+    if whole:
+        check_lanes(tracer, place, value.type.width)
     if x.strides[x.axis] != 1:
         _scatter(tracer, place, v, mask)
     elif mask is not None:
         exists = lane_mask(tracer, place, value.type.width)
         _emit_store(tracer, place, v, hint, tracer.b.emit(ops.AND, mask, exists))
-    elif whole and not tracer.checked:
+    elif whole:
         _emit_store(tracer, place, v, hint)
     else:
         _store_partly(tracer, place, v, hint)

@@ -355,22 +355,6 @@ class Tracer:
             result = self.mul(result, factor)
         return result
 
-    # Checks, in checked mode
-
-    def check(self, condition: Value, kind: str, argument: str, axis: int, *told: Index) -> None:
-        """End the unit with a fault of `kind` unless the condition holds; `told` goes with it."""
-        operands = [self.index_value(x) for x in told]
-        self.b.emit_op(ops.CHECK, condition, *operands, kind=kind, argument=argument, axis=axis)
-
-    def check_index(self, i: Index, extent: Index, argument: str, axis: int) -> None:
-        """In checked mode, a fault unless 0 <= i < extent."""
-        if not self.checked or (isinstance(i, int) and isinstance(extent, int) and 0 <= i < extent):
-            return
-        position, limit = self.index_value(i), self.index_value(extent)
-        below = self.b.emit(ops.LT, position, limit)
-        above = self.b.emit(ops.GE, position, self.b.index(0))
-        self.check(self.b.emit(ops.AND, above, below), "bounds", argument, axis, position, limit)
-
     # Control
 
     def if_(self, condition: Value, then: list[Op], otherwise: list[Op]) -> None:

@@ -37,6 +37,12 @@ class TensorRef:
     is_divisible: bool = True
     alignment: int = 0
     is_argument: bool = False
+    axes: tuple[int, ...] = ()
+    """Which axes of the tensor of that name a view has; empty for all, in order."""
+
+    def named_axis(self, axis: int) -> int:
+        """The axis that errors tell: of the tensor whose name they tell."""
+        return self.axes[axis] if self.axes else axis
 
     @property
     def rank(self) -> int:

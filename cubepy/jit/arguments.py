@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from cubepy.array import Memory, read_memory
+from cubepy.array.guests import read_memory
+from cubepy.array.memory import Memory
 from cubepy.errors import Error, fail
 from cubepy.frontend.calls import is_comptime_annotation
 from cubepy.frontend.promote import widest_float

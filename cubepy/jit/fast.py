@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cubepy.array import pointer
+from cubepy.array.memory import pointer
 from cubepy.config import get
 from cubepy.frontend.calls import is_comptime_annotation
 from cubepy.jit.arguments import ALIGNMENT, Matcher

@@ -2,50 +2,45 @@
 
 from __future__ import annotations
 
-import ctypes
+from collections.abc import Sequence
 from typing import Any
 
-from cubepy.artifact import FAULT_WORDS, Artifact, Fault
-from cubepy.errors import Error, OutOfBoundsError, fail
+from cubepy.artifact import Artifact, Fault
+from cubepy.errors import Error, fail
 
-CODES = {"bounds": "E701", "division": "E702", "assert": "E703"}
-
-
-def new_record() -> Any:
-    """A record that no unit has taken."""
-    return (ctypes.c_int64 * FAULT_WORDS)()
+CODES = {"bounds": "E701", "division": "E702", "assert": "E703", "overflow": "E704"}
 
 
-def fault_of(artifact: Artifact, record: Any) -> Error | None:
-    """The error that a record tells; None if no check has failed."""
+def fault_of(artifact: Artifact, record: Sequence[int]) -> Error | None:
+    """The error that the words of a record tell; None if no check has failed."""
     if not record[0]:
         return None
     fault = artifact.faults[record[1]]
-    unit = unit_position(record[2], artifact.cube_dim)
-    where = f"unit {unit} of cube {record[3]}"
-    error = _error(artifact.entry, fault, list(record[4:]), where)
-    if isinstance(error, OutOfBoundsError):
-        error.kernel, error.argument, error.axis = artifact.entry, fault.argument, fault.axis
-        error.index, error.unit = record[4], unit
-        error.line = fault.span.line if fault.span else 0
+    unit, cube = unit_position(record[2], artifact.cube_dim), record[3]
+    told = fields_of(fault, list(record[4:]))
+    where = f"unit {unit} of cube {cube}"
+    error: Any = fail(CODES[fault.kind], fault.span, kernel=artifact.entry, where=where, **told)
+    error.kernel, error.unit, error.cube = artifact.entry, unit, cube
+    error.line = fault.span.line if fault.span else 0
+    for name in ("argument", "axis", "index", "extent"):
+        if name in told:
+            setattr(error, name, told[name])
     return error
 
 
-def _error(kernel: str, fault: Fault, told: list[int], where: str) -> Error:
-    code = CODES[fault.kind]
+def fields_of(fault: Fault, told: list[int]) -> dict[str, Any]:
+    """What the message of a fault says besides kernel and place."""
+    first, second = told[:2]
     if fault.kind == "bounds":
-        index, extent = told[:2]
-        return fail(
-            code,
-            fault.span,
-            kernel=kernel,
-            argument=fault.argument,
-            axis=fault.axis,
-            index=index,
-            extent=extent,
-            where=where,
-        )
-    return fail(code, fault.span, kernel=kernel, message=fault.argument, where=where)
+        return {
+            "argument": fault.argument,
+            "axis": fault.axis,
+            "index": first,
+            "extent": second,
+        }
+    if fault.kind == "overflow":
+        return {"operator": fault.argument, "left": first, "right": second}
+    return {"message": fault.argument}
 
 
 def unit_position(linear: int, cube_dim: tuple[int, int, int]) -> tuple[int, int, int]:

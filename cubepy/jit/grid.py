@@ -86,16 +86,27 @@ def check_limits(kernel: str, grid: Fixed, target: Target) -> None:
             limit=f"at most {target.max_cube_dim}",
             suggestion="use more cubes",
         )
-    if prod(grid.count) > 2**62 or max(grid.count) > 2**62:
-        raise fail(
-            "E408",
-            kernel=kernel,
-            what="the cube count",
-            given=grid.count,
-            target=target.kind,
-            limit="at most 2**62 cubes",
-            suggestion="",
-        )
+    _check_axes(kernel, "the cube dim", grid.dim, target.max_cube_dims, target)
+    _check_axes(kernel, "the cube count", grid.count, target.max_cube_counts, target)
+    if prod(grid.count) > 2**62:
+        raise _beyond(kernel, "the cube count", grid.count, target, "at most 2**62 cubes")
+
+
+def _check_axes(kernel: str, what: str, given: Dim3, limit: Dim3, target: Target) -> None:
+    if any(n > most for n, most in zip(given, limit, strict=True)):
+        raise _beyond(kernel, what, given, target, f"at most {limit}")
+
+
+def _beyond(kernel: str, what: str, given: Dim3, target: Target, limit: str) -> Exception:
+    return fail(
+        "E408",
+        kernel=kernel,
+        what=what,
+        given=given,
+        target=target.kind,
+        limit=limit,
+        suggestion="use fewer, larger cubes, or a loop in the kernel",
+    )
 
 
 def default_cube_dim(grid: Grid | None, plane_dim: int) -> Dim3:

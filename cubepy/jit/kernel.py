@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, overload
 
+from cubepy.array.streams import queue_of
 from cubepy.compilers.base import Options
 from cubepy.compilers.registry import find_compiler
 from cubepy.config import get
@@ -97,7 +98,9 @@ class CubeKernel(CubeFunction):
 
         `line_size`: lanes of line-typed tensors, or "auto". `plane_dim`: emulate planes of this
         size. `fast_math`: allow reassociation, reciprocals and ignoring the sign of zero.
-        `contract`: fuse a*b+c (on by default). `checked`: test every access, `assert` and integer
+        `device`: run there; host arrays are copied to it and back. `stream`: a `cp.Stream`, or
+        torch's, CuPy's, Numba's or PyCUDA's; the launch joins it. `contract`: fuse a*b+c (on by
+        default). `checked`: test every access, `assert` and integer
         division; the first fault of a launch is raised.
         """
         settings, options = self.settings, self.options
@@ -110,8 +113,7 @@ class CubeKernel(CubeFunction):
         if checked is not None:
             settings = replace(settings, checked=checked)
         if stream is not None:
-            reason = "it is not implemented yet"
-            raise fail("E310", op="`stream=`", target="cpu", reason=reason, suggestion="")
+            settings = replace(settings, queue=queue_of(stream))
         if fast_math is not None:
             options = replace(options, fast_math=fast_math)
         if contract is not None:
@@ -198,19 +200,15 @@ class Launcher:
     def _prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Prepared, Matcher]:
         kernel = self.kernel
         arguments = kernel.bind_arguments(args, kwargs)
-        device = find_device(kernel.settings.device or "cpu")
         assert self.grid is not None
-        found, matcher = prepare(
+        return prepare(
             kernel.__name__,
             kernel.annotations,
             arguments,
             self.grid,
             kernel.settings,
             kernel.specialisations,
-            device,
         )
-        assert found is not None
-        return found, matcher
 
     def bind(self, *args: Any, **kwargs: Any) -> Callable[[], None]:
         """A callable without arguments that launches with these; checks are done now.

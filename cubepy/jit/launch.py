@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import ctypes
 import operator
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from cubepy.array import Memory
+from cubepy.array.guests import read_memory
+from cubepy.array.memory import HOST, Memory
 from cubepy.artifact import Slot
 from cubepy.config import get
 from cubepy.errors import fail
@@ -25,7 +25,8 @@ from cubepy.ir.numbers import convert, to_bits
 from cubepy.ir.types import DType, find_dtype
 from cubepy.jit.arguments import Matcher, check_scalar, finish, layout_of, line_width
 from cubepy.jit.compile import Compiled, Specialisations
-from cubepy.jit.faults import fault_of, new_record
+from cubepy.jit.devices import Ordered, choose_device
+from cubepy.jit.faults import fault_of
 from cubepy.jit.grid import (
     Dim3,
     Fixed,
@@ -37,11 +38,9 @@ from cubepy.jit.grid import (
     dim3,
     shown,
 )
+from cubepy.jit.staging import Staged
+from cubepy.targets import CHECKED_LIMIT
 
-INLINE_WORK = 1 << 14
-"""Elements below which a launch runs in the calling thread: waking others takes longer."""
-CHUNKS = 8
-"""Chunks of cubes for each thread, so that uneven cubes balance."""
 EFFORT: Any = 100_000  # NumPy's stubs know only -1 and 0
 """Steps of the search for a byte that two arrays have in common."""
 
@@ -54,6 +53,7 @@ class Settings:
     plane_dim: int | None = None
     device: str | None = None
     checked: bool | None = None
+    queue: int | None = None
 
     @property
     def is_checked(self) -> bool:
@@ -73,26 +73,38 @@ class Prepared:
     count: int
     grain: int
     width: int
+    queue: int | None = None
 
     def run(self, memories: dict[str, Memory], scalars: dict[str, Any], kernel: str) -> None:
         """Fill the block and launch; `check_overlaps` has been done."""
+        if self.device.uses_host_memory or not any(m.device == HOST for m in memories.values()):
+            addresses = {name: memory.address for name, memory in memories.items()}
+            with Ordered(self.device, self.queue, memories) as queue:
+                self.launch(self.filled(addresses, scalars, kernel), queue)
+            return
+        written = self.compiled.facts.written
+        with Staged(self.device, memories, written) as staged:
+            self.launch(self.filled(staged.addresses, scalars, kernel))
+
+    def filled(self, addresses: dict[str, int], scalars: dict[str, Any], kernel: str) -> Any:
+        """The argument block."""
         block = (ctypes.c_uint64 * len(self.template))(*self.template)
         for position, name in self.addresses:
-            block[position] = memories[name].address
+            block[position] = addresses[name]
         for position, name, dtype in self.numbers:
             block[position] = pack(kernel, name, scalars[name], dtype)
-        self.launch(block)
+        return block
 
-    def launch(self, block: Any) -> None:
+    def launch(self, block: Any, queue: int | None = None) -> None:
         """Launch with a filled block; raises what a check of the kernel found."""
         artifact = self.compiled.artifact
         if not artifact.faults:
-            self.device.launch(self.compiled.loaded, block, self.count, self.grain)
+            self.device.launch(self.compiled.loaded, block, self.count, self.grain, queue)
             return
-        record = new_record()
-        block[len(self.template) - 1] = ctypes.addressof(record)
-        self.device.launch(self.compiled.loaded, block, self.count, self.grain)
-        error = fault_of(artifact, record)
+        record = self.device.fault_record()
+        block[len(self.template) - 1] = record.address
+        self.device.launch(self.compiled.loaded, block, self.count, self.grain, queue)
+        error = fault_of(artifact, record.words())
         if error is not None:
             raise error
 
@@ -110,11 +122,11 @@ def prepare(
     grid: Grid,
     settings: Settings,
     specialisations: Specialisations,
-    device: Any,
-) -> tuple[Prepared | None, Matcher]:
-    """Match, specialise, check. None in place of a launch that has nothing to do."""
+) -> tuple[Prepared, Matcher]:
+    """Match, choose the device, specialise, check."""
     matcher = Matcher(kernel, annotations)
     items = matcher.match(arguments)
+    device = choose_device(kernel, settings.device, matcher.memories)
     target = device.target
     plane = settings.plane_dim or target.plane_dim
     width = line_width(matcher.tensors, target, settings.line_size)
@@ -133,7 +145,21 @@ def prepare(
         compiled = specialisations.get(signature, device)
     count = _cube_count(kernel, grid, dim, plane, matcher, width, compiled, collapsed)
     check_limits(kernel, Fixed(count, dim), target)
-    return _fill(compiled, device, matcher, count, collapsed, width), matcher
+    if checked:
+        check_sizes(kernel, matcher, prod(count) * prod(dim))
+    prepared = _fill(compiled, device, matcher, count, collapsed, width)
+    return replace(prepared, queue=settings.queue), matcher
+
+
+def check_sizes(kernel: str, matcher: Matcher, units: int) -> None:
+    """`LaunchError` E419 for sizes from which checked index arithmetic might leave 64 bits."""
+    sizes = {"it has units:": units}
+    for name, memory in matcher.memories.items():
+        sizes[f"`{name}` has an extent of"] = max(memory.shape, default=0)
+        sizes[f"`{name}` has elements:"] = prod(memory.shape)
+    for what, given in sizes.items():
+        if given > CHECKED_LIMIT:
+            raise fail("E419", kernel=kernel, what=what, given=given, limit=CHECKED_LIMIT)
 
 
 def _can_collapse(matcher: Matcher, width: int) -> bool:
@@ -259,8 +285,6 @@ def _covered_shape(
         )
     is_line = any(a.is_line for _, a in matcher.tensors.values())
     if is_line and hasattr(what, "dtype"):
-        from cubepy.array import read_memory
-
         memory = read_memory(what)
         if memory is not None:
             return _lines_of(layout_of(kernel, "over", memory), False, width, collapsed)
@@ -304,7 +328,7 @@ def _fill(
         tuple(addresses),
         tuple(numbers),
         total,
-        _grain(total, max(total * units * width, _elements(matcher)), device),
+        device.grain(total, max(total * units * width, _elements(matcher))),
         width,
     )
 
@@ -321,16 +345,6 @@ def _extent(matcher: Matcher, slot: Slot, collapsed: bool) -> int:
     if slot.role == "shape":
         return layout.shape[slot.axis] or 0
     return layout.strides[slot.axis]
-
-
-def _grain(count: int, work: int, device: Any) -> int:
-    """Cubes that a thread takes at once; all of them where the launch is small."""
-    if work < INLINE_WORK:
-        return max(1, count)
-    return max(1, count // (CHUNKS * device.pool.threads))
-
-
-Launch = Callable[..., None]
 
 
 def over(what: Any, per: str, cube_dim: Any) -> Over:

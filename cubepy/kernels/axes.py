@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from cubepy.array import Memory
+from cubepy.array.memory import Memory
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from cubepy.array import Memory
+from cubepy.array.memory import Memory
 from cubepy.errors import CompileError, fail
 from cubepy.frontend.promote import (
     NoCommonType,

@@ -13,7 +13,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from cubepy.array import Memory, numpy_dtype, pointer, read_memory
+from cubepy.array.guests import read_memory
+from cubepy.array.memory import Memory, numpy_dtype, pointer
 from cubepy.errors import Error, fail
 from cubepy.ir.types import DType
 from cubepy.runtimes.cpu.memory import get_memory

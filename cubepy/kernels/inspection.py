@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from cubepy.array import numpy_dtype
+from cubepy.array.memory import numpy_dtype
 from cubepy.jit.grid import Over
 from cubepy.jit.kernel import CubeKernel, Launcher
 from cubepy.kernels.hosts import Described, NumpyHost

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-from cubepy.array import Memory
+from cubepy.array.memory import Memory
+from cubepy.config import get
 from cubepy.errors import fail
 from cubepy.ir.types import DType
 from cubepy.jit.compile import Captured
@@ -48,9 +49,7 @@ class Step:
             Over(cubes, "cube"),
             kernel.settings,
             kernel.specialisations,
-            find_device("cpu"),
         )
-        assert prepared is not None
         self._prepared: Prepared = prepared
         self._watched = [c for c in prepared.compiled.captured if not _is_ours(c)]
         self._type = ctypes.c_uint64 * len(prepared.template)
@@ -68,12 +67,15 @@ class Step:
         return all(captured.is_unchanged() for captured in self._watched)
 
     def run(self, addresses: Sequence[int]) -> None:
-        """Launch on operands at these addresses; returns when the cubes are done."""
+        """Launch on operands at these addresses; returns when the cubes are done.
+
+        In checked mode it raises what a check of the kernel found.
+        """
         prepared = self._prepared
         block = self._type(*prepared.template)
         for slot, number, offset in self._holes:
             block[slot] = addresses[number - 1] + offset
-        prepared.device.launch(prepared.compiled.loaded, block, prepared.count, prepared.grain)
+        prepared.launch(block)
 
 
 def _is_ours(captured: Captured) -> bool:
@@ -219,19 +221,23 @@ def _reach(memory: Memory) -> tuple[int, int]:
 
 
 class Plans:
-    """The plans of one function by signature."""
+    """The plans of one function by signature and by the settings that kernels are compiled with."""
 
     def __init__(self) -> None:
         self._made: dict[Any, Plan] = {}
 
     def find(self, key: Any) -> Plan | None:
         """The plan of a signature, unless a name that its kernels capture has changed."""
-        plan = self._made.get(key)
+        plan = self._made.get(_with_settings(key))
         return None if plan is None or (plan.watched and not plan.is_current()) else plan
 
     def keep(self, key: Any, plan: Plan) -> Plan:
         """Remember a plan; the oldest goes where there are too many."""
         while len(self._made) >= LIMIT:
             self._made.pop(next(iter(self._made)), None)
-        self._made[key] = plan
+        self._made[_with_settings(key)] = plan
         return plan
+
+
+def _with_settings(key: Any) -> Any:
+    return get("checked"), get("opt_level"), key

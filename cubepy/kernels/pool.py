@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from cubepy.array import Memory
+from cubepy.array.memory import Memory
 from cubepy.errors import fail
 from cubepy.ir.types import Kind, i32, i64
 from cubepy.kernels.hosts import Shape, frozen, host_of

@@ -8,7 +8,7 @@ from math import prod
 from operator import index
 from typing import Any
 
-from cubepy.array import Memory
+from cubepy.array.memory import Memory
 from cubepy.errors import fail
 from cubepy.ir.types import DType, bool_, u8
 from cubepy.kernels.axes import Axis, ascending, merged, seen

@@ -13,7 +13,16 @@ from cubepy.ir import ops
 from cubepy.ir.core import Attr, Kernel, Op, Region, Value
 from cubepy.ir.types import Buffer, Space, bool_, element_of, index
 from cubepy.passes.meetings import PLANE_OPS, lower_plane_op, position_of_plane
-from cubepy.passes.segments import Control, Item, Program, Segment, Writer, guarded, region_op
+from cubepy.passes.segments import (
+    Control,
+    Item,
+    Program,
+    Segment,
+    Writer,
+    for_all_or_some,
+    guarded,
+    region_op,
+)
 from cubepy.passes.uniformity import Uniform, leaves_divergently
 
 LOOPS = (ops.FOR, ops.LOOP)
@@ -37,6 +46,8 @@ def fission(kernel: Kernel) -> Kernel:
     finder = Finder(kernel, program, "cube")
     if _returns(kernel.body):
         program.alive = program.new_array(bool_, "alive")
+        if not program.padding:  # the padding of a plane has never been there
+            program.everyone = program.new_scalar(bool_, "everyone")
     items = finder.items(kernel.body)
     body = Writer(program, lambda ops_: _segment(kernel, program, ops_)).write(items)
     start = _all_alive(program) if program.alive is not None else []
@@ -65,7 +76,12 @@ def _all_alive(program: Program) -> list[Op]:
         Op(ops.CONTINUE),
     )
     constants = [Op(ops.CONST, (), {"type": index, "value": n}, (v,)) for v, n in numbers.items()]
-    return [*constants, Op(ops.FOR, (zero, end, one), {}, (), (Region((lane,), body),))]
+    start = [*constants, Op(ops.FOR, (zero, end, one), {}, (), (Region((lane,), body),))]
+    if program.everyone is not None:
+        yes = Value(bool_)
+        start.append(Op(ops.CONST, (), {"type": bool_, "value": True}, (yes,)))
+        start.append(Op(ops.STORE, (program.everyone, zero, yes)))
+    return start
 
 
 def _segment(kernel: Kernel, program: Program, body: list[Op]) -> list[Op]:
@@ -80,14 +96,19 @@ def _with_inner(op: Op) -> list[Op]:
 
 
 def _units(program: Program, body: list[Op]) -> list[Op]:
-    if program.alive is not None:
-        body = guarded(program.alive, body)
-    return [region_op(ops.UNITS, body)]
+    if program.alive is None:
+        return [region_op(ops.UNITS, body)]
+    asking = guarded(program.alive, body)
+    if program.everyone is None:
+        return [region_op(ops.UNITS, asking)]
+    return for_all_or_some(program.everyone, body, asking)
 
 
 def _planes(kernel: Kernel, program: Program, body: list[Op]) -> list[Op]:
     common = program.common | _defined_outside(body)
-    inner = Program(program.units, program.padding, common, alive=program.alive)
+    inner = Program(
+        program.units, program.padding, common, alive=program.alive, everyone=program.everyone
+    )
     inner.prologue = program.prologue
     inner.blocks = program.blocks
     inner.constants = program.constants

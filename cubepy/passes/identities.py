@@ -208,7 +208,11 @@ def cast_away(facts: Facts, op: Op) -> Replacement:
     if value.type == target:
         return value
     inner = facts.defined_by(value, op.row)
-    if inner is None or inner.operands[0].type != target:
+    if inner is None:
+        return None
+    if op.row is ops.BITCAST and inner.operands[0].type != target:
+        return (Op(op.row, inner.operands, op.attrs, op.results, (), op.span),)
+    if inner.operands[0].type != target:
         return None
     back = op.row is ops.BITCAST or _holds(element_of(value.type), element_of(target))
     return inner.operands[0] if back else None

@@ -14,6 +14,7 @@ from cubepy.ir import ops
 from cubepy.ir.core import Attr, Op, Region, Value
 from cubepy.ir.opdef import OpDef
 from cubepy.ir.types import Buffer, Space, Type, bool_, element_of, index, width_of
+from cubepy.passes.rewrite import copy_op
 from cubepy.span import Span
 
 MAX_RECOMPUTED = 12
@@ -64,12 +65,21 @@ class Program:
     prologue: list[Op] = field(default_factory=list[Op])
     constants: dict[Value, object] = field(default_factory=dict[Value, object])
     alive: Value | None = None
+    everyone: Value | None = None
+    """One bool: whether no unit has returned, so that nobody needs to be asked."""
 
     def new_array(self, t: Type, name: str) -> Value:
         """Memory with an entry of type `t` for each unit."""
         buffer = Value(Buffer(element_of(t), Space.LOCAL), f"{name or 'value'}_of_units")
         size = (self.units + self.padding) * width_of(t)
         attrs: dict[str, Attr] = {"type": element_of(t), "size": size, "space": "local"}
+        self.prologue.append(Op(ops.ALLOC, (), attrs, (buffer,)))
+        return buffer
+
+    def new_scalar(self, t: Type, name: str) -> Value:
+        """Memory for one value of type `t` that all units share."""
+        buffer = Value(Buffer(element_of(t), Space.LOCAL), name)
+        attrs: dict[str, Attr] = {"type": element_of(t), "size": width_of(t), "space": "local"}
         self.prologue.append(Op(ops.ALLOC, (), attrs, (buffer,)))
         return buffer
 
@@ -256,7 +266,12 @@ class _Plan:
         assert self._program.alive is not None
         no = Value(bool_)
         constant = Op(ops.CONST, (), {"type": bool_, "value": False}, (no,))
-        return [constant, *self._store(self._program.alive, no, span)]
+        notes = [constant, *self._store(self._program.alive, no, span)]
+        if self._program.everyone is not None:
+            zero = Value(index)
+            notes.append(Op(ops.CONST, (), {"type": index, "value": 0}, (zero,)))
+            notes.append(Op(ops.STORE, (self._program.everyone, zero, no), {}, (), (), span))
+        return notes
 
 
 def _scaled(position: Value, width: int, out: list[Op]) -> Value:
@@ -272,6 +287,24 @@ def _scaled(position: Value, width: int, out: list[Op]) -> Value:
 def region_op(row: OpDef, body: list[Op]) -> Op:
     """`units` or `planes` over a body."""
     return Op(row, (), {}, (), (Region((), (*body, Op(ops.YIELD))),))
+
+
+def for_all_or_some(everyone: Value, body: list[Op], some: list[Op]) -> list[Op]:
+    """`body` for all units where none has returned, else `some`, a copy of it that asks each.
+
+    A loop that asks every unit is not turned into vector code.
+    """
+    zero, condition = Value(index), Value(bool_, "everyone")
+    copies: dict[Value, Value] = {}
+    some = [copy_op(op, copies) for op in some]
+    regions = tuple(
+        Region((), (region_op(ops.UNITS, ops_), Op(ops.YIELD))) for ops_ in (body, some)
+    )
+    return [
+        Op(ops.CONST, (), {"type": index, "value": 0}, (zero,)),
+        Op(ops.LOAD, (everyone, zero), {"type": bool_}, (condition,)),
+        Op(ops.IF, (condition,), {}, (), regions),
+    ]
 
 
 def guarded(alive: Value, body: list[Op]) -> list[Op]:

@@ -10,11 +10,17 @@ from typing import Any
 
 from cubepy.artifact import Artifact
 from cubepy.config import get
-from cubepy.runtimes.base import Properties
+from cubepy.runtimes.base import HostMemory, MemoryUse, Properties
+from cubepy.runtimes.cpu.memory import Block, get_memory
 from cubepy.runtimes.native.host import host_cpu
 from cubepy.runtimes.native.linker import Library, link
 from cubepy.runtimes.native.pool import Pool, get_pool, usable_cores
 from cubepy.targets import Target, host_target
+
+INLINE_WORK = 1 << 14
+"""Elements below which a launch runs in the calling thread: waking others takes longer."""
+CHUNKS = 8
+"""Chunks of cubes for each thread, so that uneven cubes balance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +31,7 @@ class Loaded:
     library: Library
 
 
-class CpuDevice:
+class CpuDevice(HostMemory):
     """See `runtimes.base.Device`."""
 
     name = "cpu"
@@ -55,12 +61,35 @@ class CpuDevice:
         library = link(artifact.code, [artifact.entry])
         return Loaded(library.address[artifact.entry], library)
 
-    def launch(self, loaded: Loaded, block: Any, count: int, grain: int) -> None:
+    def launch(
+        self, loaded: Loaded, block: Any, count: int, grain: int, queue: int | None = None
+    ) -> None:
         """Run all cubes; returns when they are done. The GIL is released meanwhile."""
         self.pool.run(loaded.address, ctypes.addressof(block), count, grain)
 
-    def synchronize(self) -> None:
-        """Launches are synchronous; nothing is left to wait for."""
+    def grain(self, count: int, work: int) -> int:
+        """All cubes where the launch is small, else so many that uneven ones balance."""
+        if work < INLINE_WORK:
+            return max(1, count)
+        return max(1, count // (CHUNKS * self.pool.threads))
+
+    def allocate(self, nbytes: int) -> Block:
+        """A block of the pool that results come from too."""
+        return get_memory().empty(nbytes)
+
+    def memory(self) -> MemoryUse:
+        """The machine's memory, and what the system could give away now."""
+        return MemoryUse(self.properties.memory_bytes, _available_bytes())
+
+
+def _available_bytes() -> int:
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            found = next(line for line in lines if line.startswith("MemAvailable:"))
+            return int(found.split()[1]) << 10
+    except (OSError, StopIteration):
+        pages = os.sysconf("SC_AVPHYS_PAGES") if "SC_AVPHYS_PAGES" in os.sysconf_names else 0
+        return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def _processor_name() -> str:

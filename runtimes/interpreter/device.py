@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
+import ctypes
 import sys
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from cubepy.artifact import Artifact
-from cubepy.runtimes.base import Properties
+from cubepy.runtimes.base import HostMemory, MemoryUse, Properties
 from cubepy.runtimes.interpreter.launch import Launch
 from cubepy.runtimes.interpreter.program import Program, load_program
 from cubepy.targets import INTERPRETER, Target
 
 
-@dataclass(frozen=True, slots=True)
-class _Pool:
-    """Cubes run in the thread that launches."""
+class Block:
+    """Host memory, aligned to 256 bytes."""
 
-    threads: int = 1
+    def __init__(self, nbytes: int) -> None:
+        self._bytes = (ctypes.c_char * (nbytes + 255))()
+        self.address = -(-ctypes.addressof(self._bytes) // 256) * 256
 
 
-class InterpreterDevice:
+class InterpreterDevice(HostMemory):
     """See `runtimes.base.Device`."""
 
     name = "interpreter"
-    pool = _Pool()
 
     @property
     def target(self) -> Target:
@@ -42,12 +42,23 @@ class InterpreterDevice:
         """Compile the Python source."""
         return load_program(artifact)
 
-    def launch(self, loaded: Program, block: Any, count: int, grain: int) -> None:
+    def launch(
+        self, loaded: Program, block: Any, count: int, grain: int, queue: int | None = None
+    ) -> None:
         """Run all cubes, one after the other; raises what a check finds."""
         Launch(loaded, block).run(count)
 
-    def synchronize(self) -> None:
-        """Launches are synchronous; nothing is left to wait for."""
+    def grain(self, count: int, work: int) -> int:
+        """One thread takes all cubes."""
+        return max(1, count)
+
+    def allocate(self, nbytes: int) -> Block:
+        """Zeroed host memory."""
+        return Block(nbytes)
+
+    def memory(self) -> MemoryUse:
+        """Not told: the memory is the host's."""
+        return MemoryUse(0, 0)
 
 
 @lru_cache(maxsize=1)

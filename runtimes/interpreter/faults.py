@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from cubepy.runtimes.interpreter.program import Site
     from cubepy.runtimes.interpreter.shadow import Access
 
-_CHECKS = {"bounds": "E701", "division": "E702", "assert": "E703"}
+_CHECKS = {"bounds": "E701", "division": "E702", "assert": "E703", "overflow": "E704"}
 _GENERATED = "cubepy.kernel."
 
 
@@ -21,6 +21,9 @@ def check_failed(unit: Unit, number: int, *told: int) -> None:
     facts = unit.site(number).facts
     kind, argument = str(facts["kind"]), facts["argument"]
     code = _CHECKS.get(kind, "E715")
+    if kind == "overflow":
+        left, right = told
+        raise _report(code, unit, number, operator=argument, left=left, right=right)
     if kind != "bounds":
         raise _report(code, unit, number, message=argument, kind=kind)
     index, extent = told[:2]
@@ -98,7 +101,7 @@ def _report(code: str, unit: Unit, number: int, **fields: Any) -> Error:
     error: Any = fail(code, site.span, kernel=kernel, where=where, **fields)
     error.kernel, error.line = kernel, site.span.line if site.span else 0
     error.unit, error.cube = unit.position, unit.cube.number
-    for name in ("argument", "axis", "index"):
+    for name in ("argument", "axis", "index", "extent"):
         if name in fields:
             setattr(error, name, fields[name])
     return error

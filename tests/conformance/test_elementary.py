@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from cubepy.ir.types import DType
 from tests import ulp
 from tests.lang.test_math_expansions import (
     BINARY,
@@ -24,6 +25,11 @@ NAMES = sorted(ulp.FUNCTIONS)
 HALVES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
 ROUNDED_TWICE = 0.51
 """ULP of a small float whose function is computed in f32."""
+
+
+def skip_absent(dtype: str, lacks: set[DType]) -> None:
+    if dtype in {t.name for t in lacks}:
+        pytest.skip(f"the device has no {dtype}")
 
 
 def arguments_of(name: str, dtype: str, count: int) -> list[tuple[Any, ...]]:
@@ -50,7 +56,8 @@ def exact(name: str, dtype: str, arguments: tuple[Any, ...]) -> Any:
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f32", "f64"])
 @pytest.mark.parametrize("name", NAMES)
-def test_bounds(device: str, is_slow: bool, name: str, dtype: str):
+def test_bounds(device: str, is_slow: bool, lacks: set[DType], name: str, dtype: str):
+    skip_absent(dtype, lacks)
     bound = ROUNDED_TWICE if dtype in HALVES else ulp.FUNCTIONS[name].ulp
     for arguments in arguments_of(name, dtype, 12 if is_slow else 20_000):
         for width in (1,) if is_slow else (1, "auto"):
@@ -73,7 +80,8 @@ def check_few(name: str, arguments: tuple[Any, ...], found: Any, bound: float) -
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16], ids=lambda d: d.__name__)
 @pytest.mark.parametrize("name", NAMES)
-def test_special_values(device: str, name: str, dtype: Any):
+def test_special_values(device: str, lacks: set[DType], name: str, dtype: Any):
+    skip_absent({np.float64: "f64"}.get(dtype, ""), lacks)
     pairs = [(x if isinstance(x, tuple) else (x,), y) for x, y in SPECIAL[name]]
     pairs += [] if name in BINARY else [((math.nan,), math.nan)]
     with np.errstate(over="ignore"):

@@ -32,9 +32,15 @@ FEW_WIDTHS = (1, 3, 16)
 EVERY_WIDTH = ("f32", "i32", "u8", "f16")
 
 
-def widths(dtype: DType, is_slow: bool) -> tuple[int, ...]:
+def widths(dtype: DType, is_slow: bool, longest: int) -> list[int]:
     """In CI, all widths for a type of each kind."""
-    return (1, 4) if is_slow else ALL_WIDTHS if dtype.name in EVERY_WIDTH else FEW_WIDTHS
+    chosen = (1, 4) if is_slow else ALL_WIDTHS if dtype.name in EVERY_WIDTH else FEW_WIDTHS
+    return [width for width in chosen if width <= longest]
+
+
+def skip_absent(dtype: DType, lacks: set[DType]) -> None:
+    if dtype in lacks:
+        pytest.skip(f"the device has no {dtype}")
 
 
 @cp.cube
@@ -74,7 +80,10 @@ def run(device: str, width: int, functions: Any, inputs: list[np.ndarray], kind:
 
 @pytest.mark.parametrize("operands", [1, 2, 3])
 @pytest.mark.parametrize("dtype", SCALARS, ids=str)
-def test_exact_rows(device: str, is_slow: bool, dtype: DType, operands: int):
+def test_exact_rows(
+    device: str, is_slow: bool, longest: int, lacks: set[DType], dtype: DType, operands: int
+):
+    skip_absent(dtype, lacks)
     every = rows(dtype, operands)
     if not every:
         pytest.skip("no operation of so many operands takes this type")
@@ -84,7 +93,7 @@ def test_exact_rows(device: str, is_slow: bool, dtype: DType, operands: int):
         chosen = [row for row in every if result_type(row, dtype) is result]
         kind = numpy_type(result)
         wanted = [arrays(result, [(expected(row, dtype, v),) for v in tuples])[0] for row in chosen]
-        for width in widths(dtype, is_slow):
+        for width in widths(dtype, is_slow, longest):
             found = run(device, width, [WRITTEN[row] for row in chosen], inputs, kind)
             for k, row in enumerate(chosen):
                 compare(row, dtype, width, found[k], wanted[k], tuples)
@@ -114,6 +123,8 @@ def test_every_exact_row_is_written():
 
 Targets = NamedTuple("Targets", [(t.name, cp.Lines) for t in SCALARS])  # pyright: ignore[reportArgumentType]
 """One output of each type."""
+NARROW = [t for t in SCALARS if t is not f64]
+NarrowTargets = NamedTuple("NarrowTargets", [(t.name, cp.Lines) for t in NARROW])  # pyright: ignore[reportArgumentType]
 
 
 @cp.cube
@@ -121,6 +132,14 @@ def convert_all(a: cp.Lines, outs: Targets):
     i = cp.ABSOLUTE_POS
     if i < a.size:
         for t, out in zip(SCALARS, outs):
+            out[i] = t(a[i])
+
+
+@cp.cube
+def convert_narrow(a: cp.Lines, outs: NarrowTargets):
+    i = cp.ABSOLUTE_POS
+    if i < a.size:
+        for t, out in zip(NARROW, outs):
             out[i] = t(a[i])
 
 
@@ -133,14 +152,18 @@ def inputs_of_conversions(source: DType, count: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("source", SCALARS, ids=str)
-def test_conversions(device: str, is_slow: bool, source: DType):
+def test_conversions(device: str, is_slow: bool, lacks: set[DType], source: DType):
+    skip_absent(source, lacks)
+    targets, kinds, every = SCALARS, Targets, convert_all
+    if f64 in lacks:
+        targets, kinds, every = NARROW, NarrowTargets, convert_narrow
     numbers = inputs_of_conversions(source, 10 if is_slow else 100)
     (x,) = arrays(source, [(v,) for v in numbers])
     for width in (1, 4) if is_slow else FEW_WIDTHS:
-        outs = [Guarded(x.shape, numpy_type(t)) for t in SCALARS]
-        kernel = convert_all.configure(device=device, line_size=width)
-        kernel.over(-(-x.size // width))(x, Targets(*(o.array for o in outs)))
-        for target, out in zip(SCALARS, outs, strict=True):
+        outs = [Guarded(x.shape, numpy_type(t)) for t in targets]
+        kernel = every.configure(device=device, line_size=width)
+        kernel.over(-(-x.size // width))(x, kinds(*(o.array for o in outs)))
+        for target, out in zip(targets, outs, strict=True):
             wanted = arrays(target, [(convert(v, target),) for v in numbers])[0]
             out.check(out.array)
             differ = np.flatnonzero(bits_of(out.array) != bits_of(wanted))
@@ -149,11 +172,12 @@ def test_conversions(device: str, is_slow: bool, source: DType):
 
 
 @pytest.mark.parametrize("source", [t for t in SCALARS if t is not bool_], ids=str)
-def test_bitcasts(device: str, source: DType):
+def test_bitcasts(device: str, lacks: set[DType], source: DType):
+    skip_absent(source, lacks)
     bits = np.random.default_rng(4).integers(0, 256, 64 * source.itemsize, np.uint8)
     x = bits.view(numpy_type(source))
     for target in SCALARS:
-        if target.bits != source.bits:
+        if target.bits != source.bits or target in lacks:
             continue
         found = run(device, 4, [lambda a, t=target: cp.bitcast(a, t)], [x], numpy_type(target))
         numbers = (bits_of(found[0]) != 2**64 - 1) & (bits_of(x) != 2**64 - 1)
@@ -174,7 +198,8 @@ def reduce(functions: cp.Comptime, a: cp.Lines, out: cp.Tensor):
 
 
 @pytest.mark.parametrize("dtype", [t for t in SCALARS if t is not bool_], ids=str)
-def test_reductions(device: str, is_slow: bool, dtype: DType):
+def test_reductions(device: str, is_slow: bool, lacks: set[DType], dtype: DType):
+    skip_absent(dtype, lacks)
     for width in (2, 3, 4, 5, 7, 8, 16) if not is_slow else (2, 3, 4):
         numbers = [v for (v,) in samples(dtype, 1, 60)]
         numbers = numbers[: len(numbers) // width * width]
@@ -238,7 +263,9 @@ def lanes(a: cp.Lines, b: cp.Lines, out: cp.Lines, k: int):
 @pytest.mark.parametrize(
     "kind", [np.float32, np.int8, np.float64, np.uint16], ids=lambda k: k.__name__
 )
-def test_lanes(device: str, width: int, kind: Any):
+def test_lanes(device: str, lacks: set[DType], width: int, kind: Any):
+    if kind is np.float64:
+        skip_absent(f64, lacks)
     a, b = np.random.default_rng(7).integers(0, 100, (2, 5, width)).astype(kind)
     out = Guarded((8, 5 * width), kind)
     lanes.configure(device=device, line_size=width).over(5)(a.ravel(), b.ravel(), out.array, 11)

@@ -15,11 +15,14 @@ from cubepy.passes.contract import contract
 from cubepy.passes.fold import fold
 from cubepy.passes.hoist import hoist
 from cubepy.passes.pipeline import Pass, PassOptions, run, standard_passes
+from cubepy.passes.prove import prove
 from cubepy.passes.remove_dead import remove_dead
 from cubepy.passes.share import share
 from cubepy.passes.unroll import unroll
 
-PASSES = {f.__name__: f for f in (construct_ssa, contract, fold, hoist, remove_dead, share, unroll)}
+PASSES = {
+    f.__name__: f for f in (construct_ssa, contract, fold, hoist, prove, remove_dead, share, unroll)
+}
 CASES = sorted(Path(__file__).parent.glob("*.cube"))
 EXPECT = "; expect:\n"
 

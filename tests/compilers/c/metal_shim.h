@@ -1,8 +1,8 @@
 // Enough of Metal's standard library to compile and run generated kernels as C++ on a CPU.
-// One thread for each unit; threadgroup memory is static, so that cubes run one after the other.
+// One fibre for each unit; threadgroup memory is static, so that cubes run one after the other.
 // The text of a kernel is rewritten before: threadgroup variables become static ones.
 #pragma once
-#include <pthread.h>
+#include <ucontext.h>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -154,40 +154,55 @@ FETCHES(atomic_int, int) FETCHES(atomic_uint, uint)
 namespace mem_flags { enum type { mem_none = 0, mem_device = 1, mem_threadgroup = 2 };
 inline type operator|(type a, type b) { return (type)((int)a | (int)b); } }
 
-const int PLANE = 32;
-struct Plane { pthread_barrier_t barrier; uint64_t values[PLANE]; };
-struct Unit { pthread_barrier_t* cube; Plane* plane; int lane, lanes; };
-extern thread_local Unit unit;
+// A unit is a fibre: it runs until it meets others, and goes on when all that are left are there.
 
-inline void threadgroup_barrier(int) { pthread_barrier_wait(unit.cube); }
-inline void simdgroup_barrier(int) { pthread_barrier_wait(&unit.plane->barrier); }
+const int PLANE = 32;
+enum State { READY, AT_CUBE, AT_PLANE, ENDED };
+struct Plane { uint64_t values[PLANE]; int lanes; };
+struct Unit { ucontext_t context; State state; Plane* plane; int lane; };
+struct Cube { ucontext_t scheduler; Unit* unit; };
+inline Cube& cube() {
+    static Cube running;
+    return running;
+}
+inline void meet(State where) {
+    Cube& c = cube();
+    c.unit->state = where;
+    swapcontext(&c.unit->context, &c.scheduler);
+}
+inline void threadgroup_barrier(int) { meet(AT_CUBE); }
+inline void simdgroup_barrier(int) { meet(AT_PLANE); }
 inline void atomic_thread_fence(int, memory_order, thread_scope) { __atomic_thread_fence(5); }
 
 template <typename T> T exchange(T value, int lane) {
     static_assert(sizeof(T) <= 4 || std::is_same<T, uint2>::value, "shuffles take up to 32 bits");
+    Unit* own = cube().unit;
     uint64_t word = 0;
     memcpy(&word, &value, sizeof(T));
-    unit.plane->values[unit.lane] = word;
-    pthread_barrier_wait(&unit.plane->barrier);
-    if (lane >= 0 && lane < unit.lanes) memcpy(&value, &unit.plane->values[lane], sizeof(T));
-    pthread_barrier_wait(&unit.plane->barrier);
+    own->plane->values[own->lane] = word;
+    meet(AT_PLANE);
+    const bool is_there = lane >= 0 && lane < own->plane->lanes;
+    if (is_there) memcpy(&value, &own->plane->values[lane], sizeof(T));
+    meet(AT_PLANE);
     return value;
 }
+inline int lane() { return cube().unit->lane; }
 template <typename T> T simd_shuffle(T v, ushort k) { return exchange(v, k); }
-template <typename T> T simd_shuffle_xor(T v, ushort m) { return exchange(v, unit.lane ^ m); }
-template <typename T> T simd_shuffle_up(T v, ushort d) { return exchange(v, unit.lane - d); }
-template <typename T> T simd_shuffle_down(T v, ushort d) { return exchange(v, unit.lane + d); }
+template <typename T> T simd_shuffle_xor(T v, ushort m) { return exchange(v, lane() ^ m); }
+template <typename T> T simd_shuffle_up(T v, ushort d) { return exchange(v, lane() - d); }
+template <typename T> T simd_shuffle_down(T v, ushort d) { return exchange(v, lane() + d); }
 struct simd_vote {
     typedef uint64_t vote_t;
     vote_t bits;
     explicit operator vote_t() const { return bits; }
 };
 inline simd_vote simd_ballot(bool p) {
-    unit.plane->values[unit.lane] = p;
-    pthread_barrier_wait(&unit.plane->barrier);
+    Plane* plane = cube().unit->plane;
+    plane->values[lane()] = p;
+    meet(AT_PLANE);
     simd_vote vote = {0};
-    for (int k = 0; k < unit.lanes; ++k) vote.bits |= unit.plane->values[k] << k;
-    pthread_barrier_wait(&unit.plane->barrier);
+    for (int k = 0; k < plane->lanes; ++k) vote.bits |= (plane->values[k] & 1) << k;
+    meet(AT_PLANE);
     return vote;
 }
 inline bool simd_any(bool p) { return simd_ballot(p).bits != 0; }
@@ -196,33 +211,78 @@ inline bool simd_all(bool p) { return simd_ballot(!p).bits == 0; }
 // Launching: `run_unit` calls the kernel with its arguments and positions
 
 typedef void (*RunUnit)(void** arguments, uint3 unit, uint3 cube, uint3 counts);
-struct Start { RunUnit run; void** arguments; uint3 at, cube, counts; Unit unit; };
-inline void* start_unit(void* data) {
-    Start* start = (Start*)data;
-    unit = start->unit;
-    start->run(start->arguments, start->at, start->cube, start->counts);
-    return nullptr;
+struct Start { RunUnit run; void** arguments; uint3 at, cube, counts; };
+inline Start& start() {
+    static Start next;
+    return next;
 }
-inline void run_cube(RunUnit run, void** arguments, uint3 cube, uint3 counts, uint3 dim) {
-    const int units = dim.x * dim.y * dim.z, planes = (units + PLANE - 1) / PLANE;
-    pthread_barrier_t barrier;
-    pthread_barrier_init(&barrier, nullptr, units);
-    Plane* plane = new Plane[planes];
-    Start* starts = new Start[units];
-    pthread_t* threads = new pthread_t[units];
-    for (int p = 0; p < planes; ++p) {
-        const int lanes = units - p * PLANE < PLANE ? units - p * PLANE : PLANE;
-        pthread_barrier_init(&plane[p].barrier, nullptr, lanes);
-        for (int k = 0; k < lanes; ++k) {
-            const uint u = p * PLANE + k;
-            const uint3 at = {u % dim.x, u / dim.x % dim.y, u / dim.x / dim.y};
-            starts[u] = {run, arguments, at, cube, counts, {&barrier, &plane[p], k, lanes}};
-        }
+inline void run_fibre() {
+    const Start own = start();
+    own.run(own.arguments, own.at, own.cube, own.counts);
+    meet(ENDED);
+}
+
+// Whether those of units first .. end that have not ended wait at `where`; if so they may go on.
+inline bool release(Unit* units, int first, int end, State where) {
+    bool any = false;
+    for (int k = first; k < end; ++k) {
+        if (units[k].state != where && units[k].state != ENDED) return false;
+        any |= units[k].state == where;
     }
-    for (int u = 0; u < units; ++u) pthread_create(&threads[u], nullptr, start_unit, &starts[u]);
-    for (int u = 0; u < units; ++u) pthread_join(threads[u], nullptr);
-    delete[] threads;
-    delete[] starts;
-    delete[] plane;
+    for (int k = first; k < end && any; ++k)
+        if (units[k].state == where) units[k].state = READY;
+    return any;
+}
+inline void run_ready(Unit* units, int count) {
+    for (int k = 0; k < count; ++k) {
+        if (units[k].state != READY) continue;
+        cube().unit = &units[k];
+        swapcontext(&cube().scheduler, &units[k].context);
+    }
+}
+// Metal wants every unit at every barrier: one that ended is not waited for, but is no error here,
+// because a plane of which some units returned has its own rule; the tests of refusals cover it.
+inline bool run_together(RunUnit run, void** arguments, uint3 cube_at, uint3 counts, uint3 dim) {
+    const int count = dim.x * dim.y * dim.z, stack = 64 << 10;
+    Unit* units = new Unit[count];
+    Plane* planes = new Plane[(count + PLANE - 1) / PLANE]();
+    char* stacks = new char[(size_t)count * stack];
+    for (int k = 0; k < count; ++k) {
+        Unit& u = units[k];
+        const int rest = count - k / PLANE * PLANE;
+        planes[k / PLANE].lanes = rest < PLANE ? rest : PLANE;
+        u.state = READY, u.plane = &planes[k / PLANE], u.lane = k % PLANE;
+        getcontext(&u.context);
+        u.context.uc_stack.ss_sp = stacks + (size_t)k * stack;
+        u.context.uc_stack.ss_size = stack;
+        u.context.uc_link = nullptr;
+        makecontext(&u.context, run_fibre, 0);
+        const uint x = k % dim.x, y = k / dim.x % dim.y, z = k / dim.x / dim.y;
+        start() = {run, arguments, {x, y, z}, cube_at, counts};
+        cube().unit = &u;
+        swapcontext(&cube().scheduler, &u.context);
+    }
+    bool moves = true;
+    while (moves) {
+        moves = release(units, 0, count, AT_CUBE);
+        for (int k = 0; k < count; k += PLANE)
+            moves |= release(units, k, k + PLANE < count ? k + PLANE : count, AT_PLANE);
+        run_ready(units, count);
+    }
+    bool ended = true;
+    for (int k = 0; k < count; ++k) ended &= units[k].state == ENDED;
+    delete[] stacks;
+    delete[] planes;
+    delete[] units;
+    return ended;
+}
+// Kernels that meet nowhere need no fibres.
+template <int MEETS>
+bool run_cube(RunUnit run, void** arguments, uint3 cube_at, uint3 counts, uint3 dim) {
+    if (MEETS) return run_together(run, arguments, cube_at, counts, dim);
+    for (uint z = 0; z < dim.z; ++z)
+        for (uint y = 0; y < dim.y; ++y)
+            for (uint x = 0; x < dim.x; ++x) run(arguments, uint3{x, y, z}, cube_at, counts);
+    return true;
 }
 }  // namespace metal

@@ -1,0 +1,1 @@
+"""Arrays: the memory of what others made, and arrays of CubePy's own on every device."""

@@ -1,0 +1,236 @@
+"""`Array`: memory on one device with a shape. Host arrays are NumPy's inside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from cubepy.array.dlpack import CUDA_DEVICE, to_capsule
+from cubepy.array.guests import read_memory
+from cubepy.array.memory import HOST, Memory, contiguous_strides, numpy_dtype
+from cubepy.ir.types import DType
+from cubepy.runtimes.base import Device
+from cubepy.runtimes.registry import find_device
+
+
+class Array:
+    """An array on a device. Kernels take it as it is; work on it is asynchronous, reading waits.
+
+    `shape`: extents; `strides`: in bytes; `dtype`: a CubePy dtype, equal to NumPy's of that name;
+    `device`: a name such as "cuda:0". Indexing with integers and slices gives views.
+    """
+
+    __slots__ = ("_memory",)
+
+    def __init__(self, memory: Memory) -> None:
+        """An array over memory that its `owner` keeps alive; users call `cp.asarray`."""
+        self._memory = memory
+
+    @staticmethod
+    def __cubepy_memory__(x: Array) -> Memory:
+        return x._memory
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents."""
+        return self._memory.shape
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Bytes from an element to the next, by axis."""
+        return self._memory.strides
+
+    @property
+    def dtype(self) -> DType:
+        """The type of the elements."""
+        return self._memory.dtype
+
+    @property
+    def device(self) -> str:
+        """The name of the device that holds the elements."""
+        return self._memory.device
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self.size * self.dtype.itemsize
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether the elements lie in row-major order without gaps."""
+        wanted = contiguous_strides(self.shape, self.dtype.itemsize)
+        axes = zip(self.shape, self.strides, wanted, strict=True)
+        return self.size == 0 or all(n == 1 or have == want for n, have, want in axes)
+
+    def numpy(self) -> np.ndarray:
+        """The elements as a NumPy array: a view of a host array, a copy of any other's.
+
+        Waits for the work that was enqueued on the array's device.
+        """
+        if self.device == HOST:
+            return self._memory.owner[0]
+        device = find_device(self.device)
+        low, high = self._memory.extent()
+        held = np.empty(high - low, np.uint8)
+        if held.size:
+            device.download(held.ctypes.data, low, held.size, self._memory.queue)
+        place = self._memory.address - low if held.size else 0
+        kind = numpy_dtype(self.dtype)
+        found = np.ndarray(self.shape, kind, held.data, place, self.strides)
+        return found if self.is_contiguous else np.ascontiguousarray(found)
+
+    def to(self, device: str | Device) -> Array:
+        """The array on a device: itself if it is there, else a contiguous copy."""
+        name = device if isinstance(device, str) else device.name
+        target = find_device(name)
+        if target.name == self.device or (target.uses_host_memory and self.device == HOST):
+            return self
+        return from_numpy(self.numpy(), target)
+
+    def copy(self) -> Array:
+        """A contiguous copy on the same device."""
+        return from_numpy(self.numpy(), find_device(self.device), copy=True)
+
+    def reshape(self, *shape: Any) -> Array:
+        """A view with another shape; one extent may be -1. ValueError unless contiguous."""
+        extents = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
+        if not self.is_contiguous:
+            raise ValueError("reshape of an array with gaps: take a .copy() of it first")
+        wanted = np.empty(self.shape, np.bool_).reshape(extents).shape if self.size else extents
+        strides = contiguous_strides(tuple(wanted), self.dtype.itemsize)
+        return self._view(self._memory.address, tuple(wanted), strides)
+
+    def __getitem__(self, key: Any) -> Array:
+        """A view, as NumPy's basic indexing gives it; IndexError for other keys."""
+        keys = key if isinstance(key, tuple) else (key,)
+        if not all(k is None or k is Ellipsis or _is_basic(k) for k in keys):
+            raise IndexError("arrays take integers, slices, None and ...")
+        if self.device == HOST:
+            return from_numpy(_with_axes(self.numpy(), keys))
+        seen = _with_axes(np.asarray(_Shadow(self._memory)), keys)
+        return self._view(seen.__array_interface__["data"][0], seen.shape, seen.strides)
+
+    def _view(self, address: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
+        if self.device == HOST:
+            return from_numpy(np.lib.stride_tricks.as_strided(self.numpy(), shape, strides))
+        changed = replace(self._memory, address=address, shape=shape, strides=strides)
+        return Array(changed)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("an array without axes has no length")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Array]:
+        return (self[k] for k in range(len(self)))
+
+    def item(self) -> Any:
+        """The only element as a Python number; ValueError unless there is one."""
+        return self.numpy().item()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        found = self.numpy()
+        return np.array(found, dtype, copy=copy)
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        if self.device != HOST:
+            raise AttributeError("the array is not in host memory")
+        return self.numpy().__array_interface__
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        if not self.device.startswith("cuda"):
+            raise AttributeError("the array is not on a GPU of NVIDIA")
+        return {
+            "shape": self.shape,
+            "strides": None if self.is_contiguous else self.strides,
+            "typestr": numpy_dtype(self.dtype).str,
+            "data": (self._memory.address, False),
+            "version": 3,
+            "stream": self._memory.queue or 1,
+        }
+
+    def __dlpack__(self, *, stream: int | None = None, **options: Any) -> Any:
+        """A DLPack capsule; work on the array is finished by then."""
+        if self.device == HOST:
+            return self.numpy().__dlpack__(**options)
+        find_device(self.device).synchronize(self._memory.queue)
+        return to_capsule(self._memory)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        if self.device == HOST:
+            return self.numpy().__dlpack_device__()
+        return CUDA_DEVICE, int(self.device.partition(":")[2])
+
+    def __repr__(self) -> str:
+        inner = np.array2string(self.numpy(), separator=", ", prefix="Array(")
+        return f"Array({inner}, dtype={self.dtype}, device={self.device!r})"
+
+
+def _is_basic(key: Any) -> bool:
+    return isinstance(key, int | np.integer | slice) and not isinstance(key, bool)
+
+
+def _with_axes(array: np.ndarray, keys: tuple[Any, ...]) -> np.ndarray:
+    """The view of some keys; without an ellipsis NumPy would make a scalar of a whole index."""
+    return array[keys if Ellipsis in keys else (*keys, ...)]
+
+
+class _Shadow:
+    """An array of the same layout that NumPy may index, but nobody may read."""
+
+    def __init__(self, memory: Memory) -> None:
+        self.__array_interface__ = {
+            "data": (memory.address, True),
+            "shape": memory.shape,
+            "strides": memory.strides,
+            "typestr": f"|V{memory.dtype.itemsize}",
+            "version": 3,
+        }
+
+
+def from_numpy(array: np.ndarray, device: Device | None = None, copy: bool = False) -> Array:
+    """A NumPy array as an `Array`: without copying on the host, else a contiguous copy."""
+    target = device or find_device(HOST)
+    if target.uses_host_memory:
+        held = array.copy() if copy else array
+        memory = read_memory(held)
+        assert memory is not None
+        return Array(memory)
+    made = allocate(array.shape, _dtype_of(array), target)
+    held = np.ascontiguousarray(array)
+    if held.nbytes:
+        target.upload(made._memory.address, held.ctypes.data, held.nbytes)
+    return made
+
+
+def _dtype_of(array: np.ndarray) -> DType:
+    memory = read_memory(array)
+    assert memory is not None
+    return memory.dtype
+
+
+def allocate(shape: tuple[int, ...], dtype: DType, device: Device) -> Array:
+    """An uninitialised, contiguous array."""
+    block = device.allocate(prod(shape) * dtype.itemsize)
+    strides = contiguous_strides(shape, dtype.itemsize)
+    owner: Any = block
+    if device.uses_host_memory:
+        owner = (np.ndarray(shape, numpy_dtype(dtype), block), block)  # type: ignore[call-overload]
+    name = HOST if device.uses_host_memory else device.name
+    return Array(Memory(block.address, dtype, shape, strides, True, True, owner, name))

@@ -1,0 +1,97 @@
+"""Making arrays: `asarray`, `empty`, `zeros`, `ones`, `full`, `arange`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import index
+from typing import Any
+
+import numpy as np
+
+from cubepy.array.array import Array, allocate, from_numpy
+from cubepy.array.guests import read_memory
+from cubepy.array.memory import HOST, numpy_dtype
+from cubepy.config import get
+from cubepy.ir.types import DType, f32, find_dtype
+from cubepy.runtimes.base import Device
+from cubepy.runtimes.registry import find_device
+
+
+def asarray(obj: Any, device: Any = None, dtype: Any = None, copy: bool | None = None) -> Array:
+    """`obj` as an array on a device: an array of any library, a number, or nested lists of them.
+
+    `device`: a name or device; default: where `obj` is, or the default device for what is no array.
+    `dtype`: the type of the elements, converted as NumPy does. `copy`: True for a new array in any
+    case, False to raise ValueError where one would be needed. Raises TypeError for what has no
+    elements that kernels take, `DeviceError` where there is no such device.
+    """
+    memory = None if isinstance(obj, list | tuple) else read_memory(obj)
+    if memory is None:
+        target = _device(device)
+        return from_numpy(np.asarray(obj, None if dtype is None else _numpy(dtype)), target)
+    target = find_device(memory.device) if device is None else _device(device)
+    is_there = target.name == memory.device or (target.uses_host_memory and memory.device == HOST)
+    is_same = dtype is None or find_dtype(dtype) is memory.dtype
+    if is_there and is_same and not copy:
+        return obj if isinstance(obj, Array) else Array(memory)
+    if copy is False:
+        raise ValueError("a copy is needed: of another dtype, or on another device")
+    held = Array(memory).numpy()
+    return from_numpy(held if is_same else held.astype(_numpy(dtype)), target, copy=True)
+
+
+def empty(shape: int | Sequence[int], dtype: Any = f32, device: Any = None) -> Array:
+    """An array whose elements are not set. `shape`: an extent or extents; `dtype`: default f32."""
+    return allocate(_extents(shape), _known(dtype), _device(device))
+
+
+def zeros(shape: int | Sequence[int], dtype: Any = f32, device: Any = None) -> Array:
+    """An array of zeros."""
+    return from_numpy(np.zeros(_extents(shape), _numpy(dtype)), _device(device))
+
+
+def ones(shape: int | Sequence[int], dtype: Any = f32, device: Any = None) -> Array:
+    """An array of ones."""
+    return from_numpy(np.ones(_extents(shape), _numpy(dtype)), _device(device))
+
+
+def full(shape: int | Sequence[int], value: Any, dtype: Any = f32, device: Any = None) -> Array:
+    """An array of one value, converted as NumPy does."""
+    return from_numpy(np.full(_extents(shape), value, _numpy(dtype)), _device(device))
+
+
+def arange(
+    start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, device: Any = None
+) -> Array:
+    """Numbers from `start` (0 where it is the only one given) to before `stop`, as NumPy makes them
+    of integers and floats; default dtype: i64 of integers, else f32."""
+    first, last = (0, start) if stop is None else (start, stop)
+    if dtype is None and any(isinstance(v, float) for v in (first, last, step)):
+        dtype = f32
+    found = np.arange(first, last, step)
+    return from_numpy(found if dtype is None else found.astype(_numpy(dtype)), _device(device))
+
+
+def _device(device: Any) -> Device:
+    if device is None:
+        return find_device(get("device"))
+    return find_device(device) if isinstance(device, str) else device
+
+
+def _extents(shape: int | Sequence[int]) -> tuple[int, ...]:
+    """ValueError for negative extents."""
+    found = tuple(index(n) for n in shape) if isinstance(shape, Sequence) else (index(shape),)
+    if any(n < 0 for n in found):
+        raise ValueError(f"negative extent in {found}")
+    return found
+
+
+def _known(dtype: Any) -> DType:
+    found = find_dtype(dtype)
+    if found is None:
+        raise TypeError(f"no dtype {dtype!r}")
+    return found
+
+
+def _numpy(dtype: Any) -> np.dtype[Any]:
+    return numpy_dtype(_known(dtype))

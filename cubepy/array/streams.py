@@ -1,0 +1,101 @@
+"""Orders of work on a device: `Stream`, `Event`, `synchronize`, and the default device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cubepy.config import choose, get
+from cubepy.errors import fail
+from cubepy.runtimes.base import Device
+from cubepy.runtimes.registry import find_device
+
+
+def set_default_device(device: Any) -> None:
+    """Where `cp.empty`, `cp.asarray` and friends place arrays; `DeviceError` if it is not here.
+
+    Launches are not concerned: their arguments decide.
+    """
+    choose("device", _found(device).name)
+
+
+def synchronize(device: Any = None) -> None:
+    """Wait for all work of a device; default: the default device.
+
+    Raises the failures of kernels that ran there, such as `DeviceLostError`.
+    """
+    _found(device).synchronize()
+
+
+def _found(device: Any) -> Device:
+    if device is None:
+        return find_device(get("device"))
+    return find_device(device) if isinstance(device, str) else device
+
+
+def _queues(device: Any) -> Any:
+    """The device, if it has queues beside its own; else `UnsupportedError` E310."""
+    found = _found(device)
+    if not hasattr(found, "new_queue"):
+        reason = "its launches return when they are done, or share one queue"
+        raise fail("E310", op="Stream", target=found.name, reason=reason, suggestion="")
+    return found
+
+
+class Stream:
+    """An order of work on a GPU of NVIDIA; two streams may run at once.
+
+    `device`: its name; `handle`: the driver's CUstream as an integer.
+    """
+
+    def __init__(self, device: Any = None) -> None:
+        found = _queues(device)
+        self.device: str = found.name
+        self._device = found
+        self._held = found.new_queue()
+        self.handle: int = self._held.handle
+
+    def synchronize(self) -> None:
+        """Wait for all work in the stream."""
+        self._device.synchronize(self.handle)
+
+    def wait(self, event: Event) -> None:
+        """Let later work in the stream begin after an event."""
+        self._device.wait_event(self.handle, event.handle)
+
+
+class Event:
+    """A point in a stream's work, and the time when it was reached."""
+
+    def __init__(self, device: Any = None) -> None:
+        found = _queues(device)
+        self.device: str = found.name
+        self._device = found
+        self._held = found.new_event()
+        self.handle: int = self._held.handle
+
+    def record(self, stream: Stream | None = None) -> None:
+        """Mark the end of what is in a stream by now; default: the device's own queue."""
+        self._device.record_event(self.handle, stream.handle if stream is not None else None)
+
+    def synchronize(self) -> None:
+        """Wait until the point is reached."""
+        self._device.wait_for_event(self.handle)
+
+    def elapsed(self, start: Event) -> float:
+        """Milliseconds on the device from another event to this one; both must be reached."""
+        return self._device.milliseconds(start.handle, self.handle)
+
+
+def queue_of(stream: Any) -> int:
+    """The handle of a stream: CubePy's, torch's, CuPy's, Numba's, PyCUDA's, or an integer.
+
+    `LaunchError` E416 for what is none.
+    """
+    for name in ("handle", "cuda_stream", "ptr"):
+        found = getattr(stream, name, None)
+        if found is not None:
+            return int(getattr(found, "value", found))
+    if isinstance(stream, int):
+        return stream
+    reason = "it is no stream"
+    raise fail("E416", given=repr(stream), reason=reason, suggestion="pass a cp.Stream")

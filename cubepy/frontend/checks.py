@@ -1,0 +1,137 @@
+"""What checked kernels test: bounds, divisors, and index arithmetic that leaves 64 bits.
+
+A check that holds whatever the arguments are is not emitted, or is removed by `passes/prove.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from cubepy.frontend.values import Index
+from cubepy.ir import ops
+from cubepy.ir.core import Value
+from cubepy.ir.numbers import limits
+from cubepy.ir.opdef import OpDef
+from cubepy.ir.types import DType, Line, element_of, i64, index
+
+if TYPE_CHECKING:
+    from cubepy.frontend.tracer import Tracer
+
+LEAST, LARGEST = limits(index)
+SYMBOLS = {ops.ADD: "+", ops.SUB: "-", ops.MUL: "*"}
+
+
+def check(
+    tracer: Tracer, condition: Value, kind: str, argument: str, axis: int, *told: Index
+) -> None:
+    """End the unit with a fault of `kind` unless the condition holds; `told` goes with it."""
+    operands = [tracer.index_value(x) for x in told]
+    tracer.b.emit_op(ops.CHECK, condition, *operands, kind=kind, argument=argument, axis=axis)
+
+
+@contextmanager
+def unchecked(tracer: Tracer) -> Generator[None]:
+    """A block that computes addresses which nothing accesses."""
+    outer, tracer.checked = tracer.checked, False
+    try:
+        yield
+    finally:
+        tracer.checked = outer
+
+
+def check_index(tracer: Tracer, i: Index, extent: Index, argument: str, axis: int) -> None:
+    """In checked mode, a fault unless 0 <= i < extent."""
+    if not tracer.checked or (isinstance(i, int) and isinstance(extent, int) and 0 <= i < extent):
+        return
+    position, limit = tracer.index_value(i), tracer.index_value(extent)
+    below = tracer.b.emit(ops.LT, position, limit)
+    above = tracer.b.emit(ops.GE, position, tracer.b.index(0))
+    inside = tracer.b.emit(ops.AND, above, below)
+    check(tracer, inside, "bounds", argument, axis, position, limit)
+
+
+def check_start(tracer: Tracer, i: Index, extent: Index, argument: str, axis: int) -> None:
+    """In checked mode, a fault if a slice begins below 0; one that begins late is empty."""
+    if tracer.checked and not isinstance(i, int):
+        condition = tracer.b.emit(ops.GE, i, tracer.b.index(0))
+        check(tracer, condition, "bounds", argument, axis, i, extent)
+
+
+def check_line(
+    tracer: Tracer, i: Index, width: int, extent: Index, argument: str, axis: int
+) -> None:
+    """In checked mode, a fault unless 0 <= i and i + width <= extent; one test for the line.
+
+    It tells the first lane that does not exist, and computes nothing that can leave 64 bits.
+    """
+    if not tracer.checked:
+        return
+    b = tracer.b
+    zero, begin, end = b.index(0), tracer.index_value(i), tracer.index_value(extent)
+    last = tracer.index_value(tracer.sub(extent, width))
+    inside = b.emit(ops.AND, b.emit(ops.GE, begin, zero), b.emit(ops.LE, begin, last))
+    beyond = b.emit(ops.MAX, begin, end)
+    missing = b.emit(ops.SELECT, b.emit(ops.LT, begin, zero), begin, beyond)
+    check(tracer, inside, "bounds", argument, axis, missing, end)
+
+
+def check_divisor(tracer: Tracer, divisor: Value) -> None:
+    """A fault where a scalar integer is divided by zero."""
+    if not element_of(divisor.type).is_integer or isinstance(divisor.type, Line):
+        return
+    assert isinstance(divisor.type, DType)
+    zero = tracer.b.const(0, divisor.type)
+    check(tracer, tracer.b.emit(ops.NE, divisor, zero), "division", "", 0)
+
+
+def check_range(tracer: Tracer, row: OpDef, left: int | Value, right: int | Value) -> None:
+    """A fault where an index sum, difference or product would leave 64 bits."""
+    condition = _stays(tracer, row, left, right)
+    if condition is not None:
+        check(tracer, condition, "overflow", SYMBOLS[row], 0, left, right)
+
+
+def _stays(tracer: Tracer, row: OpDef, left: int | Value, right: int | Value) -> Value | None:
+    """Whether the exact result fits; None where it always does.
+
+    It is computed in i64, whose arithmetic wraps: compilers may rely on that of indices not to.
+    """
+    if row is ops.MUL and isinstance(left, int):
+        left, right = right, left
+    if isinstance(right, int) and isinstance(left, Value):
+        return _between(tracer, left, *_range_of_left(row, right))
+    b, zero = tracer.b, tracer.b.const(0, i64)
+    x, y = (tracer.cast(tracer.index_value(v), i64) for v in (left, right))
+    result = b.emit(row, x, y)
+    if row is ops.MUL:
+        sign = b.emit(ops.SHR, result, b.const(63, i64))
+        return b.emit(ops.EQ, b.emit(ops.MUL_HI, x, y), sign)
+    moved = b.emit(ops.GE if row is ops.ADD else ops.LE, result, x)
+    return b.emit(ops.EQ, b.emit(ops.GE, y, zero), moved)
+
+
+def _range_of_left(row: OpDef, constant: int) -> tuple[int, int]:
+    """For which left operands an operation with a constant right one fits."""
+    if row is ops.ADD:
+        return LEAST - constant, LARGEST - constant
+    if row is ops.SUB:
+        return LEAST + constant, LARGEST + constant
+    if constant == 0:
+        return LEAST, LARGEST
+    low, high = (LEAST, LARGEST) if constant > 0 else (LARGEST, LEAST)
+    return -(-low // constant), high // constant
+
+
+def _between(tracer: Tracer, value: Value, low: int, high: int) -> Value | None:
+    """Whether an index lies in a range; None where every index does."""
+    b = tracer.b
+    parts: list[Value] = []
+    if low > LEAST:
+        parts.append(b.emit(ops.GE, value, b.index(low)))
+    if high < LARGEST:
+        parts.append(b.emit(ops.LE, value, b.index(high)))
+    if not parts:
+        return None
+    return parts[0] if len(parts) == 1 else b.emit(ops.AND, *parts)

@@ -1,0 +1,1 @@
+"""The CUDA runtime: devices of NVIDIA through cuda-bindings."""

@@ -1,0 +1,52 @@
+"""Loaded kernels: a cubin's function in each context where it is launched."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from cubepy.artifact import Artifact
+from cubepy.runtimes.cuda.driver import check, driver
+
+STATIC_SHARED_BYTES = 48 << 10
+"""More than this must be asked for, function by function."""
+
+
+class Code:
+    """A kernel of one device.
+
+    `offsets`: where in the argument block, in bytes, the parameters of the function stand.
+    """
+
+    def __init__(self, artifact: Artifact) -> None:
+        self.entry = artifact.entry
+        self.dim = artifact.cube_dim
+        self.shared_bytes = artifact.shared_bytes
+        self.counts = len(artifact.slots)
+        places = [*range(self.counts), *([self.counts + 3] if artifact.faults else [])]
+        self._offsets = [8 * place for place in places]
+        self._pointers = ctypes.c_void_p * max(1, len(places))
+        self._cubin = artifact.code
+        self._functions: dict[int, Any] = {}
+
+    def function(self, context: int) -> Any:
+        """The function in a context, which is current."""
+        found = self._functions.get(context)
+        if found is None:
+            found = self._functions[context] = self._load()
+        return found
+
+    def parameters(self, address: int) -> Any:
+        """Pointers to the parameters in a block at an address, which lies there until the call."""
+        return self._pointers(*[address + offset for offset in self._offsets])
+
+    def _load(self) -> Any:
+        api = driver()
+        module = check("cuModuleLoadData", api.cuModuleLoadData(self._cubin))
+        name = self.entry.encode()
+        function = check("cuModuleGetFunction", api.cuModuleGetFunction(module, name))
+        if self.shared_bytes > STATIC_SHARED_BYTES:
+            most = api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            asked = api.cuFuncSetAttribute(function, most, self.shared_bytes)
+            check("cuFuncSetAttribute", asked)
+        return function

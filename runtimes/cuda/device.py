@@ -1,0 +1,191 @@
+"""GPUs of NVIDIA as devices. Launches are asynchronous in a stream; nothing opens the driver before
+a device is asked for."""
+
+from __future__ import annotations
+
+import ctypes
+from collections import deque
+from dataclasses import replace
+from functools import cached_property, lru_cache
+from typing import Any
+
+from cubepy.artifact import FAULT_WORDS, Artifact
+from cubepy.errors import fail
+from cubepy.runtimes.base import MemoryUse, Properties
+from cubepy.runtimes.cuda.code import Code
+from cubepy.runtimes.cuda.contexts import Contexts
+from cubepy.runtimes.cuda.driver import check, driver, failure, is_lost
+from cubepy.runtimes.cuda.memory import Allocation, allocate, keep_freed_memory
+from cubepy.runtimes.cuda.queues import Queues
+from cubepy.targets import Target, cuda_target
+
+REMEMBERED = 16
+"""Names of launched kernels that are told where a device is lost."""
+
+
+class Record:
+    """A fault record on the device."""
+
+    def __init__(self, device: CudaDevice) -> None:
+        self._device = device
+        self._allocation = device.allocate(8 * FAULT_WORDS)
+        self.address = self._allocation.address
+        check("cuMemsetD8Async", driver().cuMemsetD8Async(self.address, 0, 8 * FAULT_WORDS, 0))
+
+    def words(self) -> list[int]:
+        """See `runtimes.base.FaultRecord`."""
+        self._device.synchronize()
+        words = (ctypes.c_int64 * FAULT_WORDS)()
+        self._device.download(ctypes.addressof(words), self.address, 8 * FAULT_WORDS)
+        return list(words)
+
+
+class CudaDevice(Queues):
+    """See `runtimes.base.Device`. Queues are streams; None is the legacy default stream."""
+
+    uses_host_memory = False
+
+    def __init__(self, ordinal: int) -> None:
+        self.name = f"cuda:{ordinal}"
+        self.contexts = Contexts(ordinal)
+        self._launched: deque[str] = deque(maxlen=REMEMBERED)
+
+    @cached_property
+    def target(self) -> Target:
+        """The exact architecture, with what this GPU really has."""
+        major, minor = self._attribute("COMPUTE_CAPABILITY_MAJOR"), self._minor()
+        suffix = "a" if major >= 9 else ""
+        return replace(
+            cuda_target(f"sm_{major}{minor}{suffix}"),
+            shared_bytes=self._attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
+            cache_bytes=self._attribute("L2_CACHE_SIZE"),
+        )
+
+    @cached_property
+    def properties(self) -> Properties:
+        """The GPU's name, its multiprocessors and its memory."""
+        api, device = driver(), self.contexts.device
+        name = check("cuDeviceGetName", api.cuDeviceGetName(128, device))
+        total = check("cuDeviceTotalMem", api.cuDeviceTotalMem(device))
+        return Properties(
+            name.split(b"\0")[0].decode(), self._attribute("MULTIPROCESSOR_COUNT"), int(total)
+        )
+
+    def _attribute(self, name: str) -> int:
+        api = driver()
+        which = getattr(api.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+        return check(name, api.cuDeviceGetAttribute(which, self.contexts.device))
+
+    def _minor(self) -> int:
+        return self._attribute("COMPUTE_CAPABILITY_MINOR")
+
+    # Launches
+
+    def load(self, artifact: Artifact) -> Code:
+        """Load a cubin into the current context."""
+        code = Code(artifact)
+        code.function(self.contexts.enter())
+        return code
+
+    def launch(
+        self, loaded: Code, block: Any, count: int, grain: int, queue: int | None = None
+    ) -> None:
+        """Enqueue the cubes; a failure of the kernel is told by what waits for it."""
+        if not count:
+            return
+        function = loaded.function(self.contexts.enter())
+        parameters = loaded.parameters(ctypes.addressof(block))
+        grid = block[loaded.counts : loaded.counts + 3]
+        (status,) = driver().cuLaunchKernel(
+            function,
+            *grid,
+            *loaded.dim,
+            loaded.shared_bytes,
+            queue or 0,
+            ctypes.addressof(parameters),
+            0,
+        )
+        self._launched.append(loaded.entry)
+        if status:
+            raise self._failure(f"the launch of {loaded.entry}", status)
+
+    def grain(self, count: int, work: int) -> int:
+        """The hardware spreads cubes."""
+        return 1
+
+    def fault_record(self) -> Record:
+        """Zeroed memory of the device."""
+        self.contexts.enter()
+        return Record(self)
+
+    def synchronize(self, queue: int | None = None) -> None:
+        """Wait for a stream or for all; `DeviceLostError` E509 where a kernel broke the context."""
+        self.contexts.enter()
+        api = driver()
+        (status,) = api.cuCtxSynchronize() if queue is None else api.cuStreamSynchronize(queue)
+        if status:
+            raise self._failure("waiting", status)
+        self._launched.clear()
+
+    def _failure(self, call: str, status: Any) -> Exception:
+        if is_lost(status):
+            kernels = ", ".join(dict.fromkeys(self._launched)) or "none of CubePy's"
+            return fail("E509", device=self.name, reason=status.name, kernels=kernels)
+        return failure(call, status, driver())
+
+    # Memory
+
+    def allocate(self, nbytes: int) -> Allocation:
+        """Memory from the driver's pool."""
+        self.contexts.enter()
+        self._pool_is_kept  # noqa: B018
+        return allocate(nbytes, self.contexts, self.name)
+
+    @cached_property
+    def _pool_is_kept(self) -> bool:
+        keep_freed_memory(self.contexts.device)
+        return True
+
+    def upload(self, address: int, host: int, nbytes: int, queue: int | None = None) -> None:
+        """Copy from host memory and wait: pinned memory is read after the call returns."""
+        self.contexts.enter()
+        (status,) = driver().cuMemcpyHtoDAsync(address, host, nbytes, queue or 0)
+        if status:
+            raise self._failure("a copy to the device", status)
+        self.synchronize(queue or 0)
+
+    def download(self, host: int, address: int, nbytes: int, queue: int | None = None) -> None:
+        """Copy to host memory and wait."""
+        self.contexts.enter()
+        (status,) = driver().cuMemcpyDtoHAsync(host, address, nbytes, queue or 0)
+        if status:
+            raise self._failure("a copy to the host", status)
+        self.synchronize(queue or 0)
+
+    def memory(self) -> MemoryUse:
+        """What the GPU has, and what no process uses."""
+        self.contexts.enter()
+        free, total = check("cuMemGetInfo", driver().cuMemGetInfo())
+        return MemoryUse(int(total), int(free))
+
+
+@lru_cache(maxsize=1)
+def count() -> int:
+    """How many GPUs there are; `DeviceError` E507 where something is missing."""
+    return check("cuDeviceGetCount", driver().cuDeviceGetCount())
+
+
+@lru_cache(maxsize=64)
+def make(number: int) -> CudaDevice:
+    """The device of a number."""
+    return CudaDevice(number)
+
+
+def ordinal_of(address: int) -> int:
+    """The device that memory belongs to; no look-up where there is only one."""
+    if not address or count() == 1:
+        return 0
+    api = driver()
+    make(0).contexts.enter()
+    which = api.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+    return check("cuPointerGetAttribute", api.cuPointerGetAttribute(which, address))

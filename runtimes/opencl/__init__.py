@@ -1,0 +1,1 @@
+"""The OpenCL runtime: devices of any vendor through pyopencl."""

@@ -1,0 +1,239 @@
+"""OpenCL devices. Memory is shared virtual memory, so that arrays are addresses; kernels run in one
+queue in order, and a launch returns at once."""
+
+from __future__ import annotations
+
+import ctypes
+from collections import deque
+from dataclasses import replace
+from functools import cached_property, lru_cache
+from threading import Lock
+from typing import Any
+
+from cubepy.artifact import FAULT_WORDS, Artifact
+from cubepy.errors import fail
+from cubepy.ir.types import find_dtype
+from cubepy.runtimes.base import MemoryUse, Properties
+from cubepy.runtimes.opencl.platform import api, found_devices
+from cubepy.targets import Target, opencl_target
+
+OPTIONS = ("-cl-std=CL1.2",)
+ROUNDED = "-cl-fp32-correctly-rounded-divide-sqrt"
+"""Where the device can; the others are within the bounds of OpenCL."""
+ALIGNMENT = 128
+"""Bytes; the largest that OpenCL promises (that of a long16)."""
+DYING_BYTES = 64 << 20
+"""Freed memory that may wait for the queue."""
+_EXTENSIONS = {
+    "cl_khr_fp64": "fp64",
+    "cl_khr_fp16": "fp16",
+    "cl_khr_int64_extended_atomics": "int64_atomics",
+}
+
+
+class Allocation:
+    """Shared virtual memory; freed at the first wait after its death: kernels may use it still."""
+
+    def __init__(self, context: Any, nbytes: int, dying: deque[Any]) -> None:
+        cl = api()
+        flags = cl.svm_mem_flags.READ_WRITE
+        self._held = cl.SVMAllocation(context, max(nbytes, 1), ALIGNMENT, flags)
+        self._dying = dying
+        self.address: int = self._held.svm_ptr
+
+    def __del__(self) -> None:
+        held = getattr(self, "_held", None)
+        if held is not None:
+            self._dying.append(held)
+
+
+class Record:
+    """A fault record in shared virtual memory."""
+
+    def __init__(self, device: OpenclDevice) -> None:
+        self._device = device
+        self._allocation = device.allocate(8 * FAULT_WORDS)
+        self.address = self._allocation.address
+        zeros = (ctypes.c_int64 * FAULT_WORDS)()
+        device.upload(self.address, ctypes.addressof(zeros), 8 * FAULT_WORDS)
+
+    def words(self) -> list[int]:
+        """See `runtimes.base.FaultRecord`."""
+        words = (ctypes.c_int64 * FAULT_WORDS)()
+        self._device.download(ctypes.addressof(words), self.address, 8 * FAULT_WORDS)
+        return list(words)
+
+
+class Code:
+    """A built kernel. Arguments are part of the kernel object: one launch at a time sets them."""
+
+    def __init__(self, kernel: Any, artifact: Artifact) -> None:
+        self.kernel = kernel
+        self.dim = artifact.cube_dim
+        self.has_faults = bool(artifact.faults)
+        self.sizes = [_size(slot.role, slot.dtype) for slot in artifact.slots]
+        self.lock = Lock()
+
+    def set_arguments(self, block: Any) -> None:
+        """Pointers for data, bytes for numbers, then the fault record."""
+        for k, size in enumerate(self.sizes):
+            word = int(block[k])
+            self.kernel.set_arg(k, _pointer(word) if size == 0 else _bytes(word, size))
+        if self.has_faults:
+            self.kernel.set_arg(len(self.sizes), _pointer(int(block[len(self.sizes) + 3])))
+
+
+def _size(role: str, dtype: str) -> int:
+    """Bytes of a number; 0 for an address."""
+    if role == "data":
+        return 0
+    found = find_dtype(dtype)
+    assert found is not None
+    return found.itemsize
+
+
+def _bytes(word: int, size: int) -> bytes:
+    return (word & (256**size - 1)).to_bytes(size, "little")
+
+
+def _pointer(address: int) -> Any:
+    return _view(address, 1) if address else None
+
+
+def _view(address: int, nbytes: int) -> Any:
+    return api().SVM((ctypes.c_char * nbytes).from_address(address))
+
+
+class OpenclDevice:
+    """See `runtimes.base.Device`."""
+
+    uses_host_memory = False
+
+    def __init__(self, number: int, device: Any) -> None:
+        self.name = f"opencl:{number}"
+        self._device = device
+        self._dying: deque[Any] = deque()
+
+    @cached_property
+    def _context(self) -> Any:
+        return api().Context([self._device])
+
+    @cached_property
+    def _queue(self) -> Any:
+        return api().CommandQueue(self._context)
+
+    @cached_property
+    def target(self) -> Target:
+        """What this device has of what kernels use."""
+        extensions = set(self._device.extensions.split())
+        features = {name for extension, name in _EXTENSIONS.items() if extension in extensions}
+        return replace(
+            opencl_target(""),
+            features=frozenset(features),
+            shared_bytes=self._device.local_mem_size,
+            cache_bytes=self._device.global_mem_cache_size or opencl_target("").cache_bytes,
+            max_cube_dim=self._device.max_work_group_size,
+        )
+
+    @cached_property
+    def properties(self) -> Properties:
+        """The device's and the platform's name, its compute units and its memory."""
+        device = self._device
+        name = f"{device.name.strip()} ({device.platform.name.strip()})"
+        return Properties(name, device.max_compute_units, device.global_mem_size)
+
+    # Launches
+
+    def load(self, artifact: Artifact) -> Code:
+        """Build the source for this device; E508 with the driver's words where it refuses."""
+        cl = api()
+        try:
+            program = cl.Program(self._context, artifact.code.decode())
+            built = program.build(options=[*OPTIONS, *self._rounded(cl), "-w"])
+        except cl.Error as error:
+            first = next((line for line in str(error).splitlines() if "error" in line), str(error))
+            hint = "this is a defect of CubePy: please report it with CUBEPY_DUMP=source"
+            raise fail(
+                "E508", device=self.name, call="the build", reason=first, suggestion=hint
+            ) from None
+        return Code(cl.Kernel(built, artifact.entry), artifact)
+
+    def _rounded(self, cl: Any) -> tuple[str, ...]:
+        can = self._device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
+        return (ROUNDED,) if can else ()
+
+    def launch(
+        self, loaded: Code, block: Any, count: int, grain: int, queue: int | None = None
+    ) -> None:
+        """Enqueue the cubes."""
+        if not count:
+            return
+        first = len(loaded.sizes)
+        counts = block[first : first + 3]
+        units = [int(n) * d for n, d in zip(counts, loaded.dim, strict=True)]
+        with loaded.lock:
+            loaded.set_arguments(block)
+            self._do("the launch", api().enqueue_nd_range_kernel, loaded.kernel, units, loaded.dim)
+
+    def _do(self, call: str, function: Any, *arguments: Any) -> None:
+        cl = api()
+        try:
+            function(self._queue, *arguments)
+        except cl.Error as error:
+            raise fail(
+                "E508", device=self.name, call=call, reason=str(error), suggestion=""
+            ) from None
+
+    def grain(self, count: int, work: int) -> int:
+        """The driver spreads cubes."""
+        return 1
+
+    def fault_record(self) -> Record:
+        """Zeroed memory of the device."""
+        return Record(self)
+
+    def synchronize(self, queue: int | None = None) -> None:
+        """Wait for all that was enqueued, and free what died."""
+        dead = len(self._dying)
+        self._queue.finish()
+        for _ in range(dead):
+            self._dying.popleft()
+
+    # Memory
+
+    def allocate(self, nbytes: int) -> Allocation:
+        """Shared virtual memory; E504 where there is none."""
+        cl = api()
+        if sum(held.size for held in self._dying) > DYING_BYTES:
+            self.synchronize()
+        try:
+            return Allocation(self._context, nbytes, self._dying)
+        except (cl.MemoryError, cl.RuntimeError):
+            raise fail("E504", nbytes=nbytes, device=self.name) from None
+
+    def upload(self, address: int, host: int, nbytes: int, queue: int | None = None) -> None:
+        """Copy from host memory and wait."""
+        self._copy(_view(address, nbytes), _view(host, nbytes))
+
+    def download(self, host: int, address: int, nbytes: int, queue: int | None = None) -> None:
+        """Copy to host memory and wait."""
+        self._copy(_view(host, nbytes), _view(address, nbytes))
+
+    def _copy(self, target: Any, source: Any) -> None:
+        self._do("a copy", api().enqueue_copy, target, source)
+        self.synchronize()
+
+    def memory(self) -> MemoryUse:
+        """All of the memory; OpenCL does not tell what is free."""
+        return MemoryUse(self._device.global_mem_size, 0)
+
+
+def count() -> int:
+    """How many devices there are; `DeviceError` E507 where something is missing."""
+    return len(found_devices())
+
+
+@lru_cache(maxsize=64)
+def make(number: int) -> OpenclDevice:
+    """The device of a number."""
+    return OpenclDevice(number, found_devices()[number])

@@ -1,0 +1,171 @@
+"""Devices for tests that run the text of C dialects on this CPU, on the caller's own memory.
+
+`pocl`: OpenCL C by PoCL, which takes any host address as shared virtual memory. `metal_text`: Metal
+as C++, compiled by clang against `metal_shim.h`. Kernels reach them by
+`configure(device="metal_text")`, so that a suite for devices runs on them unchanged.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from cubepy.artifact import Artifact
+from cubepy.compilers.opencl.dialect import BUILD_OPTIONS
+from cubepy.ir.types import find_dtype
+from cubepy.runtimes import registry
+from cubepy.runtimes.base import Device, Properties
+from cubepy.targets import Target, parse_target
+from tests.compilers.c import metal_text
+from tests.guests import require_guest
+
+
+@dataclass(frozen=True, slots=True)
+class _Pool:
+    """Cubes run one after the other, as far as a launch can tell."""
+
+    threads: int = 1
+
+
+class _TextDevice:
+    """What both share: `runtimes.base.Device` without the ways to load and launch."""
+
+    pool = _Pool()
+
+    def __init__(self, name: str, target: Target) -> None:
+        self.name = name
+        self.target = target
+        self.properties = Properties(f"{name}, for tests", 1, 0)
+
+    def synchronize(self) -> None:
+        """Launches are synchronous; nothing is left to wait for."""
+
+
+class PoclDevice(_TextDevice):
+    """OpenCL C on PoCL."""
+
+    def __init__(self) -> None:
+        super().__init__("pocl", parse_target("opencl"))
+
+    def load(self, artifact: Artifact) -> tuple[Artifact, Any]:
+        """Build the program."""
+        import pyopencl as cl
+
+        source = artifact.code.decode()
+        program = cl.Program(queue().context, source).build(options=[BUILD_OPTIONS[0], "-w"])
+        return artifact, cl.Kernel(program, artifact.entry)
+
+    def launch(self, loaded: tuple[Artifact, Any], block: Any, count: int, grain: int) -> None:
+        """Run all cubes; the block's words become arguments one by one."""
+        import pyopencl as cl
+
+        artifact, kernel = loaded
+        words = list(block)
+        slots = artifact.slots
+        grid = words[len(slots) : len(slots) + 3]
+        passed = [_argument(slot, word) for slot, word in zip(slots, words, strict=False)]
+        if artifact.faults:
+            passed.append(_memory(words[-1]))
+        if 0 in grid:
+            return
+        kernel.set_args(*passed)
+        size = [n * d for n, d in zip(grid, artifact.cube_dim, strict=True)]
+        cl.enqueue_nd_range_kernel(queue(), kernel, size, list(artifact.cube_dim))
+        queue().finish()
+
+
+@lru_cache(maxsize=1)
+def queue() -> Any:
+    """A queue on PoCL's device; the test is skipped where there is none."""
+    os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
+    cl = require_guest("pyopencl")
+    require_guest("pocl_binary_distribution")
+    named = [p for p in cl.get_platforms() if "Portable" in p.name]
+    assert named, "pocl-binary-distribution is installed, but its platform does not show"
+    return cl.CommandQueue(cl.Context(named[0].get_devices()[:1]))
+
+
+def _argument(slot: Any, word: int) -> Any:
+    """An address as shared virtual memory; a number in the bytes of its type."""
+    if slot.role == "data":
+        return _memory(word)
+    dtype = find_dtype(slot.dtype)
+    size = 8 if dtype is None else dtype.itemsize
+    return np.array([word], np.uint64).view(f"u{size}")[0]
+
+
+def _memory(address: int) -> Any:
+    """Any host address. PoCL passes it on as it is; an empty array has none that counts."""
+    import pyopencl as cl
+
+    first = (ctypes.c_char * 1).from_address(address or ctypes.addressof(_NOWHERE))
+    return cl.SVM(np.frombuffer(first, np.uint8))
+
+
+_NOWHERE = ctypes.create_string_buffer(64)
+
+
+class MetalTextDevice(_TextDevice):
+    """Metal as C++, a fibre for each unit."""
+
+    def __init__(self) -> None:
+        super().__init__("metal_text", parse_target("metal"))
+
+    def load(self, artifact: Artifact) -> tuple[Artifact, Any]:
+        """Compile the text with clang."""
+        program = metal_text.as_cpp(artifact.code.decode(), artifact.entry)
+        return artifact, metal_text.build(program).launch
+
+    def launch(self, loaded: tuple[Artifact, Any], block: Any, count: int, grain: int) -> None:
+        """Run all cubes: buffers in order, then the numbers as one block, then the faults."""
+        artifact, function = loaded
+        words = list(block)
+        slots = artifact.slots
+        pairs = list(zip(slots, words, strict=False))
+        pointers = [word for slot, word in pairs if slot.role == "data"]
+        numbers = [word for slot, word in pairs if slot.role != "data"]
+        held = (ctypes.c_uint64 * max(len(numbers), 1))(*numbers)
+        if numbers:
+            pointers.append(ctypes.addressof(held))
+        if artifact.faults:
+            pointers.append(words[-1])
+        grid = words[len(slots) : len(slots) + 3]
+        metal_text.launch(function, pointers, grid, artifact.cube_dim)
+
+
+DEVICES = {"pocl": PoclDevice, "metal_text": MetalTextDevice}
+
+
+def require(name: str) -> None:
+    """Skip the test where the device's compiler is absent."""
+    if name == "pocl":
+        queue()
+    else:
+        metal_text.find_clang()
+
+
+@contextmanager
+def registered() -> Iterator[None]:
+    """`cp.device(name)` and `configure(device=name)` know the devices."""
+    held: dict[str, Device] = {}
+
+    def device(name: str) -> Device:
+        if name not in held:
+            held[name] = DEVICES[name]()
+        return held[name]
+
+    table = registry._DEVICES
+    table.update({name: lambda name=name: device(name) for name in DEVICES})
+    try:
+        yield
+    finally:
+        for name in DEVICES:
+            del table[name]
+        registry.find_device.cache_clear()

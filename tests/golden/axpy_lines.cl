@@ -1,0 +1,60 @@
+#pragma OPENCL FP_CONTRACT OFF
+
+static inline uchar4 lane_mask_4(long first, long end) {
+    return (uchar4)(first <= 0 && 0 < end, first <= 1 && 1 < end, first <= 2 && 2 < end,
+            first <= 3 && 3 < end);
+}
+
+static inline float4 load_masked_f32x4_global(const __global float* from, uchar4 mask,
+        float4 fill) {
+    return (float4)(mask.s0 ? from[0] : fill.s0, mask.s1 ? from[1] : fill.s1,
+            mask.s2 ? from[2] : fill.s2, mask.s3 ? from[3] : fill.s3);
+}
+
+static inline void store_masked_f32x4_global(__global float* to, float4 value, uchar4 mask) {
+    if (mask.s0) to[0] = value.s0;
+    if (mask.s1) to[1] = value.s1;
+    if (mask.s2) to[2] = value.s2;
+    if (mask.s3) to[3] = value.s3;
+}
+
+__kernel __attribute__((reqd_work_group_size(256, 1, 1)))
+void axpy_lines(
+    float alpha,
+    __global const float* restrict x,
+    long x_shape0,
+    __global float* restrict y,
+    long y_shape0) {
+    // kernels.py:27: i = cp.ABSOLUTE_POS
+    const long v1 = ((long)get_group_id(2) * (long)get_num_groups(1) + (long)get_group_id(1))
+            * (long)get_num_groups(0);
+    const long cube_pos = v1 + (long)get_group_id(0);
+    const long i = cube_pos * 256 + (long)get_local_id(0);
+    // kernels.py:28: if i < y.size
+    if (i < (y_shape0 + 3) / 4) {
+        // kernels.py:29: y[i] = alpha * x[i] + y[i]
+        const long v2 = i * 4;
+        const long v3 = x_shape0 - v2;
+        float4 x1;
+        if (v3 >= 4) {
+            x1 = *(const __global float4*)(x + v2);
+        } else {
+            x1 = load_masked_f32x4_global(x + v2, lane_mask_4(0l, v3), (float4)(0.0f));
+        }
+        const long v4 = y_shape0 - v2;
+        const bool v5 = v4 >= 4;
+        const float4 v6 = (float4)(alpha);
+        float4 y2;
+        if (v5) {
+            y2 = *(const __global float4*)(y + v2);
+        } else {
+            y2 = load_masked_f32x4_global(y + v2, lane_mask_4(0l, v4), (float4)(0.0f));
+        }
+        const float4 v7 = fma(v6, x1, y2);
+        if (v5) {
+            *(__global float4*)(y + v2) = v7;
+        } else {
+            store_masked_f32x4_global(y + v2, v7, lane_mask_4(0l, v4));
+        }
+    }
+}

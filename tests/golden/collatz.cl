@@ -1,0 +1,46 @@
+#pragma OPENCL FP_CONTRACT OFF
+
+__kernel __attribute__((reqd_work_group_size(256, 1, 1)))
+void collatz(
+    __global const int* restrict x,
+    long x_shape0,
+    __global int* restrict steps,
+    long steps_shape0,
+    long limit) {
+    // kernels.py:134: i = cp.ABSOLUTE_POS
+    const long v1 = ((long)get_group_id(2) * (long)get_num_groups(1) + (long)get_group_id(1))
+            * (long)get_num_groups(0);
+    const long cube_pos = v1 + (long)get_group_id(0);
+    const long i = cube_pos * 256 + (long)get_local_id(0);
+    // kernels.py:135: if i >= x.size
+    if (i >= x_shape0) return;
+    // kernels.py:137: value, count = x[i], 0
+    const int value = x[i];
+    // kernels.py:138: while value != 1
+    int count = 0;
+    int value_1 = value;
+    while (value_1 != 1) {
+        // kernels.py:139: if value < 1
+        if (value_1 < 1) {
+            // kernels.py:141: break
+            count = -1;
+            break;
+        }
+        // kernels.py:142: if count == limit
+        if ((long)count == limit) break;
+        // kernels.py:144: count += 1
+        const int v2 = (int)((uint)count + 1u);
+        // kernels.py:145: if value % 2 == 0
+        if ((value_1 & 1) == 0) {
+            // kernels.py:147: continue
+            count = v2;
+            value_1 >>= 1;
+            continue;
+        }
+        // kernels.py:148: value = 3 * value + 1
+        count = v2;
+        value_1 = (int)(3u * (uint)value_1 + 1u);
+    }
+    // kernels.py:149: steps[i] = count
+    steps[i] = count;
+}

@@ -1,0 +1,115 @@
+#include <metal_stdlib>
+using namespace metal;
+#pragma METAL fp math_mode(safe)
+#pragma METAL fp contract(off)
+
+struct Arguments {
+    alignas(8) long x_shape0;
+    alignas(8) long x_shape1;
+    alignas(8) long x_stride0;
+    alignas(8) long out_shape0;
+    alignas(8) long out_shape1;
+    alignas(8) long out_stride0;
+};
+
+[[max_total_threads_per_threadgroup(256)]]
+kernel void softmax(
+    device const float* x [[buffer(0)]],
+    device float* out [[buffer(1)]],
+    constant Arguments& arguments [[buffer(2)]],
+    uint3 unit_position [[thread_position_in_threadgroup]],
+    uint3 cube_position [[threadgroup_position_in_grid]],
+    uint3 cube_counts [[threadgroups_per_grid]]) {
+    // kernels.py:111: row = cp.ABSOLUTE_POS // cp.PLANE_DIM
+    const long cube_pos = ((long)cube_position.z * cube_counts.y + cube_position.y) * cube_counts.x
+            + cube_position.x;
+    const long unit_x = (long)unit_position.x;
+    const long absolute_pos = cube_pos * 256 + unit_x;
+    const long row = absolute_pos / 32;
+    // kernels.py:112: if row < x.shape[0]
+    if (row < arguments.x_shape0) {
+        // kernels.py:113: largest = x[row, 0]
+        const long v1 = row * arguments.x_stride0;
+        const float largest = x[v1];
+        // kernels.py:114: for k in range(cp.UNIT_POS_PLANE, x.shape[1], cp.PLANE_DIM)
+        const long v2 = unit_x % 32;
+        float largest_1 = largest;
+        for (long k = v2; k < arguments.x_shape1; k += 32) {
+            // kernels.py:115: largest = max(largest, x[row, k])
+            const float x1 = x[v1 + k];
+            const float v3 = largest_1 == x1
+                    ? as_type<float>(as_type<uint>(largest_1) & as_type<uint>(x1))
+                    : (largest_1 > x1 ? largest_1 : x1);
+            largest_1 = largest_1 != largest_1 ? largest_1 : v3;
+        }
+        // kernels.py:116: largest = cp.plane_max(largest)
+        const float v4 = simd_shuffle_xor(largest_1, (ushort)16);
+        const float v5 = largest_1 == v4
+                ? as_type<float>(as_type<uint>(largest_1) & as_type<uint>(v4))
+                : (largest_1 > v4 ? largest_1 : v4);
+        const float v6 = largest_1 != largest_1 ? largest_1 : v5;
+        const float v7 = simd_shuffle_xor(v6, (ushort)8);
+        const float v8 = v6 == v7 ? as_type<float>(as_type<uint>(v6) & as_type<uint>(v7))
+                : (v6 > v7 ? v6 : v7);
+        const float v9 = v6 != v6 ? v6 : v8;
+        const float v10 = simd_shuffle_xor(v9, (ushort)4);
+        const float v11 = v9 == v10 ? as_type<float>(as_type<uint>(v9) & as_type<uint>(v10))
+                : (v9 > v10 ? v9 : v10);
+        const float v12 = v9 != v9 ? v9 : v11;
+        const float v13 = simd_shuffle_xor(v12, (ushort)2);
+        const float v14 = v12 == v13 ? as_type<float>(as_type<uint>(v12) & as_type<uint>(v13))
+                : (v12 > v13 ? v12 : v13);
+        const float v15 = v12 != v12 ? v12 : v14;
+        const float v16 = simd_shuffle_xor(v15, (ushort)1);
+        const float v17 = v15 == v16 ? as_type<float>(as_type<uint>(v15) & as_type<uint>(v16))
+                : (v15 > v16 ? v15 : v16);
+        const float largest_2 = v15 != v15 ? v15 : v17;
+        // kernels.py:118: for k in range(cp.UNIT_POS_PLANE, x.shape[1], cp.PLANE_DIM)
+        float total = 0.0f;
+        for (long k1 = v2; k1 < arguments.x_shape1; k1 += 32) {
+            // kernels.py:119: total += cp.exp(x[row, k] - largest)
+            const float v18 = x[v1 + k1] - largest_2;
+            const float v19 = v18 < -104.0f ? -104.0f : v18;
+            const float v20 = v19 > 89.0f ? 89.0f : v19;
+            const bool v21 = v20 < 0.0f;
+            const float v22 = v21 ? 12583103.0f : 12582975.0f;
+            const float v23 = fma(v20, 1.442695f, v22);
+            const float v24 = v23 - v22;
+            const float v25 = fma(v24, 1.9046542e-09f, fma(v24, -0.6931472f, v20));
+            const float v26 = fma(fma(fma(v25, 0.0013818947f, 0.008368704f), v25, 0.04166829f), v25,
+                    0.16666521f);
+            const float v27 = fma(v25, fma(fma(v26, v25, 0.49999994f), v25, 1.0f), 1.0f)
+                    * as_type<float>(as_type<uint>(v23) << 23u);
+            total += v27 * (v21 ? 5.421011e-20f : 1.8446744e+19f);
+        }
+        // kernels.py:120: scale = 1 / cp.plane_sum(total)
+        const float v28 = simd_shuffle_xor(total, (ushort)16);
+        const float v29 = total + v28;
+        const float v30 = simd_shuffle_xor(v29, (ushort)8);
+        const float v31 = v29 + v30;
+        const float v32 = simd_shuffle_xor(v31, (ushort)4);
+        const float v33 = v31 + v32;
+        const float v34 = simd_shuffle_xor(v33, (ushort)2);
+        const float v35 = v33 + v34;
+        const float v36 = simd_shuffle_xor(v35, (ushort)1);
+        const float scale = 1.0f / (v35 + v36);
+        // kernels.py:121: for k in range(cp.UNIT_POS_PLANE, x.shape[1], cp.PLANE_DIM)
+        const long v37 = row * arguments.out_stride0;
+        for (long k2 = v2; k2 < arguments.x_shape1; k2 += 32) {
+            // kernels.py:122: out[row, k] = cp.exp(x[row, k] - largest) * scale
+            const float v38 = x[v1 + k2] - largest_2;
+            const float v39 = v38 < -104.0f ? -104.0f : v38;
+            const float v40 = v39 > 89.0f ? 89.0f : v39;
+            const bool v41 = v40 < 0.0f;
+            const float v42 = v41 ? 12583103.0f : 12582975.0f;
+            const float v43 = fma(v40, 1.442695f, v42);
+            const float v44 = v43 - v42;
+            const float v45 = fma(v44, 1.9046542e-09f, fma(v44, -0.6931472f, v40));
+            const float v46 = fma(fma(fma(v45, 0.0013818947f, 0.008368704f), v45, 0.04166829f), v45,
+                    0.16666521f);
+            const float v47 = fma(v45, fma(fma(v46, v45, 0.49999994f), v45, 1.0f), 1.0f)
+                    * as_type<float>(as_type<uint>(v43) << 23u);
+            out[v37 + k2] = v47 * (v41 ? 5.421011e-20f : 1.8446744e+19f) * scale;
+        }
+    }
+}

@@ -1,0 +1,84 @@
+"""The generated source of representative kernels, as committed; `--bless` rewrites it.
+
+What is committed also compiles: CUDA C by NVRTC for four architectures, OpenCL C by PoCL, Metal as
+C++ and HIP by clang.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cubepy.compilers.cuda import toolchain
+from cubepy.targets import parse_target
+from tests.compilers.c import metal_text, text_devices
+from tests.golden.kernels import CASES
+from tests.guests import require_guest
+
+FOLDER = Path(__file__).parent
+TARGETS = {"cu": "cuda:sm_90a", "cl": "opencl", "metal": "metal"}
+ARCHITECTURES = ("sm_75", "sm_80", "sm_90a", "sm_100a")
+
+
+def text_for(name: str, target: str) -> str:
+    launcher, specs = CASES[name]
+    return launcher.inspect(*specs, target=target)
+
+
+@pytest.mark.parametrize("suffix", TARGETS)
+@pytest.mark.parametrize("name", CASES)
+def test_text(name: str, suffix: str, bless: bool):
+    path = FOLDER / f"{name}.{suffix}"
+    found = text_for(name, TARGETS[suffix])
+    if bless:
+        path.write_text(found)
+    assert found == path.read_text(), "run pytest with --bless, and read the diff"
+
+
+def test_every_file_has_its_kernel():
+    files = {path.name for path in FOLDER.iterdir() if path.suffix[1:] in TARGETS}
+    assert files == {f"{name}.{suffix}" for name in CASES for suffix in TARGETS}
+
+
+@pytest.mark.parametrize("suffix", TARGETS)
+@pytest.mark.parametrize("name", CASES)
+def test_shape(name: str, suffix: str):
+    """Lines fit the page, and every Python line that made something is named."""
+    text = (FOLDER / f"{name}.{suffix}").read_text()
+    assert all(len(line) <= 100 for line in text.splitlines() if "asm" not in line)
+    assert "// kernels.py:" in text and "goto" not in text
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("name", CASES)
+def test_nvrtc_takes_it(name: str, arch: str):
+    require_guest("cuda.bindings")
+    if toolchain._nvrtc() is None:
+        pytest.skip("guest absent: nvidia-cuda-nvrtc")
+    target = f"cuda:{arch}"
+    source = text_for(name, target)
+    if arch in TARGETS["cu"]:
+        assert source == (FOLDER / f"{name}.cu").read_text()
+    assert toolchain.to_cubin(source, parse_target(target)).startswith(b"\x7fELF")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_pocl_takes_it(name: str, require_text_device: Any):
+    require_text_device("pocl")
+    import pyopencl as cl
+
+    source = (FOLDER / f"{name}.cl").read_text()
+    program = cl.Program(text_devices.queue().context, source)
+    built = program.build(options=["-cl-std=CL1.2", "-w"])
+    assert len(built.all_kernels()) == 1
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_clang_takes_the_metal(name: str, require_text_device: Any):
+    require_text_device("metal_text")
+    source = (FOLDER / f"{name}.metal").read_text()
+    entry = re.search(r"kernel void (\w+)", source)
+    assert entry and metal_text.build(metal_text.as_cpp(source, entry[1])).launch
