@@ -26,7 +26,7 @@ NO_EXAMPLE = {
     "E507": "needs a device whose driver lacks a part",
     "E508": "needs a driver that fails",
     "E509": "needs a device that a kernel can break",
-    "E704": "tests/interpreter has its cases, on both devices",
+    "E704": "tests/checked has its cases, on both devices",
     "E714": "E701 finds what the language can say; this guards the interpreter's own memory",
     "E715": "every check of today has a code of its own",
 }
