@@ -353,7 +353,7 @@ _row(
     "`{text}` is no argument specification: {reason}",
     "write f32[1024,1024], f32[?,1024] or f32",
 )
-_row("E418", LaunchError, "{name} cannot be {value!r}: {reason}", "")
+_row("E420", LaunchError, "{name} cannot be {value!r}: {reason}", "")
 _row("E416", LaunchError, "{given} is no grid: {reason}", "{suggestion}")
 _row(
     "E417",

@@ -143,6 +143,7 @@ def generated(name: str) -> str:
 def test_the_error_index_names_every_code():
     page = generated("error_index")
     assert [code for code in CATALOGUE if f"\n### {code}\n" not in page] == []
+    assert [code for code, row in CATALOGUE.items() if row.explanation not in page] == []
 
 
 def test_the_operation_reference_names_every_operation():

@@ -11,6 +11,7 @@ HEAD = """# Errors
 
 Every message begins with a code. `cubepy explain CODE` prints the same text as this page, which is
 generated from the catalogue. Words in braces stand for what the message fills in.
+The examples begin with `import numpy as np` and `import cubepy as cp`; the tests run them all.
 [Reading errors](debugging.md#reading-errors) shows a whole message.
 
 All classes derive from `cp.Error`. Some are Python's as well, so that ordinary `except` clauses
@@ -23,7 +24,7 @@ work.
 | `cp.LaunchError` | `ValueError` | arguments or grid are refused; nothing was written |
 | `LaunchTypeError` | `cp.LaunchError`, `TypeError` | an argument has the wrong type |
 | `cp.OutOfBoundsError` | `IndexError` | a checked access left its array |
-| `CheckError` | `cp.Error` | a checked kernel failed a check of another kind |
+| `cp.CheckError` | | a checked kernel failed a check of another kind |
 | `cp.DeviceError` | | a device failed or is not there |
 
 Classes without `cp.` live in `cubepy.errors`.

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 FAILED = 1
 USAGE = 2
 
-_USAGE_CODES = frozenset({"E406", "E415", "E416", "E418", "E501", "E502", "E503", "E506"})
+_USAGE_CODES = frozenset({"E406", "E415", "E416", "E420", "E501", "E502", "E503", "E506"})
 """Errors of the catalogue that, coming from a command line, are mistakes in that line."""
 
 

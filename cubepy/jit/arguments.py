@@ -141,7 +141,7 @@ class Matcher:
         if wanted is not None:
             raise self._refused(name, value)
         dtype = self._scalar_dtype(annotation)
-        if dtype is not None or isinstance(value, bool | int | float | np.generic):
+        if dtype is not None or _is_number(value):
             return self._scalar(name, value, dtype, annotation)
         if _is_struct(value):
             return self._struct(name, value)
@@ -202,7 +202,7 @@ class Matcher:
         return i64 if annotation is int else None
 
     def _scalar(self, name: str, value: Any, dtype: DType | None, annotation: Any) -> Any:
-        if not isinstance(value, bool | int | float | np.generic):
+        if not _is_number(value):
             cls, hint = type(value).__name__, "pass a number"
             raise fail("E401", kernel=self.kernel, argument=name, type=cls, hint=hint)
         self.scalars[name] = value.item() if isinstance(value, np.generic) else value
@@ -234,6 +234,13 @@ class Matcher:
     def float_dtype(self) -> DType:
         """The type of Python float arguments in this call."""
         return widest_float([layout.dtype for layout, _ in self.tensors.values()])
+
+
+def _is_number(value: Any) -> bool:
+    """A Python number, or a NumPy scalar of a type that kernels have."""
+    if isinstance(value, np.generic):
+        return find_dtype(value.dtype) is not None
+    return isinstance(value, bool | int | float)
 
 
 _PENDING_FLOAT = object()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
@@ -38,20 +39,26 @@ def dim3(value: Any, what: str, least: int) -> Dim3:
     """An int or a tuple of up to three as three ints; `LaunchError` E416 for anything else."""
     parts = tuple(value) if isinstance(value, Sequence) else (value,)
     if not 1 <= len(parts) <= 3:
-        raise fail("E416", given=repr(value), reason=f"{what} has 1 to 3 axes", suggestion="")
+        raise fail("E416", given=shown(value), reason=f"{what} has 1 to 3 axes", suggestion="")
     try:
-        numbers = tuple(p.__index__() for p in parts)
-    except AttributeError:
+        numbers = tuple(operator.index(p) for p in parts)
+    except TypeError:
         raise fail(
             "E416",
-            given=repr(value),
+            given=shown(value),
             reason=f"{what} is made of integers",
             suggestion="use // for the division",
         ) from None
     if any(n < least for n in numbers):
-        raise fail("E416", given=repr(value), reason=f"{what} is at least {least}", suggestion="")
+        raise fail("E416", given=shown(value), reason=f"{what} is at least {least}", suggestion="")
     x, y, z = (*numbers, 1, 1)[:3]
     return x, y, z
+
+
+def shown(value: Any) -> str:
+    """What was given for a grid, in one short line."""
+    text = repr(value)
+    return text if len(text) < 60 and "\n" not in text else f"a {type(value).__name__}"
 
 
 def fixed(item: Any) -> Fixed:
@@ -59,7 +66,7 @@ def fixed(item: Any) -> Fixed:
     if not isinstance(item, tuple) or len(item) != 2:
         raise fail(
             "E416",
-            given=repr(item),
+            given=shown(item),
             reason="it takes a cube count and a cube dim",
             suggestion="write kernel[cube_count, cube_dim], ints or tuples of up to 3",
         )

@@ -109,7 +109,7 @@ class CubeKernel(CubeFunction):
         if plane_dim is not None:
             settings = replace(settings, plane_dim=_checked_plane(plane_dim))
         if device is not None:
-            settings = replace(settings, device=getattr(device, "name", device))
+            settings = replace(settings, device=_device_name(device))
         if checked is not None:
             settings = replace(settings, checked=checked)
         if stream is not None:
@@ -153,17 +153,25 @@ class CubeKernel(CubeFunction):
         return f"<cube function {self.__qualname__}>"
 
 
+def _device_name(device: Any) -> str:
+    name = getattr(device, "name", device)
+    if not isinstance(name, str):
+        suggestion = 'pass a name, such as "cpu", or what cp.device(name) gives'
+        raise fail("E501", name=repr(device), suggestion=suggestion)
+    return name
+
+
 def _checked_plane(plane_dim: Any) -> int:
     if isinstance(plane_dim, bool) or not isinstance(plane_dim, int) or plane_dim < 1:
         reason = "it is a positive number of units"
-        raise fail("E418", name="plane_dim", value=plane_dim, reason=reason)
+        raise fail("E420", name="plane_dim", value=plane_dim, reason=reason)
     return plane_dim
 
 
 def _checked_width(line_size: int | str) -> int | str:
     if line_size == "auto" or (isinstance(line_size, int) and 1 <= line_size <= 256):
         return line_size
-    raise fail("E418", name="line_size", value=line_size, reason='it is "auto" or 1 to 256 lanes')
+    raise fail("E420", name="line_size", value=line_size, reason='it is "auto" or 1 to 256 lanes')
 
 
 class Launcher:
@@ -266,6 +274,8 @@ def _as_spec(value: Any) -> Any:
 
 def resolve_target(text: str) -> Target:
     """The target of a name; `cpu` is this host."""
+    if not isinstance(text, str):
+        raise fail("E503", target=repr(text), suggestion='write a name, such as "cpu" or "opencl"')
     return find_device("cpu").target if text == "cpu" else parse_target(text)
 
 

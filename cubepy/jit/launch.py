@@ -36,6 +36,7 @@ from cubepy.jit.grid import (
     cover,
     default_cube_dim,
     dim3,
+    shown,
 )
 from cubepy.jit.staging import Staged
 from cubepy.targets import CHECKED_LIMIT
@@ -278,7 +279,7 @@ def _covered_shape(
     if shape is None:
         raise fail(
             "E416",
-            given=repr(what),
+            given=shown(what),
             reason="over() takes an array, an int or a shape",
             suggestion="",
         )
@@ -366,10 +367,10 @@ def _items(what: Any) -> Any:
     except TypeError:
         raise fail(
             "E416",
-            given=repr(what),
+            given=shown(what),
             reason="over() takes an array, an int or a shape",
             suggestion="use // for the division",
         ) from None
     if any(n < 0 for n in numbers):
-        raise fail("E416", given=repr(what), reason="it counts no items", suggestion="")
+        raise fail("E416", given=shown(what), reason="it counts no items", suggestion="")
     return numbers if isinstance(what, tuple | list) else numbers[0]

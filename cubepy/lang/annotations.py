@@ -113,7 +113,7 @@ def spec(text: str | Spec) -> Spec:
     """
     if isinstance(text, Spec):
         return text
-    match = _SPEC.fullmatch(text)
+    match = _SPEC.fullmatch(text) if isinstance(text, str) else None
     if not match:
         raise fail("E415", text=text, reason="it does not look like one")
     dtype = find_dtype(match["dtype"])

@@ -61,6 +61,7 @@ class Raised:
         text = re.sub(re.escape(str(self.file)) + r":(\d+)", place, str(self.error))
         text = re.sub(r"^(\d+)( \| .*(?:\n +\| .*)?)", source, text, flags=re.MULTILINE)
         text = re.sub(r"\(line (\d+)\)", lambda m: f"(line {int(m[1]) - self.first + 1})", text)
+        text = re.sub(r"devices here: [^;]*;", "devices here: (those of this machine);", text)
         return text.replace("  # here", "")
 
 

@@ -210,8 +210,3 @@ def prebuilt_with_a_wrong_axis():
 @case
 def prebuilt_with_a_wrong_type():
     cp.kernels.sum("text")  # here
-
-
-@case
-def stream_on_a_cpu():
-    scale.configure(stream=1)  # here

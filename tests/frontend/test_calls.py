@@ -1,0 +1,78 @@
+"""Calls and patterns with stars, and what Python would take at comptime."""
+
+import numpy as np
+
+import cubepy as cp
+
+
+def results(kernel, *values, size=4):
+    """What a kernel of one unit stores, given f32 values."""
+    out = np.full(size, -1, np.float32)
+    kernel[1, 1](np.array(values, np.float32), out)
+    return out.tolist()
+
+
+def mix(a, b, *, scale=1.0):
+    return (a + 2 * b) * scale
+
+
+def test_starred_arguments_of_tuples_and_dicts():
+    @cp.cube
+    def kernel(x, out):
+        pair = (x[0], x[1])
+        out[0] = mix(*pair)
+        out[1] = mix(*pair, **{"scale": 10.0})
+        options = {**{"scale": 2.0}}
+        out[2] = mix(*pair, **options)
+
+    assert results(kernel, 1, 3)[:3] == [7, 70, 14]
+
+
+def test_the_star_of_a_pattern_takes_what_others_leave():
+    @cp.cube
+    def kernel(x, out):
+        match (x[0], x[1], x[2], x[3]):
+            case (first, *rest, last):
+                out[0], out[1], out[2], out[3] = first, last, rest[0], rest[1]
+
+    assert results(kernel, 1, 2, 3, 4) == [1, 4, 2, 3]
+
+
+def test_a_pattern_with_a_star_needs_enough_items():
+    @cp.cube
+    def kernel(x, out):
+        match (x[0],):
+            case (_, *_, _):
+                out[0] = 1
+            case (only, *none):
+                out[0] = only + len(none)
+
+    assert results(kernel, 5)[0] == 5
+
+
+def test_extents_can_be_unrolled():
+    @cp.cube
+    def kernel(x, out):
+        total = 0
+        for extent in cp.unroll(x.shape):
+            total += extent
+        out[0] = total
+
+    assert results(kernel, 1, 2, 3)[0] == 3
+
+
+def test_minimum_and_maximum_of_comptime_sequences():
+    @cp.cube
+    def kernel(x, out):
+        out[0] = max(range(5))
+        out[1] = min((3, 2))
+        out[2] = max([x[0], x[1], 2])
+
+    assert results(kernel, 1, 7)[:3] == [4, 2, 7]
+
+
+def test_signatures_of_functions_that_come_from_the_table():
+    import inspect
+
+    assert str(inspect.signature(cp.atan2)) == "(y, x, /)"
+    assert str(inspect.signature(cp.plane_shuffle)) == "(value, lane, /)"
