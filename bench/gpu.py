@@ -105,7 +105,13 @@ def copy_row() -> Row:
 def gated_gelu_row() -> Row:
     x = random(1 << 28)
     out = torch().full_like(x, float("nan"))
-    call = kernels.gated_gelu.over(out).bind(x, out)
+    candidates: dict[str, Callable[[], Any]] = {}
+    for width in (4, 8, 16):
+        kernel = kernels.gated_gelu.configure(line_size=width)
+        for dim in (128, 256, 512):
+            candidates[f"{width}x{dim}"] = kernel.over(out, cube_dim=dim).bind(x, out)
+    name, call = fastest(candidates)
+    out.fill_(float("nan"))
     call()
 
     def eager(v: Any) -> Any:
@@ -114,7 +120,7 @@ def gated_gelu_row() -> Row:
     part = x[: 1 << 22].double()
     error = worst(out[: 1 << 22], eager(part))
     peers = {"torch": lambda: eager(x), "torch.compile": compiled(eager, x)}
-    work = "gelu(x*1.5+0.5)*sigmoid(x), 256 Mi"
+    work = f"gelu(x*1.5+0.5)*sigmoid(x), 256 Mi, lines of {name}"
     return measured(work, call, 2 * x.nbytes, peers, ("torch.compile", 1.03), error)
 
 
@@ -210,10 +216,10 @@ def pool_row(window: tuple[int, int, int], least: float) -> Row:
     seen, given = x.view(planes, 512, 512), out.view(planes, side, side)
     candidates: dict[str, Callable[[], Any]] = {}
     for band in (1, 2, 4, 8, 16, 32):
-        for units in {side // 4, 64, 32}:
-            grid = (side // 4 // units, -(-side // band), planes), (units, 1, 1)
+        for units, deep in ((side // 4, 1), (side // 4, 4), (32, 1), (32, 4)):
+            grid = (side // 4 // units, -(-side // (band * deep)), planes), (units, deep, 1)
             bound = kernels.max_pool[grid].bind(seen, given, size, stride, pad, band)
-            candidates[f"{band}x{units}"] = bound
+            candidates[f"{band}x{deep}x{units}"] = bound
     name, call = fastest(candidates)
     out.fill_(float("nan"))
     call()

@@ -148,7 +148,7 @@ def max_pool(
 ):
     """A unit makes a line of outputs in each row of a band, walking down: rows that two windows
     share are reduced along the columns once. `pad` and `size - stride - pad` are at most 1."""
-    j, first, plane = cp.ABSOLUTE_POS_X, cp.CUBE_POS_Y * band, cp.CUBE_POS_Z
+    j, first, plane = cp.ABSOLUTE_POS_X, cp.ABSOLUTE_POS_Y * band, cp.CUBE_POS_Z
     if j < out.shape[2]:
         shared = size - stride
         held = cp.local(max(1, shared), cp.Line[cp.f32, x.line_size])
@@ -162,7 +162,7 @@ def max_pool(
             rows = (*(held[k] for k in range(shared)), *new)
             for k in cp.unroll(range(shared)):
                 held[k] = rows[k + stride]
-            out[plane, y, j] = greatest(rows)
+            cp.store(out, (plane, y, j), greatest(rows), hint="stream")
 
 
 def greatest(values: Any) -> Any:

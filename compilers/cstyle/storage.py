@@ -50,6 +50,8 @@ class _InF32(Rewriter):
             self.out.append(self.renew(op))
         elif op.row is ops.CAST:
             self._cast(op)
+        elif op.row is ops.COPYSIGN:
+            self._copysign(op)
         elif op.row is ops.FMA and element_of(op.result.type) in self._native_fma:
             self.out.append(self.renew(op))
         else:
@@ -76,6 +78,24 @@ class _InF32(Rewriter):
         else:
             wide = self._to(op, value, with_element(value.type, f32))
             self.replaced[op.result] = self._to(op, wide, op.result.type)
+
+    def _copysign(self, op: Op) -> None:
+        """On the bits: a conversion may lose the sign of NaN."""
+        t = op.result.type
+        word = with_element(t, _BITS[element_of(t).bits])
+        sign = 1 << element_of(t).bits - 1
+        a, b = (self._bits(op, v, word) for v in self.values(op.operands))
+        size = self.emit(ops.AND, (a, self._constant(op, word, sign - 1)), {}, op.span)
+        sign_of = self.emit(ops.AND, (b, self._constant(op, word, sign)), {}, op.span)
+        bits = self.emit(ops.OR, (size, sign_of), {}, op.span)
+        self.replaced[op.result] = self._bits(op, bits, t)
+
+    def _bits(self, op: Op, value: Value, t: Type) -> Value:
+        attrs: dict[str, Attr] = {"type": t}
+        return self.emit(ops.BITCAST, (value,), attrs, op.span)
+
+    def _constant(self, op: Op, t: Type, number: int) -> Value:
+        return self.emit_const(t, number, op.span)
 
     def _compute(self, op: Op) -> None:
         operands = tuple(self._widened(op, v) for v in self.values(op.operands))

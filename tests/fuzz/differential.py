@@ -117,6 +117,19 @@ def check(program: Program, seed: int, levels: Sequence[int] = (0, 2, 3)) -> Non
                 raise Mismatch(program, f"LLVM O{level}", name, array, found[name])
 
 
+def check_device(program: Program, seed: int, device: str) -> bool:
+    """`Mismatch` where a device differs from the interpreter; False if it cannot run the kernel."""
+    kernel, arrays = load_kernel(program), arguments(program, seed)
+    try:
+        found = run(kernel.configure(device=device), program, arrays)
+    except cp.UnsupportedError:
+        return False
+    for name, array in run(kernel.configure(device="interpreter"), program, arrays).items():
+        if not same_bits(array, found[name]):
+            raise Mismatch(program, device, name, array, found[name])
+    return True
+
+
 def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
     """Equal bit for bit; any NaN equals any other."""
     if a.dtype.kind != "f":
