@@ -89,6 +89,15 @@ def _type_helpers() -> dict[str, Helper]:
     return found
 
 
+def _negate(name: str, word: str) -> Helper:
+    """-v by a product: ptxas of CUDA 13.0 takes `neg.s16` of -32768 for 32768 where it is widened."""
+    return function(
+        f"{word} {name}({word} value)",
+        f'{word} result;\n    asm("mul.lo.s16 %0, %1, -1;" : "=h"(result) : "h"(value));\n'
+        "    return result;",
+    )
+
+
 def _horner(coefficients: tuple[float, ...]) -> str:
     """A polynomial in `z`, the highest power first."""
     text = f"{coefficients[0]!r}f"
@@ -138,6 +147,8 @@ HELPERS: dict[str, Helper] = {
         "    return (value < 0.0f ? e : 1.0f) * near_reciprocal(e + 1.0f);",
     ),
     "error_function": _error_function(),
+    "negate_short": _negate("negate_short", "short"),
+    "negate_ushort": _negate("negate_ushort", "unsigned short"),
     "near_reciprocal": function(
         "float near_reciprocal(float value)",
         'float result;\n    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(value));\n'
@@ -226,6 +237,10 @@ def _functions() -> Spellings:
     return table
 
 
+_NEGATIONS: Spellings = {
+    (ops.NEG, i16): call("negate_short"),
+    (ops.NEG, u16): call("negate_ushort"),
+}
 _REFUSED = dict.fromkeys(
     (ops.UNITS, ops.PLANES, ops.PLANE_POS), "it is made for CPUs, where loops run the units"
 ) | dict.fromkeys((ops.VAR, ops.GET, ops.SET), "locals become SSA values before")
@@ -273,6 +288,7 @@ BASE = Dialect(
     | family.numbers()
     | family.bits()
     | _functions()
+    | _NEGATIONS
     | family.atomics()
     | _shuffles()
     | _COOPERATION,

@@ -97,15 +97,17 @@ class Specialisations:
         self._options = options
         self._lock = RLock()
         self._made: dict[tuple[Signature, Target], list[Compiled]] = {}
-        self._traced: dict[tuple[Signature, Target], Facts] = {}
+        self._facts: dict[tuple[Signature, Target], Facts] = {}
+        self._kernels: dict[tuple[Signature, Target], Kernel] = {}
 
     def facts(self, signature: Signature, target: Target) -> Facts:
-        """What a trace of the function for this signature tells."""
+        """What a trace of the function for this signature tells; its kernel waits for `get`."""
         key = (signature, target)
         with self._lock:
-            found = self._traced.get(key)
+            found = self._facts.get(key)
             if found is None or not all(c.is_unchanged() for c in captured_of(found)):
-                found = self._traced[key] = self.trace(signature, target)[1]
+                self._kernels[key], found = self.trace(signature, target)
+                self._facts[key] = found
             return found
 
     def trace(self, signature: Signature, target: Target) -> tuple[Kernel, Facts]:
@@ -130,7 +132,10 @@ class Specialisations:
 
     def _compile(self, signature: Signature, device: Any) -> Compiled:
         target = device.target
-        kernel, facts = self.trace(signature, target)
+        facts = self.facts(signature, target)
+        kernel = self._kernels.pop((signature, target), None)
+        if kernel is None:
+            kernel, facts = self.trace(signature, target)
         artifact = find_compiler(target.kind).build(kernel, target, self._options)
         return Compiled(artifact, device.load(artifact), facts, captured_of(facts))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import operator
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from math import prod
 from types import SimpleNamespace
@@ -138,11 +139,11 @@ def prepare(
     )
     if collapsed:
         signature = Signature(finish(items, matcher, width, True), dim, plane, True, checked)
-    compiled = specialisations.get(signature, device)
-    check_written(kernel, compiled, matcher.memories)
-    if check_overlaps(kernel, compiled, matcher.memories):
+    written = specialisations.facts(signature, target).written
+    check_written(kernel, written, matcher.memories)
+    if check_overlaps(kernel, written, matcher.memories):
         signature = Signature(signature.args, dim, plane, False, checked)
-        compiled = specialisations.get(signature, device)
+    compiled = specialisations.get(signature, device)
     count = _cube_count(kernel, grid, dim, plane, matcher, width, compiled, collapsed)
     check_limits(kernel, Fixed(count, dim), target)
     if checked:
@@ -177,9 +178,9 @@ def _asks_for_flat(facts: Any) -> bool:
     return not facts.shaped and not facts.uses_axes
 
 
-def check_written(kernel: str, compiled: Compiled, memories: dict[str, Memory]) -> None:
+def check_written(kernel: str, written: Collection[str], memories: dict[str, Memory]) -> None:
     """E404 for read-only outputs, E410 for outputs with several elements at one address."""
-    for name in compiled.facts.written:
+    for name in written:
         memory = memories.get(name)
         if memory is None:
             continue
@@ -202,11 +203,10 @@ def overlaps_itself(memory: Memory) -> bool:
     return False
 
 
-def check_overlaps(kernel: str, compiled: Compiled, memories: dict[str, Memory]) -> bool:
+def check_overlaps(kernel: str, written: Collection[str], memories: dict[str, Memory]) -> bool:
     """E405 where a written argument partly overlaps another; True where one is given twice."""
-    written = [n for n in memories if n in compiled.facts.written]
     aliased = False
-    for name in written:
+    for name in (n for n in memories if n in written):
         low, high = memories[name].extent()
         for other, memory in memories.items():
             if other == name or low == high:
