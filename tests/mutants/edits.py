@@ -190,6 +190,9 @@ def killers(name: str) -> list[list[str]]:
         PASSES: [["tests/passes/test_passes.py"], ["tests/passes/test_semantics.py"]],
         "python": [_operations("interpreter"), ["tests/interpreter/test_cooperation.py"]],
     }
+    if name.startswith("fold "):
+        quick = ["tests/passes/test_identities.py", "tests/passes/test_passes.py"]
+        return [quick, ["tests/passes/test_semantics.py"], _operations("cpu")]
     found = next((value for word, value in rules.items() if word in name), [])
     return [*found, _operations("cpu")] if "python" not in name else found
 
