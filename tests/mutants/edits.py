@@ -181,12 +181,13 @@ EDITS: list[Edit] = [
 def killers(name: str) -> list[list[str]]:
     """Arguments of pytest for what is likeliest to notice, the quickest first."""
     checked = ["tests/checked/test_forms.py", "tests/checked/test_proofs.py"]
+    bounds = ["tests/checked/test_bounds.py", "-k", "barrier and cpu"]
     rules = {
         "prove": [["tests/passes/test_passes.py"], checked],
         "ranges": [["tests/passes/test_passes.py", "tests/passes/test_ranges.py"], checked],
         "lower_checks": [checked],
-        "fission": [["tests/examples", "-k", "cpu"], ["tests/checked/test_bounds.py"]],
-        "segments": [["tests/examples", "-k", "cpu"], ["tests/checked/test_bounds.py"]],
+        "fission": [["tests/passes/test_fission.py"], ["tests/examples", "-k", "cpu"], bounds],
+        "segments": [["tests/passes/test_fission.py"], ["tests/examples", "-k", "cpu"], bounds],
         PASSES: [["tests/passes/test_passes.py"], ["tests/passes/test_semantics.py"]],
         "python": [_operations("interpreter"), ["tests/interpreter/test_cooperation.py"]],
     }
