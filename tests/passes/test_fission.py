@@ -119,3 +119,19 @@ def test_every_cube_begins_with_all_units():
     x, out = np.zeros(4, np.float32), np.zeros(16, np.float32)
     cubes_leave[4, 4](x, out)
     assert out.tolist() == [0.0 if k == 2 else 1.0 for k in range(16)]
+
+
+@cp.cube
+def plane_sums(x, out):
+    t = cp.UNIT_POS
+    if t == 1:
+        return
+    out[t] = cp.plane_sum(x[t % 12])
+
+
+@pytest.mark.parametrize("units", [8, 9, 12, 15])
+def test_the_padding_of_the_last_plane_takes_no_part(units: int):
+    x, out = np.ones(16, np.float32), np.zeros(16, np.float32)
+    plane_sums.configure(plane_dim=8)[1, units](x, out)
+    sums = [7.0] * 8 + [units - 8.0] * (units - 8) + [0.0] * (16 - units)
+    assert out.tolist() == [0.0 if t == 1 else s for t, s in enumerate(sums)]
