@@ -90,7 +90,7 @@ def _type_helpers() -> dict[str, Helper]:
 
 
 def _negate(name: str, word: str) -> Helper:
-    """-v by a product: ptxas of CUDA 13.0 takes `neg.s16` of -32768 for 32768 where it is widened."""
+    """-v by a product: ptxas 13.0 takes `neg.s16` of -32768 for 32768 where it is widened."""
     return function(
         f"{word} {name}({word} value)",
         f'{word} result;\n    asm("mul.lo.s16 %0, %1, -1;" : "=h"(result) : "h"(value));\n'

@@ -145,7 +145,7 @@ def matched(x, out, i: cp.i64):
 
 
 # kernel, shape of x, index given -> (argument, axis, index, extent), a legal index
-CASES: list[tuple[Any, Any, int, tuple[str, int, int, int], int]] = [
+CASES: list[tuple[Any, Any, int, tuple[str, int, int, int], int | None]] = [
     (line_tensor, (32,), 8, ("x", 0, 8, 8), 7),
     (line_tensor, (30,), 8, ("x", 0, 8, 8), 7),
     (line_tensor, (30,), -1, ("x", 0, -1, 8), 0),

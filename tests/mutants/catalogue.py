@@ -1,4 +1,4 @@
-"""Mutants of the LLVM compiler and the passes: each is one small change that makes code wrong.
+"""Mutants of both compilers and of folding: each is one small change that makes code wrong.
 
 They are made from the tables: every spelling is exchanged for another one of its table, and every
 rewrite of the folding pass gives a wrong value, or is lost where losing it is wrong.
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cubepy.compilers.llvm import ops as spell
+from cubepy.compilers.python import ops as python
 from cubepy.ir import ops
 from cubepy.ir.core import Op, Value
 from cubepy.ir.opdef import OpDef
@@ -27,7 +28,17 @@ class Mutant:
 
 def all_mutants() -> list[Mutant]:
     """Every mutant, in a fixed order."""
-    return [*spellings(), *handlers(), *rewrites(), *plane_forms()]
+    return [*spellings(), *python_spellings(), *handlers(), *rewrites(), *plane_forms()]
+
+
+EQUIVALENT: dict[str, str] = {
+    "cubepy.passes.fission: `Op(ops.LT, (lane, units)` becomes `Op(ops.LE, (lane, units)`": (
+        "it makes the first lane of a plane's padding count as alive; only plane_elect reads that "
+        "entry, for the first unit that is left: padding comes after all units, and where none of "
+        "these is left nobody asks"
+    ),
+}
+"""Mutants that compute the same, each with the argument; they do not count when they survive."""
 
 
 _TABLES: dict[str, dict[OpDef, Any]] = {
@@ -55,6 +66,20 @@ def spellings() -> Iterator[Mutant]:
         rows = list(group)
         table = spell.FLOAT_INTRINSICS
         yield from (_exchange("FLOAT_INTRINSICS", table, rows, k) for k in range(len(rows)))
+
+
+_PYTHON_TABLES = ("_ROUNDED_ARITHMETIC", "_WRAPPED", "_INTEGER", "_BOOL", "_COMPARISONS")
+_PYTHON_NAMES = {"REDUCTIONS": python.REDUCTIONS, "ATOMICS": python.ATOMICS}
+
+
+def python_spellings() -> Iterator[Mutant]:
+    """The same for the backend of the interpreter; forms of one operand change among themselves."""
+    tables: dict[str, dict[OpDef, Any]] = {name: getattr(python, name) for name in _PYTHON_TABLES}
+    for name, table in (tables | _PYTHON_NAMES).items():
+        for count in (1, 2):
+            rows = [row for row in table if (2 if "{1}" in str(table[row]) else 1) == count]
+            if len(rows) > 1:
+                yield from (_exchange(f"python {name}", table, rows, k) for k in range(len(rows)))
 
 
 def _exchange(name: str, table: dict[OpDef, Any], rows: list[OpDef], k: int) -> Mutant:

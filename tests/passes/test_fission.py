@@ -1,0 +1,137 @@
+"""Loop fission: barriers that all units reach work, others are refused at their line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cubepy as cp
+from tests.checked.lines import line_of
+
+
+@cp.cube
+def by_position(x, out, n: cp.i64):
+    if cp.UNIT_POS < 2:
+        cp.sync_cube()  # by_position
+    out[cp.UNIT_POS] = x[0]
+
+
+@cp.cube
+def by_trips(x, out, n: cp.i64):
+    for _ in range(cp.UNIT_POS):
+        cp.sync_cube()  # by_trips
+    out[cp.UNIT_POS] = x[0]
+
+
+@cp.cube
+def by_memory(x, out, n: cp.i64):
+    if x[cp.UNIT_POS] > 0:
+        cp.sync_cube()  # by_memory
+    out[cp.UNIT_POS] = x[0]
+
+
+@cp.cube
+def by_while(x, out, n: cp.i64):
+    k = cp.UNIT_POS
+    while k < 4:
+        cp.sync_cube()  # by_while
+        k += 1
+    out[cp.UNIT_POS] = x[0]
+
+
+@cp.cube
+def by_break(x, out, n: cp.i64):
+    for k in range(n):
+        if k == cp.UNIT_POS:
+            break
+        cp.sync_cube()  # by_break
+    out[cp.UNIT_POS] = x[0]
+
+
+@pytest.mark.parametrize("kernel", [by_position, by_trips, by_memory, by_while, by_break])
+def test_divergent_barriers_are_refused(kernel: Any):
+    x, out = np.ones(8, np.float32), np.zeros(8, np.float32)
+    with pytest.raises(cp.CompileError) as caught:
+        kernel[1, 8](x, out, 3)
+    assert caught.value.code == "E307" and not out.any()
+    assert caught.value.span is not None
+    assert caught.value.span.line == line_of(__file__, kernel.__name__)
+
+
+@cp.cube
+def uniform(x, out, n: cp.i64):
+    s = cp.shared(8, cp.f32)
+    t = cp.UNIT_POS
+    s[t] = x[t]
+    for k in range(n):
+        cp.sync_cube()
+        v = s[(t + 1) % 8]
+        cp.sync_cube()
+        if n > 1 or cp.CUBE_POS == 5:
+            cp.sync_cube()
+        s[t] = v + cp.f32(k)
+    out[t] = s[t]
+
+
+@pytest.mark.parametrize("n", [0, 1, 3])
+def test_uniform_barriers_work(n: int):
+    x, out = np.arange(8, dtype=np.float32), np.zeros(8, np.float32)
+    uniform[1, 8](x, out, n)
+    assert out.tolist() == (np.roll(x, -n) + sum(range(n))).tolist()
+
+
+@cp.cube
+def some_leave(x, out, n: cp.i64):
+    s = cp.shared(8, cp.f32)
+    t = cp.UNIT_POS
+    s[t] = x[t]
+    if t < n:
+        return
+    cp.sync_cube()
+    out[t] = s[7 - t] + 1.0
+    if t % 2 == 0:
+        return
+    cp.sync_cube()
+    out[t] += 10.0
+
+
+@pytest.mark.parametrize("plane", [1, 8])
+@pytest.mark.parametrize("n", [0, 3, 8])
+def test_units_that_returned_do_nothing_more(n: int, plane: int):
+    x, out = np.arange(8, dtype=np.float32), np.zeros(8, np.float32)
+    some_leave.configure(plane_dim=plane)[1, 8](x, out, n)
+    wanted = [0.0 if t < n else 8.0 - t + (10.0 if t % 2 else 0.0) for t in range(8)]
+    assert out.tolist() == wanted
+
+
+@cp.cube
+def cubes_leave(x, out):
+    t = cp.UNIT_POS
+    if cp.ABSOLUTE_POS == 2:
+        return
+    cp.sync_cube()
+    out[cp.ABSOLUTE_POS] = x[t] + 1.0
+
+
+def test_every_cube_begins_with_all_units():
+    x, out = np.zeros(4, np.float32), np.zeros(16, np.float32)
+    cubes_leave[4, 4](x, out)
+    assert out.tolist() == [0.0 if k == 2 else 1.0 for k in range(16)]
+
+
+@cp.cube
+def plane_sums(x, out):
+    t = cp.UNIT_POS
+    if t == 1:
+        return
+    out[t] = cp.plane_sum(x[t % 12])
+
+
+@pytest.mark.parametrize("units", [8, 9, 12, 15])
+def test_the_padding_of_the_last_plane_takes_no_part(units: int):
+    x, out = np.ones(16, np.float32), np.zeros(16, np.float32)
+    plane_sums.configure(plane_dim=8)[1, units](x, out)
+    sums = [7.0] * 8 + [units - 8.0] * (units - 8) + [0.0] * (16 - units)
+    assert out.tolist() == [0.0 if t == 1 else s for t, s in enumerate(sums)]
