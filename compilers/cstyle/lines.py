@@ -109,9 +109,10 @@ class Lines:
     def _exact(self, element: DType, lane: Expr) -> str:
         """Braces convert nothing, and operations on less than an int give ints."""
         is_small = element.is_integer and element.bits < 32
-        if not is_small or lane.rank == POSTFIX:
+        cast = f"({self.scalar(element)})"
+        if not is_small or lane.rank == POSTFIX or _is_cast(lane, cast):
             return lane.text
-        return f"({self.scalar(element)}){lane.within(UNARY)}"
+        return f"{cast}{lane.within(UNARY)}"
 
     def splat(self, t: Line, value: Expr) -> Expr:
         """A scalar in all lanes."""
@@ -170,6 +171,10 @@ class Lines:
     def _has_operator(self, row: OpDef, t: Type) -> bool:
         rows = self.dialect.vector_rows.get(element_of(t).kind, frozenset())
         return self.is_native(t) and row in rows
+
+
+def _is_cast(expr: Expr, cast: str) -> bool:
+    return expr.rank == UNARY and expr.text.startswith(cast)
 
 
 def helper_name(row: OpDef, t: Line, types: list[Type]) -> str:

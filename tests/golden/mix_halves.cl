@@ -51,9 +51,8 @@ static inline uchar8 gt_boolx8_u32x8(uint8 a, uint8 b) {
 }
 
 static inline ushort8 cast_u16x8_u32x8(uint8 a) {
-    return (ushort8)((ushort)(ushort)a.s0, (ushort)(ushort)a.s1, (ushort)(ushort)a.s2,
-            (ushort)(ushort)a.s3, (ushort)(ushort)a.s4, (ushort)(ushort)a.s5, (ushort)(ushort)a.s6,
-            (ushort)(ushort)a.s7);
+    return (ushort8)((ushort)a.s0, (ushort)a.s1, (ushort)a.s2, (ushort)a.s3, (ushort)a.s4,
+            (ushort)a.s5, (ushort)a.s6, (ushort)a.s7);
 }
 
 __kernel __attribute__((reqd_work_group_size(256, 1, 1)))

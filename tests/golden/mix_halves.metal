@@ -31,9 +31,8 @@ struct alignas(16) u16x8 {
 };
 
 static inline u16x8 bitcast_u16x8_bf16x8(bf16x8 a) {
-    return u16x8{{(ushort)(ushort)a.lane[0], (ushort)(ushort)a.lane[1], (ushort)(ushort)a.lane[2],
-            (ushort)(ushort)a.lane[3], (ushort)(ushort)a.lane[4], (ushort)(ushort)a.lane[5],
-            (ushort)(ushort)a.lane[6], (ushort)(ushort)a.lane[7]}};
+    return u16x8{{(ushort)a.lane[0], (ushort)a.lane[1], (ushort)a.lane[2], (ushort)a.lane[3],
+            (ushort)a.lane[4], (ushort)a.lane[5], (ushort)a.lane[6], (ushort)a.lane[7]}};
 }
 
 struct alignas(16) u32x8 {

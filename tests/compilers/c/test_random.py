@@ -21,7 +21,7 @@ from cubepy.errors import UnsupportedError
 from cubepy.ir.core import Kernel
 from cubepy.ir.types import Buffer, element_of
 from cubepy.targets import parse_target
-from tests.compilers.c import metal_text, text_devices
+from tests.compilers.c import hip_text, metal_text, text_devices
 from tests.compilers.c.random_kernels import (
     as_array,
     as_bits,
@@ -161,3 +161,10 @@ def test_nvrtc_takes_them(arch: str):
     target = f"cuda:{arch}"
     for seed, _, source in programs(0, target):
         assert toolchain.to_cubin(source.text, parse_target(target)), seed
+
+
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx942"])
+def test_clang_takes_them_as_hip(arch: str):
+    """HIP compiles to the architecture's code; nothing runs."""
+    for seed, _, source in programs(0, f"hip:{arch}"):
+        assert hip_text.build(source.text, arch), seed
