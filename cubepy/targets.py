@@ -172,7 +172,7 @@ def hip_target(arch: str) -> Target:
     """An architecture of AMD, such as gfx942: planes of 64 units up to gfx9, of 32 behind."""
     found = _HIP_PATTERN.fullmatch(arch)
     if found is None:
-        raise fail("E503", target=f"hip:{arch}", suggestion="architectures: gfx90a, gfx942, gfx1100")
+        raise fail("E503", target=f"hip:{arch}", suggestion="such as gfx90a and gfx942")
     plane_dim = 64 if found[1].startswith("9") else 32
     return replace(_HIP, arch=arch, plane_dim=plane_dim)
 

@@ -77,7 +77,7 @@ def _opencl_run(function: Any, kernel: Kernel) -> Run:
             for p in kernel.params
         ]
         function.set_args(*passed)
-        cl.enqueue_nd_range_kernel(text_devices.queue(), function, [1], [1])
+        cl.enqueue_nd_range_kernel(text_devices.queue(), function, (1,), (1,))
         text_devices.queue().finish()
 
     return run
