@@ -19,6 +19,8 @@ OPERATORS: dict[OpDef, str] = {
     ops.AND: "&",
     ops.OR: "|",
     ops.XOR: "^",
+    ops.SHL: "<<",
+    ops.SHR: ">>",
     ops.EQ: "==",
     ops.NE: "!=",
     ops.LT: "<",

@@ -157,8 +157,8 @@ BASE = Dialect(
     overloads="structs",
     vector_rows={
         Kind.FLOAT: _SUMS | {ops.DIV},
-        Kind.UINT: _SUMS | _BIT_ROWS,
-        Kind.INT: _BIT_ROWS,
+        Kind.UINT: _SUMS | _BIT_ROWS | {ops.SHL, ops.SHR},
+        Kind.INT: _BIT_ROWS | {ops.SHR},
     },
     head='extern "C" __global__ void __launch_bounds__({units})\n{name}',
     buffer="{const}{type}* {restrict}{name}",
@@ -186,6 +186,7 @@ BASE = Dialect(
     | _COOPERATION,
     conversions=family.BITCASTS,
     bitcast=Spelling("__builtin_bit_cast({t}, {0})"),
+    line_bitcast=Spelling("__builtin_bit_cast({t}, {0})"),
     helpers=_type_helpers() | {"note_fault": family.NOTE_FAULT},
     print_words={"int": "%lld", "uint": "%llu", "float": "(double){}"},
     reserved=RESERVED,

@@ -45,7 +45,7 @@ static __device__ __forceinline__ uint4 make_uint4(unsigned int value) {
     return make_uint4(value, value, value, value);
 }
 
-static __device__ __forceinline__ uint4 shl_u32x4(uint4 a, uint4 b) {
+static __device__ __forceinline__ uint4 operator<<(uint4 a, uint4 b) {
     return make_uint4(a.x << b.x, a.y << b.y, a.z << b.z, a.w << b.w);
 }
 
@@ -94,7 +94,7 @@ gelu_lines(
                 make_float4(0.008366431f)), v10, make_float4(0.041667465f));
         const float4 v12 = fma_f32x4(fma_f32x4(v11, v10, make_float4(0.16666545f)), v10,
                 make_float4(0.49999997f));
-        const float4 v13 = bitcast_f32x4_u32x4(shl_u32x4(bitcast_u32x4_f32x4(v8), make_uint4(23u)));
+        const float4 v13 = bitcast_f32x4_u32x4(bitcast_u32x4_f32x4(v8) << make_uint4(23u));
         const float4 v14 = make_float4(1.0f);
         const float4 v15 = fma_f32x4(v13, fma_f32x4(v10 * v10, v12, v10), v13 - v14);
         const float4 v16 = (x1 * make_float4(0.5f))

@@ -26,20 +26,6 @@ static __device__ __forceinline__ f32x4 select_f32x4_mask(boolx4 a, f32x4 b, f32
 
 typedef unsigned int u32x4 __attribute__((ext_vector_type(4)));
 
-static __device__ __forceinline__ u32x4 bitcast_u32x4_f32x4(f32x4 a) {
-    return u32x4{__float_as_uint(a.s0), __float_as_uint(a.s1), __float_as_uint(a.s2),
-            __float_as_uint(a.s3)};
-}
-
-static __device__ __forceinline__ u32x4 shl_u32x4(u32x4 a, u32x4 b) {
-    return u32x4{a.s0 << b.s0, a.s1 << b.s1, a.s2 << b.s2, a.s3 << b.s3};
-}
-
-static __device__ __forceinline__ f32x4 bitcast_f32x4_u32x4(u32x4 a) {
-    return f32x4{__uint_as_float(a.s0), __uint_as_float(a.s1), __uint_as_float(a.s2),
-            __uint_as_float(a.s3)};
-}
-
 static __device__ __forceinline__ f32x4 copysign_f32x4(f32x4 a, f32x4 b) {
     return f32x4{copysignf(a.s0, b.s0), copysignf(a.s1, b.s1), copysignf(a.s2, b.s2),
             copysignf(a.s3, b.s3)};
@@ -75,7 +61,7 @@ gelu_lines(
                 v10, (f32x4)(0.041667465f));
         const f32x4 v12 = fma_f32x4(v10 * v10, fma_f32x4(fma_f32x4(v11, v10, (f32x4)(0.16666545f)),
                 v10, (f32x4)(0.49999997f)), v10);
-        const f32x4 v13 = bitcast_f32x4_u32x4(shl_u32x4(bitcast_u32x4_f32x4(v8), (u32x4)(23u)));
+        const f32x4 v13 = __builtin_bit_cast(f32x4, __builtin_bit_cast(u32x4, v8) << (u32x4)(23u));
         const f32x4 v14 = (f32x4)(1.0f);
         const f32x4 v15 = fma_f32x4(v13, v12, v13 - v14);
         // kernels.py:22: out.flat[i] = gelu(x.flat[i])

@@ -28,7 +28,7 @@ static __device__ __forceinline__ u32x8 splat_u32x8(unsigned int value) {
     return u32x8{{value, value, value, value, value, value, value, value}};
 }
 
-static __device__ __forceinline__ u32x8 shl_u32x8(u32x8 a, u32x8 b) {
+static __device__ __forceinline__ u32x8 operator<<(u32x8 a, u32x8 b) {
     return u32x8{{a.lane[0] << b.lane[0], a.lane[1] << b.lane[1], a.lane[2] << b.lane[2],
             a.lane[3] << b.lane[3], a.lane[4] << b.lane[4], a.lane[5] << b.lane[5],
             a.lane[6] << b.lane[6], a.lane[7] << b.lane[7]}};
@@ -67,8 +67,8 @@ mix_halves(
     if (i < (out_shape0 + 7) / 8) {
         // kernels.py:129: out[i] = cp.f16(cp.f32(a[i]) * cp.f32(b[i])) + a[i]
         const long long v1 = i * 8;
-        const f32x8 v2 = bitcast_f32x8_u32x8(shl_u32x8(cast_u32x8_u16x8(*(const u16x8*)(b + v1)),
-                splat_u32x8(16u)));
+        const f32x8 v2 = bitcast_f32x8_u32x8(cast_u32x8_u16x8(*(const u16x8*)(b
+                + v1)) << splat_u32x8(16u));
         const f16x8 v3 = cast_f16x8_f32x8(cast_f32x8_f16x8(*(const f16x8*)(a + v1)) * v2)
                 + *(const f16x8*)(a + v1);
         *(f16x8*)(out + v1) = v3;
