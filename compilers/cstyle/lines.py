@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 
 from cubepy.compilers.cstyle.dialect import Dialect
+from cubepy.compilers.cstyle.shared import SHARED
 from cubepy.compilers.cstyle.spelling import POSTFIX, UNARY, Expr
 from cubepy.ir import ops
 from cubepy.ir.opdef import OpDef
@@ -147,7 +148,7 @@ class Lines:
         operator = OPERATORS.get(row)
         lines_only = all(isinstance(x, Line) for x in types)
         if operator is not None and lines_only and self._has_operator(row, types[0]):
-            return Expr(f"{operands[0].within(UNARY)} {operator} {operands[1].within(UNARY)}", 0)
+            return SHARED[row, None].fill(operands)
         names = ["a", "b", "c", "d"][: len(types)]
         params = ", ".join(f"{self.type(x)} {n}" for x, n in zip(types, names, strict=True))
         lanes = [
@@ -160,7 +161,7 @@ class Lines:
         body = self.build(t, lanes).text
         self.declare(f"{name} {params}", f"{head} {{\n    return {body};\n}}")
         if overloads:
-            return Expr(f"{operands[0].within(UNARY)} {operator} {operands[1].within(UNARY)}", 0)
+            return SHARED[row, None].fill(operands)
         return Expr(f"{name}({', '.join(o.text for o in operands)})", POSTFIX)
 
     def _may_overload(self, t: Type) -> bool:

@@ -25,7 +25,7 @@ void gelu_lines(
         const long v2 = i * 4;
         const float4 x1 = *(const __global float4*)(x + v2);
         // kernels.py:15: return v * 0.5 * (1 + cp.tanh(0.7978845608 * (v + 0.044715 * v * v * v)))
-        const float4 v3 = (float4)(0.7978846f) * fma(((float4)(0.044715f) * x1) * x1, x1, x1);
+        const float4 v3 = (float4)(0.7978846f) * fma((float4)(0.044715f) * x1 * x1, x1, x1);
         const float4 v4 = fabs(v3);
         const float4 v5 = (float4)(9.1f);
         const float4 v6 = select_f32x4_mask(gt_boolx4_f32x4(v4, v5), v5, v4);
@@ -42,7 +42,7 @@ void gelu_lines(
         const float4 v15 = (float4)(1.0f);
         const float4 v16 = fma(v14, v13, v14 - v15);
         // kernels.py:22: out.flat[i] = gelu(x.flat[i])
-        *(__global float4*)(out + v2) = (x1 * (float4)(0.5f))
+        *(__global float4*)(out + v2) = x1 * (float4)(0.5f)
                 * (v15 + copysign(v16 / (v16 + (float4)(2.0f)), v3));
     }
 }

@@ -47,7 +47,7 @@ gelu_lines(
         const long long v1 = i * 4;
         const f32x4 x1 = *(const f32x4*)(x + v1);
         // kernels.py:15: return v * 0.5 * (1 + cp.tanh(0.7978845608 * (v + 0.044715 * v * v * v)))
-        const f32x4 v2 = (f32x4)(0.7978846f) * fma_f32x4(((f32x4)(0.044715f) * x1) * x1, x1, x1);
+        const f32x4 v2 = (f32x4)(0.7978846f) * fma_f32x4((f32x4)(0.044715f) * x1 * x1, x1, x1);
         const f32x4 v3 = abs_f32x4(v2);
         const f32x4 v4 = (f32x4)(9.1f);
         const f32x4 v5 = select_f32x4_mask(gt_boolx4_f32x4(v3, v4), v4, v3);
@@ -65,7 +65,7 @@ gelu_lines(
         const f32x4 v14 = (f32x4)(1.0f);
         const f32x4 v15 = fma_f32x4(v13, v12, v13 - v14);
         // kernels.py:22: out.flat[i] = gelu(x.flat[i])
-        *(f32x4*)(out + v1) = (x1 * (f32x4)(0.5f)) * (v14
+        *(f32x4*)(out + v1) = x1 * (f32x4)(0.5f) * (v14
                 + copysign_f32x4(v15 / (v15 + (f32x4)(2.0f)), v2));
     }
 }

@@ -30,7 +30,7 @@ kernel void gelu_lines(
         const long v1 = i * 4;
         const float4 x1 = *(const device float4*)(x + v1);
         // kernels.py:15: return v * 0.5 * (1 + cp.tanh(0.7978845608 * (v + 0.044715 * v * v * v)))
-        const float4 v2 = float4(0.7978846f) * fma((float4(0.044715f) * x1) * x1, x1, x1);
+        const float4 v2 = float4(0.7978846f) * fma(float4(0.044715f) * x1 * x1, x1, x1);
         const float4 v3 = fabs(v2);
         const float4 v4 = float4(9.1f);
         const float4 v5 = select_f32x4_mask(v3 > v4, v4, v3);
@@ -47,7 +47,7 @@ kernel void gelu_lines(
         const float4 v14 = float4(1.0f);
         const float4 v15 = fma(v13, v12, v13 - v14);
         // kernels.py:22: out.flat[i] = gelu(x.flat[i])
-        *(device float4*)(out + v1) = (x1 * float4(0.5f))
+        *(device float4*)(out + v1) = x1 * float4(0.5f)
                 * (v14 + copysign(v15 / (v15 + float4(2.0f)), v2));
     }
 }

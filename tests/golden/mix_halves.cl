@@ -77,7 +77,7 @@ void mix_halves(
         const uint8 v23 = (uint8)(947912704u);
         const uint8 v24 = select_u32x8_mask(lt_boolx8_u32x8(v17, v23),
                 as_uint8(as_float8(v17) + v21) - v22,
-                (((v17 + v18) + ((v17 >> v6) & v19)) - v20) >> v6);
+                (v17 + v18 + ((v17 >> v6) & v19) - v20) >> v6);
         const uint8 v25 = (uint8)(1199566848u);
         const uint8 v26 = (uint8)(32256u);
         const uint8 v27 = select_u32x8_mask(gt_boolx8_u32x8(v17, v9), v26,
@@ -99,7 +99,7 @@ void mix_halves(
         const uint8 v39 = v38 & v16;
         const uint8 v40 = select_u32x8_mask(lt_boolx8_u32x8(v39, v23),
                 as_uint8(as_float8(v39) + v21) - v22,
-                (((v39 + v18) + ((v39 >> v6) & v19)) - v20) >> v6);
+                (v39 + v18 + ((v39 >> v6) & v19) - v20) >> v6);
         const uint8 v41 = select_u32x8_mask(gt_boolx8_u32x8(v39, v9), v26,
                 select_u32x8_mask(ge_boolx8_u32x8(v39, v25), v10, v40));
         *(__global ushort8*)(out + v2) = cast_u16x8_u32x8(v41 | ((v38 >> v12) & v28));
