@@ -12,6 +12,7 @@ _COMPILERS = {
     "cuda": ("cubepy.compilers.cuda.compiler", "CudaCompiler"),
     "opencl": ("cubepy.compilers.opencl.compiler", "OpenclCompiler"),
     "metal": ("cubepy.compilers.metal.compiler", "MetalCompiler"),
+    "hip": ("cubepy.compilers.hip.compiler", "HipCompiler"),
     "interpreter": ("cubepy.compilers.python.compiler", "PythonCompiler"),
 }
 

@@ -191,7 +191,26 @@ def metal_target(arch: str) -> Target:
     return _METAL
 
 
-_NAMED = {"cpu": cpu_target, "cuda": cuda_target, "opencl": opencl_target, "metal": metal_target}
+_HIP = Target("hip", "", line_alignment=16, shared_bytes=64 << 10, cache_bytes=8 << 20)
+_HIP_PATTERN = re.compile(r"gfx(9\d\d|1[0-2]\d\d|90a|90c)")
+
+
+def hip_target(arch: str) -> Target:
+    """An architecture of AMD, such as gfx942: planes of 64 units up to gfx9, of 32 behind."""
+    found = _HIP_PATTERN.fullmatch(arch)
+    if found is None:
+        raise fail("E503", target=f"hip:{arch}", suggestion="such as gfx90a and gfx942")
+    plane_dim = 64 if found[1].startswith("9") else 32
+    return replace(_HIP, arch=arch, plane_dim=plane_dim)
+
+
+_NAMED = {
+    "cpu": cpu_target,
+    "cuda": cuda_target,
+    "opencl": opencl_target,
+    "metal": metal_target,
+    "hip": hip_target,
+}
 _UNNAMED = ("opencl", "metal")
 """Kinds that are a target without a name too."""
 

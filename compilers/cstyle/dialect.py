@@ -38,6 +38,8 @@ class Dialect:
     `declarations` of memory (`dynamic_shared` beyond `static_shared_bytes`), `positions`, and the
     cast before them that an index beside them makes needless (`bare_positions`).
 
+    `bitcast` and `line_bitcast` keep the bits of scalars and of native lines (`{t}`: the type).
+
     `pragmas`: lines that the prelude needs where a word occurs. `vector_calls`: functions that take
     native lines too.
 
@@ -96,6 +98,7 @@ class Dialect:
         default_factory=dict[tuple[OpDef, DType, DType], Spelling]
     )
     bitcast: Spelling | None = None
+    line_bitcast: Spelling | None = None
     helpers: dict[str, Helper] = field(default_factory=dict[str, Helper])
     vector_load: str = ""
     vector_store: str = ""

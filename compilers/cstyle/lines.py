@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 
 from cubepy.compilers.cstyle.dialect import Dialect
+from cubepy.compilers.cstyle.shared import SHARED
 from cubepy.compilers.cstyle.spelling import POSTFIX, UNARY, Expr
 from cubepy.ir import ops
 from cubepy.ir.opdef import OpDef
@@ -19,6 +20,8 @@ OPERATORS: dict[OpDef, str] = {
     ops.AND: "&",
     ops.OR: "|",
     ops.XOR: "^",
+    ops.SHL: "<<",
+    ops.SHR: ">>",
     ops.EQ: "==",
     ops.NE: "!=",
     ops.LT: "<",
@@ -109,9 +112,10 @@ class Lines:
     def _exact(self, element: DType, lane: Expr) -> str:
         """Braces convert nothing, and operations on less than an int give ints."""
         is_small = element.is_integer and element.bits < 32
-        if not is_small or lane.rank == POSTFIX:
+        cast = f"({self.scalar(element)})"
+        if not is_small or lane.rank == POSTFIX or _is_cast(lane, cast):
             return lane.text
-        return f"({self.scalar(element)}){lane.within(UNARY)}"
+        return f"{cast}{lane.within(UNARY)}"
 
     def splat(self, t: Line, value: Expr) -> Expr:
         """A scalar in all lanes."""
@@ -144,7 +148,7 @@ class Lines:
         operator = OPERATORS.get(row)
         lines_only = all(isinstance(x, Line) for x in types)
         if operator is not None and lines_only and self._has_operator(row, types[0]):
-            return Expr(f"{operands[0].within(UNARY)} {operator} {operands[1].within(UNARY)}", 0)
+            return SHARED[row, None].fill(operands)
         names = ["a", "b", "c", "d"][: len(types)]
         params = ", ".join(f"{self.type(x)} {n}" for x, n in zip(types, names, strict=True))
         lanes = [
@@ -157,7 +161,7 @@ class Lines:
         body = self.build(t, lanes).text
         self.declare(f"{name} {params}", f"{head} {{\n    return {body};\n}}")
         if overloads:
-            return Expr(f"{operands[0].within(UNARY)} {operator} {operands[1].within(UNARY)}", 0)
+            return SHARED[row, None].fill(operands)
         return Expr(f"{name}({', '.join(o.text for o in operands)})", POSTFIX)
 
     def _may_overload(self, t: Type) -> bool:
@@ -170,6 +174,10 @@ class Lines:
     def _has_operator(self, row: OpDef, t: Type) -> bool:
         rows = self.dialect.vector_rows.get(element_of(t).kind, frozenset())
         return self.is_native(t) and row in rows
+
+
+def _is_cast(expr: Expr, cast: str) -> bool:
+    return expr.rank == UNARY and expr.text.startswith(cast)
 
 
 def helper_name(row: OpDef, t: Line, types: list[Type]) -> str:

@@ -58,7 +58,7 @@ class _InF32(Rewriter):
             self._compute(op)
 
     def _concerns(self, op: Op) -> bool:
-        """Whether it computes with small floats; `misalignment` takes their address only."""
+        """Whether it computes with small floats; what looks at addresses of them does not."""
         values = (v.type for v in (*op.operands, *op.results))
         return any(not isinstance(t, Buffer) and element_of(t) in self._dtypes for t in values)
 

@@ -72,10 +72,22 @@ def emit_elementwise(e: Emitter, op: Op) -> Expr:
     if op.row in e.dialect.vector_calls and e.lines.is_native(t):
         return scalar_text(e, op, lanes, t.element, [e.value(v) for v in op.operands])
 
+    if _is_line_bitcast(e, op):
+        spelling = e.dialect.line_bitcast
+        assert spelling is not None
+        return spelling.fill([e.value(op.operands[0])], t=e.lines.type(t))
+
     def by_lane(operands: list[Expr]) -> Expr:
         return scalar_text(e, op, lanes, t.element, operands)
 
     return e.lines.apply(op.row, t, types, [e.value(v) for v in op.operands], by_lane)
+
+
+def _is_line_bitcast(e: Emitter, op: Op) -> bool:
+    """Whether the dialect keeps the bits of all lanes at once."""
+    if op.row is not ops.BITCAST or e.dialect.line_bitcast is None:
+        return False
+    return e.lines.is_native(op.operands[0].type) and e.lines.is_native(op.result.type)
 
 
 def _keeps_bits(op: Op, source: DType | None) -> bool:

@@ -238,8 +238,8 @@ BASE = Dialect(
     overloads="structs",
     vector_rows={
         Kind.FLOAT: _SUMS | {ops.DIV} | _COMPARISONS,
-        Kind.UINT: _SUMS | _BIT_ROWS | _COMPARISONS,
-        Kind.INT: _BIT_ROWS | _COMPARISONS,
+        Kind.UINT: _SUMS | _BIT_ROWS | _COMPARISONS | {ops.SHL, ops.SHR},
+        Kind.INT: _BIT_ROWS | _COMPARISONS | {ops.SHR},
     },
     vector_calls=frozenset(
         (ops.SQRT, ops.FLOOR, ops.CEIL, ops.TRUNC, ops.RINT, ops.ABS, ops.COPYSIGN, ops.FMA)
@@ -282,6 +282,7 @@ BASE = Dialect(
     ),
     spellings=SHARED | _functions() | _COOPERATION | _shuffles() | _atomics(),
     bitcast=call("as_type<{t}>"),
+    line_bitcast=call("as_type<{t}>"),
     helpers=HELPERS,
     print_words={},
     reserved=RESERVED,

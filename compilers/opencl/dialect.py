@@ -234,8 +234,8 @@ BASE = Dialect(
     overloads="",
     vector_rows={
         Kind.FLOAT: _SUMS | {ops.DIV},
-        Kind.UINT: _SUMS | _BIT_ROWS,
-        Kind.INT: _BIT_ROWS,
+        Kind.UINT: _SUMS | _BIT_ROWS | {ops.SHL, ops.SHR},
+        Kind.INT: _BIT_ROWS | {ops.SHR},
         Kind.BOOL: _BIT_ROWS,
     },
     vector_calls=frozenset(_FUNCTIONS),
@@ -264,6 +264,7 @@ BASE = Dialect(
     pragmas=_pragmas(),
     spellings=SHARED | _functions() | _COOPERATION | _atomics(has_int64=False),
     bitcast=call("as_{t}"),
+    line_bitcast=call("as_{t}"),
     helpers={"note_fault": _NOTE},
     vector_load="vload{width}(0, {pointer})",
     vector_store="vstore{width}({value}, 0, {pointer})",

@@ -128,20 +128,29 @@ def inspect(
     ] = None,
     comptime: Comptimes = None,
     target: Annotated[
-        str, typer.Option(help="cpu (this host), or cpu:NAME such as cpu:x86-64-v3.")
+        str,
+        typer.Option(help="cpu (this host), cpu:znver4, cuda:sm_90a, opencl, metal, hip:gfx942."),
     ] = "cpu",
-    stage: Annotated[str | None, typer.Option(help="ir, llvm or asm; default: llvm.")] = None,
+    stage: Annotated[
+        str | None,
+        typer.Option(help="ir; llvm, asm (cpu); source, ptx, sass (cuda); source (others)."),
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Every stage of every target, one after the other.")
+    ] = False,
     line_size: LineSize = None,
     plane_dim: PlaneDim = None,
     cube_dim: CubeDim = None,
     json: Json = False,
 ) -> None:
-    """Print what a kernel becomes: IR, LLVM or assembly, with the lines of Python beside it."""
+    """Print what a kernel becomes on a target, with the lines of Python beside it."""
+    from cubepy.cli.inspect_all import show_all
     from cubepy.cli.inspection import Request, show_inspection
 
     configuration = {"line_size": line_size, "plane_dim": plane_dim}
     request = Request(kernel, arg or [], comptime or [], target, stage, configuration, cube_dim)
-    show_inspection(request, json)
+    show = show_all if everything else show_inspection
+    show(request, json)
 
 
 @app.command()

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.guests import require_guest
+
 SPECS = ("--arg", "x=f32[1024]", "--arg", "out=f32[1024]")
 
 
@@ -168,3 +170,41 @@ class TestRefusals:
         (tmp_path / "empty.py").write_text("")
         found = cli("inspect", f"{tmp_path / 'empty.py'}:f")
         assert found.status == 2 and "holds no kernels" in found.err
+
+
+TITLES = ["IR", "LLVM", "assembly", "CUDA C", "PTX", "SASS", "OpenCL C", "Metal", "HIP"]
+
+
+class TestAll:
+    def test_every_text(self, inspect):
+        require_guest("cuda.bindings")
+        found = inspect("double_all", *SPECS, "--all")
+        assert found.status == 0
+        assert re.findall(r"^=== ([\w ]+) \(", found.out, re.MULTILINE) == TITLES
+        for sign in ("kernel @double_all", "define", "__global__", "__kernel", "kernel void"):
+            assert sign in found.out
+
+    def test_the_target_takes_the_place_of_its_kind(self, inspect):
+        out = inspect("double_all", *SPECS, "--all", "--target", "cuda:sm_80").out
+        assert out.count("(cuda:sm_80)") == 3 and "sm_90a" not in out
+
+    def test_absent_tools_are_named(self, inspect, monkeypatch):
+        from cubepy.compilers.cuda import toolchain
+
+        monkeypatch.setattr(toolchain, "_nvrtc", lambda: None)
+        monkeypatch.setattr(toolchain, "find_nvdisasm", lambda: None)
+        found = inspect("double_all", *SPECS, "--all", "--json")
+        views = {view["title"]: view for view in found.json["views"]}
+        assert found.status == 0 and list(views) == TITLES
+        assert "pip install cuda-bindings nvidia-cuda-nvrtc" in views["PTX"]["reason"]
+        assert "pip install nvidia-cuda-nvdisasm" in views["SASS"]["reason"]
+        assert views["PTX"]["text"] is None and views["CUDA C"]["text"]
+
+    def test_what_a_target_lacks(self, inspect):
+        wide = [word.replace("f32", "f64") for word in SPECS]
+        out = inspect("add_times", *wide, "-a", "a=f32", "-c", "n=0", "-c", "f=double", "--all").out
+        assert "Metal has no double" in out and "const double*" in out
+
+    def test_no_stage_beside_it(self, inspect):
+        found = inspect("double_all", *SPECS, "--all", "--stage", "ir")
+        assert found.status == 2 and "--all shows every stage" in found.err

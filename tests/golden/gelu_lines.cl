@@ -8,18 +8,6 @@ static inline float4 select_f32x4_mask(uchar4 a, float4 b, float4 c) {
     return (float4)(a.s0 ? b.s0 : c.s0, a.s1 ? b.s1 : c.s1, a.s2 ? b.s2 : c.s2, a.s3 ? b.s3 : c.s3);
 }
 
-static inline uint4 bitcast_u32x4_f32x4(float4 a) {
-    return (uint4)(as_uint(a.s0), as_uint(a.s1), as_uint(a.s2), as_uint(a.s3));
-}
-
-static inline uint4 shl_u32x4(uint4 a, uint4 b) {
-    return (uint4)(a.s0 << b.s0, a.s1 << b.s1, a.s2 << b.s2, a.s3 << b.s3);
-}
-
-static inline float4 bitcast_f32x4_u32x4(uint4 a) {
-    return (float4)(as_float(a.s0), as_float(a.s1), as_float(a.s2), as_float(a.s3));
-}
-
 __kernel __attribute__((reqd_work_group_size(256, 1, 1)))
 void gelu_lines(
     __global const float* restrict x,
@@ -37,7 +25,7 @@ void gelu_lines(
         const long v2 = i * 4;
         const float4 x1 = *(const __global float4*)(x + v2);
         // kernels.py:15: return v * 0.5 * (1 + cp.tanh(0.7978845608 * (v + 0.044715 * v * v * v)))
-        const float4 v3 = (float4)(0.7978846f) * fma(((float4)(0.044715f) * x1) * x1, x1, x1);
+        const float4 v3 = (float4)(0.7978846f) * fma((float4)(0.044715f) * x1 * x1, x1, x1);
         const float4 v4 = fabs(v3);
         const float4 v5 = (float4)(9.1f);
         const float4 v6 = select_f32x4_mask(gt_boolx4_f32x4(v4, v5), v5, v4);
@@ -50,11 +38,11 @@ void gelu_lines(
                 (float4)(0.041667465f));
         const float4 v13 = fma(v11 * v11, fma(fma(v12, v11, (float4)(0.16666545f)), v11,
                 (float4)(0.49999997f)), v11);
-        const float4 v14 = bitcast_f32x4_u32x4(shl_u32x4(bitcast_u32x4_f32x4(v9), (uint4)(23u)));
+        const float4 v14 = as_float4(as_uint4(v9) << (uint4)(23u));
         const float4 v15 = (float4)(1.0f);
         const float4 v16 = fma(v14, v13, v14 - v15);
         // kernels.py:22: out.flat[i] = gelu(x.flat[i])
-        *(__global float4*)(out + v2) = (x1 * (float4)(0.5f))
+        *(__global float4*)(out + v2) = x1 * (float4)(0.5f)
                 * (v15 + copysign(v16 / (v16 + (float4)(2.0f)), v3));
     }
 }

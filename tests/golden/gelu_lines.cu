@@ -45,7 +45,7 @@ static __device__ __forceinline__ uint4 make_uint4(unsigned int value) {
     return make_uint4(value, value, value, value);
 }
 
-static __device__ __forceinline__ uint4 shl_u32x4(uint4 a, uint4 b) {
+static __device__ __forceinline__ uint4 operator<<(uint4 a, uint4 b) {
     return make_uint4(a.x << b.x, a.y << b.y, a.z << b.z, a.w << b.w);
 }
 
@@ -79,8 +79,8 @@ gelu_lines(
         const long long v1 = i * 4;
         const float4 x1 = *(const float4*)(x + v1);
         // kernels.py:15: return v * 0.5 * (1 + cp.tanh(0.7978845608 * (v + 0.044715 * v * v * v)))
-        const float4 v2 = make_float4(0.7978846f) * fma_f32x4((make_float4(0.044715f) * x1) * x1,
-                x1, x1);
+        const float4 v2 = make_float4(0.7978846f) * fma_f32x4(make_float4(0.044715f) * x1 * x1, x1,
+                x1);
         const float4 v3 = abs_f32x4(v2);
         const float4 v4 = make_float4(9.1f);
         const float4 v5 = select_f32x4_mask(v3 > v4, v4, v3);
@@ -94,11 +94,11 @@ gelu_lines(
                 make_float4(0.008366431f)), v10, make_float4(0.041667465f));
         const float4 v12 = fma_f32x4(fma_f32x4(v11, v10, make_float4(0.16666545f)), v10,
                 make_float4(0.49999997f));
-        const float4 v13 = bitcast_f32x4_u32x4(shl_u32x4(bitcast_u32x4_f32x4(v8), make_uint4(23u)));
+        const float4 v13 = bitcast_f32x4_u32x4(bitcast_u32x4_f32x4(v8) << make_uint4(23u));
         const float4 v14 = make_float4(1.0f);
         const float4 v15 = fma_f32x4(v13, fma_f32x4(v10 * v10, v12, v10), v13 - v14);
-        const float4 v16 = (x1 * make_float4(0.5f))
-                * (v14 + copysign_f32x4(v15 / (v15 + make_float4(2.0f)), v2));
+        const float4 v16 = x1 * make_float4(0.5f) * (v14
+                + copysign_f32x4(v15 / (v15 + make_float4(2.0f)), v2));
         // kernels.py:22: out.flat[i] = gelu(x.flat[i])
         *(float4*)(out + v1) = v16;
     }

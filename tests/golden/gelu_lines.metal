@@ -12,19 +12,6 @@ static inline float4 select_f32x4_mask(bool4 a, float4 b, float4 c) {
     return float4(a.x ? b.x : c.x, a.y ? b.y : c.y, a.z ? b.z : c.z, a.w ? b.w : c.w);
 }
 
-static inline uint4 bitcast_u32x4_f32x4(float4 a) {
-    return uint4(as_type<uint>(a.x), as_type<uint>(a.y), as_type<uint>(a.z), as_type<uint>(a.w));
-}
-
-static inline uint4 shl_u32x4(uint4 a, uint4 b) {
-    return uint4(a.x << b.x, a.y << b.y, a.z << b.z, a.w << b.w);
-}
-
-static inline float4 bitcast_f32x4_u32x4(uint4 a) {
-    return float4(as_type<float>(a.x), as_type<float>(a.y), as_type<float>(a.z),
-            as_type<float>(a.w));
-}
-
 [[max_total_threads_per_threadgroup(256)]]
 kernel void gelu_lines(
     device const float* x [[buffer(0)]],
@@ -43,7 +30,7 @@ kernel void gelu_lines(
         const long v1 = i * 4;
         const float4 x1 = *(const device float4*)(x + v1);
         // kernels.py:15: return v * 0.5 * (1 + cp.tanh(0.7978845608 * (v + 0.044715 * v * v * v)))
-        const float4 v2 = float4(0.7978846f) * fma((float4(0.044715f) * x1) * x1, x1, x1);
+        const float4 v2 = float4(0.7978846f) * fma(float4(0.044715f) * x1 * x1, x1, x1);
         const float4 v3 = fabs(v2);
         const float4 v4 = float4(9.1f);
         const float4 v5 = select_f32x4_mask(v3 > v4, v4, v3);
@@ -56,11 +43,11 @@ kernel void gelu_lines(
                 float4(0.041667465f));
         const float4 v12 = fma(v10 * v10, fma(fma(v11, v10, float4(0.16666545f)), v10,
                 float4(0.49999997f)), v10);
-        const float4 v13 = bitcast_f32x4_u32x4(shl_u32x4(bitcast_u32x4_f32x4(v8), uint4(23u)));
+        const float4 v13 = as_type<float4>(as_type<uint4>(v8) << uint4(23u));
         const float4 v14 = float4(1.0f);
         const float4 v15 = fma(v13, v12, v13 - v14);
         // kernels.py:22: out.flat[i] = gelu(x.flat[i])
-        *(device float4*)(out + v1) = (x1 * float4(0.5f))
+        *(device float4*)(out + v1) = x1 * float4(0.5f)
                 * (v14 + copysign(v15 / (v15 + float4(2.0f)), v2));
     }
 }

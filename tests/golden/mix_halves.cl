@@ -5,16 +5,6 @@ static inline uint8 cast_u32x8_u16x8(ushort8 a) {
             (uint)a.s6, (uint)a.s7);
 }
 
-static inline uint8 shl_u32x8(uint8 a, uint8 b) {
-    return (uint8)(a.s0 << b.s0, a.s1 << b.s1, a.s2 << b.s2, a.s3 << b.s3, a.s4 << b.s4,
-            a.s5 << b.s5, a.s6 << b.s6, a.s7 << b.s7);
-}
-
-static inline float8 bitcast_f32x8_u32x8(uint8 a) {
-    return (float8)(as_float(a.s0), as_float(a.s1), as_float(a.s2), as_float(a.s3), as_float(a.s4),
-            as_float(a.s5), as_float(a.s6), as_float(a.s7));
-}
-
 static inline uchar8 ge_boolx8_u32x8(uint8 a, uint8 b) {
     return (uchar8)(a.s0 >= b.s0, a.s1 >= b.s1, a.s2 >= b.s2, a.s3 >= b.s3, a.s4 >= b.s4,
             a.s5 >= b.s5, a.s6 >= b.s6, a.s7 >= b.s7);
@@ -23,16 +13,6 @@ static inline uchar8 ge_boolx8_u32x8(uint8 a, uint8 b) {
 static inline float8 select_f32x8_mask(uchar8 a, float8 b, float8 c) {
     return (float8)(a.s0 ? b.s0 : c.s0, a.s1 ? b.s1 : c.s1, a.s2 ? b.s2 : c.s2, a.s3 ? b.s3 : c.s3,
             a.s4 ? b.s4 : c.s4, a.s5 ? b.s5 : c.s5, a.s6 ? b.s6 : c.s6, a.s7 ? b.s7 : c.s7);
-}
-
-static inline uint8 bitcast_u32x8_f32x8(float8 a) {
-    return (uint8)(as_uint(a.s0), as_uint(a.s1), as_uint(a.s2), as_uint(a.s3), as_uint(a.s4),
-            as_uint(a.s5), as_uint(a.s6), as_uint(a.s7));
-}
-
-static inline uint8 shr_u32x8(uint8 a, uint8 b) {
-    return (uint8)(a.s0 >> b.s0, a.s1 >> b.s1, a.s2 >> b.s2, a.s3 >> b.s3, a.s4 >> b.s4,
-            a.s5 >> b.s5, a.s6 >> b.s6, a.s7 >> b.s7);
 }
 
 static inline uchar8 lt_boolx8_u32x8(uint8 a, uint8 b) {
@@ -51,9 +31,8 @@ static inline uchar8 gt_boolx8_u32x8(uint8 a, uint8 b) {
 }
 
 static inline ushort8 cast_u16x8_u32x8(uint8 a) {
-    return (ushort8)((ushort)(ushort)a.s0, (ushort)(ushort)a.s1, (ushort)(ushort)a.s2,
-            (ushort)(ushort)a.s3, (ushort)(ushort)a.s4, (ushort)(ushort)a.s5, (ushort)(ushort)a.s6,
-            (ushort)(ushort)a.s7);
+    return (ushort8)((ushort)a.s0, (ushort)a.s1, (ushort)a.s2, (ushort)a.s3, (ushort)a.s4,
+            (ushort)a.s5, (ushort)a.s6, (ushort)a.s7);
 }
 
 __kernel __attribute__((reqd_work_group_size(256, 1, 1)))
@@ -77,19 +56,17 @@ void mix_halves(
         const uint8 v4 = (uint8)(32767u);
         const uint8 v5 = v3 & v4;
         const uint8 v6 = (uint8)(13u);
-        const uint8 v7 = shl_u32x8(v5, v6);
+        const uint8 v7 = v5 << v6;
         const float8 v8 = (float8)(5.192297e+33f);
         const uint8 v9 = (uint8)(2139095040u);
         const uint8 v10 = (uint8)(31744u);
-        const float8 v11 = select_f32x8_mask(ge_boolx8_u32x8(v5, v10), bitcast_f32x8_u32x8(v7 | v9),
-                bitcast_f32x8_u32x8(v7) * v8);
+        const float8 v11 = select_f32x8_mask(ge_boolx8_u32x8(v5, v10), as_float8(v7 | v9),
+                as_float8(v7) * v8);
         const uint8 v12 = (uint8)(16u);
         const uint8 v13 = (uint8)(2147483648u);
-        const float8 v14 =
-                bitcast_f32x8_u32x8(shl_u32x8(cast_u32x8_u16x8(*(const __global ushort8*)(b + v2)),
-                v12));
-        const uint8 v15 = bitcast_u32x8_f32x8(bitcast_f32x8_u32x8(bitcast_u32x8_f32x8(v11)
-                | (shl_u32x8(v3, v12) & v13)) * v14);
+        const float8 v14 = as_float8(as_uint8(v11) | ((v3 << v12) & v13))
+                * as_float8(cast_u32x8_u16x8(*(const __global ushort8*)(b + v2)) << v12);
+        const uint8 v15 = as_uint8(v14);
         const uint8 v16 = (uint8)(2147483647u);
         const uint8 v17 = v15 & v16;
         const uint8 v18 = (uint8)(4095u);
@@ -99,33 +76,32 @@ void mix_halves(
         const uint8 v22 = (uint8)(1056964608u);
         const uint8 v23 = (uint8)(947912704u);
         const uint8 v24 = select_u32x8_mask(lt_boolx8_u32x8(v17, v23),
-                bitcast_u32x8_f32x8(bitcast_f32x8_u32x8(v17) + v21) - v22,
-                shr_u32x8(((v17 + v18) + (shr_u32x8(v17, v6) & v19)) - v20, v6));
+                as_uint8(as_float8(v17) + v21) - v22,
+                (v17 + v18 + ((v17 >> v6) & v19) - v20) >> v6);
         const uint8 v25 = (uint8)(1199566848u);
         const uint8 v26 = (uint8)(32256u);
         const uint8 v27 = select_u32x8_mask(gt_boolx8_u32x8(v17, v9), v26,
                 select_u32x8_mask(ge_boolx8_u32x8(v17, v25), v10, v24));
         const uint8 v28 = (uint8)(32768u);
-        const uint8 v29 = cast_u32x8_u16x8(cast_u16x8_u32x8(v27 | (shr_u32x8(v15, v12) & v28)));
+        const uint8 v29 = cast_u32x8_u16x8(cast_u16x8_u32x8(v27 | ((v15 >> v12) & v28)));
         const uint8 v30 = v29 & v4;
-        const uint8 v31 = shl_u32x8(v30, v6);
-        const float8 v32 = select_f32x8_mask(ge_boolx8_u32x8(v30, v10),
-                bitcast_f32x8_u32x8(v31 | v9), bitcast_f32x8_u32x8(v31) * v8);
+        const uint8 v31 = v30 << v6;
+        const float8 v32 = select_f32x8_mask(ge_boolx8_u32x8(v30, v10), as_float8(v31 | v9),
+                as_float8(v31) * v8);
         const uint8 v33 = cast_u32x8_u16x8(*(const __global ushort8*)(a + v2));
         const uint8 v34 = v33 & v4;
-        const uint8 v35 = shl_u32x8(v34, v6);
-        const float8 v36 = select_f32x8_mask(ge_boolx8_u32x8(v34, v10),
-                bitcast_f32x8_u32x8(v35 | v9), bitcast_f32x8_u32x8(v35) * v8);
-        const float8 v37 = bitcast_f32x8_u32x8(bitcast_u32x8_f32x8(v32)
-                | (shl_u32x8(v29, v12) & v13)) + bitcast_f32x8_u32x8(bitcast_u32x8_f32x8(v36)
-                | (shl_u32x8(v33, v12) & v13));
-        const uint8 v38 = bitcast_u32x8_f32x8(v37);
+        const uint8 v35 = v34 << v6;
+        const float8 v36 = select_f32x8_mask(ge_boolx8_u32x8(v34, v10), as_float8(v35 | v9),
+                as_float8(v35) * v8);
+        const float8 v37 = as_float8(as_uint8(v32) | ((v29 << v12) & v13))
+                + as_float8(as_uint8(v36) | ((v33 << v12) & v13));
+        const uint8 v38 = as_uint8(v37);
         const uint8 v39 = v38 & v16;
         const uint8 v40 = select_u32x8_mask(lt_boolx8_u32x8(v39, v23),
-                bitcast_u32x8_f32x8(bitcast_f32x8_u32x8(v39) + v21) - v22,
-                shr_u32x8(((v39 + v18) + (shr_u32x8(v39, v6) & v19)) - v20, v6));
+                as_uint8(as_float8(v39) + v21) - v22,
+                (v39 + v18 + ((v39 >> v6) & v19) - v20) >> v6);
         const uint8 v41 = select_u32x8_mask(gt_boolx8_u32x8(v39, v9), v26,
                 select_u32x8_mask(ge_boolx8_u32x8(v39, v25), v10, v40));
-        *(__global ushort8*)(out + v2) = cast_u16x8_u32x8(v41 | (shr_u32x8(v38, v12) & v28));
+        *(__global ushort8*)(out + v2) = cast_u16x8_u32x8(v41 | ((v38 >> v12) & v28));
     }
 }

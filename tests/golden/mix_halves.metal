@@ -31,9 +31,8 @@ struct alignas(16) u16x8 {
 };
 
 static inline u16x8 bitcast_u16x8_bf16x8(bf16x8 a) {
-    return u16x8{{(ushort)(ushort)a.lane[0], (ushort)(ushort)a.lane[1], (ushort)(ushort)a.lane[2],
-            (ushort)(ushort)a.lane[3], (ushort)(ushort)a.lane[4], (ushort)(ushort)a.lane[5],
-            (ushort)(ushort)a.lane[6], (ushort)(ushort)a.lane[7]}};
+    return u16x8{{(ushort)a.lane[0], (ushort)a.lane[1], (ushort)a.lane[2], (ushort)a.lane[3],
+            (ushort)a.lane[4], (ushort)a.lane[5], (ushort)a.lane[6], (ushort)a.lane[7]}};
 }
 
 struct alignas(16) u32x8 {
@@ -49,7 +48,7 @@ static inline u32x8 splat_u32x8(uint value) {
     return u32x8{{value, value, value, value, value, value, value, value}};
 }
 
-static inline u32x8 shl_u32x8(u32x8 a, u32x8 b) {
+static inline u32x8 operator<<(u32x8 a, u32x8 b) {
     return u32x8{{a.lane[0] << b.lane[0], a.lane[1] << b.lane[1], a.lane[2] << b.lane[2],
             a.lane[3] << b.lane[3], a.lane[4] << b.lane[4], a.lane[5] << b.lane[5],
             a.lane[6] << b.lane[6], a.lane[7] << b.lane[7]}};
@@ -95,8 +94,8 @@ kernel void mix_halves(
     if (i < (arguments.out_shape0 + 7) / 8) {
         // kernels.py:129: out[i] = cp.f16(cp.f32(a[i]) * cp.f32(b[i])) + a[i]
         const long v1 = i * 8;
-        const u32x8 v2 = shl_u32x8(cast_u32x8_u16x8(bitcast_u16x8_bf16x8(*(const device bf16x8*)(b
-                + v1))), splat_u32x8(16u));
+        const u32x8 v2 = cast_u32x8_u16x8(bitcast_u16x8_bf16x8(*(const device bf16x8*)(b
+                + v1))) << splat_u32x8(16u);
         const f16x8 v3 = cast_f16x8_f32x8(cast_f32x8_f16x8(*(const device f16x8*)(a + v1))
                 * bitcast_f32x8_u32x8(v2));
         *(device f16x8*)(out + v1) = v3 + *(const device f16x8*)(a + v1);

@@ -14,12 +14,12 @@ import pytest
 
 from cubepy.compilers.cuda import toolchain
 from cubepy.targets import parse_target
-from tests.compilers.c import metal_text, text_devices
+from tests.compilers.c import hip_text, metal_text, text_devices
 from tests.golden.kernels import CASES
 from tests.guests import require_guest
 
 FOLDER = Path(__file__).parent
-TARGETS = {"cu": "cuda:sm_90a", "cl": "opencl", "metal": "metal"}
+TARGETS = {"cu": "cuda:sm_90a", "cl": "opencl", "metal": "metal", "hip": "hip:gfx942"}
 ARCHITECTURES = ("sm_75", "sm_80", "sm_90a", "sm_100a")
 
 
@@ -63,6 +63,15 @@ def test_nvrtc_takes_it(name: str, arch: str):
     if arch in TARGETS["cu"]:
         assert source == (FOLDER / f"{name}.cu").read_text()
     assert toolchain.to_cubin(source, parse_target(target)).startswith(b"\x7fELF")
+
+
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx1100"])
+@pytest.mark.parametrize("name", CASES)
+def test_clang_takes_the_hip(name: str, arch: str):
+    source = text_for(name, f"hip:{arch}")
+    if arch in TARGETS["hip"]:
+        assert source == (FOLDER / f"{name}.hip").read_text()
+    assert hip_text.build(source, arch).startswith(b"\x7fELF")
 
 
 @pytest.mark.parametrize("name", CASES)

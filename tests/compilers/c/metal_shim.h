@@ -52,7 +52,7 @@ template <typename T> struct alignas(4 * sizeof(T)) vec<T, 4> {
         return r;                                                         \
     }
 OPERATOR(+, T) OPERATOR(-, T) OPERATOR(*, T) OPERATOR(/, T)
-OPERATOR(&, T) OPERATOR(|, T) OPERATOR(^, T)
+OPERATOR(&, T) OPERATOR(|, T) OPERATOR(^, T) OPERATOR(<<, T) OPERATOR(>>, T)
 OPERATOR(==, bool) OPERATOR(!=, bool) OPERATOR(<, bool)
 OPERATOR(<=, bool) OPERATOR(>, bool) OPERATOR(>=, bool)
 #undef OPERATOR

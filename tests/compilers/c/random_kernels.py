@@ -50,7 +50,7 @@ class _Alone(Rewriter):
 
 
 def _is_exact(op: Op) -> bool:
-    """Not `//` of large floats, which needs more bits; not fma below f16 by way of f32."""
+    """Not `//` of large floats, whose difference needs more bits; not fma of bf16 by way of f32."""
     dtype = element_of(op.results[0].type) if op.results else index
     if op.row is ops.FLOORDIV and dtype in (f32, f64):
         return False

@@ -179,6 +179,21 @@ def test_shared_memory(device: str):
     np.testing.assert_array_equal(out, np.arange(5000)[::-1] * 0.5)
 
 
+@cp.cube
+def copy_from_the_first_whole_line(x, out):
+    i = cp.ABSOLUTE_POS * 4 - cp.misalignment(out, 0, line=4)
+    if 0 <= i and i + 4 <= out.shape[0]:
+        cp.store(out, i, cp.load(x, i, line=4))
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f8e4m3", "f32"])
+@pytest.mark.parametrize("target", ["cuda:sm_75", "cuda:sm_90a", "opencl", "metal", "hip:gfx942"])
+def test_addresses_of_small_floats(target: str, dtype: str):
+    """What looks at an address computes with no element: it once was converted to f32."""
+    text = copy_from_the_first_whole_line.inspect(*[f"{dtype}[?]"] * 2, target=target)
+    assert "& 7)" in text or "& 15)" in text or "& 3)" in text, "the bytes of a line"
+
+
 DIVERGENT = """
 #include <metal_stdlib>
 using namespace metal;

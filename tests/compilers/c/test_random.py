@@ -21,7 +21,7 @@ from cubepy.errors import UnsupportedError
 from cubepy.ir.core import Kernel
 from cubepy.ir.types import Buffer, element_of
 from cubepy.targets import parse_target
-from tests.compilers.c import metal_text, text_devices
+from tests.compilers.c import hip_text, metal_text, text_devices
 from tests.compilers.c.random_kernels import (
     as_array,
     as_bits,
@@ -77,7 +77,7 @@ def _opencl_run(function: Any, kernel: Kernel) -> Run:
             for p in kernel.params
         ]
         function.set_args(*passed)
-        cl.enqueue_nd_range_kernel(text_devices.queue(), function, [1], [1])
+        cl.enqueue_nd_range_kernel(text_devices.queue(), function, (1,), (1,))
         text_devices.queue().finish()
 
     return run
@@ -161,3 +161,10 @@ def test_nvrtc_takes_them(arch: str):
     target = f"cuda:{arch}"
     for seed, _, source in programs(0, target):
         assert toolchain.to_cubin(source.text, parse_target(target)), seed
+
+
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx942"])
+def test_clang_takes_them_as_hip(arch: str):
+    """HIP compiles to the architecture's code; nothing runs."""
+    for seed, _, source in programs(0, f"hip:{arch}"):
+        assert hip_text.build(source.text, arch), seed

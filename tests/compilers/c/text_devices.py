@@ -78,8 +78,8 @@ class PoclDevice(_TextDevice):
         if 0 in grid:
             return
         kernel.set_args(*passed)
-        size = [n * d for n, d in zip(grid, artifact.cube_dim, strict=True)]
-        cl.enqueue_nd_range_kernel(queue(), kernel, size, list(artifact.cube_dim))
+        size = tuple(n * d for n, d in zip(grid, artifact.cube_dim, strict=True))
+        cl.enqueue_nd_range_kernel(queue(), kernel, size, artifact.cube_dim)
         queue().finish()
 
 
@@ -108,7 +108,7 @@ def _memory(address: int) -> Any:
     import pyopencl as cl
 
     first = (ctypes.c_char * 1).from_address(address or ctypes.addressof(_NOWHERE))
-    return cl.SVM(np.frombuffer(first, np.uint8))
+    return cl.SVM(np.ctypeslib.as_array(first).view(np.uint8))
 
 
 _NOWHERE = ctypes.create_string_buffer(64)

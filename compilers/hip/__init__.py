@@ -1,0 +1,1 @@
+"""The HIP compiler: KernelIR to HIP C++, for GPUs of AMD."""

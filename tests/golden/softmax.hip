@@ -1,0 +1,111 @@
+#pragma clang fp contract(off)
+
+extern "C" __global__ void __launch_bounds__(256)
+softmax(
+    const float* __restrict__ x,
+    long long x_shape0,
+    long long x_shape1,
+    long long x_stride0,
+    float* __restrict__ out,
+    long long out_shape0,
+    long long out_shape1,
+    long long out_stride0) {
+    // kernels.py:111: row = cp.ABSOLUTE_POS // cp.PLANE_DIM
+    const long long cube_pos = ((long long)blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x
+            + blockIdx.x;
+    const long long unit_x = (long long)threadIdx.x;
+    const long long absolute_pos = cube_pos * 256 + unit_x;
+    const long long row = absolute_pos / 64;
+    // kernels.py:112: if row < x.shape[0]
+    if (row < x_shape0) {
+        // kernels.py:113: largest = x[row, 0]
+        const long long v1 = row * x_stride0;
+        const float largest = x[v1];
+        // kernels.py:114: for k in range(cp.UNIT_POS_PLANE, x.shape[1], cp.PLANE_DIM)
+        const long long v2 = unit_x % 64;
+        float largest_1 = largest;
+        for (long long k = v2; k < x_shape1; k += 64) {
+            // kernels.py:115: largest = max(largest, x[row, k])
+            const float x1 = x[v1 + k];
+            const float v3 = largest_1 == x1
+                    ? __uint_as_float(__float_as_uint(largest_1) & __float_as_uint(x1))
+                    : (largest_1 > x1 ? largest_1 : x1);
+            largest_1 = largest_1 != largest_1 ? largest_1 : v3;
+        }
+        // kernels.py:116: largest = cp.plane_max(largest)
+        const float v4 = __shfl_xor(largest_1, (int)32);
+        const float v5 = largest_1 == v4
+                ? __uint_as_float(__float_as_uint(largest_1) & __float_as_uint(v4))
+                : (largest_1 > v4 ? largest_1 : v4);
+        const float v6 = largest_1 != largest_1 ? largest_1 : v5;
+        const float v7 = __shfl_xor(v6, (int)16);
+        const float v8 = v6 == v7 ? __uint_as_float(__float_as_uint(v6) & __float_as_uint(v7))
+                : (v6 > v7 ? v6 : v7);
+        const float v9 = v6 != v6 ? v6 : v8;
+        const float v10 = __shfl_xor(v9, (int)8);
+        const float v11 = v9 == v10 ? __uint_as_float(__float_as_uint(v9) & __float_as_uint(v10))
+                : (v9 > v10 ? v9 : v10);
+        const float v12 = v9 != v9 ? v9 : v11;
+        const float v13 = __shfl_xor(v12, (int)4);
+        const float v14 = v12 == v13 ? __uint_as_float(__float_as_uint(v12) & __float_as_uint(v13))
+                : (v12 > v13 ? v12 : v13);
+        const float v15 = v12 != v12 ? v12 : v14;
+        const float v16 = __shfl_xor(v15, (int)2);
+        const float v17 = v15 == v16 ? __uint_as_float(__float_as_uint(v15) & __float_as_uint(v16))
+                : (v15 > v16 ? v15 : v16);
+        const float v18 = v15 != v15 ? v15 : v17;
+        const float v19 = __shfl_xor(v18, (int)1);
+        const float v20 = v18 == v19 ? __uint_as_float(__float_as_uint(v18) & __float_as_uint(v19))
+                : (v18 > v19 ? v18 : v19);
+        const float largest_2 = v18 != v18 ? v18 : v20;
+        // kernels.py:118: for k in range(cp.UNIT_POS_PLANE, x.shape[1], cp.PLANE_DIM)
+        float total = 0.0f;
+        for (long long k1 = v2; k1 < x_shape1; k1 += 64) {
+            // kernels.py:119: total += cp.exp(x[row, k] - largest)
+            const float v21 = x[v1 + k1] - largest_2;
+            const float v22 = v21 < -104.0f ? -104.0f : v21;
+            const float v23 = v22 > 89.0f ? 89.0f : v22;
+            const bool v24 = v23 < 0.0f;
+            const float v25 = v24 ? 12583103.0f : 12582975.0f;
+            const float v26 = fmaf(v23, 1.442695f, v25);
+            const float v27 = v26 - v25;
+            const float v28 = fmaf(v27, 1.9046542e-09f, fmaf(v27, -0.6931472f, v23));
+            const float v29 = fmaf(fmaf(fmaf(v28, 0.0013818947f, 0.008368704f), v28, 0.04166829f),
+                    v28, 0.16666521f);
+            const float v30 = fmaf(v28, fmaf(fmaf(v29, v28, 0.49999994f), v28, 1.0f), 1.0f)
+                    * __uint_as_float(__float_as_uint(v26) << 23u);
+            total += v30 * (v24 ? 5.421011e-20f : 1.8446744e+19f);
+        }
+        // kernels.py:120: scale = 1 / cp.plane_sum(total)
+        const float v31 = __shfl_xor(total, (int)32);
+        const float v32 = total + v31;
+        const float v33 = __shfl_xor(v32, (int)16);
+        const float v34 = v32 + v33;
+        const float v35 = __shfl_xor(v34, (int)8);
+        const float v36 = v34 + v35;
+        const float v37 = __shfl_xor(v36, (int)4);
+        const float v38 = v36 + v37;
+        const float v39 = __shfl_xor(v38, (int)2);
+        const float v40 = v38 + v39;
+        const float v41 = __shfl_xor(v40, (int)1);
+        const float scale = 1.0f / (v40 + v41);
+        // kernels.py:121: for k in range(cp.UNIT_POS_PLANE, x.shape[1], cp.PLANE_DIM)
+        const long long v42 = row * out_stride0;
+        for (long long k2 = v2; k2 < x_shape1; k2 += 64) {
+            // kernels.py:122: out[row, k] = cp.exp(x[row, k] - largest) * scale
+            const float v43 = x[v1 + k2] - largest_2;
+            const float v44 = v43 < -104.0f ? -104.0f : v43;
+            const float v45 = v44 > 89.0f ? 89.0f : v44;
+            const bool v46 = v45 < 0.0f;
+            const float v47 = v46 ? 12583103.0f : 12582975.0f;
+            const float v48 = fmaf(v45, 1.442695f, v47);
+            const float v49 = v48 - v47;
+            const float v50 = fmaf(v49, 1.9046542e-09f, fmaf(v49, -0.6931472f, v45));
+            const float v51 = fmaf(fmaf(fmaf(v50, 0.0013818947f, 0.008368704f), v50, 0.04166829f),
+                    v50, 0.16666521f);
+            const float v52 = fmaf(v50, fmaf(fmaf(v51, v50, 0.49999994f), v50, 1.0f), 1.0f)
+                    * __uint_as_float(__float_as_uint(v48) << 23u);
+            out[v42 + k2] = v52 * (v46 ? 5.421011e-20f : 1.8446744e+19f) * scale;
+        }
+    }
+}

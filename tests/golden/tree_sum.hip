@@ -1,0 +1,47 @@
+#pragma clang fp contract(off)
+
+extern "C" __global__ void __launch_bounds__(256)
+tree_sum(
+    const float* __restrict__ x,
+    long long x_shape0,
+    float* __restrict__ partial,
+    long long partial_shape0) {
+    __shared__ __align__(16) float sums[256];
+    // kernels.py:67: unit, units = cp.UNIT_POS, cp.CUBE_DIM
+    const long long unit = (long long)threadIdx.x;
+    // kernels.py:70: for i in range(cp.ABSOLUTE_POS, x.size, cp.CUBE_COUNT * units)
+    const long long count_x = (long long)gridDim.x;
+    const long long count_y = (long long)gridDim.y;
+    const long long cube_pos = ((long long)blockIdx.z * count_y + blockIdx.y) * count_x
+            + blockIdx.x;
+    const long long absolute_pos = cube_pos * 256 + unit;
+    const long long v1 = count_x * count_y * gridDim.z * 256;
+    float total = 0.0f;
+    for (long long i = absolute_pos; i < x_shape0; i += v1) {
+        // kernels.py:71: total += x[i]
+        total += x[i];
+    }
+    // kernels.py:72: sums[unit] = total
+    sums[unit] = total;
+    // kernels.py:73: cp.sync_cube()
+    __syncthreads();
+    // kernels.py:75: while half > 0
+    int half_1 = 128;
+    while (half_1 > 0) {
+        // kernels.py:76: if unit < half
+        const long long v2 = (long long)half_1;
+        if (unit < v2) {
+            // kernels.py:77: sums[unit] += sums[unit + half]
+            sums[unit] += sums[unit + v2];
+        }
+        // kernels.py:78: cp.sync_cube()
+        __syncthreads();
+        // kernels.py:79: half //= 2
+        half_1 >>= 1;
+    }
+    // kernels.py:80: if unit == 0
+    if (unit == 0) {
+        // kernels.py:81: partial[cp.CUBE_POS] = sums[0]
+        partial[cube_pos] = sums[0];
+    }
+}
