@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +35,12 @@ def _cpu_row(row: RowResult) -> str:
     ours, torch, numba = (_seconds(row, f"{who} out") for who in ("cubepy", "torch", "numba"))
     assert ours is not None and torch is not None
     cells = [f"{row.group} {row.label}", format_seconds(ours), format_seconds(torch)]
-    cells += [format_seconds(numba) if numba else "", f"{torch / ours:.2g}x"]
+    cells += [format_seconds(numba) if numba else "", _ratio(torch / ours)]
     return f"| {' | '.join(cells)} |"
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.0f}x" if value >= 10 else f"{value:.2g}x"
 
 
 def _seconds(row: RowResult, name: str) -> float | None:
@@ -64,11 +69,13 @@ def filled(text: str) -> str:
     """The README with the tables of today's records."""
     for name, table in (("cpu", cpu_table()), ("gpu", gpu_table())):
         pattern = BLOCK.format(name=name)
-        text, count = re.subn(
-            pattern, lambda m, t=table: f"{m[1]}\n{t}\n\n{m[2]}", text, flags=re.S
-        )
+        text, count = re.subn(pattern, partial(_block, table), text, flags=re.DOTALL)
         assert count == 1, f"the README has {count} blocks `{name}`"
     return text
+
+
+def _block(table: str, found: re.Match[str]) -> str:
+    return f"{found[1]}\n{table}\n\n{found[2]}"
 
 
 if __name__ == "__main__":

@@ -89,7 +89,7 @@ def report(device: str, found: Collected, extra: dict[str, str], seconds: float)
     lines = [
         f"# {d.name}: {d.properties.name}",
         "",
-        f"Target {target}: planes of {target.plane_dim}, {target.shared_bytes} bytes shared by a cube.",
+        f"Target {target}: planes of {target.plane_dim}, cubes share {target.shared_bytes} bytes.",
         f"Features: {', '.join(sorted(target.features)) or 'none beyond the usual'}.",
         f"CubePy {cp.__version__}, Python {platform.python_version()}, {seconds:.0f} s.",
         "",
