@@ -124,7 +124,11 @@ def main() -> int:
     if options.out is not None:
         options.out.write_text(text, encoding="utf-8")
     if options.bless:
-        passed = (n for n in found.passed if "conformance" in n and options.device in n)
+        passed = (
+            n
+            for n in found.passed
+            if "conformance" in n and f"[{options.device}" in n and "listed" not in n
+        )
         write_list(options.device, {name_of(n, options.device) for n in passed})
     return 1 if found.failed else 0
 
