@@ -311,7 +311,7 @@ def pool_pixel_row(x: Any, out: Any, y: Any, window: Any, tiling: Any) -> None:
     edge = max(0, min(out.shape[0], (x.shape[1] + pad - taps) // step + 1))
     for c in range(0, x.shape[2], tiling.line * tiling.block):
         held = tuple(edge_column(rows, k - pad, c, tiling) for k in range(shared))
-        for j in range(0, edge):
+        for j in range(edge):
             at = j * step + shared - pad
             new = tuple(column_maxima(rows, at + k, c, tiling) for k in range(step))
             if tiling.ahead:
