@@ -299,8 +299,8 @@ def _rows_tiling(target: Target, window: Window, x: Memory, out: Memory) -> Tili
 def _pixels_tiling(target: Target, window: Window, x: Memory, out: Memory) -> Tiling:
     """Lines of channels; the results of a pixel are streamed where they are whole lines.
 
-    Windows that overlap go along rows of pixels (`block` is not 0) where registers hold all channels
-    of some columns, the others pixel by pixel.
+    Windows that overlap go along rows of pixels (`block` is not 0) where registers hold all
+    channels of some columns, the others pixel by pixel.
     """
     line = min(_lanes(target, x), max(2, _power_above(x.shape[1])))
     row_bytes = x.shape[1] * x.shape[3] * x.dtype.itemsize
