@@ -54,7 +54,7 @@ def transpose(x: cp.Tensor[cp.f32], out: cp.Tensor[cp.f32]) -> None:
 
 @cp.cube
 def tree_sum(x: cp.Lines[cp.f32], out: cp.Tensor[cp.f32]) -> None:
-    """Each plane adds a stretch of lines, then a tree halves 256 numbers, a barrier after each step.
+    """Each plane adds a stretch of lines; then a tree halves 256 numbers with barriers between.
 
     With planes of one unit a stretch is read in order; units of a larger plane read neighbours.
     """
