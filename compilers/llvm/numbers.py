@@ -17,6 +17,7 @@ from cubepy.ir.types import (
     Type,
     bool_,
     element_of,
+    f16,
     f32,
     f64,
     index,
@@ -301,6 +302,10 @@ def convert(e: Emitter, value: str, source: Type, target: Type) -> str:
     if a.is_float and b.is_float:
         return _convert_float(e, value, source, target)
     if a.is_float:
+        if a is f16:  # LLVM 22 takes NaN for the least integer where the CPU converts f16 itself
+            source = with_element(source, f32)
+            value = _convert_float(e, value, with_element(source, f16), source)
+            name = spell.type_name(source)
         word = "fptosi" if b.kind is Kind.INT else "fptoui"
         call = f"llvm.{word}.sat.{spell.suffix(target)}.{spell.suffix(source)}"
         return e.w.call(call, result, (name, value))

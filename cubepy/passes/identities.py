@@ -40,11 +40,10 @@ class Facts(Rewriter):
 
     def constant(self, value: Value, number: Number) -> Value:
         """A new constant of the type of `value`."""
+        before = len(self.out)
         result = self.emit_const(value.type, number)
-        for op in self.out[-2:]:
-            if op.row is ops.CONST:
-                self.known[op.results[0]] = (number,)
-        self.known[result] = (number,) * getattr(value.type, "width", 1)
+        for op in self.out[before:]:
+            self.known[op.results[0]] = (number,) * getattr(op.results[0].type, "width", 1)
         return result
 
 
