@@ -50,9 +50,7 @@ def _argument(e: Emitter, op: Op, group: tuple[int, ...]) -> str:
 class _Helper:
     """The function around one statement of assembly."""
 
-    def __init__(
-        self, e: Emitter, op: Op, values: list[Value], instruction: Instruction
-    ) -> None:
+    def __init__(self, e: Emitter, op: Op, values: list[Value], instruction: Instruction) -> None:
         self._e = e
         self._op = op
         self._instruction = instruction

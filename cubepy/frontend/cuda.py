@@ -160,9 +160,7 @@ HANDLERS["cuda_address"] = HANDLERS.pop("cuda_address_of")
 
 
 @_handler
-def _async_copy(
-    frame: Frame, shared: Any, index: Any, x: Any, x_index: Any, elements: Any
-) -> None:
+def _async_copy(frame: Frame, shared: Any, index: Any, x: Any, x_index: Any, elements: Any) -> None:
     what = "cp.cuda.async_copy"
     count = _comptime(frame, f"elements= of {what}", elements)
     target = _shared(frame, what, shared, index, count)
@@ -189,9 +187,7 @@ def _ldmatrix(
 
 
 @_handler
-def _stmatrix(
-    frame: Frame, shared: Any, index: Any, value: Any, transposed: Any = False
-) -> None:
+def _stmatrix(frame: Frame, shared: Any, index: Any, value: Any, transposed: Any = False) -> None:
     what = "cp.cuda.stmatrix"
     place = _shared(frame, what, shared, index, 8)
     flag = _flag(frame, f"transposed= of {what}", transposed)
@@ -264,9 +260,7 @@ def _bulk_load(
 
 
 @_handler
-def _bulk_store(
-    frame: Frame, x: Any, x_index: Any, shared: Any, index: Any, elements: Any
-) -> None:
+def _bulk_store(frame: Frame, x: Any, x_index: Any, shared: Any, index: Any, elements: Any) -> None:
     what = "cp.cuda.bulk_store"
     count = elements if isinstance(elements, int) else 1
     target = _written(frame, what, x, x_index, count)

@@ -343,7 +343,7 @@ def tensor_map(array: Any, box: tuple[int, ...], swizzle: int = 0) -> TensorMap:
     extents = tuple(box)
     reason = _refusal(held, extents, swizzle)
     if reason:
-        raise fail("E421", reason=reason)
+        raise fail("E421", reason=reason, suggestion="")
     return TensorMap(held, extents, swizzle)
 
 
