@@ -6,7 +6,7 @@ memory across them.
 
 from __future__ import annotations
 
-import textwrap
+import re
 from typing import TYPE_CHECKING
 
 from cubepy.compilers.cstyle.dialect import Instruction
@@ -23,6 +23,7 @@ _NAME = "\0"
 """Stands for the name of a helper in its text until it has one."""
 _NAMES = "abcdefghijklmnopqrstuvwxyz"
 _WIDTH = 92
+_COLONS = re.compile(r":\s+(?=:)")
 
 
 def emit_instruction(e: Emitter, op: Op, instruction: Instruction) -> None:
@@ -71,14 +72,14 @@ class _Helper:
 
     def _statement(self) -> list[str]:
         template = _c_string(self._instruction.text(self._op))
-        sections = (", ".join(self._outputs()), ", ".join(self._inputs()), '"memory"')
-        flat = f"    asm volatile({template} : {' : '.join(sections)});"
+        sections = [self._outputs(), self._inputs(), ['"memory"']]
+        colons = "".join(f": {', '.join(section)} " for section in sections).rstrip()
+        flat = f"    asm volatile({template} {_COLONS.sub(':', colons)});"
         if len(flat) <= _WIDTH:
-            return [flat.replace(" :  : ", " :: ")]
+            return [flat]
         lines = [f"    asm volatile({template}"]
         for section in sections:
-            wrapped = textwrap.wrap(section, _WIDTH, break_long_words=False) or [""]
-            lines += [f"        {': ' if k == 0 else '  '}{x}" for k, x in enumerate(wrapped)]
+            lines += _wrapped(section)
         return [*lines[:-1], f"{lines[-1]});"]
 
     def _outputs(self) -> list[str]:
@@ -118,6 +119,17 @@ class _Helper:
         if self._instruction.is_update:
             return self._operands[0][0]
         return "result != 0" if self._op.result.type is bool_ else "result"
+
+
+def _wrapped(operands: list[str]) -> list[str]:
+    """A section of a statement: a colon, and operands on lines that fit."""
+    lines = ["        :"]
+    for k, operand in enumerate(operands):
+        text = operand + ("," if k < len(operands) - 1 else "")
+        if len(lines[-1]) + 1 + len(text) > _WIDTH and k:
+            lines.append("         ")
+        lines[-1] += f" {text}"
+    return lines
 
 
 def _word(t: Type) -> DType:

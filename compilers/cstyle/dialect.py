@@ -28,12 +28,12 @@ class Instruction:
 
     `%0`, `%1`, ... are registers: of the result, of the operands in order, each line with one for
     each lane; an address has one. `is_update`: the first operand's registers become the result's.
-    `alignment`: what shared arrays that it takes are aligned to.
+    `alignments`: by position, what a shared array that is an operand is aligned to, in bytes.
     """
 
     text: Callable[[Op], str]
     is_update: bool = False
-    alignment: int = 16
+    alignments: Mapping[int, int] = field(default_factory=dict[int, int])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -284,9 +284,9 @@ def _alignments(kernel: Kernel, dialect: Dialect) -> dict[Value, int]:
     found: dict[Value, int] = {}
     for op in kernel.body.walk():
         instruction = dialect.instructions.get(op.row)
-        if instruction is not None:
-            for value in op.operands:
-                found[value] = max(found.get(value, ALIGNMENT), instruction.alignment)
+        for position, align in instruction.alignments.items() if instruction else ():
+            value = op.operands[position]
+            found[value] = max(found.get(value, ALIGNMENT), align)
     return found
 
 

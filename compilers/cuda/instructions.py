@@ -182,7 +182,7 @@ _BULK_LOAD = (
 
 ALL: dict[OpDef, tuple[int, Instruction]] = {
     cuda.PTX: (75, Instruction(_template)),
-    cuda.ADDRESS: (75, Instruction(_address, alignment=BOX_ALIGNMENT)),
+    cuda.ADDRESS: (75, Instruction(_address, alignments={0: BOX_ALIGNMENT})),
     cuda.COPY_ASYNC: (80, Instruction(_copy_async)),
     cuda.COMMIT_COPIES: (80, Instruction(_fixed("cp.async.commit_group;"))),
     cuda.WAIT_COPIES: (80, Instruction(_counted("cp.async.wait_group {};"))),
@@ -203,8 +203,8 @@ ALL: dict[OpDef, tuple[int, Instruction]] = {
         90,
         Instruction(_fixed("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;")),
     ),
-    cuda.TENSOR_LOAD: (90, Instruction(_tensor_load, alignment=BOX_ALIGNMENT)),
-    cuda.TENSOR_STORE: (90, Instruction(_tensor_store, alignment=BOX_ALIGNMENT)),
+    cuda.TENSOR_LOAD: (90, Instruction(_tensor_load, alignments={0: BOX_ALIGNMENT})),
+    cuda.TENSOR_STORE: (90, Instruction(_tensor_store, alignments={1: BOX_ALIGNMENT})),
     cuda.COMMIT_BULK: (90, Instruction(_fixed("cp.async.bulk.commit_group;"))),
     cuda.WAIT_BULK: (90, Instruction(_bulk_wait)),
     cuda.CLUSTER_RANK: (90, Instruction(_fixed("mov.u32 %0, %%cluster_ctarank;"))),

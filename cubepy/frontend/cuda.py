@@ -179,7 +179,7 @@ def _ldmatrix(
     frame: Frame, shared: Any, index: Any, count: Any = 4, transposed: Any = False
 ) -> Value:
     what = "cp.cuda.ldmatrix"
-    attrs = {
+    attrs: dict[str, Any] = {
         "count": _comptime(frame, f"count= of {what}", count),
         "transposed": _flag(frame, f"transposed= of {what}", transposed),
     }
@@ -362,7 +362,7 @@ def _wgmma(
 ) -> Value:
     what = "cp.cuda.wgmma"
     operands = (_line(frame, what, sums), frame.tracer.value(a), frame.tracer.value(b))
-    attrs = {
+    attrs: dict[str, Any] = {
         "elements": _elements(frame, what, elements),
         "a_transposed": _flag(frame, f"a_transposed= of {what}", a_transposed),
         "b_transposed": _flag(frame, f"b_transposed= of {what}", b_transposed),

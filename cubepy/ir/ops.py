@@ -422,4 +422,4 @@ PLANE_POS = _op(
 )
 
 # What NVIDIA's hardware alone has: see `ir/cuda.py`
-TABLE |= {row.name: row for row in cuda.ROWS}
+TABLE.update({row.name: row for row in cuda.ROWS})

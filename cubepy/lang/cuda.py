@@ -13,7 +13,7 @@ from math import prod
 from typing import Any, TypeVar
 
 from cubepy.errors import Error, fail
-from cubepy.ir.types import u64
+from cubepy.ir.types import DType, find_dtype, u64
 from cubepy.lang.annotations import Spec, spec
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -329,6 +329,18 @@ class TensorMap:
     box: tuple[int, ...]
     swizzle: int = 0
 
+    @property
+    def dtype(self) -> DType:
+        """The type of the elements."""
+        found = find_dtype(self.array.dtype)
+        assert found is not None
+        return found
+
+    @property
+    def nbytes(self) -> int:
+        """The size of a box in shared memory."""
+        return prod(self.box) * self.dtype.itemsize
+
 
 def tensor_map(array: Any, box: tuple[int, ...], swizzle: int = 0) -> TensorMap:
     """A `TensorMap` of an array on a CUDA device, as an argument of kernels. sm_90.
@@ -352,13 +364,10 @@ def _refusal(array: Any, box: tuple[int, ...], swizzle: Any) -> str:
     shape = array.shape if isinstance(array, Spec) else getattr(array, "shape", None)
     if shape is None:
         return f"it is made of an array, not of a {type(array).__name__}"
+    if find_dtype(array.dtype) is None:
+        return f"an array of {array.dtype}, which no kernel takes"
     if not 1 <= len(box) <= 5 or len(box) != len(shape):
         return f"a box of {len(box)} axes for an array of {len(shape)}; both have 1 to 5"
     if not all(type(n) is int and 1 <= n <= 256 for n in box):
         return f"the box is {box}; its extents are integers from 1 to 256"
     return "" if swizzle in SWIZZLES else f"a swizzle of {swizzle!r}; it is 0, 32, 64 or 128 bytes"
-
-
-def box_bytes(box: tuple[int, ...], itemsize: int) -> int:
-    """The size of a box in shared memory."""
-    return prod(box) * itemsize
