@@ -90,3 +90,13 @@ def max_pool2d(x, kernel, stride, padding, out):
                     for z in range(left, right):
                         best = max(best, source[y, z])
                 target[i, j] = best
+
+
+@_parallel
+def matmul(a, b, out):
+    for i in numba.prange(a.shape[0]):
+        out[i, :] = 0
+        for k in range(a.shape[1]):
+            v = a[i, k]
+            for j in range(b.shape[1]):
+                out[i, j] += v * b[k, j]

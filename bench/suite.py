@@ -104,9 +104,19 @@ class Row:
 
 def all_rows() -> list[Row]:
     """Every row, in the order of the tables."""
-    from bench.rows import bandwidth, checked, elementwise, launch, memory, pooling, start, sums
+    from bench.rows import (
+        bandwidth,
+        barriers,
+        checked,
+        elementwise,
+        launch,
+        memory,
+        pooling,
+        start,
+        sums,
+    )
 
-    modules = (bandwidth, pooling, elementwise, sums, checked, launch, start, memory)
+    modules = (bandwidth, pooling, elementwise, sums, barriers, checked, launch, start, memory)
     return [row for module in modules for row in module.rows()]
 
 

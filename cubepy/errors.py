@@ -336,12 +336,6 @@ _row(
     "pass a hashable value, such as a tuple instead of a list",
 )
 _row(
-    "E413",
-    LaunchError,
-    "{kernel}: arguments live on different devices: {devices}",
-    "move them to one device with .to(device)",
-)
-_row(
     "E414",
     LaunchError,
     "{kernel}: the elements of `{argument}` are not aligned to their size",
@@ -363,16 +357,16 @@ _row(
     "pass a number, or annotate the parameter as cp.Tensor[cp.{expected}]",
 )
 _row(
+    "E418",
+    LaunchError,
+    "{kernel}: `{argument}` is on {place}, but {other} is on {other_place}",
+    "move it, as in cp.asarray({argument}, device={other_place!r})",
+)
+_row(
     "E419",
     LaunchError,
     "{kernel}: {what} {given}, more than the {limit} that a checked launch takes",
     "run it without checked mode",
-)
-_row(
-    "E420",
-    LaunchError,
-    "{kernel}: `{argument}` is on {place}, but {other} is on {other_place}",
-    "move it, as in cp.asarray({argument}, device={other_place!r})",
 )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from cubepy.errors import fail
 from cubepy.targets import Target
 
-INSTALL = "pip install cuda-bindings nvidia-cuda-nvrtc"
+INSTALL = "pip install 'cubepy-jit[cuda]'"
 OPTIONS = (
     "--std=c++17",
     "--fmad=false",  # contraction is a pass of the IR, the same for all devices

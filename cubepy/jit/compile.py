@@ -97,17 +97,21 @@ class Specialisations:
         self._options = options
         self._lock = RLock()
         self._made: dict[tuple[Signature, Target], list[Compiled]] = {}
-        self._facts: dict[tuple[Signature, Target], Facts] = {}
+        self._facts: dict[tuple[Signature, Target], tuple[Facts, tuple[Captured, ...]]] = {}
         self._kernels: dict[tuple[Signature, Target], Kernel] = {}
 
     def facts(self, signature: Signature, target: Target) -> Facts:
-        """What a trace of the function for this signature tells; its kernel waits for `get`."""
+        """What a trace of the function for this signature tells."""
+        return self._seen(signature, target)[0]
+
+    def _seen(self, signature: Signature, target: Target) -> tuple[Facts, tuple[Captured, ...]]:
+        """The facts of a trace and what it captured; its kernel waits for `get`."""
         key = (signature, target)
         with self._lock:
             found = self._facts.get(key)
-            if found is None or not all(c.is_unchanged() for c in captured_of(found)):
-                self._kernels[key], found = self.trace(signature, target)
-                self._facts[key] = found
+            if found is None or not all(c.is_unchanged() for c in found[1]):
+                self._kernels[key], facts = self.trace(signature, target)
+                found = self._facts[key] = facts, captured_of(facts)
             return found
 
     def trace(self, signature: Signature, target: Target) -> tuple[Kernel, Facts]:
@@ -132,12 +136,13 @@ class Specialisations:
 
     def _compile(self, signature: Signature, device: Any) -> Compiled:
         target = device.target
-        facts = self.facts(signature, target)
+        facts, captured = self._seen(signature, target)
         kernel = self._kernels.pop((signature, target), None)
         if kernel is None:
             kernel, facts = self.trace(signature, target)
+            captured = captured_of(facts)
         artifact = find_compiler(target.kind).build(kernel, target, self._options)
-        return Compiled(artifact, device.load(artifact), facts, captured_of(facts))
+        return Compiled(artifact, device.load(artifact), facts, captured)
 
     def text(self, signature: Signature, target: Target, stage: str) -> str:
         """The text of a stage."""

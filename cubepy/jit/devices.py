@@ -13,7 +13,7 @@ from cubepy.runtimes.registry import find_device
 def choose_device(kernel: str, configured: str | None, memories: dict[str, Memory]) -> Device:
     """The device of the arguments, or the configured one, which takes host arrays too.
 
-    `LaunchError` E420 where arguments lie on two devices, or on another than the configured one.
+    `LaunchError` E418 where arguments lie on two devices, or on another than the configured one.
     """
     places = {name: memory.device for name, memory in memories.items()}
     if configured is not None:
@@ -38,7 +38,7 @@ def _check_together(kernel: str, places: dict[str, str]) -> None:
 
 def _apart(kernel: str, name: str, place: str, other: str, other_place: str) -> Exception:
     return fail(
-        "E420", kernel=kernel, argument=name, place=place, other=other, other_place=other_place
+        "E418", kernel=kernel, argument=name, place=place, other=other, other_place=other_place
     )
 
 

@@ -26,6 +26,8 @@ BAND_BYTES = 1 << 17
 """Input of one cube: enough to hide its start, little enough to spread over many threads."""
 AHEAD_BYTES = 1 << 14
 """How far the input is prefetched, at least."""
+MOST_BLOCK = 8
+"""Lines of channels that registers hold for all columns of a window."""
 STREAMED = 16
 """Caches that arrays must exceed before results bypass them."""
 MOST_LANES = 128
@@ -196,7 +198,7 @@ def _launch(planner: Planner, window: Window, x: Memory, results: list[Memory]) 
         cubes = out.shape[0] * out.shape[1] * -(-out.shape[2] // rows.band)
         _launch_rows(planner, cubes, window, x, results, rows)
     elif len(results) == 1 and _has_channels_last(x) and _is_unit(out, 1):
-        tiling = _pixels_tiling(target, x, out)
+        tiling = _pixels_tiling(target, window, x, out)
         cubes = out.shape[0] * -(-out.shape[2] // tiling.band)
         planner.launch(
             pool_pixels,
@@ -294,10 +296,18 @@ def _rows_tiling(target: Target, window: Window, x: Memory, out: Memory) -> Tili
     return Tiling(line, band, ahead, streamed)
 
 
-def _pixels_tiling(target: Target, x: Memory, out: Memory) -> Tiling:
-    """Lines of channels; the results of a pixel are streamed where they are whole lines."""
+def _pixels_tiling(target: Target, window: Window, x: Memory, out: Memory) -> Tiling:
+    """Lines of channels; the results of a pixel are streamed where they are whole lines.
+
+    Windows that overlap go along rows of pixels (`block` is not 0) where registers hold all
+    channels of some columns, the others pixel by pixel.
+    """
     line = min(_lanes(target, x), max(2, _power_above(x.shape[1])))
     row_bytes = x.shape[1] * x.shape[3] * x.dtype.itemsize
     band = min(max(out.shape[2], 1), max(1, BAND_BYTES // max(1, row_bytes)))
     streamed = _is_streamed(target, x, out)
-    return Tiling(line, band, 1 if streamed else 0, streamed and x.shape[1] % line == 0)
+    block = -(-x.shape[1] // line)
+    overlap = window.dilation[1] == 1 and window.kernel[1] > window.stride[1]
+    along = overlap and not window.may_miss and max(window.kernel) <= 4 and block <= MOST_BLOCK
+    whole = streamed and x.shape[1] % line == 0
+    return Tiling(line, band, 1 if streamed else 0, whole, block if along else 0)

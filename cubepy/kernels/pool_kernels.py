@@ -24,12 +24,14 @@ class Tiling:
 
     `line`: outputs at a time. `band`: rows of output in a cube. `ahead`: rows of input that are
     prefetched before they are needed; 0 for none. `stream`: results are too large for the caches.
+    `block`: lines of channels that go along a row of pixels together.
     """
 
     line: int
     band: int
     ahead: int = 0
     stream: bool = False
+    block: int = 1
 
 
 def lowest(dtype: DType) -> int | float:
@@ -296,6 +298,65 @@ def pool_pixel(x: Any, out: Any, y: Any, j: Any, window: Any, tiling: Any) -> No
         pool_border_pixel(x, out, top, left, window, tiling)
 
 
+def pool_pixel_row(x: Any, out: Any, y: Any, window: Any, tiling: Any) -> None:
+    """One row of outputs, from left to right; `x[row, column, channel]`, `out[column, channel]`.
+
+    The maxima of a column of pixels are computed once and handed on to the next outputs.
+    """
+    step, pad, taps = window.stride[1], window.padding[1], window.kernel[1]
+    top, shared = y * window.stride[0] - window.padding[0], taps - step
+    rows = rows_of(x, top, window)
+    below = x[min(x.shape[0] - 1, top + window.kernel[0] - 1 + tiling.ahead)]
+    # Outputs before `edge` see columns inside alone, besides the first ones over the left edge.
+    edge = max(0, min(out.shape[0], (x.shape[1] + pad - taps) // step + 1))
+    for c in range(0, x.shape[2], tiling.line * tiling.block):
+        held = tuple(edge_column(rows, k - pad, c, tiling) for k in range(shared))
+        for j in range(edge):
+            at = j * step + shared - pad
+            new = tuple(column_maxima(rows, at + k, c, tiling) for k in range(step))
+            if tiling.ahead:
+                for k in range(step * tiling.block):
+                    place = (at + k // tiling.block, c + k % tiling.block * tiling.line)
+                    cp.prefetch(below, place, level=2)
+            store_pixel(out, j, c, (*held, *new), tiling)
+            held = (*held, *new)[step:]
+        for j in range(edge, out.shape[0]):
+            at = j * step + shared - pad
+            new = tuple(edge_column(rows, at + k, c, tiling) for k in range(step))
+            store_pixel(out, j, c, (*held, *new), tiling)
+            held = (*held, *new)[step:]
+
+
+def column_maxima(rows: Any, column: Any, c: Any, tiling: Any) -> Any:
+    """The maxima of some rows in one column, for a block of lines of channels."""
+    fill = lowest(rows[0].dtype)
+    return tuple(
+        greatest(
+            tuple(
+                widened(cp.load(row, (column, c + b * tiling.line), line=tiling.line, fill=fill))
+                for row in rows
+            )
+        )
+        for b in range(tiling.block)
+    )
+
+
+def edge_column(rows: Any, column: Any, c: Any, tiling: Any) -> Any:
+    """As `column_maxima`; the lowest number for a column over the edge."""
+    inside = (column >= 0) & (column < rows[0].shape[0])
+    low = cp.Line[compared(rows[0].dtype), tiling.line](lowest(rows[0].dtype))
+    found = column_maxima(rows, max(0, min(column, rows[0].shape[0] - 1)), c, tiling)
+    return tuple(cp.where(inside, v, low) for v in found)
+
+
+def store_pixel(out: Any, j: Any, c: Any, columns: Any, tiling: Any) -> None:
+    """The maxima of the columns of one output."""
+    hint = "stream" if tiling.stream else None
+    for b in cp.unroll(range(tiling.block)):
+        value = greatest(tuple(column[b] for column in columns))
+        cp.store(out, (j, c + b * tiling.line), value, hint=hint)
+
+
 def pool_border_pixel(x: Any, out: Any, top: Any, left: Any, window: Any, tiling: Any) -> None:
     """As `pool_pixel` for a window over the edge, or a large one."""
     row_step, step = window.dilation
@@ -323,8 +384,11 @@ def pool_pixels(
     bands = (out.shape[1] + tiling.band - 1) // tiling.band
     n, first = cp.CUBE_POS // bands, cp.CUBE_POS % bands * tiling.band
     for y in range(first, min(first + tiling.band, out.shape[1])):
-        for j in range(out.shape[2]):
-            pool_pixel(x[n], out[n, y, j], y, j, window, tiling)
+        if tiling.block > 0:
+            pool_pixel_row(x[n], out[n, y], y, window, tiling)
+        else:
+            for j in range(out.shape[2]):
+                pool_pixel(x[n], out[n, y, j], y, j, window, tiling)
 
 
 # Windows: any layout and any size, one output at a time

@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SAMPLES = [
     ("tests/conformance", "(i32 and cpu) or (u8 and interpreter) or (exp and f32)", 15),
-    ("tests/examples", "reduction or matmul or scan or heat", 10),
+    ("tests/examples", "(cpu or interpreter) and (reduction or matmul or scan or heat)", 10),
     ("tests/kernels", "streamed or channels_last", 3),
 ]
 

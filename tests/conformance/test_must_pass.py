@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.conftest import DEVICES
+from tests.conformance.conftest import DEVICES, LACKS
 from tests.conformance.must_pass import list_of, name_of, read_list
 
 HERE = Path(__file__).parent
@@ -40,7 +40,8 @@ def test_most_tests_are_listed(listed: str, collected: list[str], bless: bool):
     if bless:
         pytest.skip("the lists are being written")
     of_device = {t for t in collected if listed in t.partition("[")[2].rstrip("]").split("-")}
-    assert len(read_list(listed)) > 0.9 * len(of_device), "run pytest tests/conformance --bless"
+    least = 0.7 if listed in LACKS else 0.9
+    assert len(read_list(listed)) > least * len(of_device), "run pytest tests/conformance --bless"
 
 
 def test_a_listed_test_that_is_skipped_fails(tmp_path: Path):

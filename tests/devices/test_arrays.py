@@ -67,7 +67,7 @@ def test_arrays_may_die_while_kernels_run(device: str):
 
 def test_two_places_are_refused(device: str):
     x, y = cp.zeros(4, device=device), np.zeros(4, np.float32)
-    with pytest.raises(cp.LaunchError, match=f"E420.*`y` is on cpu, but `x` is on {device}"):
+    with pytest.raises(cp.LaunchError, match=f"E418.*`y` is on cpu, but `x` is on {device}"):
         add.over(y)(x, y, y)
 
 

@@ -1,0 +1,139 @@
+"""All that a device must do, on that device, as a report: `python -m tests.device_report cuda:0`.
+
+Runs the conformance suite, the examples, the tests of devices and fuzzed kernels on one device, the
+examples once more under each tool of compute-sanitizer where it is installed, and writes what
+passed, failed and was skipped, with reasons. `--bless` writes the list of conformance tests that
+must pass.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cubepy as cp
+from tests.conformance.must_pass import name_of, write_list
+
+FOLDERS = ("tests/conformance", "tests/examples", "tests/devices")
+TOOLS = ("memcheck", "racecheck", "synccheck")
+SANITIZED = "scan or reduction or transpose or histogram or bitonic or matmul or softmax"
+
+
+class Collected:
+    """The outcomes of a run, by folder, as a plugin of pytest."""
+
+    def __init__(self) -> None:
+        self.outcomes: dict[str, Counter[str]] = {}
+        self.reasons: Counter[str] = Counter()
+        self.failed: list[str] = []
+        self.passed: list[str] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """One line of the table for each folder; a failed set-up counts as failed."""
+        if report.when != "call" and report.passed:
+            return
+        folder = "/".join(report.nodeid.split("/")[:2])
+        self.outcomes.setdefault(folder, Counter())[report.outcome] += 1
+        if report.skipped:
+            self.reasons[str(report.longrepr[-1]) if report.longrepr else ""] += 1  # type: ignore[index]
+        elif report.failed:
+            self.failed.append(report.nodeid)
+        else:
+            self.passed.append(report.nodeid)
+
+
+def run_tests(device: str, jobs: int) -> Collected:
+    """The tests whose names have the device, and those of its kind alone."""
+    found = Collected()
+    selected = ["-k", device.partition(":")[0]]
+    options = ["-q", "-p", "no:warnings", *(["-n", str(jobs)] if jobs > 1 else [])]
+    pytest.main([*FOLDERS, *selected, *options], plugins=[found])
+    return found
+
+
+def run_fuzz(device: str, count: int, jobs: int) -> str:
+    """The last line of the fuzzer."""
+    command = [sys.executable, "-m", "tests.fuzz", "--device", device]
+    command += ["--count", str(count), "--jobs", str(jobs)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    lines = done.stdout.strip().splitlines() or [done.stderr[-300:]]
+    ran = sum(int(line.split()[0]) for line in lines if " kernels ran on" in line)
+    last = lines[-1]
+    return f"{last}; {ran} ran, the others need what the device has not"
+
+
+def run_sanitizer(device: str, tool: str) -> str:
+    """The summary of one tool of compute-sanitizer over examples with shared memory."""
+    kind = device.partition(":")[0]
+    command = ["compute-sanitizer", "--tool", tool, "--target-processes", "all", sys.executable]
+    command += ["-m", "pytest", "tests/examples", "-q", "-k", f"{kind} and ({SANITIZED})"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    lines = (done.stdout + done.stderr).splitlines()
+    wanted = [line.lstrip("= ") for line in lines if "SUMMARY" in line or " passed" in line]
+    return "; ".join(dict.fromkeys(wanted)) or f"exit {done.returncode}"
+
+
+def report(device: str, found: Collected, extra: dict[str, str], seconds: float) -> str:
+    """The report as a page."""
+    d: Any = cp.device(device)
+    target = d.target
+    lines = [
+        f"# {d.name}: {d.properties.name}",
+        "",
+        f"Target {target}: planes of {target.plane_dim}, cubes share {target.shared_bytes} bytes.",
+        f"Features: {', '.join(sorted(target.features)) or 'none beyond the usual'}.",
+        f"CubePy {cp.__version__}, Python {platform.python_version()}, {seconds:.0f} s.",
+        "",
+        "| tests | passed | failed | skipped |",
+        "|---|---|---|---|",
+    ]
+    for folder, counts in sorted(found.outcomes.items()):
+        cells = (counts[key] for key in ("passed", "failed", "skipped"))
+        lines.append(f"| {folder} | {' | '.join(map(str, cells))} |")
+    lines += ["", *(f"- {name}: {text}" for name, text in extra.items())]
+    lines += [f"- failed: {name}" for name in found.failed]
+    lines += [f"- skipped, {n} times: {reason}" for reason, n in found.reasons.most_common()]
+    return "\n".join(lines) + "\n"
+
+
+def parameters(name: str) -> list[str]:
+    """What stands between the brackets of a test's name."""
+    return name.partition("[")[2].rstrip("]").split("-")
+
+
+def main() -> int:
+    """Write the report; 0 if nothing failed."""
+    parser = argparse.ArgumentParser(prog="python -m tests.device_report")
+    parser.add_argument("device")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--fuzz", type=int, default=1000)
+    parser.add_argument("--bless", action="store_true")
+    options = parser.parse_args()
+    began = time.monotonic()
+    found = run_tests(options.device, options.jobs)
+    extra = {"fuzz": run_fuzz(options.device, options.fuzz, options.jobs)}
+    if options.device.startswith("cuda") and shutil.which("compute-sanitizer"):
+        extra |= {tool: run_sanitizer(options.device, tool) for tool in TOOLS}
+    text = report(options.device, found, extra, time.monotonic() - began)
+    print(text)
+    if options.out is not None:
+        options.out.write_text(text, encoding="utf-8")
+    if options.bless:
+        passed = (n for n in found.passed if "conformance" in n and "listed" not in n)
+        passed = (n for n in passed if options.device in parameters(n))
+        write_list(options.device, {name_of(n, options.device) for n in passed})
+    return 1 if found.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
