@@ -124,12 +124,18 @@ def _rank(op: Op, others: int) -> int:
     return len(op.operands) - others
 
 
+_TO_SHARED = "cp.async.bulk.tensor.{}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+
+
 def _tensor_load(op: Op) -> str:
     rank = _rank(op, 5)
-    return (
-        f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
-        f"[%0], [%1, {_registers(3, rank)}], [%2];"
-    )
+    return f"{_TO_SHARED.format(rank)} [%0], [%1, {_registers(3, rank)}], [%2];"
+
+
+def _tensor_multicast(op: Op) -> str:
+    rank = _rank(op, 6)
+    operands = f"[%0], [%1, {_registers(4, rank)}], [%2], %3;"
+    return f"{_TO_SHARED.format(rank)}.multicast::cluster {operands}"
 
 
 def _tensor_store(op: Op) -> str:
@@ -171,6 +177,9 @@ def _wgmma(op: Op) -> str:
 
 _MBARRIER = "mbarrier.{}.shared::cta.b64"
 _SYNC = "barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;"
+_CLUSTER_ARRIVE = _scoped(
+    _remote(1, 0), "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [place];"
+)
 _TRY_WAIT = _scoped(
     ".reg .pred ended;",
     f"{_MBARRIER.format('try_wait.parity')} ended, [%1], %2;",
@@ -204,6 +213,8 @@ ALL: dict[OpDef, tuple[int, Instruction]] = {
         Instruction(_fixed("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;")),
     ),
     cuda.TENSOR_LOAD: (90, Instruction(_tensor_load, alignments={0: BOX_ALIGNMENT})),
+    cuda.TENSOR_MULTICAST: (90, Instruction(_tensor_multicast, alignments={0: BOX_ALIGNMENT})),
+    cuda.CLUSTER_ARRIVE: (90, Instruction(_fixed(_CLUSTER_ARRIVE))),
     cuda.TENSOR_STORE: (90, Instruction(_tensor_store, alignments={1: BOX_ALIGNMENT})),
     cuda.COMMIT_BULK: (90, Instruction(_fixed("cp.async.bulk.commit_group;"))),
     cuda.WAIT_BULK: (90, Instruction(_bulk_wait)),

@@ -12,7 +12,7 @@ from cubepy.frontend.wording import describe
 from cubepy.ir import cuda
 from cubepy.ir.core import Value
 from cubepy.ir.opdef import OpDef
-from cubepy.ir.types import DType, Line, Space, find_dtype, i32, index, u32
+from cubepy.ir.types import DType, Line, Space, find_dtype, i32, index, u16, u32
 
 Handler = Callable[..., Any]
 HANDLERS: dict[str, Handler] = {}
@@ -288,13 +288,19 @@ def _tensor_load(
     origin: Any,
     barrier: Any,
     barrier_index: Any,
+    multicast: Any = None,
 ) -> None:
     what = "cp.cuda.tensor_load"
     found, coordinates = _box(frame, what, tensor, origin)
     target = _shared(frame, what, shared, index)
     arrival = _shared(frame, what, barrier, barrier_index)
     frame.tracer.facts.read.add(found.name)
-    _emit(frame, cuda.TENSOR_LOAD, *target, found.value, *arrival, *coordinates)
+    operands = (*target, found.value, *arrival)
+    if multicast is None:
+        _emit(frame, cuda.TENSOR_LOAD, *operands, *coordinates)
+    else:
+        mask = _number(frame, multicast, u16)
+        _emit(frame, cuda.TENSOR_MULTICAST, *operands, mask, *coordinates)
 
 
 @_handler
@@ -333,6 +339,12 @@ def _cluster_store(frame: Frame, shared: Any, index: Any, rank: Any, value: Any)
     element = _tensor(frame, "cp.cuda.cluster_store", shared, None).element
     number = frame.tracer.convert(value, element)
     _emit(frame, cuda.CLUSTER_STORE, *place, _number(frame, rank, u32), number)
+
+
+@_handler
+def _cluster_arrive(frame: Frame, barrier: Any, index: Any, rank: Any) -> None:
+    place = _shared(frame, "cp.cuda.cluster_arrive", barrier, index)
+    _emit(frame, cuda.CLUSTER_ARRIVE, *place, _number(frame, rank, u32))
 
 
 # Warpgroups

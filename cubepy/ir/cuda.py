@@ -25,6 +25,7 @@ from cubepy.ir.types import (
     i32,
     index,
     make_line,
+    u16,
     u32,
     u64,
     width_of,
@@ -126,6 +127,7 @@ def _addressing(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     rule.addressing(types, attrs)
     buffer = types[0]
     assert isinstance(buffer, Buffer)
+    require(buffer.element is not bool_, "does not take bools, whose size is not fixed")
     return (u32 if buffer.space is Space.SHARED else u64,)
 
 
@@ -297,6 +299,13 @@ def _tensor_loading(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     return found
 
 
+def _multicasting(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    found = takes(Space.SHARED, Space.TENSOR_MAP, Space.SHARED, u16, rest=i32)(types, attrs)
+    require(element_of(types[3]) is u64, "takes a barrier: u64 in shared memory")
+    _require_elements(types[0], types[2])
+    return found
+
+
 def _tensor_storing(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     found = takes(Space.TENSOR_MAP, Space.SHARED, rest=i32)(types, attrs)
     _require_elements(types[1], types[0])
@@ -325,6 +334,12 @@ TENSOR_LOAD = _op(
     _tensor_loading,
     "cp.async.bulk.tensor: the box of a tensor map at the coordinates (the innermost first) to "
     "shared memory, zero outside of the array; completes at a barrier.",
+)
+TENSOR_MULTICAST = _op(
+    "tensor_multicast",
+    _multicasting,
+    "As tensor_load, to the same place of the cubes of the cluster whose bits a u16 has; the bytes "
+    "complete at the same barrier of each.",
 )
 TENSOR_STORE = _op(
     "tensor_store",
@@ -380,6 +395,12 @@ CLUSTER_STORE = _op(
     "cluster_store",
     _of_cluster(True),
     "Writes the element at the same place of the shared memory of another cube of the cluster.",
+)
+
+CLUSTER_ARRIVE = _op(
+    "cluster_arrive",
+    _at_barrier(u32),
+    "mbarrier.arrive at the same barrier of another cube of the cluster.",
 )
 
 # Warpgroups (sm_90a)

@@ -179,13 +179,20 @@ def bulk_store(x: Any, x_index: Any, shared: Any, index: Any, elements: Any) -> 
 
 @_instruction
 def tensor_load(
-    shared: Any, index: Any, tensor: Any, origin: Any, barrier: Any, barrier_index: Any
+    shared: Any,
+    index: Any,
+    tensor: Any,
+    origin: Any,
+    barrier: Any,
+    barrier_index: Any,
+    multicast: Any = None,
 ) -> None:
     """Copy the box of a `TensorMap` that begins at `origin` to shared memory; by one unit.
 
     What lies outside of the array is 0. All bytes of the box (`tensor.nbytes`) arrive at the
     barrier. `shared[index]` is aligned to 128 bytes, with a swizzle to 8 times as many as it has;
-    the array itself is. sm_90.
+    the array itself is. With `multicast`, a mask of ranks of the cluster, the box goes to the same
+    place of those cubes, and arrives at the same barrier of each. sm_90.
     """
     _only_inside("tensor_load")
 
@@ -243,6 +250,12 @@ def cluster_load(shared: Any, index: Any, rank: Any) -> Any:
 def cluster_store(shared: Any, index: Any, rank: Any, value: Any) -> None:
     """`shared[index] = value` in the cube of that rank. sm_90."""
     _only_inside("cluster_store")
+
+
+@_instruction
+def cluster_arrive(barrier: Any, index: Any, rank: Any) -> None:
+    """Arrive once at the barrier `barrier[index]` of the cube of that rank. sm_90."""
+    _only_inside("cluster_arrive")
 
 
 # Warpgroups, four planes that begin at a multiple of four: sm_90a

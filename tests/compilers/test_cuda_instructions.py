@@ -23,7 +23,7 @@ from tests.devices.cuda_kernels import CASES, Case
 from tests.guests import require_guest
 
 ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_90a", "sm_100a")
-HOPPER_ONLY = {"wgmma_f16", "wgmma_bf16", "wgmma_tma"}
+HOPPER_ONLY = {"wgmma_f16", "wgmma_bf16", "wgmma_tma", "pipeline"}
 """Kernels whose instructions no later architecture has."""
 FOREIGN = ("opencl", "opencl:fp16+subgroups", "metal", "hip:gfx942")
 
@@ -76,6 +76,7 @@ def test_machine_code_where_the_architecture_has_it(name: str, arch: str):
         ("cluster", "UCGABAR_ARV"),
         ("wgmma_f16", "HGMMA.64x64x16.F32"),
         ("wgmma_bf16", "HGMMA.64x128x16.F32.BF16"),
+        ("multicast", "UTMALDG.1D.MULTICAST"),
         ("registers", "USETMAXREG"),
     ],
 )
@@ -87,12 +88,13 @@ def test_instructions_of_the_machine(name: str, words: str):
     assert [word for word in words.split() if word not in text] == []
 
 
-def test_products_of_tiles_wait_once():
+@pytest.mark.parametrize("name", ["wgmma_tma", "pipeline"])
+def test_products_of_tiles_wait_once(name: str):
     """ptxas puts waits between products whose sums it must move: here it moves none."""
     needs_nvrtc()
     if toolchain.find_nvdisasm() is None:
         pytest.skip("guest absent: nvidia-cuda-nvdisasm")
-    text = text_of(CASES["wgmma_tma"], "cuda:sm_90a", "sass")
+    text = text_of(CASES[name], "cuda:sm_90a", "sass")
     assert text.count("HGMMA.64x64x16") == 4
     assert text.count("WARPGROUP.DEPBAR") == 1
 
@@ -109,8 +111,9 @@ def test_every_name_has_a_handler_and_every_row_a_name():
     from cubepy.frontend.cuda import HANDLERS
 
     assert {f"cuda_{name}" for name in lang.NAMES} == set(HANDLERS)
+    other_names = {"cuda_set_registers", "cuda_tensor_multicast"}
     spelled = {"cuda_increase_registers", "cuda_decrease_registers"}
-    assert {row.name for row in cuda.ROWS} - {"cuda_set_registers"} == set(HANDLERS) - spelled
+    assert {row.name for row in cuda.ROWS} - other_names == set(HANDLERS) - spelled
 
 
 @pytest.mark.parametrize("target", FOREIGN)
@@ -157,7 +160,7 @@ def test_kernels_print_and_parse_back(name: str):
     text = text_of(CASES[name], "cuda:sm_90a", "ir")
     kernel = parse_kernel(text)
     assert print_kernel(kernel) == text
-    assert kernel.cluster == ((2, 1, 1) if name == "cluster" else (1, 1, 1))
+    assert kernel.cluster == ((2, 1, 1) if name in ("cluster", "multicast") else (1, 1, 1))
     assert parse_kernel(print_kernel(replace(kernel, cluster=(1, 2, 4)))).cluster == (1, 2, 4)
 
 

@@ -253,6 +253,29 @@ def exchange_in_cluster(out: cp.Tensor[cp.i32], ranks: cp.Tensor[cp.i32]):
         ranks[cp.CUBE_POS] = cp.i32(rank)
 
 
+@cp.cube
+def copy_to_both(x: cp.cuda.TensorMap, out: cp.Tensor[cp.i32]):
+    """One copy for two cubes; the one that started it ends when both have their tile."""
+    i, rank = cp.UNIT_POS, cp.cuda.cluster_rank()
+    tile = cp.shared(64, cp.i32)
+    barrier = cp.shared(2, cp.u64)
+    if i == 0:
+        cp.cuda.barrier_init(barrier, 0, 1)
+        cp.cuda.barrier_init(barrier, 1, 2)
+        cp.cuda.fence_barriers()
+        cp.cuda.barrier_expect(barrier, 0, x.nbytes)
+    cp.cuda.cluster_sync()
+    if i == 0 and rank == 0:
+        origin = cp.CUBE_POS // 2 * 64
+        cp.cuda.tensor_load(tile, 0, x, origin, barrier, 0, multicast=3)
+    cp.cuda.barrier_wait(barrier, 0, 0)
+    out[cp.CUBE_POS * 64 + i] = tile[63 - i]
+    if i == 0:
+        cp.cuda.cluster_arrive(barrier, 1, 0)
+        if rank == 0:
+            cp.cuda.barrier_wait(barrier, 1, 0)
+
+
 def multiply_tile(a: Any, b: Any, out: Any, elements: Any, columns: int) -> None:
     """out = a @ b.T of 64x64 and columns x 64 by wgmma, from blocks of 8 rows x 16 bytes."""
     unit = cp.UNIT_POS
@@ -316,6 +339,42 @@ def tile_by_tma(a: cp.cuda.TensorMap, b: cp.cuda.TensorMap, out: cp.Tensor[cp.f3
 
 
 @cp.cube
+def pipelined(a: cp.cuda.TensorMap, b: cp.cuda.TensorMap, out: cp.Tensor[cp.f32], steps: cp.i32):
+    """out = a @ b.T, 64 halves along K a step: the next tiles are copied while these are used."""
+    unit = cp.UNIT_POS
+    left = cp.shared((2, 64, 64), cp.f16)
+    right = cp.shared((2, 64, 64), cp.f16)
+    barrier = cp.shared(2, cp.u64)
+    if unit == 0:
+        cp.cuda.barrier_init(barrier, 0, 1)
+        cp.cuda.barrier_init(barrier, 1, 1)
+        cp.cuda.fence_barriers()
+    cp.sync_cube()
+    sums = cp.Line[cp.f32, 32](0.0)
+    for step in range(-1, steps):
+        following = (step + 1) % 2
+        if unit == 0 and step + 1 < steps:
+            origin = (0, 64 * (step + 1))
+            cp.cuda.barrier_expect(barrier, following, a.nbytes + b.nbytes)
+            cp.cuda.tensor_load(left, (following, 0, 0), a, origin, barrier, following)
+            cp.cuda.tensor_load(right, (following, 0, 0), b, origin, barrier, following)
+        if step >= 0:
+            stage = step % 2
+            cp.cuda.barrier_wait(barrier, stage, step // 2 % 2)
+            cp.cuda.wgmma_fence()
+            for k in cp.unroll(range(0, 64, 16)):
+                x = cp.cuda.wgmma_descriptor(left, (stage, 0, k), 16, 1024, swizzle=128)
+                y = cp.cuda.wgmma_descriptor(right, (stage, 0, k), 16, 1024, swizzle=128)
+                sums = cp.cuda.wgmma(sums, x, y, cp.f16)
+            cp.cuda.wgmma_commit()
+            sums = cp.cuda.wgmma_wait(sums)
+        cp.sync_cube()
+    row = unit // 32 * 16 + unit % 32 // 4
+    for j in cp.unroll(range(32)):
+        out[row + j // 2 % 2 * 8, j // 4 * 8 + unit % 4 * 2 + j % 2] = sums[j]
+
+
+@cp.cube
 def give_registers_away(out: cp.Tensor[cp.f32]):
     """One warpgroup of three gives registers up, the others take them: 384 units begin with 168."""
     unit = cp.UNIT_POS
@@ -373,6 +432,19 @@ CASES: dict[str, Case] = {
         tile_by_tma[1, 128],
         (_map("f16[64,64]", (64, 64), 128), _map("f16[64,64]", (64, 64), 128), "f32[64,64]"),
         "sm_90a",
+    ),
+    "pipeline": Case(
+        pipelined[1, 128],
+        (
+            _map("f16[64,320]", (64, 64), 128),
+            _map("f16[64,320]", (64, 64), 128),
+            "f32[64,64]",
+            "i32",
+        ),
+        "sm_90a",
+    ),
+    "multicast": Case(
+        copy_to_both.configure(cluster=2)[4, 64], (_map("i32[128]", (64,)), "i32[256]"), "sm_90a"
     ),
     "registers": Case(give_registers_away[1, 384], ("f32[384]",), "sm_90a"),
 }

@@ -186,6 +186,14 @@ def test_two_cubes_of_a_cluster_exchange(hopper: str):
     np.testing.assert_array_equal(out.numpy(), 100 * cube + 31 - i + 1000)
 
 
+def test_one_copy_for_all_cubes_of_a_cluster(hopper: str):
+    x = np.random.default_rng(16).integers(0, 1000, 128).astype(np.int32)
+    out = poisoned(hopper, (256,), np.int32)
+    CASES["multicast"].launcher(cp.cuda.tensor_map(on(hopper, x), (64,)), out)
+    parts = x.reshape(2, 1, 64)[:, :, ::-1]
+    np.testing.assert_array_equal(out.numpy(), np.broadcast_to(parts, (2, 2, 64)).reshape(-1))
+
+
 def test_grid_that_is_not_made_of_clusters_is_refused(hopper: str):
     kernel = kernels.exchange_in_cluster.configure(cluster=2)
     out, ranks = poisoned(hopper, (96,), np.int32), poisoned(hopper, (3,), np.int32)
@@ -206,6 +214,14 @@ def test_tile_product_by_tma_with_swizzle_and_wgmma(warpgroups: str):
     maps = [cp.cuda.tensor_map(on(warpgroups, x), (64, 64), swizzle=128) for x in (a, b)]
     out = poisoned(warpgroups, (64, 64))
     CASES["wgmma_tma"].launcher(*maps, out)
+    np.testing.assert_array_equal(out.numpy(), a.astype(np.float32) @ b.astype(np.float32).T)
+
+
+def test_pipeline_of_two_stages_through_a_loop(warpgroups: str):
+    a, b = random((64, 320), cp.f16, 14), random((64, 320), cp.f16, 15)
+    maps = [cp.cuda.tensor_map(on(warpgroups, x), (64, 64), swizzle=128) for x in (a, b)]
+    out = poisoned(warpgroups, (64, 64))
+    CASES["pipeline"].launcher(*maps, out, 5)
     np.testing.assert_array_equal(out.numpy(), a.astype(np.float32) @ b.astype(np.float32).T)
 
 
