@@ -11,6 +11,8 @@ from typing import Any
 from cubepy.runtimes.cuda.driver import check, driver
 
 _WORDS, _ALIGNMENT = 16, 64
+_NO_STRIDES = (16,)
+"""Of an array of one axis, so that the driver gets an address, which it does not read."""
 _TYPES = {
     **dict.fromkeys(("i8", "u8", "f8e4m3", "f8e5m2"), "UINT8"),
     **dict.fromkeys(("i16", "u16"), "UINT16"),
@@ -52,7 +54,7 @@ def encode(
         rank,
         address,
         [api.cuuint64_t(n) for n in reversed(shape)],
-        [api.cuuint64_t(s) for s in reversed(strides[:-1])],
+        [api.cuuint64_t(s) for s in reversed(strides[:-1] or _NO_STRIDES)],
         [api.cuuint32_t(n) for n in reversed(box)],
         [api.cuuint32_t(1)] * rank,
         api.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
