@@ -8,12 +8,13 @@ from typing import Any, Protocol
 
 from cubepy.artifact import Artifact, Slot
 from cubepy.config import get
+from cubepy.errors import fail
 from cubepy.frontend.signature import Signature
 from cubepy.frontend.specialise import specialise
 from cubepy.frontend.tracer import Facts
 from cubepy.ir.core import Kernel
 from cubepy.ir.printer import print_kernel
-from cubepy.ir.types import Buffer, element_of
+from cubepy.ir.types import Buffer, Space, element_of
 from cubepy.passes.expand import expand
 from cubepy.passes.pipeline import Pass, PassOptions, definition_passes, run, standard_passes
 from cubepy.targets import Target
@@ -70,6 +71,30 @@ def _dump(name: str, kernel: Kernel) -> None:
 def show(stage: str, kernel: str, text: str) -> None:
     """Print a stage on stderr, where CUBEPY_DUMP asks for it."""
     print(f"; {stage} of {kernel}\n{text}", file=sys.stderr)
+
+
+def refuse_foreign(kernel: Kernel, target: str) -> None:
+    """`UnsupportedError` E310 for what another kind of target alone has.
+
+    `target` is the name of the one asked for: its kind, perhaps with an architecture behind it.
+    """
+    kind = target.partition(":")[0]
+    for op in kernel.body.walk():
+        if op.row.kind not in ("", kind):
+            reason = f"it is of the hardware of {op.row.kind} targets"
+            what = f"`{op.row.name}`"
+            raise fail("E310", op.span, op=what, target=target, reason=reason, suggestion="")
+    if kind == "cuda":
+        return
+    span = kernel.body.terminator.span
+    reason = "it is of the hardware of cuda targets"
+    for param in kernel.params:
+        if isinstance(param.value.type, Buffer) and param.value.type.space is Space.TENSOR_MAP:
+            what = f"`{param.argument}`, a tensor map,"
+            raise fail("E310", span, op=what, target=target, reason=reason, suggestion="")
+    if kernel.cluster != (1, 1, 1):
+        what = "a cluster of cubes"
+        raise fail("E310", span, op=what, target=target, reason=reason, suggestion="")
 
 
 def slots(kernel: Kernel) -> tuple[Slot, ...]:

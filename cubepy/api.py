@@ -18,7 +18,7 @@ from cubepy.errors import (
     UnsupportedError,
 )
 from cubepy.jit.kernel import cube
-from cubepy.lang import atomic, cmma
+from cubepy.lang import atomic, cmma, cuda
 from cubepy.lang.annotations import Comptime, Lines, Spec, Tensor, spec
 from cubepy.lang.builtins import *  # noqa: F403
 from cubepy.lang.builtins import print_ as print

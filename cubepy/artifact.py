@@ -21,8 +21,9 @@ unit and of the cube, then up to four indices that the check tells."""
 class Slot:
     """One entry of the argument block: what of which argument it holds.
 
-    `role`: "data" (an address), "shape", "stride" (of `axis`, in elements), or "value" (a number
-    of type `dtype`). Slots are eight bytes each, in order; the cube counts of x, y and z follow.
+    `role`: "data" (an address), "shape", "stride" (of `axis`, in elements), "value" (a number
+    of type `dtype`), or "tensor_map" (the address in this process of 128 bytes that a CUDA kernel
+    takes by value). Slots are eight bytes each, in order; the cube counts of x, y and z follow.
     """
 
     argument: str

@@ -3,7 +3,7 @@
 python tools/op_reference.py
 """
 
-from cubepy.ir import ops
+from cubepy.ir import cuda, ops
 from cubepy.ir.opdef import Effect, OpDef
 
 HEAD = """# Operations of the IR
@@ -35,6 +35,7 @@ GROUPS: tuple[tuple[str, OpDef], ...] = (
     ("Mutable locals", ops.VAR),
     ("Control flow", ops.IF),
     ("Made by passes", ops.FAULT),
+    ("NVIDIA's hardware", cuda.PTX),
 )
 """Each group begins at an operation of the table and ends where the next group begins."""
 

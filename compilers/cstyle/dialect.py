@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from cubepy.compilers.cstyle.spelling import Spelling
+from cubepy.ir.core import Op
 from cubepy.ir.opdef import OpDef
 from cubepy.ir.types import DType, Kind, Space
 
@@ -19,6 +20,20 @@ class Helper:
     """A function or type of the prelude; it comes behind the helpers that its text mentions."""
 
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """An operation as inline assembly: `text` gives its template.
+
+    `%0`, `%1`, ... are registers: of the result, of the operands in order, each line with one for
+    each lane; an address has one. `is_update`: the first operand's registers become the result's.
+    `alignments`: by position, what a shared array that is an operand is aligned to, in bytes.
+    """
+
+    text: Callable[[Op], str]
+    is_update: bool = False
+    alignments: Mapping[int, int] = field(default_factory=dict[int, int])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +59,12 @@ class Dialect:
     native lines too.
 
     `vector_load` and `vector_store` move native lines from and to any address.
+
+    `instructions`: operations that are inline assembly; `registers` are the constraints of its
+    operands (of an address by its space), `address` makes one of a pointer into shared memory.
+
+    `tensor_map` declares such a parameter; `cluster` the cubes that run together (`no_cluster` says
+    why there are none).
 
     `planes`: what planes are called where they can shuffle; with `shuffles_keep` a unit keeps its
     value where a relative shuffle finds none. `planes_exit`: units that returned do not disturb
@@ -92,6 +113,12 @@ class Dialect:
     planes: str = ""
     shuffles_keep: bool = False
     prelude: tuple[str, ...] = ()
+    instructions: Mapping[OpDef, Instruction] = field(default_factory=dict[OpDef, Instruction])
+    registers: Mapping[DType | Space, str] = field(default_factory=dict[DType | Space, str])
+    address: str = ""
+    tensor_map: str = ""
+    cluster: str = ""
+    no_cluster: str = ""
     pragmas: Mapping[str, str] = field(default_factory=dict[str, str])
     spellings: Spellings
     conversions: Mapping[tuple[OpDef, DType, DType], Spelling] = field(

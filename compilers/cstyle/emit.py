@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from cubepy.artifact import Listing
 from cubepy.compilers.cstyle import memory, printing, values
+from cubepy.compilers.cstyle.assembly import emit_instruction
 from cubepy.compilers.cstyle.dialect import Dialect
 from cubepy.compilers.cstyle.kernels import Signature
 from cubepy.compilers.cstyle.lines import WORD, Lines
@@ -46,13 +47,14 @@ class Emitter:
         self.plan = Plan(kernel)
         self.constants: dict[Value, int | float] = {}
         self.positions: set[Value] = set()
+        self.assembly: dict[str, str] = {}
         self._positive: set[Value] = set()
         self.signature = Signature(self)
         self.entry: list[str] = []
         allocations = [op for op in kernel.body.walk() if _is_shared(op)]
-        self.shared = memory.SharedMemory(allocations, dialect.static_shared_bytes)
+        self.shared = memory.SharedMemory(kernel, allocations, dialect)
         if self.shared.is_dynamic:
-            self.entry.append(dialect.dynamic_block)
+            self.entry.append(dialect.dynamic_block.format(align=self.shared.alignment))
         self._source_names = names_of(kernel)
         self._exprs: dict[Value, Expr] = {}
         self._waiting: dict[Value, Op] = {}
@@ -132,6 +134,8 @@ class Emitter:
             control(self, op, region)
         elif op.row in _NOTHING:
             return
+        elif op.row in self.dialect.instructions:
+            emit_instruction(self, op, self.dialect.instructions[op.row])
         elif op.row.effect in (Effect.NONE, Effect.READ) or op.row in _VALUES:
             self._compute(op)
         else:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from cubepy.compilers.cstyle.rows import NOTE
 from cubepy.compilers.cstyle.spelling import Expr
 from cubepy.ir.core import Param
-from cubepy.ir.types import Buffer, element_of
+from cubepy.ir.cuda import SET_REGISTERS
+from cubepy.ir.types import Buffer, Space, element_of
 
 if TYPE_CHECKING:
     from cubepy.compilers.cstyle.emit import Emitter
@@ -44,7 +45,11 @@ class Signature:
         extra = [text for word, text in d.extra_params.items() if word in words]
         units = prod(self._e.kernel.cube_dim)
         dims = dict(zip("xyz", self._e.kernel.cube_dim, strict=True))
-        opening = d.head.format(name=self.name, units=units, **dims)
+        kernel = self._e.kernel
+        cluster = "" if kernel.cluster == (1, 1, 1) else d.cluster.format(*kernel.cluster)
+        sets_registers = any(op.row is SET_REGISTERS for op in kernel.body.walk())
+        bounds = f"{units}, 1" if sets_registers else str(units)  # a cap that it starts from
+        opening = d.head.format(name=self.name, units=bounds, cluster=cluster, **dims)
         return _joined(opening, [*self._params, *extra])
 
     def _param(self, param: Param, slot: int) -> str:
@@ -53,6 +58,9 @@ class Signature:
         dtype = element_of(param.value.type)
         if isinstance(param.value.type, Buffer):
             e.bind(param.value, Expr(name))
+            if param.value.type.space is Space.TENSOR_MAP:
+                e.use_helpers(d.tensor_map)
+                return d.tensor_map.format(name=name)
             fields = {
                 "const": "" if param.argument in e.kernel.written else "const ",
                 "type": e.lines.scalar(dtype),

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cubepy.artifact import Fault
+from cubepy.compilers.base import refuse_foreign
 from cubepy.compilers.cstyle.arithmetics import (
     expand_arithmetic,
     lower_reductions,
@@ -38,7 +39,9 @@ def legalize(kernel: Kernel, dialect: Dialect) -> tuple[Kernel, tuple[Fault, ...
 
     `UnsupportedError` E310 for types and operations that the target has not.
     """
+    refuse_foreign(kernel, dialect.name)
     check_types(kernel, dialect)
+    check_cluster(kernel, dialect)
     check_meetings(kernel, dialect)
     for step in (lambda k: lower_planes(k, dialect), lambda k: lower_atomics(k, dialect)):
         kernel = step(kernel)
@@ -82,6 +85,19 @@ def check_types(kernel: Kernel, dialect: Dialect) -> None:
         for value in (*op.operands, *op.results):
             what = f"`{op.row.name}` of type {element_of(value.type).name}"
             _check_type(value.type, dialect, op, what)
+
+
+def check_cluster(kernel: Kernel, dialect: Dialect) -> None:
+    """`UnsupportedError` E310 for clusters of cubes where the hardware runs cubes one by one."""
+    if kernel.cluster != (1, 1, 1) and not dialect.cluster:
+        raise fail(
+            "E310",
+            kernel.body.terminator.span,
+            op="a cluster of cubes",
+            target=dialect.name,
+            reason=dialect.no_cluster,
+            suggestion="",
+        )
 
 
 def _check_type(t: Type, dialect: Dialect, op: Op | None, what: str) -> None:

@@ -7,13 +7,15 @@ from math import prod
 
 from cubepy.compilers.cstyle.dialect import Dialect
 from cubepy.errors import Error, fail
-from cubepy.ir import ops
+from cubepy.ir import cuda, ops
 from cubepy.ir.core import Kernel, Op, Region, Value
 from cubepy.ir.opdef import OpDef
 from cubepy.passes.meetings import PLANE_OPS
 from cubepy.passes.uniformity import Uniform, leaves_divergently
 
-OF_PLANES = PLANE_OPS | {ops.SYNC_PLANE}
+_MATRICES = {cuda.LDMATRIX, cuda.STMATRIX, cuda.MMA}
+_WARPGROUPS = {cuda.SET_REGISTERS, cuda.WGMMA_FENCE, cuda.WGMMA, cuda.WGMMA_COMMIT, cuda.WGMMA_WAIT}
+OF_PLANES = PLANE_OPS | {ops.SYNC_PLANE} | _MATRICES | _WARPGROUPS
 _LOOPS = (ops.FOR, ops.LOOP)
 
 
@@ -42,7 +44,7 @@ def check_meetings(kernel: Kernel, dialect: Dialect) -> None:
     if prod(kernel.cube_dim) == 1:
         return
     through_memory = kernel.plane_dim > 1 and not dialect.planes
-    cube = {ops.SYNC_CUBE} | (OF_PLANES if through_memory else set())
+    cube = {ops.SYNC_CUBE, cuda.CLUSTER_SYNC} | (OF_PLANES if through_memory else set())
     uniform = Uniform(kernel)
     _Divergence(uniform, cube).check(kernel.body, "cube")
     if kernel.plane_dim > 1:

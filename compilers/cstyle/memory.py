@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from cubepy.compilers.cstyle.dialect import Dialect
 from cubepy.compilers.cstyle.lines import alignment, tag
 from cubepy.compilers.cstyle.literals import short_index
 from cubepy.compilers.cstyle.rows import NOTE
 from cubepy.compilers.cstyle.spelling import ADD, POSTFIX, TERNARY, UNARY, Expr
 from cubepy.ir import ops
-from cubepy.ir.core import Op, Value
+from cubepy.ir.core import Kernel, Op, Value
 from cubepy.ir.opdef import OpDef
 from cubepy.ir.types import Buffer, DType, Line, Space, Type, element_of
 
 if TYPE_CHECKING:
     from cubepy.compilers.cstyle.emit import Emitter
+
+
+ALIGNMENT = 16
+"""Bytes that arrays of a cube are aligned to, unless an instruction needs more."""
 
 
 def emit_alloc(e: Emitter, op: Op) -> None:
@@ -25,7 +30,8 @@ def emit_alloc(e: Emitter, op: Op) -> None:
     name = e.fresh(op.result)
     size = _integer(op, "size")
     template = e.dialect.declarations[buffer.space]
-    fields = {"type": e.lines.scalar(buffer.element), "name": name, "size": max(size, 1)}
+    fields: dict[str, object] = {"type": e.lines.scalar(buffer.element), "name": name}
+    fields |= {"size": max(size, 1), "align": e.shared.alignment_of(op)}
     if buffer.space is Space.SHARED and e.shared.is_dynamic:
         template = e.dialect.dynamic_shared
         fields["offset"] = e.shared.place(op)
@@ -250,19 +256,38 @@ def emit_fault(e: Emitter, op: Op) -> None:
 class SharedMemory:
     """Where shared arrays lie: declared one by one, or in one block beyond the static limit."""
 
-    def __init__(self, allocations: list[Op], static_limit: int) -> None:
+    def __init__(self, kernel: Kernel, allocations: list[Op], dialect: Dialect) -> None:
+        self._alignments = _alignments(kernel, dialect)
+        self.alignment = max((self.alignment_of(op) for op in allocations), default=ALIGNMENT)
         self._places: dict[Op, int] = {}
         end = 0
         for op in allocations:
-            self._places[op] = end
+            align = self.alignment_of(op)
+            self._places[op] = end = -(-end // align) * align
             size = max(_integer(op, "size"), 1) * _element(op).itemsize
-            end += -(-size // 16) * 16
+            end += -(-size // ALIGNMENT) * ALIGNMENT
         self.size = end
-        self.is_dynamic = bool(static_limit) and end > static_limit
+        limit = dialect.static_shared_bytes
+        self.is_dynamic = bool(limit) and end > limit
+
+    def alignment_of(self, op: Op) -> int:
+        """What an array is aligned to, in bytes."""
+        return self._alignments.get(op.result, ALIGNMENT)
 
     def place(self, op: Op) -> int:
         """The offset of an array in the block."""
         return self._places[op]
+
+
+def _alignments(kernel: Kernel, dialect: Dialect) -> dict[Value, int]:
+    """What instructions of the hardware need of the arrays that they take."""
+    found: dict[Value, int] = {}
+    for op in kernel.body.walk():
+        instruction = dialect.instructions.get(op.row)
+        for position, align in instruction.alignments.items() if instruction else ():
+            value = op.operands[position]
+            found[value] = max(found.get(value, ALIGNMENT), align)
+    return found
 
 
 def _element(op: Op) -> DType:

@@ -10,6 +10,12 @@ from cubepy.compilers.cstyle.cuda_family import function
 from cubepy.compilers.cstyle.dialect import Dialect, Helper, Spellings
 from cubepy.compilers.cstyle.shared import SHARED
 from cubepy.compilers.cstyle.spelling import UNARY, Spelling, call
+from cubepy.compilers.cuda.instructions import (
+    REGISTERS,
+    SHARED_ADDRESS,
+    has_clusters,
+    instructions,
+)
 from cubepy.compilers.cuda.words import RESERVED
 from cubepy.ir import ops
 from cubepy.ir.types import (
@@ -120,7 +126,11 @@ def _error_function() -> Helper:
     )
 
 
+CLUSTER = "__cluster_dims__({}, {}, {}) "
+_TENSOR_MAP = "struct __align__(64) TensorMap {\n    unsigned long long words[16];\n};"
+
 HELPERS: dict[str, Helper] = {
+    "TensorMap": Helper(_TENSOR_MAP),
     **_type_helpers(),
     "half_to_float": _convert("half_to_float", "half", "float", "cvt.f32.f16", "h", "f"),
     "float_to_half": _convert("float_to_half", "float", "half", "cvt.rn.f16.f32", "f", "h"),
@@ -265,17 +275,21 @@ BASE = Dialect(
     struct_build="{type}{{{{{lanes}}}}}",
     function=family.INLINE,
     overloads="all",
-    head='extern "C" __global__ void __launch_bounds__({units})\n{name}',
+    head='extern "C" __global__ void {cluster}__launch_bounds__({units})\n{name}',
+    tensor_map="const __grid_constant__ TensorMap {name}",
+    no_cluster="it needs sm_90 or newer",
+    registers=REGISTERS,
+    address=SHARED_ADDRESS,
     buffer="{const}{type}* {restrict}{name}",
     number="{type} {name}",
     fault="unsigned long long* {name}",
     restrict="__restrict__ ",
     spaces={Space.GLOBAL: "", Space.SHARED: "", Space.LOCAL: ""},
     declarations={
-        Space.SHARED: "__shared__ __align__(16) {type} {name}[{size}];",
+        Space.SHARED: "__shared__ __align__({align}) {type} {name}[{size}];",
         Space.LOCAL: "__align__(16) {type} {name}[{size}];",
     },
-    dynamic_block="extern __shared__ __align__(16) unsigned char shared_memory[];",
+    dynamic_block="extern __shared__ __align__({align}) unsigned char shared_memory[];",
     dynamic_shared="{type}* const {name} = ({type}*)(shared_memory + {offset});",
     static_shared_bytes=48 << 10,
     positions=family.POSITIONS,
@@ -308,12 +322,18 @@ BASE = Dialect(
 @lru_cache(maxsize=64)
 def dialect(arch: str) -> Dialect:
     """CUDA C for `sm_90a` and the like; what an architecture lacks is computed by hand."""
-    name = f"cuda:{arch}"
-    if _number(arch) < 80:
-        return replace(BASE, name=name, soft=frozenset((bf16, f8e4m3, f8e5m2)))
-    return replace(
+    found, lacks = instructions(arch)
+    base = replace(
         BASE,
-        name=name,
+        name=f"cuda:{arch}",
+        instructions=found,
+        refused={**BASE.refused, **lacks},
+        cluster=CLUSTER if has_clusters(arch) else "",
+    )
+    if _number(arch) < 80:
+        return replace(base, soft=frozenset((bf16, f8e4m3, f8e5m2)))
+    return replace(
+        base,
         soft=frozenset((f8e4m3, f8e5m2)),
         spellings=BASE.spellings | _RECENT,
         conversions=_CONVERSIONS | _BF16_CONVERSIONS,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cubepy.artifact import Fault
+from cubepy.compilers.base import refuse_foreign
 from cubepy.ir.core import Kernel, Op
 from cubepy.ir.types import bf16, f8e4m3, f8e5m2, f16
 from cubepy.ir.verify import verify
@@ -19,6 +20,7 @@ _STORED = frozenset((bf16, f8e4m3, f8e5m2))
 
 def legalize(kernel: Kernel, target: Target) -> tuple[Kernel, tuple[Fault, ...]]:
     """The kernel without plane operations, checks and barriers; and what its checks test."""
+    refuse_foreign(kernel, str(target))
     is_x86 = "sse2" in target.attributes
     lacks_f16 = is_x86 and "f16c" not in target.features
     kernel = widen(_STORED | {f16} if lacks_f16 else _STORED)(widen_f16_fma(kernel))

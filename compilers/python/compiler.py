@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from cubepy.artifact import Artifact
-from cubepy.compilers.base import Options, show, slots
+from cubepy.compilers.base import Options, refuse_foreign, show, slots
 from cubepy.compilers.python.emit import Module, emit
 from cubepy.config import get
 from cubepy.ir.core import Kernel
@@ -22,6 +22,7 @@ class PythonCompiler:
 
     def build(self, kernel: Kernel, target: Target, options: Options) -> Artifact:
         """Source, and for each of its lines the line of the user; see `to_data`."""
+        refuse_foreign(kernel, str(target))
         if "source" in get("dump"):
             show("source", kernel.name, self.text(kernel, target, options, "source"))
         code = json.dumps(to_data(kernel, emit(kernel))).encode()
@@ -29,6 +30,7 @@ class PythonCompiler:
 
     def text(self, kernel: Kernel, target: Target, options: Options, stage: str) -> str:
         """The Python source; comments name the user's lines where they change."""
+        refuse_foreign(kernel, str(target))
         return "\n".join([*_annotated(emit(kernel)), ""])
 
 

@@ -12,7 +12,15 @@ from typing import Any
 from cubepy.frontend.positions import position
 from cubepy.frontend.suggest import closest
 from cubepy.frontend.tracer import Frame
-from cubepy.frontend.values import FlatRef, Index, LocalFunction, Method, Record, TensorRef
+from cubepy.frontend.values import (
+    FlatRef,
+    Index,
+    LocalFunction,
+    Method,
+    Record,
+    TensorMapRef,
+    TensorRef,
+)
 from cubepy.frontend.wording import describe
 from cubepy.ir.core import Value
 from cubepy.ir.types import Line, element_of
@@ -42,6 +50,8 @@ def attribute(frame: Frame, owner: Any, name: str) -> Any:
         return _of_value(frame, owner, name)
     if isinstance(owner, Record):
         return _of_record(frame, owner, name)
+    if isinstance(owner, TensorMapRef):
+        return _of_tensor_map(frame, owner, name)
     if isinstance(owner, FlatRef | Method | LocalFunction):
         raise _missing(frame, owner, name, ())
     try:
@@ -173,6 +183,15 @@ def _of_tensor(frame: Frame, x: TensorRef, name: str) -> Any:
     if name == "shape":
         return counted_shape(frame, x)
     return x.shape if name == "scalar_shape" else _counted_strides(frame, x)
+
+
+_MAP_ATTRIBUTES = ("box", "dtype", "nbytes", "swizzle")
+
+
+def _of_tensor_map(frame: Frame, x: TensorMapRef, name: str) -> Any:
+    if name not in _MAP_ATTRIBUTES:
+        raise _missing(frame, x, name, _MAP_ATTRIBUTES)
+    return getattr(x, name)
 
 
 def counted_shape(frame: Frame, x: TensorRef) -> tuple[Index, ...]:

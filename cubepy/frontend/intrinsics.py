@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, cast
 
-from cubepy.frontend import cooperation, memory
+from cubepy.frontend import cooperation, cuda, memory
 from cubepy.frontend.tracer import Frame
 from cubepy.frontend.values import Index, TensorRef, is_comptime, is_number, is_sequence, type_of
 from cubepy.frontend.wording import describe, spell
@@ -496,3 +496,4 @@ def _widened(frame: Frame, v: Value, width: int) -> Value:
 
 INTRINSICS.update(cooperation.HANDLERS)
 INTRINSICS.update(memory.HANDLERS)
+INTRINSICS.update(cuda.HANDLERS)

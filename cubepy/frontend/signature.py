@@ -44,6 +44,15 @@ class ScalarArg:
 
 
 @dataclass(frozen=True, slots=True)
+class TensorMapArg:
+    """A tensor map: of elements of a type, with a box of which the last axis is the innermost."""
+
+    dtype: DType
+    box: tuple[int, ...]
+    swizzle: int
+
+
+@dataclass(frozen=True, slots=True)
 class ComptimeArg:
     """A Python value; `type_` keeps 1, 1.0 and True apart, nested values too."""
 
@@ -60,7 +69,7 @@ class StructArg:
     items: tuple[Arg, ...]
 
 
-Arg: TypeAlias = TensorArg | ScalarArg | ComptimeArg | StructArg
+Arg: TypeAlias = TensorArg | ScalarArg | TensorMapArg | ComptimeArg | StructArg
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +81,7 @@ class Signature:
     plane_dim: int
     noalias: bool
     checked: bool = False
+    cluster: tuple[int, int, int] = (1, 1, 1)
 
 
 def comptime_type(value: Any) -> Any:

@@ -20,14 +20,23 @@ from cubepy.frontend.signature import (
     Signature,
     StructArg,
     TensorArg,
+    TensorMapArg,
     comptime_value,
 )
 from cubepy.frontend.statements import Flow, execute_block
 from cubepy.frontend.tracer import Facts, Frame, Learned, Restart, Tracer, bind
-from cubepy.frontend.values import Index, Record, TensorRef, is_comptime, is_tuple_type, make_tuple
+from cubepy.frontend.values import (
+    Index,
+    Record,
+    TensorMapRef,
+    TensorRef,
+    is_comptime,
+    is_tuple_type,
+    make_tuple,
+)
 from cubepy.ir import ops
 from cubepy.ir.core import Kernel, Param, Region, Value
-from cubepy.ir.types import Buffer, Type, index
+from cubepy.ir.types import Buffer, Space, Type, index
 from cubepy.lang.function import Captures, read_source
 from cubepy.targets import Target
 
@@ -124,10 +133,11 @@ class _Specialisation:
             self._signature.plane_dim,
             written,
             self._signature.noalias,
+            self._signature.cluster,
         ), facts
 
     def _param(self, t: Type, argument: str, role: str, axis: int = 0) -> Value:
-        suffix = "" if role in ("data", "value") else f"_{role}{axis}"
+        suffix = "" if role in ("data", "value", "tensor_map") else f"_{role}{axis}"
         value = Value(t, argument.replace(".", "_") + suffix)
         self._params.append(Param(value, argument, role, axis))
         return value
@@ -139,6 +149,9 @@ class _Specialisation:
             return self._param(arg.dtype, name, "value")
         if isinstance(arg, StructArg):
             return self._struct(name, arg)
+        if isinstance(arg, TensorMapArg):
+            value = self._param(Buffer(arg.dtype, Space.TENSOR_MAP), name, "tensor_map")
+            return TensorMapRef(name, value, arg.dtype, arg.box, arg.swizzle)
         return self._tensor(name, arg)
 
     def _struct(self, name: str, arg: StructArg) -> Any:

@@ -7,6 +7,7 @@ rest: tensors and views, their flat form, methods, and mutable locals.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, is_dataclass
+from math import prod
 from typing import Any, TypeAlias, TypeGuard
 
 from cubepy.ir.core import Value
@@ -59,6 +60,22 @@ class FlatRef:
     """`x.flat`: the elements (or lines) of a tensor in row-major order."""
 
     tensor: TensorRef
+
+
+class TensorMapRef:
+    """A parameter that is a tensor map, and what kernels may know of it at comptime."""
+
+    __slots__ = ("box", "dtype", "name", "nbytes", "swizzle", "value")
+
+    def __init__(
+        self, name: str, value: Value, dtype: DType, box: tuple[int, ...], swizzle: int
+    ) -> None:
+        self.name = name
+        self.value = value
+        self.dtype = dtype
+        self.box = box
+        self.swizzle = swizzle
+        self.nbytes = prod(box) * dtype.itemsize
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -179,9 +196,12 @@ def as_items(index: Any) -> tuple[Any, ...]:
     return index if is_tuple(index) else (index,)
 
 
+_RUNTIME = (Value, TensorRef, FlatRef, TensorMapRef, Method, Record, LocalFunction)
+
+
 def is_comptime(value: Any) -> bool:
     """Whether `value` is an ordinary Python object through and through."""
-    if isinstance(value, Value | TensorRef | FlatRef | Method | Record | LocalFunction):
+    if isinstance(value, _RUNTIME):
         return False
     if is_sequence(value):
         return all(is_comptime(item) for item in value)

@@ -13,6 +13,7 @@ from cubepy.frontend.values import (
     NumberSlot,
     Record,
     RecordSlot,
+    TensorMapRef,
     TensorRef,
     TupleSlot,
     ViewSlot,
@@ -43,6 +44,8 @@ def describe(x: Any) -> str:
         return f"the tensor `{x.name}` (rank {x.rank})"
     if isinstance(x, FlatRef):
         return f"`{x.tensor.name}.flat`"
+    if isinstance(x, TensorMapRef):
+        return f"the tensor map `{x.name}`"
     if isinstance(x, Record):
         return f"a `{x.cls.__name__}`"
     if isinstance(x, Method):

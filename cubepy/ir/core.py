@@ -68,7 +68,8 @@ class Region:
 class Param:
     """A kernel parameter: its value and its role in the launch.
 
-    `role` is "data", "shape", "stride" or "value"; `axis` counts for shapes and strides.
+    `role` is "data", "shape", "stride", "value" or "tensor_map"; `axis` counts for shapes and
+    strides.
     """
 
     value: Value
@@ -81,7 +82,8 @@ class Param:
 class Kernel:
     """A specialised kernel. `cube_dim` is comptime; `written` names the tensors that are stored to.
 
-    `noalias` promises that written tensors overlap no other argument.
+    `noalias` promises that written tensors overlap no other argument. `cluster`: cubes along each
+    axis that run together.
     """
 
     name: str
@@ -91,3 +93,4 @@ class Kernel:
     plane_dim: int = 1
     written: frozenset[str] = frozenset()
     noalias: bool = False
+    cluster: tuple[int, int, int] = (1, 1, 1)

@@ -58,7 +58,10 @@ Rule = Callable[[Sequence[Type], Attrs], tuple[Type, ...]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpDef:
-    """One row: everything that the rest of the system knows about an operation."""
+    """One row: everything that the rest of the system knows about an operation.
+
+    `kind`: the only kind of target that has it; empty for operations that all have.
+    """
 
     name: str
     doc: str
@@ -72,6 +75,7 @@ class OpDef:
     regions: tuple[str, ...] = ()
     is_terminator: bool = False
     is_commutative: bool = False
+    kind: str = ""
 
     @property
     def is_pure(self) -> bool:

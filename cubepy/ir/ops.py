@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import operator
 
+from cubepy.ir import cuda
 from cubepy.ir import meaning as m
 from cubepy.ir import opdef as rule
 from cubepy.ir.opdef import Effect, OpDef, Rule, Uniformity
@@ -419,3 +420,6 @@ PLANE_POS = _op(
     "Position of the plane in its cube, inside `planes`.",
     uniformity=Uniformity.NEVER,
 )
+
+# What NVIDIA's hardware alone has: see `ir/cuda.py`
+TABLE.update({row.name: row for row in cuda.ROWS})

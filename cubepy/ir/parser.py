@@ -92,10 +92,11 @@ class _Parser:
         dims = (self._integer(), self._integer(), self._integer())
         self._expect("plane_dim")
         plane = self._integer()
+        cluster = self._cluster()
         written = self._written()
         noalias = self._accept("noalias")
         body = self._region(())
-        return Kernel(name, params, body, dims, plane, written, noalias)
+        return Kernel(name, params, body, dims, plane, written, noalias, cluster)
 
     def _tables(self) -> None:
         while (kind := self._peek()) in ("file", "function"):
@@ -114,6 +115,11 @@ class _Parser:
             params.append(Param(value, argument, role, self._integer()))
             self._accept(",")
         return tuple(params)
+
+    def _cluster(self) -> tuple[int, int, int]:
+        if not self._accept("cluster"):
+            return (1, 1, 1)
+        return self._integer(), self._integer(), self._integer()
 
     def _written(self) -> frozenset[str]:
         names: list[str] = []

@@ -32,6 +32,8 @@ class _Printer:
         params = ", ".join(self._param(p.value, p.argument, p.role, p.axis) for p in kernel.params)
         dims = " ".join(str(d) for d in kernel.cube_dim)
         head = f"kernel @{kernel.name}({params}) cube_dim {dims} plane_dim {kernel.plane_dim}"
+        if kernel.cluster != (1, 1, 1):
+            head += " cluster " + " ".join(str(d) for d in kernel.cluster)
         if kernel.written:
             head += " written " + " ".join(sorted(kernel.written))
         if kernel.noalias:

@@ -22,11 +22,15 @@ class Kind(Enum):
 
 
 class Space(Enum):
-    """Where a buffer lives: the device's memory, the cube's, or the unit's."""
+    """Where a buffer lives: the device's memory, the cube's, or the unit's.
+
+    A tensor map is an argument that tells the copy engine of CUDA devices where elements lie.
+    """
 
     GLOBAL = "global"
     SHARED = "shared"
     LOCAL = "local"
+    TENSOR_MAP = "tensor_map"
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -26,6 +26,7 @@ from cubepy.frontend.signature import (
     ScalarArg,
     StructArg,
     TensorArg,
+    TensorMapArg,
     comptime_key,
     comptime_type,
 )
@@ -33,6 +34,7 @@ from cubepy.ir.numbers import limits
 from cubepy.ir.types import DType, Line, bool_, find_dtype, i64
 from cubepy.lang.annotations import LineOf, Lines, Spec, Tensor, TensorAnnotation
 from cubepy.lang.builtins import Position
+from cubepy.lang.cuda import TensorMap
 from cubepy.lang.function import CubeFunction
 from cubepy.targets import Target
 
@@ -115,6 +117,7 @@ class Matcher:
         self.tensors: dict[str, tuple[Layout, TensorAnnotation]] = {}
         self.memories: dict[str, Memory] = {}
         self.scalars: dict[str, Any] = {}
+        self.maps: dict[str, TensorMap] = {}
 
     def match(self, arguments: dict[str, Any]) -> list[tuple[str, Any]]:
         """Each argument as a finished `Arg`, or as a name in `tensors`, or a pending scalar."""
@@ -127,6 +130,10 @@ class Matcher:
         return [(name, found[name]) for name in arguments]
 
     def _one(self, name: str, value: Any, annotation: Any) -> Any:
+        if isinstance(value, TensorMap) and annotation in (None, TensorMap):
+            return self._tensor_map(name, value)
+        if isinstance(value, TensorMap) or annotation is TensorMap:
+            raise self._refused(name, value)
         if isinstance(value, Spec):
             return self._spec(name, value, annotation)
         if is_comptime_annotation(annotation):
@@ -152,8 +159,20 @@ class Matcher:
     def _refused(self, name: str, value: Any) -> Error:
         """E401 for what is neither an array nor a number."""
         hint = f"make it an array, as in np.array({name})" if isinstance(value, list) else None
+        if self._annotations.get(name) is TensorMap:
+            hint = "make a tensor map, as in cp.cuda.tensor_map(x, box)"
         cls = type(value).__name__
         return fail("E401", kernel=self.kernel, argument=name, type=cls, hint=hint)
+
+    def _tensor_map(self, name: str, value: TensorMap) -> TensorMapArg:
+        """A tensor map; its array is an argument like others to all checks of memory."""
+        if isinstance(value.array, Spec):
+            return TensorMapArg(value.array.dtype, value.box, value.swizzle)
+        memory = self._memory(name, value.array)
+        if memory is None:
+            raise self._refused(name, value.array)
+        self.maps[name], self.memories[name] = value, memory
+        return TensorMapArg(memory.dtype, value.box, value.swizzle)
 
     def _memory(self, name: str, value: Any) -> Memory | None:
         try:

@@ -92,6 +92,39 @@ def check_limits(kernel: str, grid: Fixed, target: Target) -> None:
         raise _beyond(kernel, "the cube count", grid.count, target, "at most 2**62 cubes")
 
 
+def check_clusters(kernel: str, count: Dim3, cluster: Dim3, target: Target) -> None:
+    """`LaunchError` E408 for a grid that is not made of whole clusters."""
+    if whole_clusters(count, cluster) != count:
+        raise fail(
+            "E408",
+            kernel=kernel,
+            what="the cube count",
+            given=count,
+            target=target.kind,
+            limit=f"multiples of the cluster, {cluster}",
+            suggestion="use more cubes, which do nothing",
+        )
+
+
+def whole_clusters(count: Dim3, cluster: Dim3) -> Dim3:
+    """The cube count rounded up to clusters."""
+    x, y, z = (-(-n // by) * by for n, by in zip(count, cluster, strict=True))
+    return x, y, z
+
+
+MAX_CLUSTER = 8
+"""Cubes that all devices which have clusters can run together."""
+
+
+def checked_cluster(cluster: Any) -> Dim3:
+    """A cluster as users write it; E416 for what is none."""
+    found = dim3(cluster, "the cluster", 1)
+    if prod(found) > MAX_CLUSTER:
+        reason = f"a cluster has at most {MAX_CLUSTER} cubes"
+        raise fail("E416", given=shown(cluster), reason=reason, suggestion="")
+    return found
+
+
 def _check_axes(kernel: str, what: str, given: Dim3, limit: Dim3, target: Target) -> None:
     if any(n > most for n, most in zip(given, limit, strict=True)):
         raise _beyond(kernel, what, given, target, f"at most {limit}")

@@ -19,7 +19,7 @@ from cubepy.frontend.signature import Signature
 from cubepy.jit.arguments import Matcher, finish, line_width, wrong_arguments
 from cubepy.jit.compile import Specialisations
 from cubepy.jit.fast import FastPath
-from cubepy.jit.grid import Grid, default_cube_dim, fixed
+from cubepy.jit.grid import Grid, checked_cluster, default_cube_dim, fixed
 from cubepy.jit.launch import Prepared, Settings, over, prepare
 from cubepy.lang.annotations import Spec, spec
 from cubepy.lang.function import CubeFunction
@@ -93,6 +93,7 @@ class CubeKernel(CubeFunction):
         checked: bool | None = None,
         fast_math: bool | None = None,
         contract: bool | None = None,
+        cluster: Any = None,
     ) -> CubeKernel:
         """The same kernel with other settings, used in the same way.
 
@@ -101,7 +102,8 @@ class CubeKernel(CubeFunction):
         `device`: run there; host arrays are copied to it and back. `stream`: a `cp.Stream`, or
         torch's, CuPy's, Numba's or PyCUDA's; the launch joins it. `contract`: fuse a*b+c (on by
         default). `checked`: test every access, `assert` and integer
-        division; the first fault of a launch is raised.
+        division; the first fault of a launch is raised. `cluster`: cubes along each axis that run
+        together on CUDA devices from sm_90 on, at most 8; see `cp.cuda.cluster_rank`.
         """
         settings, options = self.settings, self.options
         if line_size is not None:
@@ -116,6 +118,8 @@ class CubeKernel(CubeFunction):
             settings = replace(settings, queue=queue_of(stream))
         if fast_math is not None:
             options = replace(options, fast_math=fast_math)
+        if cluster is not None:
+            settings = replace(settings, cluster=checked_cluster(cluster))
         if contract is not None:
             options = replace(options, contract=contract)
         return CubeKernel(self.function, settings, options, self._made)
@@ -256,8 +260,9 @@ class Launcher:
         plane = kernel.settings.plane_dim or target.plane_dim
         width = line_width(matcher.tensors, target, kernel.settings.line_size)
         dim = default_cube_dim(self.grid, plane)
-        checked = kernel.settings.is_checked
-        return Signature(finish(items, matcher, width, False), dim, plane, True, checked)
+        checked, cluster = kernel.settings.is_checked, kernel.settings.cluster
+        arguments_ = finish(items, matcher, width, False)
+        return Signature(arguments_, dim, plane, True, checked, cluster)
 
 
 def without_frames(error: Error) -> Error:

@@ -33,13 +33,16 @@ from cubepy.jit.grid import (
     Fixed,
     Grid,
     Over,
+    check_clusters,
     check_limits,
     cover,
     default_cube_dim,
     dim3,
     shown,
+    whole_clusters,
 )
 from cubepy.jit.staging import Staged
+from cubepy.jit.tensor_maps import encode
 from cubepy.targets import CHECKED_LIMIT
 
 EFFORT: Any = 100_000  # NumPy's stubs know only -1 and 0
@@ -55,6 +58,7 @@ class Settings:
     device: str | None = None
     checked: bool | None = None
     queue: int | None = None
+    cluster: Dim3 = (1, 1, 1)
 
     @property
     def is_checked(self) -> bool:
@@ -75,6 +79,8 @@ class Prepared:
     grain: int
     width: int
     queue: int | None = None
+    kept: tuple[Any, ...] = ()
+    """What addresses in the template point to."""
 
     def run(self, memories: dict[str, Memory], scalars: dict[str, Any], kernel: str) -> None:
         """Fill the block and launch; `check_overlaps` has been done."""
@@ -132,23 +138,28 @@ def prepare(
     plane = settings.plane_dim or target.plane_dim
     width = line_width(matcher.tensors, target, settings.line_size)
     dim = default_cube_dim(grid, plane)
-    checked = settings.is_checked
-    signature = Signature(finish(items, matcher, width, False), dim, plane, True, checked)
+    checked, cluster = settings.is_checked, settings.cluster
+    signature = Signature(finish(items, matcher, width, False), dim, plane, True, checked, cluster)
     collapsed = _can_collapse(matcher, width) and _asks_for_flat(
         specialisations.facts(signature, target)
     )
     if collapsed:
-        signature = Signature(finish(items, matcher, width, True), dim, plane, True, checked)
+        signature = Signature(
+            finish(items, matcher, width, True), dim, plane, True, checked, cluster
+        )
     written = specialisations.facts(signature, target).written
     check_written(kernel, written, matcher.memories)
     if check_overlaps(kernel, written, matcher.memories):
-        signature = Signature(signature.args, dim, plane, False, checked)
+        signature = replace(signature, noalias=False)
     compiled = specialisations.get(signature, device)
     count = _cube_count(kernel, grid, dim, plane, matcher, width, compiled, collapsed)
+    if isinstance(grid, Over):
+        count = whole_clusters(count, settings.cluster)
     check_limits(kernel, Fixed(count, dim), target)
+    check_clusters(kernel, count, settings.cluster, target)
     if checked:
         check_sizes(kernel, matcher, prod(count) * prod(dim))
-    prepared = _fill(compiled, device, matcher, count, collapsed, width)
+    prepared = _fill(kernel, compiled, device, matcher, count, collapsed, width)
     return replace(prepared, queue=settings.queue), matcher
 
 
@@ -272,6 +283,8 @@ def _covered_shape(
     if isinstance(what, tuple):
         return what
     for name, memory in matcher.memories.items():
+        if name not in matcher.tensors:
+            continue  # the array of a tensor map
         layout, annotation = matcher.tensors[name]
         if memory.owner is what or (isinstance(memory.owner, tuple) and memory.owner[1] is what):
             return _lines_of(layout, annotation.is_line, width, collapsed)
@@ -300,11 +313,18 @@ def _lines_of(layout: Any, is_line: bool, width: int, collapsed: bool) -> tuple[
 
 
 def _fill(
-    compiled: Compiled, device: Any, matcher: Matcher, count: Dim3, collapsed: bool, width: int
+    kernel: str,
+    compiled: Compiled,
+    device: Any,
+    matcher: Matcher,
+    count: Dim3,
+    collapsed: bool,
+    width: int,
 ) -> Prepared:
     block: list[int] = []
     addresses: list[tuple[int, str]] = []
     numbers: list[tuple[int, str, DType]] = []
+    kept: list[Any] = []
     for position, slot in enumerate(compiled.artifact.slots):
         if slot.role == "data":
             addresses.append((position, slot.argument))
@@ -314,6 +334,9 @@ def _fill(
             assert dtype is not None
             numbers.append((position, slot.argument, dtype))
             block.append(0)
+        elif slot.role == "tensor_map":
+            kept.append(encode(kernel, slot.argument, matcher, device))
+            block.append(kept[-1].address)
         else:
             block.append(_extent(matcher, slot, collapsed) & (2**64 - 1))
     block += count
@@ -330,6 +353,7 @@ def _fill(
         total,
         device.grain(total, max(total * units * width, _elements(matcher))),
         width,
+        kept=tuple(kept),
     )
 
 

@@ -13,19 +13,16 @@ STATIC_SHARED_BYTES = 48 << 10
 
 
 class Code:
-    """A kernel of one device.
-
-    `offsets`: where in the argument block, in bytes, the parameters of the function stand.
-    """
+    """A kernel of one device."""
 
     def __init__(self, artifact: Artifact) -> None:
         self.entry = artifact.entry
         self.dim = artifact.cube_dim
         self.shared_bytes = artifact.shared_bytes
         self.counts = len(artifact.slots)
-        places = [*range(self.counts), *([self.counts + 3] if artifact.faults else [])]
-        self._offsets = [8 * place for place in places]
-        self._pointers = ctypes.c_void_p * max(1, len(places))
+        self._places = [*range(self.counts), *([self.counts + 3] if artifact.faults else [])]
+        self._maps = {k for k, slot in enumerate(artifact.slots) if slot.role == "tensor_map"}
+        self._pointers = ctypes.c_void_p * max(1, len(self._places))
         self._cubin = artifact.code
         self._functions: dict[int, Any] = {}
 
@@ -36,9 +33,13 @@ class Code:
             found = self._functions[context] = self._load()
         return found
 
-    def parameters(self, address: int) -> Any:
-        """Pointers to the parameters in a block at an address, which lies there until the call."""
-        return self._pointers(*[address + offset for offset in self._offsets])
+    def parameters(self, block: Any) -> Any:
+        """Pointers to the parameters: words of the block, which lives until the call, or tensor
+        maps that such words point to."""
+        start = ctypes.addressof(block)
+        return self._pointers(
+            *[block[k] if k in self._maps else start + 8 * k for k in self._places]
+        )
 
     def _load(self) -> Any:
         api = driver()

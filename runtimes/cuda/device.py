@@ -17,6 +17,7 @@ from cubepy.runtimes.cuda.contexts import Contexts
 from cubepy.runtimes.cuda.driver import check, driver, failure, is_lost
 from cubepy.runtimes.cuda.memory import Allocation, allocate, keep_freed_memory
 from cubepy.runtimes.cuda.queues import Queues
+from cubepy.runtimes.cuda.tensor_maps import EncodedMap, encode
 from cubepy.targets import Target, cuda_target
 
 REMEMBERED = 16
@@ -94,7 +95,7 @@ class CudaDevice(Queues):
         if not count:
             return
         function = loaded.function(self.contexts.enter())
-        parameters = loaded.parameters(ctypes.addressof(block))
+        parameters = loaded.parameters(block)
         grid = block[loaded.counts : loaded.counts + 3]
         (status,) = driver().cuLaunchKernel(
             function,
@@ -108,6 +109,19 @@ class CudaDevice(Queues):
         self._launched.append(loaded.entry)
         if status:
             raise self._failure(f"the launch of {loaded.entry}", status)
+
+    def tensor_map(
+        self,
+        address: int,
+        dtype: str,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...],
+        box: tuple[int, ...],
+        swizzle: int,
+    ) -> EncodedMap:
+        """A tensor map of an array on this device; `strides` in bytes, axes in row-major order."""
+        self.contexts.enter()
+        return encode(address, dtype, shape, strides, box, swizzle)
 
     def grain(self, count: int, work: int) -> int:
         """The hardware spreads cubes."""

@@ -7,7 +7,7 @@ import pytest
 from cubepy.compilers.python import emit
 from cubepy.compilers.python import ops as spell
 from cubepy.errors import UnsupportedError
-from cubepy.ir import ops
+from cubepy.ir import cuda, ops
 from cubepy.ir.build import Builder
 from cubepy.ir.core import Attr, Kernel, Op, Param, Region, Value
 from cubepy.ir.evaluate import evaluate
@@ -33,8 +33,8 @@ from tests.interpreter.harness import Cells, run_ir
 from tests.ir.machine import bits
 from tests.ir.strategies import PLAIN_ROWS, special_numbers
 
-REFUSED = (ops.FAULT, ops.UNITS, ops.PLANES, ops.VAR, ops.GET, ops.SET)
-"""Lowerings for other targets, and locals, which passes remove."""
+REFUSED = (ops.FAULT, ops.UNITS, ops.PLANES, ops.VAR, ops.GET, ops.SET, *cuda.ROWS)
+"""Lowerings for other targets, their hardware, and locals, which passes remove."""
 
 
 def kernel_of(row: OpDef, types: list[Type], attrs: dict[str, Attr]) -> tuple[Kernel, Value]:

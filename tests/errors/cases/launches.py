@@ -210,3 +210,8 @@ def prebuilt_with_a_wrong_axis():
 @case
 def prebuilt_with_a_wrong_type():
     cp.kernels.sum("text")  # here
+
+
+@case
+def box_of_another_rank():
+    cp.cuda.tensor_map("f32[64,64]", box=(64,))  # here

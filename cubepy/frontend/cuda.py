@@ -1,0 +1,389 @@
+"""What the names of `cp.cuda` become: one operation each, see `ir/cuda.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from cubepy.frontend.tensors import Place, locate
+from cubepy.frontend.tracer import Frame
+from cubepy.frontend.values import FlatRef, TensorMapRef, TensorRef, as_items
+from cubepy.frontend.wording import describe
+from cubepy.ir import cuda
+from cubepy.ir.core import Value
+from cubepy.ir.opdef import OpDef
+from cubepy.ir.types import DType, Line, Space, find_dtype, i32, index, u16, u32
+
+Handler = Callable[..., Any]
+HANDLERS: dict[str, Handler] = {}
+
+
+def _handler(function: Handler) -> Handler:
+    HANDLERS[f"cuda{function.__name__}"] = function
+    return function
+
+
+# Arguments
+
+
+def _wrong(frame: Frame, what: str, expected: str, given: Any) -> Exception:
+    return frame.tracer.error("E207", what=what, expected=expected, given=describe(given))
+
+
+def _tensor(frame: Frame, what: str, x: Any, space: Space | None) -> TensorRef:
+    base = x.tensor if isinstance(x, FlatRef) else x
+    expected = f"a tensor in {space.value} memory" if space else "a tensor"
+    if not isinstance(base, TensorRef):
+        raise _wrong(frame, what, expected, x)
+    buffer = base.buffer.type
+    if space is not None and getattr(buffer, "space", None) is not space:
+        raise _wrong(frame, what, expected, x)
+    return base
+
+
+def _address(
+    frame: Frame, what: str, x: Any, item: Any, space: Space | None, elements: int = 1
+) -> tuple[Value, Value]:
+    """Buffer and offset of `x[item]`; in checked mode the last of the elements is checked too."""
+    _tensor(frame, what, x, space)
+    tracer = frame.tracer
+    place = _place(frame, x, item)
+    if tracer.checked and elements > 1:
+        *outer, last = as_items(item)
+        end = tracer.add(tracer.index(last), elements - 1)
+        _place(frame, x, (*outer, end) if outer else end)
+    return place.tensor.buffer, tracer.index_value(place.offset)
+
+
+def _place(frame: Frame, x: Any, item: Any) -> Place:
+    place = locate(frame.tracer, x, item)
+    if not isinstance(place, Place):
+        raise frame.tracer.error("E303", name=place.name, rank=place.rank)
+    return place
+
+
+def _shared(frame: Frame, what: str, x: Any, item: Any, elements: int = 1) -> tuple[Value, Value]:
+    return _address(frame, what, x, item, Space.SHARED, elements)
+
+
+def _read(frame: Frame, what: str, x: Any, item: Any, elements: int) -> tuple[Value, Value]:
+    frame.tracer.facts.read.add(_tensor(frame, what, x, Space.GLOBAL).name)
+    return _address(frame, what, x, item, Space.GLOBAL, elements)
+
+
+def _written(frame: Frame, what: str, x: Any, item: Any, elements: int) -> tuple[Value, Value]:
+    frame.tracer.facts.written.add(_tensor(frame, what, x, Space.GLOBAL).name)
+    return _address(frame, what, x, item, Space.GLOBAL, elements)
+
+
+def _number(frame: Frame, x: Any, dtype: DType) -> Value:
+    """A number as an integer type of the instruction."""
+    if isinstance(x, Value) and isinstance(x.type, DType) and x.type.is_integer:
+        return frame.tracer.cast(x, dtype)
+    return frame.tracer.convert(x, dtype)
+
+
+def _comptime(frame: Frame, what: str, x: Any) -> int:
+    if isinstance(x, bool) or not isinstance(x, int):
+        raise _wrong(frame, what, "a comptime integer", x)
+    return x
+
+
+def _flag(frame: Frame, what: str, x: Any) -> bool:
+    if not isinstance(x, bool):
+        raise _wrong(frame, what, "True or False", x)
+    return x
+
+
+def _line(frame: Frame, what: str, x: Any) -> Value:
+    if not isinstance(x, Value) or not isinstance(x.type, Line):
+        raise _wrong(frame, what, "a line", x)
+    return x
+
+
+def _elements(frame: Frame, what: str, given: Any) -> str:
+    """The kind of the elements of a product, by the name that PTX has for it."""
+    if given == "tf32":
+        return "tf32"
+    dtype = None if isinstance(given, str) else find_dtype(given)
+    if dtype is None:
+        raise _wrong(frame, f"elements= of {what}", 'a dtype or "tf32"', given)
+    return dtype.name
+
+
+def _emit(frame: Frame, row: OpDef, *operands: Value, **attrs: Any) -> None:
+    frame.tracer.b.emit_op(row, *operands, **attrs)
+
+
+def _without_arguments(name: str, row: OpDef) -> None:
+    def handler(frame: Frame) -> None:
+        _emit(frame, row)
+
+    HANDLERS[f"cuda_{name}"] = handler
+
+
+for _row in (
+    *(cuda.COMMIT_COPIES, cuda.FENCE_BARRIERS, cuda.FENCE_ASYNC, cuda.COMMIT_BULK),
+    *(cuda.CLUSTER_SYNC, cuda.WGMMA_FENCE, cuda.WGMMA_COMMIT),
+):
+    _without_arguments(_row.name.removeprefix("cuda_"), _row)
+
+# Any architecture
+
+
+@_handler
+def _ptx(frame: Frame, template: Any, *operands: Any, result: Any = None) -> Value | None:
+    if not isinstance(template, str):
+        raise _wrong(frame, "cp.cuda.ptx", "the text of PTX", template)
+    t = result if isinstance(result, Line) or result is None else find_dtype(result)
+    if result is not None and t is None:
+        raise _wrong(frame, "result= of cp.cuda.ptx", "a dtype or a line", result)
+    values = [frame.tracer.value(x) for x in operands]
+    attrs: dict[str, Any] = {"template": template} | ({} if t is None else {"type": t})
+    op = frame.tracer.b.emit_op(cuda.PTX, *values, **attrs)
+    return op.result if op.results else None
+
+
+@_handler
+def _address_of(frame: Frame, x: Any, index: Any) -> Value:
+    place = _address(frame, "cp.cuda.address", x, index, None)
+    tensor = _tensor(frame, "cp.cuda.address", x, None)
+    if tensor.is_argument:  # what is done with the address is not known
+        frame.tracer.facts.read.add(tensor.name)
+        frame.tracer.facts.written.add(tensor.name)
+    return frame.tracer.b.emit(cuda.ADDRESS, *place)
+
+
+HANDLERS["cuda_address"] = HANDLERS.pop("cuda_address_of")
+
+# Asynchronous copies and matrices
+
+
+@_handler
+def _async_copy(frame: Frame, shared: Any, index: Any, x: Any, x_index: Any, elements: Any) -> None:
+    what = "cp.cuda.async_copy"
+    count = _comptime(frame, f"elements= of {what}", elements)
+    target = _shared(frame, what, shared, index, count)
+    source = _read(frame, what, x, x_index, count)
+    size = count * _tensor(frame, what, shared, None).element.itemsize
+    _emit(frame, cuda.COPY_ASYNC, *target, *source, bytes=size)
+
+
+@_handler
+def _async_wait(frame: Frame, count: Any = 0) -> None:
+    _emit(frame, cuda.WAIT_COPIES, count=_comptime(frame, "cp.cuda.async_wait", count))
+
+
+@_handler
+def _ldmatrix(
+    frame: Frame, shared: Any, index: Any, count: Any = 4, transposed: Any = False
+) -> Value:
+    what = "cp.cuda.ldmatrix"
+    attrs: dict[str, Any] = {
+        "count": _comptime(frame, f"count= of {what}", count),
+        "transposed": _flag(frame, f"transposed= of {what}", transposed),
+    }
+    return frame.tracer.b.emit(cuda.LDMATRIX, *_shared(frame, what, shared, index, 8), **attrs)
+
+
+@_handler
+def _stmatrix(frame: Frame, shared: Any, index: Any, value: Any, transposed: Any = False) -> None:
+    what = "cp.cuda.stmatrix"
+    place = _shared(frame, what, shared, index, 8)
+    flag = _flag(frame, f"transposed= of {what}", transposed)
+    _emit(frame, cuda.STMATRIX, *place, _line(frame, what, value), transposed=flag)
+
+
+@_handler
+def _mma(frame: Frame, a: Any, b: Any, c: Any, elements: Any) -> Value:
+    operands = [_line(frame, "cp.cuda.mma", x) for x in (a, b, c)]
+    kind = _elements(frame, "cp.cuda.mma", elements)
+    return frame.tracer.b.emit(cuda.MMA, *operands, elements=kind)
+
+
+# Barriers and bulk copies
+
+
+@_handler
+def _barrier_init(frame: Frame, barrier: Any, index: Any, count: Any) -> None:
+    place = _shared(frame, "cp.cuda.barrier_init", barrier, index)
+    _emit(frame, cuda.BARRIER_INIT, *place, _number(frame, count, u32))
+
+
+@_handler
+def _barrier_arrive(frame: Frame, barrier: Any, index: Any) -> None:
+    _emit(frame, cuda.BARRIER_ARRIVE, *_shared(frame, "cp.cuda.barrier_arrive", barrier, index))
+
+
+@_handler
+def _barrier_expect(frame: Frame, barrier: Any, index: Any, nbytes: Any) -> None:
+    place = _shared(frame, "cp.cuda.barrier_expect", barrier, index)
+    _emit(frame, cuda.BARRIER_EXPECT, *place, _number(frame, nbytes, u32))
+
+
+@_handler
+def _barrier_try_wait(frame: Frame, barrier: Any, index: Any, parity: Any) -> Value:
+    place = _shared(frame, "cp.cuda.barrier_try_wait", barrier, index)
+    return frame.tracer.b.emit(cuda.BARRIER_TRY_WAIT, *place, _number(frame, parity, u32))
+
+
+def _nbytes(frame: Frame, x: Any, what: str, elements: Any) -> Value:
+    """The bytes of so many elements."""
+    size = _tensor(frame, what, x, None).element.itemsize
+    return _number(frame, frame.tracer.mul(frame.tracer.index(elements), size), u32)
+
+
+@_handler
+def _bulk_load(
+    frame: Frame,
+    shared: Any,
+    index: Any,
+    x: Any,
+    x_index: Any,
+    elements: Any,
+    barrier: Any,
+    barrier_index: Any,
+) -> None:
+    what = "cp.cuda.bulk_load"
+    count = elements if isinstance(elements, int) else 1
+    target = _shared(frame, what, shared, index, count)
+    source = _read(frame, what, x, x_index, count)
+    nbytes = _nbytes(frame, shared, what, elements)
+    _emit(
+        frame,
+        cuda.BULK_LOAD,
+        *target,
+        *source,
+        nbytes,
+        *_shared(frame, what, barrier, barrier_index),
+    )
+
+
+@_handler
+def _bulk_store(frame: Frame, x: Any, x_index: Any, shared: Any, index: Any, elements: Any) -> None:
+    what = "cp.cuda.bulk_store"
+    count = elements if isinstance(elements, int) else 1
+    target = _written(frame, what, x, x_index, count)
+    source = _shared(frame, what, shared, index, count)
+    _emit(frame, cuda.BULK_STORE, *target, *source, _nbytes(frame, shared, what, elements))
+
+
+def _box(frame: Frame, what: str, tensor: Any, origin: Any) -> tuple[TensorMapRef, list[Value]]:
+    """A tensor map, and the coordinates of the first element of a box, the innermost first."""
+    if not isinstance(tensor, TensorMapRef):
+        raise _wrong(frame, what, "a parameter annotated as cp.cuda.TensorMap", tensor)
+    items = as_items(origin)
+    if len(items) != len(tensor.box):
+        expected = f"an origin of {len(tensor.box)} coordinates"
+        raise frame.tracer.error("E207", what=what, expected=expected, given=str(len(items)))
+    return tensor, [_number(frame, x, i32) for x in reversed(items)]
+
+
+@_handler
+def _tensor_load(
+    frame: Frame,
+    shared: Any,
+    index: Any,
+    tensor: Any,
+    origin: Any,
+    barrier: Any,
+    barrier_index: Any,
+    multicast: Any = None,
+) -> None:
+    what = "cp.cuda.tensor_load"
+    found, coordinates = _box(frame, what, tensor, origin)
+    target = _shared(frame, what, shared, index)
+    arrival = _shared(frame, what, barrier, barrier_index)
+    frame.tracer.facts.read.add(found.name)
+    operands = (*target, found.value, *arrival)
+    if multicast is None:
+        _emit(frame, cuda.TENSOR_LOAD, *operands, *coordinates)
+    else:
+        mask = _number(frame, multicast, u16)
+        _emit(frame, cuda.TENSOR_MULTICAST, *operands, mask, *coordinates)
+
+
+@_handler
+def _tensor_store(frame: Frame, tensor: Any, origin: Any, shared: Any, index: Any) -> None:
+    what = "cp.cuda.tensor_store"
+    found, coordinates = _box(frame, what, tensor, origin)
+    source = _shared(frame, what, shared, index)
+    frame.tracer.facts.written.add(found.name)
+    _emit(frame, cuda.TENSOR_STORE, found.value, *source, *coordinates)
+
+
+@_handler
+def _bulk_wait(frame: Frame, count: Any = 0, read: Any = False) -> None:
+    what = "cp.cuda.bulk_wait"
+    flag = _flag(frame, f"read= of {what}", read)
+    _emit(frame, cuda.WAIT_BULK, count=_comptime(frame, what, count), read=flag)
+
+
+# Clusters
+
+
+@_handler
+def _cluster_rank(frame: Frame) -> Value:
+    return frame.tracer.cast(frame.tracer.b.emit(cuda.CLUSTER_RANK), index)
+
+
+@_handler
+def _cluster_load(frame: Frame, shared: Any, index: Any, rank: Any) -> Value:
+    place = _shared(frame, "cp.cuda.cluster_load", shared, index)
+    return frame.tracer.b.emit(cuda.CLUSTER_LOAD, *place, _number(frame, rank, u32))
+
+
+@_handler
+def _cluster_store(frame: Frame, shared: Any, index: Any, rank: Any, value: Any) -> None:
+    place = _shared(frame, "cp.cuda.cluster_store", shared, index)
+    element = _tensor(frame, "cp.cuda.cluster_store", shared, None).element
+    number = frame.tracer.convert(value, element)
+    _emit(frame, cuda.CLUSTER_STORE, *place, _number(frame, rank, u32), number)
+
+
+@_handler
+def _cluster_arrive(frame: Frame, barrier: Any, index: Any, rank: Any) -> None:
+    place = _shared(frame, "cp.cuda.cluster_arrive", barrier, index)
+    _emit(frame, cuda.CLUSTER_ARRIVE, *place, _number(frame, rank, u32))
+
+
+# Warpgroups
+
+
+@_handler
+def _increase_registers(frame: Frame, count: Any) -> None:
+    number = _comptime(frame, "cp.cuda.increase_registers", count)
+    _emit(frame, cuda.SET_REGISTERS, count=number, grow=True)
+
+
+@_handler
+def _decrease_registers(frame: Frame, count: Any) -> None:
+    number = _comptime(frame, "cp.cuda.decrease_registers", count)
+    _emit(frame, cuda.SET_REGISTERS, count=number, grow=False)
+
+
+@_handler
+def _wgmma(
+    frame: Frame,
+    sums: Any,
+    a: Any,
+    b: Any,
+    elements: Any,
+    a_transposed: Any = False,
+    b_transposed: Any = False,
+) -> Value:
+    what = "cp.cuda.wgmma"
+    operands = (_line(frame, what, sums), frame.tracer.value(a), frame.tracer.value(b))
+    attrs: dict[str, Any] = {
+        "elements": _elements(frame, what, elements),
+        "a_transposed": _flag(frame, f"a_transposed= of {what}", a_transposed),
+        "b_transposed": _flag(frame, f"b_transposed= of {what}", b_transposed),
+    }
+    return frame.tracer.b.emit(cuda.WGMMA, *operands, **attrs)
+
+
+@_handler
+def _wgmma_wait(frame: Frame, sums: Any, count: Any = 0) -> Value:
+    what = "cp.cuda.wgmma_wait"
+    line = _line(frame, what, sums)
+    return frame.tracer.b.emit(cuda.WGMMA_WAIT, line, count=_comptime(frame, what, count))

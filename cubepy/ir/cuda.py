@@ -1,0 +1,461 @@
+"""Operations of NVIDIA's hardware: rows of the op table that CUDA targets alone have.
+
+Names and meanings follow the PTX ISA; which architecture has what is the compiler's matter. An
+address is a buffer and an index, as everywhere in the IR.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import partial
+from typing import TypeAlias
+
+from cubepy.ir import opdef as rule
+from cubepy.ir.opdef import Attrs, Effect, OpDef, Rule, Uniformity, int_attr, require
+from cubepy.ir.types import (
+    Buffer,
+    DType,
+    Line,
+    Space,
+    Type,
+    bool_,
+    element_of,
+    f32,
+    i32,
+    index,
+    make_line,
+    u16,
+    u32,
+    u64,
+    width_of,
+)
+
+ROWS: list[OpDef] = []
+Wanted: TypeAlias = DType | Line | Space
+
+
+def _op(
+    name: str,
+    typing: Rule,
+    doc: str,
+    effect: Effect = Effect.WRITE,
+    uniformity: Uniformity = Uniformity.NEVER,
+    attrs: tuple[str, ...] = (),
+) -> OpDef:
+    row = OpDef(f"cuda_{name}", doc, typing, effect, uniformity, attrs=attrs, kind="cuda")
+    ROWS.append(row)
+    return row
+
+
+def operand_groups(types: Sequence[Type]) -> list[tuple[int, ...]]:
+    """Positions of operands that belong together: an address (buffer and index), or one value."""
+    groups: list[tuple[int, ...]] = []
+    position = 0
+    while position < len(types):
+        t = types[position]
+        is_address = isinstance(t, Buffer) and t.space is not Space.TENSOR_MAP
+        groups.append((position, position + 1) if is_address else (position,))
+        position += 1 + is_address
+    return groups
+
+
+def takes(*wanted: Wanted, rest: DType | None = None, gives: DType | None = None) -> Rule:
+    """Operands in order: addresses in a space, tensor maps, values; `rest`: one to five more."""
+
+    def apply(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+        groups = operand_groups(types)
+        more = len(groups) - len(wanted)
+        require(1 <= more <= 5 if rest else more == 0, f"takes {len(wanted)} operands, or more")
+        for group, what in zip(groups, (*wanted, *[rest] * more), strict=True):
+            assert what is not None
+            _require_operand([types[k] for k in group if k < len(types)], what)
+        return () if gives is None else (gives,)
+
+    return apply
+
+
+def _require_operand(types: Sequence[Type], wanted: Wanted) -> None:
+    if not isinstance(wanted, Space):
+        require(types[0] == wanted, f"takes {wanted!r}, got {types[0]!r}")
+        return
+    buffer = types[0]
+    in_space = isinstance(buffer, Buffer) and buffer.space is wanted
+    require(in_space, f"takes {wanted.value} memory, got {buffer!r}")
+    if wanted is not Space.TENSOR_MAP:
+        require(types[1:] == [index], "the offset is not an index")
+        require(element_of(buffer) is not bool_, "does not take bools, whose size is not fixed")
+
+
+def _registers(t: Type) -> int:
+    """How many registers of inline assembly hold a value."""
+    size = element_of(t).bits
+    plain = isinstance(t, Buffer) or size >= 16 or t is bool_
+    require(plain, f"registers have 16, 32 or 64 bits, {t!r} does not")
+    return width_of(t)
+
+
+# Inline assembly and addresses
+
+_REGISTER = re.compile(r"%(%|\d+)")
+
+
+def _assembling(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    """Scalars, lines and addresses; the result, if any, is the attribute `type`."""
+    template, result = attrs.get("template"), attrs.get("type")
+    require(isinstance(template, str) and template.isascii(), "needs a template of ASCII text")
+    require(result is None or isinstance(result, DType | Line), "needs a scalar or a line as type")
+    results: tuple[Type, ...] = (result,) if isinstance(result, DType | Line) else ()
+    first = [types[group[0]] for group in operand_groups(types)]
+    count = sum(_registers(t) for t in (*results, *first))
+    used = [int(k) for k in _REGISTER.findall(str(template)) if k != "%"]
+    require(max(used, default=-1) < count, f"has {count} registers, %0 and so on")
+    return results
+
+
+PTX = _op(
+    "ptx",
+    _assembling,
+    "Inline PTX: `%0`, `%1`, ... are the registers of the result (one for each lane of a line), "
+    "then of the operands, addresses as 32 bits (shared) or 64; `%%` is a percent sign.",
+    attrs=("template", "type"),
+)
+
+
+def _addressing(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    """A buffer and an index: 32 bits within shared memory, else 64."""
+    rule.addressing(types, attrs)
+    buffer = types[0]
+    assert isinstance(buffer, Buffer)
+    require(buffer.element is not bool_, "does not take bools, whose size is not fixed")
+    return (u32 if buffer.space is Space.SHARED else u64,)
+
+
+ADDRESS = _op(
+    "address",
+    _addressing,
+    "The address of an element: a u32 within shared memory, a generic u64 elsewhere.",
+)
+
+# Copies that a unit starts and does not wait for (sm_80)
+
+
+def _copying(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    """A shared address, a global one, and `bytes`."""
+    found = takes(Space.SHARED, Space.GLOBAL)(types, attrs)
+    require(element_of(types[0]) is element_of(types[2]), "copies between equal types")
+    require(int_attr(attrs, "bytes") in (4, 8, 16), "copies 4, 8 or 16 bytes")
+    return found
+
+
+COPY_ASYNC = _op(
+    "async_copy",
+    _copying,
+    "cp.async: copies 4, 8 or 16 bytes from global to shared memory, both aligned to that size.",
+    attrs=("bytes",),
+)
+
+
+def _counted(name: str, typing: Rule, doc: str, *attrs: str) -> OpDef:
+    """An operation with a non-negative attribute `count`."""
+
+    def apply(types: Sequence[Type], given: Attrs) -> tuple[Type, ...]:
+        require(int_attr(given, "count") >= 0, "has a negative count")
+        return typing(types, given)
+
+    return _op(name, apply, doc, Effect.SYNC, attrs=("count", *attrs))
+
+
+_sync = partial(_op, typing=rule.nothing, effect=Effect.SYNC)
+COMMIT_COPIES = _sync("async_commit", doc="Makes a group of the unit's copies since the last one.")
+WAIT_COPIES = _counted(
+    "async_wait",
+    rule.nothing,
+    "Waits until at most `count` of the unit's last groups of copies are under way.",
+)
+
+# Matrices of a plane (sm_80; stmatrix sm_90)
+
+
+def _loading_matrices(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    takes(Space.SHARED)(types, attrs)
+    count = int_attr(attrs, "count")
+    require(count in (1, 2, 4), "loads 1, 2 or 4 matrices")
+    require(element_of(types[0]).itemsize == 2, "takes elements of 2 bytes")
+    return (make_line(u32, count),)
+
+
+def _storing_matrices(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    require(len(types) == 3, "takes a shared address and a line")
+    takes(Space.SHARED)(types[:2], attrs)
+    count = width_of(types[2])
+    require(types[2] == make_line(u32, count) and count in (1, 2, 4), "takes 1, 2 or 4 words")
+    require(element_of(types[0]).itemsize == 2, "takes elements of 2 bytes")
+    return ()
+
+
+LDMATRIX = _op(
+    "ldmatrix",
+    _loading_matrices,
+    "Loads `count` matrices of 8x8 elements of 2 bytes from shared memory into the plane: lanes "
+    "8k..8k+7 give the addresses of the rows of matrix k, lane l gets elements 2(l%4) and 2(l%4)+1 "
+    "of row l/4 (`transposed`: of column l/4), packed into word k.",
+    Effect.SYNC,
+    attrs=("count", "transposed"),
+)
+STMATRIX = _op(
+    "stmatrix",
+    _storing_matrices,
+    "Stores matrices as ldmatrix loads them.",
+    Effect.SYNC,
+    attrs=("transposed",),
+)
+
+MMA_WORDS = {
+    ("f16", 4, 2): "m16n8k16",
+    ("f16", 2, 1): "m16n8k8",
+    ("bf16", 4, 2): "m16n8k16",
+    ("bf16", 2, 1): "m16n8k8",
+    ("tf32", 4, 2): "m16n8k8",
+    ("tf32", 2, 1): "m16n8k4",
+    ("i8", 4, 2): "m16n8k32",
+    ("u8", 4, 2): "m16n8k32",
+    ("i8", 2, 1): "m16n8k16",
+    ("u8", 2, 1): "m16n8k16",
+}
+"""The shape of a product by the kind of its elements and the words that a unit holds of a and b."""
+
+
+def _multiplying(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    rule.require_count(types, 3)
+    a, b, c = types
+    kind = attrs.get("elements")
+    key = (str(kind), width_of(a), width_of(b))
+    words = element_of(a) is u32 and element_of(b) is u32
+    require(words and key in MMA_WORDS, f"has no product of {kind} in {a!r} and {b!r}")
+    wanted = make_line(i32 if kind in ("i8", "u8") else f32, 4)
+    require(c == wanted, f"sums into {wanted!r}, got {c!r}")
+    return (c,)
+
+
+MMA = _op(
+    "mma",
+    _multiplying,
+    "mma.sync: a @ b + c over the plane, a 16xk row-major, b kx8 column-major, c 16x8, in the "
+    "PTX ISA's fragments. `elements`: f16, bf16, tf32, i8 or u8.",
+    Effect.SYNC,
+    attrs=("elements",),
+)
+
+# Barriers in shared memory and the bulk copies that arrive at them (sm_90)
+
+
+def _at_barrier(*more: Wanted, gives: DType | None = None) -> Rule:
+    """The address of a u64 in shared memory, and more."""
+
+    def apply(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+        found = takes(Space.SHARED, *more, gives=gives)(types, attrs)
+        require(element_of(types[0]) is u64, "takes a barrier: u64 in shared memory")
+        return found
+
+    return apply
+
+
+BARRIER_INIT = _op(
+    "barrier_init", _at_barrier(u32), "mbarrier.init: a phase ends after so many arrivals."
+)
+BARRIER_ARRIVE = _op("barrier_arrive", _at_barrier(), "mbarrier.arrive: one arrival.")
+BARRIER_EXPECT = _op(
+    "barrier_expect",
+    _at_barrier(u32),
+    "mbarrier.arrive.expect_tx: one arrival; the phase also waits for so many bytes of copies.",
+)
+BARRIER_TRY_WAIT = _op(
+    "barrier_try_wait",
+    _at_barrier(u32, gives=bool_),
+    "mbarrier.try_wait.parity: whether the phase of this parity (0, 1, 0, ...) has ended, perhaps "
+    "after a short wait.",
+)
+FENCE_BARRIERS = _sync(
+    "fence_barriers", doc="Initialised barriers are seen by the cluster and the copy engine."
+)
+FENCE_ASYNC = _sync(
+    "fence_async",
+    doc="fence.proxy.async: the unit's accesses to shared memory come before those of the copy "
+    "engine and of wgmma behind it.",
+)
+
+
+def _bulk_loading(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    found = takes(Space.SHARED, Space.GLOBAL, u32, Space.SHARED)(types, attrs)
+    require(element_of(types[5]) is u64, "takes a barrier: u64 in shared memory")
+    return found
+
+
+def _tensor_loading(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    found = takes(Space.SHARED, Space.TENSOR_MAP, Space.SHARED, rest=i32)(types, attrs)
+    require(element_of(types[3]) is u64, "takes a barrier: u64 in shared memory")
+    _require_elements(types[0], types[2])
+    return found
+
+
+def _multicasting(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    found = takes(Space.SHARED, Space.TENSOR_MAP, Space.SHARED, u16, rest=i32)(types, attrs)
+    require(element_of(types[3]) is u64, "takes a barrier: u64 in shared memory")
+    _require_elements(types[0], types[2])
+    return found
+
+
+def _tensor_storing(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    found = takes(Space.TENSOR_MAP, Space.SHARED, rest=i32)(types, attrs)
+    _require_elements(types[1], types[0])
+    return found
+
+
+def _require_elements(memory: Type, tensor_map: Type) -> None:
+    require(
+        element_of(memory) is element_of(tensor_map),
+        f"takes {element_of(tensor_map)!r}, as the tensor map has, not {element_of(memory)!r}",
+    )
+
+
+BULK_LOAD = _op(
+    "bulk_load",
+    _bulk_loading,
+    "cp.async.bulk: bytes from global to shared memory, which complete at a barrier.",
+)
+BULK_STORE = _op(
+    "bulk_store",
+    takes(Space.GLOBAL, Space.SHARED, u32),
+    "cp.async.bulk: bytes from shared to global memory, in the unit's bulk group.",
+)
+TENSOR_LOAD = _op(
+    "tensor_load",
+    _tensor_loading,
+    "cp.async.bulk.tensor: the box of a tensor map at the coordinates (the innermost first) to "
+    "shared memory, zero outside of the array; completes at a barrier.",
+)
+TENSOR_MULTICAST = _op(
+    "tensor_multicast",
+    _multicasting,
+    "As tensor_load, to the same place of the cubes of the cluster whose bits a u16 has; the bytes "
+    "complete at the same barrier of each.",
+)
+TENSOR_STORE = _op(
+    "tensor_store",
+    _tensor_storing,
+    "cp.async.bulk.tensor: a box from shared memory to the coordinates (the innermost first); "
+    "what lies outside of the array is dropped. In the unit's bulk group.",
+)
+COMMIT_BULK = _sync("bulk_commit", doc="Makes a group of the unit's bulk stores since the last.")
+WAIT_BULK = _counted(
+    "bulk_wait",
+    rule.nothing,
+    "Waits until at most `count` of the unit's last bulk groups are under way; with `read`, until "
+    "the others have read shared memory.",
+    "read",
+)
+
+# Clusters: cubes that run together and read each other's shared memory (sm_90)
+
+CLUSTER_RANK = _op(
+    "cluster_rank",
+    takes(gives=u32),
+    "The position of the cube in its cluster, over all axes.",
+    Effect.READ,
+    Uniformity.ALWAYS,
+)
+CLUSTER_SYNC = _sync(
+    "cluster_sync",
+    doc="All units of the cluster arrive before any goes on; their accesses to shared and global "
+    "memory are ordered.",
+)
+
+
+def _of_cluster(writes: bool) -> Rule:
+    """A shared address, a rank, and a value where one is written; else it is given."""
+
+    def apply(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+        element = element_of(types[0]) if types else bool_
+        require(element.bits >= 16, "takes elements of 2, 4 or 8 bytes")
+        more = (element,) if writes else ()
+        return takes(Space.SHARED, u32, *more, gives=None if writes else element)(types, attrs)
+
+    return apply
+
+
+CLUSTER_LOAD = _op(
+    "cluster_load",
+    _of_cluster(False),
+    "Reads the element at the same place of the shared memory of another cube of the cluster.",
+    Effect.READ,
+    Uniformity.OPERANDS,
+)
+CLUSTER_STORE = _op(
+    "cluster_store",
+    _of_cluster(True),
+    "Writes the element at the same place of the shared memory of another cube of the cluster.",
+)
+
+CLUSTER_ARRIVE = _op(
+    "cluster_arrive",
+    _at_barrier(u32),
+    "mbarrier.arrive at the same barrier of another cube of the cluster.",
+)
+
+# Warpgroups (sm_90a)
+
+
+def _of_registers(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    count = int_attr(attrs, "count")
+    require(24 <= count <= 256 and count % 8 == 0, "takes a multiple of 8 from 24 to 256")
+    return rule.nothing(types, attrs)
+
+
+SET_REGISTERS = _op(
+    "set_registers",
+    _of_registers,
+    "setmaxnreg: each unit of the warpgroup has `count` registers from here on, more than before "
+    "where `grow` says so, else fewer.",
+    Effect.SYNC,
+    attrs=("count", "grow"),
+)
+WGMMA_FENCE = _sync(
+    "wgmma_fence", doc="Orders accesses to registers and shared memory before wgmma behind it."
+)
+WGMMA_COMMIT = _sync("wgmma_commit", doc="Makes a group of the products since the last one.")
+
+
+def _multiplying_tiles(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    rule.require_count(types, 3)
+    c = types[0]
+    columns = 2 * width_of(c)
+    require(element_of(c) is f32 and isinstance(c, Line), f"sums into a line of f32, got {c!r}")
+    require(columns % 8 == 0 and columns <= 256, "has 8, 16, ... 256 columns: lines of 4 to 128")
+    require(types[1:] == [u64, u64] or types[1:] == (u64, u64), "takes descriptors: u64")
+    require(attrs.get("elements") in ("f16", "bf16"), "has products of f16 and bf16")
+    return (c,)
+
+
+WGMMA = _op(
+    "wgmma",
+    _multiplying_tiles,
+    "wgmma.mma_async m64nNk16: c + a @ b over the warpgroup, of tiles in shared memory that "
+    "descriptors tell; a and b are K-major unless `a_transposed` or `b_transposed`. Sums are "
+    "there after `wgmma_wait`.",
+    Effect.SYNC,
+    attrs=("elements", "a_transposed", "b_transposed"),
+)
+
+
+def _waiting_for_tiles(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    rule.require_count(types, 1)
+    require(isinstance(types[0], Line) and element_of(types[0]) is f32, "takes the sums")
+    return (types[0],)
+
+
+WGMMA_WAIT = _counted(
+    "wgmma_wait",
+    _waiting_for_tiles,
+    "Waits until at most `count` of the last groups of products are under way, and gives the sums.",
+)

@@ -1,0 +1,60 @@
+"""Tensor maps among the arguments of a launch: what the copy engine takes, and its encoding."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cubepy.array.memory import Memory
+from cubepy.errors import fail
+from cubepy.ir.types import bool_
+
+if TYPE_CHECKING:
+    from cubepy.jit.arguments import Matcher
+    from cubepy.lang.cuda import TensorMap
+
+_UNIT = 16
+"""Bytes that addresses, strides and rows of boxes are multiples of."""
+_LARGEST = 1 << 32
+_FARTHEST = 1 << 40
+
+
+def encode(kernel: str, name: str, matcher: Matcher, device: Any) -> Any:
+    """The bytes of a tensor map for a device; `LaunchError` E421 where its engine takes none."""
+    wanted, memory = matcher.maps[name], matcher.memories[name]
+    reason, suggestion = refusal(wanted, memory, device.name)
+    if reason:
+        raise fail("E421", reason=f"`{name}` of {kernel}: {reason}", suggestion=suggestion)
+    return device.tensor_map(
+        memory.address,
+        memory.dtype.name,
+        memory.shape,
+        memory.strides,
+        wanted.box,
+        wanted.swizzle,
+    )
+
+
+def refusal(wanted: TensorMap, memory: Memory, device: str) -> tuple[str, str]:
+    """Why an array has no tensor map with a box, and what to do; empty where it has."""
+    size = memory.dtype.itemsize
+    row = wanted.box[-1] * size
+    if memory.device != device:
+        move = f"move it, as in cp.asarray(x, device={device!r})"
+        return f"its array is on {memory.device}, not on {device}", move
+    if memory.dtype is bool_ or not memory.is_native:
+        return "its elements are bools, or not in the processor's byte order", ""
+    if not all(1 <= n <= _LARGEST for n in memory.shape):
+        return f"its array has the shape {memory.shape}; extents are 1 to 2**32", ""
+    if memory.shape[-1] > 1 and memory.strides[-1] != size:
+        return "the last axis of its array is not contiguous", "copy it"
+    others = memory.strides[:-1]
+    if memory.address % _UNIT or any(s % _UNIT or not 0 <= s < _FARTHEST for s in others):
+        return (
+            f"its address and strides ({others}, in bytes) are not multiples of {_UNIT}",
+            "pad the rows of the array",
+        )
+    if row % _UNIT:
+        return f"the rows of its box have {row} bytes, no multiple of {_UNIT}", ""
+    if wanted.swizzle and row > wanted.swizzle:
+        return f"the rows of its box have {row} bytes, more than its swizzle", ""
+    return "", ""

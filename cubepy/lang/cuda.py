@@ -1,0 +1,386 @@
+"""`cp.cuda`: instructions of NVIDIA's GPUs, each one operation of the IR.
+
+Names follow the PTX ISA, which says what they mean to the last bit. Other targets, and
+architectures without an instruction, refuse the kernel. `index` is as in `x[index]`; `shared`
+arguments are made by `cp.shared`, barriers by `cp.shared(n, cp.u64)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import Any, TypeVar
+
+from cubepy.errors import Error, fail
+from cubepy.ir.types import DType, find_dtype, u64
+from cubepy.lang.annotations import Spec, spec
+
+F = TypeVar("F", bound=Callable[..., Any])
+NAMES: dict[str, Any] = {}
+
+
+def _instruction(function: F) -> F:
+    NAMES[function.__name__] = function
+    function.__cubepy_builtin__ = f"cuda_{function.__name__}"  # type: ignore[attr-defined]
+    return function
+
+
+def _only_inside(name: str) -> Any:
+    raise Error(f"cp.cuda.{name} works inside kernels only")
+
+
+# Any architecture
+
+
+@_instruction
+def ptx(template: str, *operands: Any, result: Any = None) -> Any:
+    """Inline PTX. `result` is the dtype or line of what it gives, if anything.
+
+    `%0`, `%1`, ... are registers: those of the result, then those of the operands; a line has one
+    for each lane. `%%` is a percent sign, as in `%%laneid`. Values have 16, 32 or 64 bits; numbers
+    without a type are i32 and f32. It is never moved, repeated or left out.
+    """
+    return _only_inside("ptx")
+
+
+@_instruction
+def address(x: Any, index: Any) -> Any:
+    """The address of `x[index]`: a u32 within shared memory, else a generic u64."""
+    return _only_inside("address")
+
+
+# Matrices of a plane and asynchronous copies: sm_80
+
+
+@_instruction
+def async_copy(shared: Any, index: Any, x: Any, x_index: Any, elements: int) -> None:
+    """Copy `elements` (4, 8 or 16 bytes, aligned to that) from `x[x_index]` on to `shared[index]`.
+
+    Elements are consecutive along the last axis of both. See `async_commit`, `async_wait`. sm_80.
+    """
+    _only_inside("async_copy")
+
+
+@_instruction
+def async_commit() -> None:
+    """Make a group of this unit's copies since the last one. sm_80."""
+    _only_inside("async_commit")
+
+
+@_instruction
+def async_wait(count: int = 0) -> None:
+    """Wait until at most `count` of this unit's last groups of copies are under way. sm_80.
+
+    Other units see the data after `cp.sync_cube()`.
+    """
+    _only_inside("async_wait")
+
+
+@_instruction
+def ldmatrix(shared: Any, index: Any, count: int = 4, transposed: bool = False) -> Any:
+    """`count` (1, 2, 4) matrices of 8x8 elements of 2 bytes, as a `cp.Line[cp.u32, count]`.
+
+    Lanes 8k to 8k+7 of the plane tell where the rows of matrix k begin, at multiples of 16 bytes.
+    Lane l gets the elements 2(l%4), 2(l%4)+1 of row l//4 of matrix k in word k; of column l//4 if
+    `transposed`. sm_75.
+    """
+    return _only_inside("ldmatrix")
+
+
+@_instruction
+def stmatrix(shared: Any, index: Any, value: Any, transposed: bool = False) -> None:
+    """Store matrices that are laid out in the plane as `ldmatrix` gives them. sm_90."""
+    _only_inside("stmatrix")
+
+
+@_instruction
+def mma(a: Any, b: Any, c: Any, elements: Any) -> Any:
+    """a @ b + c by the tensor cores, over the plane: a is 16 x k, b is k x 8, c is 16 x 8.
+
+    `elements` is cp.f16, cp.bf16, "tf32", cp.i8 or cp.u8. a and b are `cp.Line`s of u32 words that
+    pack them: 4 and 2 words (k = 16; tf32: 8; 8 bits: 32) or 2 and 1 (half of that). c and the
+    result are 4 lanes of f32 (of i32 for integers). Which unit holds what is in the PTX ISA,
+    "Matrix Fragments for mma". sm_80.
+    """
+    return _only_inside("mma")
+
+
+# Barriers and bulk copies: sm_90
+
+
+@_instruction
+def barrier_init(barrier: Any, index: Any, count: Any) -> None:
+    """Initialise a barrier whose phases end after `count` arrivals; by one unit. sm_90.
+
+    `fence_barriers` and `cp.sync_cube()` make it known before it is used.
+    """
+    _only_inside("barrier_init")
+
+
+@_instruction
+def fence_barriers() -> None:
+    """Let the cluster and the copy engine see initialised barriers. sm_90."""
+    _only_inside("fence_barriers")
+
+
+@_instruction
+def barrier_arrive(barrier: Any, index: Any) -> None:
+    """Arrive once. sm_90."""
+    _only_inside("barrier_arrive")
+
+
+@_instruction
+def barrier_expect(barrier: Any, index: Any, nbytes: Any) -> None:
+    """Arrive once, and let the phase wait for `nbytes` of bulk copies too. sm_90."""
+    _only_inside("barrier_expect")
+
+
+@_instruction
+def barrier_try_wait(barrier: Any, index: Any, parity: Any) -> Any:
+    """Whether the phase of `parity` (0 for the first, then 1, 0, ...) has ended. sm_90."""
+    return _only_inside("barrier_try_wait")
+
+
+def barrier_wait(barrier: Any, index: Any, parity: Any) -> None:
+    """Wait until the phase of `parity` (0 for the first, then 1, 0, ...) has ended. sm_90."""
+    while not barrier_try_wait(barrier, index, parity):
+        pass
+
+
+@_instruction
+def fence_async() -> None:
+    """Let bulk copies and `wgmma` see this unit's stores to shared memory. sm_90.
+
+    Each unit that stored calls it before the barrier that it meets the others at.
+    """
+    _only_inside("fence_async")
+
+
+@_instruction
+def bulk_load(
+    shared: Any, index: Any, x: Any, x_index: Any, elements: Any, barrier: Any, barrier_index: Any
+) -> None:
+    """Copy elements (a multiple of 16 bytes, aligned to 16) to shared memory; by one unit.
+
+    The bytes arrive at the barrier, see `barrier_expect`. sm_90.
+    """
+    _only_inside("bulk_load")
+
+
+@_instruction
+def bulk_store(x: Any, x_index: Any, shared: Any, index: Any, elements: Any) -> None:
+    """Copy elements from shared memory; `bulk_commit` and `bulk_wait` say when that is over.
+
+    A multiple of 16 bytes, aligned to 16; by one unit. sm_90.
+    """
+    _only_inside("bulk_store")
+
+
+@_instruction
+def tensor_load(
+    shared: Any,
+    index: Any,
+    tensor: Any,
+    origin: Any,
+    barrier: Any,
+    barrier_index: Any,
+    multicast: Any = None,
+) -> None:
+    """Copy the box of a `TensorMap` that begins at `origin` to shared memory; by one unit.
+
+    What lies outside of the array is 0. All bytes of the box (`tensor.nbytes`) arrive at the
+    barrier. `shared[index]` is aligned to 128 bytes, with a swizzle to 8 times as many as it has;
+    the array itself is. With `multicast`, a mask of ranks of the cluster, the box goes to the same
+    place of those cubes, and arrives at the same barrier of each. sm_90.
+    """
+    _only_inside("tensor_load")
+
+
+@_instruction
+def tensor_store(tensor: Any, origin: Any, shared: Any, index: Any) -> None:
+    """Copy a box from shared memory to `origin` of a `TensorMap`'s array; by one unit.
+
+    What lies outside of the array is dropped. `bulk_commit` and `bulk_wait` say when it is over.
+    sm_90.
+    """
+    _only_inside("tensor_store")
+
+
+@_instruction
+def bulk_commit() -> None:
+    """Make a group of this unit's bulk stores since the last one. sm_90."""
+    _only_inside("bulk_commit")
+
+
+@_instruction
+def bulk_wait(count: int = 0, read: bool = False) -> None:
+    """Wait until at most `count` of this unit's last bulk groups are under way. sm_90.
+
+    With `read`, until the others have read shared memory, which may then be written again.
+    """
+    _only_inside("bulk_wait")
+
+
+# Clusters: sm_90
+
+
+@_instruction
+def cluster_rank() -> Any:
+    """The position of the cube in its cluster; see `kernel.configure(cluster=...)`. sm_90."""
+    return _only_inside("cluster_rank")
+
+
+@_instruction
+def cluster_sync() -> None:
+    """All units of the cluster arrive before any goes on. sm_90.
+
+    A cube whose shared memory others access must not end before they are done.
+    """
+    _only_inside("cluster_sync")
+
+
+@_instruction
+def cluster_load(shared: Any, index: Any, rank: Any) -> Any:
+    """`shared[index]` of the cube of that rank. sm_90."""
+    return _only_inside("cluster_load")
+
+
+@_instruction
+def cluster_store(shared: Any, index: Any, rank: Any, value: Any) -> None:
+    """`shared[index] = value` in the cube of that rank. sm_90."""
+    _only_inside("cluster_store")
+
+
+@_instruction
+def cluster_arrive(barrier: Any, index: Any, rank: Any) -> None:
+    """Arrive once at the barrier `barrier[index]` of the cube of that rank. sm_90."""
+    _only_inside("cluster_arrive")
+
+
+# Warpgroups, four planes that begin at a multiple of four: sm_90a
+
+
+@_instruction
+def increase_registers(count: int) -> None:
+    """setmaxnreg: wait until this unit may have `count` registers (24 to 256 by 8). sm_90a."""
+    _only_inside("increase_registers")
+
+
+@_instruction
+def decrease_registers(count: int) -> None:
+    """setmaxnreg: give up all but `count` registers of this unit (24 to 256 by 8). sm_90a."""
+    _only_inside("decrease_registers")
+
+
+@_instruction
+def wgmma_fence() -> None:
+    """Order accesses to registers and shared memory before the products behind it. sm_90a."""
+    _only_inside("wgmma_fence")
+
+
+@_instruction
+def wgmma(
+    sums: Any,
+    a: Any,
+    b: Any,
+    elements: Any,
+    a_transposed: bool = False,
+    b_transposed: bool = False,
+) -> Any:
+    """sums + a @ b of a 64 x 16 and a 16 x n tile in shared memory, over the warpgroup. sm_90a.
+
+    `sums` is a `cp.Line[cp.f32, n // 2]`; `elements` cp.f16 or cp.bf16; a and b are descriptors,
+    see `wgmma_descriptor`. Both are K-major unless transposed. The result is there after
+    `wgmma_wait`; lane i of unit t is the element of row 16(t//32) + t%32//4 + 8(i//2%2) and column
+    8(i//4) + 2(t%4) + i%2.
+    """
+    return _only_inside("wgmma")
+
+
+@_instruction
+def wgmma_commit() -> None:
+    """Make a group of the products since the last one. sm_90a."""
+    _only_inside("wgmma_commit")
+
+
+@_instruction
+def wgmma_wait(sums: Any, count: int = 0) -> Any:
+    """The sums, once at most `count` of the last groups of products are under way. sm_90a."""
+    return _only_inside("wgmma_wait")
+
+
+SWIZZLES = {0: 0, 128: 1, 64: 2, 32: 3}
+"""How descriptors of `wgmma` tell the swizzle of so many bytes."""
+
+
+def wgmma_descriptor(shared: Any, index: Any, leading: Any, stride: Any, swizzle: int = 0) -> Any:
+    """The descriptor of a tile that begins at `shared[index]`. sm_90a.
+
+    Without a swizzle a K-major tile is made of blocks of 8 rows x 16 bytes, each contiguous:
+    `leading` is the distance in bytes of blocks that are neighbours along K, `stride` of those
+    along the other axis. With a `swizzle` of 32, 64 or 128 bytes, as in a `TensorMap`, rows of that
+    many bytes follow each other, `stride` is the distance of 8 rows, and `leading` is not used.
+    """
+    place = u64(address(shared, index)) & 0x3FFFF
+    steps = (u64(leading) & 0x3FFFF) >> 4 << 16 | (u64(stride) & 0x3FFFF) >> 4 << 32
+    return place >> 4 | steps | u64(SWIZZLES[swizzle]) << 62
+
+
+# Tensor maps
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TensorMap:
+    """Tells the copy engine where the elements of an array lie, and which `box` it copies at once.
+
+    The annotation of a kernel's parameter, and what `tensor_map` makes. `array` may be a `Spec`
+    where no kernel is launched. Kernels read `box`, `dtype` and `nbytes` of it.
+    """
+
+    array: Any
+    box: tuple[int, ...]
+    swizzle: int = 0
+
+    @property
+    def dtype(self) -> DType:
+        """The type of the elements."""
+        found = find_dtype(self.array.dtype)
+        assert found is not None
+        return found
+
+    @property
+    def nbytes(self) -> int:
+        """The size of a box in shared memory."""
+        return prod(self.box) * self.dtype.itemsize
+
+
+def tensor_map(array: Any, box: tuple[int, ...], swizzle: int = 0) -> TensorMap:
+    """A `TensorMap` of an array on a CUDA device, as an argument of kernels. sm_90.
+
+    `box` has an extent of 1 to 256 for each of the 1 to 5 axes; its rows have a multiple of 16
+    bytes. `swizzle` (0, 32, 64 or 128 bytes, which its rows must fit) says how 16-byte pieces of
+    rows are exchanged in shared memory, so that columns lie in different banks. The array's last
+    axis is contiguous; its address and other strides are multiples of 16 bytes. `LaunchError` E421
+    for anything else.
+    """
+    held = spec(array) if isinstance(array, str) else array
+    extents = tuple(box)
+    reason = _refusal(held, extents, swizzle)
+    if reason:
+        raise fail("E421", reason=reason, suggestion="")
+    return TensorMap(held, extents, swizzle)
+
+
+def _refusal(array: Any, box: tuple[int, ...], swizzle: Any) -> str:
+    """Why there is no tensor map of such a box; empty where there is."""
+    shape = array.shape if isinstance(array, Spec) else getattr(array, "shape", None)
+    if shape is None:
+        return f"it is made of an array, not of a {type(array).__name__}"
+    if find_dtype(array.dtype) is None:
+        return f"an array of {array.dtype}, which no kernel takes"
+    if not 1 <= len(box) <= 5 or len(box) != len(shape):
+        return f"a box of {len(box)} axes for an array of {len(shape)}; both have 1 to 5"
+    if not all(type(n) is int and 1 <= n <= 256 for n in box):
+        return f"the box is {box}; its extents are integers from 1 to 256"
+    return "" if swizzle in SWIZZLES else f"a swizzle of {swizzle!r}; it is 0, 32, 64 or 128 bytes"

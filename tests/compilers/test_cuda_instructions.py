@@ -1,0 +1,284 @@
+"""`cp.cuda` in the compiler: machine code where an architecture has it, refusals where not."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cubepy as cp
+from cubepy.compilers.base import Options
+from cubepy.compilers.cuda import toolchain
+from cubepy.compilers.registry import find_compiler
+from cubepy.frontend.calls import resolve_annotations
+from cubepy.ir import cuda
+from cubepy.ir.parser import parse_kernel
+from cubepy.ir.printer import print_kernel
+from cubepy.lang import cuda as lang
+from cubepy.targets import INTERPRETER, cpu_target, parse_target
+from tests.devices.cuda_kernels import CASES, Case
+from tests.guests import require_guest
+
+ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_90a", "sm_100a")
+HOPPER_ONLY = {"wgmma_f16", "wgmma_bf16", "wgmma_tma", "pipeline"}
+"""Kernels whose instructions no later architecture has."""
+FOREIGN = ("opencl", "opencl:fp16+subgroups", "metal", "hip:gfx942")
+
+
+def text_of(case: Case, target: str, stage: str = "source") -> str:
+    return case.launcher.inspect(*case.specs, target=target, stage=stage, comptime=case.comptime)
+
+
+def number(arch: str) -> int:
+    return int("".join(c for c in arch if c.isdigit()))
+
+
+def has(name: str, arch: str) -> bool:
+    if name in HOPPER_ONLY:
+        return arch == "sm_90a"
+    if name == "registers":
+        return arch in ("sm_90a", "sm_100a")
+    return number(arch) >= number(CASES[name].least)
+
+
+def needs_nvrtc() -> None:
+    require_guest("cuda.bindings")
+    if toolchain._nvrtc() is None:
+        pytest.skip("guest absent: nvidia-cuda-nvrtc")
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("name", CASES)
+def test_machine_code_where_the_architecture_has_it(name: str, arch: str):
+    case, target = CASES[name], f"cuda:{arch}"
+    if not has(name, arch):
+        with pytest.raises(cp.UnsupportedError, match=rf"E310: `cuda_\w+`.*{target}: it needs sm_"):
+            text_of(case, target)
+        return
+    needs_nvrtc()
+    assert toolchain.to_cubin(text_of(case, target), parse_target(target))[:4] == b"\x7fELF"
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("mma_f16", "HMMA.16816.F32 LDSM LDGSTS"),
+        ("mma_bf16", "HMMA.16816.F32.BF16"),
+        ("mma_tf32", "HMMA.1688.F32.TF32"),
+        ("mma_i8", "IMMA.16832.S8.S8"),
+        ("stmatrix", "STSM"),
+        ("bulk", "UBLKCP.S.G UBLKCP.G.S SYNCS"),
+        ("tensor", "UTMALDG.2D UTMASTG.2D"),
+        ("tensor_5d", "UTMALDG.5D"),
+        ("cluster", "UCGABAR_ARV"),
+        ("wgmma_f16", "HGMMA.64x64x16.F32"),
+        ("wgmma_bf16", "HGMMA.64x128x16.F32.BF16"),
+        ("multicast", "UTMALDG.1D.MULTICAST"),
+        ("registers", "USETMAXREG"),
+    ],
+)
+def test_instructions_of_the_machine(name: str, words: str):
+    needs_nvrtc()
+    if toolchain.find_nvdisasm() is None:
+        pytest.skip("guest absent: nvidia-cuda-nvdisasm")
+    text = text_of(CASES[name], "cuda:sm_90a", "sass")
+    assert [word for word in words.split() if word not in text] == []
+
+
+@pytest.mark.parametrize("name", ["wgmma_tma", "pipeline"])
+def test_products_of_tiles_wait_once(name: str):
+    """ptxas puts waits between products whose sums it must move: here it moves none."""
+    needs_nvrtc()
+    if toolchain.find_nvdisasm() is None:
+        pytest.skip("guest absent: nvidia-cuda-nvdisasm")
+    text = text_of(CASES[name], "cuda:sm_90a", "sass")
+    assert text.count("HGMMA.64x64x16") == 4
+    assert text.count("WARPGROUP.DEPBAR") == 1
+
+
+def test_every_instruction_is_used_by_a_kernel():
+    used = {row.name for row in cuda.ROWS if any(row.name in ir for ir in ALL_IR)}
+    assert used == {row.name for row in cuda.ROWS}
+
+
+ALL_IR = [text_of(case, "cuda:sm_90a", "ir") for case in CASES.values()]
+
+
+def test_every_name_has_a_handler_and_every_row_a_name():
+    from cubepy.frontend.cuda import HANDLERS
+
+    assert {f"cuda_{name}" for name in lang.NAMES} == set(HANDLERS)
+    other_names = {"cuda_set_registers", "cuda_tensor_multicast"}
+    spelled = {"cuda_increase_registers", "cuda_decrease_registers"}
+    assert {row.name for row in cuda.ROWS} - other_names == set(HANDLERS) - spelled
+
+
+@pytest.mark.parametrize("target", FOREIGN)
+@pytest.mark.parametrize("name", CASES)
+def test_other_kinds_of_targets_refuse_by_name(name: str, target: str):
+    reason = "it is of the hardware of cuda targets"
+    with pytest.raises(cp.UnsupportedError, match=rf"E310: `cuda_\w+`.*{reason}"):
+        text_of(CASES[name], target)
+
+
+@pytest.mark.parametrize("target", [cpu_target("x86-64-v3"), INTERPRETER], ids=str)
+@pytest.mark.parametrize("name", CASES)
+def test_processors_refuse_by_name(name: str, target: Any):
+    kernel = parse_kernel(text_of(CASES[name], "cuda:sm_90a", "ir"))
+    with pytest.raises(cp.UnsupportedError, match=rf"E310: `cuda_\w+`.*{target}"):
+        find_compiler(target.kind).build(kernel, target, Options())
+
+
+@cp.cube
+def plain(x: cp.Tensor[cp.i32]):
+    x[0] = 1
+
+
+@cp.cube
+def takes_map(tensor: cp.cuda.TensorMap, x: cp.Tensor[cp.i32]):
+    x[0] = tensor.nbytes
+
+
+@pytest.mark.parametrize("target", ["cuda:sm_80", "opencl", "interpreter"])
+def test_clusters_need_hardware_that_has_them(target: str):
+    with pytest.raises(cp.UnsupportedError, match="E310: a cluster of cubes"):
+        plain.configure(cluster=2)[2, 32].inspect("i32[4]", target=target, stage="source")
+
+
+@pytest.mark.parametrize("target", ["opencl", "interpreter"])
+def test_tensor_maps_need_hardware_that_has_them(target: str):
+    tensor = cp.cuda.tensor_map("i32[8,8]", (4, 4))
+    with pytest.raises(cp.UnsupportedError, match="E310: `tensor`, a tensor map"):
+        takes_map[1, 1].inspect(tensor, "i32[1]", target=target, stage="source")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_kernels_print_and_parse_back(name: str):
+    text = text_of(CASES[name], "cuda:sm_90a", "ir")
+    kernel = parse_kernel(text)
+    assert print_kernel(kernel) == text
+    assert kernel.cluster == ((2, 1, 1) if name in ("cluster", "multicast") else (1, 1, 1))
+    assert parse_kernel(print_kernel(replace(kernel, cluster=(1, 2, 4)))).cluster == (1, 2, 4)
+
+
+def test_shared_arrays_of_the_copy_engine_are_aligned():
+    text = text_of(CASES["wgmma_tma"], "cuda:sm_90a")
+    assert re.findall(r"__align__\((\d+)\) half", text) == ["1024", "1024"]
+    assert "__align__(16) unsigned long long barrier[1]" in text
+
+
+def test_large_shared_arrays_keep_their_alignment():
+    @cp.cube
+    def large(x: cp.cuda.TensorMap, out: cp.Tensor[cp.f32]):
+        front = cp.shared(5, cp.f32)
+        tile = cp.shared((256, 64), cp.f32)
+        barrier = cp.shared(1, cp.u64)
+        front[0] = 1.0
+        cp.cuda.tensor_load(tile, (0, 0), x, (0, 0), barrier, 0)
+        out[0] = tile[0, 0] + front[0]
+
+    tensor = cp.cuda.tensor_map("f32[256,64]", (256, 64))
+    text = large[1, 32].inspect(tensor, "f32[1]", target="cuda:sm_90a")
+    assert "__align__(1024) unsigned char shared_memory[]" in text
+    assert [int(n) for n in re.findall(r"shared_memory \+ (\d+)", text)] == [0, 1024, 66560]
+
+
+def wrong(body: Any, *specs: Any) -> str:
+    with pytest.raises(cp.CompileError) as raised:
+        cp.cube(body)[1, 32].inspect(*specs, target="cuda:sm_90a")
+    return str(raised.value)
+
+
+def test_arguments_that_an_instruction_does_not_take():
+    def three_bytes(x: cp.Tensor[cp.u8]):
+        cp.cuda.async_copy(cp.shared(16, cp.u8), 0, x, 0, 3)
+
+    def not_shared(x: cp.Tensor[cp.u64]):
+        cp.cuda.barrier_arrive(x, 0)
+
+    def no_such_register(x: cp.Tensor[cp.u64]):
+        cp.cuda.ptx("mov.u32 %0, %3;", 1, result=cp.u32)
+
+    def no_such_product(x: cp.Tensor[cp.u64]):
+        a = cp.Line[cp.u32, 4](0)
+        cp.cuda.mma(a, a, cp.Line[cp.f32, 4](0.0), cp.f16)
+
+    def odd_count(x: cp.Tensor[cp.u64]):
+        cp.cuda.increase_registers(100)
+
+    def no_barrier(x: cp.Tensor[cp.u64]):
+        cp.cuda.barrier_init(cp.shared(1, cp.u32), 0, 1)
+
+    assert "E201" in (text := wrong(three_bytes, "u8[16]")) and "4, 8 or 16 bytes" in text
+    assert "E207" in (text := wrong(not_shared, "u64[1]")) and "shared memory" in text
+    assert "E201" in (text := wrong(no_such_register, "u64[1]")) and "has 2 registers" in text
+    assert "E201" in (text := wrong(no_such_product, "u64[1]")) and "no product of f16" in text
+    assert "E201" in (text := wrong(odd_count, "u64[1]")) and "multiple of 8" in text
+    assert "E201" in (text := wrong(no_barrier, "u64[1]")) and "takes a barrier" in text
+
+
+def test_meetings_of_a_cluster_may_not_diverge():
+    def diverging(x: cp.Tensor[cp.u64]):
+        if cp.UNIT_POS < 3:
+            cp.cuda.cluster_sync()
+
+    assert "E307" in wrong(diverging, "u64[1]")
+
+
+def test_matrices_of_a_plane_may_not_diverge():
+    def diverging(x: cp.Tensor[cp.f32]):
+        if cp.UNIT_POS < 3:
+            c = cp.Line[cp.f32, 4](0.0)
+            x[0] = cp.cuda.mma(cp.Line[cp.u32, 4](0), cp.Line[cp.u32, 2](0), c, cp.f16)[0]
+
+    assert "E307" in wrong(diverging, "f32[1]")
+
+
+def test_checked_kernels_test_both_ends_of_a_copy():
+    def copies(x: cp.Tensor[cp.f32], n: int):
+        cp.cuda.async_copy(cp.shared(64, cp.f32), 0, x, n, 4)
+
+    kernel = cp.cube(copies).configure(checked=True)
+    ir = kernel[1, 32].inspect("f32[64]", "i64", target="cuda:sm_80", stage="ir")
+    assert ir.count("kind = 'bounds'") == 2
+
+
+def test_text_of_inline_ptx_cannot_leave_its_literal():
+    @cp.cube
+    def quoted(out: cp.Tensor[cp.u32]):
+        out[0] = cp.cuda.ptx('mov.u32 %0, 1; // "quoted" \\ ??/\n', result=cp.u32)
+
+    needs_nvrtc()
+    text = quoted[1, 1].inspect("u32[1]", target="cuda:sm_80")
+    assert toolchain.to_cubin(text, parse_target("cuda:sm_80"))
+
+
+@pytest.mark.parametrize(
+    ("array", "box", "swizzle", "reason"),
+    [
+        ("f32[64,64]", (64,), 0, "a box of 1 axes for an array of 2"),
+        ("f32[64,64]", (512, 4), 0, "from 1 to 256"),
+        ("f32[64,64]", (4, 0), 0, "from 1 to 256"),
+        ("f32[64,64]", (4, 4), 48, "a swizzle of 48"),
+        (3, (4,), 0, "not of a int"),
+        (np.zeros(4, "M8[s]"), (4,), 0, "an array of datetime64"),
+    ],
+)
+def test_tensor_maps_that_cannot_be(array: Any, box: Any, swizzle: int, reason: str):
+    with pytest.raises(cp.LaunchError, match=f"E421.*{reason}"):
+        cp.cuda.tensor_map(array, box, swizzle)
+
+
+def test_annotations_name_tensor_maps():
+    assert resolve_annotations(takes_map.function)["tensor"] is cp.cuda.TensorMap
+    with pytest.raises(cp.LaunchError, match=r"(?s)E401.*tensor_map"):
+        takes_map[1, 1].inspect("i32[8,8]", "i32[1]", target="cuda:sm_90a")
+
+
+@pytest.mark.parametrize("cluster", [0, 9, (2, 2, 4), "2", (1, 1, 1, 1)])
+def test_clusters_that_cannot_be(cluster: Any):
+    with pytest.raises(cp.LaunchError, match="E416"):
+        plain.configure(cluster=cluster)

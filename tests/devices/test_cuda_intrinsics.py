@@ -1,0 +1,231 @@
+"""What `cp.cuda` computes on a GPU, against NumPy; each kernel is compiled elsewhere too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cubepy as cp
+from cubepy.array.memory import numpy_dtype
+from tests.devices import cuda_kernels as kernels
+from tests.devices.cuda_kernels import CASES
+
+
+@pytest.fixture
+def ampere(cuda: str) -> str:
+    """A GPU with cp.async and mma."""
+    return _from(cuda, 80)
+
+
+@pytest.fixture
+def hopper(cuda: str) -> str:
+    """A GPU with barriers in shared memory, bulk copies and clusters."""
+    return _from(cuda, 90)
+
+
+@pytest.fixture
+def warpgroups(hopper: str) -> str:
+    """A GPU with wgmma."""
+    if cp.device(hopper).target.arch != "sm_90a":
+        pytest.skip("wgmma is of sm_90a alone")
+    return hopper
+
+
+def _from(name: str, least: int) -> str:
+    arch = cp.device(name).target.arch
+    if int("".join(c for c in arch if c.isdigit())) < least:
+        pytest.skip(f"{arch} is older than sm_{least}")
+    return name
+
+
+def random(shape: tuple[int, ...], dtype: Any, seed: int) -> np.ndarray:
+    """Small multiples of 1/8: products and sums of them are exact in f32."""
+    numbers = np.random.default_rng(seed).integers(-16, 17, shape) / 8
+    return numbers.astype(numpy_dtype(dtype))
+
+
+def on(device: str, x: np.ndarray) -> cp.Array:
+    return cp.asarray(x, device=device)
+
+
+def poisoned(device: str, shape: tuple[int, ...], dtype: Any = np.float32) -> cp.Array:
+    """An output full of a number that no kernel gives."""
+    return on(device, np.full(shape, 77, dtype))
+
+
+def test_ptx_has_registers_of_lines_and_special_ones(cuda: str):
+    out, sums = poisoned(cuda, (32,), np.uint32), poisoned(cuda, (64,))
+    CASES["ptx"].launcher(out, sums)
+    i = np.arange(32)
+    np.testing.assert_array_equal(out.numpy(), 3 * i + 7)
+    expected = np.stack([2 * i + 1, 2 * i - 1], axis=1).reshape(-1)
+    np.testing.assert_array_equal(sums.numpy(), expected.astype(np.float32))
+
+
+def test_addresses_of_shared_and_global_memory(cuda: str):
+    out = poisoned(cuda, (32,), np.uint32)
+    CASES["address"].launcher(out)
+    np.testing.assert_array_equal(out.numpy(), 5 * np.arange(32)[::-1])
+
+
+def test_async_copies_of_every_size_in_groups(ampere: str):
+    x = np.random.default_rng(1).normal(size=192).astype(np.float32)
+    out = poisoned(ampere, (192,))
+    CASES["async_copy"].launcher(on(ampere, x), out)
+    expected = np.concatenate([x[:32][::-1], x[32:64][::-1], x[64:][::-1]])
+    np.testing.assert_array_equal(out.numpy(), expected)
+
+
+@pytest.mark.parametrize("dtype", [cp.f16, cp.bf16])
+def test_matmul_by_mma_of_halves(ampere: str, dtype: Any):
+    a, b = random((64, 64), dtype, 2), random((64, 64), dtype, 3)
+    out = poisoned(ampere, (64, 64))
+    CASES[f"mma_{dtype.name}"].launcher(on(ampere, a), on(ampere, b), out)
+    np.testing.assert_array_equal(out.numpy(), a.astype(np.float32) @ b.astype(np.float32))
+
+
+def test_product_by_mma_of_tf32(ampere: str):
+    a, b = random((16, 8), cp.f32, 4), random((8, 8), cp.f32, 5)
+    out = poisoned(ampere, (16, 8))
+    CASES["mma_tf32"].launcher(on(ampere, a.view(np.uint32)), on(ampere, b.view(np.uint32)), out)
+    np.testing.assert_array_equal(out.numpy(), a @ b)
+
+
+def test_product_by_mma_of_bytes(ampere: str):
+    source = np.random.default_rng(6)
+    a = source.integers(-128, 128, (16, 32)).astype(np.int8)
+    b = source.integers(-128, 128, (32, 8)).astype(np.int8)
+    columns = np.ascontiguousarray(b.T).view(np.uint32)
+    out = poisoned(ampere, (16, 8), np.int32)
+    CASES["mma_i8"].launcher(on(ampere, a.view(np.uint32)), on(ampere, columns), out)
+    np.testing.assert_array_equal(out.numpy(), a.astype(np.int32) @ b.astype(np.int32))
+
+
+def test_ldmatrix_and_stmatrix_transpose(hopper: str):
+    x = np.arange(256, dtype=np.uint16).reshape(32, 8)
+    out = poisoned(hopper, (32, 8), np.uint16)
+    CASES["stmatrix"].launcher(on(hopper, x), out)
+    expected = x.reshape(4, 8, 8).transpose(0, 2, 1).reshape(32, 8)
+    np.testing.assert_array_equal(out.numpy(), expected)
+
+
+def test_bulk_copies_through_one_barrier_of_alternating_parity(hopper: str):
+    x = np.random.default_rng(7).normal(size=1024).astype(np.float32)
+    out = poisoned(hopper, (1024,))
+    CASES["bulk"].launcher(on(hopper, x), out)
+    np.testing.assert_array_equal(out.numpy(), x.reshape(4, 256)[:, ::-1].reshape(-1))
+
+
+def test_barrier_counts_the_arrivals_of_all_units(hopper: str):
+    out = poisoned(hopper, (64,), np.int32)
+    CASES["arrivals"].launcher(out)
+    np.testing.assert_array_equal(out.numpy(), 3 * np.arange(64)[::-1])
+
+
+@pytest.mark.parametrize("dtype", [cp.f32, cp.f16, cp.bf16, cp.u8, cp.i64])
+def test_tiles_by_tma_with_borders(hopper: str, dtype: Any):
+    x = np.random.default_rng(8).integers(0, 100, (50, 96)).astype(numpy_dtype(dtype))
+    out = poisoned(hopper, (50, 96), x.dtype)
+    maps = [cp.cuda.tensor_map(array, (32, 32)) for array in (on(hopper, x), out)]
+    kernels.add_one_by_tiles[(3, 2), 128](*maps)
+    np.testing.assert_array_equal(out.numpy(), x + x.dtype.type(1))
+
+
+def test_tma_leaves_what_lies_between_rows(hopper: str):
+    x, whole = on(hopper, random((20, 40), cp.f32, 9)), poisoned(hopper, (20, 40))
+    held = x.numpy()
+    maps = [cp.cuda.tensor_map(array[:, :36], (32, 32)) for array in (x, whole)]
+    kernels.add_one_by_tiles[(2, 1), 128](*maps)
+    np.testing.assert_array_equal(whole.numpy()[:, :36], held[:, :36] + 1)
+    np.testing.assert_array_equal(whole.numpy()[:, 36:], np.full((20, 4), 77, np.float32))
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3, 4, 5])
+def test_boxes_of_one_to_five_axes(hopper: str, rank: int):
+    shape, box, origin = (3, 4, 5, 6, 8), (1, 2, 2, 3, 4), (1, 1, 2, 2, 3)
+    shape, box, origin = shape[5 - rank :], box[5 - rank :], origin[5 - rank :]
+    x = np.random.default_rng(rank).integers(0, 1000, shape).astype(np.int32)
+    out = poisoned(hopper, (int(np.prod(box)),), np.int32)
+    tensor = cp.cuda.tensor_map(on(hopper, x), box)
+    kernels.boxes_of_any_rank[1, 32](tensor, out, origin)
+    part = x[tuple(slice(o, o + n) for o, n in zip(origin, box, strict=True))]
+    np.testing.assert_array_equal(out.numpy(), part.reshape(-1))
+
+
+def test_box_partly_outside_is_filled_with_zeros(hopper: str):
+    x = np.arange(1, 65, dtype=np.int32).reshape(8, 8)
+    out = poisoned(hopper, (16,), np.int32)
+    tensor = cp.cuda.tensor_map(on(hopper, x), (4, 4))
+    kernels.boxes_of_any_rank[1, 32](tensor, out, (-1, 6))
+    expected = np.zeros((4, 4), np.int32)
+    expected[1:, :2] = x[:3, 6:]
+    np.testing.assert_array_equal(out.numpy(), expected.reshape(-1))
+
+
+def test_tensor_map_of_the_host_is_refused(hopper: str):
+    x = cp.cuda.tensor_map(np.zeros((8, 8), np.int32), (4, 4))
+    with pytest.raises(cp.LaunchError, match=r"E421.*on cpu"):
+        kernels.boxes_of_any_rank.configure(device=hopper)[1, 32](
+            x, poisoned(hopper, (16,), np.int32), (0, 0)
+        )
+
+
+def test_tensor_map_of_odd_strides_is_refused(hopper: str):
+    x = cp.cuda.tensor_map(on(hopper, np.zeros((8, 7), np.int32)), (4, 4))
+    with pytest.raises(cp.LaunchError, match=r"E421.*multiples of 16"):
+        kernels.boxes_of_any_rank[1, 32](x, poisoned(hopper, (16,), np.int32), (0, 0))
+
+
+def test_two_cubes_of_a_cluster_exchange(hopper: str):
+    out, ranks = poisoned(hopper, (128,), np.int32), poisoned(hopper, (4,), np.int32)
+    CASES["cluster"].launcher(out, ranks)
+    np.testing.assert_array_equal(ranks.numpy(), [0, 1, 0, 1])
+    cube, i = np.divmod(np.arange(128), 32)
+    np.testing.assert_array_equal(out.numpy(), 100 * cube + 31 - i + 1000)
+
+
+def test_one_copy_for_all_cubes_of_a_cluster(hopper: str):
+    x = np.random.default_rng(16).integers(0, 1000, 128).astype(np.int32)
+    out = poisoned(hopper, (256,), np.int32)
+    CASES["multicast"].launcher(cp.cuda.tensor_map(on(hopper, x), (64,)), out)
+    parts = x.reshape(2, 1, 64)[:, :, ::-1]
+    np.testing.assert_array_equal(out.numpy(), np.broadcast_to(parts, (2, 2, 64)).reshape(-1))
+
+
+def test_grid_that_is_not_made_of_clusters_is_refused(hopper: str):
+    kernel = kernels.exchange_in_cluster.configure(cluster=2)
+    out, ranks = poisoned(hopper, (96,), np.int32), poisoned(hopper, (3,), np.int32)
+    with pytest.raises(cp.LaunchError, match="E408.*cluster"):
+        kernel[3, 32](out, ranks)
+
+
+@pytest.mark.parametrize(("dtype", "columns"), [(cp.f16, 64), (cp.bf16, 128)])
+def test_tile_product_by_wgmma(warpgroups: str, dtype: Any, columns: int):
+    a, b = random((64, 64), dtype, 10), random((columns, 64), dtype, 11)
+    out = poisoned(warpgroups, (64, columns))
+    CASES[f"wgmma_{dtype.name}"].launcher(on(warpgroups, a), on(warpgroups, b), out)
+    np.testing.assert_array_equal(out.numpy(), a.astype(np.float32) @ b.astype(np.float32).T)
+
+
+def test_tile_product_by_tma_with_swizzle_and_wgmma(warpgroups: str):
+    a, b = random((64, 64), cp.f16, 12), random((64, 64), cp.f16, 13)
+    maps = [cp.cuda.tensor_map(on(warpgroups, x), (64, 64), swizzle=128) for x in (a, b)]
+    out = poisoned(warpgroups, (64, 64))
+    CASES["wgmma_tma"].launcher(*maps, out)
+    np.testing.assert_array_equal(out.numpy(), a.astype(np.float32) @ b.astype(np.float32).T)
+
+
+def test_pipeline_of_two_stages_through_a_loop(warpgroups: str):
+    a, b = random((64, 320), cp.f16, 14), random((64, 320), cp.f16, 15)
+    maps = [cp.cuda.tensor_map(on(warpgroups, x), (64, 64), swizzle=128) for x in (a, b)]
+    out = poisoned(warpgroups, (64, 64))
+    CASES["pipeline"].launcher(*maps, out, 5)
+    np.testing.assert_array_equal(out.numpy(), a.astype(np.float32) @ b.astype(np.float32).T)
+
+
+def test_warpgroups_pass_registers_on(warpgroups: str):
+    out = poisoned(warpgroups, (384,))
+    CASES["registers"].launcher(out)
+    np.testing.assert_array_equal(out.numpy(), np.repeat([1, 2, 2], 128).astype(np.float32))
