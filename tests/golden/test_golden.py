@@ -80,7 +80,7 @@ def test_pocl_takes_it(name: str, require_text_device: Any):
     import pyopencl as cl
 
     source = (FOLDER / f"{name}.cl").read_text()
-    program = cl.Program(text_devices.queue().context, source)
+    program = cl.Program(text_devices.pocl_queue().context, source)
     built = program.build(options=["-cl-std=CL1.2", "-w"])
     assert len(built.all_kernels()) == 1
 

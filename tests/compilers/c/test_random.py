@@ -60,7 +60,7 @@ def build_opencl(made: list[tuple[int, Kernel, Source]]) -> list[Run]:
     import pyopencl as cl
 
     parts = dict.fromkeys(part for _, _, source in made for part in source.text.split("\n\n"))
-    program = cl.Program(text_devices.queue().context, "\n\n".join(parts))
+    program = cl.Program(text_devices.pocl_queue().context, "\n\n".join(parts))
     program = program.build(options=["-cl-std=CL1.2", "-w"])
     return [_opencl_run(cl.Kernel(program, source.entry), kernel) for _, kernel, source in made]
 
@@ -77,8 +77,8 @@ def _opencl_run(function: Any, kernel: Kernel) -> Run:
             for p in kernel.params
         ]
         function.set_args(*passed)
-        cl.enqueue_nd_range_kernel(text_devices.queue(), function, (1,), (1,))
-        text_devices.queue().finish()
+        cl.enqueue_nd_range_kernel(text_devices.pocl_queue(), function, (1,), (1,))
+        text_devices.pocl_queue().finish()
 
     return run
 

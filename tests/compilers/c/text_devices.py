@@ -59,7 +59,7 @@ class PoclDevice(_TextDevice):
         import pyopencl as cl
 
         source = artifact.code.decode()
-        program = cl.Program(queue().context, source).build(options=[BUILD_OPTIONS[0], "-w"])
+        program = cl.Program(pocl_queue().context, source).build(options=[BUILD_OPTIONS[0], "-w"])
         return artifact, cl.Kernel(program, artifact.entry)
 
     def launch(
@@ -79,12 +79,12 @@ class PoclDevice(_TextDevice):
             return
         kernel.set_args(*passed)
         size = tuple(n * d for n, d in zip(grid, artifact.cube_dim, strict=True))
-        cl.enqueue_nd_range_kernel(queue(), kernel, size, artifact.cube_dim)
-        queue().finish()
+        cl.enqueue_nd_range_kernel(pocl_queue(), kernel, size, artifact.cube_dim)
+        pocl_queue().finish()
 
 
 @lru_cache(maxsize=1)
-def queue() -> Any:
+def pocl_queue() -> Any:
     """A queue on PoCL's device; the test is skipped where there is none."""
     os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
     cl = require_guest("pyopencl")
@@ -150,7 +150,7 @@ DEVICES = {"pocl": PoclDevice, "metal_text": MetalTextDevice}
 def require(name: str) -> None:
     """Skip the test where the device's compiler is absent."""
     if name == "pocl":
-        queue()
+        pocl_queue()
     else:
         metal_text.find_clang()
 
