@@ -19,6 +19,7 @@ _SINGLE = {
 _COUNTED = {
     "cuda": "cubepy.runtimes.cuda.device",
     "opencl": "cubepy.runtimes.opencl.device",
+    "metal": "cubepy.runtimes.metal.device",
 }
 """Modules with `count()`, which raises `DeviceError` with the reason, and `make(number)`."""
 

@@ -1,6 +1,7 @@
 """What C has no form for becomes something else, in rewritings that all dialects share.
 
-The order: planes and atomics give plain operations; small floats are computed in f32; operations
+The order: checks become branches, and units that end early stay where others meet; planes and
+atomics give plain operations; small floats are computed in f32; operations
 with edge cases become operations without; positions become those of the dialect; bools in memory
 become bytes; signed sums, which C lets overflow, become unsigned ones. Then all is simplified.
 """
@@ -20,6 +21,7 @@ from cubepy.compilers.cstyle.dialect import Dialect
 from cubepy.compilers.cstyle.meetings import check_meetings
 from cubepy.compilers.cstyle.planes import lower_planes
 from cubepy.compilers.cstyle.positions import lower_positions
+from cubepy.compilers.cstyle.stay import stay
 from cubepy.compilers.cstyle.storage import bools_as_bytes, in_f32, lower_atomics, print_as_f32
 from cubepy.errors import fail
 from cubepy.ir.core import Kernel, Op
@@ -43,9 +45,9 @@ def legalize(kernel: Kernel, dialect: Dialect) -> tuple[Kernel, tuple[Fault, ...
     check_types(kernel, dialect)
     check_cluster(kernel, dialect)
     check_meetings(kernel, dialect)
-    for step in (lambda k: lower_planes(k, dialect), lambda k: lower_atomics(k, dialect)):
-        kernel = step(kernel)
     kernel, faults = lower_checks(kernel)
+    for step in (stay, lower_planes, lower_atomics):
+        kernel = step(kernel, dialect)
     for step in _steps(dialect):
         kernel = step(kernel)
     return verify(kernel, after=f"legalisation for {dialect.name}"), faults

@@ -26,7 +26,7 @@ def leaves_early(kernel: Kernel, uniform: Uniform) -> bool:
 
 def _leaves(region: Region, uniform: Uniform, divergent: bool) -> bool:
     for op in region.ops:
-        varying = divergent or any(uniform.is_varying(v) for v in _steers(op))
+        varying = divergent or any(uniform.is_varying(v) for v in steers(op))
         if op.row is ops.CHECK and (divergent or uniform.is_varying(op.operands[0])):
             return True
         if op.row is ops.RETURN and divergent:
@@ -37,7 +37,7 @@ def _leaves(region: Region, uniform: Uniform, divergent: bool) -> bool:
 
 
 def check_meetings(kernel: Kernel, dialect: Dialect) -> None:
-    """`CompileError` E307 for divergent meetings; E310 where units that returned would be missed.
+    """`CompileError` E307 for divergent meetings.
 
     Where planes exchange through memory of the cube, their operations are meetings of the cube.
     """
@@ -49,21 +49,6 @@ def check_meetings(kernel: Kernel, dialect: Dialect) -> None:
     _Divergence(uniform, cube).check(kernel.body, "cube")
     if kernel.plane_dim > 1:
         _Divergence(Uniform(kernel, plane=True), set(OF_PLANES)).check(kernel.body, "plane")
-    if not dialect.planes_exit and leaves_early(kernel, uniform):
-        _refuse_exits(kernel, dialect, cube | (set(OF_PLANES) if kernel.plane_dim > 1 else set()))
-
-
-def _refuse_exits(kernel: Kernel, dialect: Dialect, meetings: set[OpDef]) -> None:
-    for op in kernel.body.walk():
-        if op.row in meetings:
-            raise fail(
-                "E310",
-                op.span,
-                op=f"`{op.row.name}`",
-                target=dialect.name,
-                reason="units that returned, or failed a check, cannot come to this meeting there",
-                suggestion="put what they would skip into an `if`, not behind a `return`",
-            )
 
 
 class _Divergence:
@@ -84,7 +69,7 @@ class _Divergence:
                 self.check(inner, group)
 
     def _diverges(self, op: Op) -> bool:
-        if any(self._uniform.is_varying(v) for v in _steers(op)):
+        if any(self._uniform.is_varying(v) for v in steers(op)):
             return True
         return op.row in _LOOPS and leaves_divergently(op.regions[0], self._uniform)
 
@@ -93,7 +78,8 @@ class _Divergence:
         return fail("E307", op.span, op=op.row.name, group=group)
 
 
-def _steers(op: Op) -> Iterator[Value]:
+def steers(op: Op) -> Iterator[Value]:
+    """What decides which of an operation's regions run, or how often."""
     if op.row is ops.IF:
         yield op.operands[0]
     elif op.row is ops.FOR:

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+
 import pytest
 
 import cubepy as cp
+from tests.compilers.c import metal_text
+from tests.devices import fake_metal
 
 
-@pytest.fixture(params=["opencl:0", "cuda:0"])
+@pytest.fixture(params=["opencl:0", "cuda:0", "metal:0"])
 def device(request: pytest.FixtureRequest) -> str:
-    """The name of a device with its own memory."""
+    """The name of a device with its own memory; Metal's is made up where there is none."""
+    if request.param == "metal:0" and sys.platform != "darwin":
+        request.getfixturevalue("fake")
     return require(request.param)
+
+
+@pytest.fixture
+def fake() -> Iterator[fake_metal.Metal]:
+    """Metal's objects in Python, whose kernels run on this CPU."""
+    metal_text.find_clang()
+    with fake_metal.installed() as found:
+        yield found
 
 
 @pytest.fixture

@@ -60,13 +60,15 @@ def child(start: int, size: int, device: str | None) -> tuple[int, int]:
 
 def run_chunk(start: int, size: int, device: str | None) -> int:
     """Check seeds one after the other."""
-    from tests.fuzz.differential import check, check_device, generate
+    import cubepy as cp
+    from tests.fuzz.differential import check, check_device, generate, generate_for
 
     ran = 0
+    target = cp.device(device).target if device is not None else None
     for seed in range(start, start + size):
         try:
-            if device is not None:
-                ran += check_device(generate(seed), seed, device)
+            if device is not None and target is not None:
+                ran += check_device(generate_for(seed, target), seed, device)
             else:
                 check(generate(seed), seed, (0, 2, 3) if seed % 4 == 0 else (0, 3))
         except Exception as error:

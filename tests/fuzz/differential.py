@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 import cubepy as cp
-from tests.fuzz.generator import EXTENT, SLOTS, Generator, Program
+from cubepy.targets import Target
+from tests.fuzz.generator import EXTENT, PLANES, SLOTS, TYPES, Generator, Program
 
 T = TypeVar("T")
 _serial = itertools.count()
@@ -64,6 +65,15 @@ class Mismatch(Exception):
 def generate(seed: int) -> Program:
     """The kernel of a seed."""
     return Generator(Seeded(seed)).program()
+
+
+def generate_for(seed: int, target: Target) -> Program:
+    """The kernel of a seed, of types and with planes that the target has."""
+    has_f64 = target.kind != "metal" and (target.kind != "opencl" or "fp64" in target.features)
+    types = TYPES if has_f64 else tuple(t for t in TYPES if t != "f64")
+    emulates = target.kind == "opencl" and "subgroups" not in target.features
+    planes = PLANES if emulates else (1, target.plane_dim)
+    return Generator(Seeded(seed), types, planes).program()
 
 
 def load_kernel(program: Program) -> Any:

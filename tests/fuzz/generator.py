@@ -16,6 +16,7 @@ T = TypeVar("T")
 INTEGERS = ("i8", "u8", "i16", "i32", "u32", "i64", "u64")
 FLOATS = ("f32", "f64", "f16")
 TYPES = (*INTEGERS, *FLOATS)
+PLANES = (1, 1, 4, 8)
 EXTENT = 16
 """Elements of every input, and slots of every output for each unit."""
 SLOTS = 3
@@ -48,9 +49,18 @@ class _Scope:
 
 
 class Generator:
-    """Writes one kernel. `chooser` decides; nothing else is random."""
+    """Writes one kernel. `chooser` decides; nothing else is random.
 
-    def __init__(self, chooser: Chooser) -> None:
+    `types` and `planes` are what the kernel may use: the sizes of planes, of which the last one is
+    also that of a cube now and then.
+    """
+
+    def __init__(
+        self,
+        chooser: Chooser,
+        types: tuple[str, ...] = TYPES,
+        planes: tuple[int, ...] = PLANES,
+    ) -> None:
         self._c = chooser
         self._lines: list[str] = []
         self._depth = 1
@@ -58,9 +68,10 @@ class Generator:
         self._count = 0
         self._loops = 0
         self._may_return = False
-        self.cube_dim = chooser.choose((1, 4, 8, 16))
-        self.plane_dim = chooser.choose((1, 1, 4, 8)) if self.cube_dim >= 8 else 1
-        self.types = tuple(dict.fromkeys(chooser.choose(TYPES) for _ in range(3)))
+        wide = (planes[-1],) if planes[-1] > 16 else ()
+        self.cube_dim = chooser.choose((1, 4, 8, 16, *wide))
+        self.plane_dim = chooser.choose(planes) if self.cube_dim >= 8 else 1
+        self.types = tuple(dict.fromkeys(chooser.choose(types) for _ in range(3)))
 
     def program(self) -> Program:
         """The whole kernel."""

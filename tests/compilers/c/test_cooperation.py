@@ -145,6 +145,75 @@ def test_the_fault_record(device: str):
 
 
 @cp.cube
+def past_the_end_and_on(x, sums, steps):
+    """Some units fail before barriers, in a loop around them, and where planes add."""
+    t = cp.UNIT_POS
+    tile = cp.shared(64, cp.f32)
+    tile[t] = x[cp.ABSOLUTE_POS]
+    cp.sync_cube()
+    rounds = 0
+    while tile[0] > rounds:
+        cp.sync_cube()
+        if t > 0:
+            tile[t] += x[cp.ABSOLUTE_POS + rounds]
+        rounds += 1
+        cp.sync_cube()
+    total = cp.plane_sum(tile[t])
+    sums[cp.ABSOLUTE_POS] = total
+    if t == 0:
+        steps[cp.CUBE_POS] = rounds
+
+
+def test_units_that_fail_before_others_meet(device: str):
+    """The others finish, with the identity from the units that failed."""
+    plane = 32 if device == "metal_text" else 8
+    x = np.full(160, 3, np.float32)
+    sums, steps = np.full(192, -1, np.float32), np.zeros(3, np.int32)
+    chosen = past_the_end_and_on.configure(device=device, checked=True, plane_dim=plane)
+    with pytest.raises(OutOfBoundsError) as caught:
+        chosen[3, 64](x, sums, steps)
+    error: Any = caught.value
+    assert error.argument == "x" and error.index >= 160
+    assert steps.tolist() == [3, 3, 3]
+    whole = np.full(192, 12 * plane, np.float32)
+    whole[:plane] = whole[64 : 64 + plane] = whole[128 : 128 + plane] = 12 * (plane - 1) + 3
+    failed = np.arange(192) + 2 >= 160
+    alive = np.where(failed, 0, 12).reshape(-1, plane)
+    alive[[0, 64 // plane, 128 // plane], 0] = 3
+    expected = np.where(failed, -1, np.repeat(alive.sum(1), plane))
+    np.testing.assert_array_equal(sums, expected)
+
+
+@cp.cube
+def rounds_by_cube(x, starts, out, far: int):
+    """Cubes without work return; the others read how often to meet."""
+    i = cp.ABSOLUTE_POS
+    if i >= x.size:
+        return
+    tile = cp.shared(16, cp.i32)
+    tile[cp.UNIT_POS] = x[i]
+    for _ in range(starts[cp.CUBE_POS * far]):
+        cp.sync_cube()
+        other = tile[(cp.UNIT_POS + 1) % 2]
+        cp.sync_cube()
+        tile[cp.UNIT_POS] = other
+    out[i] = tile[cp.UNIT_POS]
+
+
+def test_units_that_returned_read_nothing(device: str):
+    """What decides how often units meet is read by a cube only where one of its units lives."""
+    x, out = np.arange(6, dtype=np.int32), np.zeros(6, np.int32)
+    starts = np.array([2, 0, 1], np.int32)
+    rounds_by_cube.configure(device=device)[2, 4](x, starts, out, 2)
+    expected = np.zeros(6, np.int32)
+    rounds_by_cube.configure(device="interpreter")[2, 4](x, starts, expected, 2)
+    np.testing.assert_array_equal(out, expected)
+    far = 1 << 44  # of a cube that returned as a whole
+    rounds_by_cube.configure(device=device)[3, 16](x, starts, out, far)
+    assert out[:2].tolist() == [0, 1], "exchanged twice"
+
+
+@cp.cube
 def tell(x):
     i = cp.ABSOLUTE_POS
     if x[i] > 2:

@@ -1,0 +1,1 @@
+"""The Metal runtime: GPUs of Apple through pyobjc."""
