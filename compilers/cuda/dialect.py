@@ -127,6 +127,7 @@ def _error_function() -> Helper:
 
 
 CLUSTER = "__cluster_dims__({}, {}, {}) "
+"""The kernel says it itself, so that an ordinary launch of the driver is enough."""
 _TENSOR_MAP = "struct __align__(64) TensorMap {\n    unsigned long long words[16];\n};"
 
 HELPERS: dict[str, Helper] = {

@@ -77,10 +77,13 @@ def _written(frame: Frame, what: str, x: Any, item: Any, elements: int) -> tuple
 
 
 def _number(frame: Frame, x: Any, dtype: DType) -> Value:
-    """A number as an integer type of the instruction."""
-    if isinstance(x, Value) and isinstance(x.type, DType) and x.type.is_integer:
-        return frame.tracer.cast(x, dtype)
-    return frame.tracer.convert(x, dtype)
+    """An integer as a type of the instruction; E207 for anything else, E203 where it cannot be."""
+    if isinstance(x, Value) and x.type is dtype:
+        return x
+    number = frame.tracer.index(x, "this argument")
+    if isinstance(number, int):
+        return frame.tracer.literal(number, dtype)
+    return frame.tracer.cast(number, dtype)
 
 
 def _comptime(frame: Frame, what: str, x: Any) -> int:

@@ -212,6 +212,14 @@ def test_arguments_that_an_instruction_does_not_take():
     def no_barrier(x: cp.Tensor[cp.u64]):
         cp.cuda.barrier_init(cp.shared(1, cp.u32), 0, 1)
 
+    def half_an_arrival(x: cp.Tensor[cp.u64]):
+        cp.cuda.barrier_init(cp.shared(1, cp.u64), 0, 0.5)
+
+    def no_count(x: cp.Tensor[cp.u64]):
+        cp.cuda.barrier_init(cp.shared(1, cp.u64), 0, -1)
+
+    assert "E207" in (text := wrong(half_an_arrival, "u64[1]")) and "an integer" in text
+    assert "E203" in wrong(no_count, "u64[1]")
     assert "E201" in (text := wrong(three_bytes, "u8[16]")) and "4, 8 or 16 bytes" in text
     assert "E207" in (text := wrong(not_shared, "u64[1]")) and "shared memory" in text
     assert "E201" in (text := wrong(no_such_register, "u64[1]")) and "has 2 registers" in text
