@@ -44,7 +44,8 @@ class Signature:
         extra = [text for word, text in d.extra_params.items() if word in words]
         units = prod(self._e.kernel.cube_dim)
         dims = dict(zip("xyz", self._e.kernel.cube_dim, strict=True))
-        opening = d.head.format(name=self.name, units=units, **dims)
+        planes = d.head_of_planes.format(plane=d.plane_dim) if self._e.kernel.plane_dim > 1 else ""
+        opening = d.head.format(name=self.name, units=units, planes=planes, **dims)
         return _joined(opening, [*self._params, *extra])
 
     def _param(self, param: Param, slot: int) -> str:
