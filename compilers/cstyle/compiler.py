@@ -9,6 +9,7 @@ from cubepy.compilers.base import Options, show, slots
 from cubepy.compilers.cstyle.dialect import Dialect
 from cubepy.compilers.cstyle.emit import Emitter
 from cubepy.compilers.cstyle.legalize import legalize
+from cubepy.compilers.cstyle.planes import fitting
 from cubepy.config import get
 from cubepy.ir.core import Kernel
 from cubepy.targets import Target
@@ -21,6 +22,7 @@ class Source:
     """
 
     def __init__(self, kernel: Kernel, dialect: Dialect) -> None:
+        dialect = fitting(kernel, dialect)
         legal, faults = legalize(kernel, dialect)
         emitter = Emitter(legal, dialect)
         self.text: Listing = emitter.source()

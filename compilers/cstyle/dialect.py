@@ -66,9 +66,10 @@ class Dialect:
     `tensor_map` declares such a parameter; `cluster` the cubes that run together (`no_cluster` says
     why there are none).
 
-    `planes`: what planes are called where they can shuffle; with `shuffles_keep` a unit keeps its
-    value where a relative shuffle finds none. `planes_exit`: units that returned do not disturb
-    barriers and plane operations.
+    `planes`: what planes are called where they can shuffle. `head_of_planes` fixes their size in
+    the head; with `planes_in_rows` they end with a row of units along X; with `shuffles_keep` a
+    unit keeps its value where a relative shuffle finds none. `planes_exit`: units that returned do
+    not disturb barriers and plane operations.
     """
 
     name: str
@@ -111,6 +112,8 @@ class Dialect:
     plane_dim: int
     planes_exit: bool
     planes: str = ""
+    head_of_planes: str = ""
+    planes_in_rows: bool = False
     shuffles_keep: bool = False
     prelude: tuple[str, ...] = ()
     instructions: Mapping[OpDef, Instruction] = field(default_factory=dict[OpDef, Instruction])

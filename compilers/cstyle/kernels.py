@@ -47,9 +47,11 @@ class Signature:
         dims = dict(zip("xyz", self._e.kernel.cube_dim, strict=True))
         kernel = self._e.kernel
         cluster = "" if kernel.cluster == (1, 1, 1) else d.cluster.format(*kernel.cluster)
+        planes = d.head_of_planes.format(plane=d.plane_dim) if kernel.plane_dim > 1 else ""
         sets_registers = any(op.row is SET_REGISTERS for op in kernel.body.walk())
         bounds = f"{units}, 1" if sets_registers else str(units)  # a cap that it starts from
-        opening = d.head.format(name=self.name, units=bounds, cluster=cluster, **dims)
+        fields = {"name": self.name, "units": bounds, "cluster": cluster, "planes": planes}
+        opening = d.head.format(**fields, **dims)
         return _joined(opening, [*self._params, *extra])
 
     def _param(self, param: Param, slot: int) -> str:

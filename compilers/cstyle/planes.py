@@ -8,6 +8,7 @@ each unit gathers all lanes and combines them in the same order.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import prod
 
 from cubepy.compilers.cstyle.dialect import Dialect
@@ -39,6 +40,14 @@ _VOTES: dict[OpDef, OpDef] = {
     ops.PLANE_ANY: ops.OR,
     ops.PLANE_BALLOT: ops.OR,
 }
+
+
+def fitting(kernel: Kernel, dialect: Dialect) -> Dialect:
+    """The dialect, without its planes where those of the kernel go on in the next row of units."""
+    x, y, z = kernel.cube_dim
+    if not dialect.planes_in_rows or y * z == 1 or x % dialect.plane_dim == 0:
+        return dialect
+    return replace(dialect, planes="", head_of_planes="")
 
 
 def lower_planes(kernel: Kernel, dialect: Dialect) -> Kernel:

@@ -12,4 +12,4 @@ class OpenclCompiler(SourceCompiler):
     """See `compilers.base.Compiler`."""
 
     def dialect(self, target: Target) -> Dialect:
-        return dialect(target.features)
+        return dialect(target.features, target.plane_dim)

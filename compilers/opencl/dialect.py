@@ -239,7 +239,7 @@ BASE = Dialect(
         Kind.BOOL: _BIT_ROWS,
     },
     vector_calls=frozenset(_FUNCTIONS),
-    head="__kernel __attribute__((reqd_work_group_size({x}, {y}, {z})))\nvoid {name}",
+    head="__kernel __attribute__((reqd_work_group_size({x}, {y}, {z}))){planes}\nvoid {name}",
     buffer="__global {const}{type}* {restrict}{name}",
     number="{type} {name}",
     fault="volatile __global ulong* {name}",
@@ -277,16 +277,20 @@ BASE = Dialect(
 
 
 @lru_cache(maxsize=64)
-def dialect(features: frozenset[str]) -> Dialect:
-    """OpenCL C for devices with these features."""
-    found = BASE
+def dialect(features: frozenset[str], plane_dim: int) -> Dialect:
+    """OpenCL C for devices with these features, whose sub-groups have `plane_dim` units."""
+    found = replace(BASE, plane_dim=plane_dim)
     if "fp64" not in features:
         without = {dtype: name for dtype, name in SCALARS.items() if dtype is not f64}
         found = replace(found, scalars=without)
     if "int64_atomics" in features:
         found = replace(found, spellings=found.spellings | _atomics(has_int64=True))
     if "subgroups" in features:
-        found = replace(found, planes="sub-groups", spellings=found.spellings | _subgroups())
+        spellings = found.spellings | _subgroups()
+        found = replace(found, planes="sub-groups", planes_in_rows=True, spellings=spellings)
+        found = replace(
+            found, head_of_planes="\n__attribute__((intel_reqd_sub_group_size({plane})))"
+        )
     if "fp16" in features:
         scalars = {**found.scalars, f16: "half"}
         found = replace(found, scalars=scalars, vectors=_vectors(scalars), stored=_STORED)

@@ -11,14 +11,14 @@ import typer
 
 import cubepy
 from cubepy import config
-from cubepy.cli.devices import describe
+from cubepy.cli.devices import describe, print_missing
 from cubepy.cli.failures import FAILED
 from cubepy.cli.output import console, make_table, print_json, time_text
 from cubepy.cli.self_test import run_self_test
 from cubepy.errors import Error
 from cubepy.runtimes.native.host import host_cpu, llvm_versions
 from cubepy.runtimes.native.pool import get_pool, usable_cores
-from cubepy.runtimes.registry import devices
+from cubepy.runtimes.registry import devices, missing
 
 FEATURES = {
     "x86_64": ("avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vnni", "avx512bf16",
@@ -57,6 +57,7 @@ def examine() -> dict[str, Any]:
         "versions": _versions(),
         "cpu": _cpu(),
         "devices": [describe(device) for device in devices()],
+        "missing": missing(),
         "settings": settings,
         "packages": [_package(name) for name in OPTIONAL],
         "self_test": test,
@@ -107,7 +108,7 @@ def _package(name: str) -> dict[str, Any]:
 
 def _print(found: dict[str, Any]) -> None:
     _print_versions(found["versions"], found["cpu"])
-    _print_devices(found["devices"])
+    _print_devices(found["devices"], found["missing"])
     _print_settings(found["settings"])
     _print_missing(found["packages"])
     _print_test(found["self_test"])
@@ -127,9 +128,11 @@ def _print_versions(versions: dict[str, str], cpu: dict[str, Any]) -> None:
     console().print(table)
 
 
-def _print_devices(found: list[dict[str, Any]]) -> None:
+def _print_devices(found: list[dict[str, Any]], absent: dict[str, str]) -> None:
     names = ", ".join(f"{row['name']} ({row['target']})" for row in found)
-    console().print(f"devices: {names}\n")
+    console().print(f"devices: {names}")
+    print_missing(absent)
+    console().print()
 
 
 def _print_settings(settings: list[dict[str, Any]]) -> None:

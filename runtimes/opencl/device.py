@@ -4,6 +4,7 @@ queue in order, and a launch returns at once."""
 from __future__ import annotations
 
 import ctypes
+import warnings
 from collections import deque
 from dataclasses import replace
 from functools import cached_property, lru_cache
@@ -17,7 +18,8 @@ from cubepy.runtimes.base import MemoryUse, Properties
 from cubepy.runtimes.opencl.platform import api, found_devices
 from cubepy.targets import Target, opencl_target
 
-OPTIONS = ("-cl-std=CL1.2",)
+STANDARD, WITH_PLANES = "-cl-std=CL1.2", "-cl-std=CL3.0"
+"""The language; sub-groups came after 1.2."""
 ROUNDED = "-cl-fp32-correctly-rounded-divide-sqrt"
 """Where the device can; the others are within the bounds of OpenCL."""
 ALIGNMENT = 128
@@ -29,6 +31,16 @@ _EXTENSIONS = {
     "cl_khr_fp16": "fp16",
     "cl_khr_int64_extended_atomics": "int64_atomics",
 }
+
+_SUBGROUPS = {
+    "cl_khr_subgroup_ballot",
+    "cl_khr_subgroup_shuffle",
+    "cl_khr_subgroup_shuffle_relative",
+    "cl_intel_required_subgroup_size",
+}
+"""What planes need: shuffles, votes, and that a kernel can ask for the size of its sub-groups."""
+_SUBGROUP_SIZE = 16
+"""A size that all devices have where kernels can ask for one."""
 
 
 class Allocation:
@@ -127,9 +139,11 @@ class OpenclDevice:
         """What this device has of what kernels use."""
         extensions = set(self._device.extensions.split())
         features = {name for extension, name in _EXTENSIONS.items() if extension in extensions}
+        has_planes = extensions >= _SUBGROUPS
         return replace(
             opencl_target(""),
-            features=frozenset(features),
+            features=frozenset(features | ({"subgroups"} if has_planes else set())),
+            plane_dim=_SUBGROUP_SIZE if has_planes else 1,
             shared_bytes=self._device.local_mem_size,
             cache_bytes=self._device.global_mem_cache_size or opencl_target("").cache_bytes,
             max_cube_dim=self._device.max_work_group_size,
@@ -149,8 +163,11 @@ class OpenclDevice:
         cl = api()
         try:
             program = cl.Program(self._context, artifact.code.decode())
-            options = [*OPTIONS, *self._rounded(cl), "-w"]
-            built = program.build(options=options, cache_dir=False)  # drivers have their own
+            standard = WITH_PLANES if "subgroups" in self.target.features else STANDARD
+            options = [standard, *self._rounded(cl), "-w"]
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", cl.CompilerWarning)  # some tell that all went well
+                built = program.build(options=options, cache_dir=False)  # drivers have their own
         except cl.Error as error:
             first = next((line for line in str(error).splitlines() if "error" in line), str(error))
             hint = "this is a defect of CubePy: please report it with CUBEPY_DUMP=source"

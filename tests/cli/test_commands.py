@@ -1,16 +1,21 @@
 """devices, doctor, explain, bench, --version, --help, and how errors look."""
 
+import importlib
 import json
 import os
 import subprocess
 import sys
 import time
+import tomllib
+from pathlib import Path
 
 import pytest
 
 import cubepy
 from cubepy.errors import CATALOGUE
+from cubepy.runtimes import registry
 
+ROOT = Path(__file__).parents[2]
 COMMANDS = ("demo", "inspect", "run", "devices", "doctor", "explain", "bench")
 
 
@@ -91,6 +96,47 @@ class TestDevices:
     def test_table(self, cli):
         found = cli("devices")
         assert found.status == 0 and "cpu" in found.out
+
+
+@pytest.mark.parametrize("command", ["devices", "doctor"])
+class TestMissingDevices:
+    @pytest.fixture(autouse=True)
+    def no_bindings(self, monkeypatch):
+        """As on a system where nothing optional is installed."""
+        for kind in ("cuda.driver", "opencl.platform", "metal.platform"):
+            module = importlib.import_module(f"cubepy.runtimes.{kind}")
+            for cached in ("driver", "api", "found_devices"):
+                getattr(getattr(module, cached, None), "cache_clear", lambda: None)()
+            monkeypatch.setattr(module, "import_module", self.refuse)
+        registry._find.cache_clear()
+        count = importlib.import_module("cubepy.runtimes.cuda.device").count
+        count.cache_clear()
+        yield
+        count.cache_clear()
+        registry._find.cache_clear()
+
+    @staticmethod
+    def refuse(name):
+        raise ImportError(name)
+
+    def test_text(self, cli, command):
+        found = " ".join(cli(command).out.split())
+        assert "no cuda: cuda-bindings is missing; pip install 'cubepy-jit[cuda]'" in found
+        assert "no opencl: pyopencl is missing; pip install 'cubepy-jit[opencl]'" in found
+        assert "no metal: " in found
+
+    def test_json(self, cli, command):
+        found = cli(command, "--json").json
+        assert set(found["missing"]) == {"cuda", "opencl", "metal"}
+        assert [d["name"] for d in found["devices"]] == ["cpu", "interpreter"]
+
+
+def test_extras_that_messages_name_exist():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for kind in ("cuda.driver", "opencl.platform", "metal.platform"):
+        install = importlib.import_module(f"cubepy.runtimes.{kind}").INSTALL
+        extra = install.partition("[")[2].partition("]")[0]
+        assert extra in extras["optional-dependencies"]
 
 
 class TestDoctor:

@@ -16,7 +16,7 @@ from tests.conformance.must_pass import device_of, list_of, name_of, read_list, 
 
 TEXTS = tuple(text_devices.DEVICES)
 """The text of C dialects, run on this CPU: OpenCL by PoCL, Metal as C++."""
-DEVICES = ["cpu", "interpreter", "cuda:0", *TEXTS]
+DEVICES = ["cpu", "interpreter", "cuda:0", "opencl:0", *TEXTS]
 SLOW = {"interpreter"}
 """Devices that run fewer widths and elements."""
 LACKS: dict[str, set[DType]] = {"metal_text": {f64}}

@@ -1,0 +1,71 @@
+"""OpenCL devices: what they can do decides on the source; sub-groups are planes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import cubepy as cp
+from tests.devices.conftest import require
+from tests.fuzz.differential import check_device, generate_for
+
+
+@cp.cube
+def meet(x, sums, up, first):
+    p = cp.UNIT_POS + cp.CUBE_POS * cp.CUBE_DIM
+    v = x[p]
+    sums[p] = cp.plane_sum(v)
+    up[p] = cp.plane_shuffle_up(v, 1)
+    first[p] = cp.plane_broadcast(v, 0)
+
+
+@pytest.fixture
+def opencl() -> str:
+    return require("opencl:0")
+
+
+@pytest.fixture
+def with_subgroups(opencl: str) -> str:
+    if "subgroups" not in cp.device(opencl).target.features:
+        pytest.skip("opencl:0 has no sub-groups; the driver of intel-opencl-rt has")
+    return opencl
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint16, np.int32, np.int64, np.float16, np.float64])
+@pytest.mark.parametrize("dim", [64, (32, 2, 1), (4, 4, 4), (24, 2, 1)])
+def test_planes(opencl: str, dim: int | tuple[int, int, int], dtype: type):
+    """Planes are counted through the whole cube, also where rows of units are short or odd."""
+    plane = max(16, cp.device(opencl).target.plane_dim)
+    units = int(np.prod(dim))
+    x = np.random.default_rng(4).integers(0, 5, 3 * units).astype(dtype)
+    sums, up, first = (np.zeros_like(x) for _ in range(3))
+    meet.configure(device=opencl, plane_dim=plane)[3, dim](x, sums, up, first)
+    rows = x.reshape(-1, plane)
+    np.testing.assert_array_equal(sums, np.repeat(rows.sum(1, dtype=dtype), plane))
+    np.testing.assert_array_equal(up, np.hstack([rows[:, :1], rows[:, :-1]]).ravel())
+    np.testing.assert_array_equal(first, np.repeat(rows[:, 0], plane))
+
+
+def test_generated_kernels(with_subgroups: str):
+    target = cp.device(with_subgroups).target
+    ran = sum(check_device(generate_for(seed, target), seed, with_subgroups) for seed in range(50))
+    assert ran == 50, "a kernel was refused"
+
+
+def test_f16_is_computed_as_it_is(with_subgroups: str):
+    assert {"fp16", "fp64", "int64_atomics"} <= cp.device(with_subgroups).target.features
+
+
+def text(dim: int | tuple[int, int, int]) -> str:
+    launcher = meet.configure(plane_dim=32)[1, dim]
+    return launcher.inspect(*["i32[192]"] * 4, target="opencl:subgroups")
+
+
+def test_kernels_ask_for_the_size_of_planes():
+    assert "__attribute__((intel_reqd_sub_group_size(32)))" in text(64)
+    assert "sub_group_shuffle" in text((32, 2, 1))
+
+
+def test_planes_that_go_on_in_the_next_row_are_no_subgroups():
+    found = text((8, 8, 1))
+    assert "sub_group" not in found and "barrier(" in found
