@@ -85,7 +85,8 @@ def optimise(text: str, target: Target, level: int) -> Any:
         except RuntimeError as error:
             raise fail("E505", reason=str(error).strip()[:400]) from None
         options = binding.create_pipeline_tuning_options(speed_level=level)
-        options.loop_vectorization = options.slp_vectorization = level >= 2
+        options.loop_vectorization = level >= 2
+        options.slp_vectorization = False  # miscompiles in LLVM 22.1; lines and loops suffice
         builder = binding.create_pass_builder(machine(target, level), options)
         builder.getModulePassManager().run(module, builder)
         return module
