@@ -196,7 +196,7 @@ class TestAll:
         found = inspect("double_all", *SPECS, "--all", "--json")
         views = {view["title"]: view for view in found.json["views"]}
         assert found.status == 0 and list(views) == TITLES
-        assert "pip install cuda-bindings nvidia-cuda-nvrtc" in views["PTX"]["reason"]
+        assert "pip install 'cubepy-jit[cuda]'" in views["PTX"]["reason"]
         assert "pip install nvidia-cuda-nvdisasm" in views["SASS"]["reason"]
         assert views["PTX"]["text"] is None and views["CUDA C"]["text"]
 
