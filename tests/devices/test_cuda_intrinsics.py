@@ -144,7 +144,7 @@ def test_tma_leaves_what_lies_between_rows(hopper: str):
 
 @pytest.mark.parametrize("rank", [1, 2, 3, 4, 5])
 def test_boxes_of_one_to_five_axes(hopper: str, rank: int):
-    shape, box, origin = (3, 4, 5, 6, 8), (1, 2, 2, 3, 4), (1, 1, 2, 2, 3)
+    shape, box, origin = (3, 4, 5, 6, 8), (1, 2, 2, 3, 4), (1, 1, 2, 2, 4)
     shape, box, origin = shape[5 - rank :], box[5 - rank :], origin[5 - rank :]
     x = np.random.default_rng(rank).integers(0, 1000, shape).astype(np.int32)
     out = poisoned(hopper, (int(np.prod(box)),), np.int32)
@@ -156,11 +156,11 @@ def test_boxes_of_one_to_five_axes(hopper: str, rank: int):
 
 def test_box_partly_outside_is_filled_with_zeros(hopper: str):
     x = np.arange(1, 65, dtype=np.int32).reshape(8, 8)
-    out = poisoned(hopper, (16,), np.int32)
-    tensor = cp.cuda.tensor_map(on(hopper, x), (4, 4))
-    kernels.boxes_of_any_rank[1, 32](tensor, out, (-1, 6))
-    expected = np.zeros((4, 4), np.int32)
-    expected[1:, :2] = x[:3, 6:]
+    out = poisoned(hopper, (32,), np.int32)
+    tensor = cp.cuda.tensor_map(on(hopper, x), (4, 8))
+    kernels.boxes_of_any_rank[1, 32](tensor, out, (-1, 4))
+    expected = np.zeros((4, 8), np.int32)
+    expected[1:, :4] = x[:3, 4:]
     np.testing.assert_array_equal(out.numpy(), expected.reshape(-1))
 
 
