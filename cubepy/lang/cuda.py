@@ -190,10 +190,10 @@ def tensor_load(
     """Copy the box of a `TensorMap` that begins at `origin` to shared memory; by one unit.
 
     What lies outside of the array is 0. Along the last axis a box begins at a multiple of 16 bytes:
-    an H200 stops at others with an illegal instruction. All bytes of the box (`tensor.nbytes`) arrive at the
-    barrier. `shared[index]` is aligned to 128 bytes, with a swizzle to 8 times as many as it has;
-    the array itself is. With `multicast`, a mask of ranks of the cluster, the box goes to the same
-    place of those cubes, and arrives at the same barrier of each. sm_90.
+    an H200 stops at others with an illegal instruction. All bytes of the box (`tensor.nbytes`)
+    arrive at the barrier. `shared[index]` is aligned to 128 bytes, with a swizzle to 8 times as
+    many as it has; the array itself is. With `multicast`, a mask of ranks of the cluster, the box
+    goes to the same place of those cubes, and arrives at the same barrier of each. sm_90.
     """
     _only_inside("tensor_load")
 
