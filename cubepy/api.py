@@ -5,7 +5,8 @@
 
 from cubepy.array.array import Array
 from cubepy.array.creation import arange, asarray, empty, full, ones, zeros
-from cubepy.array.streams import Event, Stream, set_default_device, synchronize
+from cubepy.array.placement import release_memory, set_default_device, synchronize
+from cubepy.array.streams import Event, Stream
 from cubepy.config import settings
 from cubepy.errors import (
     CheckError,
@@ -22,6 +23,5 @@ from cubepy.lang import atomic, cmma, cuda
 from cubepy.lang.annotations import Comptime, Lines, Spec, Tensor, spec
 from cubepy.lang.builtins import *  # noqa: F403
 from cubepy.lang.builtins import print_ as print
-from cubepy.runtimes.cpu.memory import release_memory
 from cubepy.runtimes.registry import devices
 from cubepy.runtimes.registry import find_device as device

@@ -114,6 +114,35 @@ class HostRecord:
         return list(self._words)
 
 
+class DeviceRecord:
+    """A fault record in the memory of a device."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._allocation = device.allocate(8 * FAULT_WORDS)
+        self.address = self._allocation.address
+        zeros = HostRecord()
+        device.upload(self.address, zeros.address, 8 * FAULT_WORDS)
+
+    def words(self) -> list[int]:
+        """See `FaultRecord`."""
+        self._device.synchronize()
+        found = HostRecord()
+        self._device.download(found.address, self.address, 8 * FAULT_WORDS)
+        return found.words()
+
+
+class Queued:
+    """Memory of a device with queues, told apart from a guest's.
+
+    `used` is the event behind the last work on it, in the queue `used_in`; None after work in the
+    device's own queue. Whoever reads, frees or works on it elsewhere comes after that.
+    """
+
+    used: Any = None
+    used_in: int | None = None
+
+
 class HostMemory:
     """What devices have in common that work on host memory, one launch after the other."""
 

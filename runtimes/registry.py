@@ -5,7 +5,6 @@ Devices are named `kind:number`; `kind` alone is the first of its kind.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
@@ -63,10 +62,23 @@ def _count(kind: str) -> int:
 
 def find_device(name: str) -> Device:
     """The device of a name; `DeviceError` E501 where there is none, with what is missing."""
-    return _find(name)
+    if not isinstance(name, str):
+        raise fail("E501", name=name, suggestion='a device is named by text, as in "cpu"')
+    found = _opened.get(name)
+    if found is None:
+        found = _opened[name] = _find(name)
+    return found
 
 
-@lru_cache(maxsize=64)
+_opened: dict[str, Device] = {}
+"""Devices that were asked for, by the name that was used."""
+
+
+def opened() -> list[Device]:
+    """The devices that were asked for, each once."""
+    return list(dict.fromkeys(_opened.values()))
+
+
 def _find(name: str) -> Device:
     if name in _SINGLE:
         module, make = _SINGLE[name]
@@ -74,7 +86,7 @@ def _find(name: str) -> Device:
     kind, _, number = name.partition(":")
     if kind in _COUNTED and (number.isdecimal() or not number):
         if not number:
-            return _find(f"{kind}:0")
+            return find_device(f"{kind}:0")
         try:
             if int(number) < _module(kind).count():
                 return _module(kind).make(int(number))

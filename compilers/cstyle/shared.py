@@ -22,8 +22,42 @@ from cubepy.compilers.cstyle.spelling import (
 )
 from cubepy.ir import ops
 from cubepy.ir.opdef import OpDef
-from cubepy.ir.types import Kind, bool_, i8, i16, u8, u16
+from cubepy.ir.types import (
+    DType,
+    Kind,
+    bf16,
+    bool_,
+    f8e4m3,
+    f8e5m2,
+    f32,
+    i8,
+    i16,
+    i32,
+    i64,
+    index,
+    u8,
+    u16,
+    u32,
+    u64,
+)
 
+SHORT_NAMES: dict[DType, str] = {
+    bool_: "bool",
+    i8: "char",
+    i16: "short",
+    i32: "int",
+    i64: "long",
+    index: "long",
+    u8: "uchar",
+    u16: "ushort",
+    u32: "uint",
+    u64: "ulong",
+    bf16: "ushort",
+    f32: "float",
+    f8e4m3: "uchar",
+    f8e5m2: "uchar",
+}
+"""Types as OpenCL C and Metal name them; floats that they have not are their bits."""
 _SMALL = (i8, i16, u8, u16)
 """Computed in `int`, then converted back."""
 _INFIX: dict[OpDef, tuple[str, int]] = {

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from cubepy.compilers.cstyle.dialect import Dialect, Helper, Spellings
 from cubepy.compilers.cstyle.rows import FMOD
-from cubepy.compilers.cstyle.shared import SHARED
+from cubepy.compilers.cstyle.shared import SHARED, SHORT_NAMES
 from cubepy.compilers.cstyle.spelling import EQUAL, UNARY, Spelling, call
 from cubepy.compilers.metal.words import RESERVED
 from cubepy.ir import ops
 from cubepy.ir.types import (
-    DType,
     Kind,
     Space,
     bf16,
@@ -34,23 +33,7 @@ from cubepy.ir.types import (
     u64,
 )
 
-SCALARS: dict[DType, str] = {
-    bool_: "bool",
-    i8: "char",
-    i16: "short",
-    i32: "int",
-    i64: "long",
-    index: "long",
-    u8: "uchar",
-    u16: "ushort",
-    u32: "uint",
-    u64: "ulong",
-    f16: "half",
-    bf16: "ushort",
-    f32: "float",
-    f8e4m3: "uchar",
-    f8e5m2: "uchar",
-}
+SCALARS = {**SHORT_NAMES, f16: "half"}
 _STORED = frozenset((bf16, f8e4m3, f8e5m2))
 _LONG = (i64, index, u64)
 VECTORS = {

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from cubepy.compilers.cstyle.dialect import Dialect, Helper, Spellings
 from cubepy.compilers.cstyle.rows import FMOD
-from cubepy.compilers.cstyle.shared import SHARED
+from cubepy.compilers.cstyle.shared import SHARED, SHORT_NAMES
 from cubepy.compilers.cstyle.spelling import EQUAL, UNARY, Spelling, call
 from cubepy.compilers.opencl.words import RESERVED
 from cubepy.ir import ops
@@ -38,27 +38,7 @@ from cubepy.ir.types import (
     u64,
 )
 
-BUILD_OPTIONS = ("-cl-std=CL1.2", "-cl-fp32-correctly-rounded-divide-sqrt")
-"""The second where the device has it."""
-
-SCALARS: dict[DType, str] = {
-    bool_: "bool",
-    i8: "char",
-    i16: "short",
-    i32: "int",
-    i64: "long",
-    index: "long",
-    u8: "uchar",
-    u16: "ushort",
-    u32: "uint",
-    u64: "ulong",
-    f16: "ushort",
-    bf16: "ushort",
-    f32: "float",
-    f64: "double",
-    f8e4m3: "uchar",
-    f8e5m2: "uchar",
-}
+SCALARS = {**SHORT_NAMES, f16: "ushort", f64: "double"}
 _WIDTHS = (2, 4, 8, 16)
 _FUNCTIONS = {
     ops.SQRT: ("sqrt", 1),

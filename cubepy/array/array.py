@@ -11,9 +11,9 @@ import numpy as np
 
 from cubepy.array.dlpack import CUDA_DEVICE, to_capsule
 from cubepy.array.guests import read_memory
-from cubepy.array.memory import HOST, Memory, contiguous_strides, numpy_dtype
+from cubepy.array.memory import HOST, Memory, contiguous_strides, numpy_dtype, pointer, raw_view
 from cubepy.ir.types import DType
-from cubepy.runtimes.base import Device
+from cubepy.runtimes.base import Device, Queued
 from cubepy.runtimes.registry import find_device
 
 
@@ -81,17 +81,25 @@ class Array:
 
         Waits for the work that was enqueued on the array's device.
         """
+        memory, kind = self._memory, numpy_dtype(self.dtype)
         if self.device == HOST:
-            return self._memory.owner[0]
-        device = find_device(self.device)
-        low, high = self._memory.extent()
+            is_numpy = isinstance(memory.owner, tuple)
+            return memory.owner[0] if is_numpy else raw_view(memory).view(kind)
+        device = self._settled()
+        low, high = memory.extent()
         held = np.empty(high - low, np.uint8)
         if held.size:
-            device.download(held.ctypes.data, low, held.size, self._memory.queue)
-        place = self._memory.address - low if held.size else 0
-        kind = numpy_dtype(self.dtype)
+            device.download(held.ctypes.data, low, held.size, memory.queue)
+        place = memory.address - low if held.size else 0
         found = np.ndarray(self.shape, kind, held.data, place, self.strides)
         return found if self.is_contiguous else np.ascontiguousarray(found)
+
+    def _settled(self) -> Any:
+        """The device, whose own queue comes after all work on the array from here on."""
+        device: Any = find_device(self.device)
+        if isinstance(self._memory.owner, Queued):
+            device.come_after(None, self._memory.owner)
+        return device
 
     def to(self, device: str | Device) -> Array:
         """The array on a device: itself if it is there, else a contiguous copy."""
@@ -110,9 +118,9 @@ class Array:
         extents = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
         if not self.is_contiguous:
             raise ValueError("reshape of an array with gaps: take a .copy() of it first")
-        wanted = np.empty(self.shape, np.bool_).reshape(extents).shape if self.size else extents
-        strides = contiguous_strides(tuple(wanted), self.dtype.itemsize)
-        return self._view(self._memory.address, tuple(wanted), strides)
+        if self.device == HOST:
+            return from_numpy(self.numpy().reshape(extents))
+        return self._seen_as(raw_view(self._memory).reshape(extents))
 
     def __getitem__(self, key: Any) -> Array:
         """A view, as NumPy's basic indexing gives it; IndexError for other keys."""
@@ -121,14 +129,12 @@ class Array:
             raise IndexError("arrays take integers, slices, None and ...")
         if self.device == HOST:
             return from_numpy(_with_axes(self.numpy(), keys))
-        seen = _with_axes(np.asarray(_Shadow(self._memory)), keys)
-        return self._view(seen.__array_interface__["data"][0], seen.shape, seen.strides)
+        return self._seen_as(_with_axes(raw_view(self._memory), keys))
 
-    def _view(self, address: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
-        if self.device == HOST:
-            return from_numpy(np.lib.stride_tricks.as_strided(self.numpy(), shape, strides))
-        changed = replace(self._memory, address=address, shape=shape, strides=strides)
-        return Array(changed)
+    def _seen_as(self, view: np.ndarray) -> Array:
+        """The same memory in the layout of a view of `raw_view`."""
+        place, shape, strides = pointer(view), view.shape, view.strides
+        return Array(replace(self._memory, address=place, shape=shape, strides=strides))
 
     def __len__(self) -> int:
         if not self.shape:
@@ -156,26 +162,31 @@ class Array:
     def __cuda_array_interface__(self) -> dict[str, Any]:
         if not self.device.startswith("cuda"):
             raise AttributeError("the array is not on a GPU of NVIDIA")
+        self._settled()
         return {
             "shape": self.shape,
             "strides": None if self.is_contiguous else self.strides,
             "typestr": numpy_dtype(self.dtype).str,
-            "data": (self._memory.address, False),
+            "data": (self._memory.address, not self._memory.is_writeable),
             "version": 3,
             "stream": self._memory.queue or 1,
         }
 
     def __dlpack__(self, *, stream: int | None = None, **options: Any) -> Any:
-        """A DLPack capsule; work on the array is finished by then."""
+        """A DLPack capsule; work on the array is finished by then. BufferError off CPU and CUDA."""
         if self.device == HOST:
             return self.numpy().__dlpack__(**options)
-        find_device(self.device).synchronize(self._memory.queue)
+        self.__dlpack_device__()
+        self._settled().synchronize(self._memory.queue or 0)
         return to_capsule(self._memory)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         if self.device == HOST:
             return self.numpy().__dlpack_device__()
-        return CUDA_DEVICE, int(self.device.partition(":")[2])
+        kind, _, number = self.device.partition(":")
+        if kind != "cuda":
+            raise BufferError(f"DLPack has no way to share memory of {self.device}; take .numpy()")
+        return CUDA_DEVICE, int(number)
 
     def __repr__(self) -> str:
         inner = np.array2string(self.numpy(), separator=", ", prefix="Array(")
@@ -189,19 +200,6 @@ def _is_basic(key: Any) -> bool:
 def _with_axes(array: np.ndarray, keys: tuple[Any, ...]) -> np.ndarray:
     """The view of some keys; without an ellipsis NumPy would make a scalar of a whole index."""
     return array[keys if Ellipsis in keys else (*keys, ...)]
-
-
-class _Shadow:
-    """An array of the same layout that NumPy may index, but nobody may read."""
-
-    def __init__(self, memory: Memory) -> None:
-        self.__array_interface__ = {
-            "data": (memory.address, True),
-            "shape": memory.shape,
-            "strides": memory.strides,
-            "typestr": f"|V{memory.dtype.itemsize}",
-            "version": 3,
-        }
 
 
 def from_numpy(array: np.ndarray, device: Device | None = None, copy: bool = False) -> Array:

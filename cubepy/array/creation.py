@@ -11,9 +11,8 @@ import numpy as np
 from cubepy.array.array import Array, allocate, from_numpy
 from cubepy.array.guests import read_memory
 from cubepy.array.memory import HOST, numpy_dtype
-from cubepy.config import get
+from cubepy.array.placement import placed
 from cubepy.ir.types import DType, f32, find_dtype
-from cubepy.runtimes.base import Device
 from cubepy.runtimes.registry import find_device
 
 
@@ -27,9 +26,9 @@ def asarray(obj: Any, device: Any = None, dtype: Any = None, copy: bool | None =
     """
     memory = None if isinstance(obj, list | tuple) else read_memory(obj)
     if memory is None:
-        target = _device(device)
+        target = placed(device)
         return from_numpy(np.asarray(obj, None if dtype is None else _numpy(dtype)), target)
-    target = find_device(memory.device) if device is None else _device(device)
+    target = find_device(memory.device) if device is None else placed(device)
     is_there = target.name == memory.device or (target.uses_host_memory and memory.device == HOST)
     is_same = dtype is None or find_dtype(dtype) is memory.dtype
     if is_there and is_same and not copy:
@@ -42,22 +41,22 @@ def asarray(obj: Any, device: Any = None, dtype: Any = None, copy: bool | None =
 
 def empty(shape: int | Sequence[int], dtype: Any = f32, device: Any = None) -> Array:
     """An array whose elements are not set. `shape`: an extent or extents; `dtype`: default f32."""
-    return allocate(_extents(shape), _known(dtype), _device(device))
+    return allocate(_extents(shape), _known(dtype), placed(device))
 
 
 def zeros(shape: int | Sequence[int], dtype: Any = f32, device: Any = None) -> Array:
     """An array of zeros."""
-    return from_numpy(np.zeros(_extents(shape), _numpy(dtype)), _device(device))
+    return from_numpy(np.zeros(_extents(shape), _numpy(dtype)), placed(device))
 
 
 def ones(shape: int | Sequence[int], dtype: Any = f32, device: Any = None) -> Array:
     """An array of ones."""
-    return from_numpy(np.ones(_extents(shape), _numpy(dtype)), _device(device))
+    return from_numpy(np.ones(_extents(shape), _numpy(dtype)), placed(device))
 
 
 def full(shape: int | Sequence[int], value: Any, dtype: Any = f32, device: Any = None) -> Array:
     """An array of one value, converted as NumPy does."""
-    return from_numpy(np.full(_extents(shape), value, _numpy(dtype)), _device(device))
+    return from_numpy(np.full(_extents(shape), value, _numpy(dtype)), placed(device))
 
 
 def arange(
@@ -69,13 +68,7 @@ def arange(
     if dtype is None and any(isinstance(v, float) for v in (first, last, step)):
         dtype = f32
     found = np.arange(first, last, step)
-    return from_numpy(found if dtype is None else found.astype(_numpy(dtype)), _device(device))
-
-
-def _device(device: Any) -> Device:
-    if device is None:
-        return find_device(get("device"))
-    return find_device(device) if isinstance(device, str) else device
+    return from_numpy(found if dtype is None else found.astype(_numpy(dtype)), placed(device))
 
 
 def _extents(shape: int | Sequence[int]) -> tuple[int, ...]:

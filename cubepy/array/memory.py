@@ -55,6 +55,25 @@ def contiguous_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]
     return tuple(reversed(strides))
 
 
+class _Interface:
+    """What NumPy makes an array of, which keeps this and so the owner alive."""
+
+    def __init__(self, memory: Memory) -> None:
+        self.owner = memory.owner
+        self.__array_interface__ = {
+            "data": (memory.address, not memory.is_writeable),
+            "shape": memory.shape,
+            "strides": memory.strides,
+            "typestr": f"|V{memory.dtype.itemsize}",
+            "version": 3,
+        }
+
+
+def raw_view(memory: Memory) -> np.ndarray:
+    """The elements as NumPy's raw bytes; of another device's only the layout counts."""
+    return np.asarray(_Interface(memory))
+
+
 def _layout_is_known() -> bool:
     probe = np.arange(3.0)
     return _read_pointer(probe) == probe.__array_interface__["data"][0]

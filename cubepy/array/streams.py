@@ -1,40 +1,16 @@
-"""Orders of work on a device: `Stream`, `Event`, `synchronize`, and the default device."""
+"""Orders of work on a device: `Stream` and `Event`."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from cubepy.config import choose, get
+from cubepy.array.placement import placed
 from cubepy.errors import fail
-from cubepy.runtimes.base import Device
-from cubepy.runtimes.registry import find_device
-
-
-def set_default_device(device: Any) -> None:
-    """Where `cp.empty`, `cp.asarray` and friends place arrays; `DeviceError` if it is not here.
-
-    Launches are not concerned: their arguments decide.
-    """
-    choose("device", _found(device).name)
-
-
-def synchronize(device: Any = None) -> None:
-    """Wait for all work of a device; default: the default device.
-
-    Raises the failures of kernels that ran there, such as `DeviceLostError`.
-    """
-    _found(device).synchronize()
-
-
-def _found(device: Any) -> Device:
-    if device is None:
-        return find_device(get("device"))
-    return find_device(device) if isinstance(device, str) else device
 
 
 def _queues(device: Any) -> Any:
     """The device, if it has queues beside its own; else `UnsupportedError` E310."""
-    found = _found(device)
+    found = placed(device)
     if not hasattr(found, "new_queue"):
         reason = "its launches return when they are done, or share one queue"
         raise fail("E310", op="Stream", target=found.name, reason=reason, suggestion="")

@@ -11,13 +11,12 @@ import operator
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from math import prod
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from cubepy.array.guests import read_memory
-from cubepy.array.memory import HOST, Memory
+from cubepy.array.memory import HOST, Memory, raw_view
 from cubepy.artifact import Slot
 from cubepy.config import get
 from cubepy.errors import fail
@@ -89,9 +88,10 @@ class Prepared:
             with Ordered(self.device, self.queue, memories) as queue:
                 self.launch(self.filled(addresses, scalars, kernel), queue)
             return
-        written = self.compiled.facts.written
-        with Staged(self.device, memories, written) as staged:
-            self.launch(self.filled(staged.addresses, scalars, kernel))
+        ordered = Ordered(self.device, self.queue, memories)
+        staging = Staged(self.device, memories, self.compiled.facts.written)
+        with ordered as queue, staging as staged:
+            self.launch(self.filled(staged.addresses, scalars, kernel), queue)
 
     def filled(self, addresses: dict[str, int], scalars: dict[str, Any], kernel: str) -> Any:
         """The argument block."""
@@ -240,21 +240,9 @@ def same_elements(a: Memory, b: Memory) -> bool:
 def shares_memory(a: Memory, b: Memory) -> bool:
     """Whether two arrays have a byte in common; exact up to a bounded effort, then assumed."""
     try:
-        return bool(np.shares_memory(_as_bytes(a), _as_bytes(b), max_work=EFFORT))
+        return bool(np.shares_memory(raw_view(a), raw_view(b), max_work=EFFORT))
     except Exception:
         return True
-
-
-def _as_bytes(memory: Memory) -> np.ndarray:
-    """An array of the same layout, only to be asked about its addresses."""
-    interface = {
-        "data": (memory.address, True),
-        "shape": memory.shape,
-        "strides": memory.strides,
-        "typestr": f"|V{memory.dtype.itemsize}",
-        "version": 3,
-    }
-    return np.asarray(SimpleNamespace(__array_interface__=interface))
 
 
 def _cube_count(

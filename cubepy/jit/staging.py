@@ -7,12 +7,13 @@ which kernels are specialised.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from cubepy.array.memory import HOST, Memory
+from cubepy.array.memory import HOST, Memory, raw_view
 from cubepy.errors import CheckError, OutOfBoundsError
 from cubepy.jit.arguments import ALIGNMENT
 from cubepy.runtimes.base import Allocation, Device
@@ -48,10 +49,10 @@ class Staged:
         """Copy back, also after a fault of a checked kernel, as a host device leaves it."""
         if kind is not None and not issubclass(kind, OutOfBoundsError | CheckError):
             return
+        self._device.synchronize()  # the launch may be in another queue than the copies
         for memory in self._written:
             if memory.device == HOST and 0 not in memory.shape:
                 self._download(memory)
-        self._device.synchronize()
 
     def _upload(self, low: int, high: int) -> _Block:
         allocation = self._device.allocate(high - low + ALIGNMENT)
@@ -70,14 +71,13 @@ class Staged:
         """Elements alone are written: the bytes between them belong to others."""
         low, high = memory.extent()
         source = self._address(memory) + low - memory.address
-        if high - low == memory.dtype.itemsize * int(np.prod(memory.shape)):
+        if high - low == memory.dtype.itemsize * prod(memory.shape):
             self._device.download(low, source, high - low)
             return
         copy = np.empty(high - low, np.uint8)
         self._device.download(copy.ctypes.data, source, high - low)
-        target = _bytes_at(low, high - low)
-        place = memory.address - low
-        _elements(target, place, memory)[...] = _elements(copy, place, memory)
+        place = copy.ctypes.data + memory.address - low
+        raw_view(memory)[...] = raw_view(replace(memory, address=place, owner=copy))
 
 
 def merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -91,23 +91,3 @@ def merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
         else:
             found.append((low, high))
     return found
-
-
-class _Bytes:
-    def __init__(self, address: int, nbytes: int) -> None:
-        self.__array_interface__ = {
-            "data": (address, False),
-            "shape": (nbytes,),
-            "typestr": "|u1",
-            "version": 3,
-        }
-
-
-def _bytes_at(address: int, nbytes: int) -> np.ndarray:
-    return np.asarray(_Bytes(address, nbytes))
-
-
-def _elements(data: np.ndarray, place: int, memory: Memory) -> np.ndarray:
-    """The elements of `memory` in bytes whose index `place` is its first element."""
-    kind = f"V{memory.dtype.itemsize}"
-    return np.ndarray(memory.shape, kind, data.data, place, memory.strides)

@@ -9,36 +9,24 @@ from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Any
 
-from cubepy.artifact import FAULT_WORDS, Artifact
+from cubepy.artifact import Artifact
 from cubepy.errors import fail
-from cubepy.runtimes.base import MemoryUse, Properties
+from cubepy.runtimes.base import DeviceRecord, MemoryUse, Properties
 from cubepy.runtimes.cuda.code import Code
 from cubepy.runtimes.cuda.contexts import Contexts
 from cubepy.runtimes.cuda.driver import check, driver, failure, is_lost
-from cubepy.runtimes.cuda.memory import Allocation, allocate, keep_freed_memory
+from cubepy.runtimes.cuda.memory import (
+    Allocation,
+    allocate,
+    keep_freed_memory,
+    release_freed_memory,
+)
 from cubepy.runtimes.cuda.queues import Queues
 from cubepy.runtimes.cuda.tensor_maps import EncodedMap, encode
 from cubepy.targets import Target, cuda_target
 
 REMEMBERED = 16
 """Names of launched kernels that are told where a device is lost."""
-
-
-class Record:
-    """A fault record on the device."""
-
-    def __init__(self, device: CudaDevice) -> None:
-        self._device = device
-        self._allocation = device.allocate(8 * FAULT_WORDS)
-        self.address = self._allocation.address
-        check("cuMemsetD8Async", driver().cuMemsetD8Async(self.address, 0, 8 * FAULT_WORDS, 0))
-
-    def words(self) -> list[int]:
-        """See `runtimes.base.FaultRecord`."""
-        self._device.synchronize()
-        words = (ctypes.c_int64 * FAULT_WORDS)()
-        self._device.download(ctypes.addressof(words), self.address, 8 * FAULT_WORDS)
-        return list(words)
 
 
 class CudaDevice(Queues):
@@ -50,11 +38,13 @@ class CudaDevice(Queues):
         self.name = f"cuda:{ordinal}"
         self.contexts = Contexts(ordinal)
         self._launched: deque[str] = deque(maxlen=REMEMBERED)
+        self._keeps_memory = False
 
     @cached_property
     def target(self) -> Target:
         """The exact architecture, with what this GPU really has."""
-        major, minor = self._attribute("COMPUTE_CAPABILITY_MAJOR"), self._minor()
+        major = self._attribute("COMPUTE_CAPABILITY_MAJOR")
+        minor = self._attribute("COMPUTE_CAPABILITY_MINOR")
         suffix = "a" if major >= 9 else ""
         return replace(
             cuda_target(f"sm_{major}{minor}{suffix}"),
@@ -76,9 +66,6 @@ class CudaDevice(Queues):
         api = driver()
         which = getattr(api.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
         return check(name, api.cuDeviceGetAttribute(which, self.contexts.device))
-
-    def _minor(self) -> int:
-        return self._attribute("COMPUTE_CAPABILITY_MINOR")
 
     # Launches
 
@@ -127,10 +114,9 @@ class CudaDevice(Queues):
         """The hardware spreads cubes."""
         return 1
 
-    def fault_record(self) -> Record:
+    def fault_record(self) -> DeviceRecord:
         """Zeroed memory of the device."""
-        self.contexts.enter()
-        return Record(self)
+        return DeviceRecord(self)
 
     def synchronize(self, queue: int | None = None) -> None:
         """Wait for a stream or for all; `DeviceLostError` E509 where a kernel broke the context."""
@@ -152,13 +138,15 @@ class CudaDevice(Queues):
     def allocate(self, nbytes: int) -> Allocation:
         """Memory from the driver's pool."""
         self.contexts.enter()
-        self._pool_is_kept  # noqa: B018
+        if not self._keeps_memory:
+            keep_freed_memory(self.contexts.device)
+            self._keeps_memory = True
         return allocate(nbytes, self.contexts, self.name)
 
-    @cached_property
-    def _pool_is_kept(self) -> bool:
-        keep_freed_memory(self.contexts.device)
-        return True
+    def release_memory(self) -> None:
+        """Give what the pool keeps back to the device."""
+        self.synchronize()
+        release_freed_memory(self.contexts.device)
 
     def upload(self, address: int, host: int, nbytes: int, queue: int | None = None) -> None:
         """Copy from host memory and wait: pinned memory is read after the call returns."""

@@ -6,11 +6,12 @@ import sys
 from typing import Any
 
 from cubepy.errors import fail
+from cubepy.runtimes.base import Queued
 from cubepy.runtimes.cuda.driver import check, driver
 
 
-class Allocation:
-    """Device memory; goes back to the pool, in the order of the default stream, when it dies."""
+class Allocation(Queued):
+    """Device memory; goes back to the pool when it dies, behind the last work on it."""
 
     def __init__(self, address: int, nbytes: int, contexts: Any) -> None:
         self.address = address
@@ -20,6 +21,8 @@ class Allocation:
     def __del__(self) -> None:
         if self.address and not sys.is_finalizing():
             self._contexts.enter()
+            if self.used is not None:
+                driver().cuStreamWaitEvent(0, self.used.handle, 0)
             driver().cuMemFreeAsync(self.address, 0)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from cubepy.runtimes.base import Queued
 from cubepy.runtimes.cuda.driver import check, driver
 
 
@@ -62,6 +63,23 @@ class Queues:
     def milliseconds(self, start: int, end: int) -> float:
         """The time between two events that were reached."""
         return check("cuEventElapsedTime", driver().cuEventElapsedTime(start, end))
+
+    def come_after(self, queue: int | None, memory: Queued) -> None:
+        """Let a queue wait for the last work on memory, unless that was in the same queue."""
+        if memory.used is None:
+            if queue:
+                self.join(queue, None)
+        elif memory.used_in != queue:
+            self.wait_event(queue, memory.used.handle)
+
+    def mark(self, queue: int | None, memories: Sequence[Queued]) -> None:
+        """Say that the work just enqueued is on these; an event outlives a stream."""
+        event = None
+        if queue and memories:
+            event = self.new_event()
+            self.record_event(event.handle, queue)
+        for memory in memories:
+            memory.used, memory.used_in = event, queue
 
     def join(self, queue: int | None, other: int | None) -> None:
         """Let a queue wait for all that is in another by now."""

@@ -14,9 +14,9 @@ from math import prod
 from threading import Lock
 from typing import Any
 
-from cubepy.artifact import FAULT_WORDS, Artifact
+from cubepy.artifact import Artifact
 from cubepy.errors import fail
-from cubepy.runtimes.base import MemoryUse, Properties
+from cubepy.runtimes.base import DeviceRecord, MemoryUse, Properties
 from cubepy.runtimes.metal.memory import Allocation, Buffers
 from cubepy.runtimes.metal.platform import api, failed, found_devices
 from cubepy.targets import Target, metal_target
@@ -31,21 +31,6 @@ INLINE_BYTES = 4096
 """The most that `setBytes` takes."""
 WAITING = 64
 """Command buffers under way before a launch waits; a queue itself has 64."""
-
-
-class Record:
-    """A fault record in a buffer."""
-
-    def __init__(self, device: MetalDevice) -> None:
-        self._device = device
-        self._allocation = device.allocate(8 * FAULT_WORDS)
-        self.address = self._allocation.address
-        ctypes.memset(self.address, 0, 8 * FAULT_WORDS)
-
-    def words(self) -> list[int]:
-        """See `runtimes.base.FaultRecord`."""
-        self._device.synchronize()
-        return list((ctypes.c_int64 * FAULT_WORDS).from_address(self.address))
 
 
 class Code:
@@ -168,9 +153,9 @@ class MetalDevice:
         """The hardware spreads cubes."""
         return 1
 
-    def fault_record(self) -> Record:
+    def fault_record(self) -> DeviceRecord:
         """Zeroed memory of the device."""
-        return Record(self)
+        return DeviceRecord(self)
 
     def synchronize(self, queue: int | None = None) -> None:
         """Wait for all launches; E508 names the first that failed."""

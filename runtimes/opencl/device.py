@@ -11,10 +11,10 @@ from functools import cached_property, lru_cache
 from threading import Lock
 from typing import Any
 
-from cubepy.artifact import FAULT_WORDS, Artifact
+from cubepy.artifact import Artifact
 from cubepy.errors import fail
 from cubepy.ir.types import find_dtype
-from cubepy.runtimes.base import MemoryUse, Properties
+from cubepy.runtimes.base import DeviceRecord, MemoryUse, Properties
 from cubepy.runtimes.opencl.platform import api, found_devices
 from cubepy.targets import Target, opencl_target
 
@@ -57,23 +57,6 @@ class Allocation:
         held = getattr(self, "_held", None)
         if held is not None:
             self._dying.append(held)
-
-
-class Record:
-    """A fault record in shared virtual memory."""
-
-    def __init__(self, device: OpenclDevice) -> None:
-        self._device = device
-        self._allocation = device.allocate(8 * FAULT_WORDS)
-        self.address = self._allocation.address
-        zeros = (ctypes.c_int64 * FAULT_WORDS)()
-        device.upload(self.address, ctypes.addressof(zeros), 8 * FAULT_WORDS)
-
-    def words(self) -> list[int]:
-        """See `runtimes.base.FaultRecord`."""
-        words = (ctypes.c_int64 * FAULT_WORDS)()
-        self._device.download(ctypes.addressof(words), self.address, 8 * FAULT_WORDS)
-        return list(words)
 
 
 class Code:
@@ -206,9 +189,9 @@ class OpenclDevice:
         """The driver spreads cubes."""
         return 1
 
-    def fault_record(self) -> Record:
+    def fault_record(self) -> DeviceRecord:
         """Zeroed memory of the device."""
-        return Record(self)
+        return DeviceRecord(self)
 
     def synchronize(self, queue: int | None = None) -> None:
         """Wait for all that was enqueued, and free what died."""

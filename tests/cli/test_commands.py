@@ -108,12 +108,12 @@ class TestMissingDevices:
             for cached in ("driver", "api", "found_devices"):
                 getattr(getattr(module, cached, None), "cache_clear", lambda: None)()
             monkeypatch.setattr(module, "import_module", self.refuse)
-        registry._find.cache_clear()
+        registry._opened.clear()
         count = importlib.import_module("cubepy.runtimes.cuda.device").count
         count.cache_clear()
         yield
         count.cache_clear()
-        registry._find.cache_clear()
+        registry._opened.clear()
 
     @staticmethod
     def refuse(name):

@@ -277,5 +277,6 @@ def installed() -> Iterator[Metal]:
 
 
 def _forget() -> None:
-    for cached in (platform.found_devices, metal_device.make, registry._find):
+    for cached in (platform.found_devices, metal_device.make):
         cached.cache_clear()
+    registry._opened.clear()

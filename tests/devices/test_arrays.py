@@ -7,6 +7,7 @@ import pytest
 
 import cubepy as cp
 from tests.devices.kernels import add, increment, scale
+from tests.guests import require_guest
 
 
 @pytest.mark.parametrize("dtype", ["f32", "i64", "u8", "f16", "bf16", "bool"])
@@ -80,3 +81,54 @@ def test_empty_and_scalar_arrays(device: str):
     one = cp.asarray(2.5, dtype="f32", device=device)
     increment.over(one)(one)
     assert one.item() == 3.5 and one.shape == ()
+
+
+@pytest.mark.guest("torch")
+def test_arrays_of_torch_tensors_are_read_whole():
+    torch = require_guest("torch")
+    held = torch.arange(24.0).reshape(4, 6)[::2, 1:]
+    seen = cp.asarray(held)
+    np.testing.assert_array_equal(seen.numpy(), held.numpy())
+    np.testing.assert_array_equal(seen[1, ::-1].numpy(), held.numpy()[1, ::-1])
+    held += 1
+    np.testing.assert_array_equal(seen.numpy(), held.numpy())
+    seen = cp.asarray(torch.arange(6.0))
+    np.testing.assert_array_equal(seen.reshape(2, 3).numpy(), np.arange(6.0).reshape(2, 3))
+
+
+@pytest.mark.guest("torch")
+def test_views_of_tensors_keep_them_alive():
+    torch = require_guest("torch")
+    held = cp.asarray(torch.full((1 << 16,), 3.0)).numpy()
+    for _ in range(4):
+        torch.zeros(1 << 16)
+    assert (held == 3).all()
+
+
+def test_read_only_arrays_stay_read_only():
+    held = np.arange(6, dtype=np.float32)
+    held.flags.writeable = False
+    with pytest.raises(ValueError, match="read-only"):
+        cp.asarray(held).numpy()[0] = 1
+    with pytest.raises(cp.LaunchError, match="E404"):
+        increment.over(held)(cp.asarray(held)[::2])
+
+
+def test_dlpack_is_refused_where_it_knows_no_device(device: str):
+    there = cp.zeros(4, device=device)
+    if device.startswith("cuda"):
+        assert there.__dlpack_device__() == (2, 0)
+        return
+    with pytest.raises(BufferError, match="numpy"):
+        there.__dlpack_device__()
+    with pytest.raises(BufferError, match="numpy"):
+        np.from_dlpack(there)
+    assert not hasattr(there, "__cuda_array_interface__")
+
+
+def test_released_memory_leaves_arrays_alone(device: str):
+    there = cp.full(1000, 3, device=device)
+    cp.empty(1 << 20, device=device)
+    cp.release_memory()
+    np.testing.assert_array_equal(there.numpy(), np.full(1000, 3, np.float32))
+    np.testing.assert_array_equal(cp.ones(1000, device=device).numpy(), np.ones(1000, np.float32))

@@ -37,9 +37,8 @@ def numba_array(x: np.ndarray) -> Any:
 
 def pycuda_array(x: np.ndarray) -> Any:
     require_guest("pycuda")
-    from pycuda import gpuarray
-
-    return gpuarray.to_gpu(x)
+    require_guest("pycuda.autoprimaryctx")  # it allocates in contexts of its own stack alone
+    return require_guest("pycuda.gpuarray").to_gpu(x)
 
 
 def to_numpy(x: Any) -> np.ndarray:

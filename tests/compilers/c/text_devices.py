@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from cubepy.artifact import Artifact
-from cubepy.compilers.opencl.dialect import BUILD_OPTIONS
 from cubepy.ir.types import find_dtype
 from cubepy.runtimes import registry
 from cubepy.runtimes.base import Allocation, Device, HostMemory, MemoryUse, Properties
+from cubepy.runtimes.opencl.device import STANDARD
 from cubepy.runtimes.registry import find_device
 from cubepy.targets import Target, parse_target
 from tests.compilers.c import metal_text
@@ -59,7 +59,7 @@ class PoclDevice(_TextDevice):
         import pyopencl as cl
 
         source = artifact.code.decode()
-        program = cl.Program(pocl_queue().context, source).build(options=[BUILD_OPTIONS[0], "-w"])
+        program = cl.Program(pocl_queue().context, source).build(options=[STANDARD, "-w"])
         return artifact, cl.Kernel(program, artifact.entry)
 
     def launch(
@@ -165,7 +165,7 @@ def registered() -> Iterator[None]:
     finally:
         for name in DEVICES:
             del table[name]
-        registry._find.cache_clear()
+        registry._opened.clear()
 
 
 def pocl_device() -> Device:
