@@ -215,8 +215,8 @@ def pool_row(window: tuple[int, int, int], least: float) -> Row:
     planes, side = 256, expected.shape[-1]
     seen, given = x.view(planes, 512, 512), out.view(planes, side, side)
     candidates: dict[str, Callable[[], Any]] = {}
-    for band in (1, 2, 4, 8, 16, 32):
-        for units, deep in ((side // 4, 1), (side // 4, 4), (32, 1), (32, 4)):
+    for band in (1, 2, 4, 8):
+        for units, deep in ((side // 4, 1), (side // 4, 2), (side // 4, 4), (32, 4), (32, 8)):
             grid = (side // 4 // units, -(-side // (band * deep)), planes), (units, deep, 1)
             bound = kernels.max_pool[grid].bind(seen, given, size, stride, pad, band)
             candidates[f"{band}x{deep}x{units}"] = bound

@@ -146,23 +146,18 @@ def max_pool(
     pad: cp.Comptime[int],
     band: cp.Comptime[int],
 ):
-    """A unit makes a line of outputs in each row of a band, walking down: rows that two windows
-    share are reduced along the columns once. `pad` and `size - stride - pad` are at most 1."""
+    """A unit makes a line of outputs in each row of a band: it loads all rows at once, and reduces
+    those that windows share along the columns once. `pad` and `size - stride - pad` are at most 1.
+    """
     j, first, plane = cp.ABSOLUTE_POS_X, cp.ABSOLUTE_POS_Y * band, cp.CUBE_POS_Z
     if j < out.shape[2]:
-        shared = size - stride
-        held = cp.local(max(1, shared), cp.Line[cp.f32, x.line_size])
-        for k in cp.unroll(range(shared)):
-            held[k] = row_maxima(x, plane, first * stride - pad + k, j, size, stride, pad)
-        for y in range(first, min(first + band, out.shape[1])):
-            top = y * stride - pad
-            new = tuple(
-                row_maxima(x, plane, top + k, j, size, stride, pad) for k in range(shared, size)
-            )
-            rows = (*(held[k] for k in range(shared)), *new)
-            for k in cp.unroll(range(shared)):
-                held[k] = rows[k + stride]
-            cp.store(out, (plane, y, j), greatest(rows), hint="stream")
+        top = first * stride - pad
+        count = (band - 1) * stride + size
+        rows = tuple(row_maxima(x, plane, top + k, j, size, stride, pad) for k in range(count))
+        for k in cp.unroll(range(band)):
+            if first + k < out.shape[1]:
+                best = greatest(rows[k * stride : k * stride + size])
+                cp.store(out, (plane, first + k, j), best, hint="stream")
 
 
 def greatest(values: Any) -> Any:
@@ -173,19 +168,18 @@ def greatest(values: Any) -> Any:
 
 
 def row_maxima(x: Any, plane: Any, row: Any, j: Any, size: Any, stride: Any, pad: Any) -> Any:
-    """The maxima along the columns of one row's part of the windows; -inf over the edge."""
-    width, low = x.line_size, -math.inf
-    found = cp.Line[cp.f32, width](low)
-    if (row >= 0) & (row < x.shape[1]):
-        lines = tuple(cp.load(x, (plane, row, j * stride + k), fill=low) for k in range(stride))
-        own = lines[0] if stride == 1 else cp.concat(lines[0], lines[1])
-        left = with_left(x, plane, row, j * stride, own) if pad > 0 else own
-        wide = size - stride - pad > 0
-        both = with_right(x, plane, row, (j + 1) * stride, left) if wide else left
-        found = greatest(
-            tuple(both[k : k + (width - 1) * stride + 1 : stride] for k in range(size))
-        )
-    return found
+    """The maxima along the columns of one row's part of the windows.
+
+    A row over the edge is the one at the edge, which the window has as well: no load waits for a
+    branch.
+    """
+    width, row = x.line_size, min(max(row, 0), x.shape[1] - 1)
+    lines = tuple(cp.load(x, (plane, row, j * stride + k), fill=-math.inf) for k in range(stride))
+    own = lines[0] if stride == 1 else cp.concat(lines[0], lines[1])
+    left = with_left(x, plane, row, j * stride, own) if pad > 0 else own
+    wide = size - stride - pad > 0
+    both = with_right(x, plane, row, (j + 1) * stride, left) if wide else left
+    return greatest(tuple(both[k : k + (width - 1) * stride + 1 : stride] for k in range(size)))
 
 
 def with_left(x: Any, plane: Any, row: Any, j: Any, own: Any) -> Any:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cubepy.span import Span, render, render_calls
+from cubepy.span import Span, in_user_code, render, render_calls
 
 
 class Error(Exception):
@@ -106,6 +106,7 @@ def fail(code: str, span: Span | None = None, *, hint: str | None = None, **fiel
     row = CATALOGUE[code]
     lines = [f"{code}: {row.template.format(**fields)}"]
     if span is not None:
+        span = in_user_code(span)
         lines += [*render(span), *render_calls(span)]
     advice = row.hint.format(**fields) if hint is None else hint
     if advice:

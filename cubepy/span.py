@@ -7,8 +7,13 @@ files, notebooks cells and the REPL look alike.
 from __future__ import annotations
 
 import linecache
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
+
+_LIBRARY = str(Path(__file__).parent / "lang") + os.sep
+"""What is written in the kernel language and comes with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,11 @@ class Span:
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.column + 1}"
+
+
+def in_user_code(span: Span) -> Span:
+    """The innermost position outside of the language's own library; `span` if there is none."""
+    return next((s for s in span.chain() if not s.file.startswith(_LIBRARY)), span)
 
 
 def line_text(span: Span) -> str:

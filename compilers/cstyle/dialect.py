@@ -63,6 +63,9 @@ class Dialect:
     `instructions`: operations that are inline assembly; `registers` are the constraints of its
     operands (of an address by its space), `address` makes one of a pointer into shared memory.
 
+    `calls`: operations that are a call of a helper with their operands as they are (`{t}`: the
+    scalar type of the first).
+
     `tensor_map` declares such a parameter; `cluster` the cubes that run together (`no_cluster` says
     why there are none).
 
@@ -119,6 +122,7 @@ class Dialect:
     instructions: Mapping[OpDef, Instruction] = field(default_factory=dict[OpDef, Instruction])
     registers: Mapping[DType | Space, str] = field(default_factory=dict[DType | Space, str])
     address: str = ""
+    calls: Mapping[OpDef, str] = field(default_factory=dict[OpDef, str])
     tensor_map: str = ""
     cluster: str = ""
     no_cluster: str = ""

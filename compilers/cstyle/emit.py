@@ -19,12 +19,12 @@ from cubepy.compilers.cstyle.literals import short_index
 from cubepy.compilers.cstyle.namer import Namer
 from cubepy.compilers.cstyle.plan import Plan
 from cubepy.compilers.cstyle.source_names import names_of
-from cubepy.compilers.cstyle.spelling import ATOM, UNARY, Expr
+from cubepy.compilers.cstyle.spelling import ATOM, POSTFIX, UNARY, Expr
 from cubepy.compilers.cstyle.writer import Writer, choice
 from cubepy.ir import ops
 from cubepy.ir.core import Kernel, Op, Region, Value
 from cubepy.ir.opdef import Effect, OpDef
-from cubepy.ir.types import DTYPES, DType, Type, index
+from cubepy.ir.types import DTYPES, DType, Type, element_of, index
 
 MAX_INLINE = 80
 """Characters of an expression that is still written where it is used."""
@@ -136,6 +136,8 @@ class Emitter:
             return
         elif op.row in self.dialect.instructions:
             emit_instruction(self, op, self.dialect.instructions[op.row])
+        elif op.row in self.dialect.calls:
+            self._call_helper(op, self.dialect.calls[op.row])
         elif op.row.effect in (Effect.NONE, Effect.READ) or op.row in _VALUES:
             self._compute(op)
         else:
@@ -220,6 +222,12 @@ class Emitter:
         name = self.fresh(op.result)
         self.w.line(f"const {self.lines.type(op.result.type)} {name} = {expr.text};")
         self.bind(op.result, Expr(name))
+
+    def _call_helper(self, op: Op, name: str) -> None:
+        helper = name.format(t=self.lines.scalar(element_of(op.operands[0].type)))
+        arguments = ", ".join(self.value(v).text for v in op.operands)
+        self.use_helpers(helper)
+        self.result(op, Expr(f"{helper}({arguments})", POSTFIX))
 
     # Branches
 

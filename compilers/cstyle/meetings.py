@@ -7,13 +7,13 @@ from math import prod
 
 from cubepy.compilers.cstyle.dialect import Dialect
 from cubepy.errors import Error, fail
-from cubepy.ir import cuda, ops
+from cubepy.ir import cuda, metal, ops
 from cubepy.ir.core import Kernel, Op, Region, Value
 from cubepy.ir.opdef import OpDef
 from cubepy.passes.meetings import PLANE_OPS
 from cubepy.passes.uniformity import Uniform, leaves_divergently
 
-_MATRICES = {cuda.LDMATRIX, cuda.STMATRIX, cuda.MMA}
+_MATRICES = {cuda.LDMATRIX, cuda.STMATRIX, cuda.MMA, metal.MULTIPLY_ACCUMULATE}
 _WARPGROUPS = {cuda.SET_REGISTERS, cuda.WGMMA_FENCE, cuda.WGMMA, cuda.WGMMA_COMMIT, cuda.WGMMA_WAIT}
 OF_PLANES = PLANE_OPS | {ops.SYNC_PLANE} | _MATRICES | _WARPGROUPS
 _LOOPS = (ops.FOR, ops.LOOP)

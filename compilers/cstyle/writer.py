@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 
 from cubepy.artifact import Listing, Place
-from cubepy.span import Span
+from cubepy.span import Span, in_user_code
 
 INDENT = "    "
 COLUMNS = 100
@@ -30,7 +30,8 @@ class Writer:
 
     def line(self, text: str) -> None:
         """A statement that stems from the present span."""
-        place = (self.span.file, self.span.line) if self.span is not None else None
+        span = None if self.span is None else in_user_code(self.span)
+        place = None if span is None else (span.file, span.line)
         self._lines.append((INDENT * self._depth + text, place))
 
     def plain(self, text: str) -> None:
@@ -100,7 +101,7 @@ class Writer:
         for text, place in self._lines:
             if place is not None and place != last:
                 indent = text[: len(text) - len(text.lstrip())]
-                out.append((indent + comment(place), place))
+                out.append((_cut(indent + comment(place)), place))
                 last = place
             out.append((text, place))
         out += [(text, None) for text in tail]
@@ -150,6 +151,11 @@ def comment(place: Place) -> str:
     file, line = place
     source = linecache.getline(file, line).strip()
     return f"// {printable(file.rsplit('/', 1)[-1])}:{line}: {printable(source)}".rstrip(": ")
+
+
+def _cut(text: str) -> str:
+    """What fits into a line."""
+    return text if len(text) <= COLUMNS else f"{text[: COLUMNS - 3].rstrip()}..."
 
 
 def printable(text: str) -> str:

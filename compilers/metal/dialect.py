@@ -11,7 +11,7 @@ from cubepy.compilers.cstyle.rows import FMOD
 from cubepy.compilers.cstyle.shared import SHARED, SHORT_NAMES
 from cubepy.compilers.cstyle.spelling import EQUAL, UNARY, Spelling, call
 from cubepy.compilers.metal.words import RESERVED
-from cubepy.ir import ops
+from cubepy.ir import metal, ops
 from cubepy.ir.types import (
     Kind,
     Space,
@@ -140,7 +140,24 @@ def _atomics() -> Spellings:
     return table
 
 
+def _multiply_accumulate(scalar: str) -> Helper:
+    return Helper(
+        "static inline float2 "
+        f"multiply_accumulate_{scalar}({scalar}2 a, {scalar}2 b, float2 c) {{\n"
+        f"    simdgroup_{scalar}8x8 left, right;\n"
+        "    simdgroup_float8x8 sums;\n"
+        "    left.thread_elements() = a;\n"
+        "    right.thread_elements() = b;\n"
+        "    sums.thread_elements() = c;\n"
+        "    simdgroup_multiply_accumulate(sums, left, right, sums);\n"
+        "    return sums.thread_elements();\n"
+        "}"
+    )
+
+
 HELPERS = {
+    "multiply_accumulate_float": _multiply_accumulate("float"),
+    "multiply_accumulate_half": _multiply_accumulate("half"),
     "compare_and_swap": Helper(
         "template <typename Place>\n"
         "static inline uint compare_and_swap(Place place, uint expected, uint value) {\n"
@@ -264,6 +281,7 @@ BASE = Dialect(
         "#pragma METAL fp contract(off)",
     ),
     spellings=SHARED | _functions() | _COOPERATION | _shuffles() | _atomics(),
+    calls={metal.MULTIPLY_ACCUMULATE: "multiply_accumulate_{t}"},
     bitcast=call("as_type<{t}>"),
     line_bitcast=call("as_type<{t}>"),
     helpers=HELPERS,

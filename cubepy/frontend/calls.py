@@ -113,7 +113,9 @@ def _is_about_call(error: TypeError) -> bool:
 def _signature_text(function: Any) -> str:
     try:
         text = str(inspect.signature(function)).partition(" -> ")[0]
-        return re.sub(r": '([^']*)'", r": \1", text.replace(": 'Any'", ""))
+        return re.sub(
+            r": '([^']*)'", r": \1", text.replace(": 'Any'", "").replace(": 'Comptime'", "")
+        )
     except (TypeError, ValueError):
         return "(...)"
 

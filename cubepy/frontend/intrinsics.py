@@ -17,7 +17,7 @@ from cubepy.frontend import cooperation, cuda, memory
 from cubepy.frontend.tracer import Frame
 from cubepy.frontend.values import Index, TensorRef, is_comptime, is_number, is_sequence, type_of
 from cubepy.frontend.wording import describe, spell
-from cubepy.ir import ops
+from cubepy.ir import metal, ops
 from cubepy.ir.core import Value
 from cubepy.ir.opdef import OpDef
 from cubepy.ir.types import (
@@ -465,6 +465,11 @@ def _static_assert(frame: Frame, condition: Any, message: Any = "the condition i
 @_handler
 def _target(frame: Frame) -> Any:
     return frame.tracer.target
+
+
+@_handler
+def _metal_multiply_accumulate(frame: Frame, a: Value, b: Value, c: Value) -> Value:
+    return frame.tracer.b.emit(metal.MULTIPLY_ACCUMULATE, a, b, c)
 
 
 # Lines

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import operator
 
-from cubepy.ir import cuda
+from cubepy.ir import cuda, metal
 from cubepy.ir import meaning as m
 from cubepy.ir import opdef as rule
 from cubepy.ir.opdef import Effect, OpDef, Rule, Uniformity
@@ -421,5 +421,5 @@ PLANE_POS = _op(
     uniformity=Uniformity.NEVER,
 )
 
-# What NVIDIA's hardware alone has: see `ir/cuda.py`
-TABLE.update({row.name: row for row in cuda.ROWS})
+# What one kind of hardware alone has: see `ir/cuda.py` and `ir/metal.py`
+TABLE.update({row.name: row for row in (*cuda.ROWS, *metal.ROWS)})

@@ -12,7 +12,12 @@ from cubepy.errors import Error, fail
 from cubepy.ir import ops
 from cubepy.ir.core import Attr, Kernel, Op, Region, Value
 from cubepy.ir.types import Buffer, Space, bool_, element_of, index
-from cubepy.passes.meetings import PLANE_OPS, lower_plane_op, position_of_plane
+from cubepy.passes.meetings import (
+    PLANE_OPS,
+    lower_plane_op,
+    position_of_plane,
+    position_of_row,
+)
 from cubepy.passes.segments import (
     Control,
     Item,
@@ -26,6 +31,7 @@ from cubepy.passes.segments import (
 from cubepy.passes.uniformity import Uniform, leaves_divergently
 
 LOOPS = (ops.FOR, ops.LOOP)
+_OF_PLANES = PLANE_OPS | {ops.SYNC_PLANE}
 _QUIET = (*LOOPS, ops.IF, ops.YIELD, ops.CONTINUE, ops.BREAK)
 
 
@@ -33,7 +39,7 @@ def needs_fission(kernel: Kernel) -> bool:
     """Whether units of a cube or a plane wait for each other."""
     rows = {op.row for op in kernel.body.walk()}
     several = prod(kernel.cube_dim) > 1
-    return several and (ops.SYNC_CUBE in rows or (kernel.plane_dim > 1 and bool(rows & PLANE_OPS)))
+    return several and (ops.SYNC_CUBE in rows or (kernel.plane_dim > 1 and bool(rows & _OF_PLANES)))
 
 
 def fission(kernel: Kernel) -> Kernel:
@@ -85,8 +91,8 @@ def _all_alive(program: Program) -> list[Op]:
 
 
 def _segment(kernel: Kernel, program: Program, body: list[Op]) -> list[Op]:
-    """A segment of the cube: a loop over its units or, with plane operations, over its planes."""
-    if kernel.plane_dim > 1 and any(o.row in PLANE_OPS for op in body for o in _with_inner(op)):
+    """A segment of the cube: a loop over its units or, where planes meet, over its planes."""
+    if kernel.plane_dim > 1 and any(o.row in _OF_PLANES for op in body for o in _with_inner(op)):
         return _planes(kernel, program, body)
     return _units(program, body)
 
@@ -187,7 +193,7 @@ class Finder:
     def _meets(self, op: Op) -> bool:
         if self._group == "cube":
             return op.row is ops.SYNC_CUBE
-        return op.row in PLANE_OPS or op.row is ops.SYNC_PLANE
+        return op.row in _OF_PLANES
 
     def _ops_around_meetings(self, body: Region) -> set[Op]:
         around: set[Op] = set()
@@ -241,6 +247,8 @@ class Finder:
         elif self._group == "plane" and self._uniform.is_plane_position(op):
             first = position_of_plane(self, op.operands[0])
             self.together(replace_operands(op, (first, op.operands[1])))
+        elif self._group == "plane" and self._uniform.is_row_of_planes(op):
+            self.together(position_of_row(self, op))
         elif self._is_common(op):
             if not op.row.is_pure:
                 self.flush()

@@ -98,6 +98,18 @@ def position_of_plane(finder: Finder, position: Value) -> Value:
     return plane.emit(ops.ADD, plane.emit(ops.MUL, cube, units), base)
 
 
+def position_of_row(finder: Finder, op: Op) -> Op:
+    """The unit (or absolute) position along y or z that the units of a plane share."""
+    plane, axis = _Plane(finder, op), str(op.attrs["axis"])
+    dims, k = finder.kernel.cube_dim, "xyz".index(axis)
+    inner, extent = (plane.const(index, n) for n in (math.prod(dims[:k]), dims[k]))
+    row = plane.emit(ops.MOD, plane.emit(ops.FLOORDIV, plane.base(), inner), extent)
+    start = plane.const(index, 0)
+    if op.row is ops.ABSOLUTE_POS:
+        start = plane.emit(ops.MUL, plane.emit(ops.CUBE_POS, axis=axis), extent)
+    return Op(ops.ADD, (start, row), {}, op.results, (), op.span)
+
+
 def identity(row: OpDef, dtype: DType) -> Number:
     """What units that returned contribute."""
     if row in (ops.PLANE_PROD, ops.PLANE_INCLUSIVE_PROD, ops.PLANE_EXCLUSIVE_PROD):

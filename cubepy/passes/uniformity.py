@@ -22,6 +22,7 @@ _REDUCING = (
     ops.PLANE_ANY,
     ops.PLANE_BALLOT,
 )
+_POSITIONS = (ops.UNIT_POS, ops.ABSOLUTE_POS)
 
 
 class Uniform:
@@ -89,9 +90,16 @@ class Uniform:
 
     def _is_plane_uniform(self, op: Op) -> bool:
         """Positions divided by a multiple of the plane, and results of reductions."""
-        if op.row in (ops.UNIT_POS, ops.ABSOLUTE_POS) and op.attrs["axis"] == "all":
+        if op.row in _POSITIONS and op.attrs["axis"] == "all":
             self._positions.add(op.result)
-        return self.is_plane_position(op) or op.row in _REDUCING
+        return self.is_row_of_planes(op) or self.is_plane_position(op) or op.row in _REDUCING
+
+    def is_row_of_planes(self, op: Op) -> bool:
+        """A position along an axis that the units of a plane, which go along X first, share."""
+        if op.row not in _POSITIONS or op.attrs["axis"] not in ("y", "z"):
+            return False
+        inner = self._kernel.cube_dim[: "xyz".index(str(op.attrs["axis"]))]
+        return prod(inner) % self._kernel.plane_dim == 0
 
     def is_plane_position(self, op: Op) -> bool:
         """A position divided by a multiple of the plane: the same in all units of the plane."""

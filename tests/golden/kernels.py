@@ -181,6 +181,20 @@ def sum_columns(x: cp.Lines[cp.f32], out: cp.Lines[cp.f32]):
         out[column] = total
 
 
+@cp.cube
+def tile_product(a: cp.Tensor[cp.f16], b: cp.Tensor[cp.f16], c: cp.Tensor[cp.f32]):
+    """Tiles beside each other along the columns of c, one for each plane."""
+    i, j = cp.CUBE_POS_Y * 16, (cp.CUBE_POS_X * cp.PLANE_COUNT + cp.PLANE_POS) * 8
+    left = cp.cmma.fragment("a", 16, 16, cp.f16)
+    right = cp.cmma.fragment("b", 16, 8, cp.f16)
+    total = cp.cmma.fragment("accumulator", 16, 8, cp.f32, fill=0)
+    for k in range(0, a.shape[1], 16):
+        cp.cmma.load(left, a, (i, k))
+        cp.cmma.load(right, b, (k, j))
+        cp.cmma.mma(total, left, right)
+    cp.cmma.store(c, (i, j), total)
+
+
 CASES: dict[str, tuple[Any, tuple[str, ...]]] = {
     "gelu_lines": (gelu_lines[1, 256], ("f32[1024]",) * 2),
     "axpy_lines": (axpy_lines[1, 256], ("f32", "f32[?]", "f32[?]")),
@@ -194,5 +208,6 @@ CASES: dict[str, tuple[Any, tuple[str, ...]]] = {
     "mix_halves": (mix_halves[1, 256], ("f16[1024]", "bf16[1024]", "f16[1024]")),
     "collatz": (collatz[1, 256], ("i32[?]", "i32[?]", "i64")),
     "views": (views[1, 256], ("f32[?,?]", "f32[?,?]", "f32")),
+    "tile_product": (tile_product[1, 64], ("f16[?,?]", "f16[?,?]", "f32[?,?]")),
     "sum_columns": (sum_columns[1, 256], ("f32[?,1024]", "f32[1024]")),
 }

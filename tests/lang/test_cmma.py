@@ -11,9 +11,9 @@ import cubepy as cp
 @cp.cube
 def tiled_product(a, b, c):
     i, j = cp.CUBE_POS_Y * 16, cp.CUBE_POS_X * 16
-    left = cp.cmma.fragment(16, 16, cp.f16)
-    right = cp.cmma.fragment(16, 16, cp.f16)
-    total = cp.cmma.fragment(16, 16, cp.f32, fill=0.0)
+    left = cp.cmma.fragment("a", 16, 16, cp.f16)
+    right = cp.cmma.fragment("b", 16, 16, cp.f16)
+    total = cp.cmma.fragment("accumulator", 16, 16, cp.f32, fill=0.0)
     for k in range(0, a.shape[1], 16):
         cp.cmma.load(left, a, (i, k))
         cp.cmma.load(right, b, (k, j))

@@ -135,3 +135,30 @@ def test_the_padding_of_the_last_plane_takes_no_part(units: int):
     plane_sums.configure(plane_dim=8)[1, units](x, out)
     sums = [7.0] * 8 + [units - 8.0] * (units - 8) + [0.0] * (16 - units)
     assert out.tolist() == [0.0 if t == 1 else s for t, s in enumerate(sums)]
+
+
+@cp.cube
+def rows_turn(x, out):
+    """Rows of a cube differ in what they do, and each is a plane: it meets for itself."""
+    held = cp.shared((4, 8), x.dtype)
+    row, t = cp.UNIT_POS_Y, cp.UNIT_POS_X
+    for step in range(row):
+        held[row, t] = x[row, t] + step
+        cp.sync_plane()
+        out[row, t] = held[row, 7 - t]
+        cp.sync_plane()
+
+
+@pytest.mark.parametrize("device", ["cpu", "interpreter"])
+def test_planes_meet_without_plane_operations(device: str):
+    x, out = np.arange(32, dtype=np.float32).reshape(4, 8), np.full((4, 8), -1, np.float32)
+    rows_turn.configure(device=device, plane_dim=8)[1, (8, 4)](x, out)
+    steps = np.arange(-1, 3)[1:, None]
+    np.testing.assert_array_equal(out[1:], x[1:, ::-1] + steps)
+    assert (out[0] == -1).all()
+
+
+def test_rows_that_planes_do_not_fill_may_not_differ():
+    x = np.zeros((4, 8), np.float32)
+    with pytest.raises(cp.CompileError, match="E307.*sync_plane"):
+        rows_turn.configure(plane_dim=16)[1, (8, 4)](x, x.copy())

@@ -175,6 +175,17 @@ bool simd_any(truth);
 bool simd_all(truth);
 bool simd_is_first();
 
+// Matrices of floats that a SIMD-group holds
+
+template <typename T, int columns, int rows> struct simdgroup_matrix;
+template <> struct simdgroup_matrix<float, 8, 8> { float2& thread_elements(); };
+template <> struct simdgroup_matrix<half, 8, 8> { half2& thread_elements(); };
+typedef simdgroup_matrix<float, 8, 8> simdgroup_float8x8;
+typedef simdgroup_matrix<half, 8, 8> simdgroup_half8x8;
+template <typename T, typename U>
+void simdgroup_multiply_accumulate(simdgroup_matrix<T, 8, 8>&, simdgroup_matrix<U, 8, 8>,
+                                   simdgroup_matrix<U, 8, 8>, simdgroup_matrix<T, 8, 8>);
+
 #undef REAL
 #undef INTEGER
 #undef NUMBER

@@ -208,6 +208,40 @@ inline simd_vote simd_ballot(bool p) {
 inline bool simd_any(bool p) { return simd_ballot(p).bits != 0; }
 inline bool simd_all(bool p) { return simd_ballot(!p).bits == 0; }
 
+// Matrices of a SIMD-group: a lane holds two neighbours in a row, as MLX found (steel/gemm/mma.h)
+
+template <typename T, int C, int R> struct simdgroup_matrix {
+    static_assert(C == 8 && R == 8, "SIMD-groups have matrices of 8x8");
+    vec<T, 2> held;
+    vec<T, 2>& thread_elements() { return held; }
+};
+typedef simdgroup_matrix<float, 8, 8> simdgroup_float8x8;
+typedef simdgroup_matrix<half, 8, 8> simdgroup_half8x8;
+inline int row_of(int lane) { return (lane / 4 & 4) + lane / 2 % 4; }
+inline int column_of(int lane) { return (lane / 4 & 2) * 2 + lane % 2 * 2; }
+template <typename T> void gather(const simdgroup_matrix<T, 8, 8>& m, float (&all)[8][8]) {
+    Plane* plane = cube().unit->plane;
+    const float pair[2] = {(float)m.held.x, (float)m.held.y};
+    memcpy(&plane->values[lane()], pair, sizeof(pair));
+    meet(AT_PLANE);
+    for (int k = 0; k < PLANE; ++k)
+        memcpy(&all[row_of(k)][column_of(k)], &plane->values[k], sizeof(pair));
+    meet(AT_PLANE);
+}
+template <typename T, typename U>
+void simdgroup_multiply_accumulate(simdgroup_matrix<T, 8, 8>& d, const simdgroup_matrix<U, 8, 8>& a,
+                                   const simdgroup_matrix<U, 8, 8>& b,
+                                   const simdgroup_matrix<T, 8, 8>& c) {
+    float left[8][8], right[8][8], sums[8][8];
+    gather(a, left), gather(b, right), gather(c, sums);
+    const int r = row_of(lane()), k0 = column_of(lane());
+    for (int k = 0; k < 8; ++k) {
+        sums[r][k0] = __builtin_fmaf(left[r][k], right[k][k0], sums[r][k0]);
+        sums[r][k0 + 1] = __builtin_fmaf(left[r][k], right[k][k0 + 1], sums[r][k0 + 1]);
+    }
+    d.held.x = (T)sums[r][k0], d.held.y = (T)sums[r][k0 + 1];
+}
+
 // Launching: `run_unit` calls the kernel with its arguments and positions
 
 typedef void (*RunUnit)(void** arguments, uint3 unit, uint3 cube, uint3 counts);

@@ -38,6 +38,11 @@ kernel void f(device float* x [[buffer(0)]], const device float* y [[buffer(1)]]
     const half h = (half)total * 2.0h;
     const float bits = as_type<float>(at.x);
     atomic_fetch_add_explicit((device atomic_int*)counts, 1, memory_order_relaxed);
+    simdgroup_half8x8 factor;
+    simdgroup_float8x8 sums;
+    factor.thread_elements() = half2(h, h);
+    sums.thread_elements() = float2(0.0f, 1.0f);
+    simdgroup_multiply_accumulate(sums, factor, factor, sums);
     if (at.x < arguments.n && simd_all(v.x > 0.0f)) x[at.x] = twice(bits) + (float)h;
 }
 """
@@ -87,6 +92,11 @@ WRONG: dict[str, tuple[str, str]] = {
     "fma of integers": ("fma(v.x, v.y, v.z)", "fma(1, 2, 3)"),
     "fma of two": ("fma(v.x, v.y, v.z)", "fma(v.x, v.y)"),
     "popcount of a float": ("twice(bits)", "popcount(bits)"),
+    "a matrix of 4x4": ("simdgroup_half8x8 factor", "simdgroup_matrix<half, 4, 4> factor"),
+    "a matrix of integers": ("simdgroup_half8x8 factor", "simdgroup_matrix<int, 8, 8> factor"),
+    "elements of another type": ("half2(h, h)", "float2(0.0f, 1.0f)"),
+    "factors of two types": ("(sums, factor, factor,", "(sums, sums, factor,"),
+    "a product that is added to nothing": ("factor, factor, sums)", "factor, factor)"),
     "goto": (END, f"    goto end;\nend:\n{END}"),
     "an exception": (END, f"    if (at.y) throw 1;\n{END}"),
     "memory from nowhere": (END, f"    thread float* p = new float[2];\n{END}"),

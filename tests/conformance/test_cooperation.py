@@ -1,0 +1,99 @@
+"""Planes that exchange through shared memory, and the fragments of `cp.cmma`, on every device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cubepy as cp
+from cubepy.ir.types import DType, Kind, bf16, f8e4m3, f16, f32, f64, i8, i32, u8
+from cubepy.lang.tiles import SUMS
+from tests.conformance.operations import numpy_type
+from tests.guarded import Guarded
+
+
+@cp.cube
+def turned_rows(x, out):
+    """Each plane turns its elements around, twice, by way of shared memory alone."""
+    place = cp.shared((cp.PLANE_COUNT, cp.PLANE_DIM), x.dtype)
+    lane = cp.UNIT_POS_PLANE
+    value = x[cp.ABSOLUTE_POS]
+    for shift in range(1, 3):
+        place[cp.PLANE_POS, lane] = value
+        cp.sync_plane()
+        value = place[cp.PLANE_POS, (lane + shift) % cp.PLANE_DIM]
+        cp.sync_plane()
+    out[cp.ABSOLUTE_POS] = value
+
+
+def test_planes_meet_where_they_only_synchronise(device: str):
+    plane = cp.device(device).target.plane_dim if cp.device(device).target.plane_dim > 1 else 8
+    x = np.arange(4 * 2 * plane, dtype=np.int32)
+    out = Guarded(x.shape, np.int32)
+    turned_rows.configure(device=device, plane_dim=plane)[4, 2 * plane](x, out.array)
+    expected = np.roll(x.reshape(-1, plane), -3, axis=1).ravel()
+    np.testing.assert_array_equal(out.array, expected)
+    out.check(out.array)
+
+
+@cp.cube
+def product(a, b, c, m: cp.Comptime, n: cp.Comptime, k: cp.Comptime, planes: cp.Comptime):
+    """Planes beside each other along the columns of a cube's tiles."""
+    i, j = cp.CUBE_POS_Y * m, (cp.CUBE_POS_X * planes + cp.PLANE_POS) * n
+    left = cp.cmma.fragment("a", m, k, a.dtype)
+    right = cp.cmma.fragment("b", k, n, b.dtype)
+    total = cp.cmma.fragment("accumulator", m, n, c.dtype, fill=0)
+    for start in range(0, a.shape[1], k):
+        cp.cmma.load(left, a, (i, start))
+        cp.cmma.load(right, b, (start, j))
+        cp.cmma.mma(total, left, right)
+    cp.cmma.store(c, (i, j), total)
+
+
+def factors(dtype: DType, m: int, k: int, n: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng([m, k, n])
+    kind = numpy_type(dtype)
+    if dtype.is_integer:
+        low = 0 if dtype.kind is Kind.UINT else -100
+        return rng.integers(low, 100, (m, k)).astype(kind), rng.integers(low, 100, (k, n)).astype(
+            kind
+        )
+    return rng.normal(size=(m, k)).astype(kind), rng.normal(size=(k, n)).astype(kind)
+
+
+SIZES = [(16, 16, 16), (40, 50, 33), (1, 3, 2)]
+TILES = [(16, 16, 16), (32, 8, 32), (5, 7, 9)]
+
+
+@pytest.mark.parametrize("tile", TILES, ids=str)
+@pytest.mark.parametrize("dtype", [f16, bf16, f32, f64, i8, u8, i32, f8e4m3], ids=str)
+def test_products_of_fragments(
+    device: str, lacks: set[DType], dtype: DType, tile: tuple[int, int, int]
+):
+    if dtype in lacks:
+        pytest.skip(f"the device has no {dtype}")
+    target = cp.device(device).target
+    planes = 2 if target.plane_dim > 1 else 1
+    m, n, k = tile
+    for rows, depth, columns in SIZES:
+        a, b = factors(dtype, rows, depth, columns)
+        c = Guarded((rows, columns), numpy_type(SUMS[dtype]))
+        grid = (-(-columns // (n * planes)), -(-rows // m))
+        launcher = product.configure(device=device)[grid, target.plane_dim * planes]
+        launcher(a, b, c.array, m, n, k, planes)
+        c.check(c.array)
+        check_product(a, b, c.array, dtype)
+
+
+def check_product(a: Any, b: Any, c: np.ndarray, dtype: DType) -> None:
+    """Against float64: a rounding of the sum's type, or its truncation, for each step."""
+    wide = np.int64 if dtype.is_integer else np.float64
+    exact = a.astype(wide) @ b.astype(wide)
+    if dtype.is_integer:
+        np.testing.assert_array_equal(c, exact)
+        return
+    unit = 2.0**-52 if dtype is f64 else 2.0**-22
+    bound = (a.shape[1] + 1) * unit * (np.abs(a.astype(wide)) @ np.abs(b.astype(wide)))
+    assert (np.abs(c - exact) <= bound).all(), np.abs((c - exact) / bound).max()
