@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from cubepy.array.memory import Memory
+from cubepy.array.order import Ordered
 from cubepy.ir.types import f32
-from cubepy.jit.devices import Ordered
 from cubepy.runtimes.base import Queued
 from cubepy.runtimes.cuda.queues import Queues
 
