@@ -52,12 +52,13 @@ def gpu(request: pytest.FixtureRequest) -> str:
 
 
 def later(
-    driver: fake_cuda.Driver, x: cp.Array, do: Callable[[np.ndarray], Any], stream: cp.Stream
+    driver: fake_cuda.Driver, x: cp.Array, do: Callable[[np.ndarray], Any], stream: cp.Stream | None
 ) -> None:
     """What a kernel on an array would do: `do` with its elements, in a stream, in order."""
     held = read_memory(x)
+    queue = None if stream is None else stream.handle
     assert held is not None
-    with Ordered(cp.device("cuda:0"), stream.handle, {"x": held}) as used:
+    with Ordered(cp.device("cuda:0"), queue, {"x": held}) as used:
         seen = np.ctypeslib.as_array((ctypes.c_float * x.size).from_address(held.address))
         driver.enqueue(used or 0, lambda: do(seen))
 
@@ -369,16 +370,17 @@ def test_pinned_copies_do_not_wait(driver: fake_cuda.Driver):
     assert driver.calls[3:] == ["upload"] and driver.under_way() == 0
 
 
-def test_a_copy_in_a_stream_waits_for_no_other(driver: fake_cuda.Driver):
+@pytest.mark.parametrize("is_own", [False, True])
+def test_a_copy_in_a_stream_waits_for_no_other(driver: fake_cuda.Driver, is_own: bool):
     busy, there = cp.zeros(8, device="cuda:0"), cp.zeros(8, device="cuda:0")
-    first, second = cp.Stream("cuda:0"), cp.Stream("cuda:0")
-    pinned = cp.ones(8, pinned=True)
+    first, second = None if is_own else cp.Stream("cuda:0"), cp.Stream("cuda:0")
+    there.copy_from(cp.ones(8, pinned=True), second)
     ran: list[str] = []
     later(driver, busy, lambda x: ran.append("kernel"), first)
-    there.copy_from(pinned, second)
+    there.copy_from(cp.ones(8, pinned=True), second)
     second.synchronize()
     assert not ran
-    first.synchronize()
+    cp.synchronize("cuda:0")
     assert ran
 
 
