@@ -28,6 +28,31 @@ class MemoryUse:
     free: int
 
 
+@dataclass(frozen=True, slots=True)
+class Occupancy:
+    """How many units of a launch a multiprocessor of a GPU holds at once, and what bounds them.
+
+    `cubes` and `units`: the most that are resident on a multiprocessor; `fraction`: these units of
+    all that it could hold, from 0 to 1. `registers`: of a unit; `local_bytes`: of a unit, with
+    registers that were spilled; `shared_bytes`: of a cube. `limited_by`: what is used up first:
+    "units", "cubes", "registers" or "shared memory". `best_cube_dim`: units of a cube with which
+    this code would fill a multiprocessor best; never more than those it was compiled for.
+
+    `clusters`: the most that the whole GPU holds at once, 0 for kernels without. Where these bound,
+    `limited_by` is "clusters" and `fraction` is the mean over all multiprocessors.
+    """
+
+    cubes: int
+    units: int
+    fraction: float
+    registers: int
+    local_bytes: int
+    shared_bytes: int
+    limited_by: str
+    best_cube_dim: int
+    clusters: int = 0
+
+
 class Allocation(Protocol):
     """Memory of a device, freed when nothing refers to it any more."""
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from cubepy.artifact import Artifact
 from cubepy.errors import fail
-from cubepy.runtimes.base import DeviceRecord, MemoryUse, Properties
+from cubepy.runtimes.base import DeviceRecord, MemoryUse, Occupancy, Properties
 from cubepy.runtimes.cuda.code import Code
 from cubepy.runtimes.cuda.contexts import Contexts
 from cubepy.runtimes.cuda.driver import check, driver, failure, is_lost
@@ -23,6 +23,7 @@ from cubepy.runtimes.cuda.memory import (
     keep_freed_memory,
     release_freed_memory,
 )
+from cubepy.runtimes.cuda.occupancy import ATTRIBUTES, Multiprocessor, occupancy
 from cubepy.runtimes.cuda.queues import Queues
 from cubepy.runtimes.cuda.tensor_maps import EncodedMap, encode
 from cubepy.targets import Target, cuda_target
@@ -98,6 +99,16 @@ class CudaDevice(Queues):
         self._launched.append(loaded.entry)
         if status:
             raise self.failed(f"the launch of {loaded.entry}", status)
+
+    @cached_property
+    def multiprocessor(self) -> Multiprocessor:
+        """What a multiprocessor shares among its cubes."""
+        return Multiprocessor(*(self._attribute(name) for name in ATTRIBUTES))
+
+    def occupancy(self, loaded: Code) -> Occupancy:
+        """How many cubes a multiprocessor holds; nothing is launched."""
+        function = loaded.function(self.contexts.enter())
+        return occupancy(function, loaded, self.multiprocessor)
 
     def tensor_map(
         self,

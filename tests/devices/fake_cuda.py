@@ -1,5 +1,7 @@
-"""NVIDIA's driver as far as memory and streams go, in Python: work is done when somebody waits for
-it, and then only what it comes after. Who forgets an order sees old memory.
+"""NVIDIA's driver as far as memory, streams and occupancy go, in Python.
+
+Work is done when somebody waits for it, and then only what it comes after: who forgets an order
+sees old memory.
 
 Memory that is freed is overwritten, and freeing host memory under a copy fails the test.
 """
@@ -13,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import IntEnum
+from importlib import import_module
 from itertools import count
 from typing import Any
 
@@ -35,10 +38,37 @@ class Result(IntEnum):
 OK = Result.CUDA_SUCCESS
 
 
+HOPPER = {
+    "COMPUTE_CAPABILITY_MAJOR": 9,
+    "COMPUTE_CAPABILITY_MINOR": 0,
+    "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": 227 << 10,
+    "L2_CACHE_SIZE": 50 << 20,
+    "MULTIPROCESSOR_COUNT": 132,
+    "MAX_THREADS_PER_MULTIPROCESSOR": 2048,
+    "MAX_BLOCKS_PER_MULTIPROCESSOR": 32,
+    "MAX_REGISTERS_PER_MULTIPROCESSOR": 1 << 16,
+    "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR": 228 << 10,
+    "RESERVED_SHARED_MEMORY_PER_BLOCK": 1 << 10,
+}
+FUNCTION = {"NUM_REGS": 32, "SHARED_SIZE_BYTES": 0, "LOCAL_SIZE_BYTES": 0}
+
+
+class Config:
+    """A launch that is asked about."""
+
+
 class Names:
-    """An enumeration of the driver: each name is its own value."""
+    """An enumeration of the driver: each name is its own value, if the bindings know it."""
+
+    def __init__(self, enumeration: str) -> None:
+        self._enumeration = enumeration
 
     def __getattr__(self, name: str) -> str:
+        try:
+            known = getattr(import_module("cuda.bindings.driver"), self._enumeration)
+        except ImportError:
+            return name
+        assert hasattr(known, name), name
         return name
 
 
@@ -63,8 +93,11 @@ class Driver:
     """The module `cuda.bindings.driver`, of one GPU."""
 
     CUresult = Result
-    CUstream_flags = CUevent_flags = CUmemPool_attribute = Names()
-    CUdevice_attribute = CUfunction_attribute = CUpointer_attribute = Names()
+    CUstream_flags, CUevent_flags = Names("CUstream_flags"), Names("CUevent_flags")
+    CUmemPool_attribute = Names("CUmemPool_attribute")
+    CUdevice_attribute = Names("CUdevice_attribute")
+    CUfunction_attribute = Names("CUfunction_attribute")
+    CUlaunchConfig = Config
     CU_MEMHOSTALLOC_PORTABLE = 1
     cuuint64_t = int
 
@@ -75,6 +108,10 @@ class Driver:
         self.pinned: set[int] = set()
         self.room = 1 << 30
         self.calls: list[str] = []
+        self.attributes = dict(HOPPER)
+        self.function = dict(FUNCTION)
+        self.asked: list[tuple[Any, ...]] = []
+        self.held = {"cubes": 8, "clusters": 0, "best": 256}
         self.faults: list[str] = []
         self._all: list[Work] = []
         self._handles = count(1000)
@@ -114,6 +151,39 @@ class Driver:
 
     def cuCtxGetDevice(self) -> Any:
         return OK, 0
+
+    # Kernels, which cannot be launched
+
+    def cuDeviceGetAttribute(self, name: str, device: int) -> Any:
+        return OK, self.attributes[name.removeprefix("CU_DEVICE_ATTRIBUTE_")]
+
+    def cuModuleLoadData(self, cubin: bytes) -> Any:
+        return OK, len(cubin)
+
+    def cuModuleGetFunction(self, module: int, name: bytes) -> Any:
+        return OK, name.decode()
+
+    def cuFuncSetAttribute(self, function: str, name: str, value: int) -> Any:
+        return (OK,)
+
+    def cuFuncGetAttribute(self, name: str, function: str) -> Any:
+        return OK, self.function.get(name.removeprefix("CU_FUNC_ATTRIBUTE_"), 0)
+
+    def cuOccupancyMaxActiveBlocksPerMultiprocessor(
+        self, function: str, units: int, shared: int
+    ) -> Any:
+        self.asked.append((function, units, shared))
+        return OK, self.held["cubes"]
+
+    def cuOccupancyMaxPotentialBlockSize(
+        self, function: str, shared_of: None, shared: int, limit: int
+    ) -> Any:
+        assert shared_of is None and limit == 0
+        return OK, 132, self.held["best"]
+
+    def cuOccupancyMaxActiveClusters(self, function: str, config: Config) -> Any:
+        self.asked.append(tuple(vars(config).values()))
+        return OK, self.held["clusters"]
 
     # Memory
 
