@@ -21,6 +21,7 @@ from cubepy.runtimes.cuda import driver as cuda_driver
 from tests.devices import fake_cuda
 from tests.devices.conftest import require
 from tests.devices.kernels import increment, scale, spin
+from tests.guests import require_guest
 
 SHAPES: list[tuple[int, ...]] = [(1003,), (7, 13), (1, 5, 1), (), (0, 3)]
 N = 1 << 20
@@ -61,6 +62,42 @@ def later(
     with Ordered(cp.device("cuda:0"), queue, {"x": held}) as used:
         seen = np.ctypeslib.as_array((ctypes.c_float * x.size).from_address(held.address))
         driver.enqueue(used or 0, lambda: do(seen))
+
+
+def follow_orders(
+    name: str, seed: int, add_one: Callable[[cp.Array, cp.Stream | None], None], scale: int = 1
+) -> None:
+    """Random copies and kernels in random streams end as if each had waited for the one before."""
+    rng = np.random.default_rng(seed)
+    size = 48 * scale
+    streams = [None, *(cp.Stream(name) for _ in range(3))]
+    places: list[dict[str, Any]] = [{"device": name}] * 2 + [{"pinned": True}] * 2 + [{}]
+    arrays = [cp.full(size, k, **place) for k, place in enumerate(places)]
+    wanted = [np.full(size, k, np.float32) for k in range(len(places))]
+    for _ in range(40):
+        a, b = rng.permutation(len(arrays))[:2]
+        low, high, shift = np.sort(rng.integers(0, size + 1, 2)).tolist() + [rng.integers(3)]
+        stream = streams[rng.integers(4)] if rng.random() < 0.8 else None
+        match rng.integers(6):
+            case 0 if a < 2:
+                add_one(arrays[a], stream)
+                wanted[a] += 1
+            case 1 if a >= 2:
+                increment.over(arrays[a])(arrays[a])
+                wanted[a] += 1
+            case 2:
+                arrays[a] = cp.full(size, 7, **places[a])
+                wanted[a][:] = 7
+            case 3:
+                np.testing.assert_array_equal(arrays[a].numpy(), wanted[a])
+            case _:
+                high = min(high, size - shift)
+                low = min(low, high)
+                source = arrays[b][low + shift : high + shift]
+                arrays[a][low:high].copy_from(source, stream if min(a, b) < 2 else None)
+                wanted[a][low:high] = wanted[b][low + shift : high + shift]
+    for array, held in zip(arrays, wanted, strict=True):
+        np.testing.assert_array_equal(array.numpy(), held)
 
 
 # Every device
@@ -417,7 +454,38 @@ def test_staged_launches_wait_for_pinned_arrays(driver: fake_cuda.Driver):
         assert list(copy) == [4] * 8
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_random_orders(driver: fake_cuda.Driver, seed: int):
+    def add_one(x: cp.Array, stream: cp.Stream | None) -> None:
+        later(driver, x, lambda held: np.add(held, 1, out=held), stream)
+
+    follow_orders("cuda:0", seed, add_one)
+
+
 # A GPU at work
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_orders_on_a_gpu(cuda: str, seed: int):
+    def add_one(x: cp.Array, stream: cp.Stream | None) -> None:
+        increment.configure(stream=stream).over(x)(x)
+
+    follow_orders(cuda, seed, add_one, 1 << 16)
+
+
+@pytest.mark.guest("torch")
+def test_guests_are_copied_in_their_stream(cuda: str):
+    torch = require_guest("torch")
+    pinned, there = cp.empty(N, pinned=True), cp.empty(N, device=cuda)
+    with torch.cuda.stream(torch.cuda.Stream()):
+        x = torch.zeros(N, device="cuda")
+        for k in range(10):
+            torch.cuda._sleep(2_000_000)
+            x += 1
+            pinned.copy_from(x)
+            there.copy_from(x, cp.Stream(cuda))
+            x *= 1.0
+            assert (pinned.numpy() == k + 1).all() and (there.numpy() == k + 1).all()
 
 
 def test_copies_run_beside_kernels(cuda: str):

@@ -152,8 +152,8 @@ def test_a_gpu_is_bound_by(cuda: str, limited_by: str):
     assert found.clusters == 0 and not x.numpy().any()
 
 
-@pytest.mark.parametrize("count", [1, 8, 24, 40, 64, 90, 120])
-@pytest.mark.parametrize("dim", [32, 64, 96, 160, 256, 512, 1024])
+@pytest.mark.parametrize("count", [1, 24, 40, 64, 120])
+@pytest.mark.parametrize("dim", [32, 96, 160, 256, 1024])
 def test_the_arithmetic_is_the_drivers(cuda: str, dim: int, count: int):
     x = cp.zeros(1 << 14, device=cuda)
     found = greedy[1, dim].occupancy(x, out(x), count)
