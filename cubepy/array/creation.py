@@ -62,7 +62,9 @@ def zeros(
     shape: int | Sequence[int], dtype: Any = f32, device: Any = None, *, pinned: bool = False
 ) -> Array:
     """An array of zeros; `pinned` as in `empty`."""
-    return full(shape, 0, dtype, device, pinned=pinned)
+    if pinned:
+        return full(shape, 0, dtype, device, pinned=True)
+    return from_numpy(np.zeros(_extents(shape), _numpy(dtype)), placed(device))
 
 
 def ones(
