@@ -23,5 +23,6 @@ from cubepy.lang import atomic, cmma, cuda
 from cubepy.lang.annotations import Comptime, Lines, Spec, Tensor, spec
 from cubepy.lang.builtins import *  # noqa: F403
 from cubepy.lang.builtins import print_ as print
+from cubepy.runtimes.base import Occupancy
 from cubepy.runtimes.registry import devices
 from cubepy.runtimes.registry import find_device as device

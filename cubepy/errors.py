@@ -349,6 +349,7 @@ _row(
     "write f32[1024,1024], f32[?,1024] or f32",
 )
 _row("E420", LaunchError, "{name} cannot be {value!r}: {reason}", "")
+_row("E422", LaunchError, "no copy: {reason}", "{suggestion}")
 _row("E421", LaunchError, "no tensor map: {reason}", "{suggestion}")
 _row("E416", LaunchError, "{given} is no grid: {reason}", "{suggestion}")
 _row(

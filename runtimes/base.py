@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -25,6 +26,31 @@ class MemoryUse:
 
     total: int
     free: int
+
+
+@dataclass(frozen=True, slots=True)
+class Occupancy:
+    """How many units of a launch a multiprocessor of a GPU holds at once, and what bounds them.
+
+    `cubes` and `units`: the most that are resident on a multiprocessor; `fraction`: these units of
+    all that it could hold, from 0 to 1. `registers`: of a unit; `local_bytes`: of a unit, with
+    registers that were spilled; `shared_bytes`: of a cube. `limited_by`: what is used up first:
+    "units", "cubes", "registers" or "shared memory". `best_cube_dim`: units of a cube with which
+    this code would fill a multiprocessor best; never more than those it was compiled for.
+
+    `clusters`: the most that the whole GPU holds at once, 0 for kernels without. Where these bound,
+    `limited_by` is "clusters" and `fraction` is the mean over all multiprocessors.
+    """
+
+    cubes: int
+    units: int
+    fraction: float
+    registers: int
+    local_bytes: int
+    shared_bytes: int
+    limited_by: str
+    best_cube_dim: int
+    clusters: int = 0
 
 
 class Allocation(Protocol):
@@ -94,8 +120,21 @@ class Device(Protocol):
         """Copy to host memory after all work of the queue; returns when it is there."""
         ...
 
+    def copy(self, target: int, source: int, nbytes: int, queue: int | None = None) -> None:
+        """Copy between memory of the device or `Pinned` memory, after all work of the queue; where
+        there are queues this returns at once. The two share no byte."""
+        ...
+
     def memory(self) -> MemoryUse:
         """What the device has and what is free."""
+        ...
+
+    def come_after(self, queue: int | None, memory: Queued) -> None:
+        """Let later work of a queue begin after the last work on memory."""
+        ...
+
+    def mark(self, queue: int | None, memories: Sequence[Queued]) -> None:
+        """Say that the work just enqueued is on these."""
         ...
 
     def synchronize(self, queue: int | None = None) -> None:
@@ -133,17 +172,45 @@ class DeviceRecord:
 
 
 class Queued:
-    """Memory of a device with queues, told apart from a guest's.
+    """Memory that queues work on, told apart from a guest's.
 
-    `used` is the event behind the last work on it, in the queue `used_in`; None after work in the
-    device's own queue. Whoever reads, frees or works on it elsewhere comes after that.
+    `used` is the event behind the last work on it, in the queue `used_in` of the device `used_on`;
+    None after work in the device's own queue. Whoever reads, frees or works on it elsewhere comes
+    after that.
     """
 
     used: Any = None
     used_in: int | None = None
+    used_on: Any = None
+
+    def wait(self) -> None:
+        """Wait on the host for the work that `used` is behind."""
+        used = self.used
+        if used is not None:
+            self.used_on.wait_for_event(used.handle)
 
 
-class HostMemory:
+class Pinned(Queued):
+    """Page-locked memory of the host: devices copy from and to it while the host goes on.
+
+    `used` stands behind work in any queue, the device's own too; None before the first.
+    """
+
+    address: int
+
+
+class OneOrder:
+    """What devices have in common whose work is in one order and whose copies wait."""
+
+    def come_after(self, queue: int | None, memory: Queued) -> None:
+        """See `Device.come_after`; the work is another device's."""
+        memory.wait()
+
+    def mark(self, queue: int | None, memories: Sequence[Queued]) -> None:
+        """See `Device.mark`; the host saw the end of the work."""
+
+
+class HostMemory(OneOrder):
     """What devices have in common that work on host memory, one launch after the other."""
 
     uses_host_memory = True
@@ -159,6 +226,10 @@ class HostMemory:
     def download(self, host: int, address: int, nbytes: int, queue: int | None = None) -> None:
         """See `Device.download`."""
         ctypes.memmove(host, address, nbytes)
+
+    def copy(self, target: int, source: int, nbytes: int, queue: int | None = None) -> None:
+        """See `Device.copy`."""
+        ctypes.memmove(target, source, nbytes)
 
     def synchronize(self, queue: int | None = None) -> None:
         """Launches return when they are done; nothing is left to wait for."""

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from cubepy.errors import DeviceError, fail
-from cubepy.runtimes.base import Device
+from cubepy.runtimes.base import Device, Pinned
 
 _SINGLE = {
     "cpu": ("cubepy.runtimes.cpu.device", "cpu_device"),
@@ -94,6 +94,17 @@ def _find(name: str) -> Device:
             raise fail("E501", name=name, suggestion=_reason(error)) from None
     names = ", ".join(device.name for device in devices())
     raise fail("E501", name=name, suggestion=f"devices here: {names}; see `cubepy doctor`")
+
+
+def pinned_memory(nbytes: int) -> Pinned:
+    """Page-locked memory of the host, which CUDA's driver gives; `UnsupportedError` E310 where
+    there is no such driver, `DeviceError` E504 where it has no more."""
+    try:
+        _module("cuda").count()
+    except DeviceError as error:
+        fields = {"op": "pinned memory", "target": "cpu", "suggestion": ""}
+        raise fail("E310", reason=_reason(error), **fields) from None
+    return _module("cuda").pinned_memory(nbytes)
 
 
 def cuda_ordinal(address: int) -> int:

@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from cubepy.array.copying import copy_into
 from cubepy.array.dlpack import CUDA_DEVICE, to_capsule
 from cubepy.array.guests import read_memory
 from cubepy.array.memory import HOST, Memory, contiguous_strides, numpy_dtype, pointer, raw_view
+from cubepy.errors import Error
 from cubepy.ir.types import DType
-from cubepy.runtimes.base import Device, Queued
-from cubepy.runtimes.registry import find_device
+from cubepy.runtimes.base import Device, Pinned, Queued
+from cubepy.runtimes.registry import find_device, pinned_memory
 
 
 class Array:
@@ -72,17 +74,23 @@ class Array:
     @property
     def is_contiguous(self) -> bool:
         """Whether the elements lie in row-major order without gaps."""
-        wanted = contiguous_strides(self.shape, self.dtype.itemsize)
-        axes = zip(self.shape, self.strides, wanted, strict=True)
-        return self.size == 0 or all(n == 1 or have == want for n, have, want in axes)
+        return self._memory.is_contiguous
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether the elements are in page-locked host memory; see `cp.empty`."""
+        return isinstance(self._memory.owner, Pinned)
 
     def numpy(self) -> np.ndarray:
         """The elements as a NumPy array: a view of a host array, a copy of any other's.
 
-        Waits for the work that was enqueued on the array's device.
+        Waits for the work that was enqueued on the array. A view of a pinned array knows nothing of
+        copies that begin later: take another one then.
         """
         memory, kind = self._memory, numpy_dtype(self.dtype)
         if self.device == HOST:
+            if self.is_pinned:
+                memory.owner.wait()
             is_numpy = isinstance(memory.owner, tuple)
             return memory.owner[0] if is_numpy else raw_view(memory).view(kind)
         device = self._settled()
@@ -113,12 +121,29 @@ class Array:
         """A contiguous copy on the same device."""
         return from_numpy(self.numpy(), find_device(self.device), copy=True)
 
+    def copy_from(self, source: Any, stream: Any = None) -> None:
+        """Copy the elements of an array into this one, in order of a stream.
+
+        `source`: a NumPy array, an `Array` or another library's, of the same shape and dtype; it is
+        on the same device, or one of the two on the host. Both are contiguous. `stream`: as
+        `kernel.configure` takes it; default: the device's own queue.
+
+        Returns at once between a device with queues and pinned memory (see `cp.empty`), and within
+        such a device; else when the copy is done. Reading either array waits. Raises `LaunchError`
+        before anything is copied: E401 to E405 and E418 as a launch does, E422 for shapes that
+        differ and for gaps; `UnsupportedError` E310 for a stream where there are none.
+        """
+        try:
+            copy_into(self._memory, source, stream)
+        except Error as error:
+            raise error.with_traceback(None) from None
+
     def reshape(self, *shape: Any) -> Array:
         """A view with another shape; one extent may be -1. ValueError unless contiguous."""
         extents = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
         if not self.is_contiguous:
             raise ValueError("reshape of an array with gaps: take a .copy() of it first")
-        if self.device == HOST:
+        if self._is_numpys:
             return from_numpy(self.numpy().reshape(extents))
         return self._seen_as(raw_view(self._memory).reshape(extents))
 
@@ -127,9 +152,14 @@ class Array:
         keys = key if isinstance(key, tuple) else (key,)
         if not all(k is None or k is Ellipsis or _is_basic(k) for k in keys):
             raise IndexError("arrays take integers, slices, None and ...")
-        if self.device == HOST:
+        if self._is_numpys:
             return from_numpy(_with_axes(self.numpy(), keys))
         return self._seen_as(_with_axes(raw_view(self._memory), keys))
+
+    @property
+    def _is_numpys(self) -> bool:
+        """Whether views are NumPy's: nothing has to know what they are views of."""
+        return self.device == HOST and not self.is_pinned
 
     def _seen_as(self, view: np.ndarray) -> Array:
         """The same memory in the layout of a view of `raw_view`."""
@@ -221,6 +251,13 @@ def _dtype_of(array: np.ndarray) -> DType:
     memory = read_memory(array)
     assert memory is not None
     return memory.dtype
+
+
+def allocate_pinned(shape: tuple[int, ...], dtype: DType) -> Array:
+    """An uninitialised, contiguous array in page-locked memory of the host."""
+    block = pinned_memory(prod(shape) * dtype.itemsize)
+    strides = contiguous_strides(shape, dtype.itemsize)
+    return Array(Memory(block.address, dtype, shape, strides, True, True, block))
 
 
 def allocate(shape: tuple[int, ...], dtype: DType, device: Device) -> Array:

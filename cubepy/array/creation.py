@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from cubepy.array.array import Array, allocate, from_numpy
+from cubepy.array.array import Array, allocate, allocate_pinned, from_numpy
 from cubepy.array.guests import read_memory
 from cubepy.array.memory import HOST, numpy_dtype
 from cubepy.array.placement import placed
+from cubepy.errors import fail
 from cubepy.ir.types import DType, f32, find_dtype
 from cubepy.runtimes.registry import find_device
 
@@ -39,24 +40,54 @@ def asarray(obj: Any, device: Any = None, dtype: Any = None, copy: bool | None =
     return from_numpy(held if is_same else held.astype(_numpy(dtype)), target, copy=True)
 
 
-def empty(shape: int | Sequence[int], dtype: Any = f32, device: Any = None) -> Array:
-    """An array whose elements are not set. `shape`: an extent or extents; `dtype`: default f32."""
-    return allocate(_extents(shape), _known(dtype), placed(device))
+def empty(
+    shape: int | Sequence[int], dtype: Any = f32, device: Any = None, *, pinned: bool = False
+) -> Array:
+    """An array whose elements are not set. `shape`: an extent or extents; `dtype`: default f32.
+
+    `pinned`: in page-locked memory of the host, to and from which `Array.copy_from` is asynchronous
+    on CUDA devices; such memory is scarce, slow to get, and freed when the last view of it dies.
+    `device` is the host then, which is its default. `LaunchError` E420 for another device, E310
+    without CUDA, E504 where no more pages can be locked.
+    """
+    if not pinned:
+        return allocate(_extents(shape), _known(dtype), placed(device))
+    if device is not None and not placed(device).uses_host_memory:
+        reason = f"arrays on {placed(device).name} are not in the host's memory"
+        raise fail("E420", name="pinned", value=True, reason=reason)
+    return allocate_pinned(_extents(shape), _known(dtype))
 
 
-def zeros(shape: int | Sequence[int], dtype: Any = f32, device: Any = None) -> Array:
-    """An array of zeros."""
+def zeros(
+    shape: int | Sequence[int], dtype: Any = f32, device: Any = None, *, pinned: bool = False
+) -> Array:
+    """An array of zeros; `pinned` as in `empty`."""
+    if pinned:
+        return full(shape, 0, dtype, device, pinned=True)
     return from_numpy(np.zeros(_extents(shape), _numpy(dtype)), placed(device))
 
 
-def ones(shape: int | Sequence[int], dtype: Any = f32, device: Any = None) -> Array:
-    """An array of ones."""
-    return from_numpy(np.ones(_extents(shape), _numpy(dtype)), placed(device))
+def ones(
+    shape: int | Sequence[int], dtype: Any = f32, device: Any = None, *, pinned: bool = False
+) -> Array:
+    """An array of ones; `pinned` as in `empty`."""
+    return full(shape, 1, dtype, device, pinned=pinned)
 
 
-def full(shape: int | Sequence[int], value: Any, dtype: Any = f32, device: Any = None) -> Array:
-    """An array of one value, converted as NumPy does."""
-    return from_numpy(np.full(_extents(shape), value, _numpy(dtype)), placed(device))
+def full(
+    shape: int | Sequence[int],
+    value: Any,
+    dtype: Any = f32,
+    device: Any = None,
+    *,
+    pinned: bool = False,
+) -> Array:
+    """An array of one value, converted as NumPy does; `pinned` as in `empty`."""
+    if not pinned:
+        return from_numpy(np.full(_extents(shape), value, _numpy(dtype)), placed(device))
+    made = empty(shape, dtype, device, pinned=True)
+    made.numpy()[...] = np.asarray(value).astype(_numpy(dtype))
+    return made
 
 
 def arange(

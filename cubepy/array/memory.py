@@ -34,6 +34,13 @@ class Memory:
     device: str = HOST
     queue: int | None = None
 
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether the elements lie in row-major order without gaps."""
+        wanted = contiguous_strides(self.shape, self.dtype.itemsize)
+        axes = zip(self.shape, self.strides, wanted, strict=True)
+        return 0 in self.shape or all(n == 1 or have == want for n, have, want in axes)
+
     def extent(self) -> tuple[int, int]:
         """The first byte, and the one behind the last; equal for empty arrays."""
         if 0 in self.shape:

@@ -8,7 +8,7 @@ from cubepy.array.placement import placed
 from cubepy.errors import fail
 
 
-def _queues(device: Any) -> Any:
+def with_queues(device: Any) -> Any:
     """The device, if it has queues beside its own; else `UnsupportedError` E310."""
     found = placed(device)
     if not hasattr(found, "new_queue"):
@@ -24,7 +24,7 @@ class Stream:
     """
 
     def __init__(self, device: Any = None) -> None:
-        found = _queues(device)
+        found = with_queues(device)
         self.device: str = found.name
         self._device = found
         self._held = found.new_queue()
@@ -43,7 +43,7 @@ class Event:
     """A point in a stream's work, and the time when it was reached."""
 
     def __init__(self, device: Any = None) -> None:
-        found = _queues(device)
+        found = with_queues(device)
         self.device: str = found.name
         self._device = found
         self._held = found.new_event()

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from cubepy.array.memory import HOST, Memory
 from cubepy.errors import fail
-from cubepy.runtimes.base import Device, Queued
+from cubepy.runtimes.base import Device
 from cubepy.runtimes.registry import find_device
 
 
@@ -40,29 +38,3 @@ def _apart(kernel: str, name: str, place: str, other: str, other_place: str) -> 
     return fail(
         "E418", kernel=kernel, argument=name, place=place, other=other, other_place=other_place
     )
-
-
-class Ordered:
-    """The queue of a launch, as a context: the configured one, else the first that an argument's
-    user works in. Other queues in which arguments are worked on wait for it, and it for them; it
-    also comes after the last work on CubePy's own arrays, whichever queue that was in."""
-
-    def __init__(self, device: Device, queue: int | None, memories: dict[str, Memory]) -> None:
-        told = [m.queue for m in memories.values() if m.queue is not None]
-        self._queue = queue if queue is not None or not told else told[0]
-        self._others = [] if device.uses_host_memory else sorted({*told} - {self._queue})
-        self._own = [m.owner for m in memories.values() if isinstance(m.owner, Queued)]
-        self._device: Any = device
-
-    def __enter__(self) -> int | None:
-        for other in self._others:
-            self._device.join(self._queue, other)
-        for memory in self._own:
-            self._device.come_after(self._queue, memory)
-        return self._queue
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        for other in self._others:
-            self._device.join(other, self._queue)
-        if self._own:
-            self._device.mark(self._queue, self._own)

@@ -23,6 +23,7 @@ from cubepy.jit.grid import Grid, checked_cluster, default_cube_dim, fixed
 from cubepy.jit.launch import Prepared, Settings, over, prepare
 from cubepy.lang.annotations import Spec, spec
 from cubepy.lang.function import CubeFunction
+from cubepy.runtimes.base import Occupancy
 from cubepy.runtimes.registry import find_device
 from cubepy.targets import Target, parse_target
 
@@ -227,6 +228,18 @@ class Launcher:
         memories, scalars = matcher.memories, matcher.scalars
         return lambda: found.run(memories, scalars, name)
 
+    def occupancy(self, *args: Any, **kwargs: Any) -> Occupancy:
+        """How many cubes of this launch a multiprocessor holds at once, and what bounds them.
+
+        Takes what a launch takes; the kernel is compiled for it, and not launched. GPUs of NVIDIA
+        tell; `UnsupportedError` E310 on other devices.
+        """
+        try:
+            found, _ = self._prepare(args, kwargs)
+            return _occupancy(found.device, found.compiled.loaded)
+        except Error as error:
+            raise without_frames(error) from error.__cause__
+
     def inspect(
         self,
         *args: Any,
@@ -263,6 +276,13 @@ class Launcher:
         checked, cluster = kernel.settings.is_checked, kernel.settings.cluster
         arguments_ = finish(items, matcher, width, False)
         return Signature(arguments_, dim, plane, True, checked, cluster)
+
+
+def _occupancy(device: Any, loaded: Any) -> Occupancy:
+    if not hasattr(device, "occupancy"):
+        reason = "only CUDA's driver tells it"
+        raise fail("E310", op="occupancy", target=device.name, reason=reason, suggestion="")
+    return device.occupancy(loaded)
 
 
 def without_frames(error: Error) -> Error:

@@ -17,6 +17,7 @@ import numpy as np
 
 from cubepy.array.guests import read_memory
 from cubepy.array.memory import HOST, Memory, raw_view
+from cubepy.array.order import Ordered
 from cubepy.artifact import Slot
 from cubepy.config import get
 from cubepy.errors import fail
@@ -25,7 +26,7 @@ from cubepy.ir.numbers import convert, to_bits
 from cubepy.ir.types import DType, find_dtype
 from cubepy.jit.arguments import Matcher, check_scalar, finish, layout_of, line_width
 from cubepy.jit.compile import Compiled, Specialisations
-from cubepy.jit.devices import Ordered, choose_device
+from cubepy.jit.devices import choose_device
 from cubepy.jit.faults import fault_of
 from cubepy.jit.grid import (
     Dim3,

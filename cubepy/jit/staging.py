@@ -16,7 +16,7 @@ import numpy as np
 from cubepy.array.memory import HOST, Memory, raw_view
 from cubepy.errors import CheckError, OutOfBoundsError
 from cubepy.jit.arguments import ALIGNMENT
-from cubepy.runtimes.base import Allocation, Device
+from cubepy.runtimes.base import Allocation, Device, Queued
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,9 @@ class Staged:
 
     def __enter__(self) -> Staged:
         here = {n: m for n, m in self._memories.items() if m.device == HOST}
+        for memory in here.values():
+            if isinstance(memory.owner, Queued):
+                memory.owner.wait()  # the copies are in another queue than the launch
         self._blocks = [self._upload(*span) for span in merged([m.extent() for m in here.values()])]
         for name, memory in self._memories.items():
             self.addresses[name] = self._address(memory) if name in here else memory.address

@@ -11,16 +11,19 @@ from typing import Any
 
 from cubepy.artifact import Artifact
 from cubepy.errors import fail
-from cubepy.runtimes.base import DeviceRecord, MemoryUse, Properties
+from cubepy.runtimes.base import DeviceRecord, MemoryUse, Occupancy, Properties
 from cubepy.runtimes.cuda.code import Code
 from cubepy.runtimes.cuda.contexts import Contexts
 from cubepy.runtimes.cuda.driver import check, driver, failure, is_lost
 from cubepy.runtimes.cuda.memory import (
     Allocation,
+    PinnedAllocation,
     allocate,
+    allocate_pinned,
     keep_freed_memory,
     release_freed_memory,
 )
+from cubepy.runtimes.cuda.occupancy import ATTRIBUTES, Multiprocessor, occupancy
 from cubepy.runtimes.cuda.queues import Queues
 from cubepy.runtimes.cuda.tensor_maps import EncodedMap, encode
 from cubepy.targets import Target, cuda_target
@@ -95,7 +98,17 @@ class CudaDevice(Queues):
         )
         self._launched.append(loaded.entry)
         if status:
-            raise self._failure(f"the launch of {loaded.entry}", status)
+            raise self.failed(f"the launch of {loaded.entry}", status)
+
+    @cached_property
+    def multiprocessor(self) -> Multiprocessor:
+        """What a multiprocessor shares among its cubes."""
+        return Multiprocessor(*(self._attribute(name) for name in ATTRIBUTES))
+
+    def occupancy(self, loaded: Code) -> Occupancy:
+        """How many cubes a multiprocessor holds; nothing is launched."""
+        function = loaded.function(self.contexts.enter())
+        return occupancy(function, loaded, self.multiprocessor)
 
     def tensor_map(
         self,
@@ -124,10 +137,11 @@ class CudaDevice(Queues):
         api = driver()
         (status,) = api.cuCtxSynchronize() if queue is None else api.cuStreamSynchronize(queue)
         if status:
-            raise self._failure("waiting", status)
+            raise self.failed("waiting", status)
         self._launched.clear()
 
-    def _failure(self, call: str, status: Any) -> Exception:
+    def failed(self, call: str, status: Any) -> Exception:
+        """What a status of the driver means, with the kernels that may have caused it."""
         if is_lost(status):
             kernels = ", ".join(dict.fromkeys(self._launched)) or "none of CubePy's"
             return fail("E509", device=self.name, reason=status.name, kernels=kernels)
@@ -153,7 +167,7 @@ class CudaDevice(Queues):
         self.contexts.enter()
         (status,) = driver().cuMemcpyHtoDAsync(address, host, nbytes, queue or 0)
         if status:
-            raise self._failure("a copy to the device", status)
+            raise self.failed("a copy to the device", status)
         self.synchronize(queue or 0)
 
     def download(self, host: int, address: int, nbytes: int, queue: int | None = None) -> None:
@@ -161,8 +175,15 @@ class CudaDevice(Queues):
         self.contexts.enter()
         (status,) = driver().cuMemcpyDtoHAsync(host, address, nbytes, queue or 0)
         if status:
-            raise self._failure("a copy to the host", status)
+            raise self.failed("a copy to the host", status)
         self.synchronize(queue or 0)
+
+    def copy(self, target: int, source: int, nbytes: int, queue: int | None = None) -> None:
+        """Enqueue a copy; the driver knows by the addresses on which side each memory is."""
+        self.contexts.enter()
+        (status,) = driver().cuMemcpyAsync(target, source, nbytes, queue or 0)
+        if status:
+            raise self.failed("a copy", status)
 
     def memory(self) -> MemoryUse:
         """What the GPU has, and what no process uses."""
@@ -181,6 +202,11 @@ def count() -> int:
 def make(number: int) -> CudaDevice:
     """The device of a number."""
     return CudaDevice(number)
+
+
+def pinned_memory(nbytes: int) -> PinnedAllocation:
+    """Page-locked memory of the host, which all GPUs copy from and to."""
+    return allocate_pinned(nbytes, make(0).contexts)
 
 
 def ordinal_of(address: int) -> int:

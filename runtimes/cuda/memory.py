@@ -1,4 +1,5 @@
-"""Memory of a CUDA device from the driver's stream-ordered pool, which keeps what is freed."""
+"""Memory of a CUDA device from the driver's stream-ordered pool, which keeps what is freed, and
+page-locked memory of the host."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import sys
 from typing import Any
 
 from cubepy.errors import fail
-from cubepy.runtimes.base import Queued
+from cubepy.runtimes.base import Pinned, Queued
 from cubepy.runtimes.cuda.driver import check, driver
 
 
@@ -34,6 +35,32 @@ def allocate(nbytes: int, contexts: Any, device: str) -> Allocation:
         raise fail("E504", nbytes=nbytes, device=device)
     check("cuMemAllocAsync", (status, address))
     return Allocation(int(address), nbytes, contexts)
+
+
+class PinnedAllocation(Pinned):
+    """Page-locked host memory; freed when it dies, once the last work on it is done."""
+
+    def __init__(self, address: int, contexts: Any) -> None:
+        self.address = address
+        self._contexts = contexts
+
+    def __del__(self) -> None:
+        if not sys.is_finalizing():
+            self._contexts.enter()
+            if self.used is not None:
+                driver().cuEventSynchronize(self.used.handle)
+            driver().cuMemFreeHost(self.address)
+
+
+def allocate_pinned(nbytes: int, contexts: Any) -> PinnedAllocation:
+    """Host memory, aligned to a page, that is page-locked for all devices; E504 without room."""
+    api = driver()
+    contexts.enter()
+    status, address = api.cuMemHostAlloc(max(nbytes, 1), api.CU_MEMHOSTALLOC_PORTABLE)
+    if status == api.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
+        raise fail("E504", nbytes=nbytes, device="pinned host memory")
+    check("cuMemHostAlloc", (status, address))
+    return PinnedAllocation(int(address), contexts)
 
 
 def keep_freed_memory(device: Any) -> None:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from cubepy.runtimes.base import Queued
+from cubepy.runtimes.base import Pinned, Queued
 from cubepy.runtimes.cuda.driver import check, driver
 
 
@@ -26,9 +26,13 @@ class Handle:
 
 
 class Queues:
-    """What a device offers besides its own queue; `contexts` is the device's."""
+    """What a device offers besides its own queue; `contexts` is the device's.
+
+    `failed` tells what a status means that waiting or copying came back with.
+    """
 
     contexts: Any
+    failed: Callable[[str, Any], Exception]
 
     def new_queue(self) -> Handle:
         """A stream that waits for no other."""
@@ -58,7 +62,9 @@ class Queues:
     def wait_for_event(self, event: int) -> None:
         """Wait on the host."""
         self.contexts.enter()
-        check("cuEventSynchronize", driver().cuEventSynchronize(event))
+        (status,) = driver().cuEventSynchronize(event)
+        if status:
+            raise self.failed("waiting", status)
 
     def milliseconds(self, start: int, end: int) -> float:
         """The time between two events that were reached."""
@@ -66,20 +72,20 @@ class Queues:
 
     def come_after(self, queue: int | None, memory: Queued) -> None:
         """Let a queue wait for the last work on memory, unless that was in the same queue."""
-        if memory.used is None:
-            if queue:
-                self.join(queue, None)
-        elif memory.used_in != queue:
-            self.wait_event(queue, memory.used.handle)
+        if memory.used is not None:
+            if (memory.used_on, memory.used_in) != (self, queue):
+                self.wait_event(queue, memory.used.handle)
+        elif queue and not isinstance(memory, Pinned):
+            self.join(queue, None)
 
     def mark(self, queue: int | None, memories: Sequence[Queued]) -> None:
         """Say that the work just enqueued is on these; an event outlives a stream."""
         event = None
-        if queue and memories:
+        if memories and (queue or any(isinstance(memory, Pinned) for memory in memories)):
             event = self.new_event()
             self.record_event(event.handle, queue)
         for memory in memories:
-            memory.used, memory.used_in = event, queue
+            memory.used, memory.used_in, memory.used_on = event, queue, self
 
     def join(self, queue: int | None, other: int | None) -> None:
         """Let a queue wait for all that is in another by now."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from cubepy.artifact import Artifact
 from cubepy.errors import fail
-from cubepy.runtimes.base import DeviceRecord, MemoryUse, Properties
+from cubepy.runtimes.base import DeviceRecord, MemoryUse, OneOrder, Properties
 from cubepy.runtimes.metal.memory import Allocation, Buffers
 from cubepy.runtimes.metal.platform import api, failed, found_devices
 from cubepy.targets import Target, metal_target
@@ -65,7 +65,7 @@ class Code:
         encoder.setBuffer_offset_atIndex_(buffer, offset, index)
 
 
-class MetalDevice:
+class MetalDevice(OneOrder):
     """See `runtimes.base.Device`."""
 
     uses_host_memory = False
@@ -186,6 +186,11 @@ class MetalDevice:
         """Copy to host memory after all launches."""
         self.synchronize()
         ctypes.memmove(host, address, nbytes)
+
+    def copy(self, target: int, source: int, nbytes: int, queue: int | None = None) -> None:
+        """Copy after all launches, and wait: the host addresses all of it."""
+        self.synchronize()
+        ctypes.memmove(target, source, nbytes)
 
     def memory(self) -> MemoryUse:
         """What the GPU should use at most, and what of it no process of this user has."""

@@ -14,7 +14,7 @@ from typing import Any
 from cubepy.artifact import Artifact
 from cubepy.errors import fail
 from cubepy.ir.types import find_dtype
-from cubepy.runtimes.base import DeviceRecord, MemoryUse, Properties
+from cubepy.runtimes.base import DeviceRecord, MemoryUse, OneOrder, Properties
 from cubepy.runtimes.opencl.platform import api, found_devices
 from cubepy.targets import Target, opencl_target
 
@@ -99,7 +99,7 @@ def _view(address: int, nbytes: int) -> Any:
     return api().SVM((ctypes.c_char * nbytes).from_address(address))
 
 
-class OpenclDevice:
+class OpenclDevice(OneOrder):
     """See `runtimes.base.Device`."""
 
     uses_host_memory = False
@@ -214,14 +214,16 @@ class OpenclDevice:
 
     def upload(self, address: int, host: int, nbytes: int, queue: int | None = None) -> None:
         """Copy from host memory and wait."""
-        self._copy(_view(address, nbytes), _view(host, nbytes))
+        self.copy(address, host, nbytes)
 
     def download(self, host: int, address: int, nbytes: int, queue: int | None = None) -> None:
         """Copy to host memory and wait."""
-        self._copy(_view(host, nbytes), _view(address, nbytes))
+        self.copy(host, address, nbytes)
 
-    def _copy(self, target: Any, source: Any) -> None:
-        self._do("a copy", api().enqueue_copy, target, source)
+    def copy(self, target: int, source: int, nbytes: int, queue: int | None = None) -> None:
+        """Copy between memory of the device or the host, and wait."""
+        places = _view(target, nbytes), _view(source, nbytes)
+        self._do("a copy", api().enqueue_copy, *places)
         self.synchronize()
 
     def memory(self) -> MemoryUse:

@@ -9,7 +9,7 @@ import pytest
 
 import cubepy as cp
 from tests.compilers.c import metal_text
-from tests.devices import fake_metal
+from tests.devices import fake_cuda, fake_metal
 
 
 @pytest.fixture(params=["opencl:0", "cuda:0", "metal:0"])
@@ -25,6 +25,13 @@ def fake() -> Iterator[fake_metal.Metal]:
     """Metal's objects in Python, whose kernels run on this CPU."""
     metal_text.find_clang()
     with fake_metal.installed() as found:
+        yield found
+
+
+@pytest.fixture
+def driver() -> Iterator[fake_cuda.Driver]:
+    """The memory and the streams of NVIDIA's driver in Python; they are `cuda:0`."""
+    with fake_cuda.installed() as found:
         yield found
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from cubepy.array.memory import Memory
+from cubepy.array.order import Ordered
 from cubepy.ir.types import f32
-from cubepy.jit.devices import Ordered
 from cubepy.runtimes.base import Queued
 from cubepy.runtimes.cuda.queues import Queues
+from tests.devices import fake_cuda
 
 
 class Device(Queues):
@@ -79,3 +82,16 @@ def test_queues_of_guests_wait_and_are_waited_for(device: Device):
         ("record", 2, 7),
         ("wait", 8, 2),
     ]
+
+
+def test_the_made_up_driver_has_the_signatures_of_the_bindings():
+    bindings = pytest.importorskip("cuda.bindings.driver")
+    calls = [name for name in vars(fake_cuda.Driver) if re.match("cu[A-Z]", name)]
+    assert len(calls) > 30
+    for name in calls:
+        signature = re.match(r"\w+\((.*)\)", getattr(bindings, name).__doc__)
+        assert signature is not None
+        wanted = len([part for part in signature[1].split(",") if part.strip()])
+        assert len(inspect.signature(getattr(fake_cuda.Driver, name)).parameters) - 1 == wanted, (
+            name
+        )

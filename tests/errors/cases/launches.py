@@ -215,3 +215,18 @@ def prebuilt_with_a_wrong_type():
 @case
 def box_of_another_rank():
     cp.cuda.tensor_map("f32[64,64]", box=(64,))  # here
+
+
+@case
+def copy_of_another_shape():
+    cp.zeros(4).copy_from(floats(5))  # here
+
+
+@case
+def copy_with_gaps():
+    cp.zeros(4).copy_from(floats()[::2])  # here
+
+
+@case
+def copy_of_another_dtype():
+    cp.zeros(8).copy_from(integers())  # here

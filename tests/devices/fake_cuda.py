@@ -1,0 +1,303 @@
+"""NVIDIA's driver as far as memory, streams and occupancy go, in Python.
+
+Work is done when somebody waits for it, and then only what it comes after: who forgets an order
+sees old memory.
+
+Memory that is freed is overwritten, and freeing host memory under a copy fails the test.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import IntEnum
+from importlib import import_module
+from itertools import count
+from typing import Any
+
+import pytest
+
+from cubepy.runtimes import registry
+from cubepy.runtimes.cuda import device as cuda_device
+from cubepy.runtimes.cuda import driver as cuda_driver
+
+Span = tuple[int, int]
+
+
+class Result(IntEnum):
+    CUDA_SUCCESS = 0
+    CUDA_ERROR_INVALID_VALUE = 1
+    CUDA_ERROR_OUT_OF_MEMORY = 2
+    CUDA_ERROR_NO_DEVICE = 100
+
+
+OK = Result.CUDA_SUCCESS
+
+
+HOPPER = {
+    "COMPUTE_CAPABILITY_MAJOR": 9,
+    "COMPUTE_CAPABILITY_MINOR": 0,
+    "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": 227 << 10,
+    "L2_CACHE_SIZE": 50 << 20,
+    "MULTIPROCESSOR_COUNT": 132,
+    "MAX_THREADS_PER_MULTIPROCESSOR": 2048,
+    "MAX_BLOCKS_PER_MULTIPROCESSOR": 32,
+    "MAX_REGISTERS_PER_MULTIPROCESSOR": 1 << 16,
+    "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR": 228 << 10,
+    "RESERVED_SHARED_MEMORY_PER_BLOCK": 1 << 10,
+}
+FUNCTION = {"NUM_REGS": 32, "SHARED_SIZE_BYTES": 0, "LOCAL_SIZE_BYTES": 0}
+
+
+class Config:
+    """A launch that is asked about."""
+
+
+class Names:
+    """An enumeration of the driver: each name is its own value, if the bindings know it."""
+
+    def __init__(self, enumeration: str) -> None:
+        self._enumeration = enumeration
+
+    def __getattr__(self, name: str) -> str:
+        try:
+            known = getattr(import_module("cuda.bindings.driver"), self._enumeration)
+        except ImportError:
+            return name
+        assert hasattr(known, name), name
+        return name
+
+
+@dataclass(eq=False)
+class Work:
+    """Something in a stream, and what it comes after."""
+
+    do: Callable[[], Any]
+    after: list[Work]
+    touches: list[Span] = field(default_factory=list[Span])
+    is_done: bool = False
+
+    def finish(self) -> None:
+        if not self.is_done:
+            self.is_done = True
+            for other in self.after:
+                other.finish()
+            self.do()
+
+
+class Driver:
+    """The module `cuda.bindings.driver`, of one GPU."""
+
+    CUresult = Result
+    CUstream_flags, CUevent_flags = Names("CUstream_flags"), Names("CUevent_flags")
+    CUmemPool_attribute = Names("CUmemPool_attribute")
+    CUdevice_attribute = Names("CUdevice_attribute")
+    CUfunction_attribute = Names("CUfunction_attribute")
+    CUlaunchConfig = Config
+    CU_MEMHOSTALLOC_PORTABLE = 1
+    cuuint64_t = int
+
+    def __init__(self) -> None:
+        self.streams: dict[int, list[Work]] = defaultdict(list)  # the last work of each
+        self.events: dict[int, Work] = {}
+        self.memory: dict[int, Any] = {}
+        self.pinned: set[int] = set()
+        self.room = 1 << 30
+        self.calls: list[str] = []
+        self.attributes = dict(HOPPER)
+        self.function = dict(FUNCTION)
+        self.asked: list[tuple[Any, ...]] = []
+        self.held = {"cubes": 8, "clusters": 0, "best": 256}
+        self.faults: list[str] = []
+        self._all: list[Work] = []
+        self._handles = count(1000)
+        self._context = 0
+
+    def enqueue(self, stream: int, do: Callable[[], Any], *touches: Span) -> Work:
+        """Put work at the end of a stream; tests put what stands for kernels."""
+        work = Work(do, self.streams[stream], list(touches))
+        self.streams[stream] = [work]
+        self._all.append(work)
+        return work
+
+    def under_way(self) -> int:
+        """How much work is not done yet."""
+        return sum(not work.is_done for work in self._all)
+
+    # Contexts
+
+    def cuInit(self, flags: int) -> Any:
+        return (OK,)
+
+    def cuDeviceGetCount(self) -> Any:
+        return OK, 1
+
+    def cuDeviceGet(self, ordinal: int) -> Any:
+        return OK, ordinal
+
+    def cuDevicePrimaryCtxRetain(self, device: int) -> Any:
+        return OK, 77
+
+    def cuCtxGetCurrent(self) -> Any:
+        return OK, self._context
+
+    def cuCtxSetCurrent(self, context: int) -> Any:
+        self._context = context
+        return (OK,)
+
+    def cuCtxGetDevice(self) -> Any:
+        return OK, 0
+
+    # Kernels, which cannot be launched
+
+    def cuDeviceGetAttribute(self, name: str, device: int) -> Any:
+        return OK, self.attributes[name.removeprefix("CU_DEVICE_ATTRIBUTE_")]
+
+    def cuModuleLoadData(self, cubin: bytes) -> Any:
+        return OK, len(cubin)
+
+    def cuModuleGetFunction(self, module: int, name: bytes) -> Any:
+        return OK, name.decode()
+
+    def cuFuncSetAttribute(self, function: str, name: str, value: int) -> Any:
+        return (OK,)
+
+    def cuFuncGetAttribute(self, name: str, function: str) -> Any:
+        return OK, self.function.get(name.removeprefix("CU_FUNC_ATTRIBUTE_"), 0)
+
+    def cuOccupancyMaxActiveBlocksPerMultiprocessor(
+        self, function: str, units: int, shared: int
+    ) -> Any:
+        self.asked.append((function, units, shared))
+        return OK, self.held["cubes"]
+
+    def cuOccupancyMaxPotentialBlockSize(
+        self, function: str, shared_of: None, shared: int, limit: int
+    ) -> Any:
+        assert shared_of is None and limit == 0
+        return OK, 132, self.held["best"]
+
+    def cuOccupancyMaxActiveClusters(self, function: str, config: Config) -> Any:
+        self.asked.append(tuple(vars(config).values()))
+        return OK, self.held["clusters"]
+
+    # Memory
+
+    def cuDeviceGetDefaultMemPool(self, device: int) -> Any:
+        return OK, 5
+
+    def cuMemPoolSetAttribute(self, pool: int, name: str, value: int) -> Any:
+        return (OK,)
+
+    def cuMemAllocAsync(self, nbytes: int, stream: int) -> Any:
+        return self._new(nbytes)
+
+    def cuMemFreeAsync(self, address: int, stream: int) -> Any:
+        self.enqueue(stream, lambda: self._free(address))
+        return (OK,)
+
+    def cuMemHostAlloc(self, nbytes: int, flags: int) -> Any:
+        assert nbytes > 0 and flags == self.CU_MEMHOSTALLOC_PORTABLE
+        status, address = self._new(nbytes)
+        if status is OK:
+            self.pinned.add(address)
+        return status, address
+
+    def cuMemFreeHost(self, address: int) -> Any:
+        self.pinned.remove(address)
+        end = address + len(self.memory[address])
+        for work in self._all:
+            reaches = any(low < end and address < high for low, high in work.touches)
+            if reaches and not work.is_done:
+                self.faults.append("host memory was freed under a copy")
+        self._free(address)
+        return (OK,)
+
+    def _new(self, nbytes: int) -> Any:
+        if nbytes > self.room:
+            return Result.CUDA_ERROR_OUT_OF_MEMORY, 0
+        held = ctypes.create_string_buffer(b"\xa5" * nbytes, nbytes)
+        self.memory[ctypes.addressof(held)] = held
+        return OK, ctypes.addressof(held)
+
+    def _free(self, address: int) -> None:
+        held = self.memory[address]  # kept, so that no other memory has its address
+        ctypes.memset(held, 0xEE, len(held))
+
+    def cuMemcpyAsync(self, target: int, source: int, nbytes: int, stream: int) -> Any:
+        for address in (target, source):
+            low = max(start for start in self.memory if start <= address)
+            assert address + nbytes <= low + len(self.memory[low]), "neither a device's nor pinned"
+        return self._copied("copy", target, source, nbytes, stream)
+
+    def cuMemcpyHtoDAsync(self, target: int, source: int, nbytes: int, stream: int) -> Any:
+        return self._copied("upload", target, source, nbytes, stream)
+
+    def cuMemcpyDtoHAsync(self, target: int, source: int, nbytes: int, stream: int) -> Any:
+        return self._copied("download", target, source, nbytes, stream)
+
+    def _copied(self, call: str, target: int, source: int, nbytes: int, stream: int) -> Any:
+        self.calls.append(call)
+        spans = (target, target + nbytes), (source, source + nbytes)
+        self.enqueue(stream, lambda: ctypes.memmove(target, source, nbytes), *spans)
+        return (OK,)
+
+    # Streams and events
+
+    def cuStreamCreate(self, flags: str) -> Any:
+        return OK, next(self._handles)
+
+    def cuStreamDestroy(self, stream: int) -> Any:
+        return (OK,)
+
+    def cuEventCreate(self, flags: str) -> Any:
+        return OK, next(self._handles)
+
+    def cuEventDestroy(self, event: int) -> Any:
+        return (OK,)
+
+    def cuEventRecord(self, event: int, stream: int) -> Any:
+        self.events[event] = self.enqueue(stream, lambda: None)
+        return (OK,)
+
+    def cuStreamWaitEvent(self, stream: int, event: int, flags: int) -> Any:
+        self.enqueue(stream, lambda: None).after.append(self.events[event])
+        return (OK,)
+
+    def cuEventSynchronize(self, event: int) -> Any:
+        self.events[event].finish()
+        return (OK,)
+
+    def cuStreamSynchronize(self, stream: int) -> Any:
+        for work in self.streams[stream]:
+            work.finish()
+        return (OK,)
+
+    def cuCtxSynchronize(self) -> Any:
+        for stream in list(self.streams):
+            self.cuStreamSynchronize(stream)
+        return (OK,)
+
+
+@contextmanager
+def installed() -> Iterator[Driver]:
+    """`cuda:0` is this module's device."""
+    fake = Driver()
+    with pytest.MonkeyPatch.context() as patch:
+        gc.collect()  # what died earlier is freed by the driver that it came from
+        patch.setattr(cuda_driver, "import_module", lambda name: fake)
+        _forget()
+        yield fake
+        gc.collect()
+        assert not fake.faults, fake.faults
+    _forget()
+
+
+def _forget() -> None:
+    for cached in (cuda_driver.driver, cuda_device.count, cuda_device.make):
+        cached.cache_clear()
+    registry._opened.clear()
