@@ -25,7 +25,7 @@ from tests.fuzz.differential import (
     run,
     same_bits,
 )
-from tests.fuzz.generator import Program
+from tests.fuzz.generator import SLOTS, Program
 from tests.guarded import Guarded
 
 KERNELS = 200 if os.environ.get("CI") else 50
@@ -95,6 +95,6 @@ def test_the_comparison_can_fail(device: str) -> None:
     arrays = arguments(program, 3)
     expected = run(load_kernel(program).configure(device="interpreter"), program, arrays)
     name = f"out_{program.types[0]}"
-    program.source += f"    {name}[p] = cp.{program.types[0]}(p % 2)\n"
+    program.source += f"    {name}[p * {SLOTS}] = cp.{program.types[0]}(p % 2)\n"
     found = run(load_kernel(program).configure(device=device), program, arrays)
     assert not all(same_bits(expected[n], found[n]) for n in expected)
