@@ -15,9 +15,9 @@ from tests.compilers.c import text_devices
 from tests.conformance.must_pass import device_of, list_of, name_of, read_list, write_list
 
 TEXTS = tuple(text_devices.DEVICES)
-"""The text of C dialects, run on this CPU: OpenCL by PoCL, Metal as C++."""
+"""The text of C dialects, run on this CPU: OpenCL by PoCL and by Oclgrind, Metal as C++."""
 DEVICES = ["cpu", "interpreter", "cuda:0", "opencl:0", *TEXTS]
-SLOW = {"interpreter", "opencl:0"}
+SLOW = {"interpreter", "opencl:0", "oclgrind"}
 """Devices that run fewer widths and elements: Intel's compiler takes a minute for long kernels."""
 LACKS: dict[str, set[DType]] = {"metal_text": {f64}}
 """Types that a device has not; that they are refused is tested with its compiler."""

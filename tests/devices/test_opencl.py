@@ -7,7 +7,6 @@ import pytest
 
 import cubepy as cp
 from tests.devices.conftest import require
-from tests.fuzz.differential import check_device, generate_for
 
 
 @cp.cube
@@ -44,12 +43,6 @@ def test_planes(opencl: str, dim: int | tuple[int, int, int], dtype: type):
     np.testing.assert_array_equal(sums, np.repeat(rows.sum(1, dtype=dtype), plane))
     np.testing.assert_array_equal(up, np.hstack([rows[:, :1], rows[:, :-1]]).ravel())
     np.testing.assert_array_equal(first, np.repeat(rows[:, 0], plane))
-
-
-def test_generated_kernels(with_subgroups: str):
-    target = cp.device(with_subgroups).target
-    ran = sum(check_device(generate_for(seed, target), seed, with_subgroups) for seed in range(50))
-    assert ran == 50, "a kernel was refused"
 
 
 def test_f16_is_computed_as_it_is(with_subgroups: str):

@@ -19,7 +19,9 @@ CHECKS: dict[str, Callable[[ModuleType, bool, dict[str, Any]], None]] = {}
 """For each example: the module, whether sizes must be tiny, and the settings of its kernels."""
 
 TEXTS = tuple(text_devices.DEVICES)
-"""OpenCL C on PoCL and Metal as C++, on this CPU."""
+"""OpenCL C on PoCL and on Oclgrind, Metal as C++, on this CPU."""
+TINY = ("interpreter", "oclgrind")
+"""Devices that take a long time for a unit."""
 EMULATES = ("cpu", "interpreter")
 """Devices that can run planes of any size."""
 
@@ -187,7 +189,7 @@ def test_example(name: str, settings: dict[str, Any], require_text_device: Any):
         require_text_device(settings["device"])
     code = refusal(name, settings)
     if code is None:
-        CHECKS[name](load(name), settings["device"] == "interpreter", settings)
+        CHECKS[name](load(name), settings["device"] in TINY, settings)
         return
     with pytest.raises(cp.CompileError, match=code):
         CHECKS[name](load(name), False, settings)
@@ -202,7 +204,7 @@ def refusal(name: str, settings: dict[str, Any]) -> str | None:
     device = settings["device"]
     if device == "metal_text" and name == "mandelbrot":
         return "E310"  # it computes in f64
-    if device == "pocl" and settings.get("plane_dim") == 32 and name in PLANES:
+    if device in ("pocl", "oclgrind") and settings.get("plane_dim") == 32 and name in PLANES:
         return "E307"  # without sub-groups planes meet with the whole cube
     return None
 

@@ -11,6 +11,8 @@ import cubepy as cp
 from cubepy.errors import OutOfBoundsError, UnsupportedError
 from tests.compilers.c import metal_text, text_devices
 
+OPENCL = ("pocl", "oclgrind")
+
 
 @pytest.fixture(params=text_devices.DEVICES)
 def device(request: pytest.FixtureRequest, require_text_device: Any) -> Any:
@@ -63,9 +65,10 @@ def test_planes_of_32(device: str, dtype: Any):
 
 
 @pytest.mark.parametrize("plane", [8, 16])
-def test_emulated_planes_of_other_sizes(require_text_device: Any, plane: int):
-    require_text_device("pocl")
-    check_planes("pocl", np.int32, plane)
+@pytest.mark.parametrize("opencl", OPENCL)
+def test_emulated_planes_of_other_sizes(require_text_device: Any, opencl: str, plane: int):
+    require_text_device(opencl)
+    check_planes(opencl, np.int32, plane)
 
 
 def test_planes_of_other_sizes_are_refused_by_metal():
@@ -117,12 +120,16 @@ def wide_atomics(x, total):
     cp.atomic.add(total, 0, x[cp.ABSOLUTE_POS])
 
 
-def test_atomics_of_64_bits_are_refused_by_metal(require_text_device: Any):
+def test_atomics_of_64_bits_are_refused_by_metal():
     with pytest.raises(UnsupportedError, match="no compare-and-swap of 64 bits"):
         wide_atomics.inspect("i64[9]", "i64[1]", target="metal")
-    require_text_device("pocl")
+
+
+@pytest.mark.parametrize("opencl", OPENCL)
+def test_atomics_of_64_bits(require_text_device: Any, opencl: str):
+    require_text_device(opencl)
     x, total = np.arange(9) << 40, np.zeros(1, np.int64)
-    wide_atomics.configure(device="pocl")[3, 3](x, total)
+    wide_atomics.configure(device=opencl)[3, 3](x, total)
     assert total[0] == x.sum()
 
 

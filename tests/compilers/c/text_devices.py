@@ -1,7 +1,8 @@
-"""Devices for tests that run the text of C dialects on this CPU, on the caller's own memory.
+"""Devices for tests that run the text of C dialects on this CPU.
 
-`pocl`: OpenCL C by PoCL, which takes any host address as shared virtual memory. `metal_text`: Metal
-as C++, compiled by clang against `metal_shim.h`. Kernels reach them by
+`pocl`: OpenCL C by PoCL, which takes any host address as shared virtual memory. `oclgrind`: the
+same in a simulator that reports what kernels may not do; see `oclgrind.py`. `metal_text`: Metal as
+C++, compiled by clang against `metal_shim.h`. Kernels reach them by
 `configure(device="metal_text")`, so that a suite for devices runs on them unchanged.
 """
 
@@ -23,7 +24,8 @@ from cubepy.runtimes.base import Allocation, Device, HostMemory, MemoryUse, Prop
 from cubepy.runtimes.opencl.device import STANDARD
 from cubepy.runtimes.registry import find_device
 from cubepy.targets import Target, parse_target
-from tests.compilers.c import metal_text
+from tests.compilers.c import metal_text, oclgrind
+from tests.compilers.c.oclgrind import OclgrindDevice
 from tests.guests import require_guest
 
 
@@ -144,13 +146,15 @@ class MetalTextDevice(_TextDevice):
         metal_text.launch(function, pointers, grid, artifact.cube_dim)
 
 
-DEVICES = {"pocl": PoclDevice, "metal_text": MetalTextDevice}
+DEVICES = {"pocl": PoclDevice, "oclgrind": OclgrindDevice, "metal_text": MetalTextDevice}
 
 
 def require(name: str) -> None:
     """Skip the test where the device's compiler is absent."""
     if name == "pocl":
         pocl_queue()
+    elif name == "oclgrind":
+        oclgrind.require()
     else:
         metal_text.find_clang()
 
@@ -176,3 +180,8 @@ def pocl_device() -> Device:
 def metal_text_device() -> Device:
     """See `registered`."""
     return MetalTextDevice()
+
+
+def oclgrind_device() -> Device:
+    """See `registered`."""
+    return OclgrindDevice()
