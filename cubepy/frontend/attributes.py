@@ -23,7 +23,7 @@ from cubepy.frontend.values import (
 )
 from cubepy.frontend.wording import describe
 from cubepy.ir.core import Value
-from cubepy.ir.types import Line, element_of
+from cubepy.ir.types import Buffer, Line, element_of
 from cubepy.lang.builtins import Position
 from cubepy.lang.function import Captures
 
@@ -39,6 +39,7 @@ _TENSOR_ATTRIBUTES = (
     "flat",
     "scalar_shape",
     "lane_mask",
+    "space",
 )
 
 
@@ -175,6 +176,8 @@ def _of_tensor(frame: Frame, x: TensorRef, name: str) -> Any:
         return x.rank
     if name == "line_size":
         return x.width
+    if name == "space":
+        return _space(x)
     if name == "lane_mask":
         return Method(x, name)
     if name not in _TENSOR_ATTRIBUTES:
@@ -183,6 +186,13 @@ def _of_tensor(frame: Frame, x: TensorRef, name: str) -> Any:
     if name == "shape":
         return counted_shape(frame, x)
     return x.shape if name == "scalar_shape" else _counted_strides(frame, x)
+
+
+def _space(x: TensorRef) -> str:
+    """Which memory a tensor lies in: "global", "shared" or "local"."""
+    buffer = x.buffer.type
+    assert isinstance(buffer, Buffer)
+    return buffer.space.value
 
 
 _MAP_ATTRIBUTES = ("box", "dtype", "nbytes", "swizzle")

@@ -100,6 +100,11 @@ def load(tile: Fragment, x: Any, index: Any) -> None:
     i, j = index
     if tile.layout.is_shared:
         _load_shared(tile, x, i, j)
+    elif _is_matrices(tile, x):
+        if cp.plane_all(_covers(tile, x, i, j) and j % _ROW == 0):
+            _load_matrices(tile, x, i, j)
+        else:
+            _load_held(tile, x, i, j, True)
     elif _covers(tile, x, i, j):
         _load_held(tile, x, i, j, False)
     else:
@@ -245,6 +250,32 @@ def _word(layout: Layout, parts: Any) -> Any:
     for k in cp.unroll(range(layout.packed)):
         word |= u32(cp.bitcast(parts[k], bits)) << (k * layout.dtype.bits)
     return word
+
+
+# By ldmatrix: eight rows of 16 bytes at once
+
+_ROW = 8
+"""Elements of a row; with 16 bytes, it begins at a multiple of them."""
+
+
+def _is_matrices(tile: Fragment, x: Any) -> bool:
+    """Whether tensor cores take the tile as it lies in shared memory (comptime)."""
+    layout = tile.layout
+    is_same = layout.multiply == "cuda" and layout.packed == 2 and x.dtype == tile.dtype
+    return is_same and x.space == "shared" and x.strides[0] % _ROW == 0 and x.strides[1] == 1
+
+
+def _load_matrices(tile: Fragment, x: Any, i: Any, j: Any) -> None:
+    layout, lane = tile.layout, UNIT_POS_PLANE
+    across = tile.columns // layout.columns
+    for block in cp.unroll(range(tile.held.size // layout.count)):
+        r = i + block // across * layout.rows + lane % 16
+        c = j + block % across * layout.columns
+        if tile.use == "a":
+            words = cuda.ldmatrix(x, (r, c + lane // 16 * _ROW))
+        else:
+            words = cuda.ldmatrix(x, (r, c), count=2, transposed=True)
+        cp.store(tile.held, block * layout.count, words)
 
 
 # Multiplying

@@ -87,6 +87,42 @@ def test_products_of_fragments(
         check_product(a, b, c.array, dtype)
 
 
+@cp.cube
+def staged_product(a, b, c, shift: int):
+    """By way of shared memory, whose tiles begin `shift` columns from where rows are aligned."""
+    i, j, lane = cp.CUBE_POS_Y * 16, cp.CUBE_POS_X * 16, cp.UNIT_POS_PLANE
+    x, y = cp.shared((16, 48), a.dtype), cp.shared((32, 32), b.dtype)
+    left = cp.cmma.fragment("a", 16, 32, a.dtype)
+    right = cp.cmma.fragment("b", 32, 16, b.dtype)
+    total = cp.cmma.fragment("accumulator", 16, 16, c.dtype, fill=0)
+    for k in range(0, a.shape[1], 32):
+        for e in range(lane, 512, cp.CUBE_DIM):
+            r, s = e // 32, e % 32
+            inside = i + r < a.shape[0] and k + s < a.shape[1]
+            x[r, s + shift] = a[i + r, k + s] if inside else a.dtype(0)
+        for e in range(lane, 512, cp.CUBE_DIM):
+            r, s = e // 16, e % 16
+            inside = k + r < b.shape[0] and j + s < b.shape[1]
+            y[r, s + shift] = b[k + r, j + s] if inside else b.dtype(0)
+        cp.sync_cube()
+        cp.cmma.load(left, x, (0, shift))
+        cp.cmma.load(right, y, (0, shift))
+        cp.cmma.mma(total, left, right)
+        cp.sync_cube()
+    cp.cmma.store(c, (i, j), total)
+
+
+@pytest.mark.parametrize("shift", [0, 3, 8, 16])
+@pytest.mark.parametrize("dtype", [f16, bf16, f32, i8], ids=str)
+def test_products_of_shared_tiles(device: str, dtype: DType, shift: int):
+    a, b = factors(dtype, 40, 70, 33)
+    c = Guarded((40, 33), numpy_type(SUMS[dtype]))
+    plane = cp.device(device).target.plane_dim
+    staged_product.configure(device=device)[(3, 3), plane](a, b, c.array, shift)
+    c.check(c.array)
+    check_product(a, b, c.array, dtype)
+
+
 def check_product(a: Any, b: Any, c: np.ndarray, dtype: DType) -> None:
     """Against float64: a rounding of the sum's type, or its truncation, for each step."""
     wide = np.int64 if dtype.is_integer else np.float64

@@ -25,7 +25,7 @@ import pytest
 
 from cubepy.artifact import Artifact
 from cubepy.ir.types import find_dtype
-from cubepy.runtimes.base import DeviceRecord, MemoryUse, Properties
+from cubepy.runtimes.base import DeviceRecord, MemoryUse, OneOrder, Properties
 from cubepy.targets import parse_target
 from tests.guests import require_guest
 
@@ -150,7 +150,7 @@ class Allocation:
         return ctypes.string_at(self.address, 1) != b"\0"
 
 
-class OclgrindDevice:
+class OclgrindDevice(OneOrder):
     """See `runtimes.base.Device`."""
 
     uses_host_memory = False
@@ -178,6 +178,10 @@ class OclgrindDevice:
     def download(self, host: int, address: int, nbytes: int, queue: int | None = None) -> None:
         """Copy."""
         ctypes.memmove(host, address, nbytes)
+
+    def copy(self, target: int, source: int, nbytes: int, queue: int | None = None) -> None:
+        """Copy within the memory here."""
+        self.upload(target, source, nbytes)
 
     def synchronize(self, queue: int | None = None) -> None:
         """Launches return when they are done."""
