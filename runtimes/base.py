@@ -174,13 +174,11 @@ class DeviceRecord:
 class Queued:
     """Memory that queues work on, told apart from a guest's.
 
-    `used` is the event behind the last work on it, in the queue `used_in` of the device `used_on`;
-    None after work in the device's own queue. Whoever reads, frees or works on it elsewhere comes
-    after that.
+    `used` is the event behind the last work on it, of the device `used_on`; None after work in the
+    device's own queue. Whoever reads, frees or works on it elsewhere comes after that.
     """
 
     used: Any = None
-    used_in: int | None = None
     used_on: Any = None
 
     def wait(self) -> None:

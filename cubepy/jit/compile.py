@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import RLock
 from typing import Any
 
@@ -60,9 +60,11 @@ def _equal(a: Any, b: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A specialisation: its code, loaded on a device, and what the launch must know."""
+    """A specialisation: its code, loaded on the `device` of that name, and what the launch must
+    know."""
 
     artifact: Artifact
+    device: str
     loaded: Any
     facts: Facts
     captured: tuple[Captured, ...]
@@ -122,19 +124,24 @@ class Specialisations:
         """The compiled form for a signature, made now if there is none."""
         key = (signature, device.target)
         for compiled in self._made.get(key, ()):
-            if compiled.is_current():
+            if compiled.device == device.name and compiled.is_current():
                 return compiled
         with self._lock:
             variants = self._made.setdefault(key, [])
-            for compiled in variants:
-                if compiled.is_current():
+            current = [compiled for compiled in variants if compiled.is_current()]
+            for compiled in current:
+                if compiled.device == device.name:
                     return compiled
-            compiled = self._compile(signature, device)
+            compiled = self._compile(signature, device, current)
             del variants[: len(variants) - MAX_VARIANTS + 1]
             variants.append(compiled)
             return compiled
 
-    def _compile(self, signature: Signature, device: Any) -> Compiled:
+    def _compile(self, signature: Signature, device: Any, others: list[Compiled]) -> Compiled:
+        """`others` are the same for devices of the same kind, whose code will do."""
+        if others:
+            loaded = device.load(others[0].artifact)
+            return replace(others[0], device=device.name, loaded=loaded)
         target = device.target
         facts, captured = self._seen(signature, target)
         kernel = self._kernels.pop((signature, target), None)
@@ -142,7 +149,7 @@ class Specialisations:
             kernel, facts = self.trace(signature, target)
             captured = captured_of(facts)
         artifact = find_compiler(target.kind).build(kernel, target, self._options)
-        return Compiled(artifact, device.load(artifact), facts, captured)
+        return Compiled(artifact, device.name, device.load(artifact), facts, captured)
 
     def text(self, signature: Signature, target: Target, stage: str) -> str:
         """The text of a stage."""

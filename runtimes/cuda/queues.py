@@ -71,10 +71,13 @@ class Queues:
         return check("cuEventElapsedTime", driver().cuEventElapsedTime(start, end))
 
     def come_after(self, queue: int | None, memory: Queued) -> None:
-        """Let a queue wait for the last work on memory, unless that was in the same queue."""
+        """Let a queue wait for the last work on memory.
+
+        Also if that was in a queue of the same handle: the driver gives handles of streams that
+        were destroyed to new ones, which may overtake what the old one still does.
+        """
         if memory.used is not None:
-            if (memory.used_on, memory.used_in) != (self, queue):
-                self.wait_event(queue, memory.used.handle)
+            self.wait_event(queue, memory.used.handle)
         elif queue and not isinstance(memory, Pinned):
             self.join(queue, None)
 
@@ -85,7 +88,7 @@ class Queues:
             event = self.new_event()
             self.record_event(event.handle, queue)
         for memory in memories:
-            memory.used, memory.used_in, memory.used_on = event, queue, self
+            memory.used, memory.used_on = event, self
 
     def join(self, queue: int | None, other: int | None) -> None:
         """Let a queue wait for all that is in another by now."""

@@ -53,12 +53,16 @@ def device() -> Device:
     return Device()
 
 
-def test_one_queue_needs_no_events(device: Device):
+def test_the_devices_own_queue_needs_no_events(device: Device):
     x = memory(Queued())
     assert device.launch(None, x=x) == [("launch", None)]
     assert device.launch(None, x=x) == [("launch", None)]
+
+
+def test_a_handle_may_be_that_of_another_stream_by_now(device: Device):
+    x = memory(Queued())
     assert device.launch(7, x=x)[-2:] == [("launch", 7), ("record", 2, 7)]
-    assert device.launch(7, x=x) == [("launch", 7), ("record", 3, 7)]
+    assert device.launch(7, x=x) == [("wait", 7, 2), ("launch", 7), ("record", 3, 7)]
 
 
 def test_another_queue_waits_for_the_first(device: Device):

@@ -352,3 +352,28 @@ def test_options_are_part_of_the_key(compiled: list[Any]):
     for kernel in (plain, plain.configure(contract=False), plain.configure(fast_math=True)) * 2:
         kernel[1, 1](np.empty(1, np.float32))
     assert len(compiled) == 3
+
+
+@cp.cube
+def doubled(x):
+    x[cp.ABSOLUTE_POS] *= 2
+
+
+def test_devices_of_one_kind_share_code_and_load_it_each_for_itself():
+    target = cp.device("cpu").target
+    built: list[Any] = []
+
+    def device(name: str) -> Any:
+        def load(artifact: Any) -> str:
+            built.append(artifact)
+            return f"loaded by {name}"
+
+        return types.SimpleNamespace(name=name, target=target, load=load)
+
+    one, two = device("x:0"), device("x:1")
+    launcher = doubled[1, 1]
+    signature = launcher._signature_of({"x": cp.spec("f32[4]")}, target)
+    get = launcher.kernel.specialisations.get
+    for chosen in (one, two, one, two):
+        assert get(signature, chosen).loaded == f"loaded by {chosen.name}"
+    assert len(built) == 2 and built[0] is built[1]
