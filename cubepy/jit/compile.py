@@ -132,16 +132,16 @@ class Specialisations:
             for compiled in current:
                 if compiled.device == device.name:
                     return compiled
-            compiled = self._compile(signature, device, current)
+            if current:  # of another device of the same kind, whose code will do
+                loaded = device.load(current[0].artifact)
+                compiled = replace(current[0], device=device.name, loaded=loaded)
+            else:
+                compiled = self._compile(signature, device)
             del variants[: len(variants) - MAX_VARIANTS + 1]
             variants.append(compiled)
             return compiled
 
-    def _compile(self, signature: Signature, device: Any, others: list[Compiled]) -> Compiled:
-        """`others` are the same for devices of the same kind, whose code will do."""
-        if others:
-            loaded = device.load(others[0].artifact)
-            return replace(others[0], device=device.name, loaded=loaded)
+    def _compile(self, signature: Signature, device: Any) -> Compiled:
         target = device.target
         facts, captured = self._seen(signature, target)
         kernel = self._kernels.pop((signature, target), None)
