@@ -51,6 +51,7 @@ class Artifact:
 
     With `faults`, one more slot follows the cube counts: the address of a `FAULT_WORDS` record.
     `shared_bytes`: memory of a cube that a launch must ask for; 0 where the code declares all.
+    `meets_in_loops`: units wait for each other in a loop of the source.
     """
 
     target: Target
@@ -60,6 +61,7 @@ class Artifact:
     cube_dim: tuple[int, int, int]
     faults: tuple[Fault, ...] = ()
     shared_bytes: int = 0
+    meets_in_loops: bool = False
 
 
 Place = tuple[str, int]

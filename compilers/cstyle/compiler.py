@@ -9,6 +9,7 @@ from cubepy.compilers.base import Options, show, slots
 from cubepy.compilers.cstyle.dialect import Dialect
 from cubepy.compilers.cstyle.emit import Emitter
 from cubepy.compilers.cstyle.legalize import legalize
+from cubepy.compilers.cstyle.meetings import meets_in_loops
 from cubepy.compilers.cstyle.planes import fitting
 from cubepy.config import get
 from cubepy.ir.core import Kernel
@@ -29,6 +30,7 @@ class Source:
         self.entry: str = emitter.signature.name
         self.faults: tuple[Fault, ...] = faults
         self.shared_bytes: int = emitter.shared.size if emitter.shared.is_dynamic else 0
+        self.meets_in_loops: bool = meets_in_loops(legal)
 
 
 class SourceCompiler(ABC):
@@ -54,6 +56,7 @@ class SourceCompiler(ABC):
             kernel.cube_dim,
             source.faults,
             source.shared_bytes,
+            source.meets_in_loops,
         )
 
     def code(self, source: Source, target: Target) -> bytes:

@@ -36,6 +36,13 @@ def _leaves(region: Region, uniform: Uniform, divergent: bool) -> bool:
     return False
 
 
+def meets_in_loops(kernel: Kernel) -> bool:
+    """Whether a barrier stands in a loop."""
+    loops = (op for op in kernel.body.walk() if op.row in _LOOPS)
+    barriers = (ops.SYNC_CUBE, ops.SYNC_PLANE)
+    return any(o.row in barriers for op in loops for body in op.regions for o in body.walk())
+
+
 def check_meetings(kernel: Kernel, dialect: Dialect) -> None:
     """`CompileError` E307 for divergent meetings.
 

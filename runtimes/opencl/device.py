@@ -147,7 +147,7 @@ class OpenclDevice(OneOrder):
         try:
             program = cl.Program(self._context, artifact.code.decode())
             standard = WITH_PLANES if "subgroups" in self.target.features else STANDARD
-            options = [standard, *self._rounded(cl), "-w"]
+            options = [standard, *self._rounded(cl), *self._careful(artifact), "-w"]
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", cl.CompilerWarning)  # some tell that all went well
                 built = program.build(options=options, cache_dir=False)  # drivers have their own
@@ -162,6 +162,12 @@ class OpenclDevice(OneOrder):
     def _rounded(self, cl: Any) -> tuple[str, ...]:
         can = self._device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
         return (ROUNDED,) if can else ()
+
+    def _careful(self, artifact: Artifact) -> tuple[str, ...]:
+        """Intel's runtime for CPUs (2026.2) optimises loops with barriers wrongly: where one sets a
+        local to what it does not change, all units may get one unit's value."""
+        is_wrong = self._device.platform.name.strip() == "Intel(R) OpenCL"
+        return ("-cl-opt-disable",) if is_wrong and artifact.meets_in_loops else ()
 
     def launch(
         self, loaded: Code, block: Any, count: int, grain: int, queue: int | None = None

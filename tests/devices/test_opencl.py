@@ -62,3 +62,20 @@ def test_kernels_ask_for_the_size_of_planes():
 def test_planes_that_go_on_in_the_next_row_are_no_subgroups():
     found = text((8, 8, 1))
     assert "sub_group" not in found and "barrier(" in found
+
+
+@cp.cube
+def keep(x, out, n: int):
+    p = cp.ABSOLUTE_POS
+    value, v = x[p], 0.0
+    for _ in range(n):
+        cp.sync_cube()
+        v = -value
+    out[p] = v
+
+
+def test_a_loop_with_barriers_keeps_what_it_does_not_change(opencl: str):
+    """A driver gave every unit the value of another one."""
+    x, out = np.arange(1.0, 65.0), np.zeros(64)
+    keep.configure(device=opencl)[2, 32](x, out, 3)
+    np.testing.assert_array_equal(out, -x)

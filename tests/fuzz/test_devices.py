@@ -35,13 +35,9 @@ DRIVERS: dict[str, dict[int, str]] = {
     "Portable": {
         94: "PoCL 3.0 lets units that are not alive store, behind two barriers in branches"
     },
-    "(Intel(R) OpenCL)": {
-        105: "the runtime of 2026.2 gives all units one unit's value where a loop with barriers "
-        "sets a local to what the loop does not change"
-    },
 }
 """By a part of the device's name: seeds whose source is right, but whose driver is not. Intel's
-runtime runs 94 right; PoCL, Oclgrind and Intel's own `-cl-opt-disable` run 105 right."""
+runtime runs 94 right."""
 
 
 @pytest.fixture(params=[*text_devices.DEVICES, "opencl:0"])
