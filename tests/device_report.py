@@ -1,9 +1,9 @@
 """All that a device must do, on that device, as a report: `python -m tests.device_report cuda:0`.
 
-Runs the conformance suite, the examples, the tests of devices and fuzzed kernels on one device, all
-that cooperates or moves memory once more under each tool of compute-sanitizer where it is installed,
-and writes what passed, failed and was skipped, with reasons. `--bless` writes the list of conformance
-tests that must pass.
+Runs the conformance suite, the examples, the tests of devices and fuzzed kernels on one device, and
+once more under each tool of compute-sanitizer, where it is installed, what cooperates or moves
+memory. Writes what passed, failed and was skipped, with reasons. `--bless` writes the list of
+conformance tests that must pass.
 """
 
 from __future__ import annotations
@@ -74,11 +74,11 @@ def run_fuzz(device: str, count: int, jobs: int) -> str:
     return f"{last}; {ran} ran, the others need what the device has not"
 
 
-def run_sanitizer(device: str, tool: str, jobs: int) -> str:
+def run_sanitizer(device: str, tool: str) -> str:
     """The summary of one tool of compute-sanitizer."""
     kind = device.partition(":")[0]
-    command = ["compute-sanitizer", "--tool", tool, "--target-processes", "all", sys.executable]
-    command += ["-m", "pytest", *SANITIZED, "-q", "-n", str(jobs), "-k", kind]
+    command = ["compute-sanitizer", "--tool", tool, sys.executable, "-m", "pytest", "-q", "-n", "0"]
+    command += [*SANITIZED, "-k", kind]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     lines = (done.stdout + done.stderr).splitlines()
     wanted = [line.lstrip("= ") for line in lines if "SUMMARY" in line or " passed" in line]
@@ -126,7 +126,7 @@ def main() -> int:
     found = run_tests(options.device, options.jobs)
     extra = {"fuzz": run_fuzz(options.device, options.fuzz, options.jobs)}
     if options.device.startswith("cuda") and shutil.which("compute-sanitizer"):
-        extra |= {tool: run_sanitizer(options.device, tool, options.jobs) for tool in TOOLS}
+        extra |= {tool: run_sanitizer(options.device, tool) for tool in TOOLS}
     text = report(options.device, found, extra, time.monotonic() - began)
     print(text)
     if options.out is not None:

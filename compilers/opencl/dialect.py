@@ -138,6 +138,25 @@ def _swap(name: str, word: str, dtype: str) -> Spelling:
     return Spelling(f"as_{dtype}({name}((volatile {{space}}{word}*){{p}}, {values}))")
 
 
+def _negate(word: str) -> Helper:
+    """-v, with NVIDIA's driver by a product: its assembler does not wrap -(-32768)."""
+    return Helper(
+        f"static inline {word} negate_{word}({word} value) {{\n"
+        "#ifdef __NV_CL_C_VERSION\n"
+        f"    {word} result;\n"
+        '    asm("mul.lo.s16 %0, %1, -1;" : "=h"(result) : "h"(value));\n'
+        "    return result;\n"
+        "#else\n"
+        f"    return ({word})-value;\n"
+        "#endif\n"
+        "}"
+    )
+
+
+_NEGATIONS: Spellings = {
+    (ops.NEG, i16): call("negate_short"),
+    (ops.NEG, u16): call("negate_ushort"),
+}
 _NOTE = Helper(
     "static inline void note_fault(volatile __global ulong* faults, long code, long unit, "
     "long cube,\n        long a, long b, long c, long d) {\n"
@@ -242,10 +261,14 @@ BASE = Dialect(
     planes_exit=False,
     prelude=("#pragma OPENCL FP_CONTRACT OFF",),
     pragmas=_pragmas(),
-    spellings=SHARED | _functions() | _COOPERATION | _atomics(has_int64=False),
+    spellings=SHARED | _functions() | _NEGATIONS | _COOPERATION | _atomics(has_int64=False),
     bitcast=call("as_{t}"),
     line_bitcast=call("as_{t}"),
-    helpers={"note_fault": _NOTE},
+    helpers={
+        "negate_short": _negate("short"),
+        "negate_ushort": _negate("ushort"),
+        "note_fault": _NOTE,
+    },
     vector_load="vload{width}(0, {pointer})",
     vector_store="vstore{width}({value}, 0, {pointer})",
     unroll="__attribute__((opencl_unroll_hint))",

@@ -49,8 +49,8 @@ void tile_product(
                 const long part_1 = k3 % 256;
                 const long v9 = i + (block_1 * 16 + part_1 / 16);
                 const long v10 = k1 + part_1 % 16;
-                const ushort either = 0 <= v9 && v9 < a_shape0 && 0 <= v10 && v10 < a_shape1 ? a[v9
-                        * a_stride0 + v10] : 0x0000;
+                const ushort either = 0 <= v9 && v9 < a_shape0 && (0 <= v10 && v10 < a_shape1)
+                        ? a[v9 * a_stride0 + v10] : 0x0000;
                 held[k3] = either;
             }
         }
@@ -67,7 +67,7 @@ void tile_product(
                 const long part_3 = k5 % 128;
                 const long v11 = k1 + (block_3 * 16 + part_3 / 8);
                 const long v12 = j + part_3 % 8;
-                const ushort either_1 = 0 <= v11 && v11 < b_shape0 && 0 <= v12 && v12 < b_shape1
+                const ushort either_1 = 0 <= v11 && v11 < b_shape0 && (0 <= v12 && v12 < b_shape1)
                         ? b[v11 * b_stride0 + v12] : 0x0000;
                 held_1[k5] = either_1;
             }
@@ -156,7 +156,7 @@ void tile_product(
             const long part_5 = k8 % 128;
             const long v59 = i + (block_5 * 16 + part_5 / 8);
             const long v60 = j + part_5 % 8;
-            if (0 <= v59 && v59 < c_shape0 && 0 <= v60 && v60 < c_shape1) {
+            if (0 <= v59 && v59 < c_shape0 && (0 <= v60 && v60 < c_shape1)) {
                 c[v59 * c_stride0 + v60] = held_2[k8];
             }
         }

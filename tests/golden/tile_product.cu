@@ -76,93 +76,88 @@ tile_product(
     const bool v17 = j >= 0;
     const long long v18 = j + 8;
     const long long v19 = j + v4;
-    const bool v20 = 0 <= v19;
-    const bool v21 = v19 < b_shape1;
+    const bool v20 = 0 <= v19 && v19 < b_shape1;
     // kernels.py:191: for k in range(0, a.shape[1], 16)
-    const bool v22 = v2 <= a_shape0;
-    const bool v23 = v18 <= b_shape1;
+    const bool v21 = v2 <= a_shape0;
+    const bool v22 = v18 <= b_shape1;
     for (long long k = 0; k < a_shape1; k += 16) {
         // kernels.py:192: cp.cmma.load(left, a, (i, k))
-        const bool v24 = k >= 0;
-        const long long v25 = k + 16;
-        if (v1 && v24 && v22 && v25 <= a_shape1) {
-            const long long v26 = k + v5;
-            const long long v27 = k + v8;
-            const unsigned int v28 = (unsigned int)(unsigned short)a[v7 + v26]
-                    | ((unsigned int)(unsigned short)a[v7 + v27] << 16u);
-            held[0] = v28;
-            const unsigned int v29 = (unsigned int)(unsigned short)a[v10 + v26]
-                    | ((unsigned int)(unsigned short)a[v10 + v27] << 16u);
-            held[1] = v29;
-            const long long v30 = k + v11;
-            const long long v31 = k + v12;
-            const unsigned int v32 = (unsigned int)(unsigned short)a[v7 + v30]
-                    | ((unsigned int)(unsigned short)a[v7 + v31] << 16u);
-            held[2] = v32;
-            const unsigned int v33 = (unsigned int)(unsigned short)a[v10 + v30]
-                    | ((unsigned int)(unsigned short)a[v10 + v31] << 16u);
-            held[3] = v33;
+        const bool v23 = k >= 0;
+        const long long v24 = k + 16;
+        if (v1 && v23 && v21 && v24 <= a_shape1) {
+            const long long v25 = k + v5;
+            const long long v26 = k + v8;
+            const unsigned int v27 = (unsigned int)(unsigned short)a[v7 + v25]
+                    | ((unsigned int)(unsigned short)a[v7 + v26] << 16u);
+            held[0] = v27;
+            const unsigned int v28 = (unsigned int)(unsigned short)a[v10 + v25]
+                    | ((unsigned int)(unsigned short)a[v10 + v26] << 16u);
+            held[1] = v28;
+            const long long v29 = k + v11;
+            const long long v30 = k + v12;
+            const unsigned int v31 = (unsigned int)(unsigned short)a[v7 + v29]
+                    | ((unsigned int)(unsigned short)a[v7 + v30] << 16u);
+            held[2] = v31;
+            const unsigned int v32 = (unsigned int)(unsigned short)a[v10 + v29]
+                    | ((unsigned int)(unsigned short)a[v10 + v30] << 16u);
+            held[3] = v32;
         } else {
-            const long long v34 = k + v5;
-            const bool v35 = 0 <= v34;
-            const bool v36 = v34 < a_shape1;
-            const half either = v14 && v35 && v36 ? a[v7 + v34] : 0x0000;
-            const long long v37 = k + v8;
-            const bool v38 = 0 <= v37;
-            const bool v39 = v37 < a_shape1;
-            const half either_1 = v14 && v38 && v39 ? a[v7 + v37] : 0x0000;
-            const unsigned int v40 = (unsigned int)(unsigned short)either
+            const long long v33 = k + v5;
+            const bool v34 = 0 <= v33 && v33 < a_shape1;
+            const half either = v14 && v34 ? a[v7 + v33] : 0x0000;
+            const long long v35 = k + v8;
+            const bool v36 = 0 <= v35 && v35 < a_shape1;
+            const half either_1 = v14 && v36 ? a[v7 + v35] : 0x0000;
+            const unsigned int v37 = (unsigned int)(unsigned short)either
                     | ((unsigned int)(unsigned short)either_1 << 16u);
-            held[0] = v40;
-            const half either_2 = v16 && v35 && v36 ? a[v10 + v34] : 0x0000;
-            const half either_3 = v16 && v38 && v39 ? a[v10 + v37] : 0x0000;
-            const unsigned int v41 = (unsigned int)(unsigned short)either_2
+            held[0] = v37;
+            const half either_2 = v16 && v34 ? a[v10 + v33] : 0x0000;
+            const half either_3 = v16 && v36 ? a[v10 + v35] : 0x0000;
+            const unsigned int v38 = (unsigned int)(unsigned short)either_2
                     | ((unsigned int)(unsigned short)either_3 << 16u);
-            held[1] = v41;
-            const long long v42 = k + v11;
-            const bool v43 = 0 <= v42;
-            const bool v44 = v42 < a_shape1;
-            const half either_4 = v14 && v43 && v44 ? a[v7 + v42] : 0x0000;
-            const long long v45 = k + v12;
-            const bool v46 = 0 <= v45;
-            const bool v47 = v45 < a_shape1;
-            const half either_5 = v14 && v46 && v47 ? a[v7 + v45] : 0x0000;
-            const unsigned int v48 = (unsigned int)(unsigned short)either_4
+            held[1] = v38;
+            const long long v39 = k + v11;
+            const bool v40 = 0 <= v39 && v39 < a_shape1;
+            const half either_4 = v14 && v40 ? a[v7 + v39] : 0x0000;
+            const long long v41 = k + v12;
+            const bool v42 = 0 <= v41 && v41 < a_shape1;
+            const half either_5 = v14 && v42 ? a[v7 + v41] : 0x0000;
+            const unsigned int v43 = (unsigned int)(unsigned short)either_4
                     | ((unsigned int)(unsigned short)either_5 << 16u);
-            held[2] = v48;
-            const half either_6 = v16 && v43 && v44 ? a[v10 + v42] : 0x0000;
-            const half either_7 = v16 && v46 && v47 ? a[v10 + v45] : 0x0000;
-            const unsigned int v49 = (unsigned int)(unsigned short)either_6
+            held[2] = v43;
+            const half either_6 = v16 && v40 ? a[v10 + v39] : 0x0000;
+            const half either_7 = v16 && v42 ? a[v10 + v41] : 0x0000;
+            const unsigned int v44 = (unsigned int)(unsigned short)either_6
                     | ((unsigned int)(unsigned short)either_7 << 16u);
-            held[3] = v49;
+            held[3] = v44;
         }
         // kernels.py:193: cp.cmma.load(right, b, (k, j))
-        if (v24 && v17 && v25 <= b_shape0 && v23) {
-            const unsigned int v50 = (unsigned int)(unsigned short)b[(k + v5) * b_stride0 + v19]
+        if (v23 && v17 && v24 <= b_shape0 && v22) {
+            const unsigned int v45 = (unsigned int)(unsigned short)b[(k + v5) * b_stride0 + v19]
                     | ((unsigned int)(unsigned short)b[(k + v8) * b_stride0 + v19] << 16u);
-            held_1[0] = v50;
-            const unsigned int v51 = (unsigned int)(unsigned short)b[(k + v11) * b_stride0 + v19]
+            held_1[0] = v45;
+            const unsigned int v46 = (unsigned int)(unsigned short)b[(k + v11) * b_stride0 + v19]
                     | ((unsigned int)(unsigned short)b[(k + v12) * b_stride0 + v19] << 16u);
-            held_1[1] = v51;
+            held_1[1] = v46;
         } else {
-            const long long v52 = k + v5;
-            const half either_8 = 0 <= v52 && v52 < b_shape0 && v20 && v21 ? b[v52 * b_stride0
-                    + v19] : 0x0000;
-            const long long v53 = k + v8;
-            const half either_9 = 0 <= v53 && v53 < b_shape0 && v20 && v21 ? b[v53 * b_stride0
-                    + v19] : 0x0000;
-            const unsigned int v54 = (unsigned int)(unsigned short)either_8
+            const long long v47 = k + v5;
+            const half either_8 = 0 <= v47 && v47 < b_shape0 && v20 ? b[v47 * b_stride0 + v19]
+                    : 0x0000;
+            const long long v48 = k + v8;
+            const half either_9 = 0 <= v48 && v48 < b_shape0 && v20 ? b[v48 * b_stride0 + v19]
+                    : 0x0000;
+            const unsigned int v49 = (unsigned int)(unsigned short)either_8
                     | ((unsigned int)(unsigned short)either_9 << 16u);
-            held_1[0] = v54;
-            const long long v55 = k + v11;
-            const half either_10 = 0 <= v55 && v55 < b_shape0 && v20 && v21 ? b[v55 * b_stride0
-                    + v19] : 0x0000;
-            const long long v56 = k + v12;
-            const half either_11 = 0 <= v56 && v56 < b_shape0 && v20 && v21 ? b[v56 * b_stride0
-                    + v19] : 0x0000;
-            const unsigned int v57 = (unsigned int)(unsigned short)either_10
+            held_1[0] = v49;
+            const long long v50 = k + v11;
+            const half either_10 = 0 <= v50 && v50 < b_shape0 && v20 ? b[v50 * b_stride0 + v19]
+                    : 0x0000;
+            const long long v51 = k + v12;
+            const half either_11 = 0 <= v51 && v51 < b_shape0 && v20 ? b[v51 * b_stride0 + v19]
+                    : 0x0000;
+            const unsigned int v52 = (unsigned int)(unsigned short)either_10
                     | ((unsigned int)(unsigned short)either_11 << 16u);
-            held_1[1] = v57;
+            held_1[1] = v52;
         }
         // kernels.py:194: cp.cmma.mma(total, left, right)
         const float4 sums = mma(load_u32x4(held + 0), load_u32x2(held_1 + 0),
@@ -171,34 +166,32 @@ tile_product(
     }
     // kernels.py:195: cp.cmma.store(c, (i, j), total)
     if (v1 && v17 && v2 <= c_shape0 && v18 <= c_shape1) {
-        const long long v58 = j + v5;
-        const long long v59 = v6 * c_stride0;
-        c[v59 + v58] = held_2[0];
-        const long long v60 = j + v8;
-        c[v59 + v60] = held_2[1];
-        const long long v61 = v9 * c_stride0;
-        c[v61 + v58] = held_2[2];
-        c[v61 + v60] = held_2[3];
+        const long long v53 = j + v5;
+        const long long v54 = v6 * c_stride0;
+        c[v54 + v53] = held_2[0];
+        const long long v55 = j + v8;
+        c[v54 + v55] = held_2[1];
+        const long long v56 = v9 * c_stride0;
+        c[v56 + v53] = held_2[2];
+        c[v56 + v55] = held_2[3];
     } else {
-        const long long v62 = j + v5;
-        const bool v63 = v13 && v6 < c_shape0;
-        const bool v64 = 0 <= v62;
-        const bool v65 = v62 < c_shape1;
-        if (v63 && v64 && v65) {
-            c[v6 * c_stride0 + v62] = held_2[0];
+        const long long v57 = j + v5;
+        const bool v58 = v13 && v6 < c_shape0;
+        const bool v59 = 0 <= v57 && v57 < c_shape1;
+        if (v58 && v59) {
+            c[v6 * c_stride0 + v57] = held_2[0];
         }
-        const long long v66 = j + v8;
-        const bool v67 = 0 <= v66;
-        const bool v68 = v66 < c_shape1;
-        if (v63 && v67 && v68) {
-            c[v6 * c_stride0 + v66] = held_2[1];
+        const long long v60 = j + v8;
+        const bool v61 = 0 <= v60 && v60 < c_shape1;
+        if (v58 && v61) {
+            c[v6 * c_stride0 + v60] = held_2[1];
         }
-        const bool v69 = v15 && v9 < c_shape0;
-        if (v69 && v64 && v65) {
-            c[v9 * c_stride0 + v62] = held_2[2];
+        const bool v62 = v15 && v9 < c_shape0;
+        if (v62 && v59) {
+            c[v9 * c_stride0 + v57] = held_2[2];
         }
-        if (v69 && v67 && v68) {
-            c[v9 * c_stride0 + v66] = held_2[3];
+        if (v62 && v61) {
+            c[v9 * c_stride0 + v60] = held_2[3];
         }
     }
     __syncwarp();

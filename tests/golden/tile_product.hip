@@ -39,7 +39,7 @@ tile_product(
             const long long c1 = e % 16;
             const long long v5 = i + r;
             const long long v6 = k + c1;
-            const _Float16 value = 0 <= v5 && v5 < a_shape0 && 0 <= v6 && v6 < a_shape1 ? a[v5
+            const _Float16 value = 0 <= v5 && v5 < a_shape0 && (0 <= v6 && v6 < a_shape1) ? a[v5
                     * a_stride0 + v6] : 0.0f16;
             held[v3 + r * 16 + c1] = value;
         }
@@ -51,7 +51,7 @@ tile_product(
             const long long c2 = e1 % 8;
             const long long v7 = k + r1;
             const long long v8 = j + c2;
-            const _Float16 value_1 = 0 <= v7 && v7 < b_shape0 && 0 <= v8 && v8 < b_shape1 ? b[v7
+            const _Float16 value_1 = 0 <= v7 && v7 < b_shape0 && (0 <= v8 && v8 < b_shape1) ? b[v7
                     * b_stride0 + v8] : 0.0f16;
             held_1[v4 + r1 * 8 + c2] = value_1;
         }
@@ -84,13 +84,13 @@ tile_product(
     } else {
         const long long v15 = i + v2 / 8;
         const long long v16 = j + v2 % 8;
-        if (0 <= v15 && v15 < c_shape0 && 0 <= v16 && v16 < c_shape1) {
+        if (0 <= v15 && v15 < c_shape0 && (0 <= v16 && v16 < c_shape1)) {
             c[v15 * c_stride0 + v16] = held_2[0];
         }
         const long long v17 = 64 + v2;
         const long long v18 = i + v17 / 8;
         const long long v19 = j + v17 % 8;
-        if (0 <= v18 && v18 < c_shape0 && 0 <= v19 && v19 < c_shape1) {
+        if (0 <= v18 && v18 < c_shape0 && (0 <= v19 && v19 < c_shape1)) {
             c[v18 * c_stride0 + v19] = held_2[1];
         }
     }

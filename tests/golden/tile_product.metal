@@ -82,9 +82,9 @@ kernel void tile_product(
     const long v20 = j + v5;
     const long v21 = j + v8;
     const bool v22 = 0 <= v20;
-    const bool v23 = v20 < arguments.b_shape1;
+    const bool v23 = v22 && v20 < arguments.b_shape1;
     const bool v24 = 0 <= v21;
-    const bool v25 = v21 < arguments.b_shape1;
+    const bool v25 = v24 && v21 < arguments.b_shape1;
     // kernels.py:191: for k in range(0, a.shape[1], 16)
     const bool v26 = v2 <= arguments.a_shape0;
     const bool v27 = v19 <= arguments.b_shape1;
@@ -107,91 +107,87 @@ kernel void tile_product(
             held[7] = a[v13 + v33];
         } else {
             const long v34 = k + v5;
-            const bool v35 = 0 <= v34;
-            const bool v36 = v34 < arguments.a_shape1;
-            const half either = v15 && v35 && v36 ? a[v7 + v34] : 0.0h;
+            const bool v35 = 0 <= v34 && v34 < arguments.a_shape1;
+            const half either = v15 && v35 ? a[v7 + v34] : 0.0h;
             held[0] = either;
-            const long v37 = k + v8;
-            const bool v38 = 0 <= v37;
-            const bool v39 = v37 < arguments.a_shape1;
-            const half either_1 = v15 && v38 && v39 ? a[v7 + v37] : 0.0h;
+            const long v36 = k + v8;
+            const bool v37 = 0 <= v36 && v36 < arguments.a_shape1;
+            const half either_1 = v15 && v37 ? a[v7 + v36] : 0.0h;
             held[1] = either_1;
-            const long v40 = k + v9;
-            const bool v41 = 0 <= v40;
-            const bool v42 = v40 < arguments.a_shape1;
-            const half either_2 = v15 && v41 && v42 ? a[v7 + v40] : 0.0h;
+            const long v38 = k + v9;
+            const bool v39 = 0 <= v38 && v38 < arguments.a_shape1;
+            const half either_2 = v15 && v39 ? a[v7 + v38] : 0.0h;
             held[2] = either_2;
-            const long v43 = k + v10;
-            const bool v44 = 0 <= v43;
-            const bool v45 = v43 < arguments.a_shape1;
-            const half either_3 = v15 && v44 && v45 ? a[v7 + v43] : 0.0h;
+            const long v40 = k + v10;
+            const bool v41 = 0 <= v40 && v40 < arguments.a_shape1;
+            const half either_3 = v15 && v41 ? a[v7 + v40] : 0.0h;
             held[3] = either_3;
-            const half either_4 = v17 && v35 && v36 ? a[v13 + v34] : 0.0h;
+            const half either_4 = v17 && v35 ? a[v13 + v34] : 0.0h;
             held[4] = either_4;
-            const half either_5 = v17 && v38 && v39 ? a[v13 + v37] : 0.0h;
+            const half either_5 = v17 && v37 ? a[v13 + v36] : 0.0h;
             held[5] = either_5;
-            const half either_6 = v17 && v41 && v42 ? a[v13 + v40] : 0.0h;
+            const half either_6 = v17 && v39 ? a[v13 + v38] : 0.0h;
             held[6] = either_6;
-            const half either_7 = v17 && v44 && v45 ? a[v13 + v43] : 0.0h;
+            const half either_7 = v17 && v41 ? a[v13 + v40] : 0.0h;
             held[7] = either_7;
         }
         // kernels.py:193: cp.cmma.load(right, b, (k, j))
         if (v28 && v18 && v29 <= arguments.b_shape0 && v27) {
-            const long v46 = (k + v4) * arguments.b_stride0;
-            held_1[0] = b[v46 + v20];
-            held_1[1] = b[v46 + v21];
-            const long v47 = (k + v11) * arguments.b_stride0;
-            held_1[2] = b[v47 + v20];
-            held_1[3] = b[v47 + v21];
+            const long v42 = (k + v4) * arguments.b_stride0;
+            held_1[0] = b[v42 + v20];
+            held_1[1] = b[v42 + v21];
+            const long v43 = (k + v11) * arguments.b_stride0;
+            held_1[2] = b[v43 + v20];
+            held_1[3] = b[v43 + v21];
         } else {
-            const long v48 = k + v4;
-            const bool v49 = 0 <= v48 && v48 < arguments.b_shape0;
-            const half either_8 = v49 && v22 && v23 ? b[v48 * arguments.b_stride0 + v20] : 0.0h;
+            const long v44 = k + v4;
+            const bool v45 = 0 <= v44 && v44 < arguments.b_shape0;
+            const half either_8 = v45 && v23 ? b[v44 * arguments.b_stride0 + v20] : 0.0h;
             held_1[0] = either_8;
-            const half either_9 = v49 && v24 && v25 ? b[v48 * arguments.b_stride0 + v21] : 0.0h;
+            const half either_9 = v45 && v25 ? b[v44 * arguments.b_stride0 + v21] : 0.0h;
             held_1[1] = either_9;
-            const long v50 = k + v11;
-            const bool v51 = 0 <= v50 && v50 < arguments.b_shape0;
-            const half either_10 = v51 && v22 && v23 ? b[v50 * arguments.b_stride0 + v20] : 0.0h;
+            const long v46 = k + v11;
+            const bool v47 = 0 <= v46 && v46 < arguments.b_shape0;
+            const half either_10 = v47 && v23 ? b[v46 * arguments.b_stride0 + v20] : 0.0h;
             held_1[2] = either_10;
-            const half either_11 = v51 && v24 && v25 ? b[v50 * arguments.b_stride0 + v21] : 0.0h;
+            const half either_11 = v47 && v25 ? b[v46 * arguments.b_stride0 + v21] : 0.0h;
             held_1[3] = either_11;
         }
         // kernels.py:194: cp.cmma.mma(total, left, right)
-        const float2 v52 = multiply_accumulate_half(load_f16x2_local(held + 0),
+        const float2 v48 = multiply_accumulate_half(load_f16x2_local(held + 0),
                 load_f16x2_local(held_1 + 0), load_f32x2_local(held_2 + 0));
-        const float2 v53 = multiply_accumulate_half(load_f16x2_local(held + 2),
-                load_f16x2_local(held_1 + 2), v52);
-        store_f32x2_local(held_2 + 0, v53);
-        const float2 v54 = multiply_accumulate_half(load_f16x2_local(held + 4),
+        const float2 v49 = multiply_accumulate_half(load_f16x2_local(held + 2),
+                load_f16x2_local(held_1 + 2), v48);
+        store_f32x2_local(held_2 + 0, v49);
+        const float2 v50 = multiply_accumulate_half(load_f16x2_local(held + 4),
                 load_f16x2_local(held_1 + 0), load_f32x2_local(held_2 + 2));
         const float2 sums = multiply_accumulate_half(load_f16x2_local(held + 6),
-                load_f16x2_local(held_1 + 2), v54);
+                load_f16x2_local(held_1 + 2), v50);
         store_f32x2_local(held_2 + 2, sums);
     }
     // kernels.py:195: cp.cmma.store(c, (i, j), total)
     if (v1 && v18 && v2 <= arguments.c_shape0 && v19 <= arguments.c_shape1) {
-        const long v55 = v6 * arguments.c_stride0;
-        c[v55 + v20] = held_2[0];
-        c[v55 + v21] = held_2[1];
-        const long v56 = v12 * arguments.c_stride0;
-        c[v56 + v20] = held_2[2];
-        c[v56 + v21] = held_2[3];
+        const long v51 = v6 * arguments.c_stride0;
+        c[v51 + v20] = held_2[0];
+        c[v51 + v21] = held_2[1];
+        const long v52 = v12 * arguments.c_stride0;
+        c[v52 + v20] = held_2[2];
+        c[v52 + v21] = held_2[3];
     } else {
-        const bool v57 = v14 && v6 < arguments.c_shape0;
-        const bool v58 = v20 < arguments.c_shape1;
-        if (v57 && v22 && v58) {
+        const bool v53 = v14 && v6 < arguments.c_shape0;
+        const bool v54 = v22 && v20 < arguments.c_shape1;
+        if (v53 && v54) {
             c[v6 * arguments.c_stride0 + v20] = held_2[0];
         }
-        const bool v59 = v21 < arguments.c_shape1;
-        if (v57 && v24 && v59) {
+        const bool v55 = v24 && v21 < arguments.c_shape1;
+        if (v53 && v55) {
             c[v6 * arguments.c_stride0 + v21] = held_2[1];
         }
-        const bool v60 = v16 && v12 < arguments.c_shape0;
-        if (v60 && v22 && v58) {
+        const bool v56 = v16 && v12 < arguments.c_shape0;
+        if (v56 && v54) {
             c[v12 * arguments.c_stride0 + v20] = held_2[2];
         }
-        if (v60 && v24 && v59) {
+        if (v56 && v55) {
             c[v12 * arguments.c_stride0 + v21] = held_2[3];
         }
     }
