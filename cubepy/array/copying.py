@@ -26,7 +26,7 @@ def copy_into(target: Memory, given: Any, stream: Any) -> None:
     device = _device_of(target, source)
     queue = None if stream is None else _queue_on(device, stream)
     if 0 not in target.shape and not _is_itself(target, source):
-        with Ordered(device, queue, {"self": target, "source": source}) as used:
+        with Ordered(device, queue, (target, source)) as used:
             _move(device, target, source, used)
 
 

@@ -7,6 +7,8 @@ interface (version 3: https://numba.readthedocs.io/en/stable/cuda/cuda_array_int
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -44,6 +46,7 @@ def read_memory(x: Any) -> Memory | None:
     return None
 
 
+@lru_cache(maxsize=256)
 def _known(dtype: Any) -> DType:
     found = find_dtype(dtype)
     if found is None:
@@ -67,18 +70,26 @@ def _of_numpy(array: np.ndarray, owner: Any) -> Memory:
 
 
 def _of_torch(x: Any) -> Memory:
-    if x.device.type not in ("cpu", "cuda"):
-        raise TypeError(f"device {x.device}")
+    device = x.device
+    if device.type not in ("cpu", "cuda"):
+        raise TypeError(f"device {device}")
     if x.is_neg() or x.is_conj():
         raise TypeError("a lazily negated view: pass its .resolve_neg()")
     dtype, size = _known(x.dtype), x.element_size()
-    strides = tuple(s * size for s in x.stride())
-    if x.device.type == "cpu":
+    strides = tuple([s * size for s in x.stride()])
+    if device.type == "cpu":
         return Memory(x.data_ptr(), dtype, tuple(x.shape), strides, True, True, x)
-    ordinal = x.device.index
-    queue = sys.modules["torch"].cuda.current_stream(ordinal).cuda_stream
-    place = f"cuda:{ordinal}", queue
+    ordinal = device.index
+    place = f"cuda:{ordinal}", _current_stream()(ordinal)
     return Memory(x.data_ptr(), dtype, tuple(x.shape), strides, True, True, x, *place)
+
+
+@lru_cache(maxsize=1)
+def _current_stream() -> Callable[[int], int]:
+    """The handle of torch's current stream on a GPU; the quick way, which Triton takes as well."""
+    torch = sys.modules["torch"]
+    quick = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+    return quick or (lambda ordinal: torch.cuda.current_stream(ordinal).cuda_stream)
 
 
 def _of_cuda(x: Any, interface: dict[str, Any]) -> Memory:

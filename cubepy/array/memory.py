@@ -16,9 +16,12 @@ _DATA_OFFSET = 16
 """Where PyArrayObject keeps its data pointer; checked once by `_layout_is_known`."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Memory:
     """An array's memory: byte `strides`, and the object that keeps it alive.
+
+    Nothing changes one; it is not frozen because that makes it eight times as slow to make, which
+    every launch on another library's arrays does.
 
     `device` names the device whose address space `address` belongs to; `queue` is the queue in
     which its user works on it (a CUDA stream's handle), None where that is not told.

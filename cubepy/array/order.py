@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from cubepy.array.memory import Memory
@@ -13,11 +14,11 @@ class Ordered:
     user works in. Other queues in which arrays are worked on wait for it, and it for them; it
     also comes after the last work on CubePy's own arrays, whichever queue that was in."""
 
-    def __init__(self, device: Device, queue: int | None, memories: dict[str, Memory]) -> None:
-        told = [m.queue for m in memories.values() if m.queue is not None]
+    def __init__(self, device: Device, queue: int | None, memories: Collection[Memory]) -> None:
+        told = [m.queue for m in memories if m.queue is not None]
         self._queue = queue if queue is not None or not told else told[0]
         self._others = [] if device.uses_host_memory else sorted({*told} - {self._queue})
-        self._own = [m.owner for m in memories.values() if isinstance(m.owner, Queued)]
+        self._own = [m.owner for m in memories if isinstance(m.owner, Queued)]
         self._device: Any = device
 
     def __enter__(self) -> int | None:

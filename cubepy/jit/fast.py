@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cubepy.array.memory import pointer
+from cubepy.array.guests import read_memory
+from cubepy.array.memory import Memory, pointer
+from cubepy.array.order import Ordered
 from cubepy.config import get
 from cubepy.frontend.calls import is_comptime_annotation
 from cubepy.jit.arguments import ALIGNMENT, Matcher
@@ -27,9 +29,9 @@ LIMIT = 1024
 
 
 class _Entry:
-    """A prepared launch whose arguments are all NumPy arrays and numbers."""
+    """A prepared launch whose arguments are all arrays, in one place, and numbers."""
 
-    def __init__(self, prepared: Prepared, args: tuple[Any, ...], names: tuple[str, ...]) -> None:
+    def __init__(self, prepared: Prepared, matcher: Matcher, names: tuple[str, ...]) -> None:
         position = {name: k for k, name in enumerate(names)}
         self.prepared = prepared
         self.block_type = ctypes.c_uint64 * len(prepared.template)
@@ -37,18 +39,62 @@ class _Entry:
         self.numbers = [(slot, position[name], name, t) for slot, name, t in prepared.numbers]
         written = prepared.compiled.facts.written
         self.extents = [
-            (position[name], *_reach(args[position[name]]), name in written)
-            for name in names
-            if isinstance(args[position[name]], np.ndarray)
+            (position[name], *_reach(memory), name in written)
+            for name, memory in matcher.memories.items()
         ]
 
 
-def _reach(array: np.ndarray) -> tuple[int, int]:
+def _reach(memory: Memory) -> tuple[int, int]:
     """Bytes from the first element down to the lowest, and up past the highest."""
-    if array.size == 0:
-        return 0, 0
-    spans = [(n - 1) * s for n, s in zip(array.shape, array.strides, strict=True)]
-    return sum(min(0, s) for s in spans), sum(max(0, s) for s in spans) + array.itemsize
+    low, high = memory.extent()
+    return low - memory.address, high - memory.address
+
+
+class _Arguments:
+    """What a launch passes: `key` is everything that `prepare` looks at, or None where an argument
+    is not simple. `memories` are those of arrays that are not NumPy's, by position."""
+
+    def __init__(self, grid: Grid | None, args: tuple[Any, ...], is_comptime: tuple[bool, ...]):
+        self._args = args
+        self.memories: dict[int, Memory] = {}
+        self.key = self._key(grid, is_comptime) if len(args) <= len(is_comptime) else None
+
+    def address(self, k: int) -> int:
+        """Where the array at a position is."""
+        memory = self.memories.get(k)
+        return pointer(self._args[k]) if memory is None else memory.address
+
+    def _key(self, grid: Grid | None, is_comptime: tuple[bool, ...]) -> Any:
+        parts: list[Any] = [] if grid is None else [self._of_grid(grid)]
+        for k, a in enumerate(self._args):
+            kind = type(a)
+            if kind is np.ndarray:
+                parts.append((a.dtype, a.shape, a.strides, a.flags.num, pointer(a) % ALIGNMENT))
+            elif kind is int or kind is float or kind is bool:
+                parts.append((kind, repr(a)) if is_comptime[k] else kind)
+            else:
+                parts.append(None if is_comptime[k] else self._of_guest(k, a))
+        return None if None in parts else tuple(parts)
+
+    def _of_grid(self, grid: Grid) -> Any:
+        if isinstance(grid, Fixed):
+            return grid.count, grid.dim
+        what = grid.what
+        if not isinstance(what, int | tuple):
+            what = next((("argument", k) for k, a in enumerate(self._args) if a is what), None)
+        return None if what is None else (what, type(what), grid.per, grid.cube_dim)
+
+    def _of_guest(self, k: int, a: Any) -> Any:
+        """Another library's array, or one of CubePy's."""
+        try:
+            m = read_memory(a)
+        except TypeError:
+            m = None
+        if m is None:
+            return None
+        self.memories[k] = m
+        flags = m.is_writeable, m.is_native, m.address % ALIGNMENT
+        return m.device, m.dtype, m.shape, m.strides, flags
 
 
 class FastPath:
@@ -72,18 +118,19 @@ class FastPath:
             found = kernel.fast = cls(kernel)
         return found
 
-    def _key(self, grid: Grid | None, args: tuple[Any, ...]) -> Any:
-        key = _key(grid, args, self._is_comptime)
+    def _key(self, given: _Arguments) -> Any:
+        key = given.key
         return None if key is None else (self._settings.is_checked, get("opt_level"), key)
 
     def launch(self, grid: Grid | None, args: tuple[Any, ...]) -> bool:
         """Launch if this metadata is known and nothing speaks against it; tell whether."""
-        key = self._key(grid, args)
+        given = _Arguments(grid, args, self._is_comptime)
+        key = self._key(given)
         entry = self._entries.get(key) if key is not None else None
         if entry is None:
             return False
         prepared = entry.prepared
-        addresses = {k: pointer(args[k]) for _, k in entry.arrays}
+        addresses = {k: given.address(k) for _, k in entry.arrays}
         if _overlap(entry, addresses) or not prepared.compiled.is_current():
             return False
         block = entry.block_type(*prepared.template)
@@ -91,20 +138,25 @@ class FastPath:
             block[slot] = addresses[k]
         for slot, k, name, dtype in entry.numbers:
             block[slot] = pack(self._name, name, args[k], dtype)
-        prepared.launch(block)
+        if given.memories:
+            with Ordered(prepared.device, prepared.queue, given.memories.values()) as queue:
+                prepared.launch(block, queue)
+        else:
+            prepared.launch(block)
         return True
 
     def remember(
         self, grid: Grid | None, args: tuple[Any, ...], prepared: Prepared, matcher: Matcher
     ) -> None:
         """Keep a launch whose arguments are simple enough."""
-        key = self._key(grid, args)
-        if key is None or len(args) != len(self._names) or not prepared.device.uses_host_memory:
+        given = _Arguments(grid, args, self._is_comptime)
+        key = self._key(given)
+        if key is None or len(args) != len(self._names) or prepared.is_staged(matcher.memories):
             return
         if any("." in name for name in (*matcher.memories, *matcher.scalars)):
             return
-        entry = _Entry(prepared, args, self._names)
-        if _overlap(entry, {k: pointer(args[k]) for _, k in entry.arrays}):
+        entry = _Entry(prepared, matcher, self._names)
+        if _overlap(entry, {k: given.address(k) for _, k in entry.arrays}):
             return
         with self._lock:
             if len(self._entries) >= LIMIT:
@@ -128,30 +180,3 @@ def _overlap(entry: _Entry, addresses: dict[int, int]) -> bool:
             ):
                 return True
     return False
-
-
-def _key(grid: Grid | None, args: tuple[Any, ...], is_comptime: tuple[bool, ...]) -> Any:
-    """Everything that `prepare` looks at, or None where an argument is not simple."""
-    if len(args) > len(is_comptime):
-        return None
-    parts: list[Any] = []
-    if isinstance(grid, Fixed):
-        parts.append((grid.count, grid.dim))
-    elif grid is not None:
-        what = grid.what
-        if isinstance(what, np.ndarray):
-            place = next((k for k, a in enumerate(args) if a is what), None)
-            if place is None:
-                return None
-            what = ("argument", place)
-        parts.append((what, type(what), grid.per, grid.cube_dim))
-    first = len(parts)
-    for a in args:
-        kind = type(a)
-        if kind is np.ndarray:
-            parts.append((a.dtype, a.shape, a.strides, a.flags.num, pointer(a) % ALIGNMENT))
-        elif kind is int or kind is float or kind is bool:
-            parts.append((kind, repr(a)) if is_comptime[len(parts) - first] else kind)
-        else:
-            return None
-    return tuple(parts)

@@ -82,14 +82,18 @@ class Prepared:
     kept: tuple[Any, ...] = ()
     """What addresses in the template point to."""
 
+    def is_staged(self, memories: dict[str, Memory]) -> bool:
+        """Whether arrays of the host are copied to the device for the launch."""
+        return not self.device.uses_host_memory and any(m.device == HOST for m in memories.values())
+
     def run(self, memories: dict[str, Memory], scalars: dict[str, Any], kernel: str) -> None:
         """Fill the block and launch; `check_overlaps` has been done."""
-        if self.device.uses_host_memory or not any(m.device == HOST for m in memories.values()):
+        ordered = Ordered(self.device, self.queue, memories.values())
+        if not self.is_staged(memories):
             addresses = {name: memory.address for name, memory in memories.items()}
-            with Ordered(self.device, self.queue, memories) as queue:
+            with ordered as queue:
                 self.launch(self.filled(addresses, scalars, kernel), queue)
             return
-        ordered = Ordered(self.device, self.queue, memories)
         staging = Staged(self.device, memories, self.compiled.facts.written)
         with ordered as queue, staging as staged:
             self.launch(self.filled(staged.addresses, scalars, kernel), queue)

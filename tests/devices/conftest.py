@@ -8,8 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 import cubepy as cp
+from cubepy.compilers.cuda import toolchain
 from tests.compilers.c import metal_text
 from tests.devices import fake_cuda, fake_metal
+from tests.guests import require_guest
 
 
 @pytest.fixture(params=["opencl:0", "cuda:0", "metal:0"])
@@ -33,6 +35,14 @@ def driver() -> Iterator[fake_cuda.Driver]:
     """The memory and the streams of NVIDIA's driver in Python; they are `cuda:0`."""
     with fake_cuda.installed() as found:
         yield found
+
+
+@pytest.fixture
+def nvrtc() -> None:
+    """NVIDIA's compiler, which needs no driver."""
+    require_guest("cuda.bindings")
+    if toolchain._nvrtc() is None:
+        pytest.skip("guest absent: nvidia-cuda-nvrtc")
 
 
 @pytest.fixture

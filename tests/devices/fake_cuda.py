@@ -21,9 +21,9 @@ from typing import Any
 
 import pytest
 
-from cubepy.runtimes import registry
 from cubepy.runtimes.cuda import device as cuda_device
 from cubepy.runtimes.cuda import driver as cuda_driver
+from tests.devices.forget import forget_devices
 
 Span = tuple[int, int]
 
@@ -300,4 +300,4 @@ def installed() -> Iterator[Driver]:
 def _forget() -> None:
     for cached in (cuda_driver.driver, cuda_device.count, cuda_device.make):
         cached.cache_clear()
-    registry._opened.clear()
+    forget_devices()

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from cubepy.runtimes import registry
 from cubepy.runtimes.metal import device as metal_device
 from cubepy.runtimes.metal import platform
 from tests.compilers.c import metal_text
+from tests.devices.forget import forget_devices
 
 
 @dataclass
@@ -279,4 +279,4 @@ def installed() -> Iterator[Metal]:
 def _forget() -> None:
     for cached in (platform.found_devices, metal_device.make):
         cached.cache_clear()
-    registry._opened.clear()
+    forget_devices()

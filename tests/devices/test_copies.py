@@ -59,7 +59,7 @@ def later(
     held = read_memory(x)
     queue = None if stream is None else stream.handle
     assert held is not None
-    with Ordered(cp.device("cuda:0"), queue, {"x": held}) as used:
+    with Ordered(cp.device("cuda:0"), queue, (held,)) as used:
         seen = np.ctypeslib.as_array((ctypes.c_float * x.size).from_address(held.address))
         driver.enqueue(used or 0, lambda: do(seen))
 

@@ -12,6 +12,7 @@ import cubepy as cp
 from cubepy.compilers.cuda.instructions import has_clusters
 from cubepy.runtimes.cuda.occupancy import Multiprocessor, rooms
 from tests.devices import fake_cuda
+from tests.devices.conftest import require
 from tests.devices.kernels import increment
 
 HOPPER = Multiprocessor(132, 2048, 32, 1 << 16, 228 << 10, 1 << 10)
@@ -62,6 +63,7 @@ def test_what_bounds(units: int, registers: int, shared_bytes: int, limited_by: 
     assert min(room, key=lambda name: room[name]) == limited_by and room[limited_by] == cubes
 
 
+@pytest.mark.usefixtures("nvrtc")
 def test_what_the_driver_is_asked(driver: fake_cuda.Driver):
     x = cp.zeros(1000, device="cuda:0")
     driver.function |= {"NUM_REGS": 40, "LOCAL_SIZE_BYTES": 24}
@@ -74,6 +76,7 @@ def test_what_the_driver_is_asked(driver: fake_cuda.Driver):
         found.cubes = 7  # type: ignore[misc]
 
 
+@pytest.mark.usefixtures("nvrtc")
 def test_shared_memory_that_a_launch_asks_for_counts(driver: fake_cuda.Driver):
     driver.held |= {"cubes": 3}
     found = through[1, 256].occupancy(cp.zeros(256, device="cuda:0"), 16384)
@@ -81,6 +84,7 @@ def test_shared_memory_that_a_launch_asks_for_counts(driver: fake_cuda.Driver):
     assert driver.asked == [("through", 256, 65536)]
 
 
+@pytest.mark.usefixtures("nvrtc")
 def test_clusters(driver: fake_cuda.Driver):
     x = cp.zeros(1024, device="cuda:0")
     driver.function |= {"REQUIRED_CLUSTER_WIDTH": 2, "REQUIRED_CLUSTER_HEIGHT": 4}
@@ -97,6 +101,7 @@ def test_clusters(driver: fake_cuda.Driver):
     )
 
 
+@pytest.mark.usefixtures("nvrtc")
 def test_nothing_is_launched(driver: fake_cuda.Driver):
     x = np.zeros(1000, np.float32)
     driver.calls.clear()
@@ -108,11 +113,8 @@ def test_nothing_is_launched(driver: fake_cuda.Driver):
 def test_other_devices_tell_nothing(name: str, request: pytest.FixtureRequest):
     if name == "metal:0":
         request.getfixturevalue("fake")
-    try:
-        x = np.zeros(4, np.float32)
-        launcher = increment.configure(device=name).over(x)
-    except cp.DeviceError:
-        pytest.skip(f"no device {name} here")
+    x = np.zeros(4, np.float32)
+    launcher = increment.configure(device=require(name)).over(x)
     with pytest.raises(cp.UnsupportedError) as caught:
         launcher.occupancy(x)
     message = f"E310: occupancy is not available on {name}: only CUDA's driver tells it"

@@ -39,7 +39,7 @@ class Device(Queues):
     def launch(self, queue: int | None, **memories: Memory) -> list[tuple[Any, ...]]:
         """What is asked around a launch."""
         self.did.clear()
-        with Ordered(self, queue, memories) as used:  # type: ignore[arg-type]
+        with Ordered(self, queue, memories.values()) as used:  # type: ignore[arg-type]
             self.did.append(("launch", used))
         return list(self.did)
 

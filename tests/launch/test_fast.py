@@ -12,6 +12,11 @@ import cubepy as cp
 from cubepy.jit.fast import FastPath
 from cubepy.jit.kernel import CubeKernel
 
+try:
+    import torch
+except ImportError:
+    torch = None
+
 SIZE = 96
 OFFSET = 0.0
 
@@ -70,13 +75,26 @@ places = st.tuples(
     st.sampled_from(["", "", "", "", "T", "r", ">f4", "f8", "i4"]),
     st.booleans(),
 )
+kinds = st.tuples(*[st.sampled_from(["numpy", "numpy", "array", "torch"])] * 3)
 numbers = st.sampled_from([1, 2, 3, 127, 128, -129, True, 1.5, 2.0, -0.0, np.float32(2), 2**70])
 shifts = st.sampled_from([0, 1, 1.0, True, 0.0, -0.0, 2, "no"])
 grids = st.sampled_from(["out", "x", 64, (2, 32), (32, 2), (4, 16), "fixed", "wide"])
-calls = st.tuples(st.booleans(), places, places, places, numbers, shifts, grids, st.integers(0, 9))
+calls = st.tuples(
+    st.booleans(), places, places, places, numbers, shifts, grids, st.integers(0, 9), kinds
+)
 
 
-def grid_of(kernel: CubeKernel, grid: Any, x: np.ndarray, out: np.ndarray) -> Any:
+def as_kind(x: np.ndarray, kind: str) -> Any:
+    """The array as another library's, if that takes it."""
+    if kind == "array" and x.dtype.isnative:
+        return cp.asarray(x)
+    is_plain = x.dtype.isnative and x.flags.writeable and all(s >= 0 for s in x.strides)
+    if kind == "torch" and is_plain and torch is not None:
+        return torch.from_numpy(x)
+    return x
+
+
+def grid_of(kernel: CubeKernel, grid: Any, x: Any, out: Any) -> Any:
     if grid == "fixed":
         return kernel[2, 40]
     if grid == "wide":
@@ -88,15 +106,16 @@ def play(sequence: list[Any], kernels: dict[bool, CubeKernel]) -> list[Any]:
     """What every call of the sequence did: the error's code, and the memory after it."""
     global OFFSET
     arena, results = Arena(), []
-    for is_line, *where, number, shift, grid, offset in sequence:
+    for is_line, *where, number, shift, grid, offset, kinds in sequence:
         OFFSET = float(offset == 9)
-        x, y, out = (arena.view(place) for place in where)
+        views = [arena.view(place) for place in where]
+        x, y, out = (as_kind(view, kind) for view, kind in zip(views, kinds, strict=True))
         try:
             grid_of(kernels[is_line], grid, x, out)(x, y, out, number, shift)
             code = None
         except cp.Error as error:
             code = error.code
-        results.append((code, arena.memory.tobytes(), out.tobytes()))
+        results.append((code, arena.memory.tobytes(), views[2].tobytes()))
     return results
 
 
@@ -134,8 +153,9 @@ def test_the_short_way_is_taken():
 
     kernels = kernels_of(Counting)
     place = [(start, 32, 1, 1, "", False) for start in (0, 100, 200)]
-    play([(is_line, *place, 2, 1, "out", 0) for is_line in (False, True)] * 5, kernels)
-    assert taken == 8
+    ways = [(is_line, (kind,) * 3) for is_line in (False, True) for kind in ("numpy", "array")]
+    play([(is_line, *place, 2, 1, "out", 0, kinds) for is_line, kinds in ways] * 5, kernels)
+    assert taken == 16
 
 
 def test_nothing_keeps_arrays_alive():

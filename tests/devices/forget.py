@@ -1,0 +1,17 @@
+"""Devices that tests make up have names of real ones: nothing that was loaded may stay."""
+
+from __future__ import annotations
+
+import gc
+
+from cubepy.jit.kernel import CubeKernel
+from cubepy.runtimes import registry
+
+
+def forget_devices() -> None:
+    """Devices are opened again, and kernels compiled for them, at the next use."""
+    registry._opened.clear()
+    for found in gc.get_objects():
+        if isinstance(found, CubeKernel):
+            found.fast = None
+            found._made.clear()
