@@ -88,8 +88,8 @@ class _Arguments:
         """Another library's array, or one of CubePy's."""
         try:
             m = read_memory(a)
-        except TypeError:
-            m = None
+        except Exception:  # the long way says what is wrong with it
+            return None
         if m is None:
             return None
         self.memories[k] = m
