@@ -65,9 +65,19 @@ def _gpu_row(row: dict[str, Any]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
+def launch_table() -> str:
+    """What a launch costs the host, the cheapest last."""
+    found: dict[str, Any] = json.loads((RESULTS / "gpu_launch.json").read_text(encoding="utf-8"))
+    ordered = sorted(found["launch_us"].items(), key=lambda item: -item[1])
+    cells = [[name for name, _ in ordered], [f"{us:.1f} us" for _, us in ordered]]
+    rule = "|---" * len(ordered) + "|"
+    return f"| {' | '.join(cells[0])} |\n{rule}\n| {' | '.join(cells[1])} |"
+
+
 def filled(text: str) -> str:
     """The README with the tables of today's records."""
-    for name, table in (("cpu", cpu_table()), ("gpu", gpu_table())):
+    tables = {"cpu": cpu_table(), "gpu": gpu_table(), "launch": launch_table()}
+    for name, table in tables.items():
         pattern = BLOCK.format(name=name)
         text, count = re.subn(pattern, partial(_block, table), text, flags=re.DOTALL)
         assert count == 1, f"the README has {count} blocks `{name}`"

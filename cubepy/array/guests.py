@@ -79,9 +79,14 @@ def _of_torch(x: Any) -> Memory:
     strides = tuple([s * size for s in x.stride()])
     if device.type == "cpu":
         return Memory(x.data_ptr(), dtype, tuple(x.shape), strides, True, True, x)
-    ordinal = device.index
-    place = f"cuda:{ordinal}", _current_stream()(ordinal)
+    place = f"cuda:{device.index}", queue_of_tensor(x)
     return Memory(x.data_ptr(), dtype, tuple(x.shape), strides, True, True, x, *place)
+
+
+def queue_of_tensor(x: Any) -> int | None:
+    """The queue in which torch works on a tensor: its current stream on that GPU, None on a CPU."""
+    device = x.device
+    return _current_stream()(device.index) if device.type == "cuda" else None
 
 
 @lru_cache(maxsize=1)

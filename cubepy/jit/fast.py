@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cubepy.array.guests import read_memory
+from cubepy.array.guests import queue_of_tensor, read_memory
 from cubepy.array.memory import Memory, pointer
 from cubepy.array.order import Ordered
 from cubepy.config import get
@@ -52,17 +52,28 @@ def _reach(memory: Memory) -> tuple[int, int]:
 
 class _Arguments:
     """What a launch passes: `key` is everything that `prepare` looks at, or None where an argument
-    is not simple. `memories` are those of arrays that are not NumPy's, by position."""
+    is not simple. Arrays that are not NumPy's are torch's tensors or have `memories`."""
 
     def __init__(self, grid: Grid | None, args: tuple[Any, ...], is_comptime: tuple[bool, ...]):
         self._args = args
-        self.memories: dict[int, Memory] = {}
+        self._addresses: dict[int, int] = {}
+        self._tensors: list[Any] = []
+        self._memories: list[Memory] = []
         self.key = self._key(grid, is_comptime) if len(args) <= len(is_comptime) else None
 
     def address(self, k: int) -> int:
         """Where the array at a position is."""
-        memory = self.memories.get(k)
-        return pointer(self._args[k]) if memory is None else memory.address
+        found = self._addresses.get(k)
+        return pointer(self._args[k]) if found is None else found
+
+    def launch(self, prepared: Prepared, block: Any) -> None:
+        """Launch in the order of what works on the arrays."""
+        if not self._memories and prepared.queue is None:
+            prepared.launch(block, queue_of_tensor(self._tensors[0]) if self._tensors else None)
+            return
+        tensors = [m for m in map(read_memory, self._tensors) if m is not None]
+        with Ordered(prepared.device, prepared.queue, [*self._memories, *tensors]) as queue:
+            prepared.launch(block, queue)
 
     def _key(self, grid: Grid | None, is_comptime: tuple[bool, ...]) -> Any:
         parts: list[Any] = [] if grid is None else [self._of_grid(grid)]
@@ -72,8 +83,12 @@ class _Arguments:
                 parts.append((a.dtype, a.shape, a.strides, a.flags.num, pointer(a) % ALIGNMENT))
             elif kind is int or kind is float or kind is bool:
                 parts.append((kind, repr(a)) if is_comptime[k] else kind)
+            elif is_comptime[k]:
+                return None
+            elif kind.__module__ == "torch" and kind.__name__ == "Tensor":
+                parts.append(self._of_tensor(k, a))
             else:
-                parts.append(None if is_comptime[k] else self._of_guest(k, a))
+                parts.append(self._of_guest(k, a))
         return None if None in parts else tuple(parts)
 
     def _of_grid(self, grid: Grid) -> Any:
@@ -84,6 +99,16 @@ class _Arguments:
             what = next((("argument", k) for k, a in enumerate(self._args) if a is what), None)
         return None if what is None else (what, type(what), grid.per, grid.cube_dim)
 
+    def _of_tensor(self, k: int, a: Any) -> Any:
+        """What `read_memory` finds in a tensor, without making it: this is the way of most."""
+        try:
+            address, strides = a.data_ptr(), a.stride()
+        except Exception:  # as of sparse ones
+            return None
+        self._addresses[k] = address
+        self._tensors.append(a)
+        return a.device, a.dtype, a.shape, strides, a.is_neg(), a.is_conj(), address % ALIGNMENT
+
     def _of_guest(self, k: int, a: Any) -> Any:
         """Another library's array, or one of CubePy's."""
         try:
@@ -92,7 +117,8 @@ class _Arguments:
             return None
         if m is None:
             return None
-        self.memories[k] = m
+        self._addresses[k] = m.address
+        self._memories.append(m)
         flags = m.is_writeable, m.is_native, m.address % ALIGNMENT
         return m.device, m.dtype, m.shape, m.strides, flags
 
@@ -138,11 +164,7 @@ class FastPath:
             block[slot] = addresses[k]
         for slot, k, name, dtype in entry.numbers:
             block[slot] = pack(self._name, name, args[k], dtype)
-        if given.memories:
-            with Ordered(prepared.device, prepared.queue, given.memories.values()) as queue:
-                prepared.launch(block, queue)
-        else:
-            prepared.launch(block)
+        given.launch(prepared, block)
         return True
 
     def remember(

@@ -11,6 +11,7 @@ import operator
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from math import prod
+from struct import Struct
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from cubepy.config import get
 from cubepy.errors import fail
 from cubepy.frontend.signature import Signature
 from cubepy.ir.numbers import convert, to_bits
-from cubepy.ir.types import DType, find_dtype
+from cubepy.ir.types import DType, f32, find_dtype
 from cubepy.jit.arguments import Matcher, check_scalar, finish, layout_of, line_width
 from cubepy.jit.compile import Compiled, Specialisations
 from cubepy.jit.devices import choose_device
@@ -45,6 +46,9 @@ from cubepy.jit.staging import Staged
 from cubepy.jit.tensor_maps import encode
 from cubepy.targets import CHECKED_LIMIT
 
+_F32, _BITS_OF_F32 = Struct("f"), Struct("I")
+_LARGE = 1e38
+"""Below this a float rounds to a finite f32, as `struct` does."""
 EFFORT: Any = 100_000  # NumPy's stubs know only -1 and 0
 """Steps of the search for a byte that two arrays have in common."""
 
@@ -123,6 +127,8 @@ class Prepared:
 
 def pack(kernel: str, name: str, value: Any, dtype: DType) -> int:
     """The bits of a scalar argument; E407 where an integer does not fit."""
+    if dtype is f32 and type(value) is float and abs(value) < _LARGE:
+        return _BITS_OF_F32.unpack(_F32.pack(value))[0]
     check_scalar(kernel, name, value, dtype)
     return to_bits(convert(value, dtype), dtype)
 

@@ -21,6 +21,7 @@ class Code:
         self.shared_bytes = artifact.shared_bytes
         self.counts = len(artifact.slots)
         self._places = [*range(self.counts), *([self.counts + 3] if artifact.faults else [])]
+        self._offsets = [8 * k for k in self._places]
         self._maps = {k for k, slot in enumerate(artifact.slots) if slot.role == "tensor_map"}
         self._pointers = ctypes.c_void_p * max(1, len(self._places))
         self._cubin = artifact.code
@@ -37,6 +38,8 @@ class Code:
         """Pointers to the parameters: words of the block, which lives until the call, or tensor
         maps that such words point to."""
         start = ctypes.addressof(block)
+        if not self._maps:
+            return self._pointers(*map(start.__add__, self._offsets))
         return self._pointers(
             *[block[k] if k in self._maps else start + 8 * k for k in self._places]
         )
