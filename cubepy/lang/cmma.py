@@ -79,6 +79,7 @@ def fill(tile: Fragment, value: Any) -> None:
 def _set_all(tile: Fragment, value: Any) -> None:
     layout = tile.layout
     if layout.is_shared:
+        cp.sync_plane()  # others may still read what was there
         for e in range(UNIT_POS_PLANE, tile.rows * tile.columns, _units()):
             tile.held[PLANE_POS, e // tile.columns, e % tile.columns] = tile.dtype(value)
         cp.sync_plane()

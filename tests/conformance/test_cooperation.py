@@ -123,6 +123,33 @@ def test_products_of_shared_tiles(device: str, dtype: DType, shift: int):
     check_product(a, b, c.array, dtype)
 
 
+@cp.cube
+def sums_of_columns(b, c, weight: int):
+    """A filled factor; the sums are filled between two tiles, which the first one leaves alone."""
+    left = cp.cmma.fragment("a", 16, 32, b.dtype)
+    right = cp.cmma.fragment("b", 32, 16, b.dtype)
+    total = cp.cmma.fragment("accumulator", 16, 16, c.dtype)
+    cp.cmma.fill(left, weight)
+    for j in range(0, b.shape[1], 16):
+        cp.cmma.fill(total, 1)
+        cp.cmma.fill(right, 3)
+        cp.cmma.load(right, b, (0, j))
+        cp.cmma.mma(total, left, right)
+        cp.cmma.store(c, (0, j), total)
+
+
+@pytest.mark.parametrize("dtype", [f16, bf16, f32, i8], ids=str)
+def test_filled_fragments(device: str, dtype: DType):
+    _, b = factors(dtype, 1, 32, 40)
+    b = np.round(b.astype(np.float64)).astype(b.dtype)
+    c = Guarded((16, 40), numpy_type(SUMS[dtype]))
+    plane = cp.device(device).target.plane_dim
+    sums_of_columns.configure(device=device)[1, plane](b, c.array, 2)
+    c.check(c.array)
+    expected = 1 + 2 * b.astype(np.float64).sum(0)
+    np.testing.assert_array_equal(c.array, np.broadcast_to(expected, (16, 40)))
+
+
 def check_product(a: Any, b: Any, c: np.ndarray, dtype: DType) -> None:
     """Against float64: a rounding of the sum's type, or its truncation, for each step."""
     wide = np.int64 if dtype.is_integer else np.float64

@@ -25,7 +25,7 @@ FLAGS = (
     *("-Wno-user-defined-literals", "-Wno-reserved-user-defined-literal"),
 )
 _POSITIONS = {"unit_position": "at", "cube_position": "cube", "cube_counts": "counts"}
-_MEETS = re.compile(r"\b(threadgroup_barrier|simdgroup_barrier|simd_\w+)\(")
+_MEETS = re.compile(r"\b(threadgroup_barrier|simdgroup_barrier|simd(?:group)?_\w+)\(")
 
 
 @lru_cache(maxsize=1)
