@@ -84,7 +84,7 @@ def _set_all(tile: Fragment, value: Any) -> None:
             tile.held[PLANE_POS, e // tile.columns, e % tile.columns] = tile.dtype(value)
         cp.sync_plane()
     elif layout.packed:
-        word = _word(layout, [tile.dtype(value)] * layout.packed)
+        word = _word(layout, [tile.dtype(value) for _ in range(layout.packed)])
         for k in cp.unroll(range(tile.held.size)):
             tile.held[k] = word
     else:

@@ -1,4 +1,4 @@
-"""Fragments: a matrix product over tiles of 16, against float64, with planes of one and eight."""
+"""Fragments: products against float64 with emulated planes, and the text for every target."""
 
 from __future__ import annotations
 
@@ -34,3 +34,47 @@ def test_product_of_fragments(plane_dim: int, shape: tuple[int, int, int]) -> No
     expected = a.astype(np.float64) @ b.astype(np.float64)
     bound = k * 2.0**-23 * (np.abs(a.astype(np.float64)) @ np.abs(b.astype(np.float64)))
     assert (np.abs(c - expected) <= bound).all()
+
+
+@cp.cube
+def filled(b, c, weight: cp.i32):
+    left = cp.cmma.fragment("a", 16, 32, b.dtype)
+    right = cp.cmma.fragment("b", 32, 16, b.dtype)
+    total = cp.cmma.fragment("accumulator", 16, 16, c.dtype, fill=1)
+    cp.cmma.fill(left, weight)
+    cp.cmma.load(right, b, (0, 0))
+    cp.cmma.mma(total, left, right)
+    cp.cmma.store(c, (0, 0), total)
+
+
+TARGETS = {
+    "cuda:sm_75": (),
+    "cuda:sm_80": ("f16", "bf16", "i8", "u8", "f8e4m3"),
+    "cuda:sm_90a": ("f16", "bf16", "i8", "u8", "f8e4m3"),
+    "metal": ("f16", "bf16", "f32", "f8e4m3"),
+    "opencl": (),
+    "hip:gfx942": (),
+}
+"""The types of factors that each target has matrix units for."""
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32", "f64", "i8", "u8", "i32", "f8e4m3"])
+def test_matrix_units(target: str, dtype: str) -> None:
+    if target == "metal" and dtype == "f64":
+        pytest.skip("Metal has no double")
+    sums = {"f64": "f64", "i8": "i32", "u8": "i32", "i32": "i32"}.get(dtype, "f32")
+    launcher = filled[1, 32 if target.startswith(("cuda", "metal")) else 64]
+    text = launcher.inspect(f"{dtype}[?,?]", f"{sums}[?,?]", "i32", target=target)
+    used = "mma.sync" in text or "simdgroup_multiply_accumulate" in text
+    assert used == (dtype in TARGETS[target])
+
+
+@pytest.mark.parametrize("units", [16, 48])
+def test_planes_with_missing_units_have_no_matrix_units(units: int) -> None:
+    text = ["f16[?,?]", "f32[?,?]", "i32"]
+    if units == 48:
+        with pytest.raises(cp.CompileError, match="E113.*units missing: the cube has 48"):
+            filled[1, units].inspect(*text, target="cuda:sm_90a")
+    else:
+        assert "mma.sync" not in filled[1, units].inspect(*text, target="cuda:sm_90a")
