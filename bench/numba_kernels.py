@@ -53,6 +53,23 @@ def add_parallel(x, y, out):
         out[i] = x[i] + y[i]
 
 
+@numba.njit
+def stencil(x, out):
+    h, w = x.shape
+    for i in range(h):
+        for j in range(w):
+            v = x[i, j] * np.float32(4)
+            if i > 0:
+                v -= x[i - 1, j]
+            if i + 1 < h:
+                v -= x[i + 1, j]
+            if j > 0:
+                v -= x[i, j - 1]
+            if j + 1 < w:
+                v -= x[i, j + 1]
+            out[i, j] = v
+
+
 @_parallel
 def sum_all(x, out):
     total = np.float32(0)
@@ -100,3 +117,19 @@ def matmul(a, b, out):
             v = a[i, k]
             for j in range(b.shape[1]):
                 out[i, j] += v * b[k, j]
+
+
+@numba.njit
+def histogram(x, out):
+    out[:] = 0
+    for i in range(x.size):
+        out[x[i]] += 1
+
+
+@numba.njit
+def shortest_ways(d):
+    n = d.shape[0]
+    for k in range(n):
+        for i in range(n):
+            for j in range(n):
+                d[i, j] = min(d[i, j], d[i, k] + d[k, j])

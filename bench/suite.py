@@ -108,15 +108,19 @@ def all_rows() -> list[Row]:
         bandwidth,
         barriers,
         checked,
+        convolutions,
+        core,
         elementwise,
         launch,
         memory,
         pooling,
+        products,
         start,
         sums,
     )
 
-    modules = (bandwidth, pooling, elementwise, sums, barriers, checked, launch, start, memory)
+    libraries = (pooling, products, convolutions, elementwise, sums)
+    modules = (bandwidth, *libraries, core, barriers, checked, launch, start, memory)
     return [row for module in modules for row in module.rows()]
 
 

@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from cubepy.artifact import Artifact, Slot
+from cubepy.compilers.options import Options
 from cubepy.config import get
-from cubepy.errors import fail
+from cubepy.frontend.facts import Facts
 from cubepy.frontend.signature import Signature
 from cubepy.frontend.specialise import specialise
-from cubepy.frontend.tracer import Facts
 from cubepy.ir.core import Kernel
 from cubepy.ir.printer import print_kernel
-from cubepy.ir.types import Buffer, Space, element_of
+from cubepy.ir.types import Buffer, element_of
 from cubepy.passes.expand import expand
 from cubepy.passes.pipeline import Pass, PassOptions, definition_passes, run, standard_passes
 from cubepy.targets import Target
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What a launch may choose about compilation."""
-
-    contract: bool = True
-    fast_math: bool = False
 
 
 class Compiler(Protocol):
@@ -47,12 +39,16 @@ def to_kernel(
 ) -> tuple[Kernel, Facts]:
     """The optimised, verified kernel of a function; prints the stages that CUBEPY_DUMP names."""
     kernel, facts = specialise(function, signature, target)
-    passes = _passes(target, PassOptions(options.contract, options.fast_math))
-    wanted = get("dump")
-    kernel = run(kernel, passes, _dump if wanted else None)
-    if "ir" in wanted:
+    return optimise(kernel, target, options), facts
+
+
+def optimise(kernel: Kernel, target: Target, options: Options) -> Kernel:
+    """The optimised, verified kernel; prints the stages that CUBEPY_DUMP names."""
+    passes = _passes(target, PassOptions(options.contract, options.fast_math, target.narrows))
+    kernel = run(kernel, passes, dumper())
+    if "ir" in get("dump"):
         show("ir", kernel.name, print_kernel(kernel, spans=False))
-    return kernel, facts
+    return kernel
 
 
 def _passes(target: Target, options: PassOptions) -> list[Pass]:
@@ -60,6 +56,11 @@ def _passes(target: Target, options: PassOptions) -> list[Pass]:
     if "names" in target.features:
         return definition_passes(options)
     return standard_passes(options, Pass("expand", expand(target.functions)))
+
+
+def dumper() -> Callable[[str, Kernel], None] | None:
+    """What shows the kernel after a pass, where CUBEPY_DUMP asks for any."""
+    return _dump if get("dump") else None
 
 
 def _dump(name: str, kernel: Kernel) -> None:
@@ -73,37 +74,12 @@ def show(stage: str, kernel: str, text: str) -> None:
     print(f"; {stage} of {kernel}\n{text}", file=sys.stderr)
 
 
-def refuse_foreign(kernel: Kernel, target: str) -> None:
-    """`UnsupportedError` E310 for what another kind of target alone has.
-
-    `target` is the name of the one asked for: its kind, perhaps with an architecture behind it.
-    """
-    kind = target.partition(":")[0]
-    for op in kernel.body.walk():
-        if op.row.kind not in ("", kind):
-            reason = f"it is of the hardware of {op.row.kind} targets"
-            what = f"`{op.row.name}`"
-            raise fail("E310", op.span, op=what, target=target, reason=reason, suggestion="")
-    if kind == "cuda":
-        return
-    span = kernel.body.terminator.span
-    reason = "it is of the hardware of cuda targets"
-    for param in kernel.params:
-        if isinstance(param.value.type, Buffer) and param.value.type.space is Space.TENSOR_MAP:
-            what = f"`{param.argument}`, a tensor map,"
-            raise fail("E310", span, op=what, target=target, reason=reason, suggestion="")
-    if kernel.cluster != (1, 1, 1):
-        what = "a cluster of cubes"
-        raise fail("E310", span, op=what, target=target, reason=reason, suggestion="")
-
-
 def slots(kernel: Kernel) -> tuple[Slot, ...]:
     """The layout of a kernel's argument block."""
     return tuple(
         Slot(
             p.argument,
-            p.role,
-            p.axis,
+            p.kind,
             element_of(p.value.type).name if not isinstance(p.value.type, Buffer) else "",
         )
         for p in kernel.params

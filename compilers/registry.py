@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
+from typing import TYPE_CHECKING
 
-from cubepy.compilers.base import Compiler
+if TYPE_CHECKING:
+    from cubepy.compilers.base import Compiler
 
 _COMPILERS = {
     "cpu": ("cubepy.compilers.llvm.compiler", "LlvmCompiler"),

@@ -18,6 +18,7 @@ from cubepy.errors import (
     OutOfBoundsError,
     UnsupportedError,
 )
+from cubepy.jit.ir_kernel import from_ir
 from cubepy.jit.kernel import cube
 from cubepy.lang import atomic, cmma, cuda
 from cubepy.lang.annotations import Comptime, Lines, Spec, Tensor, spec

@@ -6,30 +6,153 @@ Plain data; nothing here compiles or runs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Protocol
 
+from cubepy.record import dataclass
 from cubepy.span import Span
 from cubepy.targets import Target
 
 FAULT_WORDS = 8
 """Words of 64 bits in a fault record: 1 once it is taken, the code, the linear positions of the
-unit and of the cube, then up to four indices that the check tells."""
+unit and of the cube, then up to four indices that the check reports."""
+
+
+class Arguments(Protocol):
+    """What a launch knows of its arguments; parameters ask it for the words that they hold."""
+
+    def address(self, argument: str) -> int:
+        """Where the first element of an array is."""
+        ...
+
+    def extent(self, argument: str, axis: int) -> int:
+        """The extent of an axis, in elements."""
+        ...
+
+    def stride(self, argument: str, axis: int) -> int:
+        """The stride of an axis, in elements."""
+        ...
+
+    def number(self, argument: str, dtype: str) -> int:
+        """The bits of a number of this type."""
+        ...
+
+    def tensor_map(self, argument: str) -> int:
+        """The address, in this process, of the 128 bytes of a tensor map."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ParamKind:
+    """What a parameter of a kernel holds. `word` names it in the text of the IR.
+
+    `is_address`: it is the address of device memory. `is_copied`: it is the address of bytes that
+    the kernel takes by value. `hardware`: the only kind of target that has it. `varies`: what it
+    holds differs between launches with equal metadata, so that each launch asks anew.
+    """
+
+    word = ""
+    is_address = False
+    is_copied = False
+    hardware = ""
+    varies = False
+
+    def bind(self, arguments: Arguments, argument: str, dtype: str) -> int:
+        """The word of the argument block, of 64 bits."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class Data(ParamKind):
+    """The address of a tensor, and the layout that the kernel was made for.
+
+    `rank`: axes, None where the shapes and strides that are passed decide; `linear`: row-major
+    without gaps; `unit_axis`: the axis whose stride is one, without a parameter; `align`: bytes
+    that the address and every other stride are multiples of; `lanes`: elements that it counts as
+    one, and with `whole` the extent along the unit axis is a multiple of that.
+    """
+
+    word = "data"
+    is_address = True
+    varies = True
+    rank: int | None = None
+    linear: bool = False
+    unit_axis: int | None = None
+    align: int = 0
+    lanes: int = 1
+    whole: bool = False
+
+    def bind(self, arguments: Arguments, argument: str, dtype: str) -> int:
+        return arguments.address(argument)
+
+
+@dataclass(frozen=True, slots=True)
+class Extent(ParamKind):
+    """The extent of an axis of a tensor, in elements; not negative."""
+
+    word = "shape"
+    axis: int = 0
+
+    def bind(self, arguments: Arguments, argument: str, dtype: str) -> int:
+        return arguments.extent(argument, self.axis)
+
+
+@dataclass(frozen=True, slots=True)
+class Stride(ParamKind):
+    """The stride of an axis of a tensor, in elements."""
+
+    word = "stride"
+    axis: int = 0
+
+    def bind(self, arguments: Arguments, argument: str, dtype: str) -> int:
+        return arguments.stride(argument, self.axis)
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar(ParamKind):
+    """A number."""
+
+    word = "value"
+    varies = True
+
+    def bind(self, arguments: Arguments, argument: str, dtype: str) -> int:
+        return arguments.number(argument, dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMapOf(ParamKind):
+    """What the copy engine of NVIDIA's hardware takes: boxes of an array, perhaps swizzled."""
+
+    word = "tensor_map"
+    is_copied = True
+    hardware = "cuda"
+    box: tuple[int, ...] = ()
+    swizzle: int = 0
+
+    def bind(self, arguments: Arguments, argument: str, dtype: str) -> int:
+        return arguments.tensor_map(argument)
+
+
+KINDS: dict[str, type[ParamKind]] = {
+    kind.word: kind for kind in (Data, Extent, Stride, Scalar, TensorMapOf)
+}
+"""The kinds of parameters by their words in the text of the IR."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One entry of the argument block: what of which argument it holds.
+    """One entry of the argument block: what of which argument it holds, as a number of `dtype`.
 
-    `role`: "data" (an address), "shape", "stride" (of `axis`, in elements), "value" (a number
-    of type `dtype`), or "tensor_map" (the address in this process of 128 bytes that a CUDA kernel
-    takes by value). Slots are eight bytes each, in order; the cube counts of x, y and z follow.
+    Slots are eight bytes each, in order; the cube counts of x, y and z follow.
     """
 
     argument: str
-    role: str
-    axis: int
+    kind: ParamKind
     dtype: str
+
+    def bind(self, arguments: Arguments) -> int:
+        """The word of the argument block, of 64 bits."""
+        return self.kind.bind(arguments, self.argument, self.dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +174,8 @@ class Artifact:
 
     With `faults`, one more slot follows the cube counts: the address of a `FAULT_WORDS` record.
     `shared_bytes`: memory of a cube that a launch must ask for; 0 where the code declares all.
-    `meets_in_loops`: units wait for each other in a loop of the source.
+    `scratch_bytes`: memory of a cube that threads of a CPU keep; 0 where their stack holds all.
+    `has_barrier_in_loop`: units wait for each other in a loop of the source.
     """
 
     target: Target
@@ -61,7 +185,8 @@ class Artifact:
     cube_dim: tuple[int, int, int]
     faults: tuple[Fault, ...] = ()
     shared_bytes: int = 0
-    meets_in_loops: bool = False
+    scratch_bytes: int = 0
+    has_barrier_in_loop: bool = False
 
 
 Place = tuple[str, int]
@@ -69,7 +194,7 @@ Place = tuple[str, int]
 
 
 class Listing(str):
-    """The text of a stage. `places` tells of its lines, counted from 1, where they come from."""
+    """The text of a stage. `places`: where its lines, counted from 1, come from."""
 
     places: Mapping[int, Place] = MappingProxyType({})
 

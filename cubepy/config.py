@@ -5,15 +5,17 @@ The only module that reads the environment. `settings(...)` overrides values for
 
 from __future__ import annotations
 
+import ctypes
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from cubepy.errors import fail
+from cubepy.record import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,25 +67,44 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
+def _user_cache() -> str:
+    """The system's place for caches; the package `platformdirs` would add 5 ms to each start."""
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA", "~/AppData/Local")
+    elif sys.platform == "darwin":
+        base = "~/Library/Caches"
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return os.path.join(os.path.expanduser(base), "cubepy")
+
+
 TABLE: tuple[Setting, ...] = (
     Setting("device", str, "cpu", "where cp.empty, cp.asarray and friends place arrays"),
     Setting("num_threads", _threads, None, "threads of the CPU device; default: usable cores"),
     Setting("checked", _flag, False, "check every access of every kernel"),
     Setting("dump", _words, (), "stages to print on stderr: ir, llvm, asm, after:<pass>, passes"),
-    Setting("opt_level", _level, 3, "LLVM optimisation level of the CPU compiler, 0 to 3"),
+    Setting("opt_level", _level, 2, "LLVM optimisation level of the CPU compiler, 0 to 3"),
+    Setting("scratch_bytes", _positive, 64 << 20, "most bytes of a cube's memory on a CPU"),
+    Setting("cache_dir", str, _user_cache(), "the folder of files that are kept between runs"),
+    Setting("cache", _flag, True, "keep compiled code on disk"),
+    Setting("cache_bytes", _positive, 1 << 29, "most bytes of compiled code on disk"),
+    Setting("self_test", _flag, True, "test each version of CUDA's compiler once"),
     Setting("pool_bytes", _positive, None, "most bytes kept for reuse by the array pool"),
 )
 
 _ROWS = {row.name: row for row in TABLE}
 _chosen: dict[str, Any] = {}
-_overrides: ContextVar[dict[str, Any] | None] = ContextVar("cubepy_settings", default=None)
+overrides: ContextVar[dict[str, Any] | None] = ContextVar("cubepy_settings", default=None)
+"""What `settings` chose in this context; the dictionary of a block is never changed."""
+generation = ctypes.c_int64(0)
+"""How often `choose` was called: native launches compare it."""
 
 
 def get(name: str) -> Any:
     """The value in force: a `settings(...)` block, else the environment, else the default."""
-    overrides = _overrides.get()
-    if overrides and name in overrides:
-        return overrides[name]
+    chosen = overrides.get()
+    if chosen and name in chosen:
+        return chosen[name]
     if name in _chosen:
         return _chosen[name]
     return _from_environment(_ROWS[name])
@@ -92,11 +113,12 @@ def get(name: str) -> Any:
 def choose(name: str, value: Any) -> None:
     """Set a value for the whole process; `settings(...)` blocks still override it."""
     _chosen[name] = value
+    generation.value += 1
 
 
 def source(name: str) -> str:
     """Where the value in force comes from: "settings", "environment" or "default"."""
-    if name in (_overrides.get() or {}) or name in _chosen:
+    if name in (overrides.get() or {}) or name in _chosen:
         return "settings"
     return "environment" if _ROWS[name].variable in os.environ else "default"
 
@@ -131,8 +153,8 @@ def settings(**values: Any) -> Iterator[None]:
     for name, value in values.items():
         if isinstance(value, int | str):
             _parse(_ROWS[name], name, str(value))
-    token = _overrides.set({**(_overrides.get() or {}), **values})
+    token = overrides.set({**(overrides.get() or {}), **values})
     try:
         yield
     finally:
-        _overrides.reset(token)
+        overrides.reset(token)

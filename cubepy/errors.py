@@ -7,10 +7,10 @@ decides when an error is raised. An error is built with `fail(code, span, **fiel
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cubepy.record import dataclass
 from cubepy.span import Span, in_user_code, render, render_calls
 
 
@@ -136,7 +136,7 @@ _row(
     "E105",
     CompileError,
     "cannot read the source of `{name}`",
-    "define the kernel in a file, a notebook cell or the REPL of Python 3.13 or newer",
+    "define the kernel in a file, a notebook cell, `python -c` or the REPL",
 )
 _row(
     "E106",
@@ -203,6 +203,26 @@ _row(
 )
 
 
+_row(
+    "E121",
+    CompileError,
+    "the type of `{name}` follows from itself in too many ways",
+    "give it a type where it starts, as in cp.{type}(0)",
+)
+_row(
+    "E122",
+    CompileError,
+    "the kernel is nested too deeply to be compiled",
+    "put inner blocks or parts of the expression on lines of their own",
+)
+_row(
+    "E130",
+    CompileError,
+    "this is no valid IR: {reason}",
+    "compare it with what kernel.inspect(..., stage='ir') prints",
+)
+
+
 # E2xx: types and values
 
 _row("E201", CompileError, "`{operator}` does not take {types}", "{suggestion}")
@@ -249,6 +269,18 @@ _row(
     "lane {lane} is outside a line of {width}",
     "lanes are counted from 0, and never from the end",
 )
+_row(
+    "E210",
+    CompileError,
+    "`{name}` is {old} on one path to here and {new} on another",
+    "use a second name, or convert the values to one type",
+)
+_row(
+    "E211",
+    CompileError,
+    "`{name}` is {old} where an iteration of the loop begins, and {new} where it ends",
+    "convert what is assigned to the type at the start, or start with the other type",
+)
 
 
 # E3xx: tensors and memory inside kernels
@@ -271,8 +303,21 @@ _row(
 _row(
     "E307",
     CompileError,
-    "`{op}` may not be reached by all units of the {group} that must meet there",
+    "`{op}` may not be reached by all units of the {group}, which must reach it together",
     "move it out of the condition, or make the condition the same for all of them",
+)
+_row(
+    "E308",
+    CompileError,
+    "{kernel}: a cube takes {nbytes} bytes for local and shared arrays and for values that units "
+    "keep over barriers, more than {limit}; the largest part, of {part} bytes, is from here",
+    "use smaller arrays or cubes, or allow more with CUBEPY_SCRATCH_BYTES",
+)
+_row(
+    "E309",
+    CompileError,
+    "constant tables of {nbytes} bytes are more than a kernel may have, {limit}",
+    "pass the array as an argument of the kernel",
 )
 _row("E310", UnsupportedError, "{op} is not available on {target}: {reason}", "{suggestion}")
 
@@ -349,6 +394,12 @@ _row(
     "write f32[1024,1024], f32[?,1024] or f32",
 )
 _row("E420", LaunchError, "{name} cannot be {value!r}: {reason}", "")
+_row(
+    "E424",
+    LaunchError,
+    "{kernel}: `{argument}` does not have the layout that the IR was made for: {reason}",
+    "copy it into an array that has, or make the IR for this one",
+)
 _row("E422", LaunchError, "no copy: {reason}", "{suggestion}")
 _row("E421", LaunchError, "no tensor map: {reason}", "{suggestion}")
 _row("E416", LaunchError, "{given} is no grid: {reason}", "{suggestion}")
@@ -409,8 +460,17 @@ _row(
     OutOfBoundsError,
     "{kernel}: index {index} is out of bounds for axis {axis} of `{argument}` with extent "
     "{extent}, in {where}",
-    "guard the access, as in `if i < {argument}.shape[{axis}]`",
+    "{advice}",
 )
+
+
+def bounds_advice(argument: Any, axis: Any, index: int) -> str:
+    """How to keep an access inside: the bound that it crossed."""
+    if index < 0:
+        return "guard the access, as in `if i >= 0`; negative indices do not count from the end"
+    return f"guard the access, as in `if i < {argument}.shape[{axis}]`"
+
+
 _row(
     "E702",
     CheckError,

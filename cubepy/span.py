@@ -9,8 +9,9 @@ from __future__ import annotations
 import linecache
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from cubepy.record import dataclass
 
 _LIBRARY = str(Path(__file__).parent / "lang") + os.sep
 """What is written in the kernel language and comes with it."""

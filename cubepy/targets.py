@@ -6,13 +6,59 @@ Nominal properties serve compiling without a device; a device fills in what it r
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from cubepy.errors import fail
+from cubepy.record import dataclass
 
+PLANE_DIMS = (1, 2, 4, 8, 16, 32, 64)
+"""The planes that a target can have or emulate; a ballot has 64 bits."""
 CHECKED_LIMIT = 1 << 48
 """The longest axis and the most units of a checked launch, so that its index arithmetic can be
 proved to stay in 64 bits; processors address no more bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchAttribute:
+    """A setting of `configure` that code is compiled for, by its name in `LAUNCH_ATTRIBUTES`.
+
+    `kinds`: the targets that have it. Others ignore it where it is a hint, and refuse it else.
+    """
+
+    what: str
+    kinds: tuple[str, ...]
+    is_hint: bool = False
+
+
+LAUNCH_ATTRIBUTES = {
+    "cluster": LaunchAttribute("a cluster of cubes", ("cuda",)),
+    "registers": LaunchAttribute("a number of registers", ("cuda",), is_hint=True),
+    "cubes_per_sm": LaunchAttribute("cubes per multiprocessor", ("cuda", "hip"), is_hint=True),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixUnit:
+    """One instruction that multiplies an m x k by a k x n matrix and adds the product to sums.
+
+    `factor`: the type that it takes; `takes`: types of which it holds every value, and that are
+    converted to it; `sums`: the type of the sums. `units`: how many units of a plane hold the
+    matrices together, 1 for instructions of a processor. `layout`: which of them holds what, a name
+    in `lang/tiles`. `op`: its row in the op table; `load`: the row that loads factors from shared
+    memory as the layout has them, "" for none. `since`: the first version of the target with it.
+    """
+
+    m: int
+    n: int
+    k: int
+    factor: str
+    takes: tuple[str, ...]
+    sums: str
+    units: int
+    layout: str
+    op: str
+    load: str = ""
+    since: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +66,13 @@ class Target:
     """What code is compiled for.
 
     `line_bytes` is the widest useful line, `line_alignment` what a line access must be aligned to
-    (0: to its element); sizes in bytes; `max_cube_dim` units of a cube in all, `max_cube_dims` and
-    `max_cube_counts` along x, y and z; `functions` are elementary functions that the target has
-    itself within the bounds of the op table, such as "exp_f32"; `attributes` is for the compiler of
-    this kind alone.
+    (0: to its element); sizes in bytes; `near_bytes` and `cache_bytes` are the nearest and the next
+    cache for data that a core has, of a GPU the last one; `cores` share the cubes of a CPU;
+    `max_cube_dim` units of a cube in all, `max_cube_dims` and `max_cube_counts` along x, y and z;
+    `functions` are elementary functions that the target has itself within the bounds of the op
+    table, such as "exp_f32"; `attributes` is for the compiler of this kind alone. `family`,
+    `version` and `variant` are what `arch` says: the instruction set of a CPU ("aarch64",
+    "x86-64"), 90 and "a" of sm_90a. `narrows`: integers of 32 bits are faster than wider ones.
     """
 
     kind: str
@@ -32,13 +81,25 @@ class Target:
     line_bytes: int = 16
     line_alignment: int = 0
     shared_bytes: int = 49152
+    near_bytes: int = 32 << 10
     cache_bytes: int = 1 << 20
+    cores: int = 1
     max_cube_dim: int = 1024
     max_cube_dims: tuple[int, int, int] = (1 << 31, 1 << 31, 1 << 31)
     max_cube_counts: tuple[int, int, int] = (1 << 62, 1 << 62, 1 << 62)
     features: frozenset[str] = frozenset()
     functions: frozenset[str] = frozenset()
     attributes: str = ""
+    family: str = ""
+    version: int = 0
+    variant: str = ""
+    narrows: bool = False
+
+    @property
+    def matrix_units(self) -> tuple[MatrixUnit, ...]:
+        """What multiplies matrices here; the first row that takes a type serves it."""
+        rows = _MATRIX_UNITS.get(self.kind, ())
+        return tuple([row for row in rows if self.version >= row.since])
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.arch}" if self.arch else self.kind
@@ -93,6 +154,11 @@ thunderx2t99 tsv110
 _KNOWN = frozenset(_NAMES.split())
 """64-bit CPUs by their LLVM names; LLVM ends the process that asks it for others."""
 
+_ARM = (
+    *("apple-", "neoverse", "cortex", "generic", "ampere", "a64fx", "thunderx", "carmel", "cobalt"),
+    *("gb10", "grace", "tsv"),
+)
+
 _CPU = Target(
     "cpu", "", line_bytes=32, shared_bytes=1 << 20, cache_bytes=1 << 20, max_cube_dim=1 << 16
 )
@@ -116,14 +182,28 @@ def cpu_target(arch: str) -> Target:
         examples = "names are LLVM's, such as x86-64-v3, znver4, apple-m1"
         raise fail("E503", target=f"cpu:{arch}", suggestion=examples)
     wide = arch.startswith(_WIDE)
-    return replace(_CPU, arch=arch, line_bytes=64 if wide else 16 if arch in _NARROW else 32)
+    family = "aarch64" if arch.startswith(_ARM) else "x86-64"
+    line_bytes = 64 if wide else 16 if arch in _NARROW else 32
+    return replace(_CPU, arch=arch, line_bytes=line_bytes, family=family)
 
 
-def host_target(arch: str, attributes: str, features: frozenset[str]) -> Target:
-    """This machine's CPU; `attributes` is LLVM's feature string."""
+def host_target(
+    arch: str, attributes: str, features: frozenset[str], caches: tuple[int, int], cores: int
+) -> Target:
+    """This machine's CPU; `attributes` is LLVM's feature string, `caches` the bytes of the nearest
+    cache for data and of the next, 0 where that is not known."""
     wide = "avx512f" in features
     line_bytes = 64 if wide else 32 if "avx2" in features or "avx" in features else 16
-    return replace(_CPU, arch=arch, line_bytes=line_bytes, features=features, attributes=attributes)
+    return replace(
+        _CPU,
+        arch=arch,
+        line_bytes=line_bytes,
+        features=features,
+        attributes=attributes,
+        near_bytes=caches[0] or _CPU.near_bytes,
+        cache_bytes=caches[1] or _CPU.cache_bytes,
+        cores=cores,
+    )
 
 
 _CUDA_FUNCTIONS = frozenset(
@@ -143,6 +223,7 @@ _CUDA = Target(
     max_cube_dims=(1024, 1024, 64),
     max_cube_counts=(2**31 - 1, 65535, 65535),
     functions=_CUDA_FUNCTIONS | {"sigmoid_f32"},
+    narrows=True,
 )
 _CUDA_SHARED = {
     75: 64 << 10,
@@ -152,18 +233,21 @@ _CUDA_SHARED = {
     100: 227 << 10,
     103: 227 << 10,
 }
-_CUDA_PATTERN = re.compile(r"sm_(\d+)[af]?")
+_CUDA_OLDEST = 50
+"""The oldest architecture that compilers of CUDA 12 know."""
+_CUDA_PATTERN = r"sm_(\d+)([af]?)"  # compiled where it is used: most processes have one target
 
 
 def cuda_target(arch: str) -> Target:
     """An architecture of NVIDIA, such as sm_90a; shared memory is what one cube may have."""
-    found = _CUDA_PATTERN.fullmatch(arch)
-    if found is None:
+    found = re.fullmatch(_CUDA_PATTERN, arch)
+    if found is None or int(found[1]) < _CUDA_OLDEST or found[1].startswith("0"):
         raise fail("E503", target=f"cuda:{arch}", suggestion="architectures: sm_75, sm_80, sm_90a")
-    return replace(_CUDA, arch=arch, shared_bytes=_CUDA_SHARED.get(int(found[1]), 99 << 10))
+    version, shared = int(found[1]), _CUDA_SHARED.get(int(found[1]), 99 << 10)
+    return replace(_CUDA, arch=arch, shared_bytes=shared, version=version, variant=found[2])
 
 
-_OPENCL = Target("opencl", "", plane_dim=32, line_alignment=16, shared_bytes=32 << 10)
+_OPENCL = Target("opencl", "", plane_dim=32, line_alignment=16, shared_bytes=32 << 10, narrows=True)
 _OPENCL_USUAL = frozenset({"fp64", "int64_atomics"})
 _OPENCL_FEATURES = _OPENCL_USUAL | {"fp16", "subgroups"}
 
@@ -181,7 +265,7 @@ def opencl_target(arch: str) -> Target:
     return replace(_OPENCL, arch=arch, plane_dim=plane_dim, features=_OPENCL_USUAL | asked)
 
 
-_METAL = Target("metal", "", plane_dim=32, line_alignment=16, shared_bytes=32 << 10)
+_METAL = Target("metal", "", plane_dim=32, line_alignment=16, shared_bytes=32 << 10, narrows=True)
 
 
 def metal_target(arch: str) -> Target:
@@ -191,18 +275,43 @@ def metal_target(arch: str) -> Target:
     return _METAL
 
 
-_HIP = Target("hip", "", line_alignment=16, shared_bytes=64 << 10, cache_bytes=8 << 20)
-_HIP_PATTERN = re.compile(r"gfx(9\d\d|1[0-2]\d\d|90a|90c)")
+_HIP = Target(
+    "hip", "", line_alignment=16, shared_bytes=64 << 10, cache_bytes=8 << 20, narrows=True
+)
+_HIP_PATTERN = r"gfx(9\d\d|1[0-2]\d\d|90a|90c)"
 
 
 def hip_target(arch: str) -> Target:
     """An architecture of AMD, such as gfx942: planes of 64 units up to gfx9, of 32 behind."""
-    found = _HIP_PATTERN.fullmatch(arch)
+    found = re.fullmatch(_HIP_PATTERN, arch)
     if found is None:
         raise fail("E503", target=f"hip:{arch}", suggestion="such as gfx90a and gfx942")
     plane_dim = 64 if found[1].startswith("9") else 32
     return replace(_HIP, arch=arch, plane_dim=plane_dim)
 
+
+def _tensor_cores(k: int, factor: str, takes: tuple[str, ...], sums: str, load: str) -> MatrixUnit:
+    return MatrixUnit(16, 8, k, factor, takes, sums, 32, "mma", "cuda_mma", load, since=80)
+
+
+def _simdgroups(factor: str, takes: tuple[str, ...]) -> MatrixUnit:
+    op = "metal_multiply_accumulate"
+    return MatrixUnit(8, 8, 8, factor, takes, "f32", 32, "simdgroup", op)
+
+
+_MATRIX_UNITS: dict[str, tuple[MatrixUnit, ...]] = {
+    "cuda": (
+        _tensor_cores(16, "f16", ("f8e4m3", "f8e5m2", "f16"), "f32", "cuda_ldmatrix"),
+        _tensor_cores(16, "bf16", ("bf16",), "f32", "cuda_ldmatrix"),
+        _tensor_cores(32, "i8", ("i8",), "i32", ""),
+        _tensor_cores(32, "u8", ("u8",), "i32", ""),
+    ),
+    "metal": (
+        _simdgroups("f16", ("f8e4m3", "f8e5m2", "f16")),
+        _simdgroups("f32", ("bf16", "f32")),
+    ),
+}
+"""The matrix units of each kind of target."""
 
 _NAMED = {
     "cpu": cpu_target,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 from cubepy.artifact import FAULT_WORDS, Artifact
+from cubepy.record import dataclass
 from cubepy.targets import Target
 
 
@@ -60,12 +61,12 @@ class Allocation(Protocol):
 
 
 class FaultRecord(Protocol):
-    """Where a checked launch tells its first fault; see `artifact.FAULT_WORDS`."""
+    """Where a checked launch reports its first fault; see `artifact.FAULT_WORDS`."""
 
     address: int
 
     def words(self) -> list[int]:
-        """What was told; waits for the launch."""
+        """What was reported; waits for the launch."""
         ...
 
 
@@ -129,12 +130,17 @@ class Device(Protocol):
         """What the device has and what is free."""
         ...
 
-    def come_after(self, queue: int | None, memory: Queued) -> None:
-        """Let later work of a queue begin after the last work on memory."""
+    @property
+    def order(self) -> AbstractContextManager[Any]:
+        """What to hold from `come_after` until `mark`, so that no other thread comes between."""
         ...
 
-    def mark(self, queue: int | None, memories: Sequence[Queued]) -> None:
-        """Say that the work just enqueued is on these."""
+    def come_after(self, queue: int | None, memory: Queued, is_written: bool) -> None:
+        """Let later work of a queue, which reads or writes memory, begin after the last on it."""
+        ...
+
+    def mark(self, queue: int | None, uses: Mapping[Queued, bool]) -> None:
+        """Note that the work just enqueued uses these; True: it writes them."""
         ...
 
     def synchronize(self, queue: int | None = None) -> None:
@@ -171,28 +177,41 @@ class DeviceRecord:
         return found.words()
 
 
-class Queued:
-    """Memory that queues work on, told apart from a guest's.
-
-    `used` is the event behind the last work on it, of the device `used_on`; None after work in the
-    device's own queue. Whoever reads, frees or works on it elsewhere comes after that.
-    """
-
-    used: Any = None
-    used_on: Any = None
+class Mark(Protocol):
+    """A point in the work of a queue."""
 
     def wait(self) -> None:
-        """Wait on the host for the work that `used` is behind."""
-        used = self.used
-        if used is not None:
-            self.used_on.wait_for_event(used.handle)
+        """Wait on the host."""
+        ...
+
+
+class Queued:
+    """Memory that queues work on, distinguished from another library's.
+
+    `write` stands behind the last work that wrote it, `reads` behind what has read it since, by
+    device and queue. Whoever reads, writes or frees it comes after what `before` gives.
+    `is_shared`: another library has it too, and works on it in the default stream.
+    """
+
+    is_shared = False
+
+    def __init__(self) -> None:
+        self.write: Any = None
+        self.reads: dict[Any, Any] = {}
+
+    def before(self, is_written: bool) -> list[Any]:
+        """The marks to come after; work that only reads does not wait for other reads."""
+        written = [] if self.write is None else [self.write]
+        return [*written, *self.reads.values()] if is_written else written
+
+    def wait(self) -> None:
+        """Wait on the host for all work on it."""
+        for mark in self.before(is_written=True):
+            mark.wait()
 
 
 class Pinned(Queued):
-    """Page-locked memory of the host: devices copy from and to it while the host goes on.
-
-    `used` stands behind work in any queue, the device's own too; None before the first.
-    """
+    """Page-locked memory of the host: devices copy from and to it while the host goes on."""
 
     address: int
 
@@ -200,11 +219,13 @@ class Pinned(Queued):
 class OneOrder:
     """What devices have in common whose work is in one order and whose copies wait."""
 
-    def come_after(self, queue: int | None, memory: Queued) -> None:
+    order = nullcontext()
+
+    def come_after(self, queue: int | None, memory: Queued, is_written: bool) -> None:
         """See `Device.come_after`; the work is another device's."""
         memory.wait()
 
-    def mark(self, queue: int | None, memories: Sequence[Queued]) -> None:
+    def mark(self, queue: int | None, uses: Mapping[Queued, bool]) -> None:
         """See `Device.mark`; the host saw the end of the work."""
 
 

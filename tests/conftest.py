@@ -1,13 +1,24 @@
-"""Options and fixtures of the whole test suite: `--bless`, `bless`, `require_guest`."""
+"""Options and fixtures of the whole test suite: `--bless`, `bless`, `require_package`."""
 
+import atexit
+import os
+import shutil
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from types import ModuleType
 
 import pytest
 
-from tests.guests import absent_guest
-from tests.guests import require_guest as import_guest
+from tests.optional import absent_package
+from tests.optional import require_package as import_package
+
+# Before cubepy reads the environment: no test passes or fails for code that another run left.
+# `CUBEPY_CACHE=1 CUBEPY_CACHE_DIR=...` runs the suite with kept code on purpose.
+os.environ.setdefault("CUBEPY_CACHE", "0")
+if "CUBEPY_CACHE_DIR" not in os.environ:
+    os.environ["CUBEPY_CACHE_DIR"] = tempfile.mkdtemp(prefix="cubepy-tests-")
+    atexit.register(shutil.rmtree, os.environ["CUBEPY_CACHE_DIR"], ignore_errors=True)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -25,9 +36,9 @@ def bless(pytestconfig: pytest.Config) -> bool:
 
 
 @pytest.fixture
-def require_guest() -> Callable[[str], ModuleType]:
-    """`torch = require_guest("torch")`: see tests/guests.py."""
-    return import_guest
+def require_package() -> Callable[[str], ModuleType]:
+    """`torch = require_package("torch")`: see tests/optional.py."""
+    return import_package
 
 
 @pytest.fixture(scope="session")
@@ -40,16 +51,16 @@ def require_text_device() -> Iterator[Callable[[str], None]]:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    for mark in item.iter_markers("guest"):
+    for mark in item.iter_markers("optional"):
         for name in mark.args:
-            import_guest(name)
+            import_package(name)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     absent: Counter[str] = Counter()
     for report in terminalreporter.getreports("skipped"):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
-        if name := absent_guest(reason):
+        if name := absent_package(reason):
             absent[name] += 1
     for name, count in sorted(absent.items()):
-        terminalreporter.line(f"guest absent: {name} ({count} skipped)")
+        terminalreporter.line(f"package absent: {name} ({count} skipped)")

@@ -58,20 +58,19 @@ def run_tests(device: str, jobs: int) -> Collected:
     """The tests whose names have the device, and those of its kind alone."""
     found = Collected()
     selected = ["-k", device.partition(":")[0]]
-    options = ["-q", "-p", "no:warnings", *(["-n", str(jobs)] if jobs > 1 else [])]
+    options = ["-q", "-W", "ignore", *(["-n", str(jobs)] if jobs > 1 else [])]
     pytest.main([*FOLDERS, *selected, *options], plugins=[found])
     return found
 
 
 def run_fuzz(device: str, count: int, jobs: int) -> str:
-    """The last line of the fuzzer."""
+    """How many kernels ran of how many, and what was found."""
     command = [sys.executable, "-m", "tests.fuzz", "--device", device]
     command += ["--count", str(count), "--jobs", str(jobs)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    lines = done.stdout.strip().splitlines() or [done.stderr[-300:]]
-    ran = sum(int(line.split()[0]) for line in lines if " kernels ran on" in line)
-    last = lines[-1]
-    return f"{last}; {ran} ran, the others need what the device has not"
+    lines = done.stdout.strip().splitlines()
+    first = next((k for k, line in enumerate(lines) if " kernels ran from seed " in line), None)
+    return done.stderr[-300:] if first is None else "; ".join(map(str.strip, lines[first:]))
 
 
 def run_sanitizer(device: str, tool: str) -> str:

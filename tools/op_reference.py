@@ -4,7 +4,7 @@ python tools/op_reference.py
 """
 
 from cubepy.ir import cuda, ops
-from cubepy.ir.opdef import Effect, OpDef
+from cubepy.ir.opdef import OpDef, Resource
 
 HEAD = """# Operations of the IR
 
@@ -12,9 +12,11 @@ Kernels become these operations before any target is chosen; `kernel.inspect(...
 prints them. This page is generated from the op table, which also drives the verifier, constant
 folding and the interpreter.
 
-- *Effect*: pure operations may be removed, repeated and moved. The others say what they do besides
-  computing: `read`, `write`, `sync`, `control`.
-- *Uniform*: whether all units of a cube get the same result.
+- *Written as*: how kernels spell it, or which part of CubePy makes it.
+- *Effects*: what it reads and writes besides its operands and results, and which units must execute
+  it together (it is *convergent*). Operations without any are pure: they may be removed, repeated
+  and moved.
+- *Uniform*: whether all units of a cube, or of a plane, get the same result.
 - *ULP*: how far a result may lie from the exact one, in units of its last place. Operations
   without a number are exact or correctly rounded.
 """
@@ -48,8 +50,8 @@ def page() -> str:
         if row.name in starts:
             lines += [
                 f"\n## {starts[row.name]}\n",
-                "| operation | meaning | attributes | effect | uniform | ULP |",
-                "|---|---|---|---|---|---|",
+                "| operation | written as | meaning | attributes | effects | uniform | ULP |",
+                "|---|---|---|---|---|---|---|",
             ]
         lines.append(table_row(row))
     return "\n".join(lines) + "\n"
@@ -58,11 +60,27 @@ def page() -> str:
 def table_row(row: OpDef) -> str:
     """One line of a table."""
     attributes = ", ".join(f"`{a}`" for a in row.attrs)
-    effect = "" if row.effect is Effect.NONE else row.effect.value
     ulp = f"{row.ulp:g}" if row.ulp else ""
-    text = " ".join(row.doc.split()).replace("|", "\\|")
-    cells = (f"`{row.name}`", text, attributes, effect, row.uniformity.value, ulp)
+    surface, text = (" ".join(t.split()).replace("|", "\\|") for t in (row.surface, row.doc))
+    written = f"`{surface}`" if is_python(row) else surface
+    cells = (f"`{row.name}`", written, text, attributes, effects(row), row.uniformity.value, ulp)
     return f"| {' | '.join(cells)} |"
+
+
+def is_python(row: OpDef) -> bool:
+    """Whether the surface is code; else it says in words who makes the operation."""
+    return "made " not in row.surface and not row.surface.startswith("the ")
+
+
+def effects(row: OpDef) -> str:
+    """What it reads and writes, and which units execute it together."""
+    parts = [
+        f"{verb} {', '.join(r.value for r in Resource if r in resources)}"
+        for verb, resources in (("reads", row.reads), ("writes", row.writes))
+        if resources
+    ]
+    parts += [f"convergent: {row.convergent.value}"] if row.convergent else []
+    return "; ".join(parts)
 
 
 if __name__ == "__main__":

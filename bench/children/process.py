@@ -20,6 +20,7 @@ def run_child(name: str, *arguments: str, threads: int) -> Sample:
     with tempfile.TemporaryDirectory() as empty:
         environment = {
             **os.environ,
+            "CUBEPY_CACHE": "0",
             "CUBEPY_CACHE_DIR": empty,
             "CUBEPY_NUM_THREADS": str(threads),
             "NUMBA_NUM_THREADS": str(threads),

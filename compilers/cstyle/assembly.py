@@ -43,9 +43,9 @@ def _argument(e: Emitter, op: Op, group: tuple[int, ...]) -> str:
     first = op.operands[group[0]]
     if len(group) == 2:
         address = Op(op.row, tuple(op.operands[k] for k in group), {}, (), (), op.span)
-        return pointer(e, address).text
+        return pointer(e, address).whole
     is_map = isinstance(first.type, Buffer)
-    return f"&{e.name(first)}" if is_map else e.value(first).text
+    return f"&{e.name(first)}" if is_map else e.value(first).whole
 
 
 class _Helper:
@@ -99,7 +99,7 @@ class _Helper:
             return [f'"{d.registers[t.space]}"({text})']
         letter = d.registers[element_of(t)]
         if isinstance(t, Line):
-            lanes = [self._e.lines.lane(name, t, k).text for k in range(t.width)]
+            lanes = [self._e.lines.lane(name, t, k).whole for k in range(t.width)]
             return [f'"{sign}{letter}"({lane})' for lane in lanes]
         number = f"({d.scalars[_word(t)]}){name}" if t is bool_ and not sign else name
         return [f'"{sign}{letter}"({number})']

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 
 from cubepy.artifact import Artifact, Fault, Listing
-from cubepy.compilers.base import Options, show, slots
+from cubepy.compilers.base import Options, dumper, show, slots
 from cubepy.compilers.cstyle.dialect import Dialect
 from cubepy.compilers.cstyle.emit import Emitter
-from cubepy.compilers.cstyle.legalize import legalize
-from cubepy.compilers.cstyle.meetings import meets_in_loops
-from cubepy.compilers.cstyle.planes import fitting
 from cubepy.config import get
 from cubepy.ir.core import Kernel
+from cubepy.passes.legalise.capabilities import Planes
+from cubepy.passes.legalise.check_convergence import has_barrier_in_loop
+from cubepy.passes.legalise.lower_planes import fit_planes
+from cubepy.passes.legalise.pipeline import legalise
 from cubepy.targets import Target
 
 
@@ -23,14 +25,17 @@ class Source:
     """
 
     def __init__(self, kernel: Kernel, dialect: Dialect) -> None:
-        dialect = fitting(kernel, dialect)
-        legal, faults = legalize(kernel, dialect)
+        can = fit_planes(kernel, dialect.can)
+        if can.planes is not Planes.SHUFFLES:
+            dialect = replace(dialect, head_of_planes="")
+        legal, faults = legalise(kernel, can, dumper())
         emitter = Emitter(legal, dialect)
+        self.kernel = kernel
         self.text: Listing = emitter.source()
         self.entry: str = emitter.signature.name
         self.faults: tuple[Fault, ...] = faults
         self.shared_bytes: int = emitter.shared.size if emitter.shared.is_dynamic else 0
-        self.meets_in_loops: bool = meets_in_loops(legal)
+        self.has_barrier_in_loop: bool = has_barrier_in_loop(legal)
 
 
 class SourceCompiler(ABC):
@@ -56,7 +61,7 @@ class SourceCompiler(ABC):
             kernel.cube_dim,
             source.faults,
             source.shared_bytes,
-            source.meets_in_loops,
+            has_barrier_in_loop=source.has_barrier_in_loop,
         )
 
     def code(self, source: Source, target: Target) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from cubepy.compilers.cstyle.dialect import Helper, Spellings
-from cubepy.compilers.cstyle.rows import FMOD
 from cubepy.compilers.cstyle.spelling import UNARY, Spelling, call, cast
 from cubepy.ir import ops
 from cubepy.ir.types import (
@@ -18,11 +17,13 @@ from cubepy.ir.types import (
     i32,
     i64,
     index,
+    index32,
     u8,
     u16,
     u32,
     u64,
 )
+from cubepy.passes.legalise.rows import FMOD
 
 INTEGERS: dict[DType, str] = {
     bool_: "bool",
@@ -31,13 +32,16 @@ INTEGERS: dict[DType, str] = {
     i32: "int",
     i64: "long long",
     index: "long long",
+    index32: "int",
     u8: "unsigned char",
     u16: "unsigned short",
     u32: "unsigned int",
     u64: "unsigned long long",
 }
+TABLE = "static __constant__ {type} {name}[{count}]"
+LARGE_TABLE = "static __device__ const {type} {name}[{count}]"
 INLINE = "static __device__ __forceinline__ "
-WIDE = (i32, i64, index, u32, u64)
+WIDE = (i32, i64, index, index32, u32, u64)
 
 
 def function(head: str, body: str) -> Helper:
@@ -54,9 +58,8 @@ NOTE_FAULT = function(
         for k, name in enumerate(("code", "unit", "cube", "a", "b", "c", "d"), 1)
     ),
 )
-INDEX_CAST = "(long long)"
 POSITIONS = {
-    (row, axis): f"{INDEX_CAST}{word}.{axis}"
+    (row, axis): f"{word}.{axis}"
     for row, word in (
         (ops.UNIT_POS, "threadIdx"),
         (ops.CUBE_POS, "blockIdx"),

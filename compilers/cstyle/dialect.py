@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field, replace
 
 from cubepy.compilers.cstyle.spelling import Spelling
+from cubepy.ir import ops
 from cubepy.ir.core import Op
 from cubepy.ir.opdef import OpDef
-from cubepy.ir.types import DType, Kind, Space
+from cubepy.ir.types import DTYPES, DType, Kind, Space
+from cubepy.passes.legalise.capabilities import Capabilities
+from cubepy.record import dataclass
 
 Key = tuple[OpDef, DType | Kind | None]
 """An operation on one scalar type, on a kind of types, or (None) on all."""
 Spellings = dict[Key, Spelling]
+SMALL_TABLE = 1024
+"""Bytes of a constant table of which all units mostly read one entry, as of the weights of a
+filter; units look into larger ones by data."""
+_AS_IT_IS = Spelling("{0}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +47,9 @@ class Instruction:
 class Dialect:
     """One dialect, for one target.
 
-    Types: `scalars` (absent: no such type; `reasons` says why), `stored` (only moved; computed in
-    f32), `soft` (of these, the ones that are converted on their bits), `suffixes` of integer
+    `can`: what the target can do, which legalisation asks; `complete` adds what spellings imply.
+
+    Types: `scalars` (absent: no such type), `suffixes` of integer
     literals, `vectors` (native lines), their `lanes`, and how they are made (`vector_build`,
     `vector_splat`, `struct_build`; `struct` declares a line that is not native).
 
@@ -50,8 +58,9 @@ class Dialect:
 
     Kernels: `head`, `buffer`, `number` and `fault` (parameters; `extra_params` where their
     names occur), `spaces` (qualifiers of pointers),
-    `declarations` of memory (`dynamic_shared` beyond `static_shared_bytes`), `positions`, and the
-    cast before them that an index beside them makes needless (`bare_positions`).
+    `declarations` of memory (`dynamic_shared` beyond `static_shared_bytes`), `table` (a constant
+    array in the prelude; `large_table` beyond `SMALL_TABLE` bytes), and `positions`, which
+    an index beside them converts where they have 32 bits (`bare_positions`).
 
     `bitcast` and `line_bitcast` keep the bits of scalars and of native lines (`{t}`: the type).
 
@@ -66,28 +75,19 @@ class Dialect:
     `calls`: operations that are a call of a helper with their operands as they are (`{t}`: the
     scalar type of the first).
 
-    `tensor_map` declares such a parameter; `cluster` the cubes that run together (`no_cluster` says
-    why there are none).
-
-    `planes`: what planes are called where they can shuffle. `head_of_planes` fixes their size in
-    the head; with `planes_in_rows` they end with a row of units along X; with `shuffles_keep` a
-    unit keeps its value where a relative shuffle finds none. `planes_exit`: units that returned do
-    not disturb barriers and plane operations.
+    `tensor_map` declares such a parameter; `cluster` the cubes that run together. `head_of_planes`
+    fixes the size of planes in the head.
     """
 
-    name: str
+    can: Capabilities
     scalars: Mapping[DType, str]
-    reasons: Mapping[DType, str] = field(default_factory=dict[DType, str])
-    stored: frozenset[DType] = frozenset()
-    soft: frozenset[DType] = frozenset()
-    native_fma: frozenset[DType] = frozenset()
     suffixes: Mapping[DType, str]
     float_suffixes: Mapping[DType, str]
     from_bits: Mapping[DType, str]
     vectors: Mapping[tuple[DType, int], str]
     lanes: tuple[str, ...]
     vector_build: str
-    vector_splat: str
+    vector_splat: Spelling | None
     splat_helper: str = ""
     struct: str
     struct_build: str
@@ -107,17 +107,14 @@ class Dialect:
     extra_params: Mapping[str, str] = field(default_factory=dict[str, str])
     spaces: Mapping[Space, str]
     declarations: Mapping[Space, str]
+    table: str
+    large_table: str = ""
     dynamic_block: str = ""
     dynamic_shared: str = ""
     static_shared_bytes: int = 0
     positions: Mapping[tuple[OpDef, str], str]
-    bare_positions: str = ""
-    plane_dim: int
-    planes_exit: bool
-    planes: str = ""
+    bare_positions: bool = False
     head_of_planes: str = ""
-    planes_in_rows: bool = False
-    shuffles_keep: bool = False
     prelude: tuple[str, ...] = ()
     instructions: Mapping[OpDef, Instruction] = field(default_factory=dict[OpDef, Instruction])
     registers: Mapping[DType | Space, str] = field(default_factory=dict[DType | Space, str])
@@ -125,7 +122,6 @@ class Dialect:
     calls: Mapping[OpDef, str] = field(default_factory=dict[OpDef, str])
     tensor_map: str = ""
     cluster: str = ""
-    no_cluster: str = ""
     pragmas: Mapping[str, str] = field(default_factory=dict[str, str])
     spellings: Spellings
     conversions: Mapping[tuple[OpDef, DType, DType], Spelling] = field(
@@ -134,14 +130,14 @@ class Dialect:
     bitcast: Spelling | None = None
     line_bitcast: Spelling | None = None
     helpers: dict[str, Helper] = field(default_factory=dict[str, Helper])
-    vector_load: str = ""
-    vector_store: str = ""
-    stream_store: str = ""
+    vector_load: Spelling | None = None
+    vector_store: Spelling | None = None
+    stream_store: Spelling | None = None
     unroll: str = "#pragma unroll"
     print_words: Mapping[str, str]
+    print_float: Spelling = _AS_IT_IS
     prints_strings: bool = True
     reserved: frozenset[str]
-    refused: Mapping[OpDef, str] = field(default_factory=dict[OpDef, str])
 
     def spelling(self, row: OpDef, dtype: DType | None) -> Spelling | None:
         """The spelling for a scalar type, else for its kind, else for all."""
@@ -150,3 +146,29 @@ class Dialect:
             if found is not None:
                 return found
         return self.spellings.get((row, None))
+
+
+_OPEN_CASES = frozenset(
+    (
+        *(ops.FLOORDIV, ops.MOD, ops.DIV_TRUNC, ops.REM_TRUNC),
+        *(ops.SHL, ops.SHR, ops.CAST),
+    )
+)
+"""Their operators in C leave cases undefined."""
+REFUSED = dict.fromkeys(
+    (ops.UNITS, ops.PLANES, ops.PLANE_POS), "it is made for CPUs, where loops run the units"
+) | dict.fromkeys((ops.VAR, ops.GET, ops.SET), "locals become SSA values before")
+"""What no dialect has, with the reasons."""
+
+
+def complete(dialect: Dialect) -> Dialect:
+    """The dialect whose capabilities are those of its types and spellings."""
+    rows = {row for row, _ in dialect.spellings}
+    native = {row: frozenset(t for t in DTYPES if dialect.spelling(row, t)) for row in rows}
+    can = replace(
+        dialect.can,
+        scalars=frozenset(dialect.scalars),
+        native=native,
+        open_cases=_OPEN_CASES,
+    )
+    return replace(dialect, can=can)

@@ -19,12 +19,12 @@ from cubepy.compilers.cstyle.literals import short_index
 from cubepy.compilers.cstyle.namer import Namer
 from cubepy.compilers.cstyle.plan import Plan
 from cubepy.compilers.cstyle.source_names import names_of
-from cubepy.compilers.cstyle.spelling import ATOM, POSTFIX, UNARY, Expr
+from cubepy.compilers.cstyle.spelling import ATOM, OR, POSTFIX, UNARY, Expr
 from cubepy.compilers.cstyle.writer import Writer, choice
 from cubepy.ir import ops
 from cubepy.ir.core import Kernel, Op, Region, Value
-from cubepy.ir.opdef import Effect, OpDef
-from cubepy.ir.types import DTYPES, DType, Type, element_of, index
+from cubepy.ir.opdef import OpDef
+from cubepy.ir.types import DTYPES, DType, Type, element_of, index, index32
 
 MAX_INLINE = 80
 """Characters of an expression that is still written where it is used."""
@@ -41,14 +41,13 @@ class Emitter:
     def __init__(self, kernel: Kernel, dialect: Dialect) -> None:
         self.kernel = kernel
         self.dialect = dialect
-        self.lines = Lines(dialect)
         self.namer = Namer(dialect.reserved | frozenset(dialect.helpers))
+        self.lines = Lines(dialect, self.namer)
         self.w = Writer()
         self.plan = Plan(kernel)
         self.constants: dict[Value, int | float] = {}
         self.positions: set[Value] = set()
         self.assembly: dict[str, str] = {}
-        self._positive: set[Value] = set()
         self.signature = Signature(self)
         self.entry: list[str] = []
         allocations = [op for op in kernel.body.walk() if _is_shared(op)]
@@ -91,9 +90,9 @@ class Emitter:
         """The value as a name or a literal, for texts that need it more than once."""
         expr = self._exprs[value]
         if expr.rank == ATOM:
-            return self.value(value).text
+            return self.value(value).whole
         self._declare(value)
-        return self._exprs[value].text
+        return self._exprs[value].whole
 
     def is_mutable(self, value: Value) -> bool:
         """Whether the value is a local that may be assigned again."""
@@ -121,7 +120,7 @@ class Emitter:
         self._waiting.pop(value, None)
         expr, outer = self._exprs[value], self.w.span
         name = self.fresh(value)
-        self.w.line(f"const {self.lines.type(value.type)} {name} = {expr.text};")
+        self.w.line(f"const {self.lines.type(value.type)} {name} = {expr.whole};")
         self.w.span = outer
         self._exprs[value] = Expr(name)
 
@@ -138,7 +137,7 @@ class Emitter:
             emit_instruction(self, op, self.dialect.instructions[op.row])
         elif op.row in self.dialect.calls:
             self._call_helper(op, self.dialect.calls[op.row])
-        elif op.row.effect in (Effect.NONE, Effect.READ) or op.row in _VALUES:
+        elif op.row.is_readonly:
             self._compute(op)
         else:
             self._effect(op)
@@ -147,6 +146,8 @@ class Emitter:
         if op.row.is_pure and not self.plan.uses.get(op.result):
             return
         self._name_repeated(op)
+        if _is_widened(op):
+            self.name(op.operands[0])  # its text goes wherever the wide value does
         handler = values.HANDLERS.get(op.row) or memory.HANDLERS.get(op.row)
         self._note(op)
         expr = (handler or values.emit_elementwise)(self, op)
@@ -159,24 +160,12 @@ class Emitter:
         number = op.attrs.get("value")
         if op.row is ops.CONST and isinstance(number, int | float):
             self.constants[op.result] = number
-        if self._is_positive(op):
-            self._positive.add(op.result)
         turned = _TURNED.get(op.row)
-        if turned is not None and op.operands[0].type in DTYPES:
+        if turned is not None and op.operands[0].type in (*DTYPES, index32):
             assert isinstance(op.operands[0].type, DType)
             if op.operands[0].type.is_integer:
                 opposite = Op(turned, op.operands, {}, op.results, (), op.span)
                 self._turned[op.result] = values.emit_elementwise(self, opposite)
-
-    def _is_positive(self, op: Op) -> bool:
-        """Whether it is an index above 0: indices never wrap."""
-        if op.result.type is not index:
-            return False
-        if op.row is ops.CONST:
-            return self.constants[op.result] > 0
-        if op.row is ops.CUBE_COUNT:
-            return True
-        return op.row in (ops.ADD, ops.MUL) and set(op.operands) <= self._positive
 
     def _name_repeated(self, op: Op) -> None:
         """Give names to scalar operands that the text of the operation has more than once."""
@@ -186,15 +175,18 @@ class Emitter:
                 self.name(op.operands[k])
 
     def _is_free(self, op: Op) -> bool:
-        """Whether the text costs nothing and never changes: constants, lanes of constant lines."""
+        """Whether the text costs nothing and never changes: constants, lanes of constant lines, and
+        narrow indices where wide ones are needed."""
         if op.row is ops.CONST:
             return True
+        if _is_widened(op):
+            return op.operands[0] not in self._mutable
         return op.row is ops.EXTRACT and "lane" in op.attrs and op.operands[0] not in self._mutable
 
     def _keep(self, op: Op, expr: Expr) -> None:
         """Let the expression wait for its only use, or name it now."""
         value = op.result
-        once = self.plan.uses.get(value, 0) == 1 and len(expr.text) <= MAX_INLINE
+        once = self.plan.uses.get(value, 0) == 1 and len(expr.whole) <= MAX_INLINE
         self._waiting[value] = op
         is_named = value in self._source_names and not self.plan.is_only_passed_on(value)
         if not once or is_named or value.name in _KEPT:
@@ -217,15 +209,15 @@ class Emitter:
         """The statement of an expression with an effect."""
         self.flush()
         if not op.results or not self.plan.uses.get(op.result):
-            self.w.line(f"{expr.text};")
+            self.w.line(f"{expr.whole};")
             return
         name = self.fresh(op.result)
-        self.w.line(f"const {self.lines.type(op.result.type)} {name} = {expr.text};")
+        self.w.line(f"const {self.lines.type(op.result.type)} {name} = {expr.whole};")
         self.bind(op.result, Expr(name))
 
     def _call_helper(self, op: Op, name: str) -> None:
         helper = name.format(t=self.lines.scalar(element_of(op.operands[0].type)))
-        arguments = ", ".join(self.value(v).text for v in op.operands)
+        arguments = ", ".join(self.value(v).whole for v in op.operands)
         self.use_helpers(helper)
         self.result(op, Expr(f"{helper}({arguments})", POSTFIX))
 
@@ -245,13 +237,14 @@ class Emitter:
         chosen = choice(targets, then, otherwise) if targets != names else None
         if chosen is not None:
             kind = self.lines.type(op.result.type)
-            self.w.line(f"const {kind} {targets[0]} = {condition} ? {chosen};")
+            asked = condition.within(OR + 1)  # a conditional binds to the right
+            self.w.line(f"const {kind} {targets[0]} = {asked} ? {chosen};")
             self.bind(op.result, Expr(targets[0]))
             return
         for result, name, old in zip(op.results, targets, names, strict=True):
             if name != old:
                 self.w.line(f"{self.lines.type(result.type)} {name};")
-        self.w.branch(condition, opposite, then, otherwise)
+        self.w.branch(condition.whole, opposite.whole, then, otherwise)
         self._merged(op.results, targets)
 
     def _block(self, region: Region, targets: tuple[str, ...]) -> None:
@@ -261,13 +254,13 @@ class Emitter:
             self._op(op, region)
         self._merges.pop()
 
-    def _condition(self, value: Value) -> tuple[str, str]:
+    def _condition(self, value: Value) -> tuple[Expr, Expr]:
         """A condition and its negation; comparisons of integers are turned round."""
         is_plain = value in self._waiting
         expr = self.value(value)
         if is_plain and value in self._turned:
-            return expr.text, self._turned[value].text
-        return expr.text, f"!{expr.within(UNARY)}"
+            return expr, self._turned[value]
+        return expr, Expr(f"!{expr.within(UNARY)}", UNARY)
 
     def _merged(self, results: tuple[Value, ...], names: tuple[str, ...]) -> None:
         for result, name in zip(results, names, strict=True):
@@ -282,7 +275,7 @@ class Emitter:
                 continue
             value = end.operands[k]
             if value in self._mutable and self.plan.ends_with(value, op, region):
-                return self._exprs[value].text
+                return self._exprs[value].whole
         return None
 
     def _yield(self, op: Op, region: Region) -> None:
@@ -293,7 +286,7 @@ class Emitter:
         """All at once: where a later value needs what is assigned before, it is saved first."""
         shorter = {t: self.augmented(t, v) for t, v in zip(targets, operands, strict=True)}
         pairs = [
-            (target, self.value(v).text, v.type)
+            (target, self.value(v).whole, v.type)
             for target, v in zip(targets, operands, strict=True)
         ]
         whole = {target: text for target, text, _ in pairs}
@@ -311,10 +304,10 @@ class Emitter:
         op, expr = self._waiting.get(value), self._exprs[value]
         operator = _AUGMENTED.get(op.row) if op is not None else None
         start = f"{target} {operator} "
-        if op is None or not isinstance(value.type, DType) or not expr.text.startswith(start):
+        if op is None or not isinstance(value.type, DType) or not expr.whole.startswith(start):
             return ""
         left = self._exprs[op.operands[0]]
-        return f"{target} {operator}= {expr.text[len(start) :]}" if left.text == target else ""
+        return f"{target} {operator}= {expr.whole[len(start) :]}" if left.whole == target else ""
 
     def _saved(self, pair: tuple[str, str, Type]) -> tuple[str, str, Type]:
         target, text, t = pair
@@ -329,10 +322,10 @@ class Emitter:
         args = op.regions[0].args[len(op.regions[0].args) - len(initial) :]
         names: list[str] = []
         for arg, value in zip(args, initial, strict=True):
-            text = self._exprs[value].text
+            text = self._exprs[value].whole
             if not self._goes_on(op, region, value) or text in names:
                 name = self.fresh(arg)
-                self.w.line(f"{self.lines.type(arg.type)} {name} = {self.value(value).text};")
+                self.w.line(f"{self.lines.type(arg.type)} {name} = {self.value(value).whole};")
                 text = name
             names.append(text)
             self.bind(arg, Expr(text))
@@ -356,30 +349,30 @@ class Emitter:
         name = self.fresh(position)
         self.bind(position, Expr(name))
         number = self.constants.get(step)
-        if step in self._positive and number is None:
+        if op.attrs.get("rising") and number is None:
             more, following = f"{name} < {stop_text}", f"{name} += {step_text}"
         else:
             more, following = self._progress(name, stop_text, step_text, number)
         if op.attrs.get("unroll"):
             self.w.line(self.dialect.unroll)
-        kind = self.lines.type(index)
+        kind = self.lines.type(position.type)
         self.w.open(f"for ({kind} {name} = {start_text}; {more}; {following}) {{")
         self._body(op, names)
 
     def _bound(self, value: Value) -> str:
         number = self.constants.get(value)
         if isinstance(number, int):
-            return short_index(number, self.dialect).text
-        return self.value(value).text
+            return short_index(number, self.dialect).whole
+        return self.value(value).whole
 
     def _fixed(self, value: Value) -> str:
         """A bound of a loop as a text that does not change: a constant or a name."""
         number = self.constants.get(value)
         if isinstance(number, int):
-            return short_index(number, self.dialect).text
+            return short_index(number, self.dialect).whole
         if value in self._mutable:
             name = self.namer.fresh("bound")
-            self.w.line(f"const {self.lines.type(index)} {name} = {self.value(value).text};")
+            self.w.line(f"const {self.lines.type(value.type)} {name} = {self.value(value).whole};")
             return name
         return self.name(value)
 
@@ -432,6 +425,10 @@ class Emitter:
             self.w.line("return;")
 
 
+def _is_widened(op: Op) -> bool:
+    return op.row is ops.CAST and op.operands[0].type is index32 and op.result.type is index
+
+
 def _is_shared(op: Op) -> bool:
     return op.row is ops.ALLOC and op.attrs["space"] == "shared"
 
@@ -448,7 +445,6 @@ _AUGMENTED = {
     ops.SHR: ">>",
 }
 _NOTHING = (ops.BREAKPOINT, ops.NAME)
-_VALUES = (ops.MISALIGNMENT,)
 _KEPT = ("absolute_pos", "cube_pos")
 _TURNED: dict[OpDef, OpDef] = {
     ops.EQ: ops.NE,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from cubepy.compilers.cstyle.rows import NOTE
 from cubepy.compilers.cstyle.spelling import Expr
 from cubepy.ir.core import Param
 from cubepy.ir.cuda import SET_REGISTERS
 from cubepy.ir.types import Buffer, Space, element_of
+from cubepy.passes.legalise.rows import NOTE
 
 if TYPE_CHECKING:
     from cubepy.compilers.cstyle.emit import Emitter
@@ -46,10 +46,12 @@ class Signature:
         units = prod(self._e.kernel.cube_dim)
         dims = dict(zip("xyz", self._e.kernel.cube_dim, strict=True))
         kernel = self._e.kernel
-        cluster = "" if kernel.cluster == (1, 1, 1) else d.cluster.format(*kernel.cluster)
-        planes = d.head_of_planes.format(plane=d.plane_dim) if kernel.plane_dim > 1 else ""
+        cubes = kernel.attribute("cluster", None)
+        cluster = d.cluster.format(*cubes) if cubes else ""
+        planes = d.head_of_planes.format(plane=d.can.plane_dim) if kernel.plane_dim > 1 else ""
         sets_registers = any(op.row is SET_REGISTERS for op in kernel.body.walk())
-        bounds = f"{units}, 1" if sets_registers else str(units)  # a cap that it starts from
+        held = 1 if sets_registers else kernel.attribute("cubes_per_sm", 0)
+        bounds = f"{units}, {held}" if held else str(units)  # 1: a cap that it starts from
         fields = {"name": self.name, "units": bounds, "cluster": cluster, "planes": planes}
         opening = d.head.format(**fields, **dims)
         return _joined(opening, [*self._params, *extra])

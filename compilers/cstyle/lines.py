@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from textwrap import fill
 
-from cubepy.compilers.cstyle.dialect import Dialect
+from cubepy.compilers.cstyle.dialect import SMALL_TABLE, Dialect
+from cubepy.compilers.cstyle.namer import Namer
 from cubepy.compilers.cstyle.shared import SHARED
 from cubepy.compilers.cstyle.spelling import POSTFIX, UNARY, Expr
 from cubepy.ir import ops
@@ -37,8 +39,10 @@ ByLane = Callable[[list[Expr]], Expr]
 class Lines:
     """Names of types, and the prelude: declarations of lines and helper functions as used."""
 
-    def __init__(self, dialect: Dialect) -> None:
+    def __init__(self, dialect: Dialect, namer: Namer) -> None:
         self.dialect = dialect
+        self._namer = namer
+        self._tables: dict[tuple[DType, str], str] = {}
         self._declared: dict[str, str] = {}
 
     def prelude(self) -> list[str]:
@@ -48,6 +52,19 @@ class Lines:
     def declare(self, name: str, text: str) -> None:
         """Put a declaration into the prelude once."""
         self._declared.setdefault(name, text)
+
+    def table(self, t: DType, entries: str, count: int) -> str:
+        """A constant array of the prelude, made once for equal entries; gives its name."""
+        d, key = self.dialect, (t, entries)
+        if key not in self._tables:
+            self._tables[key] = name = self._namer.fresh("table")
+            is_large = count * t.itemsize > SMALL_TABLE and d.large_table
+            head = (d.large_table if is_large else d.table).format(
+                type=self.scalar(t), name=name, count=count
+            )
+            text = f"{head} = {{{entries}}};"
+            self.declare(name, fill(text, 100, break_long_words=False, break_on_hyphens=False))
+        return self._tables[key]
 
     def use(self, name: str) -> str:
         """A helper of the dialect, with those that it needs; gives its name."""
@@ -114,7 +131,7 @@ class Lines:
         is_small = element.is_integer and element.bits < 32
         cast = f"({self.scalar(element)})"
         if not is_small or lane.rank == POSTFIX or _is_cast(lane, cast):
-            return lane.text
+            return lane.whole
         return f"{cast}{lane.within(UNARY)}"
 
     def splat(self, t: Line, value: Expr) -> Expr:
@@ -124,12 +141,12 @@ class Lines:
             if d.splat_helper:
                 fields = self._splat_fields(t, name)
                 self.declare(f"splat {name}", d.splat_helper.format(**fields))
-            return Expr(d.vector_splat.format(type=name, value=value.text), POSTFIX)
+            return d.vector_splat.fill([value], type=name)
         helper = f"splat_{tag(t)}"
-        body = self.build(t, [Expr("value")] * t.width).text
+        body = self.build(t, [Expr("value")] * t.width).whole
         head = f"{d.function}{name} {helper}({self.scalar(t.element)} value)"
         self.declare(helper, f"{head} {{\n    return {body};\n}}")
-        return Expr(f"{helper}({value.text})", POSTFIX)
+        return Expr(f"{helper}({value.whole})", POSTFIX)
 
     def _splat_fields(self, t: Line, name: str) -> dict[str, str]:
         lanes = ", ".join(["value"] * t.width)
@@ -158,11 +175,11 @@ class Lines:
         overloads = operator is not None and lines_only and self._may_overload(types[0])
         name = f"operator{operator}" if overloads else helper_name(row, t, types)
         head = f"{self.dialect.function}{self.type(t)} {name}({params})"
-        body = self.build(t, lanes).text
+        body = self.build(t, lanes).whole
         self.declare(f"{name} {params}", f"{head} {{\n    return {body};\n}}")
         if overloads:
             return SHARED[row, None].fill(operands)
-        return Expr(f"{name}({', '.join(o.text for o in operands)})", POSTFIX)
+        return Expr(f"{name}({', '.join(o.whole for o in operands)})", POSTFIX)
 
     def _may_overload(self, t: Type) -> bool:
         where = self.dialect.overloads
@@ -177,7 +194,7 @@ class Lines:
 
 
 def _is_cast(expr: Expr, cast: str) -> bool:
-    return expr.rank == UNARY and expr.text.startswith(cast)
+    return expr.rank == UNARY and expr.whole.startswith(cast)
 
 
 def helper_name(row: OpDef, t: Line, types: list[Type]) -> str:

@@ -32,7 +32,7 @@ def _integer(value: int, suffix: str) -> Expr:
 
 
 def _float(value: float, dtype: DType, dialect: Dialect) -> Expr:
-    if dtype in dialect.stored:
+    if dtype in dialect.can.stored:
         return Expr(f"0x{to_bits(value, dtype):0{dtype.bits // 4}x}")
     if not math.isfinite(value):
         return _from_bits(value, dtype, dialect)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from cubepy.compilers.cstyle.dialect import Dialect
 from cubepy.compilers.cstyle.lines import alignment, tag
 from cubepy.compilers.cstyle.literals import short_index
-from cubepy.compilers.cstyle.rows import NOTE
 from cubepy.compilers.cstyle.spelling import ADD, POSTFIX, TERNARY, UNARY, Expr
 from cubepy.ir import ops
 from cubepy.ir.core import Kernel, Op, Value
 from cubepy.ir.opdef import OpDef
 from cubepy.ir.types import Buffer, DType, Line, Space, Type, element_of
+from cubepy.passes.legalise.rows import NOTE
 
 if TYPE_CHECKING:
     from cubepy.compilers.cstyle.emit import Emitter
@@ -58,7 +58,7 @@ def _offset(e: Emitter, value: Value) -> Expr:
 def element(e: Emitter, op: Op) -> Expr:
     """`x[i]`."""
     buffer, offset = op.operands[:2]
-    return Expr(f"{e.name(buffer)}[{_offset(e, offset).text}]", POSTFIX)
+    return Expr(f"{e.name(buffer)}[{_offset(e, offset).whole}]", POSTFIX)
 
 
 def pointer(e: Emitter, op: Op) -> Expr:
@@ -81,12 +81,12 @@ def _is_aligned(op: Op, t: Line) -> bool:
 
 def _is_vector(e: Emitter, t: Line) -> bool:
     """Whether the dialect has a function that moves such a line from and to any address."""
-    return e.lines.is_native(t) and bool(e.dialect.vector_load)
+    return e.lines.is_native(t) and e.dialect.vector_load is not None
 
 
 def _cast_pointer(e: Emitter, op: Op, t: Line, const: str) -> str:
     space = e.dialect.spaces[_space(op)]
-    return f"*({const}{space}{e.lines.type(t)}*)({pointer(e, op).text})"
+    return f"*({const}{space}{e.lines.type(t)}*)({pointer(e, op).whole})"
 
 
 # Loads
@@ -99,15 +99,15 @@ def emit_load(e: Emitter, op: Op) -> Expr:
         if len(op.operands) == 2:
             return element(e, op)
         mask, fill = (e.value(v) for v in op.operands[2:])
-        text = f"{mask.within(TERNARY + 2)} ? {element(e, op).text} : {fill.within(UNARY)}"
+        text = f"{mask.within(TERNARY + 2)} ? {element(e, op).whole} : {fill.within(UNARY)}"
         return Expr(text, TERNARY)
     if len(op.operands) == 4:
         return _masked_load(e, op, t)
     if _is_aligned(op, t):
         return Expr(_cast_pointer(e, op, t, "const "), UNARY)
     if _is_vector(e, t):
-        text = e.dialect.vector_load.format(width=t.width, pointer=pointer(e, op).text)
-        return Expr(text, POSTFIX)
+        assert e.dialect.vector_load is not None
+        return e.dialect.vector_load.fill([pointer(e, op)], width=str(t.width))
     return _call_by_lane(e, op, t, "load", "from[{k}]", [])
 
 
@@ -122,12 +122,12 @@ def _call_by_lane(
     """A call of a helper that reads lane by lane; masked off lanes are not read."""
     lanes: list[Expr] = []
     for k in range(t.width):
-        fields = {n: e.lines.lane(n, v.type, k).text for v, n in extra}
+        fields = {n: e.lines.lane(n, v.type, k).whole for v, n in extra}
         lanes.append(Expr(lane.format(k=k, **fields), 0))
-    body = f"    return {e.lines.build(t, lanes).text};"
+    body = f"    return {e.lines.build(t, lanes).whole};"
     helper = _helper(e, op, t, name, f"const {_pointer_type(e, op)} from", extra, body)
-    rest = [e.value(v).text for v, _ in extra]
-    return Expr(f"{helper}({', '.join([pointer(e, op).text, *rest])})", POSTFIX)
+    rest = [e.value(v).whole for v, _ in extra]
+    return Expr(f"{helper}({', '.join([pointer(e, op).whole, *rest])})", POSTFIX)
 
 
 def _pointer_type(e: Emitter, op: Op) -> str:
@@ -160,35 +160,34 @@ def emit_store(e: Emitter, op: Op) -> None:
         e.statement(_streamed(e, op, t) or _assignment(e, op, value))
     elif _is_aligned(op, t):
         streamed = _streamed(e, op, t)
-        e.statement(streamed or f"{_cast_pointer(e, op, t, '')} = {e.value(value).text}")
+        e.statement(streamed or f"{_cast_pointer(e, op, t, '')} = {e.value(value).whole}")
     elif _is_vector(e, t):
-        fields = {"width": t.width, "pointer": pointer(e, op).text, "value": e.value(value).text}
-        e.statement(e.dialect.vector_store.format(**fields))
+        assert e.dialect.vector_store is not None
+        operands = [pointer(e, op), e.value(value)]
+        e.statement(e.dialect.vector_store.fill(operands, width=str(t.width)).whole)
     else:
         _store_by_lane(e, op, t, "store", "to[{k}] = {value};", [(value, "value")])
 
 
 def _assignment(e: Emitter, op: Op, value: Value) -> str:
-    place = element(e, op).text
+    place = element(e, op).whole
     short = e.augmented(place, value)
-    text = e.value(value).text
+    text = e.value(value).whole
     return short or f"{place} = {text}"
 
 
 def _streamed(e: Emitter, op: Op, t: Type) -> str:
     """A store past the caches, where the dialect has one for the type."""
-    if op.attrs.get("hint") != "stream" or not e.dialect.stream_store:
+    if op.attrs.get("hint") != "stream" or e.dialect.stream_store is None:
         return ""
     if isinstance(t, Line) and not e.lines.is_native(t):
         return ""
     if _space(op) is not Space.GLOBAL:
         return ""
-    address = (
-        f"({e.lines.type(t)}*)({pointer(e, op).text})"
-        if isinstance(t, Line)
-        else (pointer(e, op).text)
-    )
-    return e.dialect.stream_store.format(pointer=address, value=e.value(op.operands[2]).text)
+    address = pointer(e, op)
+    if isinstance(t, Line):
+        address = Expr(f"({e.lines.type(t)}*)({address.whole})", UNARY)
+    return e.dialect.stream_store.fill([address, e.value(op.operands[2])]).whole
 
 
 def _masked_store(e: Emitter, op: Op, t: Type) -> None:
@@ -197,8 +196,8 @@ def _masked_store(e: Emitter, op: Op, t: Type) -> None:
         extra = [(value, "value"), (mask, "mask")]
         _store_by_lane(e, op, t, "store_masked", "if ({mask}) to[{k}] = {value};", extra)
         return
-    condition = e.value(mask).text
-    e.statement(f"if ({condition}) {element(e, op).text} = {e.value(value).text}")
+    condition = e.value(mask).whole
+    e.statement(f"if ({condition}) {element(e, op).whole} = {e.value(value).whole}")
 
 
 def _store_by_lane(
@@ -206,12 +205,12 @@ def _store_by_lane(
 ) -> None:
     lines: list[str] = []
     for k in range(t.width):
-        fields = {n: e.lines.lane(n, v.type, k).text for v, n in extra}
+        fields = {n: e.lines.lane(n, v.type, k).whole for v, n in extra}
         lines.append("    " + lane.format(k=k, **fields))
     first = f"{_pointer_type(e, op)} to"
     helper = _helper(e, op, t, name, first, extra, "\n".join(lines))
-    rest = [e.value(v).text for v, _ in extra]
-    e.statement(f"{helper}({', '.join([pointer(e, op).text, *rest])})")
+    rest = [e.value(v).whole for v, _ in extra]
+    e.statement(f"{helper}({', '.join([pointer(e, op).whole, *rest])})")
 
 
 # Others
@@ -230,7 +229,7 @@ def emit_prefetch(e: Emitter, op: Op) -> None:
     spelling = e.dialect.spelling(op.row, None)
     if spelling is not None and _space(op) is Space.GLOBAL:
         e.use_helpers(spelling.text)
-        e.statement(spelling.fill([pointer(e, op)]).text)
+        e.statement(spelling.fill([pointer(e, op)]).whole)
 
 
 def emit_atomic(e: Emitter, op: Op) -> None:
@@ -238,7 +237,7 @@ def emit_atomic(e: Emitter, op: Op) -> None:
     dtype = element_of(op.operands[0].type)
     spelling = e.dialect.spelling(op.row, dtype)
     assert spelling is not None
-    address = f"&{element(e, op).text}"
+    address = f"&{element(e, op).whole}"
     operands = [e.value(v) for v in op.operands[2:]]
     e.use_helpers(spelling.text)
     fields = {"p": address, "space": e.dialect.spaces[_space(op)], "t": e.lines.scalar(dtype)}
@@ -247,8 +246,8 @@ def emit_atomic(e: Emitter, op: Op) -> None:
 
 def emit_fault(e: Emitter, op: Op) -> None:
     """The first unit that gets here writes the record; see `artifact.FAULT_WORDS`."""
-    told = [e.value(v).text for v in op.operands]
-    words = ", ".join([str(_integer(op, "code")), *told, *["0"] * (6 - len(told))])
+    reported = [e.value(v).whole for v in op.operands]
+    words = ", ".join([str(_integer(op, "code")), *reported, *["0"] * (6 - len(reported))])
     e.use_helpers("note_fault")
     e.statement(f"note_fault({e.signature.faults}, {words})")
 
@@ -298,21 +297,10 @@ HANDLERS: dict[OpDef, Callable[[Emitter, Op], Expr]] = {
     ops.LOAD: emit_load,
     ops.MISALIGNMENT: emit_misalignment,
 }
-_ATOMICS = (
-    ops.ATOMIC_ADD,
-    ops.ATOMIC_MIN,
-    ops.ATOMIC_MAX,
-    ops.ATOMIC_AND,
-    ops.ATOMIC_OR,
-    ops.ATOMIC_XOR,
-    ops.ATOMIC_EXCHANGE,
-    ops.ATOMIC_CAS,
-    ops.ATOMIC_LOAD,
-)
 EFFECTS: dict[OpDef, Callable[[Emitter, Op], None]] = {
     ops.ALLOC: emit_alloc,
     ops.STORE: emit_store,
     ops.PREFETCH: emit_prefetch,
     NOTE: emit_fault,
-    **dict.fromkeys(_ATOMICS, emit_atomic),
+    **dict.fromkeys(ops.ATOMICS, emit_atomic),
 }

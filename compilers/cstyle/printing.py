@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from cubepy.compilers.cstyle.spelling import UNARY, Expr
+from cubepy.compilers.cstyle.spelling import LOWEST, UNARY, Expr
+from cubepy.compilers.printf import directive, directives
 from cubepy.ir import ops
 from cubepy.ir.core import Op, Value
 from cubepy.ir.opdef import OpDef
@@ -17,24 +18,25 @@ if TYPE_CHECKING:
 
 def emit_print(e: Emitter, op: Op) -> None:
     """The text with each `{}` replaced by a directive, and the operands converted."""
-    directives: list[str] = []
-    args: list[str] = []
-    for value in op.operands:
-        shown, passed = _value(e, value)
-        directives.append(shown)
-        args += passed
-    text = str(op.attrs["text"]).replace("%", "%%").format(*directives)
-    e.statement(f"printf({', '.join([quoted(text), *args])})")
+    args = [a for value in op.operands for a in _arguments(e, value)]
+
+    def shown(k: int, spec: str) -> str:
+        t = op.operands[k].type
+        if isinstance(t, Line):
+            return "[" + ", ".join([_directive(e, t.element)] * t.width) + "]"
+        return directive(spec, element_of(t), _directive(e, element_of(t)))
+
+    text = directives(str(op.attrs["text"]), shown)
+    end = str(op.attrs.get("end", "\n")).replace("%", "%%")
+    e.statement(f"printf({', '.join([quoted(text + end), *args])})")
 
 
-def _value(e: Emitter, value: Value) -> tuple[str, list[str]]:
+def _arguments(e: Emitter, value: Value) -> list[str]:
     t = value.type
     if not isinstance(t, Line):
-        return _directive(e, element_of(t)), [_argument(e, element_of(t), e.value(value))]
+        return [_argument(e, element_of(t), e.value(value))]
     name = e.name(value)
-    lanes = [e.lines.lane(name, t, k) for k in range(t.width)]
-    shown = "[" + ", ".join([_directive(e, t.element)] * t.width) + "]"
-    return shown, [_argument(e, t.element, lane) for lane in lanes]
+    return [_argument(e, t.element, e.lines.lane(name, t, k)) for k in range(t.width)]
 
 
 def _directive(e: Emitter, dtype: DType) -> str:
@@ -52,14 +54,14 @@ def _argument(e: Emitter, dtype: DType, value: Expr) -> str:
     if dtype is bool_:
         return f"(int){value.within(UNARY)}"
     if dtype.is_float:
-        return e.dialect.print_words["float"].format(value.within(UNARY))
+        return e.dialect.print_float.fill([value]).within(LOWEST)
     wide = i64 if dtype.kind is Kind.INT else u64
     return f"({e.lines.scalar(wide)}){value.within(UNARY)}"
 
 
 def quoted(text: str) -> str:
-    """A C string with a newline; everything that C reads specially is written in octal."""
-    data = (text + "\n").encode()
+    """A C string; everything that C reads specially is written in octal."""
+    data = text.encode()
     inner = "".join(chr(c) if 32 <= c < 127 and c not in b'"\\?' else f"\\{c:03o}" for c in data)
     return f'"{inner}"'
 

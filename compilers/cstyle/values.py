@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cubepy.compilers.cstyle.dialect import Dialect
-from cubepy.compilers.cstyle.legalize import refusal
 from cubepy.compilers.cstyle.lines import tag
 from cubepy.compilers.cstyle.literals import literal, short_index
 from cubepy.compilers.cstyle.spelling import POSTFIX, UNARY, Expr, Spelling, cast
@@ -14,6 +13,8 @@ from cubepy.ir import ops
 from cubepy.ir.core import Op, Value
 from cubepy.ir.opdef import OpDef
 from cubepy.ir.types import DType, Line, element_of, index
+from cubepy.passes.legalise.check_target import refusal
+from cubepy.passes.legalise.lower_lookups import table_of
 
 if TYPE_CHECKING:
     from cubepy.compilers.cstyle.emit import Emitter
@@ -22,6 +23,7 @@ Emit = Callable[["Emitter", Op], Expr]
 _SHORT = (
     *(ops.ADD, ops.SUB, ops.MUL, ops.DIV_TRUNC, ops.REM_TRUNC),
     *(ops.EQ, ops.NE, ops.LT, ops.LE, ops.GT, ops.GE),
+    ops.LOOKUP,
     *(ops.PLANE_SHUFFLE, ops.PLANE_SHUFFLE_XOR, ops.PLANE_SHUFFLE_UP, ops.PLANE_SHUFFLE_DOWN),
 )
 """Operations in which a constant index needs no suffix."""
@@ -40,7 +42,7 @@ def scalar_text(e: Emitter, op: Op, types: list[DType], t: DType, operands: list
     source = types[0] if types else t
     spelling = _spelling(e.dialect, op.row, source, t)
     if spelling is None:
-        raise refusal(op, e.dialect, f"there is no form of it for {source.name}")
+        raise refusal(op, e.dialect.can.target, f"there is no form of it for {source.name}")
     e.use_helpers(spelling.text)
     return spelling.fill(operands, t=e.lines.scalar(t))
 
@@ -57,7 +59,7 @@ def _spelling(d: Dialect, row: OpDef, source: DType, target: DType) -> Spelling 
 
 def _is_native(d: Dialect, *dtypes: DType) -> bool:
     """Whether a float that is more than its bits takes part."""
-    return any(dtype.is_float and dtype not in d.stored for dtype in dtypes)
+    return any(dtype.is_float and dtype not in d.can.stored for dtype in dtypes)
 
 
 def emit_elementwise(e: Emitter, op: Op) -> Expr:
@@ -101,7 +103,7 @@ def _keeps_bits(op: Op, source: DType | None) -> bool:
 def _same(e: Emitter, value: Value) -> Expr:
     """The expression of a value under another type; that of a mutable local is no alias of it."""
     expr = e.value(value)
-    return Expr(expr.text, POSTFIX) if e.is_mutable(value) else expr
+    return Expr(expr.whole, POSTFIX) if e.is_mutable(value) else expr
 
 
 def operands_of(e: Emitter, op: Op) -> list[Expr]:
@@ -114,10 +116,11 @@ def operands_of(e: Emitter, op: Op) -> list[Expr]:
 
 def _without_cast(e: Emitter, value: Value, expr: Expr) -> Expr:
     """A position of 32 bits: the other operand, an index, makes it one too."""
-    cast_text = e.dialect.bare_positions
-    if not cast_text or value not in e.positions or not expr.text.startswith(cast_text):
+    cast_text = f"({e.lines.scalar(element_of(value.type))})"
+    is_bare = e.dialect.bare_positions and value.type is index and value in e.positions
+    if not is_bare or not expr.whole.startswith(cast_text):
         return expr
-    return Expr(expr.text.removeprefix(cast_text), POSTFIX)
+    return Expr(expr.whole.removeprefix(cast_text), POSTFIX)
 
 
 def _operand(e: Emitter, value: Value, is_short: bool) -> Expr:
@@ -140,15 +143,24 @@ def emit_extract(e: Emitter, op: Op) -> Expr:
     line = e.name(op.operands[0])
     if "lane" in op.attrs:
         return e.lines.lane(line, t, _integer(op, "lane"))
-    lane = e.value(op.operands[1]).text
+    lane = e.value(op.operands[1]).whole
     if not e.lines.is_native(t):
         return e.lines.lane(line, t, lane)
     name, scalar, position = f"extract_{tag(t)}", e.lines.scalar(t.element), e.lines.scalar(index)
-    lanes = ", ".join(e.lines.lane("line", t, k).text for k in range(t.width))
+    lanes = ", ".join(e.lines.lane("line", t, k).whole for k in range(t.width))
     head = f"{e.dialect.function}{scalar} {name}({e.lines.type(t)} line, {position} lane)"
     body = f"    const {scalar} lanes[{t.width}] = {{{lanes}}};\n    return lanes[lane];"
     e.lines.declare(name, f"{head} {{\n{body}\n}}")
     return Expr(f"{name}({line}, {lane})", POSTFIX)
+
+
+def emit_lookup(e: Emitter, op: Op) -> Expr:
+    """An entry of an array in the prelude, inside of which legalisation has kept the index."""
+    t, numbers = element_of(op.result.type), table_of(op)
+    entries = ", ".join([literal(number, t, e.dialect).whole for number in numbers])
+    name = e.lines.table(t, entries, len(numbers))
+    position = operands_of(e, op)[0].whole
+    return Expr(f"{name}[{position}]", POSTFIX)
 
 
 def emit_insert(e: Emitter, op: Op) -> Expr:
@@ -157,10 +169,10 @@ def emit_insert(e: Emitter, op: Op) -> Expr:
     assert isinstance(t, Line)
     name, kind = f"insert_{tag(t)}_{lane}", e.lines.type(t)
     params = f"{kind} line, {e.lines.scalar(t.element)} value"
-    target = e.lines.lane("line", t, lane).text
+    target = e.lines.lane("line", t, lane).whole
     body = f"    {target} = value;\n    return line;"
     e.lines.declare(name, f"{e.dialect.function}{kind} {name}({params}) {{\n{body}\n}}")
-    line, value = (e.value(v).text for v in op.operands)
+    line, value = (e.value(v).whole for v in op.operands)
     return Expr(f"{name}({line}, {value})", POSTFIX)
 
 
@@ -185,10 +197,10 @@ def emit_lane_mask(e: Emitter, op: Op) -> Expr:
     assert isinstance(t, Line)
     name, position = f"lane_mask_{t.width}", e.lines.scalar(index)
     lanes = [Expr(f"first <= {k} && {k} < end", 0) for k in range(t.width)]
-    body = e.lines.build(t, lanes).text
+    body = e.lines.build(t, lanes).whole
     head = f"{e.dialect.function}{e.lines.type(t)} {name}({position} first, {position} end)"
     e.lines.declare(name, f"{head} {{\n    return {body};\n}}")
-    first, end = (e.value(v).text for v in op.operands)
+    first, end = (e.value(v).whole for v in op.operands)
     return Expr(f"{name}({first}, {end})", POSTFIX)
 
 
@@ -199,9 +211,10 @@ def _integer(op: Op, name: str) -> int:
 
 
 def emit_position(e: Emitter, op: Op) -> Expr:
-    """A position along an axis, as an index."""
+    """A position along an axis, as an index of the operation's type."""
     e.positions.add(op.result)
-    return Expr(e.dialect.positions[op.row, str(op.attrs["axis"])], UNARY)
+    kind = e.lines.scalar(element_of(op.result.type))
+    return Expr(f"({kind}){e.dialect.positions[op.row, str(op.attrs['axis'])]}", UNARY)
 
 
 HANDLERS: dict[OpDef, Emit] = {
@@ -212,6 +225,7 @@ HANDLERS: dict[OpDef, Emit] = {
     ops.SPLAT: emit_splat,
     ops.EXTRACT: emit_extract,
     ops.INSERT: emit_insert,
+    ops.LOOKUP: emit_lookup,
     ops.SHUFFLE: emit_shuffle,
     ops.LANE_MASK: emit_lane_mask,
 }

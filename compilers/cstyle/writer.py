@@ -1,4 +1,4 @@
-"""Lines of C with indentation; a comment tells the Python line where it changes."""
+"""Lines of C with indentation; a comment names the Python line where that changes."""
 
 from __future__ import annotations
 

@@ -21,11 +21,12 @@ class CudaCompiler(SourceCompiler):
 
     def code(self, source: Source, target: Target) -> bytes:
         """A cubin for exactly this architecture."""
-        return toolchain.to_cubin(source.text, target)
+        return toolchain.to_cubin(source.text, target, source.kernel.attribute("registers", None))
 
     def text(self, kernel: Kernel, target: Target, options: Options, stage: str) -> str:
         """CUDA C, PTX, or SASS where nvdisasm is installed."""
         source = super().text(kernel, target, options, "source")
+        registers = kernel.attribute("registers", None)
         if stage == "ptx":
-            return toolchain.to_ptx(source, target)
-        return toolchain.to_sass(source, target) if stage == "sass" else source
+            return toolchain.to_ptx(source, target, registers)
+        return toolchain.to_sass(source, target, registers) if stage == "sass" else source

@@ -7,16 +7,16 @@ from functools import lru_cache
 
 from cubepy.compilers.cstyle import cuda_family as family
 from cubepy.compilers.cstyle.cuda_family import function
-from cubepy.compilers.cstyle.dialect import Dialect, Helper, Spellings
+from cubepy.compilers.cstyle.dialect import REFUSED, Dialect, Helper, Spellings, complete
 from cubepy.compilers.cstyle.shared import SHARED
-from cubepy.compilers.cstyle.spelling import UNARY, Spelling, call
+from cubepy.compilers.cstyle.spelling import UNARY, Spelling, call, cast
 from cubepy.compilers.cuda.instructions import (
     REGISTERS,
     SHARED_ADDRESS,
     has_clusters,
     instructions,
 )
-from cubepy.compilers.cuda.words import RESERVED
+from cubepy.compilers.cuda.reserved import RESERVED
 from cubepy.ir import ops
 from cubepy.ir.types import (
     DType,
@@ -39,6 +39,9 @@ from cubepy.ir.types import (
     u64,
 )
 from cubepy.lang.math.error_function import ERF_P, ERF_Q
+from cubepy.passes.legalise.capabilities import Capabilities, Planes
+from cubepy.passes.legalise.rows import HIDDEN_NEG
+from cubepy.targets import cuda_target
 
 SCALARS: dict[DType, str] = {
     **family.INTEGERS,
@@ -104,6 +107,16 @@ def _negate(name: str, word: str) -> Helper:
     )
 
 
+def _hidden_negation(name: str, word: str, bits: int, register: str) -> Helper:
+    """-v as ~v + 1: ptxas loses the sign of negations that it puts into three-way minima."""
+    text = f"{{ .reg .b{bits} all; not.b{bits} all, %1; add.s{bits} %0, all, 1; }}"
+    return function(
+        f"{word} {name}({word} value)",
+        f'{word} result;\n    asm("{text}" : "={register}"(result) : "{register}"(value));\n'
+        "    return result;",
+    )
+
+
 def _horner(coefficients: tuple[float, ...]) -> str:
     """A polynomial in `z`, the highest power first."""
     text = f"{coefficients[0]!r}f"
@@ -160,6 +173,8 @@ HELPERS: dict[str, Helper] = {
     "error_function": _error_function(),
     "negate_short": _negate("negate_short", "short"),
     "negate_ushort": _negate("negate_ushort", "unsigned short"),
+    "hidden_negation": _hidden_negation("hidden_negation", "int", 32, "r"),
+    "hidden_long_negation": _hidden_negation("hidden_long_negation", "long long", 64, "l"),
     "near_reciprocal": function(
         "float near_reciprocal(float value)",
         'float result;\n    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(value));\n'
@@ -251,25 +266,36 @@ def _functions() -> Spellings:
 _NEGATIONS: Spellings = {
     (ops.NEG, i16): call("negate_short"),
     (ops.NEG, u16): call("negate_ushort"),
+    (HIDDEN_NEG, None): cast(Spelling("hidden_negation((int){0})", needs=(UNARY,))),
+    **dict.fromkeys(
+        ((HIDDEN_NEG, t) for t in (i64, index, u64)),
+        cast(Spelling("hidden_long_negation((long long){0})", needs=(UNARY,))),
+    ),
 }
-_REFUSED = dict.fromkeys(
-    (ops.UNITS, ops.PLANES, ops.PLANE_POS), "it is made for CPUs, where loops run the units"
-) | dict.fromkeys((ops.VAR, ops.GET, ops.SET), "locals become SSA values before")
 _RECENT = {(ops.MIN, f32): call("min_nan", 2), (ops.MAX, f32): call("max_nan", 2)}
 """From sm_80 on the hardware has IEEE 754 minimum and maximum of f32."""
 
 BASE = Dialect(
-    name="cuda",
+    can=Capabilities(
+        target="cuda",
+        kind="cuda",
+        stored=frozenset((f16, bf16, f8e4m3, f8e5m2)),
+        native_fma=frozenset((f16, f32, f64)),
+        planes=Planes.SHUFFLES,
+        plane_dim=32,
+        shuffles_keep=True,
+        named_barriers=True,
+        early_exit=True,
+        loses_negations=True,
+    ),
     scalars=SCALARS,
-    stored=frozenset((f16, bf16, f8e4m3, f8e5m2)),
-    native_fma=frozenset((f16,)),
     suffixes={i64: "ll", index: "ll", u32: "u", u64: "ull"},
     float_suffixes={f32: "f", f64: ""},
     from_bits={f32: "__uint_as_float({})", f64: "__longlong_as_double({})"},
     vectors=VECTORS,
     lanes=("x", "y", "z", "w"),
     vector_build="make_{type}({lanes})",
-    vector_splat="make_{type}({value})",
+    vector_splat=Spelling("make_{type}({0})"),
     splat_helper="{function}{type} make_{type}({scalar} value) {{\n"
     "    return make_{type}({lanes});\n}}",
     struct="struct __align__({align}) {name} {{\n    {type} lane[{width}];\n}};",
@@ -278,7 +304,6 @@ BASE = Dialect(
     overloads="all",
     head='extern "C" __global__ void {cluster}__launch_bounds__({units})\n{name}',
     tensor_map="const __grid_constant__ TensorMap {name}",
-    no_cluster="it needs sm_90 or newer",
     registers=REGISTERS,
     address=SHARED_ADDRESS,
     buffer="{const}{type}* {restrict}{name}",
@@ -286,6 +311,8 @@ BASE = Dialect(
     fault="unsigned long long* {name}",
     restrict="__restrict__ ",
     spaces={Space.GLOBAL: "", Space.SHARED: "", Space.LOCAL: ""},
+    table=family.TABLE,
+    large_table=family.LARGE_TABLE,
     declarations={
         Space.SHARED: "__shared__ __align__({align}) {type} {name}[{size}];",
         Space.LOCAL: "__align__(16) {type} {name}[{size}];",
@@ -294,11 +321,7 @@ BASE = Dialect(
     dynamic_shared="{type}* const {name} = ({type}*)(shared_memory + {offset});",
     static_shared_bytes=48 << 10,
     positions=family.POSITIONS,
-    bare_positions=family.INDEX_CAST,
-    plane_dim=32,
-    planes_exit=True,
-    planes="warps",
-    shuffles_keep=True,
+    bare_positions=True,
     spellings=SHARED
     | family.numbers()
     | family.bits()
@@ -309,14 +332,10 @@ BASE = Dialect(
     | _COOPERATION,
     conversions=_CONVERSIONS,
     helpers=HELPERS,
-    stream_store="__stcs({pointer}, {value})",
-    print_words={
-        "int": "%lld",
-        "uint": "%llu",
-        "float": "(double){}",
-    },
+    stream_store=call("__stcs", 2),
+    print_words={"int": "%lld", "uint": "%llu"},
+    print_float=Spelling("(double){0}", UNARY, (UNARY,)),
     reserved=RESERVED,
-    refused=_REFUSED,
 )
 
 
@@ -324,23 +343,22 @@ BASE = Dialect(
 def dialect(arch: str) -> Dialect:
     """CUDA C for `sm_90a` and the like; what an architecture lacks is computed by hand."""
     found, lacks = instructions(arch)
-    base = replace(
-        BASE,
-        name=f"cuda:{arch}",
-        instructions=found,
-        refused={**BASE.refused, **lacks},
-        cluster=CLUSTER if has_clusters(arch) else "",
+    is_old = cuda_target(arch).version < 80
+    soft = frozenset((bf16, f8e4m3, f8e5m2) if is_old else (f8e4m3, f8e5m2))
+    can = replace(
+        BASE.can,
+        target=f"cuda:{arch}",
+        refused={**REFUSED, **lacks},
+        refused_attributes={} if has_clusters(arch) else {"cluster": "it needs sm_90 or newer"},
+        soft=soft,
     )
-    if _number(arch) < 80:
-        return replace(base, soft=frozenset((bf16, f8e4m3, f8e5m2)))
-    return replace(
+    base = replace(BASE, can=can, instructions=found, cluster=CLUSTER)
+    if is_old:
+        return complete(base)
+    base = replace(
         base,
-        soft=frozenset((f8e4m3, f8e5m2)),
         spellings=BASE.spellings | _RECENT,
         conversions=_CONVERSIONS | _BF16_CONVERSIONS,
         helpers=HELPERS | _NAN_HELPERS | _BF16_HELPERS,
     )
-
-
-def _number(arch: str) -> int:
-    return int("".join(c for c in arch if c.isdigit()) or 0)
+    return complete(base)

@@ -5,11 +5,10 @@ Reference: PTX ISA (https://docs.nvidia.com/cuda/parallel-thread-execution/).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from cubepy.compilers.cstyle.dialect import Instruction
-from cubepy.ir import cuda
+from cubepy.ir import cuda, ops
 from cubepy.ir.core import Op
 from cubepy.ir.cuda import MMA_WORDS
 from cubepy.ir.opdef import OpDef
@@ -31,6 +30,7 @@ from cubepy.ir.types import (
     u64,
     width_of,
 )
+from cubepy.targets import cuda_target
 
 REGISTERS: dict[DType | Space, str] = {
     **dict.fromkeys((i16, u16, f16, bf16), "h"),
@@ -189,7 +189,14 @@ _BULK_LOAD = (
     "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
 )
 
+
+def _named_barrier(op: Op) -> str:
+    """Whole warps arrive together, and each counts 32 units."""
+    return f"barrier.sync.aligned {_integer(op, 'barrier')}, {_integer(op, 'count')};"
+
+
 ALL: dict[OpDef, tuple[int, Instruction]] = {
+    ops.SYNC_UNITS: (75, Instruction(_named_barrier)),
     cuda.PTX: (75, Instruction(_template)),
     cuda.ADDRESS: (75, Instruction(_address, alignments={0: BOX_ALIGNMENT})),
     cuda.COPY_ASYNC: (80, Instruction(_copy_async)),
@@ -232,13 +239,12 @@ HOPPER: dict[OpDef, Instruction] = {
     cuda.WGMMA: Instruction(_wgmma, is_update=True),
 }
 """What sm_90a alone has (setmaxnreg also later ones of its kind)."""
-_ARCH = re.compile(r"sm_(\d+)([af]?)")
 _CLUSTERS_FROM = 90
 
 
 def instructions(arch: str) -> tuple[dict[OpDef, Instruction], dict[OpDef, str]]:
     """What an architecture has; and what it lacks, with the reason."""
-    number, suffix = _parse(arch)
+    number, suffix = _version(arch)
     found = {row: text for row, (least, text) in ALL.items() if number >= least}
     lacks = {row: f"it needs sm_{n} or newer" for row, (n, _) in ALL.items() if number < n}
     for row, instruction in HOPPER.items():
@@ -253,9 +259,9 @@ def instructions(arch: str) -> tuple[dict[OpDef, Instruction], dict[OpDef, str]]
 
 def has_clusters(arch: str) -> bool:
     """Whether cubes can run together in clusters."""
-    return _parse(arch)[0] >= _CLUSTERS_FROM
+    return _version(arch)[0] >= _CLUSTERS_FROM
 
 
-def _parse(arch: str) -> tuple[int, str]:
-    found = _ARCH.fullmatch(arch)
-    return (int(found[1]), found[2]) if found else (0, "")
+def _version(arch: str) -> tuple[int, str]:
+    target = cuda_target(arch)
+    return target.version, target.variant

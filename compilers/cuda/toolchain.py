@@ -24,27 +24,44 @@ OPTIONS = (
 )
 
 
-def to_cubin(source: str, target: Target) -> bytes:
-    """Machine code for the exact architecture; it also checks inline assembly."""
-    return _compile(source, target, f"--gpu-architecture={target.arch}", "CUBIN")
+def to_cubin(source: str, target: Target, registers: int | None = None) -> bytes:
+    """Machine code for the exact architecture; it also checks inline assembly.
+
+    `registers`: at most so many for a unit.
+    """
+    arch = f"--gpu-architecture={target.arch}"
+    return _compile(source, target, (arch, *_most(registers)), "CUBIN")
 
 
-def to_ptx(source: str, target: Target) -> str:
+def _most(registers: int | None) -> tuple[str, ...]:
+    return () if registers is None else (f"--maxrregcount={registers}",)
+
+
+def to_ptx(source: str, target: Target, registers: int | None = None) -> str:
     """PTX for the architecture; NVRTC ends it with a zero byte."""
-    arch = target.arch.replace("sm_", "compute_")
-    return _compile(source, target, f"--gpu-architecture={arch}", "PTX").rstrip(b"\0").decode()
+    virtual = f"--gpu-architecture=compute_{target.version}{target.variant}"
+    return _compile(source, target, (virtual, *_most(registers)), "PTX").rstrip(b"\0").decode()
 
 
-def to_sass(source: str, target: Target) -> str:
+def to_sass(source: str, target: Target, registers: int | None = None) -> str:
     """The machine code as text, by nvdisasm."""
     tool = find_nvdisasm()
     if tool is None:
         raise _missing("nvdisasm", target, "pip install nvidia-cuda-nvdisasm")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.cubin"
-        path.write_bytes(to_cubin(source, target))
+        path.write_bytes(to_cubin(source, target, registers))
         done = subprocess.run([tool, "-c", path], capture_output=True, text=True, check=True)
     return done.stdout
+
+
+def version() -> str:
+    """The version of NVRTC; empty where it is missing."""
+    nvrtc = _nvrtc()
+    if nvrtc is None:
+        return ""
+    _, major, minor = nvrtc.nvrtcVersion()
+    return f"{major}.{minor}"
 
 
 def find_nvdisasm() -> str | None:
@@ -73,13 +90,13 @@ def _missing(tool: str, target: Target, command: str) -> Exception:
     )
 
 
-def _compile(source: str, target: Target, arch: str, kind: str) -> bytes:
+def _compile(source: str, target: Target, chosen: tuple[str, ...], kind: str) -> bytes:
     nvrtc = _nvrtc()
     if nvrtc is None:
         raise _missing("NVRTC", target, INSTALL)
     _, program = nvrtc.nvrtcCreateProgram(source.encode(), b"kernel.cu", 0, [], [])
     try:
-        options = [o.encode() for o in (*OPTIONS, arch)]
+        options = [o.encode() for o in (*OPTIONS, *chosen)]
         (status,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             raise _refused(nvrtc, program, target)

@@ -10,11 +10,10 @@ from dataclasses import replace
 from functools import lru_cache
 
 from cubepy.compilers.cstyle import cuda_family as family
-from cubepy.compilers.cstyle.dialect import Dialect, Helper, Spellings
-from cubepy.compilers.cstyle.rows import FMOD
+from cubepy.compilers.cstyle.dialect import REFUSED, Dialect, Helper, Spellings, complete
 from cubepy.compilers.cstyle.shared import SHARED
 from cubepy.compilers.cstyle.spelling import EQUAL, UNARY, Spelling, call
-from cubepy.compilers.hip.words import RESERVED
+from cubepy.compilers.hip.reserved import RESERVED
 from cubepy.ir import ops
 from cubepy.ir.types import (
     DType,
@@ -36,6 +35,8 @@ from cubepy.ir.types import (
     u32,
     u64,
 )
+from cubepy.passes.legalise.capabilities import Capabilities, Planes
+from cubepy.passes.legalise.rows import FMOD
 
 SCALARS: dict[DType, str] = {
     **family.INTEGERS,
@@ -130,16 +131,21 @@ def _is_wide(dtype: DType | Kind | None) -> bool:
 
 _SUMS = frozenset((ops.ADD, ops.SUB, ops.MUL))
 _BIT_ROWS = frozenset((ops.AND, ops.OR, ops.XOR))
-_REFUSED = dict.fromkeys(
-    (ops.UNITS, ops.PLANES, ops.PLANE_POS), "it is made for CPUs, where loops run the units"
-) | dict.fromkeys((ops.VAR, ops.GET, ops.SET), "locals become SSA values before")
 
 BASE = Dialect(
-    name="hip",
+    can=Capabilities(
+        target="hip",
+        kind="hip",
+        stored=frozenset(_STORED),
+        soft=frozenset(_STORED),
+        native_fma=frozenset((f16, f32, f64)),
+        refused=REFUSED,
+        planes=Planes.SHUFFLES,
+        plane_dim=64,
+        shuffles_keep=True,
+        early_exit=True,
+    ),
     scalars=SCALARS,
-    stored=frozenset(_STORED),
-    soft=frozenset(_STORED),
-    native_fma=frozenset((f16,)),
     suffixes={i64: "ll", index: "ll", u32: "u", u64: "ull"},
     float_suffixes={f16: "f16", f32: "f", f64: ""},
     from_bits={
@@ -150,7 +156,7 @@ BASE = Dialect(
     vectors=VECTORS,
     lanes=tuple(f"s{k:x}" for k in range(16)),
     vector_build="{type}{{{lanes}}}",
-    vector_splat="({type})({value})",
+    vector_splat=Spelling("({type})({0})"),
     struct="struct __align__({align}) {name} {{\n    {type} lane[{width}];\n}};",
     struct_build="{type}{{{{{lanes}}}}}",
     function=family.INLINE,
@@ -166,16 +172,14 @@ BASE = Dialect(
     fault="unsigned long long* {name}",
     restrict="__restrict__ ",
     spaces={Space.GLOBAL: "", Space.SHARED: "", Space.LOCAL: ""},
+    table=family.TABLE,
+    large_table=family.LARGE_TABLE,
     declarations={
         Space.SHARED: "__shared__ __align__(16) {type} {name}[{size}];",
         Space.LOCAL: "__align__(16) {type} {name}[{size}];",
     },
     positions=family.POSITIONS,
-    bare_positions=family.INDEX_CAST,
-    plane_dim=64,
-    planes_exit=True,
-    planes="wavefronts",
-    shuffles_keep=True,
+    bare_positions=True,
     prelude=("#pragma clang fp contract(off)",),
     spellings=SHARED
     | family.numbers()
@@ -188,13 +192,13 @@ BASE = Dialect(
     bitcast=Spelling("__builtin_bit_cast({t}, {0})"),
     line_bitcast=Spelling("__builtin_bit_cast({t}, {0})"),
     helpers=_type_helpers() | {"note_fault": family.NOTE_FAULT},
-    print_words={"int": "%lld", "uint": "%llu", "float": "(double){}"},
+    print_words={"int": "%lld", "uint": "%llu"},
+    print_float=Spelling("(double){0}", UNARY, (UNARY,)),
     reserved=RESERVED,
-    refused=_REFUSED,
 )
 
 
 @lru_cache(maxsize=64)
 def dialect(arch: str, plane_dim: int) -> Dialect:
     """HIP C++ for `gfx942` and the like, with its size of wavefronts."""
-    return replace(BASE, name=f"hip:{arch}", plane_dim=plane_dim)
+    return complete(replace(BASE, can=replace(BASE.can, target=f"hip:{arch}", plane_dim=plane_dim)))

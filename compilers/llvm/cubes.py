@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import prod
 
+from cubepy.compilers.llvm.rows import Rows
 from cubepy.compilers.llvm.units import AXES, Bound
 from cubepy.compilers.llvm.writer import Writer
 from cubepy.ir import ops
 from cubepy.ir.core import Kernel, Value
+from cubepy.ir.types import index32
 
+Given = dict[Value, str]
+"""Registers of values that need no operation."""
 Body = Callable[[], str]
 """Emits what a loop runs; gives the label of the block that goes on with the loop."""
+
+
+Each = Callable[[Body, str], None]
+"""Emits a loop over units, and what it jumps to at its end."""
 
 
 class Cubes:
@@ -24,6 +33,8 @@ class Cubes:
         self._units = prod(kernel.cube_dim)
         self.positions: dict[str, str] = {}
         self.plane = ""
+        self.unrolls = False
+        """Whether loops over units are short and need unrolling; LLVM does it where asked alone."""
 
     def each_cube(self, start: str, stop: str, body: Body, end: str) -> None:
         """A loop over cubes."""
@@ -35,6 +46,145 @@ class Cubes:
             return body()
 
         self._counted("cube", start, stop, cube, end)
+
+    def each_position(self, bounds: list[Bound], body: Body, end: str) -> None:
+        """One loop over the units of all cubes, for kernels that ask for nothing of a cube."""
+        self._positions(*self._all_positions(bounds), body, end)
+
+    def each_stretch(
+        self, bounds: list[Bound], units: int, body: Callable[[Each], str], end: str
+    ) -> None:
+        """The same in stretches of `units`; `body` gets the loop over those of one."""
+        w = self._w
+        start, stop = self._all_positions(bounds)
+        whole = w.value(f"add nsw i64 {w.value(f'sub nsw i64 {stop}, {start}')}, {units - 1}")
+        count = w.value(f"sdiv i64 {whole}, {units}")
+
+        def stretch(number: str) -> str:
+            first = w.value(f"mul nsw i64 {number}, {units}")
+            first = w.value(f"add nsw i64 {first}, {start}")
+            behind = w.value(f"add nsw i64 {first}, {units}")
+            last = w.call("llvm.smin.i64", "i64", ("i64", behind), ("i64", stop))
+            return body(partial(self._positions, first, last))
+
+        self._counted("stretch", "0", count, stretch, end)
+
+    def _all_positions(self, bounds: list[Bound]) -> tuple[str, str]:
+        start, stop = (
+            self._w.value(f"mul nsw i64 {cubes}, {self._units}") for cubes in ("%begin", "%end")
+        )
+        return start, self._stop(stop, "0", bounds)
+
+    def _positions(self, start: str, stop: str, body: Body, end: str) -> None:
+        def unit(position: str) -> str:
+            self.positions["absolute_all"] = position
+            return body()
+
+        self._counted("unit", start, stop, unit, end, parallel=True)
+
+    def each_row(
+        self, bounds: list[Bound], rows: Rows, body: Callable[[Given], str], end: str
+    ) -> None:
+        """As `each_position`, row by row; `body` is emitted for the ends of rows and the middle.
+
+        It takes the registers of quotients, remainders and decided comparisons.
+        """
+        w = self._w
+        start, stop = (
+            w.value(f"mul nsw i64 {cubes}, {self._units}") for cubes in ("%begin", "%end")
+        )
+        stop = self._stop(stop, "0", bounds)
+        divisor = self._registers[rows.divisor]
+
+        def row(position: str) -> tuple[str, str]:
+            quotient = w.value(f"udiv i64 {position}, {divisor}", "row")
+            first = w.value(f"mul nuw nsw i64 {quotient}, {divisor}", "row_start")
+            done = w.value(f"sub nuw nsw i64 {position}, {first}")
+            left = w.value(f"sub nuw nsw i64 {divisor}, {done}")
+            rest = w.value(f"sub nsw i64 {stop}, {position}")
+            run = w.call("llvm.smin.i64", "i64", ("i64", left), ("i64", rest))
+            last = w.value(f"add nsw i64 {position}, {run}", "row_end")
+            given: Given = dict.fromkeys(rows.quotients, quotient)
+
+            def unit(place: str, decided: Given) -> str:
+                self.positions["absolute_all"] = place
+                remainder = w.value(f"sub nsw i64 {place}, {first}", "column")
+                return body({**given, **dict.fromkeys(rows.remainders, remainder), **decided})
+
+            after = w.label("row_done")
+            self._parts(rows, quotient, first, (position, last), unit, after)
+            return last, after
+
+        self._stepping(start, stop, row, end)
+
+    def _parts(
+        self,
+        rows: Rows,
+        row: str,
+        first: str,
+        ends: tuple[str, str],
+        unit: Callable[[str, Given], str],
+        after: str,
+    ) -> None:
+        """The begin of a row, its middle, where comparisons are decided, and its end."""
+        w = self._w
+        begin, end = ends
+        if not rows.tests:
+            self._counted("unit", begin, end, lambda place: unit(place, {}), after)
+            return
+        low, high = self._middle(rows, row, first, ends)
+        decided = {t.result: "true" if t.truth else "false" for t in rows.tests}
+        none: Given = {}
+        for start, stop, known, following in (
+            (begin, low, none, w.label("middle")),
+            (low, high, decided, w.label("edge")),
+            (high, end, none, after),
+        ):
+            self._counted("unit", start, stop, lambda place, k=known: unit(place, k), following)
+            if following is not after:
+                w.start(following)
+
+    def _middle(self, rows: Rows, row: str, first: str, ends: tuple[str, str]) -> tuple[str, str]:
+        """Between which positions of a row all comparisons are decided."""
+        w = self._w
+        (low, high), end, is_inside = ends, ends[1], "true"
+        for test in rows.tests:
+            limit = w.call(
+                "llvm.sadd.sat.i64",
+                "i64",
+                ("i64", self._registers[test.limit]),
+                ("i64", str(test.offset)),
+            )
+            if test.of_row:
+                word = "sge" if test.is_from else "slt"
+                holds = w.value(f"icmp {word} i64 {row}, {limit}")
+                is_inside = w.value(f"and i1 {is_inside}, {holds}")
+                continue
+            place = w.call("llvm.sadd.sat.i64", "i64", ("i64", limit), ("i64", first))
+            if test.is_from:
+                low = w.call("llvm.smax.i64", "i64", ("i64", low), ("i64", place))
+            else:
+                high = w.call("llvm.smin.i64", "i64", ("i64", high), ("i64", place))
+        low = w.call("llvm.smin.i64", "i64", ("i64", low), ("i64", end))
+        low = w.value(f"select i1 {is_inside}, i64 {low}, i64 {end}")
+        return low, w.call("llvm.smax.i64", "i64", ("i64", high), ("i64", low))
+
+    def _stepping(
+        self, start: str, stop: str, body: Callable[[str], tuple[str, str]], end: str
+    ) -> None:
+        """A loop whose body gives the next position, and the label of the block that goes on."""
+        w = self._w
+        before, head, inside = w.block, w.label("rows_head"), w.label("rows")
+        w.jump(head)
+        w.start(head)
+        position, at = w.fresh("position"), len(w.lines)
+        w.line("")
+        w.branch(w.value(f"icmp slt i64 {position}, {stop}"), inside, end)
+        w.start(inside)
+        following, latch = body(position)
+        w.start(latch)
+        w.jump(head)
+        w.lines[at] = f"  {position} = phi i64 [{start}, %{before}], [{following}, %{latch}]"
 
     def each_plane(self, body: Body, end: str) -> None:
         """A loop over the planes of the cube."""
@@ -55,9 +205,18 @@ class Cubes:
             self._unit_loop(bounds, body, latch)
 
     def _counted(
-        self, hint: str, start: str, stop: str, body: Callable[[str], str], end: str
+        self,
+        hint: str,
+        start: str,
+        stop: str,
+        body: Callable[[str], str],
+        end: str,
+        parallel: bool = False,
     ) -> None:
-        """A loop from start up to stop; `body` gives the label of the block that goes on."""
+        """A loop from start up to stop; `body` gives the label of the block that goes on.
+
+        Units are not ordered between barriers, so that loops over them may run in `parallel`.
+        """
         w = self._w
         before, head, inside = w.block, w.label(f"{hint}_head"), w.label(hint)
         w.jump(head)
@@ -71,7 +230,7 @@ class Cubes:
         latch = body(position)
         w.start(latch)
         w.line(f"{following} = add nsw i64 {position}, 1")
-        w.jump(head)
+        w.jump_back(head, parallel=parallel, unrolled=parallel and self.unrolls)
         w.lines[at] = f"  {position} = phi i64 [{start}, %{before}], [{following}, %{latch}]"
 
     def _uses_cube_axes(self) -> bool:
@@ -101,7 +260,7 @@ class Cubes:
                 self._axes_of_unit(position)
             return body()
 
-        self._counted("unit", start, stop, unit, latch)
+        self._counted("unit", start, stop, unit, latch, parallel=True)
 
     def _units_of_plane(self) -> tuple[str, str]:
         width = self._kernel.plane_dim
@@ -124,7 +283,10 @@ class Cubes:
         """min(count, limit - base) over the bounds; below zero runs nothing."""
         stop = count
         for bound in bounds:
-            left = self._w.value(f"sub nsw i64 {self._registers[bound.limit]}, {base}")
+            limit = self._registers[bound.limit]
+            if bound.limit.type is index32:
+                limit = self._w.value(f"sext i32 {limit} to i64")
+            left = self._w.value(f"sub nsw i64 {limit}, {base}")
             stop = self._w.call("llvm.smin.i64", "i64", ("i64", left), ("i64", stop))
         return stop
 
@@ -154,7 +316,7 @@ class Cubes:
                 nest(rest, inner)
                 return inner
 
-            self._counted(f"unit_{axis}", "0", stop, position_loop, out)
+            self._counted(f"unit_{axis}", "0", stop, position_loop, out, parallel=not rest)
 
         nest(("z", "y", "x"), latch)
 

@@ -6,19 +6,30 @@ follows the kernel's regions. Registers map one to one to IR values.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import prod
 
 from cubepy.compilers.llvm import memory, numbers, printing
 from cubepy.compilers.llvm import ops as spell
-from cubepy.compilers.llvm.cubes import Cubes
-from cubepy.compilers.llvm.units import AXES, UnitPlan, is_cube_program, plan_units, uses_axes
+from cubepy.compilers.llvm.cubes import Cubes, Each
+from cubepy.compilers.llvm.memory import updates_own_memory
+from cubepy.compilers.llvm.rows import find_rows
+from cubepy.compilers.llvm.scratch import TAKE, ScratchPlan
+from cubepy.compilers.llvm.units import (
+    AXES,
+    UnitPlan,
+    is_cube_program,
+    plan_units,
+    uses_axes,
+)
+from cubepy.compilers.llvm.versions import MIN_UNITS, STRETCH, DearBranch, DearBranches, find_dear
 from cubepy.compilers.llvm.writer import Writer
 from cubepy.errors import fail
 from cubepy.ir import ops
-from cubepy.ir.core import Kernel, Op, Region, Value
+from cubepy.ir.core import Kernel, Op, Param, Region, Value
 from cubepy.ir.opdef import OpDef
-from cubepy.ir.types import Buffer, Type, index
-from cubepy.span import Span
+from cubepy.ir.types import Buffer, Type, index32
 from cubepy.targets import Target
 
 _EMITTERS = {**numbers.HANDLERS, **memory.HANDLERS, **printing.HANDLERS}
@@ -28,6 +39,7 @@ _FAST = "reassoc nsz arcp contract afn "
 def emit(
     kernel: Kernel,
     target: Target,
+    scratch: ScratchPlan,
     *,
     triple: str = "",
     layout: str = "",
@@ -35,26 +47,31 @@ def emit(
     debug: bool = False,
 ) -> str:
     """The LLVM module of a kernel; `debug` attaches source positions to every instruction."""
-    return Emitter(kernel, target, fast_math, debug).module(triple, layout)
+    return Emitter(kernel, target, scratch, fast_math, debug).module(triple, layout)
 
 
 class Emitter:
     """State of one emission: the writer, registers of values, and the targets of jumps."""
 
-    def __init__(self, kernel: Kernel, target: Target, fast_math: bool, debug: bool) -> None:
+    def __init__(
+        self, kernel: Kernel, target: Target, scratch: ScratchPlan, fast_math: bool, debug: bool
+    ) -> None:
         self.kernel = kernel
         self.target = target
+        self.scratch = scratch
         self.fast = _FAST if fast_math else ""
         self.w = Writer(debug)
-        self.w_span: Span | None = None
         self._registers: dict[Value, str] = {}
         self._constants: dict[Value, int | float] = {}
-        self._nonnegative: set[Value] = set()
+        self._given: dict[Value, str] = {}
+        """Registers of values for which nothing is emitted."""
         self._cubes = Cubes(kernel, self.w, self._registers)
         self._loops: list[_Loop] = []
         self._merges: list[_Merge] = []
         self._unit_end = ""
-        self._tells_faults = any(op.row is ops.FAULT for op in kernel.body.walk())
+        self._cheap: dict[Op, DearBranch] = {}
+        self._reports_faults = any(op.row is ops.FAULT for op in kernel.body.walk())
+        self.orders_storage = any(op.row is ops.SYNC_STORAGE for op in kernel.body.walk())
         self._is_program = is_cube_program(kernel)
         self._has_axes = uses_axes(kernel.body)
 
@@ -68,37 +85,41 @@ class Emitter:
         """The number of a scalar constant."""
         return self._constants.get(value)
 
-    def is_nonnegative(self, value: Value) -> bool:
-        """Whether an index is known not to be negative."""
-        return value in self._nonnegative
-
     def intrinsic(self, name: str, t: Type, *args: str) -> str:
         """An LLVM intrinsic on operands of one type."""
         text = spell.type_name(t)
         return self.w.call(f"llvm.{name}.{spell.suffix(t)}", text, *((text, a) for a in args))
 
+    def scratch_parameter(self, block: Value) -> str:
+        """The parameter of `cubes` that a block of scratch memory is passed by.
+
+        A parameter each, so that LLVM knows that blocks and arguments do not overlap.
+        """
+        return f"%scratch.{self.scratch.offsets[block]}"
+
     # The module
 
     def module(self, triple: str, layout: str) -> str:
         plan = plan_units(self.kernel)
-        params = [self._param(p.value, p.argument, p.role) for p in self.kernel.params]
+        params = [self._param(p) for p in self.kernel.params]
         counts = [f"i64 %count_{a}" for a in AXES]
         self._body(plan)
-        record = ["ptr %faults"] if self._tells_faults else []
-        args = ", ".join([*params, *counts, *record, "i64 %begin", "i64 %end"])
+        record = ["ptr %faults"] if self._reports_faults else []
+        kept = "ptr noalias nonnull align 64"
+        blocks = [f"{kept} {self.scratch_parameter(v)}" for v in self.scratch.offsets]
+        args = ", ".join([*params, *counts, *record, *blocks, "i64 %begin", "i64 %end"])
         name = self.kernel.name
-        head = f"define internal void @{name}.cubes({args}) #0{self.w.attach(0)} {{"
+        head = f"define internal void @{name}.cubes({args}) #1{self.w.attach(0)} {{"
         body = [head, "entry:", *self.w.entry, *self.w.lines, "}", ""]
         return self.w.module([*self._wrapper(params), *body, self._attributes()], triple, layout)
 
-    def _param(self, value: Value, argument: str, role: str) -> str:
+    def _param(self, param: Param) -> str:
+        value = param.value
         register = f"%{value.name}.arg"  # the dot keeps it apart from the compiler's own names
         self._registers[value] = register
-        if role == "shape":
-            self._nonnegative.add(value)
         if not isinstance(value.type, Buffer):
             return f"{spell.type_name(value.type)} {register}"
-        written = argument in self.kernel.written
+        written = param.argument in self.kernel.written
         flags = " noalias" if self.kernel.noalias else ""
         return f"ptr{flags}{'' if written else ' readonly'} {register}"
 
@@ -108,7 +129,7 @@ class Emitter:
         lines = [f"{head}{self.w.attach(1)} {{", "entry:"]
         passed: list[str] = []
         types = [self._slot_type(p.value.type) for p in self.kernel.params] + ["i64"] * 3
-        types += ["ptr"] if self._tells_faults else []
+        types += ["ptr"] if self._reports_faults else []
         for k, t in enumerate(types):
             lines.append(f"  %slot{k} = getelementptr i8, ptr %args, i64 {8 * k}")
             memory_type = "i8" if t == "i1" else t
@@ -116,17 +137,41 @@ class Emitter:
             if t == "i1":
                 lines.append(f"  %bool{k} = icmp ne i8 %arg{k}, 0")
             passed.append(f"{t} %{'bool' if t == 'i1' else 'arg'}{k}")
+        passed += self._take_scratch(lines)
         call = ", ".join([*passed, "i64 %begin", "i64 %end"])
         lines.append(f"  call void @{self.kernel.name}.cubes({call}){self.w.attach(2)}")
         return [*lines, "  ret void", "}", ""]
+
+    def _take_scratch(self, lines: list[str]) -> list[str]:
+        """Ask for the thread's scratch memory, and return where there is none; gives its blocks."""
+        plan = self.scratch
+        if not plan.nbytes:
+            return []
+        head, place = f"declare noalias ptr @{TAKE}(i64)", self.w.attach(2)
+        self.w.declare(TAKE, head)
+        lines += [
+            f"  %scratch = call ptr @{TAKE}(i64 {plan.nbytes}){place}",
+            "  %lacking = icmp eq ptr %scratch, null",
+            "  br i1 %lacking, label %lost, label %given",
+            "lost:",
+            "  ret void",
+            "given:",
+        ]
+        for offset in plan.offsets.values():
+            lines.append(f"  %block{offset} = getelementptr i8, ptr %scratch, i64 {offset}")
+        return [f"ptr %block{offset}" for offset in plan.offsets.values()]
 
     @staticmethod
     def _slot_type(t: Type) -> str:
         return "ptr" if isinstance(t, Buffer) else spell.type_name(t)
 
     def _attributes(self) -> str:
-        width = self.target.line_bytes * 8
-        return f'attributes #0 = {{ nounwind "prefer-vector-width"="{width}" }}\n'
+        """`noinline` on the loops over cubes: LLVM would optimise them once more in the wrapper."""
+        width = f'"prefer-vector-width"="{self.target.line_bytes * 8}"'
+        return (
+            f"attributes #0 = {{ nounwind {width} }}\n"
+            f"attributes #1 = {{ nounwind noinline {width} }}\n"
+        )
 
     # Cubes and units
 
@@ -136,7 +181,17 @@ class Emitter:
         for op in plan.launch:
             self.op(op)
         w.at(None)
-        self._cubes.each_cube("%begin", "%end", lambda: self._cube(plan), end)
+        rows = find_rows(self.kernel, plan)
+        dear = find_dear(plan.body) if plan.is_flat and rows is None else DearBranches()
+        if rows is not None:
+            self._cubes.each_row(plan.bounds, rows, lambda given: self._row(plan, given), end)
+        elif dear.branches:
+            loop = partial(self._stretch, plan.body, dear)
+            self._cubes.each_stretch(plan.bounds, STRETCH, loop, end)
+        elif plan.is_flat:
+            self._cubes.each_position(plan.bounds, lambda: self._unit(plan.body), end)
+        else:
+            self._cubes.each_cube("%begin", "%end", lambda: self._cube(plan), end)
         w.start(end)
         if w.prints:
             w.call("fflush", "i32", ("ptr", "null"))
@@ -152,24 +207,78 @@ class Emitter:
             self._unit_end = latch
             self._ops(plan.body)
         else:
-            self._cubes.each_unit(plan.bounds, plan.axes, lambda: self._unit(plan.body), latch)
+            self._each_unit(
+                partial(self._cubes.each_unit, plan.bounds, plan.axes), plan.body, latch
+            )
         return latch
 
-    def _unit(self, body: list[Op] | tuple[Op, ...]) -> str:
-        """The work of one unit (or plane); `return` and the end of the body go to its end."""
+    def _each_unit(self, each: Each, body: Sequence[Op], end: str) -> None:
+        """Loops over the units; where no unit takes a dear branch, loops without it."""
+        dear = find_dear(body if prod(self.kernel.cube_dim) >= MIN_UNITS else ())
+        self._cubes.unrolls = updates_own_memory(body)
+        if dear.branches:
+            self._ask_all(each, body, dear, end)
+        else:
+            each(lambda: self._unit(body), end)
+
+    def _stretch(self, body: Sequence[Op], dear: DearBranches, each: Each) -> str:
+        latch = self.w.label("stretch_end")
+        self._ask_all(each, body, dear, latch)
+        return latch
+
+    def _ask_all(self, each: Each, body: Sequence[Op], dear: DearBranches, end: str) -> None:
+        w = self.w
+        flag, asked, some, none = w.allocate("i8", "dear"), *map(w.label, ("asked", "some", "none"))
+        w.line(f"store i8 0, ptr {flag}")
+        each(lambda: self._unit(dear.test, lambda: self._ask(dear, flag)), asked)
+        w.start(asked)
+        w.branch(w.value(f"icmp ne i8 {w.value(f'load i8, ptr {flag}')}, 0"), some, none)
+        w.start(some)
+        each(lambda: self._unit(body), end)
+        w.start(none)
+        self._cheap = dear.branches
+        each(lambda: self._unit(body), end)
+        self._cheap = {}
+
+    def _ask(self, dear: DearBranches, flag: str) -> None:
+        """Note whether this unit takes a dear branch."""
+        w = self.w
+        for branch in dear.branches.values():
+            (taken,) = self.operands(branch.op)
+            if not branch.then:
+                taken = w.value(f"xor i1 {taken}, true")
+            wide = w.value(f"zext i1 {taken} to i8")
+            either = w.value(f"or i8 {w.value(f'load i8, ptr {flag}')}, {wide}")
+            w.line(f"store i8 {either}, ptr {flag}")
+        w.jump(self._unit_end)
+
+    def _unit(self, body: Sequence[Op], finish: Callable[[], None] | None = None) -> str:
+        """The work of one unit (or plane); `return` and the end of the body go to its end.
+
+        A body without an end of its own has one in `finish`.
+        """
         outer, end = self._unit_end, self.w.label("unit_end")
         self._unit_end = end
         self._merges.append(_Merge(end, []))
         self._ops(body)
+        if finish is not None:
+            finish()
         self._merges.pop()
         self._unit_end = outer
         return end
+
+    def _row(self, plan: UnitPlan, given: dict[Value, str]) -> str:
+        """The work of one unit of a row, of which some is known."""
+        self._given = given
+        label = self._unit(plan.body)
+        self._given = {}
+        return label
 
     def _units_op(self, op: Op) -> None:
         latch = self.w.label("units_end")
         body = op.regions[0].ops
         axes = self._has_axes and not self._cubes.plane
-        self._cubes.each_unit([], axes, lambda: self._unit(body), latch)
+        self._each_unit(partial(self._cubes.each_unit, [], axes), body, latch)
         self.w.start(latch)
 
     def _planes_op(self, op: Op) -> None:
@@ -179,18 +288,19 @@ class Emitter:
 
     def _plane_pos(self, op: Op) -> None:
         self._registers[op.result] = self._cubes.plane
-        self._nonnegative.add(op.result)
 
     # Regions
 
-    def _ops(self, body: list[Op] | tuple[Op, ...]) -> None:
+    def _ops(self, body: Sequence[Op]) -> None:
         for op in body:
             self.op(op)
 
     def op(self, op: Op) -> None:
         """Emit one operation."""
         self.w.at(op.span)
-        self.w_span = op.span
+        if op.results and op.results[0] in self._given:
+            self._registers[op.result] = self._given[op.result]
+            return
         control = _CONTROL.get(op.row)
         if control is not None:
             control(self, op)
@@ -211,20 +321,10 @@ class Emitter:
             self._note(op)
 
     def _note(self, op: Op) -> None:
-        """Keep what later operations like to know: constants, and indices that are not negative."""
+        """Keep what later operations like to know: constants."""
         value = op.attrs.get("value")
         if op.row is ops.CONST and isinstance(value, int | float):
             self._constants[op.result] = value
-        if op.result.type is not index:
-            return
-        if op.row is ops.CONST:
-            known = isinstance(value, int) and value >= 0
-        elif op.row in (ops.ADD, ops.MUL, ops.MIN, ops.FLOORDIV, ops.MOD, ops.DIV_TRUNC):
-            known = all(v in self._nonnegative for v in op.operands)
-        else:
-            known = op.row is ops.MAX and any(v in self._nonnegative for v in op.operands)
-        if known:
-            self._nonnegative.add(op.result)
 
     def _position(self, op: Op) -> None:
         axis = str(op.attrs["axis"])
@@ -238,11 +338,18 @@ class Emitter:
         else:
             partial = self.w.value("mul nsw i64 %count_x, %count_y")
             register = self.w.value(f"mul nsw i64 {partial}, %count_z")
+        if op.result.type is index32:
+            register = self.w.value(f"trunc i64 {register} to i32")
         self._registers[op.result] = register
-        self._nonnegative.add(op.result)
 
     def _if(self, op: Op) -> None:
         w = self.w
+        if op in self._cheap:
+            region = self._cheap[op].cheap
+            self._ops(region.ops[:-1])
+            for result, operand in zip(op.results, region.terminator.operands, strict=True):
+                self._registers[result] = self._registers[operand]
+            return
         (condition,) = self.operands(op)
         yes, no, after = w.label("then"), w.label("else"), w.label("after")
         merge = _Merge(after, [])
@@ -266,8 +373,6 @@ class Emitter:
                 continue
             pairs = ", ".join(f"[{values[k]}, %{block}]" for block, values in edges)
             self._registers[result] = self.w.value(f"phi {t} {pairs}", result.name)
-            if result.type is index and all(v.isdigit() for _, vs in edges for v in (vs[k],)):
-                self._nonnegative.add(result)
 
     def _yield(self, op: Op) -> None:
         merge = self._merges[-1]
@@ -275,45 +380,63 @@ class Emitter:
         self.w.jump(merge.after)
 
     def _for(self, op: Op) -> None:
+        """Tested at its head, where the position after the last one is known to fit; else before it
+        and behind its body.
+        """
         w = self.w
         start, stop, step = self.operands(op)[:3]
         (body,) = op.regions
         loop = _Loop(w.label("for_next"), w.label("for_end"))
         head, inside = w.label("for"), w.label("for_body")
+        initial = self.operands(op)[3:]
+        counts = bool(op.attrs.get("fits")) or self.constant_of(op.operands[2]) in (1, -1)
+        last = ""
+        if not counts:
+            last = w.call("llvm.ssub.sat.i64", "i64", ("i64", stop), ("i64", step), hint="last")
+            w.branch(self._more(op, start, stop, step), head, loop.end)
+            loop.exits.append((w.block, initial))
         before = w.block
-        w.jump(head)
+        if counts:
+            w.jump(head)
         w.start(head)
         position, following = w.fresh(body.args[0].name), w.fresh("next")
         self._registers[body.args[0]] = position
-        if op.operands[0] in self._nonnegative and (self.constant_of(op.operands[2]) or 0) > 0:
-            self._nonnegative.add(body.args[0])
         marks = self._carry(body.args[1:], len(w.lines) + 1)
         at = len(w.lines) - len(marks)
         w.lines.insert(at, "")
-        more = self._more(op, position, stop, step)
-        w.branch(more, inside, loop.end)
-        loop.exits.append((w.block, [self._registers[v] for v in body.args[1:]]))
-        w.start(inside)
+        if counts:
+            w.branch(self._more(op, position, stop, step), inside, loop.end)
+            loop.exits.append((w.block, [self._registers[v] for v in body.args[1:]]))
+            w.start(inside)
         self._loop_body(loop, body)
         w.start(loop.following)
         merged = self._merge_continues(loop, body.args[1:])
-        w.line(f"{following} = add nsw i64 {position}, {step}")
+        if not counts:
+            w.branch(self._more(op, position, last, step), inside, loop.end)
+            loop.exits.append((w.block, merged))
+            w.start(inside)
+        t = spell.type_name(op.operands[0].type)
+        w.line(f"{following} = add nsw {t} {position}, {step}")
         latch = w.block
-        w.jump(head)
-        w.lines[at] = f"  {position} = phi i64 [{start}, %{before}], [{following}, %{latch}]"
-        self._fill(body.args[1:], at + 1, (before, self.operands(op)[3:]), (latch, merged))
+        w.jump_back(head, unrolled=updates_own_memory(body.ops))
+        w.lines[at] = f"  {position} = phi {t} [{start}, %{before}], [{following}, %{latch}]"
+        self._fill(body.args[1:], at + 1, (before, initial), (latch, merged))
         w.start(loop.end)
         self._phis(op.results, loop.exits)
 
     def _more(self, op: Op, position: str, stop: str, step: str) -> str:
+        """Whether a position is before the end; a step of 0 has none."""
         w, known = self.w, self.constant_of(op.operands[2])
+        t = spell.type_name(op.operands[0].type)
+        if known is None and op.attrs.get("rising"):
+            known = 1
         if known is not None:
             word = "slt" if known > 0 else "sgt"
-            return w.value(f"icmp {word} i64 {position}, {stop}") if known else "false"
-        up = w.value(f"icmp sgt i64 {step}, 0")
-        down = w.value(f"icmp slt i64 {step}, 0")
-        below = w.value(f"icmp slt i64 {position}, {stop}")
-        above = w.value(f"icmp sgt i64 {position}, {stop}")
+            return w.value(f"icmp {word} {t} {position}, {stop}") if known else "false"
+        up = w.value(f"icmp sgt {t} {step}, 0")
+        down = w.value(f"icmp slt {t} {step}, 0")
+        below = w.value(f"icmp slt {t} {position}, {stop}")
+        above = w.value(f"icmp sgt {t} {position}, {stop}")
         rising = w.value(f"and i1 {up}, {below}")
         falling = w.value(f"and i1 {down}, {above}")
         return w.value(f"or i1 {rising}, {falling}")

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cubepy.compilers.llvm import ops as spell
-from cubepy.compilers.llvm.numbers import Emit
+from cubepy.compilers.llvm.numbers import Emit, binary_text
+from cubepy.compilers.llvm.writer import IN_PARALLEL
 from cubepy.ir import ops
 from cubepy.ir.core import Op
 from cubepy.ir.opdef import OpDef
-from cubepy.ir.types import Kind, Line, Type, bool_, element_of, width_of
+from cubepy.ir.types import (
+    Buffer,
+    DType,
+    Kind,
+    Line,
+    Space,
+    Type,
+    bool_,
+    element_of,
+    index32,
+    width_of,
+)
 
 if TYPE_CHECKING:
     from cubepy.compilers.llvm.emit import Emitter
@@ -23,6 +36,8 @@ def _address(e: Emitter, op: Op) -> str:
 def _pointer(e: Emitter, op: Op, instruction: str) -> str:
     buffer, offset = e.operands(op)[:2]
     name = spell.memory_name(element_of(op.operands[0].type))
+    if op.operands[1].type is index32:
+        offset = e.w.value(f"sext i32 {offset} to i64")
     return e.w.value(f"{instruction} {name}, ptr {buffer}, i64 {offset}", "p")
 
 
@@ -53,7 +68,8 @@ def _load(e: Emitter, op: Op) -> str:
     if len(op.operands) == 4:
         return from_memory(e, _masked_load(e, op, address, name, align), t)
     stream = ", !nontemporal !0" if op.attrs.get("hint") == "stream" else ""
-    loaded = e.w.value(f"load {name}, ptr {address}, align {align}{stream}", op.result.name)
+    text = f"load {name}, ptr {address}, align {align}{stream}{_unordered(op)}"
+    loaded = e.w.value(text, op.result.name)
     return from_memory(e, loaded, t)
 
 
@@ -97,8 +113,16 @@ def _store(e: Emitter, op: Op) -> str:
     elif op.attrs.get("hint") == "stream" and isinstance(t, Line):
         _stream_store(e, t, address, value, align)
     else:
-        e.w.line(f"store {name} {value}, ptr {address}, align {align}")
+        e.w.line(f"store {name} {value}, ptr {address}, align {align}{_unordered(op)}")
     return ""
+
+
+def _unordered(op: Op) -> str:
+    """Units are not ordered with each other but by barriers. An array of a unit, however, is one
+    that all units use in turn."""
+    buffer = op.operands[0].type
+    is_private = isinstance(buffer, Buffer) and buffer.space is Space.LOCAL
+    return "" if is_private else IN_PARALLEL
 
 
 def _masked_store(e: Emitter, op: Op, address: str, value: str, align: int) -> None:
@@ -161,6 +185,8 @@ def _misalignment(e: Emitter, op: Op) -> str:
 
 
 def _alloc(e: Emitter, op: Op) -> str:
+    if op.result in e.scratch.offsets:
+        return e.scratch_parameter(op.result)
     size, element = op.attrs["size"], element_of(op.result.type)
     assert isinstance(size, int)
     text = f"[{max(size, 1)} x {spell.memory_name(element)}], align 64"
@@ -168,11 +194,11 @@ def _alloc(e: Emitter, op: Op) -> str:
 
 
 def _nothing(e: Emitter, op: Op) -> str:
-    """A unit that is alone, or runs after the others, waits for nobody."""
+    """A unit that is alone, or runs after the others in the same thread, waits for nobody."""
     return ""
 
 
-_ATOMIC_WORDS = {
+ATOMIC_WORDS = {
     ops.ATOMIC_ADD: ("add", "add", "fadd"),
     ops.ATOMIC_MIN: ("min", "umin", "fminimum"),
     ops.ATOMIC_MAX: ("max", "umax", "fmaximum"),
@@ -183,20 +209,59 @@ _ATOMIC_WORDS = {
 }
 
 
+def _is_of_thread(op: Op) -> bool:
+    """Whether no other thread sees the memory: the units of a cube run in one thread."""
+    buffer = op.operands[0].type
+    return isinstance(buffer, Buffer) and buffer.space is not Space.GLOBAL
+
+
+SHORT = 24
+
+
+def updates_own_memory(body: Sequence[Op]) -> bool:
+    """Whether a short body updates memory of the cube at places that only run time knows, so that
+    units cannot run in lanes."""
+    inner = [op for op in body if op.row.is_pure or op.row in (ops.LOAD, ops.STORE)]
+    updates = [op for op in body if op.row in ATOMIC_WORDS and _is_of_thread(op)]
+    others = len(body) - len(inner) - len(updates) - 1
+    is_short = len(body) <= SHORT and not any(op.regions for op in body)
+    return bool(updates) and others <= 0 and is_short
+
+
+def _order(e: Emitter) -> str:
+    """Atomics order nothing by themselves; after a `sync_storage` of another cube they pass on what
+    it wrote, so that later loads come after."""
+    return "acquire" if e.orders_storage else "monotonic"
+
+
 def _atomic(e: Emitter, op: Op) -> str:
     dtype = element_of(op.operands[0].type)
     name = spell.memory_name(dtype)
+    if _is_of_thread(op):
+        return _plain_update(e, op, dtype)
     value = to_memory(e, e.operands(op)[2], dtype)
     column = 2 if dtype.is_float else 0 if dtype.kind is Kind.INT else 1
-    word = _ATOMIC_WORDS[op.row][column]
-    tail = f"{name} {value} monotonic, align {dtype.itemsize}"
+    word = ATOMIC_WORDS[op.row][column]
+    tail = f"{name} {value} {_order(e)}, align {dtype.itemsize}"
     return from_memory(e, e.w.value(f"atomicrmw {word} ptr {_address(e, op)}, {tail}"), dtype)
+
+
+def _plain_update(e: Emitter, op: Op, dtype: DType) -> str:
+    name, address = spell.memory_name(dtype), _address(e, op)
+    value = e.operands(op)[2]
+    old = from_memory(e, e.w.value(f"load {name}, ptr {address}"), dtype)
+    step = op.row.step
+    new = value if step is None else binary_text(e, step, dtype, old, value)
+    e.w.line(f"store {name} {to_memory(e, new, dtype)}, ptr {address}")
+    return old
 
 
 def _atomic_load(e: Emitter, op: Op) -> str:
     dtype = element_of(op.operands[0].type)
-    name, size = spell.memory_name(dtype), dtype.itemsize
-    text = f"load atomic {name}, ptr {_address(e, op)} monotonic, align {size}"
+    name, address = spell.memory_name(dtype), _address(e, op)
+    if _is_of_thread(op):
+        return from_memory(e, e.w.value(f"load {name}, ptr {address}"), dtype)
+    text = f"load atomic {name}, ptr {address} {_order(e)}, align {dtype.itemsize}"
     return from_memory(e, e.w.value(text), dtype)
 
 
@@ -207,16 +272,32 @@ def _atomic_cas(e: Emitter, op: Op) -> str:
     expected, value = (to_memory(e, v, dtype) for v in e.operands(op)[2:])
     if dtype.is_float:
         expected, value = (e.w.value(f"bitcast {name} {v} to {bits}") for v in (expected, value))
-    pair = e.w.value(
-        f"cmpxchg ptr {_address(e, op)}, {bits} {expected}, {bits} {value} monotonic monotonic, "
-        f"align {dtype.itemsize}"
-    )
-    old = e.w.value(f"extractvalue {{ {bits}, i1 }} {pair}, 0")
+    address = _address(e, op)
+    if _is_of_thread(op):
+        old = e.w.value(f"load {bits}, ptr {address}")
+        equal = e.w.value(f"icmp eq {bits} {old}, {expected}")
+        new = e.w.value(f"select i1 {equal}, {bits} {value}, {bits} {old}")
+        e.w.line(f"store {bits} {new}, ptr {address}")
+    else:
+        pair = e.w.value(
+            f"cmpxchg ptr {address}, {bits} {expected}, {bits} {value} {_order(e)} {_order(e)}, "
+            f"align {dtype.itemsize}"
+        )
+        old = e.w.value(f"extractvalue {{ {bits}, i1 }} {pair}, 0")
     return (
         e.w.value(f"bitcast {bits} {old} to {name}")
         if dtype.is_float
         else from_memory(e, old, dtype)
     )
+
+
+def _fence(e: Emitter, op: Op) -> str:
+    """A fence of the processor, over which LLVM keeps no loaded value either.
+
+    Sequentially consistent, as CUDA's `__threadfence` is.
+    """
+    e.w.line("fence seq_cst")
+    return ""
 
 
 def _for_debuggers(e: Emitter, op: Op) -> str:
@@ -234,7 +315,7 @@ HANDLERS: dict[OpDef, Emit] = {
     ops.MISALIGNMENT: _misalignment,
     ops.SYNC_CUBE: _nothing,
     ops.SYNC_PLANE: _nothing,
-    ops.SYNC_STORAGE: _nothing,
+    ops.SYNC_STORAGE: _fence,
 }
-HANDLERS |= dict.fromkeys(_ATOMIC_WORDS, _atomic)
+HANDLERS |= dict.fromkeys(ATOMIC_WORDS, _atomic)
 HANDLERS |= {ops.ATOMIC_LOAD: _atomic_load, ops.ATOMIC_CAS: _atomic_cas}

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cubepy.compilers.llvm import ops as spell
-from cubepy.compilers.llvm.writer import constant
+from cubepy.compilers.llvm.writer import IN_PARALLEL, constant
 from cubepy.ir import ops
 from cubepy.ir.core import Op
 from cubepy.ir.opdef import OpDef
 from cubepy.ir.types import (
+    INDICES,
     DType,
     Kind,
     Line,
@@ -19,11 +20,10 @@ from cubepy.ir.types import (
     element_of,
     f16,
     f32,
-    f64,
-    index,
     width_of,
     with_element,
 )
+from cubepy.passes.legalise.lower_lookups import table_of
 
 if TYPE_CHECKING:
     from cubepy.compilers.llvm.emit import Emitter
@@ -55,7 +55,7 @@ def binary_text(e: Emitter, row: OpDef, t: Type, a: str, b: str) -> str:
     if dtype.is_float and row in spell.FLOAT_BINARY:
         return e.w.value(f"{spell.FLOAT_BINARY[row]} {e.fast}{name} {a}, {b}")
     if not dtype.is_float and row in spell.INTEGER_BINARY:
-        wrap = "nsw " if dtype is index and row in (ops.ADD, ops.SUB, ops.MUL) else ""
+        wrap = "nsw " if dtype in INDICES and row in (ops.ADD, ops.SUB, ops.MUL) else ""
         return e.w.value(f"{spell.INTEGER_BINARY[row]} {wrap}{name} {a}, {b}")
     table = (
         spell.FLOAT_INTRINSICS
@@ -131,9 +131,10 @@ def _divide(e: Emitter, op: Op) -> str:
     a, b = e.operands(op)
     divisor = e.constant_of(op.operands[1])
     dtype = element_of(t)
-    nonnegative = dtype.kind is Kind.UINT or (
-        e.is_nonnegative(op.operands[0]) and e.is_nonnegative(op.operands[1])
-    )
+    nonnegative = dtype.kind is Kind.UINT or bool(op.attrs.get("nonnegative"))
+    if nonnegative and op.attrs.get("nonzero"):
+        word = "udiv" if op.row in (ops.FLOORDIV, ops.DIV_TRUNC) else "urem"
+        return e.w.value(f"{word} {spell.type_name(t)} {a}, {b}")
     if divisor is not None and divisor > 0 and not isinstance(t, Line):
         return _divide_by_constant(e, op.row, t, a, int(divisor), nonnegative)
     return _divide_guarded(e, op.row, t, a, b, nonnegative)
@@ -205,13 +206,10 @@ def _floor(e: Emitter, t: Type, b: str, quotient: str, remainder: str) -> tuple[
 
 
 def _divide_float(e: Emitter, op: Op) -> str:
-    """Python's `%` from the exact `frem`; `//` from it: (a - a % b) / b, rounded to an integer.
-
-    The difference is exact in the next wider type.
-    """
+    """Python's `//` and `%` from the exact `frem`; `//` of types below f32 is computed in f32."""
     t = op.result.type
-    wider = {16: f32, 32: f64}.get(element_of(t).bits, f64)
-    wide = with_element(t, wider) if op.row is ops.FLOORDIV else t
+    is_narrow = element_of(t).bits < f32.bits
+    wide = with_element(t, f32) if op.row is ops.FLOORDIV and is_narrow else t
     a, b = (x if wide == t else convert(e, x, t, wide) for x in e.operands(op))
     found = _floor_or_rest(e, op.row, wide, a, b)
     return found if wide == t else convert(e, found, wide, t)
@@ -233,17 +231,20 @@ def _floor_or_rest(e: Emitter, row: OpDef, t: Type, a: str, b: str) -> str:
         exact = w.value(f"select {mask} {inexact}, {name} {remainder}, {name} {signed}")
         return w.value(f"select {mask} {adjust}, {name} {raised}, {name} {exact}")
     rest = w.value(f"fsub {name} {a}, {remainder}")
-    quotient = w.value(f"fdiv {name} {rest}, {b}")
-    whole = e.intrinsic("roundeven", t, quotient)
-    lower = w.value(f"fsub {name} {whole}, {literal(1.0, t)}")
-    floored = w.value(f"select {mask} {adjust}, {name} {lower}, {name} {whole}")
+    rounded = w.value(f"fdiv {name} {rest}, {b}")
+    less = w.value(f"fsub {name} {rounded}, {literal(1.0, t)}")
+    quotient = w.value(f"select {mask} {adjust}, {name} {less}, {name} {rounded}")
+    below = e.intrinsic("floor", t, quotient)
+    over = w.value(f"fsub {name} {quotient}, {below}")
+    is_over = w.value(f"fcmp ogt {name} {over}, {literal(0.5, t)}")
+    next_one = w.value(f"fadd {name} {below}, {literal(1.0, t)}")
+    whole = w.value(f"select {mask} {is_over}, {name} {next_one}, {name} {below}")
     plain = w.value(f"fdiv {name} {a}, {b}")
-    is_zero = w.value(f"fcmp oeq {name} {floored}, {zero}")
+    is_zero = w.value(f"fcmp oeq {name} {quotient}, {zero}")
     signed = e.intrinsic("copysign", t, zero, plain)
-    floored = w.value(f"select {mask} {is_zero}, {name} {signed}, {name} {floored}")
-    extreme = e.intrinsic("fabs", t, plain)
-    infinite = w.value(f"fcmp ueq {name} {extreme}, {literal(float('inf'), t)}")
-    return w.value(f"select {mask} {infinite}, {name} {plain}, {name} {floored}")
+    found = w.value(f"select {mask} {is_zero}, {name} {signed}, {name} {whole}")
+    by_zero = w.value(f"fcmp oeq {name} {b}, {zero}")
+    return w.value(f"select {mask} {by_zero}, {name} {plain}, {name} {found}")
 
 
 # Shifts
@@ -256,16 +257,17 @@ def _shift(e: Emitter, op: Op) -> str:
     mask = spell.vector_name("i1", width_of(t), t)
     a, b = e.operands(op)
     word = "shl" if op.row is ops.SHL else "ashr" if dtype.kind is Kind.INT else "lshr"
-    count = e.constant_of(op.operands[1])
-    if count is not None and 0 <= count < dtype.bits:
+    constant_count = e.constant_of(op.operands[1])
+    if constant_count is not None and 0 <= constant_count < dtype.bits:
         return e.w.value(f"{word} {name} {a}, {b}")
     inside = e.w.value(f"icmp ult {name} {b}, {literal(dtype.bits, t)}")
-    last = literal(dtype.bits - 1, t)
-    safe = e.w.value(f"select {mask} {inside}, {name} {b}, {name} {last}")
-    shifted = e.w.value(f"{word} {name} {a}, {safe}")
     if word == "ashr":
-        return shifted
-    return e.w.value(f"select {mask} {inside}, {name} {shifted}, {name} {literal(0, t)}")
+        last = literal(dtype.bits - 1, t)
+        count = e.w.value(f"select {mask} {inside}, {name} {b}, {name} {last}")
+        return e.w.value(f"ashr {name} {a}, {count}")
+    # `freeze`: LLVM 22 takes a shift of nonzero bits for nonzero, poison or not, and divides by it
+    frozen = e.w.value(f"freeze {name} " + e.w.value(f"{word} {name} {a}, {b}"))
+    return e.w.value(f"select {mask} {inside}, {name} {frozen}, {name} {literal(0, t)}")
 
 
 # Comparisons and conversions
@@ -287,6 +289,9 @@ def _select(e: Emitter, op: Op) -> str:
 
 
 def _cast(e: Emitter, op: Op) -> str:
+    if op.attrs.get("nonnegative"):  # LLVM sees powers of two through an extension without sign
+        (value,), name = e.operands(op), spell.type_name(op.operands[0].type)
+        return e.w.value(f"zext {name} {value} to {spell.type_name(op.result.type)}")
     return convert(e, e.operands(op)[0], op.operands[0].type, op.result.type)
 
 
@@ -351,6 +356,19 @@ def _extract(e: Emitter, op: Op) -> str:
     line, *lane = e.operands(op)
     name = spell.type_name(op.operands[0].type)
     return e.w.value(f"extractelement {name} {line}, i64 {lane[0] if lane else op.attrs['lane']}")
+
+
+def _lookup(e: Emitter, op: Op) -> str:
+    """A load from a constant array, inside of which legalisation has kept the index."""
+    t, table = element_of(op.result.type), table_of(op)
+    name = spell.scalar_name(t)
+    numbers = ", ".join([f"{name} {constant(number, t)}" for number in table])
+    array = f"[{len(table)} x {name}]"
+    address = e.w.table(f"{array} [{numbers}]")
+    (index,) = e.operands(op)
+    position = f"{spell.scalar_name(element_of(op.operands[0].type))} {index}"
+    place = e.w.value(f"getelementptr inbounds {array}, ptr {address}, i64 0, {position}")
+    return e.w.value(f"load {name}, ptr {place}{IN_PARALLEL}")
 
 
 def _insert(e: Emitter, op: Op) -> str:
@@ -440,6 +458,7 @@ HANDLERS: dict[OpDef, Emit] = {
     ops.SPLAT: _splat,
     ops.EXTRACT: _extract,
     ops.INSERT: _insert,
+    ops.LOOKUP: _lookup,
     ops.SHUFFLE: _shuffle,
     ops.LANE_MASK: _lane_mask,
 }

@@ -90,14 +90,7 @@ UNSIGNED_COMPARE: dict[OpDef, str] = {
     ops.GT: "ugt",
     ops.GE: "uge",
 }
-REDUCTIONS: dict[OpDef, OpDef] = {
-    ops.REDUCE_ADD: ops.ADD,
-    ops.REDUCE_MUL: ops.MUL,
-    ops.REDUCE_MIN: ops.MIN,
-    ops.REDUCE_MAX: ops.MAX,
-    ops.REDUCE_AND: ops.AND,
-    ops.REDUCE_OR: ops.OR,
-}
+REDUCTIONS = {row: row.step for row in ops.REDUCTIONS if row.step is not None}
 
 
 def compare_word(row: OpDef, dtype: DType) -> str:

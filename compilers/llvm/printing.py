@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from cubepy.compilers.llvm import ops as spell
 from cubepy.compilers.llvm.numbers import convert
+from cubepy.compilers.printf import directive, directives
 from cubepy.ir import ops
 from cubepy.ir.core import Op
 from cubepy.ir.types import DType, Kind, Line, bool_, element_of, f64, i64, u64
@@ -16,20 +17,23 @@ if TYPE_CHECKING:
 
 def emit_print(e: Emitter, op: Op) -> str:
     """The text with each `{}` replaced by a directive of printf, and the operands converted."""
-    directives: list[str] = []
     args: list[str] = []
     for value, register in zip(op.operands, e.operands(op), strict=True):
         t = value.type
         if isinstance(t, Line):
             lanes = [_lane(e, t, register, k) for k in range(t.width)]
-            directives.append("[" + ", ".join(_directive(t.element) for _ in lanes) + "]")
             args += [_argument(e, t.element, lane) for lane in lanes]
         else:
-            dtype = element_of(t)
-            directives.append(_directive(dtype))
-            args.append(_argument(e, dtype, register))
-    text = str(op.attrs["text"]).replace("%", "%%")
-    address = e.w.text(text.format(*directives) + "\n")
+            args.append(_argument(e, element_of(t), register))
+
+    def shown(k: int, spec: str) -> str:
+        t = op.operands[k].type
+        if isinstance(t, Line):
+            return "[" + ", ".join([_directive(t.element)] * t.width) + "]"
+        return directive(spec, element_of(t), _directive(element_of(t)))
+
+    text = directives(str(op.attrs["text"]), shown)
+    address = e.w.text(text + str(op.attrs.get("end", "\n")).replace("%", "%%"))
     e.w.prints = True
     e.w.call_variadic("printf", address, args)
     return ""

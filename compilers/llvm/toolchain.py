@@ -5,6 +5,9 @@ The only module of the compilers that imports llvmlite, on first use.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from threading import RLock
 from typing import Any
@@ -13,6 +16,10 @@ from cubepy.errors import fail
 from cubepy.targets import Target
 
 _lock = RLock()
+if hasattr(os, "register_at_fork"):  # a fork waits for LLVM: a lost thread can't finish its work
+    os.register_at_fork(
+        before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
+    )
 
 
 @lru_cache(maxsize=1)
@@ -52,15 +59,9 @@ def machine(target: Target, level: int) -> Any:
         raise fail("E503", target=target, suggestion=str(error)) from None
 
 
-_ARM = (
-    *("apple-", "neoverse", "cortex", "generic", "ampere", "a64fx", "thunderx", "carmel", "cobalt"),
-    *("gb10", "grace", "tsv"),
-)
-
-
 def _triple(target: Target) -> str:
     own = _llvm().get_process_triple()
-    is_arm = target.arch.startswith(_ARM) and not target.attributes
+    is_arm = target.family == "aarch64"
     if is_arm and not own.startswith(("aarch64", "arm64")):
         return "aarch64-unknown-linux-gnu"
     if not is_arm and not target.attributes and not own.startswith("x86_64"):
@@ -75,32 +76,60 @@ def describe_machine(target: Target) -> tuple[str, str]:
         return str(found.triple), str(found.target_data)
 
 
-def optimise(text: str, target: Target, level: int) -> Any:
-    """Parse and optimise a module; `CompileError` E505 where LLVM refuses the text."""
+@lru_cache(maxsize=32)
+def _pass_builder(target: Target, level: int) -> Any:
+    """What makes the passes of a level; it is kept, for some memory of each would not be freed."""
+    options = _llvm().create_pipeline_tuning_options(speed_level=level)
+    options.loop_vectorization = level >= 2
+    options.slp_vectorization = False  # miscompiles in LLVM 22.1; lines and loops suffice
+    options.loop_unrolling = False  # `passes.unroll` and interleaving do what is worth it
+    return _llvm().create_pass_builder(machine(target, level), options)
+
+
+@contextmanager
+def _optimised(text: str, target: Target, level: int) -> Iterator[Any]:
+    """The optimised module of a text, with the lock held; `CompileError` E505 where LLVM refuses
+    the text. Nothing of it is left afterwards: types and constants are kept in its context."""
     binding = _llvm()
     with _lock:
+        context = binding.create_context()
         try:
-            module = binding.parse_assembly(text)
-            module.verify()
-        except RuntimeError as error:
-            raise fail("E505", reason=str(error).strip()[:400]) from None
-        options = binding.create_pipeline_tuning_options(speed_level=level)
-        options.loop_vectorization = level >= 2
-        options.slp_vectorization = False  # miscompiles in LLVM 22.1; lines and loops suffice
-        builder = binding.create_pass_builder(machine(target, level), options)
-        builder.getModulePassManager().run(module, builder)
-        return module
+            module = _parsed(text, context)
+            builder = _pass_builder(target, level)
+            passes = builder.getModulePassManager()
+            try:
+                passes.run(module, builder)
+                yield module
+            finally:
+                binding.ffi.lib.LLVMPY_DisposeNewModulePassManger(passes)  # llvmlite forgets to
+                passes.detach()
+                module.close()
+        finally:
+            context.close()
+
+
+def _parsed(text: str, context: Any) -> Any:
+    try:
+        module = _llvm().parse_assembly(text, context)
+        module.verify()
+    except RuntimeError as error:
+        raise fail("E505", reason=str(error).strip()[:400]) from None
+    return module
+
+
+def to_llvm(text: str, target: Target, level: int) -> str:
+    """The optimised module as text."""
+    with _optimised(text, target, level) as module:
+        return str(module)
 
 
 def to_object(text: str, target: Target, level: int) -> bytes:
     """Machine code of a module, as a relocatable object."""
-    module = optimise(text, target, level)
-    with _lock:
+    with _optimised(text, target, level) as module:
         return bytes(machine(target, level).emit_object(module))
 
 
 def to_assembly(text: str, target: Target, level: int) -> str:
     """The same code as assembly text."""
-    module = optimise(text, target, level)
-    with _lock:
+    with _optimised(text, target, level) as module:
         return str(machine(target, level).emit_assembly(module))

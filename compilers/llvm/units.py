@@ -5,10 +5,12 @@ Analysis of the kernel's outermost region; the emitter follows the plan.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from cubepy.ir import ops
 from cubepy.ir.core import Kernel, Op, Region, Value
+from cubepy.ir.opdef import is_speculatable
+from cubepy.record import dataclass
 
 AXES = ("x", "y", "z")
 
@@ -25,7 +27,7 @@ class Bound:
 class UnitPlan:
     """`launch` and `cube`: operations to emit once, and once for each cube; `body`: for each unit.
 
-    `bounds` cut the loops over units; `axes` tells whether units are counted along x, y and z.
+    `bounds` cut the loops over units; `axes` says whether units are counted along x, y and z.
     """
 
     launch: list[Op] = field(default_factory=list[Op])
@@ -33,6 +35,8 @@ class UnitPlan:
     body: list[Op] = field(default_factory=list[Op])
     bounds: list[Bound] = field(default_factory=list[Bound])
     axes: bool = False
+    is_flat: bool = False
+    """Whether units ask for their absolute position alone, so that one loop serves all cubes."""
 
 
 def is_cube_program(kernel: Kernel) -> bool:
@@ -47,7 +51,14 @@ def plan_units(kernel: Kernel) -> UnitPlan:
     plan = UnitPlan(axes=uses_axes(kernel.body))
     levels: dict[Value, int] = {p.value: 0 for p in kernel.params}
     _distribute(kernel.body, plan, levels)
+    plan.is_flat = not plan.axes and not plan.cube and not _asks_for_cube(kernel.body)
     return plan
+
+
+def _asks_for_cube(body: Region) -> bool:
+    """A fault names the cube and the unit."""
+    rows = (ops.UNIT_POS, ops.CUBE_POS, ops.FAULT)
+    return any(op.row in rows for op in body.walk())
 
 
 def uses_axes(body: Region) -> bool:
@@ -70,7 +81,7 @@ def _distribute(region: Region, plan: UnitPlan, levels: dict[Value, int]) -> Non
             bounds, inner = guarded
             plan.bounds += bounds
             kept = inner
-        elif level < 2 and op.row.is_pure:
+        elif level < 2 and is_speculatable(op):
             (plan.launch if level == 0 else plan.cube).append(op)
         else:
             plan.body.append(op)
@@ -87,7 +98,7 @@ def _effects(body: list[Op]) -> list[Op]:
 
 def _level(op: Op, levels: dict[Value, int]) -> int:
     """0: the same in the whole launch, 1: in the cube, 2: differs between units."""
-    if op.row in (ops.UNIT_POS, ops.ABSOLUTE_POS) or not op.row.is_pure:
+    if op.row in (ops.UNIT_POS, ops.ABSOLUTE_POS) or not is_speculatable(op):
         return 2
     if op.row is ops.CUBE_POS:
         return 1

@@ -8,6 +8,12 @@ from cubepy.ir.numbers import to_bits
 from cubepy.ir.types import DType, f16, f32, f64
 from cubepy.span import Span
 
+_LOOPS = 1_000_000  # numbers of metadata from here on belong to loops
+UNROLLED = 8
+"""Copies of a short body that no vector code is made of."""
+IN_PARALLEL = f", !llvm.access.group !{_LOOPS - 1}"
+"""Marks an access that is not ordered with those of other units."""
+
 
 class Writer:
     """Collects the lines of one module with one kernel function."""
@@ -25,6 +31,8 @@ class Writer:
         self.has_stream_stores = False
         self.prints = False
         self._texts: list[str] = []
+        self._tables: dict[str, str] = {}
+        self._loops: list[list[str]] = []
 
     def fresh(self, hint: str = "v") -> str:
         """A new register name."""
@@ -74,6 +82,21 @@ class Writer:
             return ""
         return self.value(text, hint)
 
+    def declare(self, name: str, text: str) -> None:
+        """A function of the runtime."""
+        self._declarations[name] = text
+
+    def jump_back(self, label: str, *, parallel: bool = False, unrolled: bool = False) -> None:
+        """The jump to the head of a loop. Iterations of a `parallel` one do not depend on each
+        other's accesses `IN_PARALLEL`."""
+        wishes = [(parallel, f"!{_LOOPS}"), (unrolled, f"!{_LOOPS - 2}")]
+        named = [name for is_wished, name in wishes if is_wished]
+        if not named:
+            self.jump(label)
+            return
+        self._loops.append(named)
+        self.line(f"br label %{label}, !llvm.loop !{_LOOPS + len(self._loops)}")
+
     def call_variadic(self, name: str, first: str, args: list[str]) -> None:
         """A call of a C function that takes a pointer and anything."""
         self._declarations[name] = f"declare i32 @{name}(ptr, ...)"
@@ -88,6 +111,11 @@ class Writer:
         )
         name = f"@text.{len(self._texts)}"
         self._texts.append(f'{name} = private constant [{len(data)} x i8] c"{escaped}"')
+        return name
+
+    def table(self, text: str) -> str:
+        """A constant array, made once for each text; gives its address."""
+        name = self._tables.setdefault(text, f"@table.{len(self._tables)}")
         return name
 
     def allocate(self, text: str, hint: str) -> str:
@@ -108,8 +136,18 @@ class Writer:
     def module(self, functions: list[str], triple: str, layout: str) -> str:
         """The whole module."""
         head = [f'target triple = "{triple}"', f'target datalayout = "{layout}"'] if triple else []
-        tail = [*self._texts, *self._declarations.values(), "", "!0 = !{i32 1}"]
-        return "\n".join([*head, *functions, *tail, *self._metadata(), ""])
+        tables = [f"{name} = private constant {text}" for text, name in self._tables.items()]
+        tail = [*self._texts, *tables, *self._declarations.values(), "", "!0 = !{i32 1}"]
+        return "\n".join([*head, *functions, *tail, *self._metadata(), *self._loop_metadata(), ""])
+
+    def _loop_metadata(self) -> list[str]:
+        group, about, unroll = f"!{_LOOPS - 1}", f"!{_LOOPS}", f"!{_LOOPS - 2}"
+        lines = [f"{group} = distinct !{{}}"]
+        lines.append(f'{about} = !{{!"llvm.loop.parallel_accesses", {group}}}')
+        lines.append(f'{unroll} = !{{!"llvm.loop.unroll.count", i32 {UNROLLED}}}')
+        for k, named in enumerate(self._loops, _LOOPS + 1):
+            lines.append(f"!{k} = distinct !{{{', '.join([f'!{k}', *named])}}}")
+        return lines
 
     def _metadata(self) -> list[str]:
         if not self._places:

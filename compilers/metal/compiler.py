@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cubepy.compilers.cstyle.compiler import SourceCompiler
 from cubepy.compilers.cstyle.dialect import Dialect
-from cubepy.compilers.metal.dialect import BASE
+from cubepy.compilers.metal.dialect import DIALECT
 from cubepy.targets import Target
 
 
@@ -12,4 +12,4 @@ class MetalCompiler(SourceCompiler):
     """See `compilers.base.Compiler`."""
 
     def dialect(self, target: Target) -> Dialect:
-        return BASE
+        return DIALECT

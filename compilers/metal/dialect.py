@@ -6,11 +6,10 @@ with eight bytes for each. Fast math is off.
 
 from __future__ import annotations
 
-from cubepy.compilers.cstyle.dialect import Dialect, Helper, Spellings
-from cubepy.compilers.cstyle.rows import FMOD
+from cubepy.compilers.cstyle.dialect import REFUSED, Dialect, Helper, Spellings, complete
 from cubepy.compilers.cstyle.shared import SHARED, SHORT_NAMES
 from cubepy.compilers.cstyle.spelling import EQUAL, UNARY, Spelling, call
-from cubepy.compilers.metal.words import RESERVED
+from cubepy.compilers.metal.reserved import RESERVED
 from cubepy.ir import metal, ops
 from cubepy.ir.types import (
     Kind,
@@ -32,6 +31,8 @@ from cubepy.ir.types import (
     u32,
     u64,
 )
+from cubepy.passes.legalise.capabilities import Capabilities, Planes
+from cubepy.passes.legalise.rows import FMOD
 
 SCALARS = {**SHORT_NAMES, f16: "half"}
 _STORED = frozenset((bf16, f8e4m3, f8e5m2))
@@ -176,7 +177,7 @@ HELPERS = {
         "    if (!(divisor > 0.0f) || !(rest - rest == 0.0f)) return (a * b) / (a * b);\n"
         "    while (rest >= divisor) {\n"
         "        float part = divisor;\n"
-        "        while (part <= rest * 0.5f) part *= 2.0f;\n"
+        "        while (part <= rest - part) part += part;\n"
         "        rest -= part;\n"
         "    }\n"
         "    return copysign(rest, a);\n"
@@ -211,27 +212,28 @@ HELPERS = {
 _BIT_ROWS = frozenset((ops.AND, ops.OR, ops.XOR))
 _SUMS = frozenset((ops.ADD, ops.SUB, ops.MUL))
 _COMPARISONS = frozenset((ops.EQ, ops.NE, ops.LT, ops.LE, ops.GT, ops.GE))
-_CPU_ONLY = "it is made for CPUs, where loops run the units"
-_REFUSED = {
-    **dict.fromkeys((ops.UNITS, ops.PLANES, ops.PLANE_POS), _CPU_ONLY),
-    **dict.fromkeys((ops.VAR, ops.GET, ops.SET), "locals become SSA values before"),
-    ops.PRINT: "Metal has no printf",
-}
 
-BASE = Dialect(
-    name="metal",
+_BASE = Dialect(
+    can=Capabilities(
+        target="metal",
+        kind="metal",
+        reasons={f64: "Metal has no double"},
+        stored=_STORED,
+        soft=_STORED,
+        native_fma=frozenset((f16, f32)),
+        refused={**REFUSED, ops.PRINT: "Metal has no printf"},
+        planes=Planes.SHUFFLES,
+        plane_dim=32,
+        shuffles_keep=True,
+    ),
     scalars=SCALARS,
-    reasons={f64: "Metal has no double"},
-    stored=_STORED,
-    soft=_STORED,
-    native_fma=frozenset((f16,)),
     suffixes={i64: "l", index: "l", u32: "u", u64: "ul"},
     float_suffixes={f16: "h", f32: "f"},
     from_bits={f16: "as_type<half>((ushort){})", f32: "as_type<float>({})"},
     vectors=VECTORS,
     lanes=("x", "y", "z", "w"),
     vector_build="{type}({lanes})",
-    vector_splat="{type}({value})",
+    vector_splat=Spelling("{type}({0})"),
     struct="struct alignas({align}) {name} {{\n    {type} lane[{width}];\n}};",
     struct_build="{type}{{{{{lanes}}}}}",
     function="static inline ",
@@ -256,12 +258,13 @@ BASE = Dialect(
         "cube_counts": "uint3 cube_counts [[threadgroups_per_grid]]",
     },
     spaces={Space.GLOBAL: "device ", Space.SHARED: "threadgroup ", Space.LOCAL: "thread "},
+    table="constant {type} {name}[{count}]",
     declarations={
         Space.SHARED: "alignas(16) threadgroup {type} {name}[{size}];",
         Space.LOCAL: "alignas(16) thread {type} {name}[{size}];",
     },
     positions={
-        (row, axis): f"(long){word}.{axis}"
+        (row, axis): f"{word}.{axis}"
         for row, word in (
             (ops.UNIT_POS, "unit_position"),
             (ops.CUBE_POS, "cube_position"),
@@ -269,11 +272,7 @@ BASE = Dialect(
         )
         for axis in "xyz"
     },
-    bare_positions="(long)",
-    plane_dim=32,
-    planes_exit=False,
-    planes="simdgroups",
-    shuffles_keep=True,
+    bare_positions=True,
     prelude=(
         "#include <metal_stdlib>",
         "using namespace metal;",
@@ -287,5 +286,6 @@ BASE = Dialect(
     helpers=HELPERS,
     print_words={},
     reserved=RESERVED,
-    refused=_REFUSED,
 )
+DIALECT = complete(_BASE)
+"""Metal 3."""

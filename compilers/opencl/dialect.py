@@ -10,11 +10,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 
-from cubepy.compilers.cstyle.dialect import Dialect, Helper, Spellings
-from cubepy.compilers.cstyle.rows import FMOD
+from cubepy.compilers.cstyle.dialect import REFUSED, Dialect, Helper, Spellings, complete
 from cubepy.compilers.cstyle.shared import SHARED, SHORT_NAMES
-from cubepy.compilers.cstyle.spelling import EQUAL, UNARY, Spelling, call
-from cubepy.compilers.opencl.words import RESERVED
+from cubepy.compilers.cstyle.spelling import EQUAL, UNARY, Spelling, call, cast
+from cubepy.compilers.opencl.reserved import RESERVED
 from cubepy.ir import ops
 from cubepy.ir.types import (
     DType,
@@ -37,6 +36,8 @@ from cubepy.ir.types import (
     u32,
     u64,
 )
+from cubepy.passes.legalise.capabilities import Capabilities, Planes
+from cubepy.passes.legalise.rows import FMOD, HIDDEN_NEG
 
 SCALARS = {**SHORT_NAMES, f16: "ushort", f64: "double"}
 _WIDTHS = (2, 4, 8, 16)
@@ -73,9 +74,21 @@ def _functions() -> Spellings:
 
 
 _FENCES = "CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE"
+STORAGE_FENCE = "storage_fence"
+_ORDERS = "defined(__opencl_c_atomic_order_seq_cst) && defined(__opencl_c_atomic_scope_device)"
+_STORAGE_FENCE = Helper(
+    f"""static inline void {STORAGE_FENCE}(void) {{
+#if __OPENCL_C_VERSION__ == 200 || ({_ORDERS})
+    atomic_work_item_fence(CLK_GLOBAL_MEM_FENCE, memory_order_seq_cst, memory_scope_device);
+#else
+    mem_fence(CLK_GLOBAL_MEM_FENCE);
+#endif
+}}"""
+)
+"""OpenCL C 1.2 has no fence that other work-groups take part in; drivers make this one stronger."""
 _COOPERATION: Spellings = {
     (ops.SYNC_CUBE, None): Spelling(f"barrier({_FENCES})"),
-    (ops.SYNC_STORAGE, None): Spelling("mem_fence(CLK_GLOBAL_MEM_FENCE)"),
+    (ops.SYNC_STORAGE, None): Spelling(f"{STORAGE_FENCE}()"),
     (ops.PREFETCH, None): Spelling("prefetch({0}, 1)"),
     (ops.MISALIGNMENT, None): Spelling("(long)(((ulong)({0}) & {mask}) / {item})", UNARY),
 }
@@ -153,9 +166,30 @@ def _negate(word: str) -> Helper:
     )
 
 
+def _hidden_negation(name: str, word: str, unsigned: str, bits: int, register: str) -> Helper:
+    """-v, with NVIDIA's driver as ~v + 1: its assembler loses the sign before a minimum."""
+    text = f"{{ .reg .b{bits} all; not.b{bits} all, %1; add.s{bits} %0, all, 1; }}"
+    return Helper(
+        f"static inline {word} {name}({word} value) {{\n"
+        "#ifdef __NV_CL_C_VERSION\n"
+        f"    {word} result;\n"
+        f'    asm("{text}" : "={register}"(result) : "{register}"(value));\n'
+        "    return result;\n"
+        "#else\n"
+        f"    return ({word})-({unsigned})value;\n"
+        "#endif\n"
+        "}"
+    )
+
+
 _NEGATIONS: Spellings = {
     (ops.NEG, i16): call("negate_short"),
     (ops.NEG, u16): call("negate_ushort"),
+    (HIDDEN_NEG, None): cast(Spelling("hidden_negation((int){0})", needs=(UNARY,))),
+    **dict.fromkeys(
+        ((HIDDEN_NEG, t) for t in (i64, index, u64)),
+        cast(Spelling("hidden_long_negation((long){0})", needs=(UNARY,))),
+    ),
 }
 _NOTE = Helper(
     "static inline void note_fault(volatile __global ulong* faults, long code, long unit, "
@@ -190,11 +224,6 @@ def _pragmas() -> dict[str, str]:
     return {word: f"#pragma OPENCL EXTENSION {name} : enable" for word, name in words.items()}
 
 
-_REFUSED = dict.fromkeys(
-    (ops.UNITS, ops.PLANES, ops.PLANE_POS), "it is made for CPUs, where loops run the units"
-) | dict.fromkeys((ops.VAR, ops.GET, ops.SET), "locals become SSA values before")
-
-
 _STORED = frozenset((bf16, f8e4m3, f8e5m2))
 
 
@@ -213,19 +242,26 @@ def _vectors(scalars: Mapping[DType, str]) -> dict[tuple[DType, int], str]:
 
 
 BASE = Dialect(
-    name="opencl",
+    can=Capabilities(
+        target="opencl",
+        kind="opencl",
+        reasons={f64: "the device has no fp64"},
+        stored=_STORED | {f16},
+        soft=_STORED | {f16},
+        native_fma=frozenset((f32, f64)),
+        refused=REFUSED,
+        loses_negations=True,
+        plane_dim=32,
+    ),
     scalars=SCALARS,
-    reasons={f64: "the device has no fp64"},
     param_types={bool_: "uchar"},
-    stored=_STORED | {f16},
-    soft=_STORED | {f16},
     suffixes={i64: "l", index: "l", u32: "u", u64: "ul"},
     float_suffixes={f16: "h", f32: "f", f64: ""},
     from_bits={f16: "as_half((ushort){})", f32: "as_float({})", f64: "as_double({})"},
     vectors=_vectors(SCALARS),
     lanes=tuple(f"s{k:x}" for k in range(16)),
     vector_build="({type})({lanes})",
-    vector_splat="({type})({value})",
+    vector_splat=Spelling("({type})({0})"),
     struct="typedef struct {{\n    {type} lane[{width}];\n}} "
     "__attribute__((aligned({align}))) {name};",
     struct_build="({type}){{{{{lanes}}}}}",
@@ -244,12 +280,13 @@ BASE = Dialect(
     fault="volatile __global ulong* {name}",
     restrict="restrict ",
     spaces={Space.GLOBAL: "__global ", Space.SHARED: "__local ", Space.LOCAL: "__private "},
+    table="__constant {type} {name}[{count}]",
     declarations={
         Space.SHARED: "__local {type} {name}[{size}] __attribute__((aligned(16)));",
         Space.LOCAL: "{type} {name}[{size}] __attribute__((aligned(16)));",
     },
     positions={
-        (row, axis): f"(long)get_{word}({k})"
+        (row, axis): f"get_{word}({k})"
         for row, word in (
             (ops.UNIT_POS, "local_id"),
             (ops.CUBE_POS, "group_id"),
@@ -257,8 +294,6 @@ BASE = Dialect(
         )
         for k, axis in enumerate("xyz")
     },
-    plane_dim=32,
-    planes_exit=False,
     prelude=("#pragma OPENCL FP_CONTRACT OFF",),
     pragmas=_pragmas(),
     spellings=SHARED | _functions() | _NEGATIONS | _COOPERATION | _atomics(has_int64=False),
@@ -267,22 +302,24 @@ BASE = Dialect(
     helpers={
         "negate_short": _negate("short"),
         "negate_ushort": _negate("ushort"),
+        "hidden_negation": _hidden_negation("hidden_negation", "int", "uint", 32, "r"),
+        "hidden_long_negation": _hidden_negation("hidden_long_negation", "long", "ulong", 64, "l"),
         "note_fault": _NOTE,
+        STORAGE_FENCE: _STORAGE_FENCE,
     },
-    vector_load="vload{width}(0, {pointer})",
-    vector_store="vstore{width}({value}, 0, {pointer})",
+    vector_load=Spelling("vload{width}(0, {0})"),
+    vector_store=Spelling("vstore{width}({1}, 0, {0})"),
     unroll="__attribute__((opencl_unroll_hint))",
-    print_words={"int": "%ld", "uint": "%lu", "float": "{}"},
+    print_words={"int": "%ld", "uint": "%lu"},
     prints_strings=False,
     reserved=RESERVED,
-    refused=_REFUSED,
 )
 
 
 @lru_cache(maxsize=64)
 def dialect(features: frozenset[str], plane_dim: int) -> Dialect:
     """OpenCL C for devices with these features, whose sub-groups have `plane_dim` units."""
-    found = replace(BASE, plane_dim=plane_dim)
+    found, can = BASE, replace(BASE.can, plane_dim=plane_dim)
     if "fp64" not in features:
         without = {dtype: name for dtype, name in SCALARS.items() if dtype is not f64}
         found = replace(found, scalars=without)
@@ -290,12 +327,12 @@ def dialect(features: frozenset[str], plane_dim: int) -> Dialect:
         found = replace(found, spellings=found.spellings | _atomics(has_int64=True))
     if "subgroups" in features:
         spellings = found.spellings | _subgroups()
-        found = replace(found, planes="sub-groups", planes_in_rows=True, spellings=spellings)
-        found = replace(
-            found, head_of_planes="\n__attribute__((intel_reqd_sub_group_size({plane})))"
-        )
+        head = "\n__attribute__((intel_reqd_sub_group_size({plane})))"
+        found = replace(found, head_of_planes=head, spellings=spellings)
+        can = replace(can, planes=Planes.SHUFFLES, planes_in_rows=True)
     if "fp16" in features:
         scalars = {**found.scalars, f16: "half"}
-        found = replace(found, scalars=scalars, vectors=_vectors(scalars), stored=_STORED)
-        found = replace(found, soft=_STORED, native_fma=frozenset((f16,)))
-    return found
+        found = replace(found, scalars=scalars, vectors=_vectors(scalars))
+        native_fma = frozenset((f16, f32, f64))
+        can = replace(can, stored=_STORED, soft=_STORED, native_fma=native_fma)
+    return complete(replace(found, can=can))

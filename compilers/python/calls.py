@@ -54,7 +54,7 @@ def split(ops_: Sequence[Op], level: int) -> Iterator[tuple[bool, list[Op]]]:
 
 
 def _finish(pending: list[Op]) -> Iterator[tuple[bool, list[Op]]]:
-    """A run whose jumps stay inside is a call; another one stays where it is."""
+    """A run whose jumps stay inside is a call; another one is left where it is."""
     if pending and not any(_jumps_out(op, False) for op in pending):
         yield True, pending
     else:

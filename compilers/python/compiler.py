@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 
 from cubepy.artifact import Artifact
-from cubepy.compilers.base import Options, refuse_foreign, show, slots
+from cubepy.compilers.base import Options, show, slots
 from cubepy.compilers.python.emit import Module, emit
 from cubepy.config import get
 from cubepy.ir.core import Kernel
 from cubepy.ir.types import element_of
+from cubepy.passes.legalise.check_target import refuse_foreign
 from cubepy.targets import Target
 
 FORMAT = 1
@@ -22,7 +23,7 @@ class PythonCompiler:
 
     def build(self, kernel: Kernel, target: Target, options: Options) -> Artifact:
         """Source, and for each of its lines the line of the user; see `to_data`."""
-        refuse_foreign(kernel, str(target))
+        refuse_foreign(kernel, target.kind, str(target))
         if "source" in get("dump"):
             show("source", kernel.name, self.text(kernel, target, options, "source"))
         code = json.dumps(to_data(kernel, emit(kernel))).encode()
@@ -30,7 +31,7 @@ class PythonCompiler:
 
     def text(self, kernel: Kernel, target: Target, options: Options, stage: str) -> str:
         """The Python source; comments name the user's lines where they change."""
-        refuse_foreign(kernel, str(target))
+        refuse_foreign(kernel, target.kind, str(target))
         return "\n".join([*_annotated(emit(kernel)), ""])
 
 
@@ -38,7 +39,7 @@ def to_data(kernel: Kernel, module: Module) -> dict[str, object]:
     """What the runtime needs, as plain data.
 
     `lines`: for each line of `source` a position in `spans`, -1 for none. `functions`: the name in
-    the source, the user's file, name and first line. `sites`: operations that may be told of.
+    the source, the user's file, name and first line. `sites`: operations that reports may name.
     """
     functions = module.functions
     lines = [line for f in functions for line in f.lines]
@@ -49,7 +50,7 @@ def to_data(kernel: Kernel, module: Module) -> dict[str, object]:
         "waits": module.waits,
         "plane_dim": kernel.plane_dim,
         "elements": {
-            p.argument: element_of(p.value.type).name for p in kernel.params if p.role == "data"
+            p.argument: element_of(p.value.type).name for p in kernel.params if p.kind.is_address
         },
         "source": "\n".join([*module.prelude, *(" " * x.indent + x.text for x in lines), ""]),
         "lines": [-1] * len(module.prelude) + [line.span for line in lines],

@@ -7,7 +7,6 @@ own. Loops carry values in the names of their arguments, `if`s assign the names 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from cubepy.compilers.python import memory, values
@@ -19,6 +18,7 @@ from cubepy.ir import ops
 from cubepy.ir.core import Kernel, Op, Region, Value
 from cubepy.ir.opdef import OpDef
 from cubepy.ir.types import DType
+from cubepy.record import dataclass
 from cubepy.span import Span
 
 MAX_LOOPS = 18
@@ -57,6 +57,7 @@ class Emitter:
         self._functions: list[Function] = []
         self._calls = 0
         self._prelude: dict[str, str] = {}
+        self._constants: dict[str, str] = {}
         self._meanings: dict[str, tuple[str, str]] = {}
         self._names: dict[Value, str] = {}
         self._literals: dict[Value, str] = {}
@@ -113,6 +114,12 @@ class Emitter:
         self._prelude[name] = f"{name} = lambda {', '.join(names)}: {text.format(*names)}"
         return name
 
+    def constant(self, text: str) -> str:
+        """A constant of the prelude, made once."""
+        name = self._constants.setdefault(text, f"_table_{len(self._constants)}")
+        self._prelude[name] = f"{name} = {text}"
+        return name
+
     def meaning(self, row: OpDef, dtype: DType) -> str:
         """The name of a row's meaning for a scalar type."""
         name = f"_{row.name}_{dtype.name}"
@@ -136,7 +143,7 @@ class Emitter:
         return self.tables.site(op.span, op.row.name, loops=loops, **facts)
 
     def iteration(self) -> str:
-        """The iterations of the open loops, as a tuple; they tell meetings apart."""
+        """The iterations of the open loops, as a tuple: which execution of a barrier it is."""
         names = [name for _, name in self._counters if name]
         self.fn.names.update(dict.fromkeys(names))
         return f"({''.join(f'{n}, ' for n in names)})"
@@ -145,7 +152,7 @@ class Emitter:
 
     def module(self) -> Module:
         body = self.kernel.body
-        waits = contains(body, spell.MEETINGS)
+        waits = contains(body, spell.CONVERGENT)
         parameters = [self.define(p.value) for p in self.kernel.params]
         name = local_name(self.kernel.name, frozenset())
         self.fn = Function(name, _origin(body.ops, 0), 0)
@@ -206,7 +213,7 @@ class Emitter:
             self.line(f"return ({''.join(f'{self.atom(v)}, ' for v in results)})", None)
         inner, self.fn = self.fn, outer
         self._close(inner)
-        waits = contains(part, spell.MEETINGS)
+        waits = contains(part, spell.CONVERGENT)
         self._call_line(inner, results, waits, key[0])
 
     def _close(self, inner: Function) -> None:
@@ -279,12 +286,12 @@ class Emitter:
         self.fn.depth -= 1
 
     def _enter(self, op: Op) -> str | None:
-        """Open a loop; one in which units meet counts its iterations."""
+        """Open a loop; one that contains a barrier counts its iterations."""
         self.fn.depth += 1
         if self.fn.depth > MAX_LOOPS:
             raise self._too_deep(op.span)
         self._loops += 1
-        counter = f"_k{self._loops}" if contains(op.regions[0], spell.MEETINGS) else None
+        counter = f"_k{self._loops}" if contains(op.regions[0], spell.CONVERGENT) else None
         self._counters.append((self._loops, counter))
         if counter:
             self.fn.assigned.add(counter)
@@ -349,7 +356,7 @@ def _count(block: Sequence[Op]) -> dict[Value, int]:
 
 def _buffer_names(kernel: Kernel) -> dict[Value, str]:
     """What the user calls each buffer: the argument, or the first name that it was given."""
-    names = {p.value: p.argument for p in kernel.params if p.role == "data"}
+    names = {p.value: p.argument for p in kernel.params if p.kind.is_address}
     for op in kernel.body.walk():
         if op.row is ops.NAME and op.attrs["kind"] == "tensor":
             names.setdefault(op.operands[0], str(op.attrs["text"]))

@@ -1,11 +1,11 @@
-"""Emission of what is not pure: memory, atomics, meetings of units, diagnosis.
+"""Emission of what is not pure: memory, atomics, barriers, diagnosis.
 
 Buffers are objects of the runtime; every access says which unit makes it, and its site.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cubepy.compilers.python import ops as spell
 from cubepy.compilers.python.values import Emit, function_of, literal
@@ -94,10 +94,11 @@ def _meet(e: Emitter, op: Op) -> None:
         e.line(text, op.span)
 
 
-def _exchange_facts(e: Emitter, op: Op) -> dict[str, str]:
-    """The scalar type that a plane operation is about, and what combines two values."""
+def _exchange_facts(e: Emitter, op: Op) -> dict[str, Any]:
+    """The scalar type that a plane operation is about, and what combines two values; of a named
+    barrier its number and how many units it waits for."""
     if not op.operands:
-        return {}
+        return dict(op.attrs)
     t = op.operands[0].type
     facts = {"dtype": element_of(t).name}
     combined = spell.PLANE_COMBINES.get(op.row)
@@ -120,15 +121,15 @@ def _nothing(e: Emitter, op: Op) -> None:
 
 
 def _print(e: Emitter, op: Op) -> None:
-    arguments = ", ".join([repr(op.attrs["text"]), *e.atoms(op)])
-    e.line(f"_print({arguments})", op.span)
+    texts = repr(op.attrs["text"]), repr(op.attrs.get("end", "\n"))
+    e.line(f"_print({', '.join([*texts, *e.atoms(op)])})", op.span)
 
 
 def _check(e: Emitter, op: Op) -> None:
-    condition, *told = e.atoms(op)
+    condition, *reported = e.atoms(op)
     site = e.site(op, **op.attrs)
     e.fn.names["_unit"] = None
-    arguments = ", ".join(["_unit", str(site), *told])
+    arguments = ", ".join(["_unit", str(site), *reported])
     e.line(f"if not {condition}: _fault({arguments})", op.span)
 
 
@@ -175,7 +176,7 @@ HANDLERS: dict[OpDef, Emit] = {
     ops.ATOMIC_EXCHANGE: _exchange,
     ops.ATOMIC_CAS: _compare_and_swap,
     ops.ATOMIC_LOAD: _atomic_load,
-    **dict.fromkeys(spell.MEETINGS, _meet),
+    **dict.fromkeys(spell.CONVERGENT, _meet),
     ops.SYNC_STORAGE: _fence,
     ops.PRINT: _print,
     ops.CHECK: _check,

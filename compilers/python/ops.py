@@ -60,39 +60,13 @@ _COMPARISONS: dict[OpDef, str] = {
     ops.GT: "{0} > {1}",
     ops.GE: "{0} >= {1}",
 }
-REDUCTIONS: dict[OpDef, OpDef] = {
-    ops.REDUCE_ADD: ops.ADD,
-    ops.REDUCE_MUL: ops.MUL,
-    ops.REDUCE_MIN: ops.MIN,
-    ops.REDUCE_MAX: ops.MAX,
-    ops.REDUCE_AND: ops.AND,
-    ops.REDUCE_OR: ops.OR,
-}
-ATOMICS: dict[OpDef, OpDef] = {
-    ops.ATOMIC_ADD: ops.ADD,
-    ops.ATOMIC_MIN: ops.MIN,
-    ops.ATOMIC_MAX: ops.MAX,
-    ops.ATOMIC_AND: ops.AND,
-    ops.ATOMIC_OR: ops.OR,
-    ops.ATOMIC_XOR: ops.XOR,
-}
-PLANE_COMBINES: dict[OpDef, OpDef] = {
-    ops.PLANE_SUM: ops.ADD,
-    ops.PLANE_PROD: ops.MUL,
-    ops.PLANE_MIN: ops.MIN,
-    ops.PLANE_MAX: ops.MAX,
-    ops.PLANE_INCLUSIVE_SUM: ops.ADD,
-    ops.PLANE_EXCLUSIVE_SUM: ops.ADD,
-    ops.PLANE_INCLUSIVE_PROD: ops.MUL,
-    ops.PLANE_EXCLUSIVE_PROD: ops.MUL,
-    ops.PLANE_ALL: ops.AND,
-    ops.PLANE_ANY: ops.OR,
-}
-BARRIERS = (ops.SYNC_CUBE, ops.SYNC_PLANE)
-PLANE_ROWS = tuple(
-    row for row in ops.TABLE.values() if row.name.startswith("plane_") and not row.is_pure
+REDUCTIONS, ATOMICS, PLANE_COMBINES = (
+    {row: row.step for row in rows if row.step is not None}
+    for rows in (ops.REDUCTIONS, ops.ATOMICS, ops.PLANE_ROWS)
 )
-MEETINGS = frozenset((*BARRIERS, *PLANE_ROWS))
+"""What rows combine two values with."""
+BARRIERS = (ops.SYNC_CUBE, ops.SYNC_PLANE, ops.SYNC_UNITS)
+CONVERGENT = frozenset((*BARRIERS, *ops.PLANE_ROWS))
 """Where units wait for others: a generator yields there."""
 POSITIONS: dict[OpDef, str] = {
     ops.UNIT_POS: "UNIT_POS",

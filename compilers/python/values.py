@@ -102,6 +102,13 @@ def _extract(e: Emitter, op: Op) -> None:
         e.fn.names["_unit"] = None
 
 
+def _lookup(e: Emitter, op: Op) -> None:
+    table = op.attrs["table"]
+    assert isinstance(table, tuple)
+    name = e.constant(f"({', '.join(map(literal, table))},)")
+    e.assign(op, f"{name}[_min(_max({e.atom(op.operands[0])}, 0), {len(table) - 1})]")
+
+
 def _insert(e: Emitter, op: Op) -> None:
     line, value = e.atoms(op)
     lane = op.attrs["lane"]
@@ -137,6 +144,7 @@ HANDLERS: dict[OpDef, Emit] = {
     ops.SPLAT: _splat,
     ops.EXTRACT: _extract,
     ops.INSERT: _insert,
+    ops.LOOKUP: _lookup,
     ops.SHUFFLE: _shuffle,
     ops.LANE_MASK: _lane_mask,
     ops.PLANE_POS: _plane_pos,

@@ -6,9 +6,10 @@ Knows no operations. Each generated line carries one position in the user's sour
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from cubepy.record import dataclass
 from cubepy.span import Span
 
 _OURS = re.compile(r"_\d+_?|_[a-z]\w*")
@@ -45,7 +46,7 @@ class Function:
 
 
 class Tables:
-    """Spans and sites by number: what the runtime needs to tell where it is."""
+    """Spans and sites by number: what the runtime needs to report where it is."""
 
     def __init__(self) -> None:
         self.spans: list[Span] = []
@@ -64,7 +65,7 @@ class Tables:
         return number
 
     def site(self, span: Span | None, row: str, **facts: Any) -> int:
-        """A new number for an operation that may be told of; numbers follow the program's order."""
+        """A new number for an operation that reports may name, in the order of the program."""
         self.sites.append({"row": row, "span": self.span(span), **facts})
         return len(self.sites) - 1
 

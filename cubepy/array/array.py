@@ -11,8 +11,9 @@ import numpy as np
 
 from cubepy.array.copying import copy_into
 from cubepy.array.dlpack import CUDA_DEVICE, to_capsule
-from cubepy.array.guests import read_memory
+from cubepy.array.interop import read_memory
 from cubepy.array.memory import HOST, Memory, contiguous_strides, numpy_dtype, pointer, raw_view
+from cubepy.array.order import Ordered
 from cubepy.errors import Error
 from cubepy.ir.types import DType
 from cubepy.runtimes.base import Device, Pinned, Queued
@@ -93,21 +94,23 @@ class Array:
                 memory.owner.wait()
             is_numpy = isinstance(memory.owner, tuple)
             return memory.owner[0] if is_numpy else raw_view(memory).view(kind)
-        device = self._settled()
+        device = find_device(self.device)
         low, high = memory.extent()
         held = np.empty(high - low, np.uint8)
         if held.size:
-            device.download(held.ctypes.data, low, held.size, memory.queue)
+            with Ordered(device, None, (memory,), ()) as queue:
+                device.download(held.ctypes.data, low, held.size, queue)
         place = memory.address - low if held.size else 0
         found = np.ndarray(self.shape, kind, held.data, place, self.strides)
         return found if self.is_contiguous else np.ascontiguousarray(found)
 
-    def _settled(self) -> Any:
-        """The device, whose own queue comes after all work on the array from here on."""
-        device: Any = find_device(self.device)
-        if isinstance(self._memory.owner, Queued):
-            device.come_after(None, self._memory.owner)
-        return device
+    def _share(self) -> Any:
+        """Note that another library takes the memory; gives its owner if that is CubePy."""
+        owner = self._memory.owner
+        if not isinstance(owner, Queued):
+            return None
+        owner.is_shared = True
+        return owner
 
     def to(self, device: str | Device) -> Array:
         """The array on a device: itself if it is there, else a contiguous copy."""
@@ -192,7 +195,9 @@ class Array:
     def __cuda_array_interface__(self) -> dict[str, Any]:
         if not self.device.startswith("cuda"):
             raise AttributeError("the array is not on a GPU of NVIDIA")
-        self._settled()
+        owner = self._share()
+        if owner is not None:
+            find_device(self.device).come_after(0, owner, is_written=True)
         return {
             "shape": self.shape,
             "strides": None if self.is_contiguous else self.strides,
@@ -207,7 +212,11 @@ class Array:
         if self.device == HOST:
             return self.numpy().__dlpack__(**options)
         self.__dlpack_device__()
-        self._settled().synchronize(self._memory.queue or 0)
+        owner = self._share()
+        if owner is not None:
+            owner.wait()
+        else:
+            find_device(self.device).synchronize(self._memory.queue or 0)
         return to_capsule(self._memory)
 
     def __dlpack_device__(self) -> tuple[int, int]:

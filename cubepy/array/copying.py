@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from cubepy.array.guests import read_memory
+from cubepy.array.interop import read_memory
 from cubepy.array.memory import HOST, Memory
 from cubepy.array.order import Ordered
 from cubepy.array.streams import queue_of, with_queues
@@ -26,7 +26,7 @@ def copy_into(target: Memory, given: Any, stream: Any) -> None:
     device = _device_of(target, source)
     queue = None if stream is None else _queue_on(device, stream)
     if 0 not in target.shape and not _is_itself(target, source):
-        with Ordered(device, queue, (target, source)) as used:
+        with Ordered(device, queue, (target, source), (target,)) as used:
             _move(device, target, source, used)
 
 

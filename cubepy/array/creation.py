@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from cubepy.array.array import Array, allocate, allocate_pinned, from_numpy
-from cubepy.array.guests import read_memory
+from cubepy.array.interop import read_memory
 from cubepy.array.memory import HOST, numpy_dtype
 from cubepy.array.placement import placed
 from cubepy.errors import fail

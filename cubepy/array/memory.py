@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from cubepy.ir.types import DType
+from cubepy.record import dataclass
 
 HOST = "cpu"
 """The device of memory that this process reads itself."""
@@ -24,7 +24,7 @@ class Memory:
     every launch on another library's arrays does.
 
     `device` names the device whose address space `address` belongs to; `queue` is the queue in
-    which its user works on it (a CUDA stream's handle), None where that is not told.
+    which its user works on it (a CUDA stream's handle), None where that is not known.
     """
 
     address: int

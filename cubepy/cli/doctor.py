@@ -11,11 +11,13 @@ import typer
 
 import cubepy
 from cubepy import config
+from cubepy.cli.caching import state
 from cubepy.cli.devices import describe, print_missing
 from cubepy.cli.failures import FAILED
-from cubepy.cli.output import console, make_table, print_json, time_text
+from cubepy.cli.output import bytes_text, console, make_table, print_json, time_text
 from cubepy.cli.self_test import run_self_test
 from cubepy.errors import Error
+from cubepy.jit.miscompilations import examined, versions
 from cubepy.runtimes.native.host import host_cpu, llvm_versions
 from cubepy.runtimes.native.pool import get_pool, usable_cores
 from cubepy.runtimes.registry import devices, missing
@@ -51,17 +53,38 @@ def show_doctor(as_json: bool) -> None:
 def examine() -> dict[str, Any]:
     """The state of this installation, as plain data."""
     settings = [_setting(row) for row in config.TABLE]
-    test = run_self_test()
+    test, miscompiled = run_self_test(), _miscompilations()
     return {
-        "ok": test["ok"] and not any(row["error"] for row in settings),
+        "ok": test["ok"] and not any(row["error"] for row in settings) and _is_right(miscompiled),
         "versions": _versions(),
         "cpu": _cpu(),
         "devices": [describe(device) for device in devices()],
         "missing": missing(),
         "settings": settings,
         "packages": [_package(name) for name in OPTIONAL],
+        "cache": {key: value for key, value in state().items() if key != "entries"},
         "self_test": test,
+        "miscompilations": miscompiled,
     }
+
+
+def _miscompilations() -> list[dict[str, Any]]:
+    """For each GPU whether its compiler gets known hard cases right; run now if it never was."""
+    found: list[dict[str, Any]] = []
+    for device in devices():
+        if device.target.kind != "cuda":
+            continue
+        row: dict[str, Any] = {"device": device.name, "versions": "", "wrong": {}, "error": ""}
+        try:
+            row |= {"versions": versions(device), "wrong": examined(device)}
+        except Error as error:
+            row["error"] = str(error)
+        found.append(row)
+    return found
+
+
+def _is_right(miscompiled: list[dict[str, Any]]) -> bool:
+    return not any(any(row["wrong"].values()) for row in miscompiled)
 
 
 def _versions() -> dict[str, str]:
@@ -111,7 +134,9 @@ def _print(found: dict[str, Any]) -> None:
     _print_devices(found["devices"], found["missing"])
     _print_settings(found["settings"])
     _print_missing(found["packages"])
+    _print_cache(found["cache"])
     _print_test(found["self_test"])
+    _print_miscompilations(found["miscompilations"])
 
 
 def _print_versions(versions: dict[str, str], cpu: dict[str, Any]) -> None:
@@ -155,6 +180,14 @@ def _print_missing(packages: list[dict[str, Any]]) -> None:
     console().print(table)
 
 
+def _print_cache(found: dict[str, Any]) -> None:
+    size, limit = bytes_text(found["bytes"]), bytes_text(found["limit_bytes"])
+    text = f"compiled code on disk: {size} of {limit} in {found['folder']}"
+    if found["off"]:
+        text = f"compiled code is not kept on disk: {found['off']}"
+    console().print(text, markup=False, highlight=False, soft_wrap=True)
+
+
 def _print_test(test: dict[str, Any]) -> None:
     if test["ok"]:
         compiled, launched = time_text(test["compile_s"]), time_text(test["launch_s"])
@@ -163,3 +196,19 @@ def _print_test(test: dict[str, Any]) -> None:
     else:
         console().print("[red]self-test failed[/red]:", end=" ")
         console().print(test["error"], markup=False)
+
+
+def _print_miscompilations(found: list[dict[str, Any]]) -> None:
+    if not found:
+        text = "known miscompilations of CUDA's compiler: not tested, there is no GPU of NVIDIA"
+        console().print(text, style="dim")
+    for row in found:
+        wrong = [name for name, count in row["wrong"].items() if count]
+        if row["error"]:
+            verdict = f"not tested: {row['error']}"
+        elif wrong:
+            verdict = f"WRONG RESULTS in {', '.join(wrong)}; install another nvidia-cuda-nvrtc"
+        else:
+            verdict = f"none of {len(row['wrong'])} has an effect ({row['versions']})"
+        text = f"known miscompilations on {row['device']}: {verdict}"
+        console().print(text, style="red" if wrong else None, markup=False, highlight=False)

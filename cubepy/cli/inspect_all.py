@@ -6,7 +6,7 @@ the kernel uses, is named with the reason and the command that helps.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import typer
@@ -16,6 +16,7 @@ from cubepy.cli.failures import misuse
 from cubepy.cli.inspection import Request, inspect_kernel, trace
 from cubepy.cli.output import print_json
 from cubepy.errors import UnsupportedError
+from cubepy.record import dataclass
 
 VIEWS = (
     ("IR", "cpu", "ir"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import linecache
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import typer
@@ -16,6 +15,7 @@ from cubepy.cli.output import console, print_json
 from cubepy.cli.values import read_comptime, read_extents, split_pairs
 from cubepy.jit.kernel import CubeKernel, Launcher
 from cubepy.lang.annotations import Spec, spec
+from cubepy.record import dataclass
 
 _LEXERS = {"llvm": "llvm", "asm": "gas"}
 

@@ -1,6 +1,6 @@
 """The commands and their options. What a command does is imported when it runs.
 
-`cubepy --help` and shell completion stay fast because nothing heavy is imported here.
+`cubepy --help` and shell completion are fast because nothing heavy is imported here.
 """
 
 from __future__ import annotations
@@ -209,6 +209,49 @@ def doctor(json: Json = False) -> None:
     from cubepy.cli.doctor import show_doctor
 
     show_doctor(json)
+
+
+cache = typer.Typer(rich_markup_mode="rich")
+app.add_typer(cache, name="cache")
+
+
+@cache.callback(invoke_without_command=True)
+def cache_root(context: typer.Context, json: Json = False) -> None:
+    """Show what is kept of compiled code on disk."""
+    if context.invoked_subcommand is None:
+        list_cache(json)
+
+
+@cache.command("list")
+def list_cache(json: Json = False) -> None:
+    """List what is kept, where, and how much of it."""
+    from cubepy.cli.caching import show_list
+
+    show_list(json)
+
+
+@cache.command("why")
+def explain_cache(kernel: Kernel, json: Json = False) -> None:
+    """Say what is kept of a kernel, and what has changed since, so that it is compiled again."""
+    from cubepy.cli.caching import show_why
+
+    show_why(kernel, json)
+
+
+@cache.command("verify")
+def verify_cache(json: Json = False) -> None:
+    """Read all entries and remove those that are not whole; exit code 1 if there were any."""
+    from cubepy.cli.caching import show_verify
+
+    show_verify(json)
+
+
+@cache.command("clear")
+def clear_cache(json: Json = False) -> None:
+    """Remove all entries."""
+    from cubepy.cli.caching import show_clear
+
+    show_clear(json)
 
 
 @app.command()

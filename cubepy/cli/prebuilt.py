@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cubepy.artifact import Listing, Place
 from cubepy.cli.failures import misuse
 from cubepy.jit.kernel import resolve_target
-from cubepy.kernels.inspection import Launch, record
+from cubepy.kernels.calls.inspection import Launch, record
 from cubepy.lang.annotations import Spec
 
 if TYPE_CHECKING:

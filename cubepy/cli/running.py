@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from cubepy.cli.loading import load
 from cubepy.cli.output import console, make_table, print_json, time_text
 from cubepy.cli.values import read_argument, read_comptime, read_extents, split_pairs
 from cubepy.jit.kernel import CubeKernel, Launcher
+from cubepy.record import dataclass
 
 
 @dataclass(frozen=True, slots=True)

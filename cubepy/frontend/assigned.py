@@ -9,8 +9,10 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import lru_cache
+from weakref import WeakKeyDictionary
+
+from cubepy.frontend.walrus import conditional_targets
+from cubepy.record import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,56 +21,81 @@ class Assigned:
 
     mutable: frozenset[str]
     exclusive: frozenset[str]
+    conditional: frozenset[str] = frozenset()
+    """Assigned by a `:=` that may not run: see `walrus.py`. They are mutable."""
 
 
-@lru_cache(maxsize=4096)
+_known: WeakKeyDictionary[ast.AST, Assigned] = WeakKeyDictionary()
+_known_names: WeakKeyDictionary[ast.AST, frozenset[str]] = WeakKeyDictionary()
+
+
 def assigned_names(node: ast.FunctionDef | ast.Lambda) -> Assigned:
     """The names of a function by how they are assigned; parameters count once."""
+    found = _known.get(node)
+    if found is None:
+        found = _known[node] = _assigned_names(node)
+    return found
+
+
+def _assigned_names(node: ast.FunctionDef | ast.Lambda) -> Assigned:
     a = node.args
-    parameters = [arg.arg for arg in (*a.posonlyargs, *a.args, *a.kwonlyargs)]
+    stars = [arg for arg in (a.vararg, a.kwarg) if arg is not None]
+    parameters = [arg.arg for arg in (*a.posonlyargs, *a.args, *a.kwonlyargs, *stars)]
     if isinstance(node, ast.Lambda):
         return Assigned(frozenset(), frozenset())
-    most, total = Counter(parameters), Counter(parameters)
-    most += _most(node.body)
-    total += _total(node.body)
-    mutable = frozenset(n for n, count in most.items() if count > 1)
+    most, total = _most(node.body), Counter[str]()
+    _count(node.body, total)
+    for name in parameters:
+        most[name] += 1
+        total[name] += 1
+    conditional = conditional_targets(node)
+    mutable = frozenset(n for n, count in most.items() if count > 1) | conditional
     exclusive = frozenset(n for n, count in total.items() if count > 1) - mutable
-    return Assigned(mutable, exclusive)
+    return Assigned(mutable, exclusive, conditional)
 
 
 def names_assigned_in(body: Iterable[ast.stmt]) -> frozenset[str]:
     """Every name that some statement of `body` assigns, at any depth."""
-    return frozenset(_total(body))
+    return frozenset[str]().union(*map(_names, body))
+
+
+def _names(statement: ast.stmt) -> frozenset[str]:
+    known = _known_names.get(statement)
+    if known is None:
+        found: Counter[str] = Counter()
+        _count([statement], found)
+        known = _known_names[statement] = frozenset(found)
+    return known
 
 
 def _most(body: Iterable[ast.stmt]) -> Counter[str]:
     """The largest number of assignments on a path through `body`, for each name."""
     result: Counter[str] = Counter()
     for statement in body:
-        result += _own_targets(statement)
+        result.update(_own_targets(statement))
         if isinstance(statement, ast.If):
-            result += _most(statement.body) | _most(statement.orelse)
+            result.update(_most(statement.body) | _most(statement.orelse))
         elif isinstance(statement, ast.Match):
             arms: Counter[str] = Counter()
             for case in statement.cases:
                 arms |= _most(case.body) + _pattern_names(case.pattern)
-            result += arms
+            result.update(arms)
         else:
             for block in _blocks(statement):
-                result += _most(block)
+                result.update(_most(block))
     return result
 
 
-def _total(body: Iterable[ast.stmt]) -> Counter[str]:
-    result: Counter[str] = Counter()
+def _count(body: Iterable[ast.stmt], result: Counter[str]) -> None:
+    """Add the assignments of `body`, on all paths."""
     for statement in body:
-        result += _own_targets(statement)
+        result.update(_own_targets(statement))
         for block in _blocks(statement):
-            result += _total(block)
+            _count(block, result)
         if isinstance(statement, ast.Match):
             for case in statement.cases:
-                result += _total(case.body) + _pattern_names(case.pattern)
-    return result
+                _count(case.body, result)
+                result.update(_pattern_names(case.pattern))
 
 
 def _blocks(statement: ast.stmt) -> list[list[ast.stmt]]:
@@ -77,28 +104,21 @@ def _blocks(statement: ast.stmt) -> list[list[ast.stmt]]:
     return [b for name in ("body", "orelse", "finalbody") if (b := getattr(statement, name, []))]
 
 
-def _own_targets(statement: ast.stmt) -> Counter[str]:
+def _own_targets(statement: ast.stmt) -> tuple[str, ...]:
     """Names bound by the statement itself, not by statements inside it."""
-    result: Counter[str] = Counter()
     if isinstance(statement, ast.FunctionDef):
-        result[statement.name] += 1
-        return result
-    for child in ast.iter_child_nodes(statement):
-        if isinstance(child, ast.expr):
-            result += _stored_names(child)
-    return result
-
-
-def _stored_names(expression: ast.expr) -> Counter[str]:
-    if isinstance(expression, ast.Lambda):
-        return Counter()
-    result: Counter[str] = Counter()
-    if isinstance(expression, ast.Name) and isinstance(expression.ctx, ast.Store):
-        result[expression.id] += 1
-    for child in ast.iter_child_nodes(expression):
-        if isinstance(child, ast.expr):
-            result += _stored_names(child)
-    return result
+        return (statement.name,)
+    found: list[str] = []
+    waiting: list[ast.AST] = [statement]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Name):
+            if isinstance(node.ctx, ast.Store):
+                found.append(node.id)
+        elif not isinstance(node, ast.Lambda):
+            parts = ast.iter_child_nodes(node)
+            waiting += [n for n in parts if isinstance(n, ast.expr | ast.keyword)]
+    return tuple(found)
 
 
 def _pattern_names(pattern: ast.pattern) -> Counter[str]:

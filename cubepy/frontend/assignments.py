@@ -8,16 +8,18 @@ from typing import Any
 from cubepy.errors import Error
 from cubepy.frontend import suggest
 from cubepy.frontend.calls import narrow
-from cubepy.frontend.expressions import evaluate
+from cubepy.frontend.dispatch import evaluate, statement
 from cubepy.frontend.overloads import apply_binary
 from cubepy.frontend.tensors import load_item, store_item
 from cubepy.frontend.tracer import Frame, bind
-from cubepy.frontend.values import FlatRef, TensorRef, is_sequence
+from cubepy.frontend.values import FlatRef, Table, TensorRef, is_sequence
 from cubepy.frontend.wording import describe
 from cubepy.ir.core import Value
 from cubepy.ir.types import DType, Line
+from cubepy.lang.arrays import is_numpy
 
 
+@statement(ast.Assign)
 def assign(frame: Frame, node: ast.Assign) -> None:
     """`a = b = value`."""
     value = evaluate(frame, node.value)
@@ -49,6 +51,7 @@ def _fixed_attribute(frame: Frame, target: ast.expr) -> Error:
 
 
 def _unpack(frame: Frame, target: ast.Tuple | ast.List, value: Any) -> None:
+    value = tuple(value) if is_numpy(value) else value
     for part in target.elts:
         if isinstance(part, ast.Starred):
             raise suggest.unsupported(frame, part)
@@ -75,6 +78,8 @@ def _store(frame: Frame, target: ast.Subscript, value: Any) -> None:
 def _unchangeable(frame: Frame, owner: Any) -> Error:
     """E302 for an item of something that is no tensor."""
     suggestion = "only tensors have items that change"
+    if is_numpy(owner) or isinstance(owner, Table):
+        suggestion = "a captured array is constant; pass it as an argument to write to it"
     if is_sequence(owner):
         suggestion = "make a new tuple, or keep the values in cp.local(n, dtype)"
     if isinstance(owner, Value):
@@ -82,6 +87,7 @@ def _unchangeable(frame: Frame, owner: Any) -> Error:
     return frame.tracer.error("E302", what=f"an item of {describe(owner)}", suggestion=suggestion)
 
 
+@statement(ast.AnnAssign)
 def assign_annotated(frame: Frame, node: ast.AnnAssign) -> None:
     """`name: cp.f32 = value`, which converts within a kind; other annotations mean nothing."""
     if node.value is None:
@@ -93,6 +99,7 @@ def assign_annotated(frame: Frame, node: ast.AnnAssign) -> None:
     assign_target(frame, node.target, value)
 
 
+@statement(ast.AugAssign)
 def assign_augmented(frame: Frame, node: ast.AugAssign) -> None:
     """`a += value`, `x[i] += value`; the index is evaluated once."""
     target = node.target

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import inspect
-import sys
-from dataclasses import dataclass
-from types import CodeType, FunctionType, ModuleType, SimpleNamespace
+from math import prod
+from types import ModuleType
 from typing import Any
 
+from cubepy.frontend.calls import LINE_METHODS, inline
+from cubepy.frontend.captured import is_users_method, may_change, note, refuse_array
+from cubepy.frontend.foreign import is_foreign, translation
 from cubepy.frontend.positions import position
 from cubepy.frontend.suggest import closest
 from cubepy.frontend.tracer import Frame
@@ -18,16 +20,18 @@ from cubepy.frontend.values import (
     LocalFunction,
     Method,
     Record,
+    Table,
     TensorMapRef,
     TensorRef,
 )
 from cubepy.frontend.wording import describe
 from cubepy.ir.core import Value
 from cubepy.ir.types import Buffer, Line, element_of
+from cubepy.lang.arrays import is_numpy
 from cubepy.lang.builtins import Position
-from cubepy.lang.function import Captures
+from cubepy.lang.function import Attributes, unwrap
+from cubepy.span import Span
 
-_LINE_METHODS = ("sum", "prod", "min", "max", "any", "all")
 _TENSOR_ATTRIBUTES = (
     "shape",
     "strides",
@@ -53,100 +57,27 @@ def attribute(frame: Frame, owner: Any, name: str) -> Any:
         return _of_record(frame, owner, name)
     if isinstance(owner, TensorMapRef):
         return _of_tensor_map(frame, owner, name)
-    if isinstance(owner, FlatRef | Method | LocalFunction):
+    if isinstance(owner, Table) and name in ("shape", "dtype", "size"):
+        return {"shape": owner.shape, "dtype": owner.dtype, "size": prod(owner.shape)}[name]
+    if isinstance(owner, FlatRef | Method | LocalFunction | Table):
         raise _missing(frame, owner, name, ())
+    if isinstance(owner, ModuleType) and is_foreign(owner) and translation(name):
+        what = f"`{owner.__name__}.{name}`"
+        raise frame.tracer.error("E108", name=what, suggestion=translation(name))
     try:
         found = getattr(owner, name)
     except AttributeError:
         raise _missing(frame, owner, name, dir(owner)) from None
     if isinstance(found, Position):
         return position(frame.tracer, found)
-    if _may_change(owner):
-        frame.tracer.facts.captures[(id(owner), name)] = (Attributes(owner), name, found)
+    if may_change(owner) or is_users_method(found) or (is_numpy(found) and not is_numpy(owner)):
+        found = note(frame, owner, Attributes(owner), name, found)
     return refuse_array(frame, name, found)
 
 
-@dataclass(frozen=True, slots=True)
-class Attributes:
-    """Reads attributes of a captured object again, to compare them at later launches."""
-
-    owner: Any
-
-    def lookup(self, name: str) -> Any:
-        """The attribute's present value."""
-        return getattr(self.owner, name)
-
-
-_FIXED = ("cubepy", "ml_dtypes", "numpy", "torch")
-"""Modules whose attributes are taken not to change, besides those of the standard library."""
-
-
-def _may_change(owner: Any) -> bool:
-    """Whether the attributes of a comptime object may be assigned between launches."""
-    if isinstance(owner, ModuleType):
-        return not _is_fixed(owner.__name__)
-    if isinstance(owner, SimpleNamespace):
-        return True
-    cls = owner if isinstance(owner, type) else type(owner)
-    params = getattr(cls, "__dataclass_params__", None)
-    if cls is not owner and (issubclass(cls, tuple) or (params is not None and params.frozen)):
-        return False
-    return not _is_fixed(cls.__module__)
-
-
-def note_captures(frame: Frame, function: FunctionType | None) -> None:
-    """Note all that a function which Python runs at comptime may read from outside."""
-    todo: list[FunctionType] = [function] if function is not None else []
-    seen: set[int] = set()
-    while todo:
-        current = todo.pop()
-        if id(current) in seen or _is_fixed(current.__module__ or ""):
-            continue
-        seen.add(id(current))
-        captures, names = Captures(current), _names_in(current.__code__)
-        for name in names:
-            try:
-                value = captures.lookup(name)
-            except KeyError:
-                continue
-            frame.tracer.facts.captures[(id(current), name)] = (captures, name, value)
-            todo += [value] if isinstance(value, FunctionType) else []
-            _note_attributes(frame, value, names)
-
-
-def _note_attributes(frame: Frame, owner: Any, names: frozenset[str]) -> None:
-    if not _may_change(owner):
-        return
-    for name in names:
-        found = getattr(owner, name, None)
-        key = (id(owner), name)
-        if found is not None and key not in frame.tracer.facts.captures:
-            frame.tracer.facts.captures[key] = (Attributes(owner), name, found)
-            _note_attributes(frame, found, names)
-
-
-def _names_in(code: CodeType) -> frozenset[str]:
-    """The names that code refers to, also inside functions that it defines."""
-    inner = [_names_in(c) for c in code.co_consts if isinstance(c, CodeType)]
-    return frozenset((*code.co_names, *code.co_freevars)).union(*inner)
-
-
-def _is_fixed(module: str) -> bool:
-    top = module.partition(".")[0]
-    return top in _FIXED or top in sys.stdlib_module_names
-
-
-def refuse_array(frame: Frame, name: str, value: Any) -> Any:
-    """E110 if a captured value is an array: it is no constant."""
-    is_array = hasattr(value, "__array_interface__") or hasattr(value, "__dlpack__")
-    is_class = isinstance(value, type)
-    if is_array and not is_class and (hasattr(value, "__setitem__") or getattr(value, "ndim", 0)):
-        raise frame.tracer.error("E110", name=name)
-    return value
-
-
 def _missing(frame: Frame, owner: Any, name: str, names: Any) -> Exception:
-    suggestion = closest(name, names)
+    is_language = isinstance(owner, ModuleType) and owner.__name__.partition(".")[0] == "cubepy"
+    suggestion = (translation(name) if is_language else "") or closest(name, names)
     if not suggestion and isinstance(owner, Value | TensorRef | Record):
         suggestion = f"it has {', '.join(names)}" if names else ""
     return frame.tracer.error("E107", name=describe(owner), attribute=name, suggestion=suggestion)
@@ -158,9 +89,9 @@ def _of_value(frame: Frame, v: Value, name: str) -> Any:
     if isinstance(v.type, Line):
         if name == "line_size":
             return v.type.width
-        if name in _LINE_METHODS:
+        if name in LINE_METHODS:
             return Method(v, name)
-    known = ("dtype", "line_size", *_LINE_METHODS) if isinstance(v.type, Line) else ("dtype",)
+    known = ("dtype", "line_size", *LINE_METHODS) if isinstance(v.type, Line) else ("dtype",)
     raise _missing(frame, v, name, known)
 
 
@@ -225,6 +156,8 @@ def _of_record(frame: Frame, record: Record, name: str) -> Any:
     found = inspect.getattr_static(record.cls, name, None)
     if found is None:
         raise _missing(frame, record, name, record.values)
+    held = Attributes(record.cls)
+    frame.tracer.facts.captures[(id(record.cls), name)] = (held, name, held.lookup(name))
     if isinstance(found, property):
         return _property(frame, record, found)
     is_bound = callable(found) and not isinstance(found, staticmethod)
@@ -232,9 +165,17 @@ def _of_record(frame: Frame, record: Record, name: str) -> Any:
 
 
 def _property(frame: Frame, record: Record, found: property) -> Any:
-    from cubepy.frontend.calls import inline
-    from cubepy.lang.function import unwrap
-
     span = frame.tracer.b.span
-    node = ast.Pass(lineno=span.line, col_offset=span.column) if span else ast.Pass()
+    node = _node_at(frame, span) if span else ast.Pass()
     return inline(frame, node, unwrap(found.fget), [record], {})
+
+
+def _node_at(frame: Frame, span: Span) -> ast.AST:
+    """A node that stands at `span`, for calls that are written as attributes."""
+    offset = frame.source.column_offset
+    return ast.Pass(
+        lineno=span.line,
+        col_offset=span.column - offset,
+        end_lineno=span.end_line,
+        end_col_offset=span.end_column - offset,
+    )

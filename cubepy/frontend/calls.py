@@ -6,16 +6,19 @@ import ast
 import inspect
 import re
 from collections.abc import Callable
+from dataclasses import MISSING, fields, is_dataclass
 from functools import partial
-from types import MethodType
-from typing import Any, get_origin
+from inspect import BoundArguments, Signature
+from types import FunctionType, MethodType
+from typing import Any
 
 from cubepy.errors import Error
 from cubepy.frontend import suggest
-from cubepy.frontend.attributes import note_captures, refuse_array
-from cubepy.frontend.positions import position
+from cubepy.frontend.captured import comptime_result, note_captures, note_code
+from cubepy.frontend.dispatch import Flow, Intrinsic, execute_block, intrinsic_of
 from cubepy.frontend.suggest import closest
-from cubepy.frontend.tracer import Frame, Restart, bind
+from cubepy.frontend.tensors import mask_of_lanes
+from cubepy.frontend.tracer import Frame, bind
 from cubepy.frontend.values import (
     FlatRef,
     LocalFunction,
@@ -23,34 +26,34 @@ from cubepy.frontend.values import (
     Record,
     TensorRef,
     is_comptime,
+    is_generated,
     is_number,
     is_tuple_type,
 )
 from cubepy.frontend.wording import describe, spell
 from cubepy.ir import ops
-from cubepy.ir.core import Value
-from cubepy.ir.opdef import TypingError
-from cubepy.ir.types import DType, Line, element_of, find_dtype, width_of
-from cubepy.lang.annotations import ComptimeAnnotation
+from cubepy.ir.core import Region, Value
+from cubepy.ir.opdef import OpDef, TypingError
+from cubepy.ir.types import DType, Line, LineOf, bool_, element_of, find_dtype, width_of
+from cubepy.lang.annotations import is_comptime_annotation, resolve_annotations
 from cubepy.lang.builtins import BUILTINS, Position
-from cubepy.lang.function import Captures, CubeFunction, read_source, unwrap
+from cubepy.lang.function import BoundFunction, Captures, CubeFunction, read_source, unwrap
 
 MAX_DEPTH = 128
-
-
-def capture(frame: Frame, name: str, value: Any) -> Any:
-    """A global or closure value as it is used: positions become values, arrays are refused."""
-    if isinstance(value, Position):
-        return position(frame.tracer, value)
-    return refuse_array(frame, name, value)
+LINE_METHODS: dict[str, OpDef] = {
+    "sum": ops.REDUCE_ADD,
+    "prod": ops.REDUCE_MUL,
+    "min": ops.REDUCE_MIN,
+    "max": ops.REDUCE_MAX,
+    "any": ops.REDUCE_OR,
+    "all": ops.REDUCE_AND,
+}
 
 
 def call(
     frame: Frame, node: ast.AST, function: Any, args: list[Any], kwargs: dict[str, Any]
 ) -> Any:
     """The value of `function(*args, **kwargs)`."""
-    from cubepy.frontend.intrinsics import INTRINSICS, intrinsic_name
-
     if isinstance(function, Method):
         return _call_method(frame, node, function, args, kwargs)
     if isinstance(function, partial):
@@ -60,43 +63,42 @@ def call(
             {**function.keywords, **kwargs},
         )
         return call(frame, node, function, args, kwargs)
-    name = intrinsic_name(function)
-    if name is not None:
-        handler = INTRINSICS[name]
+    known = intrinsic_of(function)
+    if known is not None:
         given = [*args, *kwargs.values()]
-        return _checked(frame, name, function, given, lambda: handler(frame, *args, **kwargs))
+        return _checked(frame, known, given, lambda: known.handler(frame, *args, **kwargs))
     number_type = function if isinstance(function, Line) else _as_dtype(function)
     if number_type is not None:
         return _convert(frame, number_type, args)
     if isinstance(function, LocalFunction):
         return _inline_local(frame, node, function, args, kwargs)
+    if isinstance(function, BoundFunction):
+        function, args = function.function, [function.owner, *args]
     if isinstance(function, MethodType) and unwrap(function.__func__) is not None:
         function, args = function.__func__, [function.__self__, *args]
     plain = unwrap(function)
     if plain is not None and _must_inline(function, plain, args, kwargs):
         return inline(frame, node, plain, args, kwargs)
-    return _call_python(frame, function, args, kwargs)
+    return _call_python(frame, node, function, args, kwargs)
 
 
-def _checked(
-    frame: Frame, name: str, function: Any, given: list[Any], action: Callable[[], Any]
-) -> Any:
+def _checked(frame: Frame, known: Intrinsic, given: list[Any], action: Callable[[], Any]) -> Any:
     """Wrong arguments of a built-in are the user's error, not a Python traceback."""
     try:
         return action()
-    except (Error, Restart):
+    except Error:
         raise
     except TypingError as error:
         types = " and ".join(spell(a.type) if isinstance(a, Value) else describe(a) for a in given)
         raise frame.tracer.error(
-            "E201", operator=name, types=types, suggestion=f"it {error}"
+            "E201", operator=known.name, types=types, suggestion=f"it {error}"
         ) from None
     except (TypeError, ValueError, ArithmeticError) as error:
         if isinstance(error, TypeError) and _is_about_call(error):
             reason = str(error).split(") ", 1)[-1].replace("positional ", "")
-            signature = f"{name}{_signature_text(BUILTINS.get(name, function))}"
+            signature = f"{known.name}{_signature_text(known.stub)}"
             raise frame.tracer.error(
-                "E106", name=name, reason=reason, signature=signature
+                "E106", name=known.name, reason=reason, signature=signature
             ) from None
         if not all(is_comptime(a) for a in given):
             raise
@@ -112,12 +114,14 @@ def _is_about_call(error: TypeError) -> bool:
 
 def _signature_text(function: Any) -> str:
     try:
-        text = str(inspect.signature(function)).partition(" -> ")[0]
-        return re.sub(
-            r": '([^']*)'", r": \1", text.replace(": 'Any'", "").replace(": 'Comptime'", "")
-        )
+        return _text_of(inspect.signature(function))
     except (TypeError, ValueError):
         return "(...)"
+
+
+def _text_of(signature: Signature) -> str:
+    text = str(signature).partition(" -> ")[0]
+    return re.sub(r": '([^']*)'", r": \1", text.replace(": 'Any'", "").replace(": 'Comptime'", ""))
 
 
 def _as_dtype(function: Any) -> DType | None:
@@ -168,11 +172,31 @@ def _mentions_language(function: Any) -> bool:
     return False
 
 
-def _call_python(frame: Frame, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    from cubepy.frontend.expressions import comptime_result
+def _leads_to_language(function: Any) -> bool:
+    """Whether a plain function calls others that mention kernel words, which Python cannot run."""
+    todo, seen = [function], set[int]()
+    while todo:
+        current = todo.pop()
+        if id(current) in seen or not hasattr(current, "__code__"):
+            continue
+        seen.add(id(current))
+        if _mentions_language(current):
+            return True
+        captures = Captures(current)
+        for name in (*current.__code__.co_names, *current.__code__.co_freevars):
+            try:
+                value = captures.lookup(name)
+            except KeyError:
+                continue
+            todo += [value] if isinstance(value, FunctionType) else []
+    return False
 
+
+def _call_python(
+    frame: Frame, node: ast.AST, function: Any, args: list[Any], kwargs: dict[str, Any]
+) -> Any:
     if isinstance(function, type) and not all(is_comptime(a) for a in (*args, *kwargs.values())):
-        return _construct(frame, function, args, kwargs)
+        return _construct(frame, node, function, args, kwargs)
     if not callable(function):
         is_tensor = isinstance(function, TensorRef | FlatRef)
         suggestion = "index it with brackets, as in x[i]" if is_tensor else "it is not a function"
@@ -182,29 +206,50 @@ def _call_python(frame: Frame, function: Any, args: list[Any], kwargs: dict[str,
         known = closest(name, BUILTINS, "cp.", 0.8)
         suggestion = known or "it runs in Python only: call it outside the kernel"
         raise frame.tracer.error("E108", name=f"`{name}`", suggestion=suggestion)
-    note_captures(frame, unwrap(function))
-    return comptime_result(frame, function, *args, **kwargs)
+    plain = unwrap(function)
+    note_captures(frame, plain)
+    try:
+        return comptime_result(frame, function, *args, **kwargs)
+    except Error:
+        if plain is None or not _leads_to_language(plain):
+            raise
+    return inline(frame, node, plain, args, kwargs)
 
 
-def _construct(frame: Frame, cls: type[Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _construct(
+    frame: Frame, node: ast.AST, cls: type[Any], args: list[Any], kwargs: dict[str, Any]
+) -> Any:
+    """A NamedTuple, or a dataclass as its generated `__init__` makes it."""
     if is_tuple_type(cls) and hasattr(cls, "_fields"):
-        return cls(*_bind_arguments(frame, cls, cls.__name__, args, kwargs).args)
-    if hasattr(cls, "__dataclass_fields__"):
-        bound = _bind_arguments(frame, cls, cls.__name__, args, kwargs)
-        return Record(cls, dict(bound.arguments))
-    raise frame.tracer.error(
-        "E108",
-        name=f"`{cls.__name__}`",
-        suggestion="dataclasses and NamedTuples can be made inside kernels",
-    )
+        return cls(*_bind_arguments(frame, inspect.signature(cls), cls.__name__, args, kwargs).args)
+    if not is_dataclass(cls) or not is_generated(getattr(cls, "__init__", None)):
+        raise frame.tracer.error(
+            "E108",
+            name=f"`{cls.__name__}`",
+            suggestion="kernels make dataclasses and NamedTuples, but run no `__init__` of the user"
+            if is_dataclass(cls)
+            else "dataclasses and NamedTuples can be made inside kernels",
+        )
+    signature = inspect.signature(cls)
+    given = _bind_arguments(frame, signature, cls.__name__, args, kwargs).arguments
+    values: dict[str, Any] = {}
+    for field in fields(cls):
+        value = given.pop(field.name, field.default)
+        is_given = field.init and value is not signature.parameters[field.name].default
+        if field.default_factory is not MISSING and not is_given:
+            value = call(frame, node, field.default_factory, [], {})
+        if value is not MISSING:
+            values[field.name] = value
+    record = Record(cls, values)
+    prepare = getattr(cls, "__post_init__", None)
+    if prepare is not None:  # what is left are arguments for it alone
+        inline(frame, node, prepare, [record, *given.values()], {})
+    return record
 
 
 def _call_method(
     frame: Frame, node: ast.AST, method: Method, args: list[Any], kwargs: dict[str, Any]
 ) -> Any:
-    from cubepy.frontend.intrinsics import LINE_METHODS
-    from cubepy.frontend.tensors import mask_of_lanes
-
     if isinstance(method.owner, Record):
         function = getattr(method.owner.cls, method.name)
         return inline(frame, node, unwrap(function), [method.owner, *args], kwargs)
@@ -222,10 +267,11 @@ def inline(
     """Trace the body of a function of the user in place of its call."""
     tracer = frame.tracer
     source = read_source(function.__code__)
+    note_code(frame, function)
     if len(list(frame.span(node).chain())) > MAX_DEPTH:
         raise tracer.error("E109", name=source.name, limit=MAX_DEPTH)
-    inner = Frame(tracer, source, Captures(function), frame.key(node), frame.span(node))
-    bound = _bind_arguments(frame, function, source.name, args, kwargs)
+    inner = Frame(tracer, source, Captures(function), frame.call_key(node), frame.span(node))
+    bound = _bind_arguments(frame, inspect.signature(function), source.name, args, kwargs)
     annotations = resolve_annotations(function)
     for name, value in bound.arguments.items():
         bind(inner, name, _as_parameter(frame, name, value, annotations.get(name)))
@@ -233,14 +279,13 @@ def inline(
 
 
 def _bind_arguments(
-    frame: Frame, function: Any, name: str, args: list[Any], kwargs: dict[str, Any]
-) -> inspect.BoundArguments:
+    frame: Frame, signature: Signature, name: str, args: list[Any], kwargs: dict[str, Any]
+) -> BoundArguments:
     """The arguments by parameter, with defaults; E106 where they do not match."""
-    signature = inspect.signature(function)
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:
-        text = f"{name}{_signature_text(function)}"
+        text = f"{name}{_text_of(signature)}"
         raise frame.tracer.error("E106", name=name, reason=error, signature=text) from None
     bound.apply_defaults()
     return bound
@@ -254,60 +299,16 @@ def _inline_local(
         tracer,
         source,
         function.frame.captures,
-        frame.key(node),
+        frame.call_key(node),
         frame.span(node),
         parent=function.frame,
     )
     if len(list(frame.span(node).chain())) > MAX_DEPTH:
         raise tracer.error("E109", name=source.name, limit=MAX_DEPTH)
-    names = [a.arg for a in source.node.args.args]
-    given = dict(zip(names[len(names) - len(function.defaults) :], function.defaults, strict=True))
-    given |= dict(zip(names, args, strict=False)) | kwargs
-    if set(given) != set(names) or len(args) > len(names):
-        raise tracer.error(
-            "E106",
-            name=source.name,
-            reason=f"it takes {len(names)} arguments",
-            signature=f"{source.name}({', '.join(names)})",
-        )
-    for name in names:
-        bind(inner, name, given[name])
+    bound = _bind_arguments(frame, function.signature, source.name, args, kwargs)
+    for name, value in bound.arguments.items():
+        bind(inner, name, value)
     return _run(inner)
-
-
-def resolve_annotations(function: Any) -> dict[str, Any]:
-    """The parameters' annotations as objects, also under `from __future__ import annotations`."""
-    raw = inspect.get_annotations(function)
-    if not any(isinstance(a, str) for a in raw.values()):
-        return raw
-    cells = function.__closure__ or ()
-    closure = dict(zip(function.__code__.co_freevars, (_cell(c) for c in cells), strict=False))
-    resolved: dict[str, Any] = {}
-    for name, text in raw.items():
-        try:
-            resolved[name] = (
-                eval(text, function.__globals__, closure) if isinstance(text, str) else text
-            )
-        except Exception:
-            resolved[name] = None
-    return resolved
-
-
-def _cell(cell: Any) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return None
-
-
-def is_comptime_annotation(annotation: Any) -> bool:
-    """`Comptime[...]` or bare `Comptime`."""
-    if isinstance(annotation, ComptimeAnnotation):
-        return True
-    return (
-        getattr(annotation, "__name__", "") == "Comptime"
-        or get_origin(annotation) is ComptimeAnnotation
-    )
 
 
 def _as_parameter(frame: Frame, name: str, value: Any, annotation: Any) -> Any:
@@ -318,6 +319,8 @@ def _as_parameter(frame: Frame, name: str, value: Any, annotation: Any) -> Any:
         if not is_comptime(value):
             raise frame.tracer.error("E112", what=f"the parameter `{name}`")
         return value
+    if isinstance(annotation, LineOf):
+        annotation = annotation.element  # lines of any width
     if isinstance(annotation, DType | Line) and (isinstance(value, Value) or is_number(value)):
         return narrow(frame, f"the parameter `{name}`", value, annotation)
     return value
@@ -343,31 +346,24 @@ def narrow(frame: Frame, what: str, value: Any, t: DType | Line) -> Value:
 def _run(inner: Frame) -> Any:
     """The value that an inlined function returns.
 
-    Returns under runtime control need a form of their own: the body becomes a loop that runs once,
-    and a `return` leaves it.
+    Where it returns under runtime control its body becomes a loop that runs once, and each
+    `return` leaves that.
     """
-    from cubepy.frontend.statements import Flow, execute_block
-
     tracer = inner.tracer
     outer_span = tracer.b.span
-    key = (*inner.path, "returns")
-    inner.is_looping = key in tracer.learned.looping
-    if not inner.is_looping:
-        flow = execute_block(inner, inner.source.body)
-        tracer.b.span = outer_span
-        if flow is Flow.NEXT:
-            inner.result = None
-        return inner.result
-    inner.return_flag = tracer.flag("returned")
     with tracer.b.region() as body:
         flow = execute_block(inner, inner.source.body)
-        if flow is Flow.NEXT and inner.has_result and inner.result is not None:
-            tracer.b.span = suggest.first_line(inner.span(inner.source.node))
-            raise tracer.error("E118", name=inner.source.name)
-        tracer.close(ops.BREAK)
-    from cubepy.ir.core import Region
-
+        if inner.return_flag is not None:
+            if flow is Flow.NEXT and inner.result is not None:
+                tracer.b.span = suggest.first_line(inner.span(inner.source.node))
+                raise tracer.error("E118", name=inner.source.name)
+            tracer.close(ops.BREAK)
+    if inner.return_flag is None:
+        tracer.b.ops.extend(body)
+        tracer.b.span = outer_span
+        return inner.result if flow is not Flow.NEXT else None
     tracer.b.span = inner.span(inner.source.node)
+    tracer.set_number(inner.return_flag, tracer.b.const(False, bool_))
     tracer.b.emit_op(ops.LOOP, regions=(Region((), tuple(body)),))
     tracer.b.span = outer_span
-    return tracer.read(inner.result) if inner.has_result and inner.result is not None else None
+    return None if inner.result is None else tracer.read(inner.result)

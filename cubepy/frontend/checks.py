@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
+from cubepy.frontend.tracer import Tracer
 from cubepy.frontend.values import Index
 from cubepy.ir import ops
 from cubepy.ir.core import Value
@@ -16,18 +16,15 @@ from cubepy.ir.numbers import limits
 from cubepy.ir.opdef import OpDef
 from cubepy.ir.types import DType, Line, element_of, i64, index
 
-if TYPE_CHECKING:
-    from cubepy.frontend.tracer import Tracer
-
 LEAST, LARGEST = limits(index)
 SYMBOLS = {ops.ADD: "+", ops.SUB: "-", ops.MUL: "*"}
 
 
 def check(
-    tracer: Tracer, condition: Value, kind: str, argument: str, axis: int, *told: Index
+    tracer: Tracer, condition: Value, kind: str, argument: str, axis: int, *facts: Index
 ) -> None:
-    """End the unit with a fault of `kind` unless the condition holds; `told` goes with it."""
-    operands = [tracer.index_value(x) for x in told]
+    """End the unit with a fault of `kind` unless the condition holds; `facts` goes with it."""
+    operands = [tracer.index_value(x) for x in facts]
     tracer.b.emit_op(ops.CHECK, condition, *operands, kind=kind, argument=argument, axis=axis)
 
 
@@ -64,7 +61,7 @@ def check_line(
 ) -> None:
     """In checked mode, a fault unless 0 <= i and i + width <= extent; one test for the line.
 
-    It tells the first lane that does not exist, and computes nothing that can leave 64 bits.
+    It reports the first lane that does not exist, and computes nothing that can leave 64 bits.
     """
     if not tracer.checked:
         return

@@ -2,60 +2,48 @@
 
 from __future__ import annotations
 
+import builtins
+import re
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
+from cubepy.frontend.dispatch import intrinsic
 from cubepy.frontend.tensors import Place, locate, stored_value
 from cubepy.frontend.tracer import Frame
 from cubepy.frontend.values import FlatRef, TensorRef, is_comptime
-from cubepy.frontend.wording import describe
+from cubepy.frontend.wording import describe, spell
 from cubepy.ir import ops
 from cubepy.ir.core import Value
-from cubepy.ir.opdef import OpDef
+from cubepy.ir.opdef import NAMED_BARRIERS, OpDef, TypingError
+from cubepy.ir.types import DType, Kind, Line, element_of, f64, i32, u32
 from cubepy.lang import atomic
+from cubepy.lang import builtins as lang
 
 Handler = Callable[..., Any]
-HANDLERS: dict[str, Handler] = {}
 
 
 # Atomics
 
-_ATOMICS: dict[str, OpDef] = {
-    "add": ops.ATOMIC_ADD,
-    "sub": ops.ATOMIC_ADD,
-    "min": ops.ATOMIC_MIN,
-    "max": ops.ATOMIC_MAX,
-    "and_": ops.ATOMIC_AND,
-    "or_": ops.ATOMIC_OR,
-    "xor": ops.ATOMIC_XOR,
-    "exchange": ops.ATOMIC_EXCHANGE,
-    "store": ops.ATOMIC_EXCHANGE,
-    "cas": ops.ATOMIC_CAS,
-    "load": ops.ATOMIC_LOAD,
-}
-_BITWISE = (ops.ATOMIC_AND, ops.ATOMIC_OR, ops.ATOMIC_XOR)
+_ALIASES = {"sub": ops.ATOMIC_ADD, "store": ops.ATOMIC_EXCHANGE}
+_VALUES = {ops.ATOMIC_LOAD: 0, ops.ATOMIC_CAS: 2}
+"""How many values follow the index, where it is not one."""
 
 
 def _atomic(name: str) -> Handler:
-    row = _ATOMICS[name]
+    row = _ALIASES.get(name) or ops.TABLE[f"atomic_{name.rstrip('_')}"]
 
     def handler(frame: Frame, x: Any, index: Any, *values: Any) -> Any:
         tracer = frame.tracer
         place = _place(frame, x, index, f"cp.atomic.{name}")
-        wanted = {ops.ATOMIC_LOAD: 0, ops.ATOMIC_CAS: 2}.get(row, 1)
+        wanted = _VALUES.get(row, 1)
         if len(values) != wanted:
             count = f"{wanted} value{'s' if wanted != 1 else ''}"
             reason = f"after the index it takes {count}, not {len(values)}"
             signature = (atomic.NAMES[name].__doc__ or "").split(":")[0].strip("`")
             raise tracer.error("E106", name=f"atomic.{name}", reason=reason, signature=signature)
         element = place.tensor.element
-        if element.is_float and row in _BITWISE:
-            raise tracer.error(
-                "E201",
-                operator=f"atomic.{name}",
-                types=element.name,
-                suggestion="bit operations take integers",
-            )
+        _require_element(frame, name, row, element)
         operands = [stored_value(tracer, place.tensor, v, element) for v in values]
         if name == "sub":
             operands = [tracer.b.emit(ops.NEG, v) for v in operands]
@@ -65,6 +53,21 @@ def _atomic(name: str) -> Handler:
         return tracer.b.emit(row, place.tensor.buffer, offset, *operands)
 
     return handler
+
+
+def _require_element(frame: Frame, name: str, row: OpDef, element: DType) -> None:
+    """E201 for elements that the step of the atomic does not take."""
+    try:
+        if row.step is not None:
+            row.step.rule((element, element), {})
+    except TypingError:
+        numbers = "numbers; bools have and_, or_, xor, exchange and cas"
+        bits = "integers and bools"
+        suggestion = f"it takes {bits if element.is_float else numbers}"
+        operator = f"atomic.{name}"
+        raise frame.tracer.error(
+            "E201", operator=operator, types=element.name, suggestion=suggestion
+        ) from None
 
 
 def _place(frame: Frame, x: Any, index: Any, what: str) -> Place:
@@ -84,8 +87,8 @@ def _place(frame: Frame, x: Any, index: Any, what: str) -> Place:
     return place
 
 
-for _name in _ATOMICS:
-    HANDLERS[f"atomic_{_name}"] = _atomic(_name)
+for _name in atomic.NAMES:
+    intrinsic(atomic.NAMES[_name])(_atomic(_name))
 
 
 # Planes
@@ -127,24 +130,22 @@ for _row in (
     ops.PLANE_INCLUSIVE_PROD,
     ops.PLANE_EXCLUSIVE_PROD,
 ):
-    HANDLERS[_row.name] = _of_number(_row)
+    intrinsic(lang.BUILTINS[_row.name])(_of_number(_row))
 for _row in (ops.PLANE_ALL, ops.PLANE_ANY, ops.PLANE_BALLOT):
-    HANDLERS[_row.name] = _of_condition(_row)
+    intrinsic(lang.BUILTINS[_row.name])(_of_condition(_row))
 for _row in (
     ops.PLANE_SHUFFLE,
     ops.PLANE_SHUFFLE_XOR,
     ops.PLANE_SHUFFLE_UP,
     ops.PLANE_SHUFFLE_DOWN,
 ):
-    HANDLERS[_row.name] = _of_lane(_row, _row is ops.PLANE_SHUFFLE)
-HANDLERS["plane_broadcast"] = _of_lane(ops.PLANE_SHUFFLE, True)
+    intrinsic(lang.BUILTINS[_row.name])(_of_lane(_row, _row is ops.PLANE_SHUFFLE))
+intrinsic(lang.plane_broadcast)(_of_lane(ops.PLANE_SHUFFLE, True))
 
 
+@intrinsic(lang.plane_elect)
 def _elect(frame: Frame) -> Value:
     return frame.tracer.b.emit(ops.PLANE_ELECT)
-
-
-HANDLERS["plane_elect"] = _elect
 
 
 # Barriers
@@ -158,14 +159,40 @@ def _sync(row: OpDef) -> Handler:
 
 
 for _row in (ops.SYNC_CUBE, ops.SYNC_PLANE, ops.SYNC_STORAGE):
-    HANDLERS[_row.name] = _sync(_row)
+    intrinsic(lang.BUILTINS[_row.name])(_sync(_row))
+
+
+@intrinsic(lang.sync_units)
+def _sync_units(frame: Frame, barrier: Any, count: Any) -> None:
+    tracer = frame.tracer
+    last = NAMED_BARRIERS[-1]
+    number = _among(frame, "the number of a barrier", barrier, NAMED_BARRIERS, f"1 to {last}")
+    units, plane = prod(tracer.cube_dim), tracer.plane_dim
+    expected = f"a multiple of PLANE_DIM, {plane}, up to {units} units"
+    allowed = range(plane, units + 1, plane)
+    count = _among(frame, "the count of a barrier", count, allowed, expected)
+    tracer.b.emit_op(ops.SYNC_UNITS, barrier=number, count=count)
+
+
+def _among(frame: Frame, what: str, number: Any, allowed: range, expected: str) -> int:
+    """A comptime integer that must be one of the allowed."""
+    found = frame.tracer.index(number, what)
+    if not isinstance(found, int):
+        raise frame.tracer.error("E112", what=what)
+    if found not in allowed:
+        raise frame.tracer.error("E207", what=what, expected=expected, given=describe(number))
+    return found
 
 
 # Diagnosis
 
 
-def print_values(frame: Frame, *values: Any) -> None:
+@intrinsic(lang.print_, builtins.print)
+def print_values(
+    frame: Frame, *values: Any, sep: Any = " ", end: Any = "\n", flush: Any = False
+) -> None:
     """`print(...)`: comptime parts become text, `{}` stands for each runtime value."""
+    separator, ending = _text(frame, "sep", sep, " "), _text(frame, "end", end, "\n")
     parts: list[str] = []
     operands: list[Value] = []
     for value in values:
@@ -181,19 +208,25 @@ def print_values(frame: Frame, *values: Any) -> None:
             raise frame.tracer.error(
                 "E207", what="print", expected="numbers and text", given=describe(value)
             )
-    frame.tracer.b.emit_op(ops.PRINT, *operands, text=" ".join(parts))
+    attrs: dict[str, Any] = {} if ending == "\n" else {"end": ending}
+    frame.tracer.b.emit_op(ops.PRINT, *operands, text=separator.join(parts), **attrs)
 
 
-HANDLERS["print"] = HANDLERS["print_"] = print_values
+def _text(frame: Frame, name: str, given: Any, default: str) -> str:
+    if given is None:
+        return default
+    if not isinstance(given, str):
+        raise frame.tracer.error(
+            "E207", what=f"{name}= of print", expected="comptime text", given=describe(given)
+        )
+    return escape_braces(given) if name == "sep" else given
 
 
+@intrinsic(builtins.breakpoint)
 def stop_here(frame: Frame) -> None:
     """`breakpoint()`: only the interpreter, which keeps names, stops."""
     if "names" in frame.tracer.target.features:
         frame.tracer.b.emit_op(ops.BREAKPOINT)
-
-
-HANDLERS["breakpoint"] = stop_here
 
 
 class Formatted:
@@ -201,6 +234,36 @@ class Formatted:
 
     def __init__(self, text: str, operands: list[Value]) -> None:
         self.text, self.operands = text, operands
+
+
+_FORMAT = r"(?:[<>][+ ]?(?!0)|[+ ]?0?)\d*(?:\.\d+)?[dxXoeEfFgG]?"
+"""The formats of Python that C's printf has too; zeros and an alignment mean different things."""
+
+
+def formatted(frame: Frame, value: Value, spec: str) -> Formatted:
+    """A runtime number in an f-string, by a format that means the same in Python and in C."""
+    if not spec:
+        return Formatted("{}", [value])
+    dtype, kind = element_of(value.type), spec[-1]
+    is_typed = kind.isalpha()
+    hint = "formats are [<>][+ ][0][width][.precision][type], with type d, x, o, e, f or g"
+    is_good = re.fullmatch(_FORMAT, spec) is not None and not isinstance(value.type, Line)
+    if "." in spec and not (is_typed and kind in "eEfFgG"):
+        is_good = False
+    if is_typed and kind in "xXo" and dtype.kind is Kind.INT:
+        is_good, hint = False, "C prints the bits of a negative number: write cp.u64(value)"
+    if is_typed and kind in "dxXo" and dtype.is_float:
+        is_good, hint = False, "convert the number first, as in cp.i64(value)"
+    if not is_good:
+        what, given = f"the format `{spec}`", spell(value.type)
+        raise frame.tracer.error(
+            "E207", what=what, expected="another format or type", given=given, hint=hint
+        )
+    if is_typed and kind in "eEfFgG" and not dtype.is_float:
+        value = frame.tracer.cast(value, f64)
+    elif is_typed and dtype.kind is Kind.BOOL:
+        value = frame.tracer.cast(value, i32 if kind == "d" else u32)
+    return Formatted(f"{{:{spec}}}", [value])
 
 
 def escape_braces(text: str) -> str:

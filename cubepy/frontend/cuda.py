@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from cubepy.frontend.dispatch import intrinsic
 from cubepy.frontend.tensors import Place, locate
 from cubepy.frontend.tracer import Frame
 from cubepy.frontend.values import FlatRef, TensorMapRef, TensorRef, as_items
@@ -13,14 +14,9 @@ from cubepy.ir import cuda
 from cubepy.ir.core import Value
 from cubepy.ir.opdef import OpDef
 from cubepy.ir.types import DType, Line, Space, find_dtype, i32, index, u16, u32
+from cubepy.lang import cuda as lang
 
 Handler = Callable[..., Any]
-HANDLERS: dict[str, Handler] = {}
-
-
-def _handler(function: Handler) -> Handler:
-    HANDLERS[f"cuda{function.__name__}"] = function
-    return function
 
 
 # Arguments
@@ -118,23 +114,23 @@ def _emit(frame: Frame, row: OpDef, *operands: Value, **attrs: Any) -> None:
     frame.tracer.b.emit_op(row, *operands, **attrs)
 
 
-def _without_arguments(name: str, row: OpDef) -> None:
+def _without_arguments(stub: Any, row: OpDef) -> None:
     def handler(frame: Frame) -> None:
         _emit(frame, row)
 
-    HANDLERS[f"cuda_{name}"] = handler
+    intrinsic(stub)(handler)
 
 
 for _row in (
     *(cuda.COMMIT_COPIES, cuda.FENCE_BARRIERS, cuda.FENCE_ASYNC, cuda.COMMIT_BULK),
     *(cuda.CLUSTER_SYNC, cuda.WGMMA_FENCE, cuda.WGMMA_COMMIT),
 ):
-    _without_arguments(_row.name.removeprefix("cuda_"), _row)
+    _without_arguments(lang.NAMES[_row.name.removeprefix("cuda_")], _row)
 
 # Any architecture
 
 
-@_handler
+@intrinsic(lang.ptx)
 def _ptx(frame: Frame, template: Any, *operands: Any, result: Any = None) -> Value | None:
     if not isinstance(template, str):
         raise _wrong(frame, "cp.cuda.ptx", "the text of PTX", template)
@@ -147,7 +143,7 @@ def _ptx(frame: Frame, template: Any, *operands: Any, result: Any = None) -> Val
     return op.result if op.results else None
 
 
-@_handler
+@intrinsic(lang.address)
 def _address_of(frame: Frame, x: Any, index: Any) -> Value:
     place = _address(frame, "cp.cuda.address", x, index, None)
     tensor = _tensor(frame, "cp.cuda.address", x, None)
@@ -157,12 +153,10 @@ def _address_of(frame: Frame, x: Any, index: Any) -> Value:
     return frame.tracer.b.emit(cuda.ADDRESS, *place)
 
 
-HANDLERS["cuda_address"] = HANDLERS.pop("cuda_address_of")
-
 # Asynchronous copies and matrices
 
 
-@_handler
+@intrinsic(lang.async_copy)
 def _async_copy(frame: Frame, shared: Any, index: Any, x: Any, x_index: Any, elements: Any) -> None:
     what = "cp.cuda.async_copy"
     count = _comptime(frame, f"elements= of {what}", elements)
@@ -172,12 +166,12 @@ def _async_copy(frame: Frame, shared: Any, index: Any, x: Any, x_index: Any, ele
     _emit(frame, cuda.COPY_ASYNC, *target, *source, bytes=size)
 
 
-@_handler
+@intrinsic(lang.async_wait)
 def _async_wait(frame: Frame, count: Any = 0) -> None:
     _emit(frame, cuda.WAIT_COPIES, count=_comptime(frame, "cp.cuda.async_wait", count))
 
 
-@_handler
+@intrinsic(lang.ldmatrix)
 def _ldmatrix(
     frame: Frame, shared: Any, index: Any, count: Any = 4, transposed: Any = False
 ) -> Value:
@@ -189,7 +183,7 @@ def _ldmatrix(
     return frame.tracer.b.emit(cuda.LDMATRIX, *_shared(frame, what, shared, index, 8), **attrs)
 
 
-@_handler
+@intrinsic(lang.stmatrix)
 def _stmatrix(frame: Frame, shared: Any, index: Any, value: Any, transposed: Any = False) -> None:
     what = "cp.cuda.stmatrix"
     place = _shared(frame, what, shared, index, 8)
@@ -197,7 +191,7 @@ def _stmatrix(frame: Frame, shared: Any, index: Any, value: Any, transposed: Any
     _emit(frame, cuda.STMATRIX, *place, _line(frame, what, value), transposed=flag)
 
 
-@_handler
+@intrinsic(lang.mma)
 def _mma(frame: Frame, a: Any, b: Any, c: Any, elements: Any) -> Value:
     operands = [_line(frame, "cp.cuda.mma", x) for x in (a, b, c)]
     kind = _elements(frame, "cp.cuda.mma", elements)
@@ -207,24 +201,24 @@ def _mma(frame: Frame, a: Any, b: Any, c: Any, elements: Any) -> Value:
 # Barriers and bulk copies
 
 
-@_handler
+@intrinsic(lang.barrier_init)
 def _barrier_init(frame: Frame, barrier: Any, index: Any, count: Any) -> None:
     place = _shared(frame, "cp.cuda.barrier_init", barrier, index)
     _emit(frame, cuda.BARRIER_INIT, *place, _number(frame, count, u32))
 
 
-@_handler
+@intrinsic(lang.barrier_arrive)
 def _barrier_arrive(frame: Frame, barrier: Any, index: Any) -> None:
     _emit(frame, cuda.BARRIER_ARRIVE, *_shared(frame, "cp.cuda.barrier_arrive", barrier, index))
 
 
-@_handler
+@intrinsic(lang.barrier_expect)
 def _barrier_expect(frame: Frame, barrier: Any, index: Any, nbytes: Any) -> None:
     place = _shared(frame, "cp.cuda.barrier_expect", barrier, index)
     _emit(frame, cuda.BARRIER_EXPECT, *place, _number(frame, nbytes, u32))
 
 
-@_handler
+@intrinsic(lang.barrier_try_wait)
 def _barrier_try_wait(frame: Frame, barrier: Any, index: Any, parity: Any) -> Value:
     place = _shared(frame, "cp.cuda.barrier_try_wait", barrier, index)
     return frame.tracer.b.emit(cuda.BARRIER_TRY_WAIT, *place, _number(frame, parity, u32))
@@ -236,7 +230,7 @@ def _nbytes(frame: Frame, x: Any, what: str, elements: Any) -> Value:
     return _number(frame, frame.tracer.mul(frame.tracer.index(elements), size), u32)
 
 
-@_handler
+@intrinsic(lang.bulk_load)
 def _bulk_load(
     frame: Frame,
     shared: Any,
@@ -262,7 +256,7 @@ def _bulk_load(
     )
 
 
-@_handler
+@intrinsic(lang.bulk_store)
 def _bulk_store(frame: Frame, x: Any, x_index: Any, shared: Any, index: Any, elements: Any) -> None:
     what = "cp.cuda.bulk_store"
     count = elements if isinstance(elements, int) else 1
@@ -282,7 +276,7 @@ def _box(frame: Frame, what: str, tensor: Any, origin: Any) -> tuple[TensorMapRe
     return tensor, [_number(frame, x, i32) for x in reversed(items)]
 
 
-@_handler
+@intrinsic(lang.tensor_load)
 def _tensor_load(
     frame: Frame,
     shared: Any,
@@ -306,7 +300,7 @@ def _tensor_load(
         _emit(frame, cuda.TENSOR_MULTICAST, *operands, mask, *coordinates)
 
 
-@_handler
+@intrinsic(lang.tensor_store)
 def _tensor_store(frame: Frame, tensor: Any, origin: Any, shared: Any, index: Any) -> None:
     what = "cp.cuda.tensor_store"
     found, coordinates = _box(frame, what, tensor, origin)
@@ -315,7 +309,7 @@ def _tensor_store(frame: Frame, tensor: Any, origin: Any, shared: Any, index: An
     _emit(frame, cuda.TENSOR_STORE, found.value, *source, *coordinates)
 
 
-@_handler
+@intrinsic(lang.bulk_wait)
 def _bulk_wait(frame: Frame, count: Any = 0, read: Any = False) -> None:
     what = "cp.cuda.bulk_wait"
     flag = _flag(frame, f"read= of {what}", read)
@@ -325,18 +319,18 @@ def _bulk_wait(frame: Frame, count: Any = 0, read: Any = False) -> None:
 # Clusters
 
 
-@_handler
+@intrinsic(lang.cluster_rank)
 def _cluster_rank(frame: Frame) -> Value:
     return frame.tracer.cast(frame.tracer.b.emit(cuda.CLUSTER_RANK), index)
 
 
-@_handler
+@intrinsic(lang.cluster_load)
 def _cluster_load(frame: Frame, shared: Any, index: Any, rank: Any) -> Value:
     place = _shared(frame, "cp.cuda.cluster_load", shared, index)
     return frame.tracer.b.emit(cuda.CLUSTER_LOAD, *place, _number(frame, rank, u32))
 
 
-@_handler
+@intrinsic(lang.cluster_store)
 def _cluster_store(frame: Frame, shared: Any, index: Any, rank: Any, value: Any) -> None:
     place = _shared(frame, "cp.cuda.cluster_store", shared, index)
     element = _tensor(frame, "cp.cuda.cluster_store", shared, None).element
@@ -344,7 +338,7 @@ def _cluster_store(frame: Frame, shared: Any, index: Any, rank: Any, value: Any)
     _emit(frame, cuda.CLUSTER_STORE, *place, _number(frame, rank, u32), number)
 
 
-@_handler
+@intrinsic(lang.cluster_arrive)
 def _cluster_arrive(frame: Frame, barrier: Any, index: Any, rank: Any) -> None:
     place = _shared(frame, "cp.cuda.cluster_arrive", barrier, index)
     _emit(frame, cuda.CLUSTER_ARRIVE, *place, _number(frame, rank, u32))
@@ -353,19 +347,19 @@ def _cluster_arrive(frame: Frame, barrier: Any, index: Any, rank: Any) -> None:
 # Warpgroups
 
 
-@_handler
+@intrinsic(lang.increase_registers)
 def _increase_registers(frame: Frame, count: Any) -> None:
     number = _comptime(frame, "cp.cuda.increase_registers", count)
     _emit(frame, cuda.SET_REGISTERS, count=number, grow=True)
 
 
-@_handler
+@intrinsic(lang.decrease_registers)
 def _decrease_registers(frame: Frame, count: Any) -> None:
     number = _comptime(frame, "cp.cuda.decrease_registers", count)
     _emit(frame, cuda.SET_REGISTERS, count=number, grow=False)
 
 
-@_handler
+@intrinsic(lang.wgmma)
 def _wgmma(
     frame: Frame,
     sums: Any,
@@ -385,7 +379,7 @@ def _wgmma(
     return frame.tracer.b.emit(cuda.WGMMA, *operands, **attrs)
 
 
-@_handler
+@intrinsic(lang.wgmma_wait)
 def _wgmma_wait(frame: Frame, sums: Any, count: Any = 0) -> Value:
     what = "cp.cuda.wgmma_wait"
     line = _line(frame, what, sums)

@@ -1,75 +1,57 @@
-"""Evaluation of expressions: comptime parts in Python, the rest as operations.
-
-One handler for each kind of AST node, in the table at the end.
-"""
+"""Evaluation of expressions: comptime parts in Python, the rest as operations."""
 
 from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import partial
+from inspect import Parameter, Signature
 from typing import Any
 
-from cubepy.errors import Error
 from cubepy.frontend import suggest
-from cubepy.frontend.attributes import attribute, refuse_array
-from cubepy.frontend.calls import call, capture
+from cubepy.frontend.attributes import attribute
+from cubepy.frontend.calls import call
+from cubepy.frontend.captured import capture, comptime_result, note, refuse_array
 from cubepy.frontend.checks import check_index
-from cubepy.frontend.cooperation import Formatted, escape_braces
+from cubepy.frontend.cooperation import Formatted, escape_braces, formatted
+from cubepy.frontend.dispatch import evaluate, expression
+from cubepy.frontend.literals import Choice
 from cubepy.frontend.overloads import apply_binary, apply_comparison, apply_unary
+from cubepy.frontend.tables import look_up, table_of
 from cubepy.frontend.tensors import load_item
-from cubepy.frontend.tracer import Frame, lookup_local
+from cubepy.frontend.tracer import Frame, Key, bind, lookup_local
 from cubepy.frontend.values import (
+    UNSET,
     FlatRef,
     LocalFunction,
+    Table,
     TensorRef,
     is_comptime,
     is_dict,
     is_number,
     is_sequence,
 )
+from cubepy.frontend.walrus import all_targets, certain_targets, targets_where_true
 from cubepy.frontend.wording import describe, spell
 from cubepy.ir import ops
 from cubepy.ir.core import Op, Value
+from cubepy.ir.opdef import is_speculatable
 from cubepy.ir.types import Line, bool_
+from cubepy.lang.arrays import is_numpy
 from cubepy.lang.function import Source
-
-Handler = Callable[[Frame, Any], Any]
-
-
-def evaluate(frame: Frame, node: ast.expr) -> Any:
-    """The value of an expression: a Python object if comptime, else a runtime value."""
-    handler = HANDLERS.get(type(node))
-    builder = frame.tracer.b
-    outer, builder.span = builder.span, frame.span(node)
-    try:
-        if handler is None:
-            raise suggest.unsupported(frame, node)
-        return handler(frame, node)
-    finally:
-        builder.span = outer
 
 
 def _at(frame: Frame, node: ast.AST) -> None:
     frame.tracer.b.span = frame.span(node)
 
 
-def comptime_result(frame: Frame, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """The result of ordinary Python on comptime values; its exceptions become E113."""
-    try:
-        return function(*args, **kwargs)
-    except Error:
-        raise
-    except Exception as error:
-        text = f"{type(error).__name__}: {error}"
-        raise frame.tracer.error("E113", error=text) from None
-
-
+@expression(ast.Constant)
 def _constant(frame: Frame, node: ast.Constant) -> Any:
     return node.value
 
 
+@expression(ast.Name)
 def _name(frame: Frame, node: ast.Name) -> Any:
     current: Frame | None = frame
     owner = frame
@@ -90,8 +72,7 @@ def _captured(frame: Frame, owner: Frame, name: str) -> Any:
         if name in frame.assigned.mutable or name in frame.slots or _is_local(frame, name):
             raise frame.tracer.error("E103", name=name) from None
         raise suggest.undefined(frame, owner, name) from None
-    frame.tracer.facts.captures[(id(captures.function), name)] = (captures, name, value)
-    return capture(frame, name, value)
+    return capture(frame, name, note(frame, captures.function, captures, name, value))
 
 
 def _is_local(frame: Frame, name: str) -> bool:
@@ -99,11 +80,28 @@ def _is_local(frame: Frame, name: str) -> bool:
     return code is not None and name in (*code.co_varnames, *code.co_cellvars)
 
 
+@expression(ast.NamedExpr)
+def _named(frame: Frame, node: ast.NamedExpr) -> Any:
+    value = evaluate(frame, node.value)
+    _at(frame, node)
+    bind(frame, node.target.id, value)
+    return value
+
+
+def reveal(frame: Frame, names: frozenset[str]) -> None:
+    """Bind names that a `:=` has assigned for certain here, though elsewhere it may not have."""
+    for name in names & frame.hidden.keys():
+        if frame.env.get(name, UNSET) is UNSET:
+            frame.env[name] = frame.hidden[name]
+
+
+@expression(ast.Attribute)
 def _attribute(frame: Frame, node: ast.Attribute) -> Any:
     owner = evaluate(frame, node.value)
     return attribute(frame, owner, node.attr)
 
 
+@expression(ast.Subscript)
 def _subscript(frame: Frame, node: ast.Subscript) -> Any:
     owner = evaluate(frame, node.value)
     item = evaluate(frame, node.slice)
@@ -112,6 +110,10 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Any:
         return load_item(frame.tracer, owner, item)
     if isinstance(owner, Value):
         return _lane(frame, owner, item, ast.unparse(node.value))
+    if not is_comptime(item) or isinstance(owner, Table):
+        table = table_of(frame.tracer, owner, ast.unparse(node.value))
+        if table is not None:
+            return look_up(frame.tracer, table, item)
     if not isinstance(owner, tuple | list) and not is_comptime(owner):
         raise frame.tracer.error(
             "E301",
@@ -120,7 +122,10 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Any:
             suggestion="only tensors, lines and tuples have items",
         )
     if not is_comptime(item):
-        hint = "unroll the loop, as in `for k in cp.unroll(range(n))`, or use cp.local(n, dtype)"
+        hint = (
+            "its items are not all known: unroll the loop, as in `for k in cp.unroll(range(n))`, "
+            "or use cp.local(n, dtype)"
+        )
         raise frame.tracer.error("E112", what="the index of a tuple", hint=hint)
     found = comptime_result(frame, operator.getitem, owner, item)
     return refuse_array(frame, ast.unparse(node), found)
@@ -147,11 +152,13 @@ def _lane(frame: Frame, line: Value, item: Any, name: str) -> Value:
     return b.emit(ops.EXTRACT, line, frame.tracer.index_value(lane))
 
 
+@expression(ast.Slice)
 def _slice(frame: Frame, node: ast.Slice) -> slice:
     parts = [None if p is None else evaluate(frame, p) for p in (node.lower, node.upper, node.step)]
     return slice(*parts)
 
 
+@expression(ast.Tuple, ast.List)
 def _tuple(frame: Frame, node: ast.Tuple | ast.List) -> Any:
     items: list[Any] = []
     for element in node.elts:
@@ -162,18 +169,21 @@ def _tuple(frame: Frame, node: ast.Tuple | ast.List) -> Any:
     return tuple(items)
 
 
+@expression(ast.BinOp)
 def _binary(frame: Frame, node: ast.BinOp) -> Any:
     a, b = evaluate(frame, node.left), evaluate(frame, node.right)
     _at(frame, node)
     return apply_binary(frame, node, type(node.op), a, b)
 
 
+@expression(ast.UnaryOp)
 def _unary(frame: Frame, node: ast.UnaryOp) -> Any:
-    a = evaluate(frame, node.operand)
+    a = (condition if isinstance(node.op, ast.Not) else evaluate)(frame, node.operand)
     _at(frame, node)
     return apply_unary(frame, node, type(node.op), a)
 
 
+@expression(ast.Compare)
 def _compare(frame: Frame, node: ast.Compare) -> Any:
     return _chain(frame, node, evaluate(frame, node.left), 0)
 
@@ -206,25 +216,76 @@ def _both(frame: Frame, a: Any, b: Any) -> Any:
     return frame.tracer.b.emit(ops.AND, *frame.tracer.unify(a, b, "and"))
 
 
+@expression(ast.BoolOp)
 def _bool_op(frame: Frame, node: ast.BoolOp) -> Any:
+    """`and` and `or` give the operand that decides, as in Python, in the operands' common type."""
     is_and = isinstance(node.op, ast.And)
     result = evaluate(frame, node.values[0])
-    for following in node.values[1:]:
+    for k in range(1, len(node.values)):
+        rest = partial(_operand, frame, node, k, evaluate)
         if is_comptime(result):
             if bool(result) != is_and:
                 return result
-            result = evaluate(frame, following)
+            result = rest()
         else:
-            rest = partial(evaluate, frame, following)
+            result = _deciding(frame, frame.key(node, "operand", k), result, rest, is_and)
+    return result
+
+
+def _operand(frame: Frame, node: ast.BoolOp, k: int, value: Callable[..., Any]) -> Any:
+    """A later operand of `and` or `or`, which runs after those before it."""
+    if frame.hidden:
+        before = node.values[:k]
+        find = targets_where_true if isinstance(node.op, ast.And) else certain_targets
+        reveal(frame, frozenset[str]().union(*map(find, before)))
+    return value(frame, node.values[k])
+
+
+def _deciding(frame: Frame, key: Key, left: Any, rest: Callable[[], Any], is_and: bool) -> Any:
+    """`left and rest()` or `left or rest()`; `rest` runs only where it decides."""
+    condition = _decided(frame, left)
+    body, right = _in_region(frame, rest)
+    if left.type is bool_ and (isinstance(right, bool) or _is_bool(right)):
+        return _either(frame, condition, body, frame.tracer.truth(right), is_and)
+    kept, other = (list[Op](), left), (body, right)
+    return _choose(frame, key, condition, *((other, kept) if is_and else (kept, other)))
+
+
+def _is_bool(x: Any) -> bool:
+    return isinstance(x, Value) and x.type is bool_
+
+
+def condition(frame: Frame, node: ast.expr) -> Any:
+    """The value of an expression of which only the truth matters: for `if`, `while` and the like.
+
+    Operands of `and` and `or` then need no common type.
+    """
+    if not isinstance(node, ast.BoolOp):
+        return evaluate(frame, node)
+    is_and = isinstance(node.op, ast.And)
+    result = condition(frame, node.values[0])
+    for k in range(1, len(node.values)):
+        rest = partial(_operand, frame, node, k, condition)
+        if is_comptime(result):
+            if bool(result) != is_and:
+                return result
+            result = rest()
+        else:
+            _at(frame, node)
             result = short_circuit(frame, result, rest, is_and)
     return result
 
 
 def short_circuit(frame: Frame, left: Any, rest: Callable[[], Any], is_and: bool) -> Any:
-    """`left and rest()` or `left or rest()`; `rest` runs only where it decides."""
-    tracer = frame.tracer
+    """The truth of `left and rest()` or `left or rest()`; `rest` runs only where it decides."""
     condition = _decided(frame, left)
     body, right = _in_region(frame, lambda: _decided(frame, rest()))
+    return _either(frame, condition, body, right, is_and)
+
+
+def _either(frame: Frame, condition: Value, body: list[Op], right: Value, is_and: bool) -> Value:
+    """`condition and right` or `condition or right` of bools; `body` computes the right one."""
+    tracer = frame.tracer
     if _is_pure(body):
         tracer.b.ops.extend(body)
         return tracer.b.emit(ops.AND if is_and else ops.OR, condition, right)
@@ -249,6 +310,19 @@ def _decided(frame: Frame, value: Any) -> Value:
 
 
 def _in_region(frame: Frame, action: Callable[[], Any]) -> tuple[list[Op], Any]:
+    """What an operand that may not run computes; names that it alone assigns are unset then."""
+    if not frame.assigned.conditional:
+        return _region_of(frame, action)
+    before = frame.env
+    frame.env = dict(before)
+    found = _region_of(frame, action)
+    new = {n: v for n, v in frame.env.items() if before.get(n, UNSET) is not v}
+    frame.hidden |= new
+    frame.env = before | dict.fromkeys(new, UNSET)
+    return found
+
+
+def _region_of(frame: Frame, action: Callable[[], Any]) -> tuple[list[Op], Any]:
     frame.depth += 1
     try:
         with frame.tracer.b.region() as body:
@@ -259,44 +333,58 @@ def _in_region(frame: Frame, action: Callable[[], Any]) -> tuple[list[Op], Any]:
 
 
 def _is_pure(body: list[Op]) -> bool:
-    """Whether all of it may run where the condition is false; lanes must exist to be read."""
-    return all(
-        (op.row.is_pure and not (op.row is ops.EXTRACT and "lane" not in op.attrs))
-        or op.row is ops.GET
-        for op in body
-    )
+    """Whether all of it may run where the condition is false."""
+    return all(is_speculatable(op) or op.row is ops.GET for op in body)
 
 
+@expression(ast.IfExp)
 def _conditional(frame: Frame, node: ast.IfExp) -> Any:
-    test = evaluate(frame, node.test)
+    test = condition(frame, node.test)
     if is_comptime(test):
         return evaluate(frame, node.body if test else node.orelse)
     tracer = frame.tracer
     if isinstance(test, Value) and isinstance(test.type, Line):
         a, b = evaluate(frame, node.body), evaluate(frame, node.orelse)
         return select(frame, test, a, b)
-    condition = tracer.truth(test)
-    then, a = _in_region(frame, lambda: evaluate(frame, node.body))
+    chosen = tracer.truth(test)
+    then, a = _in_region(frame, partial(_where_true, frame, node))
     otherwise, b = _in_region(frame, lambda: evaluate(frame, node.orelse))
-    if _is_pure(then) and _is_pure(otherwise) and _is_numeric(a) and _is_numeric(b):
-        tracer.b.ops.extend([*then, *otherwise])
+    return _choose(frame, frame.key(node, "ternary"), chosen, (then, a), (otherwise, b))
+
+
+def _where_true(frame: Frame, node: ast.IfExp) -> Any:
+    reveal(frame, targets_where_true(node.test))
+    return evaluate(frame, node.body)
+
+
+def _choose(
+    frame: Frame,
+    key: Key,
+    condition: Value,
+    then: tuple[list[Op], Any],
+    otherwise: tuple[list[Op], Any],
+) -> Any:
+    """One of two values; each comes with the operations that compute it."""
+    (first, a), (second, b) = then, otherwise
+    if _is_pure(first) and _is_pure(second) and _is_numeric(a) and _is_numeric(b):
+        frame.tracer.b.ops.extend([*first, *second])
         return select(frame, condition, a, b)
-    return _branching_conditional(frame, node, condition, (then, a), (otherwise, b))
+    return _branching_conditional(frame, key, condition, then, otherwise)
 
 
 def _is_numeric(x: Any) -> bool:
     return isinstance(x, Value) or is_number(x)
 
 
-def _branching_conditional(frame: Frame, node: ast.IfExp, condition: Value, *arms: Any) -> Any:
+def _branching_conditional(frame: Frame, key: Key, condition: Value, *arms: Any) -> Any:
     """Both arms assign one hidden local, in regions of an `if`."""
-    tracer, key, slot = frame.tracer, frame.key(node, "ternary"), None
+    tracer, slot = frame.tracer, None
     regions: list[list[Op]] = []
     frame.depth += 1
     for body, value in arms:
         with tracer.b.region() as region:
             tracer.b.ops.extend(body)
-            slot = tracer.assign(slot, value, key, "either", frame.depth)
+            slot = tracer.assign(slot, value, key, "either", frame.depth, True)
             tracer.close(ops.YIELD)
         regions.append(region)
     frame.depth -= 1
@@ -304,20 +392,27 @@ def _branching_conditional(frame: Frame, node: ast.IfExp, condition: Value, *arm
     return tracer.read(slot)
 
 
+def _one_of(condition: Any, a: Any, b: Any) -> Any:
+    return a if condition else b
+
+
 def select(frame: Frame, mask: Value, a: Any, b: Any) -> Value:
     """`a` where the mask (a scalar or a line of bools) is true, else `b`."""
     tracer = frame.tracer
-    if is_number(a) and is_number(b):
-        a = tracer.value(a, tracer.value(b).type)  # type: ignore[arg-type]
+    condition = mask if isinstance(mask.type, Line) else tracer.truth(mask)
+    left, right = tracer.literal_of(a), tracer.literal_of(b)
+    if left is not None and right is not None:
+        folded = tracer.fold_literals(_one_of, mask, a, b)
+        return tracer.literal_value(Choice(condition, left, right)) if folded is None else folded
     x, y = tracer.unify(a, b, "where")
     if isinstance(mask.type, Line) and not isinstance(x.type, Line):
         lanes = mask.type.width
         x = tracer.b.emit(ops.SPLAT, x, lanes=lanes)
         y = tracer.b.emit(ops.SPLAT, y, lanes=lanes)
-    condition = mask if isinstance(mask.type, Line) else tracer.truth(mask)
-    return tracer.mark_literal(tracer.b.emit(ops.SELECT, condition, x, y), a, b)
+    return tracer.b.emit(ops.SELECT, condition, x, y)
 
 
+@expression(ast.Call)
 def _call(frame: Frame, node: ast.Call) -> Any:
     function = evaluate(frame, node.func)
     args: list[Any] = []
@@ -340,7 +435,7 @@ def _call(frame: Frame, node: ast.Call) -> Any:
 def _starred(frame: Frame, node: ast.Starred) -> list[Any]:
     """The items of `*sequence`, whose number must be known."""
     value = evaluate(frame, node.value)
-    if isinstance(value, range) or is_sequence(value):
+    if isinstance(value, range) or is_sequence(value) or is_numpy(value):
         return list(value)
     _at(frame, node)
     raise frame.tracer.error(
@@ -363,12 +458,36 @@ def _double_starred(frame: Frame, node: ast.expr) -> dict[str, Any]:
     )
 
 
+@expression(ast.Lambda)
 def _lambda(frame: Frame, node: ast.Lambda) -> LocalFunction:
-    defaults = tuple(evaluate(frame, d) for d in node.args.defaults)
-    source = Source(node, frame.source.file, "<lambda>", frame.source.column_offset)
-    return LocalFunction(source, frame, defaults)
+    return local_function(frame, node, "<lambda>")
 
 
+def local_function(frame: Frame, node: ast.FunctionDef | ast.Lambda, name: str) -> LocalFunction:
+    """A function defined in a kernel; defaults are evaluated now, as in Python."""
+    source = Source(node, frame.source.file, name, frame.source.column_offset)
+    return LocalFunction(source, frame, Signature(list(_parameters(frame, node.args))))
+
+
+def _parameters(frame: Frame, a: ast.arguments) -> Generator[Parameter]:
+    positional = [*a.posonlyargs, *a.args]
+    without = len(positional) - len(a.defaults)
+    for k, arg in enumerate(positional):
+        kind = (
+            Parameter.POSITIONAL_ONLY if k < len(a.posonlyargs) else Parameter.POSITIONAL_OR_KEYWORD
+        )
+        default = Parameter.empty if k < without else evaluate(frame, a.defaults[k - without])
+        yield Parameter(arg.arg, kind, default=default)
+    if a.vararg is not None:
+        yield Parameter(a.vararg.arg, Parameter.VAR_POSITIONAL)
+    for arg, value in zip(a.kwonlyargs, a.kw_defaults, strict=True):
+        default = Parameter.empty if value is None else evaluate(frame, value)
+        yield Parameter(arg.arg, Parameter.KEYWORD_ONLY, default=default)
+    if a.kwarg is not None:
+        yield Parameter(a.kwarg.arg, Parameter.VAR_KEYWORD)
+
+
+@expression(ast.JoinedStr)
 def _joined(frame: Frame, node: ast.JoinedStr) -> Any:
     """An f-string: text if all parts are comptime, else a `Formatted` for print."""
     parts = [evaluate(frame, v) for v in node.values]
@@ -382,17 +501,19 @@ def _joined(frame: Frame, node: ast.JoinedStr) -> Any:
     return Formatted("".join(texts), operands)
 
 
+@expression(ast.FormattedValue)
 def _formatted(frame: Frame, node: ast.FormattedValue) -> Any:
     value = evaluate(frame, node.value)
-    if isinstance(value, Value) and node.format_spec is None:
-        return Formatted("{}", [value])
-    if not is_comptime(value):
+    spec = evaluate(frame, node.format_spec) if node.format_spec else ""
+    if isinstance(value, Value) and isinstance(spec, str):
+        return formatted(frame, value, spec)
+    if not is_comptime(value) or not is_comptime(spec):
         hint = "print the value without a format, as in cp.print(value)"
         raise frame.tracer.error("E112", what="what an f-string formats", hint=hint)
-    spec = evaluate(frame, node.format_spec) if node.format_spec else ""
     return comptime_result(frame, format, value, spec)
 
 
+@expression(ast.Dict)
 def _dict(frame: Frame, node: ast.Dict) -> dict[Any, Any]:
     made: dict[Any, Any] = {}
     for key, value in zip(node.keys, node.values, strict=True):
@@ -408,12 +529,13 @@ def _dict(frame: Frame, node: ast.Dict) -> dict[Any, Any]:
     return made
 
 
+@expression(ast.ListComp, ast.GeneratorExp)
 def _comprehension(frame: Frame, node: ast.ListComp | ast.GeneratorExp) -> tuple[Any, ...]:
     """Over comptime sequences only; gives a tuple."""
     items: list[Any] = []
     saved = dict(frame.env)
     _generate(frame, node, 0, items)
-    frame.env = saved
+    frame.env = saved | {n: frame.env[n] for n in all_targets(node) if n in frame.env}
     return tuple(items)
 
 
@@ -425,7 +547,7 @@ def _generate(
         return
     generator = node.generators[level]
     sequence = evaluate(frame, generator.iter)
-    if not (isinstance(sequence, range) or is_sequence(sequence)):
+    if not (isinstance(sequence, range) or is_sequence(sequence) or is_numpy(sequence)):
         _at(frame, generator.iter)
         hint = "write a `for` loop that adds to a name or stores"
         raise frame.tracer.error("E112", what="what a comprehension runs over", hint=hint)
@@ -450,26 +572,3 @@ def _bind_item(frame: Frame, target: ast.expr, item: Any) -> None:
         raise frame.tracer.error("E112", what="what a comprehension unpacks")
     for part, value in zip(names, item, strict=True):
         _bind_item(frame, part, value)
-
-
-HANDLERS: dict[type[ast.expr], Handler] = {
-    ast.Constant: _constant,
-    ast.Name: _name,
-    ast.Attribute: _attribute,
-    ast.Subscript: _subscript,
-    ast.Slice: _slice,
-    ast.Tuple: _tuple,
-    ast.List: _tuple,
-    ast.BinOp: _binary,
-    ast.UnaryOp: _unary,
-    ast.Compare: _compare,
-    ast.BoolOp: _bool_op,
-    ast.IfExp: _conditional,
-    ast.Call: _call,
-    ast.Lambda: _lambda,
-    ast.JoinedStr: _joined,
-    ast.FormattedValue: _formatted,
-    ast.Dict: _dict,
-    ast.ListComp: _comprehension,
-    ast.GeneratorExp: _comprehension,
-}

@@ -5,17 +5,29 @@ One handler for each name; elementary functions share one that is driven by the 
 
 from __future__ import annotations
 
+import ast
 import builtins
 import inspect
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from typing import Any, cast
 
-from cubepy.frontend import cooperation, cuda, memory
+from cubepy.frontend.attributes import counted_shape
+from cubepy.frontend.dispatch import intrinsic
+from cubepy.frontend.expressions import select
+from cubepy.frontend.operators import binary, power
 from cubepy.frontend.tracer import Frame
-from cubepy.frontend.values import Index, TensorRef, is_comptime, is_number, is_sequence, type_of
+from cubepy.frontend.values import (
+    Index,
+    Table,
+    TensorRef,
+    is_comptime,
+    is_number,
+    is_sequence,
+    type_of,
+)
 from cubepy.frontend.wording import describe, spell
 from cubepy.ir import metal, ops
 from cubepy.ir.core import Value
@@ -26,9 +38,12 @@ from cubepy.ir.types import (
     element_of,
     f32,
     find_dtype,
+    i64,
     with_element,
 )
 from cubepy.lang import builtins as lang
+from cubepy.lang import metal as lang_metal
+from cubepy.record import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,103 +63,31 @@ class Range:
 
 
 Handler = Callable[..., Any]
-INTRINSICS: dict[str, Handler] = {}
 MAX_UNROLLED = 1 << 16
 """Iterations that one loop may be unrolled to."""
-LINE_METHODS: dict[str, OpDef] = {
-    "sum": ops.REDUCE_ADD,
-    "prod": ops.REDUCE_MUL,
-    "min": ops.REDUCE_MIN,
-    "max": ops.REDUCE_MAX,
-    "any": ops.REDUCE_OR,
-    "all": ops.REDUCE_AND,
-}
-_PYTHON_NAMES: dict[Any, str] = {
-    builtins.abs: "abs",
-    builtins.min: "minimum",
-    builtins.max: "maximum",
-    builtins.round: "round",
-    builtins.pow: "power",
-    builtins.divmod: "divmod",
-    builtins.len: "len",
-    builtins.range: "range",
-    builtins.int: "int",
-    builtins.float: "float",
-    builtins.bool: "bool",
-    builtins.any: "any_of",
-    builtins.all: "all_of",
-    builtins.sum: "sum_of",
-    builtins.zip: "zip",
-    builtins.enumerate: "enumerate",
-    builtins.tuple: "tuple",
-    builtins.list: "tuple",
-    builtins.reversed: "reversed",
-    builtins.isinstance: "isinstance",
-    builtins.print: "print",
-    builtins.breakpoint: "breakpoint",
-}
-_TWINS = {
-    "fabs": "abs",
-    "absolute": "abs",
-    "maximum": "maximum",
-    "minimum": "minimum",
-    "fmax": "maximum",
-    "fmin": "minimum",
-    "arcsin": "asin",
-    "arccos": "acos",
-    "arctan": "atan",
-    "arctan2": "atan2",
-    "arcsinh": "asinh",
-    "arccosh": "acosh",
-    "arctanh": "atanh",
-    "power": "pow",
-    "isnan": "isnan",
-    "copysign": "copysign",
-    "where": "where",
-    "rint": "rint",
-    "fma": "fma",
-}
-
-
-def intrinsic_name(function: Any) -> str | None:
-    """The handler's name of a built-in, a `math` or NumPy function; None for anything else."""
-    name = getattr(function, "__cubepy_builtin__", None)
-    if name is not None:
-        return name
-    try:
-        if function in _PYTHON_NAMES:
-            return _PYTHON_NAMES[function]
-    except TypeError:
-        return None
-    module = getattr(function, "__module__", "") or type(function).__module__
-    if module in ("math", "numpy") and not isinstance(function, type):
-        twin = getattr(function, "__name__", "")
-        twin = _TWINS.get(twin, twin)
-        return twin if twin in INTRINSICS else None
-    return None
-
-
-def _handler(function: Handler) -> Handler:
-    INTRINSICS[function.__name__.strip("_")] = function
-    return function
 
 
 # Numbers
 
 
 def _elementwise(row: OpDef, stub: Any) -> Handler:
-    names = tuple(inspect.signature(stub).parameters)
-
     def handler(frame: Frame, *args: Any) -> Any:
+        names = _parameters(stub)
         if len(args) != len(names):
             reason = f"it takes {len(names)} argument{'s' if names[1:] else ''}, not {len(args)}"
             text = f"{row.name}({', '.join(names)})"
             raise frame.tracer.error("E106", name=row.name, reason=reason, signature=text)
         if all(is_number(a) for a in args):
             return stub(*args)
-        return _apply(frame, row, args)
+        folded = frame.tracer.fold_literals(stub, *args)
+        return _apply(frame, row, args) if folded is None else folded
 
     return handler
+
+
+@cache
+def _parameters(stub: Any) -> tuple[str, ...]:
+    return tuple(inspect.signature(stub).parameters)
 
 
 def _apply(frame: Frame, row: OpDef, args: tuple[Any, ...]) -> Value:
@@ -152,7 +95,7 @@ def _apply(frame: Frame, row: OpDef, args: tuple[Any, ...]) -> Value:
     values = common(frame, args, row.name)
     if not element_of(values[0].type).is_float:
         values = [frame.tracer.cast(v, with_element(v.type, f32)) for v in values]
-    return frame.tracer.b.emit(row, *values)
+    return frame.tracer.mark_arithmetic(frame.tracer.b.emit(row, *values), row, *args)
 
 
 def common(frame: Frame, args: tuple[Any, ...], name: str) -> list[Value]:
@@ -168,13 +111,33 @@ def common(frame: Frame, args: tuple[Any, ...], name: str) -> list[Value]:
     tracer = frame.tracer
     if len(args) == 1:
         return [tracer.value(args[0])]
-    first = next((a for a in args if isinstance(a, Value)), args[0])
+    first = next((a for a in args if tracer.literal_of(a) is None), args[0])
     merged: Any = first
     for a in args:
         if a is not first:
             merged = tracer.unify(merged, a, name)[0]
     t = tracer.value(merged).type
-    return [tracer.convert(a, t) for a in args]  # type: ignore[arg-type]
+    return [tracer.implicit(a, t) for a in args]  # type: ignore[arg-type]
+
+
+_NUMPY_NAMES = {
+    "asin": "arcsin",
+    "acos": "arccos",
+    "atan": "arctan",
+    "atan2": "arctan2",
+    "asinh": "arcsinh",
+    "acosh": "arccosh",
+    "atanh": "arctanh",
+    "pow": "power",
+}
+"""What NumPy calls some of the elementary functions."""
+
+
+def _bind_elementwise(row: OpDef) -> None:
+    """Bind the row to the stub of its name, and to `math`'s and NumPy's functions."""
+    stub, twin = lang.BUILTINS[row.name], getattr(math, row.name, None)
+    twins = () if twin is None else (twin,)
+    intrinsic(stub, *twins, numpy=(_NUMPY_NAMES.get(row.name, row.name),))(_elementwise(row, stub))
 
 
 for _row in ops.TABLE.values():
@@ -182,7 +145,7 @@ for _row in ops.TABLE.values():
         _row.ulp
         or _row in (ops.SQRT, ops.FLOOR, ops.CEIL, ops.TRUNC, ops.RINT, ops.FMA, ops.COPYSIGN)
     ):
-        INTRINSICS[_row.name] = _elementwise(_row, lang.BUILTINS[_row.name])
+        _bind_elementwise(_row)
 
 
 def _integer(row: OpDef) -> Handler:
@@ -201,12 +164,18 @@ def _integer(row: OpDef) -> Handler:
 
 
 for _row in (ops.DIV_TRUNC, ops.REM_TRUNC, ops.MUL_HI, ops.POPCOUNT, ops.CLZ, ops.CTZ):
-    INTRINSICS[_row.name] = _integer(_row)
+    intrinsic(lang.BUILTINS[_row.name])(_integer(_row))
 
 
-@_handler
+@intrinsic(builtins.abs, math.fabs, numpy=("absolute", "fabs"))
 def _abs(frame: Frame, a: Any) -> Any:
-    return abs(a) if is_comptime(a) else frame.tracer.b.emit(ops.ABS, frame.tracer.value(a))
+    if is_comptime(a):
+        return abs(a)
+    folded = frame.tracer.fold_literals(abs, a)
+    if folded is not None:
+        return folded
+    result = frame.tracer.b.emit(ops.ABS, frame.tracer.value(a))
+    return frame.tracer.mark_arithmetic(result, ops.ABS, a)
 
 
 def _extremum(frame: Frame, row: OpDef, python: Any, args: tuple[Any, ...]) -> Any:
@@ -219,39 +188,36 @@ def _extremum(frame: Frame, row: OpDef, python: Any, args: tuple[Any, ...]) -> A
         )
     result, *rest = args[0] if len(args) == 1 else args
     for a in rest:
-        x, y = common(frame, (result, a), row.name)
-        is_bool = element_of(x.type) is bool_
-        logical = ops.AND if row is ops.MIN else ops.OR
-        result = frame.tracer.b.emit(logical if is_bool else row, x, y)
+        folded = frame.tracer.fold_literals(python, result, a)
+        result = _lesser_or_greater(frame, row, result, a) if folded is None else folded
     return result
 
 
-@_handler
-def _minimum(frame: Frame, *args: Any) -> Any:
+def _lesser_or_greater(frame: Frame, row: OpDef, a: Any, b: Any) -> Value:
+    x, y = common(frame, (a, b), row.name)
+    if element_of(x.type) is bool_:
+        return frame.tracer.b.emit(ops.AND if row is ops.MIN else ops.OR, x, y)
+    return frame.tracer.mark_arithmetic(frame.tracer.b.emit(row, x, y), row, a, b)
+
+
+@intrinsic(lang.minimum, builtins.min, numpy=("minimum",))
+def minimum(frame: Frame, *args: Any) -> Any:
+    """`min` of several values or of one tuple; NaN propagates."""
     return _extremum(frame, ops.MIN, min, args)
 
 
-@_handler
-def _maximum(frame: Frame, *args: Any) -> Any:
+@intrinsic(lang.maximum, builtins.max, numpy=("maximum",))
+def maximum(frame: Frame, *args: Any) -> Any:
+    """`max` of several values or of one tuple; NaN propagates."""
     return _extremum(frame, ops.MAX, max, args)
 
 
-@_handler
-def _round(frame: Frame, a: Any, digits: Any = None) -> Any:
-    if is_comptime(a):
-        return round(a, digits) if digits is not None else round(a)
-    v = frame.tracer.value(a)
-    return frame.tracer.b.emit(ops.RINT, v) if element_of(v.type).is_float else v
-
-
-@_handler
+@intrinsic(builtins.pow)
 def _power(frame: Frame, a: Any, b: Any) -> Any:
-    from cubepy.frontend.operators import power
-
     return a**b if is_comptime(a) and is_comptime(b) else power(frame, a, b)
 
 
-@_handler
+@intrinsic(builtins.divmod, numpy=("divmod",))
 def _divmod(frame: Frame, a: Any, b: Any) -> Any:
     if is_comptime(a) and is_comptime(b):
         return divmod(a, b)
@@ -259,7 +225,7 @@ def _divmod(frame: Frame, a: Any, b: Any) -> Any:
     return frame.tracer.b.emit(ops.FLOORDIV, x, y), frame.tracer.b.emit(ops.MOD, x, y)
 
 
-@_handler
+@intrinsic(lang.isnan, math.isnan, numpy=("isnan",))
 def _isnan(frame: Frame, a: Any) -> Any:
     if is_comptime(a):
         return math.isnan(a)
@@ -267,16 +233,14 @@ def _isnan(frame: Frame, a: Any) -> Any:
     return frame.tracer.b.emit(ops.NE, v, v)
 
 
-@_handler
+@intrinsic(lang.where, numpy=("where",))
 def _where(frame: Frame, mask: Any, a: Any, b: Any) -> Any:
-    from cubepy.frontend.expressions import select
-
     if is_comptime(mask):
         return a if mask else b
     return select(frame, frame.tracer.value(mask), a, b)
 
 
-@_handler
+@intrinsic(lang.bitcast)
 def _bitcast(frame: Frame, value: Any, dtype: Any) -> Value:
     target = find_dtype(dtype)
     v = frame.tracer.value(value)
@@ -290,10 +254,8 @@ def _bitcast(frame: Frame, value: Any, dtype: Any) -> Value:
     return frame.tracer.b.emit(ops.BITCAST, v, type=with_element(v.type, target))
 
 
-@_handler
+@intrinsic(builtins.int)
 def _int(frame: Frame, a: Any = 0) -> Any:
-    from cubepy.ir.types import i64
-
     if is_comptime(a):
         return int(a)
     v = frame.tracer.value(a)
@@ -301,7 +263,7 @@ def _int(frame: Frame, a: Any = 0) -> Any:
     return v if kept else frame.tracer.cast(v, with_element(v.type, i64))
 
 
-@_handler
+@intrinsic(builtins.float)
 def _float(frame: Frame, a: Any = 0.0) -> Any:
     if is_comptime(a):
         return float(a)
@@ -309,7 +271,7 @@ def _float(frame: Frame, a: Any = 0.0) -> Any:
     return v if element_of(v.type).is_float else frame.tracer.cast(v, with_element(v.type, f32))
 
 
-@_handler
+@intrinsic(builtins.bool)
 def _bool(frame: Frame, a: Any = False) -> Any:
     return bool(a) if is_comptime(a) else frame.tracer.truth(a)
 
@@ -317,17 +279,20 @@ def _bool(frame: Frame, a: Any = False) -> Any:
 # Sequences
 
 
-@_handler
+@intrinsic(builtins.len)
 def _len(frame: Frame, x: Any) -> Any:
-    from cubepy.frontend.attributes import counted_shape
-
     if isinstance(x, TensorRef):
         frame.tracer.facts.shaped.add(x.name)
         return counted_shape(frame, x)[0]
-    return len(x)
+    if isinstance(x, Value):
+        hint = "a line has `line_size` lanes; a number has no length"
+        raise frame.tracer.error(
+            "E207", what="len()", expected="a tensor or a sequence", given=describe(x), hint=hint
+        )
+    return x.shape[0] if isinstance(x, Table) else len(x)
 
 
-@_handler
+@intrinsic(builtins.range)
 def _range(frame: Frame, *args: Any) -> Any:
     parts = [frame.tracer.index(a, "range()") for a in args]
     start, stop, step = (0, parts[0], 1) if len(parts) == 1 else (*parts, 1)[:3]
@@ -336,7 +301,7 @@ def _range(frame: Frame, *args: Any) -> Any:
     return Range(start, stop, step)
 
 
-@_handler
+@intrinsic(lang.unroll)
 def _unroll(frame: Frame, iterable: Any) -> Unroll:
     if isinstance(iterable, Unroll):
         return iterable
@@ -360,22 +325,22 @@ def limited(frame: Frame, items: Iterable[Any]) -> tuple[Any, ...]:
     return found
 
 
-@_handler
+@intrinsic(builtins.zip)
 def _zip(frame: Frame, *sequences: Any) -> Any:
     return tuple(zip(*(_items(frame, s, "zip") for s in sequences), strict=False))
 
 
-@_handler
+@intrinsic(builtins.enumerate)
 def _enumerate(frame: Frame, sequence: Any, start: int = 0) -> Any:
     return tuple(enumerate(_items(frame, sequence, "enumerate"), start))
 
 
-@_handler
+@intrinsic(builtins.reversed)
 def _reversed(frame: Frame, sequence: Any) -> Any:
     return tuple(reversed(_items(frame, sequence, "reversed")))
 
 
-@_handler
+@intrinsic(builtins.tuple, builtins.list)
 def _tuple(frame: Frame, sequence: Any = ()) -> Any:
     return tuple(_items(frame, sequence, "tuple"))
 
@@ -389,17 +354,17 @@ def _items(frame: Frame, sequence: Any, what: str) -> tuple[Any, ...]:
     return limited(frame, sequence)
 
 
-@_handler
+@intrinsic(builtins.isinstance)
 def _isinstance(frame: Frame, x: Any, cls: Any) -> bool:
     return isinstance(x, cls)
 
 
-@_handler
+@intrinsic(builtins.any)
 def _any_of(frame: Frame, sequence: Any) -> Any:
     return _fold_truth(frame, sequence, ops.OR, "any")
 
 
-@_handler
+@intrinsic(builtins.all)
 def _all_of(frame: Frame, sequence: Any) -> Any:
     return _fold_truth(frame, sequence, ops.AND, "all")
 
@@ -420,7 +385,7 @@ def _every(frame: Frame, mask: Value) -> Value:
     return frame.tracer.b.emit(ops.REDUCE_AND, mask) if isinstance(mask.type, Line) else mask
 
 
-@_handler
+@intrinsic(lang.any_)
 def any_(frame: Frame, mask: Any) -> Any:
     """One bool for a mask; see `cp.any_`."""
     if is_comptime(mask):
@@ -428,15 +393,8 @@ def any_(frame: Frame, mask: Any) -> Any:
     return frame.tracer.b.emit(ops.REDUCE_OR, mask) if isinstance(mask.type, Line) else mask
 
 
-INTRINSICS["any_"] = any_
-
-
-@_handler
+@intrinsic(builtins.sum)
 def _sum_of(frame: Frame, sequence: Any, start: Any = 0) -> Any:
-    import ast
-
-    from cubepy.frontend.operators import binary
-
     result = start
     for item in _items(frame, sequence, "sum"):
         result = item if result is start == 0 else binary(frame, ast.Add, result, item)
@@ -446,14 +404,14 @@ def _sum_of(frame: Frame, sequence: Any, start: Any = 0) -> Any:
 # Comptime tools
 
 
-@_handler
+@intrinsic(lang.comptime)
 def _comptime(frame: Frame, value: Any) -> Any:
     if not is_comptime(value):
         raise frame.tracer.error("E112", what="the argument of cp.comptime()")
     return value
 
 
-@_handler
+@intrinsic(lang.static_assert)
 def _static_assert(frame: Frame, condition: Any, message: Any = "the condition is false") -> None:
     if not is_comptime(condition):
         hint = "use `assert`, which checked mode tests at run time"
@@ -462,12 +420,12 @@ def _static_assert(frame: Frame, condition: Any, message: Any = "the condition i
         raise frame.tracer.error("E114", message=message)
 
 
-@_handler
+@intrinsic(lang.target)
 def _target(frame: Frame) -> Any:
     return frame.tracer.target
 
 
-@_handler
+@intrinsic(lang_metal.multiply_accumulate)
 def _metal_multiply_accumulate(frame: Frame, a: Value, b: Value, c: Value) -> Value:
     return frame.tracer.b.emit(metal.MULTIPLY_ACCUMULATE, a, b, c)
 
@@ -475,7 +433,7 @@ def _metal_multiply_accumulate(frame: Frame, a: Value, b: Value, c: Value) -> Va
 # Lines
 
 
-@_handler
+@intrinsic(lang.concat)
 def _concat(frame: Frame, a: Any, b: Any) -> Value:
     """All lanes of `a`, then those of `b`; the IR shuffles lines of one width."""
     x, y = frame.tracer.value(a), frame.tracer.value(b)
@@ -497,8 +455,3 @@ def _widened(frame: Frame, v: Value, width: int) -> Value:
         return v
     lanes = tuple(min(k, v.type.width - 1) for k in range(width))
     return frame.tracer.b.emit(ops.SHUFFLE, v, v, lanes=lanes)
-
-
-INTRINSICS.update(cooperation.HANDLERS)
-INTRINSICS.update(memory.HANDLERS)
-INTRINSICS.update(cuda.HANDLERS)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 from cubepy.frontend.checks import unchecked
+from cubepy.frontend.dispatch import intrinsic
 from cubepy.frontend.tensors import Place, line_place, load, load_line, locate, store, store_line
 from cubepy.frontend.tracer import Frame
 from cubepy.frontend.values import FlatRef, TensorRef, as_items
 from cubepy.frontend.wording import describe
 from cubepy.ir import ops
-from cubepy.ir.core import Value
-from cubepy.ir.types import Line, Space, find_dtype
+from cubepy.ir.core import Region, Value
+from cubepy.ir.types import Line, Space, find_dtype, index
+from cubepy.lang import builtins as lang
 
 
 def _tensor(frame: Frame, x: Any, what: str) -> TensorRef | FlatRef:
@@ -32,6 +33,7 @@ def _place(frame: Frame, x: TensorRef | FlatRef, index: Any) -> Place:
     return place
 
 
+@intrinsic(lang.load)
 def _load(
     frame: Frame,
     x: Any,
@@ -60,6 +62,7 @@ def _width(frame: Frame, line: Any) -> int:
     return line
 
 
+@intrinsic(lang.store)
 def _store(
     frame: Frame,
     x: Any,
@@ -78,6 +81,7 @@ def _store(
         store(frame.tracer, _place(frame, tensor, index), value, hint or "")
 
 
+@intrinsic(lang.prefetch)
 def _prefetch(frame: Frame, x: Any, index: Any, level: Any = 1) -> None:
     if level not in (1, 2, 3):
         raise frame.tracer.error("E207", what="level=", expected="1, 2 or 3", given=describe(level))
@@ -88,6 +92,7 @@ def _prefetch(frame: Frame, x: Any, index: Any, level: Any = 1) -> None:
     tracer.b.emit_op(ops.PREFETCH, place.tensor.buffer, offset, level=level)
 
 
+@intrinsic(lang.misalignment)
 def _misalignment(frame: Frame, x: Any, index: Any, line: int) -> Value:
     tensor = _tensor(frame, x, "cp.misalignment")
     tracer = frame.tracer
@@ -135,23 +140,33 @@ def _allocate(frame: Frame, shape: Any, dtype: Any, space: Space) -> TensorRef:
     )
 
 
+@intrinsic(lang.shared)
 def _shared(frame: Frame, shape: Any, dtype: Any) -> TensorRef:
     return _allocate(frame, shape, dtype, Space.SHARED)
 
 
+@intrinsic(lang.local)
 def _local(frame: Frame, shape: Any, dtype: Any, fill: Any = None) -> TensorRef:
     x = _allocate(frame, shape, dtype, Space.LOCAL)
     if fill is not None:
-        for k in range(math.prod(n for n in x.shape if isinstance(n, int)) // x.width):
-            store(frame.tracer, _place(frame, FlatRef(x), k), fill)
+        _fill(frame, x, fill, math.prod(n for n in x.shape if isinstance(n, int)) // x.width)
     return x
 
 
-HANDLERS: dict[str, Callable[..., Any]] = {
-    "load": _load,
-    "store": _store,
-    "prefetch": _prefetch,
-    "misalignment": _misalignment,
-    "shared": _shared,
-    "local": _local,
-}
+_MOST_REGISTERS = 128
+"""Elements that are filled one by one, so that they may live in registers."""
+
+
+def _fill(frame: Frame, x: TensorRef, fill: Any, count: int) -> None:
+    """Store `fill` in all elements; a loop does so in arrays that no registers hold."""
+    tracer = frame.tracer
+    if count <= _MOST_REGISTERS:
+        for k in range(count):
+            store(tracer, _place(frame, FlatRef(x), k), fill)
+        return
+    bounds = [tracer.index_value(k) for k in (0, count, 1)]
+    position = Value(index, "k")
+    with tracer.b.region() as body, unchecked(tracer):
+        store(tracer, _place(frame, FlatRef(x), position), fill)
+        tracer.close(ops.CONTINUE)
+    tracer.b.emit_op(ops.FOR, *bounds, regions=(Region((position,), tuple(body)),))

@@ -48,7 +48,16 @@ def _note(frame: Frame, name: str, value: Any) -> None:
     elif is_tuple(value):
         _emit(frame, name, "tuple", _numbers(frame, value))
     elif isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):
-        _emit(frame, name, "comptime", [], {"value": value})
+        _emit(frame, name, "comptime", [], {"value": _plain(value)})
+
+
+def _plain(value: str | int | float) -> str | int | float:
+    """The number or text itself: subclasses, such as enumerations, have other representations."""
+    if isinstance(value, str):
+        return value if type(value) is str else str(value)
+    if isinstance(value, float):
+        return float(value)
+    return value if isinstance(value, bool) else int(value)
 
 
 def _numbers(frame: Frame, items: tuple[Any, ...]) -> list[Value] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from cubepy.errors import Error
@@ -115,6 +115,9 @@ def binary(frame: Frame, kind: type[ast.operator], a: Any, b: Any) -> Any:
         return _in_python(frame, kind, a, b)
     if isinstance(a, tuple) and isinstance(b, tuple) and kind is ast.Add:
         return (*a, *b)
+    folded = frame.tracer.fold_literals(_PYTHON[kind], a, b) if kind in _PYTHON else None
+    if folded is not None:
+        return folded
     if kind is ast.Pow:
         return power(frame, a, b)
     row = _BINARY.get(kind)
@@ -132,11 +135,11 @@ def binary(frame: Frame, kind: type[ast.operator], a: Any, b: Any) -> Any:
     result = _emit(frame, kind, row, x, y)
     if frame.tracer.strict and x.type is index:
         _check_range(frame, row, a if is_number(a) else x, b if is_number(b) else y)
-    return frame.tracer.mark_literal(result, a, b)
+    return frame.tracer.mark_arithmetic(result, row, a, b)
 
 
 def _check_range(frame: Frame, row: OpDef, a: Any, b: Any) -> None:
-    """In checked mode index arithmetic stays in its range."""
+    """In checked mode index arithmetic must not leave its range."""
     if row in SYMBOLS:
         check_range(frame.tracer, row, a, b)
 
@@ -146,7 +149,22 @@ def unify(frame: Frame, kind: type[ast.AST], a: Any, b: Any) -> tuple[Value, Val
     for operand in (a, b):
         if not (isinstance(operand, Value) or is_number(operand) or hasattr(operand, "item")):
             raise _refuse(frame, kind, a, b)
+    if kind in _BITWISE:
+        a, b = _as_mask(a, b), _as_mask(b, a)
     return frame.tracer.unify(a, b, _SYMBOLS[kind])
+
+
+_BITWISE = (ast.BitAnd, ast.BitOr, ast.BitXor)
+
+
+def _as_mask(x: Any, other: Any) -> Any:
+    """A negative literal beside an unsigned number is the mask of its bits, as in `x & ~3`."""
+    if not isinstance(x, int) or not isinstance(other, Value):
+        return x
+    dtype = element_of(other.type)
+    if dtype.kind is not Kind.UINT or not -(1 << dtype.bits) <= x < 0:
+        return x
+    return x + (1 << dtype.bits)
 
 
 def _emit(frame: Frame, kind: type[ast.AST], row: OpDef, *operands: Value) -> Value:
@@ -230,6 +248,9 @@ def unary(frame: Frame, kind: type[ast.unaryop], a: Any) -> Any:
         raise _refuse(frame, kind, a)
     if kind is ast.UAdd:
         return a
+    folded = frame.tracer.fold_literals(_PYTHON[kind], a)
+    if folded is not None:
+        return folded
     if kind is ast.Not:
         return frame.tracer.b.emit(ops.NOT, frame.tracer.truth(a))
     operand = a
@@ -238,7 +259,33 @@ def unary(frame: Frame, kind: type[ast.unaryop], a: Any) -> Any:
     result = _emit(frame, kind, ops.NEG if kind is ast.USub else ops.NOT, operand)
     if frame.tracer.strict and kind is ast.USub and operand.type is index:
         check_range(frame.tracer, ops.SUB, 0, operand)
-    return frame.tracer.mark_literal(result, a)
+    return frame.tracer.mark_arithmetic(result, ops.NEG, a) if kind is ast.USub else result
+
+
+def any_of(frame: Frame, tests: Iterable[Any]) -> Any:
+    """Whether one of several truths holds, each comptime or a runtime bool (or line of bools)."""
+    return _fold(frame, tests, ops.OR, True)
+
+
+def all_of(frame: Frame, tests: Iterable[Any]) -> Any:
+    """Whether all of several truths hold."""
+    return _fold(frame, tests, ops.AND, False)
+
+
+def _fold(frame: Frame, tests: Iterable[Any], row: OpDef, decisive: bool) -> Any:
+    result: Any = not decisive
+    for test in tests:
+        if is_comptime(test):
+            if bool(test) is decisive:
+                return decisive
+        else:
+            result = test if is_comptime(result) else frame.tracer.b.emit(row, result, test)
+    return result
+
+
+def inverted(frame: Frame, test: Any) -> Any:
+    """The opposite of a truth."""
+    return not test if is_comptime(test) else frame.tracer.b.emit(ops.NOT, test)
 
 
 def comparison(frame: Frame, kind: type[ast.cmpop], a: Any, b: Any) -> Any:
@@ -250,4 +297,7 @@ def comparison(frame: Frame, kind: type[ast.cmpop], a: Any, b: Any) -> Any:
     row = _COMPARE.get(kind)
     if row is None or isinstance(a, tuple) or isinstance(b, tuple):
         raise _refuse(frame, kind, a, b)
+    folded = frame.tracer.fold_literals(_PYTHON[kind], a, b)
+    if folded is not None:
+        return folded
     return _emit(frame, kind, row, *unify(frame, kind, a, b))

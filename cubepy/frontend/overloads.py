@@ -6,13 +6,24 @@ Their methods are inlined like any other.
 from __future__ import annotations
 
 import ast
+from dataclasses import fields
 from types import FunctionType
 from typing import Any
 
 from cubepy.frontend.calls import inline
-from cubepy.frontend.operators import binary, comparison, unary
+from cubepy.frontend.operators import all_of, any_of, binary, comparison, inverted, unary
 from cubepy.frontend.tracer import Frame
-from cubepy.frontend.values import Record, is_comptime, type_of
+from cubepy.frontend.values import (
+    Record,
+    as_record,
+    is_comptime,
+    is_generated,
+    is_mapping,
+    is_sequence,
+    type_of,
+)
+from cubepy.ir.core import Value
+from cubepy.ir.types import element_of
 
 _BINARY: dict[type[ast.operator], str] = {
     ast.Add: "add",
@@ -51,11 +62,69 @@ def apply_comparison(
     frame: Frame, node: ast.AST, kind: type[ast.cmpop], left: Any, right: Any
 ) -> Any:
     """`left <op> right`, by a method of the user where an operand has one."""
+    if is_comptime(left) and is_comptime(right):
+        return comparison(frame, kind, left, right)
     if kind in _COMPARE:
         found = _apply(frame, node, _COMPARE[kind], left, right)
         if found is not NotImplemented:
             return found
+        if kind in (ast.Eq, ast.NotEq):
+            left, right = _fields(left, right)
+        if is_sequence(left) and is_sequence(right):
+            return _compare_items(frame, node, kind, tuple(left), tuple(right))
+    if kind in (ast.In, ast.NotIn):
+        found = _contains(frame, node, right, left)
+        if found is not NotImplemented:
+            return found if kind is ast.In else inverted(frame, found)
     return comparison(frame, kind, left, right)
+
+
+def _fields(left: Any, right: Any) -> tuple[Any, Any]:
+    """The fields of two records of one class that compares by them; else the operands."""
+    a, b = as_record(left), as_record(right)
+    if a is None or b is None or a.cls is not b.cls or not is_generated(a.cls.__eq__):
+        return left, right
+    names = [f.name for f in fields(a.cls) if f.compare]
+    return tuple(a.values[n] for n in names), tuple(b.values[n] for n in names)
+
+
+def _compare_items(
+    frame: Frame, node: ast.AST, kind: type[ast.cmpop], a: tuple[Any, ...], b: tuple[Any, ...]
+) -> Any:
+    """Tuples are equal item by item, and ordered by the first items that differ."""
+    pairs = list(zip(a, b, strict=False))
+    if kind in (ast.Eq, ast.NotEq):
+        items = (apply_comparison(frame, node, ast.Eq, x, y) for x, y in pairs)
+        equal = all_of(frame, items) if len(a) == len(b) else False
+        return equal if kind is ast.Eq else inverted(frame, equal)
+    strictly = ast.Lt if kind in (ast.Lt, ast.LtE) else ast.Gt
+    result: Any = comparison(frame, kind, len(a), len(b))
+    for x, y in reversed(pairs):
+        same = apply_comparison(frame, node, ast.Eq, x, y)
+        rest = all_of(frame, [same, result])
+        result = any_of(frame, [apply_comparison(frame, node, strictly, x, y), rest])
+    return result
+
+
+def _contains(frame: Frame, node: ast.AST, container: Any, item: Any) -> Any:
+    """Whether an item of a tuple, or a key of a mapping, or a number of a range equals `item`."""
+    if isinstance(container, range):
+        return _in_range(frame, container, item)
+    if not is_sequence(container) and not is_mapping(container):
+        return NotImplemented
+    equal = [apply_comparison(frame, node, ast.Eq, item, x) for x in container]
+    return any_of(frame, equal)
+
+
+def _in_range(frame: Frame, numbers: range, item: Any) -> Any:
+    if not numbers:
+        return False
+    low, high, step = min(numbers[0], numbers[-1]), max(numbers[0], numbers[-1]), abs(numbers.step)
+    tests = [comparison(frame, ast.GtE, item, low), comparison(frame, ast.LtE, item, high)]
+    if step > 1 or not (isinstance(item, Value) and element_of(item.type).is_integer):
+        rest = binary(frame, ast.Mod, binary(frame, ast.Sub, item, low), step)
+        tests.append(comparison(frame, ast.Eq, rest, 0))
+    return all_of(frame, tests)
 
 
 def _apply(frame: Frame, node: ast.AST, names: tuple[str, str], left: Any, right: Any) -> Any:
@@ -77,5 +146,4 @@ def apply_unary(frame: Frame, node: ast.AST, kind: type[ast.unaryop], a: Any) ->
 def _method(owner: Any, name: str) -> FunctionType | None:
     cls = owner.cls if isinstance(owner, Record) else type_of(owner)
     found = getattr(cls, name, None)
-    is_written = isinstance(found, FunctionType) and found.__code__.co_filename != "<string>"
-    return found if is_written else None  # what @dataclass generates has no source
+    return found if isinstance(found, FunctionType) and not is_generated(found) else None

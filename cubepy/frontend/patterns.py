@@ -6,7 +6,8 @@ import ast
 from typing import Any
 
 from cubepy.frontend import suggest
-from cubepy.frontend.operators import comparison
+from cubepy.frontend.dispatch import evaluate
+from cubepy.frontend.operators import all_of, any_of, comparison
 from cubepy.frontend.tracer import Frame, bind
 from cubepy.frontend.values import is_comptime, is_sequence
 from cubepy.ir import ops
@@ -16,14 +17,12 @@ from cubepy.ir.types import bool_
 
 def pattern_test(frame: Frame, pattern: ast.pattern, subject: Any) -> Any:
     """Whether the subject matches: comptime True or False, or a runtime bool; binds captures."""
-    from cubepy.frontend.expressions import evaluate
-
     if isinstance(pattern, ast.MatchValue):
         return comparison(frame, ast.Eq, subject, evaluate(frame, pattern.value))
     if isinstance(pattern, ast.MatchSingleton):
         return _singleton(frame, pattern.value, subject)
     if isinstance(pattern, ast.MatchOr):
-        return _any(frame, [pattern_test(frame, p, subject) for p in pattern.patterns])
+        return any_of(frame, [pattern_test(frame, p, subject) for p in pattern.patterns])
     if isinstance(pattern, ast.MatchAs):
         test = True if pattern.pattern is None else pattern_test(frame, pattern.pattern, subject)
         if pattern.name is not None:
@@ -39,18 +38,6 @@ def _singleton(frame: Frame, wanted: bool | None, subject: Any) -> Any:
     if not isinstance(subject, Value) or subject.type is not bool_ or wanted is None:
         return is_comptime(subject) and subject is wanted
     return subject if wanted else frame.tracer.b.emit(ops.NOT, subject)
-
-
-def _any(frame: Frame, tests: list[Any]) -> Any:
-    if any(t is True for t in tests):
-        return True
-    runtime = [t for t in tests if not is_comptime(t)]
-    if not runtime:
-        return False
-    result = runtime[0]
-    for test in runtime[1:]:
-        result = frame.tracer.b.emit(ops.OR, result, test)
-    return result
 
 
 def _paired(
@@ -78,11 +65,4 @@ def _sequence(frame: Frame, pattern: ast.MatchSequence, subject: Any) -> Any:
     found = _paired(frame, pattern.patterns, tuple(subject))
     if found is None:
         return False
-    tests = [pattern_test(frame, p, s) for p, s in found]
-    if any(t is False for t in tests):
-        return False
-    runtime = [t for t in tests if t is not True]
-    result: Any = True
-    for test in runtime:
-        result = test if result is True else frame.tracer.b.emit(ops.AND, result, test)
-    return result
+    return all_of(frame, [pattern_test(frame, p, s) for p, s in found])

@@ -20,11 +20,16 @@ from cubepy.ir.types import (
     i64,
     index,
     make_line,
+    u64,
 )
 
 _LARGEST_FLOAT = 1024
 """Bits of an integer that even f64 does not hold."""
 _SIGNED = {8: i16, 16: i32, 32: i64}
+
+
+INTEGERS = (i32, i64, u64)
+"""The types of integer literals that nothing else gives a type: the first that holds one."""
 
 
 class NoCommonType(Exception):
@@ -68,12 +73,15 @@ def _promote_mixed(signed: DType, unsigned: DType) -> DType:
 
 
 def literal_type(value: bool | int | float) -> DType:
-    """The type of a literal that nothing else gives a type: bool, i32 (i64 if needed) or f32."""
+    """The type of a literal that nothing else gives a type: bool, f32, or the first of `INTEGERS`.
+
+    One that no type holds has the widest.
+    """
     if isinstance(value, bool):
         return bool_
     if isinstance(value, float):
         return f32
-    return i32 if fits(value, i32) else i64
+    return next((t for t in INTEGERS if fits(value, t)), INTEGERS[-1])
 
 
 def fits(value: int, dtype: DType) -> bool:
@@ -112,13 +120,18 @@ def convert_literal(x: bool | int | float, dtype: DType) -> bool | int | float:
     return dtype(x) if isinstance(x, float) or dtype.kind is Kind.BOOL else dtype(int(x))
 
 
-def join_literal(value: bool | int | float, dtype: DType) -> DType:
-    """The type of a local that starts as a literal and is then assigned `dtype`.
+def widen_start(kind: Kind, dtype: DType) -> DType:
+    """The type of a local that starts as a literal of a kind and is then assigned `dtype`.
 
-    Floats below f32 accumulate in f32 unless the start was cast.
+    It accumulates in f32 or in 32 bits at least, unless the start was cast.
     """
-    joined = promote_literal(value, dtype)
-    return f32 if joined.is_float and joined.bits < 32 else joined
+    if kind is Kind.FLOAT and not dtype.is_float:
+        return f32
+    if dtype.is_float:
+        return f32 if dtype.bits < 32 else dtype
+    if dtype.kind is Kind.BOOL:
+        return dtype if kind is Kind.BOOL else i32
+    return i32 if dtype.bits < 32 else dtype
 
 
 def promote_types(a: DType | Line, b: DType | Line) -> DType | Line:

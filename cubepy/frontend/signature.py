@@ -6,13 +6,16 @@ Equal signatures give equal kernels. Data only; `jit` makes them from real argum
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from math import copysign
 from typing import Any, TypeAlias
 
 from cubepy.frontend.values import is_tuple, type_of
+from cubepy.ir.core import UNLIMITED, Kernel
 from cubepy.ir.types import DType
+from cubepy.lang.arrays import content, is_numpy
 from cubepy.lang.function import read_source, unwrap
+from cubepy.record import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +77,38 @@ Arg: TypeAlias = TensorArg | ScalarArg | TensorMapArg | ComptimeArg | StructArg
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """All arguments of a kernel by name, and the comptime facts of the launch."""
+    """All arguments of a kernel by name, and the comptime facts of the launch.
+
+    `limit`, `flat`, `aligned` and `small`: see `ir.core.Kernel`; traces do not depend on them.
+    """
 
     args: tuple[tuple[str, Arg], ...]
     cube_dim: tuple[int, int, int]
     plane_dim: int
     noalias: bool
     checked: bool = False
-    cluster: tuple[int, int, int] = (1, 1, 1)
+    attributes: tuple[tuple[str, Any], ...] = ()
+    limit: int = UNLIMITED
+    flat: bool = False
+    aligned: frozenset[str] = frozenset()
+    small: frozenset[str] = frozenset()
+
+    def traced(self) -> Signature:
+        """The signature of the trace: without what only passes look at."""
+        none: frozenset[str] = frozenset()
+        facts = {"limit": UNLIMITED, "flat": False, "aligned": none, "small": none}
+        return replace(self, noalias=True, **facts)
+
+    def states(self, kernel: Kernel) -> Kernel:
+        """A kernel with what this launch promises, besides what it was made for."""
+        return replace(
+            kernel,
+            noalias=kernel.noalias and self.noalias,
+            limit=min(kernel.limit, self.limit),
+            flat=kernel.flat or self.flat,
+            aligned=kernel.aligned | self.aligned,
+            small=kernel.small | self.small,
+        )
 
 
 def comptime_type(value: Any) -> Any:
@@ -142,13 +169,14 @@ def _captured(function: Any, outer: tuple[Any, ...]) -> Any:
     values = [cell.cell_contents for cell in function.__closure__ or () if not _is_empty(cell)]
     values += function.__defaults__ or ()
     values += (function.__kwdefaults__ or {}).values()
+    values = [content(v) if is_numpy(v) else v for v in values]
     keys = tuple((comptime_key(v, outer), comptime_type(v)) for v in values)
     return id(function.__globals__), keys
 
 
 def _is_empty(cell: Any) -> bool:
     try:
-        cell.cell_contents  # noqa: B018 - reading it tells
+        cell.cell_contents  # noqa: B018 - an empty cell raises
     except ValueError:
         return True
     return False

@@ -1,18 +1,29 @@
 """From a function and a signature to a kernel: `specialise`.
 
-Traces the function until nothing new is learned (see `tracer.Restart`), then closes the kernel.
+Traces the function until its guesses of types are right (see `joins`), then closes the kernel.
 """
 
 from __future__ import annotations
 
 import math
-import sys
-from collections.abc import Generator
-from contextlib import contextmanager
-from threading import Lock
 from typing import Any
 
-from cubepy.errors import Error, fail
+from cubepy.artifact import Data, Extent, ParamKind, Scalar, Stride, TensorMapOf
+from cubepy.errors import Error
+from cubepy.frontend import (
+    assignments,
+    cooperation,
+    cuda,
+    expressions,
+    intrinsics,
+    memory,
+    numeric,
+    statements,
+)
+from cubepy.frontend.captured import note_code
+from cubepy.frontend.dispatch import Flow, execute_block
+from cubepy.frontend.facts import Facts
+from cubepy.frontend.joins import Learned
 from cubepy.frontend.signature import (
     Arg,
     ComptimeArg,
@@ -23,8 +34,7 @@ from cubepy.frontend.signature import (
     TensorMapArg,
     comptime_value,
 )
-from cubepy.frontend.statements import Flow, execute_block
-from cubepy.frontend.tracer import Facts, Frame, Learned, Restart, Tracer, bind
+from cubepy.frontend.tracer import Frame, Tracer, bind
 from cubepy.frontend.values import (
     Index,
     Record,
@@ -36,11 +46,15 @@ from cubepy.frontend.values import (
 )
 from cubepy.ir import ops
 from cubepy.ir.core import Kernel, Param, Region, Value
+from cubepy.ir.depth import deep_calls
 from cubepy.ir.types import Buffer, Space, Type, index
 from cubepy.lang.function import Captures, read_source
 from cubepy.targets import Target
 
-MAX_RESTARTS = 200
+MAX_TRACES = 3
+"""The last one has all facts: types settle at once, and forms do not depend on them."""
+HANDLING = (assignments, cooperation, cuda, expressions, intrinsics, memory, numeric, statements)
+"""The modules that bind their handlers to the dispatcher when they are imported."""
 
 
 def specialise(function: Any, signature: Signature, target: Target) -> tuple[Kernel, Facts]:
@@ -49,46 +63,12 @@ def specialise(function: Any, signature: Signature, target: Target) -> tuple[Ker
     Raises `CompileError` at the user's line.
     """
     learned = Learned()
-    with _deep_calls():
-        for _ in range(MAX_RESTARTS):
-            attempt = _Specialisation(function, signature, target, learned)
-            try:
-                kernel = attempt.kernel()
-            except Restart:
-                continue
-            except Error:
-                raise
-            except Exception as error:
-                raise attempt.defect(error) from error
-            if learned.settled or not attempt.has_weak_locals:
+    with deep_calls():
+        for _ in range(MAX_TRACES - 1):
+            kernel = _Specialisation(function, signature, target, learned).attempt()
+            if kernel is not None:
                 return kernel
-            learned.settled = True
-    raise fail("E119", None, error=f"a trace that does not come to rest ({MAX_RESTARTS} tries)")
-
-
-_PYTHON_FRAMES = 20_000
-"""Room for the deepest chain of inlined calls; each takes some dozens of Python's frames."""
-_lock = Lock()
-_deep = 0
-_shallow = 0
-
-
-@contextmanager
-def _deep_calls() -> Generator[None]:
-    """Raise Python's recursion limit while any thread traces."""
-    global _deep, _shallow
-    with _lock:
-        if _deep == 0:
-            _shallow = sys.getrecursionlimit()
-            sys.setrecursionlimit(max(_shallow, _PYTHON_FRAMES))
-        _deep += 1
-    try:
-        yield
-    finally:
-        with _lock:
-            _deep -= 1
-            if _deep == 0:
-                sys.setrecursionlimit(_shallow)
+        return _Specialisation(function, signature, target, learned).last_attempt()
 
 
 class _Specialisation:
@@ -102,19 +82,43 @@ class _Specialisation:
         )
         self._params: list[Param] = []
 
-    @property
-    def has_weak_locals(self) -> bool:
-        """Whether a local was read that has no type but that of its literals."""
-        return bool(self._tracer.weak)
+    def attempt(self) -> tuple[Kernel, Facts] | None:
+        """The kernel; None if the trace went wrong for a guess that the next one knows better."""
+        try:
+            kernel = self.kernel()
+            return kernel if self._tracer.finish() else None
+        except Error:
+            if self._tracer.was_wrong():
+                return None
+            raise
+        except Exception as error:
+            if self._tracer.was_wrong():
+                return None
+            raise self._defect(error) from error
 
-    def defect(self, error: Exception) -> Error:
-        """E119 at the line that was traced when the compiler itself failed."""
+    def last_attempt(self) -> tuple[Kernel, Facts]:
+        """The kernel of the last trace; E121 if that too took the type of a local for another."""
+        try:
+            kernel = self.kernel()
+            if not self._tracer.finish():
+                raise self._tracer.unsettled()
+            return kernel
+        except Error:
+            raise
+        except Exception as error:
+            raise self._defect(error) from error
+
+    def _defect(self, error: Exception) -> Error:
+        """E119 at the line that was traced when the compiler itself failed; E122 for its depth."""
+        if isinstance(error, RecursionError):
+            return self._tracer.error("E122")
         return self._tracer.error("E119", error=f"{type(error).__name__}: {error}"[:200])
 
     def kernel(self) -> tuple[Kernel, Facts]:
         tracer, source = self._tracer, read_source(self._function.__code__)
         frame = Frame(tracer, source, Captures(self._function), (), None)
         frame.is_kernel = True
+        note_code(frame, self._function)
         tracer.b.span = frame.span(source.node)
         for name, arg in self._signature.args:
             bind(frame, name, self._argument(name, arg))
@@ -125,32 +129,34 @@ class _Specialisation:
         facts = tracer.facts
         written = frozenset(p.argument for p in self._params if p.argument in facts.written)
         name = _identifier(source.name)
-        return Kernel(
+        kernel = Kernel(
             name,
             tuple(self._params),
             body,
             self._signature.cube_dim,
             self._signature.plane_dim,
             written,
-            self._signature.noalias,
-            self._signature.cluster,
-        ), facts
+            noalias=True,
+            attributes=self._signature.attributes,
+        )
+        return self._signature.states(kernel), facts
 
-    def _param(self, t: Type, argument: str, role: str, axis: int = 0) -> Value:
-        suffix = "" if role in ("data", "value", "tensor_map") else f"_{role}{axis}"
+    def _param(self, t: Type, argument: str, kind: ParamKind) -> Value:
+        suffix = f"_{kind.word}{kind.axis}" if isinstance(kind, Extent | Stride) else ""
         value = Value(t, argument.replace(".", "_") + suffix)
-        self._params.append(Param(value, argument, role, axis))
+        self._params.append(Param(value, argument, kind))
         return value
 
     def _argument(self, name: str, arg: Arg) -> Any:
         if isinstance(arg, ComptimeArg):
             return comptime_value(arg.value)
         if isinstance(arg, ScalarArg):
-            return self._param(arg.dtype, name, "value")
+            return self._param(arg.dtype, name, Scalar())
         if isinstance(arg, StructArg):
             return self._struct(name, arg)
         if isinstance(arg, TensorMapArg):
-            value = self._param(Buffer(arg.dtype, Space.TENSOR_MAP), name, "tensor_map")
+            kind = TensorMapOf(arg.box, arg.swizzle)
+            value = self._param(Buffer(arg.dtype, Space.TENSOR_MAP), name, kind)
             return TensorMapRef(name, value, arg.dtype, arg.box, arg.swizzle)
         return self._tensor(name, arg)
 
@@ -165,7 +171,9 @@ class _Specialisation:
         return Record(arg.cls, dict(zip(arg.names, items, strict=True)))
 
     def _tensor(self, name: str, arg: TensorArg) -> TensorRef:
-        buffer = self._param(Buffer(arg.dtype), name, "data")
+        lanes, whole = arg.width, arg.width > 1 and arg.is_divisible
+        kind = Data(arg.rank, arg.is_linear, arg.axis, arg.alignment, lanes, whole)
+        buffer = self._param(Buffer(arg.dtype), name, kind)
         shape = tuple(self._extent(name, arg, axis) for axis in range(arg.rank))
         strides = self._strides(name, arg, shape)
         axis = arg.axis if arg.axis is not None else max(arg.rank - 1, 0)
@@ -187,7 +195,7 @@ class _Specialisation:
 
     def _extent(self, name: str, arg: TensorArg, axis: int) -> Index:
         known = arg.shape[axis] if arg.shape is not None else None
-        return known if known is not None else self._param(index, name, "shape", axis)
+        return known if known is not None else self._param(index, name, Extent(axis))
 
     def _strides(self, name: str, arg: TensorArg, shape: tuple[Index, ...]) -> tuple[Index, ...]:
         strides: list[Index] = []
@@ -197,7 +205,7 @@ class _Specialisation:
             elif arg.is_linear:
                 strides.append(self._linear_stride(shape, axis))
             else:
-                strides.append(self._param(index, name, "stride", axis))
+                strides.append(self._param(index, name, Stride(axis)))
         return tuple(strides)
 
     def _linear_stride(self, shape: tuple[Index, ...], axis: int) -> Index:

@@ -4,178 +4,144 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from enum import Enum
 from functools import partial
 from typing import Any
 
 from cubepy.errors import Error
-from cubepy.frontend import suggest
 from cubepy.frontend.assigned import names_assigned_in
-from cubepy.frontend.assignments import assign, assign_annotated, assign_augmented, assign_target
+from cubepy.frontend.assignments import assign_target
+from cubepy.frontend.branches import LONG, Branch, chain_of_branches, runtime_branch
 from cubepy.frontend.checks import check
-from cubepy.frontend.expressions import evaluate, short_circuit
+from cubepy.frontend.dispatch import Flow, evaluate, execute_block, statement
+from cubepy.frontend.expressions import condition, local_function, reveal, short_circuit
 from cubepy.frontend.intrinsics import Range, Unroll
 from cubepy.frontend.naming import note_name
-from cubepy.frontend.tracer import Frame, LoopContext, Restart
+from cubepy.frontend.patterns import pattern_test
+from cubepy.frontend.tracer import Frame, LoopContext, leave_loop, store_back
 from cubepy.frontend.values import (
     UNSET,
-    LocalFunction,
     TensorRef,
     is_comptime,
+    is_mapping,
     is_number,
     is_sequence,
 )
+from cubepy.frontend.walrus import all_targets, certain_targets, targets_where_true
 from cubepy.frontend.wording import describe
 from cubepy.ir import ops
-from cubepy.ir.core import Op, Region, Value
+from cubepy.ir.core import Region, Value
 from cubepy.ir.types import bool_, index
-from cubepy.lang.function import Source
-
-
-class Flow(Enum):
-    """How a block ended while it was traced.
-
-    NEXT: its end was reached. DEAD: a terminator was emitted, what follows cannot run. The others
-    are comptime jumps.
-    """
-
-    NEXT = 0
-    DEAD = 1
-    BREAK = 2
-    CONTINUE = 3
-    RETURN = 4
-
-
-def execute_block(frame: Frame, body: list[ast.stmt]) -> Flow:
-    """Trace statements in order, up to a jump."""
-    for statement in body:
-        frame.tracer.b.span = frame.span(statement)
-        flow = execute(frame, statement)
-        if flow is not Flow.NEXT:
-            return flow
-    return Flow.NEXT
-
-
-def execute(frame: Frame, node: ast.stmt) -> Flow:
-    """Trace one statement."""
-    handler = HANDLERS.get(type(node))
-    if handler is None:
-        raise suggest.unsupported(frame, node)
-    return handler(frame, node) or Flow.NEXT
-
+from cubepy.lang.arrays import is_numpy
 
 # Simple statements
 
 
+@statement(ast.Expr)
 def _expression(frame: Frame, node: ast.Expr) -> None:
     if not (isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)):
         evaluate(frame, node.value)
 
 
+@statement(ast.Assert)
 def _assert(frame: Frame, node: ast.Assert) -> None:
     """Comptime conditions hold or stop the compilation; runtime ones are tested in checked mode."""
-    condition = evaluate(frame, node.test)
+    holds = condition(frame, node.test)
     message = evaluate(frame, node.msg) if node.msg else ast.unparse(node.test)
-    if is_comptime(condition):
-        if not condition:
+    if is_comptime(holds):
+        if not holds:
             raise frame.tracer.error("E114", message=message)
     elif frame.tracer.checked:
-        check(frame.tracer, frame.tracer.truth(condition), "assert", str(message), 0)
+        check(frame.tracer, frame.tracer.truth(holds), "assert", str(message), 0)
 
 
+@statement(ast.FunctionDef)
 def _define(frame: Frame, node: ast.FunctionDef) -> None:
-    source = Source(node, frame.source.file, node.name, frame.source.column_offset)
-    defaults = tuple(evaluate(frame, d) for d in node.args.defaults)
-    frame.env[node.name] = LocalFunction(source, frame, defaults)
+    frame.env[node.name] = local_function(frame, node, node.name)
 
 
 # Branches
 
 
+@statement(ast.If)
 def _if(frame: Frame, node: ast.If) -> Flow:
-    test = evaluate(frame, node.test)
+    chain, otherwise = _branches_of(node)
+    if len(chain) > LONG and not any(all_targets(n.test) for n in chain):
+        frame.forced |= names_assigned_in([node]) & frame.assigned.exclusive
+        branches = (
+            Branch(
+                partial(condition, frame, n.test),
+                partial(execute_block, frame, n.body),
+                frame.span(n.test),
+            )
+            for n in chain
+        )
+        return chain_of_branches(frame, branches, partial(execute_block, frame, otherwise))
+    test = condition(frame, node.test)
     if is_comptime(test):
         return execute_block(frame, node.body if test else node.orelse)
     frame.tracer.b.span = frame.span(node.test)
-    condition = frame.tracer.truth(test)
     return runtime_branch(
         frame,
-        condition,
-        lambda: execute_block(frame, node.body),
+        frame.tracer.truth(test),
+        lambda: _block_where(frame, node.test, node.body),
         lambda: execute_block(frame, node.orelse),
         names_assigned_in([*node.body, *node.orelse]),
         frame.span(node.test),
     )
 
 
-def runtime_branch(
-    frame: Frame,
-    condition: Value,
-    then: Callable[[], Flow],
-    otherwise: Callable[[], Flow],
-    names: frozenset[str],
-    span: Any,
-) -> Flow:
-    """Trace both arms into regions of an `if`, and join what they bound."""
-    frame.forced |= names & frame.assigned.exclusive
-    before = frame.env
-    then_ops, then_env, then_flow = _arm(frame, before, then)
-    else_ops, else_env, else_flow = _arm(frame, before, otherwise)
-    frame.tracer.b.span = span
-    frame.tracer.if_(condition, then_ops, else_ops)
-    if then_flow is not Flow.NEXT and else_flow is not Flow.NEXT:
-        frame.env = before
-        return Flow.DEAD
-    if then_flow is not Flow.NEXT:
-        frame.env = else_env
-    elif else_flow is not Flow.NEXT:
-        frame.env = then_env
-    else:
-        frame.env = _join(then_env, else_env)
-    return Flow.NEXT
+def _branches_of(node: ast.If) -> tuple[list[ast.If], list[ast.stmt]]:
+    """An `if` with its `elif`s, and the body of its `else`."""
+    chain = [node]
+    while len(chain[-1].orelse) == 1 and isinstance(chain[-1].orelse[0], ast.If):
+        chain.append(chain[-1].orelse[0])
+    return chain, chain[-1].orelse
 
 
-def _arm(
-    frame: Frame, env: dict[str, Any], action: Callable[[], Flow]
-) -> tuple[list[Op], dict[str, Any], Flow]:
-    frame.env = dict(env)
-    frame.depth += 1
-    with frame.tracer.b.region() as body:
-        flow = action()
-        frame.tracer.close(ops.YIELD)
-    frame.depth -= 1
-    return body, frame.env, flow
+def _block_where(frame: Frame, test: ast.expr | None, body: list[ast.stmt]) -> Flow:
+    """A block that runs where `test` was true."""
+    reveal(frame, targets_where_true(test))
+    return execute_block(frame, body)
 
 
-def _join(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
-    """What both arms bound to the same thing; other names are unset."""
-    joined: dict[str, Any] = {}
-    for name in (*a, *(n for n in b if n not in a)):
-        same = name in a and name in b and (a[name] is b[name] or _equal(a[name], b[name]))
-        joined[name] = a[name] if same else UNSET
-    return joined
-
-
-def _equal(a: Any, b: Any) -> bool:
-    return type(a) is type(b) and is_comptime(a) and isinstance(a, int | float | str) and a == b
-
-
+@statement(ast.Match)
 def _match(frame: Frame, node: ast.Match) -> Flow:
     subject = evaluate(frame, node.subject)
+    if len(node.cases) > LONG and not any(map(_binds, node.cases)):
+        frame.forced |= names_assigned_in([node]) & frame.assigned.exclusive
+        branches = (
+            Branch(
+                partial(_case_test, frame, case, subject),
+                partial(execute_block, frame, case.body),
+                frame.span(case.pattern),
+            )
+            for case in node.cases
+        )
+        return chain_of_branches(frame, branches, lambda: Flow.NEXT)
     return _match_cases(frame, node, subject, 0)
 
 
-def _match_cases(frame: Frame, node: ast.Match, subject: Any, k: int) -> Flow:
-    from cubepy.frontend.patterns import pattern_test
+def _binds(case: ast.match_case) -> bool:
+    """Whether the pattern or guard of a case binds names."""
+    names = [getattr(n, "name", None) for n in ast.walk(case.pattern)]
+    return any(names) or (case.guard is not None and bool(all_targets(case.guard)))
 
-    if k == len(node.cases):
-        return Flow.NEXT
-    case = node.cases[k]
+
+def _case_test(frame: Frame, case: ast.match_case, subject: Any) -> Any:
+    """Whether the pattern and the guard of a case hold."""
     frame.tracer.b.span = frame.span(case.pattern)
     test = pattern_test(frame, case.pattern, subject)
     if case.guard is not None and test is not False:
-        guard = partial(evaluate, frame, case.guard)
-        test = guard() if test is True else short_circuit(frame, test, guard, True)
+        guard = partial(condition, frame, case.guard)
+        return guard() if test is True else short_circuit(frame, test, guard, True)
+    return test
+
+
+def _match_cases(frame: Frame, node: ast.Match, subject: Any, k: int) -> Flow:
+    if k == len(node.cases):
+        return Flow.NEXT
+    case = node.cases[k]
+    test = _case_test(frame, case, subject)
     if is_comptime(test):
         return (
             execute_block(frame, case.body) if test else _match_cases(frame, node, subject, k + 1)
@@ -184,7 +150,7 @@ def _match_cases(frame: Frame, node: ast.Match, subject: Any, k: int) -> Flow:
     return runtime_branch(
         frame,
         frame.tracer.truth(test),
-        lambda: execute_block(frame, case.body),
+        lambda: _block_where(frame, case.guard, case.body),
         lambda: _match_cases(frame, node, subject, k + 1),
         names_assigned_in(rest),
         frame.span(case.pattern),
@@ -194,6 +160,7 @@ def _match_cases(frame: Frame, node: ast.Match, subject: Any, k: int) -> Flow:
 # Loops
 
 
+@statement(ast.For)
 def _for(frame: Frame, node: ast.For) -> Flow:
     sequence = evaluate(frame, node.iter)
     if isinstance(sequence, range):
@@ -202,7 +169,7 @@ def _for(frame: Frame, node: ast.For) -> Flow:
         return _runtime_for(frame, node, sequence)
     if isinstance(sequence, Unroll):
         return _unrolled_for(frame, node, sequence.items)
-    if is_sequence(sequence):
+    if is_sequence(sequence) or is_mapping(sequence) or is_numpy(sequence):
         return _unrolled_for(frame, node, tuple(sequence))
     frame.tracer.b.span = frame.span(node.iter)
     raise frame.tracer.error(
@@ -234,18 +201,25 @@ def _runtime_for(frame: Frame, node: ast.For, bounds: Range) -> Flow:
     return _after_loop(frame, node, context)
 
 
+@statement(ast.While)
 def _while(frame: Frame, node: ast.While) -> Flow:
     known = _comptime_test(frame, node)
     if known is False:
         return execute_block(frame, node.orelse)
 
+    tested: dict[str, Any] = {}
+
     def test() -> None:
-        condition = evaluate(frame, node.test)
+        holds = condition(frame, node.test)
+        tested.update((n, frame.env[n]) for n in certain_targets(node.test) if n in frame.env)
         if known is None:
             frame.tracer.b.span = frame.span(node.test)
-            _leave_unless(frame, frame.tracer.truth(condition))
+            store_back(frame, frame.loops[-1])
+            _leave_unless(frame, frame.tracer.truth(holds))
+            reveal(frame, targets_where_true(node.test))
 
     region, context = _loop_body(frame, node, test, ())
+    frame.env |= {n: slot for n, slot in tested.items() if frame.env.get(n, UNSET) is UNSET}
     frame.tracer.b.emit_op(ops.LOOP, regions=(region,))
     flow = _after_loop(frame, node, context)
     return flow if known is None or _breaks(node.body) else Flow.DEAD
@@ -253,40 +227,43 @@ def _while(frame: Frame, node: ast.While) -> Flow:
 
 def _comptime_test(frame: Frame, node: ast.While) -> bool | None:
     """The truth of a loop's condition where it is comptime, so that it never changes; else None."""
+    before = frame.env
+    frame.env = dict(before)
     frame.depth += 1
     with frame.tracer.b.region():
-        condition = evaluate(frame, node.test)
+        holds = condition(frame, node.test)
     frame.depth -= 1
-    return bool(condition) if is_comptime(condition) else None
+    frame.env = before
+    return bool(holds) if is_comptime(holds) else None
 
 
 def _breaks(body: list[ast.stmt]) -> bool:
     """Whether a `break` in `body` leaves the loop of this body."""
-    for statement in body:
-        if isinstance(statement, ast.Break):
+    for node in body:
+        if isinstance(node, ast.Break):
             return True
-        if isinstance(statement, ast.For | ast.While):
-            if _breaks(statement.orelse):
+        if isinstance(node, ast.For | ast.While):
+            if _breaks(node.orelse):
                 return True
-        elif not isinstance(statement, ast.FunctionDef) and any(
-            _breaks(block) for block in _blocks(statement)
+        elif not isinstance(node, ast.FunctionDef) and any(
+            _breaks(block) for block in _blocks(node)
         ):
             return True
     return False
 
 
-def _blocks(statement: ast.stmt) -> list[list[ast.stmt]]:
-    blocks = [getattr(statement, "body", []), getattr(statement, "orelse", [])]
-    return blocks + [case.body for case in getattr(statement, "cases", [])]
+def _blocks(node: ast.stmt) -> list[list[ast.stmt]]:
+    blocks = [getattr(node, "body", []), getattr(node, "orelse", [])]
+    return blocks + [case.body for case in getattr(node, "cases", [])]
 
 
 def _leave_unless(frame: Frame, condition: Value) -> None:
     tracer = frame.tracer
-    with tracer.b.region() as stay:
+    with tracer.b.region() as go_on:
         tracer.close(ops.YIELD)
     with tracer.b.region() as leave:
         tracer.close(ops.BREAK)
-    tracer.if_(condition, stay, leave)
+    tracer.if_(condition, go_on, leave)
 
 
 def _loop_body(
@@ -295,7 +272,7 @@ def _loop_body(
     """Trace the body of a runtime loop; names that it alone binds are unset afterwards."""
     tracer = frame.tracer
     frame.forced |= names_assigned_in(node.body) & frame.assigned.exclusive
-    context = LoopContext(True, frame.depth + 1, frame.key(node))
+    context = _open_loop(frame, node, LoopContext(True, frame.depth + 1, frame.key(node)))
     if node.orelse and _breaks(node.body):
         context.else_flag = tracer.flag("broke")
     before = frame.env
@@ -304,15 +281,20 @@ def _loop_body(
     frame.loops.append(context)
     with tracer.b.region() as body:
         start()
-        execute_block(frame, node.body)
+        if execute_block(frame, node.body) is Flow.NEXT:
+            store_back(frame, context)
         tracer.close(ops.CONTINUE)
     frame.loops.pop()
     frame.depth -= 1
-    frame.env = {
-        n: before.get(n, UNSET) for n in (*before, *(n for n in frame.env if n not in before))
-    }
+    leave_loop(frame, context)
     tracer.b.span = frame.span(node)
     return Region(args, tuple(body)), context
+
+
+def _open_loop(frame: Frame, node: ast.For | ast.While, context: LoopContext) -> LoopContext:
+    """Note what the names that the loop assigns are bound to before it."""
+    context.names, context.before = names_assigned_in([node]), frame.env
+    return context
 
 
 def _after_loop(frame: Frame, node: ast.For | ast.While, context: LoopContext) -> Flow:
@@ -385,7 +367,7 @@ def _wrapped_for(frame: Frame, node: ast.For, items: tuple[Any, ...], context: L
     """An unrolled loop that is left, or continued, under runtime control.
 
     Each iteration is a loop that runs once, so that `continue` and `break` can leave it; a flag
-    tells the two apart.
+    distinguishes the two.
     """
     tracer, outer = frame.tracer, frame.unrolled
     context.leave_flag = tracer.flag("left")
@@ -407,8 +389,8 @@ def _wrapped_for(frame: Frame, node: ast.For, items: tuple[Any, ...], context: L
 
 def _wrapped_iteration(frame: Frame, node: ast.For, item: Any, context: LoopContext) -> None:
     tracer = frame.tracer
-    before = frame.env
-    frame.env = dict(before)
+    _open_loop(frame, node, context)
+    frame.env = dict(context.before)
     frame.depth += 1
     frame.loops.append(context)
     with tracer.b.region() as body:
@@ -416,12 +398,14 @@ def _wrapped_iteration(frame: Frame, node: ast.For, item: Any, context: LoopCont
         flow = execute_block(frame, node.body)
         if flow is Flow.BREAK and context.leave_flag is not None:
             tracer.set_number(context.leave_flag, tracer.b.const(True, bool_))
+        if not tracer.b.is_terminated:
+            store_back(frame, context)
         tracer.close(ops.BREAK)
     frame.loops.pop()
     frame.depth -= 1
-    frame.env = {
-        n: before.get(n, UNSET) for n in (*before, *(n for n in frame.env if n not in before))
-    }
+    context.reads.clear()  # the iterations are no loop: what follows reads what they bound
+    leave_loop(frame, context)
+    context.conflicts.clear()
     tracer.b.emit_op(ops.LOOP, regions=(Region((), tuple(body)),))
     assert context.leave_flag is not None
     stop = tracer.read(context.leave_flag)
@@ -433,6 +417,7 @@ def _wrapped_iteration(frame: Frame, node: ast.For, item: Any, context: LoopCont
 # Jumps
 
 
+@statement(ast.Break, ast.Continue)
 def _jump(frame: Frame, node: ast.Break | ast.Continue) -> Flow:
     tracer = frame.tracer
     if not frame.loops:
@@ -445,6 +430,7 @@ def _jump(frame: Frame, node: ast.Break | ast.Continue) -> Flow:
         return _jump_unrolled(frame, context, is_break)
     if is_break and context.else_flag is not None:
         tracer.set_number(context.else_flag, tracer.b.const(True, bool_))
+    store_back(frame, context)
     tracer.close(ops.BREAK if is_break else ops.CONTINUE)
     return Flow.DEAD
 
@@ -455,13 +441,16 @@ def _jump_unrolled(frame: Frame, context: LoopContext, is_break: bool) -> Flow:
     tracer = frame.tracer
     if not context.is_wrapped:
         tracer.learned.looping.add(context.key)
-        raise Restart
+        tracer.is_stale = True  # the next trace wraps the loop; this one goes on for what it finds
+        return Flow.DEAD
     if is_break and context.leave_flag is not None:
         tracer.set_number(context.leave_flag, tracer.b.const(True, bool_))
+    store_back(frame, context)
     tracer.close(ops.BREAK)
     return Flow.DEAD
 
 
+@statement(ast.Return)
 def _return(frame: Frame, node: ast.Return) -> Flow:
     tracer = frame.tracer
     value = None if node.value is None else evaluate(frame, node.value)
@@ -474,51 +463,33 @@ def _return(frame: Frame, node: ast.Return) -> Flow:
         tracer.close(ops.RETURN)
         return Flow.DEAD
     note_name(frame, "__return__", value)
-    if not frame.is_looping:
-        if frame.depth > 0:
-            tracer.learned.looping.add((*frame.path, "returns"))
-            raise Restart
+    if frame.return_flag is None and frame.depth == 0:
         frame.result, frame.has_result = value, True
         return Flow.RETURN
     return _return_from_loop(frame, value)
 
 
 def _return_from_loop(frame: Frame, value: Any) -> Flow:
+    """A return under runtime control, or after one: it leaves the loop that the body becomes."""
     tracer = frame.tracer
+    if frame.return_flag is None:
+        frame.return_flag = tracer.new_local(bool_, "returned")
     if frame.has_result and (frame.result is None) != (value is None):
         raise tracer.error("E116", name=frame.source.name)
     if value is not None:
         key = (*frame.path, "result")
         try:
-            frame.result = tracer.assign(frame.result, value, key, "result", 1)
+            frame.result = tracer.assign(frame.result, value, key, "result", 1, True)
         except Error as error:
             if error.code != "E206":
                 raise
             raise tracer.error("E116", name=frame.source.name) from None
     frame.has_result = True
-    assert frame.return_flag is not None
     tracer.set_number(frame.return_flag, tracer.b.const(True, bool_))
     tracer.close(ops.BREAK)
     return Flow.DEAD
 
 
+@statement(ast.Pass)
 def _pass(frame: Frame, node: ast.Pass) -> None:
     pass
-
-
-HANDLERS: dict[type[ast.stmt], Callable[[Frame, Any], Flow | None]] = {
-    ast.Assign: assign,
-    ast.AnnAssign: assign_annotated,
-    ast.AugAssign: assign_augmented,
-    ast.Expr: _expression,
-    ast.Assert: _assert,
-    ast.FunctionDef: _define,
-    ast.If: _if,
-    ast.Match: _match,
-    ast.For: _for,
-    ast.While: _while,
-    ast.Break: _jump,
-    ast.Continue: _jump,
-    ast.Return: _return,
-    ast.Pass: _pass,
-}

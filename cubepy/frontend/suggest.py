@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-import difflib
 import re
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
 
 from cubepy.errors import Error
+from cubepy.frontend.foreign import translation
 from cubepy.frontend.tracer import Frame
 from cubepy.span import Span, line_text
 
@@ -32,7 +32,6 @@ _INSTEAD: dict[type[ast.AST], tuple[str, str]] = {
     ast.Set: ("a set", "use a tuple"),
     ast.SetComp: ("a set comprehension", "use a tuple"),
     ast.DictComp: ("a dict comprehension", "build the dict outside the kernel"),
-    ast.NamedExpr: ("`:=`", "assign in a statement of its own"),
     ast.Starred: ("`*` here", "index the tuple, as in values[1:]"),
     ast.MatchClass: ("a class pattern", "test fields with `if`"),
     ast.MatchMapping: ("a mapping pattern", "test items with `if`"),
@@ -68,6 +67,8 @@ def _first_word(span: Span) -> Span:
 
 def closest(name: str, names: Iterable[str], prefix: str = "", cutoff: float = 0.6) -> str:
     """A sentence that names the closest of `names`, or nothing."""
+    import difflib  # an error needs it, a launch does not
+
     found = difflib.get_close_matches(name, list(names), 1, cutoff)
     return f"did you mean `{prefix}{found[0]}`?" if found else ""
 
@@ -75,20 +76,8 @@ def closest(name: str, names: Iterable[str], prefix: str = "", cutoff: float = 0
 def undefined(frame: Frame, owner: Frame, name: str) -> Error:
     """E102 for an unknown name."""
     known = set(frame.env) | (owner.captures.names() if owner.captures else set[str]())
-    suggestion = _ELSEWHERE.get(name) or closest(name, known) or _DEFINE
+    suggestion = translation(name) or closest(name, known) or _DEFINE
     return frame.tracer.error("E102", name=name, suggestion=suggestion)
 
 
 _DEFINE = "set it in the kernel, pass it as an argument, or define it at the head of the file"
-_ELSEWHERE = {
-    "threadIdx": "the position in the cube is cp.UNIT_POS_X, cp.UNIT_POS_Y, cp.UNIT_POS_Z",
-    "blockIdx": "the position of the cube is cp.CUBE_POS_X, cp.CUBE_POS_Y, cp.CUBE_POS_Z",
-    "blockDim": "the units of a cube are cp.CUBE_DIM_X, cp.CUBE_DIM_Y, cp.CUBE_DIM_Z",
-    "gridDim": "the cubes of a launch are cp.CUBE_COUNT_X, cp.CUBE_COUNT_Y, cp.CUBE_COUNT_Z",
-    "get_global_id": "the position in the launch is cp.ABSOLUTE_POS_X, _Y and _Z",
-    "get_local_id": "the position in the cube is cp.UNIT_POS_X, _Y and _Z",
-    "__syncthreads": "the barrier of a cube is cp.sync_cube()",
-    "syncthreads": "the barrier of a cube is cp.sync_cube()",
-    "barrier": "the barrier of a cube is cp.sync_cube()",
-}
-"""Words of CUDA, OpenCL and Numba."""

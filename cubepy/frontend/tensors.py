@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from cubepy.frontend.checks import check_index, check_line, check_range, check_start
@@ -12,6 +12,7 @@ from cubepy.frontend.wording import describe, spell
 from cubepy.ir import ops
 from cubepy.ir.core import Attr, Value
 from cubepy.ir.types import DType, Kind, Line, bool_, element_of, make_line, with_element
+from cubepy.record import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +276,7 @@ def lane_mask(tracer: Tracer, place: Place, width: int) -> Value:
 
 def line_place(tracer: Tracer, x: TensorRef | FlatRef, item: Any, width: int) -> Place:
     """`width` elements of a scalar tensor from an index on, along its unit-stride axis."""
+    tracer.facts.lined.add(owner_name(x))
     if isinstance(x, FlatRef):
         return _flat_line_place(tracer, x.tensor, item)
     items = as_items(item)
@@ -372,6 +374,7 @@ def stored_value(tracer: Tracer, x: TensorRef, value: Any, t: DType | Line) -> V
         _check_literal(tracer, x, value)
         return tracer.convert(value, t)
     v = tracer.value(value)
+    tree = tracer.literal_of(v)
     source, target = element_of(v.type), element_of(t)
     if source.is_float and not target.is_float:
         raise tracer.error(
@@ -390,6 +393,8 @@ def stored_value(tracer: Tracer, x: TensorRef, value: Any, t: DType | Line) -> V
             example="",
             hint="index a lane, as in line[0], or store all with cp.store(x, index, line)",
         )
+    if tree is not None:
+        tracer.check_fit(tree, target)
     return tracer.cast(v, t)
 
 

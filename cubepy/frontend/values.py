@@ -6,12 +6,19 @@ rest: tensors and views, their flat form, methods, and mutable locals.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Iterable, Mapping, MappingView
+from dataclasses import fields, is_dataclass
+from inspect import Signature
 from math import prod
-from typing import Any, TypeAlias, TypeGuard
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 from cubepy.ir.core import Value
 from cubepy.ir.types import DType, Line, find_dtype, make_line
+from cubepy.record import dataclass
+
+if TYPE_CHECKING:
+    from cubepy.frontend.joins import Local
 
 Index: TypeAlias = int | Value
 
@@ -42,7 +49,7 @@ class TensorRef:
     """Which axes of the tensor of that name a view has; empty for all, in order."""
 
     def named_axis(self, axis: int) -> int:
-        """The axis that errors tell: of the tensor whose name they tell."""
+        """The axis that errors name: of the tensor whose name they give."""
         return self.axes[axis] if self.axes else axis
 
     @property
@@ -60,6 +67,32 @@ class FlatRef:
     """`x.flat`: the elements (or lines) of a tensor in row-major order."""
 
     tensor: TensorRef
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """A constant table, or one of its parts of `shape`: that at `position` among all of them.
+
+    `numbers` are those of all parts, in row-major order. `dtype` None: literals, which take the
+    type that they meet.
+    """
+
+    name: str
+    numbers: tuple[int | float, ...]
+    dtype: DType | None
+    shape: tuple[int, ...]
+    position: Index = 0
+
+
+class Row(tuple[Any, ...]):
+    """A row of a table: its entries, as a tuple; `table` is what a further index looks into."""
+
+    table: Table | None
+
+    def __new__(cls, items: Iterable[Any], table: Table | None = None) -> Row:
+        row = super().__new__(cls, items)
+        row.table = table
+        return row
 
 
 class TensorMapRef:
@@ -92,7 +125,7 @@ class LocalFunction:
 
     source: Any
     frame: Any
-    defaults: tuple[Any, ...] = ()
+    signature: Signature
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,13 +146,16 @@ UNSET = Unset()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NumberSlot:
-    """A mutable local that holds a number: its reference in the IR.
+    """A mutable local that holds a number."""
 
-    `is_weak`: only literals were assigned so far, so that it has no type of its own.
-    """
+    local: Local
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Flag:
+    """A variable that the compiler adds: its reference in the IR."""
 
     ref: Value
-    is_weak: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -151,6 +187,15 @@ class ComptimeSlot:
     """A mutable local that holds something that is not a number (a function, a dtype, None)."""
 
     value: Any
+    key: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Conflict:
+    """A name that two paths to this point bound to slots of different types."""
+
+    old: Any
+    new: Any
 
 
 SLOTS = (NumberSlot, TupleSlot, RecordSlot, ViewSlot, ComptimeSlot)
@@ -176,6 +221,11 @@ def is_dict(value: Any) -> TypeGuard[dict[Any, Any]]:
     return isinstance(value, dict)
 
 
+def is_mapping(value: Any) -> TypeGuard[Iterable[Any]]:
+    """Whether `value` is a mapping, or its keys, values or items."""
+    return isinstance(value, Mapping | MappingView)
+
+
 def is_slice(value: Any) -> TypeGuard[slice[Any, Any, Any]]:
     """Whether `value` is a slice, of anything."""
     return isinstance(value, slice)
@@ -191,12 +241,17 @@ def is_tuple_type(cls: type[Any]) -> bool:
     return issubclass(cls, tuple)
 
 
+def is_generated(function: Any) -> bool:
+    """Whether `@dataclass` made the function; such functions have no source."""
+    return isinstance(function, FunctionType) and function.__code__.co_filename == "<string>"
+
+
 def as_items(index: Any) -> tuple[Any, ...]:
     """What stands in brackets or as a shape: the items of a tuple, or the one item."""
     return index if is_tuple(index) else (index,)
 
 
-_RUNTIME = (Value, TensorRef, FlatRef, TensorMapRef, Method, Record, LocalFunction)
+_RUNTIME = (Value, TensorRef, FlatRef, Table, TensorMapRef, Method, Record, LocalFunction)
 
 
 def is_comptime(value: Any) -> bool:

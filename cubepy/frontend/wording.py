@@ -13,6 +13,7 @@ from cubepy.frontend.values import (
     NumberSlot,
     Record,
     RecordSlot,
+    Table,
     TensorMapRef,
     TensorRef,
     TupleSlot,
@@ -22,7 +23,8 @@ from cubepy.frontend.values import (
     type_of,
 )
 from cubepy.ir.core import Value
-from cubepy.ir.types import DType, Kind, Line, Ref
+from cubepy.ir.types import DType, Kind, Line
+from cubepy.lang.arrays import is_numpy
 from cubepy.lang.builtins import Position
 
 _LONGEST = 40
@@ -42,6 +44,8 @@ def describe(x: Any) -> str:
         return f"a value of type {spell(x.type)}"
     if isinstance(x, TensorRef):
         return f"the tensor `{x.name}` (rank {x.rank})"
+    if isinstance(x, Table):
+        return f"the table `{x.name}`"
     if isinstance(x, FlatRef):
         return f"`{x.tensor.name}.flat`"
     if isinstance(x, TensorMapRef):
@@ -64,6 +68,8 @@ def spell(t: object) -> str:
 
 def _describe_python(x: Any) -> str:
     """A comptime value in words."""
+    if is_numpy(x):
+        return f"an array of {x.dtype}"
     if isinstance(x, ModuleType):
         return f"the module `{x.__name__}`"
     if isinstance(x, DType | Line):
@@ -87,8 +93,7 @@ def _article(noun: str) -> str:
 def describe_slot(slot: Any) -> str:
     """What a mutable local holds, in words."""
     if isinstance(slot, NumberSlot):
-        t = slot.ref.type
-        return spell(t.of if isinstance(t, Ref) else t)
+        return spell(slot.local.type)
     if isinstance(slot, ViewSlot):
         return f"a view of `{slot.like.name}`"
     if isinstance(slot, TupleSlot):

@@ -7,10 +7,12 @@ flow; a kernel is a list of parameters and one region. Identity is object identi
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from dataclasses import field
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from cubepy.artifact import ParamKind
 from cubepy.ir.types import Type
+from cubepy.record import dataclass
 
 if TYPE_CHECKING:
     from cubepy.ir.opdef import OpDef
@@ -64,26 +66,33 @@ class Region:
                 yield from region.walk()
 
 
+UNLIMITED = (1 << 63) - 1
+"""The limit of every launch: all that an index can be."""
+NARROW_LIMIT = 1 << 30
+"""Two numbers up to here have a sum of 32 bits."""
+ALIGNMENT = 64
+"""Bytes that rows of aligned tensors begin at multiples of."""
+
+
 @dataclass(frozen=True, slots=True)
 class Param:
-    """A kernel parameter: its value and its role in the launch.
-
-    `role` is "data", "shape", "stride", "value" or "tensor_map"; `axis` counts for shapes and
-    strides.
-    """
+    """A kernel parameter: its value, and what of which argument a launch passes for it."""
 
     value: Value
     argument: str
-    role: str
-    axis: int = 0
+    kind: ParamKind
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
     """A specialised kernel. `cube_dim` is comptime; `written` names the tensors that are stored to.
 
-    `noalias` promises that written tensors overlap no other argument. `cluster`: cubes along each
-    axis that run together.
+    `noalias` promises that written tensors overlap no other argument. `attributes`: settings
+    of the launch that code is compiled for, by the names in `targets.LAUNCH_ATTRIBUTES`, sorted.
+    `limit`: no extent, size, stride or offset of an element of an argument and no number of units
+    is larger. `flat`: the grid has one axis, x. `aligned`: tensors of which the base and all
+    strides but those of one element are multiples of `ALIGNMENT` bytes. `small`: numbers of 64
+    bits that lie between 0 and `NARROW_LIMIT`.
     """
 
     name: str
@@ -93,4 +102,12 @@ class Kernel:
     plane_dim: int = 1
     written: frozenset[str] = frozenset()
     noalias: bool = False
-    cluster: tuple[int, int, int] = (1, 1, 1)
+    attributes: tuple[tuple[str, Attr], ...] = ()
+    limit: int = UNLIMITED
+    flat: bool = False
+    aligned: frozenset[str] = frozenset()
+    small: frozenset[str] = frozenset()
+
+    def attribute(self, name: str, default: Any) -> Any:
+        """The value of a setting, `default` where it was not given."""
+        return dict(self.attributes).get(name, default)

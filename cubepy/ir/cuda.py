@@ -12,7 +12,18 @@ from functools import partial
 from typing import TypeAlias
 
 from cubepy.ir import opdef as rule
-from cubepy.ir.opdef import Attrs, Effect, OpDef, Rule, Uniformity, int_attr, require
+from cubepy.ir.opdef import (
+    MEMORY,
+    NOTHING,
+    Attrs,
+    Group,
+    OpDef,
+    Resource,
+    Rule,
+    Uniformity,
+    int_attr,
+    require,
+)
 from cubepy.ir.types import (
     Buffer,
     DType,
@@ -35,15 +46,38 @@ ROWS: list[OpDef] = []
 Wanted: TypeAlias = DType | Line | Space
 
 
+_GLOBAL = frozenset((Resource.GLOBAL,))
+_SHARED = frozenset((Resource.SHARED,))
+_MACHINE = frozenset((Resource.MACHINE,))
+_BARRIER = _GLOBAL | _SHARED
+"""A barrier orders the accesses to both, so that it counts as reading and writing them."""
+
+
 def _op(
     name: str,
     typing: Rule,
     doc: str,
-    effect: Effect = Effect.WRITE,
+    *,
+    reads: frozenset[Resource] = NOTHING,
+    writes: frozenset[Resource] = NOTHING,
+    group: Group | None = None,
     uniformity: Uniformity = Uniformity.NEVER,
+    surface: str = "",
     attrs: tuple[str, ...] = (),
 ) -> OpDef:
-    row = OpDef(f"cuda_{name}", doc, typing, effect, uniformity, attrs=attrs, kind="cuda")
+    row = OpDef(
+        f"cuda_{name}",
+        doc,
+        typing,
+        f"cp.cuda.{surface or name}",
+        unknown="only NVIDIA's hardware has it",
+        reads=reads,
+        writes=writes,
+        convergent=group,
+        uniformity=uniformity,
+        attrs=attrs,
+        kind="cuda",
+    )
     ROWS.append(row)
     return row
 
@@ -97,7 +131,7 @@ def _registers(t: Type) -> int:
 
 # Inline assembly and addresses
 
-_REGISTER = re.compile(r"%(%|\d+)")
+_REGISTER = r"%(%|\d+)"
 
 
 def _assembling(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
@@ -108,7 +142,7 @@ def _assembling(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     results: tuple[Type, ...] = (result,) if isinstance(result, DType | Line) else ()
     first = [types[group[0]] for group in operand_groups(types)]
     count = sum(_registers(t) for t in (*results, *first))
-    used = [int(k) for k in _REGISTER.findall(str(template)) if k != "%"]
+    used = [int(k) for k in re.findall(_REGISTER, str(template)) if k != "%"]
     require(max(used, default=-1) < count, f"has {count} registers, %0 and so on")
     return results
 
@@ -118,6 +152,8 @@ PTX = _op(
     _assembling,
     "Inline PTX: `%0`, `%1`, ... are the registers of the result (one for each lane of a line), "
     "then of the operands, addresses as 32 bits (shared) or 64; `%%` is a percent sign.",
+    reads=MEMORY | _MACHINE,
+    writes=MEMORY | _MACHINE,
     attrs=("template", "type"),
 )
 
@@ -135,6 +171,7 @@ ADDRESS = _op(
     "address",
     _addressing,
     "The address of an element: a u32 within shared memory, a generic u64 elsewhere.",
+    uniformity=Uniformity.OPERANDS,
 )
 
 # Copies that a unit starts and does not wait for (sm_80)
@@ -152,23 +189,31 @@ COPY_ASYNC = _op(
     "async_copy",
     _copying,
     "cp.async: copies 4, 8 or 16 bytes from global to shared memory, both aligned to that size.",
+    reads=_GLOBAL,
+    writes=_SHARED | _MACHINE,
     attrs=("bytes",),
 )
 
 
-def _counted(name: str, typing: Rule, doc: str, *attrs: str) -> OpDef:
-    """An operation with a non-negative attribute `count`."""
+def _waiting(name: str, typing: Rule, doc: str, *attrs: str, group: Group | None = None) -> OpDef:
+    """Waits until at most `count` asynchronous groups are under way."""
 
     def apply(types: Sequence[Type], given: Attrs) -> tuple[Type, ...]:
         require(int_attr(given, "count") >= 0, "has a negative count")
         return typing(types, given)
 
-    return _op(name, apply, doc, Effect.SYNC, attrs=("count", *attrs))
+    ordered = _BARRIER | _MACHINE
+    return _op(
+        name, apply, doc, reads=ordered, writes=ordered, group=group, attrs=("count", *attrs)
+    )
 
 
-_sync = partial(_op, typing=rule.nothing, effect=Effect.SYNC)
-COMMIT_COPIES = _sync("async_commit", doc="Makes a group of the unit's copies since the last one.")
-WAIT_COPIES = _counted(
+_commit = partial(_op, typing=rule.nothing, reads=_MACHINE, writes=_MACHINE)
+_fence = partial(_op, typing=rule.nothing, reads=_BARRIER, writes=_BARRIER)
+COMMIT_COPIES = _commit(
+    "async_commit", doc="Makes a group of the unit's copies since the last one."
+)
+WAIT_COPIES = _waiting(
     "async_wait",
     rule.nothing,
     "Waits until at most `count` of the unit's last groups of copies are under way.",
@@ -200,14 +245,16 @@ LDMATRIX = _op(
     "Loads `count` matrices of 8x8 elements of 2 bytes from shared memory into the plane: lanes "
     "8k..8k+7 give the addresses of the rows of matrix k, lane l gets elements 2(l%4) and 2(l%4)+1 "
     "of row l/4 (`transposed`: of column l/4), packed into word k.",
-    Effect.SYNC,
+    reads=_SHARED,
+    group=Group.PLANE,
     attrs=("count", "transposed"),
 )
 STMATRIX = _op(
     "stmatrix",
     _storing_matrices,
     "Stores matrices as ldmatrix loads them.",
-    Effect.SYNC,
+    writes=_SHARED,
+    group=Group.PLANE,
     attrs=("transposed",),
 )
 
@@ -243,7 +290,7 @@ MMA = _op(
     _multiplying,
     "mma.sync: a @ b + c over the plane, a 16xk row-major, b kx8 column-major, c 16x8, in the "
     "PTX ISA's fragments. `elements`: f16, bf16, tf32, i8 or u8.",
-    Effect.SYNC,
+    group=Group.PLANE,
     attrs=("elements",),
 )
 
@@ -262,24 +309,37 @@ def _at_barrier(*more: Wanted, gives: DType | None = None) -> Rule:
 
 
 BARRIER_INIT = _op(
-    "barrier_init", _at_barrier(u32), "mbarrier.init: a phase ends after so many arrivals."
+    "barrier_init",
+    _at_barrier(u32),
+    "mbarrier.init: a phase ends after so many arrivals.",
+    writes=_SHARED,
 )
-BARRIER_ARRIVE = _op("barrier_arrive", _at_barrier(), "mbarrier.arrive: one arrival.")
+BARRIER_ARRIVE = _op(
+    "barrier_arrive",
+    _at_barrier(),
+    "mbarrier.arrive: one arrival.",
+    reads=_BARRIER,
+    writes=_BARRIER,
+)
 BARRIER_EXPECT = _op(
     "barrier_expect",
     _at_barrier(u32),
     "mbarrier.arrive.expect_tx: one arrival; the phase also waits for so many bytes of copies.",
+    reads=_BARRIER,
+    writes=_BARRIER,
 )
 BARRIER_TRY_WAIT = _op(
     "barrier_try_wait",
     _at_barrier(u32, gives=bool_),
     "mbarrier.try_wait.parity: whether the phase of this parity (0, 1, 0, ...) has ended, perhaps "
     "after a short wait.",
+    reads=_BARRIER,
+    writes=_BARRIER,
 )
-FENCE_BARRIERS = _sync(
+FENCE_BARRIERS = _fence(
     "fence_barriers", doc="Initialised barriers are seen by the cluster and the copy engine."
 )
-FENCE_ASYNC = _sync(
+FENCE_ASYNC = _fence(
     "fence_async",
     doc="fence.proxy.async: the unit's accesses to shared memory come before those of the copy "
     "engine and of wgmma behind it.",
@@ -323,32 +383,43 @@ BULK_LOAD = _op(
     "bulk_load",
     _bulk_loading,
     "cp.async.bulk: bytes from global to shared memory, which complete at a barrier.",
+    reads=_GLOBAL,
+    writes=_SHARED | _MACHINE,
 )
 BULK_STORE = _op(
     "bulk_store",
     takes(Space.GLOBAL, Space.SHARED, u32),
     "cp.async.bulk: bytes from shared to global memory, in the unit's bulk group.",
+    reads=_SHARED,
+    writes=_GLOBAL | _MACHINE,
 )
 TENSOR_LOAD = _op(
     "tensor_load",
     _tensor_loading,
     "cp.async.bulk.tensor: the box of a tensor map at the coordinates (the innermost first) to "
     "shared memory, zero outside of the array; completes at a barrier.",
+    reads=_GLOBAL,
+    writes=_SHARED | _MACHINE,
 )
 TENSOR_MULTICAST = _op(
     "tensor_multicast",
     _multicasting,
     "As tensor_load, to the same place of the cubes of the cluster whose bits a u16 has; the bytes "
     "complete at the same barrier of each.",
+    reads=_GLOBAL,
+    writes=_SHARED | _MACHINE,
+    surface="tensor_load",
 )
 TENSOR_STORE = _op(
     "tensor_store",
     _tensor_storing,
     "cp.async.bulk.tensor: a box from shared memory to the coordinates (the innermost first); "
     "what lies outside of the array is dropped. In the unit's bulk group.",
+    reads=_SHARED,
+    writes=_GLOBAL | _MACHINE,
 )
-COMMIT_BULK = _sync("bulk_commit", doc="Makes a group of the unit's bulk stores since the last.")
-WAIT_BULK = _counted(
+COMMIT_BULK = _commit("bulk_commit", doc="Makes a group of the unit's bulk stores since the last.")
+WAIT_BULK = _waiting(
     "bulk_wait",
     rule.nothing,
     "Waits until at most `count` of the unit's last bulk groups are under way; with `read`, until "
@@ -362,11 +433,11 @@ CLUSTER_RANK = _op(
     "cluster_rank",
     takes(gives=u32),
     "The position of the cube in its cluster, over all axes.",
-    Effect.READ,
-    Uniformity.ALWAYS,
+    uniformity=Uniformity.ALWAYS,
 )
-CLUSTER_SYNC = _sync(
+CLUSTER_SYNC = _fence(
     "cluster_sync",
+    group=Group.CLUSTER,
     doc="All units of the cluster arrive before any goes on; their accesses to shared and global "
     "memory are ordered.",
 )
@@ -388,19 +459,22 @@ CLUSTER_LOAD = _op(
     "cluster_load",
     _of_cluster(False),
     "Reads the element at the same place of the shared memory of another cube of the cluster.",
-    Effect.READ,
-    Uniformity.OPERANDS,
+    reads=_SHARED,
+    uniformity=Uniformity.OPERANDS,
 )
 CLUSTER_STORE = _op(
     "cluster_store",
     _of_cluster(True),
     "Writes the element at the same place of the shared memory of another cube of the cluster.",
+    writes=_SHARED,
 )
 
 CLUSTER_ARRIVE = _op(
     "cluster_arrive",
     _at_barrier(u32),
     "mbarrier.arrive at the same barrier of another cube of the cluster.",
+    reads=_BARRIER,
+    writes=_BARRIER,
 )
 
 # Warpgroups (sm_90a)
@@ -417,13 +491,21 @@ SET_REGISTERS = _op(
     _of_registers,
     "setmaxnreg: each unit of the warpgroup has `count` registers from here on, more than before "
     "where `grow` says so, else fewer.",
-    Effect.SYNC,
+    writes=_MACHINE,
+    group=Group.WARPGROUP,
+    surface="increase_registers, cp.cuda.decrease_registers",
     attrs=("count", "grow"),
 )
-WGMMA_FENCE = _sync(
-    "wgmma_fence", doc="Orders accesses to registers and shared memory before wgmma behind it."
+WGMMA_FENCE = _fence(
+    "wgmma_fence",
+    doc="Orders accesses to registers and shared memory before wgmma behind it.",
+    group=Group.WARPGROUP,
 )
-WGMMA_COMMIT = _sync("wgmma_commit", doc="Makes a group of the products since the last one.")
+WGMMA_COMMIT = _commit(
+    "wgmma_commit",
+    doc="Makes a group of the products since the last one.",
+    group=Group.WARPGROUP,
+)
 
 
 def _multiplying_tiles(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
@@ -441,9 +523,11 @@ WGMMA = _op(
     "wgmma",
     _multiplying_tiles,
     "wgmma.mma_async m64nNk16: c + a @ b over the warpgroup, of tiles in shared memory that "
-    "descriptors tell; a and b are K-major unless `a_transposed` or `b_transposed`. Sums are "
+    "descriptors give; a and b are K-major unless `a_transposed` or `b_transposed`. Sums are "
     "there after `wgmma_wait`.",
-    Effect.SYNC,
+    reads=_SHARED | _MACHINE,
+    writes=_MACHINE,
+    group=Group.WARPGROUP,
     attrs=("elements", "a_transposed", "b_transposed"),
 )
 
@@ -454,8 +538,9 @@ def _waiting_for_tiles(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     return (types[0],)
 
 
-WGMMA_WAIT = _counted(
+WGMMA_WAIT = _waiting(
     "wgmma_wait",
     _waiting_for_tiles,
     "Waits until at most `count` of the last groups of products are under way, and gives the sums.",
+    group=Group.WARPGROUP,
 )

@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import TypeVar
 
 from cubepy.ir.numbers import Number, convert, limits, round_to, wrap
-from cubepy.ir.types import DType
+from cubepy.ir.types import DType, f32
 
 Meaning = Callable[..., Number]
 Exact = TypeVar("Exact", int, Fraction)
@@ -87,22 +87,34 @@ def div(dtype: DType, a: float, b: float) -> Number:
 
 
 def floordiv(dtype: DType, a: Number, b: Number) -> Number:
-    """Python's `//`; integers: x // 0 is 0 and MIN // -1 is MIN; floats: floor of the quotient.
-
-    A finite number by an infinite one of the other sign is -1, as in Python.
-    """
+    """Python's `//`; integers: x // 0 is 0 and MIN // -1 is MIN; floats: see `_floor_quotient`."""
     if not dtype.is_float:
         return wrap(int(a) // int(b), dtype) if b else 0
-    if _finite(a, b) and b != 0 and a != 0:
-        return round_to(dtype, Fraction(math.floor(Fraction(a) / Fraction(b)))) or _zero_floor(a, b)
-    if math.isinf(b) and a != 0 and math.isfinite(a) and (a < 0) != (b < 0):
-        return -1.0
-    quotient = float(div(dtype, float(a), float(b)))
-    return quotient if not math.isfinite(quotient) or quotient == 0 else math.floor(quotient)
+    if dtype.bits < f32.bits:
+        return round_to(dtype, _floor_quotient(f32, float(a), float(b)))
+    return _floor_quotient(dtype, float(a), float(b))
 
 
-def _zero_floor(a: Number, b: Number) -> float:
-    return math.copysign(0.0, math.copysign(1.0, a) * math.copysign(1.0, b))
+def _floor_quotient(dtype: DType, a: float, b: float) -> float:
+    """The steps of CPython's `float.__floordiv__`, each rounded to the type; a / b where b is 0.
+
+    Types below f32 compute in f32, as NumPy's do. Quotients above the largest integer that the type
+    counts exactly are thus off by a few units in the last place.
+    """
+    if b == 0 or math.isnan(a) or math.isnan(b):
+        return float(div(dtype, a, b))
+    if math.isinf(a):
+        return math.nan
+    rest = math.fmod(a, b)
+    quotient = float(div(dtype, float(sub(dtype, a, rest)), b))
+    if rest and (rest < 0) != (b < 0):
+        quotient = float(sub(dtype, quotient, 1.0))
+    if quotient == 0:
+        return math.copysign(0.0, math.copysign(1.0, a) * math.copysign(1.0, b))
+    if math.isinf(quotient):
+        return quotient
+    whole = float(math.floor(quotient))
+    return float(add(dtype, whole, 1.0)) if quotient - whole > 0.5 else whole
 
 
 def mod(dtype: DType, a: Number, b: Number) -> Number:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cubepy.ir.opdef import Attrs, Effect, OpDef, Uniformity, require
+from cubepy.ir.opdef import Attrs, Group, OpDef, Uniformity, require
 from cubepy.ir.types import Type, f16, f32, make_line
 
 
@@ -22,8 +22,10 @@ MULTIPLY_ACCUMULATE = OpDef(
     "a @ b + c of matrices of 8x8 that the SIMD-group holds. Unit l has two neighbours in a row: "
     "those of row 4(l//16) + l//2%4 from column 4(l//8%2) + 2(l%2) on.",
     _multiplying,
-    Effect.WRITE,
-    Uniformity.NEVER,
+    "cp.cmma.multiply_accumulate",
+    unknown="only Apple's hardware has it",
+    convergent=Group.PLANE,
+    uniformity=Uniformity.NEVER,
     kind="metal",
 )
 

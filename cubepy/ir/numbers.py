@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Callable
 from fractions import Fraction
 
 from cubepy.ir.types import DType, Kind, bf16, f8e4m3, f8e5m2, f16, f32, f64
@@ -86,7 +87,8 @@ def convert(value: Number, dtype: DType) -> Number:
     if dtype.kind is Kind.BOOL:
         return bool(value)
     if dtype.is_float:
-        return round_to(dtype, value if isinstance(value, float) else Fraction(value))
+        is_exact = isinstance(value, float) or abs(value) <= 1 << 53
+        return round_to(dtype, float(value) if is_exact else Fraction(value))
     if isinstance(value, float):
         return _saturate(value, dtype)
     return wrap(int(value), dtype)
@@ -168,3 +170,43 @@ def _small_float_value(bits: int, dtype: DType) -> float:
     if exponent == 0:
         return sign * math.ldexp(fraction, 1 - bias - fraction_bits)
     return sign * math.ldexp(fraction + (1 << fraction_bits), exponent - bias - fraction_bits)
+
+
+# Distinguished numbers of a scalar type: identities and absorbing elements of the op table
+
+
+def zero(dtype: DType) -> Number:
+    """0, 0.0 or False."""
+    return convert(0, dtype)
+
+
+def negative_zero(dtype: DType) -> Number:
+    """-0.0, or the 0 of integers."""
+    return -0.0 if dtype.is_float else zero(dtype)
+
+
+def one(dtype: DType) -> Number:
+    """1, 1.0 or True."""
+    return convert(1, dtype)
+
+
+def all_bits(dtype: DType) -> Number | None:
+    """The integer whose bits are set, or True; None for floats."""
+    return None if dtype.is_float else True if dtype.kind is Kind.BOOL else wrap(-1, dtype)
+
+
+def lowest(dtype: DType) -> Number:
+    """The number that no other is less than: -inf where there is one."""
+    return -highest(dtype) if dtype.is_float else limits(dtype)[0]
+
+
+def highest(dtype: DType) -> Number:
+    """The number that no other is greater than: inf where there is one."""
+    if not dtype.is_float:
+        return limits(dtype)[1]
+    return _LARGEST[dtype] if dtype is f8e4m3 else math.inf
+
+
+def integers(element: Callable[[DType], Number | None]) -> Callable[[DType], Number | None]:
+    """`element` of integers and bools alone."""
+    return lambda dtype: None if dtype.is_float else element(dtype)

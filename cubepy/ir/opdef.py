@@ -6,13 +6,14 @@ Rules map operand types and attributes to result types, or raise `TypingError` w
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
+from typing import TYPE_CHECKING
 
-from cubepy.ir.core import Attr
+from cubepy.ir.core import Attr, Op
 from cubepy.ir.meaning import Meaning
-from cubepy.ir.numbers import limits
+from cubepy.ir.numbers import Number, limits
 from cubepy.ir.types import (
+    INDICES,
     Buffer,
     DType,
     Kind,
@@ -28,62 +29,153 @@ from cubepy.ir.types import (
     width_of,
     with_element,
 )
+from cubepy.record import dataclass
+
+if TYPE_CHECKING:
+    from cubepy.ir.build import Builder
+    from cubepy.ir.core import Value
 
 
 class TypingError(Exception):
     """Operands that a rule does not accept; the message is a sentence for people."""
 
 
-class Effect(Enum):
-    """What an operation does besides computing its results."""
+class Resource(Enum):
+    """What an operation may read or change besides its operands and results."""
 
-    NONE = "none"
-    READ = "read"
-    WRITE = "write"
-    SYNC = "sync"
-    CONTROL = "control"
+    GLOBAL = "global memory"
+    SHARED = "shared memory"
+    LOCAL = "local memory"
+    VARIABLE = "mutable locals"
+    CONTROL = "control flow"
+    DIAGNOSIS = "diagnosis"
+    MACHINE = "machine state"
+    """Caches, groups of asynchronous copies and products, the registers of a unit."""
+
+
+class Group(Enum):
+    """The units that execute a convergent operation together."""
+
+    PLANE = "plane"
+    WARPGROUP = "warpgroup"
+    CUBE = "cube"
+    CLUSTER = "cluster"
 
 
 class Uniformity(Enum):
-    """Whether all units of a cube get the same result."""
+    """Whether all units of a cube, or at least of a plane, get the same result."""
 
     OPERANDS = "if the operands are"
     ALWAYS = "always"
+    PLANE = "in a plane"
     NEVER = "never"
 
 
+class Scan(Enum):
+    """Which lanes the result of a scan combines."""
+
+    INCLUSIVE = "up to the own one"
+    EXCLUSIVE = "before the own one"
+
+
+NOTHING: frozenset[Resource] = frozenset()
+MEMORY = frozenset((Resource.GLOBAL, Resource.SHARED, Resource.LOCAL))
+"""Memory of any space: that of the buffer among the operands, see `effects`."""
+
 Attrs = Mapping[str, Attr]
 Rule = Callable[[Sequence[Type], Attrs], tuple[Type, ...]]
+Element = Callable[[DType], Number | None]
+"""A distinguished number of a scalar type, such as the identity of a sum; None if it has none."""
+Lanes = tuple[Number, ...]
+"""A value that is known: a number for each lane; scalars have one."""
+Evaluation = Callable[[Attrs, Sequence[Type], Sequence[Lanes]], "Lanes | None"]
+Derivative = Callable[["Builder", "Op", "Value"], Sequence["Value | None"]]
+"""The adjoints of the operands from that of the result; None for operands without one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpDef:
     """One row: everything that the rest of the system knows about an operation.
 
+    `surface`: how users write it, or which part of CubePy makes it.
+    `meaning`: its value on the numbers of one lane; `evaluation`: on whole lines and attributes,
+    where lanes alone do not suffice; `unknown`: why it has neither.
+    `reads`, `writes`: its effects by resource; `allocates`: each execution gives something new.
+    `convergent`: the units that must execute it together; results may depend on all of them.
+    `needs`: an attribute without which it is not total, so that it must not run speculatively.
+    `identity`: e with x op e == x; `absorbing`: c with x op c == c.
+    `step`: the row that a reduction, a scan or an atomic combines two values with.
     `kind`: the only kind of target that has it; empty for operations that all have.
     """
 
     name: str
     doc: str
     rule: Rule
-    effect: Effect = Effect.NONE
-    uniformity: Uniformity = Uniformity.OPERANDS
+    surface: str = ""
     meaning: Meaning | None = None
+    evaluation: Evaluation | None = None
+    unknown: str = ""
     exact: bool = True
     ulp: float = 0.0
+    reads: frozenset[Resource] = NOTHING
+    writes: frozenset[Resource] = NOTHING
+    allocates: bool = False
+    convergent: Group | None = None
+    needs: str = ""
+    uniformity: Uniformity = Uniformity.OPERANDS
+    identity: Element | None = None
+    absorbing: Element | None = None
+    step: OpDef | None = None
+    scan: Scan | None = None
+    derivative: Derivative | None = None
     attrs: tuple[str, ...] = ()
     regions: tuple[str, ...] = ()
     is_terminator: bool = False
     is_commutative: bool = False
     kind: str = ""
+    is_removable: bool = False
+    """Whether it may be left out where its results are unused."""
+    is_readonly: bool = False
+    """Whether it only reads: it may be repeated and moved as far as nobody writes what it reads."""
+    is_pure: bool = False
+    """Whether its results depend on its operands alone: it may be removed, repeated and moved."""
 
-    @property
-    def is_pure(self) -> bool:
-        """No effect: may be removed when unused, duplicated and moved."""
-        return self.effect is Effect.NONE
+    def __post_init__(self) -> None:
+        private = self.convergent is None and not self.allocates
+        object.__setattr__(self, "is_removable", not self.writes)
+        object.__setattr__(self, "is_readonly", not self.writes and private)
+        object.__setattr__(self, "is_pure", not self.writes and not self.reads and private)
+
+    def start(self, dtype: DType) -> Number | None:
+        """What a reduction or scan starts from, and units that have returned contribute."""
+        element = self.identity or (self.step and self.step.identity)
+        return element(dtype) if element else None
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
+
+
+def is_speculatable(op: Op) -> bool:
+    """Whether `op` may run where the program would not run it: it is pure and total.
+
+    A divisor that was proved not to be zero, and an index that was proved to lie inside a table,
+    are so only where that was proved.
+    """
+    if not op.row.is_pure or op.attrs.get("nonzero") or op.attrs.get("inside"):
+        return False
+    return not op.row.needs or op.row.needs in op.attrs
+
+
+def effects(op: Op) -> tuple[frozenset[Resource], frozenset[Resource]]:
+    """What `op` itself reads and writes: of memory, the space of the buffer that it accesses."""
+    space = op.operands[0].type if op.operands else None
+    if not isinstance(space, Buffer) or space.space is Space.TENSOR_MAP:
+        return op.row.reads, op.row.writes
+    accessed = frozenset((Resource[space.space.name],))
+    row = op.row
+    reads = row.reads - MEMORY | accessed if row.reads >= MEMORY else row.reads
+    writes = row.writes - MEMORY | accessed if row.writes >= MEMORY else row.writes
+    return reads, writes
 
 
 CLASSES: dict[str, Callable[[DType], bool]] = {
@@ -266,6 +358,19 @@ def reducing(class_name: str) -> Rule:
     return rule
 
 
+def looking_up(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    """An index; the result is `type`, a scalar, of which `table` holds at least one number."""
+    require_count(types, 1)
+    require(types[0] in INDICES, f"the position is {types[0]!r}, not an index")
+    t, table = attrs.get("type"), attrs.get("table")
+    require(isinstance(t, DType) and t not in INDICES, "needs a scalar attribute `type`")
+    require(isinstance(table, tuple) and len(table) > 0, "needs a tuple attribute `table`")
+    assert isinstance(t, DType) and isinstance(table, tuple)
+    for number in set(table):
+        literal((), {"type": t, "value": number})
+    return (t,)
+
+
 def masking(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     """First and end lane (indices); the result is a line of bools."""
     require_count(types, 2)
@@ -274,10 +379,13 @@ def masking(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
 
 
 def positioning(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
-    """No operands, an attribute `axis`; the result is an index."""
+    """No operands, an attribute `axis`; the result is an index, or what `type` says."""
     require_count(types, 0)
     require(attrs.get("axis") in ("x", "y", "z", "all"), "needs an axis: x, y, z or all")
-    return (index,)
+    t = attrs.get("type", index)
+    require(t in INDICES, f"{t!r} is not an index")
+    assert isinstance(t, DType)
+    return (t,)
 
 
 def allocating(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
@@ -295,7 +403,7 @@ def _address(types: Sequence[Type]) -> Buffer:
     require(len(types) >= 2, "needs a buffer and an index")
     buffer = types[0]
     require(isinstance(buffer, Buffer), f"{buffer!r} is not a buffer")
-    require(types[1] is index, f"the offset is {types[1]!r}, not an index")
+    require(types[1] in INDICES, f"the offset is {types[1]!r}, not an index")
     assert isinstance(buffer, Buffer)
     return buffer
 
@@ -323,14 +431,19 @@ def storing(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     return ()
 
 
-def updating(count: int) -> Rule:
-    """buffer, offset and `count` values (cas: the expected one first); gives the old value."""
+def updating(count: int, step: OpDef | None = None) -> Rule:
+    """buffer, offset and `count` values (cas: the expected one first); gives the old value.
+
+    The elements have a type that `step`, which combines the old and the new value, takes.
+    """
 
     def rule(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
         buffer = _address(types)
         require_count(types, 2 + count)
         for t in types[2:]:
             require(t is buffer.element, f"cannot combine {t!r} with {buffer!r}")
+        if step is not None:
+            step.rule((buffer.element, buffer.element), {})
         return (buffer.element,)
 
     return rule
@@ -415,13 +528,13 @@ def nothing_of_anything(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]
 def checking(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     """A scalar bool, then indices; no result."""
     require(len(types) > 0 and types[0] is bool_, "needs a condition")
-    require(all(t is index for t in types[1:]), "tells indices")
+    require(all(t is index for t in types[1:]), "reports indices")
     return ()
 
 
-def telling(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+def reporting(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     """Up to four indices, and a number; no result."""
-    require(len(types) <= 4 and all(t is index for t in types), "tells up to four indices")
+    require(len(types) <= 4 and all(t is index for t in types), "reports up to four indices")
     int_attr(attrs, "code")
     return ()
 
@@ -429,6 +542,18 @@ def telling(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
 def nothing(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     """No operands; no result."""
     require_count(types, 0)
+    return ()
+
+
+NAMED_BARRIERS = range(1, 16)
+"""The numbers of barriers of some units of a cube; the hardware's barrier 0 is that of all."""
+
+
+def synchronising(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    """No operands; `barrier` and `count` are attributes; no result."""
+    require_count(types, 0)
+    require(int_attr(attrs, "barrier") in NAMED_BARRIERS, "has no such barrier")
+    require(int_attr(attrs, "count") > 0, "needs at least one unit")
     return ()
 
 
@@ -440,9 +565,10 @@ def branching(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
 
 
 def counting(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
-    """start, stop, step (indices) and carried values, whose types are the results'."""
+    """start, stop, step (indices of one type) and carried values, whose types are the results'."""
     require(len(types) >= 3, "needs start, stop and step")
-    require(all(t is index for t in types[:3]), "the range is not made of indices")
+    same_type = types[0] in INDICES and all(t is types[0] for t in types[:3])
+    require(same_type, "the range is not made of indices")
     return tuple(types[3:])
 
 

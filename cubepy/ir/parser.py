@@ -7,33 +7,41 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import NoReturn
+from dataclasses import fields
+from typing import Any, NoReturn
 
-from cubepy.ir.core import Attr, Kernel, Op, Param, Region, Value
+from cubepy.artifact import KINDS, ParamKind
+from cubepy.ir.core import UNLIMITED, Attr, Kernel, Op, Param, Region, Value
 from cubepy.ir.ops import TABLE
 from cubepy.ir.types import Buffer, DType, Ref, Space, Type, find_dtype, make_line
 from cubepy.span import Span
+from cubepy.targets import LAUNCH_ATTRIBUTES
 
 _TOKEN = re.compile(
     r"\s*(?:;[^\n]*\n\s*)*(?P<token>"
     r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|->|%[\w.$]+|@[\w.:<>-]+|"
-    r"-?(?:\d+\.?\d*(?:e[+-]?\d+)?|inf|nan)(?![\w.])|[A-Za-z_]\w*|[{}()\[\]<>,:=])",
+    r"-?(?:\d+\.?\d*(?:e[+-]?\d+)?|inf|nan)(?![\w.])|[A-Za-z_][\w.]*|[{}()\[\]<>,:=])",
 )
 
 _LINE_END = re.compile(r"[ \t]*(?:;[^\n]*)?\n")
 
 
-def parse_kernel(text: str) -> Kernel:
-    """The kernel that `text` describes; it is not verified."""
-    parser = _Parser(text)
+def parse_kernel(text: str, file: str = "") -> Kernel:
+    """The kernel that `text` describes; it is not verified.
+
+    With `file`, its name, operations that name no place in a source are at their line of the text.
+    """
+    parser = _Parser(text, file)
     kernel = parser.kernel()
     parser.expect_end()
     return kernel
 
 
 class _Parser:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, file: str = "") -> None:
         self._text = text
+        self._file = file
+        self._name = ""
         self._position = 0
         self._values: dict[str, Value] = {}
         self._files: list[str] = []
@@ -70,9 +78,15 @@ class _Parser:
             self._fail("expected the end")
 
     def _fail(self, message: str) -> NoReturn:
-        before = self._text[: self._position]
-        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
-        raise SyntaxError(f"line {line}, column {column}: {message}")
+        line, column = self._place(self._position)
+        found = SyntaxError(f"line {line}, column {column + 1}: {message}")
+        found.lineno, found.offset = line, column
+        raise found
+
+    def _place(self, position: int) -> tuple[int, int]:
+        """The line, counted from 1, and the column, from 0."""
+        before = self._text[:position]
+        return before.count("\n") + 1, len(before) - before.rfind("\n") - 1
 
     def _integer(self) -> int:
         token = self._next()
@@ -86,17 +100,21 @@ class _Parser:
     def kernel(self) -> Kernel:
         self._tables()
         self._expect("kernel")
-        name = self._next().removeprefix("@")
+        name = self._name = self._next().removeprefix("@")
         params = self._params()
         self._expect("cube_dim")
         dims = (self._integer(), self._integer(), self._integer())
         self._expect("plane_dim")
         plane = self._integer()
-        cluster = self._cluster()
+        attributes = self._launch_attributes()
+        limit = self._integer() if self._accept("limit") else UNLIMITED
+        flat = self._accept("flat")
+        aligned, small = self._counted("aligned"), self._counted("small")
         written = self._written()
         noalias = self._accept("noalias")
         body = self._region(())
-        return Kernel(name, params, body, dims, plane, written, noalias, cluster)
+        facts = (limit, flat, aligned, small)
+        return Kernel(name, params, body, dims, plane, written, noalias, attributes, *facts)
 
     def _tables(self) -> None:
         while (kind := self._peek()) in ("file", "function"):
@@ -111,15 +129,35 @@ class _Parser:
         while not self._accept(")"):
             value = self._definition_with_type()
             self._expect("=")
-            role, argument = self._next(), self._next()
-            params.append(Param(value, argument, role, self._integer()))
+            word, argument = self._next(), self._next()
+            params.append(Param(value, argument, self._kind(word)))
             self._accept(",")
         return tuple(params)
 
-    def _cluster(self) -> tuple[int, int, int]:
-        if not self._accept("cluster"):
-            return (1, 1, 1)
-        return self._integer(), self._integer(), self._integer()
+    def _kind(self, word: str) -> ParamKind:
+        """What a parameter holds: an axis, or facts in braces, follow its word and argument."""
+        cls = KINDS.get(word)
+        if cls is None:
+            self._fail(f"{word!r} is no kind of parameter: {', '.join(KINDS)}")
+        facts: dict[str, Any] = {}
+        if re.fullmatch(r"\d+", self._peek()):
+            facts["axis"] = self._integer()
+        elif self._peek() == "{":
+            facts = dict(self._attrs())
+        names = {f.name for f in fields(cls)}
+        if not names >= facts.keys():
+            self._fail(f"a {word} has no {', '.join(sorted(facts.keys() - names))}")
+        return cls(**facts)
+
+    def _launch_attributes(self) -> tuple[tuple[str, Attr], ...]:
+        found = self._attrs() if self._accept("attributes") else {}
+        if not LAUNCH_ATTRIBUTES.keys() >= found.keys():
+            self._fail(f"launches have the attributes {', '.join(LAUNCH_ATTRIBUTES)}")
+        return tuple(sorted(found.items()))
+
+    def _counted(self, keyword: str) -> frozenset[str]:
+        count = self._integer() if self._accept(keyword) else 0
+        return frozenset([self._next() for _ in range(count)])
 
     def _written(self) -> frozenset[str]:
         names: list[str] = []
@@ -151,6 +189,7 @@ class _Parser:
         return Region(args, tuple(body))
 
     def _op(self) -> Op:
+        start = self._position
         names = self._result_names()
         word = self._next()
         row = TABLE.get(word)
@@ -164,7 +203,17 @@ class _Parser:
         if row.regions and self._accept("->"):
             names = self._operand_names()
         results = self._results(names)
-        return Op(row, operands, attrs, results, regions, self._span())
+        own = self._line_span(start) if self._file else None
+        return Op(row, operands, attrs, results, regions, self._span() or own)
+
+    def _line_span(self, start: int) -> Span:
+        """The first line of an operation in this text."""
+        token = _TOKEN.match(self._text, start)
+        assert token is not None
+        line, column = self._place(token.start("token"))
+        end = self._text.find("\n", token.start("token"))
+        width = (len(self._text) if end < 0 else end) - token.start("token")
+        return Span(self._file, line, column, line, column + width, self._name)
 
     def _result_names(self) -> list[str]:
         if not self._peek().startswith("%"):

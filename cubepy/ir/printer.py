@@ -7,8 +7,10 @@ into the list at the head; the spans of inlined calls follow behind `<`.
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 from cubepy.artifact import Listing, Place
-from cubepy.ir.core import Attr, Kernel, Op, Region, Value
+from cubepy.ir.core import UNLIMITED, Attr, Kernel, Op, Param, Region, Value
 from cubepy.ir.types import Buffer, DType, Line, Ref
 from cubepy.span import Span
 
@@ -29,11 +31,19 @@ class _Printer:
         self._places: dict[int, Place] = {}
 
     def kernel(self, kernel: Kernel) -> Listing:
-        params = ", ".join(self._param(p.value, p.argument, p.role, p.axis) for p in kernel.params)
+        params = ", ".join(map(self._param, kernel.params))
         dims = " ".join(str(d) for d in kernel.cube_dim)
         head = f"kernel @{kernel.name}({params}) cube_dim {dims} plane_dim {kernel.plane_dim}"
-        if kernel.cluster != (1, 1, 1):
-            head += " cluster " + " ".join(str(d) for d in kernel.cluster)
+        if kernel.attributes:
+            pairs = (f"{name} = {self._attr(value)}" for name, value in kernel.attributes)
+            head += f" attributes {{{', '.join(pairs)}}}"
+        if kernel.limit != UNLIMITED:
+            head += f" limit {kernel.limit}"
+        if kernel.flat:
+            head += " flat"
+        for keyword, names in (("aligned", kernel.aligned), ("small", kernel.small)):
+            if names:
+                head += f" {keyword} {len(names)} " + " ".join(sorted(names))
         if kernel.written:
             head += " written " + " ".join(sorted(kernel.written))
         if kernel.noalias:
@@ -45,8 +55,19 @@ class _Printer:
         head_lines = [(row, None) for row in [*table, head + " {"]]
         return Listing.of([*head_lines, *lines, ("}", None)])
 
-    def _param(self, value: Value, argument: str, role: str, axis: int) -> str:
-        return f"{self._define(value)}: {value.type!r} = {role} {argument} {axis}"
+    def _param(self, param: Param) -> str:
+        """Its kind, the argument, and in braces what the kind says besides: not its defaults."""
+        kind = param.kind
+        said = {f.name: getattr(kind, f.name) for f in fields(kind)}
+        facts = [
+            f"{f.name} = {self._attr(said[f.name])}"
+            for f in fields(kind)
+            if said[f.name] != f.default
+        ]
+        axis = f" {said['axis']}" if "axis" in said else ""
+        braces = f" {{{', '.join(facts)}}}" if facts and not axis else ""
+        value = param.value
+        return f"{self._define(value)}: {value.type!r} = {kind.word} {param.argument}{axis}{braces}"
 
     def _define(self, value: Value) -> str:
         count = self._counts.get(value.name, 0)

@@ -6,10 +6,11 @@ the NumPy, torch and string spellings of the same type.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from functools import cache
-from typing import Any, TypeAlias, TypeGuard
+from typing import Any, TypeAlias, TypeGuard, TypeVar, overload
+
+from cubepy.record import dataclass
 
 
 class Kind(Enum):
@@ -24,7 +25,7 @@ class Kind(Enum):
 class Space(Enum):
     """Where a buffer lives: the device's memory, the cube's, or the unit's.
 
-    A tensor map is an argument that tells the copy engine of CUDA devices where elements lie.
+    A tensor map describes where elements lie, to the copy engine of CUDA devices.
     """
 
     GLOBAL = "global"
@@ -96,8 +97,11 @@ f8e4m3 = DType("f8e4m3", Kind.FLOAT, 8, "float8_e4m3fn")
 f8e5m2 = DType("f8e5m2", Kind.FLOAT, 8, "float8_e5m2")
 index = DType("index", Kind.INT, 64, "")
 """Positions, shapes and ranges: signed, 64 bits; programs never wrap it."""
+index32 = DType("index32", Kind.INT, 32, "")
+"""An index of which `passes/narrow.py` has proved that it fits; it never wraps either."""
+INDICES = (index, index32)
 
-DTYPES: tuple[DType, ...] = (
+DTYPES: tuple[DType, ...] = (  # of programs: index32 is made by narrowing alone
     bool_,
     i8,
     i16,
@@ -122,6 +126,7 @@ _BY_NAME: dict[str, DType] = {
     "float": f32,
     "double": f64,
     "int": i64,
+    index32.name: index32,
 }
 _PYTHON_TYPES: dict[object, DType] = {bool: bool_, int: i64, float: f64}
 
@@ -144,9 +149,28 @@ def _is_pair(item: object) -> TypeGuard[tuple[object, object]]:
     return isinstance(item, tuple)
 
 
+@dataclass(frozen=True, slots=True)
+class LineOf:
+    """`Line[dtype]` without a width, of a dtype or TypeVar: it stands for lines of any width."""
+
+    element: Any
+
+    def __repr__(self) -> str:
+        return f"line<{self.element}>"
+
+    def __call__(self, value: Any) -> Any:
+        raise TypeError("how many lanes? write cp.Line[dtype, width](value)")
+
+
 class _LineMeta(type):
-    def __getitem__(cls, item: object) -> Line:
-        element, width = item if _is_pair(item) else (item, 1)
+    @overload
+    def __getitem__(cls, item: tuple[object, object]) -> Line: ...
+    @overload
+    def __getitem__(cls, item: DType | TypeVar) -> LineOf: ...
+    def __getitem__(cls, item: object) -> Line | LineOf:
+        if not _is_pair(item) and (isinstance(item, TypeVar) or find_dtype(item) is not None):
+            return LineOf(item if isinstance(item, TypeVar) else find_dtype(item))
+        element, width = item if _is_pair(item) else (item, None)
         dtype = find_dtype(element)
         if dtype is None or not isinstance(width, int) or width < 1:
             raise TypeError(f"Line[dtype, width] needs a dtype and a positive width, not {item!r}")

@@ -20,11 +20,17 @@ from collections.abc import Iterable
 from cubepy.ir import ops
 from cubepy.ir.core import Kernel, Op, Region, Value
 from cubepy.ir.opdef import TypingError
-from cubepy.ir.types import Type, index
+from cubepy.ir.types import Type
+from cubepy.span import Span
 
 
 class InvalidIR(Exception):
-    """The IR breaks rules of the verifier; a defect of CubePy, never the user's."""
+    """The IR breaks rules of the verifier: a defect of who made it. `span`: the first place."""
+
+    def __init__(self, where: str, failures: list[str], span: Span | None) -> None:
+        super().__init__(f"{where}:\n" + "\n".join(failures[:20]))
+        self.failures = failures
+        self.span = span
 
 
 def verify(kernel: Kernel, after: str = "", typed: set[Op] | None = None) -> Kernel:
@@ -38,13 +44,14 @@ def verify(kernel: Kernel, after: str = "", typed: set[Op] | None = None) -> Ker
     verifier.region(kernel.body, None, None)
     if verifier.failures:
         where = f" after {after}" if after else ""
-        raise InvalidIR(f"{kernel.name}{where}:\n" + "\n".join(verifier.failures[:20]))
+        raise InvalidIR(f"{kernel.name}{where}", verifier.failures, verifier.place)
     return kernel
 
 
 class _Verifier:
     def __init__(self, typed: set[Op]) -> None:
         self.failures: list[str] = []
+        self.place: Span | None = None
         self._defined: set[Value] = set()
         self._seen: set[Value] = set()
         self._typed = typed
@@ -106,7 +113,7 @@ class _Verifier:
             self._complain(op, f"gives {expected}, but its results are {_types(op.results)}")
 
     def _loop_arguments(self, op: Op) -> None:
-        position = (index,) if op.row is ops.FOR else ()
+        position = (op.operands[0].type,) if op.row is ops.FOR else ()
         if _types(op.regions[0].args) != (*position, *_types(op.results)):
             self._complain(op, "the body's arguments do not match the carried values")
 
@@ -124,6 +131,7 @@ class _Verifier:
             self._complain(op, f"carries {_types(op.operands)}, not {_types(target.results)}")
 
     def _complain(self, op: Op, message: str) -> None:
+        self.place = self.place or op.span
         self.failures.append(f"{op.row.name}: {message}" + (f" ({op.span})" if op.span else ""))
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from functools import cache
 from math import prod
 from types import BuiltinFunctionType, FunctionType
@@ -15,10 +15,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from cubepy.array.guests import read_memory
+from cubepy.array.interop import read_memory
 from cubepy.array.memory import Memory
 from cubepy.errors import Error, fail
-from cubepy.frontend.calls import is_comptime_annotation
 from cubepy.frontend.promote import widest_float
 from cubepy.frontend.signature import (
     Arg,
@@ -30,16 +29,21 @@ from cubepy.frontend.signature import (
     comptime_key,
     comptime_type,
 )
+from cubepy.ir.core import ALIGNMENT
 from cubepy.ir.numbers import limits
-from cubepy.ir.types import DType, Line, bool_, find_dtype, i64
-from cubepy.lang.annotations import LineOf, Lines, Spec, Tensor, TensorAnnotation
+from cubepy.ir.types import DType, Line, LineOf, bool_, find_dtype, i64
+from cubepy.lang.annotations import (
+    Lines,
+    Spec,
+    Tensor,
+    TensorAnnotation,
+    is_comptime_annotation,
+)
 from cubepy.lang.builtins import Position
 from cubepy.lang.cuda import TensorMap
 from cubepy.lang.function import CubeFunction
+from cubepy.record import dataclass
 from cubepy.targets import Target
-
-ALIGNMENT = 64
-"""Bytes; tensors are specialised on whether lines of this size are aligned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +120,24 @@ class Matcher:
         self._bound: dict[TypeVar, DType] = {}
         self.tensors: dict[str, tuple[Layout, TensorAnnotation]] = {}
         self.memories: dict[str, Memory] = {}
+        self.arrays: dict[str, Any] = {}
+        """What `memories` were read from, under the same names."""
         self.scalars: dict[str, Any] = {}
         self.maps: dict[str, TensorMap] = {}
+        self.given: dict[str, Any] = {}
+        """Every value as it was passed, those inside tuples and dataclasses too."""
+
+    def name_of(self, array: Any) -> str | None:
+        """The tensor argument that an array is, the first if several."""
+        for name, memory in self.memories.items():
+            owner = memory.owner
+            if name not in self.tensors:
+                continue  # the array of a tensor map
+            if self.arrays[name] is array or owner is array:
+                return name
+            if isinstance(owner, tuple) and owner[1] is array:
+                return name
+        return None
 
     def match(self, arguments: dict[str, Any]) -> list[tuple[str, Any]]:
         """Each argument as a finished `Arg`, or as a name in `tensors`, or a pending scalar."""
@@ -130,6 +150,7 @@ class Matcher:
         return [(name, found[name]) for name in arguments]
 
     def _one(self, name: str, value: Any, annotation: Any) -> Any:
+        self.given[name] = value
         if isinstance(value, TensorMap) and annotation in (None, TensorMap):
             return self._tensor_map(name, value)
         if isinstance(value, TensorMap) or annotation is TensorMap:
@@ -144,13 +165,14 @@ class Matcher:
             expected = getattr(annotation, "__name__", annotation)
             raise fail("E417", kernel=self.kernel, argument=name, expected=expected)
         if memory is not None:
+            self.arrays[name] = value
             return self._tensor(name, layout_of(self.kernel, name, memory), wanted, memory)
         if wanted is not None:
             raise self._refused(name, value)
         dtype = self._scalar_dtype(annotation)
         if dtype is not None or _is_number(value):
             return self._scalar(name, value, dtype, annotation)
-        if _is_struct(value):
+        if is_struct(value):
             return self._struct(name, value)
         if _is_static(value):
             return self._comptime(name, value)
@@ -172,6 +194,7 @@ class Matcher:
         if memory is None:
             raise self._refused(name, value.array)
         self.maps[name], self.memories[name] = value, memory
+        self.arrays[name] = value.array
         return TensorMapArg(memory.dtype, value.box, value.swizzle)
 
     def _memory(self, name: str, value: Any) -> Memory | None:
@@ -308,7 +331,8 @@ def _own_dtype(value: Any) -> DType | None:
     return i64 if isinstance(value, int) else None
 
 
-def _is_struct(value: Any) -> bool:
+def is_struct(value: Any) -> bool:
+    """Whether a value is passed as its fields: a tuple, NamedTuple or dataclass."""
     return isinstance(value, tuple) or (is_dataclass(value) and not isinstance(value, type))
 
 

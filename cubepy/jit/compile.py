@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import field, replace
+from functools import partial
 from threading import RLock
+from types import CodeType
 from typing import Any
+from weakref import WeakSet
 
 from cubepy.artifact import Artifact
-from cubepy.compilers.base import Options, to_kernel
+from cubepy.cache.kept import NOTHING_KEPT, Kept, kept_forms
+from cubepy.cache.objects import keep_objects
+from cubepy.compilers.options import Options
 from cubepy.compilers.registry import find_compiler
+from cubepy.frontend.facts import Facts
 from cubepy.frontend.signature import Signature, comptime_key, comptime_type
-from cubepy.frontend.tracer import Facts
 from cubepy.ir.core import Kernel
+from cubepy.ir.depth import deep_calls
+from cubepy.lang.arrays import content, is_numpy
+from cubepy.record import dataclass
+from cubepy.runtimes.native.launching import state
 from cubepy.targets import Target
 
 MAX_VARIANTS = 64
 """Specialisations of one signature, for different values of captured names, that are kept."""
+MAX_SIGNATURES = 256
+"""Signatures whose specialisations are kept; those not launched for long go first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +55,12 @@ class Captured:
 
 def _snapshot(value: Any) -> Any:
     """What a captured value is now: containers by their items, which may change in place."""
+    if is_numpy(value):
+        return content(value)
+    if isinstance(value, CodeType):
+        return id(value)  # equal code may come from different text
+    if isinstance(value, partial):
+        return [_snapshot(v) for v in (value.func, value.args, value.keywords)]
     if isinstance(value, dict):
         return [(_snapshot(k), _snapshot(v)) for k, v in value.items()]
     if isinstance(value, list | tuple):
@@ -58,20 +77,36 @@ def _equal(a: Any, b: Any) -> bool:
         return False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Compiled:
     """A specialisation: its code, loaded on the `device` of that name, and what the launch must
-    know."""
+    know. `marks` are words that native launches write, see `runtimes.native.launching.state`;
+    `is_retired`: no longer kept."""
 
     artifact: Artifact
     device: str
     loaded: Any
     facts: Facts
     captured: tuple[Captured, ...]
+    is_retired: bool = False
+    marks: Any = field(default_factory=lambda: _marks())
+
+    @property
+    def is_used(self) -> bool:
+        """Whether it was launched since that was last denied."""
+        return bool(self.marks[state.IS_USED])
+
+    @is_used.setter
+    def is_used(self, value: bool) -> None:
+        self.marks[state.IS_USED] = value
 
     def is_current(self) -> bool:
         """Whether everything that the kernel captured is unchanged."""
         return all(c.is_unchanged() for c in self.captured)
+
+
+def _marks() -> Any:
+    return (ctypes.c_int64 * state.WORDS)(1)
 
 
 def captured_of(facts: Facts) -> tuple[Captured, ...]:
@@ -84,11 +119,26 @@ def captured_of(facts: Facts) -> tuple[Captured, ...]:
             name,
             value,
             _snapshot(value),
-            isinstance(value, dict | list | tuple | set),
+            isinstance(value, dict | list | tuple | set | partial) or is_numpy(value),
         )
         for captures, name, value in facts.captures.values()
         if getattr(builtins, name, captures) is not value
     )
+
+
+_all: WeakSet[Specialisations] = WeakSet()
+
+
+def _after_fork() -> None:
+    for made in list(_all):
+        made.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+keep_objects()
 
 
 class Specialisations:
@@ -101,30 +151,63 @@ class Specialisations:
         self._made: dict[tuple[Signature, Target], list[Compiled]] = {}
         self._facts: dict[tuple[Signature, Target], tuple[Facts, tuple[Captured, ...]]] = {}
         self._kernels: dict[tuple[Signature, Target], Kernel] = {}
+        """Traced kernels, before all passes."""
+        self._kept: dict[tuple[Signature, Target], Kept] = {}
+        self.retired = 0
+        """How many specialisations are no longer kept."""
+        _all.add(self)
+
+    def after_fork(self) -> None:
+        """A thread that is lost may have held the lock; what it made was not there yet."""
+        self._lock = RLock()
 
     def facts(self, signature: Signature, target: Target) -> Facts:
-        """What a trace of the function for this signature tells."""
+        """What a trace of the function finds for this signature."""
         return self._seen(signature, target)[0]
 
     def _seen(self, signature: Signature, target: Target) -> tuple[Facts, tuple[Captured, ...]]:
         """The facts of a trace and what it captured; its kernel waits for `get`."""
-        key = (signature, target)
+        key = (signature.traced(), target)
         with self._lock:
             found = self._facts.get(key)
             if found is None or not all(c.is_unchanged() for c in found[1]):
-                self._kernels[key], facts = self.trace(signature, target)
+                facts = self._kept_facts(key)
                 found = self._facts[key] = facts, captured_of(facts)
+                while len(self._facts) > 2 * MAX_SIGNATURES:  # some are looked at before another
+                    oldest = next(iter(self._facts))
+                    del self._facts[oldest]
+                    self._kernels.pop(oldest, None)
+                    self._kept.pop(oldest, None)
             return found
 
+    def _kept_facts(self, key: tuple[Signature, Target]) -> Facts:
+        """The facts of an earlier process's trace, or of one that is made now."""
+        self._kernels.pop(key, None)
+        kept = self._kept[key] = kept_forms(self._function, *key)
+        facts = kept.facts()
+        if facts is None:
+            self._kernels[key], facts = self.trace(*key)
+            if kept_forms(self._function, *key).key == kept.key:  # the trace changed no capture
+                kept.keep_facts(facts)
+            else:
+                self._kept.pop(key)
+        return facts
+
+    def check(self, kernel: str, matcher: Any) -> None:
+        """Refuse arguments that the function's IR was not made for; traces are made for all."""
+
     def trace(self, signature: Signature, target: Target) -> tuple[Kernel, Facts]:
-        """The optimised kernel and its facts; nothing is kept."""
-        return to_kernel(self._function, signature, target, self._options)
+        """The kernel before all passes, and its facts; nothing is kept."""
+        from cubepy.frontend.specialise import specialise  # not where all code comes from disk
+
+        return specialise(self._function, signature, target)
 
     def get(self, signature: Signature, device: Any) -> Compiled:
         """The compiled form for a signature, made now if there is none."""
         key = (signature, device.target)
         for compiled in self._made.get(key, ()):
             if compiled.device == device.name and compiled.is_current():
+                compiled.is_used = True
                 return compiled
         with self._lock:
             variants = self._made.setdefault(key, [])
@@ -134,28 +217,86 @@ class Specialisations:
                     return compiled
             if current:  # of another device of the same kind, whose code will do
                 loaded = device.load(current[0].artifact)
-                compiled = replace(current[0], device=device.name, loaded=loaded)
+                compiled = replace(current[0], device=device.name, loaded=loaded, marks=_marks())
             else:
                 compiled = self._compile(signature, device)
-            del variants[: len(variants) - MAX_VARIANTS + 1]
+            self._retire(variants[: max(0, len(variants) - MAX_VARIANTS + 1)])
+            del variants[: max(0, len(variants) - MAX_VARIANTS + 1)]
             variants.append(compiled)
+            while len(self._made) > MAX_SIGNATURES:
+                self._forget_one(key)
             return compiled
+
+    def _forget_one(self, newest: tuple[Signature, Target]) -> None:
+        """Keep the specialisations of one signature less: of the first that nobody launched since
+        it was last passed over."""
+        for key in list(self._made):
+            variants = self._made.pop(key)
+            if key != newest and not any(compiled.is_used for compiled in variants):
+                break
+            for compiled in variants:
+                compiled.is_used = False
+            self._made[key] = variants
+        else:
+            key = next(k for k in self._made if k != newest)
+            variants = self._made.pop(key)
+        self._retire(variants)
+        self._facts.pop(key, None)
+        self._kernels.pop(key, None)
+        self._kept.pop(key, None)
+
+    def _retire(self, variants: list[Compiled]) -> None:
+        for compiled in variants:
+            compiled.is_retired = True
+        self.retired += len(variants)
 
     def _compile(self, signature: Signature, device: Any) -> Compiled:
         target = device.target
         facts, captured = self._seen(signature, target)
-        kernel = self._kernels.pop((signature, target), None)
-        if kernel is None:
-            kernel, facts = self.trace(signature, target)
+        kept = self._kept.get((signature.traced(), target))
+        artifact = kept and kept.artifact(signature, target, self._options)
+        if artifact is None:
+            artifact, facts = self._make(signature, target, facts)
             captured = captured_of(facts)
-        artifact = find_compiler(target.kind).build(kernel, target, self._options)
+        if target.kind == "cuda":
+            from cubepy.jit.miscompilations import examine_once  # a CPU's first launch goes without
+
+            examine_once(device)
         return Compiled(artifact, device.name, device.load(artifact), facts, captured)
+
+    def _make(self, signature: Signature, target: Target, facts: Facts) -> tuple[Artifact, Facts]:
+        """Compile now, unless another process did while this one waited for it; keep it on disk."""
+        key = (signature.traced(), target)
+        kept = self._kept.get(key) or NOTHING_KEPT
+        with kept.compiling(signature, self._options):
+            artifact = kept.artifact(signature, target, self._options)
+            if artifact is not None:
+                return artifact, facts
+            kernel = self._kernels.pop(key, None)
+            if kernel is None:
+                kernel, facts = self.trace(*key)
+                if kept_forms(self._function, *key).key != kept.key:  # a capture changed meanwhile
+                    kept = NOTHING_KEPT
+            artifact = self._build(signature.states(kernel), target)
+            kept.keep_artifact(signature, self._options, facts, artifact)
+        return artifact, facts
+
+    def _build(self, kernel: Kernel, target: Target) -> Artifact:
+        """Compile a traced kernel."""
+        from cubepy.compilers.base import optimise
+
+        with deep_calls():
+            kernel = optimise(kernel, target, self._options)
+            return find_compiler(target.kind).build(kernel, target, self._options)
 
     def text(self, signature: Signature, target: Target, stage: str) -> str:
         """The text of a stage."""
+        from cubepy.compilers.base import optimise
         from cubepy.ir.printer import print_kernel
 
-        kernel, _ = self.trace(signature, target)
-        if stage == "ir":
-            return print_kernel(kernel)
-        return find_compiler(target.kind).text(kernel, target, self._options, stage)
+        kernel, _ = self.trace(signature.traced(), target)
+        with deep_calls():
+            kernel = optimise(signature.states(kernel), target, self._options)
+            if stage == "ir":
+                return print_kernel(kernel)
+            return find_compiler(target.kind).text(kernel, target, self._options, stage)

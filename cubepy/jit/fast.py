@@ -1,25 +1,26 @@
 """The short way of repeated launches: equal metadata finds the prepared launch in one look-up.
 
-Everything that was checked for that metadata stays true; only addresses and numbers are new, and
+Everything that was checked for that metadata remains true; only addresses and numbers are new, and
 overlaps of addresses and captured names are checked again.
 """
 
 from __future__ import annotations
 
 import ctypes
-from threading import Lock
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cubepy.array.guests import queue_of_tensor, read_memory
+from cubepy.array.interop import queue_of_tensor, read_memory
 from cubepy.array.memory import Memory, pointer
 from cubepy.array.order import Ordered
 from cubepy.config import get
-from cubepy.frontend.calls import is_comptime_annotation
 from cubepy.jit.arguments import ALIGNMENT, Matcher
+from cubepy.jit.classes import is_small
 from cubepy.jit.grid import Fixed, Grid
 from cubepy.jit.launch import Prepared, pack
+from cubepy.lang.annotations import is_comptime_annotation
 
 if TYPE_CHECKING:
     from cubepy.jit.kernel import CubeKernel
@@ -38,6 +39,7 @@ class _Entry:
         self.arrays = [(slot, position[name]) for slot, name in prepared.addresses]
         self.numbers = [(slot, position[name], name, t) for slot, name, t in prepared.numbers]
         written = prepared.compiled.facts.written
+        self.written = frozenset(k for name, k in position.items() if name in written)
         self.extents = [
             (position[name], *_reach(memory), name in written)
             for name, memory in matcher.memories.items()
@@ -58,7 +60,7 @@ class _Arguments:
         self._args = args
         self._addresses: dict[int, int] = {}
         self._tensors: list[Any] = []
-        self._memories: list[Memory] = []
+        self._memories: dict[int, Memory] = {}
         self.key = self._key(grid, is_comptime) if len(args) <= len(is_comptime) else None
 
     def address(self, k: int) -> int:
@@ -66,13 +68,15 @@ class _Arguments:
         found = self._addresses.get(k)
         return pointer(self._args[k]) if found is None else found
 
-    def launch(self, prepared: Prepared, block: Any) -> None:
-        """Launch in the order of what works on the arrays."""
+    def launch(self, prepared: Prepared, block: Any, written: frozenset[int]) -> None:
+        """Launch in the order of what works on the arrays; those at `written` are outputs."""
         if not self._memories and prepared.queue is None:
             prepared.launch(block, queue_of_tensor(self._tensors[0]) if self._tensors else None)
             return
         tensors = [m for m in map(read_memory, self._tensors) if m is not None]
-        with Ordered(prepared.device, prepared.queue, [*self._memories, *tensors]) as queue:
+        memories = [*self._memories.values(), *tensors]
+        outputs = [m for k, m in self._memories.items() if k in written]
+        with Ordered(prepared.device, prepared.queue, memories, outputs) as queue:
             prepared.launch(block, queue)
 
     def _key(self, grid: Grid | None, is_comptime: tuple[bool, ...]) -> Any:
@@ -82,13 +86,16 @@ class _Arguments:
             if kind is np.ndarray:
                 parts.append((a.dtype, a.shape, a.strides, a.flags.num, pointer(a) % ALIGNMENT))
             elif kind is int or kind is float or kind is bool:
-                parts.append((kind, repr(a)) if is_comptime[k] else kind)
+                if is_comptime[k]:
+                    parts.append((kind, repr(a)))
+                else:
+                    parts.append((kind, is_small(a)) if kind is int else kind)
             elif is_comptime[k]:
                 return None
             elif kind.__module__ == "torch" and kind.__name__ == "Tensor":
                 parts.append(self._of_tensor(k, a))
             else:
-                parts.append(self._of_guest(k, a))
+                parts.append(self._of_foreign(k, a))
         return None if None in parts else tuple(parts)
 
     def _of_grid(self, grid: Grid) -> Any:
@@ -109,7 +116,7 @@ class _Arguments:
         self._tensors.append(a)
         return a.device, a.dtype, a.shape, strides, a.is_neg(), a.is_conj(), address % ALIGNMENT
 
-    def _of_guest(self, k: int, a: Any) -> Any:
+    def _of_foreign(self, k: int, a: Any) -> Any:
         """Another library's array, or one of CubePy's."""
         try:
             m = read_memory(a)
@@ -118,7 +125,7 @@ class _Arguments:
         if m is None:
             return None
         self._addresses[k] = m.address
-        self._memories.append(m)
+        self._memories[k] = m
         flags = m.is_writeable, m.is_native, m.address % ALIGNMENT
         return m.device, m.dtype, m.shape, m.strides, flags
 
@@ -128,9 +135,10 @@ class FastPath:
 
     def __init__(self, kernel: CubeKernel) -> None:
         self._entries: dict[Any, _Entry] = {}
-        self._lock = Lock()
         self._name = kernel.__name__
         self._settings = kernel.settings
+        self._made = kernel.made
+        self._retired = 0
         self._names = tuple(kernel.parameters)
         self._is_comptime = tuple(
             is_comptime_annotation(kernel.annotations.get(name)) for name in self._names
@@ -149,13 +157,14 @@ class FastPath:
         return None if key is None else (self._settings.is_checked, get("opt_level"), key)
 
     def launch(self, grid: Grid | None, args: tuple[Any, ...]) -> bool:
-        """Launch if this metadata is known and nothing speaks against it; tell whether."""
+        """Launch if this metadata is known and nothing speaks against it; whether it did."""
         given = _Arguments(grid, args, self._is_comptime)
         key = self._key(given)
         entry = self._entries.get(key) if key is not None else None
         if entry is None:
             return False
         prepared = entry.prepared
+        prepared.compiled.is_used = True
         addresses = {k: given.address(k) for _, k in entry.arrays}
         if _overlap(entry, addresses) or not prepared.compiled.is_current():
             return False
@@ -164,7 +173,7 @@ class FastPath:
             block[slot] = addresses[k]
         for slot, k, name, dtype in entry.numbers:
             block[slot] = pack(self._name, name, args[k], dtype)
-        given.launch(prepared, block)
+        given.launch(prepared, block, entry.written)
         return True
 
     def remember(
@@ -180,10 +189,20 @@ class FastPath:
         entry = _Entry(prepared, matcher, self._names)
         if _overlap(entry, {k: given.address(k) for _, k in entry.arrays}):
             return
-        with self._lock:
-            if len(self._entries) >= LIMIT:
-                self._entries.pop(next(iter(self._entries)))
-            self._entries[key] = entry
+        retired = sum(made.retired for made in list(self._made.values()))
+        if retired != self._retired:
+            self._retired = retired
+            self._forget_retired()
+        while len(self._entries) >= LIMIT:
+            with suppress(KeyError, StopIteration, RuntimeError):  # another thread removed it
+                del self._entries[next(iter(self._entries))]
+        self._entries[key] = entry
+
+    def _forget_retired(self) -> None:
+        """Keep no code that the kernel does not keep."""
+        for key, entry in list(self._entries.items()):
+            if entry.prepared.compiled.is_retired:
+                self._entries.pop(key, None)
 
 
 def _overlap(entry: _Entry, addresses: dict[int, int]) -> bool:

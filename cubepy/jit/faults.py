@@ -1,4 +1,4 @@
-"""Faults that checked kernels tell: the record of a launch, and the error that it becomes."""
+"""Faults that checked kernels report: the record of a launch, and the error that it becomes."""
 
 from __future__ import annotations
 
@@ -6,37 +6,38 @@ from collections.abc import Sequence
 from typing import Any
 
 from cubepy.artifact import Artifact, Fault
-from cubepy.errors import Error, fail
+from cubepy.errors import Error, bounds_advice, fail
 
 CODES = {"bounds": "E701", "division": "E702", "assert": "E703", "overflow": "E704"}
 
 
 def fault_of(artifact: Artifact, record: Sequence[int]) -> Error | None:
-    """The error that the words of a record tell; None if no check has failed."""
+    """The error that the words of a record describe; None if no check has failed."""
     if not record[0]:
         return None
     fault = artifact.faults[record[1]]
     unit, cube = unit_position(record[2], artifact.cube_dim), record[3]
-    told = fields_of(fault, list(record[4:]))
+    found = fields_of(fault, list(record[4:]))
     where = f"unit {unit} of cube {cube}"
-    error: Any = fail(CODES[fault.kind], fault.span, kernel=artifact.entry, where=where, **told)
+    error: Any = fail(CODES[fault.kind], fault.span, kernel=artifact.entry, where=where, **found)
     error.kernel, error.unit, error.cube = artifact.entry, unit, cube
     error.line = fault.span.line if fault.span else 0
     for name in ("argument", "axis", "index", "extent"):
-        if name in told:
-            setattr(error, name, told[name])
+        if name in found:
+            setattr(error, name, found[name])
     return error
 
 
-def fields_of(fault: Fault, told: list[int]) -> dict[str, Any]:
+def fields_of(fault: Fault, found: list[int]) -> dict[str, Any]:
     """What the message of a fault says besides kernel and place."""
-    first, second = told[:2]
+    first, second = found[:2]
     if fault.kind == "bounds":
         return {
             "argument": fault.argument,
             "axis": fault.axis,
             "index": first,
             "extent": second,
+            "advice": bounds_advice(fault.argument, fault.axis, first),
         }
     if fault.kind == "overflow":
         return {"operator": fault.argument, "left": first, "right": second}

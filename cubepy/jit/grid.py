@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
 from cubepy.errors import fail
+from cubepy.record import dataclass
 from cubepy.targets import Target
 
 Dim3 = tuple[int, int, int]
@@ -90,6 +90,17 @@ def check_limits(kernel: str, grid: Fixed, target: Target) -> None:
     _check_axes(kernel, "the cube count", grid.count, target.max_cube_counts, target)
     if prod(grid.count) > 2**62:
         raise _beyond(kernel, "the cube count", grid.count, target, "at most 2**62 cubes")
+
+
+def checked_amount(name: str, least: int, most: int) -> Callable[[Any], int]:
+    """What checks a setting that is a number; E420 for what is out of range."""
+
+    def checked(value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise fail("E420", name=name, value=value, reason=f"it is from {least} to {most}")
+        return value
+
+    return checked
 
 
 def check_clusters(kernel: str, count: Dim3, cluster: Dim3, target: Target) -> None:

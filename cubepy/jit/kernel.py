@@ -6,49 +6,88 @@ import inspect
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import fields, replace
+from time import perf_counter_ns
 from typing import Any, overload
 
 from cubepy.array.streams import queue_of
-from cubepy.compilers.base import Options
+from cubepy.compilers.options import Options
 from cubepy.compilers.registry import find_compiler
 from cubepy.config import get
 from cubepy.errors import Error, LaunchError, fail
-from cubepy.frontend.calls import resolve_annotations
 from cubepy.frontend.signature import Signature
-from cubepy.jit.arguments import Matcher, finish, line_width, wrong_arguments
+from cubepy.jit.arguments import Matcher, finish, is_struct, line_width, wrong_arguments
+from cubepy.jit.bound import Bound
+from cubepy.jit.classes import promised
 from cubepy.jit.compile import Specialisations
 from cubepy.jit.fast import FastPath
-from cubepy.jit.grid import Grid, checked_cluster, default_cube_dim, fixed
+from cubepy.jit.grid import (
+    Dim3,
+    Fixed,
+    Grid,
+    Over,
+    check_limits,
+    checked_amount,
+    checked_cluster,
+    default_cube_dim,
+    fixed,
+)
 from cubepy.jit.launch import Prepared, Settings, over, prepare
-from cubepy.lang.annotations import Spec, spec
+from cubepy.jit.method import MethodKernel
+from cubepy.jit.native import NativeLaunches
+from cubepy.lang.annotations import Comptime, Spec, resolve_annotations, spec
 from cubepy.lang.function import CubeFunction
 from cubepy.runtimes.base import Occupancy
+from cubepy.runtimes.native.launching.callables import Base
 from cubepy.runtimes.registry import find_device
-from cubepy.targets import Target, parse_target
+from cubepy.targets import LAUNCH_ATTRIBUTES, PLANE_DIMS, Target, parse_target
+
+MAX_CONFIGURED = 64
+"""Configured forms of a kernel that are kept, so that asking for one again costs a look-up."""
+
+
+MAX_LAUNCHERS = 4096
+"""Launchers of a kernel that are kept."""
+_COMPTIME_OWNER = "a method of a comptime object"
 
 
 class CubeKernel(CubeFunction):
     """A function of the kernel language: launched with a grid, or called by other kernels.
 
-    `kernel[cube_count, cube_dim](...)`, `kernel.over(what)(...)`; see the methods.
+    `kernel[cube_count, cube_dim](...)`, `kernel.over(what)(...)`; see the methods. Native code,
+    once there is some, finds both in `_launchers` and `_covers`, and puts launchers over arrays in
+    front of `_table`.
     """
+
+    __slots__ = ("_covers", "_launchers", "_table")
 
     def __init__(
         self,
         function: Callable[..., Any],
         settings: Settings | None = None,
         options: Options | None = None,
-        made: dict[Any, Specialisations] | None = None,
+        family: CubeKernel | None = None,
     ) -> None:
         super().__init__(function)
         self.settings = settings or Settings()
         self.options = options or Options()
-        self._made = {} if made is None else made
-        self._signature = inspect.signature(function)
-        self._annotations: dict[str, Any] | None = None
-        self.parameters = tuple(self._signature.parameters)
+        self.made: dict[Any, Specialisations] = {} if family is None else family.made
+        self._configured: dict[Any, CubeKernel] = {} if family is None else family._configured
         self.fast: FastPath | None = None
+        self.native: NativeLaunches | None = None
+        self._read_parameters()
+
+    def _read_parameters(self) -> None:
+        """Take the function's parameters as they are now."""
+        self._header = _header(self.function)
+        self.signature = inspect.signature(self.function)
+        self._annotations: dict[str, Any] | None = None
+        self.parameters = tuple(self.signature.parameters)
+        self.fast = None
+        self.native = NativeLaunches(self)
+        self._launchers: dict[Any, Launcher] = {}
+        self._covers: dict[Any, Launcher] = {}
+        self._table: Any = None
 
     @property
     def annotations(self) -> dict[str, Any]:
@@ -61,17 +100,35 @@ class CubeKernel(CubeFunction):
     def specialisations(self) -> Specialisations:
         """The compiled forms under these options and the optimisation level in force."""
         key = (self.options, get("opt_level"))
-        found = self._made.get(key)
+        found = self.made.get(key)
         if found is None:
-            found = self._made.setdefault(key, Specialisations(self.function, self.options))
+            found = self.made.setdefault(key, Specialisations(self.function, self.options))
+        return found
+
+    def __get__(self, owner: Any, cls: Any = None) -> Any:
+        """The kernel as a method of `owner`; of a class, the kernel itself."""
+        if owner is None:
+            return self
+        return MethodKernel(self if is_struct(owner) else self._of_comptime_owner(), owner)
+
+    def _of_comptime_owner(self) -> CubeKernel:
+        """The same kernel, whose first parameter is comptime unless it is annotated."""
+        key = (_COMPTIME_OWNER, self.settings, self.options)
+        found = self._configured.get(key)
+        if found is None:
+            found = CubeKernel(self.function, self.settings, self.options, self)
+            found._annotations = {self.parameters[0]: Comptime[Any]} | self.annotations
+            found = self._configured.setdefault(key, found)
         return found
 
     def __getitem__(self, grid: Any) -> Launcher:
         """A launcher over `kernel[cube_count, cube_dim]`, each an int or a tuple of up to three."""
         try:
-            return Launcher(self, fixed(grid))
+            found = Launcher(self, fixed(grid))
         except Error as error:
             raise without_frames(error) from error.__cause__
+        _keep(self._launchers, grid, found)
+        return found
 
     def over(self, what: Any, *, per: str = "unit", cube_dim: Any = None) -> Launcher:
         """A launcher with enough cubes for `what`: an array, an int or a shape (last axis on X).
@@ -80,9 +137,12 @@ class CubeKernel(CubeFunction):
         units. An array that is given to a line-typed parameter counts in lines.
         """
         try:
-            return Launcher(self, over(what, per, cube_dim))
+            found = Launcher(self, over(what, per, cube_dim))
         except Error as error:
             raise without_frames(error) from error.__cause__
+        if per == "unit" and cube_dim is None:
+            _keep(self._covers, what, found)
+        return found
 
     def configure(
         self,
@@ -95,6 +155,8 @@ class CubeKernel(CubeFunction):
         fast_math: bool | None = None,
         contract: bool | None = None,
         cluster: Any = None,
+        registers: int | None = None,
+        cubes_per_sm: int | None = None,
     ) -> CubeKernel:
         """The same kernel with other settings, used in the same way.
 
@@ -104,26 +166,28 @@ class CubeKernel(CubeFunction):
         torch's, CuPy's, Numba's or PyCUDA's; the launch joins it. `contract`: fuse a*b+c (on by
         default). `checked`: test every access, `assert` and integer
         division; the first fault of a launch is raised. `cluster`: cubes along each axis that run
-        together on CUDA devices from sm_90 on, at most 8; see `cp.cuda.cluster_rank`.
+        together on CUDA devices from sm_90 on, at most 8; see `cp.cuda.cluster_rank`. `registers`:
+        at most so many for a unit; `cubes_per_sm`: so many cubes must fit on a multiprocessor. Both
+        are hints to the compilers of GPUs.
         """
-        settings, options = self.settings, self.options
-        if line_size is not None:
-            settings = replace(settings, line_size=_checked_width(line_size))
-        if plane_dim is not None:
-            settings = replace(settings, plane_dim=_checked_plane(plane_dim))
-        if device is not None:
-            settings = replace(settings, device=_device_name(device))
-        if checked is not None:
-            settings = replace(settings, checked=checked)
-        if stream is not None:
-            settings = replace(settings, queue=queue_of(stream))
-        if fast_math is not None:
-            options = replace(options, fast_math=fast_math)
-        if cluster is not None:
-            settings = replace(settings, cluster=checked_cluster(cluster))
-        if contract is not None:
-            options = replace(options, contract=contract)
-        return CubeKernel(self.function, settings, options, self._made)
+        given = {name: value for name, value in locals().items() if name in _CHECKS}
+        try:
+            return self._with(*changed(self.settings, self.options, **given))
+        except Error as error:
+            raise without_frames(error) from error.__cause__
+
+    def _with(self, settings: Settings, options: Options) -> CubeKernel:
+        """The kernel of these settings; one object for all who ask, so that it is launched fast."""
+        key = (settings, options, id(settings.stream))  # no other has that id: the kernel keeps it
+        found = self._configured.get(key)
+        if found is None:
+            while len(self._configured) >= MAX_CONFIGURED:
+                with suppress(KeyError, StopIteration, RuntimeError):  # another thread removed it
+                    del self._configured[next(iter(self._configured))]
+            found = self._configured.setdefault(
+                key, CubeKernel(self.function, settings, options, self)
+            )
+        return found
 
     def inspect(
         self,
@@ -141,12 +205,30 @@ class CubeKernel(CubeFunction):
             *args, target=target, stage=stage, comptime=comptime, **kwargs
         )
 
+    def signature_of(
+        self, arguments: dict[str, Any], target: Target, grid: Grid | None
+    ) -> Signature:
+        """What is compiled for arguments, or specifications of them, where nothing is launched."""
+        matcher = Matcher(self.__name__, self.annotations)
+        items = matcher.match(arguments)
+        plane = self.settings.plane_dim or target.plane_dim
+        width = line_width(matcher.tensors, target, self.settings.line_size)
+        dim = default_cube_dim(grid, plane)
+        check_limits(self.__name__, Fixed((1, 1, 1), dim), target)
+        checked, attributes = self.settings.is_checked, self.settings.attributes_on(target)
+        found = finish(items, matcher, width, False)
+        signature = Signature(found, dim, plane, True, checked, attributes)
+        facts = self.specialisations.facts(signature, target)
+        return promised(signature, matcher, facts, _nominal_count(grid, facts.uses_axes))
+
     def bind_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Arguments by name, with defaults; `LaunchError` E406 where they do not match."""
+        if any(a is not b for a, b in zip(_header(self.function), self._header, strict=True)):
+            self._read_parameters()  # a reloader gave the function another
         try:
-            bound = self._signature.bind(*args, **kwargs)
+            bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise wrong_arguments(self.__name__, error, self._signature) from None
+            raise wrong_arguments(self.__name__, error, self.signature) from None
         bound.apply_defaults()
         return dict(bound.arguments)
 
@@ -158,6 +240,53 @@ class CubeKernel(CubeFunction):
         return f"<cube function {self.__qualname__}>"
 
 
+def _keep(launchers: dict[Any, Launcher], numbers: Any, launcher: Launcher) -> None:
+    """Keep a launcher whose grid is of numbers alone, to be found by them."""
+    parts = numbers if type(numbers) is tuple else (numbers,)
+    if not all(type(n) is int for p in parts for n in (p if type(p) is tuple else (p,))):
+        return
+    while len(launchers) >= MAX_LAUNCHERS:
+        with suppress(KeyError, StopIteration, RuntimeError):  # another thread removed it
+            del launchers[next(iter(launchers))]
+    launchers[numbers] = launcher
+
+
+_CHECKS: dict[str, Callable[[Any], Any]] = {
+    "line_size": lambda v: _checked_width(v),
+    "plane_dim": lambda v: _checked_plane(v),
+    "device": lambda v: _device_name(v),
+    "checked": lambda v: v,
+    "stream": queue_of,
+    "cluster": checked_cluster,
+    "registers": checked_amount("registers", 16, 255),
+    "cubes_per_sm": checked_amount("cubes_per_sm", 1, 32),
+    "fast_math": lambda v: v,
+    "contract": lambda v: v,
+}
+"""What `configure` takes: how each value is checked."""
+
+
+def changed(settings: Settings, options: Options, **given: Any) -> tuple[Settings, Options]:
+    """Settings and options with those of `given` that are not None, checked."""
+    found = {n: _CHECKS[n](v) for n, v in given.items() if v is not None}
+    if "stream" in found:
+        found |= {"queue": found["stream"], "stream": given["stream"]}  # kept, so that it lives
+    attributes = {n: found.pop(n) for n in LAUNCH_ATTRIBUTES if n in found}
+    if attributes.get("cluster") == (1, 1, 1):
+        attributes["cluster"] = None
+    attributes = {**dict(settings.attributes), **attributes}
+    found["attributes"] = tuple(sorted((n, v) for n, v in attributes.items() if v is not None))
+    names = {f.name for f in fields(Options)}
+    chosen = {n: v for n, v in found.items() if n in names}
+    rest = {n: v for n, v in found.items() if n not in names}
+    return replace(settings, **rest), replace(options, **chosen)
+
+
+def _header(function: Any) -> tuple[Any, ...]:
+    """What a function's parameters and their defaults are kept in."""
+    return function.__code__, function.__defaults__, function.__kwdefaults__
+
+
 def _device_name(device: Any) -> str:
     name = getattr(device, "name", device)
     if not isinstance(name, str):
@@ -167,8 +296,9 @@ def _device_name(device: Any) -> str:
 
 
 def _checked_plane(plane_dim: Any) -> int:
-    if isinstance(plane_dim, bool) or not isinstance(plane_dim, int) or plane_dim < 1:
-        reason = "it is a positive number of units"
+    is_number = isinstance(plane_dim, int) and not isinstance(plane_dim, bool)
+    if not is_number or plane_dim not in PLANE_DIMS:
+        reason = f"it is a power of two up to {PLANE_DIMS[-1]}"
         raise fail("E420", name="plane_dim", value=plane_dim, reason=reason)
     return plane_dim
 
@@ -179,28 +309,54 @@ def _checked_width(line_size: int | str) -> int | str:
     raise fail("E420", name="line_size", value=line_size, reason='it is "auto" or 1 to 256 lanes')
 
 
-class Launcher:
-    """A kernel and a grid. Calling it launches; `bind` keeps the arguments."""
+class Launcher(Base):
+    """A kernel and a grid. Calling it launches; `bind` keeps the arguments.
 
-    def __init__(self, kernel: CubeKernel, grid: Grid | None) -> None:
+    Once a kernel was launched some times, calls go to native code, which knows them from `_table`,
+    `_what` and `_cells`; see `jit.native`. What it does not know is launched by `__call__`.
+    """
+
+    __slots__ = ("__weakref__", "_cells", "_grid", "_table", "_what", "kernel")
+
+    def __init__(self, kernel: Any, grid: Grid | None) -> None:
         self.kernel = kernel
-        self.grid = grid
+        self._grid = grid
+        self._table: Any = None
+        self._what: Any = None
+        self._cells: bytes | None = None
+        if kernel.native is not None:
+            kernel.native.attach(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         """Launch with these arguments; returns when NumPy and CPU torch arrays are written."""
-        fast = FastPath.of(self.kernel)
+        fast, native = FastPath.of(self.kernel), self.kernel.native
         if not kwargs and fast.launch(self.grid, args):
             return
-        try:
-            found, matcher = self._prepare(args, kwargs)
-        except Error as error:
-            raise without_frames(error) from error.__cause__
+        found, matcher = self._prepared(args, kwargs)
+        began = perf_counter_ns()
         try:
             found.run(matcher.memories, matcher.scalars, self.kernel.__name__)
         except LaunchError as error:
             raise without_frames(error) from error.__cause__
-        if not kwargs:
+        took = perf_counter_ns() - began
+        if not (native and native.learn(self, found, matcher, took)) and not kwargs:
             fast.remember(self.grid, args, found, matcher)
+
+    @property
+    def grid(self) -> Grid | None:
+        """How many cubes there are."""
+        if self._grid is None and self._what is not None:
+            self._grid = Over(self._what)
+        return self._grid
+
+    def __reduce__(self) -> Any:
+        return Launcher, (self.kernel, self.grid)
+
+    def _prepared(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Prepared, Matcher]:
+        try:
+            return self._prepare(args, kwargs)
+        except Error as error:
+            raise without_frames(error) from error.__cause__
 
     def _prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Prepared, Matcher]:
         kernel = self.kernel
@@ -218,21 +374,19 @@ class Launcher:
     def bind(self, *args: Any, **kwargs: Any) -> Callable[[], None]:
         """A callable without arguments that launches with these; checks are done now.
 
-        Arrays must keep their memory; numbers are fixed.
+        A launch takes the arrays as they are then: their memory, shape, flags and stream are read
+        again, and so are captured names and the settings. Numbers are fixed.
         """
         try:
-            found, matcher = self._prepare(args, kwargs)
+            return Bound(self, self._prepared, args, kwargs)
         except Error as error:
             raise without_frames(error) from error.__cause__
-        name = self.kernel.__name__
-        memories, scalars = matcher.memories, matcher.scalars
-        return lambda: found.run(memories, scalars, name)
 
     def occupancy(self, *args: Any, **kwargs: Any) -> Occupancy:
         """How many cubes of this launch a multiprocessor holds at once, and what bounds them.
 
-        Takes what a launch takes; the kernel is compiled for it, and not launched. GPUs of NVIDIA
-        tell; `UnsupportedError` E310 on other devices.
+        Takes what a launch takes; the kernel is compiled for it, and not launched. Only
+        GPUs of NVIDIA report it; `UnsupportedError` E310 on other devices.
         """
         try:
             found, _ = self._prepare(args, kwargs)
@@ -252,46 +406,43 @@ class Launcher:
         try:
             named = {n: _as_spec(v) for n, v in kwargs.items()} | (comptime or {})
             arguments = self.kernel.bind_arguments(tuple(_as_spec(a) for a in args), named)
-            return self._text(arguments, target, stage)
+            return self.text(arguments, target, stage)
         except Error as error:
             raise without_frames(error) from error.__cause__
 
-    def _text(self, arguments: dict[str, Any], target: str, stage: str | None) -> str:
+    def text(self, arguments: dict[str, Any], target: str, stage: str | None) -> str:
+        """The text of a stage for arguments by name."""
         found = resolve_target(target)
         if stage is None:
             stage = "llvm" if found.kind == "cpu" else "source"
         stages = ("ir", *find_compiler(found.kind).stages)
         if stage not in stages:
             raise fail("E502", target=target, stage=stage, stages=", ".join(stages))
-        signature = self._signature_of(arguments, found)
+        signature = self.kernel.signature_of(arguments, found, self.grid)
         return self.kernel.specialisations.text(signature, found, stage)
 
-    def _signature_of(self, arguments: dict[str, Any], target: Target) -> Signature:
-        kernel = self.kernel
-        matcher = Matcher(kernel.__name__, kernel.annotations)
-        items = matcher.match(arguments)
-        plane = kernel.settings.plane_dim or target.plane_dim
-        width = line_width(matcher.tensors, target, kernel.settings.line_size)
-        dim = default_cube_dim(self.grid, plane)
-        checked, cluster = kernel.settings.is_checked, kernel.settings.cluster
-        arguments_ = finish(items, matcher, width, False)
-        return Signature(arguments_, dim, plane, True, checked, cluster)
+
+def _nominal_count(grid: Grid | None, uses_axes: bool) -> Dim3:
+    """A cube count with the axes of the grid to come; nothing is launched."""
+    if isinstance(grid, Fixed):
+        return grid.count
+    return (1, 2, 2) if uses_axes else (1, 1, 1)
 
 
 def _occupancy(device: Any, loaded: Any) -> Occupancy:
     if not hasattr(device, "occupancy"):
-        reason = "only CUDA's driver tells it"
+        reason = "only CUDA's driver computes it"
         raise fail("E310", op="occupancy", target=device.name, reason=reason, suggestion="")
     return device.occupancy(loaded)
 
 
 def without_frames(error: Error) -> Error:
-    """The error without the frames of the compiler, which tell users nothing."""
+    """The error without the frames of the compiler, which mean nothing to users."""
     return error.with_traceback(None)
 
 
 def _as_spec(value: Any) -> Any:
-    """Text that describes an argument becomes a `Spec`; other strings stay comptime values."""
+    """Text that describes an argument becomes a `Spec`; other strings are comptime values."""
     if isinstance(value, Spec) or not isinstance(value, str):
         return value
     return spec(value)

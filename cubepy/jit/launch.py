@@ -9,23 +9,24 @@ from __future__ import annotations
 import ctypes
 import operator
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import field, replace
 from math import prod
 from struct import Struct
 from typing import Any
 
 import numpy as np
 
-from cubepy.array.guests import read_memory
+from cubepy.array.interop import read_memory
 from cubepy.array.memory import HOST, Memory, raw_view
 from cubepy.array.order import Ordered
-from cubepy.artifact import Slot
 from cubepy.config import get
 from cubepy.errors import fail
+from cubepy.frontend.facts import Facts
 from cubepy.frontend.signature import Signature
 from cubepy.ir.numbers import convert, to_bits
 from cubepy.ir.types import DType, f32, find_dtype
 from cubepy.jit.arguments import Matcher, check_scalar, finish, layout_of, line_width
+from cubepy.jit.classes import promised
 from cubepy.jit.compile import Compiled, Specialisations
 from cubepy.jit.devices import choose_device
 from cubepy.jit.faults import fault_of
@@ -44,7 +45,8 @@ from cubepy.jit.grid import (
 )
 from cubepy.jit.staging import Staged
 from cubepy.jit.tensor_maps import encode
-from cubepy.targets import CHECKED_LIMIT
+from cubepy.record import dataclass
+from cubepy.targets import CHECKED_LIMIT, LAUNCH_ATTRIBUTES, Target
 
 _F32, _BITS_OF_F32 = Struct("f"), Struct("I")
 _LARGE = 1e38
@@ -62,7 +64,26 @@ class Settings:
     device: str | None = None
     checked: bool | None = None
     queue: int | None = None
-    cluster: Dim3 = (1, 1, 1)
+    attributes: tuple[tuple[str, Any], ...] = ()
+    """Those of `targets.LAUNCH_ATTRIBUTES` that were given, sorted by name."""
+    stream: Any = field(default=None, compare=False)
+    """What `queue` is the handle of, which lives as long as it may be launched in."""
+
+    @property
+    def cluster(self) -> Dim3:
+        """Cubes along each axis that run together."""
+        return dict(self.attributes).get("cluster", (1, 1, 1))
+
+    def attributes_on(self, target: Target) -> tuple[tuple[str, Any], ...]:
+        """What code for a target depends on: hints that it does not take are left out."""
+        return tuple(
+            [
+                (name, value)
+                for name, value in self.attributes
+                if target.kind in LAUNCH_ATTRIBUTES[name].kinds
+                or not LAUNCH_ATTRIBUTES[name].is_hint
+            ]
+        )
 
     @property
     def is_checked(self) -> bool:
@@ -85,6 +106,8 @@ class Prepared:
     queue: int | None = None
     kept: tuple[Any, ...] = ()
     """What addresses in the template point to."""
+    signature: Signature | None = None
+    collapsed: bool = False
 
     def is_staged(self, memories: dict[str, Memory]) -> bool:
         """Whether arrays of the host are copied to the device for the launch."""
@@ -92,7 +115,8 @@ class Prepared:
 
     def run(self, memories: dict[str, Memory], scalars: dict[str, Any], kernel: str) -> None:
         """Fill the block and launch; `check_overlaps` has been done."""
-        ordered = Ordered(self.device, self.queue, memories.values())
+        written = [memories[n] for n in self.compiled.facts.written if n in memories]
+        ordered = Ordered(self.device, self.queue, memories.values(), written)
         if not self.is_staged(memories):
             addresses = {name: memory.address for name, memory in memories.items()}
             with ordered as queue:
@@ -140,38 +164,46 @@ def prepare(
     grid: Grid,
     settings: Settings,
     specialisations: Specialisations,
+    has_addresses: bool = True,
 ) -> tuple[Prepared, Matcher]:
-    """Match, choose the device, specialise, check."""
+    """Match, choose the device, specialise, check.
+
+    Without `has_addresses` those of the arguments are stand-ins, and nothing is promised of them.
+    """
     matcher = Matcher(kernel, annotations)
     items = matcher.match(arguments)
+    specialisations.check(kernel, matcher)
     device = choose_device(kernel, settings.device, matcher.memories)
     target = device.target
     plane = settings.plane_dim or target.plane_dim
     width = line_width(matcher.tensors, target, settings.line_size)
     dim = default_cube_dim(grid, plane)
-    checked, cluster = settings.is_checked, settings.cluster
-    signature = Signature(finish(items, matcher, width, False), dim, plane, True, checked, cluster)
+    checked, attributes = settings.is_checked, settings.attributes_on(target)
+    args = finish(items, matcher, width, False)
+    signature = Signature(args, dim, plane, True, checked, attributes)
     collapsed = _can_collapse(matcher, width) and _asks_for_flat(
         specialisations.facts(signature, target)
     )
     if collapsed:
-        signature = Signature(
-            finish(items, matcher, width, True), dim, plane, True, checked, cluster
-        )
-    written = specialisations.facts(signature, target).written
-    check_written(kernel, written, matcher.memories)
-    if check_overlaps(kernel, written, matcher.memories):
+        signature = replace(signature, args=finish(items, matcher, width, True))
+    facts = specialisations.facts(signature, target)
+    check_written(kernel, facts.written, matcher.memories)
+    if check_overlaps(kernel, facts.written, matcher.memories):
         signature = replace(signature, noalias=False)
-    compiled = specialisations.get(signature, device)
-    count = _cube_count(kernel, grid, dim, plane, matcher, width, compiled, collapsed)
+    count = _cube_count(kernel, grid, dim, plane, matcher, width, facts, collapsed)
     if isinstance(grid, Over):
         count = whole_clusters(count, settings.cluster)
     check_limits(kernel, Fixed(count, dim), target)
     check_clusters(kernel, count, settings.cluster, target)
     if checked:
         check_sizes(kernel, matcher, prod(count) * prod(dim))
+    signature = promised(signature, matcher, facts, count)
+    if not has_addresses:
+        signature = replace(signature, aligned=frozenset())
+    compiled = specialisations.get(signature, device)
     prepared = _fill(kernel, compiled, device, matcher, count, collapsed, width)
-    return replace(prepared, queue=settings.queue), matcher
+    found = replace(prepared, queue=settings.queue, signature=signature, collapsed=collapsed)
+    return found, matcher
 
 
 def check_sizes(kernel: str, matcher: Matcher, units: int) -> None:
@@ -263,13 +295,13 @@ def _cube_count(
     plane: int,
     matcher: Matcher,
     width: int,
-    compiled: Compiled,
+    facts: Facts,
     collapsed: bool,
 ) -> Dim3:
     if isinstance(grid, Fixed):
         return grid.count
     shape = _covered_shape(kernel, grid, matcher, width, collapsed)
-    return cover(shape, grid.per, dim, plane, compiled.facts.uses_axes)
+    return cover(shape, grid.per, dim, plane, facts.uses_axes)
 
 
 def _covered_shape(
@@ -281,12 +313,10 @@ def _covered_shape(
         return (what,)
     if isinstance(what, tuple):
         return what
-    for name, memory in matcher.memories.items():
-        if name not in matcher.tensors:
-            continue  # the array of a tensor map
+    name = matcher.name_of(what)
+    if name is not None:
         layout, annotation = matcher.tensors[name]
-        if memory.owner is what or (isinstance(memory.owner, tuple) and memory.owner[1] is what):
-            return _lines_of(layout, annotation.is_line, width, collapsed)
+        return _lines_of(layout, annotation.is_line, width, collapsed)
     shape = getattr(what, "shape", None)
     if shape is None:
         raise fail(
@@ -323,21 +353,13 @@ def _fill(
     block: list[int] = []
     addresses: list[tuple[int, str]] = []
     numbers: list[tuple[int, str, DType]] = []
-    kept: list[Any] = []
+    known = _Metadata(kernel, matcher, device, collapsed)
     for position, slot in enumerate(compiled.artifact.slots):
-        if slot.role == "data":
+        if slot.kind.is_address:
             addresses.append((position, slot.argument))
-            block.append(0)
-        elif slot.role == "value":
-            dtype = find_dtype(slot.dtype)
-            assert dtype is not None
-            numbers.append((position, slot.argument, dtype))
-            block.append(0)
-        elif slot.role == "tensor_map":
-            kept.append(encode(kernel, slot.argument, matcher, device))
-            block.append(kept[-1].address)
-        else:
-            block.append(_extent(matcher, slot, collapsed) & (2**64 - 1))
+        elif slot.kind.varies:
+            numbers.append((position, slot.argument, _dtype(slot.dtype)))
+        block.append(0 if slot.kind.varies else slot.bind(known) & (2**64 - 1))
     block += count
     if compiled.artifact.faults:
         block.append(0)  # the address of the fault record
@@ -352,7 +374,7 @@ def _fill(
         total,
         device.grain(total, max(total * units * width, _elements(matcher))),
         width,
-        kept=tuple(kept),
+        kept=tuple(known.kept),
     )
 
 
@@ -361,13 +383,41 @@ def _elements(matcher: Matcher) -> int:
     return max((prod(memory.shape) for memory in matcher.memories.values()), default=0)
 
 
-def _extent(matcher: Matcher, slot: Slot, collapsed: bool) -> int:
-    layout, annotation = matcher.tensors[slot.argument]
-    if slot.role == "shape" and collapsed and annotation.is_line:
-        return prod(n or 0 for n in layout.shape)
-    if slot.role == "shape":
-        return layout.shape[slot.axis] or 0
-    return layout.strides[slot.axis]
+def _dtype(name: str) -> DType:
+    found = find_dtype(name)
+    assert found is not None
+    return found
+
+
+class _Metadata:
+    """What parameters hold for all launches of equal metadata; see `artifact.Arguments`."""
+
+    def __init__(self, kernel: str, matcher: Matcher, device: Any, collapsed: bool) -> None:
+        self._kernel = kernel
+        self._matcher = matcher
+        self._device = device
+        self._collapsed = collapsed
+        self.kept: list[Any] = []
+
+    def extent(self, argument: str, axis: int) -> int:
+        layout, annotation = self._matcher.tensors[argument]
+        if self._collapsed and annotation.is_line:
+            return prod(n or 0 for n in layout.shape)
+        return layout.shape[axis] or 0
+
+    def stride(self, argument: str, axis: int) -> int:
+        layout, _ = self._matcher.tensors[argument]
+        return layout.strides[axis]
+
+    def tensor_map(self, argument: str) -> int:
+        self.kept.append(encode(self._kernel, argument, self._matcher, self._device))
+        return self.kept[-1].address
+
+    def address(self, argument: str) -> int:
+        raise AssertionError("addresses are bound by each launch")
+
+    def number(self, argument: str, dtype: str) -> int:
+        raise AssertionError("numbers are bound by each launch")
 
 
 def over(what: Any, per: str, cube_dim: Any) -> Over:
@@ -381,7 +431,7 @@ def over(what: Any, per: str, cube_dim: Any) -> Over:
 
 
 def _items(what: Any) -> Any:
-    """What `.over` counts: a number or a tuple of them, none negative; arrays stay themselves."""
+    """What `.over` counts: a number or a tuple of them, none negative. Arrays are kept."""
     if hasattr(what, "shape") and not isinstance(what, np.generic):
         return what
     extents: Any = what if isinstance(what, tuple | list) else (what,)

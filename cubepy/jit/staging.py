@@ -7,7 +7,7 @@ which kernels are specialised.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 from cubepy.array.memory import HOST, Memory, raw_view
 from cubepy.errors import CheckError, OutOfBoundsError
 from cubepy.jit.arguments import ALIGNMENT
+from cubepy.record import dataclass
 from cubepy.runtimes.base import Allocation, Device, Queued
 
 

@@ -1,7 +1,49 @@
 """Prebuilt kernels, written in the language: pooling, reductions, elementwise functions."""
 
-from cubepy.kernels.elementwise import map
-from cubepy.kernels.pool import max_pool1d, max_pool2d
-from cubepy.kernels.reduce import max, min, sum
+from cubepy.kernels.convolution.entry import conv1d, conv2d, conv3d, prepack
+from cubepy.kernels.elementwise.entry import map
+from cubepy.kernels.matmul.entry import matmul
+from cubepy.kernels.normalisation.entry import layer_norm, log_softmax, rms_norm, softmax
+from cubepy.kernels.pooling.entry import max_pool1d, max_pool2d
+from cubepy.kernels.position.entry import argmax, argmin
+from cubepy.kernels.reduction.entry import (
+    all,
+    any,
+    logsumexp,
+    max,
+    mean,
+    min,
+    norm,
+    prod,
+    std,
+    sum,
+    var,
+)
 
-__all__ = ["map", "max", "max_pool1d", "max_pool2d", "min", "sum"]
+__all__ = [
+    "all",
+    "any",
+    "argmax",
+    "argmin",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "layer_norm",
+    "log_softmax",
+    "logsumexp",
+    "map",
+    "matmul",
+    "max",
+    "max_pool1d",
+    "max_pool2d",
+    "mean",
+    "min",
+    "norm",
+    "prepack",
+    "prod",
+    "rms_norm",
+    "softmax",
+    "std",
+    "sum",
+    "var",
+]

@@ -5,12 +5,13 @@ Data only; how an argument is matched against its annotation is the signature's 
 
 from __future__ import annotations
 
+import inspect
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_origin
 
 from cubepy.errors import fail
-from cubepy.ir.types import DType, Line, find_dtype
+from cubepy.ir.types import DType, Line, LineOf, find_dtype
+from cubepy.record import dataclass
 
 T = TypeVar("T")
 
@@ -25,6 +26,19 @@ class TensorAnnotation:
     element: Any = None
     is_line: bool = False
     width: int | None = None
+
+    def __repr__(self) -> str:
+        if self.width is not None:
+            return f"cp.Tensor[cp.Line[{_shown(self.element)}, {self.width}]]"
+        name = "cp.Lines" if self.is_line else "cp.Tensor"
+        return name if self.element is None else f"{name}[{_shown(self.element)}]"
+
+
+def _shown(element: Any) -> str:
+    """A dtype or TypeVar as users write it."""
+    if not isinstance(element, DType):
+        return getattr(element, "__name__", repr(element))
+    return f"cp.{element.name}"
 
 
 class _TensorMeta(type):
@@ -43,13 +57,6 @@ def _element(item: Any) -> Any:
     if dtype is None:
         raise TypeError(f"{item!r} is not a dtype")
     return dtype
-
-
-@dataclass(frozen=True, slots=True)
-class LineOf:
-    """`Line[dtype]` without a width: as wide as arguments and device allow."""
-
-    element: Any
 
 
 class _LinesMeta(_TensorMeta):
@@ -103,7 +110,7 @@ class Spec:
         return f"{self.dtype.name}[{extents}]"
 
 
-_SPEC = re.compile(r"\s*(?P<dtype>\w+)\s*(?:\[(?P<shape>[^\]]*)\])?\s*")
+_SPEC = r"\s*(?P<dtype>\w+)\s*(?:\[(?P<shape>[^\]]*)\])?\s*"
 
 
 def spec(text: str | Spec) -> Spec:
@@ -113,7 +120,7 @@ def spec(text: str | Spec) -> Spec:
     """
     if isinstance(text, Spec):
         return text
-    match = _SPEC.fullmatch(text) if isinstance(text, str) else None
+    match = re.fullmatch(_SPEC, text) if isinstance(text, str) else None
     if not match:
         raise fail("E415", text=text, reason="it does not look like one")
     dtype = find_dtype(match["dtype"])
@@ -133,3 +140,38 @@ def _extent(text: str, part: str) -> int | None:
     if not part.isdigit():
         raise fail("E415", text=text, reason=f"{part!r} is not an extent")
     return int(part)
+
+
+def resolve_annotations(function: Any) -> dict[str, Any]:
+    """The parameters' annotations as objects, also under `from __future__ import annotations`."""
+    raw = inspect.get_annotations(function)
+    if not any(isinstance(a, str) for a in raw.values()):
+        return raw
+    cells = function.__closure__ or ()
+    closure = dict(zip(function.__code__.co_freevars, (_cell(c) for c in cells), strict=False))
+    resolved: dict[str, Any] = {}
+    for name, text in raw.items():
+        try:
+            resolved[name] = (
+                eval(text, function.__globals__, closure) if isinstance(text, str) else text
+            )
+        except Exception:
+            resolved[name] = None
+    return resolved
+
+
+def _cell(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return None
+
+
+def is_comptime_annotation(annotation: Any) -> bool:
+    """`Comptime[...]` or bare `Comptime`."""
+    if isinstance(annotation, ComptimeAnnotation):
+        return True
+    return (
+        getattr(annotation, "__name__", "") == "Comptime"
+        or get_origin(annotation) is ComptimeAnnotation
+    )

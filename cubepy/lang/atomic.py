@@ -20,13 +20,14 @@ def _atomic(name: str, doc: str) -> Callable[..., Any]:
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
-    function.__cubepy_builtin__ = f"atomic_{name}"  # type: ignore[attr-defined]
+    function.__cubepy_builtin__ = f"atomic.{name}"  # type: ignore[attr-defined]
     NAMES[name] = function
     return function
 
 
 add = _atomic("add", "`add(x, index, value)`: x[index] += value.")
 sub = _atomic("sub", "`sub(x, index, value)`: x[index] -= value.")
+mul = _atomic("mul", "`mul(x, index, value)`: x[index] *= value.")
 min = _atomic("min", "`min(x, index, value)`: x[index] = min(x[index], value).")
 max = _atomic("max", "`max(x, index, value)`: x[index] = max(x[index], value).")
 and_ = _atomic("and_", "`and_(x, index, value)`: x[index] &= value. Integers.")

@@ -349,6 +349,18 @@ def sync_plane() -> None:
 
 
 @_builtin
+def sync_units(barrier: int, count: int) -> None:
+    """`count` units of the cube, in whole planes, arrive at `barrier` before any goes on.
+
+    For branches that whole planes take: each part of the cube uses a barrier of its own, 1 to 15.
+    Both numbers are comptime; `count` is a multiple of PLANE_DIM, at most CUBE_DIM. A unit that
+    returned does not arrive. Targets without such barriers take those that all units reach, and
+    refuse others: `UnsupportedError` E310.
+    """
+    _only_inside("sync_units")
+
+
+@_builtin
 def sync_storage() -> None:
     """Order this unit's accesses to global memory."""
     _only_inside("sync_storage")
@@ -358,12 +370,16 @@ def sync_storage() -> None:
 
 
 @_builtin
-def print_(*values: Any) -> None:
+def print_(
+    *values: Any, sep: str | None = " ", end: str | None = "\n", flush: bool = False
+) -> None:
     """Write values on standard output, one line for each unit; `print` inside kernels means it.
 
-    Takes numbers, lines, comptime text and f-strings. The order of units is not defined.
+    Takes numbers, lines, comptime text and f-strings, whose formats are those that C has too:
+    `{x:8.3f}`, `{n:>5d}`, `{bits:08x}`. The order of units is not defined; what one call writes
+    is not torn apart. `flush` means nothing.
     """
-    print(*values)
+    print(*values, sep=sep, end=end, flush=flush)
 
 
 # Planes: every unit of the plane takes part
@@ -519,6 +535,7 @@ __all__ = [
     "sync_cube",
     "sync_plane",
     "sync_storage",
+    "sync_units",
     "tan",
     "tanh",
     "target",

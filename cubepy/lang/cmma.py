@@ -28,7 +28,6 @@ arithmetic.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from cubepy.ir.types import u8, u16, u32
@@ -37,6 +36,7 @@ from cubepy.lang import cuda, metal
 from cubepy.lang.annotations import Comptime
 from cubepy.lang.builtins import CUBE_DIM, PLANE_COUNT, PLANE_DIM, PLANE_POS, UNIT_POS_PLANE
 from cubepy.lang.tiles import SUMS, Layout, choose
+from cubepy.record import dataclass
 
 _BITS = {8: u8, 16: u16}
 
@@ -131,7 +131,7 @@ def mma(accumulator: Fragment, a: Fragment, b: Fragment) -> None:
     cp.static_assert(
         SUMS[a.dtype] == accumulator.dtype, "the accumulator of cp.cmma.mma has the wrong type"
     )
-    if a.layout.multiply:
+    if a.layout.unit is not None:
         _multiply_blocks(accumulator, a, b)
     elif a.layout.is_shared:
         _multiply_shared(accumulator, a, b)
@@ -177,7 +177,9 @@ def _held_type(layout: Layout) -> Any:
 
 def _elements(tile: Fragment) -> Any:
     """The positions in `held`: registers where matrix units take them, else memory."""
-    return cp.unroll(range(tile.held.size)) if tile.layout.multiply else range(tile.held.size)
+    return (
+        cp.unroll(range(tile.held.size)) if tile.layout.unit is not None else range(tile.held.size)
+    )
 
 
 def _place(tile: Fragment, k: Any) -> Any:
@@ -193,7 +195,7 @@ def _place(tile: Fragment, k: Any) -> Any:
 def _is_full(tile: Fragment) -> bool:
     """Whether all that units hold belongs to the tile (comptime)."""
     layout = tile.layout
-    if layout.multiply:
+    if layout.unit is not None:
         return tile.rows % layout.rows == 0 and tile.columns % layout.columns == 0
     return tile.held.size * _units() == tile.rows * tile.columns
 
@@ -260,10 +262,16 @@ _ROW = 8
 
 
 def _is_matrices(tile: Fragment, x: Any) -> bool:
-    """Whether tensor cores take the tile as it lies in shared memory (comptime)."""
-    layout = tile.layout
-    is_same = layout.multiply == "cuda" and layout.packed == 2 and x.dtype == tile.dtype
-    return is_same and x.space == "shared" and x.strides[0] % _ROW == 0 and x.strides[1] == 1
+    """Whether the matrix unit loads the tile as it lies in shared memory (comptime)."""
+    unit = tile.layout.unit
+    is_same = unit is not None and unit.load == "cuda_ldmatrix" and x.dtype == tile.dtype
+    return (
+        is_same
+        and tile.use != "accumulator"
+        and x.space == "shared"
+        and x.strides[0] % _ROW == 0
+        and x.strides[1] == 1
+    )
 
 
 def _load_matrices(tile: Fragment, x: Any, i: Any, j: Any) -> None:
@@ -290,7 +298,7 @@ def _multiply_blocks(total: Fragment, a: Fragment, b: Fragment) -> None:
         sums = _part(total, block)
         for k in cp.unroll(range(deep)):
             left, right = _part(a, r * deep + k), _part(b, k * across + c)
-            if a.layout.multiply == "cuda":
+            if a.layout.unit is not None and a.layout.unit.op == "cuda_mma":
                 sums = cuda.mma(left, right, sums, a.dtype)
             else:
                 sums = metal.multiply_accumulate(left, right, sums)

@@ -8,13 +8,13 @@ arguments are made by `cp.shared`, barriers by `cp.shared(n, cp.u64)`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import prod
 from typing import Any, TypeVar
 
 from cubepy.errors import Error, fail
 from cubepy.ir.types import DType, find_dtype, u64
 from cubepy.lang.annotations import Spec, spec
+from cubepy.record import dataclass
 
 F = TypeVar("F", bound=Callable[..., Any])
 NAMES: dict[str, Any] = {}
@@ -22,7 +22,7 @@ NAMES: dict[str, Any] = {}
 
 def _instruction(function: F) -> F:
     NAMES[function.__name__] = function
-    function.__cubepy_builtin__ = f"cuda_{function.__name__}"  # type: ignore[attr-defined]
+    function.__cubepy_builtin__ = f"cuda.{function.__name__}"  # type: ignore[attr-defined]
     return function
 
 
@@ -81,7 +81,7 @@ def async_wait(count: int = 0) -> None:
 def ldmatrix(shared: Any, index: Any, count: int = 4, transposed: bool = False) -> Any:
     """`count` (1, 2, 4) matrices of 8x8 elements of 2 bytes, as a `cp.Line[cp.u32, count]`.
 
-    Lanes 8k to 8k+7 of the plane tell where the rows of matrix k begin, at multiples of 16 bytes.
+    Lanes 8k to 8k+7 of the plane give where the rows of matrix k begin, at multiples of 16 bytes.
     Lane l gets the elements 2(l%4), 2(l%4)+1 of row l//4 of matrix k in word k; of column l//4 if
     `transposed`. sm_75.
     """
@@ -152,7 +152,7 @@ def barrier_wait(barrier: Any, index: Any, parity: Any) -> None:
 def fence_async() -> None:
     """Let bulk copies and `wgmma` see this unit's stores to shared memory. sm_90.
 
-    Each unit that stored calls it before the barrier that it meets the others at.
+    Each unit that stored calls it before the barrier that all units reach.
     """
     _only_inside("fence_async")
 
@@ -312,7 +312,7 @@ def wgmma_wait(sums: Any, count: int = 0) -> Any:
 
 
 SWIZZLES = {0: 0, 128: 1, 64: 2, 32: 3}
-"""How descriptors of `wgmma` tell the swizzle of so many bytes."""
+"""How descriptors of `wgmma` encode the swizzle of so many bytes."""
 
 
 def wgmma_descriptor(shared: Any, index: Any, leading: Any, stride: Any, swizzle: int = 0) -> Any:

@@ -2,7 +2,7 @@
 
 They are objects, `ir.types.DType`. Type checkers take annotations like `x: cp.f32` only where the
 name is a class, and should accept `total: cp.f32 = 0.0` and `alpha: cp.f32 = 1.0` as well; so they
-see Python's `bool`, `int` and `float`. Thus they also tell where a float would become an integer.
+see Python's `bool`, `int` and `float`. Thus they also report where a float would become an integer.
 """
 
 from __future__ import annotations

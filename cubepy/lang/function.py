@@ -10,12 +10,14 @@ import builtins
 import inspect
 import linecache
 import textwrap
+import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
 from cubepy.errors import Error, fail
+from cubepy.lang.unfiled import find_text
+from cubepy.record import dataclass
 from cubepy.span import Span
 
 
@@ -29,6 +31,25 @@ class CubeFunction:
         self.__doc__ = function.__doc__
         self.__module__ = function.__module__
         self.__wrapped__ = function
+
+
+class BoundFunction:
+    """A cube function that an object has as a method: the object is its first argument."""
+
+    def __init__(self, function: CubeFunction, owner: Any) -> None:
+        self.function = function
+        self.owner = owner
+        self.__name__ = function.__name__
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, BoundFunction)
+            and self.function is other.function
+            and self.owner is other.owner
+        )
+
+    def __hash__(self) -> int:
+        return hash((id(self.function), id(self.owner)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +72,7 @@ class Source:
 
 
 _sources: dict[int, tuple[Any, Source]] = {}
-_MAX_SOURCES = 4096
+"""By the identity of code, with a weak reference that removes the entry when the code dies."""
 
 
 def read_source(code: Any) -> Source:
@@ -60,36 +81,89 @@ def read_source(code: Any) -> Source:
     Kept by identity: equal code may come from different text, as annotations of locals leave no
     trace in it.
     """
-    found = _sources.get(id(code))
+    key = id(code)
+    found = _sources.get(key)
     if found is None:
-        while len(_sources) >= _MAX_SOURCES:
-            _sources.pop(next(iter(_sources)), None)
-        found = _sources[id(code)] = (code, _read_source(code))  # keeps the code, so the id is its
+        source = _read_source(code)
+        found = _sources[key] = (weakref.ref(code, lambda _: _sources.pop(key, None)), source)
     return found[1]
 
 
 def _read_source(code: Any) -> Source:
+    linecache.checkcache(code.co_filename)
     lines = linecache.getlines(code.co_filename)
-    try:
-        block, first = inspect.getsourcelines(code)
-    except (OSError, TypeError, IndexError):
-        raise fail("E105", name=code.co_name) from None
-    text = "".join(block)
-    dedented = textwrap.dedent(text)
-    offset = len(text.split("\n", 1)[0]) - len(dedented.split("\n", 1)[0])
-    tree = _parse(dedented, code) or (_parse("".join(lines), code) if lines else None)
+    tree, offset = _parse_block(_own_lines(lines, code), code.co_firstlineno)
+    if tree is None or not [n for n in tree.body if isinstance(n, ast.FunctionDef)]:
+        try:
+            block, first = inspect.getsourcelines(code)
+        except (OSError, TypeError, IndexError):
+            return _read_unfiled(code)
+        tree, offset = _parse_block(block, first)
+    if tree is None:
+        tree, offset = _parse("".join(lines)) if lines else None, 0
     if tree is None:
         raise fail("E105", name=code.co_name)
-    if _parse(dedented, code) is not None:
-        ast.increment_lineno(tree, first - 1)
-    else:
-        offset = 0
     node = _find(tree, code, offset)
     if node is None and code.co_flags & inspect.CO_COROUTINE:
         raise _asynchronous(tree, code, offset)
     if node is None:
         raise fail("E105", name=code.co_name)
     return Source(node, code.co_filename, code.co_name, offset)
+
+
+def _parse_block(block: list[str], first: int) -> tuple[ast.Module | None, int]:
+    """The tree of lines that begin at line `first`, and the columns that they were indented by."""
+    text = "".join(block)
+    dedented = textwrap.dedent(text)
+    tree = _parse(dedented)
+    if tree is not None:
+        ast.increment_lineno(tree, first - 1)
+    return tree, len(text.split("\n", 1)[0]) - len(dedented.split("\n", 1)[0])
+
+
+def _own_lines(lines: list[str], code: Any) -> list[str]:
+    """The lines of a function: those that its code comes from, and what is indented behind them.
+
+    `inspect` finds them too, but looks through all modules of the process, and through the tokens.
+    """
+    first = code.co_firstlineno - 1
+    if code.co_name == "<lambda>" or not 0 <= first < len(lines):
+        return []
+    end, depth = min(_last_line(code), len(lines)), _indentation(lines[first])
+    last = end
+    for number in range(end, len(lines)):
+        text = lines[number].strip()
+        if text and not text.startswith("#"):
+            if _indentation(lines[number]) <= depth:
+                break
+            last = number + 1
+    return lines[first:last]
+
+
+def _last_line(code: Any) -> int:
+    """The last line that code, or the code of a function inside it, comes from."""
+    ends = [end or line or 0 for line, end, _, _ in code.co_positions()]
+    inner = [_last_line(c) for c in code.co_consts if isinstance(c, CodeType)]
+    return max([code.co_firstlineno, *ends, *inner])
+
+
+def _indentation(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _read_unfiled(code: Any) -> Source:
+    """The source of code of `python -c` or a prompt; E105 for any other that has no file."""
+    found = find_text(code)
+    if found is None:
+        raise fail("E105", name=code.co_name)
+    file, text = found
+    tree = ast.parse(text)
+    node = _find(tree, code, 0)
+    if node is None and code.co_flags & inspect.CO_COROUTINE:
+        raise _asynchronous(tree, code, 0)
+    if node is None:
+        raise fail("E105", name=code.co_name)
+    return Source(node, file, code.co_name, 0)
 
 
 def _asynchronous(tree: ast.Module, code: Any, offset: int) -> Error:
@@ -103,7 +177,7 @@ def _asynchronous(tree: ast.Module, code: Any, offset: int) -> Error:
     return fail("E105", name=code.co_name)
 
 
-def _parse(text: str, code: Any) -> ast.Module | None:
+def _parse(text: str) -> ast.Module | None:
     try:
         return ast.parse(text)
     except SyntaxError:
@@ -182,6 +256,17 @@ class Captures:
     def names(self) -> set[str]:
         """Everything that could be meant, for suggestions."""
         return {*self.function.__code__.co_freevars, *self.function.__globals__, *dir(builtins)}
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """Reads attributes of a captured object again, to compare them at later launches."""
+
+    owner: Any
+
+    def lookup(self, name: str) -> Any:
+        """The attribute's present value."""
+        return getattr(self.owner, name)
 
 
 def _missing(name: str) -> Any:

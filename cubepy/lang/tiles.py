@@ -8,7 +8,6 @@ same. Elsewhere factors lie in shared memory, and sums are dealt out to the unit
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -27,7 +26,8 @@ from cubepy.ir.types import (
     u8,
     u16,
 )
-from cubepy.targets import Target
+from cubepy.record import dataclass
+from cubepy.targets import MatrixUnit, Target
 
 USES = ("a", "b", "accumulator")
 SUMS: dict[DType, DType] = {
@@ -36,11 +36,6 @@ SUMS: dict[DType, DType] = {
     **dict.fromkeys((i8, u8, i16, u16, i32), i32),
 }
 """Types of factors, and what their products are added in."""
-_TENSOR_CORES = {f8e4m3: f16, f8e5m2: f16, f16: f16, bf16: bf16, i8: i8, u8: u8}
-_SIMDGROUPS = {f8e4m3: f16, f8e5m2: f16, f16: f16, bf16: f32, f32: f32}
-"""Types of factors that matrix units take, and as what: these hold every value of those."""
-_FIRST_WITH_MMA = 80
-_PLANE = 32
 _WORD_BITS = 32
 Place = Callable[[Any, Any], tuple[Any, Any]]
 
@@ -51,7 +46,7 @@ class Layout:
 
     `place(lane, k)` is where element k of a unit lies in its block. `packed`: elements in a word of
     32 bits, 0 where they are held one by one. `is_shared`: all lie in shared memory instead, in
-    order. `multiply`: the matrix units that take such blocks, "" for none.
+    order. `unit`: the matrix unit that takes such blocks, None for none.
     """
 
     rows: int
@@ -61,7 +56,7 @@ class Layout:
     place: Place
     packed: int = 0
     is_shared: bool = False
-    multiply: str = ""
+    unit: MatrixUnit | None = None
 
 
 def choose(
@@ -73,10 +68,9 @@ def choose(
         raise ValueError(
             f"the last of the planes of {plane} has units missing: the cube has {units}"
         )
-    if plane == _PLANE and units % _PLANE == 0:
-        found = _by_units(use, element, target)
-        if found is not None:
-            return found
+    unit = _unit_for(use, element, target)
+    if unit is not None and plane == unit.units and units % plane == 0:
+        return _LAYOUTS[unit.layout](use, element, unit)
     return _in_turn(use, rows, columns, element, min(plane, units))
 
 
@@ -95,31 +89,36 @@ def _checked(use: Any, rows: Any, columns: Any, dtype: Any) -> DType:
     return element
 
 
-def _by_units(use: str, dtype: DType, target: Target) -> Layout | None:
-    if target.kind == "cuda" and int(target.arch.strip("sm_af")) >= _FIRST_WITH_MMA:
-        return _of_tensor_cores(use, dtype)
-    return _of_simdgroups(use, dtype) if target.kind == "metal" else None
+def _unit_for(use: str, dtype: DType, target: Target) -> MatrixUnit | None:
+    """The first of the target's matrix units that takes factors, or makes sums, of the type."""
+    for unit in target.matrix_units:
+        if dtype.name in ((unit.sums,) if use == "accumulator" else unit.takes):
+            return unit
+    return None
 
 
-def _of_tensor_cores(use: str, dtype: DType) -> Layout | None:
-    """Blocks of mma.m16n8: 16 x k times k x 8, for k of eight words."""
+def _held(unit: MatrixUnit) -> DType:
+    found = find_dtype(unit.factor)
+    assert found is not None
+    return found
+
+
+def _of_mma(use: str, dtype: DType, unit: MatrixUnit) -> Layout:
+    """The fragments of mma.m16n8: elements of factors are packed into words."""
     if use == "accumulator":
-        return Layout(16, 8, 4, dtype, _place_of_sums, multiply="cuda")
-    held = _TENSOR_CORES.get(dtype)
-    if held is None:
-        return None
+        return Layout(unit.m, unit.n, 4, dtype, _place_of_sums, unit=unit)
+    held = _held(unit)
     packed = _WORD_BITS // held.bits
     if use == "a":
-        return Layout(
-            16, 8 * packed, 4, held, partial(_place_of_a, packed), packed, multiply="cuda"
-        )
-    return Layout(8 * packed, 8, 2, held, partial(_place_of_b, packed), packed, multiply="cuda")
+        place = partial(_place_of_a, packed)
+        return Layout(unit.m, unit.k, 4, held, place, packed, unit=unit)
+    return Layout(unit.k, unit.n, 2, held, partial(_place_of_b, packed), packed, unit=unit)
 
 
-def _of_simdgroups(use: str, dtype: DType) -> Layout | None:
+def _of_simdgroup(use: str, dtype: DType, unit: MatrixUnit) -> Layout:
     """Blocks of 8 x 8, all alike."""
-    held = _SIMDGROUPS.get(dtype)
-    return None if held is None else Layout(8, 8, 2, held, _place_of_apple, multiply="metal")
+    held = dtype if use == "accumulator" else _held(unit)
+    return Layout(unit.m, unit.n, 2, held, _place_of_apple, unit=unit)
 
 
 def _in_turn(use: str, rows: int, columns: int, dtype: DType, units: int) -> Layout:
@@ -150,3 +149,10 @@ def _place_of_apple(lane: Any, k: int) -> tuple[Any, Any]:
 
 def _place_in_turn(units: int, columns: int, lane: Any, k: Any) -> tuple[Any, Any]:
     return (k * units + lane) // columns, (k * units + lane) % columns
+
+
+_LAYOUTS: dict[str, Callable[[str, DType, MatrixUnit], Layout]] = {
+    "mma": _of_mma,
+    "simdgroup": _of_simdgroup,
+}
+"""How each kind of matrix unit holds its matrices; see `targets.MatrixUnit`."""

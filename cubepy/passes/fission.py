@@ -1,18 +1,18 @@
-"""Loop fission: a kernel whose units meet becomes a program of its cube, docs/decisions/0003.
+"""Loop fission: a kernel with barriers becomes a program of its cube, docs/decisions/0003.
 
-Barriers are the meeting points of a cube; plane operations those of a plane, inside `planes`.
+Barriers are the barriers of a cube; plane operations those of a plane, inside `planes`.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from math import prod
 
-from cubepy.errors import Error, fail
 from cubepy.ir import ops
 from cubepy.ir.core import Attr, Kernel, Op, Region, Value
 from cubepy.ir.types import Buffer, Space, bool_, element_of, index
-from cubepy.passes.meetings import (
+from cubepy.passes.emulate_planes import (
     PLANE_OPS,
     lower_plane_op,
     position_of_plane,
@@ -26,7 +26,11 @@ from cubepy.passes.segments import (
     Writer,
     for_all_or_some,
     guarded,
+    leave_cube,
+    leave_plane,
+    load_first,
     region_op,
+    store_first,
 )
 from cubepy.passes.uniformity import Uniform, leaves_divergently
 
@@ -43,7 +47,7 @@ def needs_fission(kernel: Kernel) -> bool:
 
 
 def fission(kernel: Kernel) -> Kernel:
-    """The kernel as a program of its cube; `CompileError` E307 for divergent meetings."""
+    """The kernel as a program of its cube; `check_convergence` found its barriers convergent."""
     units = prod(kernel.cube_dim)
     program = Program(units, -units % kernel.plane_dim, {p.value for p in kernel.params})
     program.constants = {
@@ -51,12 +55,13 @@ def fission(kernel: Kernel) -> Kernel:
     }
     finder = Finder(kernel, program, "cube")
     if _returns(kernel.body):
-        program.alive = program.new_array(bool_, "alive")
+        program.active = program.new_array(bool_, "active")
         if not program.padding:  # the padding of a plane has never been there
             program.everyone = program.new_scalar(bool_, "everyone")
     items = finder.items(kernel.body)
-    body = Writer(program, lambda ops_: _segment(kernel, program, ops_)).write(items)
-    start = _all_alive(program) if program.alive is not None else []
+    wrap = partial(_segment, kernel, program)
+    body = Writer(program, wrap, partial(leave_cube, program)).write(items)
+    start = _all_active(program) if program.active is not None else []
     return replace(kernel, body=Region((), (*program.prologue, *start, *body)))
 
 
@@ -70,15 +75,15 @@ def _inside(op: Op) -> list[Op]:
     )
 
 
-def _all_alive(program: Program) -> list[Op]:
-    """alive[k] = k < units, also for the padding of the last plane."""
-    assert program.alive is not None
+def _all_active(program: Program) -> list[Op]:
+    """active[k] = k < units, also for the padding of the last plane."""
+    assert program.active is not None
     lane, inside = Value(index, "unit"), Value(bool_)
     zero, one, end, units = (Value(index) for _ in range(4))
     numbers = {zero: 0, one: 1, end: program.units + program.padding, units: program.units}
     body = (
         Op(ops.LT, (lane, units), {}, (inside,)),
-        Op(ops.STORE, (program.alive, lane, inside)),
+        Op(ops.STORE, (program.active, lane, inside)),
         Op(ops.CONTINUE),
     )
     constants = [Op(ops.CONST, (), {"type": index, "value": n}, (v,)) for v, n in numbers.items()]
@@ -86,12 +91,12 @@ def _all_alive(program: Program) -> list[Op]:
     if program.everyone is not None:
         yes = Value(bool_)
         start.append(Op(ops.CONST, (), {"type": bool_, "value": True}, (yes,)))
-        start.append(Op(ops.STORE, (program.everyone, zero, yes)))
+        start += store_first(program.everyone, yes)
     return start
 
 
 def _segment(kernel: Kernel, program: Program, body: list[Op]) -> list[Op]:
-    """A segment of the cube: a loop over its units or, where planes meet, over its planes."""
+    """A segment of the cube: a loop over its units or, with barriers of planes, over its planes."""
     if kernel.plane_dim > 1 and any(o.row in _OF_PLANES for op in body for o in _with_inner(op)):
         return _planes(kernel, program, body)
     return _units(program, body)
@@ -102,9 +107,9 @@ def _with_inner(op: Op) -> list[Op]:
 
 
 def _units(program: Program, body: list[Op]) -> list[Op]:
-    if program.alive is None:
+    if program.active is None:
         return [region_op(ops.UNITS, body)]
-    asking = guarded(program.alive, body)
+    asking = guarded(program.active, body)
     if program.everyone is None:
         return [region_op(ops.UNITS, asking)]
     return for_all_or_some(program.everyone, body, asking)
@@ -113,7 +118,7 @@ def _units(program: Program, body: list[Op]) -> list[Op]:
 def _planes(kernel: Kernel, program: Program, body: list[Op]) -> list[Op]:
     common = program.common | _defined_outside(body)
     inner = Program(
-        program.units, program.padding, common, alive=program.alive, everyone=program.everyone
+        program.units, program.padding, common, active=program.active, everyone=program.everyone
     )
     inner.prologue = program.prologue
     inner.blocks = program.blocks
@@ -121,8 +126,9 @@ def _planes(kernel: Kernel, program: Program, body: list[Op]) -> list[Op]:
     region = Region((), (*body, Op(ops.YIELD)))
     finder = Finder(replace(kernel, body=region), inner, "plane")
     items = finder.items(region)[:-1]
-    statements = Writer(inner, lambda ops_: _units(inner, ops_)).write(items)
-    return [region_op(ops.PLANES, statements)]
+    leave = partial(leave_plane, inner, kernel.plane_dim)
+    statements = Writer(inner, partial(_units, inner), leave).write(items)
+    return [region_op(ops.PLANES, [*(leave() if program.active is not None else []), *statements])]
 
 
 def _defined_outside(body: list[Op]) -> set[Value]:
@@ -137,15 +143,15 @@ def _defined_outside(body: list[Op]) -> set[Value]:
 
 
 class Finder:
-    """Cuts a kernel at its meeting points into items, and decides where each value lives."""
+    """Cuts a kernel at its barriers into items, and decides where each value lives."""
 
     def __init__(self, kernel: Kernel, program: Program, group: str) -> None:
         self.kernel = kernel
         self.program = program
         self._group = group
         self._uniform = Uniform(kernel, plane=group == "plane", known=program.constants)
-        self._meeting = self._ops_around_meetings(kernel.body)
-        self._steering = self._values_that_steer(kernel.body)
+        self._barrier_ops = self._ops_around_barriers(kernel.body)
+        self._controlling = self._control_dependences(kernel.body)
         self._uniform = Uniform(
             kernel,
             plane=group == "plane",
@@ -190,19 +196,19 @@ class Finder:
 
     # Analysis
 
-    def _meets(self, op: Op) -> bool:
+    def _is_barrier(self, op: Op) -> bool:
         if self._group == "cube":
             return op.row is ops.SYNC_CUBE
         return op.row in _OF_PLANES
 
-    def _ops_around_meetings(self, body: Region) -> set[Op]:
+    def _ops_around_barriers(self, body: Region) -> set[Op]:
         around: set[Op] = set()
 
         def visit(op: Op) -> bool:
             inner = [visit(o) for region in op.regions for o in region.ops]
             if any(inner):
                 around.add(op)
-            return any(inner) or self._meets(op)
+            return any(inner) or self._is_barrier(op)
 
         for op in body.ops:
             visit(op)
@@ -210,10 +216,10 @@ class Finder:
             _add_jumping(loop.regions[0], around)
         return around
 
-    def _values_that_steer(self, body: Region) -> set[Value]:
-        """Uniform values that control flow around a meeting depends on."""
+    def _control_dependences(self, body: Region) -> set[Value]:
+        """Uniform values that control flow around a barrier depends on."""
         sources = {v: op for op in body.walk() for v in op.results}
-        work = [v for op in self._meeting for v in _steers(op)]
+        work = [v for op in self._barrier_ops for v in _control_operands(op)]
         found: set[Value] = set()
         while work:
             value = work.pop()
@@ -227,18 +233,18 @@ class Finder:
 
     def _belongs_to_units(self, op: Op) -> bool:
         """Whether each unit runs an operation for itself although it may be uniform."""
-        if not op.results or op.row.is_pure or op in self._meeting or self._meets(op):
+        if not op.results or op.row.is_pure or op in self._barrier_ops or self._is_barrier(op):
             return False
-        return op.row is not ops.ALLOC and self._steering.isdisjoint(op.results)
+        return op.row is not ops.ALLOC and self._controlling.isdisjoint(op.results)
 
     # Statements
 
     def _statement(self, op: Op) -> None:
         if op.row is ops.SYNC_CUBE and self._group == "cube":
             self.flush()
-        elif self._group == "plane" and self._meets(op):
+        elif self._group == "plane" and self._is_barrier(op):
             lower_plane_op(self, op)
-        elif op in self._meeting:
+        elif op in self._barrier_ops:
             self._control(op)
         elif op.row.is_terminator:
             self._terminator(op)
@@ -253,21 +259,45 @@ class Finder:
             if not op.row.is_pure:
                 self.flush()
             self.together(op)
+        elif any(self._controls(v) for v in op.results):
+            self._share(op)
         else:
             self.alone(op)
 
+    def _share(self, op: Op) -> None:
+        """Run an operation in each unit, and load results that control barriers once for all.
+
+        It has effects of each unit, as a print has, but a result on which units agree.
+        """
+        own = tuple(Value(v.type, v.name) if self._controls(v) else v for v in op.results)
+        self.alone(Op(op.row, op.operands, op.attrs, own, op.regions, op.span))
+        shared = [
+            (self.program.new_scalar(v.type, v.name or "value"), mine, v)
+            for v, mine in zip(op.results, own, strict=True)
+            if mine is not v
+        ]
+        self.segment.shares += [(place, mine) for place, mine, _ in shared]
+        self.flush()
+        for place, _, value in shared:
+            for load in load_first(place, value):
+                self.together(load)
+
+    def _controls(self, value: Value) -> bool:
+        """Whether control flow around a barrier depends on a value that units agree on."""
+        return value in self._controlling and not self._uniform.is_varying(value)
+
     def _is_common(self, op: Op) -> bool:
-        """Pure and uniform; or a uniform load that steers control flow around a meeting."""
+        """Pure and uniform; or a uniform load that control flow depends on around a barrier."""
         if not op.results or any(self._uniform.is_varying(v) for v in op.results):
             return False
         if not all(v in self.program.common for v in op.operands):
             return False
-        if op.row.is_pure or (op.row is ops.LOAD and op.result in self._steering):
+        if op.row.is_pure or (op.row is ops.LOAD and op.result in self._controlling):
             return True
         return bool(op.regions) and self._runs_once(op)
 
     def _runs_once(self, op: Op) -> bool:
-        """Whether a branch or loop only computes what steers, from values that all units share."""
+        """Whether a branch or loop only computes a control dependence, from uniform values."""
         inner = _with_inner(op)
         inside = {v for o in inner for v in o.results}
         inside |= {v for o in inner for region in o.regions for v in region.args}
@@ -291,19 +321,13 @@ class Finder:
 
     def _control(self, op: Op) -> None:
         common = self.program.common
-        divergent = any(v not in common for v in _steers(op))
+        divergent = any(v not in common for v in _control_operands(op))
         if divergent or (op.row in LOOPS and leaves_divergently(op.regions[0], self._uniform)):
-            raise self.divergence(op)
+            raise AssertionError(f"check_convergence let a divergent barrier in {op.row.name} pass")
         if op.row is ops.IF:
             self._branch(op)
         else:
             self._loop(op)
-
-    def divergence(self, op: Op) -> Error:
-        """E307 at the meeting point inside `op`."""
-        inside = [o for o in _with_inner(op) if self._meets(o)]
-        culprit = inside[0] if inside else op
-        return fail("E307", culprit.span or op.span, op=culprit.row.name, group=self._group)
 
     def _branch(self, op: Op) -> None:
         places = self._places(op.results)
@@ -365,7 +389,7 @@ class Finder:
 
 
 def _add_jumping(region: Region, around: set[Op]) -> bool:
-    """Add the `if`s that hold a jump of the loop around `region`; tell whether one does."""
+    """Add the `if`s that hold a jump of the loop around `region`; return whether one does."""
     jumps = False
     for op in region.ops:
         if op.row in (ops.BREAK, ops.CONTINUE):
@@ -383,7 +407,7 @@ def replace_operands(op: Op, operands: tuple[Value, ...]) -> Op:
     return Op(op.row, operands, op.attrs, op.results, op.regions, op.span)
 
 
-def _steers(op: Op) -> tuple[Value, ...]:
+def _control_operands(op: Op) -> tuple[Value, ...]:
     """The operands that decide which way control goes."""
     if op.row is ops.IF:
         return op.operands[:1]

@@ -15,7 +15,7 @@ from cubepy.ir.core import Op, Value
 from cubepy.ir.evaluate import Lanes
 from cubepy.ir.numbers import Number, wrap
 from cubepy.ir.opdef import OpDef
-from cubepy.ir.types import DType, Kind, element_of, f32, f64
+from cubepy.ir.types import DType, element_of, f32, f64
 from cubepy.passes.rewrite import Rewriter, constant
 
 
@@ -62,32 +62,8 @@ def same_number(a: Number, b: Number) -> bool:
     return a == b and (a != 0 or math.copysign(1.0, a) == math.copysign(1.0, b))
 
 
-# x op c == x, for integers (-1: all bits) and for floats. -0.0 is the neutral element of a sum:
-# -0.0 + 0.0 is 0.0, so x + 0.0 is not x.
-_NEUTRAL: dict[OpDef, tuple[int | None, float | None]] = {
-    ops.ADD: (0, -0.0),
-    ops.SUB: (0, 0.0),
-    ops.MUL: (1, 1.0),
-    ops.DIV: (None, 1.0),
-    ops.FLOORDIV: (1, None),
-    ops.DIV_TRUNC: (1, None),
-    ops.SHL: (0, None),
-    ops.SHR: (0, None),
-    ops.AND: (-1, None),
-    ops.OR: (0, None),
-    ops.XOR: (0, None),
-}
-# x op c == r, for integers: (c, r). Division by zero is defined as zero.
-_ABSORBING: dict[OpDef, tuple[tuple[int, int], ...]] = {
-    ops.MUL: ((0, 0),),
-    ops.MUL_HI: ((0, 0),),
-    ops.AND: ((0, 0),),
-    ops.OR: ((-1, -1),),
-    ops.FLOORDIV: ((0, 0),),
-    ops.DIV_TRUNC: ((0, 0),),
-    ops.MOD: ((0, 0), (1, 0)),
-    ops.REM_TRUNC: ((0, 0), (1, 0)),
-}
+# x op 1 == 0, for integers.
+_ONE_GIVES_ZERO = (ops.MOD, ops.REM_TRUNC)
 # 0 op x == 0, for integers.
 _ZERO_STAYS = (ops.FLOORDIV, ops.DIV_TRUNC, ops.MOD, ops.REM_TRUNC, ops.SHL, ops.SHR)
 # x op x == x, for all types.
@@ -110,9 +86,8 @@ _INVOLUTIONS = (ops.NEG, ops.NOT)
 
 def neutral(facts: Facts, op: Op) -> Replacement:
     """x + 0 == x, x * 1 == x, x >> 0 == x, x & -1 == x, ..."""
-    element = element_of(op.operands[0].type)
-    integer, real = _NEUTRAL[op.row]
-    wanted = real if element.is_float else _as(element, integer)
+    assert op.row.identity is not None
+    wanted = op.row.identity(element_of(op.operands[0].type))
     if wanted is None:
         return None
     for value, number in _constant_side(facts, op):
@@ -122,15 +97,21 @@ def neutral(facts: Facts, op: Op) -> Replacement:
 
 
 def absorbing(facts: Facts, op: Op) -> Replacement:
-    """x * 0 == 0, x | -1 == -1, x % 1 == 0, ...; with `fast_math` also for floats."""
+    """x * 0 == 0, x | -1 == -1, x // 0 == 0, ...; with `fast_math` x * 0 also for floats."""
+    assert op.row.absorbing is not None
     element = element_of(op.operands[0].type)
-    if element.is_float and not (facts.fast_math and op.row is ops.MUL):
-        return None
+    is_product = facts.fast_math and op.row is ops.MUL and element.is_float
+    wanted = 0.0 if is_product else op.row.absorbing(element)
     for _, number in _constant_side(facts, op):
-        for wanted, result in _ABSORBING[op.row]:
-            if number == _as(element, wanted):
-                return constant_ops(op, _as(element, result) or 0)
+        if wanted is not None and number == wanted:
+            return constant_ops(op, wanted)
     return None
+
+
+def one_gives_zero(facts: Facts, op: Op) -> Replacement:
+    """x % 1 == 0 (integers)."""
+    left, right = op.operands
+    return constant_ops(op, 0) if not _is_float(left) and facts.number(right) == 1 else None
 
 
 def zero_stays(facts: Facts, op: Op) -> Replacement:
@@ -282,13 +263,6 @@ def unmasked_store(facts: Facts, op: Op) -> Replacement:
     return (Op(op.row, tuple(address_and_value), op.attrs, (), (), op.span),) if number else ()
 
 
-def _as(element: DType, number: int | None) -> Number | None:
-    """An integer of the tables above as a number of this type."""
-    if number is None or element.is_float:
-        return None if number is None else float(number)
-    return bool(number) if element.kind is Kind.BOOL else wrap(number, element)
-
-
 def _is_float(value: Value) -> bool:
     return element_of(value.type).is_float
 
@@ -319,8 +293,9 @@ def _table() -> dict[OpDef, tuple[Rule, ...]]:
         for row in rows:
             rules.setdefault(row, []).append(rule)
 
-    use(neutral, *_NEUTRAL)
-    use(absorbing, *_ABSORBING)
+    use(neutral, *(row for row in ops.TABLE.values() if row.identity and row.is_pure))
+    use(absorbing, *(row for row in ops.TABLE.values() if row.absorbing))
+    use(one_gives_zero, *_ONE_GIVES_ZERO)
     use(zero_stays, *_ZERO_STAYS)
     use(of_itself, *_IDEMPOTENT, *_OF_ITSELF)
     use(involution, *_INVOLUTIONS)

@@ -10,17 +10,19 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+from cubepy.artifact import Scalar
 from cubepy.frontend.calls import inline
-from cubepy.frontend.tracer import Frame, Learned, Restart, Tracer
+from cubepy.frontend.joins import Learned
+from cubepy.frontend.tracer import Frame, Tracer
 from cubepy.ir import ops
 from cubepy.ir.core import Kernel, Op, Param, Region, Value
 from cubepy.ir.types import Buffer, DType, Line, element_of
 from cubepy.lang.function import read_source
 from cubepy.passes.construct_ssa import construct_ssa
+from cubepy.passes.cse import cse
+from cubepy.passes.dce import dce
 from cubepy.passes.fold import fold
-from cubepy.passes.remove_dead import remove_dead
 from cubepy.passes.rewrite import copy_op
-from cubepy.passes.share import share
 from cubepy.span import Span
 from cubepy.targets import Target
 
@@ -43,19 +45,18 @@ def inlined(
 @lru_cache(maxsize=1024)
 def _traced(function: Function, types: tuple[Number, ...], t: Number) -> Kernel:
     """The function as a kernel whose last act is to store the result."""
-    learned = Learned(settled=True)
-    while True:
-        try:
-            traced = _trace(function, types, t, learned)
-            break
-        except Restart:
-            continue
-    for step in (construct_ssa, fold, share, remove_dead):
+    learned = Learned()
+    traced, is_right = _trace(function, types, t, learned)
+    while not is_right:
+        traced, is_right = _trace(function, types, t, learned)
+    for step in (construct_ssa, fold, cse, dce):
         traced = step(traced)
     return traced
 
 
-def _trace(function: Function, types: tuple[Number, ...], t: Number, learned: Learned) -> Kernel:
+def _trace(
+    function: Function, types: tuple[Number, ...], t: Number, learned: Learned
+) -> tuple[Kernel, bool]:
     tracer = Tracer(Target("none", ""), (1, 1, 1), 1, learned)
     source = read_source(function.__code__)
     frame = Frame(tracer, source, None, (), None)
@@ -65,5 +66,6 @@ def _trace(function: Function, types: tuple[Number, ...], t: Number, learned: Le
     place = Value(Buffer(element_of(t)), "result")
     tracer.b.emit_op(ops.STORE, place, tracer.b.index(0), tracer.cast(result, t))
     tracer.b.emit_op(ops.RETURN)
-    params = tuple(Param(v, v.name, "value") for v in (place, *args))
-    return Kernel(source.name, params, Region((), (*tracer.locals, *tracer.b.ops)))
+    params = tuple(Param(v, v.name, Scalar()) for v in (place, *args))
+    kernel = Kernel(source.name, params, Region((), (*tracer.locals, *tracer.b.ops)))
+    return kernel, tracer.finish()

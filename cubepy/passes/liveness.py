@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from cubepy.ir import ops
 from cubepy.ir.core import Kernel, Op, Region, Value
+from cubepy.record import dataclass
 
 Locals = Set[Value]
 _NONE: Locals = frozenset()
@@ -53,6 +54,8 @@ class _Walk:
         self._liveness = liveness
         self._loops: list[tuple[Locals, Locals]] = []
         """Of each open loop: what is live after it, and at the start of an iteration."""
+        self._starts: dict[Op, Locals] = {}
+        """What is live at the start of an iteration, as far as known."""
 
     def region(self, region: Region, after: Locals) -> set[Value]:
         """What is live at the start of a region; `after` is live behind a `yield`."""
@@ -90,8 +93,12 @@ class _Walk:
         return live
 
     def _loop(self, op: Op, after: set[Value]) -> set[Value]:
-        """Liveness flows around the loop once, so the second walk finds the fixed point."""
-        before: Locals = _NONE
+        """Liveness flows around the loop once, so the second walk finds the fixed point.
+
+        A later walk of an outer loop begins with what was found, which can only grow: else loops
+        in loops would be walked two to the power of their depth times.
+        """
+        before = self._starts.get(op, _NONE)
         while True:
             self._loops.append((after, before))
             start = self.region(op.regions[0], _NONE)
@@ -101,5 +108,6 @@ class _Walk:
             if start == before:
                 break
             before = start
+        self._starts[op] = before
         self._liveness.wanted[op] = before | after
         return start

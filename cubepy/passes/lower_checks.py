@@ -8,28 +8,31 @@ from cubepy.ir.core import Kernel, Op, Region
 from cubepy.passes.rewrite import Rewriter
 
 
-def lower_checks(kernel: Kernel) -> tuple[Kernel, tuple[Fault, ...]]:
-    """`check c` as `if c then {} else { fault; return }`, and what each fault's code means."""
-    checks = _Checks()
-    return checks.run(kernel), tuple(checks.faults)
+def lower_checks(kernel: Kernel) -> Kernel:
+    """`check c` as `if c then {} else { fault; return }`; faults are numbered in order."""
+    return _Checks().run(kernel)
+
+
+def faults_of(kernel: Kernel) -> tuple[Fault, ...]:
+    """What the number of each fault means, for a kernel that still has its checks."""
+    return tuple(_describe(op) for op in kernel.body.walk() if op.row is ops.CHECK)
 
 
 class _Checks(Rewriter):
     def __init__(self) -> None:
         super().__init__()
-        self.faults: list[Fault] = []
+        self._count = 0
 
     def visit(self, op: Op) -> None:
         if op.row is not ops.CHECK:
             self.out.append(self.renew(op))
             return
-        condition, *told = self.values(op.operands)
-        attrs = {"code": len(self.faults)}
-        self.faults.append(_describe(op))
-        fault = Op(ops.FAULT, tuple(told), attrs, (), (), op.span)
+        condition, *noted = self.values(op.operands)
+        fault = Op(ops.FAULT, tuple(noted), {"code": self._count}, (), (), op.span)
+        self._count += 1
         leave = Region((), (fault, Op(ops.RETURN, span=op.span)))
-        stay = Region((), (Op(ops.YIELD, span=op.span),))
-        self.out.append(Op(ops.IF, (condition,), {}, (), (stay, leave), op.span))
+        pass_ = Region((), (Op(ops.YIELD, span=op.span),))
+        self.out.append(Op(ops.IF, (condition,), {}, (), (pass_, leave), op.span))
 
 
 def _describe(op: Op) -> Fault:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 
 from cubepy.ir.core import Kernel, Op
 from cubepy.ir.verify import verify
+from cubepy.passes.align import align
 from cubepy.passes.construct_ssa import construct_ssa
 from cubepy.passes.contract import contract
+from cubepy.passes.cse import cse
+from cubepy.passes.dce import dce
 from cubepy.passes.fold import fold
-from cubepy.passes.hoist import hoist
+from cubepy.passes.licm import licm
+from cubepy.passes.narrow import narrow
 from cubepy.passes.prove import prove
-from cubepy.passes.remove_dead import remove_dead
-from cubepy.passes.share import share
+from cubepy.passes.prune import prune
 from cubepy.passes.unroll import unroll
+from cubepy.record import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,33 +31,40 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class PassOptions:
-    """What a launch may choose: contraction to fused multiply-add, and folding beyond IEEE 754."""
+    """What a launch may choose: contraction to fused multiply-add, and folding beyond IEEE 754.
+
+    `narrow`: the target computes faster with integers of 32 bits.
+    """
 
     contract: bool = True
     fast_math: bool = False
+    narrow: bool = False
 
 
 def standard_passes(options: PassOptions, expand: Pass | None = None) -> list[Pass]:
     """The passes between the frontend and a compiler; `expand` inlines elementary functions."""
     simplify = Pass("fold", partial(fold, fast_math=options.fast_math))
-    sharing = Pass("share", share)
+    sharing = Pass("cse", cse)
     return [
         *_defining_passes(options),
         *([expand] if expand else []),  # after contract: expansions say themselves what is fused
         simplify,
         sharing,
-        Pass("hoist", hoist),  # before unroll, so that what is hoisted is copied nowhere
+        Pass("licm", licm),  # before unroll, so that what is hoisted is copied nowhere
         Pass("unroll", unroll),
         simplify,  # unrolled positions are constants
         Pass("prove", prove),  # after unroll, before what it leaves unused is removed
+        Pass("align", align),
         sharing,  # and copies of a body have much in common
-        Pass("remove_dead", remove_dead),
+        *([Pass("narrow", narrow)] if options.narrow else []),
+        Pass("dce", dce),
+        Pass("prune", prune),
     ]
 
 
 def definition_passes(options: PassOptions) -> list[Pass]:
     """What the interpreter runs: the kernel as it was written, without the optimiser's help."""
-    return [*_defining_passes(options), Pass("remove_dead", remove_dead)]
+    return [*_defining_passes(options), Pass("dce", dce)]
 
 
 def _defining_passes(options: PassOptions) -> list[Pass]:
@@ -72,7 +82,9 @@ def run(
     """The kernel after all passes; each result is verified, and shown to `dump` with its name."""
     typed: set[Op] = set()
     for step in passes:
-        kernel = verify(step.run(kernel), step.name, typed)
+        before, kernel = kernel, step.run(kernel)
+        if kernel is not before or not typed:
+            verify(kernel, step.name, typed)
         if dump is not None:
             dump(step.name, kernel)
     return kernel

@@ -1,4 +1,4 @@
-"""Segments of a kernel between the points where its units meet, and how they become `units`.
+"""Segments of a kernel between its barriers, and how they become `units`.
 
 A segment may use values of another one: they are computed again where that is cheap, else kept in
 an array with one entry for each unit. `fission` finds the segments; this module writes them.
@@ -7,14 +7,15 @@ an array with one entry for each unit. `fission` finds the segments; this module
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from cubepy.ir import ops
 from cubepy.ir.core import Attr, Op, Region, Value
 from cubepy.ir.opdef import OpDef
-from cubepy.ir.types import Buffer, Space, Type, bool_, element_of, index, width_of
+from cubepy.ir.types import Buffer, Line, Space, Type, bool_, element_of, index, width_of
 from cubepy.passes.rewrite import copy_op
+from cubepy.record import dataclass
 from cubepy.span import Span
 
 MAX_RECOMPUTED = 12
@@ -23,19 +24,27 @@ MAX_RECOMPUTED = 12
 
 @dataclass(eq=False, slots=True)
 class Segment:
-    """Operations without a meeting point; `keeps` are stored to arrays when they are done."""
+    """Operations without a barrier; when they are done, `keeps` are stored to arrays of units, and
+    `shares`, on which units agree, to scalars."""
 
     ops: list[Op] = field(default_factory=list[Op])
     keeps: list[tuple[Value, Value]] = field(default_factory=list[tuple[Value, Value]])
+    shares: list[tuple[Value, Value]] = field(default_factory=list[tuple[Value, Value]])
 
     @property
     def is_empty(self) -> bool:
-        return not self.ops and not self.keeps
+        return not self.ops and not self.keeps and not self.shares
+
+    @property
+    def returns(self) -> bool:
+        """Whether some unit may return here."""
+        regions = [region for op in self.ops for region in op.regions]
+        return any(op.row is ops.RETURN for region in regions for op in region.walk())
 
 
 @dataclass(eq=False, slots=True)
 class Control:
-    """An `if` or loop around a meeting point; it runs once for all units."""
+    """An `if` or loop around a barrier; it runs once for all units."""
 
     op: Op
     operands: tuple[Value, ...]
@@ -64,7 +73,7 @@ class Program:
     blocks: dict[Value, tuple[Value, int]] = field(default_factory=dict[Value, tuple[Value, int]])
     prologue: list[Op] = field(default_factory=list[Op])
     constants: dict[Value, object] = field(default_factory=dict[Value, object])
-    alive: Value | None = None
+    active: Value | None = None
     everyone: Value | None = None
     """One bool: whether no unit has returned, so that nobody needs to be asked."""
 
@@ -88,11 +97,16 @@ Finish: TypeAlias = Callable[[list[Op]], list[Op]]
 
 
 class Writer:
-    """Turns items into operations. `wrap` makes the statements of one segment a region op."""
+    """Turns items into operations. `wrap` makes the statements of one segment a region op.
 
-    def __init__(self, program: Program, wrap: Finish) -> None:
+    `leave` ends the work of a group none of whose units is active any more: what follows runs once
+    for the group, loads included, and may only do so for an active unit.
+    """
+
+    def __init__(self, program: Program, wrap: Finish, leave: Callable[[], list[Op]]) -> None:
         self._program = program
         self._wrap = wrap
+        self._leave = leave
         self._kept: dict[Segment, dict[Value, Value]] = {}
 
     def write(self, items: list[Item]) -> list[Op]:
@@ -114,6 +128,8 @@ class Writer:
             if isinstance(item, Segment):
                 kept = [(array, value) for value, array in self._kept.get(item, {}).items()]
                 out += self._wrap(plans[item].statements(kept))
+                if item.returns and not _ends_kernel(items, item):
+                    out += self._leave()
             elif isinstance(item, Control):
                 out.append(self._control(item, plans))
             else:
@@ -125,6 +141,12 @@ class Writer:
         args = item.args
         regions = tuple(Region(args, tuple(body)) for body in bodies)
         return Op(item.op.row, item.operands, item.op.attrs, item.results, regions, item.op.span)
+
+
+def _ends_kernel(items: list[Item], segment: Segment) -> bool:
+    """Whether nothing but the kernel's end follows a segment."""
+    after = items[items.index(segment) + 1 :]
+    return all(isinstance(item, Op) and item.row is ops.RETURN for item in after) and bool(after)
 
 
 def _segments(items: list[Item]) -> list[Segment]:
@@ -150,7 +172,7 @@ class _Plan:
         self._inner: set[Value] = set()
         for op in segment.ops:
             self._bring_all(op)
-        for _, value in segment.keeps:
+        for _, value in (*segment.keeps, *segment.shares):
             self._bring(value)
 
     def statements(self, kept: list[tuple[Value, Value]]) -> list[Op]:
@@ -159,6 +181,8 @@ class _Plan:
         stores: list[Op] = []
         for array, value in [*self._segment.keeps, *kept]:
             stores += self._store(array, self._names.get(value, value), None)
+        for scalar, value in self._segment.shares:
+            stores += store_first(scalar, self._names.get(value, value))
         return [*self._prefix, *body, *stores]
 
     # Bringing values in
@@ -244,7 +268,7 @@ class _Plan:
 
     def _renamed(self, op: Op) -> list[Op]:
         operands = tuple(self._names.get(v, v) for v in op.operands)
-        if op.row is ops.RETURN and self._program.alive is not None:
+        if op.row is ops.RETURN and self._program.active is not None:
             return [*self._die(op.span), op]
         before: list[Op] = []
         if operands and operands[0] in self._program.blocks:
@@ -263,15 +287,31 @@ class _Plan:
         return buffer, offset, *operands[2:]
 
     def _die(self, span: Span | None) -> list[Op]:
-        assert self._program.alive is not None
+        assert self._program.active is not None
         no = Value(bool_)
         constant = Op(ops.CONST, (), {"type": bool_, "value": False}, (no,))
-        notes = [constant, *self._store(self._program.alive, no, span)]
+        notes = [constant, *self._store(self._program.active, no, span)]
         if self._program.everyone is not None:
-            zero = Value(index)
-            notes.append(Op(ops.CONST, (), {"type": index, "value": 0}, (zero,)))
-            notes.append(Op(ops.STORE, (self._program.everyone, zero, no), {}, (), (), span))
+            notes += store_first(self._program.everyone, no, span)
         return notes
+
+
+def store_first(place: Value, value: Value, span: Span | None = None) -> list[Op]:
+    """place[0] = value"""
+    zero = Value(index)
+    return [
+        Op(ops.CONST, (), {"type": index, "value": 0}, (zero,)),
+        Op(ops.STORE, (place, zero, value), {}, (), (), span),
+    ]
+
+
+def load_first(place: Value, result: Value) -> list[Op]:
+    """result = place[0]"""
+    zero = Value(index)
+    return [
+        Op(ops.CONST, (), {"type": index, "value": 0}, (zero,)),
+        Op(ops.LOAD, (place, zero), {"type": result.type}, (result,)),
+    ]
 
 
 def _scaled(position: Value, width: int, out: list[Op]) -> Value:
@@ -294,25 +334,58 @@ def for_all_or_some(everyone: Value, body: list[Op], some: list[Op]) -> list[Op]
 
     A loop that asks every unit is not turned into vector code.
     """
-    zero, condition = Value(index), Value(bool_, "everyone")
+    condition = Value(bool_, "everyone")
     copies: dict[Value, Value] = {}
     some = [copy_op(op, copies) for op in some]
     regions = tuple(
         Region((), (region_op(ops.UNITS, ops_), Op(ops.YIELD))) for ops_ in (body, some)
     )
-    return [
-        Op(ops.CONST, (), {"type": index, "value": 0}, (zero,)),
-        Op(ops.LOAD, (everyone, zero), {"type": bool_}, (condition,)),
-        Op(ops.IF, (condition,), {}, (), regions),
-    ]
+    return [*load_first(everyone, condition), Op(ops.IF, (condition,), {}, (), regions)]
 
 
-def guarded(alive: Value, body: list[Op]) -> list[Op]:
+def guarded(active: Value, body: list[Op]) -> list[Op]:
     """The body for units that have not returned."""
-    unit, condition = Value(index, "unit"), Value(bool_, "alive")
+    unit, condition = Value(index, "unit"), Value(bool_, "active")
     then = Region((), (*body, Op(ops.YIELD)))
     return [
         Op(ops.UNIT_POS, (), {"axis": "all"}, (unit,)),
-        Op(ops.LOAD, (alive, unit), {"type": bool_}, (condition,)),
+        Op(ops.LOAD, (active, unit), {"type": bool_}, (condition,)),
         Op(ops.IF, (condition,), {}, (), (then, Region((), (Op(ops.YIELD),)))),
     ]
+
+
+def leave_cube(program: Program) -> list[Op]:
+    """Return from the cube where all of its units have returned."""
+    assert program.active is not None
+    zero, units, one, no = (Value(t) for t in (index, index, index, bool_))
+    numbers = ((zero, 0), (units, program.units), (one, 1))
+    start = [Op(ops.CONST, (), {"type": index, "value": n}, (v,)) for v, n in numbers]
+    start.append(Op(ops.CONST, (), {"type": bool_, "value": False}, (no,)))
+    unit, sofar, active, either, found = (Value(t) for t in (index, bool_, bool_, bool_, bool_))
+    body = (
+        Op(ops.LOAD, (program.active, unit), {"type": bool_}, (active,)),
+        Op(ops.OR, (sofar, active), {}, (either,)),
+        Op(ops.CONTINUE, (either,)),
+    )
+    count = Op(ops.FOR, (zero, units, one, no), {}, (found,), (Region((unit, sofar), body),))
+    return [*start, count, _return_unless(found)]
+
+
+def leave_plane(program: Program, width: int) -> list[Op]:
+    """Return from the plane where all of its units have returned."""
+    assert program.active is not None
+    line = Line(bool_, width)
+    plane, size, base, lanes, found = (Value(t) for t in (index, index, index, line, bool_))
+    return [
+        Op(ops.PLANE_POS, (), {}, (plane,)),
+        Op(ops.CONST, (), {"type": index, "value": width}, (size,)),
+        Op(ops.MUL, (plane, size), {}, (base,)),
+        Op(ops.LOAD, (program.active, base), {"type": line}, (lanes,)),
+        Op(ops.REDUCE_OR, (lanes,), {}, (found,)),
+        _return_unless(found),
+    ]
+
+
+def _return_unless(found: Value) -> Op:
+    regions = (Region((), (Op(ops.YIELD),)), Region((), (Op(ops.RETURN),)))
+    return Op(ops.IF, (found,), {}, (), regions)

@@ -10,18 +10,9 @@ from math import prod
 
 from cubepy.ir import ops
 from cubepy.ir.core import Kernel, Op, Region, Value
-from cubepy.ir.opdef import Effect, Uniformity
+from cubepy.ir.opdef import Uniformity
 from cubepy.ir.types import Buffer, Space
 
-_REDUCING = (
-    ops.PLANE_SUM,
-    ops.PLANE_PROD,
-    ops.PLANE_MIN,
-    ops.PLANE_MAX,
-    ops.PLANE_ALL,
-    ops.PLANE_ANY,
-    ops.PLANE_BALLOT,
-)
 _POSITIONS = (ops.UNIT_POS, ops.ABSOLUTE_POS)
 
 
@@ -80,19 +71,20 @@ class Uniform:
     def _gives_varying(self, op: Op) -> bool:
         if self._plane and self._is_plane_uniform(op):
             return False
-        if op.row.uniformity is Uniformity.NEVER:
+        if op.row.uniformity in (Uniformity.NEVER, Uniformity.PLANE):
             return True
         if op.row is ops.LOAD and _is_private(op.operands[0]):
             return True
-        if op.row.effect is Effect.WRITE and op.row is not ops.ALLOC and op.results:
+        if op.row.writes and op.results:
             return True
         return any(v in self._varying for v in op.operands)
 
     def _is_plane_uniform(self, op: Op) -> bool:
-        """Positions divided by a multiple of the plane, and results of reductions."""
+        """Positions divided by a multiple of the plane, and what the op table says of the row."""
         if op.row in _POSITIONS and op.attrs["axis"] == "all":
             self._positions.add(op.result)
-        return self.is_row_of_planes(op) or self.is_plane_position(op) or op.row in _REDUCING
+        of_plane = op.row.uniformity is Uniformity.PLANE
+        return of_plane or self.is_row_of_planes(op) or self.is_plane_position(op)
 
     def is_row_of_planes(self, op: Op) -> bool:
         """A position along an axis that the units of a plane, which go along X first, share."""

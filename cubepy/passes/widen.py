@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from cubepy.ir import ops
+from cubepy.ir import cuda, ops
 from cubepy.ir.core import Attr, Kernel, Op, Value
 from cubepy.ir.opdef import OpDef
 from cubepy.ir.types import (
     DType,
     Line,
     Type,
+    bf16,
     element_of,
     f16,
     f32,
@@ -27,19 +28,23 @@ from cubepy.ir.types import (
 from cubepy.lang.math.small_floats import FROM_F32, TO_F32, f64_to_f16
 from cubepy.passes.inline import inlined
 from cubepy.passes.rewrite import Rewriter
+from cubepy.passes.round_to_odd import odd_f32, odd_fma
 
 _MOVES = (
     *(ops.CONST, ops.SELECT, ops.SPLAT, ops.EXTRACT, ops.INSERT, ops.SHUFFLE, ops.BITCAST),
-    ops.MISALIGNMENT,
+    *(ops.MISALIGNMENT, cuda.ADDRESS),
 )
 """Pure operations that look at no number."""
-_STEPS = {ops.REDUCE_ADD: ops.ADD, ops.REDUCE_MUL: ops.MUL}
-"""Reductions that round, and what each of their steps is."""
+_ROUNDING = (ops.ADD, ops.MUL)
+"""Steps of reductions that round."""
 
 
-def widen(dtypes: frozenset[DType]) -> Callable[[Kernel], Kernel]:
-    """The pass for a target that only stores `dtypes`."""
-    return lambda kernel: _Widen(dtypes).run(kernel) if _has(kernel, dtypes) else kernel
+def widen(dtypes: frozenset[DType], has_f64: bool = False) -> Callable[[Kernel], Kernel]:
+    """The pass for a target that only stores `dtypes`.
+
+    Without f64, fused multiply-add of bf16 rounds twice where a product leaves the range of f32.
+    """
+    return lambda kernel: _Widen(dtypes, has_f64).run(kernel) if _has(kernel, dtypes) else kernel
 
 
 def _has(kernel: Kernel, dtypes: frozenset[DType]) -> bool:
@@ -51,16 +56,17 @@ def _has(kernel: Kernel, dtypes: frozenset[DType]) -> bool:
 
 
 class _Widen(Rewriter):
-    def __init__(self, dtypes: frozenset[DType]) -> None:
+    def __init__(self, dtypes: frozenset[DType], has_f64: bool) -> None:
         super().__init__()
         self._dtypes = dtypes
+        self._has_f64 = has_f64
 
     def visit(self, op: Op) -> None:
         if not op.row.is_pure or op.row in _MOVES or not self._concerns(op):
             self.out.append(self.renew(op))
         elif op.row is ops.CAST:
             self.replaced[op.result] = self._cast(op, self.values(op.operands)[0], op.result.type)
-        elif op.row in _STEPS:
+        elif op.row.step in _ROUNDING:
             self.replaced[op.result] = self._reduce(op, *self.values(op.operands))
         else:
             operands = self.values(op.operands)
@@ -72,12 +78,16 @@ class _Widen(Rewriter):
     def _compute(self, op: Op, row: OpDef, operands: tuple[Value, ...], t: Type) -> Value:
         """The operation in f32, rounded once."""
         wide = tuple(self._widened(op, v) for v in operands)
-        result = self.emit(row, wide, dict(op.attrs), op.span, op.result.name)
+        if row is ops.FMA and element_of(t) in self._dtypes:
+            result = odd_fma(wide, element_of(t) is bf16 and self._has_f64, op.span, self.out)
+        else:
+            result = self.emit(row, wide, dict(op.attrs), op.span, op.result.name)
         return self._cast(op, result, t) if element_of(t) in self._dtypes else result
 
     def _reduce(self, op: Op, line: Value) -> Value:
         """Halves are combined until one lane is left, and each step rounds; see the op table."""
-        step = _STEPS[op.row]
+        step = op.row.step
+        assert step is not None
         while (width := width_of(line.type)) > 1:
             half = width // 2
             low, high = (self._lanes(op, line, range(k, k + half)) for k in (0, half))
@@ -107,7 +117,7 @@ class _Widen(Rewriter):
             bits = self._bits(op, value, source)
             value = inlined(TO_F32[source.name], (bits,), wide, op.span, self.out)
         elif source is not f32 and target in self._dtypes:
-            value = self._plain(op, value, wide)
+            value = odd_f32(value, op.span, self.out)
         if target not in self._dtypes:
             return value if target is f32 else self._plain(op, value, t)
         pattern = with_element(value.type, _pattern(target))

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import ctypes
 import os
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import cached_property, lru_cache
 from typing import Any
 
 from cubepy.artifact import Artifact
 from cubepy.config import get
+from cubepy.errors import fail
+from cubepy.record import dataclass
 from cubepy.runtimes.base import HostMemory, MemoryUse, Properties
 from cubepy.runtimes.cpu.memory import Block, get_memory
-from cubepy.runtimes.native.host import host_cpu
+from cubepy.runtimes.native import crash, scratch
+from cubepy.runtimes.native.host import data_caches, host_cpu
 from cubepy.runtimes.native.linker import Library, link
 from cubepy.runtimes.native.pool import Pool, get_pool, usable_cores
 from cubepy.targets import Target, host_target
@@ -25,10 +28,15 @@ CHUNKS = 8
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Linked code: `address` is `void (ptr args, i64 begin, i64 end)`."""
+    """Linked code: `address` is `void (ptr args, i64 begin, i64 end)`.
+
+    `takes_scratch`: it asks for scratch memory, and runs no cube where it gets none.
+    """
 
     address: int
     library: Library
+    takes_scratch: bool
+    name: crash.Name
 
 
 class CpuDevice(HostMemory):
@@ -43,7 +51,8 @@ class CpuDevice(HostMemory):
         attributes = ",".join(
             f"{'+' if on else '-'}{name}" for name, on in sorted(features.items())
         )
-        return host_target(cpu, attributes, frozenset(n for n, on in features.items() if on))
+        there = frozenset(n for n, on in features.items() if on)
+        return host_target(cpu, attributes, there, data_caches(), usable_cores())
 
     @cached_property
     def properties(self) -> Properties:
@@ -51,21 +60,50 @@ class CpuDevice(HostMemory):
         pages = os.sysconf("SC_PHYS_PAGES") if "SC_PHYS_PAGES" in os.sysconf_names else 0
         return Properties(_processor_name(), usable_cores(), pages * os.sysconf("SC_PAGE_SIZE"))
 
-    @cached_property
+    @property
     def pool(self) -> Pool:
-        """The thread pool; its size is CUBEPY_NUM_THREADS at first use, or the usable cores."""
+        """The thread pool; its size is that of CUBEPY_NUM_THREADS, or the cores usable now."""
         return get_pool(get("num_threads"))
 
     def load(self, artifact: Artifact) -> Loaded:
         """Link machine code into this process."""
-        library = link(artifact.code, [artifact.entry])
-        return Loaded(library.address[artifact.entry], library)
+        takes_scratch = artifact.scratch_bytes > 0
+        library = link(
+            artifact.code, [artifact.entry], scratch.symbols() if takes_scratch else None
+        )
+        name = crash.Name(artifact.entry)
+        return Loaded(library.address[artifact.entry], library, takes_scratch, name)
 
     def launch(
         self, loaded: Loaded, block: Any, count: int, grain: int, queue: int | None = None
     ) -> None:
         """Run all cubes; returns when they are done. The GIL is released meanwhile."""
-        self.pool.run(loaded.address, ctypes.addressof(block), count, grain)
+        self._run(loaded, self.pool.run, ctypes.addressof(block), count, grain)
+
+    def complete(self, loaded: Loaded, block: int, first: int, count: int, work: int) -> None:
+        """Run the cubes from `first` on of a launch that began natively; else as `launch`.
+
+        `block`: the address of the argument block; `work`: as `grain` takes it.
+        """
+        grain = self.grain(count, work)
+        if first:
+            finish = self.pool.finish
+            self._run(loaded, lambda e, a, n, g: finish(e, a, first, n, g), block, count, grain)
+        else:
+            self._run(loaded, self.pool.run, block, count, grain)
+
+    def _run(
+        self, loaded: Loaded, run: Callable[..., None], block: int, count: int, grain: int
+    ) -> None:
+        """Run cubes, under the kernel's name if the process crashes."""
+        names, slot = crash.slots(), crash.slot()
+        before, names[slot] = names[slot], loaded.name.address
+        try:
+            run(loaded.address, block, count, grain)
+        finally:
+            names[slot] = before
+        if loaded.takes_scratch and (nbytes := scratch.lacking()):
+            raise fail("E504", nbytes=nbytes, device=self.name)
 
     def grain(self, count: int, work: int) -> int:
         """All cubes where the launch is small, else so many that uneven ones balance."""

@@ -16,12 +16,15 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from operator import index
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+
+from cubepy.config import get
+from cubepy.record import dataclass
 
 ALIGNMENT = 64  # a cache line, and the widest vector there is
 HUGE_PAGE = 2 << 20
@@ -87,7 +90,7 @@ class MemoryPool:
 
     def __init__(self, limit: int | None = None) -> None:
         """`limit` in bytes, default an eighth of the machine's (or the container's) memory."""
-        self.limit = _machine_bytes() // 8 if limit is None else limit
+        self.limit = self.default_limit = _machine_bytes() // 8 if limit is None else limit
         self._kinds: dict[int, _Kind] = {}
         self._idle: dict[int, _Kind] = {}  # free addresses, the longest unused first
         self._backing: dict[int, mmap.mmap | int] = {}
@@ -260,7 +263,7 @@ _raw_free = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(("PyMem_RawFree", ctypes.py
 
 
 def _machine_bytes() -> int:
-    """The memory that this process may use, as far as the system tells."""
+    """The memory that this process may use, as far as the system reports it."""
     known = [8 * DEFAULT_LIMIT]
     with contextlib.suppress(AttributeError, OSError, ValueError):
         known = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
@@ -272,12 +275,15 @@ def _machine_bytes() -> int:
 _shared: MemoryPool | None = None
 
 
-def get_memory(limit: int | None = None) -> MemoryPool:
-    """The process's pool; `limit` has effect only in the call that makes it."""
+def get_memory() -> MemoryPool:
+    """The process's pool; the setting `pool_bytes` is the most that it keeps from now on."""
     global _shared
-    with MemoryPool._lock:
-        if _shared is None:
-            _shared = MemoryPool(limit)
+    if _shared is None:
+        with MemoryPool._lock:
+            if _shared is None:
+                _shared = MemoryPool()
+    chosen = get("pool_bytes")
+    _shared.limit = _shared.default_limit if chosen is None else chosen
     return _shared
 
 

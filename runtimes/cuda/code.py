@@ -3,36 +3,49 @@
 from __future__ import annotations
 
 import ctypes
+from contextlib import suppress
 from typing import Any
 
 from cubepy.artifact import Artifact
-from cubepy.runtimes.cuda.driver import check, driver
+from cubepy.errors import DeviceError
+from cubepy.runtimes.cuda.contexts import PRIMARY, Contexts
+from cubepy.runtimes.cuda.driver import check, driver, is_usable
 
 STATIC_SHARED_BYTES = 48 << 10
 """More than this must be asked for, function by function."""
 
 
 class Code:
-    """A kernel of one device."""
+    """A kernel of the device whose `contexts` these are; it is unloaded when it dies."""
 
-    def __init__(self, artifact: Artifact) -> None:
+    def __init__(self, artifact: Artifact, contexts: Contexts | None = None) -> None:
+        self._contexts = contexts
+        self._modules: dict[int, Any] = {}
         self.entry = artifact.entry
         self.dim = artifact.cube_dim
         self.shared_bytes = artifact.shared_bytes
         self.counts = len(artifact.slots)
         self._places = [*range(self.counts), *([self.counts + 3] if artifact.faults else [])]
         self._offsets = [8 * k for k in self._places]
-        self._maps = {k for k, slot in enumerate(artifact.slots) if slot.role == "tensor_map"}
+        self._maps = {k for k, slot in enumerate(artifact.slots) if slot.kind.is_copied}
         self._pointers = ctypes.c_void_p * max(1, len(self._places))
         self._cubin = artifact.code
         self._functions: dict[int, Any] = {}
 
     def function(self, context: int) -> Any:
-        """The function in a context, which is current."""
+        """The function in the current context, whose key is `context`."""
         found = self._functions.get(context)
         if found is None:
-            found = self._functions[context] = self._load()
+            found = self._functions[context] = self._load(context)
         return found
+
+    def __del__(self) -> None:
+        """Other libraries' contexts unload what is in them when they end; they may have ended."""
+        module = self._modules.get(PRIMARY)
+        if module is None or self._contexts is None or not is_usable():
+            return
+        with suppress(DeviceError), self._contexts.enter(is_own=True):  # raised where one waits
+            driver().cuModuleUnload(module)
 
     def parameters(self, block: Any) -> Any:
         """Pointers to the parameters: words of the block, which lives until the call, or tensor
@@ -44,9 +57,10 @@ class Code:
             *[block[k] if k in self._maps else start + 8 * k for k in self._places]
         )
 
-    def _load(self) -> Any:
+    def _load(self, context: int) -> Any:
         api = driver()
         module = check("cuModuleLoadData", api.cuModuleLoadData(self._cubin))
+        self._modules[context] = module
         name = self.entry.encode()
         function = check("cuModuleGetFunction", api.cuModuleGetFunction(module, name))
         if self.shared_bytes > STATIC_SHARED_BYTES:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 from collections import deque
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Any
@@ -13,35 +14,29 @@ from cubepy.artifact import Artifact
 from cubepy.errors import fail
 from cubepy.runtimes.base import DeviceRecord, MemoryUse, Occupancy, Properties
 from cubepy.runtimes.cuda.code import Code
-from cubepy.runtimes.cuda.contexts import Contexts
+from cubepy.runtimes.cuda.contexts import PRIMARY, Contexts
 from cubepy.runtimes.cuda.driver import check, driver, failure, is_lost
-from cubepy.runtimes.cuda.memory import (
-    Allocation,
-    PinnedAllocation,
-    allocate,
-    allocate_pinned,
-    keep_freed_memory,
-    release_freed_memory,
-)
+from cubepy.runtimes.cuda.memory import Allocation, PinnedAllocation, allocate_pinned, new_pool
 from cubepy.runtimes.cuda.occupancy import ATTRIBUTES, Multiprocessor, occupancy
 from cubepy.runtimes.cuda.queues import Queues
 from cubepy.runtimes.cuda.tensor_maps import EncodedMap, encode
 from cubepy.targets import Target, cuda_target
 
 REMEMBERED = 16
-"""Names of launched kernels that are told where a device is lost."""
+"""Names of launched kernels that are reported where a device is lost."""
 
 
 class CudaDevice(Queues):
-    """See `runtimes.base.Device`. Queues are streams; None is the legacy default stream."""
+    """See `runtimes.base.Device`. Queues are streams; None is a stream of the device's own."""
 
     uses_host_memory = False
 
     def __init__(self, ordinal: int) -> None:
+        super().__init__()
         self.name = f"cuda:{ordinal}"
         self.contexts = Contexts(ordinal)
-        self._launched: deque[str] = deque(maxlen=REMEMBERED)
-        self._keeps_memory = False
+        self._launched: deque[tuple[int, str]] = deque(maxlen=REMEMBERED)
+        self._pool: Any = None
 
     @cached_property
     def target(self) -> Target:
@@ -65,6 +60,12 @@ class CudaDevice(Queues):
             name.split(b"\0")[0].decode(), self._attribute("MULTIPROCESSOR_COUNT"), int(total)
         )
 
+    @cached_property
+    def driver_version(self) -> str:
+        """The version of CUDA that the driver is made for."""
+        number = check("cuDriverGetVersion", driver().cuDriverGetVersion())
+        return f"{number // 1000}.{number % 1000 // 10}"
+
     def _attribute(self, name: str) -> int:
         api = driver()
         which = getattr(api.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
@@ -74,29 +75,32 @@ class CudaDevice(Queues):
 
     def load(self, artifact: Artifact) -> Code:
         """Load a cubin into the current context."""
-        code = Code(artifact)
-        code.function(self.contexts.enter())
+        code = Code(artifact, self.contexts)
+        with self.contexts.enter() as context:
+            code.function(context)
         return code
 
     def launch(
         self, loaded: Code, block: Any, count: int, grain: int, queue: int | None = None
     ) -> None:
-        """Enqueue the cubes; a failure of the kernel is told by what waits for it."""
+        """Enqueue the cubes; a failure of the kernel is raised by what waits for it."""
         if not count:
             return
-        function = loaded.function(self.contexts.enter())
-        parameters = loaded.parameters(block)
-        grid = block[loaded.counts : loaded.counts + 3]
-        (status,) = driver().cuLaunchKernel(
-            function,
-            *grid,
-            *loaded.dim,
-            loaded.shared_bytes,
-            queue or 0,
-            ctypes.addressof(parameters),
-            0,
-        )
-        self._launched.append(loaded.entry)
+        stream = self.stream(queue)
+        with self.contexts.enter(queue is None) as context:
+            function = loaded.function(context)
+            parameters = loaded.parameters(block)
+            grid = block[loaded.counts : loaded.counts + 3]
+            (status,) = driver().cuLaunchKernel(
+                function,
+                *grid,
+                *loaded.dim,
+                loaded.shared_bytes,
+                stream,
+                ctypes.addressof(parameters),
+                0,
+            )
+        self._launched.append((stream, loaded.entry))
         if status:
             raise self.failed(f"the launch of {loaded.entry}", status)
 
@@ -107,8 +111,8 @@ class CudaDevice(Queues):
 
     def occupancy(self, loaded: Code) -> Occupancy:
         """How many cubes a multiprocessor holds; nothing is launched."""
-        function = loaded.function(self.contexts.enter())
-        return occupancy(function, loaded, self.multiprocessor)
+        with self.contexts.enter() as context:
+            return occupancy(loaded.function(context), loaded, self.multiprocessor)
 
     def tensor_map(
         self,
@@ -120,8 +124,8 @@ class CudaDevice(Queues):
         swizzle: int,
     ) -> EncodedMap:
         """A tensor map of an array on this device; `strides` in bytes, axes in row-major order."""
-        self.contexts.enter()
-        return encode(address, dtype, shape, strides, box, swizzle)
+        with self.contexts.enter():
+            return encode(address, dtype, shape, strides, box, swizzle)
 
     def grain(self, count: int, work: int) -> int:
         """The hardware spreads cubes."""
@@ -133,62 +137,88 @@ class CudaDevice(Queues):
 
     def synchronize(self, queue: int | None = None) -> None:
         """Wait for a stream or for all; `DeviceLostError` E509 where a kernel broke the context."""
-        self.contexts.enter()
-        api = driver()
-        (status,) = api.cuCtxSynchronize() if queue is None else api.cuStreamSynchronize(queue)
+        with self.contexts.enter() as context:
+            if queue is None:
+                (status,) = driver().cuCtxSynchronize()
+            else:
+                (status,) = driver().cuStreamSynchronize(queue)
+        if queue is None and context != PRIMARY and not status:
+            with self.contexts.enter(is_own=True):
+                (status,) = driver().cuCtxSynchronize()
         if status:
             raise self.failed("waiting", status)
-        self._launched.clear()
+        self._forget(queue)
+
+    def _forget(self, queue: int | None) -> None:
+        """No kernel of a queue that was waited for can be the one that broke the device."""
+        waited = [item for item in list(self._launched) if queue is None or item[0] == queue]
+        for item in waited:
+            with suppress(ValueError):  # another thread waited too
+                self._launched.remove(item)
 
     def failed(self, call: str, status: Any) -> Exception:
         """What a status of the driver means, with the kernels that may have caused it."""
         if is_lost(status):
-            kernels = ", ".join(dict.fromkeys(self._launched)) or "none of CubePy's"
+            names = dict.fromkeys(name for _, name in list(self._launched))
+            kernels = ", ".join(names) or "none of CubePy's"
             return fail("E509", device=self.name, reason=status.name, kernels=kernels)
         return failure(call, status, driver())
 
     # Memory
 
     def allocate(self, nbytes: int) -> Allocation:
-        """Memory from the driver's pool."""
-        self.contexts.enter()
-        if not self._keeps_memory:
-            keep_freed_memory(self.contexts.device)
-            self._keeps_memory = True
-        return allocate(nbytes, self.contexts, self.name)
+        """Memory aligned to 256 bytes from the device's own pool; E504 where there is no more."""
+        api = driver()
+        stream = self.stream(None)
+        with self.contexts.enter(is_own=True):
+            pool = self._own_pool()
+            status, address = api.cuMemAllocFromPoolAsync(max(nbytes, 1), pool, stream)
+        if status == api.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
+            raise fail("E504", nbytes=nbytes, device=self.name)
+        self.checked(f"an allocation of {nbytes} bytes", (status,))
+        return Allocation(int(address), nbytes, self)
+
+    def _own_pool(self) -> Any:
+        if self._pool is None:
+            with self.order:
+                if self._pool is None:
+                    self._pool = new_pool(self.contexts.ordinal)
+        return self._pool
 
     def release_memory(self) -> None:
         """Give what the pool keeps back to the device."""
         self.synchronize()
-        release_freed_memory(self.contexts.device)
+        if self._pool is not None:
+            with self.contexts.enter(is_own=True):
+                self.checked("cuMemPoolTrimTo", driver().cuMemPoolTrimTo(self._pool, 0))
 
     def upload(self, address: int, host: int, nbytes: int, queue: int | None = None) -> None:
         """Copy from host memory and wait: pinned memory is read after the call returns."""
-        self.contexts.enter()
-        (status,) = driver().cuMemcpyHtoDAsync(address, host, nbytes, queue or 0)
-        if status:
-            raise self.failed("a copy to the device", status)
-        self.synchronize(queue or 0)
+        stream = self.stream(queue)
+        with self.contexts.enter(queue is None):
+            copied = driver().cuMemcpyHtoDAsync(address, host, nbytes, stream)
+            self.checked("a copy to the device", copied)
+        self.synchronize(stream)
 
     def download(self, host: int, address: int, nbytes: int, queue: int | None = None) -> None:
         """Copy to host memory and wait."""
-        self.contexts.enter()
-        (status,) = driver().cuMemcpyDtoHAsync(host, address, nbytes, queue or 0)
-        if status:
-            raise self.failed("a copy to the host", status)
-        self.synchronize(queue or 0)
+        stream = self.stream(queue)
+        with self.contexts.enter(queue is None):
+            copied = driver().cuMemcpyDtoHAsync(host, address, nbytes, stream)
+            self.checked("a copy to the host", copied)
+        self.synchronize(stream)
 
     def copy(self, target: int, source: int, nbytes: int, queue: int | None = None) -> None:
         """Enqueue a copy; the driver knows by the addresses on which side each memory is."""
-        self.contexts.enter()
-        (status,) = driver().cuMemcpyAsync(target, source, nbytes, queue or 0)
-        if status:
-            raise self.failed("a copy", status)
+        stream = self.stream(queue)
+        with self.contexts.enter(queue is None):
+            copied = driver().cuMemcpyAsync(target, source, nbytes, stream)
+            self.checked("a copy", copied)
 
     def memory(self) -> MemoryUse:
         """What the GPU has, and what no process uses."""
-        self.contexts.enter()
-        free, total = check("cuMemGetInfo", driver().cuMemGetInfo())
+        with self.contexts.enter():
+            free, total = check("cuMemGetInfo", driver().cuMemGetInfo())
         return MemoryUse(int(total), int(free))
 
 
@@ -214,6 +244,6 @@ def ordinal_of(address: int) -> int:
     if not address or count() == 1:
         return 0
     api = driver()
-    make(0).contexts.enter()
     which = api.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
-    return check("cuPointerGetAttribute", api.cuPointerGetAttribute(which, address))
+    with make(0).contexts.enter():
+        return check("cuPointerGetAttribute", api.cuPointerGetAttribute(which, address))

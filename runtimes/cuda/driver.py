@@ -5,6 +5,8 @@ Reference: CUDA Driver API (https://docs.nvidia.com/cuda/cuda-driver-api/).
 
 from __future__ import annotations
 
+import os
+import sys
 from functools import lru_cache
 from importlib import import_module
 from typing import Any
@@ -21,6 +23,15 @@ _STICKY = frozenset(
     )
 )
 """Errors after which a context does nothing more."""
+
+
+_process = os.getpid()
+
+
+def is_usable() -> bool:
+    """Whether the driver may be called to free something: not at the end of the interpreter, nor in
+    the child of a fork, where it does not work."""
+    return not sys.is_finalizing() and os.getpid() == _process
 
 
 @lru_cache(maxsize=1)
@@ -50,7 +61,7 @@ def check(call: str, result: tuple[Any, ...], api: Any = None) -> Any:
 
 
 def failure(call: str, status: Any, api: Any) -> Exception:
-    """What a status of the driver means."""
+    """What a status of the driver means; `CudaDevice.failed` knows what was launched as well."""
     name = status.name
     if name == "CUDA_ERROR_OUT_OF_MEMORY":
         return fail("E504", nbytes=call, device="cuda")

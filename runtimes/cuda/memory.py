@@ -1,79 +1,78 @@
-"""Memory of a CUDA device from the driver's stream-ordered pool, which keeps what is freed, and
+"""Memory of a CUDA device from a stream-ordered pool of its own, which keeps what is freed, and
 page-locked memory of the host."""
 
 from __future__ import annotations
 
-import sys
+from contextlib import suppress
 from typing import Any
 
-from cubepy.errors import fail
+from cubepy.errors import DeviceError, fail
 from cubepy.runtimes.base import Pinned, Queued
-from cubepy.runtimes.cuda.driver import check, driver
+from cubepy.runtimes.cuda.contexts import Contexts
+from cubepy.runtimes.cuda.driver import check, driver, is_usable
+from cubepy.runtimes.cuda.queues import DEFAULT_STREAM, Mark, Queues
 
 
 class Allocation(Queued):
     """Device memory; goes back to the pool when it dies, behind the last work on it."""
 
-    def __init__(self, address: int, nbytes: int, contexts: Any) -> None:
+    def __init__(self, address: int, nbytes: int, queues: Queues) -> None:
+        super().__init__()
         self.address = address
         self.nbytes = nbytes
-        self._contexts = contexts
+        self.write = Mark(queues, None)  # where it was allocated
+        self._queues = queues
 
     def __del__(self) -> None:
-        if self.address and not sys.is_finalizing():
-            self._contexts.enter()
-            if self.used is not None:
-                driver().cuStreamWaitEvent(0, self.used.handle, 0)
-            driver().cuMemFreeAsync(self.address, 0)
-
-
-def allocate(nbytes: int, contexts: Any, device: str) -> Allocation:
-    """Memory aligned to 256 bytes; E504 where the device has no more."""
-    api = driver()
-    status, address = api.cuMemAllocAsync(max(nbytes, 1), 0)
-    if status == api.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
-        raise fail("E504", nbytes=nbytes, device=device)
-    check("cuMemAllocAsync", (status, address))
-    return Allocation(int(address), nbytes, contexts)
+        if not self.address or not is_usable():
+            return
+        queues = self._queues
+        with suppress(DeviceError), queues.contexts.enter(is_own=True):  # raised where one waits
+            queues.come_after(None, self, is_written=True)
+            if self.is_shared:
+                queues.join(None, DEFAULT_STREAM)
+            driver().cuMemFreeAsync(self.address, queues.stream(None))
 
 
 class PinnedAllocation(Pinned):
     """Page-locked host memory; freed when it dies, once the last work on it is done."""
 
-    def __init__(self, address: int, contexts: Any) -> None:
+    def __init__(self, address: int, contexts: Contexts) -> None:
+        super().__init__()
         self.address = address
         self._contexts = contexts
 
     def __del__(self) -> None:
-        if not sys.is_finalizing():
-            self._contexts.enter()
-            if self.used is not None:
-                driver().cuEventSynchronize(self.used.handle)
+        if not is_usable():
+            return
+        with suppress(DeviceError), self._contexts.enter():  # raised where one waits
+            self.wait()
             driver().cuMemFreeHost(self.address)
 
 
-def allocate_pinned(nbytes: int, contexts: Any) -> PinnedAllocation:
+def allocate_pinned(nbytes: int, contexts: Contexts) -> PinnedAllocation:
     """Host memory, aligned to a page, that is page-locked for all devices; E504 without room."""
     api = driver()
-    contexts.enter()
-    status, address = api.cuMemHostAlloc(max(nbytes, 1), api.CU_MEMHOSTALLOC_PORTABLE)
+    with contexts.enter():
+        status, address = api.cuMemHostAlloc(max(nbytes, 1), api.CU_MEMHOSTALLOC_PORTABLE)
     if status == api.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
         raise fail("E504", nbytes=nbytes, device="pinned host memory")
     check("cuMemHostAlloc", (status, address))
     return PinnedAllocation(int(address), contexts)
 
 
-def keep_freed_memory(device: Any) -> None:
-    """Let the pool keep all that is freed until `release_freed_memory`."""
+def new_pool(ordinal: int) -> Any:
+    """A pool that keeps all that is freed until it is trimmed; the device's default pool, which
+    other libraries use, is left as it is."""
     api = driver()
-    pool = check("pool", api.cuDeviceGetDefaultMemPool(device))
+    location, wanted = api.CUmemLocation(), api.CUmemPoolProps()
+    location.type = api.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+    location.id = ordinal
+    wanted.allocType = api.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+    wanted.handleTypes = api.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_NONE
+    wanted.location = location
+    pool = check("cuMemPoolCreate", api.cuMemPoolCreate(wanted))
     threshold = api.CUmemPool_attribute.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
     most = api.cuuint64_t(2**64 - 1)
     check("cuMemPoolSetAttribute", api.cuMemPoolSetAttribute(pool, threshold, most))
-
-
-def release_freed_memory(device: Any) -> None:
-    """Give what the pool keeps back to the device."""
-    api = driver()
-    pool = check("pool", api.cuDeviceGetDefaultMemPool(device))
-    check("cuMemPoolTrimTo", api.cuMemPoolTrimTo(pool, 0))
+    return pool

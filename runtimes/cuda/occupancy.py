@@ -7,10 +7,10 @@ parts of a multiprocessor, shared memory in steps.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from cubepy.record import dataclass
 from cubepy.runtimes.base import Occupancy
 from cubepy.runtimes.cuda.code import Code
 from cubepy.runtimes.cuda.driver import check, driver
@@ -77,7 +77,7 @@ def occupancy(function: Any, code: Code, of: Multiprocessor) -> Occupancy:
 
 
 def rooms(units: int, registers: int, shared_bytes: int, of: Multiprocessor) -> dict[str, int]:
-    """How many cubes each resource has room for; of equal ones the first is told."""
+    """How many cubes each resource has room for; of equal ones the first is reported."""
     planes = -(-units // PLANE)
     per_plane = max(1, _stepped(registers * PLANE, REGISTER_STEP))
     per_cube = max(1, _stepped(shared_bytes + of.reserved_bytes, SHARED_STEP))

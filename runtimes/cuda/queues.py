@@ -1,97 +1,209 @@
-"""Streams and events of a CUDA device."""
+"""Streams and events of a CUDA device, and the order of work on memory."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from threading import RLock
 from typing import Any
 
 from cubepy.runtimes.base import Pinned, Queued
-from cubepy.runtimes.cuda.driver import check, driver
+from cubepy.runtimes.cuda.contexts import Contexts
+from cubepy.runtimes.cuda.driver import driver, is_usable
+
+DEFAULT_STREAM = 0
+"""The handle of the legacy default stream, in which other libraries work by default."""
+MANY_READS = 16
+"""Queues that read one memory, from which on those that are done are forgotten."""
 
 
 class Handle:
     """Something of the driver's that is destroyed when it dies."""
 
-    def __init__(self, held: Any, destroy: Callable[[Any], Any], contexts: Any) -> None:
+    def __init__(self, held: Any, destroy: Callable[[Any], Any], contexts: Contexts) -> None:
         self.handle = int(held)
         self._held = held
         self._destroy = destroy
         self._contexts = contexts
 
     def __del__(self) -> None:
-        if not sys.is_finalizing():
-            self._contexts.enter()
-            self._destroy(self._held)
+        if is_usable():
+            with self._contexts.enter():
+                self._destroy(self._held)
+
+
+class Event:
+    """An event without a time, which goes back to its context's events when it dies."""
+
+    def __init__(self, held: Any, spare: list[Any]) -> None:
+        self.handle = int(held)
+        self._held = held
+        self._spare = spare
+
+    def __del__(self) -> None:
+        self._spare.append(self._held)
+
+
+class Mark:
+    """A point in the work of a queue, behind a use of memory.
+
+    In the device's own queue, whose handle always means the same, an event is recorded when one is
+    first asked for: it is behind more then, and most marks never need one.
+    """
+
+    def __init__(self, queues: Queues, queue: int | None) -> None:
+        self.queues = queues
+        self.queue = queue
+        self._event: Event | None = None
+
+    def event(self) -> Event:
+        """The event behind the use."""
+        with Queues.order:
+            if self._event is None:
+                self._event = self.queues.record(self.queue)
+            return self._event
+
+    def wait(self) -> None:
+        """Wait on the host."""
+        event = self.event()  # which is not used again before the wait is over
+        self.queues.wait_for_event(event.handle)
+
+    def is_done(self) -> bool:
+        """Whether the work is done, as far as that is known without recording an event."""
+        return self._event is not None and self.queues.is_reached(self._event.handle)
 
 
 class Queues:
     """What a device offers besides its own queue; `contexts` is the device's.
 
-    `failed` tells what a status means that waiting or copying came back with.
+    `failed` gives the error of a status that a call of the driver came back with. `order` is held
+    from where work asks what it comes after until it is marked.
     """
 
-    contexts: Any
+    contexts: Contexts
     failed: Callable[[str, Any], Exception]
+    order = RLock()
+
+    def __init__(self) -> None:
+        self._own: int | None = None
+        self._spare: dict[int, list[Any]] = defaultdict(list)
+
+    def checked(self, call: str, result: tuple[Any, ...]) -> Any:
+        """The value of a call of the driver; the device's error where it failed."""
+        if result[0]:
+            raise self.failed(call, result[0])
+        return result[1] if len(result) > 1 else None
+
+    def stream(self, queue: int | None) -> int:
+        """The handle of a queue; that of the device's own is made at its first use.
+
+        That stream waits for no other, and is never destroyed.
+        """
+        if queue is not None:
+            return queue
+        if self._own is None:
+            with self.order, self.contexts.enter(is_own=True):
+                if self._own is None:
+                    self._own = int(self._new_stream())
+        return self._own
+
+    def _new_stream(self) -> Any:
+        api = driver()
+        created = api.cuStreamCreate(api.CUstream_flags.CU_STREAM_NON_BLOCKING)
+        return self.checked("cuStreamCreate", created)
 
     def new_queue(self) -> Handle:
         """A stream that waits for no other."""
-        api = driver()
-        self.contexts.enter()
-        flag = api.CUstream_flags.CU_STREAM_NON_BLOCKING
-        stream = check("cuStreamCreate", api.cuStreamCreate(flag))
-        return Handle(stream, api.cuStreamDestroy, self.contexts)
+        with self.contexts.enter():
+            return Handle(self._new_stream(), driver().cuStreamDestroy, self.contexts)
 
     def new_event(self) -> Handle:
         """An event that keeps the time."""
         api = driver()
-        self.contexts.enter()
-        event = check("cuEventCreate", api.cuEventCreate(api.CUevent_flags.CU_EVENT_DEFAULT))
-        return Handle(event, api.cuEventDestroy, self.contexts)
+        with self.contexts.enter():
+            created = api.cuEventCreate(api.CUevent_flags.CU_EVENT_DEFAULT)
+            event = self.checked("cuEventCreate", created)
+            return Handle(event, api.cuEventDestroy, self.contexts)
 
     def record_event(self, event: int, queue: int | None) -> None:
         """Mark what is in a queue by now."""
-        self.contexts.enter()
-        check("cuEventRecord", driver().cuEventRecord(event, queue or 0))
+        with self.contexts.enter(queue is None):
+            recorded = driver().cuEventRecord(event, self.stream(queue))
+            self.checked("cuEventRecord", recorded)
+
+    def record(self, queue: int | None) -> Event:
+        """A new event behind what is in a queue by now."""
+        with self.contexts.enter(queue is None) as key:
+            event = self._event(key)
+            recorded = driver().cuEventRecord(event.handle, self.stream(queue))
+            self.checked("cuEventRecord", recorded)
+            return event
+
+    def _event(self, key: int) -> Event:
+        """An event of the current context."""
+        spare = self._spare[key]
+        try:
+            held = spare.pop()
+        except IndexError:
+            api = driver()
+            created = api.cuEventCreate(api.CUevent_flags.CU_EVENT_DISABLE_TIMING)
+            held = self.checked("cuEventCreate", created)
+        return Event(held, spare)
 
     def wait_event(self, queue: int | None, event: int) -> None:
         """Let a queue wait on the device."""
-        self.contexts.enter()
-        check("cuStreamWaitEvent", driver().cuStreamWaitEvent(queue or 0, event, 0))
+        with self.contexts.enter(queue is None):
+            waited = driver().cuStreamWaitEvent(self.stream(queue), event, 0)
+            self.checked("cuStreamWaitEvent", waited)
 
     def wait_for_event(self, event: int) -> None:
         """Wait on the host."""
-        self.contexts.enter()
-        (status,) = driver().cuEventSynchronize(event)
-        if status:
-            raise self.failed("waiting", status)
+        with self.contexts.enter():
+            self.checked("waiting", driver().cuEventSynchronize(event))
+
+    def is_reached(self, event: int) -> bool:
+        """Whether an event was reached."""
+        with self.contexts.enter():
+            (status,) = driver().cuEventQuery(event)
+            return not status
 
     def milliseconds(self, start: int, end: int) -> float:
         """The time between two events that were reached."""
-        return check("cuEventElapsedTime", driver().cuEventElapsedTime(start, end))
+        with self.contexts.enter():
+            return self.checked("cuEventElapsedTime", driver().cuEventElapsedTime(start, end))
 
-    def come_after(self, queue: int | None, memory: Queued) -> None:
-        """Let a queue wait for the last work on memory.
+    # The order of work on memory
 
-        Also if that was in a queue of the same handle: the driver gives handles of streams that
-        were destroyed to new ones, which may overtake what the old one still does.
+    def come_after(self, queue: int | None, memory: Queued, is_written: bool) -> None:
+        """Let a queue wait for the last work on memory: before reading it for what wrote it, before
+        writing it for what reads it too.
+
+        Also if that was in a queue of the same handle, unless it is the device's own: the driver
+        gives handles of streams that were destroyed to new ones, which may overtake what the old
+        one still does.
         """
-        if memory.used is not None:
-            self.wait_event(queue, memory.used.handle)
-        elif queue and not isinstance(memory, Pinned):
-            self.join(queue, None)
+        marks = memory.before(is_written)
+        if not is_written and (self, queue) in memory.reads:
+            marks.append(memory.reads[self, queue])  # the next mark takes its place
+        for mark in marks:
+            if queue is not None or mark.queue is not None or mark.queues is not self:
+                self.wait_event(queue, mark.event().handle)
 
-    def mark(self, queue: int | None, memories: Sequence[Queued]) -> None:
-        """Say that the work just enqueued is on these; an event outlives a stream."""
-        event = None
-        if memories and (queue or any(isinstance(memory, Pinned) for memory in memories)):
-            event = self.new_event()
-            self.record_event(event.handle, queue)
-        for memory in memories:
-            memory.used, memory.used_on = event, self
+    def mark(self, queue: int | None, uses: Mapping[Queued, bool]) -> None:
+        """Note that the work just enqueued uses memory; True: it writes it."""
+        if not uses:
+            return
+        mark = Mark(self, queue)
+        if queue is not None or any(isinstance(memory, Pinned) for memory in uses):
+            mark.event()
+        for memory, is_written in uses.items():
+            if is_written:
+                memory.write, memory.reads = mark, {}
+                continue
+            memory.reads[self, queue] = mark
+            if len(memory.reads) > MANY_READS:
+                memory.reads = {k: m for k, m in memory.reads.items() if not m.is_done()}
 
     def join(self, queue: int | None, other: int | None) -> None:
         """Let a queue wait for all that is in another by now."""
-        event = self.new_event()
-        self.record_event(event.handle, other)
-        self.wait_event(queue, event.handle)
+        self.wait_event(queue, self.record(other).handle)

@@ -1,4 +1,4 @@
-"""Tensor maps: the 128 bytes that tell the copy engine how an array lies in memory.
+"""Tensor maps: the 128 bytes that describe to the copy engine how an array lies in memory.
 
 Reference: CUDA Driver API, Tensor Map Object Management.
 """

@@ -1,6 +1,6 @@
-"""A cube at work: its units run one after the other up to where they meet, then all go on.
+"""A cube at work: its units run one after the other up to a barrier, then all go on.
 
-Units of a plane meet at plane operations and `sync_plane`, units of the cube at `sync_cube`; those
+Units of a plane wait at plane operations and `sync_plane`, units of the cube at `sync_cube`; those
 that returned count as present, unless they passed the place by.
 """
 
@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from cubepy.runtimes.interpreter import planes
 from cubepy.runtimes.interpreter.faults import divergent, place_of
 from cubepy.runtimes.interpreter.memory import Memory
+from cubepy.runtimes.interpreter.named_barriers import arrivals
 from cubepy.runtimes.interpreter.program import Program, Site
-from cubepy.runtimes.interpreter.shadow import Shadow, Stamp
+from cubepy.runtimes.interpreter.shadow import NO_PLANES, Shadow, Stamp
 
 if TYPE_CHECKING:
     from cubepy.runtimes.interpreter.launch import Launch
@@ -31,7 +32,7 @@ class Unit:
         self.cube = cube
         self.number = number
         self.position = cube.unit_position(number)
-        self.stamp = Stamp(cube.number, number, number // cube.program.plane_dim, 0, 0)
+        self.stamp = Stamp(cube.number, number, number // cube.program.plane_dim, 0, 0, NO_PLANES)
         self.waiting: Waiting | None = None
         self.ended: int | None = None
         """The site of the `return` that ended the unit."""
@@ -43,7 +44,7 @@ class Unit:
         return self.cube.program.run(self, *self.cube.arguments(self))
 
     def resume(self) -> None:
-        """Run up to the next meeting or the end."""
+        """Run up to the next barrier or the end."""
         run = self._run = self._run or self.start()
         reply, self.reply, self.waiting = self.reply, None, None
         try:
@@ -74,7 +75,7 @@ class Unit:
 
 
 class Cube:
-    """One cube: its units, shared memory, and the cubes whose accesses it has been told of."""
+    """One cube: its units, shared memory, and the cubes that atomics have ordered before it."""
 
     def __init__(self, launch: Launch, number: int) -> None:
         self.program: Program = launch.program
@@ -97,27 +98,32 @@ class Cube:
     def _run_together(self) -> None:
         width = self.program.plane_dim
         groups = [self.units[k : k + width] for k in range(0, len(self.units), width)]
-        epoch = 0
+        ready, epoch = groups, 0
         while any(unit.ended is None for unit in self.units):
-            for group in groups:
+            for group in ready:
                 self._run_plane(group)
             waiting = [unit for unit in self.units if unit.ended is None]
-            if waiting:
+            released = arrivals(waiting)
+            ready = [group for group in groups if released.intersection(group)]
+            if waiting and not released:
+                ready = groups
                 epoch += 1
-                _require_meeting(self.units, waiting, "cube")
+                _require_barrier(self.units, waiting, "cube")
                 for unit in waiting:
                     plane = unit.stamp.plane
-                    unit.stamp = Stamp(self.number, unit.number, plane, epoch, 0)
+                    unit.stamp = Stamp(self.number, unit.number, plane, epoch, 0, NO_PLANES)
 
     def _run_plane(self, group: Sequence[Unit]) -> None:
-        """Run the units of a plane until all wait for the cube or have ended."""
+        """Run the units of a plane until all wait for others of the cube or have ended."""
         self._resume(group)
         while True:
             waiting = [unit for unit in group if unit.ended is None]
             rows = {unit.site(unit.waiting[0]).row for unit in waiting if unit.waiting}
             if rows <= {"sync_cube"}:
                 return
-            _require_meeting(group, waiting, "plane")
+            _require_barrier(group, waiting, "plane")
+            if rows == {"sync_units"}:
+                return
             self._meet(group, waiting, rows.pop())
             self._resume(waiting)
 
@@ -131,7 +137,7 @@ class Cube:
         if row == "sync_plane":
             for unit in waiting:
                 s = unit.stamp
-                unit.stamp = Stamp(s.cube, s.unit, s.plane, s.epoch, s.step + 1)
+                unit.stamp = Stamp(s.cube, s.unit, s.plane, s.epoch, s.step + 1, s.known)
             return
         facts = waiting[0].site(waiting[0].waiting[0]).facts  # type: ignore[index]
         brought = [unit.waiting[2] if unit.waiting else None for unit in group]
@@ -178,7 +184,7 @@ def _allocate(site: Site, shadow: Shadow | None) -> Memory:
     return Memory(site.facts["argument"], site.facts["dtype"], site.facts["size"], shadow)
 
 
-def _require_meeting(group: Sequence[Unit], waiting: Sequence[Unit], name: str) -> None:
+def _require_barrier(group: Sequence[Unit], waiting: Sequence[Unit], name: str) -> None:
     """E713 unless all of a group wait at one place in one iteration, or have returned before it."""
     first = waiting[0]
     assert first.waiting is not None

@@ -57,7 +57,7 @@ class InterpreterDevice(HostMemory):
         return Block(nbytes)
 
     def memory(self) -> MemoryUse:
-        """Not told: the memory is the host's."""
+        """Not reported: the memory is the host's."""
         return MemoryUse(0, 0)
 
 

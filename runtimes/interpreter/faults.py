@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from cubepy.errors import Error, fail
+from cubepy.errors import Error, bounds_advice, fail
 
 if TYPE_CHECKING:
     from cubepy.runtimes.interpreter.cubes import Unit
@@ -16,19 +16,23 @@ _CHECKS = {"bounds": "E701", "division": "E702", "assert": "E703", "overflow": "
 _GENERATED = "cubepy.kernel."
 
 
-def check_failed(unit: Unit, number: int, *told: int) -> None:
+def check_failed(unit: Unit, number: int, *reported: int) -> None:
     """Raise the error of a check whose condition does not hold."""
     facts = unit.site(number).facts
     kind, argument = str(facts["kind"]), facts["argument"]
     code = _CHECKS.get(kind, "E715")
     if kind == "overflow":
-        left, right = told
+        left, right = reported
         raise _report(code, unit, number, operator=argument, left=left, right=right)
     if kind != "bounds":
         raise _report(code, unit, number, message=argument, kind=kind)
-    index, extent = told[:2]
-    fields = {"argument": argument, "axis": facts["axis"], "index": index, "extent": extent}
-    raise _report(code, unit, number, **fields)
+    raise _beyond(unit, number, argument, facts["axis"], *reported[:2])
+
+
+def _beyond(unit: Unit, number: int, argument: Any, axis: Any, index: int, extent: int) -> Error:
+    advice = bounds_advice(argument, axis, index)
+    fields = {"argument": argument, "axis": axis, "index": index, "extent": extent}
+    return _report("E701", unit, number, advice=advice, **fields)
 
 
 def outside(unit: Unit, number: int, index: int) -> Error:
@@ -39,8 +43,7 @@ def outside(unit: Unit, number: int, index: int) -> Error:
 
 def lane_outside(unit: Unit, number: int, lane: int, width: int) -> Error:
     """A lane chosen at run time that the line does not have."""
-    fields = {"argument": "line", "axis": 0, "index": lane, "extent": width}
-    return _report("E701", unit, number, **fields)
+    return _beyond(unit, number, "line", 0, lane, width)
 
 
 def unwritten(unit: Unit, number: int, index: int, is_shared: bool) -> Error:
@@ -78,7 +81,7 @@ _ACROSS_CUBES = "let one cube own the element, or use cp.atomic: nothing else or
 
 
 def divergent(unit: Unit, group: str, other: str) -> Error:
-    """Units of a group do not meet at the same place."""
+    """Units of a group wait at different barriers."""
     assert unit.waiting is not None
     number = unit.waiting[0]
     return _report("E713", unit, number, op=unit.site(number).row, group=group, other=other)

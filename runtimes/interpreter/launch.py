@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from cubepy.artifact import Slot
+from cubepy.artifact import Data, Extent, Slot, Stride
 from cubepy.errors import Error
 from cubepy.ir.numbers import from_bits
 from cubepy.ir.types import find_dtype, index
@@ -17,7 +17,7 @@ from cubepy.runtimes.interpreter.shadow import Shadow
 
 
 class Launch:
-    """A program with its arguments. `passed`: which cubes an atomic has told of, by element."""
+    """A program with its arguments. `passed`: cubes that an atomic has ordered, by element."""
 
     def __init__(self, program: Program, block: Any) -> None:
         self.program = program
@@ -48,7 +48,7 @@ class Launch:
         ]
 
     def _argument(self, slot: Slot, word: int, extents: dict[str, tuple[int, int]]) -> Any:
-        if slot.role != "data":
+        if not slot.kind.is_address:
             scalar = find_dtype(slot.dtype)
             assert scalar is not None
             return from_bits(word & ((1 << scalar.bits) - 1), scalar)
@@ -74,14 +74,14 @@ def _extents(slots: tuple[Slot, ...], words: list[int]) -> dict[str, tuple[int, 
     """The first element of each tensor, and the one behind its last, counted from its address."""
     found: dict[str, tuple[int, int]] = {}
     for slot in slots:
-        if slot.role == "data":
+        if isinstance(slot.kind, Data):
             own = [
                 (s, from_bits(w, index))
                 for s, w in zip(slots, words, strict=False)
                 if s.argument == slot.argument
             ]
-            shape = {s.axis: int(n) for s, n in own if s.role == "shape"}
-            strides = {s.axis: int(n) for s, n in own if s.role == "stride"}
+            shape = {s.kind.axis: int(n) for s, n in own if isinstance(s.kind, Extent)}
+            strides = {s.kind.axis: int(n) for s, n in own if isinstance(s.kind, Stride)}
             found[slot.argument] = _extent(shape, strides)
     return found
 

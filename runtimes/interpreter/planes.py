@@ -2,54 +2,53 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from cubepy.ir import ops
 from cubepy.ir.evaluate import halves
-from cubepy.ir.numbers import Number, limits
-from cubepy.ir.types import DType, Kind
+from cubepy.ir.opdef import OpDef, Scan
+from cubepy.ir.types import DType
 
 Brought = Sequence["tuple[Any, ...] | None"]
 """The operands of each lane; None for units that returned."""
 Combine = Callable[[Any, Any], Any]
 
 
-def exchange(row: str, dtype: DType | None, combine: Combine | None, brought: Brought) -> list[Any]:
-    """What each lane takes. `brought` has an entry for each unit of the plane."""
-    if row == "plane_elect":
+def exchange(
+    name: str, dtype: DType | None, combine: Combine | None, brought: Brought
+) -> list[Any]:
+    """What each lane takes. `brought` has an entry for each unit of the plane.
+
+    `combine`: the step of the row on numbers of type `dtype`, or on lines of them.
+    """
+    row = ops.TABLE[name]
+    if row is ops.PLANE_ELECT:
         first = next(k for k, b in enumerate(brought) if b is not None)
         return [k == first for k in range(len(brought))]
-    if row == "plane_ballot":
+    if row is ops.PLANE_BALLOT:
         bits = sum(1 << k for k, b in enumerate(brought) if b is not None and b[0])
         return [bits] * len(brought)
     assert dtype is not None
-    if row.startswith("plane_shuffle"):
+    if row.step is None:
         return _shuffle(row, dtype, brought)
     assert combine is not None
-    start = identity(row, dtype)
-    values = [start if b is None else b[0] for b in brought]
-    if "clusive" in row:
-        return _scan(values, combine, start, row.startswith("plane_inclusive"))
+    start = row.start(dtype)
+    values = [_widened(start, brought) if b is None else b[0] for b in brought]
+    if row.scan is not None:
+        return _scan(values, combine, _widened(start, brought), row.scan is Scan.INCLUSIVE)
     return [halves(tuple(values), combine)] * len(brought)
+
+
+def _widened(number: Any, brought: Brought) -> Any:
+    """A number in as many lanes as the lines have that units give; itself beside scalars."""
+    line = next((b[0] for b in brought if b is not None), None)
+    return (number,) * len(line) if isinstance(line, tuple) else number
 
 
 def pad(brought: Brought, plane_dim: int) -> list[tuple[Any, ...] | None]:
     """With lanes that have no unit, which give the identity as well."""
     return [*brought, *[None] * (plane_dim - len(brought))]
-
-
-def identity(row: str, dtype: DType) -> Number:
-    """What units that returned give."""
-    if row.endswith("prod"):
-        return 1.0 if dtype.is_float else 1
-    if row in ("plane_min", "plane_max"):
-        if dtype.is_float:
-            return -math.inf if row == "plane_max" else math.inf
-        return limits(dtype)[row == "plane_min"]
-    if dtype.kind is Kind.BOOL:
-        return row == "plane_all"
-    return 0.0 if dtype.is_float else 0
 
 
 def _scan(values: list[Any], combine: Combine, start: Any, inclusive: bool) -> list[Any]:
@@ -61,22 +60,22 @@ def _scan(values: list[Any], combine: Combine, start: Any, inclusive: bool) -> l
     return results
 
 
-def _shuffle(row: str, dtype: DType, brought: Brought) -> list[Any]:
+def _shuffle(row: OpDef, dtype: DType, brought: Brought) -> list[Any]:
     return [None if b is None else _taken(row, dtype, k, b, brought) for k, b in enumerate(brought)]
 
 
-def _taken(row: str, dtype: DType, own: int, mine: tuple[Any, ...], brought: Brought) -> Any:
+_LANES: dict[OpDef, Callable[[int, int], int]] = {
+    ops.PLANE_SHUFFLE: lambda own, chosen: chosen,
+    ops.PLANE_SHUFFLE_XOR: lambda own, mask: own ^ mask,
+    ops.PLANE_SHUFFLE_UP: lambda own, delta: own - delta,
+    ops.PLANE_SHUFFLE_DOWN: lambda own, delta: own + delta,
+}
+
+
+def _taken(row: OpDef, dtype: DType, own: int, mine: tuple[Any, ...], brought: Brought) -> Any:
     value, chosen = mine
-    lane = {
-        "plane_shuffle": chosen,
-        "plane_shuffle_xor": own ^ chosen,
-        "plane_shuffle_up": own - chosen,
-        "plane_shuffle_down": own + chosen,
-    }[row]
+    lane = _LANES[row](own, chosen)
     if not 0 <= lane < len(brought):
         return value
     there = brought[lane]
-    if there is not None:
-        return there[0]
-    zero = identity(row, dtype)
-    return (zero,) * len(value) if isinstance(value, tuple) else zero
+    return _widened(row.start(dtype), brought) if there is None else there[0]

@@ -6,12 +6,12 @@ import ast
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from cubepy.artifact import Artifact, Slot
 from cubepy.ir.ops import TABLE
 from cubepy.ir.types import DType, find_dtype
+from cubepy.record import dataclass
 from cubepy.runtimes.interpreter.words import WORDS, meaning_of
 from cubepy.span import Span
 
@@ -124,7 +124,7 @@ class _StopsAtOnce(ast.NodeTransformer):
 
 
 def _place(function: ast.FunctionDef, lines: list[int], spans: list[Span]) -> None:
-    """Move every node of a function to the user's lines; what has none stays where it follows."""
+    """Move every node of a function to the user's lines; what has none follows the line before."""
     places: dict[int, tuple[int, int, int, int]] = {}
     last = (1, 0, 1, 0)
     for number in range(function.lineno, (function.end_lineno or function.lineno) + 1):

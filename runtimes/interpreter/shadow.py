@@ -1,27 +1,39 @@
 """Race detection: who accessed each element last, and whether anything came between.
 
 Two accesses are ordered by a barrier of the cube, by a barrier of the plane if one plane made both,
-or by being one unit's. Cubes are unordered, except where one passed on an atomic after a fence.
+by barriers of some planes that lead from one to the other, or by being one unit's. Cubes are
+unordered, except where one passed on an atomic after a fence.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
+
+from cubepy.record import dataclass
 
 if TYPE_CHECKING:
     from cubepy.runtimes.interpreter.cubes import Unit
 
 
+NO_PLANES: Mapping[int, int] = MappingProxyType({})
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Stamp:
-    """A unit between two of its barriers: `epoch` counts those of the cube, `step` of the plane."""
+    """A unit between two of its barriers: `epoch` counts those of the cube, `step` of the plane.
+
+    `known`: by plane, how many of its steps named barriers have ordered before this unit, since the
+    last barrier of the cube: a vector clock (Mattern 1989).
+    """
 
     cube: int
     unit: int
     plane: int
     epoch: int
     step: int
+    known: Mapping[int, int]
 
 
 Access: TypeAlias = tuple[Stamp, int]
@@ -33,7 +45,9 @@ def _unordered(a: Stamp, b: Stamp) -> bool:
     """Whether nothing orders two accesses of one cube."""
     if a is b or a.unit == b.unit or a.epoch != b.epoch:
         return False
-    return a.plane != b.plane or a.step == b.step
+    if a.plane != b.plane:
+        return b.known.get(a.plane, -1) < a.step
+    return a.step == b.step
 
 
 class Shadow:

@@ -17,7 +17,7 @@ from typing import Any
 from cubepy.ir.evaluate import halves
 from cubepy.ir.numbers import Number, convert, from_bits, round_to, to_bits
 from cubepy.ir.opdef import OpDef
-from cubepy.ir.types import DTYPES, DType, bf16, f8e4m3, f8e5m2
+from cubepy.ir.types import DTYPES, DType, bf16, f8e4m3, f8e5m2, index32
 from cubepy.runtimes.interpreter.faults import check_failed, lane_outside
 from cubepy.runtimes.interpreter.memory import Tensor
 
@@ -69,7 +69,7 @@ def fma_f32(a: float, b: float, c: float) -> float:
 
 
 def to_odd(value: float) -> int:
-    """The bits of an f64, whose last one tells whether its significand is odd."""
+    """The bits of an f64, whose last one says whether its significand is odd."""
     return struct.unpack("<q", struct.pack("<d", value))[0]
 
 
@@ -100,9 +100,9 @@ def positions(start: int, stop: int, step: int) -> range:
     return range(start, stop, step) if step else range(0)
 
 
-def write(text: str, *values: Any) -> None:
+def write(text: str, end: str, *values: Any) -> None:
     """`print` of a kernel."""
-    print(text.format(*values))
+    print(text.format(*values), end=end)
 
 
 def second(_: Number, new: Number) -> Number:
@@ -114,7 +114,7 @@ WORDS: dict[str, Any] = {
     "_f32": ctypes.c_float,
     "_round_f16": round_f16,
     **{f"_round_{t.name}": partial(round_to, t) for t in (bf16, f8e4m3, f8e5m2)},
-    **{f"_t_{t.name}": t for t in DTYPES},
+    **{f"_t_{t.name}": t for t in (*DTYPES, index32)},
     "_nan": math.nan,
     "_inf": math.inf,
     "_div": divide,
@@ -126,6 +126,8 @@ WORDS: dict[str, Any] = {
     "_bitcast": bitcast,
     "_tuple": tuple,
     "_map": map,
+    "_min": min,
+    "_max": max,
     "_select": select_lanes,
     "_lane_mask": lane_mask,
     "_lane": lane_of,

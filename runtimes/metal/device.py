@@ -42,8 +42,8 @@ class Code:
         self.dim = artifact.cube_dim
         self.slots = len(artifact.slots)
         places = range(self.slots)
-        self.data = [k for k in places if artifact.slots[k].role == "data"]
-        self.numbers = [k for k in places if artifact.slots[k].role != "data"]
+        self.data = [k for k in places if artifact.slots[k].kind.is_address]
+        self.numbers = [k for k in places if not artifact.slots[k].kind.is_address]
         self._fault_place = [self.slots + 3] if artifact.faults else []
 
     def bind(self, encoder: Any, block: Any, device: MetalDevice) -> None:
@@ -93,7 +93,7 @@ class MetalDevice(OneOrder):
 
     @cached_property
     def properties(self) -> Properties:
-        """The GPU's name and the memory it should use at most; Metal does not tell its cores."""
+        """The GPU's name and the memory it should use at most; Metal does not report its cores."""
         return Properties(str(self._device.name()), 0, self._total)
 
     @property

@@ -8,10 +8,20 @@ from __future__ import annotations
 import functools
 import itertools
 import os
+import re
+import sys
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from cubepy.record import dataclass
+from cubepy.runtimes.native.host import host_cpu, llvm_versions
+from cubepy.runtimes.remember import remembered
+
+LINKS_PER_SESSION = 16
+"""Libraries that share a session: making one takes as long as some links, and a session keeps some
+memory of each library until it ends."""
 
 _lock = threading.Lock()
 _serial = itertools.count()
@@ -19,6 +29,29 @@ if hasattr(os, "register_at_fork"):  # a child must not inherit the lock held by
     os.register_at_fork(
         before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
     )
+
+_once = threading.RLock()  # taken before `_lock`, also where a fork takes both
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_once.acquire, after_in_parent=_once.release, after_in_child=_once.release
+    )
+T = TypeVar("T")
+
+
+def once(make: Callable[[], T]) -> Callable[[], T]:
+    """The result of the first call, for all: threads that come together wait for it. With
+    `functools.cache` each would make its own, and all but one would be unloaded while in use."""
+    made: list[T] = []
+
+    @functools.wraps(make)
+    def found() -> T:
+        if not made:
+            with _once:
+                if not made:
+                    made.append(make())
+        return made[0]
+
+    return found
 
 
 @dataclass(frozen=True)
@@ -30,13 +63,59 @@ class Library:
 
     name: str
     address: Mapping[str, int]
-    _tracker: Any
+    _held: _Held
 
 
-def link(obj: bytes, symbols: Sequence[str]) -> Library:
+class _Session:
+    """An LLJIT; it ends with the last of its libraries once another is in use."""
+
+    def __init__(self) -> None:
+        from llvmlite import binding
+
+        self.jit = binding.create_lljit_compiler(_machine(2))
+        self.links = self.live = 0
+
+
+class _Held:
+    """What a library is unloaded with when it dies."""
+
+    def __init__(self, tracker: Any, session: _Session) -> None:
+        self.tracker, self.session = tracker, session
+
+    def __del__(self) -> None:
+        if sys is None or sys.is_finalizing():  # modules are being cleared, this one perhaps too
+            return
+        _dead.append((self.tracker, self.session))
+        _unload()
+
+
+_dead: deque[tuple[Any, _Session]] = deque()
+_newest: _Session | None = None
+
+
+def _unload() -> None:
+    """Unload what died, unless a thread works with LLVM: that one does it afterwards.
+
+    The garbage collector calls this, so it never waits. The process's end unloads nothing: threads
+    of the pool still run.
+    """
+    while _dead and not sys.is_finalizing() and _lock.acquire(False):
+        try:
+            while _dead:
+                tracker, session = _dead.popleft()
+                tracker.close()
+                session.live -= 1
+                if not session.live and session is not _newest:
+                    session.jit.close()
+        finally:
+            _lock.release()
+
+
+def link(obj: bytes, symbols: Sequence[str], given: Mapping[str, int] | None = None) -> Library:
     """Link an object file into this process and look up `symbols`.
 
-    Undefined symbols resolve from the process: libc, libm, pthread. Any thread may call this.
+    Undefined symbols resolve from `given`, addresses in this process, then from the process: libc,
+    libm, pthread. Any thread may call this.
     Raises RuntimeError with the linker's words when a symbol is missing or the object is bad.
     """
     from llvmlite import binding
@@ -44,18 +123,51 @@ def link(obj: bytes, symbols: Sequence[str]) -> Library:
     builder = binding.JITLibraryBuilder().add_object_img(obj).add_current_process()
     for symbol in symbols:
         builder.export_symbol(symbol)
-    with _lock:
-        name = f"cubepy.{next(_serial)}"  # ORC never frees a name, so none is used twice
-        tracker = builder.link(_session(), name)
-    return Library(name, {symbol: tracker[symbol] for symbol in symbols}, tracker)
+    for symbol, address in (given or {}).items():
+        builder.import_symbol(symbol, address)
+    try:
+        with _lock:
+            session = _session()
+            name = f"cubepy.{next(_serial)}"  # ORC never frees a name, so none is used twice
+            session.links += 1
+            tracker = builder.link(session.jit, name)
+            session.live += 1
+            held = _Held(tracker, session)
+    finally:
+        _unload()
+    return Library(name, {symbol: tracker[symbol] for symbol in symbols}, held)
 
 
-def compile_text(ir: str, level: int = 2) -> bytes:
-    """Compile LLVM IR text to an object file for this machine.
+def _session() -> _Session:
+    """The session of the next library."""
+    global _newest
+    before = _newest
+    if before is None or before.links >= LINKS_PER_SESSION:
+        _newest = _Session()
+        if before is not None and not before.live:
+            before.jit.close()
+    assert _newest is not None
+    return _newest
 
-    `level` 0 and 1 run no IR passes, which is right for IR that was written in its final form.
+
+def compile_text(ir: str, level: int = 2, has_locals: bool = False) -> bytes:
+    """The object file of LLVM IR text for this machine, compiled now or remembered.
+
+    `level` 0 and 1 run no IR passes, which is right for IR that was written in its final form;
+    `has_locals`: but for those that put stack slots into registers and tidy up behind that.
     Raises RuntimeError with LLVM's words when the text does not parse or verify.
     """
+    text = f"{llvm_versions()} {host_cpu()} {level} {has_locals}\n{ir}"
+    return remembered(_name_of(ir), text, lambda: _compile_now(ir, level, has_locals))
+
+
+def _name_of(ir: str) -> str:
+    """The first function that a text defines for others."""
+    found = re.search(r"^define (?!internal)[^@\n]*@([\w.]+)", ir, re.MULTILINE)
+    return found[1] if found else "native code"
+
+
+def _compile_now(ir: str, level: int, has_locals: bool) -> bytes:
     from llvmlite import binding
 
     with _lock:
@@ -66,6 +178,8 @@ def compile_text(ir: str, level: int = 2) -> bytes:
         module.verify()
         if level > 1:
             _optimise(module, machine, level)
+        elif has_locals:
+            _promote(module, machine)
         return bytes(machine.emit_object(module))
 
 
@@ -75,6 +189,17 @@ def _optimise(module: Any, machine: Any, level: int) -> None:
     options = binding.create_pipeline_tuning_options(speed_level=level)
     builder = binding.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)
+
+
+def _promote(module: Any, machine: Any) -> None:
+    from llvmlite import binding
+
+    passes = binding.create_new_module_pass_manager()
+    passes.add_sroa_pass()
+    passes.add_instruction_combine_pass()
+    passes.add_simplify_cfg_pass()
+    options = binding.create_pipeline_tuning_options(speed_level=1)
+    passes.run(module, binding.create_pass_builder(machine, options))
 
 
 @functools.cache
@@ -91,11 +216,3 @@ def _machine(level: int) -> Any:
         codemodel="jitdefault",
         jit=True,
     )
-
-
-@functools.cache
-def _session() -> Any:
-    """The LLJIT of this process; code of every Library lies in it, so it is never disposed."""
-    from llvmlite import binding
-
-    return binding.create_lljit_compiler(_machine(2))

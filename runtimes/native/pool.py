@@ -1,40 +1,104 @@
 """The native thread pool that runs the cubes of a launch on all cores.
 
-It is not a scheduler of Python work: no Python runs in a worker, and launches are not queued.
+It is not a scheduler of Python work: no Python runs in a worker, and launches are not queued. The
+caller returns to Python every few milliseconds, so that Ctrl-C ends a launch between two cubes.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
+import math
 import os
 import platform
 import sys
 import threading
 import time
 import weakref
+from contextlib import suppress
+from pathlib import Path
 
 from cubepy.runtimes.native import pool_ir
 from cubepy.runtimes.native.linker import Library, compile_text, link
 
 MAX_THREADS = 1024
 MAX_COUNT = 1 << 62  # keeps the native 64-bit counters from wrapping while threads steal
+JOBS = 4
+"""Launches of a pool that share the cores; further ones run in their callers alone."""
+PATIENCE = 15_000
+"""ns that a small launch runs in its caller before others help: waking them takes as long."""
+CHUNKS = 8
+"""Chunks for each thread of what is left then, so that uneven cubes balance."""
+REFRESH = 1.0
+"""Seconds until the cores that the process may use are looked up again."""
 _RUN, _RESIZE = "cubepy_pool_run", "cubepy_pool_resize"
+_INLINE, _SHARE = "cubepy_pool_inline", "cubepy_pool_share"
+_RESUME, _CANCEL = "cubepy_pool_resume", "cubepy_pool_cancel"
+_UNFINISHED = 2
 _RunType = ctypes.CFUNCTYPE(
     None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
 )
 _ResizeType = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64)
+_InlineType = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * 3)
+_ShareType = ctypes.CFUNCTYPE(
+    None, *[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 3, ctypes.POINTER(ctypes.c_int64)
+)
+_ResumeType = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int64))
+_CancelType = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 def usable_cores() -> int:
-    """How many cores this process may run on, by its affinity mask where there is one."""
+    """How many cores this process may use: by its affinity mask, and by the quota of its container
+    (cgroup version 1 or 2), where there are such."""
+    quota = cpu_quota()
+    cores = len(_affinity()) or os.cpu_count() or 1
+    return cores if quota is None else max(1, min(cores, math.ceil(quota)))
+
+
+def _affinity() -> frozenset[int]:
+    """The cores that the process's first thread may run on; none where the system reports none."""
     if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+        return frozenset(os.sched_getaffinity(os.getpid()))
+    return frozenset()
+
+
+def cpu_quota(root: str = "/") -> float | None:
+    """Cores' worth of time that the container grants; None where it grants all."""
+    found: list[float] = []
+    mount = Path(root, "sys/fs/cgroup")
+    for line in _read(Path(root, "proc/self/cgroup")).splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        folder = mount / "cpu" if controllers else mount
+        inside = folder / path.lstrip("/")
+        for place in (inside, *inside.parents):  # each level may limit those below
+            if place == folder or folder in place.parents:
+                found += _quota_of(place)
+    return min(found, default=None)
+
+
+def _quota_of(place: Path) -> list[float]:
+    text = _read(place / "cpu.max") or " ".join(
+        _read(place / f"cpu.cfs_{name}_us").strip() for name in ("quota", "period")
+    )
+    with suppress(ValueError, ZeroDivisionError):  # "max" is not a number
+        quota, period = map(int, text.split())
+        return [quota / period] if quota > 0 else []
+    return []
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 class Pool:
-    """Threads that share the cubes of one launch at a time; the caller is one of them.
+    """Threads that share the cubes of a launch; the caller is one of them.
+
+    Launches at the same time, from several threads, have teams of their own, up to `JOBS`.
 
     An entry is native code of type `void (ptr args, i64 begin, i64 end)` that runs the cubes
     [begin, end). Threads start at the first launch that needs them, sleep when idle, hold no lock
@@ -54,6 +118,11 @@ class Pool:
         self.state_address: int = _new_state()
         self._run = _RunType(self.run_address)
         self._resize = _ResizeType(library.address[_RESIZE])
+        self._inline = _InlineType(library.address[_INLINE])
+        self._share = _ShareType(library.address[_SHARE])
+        self._resume = _ResumeType(library.address[_RESUME])
+        self._cancel = _CancelType(library.address[_CANCEL])
+        self._others: list[Pool] = []
         self._reset(_checked(usable_cores() if threads is None else threads))
         _pools.add(self)
 
@@ -66,18 +135,63 @@ class Pool:
         """Run the cubes [0, count) of the code at address `entry`; returns when all are done.
 
         Each thread owns a contiguous share, takes `grain` cubes at a time and steals when its own
-        are gone. At most `grain` cubes, one thread, or a pool that is busy with another launch,
-        maybe the one this call comes from: then the caller runs all cubes itself, in one call.
+        are gone. At most `grain` cubes run in the caller, unless they turn out to take long. With
+        one thread, or when `JOBS` launches are under way, the caller runs all cubes itself.
+
+        An exception that a signal raises, such as KeyboardInterrupt, leaves the cubes that did not
+        begin; it is raised when the others are done.
         """
         if count > MAX_COUNT:
             raise ValueError(f"a launch has at most 2**62 cubes, not {count}")
-        self._run(self.state_address, entry, args, count, grain)
+        first = 0
+        if count <= grain:
+            first = self._inline(entry, args, 0, count, PATIENCE)
+        self.finish(entry, args, first, count, grain)
+
+    def finish(self, entry: int, args: int, first: int, count: int, grain: int) -> None:
+        """Run the cubes from `first` on, as `run` does when some are done."""
+        if count <= grain:
+            grain = (count - first) // (CHUNKS * self.threads)
+        if count - first > 1 and self._is_shared(entry, args, first, count, grain):
+            return
+        while first < count:
+            first = self._inline(entry, args, first, count, pool_ir.SLICE)
+
+    def _is_shared(self, entry: int, args: int, first: int, count: int, grain: int) -> bool:
+        """Run cubes with the first team that has nothing to do; False if there is none."""
+        if self._is_run(entry, args, first, count, grain):
+            return True
+        if self.threads == 1:
+            return False
+        if len(self._others) < JOBS - 1:
+            with _lock:
+                if len(self._others) < JOBS - 1:
+                    self._others.append(Pool(self.threads, self._spin / 1e9))
+        return any(other._is_run(entry, args, first, count, grain) for other in self._others)
+
+    def _is_run(self, entry: int, args: int, first: int, count: int, grain: int) -> bool:
+        """Run cubes with this team; False if it has another launch, or one thread."""
+        status = ctypes.c_int64(0)  # native code writes it: a signal may come before a result does
+        try:
+            self._share(self.state_address, entry, args, first, count, grain, status)
+            while status.value == _UNFINISHED:
+                self._resume(self.state_address, status)
+        except BaseException:
+            if status.value == _UNFINISHED:
+                self._cancel(self.state_address)
+            while status.value == _UNFINISHED:
+                with suppress(BaseException):  # another signal: workers still use the arguments
+                    self._resume(self.state_address, status)
+            raise
+        return status.value != 0
 
     def set_threads(self, threads: int) -> None:
         """Use `threads` threads from now on; waits for the launch in progress.
 
         Must not be called from inside an entry, which would wait for itself.
         """
+        for other in self._others:
+            other.set_threads(threads)
         threads = _checked(threads)
         while not self._resize(self.state_address, threads):
             time.sleep(0.0002)
@@ -98,17 +212,25 @@ class Pool:
 
 _lock = threading.RLock()
 _pools: weakref.WeakSet[Pool] = weakref.WeakSet()
-_shared: Pool | None = None
+_shared: dict[tuple[int, frozenset[int]], Pool] = {}
+_cores: tuple[float, int, frozenset[int]] = (-math.inf, 1, frozenset())
+"""When the usable cores were looked up, how many there were, and the affinity mask."""
 
 
 def get_pool(threads: int | None = None) -> Pool:
-    """The process's pool; `threads` has effect only in the call that makes it."""
-    global _shared
-    if _shared is None:
+    """The process's pool of so many threads; default: as many as the cores that it may use now."""
+    global _cores
+    now = time.monotonic()
+    if now - _cores[0] > REFRESH:
+        _cores = now, usable_cores(), _affinity()
+    key = threads or _cores[1], _cores[2]
+    found = _shared.get(key)
+    if found is None:
         with _lock:
-            if _shared is None:
-                _shared = Pool(threads)
-    return _shared
+            found = _shared.get(key)
+            if found is None:
+                found = _shared[key] = Pool(key[0])
+    return found
 
 
 def _checked(threads: int) -> int:
@@ -118,14 +240,21 @@ def _checked(threads: int) -> int:
 
 
 def _threaded() -> bool:
-    return sys.platform == "linux" and platform.machine() in pool_ir.MACHINES
+    return pool_ir.is_threaded(sys.platform, platform.machine())
+
+
+def inline_address() -> int:
+    """Of the native code that runs cubes in the caller: `i64 (ptr entry, ptr args, i64 begin,
+    i64 end, i64 budget)` gives the first cube that is left when the time, in ns, is up."""
+    return _library().address[_INLINE]
 
 
 @functools.cache
 def _library() -> Library:
     """The pool's code, which outlives the threads: llvmlite unloads nothing at exit."""
     ir = pool_ir.text(sys.platform, platform.machine())
-    return link(compile_text(ir, level=0), (_RUN, _RESIZE))
+    symbols = (_RUN, _RESIZE, _INLINE, _SHARE, _RESUME, _CANCEL)
+    return link(compile_text(ir, level=0), symbols)
 
 
 def _new_state() -> int:

@@ -10,8 +10,8 @@ A launch writes the job and the ranges, then stores the gate with the next epoch
 A worker that sees a new epoch enters by compare-and-swap, only while the gate is open, and
 subtracts itself when it finds no cubes left. The caller closes the gate when it finds no cubes left
 itself and waits for the number to reach zero. So nobody waits for a worker that never came, and a
-worker that comes late can't touch the next launch's job. The epoch half is the futex on which idle
-workers sleep; the other half is the futex on which the caller sleeps.
+worker that comes late can't touch the next launch's job. Idle workers sleep on the epoch half, the
+caller on the other half; how, says `systems`.
 
 Sleeping workers may wake on any core but the caller's. Otherwise Linux often wakes them just there:
 in a virtual machine a halted core doesn't count as idle (`available_idle_cpu` asks the hypervisor),
@@ -21,64 +21,47 @@ later. A worker that runs may move anywhere again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from string import Template
+
+from cubepy.runtimes.native.systems import calls_of, machine_of
 
 LINE = 128  # two cache lines: adjacent-line prefetchers make pairs of 64 bytes share
 GATE, EPOCH = 0, 4  # EPOCH is the upper half of the gate on a little-endian machine
 SLEEPERS, ALIVE = LINE, LINE + 4
-BUSY, THREADS, SPIN = 2 * LINE, 2 * LINE + 8, 2 * LINE + 16
+BUSY, THREADS, SPIN, CANCEL, KEPT = (2 * LINE + 8 * i for i in range(5))
+KEPT_END = KEPT + 8  # the rest of the caller's chunk when its time was up
 ENTRY, ARGS, GRAIN, RANGES, CORE = (3 * LINE + 8 * i for i in range(5))
 CORES, CORES_BYTES = 4 * LINE, 128  # the affinity mask, all zero where there are more than 1024
 SLOTS = 5 * LINE
 NEXT, END, INDEX, SEEN, THREAD = 0, 8, 16, 24, 32  # in a slot of LINE bytes; each thread has one
 
 OPEN, WAITING, STOP = 1 << 31, 1 << 30, 1 << 29
-STACK_BYTES = 8 << 20  # kernels may hold arrays of a cube on the stack
-# Asynchronous signals belong to Python's threads. ILL, TRAP, BUS, FPE and SEGV are raised by the
-# faulting instruction itself and stay deliverable, for faulthandler.
-BLOCKED_SIGNALS = ~sum(1 << (number - 1) for number in (4, 5, 7, 8, 11))
-
-
-@dataclass(frozen=True)
-class Machine:
-    """What differs between machines: the futex system call's number and how a spin loop pauses."""
-
-    futex: int
-    pause: str = ""
-    declaration: str = ""
-
-
-MACHINES = {
-    "x86_64": Machine(
-        202, "call void @llvm.x86.sse2.pause()", "declare void @llvm.x86.sse2.pause()"
-    ),
-    "aarch64": Machine(
-        98, "call void @llvm.aarch64.isb(i32 15)", "declare void @llvm.aarch64.isb(i32)"
-    ),
-    "riscv64": Machine(98),
-    "ppc64le": Machine(221),
-    "loongarch64": Machine(98),
-}
+SLICE = 10_000_000  # ns; the longest that cubes run, if each is shorter, until somebody looks up
 
 
 def text(system: str, machine: str) -> str:
     """The IR for an operating system and machine, named as in `sys.platform` and `os.uname`.
 
-    Where there are no futexes `cubepy_pool_run` runs every launch inline in its caller.
+    Where no threads are known `cubepy_pool_run` runs every launch inline in its caller.
     """
-    if system != "linux" or machine not in MACHINES:
+    row = machine_of(machine)
+    calls = None if row is None else calls_of(system, row, SLICE, (CORES, CORES_BYTES))
+    if row is None or calls is None:
         return _INLINE_ONLY
-    row = MACHINES[machine]
-    return _THREADED.substitute(
+    threaded = _THREADED.substitute(
         {name: value for name, value in globals().items() if isinstance(value, int)},
-        futex=row.futex,
         pause=row.pause,
         declaration=row.declaration,
         INSIDE=STOP - 1,
         NOT_OPEN=~OPEN,
         LAST=WAITING | 1,
     )
+    return threaded + calls
+
+
+def is_threaded(system: str, machine: str) -> bool:
+    """Whether `text` makes threads there."""
+    return text(system, machine) is not _INLINE_ONLY
 
 
 _INLINE_ONLY = """
@@ -95,24 +78,222 @@ done:
 define i32 @cubepy_pool_resize(ptr %state, i64 %threads) nounwind {
   ret i32 1
 }
+
+define i64 @cubepy_pool_inline(ptr %entry, ptr %args, i64 %begin, i64 %end, i64 %budget) nounwind {
+  call void %entry(ptr %args, i64 %begin, i64 %end)
+  ret i64 %end
+}
+
+define void @cubepy_pool_share(ptr %state, ptr %entry, ptr %args, i64 %begin, i64 %end,
+                               i64 %grain, ptr %status) nounwind {
+  ret void
+}
+
+define void @cubepy_pool_resume(ptr %state, ptr %status) nounwind {
+  ret void
+}
+
+define void @cubepy_pool_cancel(ptr %state) nounwind {
+  ret void
+}
 """
 
 _THREADED = Template("""
-declare i64 @syscall(i64, ...) nounwind
-declare i32 @clock_gettime(i32, ptr) nounwind
-declare i32 @pthread_create(ptr, ptr, ptr, ptr) nounwind
-declare i32 @pthread_attr_init(ptr) nounwind
-declare i32 @pthread_attr_setdetachstate(ptr, i32) nounwind
-declare i32 @pthread_attr_setstacksize(ptr, i64) nounwind
-declare i32 @pthread_attr_destroy(ptr) nounwind
-declare i32 @pthread_sigmask(i32, ptr, ptr) nounwind
-declare i64 @pthread_self() nounwind
-declare i32 @pthread_setaffinity_np(i64, i64, ptr) nounwind
-declare i32 @sched_getaffinity(i32, i64, ptr) nounwind
-declare i32 @sched_getcpu() nounwind
 declare i64 @llvm.umin.i64(i64, i64)
 declare i64 @llvm.smax.i64(i64, i64)
+declare i64 @llvm.fptoui.sat.i64.f64(double)
 $declaration
+
+; Run cubes of [begin, end) until they are done or the time is up; gives the first that is left.
+; One cube is timed, then as many run as should fit, so that the clock costs little.
+define i64 @cubepy_pool_inline(ptr %entry, ptr %args, i64 %begin, i64 %end, i64 %budget) nounwind {
+  %some = icmp slt i64 %begin, %end
+  br i1 %some, label %start, label %none
+start:
+  %began = call i64 @now()
+  br label %run
+run:
+  %i = phi i64 [ %begin, %start ], [ %stop, %more ]
+  %step = phi i64 [ 1, %start ], [ %step.1, %more ]
+  %rest = sub i64 %end, %i
+  %length = call i64 @llvm.umin.i64(i64 %step, i64 %rest)
+  %stop = add i64 %i, %length
+  call void %entry(ptr %args, i64 %i, i64 %stop)
+  %all = icmp eq i64 %stop, %end
+  br i1 %all, label %done, label %look
+look:
+  %time = call i64 @now()
+  %spent.0 = sub i64 %time, %began
+  %spent = call i64 @llvm.smax.i64(i64 %spent.0, i64 1)
+  %left = sub i64 %budget, %spent
+  %late = icmp sle i64 %left, 0
+  br i1 %late, label %done, label %more
+more:
+  %ran = sub i64 %stop, %begin
+  %ran.f = uitofp i64 %ran to double
+  %left.f = uitofp i64 %left to double
+  %spent.f = uitofp i64 %spent to double
+  %rate = fdiv double %ran.f, %spent.f
+  %fit.f = fmul double %rate, %left.f
+  %fit = call i64 @llvm.fptoui.sat.i64.f64(double %fit.f)
+  %none.fits = icmp eq i64 %fit, 0
+  %step.1 = select i1 %none.fits, i64 1, i64 %fit
+  br label %run
+done:
+  ret i64 %stop
+none:
+  ret i64 %begin
+}
+
+; Share cubes [begin, end) out and work until the time is up. `status` becomes 1 when all are done,
+; 2 when the rest is left to cubepy_pool_resume, and stays 0 when the pool does something else.
+define void @cubepy_pool_share(ptr %state, ptr %entry, ptr %args, i64 %begin, i64 %end,
+                               i64 %asked, ptr %status) nounwind {
+  %grain = call i64 @llvm.smax.i64(i64 %asked, i64 1)
+  %threads.p = getelementptr i8, ptr %state, i64 $THREADS
+  %threads = load i64, ptr %threads.p
+  %alone = icmp slt i64 %threads, 2
+  br i1 %alone, label %refuse, label %lock
+lock:
+  %busy = getelementptr i8, ptr %state, i64 $BUSY
+  %pair = cmpxchg ptr %busy, i32 0, i32 1 acquire monotonic
+  %mine = extractvalue { i32, i1 } %pair, 1
+  br i1 %mine, label %start, label %refuse
+start:
+  %team = call i64 @start.missing(ptr %state)
+  %nobody = icmp ult i64 %team, 2
+  br i1 %nobody, label %give.up, label %open
+give.up:
+  store atomic i32 0, ptr %busy release, align 4
+  br label %refuse
+open:
+  %count = sub i64 %end, %begin
+  call void @open(ptr %state, ptr %entry, ptr %args, i64 %begin, i64 %count, i64 %grain, i64 %team)
+  store i64 2, ptr %status
+  call void @cubepy_pool_resume(ptr %state, ptr %status)
+  ret void
+refuse:
+  ret void
+}
+
+define internal i64 @start.missing(ptr %state) nounwind {
+  %threads.p = getelementptr i8, ptr %state, i64 $THREADS
+  %threads = load i64, ptr %threads.p
+  %alive.p = getelementptr i8, ptr %state, i64 $ALIVE
+  %alive.32 = load atomic i32, ptr %alive.p monotonic, align 4
+  %alive = zext i32 %alive.32 to i64
+  %team.now = add i64 %alive, 1
+  %complete = icmp uge i64 %team.now, %threads
+  br i1 %complete, label %done, label %start
+start:
+  %started = call i64 @start(ptr %state)
+  br label %done
+done:
+  %team = phi i64 [ %team.now, %0 ], [ %started, %start ]
+  ret i64 %team
+}
+
+; Go on with the launch that this thread shared out.
+define void @cubepy_pool_resume(ptr %state, ptr %status) nounwind {
+  %now = call i64 @now()
+  %deadline = add i64 %now, $SLICE
+  %worked = call i1 @work.on(ptr %state, i64 %deadline)
+  br i1 %worked, label %close, label %later
+close:
+  %old = atomicrmw and ptr %state, i64 $NOT_OPEN seq_cst
+  %inside = and i64 %old, $INSIDE
+  %last = icmp eq i64 %inside, 0
+  br i1 %last, label %unlock, label %wait
+wait:
+  %joined = call i1 @join.until(ptr %state, i64 %deadline)
+  br i1 %joined, label %unlock, label %later
+unlock:
+  store i64 1, ptr %status
+  %busy = getelementptr i8, ptr %state, i64 $BUSY
+  store atomic i32 0, ptr %busy release, align 4
+  br label %later
+later:
+  ret void
+}
+
+; Leave the cubes that nobody took yet.
+define void @cubepy_pool_cancel(ptr %state) nounwind {
+  %cancel.p = getelementptr i8, ptr %state, i64 $CANCEL
+  store atomic i64 1, ptr %cancel.p seq_cst, align 8
+  %kept.p = getelementptr i8, ptr %state, i64 $KEPT
+  %kept.end.p = getelementptr i8, ptr %state, i64 $KEPT_END
+  store i64 0, ptr %kept.p
+  store i64 0, ptr %kept.end.p
+  %ranges.p = getelementptr i8, ptr %state, i64 $RANGES
+  %ranges = load i64, ptr %ranges.p
+  %slots = getelementptr i8, ptr %state, i64 $SLOTS
+  br label %test
+test:
+  %i = phi i64 [ 0, %0 ], [ %i.1, %clear ]
+  %more = icmp ult i64 %i, %ranges
+  br i1 %more, label %clear, label %done
+clear:
+  %offset = mul i64 %i, $LINE
+  %slot = getelementptr i8, ptr %slots, i64 %offset
+  %end.p = getelementptr i8, ptr %slot, i64 $END
+  %end = load i64, ptr %end.p
+  store atomic i64 %end, ptr %slot monotonic, align 8
+  %i.1 = add i64 %i, 1
+  br label %test
+done:
+  ret void
+}
+
+; The caller's work: first what it kept when its time was up.
+define internal i1 @work.on(ptr %state, i64 %deadline) nounwind {
+  %kept.p = getelementptr i8, ptr %state, i64 $KEPT
+  %kept.end.p = getelementptr i8, ptr %state, i64 $KEPT_END
+  %kept = load i64, ptr %kept.p
+  %end = load i64, ptr %kept.end.p
+  %some = icmp slt i64 %kept, %end
+  br i1 %some, label %rest, label %work
+rest:
+  %reached = call i64 @chunk(ptr %state, i64 %kept, i64 %end, i64 %deadline)
+  store i64 %reached, ptr %kept.p
+  %left = icmp slt i64 %reached, %end
+  br i1 %left, label %late, label %work
+work:
+  %all = call i1 @work(ptr %state, i64 0, i64 %deadline)
+  ret i1 %all
+late:
+  ret i1 false
+}
+
+; Run a chunk that was taken; gives the first cube that is left at the deadline (0: there is none).
+; A launch that is cancelled leaves nothing.
+define internal i64 @chunk(ptr %state, i64 %begin, i64 %end, i64 %deadline) nounwind {
+  %entry.p = getelementptr i8, ptr %state, i64 $ENTRY
+  %entry = load ptr, ptr %entry.p
+  %args.p = getelementptr i8, ptr %state, i64 $ARGS
+  %args = load ptr, ptr %args.p
+  %cancel.p = getelementptr i8, ptr %state, i64 $CANCEL
+  %timed = icmp ne i64 %deadline, 0
+  br label %run
+run:
+  %i = phi i64 [ %begin, %0 ], [ %reached, %look ], [ %reached, %clock ]
+  %reached = call i64 @cubepy_pool_inline(ptr %entry, ptr %args, i64 %i, i64 %end, i64 $SLICE)
+  %whole = icmp sge i64 %reached, %end
+  br i1 %whole, label %done, label %ask
+ask:
+  %cancelled = load atomic i64, ptr %cancel.p monotonic, align 8
+  %leave = icmp ne i64 %cancelled, 0
+  br i1 %leave, label %done, label %look
+look:
+  br i1 %timed, label %clock, label %run
+clock:
+  %now = call i64 @now()
+  %late = icmp sge i64 %now, %deadline
+  br i1 %late, label %keep, label %run
+keep:
+  ret i64 %reached
+done:
+  ret i64 %end
+}
 
 define void @cubepy_pool_run(ptr %state, ptr %entry, ptr %args, i64 %count, i64 %asked) nounwind {
   %some = icmp sgt i64 %count, 0
@@ -131,29 +312,21 @@ lock:
   %mine = extractvalue { i32, i1 } %pair, 1
   br i1 %mine, label %locked, label %inline
 locked:
-  %alive.p = getelementptr i8, ptr %state, i64 $ALIVE
-  %alive.32 = load atomic i32, ptr %alive.p monotonic, align 4
-  %alive = zext i32 %alive.32 to i64
-  %team.now = add i64 %alive, 1
-  %complete = icmp uge i64 %team.now, %threads
-  br i1 %complete, label %open, label %start
-start:
-  %started = call i64 @start(ptr %state)
-  %nobody = icmp ult i64 %started, 2
+  %team = call i64 @start.missing(ptr %state)
+  %nobody = icmp ult i64 %team, 2
   br i1 %nobody, label %give.up, label %open
 give.up:
   store atomic i32 0, ptr %busy release, align 4
   br label %inline
 open:
-  %team = phi i64 [ %team.now, %locked ], [ %started, %start ]
-  call void @open(ptr %state, ptr %entry, ptr %args, i64 %count, i64 %grain, i64 %team)
-  call void @work(ptr %state, i64 0)
+  call void @open(ptr %state, ptr %entry, ptr %args, i64 0, i64 %count, i64 %grain, i64 %team)
+  %all = call i1 @work(ptr %state, i64 0, i64 0)
   %old = atomicrmw and ptr %state, i64 $NOT_OPEN seq_cst
   %inside = and i64 %old, $INSIDE
   %last = icmp eq i64 %inside, 0
   br i1 %last, label %unlock, label %wait
 wait:
-  call void @join(ptr %state)
+  %joined = call i1 @join.until(ptr %state, i64 9223372036854775807)
   br label %unlock
 unlock:
   store atomic i32 0, ptr %busy release, align 4
@@ -166,8 +339,14 @@ done:
 }
 
 ; Share the cubes out, open the gate, wake as many sleepers as the ranges need.
-define internal void @open(ptr %state, ptr %entry, ptr %args, i64 %count, i64 %grain, i64 %team)
-    nounwind {
+define internal void @open(ptr %state, ptr %entry, ptr %args, i64 %first, i64 %count, i64 %grain,
+                           i64 %team) nounwind {
+  %cancel.p = getelementptr i8, ptr %state, i64 $CANCEL
+  store atomic i64 0, ptr %cancel.p monotonic, align 8
+  %kept.p = getelementptr i8, ptr %state, i64 $KEPT
+  store i64 0, ptr %kept.p
+  %kept.end.p = getelementptr i8, ptr %state, i64 $KEPT_END
+  store i64 0, ptr %kept.end.p
   %count.1 = sub i64 %count, 1
   %chunks.1 = udiv i64 %count.1, %grain
   %chunks = add i64 %chunks.1, 1
@@ -186,13 +365,13 @@ define internal void @open(ptr %state, ptr %entry, ptr %args, i64 %count, i64 %g
   store i64 %ranges, ptr %ranges.p
   %core.p = getelementptr i8, ptr %state, i64 $CORE
   %core.before = load i32, ptr %core.p
-  %core = call i32 @sched_getcpu()
+  %core = call i32 @core()
   store atomic i32 %core, ptr %core.p monotonic, align 4
   %slots = getelementptr i8, ptr %state, i64 $SLOTS
   br label %range
 range:
   %i = phi i64 [ 0, %0 ], [ %i.1, %range ]
-  %begin = phi i64 [ 0, %0 ], [ %end, %range ]
+  %begin = phi i64 [ %first, %0 ], [ %end, %range ]
   %longer = icmp ult i64 %i, %extra
   %length = select i1 %longer, i64 %share.1, i64 %share
   %end = add i64 %begin, %length
@@ -243,12 +422,10 @@ done:
   ret void
 }
 
-; Take cubes from the own range until it is empty, then from everybody else's.
-define internal void @work(ptr %state, i64 %index) nounwind {
-  %entry.p = getelementptr i8, ptr %state, i64 $ENTRY
-  %entry = load ptr, ptr %entry.p
-  %args.p = getelementptr i8, ptr %state, i64 $ARGS
-  %args = load ptr, ptr %args.p
+; Take cubes from the own range until it is empty, then from everybody else's; false if the time is
+; up before (deadline 0: it never is).
+define internal i1 @work(ptr %state, i64 %index, i64 %deadline) nounwind {
+  %timed = icmp ne i64 %deadline, 0
   %grain.p = getelementptr i8, ptr %state, i64 $GRAIN
   %grain = load i64, ptr %grain.p
   %ranges.p = getelementptr i8, ptr %state, i64 $RANGES
@@ -276,8 +453,23 @@ run:
   %rest = sub i64 %end, %begin
   %length = call i64 @llvm.umin.i64(i64 %grain, i64 %rest)
   %stop = add i64 %begin, %length
-  call void %entry(ptr %args, i64 %begin, i64 %stop)
-  br label %peek
+  %reached = call i64 @chunk(ptr %state, i64 %begin, i64 %stop, i64 %deadline)
+  br i1 %timed, label %clock, label %peek
+clock:
+  %left.cubes = icmp slt i64 %reached, %stop
+  br i1 %left.cubes, label %keep, label %look
+look:
+  %now = call i64 @now()
+  %is.late = icmp sge i64 %now, %deadline
+  br i1 %is.late, label %late, label %peek
+keep:
+  %kept.p = getelementptr i8, ptr %state, i64 $KEPT
+  store i64 %reached, ptr %kept.p
+  %kept.end.p = getelementptr i8, ptr %state, i64 $KEPT_END
+  store i64 %stop, ptr %kept.end.p
+  br label %late
+late:
+  ret i1 false
 empty:
   %v.1 = add i64 %v, 1
   %wrap = icmp eq i64 %v.1, %ranges
@@ -286,35 +478,11 @@ empty:
   %over = icmp eq i64 %left.1, 0
   br i1 %over, label %done, label %victim
 done:
-  ret void
+  ret i1 true
 }
 
-; Keep a thread off one core.
-define internal void @avoid(ptr %state, i64 %thread, i32 %core) nounwind {
-  %known = icmp ult i32 %core, 1024
-  br i1 %known, label %set, label %done
-set:
-  %mask = alloca [16 x i64]
-  %cores = getelementptr i8, ptr %state, i64 $CORES
-  call void @llvm.memcpy.p0.p0.i64(ptr %mask, ptr %cores, i64 $CORES_BYTES, i1 false)
-  %wide = zext i32 %core to i64
-  %index = lshr i64 %wide, 6
-  %word.p = getelementptr i64, ptr %mask, i64 %index
-  %word = load i64, ptr %word.p
-  %low = and i64 %wide, 63
-  %bit = shl i64 1, %low
-  %others = xor i64 %bit, -1
-  %less = and i64 %word, %others
-  store i64 %less, ptr %word.p
-  %r = call i32 @pthread_setaffinity_np(i64 %thread, i64 $CORES_BYTES, ptr %mask)
-  br label %done
-done:
-  ret void
-}
-declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
-
-; Wait until nobody is inside the closed gate.
-define internal void @join(ptr %state) nounwind {
+; Wait until nobody is inside the closed gate; false if somebody still is at a time.
+define internal i1 @join.until(ptr %state, i64 %limit) nounwind {
   br label %poll
 poll:
   %tick = phi i32 [ 0, %0 ], [ %tick.1, %idle ], [ %tick.1, %clock ]
@@ -341,10 +509,14 @@ sleep:
 doze:
   %old.low = trunc i64 %old to i32
   %seen = or i32 %old.low, $WAITING
-  call void @wait(ptr %state, i32 %seen)
-  br label %sleep
+  call void @wait.shortly(ptr %state, i32 %seen)
+  %now = call i64 @now()
+  %late = icmp sge i64 %now, %limit
+  br i1 %late, label %leave, label %sleep
+leave:
+  ret i1 false
 done:
-  ret void
+  ret i1 true
 }
 
 ; A worker's life: spin for a new epoch, sleep when none comes, enter open gates, leave on stop.
@@ -359,8 +531,7 @@ define internal ptr @worker(ptr %slot) nounwind {
   %epoch.p = getelementptr i8, ptr %state, i64 $EPOCH
   %sleepers.p = getelementptr i8, ptr %state, i64 $SLEEPERS
   %core.p = getelementptr i8, ptr %state, i64 $CORE
-  %cores = getelementptr i8, ptr %state, i64 $CORES
-  %self = call i64 @pthread_self()
+  %self = call i64 @self()
   br label %rest
 rest:
   %seen = phi i32 [ %seen.0, %0 ], [ %epoch, %late ], [ %epoch, %leave ], [ %epoch, %release ]
@@ -391,7 +562,7 @@ sleep:
   %up = atomicrmw add ptr %sleepers.p, i32 1 seq_cst
   call void @wait(ptr %epoch.p, i32 %seen)
   %down = atomicrmw sub ptr %sleepers.p, i32 1 seq_cst
-  %r = call i32 @pthread_setaffinity_np(i64 %self, i64 $CORES_BYTES, ptr %cores)
+  call void @anywhere(ptr %state, i64 %self)
   br label %poll
 fresh:
   %open.bit = and i64 %gate, $OPEN
@@ -407,7 +578,7 @@ enter:
   %entered = extractvalue { i64, i1 } %pair, 1
   br i1 %entered, label %leave, label %poll
 leave:
-  call void @work(ptr %state, i64 %index)
+  %all = call i1 @work(ptr %state, i64 %index, i64 0)
   %old = atomicrmw sub ptr %state, i64 1 seq_cst
   %old.low = trunc i64 %old to i32
   %awaited = icmp eq i32 %old.low, $LAST
@@ -430,17 +601,8 @@ gone:
 ; Create the missing workers with the lock held; returns how many threads there are, the caller
 ; among them. What can't be created lowers the thread count, so that not every launch tries again.
 define internal i64 @start(ptr %state) nounwind {
-  %attribute = alloca [256 x i8], align 16
-  %blocked = alloca [16 x i64], align 16
-  %before = alloca [16 x i64], align 16
-  call void @llvm.memset.p0.i64(ptr %blocked, i8 -1, i64 128, i1 false)
-  store i64 $BLOCKED_SIGNALS, ptr %blocked
-  %r0 = call i32 @pthread_attr_init(ptr %attribute)
-  %r1 = call i32 @pthread_attr_setdetachstate(ptr %attribute, i32 1)
-  %r2 = call i32 @pthread_attr_setstacksize(ptr %attribute, i64 $STACK_BYTES)
-  %r3 = call i32 @pthread_sigmask(i32 2, ptr %blocked, ptr %before)
-  %cores = getelementptr i8, ptr %state, i64 $CORES
-  %r4 = call i32 @sched_getaffinity(i32 0, i64 $CORES_BYTES, ptr %cores)
+  %attribute = alloca [1024 x i8], align 16
+  call void @threads.begin(ptr %state, ptr %attribute)
   %threads.p = getelementptr i8, ptr %state, i64 $THREADS
   %threads = load i64, ptr %threads.p
   %epoch.p = getelementptr i8, ptr %state, i64 $EPOCH
@@ -463,20 +625,17 @@ create:
   %seen.p = getelementptr i8, ptr %slot, i64 $SEEN
   store i32 %epoch, ptr %seen.p
   %thread.p = getelementptr i8, ptr %slot, i64 $THREAD
-  %failed.32 = call i32 @pthread_create(ptr %thread.p, ptr %attribute, ptr @worker, ptr %slot)
-  %failed = icmp ne i32 %failed.32, 0
-  br i1 %failed, label %done, label %next
+  %started = call i1 @thread.create(ptr %thread.p, ptr %attribute, ptr %slot)
+  br i1 %started, label %next, label %done
 next:
   %up = atomicrmw add ptr %alive.p, i32 1 seq_cst
   %i.1 = add i64 %i, 1
   br label %test
 done:
   store i64 %i, ptr %threads.p
-  %r5 = call i32 @pthread_sigmask(i32 2, ptr %before, ptr null)
-  %r6 = call i32 @pthread_attr_destroy(ptr %attribute)
+  call void @threads.end(ptr %attribute)
   ret i64 %i
 }
-declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 
 ; Stop all workers and set the thread count; 0 if a launch is running, and nothing happened.
 define i32 @cubepy_pool_resize(ptr %state, i64 %threads) nounwind {
@@ -511,27 +670,10 @@ refuse:
   ret i32 0
 }
 
-; 128 and 129 are FUTEX_WAIT and FUTEX_WAKE, private to the process.
-define internal void @wait(ptr %word, i32 %value) nounwind {
-  %r = call i64 (i64, ...) @syscall(i64 $futex, ptr %word, i64 128, i32 %value, ptr null)
-  ret void
-}
-
-define internal void @wake(ptr %word, i32 %number) nounwind {
-  %r = call i64 (i64, ...) @syscall(i64 $futex, ptr %word, i64 129, i32 %number)
-  ret void
-}
-
 ; The time when spinning ends, 0 when it is over. The first call, with 0, sets it, so that the clock
 ; costs nothing to those who find work at once.
 define internal i64 @deadline(ptr %state, i64 %deadline) nounwind {
-  %time = alloca { i64, i64 }
-  %r = call i32 @clock_gettime(i32 1, ptr %time)
-  %seconds = load i64, ptr %time
-  %rest.p = getelementptr i8, ptr %time, i64 8
-  %rest = load i64, ptr %rest.p
-  %whole = mul i64 %seconds, 1000000000
-  %now = add i64 %whole, %rest
+  %now = call i64 @now()
   %spin.p = getelementptr i8, ptr %state, i64 $SPIN
   %spin = load i64, ptr %spin.p
   %later = add i64 %now, %spin

@@ -5,21 +5,25 @@ from __future__ import annotations
 
 import ctypes
 import warnings
-from collections import deque
 from dataclasses import replace
 from functools import cached_property, lru_cache
-from threading import Lock
+from threading import Lock, RLock
 from typing import Any
 
 from cubepy.artifact import Artifact
 from cubepy.errors import fail
 from cubepy.ir.types import find_dtype
 from cubepy.runtimes.base import DeviceRecord, MemoryUse, OneOrder, Properties
+from cubepy.runtimes.native.host import host_cpu
 from cubepy.runtimes.opencl.platform import api, found_devices
+from cubepy.runtimes.remember import remembered
 from cubepy.targets import Target, opencl_target
 
-STANDARD, WITH_PLANES = "-cl-std=CL1.2", "-cl-std=CL3.0"
-"""The language; sub-groups came after 1.2."""
+STANDARD = "-cl-std=CL1.2"
+NEWER = {2: "-cl-std=CL2.0", 3: "-cl-std=CL3.0"}
+"""The language by the version of the device: sub-groups and fences of a device came after 1.2."""
+STORAGE_FENCE = b"storage_fence"
+"""The helper that needs such a fence."""
 ROUNDED = "-cl-fp32-correctly-rounded-divide-sqrt"
 """Where the device can; the others are within the bounds of OpenCL."""
 ALIGNMENT = 128
@@ -43,10 +47,38 @@ _SUBGROUP_SIZE = 16
 """A size that all devices have where kernels can ask for one."""
 
 
+class Dying:
+    """Memory that died, which enqueued kernels may still use.
+
+    Arrays die anywhere, also inside the garbage collector while the lock is held: it is reentrant.
+    """
+
+    def __init__(self) -> None:
+        self._held: list[Any] = []
+        self._lock = RLock()
+
+    def add(self, held: Any) -> None:
+        """Keep memory until it is taken."""
+        with self._lock:
+            self._held.append(held)
+
+    def take(self) -> list[Any]:
+        """All that died so far; it may be freed once the work that was enqueued is done."""
+        with self._lock:
+            found, self._held = self._held, []
+        return found
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that are kept."""
+        with self._lock:
+            return sum(held.size for held in self._held)
+
+
 class Allocation:
     """Shared virtual memory; freed at the first wait after its death: kernels may use it still."""
 
-    def __init__(self, context: Any, nbytes: int, dying: deque[Any]) -> None:
+    def __init__(self, context: Any, nbytes: int, dying: Dying) -> None:
         cl = api()
         flags = cl.svm_mem_flags.READ_WRITE
         self._held = cl.SVMAllocation(context, max(nbytes, 1), ALIGNMENT, flags)
@@ -56,7 +88,7 @@ class Allocation:
     def __del__(self) -> None:
         held = getattr(self, "_held", None)
         if held is not None:
-            self._dying.append(held)
+            self._dying.add(held)
 
 
 class Code:
@@ -66,7 +98,8 @@ class Code:
         self.kernel = kernel
         self.dim = artifact.cube_dim
         self.has_faults = bool(artifact.faults)
-        self.sizes = [_size(slot.role, slot.dtype) for slot in artifact.slots]
+        # bytes of each argument, 0 for addresses
+        self.sizes = [0 if slot.kind.is_address else _size(slot.dtype) for slot in artifact.slots]
         self.lock = Lock()
 
     def set_arguments(self, block: Any) -> None:
@@ -78,10 +111,23 @@ class Code:
             self.kernel.set_arg(len(self.sizes), _pointer(int(block[len(self.sizes) + 3])))
 
 
-def _size(role: str, dtype: str) -> int:
-    """Bytes of a number; 0 for an address."""
-    if role == "data":
-        return 0
+def _built(program: Any, options: list[str]) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", api().CompilerWarning)  # some say that all went well
+        return program.build(options=options, cache_dir=False)
+
+
+def _binary_of(program: Any) -> bytes:
+    """What the driver made of a program; empty where it gives none."""
+    try:
+        found = program.get_info(api().program_info.BINARIES)
+    except api().Error:
+        return b""
+    return bytes(found[0]) if found and found[0] else b""
+
+
+def _size(dtype: str) -> int:
+    """Bytes of a number."""
     found = find_dtype(dtype)
     assert found is not None
     return found.itemsize
@@ -107,7 +153,7 @@ class OpenclDevice(OneOrder):
     def __init__(self, number: int, device: Any) -> None:
         self.name = f"opencl:{number}"
         self._device = device
-        self._dying: deque[Any] = deque()
+        self._dying = Dying()
 
     @cached_property
     def _context(self) -> Any:
@@ -142,22 +188,58 @@ class OpenclDevice(OneOrder):
     # Launches
 
     def load(self, artifact: Artifact) -> Code:
-        """Build the source for this device; E508 with the driver's words where it refuses."""
+        """Build the source for this device, or take what its driver made of it before; E508 with
+        the driver's words where it refuses."""
+        cl = api()
+        options = [self._standard(artifact), *self._rounded(cl), *self._careful(artifact), "-w"]
+        built: list[Any] = []
+
+        def make() -> bytes:
+            built.append(self._from_source(artifact, options))
+            return _binary_of(built[0])
+
+        text = "\n".join([*self._identity, *options, artifact.code.decode()])
+        binary = remembered(artifact.entry, text, make)
+        program = built[0] if built else self._from_binary(binary, options)
+        if program is None:  # the driver has changed without a new version
+            program = self._from_source(artifact, options)
+        return Code(cl.Kernel(program, artifact.entry), artifact)
+
+    @cached_property
+    def _identity(self) -> tuple[str, ...]:
+        """What a binary depends on besides its source and options."""
+        device, platform = self._device, self._device.platform
+        found = (platform.name, platform.version, device.vendor, device.name, device.version)
+        is_host = device.type & api().device_type.CPU
+        own = (repr(host_cpu()),) if is_host else ()
+        return (*found, device.driver_version, *own)
+
+    def _from_source(self, artifact: Artifact, options: list[str]) -> Any:
         cl = api()
         try:
-            program = cl.Program(self._context, artifact.code.decode())
-            standard = WITH_PLANES if "subgroups" in self.target.features else STANDARD
-            options = [standard, *self._rounded(cl), *self._careful(artifact), "-w"]
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", cl.CompilerWarning)  # some tell that all went well
-                built = program.build(options=options, cache_dir=False)  # drivers have their own
+            return _built(cl.Program(self._context, artifact.code.decode()), options)
         except cl.Error as error:
             first = next((line for line in str(error).splitlines() if "error" in line), str(error))
             hint = "this is a defect of CubePy: please report it with CUBEPY_DUMP=source"
             raise fail(
                 "E508", device=self.name, call="the build", reason=first, suggestion=hint
             ) from None
-        return Code(cl.Kernel(built, artifact.entry), artifact)
+
+    def _from_binary(self, binary: bytes, options: list[str]) -> Any:
+        """A program of the driver's own binary; None where it does not take it any more."""
+        cl = api()
+        try:
+            return _built(cl.Program(self._context, [self._device], [binary]), options)
+        except cl.Error:
+            return None
+
+    def _standard(self, artifact: Artifact) -> str:
+        """The language: the oldest that has what the source uses, where the device can choose."""
+        if "subgroups" in self.target.features:
+            return NEWER[3]
+        if STORAGE_FENCE in artifact.code:
+            return NEWER.get(int(self._device.version.split()[1].split(".")[0]), STANDARD)
+        return STANDARD
 
     def _rounded(self, cl: Any) -> tuple[str, ...]:
         can = self._device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
@@ -167,7 +249,7 @@ class OpenclDevice(OneOrder):
         """Intel's runtime for CPUs (2026.2) optimises loops with barriers wrongly: where one sets a
         local to what it does not change, all units may get one unit's value."""
         is_wrong = self._device.platform.name.strip() == "Intel(R) OpenCL"
-        return ("-cl-opt-disable",) if is_wrong and artifact.meets_in_loops else ()
+        return ("-cl-opt-disable",) if is_wrong and artifact.has_barrier_in_loop else ()
 
     def launch(
         self, loaded: Code, block: Any, count: int, grain: int, queue: int | None = None
@@ -201,17 +283,21 @@ class OpenclDevice(OneOrder):
 
     def synchronize(self, queue: int | None = None) -> None:
         """Wait for all that was enqueued, and free what died."""
-        dead = len(self._dying)
-        self._queue.finish()
-        for _ in range(dead):
-            self._dying.popleft()
+        dead = self._dying.take()
+        try:
+            self._queue.finish()
+        except BaseException:
+            for held in dead:
+                self._dying.add(held)
+            raise
+        dead.clear()
 
     # Memory
 
     def allocate(self, nbytes: int) -> Allocation:
         """Shared virtual memory; E504 where there is none."""
         cl = api()
-        if sum(held.size for held in self._dying) > DYING_BYTES:
+        if self._dying.nbytes > DYING_BYTES:
             self.synchronize()
         try:
             return Allocation(self._context, nbytes, self._dying)
@@ -233,7 +319,7 @@ class OpenclDevice(OneOrder):
         self.synchronize()
 
     def memory(self) -> MemoryUse:
-        """All of the memory; OpenCL does not tell what is free."""
+        """All of the memory; OpenCL does not report what is free."""
         return MemoryUse(self._device.global_mem_size, 0)
 
 

@@ -15,7 +15,7 @@ from cubepy.cli.demo.timing import measure
 from cubepy.cli.demo.trial import try_step
 from cubepy.cli.failures import Failure
 
-pytestmark = pytest.mark.guest("PIL")
+pytestmark = pytest.mark.optional("PIL")
 KEYS = [step.key for step in STEPS]
 
 
@@ -54,7 +54,7 @@ class TestSteps:
         wrong = type(step)(**{f: getattr(step, f) for f in step.__slots__} | {"run": write_nothing})
         assert not try_step(wrong, planes, 0.001).is_right
 
-    @pytest.mark.guest("numba", "torch")
+    @pytest.mark.optional("numba", "torch")
     @pytest.mark.parametrize("step", STEPS, ids=KEYS)
     def test_peers_do_the_same(self, step, planes):
         set_threads(1)
@@ -204,7 +204,7 @@ class TestPhotograph:
         with pytest.raises(Failure, match="Pillow"):
             picture.load_photograph(photograph, 1)
 
-    @pytest.mark.guest("skimage")
+    @pytest.mark.optional("skimage")
     def test_default(self):
         found = picture.load_photograph(None, 0.1)
         assert found.original == (512, 512) and "scikit-image" in found.story

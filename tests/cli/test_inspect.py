@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.guests import require_guest
+from tests.optional import require_package
 
 SPECS = ("--arg", "x=f32[1024]", "--arg", "out=f32[1024]")
 
@@ -177,7 +177,7 @@ TITLES = ["IR", "LLVM", "assembly", "CUDA C", "PTX", "SASS", "OpenCL C", "Metal"
 
 class TestAll:
     def test_every_text(self, inspect):
-        require_guest("cuda.bindings")
+        require_package("cuda.bindings")
         found = inspect("double_all", *SPECS, "--all")
         assert found.status == 0
         assert re.findall(r"^=== ([\w ]+) \(", found.out, re.MULTILINE) == TITLES

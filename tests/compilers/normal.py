@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from cubepy.ir import ops
 from cubepy.ir.core import Attr, Kernel, Op, Value
-from cubepy.ir.types import Line, element_of, f64, index, with_element
+from cubepy.ir.types import Line, element_of, index, with_element
 from cubepy.ir.verify import verify
 from cubepy.passes.rewrite import Rewriter
 from tests.ir.machine import POSITION
@@ -39,25 +39,13 @@ def normal(kernel: Kernel) -> Kernel:
     return verify(replace(_Normal().run(kernel), cube_dim=(1, 1, 1), plane_dim=1))
 
 
-class _Normal(Rewriter):
-    def visit(self, op: Op) -> None:
-        if op.row in _DROPPED:
-            return
-        if op.row.is_pure and not op.operands and op.row is not ops.CONST:
-            self._constant(op, POSITION[str(op.attrs.get("axis", "all"))])
-        elif op.row is ops.MISALIGNMENT:
-            self._constant(op, 1)
-        elif op.row is ops.ALLOC:
-            self.out.append(self.renew(op))
-            self._fill(op)
-        elif op.row is ops.FLOORDIV and element_of(op.result.type) is f64:
-            self._emit(op, ops.DIV)
-        elif self._is_unspecified(op):
-            self._first_operand(op)
-        else:
-            self._keep(op)
+def small_indices(kernel: Kernel) -> Kernel:
+    """The kernel with indices that never wrap, as programs promise."""
+    return verify(_Small().run(kernel))
 
-    def _keep(self, op: Op) -> None:
+
+class _Small(Rewriter):
+    def visit(self, op: Op) -> None:
         self.out.append(self.renew(op))
         if op.results and op.row in _BOUNDED and element_of(op.result.type) is index:
             renewed = self.out[-1].result
@@ -70,6 +58,23 @@ class _Normal(Rewriter):
         if not isinstance(like.type, Line):
             return scalar
         return self.emit(ops.SPLAT, (scalar,), {"lanes": like.type.width}, op.span)
+
+
+class _Normal(_Small):
+    def visit(self, op: Op) -> None:
+        if op.row in _DROPPED:
+            return
+        if op.row.is_pure and not op.operands and op.row is not ops.CONST:
+            self._constant(op, POSITION[str(op.attrs.get("axis", "all"))])
+        elif op.row is ops.MISALIGNMENT:
+            self._constant(op, 1)
+        elif op.row is ops.ALLOC:
+            self.out.append(self.renew(op))
+            self._fill(op)
+        elif self._is_unspecified(op):
+            self._first_operand(op)
+        else:
+            super().visit(op)
 
     def _constant(self, op: Op, number: int) -> None:
         attrs: dict[str, Attr] = {"type": index, "value": number}

@@ -13,14 +13,14 @@ import cubepy as cp
 from cubepy.compilers.base import Options
 from cubepy.compilers.cuda import toolchain
 from cubepy.compilers.registry import find_compiler
-from cubepy.frontend.calls import resolve_annotations
 from cubepy.ir import cuda
 from cubepy.ir.parser import parse_kernel
 from cubepy.ir.printer import print_kernel
 from cubepy.lang import cuda as lang
+from cubepy.lang.annotations import resolve_annotations
 from cubepy.targets import INTERPRETER, cpu_target, parse_target
 from tests.devices.cuda_kernels import CASES, Case
-from tests.guests import require_guest
+from tests.optional import require_package
 
 ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_90a", "sm_100a")
 HOPPER_ONLY = {"wgmma_f16", "wgmma_bf16", "wgmma_tma", "pipeline"}
@@ -45,9 +45,9 @@ def has(name: str, arch: str) -> bool:
 
 
 def needs_nvrtc() -> None:
-    require_guest("cuda.bindings")
+    require_package("cuda.bindings")
     if toolchain._nvrtc() is None:
-        pytest.skip("guest absent: nvidia-cuda-nvrtc")
+        pytest.skip("package absent: nvidia-cuda-nvrtc")
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
@@ -55,7 +55,9 @@ def needs_nvrtc() -> None:
 def test_machine_code_where_the_architecture_has_it(name: str, arch: str):
     case, target = CASES[name], f"cuda:{arch}"
     if not has(name, arch):
-        with pytest.raises(cp.UnsupportedError, match=rf"E310: `cuda_\w+`.*{target}: it needs sm_"):
+        with pytest.raises(
+            cp.UnsupportedError, match=rf"E310: `[\w.]*cuda[._]\w+`.*{target}: it needs sm_"
+        ):
             text_of(case, target)
         return
     needs_nvrtc()
@@ -83,7 +85,7 @@ def test_machine_code_where_the_architecture_has_it(name: str, arch: str):
 def test_instructions_of_the_machine(name: str, words: str):
     needs_nvrtc()
     if toolchain.find_nvdisasm() is None:
-        pytest.skip("guest absent: nvidia-cuda-nvdisasm")
+        pytest.skip("package absent: nvidia-cuda-nvdisasm")
     text = text_of(CASES[name], "cuda:sm_90a", "sass")
     assert [word for word in words.split() if word not in text] == []
 
@@ -93,7 +95,7 @@ def test_products_of_tiles_wait_once(name: str):
     """ptxas puts waits between products whose sums it must move: here it moves none."""
     needs_nvrtc()
     if toolchain.find_nvdisasm() is None:
-        pytest.skip("guest absent: nvidia-cuda-nvdisasm")
+        pytest.skip("package absent: nvidia-cuda-nvdisasm")
     text = text_of(CASES[name], "cuda:sm_90a", "sass")
     assert text.count("HGMMA.64x64x16") == 4
     assert text.count("WARPGROUP.DEPBAR") == 1
@@ -107,20 +109,18 @@ def test_every_instruction_is_used_by_a_kernel():
 ALL_IR = [text_of(case, "cuda:sm_90a", "ir") for case in CASES.values()]
 
 
-def test_every_name_has_a_handler_and_every_row_a_name():
-    from cubepy.frontend.cuda import HANDLERS
-
-    assert {f"cuda_{name}" for name in lang.NAMES} == set(HANDLERS)
+def test_every_row_has_a_name():
     other_names = {"cuda_set_registers", "cuda_tensor_multicast"}
-    spelled = {"cuda_increase_registers", "cuda_decrease_registers"}
-    assert {row.name for row in cuda.ROWS} - other_names == set(HANDLERS) - spelled
+    names = {f"cuda_{name}" for name in lang.NAMES}
+    names -= {"cuda_increase_registers", "cuda_decrease_registers"}
+    assert {row.name for row in cuda.ROWS} - other_names == names
 
 
 @pytest.mark.parametrize("target", FOREIGN)
 @pytest.mark.parametrize("name", CASES)
 def test_other_kinds_of_targets_refuse_by_name(name: str, target: str):
     reason = "it is of the hardware of cuda targets"
-    with pytest.raises(cp.UnsupportedError, match=rf"E310: `cuda_\w+`.*{reason}"):
+    with pytest.raises(cp.UnsupportedError, match=rf"E310: `[\w.]*cuda[._]\w+`.*{reason}"):
         text_of(CASES[name], target)
 
 
@@ -128,7 +128,7 @@ def test_other_kinds_of_targets_refuse_by_name(name: str, target: str):
 @pytest.mark.parametrize("name", CASES)
 def test_processors_refuse_by_name(name: str, target: Any):
     kernel = parse_kernel(text_of(CASES[name], "cuda:sm_90a", "ir"))
-    with pytest.raises(cp.UnsupportedError, match=rf"E310: `cuda_\w+`.*{target}"):
+    with pytest.raises(cp.UnsupportedError, match=rf"E310: `[\w.]*cuda[._]\w+`.*{target}"):
         find_compiler(target.kind).build(kernel, target, Options())
 
 
@@ -160,8 +160,10 @@ def test_kernels_print_and_parse_back(name: str):
     text = text_of(CASES[name], "cuda:sm_90a", "ir")
     kernel = parse_kernel(text)
     assert print_kernel(kernel) == text
-    assert kernel.cluster == ((2, 1, 1) if name in ("cluster", "multicast") else (1, 1, 1))
-    assert parse_kernel(print_kernel(replace(kernel, cluster=(1, 2, 4)))).cluster == (1, 2, 4)
+    cluster = (2, 1, 1) if name in ("cluster", "multicast") else None
+    assert kernel.attribute("cluster", None) == cluster
+    changed = replace(kernel, attributes=(("cluster", (1, 2, 4)), ("registers", 64)))
+    assert parse_kernel(print_kernel(changed)).attributes == changed.attributes
 
 
 def test_shared_arrays_of_the_copy_engine_are_aligned():
@@ -290,3 +292,35 @@ def test_annotations_name_tensor_maps():
 def test_clusters_that_cannot_be(cluster: Any):
     with pytest.raises(cp.LaunchError, match="E416"):
         plain.configure(cluster=cluster)
+
+
+def test_registers_and_cubes_are_hints():
+    """The compilers of GPUs take them, other targets ignore them, and nonsense is refused."""
+    asked = plain.configure(registers=64, cubes_per_sm=4)
+    text = asked[2, 32].inspect("i32[4]", target="cuda:sm_80", stage="source")
+    assert "__launch_bounds__(32, 4)" in text
+    assert "__launch_bounds__(32, 4)" in asked[2, 32].inspect("i32[4]", target="hip:gfx942")
+    plain_text = plain[2, 32].inspect("i32[4]", target="opencl")
+    assert asked[2, 32].inspect("i32[4]", target="opencl") == plain_text
+    x = np.zeros(4, np.int32)
+    asked[1, 4](x)
+    for wrong in ({"registers": 8}, {"registers": 300}, {"cubes_per_sm": 0}, {"registers": "64"}):
+        with pytest.raises(cp.LaunchError, match="E420"):
+            plain.configure(**wrong)
+
+
+@cp.cube
+def meets_in_halves(x):
+    if cp.UNIT_POS // 32 < 2:
+        cp.sync_units(1, 64)
+    else:
+        cp.sync_units(15, 64)
+    x[cp.UNIT_POS] = 1
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_named_barriers_on_every_architecture(arch: str):
+    needs_nvrtc()
+    text = meets_in_halves[1, 128].inspect("f32[128]", target=f"cuda:{arch}", stage="ptx")
+    assert re.search(r"bar(rier)?\.sync(\.aligned)?\s+1, 64;", text)
+    assert re.search(r"bar(rier)?\.sync(\.aligned)?\s+15, 64;", text)

@@ -160,3 +160,57 @@ def check_product(a: Any, b: Any, c: np.ndarray, dtype: DType) -> None:
     unit = 2.0**-52 if dtype is f64 else 2.0**-22
     bound = (a.shape[1] + 1) * unit * (np.abs(a.astype(wide)) @ np.abs(b.astype(wide)))
     assert (np.abs(c - exact) <= bound).all(), np.abs((c - exact) / bound).max()
+
+
+@cp.cube
+def extrema_of_the_rest(x, least, most):
+    i = cp.ABSOLUTE_POS
+    if i % 3 == 1:
+        return
+    least[i], most[i] = cp.plane_min(x[i]), cp.plane_max(x[i])
+
+
+@cp.cube
+def lines_of_the_rest(x: cp.Lines[cp.i32], sums: cp.Lines[cp.i32], before: cp.Lines[cp.i32]):
+    i = cp.ABSOLUTE_POS
+    if i % 3 == 1:
+        return
+    sums[i], before[i] = cp.plane_sum(x[i]), cp.plane_exclusive_sum(x[i])
+
+
+def planes_of(device: str, kernel: Any) -> tuple[int, Any]:
+    width = cp.device(device).target.plane_dim
+    return (width, kernel) if width > 1 else (8, kernel.configure(plane_dim=8))
+
+
+@pytest.mark.parametrize("dtype", [f8e4m3, f16, f32, i8, u8], ids=str)
+def test_units_that_returned_give_no_extremum(device: str, lacks: set[DType], dtype: DType):
+    if dtype in lacks:
+        pytest.skip(f"the device has no {dtype}")
+    width, kernel = planes_of(device, extrema_of_the_rest)
+    rng = np.random.default_rng(5)
+    x = rng.integers(1 if dtype.kind is Kind.UINT else -90, 90, 2 * width).astype(numpy_type(dtype))
+    least, most = np.zeros_like(x), np.zeros_like(x)
+    kernel.configure(device=device)[1, 2 * width](x, least, most)
+    left = np.arange(x.size) % 3 != 1
+    for k in range(2):
+        rows = slice(k * width, (k + 1) * width)
+        rest = x[rows][left[rows]].astype(np.float64)
+        for out, expected in ((least, rest.min()), (most, rest.max())):
+            assert (out[rows][left[rows]].astype(np.float64) == expected).all()
+            assert (out[rows][~left[rows]].astype(np.float64) == 0).all()
+
+
+def test_lines_of_units_that_returned_count_as_nothing(device: str):
+    width, kernel = planes_of(device, lines_of_the_rest)
+    x = np.random.default_rng(6).integers(-99, 99, (2 * width, 4)).astype(np.int32)
+    sums, before = np.zeros_like(x), np.zeros_like(x)
+    kernel.configure(device=device, line_size=4)[1, 2 * width](
+        x.reshape(-1), sums.reshape(-1), before.reshape(-1)
+    )
+    left = np.arange(2 * width) % 3 != 1
+    for k in range(2):
+        rows = slice(k * width, (k + 1) * width)
+        rest, there = np.where(left[rows, None], x[rows], 0), left[rows]
+        assert (sums[rows][there] == rest.sum(axis=0)).all()
+        assert (before[rows][there] == (np.cumsum(rest, axis=0) - rest)[there]).all()

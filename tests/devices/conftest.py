@@ -11,7 +11,7 @@ import cubepy as cp
 from cubepy.compilers.cuda import toolchain
 from tests.compilers.c import metal_text
 from tests.devices import fake_cuda, fake_metal
-from tests.guests import require_guest
+from tests.optional import require_package
 
 
 @pytest.fixture(params=["opencl:0", "cuda:0", "metal:0"])
@@ -40,9 +40,9 @@ def driver() -> Iterator[fake_cuda.Driver]:
 @pytest.fixture
 def nvrtc() -> None:
     """NVIDIA's compiler, which needs no driver."""
-    require_guest("cuda.bindings")
+    require_package("cuda.bindings")
     if toolchain._nvrtc() is None:
-        pytest.skip("guest absent: nvidia-cuda-nvrtc")
+        pytest.skip("package absent: nvidia-cuda-nvrtc")
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from cubepy import config
 from cubepy.runtimes.cuda import device as cuda_device
 from cubepy.runtimes.cuda import driver as cuda_driver
 from tests.devices.forget import forget_devices
@@ -33,9 +34,12 @@ class Result(IntEnum):
     CUDA_ERROR_INVALID_VALUE = 1
     CUDA_ERROR_OUT_OF_MEMORY = 2
     CUDA_ERROR_NO_DEVICE = 100
+    CUDA_ERROR_NOT_READY = 600
+    CUDA_ERROR_ILLEGAL_ADDRESS = 700
 
 
 OK = Result.CUDA_SUCCESS
+PRIMARY, DEFAULT_POOL = 77, 5
 
 
 HOPPER = {
@@ -54,7 +58,7 @@ FUNCTION = {"NUM_REGS": 32, "SHARED_SIZE_BYTES": 0, "LOCAL_SIZE_BYTES": 0}
 
 
 class Config:
-    """A launch that is asked about."""
+    """A launch that is asked about, and other structures: what is assigned."""
 
 
 class Names:
@@ -95,6 +99,10 @@ class Driver:
     CUresult = Result
     CUstream_flags, CUevent_flags = Names("CUstream_flags"), Names("CUevent_flags")
     CUmemPool_attribute = Names("CUmemPool_attribute")
+    CUmemLocationType = Names("CUmemLocationType")
+    CUmemAllocationType = Names("CUmemAllocationType")
+    CUmemAllocationHandleType = Names("CUmemAllocationHandleType")
+    CUmemLocation, CUmemPoolProps = Config, Config
     CUdevice_attribute = Names("CUdevice_attribute")
     CUfunction_attribute = Names("CUfunction_attribute")
     CUlaunchConfig = Config
@@ -113,9 +121,17 @@ class Driver:
         self.asked: list[tuple[Any, ...]] = []
         self.held = {"cubes": 8, "clusters": 0, "best": 256}
         self.faults: list[str] = []
+        self.launched: list[tuple[str, int]] = []
+        self.kernels: dict[str, Callable[[int], Any]] = {}
+        self.context = 0
+        self.contexts = {PRIMARY: (0, 1)}
+        self.loaded: list[int] = []
+        self.destroyed: list[int] = []
+        self.flags: dict[int, str] = {}
+        self.pools: dict[int, dict[str, int]] = {DEFAULT_POOL: {}}
+        self.lost: Result | None = None
         self._all: list[Work] = []
         self._handles = count(1000)
-        self._context = 0
 
     def enqueue(self, stream: int, do: Callable[[], Any], *touches: Span) -> Work:
         """Put work at the end of a stream; tests put what stands for kernels."""
@@ -140,25 +156,57 @@ class Driver:
         return OK, ordinal
 
     def cuDevicePrimaryCtxRetain(self, device: int) -> Any:
-        return OK, 77
+        return OK, PRIMARY
 
     def cuCtxGetCurrent(self) -> Any:
-        return OK, self._context
+        return OK, self.context
 
     def cuCtxSetCurrent(self, context: int) -> Any:
-        self._context = context
+        assert context == 0 or context in self.contexts, "a context that is destroyed"
+        self.context = context
         return (OK,)
 
     def cuCtxGetDevice(self) -> Any:
-        return OK, 0
+        return OK, self.contexts[self.context][0]
 
-    # Kernels, which cannot be launched
+    def cuCtxGetId(self, context: int) -> Any:
+        return OK, self.contexts[context][1]
+
+    # Kernels: what tests put into `kernels`
 
     def cuDeviceGetAttribute(self, name: str, device: int) -> Any:
         return OK, self.attributes[name.removeprefix("CU_DEVICE_ATTRIBUTE_")]
 
     def cuModuleLoadData(self, cubin: bytes) -> Any:
+        self.loaded.append(self.contexts[self.context][1])
         return OK, len(cubin)
+
+    def cuModuleUnload(self, module: int) -> Any:
+        self.loaded.remove(self.contexts[self.context][1])
+        return (OK,)
+
+    def cuLaunchKernel(
+        self,
+        function: str,
+        grid_x: int,
+        grid_y: int,
+        grid_z: int,
+        dim_x: int,
+        dim_y: int,
+        dim_z: int,
+        shared: int,
+        stream: int,
+        parameters: int,
+        extra: int,
+    ) -> Any:
+        assert self.context in self.contexts
+        self.launched.append((function, stream))
+        body = self.kernels[function]
+        first = ctypes.c_void_p.from_address(parameters).value
+        assert first is not None
+        word = ctypes.c_uint64.from_address(first).value
+        self.enqueue(stream, lambda: body(word))
+        return (OK,)
 
     def cuModuleGetFunction(self, module: int, name: bytes) -> Any:
         return OK, name.decode()
@@ -187,18 +235,33 @@ class Driver:
 
     # Memory
 
-    def cuDeviceGetDefaultMemPool(self, device: int) -> Any:
-        return OK, 5
+    def cuMemPoolCreate(self, wanted: Config) -> Any:
+        assert vars(wanted)["location"].id == 0
+        handle = next(self._handles)
+        self.pools[handle] = {}
+        return OK, handle
 
     def cuMemPoolSetAttribute(self, pool: int, name: str, value: int) -> Any:
+        self.pools[pool][name] = value
         return (OK,)
 
-    def cuMemAllocAsync(self, nbytes: int, stream: int) -> Any:
+    def cuMemPoolTrimTo(self, pool: int, keep: int) -> Any:
+        self.pools[pool]["trimmed to"] = keep
+        return (OK,)
+
+    def cuMemAllocFromPoolAsync(self, nbytes: int, pool: int, stream: int) -> Any:
+        assert pool in self.pools and pool != DEFAULT_POOL
+        if self.lost is not None:
+            return self.lost, 0
+        self.enqueue(stream, lambda: None)
         return self._new(nbytes)
 
     def cuMemFreeAsync(self, address: int, stream: int) -> Any:
         self.enqueue(stream, lambda: self._free(address))
         return (OK,)
+
+    def cuMemGetInfo(self) -> Any:
+        return OK, self.room, 1 << 31
 
     def cuMemHostAlloc(self, nbytes: int, flags: int) -> Any:
         assert nbytes > 0 and flags == self.CU_MEMHOSTALLOC_PORTABLE
@@ -249,13 +312,21 @@ class Driver:
     # Streams and events
 
     def cuStreamCreate(self, flags: str) -> Any:
-        return OK, next(self._handles)
+        handle = next(self._handles)
+        self.flags[handle] = flags
+        return OK, handle
 
     def cuStreamDestroy(self, stream: int) -> Any:
+        self.destroyed.append(stream)
         return (OK,)
 
     def cuEventCreate(self, flags: str) -> Any:
-        return OK, next(self._handles)
+        handle = next(self._handles)
+        self.flags[handle] = flags
+        return OK, handle
+
+    def cuEventQuery(self, event: int) -> Any:
+        return (OK if self.events[event].is_done else Result.CUDA_ERROR_NOT_READY,)
 
     def cuEventDestroy(self, event: int) -> Any:
         return (OK,)
@@ -273,11 +344,15 @@ class Driver:
         return (OK,)
 
     def cuStreamSynchronize(self, stream: int) -> Any:
+        if self.lost is not None:
+            return (self.lost,)
         for work in self.streams[stream]:
             work.finish()
         return (OK,)
 
     def cuCtxSynchronize(self) -> Any:
+        if self.lost is not None:
+            return (self.lost,)
         for stream in list(self.streams):
             self.cuStreamSynchronize(stream)
         return (OK,)
@@ -290,8 +365,10 @@ def installed() -> Iterator[Driver]:
     with pytest.MonkeyPatch.context() as patch:
         gc.collect()  # what died earlier is freed by the driver that it came from
         patch.setattr(cuda_driver, "import_module", lambda name: fake)
+        patch.setitem(config._chosen, "self_test", False)  # it runs no kernels
         _forget()
         yield fake
+        forget_devices()  # what they keep is freed by this driver
         gc.collect()
         assert not fake.faults, fake.faults
     _forget()

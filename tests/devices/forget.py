@@ -14,4 +14,5 @@ def forget_devices() -> None:
     for found in gc.get_objects():
         if isinstance(found, CubeKernel):
             found.fast = None
-            found._made.clear()
+            found.made.clear()
+            found._configured.clear()  # they keep streams

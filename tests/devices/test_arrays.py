@@ -7,7 +7,7 @@ import pytest
 
 import cubepy as cp
 from tests.devices.kernels import add, increment, scale
-from tests.guests import require_guest
+from tests.optional import require_package
 
 
 @pytest.mark.parametrize("dtype", ["f32", "i64", "u8", "f16", "bf16", "bool"])
@@ -83,9 +83,9 @@ def test_empty_and_scalar_arrays(device: str):
     assert one.item() == 3.5 and one.shape == ()
 
 
-@pytest.mark.guest("torch")
+@pytest.mark.optional("torch")
 def test_arrays_of_torch_tensors_are_read_whole():
-    torch = require_guest("torch")
+    torch = require_package("torch")
     held = torch.arange(24.0).reshape(4, 6)[::2, 1:]
     seen = cp.asarray(held)
     np.testing.assert_array_equal(seen.numpy(), held.numpy())
@@ -96,9 +96,9 @@ def test_arrays_of_torch_tensors_are_read_whole():
     np.testing.assert_array_equal(seen.reshape(2, 3).numpy(), np.arange(6.0).reshape(2, 3))
 
 
-@pytest.mark.guest("torch")
+@pytest.mark.optional("torch")
 def test_views_of_tensors_keep_them_alive():
-    torch = require_guest("torch")
+    torch = require_package("torch")
     held = cp.asarray(torch.full((1 << 16,), 3.0)).numpy()
     for _ in range(4):
         torch.zeros(1 << 16)

@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 
 import cubepy as cp
-from cubepy.array.guests import read_memory
+from cubepy.array.interop import read_memory
 from cubepy.array.order import Ordered
 from cubepy.jit.staging import Staged
 from cubepy.runtimes.cuda import driver as cuda_driver
 from tests.devices import fake_cuda
 from tests.devices.conftest import require
 from tests.devices.kernels import increment, scale, spin
-from tests.guests import require_guest
+from tests.optional import require_package
 
 SHAPES: list[tuple[int, ...]] = [(1003,), (7, 13), (1, 5, 1), (), (0, 3)]
 N = 1 << 20
@@ -59,9 +59,10 @@ def later(
     held = read_memory(x)
     queue = None if stream is None else stream.handle
     assert held is not None
-    with Ordered(cp.device("cuda:0"), queue, (held,)) as used:
+    device: Any = cp.device("cuda:0")
+    with Ordered(device, queue, (held,)) as used:
         seen = np.ctypeslib.as_array((ctypes.c_float * x.size).from_address(held.address))
-        driver.enqueue(used or 0, lambda: do(seen))
+        driver.enqueue(device.stream(used), lambda: do(seen))
 
 
 def follow_orders(
@@ -473,9 +474,9 @@ def test_random_orders_on_a_gpu(cuda: str, seed: int):
     follow_orders(cuda, seed, add_one, 1 << 14)
 
 
-@pytest.mark.guest("torch")
-def test_guests_are_copied_in_their_stream(cuda: str):
-    torch = require_guest("torch")
+@pytest.mark.optional("torch")
+def test_foreign_arrays_are_copied_in_their_stream(cuda: str):
+    torch = require_package("torch")
     pinned, there = cp.empty(N, pinned=True), cp.empty(N, device=cuda)
     with torch.cuda.stream(torch.cuda.Stream()):
         x = torch.zeros(N, device="cuda")

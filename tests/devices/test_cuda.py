@@ -1,10 +1,11 @@
-"""CUDA: guests on the GPU, streams, limits, and a context that is lost."""
+"""CUDA: arrays of other libraries on the GPU, streams, limits, and a context that is lost."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 import textwrap
+import time
 from typing import Any
 
 import numpy as np
@@ -12,46 +13,46 @@ import pytest
 
 import cubepy as cp
 from tests.devices.kernels import add, increment, scale, spin
-from tests.guests import require_guest
+from tests.optional import require_package
 
 N = 1 << 20
 
 
 def torch_array(x: np.ndarray) -> Any:
-    torch = require_guest("torch")
+    torch = require_package("torch")
     if not torch.cuda.is_available():
         pytest.skip("torch without CUDA")
     return torch.from_numpy(x).cuda()
 
 
 def cupy_array(x: np.ndarray) -> Any:
-    return require_guest("cupy").asarray(x)
+    return require_package("cupy").asarray(x)
 
 
 def numba_array(x: np.ndarray) -> Any:
-    require_guest("numba_cuda")
+    require_package("numba_cuda")
     from numba import cuda
 
     return cuda.to_device(x)
 
 
 def pycuda_array(x: np.ndarray) -> Any:
-    require_guest("pycuda")
-    require_guest("pycuda.autoprimaryctx")  # it allocates in contexts of its own stack alone
-    return require_guest("pycuda.gpuarray").to_gpu(x)
+    require_package("pycuda")
+    require_package("pycuda.autoprimaryctx")  # it allocates in contexts of its own stack alone
+    return require_package("pycuda.gpuarray").to_gpu(x)
 
 
 def to_numpy(x: Any) -> np.ndarray:
     return cp.asarray(x).numpy()
 
 
-GUESTS = {"torch": torch_array, "cupy": cupy_array, "numba": numba_array, "pycuda": pycuda_array}
+FOREIGN = {"torch": torch_array, "cupy": cupy_array, "numba": numba_array, "pycuda": pycuda_array}
 
 
-@pytest.mark.parametrize("guest", GUESTS)
-def test_guests(cuda: str, guest: str):
+@pytest.mark.parametrize("library", FOREIGN)
+def test_foreign_arrays(cuda: str, library: str):
     x, y = (np.random.default_rng(k).normal(size=(31, 70)).astype(np.float32) for k in (1, 2))
-    there, other, out = (GUESTS[guest](a) for a in (x, y, np.zeros_like(x)))
+    there, other, out = (FOREIGN[library](a) for a in (x, y, np.zeros_like(x)))
     add.over(out)(there, other, out)
     np.testing.assert_array_equal(to_numpy(out), x + y)
     scale.over(out)(there, 3.0, out)
@@ -59,7 +60,7 @@ def test_guests(cuda: str, guest: str):
 
 
 def test_jax_arrays_are_read_only(cuda: str):
-    jax = require_guest("jax")
+    jax = require_package("jax")
     x = jax.device_put(np.arange(10, dtype=np.float32), jax.devices("gpu")[0])
     out = cp.empty(10, device=cuda)
     add.over(out)(x, x, out)
@@ -75,10 +76,10 @@ def test_strided_torch_tensors(cuda: str):
     np.testing.assert_array_equal(to_numpy(out), 2 * to_numpy(x).T)
 
 
-def test_arrays_are_guests_elsewhere(cuda: str):
+def test_arrays_are_taken_elsewhere(cuda: str):
     held = np.random.default_rng(6).normal(size=(8, 9)).astype(np.float32)
     x = cp.asarray(held, device=cuda)
-    torch, cupy = require_guest("torch"), require_guest("cupy")
+    torch, cupy = require_package("torch"), require_package("cupy")
     for view, expected in ((x, held), (x[::2, 1:], held[::2, 1:])):
         np.testing.assert_array_equal(torch.from_dlpack(view).cpu().numpy(), expected)
         np.testing.assert_array_equal(cupy.asarray(view).get(), expected)
@@ -91,7 +92,7 @@ def test_arrays_are_guests_elsewhere(cuda: str):
 
 
 def test_launches_join_the_current_stream_of_torch(cuda: str):
-    torch = require_guest("torch")
+    torch = require_package("torch")
     stream = torch.cuda.Stream()
     for k in range(20):
         x = torch.zeros(N, device="cuda")
@@ -105,8 +106,83 @@ def test_launches_join_the_current_stream_of_torch(cuda: str):
         assert (x == 2 * (k + 1)).all(), "a launch overtook the stream"
 
 
+def test_a_bound_launch_joins_the_current_stream_of_torch(cuda: str):
+    torch = require_package("torch")
+    x = torch.zeros(N, device="cuda")
+    bound = increment.over(x).bind(x)
+    torch.cuda.synchronize()
+    for k in range(20):
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream):
+            torch.cuda._sleep(2_000_000)
+            x.fill_(k)
+            bound()
+            x *= 2
+        stream.synchronize()
+        assert (x == 2 * (k + 1)).all(), "a launch overtook the stream"
+    x.data = torch.zeros(N, device="cuda")
+    bound()
+    torch.cuda.synchronize()
+    assert (x == 1).all()
+
+
+def test_freed_arrays_do_not_wait_in_the_default_stream(cuda: str):
+    torch = require_package("torch")
+    stream, busy, x = cp.Stream(cuda), cp.zeros(64, device=cuda), cp.zeros(N, device=cuda)
+    (torch.zeros(N, device="cuda") + 1).cpu()  # the first use loads code, which waits for all work
+    spin.configure(stream=stream).over(busy)(busy, 1)
+    increment.configure(stream=stream).over(x)(x)
+    spin.configure(stream=stream).over(busy)(busy, 50_000_000)
+    x = cp.zeros(N, device=cuda)
+    increment.configure(stream=stream).over(x)(x)
+    end = torch.cuda.Event()
+    end.record(torch.cuda.ExternalStream(stream.handle))
+    del x
+    (torch.zeros(N, device="cuda") + 1).cpu()
+    assert not end.query(), "torch waited for a side stream"
+    stream.synchronize()
+
+
+def test_the_default_memory_pool_is_left_alone(cuda: str):
+    api = require_package("cuda.bindings.driver")
+    torch_array(np.zeros(4, np.float32))
+    _, device = api.cuDeviceGet(0)
+    _, pool = api.cuDeviceGetDefaultMemPool(device)
+    which = api.CUmemPool_attribute.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
+    _, before = api.cuMemPoolGetAttribute(pool, which)
+    x = cp.zeros(N, device=cuda)
+    cp.release_memory()
+    _, after = api.cuMemPoolGetAttribute(pool, which)
+    assert int(after) == int(before) and (x.numpy() == 0).all()
+
+
+def test_streams_that_read_one_array_overlap(cuda: str):
+    @cp.cube
+    def read(x: cp.Tensor[cp.f32], out: cp.Tensor[cp.f32], times: int):
+        v = x[0]
+        for _ in range(times):
+            v = cp.sqrt(v * v)
+        out[0] = v
+
+    x = cp.ones(1, device=cuda)
+    outs = [cp.zeros(1, device=cuda) for _ in range(4)]
+    streams = [cp.Stream(cuda) for _ in outs]
+    kernels = [read.configure(stream=stream)[1, 1] for stream in streams]
+    kernels[0](x, outs[0], 10)
+
+    def seconds(count: int) -> float:
+        cp.synchronize(cuda)
+        began = time.perf_counter()
+        for kernel, out in zip(kernels[:count], outs, strict=False):
+            kernel(x, out, 3_000_000)
+        cp.synchronize(cuda)
+        return time.perf_counter() - began
+
+    assert seconds(4) < 2 * seconds(1)
+
+
 def test_streams_of_arguments_are_ordered(cuda: str):
-    torch, cupy = require_guest("torch"), require_guest("cupy")
+    torch, cupy = require_package("torch"), require_package("cupy")
     stream = cupy.cuda.Stream(non_blocking=True)
     with stream:
         x = cupy.zeros(N, cupy.float32)
@@ -164,7 +240,7 @@ LOST = """
 import numpy as np, cubepy as cp
 from tests.devices.kernels import increment, stray
 x = cp.zeros(64, device="cuda:0")
-stray[1, 64](x, 1 << 44)
+stray[1, 64](x, 1 << 31)
 try:
     cp.synchronize("cuda:0")
 except cp.DeviceLostError as error:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from threading import Thread
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 
 import cubepy as cp
+from cubepy.runtimes.opencl import device
+from cubepy.runtimes.registry import find_device
 from tests.devices.conftest import require
+from tests.devices.kernels import increment
 
 
 @cp.cube
@@ -79,3 +86,70 @@ def test_a_loop_with_barriers_keeps_what_it_does_not_change(opencl: str):
     x, out = np.arange(1.0, 65.0), np.zeros(64)
     keep.configure(device=opencl)[2, 32](x, out, 3)
     np.testing.assert_array_equal(out, -x)
+
+
+def test_arrays_of_threads_die_in_order(opencl: str, monkeypatch: pytest.MonkeyPatch):
+    """Memory is freed by one thread, and only after the work that was enqueued on it."""
+    monkeypatch.setattr(device, "DYING_BYTES", 1 << 16)
+    failed: list[BaseException] = []
+
+    def work(value: int) -> None:
+        try:
+            for k in range(150):
+                x = cp.full(4096, value, device=opencl)
+                others = [cp.empty(4096, device=opencl) for _ in range(k % 5)]
+                increment.over(x)(x)
+                assert (x.numpy() == value + 1).all()
+                del x, others
+        except BaseException as error:
+            failed.append(error)
+
+    increment.over(4096)(cp.zeros(4096, device=opencl))
+    threads = [Thread(target=work, args=(value,)) for value in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed, failed[0]
+
+
+class Late:
+    """A queue that allocates while it waits, as other threads may."""
+
+    def __init__(self, dying: device.Dying, died: list[bytes]) -> None:
+        self.dying, self.died = dying, died
+
+    def finish(self) -> None:
+        self.died.append(b"late")
+        self.dying.add(self.died[-1])
+
+
+def test_what_dies_during_a_wait_is_kept(opencl: str):
+    made = device.OpenclDevice(0, None)
+    made.__dict__["_queue"] = Late(made._dying, [])
+    made._dying.add(b"early")
+    made.synchronize()
+    assert made._dying.take() == [b"late"]
+
+
+@cp.cube
+def fenced(x):
+    x[cp.UNIT_POS] = 1
+    cp.sync_storage()
+    cp.atomic.add(x, 0, 1)
+
+
+def test_a_fence_is_one_of_the_device_where_the_language_has_it(opencl: str):
+    source = fenced[1, 2].inspect("i32[2]", target="opencl")
+    assert "atomic_work_item_fence(CLK_GLOBAL_MEM_FENCE, memory_order_seq_cst" in source
+    found: Any = find_device(opencl)
+    x = np.zeros(2, np.int32)
+    launcher = fenced.configure(device=opencl)[1, 2]
+    launcher(x)
+    assert x[1] == 1
+    version = int(found._device.version.split()[1][0])
+    code = SimpleNamespace(code=source.encode())
+    wanted = {1: device.STANDARD, **device.NEWER}[version]
+    assert found._standard(code) == (
+        device.NEWER[3] if "subgroups" in found.target.features else wanted
+    )

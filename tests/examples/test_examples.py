@@ -195,17 +195,11 @@ def test_example(name: str, settings: dict[str, Any], require_text_device: Any):
         CHECKS[name](load(name), False, settings)
 
 
-PLANES = ("reduction", "softmax", "spmv")
-"""Examples with plane operations that only some planes of a cube reach."""
-
-
 def refusal(name: str, settings: dict[str, Any]) -> str | None:
     """The code of the error where a text device is known to lack what an example needs."""
     device = settings["device"]
     if device == "metal_text" and name == "mandelbrot":
         return "E310"  # it computes in f64
-    if device in ("pocl", "oclgrind") and settings.get("plane_dim") == 32 and name in PLANES:
-        return "E307"  # without sub-groups planes meet with the whole cube
     return None
 
 

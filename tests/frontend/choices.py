@@ -264,3 +264,174 @@ def match_with_guards(x, out):
         case (False, k) if k == 1:
             r += 20
     out[i] = r
+
+
+# Operands of `and` and `or`
+
+
+@case
+def operands_of_logic(x, out):
+    i = cp.ABSOLUTE_POS
+    v = x[i]
+    a = (v % 3 and v % 2) or 5
+    b = v or -4
+    c = v and v * 2
+    d = (v > 3 and v) + (v > 3 or v)
+    e = 0 or v
+    f = 1 and v
+    out[i] = a + 10 * b + 1000 * c + 7 * d + e + 3 * f
+
+
+@case
+def operands_of_logic_run_only_where_they_decide(x, out):
+    i = cp.ABSOLUTE_POS
+    v = x[i]
+    found = v > 0 and v < 33 and x[v]
+    other = ((v < 0 or v >= 33) and 1000) or x[abs(v) % 33] or -7
+    out[i] = found + other
+
+
+@case
+def operands_of_logic_as_conditions(x, out):
+    i = cp.ABSOLUTE_POS
+    v = x[i]
+    n = 0
+    if v and cp.u64(abs(v)) and not (v % 2 and cp.f32(v)):
+        n += 1
+    while (v % 5 and n < 40) or n == 1:
+        n += 3
+    out[i] = n + (10 if v % 3 and cp.u64(abs(v) % 2) else 20)
+
+
+def half_or(value, other):
+    return value / 2 or other
+
+
+@case
+def operands_of_logic_in_helpers(x, out):
+    i = cp.ABSOLUTE_POS
+    v = cp.f64(x[i])
+    out[i] = cp.i32(half_or(v, v - 3) * 2)
+
+
+# Parameters of nested functions
+
+
+@case
+def parameters_of_nested_functions(x, out):
+    i = cp.ABSOLUTE_POS
+    scale = x[i] + 1
+
+    def mix(a, /, b, *rest, k=2, last, **more):
+        total = a * k + b + last
+        for r in rest:
+            total = total * 3 + r
+        for name in more:
+            total += len(name) * more[name]
+        for name, value in more.items():
+            total += len(name) - value
+        return total
+
+    weigh = lambda *values, by=scale: sum(values) * by
+    n = mix(x[i], 2, last=5)
+    n += mix(1, b=x[i], last=2, k=7, six=x[i])
+    n -= mix(1, 2, 3, x[i], last=4, **{"by": 1})
+    out[i] = n + weigh(1, x[i], 3) - weigh(x[i], by=2)
+
+
+# Membership, and comparison of tuples
+
+
+@case
+def membership(x, out):
+    i = cp.ABSOLUTE_POS
+    v = x[i]
+    n = 0
+    if v in (2, 3, x[0]):
+        n += 1
+    if v not in (2, v + 1, 5):
+        n += 2
+    if v % 4 in range(1, 3) and v in range(-9, 20, 3) and v not in range(7, -20, -7):
+        n += 4
+    if v in cp.comptime(()):
+        n += 8
+    if v in {1: "a", 7: "b"}:
+        n += 16
+    if (v, 1) in ((2, 1), (x[i], 0), (4, v % 3)):
+        n += 32
+    if v / 2 in range(0, 5):
+        n += 64
+    out[i] = n
+
+
+@case
+def comparison_of_tuples(x, out):
+    i = cp.ABSOLUTE_POS
+    v = x[i]
+    n = 0
+    if x.shape == out.shape and x.shape != (7,) and x.shape != (v, v):
+        n += 1
+    if (v % 3, v) < (1, 4):
+        n += 2
+    if (v % 3, v) >= (v % 2, 3, 1):
+        n += 4
+    if (v % 3, (v % 2, 1)) <= (1, (v % 5, 0)):
+        n += 8
+    if (v % 2,) > () and (v, 1) == (v, 1):
+        n += 16
+    if (v % 2, 1) > (v % 3, v % 4):
+        n += 32
+    out[i] = n
+
+
+# Assignment in expressions
+
+
+@case
+def walrus(x, out):
+    i = cp.ABSOLUTE_POS
+    n = 0
+    if (v := x[i]) > 3:
+        n = v
+    n += (w := v * 2) + w
+    out[i] = n + v
+
+
+@case
+def walrus_that_may_not_run(x, out):
+    i = cp.ABSOLUTE_POS
+    n = 0
+    last = -1
+    if i > 2 and (v := x[i - 3]) > 0 and v % 2 == 0 and x[v % 33] != (last := v):
+        n = v
+    elif i > 5 or (v := x[i]) < 0:
+        n = -2
+    n += (a + 1) if (i % 2 == 1 and (a := x[i])) else 7
+    out[i] = n * 10 + last
+
+
+@case
+def walrus_in_a_loop(x, out):
+    i = cp.ABSOLUTE_POS
+    n = x[i]
+    steps = 0
+    while (rest := n % 5) > 1 and (more := rest * 2) < 9:
+        n += more + 1
+        steps += 1
+        if steps > 20:
+            break
+    total = 0
+    doubled = sum([(total := total + k) for k in (1, 2, v2)]) if (v2 := x[i]) else 5
+    out[i] = n * 100 + steps * 10 + rest + total + doubled
+
+
+@case
+def walrus_in_a_guard(x, out):
+    i = cp.ABSOLUTE_POS
+    n = 0
+    match x[i] % 4:
+        case 1 | 2 if (half := x[i] // 2) > 1:
+            n = half
+        case k:
+            n = k - 100
+    out[i] = n

@@ -185,6 +185,8 @@ def exact_floor(a: float, b: float) -> float:
     """The floor of the exact quotient; Python's `//` where it is that."""
     if math.isinf(b) and math.isfinite(a):
         return a // b
+    if math.isinf(a) and b:
+        return math.nan
     if not (math.isfinite(a) and math.isfinite(b)) or not a or not b:
         with np.errstate(all="ignore"):
             return float(np.floor(np.divide(a, b)))
@@ -256,3 +258,22 @@ def test_powers(kind: Any):
         with np.errstate(over="ignore"):
             expected = np.stack(columns, 1).astype(kind).astype(float)
         np.testing.assert_allclose(out.array.astype(float), expected, rtol=2e-2)
+
+
+@cp.cube
+def masks(x: cp.Tensor, out: cp.Tensor):
+    i = cp.ABSOLUTE_POS
+    out[0, i], out[1, i] = x[i] & -1, -2 & x[i]
+    out[2, i], out[3, i] = x[i] | -1, -8 | x[i]
+    out[4, i], out[5, i] = x[i] ^ -1, -2 ^ x[i]
+
+
+@pytest.mark.parametrize("kind", INTEGERS, ids=lambda k: k.__name__)
+@pytest.mark.parametrize("device", ["cpu", "interpreter"])
+def test_masks_that_are_negative_literals(kind: Any, device: str):
+    x = np.array([0, 1, 5, 100, np.iinfo(kind).max, np.iinfo(kind).min], kind)
+    out = np.zeros((6, x.size), kind)
+    masks.configure(device=device)[1, x.size](x, out)
+    one, two, eight = (np.array(-n).astype(kind) for n in (1, 2, 8))
+    expected = [x & one, x & two, x | one, x | eight, x ^ one, x ^ two]
+    np.testing.assert_array_equal(out, expected)

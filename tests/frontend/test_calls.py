@@ -1,6 +1,9 @@
 """Calls and patterns with stars, and what Python would take at comptime."""
 
+import enum
+
 import numpy as np
+import pytest
 
 import cubepy as cp
 
@@ -76,3 +79,75 @@ def test_signatures_of_functions_that_come_from_the_table():
 
     assert str(inspect.signature(cp.atan2)) == "(y, x, /)"
     assert str(inspect.signature(cp.plane_shuffle)) == "(value, lane, /)"
+
+
+class Mode(enum.IntEnum):
+    ADD = 1
+    TWICE = 2
+
+
+class Name(enum.StrEnum):
+    A = "a"
+
+
+@pytest.mark.parametrize("device", ["cpu", "interpreter"])
+@pytest.mark.parametrize(("mode", "wanted"), [(Mode.ADD, [2, 3]), (Mode.TWICE, [3, 5])])
+def test_enumerations_are_comptime_values(device: str, mode: Mode, wanted: list[float]):
+    @cp.cube
+    def kernel(x, mode: cp.Comptime, name: cp.Comptime, scale: cp.Comptime, out):
+        i = cp.ABSOLUTE_POS
+        kept = mode
+        kept += 0
+        if mode == Mode.ADD and name is Name.A:
+            out[i] = x[i] * scale + kept
+        else:
+            out[i] = x[i] * mode + Mode.ADD
+
+    out = np.zeros(2, np.float32)
+    x = np.array([1, 2], np.float32)
+    kernel.configure(device=device)[2, 1](x, mode, Name.A, np.float64(1), out)
+    assert out.tolist() == wanted
+
+
+def _third(values, k):
+    return values[k]
+
+
+def _second(k):
+    return _third((1, 2), k) + 1
+
+
+def _own_position(k):
+    return cp.ABSOLUTE_POS + k
+
+
+def _through_python(k):
+    return _own_position(k)
+
+
+def test_a_plain_helper_of_a_plain_helper():
+    @cp.cube
+    def works(out):
+        out[cp.ABSOLUTE_POS] = _through_python(3)
+
+    out = np.zeros(2, np.int64)
+    works[2, 1](out)
+    assert out.tolist() == [3, 4]
+
+    @cp.cube
+    def fails(out):
+        out[0] = _second(5)
+
+    with pytest.raises(
+        cp.CompileError,
+        match=r"E113.*IndexError.*in `_third` \(test_calls.py:\d+\), "
+        r"called by `_second` \(test_calls.py:\d+\)",
+    ):
+        fails[1, 1](out)
+
+    @cp.cube
+    def length(v: cp.f32, out):
+        out[0] = len(v)  # pyright: ignore[reportArgumentType]
+
+    with pytest.raises(cp.CompileError, match="E207"):
+        length[1, 1](1.0, out)

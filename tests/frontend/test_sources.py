@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import argparse
+import ast
+import dataclasses
 import functools
 import importlib.util
+import inspect
 import linecache
 import subprocess
 import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from types import CodeType, ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
 import cubepy as cp
+from cubepy.lang.function import _own_lines
 
 X = np.arange(4, dtype=np.float32)
 BODY = "    i = cp.ABSOLUTE_POS\n    if i < out.size:\n        out[i] = x[i] * 2\n"
@@ -222,3 +231,98 @@ def test_python_without_positions(tmp_path: Any):
         [sys.executable, "-X", "no_debug_ranges", script], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
+
+
+def _functions(code: CodeType) -> Iterator[CodeType]:
+    """All `def`s in a module's code."""
+    if not code.co_name.startswith("<") and code.co_flags & inspect.CO_OPTIMIZED:
+        yield code
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from _functions(inner)
+
+
+@pytest.mark.parametrize("module", [ast, argparse, inspect, textwrap])
+@pytest.mark.parametrize("optimise", [0, 2])
+def test_lines_are_those_that_inspect_finds(module: ModuleType, optimise: int):
+    """Also where the last statements leave no code, such as an `assert` under -O."""
+    file = inspect.getsourcefile(module)
+    assert file is not None
+    text = Path(file).read_text(encoding="utf-8")
+    codes = list(_functions(compile(text, file, "exec", optimize=optimise)))
+    assert len(codes) > 15
+    for code in codes:
+        quick = "".join(_own_lines(linecache.getlines(file), code))
+        slow = "".join(inspect.getsourcelines(code)[0])
+        trees = [ast.dump(ast.parse(textwrap.dedent(block))) for block in (quick, slow)]
+        assert trees[0] == trees[1], code
+
+
+class Filter:
+    """Kernels as methods of an object that is comptime."""
+
+    def __init__(self, factor: Any) -> None:
+        self.factor = factor
+
+    @cp.cube
+    def scaled(self, v):
+        return v * self.factor
+
+    @cp.cube
+    def apply(self, x, out, shift: int = 0):
+        i = cp.ABSOLUTE_POS
+        if i < out.size:
+            out[i] = self.scaled(x[i]) + shift
+
+    @staticmethod
+    @cp.cube
+    def fill(out, value: float):
+        out[cp.ABSOLUTE_POS] = value
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """Kernels as methods of a record, whose fields are arguments."""
+
+    slope: Any
+    offset: Any
+
+    @cp.cube
+    def at(self, v):
+        return self.slope * v + self.offset
+
+    @cp.cube
+    def draw(self, x, out):
+        i = cp.ABSOLUTE_POS
+        if i < out.size:
+            out[i] = self.at(x[i])
+
+
+@pytest.mark.parametrize("device", ["cpu", "interpreter"])
+def test_kernels_as_methods(device: str):
+    x, out = np.arange(4.0), np.zeros(4)
+    double = Filter(2)
+    double.apply.configure(device=device).over(out)(x, out, shift=1)
+    assert out.tolist() == [1, 3, 5, 7]
+    Filter(5).apply.configure(device=device)[4, 1](x, out)
+    assert out.tolist() == [0, 5, 10, 15]
+    double.factor = 3
+    double.apply.configure(device=device)[4, 1](x, out)
+    assert out.tolist() == [0, 3, 6, 9]
+    bound = double.apply.configure(device=device)[4, 1].bind(x, out, 1)
+    bound()
+    assert out.tolist() == [1, 4, 7, 10]
+    for slope in (2.0, 7.0):
+        Line(slope, 1.0).draw.configure(device=device).over(out)(x, out)
+        assert out.tolist() == [slope * v + 1 for v in x]
+    Filter.fill.configure(device=device)[4, 1](out, 3.0)
+    assert out.tolist() == [3, 3, 3, 3]
+    assert "f64" in Line(1.0, 2.0).draw.inspect("f64[4]", "f64[4]", stage="ir")
+
+
+def test_a_kernel_of_a_class_is_the_kernel():
+    x, out = np.arange(4.0), np.zeros(4)
+    Line.draw.over(out)(Line(2.0, 0.5), x, out)
+    assert out.tolist() == [0.5, 2.5, 4.5, 6.5]
+    with pytest.raises(cp.LaunchError, match="E409"):
+        Line(1.0, 2.0).draw(x, out)

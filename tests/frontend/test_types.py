@@ -144,7 +144,7 @@ def chosen(start):
     return f
 
 
-WIDE = {cp.f16: cp.f32, cp.bf16: cp.f32}
+WIDE = {t: cp.i32 for t in (cp.i8, cp.i16, cp.u8, cp.u16)} | {cp.f16: cp.f32, cp.bf16: cp.f32}
 
 
 @pytest.mark.parametrize("t", NUMBERS, ids=str)
@@ -166,7 +166,7 @@ def test_locals_that_start_with_a_type(t: Any):
     assert types_of(typed, array(t)) == t
 
 
-def test_locals_widen():
+def test_typed_locals_keep_their_types_in_loops():
     def widen(x, y):
         total = x
         for _ in range(2):
@@ -174,7 +174,12 @@ def test_locals_widen():
         return total
 
     for a, b in ((cp.i8, cp.i32), (cp.f32, cp.f64), (cp.f16, cp.bf16), (cp.u8, cp.i8)):
-        assert types_of(widen, array(a), array(b)) == expected_type(a, b)
+        with pytest.raises(
+            cp.CompileError, match=rf"E211: `total` is {a} \(line.*{expected_type(a, b)}"
+        ):
+            types_of(widen, array(a), array(b))
+    for a, b in ((cp.i32, cp.i8), (cp.f64, cp.f32), (cp.f32, cp.i64), (cp.i64, cp.u32)):
+        assert types_of(widen, array(a), array(b)) == a
 
 
 def test_locals_of_two_literals():
@@ -271,7 +276,7 @@ def test_spellings_of_dtypes(spelling: Any):
     assert types_of(lambda x: cp.local(3, spelling, fill=0)[0], array(cp.i8)) == cp.f64
 
 
-@pytest.mark.guest("torch")
+@pytest.mark.optional("torch")
 def test_torch_dtypes():
     import torch
 

@@ -249,8 +249,8 @@ def structures_in_loops(x, out):
         if body.place > 3:
             body = Body(body.place - 5, body.speed + 1)
         else:
-            body = body.moved(k)
-        p = Point(p.b, p.a + k)
+            body = body.moved(cp.i32(k))
+        p = Point(p.b, p.a + cp.i32(k))
     out[i] = body.place + body.speed * 100 + p.a - p.b
 
 

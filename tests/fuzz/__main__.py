@@ -1,82 +1,131 @@
 """The soak: `python -m tests.fuzz --count 50000 [--start N] [--jobs J] [--device cuda:0]`.
 
-LLVM at several levels is compared with the interpreter, or the named device is.
-Stops at the first mismatch and prints the kernel with its seed; child processes keep the memory of
-compiled code bounded.
+Kernels of all families (`--family` for one) run in child processes, LLVM and the interpreter
+against each other and against a model, or the named device. A mismatch, an error and a crash of a
+child are finds; each is printed once with its family and seed, and the soak goes on. With
+`--seed` only one kernel is run, in this process.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import subprocess
 import sys
 import time
+from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
 
-CHUNK = 250
+from tests.fuzz.child import Chunk, run
+
+CHUNK = 240
+"""Seeds of a child; so the memory of compiled code stays bounded."""
+SHOWN, EXCERPT = 40, 5000
+"""Finds that are printed in full, and characters of each."""
+
+
+@dataclass
+class Tally:
+    """What a soak found so far."""
+
+    ran: Counter[str] = field(default_factory=Counter[str])
+    finds: list[tuple[str, int, str]] = field(default_factory=list[tuple[str, int, str]])
+
+    def add(self, family: str, find: dict[str, Any]) -> None:
+        """Count a find, and print it."""
+        self.finds.append((family, find["seed"], find["kind"]))
+        if len(self.finds) <= SHOWN:
+            print(f"{family} {find['seed']}: {find['kind']}: {find['text'][:EXCERPT]}", flush=True)
 
 
 def main() -> int:
-    """Run seeds start..start+count; 0 if all agree."""
+    """Run seeds start..start+count; 0 if nothing is found."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz")
     parser.add_argument("--count", type=int, default=2000)
     parser.add_argument("--start", type=int, default=100_000)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--device")
-    parser.add_argument("--chunk", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--family", choices=("typed", "wide", "classic"))
+    parser.add_argument("--seed", type=int, help="run one kernel of --family in this process")
     options = parser.parse_args()
-    if options.chunk is not None:
-        return run_chunk(options.start, options.chunk, options.device)
-    return soak(options.start, options.count, options.jobs, options.device)
+    if options.seed is not None:
+        run(Chunk(options.family or "typed", options.seed, 1, options.device))
+        return 0
+    return soak(options)
 
 
-def soak(start: int, count: int, jobs: int, device: str | None) -> int:
-    """Chunks of seeds in child processes, `jobs` at a time."""
-    began, done, failed = time.monotonic(), 0, 0
-    starts = range(start, start + count, CHUNK)
-    with ThreadPoolExecutor(jobs) as pool:
-        sizes = [min(CHUNK, start + count - s) for s in starts]
-        for code, size in pool.map(lambda s, n: child(s, n, device), starts, sizes):
-            failed += code != 0
-            done += size
-            if done % 5000 < CHUNK:
-                print(
-                    f"{done} kernels, {failed} chunks failed, {time.monotonic() - began:.0f} s",
-                    flush=True,
-                )
-    print(f"{done} kernels from seed {start}: {failed} chunks with a mismatch")
-    return 1 if failed else 0
+def soak(options: argparse.Namespace) -> int:
+    """All chunks, `jobs` at a time, and a summary."""
+    began, tally, told = time.monotonic(), Tally(), 0
+    chunks = list(_chunks(options.start, options.count, options.family, options.device))
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for _ in pool.map(lambda chunk: child(chunk, tally), chunks):
+            if sum(tally.ran.values()) - told >= 2500:
+                told = sum(tally.ran.values())
+                words = f"{told} kernels, {len(tally.finds)} finds"
+                print(f"{words}, {time.monotonic() - began:.0f} s", flush=True)
+    by_family = ", ".join(f"{n} {family}" for family, n in tally.ran.items())
+    kinds = Counter(kind for _, _, kind in tally.finds)
+    print(
+        f"{sum(tally.ran.values())} of {options.count} kernels ran from seed {options.start} "
+        f"({by_family}) in {time.monotonic() - began:.0f} s: {len(tally.finds)} finds "
+        f"{dict(kinds) if kinds else ''}"
+    )
+    for family, seed, kind in tally.finds:
+        print(f"  {family} {seed}: {kind}")
+    return 1 if tally.finds else 0
 
 
-def child(start: int, size: int, device: str | None) -> tuple[int, int]:
-    """Run one chunk in a process of its own; its output is shown if it fails."""
-    command = [sys.executable, "-m", "tests.fuzz", "--start", str(start), "--chunk", str(size)]
-    command += [] if device is None else ["--device", device]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode or device is not None:
-        print(done.stdout[-6000:], done.stderr[-2000:], flush=True)
-    return done.returncode, size
+def _chunks(start: int, count: int, only: str | None, device: str | None) -> Iterator[Chunk]:
+    """The seeds of each family by its share, so mixed that each minute has some of all."""
+    from tests.fuzz.families import FAMILIES
+
+    names = [only] if only else list(FAMILIES)
+    whole = sum(FAMILIES[name].share for name in names)
+    counts = {name: count * FAMILIES[name].share // whole for name in names}
+    counts[names[0]] += count - sum(counts.values())
+    made = [
+        (k / max(n, 1), Chunk(name, start + k, min(CHUNK, n - k), device))
+        for name, n in counts.items()
+        for k in range(0, n, CHUNK)
+    ]
+    yield from (chunk for _, chunk in sorted(made, key=lambda pair: pair[0]))
 
 
-def run_chunk(start: int, size: int, device: str | None) -> int:
-    """Check seeds one after the other."""
-    import cubepy as cp
-    from tests.fuzz.differential import check, check_device, generate, generate_for
+def child(chunk: Chunk, tally: Tally) -> None:
+    """Run a chunk in processes of its own: a new one behind each crash."""
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    while chunk.count > 0:  # byte code is kept, or each child compiles the product anew
+        command = chunk.command()
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        begun = range(chunk.start, chunk.start)
+        for line in done.stdout.splitlines():
+            said = json.loads(line) if line.startswith("{") else {}
+            tally.ran[chunk.family] += said.get("ran", 0)
+            if "begin" in said:
+                begun = range(said["begin"], said["end"])
+            elif "seed" in said:
+                tally.add(chunk.family, said)
+        if done.returncode == 0:
+            return
+        chunk = _crashed(chunk, begun, done, tally)
 
-    ran = 0
-    target = cp.device(device).target if device is not None else None
-    for seed in range(start, start + size):
-        try:
-            if device is not None and target is not None:
-                ran += check_device(generate_for(seed, target), seed, device)
-            else:
-                check(generate(seed), seed, (0, 2, 3) if seed % 4 == 0 else (0, 3))
-        except Exception as error:
-            print(f"seed {seed}: {type(error).__name__}: {error}")
-            return 1
-    if device is not None:
-        print(f"{ran} of {size} kernels ran on {device}")
-    return 0
+
+def _crashed(chunk: Chunk, begun: range, done: Any, tally: Tally) -> Chunk:
+    """Find the seeds of a batch that ended its process; what is left of the chunk."""
+    if len(begun) > 1:
+        for seed in begun:
+            child(Chunk(chunk.family, seed, 1, chunk.device), tally)
+    else:
+        seed = begun.start
+        text = f"exit status {done.returncode}: {done.stderr[-1500:]}"
+        tally.add(chunk.family, {"seed": seed, "kind": "crash", "text": text})
+        tally.ran[chunk.family] += 1
+    return chunk.after(max(begun.stop, chunk.start + 1))
 
 
 if __name__ == "__main__":

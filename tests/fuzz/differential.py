@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import itertools
 import linecache
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 import cubepy as cp
 from cubepy.targets import Target
+from tests.fuzz import wide
+from tests.fuzz.chooser import Seeded
 from tests.fuzz.generator import EXTENT, PLANES, SLOTS, TYPES, Generator, Program
 
-T = TypeVar("T")
 _serial = itertools.count()
 NUMPY = {
     "i8": np.int8,
     "u8": np.uint8,
     "i16": np.int16,
+    "u16": np.uint16,
     "i32": np.int32,
     "u32": np.uint32,
     "i64": np.int64,
@@ -28,20 +29,9 @@ NUMPY = {
     "f16": np.float16,
     "f32": np.float32,
     "f64": np.float64,
+    "bf16": np.float32,
 }
-
-
-class Seeded:
-    """Decisions of a seeded generator."""
-
-    def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)
-
-    def choose(self, options: Sequence[T]) -> T:
-        return self._random.choice(options)
-
-    def number(self, low: int, high: int) -> int:
-        return self._random.randint(low, high)
+"""The arrays of each type; those of bf16 hold f32."""
 
 
 @dataclass
@@ -67,12 +57,26 @@ def generate(seed: int) -> Program:
     return Generator(Seeded(seed)).program()
 
 
-def generate_for(seed: int, target: Target) -> Program:
+def generate_wide(seed: int) -> Program:
+    """The kernel of a seed, from the second generator."""
+    return wide.WideGenerator(Seeded(seed)).program()
+
+
+def has_f64(target: Target) -> bool:
+    """Whether kernels for a target may use f64."""
+    return target.kind != "metal" and (target.kind != "opencl" or "fp64" in target.features)
+
+
+def generate_for(seed: int, target: Target, is_wide: bool = False) -> Program:
     """The kernel of a seed, of types and with planes that the target has."""
-    has_f64 = target.kind != "metal" and (target.kind != "opencl" or "fp64" in target.features)
-    types = TYPES if has_f64 else tuple(t for t in TYPES if t != "f64")
+    types = wide.TYPES if is_wide else TYPES
+    if not has_f64(target):
+        types = tuple(t for t in types if t != "f64")
     emulates = target.kind == "opencl" and "subgroups" not in target.features
     planes = PLANES if emulates else (1, target.plane_dim)
+    if is_wide:
+        returns = target.kind != "opencl"
+        return wide.WideGenerator(Seeded(seed), types, planes, returns).program()
     return Generator(Seeded(seed), types, planes).program()
 
 
@@ -80,7 +84,7 @@ def load_kernel(program: Program) -> Any:
     """The kernel as if it stood in a file."""
     name = f"<fuzz {next(_serial)}>"
     linecache.cache[name] = (len(program.source), None, program.source.splitlines(True), name)
-    namespace: dict[str, Any] = {"cp": cp}
+    namespace: dict[str, Any] = {"cp": cp, "__name__": __name__}
     exec(compile(program.source, name, "exec"), namespace)
     return cp.cube(namespace["kernel"])
 
@@ -94,7 +98,22 @@ def arguments(program: Program, seed: int) -> dict[str, np.ndarray]:
         arrays[f"x_{t}"] = _input(rng, np.dtype(NUMPY[t]))
     for t in program.types:
         arrays[f"out_{t}"] = np.full(units * SLOTS, 77, NUMPY[t])
+    arrays |= {name: _view(rng, name) for name in program.views}
     return arrays | {name: np.zeros(4, np.int32) for name in ("sums", "tops", "bits")}
+
+
+def _view(rng: np.random.Generator, name: str) -> np.ndarray:
+    """An input with strides of its own: reversed, of stride 0, or a transposed matrix."""
+    kind, _, t = name.partition("_")
+    values = _input(rng, np.dtype(NUMPY[t]))
+    if kind == "n":
+        return values[::-1]
+    return np.broadcast_to(values[:1], EXTENT) if kind == "z" else values.reshape(4, 4).T
+
+
+def _copied(array: np.ndarray) -> np.ndarray:
+    """A copy; inputs that are views are given as they are."""
+    return array.copy() if array.flags.c_contiguous else array
 
 
 def _input(rng: np.random.Generator, dtype: np.dtype[Any]) -> np.ndarray:
@@ -110,7 +129,7 @@ def _input(rng: np.random.Generator, dtype: np.dtype[Any]) -> np.ndarray:
 
 def run(kernel: Any, program: Program, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The arrays after a launch on copies of them."""
-    copies = {name: array.copy() for name, array in arrays.items()}
+    copies = {name: _copied(array) for name, array in arrays.items()}
     kernel.configure(plane_dim=program.plane_dim)[program.cubes, program.cube_dim](**copies)
     return copies
 

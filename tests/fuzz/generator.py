@@ -38,6 +38,8 @@ class Program:
     cubes: int
     plane_dim: int
     types: tuple[str, ...]
+    views: tuple[str, ...] = ()
+    """Further inputs: n_... is reversed, z_... repeats one element, m_... is transposed."""
 
 
 @dataclass

@@ -1,13 +1,13 @@
 """Generated kernels on OpenCL devices and as Metal: the interpreter's memory, bit for bit.
 
-CI runs 200 kernels on each, other runs 50; `python -m tests.fuzz --device` runs as many as asked
-for. A build takes a tenth of a second, so kernels need not share one.
+CI runs 80 kernels on each, other runs 40; `python -m tests.fuzz --device` runs as many as asked
+for. A build takes some tenths of a second, so kernels need not share one.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -22,22 +22,24 @@ from tests.fuzz.differential import (
     arguments,
     check_device,
     generate_for,
+    has_f64,
     load_kernel,
     run,
     same_bits,
 )
+from tests.fuzz.finds import WIDE_FINDS
 from tests.fuzz.generator import SLOTS, Program
+from tests.fuzz.typed import oracle
 from tests.guarded import Guarded
 
-KERNELS = 200 if os.environ.get("CI") else 50
-CHUNK = 50
-DRIVERS: dict[str, dict[int, str]] = {
-    "Portable": {
-        94: "PoCL 3.0 lets units that are not alive store, behind two barriers in branches"
-    },
+KERNELS = 80 if os.environ.get("CI") else 40
+CHUNK = 40
+_BRANCHES = "PoCL 3.0 lets units store that are not alive, behind two barriers in branches"
+DRIVERS: dict[str, dict[bool, dict[int, str]]] = {
+    "Portable": {False: dict.fromkeys((26, 94), _BRANCHES), True: {71: _BRANCHES}}
 }
-"""By a part of the device's name: seeds whose source is right, but whose driver is not. Intel's
-runtime runs 94 right."""
+"""By a part of the device's name, for plain kernels and for those of more forms: seeds whose source
+is right, but whose driver is not. Intel's runtime and Oclgrind run them right."""
 
 
 @pytest.fixture(params=[*text_devices.DEVICES, "opencl:0"])
@@ -49,18 +51,34 @@ def device(request: pytest.FixtureRequest, require_text_device: Callable[[str], 
     return request.param
 
 
-def wrong_seeds(device: str) -> dict[int, str]:
-    """The seeds that the device's driver gets wrong."""
+def right_seeds(device: str, seeds: Iterable[int], more_forms: bool = False) -> list[int]:
+    """`seeds` without those that the device's driver gets wrong."""
     name = "Portable" if device == "pocl" else cp.device(device).properties.name
-    return next((seeds for part, seeds in DRIVERS.items() if part in name), {})
+    wrong = next((lists[more_forms] for part, lists in DRIVERS.items() if part in name), {})
+    return [seed for seed in seeds if seed not in wrong]
 
 
 @pytest.mark.parametrize("start", range(0, KERNELS, CHUNK))
 def test_seeded_kernels(device: str, start: int) -> None:
     target = cp.device(device).target
-    seeds = [seed for seed in range(start, start + CHUNK) if seed not in wrong_seeds(device)]
+    seeds = right_seeds(device, range(start, start + CHUNK))
     ran = sum(check_device(generate_for(seed, target), seed, device) for seed in seeds)
     assert ran == len(seeds), "a kernel was refused"
+
+
+def test_seeded_kernels_of_more_forms(device: str) -> None:
+    target = cp.device(device).target
+    seeds = right_seeds(device, (*WIDE_FINDS, *range(KERNELS // 2)), more_forms=True)
+    ran = sum(check_device(generate_for(seed, target, True), seed, device) for seed in seeds)
+    assert ran == len(seeds), "a kernel was refused"
+
+
+def test_typed_programs(device: str) -> None:
+    """What the model says, which does not share the frontend with the interpreter."""
+    has = has_f64(cp.device(device).target)
+    for start in range(0, KERNELS, oracle.BATCH):
+        batch = range(start, start + oracle.BATCH)
+        assert oracle.check_device(batch, device, has), "a kernel was refused"
 
 
 def outcome(kernel: Any, program: Program, arrays: dict[str, np.ndarray]) -> tuple[bool, Any]:

@@ -14,8 +14,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.fuzz.differential import arguments, check, generate, load_kernel, run, same_bits
-from tests.fuzz.finds import FINDS
+from tests.fuzz.differential import (
+    arguments,
+    check,
+    generate,
+    generate_wide,
+    load_kernel,
+    run,
+    same_bits,
+)
+from tests.fuzz.finds import FINDS, WIDE_FINDS
 from tests.fuzz.generator import Generator, Program
 
 T = TypeVar("T")
@@ -28,6 +36,17 @@ def test_seeded_kernels(start: int) -> None:
     for seed in range(start, start + CHUNK):
         levels = (0, 2, 3) if seed % 4 == 0 else (0, 3)
         check(generate(seed), seed, levels)
+
+
+@pytest.mark.parametrize("start", range(0, KERNELS // 2, CHUNK))
+def test_seeded_kernels_of_more_forms(start: int) -> None:
+    for seed in range(start, start + CHUNK):
+        check(generate_wide(seed), seed, (0, 2) if seed % 4 == 0 else (2,))
+
+
+@pytest.mark.parametrize("seed", WIDE_FINDS)
+def test_finds_of_more_forms(seed: int) -> None:
+    check(generate_wide(seed), seed, (0, 2, 3))
 
 
 @pytest.mark.parametrize("seed", FINDS)

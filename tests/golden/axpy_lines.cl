@@ -22,39 +22,36 @@ __kernel __attribute__((reqd_work_group_size(256, 1, 1)))
 void axpy_lines(
     float alpha,
     __global const float* restrict x,
-    long x_shape0,
+    int x_shape0,
     __global float* restrict y,
-    long y_shape0) {
+    int y_shape0) {
     // kernels.py:27: i = cp.ABSOLUTE_POS
-    const long v1 = ((long)get_group_id(2) * (long)get_num_groups(1) + (long)get_group_id(1))
-            * (long)get_num_groups(0);
-    const long cube_pos = v1 + (long)get_group_id(0);
-    const long i = cube_pos * 256 + (long)get_local_id(0);
+    const int i = (int)get_group_id(0) * 256 + (int)get_local_id(0);
     // kernels.py:28: if i < y.size
-    if (i < (y_shape0 + 3) / 4) {
+    if (i < ((y_shape0 + 3) >> 2)) {
         // kernels.py:29: y[i] = alpha * x[i] + y[i]
-        const long v2 = i * 4;
-        const long v3 = x_shape0 - v2;
+        const int v1 = i * 4;
+        const int v2 = x_shape0 - v1;
         float4 x1;
-        if (v3 >= 4) {
-            x1 = *(const __global float4*)(x + v2);
+        if (v2 >= 4) {
+            x1 = *(const __global float4*)(x + v1);
         } else {
-            x1 = load_masked_f32x4_global(x + v2, lane_mask_4(0l, v3), (float4)(0.0f));
+            x1 = load_masked_f32x4_global(x + v1, lane_mask_4(0l, (long)v2), (float4)(0.0f));
         }
-        const long v4 = y_shape0 - v2;
-        const bool v5 = v4 >= 4;
-        const float4 v6 = (float4)(alpha);
+        const int v3 = y_shape0 - v1;
+        const bool v4 = v3 >= 4;
+        const float4 v5 = (float4)(alpha);
         float4 y2;
-        if (v5) {
-            y2 = *(const __global float4*)(y + v2);
+        if (v4) {
+            y2 = *(const __global float4*)(y + v1);
         } else {
-            y2 = load_masked_f32x4_global(y + v2, lane_mask_4(0l, v4), (float4)(0.0f));
+            y2 = load_masked_f32x4_global(y + v1, lane_mask_4(0l, (long)v3), (float4)(0.0f));
         }
-        const float4 v7 = fma(v6, x1, y2);
-        if (v5) {
-            *(__global float4*)(y + v2) = v7;
+        const float4 v6 = fma(v5, x1, y2);
+        if (v4) {
+            *(__global float4*)(y + v1) = v6;
         } else {
-            store_masked_f32x4_global(y + v2, v7, lane_mask_4(0l, v4));
+            store_masked_f32x4_global(y + v1, v6, lane_mask_4(0l, (long)v3));
         }
     }
 }

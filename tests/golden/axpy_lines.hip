@@ -33,38 +33,36 @@ extern "C" __global__ void __launch_bounds__(256)
 axpy_lines(
     float alpha,
     const float* __restrict__ x,
-    long long x_shape0,
+    int x_shape0,
     float* __restrict__ y,
-    long long y_shape0) {
+    int y_shape0) {
     // kernels.py:27: i = cp.ABSOLUTE_POS
-    const long long cube_pos = ((long long)blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x
-            + blockIdx.x;
-    const long long i = cube_pos * 256 + threadIdx.x;
+    const int i = (int)blockIdx.x * 256 + (int)threadIdx.x;
     // kernels.py:28: if i < y.size
-    if (i < (y_shape0 + 3) / 4) {
+    if (i < ((y_shape0 + 3) >> 2)) {
         // kernels.py:29: y[i] = alpha * x[i] + y[i]
-        const long long v1 = i * 4;
-        const long long v2 = x_shape0 - v1;
+        const int v1 = i * 4;
+        const int v2 = x_shape0 - v1;
         f32x4 x1;
         if (v2 >= 4) {
             x1 = *(const f32x4*)(x + v1);
         } else {
-            x1 = load_masked_f32x4(x + v1, lane_mask_4(0ll, v2), (f32x4)(0.0f));
+            x1 = load_masked_f32x4(x + v1, lane_mask_4(0ll, (long long)v2), (f32x4)(0.0f));
         }
-        const long long v3 = y_shape0 - v1;
+        const int v3 = y_shape0 - v1;
         const bool v4 = v3 >= 4;
         const f32x4 v5 = (f32x4)(alpha);
         f32x4 y2;
         if (v4) {
             y2 = *(const f32x4*)(y + v1);
         } else {
-            y2 = load_masked_f32x4(y + v1, lane_mask_4(0ll, v3), (f32x4)(0.0f));
+            y2 = load_masked_f32x4(y + v1, lane_mask_4(0ll, (long long)v3), (f32x4)(0.0f));
         }
         const f32x4 v6 = fma_f32x4(v5, x1, y2);
         if (v4) {
             *(f32x4*)(y + v1) = v6;
         } else {
-            store_masked_f32x4(y + v1, v6, lane_mask_4(0ll, v3));
+            store_masked_f32x4(y + v1, v6, lane_mask_4(0ll, (long long)v3));
         }
     }
 }

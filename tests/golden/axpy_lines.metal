@@ -5,8 +5,8 @@ using namespace metal;
 
 struct Arguments {
     alignas(8) float alpha;
-    alignas(8) long x_shape0;
-    alignas(8) long y_shape0;
+    alignas(8) int x_shape0;
+    alignas(8) int y_shape0;
 };
 
 static inline bool4 lane_mask_4(long first, long end) {
@@ -32,37 +32,34 @@ kernel void axpy_lines(
     device float* y [[buffer(1)]],
     constant Arguments& arguments [[buffer(2)]],
     uint3 unit_position [[thread_position_in_threadgroup]],
-    uint3 cube_position [[threadgroup_position_in_grid]],
-    uint3 cube_counts [[threadgroups_per_grid]]) {
+    uint3 cube_position [[threadgroup_position_in_grid]]) {
     // kernels.py:27: i = cp.ABSOLUTE_POS
-    const long cube_pos = ((long)cube_position.z * cube_counts.y + cube_position.y) * cube_counts.x
-            + cube_position.x;
-    const long i = cube_pos * 256 + unit_position.x;
+    const int i = (int)cube_position.x * 256 + (int)unit_position.x;
     // kernels.py:28: if i < y.size
-    if (i < (arguments.y_shape0 + 3) / 4) {
+    if (i < ((arguments.y_shape0 + 3) >> 2)) {
         // kernels.py:29: y[i] = alpha * x[i] + y[i]
-        const long v1 = i * 4;
-        const long v2 = arguments.x_shape0 - v1;
+        const int v1 = i * 4;
+        const int v2 = arguments.x_shape0 - v1;
         float4 x1;
         if (v2 >= 4) {
             x1 = *(const device float4*)(x + v1);
         } else {
-            x1 = load_masked_f32x4_global(x + v1, lane_mask_4(0l, v2), float4(0.0f));
+            x1 = load_masked_f32x4_global(x + v1, lane_mask_4(0l, (long)v2), float4(0.0f));
         }
-        const long v3 = arguments.y_shape0 - v1;
+        const int v3 = arguments.y_shape0 - v1;
         const bool v4 = v3 >= 4;
         const float4 v5 = float4(arguments.alpha);
         float4 y2;
         if (v4) {
             y2 = *(const device float4*)(y + v1);
         } else {
-            y2 = load_masked_f32x4_global(y + v1, lane_mask_4(0l, v3), float4(0.0f));
+            y2 = load_masked_f32x4_global(y + v1, lane_mask_4(0l, (long)v3), float4(0.0f));
         }
         const float4 v6 = fma(v5, x1, y2);
         if (v4) {
             *(device float4*)(y + v1) = v6;
         } else {
-            store_masked_f32x4_global(y + v1, v6, lane_mask_4(0l, v3));
+            store_masked_f32x4_global(y + v1, v6, lane_mask_4(0l, (long)v3));
         }
     }
 }

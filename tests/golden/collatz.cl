@@ -3,15 +3,11 @@
 __kernel __attribute__((reqd_work_group_size(256, 1, 1)))
 void collatz(
     __global const int* restrict x,
-    long x_shape0,
+    int x_shape0,
     __global int* restrict steps,
-    long steps_shape0,
-    long limit) {
+    int limit) {
     // kernels.py:134: i = cp.ABSOLUTE_POS
-    const long v1 = ((long)get_group_id(2) * (long)get_num_groups(1) + (long)get_group_id(1))
-            * (long)get_num_groups(0);
-    const long cube_pos = v1 + (long)get_group_id(0);
-    const long i = cube_pos * 256 + (long)get_local_id(0);
+    const int i = (int)get_group_id(0) * 256 + (int)get_local_id(0);
     // kernels.py:135: if i >= x.size
     if (i >= x_shape0) return;
     // kernels.py:137: value, count = x[i], 0
@@ -27,18 +23,18 @@ void collatz(
             break;
         }
         // kernels.py:142: if count == limit
-        if ((long)count == limit) break;
+        if (count == limit) break;
         // kernels.py:144: count += 1
-        const int v2 = (int)((uint)count + 1u);
+        const int v1 = (int)((uint)count + 1u);
         // kernels.py:145: if value % 2 == 0
         if ((value_1 & 1) == 0) {
             // kernels.py:147: continue
-            count = v2;
+            count = v1;
             value_1 >>= 1;
             continue;
         }
         // kernels.py:148: value = 3 * value + 1
-        count = v2;
+        count = v1;
         value_1 = (int)(3u * (uint)value_1 + 1u);
     }
     // kernels.py:149: steps[i] = count

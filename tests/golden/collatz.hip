@@ -1,16 +1,9 @@
 #pragma clang fp contract(off)
 
 extern "C" __global__ void __launch_bounds__(256)
-collatz(
-    const int* __restrict__ x,
-    long long x_shape0,
-    int* __restrict__ steps,
-    long long steps_shape0,
-    long long limit) {
+collatz(const int* __restrict__ x, int x_shape0, int* __restrict__ steps, int limit) {
     // kernels.py:134: i = cp.ABSOLUTE_POS
-    const long long cube_pos = ((long long)blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x
-            + blockIdx.x;
-    const long long i = cube_pos * 256 + threadIdx.x;
+    const int i = (int)blockIdx.x * 256 + (int)threadIdx.x;
     // kernels.py:135: if i >= x.size
     if (i >= x_shape0) return;
     // kernels.py:137: value, count = x[i], 0
@@ -26,7 +19,7 @@ collatz(
             break;
         }
         // kernels.py:142: if count == limit
-        if ((long long)count == limit) break;
+        if (count == limit) break;
         // kernels.py:144: count += 1
         const int v1 = (int)((unsigned int)count + 1u);
         // kernels.py:145: if value % 2 == 0

@@ -4,9 +4,8 @@ using namespace metal;
 #pragma METAL fp contract(off)
 
 struct Arguments {
-    alignas(8) long x_shape0;
-    alignas(8) long steps_shape0;
-    alignas(8) long limit;
+    alignas(8) int x_shape0;
+    alignas(8) int limit;
 };
 
 [[max_total_threads_per_threadgroup(256)]]
@@ -15,12 +14,9 @@ kernel void collatz(
     device int* steps [[buffer(1)]],
     constant Arguments& arguments [[buffer(2)]],
     uint3 unit_position [[thread_position_in_threadgroup]],
-    uint3 cube_position [[threadgroup_position_in_grid]],
-    uint3 cube_counts [[threadgroups_per_grid]]) {
+    uint3 cube_position [[threadgroup_position_in_grid]]) {
     // kernels.py:134: i = cp.ABSOLUTE_POS
-    const long cube_pos = ((long)cube_position.z * cube_counts.y + cube_position.y) * cube_counts.x
-            + cube_position.x;
-    const long i = cube_pos * 256 + unit_position.x;
+    const int i = (int)cube_position.x * 256 + (int)unit_position.x;
     // kernels.py:135: if i >= x.size
     if (i >= arguments.x_shape0) return;
     // kernels.py:137: value, count = x[i], 0
@@ -36,7 +32,7 @@ kernel void collatz(
             break;
         }
         // kernels.py:142: if count == limit
-        if ((long)count == arguments.limit) break;
+        if (count == arguments.limit) break;
         // kernels.py:144: count += 1
         const int v1 = (int)((uint)count + 1u);
         // kernels.py:145: if value % 2 == 0

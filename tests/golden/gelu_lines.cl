@@ -9,40 +9,33 @@ static inline float4 select_f32x4_mask(uchar4 a, float4 b, float4 c) {
 }
 
 __kernel __attribute__((reqd_work_group_size(256, 1, 1)))
-void gelu_lines(
-    __global const float* restrict x,
-    long x_shape0,
-    __global float* restrict out,
-    long out_shape0) {
+void gelu_lines(__global const float* restrict x, __global float* restrict out, int out_shape0) {
     // kernels.py:20: i = cp.ABSOLUTE_POS
-    const long v1 = ((long)get_group_id(2) * (long)get_num_groups(1) + (long)get_group_id(1))
-            * (long)get_num_groups(0);
-    const long cube_pos = v1 + (long)get_group_id(0);
-    const long i = cube_pos * 256 + (long)get_local_id(0);
+    const int i = (int)get_group_id(0) * 256 + (int)get_local_id(0);
     // kernels.py:21: if i < out.size
-    if (i < (out_shape0 + 3) / 4) {
+    if (i < ((out_shape0 + 3) >> 2)) {
         // kernels.py:22: out.flat[i] = gelu(x.flat[i])
-        const long v2 = i * 4;
-        const float4 x1 = *(const __global float4*)(x + v2);
+        const int v1 = i * 4;
+        const float4 x1 = *(const __global float4*)(x + v1);
         // kernels.py:15: return v * 0.5 * (1 + cp.tanh(0.7978845608 * (v + 0.044715 * v * v * v)))
-        const float4 v3 = (float4)(0.7978846f) * fma((float4)(0.044715f) * x1 * x1, x1, x1);
-        const float4 v4 = fabs(v3);
-        const float4 v5 = (float4)(9.1f);
-        const float4 v6 = select_f32x4_mask(gt_boolx4_f32x4(v4, v5), v5, v4);
-        const float4 v7 = v6 + v6;
-        const float4 v8 = (float4)(12583039.0f);
-        const float4 v9 = fma(v7, (float4)(1.442695f), v8);
-        const float4 v10 = v9 - v8;
-        const float4 v11 = fma(v10, (float4)(1.9046542e-09f), fma(v10, (float4)(-0.6931472f), v7));
-        const float4 v12 = fma(fma(v11, (float4)(0.0013868089f), (float4)(0.008366431f)), v11,
+        const float4 v2 = (float4)(0.7978846f) * fma((float4)(0.044715f) * x1 * x1, x1, x1);
+        const float4 v3 = fabs(v2);
+        const float4 v4 = (float4)(9.1f);
+        const float4 v5 = select_f32x4_mask(gt_boolx4_f32x4(v3, v4), v4, v3);
+        const float4 v6 = v5 + v5;
+        const float4 v7 = (float4)(12583039.0f);
+        const float4 v8 = fma(v6, (float4)(1.442695f), v7);
+        const float4 v9 = v8 - v7;
+        const float4 v10 = fma(v9, (float4)(1.9046542e-09f), fma(v9, (float4)(-0.6931472f), v6));
+        const float4 v11 = fma(fma(v10, (float4)(0.0013868089f), (float4)(0.008366431f)), v10,
                 (float4)(0.041667465f));
-        const float4 v13 = fma(v11 * v11, fma(fma(v12, v11, (float4)(0.16666545f)), v11,
-                (float4)(0.49999997f)), v11);
-        const float4 v14 = as_float4(as_uint4(v9) << (uint4)(23u));
-        const float4 v15 = (float4)(1.0f);
-        const float4 v16 = fma(v14, v13, v14 - v15);
+        const float4 v12 = fma(v10 * v10, fma(fma(v11, v10, (float4)(0.16666545f)), v10,
+                (float4)(0.49999997f)), v10);
+        const float4 v13 = as_float4(as_uint4(v8) << (uint4)(23u));
+        const float4 v14 = (float4)(1.0f);
+        const float4 v15 = fma(v13, v12, v13 - v14);
         // kernels.py:22: out.flat[i] = gelu(x.flat[i])
-        *(__global float4*)(out + v2) = x1 * (float4)(0.5f)
-                * (v15 + copysign(v16 / (v16 + (float4)(2.0f)), v3));
+        *(__global float4*)(out + v1) = x1 * (float4)(0.5f)
+                * (v14 + copysign(v15 / (v15 + (float4)(2.0f)), v2));
     }
 }

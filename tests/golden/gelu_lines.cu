@@ -20,19 +20,13 @@ static __device__ __forceinline__ float4 operator+(float4 a, float4 b) {
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-gelu_lines(
-    const float* __restrict__ x,
-    long long x_shape0,
-    float* __restrict__ out,
-    long long out_shape0) {
+gelu_lines(const float* __restrict__ x, float* __restrict__ out, int out_shape0) {
     // kernels.py:20: i = cp.ABSOLUTE_POS
-    const long long cube_pos = ((long long)blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x
-            + blockIdx.x;
-    const long long i = cube_pos * 256 + threadIdx.x;
+    const int i = (int)blockIdx.x * 256 + (int)threadIdx.x;
     // kernels.py:21: if i < out.size
-    if (i < (out_shape0 + 3) / 4) {
+    if (i < ((out_shape0 + 3) >> 2)) {
         // kernels.py:22: out.flat[i] = gelu(x.flat[i])
-        const long long v1 = i * 4;
+        const int v1 = i * 4;
         const float4 x1 = *(const float4*)(x + v1);
         // kernels.py:15: return v * 0.5 * (1 + cp.tanh(0.7978845608 * (v + 0.044715 * v * v * v)))
         const float4 v2 = tanh_f32x4(make_float4(0.7978846f)

@@ -4,8 +4,7 @@ using namespace metal;
 #pragma METAL fp contract(off)
 
 struct Arguments {
-    alignas(8) long x_shape0;
-    alignas(8) long out_shape0;
+    alignas(8) int out_shape0;
 };
 
 static inline float4 select_f32x4_mask(bool4 a, float4 b, float4 c) {
@@ -18,16 +17,13 @@ kernel void gelu_lines(
     device float* out [[buffer(1)]],
     constant Arguments& arguments [[buffer(2)]],
     uint3 unit_position [[thread_position_in_threadgroup]],
-    uint3 cube_position [[threadgroup_position_in_grid]],
-    uint3 cube_counts [[threadgroups_per_grid]]) {
+    uint3 cube_position [[threadgroup_position_in_grid]]) {
     // kernels.py:20: i = cp.ABSOLUTE_POS
-    const long cube_pos = ((long)cube_position.z * cube_counts.y + cube_position.y) * cube_counts.x
-            + cube_position.x;
-    const long i = cube_pos * 256 + unit_position.x;
+    const int i = (int)cube_position.x * 256 + (int)unit_position.x;
     // kernels.py:21: if i < out.size
-    if (i < (arguments.out_shape0 + 3) / 4) {
+    if (i < ((arguments.out_shape0 + 3) >> 2)) {
         // kernels.py:22: out.flat[i] = gelu(x.flat[i])
-        const long v1 = i * 4;
+        const int v1 = i * 4;
         const float4 x1 = *(const device float4*)(x + v1);
         // kernels.py:15: return v * 0.5 * (1 + cp.tanh(0.7978845608 * (v + 0.044715 * v * v * v)))
         const float4 v2 = float4(0.7978846f) * fma(float4(0.044715f) * x1 * x1, x1, x1);

@@ -38,70 +38,65 @@ static inline ushort8 cast_u16x8_u32x8(uint8 a) {
 __kernel __attribute__((reqd_work_group_size(256, 1, 1)))
 void mix_halves(
     __global const ushort* restrict a,
-    long a_shape0,
     __global const ushort* restrict b,
-    long b_shape0,
     __global ushort* restrict out,
-    long out_shape0) {
+    int out_shape0) {
     // kernels.py:127: i = cp.ABSOLUTE_POS
-    const long v1 = ((long)get_group_id(2) * (long)get_num_groups(1) + (long)get_group_id(1))
-            * (long)get_num_groups(0);
-    const long cube_pos = v1 + (long)get_group_id(0);
-    const long i = cube_pos * 256 + (long)get_local_id(0);
+    const int i = (int)get_group_id(0) * 256 + (int)get_local_id(0);
     // kernels.py:128: if i < out.size
-    if (i < (out_shape0 + 7) / 8) {
+    if (i < ((out_shape0 + 7) >> 3)) {
         // kernels.py:129: out[i] = cp.f16(cp.f32(a[i]) * cp.f32(b[i])) + a[i]
-        const long v2 = i * 8;
-        const uint8 v3 = cast_u32x8_u16x8(*(const __global ushort8*)(a + v2));
-        const uint8 v4 = (uint8)(32767u);
-        const uint8 v5 = v3 & v4;
-        const uint8 v6 = (uint8)(13u);
-        const uint8 v7 = v5 << v6;
-        const float8 v8 = (float8)(5.192297e+33f);
-        const uint8 v9 = (uint8)(2139095040u);
-        const uint8 v10 = (uint8)(31744u);
-        const float8 v11 = select_f32x8_mask(ge_boolx8_u32x8(v5, v10), as_float8(v7 | v9),
-                as_float8(v7) * v8);
-        const uint8 v12 = (uint8)(16u);
-        const uint8 v13 = (uint8)(2147483648u);
-        const float8 v14 = as_float8(as_uint8(v11) | ((v3 << v12) & v13))
-                * as_float8(cast_u32x8_u16x8(*(const __global ushort8*)(b + v2)) << v12);
-        const uint8 v15 = as_uint8(v14);
-        const uint8 v16 = (uint8)(2147483647u);
-        const uint8 v17 = v15 & v16;
-        const uint8 v18 = (uint8)(4095u);
-        const uint8 v19 = (uint8)(1u);
-        const uint8 v20 = (uint8)(939524096u);
-        const float8 v21 = (float8)(0.5f);
-        const uint8 v22 = (uint8)(1056964608u);
-        const uint8 v23 = (uint8)(947912704u);
-        const uint8 v24 = select_u32x8_mask(lt_boolx8_u32x8(v17, v23),
-                as_uint8(as_float8(v17) + v21) - v22,
-                (v17 + v18 + ((v17 >> v6) & v19) - v20) >> v6);
-        const uint8 v25 = (uint8)(1199566848u);
-        const uint8 v26 = (uint8)(32256u);
-        const uint8 v27 = select_u32x8_mask(gt_boolx8_u32x8(v17, v9), v26,
-                select_u32x8_mask(ge_boolx8_u32x8(v17, v25), v10, v24));
-        const uint8 v28 = (uint8)(32768u);
-        const uint8 v29 = cast_u32x8_u16x8(cast_u16x8_u32x8(v27 | ((v15 >> v12) & v28)));
-        const uint8 v30 = v29 & v4;
-        const uint8 v31 = v30 << v6;
-        const float8 v32 = select_f32x8_mask(ge_boolx8_u32x8(v30, v10), as_float8(v31 | v9),
-                as_float8(v31) * v8);
-        const uint8 v33 = cast_u32x8_u16x8(*(const __global ushort8*)(a + v2));
-        const uint8 v34 = v33 & v4;
-        const uint8 v35 = v34 << v6;
-        const float8 v36 = select_f32x8_mask(ge_boolx8_u32x8(v34, v10), as_float8(v35 | v9),
-                as_float8(v35) * v8);
-        const float8 v37 = as_float8(as_uint8(v32) | ((v29 << v12) & v13))
-                + as_float8(as_uint8(v36) | ((v33 << v12) & v13));
-        const uint8 v38 = as_uint8(v37);
-        const uint8 v39 = v38 & v16;
-        const uint8 v40 = select_u32x8_mask(lt_boolx8_u32x8(v39, v23),
-                as_uint8(as_float8(v39) + v21) - v22,
-                (v39 + v18 + ((v39 >> v6) & v19) - v20) >> v6);
-        const uint8 v41 = select_u32x8_mask(gt_boolx8_u32x8(v39, v9), v26,
-                select_u32x8_mask(ge_boolx8_u32x8(v39, v25), v10, v40));
-        *(__global ushort8*)(out + v2) = cast_u16x8_u32x8(v41 | ((v38 >> v12) & v28));
+        const int v1 = i * 8;
+        const uint8 v2 = cast_u32x8_u16x8(*(const __global ushort8*)(a + v1));
+        const uint8 v3 = (uint8)(32767u);
+        const uint8 v4 = v2 & v3;
+        const uint8 v5 = (uint8)(13u);
+        const uint8 v6 = v4 << v5;
+        const float8 v7 = (float8)(5.192297e+33f);
+        const uint8 v8 = (uint8)(2139095040u);
+        const uint8 v9 = (uint8)(31744u);
+        const float8 v10 = select_f32x8_mask(ge_boolx8_u32x8(v4, v9), as_float8(v6 | v8),
+                as_float8(v6) * v7);
+        const uint8 v11 = (uint8)(16u);
+        const uint8 v12 = (uint8)(2147483648u);
+        const float8 v13 = as_float8(as_uint8(v10) | ((v2 << v11) & v12))
+                * as_float8(cast_u32x8_u16x8(*(const __global ushort8*)(b + v1)) << v11);
+        const uint8 v14 = as_uint8(v13);
+        const uint8 v15 = (uint8)(2147483647u);
+        const uint8 v16 = v14 & v15;
+        const uint8 v17 = (uint8)(4095u);
+        const uint8 v18 = (uint8)(1u);
+        const uint8 v19 = (uint8)(939524096u);
+        const float8 v20 = (float8)(0.5f);
+        const uint8 v21 = (uint8)(1056964608u);
+        const uint8 v22 = (uint8)(947912704u);
+        const uint8 v23 = select_u32x8_mask(lt_boolx8_u32x8(v16, v22),
+                as_uint8(as_float8(v16) + v20) - v21,
+                (v16 + v17 + ((v16 >> v5) & v18) - v19) >> v5);
+        const uint8 v24 = (uint8)(1199566848u);
+        const uint8 v25 = (uint8)(32256u);
+        const uint8 v26 = select_u32x8_mask(gt_boolx8_u32x8(v16, v8), v25,
+                select_u32x8_mask(ge_boolx8_u32x8(v16, v24), v9, v23));
+        const uint8 v27 = (uint8)(32768u);
+        const uint8 v28 = cast_u32x8_u16x8(cast_u16x8_u32x8(v26 | ((v14 >> v11) & v27)));
+        const uint8 v29 = v28 & v3;
+        const uint8 v30 = v29 << v5;
+        const float8 v31 = select_f32x8_mask(ge_boolx8_u32x8(v29, v9), as_float8(v30 | v8),
+                as_float8(v30) * v7);
+        const uint8 v32 = cast_u32x8_u16x8(*(const __global ushort8*)(a + v1));
+        const uint8 v33 = v32 & v3;
+        const uint8 v34 = v33 << v5;
+        const float8 v35 = select_f32x8_mask(ge_boolx8_u32x8(v33, v9), as_float8(v34 | v8),
+                as_float8(v34) * v7);
+        const float8 v36 = as_float8(as_uint8(v31) | ((v28 << v11) & v12))
+                + as_float8(as_uint8(v35) | ((v32 << v11) & v12));
+        const uint8 v37 = as_uint8(v36);
+        const uint8 v38 = v37 & v15;
+        const uint8 v39 = select_u32x8_mask(lt_boolx8_u32x8(v38, v22),
+                as_uint8(as_float8(v38) + v20) - v21,
+                (v38 + v17 + ((v38 >> v5) & v18) - v19) >> v5);
+        const uint8 v40 = select_u32x8_mask(gt_boolx8_u32x8(v38, v8), v25,
+                select_u32x8_mask(ge_boolx8_u32x8(v38, v24), v9, v39));
+        *(__global ushort8*)(out + v1) = cast_u16x8_u32x8(v40 | ((v37 >> v11) & v27));
     }
 }

@@ -4,9 +4,7 @@ using namespace metal;
 #pragma METAL fp contract(off)
 
 struct Arguments {
-    alignas(8) long a_shape0;
-    alignas(8) long b_shape0;
-    alignas(8) long out_shape0;
+    alignas(8) int out_shape0;
 };
 
 struct alignas(16) f16x8 {
@@ -84,16 +82,13 @@ kernel void mix_halves(
     device half* out [[buffer(2)]],
     constant Arguments& arguments [[buffer(3)]],
     uint3 unit_position [[thread_position_in_threadgroup]],
-    uint3 cube_position [[threadgroup_position_in_grid]],
-    uint3 cube_counts [[threadgroups_per_grid]]) {
+    uint3 cube_position [[threadgroup_position_in_grid]]) {
     // kernels.py:127: i = cp.ABSOLUTE_POS
-    const long cube_pos = ((long)cube_position.z * cube_counts.y + cube_position.y) * cube_counts.x
-            + cube_position.x;
-    const long i = cube_pos * 256 + unit_position.x;
+    const int i = (int)cube_position.x * 256 + (int)unit_position.x;
     // kernels.py:128: if i < out.size
-    if (i < (arguments.out_shape0 + 7) / 8) {
+    if (i < ((arguments.out_shape0 + 7) >> 3)) {
         // kernels.py:129: out[i] = cp.f16(cp.f32(a[i]) * cp.f32(b[i])) + a[i]
-        const long v1 = i * 8;
+        const int v1 = i * 8;
         const u32x8 v2 = cast_u32x8_u16x8(bitcast_u16x8_bf16x8(*(const device bf16x8*)(b
                 + v1))) << splat_u32x8(16u);
         const f16x8 v3 = cast_f16x8_f32x8(cast_f32x8_f16x8(*(const device f16x8*)(a + v1))

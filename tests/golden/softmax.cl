@@ -3,69 +3,64 @@
 __kernel __attribute__((reqd_work_group_size(256, 1, 1)))
 void softmax(
     __global const float* restrict x,
-    long x_shape0,
-    long x_shape1,
-    long x_stride0,
+    int x_shape0,
+    int x_shape1,
+    int x_stride0,
     __global float* restrict out,
-    long out_shape0,
-    long out_shape1,
-    long out_stride0) {
+    int out_stride0) {
     // kernels.py:111: row = cp.ABSOLUTE_POS // cp.PLANE_DIM
-    const long v1 = ((long)get_group_id(2) * (long)get_num_groups(1) + (long)get_group_id(1))
-            * (long)get_num_groups(0);
-    const long cube_pos = v1 + (long)get_group_id(0);
-    const long absolute_pos = cube_pos * 256 + (long)get_local_id(0);
+    const int absolute_pos = (int)get_group_id(0) * 256 + (int)get_local_id(0);
     // kernels.py:112: if row < x.shape[0]
     if (absolute_pos < x_shape0) {
         // kernels.py:113: largest = x[row, 0]
-        const long v2 = absolute_pos * x_stride0;
-        const float largest = x[v2];
+        const int v1 = absolute_pos * x_stride0;
+        const float largest = x[v1];
         // kernels.py:114: for k in range(cp.UNIT_POS_PLANE, x.shape[1], cp.PLANE_DIM)
         float largest_1 = largest;
-        for (long k = 0; k < x_shape1; ++k) {
+        for (int k = 0; k < x_shape1; ++k) {
             // kernels.py:115: largest = max(largest, x[row, k])
-            const float x1 = x[v2 + k];
-            const float v3 = largest_1 == x1 ? as_float(as_uint(largest_1) & as_uint(x1))
+            const float x1 = x[v1 + k];
+            const float v2 = largest_1 == x1 ? as_float(as_uint(largest_1) & as_uint(x1))
                     : (largest_1 > x1 ? largest_1 : x1);
-            largest_1 = largest_1 != largest_1 ? largest_1 : v3;
+            largest_1 = largest_1 != largest_1 ? largest_1 : v2;
         }
         // kernels.py:118: for k in range(cp.UNIT_POS_PLANE, x.shape[1], cp.PLANE_DIM)
         float total = 0.0f;
-        for (long k1 = 0; k1 < x_shape1; ++k1) {
+        for (int k1 = 0; k1 < x_shape1; ++k1) {
             // kernels.py:119: total += cp.exp(x[row, k] - largest)
-            const float v4 = x[v2 + k1] - largest_1;
-            const float v5 = v4 < -104.0f ? -104.0f : v4;
-            const float v6 = v5 > 89.0f ? 89.0f : v5;
-            const bool v7 = v6 < 0.0f;
-            const float v8 = v7 ? 12583103.0f : 12582975.0f;
-            const float v9 = fma(v6, 1.442695f, v8);
-            const float v10 = v9 - v8;
-            const float v11 = fma(v10, 1.9046542e-09f, fma(v10, -0.6931472f, v6));
-            const float v12 = fma(fma(fma(v11, 0.0013818947f, 0.008368704f), v11, 0.04166829f), v11,
+            const float v3 = x[v1 + k1] - largest_1;
+            const float v4 = v3 < -104.0f ? -104.0f : v3;
+            const float v5 = v4 > 89.0f ? 89.0f : v4;
+            const bool v6 = v5 < 0.0f;
+            const float v7 = v6 ? 12583103.0f : 12582975.0f;
+            const float v8 = fma(v5, 1.442695f, v7);
+            const float v9 = v8 - v7;
+            const float v10 = fma(v9, 1.9046542e-09f, fma(v9, -0.6931472f, v5));
+            const float v11 = fma(fma(fma(v10, 0.0013818947f, 0.008368704f), v10, 0.04166829f), v10,
                     0.16666521f);
-            const float v13 = fma(v11, fma(fma(v12, v11, 0.49999994f), v11, 1.0f), 1.0f)
-                    * as_float(as_uint(v9) << 23u);
-            total += v13 * (v7 ? 5.421011e-20f : 1.8446744e+19f);
+            const float v12 = fma(v10, fma(fma(v11, v10, 0.49999994f), v10, 1.0f), 1.0f)
+                    * as_float(as_uint(v8) << 23u);
+            total += v12 * (v6 ? 5.421011e-20f : 1.8446744e+19f);
         }
         // kernels.py:120: scale = 1 / cp.plane_sum(total)
         const float scale = 1.0f / total;
         // kernels.py:121: for k in range(cp.UNIT_POS_PLANE, x.shape[1], cp.PLANE_DIM)
-        const long v14 = absolute_pos * out_stride0;
-        for (long k2 = 0; k2 < x_shape1; ++k2) {
+        const uint v13 = (uint)absolute_pos * (uint)out_stride0;
+        for (int k2 = 0; k2 < x_shape1; ++k2) {
             // kernels.py:122: out[row, k] = cp.exp(x[row, k] - largest) * scale
-            const float v15 = x[v2 + k2] - largest_1;
-            const float v16 = v15 < -104.0f ? -104.0f : v15;
-            const float v17 = v16 > 89.0f ? 89.0f : v16;
-            const bool v18 = v17 < 0.0f;
-            const float v19 = v18 ? 12583103.0f : 12582975.0f;
-            const float v20 = fma(v17, 1.442695f, v19);
-            const float v21 = v20 - v19;
-            const float v22 = fma(v21, 1.9046542e-09f, fma(v21, -0.6931472f, v17));
-            const float v23 = fma(fma(fma(v22, 0.0013818947f, 0.008368704f), v22, 0.04166829f), v22,
+            const float v14 = x[v1 + k2] - largest_1;
+            const float v15 = v14 < -104.0f ? -104.0f : v14;
+            const float v16 = v15 > 89.0f ? 89.0f : v15;
+            const bool v17 = v16 < 0.0f;
+            const float v18 = v17 ? 12583103.0f : 12582975.0f;
+            const float v19 = fma(v16, 1.442695f, v18);
+            const float v20 = v19 - v18;
+            const float v21 = fma(v20, 1.9046542e-09f, fma(v20, -0.6931472f, v16));
+            const float v22 = fma(fma(fma(v21, 0.0013818947f, 0.008368704f), v21, 0.04166829f), v21,
                     0.16666521f);
-            const float v24 = fma(v22, fma(fma(v23, v22, 0.49999994f), v22, 1.0f), 1.0f)
-                    * as_float(as_uint(v20) << 23u);
-            out[v14 + k2] = v24 * (v18 ? 5.421011e-20f : 1.8446744e+19f) * scale;
+            const float v23 = fma(v21, fma(fma(v22, v21, 0.49999994f), v21, 1.0f), 1.0f)
+                    * as_float(as_uint(v19) << 23u);
+            out[(int)(v13 + (uint)k2)] = v23 * (v17 ? 5.421011e-20f : 1.8446744e+19f) * scale;
         }
     }
 }

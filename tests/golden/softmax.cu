@@ -7,28 +7,24 @@ static __device__ __forceinline__ float max_nan(float a, float b) {
 extern "C" __global__ void __launch_bounds__(256)
 softmax(
     const float* __restrict__ x,
-    long long x_shape0,
-    long long x_shape1,
-    long long x_stride0,
+    int x_shape0,
+    int x_shape1,
+    int x_stride0,
     float* __restrict__ out,
-    long long out_shape0,
-    long long out_shape1,
-    long long out_stride0) {
+    int out_stride0) {
     // kernels.py:111: row = cp.ABSOLUTE_POS // cp.PLANE_DIM
-    const long long cube_pos = ((long long)blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x
-            + blockIdx.x;
-    const long long unit_x = (long long)threadIdx.x;
-    const long long absolute_pos = cube_pos * 256 + unit_x;
-    const long long row = absolute_pos / 32;
+    const int unit_x = (int)threadIdx.x;
+    const int absolute_pos = (int)blockIdx.x * 256 + unit_x;
+    const int row = absolute_pos >> 5;
     // kernels.py:112: if row < x.shape[0]
     if (row < x_shape0) {
         // kernels.py:113: largest = x[row, 0]
-        const long long v1 = row * x_stride0;
+        const int v1 = row * x_stride0;
         const float largest = x[v1];
         // kernels.py:114: for k in range(cp.UNIT_POS_PLANE, x.shape[1], cp.PLANE_DIM)
-        const long long v2 = unit_x % 32;
+        const int v2 = unit_x & 31;
         float largest_1 = largest;
-        for (long long k = v2; k < x_shape1; k += 32) {
+        for (int k = v2; k < x_shape1; k += 32) {
             // kernels.py:115: largest = max(largest, x[row, k])
             largest_1 = max_nan(largest_1, x[v1 + k]);
         }
@@ -45,7 +41,7 @@ softmax(
         const float largest_2 = max_nan(v10, v11);
         // kernels.py:118: for k in range(cp.UNIT_POS_PLANE, x.shape[1], cp.PLANE_DIM)
         float total = 0.0f;
-        for (long long k1 = v2; k1 < x_shape1; k1 += 32) {
+        for (int k1 = v2; k1 < x_shape1; k1 += 32) {
             // kernels.py:119: total += cp.exp(x[row, k] - largest)
             total += expf(x[v1 + k1] - largest_2);
         }
@@ -61,10 +57,10 @@ softmax(
         const float v20 = __shfl_xor_sync(0xffffffffu, v19, 1);
         const float scale = 1.0f / (v19 + v20);
         // kernels.py:121: for k in range(cp.UNIT_POS_PLANE, x.shape[1], cp.PLANE_DIM)
-        const long long v21 = row * out_stride0;
-        for (long long k2 = v2; k2 < x_shape1; k2 += 32) {
+        const unsigned int v21 = (unsigned int)row * (unsigned int)out_stride0;
+        for (int k2 = v2; k2 < x_shape1; k2 += 32) {
             // kernels.py:122: out[row, k] = cp.exp(x[row, k] - largest) * scale
-            out[v21 + k2] = expf(x[v1 + k2] - largest_2) * scale;
+            out[(int)(v21 + (unsigned int)k2)] = expf(x[v1 + k2] - largest_2) * scale;
         }
     }
 }

@@ -3,28 +3,24 @@
 extern "C" __global__ void __launch_bounds__(256)
 softmax(
     const float* __restrict__ x,
-    long long x_shape0,
-    long long x_shape1,
-    long long x_stride0,
+    int x_shape0,
+    int x_shape1,
+    int x_stride0,
     float* __restrict__ out,
-    long long out_shape0,
-    long long out_shape1,
-    long long out_stride0) {
+    int out_stride0) {
     // kernels.py:111: row = cp.ABSOLUTE_POS // cp.PLANE_DIM
-    const long long cube_pos = ((long long)blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x
-            + blockIdx.x;
-    const long long unit_x = (long long)threadIdx.x;
-    const long long absolute_pos = cube_pos * 256 + unit_x;
-    const long long row = absolute_pos / 64;
+    const int unit_x = (int)threadIdx.x;
+    const int absolute_pos = (int)blockIdx.x * 256 + unit_x;
+    const int row = absolute_pos >> 6;
     // kernels.py:112: if row < x.shape[0]
     if (row < x_shape0) {
         // kernels.py:113: largest = x[row, 0]
-        const long long v1 = row * x_stride0;
+        const int v1 = row * x_stride0;
         const float largest = x[v1];
         // kernels.py:114: for k in range(cp.UNIT_POS_PLANE, x.shape[1], cp.PLANE_DIM)
-        const long long v2 = unit_x % 64;
+        const int v2 = unit_x & 63;
         float largest_1 = largest;
-        for (long long k = v2; k < x_shape1; k += 64) {
+        for (int k = v2; k < x_shape1; k += 64) {
             // kernels.py:115: largest = max(largest, x[row, k])
             const float x1 = x[v1 + k];
             const float v3 = largest_1 == x1
@@ -60,7 +56,7 @@ softmax(
         const float largest_2 = v18 != v18 ? v18 : v20;
         // kernels.py:118: for k in range(cp.UNIT_POS_PLANE, x.shape[1], cp.PLANE_DIM)
         float total = 0.0f;
-        for (long long k1 = v2; k1 < x_shape1; k1 += 64) {
+        for (int k1 = v2; k1 < x_shape1; k1 += 64) {
             // kernels.py:119: total += cp.exp(x[row, k] - largest)
             const float v21 = x[v1 + k1] - largest_2;
             const float v22 = v21 < -104.0f ? -104.0f : v21;
@@ -90,8 +86,8 @@ softmax(
         const float v41 = __shfl_xor(v40, (int)1);
         const float scale = 1.0f / (v40 + v41);
         // kernels.py:121: for k in range(cp.UNIT_POS_PLANE, x.shape[1], cp.PLANE_DIM)
-        const long long v42 = row * out_stride0;
-        for (long long k2 = v2; k2 < x_shape1; k2 += 64) {
+        const unsigned int v42 = (unsigned int)row * (unsigned int)out_stride0;
+        for (int k2 = v2; k2 < x_shape1; k2 += 64) {
             // kernels.py:122: out[row, k] = cp.exp(x[row, k] - largest) * scale
             const float v43 = x[v1 + k2] - largest_2;
             const float v44 = v43 < -104.0f ? -104.0f : v43;
@@ -105,7 +101,8 @@ softmax(
                     v50, 0.16666521f);
             const float v52 = fmaf(v50, fmaf(fmaf(v51, v50, 0.49999994f), v50, 1.0f), 1.0f)
                     * __uint_as_float(__float_as_uint(v48) << 23u);
-            out[v42 + k2] = v52 * (v46 ? 5.421011e-20f : 1.8446744e+19f) * scale;
+            out[(int)(v42 + (unsigned int)k2)] = v52 * (v46 ? 5.421011e-20f : 1.8446744e+19f)
+                    * scale;
         }
     }
 }

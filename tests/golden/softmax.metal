@@ -4,12 +4,10 @@ using namespace metal;
 #pragma METAL fp contract(off)
 
 struct Arguments {
-    alignas(8) long x_shape0;
-    alignas(8) long x_shape1;
-    alignas(8) long x_stride0;
-    alignas(8) long out_shape0;
-    alignas(8) long out_shape1;
-    alignas(8) long out_stride0;
+    alignas(8) int x_shape0;
+    alignas(8) int x_shape1;
+    alignas(8) int x_stride0;
+    alignas(8) int out_stride0;
 };
 
 [[max_total_threads_per_threadgroup(256)]]
@@ -18,23 +16,20 @@ kernel void softmax(
     device float* out [[buffer(1)]],
     constant Arguments& arguments [[buffer(2)]],
     uint3 unit_position [[thread_position_in_threadgroup]],
-    uint3 cube_position [[threadgroup_position_in_grid]],
-    uint3 cube_counts [[threadgroups_per_grid]]) {
+    uint3 cube_position [[threadgroup_position_in_grid]]) {
     // kernels.py:111: row = cp.ABSOLUTE_POS // cp.PLANE_DIM
-    const long cube_pos = ((long)cube_position.z * cube_counts.y + cube_position.y) * cube_counts.x
-            + cube_position.x;
-    const long unit_x = (long)unit_position.x;
-    const long absolute_pos = cube_pos * 256 + unit_x;
-    const long row = absolute_pos / 32;
+    const int unit_x = (int)unit_position.x;
+    const int absolute_pos = (int)cube_position.x * 256 + unit_x;
+    const int row = absolute_pos >> 5;
     // kernels.py:112: if row < x.shape[0]
     if (row < arguments.x_shape0) {
         // kernels.py:113: largest = x[row, 0]
-        const long v1 = row * arguments.x_stride0;
+        const int v1 = row * arguments.x_stride0;
         const float largest = x[v1];
         // kernels.py:114: for k in range(cp.UNIT_POS_PLANE, x.shape[1], cp.PLANE_DIM)
-        const long v2 = unit_x % 32;
+        const int v2 = unit_x & 31;
         float largest_1 = largest;
-        for (long k = v2; k < arguments.x_shape1; k += 32) {
+        for (int k = v2; k < arguments.x_shape1; k += 32) {
             // kernels.py:115: largest = max(largest, x[row, k])
             const float x1 = x[v1 + k];
             const float v3 = largest_1 == x1
@@ -66,7 +61,7 @@ kernel void softmax(
         const float largest_2 = v15 != v15 ? v15 : v17;
         // kernels.py:118: for k in range(cp.UNIT_POS_PLANE, x.shape[1], cp.PLANE_DIM)
         float total = 0.0f;
-        for (long k1 = v2; k1 < arguments.x_shape1; k1 += 32) {
+        for (int k1 = v2; k1 < arguments.x_shape1; k1 += 32) {
             // kernels.py:119: total += cp.exp(x[row, k] - largest)
             const float v18 = x[v1 + k1] - largest_2;
             const float v19 = v18 < -104.0f ? -104.0f : v18;
@@ -94,8 +89,8 @@ kernel void softmax(
         const float v36 = simd_shuffle_xor(v35, (ushort)1);
         const float scale = 1.0f / (v35 + v36);
         // kernels.py:121: for k in range(cp.UNIT_POS_PLANE, x.shape[1], cp.PLANE_DIM)
-        const long v37 = row * arguments.out_stride0;
-        for (long k2 = v2; k2 < arguments.x_shape1; k2 += 32) {
+        const uint v37 = (uint)row * (uint)arguments.out_stride0;
+        for (int k2 = v2; k2 < arguments.x_shape1; k2 += 32) {
             // kernels.py:122: out[row, k] = cp.exp(x[row, k] - largest) * scale
             const float v38 = x[v1 + k2] - largest_2;
             const float v39 = v38 < -104.0f ? -104.0f : v38;
@@ -109,7 +104,7 @@ kernel void softmax(
                     0.16666521f);
             const float v47 = fma(v45, fma(fma(v46, v45, 0.49999994f), v45, 1.0f), 1.0f)
                     * as_type<float>(as_type<uint>(v43) << 23u);
-            out[v37 + k2] = v47 * (v41 ? 5.421011e-20f : 1.8446744e+19f) * scale;
+            out[(int)(v37 + (uint)k2)] = v47 * (v41 ? 5.421011e-20f : 1.8446744e+19f) * scale;
         }
     }
 }

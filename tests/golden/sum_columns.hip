@@ -5,22 +5,20 @@ typedef float f32x4 __attribute__((ext_vector_type(4)));
 extern "C" __global__ void __launch_bounds__(256)
 sum_columns(
     const float* __restrict__ x,
-    long long x_shape0,
-    long long x_shape1,
+    int x_shape0,
+    int x_shape1,
     float* __restrict__ out,
-    long long out_shape0) {
+    int out_shape0) {
     // kernels.py:176: column = cp.ABSOLUTE_POS
-    const long long cube_pos = ((long long)blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x
-            + blockIdx.x;
-    const long long column = cube_pos * 256 + threadIdx.x;
+    const int column = (int)blockIdx.x * 256 + (int)threadIdx.x;
     // kernels.py:177: if column < out.size
-    if (column < (out_shape0 + 3) / 4) {
+    if (column < ((out_shape0 + 3) >> 2)) {
         // kernels.py:178: total = x[0, column]
-        const long long v1 = column * 4;
+        const int v1 = column * 4;
         const f32x4 total = *(const f32x4*)(x + v1);
         // kernels.py:179: for row in range(1, x.shape[0])
         f32x4 total_1 = total;
-        for (long long row = 1; row < x_shape0; ++row) {
+        for (int row = 1; row < x_shape0; ++row) {
             // kernels.py:180: total += x[row, column]
             total_1 = total_1 + *(const f32x4*)(x + (row * x_shape1 + v1));
         }

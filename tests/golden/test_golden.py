@@ -16,7 +16,7 @@ from cubepy.compilers.cuda import toolchain
 from cubepy.targets import parse_target
 from tests.compilers.c import hip_text, metal_text, text_devices
 from tests.golden.kernels import CASES
-from tests.guests import require_guest
+from tests.optional import require_package
 
 FOLDER = Path(__file__).parent
 TARGETS = {"cu": "cuda:sm_90a", "cl": "opencl", "metal": "metal", "hip": "hip:gfx942"}
@@ -55,9 +55,9 @@ def test_shape(name: str, suffix: str):
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("name", CASES)
 def test_nvrtc_takes_it(name: str, arch: str):
-    require_guest("cuda.bindings")
+    require_package("cuda.bindings")
     if toolchain._nvrtc() is None:
-        pytest.skip("guest absent: nvidia-cuda-nvrtc")
+        pytest.skip("package absent: nvidia-cuda-nvrtc")
     target = f"cuda:{arch}"
     source = text_for(name, target)
     if arch in TARGETS["cu"]:

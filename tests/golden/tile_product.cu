@@ -32,132 +32,153 @@ static __device__ __forceinline__ void store_f32x4(float* to, float4 value) {
 extern "C" __global__ void __launch_bounds__(64)
 tile_product(
     const half* __restrict__ a,
-    long long a_shape0,
-    long long a_shape1,
-    long long a_stride0,
+    int a_shape0,
+    int a_shape1,
+    int a_stride0,
     const half* __restrict__ b,
-    long long b_shape0,
-    long long b_shape1,
-    long long b_stride0,
+    int b_shape0,
+    int b_shape1,
+    int b_stride0,
     float* __restrict__ c,
-    long long c_shape0,
-    long long c_shape1,
-    long long c_stride0) {
+    int c_shape0,
+    int c_shape1,
+    int c_stride0) {
     __align__(16) unsigned int held[4];
     __align__(16) unsigned int held_1[2];
     __align__(16) float held_2[4];
     // kernels.py:187: i, j = cp.CUBE_POS_Y * 16, (cp.CUBE_POS_X * cp.PLANE_COUNT + cp.PLANE_POS)...
-    const long long i = (long long)blockIdx.y * 16;
-    const long long unit_x = (long long)threadIdx.x;
-    const long long j = ((long long)blockIdx.x * 2 + unit_x / 32) * 8;
+    const int i = (int)blockIdx.y * 16;
+    const int unit_x = (int)threadIdx.x;
+    const int j = ((int)blockIdx.x * 2 + (unit_x >> 5)) * 8;
     // kernels.py:190: total = cp.cmma.fragment("accumulator", 16, 8, cp.f32, fill=0)
     held_2[0] = 0.0f;
     held_2[1] = 0.0f;
     held_2[2] = 0.0f;
     held_2[3] = 0.0f;
     // kernels.py:192: cp.cmma.load(left, a, (i, k))
-    const bool v1 = i >= 0;
-    const long long v2 = i + 16;
-    const long long v3 = unit_x % 32;
-    const long long v4 = v3 / 4;
-    const long long v5 = v3 % 4 * 2;
-    const long long v6 = i + v4;
-    const long long v7 = v6 * a_stride0;
-    const long long v8 = v5 + 1;
-    const long long v9 = i + (v4 + 8);
-    const long long v10 = v9 * a_stride0;
-    const long long v11 = v5 + 8;
-    const long long v12 = v5 + 9;
-    const bool v13 = 0 <= v6;
-    const bool v14 = v13 && v6 < a_shape0;
-    const bool v15 = 0 <= v9;
-    const bool v16 = v15 && v9 < a_shape0;
+    const int v1 = i + 16;
+    const int v2 = unit_x & 31;
+    const int v3 = v2 >> 2;
+    const int v4 = (v2 & 3) * 2;
+    const int v5 = i + v3;
+    const unsigned int v6 = (unsigned int)a_stride0;
+    const unsigned int v7 = (unsigned int)v5 * v6;
+    const int v8 = v4 + 1;
+    const int v9 = i + (v3 + 8);
+    const unsigned int v10 = (unsigned int)v9 * v6;
+    const int v11 = v4 + 8;
+    const int v12 = v4 + 9;
+    const bool v13 = v5 < a_shape0;
+    const bool v14 = v9 < a_shape0;
     // kernels.py:193: cp.cmma.load(right, b, (k, j))
-    const bool v17 = j >= 0;
-    const long long v18 = j + 8;
-    const long long v19 = j + v4;
-    const bool v20 = 0 <= v19 && v19 < b_shape1;
+    const int v15 = j + 8;
+    const int v16 = j + v3;
+    const bool v17 = v16 < b_shape1;
     // kernels.py:191: for k in range(0, a.shape[1], 16)
-    const bool v21 = v2 <= a_shape0;
-    const bool v22 = v18 <= b_shape1;
-    for (long long k = 0; k < a_shape1; k += 16) {
+    const bool v18 = v1 <= a_shape0;
+    const bool v19 = v15 <= b_shape1;
+    for (int k = 0; k < a_shape1; k += 16) {
         // kernels.py:192: cp.cmma.load(left, a, (i, k))
-        const bool v23 = k >= 0;
-        const long long v24 = k + 16;
-        if (v1 && v23 && v21 && v24 <= a_shape1) {
-            const long long v25 = k + v5;
-            const long long v26 = k + v8;
-            const unsigned int v27 = (unsigned int)(unsigned short)a[v7 + v25]
-                    | ((unsigned int)(unsigned short)a[v7 + v26] << 16u);
-            held[0] = v27;
-            const unsigned int v28 = (unsigned int)(unsigned short)a[v10 + v25]
-                    | ((unsigned int)(unsigned short)a[v10 + v26] << 16u);
-            held[1] = v28;
-            const long long v29 = k + v11;
-            const long long v30 = k + v12;
-            const unsigned int v31 = (unsigned int)(unsigned short)a[v7 + v29]
-                    | ((unsigned int)(unsigned short)a[v7 + v30] << 16u);
-            held[2] = v31;
-            const unsigned int v32 = (unsigned int)(unsigned short)a[v10 + v29]
-                    | ((unsigned int)(unsigned short)a[v10 + v30] << 16u);
-            held[3] = v32;
+        const int v20 = k + 16;
+        if (v18 && v20 <= a_shape1) {
+            const unsigned int v21 = (unsigned int)(k + v4);
+            const unsigned int v22 = (unsigned int)(k + v8);
+            const unsigned int v23 = (unsigned int)(unsigned short)a[(int)(v7 + v21)]
+                    | ((unsigned int)(unsigned short)a[(int)(v7 + v22)] << 16u);
+            held[0] = v23;
+            const unsigned int v24 = (unsigned int)(unsigned short)a[(int)(v10 + v21)]
+                    | ((unsigned int)(unsigned short)a[(int)(v10 + v22)] << 16u);
+            held[1] = v24;
+            const unsigned int v25 = (unsigned int)(k + v11);
+            const unsigned int v26 = (unsigned int)(k + v12);
+            const unsigned int v27 = (unsigned int)(unsigned short)a[(int)(v7 + v25)]
+                    | ((unsigned int)(unsigned short)a[(int)(v7 + v26)] << 16u);
+            held[2] = v27;
+            const unsigned int v28 = (unsigned int)(unsigned short)a[(int)(v10 + v25)]
+                    | ((unsigned int)(unsigned short)a[(int)(v10 + v26)] << 16u);
+            held[3] = v28;
         } else {
-            const long long v33 = k + v5;
-            const bool v34 = 0 <= v33 && v33 < a_shape1;
-            const half either = v14 && v34 ? a[v7 + v33] : 0x0000;
-            const long long v35 = k + v8;
-            const bool v36 = 0 <= v35 && v35 < a_shape1;
-            const half either_1 = v14 && v36 ? a[v7 + v35] : 0x0000;
-            const unsigned int v37 = (unsigned int)(unsigned short)either
+            const int v29 = k + v4;
+            const bool v30 = v29 < a_shape1;
+            const half either = v13 && v30 ? a[(int)(v7 + (unsigned int)v29)] : 0x0000;
+            const int v31 = k + v8;
+            const bool v32 = v31 < a_shape1;
+            const half either_1 = v13 && v32 ? a[(int)(v7 + (unsigned int)v31)] : 0x0000;
+            const unsigned int v33 = (unsigned int)(unsigned short)either
                     | ((unsigned int)(unsigned short)either_1 << 16u);
-            held[0] = v37;
-            const half either_2 = v16 && v34 ? a[v10 + v33] : 0x0000;
-            const half either_3 = v16 && v36 ? a[v10 + v35] : 0x0000;
-            const unsigned int v38 = (unsigned int)(unsigned short)either_2
+            held[0] = v33;
+            const half either_2 = v14 && v30 ? a[(int)(v10 + (unsigned int)v29)] : 0x0000;
+            const half either_3 = v14 && v32 ? a[(int)(v10 + (unsigned int)v31)] : 0x0000;
+            const unsigned int v34 = (unsigned int)(unsigned short)either_2
                     | ((unsigned int)(unsigned short)either_3 << 16u);
-            held[1] = v38;
-            const long long v39 = k + v11;
-            const bool v40 = 0 <= v39 && v39 < a_shape1;
-            const half either_4 = v14 && v40 ? a[v7 + v39] : 0x0000;
-            const long long v41 = k + v12;
-            const bool v42 = 0 <= v41 && v41 < a_shape1;
-            const half either_5 = v14 && v42 ? a[v7 + v41] : 0x0000;
-            const unsigned int v43 = (unsigned int)(unsigned short)either_4
+            held[1] = v34;
+            const int v35 = k + v11;
+            const bool v36 = v35 < a_shape1;
+            const half either_4 = v13 && v36 ? a[(int)(v7 + (unsigned int)v35)] : 0x0000;
+            const int v37 = k + v12;
+            const bool v38 = v37 < a_shape1;
+            const half either_5 = v13 && v38 ? a[(int)(v7 + (unsigned int)v37)] : 0x0000;
+            const unsigned int v39 = (unsigned int)(unsigned short)either_4
                     | ((unsigned int)(unsigned short)either_5 << 16u);
-            held[2] = v43;
-            const half either_6 = v16 && v40 ? a[v10 + v39] : 0x0000;
-            const half either_7 = v16 && v42 ? a[v10 + v41] : 0x0000;
-            const unsigned int v44 = (unsigned int)(unsigned short)either_6
+            held[2] = v39;
+            const half either_6 = v14 && v36 ? a[(int)(v10 + (unsigned int)v35)] : 0x0000;
+            const half either_7 = v14 && v38 ? a[(int)(v10 + (unsigned int)v37)] : 0x0000;
+            const unsigned int v40 = (unsigned int)(unsigned short)either_6
                     | ((unsigned int)(unsigned short)either_7 << 16u);
-            held[3] = v44;
+            held[3] = v40;
         }
         // kernels.py:193: cp.cmma.load(right, b, (k, j))
-        if (v23 && v17 && v24 <= b_shape0 && v22) {
-            const unsigned int v45 = (unsigned int)(unsigned short)b[(k + v5) * b_stride0 + v19]
-                    | ((unsigned int)(unsigned short)b[(k + v8) * b_stride0 + v19] << 16u);
-            held_1[0] = v45;
-            const unsigned int v46 = (unsigned int)(unsigned short)b[(k + v11) * b_stride0 + v19]
-                    | ((unsigned int)(unsigned short)b[(k + v12) * b_stride0 + v19] << 16u);
-            held_1[1] = v46;
+        if (v20 <= b_shape0 && v19) {
+            const unsigned int v41 = (unsigned int)b_stride0;
+            const unsigned int v42 = (unsigned int)v16;
+            const unsigned int v43 = (unsigned int)(unsigned short)b[(int)((unsigned int)(k + v8)
+                    * v41 + v42)] << 16u;
+            held_1[0] = (unsigned int)(unsigned short)b[(int)((unsigned int)(k + v4) * v41 + v42)]
+                    | v43;
+            const unsigned int v44 = (unsigned int)(unsigned short)b[(int)((unsigned int)(k + v12)
+                    * v41 + v42)] << 16u;
+            const unsigned int v45 = (unsigned int)(unsigned short)b[(int)((unsigned int)(k + v11)
+                    * v41 + v42)] | v44;
+            held_1[1] = v45;
         } else {
-            const long long v47 = k + v5;
-            const half either_8 = 0 <= v47 && v47 < b_shape0 && v20 ? b[v47 * b_stride0 + v19]
-                    : 0x0000;
-            const long long v48 = k + v8;
-            const half either_9 = 0 <= v48 && v48 < b_shape0 && v20 ? b[v48 * b_stride0 + v19]
-                    : 0x0000;
-            const unsigned int v49 = (unsigned int)(unsigned short)either_8
+            const int v46 = k + v4;
+            half either_8;
+            if (v46 < b_shape0 && v17) {
+                either_8 = b[(int)((unsigned int)v46 * (unsigned int)b_stride0
+                        + (unsigned int)v16)];
+            } else {
+                either_8 = 0x0000;
+            }
+            const int v47 = k + v8;
+            half either_9;
+            if (v47 < b_shape0 && v17) {
+                either_9 = b[(int)((unsigned int)v47 * (unsigned int)b_stride0
+                        + (unsigned int)v16)];
+            } else {
+                either_9 = 0x0000;
+            }
+            const unsigned int v48 = (unsigned int)(unsigned short)either_8
                     | ((unsigned int)(unsigned short)either_9 << 16u);
-            held_1[0] = v49;
-            const long long v50 = k + v11;
-            const half either_10 = 0 <= v50 && v50 < b_shape0 && v20 ? b[v50 * b_stride0 + v19]
-                    : 0x0000;
-            const long long v51 = k + v12;
-            const half either_11 = 0 <= v51 && v51 < b_shape0 && v20 ? b[v51 * b_stride0 + v19]
-                    : 0x0000;
-            const unsigned int v52 = (unsigned int)(unsigned short)either_10
+            held_1[0] = v48;
+            const int v49 = k + v11;
+            half either_10;
+            if (v49 < b_shape0 && v17) {
+                either_10 = b[(int)((unsigned int)v49 * (unsigned int)b_stride0
+                        + (unsigned int)v16)];
+            } else {
+                either_10 = 0x0000;
+            }
+            const int v50 = k + v12;
+            half either_11;
+            if (v50 < b_shape0 && v17) {
+                either_11 = b[(int)((unsigned int)v50 * (unsigned int)b_stride0
+                        + (unsigned int)v16)];
+            } else {
+                either_11 = 0x0000;
+            }
+            const unsigned int v51 = (unsigned int)(unsigned short)either_10
                     | ((unsigned int)(unsigned short)either_11 << 16u);
-            held_1[1] = v52;
+            held_1[1] = v51;
         }
         // kernels.py:194: cp.cmma.mma(total, left, right)
         const float4 sums = mma(load_u32x4(held + 0), load_u32x2(held_1 + 0),
@@ -165,33 +186,33 @@ tile_product(
         store_f32x4(held_2 + 0, sums);
     }
     // kernels.py:195: cp.cmma.store(c, (i, j), total)
-    if (v1 && v17 && v2 <= c_shape0 && v18 <= c_shape1) {
-        const long long v53 = j + v5;
-        const long long v54 = v6 * c_stride0;
-        c[v54 + v53] = held_2[0];
-        const long long v55 = j + v8;
-        c[v54 + v55] = held_2[1];
-        const long long v56 = v9 * c_stride0;
-        c[v56 + v53] = held_2[2];
-        c[v56 + v55] = held_2[3];
+    if (v1 <= c_shape0 && v15 <= c_shape1) {
+        const int v52 = j + v4;
+        const int v53 = v5 * c_stride0;
+        c[v53 + v52] = held_2[0];
+        const int v54 = j + v8;
+        c[v53 + v54] = held_2[1];
+        const int v55 = v9 * c_stride0;
+        c[v55 + v52] = held_2[2];
+        c[v55 + v54] = held_2[3];
     } else {
-        const long long v57 = j + v5;
-        const bool v58 = v13 && v6 < c_shape0;
-        const bool v59 = 0 <= v57 && v57 < c_shape1;
-        if (v58 && v59) {
-            c[v6 * c_stride0 + v57] = held_2[0];
+        const int v56 = j + v4;
+        const bool v57 = v5 < c_shape0;
+        const bool v58 = v56 < c_shape1;
+        if (v57 && v58) {
+            c[v5 * c_stride0 + v56] = held_2[0];
         }
-        const long long v60 = j + v8;
-        const bool v61 = 0 <= v60 && v60 < c_shape1;
-        if (v58 && v61) {
-            c[v6 * c_stride0 + v60] = held_2[1];
+        const int v59 = j + v8;
+        const bool v60 = v59 < c_shape1;
+        if (v57 && v60) {
+            c[v5 * c_stride0 + v59] = held_2[1];
         }
-        const bool v62 = v15 && v9 < c_shape0;
-        if (v62 && v59) {
-            c[v9 * c_stride0 + v57] = held_2[2];
+        const bool v61 = v9 < c_shape0;
+        if (v61 && v58) {
+            c[v9 * c_stride0 + v56] = held_2[2];
         }
-        if (v62 && v61) {
-            c[v9 * c_stride0 + v60] = held_2[3];
+        if (v61 && v60) {
+            c[v9 * c_stride0 + v59] = held_2[3];
         }
     }
     __syncwarp();

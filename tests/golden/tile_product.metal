@@ -4,15 +4,15 @@ using namespace metal;
 #pragma METAL fp contract(off)
 
 struct Arguments {
-    alignas(8) long a_shape0;
-    alignas(8) long a_shape1;
-    alignas(8) long a_stride0;
-    alignas(8) long b_shape0;
-    alignas(8) long b_shape1;
-    alignas(8) long b_stride0;
-    alignas(8) long c_shape0;
-    alignas(8) long c_shape1;
-    alignas(8) long c_stride0;
+    alignas(8) int a_shape0;
+    alignas(8) int a_shape1;
+    alignas(8) int a_stride0;
+    alignas(8) int b_shape0;
+    alignas(8) int b_shape1;
+    alignas(8) int b_stride0;
+    alignas(8) int c_shape0;
+    alignas(8) int c_shape1;
+    alignas(8) int c_stride0;
 };
 
 static inline float2 load_f32x2_local(const thread float* from) {
@@ -50,145 +50,162 @@ kernel void tile_product(
     alignas(16) thread half held_1[4];
     alignas(16) thread float held_2[4];
     // kernels.py:187: i, j = cp.CUBE_POS_Y * 16, (cp.CUBE_POS_X * cp.PLANE_COUNT + cp.PLANE_POS)...
-    const long i = (long)cube_position.y * 16;
-    const long unit_x = (long)unit_position.x;
-    const long j = ((long)cube_position.x * 2 + unit_x / 32) * 8;
+    const int i = (int)cube_position.y * 16;
+    const int unit_x = (int)unit_position.x;
+    const int j = ((int)cube_position.x * 2 + (unit_x >> 5)) * 8;
     // kernels.py:190: total = cp.cmma.fragment("accumulator", 16, 8, cp.f32, fill=0)
     held_2[0] = 0.0f;
     held_2[1] = 0.0f;
     held_2[2] = 0.0f;
     held_2[3] = 0.0f;
     // kernels.py:192: cp.cmma.load(left, a, (i, k))
-    const bool v1 = i >= 0;
-    const long v2 = i + 16;
-    const long v3 = unit_x % 32;
-    const long v4 = v3 / 16 * 4 + v3 / 2 % 4;
-    const long v5 = v3 / 8 % 2 * 4 + v3 % 2 * 2;
-    const long v6 = i + v4;
-    const long v7 = v6 * arguments.a_stride0;
-    const long v8 = v5 + 1;
-    const long v9 = 8 + v5;
-    const long v10 = v5 + 9;
-    const long v11 = 8 + v4;
-    const long v12 = i + v11;
-    const long v13 = v12 * arguments.a_stride0;
-    const bool v14 = 0 <= v6;
-    const bool v15 = v14 && v6 < arguments.a_shape0;
-    const bool v16 = 0 <= v12;
-    const bool v17 = v16 && v12 < arguments.a_shape0;
+    const int v1 = i + 16;
+    const int v2 = unit_x & 31;
+    const int v3 = (v2 >> 4) * 4 + ((v2 >> 1) & 3);
+    const int v4 = ((v2 >> 3) & 1) * 4 + (v2 & 1) * 2;
+    const int v5 = i + v3;
+    const uint v6 = (uint)arguments.a_stride0;
+    const uint v7 = (uint)v5 * v6;
+    const int v8 = v4 + 1;
+    const int v9 = 8 + v4;
+    const int v10 = v4 + 9;
+    const int v11 = 8 + v3;
+    const int v12 = i + v11;
+    const uint v13 = (uint)v12 * v6;
+    const bool v14 = v5 < arguments.a_shape0;
+    const bool v15 = v12 < arguments.a_shape0;
     // kernels.py:193: cp.cmma.load(right, b, (k, j))
-    const bool v18 = j >= 0;
-    const long v19 = j + 8;
-    const long v20 = j + v5;
-    const long v21 = j + v8;
-    const bool v22 = 0 <= v20;
-    const bool v23 = v22 && v20 < arguments.b_shape1;
-    const bool v24 = 0 <= v21;
-    const bool v25 = v24 && v21 < arguments.b_shape1;
+    const int v16 = j + 8;
+    const int v17 = j + v4;
+    const int v18 = j + v8;
+    const bool v19 = v17 < arguments.b_shape1;
+    const bool v20 = v18 < arguments.b_shape1;
     // kernels.py:191: for k in range(0, a.shape[1], 16)
-    const bool v26 = v2 <= arguments.a_shape0;
-    const bool v27 = v19 <= arguments.b_shape1;
-    for (long k = 0; k < arguments.a_shape1; k += 16) {
+    const bool v21 = v1 <= arguments.a_shape0;
+    const bool v22 = v16 <= arguments.b_shape1;
+    for (int k = 0; k < arguments.a_shape1; k += 16) {
         // kernels.py:192: cp.cmma.load(left, a, (i, k))
-        const bool v28 = k >= 0;
-        const long v29 = k + 16;
-        if (v1 && v28 && v26 && v29 <= arguments.a_shape1) {
-            const long v30 = k + v5;
-            held[0] = a[v7 + v30];
-            const long v31 = k + v8;
-            held[1] = a[v7 + v31];
-            const long v32 = k + v9;
-            held[2] = a[v7 + v32];
-            const long v33 = k + v10;
-            held[3] = a[v7 + v33];
-            held[4] = a[v13 + v30];
-            held[5] = a[v13 + v31];
-            held[6] = a[v13 + v32];
-            held[7] = a[v13 + v33];
+        const int v23 = k + 16;
+        if (v21 && v23 <= arguments.a_shape1) {
+            const uint v24 = (uint)(k + v4);
+            held[0] = a[(int)(v7 + v24)];
+            const uint v25 = (uint)(k + v8);
+            held[1] = a[(int)(v7 + v25)];
+            const uint v26 = (uint)(k + v9);
+            held[2] = a[(int)(v7 + v26)];
+            const uint v27 = (uint)(k + v10);
+            held[3] = a[(int)(v7 + v27)];
+            held[4] = a[(int)(v13 + v24)];
+            held[5] = a[(int)(v13 + v25)];
+            held[6] = a[(int)(v13 + v26)];
+            held[7] = a[(int)(v13 + v27)];
         } else {
-            const long v34 = k + v5;
-            const bool v35 = 0 <= v34 && v34 < arguments.a_shape1;
-            const half either = v15 && v35 ? a[v7 + v34] : 0.0h;
+            const int v28 = k + v4;
+            const bool v29 = v28 < arguments.a_shape1;
+            const half either = v14 && v29 ? a[(int)(v7 + (uint)v28)] : 0.0h;
             held[0] = either;
-            const long v36 = k + v8;
-            const bool v37 = 0 <= v36 && v36 < arguments.a_shape1;
-            const half either_1 = v15 && v37 ? a[v7 + v36] : 0.0h;
+            const int v30 = k + v8;
+            const bool v31 = v30 < arguments.a_shape1;
+            const half either_1 = v14 && v31 ? a[(int)(v7 + (uint)v30)] : 0.0h;
             held[1] = either_1;
-            const long v38 = k + v9;
-            const bool v39 = 0 <= v38 && v38 < arguments.a_shape1;
-            const half either_2 = v15 && v39 ? a[v7 + v38] : 0.0h;
+            const int v32 = k + v9;
+            const bool v33 = v32 < arguments.a_shape1;
+            const half either_2 = v14 && v33 ? a[(int)(v7 + (uint)v32)] : 0.0h;
             held[2] = either_2;
-            const long v40 = k + v10;
-            const bool v41 = 0 <= v40 && v40 < arguments.a_shape1;
-            const half either_3 = v15 && v41 ? a[v7 + v40] : 0.0h;
+            const int v34 = k + v10;
+            const bool v35 = v34 < arguments.a_shape1;
+            const half either_3 = v14 && v35 ? a[(int)(v7 + (uint)v34)] : 0.0h;
             held[3] = either_3;
-            const half either_4 = v17 && v35 ? a[v13 + v34] : 0.0h;
+            const half either_4 = v15 && v29 ? a[(int)(v13 + (uint)v28)] : 0.0h;
             held[4] = either_4;
-            const half either_5 = v17 && v37 ? a[v13 + v36] : 0.0h;
+            const half either_5 = v15 && v31 ? a[(int)(v13 + (uint)v30)] : 0.0h;
             held[5] = either_5;
-            const half either_6 = v17 && v39 ? a[v13 + v38] : 0.0h;
+            const half either_6 = v15 && v33 ? a[(int)(v13 + (uint)v32)] : 0.0h;
             held[6] = either_6;
-            const half either_7 = v17 && v41 ? a[v13 + v40] : 0.0h;
+            const half either_7 = v15 && v35 ? a[(int)(v13 + (uint)v34)] : 0.0h;
             held[7] = either_7;
         }
         // kernels.py:193: cp.cmma.load(right, b, (k, j))
-        if (v28 && v18 && v29 <= arguments.b_shape0 && v27) {
-            const long v42 = (k + v4) * arguments.b_stride0;
-            held_1[0] = b[v42 + v20];
-            held_1[1] = b[v42 + v21];
-            const long v43 = (k + v11) * arguments.b_stride0;
-            held_1[2] = b[v43 + v20];
-            held_1[3] = b[v43 + v21];
+        if (v23 <= arguments.b_shape0 && v22) {
+            const uint v36 = (uint)arguments.b_stride0;
+            const uint v37 = (uint)(k + v3) * v36;
+            const uint v38 = (uint)v17;
+            held_1[0] = b[(int)(v37 + v38)];
+            const uint v39 = (uint)v18;
+            held_1[1] = b[(int)(v37 + v39)];
+            const uint v40 = (uint)(k + v11) * v36;
+            held_1[2] = b[(int)(v40 + v38)];
+            held_1[3] = b[(int)(v40 + v39)];
         } else {
-            const long v44 = k + v4;
-            const bool v45 = 0 <= v44 && v44 < arguments.b_shape0;
-            const half either_8 = v45 && v23 ? b[v44 * arguments.b_stride0 + v20] : 0.0h;
+            const int v41 = k + v3;
+            const bool v42 = v41 < arguments.b_shape0;
+            half either_8;
+            if (v42 && v19) {
+                either_8 = b[(int)((uint)v41 * (uint)arguments.b_stride0 + (uint)v17)];
+            } else {
+                either_8 = 0.0h;
+            }
             held_1[0] = either_8;
-            const half either_9 = v45 && v25 ? b[v44 * arguments.b_stride0 + v21] : 0.0h;
+            half either_9;
+            if (v42 && v20) {
+                either_9 = b[(int)((uint)v41 * (uint)arguments.b_stride0 + (uint)v18)];
+            } else {
+                either_9 = 0.0h;
+            }
             held_1[1] = either_9;
-            const long v46 = k + v11;
-            const bool v47 = 0 <= v46 && v46 < arguments.b_shape0;
-            const half either_10 = v47 && v23 ? b[v46 * arguments.b_stride0 + v20] : 0.0h;
+            const int v43 = k + v11;
+            const bool v44 = v43 < arguments.b_shape0;
+            half either_10;
+            if (v44 && v19) {
+                either_10 = b[(int)((uint)v43 * (uint)arguments.b_stride0 + (uint)v17)];
+            } else {
+                either_10 = 0.0h;
+            }
             held_1[2] = either_10;
-            const half either_11 = v47 && v25 ? b[v46 * arguments.b_stride0 + v21] : 0.0h;
+            half either_11;
+            if (v44 && v20) {
+                either_11 = b[(int)((uint)v43 * (uint)arguments.b_stride0 + (uint)v18)];
+            } else {
+                either_11 = 0.0h;
+            }
             held_1[3] = either_11;
         }
         // kernels.py:194: cp.cmma.mma(total, left, right)
-        const float2 v48 = multiply_accumulate_half(load_f16x2_local(held + 0),
+        const float2 v45 = multiply_accumulate_half(load_f16x2_local(held + 0),
                 load_f16x2_local(held_1 + 0), load_f32x2_local(held_2 + 0));
-        const float2 v49 = multiply_accumulate_half(load_f16x2_local(held + 2),
-                load_f16x2_local(held_1 + 2), v48);
-        store_f32x2_local(held_2 + 0, v49);
-        const float2 v50 = multiply_accumulate_half(load_f16x2_local(held + 4),
+        const float2 v46 = multiply_accumulate_half(load_f16x2_local(held + 2),
+                load_f16x2_local(held_1 + 2), v45);
+        store_f32x2_local(held_2 + 0, v46);
+        const float2 v47 = multiply_accumulate_half(load_f16x2_local(held + 4),
                 load_f16x2_local(held_1 + 0), load_f32x2_local(held_2 + 2));
         const float2 sums = multiply_accumulate_half(load_f16x2_local(held + 6),
-                load_f16x2_local(held_1 + 2), v50);
+                load_f16x2_local(held_1 + 2), v47);
         store_f32x2_local(held_2 + 2, sums);
     }
     // kernels.py:195: cp.cmma.store(c, (i, j), total)
-    if (v1 && v18 && v2 <= arguments.c_shape0 && v19 <= arguments.c_shape1) {
-        const long v51 = v6 * arguments.c_stride0;
-        c[v51 + v20] = held_2[0];
-        c[v51 + v21] = held_2[1];
-        const long v52 = v12 * arguments.c_stride0;
-        c[v52 + v20] = held_2[2];
-        c[v52 + v21] = held_2[3];
+    if (v1 <= arguments.c_shape0 && v16 <= arguments.c_shape1) {
+        const int v48 = v5 * arguments.c_stride0;
+        c[v48 + v17] = held_2[0];
+        c[v48 + v18] = held_2[1];
+        const int v49 = v12 * arguments.c_stride0;
+        c[v49 + v17] = held_2[2];
+        c[v49 + v18] = held_2[3];
     } else {
-        const bool v53 = v14 && v6 < arguments.c_shape0;
-        const bool v54 = v22 && v20 < arguments.c_shape1;
-        if (v53 && v54) {
-            c[v6 * arguments.c_stride0 + v20] = held_2[0];
+        const bool v50 = v5 < arguments.c_shape0;
+        const bool v51 = v17 < arguments.c_shape1;
+        if (v50 && v51) {
+            c[v5 * arguments.c_stride0 + v17] = held_2[0];
         }
-        const bool v55 = v24 && v21 < arguments.c_shape1;
-        if (v53 && v55) {
-            c[v6 * arguments.c_stride0 + v21] = held_2[1];
+        const bool v52 = v18 < arguments.c_shape1;
+        if (v50 && v52) {
+            c[v5 * arguments.c_stride0 + v18] = held_2[1];
         }
-        const bool v56 = v16 && v12 < arguments.c_shape0;
-        if (v56 && v54) {
-            c[v12 * arguments.c_stride0 + v20] = held_2[2];
+        const bool v53 = v12 < arguments.c_shape0;
+        if (v53 && v51) {
+            c[v12 * arguments.c_stride0 + v17] = held_2[2];
         }
-        if (v56 && v55) {
-            c[v12 * arguments.c_stride0 + v21] = held_2[3];
+        if (v53 && v52) {
+            c[v12 * arguments.c_stride0 + v18] = held_2[3];
         }
     }
     simdgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup);

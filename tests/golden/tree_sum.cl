@@ -1,23 +1,16 @@
 #pragma OPENCL FP_CONTRACT OFF
 
 __kernel __attribute__((reqd_work_group_size(256, 1, 1)))
-void tree_sum(
-    __global const float* restrict x,
-    long x_shape0,
-    __global float* restrict partial,
-    long partial_shape0) {
+void tree_sum(__global const float* restrict x, int x_shape0, __global float* restrict partial) {
     __local float sums[256] __attribute__((aligned(16)));
     // kernels.py:67: unit, units = cp.UNIT_POS, cp.CUBE_DIM
-    const long unit = (long)get_local_id(0);
+    const int unit = (int)get_local_id(0);
     // kernels.py:70: for i in range(cp.ABSOLUTE_POS, x.size, cp.CUBE_COUNT * units)
-    const long count_x = (long)get_num_groups(0);
-    const long count_y = (long)get_num_groups(1);
-    const long cube_pos = ((long)get_group_id(2) * count_y + (long)get_group_id(1)) * count_x
-            + (long)get_group_id(0);
-    const long absolute_pos = cube_pos * 256 + unit;
-    const long v1 = count_x * count_y * (long)get_num_groups(2) * 256;
+    const int cube_x = (int)get_group_id(0);
+    const int absolute_pos = cube_x * 256 + unit;
+    const int v1 = (int)get_num_groups(0) * 256;
     float total = 0.0f;
-    for (long i = absolute_pos; i < x_shape0; i += v1) {
+    for (int i = absolute_pos; i < x_shape0; i += v1) {
         // kernels.py:71: total += x[i]
         total += x[i];
     }
@@ -29,10 +22,10 @@ void tree_sum(
     int half_1 = 128;
     while (half_1 > 0) {
         // kernels.py:76: if unit < half
-        const long v2 = (long)half_1;
+        const int v2 = half_1;
         if (unit < v2) {
             // kernels.py:77: sums[unit] += sums[unit + half]
-            sums[unit] += sums[unit + v2];
+            sums[unit] += sums[(int)((uint)unit + (uint)v2)];
         }
         // kernels.py:78: cp.sync_cube()
         barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
@@ -42,6 +35,6 @@ void tree_sum(
     // kernels.py:80: if unit == 0
     if (unit == 0) {
         // kernels.py:81: partial[cp.CUBE_POS] = sums[0]
-        partial[cube_pos] = sums[0];
+        partial[cube_x] = sums[0];
     }
 }

@@ -1,21 +1,14 @@
 extern "C" __global__ void __launch_bounds__(256)
-tree_sum(
-    const float* __restrict__ x,
-    long long x_shape0,
-    float* __restrict__ partial,
-    long long partial_shape0) {
+tree_sum(const float* __restrict__ x, int x_shape0, float* __restrict__ partial) {
     __shared__ __align__(16) float sums[256];
     // kernels.py:67: unit, units = cp.UNIT_POS, cp.CUBE_DIM
-    const long long unit = (long long)threadIdx.x;
+    const int unit = (int)threadIdx.x;
     // kernels.py:70: for i in range(cp.ABSOLUTE_POS, x.size, cp.CUBE_COUNT * units)
-    const long long count_x = (long long)gridDim.x;
-    const long long count_y = (long long)gridDim.y;
-    const long long cube_pos = ((long long)blockIdx.z * count_y + blockIdx.y) * count_x
-            + blockIdx.x;
-    const long long absolute_pos = cube_pos * 256 + unit;
-    const long long v1 = count_x * count_y * gridDim.z * 256;
+    const int cube_x = (int)blockIdx.x;
+    const int absolute_pos = cube_x * 256 + unit;
+    const int v1 = (int)gridDim.x * 256;
     float total = 0.0f;
-    for (long long i = absolute_pos; i < x_shape0; i += v1) {
+    for (int i = absolute_pos; i < x_shape0; i += v1) {
         // kernels.py:71: total += x[i]
         total += x[i];
     }
@@ -27,10 +20,10 @@ tree_sum(
     int half_1 = 128;
     while (half_1 > 0) {
         // kernels.py:76: if unit < half
-        const long long v2 = (long long)half_1;
+        const int v2 = half_1;
         if (unit < v2) {
             // kernels.py:77: sums[unit] += sums[unit + half]
-            sums[unit] += sums[unit + v2];
+            sums[unit] += sums[(int)((unsigned int)unit + (unsigned int)v2)];
         }
         // kernels.py:78: cp.sync_cube()
         __syncthreads();
@@ -40,6 +33,6 @@ tree_sum(
     // kernels.py:80: if unit == 0
     if (unit == 0) {
         // kernels.py:81: partial[cp.CUBE_POS] = sums[0]
-        partial[cube_pos] = sums[0];
+        partial[cube_x] = sums[0];
     }
 }

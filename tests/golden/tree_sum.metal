@@ -4,8 +4,7 @@ using namespace metal;
 #pragma METAL fp contract(off)
 
 struct Arguments {
-    alignas(8) long x_shape0;
-    alignas(8) long partial_shape0;
+    alignas(8) int x_shape0;
 };
 
 [[max_total_threads_per_threadgroup(256)]]
@@ -18,16 +17,13 @@ kernel void tree_sum(
     uint3 cube_counts [[threadgroups_per_grid]]) {
     alignas(16) threadgroup float sums[256];
     // kernels.py:67: unit, units = cp.UNIT_POS, cp.CUBE_DIM
-    const long unit = (long)unit_position.x;
+    const int unit = (int)unit_position.x;
     // kernels.py:70: for i in range(cp.ABSOLUTE_POS, x.size, cp.CUBE_COUNT * units)
-    const long count_x = (long)cube_counts.x;
-    const long count_y = (long)cube_counts.y;
-    const long cube_pos = ((long)cube_position.z * count_y + cube_position.y) * count_x
-            + cube_position.x;
-    const long absolute_pos = cube_pos * 256 + unit;
-    const long v1 = count_x * count_y * cube_counts.z * 256;
+    const int cube_x = (int)cube_position.x;
+    const int absolute_pos = cube_x * 256 + unit;
+    const int v1 = (int)cube_counts.x * 256;
     float total = 0.0f;
-    for (long i = absolute_pos; i < arguments.x_shape0; i += v1) {
+    for (int i = absolute_pos; i < arguments.x_shape0; i += v1) {
         // kernels.py:71: total += x[i]
         total += x[i];
     }
@@ -39,10 +35,10 @@ kernel void tree_sum(
     int half_1 = 128;
     while (half_1 > 0) {
         // kernels.py:76: if unit < half
-        const long v2 = (long)half_1;
+        const int v2 = half_1;
         if (unit < v2) {
             // kernels.py:77: sums[unit] += sums[unit + half]
-            sums[unit] += sums[unit + v2];
+            sums[unit] += sums[(int)((uint)unit + (uint)v2)];
         }
         // kernels.py:78: cp.sync_cube()
         threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup);
@@ -52,6 +48,6 @@ kernel void tree_sum(
     // kernels.py:80: if unit == 0
     if (unit == 0) {
         // kernels.py:81: partial[cp.CUBE_POS] = sums[0]
-        partial[cube_pos] = sums[0];
+        partial[cube_x] = sums[0];
     }
 }

@@ -4,12 +4,10 @@ using namespace metal;
 #pragma METAL fp contract(off)
 
 struct Arguments {
-    alignas(8) long image_shape0;
-    alignas(8) long image_shape1;
-    alignas(8) long image_stride0;
-    alignas(8) long out_shape0;
-    alignas(8) long out_shape1;
-    alignas(8) long out_stride0;
+    alignas(8) int image_stride0;
+    alignas(8) int out_shape0;
+    alignas(8) int out_shape1;
+    alignas(8) int out_stride0;
     alignas(8) float gain;
 };
 
@@ -19,24 +17,21 @@ kernel void views(
     device float* out [[buffer(1)]],
     constant Arguments& arguments [[buffer(2)]],
     uint3 unit_position [[thread_position_in_threadgroup]],
-    uint3 cube_position [[threadgroup_position_in_grid]],
-    uint3 cube_counts [[threadgroups_per_grid]]) {
+    uint3 cube_position [[threadgroup_position_in_grid]]) {
     // kernels.py:167: i = cp.ABSOLUTE_POS
-    const long cube_pos = ((long)cube_position.z * cube_counts.y + cube_position.y) * cube_counts.x
-            + cube_position.x;
-    const long i = cube_pos * 256 + unit_position.x;
+    const int i = (int)cube_position.x * 256 + (int)unit_position.x;
     // kernels.py:168: if i < out.shape[0]
     if (i < arguments.out_shape0) {
         // kernels.py:169: row = image[i][1:]
-        const long row = i * arguments.image_stride0 + 1;
+        const uint row = (uint)i * (uint)arguments.image_stride0 + 1u;
         // kernels.py:170: for k in range(out.shape[1])
-        const long v1 = i * arguments.out_stride0;
-        for (long k = 0; k < arguments.out_shape1; ++k) {
+        const int v1 = i * arguments.out_stride0;
+        for (int k = 0; k < arguments.out_shape1; ++k) {
             // kernels.py:161: total += row[k + j] * (j + 1)
-            const float v2 = fma(image[row + (k + 2)], 3.0f,
-                    fma(image[row + (k + 1)], 2.0f, fma(image[row + k], 1.0f, 0.0f)));
+            const float v2 = fma(image[(int)(row + (uint)(k + 1))], 2.0f,
+                    fma(image[(int)(row + (uint)k)], 1.0f, 0.0f));
             // kernels.py:162: return clamp(total * gain, 0.0, 1.0)
-            const float v3 = v2 * arguments.gain;
+            const float v3 = fma(image[(int)(row + (uint)(k + 2))], 3.0f, v2) * arguments.gain;
             // kernels.py:154: return min(max(v, low), high)
             const float v4 = v3 != v3 ? v3 : (v3 == 0.0f ? 0.0f : (v3 > 0.0f ? v3 : 0.0f));
             const float v5 = v4 == 1.0f ? as_type<float>(as_type<uint>(v4) | 1065353216u)

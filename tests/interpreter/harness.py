@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from cubepy.artifact import Extent
 from cubepy.compilers.base import Options
 from cubepy.compilers.python.compiler import PythonCompiler
 from cubepy.ir.core import Kernel, Param, Value
@@ -30,7 +31,7 @@ def run_ir(
     shapes = {Value(index): p for p in kernel.params if p.value in memory}
     kernel = replace(
         kernel,
-        params=(*kernel.params, *(Param(v, p.argument, "shape") for v, p in shapes.items())),
+        params=(*kernel.params, *(Param(v, p.argument, Extent()) for v, p in shapes.items())),
     )
     known = {**(numbers or {}), **{v: len(memory[p.value]) for v, p in shapes.items()}}
     raw = {v: to_bytes(items, element_of(v.type)) for v, items in memory.items()}

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from cubepy.artifact import Extent
 from cubepy.compilers.python import ops as spell
 from cubepy.errors import CheckError, UnsupportedError
 from cubepy.ir import ops
@@ -34,7 +35,9 @@ def inputs(kernel: Kernel) -> tuple[Cells, dict[Value, Number]]:
             cells = [special[(3 * k + number) % len(special)] for k in range(BUFFER_SIZE)]
             memory[param.value] = cells
         else:
-            numbers[param.value] = 3 if param.role == "shape" else special[number % len(special)]
+            numbers[param.value] = (
+                3 if isinstance(param.kind, Extent) else special[number % len(special)]
+            )
     return memory, numbers
 
 

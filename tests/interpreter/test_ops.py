@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cubepy.artifact import Data
 from cubepy.compilers.python import emit
 from cubepy.compilers.python import ops as spell
 from cubepy.errors import UnsupportedError
@@ -48,7 +49,7 @@ def kernel_of(row: OpDef, types: list[Type], attrs: dict[str, Attr]) -> tuple[Ke
         out = Value(Buffer(element_of(result.type)), "out")
         b.emit_op(ops.STORE, out, zero, result)
         b.emit_op(ops.RETURN)
-    params = tuple(Param(v, v.name, "data") for v in (*sources, out))
+    params = tuple(Param(v, v.name, Data()) for v in (*sources, out))
     return Kernel("one", params, Region((), tuple(body))), result
 
 
@@ -119,7 +120,7 @@ def test_positions() -> None:
         for k, (row, axis) in enumerate((r, a) for r in rows for a in ("all", "x", "y", "z")):
             b.emit_op(ops.STORE, out, b.emit(ops.ADD, start, b.index(k)), b.emit(row, axis=axis))
         b.emit_op(ops.RETURN)
-    params = (Param(out, "out", "data"),)
+    params = (Param(out, "out", Data()),)
     kernel = Kernel("places", params, Region((), tuple(body)), (2, 3, 1))
     memory: Cells = {out: [0] * (16 * 6 * 2)}
     run_ir(kernel, memory, count=2)

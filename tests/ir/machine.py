@@ -18,14 +18,10 @@ from cubepy.ir.types import DType, Ref, element_of, width_of
 
 Memory = dict[Value, list[Number]]
 POSITION = {"x": 3, "y": 0, "z": 1, "all": 7}
-_ATOMICS = {
-    ops.ATOMIC_ADD: ops.ADD,
-    ops.ATOMIC_MIN: ops.MIN,
-    ops.ATOMIC_MAX: ops.MAX,
-    ops.ATOMIC_AND: ops.AND,
-    ops.ATOMIC_OR: ops.OR,
-    ops.ATOMIC_XOR: ops.XOR,
-}
+"""Numbers that may stand for positions."""
+UNIT = 3
+"""The unit that runs, of a cube along x; it is in the second of three cubes."""
+CUBE, CUBES = 1, 3
 
 
 class Machine:
@@ -37,6 +33,7 @@ class Machine:
         self._steps = max_steps
 
     def run(self, kernel: Kernel, arguments: Mapping[Value, Number]) -> None:
+        self._units = kernel.cube_dim[0]
         self._values = {value: (number,) for value, number in arguments.items()}
         self._region(kernel.body)
 
@@ -105,15 +102,31 @@ class Machine:
 
     def _pure(self, op: Op) -> None:
         if op.row is ops.MISALIGNMENT:
-            lanes: Lanes | None = ((int(self._values[op.operands[1]][0]) + 1) % 4,)
+            size = op.attrs["bytes"]
+            assert isinstance(size, int)
+            elements = max(1, size // element_of(op.operands[0].type).itemsize)
+            lanes: Lanes | None = ((int(self._values[op.operands[1]][0]) + 1) % elements,)
         elif "axis" in op.attrs:
-            lanes = (POSITION[str(op.attrs["axis"])],)
+            lanes = (self.position(op),)
         else:
             types = [value.type for value in op.operands]
             lanes = evaluate(op.row, op.attrs, types, self._get(op.operands))
         if lanes is None:  # bits of a NaN, which are unspecified
             lanes = (convert(0, element_of(op.result.type)),) * width_of(op.result.type)
         self._set(op.results, [lanes])
+
+    def position(self, op: Op) -> int:
+        """Where the unit is."""
+        along_x = op.attrs["axis"] in ("x", "all")
+        unit = min(UNIT, self._units - 1)
+        places = {
+            ops.UNIT_POS: unit,
+            ops.CUBE_POS: CUBE,
+            ops.ABSOLUTE_POS: CUBE * self._units + unit,
+        }
+        if op.row is ops.CUBE_COUNT:
+            return CUBES if along_x else 1
+        return places[op.row] if along_x else 0
 
     def _address(self, op: Op) -> tuple[list[Number], int]:
         return self.memory[op.operands[0]], int(self._values[op.operands[1]][0])
@@ -154,8 +167,8 @@ class Machine:
         elif op.row is ops.ATOMIC_EXCHANGE:
             memory[offset] = given[0]
         else:
-            meaning = _ATOMICS[op.row].meaning
-            assert meaning is not None
+            assert op.row.step is not None and op.row.step.meaning is not None
+            meaning = op.row.step.meaning
             memory[offset] = meaning(dtype, old, given[0])
         self._set(op.results, [(old,)])
 

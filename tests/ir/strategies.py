@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 from hypothesis import strategies as st
 
+from cubepy.artifact import Data, Extent, Scalar
 from cubepy.ir import ops
 from cubepy.ir.build import Builder
 from cubepy.ir.core import Attr, Kernel, Op, Param, Region, Value
@@ -92,6 +93,16 @@ def make_kernel(source: Source, size: int) -> Kernel:
     return verify(_Maker(source, size).kernel())
 
 
+OPTIONAL = {"nonnegative", "nonzero", "inside"}
+"""Attributes that say what is known; random kernels know nothing."""
+
+
+def stable(param: Param) -> int:
+    """A number of a parameter that does not depend on its place."""
+    name = param.value.name
+    return int(name[1:]) + 1 if name[1:].isdigit() else 0
+
+
 def special_numbers(dtype: DType) -> tuple[Number, ...]:
     """Numbers at which operations change their behaviour."""
     if dtype.kind is Kind.BOOL:
@@ -122,7 +133,7 @@ def _plain_rows() -> dict[OpDef, list[tuple[DType, int, bool]]]:
     """Rows that take operands of one type and no attributes: scalar type, count, only lines."""
     found: dict[OpDef, list[tuple[DType, int, bool]]] = {}
     for row in TABLE.values():
-        if not row.is_pure or row.attrs or row is ops.SELECT:
+        if not row.is_pure or row.kind or set(row.attrs) - OPTIONAL or row is ops.SELECT:
             continue
         for dtype in DTYPES:
             for count in (1, 2, 3):
@@ -147,8 +158,13 @@ SPECIAL_ROWS = (
     ops.INSERT,
     ops.SHUFFLE,
     ops.LANE_MASK,
+    ops.LOOKUP,
     ops.MISALIGNMENT,
-    *(row for row in TABLE.values() if row.is_pure and _accepts(row, [], axis="x")),
+    *(
+        row
+        for row in TABLE.values()
+        if row.is_pure and not row.kind and _accepts(row, [], axis="x")
+    ),
 )
 """Pure rows that `_Maker` makes one by one."""
 
@@ -182,13 +198,13 @@ class _Maker:
     # Kernels
 
     def kernel(self) -> Kernel:
-        params = [Param(Value(index, "n"), "x", "shape", 0)]
+        params = [Param(Value(index, "n"), "x", Extent())]
         params += [
-            Param(Value(dtype, f"s{k}"), f"s{k}", "value") for k, dtype in enumerate(self._dtypes)
+            Param(Value(dtype, f"s{k}"), f"s{k}", Scalar()) for k, dtype in enumerate(self._dtypes)
         ]
         for k, dtype in enumerate(dict.fromkeys(self._dtypes)):
             self._buffers.append(Value(Buffer(dtype), f"b{k}"))
-            params.append(Param(self._buffers[-1], f"b{k}", "data"))
+            params.append(Param(self._buffers[-1], f"b{k}", Data()))
         self._values += [p.value for p in params if not isinstance(p.value.type, Buffer)]
         with self._builder.region() as body:
             self._locals = [
@@ -421,6 +437,10 @@ class _Maker:
         if row is ops.SELECT:
             mask = self.pick((bool_, with_element(t, bool_)))
             return b.emit(row, self.value(mask), self.value(t), self.value(t))
+        if row is ops.LOOKUP:
+            dtype = self.pick([d for d in DTYPES if d is not index])
+            table = tuple(self.pick(special_numbers(dtype)) for _ in range(self.pick((1, 3, 9))))
+            return b.emit(row, self.value(index), type=dtype, table=table)
         if row is ops.MISALIGNMENT:
             return b.emit(row, self.pick(self._buffers), self.value(index), bytes=16)
         if row is ops.SPLAT:

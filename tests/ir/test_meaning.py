@@ -13,9 +13,11 @@ import pytest
 
 from cubepy.ir import ops
 from cubepy.ir.evaluate import evaluate, halves
+from cubepy.ir.meaning import floordiv
 from cubepy.ir.numbers import Number, convert, from_bits, limits, to_bits
 from cubepy.ir.opdef import OpDef, TypingError
 from cubepy.ir.types import DTYPES, DType, Kind, f16, f32, f64, i8, i32, index, make_line, u8, u32
+from tests.floors import floor_pairs
 from tests.ir.strategies import special_numbers
 
 Reference = Callable[..., Any]
@@ -60,25 +62,12 @@ def _numpy(function: Any, logical: Any = None) -> Reference:
     return reference
 
 
-def _floordiv(dtype: DType, a: Any, b: Any) -> Any:
-    if not dtype.is_float:
-        return np.floor_divide(a, b)
-    return np.array([_python_floordiv(x, y) for x, y in zip(a.tolist(), b.tolist(), strict=True)])
-
-
-def _python_floordiv(a: float, b: float) -> float:
-    """Python's where it is exact; elsewhere the floor of the quotient (inf, NaN, 0)."""
-    if not math.isfinite(a) or math.isnan(b) or b == 0 or a == 0:
-        return float(np.floor(np.divide(a, b)))
-    return a // b
-
-
 REFERENCES: dict[OpDef, Reference] = {
     ops.ADD: _numpy(np.add),
     ops.SUB: _numpy(np.subtract),
     ops.MUL: _numpy(np.multiply),
     ops.DIV: _numpy(np.divide),
-    ops.FLOORDIV: _floordiv,
+    ops.FLOORDIV: _numpy(np.floor_divide),
     ops.MOD: _numpy(np.mod),
     ops.DIV_TRUNC: _each(lambda d, a, b: math.trunc(Fraction(a, b)) if b else 0),
     ops.REM_TRUNC: _numpy(np.fmod),
@@ -182,6 +171,17 @@ def test_all_bytes(row: OpDef, dtype: DType) -> None:
     assert row.meaning is not None
     found = [row.meaning(dtype, x, y) for x, y in zip(a.tolist(), b.tolist(), strict=True)]
     assert found == expected
+
+
+def _divided(a: float, b: float) -> Any:
+    with np.errstate(all="ignore"):
+        return np.divide(a, b)
+
+
+def test_floor_division_of_floats_is_that_of_python() -> None:
+    for a, b in floor_pairs(np.float64, 20_000):
+        wanted = a // b if b else float(_divided(a, b))
+        assert same_bits(floordiv(f64, a, b), wanted, f64), (a, b)
 
 
 def test_zeros_are_ordered() -> None:

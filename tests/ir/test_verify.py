@@ -2,14 +2,15 @@
 
 import pytest
 
+from cubepy.artifact import Extent, Scalar
 from cubepy.ir import ops
 from cubepy.ir.core import Kernel, Op, Param, Region, Value
 from cubepy.ir.parser import parse_kernel
 from cubepy.ir.types import f32, index
 from cubepy.ir.verify import InvalidIR, verify
 
-HEAD = """kernel @k(%x: buffer<f32, global> = data x 0, %n: index = shape x 0, %a: f32 = value a 0,
-%p: bool_ = value p 0, %l: line<f32, 4> = value l 0) cube_dim 1 1 1 plane_dim 1 {
+HEAD = """kernel @k(%x: buffer<f32, global> = data x, %n: index = shape x 0, %a: f32 = value a,
+%p: bool_ = value p, %l: line<f32, 4> = value l) cube_dim 1 1 1 plane_dim 1 {
 """
 RETURN = "return\n"
 IF = "if %p then {{ {} }} else {{ {} }}"
@@ -118,7 +119,7 @@ def test_use_before_definition() -> None:
 
 def test_use_of_a_value_from_inside_a_region() -> None:
     p, inner = (
-        Param(Value(ops.UNIT_POS.rule([], {"axis": "x"})[0]), "n", "value"),
+        Param(Value(ops.UNIT_POS.rule([], {"axis": "x"})[0]), "n", Scalar()),
         Value(index, "in"),
     )
     body = Region((), (Op(ops.UNIT_POS, (), {"axis": "x"}, (inner,)), Op(ops.BREAK)))
@@ -139,7 +140,7 @@ def test_double_definition(siblings: bool) -> None:
 
 
 def test_double_parameter() -> None:
-    param = Param(Value(index, "n"), "x", "shape")
+    param = Param(Value(index, "n"), "x", Extent())
     assert "defined twice" in messages(kernel(Op(ops.RETURN), params=(param, param)))
 
 

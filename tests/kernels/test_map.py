@@ -157,9 +157,9 @@ def test_refused():
         cube_map(lambda a: a + 0.5, x, out=np.zeros((3, 4), np.int32))
 
 
-@pytest.mark.guest("torch")
-def test_torch(draw, require_guest):
-    torch = require_guest("torch")
+@pytest.mark.optional("torch")
+def test_torch(draw, require_package):
+    torch = require_package("torch")
     x = torch.from_numpy(draw.array((2, 3, 5, 7), np.float32))
     last = x.contiguous(memory_format=torch.channels_last)
     for y in (x, last):

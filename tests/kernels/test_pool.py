@@ -9,8 +9,9 @@ import pytest
 
 import cubepy as cp
 from cubepy.errors import LaunchError, LaunchTypeError
-from cubepy.kernels import max_pool1d, max_pool2d, pool
-from cubepy.kernels.plans import Plans
+from cubepy.kernels import max_pool1d, max_pool2d
+from cubepy.kernels.calls.plans import Plans
+from cubepy.kernels.pooling import entry, strategies
 from tests.guarded import Guarded
 
 FLOATS = (np.float16, np.float32, np.float64)
@@ -127,8 +128,8 @@ def test_widths_and_starts(draw, width, window):
 
 @pytest.mark.parametrize("width", (160, 157))
 def test_streamed_results_are_the_same(draw, monkeypatch, width):
-    monkeypatch.setattr(pool, "STREAMED", 0)
-    monkeypatch.setattr(pool, "_PLANS", Plans())
+    monkeypatch.setattr(strategies, "STREAMED", 0)
+    monkeypatch.setattr(entry, "_PLANS", Plans())
     x = draw.array((2, 32, 130, width), np.float32)
     window = draw.pick.choice(((3, 1, 1), (3, 2, 1), (2, 2, 0)))
     for y in (x, x.transpose(0, 2, 3, 1).copy().transpose(0, 3, 1, 2)):
@@ -256,7 +257,7 @@ def test_refused_results():
     ):
         with pytest.raises(LaunchError):
             max_pool2d(x, 2, out=bad)
-    with pytest.raises(LaunchTypeError, match="pair"):
+    with pytest.raises(LaunchTypeError, match="tuple of 2"):
         max_pool2d(x, 2, return_indices=True, out=good)
     max_pool2d(x, 2, out=good)
 
@@ -265,9 +266,9 @@ def test_is_found_from_the_package():
     assert cp.kernels.max_pool2d is max_pool2d
 
 
-@pytest.mark.guest("torch")
-def test_torch(draw, require_guest):
-    torch = require_guest("torch")
+@pytest.mark.optional("torch")
+def test_torch(draw, require_package):
+    torch = require_package("torch")
     functions = torch.nn.functional
     for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64):
         window = random_window(draw.pick)
@@ -286,9 +287,9 @@ def test_torch(draw, require_guest):
     assert torch.equal(max_pool1d(y, 4, 2), functions.max_pool1d(y, 4, 2))
 
 
-@pytest.mark.guest("torch")
-def test_torch_tensors_without_plain_memory_are_refused(require_guest):
-    torch = require_guest("torch")
+@pytest.mark.optional("torch")
+def test_torch_tensors_without_plain_memory_are_refused(require_package):
+    torch = require_package("torch")
     x = torch.ones(1, 1, 4, 4)
     max_pool2d(x, 2)
     negated = torch.conj(torch.ones(1, 1, 4, 4, dtype=torch.complex64)).imag
@@ -305,9 +306,9 @@ def test_arrays_off_their_alignment_are_refused():
         max_pool2d(bad, 2)
 
 
-@pytest.mark.guest("torch")
-def test_torch_gradients_are_refused(require_guest):
-    torch = require_guest("torch")
+@pytest.mark.optional("torch")
+def test_torch_gradients_are_refused(require_package):
+    torch = require_package("torch")
     x = torch.zeros(1, 1, 4, 4, requires_grad=True)
     with torch.no_grad():
         max_pool2d(x, 2)

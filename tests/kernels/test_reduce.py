@@ -146,9 +146,9 @@ def test_refused_arguments():
         kernels.sum(x, 1.5)
 
 
-@pytest.mark.guest("torch")
-def test_torch(draw, require_guest):
-    torch = require_guest("torch")
+@pytest.mark.optional("torch")
+def test_torch(draw, require_package):
+    torch = require_package("torch")
     x = torch.from_numpy(draw.array((5, 6, 70), np.float32))
     for axis in (None, 0, -1, (0, 2)):
         axes = (0, 1, 2) if axis is None else axis

@@ -1,16 +1,19 @@
-"""The short way of repeated launches never skips a check: random sequences of calls, both ways."""
+"""The short ways of repeated launches never skip a check: random sequences of calls, all ways."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cubepy as cp
 from cubepy.jit.fast import FastPath
 from cubepy.jit.kernel import CubeKernel
+from cubepy.jit.native import NativeLaunches
+from cubepy.jit.tables import native_executor
 
 try:
     import torch
@@ -124,10 +127,26 @@ class NoFastPath(FastPath):
         return False
 
 
+class NoNative(NativeLaunches):
+    def learn(self, launcher: Any, prepared: Any, matcher: Any, took: int = 0) -> bool:
+        return False
+
+
 def kernels_of(way: type[FastPath]) -> dict[bool, CubeKernel]:
     found = {False: scalars.configure(), True: lines.configure()}
     for kernel in found.values():
-        kernel.fast = way(kernel)
+        kernel.fast, kernel.native = way(kernel), NoNative(kernel)
+    return found
+
+
+NATIVE = {False: NativeLaunches(scalars.configure()), True: NativeLaunches(lines.configure())}
+"""The same for all examples, so that plans meet launches that they were not made for."""
+
+
+def native_kernels() -> dict[bool, CubeKernel]:
+    found = kernels_of(NoFastPath)
+    for is_line, kernel in found.items():
+        kernel.native = NATIVE[is_line]
     return found
 
 
@@ -135,9 +154,11 @@ def kernels_of(way: type[FastPath]) -> dict[bool, CubeKernel]:
 @given(
     st.lists(calls, min_size=1, max_size=4), st.lists(st.integers(0, 7), min_size=1, max_size=12)
 )
-def test_both_ways_do_the_same(different: list[Any], order: list[int]):
+def test_all_ways_do_the_same(different: list[Any], order: list[int]):
     sequence = [different[k % len(different)] for k in order]
-    assert play(sequence, kernels_of(FastPath)) == play(sequence, kernels_of(NoFastPath))
+    expected = play(sequence, kernels_of(NoFastPath))
+    assert play(sequence, kernels_of(FastPath)) == expected
+    assert play(sequence, native_kernels()) == expected
 
 
 def test_the_short_way_is_taken():
@@ -156,6 +177,33 @@ def test_the_short_way_is_taken():
     ways = [(is_line, (kind,) * 3) for is_line in (False, True) for kind in ("numpy", "array")]
     play([(is_line, *place, 2, 1, "out", 0, kinds) for is_line, kinds in ways] * 5, kernels)
     assert taken == 16
+
+
+def test_the_native_way_is_taken(monkeypatch: pytest.MonkeyPatch):
+    """Repeated launches do not come to Python, whatever they look like."""
+    if native_executor() is None:
+        pytest.skip("no native launches here")
+    general = 0
+
+    def counting(self: Any, grid: Any, args: Any) -> bool:
+        nonlocal general
+        general += 1
+        return False
+
+    monkeypatch.setattr(NoFastPath, "launch", counting)
+    place = [(start, 32, 1, 1, "", False) for start in (0, 100, 200)]
+    kinds = [("numpy",) * 3, ("array",) * 3]
+    ways = [
+        (is_line, *place, 2, shift, grid, 0, kind)
+        for is_line in (False, True)
+        for shift in (1, 1.0, True)
+        for grid in ("out", "x", 64, (2, 32), "fixed")
+        for kind in kinds
+    ]
+    play(ways * 3, native_kernels())
+    general = 0
+    play(ways, native_kernels())
+    assert general == 0
 
 
 def test_nothing_keeps_arrays_alive():

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import cubepy as cp
+from cubepy.jit.kernel import MAX_CONFIGURED
 from tests.guarded import Guarded
 from tests.lang.numpy_language import fma_f32, fma_f64
 
@@ -194,3 +195,16 @@ def test_configure_keeps_what_it_is_not_given():
     out = Guarded(a.shape)
     kernel.over(out.array)(a, b, c, out.array)
     out.check(a * b + c)
+
+
+def test_configuring_again_gives_the_same_kernel():
+    first = multiply_add.configure(checked=True, line_size=4)
+    assert first is not multiply_add
+    assert multiply_add.configure(line_size=4).configure(checked=True) is first
+    assert first.configure(checked=True) is first
+
+
+def test_configured_kernels_are_bounded():
+    for width in range(1, 200):
+        multiply_add.configure(line_size=width)
+    assert len(multiply_add._configured) <= MAX_CONFIGURED

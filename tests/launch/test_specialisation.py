@@ -282,24 +282,99 @@ def test_closure_values_change():
         assert out[0] == n
 
 
-@pytest.mark.parametrize(
-    "read", ["ARRAY[0]", "BOX.array[0]", "CELLS['a'][0]", "ARRAY.sum()", "ZERO"]
-)
-def test_captured_arrays_are_refused(read: str):
-    text = f"@cp.cube\ndef f(out):\n    out[0] = {read}\n"
+@dataclass(frozen=True)
+class Frozen:
+    array: np.ndarray
+
+
+READS = [
+    *("ARRAY[k]", "BOX.array[k]", "CELLS['a'][k]", "ITEMS[0][k]", "FROZEN.array[k]"),
+    *("(ARRAY * 2)[k] / 2", "default(k)", "outer(k)", "cp.f64(ARRAY[1])", "NAMED.array[k]"),
+    *("sum_of(BOX.array) - 4", "[w for w in ARRAY][1]"),
+]
+
+
+class Named(NamedTuple):
+    array: np.ndarray
+
+
+@pytest.mark.parametrize("read", READS)
+def test_captured_arrays_are_compared_at_each_launch(read: str):
+    array = np.array([1.0, 2.0, 3.0, 4.0, 5.0])
+    inner = array
+
+    def default(k: Any, table: Any = array) -> Any:
+        return table[k]
+
+    def outer(k: Any) -> Any:
+        return inner[k]
+
     scope = {
-        "ARRAY": ARRAY,
-        "BOX": types.SimpleNamespace(array=ARRAY),
-        "CELLS": {"a": ARRAY},
-        "ZERO": np.array(1.0),
+        "ARRAY": array,
+        "BOX": types.SimpleNamespace(array=array),
+        "CELLS": {"a": array},
+        "ITEMS": (array,),
+        "FROZEN": Frozen(array),
+        "NAMED": Named(array),
+        "default": default,
+        "outer": outer,
+        "sum_of": lambda a: a[1] + 4,
     }
+    text = f"@cp.cube\ndef f(x, out):\n    k = x[0]\n    out[0] = {read}\n"
+    launch = from_text(text, f"<array {read}>", **scope)[1, 1]
+    x, out = np.array([1], np.int32), np.zeros(1)
+    bound = launch.bind(x, out)
+    for value in (2.0, 7.0, 7.0, 0.5):
+        array[1] = value
+        for run in (lambda: launch(x, out), bound):
+            out[:] = -1
+            run()
+            assert out[0] == value
+
+
+def test_a_captured_array_of_other_layout_or_type_specialises_anew(compiled: list[Any]):
+    table = np.array([[1, 2], [3, 4]], np.int32)
+
+    @cp.cube
+    def kernel(x, out):
+        out[0] = table[x[0], x[1]] // 2.5
+
+    out, at = np.zeros(1), np.array([1, 0])
+    launch = kernel[1, 1]
+    for changed in (table, table.T, table.astype(np.float64), table.T.copy(), table.copy()):
+        table = changed
+        launch(at, out)
+        assert out[0] == table[1, 0] // 2.5
+    assert len(compiled) == 3, "equal content is one specialisation"
+
+
+def test_functions_are_keyed_by_the_arrays_that_they_capture(compiled: list[Any]):
+    @cp.cube
+    def apply(f: cp.Comptime, x, out):
+        out[0] = f(x[0])
+
+    out, x = np.zeros(1), np.array([2])
+    for start in (1.0, 1.0, 5.0):
+        weights = np.arange(start, start + 6)
+        apply[1, 1](lambda k, weights=weights: weights[k], x, out)
+        assert out[0] == weights[2]
+        apply[1, 1](lambda k: weights[k] + 1, x, out)
+        assert out[0] == weights[2] + 1
+    assert len(compiled) == 4
+
+
+@pytest.mark.parametrize("read", ["ZERO", "DEVICE[0]", "CELLS['a'][0]"])
+def test_arrays_that_are_no_constants_are_refused(read: str):
+    text = f"@cp.cube\ndef f(out):\n    out[0] = {read}\n"
+    device = cp.asarray(np.ones(3))
+    scope = {"ZERO": np.array(1.0), "DEVICE": device, "CELLS": {"a": device}}
     out = Guarded(1)
     with pytest.raises(cp.CompileError, match=r"E110(.|\n)*argument"):
         from_text(text, f"<array {read}>", **scope)[1, 1](out.array)
     assert out.is_untouched
 
 
-@pytest.mark.guest("torch")
+@pytest.mark.optional("torch")
 def test_captured_tensors_are_refused():
     import torch
 
@@ -372,7 +447,7 @@ def test_devices_of_one_kind_share_code_and_load_it_each_for_itself():
 
     one, two = device("x:0"), device("x:1")
     launcher = doubled[1, 1]
-    signature = launcher._signature_of({"x": cp.spec("f32[4]")}, target)
+    signature = launcher.kernel.signature_of({"x": cp.spec("f32[4]")}, target, launcher.grid)
     get = launcher.kernel.specialisations.get
     for chosen in (one, two, one, two):
         assert get(signature, chosen).loaded == f"loaded by {chosen.name}"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import cubepy as cp
-from cubepy.array.guests import read_memory
+from cubepy.array.interop import read_memory
 from cubepy.array.memory import HOST, Memory
 from cubepy.jit.grid import check_clusters, whole_clusters
 from cubepy.jit.tensor_maps import refusal

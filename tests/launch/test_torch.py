@@ -1,4 +1,4 @@
-"""Torch tensors and other guests as arguments, without copies."""
+"""Torch tensors and those of other libraries as arguments, without copies."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import cubepy as cp
-from tests.guests import require_guest
+from tests.optional import require_package
 
-torch = require_guest("torch")
+torch = require_package("torch")
 
 
 @cp.cube
@@ -103,14 +103,14 @@ class Capsule:
         return self._array.__dlpack_device__()
 
 
-@pytest.mark.parametrize("guest", [Interface, Capsule])
-def test_protocols(guest: Any):
+@pytest.mark.parametrize("wrapper", [Interface, Capsule])
+def test_protocols(wrapper: Any):
     x, out = np.arange(20, dtype=np.float32), np.zeros(20, np.float32)
-    double.over(out)(guest(x), out)
+    double.over(out)(wrapper(x), out)
     np.testing.assert_array_equal(out, 2 * x)
     out[:] = 0
-    if guest is Interface:
-        wrapped = guest(out)
+    if wrapper is Interface:
+        wrapped = wrapper(out)
         double.over(wrapped)(x, wrapped)
         np.testing.assert_array_equal(out, 2 * x)
 

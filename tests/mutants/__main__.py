@@ -131,10 +131,13 @@ def _fails(arguments: list[str]) -> bool:
 
 def _fuzz(kernels: int) -> int:
     from tests.fuzz.differential import check, generate
+    from tests.fuzz.typed import oracle
 
     for seed in range(kernels):
         try:
             check(generate(seed), seed, (0,))
+            if seed % oracle.BATCH == 0:
+                oracle.check(range(seed, seed + oracle.BATCH), ("interpreter", "cpu"))
         except Exception as error:
             print(f"seed {seed}: {str(error).splitlines()[0] if str(error) else error!r}")
             return 1

@@ -15,7 +15,7 @@ from cubepy.compilers.python import ops as python
 from cubepy.ir import ops
 from cubepy.ir.core import Op, Value
 from cubepy.ir.opdef import OpDef
-from cubepy.passes import identities, meetings
+from cubepy.passes import emulate_planes, identities
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ def all_mutants() -> list[Mutant]:
 
 EQUIVALENT: dict[str, str] = {
     "cubepy.passes.fission: `Op(ops.LT, (lane, units)` becomes `Op(ops.LE, (lane, units)`": (
-        "it makes the first lane of a plane's padding count as alive; only plane_elect reads that "
+        "it makes the first lane of a plane's padding count as active; only plane_elect reads that "
         "entry, for the first unit that is left: padding comes after all units, and where none of "
         "these is left nobody asks"
     ),
@@ -174,22 +174,17 @@ def _wrong_rule(row: OpDef, position: int) -> Callable[[], None]:
 
 def plane_forms() -> Iterator[Mutant]:
     """Emulated plane operations that reduce or scan with another operation."""
-    reductions, scans = meetings._REDUCTIONS, meetings._SCANS  # pyright: ignore[reportPrivateUsage]
+    reductions = emulate_planes._OF_LINES  # pyright: ignore[reportPrivateUsage]
     for row, other in (
-        (ops.PLANE_SUM, ops.PLANE_MAX),
-        (ops.PLANE_MIN, ops.PLANE_MAX),
-        (ops.PLANE_MAX, ops.PLANE_SUM),
-        (ops.PLANE_PROD, ops.PLANE_SUM),
+        (ops.ADD, ops.MAX),
+        (ops.MIN, ops.MAX),
+        (ops.MAX, ops.ADD),
+        (ops.MUL, ops.ADD),
     ):
         yield Mutant(f"planes: {row.name} as {other.name}", _set(reductions, row, other))
-    for row, other in (
-        (ops.PLANE_INCLUSIVE_SUM, ops.PLANE_EXCLUSIVE_SUM),
-        (ops.PLANE_EXCLUSIVE_SUM, ops.PLANE_INCLUSIVE_SUM),
-    ):
-        yield Mutant(f"planes: {row.name} as {other.name}", _set(scans, row, other))
 
 
-def _set(table: dict[OpDef, Any], row: OpDef, other: OpDef) -> Callable[[], None]:
+def _set(table: dict[Any, Any], row: OpDef, other: OpDef) -> Callable[[], None]:
     def plant() -> None:
         table[row] = table[other]
 

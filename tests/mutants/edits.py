@@ -84,7 +84,7 @@ EDITS: list[Edit] = [
         ("    if _jumps(body):\n        return False\n", ""),
     ),
     *_edits(
-        PASSES + "share",
+        PASSES + "cse",
         ("if op.row.is_commutative:", "if True:"),
         ("(op.row, operands, _attrs(op.attrs)) if op.attrs else", ""),
         ("        self._found = outer.copy()\n", ""),
@@ -92,13 +92,13 @@ EDITS: list[Edit] = [
         ("(type(attr), repr(attr)) if isinstance(attr, int | float) else attr", "attr"),
     ),
     *_edits(
-        PASSES + "hoist",
+        PASSES + "licm",
         ("target = max(target, self._depths.get(value, 0))", "target = 0"),
-        ("elif depth and op.row.is_pure:", "elif depth and not op.regions and op.results:"),
+        ("elif depth and is_speculatable(op):", "elif depth and not op.regions and op.results:"),
     ),
     *_edits(
-        PASSES + "remove_dead",
-        ("row.effect is Effect.NONE or row.effect", "row.name == 'store' or row.effect"),
+        PASSES + "dce",
+        ("return not row.is_removable", "return row.name != 'store' and not row.is_removable"),
         ("self._work.append(op.operands[_fixed(op) + number])", "pass"),
         ("self._work += self.exits[op]  #", "pass  #"),
         ("            self._work.append(op.results[number])\n", ""),
@@ -152,17 +152,24 @@ EDITS: list[Edit] = [
     ),
     *_edits(
         PASSES + "lower_checks",
-        ("(stay, leave)", "(leave, stay)"),
-        ('"code": len(self.faults)', '"code": 0'),
-        ("tuple(told), attrs", "(), attrs"),
+        ("(pass_, leave)", "(leave, pass_)"),
+        ('{"code": self._count}', '{"code": 0}'),
+        ("tuple(noted), {", "(), {"),
         (", Op(ops.RETURN, span=op.span))", ", Op(ops.YIELD, span=op.span))"),
     ),
     *_edits(
         PASSES + "fission",
         ("Op(ops.LT, (lane, units)", "Op(ops.LE, (lane, units)"),
-        ("if program.alive is None:", "if program.alive is None or program.everyone is not None:"),
-        ("divergent = any(v not in common for v in _steers(op))", "divergent = False"),
+        (
+            "if program.active is None:",
+            "if program.active is None or program.everyone is not None:",
+        ),
+        ("divergent = any(v not in common for v in _control_operands(op))", "divergent = False"),
         ('"size": size * self.program.units}', '"size": size}'),
+    ),
+    *_edits(
+        PASSES + "emulate_planes",
+        ("op.row.scan is Scan.INCLUSIVE", "op.row.scan is Scan.EXCLUSIVE"),
     ),
     *_edits(
         PASSES + "segments",
@@ -195,7 +202,7 @@ def killers(name: str) -> list[list[str]]:
         quick = ["tests/passes/test_identities.py", "tests/passes/test_passes.py"]
         return [quick, ["tests/passes/test_semantics.py"], _operations("cpu")]
     if name.startswith("planes: "):
-        return [["tests/passes/test_meetings.py"]]
+        return [["tests/passes/test_emulate_planes.py"]]
     found = next((value for word, value in rules.items() if word in name), [])
     return [*found, _operations("cpu")] if "python" not in name else found
 

@@ -162,3 +162,67 @@ def test_rows_that_planes_do_not_fill_may_not_differ():
     x = np.zeros((4, 8), np.float32)
     with pytest.raises(cp.CompileError, match="E307.*sync_plane"):
         rows_turn.configure(plane_dim=16)[1, (8, 4)](x, x.copy())
+
+
+FAR = 1 << 40
+"""Elements behind which nothing can be read: a kernel that does crashes the process."""
+
+
+@cp.cube
+def trips_from_memory(x, out, n: cp.i64, far: cp.i64):
+    if cp.ABSOLUTE_POS >= n:
+        return
+    trips = x[cp.CUBE_POS * far]
+    seen = cp.shared(8, cp.i32)
+    for j in range(trips):
+        seen[cp.UNIT_POS] = j
+        cp.sync_cube()
+        if x[cp.CUBE_POS * far + j % 2] > j:
+            cp.sync_cube()
+            out[cp.ABSOLUTE_POS] += seen[7 - cp.UNIT_POS]
+        cp.sync_cube()
+
+
+@cp.cube
+def trips_of_planes(x, out, n: cp.i64, far: cp.i64):
+    if cp.ABSOLUTE_POS >= n:
+        return
+    trips = x[cp.ABSOLUTE_POS // 8 * far]
+    for j in range(trips):
+        out[cp.ABSOLUTE_POS] += cp.plane_max(cp.i32(j))
+
+
+@cp.cube
+def trips_after_some_trips(x, out, n: cp.i64, far: cp.i64):
+    """Units return one by one, until the last cube (or plane) has none left in a loop."""
+    i = cp.ABSOLUTE_POS
+    for k in range(12):
+        if i >= n - k:
+            return
+        trips = x[0 if k < n else far]
+        for j in range(trips):
+            cp.sync_cube()
+            out[i] += cp.plane_max(cp.i32(j))
+
+
+@pytest.mark.parametrize("plane", [1, 8])
+@pytest.mark.parametrize("kernel", [trips_from_memory, trips_of_planes, trips_after_some_trips])
+def test_cubes_and_planes_without_active_units_load_nothing(kernel: Any, plane: int):
+    x, outs = np.full(2, 3, np.int32), []
+    for device in ("interpreter", "cpu"):
+        out = np.zeros(8, np.int32)
+        kernel.configure(device=device, plane_dim=plane)[4, 16](x, out, 8, FAR)
+        outs.append(out.tolist())
+    assert outs[0] == outs[1] and any(outs[0])
+
+
+@cp.cube
+def plane_of_some(x):
+    if cp.UNIT_POS % 3 == 0:
+        x[cp.UNIT_POS] = cp.plane_sum(x[cp.UNIT_POS])
+
+
+@pytest.mark.parametrize("target", ["cpu", "opencl", "cuda:sm_80", "metal"])
+def test_errors_name_the_plane(target: str):
+    with pytest.raises(cp.CompileError, match="E307.*units of the plane, which must"):
+        plane_of_some.configure(plane_dim=32).inspect("f32[?]", target=target)

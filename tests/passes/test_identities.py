@@ -5,6 +5,7 @@ from itertools import product
 
 import pytest
 
+from cubepy.artifact import Data, Scalar
 from cubepy.ir import ops
 from cubepy.ir.build import Builder
 from cubepy.ir.core import Kernel, Param, Region, Value
@@ -28,7 +29,7 @@ def kernel_of(dtype: DType, emit: Emit) -> Kernel:
             buffer = buffers.setdefault(element, Value(Buffer(element), element.name))
             b.emit_op(ops.STORE, buffer, b.index(offset), value)
         b.emit_op(ops.RETURN)
-    params = [Param(x, "x", "value"), *(Param(v, v.name, "data") for v in buffers.values())]
+    params = [Param(x, "x", Scalar()), *(Param(v, v.name, Data()) for v in buffers.values())]
     return verify(Kernel("k", tuple(params), Region((), tuple(body))))
 
 

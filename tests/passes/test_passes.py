@@ -12,17 +12,15 @@ from cubepy.ir.printer import print_kernel
 from cubepy.ir.verify import verify
 from cubepy.passes.construct_ssa import construct_ssa
 from cubepy.passes.contract import contract
+from cubepy.passes.cse import cse
+from cubepy.passes.dce import dce
 from cubepy.passes.fold import fold
-from cubepy.passes.hoist import hoist
+from cubepy.passes.licm import licm
 from cubepy.passes.pipeline import Pass, PassOptions, run, standard_passes
 from cubepy.passes.prove import prove
-from cubepy.passes.remove_dead import remove_dead
-from cubepy.passes.share import share
 from cubepy.passes.unroll import unroll
 
-PASSES = {
-    f.__name__: f for f in (construct_ssa, contract, fold, hoist, prove, remove_dead, share, unroll)
-}
+PASSES = {f.__name__: f for f in (construct_ssa, contract, cse, dce, fold, licm, prove, unroll)}
 CASES = sorted(Path(__file__).parent.glob("*.cube"))
 EXPECT = "; expect:\n"
 

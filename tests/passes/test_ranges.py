@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
 
 from cubepy.ir import ops
-from cubepy.ir.core import Op, Value
+from cubepy.ir.core import Kernel, Op, Region, Value
 from cubepy.ir.evaluate import evaluate
 from cubepy.ir.types import index
 from cubepy.passes.ranges import result_range
 
 BINARY = (ops.ADD, ops.SUB, ops.MUL, ops.MIN, ops.MAX, ops.FLOORDIV, ops.MOD, ops.DIV_TRUNC)
-BINARY += (ops.REM_TRUNC, ops.AND, ops.SHR)
+BINARY += (ops.REM_TRUNC, ops.AND, ops.OR, ops.XOR, ops.SHL, ops.SHR)
 UNARY = (ops.NEG, ops.ABS, ops.POPCOUNT, ops.CLZ, ops.CTZ)
 TIGHT = (ops.ADD, ops.SUB, ops.MUL, ops.MIN, ops.MAX, ops.NEG, ops.ABS)
+KERNEL = Kernel("k", (), Region((), (Op(ops.RETURN),)))
 RANGES = [(a, b) for a in range(-4, 5) for b in range(a, 5)]
 
 
 def check(row: ops.OpDef, *ranges: tuple[int, int]) -> None:
     operands = tuple(Value(index) for _ in ranges)
     op = Op(row, operands, {}, (Value(index),), (), None)
-    found = result_range(op, list(ranges), (1, 1, 1))
+    found = result_range(op, list(ranges), KERNEL)
     assert found is not None
     values = [
         evaluate(row, {}, [index] * len(ranges), [(v,) for v in chosen])
@@ -49,4 +51,4 @@ def test_one_operand(row: ops.OpDef) -> None:
 def test_positions_are_below_the_cube_dim() -> None:
     for axis, extent in (("x", 4), ("y", 3), ("z", 2), ("all", 24)):
         op = Op(ops.UNIT_POS, (), {"axis": axis}, (Value(index),), (), None)
-        assert result_range(op, [], (4, 3, 2)) == (0, extent - 1)
+        assert result_range(op, [], replace(KERNEL, cube_dim=(4, 3, 2))) == (0, extent - 1)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import ctypes
 
-from cubepy.artifact import Artifact, Fault, Slot
+from cubepy.artifact import Artifact, Data, Fault, Scalar, Slot, TensorMapOf
 from cubepy.runtimes.cuda.code import Code
 from cubepy.runtimes.cuda.tensor_maps import EncodedMap
 from cubepy.targets import cuda_target
 
 SLOTS = (
-    Slot("x", "data", 0, ""),
-    Slot("tile", "tensor_map", 0, ""),
-    Slot("n", "value", 0, "i32"),
+    Slot("x", Data(), ""),
+    Slot("tile", TensorMapOf(), ""),
+    Slot("n", Scalar(), "i32"),
 )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import cubepy as cp
 from cubepy.runtimes.cpu.memory import HUGE_PAGE, MemoryPool, Statistics, class_size, get_memory
 
 MIB = 1 << 20
@@ -206,8 +207,13 @@ def test_the_collector_may_free_inside_an_allocation(memory: MemoryPool) -> None
 
 
 def test_the_shared_pool_is_one() -> None:
-    assert get_memory() is get_memory(5)
-    assert get_memory().limit > 0
+    usual = get_memory().limit
+    assert get_memory() is get_memory() and usual > 0
+    with cp.settings(pool_bytes=5 * MIB):
+        blocks = [get_memory().empty(2 * MIB) for _ in range(8)]
+        del blocks
+        assert get_memory().statistics().cached <= 5 * MIB
+    assert get_memory().limit == usual
 
 
 SCRIPT = """

@@ -245,22 +245,18 @@ def test_affinity_is_respected(entries: Library) -> None:
 
 
 def test_the_shared_pool_is_one() -> None:
-    assert get_pool() is get_pool(3)
+    assert get_pool() is get_pool() is get_pool(usable_cores())
+    assert get_pool(3) is get_pool(3) and get_pool(3).threads == 3
     assert 1 <= usable_cores() <= (os.cpu_count() or 1)
 
 
-@pytest.mark.parametrize("system, machine", [("darwin", "arm64"), ("linux", "i686")])
-def test_systems_without_futexes_run_inline(entries: Library, system: str, machine: str) -> None:
+@pytest.mark.parametrize("system, machine", [("sunos5", "x86_64"), ("linux", "i686")])
+def test_systems_without_threads_run_inline(entries: Library, system: str, machine: str) -> None:
     library = link(compile_text(pool_ir.text(system, machine)), ["cubepy_pool_run"])
     pool = Pool(1)
     pool._run = type(pool._run)(library.address["cubepy_pool_run"])
     for count in (0, 1, 100):
         assert (launch(pool, entries, "tally", count, 1) == 1).all()
-
-
-@pytest.mark.parametrize("machine", sorted(pool_ir.MACHINES))
-def test_the_text_of_every_machine_has_no_holes(machine: str) -> None:
-    assert "$" not in pool_ir.text("linux", machine)
 
 
 SCRIPT = """

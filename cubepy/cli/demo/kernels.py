@@ -22,7 +22,7 @@ def film(light: cp.f32, exposure: cp.f32, contrast: cp.f32) -> cp.f32:
 def tone_curve(
     picture: cp.Lines[cp.f32], out: cp.Lines[cp.f32], exposure: cp.f32, contrast: cp.f32
 ):
-    """Develop the picture as if it were on film; the brightest light stays white."""
+    """Develop the picture as if it were on film; the brightest light remains white."""
     i = cp.ABSOLUTE_POS
     if i < out.size:
         white = film(1.0, exposure, contrast)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from cubepy.artifact import Listing
 from cubepy.cli.demo import kernels
 from cubepy.cli.demo.steps import Step
 from cubepy.jit.kernel import CubeKernel
+from cubepy.record import dataclass
 
 STAGES = {"ir": "KernelIR", "llvm": "LLVM IR", "asm": "assembly"}
 MOST_LINES = 140

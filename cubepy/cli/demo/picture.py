@@ -6,13 +6,13 @@ import base64
 import importlib.util
 import io
 import math
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from cubepy.cli.failures import Failure, misuse
+from cubepy.record import dataclass
 
 INSTALL = "pip install 'cubepy-jit[demo]', or `make demo` in the repository"
 PREVIEW = 720

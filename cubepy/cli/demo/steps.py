@@ -7,12 +7,13 @@ computes in f64, where it judges all others.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from cubepy.cli.demo import kernels
+from cubepy.record import dataclass
 
 EXPOSURE, CONTRAST = 2.4, 1.35
 POOL = 8

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from cubepy.cli.demo.peers import find_peers
 from cubepy.cli.demo.steps import STEPS, Contender, Step
 from cubepy.cli.demo.timing import measure, timed
+from cubepy.record import dataclass
 from cubepy.runtimes.registry import devices
 
 CROP = 32

@@ -39,7 +39,7 @@ COSH = (0.0013935453, 0.04166646, 0.5)
 
 
 def clamp_f32(x: Any, low: Any, high: Any) -> Any:
-    """x held to [low, high]; NaN stays NaN."""
+    """x held to [low, high]; NaN remains NaN."""
     x = where(x < low, low, x)
     return where(x > high, high, x)
 

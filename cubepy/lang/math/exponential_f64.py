@@ -100,7 +100,7 @@ COSH = (
 
 
 def clamp_f64(x: Any, low: Any, high: Any) -> Any:
-    """x held to [low, high]; NaN stays NaN."""
+    """x held to [low, high]; NaN remains NaN."""
     x = where(x < low, low, x)
     return where(x > high, high, x)
 

@@ -2,8 +2,12 @@
 
 They work on bit patterns, per lane and without branches. Rounding is to nearest even by adding
 half a unit of the last kept place, less one bit where that place is even; denormal results round at
-their own fixed place by adding and subtracting a power of two. NaN stays NaN; f8e4m3 has no
+their own fixed place by adding and subtracting a power of two. NaN remains NaN; f8e4m3 has no
 infinity, so what is too large becomes NaN there.
+
+What has more digits than f32 is first rounded to odd: cut off, with the last bit set where anything
+was lost. That keeps which side of a tie it is on, so that the second step rounds as one would
+(Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums", IEEE TC 57, 2008).
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from cubepy.lang.builtins import bitcast, f32, f64, u8, u16, u32, u64, where
+from cubepy.lang.builtins import bitcast, f32, f64, fma, i64, u8, u16, u32, u64, where
 
 
 def bf16_to_f32(bits: Any) -> Any:
@@ -100,6 +104,60 @@ def f32_to_f8e4m3(x: Any) -> Any:
     result = where(magnitude < 0x3C800000, tiny, normal)
     result = where(magnitude > 0x43E80000, 0x7F, result)
     return u8(result | (bits >> 24 & 0x80))
+
+
+def f64_to_odd_f32(x: Any) -> Any:
+    """The f32 that an f64 is cut to, odd where it is inexact."""
+    near = f32(x)
+    back = f64(near)
+    bits = bitcast(near, u32)
+    cut = where(abs(back) > abs(x), bits - 1, bits)
+    return bitcast(where((back < x) | (back > x), cut | 1, bits), f32)
+
+
+def int_to_odd_f32(x: Any) -> Any:
+    """The f32 that an i32 or i64 is cut to: 11 bits at least, odd where it is inexact."""
+    magnitude = bitcast(where(x < 0, -x, x), u64 if x.dtype is i64 else u32)
+    size = uint_to_odd_f32(magnitude)
+    return where(x < 0, -size, size)
+
+
+def uint_to_odd_f32(x: Any) -> Any:
+    """The f32 that a u32 or u64 is cut to: 11 bits at least, odd where it is inexact."""
+    bits = where(x < 1 << 24, x, (x >> 12) | min(x & 0xFFF, 1))
+    scale = where(x < 1 << 24, f32(1.0), f32(2.0**12))
+    if x.dtype is u64:
+        bits = where(x < 1 << 36, bits, (x >> 26) | min(x & 0x3FFFFFF, 1))
+        scale = where(x < 1 << 36, scale, f32(2.0**26))
+        bits = where(x < 1 << 50, bits, (x >> 40) | min(x & 0xFFFFFFFFFF, 1))
+        scale = where(x < 1 << 50, scale, f32(2.0**40))
+    return f32(u32(bits)) * scale
+
+
+def odd_fma_f32(a: Any, b: Any, c: Any) -> Any:
+    """a * b + c in f32, rounded to odd, for factors whose product is exact; else to nearest."""
+    product = a * b
+    total = fma(a, b, c)
+    rest = lost(product, c, total)
+    bits = bitcast(total, u32)
+    stepped = where((rest > 0) == (total > 0), bits + 1, bits - 1)
+    return bitcast(where(((rest < 0) | (rest > 0)) & ((bits & 1) == 0), stepped, bits), f32)
+
+
+def odd_fma_f64(a: Any, b: Any, c: Any) -> Any:
+    """a * b + c in f64, rounded to odd, for factors whose product is exact."""
+    product = a * b
+    total = product + c
+    rest = lost(product, c, total)
+    bits = bitcast(total, u64)
+    stepped = where((rest > 0) == (total > 0), bits + 1, bits - 1)
+    return bitcast(where(((rest < 0) | (rest > 0)) & ((bits & 1) == 0), stepped, bits), f64)
+
+
+def lost(a: Any, b: Any, total: Any) -> Any:
+    """What the rounded sum of a and b lacks, exactly (Knuth's TwoSum)."""
+    part = total - a
+    return (a - (total - part)) + (b - part)
 
 
 TO_F32: dict[str, Callable[..., Any]] = {

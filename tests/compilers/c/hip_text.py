@@ -24,7 +24,7 @@ def find_clang() -> str:
         found = shutil.which(f"clang++-{version}")
         if found is not None:
             return found
-    pytest.skip("guest absent: clang 18 or newer for HIP (apt-get install clang-19)")
+    pytest.skip("package absent: clang 18 or newer for HIP (apt-get install clang-19)")
 
 
 def build(source: str, arch: str) -> bytes:

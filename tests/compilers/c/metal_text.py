@@ -35,7 +35,7 @@ def find_clang() -> str:
         found = shutil.which(f"clang++-{version}")
         if found is not None:
             return found
-    pytest.skip("guest absent: clang 16 or newer (apt-get install clang-16)")
+    pytest.skip("package absent: clang 16 or newer (apt-get install clang-16)")
 
 
 @lru_cache(maxsize=1)

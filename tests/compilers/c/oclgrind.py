@@ -23,11 +23,11 @@ from weakref import WeakSet
 
 import pytest
 
-from cubepy.artifact import Artifact
+from cubepy.artifact import Artifact, Data, ParamKind
 from cubepy.ir.types import find_dtype
 from cubepy.runtimes.base import DeviceRecord, MemoryUse, OneOrder, Properties
 from cubepy.targets import parse_target
-from tests.guests import require_guest
+from tests.optional import require_package
 
 MOST = 100_000
 """Reports of a child, after which it tells no more: one that told anything is not asked again."""
@@ -46,6 +46,8 @@ SHOWN = 3000
 """Characters of what was reported."""
 UNINITIALISED = re.compile("^(?:Uninitialized|Controlflow depends on uninitialized) ")
 """After a fault, units read what the unit that failed did not write; the launch is an error."""
+COUNTED = re.compile(r"^\d+ warnings? generated\.\n", re.MULTILINE)
+"""`-w` hides the warnings of its compiler, but not their number."""
 ALIGNMENT = 64
 POISON = 0xA5
 
@@ -106,7 +108,7 @@ class Child:
 @lru_cache(maxsize=1)
 def child() -> Child:
     """The child process; the test is skipped where Oclgrind is absent."""
-    require_guest("pyopencl")
+    require_package("pyopencl")
     return Child()
 
 
@@ -211,9 +213,9 @@ class OclgrindDevice(OneOrder):
         words, slots = list(block), loaded.slots
         arguments = Arguments(self._holder)
         for slot, word in zip(slots, words, strict=False):
-            arguments.add(slot.role, slot.dtype, word)
+            arguments.add(slot.kind, slot.dtype, word)
         if loaded.faults:
-            arguments.add("data", "", words[-1])
+            arguments.add(Data(), "", words[-1])
         grid = words[len(slots) : len(slots) + 3]
         size = tuple(n * d for n, d in zip(grid, loaded.cube_dim, strict=True))
         request = {"source": loaded.code.decode(), "entry": loaded.entry, "size": size}
@@ -233,9 +235,9 @@ class Arguments:
         self.used: list[Allocation] = []
         self.passed: list[Any] = []
 
-    def add(self, role: str, dtype: str, word: int) -> None:
+    def add(self, kind: ParamKind, dtype: str, word: int) -> None:
         """One word of the block; the address of an empty array is 0."""
-        if role != "data":
+        if not kind.is_address:
             found = find_dtype(dtype)
             size = 8 if found is None else found.itemsize
             self.passed.append((word & (256**size - 1)).to_bytes(size, "little"))
@@ -253,6 +255,7 @@ def run(request: dict[str, Any], used: list[Allocation]) -> list[str]:
     """Launch in the child, update the memory, and give what is reported."""
     buffers = [allocation.contents() for allocation in used]
     answer, told = child().run(request | {"buffers": buffers})
+    told = COUNTED.sub("", told)
     if told or answer is None:
         child().end()
         child.cache_clear()
@@ -282,9 +285,9 @@ def is_atomic_load(report: str) -> bool:
 
 
 def require() -> None:
-    """Skip the test where there is no such driver; see `tests.guests`."""
+    """Skip the test where there is no such driver; see `tests.optional`."""
     if not child().has_driver:
-        absent = "guest absent: oclgrind"
-        if os.environ.get("CUBEPY_REQUIRE_GUESTS") == "1":
-            pytest.fail(f"{absent}, and CUBEPY_REQUIRE_GUESTS=1 requires it", pytrace=False)
+        absent = "package absent: oclgrind"
+        if os.environ.get("CUBEPY_REQUIRE_OPTIONAL") == "1":
+            pytest.fail(f"{absent}, and CUBEPY_REQUIRE_OPTIONAL=1 requires it", pytrace=False)
         pytest.skip(absent)

@@ -234,7 +234,7 @@ def test_print(require_text_device: Any, capfd: pytest.CaptureFixture[str]):
 
 
 def test_print_is_refused_by_metal():
-    with pytest.raises(UnsupportedError, match=r"`print` is not available on metal.*printf"):
+    with pytest.raises(UnsupportedError, match=r"`cp.print` is not available on metal.*printf"):
         tell.inspect("f32[4]", target="metal")
 
 

@@ -129,7 +129,7 @@ def test_golden_files(path: Path):
 def test_what_other_tools_emit(path: Path, tmp_path: Path):
     """GLSL by way of SPIR-V: an emitter that knows nothing of the header."""
     if not (shutil.which("glslangValidator") and shutil.which("spirv-cross")):
-        pytest.skip("guest absent: spirv-cross (apt-get install spirv-cross glslang-tools)")
+        pytest.skip("package absent: spirv-cross (apt-get install spirv-cross glslang-tools)")
     binary = str(tmp_path / "kernel.spv")
     to_spirv = ["glslangValidator", "--target-env", "vulkan1.1", "-o", binary, str(path)]
     subprocess.run(to_spirv, check=True, capture_output=True)

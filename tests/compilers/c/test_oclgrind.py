@@ -254,8 +254,8 @@ def test_an_array_that_was_never_written(device: str):
 
 
 def test_what_cannot_be_built_is_told(edit: Any):
-    edit(lambda source: source.replace("long", "lonk"))
-    with pytest.raises(Reported, match="lonk"):
+    edit(lambda source: source.replace("barrier(", "barrierr("))
+    with pytest.raises(Reported, match="barrierr"):
         count()
 
 

@@ -26,7 +26,7 @@ from cubepy.runtimes.registry import find_device
 from cubepy.targets import Target, parse_target
 from tests.compilers.c import metal_text, oclgrind
 from tests.compilers.c.oclgrind import OclgrindDevice
-from tests.guests import require_guest
+from tests.optional import require_package
 
 
 class _TextDevice(HostMemory):
@@ -89,8 +89,8 @@ class PoclDevice(_TextDevice):
 def pocl_queue() -> Any:
     """A queue on PoCL's device; the test is skipped where there is none."""
     os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
-    cl = require_guest("pyopencl")
-    require_guest("pocl_binary_distribution")
+    cl = require_package("pyopencl")
+    require_package("pocl_binary_distribution")
     named = [p for p in cl.get_platforms() if "Portable" in p.name]
     assert named, "pocl-binary-distribution is installed, but its platform does not show"
     return cl.CommandQueue(cl.Context(named[0].get_devices()[:1]))
@@ -98,7 +98,7 @@ def pocl_queue() -> Any:
 
 def _argument(slot: Any, word: int) -> Any:
     """An address as shared virtual memory; a number in the bytes of its type."""
-    if slot.role == "data":
+    if slot.kind.is_address:
         return _memory(word)
     dtype = find_dtype(slot.dtype)
     size = 8 if dtype is None else dtype.itemsize
@@ -135,8 +135,8 @@ class MetalTextDevice(_TextDevice):
         words = list(block)
         slots = artifact.slots
         pairs = list(zip(slots, words, strict=False))
-        pointers = [word for slot, word in pairs if slot.role == "data"]
-        numbers = [word for slot, word in pairs if slot.role != "data"]
+        pointers = [word for slot, word in pairs if slot.kind.is_address]
+        numbers = [word for slot, word in pairs if not slot.kind.is_address]
         held = (ctypes.c_uint64 * max(len(numbers), 1))(*numbers)
         if numbers:
             pointers.append(ctypes.addressof(held))

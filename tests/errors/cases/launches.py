@@ -3,6 +3,7 @@
 import numpy as np
 
 import cubepy as cp
+from cubepy.ir.build import Builder
 from tests.errors.case import case, floats, integers
 
 
@@ -230,3 +231,25 @@ def copy_with_gaps():
 @case
 def copy_of_another_dtype():
     cp.zeros(8).copy_from(integers())  # here
+
+
+COPY_IR = """
+kernel @copy(%x: buffer<f32, global> = data x, %y: buffer<f32, global> = data y)
+cube_dim 4 1 1 plane_dim 1 {
+  %i = absolute_pos {axis = 'all'} : index
+  %v = load %x, %i {type = f32} : f32
+  store %y, %i, %v
+  return
+}
+"""
+
+
+@case
+def ir_without_a_name():
+    cp.from_ir(Builder().kernel("two words"))  # here
+
+
+@case
+def ir_for_another_layout():
+    x = np.ones(8, np.float32)
+    cp.from_ir(COPY_IR)[1](x[::2], x)  # here

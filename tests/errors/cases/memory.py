@@ -230,6 +230,15 @@ def atomic_bits_of_floats():
 
 
 @case
+def atomic_sum_of_bools():
+    @cp.cube
+    def kernel(x):
+        cp.atomic.add(x, 0, True)  # here
+
+    kernel[1, 1](np.zeros(4, bool))
+
+
+@case
 def load_of_a_number():
     @cp.cube
     def kernel(x):
@@ -310,3 +319,15 @@ def flat_index_out_of_bounds_on_the_interpreter():
         x.flat[cp.ABSOLUTE_POS + 1] = 0  # here
 
     kernel.configure(device="interpreter")[1, 8](floats())
+
+
+@case
+def too_large_arrays_of_units():
+    @cp.cube
+    def kernel(x):
+        held = cp.local(1 << 20, cp.f32)  # here
+        held[cp.UNIT_POS] = x[cp.UNIT_POS]
+        cp.sync_cube()
+        x[cp.UNIT_POS] = held[cp.UNIT_POS]
+
+    kernel[1, 32](floats(32))

@@ -115,7 +115,7 @@ def augmented_before_it_is_set():
 
 @case
 def captured_array():
-    weights = np.ones(4, np.float32)
+    weights = cp.ones(4)
 
     @cp.cube
     def kernel(x):
@@ -255,9 +255,42 @@ def runtime_value_for_a_comptime_parameter():
 def runtime_index_of_a_tuple():
     @cp.cube
     def kernel(x):
-        weights = (0.25, 0.5, 0.25)
+        weights = (0.25, x[0], 0.25)
         for k in range(3):
             x[k] *= weights[k]  # here
+
+    kernel[1, 1](floats())
+
+
+@case
+def store_into_a_table():
+    weights = np.ones(4, np.float32)
+
+    @cp.cube
+    def kernel(x):
+        weights[0] = x[0]  # here
+
+    kernel[1, 1](floats())
+
+
+@case
+def table_that_is_too_large():
+    weights = np.ones(20_000, np.float32)
+
+    @cp.cube
+    def kernel(x):
+        x[0] = weights[cp.UNIT_POS]  # here
+
+    kernel[1, 1](floats())
+
+
+@case
+def table_of_text():
+    words = np.array(["a", "b"])
+
+    @cp.cube
+    def kernel(x):
+        x[0] = words[cp.UNIT_POS]  # here
 
     kernel[1, 1](floats())
 

@@ -179,11 +179,11 @@ def dict_with_runtime_keys():
 
 
 @case
-def walrus():
+def walrus_that_may_not_have_run():
     @cp.cube
     def kernel(x):
-        if (v := x[0]) > 1:  # here
-            x[0] = v
+        if x[1] > 0 or (v := x[0]) > 1:
+            x[0] = v  # here
 
     kernel[1, 1](floats())
 
@@ -201,7 +201,7 @@ def matmul_operator():
 def formatted_text_of_a_value():
     @cp.cube
     def kernel(x):
-        name = f"{x[0]:.3f}"  # here
+        name = f"{x:.3f}"  # here
         print(name)
 
     kernel[1, 1](floats())

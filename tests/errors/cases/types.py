@@ -210,10 +210,34 @@ def two_types_on_two_paths():
         if x[0] > 0:
             value = (x[0], x[1])
         else:
-            value = x[0]  # here
-        out[0] = value
+            value = x[0]
+        out[0] = value  # here
 
     kernel[1, 1](floats(), floats())
+
+
+@case
+def signed_and_unsigned_on_two_paths():
+    @cp.cube
+    def kernel(x, flag: cp.i32):
+        value = x[0]
+        if flag > 0:
+            value = flag
+        x[0] = value  # here
+
+    kernel[1, 1](np.ones(4, np.uint64), 1)
+
+
+@case
+def wider_at_the_end_of_an_iteration():
+    @cp.cube
+    def kernel(x):
+        h = x[0]
+        for k in range(4):
+            h = h * 31 + k  # here
+        x[0] = h
+
+    kernel[1, 1](np.ones(4, np.uint32))
 
 
 @case

@@ -1,0 +1,106 @@
+"""Fresh processes: import and first launch of one kernel, beyond importing NumPy.
+
+`python -m bench.cold_start [--rounds N] [--json]` starts processes in turn: without the cache, with
+what the cache kept, and Numba with `cache=True`. Each prints its own wall and processor time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HEAD = """
+import ctypes, sys, time
+import numpy as np
+x = np.ones(16, np.float32)
+out = np.zeros_like(x)
+wall, processor = time.perf_counter(), time.process_time()
+"""
+TAIL = """
+print(1e3 * (time.perf_counter() - wall), 1e3 * (time.process_time() - processor))
+assert (out == 3).all()
+"""
+CUBEPY = """
+import cubepy as cp
+@cp.cube
+def axpy(x, y, out, a: cp.f32):
+    i = cp.ABSOLUTE_POS
+    if i < out.size:
+        out.flat[i] = a * x.flat[i] + y.flat[i]
+axpy.over(out)(x, x, out, 2.0)
+"""
+NUMBA = """
+import numba
+@numba.njit({options})
+def axpy(x, y, out, a):
+    for i in range(out.size):
+        out[i] = a * x[i] + y[i]
+axpy(x, x, out, np.float32(2))
+"""
+
+
+def main() -> None:
+    """Time all variants in turn; print medians and the best of each."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        times = measure(Path(folder), given.rounds)
+    found = {name: summary(rows) for name, rows in times.items()}
+    if given.json:
+        print(json.dumps(found, indent=2))
+        return
+    for name, row in found.items():
+        text = f"median {row['median_ms']:6.0f} ms, best {row['best_ms']:6.0f} ms"
+        print(f"{name:20} {text}, processor {row['processor_ms']:6.0f} ms")
+
+
+def measure(folder: Path, rounds: int) -> dict[str, list[tuple[float, float]]]:
+    """Wall and processor time in ms of each process, by variant."""
+    base = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHONDONT", "CUBEPY_"))}
+    base |= {
+        "PYTHONPYCACHEPREFIX": str(folder / "pyc"),
+        "CUBEPY_CACHE_DIR": str(folder / "cubepy"),
+        "NUMBA_CACHE_DIR": str(folder / "numba"),
+        "PYTHONPATH": str(Path(__file__).parents[1]),
+    }
+    variants = {
+        "cubepy, cold": (CUBEPY, {"CUBEPY_CACHE": "0"}),
+        "cubepy, kept": (CUBEPY, {}),
+        "numba, cold": (NUMBA.format(options=""), {}),
+        "numba, cache=True": (NUMBA.format(options="cache=True"), {}),
+    }
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in variants}
+    for turn in range(rounds + 1):
+        for number, (name, (text, more)) in enumerate(variants.items()):
+            script = folder / f"script{number}.py"
+            script.write_text(HEAD + text + TAIL)
+            command = [sys.executable, str(script)]
+            done = subprocess.run(
+                command, env=base | more, capture_output=True, text=True, check=True
+            )
+            wall, processor = map(float, done.stdout.split())
+            if turn:  # the first fills the caches, those of Python too
+                times[name].append((wall, processor))
+    return times
+
+
+def summary(rows: list[tuple[float, float]]) -> dict[str, float]:
+    """The median and the best wall time, and the median of processor time."""
+    walls, processors = zip(*rows, strict=True)
+    return {
+        "median_ms": statistics.median(walls),
+        "best_ms": min(walls),
+        "processor_ms": statistics.median(processors),
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""Rows of positions: where units divide their position by one number, the division leaves the loop.
+
+Positions of a row have one quotient, and remainders that count up. Comparisons of the two with what
+the loop does not change give the same between the ends of most rows, so that code for the middle
+of those needs none of them: LLVM can vectorise it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import field
+
+from cubepy.compilers.llvm.units import UnitPlan
+from cubepy.ir import ops
+from cubepy.ir.core import Kernel, Op, Value
+from cubepy.ir.types import index
+from cubepy.record import dataclass
+
+SHORTEST = 64
+"""Positions of a row below which a constant divisor is no gain."""
+_MIRRORED = {ops.LT: ops.GT, ops.GT: ops.LT, ops.LE: ops.GE, ops.GE: ops.LE}
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """A comparison that gives `truth` for remainders from `limit + offset` on (up to there).
+
+    `of_row`: for quotients instead.
+    """
+
+    result: Value
+    of_row: bool
+    limit: Value
+    offset: int
+    is_from: bool
+    truth: bool
+
+
+@dataclass(slots=True)
+class Rows:
+    """What divides positions, and what is known of quotients, remainders and comparisons."""
+
+    divisor: Value
+    quotients: list[Value] = field(default_factory=list[Value])
+    remainders: list[Value] = field(default_factory=list[Value])
+    tests: list[Test] = field(default_factory=list[Test])
+
+
+def find_rows(kernel: Kernel, plan: UnitPlan) -> Rows | None:
+    """The rows of a flat kernel; None where no division by one number is sure to be done."""
+    body = [o for op in plan.body for o in _with_inner(op)]
+    if not plan.is_flat or any(op.row in (ops.ALLOC, ops.PRINT) for op in body):
+        return None
+    fixed = {p.value for p in kernel.params} | {v for op in plan.launch for v in op.results}
+    constants = {op.result: op.attrs["value"] for op in plan.launch if op.row is ops.CONST}
+    positions = {op.result for op in plan.body if op.row is ops.ABSOLUTE_POS}
+    rows: Rows | None = None
+    for op in _surely_done(plan.body):
+        if op.row not in (ops.FLOORDIV, ops.MOD) or op.operands[0] not in positions:
+            continue
+        divisor = op.operands[1]
+        number = constants.get(divisor)
+        is_long = number >= SHORTEST if isinstance(number, int) else op.attrs.get("nonzero")
+        if divisor not in fixed or divisor.type is not index or not is_long:
+            continue
+        if not op.attrs.get("nonnegative") or (rows is not None and rows.divisor is not divisor):
+            continue
+        rows = rows or Rows(divisor)
+        (rows.quotients if op.row is ops.FLOORDIV else rows.remainders).append(op.result)
+    if rows is not None:
+        rows.tests = list(_tests(body, rows, fixed, constants))
+    return rows
+
+
+def _with_inner(op: Op) -> Iterator[Op]:
+    yield op
+    for region in op.regions:
+        yield from region.walk()
+
+
+def _surely_done(body: Sequence[Op]) -> Iterator[Op]:
+    """The operations before any that may end the unit."""
+    for op in body:
+        if any(inner.row is ops.RETURN for inner in _with_inner(op)):
+            return
+        yield op
+
+
+def _tests(
+    body: Sequence[Op], rows: Rows, fixed: set[Value], constants: dict[Value, object]
+) -> Iterator[Test]:
+    """Comparisons of quotient or remainder + constant with what is fixed.
+
+    Near a constant lies the begin of a row, near anything else its end.
+    """
+    offsets = dict.fromkeys((*rows.quotients, *rows.remainders), 0)
+    in_row = set(rows.quotients)
+    for op in body:
+        if op.row in (ops.ADD, ops.SUB) and op.operands[0] in offsets:
+            number = constants.get(op.operands[1])
+            if isinstance(number, int):
+                moved = number if op.row is ops.ADD else -number
+                offsets[op.result] = offsets[op.operands[0]] + moved
+                if op.operands[0] in in_row:
+                    in_row.add(op.result)
+        elif op.row in _RULES and op.operands[0].type is index:
+            a, b, row = *op.operands, op.row
+            if b in offsets:
+                a, b, row = b, a, _MIRRORED.get(row, row)
+            if a in offsets and b in fixed:
+                is_from = b in constants
+                offset, truth = _RULES[row](is_from)
+                yield Test(op.result, a in in_row, b, offset - offsets[a], is_from, truth)
+
+
+_RULES = {
+    ops.LT: lambda is_from: (0, not is_from),
+    ops.LE: lambda is_from: (1, not is_from),
+    ops.GE: lambda is_from: (0, is_from),
+    ops.GT: lambda is_from: (1, is_from),
+    ops.EQ: lambda is_from: (int(is_from), False),
+    ops.NE: lambda is_from: (int(is_from), True),
+}
+"""For what is fixed at the begin (else end) of a row: from (up to) which distance of it a
+comparison gives what."""

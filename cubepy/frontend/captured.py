@@ -1,0 +1,159 @@
+"""What a kernel captures from around it: constants that are compared again at each launch."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from traceback import FrameSummary
+from types import CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
+from typing import Any
+
+from cubepy.errors import Error
+from cubepy.frontend.positions import position
+from cubepy.frontend.tracer import Frame
+from cubepy.lang.arrays import frozen, is_numpy
+from cubepy.lang.builtins import Position
+from cubepy.lang.function import Attributes, Captures
+
+
+def capture(frame: Frame, name: str, value: Any) -> Any:
+    """A global or closure value as it is used: positions become values, arrays of NumPy constants.
+
+    E110 for arrays of other libraries.
+    """
+    if isinstance(value, Position):
+        return position(frame.tracer, value)
+    return refuse_array(frame, name, value)
+
+
+def comptime_result(frame: Frame, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """The result of ordinary Python on comptime values; its exceptions become E113."""
+    try:
+        return function(*args, **kwargs)
+    except Error:
+        raise
+    except Exception as error:
+        text = f"{type(error).__name__}: {error}{_place(error)}"
+        raise frame.tracer.error("E113", error=text) from None
+
+
+_PACKAGE = Path(__file__).parents[1]
+
+
+_LONGEST_CHAIN = 4
+"""Calls of ordinary Python that an error shows."""
+
+
+def _place(error: Exception) -> str:
+    """Where a function that Python ran raised, if that is another one than the kernel calls, and
+    the calls that led there from the kernel's, the last first."""
+    frames: list[FrameSummary] = traceback.extract_tb(error.__traceback__)
+    calls = frames[1:]  # without `comptime_result`
+    if len(calls) < 2 or Path(calls[-1].filename).is_relative_to(_PACKAGE):
+        return ""  # an error of the library says enough
+    shown = [f"`{c.name}` ({Path(c.filename).name}:{c.lineno})" for c in reversed(calls)]
+    more = ["..."] if len(shown) > _LONGEST_CHAIN else []
+    return ", in " + ", called by ".join([*shown[:_LONGEST_CHAIN], *more])
+
+
+def note(frame: Frame, owner: Any, reader: Any, name: str, value: Any) -> Any:
+    """Note a captured name, which each launch reads again; gives what the trace may use.
+
+    Of an array that is a copy, so that all of a trace and the comparison see the same numbers.
+    """
+    captures, key = frame.tracer.facts.captures, (id(owner), name)
+    if is_numpy(value):
+        known = captures.get(key)
+        value = known[2] if known is not None and is_numpy(known[2]) else frozen(value)
+    captures[key] = (reader, name, value)
+    return value
+
+
+_FIXED = ("cubepy", "ml_dtypes", "numpy", "torch")
+"""Modules whose attributes are taken not to change, besides those of the standard library."""
+
+
+def may_change(owner: Any) -> bool:
+    """Whether the attributes of a comptime object may be assigned between launches."""
+    if isinstance(owner, ModuleType):
+        return not _is_fixed(owner.__name__)
+    if isinstance(owner, SimpleNamespace):
+        return True
+    cls = owner if isinstance(owner, type) else type(owner)
+    params = getattr(cls, "__dataclass_params__", None)
+    if cls is not owner and (issubclass(cls, tuple) or (params is not None and params.frozen)):
+        return False
+    return not _is_fixed(cls.__module__)
+
+
+def is_users_method(found: Any) -> bool:
+    """Whether an attribute is a method that another may be assigned to, in its class."""
+    return isinstance(found, MethodType) and not _is_fixed(
+        getattr(found.__func__, "__module__", None) or ""
+    )
+
+
+def note_code(frame: Frame, function: FunctionType) -> None:
+    """Note what a traced function does: reloaders put other code and defaults into it."""
+    if _is_fixed(function.__module__ or ""):
+        return
+    for name in ("__code__", "__defaults__", "__kwdefaults__"):
+        found = getattr(function, name)
+        if found is not None:
+            frame.tracer.facts.captures[(id(function), name)] = (Attributes(function), name, found)
+
+
+def note_captures(frame: Frame, function: FunctionType | None) -> None:
+    """Note all that a function which Python runs at comptime may read from outside."""
+    todo: list[FunctionType] = [function] if function is not None else []
+    seen: set[int] = set()
+    while todo:
+        current = todo.pop()
+        if id(current) in seen or _is_fixed(current.__module__ or ""):
+            continue
+        seen.add(id(current))
+        note_code(frame, current)
+        captures, names = Captures(current), _names_in(current.__code__)
+        for name in names:
+            try:
+                value = captures.lookup(name)
+            except KeyError:
+                continue
+            frame.tracer.facts.captures[(id(current), name)] = (captures, name, value)
+            todo += [value] if isinstance(value, FunctionType) else []
+            _note_attributes(frame, value, names)
+
+
+def _note_attributes(frame: Frame, owner: Any, names: frozenset[str]) -> None:
+    if not may_change(owner):
+        return
+    for name in names:
+        found = getattr(owner, name, None)
+        key = (id(owner), name)
+        if found is not None and key not in frame.tracer.facts.captures:
+            frame.tracer.facts.captures[key] = (Attributes(owner), name, found)
+            _note_attributes(frame, found, names)
+
+
+def _names_in(code: CodeType) -> frozenset[str]:
+    """The names that code refers to, also inside functions that it defines."""
+    inner = [_names_in(c) for c in code.co_consts if isinstance(c, CodeType)]
+    return frozenset((*code.co_names, *code.co_freevars)).union(*inner)
+
+
+def _is_fixed(module: str) -> bool:
+    top = module.partition(".")[0]
+    return top in _FIXED or top in sys.stdlib_module_names
+
+
+def refuse_array(frame: Frame, name: str, value: Any) -> Any:
+    """E110 if a captured value is an array of another library than NumPy: it is no constant."""
+    if is_numpy(value):
+        return value
+    is_array = hasattr(value, "__array_interface__") or hasattr(value, "__dlpack__")
+    is_class = isinstance(value, type)
+    if is_array and not is_class and (hasattr(value, "__setitem__") or getattr(value, "ndim", 0)):
+        raise frame.tracer.error("E110", name=name)
+    return value

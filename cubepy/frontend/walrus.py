@@ -1,0 +1,73 @@
+"""Which names the `:=` of an expression assign, and when: a static look at its AST.
+
+Operands that may not run (of `and`, `or`, conditional expressions, chains of comparisons) assign
+their names only where they run. Such a name is unset after the expression, but not where the
+expression being true means that it was assigned: `if i < n and (v := x[i]) > 0: use(v)`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+_SCOPES = (ast.Lambda, ast.FunctionDef)
+
+
+def all_targets(node: ast.AST) -> frozenset[str]:
+    """Every name that a `:=` in `node` assigns, inside of functions not counted."""
+    return frozenset(_targets(node))
+
+
+def _targets(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.NamedExpr):
+        yield node.target.id
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, _SCOPES):
+            yield from _targets(child)
+
+
+def certain_targets(node: ast.expr) -> frozenset[str]:
+    """The names that are assigned whenever `node` is evaluated."""
+    found = frozenset({node.target.id}) if isinstance(node, ast.NamedExpr) else frozenset[str]()
+    return found.union(*(certain_targets(part) for part in _certain_parts(node)))
+
+
+def _certain_parts(node: ast.expr) -> list[ast.expr]:
+    if isinstance(node, ast.BoolOp):
+        return node.values[:1]
+    if isinstance(node, ast.IfExp):
+        return [node.test]
+    if isinstance(node, ast.Compare):
+        return [node.left, node.comparators[0]]
+    if isinstance(node, ast.Lambda):
+        return []
+    return [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
+
+
+def targets_where_true(node: ast.expr | None) -> frozenset[str]:
+    """The names that have been assigned where `node` is true."""
+    if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And):
+        return frozenset[str]().union(*(targets_where_true(v) for v in node.values))
+    if isinstance(node, ast.Compare):
+        parts = [node.left, *node.comparators]
+        return frozenset[str]().union(*(certain_targets(part) for part in parts))
+    return frozenset() if node is None else certain_targets(node)
+
+
+def conditional_targets(node: ast.AST) -> frozenset[str]:
+    """The names of a function's body that are assigned where operands may not run, or in a loop."""
+    has_any = any(isinstance(inner, ast.NamedExpr) for inner in ast.walk(node))
+    return _conditional_targets(node) if has_any else frozenset()
+
+
+def _conditional_targets(node: ast.AST) -> frozenset[str]:
+    found: set[str] = set()
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, _SCOPES):
+            continue
+        if isinstance(child, ast.expr):
+            is_repeated = isinstance(node, ast.While | ast.match_case)
+            found |= all_targets(child) - (frozenset() if is_repeated else certain_targets(child))
+        else:
+            found |= _conditional_targets(child)
+    return frozenset(found)

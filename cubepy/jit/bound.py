@@ -1,0 +1,128 @@
+"""Launches whose arguments are kept: `launcher.bind(...)`.
+
+The arguments are kept, not what they were: an array may be given other memory, another shape or a
+read-only flag, a captured name another value, and torch another current stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cubepy.array.interop import read_memory
+from cubepy.array.memory import Memory, pointer
+from cubepy.config import get
+from cubepy.jit.arguments import Matcher, is_struct
+from cubepy.jit.grid import Over
+from cubepy.jit.launch import Prepared
+from cubepy.runtimes.native.launching.callables import Base
+
+if TYPE_CHECKING:
+    from cubepy.jit.kernel import Launcher
+
+Prepare = Callable[[tuple[Any, ...], dict[str, Any]], tuple[Prepared, Matcher]]
+
+
+MAX_CALLS = 16
+"""Calls through Python after which native code is asked no more."""
+
+
+class Bound(Base):
+    """A launch without arguments; see `Launcher.bind`.
+
+    It launches what was prepared as long as that would be prepared again, else prepares anew. Once
+    native code runs such launches, calls go there: it launches `_launcher` with `_args`, of which
+    the last have `_names`, as if for the first time.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_args",
+        "_calls",
+        "_grid",
+        "_kernel",
+        "_launcher",
+        "_names",
+        "_prepare",
+        "_state",
+    )
+
+    def __init__(
+        self, launcher: Launcher, prepare: Prepare, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        self._launcher, self._calls = launcher, 0
+        self._args, self._names = (*args, *kwargs.values()), tuple(kwargs) or None
+        self._kernel = launcher.kernel
+        self._grid = launcher.grid
+        self._prepare = lambda: prepare(args, kwargs)
+        self._state = self._prepared()
+
+    def __call__(self) -> None:
+        """Launch with the arguments as they are now; errors are those of a launch."""
+        facts, places, prepared, matcher = self._state
+        memories = _unmoved(matcher, places)
+        if memories is None or facts != self._facts() or not prepared.compiled.is_current():
+            self._state = _, _, prepared, matcher = self._prepared()
+            memories = matcher.memories
+        began = perf_counter_ns()
+        prepared.run(memories, matcher.scalars, self._kernel.__name__)
+        self._learn(prepared, matcher, perf_counter_ns() - began)
+
+    def _learn(self, prepared: Prepared, matcher: Matcher, took: int) -> None:
+        """Let native code launch from now on, where it can; dataclasses may change meanwhile."""
+        self._calls += 1
+        native = self._kernel.native
+        is_plain = all(isinstance(a, tuple) or not is_struct(a) for a in self._args)
+        if native is not None and is_plain and self._calls < MAX_CALLS:
+            native.join_bound(self, self._launcher, prepared, matcher, took)
+
+    def _prepared(self) -> tuple[Any, list[Any], Prepared, Matcher]:
+        facts = self._facts()
+        prepared, matcher = self._prepare()
+        return facts, _places(matcher), prepared, matcher
+
+    def _facts(self) -> Any:
+        """What else counts: settings, and the shape of the array that the grid covers, which need
+        not be an argument."""
+        shape = getattr(self._grid.what, "shape", None) if isinstance(self._grid, Over) else None
+        return self._kernel.settings.is_checked, get("opt_level"), shape
+
+
+def _places(matcher: Matcher) -> list[Any]:
+    """Each argument's array, with all that a launch of it was prepared for."""
+    return [
+        (name, array, _of_numpy(array) if type(array) is np.ndarray else _of_memory(memory))
+        for name, memory in matcher.memories.items()
+        for array in (matcher.arrays[name],)
+    ]
+
+
+def _unmoved(matcher: Matcher, places: list[Any]) -> dict[str, Memory] | None:
+    """The arguments' memory, if it is where it was and as it was; None if it is not."""
+    memories: dict[str, Memory] = {}
+    for name, array, place in places:
+        if type(array) is np.ndarray:
+            memories[name] = matcher.memories[name]
+            if _of_numpy(array) != place:
+                return None
+            continue
+        try:
+            memory = read_memory(array)
+        except Exception:  # preparing it raises the error of a launch
+            return None
+        if memory is None or _of_memory(memory) != place:
+            return None
+        memories[name] = memory
+    return memories
+
+
+def _of_numpy(array: np.ndarray) -> tuple[Any, ...]:
+    return pointer(array), array.dtype, array.shape, array.strides, array.flags.num
+
+
+def _of_memory(m: Memory) -> tuple[Any, ...]:
+    """All but the queue, which is read for each launch."""
+    return m.address, m.dtype, m.shape, m.strides, m.is_writeable, m.is_native, m.device

@@ -1,0 +1,327 @@
+"""A launch plan as words that native code reads, with the objects of this process behind it."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable
+from types import CodeType, FunctionType
+from typing import Any
+
+import numpy as np
+
+from cubepy.array.array import Array
+from cubepy.artifact import Extent, ParamKind, Stride
+from cubepy.ir.numbers import limits
+from cubepy.ir.types import DType, Line, bool_, f32, f64, find_dtype
+from cubepy.jit.arguments import Matcher
+from cubepy.jit.compile import Captured
+from cubepy.jit.grid import Grid, Over
+from cubepy.jit.launch import Prepared
+from cubepy.jit.plan import ArrayRule, LaunchPlan, NumberRule, Rule, StructRule, plan_of
+from cubepy.lang.function import Attributes, Captures, CubeFunction
+from cubepy.record import dataclass
+from cubepy.runtimes.cpu.device import INLINE_WORK
+from cubepy.runtimes.native import scratch
+from cubepy.runtimes.native.launching import tables
+from cubepy.runtimes.native.launching.executor import DTYPES, NUMBERS, Executor
+from cubepy.runtimes.native.launching.tables import Packed, Plan
+
+_NUMBERS = (int, float, bool, *NUMBERS)
+_CODES = {name: k for k, (name, _) in enumerate(DTYPES)}
+
+
+class Unknown(Exception):
+    """A launch that native code does not run."""
+
+
+class Words:
+    """Words of a table in the making; what they refer to is kept."""
+
+    def __init__(self) -> None:
+        self.values: list[int] = []
+        self.kept: list[Any] = []
+
+    def object(self, value: Any) -> int:
+        """The address of an object that is kept."""
+        self.kept.append(value)
+        return id(value)
+
+    def add(self, values: Iterable[int], size: int) -> int:
+        """Add a row of `size` words; gives its place in bytes."""
+        place, row = len(self.values) * 8, list(values)
+        self.values += row + [0] * (size - len(row))
+        return place
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """A plan in memory: its words, and what they refer to. `records`: the dataclasses it reads."""
+
+    plan: LaunchPlan
+    prepared: Prepared
+    words: tuple[int, ...]
+    kept: tuple[Any, ...]
+    records: tuple[tuple[type, tuple[str, ...]], ...]
+
+
+def learned_of(
+    known: Executor, function: Any, grid: Grid, prepared: Prepared, matcher: Matcher
+) -> Learned:
+    """The plan of a launch that was run, for native code; raises `Unknown` if that can't run it."""
+    compiled, signature = prepared.compiled, prepared.signature
+    if prepared.queue is not None or signature is None:
+        raise Unknown
+    _require(not compiled.artifact.faults and "cluster" not in dict(signature.attributes))
+    _require(not matcher.maps)
+    plan = plan_of(
+        matcher,
+        signature,
+        compiled.facts,
+        compiled.artifact.slots,
+        grid,
+        prepared.device.target,
+        prepared.width,
+        prepared.collapsed,
+    )
+    what = grid.what if isinstance(grid, Over) else None
+    _require(plan.grid.kind != "array" or is_read(known, what))
+    words = Words()
+    words.add((), Plan.SIZE)
+    head = [0] * Plan.SIZE
+    records: dict[type, tuple[str, ...]] = {}
+    _write_rules(known, words, head, plan, matcher, records)
+    _write_slots(words, head, plan, matcher)
+    _write_captures(words, head, compiled.captured, function)
+    _write_numbers(head, plan)
+    loaded = compiled.loaded
+    head[Plan.ENTRY], head[Plan.NAME] = loaded.address, loaded.name.address
+    head[Plan.LOADED] = words.object(loaded)
+    words.object(compiled)
+    head[Plan.STATE] = ctypes.addressof(compiled.marks)
+    head[Plan.INLINE_WORK] = INLINE_WORK
+    head[Plan.LACKING] = scratch.lacking_address() if loaded.takes_scratch else 0
+    head[Plan.BYTES] = len(words.values) * 8
+    words.values[: Plan.SIZE] = head
+    return Learned(plan, prepared, tuple(words.values), tuple(words.kept), tuple(records.items()))
+
+
+def _require(condition: bool) -> None:
+    if not condition:
+        raise Unknown
+
+
+def _write_numbers(head: list[int], plan: LaunchPlan) -> None:
+    grid, paths = plan.grid, [rule.path for rule in plan.rules]
+    _require(grid.kind != "argument" or grid.argument in paths)
+    head[Plan.NOALIAS], head[Plan.ABOVE], head[Plan.LIMIT] = plan.noalias, plan.above, plan.limit
+    head[Plan.FLAT], head[Plan.WIDTH] = plan.is_flat, plan.width
+    collapses = {None: "ANY", True: "SAME_SHAPES", False: "OTHER_SHAPES"}[plan.collapses]
+    head[Plan.COLLAPSE] = tables.Collapse[collapses]
+    head[Plan.GRID] = tables.Grid[grid.kind.upper()]
+    head[Plan.GRID_LEAF] = paths.index(grid.argument) if grid.kind == "argument" else 0
+    head[Plan.AXES] = grid.by_axes
+    head[Plan.DIVISOR_X : Plan.DIVISOR_Z + 1] = grid.divisors
+    head[Plan.MAX_X : Plan.MAX_Z + 1] = [min(n, tables.HUGE) for n in grid.most]
+    x, y, z = plan.cube_dim
+    head[Plan.UNITS] = x * y * z
+
+
+# Rules
+
+
+def _write_rules(
+    known: Executor,
+    words: Words,
+    head: list[int],
+    plan: LaunchPlan,
+    matcher: Matcher,
+    records: dict[type, tuple[str, ...]],
+) -> None:
+    _require(len(plan.rules) <= tables.MAX_LEAVES)
+    head[Plan.LEAVES], head[Plan.LEAVES_AT] = len(plan.rules), len(words.values) * 8
+    rows = [words.add((), tables.RULE_WORDS) for _ in plan.rules]
+    for place, rule in zip(rows, plan.rules, strict=True):
+        value = matcher.given[rule.path]
+        _require(not isinstance(rule, ArrayRule) or is_read(known, value))
+        row = _row(words, rule, value, records)
+        k = place // 8
+        words.values[k : k + len(row)] = row
+
+
+def _row(words: Words, rule: Rule, value: Any, records: dict[type, tuple[str, ...]]) -> list[int]:
+    if isinstance(rule, ArrayRule):
+        return _array_row(rule)
+    if isinstance(rule, NumberRule):
+        _require(type(value) in _NUMBERS)
+        small = 2 if rule.is_small is None else int(rule.is_small)
+        return [tables.Rule.NUMBER, words.object(type(value)), small]
+    if isinstance(rule, StructRule):
+        return _struct_row(words, rule, value, records)
+    return _comptime_row(words, value)
+
+
+def _array_row(rule: ArrayRule) -> list[int]:
+    found = find_dtype(rule.dtype)
+    assert found is not None
+    code = _CODES.get(found.numpy_name)
+    _require(code is not None and rule.rank <= tables.MAX_RANK)
+    assert code is not None
+    wanted = tables.array_class(
+        code, rule.rank, rule.axis, rule.is_linear, bool(rule.is_aligned), rule.is_written
+    )
+    mask = tables.array_class(0xFF, 0xFF, 0xFE, True, rule.is_aligned is not None, rule.is_written)
+    whole = 2 if rule.is_whole is None else int(rule.is_whole)
+    return [tables.Rule.ARRAY, wanted, mask, whole, 0, 0, 0, 0, rule.is_written, rule.is_line]
+
+
+def is_read(known: Executor, array: Any) -> bool:
+    """Whether native code reads arrays of this class."""
+    cls: Any = type(array)
+    if cls in (np.ndarray, Array):
+        return True
+    is_torchs = cls.__module__ == "torch" and cls.__name__ == "Tensor"
+    return is_torchs and known.reads_tensors(cls)
+
+
+def _struct_row(
+    words: Words, rule: StructRule, value: Any, records: dict[type, tuple[str, ...]]
+) -> list[int]:
+    cls = type(value)
+    if isinstance(value, tuple):
+        _require(cls.__iter__ is tuple.__iter__)
+    else:
+        records[cls] = rule.names
+    return [tables.Rule.STRUCT, words.object(cls), len(rule.names)]
+
+
+def _comptime_row(words: Words, value: Any) -> list[int]:
+    cls = type(value)
+    if cls is int:
+        _require(-(1 << 63) <= value < 1 << 63)
+        return [tables.Rule.VALUE, words.object(cls), value]
+    if cls is float:
+        bits = ctypes.c_int64.from_buffer(ctypes.c_double(value)).value
+        return [tables.Rule.VALUE, words.object(cls), bits]
+    if cls is str:
+        return [tables.Rule.TEXT, words.object(value)]
+    if cls is FunctionType:
+        return _function_row(words, value)
+    _require(is_constant(value) or isinstance(value, CubeFunction))
+    return [tables.Rule.SAME, words.object(value)]
+
+
+def is_constant(value: Any) -> bool:
+    """Whether a value is the same as long as it is the same object."""
+    if type(value) is tuple:
+        return all(is_constant(v) for v in value)
+    plain = bool, int, float, complex, str, bytes, type(None), CodeType
+    return type(value) in plain or isinstance(value, DType | Line | type)
+
+
+def _function_row(words: Words, function: Any) -> list[int]:
+    """A function of this code, globals, defaults and captures, such as a lambda in a loop."""
+    defaults = function.__defaults__ or ()
+    closure = [cell.cell_contents for cell in function.__closure__ or ()]
+    values = [*defaults, *closure]
+    _require(function.__kwdefaults__ is None and all(is_constant(v) for v in values))
+    place = words.add([words.object(v) for v in values], len(values))
+    row = [type(function), function.__code__, function.__globals__]
+    held = [words.object(v) for v in row]
+    return [tables.Rule.FUNCTION, *held, len(defaults), len(closure), place]
+
+
+# Slots
+
+
+def _write_slots(words: Words, head: list[int], plan: LaunchPlan, matcher: Matcher) -> None:
+    _require(len(plan.slots) <= tables.MAX_SLOTS)
+    paths = {rule.path: k for k, rule in enumerate(plan.rules)}
+    head[Plan.SLOTS], head[Plan.SLOTS_AT] = len(plan.slots), len(words.values) * 8
+    for slot in plan.slots:
+        leaf, kind = paths[slot.argument], slot.kind
+        if kind.word == "value":
+            row = [tables.Slot.NUMBER, leaf, *_packed(slot.dtype)]
+        elif kind.word == "data":
+            row = [tables.Slot.ADDRESS, leaf]
+        elif plan.collapses and matcher.tensors[slot.argument][1].is_line and kind.word == "shape":
+            row = [tables.Slot.SIZE_OF, leaf]
+        else:
+            which = tables.Slot.EXTENT if kind.word == "shape" else tables.Slot.STRIDE
+            row = [which, leaf, _axis(kind)]
+        words.add(row, tables.SLOT_WORDS)
+
+
+def _axis(kind: ParamKind) -> int:
+    assert isinstance(kind, Extent | Stride)
+    return kind.axis
+
+
+def _packed(name: str) -> list[int]:
+    dtype = find_dtype(name)
+    assert dtype is not None
+    if dtype is f32:
+        return [Packed.F32]
+    if dtype is f64:
+        return [Packed.F64]
+    if dtype is bool_:
+        return [Packed.BOOL]
+    _require(dtype.is_integer)
+    low, high = limits(dtype)
+    mask = (1 << 8 * dtype.itemsize) - 1
+    return [Packed.INTEGER, low, min(high, (1 << 63) - 1), mask if mask < 1 << 63 else -1]
+
+
+# Captures
+
+
+def _write_captures(
+    words: Words, head: list[int], captured: tuple[Captured, ...], function: Any
+) -> None:
+    """What the launched function itself consists of stands in the table already."""
+    rows = [row for c in captured if not _is_of(c, function) for row in _capture_rows(words, c)]
+    head[Plan.CAPTURES], head[Plan.CAPTURES_AT] = len(rows), len(words.values) * 8
+    for row in rows:
+        words.add(row, tables.CAPTURE_WORDS)
+
+
+def _is_of(captured: Captured, function: Any) -> bool:
+    reader: Any = getattr(captured.read, "__self__", None)
+    of_function = ("__code__", "__defaults__", "__kwdefaults__")
+    return (
+        isinstance(reader, Attributes) and reader.owner is function and captured.name in of_function
+    )
+
+
+def _capture_rows(words: Words, captured: Captured) -> list[list[int]]:
+    """How to read a captured name; what it is now was found to be what the code was made for."""
+    reader: Any = getattr(captured.read, "__self__", None)
+    name = captured.name
+    value = captured.read(name)
+    items: dict[str, Any] = {}
+    if name == "__kwdefaults__" and isinstance(value, dict):
+        items = value
+        _require(all(is_constant(v) or isinstance(v, CubeFunction) for v in value.values()))
+    else:
+        _require(not captured.is_container or is_constant(value))
+    if isinstance(reader, Attributes):
+        _require(getattr(reader.owner, name) is value)
+        row = [tables.Capture.ATTRIBUTE, words.object(reader.owner), words.object(name)]
+    else:
+        _require(isinstance(reader, Captures))
+        row = _captured_row(words, reader.function, name)
+    return [
+        [*row, words.object(value)],
+        *(
+            [tables.Capture.ITEM, words.object(value), words.object(k), words.object(v)]
+            for k, v in items.items()
+        ),
+    ]
+
+
+def _captured_row(words: Words, function: FunctionType, name: str) -> list[int]:
+    code = function.__code__
+    if name in code.co_freevars and function.__closure__:
+        cell = function.__closure__[code.co_freevars.index(name)]
+        return [tables.Capture.CELL, words.object(cell), 0]
+    _require(name in function.__globals__)
+    return [tables.Capture.ITEM, words.object(function.__globals__), words.object(name)]

@@ -1,0 +1,118 @@
+"""Known miscompilations of vendors' compilers: short kernels whose results show them.
+
+CubePy spells around each of them. Whether that holds for a version of NVRTC and of the driver is
+tested once, when a GPU first compiles a kernel with them, and remembered in the cache of the user.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cubepy import config
+from cubepy.compilers.cuda import toolchain
+from cubepy.errors import Error
+from cubepy.runtimes.base import Device
+
+FORMAT = 1
+"""To be raised with every change of the kernels, so that all versions are tested again."""
+_UNITS = 256
+_examined: set[str] = set()
+"""Devices that were looked at in this process, or are being looked at."""
+
+
+def _kernels() -> Any:
+    from cubepy.jit import (
+        miscompiled_kernels,  # kernels need the decorator, which needs this module
+    )
+
+    return miscompiled_kernels
+
+
+def examine(device: Device) -> dict[str, int]:
+    """For each known miscompilation how many results of a kernel are wrong on the device."""
+    rng = np.random.default_rng(FORMAT)
+    x = rng.integers(-(1 << 31), 1 << 31, _UNITS).astype(np.int32)
+    y = rng.integers(-(1 << 15), 1 << 15, _UNITS).astype(np.int16)
+    x[:4], y[:4] = (-(1 << 31), -1, 0, 5), (-(1 << 15), 7, -1, 0)
+    found: dict[str, int] = {}
+    for name, (kernel, expected) in _kernels().CASES.items():
+        out = np.zeros(_UNITS, np.int32)
+        kernel.configure(device=device.name)[1, _UNITS](x, y, out)
+        found[name] = int(np.sum(out != expected(x, y)))
+    return found
+
+
+def versions(device: Device) -> str:
+    """What the result depends on: the compiler, the driver and the architecture."""
+    driver = getattr(device, "driver_version", "")
+    return f"NVRTC {toolchain.version()}, driver {driver}, {device.target.arch}"
+
+
+def remembered(device: Device) -> dict[str, int] | None:
+    """The result for these versions, if a process of this user had it."""
+    try:
+        found = json.loads(_file(device).read_text())
+        is_whole = found["versions"] == versions(device) and isinstance(found["wrong"], dict)
+        return {str(k): int(n) for k, n in found["wrong"].items()} if is_whole else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None  # whatever is doubtful is tested again
+
+
+def examined(device: Device) -> dict[str, int]:
+    """The result for these versions, by a test now where none is remembered."""
+    _examined.add(device.name)
+    found = remembered(device)
+    if found is None:
+        found = examine(device)
+        _remember(device, found)
+    return found
+
+
+def examine_once(device: Device) -> None:
+    """Warn where a compiler that this process uses first gets a known case wrong."""
+    if device.target.kind != "cuda" or device.name in _examined or not config.get("self_test"):
+        return
+    _examined.add(device.name)
+    if _is_capturing():
+        return
+    try:
+        wrong = [name for name, count in examined(device).items() if count]
+    except Error:
+        return  # the kernel of the user will say what is the matter with the device
+    if wrong:
+        message = f"{versions(device)} miscompile kernels ({', '.join(wrong)})"
+        advice = "results may be wrong; install another nvidia-cuda-nvrtc"
+        warnings.warn(f"{message}: {advice}", RuntimeWarning, stacklevel=2)
+
+
+def _is_capturing() -> bool:
+    """Whether torch records a graph, which a test would break."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return False
+    return bool(torch.cuda.is_current_stream_capturing())
+
+
+def _file(device: Device) -> Path:
+    key = hashlib.sha256(f"{FORMAT} {versions(device)}".encode()).hexdigest()[:24]
+    return Path(config.get("cache_dir")) / "miscompilations" / f"{key}.json"
+
+
+def _remember(device: Device, wrong: dict[str, int]) -> None:
+    """Written aside and renamed; a folder that cannot be written is no error."""
+    file = _file(device)
+    aside = file.with_suffix(f".{os.getpid()}")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        aside.write_text(json.dumps({"versions": versions(device), "wrong": wrong}))
+        aside.replace(file)
+    except OSError:
+        return

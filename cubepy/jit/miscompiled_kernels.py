@@ -1,0 +1,74 @@
+"""Kernels that a version of a vendor's compiler got wrong, each with its right results in NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from cubepy.jit.kernel import CubeKernel, cube
+from cubepy.lang.builtins import UNIT_POS, i16, i32
+
+Expected = Callable[[Any, Any], Any]
+
+
+@cube
+def three_way_minimum(x: Any, y: Any, out: Any):
+    """ptxas 13.0 loses the sign of -x in VIMNMX3 on sm_90."""
+    i = UNIT_POS
+    out[i] = min(i32(y[i]), min(-x[i], x[i] + x[i]))
+
+
+@cube
+def three_way_maximum_of_shorts(x: Any, y: Any, out: Any):
+    """The same in the form for 16 bits."""
+    i = UNIT_POS
+    out[i] = max(max(i16(-x[i]), y[i] % (y[i] | 7)), y[i] >> 3)
+
+
+@cube
+def chosen_by_comparison(x: Any, y: Any, out: Any):
+    """The same where comparisons choose."""
+    i = UNIT_POS
+    found = i32(y[i])
+    if -x[i] < found:
+        found = -x[i]
+    out[i] = min(found, x[i] ^ 255)
+
+
+@cube
+def negated_short(x: Any, y: Any, out: Any):
+    """ptxas 13.0 takes -(-32768) of 16 bits for 32768 where it is widened."""
+    i = UNIT_POS
+    out[i] = i32(-y[i])
+
+
+def _negated(x: Any) -> Any:
+    return (0 - x.astype(np.int64)).astype(np.int32)
+
+
+def _three_way_minimum(x: Any, y: Any) -> Any:
+    doubled = (2 * x.astype(np.int64)).astype(np.int32)
+    return np.minimum(y.astype(np.int32), np.minimum(_negated(x), doubled))
+
+
+def _three_way_maximum(x: Any, y: Any) -> Any:
+    remainder = np.mod(y.astype(np.int32), (y | 7).astype(np.int32)).astype(np.int16)
+    return np.maximum(np.maximum(_negated(x).astype(np.int16), remainder), y >> 3).astype(np.int32)
+
+
+def _chosen(x: Any, y: Any) -> Any:
+    return np.minimum(np.minimum(_negated(x), y.astype(np.int32)), x ^ 255)
+
+
+def _negated_short(x: Any, y: Any) -> Any:
+    return (0 - y.astype(np.int32)).astype(np.int16).astype(np.int32)
+
+
+CASES: dict[str, tuple[CubeKernel, Expected]] = {
+    "three-way minimum": (three_way_minimum, _three_way_minimum),
+    "three-way maximum of 16 bits": (three_way_maximum_of_shorts, _three_way_maximum),
+    "minimum by comparison": (chosen_by_comparison, _chosen),
+    "negation of 16 bits": (negated_short, _negated_short),
+}

@@ -1,0 +1,141 @@
+"""Launches that native code runs: which it may learn, and the launchers that go there.
+
+A launch whose plan is not known goes through Python, which adds it. Nothing native is imported or
+compiled before a kernel was launched twice.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from cubepy import config
+from cubepy.jit.arguments import Matcher
+from cubepy.jit.grid import Fixed, Grid, Over
+from cubepy.jit.launch import Prepared
+from cubepy.runtimes.native.launching import state
+
+if TYPE_CHECKING:
+    from cubepy.jit.bound import Bound
+    from cubepy.jit.encoding import Learned
+    from cubepy.jit.kernel import CubeKernel, Launcher
+    from cubepy.jit.tables import Table
+
+MAX_TABLES = 64
+"""Tables of one kernel."""
+LAUNCHES = 2
+"""Launches of a kernel through Python until native code is asked for."""
+_PLAIN = (
+    inspect.Parameter.POSITIONAL_ONLY,
+    inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    inspect.Parameter.KEYWORD_ONLY,
+)
+
+
+class NativeLaunches:
+    """The tables of one kernel, and what puts its launchers in front of them."""
+
+    def __init__(self, kernel: CubeKernel) -> None:
+        self._kernel = kernel
+        self._tables: dict[Any, Table] = {}
+        self._launches = 0
+        parameters = kernel.signature.parameters.values()
+        self.is_enabled = all(p.kind in _PLAIN for p in parameters)
+
+    def attach(self, launcher: Launcher) -> None:
+        """Let native code run a new launcher, if it runs others with such a grid."""
+        if self._tables and launcher.grid is not None:
+            table = self._tables.get(self._key(launcher.grid))
+            if table is not None:
+                self._join(launcher, table)
+
+    def learn(
+        self, launcher: Launcher, prepared: Prepared, matcher: Matcher, took: int = 0
+    ) -> bool:
+        """Note a launch that went through Python; whether native code runs the next one like it.
+
+        The first launch of a kernel is not noted: most programs launch some only once. `took`: ns;
+        a long kernel is launched without the GIL from the beginning.
+        """
+        self._launches += 1
+        grid = launcher.grid
+        if self._launches < LAUNCHES or not self.is_enabled or grid is None:
+            return self.is_enabled and self._launches < LAUNCHES
+        if prepared.device.name != "cpu":
+            return False
+        learned = self._learned(grid, prepared, matcher)
+        if learned is None:
+            return False
+        from cubepy.jit.tables import Table
+
+        key = self._key(grid)
+        table = self._tables.get(key)
+        if table is None:
+            while len(self._tables) >= MAX_TABLES:
+                self._tables.pop(next(iter(self._tables)), None)
+            table = self._tables[key] = Table(self._kernel)
+        if took > state.LONG_NS:
+            prepared.compiled.marks[state.IS_LONG] = state.LONG_LAUNCHES
+        is_learned = table.learn(learned)
+        self._join(launcher, table)
+        return is_learned
+
+    def _learned(self, grid: Grid, prepared: Prepared, matcher: Matcher) -> Learned | None:
+        """The launch's plan, if native code may run it."""
+        from cubepy.jit.encoding import Unknown, learned_of
+        from cubepy.jit.tables import SETTINGS, native_executor
+        from cubepy.runtimes.native.launching.tables import MAX_PARAMETERS
+
+        chosen, known = config.overrides.get() or {}, native_executor()
+        if known is None or len(self._kernel.parameters) > MAX_PARAMETERS:
+            self.is_enabled = False
+            return None
+        if not chosen.keys().isdisjoint(SETTINGS):
+            return None
+        try:
+            return learned_of(known, self._kernel.function, grid, prepared, matcher)
+        except Unknown:
+            return None
+
+    def join_bound(
+        self, bound: Bound, launcher: Launcher, prepared: Prepared, matcher: Matcher, took: int
+    ) -> None:
+        """Let native code run a bound launch, if it runs its launcher's."""
+        self._launches = max(self._launches, LAUNCHES)
+        if self.learn(launcher, prepared, matcher, took):
+            from cubepy.jit.tables import native_executor
+
+            found = native_executor()
+            assert found is not None
+            bound._entry = found.bound_entry
+            bound.__class__ = found.bound
+
+    def _key(self, grid: Grid) -> Any:
+        return kind_of(grid), self._kernel.settings.is_checked, config.get("opt_level")
+
+    def _join(self, launcher: Launcher, table: Table) -> None:
+        from cubepy.jit.tables import cells_of, native_executor
+
+        executor, grid = native_executor(), launcher.grid
+        assert executor is not None and grid is not None
+        launcher._cells = cells_of(grid)
+        launcher._what = None if isinstance(grid, Fixed) else grid.what
+        if kind_of(grid) == PLAIN_COVER:
+            self._kernel._table = table
+        covers_array = isinstance(grid, Over) and not isinstance(grid.what, int | tuple)
+        launcher._table = table if covers_array or launcher._cells is not None else None
+        if type(launcher) is not executor.launcher:
+            launcher._entry = executor.entry
+            launcher.__class__ = executor.launcher
+
+
+PLAIN_COVER = (False, "unit", None)
+"""The kind of `kernel.over(array)`."""
+
+
+def kind_of(grid: Grid) -> Any:
+    """What plans depend on of a grid."""
+    if isinstance(grid, Fixed):
+        return grid.dim
+    what = grid.what
+    return isinstance(what, int | tuple), grid.per, grid.cube_dim

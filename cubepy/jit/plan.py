@@ -1,0 +1,207 @@
+"""The launch plan: what a launch must be like for compiled code, and how it is filled in.
+
+Plain data, made here from what one launch was found to be. Extents, strides, addresses and numbers
+are read at each launch: every launch that a plan holds for runs its code, whatever the sizes.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, TypeAlias
+
+from cubepy.artifact import Slot
+from cubepy.frontend.facts import Facts
+from cubepy.frontend.signature import Arg, ComptimeArg, ScalarArg, Signature, StructArg, TensorArg
+from cubepy.ir.core import NARROW_LIMIT, UNLIMITED
+from cubepy.ir.types import i64
+from cubepy.jit.arguments import Layout, Matcher
+from cubepy.jit.classes import is_small
+from cubepy.jit.grid import Dim3, Fixed, Grid
+from cubepy.record import dataclass
+from cubepy.targets import CHECKED_LIMIT, Target
+
+if TYPE_CHECKING:
+    from cubepy.lang.annotations import TensorAnnotation
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayRule:
+    """An array of a class of layouts. `axis`: the last of stride one; `is_linear`: row-major
+    without gaps; `is_aligned`: rows begin at multiples of 64 bytes; `is_whole`: the extent along
+    the axis is a multiple of the line size. None: either will do."""
+
+    path: str
+    dtype: str
+    rank: int
+    axis: int | None
+    is_linear: bool
+    is_aligned: bool | None
+    is_whole: bool | None
+    is_line: bool
+    is_written: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NumberRule:
+    """A number of a Python or NumPy type, passed as `dtype`. `is_small`: it lies between 0 and
+    `NARROW_LIMIT`; None: any will do."""
+
+    path: str
+    type: str
+    dtype: str
+    is_small: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class ComptimeRule:
+    """A value that is part of the code; `text` shows it."""
+
+    path: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class StructRule:
+    """A tuple, NamedTuple or dataclass; the rules of its fields follow."""
+
+    path: str
+    type: str
+    names: tuple[str, ...]
+
+
+Rule: TypeAlias = ArrayRule | NumberRule | ComptimeRule | StructRule
+
+
+@dataclass(frozen=True, slots=True)
+class GridRule:
+    """How many cubes there are: `kind` is "fixed" (the launcher says so), "shape" (they cover a
+    shape that the launcher names), "argument" (they cover the array at the path `argument`) or
+    "array" (they cover one that is no argument).
+
+    `divisors`: items that a cube serves along x, y and z; not `by_axes`: all along x. `most`: the
+    device's limits.
+    """
+
+    kind: str
+    argument: str
+    by_axes: bool
+    divisors: Dim3
+    most: Dim3
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchPlan:
+    """A launch without addresses, sizes and numbers.
+
+    `noalias`: no written array shares memory with another argument; else they are the same array
+    or apart. `above`, `limit`: the largest of all extents, strides and numbers of units is above
+    the one and at most the other. `is_flat`: the grid has one axis. `collapses`: all line tensors
+    have one shape and are contiguous, and are passed as if they had one axis; None: does not
+    matter. `width`: the line size. `slots`: the argument block, which the cube counts follow.
+    """
+
+    kernel: str
+    rules: tuple[Rule, ...]
+    slots: tuple[Slot, ...]
+    grid: GridRule
+    cube_dim: Dim3
+    width: int
+    noalias: bool
+    above: int
+    limit: int
+    is_flat: bool
+    collapses: bool | None
+
+
+_LIMITS = (-1, NARROW_LIMIT, CHECKED_LIMIT, UNLIMITED)
+
+
+def plan_of(
+    matcher: Matcher,
+    signature: Signature,
+    facts: Facts,
+    slots: tuple[Slot, ...],
+    grid: Grid,
+    target: Target,
+    width: int,
+    is_collapsed: bool,
+) -> LaunchPlan:
+    """The plan of a launch whose arguments were matched and whose code was compiled."""
+    rules = [
+        rule for name, arg in signature.args for rule in _rules(name, arg, matcher, facts, width)
+    ]
+    return LaunchPlan(
+        matcher.kernel,
+        tuple(rules),
+        slots,
+        _grid_rule(grid, signature, facts, matcher, target),
+        signature.cube_dim,
+        width,
+        signature.noalias,
+        _LIMITS[_LIMITS.index(signature.limit) - 1],
+        signature.limit,
+        signature.flat,
+        _collapses(matcher, facts, width, is_collapsed),
+    )
+
+
+def _rules(name: str, arg: Arg, matcher: Matcher, facts: Facts, width: int) -> list[Rule]:
+    if isinstance(arg, StructArg):
+        rules: list[Rule] = [StructRule(name, arg.cls.__qualname__, arg.names)]
+        for field, item in zip(arg.names, arg.items, strict=True):
+            rules += _rules(f"{name}.{field}", item, matcher, facts, width)
+        return rules
+    if isinstance(arg, TensorArg):
+        return [_array_rule(name, arg, *matcher.tensors[name], facts, width)]
+    if isinstance(arg, ScalarArg):
+        value = matcher.given[name]
+        small = is_small(matcher.scalars[name]) if arg.dtype is i64 else None
+        return [NumberRule(name, type(value).__name__, arg.dtype.name, small)]
+    assert isinstance(arg, ComptimeArg)
+    return [ComptimeRule(name, repr(matcher.given[name]))]
+
+
+def _array_rule(
+    name: str,
+    arg: TensorArg,
+    layout: Layout,
+    annotation: TensorAnnotation,
+    facts: Facts,
+    width: int,
+) -> ArrayRule:
+    is_line = annotation.is_line
+    return ArrayRule(
+        name,
+        layout.dtype.name,
+        len(layout.shape),
+        layout.axis,
+        layout.is_linear,
+        bool(layout.alignment()) if is_line or name in facts.lined else None,
+        arg.is_divisible if is_line and width > 1 else None,
+        is_line,
+        name in facts.written,
+    )
+
+
+def _collapses(matcher: Matcher, facts: Facts, width: int, is_collapsed: bool) -> bool | None:
+    lines = [layout for layout, annotation in matcher.tensors.values() if annotation.is_line]
+    if width == 1 or not lines or len(lines[0].shape) < 2:
+        return None
+    return is_collapsed if is_collapsed or not (facts.shaped or facts.uses_axes) else None
+
+
+def _grid_rule(
+    grid: Grid, signature: Signature, facts: Facts, matcher: Matcher, target: Target
+) -> GridRule:
+    most = target.max_cube_counts
+    if isinstance(grid, Fixed):
+        return GridRule("fixed", "", False, (1, 1, 1), most)
+    by_axes, divisors = facts.uses_axes, (1, 1, 1)
+    if grid.per != "cube":
+        by = signature.plane_dim if grid.per == "plane" else 1
+        x, y, z = signature.cube_dim
+        divisors = (max(1, x // by), y, z) if by_axes else (max(1, prod((x, y, z)) // by), 1, 1)
+    if isinstance(grid.what, int | tuple):
+        return GridRule("shape", "", by_axes, divisors, most)
+    name = matcher.name_of(grid.what)
+    return GridRule("argument" if name else "array", name or "", by_axes, divisors, most)

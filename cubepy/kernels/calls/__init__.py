@@ -1,0 +1,1 @@
+"""How prebuilt functions are called: arrays of all libraries, signatures, frozen launches."""

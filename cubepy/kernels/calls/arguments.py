@@ -1,0 +1,50 @@
+"""Arguments that prebuilt functions have in common: axes, `dim`, `out`, parameters of keys."""
+
+from __future__ import annotations
+
+from operator import index
+from typing import Any
+
+from cubepy.errors import Error, fail
+from cubepy.kernels.calls.libraries import refused
+
+
+def wrong(function: str, reason: str, suggestion: str = "") -> Error:
+    """E601 for a value or shape that a function cannot use."""
+    return fail("E601", function=function, reason=reason, suggestion=suggestion)
+
+
+def frozen(value: Any) -> Any:
+    """A parameter as part of a key: lists become tuples."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+def axis_or_dim(function: str, axis: Any, dim: Any, default: Any = None) -> Any:
+    """`axis`, which torch calls `dim`; E601 where both are given."""
+    if dim is None:
+        return axis
+    if axis is not default:
+        raise wrong(function, "both `axis` and `dim` are given", "they mean the same")
+    return dim
+
+
+def normal_axis(function: str, rank: int, axis: Any, name: str = "axis") -> int:
+    """An axis counted from 0; E601 for one that is not there, E602 for what is no int."""
+    try:
+        found = index(axis)
+    except TypeError:
+        raise refused(function, name, f"is {axis!r}; it takes ints", "") from None
+    if not -rank <= found < rank:
+        raise wrong(function, f"axis {found} is out of bounds for an array of {rank} axes")
+    return found % rank
+
+
+def normal_axes(function: str, rank: int, axis: Any) -> tuple[int, ...]:
+    """Axes counted from 0, all for None; E601 also for one that is named twice."""
+    if axis is None:
+        return tuple(range(rank))
+    given = axis if isinstance(axis, tuple | list) else (axis,)
+    found = tuple(normal_axis(function, rank, a) for a in given)
+    if len(set(found)) < len(found):
+        raise wrong(function, f"`axis` is {axis!r}, which names an axis twice")
+    return found

@@ -1,0 +1,122 @@
+"""One call of a prebuilt function: its plan is looked up, or made, and run.
+
+Every entry ends here. What a family adds is `make`: from the memories of the arrays it decides the
+results and the launches, for a signature that was not seen before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from cubepy.array.memory import Memory
+from cubepy.errors import fail
+from cubepy.kernels.calls.libraries import Library, libraries_agree, library_of
+from cubepy.kernels.calls.plans import Planner, Plans
+
+Make = Callable[[Planner, list[Memory]], None]
+"""Adds results and launches to a planner, for the memories of the arrays."""
+
+
+def call(
+    plans: Plans,
+    function: str,
+    names: Sequence[str],
+    arrays: Sequence[Any],
+    parameters: Any,
+    make: Make,
+    out: Any = None,
+    count: int = 1,
+) -> Any:
+    """The result of a call, or `count` results as a tuple.
+
+    `arrays`: the arguments, with their `names`; one that is None is left out. `parameters`: all
+    else that the plan depends on, hashable. `out`: None, an array, or `count` of them. An array
+    without axes that nobody brought is given as its library gives it.
+    """
+    if len(arrays) == 1:
+        library, x = library_of(function, names[0], arrays[0])
+        return run(plans, function, library, names, [x], parameters, make, out, count)
+    library, names, held = _together(function, names, arrays)
+    return run(plans, function, library, names, held, (names, parameters), make, out, count)
+
+
+def run(
+    plans: Plans,
+    function: str,
+    library: Library,
+    names: Sequence[str],
+    arrays: list[Any],
+    parameters: Any,
+    make: Make,
+    out: Any = None,
+    count: int = 1,
+) -> Any:
+    """As `call`, for arrays as their library sees them."""
+    keys = tuple([library.key(x) for x in arrays])
+    addresses = library.addresses(arrays)
+    given, outputs = None, None
+    if out is not None:
+        given = _outputs(function, (names[0], library), out, count)
+        outputs = tuple([library.key(x) for x in given]), _shared(addresses, library, given)
+    key = (function, library, keys, parameters, outputs)
+    plan = plans.find(key)
+    if plan is None:
+        planner = Planner(function, library, given)
+        make(planner, [planner.array(name, x) for name, x in zip(names, arrays, strict=True)])
+        plan = plans.keep(key, planner.plan())
+    results = plan.run(library, arrays, given, addresses)
+    if out is not None:
+        return out
+    if count == 1:
+        return library.scalar(results[0]) if plan.has_scalars else results[0]
+    return tuple(map(library.scalar, results)) if plan.has_scalars else tuple(results)
+
+
+def _together(
+    function: str, names: Sequence[str], arrays: Sequence[Any]
+) -> tuple[Library, tuple[str, ...], list[Any]]:
+    """The library of the arrays, and the arrays as it sees them, with their names."""
+    library: Library | None = None
+    kept: list[str] = []
+    found: list[Any] = []
+    for name, x in zip(names, arrays, strict=True):
+        if x is None:
+            continue
+        own, seen = library_of(function, name, x)
+        if library is not None and own is not library:
+            libraries_agree(function, ((kept[0], library), (name, own)))
+        library = own
+        kept.append(name)
+        found.append(seen)
+    assert library is not None
+    return library, tuple(kept), found
+
+
+def _outputs(function: str, first: tuple[str, Library], out: Any, count: int) -> list[Any]:
+    """The results that the caller brought, as their library sees them; E602 unless all are there
+    and are of the library of the `first` argument."""
+    if count == 1:
+        return [_output(function, "out", first, out)]
+    if not isinstance(out, tuple | list) or len(out) != count:
+        raise fail(
+            "E602",
+            function=function,
+            reason=f"`out` is a tuple of {count} arrays here",
+            suggestion="pass one for each result",
+        )
+    return [_output(function, f"out[{k}]", first, x) for k, x in enumerate(out)]
+
+
+def _output(function: str, name: str, first: tuple[str, Library], x: Any) -> Any:
+    own, seen = library_of(function, name, x)
+    libraries_agree(function, (first, (name, own)))
+    return seen
+
+
+def _shared(addresses: list[int], library: Library, given: list[Any]) -> Any:
+    """Which results begin where arguments begin; their addresses join those of the arguments."""
+    outputs = library.addresses(given)
+    same = [(k, addresses.index(o)) for k, o in enumerate(outputs) if o in addresses]
+    addresses += outputs
+    return tuple(same)

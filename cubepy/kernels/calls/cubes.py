@@ -1,0 +1,79 @@
+"""Work that the units of a cube share; with cubes of one unit, as on a CPU, these cost nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cubepy as cp
+from cubepy.targets import Target
+
+ONE_BY_ONE = GROUPS = 16
+"""Parts of planes that each unit combines by itself; more are combined in so many groups first."""
+
+
+def is_wide(target: Target) -> bool:
+    """Whether cubes have many units, as on GPUs; on a CPU a cube is one task of one unit."""
+    return target.kind not in ("cpu", "interpreter")
+
+
+def over_cube(v: Any, combine: Any, combine_plane: Any) -> Any:
+    """One number of all units of a cube, known to all of them."""
+    if cp.CUBE_DIM == 1:
+        return v
+    v = combine_plane(v)
+    if cp.PLANE_COUNT == 1:
+        return v
+    parts = cp.shared(cp.PLANE_COUNT, v.dtype)
+    if cp.plane_elect():
+        parts[cp.UNIT_POS // cp.PLANE_DIM] = v
+    cp.sync_cube()
+    if cp.PLANE_COUNT > ONE_BY_ONE:
+        gather_groups(parts, cp.PLANE_COUNT // GROUPS, combine)
+    found = parts[0]
+    for k in cp.unroll(range(1, min(cp.PLANE_COUNT, ONE_BY_ONE))):
+        found = combine(found, parts[k])
+    cp.sync_cube()
+    return found
+
+
+def gather_groups(parts: Any, size: Any, combine: Any) -> None:
+    """Groups of `size` parts as the first `GROUPS` parts."""
+    found = parts[0]
+    if cp.UNIT_POS < GROUPS:
+        found = parts[cp.UNIT_POS * size]
+        for k in range(1, size):
+            found = combine(found, parts[cp.UNIT_POS * size + k])
+    cp.sync_cube()
+    if cp.UNIT_POS < GROUPS:
+        parts[cp.UNIT_POS] = found
+    cp.sync_cube()
+
+
+def add(a: Any, b: Any) -> Any:
+    """a + b"""
+    return a + b
+
+
+def multiply(a: Any, b: Any) -> Any:
+    """a * b"""
+    return a * b
+
+
+def cube_sum(v: Any) -> Any:
+    """The sum over the units of a cube."""
+    return over_cube(v, add, cp.plane_sum)
+
+
+def cube_max(v: Any) -> Any:
+    """The maximum over the units of a cube."""
+    return over_cube(v, max, cp.plane_max)
+
+
+def cube_min(v: Any) -> Any:
+    """The minimum over the units of a cube."""
+    return over_cube(v, min, cp.plane_min)
+
+
+def cube_prod(v: Any) -> Any:
+    """The product over the units of a cube."""
+    return over_cube(v, multiply, cp.plane_prod)

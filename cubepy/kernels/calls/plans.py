@@ -1,0 +1,335 @@
+"""Plans: what a call of a prebuilt function does for one signature of arguments.
+
+Everything that depends on metadata alone is decided once and kept: the launches, and how they see
+the operands. A later call with equal metadata only fills in addresses and launches in the order of
+the caller's stream, on every device in the same way. Inside a plan arrays are numbered operands:
+number k, from 1 on, stands near the address k * 2**48, so that views of it keep their distance.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from cubepy.array.memory import HOST, Memory
+from cubepy.config import get
+from cubepy.errors import fail
+from cubepy.ir.core import ALIGNMENT
+from cubepy.ir.types import DType
+from cubepy.jit.compile import Captured
+from cubepy.jit.grid import Grid, Over
+from cubepy.jit.kernel import CubeKernel
+from cubepy.jit.launch import Prepared, overlaps_itself, pack, prepare, shares_memory
+from cubepy.kernels.calls.inspection import Recording
+from cubepy.kernels.calls.libraries import (
+    Library,
+    Shape,
+    checked_memory,
+    contiguous,
+    read_output,
+)
+from cubepy.lang.function import Captures
+from cubepy.record import dataclass
+from cubepy.runtimes.registry import find_device
+from cubepy.targets import Target
+
+LIMIT = 1024
+"""Plans kept for each function; the oldest go first."""
+_SPAN = 48
+
+
+class Step:
+    """A prepared launch whose addresses are operands' plus an offset."""
+
+    def __init__(
+        self,
+        kernel: CubeKernel,
+        grid: Grid,
+        arguments: dict[str, Any],
+        bases: Sequence[int],
+        has_addresses: bool,
+    ) -> None:
+        """Prepare a launch; `bases`: where each operand stands in the arguments."""
+        prepared, matcher = prepare(
+            kernel.__name__,
+            kernel.annotations,
+            kernel.bind_arguments((), arguments),
+            grid,
+            kernel.settings,
+            kernel.specialisations,
+            has_addresses=has_addresses,
+        )
+        self._prepared: Prepared = prepared
+        self._watched = [c for c in prepared.compiled.captured if not _is_ours(c)]
+        self._type = ctypes.c_uint64 * len(prepared.template)
+        self._template = list(prepared.template)
+        for slot, name, dtype in prepared.numbers:
+            self._template[slot] = pack(kernel.__name__, name, matcher.scalars[name], dtype)
+        self._holes = [
+            (slot, number, address - bases[number])
+            for slot, name in prepared.addresses
+            for address in (matcher.memories[name].address,)
+            for number in (_operand(address),)
+        ]
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether the kernel calls functions of the user that capture names."""
+        return bool(self._watched)
+
+    def is_current(self) -> bool:
+        """Whether the names that the user's functions captured still mean the same."""
+        return all(captured.is_unchanged() for captured in self._watched)
+
+    def run(self, addresses: Sequence[int], queue: int | None) -> None:
+        """Launch in a queue on operands at these addresses.
+
+        In checked mode it raises what a check of the kernel found.
+        """
+        prepared = self._prepared
+        block = self._type(*self._template)
+        for slot, number, offset in self._holes:
+            block[slot] = addresses[number] + offset
+        prepared.launch(block, queue)
+
+
+def _is_ours(captured: Captured) -> bool:
+    """Whether a captured name is read by this library's code, where it never changes."""
+    reader: Any = captured.read.__self__  # type: ignore[attr-defined]
+    return isinstance(reader, Captures) and reader.function.__module__.startswith("cubepy.")
+
+
+def _operand(address: int) -> int:
+    """The position of the operand that an address inside a plan belongs to."""
+    return ((address + (1 << _SPAN - 1)) >> _SPAN) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The launches of one signature. Operands: the arrays, then the results, then scratch.
+
+    `reaches` are the bytes that arrays and results extend to, relative to their addresses.
+    """
+
+    function: str
+    results: tuple[Shape, ...]
+    scratch: tuple[Shape, ...]
+    steps: tuple[Step, ...]
+    reaches: tuple[tuple[int, int], ...]
+    operands: tuple[Memory, ...]
+    watched: tuple[Step, ...]
+    has_scalars: bool
+    """Whether results have no axes; all of them do, or none."""
+
+    def is_current(self) -> bool:
+        """Whether no captured name of a launched kernel has changed."""
+        return all(step.is_current() for step in self.watched)
+
+    def run(
+        self,
+        library: Library,
+        arrays: Sequence[Any],
+        given: Sequence[Any] | None,
+        addresses: list[int],
+    ) -> Sequence[Any]:
+        """The results of a call: new arrays, or those given. `addresses`: where the arrays are,
+        and those given; it becomes the addresses of all operands."""
+        if given is None:
+            results: Sequence[Any] = [library.empty(shape) for shape in self.results]
+            addresses += library.addresses(results)
+        else:
+            results = given
+            self._check_overlaps(addresses, len(arrays))
+        made = results
+        if self.scratch:
+            made = [*results, *(library.empty(shape) for shape in self.scratch)]
+            addresses += library.addresses(made[len(results) :])
+        if not library.has_queues:
+            for step in self.steps:
+                step.run(addresses, None)
+            return results
+        with library.ordered([*arrays, *made], made) as queue:
+            for step in self.steps:
+                step.run(addresses, queue)
+        return results
+
+    def _check_overlaps(self, addresses: list[int], first: int) -> None:
+        """E601 where a result shares memory with another operand that is not the same array."""
+        spans = [
+            (a + low, a + high) for a, (low, high) in zip(addresses, self.reaches, strict=True)
+        ]
+        for out in range(first, len(spans)):
+            for other in range(out):
+                apart = spans[other][0] >= spans[out][1] or spans[other][1] <= spans[out][0]
+                if not apart and self._collide(addresses, other, out):
+                    raise fail(
+                        "E601",
+                        function=self.function,
+                        reason="`out` overlaps another argument",
+                        suggestion="pass an array that shares no memory",
+                    )
+
+    def _collide(self, addresses: list[int], a: int, b: int) -> bool:
+        """Exact where extents overlap; operands that the plan knows to be one array do not."""
+        one, two = self.operands[a], self.operands[b]
+        if one.address == two.address:
+            return False
+        return shares_memory(replace(one, address=addresses[a]), replace(two, address=addresses[b]))
+
+
+class Planner:
+    """Collects operands and launches of a plan; arrays come first, then results, then scratch."""
+
+    def __init__(self, function: str, library: Library, given: list[Any] | None = None) -> None:
+        """`given`: the results that the caller brought."""
+        self.function = function
+        self.library = library
+        self._given = given
+        self.recording = library if isinstance(library, Recording) else None
+        self._operands: list[Memory] = []
+        self._bases: list[int] = []
+        self._places: list[int] = []
+        self._results: list[Shape] = []
+        self._scratch: list[Shape] = []
+        self._steps: list[Step] = []
+
+    @property
+    def target(self) -> Target:
+        """What strategies may read."""
+        if self.recording is not None:
+            return self.recording.target
+        return find_device(self.library.device).target
+
+    def array(self, name: str, x: Any) -> Memory:
+        """The next argument, checked; its address is its number."""
+        return self._number(checked_memory(self.function, name, self.library, x))
+
+    def result(self, shape: Shape) -> Memory:
+        """The next result: a new array, or what the caller brought after a check of its shape and
+        dtype. An argument that is the same array gives the result its number."""
+        memory = contiguous(shape)
+        if self._given is not None:
+            name = "out" if len(self._given) == 1 else f"out[{len(self._results)}]"
+            given = self._given[len(self._results)]
+            memory = read_output(self.function, self.library, given, shape, name)
+            if overlaps_itself(memory):
+                raise fail(
+                    "E601",
+                    function=self.function,
+                    reason=f"several elements of `{name}` share one address",
+                    suggestion="pass an array without zero strides",
+                )
+        self._results.append(shape)
+        return self._number(memory)
+
+    def joined(self, result: Memory, arguments: Sequence[Memory]) -> Memory:
+        """The result just added, under the number of an argument that is the same array.
+
+        For kernels that read an element of an argument before they write it.
+        """
+        for argument in arguments:
+            if self._is_same(argument, result):
+                self._operands[-1] = replace(result, address=argument.address)
+                return self._operands[-1]
+        return result
+
+    def _is_same(self, a: Memory, b: Memory) -> bool:
+        """Whether two operands are one array, element for element."""
+        one, two = self._places[_operand(a.address)], self._places[_operand(b.address)]
+        return one == two and (a.shape, a.strides, a.dtype) == (b.shape, b.strides, b.dtype)
+
+    def scratch(self, extents: tuple[int, ...], dtype: DType) -> Memory:
+        """Memory for the duration of a call, contiguous and aligned."""
+        shape = Shape(extents, dtype)
+        self._scratch.append(shape)
+        return self._number(contiguous(shape))
+
+    def launch(
+        self,
+        kernel: CubeKernel,
+        grid: int | Grid,
+        *,
+        line_size: int | None = None,
+        **arguments: Any,
+    ) -> None:
+        """Add a launch over a grid, or so many cubes of one unit; none where nothing is to do.
+
+        `line_size`: lanes of line-typed parameters.
+        """
+        grid = Over(grid, "cube", 1) if isinstance(grid, int) else grid
+        if _is_empty(grid):
+            return
+        device = self.library.device
+        on = device if device != HOST and self.recording is None else None
+        if on is not None or line_size is not None:
+            kernel = kernel.configure(line_size=line_size, device=on)
+        if self.recording is not None:
+            self.recording.add(kernel, grid, arguments)
+            return
+        keeps = self.library.keeps_alignment
+        self._steps.append(Step(kernel, grid, arguments, self._bases, keeps))
+
+    def plan(self) -> Plan:
+        """What was collected."""
+        shown = self._operands[: len(self._operands) - len(self._scratch)]
+        return Plan(
+            self.function,
+            tuple(self._results),
+            tuple(self._scratch),
+            tuple(self._steps),
+            tuple(_reach(memory) for memory in shown),
+            tuple(shown),
+            tuple(step for step in self._steps if step.is_watched),
+            any(not shape.extents for shape in self._results),
+        )
+
+    def _number(self, memory: Memory) -> Memory:
+        """The same layout as the next operand: its address only identifies it, and has its
+        alignment where that is part of the key."""
+        base = len(self._operands) + 1 << _SPAN
+        if self.library.keeps_alignment:
+            base += memory.address % ALIGNMENT
+        # Host arrays stay host arrays, whatever device serves them.
+        place = self.library.device if self.library.keeps_alignment else memory.device
+        found = replace(memory, address=base, owner=None, queue=None, device=place)
+        self._operands.append(found)
+        self._bases.append(base)
+        self._places.append(memory.address)
+        return found
+
+
+def _is_empty(grid: Grid) -> bool:
+    """Whether a grid has no cube."""
+    if not isinstance(grid, Over):
+        return 0 in grid.count
+    return grid.what == 0 or (isinstance(grid.what, tuple) and 0 in grid.what)
+
+
+def _reach(memory: Memory) -> tuple[int, int]:
+    low, high = memory.extent()
+    return low - memory.address, high - memory.address
+
+
+class Plans:
+    """The plans of one function by signature and by the settings that kernels are compiled with."""
+
+    def __init__(self) -> None:
+        self._made: dict[Any, Plan] = {}
+
+    def find(self, key: Any) -> Plan | None:
+        """The plan of a signature, unless a name that its kernels capture has changed."""
+        plan = self._made.get(_with_settings(key))
+        return None if plan is None or (plan.watched and not plan.is_current()) else plan
+
+    def keep(self, key: Any, plan: Plan) -> Plan:
+        """Remember a plan; the oldest goes where there are too many."""
+        while len(self._made) >= LIMIT:
+            self._made.pop(next(iter(self._made)), None)
+        self._made[_with_settings(key)] = plan
+        return plan
+
+
+def _with_settings(key: Any) -> Any:
+    return get("checked"), get("opt_level"), key

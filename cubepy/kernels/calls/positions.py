@@ -1,0 +1,22 @@
+"""Positions in arrays, for kernels of any rank."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cubepy as cp
+
+
+def unravelled(i: Any, extents: Any) -> Any:
+    """The indices of the i-th position in row-major order."""
+    if len(extents) < 2:
+        return (i,) if len(extents) == 1 else ()
+    return (*unravelled(i // extents[-1], extents[:-1]), i % extents[-1])
+
+
+def count_up(n: Any, dtype: Any) -> Any:
+    """The line 0, 1, ..., n - 1 of a power of two."""
+    if n == 1:
+        return cp.Line[dtype, 1](0)
+    half = count_up(n // 2, dtype)
+    return cp.concat(half, half + n // 2)

@@ -1,0 +1,1 @@
+"""Convolutions: `conv1d`, `conv2d`, `conv3d`, `prepack`."""

@@ -1,0 +1,336 @@
+"""Convolutions on CPUs: pixels times packed weights, without a copy of all windows.
+
+A cube makes a band of rows of the result for some filters. For some channels at a time it brings
+the rows of the array that the band depends on into a near cache, with the zeros around them and
+channels last, so that all windows of a row lie at one distance. Then a tile of pixels by lines of
+filters stays in registers for the whole window, as in a product of matrices (Georganas et al.,
+"Anatomy of high-performance deep learning convolutions on SIMD architectures", 2018).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import cubepy as cp
+from cubepy.ir.types import DType
+from cubepy.kernels.convolution.problem import Window
+from cubepy.kernels.matmul.blocks import transposed
+from cubepy.record import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """Weights in panels: for each `lines` lines of `line` filters, for each part of `depth`
+    channels, for each tap, one line after the other for each channel. Zeros fill the last ones."""
+
+    lines: int
+    line: int
+    depth: int
+    dtype: DType
+
+    @property
+    def step(self) -> int:
+        """Filters of a panel."""
+        return self.lines * self.line
+
+    def panels(self, filters: int) -> int:
+        """Panels of one group."""
+        return -(-filters // self.step)
+
+    def parts(self, channels: int) -> int:
+        """Parts of the channels of one group."""
+        return -(-channels // self.depth)
+
+    def elements(self, groups: int, filters: int, channels: int, taps: int) -> int:
+        """The size of all panels."""
+        each = self.parts(channels) * self.depth * taps * self.step
+        return groups * self.panels(filters) * each
+
+
+@dataclass(frozen=True, slots=True)
+class Bands:
+    """How a convolution is divided.
+
+    A tile has `pixels` pixels of a row. A cube makes `band` rows with `panels` panels of weights;
+    it holds `held` elements of the array, in rows of `pitch` pixels, and `tiles` tiles.
+    `has_whole_rows`: a part has all channels, and a row of the array is dense with channels last.
+    Weights are prefetched `ahead` lines of a panel.
+    """
+
+    packing: Packing
+    pixels: int
+    band: int
+    panels: int
+    pitch: int
+    held: int
+    tiles: int
+    has_channels_last: bool
+    puts_channels_last: bool
+    has_whole_rows: bool
+    ahead: int = 16
+
+
+@cp.cube
+def pack_weights(
+    weight: cp.Tensor, panels: cp.Tensor, groups: int, t: cp.Comptime[Packing]
+) -> None:
+    """Weights [filter, channel, depth, row, column] as panels; a cube for each part of a panel."""
+    filters, channels = weight.shape[0] // groups, weight.shape[1]
+    parts = (channels + t.depth - 1) // t.depth
+    count = (filters + t.step - 1) // t.step
+    part, panel = cp.CUBE_POS % parts, cp.CUBE_POS // parts
+    first = panel // count * filters
+    f0, c0 = panel % count * t.step, part * t.depth
+    taps = weight.shape[2] * weight.shape[3] * weight.shape[4]
+    at = cp.CUBE_POS * (taps * t.depth * t.step)
+    for z in range(weight.shape[2]):
+        for y in range(weight.shape[3]):
+            for x in range(weight.shape[4]):
+                tap = (z * weight.shape[3] + y) * weight.shape[4] + x
+                for f in range(min(t.step, filters - f0 + t.step)):
+                    inside = f0 + f < filters
+                    filter = weight[first + min(f0 + f, filters - 1)]
+                    for c in range(min(t.depth, channels + t.depth)):
+                        exists = inside and c0 + c < channels
+                        v = filter[min(c0 + c, channels - 1), z, y, x]
+                        place = at + (tap * t.depth + c) * t.step + f
+                        panels[place] = t.dtype(v) if exists else t.dtype(0)
+
+
+@cp.cube
+def convolve_bands(
+    x: cp.Tensor,
+    panels: cp.Tensor,
+    out: cp.Tensor,
+    biases: Any,
+    extras: Any,
+    groups: int,
+    window: cp.Comptime[Window],
+    epilogue: cp.Comptime[Callable[..., Any] | None],
+    t: cp.Comptime[Bands],
+) -> None:
+    """A cube for each band of rows by some panels of filters.
+
+    `x` is [n, depth, row, column, channel] where it has channels last, else [n, channel, depth,
+    row, column]; `out` likewise. Whole rows are one axis of columns and channels.
+    """
+    p = t.packing
+    filters, results = out_extents(out, t)
+    channels = p.depth if t.has_whole_rows else x.shape[4 if t.has_channels_last else 1] // groups
+    own = filters // groups
+    per_group = (own + p.step - 1) // p.step
+    shares = (per_group + t.panels - 1) // t.panels
+    bands = (results[1] + t.band - 1) // t.band
+    share, rest = cp.CUBE_POS % (groups * shares), cp.CUBE_POS // (groups * shares)
+    y0, rest = rest % bands * t.band, rest // bands
+    z, n = rest % results[0], rest // results[0]
+    group, first = share // shares, share % shares * t.panels
+    count, rows = min(t.panels, per_group - first), min(t.band, results[1] - y0)
+    across = (results[2] + t.pixels - 1) // t.pixels
+    held = cp.shared(t.held + p.line * (p.depth + 1), p.dtype)
+    near = cp.shared((p.line, t.pitch + p.line), p.dtype)
+    sums = cp.shared((t.tiles, t.pixels, p.lines), cp.Line[p.dtype, p.line])
+    pitch = (across * t.pixels - 1) * window.stride[2] + window.spans[2]
+    parts = (channels + p.depth - 1) // p.depth
+    taps = window.kernel[1] * window.kernel[2] * p.depth * p.step
+    source = x[n]
+    result = out[n]
+    for part in range(parts):
+        for a in range(window.kernel[0]):
+            depth = z * window.stride[0] + a * window.dilation[0] - window.before[0]
+            begins, ends = part + a == 0, part == parts - 1 and a == window.kernel[0] - 1
+            c0 = group * channels + part * p.depth
+            bring(source, held, near, depth, y0 * window.stride[1], rows, c0, pitch, window, t)
+            for panel in range(count):
+                number = (group * per_group + first + panel) * parts + part
+                at = (number * window.kernel[0] + a) * taps
+                f0 = (first + panel) * p.step
+                for tile in range(rows * across):
+                    y, i = tile // across, tile % across * t.pixels
+                    found = multiplied(held, panels, at, y, i, pitch, window, t)
+                    slot = sums[panel * (t.band * across) + tile]
+                    keep(found, slot, begins, t)
+                    if ends:
+                        place = n, z, y0 + y, i, group * own + f0, min(p.step, own - f0)
+                        finish(slot, result, place, biases, extras, epilogue, t)
+
+
+def out_extents(out: Any, t: Any) -> Any:
+    """Filters, and depth, rows and columns of the result."""
+    if t.puts_channels_last:
+        return out.shape[4], (out.shape[1], out.shape[2], out.shape[3])
+    return out.shape[1], (out.shape[2], out.shape[3], out.shape[4])
+
+
+def bring(
+    x: Any,
+    held: Any,
+    near: Any,
+    depth: Any,
+    top: Any,
+    rows: Any,
+    c0: Any,
+    pitch: Any,
+    window: Any,
+    t: Any,
+) -> None:
+    """Some channels of the rows that a band depends on, channels last, with zeros around."""
+    height = x.shape[1] if t.has_channels_last else x.shape[2]
+    deep = x.shape[0] if t.has_channels_last else x.shape[1]
+    inside = depth >= 0 and depth < deep
+    for r in range((rows - 1) * window.stride[1] + window.spans[1]):
+        y, at = top + r - window.before[1], r * pitch * t.packing.depth
+        if inside and y >= 0 and y < height:
+            if t.has_channels_last:
+                bring_pixels(x[depth, y], held, at, c0, pitch, window, t)
+            else:
+                bring_rows(x[:, depth, y], held, near, at, c0, pitch, window, t)
+        else:
+            clear(held, at, pitch * t.packing.depth, t)
+
+
+def clear(held: Any, at: Any, count: Any, t: Any) -> None:
+    """Zeros, up to a line more than asked for."""
+    for k in range(0, count, t.packing.line):
+        cp.store(held, at + k, cp.Line[t.packing.dtype, t.packing.line](0), whole=True)
+
+
+def bring_pixels(row: Any, held: Any, at: Any, c0: Any, pitch: Any, window: Any, t: Any) -> None:
+    """One row that has channels last; what a line has too much, the next pixel overwrites."""
+    p, width = t.packing, row.shape[0]
+    if t.has_whole_rows:
+        before = window.before[2] * p.depth
+        for k in range(0, pitch * p.depth, p.line):
+            v = cp.load(row, k - before, line=p.line)
+            cp.store(held, at + k, cp.Line[p.dtype, p.line](v), whole=True)
+        return
+    for i in range(pitch):
+        column, to = i - window.before[2], at + i * p.depth
+        if column >= 0 and column < width:
+            for c in range(0, p.depth, p.line):
+                v = cp.load(row[column], c0 + c, line=p.line)
+                cp.store(held, to + c, cp.Line[p.dtype, p.line](v), whole=True)
+        else:
+            clear(held, to, p.depth, t)
+
+
+def bring_rows(
+    x: Any, held: Any, near: Any, at: Any, c0: Any, pitch: Any, window: Any, t: Any
+) -> None:
+    """One row of each channel, turned square by square.
+
+    The last channels come first: what a pixel has too much, the next one overwrites, and what a row
+    has too much, the next row.
+    """
+    p, last = t.packing, x.shape[0] - 1
+    squares = (p.depth + p.line - 1) // p.line
+    for square in range(min(squares, x.shape[0] + squares)):
+        c = (squares - 1 - square) * p.line
+        for k in range(min(p.line, x.shape[0] + p.line)):
+            row = x[min(c0 + c + k, last)]
+            for i in range(0, pitch, p.line):
+                v = cp.load(row, i - window.before[2], line=p.line)
+                cp.store(near[k], i, cp.Line[p.dtype, p.line](v), whole=True)
+        for i in range(0, pitch, p.line):
+            put_turned(near, held, at + i * p.depth + c, i, t)
+
+
+def put_turned(near: Any, held: Any, at: Any, i: Any, t: Any) -> None:
+    """A line of channels for each pixel of a square."""
+    p = t.packing
+    lines = tuple(cp.load(near[k], i, line=p.line, fill=None) for k in range(p.line))
+    found = transposed(lines)
+    for k in cp.unroll(range(p.line)):
+        cp.store(held, at + k * p.depth, found[k], whole=True)
+
+
+def multiplied(
+    held: Any, panels: Any, at: Any, y: Any, i: Any, pitch: Any, window: Any, t: Any
+) -> Any:
+    """The products of some pixels and one panel, over the whole window."""
+    p = t.packing
+    found = cp.local((t.pixels, p.lines), cp.Line[p.dtype, p.line], fill=0)
+    runs = 1 if window.dilation[2] == 1 else window.kernel[2]
+    length = window.kernel[2] * p.depth // runs
+    for b in range(window.kernel[1]):
+        line = (y * window.stride[1] + b * window.dilation[1]) * pitch + i * window.stride[2]
+        for run in range(runs):
+            pixel = held[(line + run * window.dilation[2]) * p.depth :]
+            panel = panels[at + (b * runs + run) * (length * p.step) :]
+            add_run(found, pixel, panel, length, window, t)
+    return found
+
+
+def add_run(found: Any, pixel: Any, panel: Any, length: Any, window: Any, t: Any) -> None:
+    """Add the products along one run of elements that lie densely."""
+    p = t.packing
+    for k in range(length):
+        lines = tuple(
+            cp.load(panel, k * p.step + c * p.line, line=p.line, fill=None) for c in range(p.lines)
+        )
+        if t.ahead:
+            for c in cp.unroll(range(p.lines)):
+                cp.prefetch(panel, (k + t.ahead) * p.step + c * p.line)
+        for r in cp.unroll(range(t.pixels)):
+            factor = pixel[k + r * (window.stride[2] * p.depth)]
+            for c in cp.unroll(range(p.lines)):
+                found[r, c] = found[r, c] + lines[c] * factor
+
+
+def keep(found: Any, slot: Any, begins: Any, t: Any) -> None:
+    """Put a tile into memory, or add it to what is there."""
+    if begins:
+        for r in cp.unroll(range(t.pixels)):
+            for c in cp.unroll(range(t.packing.lines)):
+                slot[r, c] = found[r, c]
+    else:
+        for r in cp.unroll(range(t.pixels)):
+            for c in cp.unroll(range(t.packing.lines)):
+                slot[r, c] = slot[r, c] + found[r, c]
+
+
+def finish(
+    slot: Any, result: Any, place: Any, biases: Any, extras: Any, epilogue: Any, t: Any
+) -> None:
+    """Store a tile, as channels of pixels or as pixels of channels."""
+    n, z, y, i, f0, count = place
+    p = t.packing
+    if t.puts_channels_last:
+        row = result[z, y]
+        for r in range(min(t.pixels, row.shape[0] - i)):
+            for c in range((count + p.line - 1) // p.line):
+                f = f0 + c * p.line
+                v = slot[r, c]
+                if len(biases):
+                    v = v + cp.load(biases[0], f, line=p.line)
+                if epilogue is not None:
+                    v = epilogue(v, (n, f, z, y, i + r), *extras)
+                cp.store(row[i + r], f, v)
+    else:
+        for c in range((count + p.line - 1) // p.line):
+            finish_turned(slot, result, place, c, biases, extras, epilogue, t)
+
+
+def finish_turned(
+    slot: Any, result: Any, place: Any, c: Any, biases: Any, extras: Any, epilogue: Any, t: Any
+) -> None:
+    """A line of filters for each pixel as a line of pixels for each filter."""
+    n, z, y, i, f0, count = place
+    p = t.packing
+    for i0 in cp.unroll(range(0, t.pixels, p.line)):
+        zero = cp.Line[p.dtype, p.line](0)
+        lines = tuple(slot[i0 + k, c] if i0 + k < t.pixels else zero for k in range(p.line))
+        turned = cp.local(p.line, cp.Line[p.dtype, p.line])
+        found = transposed(lines)
+        for k in cp.unroll(range(p.line)):
+            turned[k] = found[k]
+        for k in range(min(p.line, count - c * p.line)):
+            f = f0 + c * p.line + k
+            v = turned[k]
+            if len(biases):
+                v = v + biases[0][f]
+            if epilogue is not None:
+                v = epilogue(v, (n, f, z, y, i + i0), *extras)
+            row = result[f, z, y]
+            cp.store(row[: i + t.pixels], i + i0, v)

@@ -1,0 +1,275 @@
+"""Products of matrices: `matmul`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from cubepy.array.memory import Memory
+from cubepy.frontend.signature import comptime_key
+from cubepy.jit.grid import Fixed
+from cubepy.kernels.calls.arguments import wrong
+from cubepy.kernels.calls.call import call
+from cubepy.kernels.calls.libraries import Shape
+from cubepy.kernels.calls.plans import Planner, Plans
+from cubepy.kernels.matmul.blocks import Blocks, multiply_blocks
+from cubepy.kernels.matmul.problem import (
+    COLUMNS,
+    ROWS,
+    Problem,
+    as_matrices,
+    broadcast,
+    check_factors,
+    expanded,
+    is_dense,
+    product_extents,
+    result_of,
+    sums_of,
+    turned,
+)
+from cubepy.kernels.matmul.strategies import choose, divide, parts_of_k
+from cubepy.kernels.matmul.streams import (
+    Dots,
+    Streams,
+    add_parts,
+    multiply_dots,
+    multiply_streams,
+)
+from cubepy.kernels.matmul.tiles import Tiles, multiply_tiles
+from cubepy.record import dataclass
+
+PRECISIONS = (None, "exact", "tf32", "flex32")
+"""What a caller may allow; products here are at least as exact as each."""
+_PLANS = Plans()
+
+
+def matmul(
+    a: Any,
+    b: Any,
+    *,
+    bias: Any = None,
+    epilogue: Any = None,
+    precision: str | None = None,
+    out: Any = None,
+) -> Any:
+    """The product of two matrices, or of stacks of them; as `numpy.matmul`.
+
+    `a`: (..., m, k) or (k,); `b`: (..., k, n) or (k,); any strides, the same dtype, no bools; axes
+    before the last two are broadcast. `bias`: added; any shape that broadcasts to the result's.
+    `epilogue`: a cube function `f(v, index, *extras)`, or `(f, *extras)` with further arrays; it
+    gets a line of sums and the index of its first element in the result, and gives the line that is
+    stored. `precision`: "tf32" or "flex32" allow rounding of factors to these, where
+    that is faster. Gives an array of the library of `a`, or fills `out`, which is no argument.
+
+    Products of f16, bf16 and 8-bit floats are added in f32 and rounded once; the results of 8-bit
+    floats are f32, of i8, i16 and u8 i32, others have the dtype of the factors. Integers wrap. The
+    error of a float sum is at most k * 2**-24 (f64: 2**-53) times the sum of absolute products.
+    Raises `LaunchError` for shapes that do not fit, and `LaunchTypeError` for dtypes that do not.
+    """
+    if precision not in PRECISIONS:
+        known = ", ".join(map(repr, PRECISIONS))
+        raise wrong("matmul", f"`precision` is {precision!r}", f"one of {known}")
+    function, *extras = epilogue if isinstance(epilogue, tuple) else (epilogue,)
+    names = ("a", "b", "bias", *(f"epilogue[{k + 1}]" for k in range(len(extras))))
+
+    def make(planner: Planner, arrays: list[Memory]) -> None:
+        biases = arrays[2:3] if bias is not None else []
+        rest = arrays[2 + len(biases) :]
+        _plan(planner, arrays[0], arrays[1], biases, function, tuple(rest))
+
+    parameters = None if function is None else comptime_key(function)
+    return call(_PLANS, "matmul", names, (a, b, bias, *extras), parameters, make, out)
+
+
+# What is done for one signature
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """The operands of one product, as matrices; `result` has all axes."""
+
+    a: Memory
+    b: Memory
+    out: Memory
+    biases: tuple[Memory, ...]
+    epilogue: Callable[..., Any] | None
+    extras: tuple[Memory, ...]
+
+
+def _plan(
+    planner: Planner,
+    a: Memory,
+    b: Memory,
+    biases: list[Memory],
+    epilogue: Callable[..., Any] | None,
+    extras: tuple[Memory, ...],
+) -> None:
+    check_factors("matmul", a, b)
+    extents = product_extents("matmul", a, b)
+    result = planner.result(Shape(extents, result_of(a.dtype)))
+    for bias in biases:
+        if broadcast(bias.shape, extents) != extents:
+            reason = f"`bias` has shape {bias.shape}, the result {extents}"
+            raise wrong("matmul", reason, "bias broadcasts to the result")
+    if 0 in extents:
+        return
+    shape = _matrix_extents(a, b, extents)
+    seen = tuple(_seen(expanded(bias, extents), a, b) for bias in biases)
+    left, right = as_matrices(a, True), as_matrices(b, False)
+    left = expanded(left, (*shape[:-2], *left.shape[-2:]))
+    right = expanded(right, (*shape[:-2], *right.shape[-2:]))
+    multiply(planner, Product(left, right, _seen(result, a, b), seen, epilogue, extras))
+
+
+def _matrix_extents(a: Memory, b: Memory, extents: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of the result with the axes that vectors lack."""
+    columns = () if len(b.shape) > 1 else (1,)
+    if len(a.shape) > 1:
+        return (*extents, *columns)
+    place = len(extents) - (1 if len(b.shape) > 1 else 0)
+    return (*extents[:place], 1, *extents[place:], *columns)
+
+
+def _seen(x: Memory, a: Memory, b: Memory) -> Memory:
+    """An array of the result's shape as matrices."""
+    shape, strides = x.shape, x.strides
+    if len(b.shape) == 1:
+        shape, strides = (*shape, 1), (*strides, 0)
+    if len(a.shape) == 1:
+        shape, strides = (*shape[:-1], 1, shape[-1]), (*strides[:-1], 0, strides[-1])
+    return replace(x, shape=shape, strides=strides)
+
+
+def multiply(planner: Planner, p: Product) -> None:
+    """Add the launches of a product."""
+    p = _turned_if_better(_merged(p))
+    *batch, m, n = p.out.shape
+    sums = sums_of(p.a.dtype)
+    finished = bool(p.biases) or p.epilogue is not None or p.out.dtype is not sums
+    left = ROWS if is_dense(p.a, -1) or not is_dense(p.a, -2) else COLUMNS
+    right = ROWS if is_dense(p.b, -1) or not is_dense(p.b, -2) else COLUMNS
+    k = p.a.shape[-1]
+    problem = Problem(m, n, k, tuple(batch), sums, sums, p.out.dtype, left, right, finished)
+    parts = parts_of_k(planner.target, problem) if len(p.out.shape) == 2 else 1
+    if parts > 1:
+        _launch_parts(planner, problem, p, parts)
+    else:
+        launch(planner, problem, p)
+
+
+def _launch_parts(planner: Planner, problem: Problem, p: Product, parts: int) -> None:
+    """Products over parts of k as a stack, and the sum of the stack."""
+    length, sums = problem.k // parts, problem.sums
+    (m, k), (row, column) = p.a.shape[-2:], p.b.strides[-2:]
+    step, along = p.a.strides[-2:]
+    assert k == length * parts
+    a = replace(p.a, shape=(parts, m, length), strides=(length * along, step, along))
+    b = replace(p.b, shape=(parts, length, problem.n), strides=(length * row, row, column))
+    made = planner.scratch((parts, m, problem.n), sums)
+    stack = replace(problem, k=length, batch=(parts,), result=sums, is_finished=False)
+    launch(planner, stack, Product(a, b, made, (), None, ()))
+    line = max(1, planner.target.line_bytes // sums.itemsize)
+    planner.launch(
+        add_parts,
+        m,
+        parts=made,
+        out=replace(p.out, shape=p.out.shape[-2:], strides=p.out.strides[-2:]),
+        biases=tuple(replace(x, shape=x.shape[-2:], strides=x.strides[-2:]) for x in p.biases),
+        extras=p.extras,
+        epilogue=p.epilogue,
+        line=line,
+    )
+
+
+def _merged(p: Product) -> Product:
+    """Stacks of left factors as one tall one, where they share the right factor."""
+    while len(p.out.shape) > 2 and p.epilogue is None and _shares_right(p):
+        p = replace(
+            p,
+            a=_folded(p.a),
+            b=replace(p.b, shape=_without(p.b.shape), strides=_without(p.b.strides)),
+            out=_folded(p.out),
+            biases=tuple(map(_folded, p.biases)),
+        )
+    return p
+
+
+def _shares_right(p: Product) -> bool:
+    shared = p.b.strides[-3] == 0 or p.out.shape[-3] == 1
+    return shared and all(map(_folds, (p.a, p.out, *p.biases)))
+
+
+def _folds(x: Memory) -> bool:
+    """Whether the matrices of the last stack follow each other."""
+    return x.shape[-3] == 1 or x.strides[-3] == x.shape[-2] * x.strides[-2]
+
+
+def _folded(x: Memory) -> Memory:
+    rows = x.shape[-3] * x.shape[-2]
+    step = x.strides[-2] if x.shape[-2] > 1 else x.strides[-3]
+    return replace(
+        x,
+        shape=(*x.shape[:-3], rows, x.shape[-1]),
+        strides=(*x.strides[:-3], step, x.strides[-1]),
+    )
+
+
+def _without(values: tuple[int, ...]) -> tuple[int, ...]:
+    return (*values[:-3], *values[-2:])
+
+
+def _turned_if_better(p: Product) -> Product:
+    """The transposed product, where that has long rows: one column, or columns dense in memory."""
+    if p.epilogue is not None:
+        return p
+    narrow = p.out.shape[-1] == 1 and p.out.shape[-2] > 1
+    if not narrow and (is_dense(p.out, -1) or not is_dense(p.out, -2)):
+        return p
+    biases = tuple(map(turned, p.biases))
+    return replace(p, a=turned(p.b), b=turned(p.a), out=turned(p.out), biases=biases)
+
+
+def launch(planner: Planner, problem: Problem, p: Product) -> None:
+    """The launch of the kernel that the strategy chose."""
+    target = planner.target
+    t = choose(target, problem)
+    b = p.b
+    if not isinstance(t, Tiles) and problem.right == COLUMNS:
+        b = turned(b)
+    common = {"biases": p.biases, "extras": p.extras, "epilogue": p.epilogue, "t": t}
+    match t:
+        case Tiles():
+            count = -(-problem.m // t.height) * -(-problem.n // t.width) * problem.batches
+            grid = Fixed((count, 1, 1), (t.side * t.side, 1, 1))
+            planner.launch(multiply_tiles, grid, a=p.a, b=b, out=p.out, **common)
+        case Streams():
+            cubes = problem.batches * -(-problem.n // t.width)
+            planner.launch(multiply_streams, cubes, a=p.a, b=b, out=p.out, **common)
+        case Dots():
+            cubes = problem.batches * -(-problem.n // t.width)
+            planner.launch(multiply_dots, cubes, a=p.a, b=b, out=p.out, **common)
+        case Blocks():
+            _launch_blocks(planner, problem, p, b, t)
+
+
+def _launch_blocks(planner: Planner, problem: Problem, p: Product, b: Memory, t: Blocks) -> None:
+    d = divide(planner.target, problem, t)
+    sums: tuple[Memory, ...] = ()
+    if problem.k > d.depth and p.out.dtype is not problem.sums:
+        sums = (planner.scratch(p.out.shape, problem.sums),)
+    planner.launch(
+        multiply_blocks,
+        problem.batches * -(-problem.m // d.height) * -(-problem.n // d.width),
+        a=turned(p.a) if problem.left == COLUMNS else p.a,
+        b=b,
+        out=p.out,
+        sums=sums,
+        biases=p.biases,
+        extras=p.extras,
+        height=d.height,
+        width=d.width,
+        depth=d.depth,
+        epilogue=p.epilogue,
+        t=t,
+    )

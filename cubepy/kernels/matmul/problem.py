@@ -1,0 +1,131 @@
+"""A product of matrices as plain data: extents, types, and how the factors lie in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+
+from cubepy.array.memory import Memory
+from cubepy.errors import fail
+from cubepy.ir.types import DType, Kind, f32, f64, i32, u32
+from cubepy.kernels.calls.arguments import wrong
+from cubepy.kernels.calls.libraries import refused
+from cubepy.record import dataclass
+
+ROWS, COLUMNS = "rows", "columns"
+"""Which axis of a factor lies densely in memory: the one that rows, or that columns run along."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """out[..., m, n] = the sum over k of a[..., m, k] * b[..., k, n].
+
+    `batch`: the extents before the last two, as broadcast. `factors`: the type that elements are
+    multiplied in, of which it holds every value; `sums`: the type of products and sums; `result`:
+    that of the elements of the result. `left` and `right`: along which axis the factors are dense.
+    `is_finished`: there is a bias, an epilogue or a conversion after the sum.
+    """
+
+    m: int
+    n: int
+    k: int
+    batch: tuple[int, ...]
+    factors: DType
+    sums: DType
+    result: DType
+    left: str
+    right: str
+    is_finished: bool = False
+
+    @property
+    def batches(self) -> int:
+        """How many products there are."""
+        return prod(self.batch)
+
+    @property
+    def work(self) -> int:
+        """Multiplications in all."""
+        return self.batches * self.m * self.n * self.k
+
+
+def sums_of(dtype: DType) -> DType:
+    """The type in which products of a type are made and added."""
+    if dtype.is_float:
+        return f64 if dtype is f64 else f32
+    if dtype.bits == 64:
+        return dtype
+    return i32 if dtype.kind is Kind.INT or dtype.bits == 8 else u32
+
+
+def result_of(dtype: DType) -> DType:
+    """The type of a product's elements: of 8-bit floats f32, of short integers i32, else that of
+    the factors."""
+    return dtype if dtype.is_float and dtype.bits > 8 else sums_of(dtype)
+
+
+def check_factors(function: str, a: Memory, b: Memory) -> None:
+    """E602 unless the factors have one type that can be multiplied."""
+    if a.dtype is not b.dtype:
+        shown = f"`a` is {a.dtype}{_shape(a)} and `b` is {b.dtype}{_shape(b)}"
+        reason = f"the factors differ in dtype: {shown}"
+        raise fail("E602", function=function, reason=reason, suggestion="convert one of them")
+    if a.dtype.kind is Kind.BOOL:
+        raise refused(function, "a", "has dtype bool_", "convert it to u8 or f32")
+
+
+def _shape(x: Memory) -> str:
+    return f"[{','.join(map(str, x.shape))}]"
+
+
+def product_extents(function: str, a: Memory, b: Memory) -> tuple[int, ...]:
+    """The shape of `a @ b` by NumPy's rules; E601 names both shapes where they do not fit."""
+    if not a.shape or not b.shape:
+        raise wrong(function, f"`a` has shape {a.shape} and `b` {b.shape}; both need an axis")
+    rows, columns = a.shape[-2:-1], b.shape[-1:] if len(b.shape) > 1 else ()
+    inner = list(b.shape)[-2:][0]
+    if a.shape[-1] != inner:
+        reason = f"`a` has shape {a.shape} and `b` {b.shape}: {a.shape[-1]} and {inner} differ"
+        raise wrong(function, reason, "the last axis of `a` is as long as the next-to-last of `b`")
+    batch = broadcast(a.shape[:-2], b.shape[:-2])
+    if batch is None:
+        reason = f"`a` has shape {a.shape} and `b` {b.shape}, whose first axes do not broadcast"
+        raise wrong(function, reason)
+    return (*batch, *rows, *columns)
+
+
+def broadcast(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...] | None:
+    """The common shape of two, None where there is none."""
+    rank = max(len(a), len(b))
+    one, two = ((1,) * (rank - len(x)) + tuple(x) for x in (a, b))
+    if any(m != n and 1 not in (m, n) for m, n in zip(one, two, strict=True)):
+        return None
+    return tuple(n if m == 1 else m for m, n in zip(one, two, strict=True))
+
+
+def expanded(x: Memory, extents: tuple[int, ...]) -> Memory:
+    """An array as if it had these extents: it stands still along axes that it lacks."""
+    missing = len(extents) - len(x.shape)
+    shape, strides = (1,) * missing + x.shape, (0,) * missing + x.strides
+    steps = tuple(0 if n == 1 else s for n, s in zip(shape, strides, strict=True))
+    return replace(x, shape=extents, strides=steps)
+
+
+def turned(x: Memory) -> Memory:
+    """The transposed matrices."""
+    shape = (*x.shape[:-2], x.shape[-1], x.shape[-2])
+    return replace(x, shape=shape, strides=(*x.strides[:-2], x.strides[-1], x.strides[-2]))
+
+
+def is_dense(x: Memory, axis: int) -> bool:
+    """Whether neighbours along an axis are neighbours in memory."""
+    return x.strides[axis] == x.dtype.itemsize or x.shape[axis] == 1
+
+
+def as_matrices(x: Memory, row: bool) -> Memory:
+    """A vector as a matrix of one row, or of one column; others as they are."""
+    if len(x.shape) > 1:
+        return x
+    if row:
+        return replace(x, shape=(1, *x.shape), strides=(0, *x.strides))
+    return replace(x, shape=(*x.shape, 1), strides=(*x.strides, 0))

@@ -1,0 +1,169 @@
+"""How products are made: which kernel for which problem, and its blocks, by the target's caches."""
+
+from __future__ import annotations
+
+from cubepy.kernels.matmul.blocks import Blocks
+from cubepy.kernels.matmul.problem import ROWS, Problem
+from cubepy.kernels.matmul.streams import Dots, Streams
+from cubepy.kernels.matmul.tiles import Tiles
+from cubepy.record import dataclass
+from cubepy.targets import Target
+
+FEW = 16
+"""Rows up to which the right factor is read once, as it lies."""
+GROUP = 8
+"""Rows whose sums are in registers together then."""
+STEPS = 8
+"""Rows of the right factor that are read side by side: as many as a prefetcher follows."""
+CUBE_WORK = 1 << 21
+"""Multiplications that are worth a cube of their own: 20 microseconds."""
+CUBES = 4
+"""Cubes for each core, so that one that is slow does not hold up all."""
+LONG_ROW = 2048
+"""Columns from which on one row is read whole by each core."""
+FEW_RESULTS, LONG_SUM = 1 << 12, 1 << 13
+"""Results that one cube makes, and elements of k that are worth more."""
+EVEN = 64
+"""Rows up to which tiles are made equally high."""
+DEEPEST = 512
+"""The longest step along k."""
+SIDE = 16
+"""Units along each side of a cube on GPUs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """Rows and columns of a cube, and elements of k of a step."""
+
+    height: int
+    width: int
+    depth: int
+
+
+Configuration = Blocks | Streams | Dots | Tiles
+
+
+def choose(target: Target, problem: Problem) -> Configuration:
+    """The kernel for a problem, as its configuration."""
+    if target.kind not in ("cpu", "interpreter"):
+        return tiles(problem)
+    if problem.m <= FEW and problem.left == ROWS:
+        if problem.right == ROWS:
+            return streams(target, problem)
+        return dots(target, problem)
+    return blocks(target, problem)
+
+
+def parts_of_k(target: Target, problem: Problem) -> int:
+    """Into how many parts k is cut, whose sums are added behind.
+
+    One row reads the right factor in longer runs so; few results have work for one core else.
+    """
+    if target.kind != "cpu" or problem.batches > 1 or problem.work < CUBE_WORK:
+        return 1
+    is_row = problem.m == 1 and problem.right == ROWS and problem.n >= LONG_ROW
+    is_small = problem.m * problem.n <= FEW_RESULTS and problem.k >= LONG_SUM
+    if not (is_row or is_small):
+        return 1
+    return target.cores if problem.k % target.cores == 0 else 1
+
+
+def tiles(problem: Problem) -> Tiles:
+    """Four by four results for each unit, one where few are to be made."""
+    each = 4 if min(problem.m, problem.n) > SIDE else 1
+    return Tiles(SIDE, each, each, SIDE, problem.factors, problem.sums)
+
+
+# CPUs
+
+
+def lanes(target: Target, problem: Problem) -> int:
+    """Elements of a line of sums."""
+    return max(1, target.line_bytes // problem.sums.itemsize)
+
+
+def tile_extents(target: Target) -> tuple[int, int]:
+    """Rows, and lines of columns, of a tile: sums fill the registers up to what factors need."""
+    many = target.line_bytes >= 64 or target.family == "aarch64"
+    return (12, 2) if many else (6, 2)
+
+
+def blocks(target: Target, problem: Problem) -> Blocks:
+    """Some rows of the left factor fill half of the nearest cache, the packed part of the right one
+    half of the next."""
+    line, (most, lines) = lanes(target, problem), tile_extents(target)
+    size = problem.sums.itemsize
+    rows = even_part(problem.m, most) if problem.m <= EVEN else most
+    depth = target.near_bytes // 2 // (most * size) // 64 * 64
+    depth = max(64, min(depth, DEEPEST))
+    width = target.cache_bytes // 2 // (depth * size) // (line * lines) * (line * lines)
+    return Blocks(
+        rows,
+        problem.m % rows,
+        lines,
+        line,
+        depth,
+        max(line * lines, width),
+        problem.left,
+        problem.right,
+        problem.factors,
+        problem.sums,
+        is_finished=problem.is_finished,
+        fetches=problem.m <= EVEN and problem.right == ROWS,
+    )
+
+
+def divide(target: Target, problem: Problem, t: Blocks) -> Division:
+    """Blocks that are as square as possible, enough for all cores, and each worth its start."""
+    height, width = problem.m, min(even_part(problem.n, t.width), t.width)
+    wanted = max(1, min(CUBES * target.cores, problem.work // CUBE_WORK))
+    while _cubes(problem, height, width) < wanted:
+        if height >= width and height > 4 * t.rows:
+            height = _rounded(-(-height // 2), t.rows)
+        elif width > 2 * t.step:
+            width = -(-width // 2)
+        else:
+            break
+    depth = even_part(problem.k, t.depth)
+    return Division(
+        _rounded(height, t.rows), _rounded(width, t.step), min(_rounded(depth, t.line), t.depth)
+    )
+
+
+def _cubes(problem: Problem, height: int, width: int) -> int:
+    return problem.batches * -(-problem.m // height) * -(-problem.n // width)
+
+
+def streams(target: Target, problem: Problem) -> Streams:
+    """As many lines as registers hold sums of; columns are cut only for all cores to have some."""
+    groups = -(-problem.m // GROUP)
+    rows = -(-problem.m // groups)
+    line = lanes(target, problem)
+    lines = max(1, min(4, tile_extents(target)[0] * 2 // 3 * 2 // rows))
+    wanted = -(-target.cores * (1 if problem.m == 1 else 2) // problem.batches)
+    if problem.work < CUBE_WORK // 8:
+        wanted = 1
+    step = line * lines
+    width = min(_rounded(-(-problem.n // wanted), step), 4096)
+    return Streams(rows, groups, line, lines, STEPS, width, rows > 1, problem.sums)
+
+
+def dots(target: Target, problem: Problem) -> Dots:
+    """Four rows by four columns, or one row by eight."""
+    rows = even_part(problem.m, 4)
+    columns = 8 if rows == 1 else 4
+    wanted = -(-target.cores * CUBES // problem.batches)
+    if problem.work < CUBE_WORK // 8:
+        wanted = 1
+    width = _rounded(-(-problem.n // wanted), columns)
+    return Dots(rows, columns, lanes(target, problem), width, problem.sums)
+
+
+def even_part(n: int, most: int) -> int:
+    """The length of parts of `n`, at most `most`, as few and as equal as they can be."""
+    count = max(1, -(-n // most))
+    return max(1, -(-n // count))
+
+
+def _rounded(n: int, step: int) -> int:
+    return max(step, -(-n // step) * step)

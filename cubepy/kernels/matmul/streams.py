@@ -1,0 +1,208 @@
+"""Products of few rows on CPUs: the right factor is read once, as it lies.
+
+`multiply_streams` walks along rows of a right factor that is dense along rows, several at a time;
+sums of the columns stay in a near cache. `multiply_dots` makes dot products with columns that are
+dense. Both wait for memory where the left factor has one row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import cubepy as cp
+from cubepy.ir.types import DType
+from cubepy.kernels.calls.positions import unravelled
+from cubepy.kernels.matmul.finish import chosen, finished, finished_number
+from cubepy.record import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """`groups` times `rows` rows; `steps` elements of k and `lines` lines of `line` columns at a
+    time; `width` columns of a cube. `ahead`: the next rows are prefetched."""
+
+    rows: int
+    groups: int
+    line: int
+    lines: int
+    steps: int
+    width: int
+    ahead: bool
+    sums: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Dots:
+    """`rows` rows by `columns` columns at a time, in lines of `line` elements of k; a cube has
+    `width` columns."""
+
+    rows: int
+    columns: int
+    line: int
+    width: int
+    sums: DType
+
+
+@cp.cube
+def multiply_streams(
+    a: cp.Tensor,
+    b: cp.Tensor,
+    out: cp.Tensor,
+    biases: Any,
+    extras: Any,
+    epilogue: cp.Comptime[Callable[..., Any] | None],
+    t: cp.Comptime[Streams],
+) -> None:
+    """A cube for `width` columns of each product [..., m, k] by [..., k, n]; one unit each."""
+    m, n = t.rows * t.groups, out.shape[out.rank - 1]
+    across = (n + t.width - 1) // t.width
+    where = unravelled(cp.CUBE_POS // across, out.shape[: out.rank - 2])
+    x, y = chosen(a, where), chosen(b, where)
+    sums = cp.shared((m, t.width // t.line), cp.Line[t.sums, t.line])
+    held = cp.shared((m, t.steps), t.sums)
+    inner, j0 = y.shape[0], cp.CUBE_POS % across * t.width
+    columns = min(t.width, n - j0)
+    count, whole = (columns + t.line - 1) // t.line, columns // (t.line * t.lines) * t.lines
+    for c in range(count):
+        for r in cp.unroll(range(m)):
+            sums[r, c] = cp.Line[t.sums, t.line](0)
+    end = inner // t.steps * t.steps
+    for k in range(0, end, t.steps):
+        add_steps(x, y, held, sums, k, j0, whole, count, t.steps, t)
+    for k in range(end, inner):
+        add_steps(x, y, held, sums, k, j0, 0, count, 1, t)
+    for r in range(min(m, out.shape[out.rank - 2])):
+        row = out[(*where, r)]
+        for c in range(count):
+            j = j0 + c * t.line
+            v = finished(sums[r, c], (*where, r, j), biases, extras, epilogue)
+            cp.store(row, j, v)
+
+
+def add_steps(
+    x: Any,
+    y: Any,
+    held: Any,
+    sums: Any,
+    k: Any,
+    j0: Any,
+    whole: Any,
+    count: Any,
+    steps: Any,
+    t: Any,
+) -> None:
+    """Add the products of some rows of the right factor to all columns."""
+    for r in range(min(t.rows * t.groups, x.shape[0] + t.rows)):
+        row = x[min(r, x.shape[0] - 1)]
+        for u in cp.unroll(range(steps)):
+            held[r, u] = t.sums(row[k + u])
+    for group in range(min(t.groups, x.shape[0])):
+        factors, part = held[group * t.rows :], sums[group * t.rows :]
+        if steps > 1:
+            for c in range(0, whole, t.lines):
+                add_lines(factors, y, part, k, j0 + c * t.line, c, t)
+        for u in range(min(steps, y.shape[0] - k)):
+            for c in range(whole, count):
+                add_line(factors, y, part, k, j0 + c * t.line, c, u, t)
+
+
+def add_lines(factors: Any, y: Any, sums: Any, k: Any, j: Any, at: Any, t: Any) -> None:
+    """Add the products of some rows and lines, whose sums are in registers meanwhile."""
+    found = cp.local((t.rows, t.lines), cp.Line[t.sums, t.line])
+    for r in cp.unroll(range(t.rows)):
+        for c in cp.unroll(range(t.lines)):
+            found[r, c] = sums[r, at + c]
+    for u in cp.unroll(range(t.steps)):
+        row = y[k + u]
+        for c in cp.unroll(range(t.lines)):
+            if t.ahead:
+                cp.prefetch(y, (k + u + t.steps, j + c * t.line))
+            v = cp.Line[t.sums, t.line](cp.load(row, j + c * t.line, line=t.line, fill=None))
+            for r in cp.unroll(range(t.rows)):
+                found[r, c] = found[r, c] + v * factors[r, u]
+    for r in cp.unroll(range(t.rows)):
+        for c in cp.unroll(range(t.lines)):
+            sums[r, at + c] = found[r, c]
+
+
+def add_line(factors: Any, y: Any, sums: Any, k: Any, j: Any, at: Any, u: Any, t: Any) -> None:
+    """Add the products of one row and one line, which may end early."""
+    v = cp.Line[t.sums, t.line](cp.load(y[k + u], j, line=t.line))
+    for r in cp.unroll(range(t.rows)):
+        sums[r, at] = sums[r, at] + v * factors[r, u]
+
+
+@cp.cube
+def add_parts(
+    parts: cp.Tensor,
+    out: cp.Tensor,
+    biases: Any,
+    extras: Any,
+    epilogue: cp.Comptime[Callable[..., Any] | None],
+    line: cp.Comptime[int],
+) -> None:
+    """Add sums over parts of k, [part, row, column]; a cube for each row."""
+    i = cp.CUBE_POS
+    for j in range(0, out.shape[1], line):
+        v = cp.load(parts[0, i], j, line=line)
+        for part in range(1, parts.shape[0]):
+            v = v + cp.load(parts[part, i], j, line=line)
+        cp.store(out[i], j, finished(v, (i, j), biases, extras, epilogue))
+
+
+@cp.cube
+def multiply_dots(
+    a: cp.Tensor,
+    b: cp.Tensor,
+    out: cp.Tensor,
+    biases: Any,
+    extras: Any,
+    epilogue: cp.Comptime[Callable[..., Any] | None],
+    t: cp.Comptime[Dots],
+) -> None:
+    """A cube for `width` columns of each product [..., m, k] by [..., n, k]; one unit each."""
+    m, n = out.shape[out.rank - 2], out.shape[out.rank - 1]
+    across = (n + t.width - 1) // t.width
+    where = unravelled(cp.CUBE_POS // across, out.shape[: out.rank - 2])
+    x, y, z = chosen(a, where), chosen(b, where), chosen(out, where)
+    j0 = cp.CUBE_POS % across * t.width
+    totals = cp.shared((t.rows, t.columns), t.sums)
+    for j in range(j0, min(j0 + t.width, n), t.columns):
+        for i in range(0, m, t.rows):
+            add_dots(x, y, totals, i, j, t)
+            for r in range(min(t.rows, m - i)):
+                for c in range(min(t.columns, n - j)):
+                    index = (*where, i + r, j + c)
+                    v = finished_number(totals[r, c], index, biases, extras, epilogue)
+                    z[i + r, j + c] = v
+
+
+def add_dots(x: Any, y: Any, totals: Any, i: Any, j: Any, t: Any) -> None:
+    """Dot products of some rows and columns; the last ones stand for those behind them."""
+    rows = tuple(x[min(i + r, x.shape[0] - 1)] for r in range(t.rows))
+    columns = tuple(y[min(j + c, y.shape[0] - 1)] for c in range(t.columns))
+    found = cp.local((t.rows, t.columns), cp.Line[t.sums, t.line], fill=0)
+    inner = x.shape[1]
+    end = inner // t.line * t.line
+    for k in range(0, end, t.line):
+        add_products(rows, columns, found, k, None, t)
+    if end < inner:
+        add_products(rows, columns, found, end, 0, t)
+    for r in cp.unroll(range(t.rows)):
+        for c in cp.unroll(range(t.columns)):
+            totals[r, c] = found[r, c].sum()
+
+
+def add_products(rows: Any, columns: Any, found: Any, k: Any, fill: Any, t: Any) -> None:
+    """Add the products of one line of k."""
+    left = tuple(loaded(row, k, fill, t) for row in rows)
+    for c in cp.unroll(range(t.columns)):
+        v = loaded(columns[c], k, fill, t)
+        for r in cp.unroll(range(t.rows)):
+            found[r, c] = found[r, c] + left[r] * v
+
+
+def loaded(row: Any, k: Any, fill: Any, t: Any) -> Any:
+    """A line of a row from `k` on, in the type of the sums."""
+    return cp.Line[t.sums, t.line](cp.load(row, k, line=t.line, fill=fill))

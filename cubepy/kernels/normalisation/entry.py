@@ -1,0 +1,228 @@
+"""Normalisation of rows: `softmax`, `log_softmax`, `layer_norm`, `rms_norm`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+from operator import index
+from typing import Any
+
+from cubepy.array.memory import Memory
+from cubepy.ir.types import f32
+from cubepy.jit.grid import Over
+from cubepy.kernels.calls.arguments import axis_or_dim, normal_axis, refused, wrong
+from cubepy.kernels.calls.axes import Axis, merged, seen
+from cubepy.kernels.calls.call import call
+from cubepy.kernels.calls.libraries import Shape
+from cubepy.kernels.calls.plans import Planner, Plans
+from cubepy.kernels.normalisation.kernel import normalise_rows, soften_columns
+from cubepy.kernels.normalisation.problem import Normalisation
+from cubepy.kernels.normalisation.strategies import column_tilings, row_tilings
+
+_PLANS = Plans()
+
+
+def softmax(x: Any, axis: int = -1, *, out: Any = None, dim: Any = None) -> Any:
+    """exp(x) over its sum along an axis, as `torch.softmax`.
+
+    `x`: floats of any shape and strides; `dim` is the same as `axis`. Gives an array of the
+    library and dtype of `x`, on its device, or `out`. f16 and bf16 are computed in f32 and rounded
+    once. The maximum is subtracted before, so that nothing overflows; a row of which all is -inf is
+    NaN, and so is one with +inf or NaN. Raises `LaunchError` for an axis that is not there,
+    `LaunchTypeError` for what is no array of floats.
+    """
+    return _soften("softmax", x, axis, out, dim)
+
+
+def log_softmax(x: Any, axis: int = -1, *, out: Any = None, dim: Any = None) -> Any:
+    """The logarithm of `softmax`, as `torch.log_softmax`: x - max - log(sum(exp(x - max)))."""
+    return _soften("log_softmax", x, axis, out, dim)
+
+
+def _soften(function: str, x: Any, axis: Any, out: Any, dim: Any) -> Any:
+    if dim is not None:
+        axis = axis_or_dim(function, axis, dim, -1)
+
+    def make(planner: Planner, arrays: list[Memory]) -> None:
+        (x,) = arrays
+        _check_floats(function, "x", x)
+        which = normal_axis(function, max(1, len(x.shape)), axis)
+        result = planner.result(Shape(x.shape, x.dtype))
+        _launch(planner, x, result, (which,) if x.shape else (), (), (), 0.0)
+
+    return call(_PLANS, function, ("x",), (x,), axis, make, out)
+
+
+def layer_norm(
+    x: Any,
+    normalized_shape: int | Sequence[int],
+    weight: Any = None,
+    bias: Any = None,
+    eps: float = 1e-5,
+    *,
+    out: Any = None,
+) -> Any:
+    """(x - mean) / sqrt(var + eps) * weight + bias over the last axes, as torch's `layer_norm`.
+
+    `x`: floats of any shape and strides whose last axes are `normalized_shape`; `weight` and
+    `bias`: None, or arrays of that shape and the dtype of `x`. Gives an array of the library and
+    dtype of `x`, on its device, or `out`. f16 and bf16 are computed in f32 and rounded once; the
+    variance is the mean squared distance from the mean, computed before, so that nothing cancels.
+    Raises `LaunchError` for shapes that do not fit, `LaunchTypeError` for other dtypes.
+    """
+    shape = _shape("layer_norm", normalized_shape)
+    return _normalise("layer_norm", x, shape, weight, bias, eps, out)
+
+
+def rms_norm(
+    x: Any,
+    normalized_shape: int | Sequence[int],
+    weight: Any = None,
+    eps: float | None = None,
+    *,
+    out: Any = None,
+) -> Any:
+    """x / sqrt(mean(x * x) + eps) * weight over the last axes, as torch's `rms_norm`.
+
+    See `layer_norm`; `eps` None is the distance from 1 to the next number of the dtype that it is
+    computed in.
+    """
+    shape = _shape("rms_norm", normalized_shape)
+    return _normalise("rms_norm", x, shape, weight, None, eps, out)
+
+
+def _shape(function: str, given: Any) -> tuple[int, ...]:
+    try:
+        values = given if isinstance(given, Sequence) else (given,)
+        return tuple(index(n) for n in values)
+    except TypeError:
+        what = f"is {given!r}; it takes integers"
+        raise refused(function, "normalized_shape", what, "") from None
+
+
+def _normalise(
+    function: str, x: Any, shape: tuple[int, ...], weight: Any, bias: Any, eps: Any, out: Any
+) -> Any:
+    has = weight is not None, bias is not None
+
+    def make(planner: Planner, arrays: list[Memory]) -> None:
+        x, rest = arrays[0], iter(arrays[1:])
+        _check_floats(function, "x", x)
+        first = len(x.shape) - len(shape)
+        if not shape or first < 0 or x.shape[first:] != shape:
+            raise wrong(function, f"`x` has shape {x.shape}, whose last axes are not {shape}")
+        weights = _weights(function, "weight", x, shape, next(rest) if has[0] else None)
+        biases = _weights(function, "bias", x, shape, next(rest) if has[1] else None)
+        result = planner.result(Shape(x.shape, x.dtype))
+        axes = tuple(range(first, len(x.shape)))
+        least = 2.0**-23 if x.dtype.bits <= 32 else 2.0**-52
+        _launch(planner, x, result, axes, weights, biases, least if eps is None else float(eps))
+
+    names = ("x", "weight", "bias")
+    return call(_PLANS, function, names, (x, weight, bias), (shape, eps, has), make, out)
+
+
+def _check_floats(function: str, name: str, x: Memory) -> None:
+    if not x.dtype.is_float or x.dtype.bits == 8:
+        supported = "convert it to f32; f16, bf16, f32 and f64 are supported"
+        raise refused(function, name, f"has dtype {x.dtype}", supported)
+
+
+def _weights(
+    function: str, name: str, x: Memory, shape: tuple[int, ...], given: Memory | None
+) -> tuple[Memory, ...]:
+    """Weights along a row, if there are any, as one axis."""
+    if given is None:
+        return ()
+    if given.shape != shape:
+        raise wrong(
+            function, f"`{name}` has shape {given.shape}, but `normalized_shape` is {shape}"
+        )
+    if given.dtype is not x.dtype:
+        what = f"has dtype {given.dtype}, but `x` has {x.dtype}"
+        raise refused(function, name, what, "convert one of them")
+    return (given,)
+
+
+def _launch(
+    planner: Planner,
+    x: Memory,
+    out: Memory,
+    axes: tuple[int, ...],
+    weight: tuple[Memory, ...],
+    bias: tuple[Memory, ...],
+    eps: float,
+) -> None:
+    """Rows as the last axis of views; across memory, for softmax, where columns are dense."""
+    if not prod(x.shape):
+        return
+    operands = (x, out, *weight, *bias)
+    row = _row(planner.function, operands, axes)
+    kept = [Axis(n, (x.strides[k], out.strides[k])) for k, n in enumerate(x.shape) if k not in axes]
+    rows = merged(kept)
+    one = [Axis(row.extent, row.strides[:2])]
+    op = Normalisation(planner.function, x.dtype if x.dtype.bits >= 32 else f32)
+    if op.is_softmax and _is_across(rows, row, x.dtype.itemsize):
+        order = [*rows[:-1], *one, rows[-1]]
+        _launch_columns(planner, op, seen(x, order), seen(out, order, 1))
+        return
+    views = [seen(m, [*rows, *one], k) for k, m in enumerate((x, out))]
+    along = [seen(m, [row], k + 2) for k, m in enumerate((*weight, *bias))]
+    count = prod(a.extent for a in rows)
+    tiling = row_tilings(planner.target, op, views[0], views[1], row.extent, count)[0]
+    planner.launch(
+        normalise_rows,
+        Over(-(-count // tiling.band), "cube", tiling.units),
+        x=views[0],
+        weight=tuple(along[: len(weight)]),
+        bias=tuple(along[len(weight) :]),
+        out=views[1],
+        eps=eps,
+        op=op,
+        tiling=tiling,
+    )
+
+
+def _is_across(rows: list[Axis], row: Axis, size: int) -> bool:
+    """Whether columns lie side by side, and the elements of a row do not."""
+    return bool(rows) and row.strides[0] != size and rows[-1].strides[0] == size
+
+
+def _launch_columns(planner: Planner, op: Normalisation, x: Memory, out: Memory) -> None:
+    tiling = column_tilings(planner.target, op, x, out)[0]
+    blocks = -(-x.shape[-1] // (tiling.line * tiling.unroll))
+    units = prod(x.shape[:-2]) * blocks
+    planner.launch(
+        soften_columns,
+        Over(-(-units // tiling.units), "cube", tiling.units),
+        x=x,
+        out=out,
+        op=op,
+        tiling=tiling,
+    )
+
+
+def _row(function: str, operands: Sequence[Memory], axes: tuple[int, ...]) -> Axis:
+    """The normalised axes as one; E601 where they do not lie behind each other."""
+    own = [
+        Axis(operands[0].shape[k], tuple(_stride(m, k, len(operands[0].shape)) for m in operands))
+        for k in axes
+    ]
+    found = Axis(1, tuple(m.dtype.itemsize for m in operands))
+    for axis in own:
+        if axis.extent == 1:
+            continue
+        if found.extent == 1:
+            found = axis
+        elif axis.ends_on(found):
+            found = replace(axis, extent=found.extent * axis.extent)
+        else:
+            reason = "the normalised axes of `x` do not follow each other in memory"
+            raise wrong(function, reason, "pass a contiguous copy")
+    return found
+
+
+def _stride(m: Memory, axis: int, rank: int) -> int:
+    """The stride of an axis of `x`, which weights have counted from the end."""
+    return m.strides[axis - rank]

@@ -1,0 +1,1 @@
+"""Where the extremes of an array are."""

@@ -1,0 +1,162 @@
+"""Where extremes are: `argmax`, `argmin`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+from cubepy.array.memory import Memory
+from cubepy.ir.types import Kind, bool_, i32, i64, u8, u32
+from cubepy.jit.grid import Over
+from cubepy.kernels.calls.arguments import axis_or_dim, normal_axis, refused, wrong
+from cubepy.kernels.calls.axes import Axis, merged, seen
+from cubepy.kernels.calls.call import call
+from cubepy.kernels.calls.cubes import is_wide
+from cubepy.kernels.calls.libraries import Shape
+from cubepy.kernels.calls.plans import Planner, Plans
+from cubepy.kernels.position.kernel import Search, pick_chunks, search_columns, search_rows
+from cubepy.kernels.reduction.problem import Reduction, running_type
+from cubepy.targets import Target
+
+_PLANS = Plans()
+
+
+def argmax(
+    x: Any, axis: int | None = None, keepdims: bool = False, *, out: Any = None, dim: Any = None
+) -> Any:
+    """The index of the maximum along an axis, or in row-major order of all; as `numpy.argmax`.
+
+    `x`: any shape, strides and dtype; for the index of all, axes that follow each other in memory.
+    `dim` is the same as `axis`. Gives i64 in the library of `x`, on its device, or `out`. Of equal
+    elements the first counts, and NaN is the greatest. Raises `LaunchError` for an axis
+    that is not there and where there is no element; `LaunchTypeError` for what is no array.
+    """
+    return _search("argmax", x, axis, keepdims, out, dim)
+
+
+def argmin(
+    x: Any, axis: int | None = None, keepdims: bool = False, *, out: Any = None, dim: Any = None
+) -> Any:
+    """The index of the minimum along an axis, or of all; as `numpy.argmin`. See `argmax`; NaN is
+    the least."""
+    return _search("argmin", x, axis, keepdims, out, dim)
+
+
+def _search(function: str, x: Any, axis: Any, keepdims: bool, out: Any, dim: Any) -> Any:
+    if dim is not None:
+        axis = axis_or_dim(function, axis, dim)
+
+    def make(planner: Planner, arrays: list[Memory]) -> None:
+        _plan(planner, arrays[0], axis, keepdims)
+
+    return call(_PLANS, function, ("x",), (x,), (axis, keepdims), make, out)
+
+
+def _plan(planner: Planner, x: Memory, axis: Any, keepdims: bool) -> None:
+    name, rank = planner.function, len(x.shape)
+    if x.dtype.is_float and x.dtype.bits == 8:
+        raise refused(name, "x", f"has dtype {x.dtype}", "convert it to f16")
+    axes = tuple(range(rank)) if axis is None else (normal_axis(name, rank, axis),)
+    kept = [k for k in range(rank) if k not in axes]
+    if not prod(x.shape[k] for k in axes):
+        raise wrong(name, f"an array of shape {x.shape} has no {name}")
+    extents = tuple(x.shape[k] for k in kept)
+    shape = tuple(1 if k in axes else n for k, n in enumerate(x.shape))
+    result = planner.result(Shape(shape if keepdims else extents, i64))
+    if not prod(extents):
+        return
+    if keepdims:
+        result = replace(result, shape=extents, strides=tuple(result.strides[k] for k in kept))
+    row = _row(name, x, axes)
+    pairs = zip((x.strides[k] for k in kept), result.strides, strict=True)
+    rest = merged([Axis(n, pair) for n, pair in zip(extents, pairs, strict=True)])
+    x = replace(x, dtype=u8) if x.dtype is bool_ else x
+    find = _find(planner.target, x, row.extent, name == "argmax")
+    size = x.dtype.itemsize
+    if rest and row.strides[0] != size and rest[-1].strides[0] == size:
+        _launch_columns(planner, x, result, rest, row, find)
+    else:
+        _launch_rows(planner, x, result, rest, row, find)
+
+
+def _row(function: str, x: Memory, axes: tuple[int, ...]) -> Axis:
+    """The searched axes as one, in row-major order; E601 where they do not follow each other."""
+    found = Axis(1, (x.dtype.itemsize,))
+    for k in axes:
+        axis = Axis(x.shape[k], (x.strides[k],))
+        if axis.extent == 1:
+            continue
+        if found.extent > 1 and not axis.ends_on(found):
+            reason = "the axes of `x` do not follow each other in memory"
+            raise wrong(function, reason, "pass a contiguous copy, or an axis")
+        found = replace(axis, extent=found.extent * axis.extent)
+    return found
+
+
+def _find(target: Target, x: Memory, n: int, is_max: bool) -> Search:
+    name = "max" if is_max else "min"
+    worst = Reduction(name, x.dtype).identity
+    dtype = running_type(name, x.dtype)
+    if is_wide(target) and dtype.is_integer and dtype.bits < 32:  # planes work on words
+        dtype = u32 if dtype.kind is Kind.UINT else i32
+    index = i32 if n < 2**31 - 2**16 else i64
+    line = target.line_bytes // (4 if is_wide(target) else max(4, dtype.itemsize))
+    return Search(is_max, worst, dtype, index, max(1, line), 0, n)
+
+
+# Strategies and launches
+
+CHUNK = 1 << 16
+"""Elements of a row that are worth a cube of their own."""
+FEW = 64
+"""Rows that do not keep all threads busy."""
+
+
+def _launch_rows(
+    planner: Planner, x: Memory, out: Memory, rest: list[Axis], row: Axis, find: Search
+) -> None:
+    wide, n, results = is_wide(planner.target), row.extent, prod(a.extent for a in rest)
+    dense = row.strides[0] == x.dtype.itemsize
+    line = find.line if dense or not wide else 1
+    chunk = n if results >= FEW or n <= 2 * CHUNK else CHUNK
+    unroll = 4 if min(n, chunk) >= 16 * line and not wide else 1
+    find = replace(find, line=line, kept=len(rest), chunk=chunk, unroll=unroll)
+    chunks = -(-n // chunk)
+    written = seen(out, [*rest, Axis(1, (0, 0))], 1)
+    partial: Memory | None = None
+    if chunks > 1:
+        extents = (*(a.extent for a in rest), chunks)
+        written = planner.scratch(extents, i64)
+        partial = planner.scratch(extents, find.dtype)
+    planner.launch(
+        search_rows,
+        Over(results * chunks, "cube", 256 if wide else 1),
+        x=seen(x, [*rest, row]),
+        values=() if partial is None else (partial,),
+        out=written,
+        find=find,
+    )
+    if partial is not None:
+        planner.launch(
+            pick_chunks,
+            Over(results, "unit", 32 if wide else 1),
+            values=partial,
+            indices=written,
+            out=seen(out, rest, 1),
+            find=find,
+        )
+
+
+def _launch_columns(
+    planner: Planner, x: Memory, out: Memory, rest: list[Axis], row: Axis, find: Search
+) -> None:
+    units = 128 if is_wide(planner.target) else 1
+    lines = prod(a.extent for a in rest[:-1]) * -(-rest[-1].extent // find.line)
+    planner.launch(
+        search_columns,
+        Over(-(-lines // units), "cube", units),
+        x=seen(x, [*rest[:-1], row, rest[-1]]),
+        out=seen(out, rest, 1),
+        find=find,
+    )

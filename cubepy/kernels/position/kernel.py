@@ -1,0 +1,157 @@
+"""Kernels of `argmax` and `argmin`: along the lines of rows, and across rows of lines.
+
+A running result is a line of the best elements so far and of their indices; of equal ones the first
+counts, and NaN is better than any number.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cubepy as cp
+from cubepy.ir.types import DType
+from cubepy.kernels.calls.cubes import cube_max, cube_min
+from cubepy.kernels.calls.positions import count_up, unravelled
+from cubepy.record import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What is searched: the greatest element, or the least; `worst` is no better than any.
+
+    `dtype`: what elements are compared in; `index`: the type of indices. `line` elements at a time.
+    Kernels see `kept` axes first. A cube searches `chunk` elements of a row, or a unit a line of
+    columns. `unroll`: lines of a row side by side, to hide the time that one comparison takes.
+    """
+
+    is_max: bool
+    worst: int | float
+    dtype: DType
+    index: DType
+    line: int
+    kept: int
+    chunk: int
+    unroll: int = 1
+
+
+def read_line(x: Any, j: Any, find: Any, fill: Any) -> Any:
+    """A line as it is compared."""
+    v = cp.load(x, j, line=find.line, fill=fill)
+    return v if v.dtype == find.dtype else find.dtype(v)
+
+
+def better_of(state: Any, v: Any, here: Any, find: Any) -> Any:
+    """The running result after a line whose indices are `here`."""
+    best, at = state
+    is_better = v > best if find.is_max else v < best
+    if find.dtype.is_float:
+        is_better = is_better | ((v != v) & (best == best))
+    return cp.where(is_better, v, best), cp.where(is_better, here, at)
+
+
+def first_of(a: Any, b: Any, find: Any) -> Any:
+    """The better of two running results, of equal ones that with the lower index."""
+    (best, at), (v, here) = a, b
+    is_better = v > best if find.is_max else v < best
+    is_equal = v == best
+    if find.dtype.is_float:
+        is_better = is_better | ((v != v) & (best == best))
+        is_equal = is_equal | ((v != v) & (best != best))
+    is_better = is_better | (is_equal & (here < at))
+    return cp.where(is_better, v, best), cp.where(is_better, here, at)
+
+
+def start(find: Any, first: Any) -> Any:
+    """The running result before any line, which is the element at `first`."""
+    line = find.line
+    return cp.Line[find.dtype, line](find.worst), cp.Line[find.index, line](find.index(first))
+
+
+def best_of_lanes(state: Any, find: Any) -> Any:
+    """The best element of all lanes and units, and the first index of it."""
+    best, at = state
+    top = cube_max(best.max()) if find.is_max else cube_min(best.min())
+    is_top = best == top
+    if find.dtype.is_float:
+        is_top = is_top | ((top != top) & (best != best))
+    last = cp.Line[find.index, find.line](2**31 - 1 if find.index == cp.i32 else 2**63 - 1)
+    return top, cube_min(cp.where(is_top, at, last).min())
+
+
+@cp.cube
+def search_rows(x: cp.Tensor, values: Any, out: cp.Tensor, find: cp.Comptime[Search]) -> None:
+    """A cube searches a chunk of one row; the last axis of `out` counts the chunks.
+
+    `values`: none, or an array like `out` for the elements that were found.
+    """
+    chunks = out.shape[find.kept]
+    where, chunk = unravelled(cp.CUBE_POS // chunks, out.shape[: find.kept]), cp.CUBE_POS % chunks
+    row, first = x[where], chunk * find.chunk
+    end, step = min(first + find.chunk, row.shape[0]), find.line * cp.CUBE_DIM
+    block = step * find.unroll
+    whole = first + (end - first) // block * block
+    lanes = count_up(find.line, find.index)
+    states = tuple(start(find, first) for _ in range(find.unroll))
+    for j in range(first + find.line * cp.UNIT_POS, whole, block):
+        states = tuple(
+            better_of(
+                states[k],
+                read_line(row, j + k * step, find, None),
+                lanes + find.index(j + k * step),
+                find,
+            )
+            for k in range(find.unroll)
+        )
+    state = states[0]
+    for k in cp.unroll(range(1, find.unroll)):
+        state = first_of(state, states[k], find)
+    for j in range(whole + find.line * cp.UNIT_POS, end, step):
+        v = read_line(row[0:end], j, find, find.worst)
+        state = better_of(state, v, lanes + find.index(j), find)
+    top, at = best_of_lanes(state, find)
+    if cp.UNIT_POS == 0:
+        out[(*where, chunk)] = at
+        for v in values:
+            v[(*where, chunk)] = top
+
+
+@cp.cube
+def pick_chunks(
+    values: cp.Tensor, indices: cp.Tensor, out: cp.Tensor, find: cp.Comptime[Search]
+) -> None:
+    """A unit takes the best of the chunks of one result."""
+    if out.size > cp.ABSOLUTE_POS:
+        where = unravelled(cp.ABSOLUTE_POS, out.shape)
+        best, at = values[(*where, 0)], indices[(*where, 0)]
+        for k in range(1, values.shape[-1]):
+            v, here = values[(*where, k)], indices[(*where, k)]
+            is_better = v > best if find.is_max else v < best
+            if find.dtype.is_float:
+                is_better = is_better | ((v != v) & (best == best))
+            best, at = cp.where(is_better, v, best), cp.where(is_better, here, at)
+        out[where] = at
+
+
+def search_column(x: Any, out: Any, at: Any, find: Any, fill: Any) -> None:
+    """The results of one line of columns."""
+    state = start(find, 0)
+    for i in range(x.shape[0]):
+        here = cp.Line[find.index, find.line](find.index(i))
+        state = better_of(state, read_line(x[i], at, find, fill), here, find)
+    cp.store(out, at, cp.i64(state[1]), whole=fill is None)
+
+
+@cp.cube
+def search_columns(x: cp.Tensor, out: cp.Tensor, find: cp.Comptime[Search]) -> None:
+    """A unit searches a line of columns; rows are the last axis of `x` but one."""
+    columns = out.shape[-1]
+    lines, items = (columns + find.line - 1) // find.line, 1
+    for n in out.shape[:-1]:
+        items = items * n
+    if items * lines > cp.ABSOLUTE_POS:
+        where = unravelled(cp.ABSOLUTE_POS // lines, out.shape[:-1])
+        at = cp.ABSOLUTE_POS % lines * find.line
+        if at + find.line <= columns:
+            search_column(x[where], out[where], at, find, None)
+        else:
+            search_column(x[where], out[where], at, find, find.worst)

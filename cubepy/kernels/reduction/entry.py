@@ -1,0 +1,267 @@
+"""Reductions over any axes: sums and products, extremes, means, norms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from math import inf
+from math import prod as product
+from typing import Any
+
+from cubepy.array.memory import Memory
+from cubepy.ir.types import DType, bool_, u8
+from cubepy.kernels.calls.arguments import axis_or_dim, frozen, normal_axes, refused, wrong
+from cubepy.kernels.calls.axes import Axis
+from cubepy.kernels.calls.call import call
+from cubepy.kernels.calls.libraries import Shape
+from cubepy.kernels.calls.plans import Planner, Plans
+from cubepy.kernels.reduction import problem
+from cubepy.kernels.reduction.launches import Reducer
+from cubepy.kernels.reduction.problem import Reduction, real_type, running_type
+from cubepy.record import dataclass
+
+_PLANS = Plans()
+
+
+def sum(
+    x: Any, axis: Any = None, keepdims: bool = False, *, out: Any = None, dim: Any = None
+) -> Any:
+    """The sum over some axes, or all; as `numpy.sum`.
+
+    `x`: any shape, strides and dtype; `axis`: an int, a tuple of ints or None for all; `dim` is the
+    same. Sums of bools and integers are i64, of unsigned integers u64, and wrap; others keep the
+    dtype. Gives an array of the library of `x`, on its device (a NumPy scalar where no axis is
+    left), or `out`, of exactly this dtype and shape. The sum of nothing is 0.
+
+    f16 and bf16 are added in f32 and rounded once. Floats are added by halves of short blocks,
+    whose sums are added with their rounding errors (TwoSum: Knuth, TAOCP 4.2.2), so that the error
+    is that of a short sum whatever the length; on GPUs each unit adds a share, and the shares are
+    added by halves. Raises `LaunchError` for axes that are not there and for a tensor that requires
+    grad outside of `torch.no_grad()`; `LaunchTypeError` for what is no array.
+    """
+    return _reduce("sum", x, axis, keepdims, out, dim)
+
+
+def prod(
+    x: Any, axis: Any = None, keepdims: bool = False, *, out: Any = None, dim: Any = None
+) -> Any:
+    """The product over some axes, or all; as `numpy.prod`.
+
+    Parameters, results and errors are those of `sum`; the product of nothing is 1.
+    """
+    return _reduce("prod", x, axis, keepdims, out, dim)
+
+
+def max(
+    x: Any, axis: Any = None, keepdims: bool = False, *, out: Any = None, dim: Any = None
+) -> Any:
+    """The maximum over some axes, or all; as `numpy.max`.
+
+    Parameters and results are those of `sum`; the dtype is that of `x`. Exact; NaN if any element
+    is NaN; which of equal zeros it is, is not specified. Raises `LaunchError` for the maximum of
+    nothing, and as `sum` does.
+    """
+    return _reduce("max", x, axis, keepdims, out, dim)
+
+
+def min(
+    x: Any, axis: Any = None, keepdims: bool = False, *, out: Any = None, dim: Any = None
+) -> Any:
+    """The minimum over some axes, or all; as `numpy.min`. See `max`."""
+    return _reduce("min", x, axis, keepdims, out, dim)
+
+
+def any(
+    x: Any, axis: Any = None, keepdims: bool = False, *, out: Any = None, dim: Any = None
+) -> Any:
+    """Whether an element is not zero, over some axes, or all; as `numpy.any`.
+
+    Parameters are those of `sum`; gives bools. NaN is not zero; of nothing it is False.
+    """
+    return _reduce("any", x, axis, keepdims, out, dim)
+
+
+def all(
+    x: Any, axis: Any = None, keepdims: bool = False, *, out: Any = None, dim: Any = None
+) -> Any:
+    """Whether no element is zero, over some axes, or all; as `numpy.all`. See `any`."""
+    return _reduce("all", x, axis, keepdims, out, dim)
+
+
+def mean(
+    x: Any, axis: Any = None, keepdims: bool = False, *, out: Any = None, dim: Any = None
+) -> Any:
+    """The mean over some axes, or all; as `numpy.mean`.
+
+    Parameters and errors are those of `sum`. Floats keep their dtype, integers give f64 (which not
+    every device has). The sum is rounded as by `sum`, in f32 for narrow floats, and divided once.
+    The mean of nothing is NaN.
+    """
+    return _reduce("mean", x, axis, keepdims, out, dim)
+
+
+def var(
+    x: Any,
+    axis: Any = None,
+    keepdims: bool = False,
+    *,
+    correction: int = 0,
+    out: Any = None,
+    dim: Any = None,
+) -> Any:
+    """The variance over some axes, or all; as `numpy.var`, whose `ddof` is `correction`.
+
+    Dtypes are those of `mean`. The mean squared distance from the mean, which is computed before,
+    so that nothing cancels; the sum is divided by the number of elements less `correction`, or 0 if
+    that is negative. Errors are those of `sum`.
+    """
+    return _reduce("var", x, axis, keepdims, out, dim, correction)
+
+
+def std(
+    x: Any,
+    axis: Any = None,
+    keepdims: bool = False,
+    *,
+    correction: int = 0,
+    out: Any = None,
+    dim: Any = None,
+) -> Any:
+    """The square root of `var`."""
+    return _reduce("std", x, axis, keepdims, out, dim, correction)
+
+
+def logsumexp(
+    x: Any, axis: Any = None, keepdims: bool = False, *, out: Any = None, dim: Any = None
+) -> Any:
+    """log(sum(exp(x))) over some axes, or all; as `torch.logsumexp`.
+
+    Dtypes are those of `mean`. The maximum is subtracted before, so that nothing overflows; of
+    nothing it is -inf. Errors are those of `sum`.
+    """
+    return _reduce("logsumexp", x, axis, keepdims, out, dim)
+
+
+def norm(
+    x: Any,
+    axis: Any = None,
+    keepdims: bool = False,
+    *,
+    ord: float = 2,
+    out: Any = None,
+    dim: Any = None,
+) -> Any:
+    """The vector norm over some axes, or all; as `numpy.linalg.vector_norm`.
+
+    `ord`: 1, 2, or plus or minus infinity. Dtypes are those of `mean`. Squares are not scaled: the
+    2-norm overflows where they do. Errors are those of `sum`; `LaunchError` also for another `ord`.
+    """
+    if ord not in (1, 2, inf, -inf):
+        raise wrong("norm", f"`ord` is {ord!r}", "it is 1, 2 or an infinity")
+    return _reduce("norm", x, axis, keepdims, out, dim, float(ord))
+
+
+def _reduce(
+    function: str, x: Any, axis: Any, keepdims: bool, out: Any, dim: Any, option: Any = None
+) -> Any:
+    if dim is not None:
+        axis = axis_or_dim(function, axis, dim)
+    axis = frozen(axis)
+
+    def make(planner: Planner, arrays: list[Memory]) -> None:
+        _plan(planner, arrays[0], axis, keepdims, option)
+
+    return call(_PLANS, function, ("x",), (x,), (axis, keepdims, option), make, out)
+
+
+# What is done for one signature
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What a function computes: the dtype of its results, and the reduction."""
+
+    dtype: DType
+    op: Reduction
+
+
+def _work(function: str, dtype: DType, option: Any) -> _Work:
+    """The reduction of a function for elements of a dtype."""
+    if function in ("sum", "prod"):
+        found = running_type(function, dtype)
+        return _Work(dtype if dtype.is_float else found, Reduction(function, found))
+    if function in ("max", "min"):
+        return _Work(dtype, Reduction(function, running_type(function, dtype)))
+    if function in ("any", "all"):
+        name = "max" if function == "any" else "min"
+        return _Work(bool_, Reduction(name, u8, read=problem.is_true))
+    running = real_type(dtype)
+    result = dtype if dtype.is_float else running
+    if function == "norm" and abs(option) == inf:
+        name = "max" if option > 0 else "min"
+        return _Work(result, Reduction(name, running, read=problem.absolute))
+    read, write = _FUNCTIONS["norm1" if option == 1 and function == "norm" else function]
+    return _Work(result, Reduction("sum", running, read=read, write=write))
+
+
+Hook = Callable[..., Any] | None
+_FUNCTIONS: dict[str, tuple[Hook, Hook]] = {
+    "mean": (None, problem.mean),
+    "var": (problem.squared_distance, problem.mean),
+    "std": (problem.squared_distance, problem.root_of_mean),
+    "logsumexp": (problem.exp_of_distance, problem.log_and_centre),
+    "norm": (problem.square, problem.root),
+    "norm1": (problem.absolute, None),
+}
+"""Functions on read and on write of sums."""
+_CENTRES = {"var": "mean", "std": "mean", "logsumexp": "max"}
+"""What is computed first, as the centre."""
+
+
+def _plan(planner: Planner, x: Memory, axis: Any, keepdims: bool, option: Any) -> None:
+    name, rank = planner.function, len(x.shape)
+    if x.dtype.is_float and x.dtype.bits == 8:
+        raise refused(name, "x", f"has dtype {x.dtype}", "convert it to f16")
+    axes = normal_axes(name, rank, axis)
+    kept = [k for k in range(rank) if k not in axes]
+    size = product(x.shape[k] for k in axes)
+    work = _work(name, x.dtype, option)
+    if size == 0 and work.op.name in ("max", "min") and work.op.read is not problem.is_true:
+        raise wrong(name, f"an array of shape {x.shape} has no {name}")
+    shape = tuple(1 if k in axes else n for k, n in enumerate(x.shape))
+    extents = tuple(x.shape[k] for k in kept)
+    result = planner.result(Shape(shape if keepdims else extents, work.dtype))
+    if not product(extents):
+        return
+    if keepdims:
+        result = replace(result, shape=extents, strides=tuple(result.strides[k] for k in kept))
+    reduced = [Axis(x.shape[k], (x.strides[k],)) for k in axes]
+    centre = _centre(planner, name, x, work.op, kept, reduced)
+    places = [x, result, *([centre] if centre else [])]
+    strides = zip(*(_kept_strides(m, kept, m is x) for m in places), strict=True)
+    rest = [Axis(n, each) for n, each in zip(extents, strides, strict=True)]
+    count = size if name not in ("var", "std") else size - option
+    Reducer(planner, work.op, count if count > 0 else 0, centre).launch(x, result, rest, reduced)
+
+
+def _kept_strides(m: Memory, kept: list[int], is_whole: bool) -> tuple[int, ...]:
+    return tuple(m.strides[k] for k in kept) if is_whole else m.strides
+
+
+def _centre(
+    planner: Planner, name: str, x: Memory, op: Reduction, kept: list[int], reduced: list[Axis]
+) -> Memory | None:
+    """Launches what computes the centre of each result, if the function has one."""
+    what = _CENTRES.get(name)
+    if what is None:
+        return None
+    extents = tuple(x.shape[k] for k in kept)
+    centre = planner.scratch(extents, op.dtype)
+    first = Reduction("max", op.dtype)
+    if what == "mean":
+        first = Reduction("sum", op.dtype, write=problem.mean)
+    pairs = zip(_kept_strides(x, kept, True), centre.strides, strict=True)
+    axes = [Axis(n, pair) for n, pair in zip(extents, pairs, strict=True)]
+    size = product(a.extent for a in reduced)
+    Reducer(planner, first, size).launch(x, centre, axes, reduced)
+    return centre

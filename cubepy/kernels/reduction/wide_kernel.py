@@ -1,0 +1,136 @@
+"""Kernels of reductions for cubes of many units: one result by all units, or one line by each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cubepy as cp
+from cubepy.kernels.calls.cubes import cube_max, cube_min, cube_prod, cube_sum
+from cubepy.kernels.calls.positions import unravelled
+from cubepy.kernels.reduction.kernel import (
+    across,
+    centre_at,
+    joined,
+    loaded,
+    loaded_up_to,
+    written,
+)
+from cubepy.kernels.reduction.problem import Reduction
+from cubepy.record import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class WideTiling:
+    """How cubes of `units` units go through the data.
+
+    `line` elements at a time. A cube, or a unit for columns, takes `chunk` lines (rows) of one
+    result. `kept` axes are not reduced.
+    """
+
+    kept: int
+    line: int
+    units: int
+    chunk: int
+
+
+def over_units(v: Any, op: Any) -> Any:
+    """The reduction of one number of each unit."""
+    if op.name == "sum":
+        return cube_sum(v)
+    if op.name == "prod":
+        return cube_prod(v)
+    return cube_max(v) if op.name == "max" else cube_min(v)
+
+
+def line_of(x: Any, p: Any, lines: Any, op: Any, line: Any, centre: Any) -> Any:
+    """Line number `p` of a view of any rank, whose rows have `lines` lines."""
+    if x.rank == 1:
+        return loaded_up_to(x, p * line, x.shape[0], op, line, centre)
+    row = x[unravelled(p // lines, x.shape[:-1])]
+    return loaded_up_to(row, p % lines * line, row.shape[0], op, line, centre)
+
+
+def total_of(x: Any, first: Any, end: Any, lines: Any, op: Any, tiling: Any, centre: Any) -> Any:
+    """A unit's share of the lines [first, end)."""
+    line = tiling.line
+    total = cp.Line[op.dtype, line](op.identity)
+    whole = end
+    if x.rank == 1:
+        whole = min(end, x.shape[0] // line)
+        for p in range(first + cp.UNIT_POS, whole, cp.CUBE_DIM):
+            total = joined(total, loaded(x, p * line, op, line, None, centre), op)
+        first = max(first, whole)
+    for p in range(first + cp.UNIT_POS, end, cp.CUBE_DIM):
+        total = joined(total, line_of(x, p, lines, op, line, centre), op)
+    return total
+
+
+@cp.cube
+def reduce_wide_rows(
+    x: cp.Tensor,
+    centre: Any,
+    out: cp.Tensor,
+    count: int,
+    op: cp.Comptime[Reduction],
+    tiling: cp.Comptime[WideTiling],
+) -> None:
+    """A cube makes one result of one chunk of lines; the last axis of `out` counts the chunks."""
+    kept, line = tiling.kept, tiling.line
+    chunks = out.shape[kept]
+    where, chunk = unravelled(cp.CUBE_POS // chunks, out.shape[:kept]), cp.CUBE_POS % chunks
+    seen, middle = x[where], centre_at(centre, where)
+    lines = (seen.shape[-1] + line - 1) // line
+    size = lines
+    for n in seen.shape[:-1]:
+        size = size * n
+    first = chunk * tiling.chunk
+    total = total_of(seen, first, min(first + tiling.chunk, size), lines, op, tiling, middle)
+    found = over_units(across((total, total), op), op)
+    if cp.UNIT_POS == 0:
+        out[(*where, chunk)] = written(found, op, count, middle)
+
+
+def column_total(x: Any, at: Any, span: Any, total: Any, op: Any, fill: Any, centre: Any) -> Any:
+    """A line of columns after some positions of the first axis, whatever lies below."""
+    if x.rank == 1:
+        return joined(total, loaded(x, at, op, total.line_size, fill, centre), op)
+    for i in range(span[0], span[1]):
+        total = column_total(x[i], at, (0, x.shape[1]), total, op, fill, centre)
+    return total
+
+
+def store_column(
+    x: Any, centre: Any, out: Any, at: Any, span: Any, count: Any, op: Any, tiling: Any, fill: Any
+) -> None:
+    """The results of one line of columns."""
+    line = tiling.line
+    c = 0 if len(centre) == 0 else cp.load(centre[0], at, line=line, fill=fill)
+    start = cp.Line[op.dtype, line](op.identity)
+    total = column_total(x, at, span, start, op, fill, c)
+    cp.store(out, at, written(total, op, count, c), whole=fill is None)
+
+
+@cp.cube
+def reduce_wide_columns(
+    x: cp.Tensor,
+    centre: Any,
+    out: cp.Tensor,
+    count: int,
+    op: cp.Comptime[Reduction],
+    tiling: cp.Comptime[WideTiling],
+) -> None:
+    """A unit makes a line of columns; the last but one axis of `out` counts chunks of rows."""
+    kept, line = tiling.kept, tiling.line
+    columns = out.shape[kept + 1]
+    lines, items = (columns + line - 1) // line, 1
+    for n in out.shape[: kept + 1]:
+        items = items * n
+    if items * lines > cp.ABSOLUTE_POS:
+        where = unravelled(cp.ABSOLUTE_POS // lines, out.shape[: kept + 1])
+        at, first = cp.ABSOLUTE_POS % lines * line, where[kept] * tiling.chunk
+        span = (first, min(first + tiling.chunk, x.shape[kept]))
+        seen, middle = x[where[:kept]], tuple(c[where[:kept]] for c in centre)
+        if at + line <= columns:
+            store_column(seen, middle, out[where], at, span, count, op, tiling, None)
+        else:
+            store_column(seen, middle, out[where], at, span, count, op, tiling, 0)

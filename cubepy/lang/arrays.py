@@ -1,0 +1,35 @@
+"""NumPy arrays as constants of kernels: known by their class, compared by what they hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cubepy.record import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What an array holds: equal for arrays that are the same to a kernel."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    data: bytes
+
+
+def is_numpy(value: Any) -> bool:
+    """Whether `value` is an array of NumPy with at least one axis."""
+    cls: type[Any] = type(value)
+    is_array = any(c.__name__ == "ndarray" and c.__module__ == "numpy" for c in cls.__mro__)
+    return is_array and value.ndim > 0
+
+
+def content(array: Any) -> Content:
+    """What an array holds now."""
+    return Content(array.dtype.str + array.dtype.name, tuple(array.shape), array.tobytes())
+
+
+def frozen(array: Any) -> Any:
+    """A copy that nobody can write to."""
+    copy = array.copy()
+    copy.setflags(write=False)
+    return copy

@@ -1,0 +1,119 @@
+"""The text of code that lies in no file: of `python -c`, and of what was typed at a prompt.
+
+A text is right where it compiles to the very code whose source is asked for. It joins `linecache`
+under a name of its own, so that errors show its lines.
+"""
+
+from __future__ import annotations
+import __future__
+
+import linecache
+import sys
+from collections.abc import Iterator
+from types import CodeType
+from typing import Any
+
+_PROMPTS = ("<stdin>", "<console>")
+_NEWEST = 4000
+"""Lines of the history that are searched."""
+_FUTURE = sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
+_REPEATS = 64
+"""How many lines of a statement are tried as repeated ones, which the history keeps once."""
+
+
+def find_text(code: CodeType) -> tuple[str, str] | None:
+    """The name and the text of the statements that define `code`; None where they are not known."""
+    if code.co_filename == "<string>":
+        text = command_text(sys.orig_argv)
+        return None if text is None or not _defines(text, "exec", code) else _kept(text, "<-c>")
+    if code.co_filename not in _PROMPTS:
+        return None
+    for text in _typed(code):
+        if _defines(text, "single", code):
+            return _kept(text, f"<input {len(_names)}>")
+    return None
+
+
+def command_text(arguments: list[str]) -> str | None:
+    """What follows `-c` on the command line of Python."""
+    rest = iter(arguments[1:])
+    for argument in rest:
+        if not argument.startswith("-") or argument in ("-", "--"):
+            return None
+        if argument.startswith("--"):
+            if argument == "--check-hash-based-pycs":
+                next(rest, None)
+            continue
+        for k, letter in enumerate(argument[1:], 2):
+            if letter == "c":
+                return argument[k:] or next(rest, None)
+            if letter == "m":
+                return None
+            if letter in "XW":
+                if not argument[k:]:
+                    next(rest, None)
+                break
+    return None
+
+
+def _typed(code: CodeType) -> Iterator[str]:
+    """Statements of the history that may define `code`, the newest first."""
+    history = _history()
+    least = max((line for line in _lines_of(code)), default=1)
+    for start in range(len(history) - 1, -1, -1):
+        end = start + least
+        if end > len(history) or history[start][:1].isspace():
+            continue
+        if code.co_name.isidentifier() and not any(code.co_name in s for s in history[start:end]):
+            continue
+        while end < len(history) and history[end][:1] in (" ", "\t", ")", "]", "}", "#"):
+            end += 1
+        yield "\n".join(history[start:end]) + "\n"
+    for start in range(len(history) - 1, -1, -1):  # a line that was typed twice is there once
+        if history[start][:1].isspace() or code.co_name not in " ".join(history[start:]):
+            continue
+        lines = history[start : start + least - 1]
+        for k in range(min(len(lines), _REPEATS)):
+            yield "\n".join([*lines[: k + 1], *lines[k:]]) + "\n"
+
+
+def _history() -> list[str]:
+    readline: Any = sys.modules.get("readline")  # which a prompt has loaded
+    if readline is None:
+        return []
+    last = readline.get_current_history_length()
+    first = max(1, last - _NEWEST + 1)
+    return [readline.get_history_item(k) or "" for k in range(first, last + 1)]
+
+
+def _lines_of(code: CodeType) -> Iterator[int]:
+    yield from (end for _, end, _, _ in code.co_positions() if end is not None)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _lines_of(constant)
+
+
+def _defines(text: str, mode: str, code: CodeType) -> bool:
+    flags = code.co_flags & _FUTURE
+    try:
+        compiled = compile(text, code.co_filename, mode, flags=flags, dont_inherit=True)
+    except (SyntaxError, ValueError):
+        return False
+    return any(found == code for found in _codes(compiled))
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _codes(constant)
+
+
+_names: dict[str, str] = {}
+
+
+def _kept(text: str, name: str) -> tuple[str, str]:
+    """The text under a name that `linecache` knows; the same text under the same name."""
+    name = _names.setdefault(text, name)
+    linecache.cache[name] = len(text), None, text.splitlines(keepends=True), name
+    return name, text

@@ -1,0 +1,1 @@
+"""Legalisation: kernels in what a target has; `pipeline` lists the steps."""

@@ -1,0 +1,177 @@
+"""`dataclass`, made quickly: the standard library compiles five functions for each class.
+
+CubePy has about a hundred data classes on the way to the first launch, and making them took a
+quarter of it. Here only `__init__` is compiled; the other methods are shared by all classes. The
+result is a data class for `dataclasses.replace`, `fields` and `is_dataclass`. What is not written
+here (`order`, `kw_only`, `InitVar`, ...) is left to the standard library.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable
+from operator import attrgetter
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+_FIELD: Any = getattr(dataclasses, "_FIELD", None)
+"""How the standard library marks fields, for those who look; without it, it makes the classes."""
+_MISSING = dataclasses.MISSING
+_KNOWN = {"frozen", "slots", "eq", "repr"}
+
+
+def _dataclass(cls: Any = None, /, **options: bool) -> Any:
+    """As `dataclasses.dataclass`, for the options `frozen`, `slots`, `eq` and `repr`."""
+    if cls is None:
+        return lambda made: _dataclass(made, **options)
+    own = inspect.get_annotations(cls)
+    simple = all(isinstance(t, str) and not _is_special(t) for t in own.values())
+    if not (simple and options.keys() <= _KNOWN and all(_is_plain(cls, name) for name in own)):
+        return dataclasses.dataclass(**options)(cls)
+    fields: dict[str, Any] = {}
+    for base in cls.__mro__[-1:0:-1]:
+        fields |= getattr(base, "__dataclass_fields__", {})
+    for name, t in own.items():
+        fields[name] = _field(cls, name, t)
+    return _made(cls, fields, tuple(own), options)
+
+
+def _is_special(annotation: str) -> bool:
+    return any(word in annotation for word in ("ClassVar", "InitVar", "KW_ONLY"))
+
+
+def _is_plain(cls: Any, name: str) -> bool:
+    value = cls.__dict__.get(name)
+    return not isinstance(value, dataclasses.Field) or (
+        value.init and value.repr and value.compare and value.hash is None and not value.kw_only
+    )
+
+
+def _field(cls: Any, name: str, t: str) -> Any:
+    value = cls.__dict__.get(name, _MISSING)
+    made: Any = value if isinstance(value, dataclasses.Field) else dataclasses.field(default=value)
+    if type(made.default).__hash__ is None:
+        raise ValueError(f"mutable default {type(made.default)} for field {name}")
+    made.name, made.type, made._field_type, made.kw_only = name, t, _FIELD, False
+    return made
+
+
+def _made(cls: Any, fields: dict[str, Any], own: tuple[str, ...], options: dict[str, bool]) -> Any:
+    """The class with its methods; a new one if it has slots."""
+    names, frozen = tuple(fields), options.get("frozen", False)
+    key: Any = attrgetter(*names) if names else _nothing
+    body: dict[str, Any] = {"__dataclass_fields__": fields, "__match_args__": names}
+    body["__dataclass_params__"] = SimpleNamespace(frozen=frozen)
+    body["__init__"] = _init(cls, fields, frozen)
+    if options.get("repr", True):
+        body["__repr__"] = _repr
+    if options.get("eq", True):
+        body["__eq__"] = _eq(key)
+        body["__hash__"] = _hash(key) if frozen else None
+    if frozen:
+        body |= {"__setattr__": _frozen_set, "__delattr__": _frozen_delete}
+    held = cls.__dict__
+    for name in ("__init__", "__repr__", "__eq__", "__hash__"):
+        if name in held and name in body and not _is_implied(held, name):
+            del body[name]
+    for name in own:
+        if fields[name].default is _MISSING and name in held:
+            delattr(cls, name)
+        elif name in held:
+            setattr(cls, name, fields[name].default)
+    if options.get("slots", False):
+        return _with_slots(cls, body, own, frozen)
+    for name, value in body.items():
+        setattr(cls, name, value)
+    return cls
+
+
+def _is_implied(held: Any, name: str) -> bool:
+    """Whether Python itself set `__hash__` to None, because the class has an `__eq__`."""
+    return name == "__hash__" and held[name] is None and "__eq__" in held
+
+
+def _with_slots(cls: Any, body: dict[str, Any], own: tuple[str, ...], frozen: bool) -> Any:
+    """A class of the same name with a slot for each field."""
+    dropped = {"__dict__", "__weakref__", *own}
+    held = {name: value for name, value in cls.__dict__.items() if name not in dropped}
+    held |= body | {"__slots__": own, "__qualname__": cls.__qualname__}
+    if frozen:
+        held.setdefault("__getstate__", _get_state)
+        held.setdefault("__setstate__", _set_state)
+    return type(cls)(cls.__name__, cls.__bases__, held)
+
+
+def _init(cls: Any, fields: dict[str, Any], frozen: bool) -> Any:
+    """The one method that is compiled, so that it takes its arguments as any function."""
+    space: dict[str, Any] = {"_set": object.__setattr__, "_missing": _MISSING}
+    parameters, lines = ["self"], list[str]()
+    for name, field in fields.items():
+        value = name
+        if field.default is not _MISSING:
+            space[f"_d_{name}"] = field.default
+            parameters.append(f"{name}=_d_{name}")
+        elif field.default_factory is not _MISSING:
+            space[f"_f_{name}"] = field.default_factory
+            parameters.append(f"{name}=_missing")
+            value = f"_f_{name}() if {name} is _missing else {name}"
+        else:
+            parameters.append(name)
+        lines.append(f" _set(self,{name!r},{value})" if frozen else f" self.{name}={value}")
+    if hasattr(cls, "__post_init__"):
+        lines.append(" self.__post_init__()")
+    exec(f"def __init__({','.join(parameters)}):\n" + "\n".join(lines or [" pass"]), space)
+    made = space["__init__"]
+    made.__qualname__ = f"{cls.__qualname__}.__init__"
+    made.__annotations__ = {name: field.type for name, field in fields.items()} | {"return": None}
+    made.__module__ = cls.__module__
+    return made
+
+
+def _nothing(_: Any) -> tuple[()]:
+    return ()
+
+
+def _eq(key: Callable[[Any], Any]) -> Any:
+    def __eq__(self: Any, other: Any) -> Any:
+        if other.__class__ is self.__class__:
+            return key(self) == key(other)
+        return NotImplemented
+
+    return __eq__
+
+
+def _hash(key: Callable[[Any], Any]) -> Any:
+    def __hash__(self: Any) -> int:
+        return hash(key(self))
+
+    return __hash__
+
+
+def _repr(self: Any) -> str:
+    inside = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__dataclass_fields__)
+    return f"{self.__class__.__qualname__}({inside})"
+
+
+def _frozen_set(self: Any, name: str, value: Any) -> None:
+    raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
+
+
+def _frozen_delete(self: Any, name: str) -> None:
+    raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
+
+
+def _get_state(self: Any) -> list[Any]:
+    return [getattr(self, name) for name in self.__dataclass_fields__]
+
+
+def _set_state(self: Any, state: list[Any]) -> None:
+    for name, value in zip(self.__dataclass_fields__, state, strict=True):
+        object.__setattr__(self, name, value)
+
+
+if TYPE_CHECKING:
+    from dataclasses import dataclass as dataclass
+else:
+    dataclass = dataclasses.dataclass if _FIELD is None else _dataclass

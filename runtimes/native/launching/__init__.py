@@ -1,0 +1,1 @@
+"""The native executor of launch plans."""

@@ -1,0 +1,135 @@
+"""Python objects that are called natively: their type, and where objects keep what is read of them.
+
+Nothing here is compiled. A class that derives from `Base` can get a subclass whose calls go to
+native code, and its instances can become instances of that, in place.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import sys
+import sysconfig
+from typing import Any
+
+_SUPPORTED = (
+    sys.implementation.name == "cpython"
+    and sys.platform == "linux"
+    and platform.machine() in ("x86_64", "aarch64")
+    and ctypes.sizeof(ctypes.c_void_p) == 8
+    and not sysconfig.get_config_var("Py_GIL_DISABLED")
+    and not sysconfig.get_config_var("Py_TRACE_REFS")
+    and object.__basicsize__ == 16
+)
+_ENTRY_AT = 16
+"""Where instances of `Base` keep the address of their native code, behind what all objects have."""
+_CALL, _MEMBERS = 50, 72
+_DEFAULT, _BASETYPE, _VECTORCALL = 1 << 18, 1 << 10, 1 << 11
+_SIZE, _READONLY = 19, 1
+_ONE_ARGUMENT, _ANY_ARGUMENTS = 0x8, 0x80 | 0x2
+
+
+class _Slot(ctypes.Structure):
+    _fields_ = [("slot", ctypes.c_int), ("value", ctypes.c_void_p)]
+
+
+class _Spec(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("basicsize", ctypes.c_int),
+        ("itemsize", ctypes.c_int),
+        ("flags", ctypes.c_uint),
+        ("slots", ctypes.c_void_p),
+    ]
+
+
+class _Member(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("type", ctypes.c_int),
+        ("offset", ctypes.c_ssize_t),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    ]
+
+
+_kept: list[Any] = []
+"""What types refer to, which live as long as the process."""
+
+
+def _type(name: str, size: int, flags: int, slots: list[_Slot], base: type) -> Any:
+    rows = (_Slot * (len(slots) + 1))(*slots)
+    spec = _Spec(name.encode(), size, 0, flags, ctypes.addressof(rows))
+    make = ctypes.pythonapi.PyType_FromSpecWithBases
+    make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.py_object)
+    _kept.extend((rows, spec))
+    return make(ctypes.addressof(spec), (base,))
+
+
+def _members(*rows: _Member) -> _Slot:
+    held = (_Member * (len(rows) + 1))(*rows)
+    _kept.append(held)
+    return _Slot(_MEMBERS, ctypes.addressof(held))
+
+
+class _Plain:
+    """Where no native code is called."""
+
+    __slots__ = ()
+
+
+def _base() -> Any:
+    if not _SUPPORTED:
+        return _Plain
+    entry = _Member(b"_entry", _SIZE, _ENTRY_AT, 0, None)
+    return _type("cubepy.Base", _ENTRY_AT + 8, _DEFAULT | _BASETYPE, [_members(entry)], object)
+
+
+Base: Any = _base()
+"""The class of objects that may be called natively; `_entry` is the address of the code."""
+
+
+def native_class(cls: Any) -> Any:
+    """A subclass of `cls`, itself derived from `Base`, whose calls go to `_entry`: a vectorcall.
+
+    None where that is not possible. Set `_entry` before `__class__`.
+    """
+    if not _SUPPORTED:
+        return None
+    offset = _Member(b"__vectorcalloffset__", _SIZE, _ENTRY_AT, _READONLY, None)
+    call = ctypes.cast(ctypes.pythonapi.PyVectorcall_Call, ctypes.c_void_p).value
+    slots = [_members(offset), _Slot(_CALL, call)]
+    name = f"{cls.__module__}.{cls.__name__}"
+    return _type(name, cls.__basicsize__, _DEFAULT | _VECTORCALL, slots, cls)
+
+
+class _Method(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    ]
+
+
+def set_method(cls: Any, name: str, address: int, takes_one: bool) -> None:
+    """Make native code a method of a class: of one argument, or of any with keywords."""
+    doc = getattr(cls, name).__doc__ or ""
+    flags = _ONE_ARGUMENT if takes_one else _ANY_ARGUMENTS
+    row = _Method(name.encode(), address, flags, doc.encode())
+    _kept.append(row)
+    make = ctypes.pythonapi.PyDescr_NewMethod
+    make.restype, make.argtypes = ctypes.py_object, (ctypes.py_object, ctypes.c_void_p)
+    setattr(cls, name, make(cls, ctypes.addressof(row)))
+
+
+def word(address: int) -> int:
+    """The word at an address."""
+    return ctypes.c_size_t.from_address(address).value
+
+
+def place_of(obj: Any, value: Any) -> int | None:
+    """Where an object keeps a reference to a value, in bytes from its beginning."""
+    size = type(obj).__basicsize__
+    found = [at for at in range(16, size, 8) if word(id(obj) + at) == id(value)]
+    return found[0] if len(found) == 1 else None

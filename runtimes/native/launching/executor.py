@@ -1,0 +1,296 @@
+"""The native executor in this process: compiled once, with the addresses that it reads.
+
+What it assumes of Python's and NumPy's objects is verified before it is used; where anything is
+not as expected, launches go through Python.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from cubepy.record import dataclass
+from cubepy.runtimes.native import crash
+from cubepy.runtimes.native.launching import frame, grids, tensors
+from cubepy.runtimes.native.launching.callables import native_class, place_of, set_method, word
+from cubepy.runtimes.native.launching.module import text
+from cubepy.runtimes.native.launching.tables import Context, Kind, Reading
+from cubepy.runtimes.native.linker import Library, compile_text, link, once
+from cubepy.runtimes.native.pool import inline_address
+
+DTYPES = (
+    ("float32", 2),
+    ("float64", 3),
+    ("int32", 2),
+    ("int64", 3),
+    ("uint8", 0),
+    ("bool", 0),
+    ("float16", 1),
+    ("int8", 0),
+    ("int16", 1),
+    ("uint16", 1),
+    ("uint32", 2),
+    ("uint64", 3),
+    ("bfloat16", 1),
+)
+"""NumPy's names of the elements' types, with the logarithm of their size; an array's class begins
+with its place here."""
+_NUMBERS = (
+    (np.float32, Kind.FLOAT, Reading.F32),
+    (np.float64, Kind.FLOAT, Reading.F64),
+    (np.int8, Kind.INT, Reading.I8),
+    (np.int16, Kind.INT, Reading.I16),
+    (np.int32, Kind.INT, Reading.I32),
+    (np.int64, Kind.INT, Reading.I64),
+    (np.uint8, Kind.INT, Reading.U8),
+    (np.uint16, Kind.INT, Reading.U16),
+    (np.uint32, Kind.INT, Reading.U32),
+    (np.uint64, Kind.INT, Reading.U64),
+    (np.bool_, Kind.BOOL, Reading.BOOL),
+)
+
+
+NUMBERS = tuple(row[0] for row in _NUMBERS)
+"""The types of NumPy's scalars that are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Classes:
+    """What the executor must know of the classes above it.
+
+    `launcher` keeps `kernel`, `_grid`, `_table`, `_what` and `_cells`; `kernel` keeps `_launchers`,
+    `_covers` and `_table`, and has `__getitem__` and `over`; `table` keeps `data`; `array` keeps
+    `_memory`, a `memory` with an `owner`; `bound` keeps `_launcher`, `_args` and `_names`.
+    `general` launches in Python; `rest` completes a launch; `overrides` is the context variable
+    and `generation` the counter of the settings, of which code depends on `settings`.
+    """
+
+    launcher: Any
+    kernel: Any
+    bound: Any
+    table: Any
+    array: Any
+    memory: Any
+    general: Callable[..., Any]
+    rest: Callable[[Any, int, int, int, int], None]
+    overrides: Any
+    settings: tuple[str, str]
+    generation: ctypes.c_int64
+
+
+class Executor:
+    """The compiled executor. `launcher` and `bound` are the classes of what it runs; `entry` and
+    `bound_entry` what their `_entry` is."""
+
+    def __init__(self, classes: Classes, library: Library, places: dict[Context, int]) -> None:
+        self.launcher = native_class(classes.launcher)
+        self.entry = library.address[frame.LAUNCH]
+        self.bound = native_class(classes.bound)
+        self.bound_entry = library.address[frame.BOUND]
+        self._library = library
+        self._kept: list[Any] = [classes]
+        self._context = context = (ctypes.c_int64 * Context.SIZE).from_address(
+            library.address[frame.CONTEXT]
+        )
+        for which, value in {**self._objects(classes), **places}.items():
+            context[which] = value
+        for name, symbol in (("__getitem__", grids.GETITEM), ("over", grids.OVER)):
+            set_method(classes.kernel, name, library.address[symbol], symbol == grids.GETITEM)
+
+    def _objects(self, classes: Classes) -> dict[Context, int]:
+        dtypes = [_numpys_dtype(name) for name, _ in DTYPES]
+        checked, level = classes.settings
+        getitem, over = classes.kernel.__getitem__, classes.kernel.over
+        self._kept += [dtypes, getitem, over, classes.bound.__call__]
+        rows = [
+            word
+            for (_, scale), dtype in zip(DTYPES, dtypes, strict=True)
+            for word in (0 if dtype is None else id(dtype), scale)
+        ]
+        kinds = [word for cls, kind, reading in _NUMBERS for word in (id(cls), kind, reading)]
+        slots = crash.slots()
+        return {
+            Context.NONE: id(None),
+            Context.NDARRAY: id(np.ndarray),
+            Context.FLOAT: id(float),
+            Context.INT: id(int),
+            Context.BOOL: id(bool),
+            Context.TRUE: id(True),
+            Context.FALSE: id(False),
+            Context.CHECKED: id(checked),
+            Context.OPT_LEVEL: id(level),
+            Context.DLTYPES_AT: self._words([tensors.type_word(name) for name, _ in DTYPES]),
+            Context.STR: id(str),
+            Context.DTYPES: len(dtypes),
+            Context.DTYPES_AT: self._words(rows),
+            Context.NUMBERS: len(NUMBERS),
+            Context.NUMBERS_AT: self._words(kinds),
+            Context.OVERRIDES: id(classes.overrides),
+            Context.GENERATION: ctypes.addressof(classes.generation),
+            Context.GENERAL: id(classes.general),
+            Context.REST: id(classes.rest),
+            Context.CRASH_SLOT: ctypes.addressof(slots) + 8 * crash.HELD,
+            Context.ARRAY: id(classes.array),
+            Context.EXCEPTION: id(Exception),
+            Context.INLINE: inline_address(),
+            Context.TUPLE: id(tuple),
+            Context.DICT: id(dict),
+            Context.LAUNCHER: id(self.launcher),
+            Context.ENTRY: self.entry,
+            Context.GETITEM: id(getitem),
+            Context.OVER: id(over),
+            Context.BOUND: id(classes.bound.__call__),
+        }
+
+    def reads_tensors(self, cls: Any) -> bool:
+        """Whether torch's tensors are read; `cls` is their class."""
+        if self._context[Context.TENSOR] == 0:
+            fill = tensors.filler(cls)
+            self._kept.append(cls)
+            name = sys.intern("is_neg")
+            self._kept.append(name)
+            self._context[Context.FILL] = fill or 0
+            self._context[Context.IS_NEG] = id(name)
+            self._context[Context.TENSOR] = -1 if fill is None else id(cls)
+        return bool(self._context[Context.TENSOR] == id(cls))
+
+    def _words(self, values: Sequence[int]) -> int:
+        held = (ctypes.c_int64 * len(values))(*values)
+        self._kept.append(held)
+        return ctypes.addressof(held)
+
+
+def _numpys_dtype(name: str) -> Any:
+    """NumPy's dtype; None for types of ml_dtypes that nobody imported yet."""
+    if name == "bfloat16":
+        found = sys.modules.get("ml_dtypes")
+        return None if found is None else np.dtype(found.bfloat16)
+    return np.dtype(name)
+
+
+_lock = threading.Lock()
+_made: list[Executor | None] = []
+
+
+def _after_fork() -> None:
+    """A thread that is lost may have held the lock."""
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def executor(classes: Callable[[], Classes]) -> Executor | None:
+    """The process's executor, made now if there is none; None where launches go through Python."""
+    if not _made:
+        with _lock:
+            if not _made:
+                _made.append(_make(classes()))
+    return _made[0]
+
+
+def _make(classes: Classes) -> Executor | None:
+    places = _places(classes)
+    if places is None or native_class(classes.launcher) is None or not layouts_are_known():
+        return None
+    try:
+        library = _library()
+    except RuntimeError:  # such as a function that this Python lacks
+        return None
+    return Executor(classes, library, places)
+
+
+@once
+def _library() -> Library:
+    symbols = frame.LAUNCH, frame.BOUND, frame.CONTEXT, grids.GETITEM, grids.OVER
+    return link(compile_text(text(), level=1, has_locals=True), symbols)
+
+
+def _places(classes: Classes) -> dict[Context, int] | None:
+    """Where instances keep their attributes."""
+    launcher, table = object.__new__(classes.launcher), object.__new__(classes.table)
+    kernel, bound = object.__new__(classes.kernel), object.__new__(classes.bound)
+    wanted = (
+        (Context.TABLE, launcher, "_table"),
+        (Context.WHAT, launcher, "_what"),
+        (Context.CELLS, launcher, "_cells"),
+        (Context.KERNEL, launcher, "kernel"),
+        (Context.GRID, launcher, "_grid"),
+        (Context.LAUNCHERS, kernel, "_launchers"),
+        (Context.COVERS, kernel, "_covers"),
+        (Context.KERNEL_TABLE, kernel, "_table"),
+        (Context.BOUND_LAUNCHER, bound, "_launcher"),
+        (Context.BOUND_ARGS, bound, "_args"),
+        (Context.BOUND_NAMES, bound, "_names"),
+        (Context.DATA, table, "data"),
+        (Context.MEMORY_OF, object.__new__(classes.array), "_memory"),
+        (Context.OWNER_OF, object.__new__(classes.memory), "owner"),
+    )
+    found: dict[Context, int] = {}
+    for which, obj, name in wanted:
+        mark = object()
+        setattr(obj, name, mark)
+        place = place_of(obj, mark)
+        if place is None:
+            return None
+        found[which] = place
+    return found
+
+
+def layouts_are_known() -> bool:
+    """Whether Python's and NumPy's objects are laid out as the executor reads them."""
+    return _pythons() and _numpys() and _scalars()
+
+
+def _pythons() -> bool:
+    items, data, number = (object(), object()), b"12345678", 0.375
+    types = (tuple, int, float, np.ndarray, np.float32)
+    return (
+        word(id(items) + frame.TYPE_OF) == id(tuple)
+        and word(id(items) + frame.TUPLE_SIZE) == 2
+        and word(id(items) + frame.TUPLE_ITEMS + 8) == id(items[1])
+        and word(id(data) + frame.BYTES_ITEMS) == int.from_bytes(data, sys.byteorder)
+        and ctypes.c_double.from_address(id(number) + frame.NUMBER_VALUE).value == number
+        and all(word(id(t) + frame.TUPLE_FLAGS) == t.__flags__ for t in types)
+    )
+
+
+def _numpys() -> bool:
+    whole = np.arange(48, dtype=np.int16).reshape(2, 4, 6)
+    frozen = whole[1]
+    frozen.flags.writeable = False
+    probes = (whole, whole[:, 1:3, ::2], whole.T[::-1], frozen, np.float64(2) + np.zeros(()))
+    return all(_is_as_read(np.asarray(probe)) for probe in probes)
+
+
+def _is_as_read(array: np.ndarray) -> bool:
+    at, rank = id(array), array.ndim
+    shape, strides = (word(at + k) for k in (frame.ARRAY_SHAPE, frame.ARRAY_STRIDES))
+    sizes = [ctypes.c_int64.from_address(shape + 8 * k).value for k in range(rank)]
+    steps = [ctypes.c_int64.from_address(strides + 8 * k).value for k in range(rank)]
+    flags = ctypes.c_int32.from_address(at + frame.ARRAY_FLAGS).value
+    return (
+        ctypes.c_int32.from_address(at + frame.ARRAY_RANK).value == rank
+        and word(at + frame.ARRAY_DATA) == array.__array_interface__["data"][0]
+        and tuple(sizes) == array.shape
+        and tuple(steps) == array.strides
+        and word(at + frame.ARRAY_DTYPE) == id(array.dtype)
+        and bool(flags & frame.NUMPY_WRITEABLE) == array.flags.writeable
+    )
+
+
+def _scalars() -> bool:
+    for cls, _, _ in _NUMBERS:
+        value = cls(1) if cls is np.bool_ else cls(113)
+        size = value.dtype.itemsize
+        if ctypes.string_at(id(value) + frame.NUMBER_VALUE, size) != value.tobytes():
+            return False
+    return True

@@ -1,0 +1,119 @@
+"""From a kernel to a launcher: `kernel[count, dim]` and `kernel.over(what)`.
+
+What was asked for before is found again; over an array a new launcher is made, which is cheap
+because it keeps nothing but the array. Everything else is Python's.
+"""
+
+from __future__ import annotations
+
+from cubepy.runtimes.native.launching.frame import (
+    TUPLE_ITEMS,
+    TUPLE_SIZE,
+    TYPE_OF,
+    call_void,
+    context,
+)
+from cubepy.runtimes.native.launching.tables import Context
+from cubepy.runtimes.native.words import Routine, Value
+
+GETITEM, OVER = "cubepy_getitem", "cubepy_over"
+ENTRY_AT = 16
+"""Where launchers keep the address of their code; see `callables`."""
+
+
+def _are_numbers() -> Routine:
+    """(object): whether it is an int or a tuple of them, and of no other class: 1.0 and True are
+    equal to 1, but not the same grid."""
+    f = Routine("are_numbers", 1)
+    (obj,) = f.parameters
+    cls, number = obj.load(TYPE_OF), context(f, Context.INT)
+    f.refuse(cls.equals(number), 1)
+    f.refuse(cls.differs(context(f, Context.TUPLE)))
+    with f.times(obj.load(TUPLE_SIZE)) as k:
+        f.refuse((obj + TUPLE_ITEMS)[k].load(TYPE_OF).differs(number))
+    f.leave(1)
+    return f
+
+
+def _found() -> Routine:
+    """(dictionary, key): the value, owned; 0 if there is none."""
+    f = Routine("found", 2)
+    known, key = f.parameters
+    f.refuse(known.equals(0))
+    f.refuse(known.load(TYPE_OF).differs(context(f, Context.DICT)))
+    value = f.invoke("PyDict_GetItemWithError", known, key)
+    with f.when(value.equals(0)):
+        call_void(f, "PyErr_Clear")
+        f.leave(0)
+    call_void(f, "Py_IncRef", value)
+    f.leave(value)
+    return f
+
+
+def _getitem() -> Routine:
+    """A method of one argument: (kernel, grid)."""
+    f = Routine(GETITEM, 2, is_exported=True)
+    kernel, grid = f.parameters
+    with f.when(grid.load(TYPE_OF).equals(context(f, Context.TUPLE))):
+        is_known = f.local(f.truth(grid.load(TUPLE_SIZE).equals(2)))
+        with f.times(is_known.get() * 2) as k:
+            numbers = f.invoke("are_numbers", (grid + TUPLE_ITEMS)[k])
+            is_known.set(is_known.get() & numbers)
+        with f.when(is_known.get().differs(0)):
+            known = kernel.load(context(f, Context.LAUNCHERS))
+            value = f.invoke("found", known, grid)
+            f.refuse(value.differs(0), value)
+    args = f.room(3)
+    args.store(kernel, 8)
+    args.store(grid, 16)
+    f.leave(f.invoke("PyObject_Vectorcall", context(f, Context.GETITEM), args + 8, 2, 0))
+    return f
+
+
+def _over() -> Routine:
+    """A method: (kernel, args, how many are positional, names of keywords)."""
+    f = Routine(OVER, 4, is_exported=True)
+    kernel, args, count, keywords = f.parameters
+    with f.when((f.truth(count.equals(1)) & f.truth(keywords.equals(0))).differs(0)):
+        what = args[0]
+        with f.when(f.invoke("are_numbers", what).differs(0)):
+            value = f.invoke("found", kernel.load(context(f, Context.COVERS)), what)
+            f.refuse(value.differs(0), value)
+        table = kernel.load(context(f, Context.KERNEL_TABLE))
+        known = f.truth(table.differs(0)) & f.truth(table.differs(context(f, Context.NONE)))
+        with f.when((known & _is_array(f, what.load(TYPE_OF))).differs(0)):
+            f.leave(f.invoke("made", kernel, table, what))
+    f.leave(f.invoke("general", context(f, Context.OVER), kernel, args, count, keywords))
+    return f
+
+
+def _is_array(f: Routine, cls: Value) -> Value:
+    found = f.truth(cls.equals(context(f, Context.NDARRAY)))
+    found = found | f.truth(cls.equals(context(f, Context.ARRAY)))
+    return found | f.truth(cls.equals(context(f, Context.TENSOR)))
+
+
+def _made() -> Routine:
+    """(kernel, table, array): a new launcher over an array."""
+    f = Routine("made", 3)
+    kernel, table, what = f.parameters
+    launcher = f.invoke("PyType_GenericAlloc", context(f, Context.LAUNCHER), 0)
+    f.refuse(launcher.equals(0))
+    launcher.store(context(f, Context.ENTRY), ENTRY_AT)
+    none = context(f, Context.NONE)
+    for place, value in (
+        (Context.KERNEL, kernel),
+        (Context.TABLE, table),
+        (Context.WHAT, what),
+        (Context.CELLS, none),
+        (Context.GRID, none),
+    ):
+        call_void(f, "Py_IncRef", value)
+        launcher.store(value, context(f, place))
+    f.leave(launcher)
+    return f
+
+
+def routines() -> tuple[Routine, ...]:
+    """The routines of this module."""
+    return _are_numbers(), _found(), _getitem(), _made(), _over()

@@ -1,0 +1,293 @@
+"""How a launch plan lies in memory for the native executor: words at fixed places.
+
+Data only. `jit` writes tables in this layout, `executor_ir` reads them.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+MAX_LEAVES = 24
+"""Values of one launch, those inside tuples and dataclasses counted one by one."""
+MAX_RANK = 8
+MAX_SLOTS = 60
+MAX_PARAMETERS = 24
+HUGE = 1 << 31
+"""Extents, strides, items and cubes beyond which the general way launches, so that no product of
+two wraps."""
+MAX_SPAN = 1 << 48
+"""Bytes that an array may reach along an axis."""
+
+
+class Head(IntEnum):
+    """The words at the beginning of a table. `..._AT` are places in bytes from there."""
+
+    PARAMETERS = 0
+    POSITIONAL = 1
+    NAMES_AT = 2
+    """For each parameter its name, and its default; 0 for none."""
+    FUNCTION = 3
+    """The function whose parameters these are; 0 where they cannot change."""
+    CODE = 4
+    DEFAULTS = 5
+    KWDEFAULTS = 6
+    GENERATION = 8
+    PLANS = 9
+    PLANS_AT = 10
+    RECORDS = 11
+    RECORDS_AT = 12
+    """For each known dataclass: the type, the number of its fields, the place of their names."""
+    SIZE = 16
+
+
+PARAMETER_WORDS = 3
+"""Name, default, and whether it is comptime."""
+RECORD_WORDS = 3
+
+
+class Plan(IntEnum):
+    """The words at the beginning of a plan; places are counted from there."""
+
+    BYTES = 0
+    LEAVES = 1
+    LEAVES_AT = 2
+    SLOTS = 3
+    SLOTS_AT = 4
+    CAPTURES = 5
+    CAPTURES_AT = 6
+    NOALIAS = 7
+    ABOVE = 8
+    """The largest of all extents, strides and units is above this,"""
+    LIMIT = 9
+    """and at most this."""
+    FLAT = 10
+    COLLAPSE = 11
+    WIDTH = 12
+    GRID = 13
+    GRID_LEAF = 14
+    AXES = 15
+    DIVISOR_X = 16
+    DIVISOR_Y = 17
+    DIVISOR_Z = 18
+    MAX_X = 19
+    MAX_Y = 20
+    MAX_Z = 21
+    UNITS = 22
+    ENTRY = 23
+    NAME = 24
+    LOADED = 25
+    """What is handed to Python's half of a launch, which keeps the code alive."""
+    STATE = 26
+    """The address of the words of `state`."""
+    INLINE_WORK = 27
+    LACKING = 28
+    """Where it says how much memory a kernel asked for in vain; 0: it asks for none."""
+    SIZE = 29
+
+
+class Collapse(IntEnum):
+    """What must be true of line tensors: see `jit.plan`."""
+
+    ANY = 0
+    SAME_SHAPES = 1
+    OTHER_SHAPES = 2
+
+
+class Grid(IntEnum):
+    """Where the cube count comes from: the launcher's numbers, an argument, a shape in the
+    launcher's numbers, or an array of the launcher that is no argument."""
+
+    FIXED = 0
+    ARGUMENT = 1
+    SHAPE = 2
+    ARRAY = 3
+
+
+class Rule(IntEnum):
+    """What a value must be. The words behind it are those in brackets."""
+
+    ARRAY = 0
+    """[class, mask]"""
+    NUMBER = 1
+    """[type, whether small (2: any)]"""
+    VALUE = 2
+    """[type, the number's bits]"""
+    SAME = 3
+    """[object]"""
+    TEXT = 4
+    """[string]"""
+    FUNCTION = 5
+    """[type, code, globals, how many defaults, how many captured values, the place of both]"""
+    STRUCT = 6
+    """[type, how many values follow]"""
+
+
+RULE_WORDS = 10
+IS_WRITTEN, IS_LINE = 8, 9
+"""Words of a rule, for arrays."""
+
+
+class Slot(IntEnum):
+    """What a word of the argument block holds: [of which value, axis or `Packed`]."""
+
+    ADDRESS = 0
+    EXTENT = 1
+    STRIDE = 2
+    NUMBER = 3
+    SIZE_OF = 4
+
+
+class Packed(IntEnum):
+    """How a number is written: [least, most, mask] for integers."""
+
+    INTEGER = 0
+    F32 = 1
+    F64 = 2
+    BOOL = 3
+
+
+SLOT_WORDS = 6
+
+
+class Capture(IntEnum):
+    """How a captured name is read: [owner, name, object]."""
+
+    ITEM = 0
+    ATTRIBUTE = 1
+    CELL = 2
+
+
+CAPTURE_WORDS = 4
+
+
+class Leaf(IntEnum):
+    """The words of a value that was read."""
+
+    OBJECT = 0
+    KIND = 1
+    TYPE = 2
+    VALUE = 3
+    """An array's address; a number as a word or the bits of a double; how many values follow."""
+    CLASS = 4
+    RANK = 5
+    SHAPE_AT = 6
+    BYTE_STRIDES_AT = 7
+    STRIDES_AT = 8
+    LOW = 9
+    HIGH = 10
+    ELEMENTS = 11
+    LARGEST = 12
+    SIZE = 16
+
+
+class Kind(IntEnum):
+    """What a value is."""
+
+    OTHER = 0
+    ARRAY = 1
+    INT = 2
+    FLOAT = 3
+    BOOL = 4
+    STRUCT = 5
+
+
+def array_class(
+    dtype: int, rank: int, axis: int | None, is_linear: bool, is_aligned: bool, is_writeable: bool
+) -> int:
+    """An array's class in a word; `dtype` is its place in the table of dtypes."""
+    unit = 0 if axis is None else axis + 1
+    flags = is_linear * LINEAR | is_aligned * ALIGNED | is_writeable * WRITEABLE
+    return dtype | rank << 8 | unit << 16 | flags
+
+
+LINEAR, ALIGNED, WRITEABLE = 1 << 24, 1 << 25, 1 << 26
+
+
+class Context(IntEnum):
+    """The process's addresses that the executor reads: objects, functions, places of fields."""
+
+    NONE = 0
+    NDARRAY = 1
+    FLOAT = 2
+    INT = 3
+    BOOL = 4
+    TRUE = 5
+    STR = 6
+    DTYPES = 7
+    """How many rows there are in the table of dtypes, and where they are:"""
+    DTYPES_AT = 8
+    """the descriptor, the logarithm of the size."""
+    NUMBERS = 9
+    NUMBERS_AT = 10
+    """The types of NumPy's scalars: type, kind, how it is read."""
+    OVERRIDES = 11
+    GENERATION = 12
+    GENERAL = 13
+    """The launch in Python: the launcher and its arguments."""
+    REST = 14
+    """What completes a launch: (loaded, block, first, count, work)."""
+    CRASH_SLOT = 15
+    TABLE = 16
+    """Where launchers keep their table, the array they cover, and their numbers;"""
+    WHAT = 17
+    CELLS = 18
+    DATA = 19
+    """where a table keeps its data: a tuple that begins with bytes."""
+    ARRAY = 20
+    """CubePy's array type, and where it keeps its memory, and that its owner."""
+    MEMORY_OF = 21
+    OWNER_OF = 22
+    TENSOR = 23
+    """torch's tensor type, and its function that fills a DLTensor."""
+    FILL = 24
+    IS_NEG = 25
+    FALSE = 26
+    DLTYPES_AT = 27
+    """For each row of dtypes the DLPack type: code, bits and lanes in a word."""
+    EXCEPTION = 28
+    INLINE = 29
+    """The pool's routine that runs cubes in the caller."""
+    TUPLE = 30
+    DICT = 31
+    LAUNCHER = 32
+    """The class of launchers, what their `_entry` is, and where they keep kernel and grid;"""
+    ENTRY = 33
+    KERNEL = 34
+    GRID = 35
+    LAUNCHERS = 36
+    """where kernels keep the launchers of numbers, those that cover numbers, and the table of
+    those that cover arrays."""
+    COVERS = 37
+    KERNEL_TABLE = 38
+    GETITEM = 39
+    """The methods of kernels in Python."""
+    OVER = 40
+    BOUND = 41
+    """The call of bound launches in Python, and where they keep launcher, arguments and names."""
+    BOUND_LAUNCHER = 42
+    BOUND_ARGS = 43
+    BOUND_NAMES = 44
+    CHECKED = 45
+    """The names of the settings that code depends on."""
+    OPT_LEVEL = 46
+    SIZE = 48
+
+
+NUMBER_ROW_WORDS = 3
+DTYPE_ROW_WORDS = 2
+
+
+class Reading(IntEnum):
+    """How NumPy keeps a scalar."""
+
+    F32 = 0
+    F64 = 1
+    I8 = 2
+    I16 = 3
+    I32 = 4
+    I64 = 5
+    U8 = 6
+    U16 = 7
+    U32 = 8
+    U64 = 9
+    BOOL = 10

@@ -1,0 +1,544 @@
+"""Kernels of a later process: found without a trace and without LLVM, or made anew if anything
+that they mean has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cubepy as cp
+from cubepy.cache.codec import ARTIFACT_FIELDS
+from cubepy.cache.folder import IS_SUPPORTED
+from tests.cache.conftest import Cache, X, run
+
+pytestmark = pytest.mark.skipif(not IS_SUPPORTED, reason="the cache is POSIX only")
+
+Load = Callable[..., Any]
+
+
+def kernel(body: str, before: str = "") -> str:
+    """A module with a kernel `k` whose element is `v`."""
+    return (
+        f"{before}\n@cp.cube\ndef k(x, out):\n    i = cp.ABSOLUTE_POS\n"
+        f"    if i < out.size:\n        v = x.flat[i]\n        out.flat[i] = {body}\n"
+    )
+
+
+HELPER = "@cp.cube\ndef h(v):\n    return v * 2 + 1\n"
+PLAIN = "def h(n):\n    return n * 2 + 1\n"
+CONFIG = "@dataclass(frozen=True)\nclass Config:\n    n: int = {n}\n    def scaled(self):\n"
+CONFIG += "        return self.n * {m}\nconfig = Config()\n"
+MUTABLE = "class Config:\n    def __init__(self):\n        self.n = {n}\n"
+MUTABLE += "    def scaled(self):\n        return self.n * {m}\nconfig = Config()\n"
+ENUM = "import enum\nclass Mode(enum.Enum):\n    A = {a}\n    B = 7\n"
+POINT = "@dataclass(frozen=True)\nclass P:\n    a: cp.f32\n    b: cp.f32 = {b}\n"
+POINT += "    def dot(self):\n        return self.a * {c} + self.b\n"
+PREPARED = "@dataclass(frozen=True)\nclass P:\n    a: int\n    def __post_init__(self):\n"
+PREPARED += "        object.__setattr__(self, 'a', self.a * {c})\n"
+MADE = "def make(n):\n    @cp.cube\n    def inner(v):\n        return v * n\n"
+MADE += "    return inner\nh = make({n})\n"
+FACTORY = "def make(n):\n    @cp.cube\n    def k(x, out):\n        i = cp.ABSOLUTE_POS\n"
+FACTORY += "        if i < out.size:\n            out.flat[i] = x.flat[i] * n\n"
+FACTORY += "    return k\nk = make({n})\n"
+DEEP = "@cp.cube\ndef g(v):\n    return v {op} 3\n@cp.cube\ndef h(v):\n    return g(v) + 1\n"
+PARTIAL = "from functools import partial\ndef g(n, v): return v * n\nh = partial(g, {n})"
+ADDED = "class C:\n    def __add__(self, n):\n        return n + {n}\nc = C()\n"
+NESTED = "@cp.cube\ndef h(v):\n    def g(w):\n        return w * {n}\n    return g(v)\n"
+NAMED = "from typing import NamedTuple\nclass P(NamedTuple):\n    a: cp.f32\n"
+NAMED += "    b: cp.f32 = {b}\n    def dot(self):\n        return self.a * 2 + self.b\n"
+INIT = "from dataclasses import InitVar, field\n@dataclass(frozen=True)\nclass P:\n    a: int\n"
+INIT += "    n: InitVar[int] = {n}\n    b: int = field(init=False, default=0)\n"
+INIT += "    def __post_init__(self, n):\n        object.__setattr__(self, 'b', self.a * n)\n"
+SLOTS = "@dataclass(frozen=True, slots=True)\nclass P:\n    a: int\n    b: int = {n}\n"
+WRAPPED = "import functools, textwrap\n@functools.wraps(np.broadcast_to)\ndef h(v):\n"
+WRAPPED += "    return v * {n}\n"
+GETTER = "class C:\n    @property\n    def n(self):\n        return {n}\nc = C()\n"
+
+CHANGES: dict[str, tuple[str, str]] = {
+    "the body": (kernel("v * 2"), kernel("v * 3")),
+    "a literal's type": (kernel("v * 2 + 1"), kernel("v * 2 + True")),
+    "the sign of zero": (kernel("v * 0.0"), kernel("v * -0.0")),
+    "a helper": (kernel("h(v)", HELPER), kernel("h(v)", HELPER.replace("2", "3"))),
+    "a helper of a helper": (
+        kernel("h(v)", DEEP.format(op="*")),
+        kernel("h(v)", DEEP.format(op="-")),
+    ),
+    "a helper's default": (
+        kernel("h(v)", "@cp.cube\ndef h(v, n=2):\n    return v * n\n"),
+        kernel("h(v)", "@cp.cube\ndef h(v, n=5):\n    return v * n\n"),
+    ),
+    "a helper's annotation": (
+        kernel("h(v)", "T = cp.f32\n@cp.cube\ndef h(v: T):\n    return v * 0.1\n"),
+        kernel("h(v)", "T = cp.f16\n@cp.cube\ndef h(v: T):\n    return v * 0.1\n"),
+    ),
+    "a postponed annotation": (
+        kernel("h(v)", "T = cp.f32\n@cp.cube\ndef h(v: 'T'):\n    return v * 0.1\n"),
+        kernel("h(v)", "T = cp.f16\n@cp.cube\ndef h(v: 'T'):\n    return v * 0.1\n"),
+    ),
+    "an annotation of a local": (
+        kernel("h(v)", "T = cp.f64\n@cp.cube\ndef h(v):\n    r: T = v\n    return r * 0.1\n"),
+        kernel("h(v)", "T = cp.f32\n@cp.cube\ndef h(v):\n    r: T = v\n    return r * 0.1\n"),
+    ),
+    "a global": (kernel("v * N", "N = 2"), kernel("v * N", "N = 3")),
+    "a global's type": (kernel("v // N", "N = 2"), kernel("v // N", "N = 2.0")),
+    "a global of NumPy": (
+        kernel("v * N", "N = np.float32(0.1)"),
+        kernel("v * N", "N = np.float64(0.1)"),
+    ),
+    "a dtype": (kernel("T(v)", "T = cp.i32"), kernel("T(v)", "T = cp.u8")),
+    "a NumPy dtype": (kernel("T(v)", "T = np.int32"), kernel("T(v)", "T = np.int16")),
+    "a tuple": (kernel("v * N[1]", "N = (1, 2)"), kernel("v * N[1]", "N = (1, 4)")),
+    "a list": (kernel("v * N[1]", "N = [1, 2]"), kernel("v * N[1]", "N = [1, 4]")),
+    "an array": (
+        kernel("v * N[1]", "N = np.array([1, 2])"),
+        kernel("v * N[1]", "N = np.array([1, 4])"),
+    ),
+    "an array that is indexed at run time": (
+        kernel("v * N[i % 2]", "N = np.array([1, 2])"),
+        kernel("v * N[i % 2]", "N = np.array([1, 4])"),
+    ),
+    "a table": (
+        kernel("v * N[i % 2]", "N = (1.5, 2.5)"),
+        kernel("v * N[i % 2]", "N = (1.5, 4.5)"),
+    ),
+    "a dictionary": (
+        kernel("v * N['a']", "N = {'a': 2}"),
+        kernel("v * N['a']", "N = {'a': 3}"),
+    ),
+    "a name that hides a built-in": (
+        kernel("max(v, 1)"),
+        kernel("max(v, 1)", "def max(a, b):\n    return a + b\n"),
+    ),
+    "which function a name means": (
+        kernel("h(v)", "def a(v): return v * 2\ndef b(v): return v * 3\nh = a\n"),
+        kernel("h(v)", "def a(v): return v * 2\ndef b(v): return v * 3\nh = b\n"),
+    ),
+    "a closure's value": (kernel("h(v)", MADE.format(n=2)), kernel("h(v)", MADE.format(n=3))),
+    "a kernel's closure": (FACTORY.format(n=2), FACTORY.format(n=3)),
+    "a lambda": (kernel("h(v)", "h = lambda v: v * 2"), kernel("h(v)", "h = lambda v: v * 3")),
+    "a function in a tuple": (
+        kernel("H[0](v)", "H = (lambda v: v * 2,)"),
+        kernel("H[0](v)", "H = (lambda v: v * 3,)"),
+    ),
+    "a partial's argument": (
+        kernel(
+            "h(v)", "from functools import partial\ndef g(n, v): return v * n\nh = partial(g, 2)"
+        ),
+        kernel(
+            "h(v)", "from functools import partial\ndef g(n, v): return v * n\nh = partial(g, 3)"
+        ),
+    ),
+    "what Python runs": (kernel("v * h(4)", PLAIN), kernel("v * h(4)", PLAIN.replace("1", "2"))),
+    "a global of what Python runs": (
+        kernel("v * h(4)", "M = 3\ndef h(n): return n * M\n"),
+        kernel("v * h(4)", "M = 4\ndef h(n): return n * M\n"),
+    ),
+    "a table of what Python runs": (
+        kernel("v * h(1)", "M = np.array([1.5, 2.5])\ndef h(n): return float(M[n])\n"),
+        kernel("v * h(1)", "M = np.array([1.5, 3.5])\ndef h(n): return float(M[n])\n"),
+    ),
+    "a field's default": (
+        kernel("v * config.n", CONFIG.format(n=2, m=1)),
+        kernel("v * config.n", CONFIG.format(n=3, m=1)),
+    ),
+    "a method": (
+        kernel("v * config.scaled()", CONFIG.format(n=2, m=1)),
+        kernel("v * config.scaled()", CONFIG.format(n=2, m=2)),
+    ),
+    "an attribute": (
+        kernel("v * config.n", MUTABLE.format(n=2, m=1)),
+        kernel("v * config.n", MUTABLE.format(n=3, m=1)),
+    ),
+    "a method of an object": (
+        kernel("v * config.scaled()", MUTABLE.format(n=2, m=1)),
+        kernel("v * config.scaled()", MUTABLE.format(n=2, m=2)),
+    ),
+    "what a method reads": (
+        kernel("v * config.scaled()", MUTABLE.format(n=2, m=1)),
+        kernel("v * config.scaled()", MUTABLE.format(n=5, m=1)),
+    ),
+    "an enumeration": (
+        kernel("v * Mode.A.value", ENUM.format(a=2)),
+        kernel("v * Mode.A.value", ENUM.format(a=3)),
+    ),
+    "a dataclass made inside": (
+        kernel("P(v).dot()", POINT.format(b=1.0, c=2)),
+        kernel("P(v).dot()", POINT.format(b=1.5, c=2)),
+    ),
+    "a method of a dataclass made inside": (
+        kernel("P(v).dot()", POINT.format(b=1.0, c=2)),
+        kernel("P(v).dot()", POINT.format(b=1.0, c=3)),
+    ),
+    "__post_init__": (
+        kernel("v * P(3).a", PREPARED.format(c=2)),
+        kernel("v * P(3).a", PREPARED.format(c=3)),
+    ),
+    "a class's constant": (
+        kernel("v * C.N", "class C:\n    N = 2\n"),
+        kernel("v * C.N", "class C:\n    N = 3\n"),
+    ),
+    "a base class's constant": (
+        kernel("v * C.N", "class B:\n    N = 2\nclass C(B): pass\n"),
+        kernel("v * C.N", "class B:\n    N = 3\nclass C(B): pass\n"),
+    ),
+    "an operator of a class": (
+        kernel(
+            "v * (c + 1)", "class C:\n    def __add__(self, n):\n        return n + 1\nc = C()\n"
+        ),
+        kernel(
+            "v * (c + 1)", "class C:\n    def __add__(self, n):\n        return n + 2\nc = C()\n"
+        ),
+    ),
+    "a property": (kernel("v * c.n", GETTER.format(n=2)), kernel("v * c.n", GETTER.format(n=3))),
+    "a function that wraps one of a library": (
+        kernel("v * h(2.5)", WRAPPED.format(n=1)),
+        kernel("v * h(2.5)", WRAPPED.format(n=2)),
+    ),
+    "a class of code without a module": (
+        kernel("v * C.N", "d = {}\nexec('class C: N = 2', d)\nC = d['C']\n"),
+        kernel("v * C.N", "d = {}\nexec('class C: N = 3', d)\nC = d['C']\n"),
+    ),
+    "a default of a NamedTuple": (
+        kernel("P(v).dot()", NAMED.format(b=1.0)),
+        kernel("P(v).dot()", NAMED.format(b=1.5)),
+    ),
+    "a default of a class with slots": (
+        kernel("v * P(3).b", SLOTS.format(n=2)),
+        kernel("v * P(3).b", SLOTS.format(n=5)),
+    ),
+    "an argument of __init__ alone": (
+        kernel("v * P(3).b", INIT.format(n=2)),
+        kernel("v * P(3).b", INIT.format(n=5)),
+    ),
+    "a number of a class of its own": (
+        kernel("v * int(N + 1)", "class Int(int): pass\nN = Int(3)\n"),
+        kernel("v * int(N + 1)", "class Int(int): pass\nN = Int(4)\n"),
+    ),
+    "a list of a class of its own": (
+        kernel("v * len(N)", "class List(list): pass\nN = List([1, 2])\n"),
+        kernel("v * len(N)", "class List(list): pass\nN = List([1, 2, 3])\n"),
+    ),
+    "a small float's type": (
+        kernel("cp.f32(cp.f8e4m3(v))", "import ml_dtypes\n"),
+        kernel("cp.f32(cp.f8e5m2(v))", "import ml_dtypes\n"),
+    ),
+    "a dtype of another package": (
+        kernel("cp.f32(T(v))", "import ml_dtypes\nT = ml_dtypes.float8_e4m3fn\n"),
+        kernel("cp.f32(T(v))", "import ml_dtypes\nT = ml_dtypes.float8_e5m2\n"),
+    ),
+    "which function of a library": (
+        kernel("v * h(2.5)", "h = math.floor\n"),
+        kernel("v * h(2.5)", "h = math.ceil\n"),
+    ),
+    "a function of a library that was replaced": (
+        kernel(
+            "v * m.h(2.5)", "from types import SimpleNamespace\nm = SimpleNamespace(h=math.floor)\n"
+        ),
+        kernel(
+            "v * m.h(2.5)", "from types import SimpleNamespace\nm = SimpleNamespace(h=math.ceil)\n"
+        ),
+    ),
+    "a nested function": (
+        kernel(
+            "h(v)", "@cp.cube\ndef h(v):\n    def g(w):\n        return w * 2\n    return g(v)\n"
+        ),
+        kernel(
+            "h(v)", "@cp.cube\ndef h(v):\n    def g(w):\n        return w * 3\n    return g(v)\n"
+        ),
+    ),
+}
+
+
+def fresh_result(text: str, load: Load, helpers: str | None = None) -> np.ndarray:
+    """What a kernel gives without the cache."""
+    with cp.settings(cache=False):
+        return run(load(text, helpers).k)
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_a_change_is_a_miss(what: str, cache: Cache, load: Load) -> None:
+    before, after = CHANGES[what]
+    expected = fresh_result(before, load), fresh_result(after, load)
+    cache.counts()
+    for text, result in zip((before, after), expected, strict=True):
+        np.testing.assert_array_equal(run(load(text).k), result)
+        assert cache.counts() == (1, 1) or what == "the sign of zero"  # no code for a factor of 0
+    for text, result in zip((before, after), expected, strict=True):
+        np.testing.assert_array_equal(run(load(text).k), result)
+        assert cache.counts() == (0, 0)
+
+
+BASE = kernel("h(v) * N", HELPER + "N = 3\n")
+SAME = {
+    "a comment": BASE.replace("return", "# why\n    return"),
+    "a blank line": BASE.replace("    i =", "\n\n    i ="),
+    "another place": "import os\nOTHER = 5\n" + BASE,
+    "spaces": BASE.replace("v * 2 + 1", "(v*2)  +  1"),
+    "a comment behind": BASE.replace("v * 2 + 1", "v * 2 + 1  # so"),
+    "another function": BASE + "def other():\n    return 7\n",
+    "another global": BASE + "M = 9\n",
+    "equal text": BASE.replace("N = 3\n", "N = 1 + 2\n"),
+    "an unread method": BASE,
+    "line ends": BASE.replace("\n    if", "\n    \n    if"),
+}
+
+
+@pytest.mark.parametrize("what", SAME)
+def test_what_changes_no_meaning_is_a_hit(what: str, cache: Cache, load: Load) -> None:
+    expected = run(load(BASE).k)
+    assert cache.counts() == (1, 1)
+    np.testing.assert_array_equal(run(load(SAME[what]).k), expected)
+    assert cache.counts() == (0, 0)
+
+
+UNKNOWN = {
+    "the environment": kernel("v * h()", "import os\ndef h(): return len(os.environ) * 0 + 2\n"),
+    "a file": kernel(
+        "v * h()", "def h():\n    with open('/dev/null') as f: return len(f.read()) + 2\n"
+    ),
+    "the time": kernel("v * h()", "import time\ndef h(): return int(time.time() * 0) + 2\n"),
+    "random numbers": kernel("v * h()", "def h(): return int(np.random.rand() * 0) + 2\n"),
+    "an import": kernel("v * h()", "def h():\n    import os\n    return len(os.sep) + 1\n"),
+    "a name given as text": kernel("v * h()", "N = 2\ndef h(): return globals()['N']\n"),
+    "an attribute by name": kernel("v * getattr(np, 'pi')"),
+    "a module as a value": kernel("v * h(math)", "def h(m): return m.floor(2.5)\n"),
+    "a generator": kernel("v * next(g)", "g = iter([2, 2, 2, 2, 2, 2])\n"),
+    "a counter": kernel(
+        "v * h()", "calls = []\ndef h():\n    calls.append(1)\n    return len(calls) * 0 + 2\n"
+    ),
+    "an attribute of a function": kernel("v * h.n", "def h(): pass\nh.n = 2\n"),
+}
+
+
+@pytest.mark.parametrize("what", UNKNOWN)
+def test_what_cannot_be_compared_is_not_kept(what: str, cache: Cache, load: Load) -> None:
+    for _ in range(2):
+        result = run(load(UNKNOWN[what]).k)
+        assert cache.counts()[1] == 1 and np.isfinite(result).all()
+
+
+def test_a_helper_of_another_module_is_read_again(cache: Cache, load: Load) -> None:
+    text = kernel("user_helpers.h(v)", "import user_helpers\n")
+    for helpers, result in ((HELPER, X * 2 + 1), (HELPER.replace("2", "3"), X * 3 + 1)):
+        np.testing.assert_allclose(run(load(text, helpers).k), result, rtol=1e-6)
+        assert cache.counts() == (1, 1)
+    np.testing.assert_allclose(run(load(text, HELPER).k), X * 2 + 1, rtol=1e-6)
+    assert cache.counts() == (0, 0)
+
+
+def test_a_replaced_helper_is_not_taken_for_the_one_before(cache: Cache, load: Load) -> None:
+    text = kernel("user_helpers.h(v)", "import user_helpers\n")
+    run(load(text, HELPER).k)
+    module = load(text, HELPER)
+    module.user_helpers.h = lambda v: v - 1
+    cache.counts()
+    np.testing.assert_allclose(run(module.k), X - 1)
+    assert cache.counts() == (1, 1)
+
+
+def test_a_name_that_was_put_among_pythons_own(
+    cache: Cache, load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import builtins
+
+    for n in (2, 3):
+        monkeypatch.setattr(builtins, "COUNT", n, raising=False)
+        np.testing.assert_allclose(run(load(kernel("v * COUNT")).k), X * n)
+
+
+def test_nothing_is_kept_once_cubepys_own_files_changed(
+    cache: Cache, load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that runs while CubePy is updated imports some of the old and some of the new."""
+    from cubepy.cache import versions
+
+    monkeypatch.setattr(versions, "sources", lambda: "those of an update")
+    for _ in range(2):
+        run(load(BASE).k)
+        assert cache.counts() == (1, 1)
+
+
+def test_a_captured_value_may_change_after_a_hit(cache: Cache, load: Load) -> None:
+    text = kernel("v * N", "N = 2\n")
+    run(load(text).k)
+    module = load(text)
+    np.testing.assert_allclose(run(module.k), X * 2)
+    module.N = 3
+    np.testing.assert_allclose(run(module.k), X * 3)
+    module.N = 2
+    cache.counts()
+    np.testing.assert_allclose(run(module.k), X * 2)
+    assert cache.counts() == (0, 0)
+
+
+def test_what_a_launch_chooses_is_part_of_the_key(cache: Cache, load: Load) -> None:
+    text = kernel("v * v + v * 3")
+    chosen: list[dict[str, Any]] = [
+        {},
+        {"contract": False},
+        {"fast_math": True},
+        {"checked": True},
+        {"plane_dim": 4},
+    ]
+    for options in chosen:
+        np.testing.assert_allclose(run(load(text).k, **options), X * X + X * 3, rtol=1e-5)
+        assert cache.counts()[1] == 1, options
+    for options in chosen:
+        run(load(text).k, **options)
+        assert cache.counts() == (0, 0), options
+
+
+def test_settings_are_part_of_the_key(cache: Cache, load: Load) -> None:
+    text = kernel("v + 1")
+    for settings in ({}, {"opt_level": 0}, {"checked": True}, {"scratch_bytes": 1 << 20}):
+        with cp.settings(**settings):
+            run(load(text).k)
+            assert cache.counts()[1] == 1, settings
+            run(load(text).k)
+            assert cache.counts() == (0, 0), settings
+
+
+def test_types_and_layouts_are_part_of_the_key(cache: Cache, load: Load) -> None:
+    module = load(kernel("v + 1"))
+    raw = np.zeros(33, np.float32)
+    cases = [raw[:32], raw[1:33], raw[::2], raw.astype(np.float64), raw[:32].reshape(4, 8)]
+    made = 0
+    for again in (False, True):
+        for case in cases:
+            (module if not again else load(kernel("v + 1"))).k.over(case)(case, case.copy())
+        made += cache.counts()[1]
+        assert made and (not again or cache.counts() == (0, 0))
+    assert made >= 4
+    aliased = raw[:32]
+    module.k.over(aliased)(aliased, aliased)  # in place: without `noalias`
+    assert cache.counts()[1] == 1
+
+
+def test_comptime_arguments_are_part_of_the_key(cache: Cache, load: Load) -> None:
+    text = (
+        "@cp.cube\ndef k(x, out, f: cp.Comptime, n: cp.Comptime = 1):\n    i = cp.ABSOLUTE_POS\n"
+        "    if i < out.size:\n        out.flat[i] = f(x.flat[i]) * n\n"
+        "def twice(v): return v * 2\ndef thrice(v): return v * 3\nM = {m}\n"
+        "def times(v): return v * M\n"
+    )
+    for m, name, factor in ((1, "twice", 2), (1, "thrice", 3), (1, "times", 1), (4, "times", 4)):
+        for builds in (1, 0):
+            module = load(text.format(m=m))
+            np.testing.assert_allclose(run(module.k, getattr(module, name)), X * factor)
+            assert cache.counts() == (builds, builds), name
+    for n in (1.0, True, 2, 2.0):
+        run(load(text.format(m=1)).k, lambda v: v, n)
+        assert cache.counts()[0] == 1, n
+
+
+def test_the_target_is_part_of_the_key(cache: Cache, load: Load) -> None:
+    from cubepy.cache.kept import target_key
+    from cubepy.targets import cpu_target, parse_target
+
+    names = ("x86-64-v3", "x86-64-v4", "znver4")
+    keys = {target_key(cpu_target(name)) for name in names}
+    keys |= {target_key(parse_target(name)) for name in ("cuda:sm_80", "cuda:sm_90", "cuda:sm_90a")}
+    assert len(keys) == 6
+
+
+@pytest.mark.parametrize("what", ["cubepy", "llvmlite", "LLVM", "python", "numpy", "format"])
+def test_versions_are_part_of_the_key(
+    what: str, cache: Cache, load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cubepy.cache import kept
+
+    run(load(BASE).k)
+    cache.counts()
+    real = kept.versions
+    assert what in real("cpu")
+    monkeypatch.setattr(kept, "versions", lambda kind: {**real(kind), what: "another"})
+    run(load(BASE).k)
+    assert cache.counts() == (1, 1)
+
+
+def test_faults_of_a_kept_kernel_name_the_present_line(cache: Cache, load: Load) -> None:
+    text = "@cp.cube\ndef k(x, out):\n    out[cp.ABSOLUTE_POS + 1] = x[cp.ABSOLUTE_POS]\n"
+    messages: list[str] = []
+    for before in ("", "", "\n\n# lower\n"):
+        module = load(before + text)
+        with pytest.raises(cp.OutOfBoundsError) as caught:
+            run(module.k, checked=True)
+        line = next(
+            n for n, t in enumerate(open(module.__file__), 1) if t.strip().startswith("out[")
+        )
+        error: Any = caught.value
+        assert (error.line, error.argument, error.axis, error.index) == (line, "out", 0, 23)
+        messages.append(str(error))
+    assert messages[0] == messages[1] != messages[2]
+
+
+def test_a_fault_in_a_helper_shows_its_calls(cache: Cache, load: Load) -> None:
+    text = kernel("h(x, i)", "@cp.cube\ndef h(x, i):\n    return x[i + 20]\n")
+    messages: list[str] = []
+    for _ in range(2):
+        with pytest.raises(cp.OutOfBoundsError, match="called from") as caught:
+            run(load(text).k, checked=True)
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]
+    assert cache.counts() == (1, 1)
+
+
+def test_stages_are_printed_of_a_kept_kernel(
+    cache: Cache, load: Load, capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed: list[str] = []
+    for _ in range(2):
+        run(load(BASE).k)
+        with cp.settings(dump=("ir", "llvm")):
+            run(load(BASE).k)
+        printed.append(capsys.readouterr().err)
+    assert printed[0] == printed[1] and "; llvm of k" in printed[0]
+    assert "@k(" in load(BASE).k.inspect("f32[23]", "f32[23]", stage="ir")
+
+
+def test_errors_are_not_kept(cache: Cache, load: Load) -> None:
+    for _ in range(2):
+        with pytest.raises(cp.CompileError):
+            run(load(kernel("v + missing")).k)
+    module = load(kernel("v + missing"))
+    module.missing = 2
+    np.testing.assert_allclose(run(module.k), X + 2)
+
+
+def test_a_damaged_entry_is_made_again(cache: Cache, load: Load) -> None:
+    expected = run(load(BASE).k)
+    for position in (0, 30, 60, 200, -1):
+        for file in cache.files():
+            data = bytearray(file.read_bytes())
+            data[position] ^= 1
+            file.write_bytes(data)
+        cache.counts()
+        np.testing.assert_array_equal(run(load(BASE).k), expected)
+        assert cache.counts() == (1, 1)
+
+
+def test_artifacts_are_kept_whole() -> None:
+    """A new field of an artifact must be taught to the codec."""
+    from dataclasses import fields
+
+    from cubepy.artifact import Artifact
+    from cubepy.frontend.facts import Facts
+
+    assert {f.name for f in fields(Artifact)} == ARTIFACT_FIELDS
+    known = {"uses_axes", "shaped", "written", "read", "lined", "captures"}
+    assert {f.name for f in fields(Facts)} == known
+
+
+def test_the_key_holds_every_field_of_signatures_and_options() -> None:
+    from dataclasses import fields
+
+    from cubepy.compilers.options import Options
+    from cubepy.frontend.signature import Signature
+
+    traced = {"args", "cube_dim", "plane_dim", "checked", "attributes"}
+    promised = {"noalias", "limit", "flat", "aligned", "small"}
+    assert {f.name for f in fields(Signature)} == traced | promised
+    assert {f.name for f in fields(Options)} == {"contract", "fast_math"}

@@ -1,0 +1,50 @@
+"""Runs CUDA C and HIP text of one unit as C++, compiled by clang against `cuda_shim.h`."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cubepy.compilers.cstyle.compiler import Source
+from cubepy.ir.core import Kernel
+from tests.compilers.c.metal_text import find_clang
+
+SHIM = Path(__file__).with_name("cuda_shim.h")
+FLAGS = (
+    *("-std=c++17", "-O1", "-fPIC", "-shared", "-ffp-contract=off", "-fno-strict-aliasing"),
+    "-w",
+)
+_NEGATION = re.compile(r'asm\("mul\.lo\.s16 %0, %1, -1;" : "=h"\(result\) : "h"\(value\)\);')
+_HIDDEN = re.compile(r'asm\("\{ \.reg \.b\d+ all; not\.b\d+ all, %1; add[^;]*; \}" : [^;]*;')
+
+
+def build(made: list[tuple[int, Kernel, Source]]) -> list[Any]:
+    """A function for each program, that takes buffers in order."""
+    texts = [f"namespace n{seed} {{\n{_plain(source.text)}\n}}" for seed, _, source in made]
+    with tempfile.TemporaryDirectory(prefix="cubepy-cuda-") as folder:
+        file, library = Path(folder) / "kernel.cpp", Path(folder) / "kernel.so"
+        file.write_text("\n".join(texts))
+        command = [find_clang(), *FLAGS, "-include", str(SHIM), "-o", str(library), str(file)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr[:3000]
+        loaded = ctypes.CDLL(str(library))
+    return [_run(getattr(loaded, source.entry)) for _, _, source in made]
+
+
+def _plain(text: str) -> str:
+    """Without the assembly of NVIDIA."""
+    return _HIDDEN.sub("result = ~value + 1ull;", _NEGATION.sub("result = -value;", text))
+
+
+def _run(function: Any) -> Any:
+    def run(buffers: list[np.ndarray], numbers: list[int]) -> None:
+        assert not numbers
+        function(*(ctypes.c_void_p(b.ctypes.data) for b in buffers))
+
+    return run

@@ -1,0 +1,115 @@
+"""Loops whose bounds and steps lie at the edge of 64 bits run as Python's ranges do, and end."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cubepy as cp
+
+HIGH, LOW = 2**63 - 1, -(2**63)
+MANY = 20
+RANGES = [
+    (HIGH - 5, HIGH, 3),
+    (HIGH - 5, HIGH, 1),
+    (LOW + 4, LOW, -3),
+    (LOW + 4, LOW, -1),
+    (0, HIGH, HIGH - 1),
+    (0, HIGH, HIGH),
+    (HIGH, LOW, LOW),
+    (HIGH, LOW, -HIGH),
+    (LOW, HIGH, HIGH),
+    (LOW, HIGH, 2**62),
+    (HIGH - 1, HIGH, 7),
+    (0, 9, LOW),
+    (LOW, LOW + 3, 2),
+    (LOW + 3, LOW, -2),
+    (5, 0, -2),
+    (0, 5, 2),
+    (0, 0, 3),
+    (3, 0, 2),
+]
+
+
+@cp.cube
+def counted(out, start: cp.i64, stop: cp.i64, step: cp.i64):
+    trips = 0
+    last = cp.i64(0)
+    for k in range(start, stop, step):
+        trips += 1
+        last = k
+        if trips >= MANY:
+            break
+    out[0] = trips
+    out[1] = last
+
+
+@cache
+def counted_by(step: int) -> Any:
+    @cp.cube
+    def fixed(out, start: cp.i64, stop: cp.i64):
+        trips = 0
+        last = cp.i64(0)
+        for k in range(start, stop, step):
+            if trips < 0:
+                continue
+            trips += 1
+            last = k
+            if trips >= MANY:
+                break
+        out[0] = trips
+        out[1] = last
+
+    return fixed
+
+
+@pytest.mark.parametrize("device", ["cpu", "interpreter"])
+@pytest.mark.parametrize("bounds", RANGES, ids=str)
+def test_ranges_end(device: str, bounds: tuple[int, int, int]):
+    positions = range(*bounds)
+    seen = [k for k, _ in zip(positions, range(MANY), strict=False)]
+    wanted = [len(seen), seen[-1] if seen else 0]
+    for kernel, args in ((counted, bounds), (counted_by(bounds[2]), bounds[:2])):
+        out = np.zeros(2, np.int64)
+        kernel.configure(device=device)[1, 1](out, *args)
+        assert out.tolist() == wanted
+
+
+@cp.cube
+def by_way_of(d, k: int):
+    i, j = cp.ABSOLUTE_POS_Y, cp.ABSOLUTE_POS_X
+    if i < d.shape[0] and j < d.shape[1]:
+        d[i, j] = min(d[i, j], d[i, k] + d[k, j])
+
+
+def test_units_do_not_wait_for_each_others_stores():
+    """No tests for overlap, and no copy of the loop for where there is some."""
+    text = by_way_of.inspect("f32[?,?]", "i64", stage="llvm", target="cpu:x86-64-v4")
+    assert "vector.body" in text and "memcheck" not in text
+    d = np.random.default_rng(5).uniform(0, 1, (70, 70)).astype(np.float32)
+    np.fill_diagonal(d, 0)
+    expected = d.copy()
+    for k in range(70):
+        expected = np.minimum(expected, expected[:, k, None] + expected[None, k])
+        by_way_of[(1, 70), (128, 1)](d, k)
+    np.testing.assert_array_equal(d, expected)
+
+
+@cp.cube
+def turned_by_units(x, out):
+    """An array of each unit, and the same one for all that run in turn."""
+    held = cp.local(4, cp.f32)
+    i = cp.ABSOLUTE_POS
+    for k in cp.unroll(range(4)):
+        held[(k + i) % 4] = x[i] + k
+    out[i] = held[0] * 10 + held[3]
+
+
+def test_arrays_of_units_are_not_shared_by_lanes():
+    x, out, wanted = np.arange(512, dtype=np.float32), *np.zeros((2, 512), np.float32)
+    turned_by_units[2, 256](x, out)
+    turned_by_units.configure(device="interpreter")[2, 256](x, wanted)
+    np.testing.assert_array_equal(out, wanted)

@@ -1,0 +1,201 @@
+"""Prebuilt functions on every device, against NumPy in f64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cubepy as cp
+from cubepy.kernels.calls.libraries import serving
+
+SLOW = {"pocl", "opencl:0", "oclgrind", "metal_text"}
+"""Devices whose compilers take a second for each kernel."""
+RNG = np.random.default_rng(7)
+
+
+class On:
+    """Calls prebuilt functions with arrays on a device, and gives their results as NumPy's."""
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self.is_here = cp.device(device).uses_host_memory
+
+    def __call__(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        """The result of a call whose NumPy arrays are moved to the device."""
+        if self.is_here:
+            with serving(self.device):
+                return function(*args, **options)
+        moved = {name: self.placed(x) for name, x in options.items()}
+        found = function(*map(self.placed, args), **moved)
+        return self.taken(found)
+
+    def placed(self, x: Any) -> Any:
+        """An argument on the device, with its strides."""
+        if not isinstance(x, np.ndarray):
+            return x
+        order = sorted(range(x.ndim), key=lambda k: -abs(x.strides[k]))
+        stored = cp.asarray(np.ascontiguousarray(x.transpose(order)), device=self.device)
+        return _transposed(stored, np.argsort(order))
+
+    def output(self, shape: tuple[int, ...], dtype: Any = np.float32) -> Any:
+        """An array on the device for a result, full of bytes that are no result."""
+        poison = np.full((*shape, np.dtype(dtype).itemsize), 0x5C, np.uint8).view(dtype)[..., 0]
+        return poison if self.is_here else self.placed(poison)
+
+    def taken(self, found: Any) -> Any:
+        """A result, which lies on the device, as NumPy's."""
+        if isinstance(found, tuple):
+            return tuple(map(self.taken, found))
+        if self.is_here:
+            return found
+        assert found.device == self.device
+        return found.numpy()
+
+
+def _transposed(x: Any, axes: Any) -> Any:
+    from dataclasses import replace
+
+    m = type(x).__cubepy_memory__(x)
+    shape, strides = (tuple(v[k] for k in axes) for v in (m.shape, m.strides))
+    return type(x)(replace(m, shape=shape, strides=strides))
+
+
+@pytest.fixture
+def on(device: str) -> On:
+    return On(device)
+
+
+def numbers(*shape: int, dtype: Any = np.float32) -> np.ndarray:
+    return RNG.standard_normal(shape).astype(dtype)
+
+
+def double_and_add(a: Any, b: Any) -> Any:
+    return a * 2 + b
+
+
+def test_map(on: On):
+    x, y = numbers(3, 37), numbers(37)
+    np.testing.assert_array_equal(on(cp.kernels.map, double_and_add, x, y), x * 2 + y)
+    np.testing.assert_array_equal(on(cp.kernels.map, double_and_add, x.T, 1.0), x.T * 2 + 1)
+    out = on.output((3, 37))
+    on(cp.kernels.map, double_and_add, x, y, out=out)
+    np.testing.assert_array_equal(on.taken(out), x * 2 + y)
+
+
+def _logsumexp(x: np.ndarray, axis: Any) -> np.ndarray:
+    return np.log(np.exp(x).sum(axis))
+
+
+def _norm(x: np.ndarray, axis: Any) -> np.ndarray:
+    return np.sqrt((x * x).sum(axis))
+
+
+REDUCTIONS = ("sum", "prod", "max", "min", "any", "all", "mean", "var", "std")
+OTHERS = {"logsumexp": _logsumexp, "norm": _norm}
+
+
+@pytest.mark.parametrize("name", [*REDUCTIONS, *OTHERS])
+def test_reductions(on: On, name: str):
+    x = np.abs(numbers(3, 4, 70)) + 0.5
+    x[1, 2] = 0
+    reference = OTHERS.get(name) or getattr(np, name)
+    for axis in (0, (0, 2)) if on.device in SLOW else (None, 0, 2, (0, 2)):
+        found = on(getattr(cp.kernels, name), x, axis)
+        expected = np.asarray(reference(x.astype("f8"), axis))
+        assert np.shape(found) == expected.shape
+        np.testing.assert_allclose(np.asarray(found, "f8"), expected, 3e-5, 1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["f2", "i1", "u2", "i4", "?"])
+def test_reductions_of_small_types(on: On, dtype: str):
+    x = RNG.integers(0, 2 if dtype == "?" else 9, (5, 37)).astype(dtype)
+    for name in ("sum", "max"):
+        for axis in (0, 1):
+            found = on(getattr(cp.kernels, name), x, axis)
+            np.testing.assert_array_equal(found, getattr(np, name)(x, axis))
+
+
+def test_max_pool2d(on: On):
+    x = numbers(2, 3, 12, 19)
+    views = np.lib.stride_tricks.sliding_window_view(x, (3, 3), (2, 3))[:, :, ::2, ::2]
+    found, where = on(cp.kernels.max_pool2d, x, 3, 2, return_indices=True)
+    np.testing.assert_array_equal(found, views.max((4, 5)))
+    np.testing.assert_array_equal(
+        np.take_along_axis(x.reshape(2, 3, -1), where.reshape(2, 3, -1), 2).reshape(found.shape),
+        found,
+    )
+    last = np.ascontiguousarray(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
+    np.testing.assert_array_equal(on(cp.kernels.max_pool2d, last, 3, 2), found)
+
+
+def times_and_more(v: Any, index: Any, factors: Any) -> Any:
+    return v * factors[index[0]]
+
+
+@pytest.mark.parametrize("m", [3, 21])
+@pytest.mark.parametrize("dtype", ["f4", "i1"])
+def test_matmul(on: On, m: int, dtype: str):
+    a, b = (10 * numbers(m, 19)).astype(dtype), (10 * numbers(19, 23)).astype(dtype)
+    exact = a.astype("f8") @ b.astype("f8")
+    np.testing.assert_allclose(on(cp.kernels.matmul, a, b), exact, 1e-5, 1e-4)
+    turned = np.ascontiguousarray(b.T).T
+    np.testing.assert_allclose(on(cp.kernels.matmul, a, turned), exact, 1e-5, 1e-4)
+
+
+def test_matmul_with_all(on: On):
+    a, b, bias, factors = numbers(2, 9, 12), numbers(12, 18), numbers(18), numbers(2)
+    found = on(cp.kernels.matmul, a, b, bias=bias)
+    np.testing.assert_allclose(found, a.astype("f8") @ b + bias, 1e-5, 1e-4)
+    if on.is_here:
+        found = on(cp.kernels.matmul, a, b, epilogue=(times_and_more, factors))
+        np.testing.assert_allclose(found, a.astype("f8") @ b * factors[:, None, None], 1e-5, 1e-4)
+
+
+def convolved(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """The convolution with one zero around, in f64."""
+    padded = np.pad(x.astype("f8"), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, w.shape[2:], (2, 3))
+    return np.einsum("nchwyx,fcyx->nfhw", windows, w.astype("f8"))
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_conv2d(on: On, last: bool):
+    x, w, bias = numbers(2, 3, 5, 6), numbers(5, 3, 3, 3), numbers(5)
+    seen = x
+    if last:
+        seen = np.ascontiguousarray(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
+    found = on(cp.kernels.conv2d, seen, w, bias, padding=1)
+    np.testing.assert_allclose(found, convolved(x, w) + bias[:, None, None], 1e-5, 1e-4)
+
+
+def test_conv2d_of_points(on: On):
+    x, w = numbers(2, 3, 5, 6), numbers(5, 3, 1, 1)
+    exact = np.einsum("nchw,fc->nfhw", x.astype("f8"), w[:, :, 0, 0].astype("f8"))
+    np.testing.assert_allclose(on(cp.kernels.conv2d, x, w), exact, 1e-5, 1e-4)
+
+
+def test_positions(on: On):
+    x = RNG.integers(-9, 9, (3, 4, 70)).astype(np.float32)
+    x[1, 2, 50] = np.nan
+    for axis in (None, 0, 1, 2):
+        np.testing.assert_array_equal(on(cp.kernels.argmax, x, axis), np.argmax(x, axis))
+    small = np.nan_to_num(x).astype(np.int8)
+    np.testing.assert_array_equal(on(cp.kernels.argmin, small, 2), small.argmin(2))
+
+
+def test_normalisation(on: On):
+    x, weight = numbers(6, 70), numbers(70)
+    wide = np.exp(x.astype("f8"))
+    for axis in (0, 1):
+        expected = wide / wide.sum(axis, keepdims=True)
+        np.testing.assert_allclose(on(cp.kernels.softmax, x, axis), expected, 1e-5)
+        found = on(cp.kernels.log_softmax, x, axis)
+        np.testing.assert_allclose(found, np.log(expected), 1e-4, 1e-5)
+    centred = x - x.mean(1, keepdims=True)
+    expected = centred / np.sqrt((centred**2).mean(1, keepdims=True) + 1e-5) * weight
+    np.testing.assert_allclose(on(cp.kernels.layer_norm, x, 70, weight), expected, 1e-4, 1e-5)
+    expected = x / np.sqrt((x**2).mean(1, keepdims=True) + 0.5)
+    np.testing.assert_allclose(on(cp.kernels.rms_norm, x, 70, eps=0.5), expected, 1e-4, 1e-5)

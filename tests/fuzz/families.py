@@ -1,0 +1,75 @@
+"""The families of generated kernels: how a run of seeds of each is checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import cubepy as cp
+from tests.fuzz import differential
+from tests.fuzz.differential import check, check_device, generate, generate_for, generate_wide
+from tests.fuzz.generator import Program
+from tests.fuzz.typed import oracle
+
+UNOPTIMISED = 8
+"""One kernel of so many is also compiled without optimisation, and with more than usual."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """`check` raises for a run of seeds that share a launch; it gives how many of them ran."""
+
+    share: int
+    """Of a hundred seeds of a soak."""
+    batch: int
+    """Seeds that share a launch."""
+    check: Callable[[Sequence[int], str | None], int]
+
+
+def _levels(seed: int) -> tuple[int, ...]:
+    return (2,) if seed % UNOPTIMISED else (0, 2, 3)
+
+
+def _differential(make: Callable[[int], Program], wide: bool) -> Callable[..., int]:
+    """The interpreter against LLVM, or against a device."""
+
+    def run(seeds: Sequence[int], device: str | None) -> int:
+        ran = 0
+        for seed in seeds:
+            if device is None:
+                check(make(seed), seed, _levels(seed))
+                ran += 1
+            else:
+                program = generate_for(seed, cp.device(device).target, wide)
+                ran += check_device(program, seed, device)
+        return ran
+
+    return run
+
+
+def _typed(seeds: Sequence[int], device: str | None) -> int:
+    """The model against the interpreter and LLVM, or against a device."""
+    if device is not None:
+        has_f64 = differential.has_f64(cp.device(device).target)
+        return oracle.check_device(seeds, device, has_f64)
+    oracle.check(seeds, ("interpreter", "cpu"))
+    if seeds[0] // oracle.BATCH % UNOPTIMISED == 0:
+        with cp.settings(opt_level=0):
+            oracle.check(seeds, ("cpu",))
+    return len(seeds)
+
+
+FAMILIES: dict[str, Family] = {
+    "typed": Family(65, oracle.BATCH, _typed),
+    "wide": Family(25, 1, _differential(generate_wide, True)),
+    "classic": Family(10, 1, _differential(generate, False)),
+}
+
+
+def batches(name: str, start: int, count: int) -> Iterator[range]:
+    """The runs of seeds that share a launch; they begin at multiples of the batch."""
+    size, end = FAMILIES[name].batch, start + count
+    while start < end:
+        stop = min(end, (start // size + 1) * size)
+        yield range(start, stop)
+        start = stop

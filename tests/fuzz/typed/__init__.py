@@ -1,0 +1,1 @@
+"""Programs whose types and values a second model predicts, which imports no CubePy."""

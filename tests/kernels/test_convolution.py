@@ -1,0 +1,218 @@
+"""`cp.kernels.conv1d`, `conv2d`, `conv3d` and `prepack` against NumPy in f64, and torch's rules."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cubepy as cp
+from cubepy.errors import LaunchError
+from cubepy.kernels.calls.inspection import record
+from cubepy.kernels.convolution import strategies
+from cubepy.lang.annotations import spec
+from cubepy.targets import parse_target
+
+RNG = np.random.default_rng(5)
+
+
+def numbers(*shape: int, dtype: Any = np.float32) -> np.ndarray:
+    return RNG.standard_normal(shape).astype(dtype)
+
+
+def channels_last(x: np.ndarray) -> np.ndarray:
+    """The same array with its second axis densely in memory."""
+    return np.moveaxis(np.ascontiguousarray(np.moveaxis(x, 1, -1)), -1, 1)
+
+
+def each(value: Any, axes: int) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, tuple) else (value,) * axes
+
+
+def reference(
+    x: np.ndarray,
+    w: np.ndarray,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> np.ndarray:
+    """The convolution in f64, tap by tap."""
+    axes = x.ndim - 2
+    strides, steps = each(stride, axes), each(dilation, axes)
+    pads = [p if isinstance(p, tuple) else (p, p) for p in each(padding, axes)]
+    padded = np.pad(x.astype("f8"), [(0, 0), (0, 0), *pads])
+    spans = [(k - 1) * d + 1 for k, d in zip(w.shape[2:], steps, strict=True)]
+    extents = [
+        (n - span) // s + 1 for n, span, s in zip(padded.shape[2:], spans, strides, strict=True)
+    ]
+    inputs = np.split(padded, groups, 1)
+    filters = np.split(w.astype("f8"), groups)
+    found = []
+    for one, own in zip(inputs, filters, strict=True):
+        total: Any = 0
+        for tap in product(*map(range, w.shape[2:])):
+            cut = tuple(
+                slice(t * d, t * d + (n - 1) * s + 1, s)
+                for t, d, n, s in zip(tap, steps, extents, strides, strict=True)
+            )
+            total = total + np.tensordot(own[(..., *tap)], one[(..., *cut)], (1, 1))
+        found.append(np.moveaxis(total, 0, 1))
+    return np.concatenate(found, 1)
+
+
+def check(
+    found: np.ndarray, x: np.ndarray, w: np.ndarray, bias: Any = None, **options: Any
+) -> None:
+    """Assert that a convolution errs by no more than its docstring says, and its rounding."""
+    shape = (-1, *[1] * (x.ndim - 2))
+    more = 0 if bias is None else bias.astype("f8").reshape(shape)
+    exact = reference(x, w, **options) + more
+    largest = reference(abs(x), abs(w), **options) + abs(more)
+    assert found.shape == exact.shape
+    unit = 2.0**-53 if x.dtype == "f8" else 2.0**-24
+    rounding = np.finfo(found.dtype).eps if found.dtype == "f2" else 0
+    bound = (w[0].size + 2) * unit * largest + rounding * abs(exact) + 1e-30
+    assert (abs(found - exact) <= bound).all()
+
+
+CASES: tuple[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]], ...] = (
+    ((2, 16, 9, 15), (33, 16, 3, 3), {"padding": 1}),
+    ((1, 3, 21, 24), (20, 3, 7, 7), {"padding": 3, "stride": 2}),
+    ((1, 20, 13, 17), (35, 20, 3, 2), {"dilation": (1, 3), "padding": (0, 2)}),
+    ((1, 32, 7, 7), (32, 16, 3, 3), {"padding": ((1, 2), (0, 1)), "groups": 2}),
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("last", [False, True])
+def test_bands(case: Any, last: bool):
+    shape, weights, options = case
+    x, w, bias = numbers(*shape), numbers(*weights), numbers(weights[0])
+    seen = channels_last(x) if last else x
+    found = cp.kernels.conv2d(seen, w, bias, **options)
+    assert (found.strides[1] == 4) is last
+    check(found, x, w, bias, **options)
+    packed = cp.kernels.prepack(w, groups=options.get("groups", 1))
+    np.testing.assert_array_equal(cp.kernels.conv2d(seen, packed, bias, **options), found)
+
+
+def test_many_parts(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(strategies, "part_of", lambda channels, most, line: min(channels, line))
+    x, w = numbers(1, 50, 6, 5), numbers(37, 50, 3, 3)
+    for seen in (x, channels_last(x)):
+        found = cp.kernels.conv2d(seen, cp.kernels.prepack(w), padding=1)
+        check(found, x, w, padding=1)
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_points(last: bool):
+    x, w, bias = numbers(2, 19, 7, 9), numbers(21, 19, 1, 1), numbers(21)
+    seen = channels_last(x) if last else x
+    check(cp.kernels.conv2d(seen, w, bias), x, w, bias)
+    packed = cp.kernels.prepack(w)
+    check(cp.kernels.conv2d(seen, packed, stride=2), x, w, stride=2)
+    check(cp.kernels.conv2d(seen, cp.kernels.prepack(w), padding=1), x, w, padding=1)
+
+
+def test_depthwise():
+    x, w = numbers(2, 12, 8, 9), numbers(24, 1, 3, 3)
+    check(cp.kernels.conv2d(x, w, padding=1, groups=12), x, w, padding=1, groups=12)
+
+
+def test_one_and_three_axes():
+    x, w = numbers(2, 6, 40), numbers(18, 6, 5)
+    check(cp.kernels.conv1d(x, w, stride=2, padding=2), x, w, stride=2, padding=2)
+    x, w = numbers(1, 4, 5, 6, 9), numbers(17, 4, 3, 2, 3)
+    options = {"stride": (2, 1, 1), "padding": 1, "dilation": (1, 2, 1)}
+    check(cp.kernels.conv3d(x, w, **options), x, w, **options)
+
+
+def test_layouts_by_name():
+    x, w = numbers(2, 6, 8, 9), numbers(5, 6, 3, 3)
+    last = np.ascontiguousarray(np.moveaxis(x, 1, -1))
+    found = cp.kernels.conv2d(last, w, layout="NHWC")
+    check(np.moveaxis(found, -1, 1), x, w)
+    one = cp.kernels.conv2d(x[0], w)
+    check(one[None], x[:1], w)
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f2"])
+def test_floats(dtype: str):
+    x, w = numbers(1, 9, 8, 8, dtype=dtype), numbers(10, 9, 3, 3, dtype=dtype)
+    found = cp.kernels.conv2d(x, w)
+    assert found.dtype == dtype
+    check(found, x, w)
+
+
+def test_integers():
+    x = RNG.integers(-128, 128, (1, 9, 8, 8)).astype("i1")
+    w = RNG.integers(-128, 128, (10, 9, 3, 3)).astype("i1")
+    found = cp.kernels.conv2d(x, w)
+    assert found.dtype == "i4"
+    np.testing.assert_array_equal(found, reference(x, w))
+
+
+def clipped(v: Any, index: Any, scale: Any) -> Any:
+    return max(v, 0) * scale[index[0]]
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_epilogues(last: bool):
+    x, w, scale = numbers(2, 8, 7, 8), numbers(9, 8, 3, 3), numbers(2)
+    out = channels_last(np.full((2, 9, 5, 6), np.nan, np.float32))
+    out = out if last else np.ascontiguousarray(out)
+    found = cp.kernels.conv2d(x, w, epilogue=(clipped, scale), out=out)
+    assert found is out
+    exact = np.maximum(reference(x, w), 0) * scale[:, None, None, None]
+    np.testing.assert_allclose(found, exact, 1e-4, 1e-4)
+
+
+@pytest.mark.optional("torch")
+def test_parameters_are_those_of_torch():
+    import torch
+
+    x, w, b = torch.randn(2, 8, 12, 11), torch.randn(6, 4, 3, 3), torch.randn(6)
+    given = (x, w, b, (2, 1), (1, 0), (1, 2), 2)
+    found = cp.kernels.conv2d(*given)
+    expected = torch.nn.functional.conv2d(*given)
+    np.testing.assert_allclose(found.numpy(), expected.numpy(), 1e-4, 1e-4)
+    same = cp.kernels.conv2d(x, w, b, padding="same", groups=2)
+    expected = torch.nn.functional.conv2d(x, w, b, padding="same", groups=2)
+    np.testing.assert_allclose(same.numpy(), expected.numpy(), 1e-4, 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda x, w: cp.kernels.conv2d(x, w[:, :2]), "`x` has shape (1, 3, 8, 8) and `weight`"),
+        (lambda x, w: cp.kernels.conv2d(x, w, w[0, 0, 0]), "`bias` has shape (3,)"),
+        (lambda x, w: cp.kernels.conv2d(x, w.astype("f8")), "`x` is f32, `weight` is f64"),
+        (lambda x, w: cp.kernels.conv2d(x, w, padding="round"), "`padding` is 'round'"),
+        (lambda x, w: cp.kernels.conv2d(x, w, stride=0), "`stride` is 0"),
+        (lambda x, w: cp.kernels.conv2d(x, w, groups=5), "`groups` is 5"),
+        (lambda x, w: cp.kernels.conv2d(x, w, layout="NWHC"), "`layout` is 'NWHC'"),
+        (lambda x, w: cp.kernels.conv2d(x[:, :, :2], w), "does not fit"),
+        (lambda x, w: cp.kernels.conv2d(x[0, 0], w), "`x` has shape (8, 8)"),
+        (lambda x, w: cp.kernels.conv2d(x, cp.kernels.prepack(w), groups=3), "groups"),
+    ],
+)
+def test_errors(call: Any, words: str):
+    with pytest.raises(LaunchError) as raised:
+        call(numbers(1, 3, 8, 8), numbers(4, 3, 3, 3))
+    assert words in str(raised.value)
+
+
+@pytest.mark.parametrize("target", ["cuda:sm_80", "opencl", "metal", "hip:gfx942", "cpu:apple-m1"])
+def test_every_target_has_it(target: str):
+    specs = {"x": spec("f32[1,8,14,14]"), "weight": spec("f32[8,8,3,3]")}
+    for launch in record(cp.kernels.conv2d, specs, {}, parse_target(target)):
+        assert launch.launcher.inspect(**launch.arguments, target=target)
+
+
+def test_parts_waste_little():
+    assert strategies.part_of(3, 200, 16) == 3
+    assert strategies.part_of(512, 227, 16) == 128
+    assert strategies.part_of(150, 64, 16) in (32, 16, 48, 64)

@@ -1,0 +1,129 @@
+"""Which arrays prebuilt functions take, and that results are of the caller's kind and device."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cubepy as cp
+from cubepy import kernels
+from cubepy.errors import LaunchError, LaunchTypeError
+from cubepy.kernels.calls import libraries
+from tests.optional import require_package
+
+
+@pytest.fixture(params=["cpu", "opencl:0"])
+def device(request: pytest.FixtureRequest) -> str:
+    if request.param != "cpu":
+        require_package("pyopencl")
+        require_package("pocl_binary_distribution")
+    return request.param
+
+
+X = np.arange(24, dtype=np.float32).reshape(4, 6) - 7
+
+
+@pytest.mark.optional("pyopencl", "pocl_binary_distribution")
+def test_cubepys_arrays(device: str):
+    x = cp.asarray(X, device=device)
+    total = kernels.sum(x, 1)
+    assert isinstance(total, cp.Array)
+    assert (total.device, total.shape) == (device, (4,))
+    np.testing.assert_array_equal(total.numpy(), X.sum(1))
+    doubled = kernels.map(lambda v: v * 2, x)
+    np.testing.assert_array_equal(kernels.max(doubled, 0).numpy(), X.max(0) * 2)
+    out = cp.empty((6,), device=device)
+    assert kernels.sum(x, 0, out=out) is out
+    np.testing.assert_array_equal(out.numpy(), X.sum(0))
+    np.testing.assert_array_equal(kernels.sum(x[1:, ::2], 0).numpy(), X[1:, ::2].sum(0))
+    assert kernels.sum(x).shape == ()
+
+
+@pytest.mark.optional("pyopencl", "pocl_binary_distribution")
+def test_results_keep_the_order_of_axes(device: str):
+    turned = np.ascontiguousarray(X.T)
+    x = cp.asarray(turned, device=device)
+    memory = libraries.read(x)
+    x = cp.Array(libraries._permuted(memory, (1, 0)))
+    found = kernels.map(lambda v: v + 1, x)
+    assert found.strides == (4, 16)
+    np.testing.assert_array_equal(found.numpy(), X + 1)
+
+
+@pytest.mark.optional("torch")
+def test_sparse_results_are_refused():
+    torch = require_package("torch")
+    with pytest.raises(LaunchTypeError, match="sparse"):
+        kernels.sum(torch.zeros(4, 6), 0, out=torch.zeros(6).to_sparse())
+    with pytest.raises(LaunchTypeError, match="no kernel reaches"):
+        kernels.sum(torch.zeros(4, 6, device="meta"), 0)
+
+
+@pytest.mark.optional("torch")
+def test_tensors():
+    torch = require_package("torch")
+    x = torch.from_numpy(X.copy())
+    total = kernels.sum(x, 1)
+    assert isinstance(total, torch.Tensor)
+    assert torch.equal(total, x.sum(1))
+    half = kernels.map(lambda v: v * 2, x.to(torch.bfloat16))
+    assert half.dtype is torch.bfloat16
+    assert torch.equal(half, x.to(torch.bfloat16) * 2)
+    assert kernels.sum(x).shape == ()
+
+
+class Shown:
+    """An array that is known by NumPy's interface alone."""
+
+    def __init__(self, held: np.ndarray) -> None:
+        self.held = held
+        self.__array_interface__ = held.__array_interface__
+
+
+def test_host_arrays_of_other_libraries():
+    found = kernels.sum(Shown(X), 0)
+    assert type(found) is np.ndarray
+    np.testing.assert_array_equal(found, X.sum(0))
+    out = np.empty(6, np.float32)
+    kernels.sum(X, 0, out=Shown(out))
+    np.testing.assert_array_equal(out, X.sum(0))
+
+
+def test_two_libraries_are_refused():
+    with pytest.raises(LaunchTypeError, match=r"E602: .*two libraries or devices.*`out` on cpu"):
+        kernels.sum(X, out=cp.empty(()))
+    with pytest.raises(LaunchTypeError, match=r"arrays\[0\]` on cpu and `arrays\[1\]` on cpu"):
+        kernels.map(lambda a, b: a + b, X, cp.asarray(X.copy()))
+    with pytest.raises(LaunchTypeError, match="is a list, not an array"):
+        kernels.sum([1.0])
+
+
+def test_overlaps_are_refused():
+    x = cp.asarray(X.copy())
+    with pytest.raises(LaunchError, match="`out` overlaps another argument"):
+        kernels.sum(x, 0, out=x[0])
+
+
+def test_a_device_serves_host_arrays():
+    with libraries.serving("interpreter"):
+        found = kernels.sum(X, 1)
+    assert type(found) is np.ndarray
+    np.testing.assert_array_equal(found, X.sum(1))
+
+
+def test_addresses_of_a_gpu_are_specialised_on_their_alignment(monkeypatch: pytest.MonkeyPatch):
+    """Plans of libraries that keep alignment take the same addresses as others."""
+    library = libraries.ArrayLibrary("cpu")
+    library.keeps_alignment = True
+    monkeypatch.setattr(libraries, "arrays_on", lambda device: library)
+    held: Any = (ctypes.c_float * 64)()
+    whole = np.frombuffer(held, np.float32)
+    whole[:] = np.arange(64)
+    for first in (0, 1, 5, 16):
+        x = cp.asarray(whole[first : first + 40].reshape(4, 10))
+        np.testing.assert_array_equal(kernels.sum(x, 0).numpy(), x.numpy().sum(0))
+        np.testing.assert_array_equal(kernels.sum(x, 1).numpy(), x.numpy().sum(1))
+        np.testing.assert_array_equal(kernels.map(lambda v: v * 2, x).numpy(), x.numpy() * 2)

@@ -1,0 +1,243 @@
+"""`cp.kernels.matmul` against NumPy in f64, with the bound that its docstring gives."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cubepy as cp
+from cubepy.ir.types import f32
+from cubepy.kernels.calls.inspection import record
+from cubepy.kernels.matmul import entry, strategies
+from cubepy.lang.annotations import spec
+from cubepy.targets import parse_target
+
+RNG = np.random.default_rng(11)
+
+
+def matrix(*shape: int, layout: str = "rows", dtype: Any = np.float32) -> np.ndarray:
+    """Random numbers that lie in memory as asked: every second one for "steps"."""
+    if layout == "columns":
+        return matrix(*shape[:-2], shape[-1], shape[-2], dtype=dtype).swapaxes(-1, -2)
+    if layout == "steps":
+        return matrix(*shape[:-1], 2 * shape[-1], dtype=dtype)[..., ::2]
+    if np.dtype(dtype).kind in "iu":
+        low, high = max(-128, np.iinfo(dtype).min), 128
+        return RNG.integers(low, high, shape).astype(dtype)
+    return RNG.standard_normal(shape).astype(dtype)
+
+
+def check(found: np.ndarray, a: np.ndarray, b: np.ndarray, unit: float, more: Any = 0) -> None:
+    """Assert that a product errs by no more than k * unit * |a| |b|, and its rounding."""
+    exact = np.matmul(a.astype("f8"), b.astype("f8")) + more
+    largest = np.matmul(abs(a).astype("f8"), abs(b).astype("f8")) + abs(more)
+    assert found.shape == exact.shape
+    rounding = 0 if found.dtype == "f8" else np.finfo(found.dtype).eps
+    bound = (a.shape[-1] + 2) * unit * largest + rounding * abs(exact) + 1e-30
+    assert (abs(found - exact) <= bound).all()
+
+
+UNIT = 2.0**-24
+LAYOUT_PAIRS = ("rows rows", "rows columns", "columns rows", "columns columns")
+
+
+@pytest.mark.parametrize("layouts", LAYOUT_PAIRS)
+def test_layouts(layouts: str):
+    left, right = layouts.split()
+    for m, k, n in ((1, 65, 130), (1, 1, 1), (1, 300, 19), (61, 350, 43), (37, 31, 33)):
+        a, b = matrix(m, k, layout=left), matrix(k, n, layout=right)
+        check(cp.kernels.matmul(a, b), a, b, UNIT)
+
+
+@pytest.mark.parametrize("m", [3, 13])
+def test_elements_that_lie_apart(m: int):
+    a, b = matrix(m, 19, layout="steps"), matrix(19, 21, layout="steps")
+    check(cp.kernels.matmul(a, b), a, b, UNIT)
+
+
+@pytest.mark.parametrize("layout", ["columns", "steps"])
+def test_outputs(layout: str):
+    a, b = matrix(29, 40), matrix(40, 37)
+    out = matrix(29, 37, layout=layout)
+    out[...] = np.nan
+    assert cp.kernels.matmul(a, b, out=out) is out
+    check(out, a, b, UNIT)
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks that small matrices have many of."""
+    real, divided = strategies.blocks, strategies.divide
+    cut = {"depth": 64, "width": 64}
+
+    def blocks(target: Any, problem: Any) -> Any:
+        return replace(real(target, problem), **cut)
+
+    def divide(target: Any, problem: Any, t: Any) -> Any:
+        found = divided(target, problem, t)
+        return strategies.Division(2 * t.rows, found.width, found.depth)
+
+    monkeypatch.setattr(strategies, "blocks", blocks)
+    monkeypatch.setattr(entry, "divide", divide)
+    monkeypatch.setattr(entry, "_PLANS", type(entry._PLANS)())
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("dtype", ["f4", "f2"])
+def test_many_blocks(dtype: str):
+    a, b = matrix(83, 150, dtype=dtype), matrix(150, 133, dtype=dtype)
+    check(cp.kernels.matmul(a, b), a, b, UNIT)
+    bias = matrix(133, dtype=dtype)
+    found = cp.kernels.matmul(a, b, bias=bias)
+    check(found, a, b, UNIT, bias.astype("f8"))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "result", "m"),
+    [("i1", "i4", 3), ("i1", "i4", 13), ("u1", "i4", 13), ("i2", "i4", 3), ("i8", "i8", 13)],
+)
+def test_integers(dtype: str, result: str, m: int):
+    a, b = matrix(m, 70, dtype=dtype), matrix(70, 37, dtype=dtype)
+    found = cp.kernels.matmul(a, b)
+    assert found.dtype == result
+    np.testing.assert_array_equal(found, a.astype(result) @ b.astype(result))
+
+
+@pytest.mark.parametrize("m", [3, 13])
+@pytest.mark.parametrize(("dtype", "unit"), [("f2", UNIT), ("f8", 2.0**-53)])
+def test_floats(dtype: str, unit: float, m: int):
+    a, b = matrix(m, 70, dtype=dtype), matrix(70, 37, dtype=dtype)
+    found = cp.kernels.matmul(a, b)
+    assert found.dtype == dtype
+    check(found, a, b, 2 * unit)
+    turned = np.ascontiguousarray(b.T).T
+    check(cp.kernels.matmul(a, turned), a, b, 2 * unit)
+
+
+@pytest.mark.parametrize("shape", [(1, 1032, 2060), (5, 9000, 48)])
+def test_parts_of_k(shape: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch):
+    m, k, n = shape
+    monkeypatch.setattr(entry, "_PLANS", type(entry._PLANS)())
+    real = entry.parts_of_k
+    seen: list[int] = []
+
+    def parts(target: Any, problem: Any) -> int:
+        seen.append(real(replace(target, cores=4), problem))
+        return seen[-1]
+
+    monkeypatch.setattr(entry, "parts_of_k", parts)
+    a, b, bias = matrix(m, k), matrix(k, n), matrix(n)
+    check(cp.kernels.matmul(a, b, bias=bias), a, b, UNIT, bias.astype("f8"))
+    assert seen == [4]
+
+
+@pytest.mark.optional("torch")
+def test_bf16():
+    import torch
+
+    a, b = torch.randn(13, 70).bfloat16(), torch.randn(70, 37).bfloat16()
+    found = cp.kernels.matmul(a, b)
+    assert found.dtype is torch.bfloat16
+    exact = (a.double() @ b.double()).numpy()
+    np.testing.assert_allclose(found.double().numpy(), exact, 2**-8, 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        ((70,), (70,)),
+        ((70,), (70, 5)),
+        ((5, 70), (70,)),
+        ((70,), (3, 70, 5)),
+        ((3, 20, 33), (33, 21)),
+        ((2, 1, 20, 33), (3, 33, 21)),
+        ((3, 0, 33), (33, 21)),
+        ((3, 4, 0), (0, 21)),
+        ((0, 4, 3), (0, 3, 21)),
+    ],
+)
+def test_stacks(one: tuple[int, ...], two: tuple[int, ...]):
+    a, b = matrix(*one), matrix(*two)
+    check(np.asarray(cp.kernels.matmul(a, b)), a, b, UNIT)
+
+
+def test_stacks_that_lie_apart():
+    a, b = matrix(6, 20, 33)[::2], np.broadcast_to(matrix(33, 21), (3, 33, 21))
+    check(cp.kernels.matmul(a, b), a, b, UNIT)
+    check(cp.kernels.matmul(a.transpose(0, 2, 1), a), a.transpose(0, 2, 1), a, UNIT)
+
+
+@pytest.mark.parametrize("m", [3, 13])
+@pytest.mark.parametrize("bias", [(37,), (), "m"])
+def test_bias(m: int, bias: Any):
+    shape: tuple[int, ...] = (m, 1) if bias == "m" else bias
+    a, b, c = matrix(m, 20), matrix(20, 37), np.asarray(matrix(*shape))
+    check(cp.kernels.matmul(a, b, bias=c), a, b, 2 * UNIT, c.astype("f8"))
+
+
+def scaled(v: Any, index: Any, scale: Any, rest: Any) -> Any:
+    """An epilogue that reads one number for each row, and numbers that lie as the result does."""
+    other = cp.load(rest[index[:-1]], index[-1], line=v.line_size)
+    return max(v, 0) * scale[index[-2]] + other
+
+
+@pytest.mark.parametrize(("m", "layout"), [(3, "rows"), (3, "columns"), (13, "rows")])
+def test_epilogues(m: int, layout: str):
+    a, b = matrix(m, 20), matrix(20, 37, layout=layout)
+    scale, rest = matrix(m), matrix(m, 37)
+    found = cp.kernels.matmul(a, b, epilogue=(scaled, scale, rest))
+    exact = np.maximum(a.astype("f8") @ b, 0) * scale[:, None] + rest
+    np.testing.assert_allclose(found, exact, 1e-4, 1e-4)
+    gelu = cp.kernels.matmul(a, b, epilogue=lambda v, index: v * v)
+    np.testing.assert_allclose(gelu, (a.astype("f8") @ b) ** 2, 1e-4, 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "words"),
+    [
+        (matrix(3, 4), matrix(5, 6), "`a` has shape (3, 4) and `b` (5, 6)"),
+        (matrix(2, 3, 4), matrix(3, 4, 6), "do not broadcast"),
+        (matrix(3, 4), matrix(4, 6).astype("f8"), "`a` is f32[3,4] and `b` is f64[4,6]"),
+        (np.ones((3, 4), bool), np.ones((4, 6), bool), "`a` has dtype bool_"),
+        (matrix(3, 4), np.float32(3), "`b` is a float32"),
+    ],
+)
+def test_errors(one: Any, two: Any, words: str):
+    with pytest.raises(cp.LaunchError, match="matmul") as raised:
+        cp.kernels.matmul(one, two)
+    assert words in str(raised.value)
+
+
+def test_errors_of_options():
+    a, b = matrix(3, 4), matrix(4, 6)
+    with pytest.raises(cp.LaunchError, match="`bias` has shape"):
+        cp.kernels.matmul(a, b, bias=matrix(5))
+    with pytest.raises(cp.LaunchError, match="`precision`"):
+        cp.kernels.matmul(a, b, precision="f3")
+    with pytest.raises(cp.LaunchError, match="`out` has shape"):
+        cp.kernels.matmul(a, b, out=matrix(3, 5))
+    square = matrix(4, 4)
+    with pytest.raises(cp.LaunchError, match="overlaps"):
+        cp.kernels.matmul(square, square, out=square)
+
+
+@pytest.mark.parametrize("target", ["cuda:sm_80", "opencl", "metal", "hip:gfx942", "cpu:apple-m1"])
+def test_every_target_has_it(target: str):
+    dtype = "f16" if target.startswith(("cuda", "metal")) else "f32"
+    specs = {"a": spec(f"{dtype}[64,96]"), "b": spec(f"{dtype}[96,80]")}
+    (launch,) = record(cp.kernels.matmul, specs, {}, parse_target(target))
+    assert launch.launcher.inspect(**launch.arguments, target=target)
+
+
+def test_blocks_follow_the_caches():
+    target = parse_target("cpu:x86-64-v4")
+    problem = entry.Problem(512, 512, 512, (), f32, f32, f32, "rows", "rows")
+    found = strategies.blocks(target, problem)
+    assert found.rows * found.depth * 4 <= target.near_bytes // 2
+    assert found.width * found.depth * 4 <= target.cache_bytes // 2
+    division = strategies.divide(target, problem, found)
+    assert division.height % found.rows == 0
+    assert division.width % found.step == 0

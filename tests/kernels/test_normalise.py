@@ -1,0 +1,122 @@
+"""Softmax and the norms of rows against f64, with the error of their formulas as the bound."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from cubepy import kernels
+from cubepy.errors import LaunchError, LaunchTypeError
+from tests.guarded import Guarded
+
+EPS = {"f2": 2.0**-10, "f4": 2.0**-23, "f8": 2.0**-52}
+SHAPES = ((6, 1), (3, 4, 33), (2, 1025))
+
+
+def soft(x: np.ndarray, axis: int) -> np.ndarray:
+    e = np.exp(x - x.max(axis, keepdims=True))
+    return e / e.sum(axis, keepdims=True)
+
+
+def assert_soft(x: np.ndarray, axis: int, eps: float) -> None:
+    """exp is within 4 ULP of an argument that is rounded once; a row's sum adds its length."""
+    wide = x.astype("f8")
+    expected = soft(wide, axis)
+    bound = eps * (8 + np.ptp(wide, axis, keepdims=True)) * expected + 2 * eps**2
+    assert np.all(np.abs(kernels.softmax(x, axis).astype("f8") - expected) <= bound + 6e-8 * eps)
+    found = kernels.log_softmax(x, axis).astype("f8")
+    error = np.abs(found - np.log(expected))
+    assert np.all(error <= eps * (8 + 2 * np.ptp(wide, axis, keepdims=True)))
+
+
+@pytest.mark.parametrize("dtype", EPS)
+def test_softmax_of_any_axis_and_strides(draw, dtype):
+    for shape in SHAPES:
+        x = draw.layout((draw.numbers.standard_normal(shape) * 3).astype(dtype))
+        for axis in range(-x.ndim, x.ndim):
+            assert_soft(x, axis, EPS[dtype])
+    assert_soft(x.astype(ml_dtypes.bfloat16), 1, 2.0**-7)
+
+
+def test_softmax_of_special_rows():
+    x = np.array([[-np.inf, 0, 1], [-np.inf] * 3, [np.inf, 0, 1], [np.nan, 0, 1]], np.float32)
+    with np.errstate(invalid="ignore"):
+        expected = soft(x.astype("f8"), 1)
+    for y in (x, np.ascontiguousarray(x.T).T):
+        np.testing.assert_allclose(kernels.softmax(y, 1), expected, 1e-6)
+
+
+def norm_of_rows(x: Any, weight: Any, bias: Any, eps: float) -> Any:
+    centred = x - x.mean(-1, keepdims=True)
+    return centred / np.sqrt((centred**2).mean(-1, keepdims=True) + eps) * weight + bias
+
+
+@pytest.mark.parametrize("dtype", EPS)
+def test_norms_of_rows(draw, dtype):
+    for shape in SHAPES:
+        x = draw.layout((draw.numbers.standard_normal(shape) * 3 + 5).astype(dtype))
+        n = shape[-1]
+        weight, bias = draw.numbers.standard_normal((2, n)).astype(dtype)
+        wide = [v.astype("f8") for v in (x, weight, bias)]
+        tolerance = 64 * EPS[dtype]
+        found = kernels.layer_norm(x, n, weight, bias[::-1][::-1])
+        np.testing.assert_allclose(
+            found, norm_of_rows(wide[0], wide[1], wide[2], 1e-5), tolerance, tolerance
+        )
+        found = kernels.layer_norm(x, (n,), eps=0.5)
+        np.testing.assert_allclose(
+            found, norm_of_rows(wide[0], 1.0, 0.0, 0.5), tolerance, tolerance
+        )
+        found = kernels.rms_norm(x, n, weight, 0.25)
+        expected = wide[0] / np.sqrt((wide[0] ** 2).mean(-1, keepdims=True) + 0.25) * wide[1]
+        np.testing.assert_allclose(found, expected, tolerance, tolerance)
+
+
+def test_norms_of_several_axes(draw):
+    x = draw.numbers.standard_normal((3, 4, 5)).astype(np.float32)
+    found = kernels.layer_norm(x, (4, 5))
+    expected = norm_of_rows(x.reshape(3, 20).astype("f8"), 1.0, 0.0, 1e-5)
+    np.testing.assert_allclose(found.reshape(3, 20), expected, 1e-5, 1e-5)
+    with pytest.raises(LaunchError, match="do not follow each other"):
+        kernels.layer_norm(x.transpose(0, 2, 1), (5, 4))
+
+
+def test_results_are_written_where_they_belong(draw):
+    x = draw.numbers.standard_normal((5, 37)).astype(np.float32)
+    for function in (kernels.softmax, lambda v, out: kernels.layer_norm(v, 37, out=out)):
+        out = Guarded(x.shape, x.dtype, draw.pick.randrange(9))
+        assert function(x, out=out.array) is out.array
+        out.check(out.array)
+    assert kernels.softmax(np.empty((0, 3), np.float32)).shape == (0, 3)
+    assert kernels.softmax(np.full((), 3.0, np.float32)) == 1
+
+
+def test_refused():
+    x = np.zeros((2, 3), np.float32)
+    with pytest.raises(LaunchTypeError, match="i64.*\n.*f32 and f64 are supported"):
+        kernels.softmax(np.arange(3))
+    with pytest.raises(LaunchError, match="axis 2 is out of bounds"):
+        kernels.softmax(x, 2)
+    with pytest.raises(LaunchError, match=r"`weight` has shape \(2,\).*is \(3,\)"):
+        kernels.layer_norm(x, 3, np.zeros(2, np.float32))
+    with pytest.raises(LaunchTypeError, match="`weight` has dtype f64, but `x` has f32"):
+        kernels.rms_norm(x, 3, np.zeros(3))
+    with pytest.raises(LaunchError, match=r"last axes are not \(2,\)"):
+        kernels.layer_norm(x, 2)
+
+
+@pytest.mark.optional("torch")
+def test_as_torch(draw, require_package):
+    torch = require_package("torch")
+    x = torch.randn(4, 6, 50)
+    for dim in range(-3, 3):
+        torch.testing.assert_close(kernels.softmax(x, dim=dim), torch.softmax(x, dim))
+    weight, bias = torch.randn(2, 50)
+    expected = torch.nn.functional.layer_norm(x, (50,), weight, bias)
+    torch.testing.assert_close(kernels.layer_norm(x, (50,), weight, bias), expected)
+    half = x.to(torch.bfloat16)
+    expected = torch.nn.functional.rms_norm(half.float(), (50,)).to(torch.bfloat16)
+    torch.testing.assert_close(kernels.rms_norm(half, 50), expected)

@@ -1,0 +1,50 @@
+"""Indices of extremes against NumPy's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cubepy import kernels
+from cubepy.errors import LaunchError
+from tests.guarded import Guarded
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "f2", "i1", "u2", "i8", "?"])
+def test_any_axis_and_strides(draw: Any, dtype: str):
+    for shape in ((4, 5, 70), (33, 1025)):
+        x = draw.array(shape, dtype, specials=draw.pick.random() < 0.5)
+        for y in (x, draw.layout(x)):
+            for name in ("argmax", "argmin"):
+                for axis in range(-1, y.ndim):
+                    found = getattr(kernels, name)(y, axis)
+                    assert found.dtype == np.int64
+                    np.testing.assert_array_equal(found, getattr(np, name)(y, axis))
+        np.testing.assert_array_equal(kernels.argmax(x), np.argmax(x))
+
+
+def test_long_rows_are_cut(draw: Any):
+    x = draw.numbers.standard_normal((2, 300_001)).astype(np.float32)
+    for y in (x, x.reshape(-1)):
+        assert np.array_equal(kernels.argmax(y, -1), np.argmax(y, -1))
+        assert np.array_equal(kernels.argmin(y), np.argmin(y))
+    x[1, 200_000] = x[0, 77] = np.nan
+    assert kernels.argmax(x) == 77
+    assert kernels.argmin(x, 1).tolist() == [77, 200_000]
+    assert kernels.argmax(np.full(300_000, -np.inf, np.float32)) == 0
+
+
+def test_options_and_refusals(draw: Any):
+    x = draw.numbers.standard_normal((6, 70)).astype(np.float32)
+    assert kernels.argmax(x, 1, keepdims=True).shape == (6, 1)
+    out = Guarded((70,), np.dtype(np.int64))
+    assert kernels.argmin(x, dim=0, out=out.array) is out.array
+    out.check(out.array)
+    np.testing.assert_array_equal(out.array, x.argmin(0))
+    assert kernels.argmax(x[:0], 1).shape == (0,)
+    with pytest.raises(LaunchError, match="has no argmax"):
+        kernels.argmax(x[:0], 0)
+    with pytest.raises(LaunchError, match="follow each other"):
+        kernels.argmax(x.T)

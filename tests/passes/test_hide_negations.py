@@ -1,0 +1,97 @@
+"""Negations that feed minima of integers are spelled so that no compiler takes their sign away."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import cubepy as cp
+from cubepy.compilers.cuda import toolchain
+from cubepy.targets import parse_target
+from tests.optional import require_package
+
+TARGETS = ("cuda:sm_90a", "opencl")
+
+
+@cp.cube
+def of_shorts(x, y, out):
+    i = cp.UNIT_POS
+    out[i] = max(max(cp.i16(-x[i]), y[i] % (y[i] | 7)), y[i] >> 3)
+
+
+@cp.cube
+def of_sums(x, y, out):
+    i = cp.UNIT_POS
+    out[i] = min(cp.i32(y[i]), min(-x[i], x[i] + x[i]))
+
+
+@cp.cube
+def chosen(x, y, out):
+    i = cp.UNIT_POS
+    m = cp.i32(y[i])
+    if -x[i] < m:
+        m = -x[i]
+    out[i] = min(m, 7)
+
+
+@cp.cube
+def carried(x, y, out):
+    best = cp.i32(y[0])
+    for i in range(4):
+        best = min(best, ~x[i] + 1)
+    out[0] = cp.i16(best)
+
+
+@cp.cube
+def selected(x, y, out):
+    i = cp.UNIT_POS
+    t = 0 - x[i] if y[i] > 3 else x[i] * -1
+    out[i] = max(t, cp.i32(y[i]))
+
+
+@cp.cube
+def ordinary(x, y, out):
+    i = cp.UNIT_POS
+    out[i] = max(min(x[i] - y[i], 255), 0) - min(x[i], abs(x[i]))
+
+
+@cp.cube
+def of_floats(x, out):
+    i = cp.UNIT_POS
+    out[i] = min(min(-x[i], x[i] * 2.0), 1.0)
+
+
+INTEGERS = ("i32[8]", "i16[8]", "i32[8]")
+
+
+def text(kernel: cp.CubeKernel, target: str, specs: tuple[str, ...] = INTEGERS) -> str:
+    return kernel[1, 8].inspect(*specs, target=target)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("kernel", [of_shorts, of_sums, chosen, carried, selected])
+def test_negations_before_minima_are_hidden(kernel: cp.CubeKernel, target: str):
+    assert "hidden_negation" in text(kernel, target)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_ordinary_kernels_have_none(target: str):
+    assert "hidden_negation" not in text(ordinary, target)
+    assert "hidden_negation" not in text(of_floats, target, ("f32[8]", "f32[8]"))
+
+
+@pytest.mark.parametrize("target", ["hip:gfx942", "metal"])
+def test_other_compilers_get_plain_signs(target: str):
+    assert "hidden_negation" not in text(of_sums, target)
+
+
+@pytest.mark.parametrize("kernel", [of_sums, carried])
+def test_the_machine_code_negates(kernel: cp.CubeKernel):
+    """By complement and sum: each minimum takes the sum, or makes it itself (VIADDMNMX)."""
+    require_package("cuda.bindings")
+    if toolchain._nvrtc() is None or toolchain.find_nvdisasm() is None:
+        pytest.skip("package absent: nvidia-cuda-nvrtc")
+    sass = toolchain.to_sass(text(kernel, "cuda:sm_90a"), parse_target("cuda:sm_90a"))
+    complements = len(re.findall(r"LOP3\.LUT \w+, RZ, \w+, RZ, 0x33", sass))
+    assert complements == (4 if kernel is carried else 1)
