@@ -109,10 +109,13 @@ def _optimised(text: str, target: Target, level: int) -> Iterator[Any]:
 
 
 def _parsed(text: str, context: Any) -> Any:
+    module = None
     try:
         module = _llvm().parse_assembly(text, context)
         module.verify()
     except RuntimeError as error:
+        if module is not None:
+            module.close()  # before its context, which the traceback would keep it from
         raise fail("E505", reason=str(error).strip()[:400]) from None
     return module
 

@@ -77,19 +77,25 @@ class _Session:
 
 
 class _Held:
-    """What a library is unloaded with when it dies."""
+    """Unloads a library when it dies.
 
-    def __init__(self, tracker: Any, session: _Session) -> None:
-        self.tracker, self.session = tracker, session
+    It knows the library by number only. If it held the tracker, the garbage collector would
+    finalise both in any order wherever a library dies in a cycle, and LLVM would free its code
+    twice, or after its session.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number = number
 
     def __del__(self) -> None:
         if sys is None or sys.is_finalizing():  # modules are being cleared, this one perhaps too
             return
-        _dead.append((self.tracker, self.session))
+        _dead.append(self.number)
         _unload()
 
 
-_dead: deque[tuple[Any, _Session]] = deque()
+_linked: dict[int, tuple[Any, _Session]] = {}  # trackers of all that is loaded
+_dead: deque[int] = deque()
 _newest: _Session | None = None
 
 
@@ -102,7 +108,7 @@ def _unload() -> None:
     while _dead and not sys.is_finalizing() and _lock.acquire(False):
         try:
             while _dead:
-                tracker, session = _dead.popleft()
+                tracker, session = _linked.pop(_dead.popleft())
                 tracker.close()
                 session.live -= 1
                 if not session.live and session is not _newest:
@@ -127,12 +133,13 @@ def link(obj: bytes, symbols: Sequence[str], given: Mapping[str, int] | None = N
         builder.import_symbol(symbol, address)
     try:
         with _lock:
-            session = _session()
-            name = f"cubepy.{next(_serial)}"  # ORC never frees a name, so none is used twice
+            session, number = _session(), next(_serial)
+            name = f"cubepy.{number}"  # ORC never frees a name, so none is used twice
             session.links += 1
             tracker = builder.link(session.jit, name)
             session.live += 1
-            held = _Held(tracker, session)
+            _linked[number] = tracker, session
+            held = _Held(number)
     finally:
         _unload()
     return Library(name, {symbol: tracker[symbol] for symbol in symbols}, held)

@@ -9,6 +9,7 @@ import threading
 
 import pytest
 
+from cubepy.runtimes.native import linker
 from cubepy.runtimes.native.linker import Library, compile_text, link
 
 DOUBLE_TO_DOUBLE = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double)
@@ -94,3 +95,36 @@ def test_threads_link_at_once(cosine: bytes) -> None:
     for thread in threads:
         thread.join()
     assert results == [2.5] * 16
+
+
+def test_libraries_in_cycles_are_unloaded_once_by_who_holds_the_lock(
+    cosine: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The garbage collector finalises a cycle in any order, while another thread uses LLVM."""
+    from llvmlite.binding.orcjit import LLJIT, ResourceTracker
+
+    unloaded: list[str] = []
+
+    def watch(kind: type) -> None:
+        dispose = kind._dispose
+
+        def watched(self: object) -> None:
+            assert linker._lock.locked()
+            unloaded.append(kind.__name__)
+            dispose(self)
+
+        monkeypatch.setattr(kind, "_dispose", watched)
+
+    watch(ResourceTracker)
+    watch(LLJIT)
+    for _ in range(2 * linker.LINKS_PER_SESSION):
+        cycle: list[object] = [link(cosine, ["half"])]
+        cycle.append(cycle)
+    del cycle
+    with linker._lock:
+        gc.collect()
+        while_locked = len(unloaded)
+    linker._unload()
+    assert while_locked == 0
+    assert unloaded.count("ResourceTracker") >= 2 * linker.LINKS_PER_SESSION
+    assert "LLJIT" in unloaded
