@@ -318,6 +318,28 @@ def meets_in_halves(x):
     x[cp.UNIT_POS] = 1
 
 
+@cp.cube
+def five_units(x):
+    if cp.UNIT_POS < 5:
+        cp.sync_units(1, 5)
+    x[cp.UNIT_POS] = 1
+
+
+@cp.cube
+def all_units(x):
+    cp.sync_units(1, 64)
+    x[cp.UNIT_POS] = 1
+
+
+def test_named_barriers_count_warps():
+    """Of planes of another size only barriers of the whole cube are left."""
+    asked = five_units.configure(plane_dim=1)[1, 64]
+    with pytest.raises(cp.UnsupportedError, match="E310.*planes of 32 units"):
+        asked.inspect("f32[64]", target="cuda:sm_80")
+    text = all_units.configure(plane_dim=1)[1, 64].inspect("f32[64]", target="cuda:sm_80")
+    assert "__syncthreads" in text and "barrier.sync" not in text
+
+
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_named_barriers_on_every_architecture(arch: str):
     needs_nvrtc()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -85,3 +87,60 @@ def test_units_that_do_not_come_are_found(device: str):
     kind, text = error or (cp.UnsupportedError, "all units of the cube")
     with pytest.raises(kind, match=text):
         some_units.configure(device=device)[1, UNITS](x)
+
+
+@cp.cube
+def behind_a_return(x, out):
+    if x[cp.UNIT_POS] == 3:
+        return
+    cp.sync_units(1, UNITS)
+    out[cp.UNIT_POS] = 1
+
+
+@cp.cube
+def returns_in_a_loop(x, out):
+    for k in range(3):
+        cp.sync_units(1, UNITS)
+        out[cp.UNIT_POS] += k
+        if x[cp.UNIT_POS] == k:
+            return
+
+
+@cp.cube
+def returns_in_another_branch(x, out):
+    if cp.CUBE_POS == 1:
+        if x[cp.UNIT_POS] == 3:
+            return
+    else:
+        cp.sync_units(1, UNITS)
+    out[cp.UNIT_POS] = 1
+
+
+@cp.cube
+def continues(x, out):
+    for k in range(3):
+        cp.sync_units(1, UNITS)
+        if x[cp.UNIT_POS] == k:
+            continue
+        out[cp.UNIT_POS] += 1
+
+
+@pytest.mark.parametrize("kernel", [behind_a_return, returns_in_a_loop], ids=["once", "loop"])
+def test_units_that_returned_do_not_arrive(device: str, kernel: Any):
+    if device.startswith("cuda"):
+        return  # there it would wait for ever
+    x, out = np.arange(UNITS, dtype=np.int32), np.zeros(UNITS, np.int32)
+    is_checked = device == "interpreter"
+    kind, text = (
+        (cp.CheckError, "E713") if is_checked else (cp.UnsupportedError, "units that returned")
+    )
+    with pytest.raises(kind, match=text):
+        kernel.configure(device=device)[1, UNITS](x, out)
+
+
+def test_units_that_continue_or_return_elsewhere(device: str):
+    x, out = np.arange(UNITS, dtype=np.int32), np.zeros(UNITS, np.int32)
+    continues.configure(device=device)[1, UNITS](x, out)
+    np.testing.assert_array_equal(out, 3 - (x < 3))
+    returns_in_another_branch.configure(device=device)[1, UNITS](x, out)
+    assert (out == 1).all()

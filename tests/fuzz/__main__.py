@@ -49,7 +49,7 @@ def main() -> int:
     parser.add_argument("--start", type=int, default=100_000)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--device")
-    parser.add_argument("--family", choices=("typed", "wide", "classic"))
+    parser.add_argument("--family", choices=("typed", "barriers", "wide", "classic"))
     parser.add_argument("--seed", type=int, help="run one kernel of --family in this process")
     options = parser.parse_args()
     if options.seed is not None:

@@ -13,6 +13,7 @@ import numpy as np
 import cubepy as cp
 from cubepy.targets import Target
 from tests.fuzz import wide
+from tests.fuzz.barriers import BarrierGenerator, BarrierProgram
 from tests.fuzz.chooser import Seeded
 from tests.fuzz.generator import EXTENT, PLANES, SLOTS, TYPES, Generator, Program
 
@@ -69,15 +70,39 @@ def has_f64(target: Target) -> bool:
 
 def generate_for(seed: int, target: Target, is_wide: bool = False) -> Program:
     """The kernel of a seed, of types and with planes that the target has."""
-    types = wide.TYPES if is_wide else TYPES
-    if not has_f64(target):
-        types = tuple(t for t in types if t != "f64")
-    emulates = target.kind == "opencl" and "subgroups" not in target.features
-    planes = PLANES if emulates else (1, target.plane_dim)
+    planes = _planes(target)
     if is_wide:
-        returns = target.kind != "opencl"
-        return wide.WideGenerator(Seeded(seed), types, planes, returns).program()
-    return Generator(Seeded(seed), types, planes).program()
+        types = _types(wide.TYPES, target)
+        return wide.WideGenerator(Seeded(seed), types, planes, _returns(target)).program()
+    return Generator(Seeded(seed), _types(TYPES, target), planes).program()
+
+
+def generate_barriers(
+    seed: int, target: Target | None = None
+) -> tuple[BarrierProgram, BarrierProgram]:
+    """The kernel of a seed with barriers of units, and its twin without; of what a target has."""
+    types = wide.TYPES if target is None else _types(wide.TYPES, target)
+    planes = PLANES if target is None else _planes(target)
+    returns = target is None or _returns(target)
+    first, twin = (
+        BarrierGenerator(Seeded(seed), types, planes, returns, twin).program()
+        for twin in (False, True)
+    )
+    return first, twin
+
+
+def _types(types: tuple[str, ...], target: Target) -> tuple[str, ...]:
+    return types if has_f64(target) else tuple(t for t in types if t != "f64")
+
+
+def _planes(target: Target) -> tuple[int, ...]:
+    emulates = target.kind == "opencl" and "subgroups" not in target.features
+    return PLANES if emulates else (1, target.plane_dim)
+
+
+def _returns(target: Target) -> bool:
+    """Whether units may end early: PoCL 3.0 lets them store behind barriers in branches."""
+    return target.kind != "opencl"
 
 
 def load_kernel(program: Program) -> Any:
@@ -141,9 +166,7 @@ def check(program: Program, seed: int, levels: Sequence[int] = (0, 2, 3)) -> Non
     for level in levels:
         with cp.settings(opt_level=level):
             found = run(kernel, program, arrays)
-        for name, array in expected.items():
-            if not same_bits(array, found[name]):
-                raise Mismatch(program, f"LLVM O{level}", name, array, found[name])
+        _compare(program, f"LLVM O{level}", expected, found)
 
 
 def check_device(program: Program, seed: int, device: str) -> bool:
@@ -153,10 +176,72 @@ def check_device(program: Program, seed: int, device: str) -> bool:
         found = run(kernel.configure(device=device), program, arrays)
     except cp.UnsupportedError:
         return False
-    for name, array in run(kernel.configure(device="interpreter"), program, arrays).items():
-        if not same_bits(array, found[name]):
-            raise Mismatch(program, device, name, array, found[name])
+    expected = run(kernel.configure(device="interpreter"), program, arrays)
+    _compare(program, device, expected, found)
     return True
+
+
+def check_barriers(seed: int, levels: Sequence[int] = (0, 2, 3)) -> None:
+    """`Mismatch` where a kernel with barriers of units differs from its twin or is not refused."""
+    program, twin = generate_barriers(seed)
+    arrays = arguments(program, seed)
+    expected = run(load_kernel(twin).configure(device="interpreter"), twin, arrays)
+    try:
+        found = run(load_kernel(program).configure(device="interpreter"), program, arrays)
+    except cp.CheckError as error:
+        if not (program.lacks_units and error.code == "E713"):
+            raise
+    else:
+        _compare(program, "interpreter", expected, found)
+    for level in levels:
+        with cp.settings(opt_level=level):
+            _check_barriers(program, twin, arrays, expected, "cpu")
+
+
+def check_barriers_device(seed: int, device: str) -> bool:
+    """The same for a device; False if it can run neither the kernel nor its twin."""
+    target = cp.device(device).target
+    program, twin = generate_barriers(seed, target)
+    arrays = arguments(program, seed)
+    expected = run(load_kernel(twin).configure(device="interpreter"), twin, arrays)
+    if not (target.kind == "cuda" and program.plane_dim == target.plane_dim):
+        return _check_barriers(program, twin, arrays, expected, device)
+    if program.lacks_units:  # it would wait for ever
+        return True
+    found = run(load_kernel(program).configure(device=device), program, arrays)
+    _compare(program, device, expected, found)
+    return True
+
+
+def _check_barriers(
+    program: BarrierProgram,
+    twin: BarrierProgram,
+    arrays: dict[str, np.ndarray],
+    expected: dict[str, np.ndarray],
+    device: str,
+) -> bool:
+    """Check a device that has barriers of whole cubes alone; the twin is for what it refuses."""
+    try:
+        found = run(load_kernel(program).configure(device=device), program, arrays)
+    except cp.UnsupportedError as error:
+        if "sync_units" not in str(error):
+            return False
+        if not any(reason in str(error) for reason in program.refusals):
+            raise
+        found = run(load_kernel(twin).configure(device=device), twin, arrays)
+    else:
+        if program.refusals:
+            raise Mismatch(program, device, "sync_units", "a refusal", "none")
+    _compare(program, device, expected, found)
+    return True
+
+
+def _compare(
+    program: Program, way: str, expected: dict[str, np.ndarray], found: dict[str, np.ndarray]
+) -> None:
+    for name, array in expected.items():
+        if not same_bits(array, found[name]):
+            raise Mismatch(program, way, name, array, found[name])
 
 
 def same_bits(a: np.ndarray, b: np.ndarray) -> bool:

@@ -7,7 +7,15 @@ from dataclasses import dataclass
 
 import cubepy as cp
 from tests.fuzz import differential
-from tests.fuzz.differential import check, check_device, generate, generate_for, generate_wide
+from tests.fuzz.differential import (
+    check,
+    check_barriers,
+    check_barriers_device,
+    check_device,
+    generate,
+    generate_for,
+    generate_wide,
+)
 from tests.fuzz.generator import Program
 from tests.fuzz.typed import oracle
 
@@ -47,6 +55,15 @@ def _differential(make: Callable[[int], Program], wide: bool) -> Callable[..., i
     return run
 
 
+def _barriers(seeds: Sequence[int], device: str | None) -> int:
+    """Kernels with barriers of units against their twins without."""
+    if device is not None:
+        return sum(check_barriers_device(seed, device) for seed in seeds)
+    for seed in seeds:
+        check_barriers(seed, _levels(seed))
+    return len(seeds)
+
+
 def _typed(seeds: Sequence[int], device: str | None) -> int:
     """The model against the interpreter and LLVM, or against a device."""
     if device is not None:
@@ -60,7 +77,8 @@ def _typed(seeds: Sequence[int], device: str | None) -> int:
 
 
 FAMILIES: dict[str, Family] = {
-    "typed": Family(65, oracle.BATCH, _typed),
+    "typed": Family(60, oracle.BATCH, _typed),
+    "barriers": Family(5, 1, _barriers),
     "wide": Family(25, 1, _differential(generate_wide, True)),
     "classic": Family(10, 1, _differential(generate, False)),
 }

@@ -20,6 +20,7 @@ from tests.devices.conftest import require
 from tests.fuzz.differential import (
     Mismatch,
     arguments,
+    check_barriers_device,
     check_device,
     generate_for,
     has_f64,
@@ -71,6 +72,11 @@ def test_seeded_kernels_of_more_forms(device: str) -> None:
     seeds = right_seeds(device, (*WIDE_FINDS, *range(KERNELS // 2)), more_forms=True)
     ran = sum(check_device(generate_for(seed, target, True), seed, device) for seed in seeds)
     assert ran == len(seeds), "a kernel was refused"
+
+
+def test_barriers_of_units(device: str) -> None:
+    ran = sum(check_barriers_device(seed, device) for seed in range(KERNELS // 4))
+    assert ran == KERNELS // 4, "a kernel was refused"
 
 
 def test_typed_programs(device: str) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import TypeVar
 
 import numpy as np
@@ -14,10 +15,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import cubepy as cp
+from cubepy.compilers.cuda import toolchain
+from cubepy.targets import parse_target
+from tests.fuzz.barriers import NOT_ALL, NOT_TOGETHER, RETURNED
 from tests.fuzz.differential import (
     arguments,
     check,
+    check_barriers,
     generate,
+    generate_barriers,
     generate_wide,
     load_kernel,
     run,
@@ -25,6 +32,7 @@ from tests.fuzz.differential import (
 )
 from tests.fuzz.finds import FINDS, WIDE_FINDS
 from tests.fuzz.generator import Generator, Program
+from tests.optional import require_package
 
 T = TypeVar("T")
 KERNELS = 2000 if os.environ.get("CI") else 200
@@ -47,6 +55,38 @@ def test_seeded_kernels_of_more_forms(start: int) -> None:
 @pytest.mark.parametrize("seed", WIDE_FINDS)
 def test_finds_of_more_forms(seed: int) -> None:
     check(generate_wide(seed), seed, (0, 2, 3))
+
+
+@pytest.mark.parametrize("start", range(0, KERNELS // 10, CHUNK))
+def test_barriers_of_units(start: int) -> None:
+    for seed in range(start, min(start + CHUNK, KERNELS // 10)):
+        check_barriers(seed, (0, 2) if seed % 8 == 0 else (2,))
+
+
+def test_barriers_of_units_are_of_all_kinds() -> None:
+    programs = [generate_barriers(seed)[0] for seed in range(100)]
+    reasons = {reason for program in programs for reason in program.refusals}
+    assert reasons == {NOT_ALL, NOT_TOGETHER, RETURNED}
+    assert any("sync_units" in p.source and not p.refusals for p in programs)
+
+
+def test_nvrtc_takes_barriers_of_units() -> None:
+    """As CUDA C, where planes are warps; else they are refused as elsewhere. Nothing runs."""
+    require_package("cuda.bindings")
+    if toolchain._nvrtc() is None:
+        pytest.skip("package absent: nvidia-cuda-nvrtc")
+    for seed in range(12):
+        program, _ = generate_barriers(seed, parse_target("cuda:sm_80"))
+        chosen = load_kernel(program).configure(plane_dim=program.plane_dim)
+        launcher, arrays = chosen[program.cubes, program.cube_dim], arguments(program, seed)
+        warps = program.plane_dim == 32
+        with (
+            nullcontext()
+            if warps or not program.refusals
+            else pytest.raises(cp.UnsupportedError, match="|".join(program.refusals))
+        ):
+            text = launcher.inspect(**arrays, target="cuda:sm_80", stage="ptx" if warps else None)
+            assert ("sync_units" in program.source) == ("barrier.sync" in text) or not warps
 
 
 @pytest.mark.parametrize("seed", FINDS)

@@ -378,8 +378,18 @@ class _Maker:
             space = self.pick(("shared", "local"))
             memory = b.emit(ops.ALLOC, type=dtype, size=BUFFER_SIZE, space=space)
             if self.chance(60):
+                self._fill(memory, dtype)
                 b.emit_op(ops.STORE, memory, self.offset(), self.value(dtype))
                 self.keep(b.emit(ops.LOAD, memory, self.offset(), type=dtype))
+
+    def _fill(self, memory: Value, dtype: DType) -> None:
+        """Write all elements: what nobody wrote is undefined, so no kernel may read it."""
+        b, position = self._builder, Value(index)
+        with b.region() as body:
+            b.emit_op(ops.STORE, memory, position, b.const(special_numbers(dtype)[-1], dtype))
+            self.terminate(ops.CONTINUE)
+        regions = [Region((position,), tuple(body))]
+        b.emit_op(ops.FOR, b.index(0), b.index(BUFFER_SIZE), b.index(1), regions=regions)
 
     # Values
 

@@ -63,7 +63,7 @@ def _check_loops(kernel: Kernel, uniform: Uniform, target: str) -> None:
     """`UnsupportedError` E310 for plane operations in loops that only some planes may run."""
     for op in kernel.body.walk():
         inside = [o for region in op.regions for o in region.walk() if o.row in OF_PLANES]
-        if inside and op.row in _LOOPS and _diverges(op, uniform):
+        if inside and op.row in _LOOPS and diverges(op, uniform):
             reason = "planes exchange through memory there, so all must run a loop equally often"
             raise refusal(inside[0], target, reason)
 
@@ -80,7 +80,7 @@ def first_divergent(region: Region, uniform: Uniform, barriers: set[OpDef]) -> O
     """A barrier that only some of a group's units may reach; None where there is none."""
     for op in region.ops:
         inside = [o for r in op.regions for o in r.walk() if o.row in barriers]
-        if inside and _diverges(op, uniform):
+        if inside and diverges(op, uniform):
             return inside[0]
         for inner in op.regions if inside else ():
             found = first_divergent(inner, uniform, barriers)
@@ -89,7 +89,7 @@ def first_divergent(region: Region, uniform: Uniform, barriers: set[OpDef]) -> O
     return None
 
 
-def _diverges(op: Op, uniform: Uniform) -> bool:
+def diverges(op: Op, uniform: Uniform) -> bool:
     """Whether units run the regions of an operation differently often."""
     if any(uniform.is_varying(v) for v in control_operands(op)):
         return True

@@ -51,8 +51,7 @@ def legalise(
     for barriers that only some units reach.
     """
     check_target(kernel, target)
-    kernel = lower_named_barriers(kernel, target)
-    kernel = sink_jumps(kernel)
+    kernel = lower_named_barriers(sink_jumps(kernel), target)
     check_convergence(kernel, target)
     return run(kernel, steps(target), dump), faults_of(kernel)
 
