@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from cubepy.artifact import Artifact, Slot
-from cubepy.compilers.options import Options
 from cubepy.config import get
 from cubepy.frontend.facts import Facts
 from cubepy.frontend.signature import Signature
@@ -15,8 +14,9 @@ from cubepy.frontend.specialise import specialise
 from cubepy.ir.core import Kernel
 from cubepy.ir.printer import print_kernel
 from cubepy.ir.types import Buffer, element_of
+from cubepy.options import Options
 from cubepy.passes.expand import expand
-from cubepy.passes.pipeline import Pass, PassOptions, definition_passes, run, standard_passes
+from cubepy.passes.pipeline import Pass, definition_passes, run, standard_passes
 from cubepy.targets import Target
 
 
@@ -44,18 +44,17 @@ def to_kernel(
 
 def optimise(kernel: Kernel, target: Target, options: Options) -> Kernel:
     """The optimised, verified kernel; prints the stages that CUBEPY_DUMP names."""
-    passes = _passes(target, PassOptions(options.contract, options.fast_math, target.narrows))
-    kernel = run(kernel, passes, dumper())
+    kernel = run(kernel, _passes(target, options), dumper())
     if "ir" in get("dump"):
         show("ir", kernel.name, print_kernel(kernel, spans=False))
     return kernel
 
 
-def _passes(target: Target, options: PassOptions) -> list[Pass]:
+def _passes(target: Target, options: Options) -> list[Pass]:
     """All passes; where the definition is asked for, only those that decide what a kernel means."""
     if "names" in target.features:
         return definition_passes(options)
-    return standard_passes(options, Pass("expand", expand(target.functions)))
+    return standard_passes(options, Pass("expand", expand(target.functions)), target.narrows)
 
 
 def dumper() -> Callable[[str, Kernel], None] | None:

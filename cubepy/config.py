@@ -5,9 +5,9 @@ The only module that reads the environment. `settings(...)` overrides values for
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
+from array import array
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -96,7 +96,7 @@ _ROWS = {row.name: row for row in TABLE}
 _chosen: dict[str, Any] = {}
 overrides: ContextVar[dict[str, Any] | None] = ContextVar("cubepy_settings", default=None)
 """What `settings` chose in this context; the dictionary of a block is never changed."""
-generation = ctypes.c_int64(0)
+generation = array("q", [0])
 """How often `choose` was called: native launches compare it."""
 
 
@@ -113,7 +113,7 @@ def get(name: str) -> Any:
 def choose(name: str, value: Any) -> None:
     """Set a value for the whole process; `settings(...)` blocks still override it."""
     _chosen[name] = value
-    generation.value += 1
+    generation[0] += 1
 
 
 def source(name: str) -> str:

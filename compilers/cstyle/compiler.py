@@ -6,11 +6,12 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 
 from cubepy.artifact import Artifact, Fault, Listing
-from cubepy.compilers.base import Options, dumper, show, slots
+from cubepy.compilers.base import dumper, show, slots
 from cubepy.compilers.cstyle.dialect import Dialect
 from cubepy.compilers.cstyle.emit import Emitter
 from cubepy.config import get
 from cubepy.ir.core import Kernel
+from cubepy.options import Options
 from cubepy.passes.legalise.capabilities import Planes
 from cubepy.passes.legalise.check_convergence import has_barrier_in_loop
 from cubepy.passes.legalise.lower_planes import fit_planes

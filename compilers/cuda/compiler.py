@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from cubepy.compilers.base import Options
 from cubepy.compilers.cstyle.compiler import Source, SourceCompiler
 from cubepy.compilers.cstyle.dialect import Dialect
 from cubepy.compilers.cuda import toolchain
 from cubepy.compilers.cuda.dialect import dialect
 from cubepy.ir.core import Kernel
+from cubepy.options import Options
 from cubepy.targets import Target
 
 

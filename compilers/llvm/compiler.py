@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from cubepy.artifact import Artifact, Fault
-from cubepy.compilers.base import Options, dumper, show, slots
+from cubepy.compilers.base import dumper, show, slots
 from cubepy.compilers.llvm import toolchain
 from cubepy.compilers.llvm.capabilities import capabilities
 from cubepy.compilers.llvm.emit import emit
 from cubepy.compilers.llvm.scratch import plan_scratch
 from cubepy.config import get
 from cubepy.ir.core import Kernel
+from cubepy.options import Options
 from cubepy.passes.legalise.pipeline import legalise
 from cubepy.targets import Target
 
@@ -25,7 +26,7 @@ class LlvmCompiler:
         for stage in self.stages:
             if stage in get("dump"):
                 show(stage, kernel.name, self.text(kernel, target, options, stage))
-        code = toolchain.to_object(text, target, get("opt_level"))
+        code = toolchain.to_object(text, target, options.level)
         dim = kernel.cube_dim
         return Artifact(
             target, kernel.name, code, slots(kernel), dim, faults, scratch_bytes=scratch
@@ -36,10 +37,9 @@ class LlvmCompiler:
         from cubepy.compilers.llvm.listing import annotate_assembly, annotate_llvm
 
         module, _, _ = self._module(kernel, target, options, debug=True)
-        level = get("opt_level")
         if stage == "llvm":
-            return annotate_llvm(toolchain.to_llvm(module, target, level))
-        return annotate_assembly(toolchain.to_assembly(module, target, level))
+            return annotate_llvm(toolchain.to_llvm(module, target, options.level))
+        return annotate_assembly(toolchain.to_assembly(module, target, options.level))
 
     @staticmethod
     def _module(
@@ -48,7 +48,7 @@ class LlvmCompiler:
         triple, layout = toolchain.describe_machine(target)
         kernel, faults = legalise(kernel, capabilities(target), dumper())
         fast = options.fast_math
-        scratch = plan_scratch(kernel)
+        scratch = plan_scratch(kernel, options.scratch_limit)
         text = emit(
             kernel, target, scratch, triple=triple, layout=layout, fast_math=fast, debug=debug
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from cubepy.config import get
 from cubepy.errors import Error, fail
 from cubepy.ir import ops
 from cubepy.ir.core import Kernel, Op, Value
@@ -35,8 +34,8 @@ def block_bytes(op: Op) -> int:
     return max(size, 1) * element_of(op.result.type).itemsize
 
 
-def plan_scratch(kernel: Kernel) -> ScratchPlan:
-    """Place the memory of a cube; `CompileError` E308 where it asks for too much.
+def plan_scratch(kernel: Kernel, limit: int) -> ScratchPlan:
+    """Place the memory of a cube; `CompileError` E308 where it asks for more than `limit` bytes.
 
     Blocks of whole pages are one line apart, so that their beginnings share no set of a cache.
     """
@@ -56,12 +55,12 @@ def plan_scratch(kernel: Kernel) -> ScratchPlan:
         offsets[op.result] = end
         size = -(-block_bytes(op) // LINE) * LINE
         end += size + (LINE if size % PAGE == 0 else 0)
-    if stacked + end > get("scratch_bytes"):
-        raise _too_much(kernel, blocks, stacked + end)
+    if stacked + end > limit:
+        raise _too_much(kernel, blocks, stacked + end, limit)
     return ScratchPlan(offsets, end)
 
 
-def _too_much(kernel: Kernel, blocks: list[Op], nbytes: int) -> Error:
+def _too_much(kernel: Kernel, blocks: list[Op], nbytes: int, limit: int) -> Error:
     """E308 at the largest block that has a line."""
     largest = max(blocks, key=lambda op: (op.span is not None, block_bytes(op)))
     span: Span | None = largest.span
@@ -70,6 +69,6 @@ def _too_much(kernel: Kernel, blocks: list[Op], nbytes: int) -> Error:
         span,
         kernel=kernel.name,
         nbytes=nbytes,
-        limit=get("scratch_bytes"),
+        limit=limit,
         part=block_bytes(largest),
     )

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 
 from cubepy.artifact import Artifact
-from cubepy.compilers.base import Options, show, slots
+from cubepy.compilers.base import show, slots
 from cubepy.compilers.python.emit import Module, emit
 from cubepy.config import get
 from cubepy.ir.core import Kernel
 from cubepy.ir.types import element_of
+from cubepy.options import Options
 from cubepy.passes.legalise.check_target import refuse_foreign
 from cubepy.targets import Target
 

@@ -20,11 +20,11 @@ from cubepy.cache.entry import Damaged, Entry
 from cubepy.cache.library import is_library, is_library_function
 from cubepy.cache.store import Store, find_store
 from cubepy.cache.versions import are_current, text_of, versions
-from cubepy.compilers.options import Options
 from cubepy.config import get
 from cubepy.frontend.facts import Facts
 from cubepy.frontend.signature import Signature
 from cubepy.lang.function import Attributes, Captures
+from cubepy.options import Options
 from cubepy.record import dataclass
 from cubepy.targets import Target
 
@@ -113,7 +113,7 @@ class Kept:
             *(signature.noalias, signature.limit, signature.flat),
             *(sorted(signature.aligned), sorted(signature.small)),
         )
-        chosen = (*_options(options), get("opt_level"), get("scratch_bytes"))
+        chosen = _options(options.in_force())
         return hashlib.sha256(f"{self.key} {promises!r} {chosen!r}".encode()).hexdigest()
 
     def _header(self, kind: str) -> dict[str, Any]:

@@ -14,7 +14,6 @@ import numpy as np
 
 from cubepy.array.interop import read_memory
 from cubepy.array.memory import Memory, pointer
-from cubepy.config import get
 from cubepy.jit.arguments import Matcher, is_struct
 from cubepy.jit.grid import Over
 from cubepy.jit.launch import Prepared
@@ -88,7 +87,7 @@ class Bound(Base):
         """What else counts: settings, and the shape of the array that the grid covers, which need
         not be an argument."""
         shape = getattr(self._grid.what, "shape", None) if isinstance(self._grid, Over) else None
-        return self._kernel.settings.is_checked, get("opt_level"), shape
+        return self._kernel.options.by_settings(), shape
 
 
 def _places(matcher: Matcher) -> list[Any]:

@@ -15,13 +15,13 @@ from weakref import WeakSet
 from cubepy.artifact import Artifact
 from cubepy.cache.kept import NOTHING_KEPT, Kept, kept_forms
 from cubepy.cache.objects import keep_objects
-from cubepy.compilers.options import Options
 from cubepy.compilers.registry import find_compiler
 from cubepy.frontend.facts import Facts
 from cubepy.frontend.signature import Signature, comptime_key, comptime_type
 from cubepy.ir.core import Kernel
 from cubepy.ir.depth import deep_calls
 from cubepy.lang.arrays import content, is_numpy
+from cubepy.options import Options
 from cubepy.record import dataclass
 from cubepy.runtimes.native.launching import state
 from cubepy.targets import Target
@@ -142,11 +142,11 @@ keep_objects()
 
 
 class Specialisations:
-    """All compiled forms of one function under one set of options; safe for threads."""
+    """All compiled forms of one function under one set of options, in force; safe for threads."""
 
     def __init__(self, function: Any, options: Options) -> None:
         self._function = function
-        self._options = options
+        self.options = options
         self._lock = RLock()
         self._made: dict[tuple[Signature, Target], list[Compiled]] = {}
         self._facts: dict[tuple[Signature, Target], tuple[Facts, tuple[Captured, ...]]] = {}
@@ -254,7 +254,7 @@ class Specialisations:
         target = device.target
         facts, captured = self._seen(signature, target)
         kept = self._kept.get((signature.traced(), target))
-        artifact = kept and kept.artifact(signature, target, self._options)
+        artifact = kept and kept.artifact(signature, target, self.options)
         if artifact is None:
             artifact, facts = self._make(signature, target, facts)
             captured = captured_of(facts)
@@ -268,8 +268,8 @@ class Specialisations:
         """Compile now, unless another process did while this one waited for it; keep it on disk."""
         key = (signature.traced(), target)
         kept = self._kept.get(key) or NOTHING_KEPT
-        with kept.compiling(signature, self._options):
-            artifact = kept.artifact(signature, target, self._options)
+        with kept.compiling(signature, self.options):
+            artifact = kept.artifact(signature, target, self.options)
             if artifact is not None:
                 return artifact, facts
             kernel = self._kernels.pop(key, None)
@@ -278,7 +278,7 @@ class Specialisations:
                 if kept_forms(self._function, *key).key != kept.key:  # a capture changed meanwhile
                     kept = NOTHING_KEPT
             artifact = self._build(signature.states(kernel), target)
-            kept.keep_artifact(signature, self._options, facts, artifact)
+            kept.keep_artifact(signature, self.options, facts, artifact)
         return artifact, facts
 
     def _build(self, kernel: Kernel, target: Target) -> Artifact:
@@ -286,8 +286,8 @@ class Specialisations:
         from cubepy.compilers.base import optimise
 
         with deep_calls():
-            kernel = optimise(kernel, target, self._options)
-            return find_compiler(target.kind).build(kernel, target, self._options)
+            kernel = optimise(kernel, target, self.options)
+            return find_compiler(target.kind).build(kernel, target, self.options)
 
     def text(self, signature: Signature, target: Target, stage: str) -> str:
         """The text of a stage."""
@@ -296,7 +296,7 @@ class Specialisations:
 
         kernel, _ = self.trace(signature.traced(), target)
         with deep_calls():
-            kernel = optimise(signature.states(kernel), target, self._options)
+            kernel = optimise(signature.states(kernel), target, self.options)
             if stage == "ir":
                 return print_kernel(kernel)
-            return find_compiler(target.kind).text(kernel, target, self._options, stage)
+            return find_compiler(target.kind).text(kernel, target, self.options, stage)

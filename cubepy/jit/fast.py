@@ -15,7 +15,6 @@ import numpy as np
 from cubepy.array.interop import queue_of_tensor, read_memory
 from cubepy.array.memory import Memory, pointer
 from cubepy.array.order import Ordered
-from cubepy.config import get
 from cubepy.jit.arguments import ALIGNMENT, Matcher
 from cubepy.jit.classes import is_small
 from cubepy.jit.grid import Fixed, Grid
@@ -136,7 +135,7 @@ class FastPath:
     def __init__(self, kernel: CubeKernel) -> None:
         self._entries: dict[Any, _Entry] = {}
         self._name = kernel.__name__
-        self._settings = kernel.settings
+        self._options = kernel.options
         self._made = kernel.made
         self._retired = 0
         self._names = tuple(kernel.parameters)
@@ -154,7 +153,7 @@ class FastPath:
 
     def _key(self, given: _Arguments) -> Any:
         key = given.key
-        return None if key is None else (self._settings.is_checked, get("opt_level"), key)
+        return None if key is None else (self._options.by_settings(), key)
 
     def launch(self, grid: Grid | None, args: tuple[Any, ...]) -> bool:
         """Launch if this metadata is known and nothing speaks against it; whether it did."""

@@ -12,8 +12,6 @@ from math import prod
 from typing import Any
 
 from cubepy.artifact import Data, Extent, Scalar, Stride, TensorMapOf
-from cubepy.compilers.options import Options
-from cubepy.config import get
 from cubepy.errors import Error, fail
 from cubepy.frontend.facts import Facts
 from cubepy.frontend.signature import Signature as CallSignature
@@ -30,6 +28,7 @@ from cubepy.jit.kernel import MAX_CONFIGURED, Launcher, changed, without_frames
 from cubepy.jit.launch import Settings, over
 from cubepy.lang.annotations import TensorAnnotation
 from cubepy.lang.cuda import TensorMap
+from cubepy.options import Options
 from cubepy.span import Span
 from cubepy.targets import Target
 
@@ -102,9 +101,10 @@ class IRKernel:
         family: IRKernel | None = None,
     ) -> None:
         self.ir = ir
-        fixed = Settings(plane_dim=ir.plane_dim, checked=False, attributes=ir.attributes)
-        self.settings = settings or fixed
-        self.options = options or Options()
+        attributes: dict[str, Any] = dict(ir.attributes)
+        fixed = Options(plane_dim=ir.plane_dim, checked=False, **attributes)
+        self.settings = settings or Settings()
+        self.options = options or fixed
         self.fast: FastPath | None = None
         self.native: Any = None
         self.made: dict[Any, Specialisations] = {} if family is None else family.made
@@ -129,11 +129,11 @@ class IRKernel:
 
     @property
     def specialisations(self) -> Specialisations:
-        """The compiled forms under these options and the optimisation level in force."""
-        key = (self.options, get("opt_level"))
-        found = self.made.get(key)
+        """The compiled forms under these options and the settings in force."""
+        options = self.options.in_force()
+        found = self.made.get(options)
         if found is None:
-            found = self.made.setdefault(key, _CompiledIR(self.ir, self.options))
+            found = self.made.setdefault(options, _CompiledIR(self.ir, options))
         return found
 
     def __getitem__(self, grid: Any) -> Launcher:

@@ -11,9 +11,7 @@ from time import perf_counter_ns
 from typing import Any, overload
 
 from cubepy.array.streams import queue_of
-from cubepy.compilers.options import Options
 from cubepy.compilers.registry import find_compiler
-from cubepy.config import get
 from cubepy.errors import Error, LaunchError, fail
 from cubepy.frontend.signature import Signature
 from cubepy.jit.arguments import Matcher, finish, is_struct, line_width, wrong_arguments
@@ -37,10 +35,11 @@ from cubepy.jit.method import MethodKernel
 from cubepy.jit.native import NativeLaunches
 from cubepy.lang.annotations import Comptime, Spec, resolve_annotations, spec
 from cubepy.lang.function import CubeFunction
+from cubepy.options import Options
 from cubepy.runtimes.base import Occupancy
 from cubepy.runtimes.native.launching.callables import Base
 from cubepy.runtimes.registry import find_device
-from cubepy.targets import LAUNCH_ATTRIBUTES, PLANE_DIMS, Target, parse_target
+from cubepy.targets import PLANE_DIMS, Target, parse_target
 
 MAX_CONFIGURED = 64
 """Configured forms of a kernel that are kept, so that asking for one again costs a look-up."""
@@ -98,11 +97,11 @@ class CubeKernel(CubeFunction):
 
     @property
     def specialisations(self) -> Specialisations:
-        """The compiled forms under these options and the optimisation level in force."""
-        key = (self.options, get("opt_level"))
-        found = self.made.get(key)
+        """The compiled forms under these options and the settings in force."""
+        options = self.options.in_force()
+        found = self.made.get(options)
         if found is None:
-            found = self.made.setdefault(key, Specialisations(self.function, self.options))
+            found = self.made.setdefault(options, Specialisations(self.function, options))
         return found
 
     def __get__(self, owner: Any, cls: Any = None) -> Any:
@@ -211,11 +210,12 @@ class CubeKernel(CubeFunction):
         """What is compiled for arguments, or specifications of them, where nothing is launched."""
         matcher = Matcher(self.__name__, self.annotations)
         items = matcher.match(arguments)
-        plane = self.settings.plane_dim or target.plane_dim
-        width = line_width(matcher.tensors, target, self.settings.line_size)
+        options = self.options
+        plane = options.plane_dim or target.plane_dim
+        width = line_width(matcher.tensors, target, options.line_size)
         dim = default_cube_dim(grid, plane)
         check_limits(self.__name__, Fixed((1, 1, 1), dim), target)
-        checked, attributes = self.settings.is_checked, self.settings.attributes_on(target)
+        checked, attributes = options.is_checked, options.attributes_on(target)
         found = finish(items, matcher, width, False)
         signature = Signature(found, dim, plane, True, checked, attributes)
         facts = self.specialisations.facts(signature, target)
@@ -271,11 +271,8 @@ def changed(settings: Settings, options: Options, **given: Any) -> tuple[Setting
     found = {n: _CHECKS[n](v) for n, v in given.items() if v is not None}
     if "stream" in found:
         found |= {"queue": found["stream"], "stream": given["stream"]}  # kept, so that it lives
-    attributes = {n: found.pop(n) for n in LAUNCH_ATTRIBUTES if n in found}
-    if attributes.get("cluster") == (1, 1, 1):
-        attributes["cluster"] = None
-    attributes = {**dict(settings.attributes), **attributes}
-    found["attributes"] = tuple(sorted((n, v) for n, v in attributes.items() if v is not None))
+    if found.get("cluster") == (1, 1, 1):
+        found["cluster"] = None
     names = {f.name for f in fields(Options)}
     chosen = {n: v for n, v in found.items() if n in names}
     rest = {n: v for n, v in found.items() if n not in names}

@@ -19,7 +19,6 @@ import numpy as np
 from cubepy.array.interop import read_memory
 from cubepy.array.memory import HOST, Memory, raw_view
 from cubepy.array.order import Ordered
-from cubepy.config import get
 from cubepy.errors import fail
 from cubepy.frontend.facts import Facts
 from cubepy.frontend.signature import Signature
@@ -46,7 +45,7 @@ from cubepy.jit.grid import (
 from cubepy.jit.staging import Staged
 from cubepy.jit.tensor_maps import encode
 from cubepy.record import dataclass
-from cubepy.targets import CHECKED_LIMIT, LAUNCH_ATTRIBUTES, Target
+from cubepy.targets import CHECKED_LIMIT
 
 _F32, _BITS_OF_F32 = Struct("f"), Struct("I")
 _LARGE = 1e38
@@ -57,38 +56,12 @@ EFFORT: Any = 100_000  # NumPy's stubs know only -1 and 0
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What `configure` chose."""
+    """Where `configure` chose to launch; what it chose about code are `Options`."""
 
-    line_size: int | str = "auto"
-    plane_dim: int | None = None
     device: str | None = None
-    checked: bool | None = None
     queue: int | None = None
-    attributes: tuple[tuple[str, Any], ...] = ()
-    """Those of `targets.LAUNCH_ATTRIBUTES` that were given, sorted by name."""
     stream: Any = field(default=None, compare=False)
     """What `queue` is the handle of, which lives as long as it may be launched in."""
-
-    @property
-    def cluster(self) -> Dim3:
-        """Cubes along each axis that run together."""
-        return dict(self.attributes).get("cluster", (1, 1, 1))
-
-    def attributes_on(self, target: Target) -> tuple[tuple[str, Any], ...]:
-        """What code for a target depends on: hints that it does not take are left out."""
-        return tuple(
-            [
-                (name, value)
-                for name, value in self.attributes
-                if target.kind in LAUNCH_ATTRIBUTES[name].kinds
-                or not LAUNCH_ATTRIBUTES[name].is_hint
-            ]
-        )
-
-    @property
-    def is_checked(self) -> bool:
-        """As configured, else as CUBEPY_CHECKED says."""
-        return get("checked") if self.checked is None else self.checked
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,11 +147,11 @@ def prepare(
     items = matcher.match(arguments)
     specialisations.check(kernel, matcher)
     device = choose_device(kernel, settings.device, matcher.memories)
-    target = device.target
-    plane = settings.plane_dim or target.plane_dim
-    width = line_width(matcher.tensors, target, settings.line_size)
+    target, options = device.target, specialisations.options
+    plane = options.plane_dim or target.plane_dim
+    width = line_width(matcher.tensors, target, options.line_size)
     dim = default_cube_dim(grid, plane)
-    checked, attributes = settings.is_checked, settings.attributes_on(target)
+    checked, attributes = options.is_checked, options.attributes_on(target)
     args = finish(items, matcher, width, False)
     signature = Signature(args, dim, plane, True, checked, attributes)
     collapsed = _can_collapse(matcher, width) and _asks_for_flat(
@@ -192,9 +165,9 @@ def prepare(
         signature = replace(signature, noalias=False)
     count = _cube_count(kernel, grid, dim, plane, matcher, width, facts, collapsed)
     if isinstance(grid, Over):
-        count = whole_clusters(count, settings.cluster)
+        count = whole_clusters(count, options.clusters)
     check_limits(kernel, Fixed(count, dim), target)
-    check_clusters(kernel, count, settings.cluster, target)
+    check_clusters(kernel, count, options.clusters, target)
     if checked:
         check_sizes(kernel, matcher, prod(count) * prod(dim))
     signature = promised(signature, matcher, facts, count)

@@ -13,6 +13,7 @@ from cubepy import config
 from cubepy.jit.arguments import Matcher
 from cubepy.jit.grid import Fixed, Grid, Over
 from cubepy.jit.launch import Prepared
+from cubepy.options import SETTINGS
 from cubepy.runtimes.native.launching import state
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class NativeLaunches:
     def _learned(self, grid: Grid, prepared: Prepared, matcher: Matcher) -> Learned | None:
         """The launch's plan, if native code may run it."""
         from cubepy.jit.encoding import Unknown, learned_of
-        from cubepy.jit.tables import SETTINGS, native_executor
+        from cubepy.jit.tables import native_executor
         from cubepy.runtimes.native.launching.tables import MAX_PARAMETERS
 
         chosen, known = config.overrides.get() or {}, native_executor()
@@ -111,7 +112,7 @@ class NativeLaunches:
             bound.__class__ = found.bound
 
     def _key(self, grid: Grid) -> Any:
-        return kind_of(grid), self._kernel.settings.is_checked, config.get("opt_level")
+        return kind_of(grid), self._kernel.options.by_settings()
 
     def _join(self, launcher: Launcher, table: Table) -> None:
         from cubepy.jit.tables import cells_of, native_executor

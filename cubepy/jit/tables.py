@@ -13,6 +13,7 @@ from cubepy.jit.bound import Bound
 from cubepy.jit.encoding import Learned, Words
 from cubepy.jit.grid import Fixed, Grid
 from cubepy.lang.annotations import is_comptime_annotation
+from cubepy.options import SETTINGS
 from cubepy.runtimes.cpu.device import cpu_device
 from cubepy.runtimes.native.launching import tables
 from cubepy.runtimes.native.launching.executor import Classes, Executor, executor
@@ -25,8 +26,6 @@ MAX_PLANS = 64
 """Plans of one table; those that were found first go first."""
 MAX_AGAIN = 64
 """How often the plans of a table may be found again though they are there."""
-SETTINGS = ("checked", "opt_level")
-"""What code depends on: where a block of settings chooses it, launches go through Python."""
 
 
 class Table:
@@ -68,7 +67,7 @@ class Table:
         learned = tuple(self._learned.values())
         words.add((), Head.SIZE)
         head = [0] * Head.SIZE
-        head[Head.GENERATION] = config.generation.value
+        head[Head.GENERATION] = config.generation[0]
         self._write_parameters(words, head)
         self._write_records(words, head, learned)
         head[Head.PLANS], head[Head.PLANS_AT] = len(learned), len(words.values) * 8

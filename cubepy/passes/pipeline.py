@@ -7,6 +7,7 @@ from functools import partial
 
 from cubepy.ir.core import Kernel, Op
 from cubepy.ir.verify import verify
+from cubepy.options import Options
 from cubepy.passes.align import align
 from cubepy.passes.construct_ssa import construct_ssa
 from cubepy.passes.contract import contract
@@ -29,20 +30,13 @@ class Pass:
     run: Callable[[Kernel], Kernel]
 
 
-@dataclass(frozen=True, slots=True)
-class PassOptions:
-    """What a launch may choose: contraction to fused multiply-add, and folding beyond IEEE 754.
+def standard_passes(
+    options: Options, expand: Pass | None = None, narrows: bool = False
+) -> list[Pass]:
+    """The passes between the frontend and a compiler; `expand` inlines elementary functions.
 
-    `narrow`: the target computes faster with integers of 32 bits.
+    `narrows`: the target computes faster with integers of 32 bits.
     """
-
-    contract: bool = True
-    fast_math: bool = False
-    narrow: bool = False
-
-
-def standard_passes(options: PassOptions, expand: Pass | None = None) -> list[Pass]:
-    """The passes between the frontend and a compiler; `expand` inlines elementary functions."""
     simplify = Pass("fold", partial(fold, fast_math=options.fast_math))
     sharing = Pass("cse", cse)
     return [
@@ -56,18 +50,18 @@ def standard_passes(options: PassOptions, expand: Pass | None = None) -> list[Pa
         Pass("prove", prove),  # after unroll, before what it leaves unused is removed
         Pass("align", align),
         sharing,  # and copies of a body have much in common
-        *([Pass("narrow", narrow)] if options.narrow else []),
+        *([Pass("narrow", narrow)] if narrows else []),
         Pass("dce", dce),
         Pass("prune", prune),
     ]
 
 
-def definition_passes(options: PassOptions) -> list[Pass]:
+def definition_passes(options: Options) -> list[Pass]:
     """What the interpreter runs: the kernel as it was written, without the optimiser's help."""
     return [*_defining_passes(options), Pass("dce", dce)]
 
 
-def _defining_passes(options: PassOptions) -> list[Pass]:
+def _defining_passes(options: Options) -> list[Pass]:
     """The passes that decide what a kernel means, and so are the same for all devices.
 
     Contraction looks at products as they are written, before others merge or move them.

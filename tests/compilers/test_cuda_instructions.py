@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import cubepy as cp
-from cubepy.compilers.base import Options
 from cubepy.compilers.cuda import toolchain
 from cubepy.compilers.registry import find_compiler
 from cubepy.ir import cuda
@@ -18,6 +17,7 @@ from cubepy.ir.parser import parse_kernel
 from cubepy.ir.printer import print_kernel
 from cubepy.lang import cuda as lang
 from cubepy.lang.annotations import resolve_annotations
+from cubepy.options import Options
 from cubepy.targets import INTERPRETER, cpu_target, parse_target
 from tests.devices.cuda_kernels import CASES, Case
 from tests.optional import require_package

@@ -11,13 +11,13 @@ from hypothesis import HealthCheck, given, settings
 
 import cubepy as cp
 from cubepy.artifact import Extent
-from cubepy.compilers.base import Options
 from cubepy.compilers.llvm.compiler import LlvmCompiler
 from cubepy.ir.core import Kernel, Value
 from cubepy.ir.numbers import Number, to_bits
 from cubepy.ir.types import Buffer, DType, element_of, index
+from cubepy.options import Options
 from cubepy.passes.expand import expand
-from cubepy.passes.pipeline import Pass, PassOptions, run, standard_passes
+from cubepy.passes.pipeline import Pass, run, standard_passes
 from cubepy.runtimes.cpu.device import cpu_device
 from tests.compilers.normal import normal
 from tests.conformance.operations import arrays, bits_of
@@ -81,7 +81,7 @@ def check(kernel: Kernel) -> None:
     kernel = normal(kernel)
     expected = expected_memory(kernel)
     for fold in (True, False):
-        passes = standard_passes(PassOptions(contract=False), EXPAND)
+        passes = standard_passes(Options(contract=False), EXPAND)
         chosen = passes if fold else [passes[0]]
         lowered = run(kernel, chosen)
         for level in (0, 3):

@@ -9,11 +9,11 @@ from dataclasses import replace
 import numpy as np
 
 from cubepy.artifact import Extent
-from cubepy.compilers.base import Options
 from cubepy.compilers.python.compiler import PythonCompiler
 from cubepy.ir.core import Kernel, Param, Value
 from cubepy.ir.numbers import Number, from_bits, to_bits
 from cubepy.ir.types import Buffer, DType, element_of, index
+from cubepy.options import Options
 from cubepy.runtimes.interpreter.device import InterpreterDevice
 from cubepy.targets import INTERPRETER
 

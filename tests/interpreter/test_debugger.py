@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 import cubepy as cp
-from cubepy.compilers.base import Options, to_kernel
+from cubepy.compilers.base import to_kernel
 from cubepy.frontend.signature import Signature, TensorArg
 from cubepy.ir import ops
 from cubepy.ir.types import f32
+from cubepy.options import Options
 from cubepy.targets import INTERPRETER, parse_target
 
 ROOT = Path(__file__).parents[2]

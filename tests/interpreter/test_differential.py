@@ -15,8 +15,9 @@ from cubepy.ir.build import Builder
 from cubepy.ir.core import Kernel, Op, Region, Value
 from cubepy.ir.numbers import Number
 from cubepy.ir.types import Buffer, element_of
+from cubepy.options import Options
 from cubepy.passes.construct_ssa import construct_ssa
-from cubepy.passes.pipeline import PassOptions, run, standard_passes
+from cubepy.passes.pipeline import run, standard_passes
 from cubepy.passes.rewrite import Rewriter
 from tests.interpreter.harness import Cells, run_ir
 from tests.ir.machine import POSITION, Machine, bits
@@ -89,7 +90,7 @@ def test_random_kernels_agree(block: int) -> None:
 
 
 def test_optimised_kernels_agree() -> None:
-    passes = standard_passes(PassOptions())
+    passes = standard_passes(Options())
     compared = sum(check(run(random_kernel(seed, 40), passes)) for seed in range(500, 530))
     assert compared > 15
 

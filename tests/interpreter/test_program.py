@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import cubepy as cp
-from cubepy.compilers.base import Options, to_kernel
+from cubepy.compilers.base import to_kernel
 from cubepy.compilers.python.compiler import PythonCompiler
 from cubepy.errors import UnsupportedError
 from cubepy.frontend.signature import Signature, TensorArg
@@ -19,13 +19,14 @@ from cubepy.ir.core import Kernel
 from cubepy.ir.parser import parse_kernel
 from cubepy.ir.printer import print_kernel
 from cubepy.ir.types import f32
+from cubepy.options import Options
 from cubepy.targets import INTERPRETER, parse_target
 
 
-def traced(function: Any, target: str, **options: bool) -> Kernel:
+def traced(function: Any, target: str, contract: bool = True) -> Kernel:
     tensor = TensorArg(f32, 1, axis=0, is_linear=True)
     signature = Signature((("x", tensor), ("out", tensor)), (4, 1, 1), 1, True)
-    return to_kernel(function, signature, parse_target(target), Options(**options))[0]
+    return to_kernel(function, signature, parse_target(target), Options(contract=contract))[0]
 
 
 def count(kernel: Kernel, row: ops.OpDef) -> int:

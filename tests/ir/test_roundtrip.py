@@ -7,7 +7,8 @@ from cubepy.ir.ops import TABLE
 from cubepy.ir.parser import parse_kernel
 from cubepy.ir.printer import print_kernel
 from cubepy.ir.verify import verify
-from cubepy.passes.pipeline import PassOptions, run, standard_passes
+from cubepy.options import Options
+from cubepy.passes.pipeline import run, standard_passes
 from tests.ir.strategies import PLAIN_ROWS, SPECIAL_ROWS, kernels, random_kernel
 
 FEW = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -66,7 +67,7 @@ def test_print_and_parse_are_inverse(kernel: Kernel) -> None:
 
 def test_also_for_ssa_form() -> None:
     for seed in range(40):
-        check(run(random_kernel(seed), standard_passes(PassOptions())))
+        check(run(random_kernel(seed), standard_passes(Options())))
 
 
 def test_random_kernels_use_every_pure_row() -> None:

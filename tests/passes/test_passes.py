@@ -10,13 +10,14 @@ import pytest
 from cubepy.ir.parser import parse_kernel
 from cubepy.ir.printer import print_kernel
 from cubepy.ir.verify import verify
+from cubepy.options import Options
 from cubepy.passes.construct_ssa import construct_ssa
 from cubepy.passes.contract import contract
 from cubepy.passes.cse import cse
 from cubepy.passes.dce import dce
 from cubepy.passes.fold import fold
 from cubepy.passes.licm import licm
-from cubepy.passes.pipeline import Pass, PassOptions, run, standard_passes
+from cubepy.passes.pipeline import Pass, run, standard_passes
 from cubepy.passes.prove import prove
 from cubepy.passes.unroll import unroll
 
@@ -27,7 +28,7 @@ EXPECT = "; expect:\n"
 
 def named(names: str) -> list[Pass]:
     if names == "pipeline":
-        return standard_passes(PassOptions())
+        return standard_passes(Options())
     if names == "fold fast_math":
         return [Pass(names, lambda kernel: fold(kernel, fast_math=True))]
     return [Pass(name, PASSES[name]) for name in names.split(",")]

@@ -11,14 +11,15 @@ from cubepy.ir.parser import parse_kernel
 from cubepy.ir.printer import print_kernel
 from cubepy.ir.types import Buffer, element_of
 from cubepy.ir.verify import verify
-from cubepy.passes.pipeline import Pass, PassOptions, run, standard_passes
+from cubepy.options import Options
+from cubepy.passes.pipeline import Pass, run, standard_passes
 from tests.compilers.normal import small_indices
 from tests.ir.machine import Machine, Memory, bits
 from tests.ir.strategies import BUFFER_SIZE, kernels, random_kernel, special_numbers, stable
 
 MANY = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 # Contraction rounds once instead of twice; it has its own tests.
-PASSES = standard_passes(PassOptions(contract=False, narrow=True))
+PASSES = standard_passes(Options(contract=False), narrows=True)
 
 
 def final_memory(kernel: Kernel) -> list[list[int]]:
@@ -65,7 +66,7 @@ def test_random_kernels_do_not_change(block: int) -> None:
 
 def test_contracted_and_fast_kernels_are_valid() -> None:
     for seed in range(50):
-        run(random_kernel(seed), standard_passes(PassOptions(fast_math=True)))
+        run(random_kernel(seed), standard_passes(Options(fast_math=True)))
 
 
 def test_passes_are_deterministic() -> None:
@@ -90,5 +91,5 @@ def test_dump_sees_every_pass_in_order() -> None:
 
 def test_expand_comes_after_contract() -> None:
     expand = Pass("expand", lambda kernel: kernel)
-    names = [step.name for step in standard_passes(PassOptions(), expand)]
+    names = [step.name for step in standard_passes(Options(), expand)]
     assert names.index("expand") == names.index("contract") + 1

@@ -10,6 +10,7 @@ import ctypes
 import os
 import sys
 import threading
+from array import array
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -81,7 +82,7 @@ class Classes:
     rest: Callable[[Any, int, int, int, int], None]
     overrides: Any
     settings: tuple[str, str]
-    generation: ctypes.c_int64
+    generation: array[int]
 
 
 class Executor:
@@ -132,7 +133,7 @@ class Executor:
             Context.NUMBERS: len(NUMBERS),
             Context.NUMBERS_AT: self._words(kinds),
             Context.OVERRIDES: id(classes.overrides),
-            Context.GENERATION: ctypes.addressof(classes.generation),
+            Context.GENERATION: classes.generation.buffer_info()[0],
             Context.GENERAL: id(classes.general),
             Context.REST: id(classes.rest),
             Context.CRASH_SLOT: ctypes.addressof(slots) + 8 * crash.HELD,

@@ -16,7 +16,8 @@ from cubepy.ir.core import Kernel, Param, Region, Value
 from cubepy.ir.opdef import OpDef
 from cubepy.ir.types import Buffer, DType, bool_, f32, i16, i32, i64, u8, u32
 from cubepy.ir.verify import verify
-from cubepy.passes.pipeline import PassOptions, run, standard_passes
+from cubepy.options import Options
+from cubepy.passes.pipeline import run, standard_passes
 
 _TYPES = (i32, u32, i64, i16, u8, f32, bool_)
 _COMPARISONS = (ops.EQ, ops.NE, ops.LT, ops.LE, ops.GT, ops.GE)
@@ -30,7 +31,7 @@ def expression_kernel(seed: int) -> Kernel:
     return run(_Maker(random.Random(seed)).kernel(f"k{seed}"), _PASSES)
 
 
-_PASSES = [p for p in standard_passes(PassOptions(contract=False)) if p.name != "cse"]
+_PASSES = [p for p in standard_passes(Options(contract=False)) if p.name != "cse"]
 
 
 class _Maker:

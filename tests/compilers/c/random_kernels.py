@@ -19,13 +19,14 @@ from cubepy.ir.types import (
     f8e5m2,
     index,
 )
-from cubepy.passes.pipeline import PassOptions, run, standard_passes
+from cubepy.options import Options
+from cubepy.passes.pipeline import run, standard_passes
 from cubepy.passes.rewrite import Rewriter
 from tests.compilers.normal import small_indices
 from tests.ir.machine import POSITION, Machine, Memory, bits
 from tests.ir.strategies import BUFFER_SIZE, random_kernel, special_numbers, stable
 
-PASSES = standard_passes(PassOptions(contract=False, narrow=True))
+PASSES = standard_passes(Options(contract=False), narrows=True)
 _POSITIONS = (ops.UNIT_POS, ops.CUBE_POS, ops.CUBE_COUNT, ops.ABSOLUTE_POS, ops.PLANE_POS)
 
 
