@@ -2,6 +2,7 @@
 
 from cubepy.kernels.convolution.entry import conv1d, conv2d, conv3d, prepack
 from cubepy.kernels.elementwise.entry import map
+from cubepy.kernels.elementwise.selection import where
 from cubepy.kernels.matmul.entry import matmul
 from cubepy.kernels.normalisation.entry import layer_norm, log_softmax, rms_norm, softmax
 from cubepy.kernels.pooling.entry import max_pool1d, max_pool2d
@@ -19,6 +20,7 @@ from cubepy.kernels.reduction.entry import (
     sum,
     var,
 )
+from cubepy.kernels.transposition.entry import transpose
 
 __all__ = [
     "all",
@@ -45,5 +47,7 @@ __all__ = [
     "softmax",
     "std",
     "sum",
+    "transpose",
     "var",
+    "where",
 ]

@@ -177,6 +177,16 @@ def test_conv2d_of_points(on: On):
     np.testing.assert_allclose(on(cp.kernels.conv2d, x, w), exact, 1e-5, 1e-4)
 
 
+def test_transpose_and_where(on: On):
+    x = numbers(2, 37, 70)
+    for axes in (None, (0, 2, 1), (1, 0, 2)):
+        np.testing.assert_array_equal(on(cp.kernels.transpose, x, axes), x.transpose(axes))
+    small = x[0].astype(np.int8)
+    np.testing.assert_array_equal(on(cp.kernels.transpose, small), small.T)
+    found = on(cp.kernels.where, x > 0, x, np.float32(0))
+    np.testing.assert_array_equal(found, np.maximum(x, 0))
+
+
 def test_positions(on: On):
     x = RNG.integers(-9, 9, (3, 4, 70)).astype(np.float32)
     x[1, 2, 50] = np.nan

@@ -1,0 +1,1 @@
+"""Permutations of axes, carried out in memory."""
