@@ -105,6 +105,7 @@ class Row:
 def all_rows() -> list[Row]:
     """Every row, in the order of the tables."""
     from bench.rows import (
+        averages,
         bandwidth,
         barriers,
         checked,
@@ -119,7 +120,7 @@ def all_rows() -> list[Row]:
         sums,
     )
 
-    libraries = (pooling, products, convolutions, elementwise, sums)
+    libraries = (pooling, averages, products, convolutions, elementwise, sums)
     modules = (bandwidth, *libraries, core, barriers, checked, launch, start, memory)
     return [row for module in modules for row in module.rows()]
 

@@ -5,7 +5,20 @@ from cubepy.kernels.elementwise.entry import map
 from cubepy.kernels.elementwise.selection import where
 from cubepy.kernels.matmul.entry import matmul
 from cubepy.kernels.normalisation.entry import layer_norm, log_softmax, rms_norm, softmax
-from cubepy.kernels.pooling.entry import max_pool1d, max_pool2d
+from cubepy.kernels.pooling.entry import (
+    adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
+    adaptive_avg_pool3d,
+    adaptive_max_pool1d,
+    adaptive_max_pool2d,
+    adaptive_max_pool3d,
+    avg_pool1d,
+    avg_pool2d,
+    avg_pool3d,
+    max_pool1d,
+    max_pool2d,
+    max_pool3d,
+)
 from cubepy.kernels.position.entry import argmax, argmin
 from cubepy.kernels.reduction.entry import (
     all,
@@ -23,10 +36,19 @@ from cubepy.kernels.reduction.entry import (
 from cubepy.kernels.transposition.entry import transpose
 
 __all__ = [
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "adaptive_avg_pool3d",
+    "adaptive_max_pool1d",
+    "adaptive_max_pool2d",
+    "adaptive_max_pool3d",
     "all",
     "any",
     "argmax",
     "argmin",
+    "avg_pool1d",
+    "avg_pool2d",
+    "avg_pool3d",
     "conv1d",
     "conv2d",
     "conv3d",
@@ -38,6 +60,7 @@ __all__ = [
     "max",
     "max_pool1d",
     "max_pool2d",
+    "max_pool3d",
     "mean",
     "min",
     "norm",

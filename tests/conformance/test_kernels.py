@@ -131,6 +131,30 @@ def test_max_pool2d(on: On):
     np.testing.assert_array_equal(on(cp.kernels.max_pool2d, last, 3, 2), found)
 
 
+def test_average_and_adaptive_pooling(on: On):
+    x = numbers(2, 3, 9, 14)
+    last = np.ascontiguousarray(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
+    wide = np.pad(x.astype("f8"), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    views = np.lib.stride_tricks.sliding_window_view(wide, (3, 3), (2, 3))[:, :, ::2, ::2]
+    parts = np.stack(
+        [x[..., j * 14 // 4 : -(-(j + 1) * 14 // 4)].sum((2, 3)) / 36 for j in range(4)]
+    )
+    for y in (x, last):
+        found = on(cp.kernels.avg_pool2d, y, 3, 2, 1)
+        np.testing.assert_allclose(found, views.mean((4, 5)), 1e-5, 1e-5)
+        found = on(cp.kernels.adaptive_avg_pool2d, y, (1, 4))
+        np.testing.assert_allclose(found[:, :, 0], parts.transpose(1, 2, 0), 1e-4, 1e-5)
+
+
+def test_max_pool3d(on: On):
+    x = numbers(2, 3, 4, 6, 7)
+    views = np.lib.stride_tricks.sliding_window_view(x, (2, 3, 2), (2, 3, 4))[:, :, ::2, ::3, ::2]
+    found, where = on(cp.kernels.max_pool3d, x, (2, 3, 2), return_indices=True)
+    np.testing.assert_array_equal(found, views.max((5, 6, 7)))
+    taken = np.take_along_axis(x.reshape(2, 3, -1), where.reshape(2, 3, -1), 2)
+    np.testing.assert_array_equal(taken.reshape(found.shape), found)
+
+
 def times_and_more(v: Any, index: Any, factors: Any) -> Any:
     return v * factors[index[0]]
 

@@ -128,7 +128,7 @@ def test_widths_and_starts(draw, width, window):
 
 @pytest.mark.parametrize("width", (160, 157))
 def test_streamed_results_are_the_same(draw, monkeypatch, width):
-    monkeypatch.setattr(strategies, "STREAMED", 0)
+    monkeypatch.setattr(strategies, "divisions", lambda target: (strategies.Division(streamed=0),))
     monkeypatch.setattr(entry, "_PLANS", Plans())
     x = draw.array((2, 32, 130, width), np.float32)
     window = draw.pick.choice(((3, 1, 1), (3, 2, 1), (2, 2, 0)))

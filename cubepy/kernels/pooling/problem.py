@@ -1,6 +1,6 @@
 """Pooling windows: their shape rules, which are torch's, and how rows of them fall into lines.
 
-Data and arithmetic only; kernels take a `Window` as a comptime argument.
+Data and arithmetic only; kernels take a `Pooling` as a comptime argument.
 """
 
 from __future__ import annotations
@@ -10,20 +10,22 @@ from math import prod
 from operator import index
 from typing import Any
 
-from cubepy.errors import fail
+from cubepy.ir.types import DType, i32, i64
+from cubepy.kernels.calls.arguments import refused, wrong
 from cubepy.record import dataclass
 
+Triple = tuple[int, int, int]
 Pair = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A pooling window over rows and columns."""
+    """A pooling window over depth, rows and columns."""
 
-    kernel: Pair
-    stride: Pair
-    padding: Pair
-    dilation: Pair
+    kernel: Triple
+    stride: Triple
+    padding: Triple
+    dilation: Triple
 
     @property
     def taps(self) -> tuple[Pair, ...]:
@@ -32,8 +34,8 @@ class Window:
         Column k of the window at output column j is the input column (j + shift) * stride + phase:
         one input line serves all columns of equal phase, shifted.
         """
-        places = (k * self.dilation[1] - self.padding[1] for k in range(self.kernel[1]))
-        return tuple(divmod(place, self.stride[1]) for place in places)
+        places = (k * self.dilation[2] - self.padding[2] for k in range(self.kernel[2]))
+        return tuple(divmod(place, self.stride[2]) for place in places)
 
     @property
     def shifts(self) -> tuple[int, ...]:
@@ -56,66 +58,81 @@ class Window:
         return prod(self.kernel)
 
     @property
+    def rows(self) -> int:
+        """Rows of columns in the window."""
+        return self.kernel[0] * self.kernel[1]
+
+    @property
     def may_miss(self) -> bool:
         """Whether a window may lie over the edge with all of its rows: gaps are long enough."""
-        return self.dilation[0] > 1
+        return self.dilation[0] > 1 or self.dilation[1] > 1
+
+
+@dataclass(frozen=True, slots=True)
+class Pooling:
+    """What is made of each window: `name` is "max" or "average".
+
+    `divisor`: what sums are divided by; 0 for the number of elements of each window, with those of
+    the padding if `counts_padding`. `is_adaptive`: windows are such that they share an axis evenly,
+    and `window` is not read. `position`: a type for indices.
+    """
+
+    name: str
+    window: Window
+    divisor: int = 0
+    counts_padding: bool = False
+    is_adaptive: bool = False
+    position: DType = i64
+
+    @property
+    def is_max(self) -> bool:
+        """Whether windows give their greatest element."""
+        return self.name == "max"
 
 
 def make_window(
-    function: str, axes: int, kernel_size: Any, stride: Any, padding: Any, dilation: Any
+    function: str, axes: int, kernel_size: Any, stride: Any, padding: Any, dilation: Any = 1
 ) -> Window:
     """The window of torch's parameters, each an int or one for each axis; E601, E602."""
-    kernel = _pair(function, "kernel_size", axes, kernel_size, 1)
-    strides = kernel if stride is None else _pair(function, "stride", axes, stride, 1)
-    pads = _pair(function, "padding", axes, padding, 0)
-    window = Window(kernel, strides, pads, _pair(function, "dilation", axes, dilation, 1))
+    kernel = _triple(function, "kernel_size", axes, kernel_size, 1, 1)
+    steps = kernel if _is_default(stride) else _triple(function, "stride", axes, stride, 1, 1)
+    pads = _triple(function, "padding", axes, padding, 0, 0)
+    window = Window(kernel, steps, pads, _triple(function, "dilation", axes, dilation, 1, 1))
     for k, pad, step in zip(kernel, pads, window.dilation, strict=True):
         if pad > ((k - 1) * step + 1) // 2:
-            raise fail(
-                "E601",
-                function=function,
-                suggestion="pad the array itself",
-                reason=f"padding {pad} is more than half of the window ({k})",
-            )
+            reason = f"padding {pad} is more than half of the window ({k})"
+            raise wrong(function, reason, "pad the array itself")
     return window
 
 
-def _pair(function: str, name: str, axes: int, value: Any, least: int) -> Pair:
-    """A parameter for rows and columns; one-dimensional windows have one row."""
+def _is_default(stride: Any) -> bool:
+    return stride is None or (isinstance(stride, Sequence) and len(stride) == 0)
+
+
+def _triple(function: str, name: str, axes: int, value: Any, least: int, missing: int) -> Triple:
+    """A parameter for depth, rows and columns; `missing` for the axes that there are not."""
     values = value if isinstance(value, Sequence) else (value,) * axes
     try:
         numbers = [index(v) for v in values]
     except TypeError:
-        raise fail(
-            "E602",
-            function=function,
-            suggestion="",
-            reason=f"`{name}` is {value!r}; it takes integers",
-        ) from None
+        raise refused(function, name, f"is {value!r}; it takes integers", "") from None
     if len(numbers) == 1:
         numbers *= axes
     if len(numbers) != axes or min(numbers) < least:
         reason = f"`{name}` is {value!r}; it takes 1 or {axes} integers, each {least} or more"
-        raise fail("E601", function=function, reason=reason, suggestion="")
-    return (numbers[0], numbers[1]) if axes == 2 else (1 if least else 0, numbers[0])
+        raise wrong(function, reason)
+    a, b, c = (*[missing] * (3 - axes), *numbers)
+    return a, b, c
 
 
-def output_extents(function: str, window: Window, extents: Pair, ceil_mode: bool) -> Pair:
-    """Rows and columns of the result; E601 where no window fits."""
-    rows, columns = (
-        _output_extent(*sizes, ceil_mode)
-        for sizes in zip(
-            extents, window.kernel, window.stride, window.padding, window.dilation, strict=True
-        )
-    )
-    if min(rows, columns) < 1 or min(extents) < 1:
-        raise fail(
-            "E601",
-            function=function,
-            suggestion="use a smaller window or more padding",
-            reason=f"no window of {window.kernel} fits into {extents}",
-        )
-    return rows, columns
+def output_extents(function: str, window: Window, extents: Triple, ceil_mode: bool) -> Triple:
+    """Depth, rows and columns of the result; E601 where no window fits."""
+    sizes = zip(extents, window.kernel, window.stride, window.padding, window.dilation, strict=True)
+    depth, rows, columns = (_output_extent(*size, ceil_mode) for size in sizes)
+    if min(depth, rows, columns) < 1 or min(extents) < 1:
+        reason = f"no window of {window.kernel} fits into {extents}"
+        raise wrong(function, reason, "use a smaller window or more padding")
+    return depth, rows, columns
 
 
 def _output_extent(n: int, kernel: int, stride: int, pad: int, step: int, ceil_mode: bool) -> int:
@@ -123,3 +140,51 @@ def _output_extent(n: int, kernel: int, stride: int, pad: int, step: int, ceil_m
     count = (-(-room // stride) if ceil_mode else room // stride) + 1
     # A window that starts in the right padding would see nothing.
     return count - 1 if ceil_mode and (count - 1) * stride >= n + pad else count
+
+
+def maximum(window: Window, extents: Triple) -> Pooling:
+    """The maximum of each window."""
+    return Pooling("max", window, position=_position(extents))
+
+
+def average(
+    window: Window, extents: Triple, results: Triple, counts_padding: bool, divisor: int | None
+) -> Pooling:
+    """The mean of each window; its sum by `divisor` where that is given."""
+    if divisor is None and all(
+        (p == 0 or counts_padding) and (m - 1) * s + k <= n + 2 * p
+        for n, m, k, s, p in zip(
+            extents, results, window.kernel, window.stride, window.padding, strict=True
+        )
+    ):
+        divisor = window.size
+    return Pooling("average", window, divisor or 0, counts_padding, False, _position(extents))
+
+
+def adaptive(name: str, extents: Triple, results: Triple) -> Pooling:
+    """Windows that share the axes evenly: regular ones where they all have one size."""
+    if all(n % m == 0 for n, m in zip(extents, results, strict=True)):
+        a, b, c = (n // m for n, m in zip(extents, results, strict=True))
+        window = Window((a, b, c), (a, b, c), (0, 0, 0), (1, 1, 1))
+        regular = maximum(window, extents)
+        return regular if name == "max" else average(window, extents, results, True, None)
+    one = (1, 1, 1)
+    window = Window(one, one, (0, 0, 0), one)
+    return Pooling(name, window, 0, False, True, _position(extents))
+
+
+def adaptive_extents(function: str, axes: int, value: Any, extents: Triple) -> Triple:
+    """Depth, rows and columns of an `output_size`, in which None keeps an axis; E601, E602."""
+    values = value if isinstance(value, Sequence) else (value,) * axes
+    own = extents[3 - axes :]
+    if len(values) == 1:
+        values = (*values,) * axes
+    if len(values) == axes:
+        values = [n if v is None else v for v, n in zip(values, own, strict=True)]
+    if min(extents) < 1:
+        raise wrong(function, f"`x` has no elements to pool: its extents are {own}")
+    return _triple(function, "output_size", axes, values, 1, 1)
+
+
+def _position(extents: Triple) -> DType:
+    return i32 if prod(extents) < 2**31 - 2**16 else i64

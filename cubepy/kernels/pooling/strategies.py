@@ -2,32 +2,88 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from cubepy.array.memory import Memory
-from cubepy.kernels.pooling.kernel import PoolTiling, compared
-from cubepy.kernels.pooling.problem import Window
+from cubepy.kernels.calls.cubes import is_wide
+from cubepy.kernels.pooling.numbers import compared
+from cubepy.kernels.pooling.pixels import PixelTiling
+from cubepy.kernels.pooling.problem import Pooling, Window
+from cubepy.kernels.pooling.rows import RowTiling
+from cubepy.kernels.pooling.windows import WindowTiling
+from cubepy.record import dataclass
 from cubepy.targets import Target
 
-BAND_BYTES = 1 << 17
-"""Input of one cube: enough to hide its start, little enough to spread over many threads."""
-AHEAD_BYTES = 1 << 14
-"""How far the input is prefetched, at least."""
-MOST_BLOCK = 8
-"""Lines of channels that registers hold for all columns of a window."""
-STREAMED = 16
-"""Caches that arrays must exceed before results bypass them."""
-MOST_LANES = 128
-"""Elements of the widest line that is loaded at once."""
+Tiling = RowTiling | PixelTiling | WindowTiling
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """What bounds the pieces of a pooling.
+
+    `band_bytes`: input of one cube, enough to hide its start, little enough to spread over many
+    threads. `ahead_bytes`: how far the input is prefetched, at least. `streamed`: caches that
+    arrays must exceed before results bypass them. `most_block`: lines of channels that registers
+    hold for all columns of a window; `most_taps`: columns, and `most_rows` rows of it that a kernel
+    names; `most_lanes`: elements of the widest line that is loaded at once; `named`: elements of a
+    window up to which each is named. `units` of a cube on devices whose cubes have many.
+    """
+
+    band_bytes: int = 1 << 17
+    ahead_bytes: int = 1 << 14
+    streamed: int = 16
+    most_block: int = 8
+    most_taps: int = 16
+    most_rows: int = 27
+    most_lanes: int = 128
+    named: int = 16
+    units: int = 256
+
+
+def divisions(target: Target) -> tuple[Division, ...]:
+    """The divisions for a target, the preferred one first."""
+    if is_wide(target):
+        return (Division(), Division(units=128), Division(units=64))
+    return (
+        Division(),
+        Division(band_bytes=1 << 19),
+        Division(streamed=1 << 20),
+        Division(streamed=4, ahead_bytes=1 << 15),
+        Division(most_block=0, named=0),
+    )
 
 
 def has_channels_last(x: Memory) -> bool:
-    """Whether the channels of [n, c, row, column] lie side by side, and the columns do not."""
+    """Whether the channels of [n, c, depth, row, column] lie side by side, and the columns do
+    not."""
     size = x.dtype.itemsize
-    return x.shape[1] > 1 and x.strides[1] == size and (x.strides[3] != size or x.shape[3] == 1)
+    return x.shape[1] > 1 and x.strides[1] == size and (x.strides[4] != size or x.shape[4] == 1)
 
 
 def is_unit(x: Memory, axis: int) -> bool:
     """Whether the elements along an axis lie side by side."""
     return x.strides[axis] == x.dtype.itemsize or x.shape[axis] == 1
+
+
+def tilings(target: Target, how: Pooling, x: Memory, results: list[Memory]) -> tuple[Tiling, ...]:
+    """The ways to pool [n, c, depth, row, column] into values and, if so, indices; the preferred
+    one first."""
+    return tuple(_tiling(way, target, how, x, results) for way in divisions(target))
+
+
+def _tiling(
+    way: Division, target: Target, how: Pooling, x: Memory, results: list[Memory]
+) -> Tiling:
+    out = results[0]
+    if is_wide(target) or how.is_adaptive:
+        return windows_tiling(way, target, how, x, results)
+    if all(is_unit(m, 4) for m in (x, *results)):
+        rows = rows_tiling(way, target, how.window, x, out)
+        if rows is not None:
+            return rows
+    if len(results) == 1 and has_channels_last(x) and is_unit(out, 1):
+        return pixels_tiling(way, target, how.window, x, out)
+    return windows_tiling(way, target, how, x, results)
 
 
 def lanes(target: Target, x: Memory) -> int:
@@ -39,50 +95,64 @@ def _power_above(n: int) -> int:
     return 1 << max(0, n - 1).bit_length()
 
 
-def _is_streamed(target: Target, x: Memory, out: Memory) -> bool:
+def _is_streamed(way: Division, target: Target, x: Memory, out: Memory) -> bool:
     """Whether input and output are so large that no cache holds the output for its reader."""
-    nbytes = sum(m.dtype.itemsize * _count(m.shape) for m in (x, out))
-    return nbytes > STREAMED * target.cache_bytes
+    nbytes = sum(m.dtype.itemsize * prod(m.shape) for m in (x, out))
+    return nbytes > way.streamed * target.cache_bytes
 
 
-def _count(shape: tuple[int, ...]) -> int:
-    count = 1
-    for n in shape:
-        count *= n
-    return count
-
-
-def rows_tiling(target: Target, window: Window, x: Memory, out: Memory) -> PoolTiling | None:
+def rows_tiling(
+    way: Division, target: Target, window: Window, x: Memory, out: Memory
+) -> RowTiling | None:
     """Lines of columns; None for windows that are too large to be named tap by tap."""
-    line = min(lanes(target, x), max(2, _power_above(max(out.shape[3], window.reach))))
-    if window.reach > line or line * window.stride[1] > MOST_LANES or max(window.kernel) > 16:
+    line = min(lanes(target, x), max(2, _power_above(max(out.shape[4], window.reach))))
+    if window.reach > line or line * window.stride[2] > way.most_lanes:
         return None
-    row_bytes = max(1, x.shape[3] * x.dtype.itemsize)
-    band = min(max(out.shape[2], 1), max(4, BAND_BYTES // row_bytes))
-    streamed = _is_streamed(target, x, out)
-    ahead = max(1, AHEAD_BYTES // row_bytes) if streamed else 0
-    return PoolTiling(line, band, ahead, streamed)
+    if window.kernel[2] > way.most_taps or window.rows > way.most_rows:
+        return None
+    row_bytes = max(1, x.shape[4] * x.dtype.itemsize)
+    band = min(max(out.shape[3], 1), max(4, way.band_bytes // row_bytes))
+    streamed = _is_streamed(way, target, x, out)
+    ahead = max(1, way.ahead_bytes // row_bytes) if streamed else 0
+    return RowTiling(line, band, ahead, streamed)
 
 
-def pixels_tiling(target: Target, window: Window, x: Memory, out: Memory) -> PoolTiling:
+def pixels_tiling(
+    way: Division, target: Target, window: Window, x: Memory, out: Memory
+) -> PixelTiling:
     """Lines of channels; the results of a pixel are streamed where they are whole lines.
 
     Windows that overlap go along rows of pixels (`block` is not 0) where registers hold all
     channels of some columns, the others pixel by pixel.
     """
     line = min(lanes(target, x), max(2, _power_above(x.shape[1])))
-    row_bytes = x.shape[1] * x.shape[3] * x.dtype.itemsize
-    band = min(max(out.shape[2], 1), max(1, BAND_BYTES // max(1, row_bytes)))
-    streamed = _is_streamed(target, x, out)
+    row_bytes = x.shape[1] * x.shape[4] * x.dtype.itemsize
+    band = min(max(out.shape[3], 1), max(1, way.band_bytes // max(1, row_bytes)))
+    streamed = _is_streamed(way, target, x, out)
     block = -(-x.shape[1] // line)
-    overlap = window.dilation[1] == 1 and window.kernel[1] > window.stride[1]
-    along = overlap and not window.may_miss and max(window.kernel) <= 4 and block <= MOST_BLOCK
+    overlap = window.dilation[2] == 1 and window.kernel[2] > window.stride[2]
+    few = window.rows <= way.named and window.kernel[2] <= 4 and block <= way.most_block
+    along = overlap and few and not window.may_miss
     whole = streamed and x.shape[1] % line == 0
-    return PoolTiling(line, band, 1 if streamed else 0, whole, block if along else 0)
+    return PixelTiling(line, band, 1 if streamed else 0, whole, block if along else 0, way.named)
 
 
-def windows_tiling(target: Target, window: Window, x: Memory) -> PoolTiling:
-    """Outputs one after the other, with lines along the columns of large windows."""
-    line = lanes(target, x) if window.dilation[1] == 1 and is_unit(x, 3) else 1
-    line = line if window.kernel[1] >= line else 1
-    return PoolTiling(line, max(1, BAND_BYTES // x.dtype.itemsize // window.size))
+def windows_tiling(
+    way: Division, target: Target, how: Pooling, x: Memory, results: list[Memory]
+) -> WindowTiling:
+    """Outputs one after the other: lines of channels where these are dense, or lines along the
+    columns of large windows."""
+    wide, out = is_wide(target), results[0]
+    is_last = has_channels_last(x) and all(is_unit(m, 1) for m in results)
+    units = way.units if wide else 1
+    window, line = how.window, lanes(target, x)
+    area = prod(-(-n // m) for n, m in zip(x.shape[2:], out.shape[2:], strict=True) if m)
+    size = area if how.is_adaptive else window.size
+    band = 1 if wide else max(1, way.band_bytes // x.dtype.itemsize // max(1, size))
+    if is_last:
+        line = 1 if wide else min(line, max(2, _power_above(x.shape[1])))
+        return WindowTiling(line, max(1, band // line), units, True)
+    gaps = not how.is_adaptive and window.dilation[2] > 1
+    columns = x.shape[4] // max(1, out.shape[4]) if how.is_adaptive else window.kernel[2]
+    along = not wide and not gaps and len(results) == 1 and is_unit(x, 4) and columns >= line
+    return WindowTiling(line if along else 1, band, units, False, along)

@@ -1,0 +1,177 @@
+"""Kernels of pooling for lines along the channels: `x[n, depth, row, column, channel]`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cubepy as cp
+from cubepy.kernels.calls.positions import unravelled
+from cubepy.kernels.pooling.numbers import (
+    combined,
+    compared,
+    divisor_of,
+    finished,
+    nothing,
+    read,
+    span,
+)
+from cubepy.kernels.pooling.problem import Pooling
+from cubepy.kernels.pooling.rows import is_whole, rows_of
+from cubepy.kernels.pooling.windows import window_line
+from cubepy.record import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class PixelTiling:
+    """How a kernel goes through its data.
+
+    `line`: channels at a time. `band`: rows of output in a cube. `ahead`: rows of input that are
+    prefetched before they are needed; 0 for none. `stream`: results are too large for the caches.
+    `block`: lines of channels that go along a row of pixels together; 0 for pixel by pixel.
+    `named`: elements of a window up to which a kernel names each.
+    """
+
+    line: int
+    band: int
+    ahead: int = 0
+    stream: bool = False
+    block: int = 1
+    named: int = 16
+
+
+@cp.cube
+def pool_pixels(
+    x: cp.Tensor,
+    out: cp.Tensor,
+    extras: Any,
+    how: cp.Comptime[Pooling],
+    tiling: cp.Comptime[PixelTiling],
+    functions: cp.Comptime[Any],
+) -> None:
+    """A cube pools a band of rows of one image, [n, depth, row, column, channel]."""
+    window, via = how.window, (*functions, extras)
+    bands = (out.shape[2] + tiling.band - 1) // tiling.band
+    n, z = unravelled(cp.CUBE_POS // bands, out.shape[:2])
+    first = cp.CUBE_POS % bands * tiling.band
+    front = z * window.stride[0] - window.padding[0]
+    for y in range(first, min(first + tiling.band, out.shape[2])):
+        top = y * window.stride[1] - window.padding[1]
+        if tiling.block > 0 and (
+            how.is_max
+            or (is_whole(front, 0, x.shape[1], window) and is_whole(top, 1, x.shape[2], window))
+        ):
+            pool_pixel_row(x[n], out[n, z, y], (n, z, y), how, tiling, via)
+        else:
+            for j in range(out.shape[3]):
+                pool_pixel(x[n], out[n, z, y, j], out.shape, (n, z, y, j), how, tiling, via)
+
+
+# Pixel by pixel
+
+
+def pool_pixel(x: Any, out: Any, results: Any, where: Any, how: Any, tiling: Any, via: Any) -> None:
+    """All channels of the output `where` = [n, depth, row, column]."""
+    window = how.window
+    starts = tuple(where[k + 1] * window.stride[k] - window.padding[k] for k in range(3))
+    ends = tuple(starts[k] + (window.kernel[k] - 1) * window.dilation[k] for k in range(3))
+    inside = (ends[0] < x.shape[0]) & (ends[1] < x.shape[1]) & (ends[2] < x.shape[2])
+    inside = inside & (starts[0] >= 0) & (starts[1] >= 0) & (starts[2] >= 0)
+    spans = tuple(span(where[k + 1], k, x.shape[k], results[k + 1], how) for k in range(3))
+    divisor = divisor_of(spans, where[1:], x.shape, compared(x.dtype), how)
+    if window.size <= tiling.named and inside:
+        for c in range(0, x.shape[3], tiling.line):
+            if tiling.ahead:
+                for k in range(window.stride[1]):
+                    ahead = (ends[0], ends[1] + tiling.ahead + k, ends[2], c)
+                    cp.prefetch(x, ahead, level=2)
+            taps = tuple(
+                (
+                    starts[0] + a * window.dilation[0],
+                    starts[1] + b * window.dilation[1],
+                    starts[2] + e * window.dilation[2],
+                    c,
+                )
+                for a in range(window.kernel[0])
+                for b in range(window.kernel[1])
+                for e in range(window.kernel[2])
+            )
+            v = combined(tuple(read(x, at, tiling.line, False, how, via) for at in taps), how)
+            store_channels(out, c, v, where, divisor, how, tiling, via)
+    else:
+        for c in range(0, x.shape[3], tiling.line):
+            v = window_line(x, spans, c, tiling.line, how, via)
+            store_channels(out, c, v, where, divisor, how, tiling, via)
+
+
+def store_channels(
+    out: Any, c: Any, v: Any, where: Any, divisor: Any, how: Any, tiling: Any, via: Any
+) -> None:
+    """A line of channels of one output, finished."""
+    n, z, y, j = where
+    v = finished(v, (n, c, z, y, j), divisor, how, via)
+    cp.store(out, c, v, hint="stream" if tiling.stream else None)
+
+
+# Along rows of pixels
+
+
+def pool_pixel_row(x: Any, out: Any, where: Any, how: Any, tiling: Any, via: Any) -> None:
+    """One row of outputs, from left to right; `where` is [n, depth, row].
+
+    What a column of pixels gives is computed once and handed on to the next outputs.
+    """
+    window = how.window
+    step, pad, taps = window.stride[2], window.padding[2], window.kernel[2]
+    front = where[1] * window.stride[0] - window.padding[0]
+    top, shared = where[2] * window.stride[1] - window.padding[1], taps - step
+    rows = rows_of(x, front, top, window)
+    deepest = max(0, min(x.shape[0] - 1, front + window.kernel[0] - 1))
+    below = x[deepest, min(x.shape[1] - 1, top + window.kernel[1] - 1 + tiling.ahead)]
+    # Outputs before `edge` see columns inside alone, besides the first ones over the left edge.
+    edge = max(0, min(out.shape[0], (x.shape[2] + pad - taps) // step + 1))
+    for c in range(0, x.shape[3], tiling.line * tiling.block):
+        held = tuple(edge_column(rows, k - pad, c, how, tiling, via) for k in range(shared))
+        for j in range(edge):
+            at = j * step + shared - pad
+            new = tuple(column(rows, at + k, c, how, tiling, via) for k in range(step))
+            if tiling.ahead:
+                for k in range(step * tiling.block):
+                    place = (at + k // tiling.block, c + k % tiling.block * tiling.line)
+                    cp.prefetch(below, place, level=2)
+            store_pixel(out[j], c, (*held, *new), (*where, j), x.shape, how, tiling, via)
+            held = (*held, *new)[step:]
+        for j in range(edge, out.shape[0]):
+            at = j * step + shared - pad
+            new = tuple(edge_column(rows, at + k, c, how, tiling, via) for k in range(step))
+            store_pixel(out[j], c, (*held, *new), (*where, j), x.shape, how, tiling, via)
+            held = (*held, *new)[step:]
+
+
+def column(rows: Any, place: Any, c: Any, how: Any, tiling: Any, via: Any) -> Any:
+    """What some rows give in one column, for a block of lines of channels."""
+    line = tiling.line
+    return tuple(
+        combined(
+            tuple(read(row, (place, c + b * line), line, False, how, via) for row in rows), how
+        )
+        for b in range(tiling.block)
+    )
+
+
+def edge_column(rows: Any, place: Any, c: Any, how: Any, tiling: Any, via: Any) -> Any:
+    """As `column`; nothing for a column over the edge."""
+    dtype = rows[0].dtype
+    inside = (place >= 0) & (place < rows[0].shape[0])
+    empty = cp.Line[compared(dtype), tiling.line](nothing(how, dtype))
+    found = column(rows, max(0, min(place, rows[0].shape[0] - 1)), c, how, tiling, via)
+    return tuple(cp.where(inside, v, empty) for v in found)
+
+
+def store_pixel(
+    out: Any, c: Any, columns: Any, where: Any, extents: Any, how: Any, tiling: Any, via: Any
+) -> None:
+    """What the columns of one output give."""
+    divisor = divisor_of((), where[1:], extents, compared(out.dtype), how)
+    for b in cp.unroll(range(tiling.block)):
+        value = combined(tuple(column[b] for column in columns), how)
+        store_channels(out, c + b * tiling.line, value, where, divisor, how, tiling, via)

@@ -1,0 +1,50 @@
+"""Prebuilt functions as the text of devices that are not here: NVRTC compiles CUDA's, and the
+others are written without a refusal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import cubepy as cp
+from cubepy import kernels
+from cubepy.jit.kernel import resolve_target
+from cubepy.kernels.calls.inspection import record
+
+IMAGE = {"x": "f32[2,5,19,23]"}
+CALLS: list[tuple[str, dict[str, str], dict[str, Any]]] = [
+    ("max_pool2d", {"x": "f16[2,5,19,23]"}, {"kernel_size": 3, "return_indices": True}),
+    ("avg_pool2d", IMAGE, {"kernel_size": 3, "stride": 2, "padding": 1}),
+    ("adaptive_avg_pool2d", IMAGE, {"output_size": (4, 5)}),
+]
+
+
+def written(call: tuple[str, dict[str, str], dict[str, Any]], target: str, stage: str) -> str:
+    """The stage of all launches."""
+    name, specs, options = call
+    arrays = {name: cp.spec(spec) for name, spec in specs.items()}
+    launches = record(getattr(kernels, name), arrays, options, resolve_target(target))
+    assert launches
+    texts = (
+        each.launcher.inspect(target=target, stage=stage, comptime=dict(each.arguments))
+        for each in launches
+    )
+    return "\n".join(map(str, texts))
+
+
+def ids(call: tuple[str, dict[str, str], dict[str, Any]]) -> str:
+    return call[0]
+
+
+@pytest.mark.optional("cuda.bindings")
+@pytest.mark.parametrize("call", CALLS, ids=ids)
+def test_nvrtc(require_package: Any, call: Any):
+    require_package("cuda.bindings")
+    assert ".entry" in written(call, "cuda:sm_80", "ptx")
+
+
+@pytest.mark.parametrize("call", CALLS, ids=ids)
+def test_other_texts(call: Any):
+    for target, word in (("hip:gfx942", "__global__"), ("metal", "kernel"), ("opencl", "__kernel")):
+        assert word in written(call, target, "source")
