@@ -25,7 +25,8 @@ class Options:
     `checked`: test every access, `assert` and integer division. `contract`: fuse a*b+c.
     `fast_math`: allow reassociation, reciprocals and ignoring the sign of zero. `opt_level` and
     `scratch_bytes`: see `config`. `cluster`, `registers`, `cubes_per_sm`: attributes of a launch,
-    see `targets.LAUNCH_ATTRIBUTES`. Where a setting is None it is as `config` says, or as the
+    see `targets.LAUNCH_ATTRIBUTES`. `vectorise`: on CPUs, whether units become lanes of lines, see
+    `passes/vectorise.py`. Where a setting is None it is as `config` says, or as the
     target has it; see `in_force`.
     """
 
@@ -39,6 +40,7 @@ class Options:
     cluster: tuple[int, int, int] | None = None
     registers: int | None = None
     cubes_per_sm: int | None = None
+    vectorise: bool | str = "auto"
 
     @property
     def is_checked(self) -> bool:

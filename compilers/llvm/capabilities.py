@@ -6,6 +6,7 @@ from cubepy.compilers.llvm.memory import ATOMIC_WORDS
 from cubepy.ir import ops
 from cubepy.ir.types import bf16, f8e4m3, f8e5m2, f16
 from cubepy.passes.legalise.capabilities import Capabilities, Planes
+from cubepy.passes.vectorise import Choice
 from cubepy.targets import Target
 
 _STORED = frozenset((bf16, f8e4m3, f8e5m2))
@@ -14,8 +15,11 @@ _LACKS = frozenset(row for row in ops.ATOMICS if row.step and row not in ATOMIC_
 """Atomics that LLVM has no instruction for: they become loops of compare and swap."""
 
 
-def capabilities(target: Target) -> Capabilities:
-    """Of one CPU. LLVM's own emission leaves no case of an operation open."""
+def capabilities(target: Target, vectorise: Choice = False) -> Capabilities:
+    """Of one CPU; `vectorise`: see `passes/vectorise.py`.
+
+    LLVM's own emission leaves no case of an operation open.
+    """
     is_x86 = "sse2" in target.attributes
     lacks_f16 = is_x86 and "f16c" not in target.features
     stored = _STORED | {f16} if lacks_f16 else _STORED
@@ -30,4 +34,6 @@ def capabilities(target: Target) -> Capabilities:
         reduces_lines=True,
         linear_positions=True,
         planes=Planes.LOOPS,
+        vectorise=vectorise,
+        line_bytes=target.line_bytes,
     )

@@ -18,7 +18,7 @@ from cubepy.targets import Target
 class LlvmCompiler:
     """See `compilers.base.Compiler`."""
 
-    stages = ("llvm", "asm")
+    stages = ("llvm", "asm", "remarks")
 
     def build(self, kernel: Kernel, target: Target, options: Options) -> Artifact:
         """Machine code of this CPU, as a relocatable object."""
@@ -33,20 +33,30 @@ class LlvmCompiler:
         )
 
     def text(self, kernel: Kernel, target: Target, options: Options, stage: str) -> str:
-        """Optimised LLVM IR or assembly; comments name the lines of Python."""
+        """Optimised LLVM IR or assembly, where comments name the lines of Python; or remarks."""
         from cubepy.compilers.llvm.listing import annotate_assembly, annotate_llvm
 
+        if stage == "remarks":
+            return self._remarks(kernel, target, options)
         module, _, _ = self._module(kernel, target, options, debug=True)
         if stage == "llvm":
             return annotate_llvm(toolchain.to_llvm(module, target, options.level))
         return annotate_assembly(toolchain.to_assembly(module, target, options.level))
+
+    def _remarks(self, kernel: Kernel, target: Target, options: Options) -> str:
+        """What became of the units, and of the loops and accesses in them; see `remarks`."""
+        from cubepy.compilers.llvm.remarks import explain
+
+        module, _, _ = self._module(kernel, target, options, debug=False)
+        optimised = toolchain.to_llvm(module, target, options.level)
+        return explain(kernel, capabilities(target, options.vectorise), optimised)
 
     @staticmethod
     def _module(
         kernel: Kernel, target: Target, options: Options, debug: bool
     ) -> tuple[str, tuple[Fault, ...], int]:
         triple, layout = toolchain.describe_machine(target)
-        kernel, faults = legalise(kernel, capabilities(target), dumper())
+        kernel, faults = legalise(kernel, capabilities(target, options.vectorise), dumper())
         fast = options.fast_math
         scratch = plan_scratch(kernel, options.scratch_limit)
         text = emit(

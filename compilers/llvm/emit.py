@@ -520,8 +520,12 @@ class Emitter:
         note, after = w.label("note"), w.label("noted")
         w.branch(first, note, after)
         w.start(note)
-        places = [self._cubes.positions[name] for name in ("unit_all", "cube_all")]
-        for k, word in enumerate([str(op.attrs["code"]), *places, *self.operands(op)]):
+        unit, cube = (self._cubes.positions[name] for name in ("unit_all", "cube_all"))
+        noted = self.operands(op)
+        if "lanes" in op.attrs:
+            unit = w.value(f"mul nsw i64 {unit}, {op.attrs['lanes']}")
+            unit = w.value(f"add nsw i64 {unit}, {noted.pop()}")
+        for k, word in enumerate([str(op.attrs["code"]), unit, cube, *noted]):
             address = w.value(f"getelementptr i64, ptr %faults, i64 {k + 1}")
             w.line(f"store i64 {word}, ptr {address}, align 8")
         w.jump(after)

@@ -117,6 +117,45 @@ def _store(e: Emitter, op: Op) -> str:
     return ""
 
 
+def _pointers(e: Emitter, op: Op) -> tuple[str, str]:
+    """Where the lanes of a gather or scatter lie, with their alignment; and the mangled type."""
+    name = spell.memory_name(element_of(op.operands[0].type))
+    distances, lanes = e.operands(op)[2], spell.type_name(op.operands[2].type)
+    base = _pointer(e, op, "getelementptr")
+    pointers = e.w.value(f"getelementptr {name}, ptr {base}, {lanes} {distances}")
+    return pointers, f"v{width_of(op.operands[2].type)}p0"
+
+
+def _gather(e: Emitter, op: Op) -> str:
+    t = op.result.type
+    mask, fill = e.operands(op)[3:]
+    vector, width = spell.memory_name(t), width_of(t)
+    pointers, mangled = _pointers(e, op)
+    loaded = e.w.call(
+        f"llvm.masked.gather.{_memory_suffix(t)}.{mangled}",
+        vector,
+        (f"<{width} x ptr> align {element_of(t).itemsize}", pointers),
+        (f"<{width} x i1>", mask),
+        (vector, to_memory(e, fill, t)),
+    )
+    return from_memory(e, loaded, t)
+
+
+def _scatter(e: Emitter, op: Op) -> str:
+    t = op.operands[3].type
+    value, mask = e.operands(op)[3:]
+    width = width_of(t)
+    pointers, mangled = _pointers(e, op)
+    e.w.call(
+        f"llvm.masked.scatter.{_memory_suffix(t)}.{mangled}",
+        "void",
+        (spell.memory_name(t), to_memory(e, value, t)),
+        (f"<{width} x ptr> align {element_of(t).itemsize}", pointers),
+        (f"<{width} x i1>", mask),
+    )
+    return ""
+
+
 def _unordered(op: Op) -> str:
     """Units are not ordered with each other but by barriers. An array of a unit, however, is one
     that all units use in turn."""
@@ -310,6 +349,8 @@ HANDLERS: dict[OpDef, Emit] = {
     ops.NAME: _for_debuggers,
     ops.LOAD: _load,
     ops.STORE: _store,
+    ops.GATHER: _gather,
+    ops.SCATTER: _scatter,
     ops.PREFETCH: _prefetch,
     ops.ALLOC: _alloc,
     ops.MISALIGNMENT: _misalignment,

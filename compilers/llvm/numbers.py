@@ -397,6 +397,8 @@ def _reduce(e: Emitter, op: Op) -> str:
     t = op.operands[0].type
     assert isinstance(t, Line)
     row = spell.REDUCTIONS[op.row]
+    if t.element is bool_ and row in (ops.AND, ops.OR):
+        return _any_or_all(e, row, t, value)
     while t.width > 1:
         half = t.width // 2
         name, low_type = spell.type_name(t), Line[t.element, half]
@@ -406,6 +408,13 @@ def _reduce(e: Emitter, op: Op) -> str:
         value = combined if t.width % 2 == 0 else _append(e, t, value, combined, half)
         t = Line[t.element, t.width - half]
     return e.w.value(f"extractelement {spell.type_name(t)} {value}, i64 0")
+
+
+def _any_or_all(e: Emitter, row: OpDef, t: Line, mask: str) -> str:
+    """The mask as one integer, which processors compare at once."""
+    word = f"i{t.width}"
+    bits = e.w.value(f"bitcast {spell.type_name(t)} {mask} to {word}")
+    return e.w.value(f"icmp {'ne' if row is ops.OR else 'eq'} {word} {bits}, {-(row is ops.AND)}")
 
 
 def _append(e: Emitter, t: Line, value: str, combined: str, half: int) -> str:

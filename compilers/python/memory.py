@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def _access(e: Emitter, op: Op) -> str:
     """The last arguments of an access: the unit and the site."""
     e.fn.names["_unit"] = None
-    facts = {"writes": op.row is not ops.LOAD, "atomic": op.row.name.startswith("atomic_")}
+    facts = {"writes": bool(op.row.writes), "atomic": op.row.name.startswith("atomic_")}
     site = e.site(op, argument=e.buffer_name(op.operands[0]), **facts)
     return f"_unit, {site}"
 
@@ -48,6 +48,17 @@ def _store(e: Emitter, op: Op) -> None:
         return
     text = f"{buffer}.store({offset}, {value}, {at})"
     e.line(f"if {mask[0]}: {text}" if mask else text, op.span)
+
+
+def _gather(e: Emitter, op: Op) -> None:
+    buffer, offset, distances, mask, fill = e.atoms(op)
+    e.assign(op, f"{buffer}.gather({offset}, {distances}, {mask}, {fill}, {_access(e, op)})")
+
+
+def _scatter(e: Emitter, op: Op) -> None:
+    buffer, offset, distances, line, mask = e.atoms(op)
+    text = f"{buffer}.scatter({offset}, {distances}, {line}, {mask}, {_access(e, op)})"
+    e.line(text, op.span)
 
 
 def _alloc(e: Emitter, op: Op) -> None:
@@ -169,6 +180,8 @@ def _tensor(e: Emitter, op: Op) -> str:
 HANDLERS: dict[OpDef, Emit] = {
     ops.LOAD: _load,
     ops.STORE: _store,
+    ops.GATHER: _gather,
+    ops.SCATTER: _scatter,
     ops.ALLOC: _alloc,
     ops.PREFETCH: _nothing,
     ops.MISALIGNMENT: _misalignment,

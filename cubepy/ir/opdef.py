@@ -277,9 +277,8 @@ def casting(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
 def bit_casting(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     """As casting, between scalars of one size."""
     (t,) = casting(types, attrs)
-    require(
-        element_of(t).bits == element_of(types[0]).bits, f"{types[0]!r} and {t!r} differ in size"
-    )
+    same_size = element_of(t).bits == element_of(types[0]).bits
+    require(same_size, f"{types[0]!r} and {t!r} differ in size")
     return (t,)
 
 
@@ -431,6 +430,29 @@ def storing(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     return ()
 
 
+def _lanes_apart(types: Sequence[Type], mask: int) -> tuple[Buffer, Line]:
+    buffer = _address(types)
+    require_count(types, 5)
+    lanes = _line(types[2])
+    require(lanes.element is index, f"the distances are {lanes!r}, not indices")
+    require(types[mask] == with_element(lanes, bool_), f"{types[mask]!r} is no mask")
+    return buffer, lanes
+
+
+def gathering(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    """buffer, offset, distances, mask, fill; the result is a line of the element."""
+    buffer, lanes = _lanes_apart(types, 3)
+    require(types[4] == with_element(lanes, buffer.element), f"the fill is {types[4]!r}")
+    return (types[4],)
+
+
+def scattering(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    """buffer, offset, distances, line, mask; no result."""
+    buffer, lanes = _lanes_apart(types, 4)
+    require(types[3] == make_line(buffer.element, lanes.width), f"cannot store {types[3]!r}")
+    return ()
+
+
 def updating(count: int, step: OpDef | None = None) -> Rule:
     """buffer, offset and `count` values (cas: the expected one first); gives the old value.
 
@@ -533,8 +555,9 @@ def checking(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
 
 
 def reporting(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
-    """Up to four indices, and a number; no result."""
-    require(len(types) <= 4 and all(t is index for t in types), "reports up to four indices")
+    """Up to four indices (and, with `lanes`, a lane), and a number; no result."""
+    most = 4 + ("lanes" in attrs)
+    require(len(types) <= most and all(t is index for t in types), "reports up to four indices")
     int_attr(attrs, "code")
     return ()
 

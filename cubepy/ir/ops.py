@@ -322,6 +322,24 @@ STORE = _op(
     writes=MEMORY,
     attrs=("align", "hint"),
 )
+GATHER = _op(
+    "gather",
+    rule.gathering,
+    "Reads lane k from the offset plus the k-th distance; lanes that the mask has off are not "
+    "accessed and give the fill.",
+    "made where units become lanes",
+    unknown=_DATA,
+    reads=MEMORY,
+)
+SCATTER = _op(
+    "scatter",
+    rule.scattering,
+    "Writes lane k to the offset plus the k-th distance, the last lane last; lanes that the mask "
+    "has off are not accessed.",
+    "made where units become lanes",
+    unknown=_DATA,
+    writes=MEMORY,
+)
 PREFETCH = _op(
     "prefetch",
     rule.addressing,
@@ -666,9 +684,10 @@ RETURN = _control("return", rule.nothing, "Ends the unit.", "return", is_termina
 FAULT = _diagnosis(
     "fault",
     rule.reporting,
-    "Notes fault `code` of the launch with up to four indices, unless one is noted already.",
+    "Notes fault `code` of the launch with up to four indices, unless one is noted already. "
+    "`lanes`: units are lanes, and the last operand is the lane that has the fault.",
     "made of `check` by passes",
-    attrs=("code",),
+    attrs=("code", "lanes"),
 )
 
 # Cubes on a CPU: made by the fission of barriers, see `passes/fission.py`

@@ -153,6 +153,7 @@ class CubeKernel(CubeFunction):
         checked: bool | None = None,
         fast_math: bool | None = None,
         contract: bool | None = None,
+        vectorise: bool | str | None = None,
         cluster: Any = None,
         registers: int | None = None,
         cubes_per_sm: int | None = None,
@@ -167,7 +168,8 @@ class CubeKernel(CubeFunction):
         division; the first fault of a launch is raised. `cluster`: cubes along each axis that run
         together on CUDA devices from sm_90 on, at most 8; see `cp.cuda.cluster_rank`. `registers`:
         at most so many for a unit; `cubes_per_sm`: so many cubes must fit on a multiprocessor. Both
-        are hints to the compilers of GPUs.
+        are hints to the compilers of GPUs. `vectorise`: on CPUs run units as lanes of lines, under
+        masks where their control flow differs; "auto" does so where LLVM cannot.
         """
         given = {name: value for name, value in locals().items() if name in _CHECKS}
         try:
@@ -198,7 +200,7 @@ class CubeKernel(CubeFunction):
     ) -> str:
         """The text of a stage, from real arguments or specifications such as "f32[1024]".
 
-        Stages: "ir"; "llvm" and "asm" on CPUs. No device is needed.
+        Stages: "ir"; "llvm", "asm" and "remarks" on CPUs. No device is needed.
         """
         return Launcher(self, None).inspect(
             *args, target=target, stage=stage, comptime=comptime, **kwargs
@@ -262,6 +264,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "cubes_per_sm": checked_amount("cubes_per_sm", 1, 32),
     "fast_math": lambda v: v,
     "contract": lambda v: v,
+    "vectorise": lambda v: _checked_choice(v),
 }
 """What `configure` takes: how each value is checked."""
 
@@ -290,6 +293,12 @@ def _device_name(device: Any) -> str:
         suggestion = 'pass a name, such as "cpu", or what cp.device(name) gives'
         raise fail("E501", name=repr(device), suggestion=suggestion)
     return name
+
+
+def _checked_choice(choice: Any) -> bool | str:
+    if choice != "auto" and not isinstance(choice, bool):
+        raise fail("E420", name="vectorise", value=choice, reason='it is "auto", True or False')
+    return choice
 
 
 def _checked_plane(plane_dim: Any) -> int:

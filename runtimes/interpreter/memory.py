@@ -85,6 +85,34 @@ class Buffer:
             if mask is None or mask[lane]:
                 self.store(offset + lane, value, unit, site)
 
+    def gather(
+        self,
+        offset: int,
+        distances: tuple[int, ...],
+        mask: tuple[bool, ...],
+        fill: Numbers,
+        unit: Unit,
+        site: int,
+    ) -> Numbers:
+        """Read the lanes that are on, each at its distance from the offset."""
+        lanes = zip(distances, mask, fill, strict=True)
+        read = [self.load(offset + k, unit, site) if on else other for k, on, other in lanes]
+        return tuple(read)
+
+    def scatter(
+        self,
+        offset: int,
+        distances: tuple[int, ...],
+        line: Numbers,
+        mask: tuple[bool, ...],
+        unit: Unit,
+        site: int,
+    ) -> None:
+        """Write the lanes that are on, each at its distance from the offset."""
+        for distance, value, on in zip(distances, line, mask, strict=True):
+            if on:
+                self.store(offset + distance, value, unit, site)
+
     # Atomics
 
     def peek(self, offset: int, unit: Unit, site: int) -> Number:

@@ -127,7 +127,7 @@ class TestRefusals:
             ("double_all", ("--arg", "x"), 2, "NAME=VALUE"),
             ("double_all", ("--arg", "x=f33[4]"), 2, "E415"),
             ("double_all", (*SPECS, "--arg", "x=f32"), 2, "twice"),
-            ("double_all", (*SPECS, "--stage", "ptx"), 2, "stages: ir, llvm, asm"),
+            ("double_all", (*SPECS, "--stage", "ptx"), 2, "stages: ir, llvm, asm, remarks"),
             ("double_all", (*SPECS, "--target", "tpu"), 2, "E503"),
             ("double_all", (*SPECS, "--cube-dim", "a"), 2, "--cube-dim a"),
             ("double_all", ("-a", "x=f64[4]", "-a", "out=f32[4]"), 1, "E402"),

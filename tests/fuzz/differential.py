@@ -33,6 +33,7 @@ NUMPY = {
     "bf16": np.float32,
 }
 """The arrays of each type; those of bf16 hold f32."""
+Arrays = dict[str, np.ndarray]
 
 
 @dataclass
@@ -159,14 +160,18 @@ def run(kernel: Any, program: Program, arrays: dict[str, np.ndarray]) -> dict[st
     return copies
 
 
-def check(program: Program, seed: int, levels: Sequence[int] = (0, 2, 3)) -> None:
-    """`Mismatch` where LLVM, at any level, differs from the interpreter."""
+def check(
+    program: Program, seed: int, levels: Sequence[int] = (0, 2, 3), lanes: bool = True
+) -> None:
+    """`Mismatch` where LLVM, at a level or with units as `lanes`, differs from the interpreter."""
     kernel, arrays = load_kernel(program), arguments(program, seed)
     expected = run(kernel.configure(device="interpreter"), program, arrays)
     for level in levels:
         with cp.settings(opt_level=level):
-            found = run(kernel, program, arrays)
-        _compare(program, f"LLVM O{level}", expected, found)
+            _compare(program, f"LLVM O{level}", expected, run(kernel, program, arrays))
+    if lanes and program.cube_dim > 1:
+        found = run(kernel.configure(vectorise=True), program, arrays)
+        _compare(program, "units as lanes", expected, found)
 
 
 def check_device(program: Program, seed: int, device: str) -> bool:

@@ -69,7 +69,7 @@ def _typed(seeds: Sequence[int], device: str | None) -> int:
     if device is not None:
         has_f64 = differential.has_f64(cp.device(device).target)
         return oracle.check_device(seeds, device, has_f64)
-    oracle.check(seeds, ("interpreter", "cpu"))
+    oracle.check(seeds, ("interpreter", "cpu", oracle.LANES))
     if seeds[0] // oracle.BATCH % UNOPTIMISED == 0:
         with cp.settings(opt_level=0):
             oracle.check(seeds, ("cpu",))

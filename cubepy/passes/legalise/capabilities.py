@@ -8,6 +8,7 @@ from enum import Enum
 
 from cubepy.ir.opdef import OpDef
 from cubepy.ir.types import DTYPES, DType, f16, f32, f64
+from cubepy.passes.vectorise import Choice
 from cubepy.record import dataclass
 
 
@@ -41,6 +42,7 @@ class Capabilities:
     `named_barriers`: whole planes of a cube may wait for each other without the rest.
     `early_exit`: units that returned do not disturb barriers and plane operations.
     `refused_attributes`: attributes of launches that the target lacks, with a reason.
+    `vectorise`: whether units become lanes of lines of `line_bytes`, see `passes/vectorise.py`.
     """
 
     target: str
@@ -66,6 +68,8 @@ class Capabilities:
     named_barriers: bool = False
     early_exit: bool = False
     refused_attributes: Mapping[str, str] = field(default_factory=dict[str, str])
+    vectorise: Choice = False
+    line_bytes: int = 16
 
     def has(self, row: OpDef, dtype: DType) -> bool:
         """Whether an operation on a scalar type is native."""

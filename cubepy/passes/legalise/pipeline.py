@@ -37,6 +37,7 @@ from cubepy.passes.legalise.wrap_signed import wrap_signed
 from cubepy.passes.lower_checks import faults_of, lower_checks
 from cubepy.passes.pipeline import Pass, run
 from cubepy.passes.sink_jumps import sink_jumps
+from cubepy.passes.vectorise import vectorise
 from cubepy.passes.widen import widen, widen_f16_fma
 
 Dump = Callable[[str, Kernel], None]
@@ -64,6 +65,7 @@ def steps(target: Capabilities) -> list[Pass]:
         (True, (Pass("lower_checks", lower_checks), Pass("lower_lookups", lower_lookups))),
         (True, (Pass("print_nonfinite", print_nonfinite),)),
         (loops, (Pass("unwrap_lines", unwrap_lines),)),
+        (target.vectorise is not False, (_for(_units_as_lanes, target),)),
         (
             target.planes is Planes.MEMORY or not (loops or target.early_exit),
             (_for(predicate, target),),
@@ -88,6 +90,10 @@ def steps(target: Capabilities) -> list[Pass]:
 
 def _for(step: Callable[[Kernel, Capabilities], Kernel], target: Capabilities) -> Pass:
     return Pass(step.__name__, lambda kernel: step(kernel, target))
+
+
+def _units_as_lanes(kernel: Kernel, target: Capabilities) -> Kernel:
+    return vectorise(kernel, target.line_bytes, target.vectorise).kernel
 
 
 def _cut_at_barriers(kernel: Kernel) -> Kernel:

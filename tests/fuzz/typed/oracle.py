@@ -20,6 +20,8 @@ from tests.fuzz.typed.programs import CHAIN, Piece, write
 from tests.fuzz.typed.rules import FLOATS, INTEGERS, SIGNED, Number
 
 UNITS = 16
+LANES = "cpu, units as lanes"
+"""A way to run that is no device."""
 BATCH = 8
 """Seeds from a multiple of this on share a kernel, its inputs, and whether products contract."""
 NUMPY = {**{t: t.replace("i", "int").replace("u", "uint") for t in SIGNED}}
@@ -141,7 +143,8 @@ def run(batch: Batch, device: str) -> dict[str, np.ndarray]:
         name: np.full(len(held) * UNITS, 77, NUMPY[name.removeprefix("out_")])
         for name, held in batch.expected.items()
     }
-    where = {} if device == "cpu" else {"device": device}
+    ways: dict[str, dict[str, Any]] = {"cpu": {}, LANES: {"vectorise": True}}
+    where = ways.get(device, {"device": device})
     kernel = load(batch.source).configure(contract=batch.contract, **where)
     kernel[1, UNITS](**{n: a.copy() for n, a in batch.inputs.items()}, **outputs)
     return outputs

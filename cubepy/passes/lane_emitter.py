@@ -1,0 +1,200 @@
+"""What writes lanes: operations, lines of values that lanes do not share, and masks.
+
+Masks and what loops carry are mutable locals, of which SSA construction makes values afterwards.
+Masks never hold the outcome of a computation of lanes that are off: they are joined by selections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import field
+
+from cubepy.ir import ops
+from cubepy.ir.core import Attr, Kernel, Op, Region, Value
+from cubepy.ir.numbers import Number, convert
+from cubepy.ir.opdef import OpDef
+from cubepy.ir.types import DType, Line, Ref, Type, bool_, element_of, i32, make_line
+from cubepy.passes.lane_shapes import Shapes
+from cubepy.passes.rewrite import constant, count_uses
+from cubepy.record import dataclass
+from cubepy.span import Span
+
+
+@dataclass(slots=True, eq=False)
+class OpenLoop:
+    """A loop that is being written. `carried`, `results`: a local for each value and result.
+
+    `live`: the local that holds which lanes are in the loop; None where they leave together.
+    """
+
+    op: Op
+    args: tuple[Value, ...]
+    carried: list[Value]
+    results: list[Value | None]
+    live: Value | None
+    is_soft: bool
+    continues: int = 0
+    step: Callable[[], None] = field(default=lambda: None)
+
+
+class LaneEmitter:
+    """The state of one kernel, whose units along X become lines of `lanes`."""
+
+    def __init__(self, kernel: Kernel, lanes: int, shapes: Shapes) -> None:
+        self._kernel = kernel
+        self._lanes = lanes
+        self._shapes = shapes
+        self._uses = count_uses(kernel)
+        self._out: list[Op] = []
+        self._span: Span | None = None
+        self._new: dict[Value, Value] = {}
+        """Of each old value the scalar, or the line; of what has a stride, the first lane."""
+        self._lines: dict[Value, Value] = {}
+        """Lines that were made of scalars in the open regions."""
+        self._mask: Value | None = None
+        """Which lanes are on; None for all."""
+        self._may_be_empty = False
+        self._has_left = False
+        """Whether lanes have left, so that perhaps none is on."""
+        self._loops: list[OpenLoop] = []
+        self._depth: int = 0
+        """How many divergent branches and loops are around."""
+        self._left: list[Value | None] = []
+        """Of each open branch the local that collects the lanes which reach its end."""
+        self._yields: list[Callable[[Op], None]] = []
+        self._alive: Value | None = None
+        self._iotas: dict[DType, Value] = {}
+
+    # Emission
+
+    def _append(self, row: OpDef, *operands: Value, **attrs: Attr) -> None:
+        self._out.append(Op(row, operands, attrs, (), (), self._span))
+
+    def _emit(self, row: OpDef, *operands: Value, name: str = "", **attrs: Attr) -> Value:
+        (t,) = row.rule([v.type for v in operands], attrs)
+        result = Value(t, name)
+        self._out.append(Op(row, operands, attrs, (result,), (), self._span))
+        return result
+
+    def _const(self, t: Type, number: Number) -> Value:
+        result = Value(t)
+        self._out.extend(constant(result, number, self._span))
+        return result
+
+    def _line_of(self, dtype: DType) -> Line:
+        return make_line(dtype, self._lanes)
+
+    def _all_on(self) -> Value:
+        return self._const(self._line_of(bool_), True)
+
+    def _all_off(self) -> Value:
+        return self._const(self._line_of(bool_), False)
+
+    def _var(self, t: Type, name: str = "") -> Value:
+        ref = Value(Ref(t), name)  # pyright: ignore[reportArgumentType]
+        self._out.append(Op(ops.VAR, (), {"type": t}, (ref,), (), self._span))
+        return ref
+
+    def _set(self, ref: Value, value: Value) -> None:
+        self._append(ops.SET, ref, value)
+
+    def _get(self, ref: Value) -> Value:
+        return self._emit(ops.GET, ref, name=ref.name)
+
+    @contextmanager
+    def _block(self) -> Generator[list[Op]]:
+        """Collect operations; lines made inside are forgotten, as they are not known outside."""
+        outer, self._out, made = self._out, [], dict(self._lines)
+        yield self._out
+        self._out, self._lines = outer, made
+
+    def _branch(self, condition: Value, then: list[Op], otherwise: list[Op] | None = None) -> None:
+        regions: list[Region] = []
+        for side in (then, otherwise or []):
+            if not side or not side[-1].row.is_terminator:
+                side = [*side, Op(ops.YIELD, span=self._span)]
+            regions.append(Region((), tuple(side)))
+        self._out.append(Op(ops.IF, (condition,), {}, (), tuple(regions), self._span))
+
+    # Lanes
+
+    def _iota(self, dtype: DType) -> Value:
+        """0, 1, 2, ...; those of indices are made at the kernel's head."""
+        if dtype in self._iotas:
+            return self._iotas[dtype]
+        line = self._const(self._line_of(dtype), 0)
+        for k in range(1, self._lanes):
+            line = self._emit(ops.INSERT, line, self._const(dtype, k), lane=k)
+        if not self._depth and not self._loops and not self._left:
+            self._iotas[dtype] = line
+        return line
+
+    def _splat(self, value: Value) -> Value:
+        return self._emit(ops.SPLAT, value, lanes=self._lanes)
+
+    def _scalar(self, value: Value) -> Value:
+        """What lanes share, or the first lane."""
+        return self._new.get(value, value)
+
+    def _line(self, value: Value) -> Value:
+        """The line of a value, one lane for each unit."""
+        stride, new = self._shapes.stride(value), self._scalar(value)
+        if stride is None:
+            return new
+        if value in self._lines:
+            return self._lines[value]
+        line = self._splat(new)
+        if stride:
+            dtype = element_of(value.type)
+            line = self._emit(ops.ADD, line, self._steps(dtype, stride))
+        self._lines[value] = line
+        return line
+
+    def _steps(self, dtype: DType, stride: int) -> Value:
+        """0, stride, 2 * stride, ..."""
+        if dtype in self._iotas or dtype.bits >= 32:
+            steps = self._iota(dtype)
+        else:
+            t = self._line_of(dtype)
+            steps = self._emit(ops.CAST, self._iota(i32), type=t)
+        if stride == 1:
+            return steps
+        factor = self._const(self._line_of(dtype), _wrapped(stride, dtype))
+        return self._emit(ops.MUL, steps, factor)
+
+    def _as(self, value: Value, stride: int | None) -> Value:
+        """A value in the form of one that varies by `stride`."""
+        return self._line(value) if stride is None else self._scalar(value)
+
+    def _type_as(self, value: Value) -> Type:
+        if self._shapes.stride(value) is None:
+            return self._line_of(element_of(value.type))
+        return value.type
+
+    # Masks
+
+    def _mask_line(self) -> Value:
+        return self._all_on() if self._mask is None else self._mask
+
+    def _both(self, mask: Value | None, condition: Value) -> Value:
+        """`mask & condition`, where the condition may be anything in lanes that are off."""
+        if mask is None:
+            return condition
+        return self._emit(ops.SELECT, mask, condition, self._all_off())
+
+    def _without(self, mask: Value, gone: Value) -> Value:
+        return self._emit(ops.AND, mask, self._emit(ops.NOT, gone))
+
+    def _any(self, mask: Value) -> Value:
+        return self._emit(ops.REDUCE_OR, mask)
+
+    def _blend(self, ref: Value, value: Value, mask: Value | None) -> None:
+        """Assign the lanes that are on."""
+        if mask is not None and isinstance(value.type, Line):
+            value = self._emit(ops.SELECT, mask, value, self._get(ref))
+        self._set(ref, value)
+
+
+def _wrapped(number: int, dtype: DType) -> int:
+    return int(convert(number, dtype))

@@ -1,0 +1,255 @@
+"""Operations of lanes: lines in place of scalars, memory by lines, and lanes one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cubepy.ir import ops
+from cubepy.ir.core import Attr, Op, Region, Value
+from cubepy.ir.types import Buffer, DType, Line, Space, element_of, index
+from cubepy.passes.lane_emitter import LaneEmitter
+
+LANEWISE = frozenset(
+    {row for row in ops.TABLE.values() if row.meaning is not None}
+    | {ops.SELECT, ops.CAST, ops.BITCAST}
+)
+"""What is done lane by lane with lines in place of scalars."""
+ONE_BY_ONE = frozenset((*ops.ATOMICS, ops.PRINT, ops.LOOKUP))
+"""What lanes do one after the other."""
+POSITIONS = (ops.UNIT_POS, ops.ABSOLUTE_POS)
+
+
+class LaneOperations(LaneEmitter):
+    """Writes operations that direct no control flow."""
+
+    def _operation(self, op: Op) -> None:
+        """Write an operation without regions that is no jump."""
+        row = op.row
+        if row in POSITIONS:
+            self._position(op)
+        elif row is ops.ALLOC:
+            self._alloc(op)
+        elif row is ops.FAULT:
+            self._fault(op)
+        elif row in (ops.NAME, ops.BREAKPOINT):
+            pass
+        elif row is ops.PREFETCH:
+            if self._shapes.stride(op.operands[1]) is not None:
+                self._plain(op)
+        elif self._is_alike(op):
+            self._plain(op)
+        elif row is ops.LOAD:
+            self._load(op)
+        elif row is ops.STORE:
+            self._store(op)
+        elif row in ONE_BY_ONE:
+            self._one_by_one(op)
+        elif row in (ops.FLOORDIV, ops.MOD) and self._divides_position(op):
+            self._divide(op)
+        elif row in LANEWISE:
+            self._lanewise(op)
+        else:
+            raise AssertionError(f"{row.name} has no form for lanes")
+
+    def _is_alike(self, op: Op) -> bool:
+        """Whether it is done once for all lanes; with the first lane, where strides are kept."""
+        if op.row in ONE_BY_ONE and op.row is not ops.LOOKUP:
+            return False
+        if op.results:
+            return self._shapes.stride(op.result) is not None
+        return all(self._shapes.is_alike(v) for v in op.operands) and not is_own(op)
+
+    def _plain(self, op: Op) -> None:
+        """Once for all lanes. A proof that holds for lanes that are on may fail without any."""
+        operands = tuple([self._scalar(v) for v in op.operands])
+        attrs = op.attrs
+        first_differs = any(self._shapes.stride(v) for v in op.operands)
+        if self._may_be_empty or (self._mask is not None and first_differs):
+            attrs = {k: v for k, v in attrs.items() if k not in ("nonzero", "inside")}
+        results = tuple([Value(v.type, v.name) for v in op.results])
+        self._out.append(Op(op.row, operands, attrs, results, (), op.span))
+        self._new.update(zip(op.results, results, strict=True))
+
+    def _position(self, op: Op) -> None:
+        position = self._emit(op.row, **op.attrs)  # pyright: ignore[reportArgumentType]
+        if op.attrs["axis"] in ("x", "all"):
+            lanes = self._const(position.type, self._lanes)
+            position = self._emit(ops.MUL, position, lanes, name=op.result.name)
+        self._new[op.result] = position
+
+    def _lanewise(self, op: Op) -> None:
+        attrs: dict[str, Attr] = dict(op.attrs)
+        if self._mask is not None or self._may_be_empty:
+            attrs.pop("nonzero", None)
+        t = attrs.get("type")
+        if isinstance(t, DType):
+            attrs["type"] = self._line_of(t)
+        operands = [self._line(v) for v in op.operands]
+        if op.row is ops.SELECT and self._shapes.is_alike(op.operands[0]):
+            operands[0] = self._scalar(op.operands[0])
+        self._new[op.result] = self._emit(op.row, *operands, name=op.result.name, **attrs)
+
+    # Divisions of positions: rows are seldom shorter than a line
+
+    def _divides_position(self, op: Op) -> bool:
+        position, divisor = op.operands
+        is_row = self._shapes.stride(position) == 1 and self._shapes.is_alike(divisor)
+        return is_row and op.result.type is index and bool(op.attrs.get("nonnegative"))
+
+    def _divide(self, op: Op) -> None:
+        """Where a row has at least a line of units, at most one row ends among them."""
+        position, divisor = op.operands
+        first, by = self._scalar(position), self._scalar(divisor)
+        line = self._line_of(index)
+        result = self._var(line, op.result.name)
+        lanes = self._const(index, self._lanes)
+        with self._block() as one_end:
+            row = self._emit(ops.FLOORDIV, first, by, nonnegative=True)
+            column = self._emit(ops.SUB, first, self._emit(ops.MUL, row, by))
+            place = self._emit(ops.ADD, self._splat(column), self._iota(index))
+            end = self._splat(by)
+            is_next = self._emit(ops.GE, place, end)
+            if op.row is ops.FLOORDIV:
+                rows = self._splat(row)
+                after = self._splat(self._emit(ops.ADD, row, self._const(index, 1)))
+                self._set(result, self._emit(ops.SELECT, is_next, after, rows))
+            else:
+                again = self._emit(ops.SUB, place, end)
+                self._set(result, self._emit(ops.SELECT, is_next, again, place))
+        with self._block() as many_ends:
+            operands = self._line(position), self._line(divisor)
+            self._set(result, self._emit(op.row, *operands, nonnegative=True))
+        positive = self._emit(ops.GE, first, self._const(index, 0))
+        is_long = self._emit(ops.AND, self._emit(ops.LE, lanes, by), positive)
+        self._branch(is_long, one_end, many_ends)
+        self._new[op.result] = self._get(result)
+
+    # Memory
+
+    def _alloc(self, op: Op) -> None:
+        if op.attrs["space"] == "shared":
+            self._plain(op)
+            return
+        size = op.attrs["size"]
+        assert isinstance(size, int)
+        attrs: dict[str, Attr] = {**op.attrs, "size": size * self._lanes}
+        self._new[op.result] = self._emit(ops.ALLOC, name=op.result.name, **attrs)
+
+    def _place(self, op: Op) -> tuple[Value, Value | None]:
+        """The offset of an access, and the distances of its lanes where they are not neighbours.
+
+        Of arrays of units the lanes' elements are neighbours.
+        """
+        stride, offset = self._shapes.stride(op.operands[1]), self._scalar(op.operands[1])
+        if is_own(op):
+            lanes = self._const(index, self._lanes)
+            if stride == 0:
+                return self._emit(ops.MUL, self._as_index(offset), lanes), None
+            line = self._line(op.operands[1])
+            scaled = self._emit(ops.MUL, self._as_index(line), self._splat(lanes))
+            return self._const(index, 0), self._emit(ops.ADD, scaled, self._iota(index))
+        if stride == 1:
+            return offset, None
+        if stride is not None:
+            return offset, self._steps(index, stride)
+        return self._const(index, 0), self._as_index(self._line(op.operands[1]))
+
+    def _as_index(self, value: Value) -> Value:
+        if element_of(value.type) is index:
+            return value
+        t = self._line_of(index) if isinstance(value.type, Line) else index
+        return self._emit(ops.CAST, value, type=t)
+
+    def _load(self, op: Op) -> None:
+        t = self._line_of(element_of(op.result.type))
+        buffer, mask = self._scalar(op.operands[0]), self._mask
+        fill = self._const(t, 0)
+        if len(op.operands) == 4:
+            mask = self._both(mask, self._line(op.operands[2]))
+            fill = self._line(op.operands[3])
+        offset, distances = self._place(op)
+        name = op.result.name
+        if distances is not None:
+            operands = (buffer, offset, distances, mask or self._all_on(), fill)
+            self._new[op.result] = self._emit(ops.GATHER, *operands, name=name)
+            return
+        attrs: dict[str, Attr] = {"type": t}
+        masked = () if mask is None else (mask, fill)
+        self._new[op.result] = self._emit(ops.LOAD, buffer, offset, *masked, name=name, **attrs)
+
+    def _store(self, op: Op) -> None:
+        if self._shapes.is_alike(op.operands[1]) and not is_own(op):
+            self._one_by_one(op)
+            return
+        buffer, mask = self._scalar(op.operands[0]), self._mask
+        if len(op.operands) == 4:
+            mask = self._both(mask, self._line(op.operands[3]))
+        value = self._line(op.operands[2])
+        offset, distances = self._place(op)
+        if distances is not None:
+            self._append(ops.SCATTER, buffer, offset, distances, value, mask or self._all_on())
+        else:
+            self._append(ops.STORE, buffer, offset, value, *(() if mask is None else (mask,)))
+
+    # One lane after the other
+
+    def _one_by_one(self, op: Op) -> None:
+        """A loop over the lanes that are on."""
+        results = [self._var(self._line_of(element_of(v.type)), v.name) for v in op.results]
+        mask = self._mask
+        lines = {v: self._line(v) for v in op.operands if self._shapes.stride(v) is None}
+        zero, end, one = (self._const(index, k) for k in (0, self._lanes, 1))
+        lane = Value(index, "lane")
+        with self._block() as body:
+            with self._block() as work:
+                self._of_lane(op, lane, lines, results)
+            if mask is None:
+                body += work
+            else:
+                self._branch(self._emit(ops.EXTRACT, mask, lane), work)
+            self._append(ops.CONTINUE)
+        region = Region((lane,), tuple(body))
+        self._out.append(Op(ops.FOR, (zero, end, one), {}, (), (region,), self._span))
+        for old, ref in zip(op.results, results, strict=True):
+            self._new[old] = self._get(ref)
+
+    def _of_lane(
+        self, op: Op, lane: Value, lines: dict[Value, Value], results: Sequence[Value]
+    ) -> None:
+        operands = [self._one_lane(v, lane, lines) for v in op.operands]
+        if is_own(op):
+            scaled = self._emit(ops.MUL, operands[1], self._const(index, self._lanes))
+            operands[1] = self._emit(ops.ADD, scaled, lane)
+        made = tuple([Value(v.type, v.name) for v in op.results])
+        attrs = {k: v for k, v in op.attrs.items() if k != "align"}
+        self._out.append(Op(op.row, tuple(operands), attrs, made, (), op.span))
+        for value, ref in zip(made, results, strict=True):
+            here = self._emit(ops.EQ, self._iota(index), self._splat(lane))
+            self._blend(ref, self._splat(value), here)
+
+    def _one_lane(self, value: Value, lane: Value, lines: dict[Value, Value]) -> Value:
+        stride = self._shapes.stride(value)
+        if stride is None:
+            return self._emit(ops.EXTRACT, lines[value], lane)
+        new = self._scalar(value)
+        if not stride:
+            return new
+        t = element_of(value.type)
+        steps = self._emit(ops.MUL, lane, self._const(index, stride))
+        steps = steps if t is index else self._emit(ops.CAST, steps, type=t)
+        return self._emit(ops.ADD, new, steps)
+
+    def _fault(self, op: Op) -> None:
+        """The first lane that is on reports."""
+        far = self._const(self._line_of(index), self._lanes)
+        lanes = self._emit(ops.SELECT, self._mask_line(), self._iota(index), far)
+        lane = self._emit(ops.REDUCE_MIN, lanes)
+        varying = {v: self._line(v) for v in op.operands if self._shapes.stride(v) is None}
+        noted = [self._one_lane(v, lane, varying) for v in op.operands]
+        self._append(ops.FAULT, *noted, lane, **{**op.attrs, "lanes": self._lanes})
+
+
+def is_own(op: Op) -> bool:
+    """Whether an access goes to an array of the unit."""
+    buffer = op.operands[0].type if op.operands else None
+    return isinstance(buffer, Buffer) and buffer.space is Space.LOCAL

@@ -1,0 +1,155 @@
+"""Units become lanes: a kernel of scalars becomes one of masked lines, docs/decisions/0015.
+
+The method is ispc's (Pharr and Mark 2012): values that lanes share stay scalars, branches and loops
+that lanes take differently run under masks, memory is accessed by lines, gathers and scatters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import field
+
+from cubepy.ir import ops
+from cubepy.ir.core import Kernel, Op, Region
+from cubepy.ir.types import Line
+from cubepy.passes.construct_ssa import construct_ssa
+from cubepy.passes.cse import cse
+from cubepy.passes.dce import dce
+from cubepy.passes.interleave_units import interleave_units
+from cubepy.passes.lane_operations import LANEWISE, ONE_BY_ONE
+from cubepy.passes.lane_shapes import LOOPS, Shapes, lanes_of
+from cubepy.passes.lane_writer import LaneWriter
+from cubepy.record import dataclass
+from cubepy.span import Span
+
+Choice = bool | str
+"""What `configure(vectorise=...)` says: True, False or "auto"."""
+AUTOMATIC = False
+"""Whether "auto" may choose this pass; without, only True does."""
+_CONTROL = (ops.IF, *LOOPS, ops.YIELD, ops.BREAK, ops.CONTINUE, ops.RETURN, ops.FAULT)
+_BARRIERS = (ops.SYNC_CUBE, ops.SYNC_PLANE)
+_TAKEN = frozenset(
+    (
+        *(*_CONTROL, *_BARRIERS, *LANEWISE, *ONE_BY_ONE, ops.SYNC_STORAGE, ops.ALLOC, ops.LOAD),
+        *(ops.STORE, ops.CONST, ops.PREFETCH, ops.NAME, ops.BREAKPOINT, ops.UNIT_POS),
+        *(ops.CUBE_POS, ops.CUBE_COUNT, ops.ABSOLUTE_POS, ops.MISALIGNMENT),
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """What was done with a kernel or a loop of it, or why not."""
+
+    text: str
+    span: Span | None = None
+
+
+@dataclass(slots=True)
+class Vectorised:
+    """The kernel after the pass, in `lanes`; with 1 it is as it was."""
+
+    kernel: Kernel
+    lanes: int = 1
+    remarks: list[Remark] = field(default_factory=list[Remark])
+
+
+def vectorise(kernel: Kernel, line_bytes: int, choice: Choice) -> Vectorised:
+    """The kernel with its units along X as lanes of lines, where that is wanted and possible."""
+    if choice is False or (choice == "auto" and not AUTOMATIC):
+        return Vectorised(kernel, 1, [Remark("units run one by one: vectorise=False")])
+    found = _refusal(kernel)
+    if found is None and choice == "auto":
+        found = _cost_rule(kernel)
+    if found is not None:
+        return Vectorised(kernel, 1, [found])
+    lanes = lanes_of(kernel, line_bytes)
+    if lanes == 1:
+        text = f"units stay scalar: rows of {kernel.cube_dim[0]} units are no multiple of a line"
+        return Vectorised(kernel, 1, [Remark(text)])
+    shapes = Shapes(kernel, lanes)
+    found = _refusal_of_shapes(kernel, shapes)
+    if found is not None:
+        return Vectorised(kernel, 1, [found])
+    remarks = [Remark(f"units are lanes of lines of {lanes}"), *_describe(kernel, shapes)]
+    made = construct_ssa(LaneWriter(kernel, lanes, shapes).kernel())
+    return Vectorised(dce(cse(made)), lanes, remarks)
+
+
+def _refusal(kernel: Kernel) -> Remark | None:
+    """What the pass cannot do, whatever lanes share."""
+    if kernel.plane_dim > 1:
+        return Remark("units stay scalar: planes are emulated")
+    if kernel.cube_dim[0] == 1:
+        return Remark("units stay scalar: a row of the cube is one unit")
+    for op in kernel.body.walk():
+        if op.row not in _TAKEN:
+            text = f"units stay scalar: `{op.row.name}` has no form for lanes"
+            return Remark(text, op.span)
+        if any(isinstance(v.type, Line) for v in (*op.operands, *op.results)):
+            return Remark("units stay scalar: the kernel computes with lines itself", op.span)
+    return None
+
+
+def _cost_rule(kernel: Kernel) -> Remark | None:
+    """Why LLVM's vectoriser, or plain loops, serve a kernel as well."""
+    loops = [op for op in kernel.body.walk() if op.row in LOOPS and not _waits(op)]
+    if not loops:
+        return Remark("units are left to LLVM's loop vectoriser: they have no loop inside")
+    if interleave_units(kernel) is not kernel:
+        return Remark("units are left to LLVM's loop vectoriser: the loop strides over the grid")
+    return None
+
+
+def _waits(op: Op) -> bool:
+    return any(o.row in _BARRIERS for region in op.regions for o in region.walk())
+
+
+def _refusal_of_shapes(kernel: Kernel, shapes: Shapes) -> Remark | None:
+    for op in kernel.body.walk():
+        if op.row is ops.MISALIGNMENT and not shapes.is_alike(op.operands[1]):
+            return Remark("units stay scalar: an alignment differs between lanes", op.span)
+        if op.row is ops.FOR and shapes.stride(op.regions[0].args[0]) is None:
+            step = shapes.constant(op.operands[2])
+            fits = step in (1, -1) or (step is not None and step and op.attrs.get("fits"))
+            if not fits:
+                return Remark("units stay scalar: the step of this loop is not known", op.span)
+    return _divergent_barrier(kernel.body, shapes, False)
+
+
+def _divergent_barrier(region: Region, shapes: Shapes, divergent: bool) -> Remark | None:
+    for op in region.ops:
+        if divergent and op.row in _BARRIERS:
+            return Remark("units stay scalar: lanes reach this barrier one by one", op.span)
+        inner = divergent or op in shapes.masked or op in shapes.soft
+        inner = inner or (op.row is ops.IF and not shapes.is_alike(op.operands[0]))
+        for inside in op.regions:
+            found = _divergent_barrier(inside, shapes, inner)
+            if found is not None:
+                return found
+    return None
+
+
+def _describe(kernel: Kernel, shapes: Shapes) -> list[Remark]:
+    """A line for each loop: how its lanes go."""
+    remarks: list[Remark] = []
+    for op in kernel.body.walk():
+        if op.row in LOOPS:
+            how = "while any lane is active" if op in shapes.masked else "all lanes together"
+            how += ", some skip parts" if op in shapes.soft else ""
+            remarks.append(Remark(f"loop runs {how}", op.span))
+        elif op.row in (ops.LOAD, ops.STORE):
+            text = _access(op, shapes)
+            if text:
+                remarks.append(Remark(text, op.span))
+        elif op.row in ONE_BY_ONE and not (op.row is ops.LOOKUP and shapes.is_alike(op.result)):
+            remarks.append(Remark(f"`{op.row.name}` runs lane by lane", op.span))
+    return remarks
+
+
+def _access(op: Op, shapes: Shapes) -> str:
+    """How an access that is not one of neighbours, or of all lanes, is done."""
+    stride = shapes.stride(op.operands[1])
+    if stride in (0, 1):
+        return ""
+    word = "gather" if op.row is ops.LOAD else "scatter"
+    return f"{word} of lanes that lie {'anywhere' if stride is None else f'{stride} apart'}"

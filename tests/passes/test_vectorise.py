@@ -1,0 +1,266 @@
+"""Units as lanes: bit-equal to the interpreter and to units one by one, and no access too many."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cubepy as cp
+from cubepy.passes import vectorise as pass_
+from cubepy.passes.vectorise import Vectorised, vectorise
+
+UNITS = 64
+"""Of a cube, so that all lanes of the widest lines are used."""
+
+
+@cp.cube
+def nested(x: cp.Tensor[cp.i32], out: cp.Tensor[cp.i32]):
+    i = cp.ABSOLUTE_POS
+    if i >= out.size:
+        return
+    total, outer = cp.i32(0), cp.i32(0)
+    while outer < x[i % x.size] % 7:
+        outer += 1
+        if (x[i % x.size] + outer) % 5 == 0:
+            continue
+        for k in range(outer * 2 - 1, x[i % x.size] % 11):
+            if k % 3 == 1:
+                continue
+            if total > 90:
+                break
+            total += cp.i32(k) * outer
+        else:
+            total += 1
+        if total > 150:
+            break
+        if total == 77:
+            out[i] = -7
+            return
+    else:
+        total = -total
+    out[i] = total
+
+
+@cp.cube
+def swaps(x: cp.Tensor[cp.i32], out: cp.Tensor[cp.i32]):
+    """Carried values change places; the results of a loop are those of each lane's last trip."""
+    i = cp.ABSOLUTE_POS
+    if i < out.size:
+        a, b, n = x[i % x.size] % 13, cp.i32(1), cp.i32(0)
+        for k in range(40):
+            a, b = b, (a + b) % 101
+            n = cp.i32(k)
+            if a == x[i % x.size] % 17:
+                break
+        out[i] = a * 10000 + b * 100 + n
+
+
+@cp.cube
+def searches(x: cp.Tensor[cp.i32], out: cp.Tensor[cp.i32]):
+    """Gathers up to both ends of `x`, which is sorted."""
+    i = cp.ABSOLUTE_POS
+    if i < out.size:
+        low, high = cp.i32(0), cp.i32(x.size)
+        key = cp.i32(i * 3)
+        while low < high:
+            middle = (low + high) // 2
+            if x[middle] < key:
+                low = middle + 1
+            else:
+                high = middle
+        out[i] = low
+        for k in range(low, x.size, 3):
+            out[i] += x[k]
+
+
+@cp.cube
+def own_arrays(x: cp.Tensor[cp.i32], out: cp.Tensor[cp.i32]):
+    i = cp.ABSOLUTE_POS
+    held = cp.local(8, cp.i32)
+    for k in range(8):
+        held[k] = cp.i32(k) * x[i % x.size]
+    for _ in range(x[i % x.size] % 6):
+        held[x[(i * 5) % x.size] % 8] += held[3]
+    s = cp.i32(0)
+    for k in range(8):
+        s = s * 31 + held[(k + x[i % x.size]) % 8]
+    if i < out.size:
+        out[i] = s
+
+
+@cp.cube
+def meets(x: cp.Tensor[cp.i32], out: cp.Tensor[cp.i32]):
+    """Units that return before barriers, shared memory in another order, a uniform loop."""
+    i, t = cp.ABSOLUTE_POS, cp.UNIT_POS
+    held = cp.shared(UNITS, cp.i32)
+    held[t] = cp.i32(t) * 3 + x[i % x.size]
+    cp.sync_cube()
+    if i >= out.size:
+        return
+    s = cp.i32(0)
+    for k in range(3):
+        cp.sync_cube()
+        s += held[(t * 7 + k) % UNITS]
+        cp.sync_cube()
+        if x[i % x.size] % 2 == 0:
+            held[t] += cp.i32(k)
+    out[i] = s
+
+
+@cp.cube
+def rows(x: cp.Tensor[cp.i32], out: cp.Tensor[cp.i32]):
+    """Rows and columns of units, also such as are shorter than a line; a step down."""
+    i = cp.ABSOLUTE_POS
+    if i < out.size:
+        row, column = i // x.shape[0], i % x.shape[0]
+        s = cp.i32(row) * 1000
+        for k in range(column, -1, -1):
+            s += x[k]
+        for k in range(i, i + 3):
+            s ^= x[k % x.size]
+        out[i] = s
+
+
+@cp.cube
+def one_by_one(x: cp.Tensor[cp.i32], out: cp.Tensor[cp.i32]):
+    i = cp.ABSOLUTE_POS
+    k = cp.i32(0)
+    while k < x[i % x.size] % 5:
+        old = cp.atomic.add(out, (i + k) % 8, 1)
+        if old > 1000:
+            break
+        k += 1
+    if i == 3:
+        out[9] = cp.i32(i) + k
+    if x[i % x.size] == 5 and i < out.size - 16:
+        out[16 + i] = x[(x.size - 1 - i) % x.size]
+
+
+@cp.cube
+def wide(x: cp.Tensor[cp.i32], out: cp.Tensor[cp.i32]):
+    """Types of one to eight bytes in one kernel."""
+    i = cp.ABSOLUTE_POS
+    if i < out.size:
+        a, b, c = cp.i8(x[i % x.size]), cp.i64(x[i % x.size]), cp.f64(0.0)
+        while b != 0 and c < 1e9:
+            a += cp.i8(3)
+            c += cp.f64(b) * 0.3 + cp.f64(a)
+            b = b // 3 if b > 0 else b + 1
+        out[i] = cp.i32(c) + cp.i32(a)
+
+
+KERNELS = [nested, swaps, searches, own_arrays, meets, rows, one_by_one, wide]
+
+
+def _guarded(array: np.ndarray) -> np.ndarray:
+    """A copy that ends where a page without access begins."""
+    page = mmap.PAGESIZE
+    whole = -(-array.nbytes // page) * page
+    memory = mmap.mmap(-1, whole + page)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(address + whole), page, 0) == 0
+    start = whole - array.nbytes
+    view = np.frombuffer(memory, array.dtype, array.size, start).reshape(array.shape)
+    view[...] = array
+    return view
+
+
+def _run(kernel: Any, x: np.ndarray, count: int, units: int, **options: Any) -> np.ndarray:
+    out = _guarded(np.full(count, -1, np.int32))
+    cubes = -(-count // units)
+    kernel.configure(**options)[cubes, units](_guarded(x), out)
+    return out.copy()
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: k.__name__)
+@pytest.mark.parametrize(("count", "extent"), [(150, 37), (1, 1)])
+def test_lanes_are_units(kernel: Any, count: int, extent: int) -> None:
+    rng = np.random.default_rng(count)
+    x = rng.integers(0, 60, extent).astype(np.int32)
+    if kernel is searches:
+        x = np.sort(x * 4)
+    expected = _run(kernel, x, count + 32, UNITS, device="interpreter")
+    np.testing.assert_array_equal(_run(kernel, x, count + 32, UNITS, vectorise=False), expected)
+    np.testing.assert_array_equal(_run(kernel, x, count + 32, UNITS, vectorise=True), expected)
+
+
+def _spied(monkeypatch: pytest.MonkeyPatch) -> list[Vectorised]:
+    from cubepy.passes.legalise import pipeline
+
+    found: list[Vectorised] = []
+
+    def spy(*given: Any) -> Vectorised:
+        found.append(vectorise(*given))
+        return found[-1]
+
+    monkeypatch.setattr(pipeline, "vectorise", spy)
+    return found
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: k.__name__)
+def test_all_of_them_become_lanes(kernel: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that the comparison above compares something; a cube's row decides how many lanes."""
+    found = _spied(monkeypatch)
+    launcher = kernel.configure(vectorise=True)[4, 24]
+    for target, lanes in (("cpu:x86-64-v3", 8), ("cpu:x86-64-v4", 8), ("cpu:apple-m1", 4)):
+        text = launcher.inspect("i32[37]", "i32[97]", target=target, stage="asm")
+        if kernel is wide and target != "cpu:x86-64-v4":
+            lanes //= 2  # of eight bytes
+        assert found[-1].lanes == lanes, found[-1].remarks
+        assert text
+
+
+def test_gathers_are_instructions_where_they_are_fast() -> None:
+    launcher = searches.configure(vectorise=True)[4, 64]
+    text = launcher.inspect("i32[37]", "i32[97]", target="cpu:x86-64-v4", stage="asm")
+    assert "vpgather" in text
+
+
+def test_prints_come_unit_by_unit(capfd: pytest.CaptureFixture[str]) -> None:
+    @cp.cube
+    def kernel(x: cp.Tensor[cp.i32]):
+        i = cp.ABSOLUTE_POS
+        while x[i] > 2:
+            x[i] -= 1
+            if x[i] == 3:
+                print(f"{i} {x[i]}")
+
+    x = np.arange(16, dtype=np.int32)
+    kernel.configure(vectorise=True)[1, 16](x)
+    cp.synchronize()
+    printed = capfd.readouterr().out.split("\n")[:-1]
+    assert sorted(printed) == sorted(f"{i} 3" for i in range(4, 16))
+
+
+def test_checks_name_the_unit() -> None:
+    @cp.cube
+    def kernel(x: cp.Tensor[cp.i32], out: cp.Tensor[cp.i32]):
+        i = cp.ABSOLUTE_POS
+        k = cp.i32(0)
+        while k < x[i]:
+            k += 1
+            out[i + k * 2] = k
+
+    x = np.zeros(32, np.int32)
+    x[21] = 7
+    for vectorised in (False, True):
+        out = np.zeros(33, np.int32)
+        with pytest.raises(cp.OutOfBoundsError) as caught:
+            kernel.configure(vectorise=vectorised, checked=True)[2, 16](x, out)
+            cp.synchronize()
+        assert (caught.value.index, caught.value.axis) == (33, 0)
+        assert "unit (5, 0, 0) of cube 1" in str(caught.value)
+        assert out[23] == 1 and out[31] == 5
+
+
+def test_the_choice_is_checked() -> None:
+    with pytest.raises(cp.LaunchError, match="vectorise"):
+        nested.configure(vectorise="yes")  # pyright: ignore[reportArgumentType]
+
+
+def test_auto_is_not_yet_on() -> None:
+    assert not pass_.AUTOMATIC
