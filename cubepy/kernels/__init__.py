@@ -4,6 +4,7 @@ from cubepy.kernels.convolution.entry import conv1d, conv2d, conv3d, prepack
 from cubepy.kernels.elementwise.entry import map
 from cubepy.kernels.elementwise.selection import where
 from cubepy.kernels.matmul.entry import matmul
+from cubepy.kernels.normalisation.channels import batch_norm, group_norm, instance_norm
 from cubepy.kernels.normalisation.entry import layer_norm, log_softmax, rms_norm, softmax
 from cubepy.kernels.pooling.entry import (
     adaptive_avg_pool1d,
@@ -49,9 +50,12 @@ __all__ = [
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool3d",
+    "batch_norm",
     "conv1d",
     "conv2d",
     "conv3d",
+    "group_norm",
+    "instance_norm",
     "layer_norm",
     "log_softmax",
     "logsumexp",

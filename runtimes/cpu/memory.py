@@ -235,6 +235,32 @@ def _map_pages(size: int) -> tuple[int, mmap.mmap]:
     return start + offset, pages
 
 
+def advise_huge_pages(address: int, nbytes: int) -> None:
+    """Let the system back the memory of another allocator by huge pages, where it is large.
+
+    Memory that is new costs a page fault for each page at its first write: 16,384 of them for
+    64 MiB, which take longer than most kernels; huge pages cost a 500th of these. Nothing happens
+    on a system without them.
+    """
+    first = -(-address // HUGE_PAGE) * HUGE_PAGE
+    size = (address + nbytes) // HUGE_PAGE * HUGE_PAGE - first
+    if size > 0 and _madvise is not None:
+        _madvise(first, size, mmap.MADV_HUGEPAGE)
+
+
+def _find_madvise() -> Any:
+    """The C library's function, which reports failures by its result; None where there is none."""
+    if not hasattr(mmap, "MADV_HUGEPAGE"):
+        return None
+    found = getattr(ctypes.CDLL(None), "madvise", None)
+    if found is not None:
+        found.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    return found
+
+
+_madvise = _find_madvise()
+
+
 def _anonymous(extent: int) -> mmap.mmap:
     if sys.platform == "win32":
         return mmap.mmap(-1, extent)

@@ -233,3 +233,32 @@ def test_normalisation(on: On):
     np.testing.assert_allclose(on(cp.kernels.layer_norm, x, 70, weight), expected, 1e-4, 1e-5)
     expected = x / np.sqrt((x**2).mean(1, keepdims=True) + 0.5)
     np.testing.assert_allclose(on(cp.kernels.rms_norm, x, 70, eps=0.5), expected, 1e-4, 1e-5)
+
+
+def centred_over(x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
+    centred = x - x.mean(axes, keepdims=True, dtype="f8")
+    return centred / np.sqrt((centred**2).mean(axes, keepdims=True) + 1e-5)
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_channel_norms(on: On, last: bool):
+    x, weight, mean, var = numbers(3, 4, 5, 7), numbers(4), numbers(4), np.ones(4, np.float32)
+    seen = x
+    if last:
+        seen = np.ascontiguousarray(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
+    w = weight[:, None, None]
+    found = on(cp.kernels.batch_norm, seen, mean, var, weight)
+    expected = (x - mean[:, None, None]) / np.sqrt(1 + 1e-5) * w
+    np.testing.assert_allclose(found, expected, 1e-4, 1e-5)
+    found = on(cp.kernels.batch_norm, seen, weight=weight, training=True)
+    np.testing.assert_allclose(found, centred_over(x, (0, 2, 3)) * w, 1e-4, 1e-5)
+    found = on(cp.kernels.group_norm, seen, 2, weight)
+    expected = centred_over(x.reshape(3, 2, 2, 5, 7), (2, 3, 4)).reshape(x.shape) * w
+    np.testing.assert_allclose(found, expected, 1e-4, 1e-5)
+    means, variances = on.placed(mean * 1), on.placed(var * 1)
+    if on.is_here:
+        means, variances = mean * 1, var * 1
+    on(cp.kernels.batch_norm, seen, means, variances, training=True)
+    np.testing.assert_allclose(on.taken(means), 0.9 * mean + 0.1 * x.mean((0, 2, 3)), 1e-4, 1e-5)
+    expected = 0.9 + 0.1 * x.var((0, 2, 3), ddof=1)
+    np.testing.assert_allclose(on.taken(variances), expected, 1e-4, 1e-5)

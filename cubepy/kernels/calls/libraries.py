@@ -25,7 +25,7 @@ from cubepy.errors import Error, fail
 from cubepy.ir.core import ALIGNMENT
 from cubepy.ir.types import DType
 from cubepy.record import dataclass
-from cubepy.runtimes.cpu.memory import get_memory
+from cubepy.runtimes.cpu.memory import HUGE_PAGE, advise_huge_pages, get_memory
 from cubepy.runtimes.registry import find_device
 
 
@@ -158,6 +158,8 @@ class TorchLibrary:
     def empty(self, shape: Shape) -> Any:
         dtype = getattr(torch(), shape.dtype.numpy_name)
         stored = torch().empty(shape.stored, dtype=dtype, device=self._place)
+        if not self.has_queues and stored.nbytes >= 2 * HUGE_PAGE:
+            advise_huge_pages(stored.data_ptr(), stored.nbytes)
         return stored if shape.order is None else stored.permute(*shape.back)
 
     def scalar(self, x: Any) -> Any:

@@ -122,6 +122,8 @@ class Plan:
     watched: tuple[Step, ...]
     has_scalars: bool
     """Whether results have no axes; all of them do, or none."""
+    updated: tuple[int, ...] = ()
+    """The arrays that launches also write."""
 
     def is_current(self) -> bool:
         """Whether no captured name of a launched kernel has changed."""
@@ -141,7 +143,9 @@ class Plan:
             addresses += library.addresses(results)
         else:
             results = given
-            self._check_overlaps(addresses, len(arrays))
+        if given is not None or self.updated:
+            first = len(arrays) if given is not None else len(addresses)
+            self._check_overlaps(addresses, (*self.updated, *range(first, len(addresses))))
         made = results
         if self.scratch:
             made = [*results, *(library.empty(shape) for shape in self.scratch)]
@@ -150,24 +154,26 @@ class Plan:
             for step in self.steps:
                 step.run(addresses, None)
             return results
-        with library.ordered([*arrays, *made], made) as queue:
+        written = [*made, *(arrays[k] for k in self.updated)]
+        with library.ordered([*arrays, *made], written) as queue:
             for step in self.steps:
                 step.run(addresses, queue)
         return results
 
-    def _check_overlaps(self, addresses: list[int], first: int) -> None:
-        """E601 where a result shares memory with another operand that is not the same array."""
+    def _check_overlaps(self, addresses: list[int], written: Sequence[int]) -> None:
+        """E601 where a written operand shares memory with another that is not the same array."""
         spans = [
             (a + low, a + high) for a, (low, high) in zip(addresses, self.reaches, strict=True)
         ]
-        for out in range(first, len(spans)):
-            for other in range(out):
-                apart = spans[other][0] >= spans[out][1] or spans[other][1] <= spans[out][0]
-                if not apart and self._collide(addresses, other, out):
+        for one in written:
+            for other in range(len(spans)):
+                apart = spans[other][0] >= spans[one][1] or spans[other][1] <= spans[one][0]
+                if other != one and not apart and self._collide(addresses, other, one):
+                    name = "an argument that is updated" if one in self.updated else "`out`"
                     raise fail(
                         "E601",
                         function=self.function,
-                        reason="`out` overlaps another argument",
+                        reason=f"{name} overlaps another argument",
                         suggestion="pass an array that shares no memory",
                     )
 
@@ -194,6 +200,7 @@ class Planner:
         self._results: list[Shape] = []
         self._scratch: list[Shape] = []
         self._steps: list[Step] = []
+        self._updated: list[int] = []
 
     @property
     def target(self) -> Target:
@@ -223,6 +230,25 @@ class Planner:
                 )
         self._results.append(shape)
         return self._number(memory)
+
+    def updated(self, name: str, argument: Memory) -> Memory:
+        """An argument that launches also write; E601 where it cannot be."""
+        if not argument.is_writeable:
+            raise fail(
+                "E601",
+                function=self.function,
+                reason=f"`{name}` is updated, but it is read-only",
+                suggestion="",
+            )
+        if overlaps_itself(argument):
+            raise fail(
+                "E601",
+                function=self.function,
+                reason=f"several elements of `{name}`, which is updated, share one address",
+                suggestion="pass an array without zero strides",
+            )
+        self._updated.append(_operand(argument.address))
+        return argument
 
     def joined(self, result: Memory, arguments: Sequence[Memory]) -> Memory:
         """The result just added, under the number of an argument that is the same array.
@@ -283,6 +309,7 @@ class Planner:
             tuple(shown),
             tuple(step for step in self._steps if step.is_watched),
             any(not shape.extents for shape in self._results),
+            tuple(self._updated),
         )
 
     def _number(self, memory: Memory) -> Memory:

@@ -9,15 +9,17 @@ from operator import index
 from typing import Any
 
 from cubepy.array.memory import Memory
-from cubepy.ir.types import f32
 from cubepy.jit.grid import Over
 from cubepy.kernels.calls.arguments import axis_or_dim, normal_axis, refused, wrong
 from cubepy.kernels.calls.axes import Axis, merged, seen
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
+from cubepy.kernels.matmul.problem import expanded
 from cubepy.kernels.normalisation.kernel import normalise_rows, soften_columns
-from cubepy.kernels.normalisation.problem import Normalisation
+from cubepy.kernels.normalisation.launches import Norm, launch_norm
+from cubepy.kernels.normalisation.operands import check_floats, check_weights, computed_in
+from cubepy.kernels.normalisation.problem import Normalisation, Places
 from cubepy.kernels.normalisation.strategies import column_tilings, row_tilings
 
 _PLANS = Plans()
@@ -27,10 +29,10 @@ def softmax(x: Any, axis: int = -1, *, out: Any = None, dim: Any = None) -> Any:
     """exp(x) over its sum along an axis, as `torch.softmax`.
 
     `x`: floats of any shape and strides; `dim` is the same as `axis`. Gives an array of the
-    library and dtype of `x`, on its device, or `out`. f16 and bf16 are computed in f32 and rounded
-    once. The maximum is subtracted before, so that nothing overflows; a row of which all is -inf is
-    NaN, and so is one with +inf or NaN. Raises `LaunchError` for an axis that is not there,
-    `LaunchTypeError` for what is no array of floats.
+    library and dtype of `x`, on its device, or `out`, which may be `x`. f16 and bf16 are computed
+    in f32 and rounded once. The maximum is subtracted before, so that nothing overflows; a row of
+    which all is -inf is NaN, and so is one with +inf or NaN. Raises `LaunchError` for an axis that
+    is not there, `LaunchTypeError` for what is no array of floats.
     """
     return _soften("softmax", x, axis, out, dim)
 
@@ -46,9 +48,9 @@ def _soften(function: str, x: Any, axis: Any, out: Any, dim: Any) -> Any:
 
     def make(planner: Planner, arrays: list[Memory]) -> None:
         (x,) = arrays
-        _check_floats(function, "x", x)
+        check_floats(function, "x", x)
         which = normal_axis(function, max(1, len(x.shape)), axis)
-        result = planner.result(Shape(x.shape, x.dtype))
+        result = planner.joined(planner.result(Shape(x.shape, x.dtype)), (x,))
         _launch(planner, x, result, (which,) if x.shape else (), (), (), 0.0)
 
     return call(_PLANS, function, ("x",), (x,), axis, make, out)
@@ -66,10 +68,11 @@ def layer_norm(
     """(x - mean) / sqrt(var + eps) * weight + bias over the last axes, as torch's `layer_norm`.
 
     `x`: floats of any shape and strides whose last axes are `normalized_shape`; `weight` and
-    `bias`: None, or arrays of that shape and the dtype of `x`. Gives an array of the library and
-    dtype of `x`, on its device, or `out`. f16 and bf16 are computed in f32 and rounded once; the
-    variance is the mean squared distance from the mean, computed before, so that nothing cancels.
-    Raises `LaunchError` for shapes that do not fit, `LaunchTypeError` for other dtypes.
+    `bias`: None, or arrays of that shape and the dtype of `x`, or the one it is computed in. Gives
+    an array of the library and dtype of `x`, on its device, or `out`, which may be `x`. f16 and
+    bf16 are computed in f32 and rounded once; the variance is the mean squared distance from the
+    mean, computed before, so that nothing cancels. Raises `LaunchError` for shapes that do not fit,
+    `LaunchTypeError` for other dtypes.
     """
     shape = _shape("layer_norm", normalized_shape)
     return _normalise("layer_norm", x, shape, weight, bias, eps, out)
@@ -108,13 +111,13 @@ def _normalise(
 
     def make(planner: Planner, arrays: list[Memory]) -> None:
         x, rest = arrays[0], iter(arrays[1:])
-        _check_floats(function, "x", x)
+        check_floats(function, "x", x)
         first = len(x.shape) - len(shape)
         if not shape or first < 0 or x.shape[first:] != shape:
             raise wrong(function, f"`x` has shape {x.shape}, whose last axes are not {shape}")
         weights = _weights(function, "weight", x, shape, next(rest) if has[0] else None)
         biases = _weights(function, "bias", x, shape, next(rest) if has[1] else None)
-        result = planner.result(Shape(x.shape, x.dtype))
+        result = planner.joined(planner.result(Shape(x.shape, x.dtype)), (x,))
         axes = tuple(range(first, len(x.shape)))
         least = 2.0**-23 if x.dtype.bits <= 32 else 2.0**-52
         _launch(planner, x, result, axes, weights, biases, least if eps is None else float(eps))
@@ -123,25 +126,13 @@ def _normalise(
     return call(_PLANS, function, names, (x, weight, bias), (shape, eps, has), make, out)
 
 
-def _check_floats(function: str, name: str, x: Memory) -> None:
-    if not x.dtype.is_float or x.dtype.bits == 8:
-        supported = "convert it to f32; f16, bf16, f32 and f64 are supported"
-        raise refused(function, name, f"has dtype {x.dtype}", supported)
-
-
 def _weights(
     function: str, name: str, x: Memory, shape: tuple[int, ...], given: Memory | None
 ) -> tuple[Memory, ...]:
     """Weights along a row, if there are any, as one axis."""
     if given is None:
         return ()
-    if given.shape != shape:
-        raise wrong(
-            function, f"`{name}` has shape {given.shape}, but `normalized_shape` is {shape}"
-        )
-    if given.dtype is not x.dtype:
-        what = f"has dtype {given.dtype}, but `x` has {x.dtype}"
-        raise refused(function, name, what, "convert one of them")
+    check_weights(function, name, x, shape, given, "`normalized_shape`")
     return (given,)
 
 
@@ -158,11 +149,14 @@ def _launch(
     if not prod(x.shape):
         return
     operands = (x, out, *weight, *bias)
-    row = _row(planner.function, operands, axes)
+    row = _row(operands, axes)
+    if row is None:
+        _launch_slabs(planner, x, out, axes, weight, bias, eps)
+        return
     kept = [Axis(n, (x.strides[k], out.strides[k])) for k, n in enumerate(x.shape) if k not in axes]
     rows = merged(kept)
     one = [Axis(row.extent, row.strides[:2])]
-    op = Normalisation(planner.function, x.dtype if x.dtype.bits >= 32 else f32)
+    op = Normalisation(planner.function, computed_in(x.dtype))
     if op.is_softmax and _is_across(rows, row, x.dtype.itemsize):
         order = [*rows[:-1], *one, rows[-1]]
         _launch_columns(planner, op, seen(x, order), seen(out, order, 1))
@@ -203,8 +197,25 @@ def _launch_columns(planner: Planner, op: Normalisation, x: Memory, out: Memory)
     )
 
 
-def _row(function: str, operands: Sequence[Memory], axes: tuple[int, ...]) -> Axis:
-    """The normalised axes as one; E601 where they do not lie behind each other."""
+def _launch_slabs(
+    planner: Planner,
+    x: Memory,
+    out: Memory,
+    axes: tuple[int, ...],
+    weight: tuple[Memory, ...],
+    bias: tuple[Memory, ...],
+    eps: float,
+) -> None:
+    """Axes that do not follow each other in memory."""
+    weights, biases = (tuple(expanded(m, x.shape) for m in given) for given in (weight, bias))
+    centred = planner.function == "layer_norm"
+    dtype = computed_in(x.dtype)
+    norm = Norm(x, out, weights, biases, dtype, eps, Places(), is_centred=centred)
+    launch_norm(planner, norm, axes)
+
+
+def _row(operands: Sequence[Memory], axes: tuple[int, ...]) -> Axis | None:
+    """The normalised axes as one; None where they do not lie behind each other."""
     own = [
         Axis(operands[0].shape[k], tuple(_stride(m, k, len(operands[0].shape)) for m in operands))
         for k in axes
@@ -218,8 +229,7 @@ def _row(function: str, operands: Sequence[Memory], axes: tuple[int, ...]) -> Ax
         elif axis.ends_on(found):
             found = replace(axis, extent=found.extent * axis.extent)
         else:
-            reason = "the normalised axes of `x` do not follow each other in memory"
-            raise wrong(function, reason, "pass a contiguous copy")
+            return None
     return found
 
 

@@ -1,4 +1,4 @@
-"""What is normalised: rows of an array, with weights along them."""
+"""What is normalised: rows and slabs of an array, with weights along them or for each."""
 
 from __future__ import annotations
 
@@ -37,3 +37,31 @@ class RowTiling:
     unroll: int = 1
     held: int = 0
     is_whole: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Slabs:
+    """How a kernel goes through slabs, in `dtype`.
+
+    The first `items` axes count slabs. A line has `line` elements; `across` units stand side by
+    side along a row, the others of a cube take other rows; `unroll` lines are added side by side.
+    `rows`: those whose statistics are made at a time. `is_along`: weights lie along rows, else
+    there is one for a row. `is_centred`: the mean is subtracted.
+    """
+
+    dtype: DType
+    items: int
+    line: int
+    units: int
+    across: int
+    unroll: int
+    rows: int
+    is_along: bool
+    is_centred: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where an index of the result comes from: for each axis, axes of the view and factors."""
+
+    terms: tuple[tuple[tuple[int, int], ...], ...] = ()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from cubepy.array.memory import Memory
+from cubepy.ir.types import DType
 from cubepy.kernels.calls.cubes import is_wide
-from cubepy.kernels.normalisation.problem import Normalisation, RowTiling
+from cubepy.kernels.normalisation.problem import Normalisation, RowTiling, Slabs
 from cubepy.targets import Target
 
 MOST_HELD = 16
@@ -38,3 +39,56 @@ def column_tilings(
         return (RowTiling(line, 1, 1, 4 if x.shape[-1] >= 4 * line else 1),)
     dense = x.strides[-1] == x.dtype.itemsize and out.strides[-1] == out.dtype.itemsize
     return (RowTiling(target.line_bytes // x.dtype.itemsize if dense else 1, 128, 1),)
+
+
+def slabs(
+    target: Target, dtype: DType, x: Memory, out: Memory, items: int, rows: int, length: int
+) -> Slabs:
+    """Slabs by whole ones where these stay in a cache, else by parts that stay in the nearest."""
+    line, units, across, unroll = _shape(target, dtype, x, out, rows, length)
+    part = rows
+    size = x.dtype.itemsize * length
+    if not is_wide(target) and rows * size > target.cache_bytes // 2:
+        part = max(1, target.near_bytes // 2 // size)
+    return Slabs(dtype, items, line, units, across, unroll, max(1, part), False)
+
+
+def given_slabs(
+    target: Target, dtype: DType, x: Memory, out: Memory, rows: int, length: int
+) -> Slabs:
+    """Rows of a cube for norms whose statistics are known."""
+    line, units, across, unroll = _shape(target, dtype, x, out, rows, length)
+    band = units // across
+    if not is_wide(target):
+        band = max(1, min(1 << 16, max(1, rows * length // 64)) // length)
+    return Slabs(dtype, 0, line, units, across, unroll, band, False)
+
+
+def column_parts(target: Target, dtype: DType, x: Memory, rows: int) -> tuple[Slabs, int]:
+    """Parts of rows for statistics of channels, and the channels of a cube."""
+    channels = x.shape[-1]
+    if is_wide(target):
+        line, units = 1, 128
+        part, width = max(16, -(-rows // 1024)), units
+    else:
+        line, units = target.line_bytes // dtype.itemsize, 1
+        fitting = target.cache_bytes // 4 // (channels * x.dtype.itemsize)
+        part, width = max(1, min(fitting, -(-rows // (2 * target.cores)))), channels
+    return Slabs(dtype, 0, line, units, 1, 4, part, True), width
+
+
+def _shape(
+    target: Target, dtype: DType, x: Memory, out: Memory, rows: int, length: int
+) -> tuple[int, int, int, int]:
+    """Elements of a line, units of a cube, units along a row, lines that are added side by side."""
+    dense = all(m.strides[-1] == m.dtype.itemsize for m in (x, out)) or length == 1
+    if not is_wide(target):
+        line = target.line_bytes // dtype.itemsize if dense else 8
+        return line, 1, 1, 4 if length >= 4 * line else 1
+    line = max(1, target.line_bytes // x.dtype.itemsize) if dense else 1
+    lines, units, across = -(-length // line), target.plane_dim, 1
+    while units < min(512, rows * lines):
+        units *= 2
+    while across < min(units, lines):
+        across *= 2
+    return line, units, across, 1

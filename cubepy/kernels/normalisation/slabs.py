@@ -1,0 +1,354 @@
+"""Kernels that normalise slabs: rows whose statistics are made together, as batch and group norm.
+
+A slab is some rows of elements; weights vary along rows, or from row to row. The units of a cube
+share a slab by rows and by lines. Where a slab fills more than a cache, means and squared distances
+are made of parts that fit, and combined (Chan, Golub and LeVeque, "Updating formulae and a
+pairwise algorithm for computing sample variances", 1979), so that memory is read once for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import cubepy as cp
+from cubepy.kernels.calls.cubes import cube_sum
+from cubepy.kernels.calls.positions import unravelled
+from cubepy.kernels.normalisation.kernel import is_inside, read_line
+from cubepy.kernels.normalisation.problem import Places, Slabs
+
+
+def row_count(slab: Any) -> Any:
+    """How many rows lie along the last axis of a slab."""
+    rows = 1
+    for n in slab.shape[:-1]:
+        rows = rows * n
+    return rows
+
+
+def row_of(slab: Any, r: Any) -> Any:
+    """One row."""
+    return slab[unravelled(r, slab.shape[:-1])]
+
+
+def row_total(row: Any, step: Any, t: Any) -> Any:
+    """The sum of `step(line)` over a unit's lines of a row, as one line."""
+    stride = t.line * t.across
+    first, block = t.line * (cp.UNIT_POS % t.across), stride * t.unroll
+    n = row.shape[0]
+    zero = cp.Line[t.dtype, t.line](0)
+    totals = tuple(zero for _ in range(t.unroll))
+    whole = n // block * block
+    for j in range(first, whole, block):
+        totals = tuple(
+            totals[k] + step(read_line(row, j + k * stride, t, t, None)) for k in range(t.unroll)
+        )
+    total = totals[0]
+    for k in cp.unroll(range(1, t.unroll)):
+        total = total + totals[k]
+    for j in range(whole + first, n, stride):
+        v = step(read_line(row, j, t, t, 0))
+        total = total + cp.where(is_inside(row, j, t), v, zero)
+    return total
+
+
+def rows_total(slab: Any, begin: Any, end: Any, step: Any, t: Any) -> Any:
+    """The sum of `step(line)` over some rows, known to all units."""
+    total = cp.Line[t.dtype, t.line](0)
+    down = cp.CUBE_DIM // t.across
+    for r in range(begin + cp.UNIT_POS // t.across, end, down):
+        total = total + row_total(row_of(slab, r), step, t)
+    return cube_sum(total.sum())
+
+
+def statistics(slab: Any, t: Any) -> Any:
+    """The mean of a slab and the sum of the squared distances from it."""
+    rows, length = row_count(slab), slab.shape[slab.rank - 1]
+    middle, spread = t.dtype(0), t.dtype(0)
+    for begin in range(0, rows, t.rows):
+        end = min(begin + t.rows, rows)
+        count = t.dtype((end - begin) * length)
+        mean = rows_total(slab, begin, end, lambda v: v, t) / count
+        around = spread_of(slab, begin, end, mean, t)
+        middle, spread = combined(middle, spread, t.dtype(begin * length), mean, around, count)
+    return middle, spread
+
+
+def spread_of(slab: Any, begin: Any, end: Any, mean: Any, t: Any) -> Any:
+    """The sum of the squared distances of some rows from a mean."""
+    return rows_total(slab, begin, end, lambda v: (v - mean) * (v - mean), t)
+
+
+def combined(mean: Any, spread: Any, count: Any, mean2: Any, spread2: Any, count2: Any) -> Any:
+    """The mean and the squared distances of two parts; the first may be empty."""
+    share = count2 / (count + count2)
+    away = mean2 - mean
+    return mean + away * share, spread + spread2 + away * away * count * share
+
+
+def update(running: Any, where: Any, mean: Any, spread: Any, count: Any, momentum: Any) -> None:
+    """Move the running mean and the unbiased running variance towards those of a slab."""
+    if len(running) > 0 and cp.UNIT_POS == 0:
+        move(running[0], where, mean, momentum)
+        move(running[1], where, spread / (count - 1), momentum)
+
+
+def move(running: Any, where: Any, v: Any, momentum: Any) -> None:
+    """running = (1 - momentum) * running + momentum * v"""
+    old = v.dtype(running[where])
+    running[where] = old * (1 - momentum) + v * momentum
+
+
+def factor(weight: Any, scale: Any, t: Any) -> Any:
+    """The scale times the weight of a row, where there is one for all of it."""
+    if len(weight) > 0 and not t.is_along:
+        return scale * t.dtype(weight[0][0])
+    return scale
+
+
+def addend(bias: Any, t: Any) -> Any:
+    """The bias of a row, where there is one for all of it, or none."""
+    if len(bias) > 0 and not t.is_along:
+        return t.dtype(bias[0][0])
+    return t.dtype(0)
+
+
+def weighted(v: Any, shift: Any, j: Any, fill: Any, weight: Any, bias: Any, t: Any) -> Any:
+    """A line with the weights and biases that lie there."""
+    if t.is_along and len(weight) > 0:
+        v = v * read_line(weight[0], j, t, t, fill)
+    if t.is_along and len(bias) > 0:
+        return v + read_line(bias[0], j, t, t, fill)
+    return v + shift if len(bias) > 0 else v
+
+
+def finisher(where: Any, epilogue: Any, extras: Any, places: Any) -> Any:
+    """What an epilogue makes of a line of a row that has an index in the view."""
+    if epilogue is None:
+        return lambda v, j: v
+    return lambda v, j: epilogue(v, result_index((*where, j), places), *extras)
+
+
+def result_index(view: Any, places: Any) -> Any:
+    """An index of the result, of an index of the view."""
+    return tuple(summed_index(view, terms) for terms in places.terms)
+
+
+def summed_index(view: Any, terms: Any) -> Any:
+    """The sum of some indices times their factors."""
+    found = 0
+    for k, times in terms:
+        found = found + view[k] * times
+    return found
+
+
+def write_row(
+    row: Any,
+    out: Any,
+    weight: Any,
+    bias: Any,
+    middle: Any,
+    scale: Any,
+    finish: Any,
+    t: Any,
+) -> None:
+    """Store (row - middle) * scale with weights, biases and epilogue; a unit's lines."""
+    scaled, shift = factor(weight, scale, t), addend(bias, t)
+    stride = t.line * t.across
+    first, n = t.line * (cp.UNIT_POS % t.across), row.shape[0]
+    whole = n // stride * stride
+    for j in range(first, whole, stride):
+        v = (read_line(row, j, t, t, None) - middle) * scaled
+        v = finish(weighted(v, shift, j, None, weight, bias, t), j)
+        cp.store(out, j, v, whole=True)
+    for j in range(whole + first, n, stride):
+        v = (read_line(row, j, t, t, 0) - middle) * scaled
+        cp.store(out, j, finish(weighted(v, shift, j, 0, weight, bias, t), j))
+
+
+@cp.cube
+def normalise_slabs(
+    x: cp.Tensor,
+    weight: Any,
+    bias: Any,
+    running: Any,
+    out: cp.Tensor,
+    extras: Any,
+    eps: cp.Comptime[float],
+    momentum: cp.Comptime[float],
+    epilogue: cp.Comptime[Callable[..., Any] | None],
+    places: cp.Comptime[Places],
+    t: cp.Comptime[Slabs],
+) -> None:
+    """A cube normalises one slab: the last axes of all arrays, behind the `t.items` first ones.
+
+    `running` has the first axes alone.
+    """
+    where = unravelled(cp.CUBE_POS, out.shape[: t.items])
+    slab, into = x[where], out[where]
+    rows, length = row_count(slab), slab.shape[slab.rank - 1]
+    count = t.dtype(rows * length)
+    if t.is_centred:
+        middle, spread = statistics(slab, t)
+    else:
+        middle, spread = t.dtype(0), rows_total(slab, 0, rows, lambda v: v * v, t)
+    update(running, where, middle, spread, count, momentum)
+    scale = 1 / cp.sqrt(spread / count + t.dtype(eps))
+    weights, biases = tuple(w[where] for w in weight), tuple(b[where] for b in bias)
+    down = cp.CUBE_DIM // t.across
+    for r in range(cp.UNIT_POS // t.across, rows, down):
+        at = unravelled(r, slab.shape[:-1])
+        write_row(
+            slab[at],
+            into[at],
+            tuple(w[at] for w in weights),
+            tuple(b[at] for b in biases),
+            middle,
+            scale,
+            finisher((*where, *at), epilogue, extras, places),
+            t,
+        )
+
+
+# Statistics that are known
+
+
+@cp.cube
+def normalise_given(
+    x: cp.Tensor,
+    mean: cp.Tensor,
+    variance: cp.Tensor,
+    weight: Any,
+    bias: Any,
+    out: cp.Tensor,
+    extras: Any,
+    eps: cp.Comptime[float],
+    epilogue: cp.Comptime[Callable[..., Any] | None],
+    places: cp.Comptime[Places],
+    t: cp.Comptime[Slabs],
+) -> None:
+    """A cube normalises `t.rows` rows by means and variances of the shape of the arrays."""
+    first, rows = cp.CUBE_POS * t.rows, row_count(out)
+    down = cp.CUBE_DIM // t.across
+    for r in range(first + cp.UNIT_POS // t.across, min(first + t.rows, rows), down):
+        at = unravelled(r, out.shape[:-1])
+        weights, biases = tuple(w[at] for w in weight), tuple(b[at] for b in bias)
+        finish = finisher(at, epilogue, extras, places)
+        if t.is_along:
+            write_columns(x[at], out[at], mean[at], variance[at], weights, biases, eps, finish, t)
+        else:
+            scale = 1 / cp.sqrt(t.dtype(variance[at][0]) + t.dtype(eps))
+            write_row(x[at], out[at], weights, biases, t.dtype(mean[at][0]), scale, finish, t)
+
+
+def write_columns(
+    row: Any,
+    out: Any,
+    mean: Any,
+    variance: Any,
+    weight: Any,
+    bias: Any,
+    eps: Any,
+    finish: Any,
+    t: Any,
+) -> None:
+    """As `write_row`, with a mean and variance for each element of a row."""
+    stride = t.line * t.across
+    first, n = t.line * (cp.UNIT_POS % t.across), row.shape[0]
+    whole = n // stride * stride
+    for j in range(first, whole, stride):
+        write_column(row, out, mean, variance, weight, bias, eps, finish, j, None, t)
+    for j in range(whole + first, n, stride):
+        write_column(row, out, mean, variance, weight, bias, eps, finish, j, 0, t)
+
+
+def write_column(
+    row: Any,
+    out: Any,
+    mean: Any,
+    variance: Any,
+    weight: Any,
+    bias: Any,
+    eps: Any,
+    finish: Any,
+    j: Any,
+    fill: Any,
+    t: Any,
+) -> None:
+    """One line; where `fill` is not None, it may end behind the row."""
+    scale = 1 / cp.sqrt(read_line(variance, j, t, t, fill) + t.dtype(eps))
+    v = (read_line(row, j, t, t, fill) - read_line(mean, j, t, t, fill)) * scale
+    v = finish(weighted(v, t.dtype(0), j, fill, weight, bias, t), j)
+    cp.store(out, j, v, whole=fill is None)
+
+
+# Statistics of columns, for arrays with channels last
+
+
+@cp.cube
+def column_statistics(
+    x: cp.Tensor, means: cp.Tensor, spreads: cp.Tensor, width: int, t: cp.Comptime[Slabs]
+) -> None:
+    """Means and squared distances of parts of `t.rows` rows of `x`, which has channels last.
+
+    `means` and `spreads` are [part, channel]; a cube makes `width` channels of a part.
+    """
+    channels = x.shape[x.rank - 1]
+    blocks = (channels + width - 1) // width
+    part, c0 = cp.CUBE_POS // blocks, cp.CUBE_POS % blocks * width
+    begin = part * t.rows
+    end = min(begin + t.rows, row_count(x))
+    for c in range(c0 + cp.UNIT_POS * t.line, min(c0 + width, channels), cp.CUBE_DIM * t.line):
+        describe_columns(x, means[part], spreads[part], begin, end, c, t)
+
+
+def describe_columns(
+    x: Any, means: Any, spreads: Any, begin: Any, end: Any, c: Any, t: Any
+) -> None:
+    """The statistics of some rows, for a line of channels."""
+    mean = column_total(x, begin, end, c, lambda v: v, t) / t.dtype(end - begin)
+    around = column_total(x, begin, end, c, lambda v: (v - mean) * (v - mean), t)
+    cp.store(means, c, mean)
+    cp.store(spreads, c, around)
+
+
+def column_total(x: Any, begin: Any, end: Any, c: Any, step: Any, t: Any) -> Any:
+    """The sum of `step(line)` along some rows, for a line of channels."""
+    zero = cp.Line[t.dtype, t.line](0)
+    totals = tuple(zero for _ in range(t.unroll))
+    whole = begin + (end - begin) // t.unroll * t.unroll
+    for r in range(begin, whole, t.unroll):
+        totals = tuple(
+            totals[k] + step(read_line(row_of(x, r + k), c, t, t, 0)) for k in range(t.unroll)
+        )
+    total = totals[0]
+    for k in cp.unroll(range(1, t.unroll)):
+        total = total + totals[k]
+    for r in range(whole, end):
+        total = total + step(read_line(row_of(x, r), c, t, t, 0))
+    return total
+
+
+@cp.cube
+def finish_columns(
+    means: cp.Tensor,
+    spreads: cp.Tensor,
+    mean: cp.Tensor,
+    variance: cp.Tensor,
+    running: Any,
+    rows: int,
+    momentum: cp.Comptime[float],
+    t: cp.Comptime[Slabs],
+) -> None:
+    """The statistics of each channel of those of the parts; a cube each."""
+    c = cp.CUBE_POS
+    middle, spread = means[0, c], spreads[0, c]
+    for part in range(1, means.shape[0]):
+        begin = part * t.rows
+        count = t.dtype(min(t.rows, rows - begin))
+        middle, spread = combined(
+            middle, spread, t.dtype(begin), means[part, c], spreads[part, c], count
+        )
+    mean[c] = middle
+    variance[c] = spread / t.dtype(rows)
+    update(running, (c,), middle, spread, t.dtype(rows), momentum)
