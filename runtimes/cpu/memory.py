@@ -151,7 +151,8 @@ class MemoryPool:
         array = ctypes.c_char * size
         kind = _Kind(size)
         members = {"_pool": self, "_kind": kind}
-        kind.block = type(array)("Block", (Block, array), members)
+        kind_of_array: Any = type(array)
+        kind.block = kind_of_array("Block", (Block, array), members)
         return self._kinds.setdefault(size, kind)
 
     def _take(self, kind: _Kind) -> int:
