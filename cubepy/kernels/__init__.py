@@ -3,6 +3,7 @@
 from cubepy.kernels.convolution.entry import conv1d, conv2d, conv3d, prepack
 from cubepy.kernels.elementwise.entry import map
 from cubepy.kernels.elementwise.selection import where
+from cubepy.kernels.indexing.entry import gather, scatter
 from cubepy.kernels.matmul.entry import matmul
 from cubepy.kernels.normalisation.channels import batch_norm, group_norm, instance_norm
 from cubepy.kernels.normalisation.entry import layer_norm, log_softmax, rms_norm, softmax
@@ -54,6 +55,7 @@ __all__ = [
     "conv1d",
     "conv2d",
     "conv3d",
+    "gather",
     "group_norm",
     "instance_norm",
     "layer_norm",
@@ -71,6 +73,7 @@ __all__ = [
     "prepack",
     "prod",
     "rms_norm",
+    "scatter",
     "softmax",
     "std",
     "sum",

@@ -211,6 +211,24 @@ def test_transpose_and_where(on: On):
     np.testing.assert_array_equal(found, np.maximum(x, 0))
 
 
+def test_gather_and_scatter(on: On):
+    x, values = numbers(5, 37), RNG.integers(-9, 9, (4, 37)).astype(np.float32)
+    rows, each = np.array([4, -1, 0, 4]), RNG.integers(-5, 5, (2, 37))
+    np.testing.assert_array_equal(on(cp.kernels.gather, x, rows), x[rows])
+    found = on(cp.kernels.gather, x, each)
+    np.testing.assert_array_equal(found, np.take_along_axis(x, each, 0))
+    last = on(cp.kernels.scatter, x, rows, values)
+    np.testing.assert_array_equal(last[[4, 0, 1]], [values[3], values[2], x[1]])
+    expected = np.ones((5, 37), np.float32)
+    np.add.at(expected, rows, values)
+    for ordered in (True, False):
+        start = np.ones((5, 37), np.float32)
+        found = on(cp.kernels.scatter, start, rows, values, 0, "add", deterministic=ordered)
+        np.testing.assert_array_equal(found, expected)
+    found = on(cp.kernels.scatter, np.zeros(5, np.int32), rows, rows.astype("i4"), 0, "max")
+    np.testing.assert_array_equal(found, [0, 0, 0, 0, 4])
+
+
 def test_positions(on: On):
     x = RNG.integers(-9, 9, (3, 4, 70)).astype(np.float32)
     x[1, 2, 50] = np.nan

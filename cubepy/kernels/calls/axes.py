@@ -26,8 +26,13 @@ class Axis:
 
 def merged(axes: Sequence[Axis]) -> list[Axis]:
     """The axes from the slowest to the fastest of the first array, as few as there can be."""
+    return in_order(sorted(axes, key=lambda a: -abs(a.strides[0])))
+
+
+def in_order(axes: Sequence[Axis]) -> list[Axis]:
+    """The axes as they follow each other, as few as there can be; those of one element are none."""
     found: list[Axis] = []
-    for axis in sorted(axes, key=lambda a: -abs(a.strides[0])):
+    for axis in axes:
         if axis.extent == 1:
             continue
         if found and axis.ends_on(found[-1]):

@@ -24,9 +24,12 @@ SCALARS = (*NUMBERS, np.generic)
 
 
 def operands(
-    function: str, names: Sequence[str], arrays: Sequence[Any]
+    function: str, names: Sequence[str], arrays: Sequence[Any], of: int | None = None
 ) -> tuple[Library, list[Any]]:
-    """The library of the arrays, and the arrays as it sees them; E602 where there is not one."""
+    """The library of the arrays, and the arrays as it sees them; E602 where there is not one.
+
+    Numbers take the common type of the arrays, or that of array number `of`.
+    """
     library: Library | None = None
     first, seen = "", []
     for k, x in enumerate(arrays):
@@ -42,7 +45,8 @@ def operands(
         raise fail("E602", function=function, reason=reason, suggestion="")
     if len(seen) == len(arrays):
         return library, seen
-    dtypes, rest = [dtype_of(function, x) for x in seen], iter(seen)
+    typed = seen if of is None else [arrays[of]]
+    dtypes, rest = [dtype_of(function, x) for x in typed], iter(seen)
     return library, [
         _as_array(function, library, dtypes, x) if isinstance(x, SCALARS) else next(rest)
         for x in arrays

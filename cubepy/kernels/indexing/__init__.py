@@ -1,0 +1,1 @@
+"""Elements that are read and written at computed indices."""
