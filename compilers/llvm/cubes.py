@@ -80,7 +80,7 @@ class Cubes:
             self.positions["absolute_all"] = position
             return body()
 
-        self._counted("unit", start, stop, unit, end, parallel=True)
+        self._between(start, stop, unit, end)
 
     def each_row(
         self, bounds: list[Bound], rows: Rows, body: Callable[[Given], str], end: str
@@ -130,7 +130,7 @@ class Cubes:
         w = self._w
         begin, end = ends
         if not rows.tests:
-            self._counted("unit", begin, end, lambda place: unit(place, {}), after)
+            self._between(begin, end, lambda place: unit(place, {}), after)
             return
         low, high = self._middle(rows, row, first, ends)
         decided = {t.result: "true" if t.truth else "false" for t in rows.tests}
@@ -140,7 +140,7 @@ class Cubes:
             (low, high, decided, w.label("edge")),
             (high, end, none, after),
         ):
-            self._counted("unit", start, stop, lambda place, k=known: unit(place, k), following)
+            self._between(start, stop, lambda place, k=known: unit(place, k), following)
             if following is not after:
                 w.start(following)
 
@@ -245,6 +245,20 @@ class Cubes:
             self.positions[f"cube_{axis}"] = w.value(f"urem i64 {rest}, {count}", f"cube_{axis}")
             rest = w.value(f"udiv i64 {rest}, {count}")
         self.positions["cube_z"] = rest
+
+    def _between(self, start: str, stop: str, body: Callable[[str], str], end: str) -> None:
+        """A loop over the units at the positions from start up to stop, counted from 0.
+
+        If the position were counted, `x[p + 1]` would be `x[p]` of the next iteration. LLVM would
+        keep it there (partial redundancy elimination), and the loop would depend on itself.
+        """
+        w = self._w
+        count = w.value(f"sub nsw i64 {stop}, {start}")
+
+        def unit(number: str) -> str:
+            return body(w.value(f"add nsw i64 {start}, {number}", "position"))
+
+        self._counted("unit", "0", count, unit, end, parallel=True)
 
     def _unit_loop(self, bounds: list[Bound], body: Body, latch: str) -> None:
         """All units of the cube (or of the plane) in one loop, cut where a guard says so."""

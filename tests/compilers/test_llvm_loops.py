@@ -1,4 +1,4 @@
-"""Loops whose bounds and steps lie at the edge of 64 bits run as Python's ranges do, and end."""
+"""Loops in LLVM: ranges at the edge of 64 bits run as in Python, loops over units in vectors."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import cubepy as cp
+from bench.stencils import flat_stencil_of_numbers
 
 HIGH, LOW = 2**63 - 1, -(2**63)
 MANY = 20
@@ -113,3 +114,21 @@ def test_arrays_of_units_are_not_shared_by_lanes():
     turned_by_units[2, 256](x, out)
     turned_by_units.configure(device="interpreter")[2, 256](x, wanted)
     np.testing.assert_array_equal(out, wanted)
+
+
+@cp.cube
+def smoothed(x, out):
+    p = cp.ABSOLUTE_POS
+    if p < out.size:
+        out[p] = x[p] + x[p + 1] + x[p + 2]
+
+
+@pytest.mark.parametrize("kernel", [smoothed, flat_stencil_of_numbers])
+def test_units_do_not_keep_loads_of_their_neighbours(kernel: Any):
+    """A loop that carried them would depend on itself; a vector of it would be put together."""
+    x = np.arange(1026, dtype=np.float32)
+    out = np.zeros(1024, np.float32)
+    numbers = () if kernel is smoothed else (32, 32)
+    text = kernel.over(out).inspect(x, out, *numbers, target="cpu:skylake-avx512", stage="llvm")
+    assert "fsub <16 x float>" in text or "fadd <16 x float>" in text
+    assert "vector.recur" not in text
