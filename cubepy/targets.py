@@ -59,6 +59,7 @@ class MatrixUnit:
     op: str
     load: str = ""
     since: int = 0
+    feature: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,13 @@ class Target:
     def matrix_units(self) -> tuple[MatrixUnit, ...]:
         """What multiplies matrices here; the first row that takes a type serves it."""
         rows = _MATRIX_UNITS.get(self.kind, ())
-        return tuple([row for row in rows if self.version >= row.since])
+        return tuple(
+            [
+                row
+                for row in rows
+                if self.version >= row.since and (not row.feature or row.feature in self.features)
+            ]
+        )
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.arch}" if self.arch else self.kind
@@ -159,6 +166,10 @@ _ARM = (
     *("gb10", "grace", "tsv"),
 )
 
+_TILES = ("sapphirerapids", "emeraldrapids", "graniterapids", "diamondrapids")
+"""CPUs with AMX."""
+_TILE_FEATURES = frozenset(("amx-tile", "amx-bf16", "amx-int8"))
+
 _CPU = Target(
     "cpu", "", line_bytes=32, shared_bytes=1 << 20, cache_bytes=1 << 20, max_cube_dim=1 << 16
 )
@@ -184,7 +195,8 @@ def cpu_target(arch: str) -> Target:
     wide = arch.startswith(_WIDE)
     family = "aarch64" if arch.startswith(_ARM) else "x86-64"
     line_bytes = 64 if wide else 16 if arch in _NARROW else 32
-    return replace(_CPU, arch=arch, line_bytes=line_bytes, family=family)
+    features = _TILE_FEATURES if arch.startswith(_TILES) else _CPU.features
+    return replace(_CPU, arch=arch, line_bytes=line_bytes, family=family, features=features)
 
 
 def host_target(
@@ -299,12 +311,21 @@ def _simdgroups(factor: str, takes: tuple[str, ...]) -> MatrixUnit:
     return MatrixUnit(8, 8, 8, factor, takes, "f32", 32, "simdgroup", op)
 
 
+def _amx(k: int, factor: str, sums: str, feature: str) -> MatrixUnit:
+    return MatrixUnit(16, 16, k, factor, (factor,), sums, 1, "amx", "amx_multiply", feature=feature)
+
+
 _MATRIX_UNITS: dict[str, tuple[MatrixUnit, ...]] = {
     "cuda": (
         _tensor_cores(16, "f16", ("f8e4m3", "f8e5m2", "f16"), "f32", "cuda_ldmatrix"),
         _tensor_cores(16, "bf16", ("bf16",), "f32", "cuda_ldmatrix"),
         _tensor_cores(32, "i8", ("i8",), "i32", ""),
         _tensor_cores(32, "u8", ("u8",), "i32", ""),
+    ),
+    "cpu": (
+        _amx(32, "bf16", "f32", "amx-bf16"),
+        _amx(64, "i8", "i32", "amx-int8"),
+        _amx(64, "u8", "i32", "amx-int8"),
     ),
     "metal": (
         _simdgroups("f16", ("f8e4m3", "f8e5m2", "f16")),

@@ -48,10 +48,17 @@ PROBLEMS = (
 )
 
 
+NARROW = {"bf16": 0.9, "i8": 0.9}
+"""The floors of square products of types that matrix units take, by torch's."""
+SIDE = 1024
+
+
 def rows() -> Iterator[Row]:
     """One row for each problem."""
     for problem in PROBLEMS:
         yield Row(GROUP, str(problem), partial(_make, problem))
+    for dtype, floor in NARROW.items():
+        yield Row(GROUP, f"{dtype} {SIDE}x{SIDE}x{SIDE}", partial(_make_narrow, dtype, floor))
 
 
 def _make(problem: Problem, small: bool) -> Case:
@@ -65,6 +72,38 @@ def _make(problem: Problem, small: bool) -> Case:
     claims = [Claim("out", "cubepy out", ("torch out", "numpy out"), problem.floor)]
     expected = partial(np.matmul, to_f64(a), to_f64(b))
     return Case(only_present(contenders), claims, expected, rtol=1e-4, atol=p.k * 1e-5)
+
+
+def _make_narrow(dtype: str, floor: float, small: bool) -> Case:
+    """Torch's arrays on both sides: NumPy has no bf16, and adds short integers as they are."""
+    torch = peers.find("torch")
+    if torch is None:
+        raise LookupError("it needs torch")
+    side = 70 if small else SIDE
+    a, b = (_narrow(torch, dtype, side, seed) for seed in (0, 1))
+    found = torch.empty(side, side, dtype=torch.bfloat16 if dtype == "bf16" else torch.int32)
+    product = torch.matmul if dtype == "bf16" else torch._int_mm
+    theirs, nbytes = torch.empty_like(found), sum(x.nbytes for x in (a, b, found))
+    matmul = peers.find_prebuilt("matmul")
+    assert matmul is not None
+    contenders = [
+        Contender(who, partial(call, a, b, out=out), "out", nbytes, result=partial(_as_f64, out))
+        for who, call, out in ((OURS, matmul, found), ("torch", product, theirs))
+    ]
+    claims = [Claim("out", "cubepy out", ("torch out",), floor)]
+    expected = partial(np.matmul, _as_f64(a), _as_f64(b))
+    return Case(contenders, claims, expected, rtol=2.0**-7, atol=side * 1e-5)
+
+
+def _narrow(torch: Any, dtype: str, side: int, seed: int) -> Any:
+    values = make_random((side, side), seed=seed)
+    if dtype == "bf16":
+        return torch.from_numpy(values).bfloat16()
+    return torch.from_numpy(np.clip(values * 40, -128, 127).astype(np.int8))
+
+
+def _as_f64(x: Any) -> np.ndarray:
+    return x.double().numpy()
 
 
 def _ours(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> Contender | None:

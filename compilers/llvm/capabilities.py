@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cubepy.compilers.llvm import amx
 from cubepy.compilers.llvm.memory import ATOMIC_WORDS
 from cubepy.ir import ops
 from cubepy.ir.types import bf16, f8e4m3, f8e5m2, f16
@@ -30,6 +31,7 @@ def capabilities(target: Target, vectorise: Choice = False) -> Capabilities:
         soft=stored,
         bools_in_memory=True,
         lacks=_LACKS,
+        refused=amx.refused(target),
         wraps_signed=True,
         reduces_lines=True,
         linear_positions=True,

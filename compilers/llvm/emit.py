@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
 
-from cubepy.compilers.llvm import memory, numbers, printing
+from cubepy.compilers.llvm import amx, memory, numbers, printing
 from cubepy.compilers.llvm import ops as spell
 from cubepy.compilers.llvm.cubes import Cubes, Each
 from cubepy.compilers.llvm.memory import updates_own_memory
@@ -32,7 +32,7 @@ from cubepy.ir.opdef import OpDef
 from cubepy.ir.types import Buffer, Type, index32
 from cubepy.targets import Target
 
-_EMITTERS = {**numbers.HANDLERS, **memory.HANDLERS, **printing.HANDLERS}
+_EMITTERS = {**numbers.HANDLERS, **memory.HANDLERS, **printing.HANDLERS, **amx.HANDLERS}
 _FAST = "reassoc nsz arcp contract afn "
 
 
@@ -139,7 +139,10 @@ class Emitter:
             passed.append(f"{t} %{'bool' if t == 'i1' else 'arg'}{k}")
         passed += self._take_scratch(lines)
         call = ", ".join([*passed, "i64 %begin", "i64 %end"])
-        lines.append(f"  call void @{self.kernel.name}.cubes({call}){self.w.attach(2)}")
+        calls = [f"call void @{self.kernel.name}.cubes({call})"]
+        if amx.uses_tiles(self.kernel):
+            calls = [amx.configure(self.w), *calls, amx.RELEASE]
+        lines += [f"  {text}{self.w.attach(2)}" for text in calls]
         return [*lines, "  ret void", "}", ""]
 
     def _take_scratch(self, lines: list[str]) -> list[str]:

@@ -30,10 +30,11 @@ if TYPE_CHECKING:
 
 def _address(e: Emitter, op: Op) -> str:
     """Where an access goes."""
-    return _pointer(e, op, "getelementptr inbounds")
+    return pointer(e, op, "getelementptr inbounds")
 
 
-def _pointer(e: Emitter, op: Op, instruction: str) -> str:
+def pointer(e: Emitter, op: Op, instruction: str) -> str:
+    """The address of the element at an index."""
     buffer, offset = e.operands(op)[:2]
     name = spell.memory_name(element_of(op.operands[0].type))
     if op.operands[1].type is index32:
@@ -206,7 +207,7 @@ def _stream_store(e: Emitter, t: Line, address: str, value: str, align: int) -> 
 
 
 def _prefetch(e: Emitter, op: Op) -> str:
-    address = _pointer(e, op, "getelementptr")
+    address = pointer(e, op, "getelementptr")
     level = op.attrs.get("level", 1)
     assert isinstance(level, int)
     locality = ("i32", str(4 - level))
@@ -218,7 +219,7 @@ def _misalignment(e: Emitter, op: Op) -> str:
     size = op.attrs["bytes"]
     assert isinstance(size, int)
     element = element_of(op.operands[0].type)
-    number = e.w.value(f"ptrtoint ptr {_pointer(e, op, 'getelementptr')} to i64")
+    number = e.w.value(f"ptrtoint ptr {pointer(e, op, 'getelementptr')} to i64")
     rest = e.w.value(f"and i64 {number}, {size - 1}")
     return e.w.value(f"udiv exact i64 {rest}, {element.itemsize}")
 

@@ -143,6 +143,11 @@ def _lane(frame: Frame, line: Value, item: Any, name: str) -> Value:
     if isinstance(item, slice):
         lanes = comptime_result(frame, lambda: tuple(range(width))[item])
         return b.emit(ops.SHUFFLE, line, line, lanes=lanes)
+    if isinstance(item, tuple) and all(map(is_number, item)):
+        for lane in item:
+            if not 0 <= lane < width:
+                raise frame.tracer.error("E209", lane=lane, width=width)
+        return b.emit(ops.SHUFFLE, line, line, lanes=tuple(map(int, item)))
     if is_number(item):
         if not 0 <= item < width:
             raise frame.tracer.error("E209", lane=item, width=width)

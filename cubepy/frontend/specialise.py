@@ -11,6 +11,7 @@ from typing import Any
 from cubepy.artifact import Data, Extent, ParamKind, Scalar, Stride, TensorMapOf
 from cubepy.errors import Error
 from cubepy.frontend import (
+    amx,
     assignments,
     cooperation,
     cuda,
@@ -53,7 +54,10 @@ from cubepy.targets import Target
 
 MAX_TRACES = 3
 """The last one has all facts: types settle at once, and forms do not depend on them."""
-HANDLING = (assignments, cooperation, cuda, expressions, intrinsics, memory, numeric, statements)
+HANDLING = (
+    *(amx, assignments, cooperation, cuda, expressions),
+    *(intrinsics, memory, numeric, statements),
+)
 """The modules that bind their handlers to the dispatcher when they are imported."""
 
 

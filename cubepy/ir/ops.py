@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from cubepy.ir import cuda, evaluate, metal
+from cubepy.ir import amx, cuda, evaluate, metal
 from cubepy.ir import meaning as m
 from cubepy.ir import numbers as n
 from cubepy.ir import opdef as rule
@@ -714,5 +714,5 @@ PLANE_POS = _op(
     uniformity=Uniformity.NEVER,
 )
 
-# What one kind of hardware alone has: see `ir/cuda.py` and `ir/metal.py`
-TABLE.update({row.name: row for row in (*cuda.ROWS, *metal.ROWS)})
+# What one kind of hardware alone has: see `ir/cuda.py`, `ir/metal.py` and `ir/amx.py`
+TABLE.update({row.name: row for row in (*cuda.ROWS, *metal.ROWS, *amx.ROWS)})

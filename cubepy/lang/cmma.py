@@ -11,8 +11,8 @@ units of the plane, with equal arguments.
 
 Any extents will do; multiples of 16 fill matrix units best. Tensor cores (sm_80 and newer) take
 factors of 8 and 16 bits, SIMD-group matrices of Metal those of floats of up to 32; planes then have
-32 units, and cubes whole planes. Elsewhere the units of a plane share the work in ordinary
-arithmetic.
+32 units, and cubes whole planes. Processors with AMX take bf16, i8 and u8. Elsewhere the units of a
+plane share the work in ordinary arithmetic.
 
 >>> def product(a, b, c):  # in a kernel with CUBE_DIM == PLANE_DIM
 ...     i, j = cp.CUBE_POS_Y * 16, cp.CUBE_POS_X * 16
@@ -31,8 +31,8 @@ from __future__ import annotations
 from typing import Any
 
 from cubepy.ir.types import u8, u16, u32
+from cubepy.lang import amx, cuda, metal
 from cubepy.lang import builtins as cp
-from cubepy.lang import cuda, metal
 from cubepy.lang.annotations import Comptime
 from cubepy.lang.builtins import CUBE_DIM, PLANE_COUNT, PLANE_DIM, PLANE_POS, UNIT_POS_PLANE
 from cubepy.lang.tiles import SUMS, Layout, choose
@@ -116,8 +116,8 @@ def mma(accumulator: Fragment, a: Fragment, b: Fragment) -> None:
     """accumulator += a @ b, for shapes (m, n), (m, k), (k, n).
 
     Products of up to 16 bits are exact; the units of the hardware add them in an order and with a
-    rounding of their own, at least as accurate as f32 with truncation; elsewhere there is one fused
-    step for each k, in order. Integers wrap.
+    rounding of their own, at least as accurate as f32 with truncation (processors take bf16 below
+    2**-126 for 0); elsewhere there is one fused step for each k, in order. Integers wrap.
     """
     cp.static_assert(
         (accumulator.use, a.use, b.use) == ("accumulator", "a", "b"),
@@ -131,7 +131,9 @@ def mma(accumulator: Fragment, a: Fragment, b: Fragment) -> None:
     cp.static_assert(
         SUMS[a.dtype] == accumulator.dtype, "the accumulator of cp.cmma.mma has the wrong type"
     )
-    if a.layout.unit is not None:
+    if a.layout.in_memory:
+        _multiply_tiles(accumulator, a, b)
+    elif a.layout.unit is not None:
         _multiply_blocks(accumulator, a, b)
     elif a.layout.is_shared:
         _multiply_shared(accumulator, a, b)
@@ -177,9 +179,8 @@ def _held_type(layout: Layout) -> Any:
 
 def _elements(tile: Fragment) -> Any:
     """The positions in `held`: registers where matrix units take them, else memory."""
-    return (
-        cp.unroll(range(tile.held.size)) if tile.layout.unit is not None else range(tile.held.size)
-    )
+    is_memory = tile.layout.unit is None or tile.layout.in_memory
+    return range(tile.held.size) if is_memory else cp.unroll(range(tile.held.size))
 
 
 def _place(tile: Fragment, k: Any) -> Any:
@@ -305,6 +306,22 @@ def _multiply_blocks(total: Fragment, a: Fragment, b: Fragment) -> None:
         cp.store(total.held, block * total.layout.count, sums)
 
 
+def _multiply_tiles(total: Fragment, a: Fragment, b: Fragment) -> None:
+    """By the tiles of a processor, which are loaded for each product of blocks."""
+    m, n = a.layout.rows, b.layout.columns
+    down, across = -(-total.rows // m), -(-total.columns // n)
+    deep = -(-a.columns // a.layout.columns)
+    for r in range(down):
+        for c in range(across):
+            place = r * m * total.layout.columns + c * n
+            amx.load(0, total.held, place, total.layout.columns)
+            for k in range(deep):
+                amx.load(1, a.held, (r * deep + k) * a.layout.count)
+                amx.load(2, b.held, (k * across + c) * b.layout.count)
+                amx.multiply(0, 1, 2, a.dtype)
+            amx.store(0, total.held, place, total.layout.columns)
+
+
 def _part(tile: Fragment, block: int) -> Any:
     """What the unit holds of a block, as a line."""
     return cp.load(tile.held, block * tile.layout.count, line=tile.layout.count)
@@ -323,10 +340,10 @@ def _multiply_shared(total: Fragment, a: Fragment, b: Fragment) -> None:
 
 def _multiply_whole(total: Fragment, a: Fragment, b: Fragment) -> None:
     """All by one unit: along rows, so that a line of them may be added to at once."""
-    columns = total.columns
+    columns, step = total.columns, total.layout.columns
     for r in range(total.rows):
         for k in range(a.columns):
             left = total.dtype(a.held[r * a.columns + k])
             for c in range(columns):
                 right = total.dtype(b.held[k * columns + c])
-                total.held[r * columns + c] = total.held[r * columns + c] + left * right
+                total.held[r * step + c] = total.held[r * step + c] + left * right

@@ -2,7 +2,8 @@
 
 The matrix units of a target prescribe it: for NVIDIA's the PTX ISA, "Matrix Fragments for mma";
 for Apple's there is no document, MLX (mlx/backend/metal/kernels/steel/gemm/mma.h) relies on the
-same. Elsewhere factors lie in shared memory, and sums are dealt out to the units in turn.
+same; for processors Intel's manual of the instruction set (AMX). Elsewhere factors lie in shared
+memory, and sums are dealt out to the units in turn.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ class Layout:
 
     `place(lane, k)` is where element k of a unit lies in its block. `packed`: elements in a word of
     32 bits, 0 where they are held one by one. `is_shared`: all lie in shared memory instead, in
-    order. `unit`: the matrix unit that takes such blocks, None for none.
+    order. `unit`: the matrix unit that takes such blocks, None for none. `in_memory`: it reads them
+    there, so that they need not be in registers.
     """
 
     rows: int
@@ -57,6 +59,7 @@ class Layout:
     packed: int = 0
     is_shared: bool = False
     unit: MatrixUnit | None = None
+    in_memory: bool = False
 
 
 def choose(
@@ -70,7 +73,7 @@ def choose(
         )
     unit = _unit_for(use, element, target)
     if unit is not None and plane == unit.units and units % plane == 0:
-        return _LAYOUTS[unit.layout](use, element, unit)
+        return _LAYOUTS[unit.layout](use, element, unit, (rows, columns))
     return _in_turn(use, rows, columns, element, min(plane, units))
 
 
@@ -103,7 +106,7 @@ def _held(unit: MatrixUnit) -> DType:
     return found
 
 
-def _of_mma(use: str, dtype: DType, unit: MatrixUnit) -> Layout:
+def _of_mma(use: str, dtype: DType, unit: MatrixUnit, extents: tuple[int, int]) -> Layout:
     """The fragments of mma.m16n8: elements of factors are packed into words."""
     if use == "accumulator":
         return Layout(unit.m, unit.n, 4, dtype, _place_of_sums, unit=unit)
@@ -115,10 +118,25 @@ def _of_mma(use: str, dtype: DType, unit: MatrixUnit) -> Layout:
     return Layout(unit.k, unit.n, 2, held, partial(_place_of_b, packed), packed, unit=unit)
 
 
-def _of_simdgroup(use: str, dtype: DType, unit: MatrixUnit) -> Layout:
+def _of_simdgroup(use: str, dtype: DType, unit: MatrixUnit, extents: tuple[int, int]) -> Layout:
     """Blocks of 8 x 8, all alike."""
     held = dtype if use == "accumulator" else _held(unit)
     return Layout(unit.m, unit.n, 2, held, _place_of_apple, unit=unit)
+
+
+def _of_amx(use: str, dtype: DType, unit: MatrixUnit, extents: tuple[int, int]) -> Layout:
+    """Factors in blocks with rows of 64 bytes; of a right factor each word holds neighbours of a
+    column. Sums in rows, as if there were no unit, since factors of other types share them."""
+    if use == "accumulator":
+        rows, columns = -(-extents[0] // unit.m) * unit.m, -(-extents[1] // unit.n) * unit.n
+        place = partial(_place_in_turn, 1, columns)
+        return Layout(rows, columns, rows * columns, dtype, place, unit=unit, in_memory=True)
+    held, count = _held(unit), unit.m * unit.k
+    if use == "a":
+        place = partial(_place_in_turn, 1, unit.k)
+        return Layout(unit.m, unit.k, count, held, place, unit=unit, in_memory=True)
+    place = partial(_place_in_words, unit.k, _WORD_BITS // held.bits)
+    return Layout(unit.k, unit.n, count, held, place, unit=unit, in_memory=True)
 
 
 def _in_turn(use: str, rows: int, columns: int, dtype: DType, units: int) -> Layout:
@@ -151,8 +169,13 @@ def _place_in_turn(units: int, columns: int, lane: Any, k: Any) -> tuple[Any, An
     return (k * units + lane) // columns, (k * units + lane) % columns
 
 
-_LAYOUTS: dict[str, Callable[[str, DType, MatrixUnit], Layout]] = {
+def _place_in_words(depth: int, word: int, lane: Any, k: Any) -> tuple[Any, Any]:
+    return k // depth * word + k % word, k % depth // word
+
+
+_LAYOUTS: dict[str, Callable[[str, DType, MatrixUnit, tuple[int, int]], Layout]] = {
     "mma": _of_mma,
     "simdgroup": _of_simdgroup,
+    "amx": _of_amx,
 }
 """How each kind of matrix unit holds its matrices; see `targets.MatrixUnit`."""

@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
+import ctypes
+import sys
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
 _UNITS = {"K": 1 << 10, "M": 1 << 20}
+_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA = 158, 0x1023, 18
+"""From Linux's headers, for x86-64."""
 
 
 @lru_cache(maxsize=1)
 def host_cpu() -> tuple[str, dict[str, bool]]:
-    """LLVM's name of the processor, and each of its features with whether it is there."""
+    """LLVM's name of the processor, and each of its features with whether it may be used."""
     from llvmlite import binding
 
-    return str(binding.get_host_cpu_name()), dict(binding.get_host_cpu_features())
+    features = dict(binding.get_host_cpu_features())
+    if features.get("amx-tile") and not may_use_tiles():
+        features = {name: on and not name.startswith("amx") for name, on in features.items()}
+    return str(binding.get_host_cpu_name()), features
+
+
+def may_use_tiles() -> bool:
+    """Ask Linux to save the tiles of AMX for this process; whether it does.
+
+    It refuses where it does not know them, and where a thread has a stack for signals that is too
+    small for them. Threads and children have the permission too.
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    call = ctypes.CDLL(None).syscall
+    call.restype, call.argtypes = ctypes.c_long, (ctypes.c_long,) * 3
+    return call(_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA) == 0
 
 
 def llvm_versions() -> dict[str, str]:

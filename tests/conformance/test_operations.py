@@ -253,6 +253,7 @@ def lanes(a: cp.Lines, b: cp.Lines, out: cp.Lines, k: int):
         out[5, i] = cp.where(v > w, v, w)
         out[6, i] = v if v[0] > w[0] else w
         out[7, i] = cp.where(v > w, 1, w)
+        out[8, i] = both[(n, n, *range(2, n))]
 
 
 @pytest.mark.parametrize("width", [2, 3, 4, 8, 16])
@@ -263,7 +264,7 @@ def test_lanes(device: str, lacks: set[DType], width: int, kind: Any):
     if kind is np.float64:
         skip_absent(f64, lacks)
     a, b = np.random.default_rng(7).integers(0, 100, (2, 5, width)).astype(kind)
-    out = Guarded((8, 5 * width), kind)
+    out = Guarded((9, 5 * width), kind)
     lanes.configure(device=device, line_size=width).over(5)(a.ravel(), b.ravel(), out.array, 11)
     both = np.concatenate([a, b], 1)
     splat = [np.repeat(c[:, None], width, 1) for c in (b[:, -1], a[:, 11 % width])]
@@ -276,6 +277,7 @@ def test_lanes(device: str, lacks: set[DType], width: int, kind: Any):
         np.where(a > b, a, b),
         chosen,
         np.where(a > b, 1, b),
+        both[:, [width, width, *range(2, width)]],
     ]
     out.check(np.stack([r.ravel() for r in rows]))
 

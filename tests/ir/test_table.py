@@ -4,7 +4,7 @@ import inspect
 
 import pytest
 
-from cubepy.ir import cuda, metal, ops
+from cubepy.ir import amx, cuda, metal, ops
 from cubepy.ir.build import Builder
 from cubepy.ir.core import Op, Value
 from cubepy.ir.numbers import Number
@@ -38,8 +38,8 @@ def test_its_surface_exists(row: OpDef) -> None:
 
 
 def test_rows_of_one_kind_of_hardware_name_it() -> None:
-    kinds = {row.name.partition("_")[0]: row.kind for row in (*cuda.ROWS, *metal.ROWS)}
-    assert kinds == {"cuda": "cuda", "metal": "metal"}
+    kinds = {row.name.partition("_")[0]: row.kind for row in (*cuda.ROWS, *metal.ROWS, *amx.ROWS)}
+    assert kinds == {"cuda": "cuda", "metal": "metal", "amx": "cpu"}
 
 
 BINARY = [row for row in ops.TABLE.values() if row.is_pure and (row.identity or row.absorbing)]

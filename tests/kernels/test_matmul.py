@@ -13,6 +13,7 @@ from cubepy.ir.types import f32
 from cubepy.kernels.calls.inspection import record
 from cubepy.kernels.matmul import entry, strategies
 from cubepy.lang.annotations import spec
+from cubepy.runtimes.cpu.device import cpu_device
 from cubepy.targets import parse_target
 
 RNG = np.random.default_rng(11)
@@ -143,6 +144,86 @@ def test_bf16():
     assert found.dtype is torch.bfloat16
     exact = (a.double() @ b.double()).numpy()
     np.testing.assert_allclose(found.double().numpy(), exact, 2**-8, 1e-4)
+
+
+def has_tiles() -> bool:
+    """Whether this processor has matrix units, and the process may use them."""
+    return bool(cpu_device().target.matrix_units)
+
+
+@pytest.fixture
+def small_steps(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Steps and cubes that small matrices have many of; what was chosen comes back."""
+    real, seen = strategies.units, []
+
+    def units(target: Any, problem: Any) -> Any:
+        found = real(target, problem)
+        seen.append(found and replace(found, depth=found.line, width=64))
+        return seen[-1]
+
+    monkeypatch.setattr(strategies, "units", units)
+    monkeypatch.setattr(strategies, "UNIT_WORK", 1 << 12)
+    monkeypatch.setattr(entry, "_PLANS", type(entry._PLANS)())
+    return seen
+
+
+@pytest.mark.parametrize("layouts", LAYOUT_PAIRS)
+@pytest.mark.parametrize("dtype", ["i1", "u1"])
+def test_short_integers_in_steps(dtype: str, layouts: str, small_steps: list[Any]):
+    left, right = layouts.split()
+    for m, k, n in ((17, 1, 33), (61, 350, 143), (96, 128, 64)):
+        a = matrix(2, m, k, layout=left, dtype=dtype)
+        b = matrix(2, k, n, layout=right, dtype=dtype)
+        out, exact = np.full((2, m, n), 77, "i4"), a.astype("i4") @ b.astype("i4")
+        np.testing.assert_array_equal(cp.kernels.matmul(a, b, out=out), exact)
+        found = cp.kernels.matmul(a, b, bias=out, epilogue=lambda v, index: v - 3)
+        np.testing.assert_array_equal(found, 2 * exact - 3)
+    assert [bool(t) for t in small_steps] == [has_tiles()] * 6
+
+
+def test_sums_of_short_integers_wrap():
+    a, b = np.full((20, 1 << 17), -128, "i1"), np.full((1 << 17, 40), -128, "i1")
+    assert (cp.kernels.matmul(a, b) == -(1 << 31)).all()
+
+
+@pytest.mark.optional("torch")
+@pytest.mark.parametrize("layouts", LAYOUT_PAIRS)
+def test_bf16_in_steps(layouts: str, small_steps: list[Any]):
+    import torch
+
+    torch.manual_seed(3)
+    left, right = (layout == "columns" for layout in layouts.split())
+    for m, k, n in ((17, 1, 33), (61, 350, 143), (96, 128, 64)):
+        a = torch.randn(k, m).T if left else torch.randn(m, k)
+        b = torch.randn(n, k).T if right else torch.randn(k, n)
+        a, b, bias = a.bfloat16(), b.bfloat16(), torch.randn(n).bfloat16()
+        out = torch.full((m, n), torch.nan, dtype=torch.bfloat16)
+        cp.kernels.matmul(a, b, bias=bias, out=out)
+        exact = a.double() @ b.double() + bias.double()
+        largest = a.double().abs() @ b.double().abs() + bias.double().abs()
+        assert ((out.double() - exact).abs() <= 2**-8 * exact.abs() + k * UNIT * largest).all()
+    assert [bool(t) for t in small_steps] == [has_tiles()] * 3
+
+
+@pytest.mark.optional("torch")
+def test_exact_products_of_bf16_keep_denormals():
+    import torch
+
+    a, b = torch.full((32, 32), 2.0**-130).bfloat16(), torch.full((32, 32), 2.0**10).bfloat16()
+    assert (cp.kernels.matmul(a, b, precision="exact").double() == 2.0**-115).all()
+    beside = a.clone()
+    beside[:, 1:] = 0
+    nan = torch.full((32, 40), torch.nan).bfloat16()
+    assert cp.kernels.matmul(beside[:, :0], nan[:0]).eq(0).all()
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "i8"])
+def test_matrix_units_are_used_where_they_are(dtype: str):
+    specs = {"a": spec(f"{dtype}[64,96]"), "b": spec(f"{dtype}[96,80]")}
+    for target, used in (("cpu:sapphirerapids", True), ("cpu:x86-64-v4", False)):
+        (launch,) = record(cp.kernels.matmul, specs, {}, parse_target(target))
+        text = launch.launcher.inspect(**launch.arguments, target=target)
+        assert ("ldtilecfg" in text) == ("tdp" in text) == ("tilerelease" in text) == used
 
 
 @pytest.mark.parametrize(

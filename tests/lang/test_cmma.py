@@ -51,6 +51,8 @@ TARGETS = {
     "cuda:sm_75": (),
     "cuda:sm_80": ("f16", "bf16", "i8", "u8", "f8e4m3"),
     "cuda:sm_90a": ("f16", "bf16", "i8", "u8", "f8e4m3"),
+    "cpu:x86-64-v4": (),
+    "cpu:sapphirerapids": ("bf16", "i8", "u8"),
     "metal": ("f16", "bf16", "f32", "f8e4m3"),
     "opencl": (),
     "hip:gfx942": (),
@@ -64,9 +66,10 @@ def test_matrix_units(target: str, dtype: str) -> None:
     if target == "metal" and dtype == "f64":
         pytest.skip("Metal has no double")
     sums = {"f64": "f64", "i8": "i32", "u8": "i32", "i32": "i32"}.get(dtype, "f32")
-    launcher = filled[1, 32 if target.startswith(("cuda", "metal")) else 64]
+    units = 32 if target.startswith(("cuda", "metal")) else 1 if target.startswith("cpu") else 64
+    launcher = filled[1, units]
     text = launcher.inspect(f"{dtype}[?,?]", f"{sums}[?,?]", "i32", target=target)
-    used = "mma.sync" in text or "simdgroup_multiply_accumulate" in text
+    used = "mma.sync" in text or "simdgroup_multiply_accumulate" in text or "tdp" in text
     assert used == (dtype in TARGETS[target])
 
 

@@ -37,6 +37,7 @@ from cubepy.kernels.matmul.streams import (
     multiply_streams,
 )
 from cubepy.kernels.matmul.tiles import Tiles, multiply_tiles
+from cubepy.kernels.matmul.units import Units, multiply_units
 from cubepy.record import dataclass
 
 PRECISIONS = (None, "exact", "tf32", "flex32")
@@ -59,12 +60,14 @@ def matmul(
     before the last two are broadcast. `bias`: added; any shape that broadcasts to the result's.
     `epilogue`: a cube function `f(v, index, *extras)`, or `(f, *extras)` with further arrays; it
     gets a line of sums and the index of its first element in the result, and gives the line that is
-    stored. `precision`: "tf32" or "flex32" allow rounding of factors to these, where
-    that is faster. Gives an array of the library of `a`, or fills `out`, which is no argument.
+    stored. `precision`: "tf32" or "flex32" allow rounding of factors to these, where that is
+    faster; "exact" keeps matrix units from taking bf16 below 2**-126 for 0. Gives an array of the
+    library of `a`, or fills `out`, which is no argument.
 
     Products of f16, bf16 and 8-bit floats are added in f32 and rounded once; the results of 8-bit
     floats are f32, of i8, i16 and u8 i32, others have the dtype of the factors. Integers wrap. The
-    error of a float sum is at most k * 2**-24 (f64: 2**-53) times the sum of absolute products.
+    error of a float sum is at most k * 2**-24 (f64: 2**-53) times the sum of absolute products;
+    processors with AMX take factors and sums of bf16 below 2**-126 for 0.
     Raises `LaunchError` for shapes that do not fit, and `LaunchTypeError` for dtypes that do not.
     """
     if precision not in PRECISIONS:
@@ -76,9 +79,9 @@ def matmul(
     def make(planner: Planner, arrays: list[Memory]) -> None:
         biases = arrays[2:3] if bias is not None else []
         rest = arrays[2 + len(biases) :]
-        _plan(planner, arrays[0], arrays[1], biases, function, tuple(rest))
+        _plan(planner, arrays[0], arrays[1], biases, function, tuple(rest), precision == "exact")
 
-    parameters = None if function is None else comptime_key(function)
+    parameters = precision, None if function is None else comptime_key(function)
     return call(_PLANS, "matmul", names, (a, b, bias, *extras), parameters, make, out)
 
 
@@ -95,6 +98,7 @@ class Product:
     biases: tuple[Memory, ...]
     epilogue: Callable[..., Any] | None
     extras: tuple[Memory, ...]
+    is_exact: bool = False
 
 
 def _plan(
@@ -104,6 +108,7 @@ def _plan(
     biases: list[Memory],
     epilogue: Callable[..., Any] | None,
     extras: tuple[Memory, ...],
+    is_exact: bool,
 ) -> None:
     check_factors("matmul", a, b)
     extents = product_extents("matmul", a, b)
@@ -119,7 +124,7 @@ def _plan(
     left, right = as_matrices(a, True), as_matrices(b, False)
     left = expanded(left, (*shape[:-2], *left.shape[-2:]))
     right = expanded(right, (*shape[:-2], *right.shape[-2:]))
-    multiply(planner, Product(left, right, _seen(result, a, b), seen, epilogue, extras))
+    multiply(planner, Product(left, right, _seen(result, a, b), seen, epilogue, extras, is_exact))
 
 
 def _matrix_extents(a: Memory, b: Memory, extents: tuple[int, ...]) -> tuple[int, ...]:
@@ -150,7 +155,8 @@ def multiply(planner: Planner, p: Product) -> None:
     left = ROWS if is_dense(p.a, -1) or not is_dense(p.a, -2) else COLUMNS
     right = ROWS if is_dense(p.b, -1) or not is_dense(p.b, -2) else COLUMNS
     k = p.a.shape[-1]
-    problem = Problem(m, n, k, tuple(batch), sums, sums, p.out.dtype, left, right, finished)
+    given = None if p.is_exact else p.a.dtype
+    problem = Problem(m, n, k, tuple(batch), sums, sums, p.out.dtype, left, right, finished, given)
     parts = parts_of_k(planner.target, problem) if len(p.out.shape) == 2 else 1
     if parts > 1:
         _launch_parts(planner, problem, p, parts)
@@ -249,17 +255,19 @@ def launch(planner: Planner, problem: Problem, p: Product) -> None:
         case Dots():
             cubes = problem.batches * -(-problem.n // t.width)
             planner.launch(multiply_dots, cubes, a=p.a, b=b, out=p.out, **common)
-        case Blocks():
+        case Blocks() | Units():
             _launch_blocks(planner, problem, p, b, t)
 
 
-def _launch_blocks(planner: Planner, problem: Problem, p: Product, b: Memory, t: Blocks) -> None:
+def _launch_blocks(
+    planner: Planner, problem: Problem, p: Product, b: Memory, t: Blocks | Units
+) -> None:
     d = divide(planner.target, problem, t)
     sums: tuple[Memory, ...] = ()
     if problem.k > d.depth and p.out.dtype is not problem.sums:
         sums = (planner.scratch(p.out.shape, problem.sums),)
     planner.launch(
-        multiply_blocks,
+        multiply_units if isinstance(t, Units) else multiply_blocks,
         problem.batches * -(-problem.m // d.height) * -(-problem.n // d.width),
         a=turned(p.a) if problem.left == COLUMNS else p.a,
         b=b,

@@ -24,7 +24,8 @@ class Problem:
     `batch`: the extents before the last two, as broadcast. `factors`: the type that elements are
     multiplied in, of which it holds every value; `sums`: the type of products and sums; `result`:
     that of the elements of the result. `left` and `right`: along which axis the factors are dense.
-    `is_finished`: there is a bias, an epilogue or a conversion after the sum.
+    `is_finished`: there is a bias, an epilogue or a conversion after the sum. `elements`: the type
+    of the factors in memory, None where that is `factors` or no unit of hardware may multiply them.
     """
 
     m: int
@@ -37,6 +38,7 @@ class Problem:
     left: str
     right: str
     is_finished: bool = False
+    elements: DType | None = None
 
     @property
     def batches(self) -> int:

@@ -6,6 +6,7 @@ from cubepy.kernels.matmul.blocks import Blocks
 from cubepy.kernels.matmul.problem import ROWS, Problem
 from cubepy.kernels.matmul.streams import Dots, Streams
 from cubepy.kernels.matmul.tiles import Tiles
+from cubepy.kernels.matmul.units import PANEL, ROW_BYTES, Units
 from cubepy.record import dataclass
 from cubepy.targets import Target
 
@@ -23,6 +24,13 @@ LONG_ROW = 2048
 """Columns from which on one row is read whole by each core."""
 FEW_RESULTS, LONG_SUM = 1 << 12, 1 << 13
 """Results that one cube makes, and elements of k that are worth more."""
+UNIT_PART = 4
+UNIT_DEPTH = 2048
+"""The longest step along k of a matrix unit, in bytes."""
+UNIT_WORK, UNIT_CUBES = 1 << 24, 1
+"""As `CUBE_WORK` and `CUBES`, for matrix units: each cube packs the factors for itself."""
+UNIT_TALL = 64
+"""Rows of a cube for each column: it takes longer to pack the right factor than the left one."""
 EVEN = 64
 """Rows up to which tiles are made equally high."""
 DEEPEST = 512
@@ -40,7 +48,7 @@ class Division:
     depth: int
 
 
-Configuration = Blocks | Streams | Dots | Tiles
+Configuration = Blocks | Streams | Dots | Tiles | Units
 
 
 def choose(target: Target, problem: Problem) -> Configuration:
@@ -51,7 +59,7 @@ def choose(target: Target, problem: Problem) -> Configuration:
         if problem.right == ROWS:
             return streams(target, problem)
         return dots(target, problem)
-    return blocks(target, problem)
+    return units(target, problem) or blocks(target, problem)
 
 
 def parts_of_k(target: Target, problem: Problem) -> int:
@@ -113,12 +121,37 @@ def blocks(target: Target, problem: Problem) -> Blocks:
     )
 
 
-def divide(target: Target, problem: Problem, t: Blocks) -> Division:
+def units(target: Target, problem: Problem) -> Units | None:
+    """The packed part of the right factor fills half of the second cache; None where no matrix unit
+    takes the factors."""
+    if problem.elements is None:
+        return None
+    takes = (unit.factor for unit in target.matrix_units if unit.layout == "amx")
+    if problem.elements.name not in takes:
+        return None
+    size = problem.elements.itemsize
+    depth = min(UNIT_DEPTH, _rounded(problem.k * size, ROW_BYTES)) // size
+    width = target.cache_bytes * UNIT_PART // 8 // (depth * size) // PANEL * PANEL
+    return Units(
+        depth,
+        min(max(PANEL, width), _rounded(problem.n, PANEL)),
+        problem.left,
+        problem.right,
+        problem.elements,
+        problem.sums,
+        is_finished=problem.is_finished,
+    )
+
+
+def divide(target: Target, problem: Problem, t: Blocks | Units) -> Division:
     """Blocks that are as square as possible, enough for all cores, and each worth its start."""
     height, width = problem.m, min(even_part(problem.n, t.width), t.width)
-    wanted = max(1, min(CUBES * target.cores, problem.work // CUBE_WORK))
+    is_unit = isinstance(t, Units)
+    worth, count = (UNIT_WORK, UNIT_CUBES) if is_unit else (CUBE_WORK, CUBES)
+    tall = UNIT_TALL if is_unit else 1
+    wanted = max(1, min(count * target.cores, problem.work // worth))
     while _cubes(problem, height, width) < wanted:
-        if height >= width and height > 4 * t.rows:
+        if height >= tall * width and height > 4 * t.rows:
             height = _rounded(-(-height // 2), t.rows)
         elif width > 2 * t.step:
             width = -(-width // 2)
