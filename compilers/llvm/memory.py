@@ -122,7 +122,7 @@ def _pointers(e: Emitter, op: Op) -> tuple[str, str]:
     """Where the lanes of a gather or scatter lie, with their alignment; and the mangled type."""
     name = spell.memory_name(element_of(op.operands[0].type))
     distances, lanes = e.operands(op)[2], spell.type_name(op.operands[2].type)
-    base = _pointer(e, op, "getelementptr")
+    base = pointer(e, op, "getelementptr")
     pointers = e.w.value(f"getelementptr {name}, ptr {base}, {lanes} {distances}")
     return pointers, f"v{width_of(op.operands[2].type)}p0"
 
