@@ -55,7 +55,8 @@ def _end(tracer: Tracer, index: Any, step: Index, width: int) -> Any:
     if not isinstance(index, tuple):
         rows = tracer.mul(step, last)
         return tracer.add(tracer.add(tracer.index(index), rows), width - 1)
-    i, j = map(tracer.index, index)
+    items: tuple[Any, ...] = index
+    i, j = map(tracer.index, items)
     return tracer.add(i, last), tracer.add(j, width - 1)
 
 
@@ -63,5 +64,5 @@ def _end(tracer: Tracer, index: Any, step: Index, width: int) -> Any:
 def _multiply(frame: Frame, sums: int, left: int, right: int, dtype: Any) -> None:
     element = find_dtype(dtype)
     assert element is not None
-    tiles = {"sums": sums, "left": left, "right": right}
-    frame.tracer.b.emit_op(amx.MULTIPLY, elements=element.name, **tiles)
+    name = element.name
+    frame.tracer.b.emit_op(amx.MULTIPLY, sums=sums, left=left, right=right, elements=name)

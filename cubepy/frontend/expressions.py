@@ -143,11 +143,9 @@ def _lane(frame: Frame, line: Value, item: Any, name: str) -> Value:
     if isinstance(item, slice):
         lanes = comptime_result(frame, lambda: tuple(range(width))[item])
         return b.emit(ops.SHUFFLE, line, line, lanes=lanes)
-    if isinstance(item, tuple) and all(map(is_number, item)):
-        for lane in item:
-            if not 0 <= lane < width:
-                raise frame.tracer.error("E209", lane=lane, width=width)
-        return b.emit(ops.SHUFFLE, line, line, lanes=tuple(map(int, item)))
+    if isinstance(item, tuple):
+        chosen: tuple[Any, ...] = item
+        return _chosen_lanes(frame, line, chosen, width)
     if is_number(item):
         if not 0 <= item < width:
             raise frame.tracer.error("E209", lane=item, width=width)
@@ -155,6 +153,16 @@ def _lane(frame: Frame, line: Value, item: Any, name: str) -> Value:
     lane = frame.tracer.index(item)
     check_index(frame.tracer, lane, line.type.width, "line", 0)
     return b.emit(ops.EXTRACT, line, frame.tracer.index_value(lane))
+
+
+def _chosen_lanes(frame: Frame, line: Value, chosen: tuple[Any, ...], width: int) -> Value:
+    if not all(map(is_number, chosen)):
+        hint = "write numbers, or a slice"
+        raise frame.tracer.error("E112", what="a choice of lanes", hint=hint)
+    for lane in chosen:
+        if not 0 <= lane < width:
+            raise frame.tracer.error("E209", lane=lane, width=width)
+    return frame.tracer.b.emit(ops.SHUFFLE, line, line, lanes=tuple(map(int, chosen)))
 
 
 @expression(ast.Slice)
