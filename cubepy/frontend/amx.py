@@ -7,7 +7,7 @@ from typing import Any
 from cubepy.frontend.dispatch import intrinsic
 from cubepy.frontend.tensors import Place, locate
 from cubepy.frontend.tracer import Frame, Tracer
-from cubepy.frontend.values import Index, TensorRef
+from cubepy.frontend.values import Index, TensorRef, as_items
 from cubepy.frontend.wording import describe
 from cubepy.ir import amx
 from cubepy.ir.opdef import OpDef
@@ -52,10 +52,10 @@ def _move(frame: Frame, row: OpDef, tile: int, x: Any, index: Any, step: Any) ->
 def _end(tracer: Tracer, index: Any, step: Index, width: int) -> Any:
     """The index of the last element of a tile."""
     last = amx.TILE_ROWS - 1
-    if not isinstance(index, tuple):
+    items = as_items(index)
+    if len(items) == 1:
         rows = tracer.mul(step, last)
-        return tracer.add(tracer.add(tracer.index(index), rows), width - 1)
-    items: tuple[Any, ...] = index
+        return tracer.add(tracer.add(tracer.index(items[0]), rows), width - 1)
     i, j = map(tracer.index, items)
     return tracer.add(i, last), tracer.add(j, width - 1)
 

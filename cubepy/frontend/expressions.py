@@ -27,6 +27,7 @@ from cubepy.frontend.values import (
     LocalFunction,
     Table,
     TensorRef,
+    as_items,
     is_comptime,
     is_dict,
     is_number,
@@ -143,8 +144,8 @@ def _lane(frame: Frame, line: Value, item: Any, name: str) -> Value:
     if isinstance(item, slice):
         lanes = comptime_result(frame, lambda: tuple(range(width))[item])
         return b.emit(ops.SHUFFLE, line, line, lanes=lanes)
-    if isinstance(item, tuple):
-        chosen: tuple[Any, ...] = item
+    chosen = as_items(item)
+    if len(chosen) > 1:
         return _chosen_lanes(frame, line, chosen, width)
     if is_number(item):
         if not 0 <= item < width:
