@@ -11,7 +11,6 @@ from array import array
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache
 from typing import Any
 
 from cubepy.errors import fail
@@ -94,6 +93,8 @@ TABLE: tuple[Setting, ...] = (
 
 _ROWS = {row.name: row for row in TABLE}
 _chosen: dict[str, Any] = {}
+_read: dict[str, Any] = {}
+"""What the environment says, as far as anybody asked."""
 overrides: ContextVar[dict[str, Any] | None] = ContextVar("cubepy_settings", default=None)
 """What `settings` chose in this context; the dictionary of a block is never changed."""
 generation = array("q", [0])
@@ -107,7 +108,7 @@ def get(name: str) -> Any:
         return chosen[name]
     if name in _chosen:
         return _chosen[name]
-    return _from_environment(_ROWS[name])
+    return _read[name] if name in _read else _from_environment(_ROWS[name])
 
 
 def choose(name: str, value: Any) -> None:
@@ -123,13 +124,11 @@ def source(name: str) -> str:
     return "environment" if _ROWS[name].variable in os.environ else "default"
 
 
-@cache
 def _from_environment(row: Setting) -> Any:
     """The environment is read once: launches ask for settings all the time."""
     text = os.environ.get(row.variable)
-    if text is None:
-        return row.default
-    return _parse(row, row.variable, text)
+    found = row.default if text is None else _parse(row, row.variable, text)
+    return _read.setdefault(row.name, found)
 
 
 def _parse(row: Setting, name: str, text: str) -> Any:

@@ -99,6 +99,14 @@ pointer = _read_pointer if _layout_is_known() else lambda a: int(a.__array_inter
 
 def numpy_dtype(dtype: DType) -> np.dtype[Any]:
     """The NumPy dtype of a scalar type; small floats come from ml_dtypes."""
+    found = _DTYPES.get(dtype.name)
+    return found or _DTYPES.setdefault(dtype.name, _made_dtype(dtype))
+
+
+_DTYPES: dict[str, np.dtype[Any]] = {}
+
+
+def _made_dtype(dtype: DType) -> np.dtype[Any]:
     if dtype.name in ("bf16", "f8e4m3", "f8e5m2"):
         import ml_dtypes
 

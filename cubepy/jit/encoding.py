@@ -14,17 +14,18 @@ from cubepy.artifact import Extent, ParamKind, Stride
 from cubepy.ir.numbers import limits
 from cubepy.ir.types import DType, Line, bool_, f32, f64, find_dtype
 from cubepy.jit.arguments import Matcher
-from cubepy.jit.compile import Captured
+from cubepy.jit.compile import Captured, Compiled
 from cubepy.jit.grid import Grid, Over
 from cubepy.jit.launch import Prepared
 from cubepy.jit.plan import ArrayRule, LaunchPlan, NumberRule, Rule, StructRule, plan_of
+from cubepy.jit.programs import Program, Step
 from cubepy.lang.function import Attributes, Captures, CubeFunction
 from cubepy.record import dataclass
 from cubepy.runtimes.cpu.device import INLINE_WORK
 from cubepy.runtimes.native import scratch
 from cubepy.runtimes.native.launching import tables
 from cubepy.runtimes.native.launching.executor import DTYPES, NUMBERS, Executor
-from cubepy.runtimes.native.launching.tables import Packed, Plan
+from cubepy.runtimes.native.launching.tables import MAX_OPERANDS, Packed, Plan
 
 _NUMBERS = (int, float, bool, *NUMBERS)
 _CODES = {name: k for k, (name, _) in enumerate(DTYPES)}
@@ -93,6 +94,48 @@ def learned_of(
     _write_slots(words, head, plan, matcher)
     _write_captures(words, head, compiled.captured, function)
     _write_numbers(head, plan)
+    _write_code(words, head, compiled)
+    head[Plan.BYTES] = len(words.values) * 8
+    words.values[: Plan.SIZE] = head
+    return Learned(plan, prepared, tuple(words.values), tuple(words.kept), tuple(records.items()))
+
+
+def program_words(program: Program) -> tuple[bytes, tuple[Any, ...]] | None:
+    """A program in memory: its words, and what they refer to; None where native code can't run it.
+
+    Only code of this process's CPU is run, that checks nothing and waits for nobody.
+    """
+    words = Words()
+    words.add((program.operands, len(program.steps)), tables.Program.SIZE)
+    for step in program.steps:
+        prepared = step.prepared
+        is_plain = prepared.queue is None and not prepared.compiled.artifact.faults
+        is_known = len(step.template) <= tables.MAX_SLOTS and program.operands <= MAX_OPERANDS
+        if prepared.device.name != "cpu" or not is_plain or not is_known:
+            return None
+        _write_step(words, step)
+    data = (ctypes.c_int64 * len(words.values))(*words.values)
+    return bytes(data), tuple(words.kept)
+
+
+def _write_step(words: Words, step: Step) -> None:
+    begin = words.add((), tables.Step.SIZE)
+    head = [0] * tables.Step.SIZE
+    _write_code(words, head, step.prepared.compiled)
+    block = [ctypes.c_int64(word).value for word in step.template]
+    head[tables.Step.BLOCK] = len(block)
+    head[tables.Step.BLOCK_AT] = words.add(block, len(block)) - begin
+    head[tables.Step.HOLES] = len(step.holes)
+    head[tables.Step.HOLES_AT] = len(words.values) * 8 - begin
+    for hole in step.holes:
+        words.add(hole, tables.HOLE_WORDS)
+    head[tables.Step.COUNT], head[tables.Step.WORK] = step.prepared.count, step.prepared.work
+    head[Plan.BYTES] = len(words.values) * 8 - begin
+    words.values[begin // 8 : begin // 8 + len(head)] = head
+
+
+def _write_code(words: Words, head: list[int], compiled: Compiled) -> None:
+    """What is run, and what native code notes of it."""
     loaded = compiled.loaded
     head[Plan.ENTRY], head[Plan.NAME] = loaded.address, loaded.name.address
     head[Plan.LOADED] = words.object(loaded)
@@ -100,9 +143,6 @@ def learned_of(
     head[Plan.STATE] = ctypes.addressof(compiled.marks)
     head[Plan.INLINE_WORK] = INLINE_WORK
     head[Plan.LACKING] = scratch.lacking_address() if loaded.takes_scratch else 0
-    head[Plan.BYTES] = len(words.values) * 8
-    words.values[: Plan.SIZE] = head
-    return Learned(plan, prepared, tuple(words.values), tuple(words.kept), tuple(records.items()))
 
 
 def _require(condition: bool) -> None:

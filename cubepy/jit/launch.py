@@ -66,7 +66,10 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A launch without addresses: code, block with holes, and the checks that need addresses."""
+    """A launch without addresses: code, block with holes, and the checks that need addresses.
+
+    `work`: about how many elements it computes, which decides how cubes are spread over threads.
+    """
 
     compiled: Compiled
     device: Any
@@ -74,7 +77,7 @@ class Prepared:
     addresses: tuple[tuple[int, str], ...]
     numbers: tuple[tuple[int, str, DType], ...]
     count: int
-    grain: int
+    work: int
     width: int
     queue: int | None = None
     kept: tuple[Any, ...] = ()
@@ -111,12 +114,13 @@ class Prepared:
     def launch(self, block: Any, queue: int | None = None) -> None:
         """Launch with a filled block; raises what a check of the kernel found."""
         artifact = self.compiled.artifact
+        grain = self.device.grain(self.count, self.work)
         if not artifact.faults:
-            self.device.launch(self.compiled.loaded, block, self.count, self.grain, queue)
+            self.device.launch(self.compiled.loaded, block, self.count, grain, queue)
             return
         record = self.device.fault_record()
         block[len(self.template) - 1] = record.address
-        self.device.launch(self.compiled.loaded, block, self.count, self.grain, queue)
+        self.device.launch(self.compiled.loaded, block, self.count, grain, queue)
         error = fault_of(artifact, record.words())
         if error is not None:
             raise error
@@ -345,7 +349,7 @@ def _fill(
         tuple(addresses),
         tuple(numbers),
         total,
-        device.grain(total, max(total * units * width, _elements(matcher))),
+        max(total * units * width, _elements(matcher)),
         width,
         kept=tuple(known.kept),
     )

@@ -12,6 +12,7 @@ from cubepy.array.memory import Memory
 from cubepy.jit.bound import Bound
 from cubepy.jit.encoding import Learned, Words
 from cubepy.jit.grid import Fixed, Grid
+from cubepy.jit.programs import Program
 from cubepy.lang.annotations import is_comptime_annotation
 from cubepy.options import SETTINGS
 from cubepy.runtimes.cpu.device import cpu_device
@@ -122,6 +123,7 @@ def _classes() -> Classes:
         Launcher,
         CubeKernel,
         Bound,
+        Program,
         Table,
         Array,
         Memory,

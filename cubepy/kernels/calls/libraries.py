@@ -7,11 +7,13 @@ user would have got from it. It computes nothing.
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
+from math import prod
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,7 +27,7 @@ from cubepy.errors import Error, fail
 from cubepy.ir.core import ALIGNMENT
 from cubepy.ir.types import DType
 from cubepy.record import dataclass
-from cubepy.runtimes.cpu.memory import HUGE_PAGE, advise_huge_pages, get_memory
+from cubepy.runtimes.cpu.memory import HUGE_PAGE, MAPPED_BYTES, advise_huge_pages, get_memory
 from cubepy.runtimes.registry import find_device
 
 
@@ -82,8 +84,17 @@ class Library(Protocol):
         """Where the elements with all indices zero lie."""
         ...
 
+    def operands(self, arrays: Sequence[Any]) -> Sequence[Any]:
+        """The same as operands of a program: NumPy arrays, or addresses; asked of libraries
+        without queues."""
+        ...
+
     def empty(self, shape: Shape) -> Any:
         """An uninitialised array, aligned to 64 bytes where `keeps_alignment`."""
+        ...
+
+    def maker(self, shape: Shape) -> Callable[[], Any]:
+        """What makes such arrays, for plans that make one in each call."""
         ...
 
     def scalar(self, x: Any) -> Any:
@@ -115,11 +126,20 @@ class NumpyLibrary:
     def addresses(self, arrays: Iterable[np.ndarray]) -> list[int]:
         return [pointer(x) for x in arrays]
 
+    def operands(self, arrays: Sequence[np.ndarray]) -> Sequence[Any]:
+        return arrays
+
     def empty(self, shape: Shape) -> np.ndarray:
         allocate, dtype = get_memory().allocate_array, numpy_dtype(shape.dtype)
         if shape.order is None:
             return allocate(shape.extents, dtype)
         return allocate(shape.stored, dtype).transpose(shape.back)
+
+    def maker(self, shape: Shape) -> Callable[[], np.ndarray]:
+        dtype = numpy_dtype(shape.dtype)
+        if shape.order is None and prod(shape.extents) * dtype.itemsize < MAPPED_BYTES:
+            return partial(np.empty, shape.extents, dtype)  # as the pool would
+        return partial(self.empty, shape)
 
     def scalar(self, x: np.ndarray) -> Any:
         return x[()]
@@ -155,12 +175,22 @@ class TorchLibrary:
         except RuntimeError:  # of sparse ones, which are refused when their plan is made
             return [0 for _ in arrays]
 
+    def operands(self, arrays: Sequence[Any]) -> Sequence[Any]:
+        return self.addresses(arrays)
+
     def empty(self, shape: Shape) -> Any:
         dtype = getattr(torch(), shape.dtype.numpy_name)
         stored = torch().empty(shape.stored, dtype=dtype, device=self._place)
         if not self.has_queues and stored.nbytes >= 2 * HUGE_PAGE:
             advise_huge_pages(stored.data_ptr(), stored.nbytes)
         return stored if shape.order is None else stored.permute(*shape.back)
+
+    def maker(self, shape: Shape) -> Callable[[], Any]:
+        nbytes = prod(shape.extents) * shape.dtype.itemsize
+        if shape.order is not None or (not self.has_queues and nbytes >= 2 * HUGE_PAGE):
+            return partial(self.empty, shape)
+        dtype = getattr(torch(), shape.dtype.numpy_name)
+        return partial(torch().empty, shape.extents, dtype=dtype, device=self._place)
 
     def scalar(self, x: Any) -> Any:
         return x
@@ -175,10 +205,14 @@ class TorchLibrary:
         return nullcontext(queue_of_tensor(arrays[0]) if self.keeps_alignment else None)
 
 
-class _Foreign:
+class _Foreign(ABC):
     """What libraries have in common whose arrays are read by `read_memory`."""
 
     has_queues = True  # also of pinned host arrays, which copies work on
+
+    @abstractmethod
+    def empty(self, shape: Shape) -> Any:
+        """See `Library`."""
 
     def __init__(self, device: str) -> None:
         self.device = device
@@ -191,6 +225,12 @@ class _Foreign:
 
     def addresses(self, arrays: Iterable[Any]) -> list[int]:
         return [read(x).address for x in arrays]
+
+    def operands(self, arrays: Sequence[Any]) -> Sequence[Any]:
+        return self.addresses(arrays)
+
+    def maker(self, shape: Shape) -> Callable[[], Any]:
+        return partial(self.empty, shape)
 
     def ordered(
         self, arrays: Sequence[Any], written: Collection[Any]

@@ -8,8 +8,7 @@ number k, from 1 on, stands near the address k * 2**48, so that views of it keep
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +20,8 @@ from cubepy.ir.types import DType
 from cubepy.jit.compile import Captured
 from cubepy.jit.grid import Grid, Over
 from cubepy.jit.kernel import CubeKernel
-from cubepy.jit.launch import Prepared, overlaps_itself, pack, prepare, shares_memory
+from cubepy.jit.launch import overlaps_itself, pack, prepare, shares_memory
+from cubepy.jit.programs import Program, Step
 from cubepy.kernels.calls.inspection import Recording
 from cubepy.kernels.calls.libraries import (
     Library,
@@ -40,59 +40,39 @@ LIMIT = 1024
 _SPAN = 48
 
 
-class Step:
-    """A prepared launch whose addresses are operands' plus an offset."""
+def step_of(
+    kernel: CubeKernel,
+    grid: Grid,
+    arguments: dict[str, Any],
+    bases: Sequence[int],
+    has_addresses: bool,
+) -> Step:
+    """A prepared launch; `bases`: where each operand stands in the arguments."""
+    name = kernel.__name__
+    prepared, matcher = prepare(
+        name,
+        kernel.annotations,
+        kernel.bind_arguments((), arguments),
+        grid,
+        kernel.settings,
+        kernel.specialisations,
+        has_addresses=has_addresses,
+    )
+    template = list(prepared.template)
+    for slot, argument, dtype in prepared.numbers:
+        template[slot] = pack(name, argument, matcher.scalars[argument], dtype)
+    holes = [
+        (slot, number, address - bases[number])
+        for slot, argument in prepared.addresses
+        for address in (matcher.memories[argument].address,)
+        for number in (_operand(address),)
+    ]
+    return Step(prepared, tuple(template), tuple(holes))
 
-    def __init__(
-        self,
-        kernel: CubeKernel,
-        grid: Grid,
-        arguments: dict[str, Any],
-        bases: Sequence[int],
-        has_addresses: bool,
-    ) -> None:
-        """Prepare a launch; `bases`: where each operand stands in the arguments."""
-        prepared, matcher = prepare(
-            kernel.__name__,
-            kernel.annotations,
-            kernel.bind_arguments((), arguments),
-            grid,
-            kernel.settings,
-            kernel.specialisations,
-            has_addresses=has_addresses,
-        )
-        self._prepared: Prepared = prepared
-        self._watched = [c for c in prepared.compiled.captured if not _is_ours(c)]
-        self._type = ctypes.c_uint64 * len(prepared.template)
-        self._template = list(prepared.template)
-        for slot, name, dtype in prepared.numbers:
-            self._template[slot] = pack(kernel.__name__, name, matcher.scalars[name], dtype)
-        self._holes = [
-            (slot, number, address - bases[number])
-            for slot, name in prepared.addresses
-            for address in (matcher.memories[name].address,)
-            for number in (_operand(address),)
-        ]
 
-    @property
-    def is_watched(self) -> bool:
-        """Whether the kernel calls functions of the user that capture names."""
-        return bool(self._watched)
-
-    def is_current(self) -> bool:
-        """Whether the names that the user's functions captured still mean the same."""
-        return all(captured.is_unchanged() for captured in self._watched)
-
-    def run(self, addresses: Sequence[int], queue: int | None) -> None:
-        """Launch in a queue on operands at these addresses.
-
-        In checked mode it raises what a check of the kernel found.
-        """
-        prepared = self._prepared
-        block = self._type(*self._template)
-        for slot, number, offset in self._holes:
-            block[slot] = addresses[number] + offset
-        prepared.launch(block, queue)
+def _watched(step: Step) -> list[Captured]:
+    """What functions of the user captured that the kernel calls."""
+    return [c for c in step.prepared.compiled.captured if not _is_ours(c)]
 
 
 def _is_ours(captured: Captured) -> bool:
@@ -108,18 +88,19 @@ def _operand(address: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The launches of one signature. Operands: the arrays, then the results, then scratch.
+    """The launches of one signature. Operands: the arrays, then the results, then scratch, of which
+    the last two are made anew by each call.
 
     `reaches` are the bytes that arrays and results extend to, relative to their addresses.
     """
 
     function: str
-    results: tuple[Shape, ...]
-    scratch: tuple[Shape, ...]
-    steps: tuple[Step, ...]
+    results: tuple[Callable[[], Any], ...]
+    scratch: tuple[Callable[[], Any], ...]
+    program: Program
     reaches: tuple[tuple[int, int], ...]
     operands: tuple[Memory, ...]
-    watched: tuple[Step, ...]
+    watched: tuple[Captured, ...]
     has_scalars: bool
     """Whether results have no axes; all of them do, or none."""
     updated: tuple[int, ...] = ()
@@ -127,7 +108,7 @@ class Plan:
 
     def is_current(self) -> bool:
         """Whether no captured name of a launched kernel has changed."""
-        return all(step.is_current() for step in self.watched)
+        return all(captured.is_unchanged() for captured in self.watched)
 
     def run(
         self,
@@ -137,38 +118,32 @@ class Plan:
         addresses: list[int],
     ) -> Sequence[Any]:
         """The results of a call: new arrays, or those given. `addresses`: where the arrays are,
-        and those given; it becomes the addresses of all operands."""
-        if given is None:
-            results: Sequence[Any] = [library.empty(shape) for shape in self.results]
-            addresses += library.addresses(results)
-        else:
-            results = given
+        and those given, if results are given."""
+        results = [make() for make in self.results] if given is None else given
         if given is not None or self.updated:
-            first = len(arrays) if given is not None else len(addresses)
-            self._check_overlaps(addresses, (*self.updated, *range(first, len(addresses))))
+            addresses = addresses or library.addresses(arrays)
+            self._check_overlaps(addresses, (*self.updated, *range(len(arrays), len(addresses))))
         made = results
         if self.scratch:
-            made = [*results, *(library.empty(shape) for shape in self.scratch)]
-            addresses += library.addresses(made[len(results) :])
+            made = [*results, *[make() for make in self.scratch]]
+        operands = [*arrays, *made]
         if not library.has_queues:
-            for step in self.steps:
-                step.run(addresses, None)
+            self.program(*library.operands(operands))
             return results
-        written = [*made, *(arrays[k] for k in self.updated)]
-        with library.ordered([*arrays, *made], written) as queue:
-            for step in self.steps:
-                step.run(addresses, queue)
+        with library.ordered(operands, [*made, *(arrays[k] for k in self.updated)]) as queue:
+            self.program.enqueue(library.addresses(operands), queue)
         return results
 
     def _check_overlaps(self, addresses: list[int], written: Sequence[int]) -> None:
         """E601 where a written operand shares memory with another that is not the same array."""
-        spans = [
-            (a + low, a + high) for a, (low, high) in zip(addresses, self.reaches, strict=True)
-        ]
+        reaches = self.reaches
         for one in written:
-            for other in range(len(spans)):
-                apart = spans[other][0] >= spans[one][1] or spans[other][1] <= spans[one][0]
-                if other != one and not apart and self._collide(addresses, other, one):
+            low, high = reaches[one]
+            begin, end = addresses[one] + low, addresses[one] + high
+            for other, base in enumerate(addresses):
+                low, high = reaches[other]
+                meets = base + low < end and base + high > begin and other != one
+                if meets and self._collide(addresses, other, one):
                     name = "an argument that is updated" if one in self.updated else "`out`"
                     raise fail(
                         "E601",
@@ -295,19 +270,19 @@ class Planner:
             self.recording.add(kernel, grid, arguments)
             return
         keeps = self.library.keeps_alignment
-        self._steps.append(Step(kernel, grid, arguments, self._bases, keeps))
+        self._steps.append(step_of(kernel, grid, arguments, self._bases, keeps))
 
     def plan(self) -> Plan:
         """What was collected."""
         shown = self._operands[: len(self._operands) - len(self._scratch)]
         return Plan(
             self.function,
-            tuple(self._results),
-            tuple(self._scratch),
-            tuple(self._steps),
+            tuple(map(self.library.maker, self._results)),
+            tuple(map(self.library.maker, self._scratch)),
+            Program(self._steps, len(self._operands)),
             tuple(_reach(memory) for memory in shown),
             tuple(shown),
-            tuple(step for step in self._steps if step.is_watched),
+            tuple(captured for step in self._steps for captured in _watched(step)),
             any(not shape.extents for shape in self._results),
             tuple(self._updated),
         )

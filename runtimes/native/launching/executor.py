@@ -67,7 +67,8 @@ class Classes:
 
     `launcher` keeps `kernel`, `_grid`, `_table`, `_what` and `_cells`; `kernel` keeps `_launchers`,
     `_covers` and `_table`, and has `__getitem__` and `over`; `table` keeps `data`; `array` keeps
-    `_memory`, a `memory` with an `owner`; `bound` keeps `_launcher`, `_args` and `_names`.
+    `_memory`, a `memory` with an `owner`; `bound` keeps `_launcher`, `_args` and `_names`;
+    `program` keeps `_data`.
     `general` launches in Python; `rest` completes a launch; `overrides` is the context variable
     and `generation` the counter of the settings, of which code depends on `settings`.
     """
@@ -75,6 +76,7 @@ class Classes:
     launcher: Any
     kernel: Any
     bound: Any
+    program: Any
     table: Any
     array: Any
     memory: Any
@@ -86,14 +88,16 @@ class Classes:
 
 
 class Executor:
-    """The compiled executor. `launcher` and `bound` are the classes of what it runs; `entry` and
-    `bound_entry` what their `_entry` is."""
+    """The compiled executor. `launcher`, `bound` and `program` are the classes of what it runs;
+    `entry`, `bound_entry` and `program_entry` what their `_entry` is."""
 
     def __init__(self, classes: Classes, library: Library, places: dict[Context, int]) -> None:
         self.launcher = native_class(classes.launcher)
         self.entry = library.address[frame.LAUNCH]
         self.bound = native_class(classes.bound)
         self.bound_entry = library.address[frame.BOUND]
+        self.program = native_class(classes.program)
+        self.program_entry = library.address[frame.PROGRAM]
         self._library = library
         self._kept: list[Any] = [classes]
         self._context = context = (ctypes.c_int64 * Context.SIZE).from_address(
@@ -108,7 +112,7 @@ class Executor:
         dtypes = [_numpys_dtype(name) for name, _ in DTYPES]
         checked, level = classes.settings
         getitem, over = classes.kernel.__getitem__, classes.kernel.over
-        self._kept += [dtypes, getitem, over, classes.bound.__call__]
+        self._kept += [dtypes, getitem, over, classes.bound.__call__, classes.program.__call__]
         rows = [
             word
             for (_, scale), dtype in zip(DTYPES, dtypes, strict=True)
@@ -147,6 +151,7 @@ class Executor:
             Context.GETITEM: id(getitem),
             Context.OVER: id(over),
             Context.BOUND: id(classes.bound.__call__),
+            Context.PROGRAM: id(classes.program.__call__),
         }
 
     def reads_tensors(self, cls: Any) -> bool:
@@ -211,8 +216,8 @@ def _make(classes: Classes) -> Executor | None:
 
 @once
 def _library() -> Library:
-    symbols = frame.LAUNCH, frame.BOUND, frame.CONTEXT, grids.GETITEM, grids.OVER
-    return link(compile_text(text(), level=1, has_locals=True), symbols)
+    calls = frame.LAUNCH, frame.BOUND, frame.PROGRAM, grids.GETITEM, grids.OVER
+    return link(compile_text(text(), level=1, has_locals=True), (*calls, frame.CONTEXT))
 
 
 def _places(classes: Classes) -> dict[Context, int] | None:
@@ -231,6 +236,7 @@ def _places(classes: Classes) -> dict[Context, int] | None:
         (Context.BOUND_LAUNCHER, bound, "_launcher"),
         (Context.BOUND_ARGS, bound, "_args"),
         (Context.BOUND_NAMES, bound, "_names"),
+        (Context.PROGRAM_DATA, object.__new__(classes.program), "_data"),
         (Context.DATA, table, "data"),
         (Context.MEMORY_OF, object.__new__(classes.array), "_memory"),
         (Context.OWNER_OF, object.__new__(classes.memory), "owner"),

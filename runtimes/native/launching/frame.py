@@ -14,7 +14,8 @@ from cubepy.runtimes.native.launching.tables import (
 )
 from cubepy.runtimes.native.words import Operand, Routine, Value
 
-LAUNCH, BOUND, CONTEXT = "cubepy_launch", "cubepy_bound", "cubepy_launch_context"
+LAUNCH, BOUND, PROGRAM = "cubepy_launch", "cubepy_bound", "cubepy_program"
+CONTEXT = "cubepy_launch_context"
 TYPE_OF = 8
 """Where objects keep their type; the following are places in objects too, checked by `executor`."""
 TUPLE_SIZE, TUPLE_ITEMS, BYTES_ITEMS, NUMBER_VALUE = 16, 24, 32, 16

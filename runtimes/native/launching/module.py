@@ -11,14 +11,22 @@ it holds the table's data meanwhile, and owns what those attributes gave.
 
 from __future__ import annotations
 
-from cubepy.runtimes.native.launching import extents, frame, grids, matching, reading, running
+from cubepy.runtimes.native.launching import (
+    extents,
+    frame,
+    grids,
+    matching,
+    programs,
+    reading,
+    running,
+)
 from cubepy.runtimes.native.launching.frame import CONTEXT, DECLARATIONS
 from cubepy.runtimes.native.launching.tables import Context
 
 
 def text() -> str:
     """The module."""
-    parts = frame, reading, extents, matching, running, grids
+    parts = frame, reading, extents, matching, running, programs, grids
     routines = [routine for part in parts for routine in part.routines()]
     context = f"@{CONTEXT} = global [{int(Context.SIZE)} x i64] zeroinitializer"
     return "\n\n".join((context, DECLARATIONS, *(r.text() for r in routines)))

@@ -12,6 +12,7 @@ MAX_LEAVES = 24
 MAX_RANK = 8
 MAX_SLOTS = 60
 MAX_PARAMETERS = 24
+MAX_OPERANDS = 32
 HUGE = 1 << 31
 """Extents, strides, items and cubes beyond which the general way launches, so that no product of
 two wraps."""
@@ -83,6 +84,33 @@ class Plan(IntEnum):
     LACKING = 28
     """Where it says how much memory a kernel asked for in vain; 0: it asks for none."""
     SIZE = 29
+
+
+class Program(IntEnum):
+    """The words at the beginning of a program, which its steps follow; see `jit.programs`."""
+
+    OPERANDS = 0
+    STEPS = 1
+    SIZE = 2
+
+
+class Step(IntEnum):
+    """The words of a step behind those of `Plan`, of which it has those of code; places are counted
+    from its beginning."""
+
+    BLOCK = 29
+    """Words of the argument block,"""
+    BLOCK_AT = 30
+    """and where it stands without addresses."""
+    HOLES = 31
+    HOLES_AT = 32
+    """For each address the word of the block, the number of the operand, and what is added."""
+    COUNT = 33
+    WORK = 34
+    SIZE = 35
+
+
+HOLE_WORDS = 3
 
 
 class Collapse(IntEnum):
@@ -270,7 +298,10 @@ class Context(IntEnum):
     CHECKED = 45
     """The names of the settings that code depends on."""
     OPT_LEVEL = 46
-    SIZE = 48
+    PROGRAM = 47
+    """The call of programs in Python, and where they keep their data."""
+    PROGRAM_DATA = 48
+    SIZE = 50
 
 
 NUMBER_ROW_WORDS = 3

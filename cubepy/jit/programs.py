@@ -1,0 +1,83 @@
+"""Programs: prepared launches in order, on operands that are told apart by their number.
+
+Prebuilt functions make one for each signature. It is called with its operands, which are NumPy
+arrays or addresses; native code runs it from the third call on, where all of it runs on the CPU.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from cubepy.array.memory import pointer
+from cubepy.jit.launch import Prepared
+from cubepy.record import dataclass
+from cubepy.runtimes.native.launching.callables import Base
+
+CALLS = 2
+"""Calls of a program in Python until native code is asked for."""
+Hole = tuple[int, int, int]
+"""A word of the argument block that holds an address: the word, the operand's number, and the
+distance from that operand's address."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A prepared launch. `template`: its argument block without the addresses at `holes`."""
+
+    prepared: Prepared
+    template: tuple[int, ...]
+    holes: tuple[Hole, ...]
+
+    def run(self, addresses: Sequence[int], queue: int | None) -> None:
+        """Launch in a queue on operands at these addresses.
+
+        In checked mode it raises what a check of the kernel found.
+        """
+        block = (ctypes.c_uint64 * len(self.template))(*self.template)
+        for word, number, offset in self.holes:
+            block[word] = addresses[number] + offset
+        self.prepared.launch(block, queue)
+
+
+class Program(Base):
+    """Steps that are launched one after another, each when the last one is done.
+
+    `_data`, once native code runs it: a tuple of the words that describe it, and of what they refer
+    to; see `runtimes.native.launching.tables`.
+    """
+
+    __slots__ = ("_calls", "_data", "operands", "steps")
+
+    def __init__(self, steps: Sequence[Step], operands: int) -> None:
+        self.steps = tuple(steps)
+        self.operands = operands
+        self._calls = 0
+        self._data: Any = None
+
+    def __call__(self, *operands: Any) -> None:
+        """Launch on these operands, NumPy arrays or addresses, outside of any queue."""
+        self._calls = calls = self._calls + 1
+        if calls == CALLS:
+            self._become_native()
+        self.enqueue([pointer(o) if isinstance(o, np.ndarray) else o for o in operands], None)
+
+    def enqueue(self, addresses: Sequence[int], queue: int | None) -> None:
+        """Launch in a queue on operands at these addresses."""
+        for step in self.steps:
+            step.run(addresses, queue)
+
+    def _become_native(self) -> None:
+        """Let native code run it from the next call on, if it can."""
+        from cubepy.jit.encoding import program_words
+        from cubepy.jit.tables import native_executor
+
+        known = native_executor()
+        found = known and program_words(self)
+        if known and found:
+            self._data = found
+            self._entry = known.program_entry
+            self.__class__ = known.program

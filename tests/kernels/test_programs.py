@@ -1,0 +1,155 @@
+"""Calls of prebuilt functions that native code runs: from the third of a signature on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cubepy as cp
+from cubepy import kernels
+from cubepy.jit.programs import Program, Step
+from cubepy.jit.tables import native_executor
+from tests.kernels.conftest import Draw
+from tests.optional import require_package
+
+SCALE = 2.0
+
+is_native = pytest.mark.skipif(native_executor() is None, reason="no native launches here")
+
+
+def scaled(v: Any) -> Any:
+    """A function that captures a name."""
+    return v * SCALE
+
+
+def softmax(x: np.ndarray) -> np.ndarray:
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def normalised(x: np.ndarray) -> np.ndarray:
+    centred = x - x.mean(-1, keepdims=True)
+    return centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
+
+
+def pooled(x: np.ndarray) -> np.ndarray:
+    n, c, h, w = x.shape
+    return x.reshape(n, c, h // 2, 2, w // 2, 2).max((3, 5))
+
+
+CASES: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
+    "sum of all": (kernels.sum, np.sum, ((1000,),)),
+    "sum of many": (kernels.sum, np.sum, ((70_001,),)),
+    "sum along columns": (lambda x: kernels.sum(x, 0), lambda x: x.sum(0), ((301, 70),)),
+    "variance": (lambda x: kernels.var(x, 1), lambda x: x.var(1), ((9, 333),)),
+    "place of the largest": (lambda x: kernels.argmax(x, 1), lambda x: x.argmax(1), ((9, 40),)),
+    "softmax": (kernels.softmax, softmax, ((7, 33),)),
+    "layer norm": (lambda x: kernels.layer_norm(x, (33,)), normalised, ((7, 33),)),
+    "two arrays": (lambda x, y: kernels.map(lambda a, b: a - b, x, y), np.subtract, ((5, 6),) * 2),
+    "product": (kernels.matmul, np.matmul, ((17, 9), (9, 13))),
+    "pool": (lambda x: kernels.max_pool2d(x, 2), pooled, ((2, 3, 8, 6),)),
+    "nothing": (lambda x: kernels.sum(x, 1), lambda x: x.sum(1), ((3, 0),)),
+    "no results": (lambda x: kernels.map(scaled, x), lambda x: x * SCALE, ((0, 3),)),
+}
+
+
+def refuse(*args: Any) -> None:
+    raise AssertionError("launched in Python")
+
+
+@is_native
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_repeated_calls_are_native_and_right(
+    name: str, threads: int, draw: Draw, monkeypatch: pytest.MonkeyPatch
+):
+    function, reference, shapes = CASES[name]
+    for round_ in range(6):
+        if round_ == 2:
+            monkeypatch.setattr(Step, "run", refuse)
+        arrays = [draw.numbers.standard_normal(shape).astype(np.float32) for shape in shapes]
+        with cp.settings(num_threads=threads):
+            found = function(*arrays)
+        wanted = reference(*[x.astype(np.float64) for x in arrays])
+        np.testing.assert_allclose(found, wanted, rtol=2e-4, atol=2e-4)
+        assert np.asarray(found).dtype == (np.int64 if "place" in name else np.float32)
+
+
+@is_native
+def test_layouts_and_given_results(draw: Draw, monkeypatch: pytest.MonkeyPatch):
+    """Views, results that the caller brings, one that is the argument; poisoned before."""
+    for round_ in range(5):
+        if round_ == 2:
+            monkeypatch.setattr(Step, "run", refuse)
+        base = draw.numbers.integers(-9, 9, (12, 10)).astype(np.float64)
+        view = base[::-2, 1:].T
+        out = np.full((9,), np.nan)
+        assert kernels.sum(view, 1, out=out) is out
+        np.testing.assert_array_equal(out, view.sum(1))
+        rows = np.full((12, 20), np.nan)[:, ::2]
+        kernels.map(lambda v: v + 1, base, out=rows)
+        np.testing.assert_array_equal(rows, base + 1)
+        kept = base.copy()
+        kernels.map(lambda v: -v, base, out=base)
+        np.testing.assert_array_equal(base, -kept)
+        with pytest.raises(cp.LaunchError, match="overlaps"):
+            kernels.map(lambda v: v * 2, base[1:], out=base[:-1])
+
+
+@is_native
+def test_arrays_that_moved_and_names_that_changed(monkeypatch: pytest.MonkeyPatch):
+    global SCALE
+    x = np.arange(6, dtype=np.float32)
+    for scale in (2.0, 2.0, 2.0, 3.0, 3.0, 3.0, 2.0):
+        monkeypatch.setattr(f"{__name__}.SCALE", scale)
+        np.testing.assert_array_equal(kernels.map(scaled, x), x * scale)
+        x.resize(4096, refcheck=False)  # moves
+        x.resize(6, refcheck=False)
+        x += 1
+
+
+@is_native
+@pytest.mark.optional("torch")
+def test_tensors(draw: Draw, monkeypatch: pytest.MonkeyPatch):
+    torch = require_package("torch")
+    for round_ in range(5):
+        if round_ == 2:
+            monkeypatch.setattr(Step, "run", refuse)
+        x = torch.from_numpy(draw.numbers.standard_normal((6, 50)))
+        found = kernels.softmax(x.T, 0)
+        torch.testing.assert_close(found, torch.softmax(x.T, 0))
+        out = torch.full((50,), torch.nan, dtype=torch.float64)
+        kernels.sum(x, 0, out=out)
+        torch.testing.assert_close(out, x.sum(0))
+
+
+@is_native
+def test_calls_from_threads(draw: Draw):
+    arrays = [draw.numbers.standard_normal((40, 60)).astype(np.float32) for _ in range(8)]
+    wanted = [x.sum(1, dtype=np.float64) for x in arrays]
+
+    def work(k: int) -> None:
+        for _ in range(200):
+            np.testing.assert_allclose(kernels.sum(arrays[k], 1), wanted[k], rtol=1e-4, atol=1e-4)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
+
+
+@is_native
+def test_a_program_takes_arrays_and_addresses_alone():
+    x = np.arange(4.0)
+    program = Program([], 2)
+    for _ in range(3):
+        program(x, x.ctypes.data)
+    known = native_executor()
+    assert known is not None and type(program) is known.program
+    program(x, x)
+    for wrong in ((x, "x"), (x, 1 << 70)):
+        program(*wrong)  # no step looks at them
+    with pytest.raises(TypeError, match="keyword"):
+        program(x, x, name=1)  # type: ignore[call-arg]
