@@ -7,16 +7,15 @@ tested once, when a GPU first compiles a kernel with them, and remembered in the
 from __future__ import annotations
 
 import hashlib
-import json
-import os
 import sys
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from cubepy import config
+from cubepy.cache.entry import Entry
+from cubepy.cache.store import named_store
 from cubepy.compilers.cuda import toolchain
 from cubepy.errors import Error
 from cubepy.runtimes.base import Device
@@ -58,12 +57,11 @@ def versions(device: Device) -> str:
 
 def remembered(device: Device) -> dict[str, int] | None:
     """The result for these versions, if a process of this user had it."""
-    try:
-        found = json.loads(_file(device).read_text())
-        is_whole = found["versions"] == versions(device) and isinstance(found["wrong"], dict)
-        return {str(k): int(n) for k, n in found["wrong"].items()} if is_whole else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    entry = named_store().get(_key(device))
+    wrong = None if entry is None else entry.header.get("wrong")
+    if not isinstance(wrong, dict) or not all(type(n) is int for n in wrong.values()):
         return None  # whatever is doubtful is tested again
+    return {str(name): int(count) for name, count in wrong.items()}
 
 
 def examined(device: Device) -> dict[str, int]:
@@ -101,18 +99,11 @@ def _is_capturing() -> bool:
     return bool(torch.cuda.is_current_stream_capturing())
 
 
-def _file(device: Device) -> Path:
-    key = hashlib.sha256(f"{FORMAT} {versions(device)}".encode()).hexdigest()[:24]
-    return Path(config.get("cache_dir")) / "miscompilations" / f"{key}.json"
+def _key(device: Device) -> str:
+    return hashlib.sha256(f"miscompilations {FORMAT} {versions(device)}".encode()).hexdigest()
 
 
 def _remember(device: Device, wrong: dict[str, int]) -> None:
-    """Written aside and renamed; a folder that cannot be written is no error."""
-    file = _file(device)
-    aside = file.with_suffix(f".{os.getpid()}")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        aside.write_text(json.dumps({"versions": versions(device), "wrong": wrong}))
-        aside.replace(file)
-    except OSError:
-        return
+    """Kept beside compiled code, also where that is not kept, so that no process tests again."""
+    header = {"kind": "test", "kernel": versions(device), "parts": {}, "wrong": wrong}
+    named_store().put(Entry(_key(device), header, b""))
