@@ -17,7 +17,7 @@ from cubepy.jit.arguments import Matcher
 from cubepy.jit.compile import Captured, Compiled
 from cubepy.jit.grid import Grid, Over
 from cubepy.jit.launch import Prepared
-from cubepy.jit.plan import ArrayRule, LaunchPlan, NumberRule, Rule, StructRule, plan_of
+from cubepy.jit.plan import ArrayRule, LaunchPlan, NumberRule, Rule, StructRule
 from cubepy.jit.programs import Program, Step
 from cubepy.lang.function import Attributes, Captures, CubeFunction
 from cubepy.record import dataclass
@@ -69,21 +69,9 @@ def learned_of(
     known: Executor, function: Any, grid: Grid, prepared: Prepared, matcher: Matcher
 ) -> Learned:
     """The plan of a launch that was run, for native code; raises `Unknown` if that can't run it."""
-    compiled, signature = prepared.compiled, prepared.signature
-    if prepared.queue is not None or signature is None:
-        raise Unknown
-    _require(not compiled.artifact.faults and "cluster" not in dict(signature.attributes))
-    _require(not matcher.maps)
-    plan = plan_of(
-        matcher,
-        signature,
-        compiled.facts,
-        compiled.artifact.slots,
-        grid,
-        prepared.device.target,
-        prepared.width,
-        prepared.collapsed,
-    )
+    compiled, plan = prepared.compiled, prepared.plan
+    _require(prepared.queue is None and not compiled.artifact.faults)
+    _require(not matcher.maps and plan.grid.cluster == (1, 1, 1))
     what = grid.what if isinstance(grid, Over) else None
     _require(plan.grid.kind != "array" or is_read(known, what))
     words = Words()

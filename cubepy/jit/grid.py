@@ -162,21 +162,3 @@ def default_cube_dim(grid: Grid | None, plane_dim: int) -> Dim3:
     if isinstance(grid, Over) and grid.per == "cube":
         return (1, 1, 1) if plane_dim == 1 else (256, 1, 1)
     return -(-256 // plane_dim) * plane_dim, 1, 1
-
-
-def cover(shape: tuple[int, ...], per: str, dim: Dim3, plane_dim: int, uses_axes: bool) -> Dim3:
-    """The cube count for `shape` items, its last axis on X, leading ones together on Z.
-
-    Kernels that ask for no axis are covered by their number of items alone.
-    """
-    if not uses_axes or not shape:
-        shape = (prod(shape),)
-    x, y = shape[-1], shape[-2] if len(shape) > 1 else 1
-    z = prod(shape[:-2])
-    if per == "cube":
-        return x, y, z
-    width = dim[0] // plane_dim if per == "plane" else dim[0]
-    if len(shape) == 1 and not uses_axes:
-        units = prod(dim) // plane_dim if per == "plane" else prod(dim)
-        return -(-x // max(1, units)), 1, 1
-    return -(-x // max(1, width)), -(-y // dim[1]), -(-z // dim[2])

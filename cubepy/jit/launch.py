@@ -20,7 +20,6 @@ from cubepy.array.interop import read_memory
 from cubepy.array.memory import HOST, Memory, raw_view
 from cubepy.array.order import Ordered
 from cubepy.errors import fail
-from cubepy.frontend.facts import Facts
 from cubepy.frontend.signature import Signature
 from cubepy.ir.numbers import convert, to_bits
 from cubepy.ir.types import DType, f32, find_dtype
@@ -36,12 +35,11 @@ from cubepy.jit.grid import (
     Over,
     check_clusters,
     check_limits,
-    cover,
     default_cube_dim,
     dim3,
     shown,
-    whole_clusters,
 )
+from cubepy.jit.plan import GridRule, LaunchPlan, grid_rule, plan_of
 from cubepy.jit.staging import Staged
 from cubepy.jit.tensor_maps import encode
 from cubepy.record import dataclass
@@ -66,11 +64,12 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A launch without addresses: code, block with holes, and the checks that need addresses.
+    """A plan with the metadata of one launch: code, and the block with holes for addresses.
 
     `work`: about how many elements it computes, which decides how cubes are spread over threads.
     """
 
+    plan: LaunchPlan
     compiled: Compiled
     device: Any
     template: tuple[int, ...]
@@ -78,12 +77,9 @@ class Prepared:
     numbers: tuple[tuple[int, str, DType], ...]
     count: int
     work: int
-    width: int
     queue: int | None = None
     kept: tuple[Any, ...] = ()
     """What addresses in the template point to."""
-    signature: Signature | None = None
-    collapsed: bool = False
 
     def is_staged(self, memories: dict[str, Memory]) -> bool:
         """Whether arrays of the host are copied to the device for the launch."""
@@ -167,9 +163,8 @@ def prepare(
     check_written(kernel, facts.written, matcher.memories)
     if check_overlaps(kernel, facts.written, matcher.memories):
         signature = replace(signature, noalias=False)
-    count = _cube_count(kernel, grid, dim, plane, matcher, width, facts, collapsed)
-    if isinstance(grid, Over):
-        count = whole_clusters(count, options.clusters)
+    rule = grid_rule(grid, signature, facts, matcher, target, options.clusters)
+    count = _cube_count(kernel, grid, rule, matcher, width, collapsed)
     check_limits(kernel, Fixed(count, dim), target)
     check_clusters(kernel, count, options.clusters, target)
     if checked:
@@ -178,9 +173,9 @@ def prepare(
     if not has_addresses:
         signature = replace(signature, aligned=frozenset())
     compiled = specialisations.get(signature, device)
-    prepared = _fill(kernel, compiled, device, matcher, count, collapsed, width)
-    found = replace(prepared, queue=settings.queue, signature=signature, collapsed=collapsed)
-    return found, matcher
+    slots = compiled.artifact.slots
+    plan = plan_of(matcher, signature, compiled.facts, slots, rule, width, collapsed)
+    return _fill(plan, compiled, device, matcher, count, settings.queue), matcher
 
 
 def check_sizes(kernel: str, matcher: Matcher, units: int) -> None:
@@ -268,17 +263,14 @@ def shares_memory(a: Memory, b: Memory) -> bool:
 def _cube_count(
     kernel: str,
     grid: Grid,
-    dim: Dim3,
-    plane: int,
+    rule: GridRule,
     matcher: Matcher,
     width: int,
-    facts: Facts,
     collapsed: bool,
 ) -> Dim3:
     if isinstance(grid, Fixed):
         return grid.count
-    shape = _covered_shape(kernel, grid, matcher, width, collapsed)
-    return cover(shape, grid.per, dim, plane, facts.uses_axes)
+    return rule.cover(_covered_shape(kernel, grid, matcher, width, collapsed))
 
 
 def _covered_shape(
@@ -319,19 +311,19 @@ def _lines_of(layout: Any, is_line: bool, width: int, collapsed: bool) -> tuple[
 
 
 def _fill(
-    kernel: str,
+    plan: LaunchPlan,
     compiled: Compiled,
     device: Any,
     matcher: Matcher,
     count: Dim3,
-    collapsed: bool,
-    width: int,
+    queue: int | None,
 ) -> Prepared:
+    """What a plan's slots hold for all launches of equal metadata."""
     block: list[int] = []
     addresses: list[tuple[int, str]] = []
     numbers: list[tuple[int, str, DType]] = []
-    known = _Metadata(kernel, matcher, device, collapsed)
-    for position, slot in enumerate(compiled.artifact.slots):
+    known = _Metadata(plan.kernel, matcher, device, bool(plan.collapses))
+    for position, slot in enumerate(plan.slots):
         if slot.kind.is_address:
             addresses.append((position, slot.argument))
         elif slot.kind.varies:
@@ -341,17 +333,17 @@ def _fill(
     if compiled.artifact.faults:
         block.append(0)  # the address of the fault record
     total = prod(count)
-    units = prod(compiled.artifact.cube_dim)
     return Prepared(
+        plan,
         compiled,
         device,
         tuple(block),
         tuple(addresses),
         tuple(numbers),
         total,
-        max(total * units * width, _elements(matcher)),
-        width,
-        kept=tuple(known.kept),
+        max(total * prod(plan.cube_dim) * plan.width, _elements(matcher)),
+        queue,
+        tuple(known.kept),
     )
 
 

@@ -2,6 +2,7 @@
 
 Plain data, made here from what one launch was found to be. Extents, strides, addresses and numbers
 are read at each launch: every launch that a plan holds for runs its code, whatever the sizes.
+`launch.prepare` counts cubes and fills the block by it, `encoding` writes it down for native code.
 """
 
 from __future__ import annotations
@@ -11,12 +12,19 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from cubepy.artifact import Slot
 from cubepy.frontend.facts import Facts
-from cubepy.frontend.signature import Arg, ComptimeArg, ScalarArg, Signature, StructArg, TensorArg
+from cubepy.frontend.signature import (
+    Arg,
+    ScalarArg,
+    Signature,
+    StructArg,
+    TensorArg,
+    TensorMapArg,
+)
 from cubepy.ir.core import NARROW_LIMIT, UNLIMITED
 from cubepy.ir.types import i64
 from cubepy.jit.arguments import Layout, Matcher
 from cubepy.jit.classes import is_small
-from cubepy.jit.grid import Dim3, Fixed, Grid
+from cubepy.jit.grid import Dim3, Fixed, Grid, whole_clusters
 from cubepy.record import dataclass
 from cubepy.targets import CHECKED_LIMIT, Target
 
@@ -69,7 +77,17 @@ class StructRule:
     names: tuple[str, ...]
 
 
-Rule: TypeAlias = ArrayRule | NumberRule | ComptimeRule | StructRule
+@dataclass(frozen=True, slots=True)
+class MapRule:
+    """A tensor map of elements of a type, with this box and swizzle."""
+
+    path: str
+    dtype: str
+    box: tuple[int, ...]
+    swizzle: int
+
+
+Rule: TypeAlias = ArrayRule | NumberRule | ComptimeRule | StructRule | MapRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +96,27 @@ class GridRule:
     shape that the launcher names), "argument" (they cover the array at the path `argument`) or
     "array" (they cover one that is no argument).
 
-    `divisors`: items that a cube serves along x, y and z; not `by_axes`: all along x. `most`: the
-    device's limits.
+    `divisors`: items that a cube serves along x, y and z; not `by_axes`: all along x. `cluster`:
+    what covers something is rounded up to whole ones. `most`: the device's limits.
     """
 
     kind: str
     argument: str
     by_axes: bool
     divisors: Dim3
+    cluster: Dim3
     most: Dim3
+
+    def cover(self, shape: tuple[int, ...]) -> Dim3:
+        """The cube count for `shape` items: the last axis on X, leading ones together on Z.
+
+        Kernels that ask for no axis are covered by their number of items alone.
+        """
+        if not self.by_axes or not shape:
+            shape = (prod(shape),)
+        items = shape[-1], shape[-2] if len(shape) > 1 else 1, prod(shape[:-2])
+        x, y, z = (-(-n // by) for n, by in zip(items, self.divisors, strict=True))
+        return whole_clusters((x, y, z), self.cluster)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +151,7 @@ def plan_of(
     signature: Signature,
     facts: Facts,
     slots: tuple[Slot, ...],
-    grid: Grid,
-    target: Target,
+    grid: GridRule,
     width: int,
     is_collapsed: bool,
 ) -> LaunchPlan:
@@ -134,7 +163,7 @@ def plan_of(
         matcher.kernel,
         tuple(rules),
         slots,
-        _grid_rule(grid, signature, facts, matcher, target),
+        grid,
         signature.cube_dim,
         width,
         signature.noalias,
@@ -157,7 +186,8 @@ def _rules(name: str, arg: Arg, matcher: Matcher, facts: Facts, width: int) -> l
         value = matcher.given[name]
         small = is_small(matcher.scalars[name]) if arg.dtype is i64 else None
         return [NumberRule(name, type(value).__name__, arg.dtype.name, small)]
-    assert isinstance(arg, ComptimeArg)
+    if isinstance(arg, TensorMapArg):
+        return [MapRule(name, arg.dtype.name, arg.box, arg.swizzle)]
     return [ComptimeRule(name, repr(matcher.given[name]))]
 
 
@@ -190,18 +220,25 @@ def _collapses(matcher: Matcher, facts: Facts, width: int, is_collapsed: bool) -
     return is_collapsed if is_collapsed or not (facts.shaped or facts.uses_axes) else None
 
 
-def _grid_rule(
-    grid: Grid, signature: Signature, facts: Facts, matcher: Matcher, target: Target
+def grid_rule(
+    grid: Grid,
+    signature: Signature,
+    facts: Facts,
+    matcher: Matcher,
+    target: Target,
+    cluster: Dim3,
 ) -> GridRule:
+    """How the cubes of a launch are counted."""
     most = target.max_cube_counts
     if isinstance(grid, Fixed):
-        return GridRule("fixed", "", False, (1, 1, 1), most)
+        return GridRule("fixed", "", False, (1, 1, 1), cluster, most)
     by_axes, divisors = facts.uses_axes, (1, 1, 1)
     if grid.per != "cube":
         by = signature.plane_dim if grid.per == "plane" else 1
         x, y, z = signature.cube_dim
         divisors = (max(1, x // by), y, z) if by_axes else (max(1, prod((x, y, z)) // by), 1, 1)
     if isinstance(grid.what, int | tuple):
-        return GridRule("shape", "", by_axes, divisors, most)
+        return GridRule("shape", "", by_axes, divisors, cluster, most)
     name = matcher.name_of(grid.what)
-    return GridRule("argument" if name else "array", name or "", by_axes, divisors, most)
+    kind = "argument" if name else "array"
+    return GridRule(kind, name or "", by_axes, divisors, cluster, most)
