@@ -16,6 +16,8 @@ SETTINGS = ("checked", "opt_level")
 """Options that settings may choose at any time, so that each launch asks for them. `scratch_bytes`
 only refuses kernels, which is asked when they are compiled."""
 
+_ATTRIBUTES = tuple(sorted(LAUNCH_ATTRIBUTES.items()))
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -75,8 +77,9 @@ class Options:
         """What code for a target depends on, by name: hints that it does not take are left out."""
         return tuple(
             [
-                (name, getattr(self, name))
-                for name, row in sorted(LAUNCH_ATTRIBUTES.items())
-                if getattr(self, name) is not None and (target.kind in row.kinds or not row.is_hint)
+                (name, value)
+                for name, row in _ATTRIBUTES
+                if (value := getattr(self, name)) is not None
+                and (target.kind in row.kinds or not row.is_hint)
             ]
         )

@@ -37,7 +37,7 @@ class _Entry:
         self.block_type = ctypes.c_uint64 * len(prepared.template)
         self.arrays = [(slot, position[name]) for slot, name in prepared.addresses]
         self.numbers = [(slot, position[name], name, t) for slot, name, t in prepared.numbers]
-        written = prepared.compiled.facts.written
+        written = prepared.plan.written
         self.written = frozenset(k for name, k in position.items() if name in written)
         self.extents = [
             (position[name], *_reach(memory), name in written)

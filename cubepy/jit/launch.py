@@ -87,14 +87,15 @@ class Prepared:
 
     def run(self, memories: dict[str, Memory], scalars: dict[str, Any], kernel: str) -> None:
         """Fill the block and launch; `check_overlaps` has been done."""
-        written = [memories[n] for n in self.compiled.facts.written if n in memories]
+        names = self.plan.written
+        written = [memories[name] for name in names]
         ordered = Ordered(self.device, self.queue, memories.values(), written)
         if not self.is_staged(memories):
             addresses = {name: memory.address for name, memory in memories.items()}
             with ordered as queue:
                 self.launch(self.filled(addresses, scalars, kernel), queue)
             return
-        staging = Staged(self.device, memories, self.compiled.facts.written)
+        staging = Staged(self.device, memories, names)
         with ordered as queue, staging as staged:
             self.launch(self.filled(staged.addresses, scalars, kernel), queue)
 

@@ -62,10 +62,10 @@ class NumberRule:
 
 @dataclass(frozen=True, slots=True)
 class ComptimeRule:
-    """A value that is part of the code; `text` shows it."""
+    """A value of this type that is part of the code."""
 
     path: str
-    text: str
+    type: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +85,7 @@ class MapRule:
     dtype: str
     box: tuple[int, ...]
     swizzle: int
+    is_written: bool
 
 
 Rule: TypeAlias = ArrayRule | NumberRule | ComptimeRule | StructRule | MapRule
@@ -142,6 +143,12 @@ class LaunchPlan:
     is_flat: bool
     collapses: bool | None
 
+    @property
+    def written(self) -> tuple[str, ...]:
+        """The paths of the arrays that the kernel writes, those of tensor maps too."""
+        rules = (rule for rule in self.rules if isinstance(rule, ArrayRule | MapRule))
+        return tuple([rule.path for rule in rules if rule.is_written])
+
 
 _LIMITS = (-1, NARROW_LIMIT, CHECKED_LIMIT, UNLIMITED)
 
@@ -187,8 +194,8 @@ def _rules(name: str, arg: Arg, matcher: Matcher, facts: Facts, width: int) -> l
         small = is_small(matcher.scalars[name]) if arg.dtype is i64 else None
         return [NumberRule(name, type(value).__name__, arg.dtype.name, small)]
     if isinstance(arg, TensorMapArg):
-        return [MapRule(name, arg.dtype.name, arg.box, arg.swizzle)]
-    return [ComptimeRule(name, repr(matcher.given[name]))]
+        return [MapRule(name, arg.dtype.name, arg.box, arg.swizzle, name in facts.written)]
+    return [ComptimeRule(name, type(matcher.given[name]).__name__)]
 
 
 def _array_rule(
