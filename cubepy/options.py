@@ -6,6 +6,7 @@ It is what `configure` changes, what compilers take, and a part of every key of 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from cubepy.config import get
@@ -65,8 +66,7 @@ class Options:
 
     def in_force(self) -> Options:
         """These options with the settings of the moment, which are asked for nothing afterwards."""
-        checked, level = self.by_settings()
-        return replace(self, checked=checked, opt_level=level, scratch_bytes=self.scratch_limit)
+        return _resolved(self, *self.by_settings(), self.scratch_limit)
 
     @property
     def clusters(self) -> tuple[int, int, int]:
@@ -83,3 +83,8 @@ class Options:
                 and (target.kind in row.kinds or not row.is_hint)
             ]
         )
+
+
+@lru_cache(maxsize=256)
+def _resolved(options: Options, checked: bool, level: int, scratch: int) -> Options:
+    return replace(options, checked=checked, opt_level=level, scratch_bytes=scratch)
