@@ -535,12 +535,16 @@ def test_artifacts_are_kept_whole() -> None:
 def test_the_key_holds_every_field_of_signatures_and_options() -> None:
     from dataclasses import fields
 
+    from cubepy.cache.kept import NOTHING_KEPT
     from cubepy.frontend.signature import Signature
     from cubepy.options import Options
 
     traced = {"args", "cube_dim", "plane_dim", "checked", "attributes"}
     promised = {"noalias", "limit", "flat", "aligned", "small"}
     assert {f.name for f in fields(Signature)} == traced | promised
-    shapes = {"line_size", "plane_dim", "checked", "contract", "fast_math"}
-    limits = {"opt_level", "scratch_bytes", "cluster", "registers", "cubes_per_sm"}
-    assert {f.name for f in fields(Options)} == shapes | limits  # `Kept` takes all there are
+    signature = Signature((), (1, 1, 1), 1, True)
+    keys = {NOTHING_KEPT._key_of(signature, Options())}
+    for field in fields(Options):
+        other: dict[str, Any] = {field.name: "another"}
+        keys.add(NOTHING_KEPT._key_of(signature, Options(**other)))
+    assert len(keys) == 1 + len(fields(Options))
