@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from cubepy.compilers.cstyle.dialect import Helper, Spellings
+from cubepy.compilers.cstyle.reserved import C_FUNCTIONS, C_WORDS, CPP_WORDS, vector_words, words
+from cubepy.compilers.cstyle.shared import FLOAT_FUNCTIONS
 from cubepy.compilers.cstyle.spelling import UNARY, Spelling, call, cast
 from cubepy.ir import ops
+from cubepy.ir.opdef import OpDef
 from cubepy.ir.types import (
     DType,
     bf16,
@@ -79,29 +82,25 @@ BITCASTS = {
     (ops.BITCAST, index, f64): call("__longlong_as_double"),
     (ops.BITCAST, u64, f64): call("__longlong_as_double"),
 }
-HALF_CONVERSIONS = {
-    (ops.CAST, f16, f32): call("half_to_float"),
-    (ops.CAST, f32, f16): call("float_to_half"),
-    (ops.CAST, f16, f64): call("half_to_double"),
-    (ops.CAST, f64, f16): call("double_to_half"),
-}
+
+
+def conversions(dtype: DType, name: str) -> dict[tuple[OpDef, DType, DType], Spelling]:
+    """Conversions between a small float and the others, by functions that are named after it."""
+    wide = ((f32, "float"), (f64, "double"))
+    return {
+        key: call(f"{a}_to_{b}")
+        for other, word in wide
+        for key, a, b in (
+            ((ops.CAST, dtype, other), name, word),
+            ((ops.CAST, other, dtype), word, name),
+        )
+    }
 
 
 def numbers() -> Spellings:
     """Functions of f32 and f64 by C's names, of integers by intrinsics."""
     table: Spellings = {}
-    names = {
-        ops.SQRT: ("sqrt", 1),
-        ops.FLOOR: ("floor", 1),
-        ops.CEIL: ("ceil", 1),
-        ops.TRUNC: ("trunc", 1),
-        ops.RINT: ("rint", 1),
-        ops.ABS: ("fabs", 1),
-        ops.COPYSIGN: ("copysign", 2),
-        ops.FMA: ("fma", 3),
-        FMOD: ("fmod", 2),
-    }
-    for row, (name, count) in names.items():
+    for row, (name, count) in {**FLOAT_FUNCTIONS, FMOD: ("fmod", 2)}.items():
         table[row, f32] = call(f"{name}f", count)
         table[row, f64] = call(name, count)
     table |= {(row, d): call(n, 2) for d in WIDE for row, n in ((ops.MIN, "min"), (ops.MAX, "max"))}
@@ -170,3 +169,10 @@ def atomics() -> Spellings:
         "__double_as_longlong({1})))"
     )
     return table
+
+
+def reserved(own: str, vectors: str) -> frozenset[str]:
+    """Reserved words: those of C++, a dialect's `own`, and its types of vectors of scalars."""
+    of_vectors = vector_words(vectors, (1, 2, 3, 4))
+    makers = frozenset(f"make_{name}" for name in of_vectors)
+    return C_WORDS | CPP_WORDS | C_FUNCTIONS | words(own) | of_vectors | makers

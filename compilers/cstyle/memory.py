@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from cubepy.compilers.cstyle.dialect import Dialect
@@ -120,14 +120,18 @@ def _call_by_lane(
     e: Emitter, op: Op, t: Line, name: str, lane: str, extra: list[tuple[Value, str]]
 ) -> Expr:
     """A call of a helper that reads lane by lane; masked off lanes are not read."""
-    lanes: list[Expr] = []
-    for k in range(t.width):
-        fields = {n: e.lines.lane(n, v.type, k).whole for v, n in extra}
-        lanes.append(Expr(lane.format(k=k, **fields), 0))
+    lanes = [Expr(text, 0) for text in _by_lane(e, t, lane, extra)]
     body = f"    return {e.lines.build(t, lanes).whole};"
     helper = _helper(e, op, t, name, f"const {_pointer_type(e, op)} from", extra, body)
     rest = [e.value(v).whole for v, _ in extra]
     return Expr(f"{helper}({', '.join([pointer(e, op).whole, *rest])})", POSTFIX)
+
+
+def _by_lane(e: Emitter, t: Line, lane: str, extra: list[tuple[Value, str]]) -> Iterator[str]:
+    """`lane` for each lane: `{k}` is its number, each name of `extra` that lane of its value."""
+    for k in range(t.width):
+        fields = {n: e.lines.lane(n, v.type, k).whole for v, n in extra}
+        yield lane.format(k=k, **fields)
 
 
 def _pointer_type(e: Emitter, op: Op) -> str:
@@ -203,10 +207,7 @@ def _masked_store(e: Emitter, op: Op, t: Type) -> None:
 def _store_by_lane(
     e: Emitter, op: Op, t: Line, name: str, lane: str, extra: list[tuple[Value, str]]
 ) -> None:
-    lines: list[str] = []
-    for k in range(t.width):
-        fields = {n: e.lines.lane(n, v.type, k).whole for v, n in extra}
-        lines.append("    " + lane.format(k=k, **fields))
+    lines = [f"    {text}" for text in _by_lane(e, t, lane, extra)]
     first = f"{_pointer_type(e, op)} to"
     helper = _helper(e, op, t, name, first, extra, "\n".join(lines))
     rest = [e.value(v).whole for v, _ in extra]

@@ -83,6 +83,17 @@ _COMPARISONS: dict[OpDef, tuple[str, int]] = {
     ops.GT: (">", COMPARE),
     ops.GE: (">=", COMPARE),
 }
+FLOAT_FUNCTIONS: dict[OpDef, tuple[str, int]] = {
+    ops.SQRT: ("sqrt", 1),
+    ops.FLOOR: ("floor", 1),
+    ops.CEIL: ("ceil", 1),
+    ops.TRUNC: ("trunc", 1),
+    ops.RINT: ("rint", 1),
+    ops.ABS: ("fabs", 1),
+    ops.COPYSIGN: ("copysign", 2),
+    ops.FMA: ("fma", 3),
+}
+"""C's functions of doubles, with the number of their operands."""
 _SELECT = Spelling("{0} ? {1} : {2}", TERNARY, (AND, OR, OR))
 
 

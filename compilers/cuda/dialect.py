@@ -239,13 +239,9 @@ _COOPERATION: Spellings = {
     ),
 }
 
-_CONVERSIONS = family.BITCASTS | family.HALF_CONVERSIONS
-_BF16_CONVERSIONS = {
-    (ops.CAST, bf16, f32): call("bfloat16_to_float"),
-    (ops.CAST, f32, bf16): call("float_to_bfloat16"),
-    (ops.CAST, bf16, f64): call("bfloat16_to_double"),
-    (ops.CAST, f64, bf16): call("double_to_bfloat16"),
-}
+_CONVERSIONS = (
+    family.BITCASTS | family.conversions(f16, "half") | family.conversions(bf16, "bfloat16")
+)
 
 
 def _functions() -> Spellings:
@@ -358,7 +354,7 @@ def dialect(arch: str) -> Dialect:
     base = replace(
         base,
         spellings=BASE.spellings | _RECENT,
-        conversions=_CONVERSIONS | _BF16_CONVERSIONS,
+        conversions=_CONVERSIONS,
         helpers=HELPERS | _NAN_HELPERS | _BF16_HELPERS,
     )
     return complete(base)

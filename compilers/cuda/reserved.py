@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from cubepy.compilers.cstyle.reserved import C_FUNCTIONS, C_WORDS, CPP_WORDS, vector_words, words
+from cubepy.compilers.cstyle.cuda_family import reserved
 
 _VECTORS = """
     char uchar short ushort int uint long ulong longlong ulonglong float double half bfloat16_
 """
-_OWN = words(
-    """
+_OWN = """
     threadIdx blockIdx blockDim gridDim warpSize dim3 cudaError_t clock clock64 longlong ulonglong
     umin umax llmin llmax ullmin ullmax saturate nanosleep bfloat16 float8_e4m3 float8_e5m2
     shared_memory nan nanf trap brkpt rhypot norm norm3d norm4d rnorm rnorm3d rnorm4d rcbrt fdivide
@@ -16,13 +15,5 @@ _OWN = words(
     atomicDec atomicCAS atomicAnd atomicOr atomicXor mul24 umul24 mulhi umulhi mul64hi umul64hi
     float_as_int int_as_float float_as_uint uint_as_float surfaceReference textureReference
     cudaSuccess nv_std cuda_std
-    """
-)
-RESERVED = (
-    C_WORDS
-    | CPP_WORDS
-    | C_FUNCTIONS
-    | _OWN
-    | vector_words(_VECTORS, (1, 2, 3, 4))
-    | frozenset(f"make_{name}" for name in vector_words(_VECTORS, (1, 2, 3, 4)))
-)
+"""
+RESERVED = reserved(_OWN, _VECTORS)

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from cubepy.compilers.cstyle import cuda_family as family
 from cubepy.compilers.cstyle.dialect import REFUSED, Dialect, Helper, Spellings, complete
-from cubepy.compilers.cstyle.shared import SHARED
+from cubepy.compilers.cstyle.shared import FLOAT_FUNCTIONS, SHARED
 from cubepy.compilers.cstyle.spelling import EQUAL, UNARY, Spelling, call
 from cubepy.compilers.hip.reserved import RESERVED
 from cubepy.ir import ops
@@ -70,21 +70,11 @@ def _type_helpers() -> dict[str, Helper]:
 
 def _halves() -> Spellings:
     """f16 by way of f32 where that is exact, or rounds alike."""
-    names = {
-        ops.SQRT: ("sqrtf", 1),
-        ops.FLOOR: ("floorf", 1),
-        ops.CEIL: ("ceilf", 1),
-        ops.TRUNC: ("truncf", 1),
-        ops.RINT: ("rintf", 1),
-        ops.ABS: ("fabsf", 1),
-        ops.COPYSIGN: ("copysignf", 2),
-        FMOD: ("fmodf", 2),
-    }
-    table: Spellings = {(ops.FMA, f16): call("__builtin_fmaf16", 3)}
-    for row, (name, count) in names.items():
+    table: Spellings = {}
+    for row, (name, count) in {**FLOAT_FUNCTIONS, FMOD: ("fmod", 2)}.items():
         operands = ", ".join(f"(float){{{k}}}" for k in range(count))
-        table[row, f16] = Spelling(f"(_Float16){name}({operands})", UNARY, (UNARY,) * count)
-    return table
+        table[row, f16] = Spelling(f"(_Float16){name}f({operands})", UNARY, (UNARY,) * count)
+    return table | {(ops.FMA, f16): call("__builtin_fmaf16", 3)}
 
 
 def _shuffles() -> Spellings:

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from cubepy.compilers.cstyle.reserved import C_FUNCTIONS, C_WORDS, CPP_WORDS, vector_words, words
+from cubepy.compilers.cstyle.cuda_family import reserved
 
 _VECTORS = "char uchar short ushort int uint long ulong longlong ulonglong float double half"
-_OWN = words(
-    """
+_OWN = """
     threadIdx blockIdx blockDim gridDim warpSize dim3 hipError_t hipSuccess clock clock64
     wall_clock64 longlong ulonglong shared_memory bfloat16 float8_e4m3 float8_e5m2 hip_bfloat16
     atomicAdd atomicSub atomicExch atomicMin atomicMax atomicInc atomicDec atomicCAS atomicAnd
     atomicOr atomicXor unsafeAtomicAdd safeAtomicAdd mul24 umul24 mulhi umulhi nan nanf rhypot norm
     norm3d norm4d rnorm rnorm3d rnorm4d rcbrt fdividef saturate hip HIP_vector_type
-    """
-)
-RESERVED = (
-    C_WORDS
-    | CPP_WORDS
-    | C_FUNCTIONS
-    | _OWN
-    | vector_words(_VECTORS, (1, 2, 3, 4))
-    | frozenset(f"make_{name}" for name in vector_words(_VECTORS, (1, 2, 3, 4)))
-)
+"""
+RESERVED = reserved(_OWN, _VECTORS)

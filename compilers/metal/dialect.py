@@ -7,7 +7,7 @@ with eight bytes for each. Fast math is off.
 from __future__ import annotations
 
 from cubepy.compilers.cstyle.dialect import REFUSED, Dialect, Helper, Spellings, complete
-from cubepy.compilers.cstyle.shared import SHARED, SHORT_NAMES
+from cubepy.compilers.cstyle.shared import FLOAT_FUNCTIONS, SHARED, SHORT_NAMES
 from cubepy.compilers.cstyle.spelling import EQUAL, UNARY, Spelling, call
 from cubepy.compilers.metal.reserved import RESERVED
 from cubepy.ir import metal, ops
@@ -46,17 +46,7 @@ VECTORS = {
 
 
 def _functions() -> Spellings:
-    names = {
-        ops.SQRT: ("sqrt", 1),
-        ops.FLOOR: ("floor", 1),
-        ops.CEIL: ("ceil", 1),
-        ops.TRUNC: ("trunc", 1),
-        ops.RINT: ("rint", 1),
-        ops.ABS: ("fabs", 1),
-        ops.COPYSIGN: ("copysign", 2),
-        ops.FMA: ("fma", 3),
-    }
-    table: Spellings = {(row, Kind.FLOAT): call(*word) for row, word in names.items()}
+    table: Spellings = {(row, Kind.FLOAT): call(*word) for row, word in FLOAT_FUNCTIONS.items()}
     table[FMOD, f32] = call("exact_fmod", 2)
     table[FMOD, f16] = Spelling("(half)exact_fmod((float){0}, (float){1})", UNARY, (UNARY, UNARY))
     integers = {

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from cubepy.compilers.cstyle.dialect import REFUSED, Dialect, Helper, Spellings, complete
-from cubepy.compilers.cstyle.shared import SHARED, SHORT_NAMES
+from cubepy.compilers.cstyle.shared import FLOAT_FUNCTIONS, SHARED, SHORT_NAMES
 from cubepy.compilers.cstyle.spelling import EQUAL, UNARY, Spelling, call, cast
 from cubepy.compilers.opencl.reserved import RESERVED
 from cubepy.ir import ops
@@ -41,17 +41,7 @@ from cubepy.passes.legalise.rows import FMOD, HIDDEN_NEG
 
 SCALARS = {**SHORT_NAMES, f16: "ushort", f64: "double"}
 _WIDTHS = (2, 4, 8, 16)
-_FUNCTIONS = {
-    ops.SQRT: ("sqrt", 1),
-    ops.FLOOR: ("floor", 1),
-    ops.CEIL: ("ceil", 1),
-    ops.TRUNC: ("trunc", 1),
-    ops.RINT: ("rint", 1),
-    ops.ABS: ("fabs", 1),
-    ops.COPYSIGN: ("copysign", 2),
-    ops.FMA: ("fma", 3),
-    FMOD: ("fmod", 2),
-}
+_FUNCTIONS = {**FLOAT_FUNCTIONS, FMOD: ("fmod", 2)}
 _INTEGERS = {
     ops.MIN: ("min", 2),
     ops.MAX: ("max", 2),

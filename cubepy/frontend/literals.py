@@ -62,30 +62,30 @@ class Look:
 Literal: TypeAlias = bool | int | float | Choice | Held | Apply | Look
 
 
-def numbers_in(tree: Literal) -> Iterator[Number]:
-    """The Python numbers of a tree, not those that its locals hold."""
+def _leaves(tree: Literal) -> Iterator[Number | Held | Look]:
+    """What a tree chooses from and computes with, from left to right."""
     if isinstance(tree, Choice):
-        yield from numbers_in(tree.a)
-        yield from numbers_in(tree.b)
+        yield from _leaves(tree.a)
+        yield from _leaves(tree.b)
     elif isinstance(tree, Apply):
         for arg in tree.args:
-            yield from numbers_in(arg)
-    elif isinstance(tree, Look):
-        yield from tree.table
-    elif not isinstance(tree, Held):
+            yield from _leaves(arg)
+    else:
         yield tree
+
+
+def numbers_in(tree: Literal) -> Iterator[Number]:
+    """The Python numbers of a tree, not those that its locals hold."""
+    for leaf in _leaves(tree):
+        if isinstance(leaf, Look):
+            yield from leaf.table
+        elif not isinstance(leaf, Held):
+            yield leaf
 
 
 def locals_in(tree: Literal) -> Iterator[Local]:
     """The locals that a tree reads."""
-    if isinstance(tree, Choice):
-        yield from locals_in(tree.a)
-        yield from locals_in(tree.b)
-    elif isinstance(tree, Apply):
-        for arg in tree.args:
-            yield from locals_in(arg)
-    elif isinstance(tree, Held):
-        yield tree.local
+    return (leaf.local for leaf in _leaves(tree) if isinstance(leaf, Held))
 
 
 def lanes_of(tree: Literal) -> int:
@@ -166,7 +166,7 @@ def distribute(function: Callable[..., Any], *args: Literal) -> Literal | None:
         return _map_table(function, *tables, args=args) if len(tables) == 1 else None
     count = 1
     for arg in args:
-        count *= _leaves(arg)
+        count *= _choices(arg)
     return _distribute(function, (), args, {}) if 0 < count <= _MOST_LEAVES else None
 
 
@@ -186,11 +186,12 @@ def _map_table(
     return Look(look.index, tuple(found))
 
 
-def _leaves(tree: Literal) -> int:
-    if isinstance(tree, Choice):
-        a, b = _leaves(tree.a), _leaves(tree.b)
-        return a + b if a and b else 0
-    return 0 if isinstance(tree, Held | Apply | Look) else 1
+def _choices(tree: Literal) -> int:
+    """How many numbers a tree chooses from; 0 where it has other leaves or arithmetic."""
+    if computes(tree):
+        return 0
+    leaves = list(_leaves(tree))
+    return 0 if any(isinstance(leaf, Held | Look) for leaf in leaves) else len(leaves)
 
 
 def _distribute(
