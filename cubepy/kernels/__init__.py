@@ -1,5 +1,6 @@
 """Prebuilt kernels, written in the language: pooling, reductions, elementwise functions."""
 
+from cubepy.kernels import random
 from cubepy.kernels.convolution.entry import conv1d, conv2d, conv3d, prepack
 from cubepy.kernels.elementwise.entry import map
 from cubepy.kernels.elementwise.selection import where
@@ -72,6 +73,7 @@ __all__ = [
     "norm",
     "prepack",
     "prod",
+    "random",
     "rms_norm",
     "scatter",
     "softmax",

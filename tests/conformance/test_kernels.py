@@ -229,6 +229,20 @@ def test_gather_and_scatter(on: On):
     np.testing.assert_array_equal(found, [0, 0, 0, 0, 4])
 
 
+def test_random_numbers(on: On):
+    """The same bits on all devices, those of `tests/kernels/test_random.py` on the CPU."""
+    random = cp.kernels.random
+    names = ("bits", "uniform", "bernoulli", "normal")
+    for name in names[1:] if on.device in SLOW else names:
+        draw, dtype = getattr(random, name), {"bits": np.uint32, "bernoulli": np.bool_}.get(name)
+        expected = draw(70, seed=2**63 + 5, offset=3, dtype=dtype)
+        found = on(draw, seed=2**63 + 5, offset=3, out=on.output((70,), expected.dtype))
+        if name == "normal":
+            np.testing.assert_allclose(found, expected, 1e-5, 1e-6)
+        else:
+            np.testing.assert_array_equal(found, expected)
+
+
 def test_positions(on: On):
     x = RNG.integers(-9, 9, (3, 4, 70)).astype(np.float32)
     x[1, 2, 50] = np.nan

@@ -30,6 +30,8 @@ from cubepy.record import dataclass
 from cubepy.runtimes.cpu.memory import HUGE_PAGE, MAPPED_BYTES, advise_huge_pages, get_memory
 from cubepy.runtimes.registry import find_device
 
+Number = bool | int | float
+
 
 @contextmanager
 def serving(device: str) -> Iterator[None]:
@@ -101,8 +103,8 @@ class Library(Protocol):
         """An array without axes as its library returns it."""
         ...
 
-    def constant(self, value: bool | int | float, dtype: DType) -> Any:
-        """A number as an array without axes."""
+    def constant(self, value: Number | Sequence[Number], dtype: DType) -> Any:
+        """A number as an array without axes, or several as one of one axis."""
         ...
 
     def ordered(
@@ -144,7 +146,7 @@ class NumpyLibrary:
     def scalar(self, x: np.ndarray) -> Any:
         return x[()]
 
-    def constant(self, value: bool | int | float, dtype: DType) -> np.ndarray:
+    def constant(self, value: Number | Sequence[Number], dtype: DType) -> np.ndarray:
         return np.array(value, numpy_dtype(dtype))
 
     def ordered(
@@ -195,7 +197,7 @@ class TorchLibrary:
     def scalar(self, x: Any) -> Any:
         return x
 
-    def constant(self, value: bool | int | float, dtype: DType) -> Any:
+    def constant(self, value: Number | Sequence[Number], dtype: DType) -> Any:
         kind = getattr(torch(), dtype.numpy_name)
         return torch().tensor(value, dtype=kind, device=self._place)
 
@@ -252,7 +254,7 @@ class ArrayLibrary(_Foreign):
     def scalar(self, x: Any) -> Any:
         return x
 
-    def constant(self, value: bool | int | float, dtype: DType) -> Array:
+    def constant(self, value: Number | Sequence[Number], dtype: DType) -> Array:
         return asarray(np.array(value, numpy_dtype(dtype)), device=self.device)
 
 
@@ -275,7 +277,7 @@ class CudaLibrary(_Foreign):
     def scalar(self, x: Any) -> Any:
         return x
 
-    def constant(self, value: bool | int | float, dtype: DType) -> Any:
+    def constant(self, value: Number | Sequence[Number], dtype: DType) -> Any:
         return self._own.constant(value, dtype)
 
 
@@ -288,6 +290,11 @@ NUMPY = NumpyLibrary()
 
 _serving: ContextVar[NumpyLibrary] = ContextVar("cubepy_serving", default=NUMPY)
 """NumPy's arrays with the device that serves them."""
+
+
+def serving_numpy() -> NumpyLibrary:
+    """NumPy's arrays with the device that serves them now."""
+    return _serving.get()
 
 
 @lru_cache(maxsize=64)

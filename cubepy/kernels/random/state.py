@@ -1,0 +1,44 @@
+"""Where draws that name no seed take their numbers from."""
+
+from __future__ import annotations
+
+import secrets
+from operator import index
+from threading import Lock
+
+from cubepy.kernels.calls.arguments import refused
+
+
+class State:
+    """A seed, and the next block that nobody has used; safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._seed, self._block = secrets.randbits(64), 0
+
+    def restart(self, seed: int) -> None:
+        """Begin the stream of another seed."""
+        with self._lock:
+            self._seed, self._block = seed, 0
+
+    def take(self, blocks: int) -> tuple[int, int]:
+        """The seed, and the first of so many blocks that are nobody else's."""
+        with self._lock:
+            first = self._block
+            self._block += blocks
+            return self._seed, first
+
+
+DEFAULT = State()
+
+
+def seed(value: int) -> None:
+    """Begin again the stream that draws without a seed take their numbers from.
+
+    `value`: an integer, of which 64 bits count. A process begins with a seed of the operating
+    system; each draw takes the blocks that follow those of the one before, in all threads.
+    """
+    try:
+        DEFAULT.restart(index(value) % 2**64)
+    except TypeError:
+        raise refused("random.seed", "value", f"is {value!r}; it takes integers", "") from None
