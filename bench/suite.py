@@ -116,11 +116,12 @@ def all_rows() -> list[Row]:
         memory,
         pooling,
         products,
+        scans,
         start,
         sums,
     )
 
-    libraries = (pooling, averages, products, convolutions, elementwise, sums)
+    libraries = (pooling, averages, products, convolutions, elementwise, sums, scans)
     modules = (bandwidth, *libraries, core, barriers, checked, launch, start, memory)
     return [row for module in modules for row in module.rows()]
 

@@ -36,6 +36,7 @@ from cubepy.kernels.reduction.entry import (
     sum,
     var,
 )
+from cubepy.kernels.scan.entry import cumprod, cumsum
 from cubepy.kernels.transposition.entry import transpose
 
 __all__ = [
@@ -56,6 +57,8 @@ __all__ = [
     "conv1d",
     "conv2d",
     "conv3d",
+    "cumprod",
+    "cumsum",
     "gather",
     "group_norm",
     "instance_norm",

@@ -252,6 +252,16 @@ def test_positions(on: On):
     np.testing.assert_array_equal(on(cp.kernels.argmin, small, 2), small.argmin(2))
 
 
+@pytest.mark.parametrize("dtype", ["f4", "i1"])
+def test_scans(on: On, dtype: str):
+    x = RNG.integers(-3, 4, (3, 5, 300)).astype(dtype)
+    for axis in (0, 2) if on.device in SLOW else (None, 0, 1, 2):
+        found = on(cp.kernels.cumsum, x, axis)
+        np.testing.assert_array_equal(found, np.cumsum(x, axis, "f8"))
+    signs = np.sign(x) + (x == 0).astype(dtype)
+    np.testing.assert_array_equal(on(cp.kernels.cumprod, signs, 2), np.cumprod(signs, 2))
+
+
 def test_normalisation(on: On):
     x, weight = numbers(6, 70), numbers(70)
     wide = np.exp(x.astype("f8"))

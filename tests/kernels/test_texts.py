@@ -17,6 +17,8 @@ CALLS: list[tuple[str, dict[str, str], dict[str, Any]]] = [
     ("max_pool2d", {"x": "f16[2,5,19,23]"}, {"kernel_size": 3, "return_indices": True}),
     ("avg_pool2d", IMAGE, {"kernel_size": 3, "stride": 2, "padding": 1}),
     ("adaptive_avg_pool2d", IMAGE, {"output_size": (4, 5)}),
+    ("cumsum", {"x": "f32[3,300000]"}, {"axis": 1}),
+    ("cumprod", {"x": "i16[300000,3]"}, {"axis": 0}),
 ]
 
 

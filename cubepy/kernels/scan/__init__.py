@@ -1,0 +1,1 @@
+"""Scans: cumulative sums and products."""
