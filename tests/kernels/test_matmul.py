@@ -179,6 +179,19 @@ def test_short_integers_in_steps(dtype: str, layouts: str, small_steps: list[Any
         found = cp.kernels.matmul(a, b, bias=out, epilogue=lambda v, index: v - 3)
         np.testing.assert_array_equal(found, 2 * exact - 3)
     assert [bool(t) for t in small_steps] == [has_tiles()] * 6
+    assert [bool(t and t.is_direct) for t in small_steps[4:]] == [
+        has_tiles() * (left == "rows")
+    ] * 2
+
+
+def test_short_integers_that_lie_apart(small_steps: list[Any]):
+    a = matrix(96, 128, layout="steps", dtype="i1")
+    b = matrix(128, 64, layout="steps", dtype="i1")
+    found = cp.kernels.matmul(a, b)
+    np.testing.assert_array_equal(found, a.astype("i4") @ b.astype("i4"))
+    offset = matrix(97, 131, dtype="u1")[1:, 3:]
+    found = cp.kernels.matmul(offset, offset.T)
+    np.testing.assert_array_equal(found, offset.astype("i4") @ offset.T.astype("i4"))
 
 
 def test_sums_of_short_integers_wrap():

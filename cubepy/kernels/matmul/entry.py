@@ -156,7 +156,12 @@ def multiply(planner: Planner, p: Product) -> None:
     right = ROWS if is_dense(p.b, -1) or not is_dense(p.b, -2) else COLUMNS
     k = p.a.shape[-1]
     given = None if p.is_exact else p.a.dtype
-    problem = Problem(m, n, k, tuple(batch), sums, sums, p.out.dtype, left, right, finished, given)
+    problem = Problem(
+        *(m, n, k, tuple(batch), sums, sums, p.out.dtype, left, right),
+        is_finished=finished,
+        elements=given,
+        has_dense_rows=is_dense(p.a, -1),
+    )
     parts = parts_of_k(planner.target, problem) if len(p.out.shape) == 2 else 1
     if parts > 1:
         _launch_parts(planner, problem, p, parts)

@@ -26,6 +26,7 @@ class Problem:
     that of the elements of the result. `left` and `right`: along which axis the factors are dense.
     `is_finished`: there is a bias, an epilogue or a conversion after the sum. `elements`: the type
     of the factors in memory, None where that is `factors` or no unit of hardware may multiply them.
+    `has_dense_rows`: neighbours in rows of the left factor are neighbours in memory.
     """
 
     m: int
@@ -39,6 +40,7 @@ class Problem:
     right: str
     is_finished: bool = False
     elements: DType | None = None
+    has_dense_rows: bool = False
 
     @property
     def batches(self) -> int:

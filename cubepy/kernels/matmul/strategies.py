@@ -140,6 +140,9 @@ def units(target: Target, problem: Problem) -> Units | None:
         problem.elements,
         problem.sums,
         is_finished=problem.is_finished,
+        is_direct=problem.has_dense_rows
+        and problem.m % PANEL == 0
+        and problem.k * size % ROW_BYTES == 0,
     )
 
 

@@ -32,7 +32,8 @@ class Units:
 
     `depth`: elements of a step along k, a multiple of a block's. `width`: the most columns of a
     cube, a multiple of 32. `left`, `right`: the axis along which the factors are dense.
-    `is_finished`: sums are converted, or go through a bias or an epilogue.
+    `is_finished`: sums are converted, or go through a bias or an epilogue. `is_direct`: the left
+    factor is whole blocks with dense rows, which are taken as they lie.
     """
 
     depth: int
@@ -42,6 +43,7 @@ class Units:
     factors: DType
     sums: DType
     is_finished: bool = False
+    is_direct: bool = False
 
     @property
     def word(self) -> int:
@@ -92,8 +94,9 @@ def multiply_units(
     first, j0 = cp.CUBE_POS // across % down * height, cp.CUBE_POS % across * width
     tiles = (min(width, n - j0) + PANEL - 1) // PANEL
     blocks = t.depth // t.line
-    left = cp.shared((blocks, PANEL, t.line), t.factors)
-    right = cp.shared((t.width // PANEL, blocks, 2, SIDE, t.line), t.factors)
+    left = cp.shared((0 if t.is_direct else blocks, PANEL, t.line), t.factors)
+    # One row more than is used: panels share no set of a cache
+    right = cp.shared((t.width // PANEL, blocks * PANEL + 1, t.line), t.factors)
     spilled = cp.shared((PANEL, PANEL), t.sums)
     for k0 in range(0, max(inner, 1), depth):
         count = min(depth, inner - k0)
@@ -101,10 +104,12 @@ def multiply_units(
         part = k0, k0 + depth >= inner
         pack_right(y, right, j0, k0, deep, tiles, t)
         for i0 in range(first, min(first + height, m), PANEL):
-            pack_left(x, left, i0, k0, deep, t)
+            if not t.is_direct:
+                pack_left(x, left, i0, k0, deep, t)
             for tile in range(tiles):
                 j = j0 + tile * PANEL
                 multiply_panels(
+                    x,
                     left,
                     right[tile],
                     spilled,
@@ -161,27 +166,35 @@ def pack_right(y: Any, right: Any, j0: Any, k0: Any, deep: Any, tiles: Any, t: A
         if t.right == "rows":
             for p in range(SIDE):
                 for tile in range(tiles):
-                    pack_word(y, right[tile, k], p, j0 + tile * PANEL, first + p * t.word, t)
+                    pack_word(
+                        y, right[tile], k * PANEL + p, j0 + tile * PANEL, first + p * t.word, t
+                    )
         else:
             for tile in range(tiles):
                 for c in range(2):
-                    pack_columns(y, right[tile, k, c], j0 + tile * PANEL + c * SIDE, first, t)
+                    pack_columns(
+                        y,
+                        right[tile, k * PANEL + c * SIDE :],
+                        j0 + tile * PANEL + c * SIDE,
+                        first,
+                        t,
+                    )
 
 
-def pack_word(y: Any, block: Any, p: Any, j: Any, k: Any, t: Any) -> None:
+def pack_word(y: Any, panel: Any, p: Any, j: Any, k: Any, t: Any) -> None:
     """One row of two blocks, from a right factor whose rows are dense."""
     if k + t.word <= y.shape[0] and j + PANEL <= y.shape[1]:
         rows = tuple(cp.load(y[k + e], j, line=PANEL, fill=None) for e in range(t.word))
-        put_word(block, p, interleaved(rows, 1), t)
+        put_word(panel, p, interleaved(rows, 1), t)
     else:
         rows = tuple(row_or_zero(y, k + e, j, PANEL, t) for e in range(t.word))
-        put_word(block, p, interleaved(rows, 1), t)
+        put_word(panel, p, interleaved(rows, 1), t)
 
 
-def put_word(block: Any, p: Any, both: Any, t: Any) -> None:
+def put_word(panel: Any, p: Any, both: Any, t: Any) -> None:
     """Store one row of two blocks."""
-    cp.store(block[0, p], 0, both[: t.line], whole=True)
-    cp.store(block[1, p], 0, both[t.line :], whole=True)
+    cp.store(panel[p], 0, both[: t.line], whole=True)
+    cp.store(panel[p + SIDE], 0, both[t.line :], whole=True)
 
 
 def pack_columns(y: Any, block: Any, j0: Any, k: Any, t: Any) -> None:
@@ -227,6 +240,7 @@ def words_transposed(lines: Any, rounds: Any, word: Any) -> Any:
 
 
 def multiply_panels(
+    x: Any,
     left: Any,
     right: Any,
     spilled: Any,
@@ -241,13 +255,16 @@ def multiply_panels(
     t: Any,
 ) -> None:
     """Add the products of two panels to 32 by 32 elements of the result."""
-    sums = result[1]
+    sums, k0 = result[1], part[0]
     for tile in cp.unroll(range(4)):
         amx.zero(tile)
     for k in range(deep):
         for half in cp.unroll(range(2)):
-            amx.load(4 + half, left[k], (half * SIDE, 0))
-            amx.load(6 + half, right[k, half], (0, 0))
+            if t.is_direct:
+                amx.load(4 + half, x, (i0 + half * SIDE, k0 + k * t.line))
+            else:
+                amx.load(4 + half, left[k], (half * SIDE, 0))
+            amx.load(6 + half, right, (k * PANEL + half * SIDE, 0))
         for tile in cp.unroll(range(4)):
             amx.multiply(tile, 4 + tile // 2, 6 + tile % 2, t.factors)
     for tile in cp.unroll(range(4)):
