@@ -7,6 +7,9 @@ from cubepy.array.array import Array
 from cubepy.array.creation import arange, asarray, empty, full, ones, zeros
 from cubepy.array.placement import release_memory, set_default_device, synchronize
 from cubepy.array.streams import Event, Stream
+from cubepy.autotune.autotuned import autotuned
+from cubepy.autotune.session import tuning
+from cubepy.autotune.space import anchor
 from cubepy.config import settings
 from cubepy.errors import (
     CheckError,

@@ -62,6 +62,12 @@ def _level(text: str) -> int:
     return value
 
 
+def _tuning(text: str) -> str:
+    if text not in ("off", "quick", "full"):
+        raise ValueError("expected off, quick or full")
+    return text
+
+
 def _words(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
@@ -85,8 +91,9 @@ TABLE: tuple[Setting, ...] = (
     Setting("opt_level", _level, 2, "LLVM optimisation level of the CPU compiler, 0 to 3"),
     Setting("scratch_bytes", _positive, 64 << 20, "most bytes of a cube's memory on a CPU"),
     Setting("cache_dir", str, _user_cache(), "the folder of files that are kept between runs"),
-    Setting("cache", _flag, True, "keep compiled code on disk"),
+    Setting("cache", _flag, True, "keep compiled code and measurements on disk"),
     Setting("cache_bytes", _positive, 1 << 29, "most bytes of compiled code on disk"),
+    Setting("tune", _tuning, None, "the autotuner's level: off, quick or full; see cp.tuning"),
     Setting("self_test", _flag, True, "test each version of CUDA's compiler once"),
     Setting("pool_bytes", _positive, None, "most bytes kept for reuse by the array pool"),
 )

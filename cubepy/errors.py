@@ -451,6 +451,12 @@ _row(
 _row("E506", Error, "the setting {name} cannot be {value!r}: {reason}", "")
 _row("E601", LaunchError, "{function}: {reason}", "{suggestion}")
 _row("E602", LaunchTypeError, "{function}: {reason}", "{suggestion}")
+_row(
+    "E603",
+    LaunchError,
+    "{function}: {reason}",
+    "let `valid` accept at least one configuration of the space for every problem",
+)
 
 
 # E7xx: what checked kernels and the interpreter find while they run

@@ -16,6 +16,7 @@ from tests.optional import require_package as import_package
 # Before cubepy reads the environment: no test passes or fails for code that another run left.
 # `CUBEPY_CACHE=1 CUBEPY_CACHE_DIR=...` runs the suite with kept code on purpose.
 os.environ.setdefault("CUBEPY_CACHE", "0")
+os.environ.setdefault("CUBEPY_TUNE", "off")  # tests that measure say so
 if "CUBEPY_CACHE_DIR" not in os.environ:
     os.environ["CUBEPY_CACHE_DIR"] = tempfile.mkdtemp(prefix="cubepy-tests-")
     atexit.register(shutil.rmtree, os.environ["CUBEPY_CACHE_DIR"], ignore_errors=True)

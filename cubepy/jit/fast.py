@@ -19,6 +19,7 @@ from cubepy.jit.arguments import ALIGNMENT, Matcher
 from cubepy.jit.classes import is_small
 from cubepy.jit.grid import Fixed, Grid
 from cubepy.jit.launch import Prepared, pack
+from cubepy.jit.observe import is_observed
 from cubepy.lang.annotations import is_comptime_annotation
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ class FastPath:
         given = _Arguments(grid, args, self._is_comptime)
         key = self._key(given)
         entry = self._entries.get(key) if key is not None else None
-        if entry is None:
+        if entry is None or is_observed():
             return False
         prepared = entry.prepared
         prepared.compiled.is_used = True

@@ -12,7 +12,8 @@ from typing import Any
 from cubepy.array.memory import Memory
 from cubepy.errors import fail
 from cubepy.kernels.calls.libraries import Library, libraries_agree, library_of
-from cubepy.kernels.calls.plans import Planner, Plans
+from cubepy.kernels.calls.plans import Plan, Planner, Plans
+from cubepy.kernels.calls.tuned import Picks, tuned_plan
 
 Make = Callable[[Planner, list[Memory]], None]
 """Adds results and launches to a planner, for the memories of the arrays."""
@@ -63,9 +64,15 @@ def run(
     key = (function, library, keys, parameters, outputs)
     plan = plans.find(key)
     if plan is None:
-        planner = Planner(function, library, given)
-        make(planner, [planner.array(name, x) for name, x in zip(names, arrays, strict=True)])
-        plan = plans.keep(key, planner.plan())
+
+        def build(picks: Picks) -> Plan:
+            planner = Planner(function, library, given, picks)
+            make(planner, [planner.array(name, x) for name, x in zip(names, arrays, strict=True)])
+            return planner.plan()
+
+        plan, is_final = tuned_plan(library, build, arrays, given)
+        if is_final:
+            plans.keep(key, plan)
     results = plan.run(library, arrays, given, addresses)
     if out is not None:
         return out

@@ -8,11 +8,12 @@ number k, from 1 on, stands near the address k * 2**48, so that views of it keep
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from cubepy.array.memory import HOST, Memory
+from cubepy.autotune.session import KEPT, level_in_force
 from cubepy.config import get
 from cubepy.errors import fail
 from cubepy.ir.core import ALIGNMENT
@@ -30,6 +31,7 @@ from cubepy.kernels.calls.libraries import (
     contiguous,
     read_output,
 )
+from cubepy.kernels.calls.tuned import Picks
 from cubepy.lang.function import Captures
 from cubepy.record import dataclass
 from cubepy.runtimes.registry import find_device
@@ -163,9 +165,16 @@ class Plan:
 class Planner:
     """Collects operands and launches of a plan; arrays come first, then results, then scratch."""
 
-    def __init__(self, function: str, library: Library, given: list[Any] | None = None) -> None:
-        """`given`: the results that the caller brought."""
+    def __init__(
+        self,
+        function: str,
+        library: Library,
+        given: list[Any] | None = None,
+        picks: Picks | None = None,
+    ) -> None:
+        """`given`: the results that the caller brought; `picks`: None where rules decide."""
         self.function = function
+        self._picks = picks
         self.library = library
         self._given = given
         self.recording = library if isinstance(library, Recording) else None
@@ -183,6 +192,19 @@ class Planner:
         if self.recording is not None:
             return self.recording.target
         return find_device(self.library.device).target
+
+    def pick(
+        self, family: str, key: Any, default: Any, others: Callable[[], Mapping[str, Any]]
+    ) -> Any:
+        """The configuration for a problem: the default, unless another was measured to be faster.
+
+        `family`: a folder of `cubepy.kernels`; `key`: the problem as plain data, with extents
+        rounded by `anchor`; `others`: configurations that are legal for the very problem, by texts
+        of what they change (see `autotune.space.variants`).
+        """
+        if self._picks is None or self.recording is not None:
+            return default
+        return self._picks.pick(family, key, default, others)
 
     def array(self, name: str, x: Any) -> Memory:
         """The next argument, checked; its address is its number."""
@@ -334,4 +356,4 @@ class Plans:
 
 
 def _with_settings(key: Any) -> Any:
-    return get("checked"), get("opt_level"), key
+    return get("checked"), get("opt_level"), level_in_force(KEPT), key

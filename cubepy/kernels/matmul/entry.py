@@ -38,6 +38,7 @@ from cubepy.kernels.matmul.streams import (
 )
 from cubepy.kernels.matmul.tiles import Tiles, multiply_tiles
 from cubepy.kernels.matmul.units import Units, multiply_units
+from cubepy.kernels.matmul.variants import others, problem_key
 from cubepy.record import dataclass
 
 PRECISIONS = (None, "exact", "tf32", "flex32")
@@ -244,7 +245,8 @@ def _turned_if_better(p: Product) -> Product:
 def launch(planner: Planner, problem: Problem, p: Product) -> None:
     """The launch of the kernel that the strategy chose."""
     target = planner.target
-    t = choose(target, problem)
+    default = choose(target, problem)
+    t = planner.pick("matmul", problem_key(problem), default, lambda: others(default, problem))
     b = p.b
     if not isinstance(t, Tiles) and problem.right == COLUMNS:
         b = turned(b)

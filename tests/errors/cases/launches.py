@@ -253,3 +253,12 @@ def ir_without_a_name():
 def ir_for_another_layout():
     x = np.ones(8, np.float32)
     cp.from_ir(COPY_IR)[1](x[::2], x)  # here
+
+
+@case
+def no_valid_configuration():
+    @cp.autotuned(space={"n": (1, 2)}, valid=lambda config, target, problem: False)
+    def fill(out, *, config):
+        out[:] = config["n"]
+
+    fill(np.zeros(3))  # here

@@ -1,0 +1,300 @@
+"""`@autotuned`: functions and kernels that are called with a configuration that suits the call."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from cubepy import config
+from cubepy.array.memory import HOST
+from cubepy.autotune import session
+from cubepy.autotune.session import QUICK, Tuning, current, is_searching
+from cubepy.autotune.signature import arrays_of, default_key, device_of, layouts, signature
+from cubepy.autotune.space import Config, canonical_text, configurations, ranked
+from cubepy.errors import fail
+from cubepy.jit.kernel import CubeKernel
+from cubepy.record import dataclass
+from cubepy.runtimes.registry import find_device
+
+if TYPE_CHECKING:
+    from cubepy.autotune.tuner import Choice
+
+LIMIT = 4096
+"""Signatures that are kept; the oldest go first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """The configuration of a signature, as long as the same tuning and settings are in force."""
+
+    config: Any
+    ended: int | None
+    tuning: Tuning
+    overrides: Any
+
+
+class Autotuned:
+    """A function with a space of configurations; calling it picks one and passes it on.
+
+    `configs`: all members of the space; `pick(...)` tells which one a call would use.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        space: Any,
+        key: Callable[..., Any] | None,
+        valid: Callable[..., Any] | None,
+        priority: Callable[..., Any] | None,
+        reference: Mapping[str, Any] | None,
+        rtol: float | None,
+        name: str | None = None,
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.configs = configurations(space)
+        self._key, self._valid, self._priority = key, valid, priority
+        self._reference = None if reference is None else Config(reference)
+        if self._reference is not None and self._reference not in self.configs:
+            raise TypeError(f"the reference {reference!r} is not in the space")
+        self._rtol = rtol
+        self._name = name or f"{function.__module__}.{function.__qualname__}"
+        self._entries: dict[Any, Entry] = {}
+        self._choices: dict[Any, tuple[Any, Choice]] = {}
+        self._source: str | None = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function with the configuration for these arguments."""
+        return self.function(*args, config=self.pick(*args, **kwargs), **kwargs)
+
+    def pick(self, *args: Any, **kwargs: Any) -> Config:
+        """The configuration for these arguments, found now if it is not known yet."""
+        key = signature(args, kwargs)
+        entry = self._entries.get(key)
+        if entry is not None and _is_current(entry):
+            return entry.config
+        return self._resolve(key, args, kwargs, self._run)
+
+    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any], chosen: Any) -> Any:
+        return self.function(*args, config=chosen, **kwargs)
+
+    def _resolve(
+        self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run: Any, extra: str = ""
+    ) -> Config:
+        """Find the configuration of a signature and keep it."""
+        ended = session.searches_ended
+        chosen, choice = self._choose(args, kwargs, run, extra)
+        if is_searching():
+            return chosen
+        while len(self._entries) >= LIMIT:
+            with suppress(KeyError, StopIteration, RuntimeError):  # another thread removed it
+                del self._entries[next(iter(self._entries))]
+        still = None if choice.is_final else ended
+        self._entries[key] = Entry(chosen, still, current.get(), config.overrides.get())
+        return chosen
+
+    def _choose(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], run: Any, extra: str
+    ) -> tuple[Config, Choice]:
+        from cubepy.autotune.candidates import CallCandidates  # what searches need is loaded late
+        from cubepy.autotune.tuner import Choice, Request, choose
+
+        arrays = arrays_of(args, kwargs)
+        device = find_device(device_of(arrays))
+        found = self._key(*args, **kwargs) if self._key else default_key(args, kwargs)
+        legal = ranked(self.configs, device.target, found, self._valid, self._priority)
+        if not legal:
+            reason = f"no configuration is valid for the problem {found!r}"
+            raise fail("E603", function=self.function.__name__, reason=reason)
+        if device.name not in (HOST,) and not hasattr(device, "new_queue"):
+            return legal[0], Choice(0)  # an interpreter, or a device without timings
+        if config.get("checked"):
+            return legal[0], Choice(0)
+        problem = canonical_text([found, layouts(arrays), extra])
+        texts = [c.text for c in legal]
+        judge = legal.index(self._reference) if self._reference in legal else 0
+        request = Request(self._name, self._hash(), problem, device, texts, QUICK, judge)
+
+        def make() -> CallCandidates:
+            return CallCandidates(run, legal, texts, (args, kwargs), judge, self._rtol)
+
+        memo = (problem, tuple(texts), device.name)
+        state = (current.get(), config.get("tune"), config.get("cache"), config.get("cache_dir"))
+        kept = self._choices.get(memo)
+        if kept is not None and kept[0] == state and kept[1].is_final:
+            return legal[kept[1].index], kept[1]
+        choice = choose(request, make)
+        if not is_searching():
+            self._choices[memo] = (state, choice)
+        return legal[choice.index], choice
+
+    def _hash(self) -> str:
+        if self._source is None:
+            function = self.function
+            kernel = function.function if isinstance(function, CubeKernel) else function
+            from cubepy.autotune.sources import source_of
+
+            self._source = source_of(kernel)
+        return self._source
+
+    def __repr__(self) -> str:
+        return f"<autotuned {self._name}, {len(self.configs)} configurations>"
+
+
+def _is_current(entry: Entry) -> bool:
+    """Whether nothing was chosen since that a pick depends on."""
+    if entry.ended is not None and entry.ended != session.searches_ended:
+        return False
+    return entry.tuning is current.get() and entry.overrides is config.overrides.get()
+
+
+class AutotunedKernel(Autotuned):
+    """A kernel with a space: `kernel[grid](...)` and `kernel.over(what)(...)` pick a configuration.
+
+    A parameter `config` gets it whole; else each parameter that is named as an axis of the space
+    gets its value. The axis `cube_dim` is that of `over`, and axes named as options of `configure`
+    configure the kernel. A grid may be a function of the configuration.
+    """
+
+    def __init__(self, function: CubeKernel, *rest: Any, **options: Any) -> None:
+        super().__init__(function, *rest, **options)
+        self.kernel = function
+        names = set(function.parameters)
+        axes = {name for c in self.configs for name in c}
+        options_known = set(inspect.signature(CubeKernel.configure).parameters) - {"self"}
+        self._takes_whole = "config" in names
+        rest_of = set() if self._takes_whole else axes - names - options_known - {"cube_dim"}
+        if rest_of:
+            raise TypeError(
+                f"`{function.__name__}` has no parameter {', '.join(sorted(rest_of))} for its space"
+            )
+        self._options = axes & options_known - names
+        self._arguments = axes & names
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Kernels run over a grid: see `over`."""
+        return self.kernel(*args, **kwargs)
+
+    def __getitem__(self, grid: Any) -> TunedLauncher:
+        """A launcher over `kernel[cube_count, cube_dim]`, or over what a function of the
+        configuration gives for that."""
+        make = grid if callable(grid) else lambda c: grid
+        return TunedLauncher(self, lambda kernel, c: kernel[make(c)], _text_of(grid))
+
+    def over(self, what: Any, *, per: str = "unit", cube_dim: Any = None) -> TunedLauncher:
+        """As `CubeKernel.over`; `what` may be a function of the configuration."""
+
+        def launcher(kernel: CubeKernel, c: Config, args: tuple[Any, ...] = ()) -> Any:
+            dim = c.get("cube_dim", cube_dim)
+            found = what(c) if callable(what) and not hasattr(what, "shape") else what
+            return kernel.over(found, per=per, cube_dim=dim)
+
+        return TunedLauncher(self, launcher, f"{per} {cube_dim} {_text_of(what)}", what)
+
+    def bound_to(self, launch: Callable[[CubeKernel, Config], Any], c: Config) -> Any:
+        """The launcher of a configuration, and the keyword arguments that it is called with."""
+        options = {name: c[name] for name in c if name in self._options}
+        kernel = self.kernel.configure(**options) if options else self.kernel
+        kwargs = {name: c[name] for name in c if name in self._arguments}
+        if self._takes_whole:
+            kwargs["config"] = c
+        return launch(kernel, c), kwargs
+
+
+def _text_of(grid: Any) -> str:
+    """What of a grid is part of the signature: its numbers, or an array's shape."""
+    if callable(grid) and not hasattr(grid, "shape"):
+        return "function"
+    return repr(getattr(grid, "shape", grid))
+
+
+class TunedLauncher:
+    """A tuned kernel over a grid."""
+
+    def __init__(self, tuned: AutotunedKernel, launch: Any, grid: str, what: Any = None) -> None:
+        self._tuned, self._launch, self._grid = tuned, launch, grid
+        self._what = what
+        self._ready: dict[Any, tuple[Any, Any, dict[str, Any]]] = {}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        """Launch with the configuration for these arguments."""
+        key = signature(args, kwargs)
+        found = self._ready.get(key)
+        if found is None or not _is_current(found[0]):
+            found = self._find(key, args, kwargs)
+        found[1](*args, **found[2], **kwargs)
+
+    def bind(self, *args: Any, **kwargs: Any) -> Callable[[], None]:
+        """A callable without arguments that launches with these and their configuration."""
+        c = self._pick(signature(args, kwargs), args, kwargs)
+        launcher, more = self._tuned.bound_to(self._launch, c)
+        return launcher.bind(*args, **more, **kwargs)
+
+    def pick(self, *args: Any, **kwargs: Any) -> Config:
+        """The configuration for these arguments, found now if it is not known yet."""
+        return self._pick(signature(args, kwargs), args, kwargs)
+
+    def _pick(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Config:
+        full = (self._grid, key)
+        entry = self._tuned._entries.get(full)
+        if entry is not None and _is_current(entry):
+            return entry.config
+        return self._tuned._resolve(full, args, kwargs, self._candidate, self._grid_class())
+
+    def _grid_class(self) -> str:
+        """The grid's part of the problem; an array that is covered is among the arguments."""
+        return self._grid if isinstance(self._what, int | tuple) else ""
+
+    def _candidate(self, args: tuple[Any, ...], kwargs: dict[str, Any], c: Any) -> None:
+        launcher, more = self._tuned.bound_to(self._launch, c)
+        launcher(*args, **more, **kwargs)
+
+    def _find(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        c = self._pick(key, args, kwargs)
+        launcher, more = self._tuned.bound_to(self._launch, c)
+        entry = self._tuned._entries.get((self._grid, key))
+        if entry is None:
+            return None, launcher, more
+        while len(self._ready) >= LIMIT:
+            self._ready.pop(next(iter(self._ready)), None)
+        self._ready[key] = entry, launcher, more
+        return self._ready[key]
+
+
+def autotuned(
+    function: Any = None,
+    *,
+    space: Any,
+    key: Callable[..., Any] | None = None,
+    valid: Callable[..., Any] | None = None,
+    priority: Callable[..., Any] | None = None,
+    reference: Mapping[str, Any] | None = None,
+    rtol: float | None = None,
+) -> Any:
+    """Let measurements pick a configuration of a launcher, or of a kernel under `@cp.cube`.
+
+    `space`: a mapping of names to values, whose product is tried, or a list of mappings; the first
+    is preferred. `key`: what a problem is, by metadata of the arguments (see `cp.anchor`); default:
+    dtypes, layouts and extents rounded up to powers of two. `valid(config, target, problem)`: false
+    for what must never run; asked again before a remembered pick is used. `priority(config,
+    target, problem)`: what to try first; negative: not at all. `reference`: the configuration that
+    the others must agree with, within `rtol`; default: the first valid one.
+
+    A launcher gets the picked configuration as `config`. Candidates run on copies of the arguments;
+    see `cp.tuning` for how long. `TypeError` for what is no space.
+    """
+    if function is None:
+        return functools.partial(
+            autotuned,
+            space=space,
+            key=key,
+            valid=valid,
+            priority=priority,
+            reference=reference,
+            rtol=rtol,
+        )
+    kind = AutotunedKernel if isinstance(function, CubeKernel) else Autotuned
+    return kind(function, space, key, valid, priority, reference, rtol)

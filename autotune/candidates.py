@@ -1,0 +1,86 @@
+"""The subject of a tuned function: its configurations, run on copies of one call's arguments."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from cubepy.autotune.measure import Clock, Timer
+from cubepy.autotune.scratch import Scratch
+from cubepy.config import get, settings
+from cubepy.jit.observe import observing
+
+Call = Callable[[tuple[Any, ...], dict[str, Any], Any], Any]
+"""Runs a function on arguments with a configuration."""
+
+
+class CallCandidates:
+    """See `subject.Subject`. Copies are made when they are first needed, in the child."""
+
+    def __init__(
+        self,
+        call: Call,
+        configs: Sequence[Any],
+        texts: Sequence[str],
+        arguments: tuple[tuple[Any, ...], dict[str, Any]],
+        reference: int,
+        rtol: float | None,
+        clock: Clock = time.perf_counter,
+    ) -> None:
+        self.texts, self.reference, self.rtol = list(texts), reference, rtol
+        self._call, self._configs, self._arguments = call, configs, arguments
+        self._clock = clock
+
+    @cached_property
+    def _scratch(self) -> Scratch:
+        return Scratch(*self._arguments)
+
+    @cached_property
+    def _timer(self) -> Timer:
+        return Timer(self._scratch.device, self._scratch.has_torch_tensors, self._clock)
+
+    def restore(self, poisoned: bool) -> None:
+        self._scratch.restore(poisoned)
+
+    def run(self, k: int) -> None:
+        self._launch(k)
+        self._timer.wait()
+
+    def _launch(self, k: int) -> None:
+        self._call(self._scratch.args, self._scratch.kwargs, self._configs[k])
+
+    def outputs(self) -> list[np.ndarray]:
+        return self._scratch.contents(self._scratch.keys())
+
+    def learn(self) -> None:
+        """Run the reference twice, the second time with NaN in what it writes: an array that it
+        writes alike counts by what a candidate stores alone, so it holds NaN from then on."""
+        scratch = self._scratch
+        ranges: list[tuple[int, int]] = []
+        with observing(ranges.append), settings(opt_level=get("opt_level")):
+            self.run(self.reference)
+        touched = scratch.keys_within(ranges)
+        keys = scratch.keys()
+        plain = scratch.contents(keys)
+        scratch.restore()
+        for key in touched:
+            scratch.poison(key)
+        self.run(self.reference)
+        again = scratch.contents(keys)
+        pairs = zip(keys, plain, again, strict=True)
+        scratch.poisoned = {k for k, a, b in pairs if k in touched and _same(a, b)}
+
+    def seconds(self, k: int, count: int) -> float:
+        return self._timer.seconds(lambda: self._launch(k), count)
+
+    def bound(self) -> float:
+        return 0.0
+
+
+def _same(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether two arrays hold the same bytes."""
+    return a.tobytes() == b.tobytes()

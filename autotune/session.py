@@ -1,0 +1,120 @@
+"""`cp.tuning`: how much may be measured now, and who is not to measure at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import replace
+
+from cubepy.config import get
+from cubepy.record import dataclass
+
+OFF, KEPT, QUICK, FULL = "off", "kept", "quick", "full"
+"""Levels. "kept": use what is remembered and measure nothing, which is what prebuilt functions do
+where nobody says anything."""
+LEVELS = (OFF, QUICK, FULL)
+BUDGETS_S = {("cpu", QUICK): 2.0, ("cpu", FULL): 120.0, ("gpu", QUICK): 1.0, ("gpu", FULL): 20.0}
+"""Seconds for a key."""
+LIMITS_S = {QUICK: 0.7, FULL: 10.0}
+"""Seconds in which a candidate must have been compiled and run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """What `tuning` chose; None: by the settings and the kind of device."""
+
+    level: str | None = None
+    budget_s: float | None = None
+    limit_s: float | None = None
+    seed: int = 0
+    background: bool = False
+    cold: bool = False
+
+    def seconds(self, kind: str, level: str) -> float:
+        """The budget of a key on a kind of device."""
+        if self.budget_s is not None:
+            return self.budget_s
+        return BUDGETS_S["cpu" if kind == "cpu" else "gpu", level]
+
+    def limit(self, level: str) -> float:
+        """Seconds for one candidate."""
+        return LIMITS_S[level] if self.limit_s is None else self.limit_s
+
+
+DEFAULT = Tuning()
+current: ContextVar[Tuning] = ContextVar("cubepy_tuning", default=DEFAULT)
+"""What holds in this context."""
+
+
+@contextmanager
+def tuning(
+    *,
+    level: str | None = None,
+    budget_s: float | None = None,
+    limit_s: float | None = None,
+    seed: int | None = None,
+    background: bool | None = None,
+    cold: bool | None = None,
+) -> Iterator[None]:
+    """Choose inside a `with` block how tuned functions pick their configurations.
+
+    `level`: "off" takes the preferred configuration, or the imported one; "quick" measures what was
+    not measured before, once for each problem, in `budget_s` seconds (2 on a CPU, 1 on a GPU);
+    "full" measures all that is left, for a minute or two. `limit_s`: what a candidate may take to
+    be compiled and run once. `seed`: of the order of samples. `background`: calls go on with the
+    best so far while a search runs. `cold`: caches are flushed before each sample.
+
+    None leaves a choice as it is around the block. `ValueError` for what is no level or no time.
+    """
+    if level is not None and level not in LEVELS:
+        raise ValueError(f"level is {level!r}; one of {', '.join(map(repr, LEVELS))}")
+    for name, seconds in (("budget_s", budget_s), ("limit_s", limit_s)):
+        if seconds is not None and not seconds > 0:
+            raise ValueError(f"{name} is {seconds!r}; it is a positive number of seconds")
+    given = {name: value for name, value in locals().items() if name in Tuning.__slots__}
+    chosen = {name: value for name, value in given.items() if value is not None}
+    token = current.set(replace(current.get(), **chosen))
+    try:
+        yield
+    finally:
+        current.reset(token)
+
+
+def level_in_force(default: str) -> str:
+    """The level of the context, else of the settings, else `default`."""
+    return current.get().level or get("tune") or default
+
+
+FOLDER, FILE = "tuning-1", "measurements.sqlite"
+"""Where measurements are kept, below the folder of the setting."""
+
+
+def may_choose(default: str) -> bool:
+    """Whether anything but the preferred configuration may be picked: something is measured now,
+    or there are records."""
+    if level_in_force(default) in (QUICK, FULL):
+        return True
+    place = os.path.join(get("cache_dir"), FOLDER, FILE)
+    return get("cache") and os.path.exists(place)
+
+
+searches_ended = 0
+"""Searches in the background that have ended: choices that were not final are to be made again."""
+_searching: ContextVar[bool] = ContextVar("cubepy_searching", default=False)
+
+
+@contextmanager
+def searching() -> Iterator[None]:
+    """Inside the block a candidate runs: what it calls is not tuned."""
+    token = _searching.set(True)
+    try:
+        yield
+    finally:
+        _searching.reset(token)
+
+
+def is_searching() -> bool:
+    """Whether a candidate is running."""
+    return _searching.get()

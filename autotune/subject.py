@@ -1,0 +1,44 @@
+"""What is tuned: candidates that can be run on copies of the arguments."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+
+class Subject(Protocol):
+    """Candidates by number, 0 being the preferred one, on copies of one call's arguments.
+
+    `texts`: each configuration's canonical text. `reference`: the candidate that the others are
+    compared with, to `rtol`. Nothing of it may write to memory of the caller.
+    """
+
+    texts: list[str]
+    reference: int
+    rtol: float | None
+
+    def restore(self, poisoned: bool) -> None:
+        """Give the copies what the arguments hold; NaN in place of that, where it does not count
+        and `poisoned` asks for it."""
+        ...
+
+    def run(self, k: int) -> None:
+        """Launch candidate `k` once, compiling it first where that was not done, and wait."""
+        ...
+
+    def outputs(self) -> list[np.ndarray]:
+        """What the copies of arrays that are written hold, as arrays that do not change."""
+        ...
+
+    def learn(self) -> None:
+        """Find out, by the reference, what is written and whether its content before counts."""
+        ...
+
+    def seconds(self, k: int, count: int) -> float:
+        """The time that `count` launches of a candidate take, of the device where it tells."""
+        ...
+
+    def bound(self) -> float:
+        """Seconds that no candidate can be faster than; 0 where that is not known."""
+        ...

@@ -1,0 +1,276 @@
+"""The choice for one problem: what is remembered, else what a search finds, else the first."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from cubepy.autotune import isolated, session
+from cubepy.autotune.hardware import Hardware, hardware_of
+from cubepy.autotune.progress import Progress
+from cubepy.autotune.records import (
+    IMPORTED,
+    MEASURED,
+    Key,
+    Measurement,
+    Pick,
+    Records,
+    find_records,
+)
+from cubepy.autotune.session import (
+    FULL,
+    KEPT,
+    OFF,
+    Tuning,
+    current,
+    is_searching,
+    level_in_force,
+    searching,
+)
+from cubepy.autotune.subject import Subject
+from cubepy.autotune.trials import (
+    CRASHED,
+    LATE,
+    OK,
+    UNKNOWN,
+    UNTRIED,
+    WRONG,
+    Clock,
+    Limits,
+    Trials,
+    examine,
+)
+from cubepy.record import dataclass
+
+HANG_S = 5.0
+"""A candidate without an answer for so long is said to hang; one for less may compile slowly."""
+SKIPPED = "known"
+"""The status of candidates that a search leaves out because they were measured before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is to be chosen. `kernel`, `source`, `problem`: as in `records.Key`; `texts`: the legal
+    configurations, the preferred one first; `default`: the level where nobody chose one;
+    `reference`: the position of the configuration that the others are compared with."""
+
+    kernel: str
+    source: str
+    problem: str
+    device: Any
+    texts: Sequence[str]
+    default: str
+    reference: int = 0
+
+    @property
+    def candidates(self) -> str:
+        """A hash of the set of configurations."""
+        return hashlib.sha256("\n".join(sorted(self.texts)).encode()).hexdigest()[:16]
+
+    def key(self, hardware: Hardware) -> Key:
+        """The key of its records."""
+        return Key(hardware.key, self.kernel, self.source, self.problem)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """`index` of the configuration; not `is_final` while a search goes on."""
+
+    index: int
+    is_final: bool = True
+    origin: str = "default"
+
+
+_busy: set[Any] = set()
+_lock = threading.Lock()
+
+
+def choose(request: Request, make: Callable[[], Subject]) -> Choice:
+    """The choice for a request; `make` gives the subject of a search. Searches as the level
+    in force says."""
+    if len(request.texts) < 2 or is_searching():
+        return Choice(0)
+    level, options, records = level_in_force(request.default), current.get(), find_records()
+    if level in (OFF, KEPT) and not records.exists:
+        return Choice(0)
+    hardware = hardware_of(request.device)
+    key = request.key(hardware)
+    known = _remembered(request, key, records, level)
+    if known is not None and (level != FULL or known.origin == IMPORTED):
+        return known
+    measured = records.measurements(key) if level != OFF else {}
+    best = _best(request, measured)
+    fresh = _fresh(request, measured, level)
+    if level in (OFF, KEPT) or not fresh:
+        index = known.index if known is not None else best or 0
+        return Choice(index, True, MEASURED if measured else "default")
+    search = _Search(request, key, hardware, records, measured, best, fresh, level, options)
+    return _search(search, make, Choice(best or 0, False))
+
+
+def _remembered(request: Request, key: Key, records: Records, level: str) -> Choice | None:
+    origins = (IMPORTED,) if level == OFF else (IMPORTED, MEASURED)
+    pick = records.pick(key, request.candidates, origins)
+    if pick is None or pick.config not in request.texts:
+        return None
+    return Choice(list(request.texts).index(pick.config), True, pick.origin)
+
+
+def _best(request: Request, measured: dict[str, Measurement]) -> int | None:
+    """The fastest candidate that was measured; None where none was."""
+    times = [
+        (m.seconds, k)
+        for k, text in enumerate(request.texts)
+        if (m := measured.get(text)) is not None and m.status == OK and m.seconds is not None
+    ]
+    return min(times)[1] if times else None
+
+
+def _fresh(request: Request, measured: dict[str, Measurement], level: str) -> set[int]:
+    """Candidates that are to be measured: those never seen, and at "full" those left untried."""
+
+    def is_known(text: str) -> bool:
+        found = measured.get(text)
+        again = found is not None and level == FULL and found.status in (UNTRIED, LATE)
+        return found is not None and not again
+
+    return {k for k, text in enumerate(request.texts) if not is_known(text)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """A search that is about to begin."""
+
+    request: Request
+    key: Key
+    hardware: Hardware
+    records: Records
+    measured: dict[str, Measurement]
+    best: int | None
+    fresh: set[int]
+    level: str
+    options: Tuning
+
+
+@contextmanager
+def _alone(key: Any) -> Any:
+    """Whether no other thread of this process searches for the same."""
+    with _lock:
+        is_first = key not in _busy
+        _busy.add(key)
+    try:
+        yield is_first
+    finally:
+        if is_first:
+            with _lock:
+                _busy.discard(key)
+
+
+def _search(search: _Search, make: Callable[[], Subject], meanwhile: Choice) -> Choice:
+    if search.options.background and isolated.can_fork():
+        threading.Thread(target=_behind, args=(search, make()), daemon=True).start()
+        return meanwhile
+    with _alone((search.key, search.request.candidates)) as is_first:
+        if not is_first:
+            return meanwhile
+        return run(search, make())
+
+
+def _behind(search: _Search, subject: Subject) -> None:
+    """A search in a thread of its own."""
+    try:
+        with _alone((search.key, search.request.candidates)) as is_first:
+            if is_first:
+                run(search, subject)
+    finally:
+        session.searches_ended += 1
+
+
+def run(search: _Search, subject: Subject, clock: Clock = time.perf_counter) -> Choice:
+    """Search, keep what was found, and say what went wrong."""
+    request, options = search.request, search.options
+    if isolated.can_fork():
+        isolated.warm()
+    budget = options.seconds(request.device.target.kind, search.level)
+    began = clock()
+    limits = Limits(began, began + budget, options.limit(search.level), options.seed, options.cold)
+    trials = Trials(list(request.texts), _begun(search))
+    progress = Progress(request.kernel.rpartition(".")[2], budget)
+    try:
+        with searching():
+            if isolated.can_fork():
+                isolated.search(subject, trials, limits, clock, progress.show)
+            else:
+                examine(subject, trials, limits, trials.apply, clock)
+    finally:
+        progress.end()
+    _warn(request, trials, limits.each_s)
+    return _kept(search, trials, limits)
+
+
+def _begun(search: _Search) -> list[str]:
+    """What is known of each candidate before; the best so far runs again beside the new ones, and
+    so does the reference."""
+    again = {search.best, search.request.reference} | search.fresh
+    found: list[str] = []
+    for k, text in enumerate(search.request.texts):
+        known = search.measured.get(text)
+        if k in again and (known is None or known.status in (OK, UNTRIED, LATE)):
+            found.append(UNKNOWN)
+        else:
+            found.append(SKIPPED if known is None or known.status == OK else known.status)
+    return found
+
+
+def _kept(search: _Search, trials: Trials, limits: Limits) -> Choice:
+    """Write down what was measured, and take the pick that stands."""
+    request, end = search.request, trials.outcome or {}
+    measured = [
+        Measurement(
+            text,
+            trials.status[k],
+            trials.seconds(k),
+            trials.details.get(k, ""),
+            tuple(trials.samples.get(k, ())),
+        )
+        for k, text in enumerate(request.texts)
+        if trials.status[k] not in (UNKNOWN, SKIPPED)
+    ]
+    index, pick = end.get("pick"), None
+    about = {n: end[n] for n in ("reason", "confidence") if n in end}
+    if index is not None:
+        pick = Pick(
+            search.key, list(request.texts)[index], MEASURED, json.dumps(about), request.candidates
+        )
+    shown = {"texts": list(request.texts), "log": trials.log, "seed": limits.seed}
+    shown |= {"deadline": limits.deadline, "started": limits.started, "each_s": limits.each_s}
+    if search.level == FULL and pick is not None:
+        search.records.put_picks([pick])
+    stands = search.records.keep(search.key, search.hardware.facts, measured, pick, shown)
+    if stands is not None and stands.config in request.texts:
+        chosen = list(request.texts).index(stands.config)
+        if trials.status[chosen] in (OK, SKIPPED, UNTRIED):
+            return Choice(chosen, True, MEASURED)
+    return Choice(index or 0, True, MEASURED if index is not None else "default")
+
+
+def _warn(request: Request, trials: Trials, limit_s: float) -> None:
+    """Say what nobody should learn from a table alone."""
+    names = {WRONG: "is wrong", CRASHED: "crashed"}
+    if limit_s >= HANG_S:
+        names[LATE] = "hangs"
+    for k, status in enumerate(trials.status):
+        if status in names and k in trials.details:
+            text = f"{request.kernel} with {request.texts[k]} {names[status]} and is never chosen"
+            warnings.warn(f"{text}: {trials.details[k]}", RuntimeWarning, stacklevel=2)
+    end = trials.outcome or {}
+    if end.get("pick") is None:
+        why = trials.details.get(request.reference, "")
+        text = f"{request.kernel} was not tuned: {end.get('reason', 'the search was lost')}"
+        warnings.warn(f"{text}{': ' if why else ''}{why}", RuntimeWarning, stacklevel=2)

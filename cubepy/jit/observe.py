@@ -1,0 +1,40 @@
+"""Who wants to know what launches write: the autotuner, while it runs a reference.
+
+Launches that native code runs are not seen; a block of `settings` keeps them in Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from cubepy.array.memory import Memory
+
+Observer = Callable[[tuple[int, int]], None]
+"""Is told the first byte of what may be written, and the one behind."""
+_observer: ContextVar[Observer | None] = ContextVar("cubepy_observer", default=None)
+
+
+@contextmanager
+def observing(observer: Observer) -> Iterator[None]:
+    """Inside the block launches of this context tell the observer what they may write."""
+    token = _observer.set(observer)
+    try:
+        yield
+    finally:
+        _observer.reset(token)
+
+
+def is_observed() -> bool:
+    """Whether somebody wants to know."""
+    return _observer.get() is not None
+
+
+def tell(written: Collection[str], memories: dict[str, Memory]) -> None:
+    """Tell of a launch that writes the arguments of these names."""
+    observer = _observer.get()
+    if observer is not None:
+        for name in written:
+            if name in memories:
+                observer(memories[name].extent())

@@ -1,0 +1,226 @@
+"""Prebuilt functions and the autotuner: the places where a plan picks a configuration.
+
+A family offers candidates by `planner.pick(...)`, the one of its rule first. Here a plan is made
+with what is picked: by default what is remembered, else the rule's; under `cp.tuning` what
+measurements of whole plans show to be faster.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from cubepy.array.memory import HOST
+from cubepy.autotune.measure import Clock, Timer
+from cubepy.autotune.session import KEPT, is_searching, may_choose
+from cubepy.autotune.space import canonical_text
+from cubepy.config import get
+from cubepy.kernels.calls.libraries import Library
+from cubepy.record import dataclass
+from cubepy.runtimes.registry import find_device
+
+PASSES = 4
+"""How often a plan is made until no place is new: a pick may lead to other places."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a plan picks: the family, the problem as canonical text, and its candidates as such,
+    the rule's first."""
+
+    family: str
+    problem: str
+    texts: tuple[str, ...]
+
+    @property
+    def name(self) -> tuple[str, str]:
+        """What tells places of a plan apart; equal problems share a pick."""
+        return self.family, self.problem
+
+
+class Picks:
+    """What a plan picks at each place, and the places that it met."""
+
+    def __init__(self, chosen: dict[tuple[str, str], str], is_open: bool) -> None:
+        """`chosen`: canonical texts; not `is_open`: rules decide, and nothing is noted."""
+        self._chosen, self._is_open = chosen, is_open
+        self.places: dict[tuple[str, str], Place] = {}
+
+    def pick(
+        self, family: str, key: Any, default: Any, others: Callable[[], Mapping[str, Any]]
+    ) -> Any:
+        """One of the default and the others, which are legal for the very problem."""
+        if not self._is_open:
+            return default
+        found = {DEFAULT: default, **others()}
+        place = Place(family, canonical_text(key), tuple(found))
+        self.places[place.name] = place
+        return found.get(self._chosen.get(place.name, ""), default)
+
+
+DEFAULT = "default"
+"""The text of what a family's rule gives; others are told apart by what they change."""
+Build = Callable[[Picks], Any]
+"""Makes the plan of one signature with some picks."""
+
+
+def tuned_plan(
+    library: Library, build: Build, arrays: Sequence[Any], given: Sequence[Any] | None
+) -> tuple[Any, bool]:
+    """The plan of a signature with what is picked for it, and whether it is to be kept."""
+    chosen: dict[tuple[str, str], str] = {}
+    is_final, seen = True, set[tuple[str, str]]()
+    picks = Picks(chosen, _is_open(library))
+    plan = build(picks)
+    for _ in range(PASSES):
+        fresh = [place for name, place in picks.places.items() if name not in seen]
+        if not fresh:
+            break
+        for place in fresh:
+            seen.add(place.name)
+            choice = _choose(place, build, dict(chosen), Operands(library, arrays, given))
+            is_final = is_final and choice.is_final
+            if choice.index:
+                chosen[place.name] = place.texts[choice.index]
+        if not chosen:
+            break
+        picks = Picks(chosen, True)
+        plan = build(picks)
+    return plan, is_final
+
+
+def _is_open(library: Library) -> bool:
+    """Whether anything may be picked but what rules say."""
+    if is_searching() or get("checked") or not may_choose(KEPT):
+        return False
+    return library.device == HOST or hasattr(find_device(library.device), "new_queue")
+
+
+def _choose(
+    place: Place, build: Build, chosen: dict[tuple[str, str], str], operands: Operands
+) -> Any:
+    from cubepy.autotune.sources import source_of_package  # not on the way of most programs
+    from cubepy.autotune.tuner import Request, choose
+
+    source = source_of_package(f"kernels/{place.family}")
+    name = f"cubepy.kernels.{place.family}"
+    device = find_device(operands.library.device)
+    request = Request(name, source, place.problem, device, place.texts, KEPT)
+
+    def plan_of(k: int) -> Any:
+        return build(Picks(chosen | {place.name: place.texts[k]}, True))
+
+    return choose(request, lambda: PlanCandidates(place.texts, plan_of, operands))
+
+
+@dataclass(frozen=True, slots=True)
+class Operands:
+    """What a call was given: arrays, and results if the caller brought some."""
+
+    library: Library
+    arrays: Sequence[Any]
+    given: Sequence[Any] | None
+
+
+class Copies:
+    """The operands of a call as candidates see them: what they write is nobody else's.
+
+    `outs`: results; `updated`: arguments that are written too. Both are compared.
+    """
+
+    def __init__(self, operands: Operands, plan: Any) -> None:
+        """`plan`: any of the call's; all have the same results."""
+        from cubepy.autotune.scratch import Scratch, Uncopyable
+
+        library, arrays, given = operands.library, list(operands.arrays), operands.given or ()
+        theirs = library.addresses(given)
+        places = library.addresses(arrays)
+        shared = [k for k, address in enumerate(places) if address in theirs]
+        if shared and library.device != HOST:
+            raise Uncopyable("results in place of arguments on a device")
+        copied = sorted({*plan.updated, *shared})
+        self._scratch = Scratch((*given, *(arrays[k] for k in copied)), {})
+        copies = list(self._scratch.args)
+        made = [make() for make in plan.results] if operands.given is None else None
+        self.outs = copies[: len(given)] if made is None else made
+        for k, copy in zip(copied, copies[len(given) :], strict=True):
+            arrays[k] = copy
+        self.arrays = arrays
+        self.updated = [arrays[k] for k in plan.updated]
+        self._fresh = [
+            x for k, x in enumerate(self.outs) if made is not None or theirs[k] not in places
+        ]
+
+    def restore(self, poisoned: bool) -> None:
+        """Contents as the caller's; NaN in results whose content does not count."""
+        from cubepy.autotune.scratch import poison
+
+        self._scratch.restore()
+        for result in self._fresh if poisoned else ():
+            poison(result)
+
+
+class PlanCandidates:
+    """See `autotune.subject.Subject`: plans of one call, which write to results of their own."""
+
+    def __init__(
+        self,
+        texts: Sequence[str],
+        plan_of: Callable[[int], Any],
+        operands: Operands,
+        clock: Clock = time.perf_counter,
+    ) -> None:
+        self.texts, self._plan_of, self._operands = list(texts), plan_of, operands
+        self.reference: int = 0
+        self.rtol: float | None = None
+        by_torch = any(type(x).__module__ == "torch" for x in operands.arrays)
+        self._timer = Timer(operands.library.device, by_torch, clock)
+        self._plans: dict[int, tuple[Any, list[Any]]] = {}
+
+    @cached_property
+    def _copies(self) -> Copies:
+        return Copies(self._operands, self._plan_of(0))
+
+    def restore(self, poisoned: bool) -> None:
+        self._copies.restore(poisoned)
+
+    def _ready(self, k: int) -> tuple[Any, list[Any]]:
+        """A plan, and all that it works on."""
+        found = self._plans.get(k)
+        if found is None:
+            plan, copies = self._plan_of(k), self._copies
+            scratch = [make() for make in plan.scratch]
+            found = self._plans[k] = plan, [*copies.arrays, *copies.outs, *scratch]
+        return found
+
+    def _launch(self, k: int) -> None:
+        (plan, operands), library = self._ready(k), self._operands.library
+        if not library.has_queues:
+            plan.program(*library.operands(operands))
+            return
+        copies = self._copies
+        with library.ordered(operands, [*operands[len(copies.arrays) :], *copies.updated]) as queue:
+            plan.program.enqueue(library.addresses(operands), queue)
+
+    def run(self, k: int) -> None:
+        self._launch(k)
+        self._timer.wait()
+
+    def outputs(self) -> list[np.ndarray]:
+        from cubepy.autotune.scratch import contents
+
+        return [contents(x) for x in (*self._copies.outs, *self._copies.updated)]
+
+    def learn(self) -> None:
+        """Nothing: results are written whole, and those that are arguments keep their content."""
+
+    def seconds(self, k: int, count: int) -> float:
+        self._ready(k)
+        return self._timer.seconds(lambda: self._launch(k), count)
+
+    def bound(self) -> float:
+        return 0.0

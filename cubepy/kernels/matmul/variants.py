@@ -1,0 +1,65 @@
+"""What the autotuner may try in place of the configuration that the rule chose."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from cubepy.autotune.space import anchor, variants
+from cubepy.kernels.matmul.blocks import Blocks
+from cubepy.kernels.matmul.problem import Problem
+from cubepy.kernels.matmul.strategies import Configuration
+from cubepy.kernels.matmul.streams import Dots, Streams
+from cubepy.kernels.matmul.tiles import Tiles
+from cubepy.kernels.matmul.units import Units
+
+TILES = ((4, 4), (8, 4), (4, 8), (8, 8), (2, 4), (1, 1))
+"""Results of a unit of a GPU."""
+
+
+def problem_key(problem: Problem) -> tuple[Any, ...]:
+    """What problems that share a pick have in common: sizes within a factor of two, and kinds."""
+    p = problem
+    sizes = tuple(anchor(n) for n in (p.m, p.n, p.k, p.batches))
+    return (*sizes, p.factors, p.sums, p.result, p.left, p.right, p.is_finished)
+
+
+def others(first: Configuration, problem: Problem) -> Mapping[str, Configuration]:
+    """Neighbours of a configuration, by what distinguishes them; all are right for the problem."""
+    match first:
+        case Tiles():
+            return variants(first, {"rows, columns": TILES, "depth": (8, 16, 32)}, _tiles)
+        case Streams():
+            return variants(first, {"lines": (1, 2, 4), "width": (0.5, 1, 2)}, _streams)
+        case Dots():
+            shapes = [s for s in ((1, 8), (2, 4), (4, 4), (4, 2), (1, 4)) if s[0] <= problem.m]
+            return variants(first, {"rows, columns": shapes}, _dots)
+        case Units():
+            return {}
+        case Blocks():
+            axes = {"depth": (64, 128, 256, 384, 512), "width": (0.5, 1, 2, 4)}
+            return variants(first, axes, _blocks)
+
+
+def _tiles(first: Tiles, shape: tuple[int, int], depth: int) -> Tiles:
+    return replace(first, rows=shape[0], columns=shape[1], depth=depth)
+
+
+def _streams(first: Streams, lines: int, width: float) -> Streams:
+    step = first.line * lines
+    return replace(first, lines=lines, width=_rounded(int(first.width * width), step))
+
+
+def _dots(first: Dots, shape: tuple[int, int]) -> Dots:
+    return replace(first, rows=shape[0], columns=shape[1], width=_rounded(first.width, shape[1]))
+
+
+def _blocks(first: Blocks, depth: int, width: float) -> Blocks:
+    """The width is a multiple of what the rule takes, for the depth: packed bytes stay alike."""
+    columns = int(first.width * first.depth / depth * width)
+    return replace(first, depth=depth, width=_rounded(columns, first.step))
+
+
+def _rounded(n: int, step: int) -> int:
+    return max(step, n // step * step)

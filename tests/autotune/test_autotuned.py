@@ -1,0 +1,321 @@
+"""`@cp.autotuned` on launchers and kernels: right results, untouched inputs, remembered picks."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cubepy as cp
+from cubepy.autotune import isolated, records, session
+from cubepy.autotune.records import find_records
+
+pytestmark = pytest.mark.usefixtures("store")
+quick: Any = {"level": "quick", "budget_s": 20.0, "limit_s": 10.0}
+
+
+@cp.cube
+def scale(x, out, n: cp.Comptime):
+    i = cp.ABSOLUTE_POS * n
+    for k in cp.unroll(range(n)):
+        if i + k < out.size:
+            out.flat[i + k] = x.flat[i + k] * 2
+
+
+@cp.cube
+def accumulate(x, out, wrong: cp.Comptime):
+    i = cp.ABSOLUTE_POS
+    if i < out.size:
+        out.flat[i] += x.flat[i] if not wrong else x.flat[i] * 2
+
+
+@cp.cube
+def nothing(out):
+    if cp.ABSOLUTE_POS < 0:
+        out.flat[0] = 0
+
+
+def scaled_by(space: Any, **options: Any) -> Any:
+    @cp.autotuned(space=space, **options)
+    def scaled(x, out, *, config):
+        scale.over(-(-out.size // config["n"]))(x, out, config["n"])
+
+    return scaled
+
+
+def arrays(shape: Any = (300,), dtype: Any = np.float32) -> tuple[np.ndarray, np.ndarray]:
+    x = np.random.default_rng(0).normal(size=shape).astype(dtype)
+    return x, np.zeros_like(x)
+
+
+def measured(f: Any) -> dict[str, str]:
+    """What is known of the configurations, over all problems."""
+    found = find_records()
+    return {
+        c: m.status
+        for key in found.measured_keys()
+        if key.kernel == f._name
+        for c, m in found.measurements(key).items()
+    }
+
+
+def test_a_search_gives_the_right_result_and_is_remembered():
+    scaled, (x, out) = scaled_by({"n": (1, 4)}), arrays()
+    with cp.tuning(**quick):
+        scaled(x, out)
+    np.testing.assert_array_equal(out, x * 2)
+    assert measured(scaled) == {'{"n":1}': "ok", '{"n":4}': "ok"}
+    pick = scaled.pick(x, out)
+    with records.forgotten(), cp.tuning(level="quick"):
+        again = scaled_by({"n": (1, 4)})
+        assert again.pick(x, out) == pick
+        assert len(find_records().searches(find_records().measured_keys()[0])) == 1
+
+
+def test_off_takes_the_first_and_measures_nothing(store: Path):
+    scaled, (x, out) = scaled_by({"n": (4, 1)}), arrays()
+    with cp.tuning(level="off"):
+        assert scaled.pick(x, out) == {"n": 4}
+    assert list(store.iterdir()) == []
+
+
+def test_adding_a_configuration_measures_that_one_and_an_edit_all():
+    x, out = arrays()
+    with cp.tuning(**quick):
+        scaled_by({"n": (1, 2, 16, 32)})(x, out)
+        more = scaled_by({"n": (1, 2, 16, 32, 4, 8)})
+        more(x, out)
+    (key,) = find_records().measured_keys()
+    searches = find_records().searches(key)
+    looked_at = {m["k"] for m in searches[1]["log"] if m["do"] == "checked"}
+    assert {4, 5} <= looked_at  # beside the reference and the best so far
+    assert 0 in looked_at and len(looked_at) <= 4
+
+    @cp.autotuned(space={"n": (1, 2)})
+    def scaled(x, out, *, config):
+        scale.over(-(-out.size // config["n"]))(x, out, config["n"] * 1)  # edited
+
+    scaled._name = more._name
+    with cp.tuning(**quick):
+        scaled(x, out)
+    assert len(find_records().measured_keys()) == 2
+
+
+IN_PLACE = [((n,), t) for n in (0, 1, 2, 3, 5, 8, 17, 33, 64, 100) for t in ("f4", "i4")]
+IN_PLACE += [((), "f4"), ((), "f8"), ((7, 5), "f4"), ((7, 5), "u1"), ((3, 0), "f2")]
+
+
+@pytest.mark.parametrize("way", range(4))
+def test_inputs_are_bit_identical_after_searches_in_place_and_accumulating(way: int):
+    """25 cases in each of four ways: in this process or a child, in place or with two arrays."""
+    rng = np.random.default_rng(way)
+    accumulated: list[Any] = []
+
+    @cp.autotuned(space={"wrong": (False, True), "times": (1, 2)}, reference=None)
+    def add(x, out, *, config):
+        accumulated.append(config)
+        for _ in range(config["times"]):
+            accumulate.over(out)(x, out, config["wrong"])
+
+    with pytest.MonkeyPatch.context() as patch:
+        if way % 2:
+            patch.setattr(isolated, "can_fork", lambda: False)
+        for shape, dtype in IN_PLACE:
+            x = (rng.random((*shape, 2)) * 50).astype(dtype)[..., 0]  # strided
+            out = x if way >= 2 else (rng.random(shape) * 50).astype(dtype)
+            before, other = x.copy(), out.copy()
+            with cp.tuning(level="quick", budget_s=20.0), warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)  # three of four are wrong
+                picked = add.pick(x, out)
+            assert x.tobytes() == before.tobytes() and out.tobytes() == other.tobytes()
+            if 0 not in shape:
+                assert picked == {"wrong": False, "times": 1}
+    assert bool(accumulated) == bool(way % 2)
+
+
+def test_a_candidate_that_writes_nothing_is_wrong_also_where_the_result_is_there_already():
+    x, out = arrays()
+    scale.over(out)(x, out, 1)  # the right result
+
+    @cp.autotuned(space={"way": ("right", "lazy", "partial")})
+    def lazy(x, out, *, config):
+        if config["way"] == "right":
+            scale.over(out)(x, out, 1)
+        elif config["way"] == "lazy":
+            nothing.over(1)(out)
+        else:
+            scale.over(out.size - 1)(x, out[:-1], 1)
+
+    with cp.tuning(**quick), pytest.warns(RuntimeWarning, match="is wrong and is never chosen"):
+        lazy(x, out)
+    assert list(measured(lazy).values()) == ["ok", "wrong", "wrong"]
+    assert lazy.pick(x, out) == {"way": "right"}
+    np.testing.assert_array_equal(out, x * 2)
+
+
+def test_candidates_that_fail_or_hang_leave_the_others():
+    @cp.autotuned(space={"way": ("right", "raise", "compile", "hang")})
+    def odd(x, out, *, config):
+        if config["way"] == "raise":
+            raise RuntimeError("no")
+        if config["way"] == "compile":
+            return scale.over(out)(x, out, "text")
+        if config["way"] == "hang":
+            time.sleep(100)
+        return scale.over(out)(x, out, 1)
+
+    x, out = arrays()
+    with cp.tuning(level="quick", budget_s=20.0, limit_s=2.0):
+        odd(x, out)
+    np.testing.assert_array_equal(out, x * 2)
+    assert list(measured(odd).values()) == ["ok", "failed", "failed", "late"]
+
+
+def test_what_is_not_valid_never_runs_and_a_remembered_pick_is_checked_again():
+    most = 8
+
+    def valid(config, target, problem):
+        assert target.kind == "cpu"
+        return config["n"] <= most
+
+    scaled, (x, out) = scaled_by({"n": (16, 8, 1)}, valid=valid), arrays()
+    with cp.tuning(**quick):
+        picked = scaled.pick(x, out)
+    assert set(measured(scaled)) == {'{"n":8}', '{"n":1}'}
+    most = 1
+    again = scaled_by({"n": (16, 8, 1)}, valid=valid)
+    with cp.tuning(**quick):
+        assert again.pick(x, out) == {"n": 1}
+    assert picked["n"] in (1, 8)
+    most = 0
+    with pytest.raises(cp.LaunchError, match="E603"):
+        again(*arrays((7,)))
+
+
+def test_key_and_valid_run_once_for_a_signature():
+    calls: list[str] = []
+
+    def key(x, out):
+        calls.append("key")
+        return cp.anchor(x.shape[0]), x.dtype
+
+    def valid(config, target, problem):
+        calls.append("valid")
+        return problem == (512, np.dtype("f4"))
+
+    scaled = scaled_by({"n": (1, 4)}, key=key, valid=valid)
+    with cp.tuning(level="off"):
+        for _ in range(3):
+            x, out = arrays()
+            scaled(x, out)
+        assert calls == ["key", "valid", "valid"]
+        scaled(*arrays((301,)))
+    assert calls.count("key") == 2
+
+
+def test_problems_share_a_pick_within_a_power_of_two_and_not_between_layouts():
+    scaled = scaled_by({"n": (1, 4)})
+    with cp.tuning(**quick):
+        for shape in ((300,), (500,), (257,)):
+            scaled(*arrays(shape))
+        assert len(find_records().measured_keys()) == 1
+        scaled(*arrays((513,)))
+        scaled(*arrays((300,), np.float64))
+        x, out = arrays((600,))
+        scaled(x[::2], out[::2])
+    assert len(find_records().measured_keys()) == 4
+
+
+def test_kernels_take_the_whole_configuration_its_parts_the_cube_dim_and_options():
+    @cp.autotuned(space={"n": (1, 2), "cube_dim": (64, 128), "plane_dim": (1, 4)})
+    @cp.cube
+    def parts(x, out, n: cp.Comptime):
+        i = cp.ABSOLUTE_POS * n
+        for k in cp.unroll(range(n)):
+            if i + k < out.size:
+                out.flat[i + k] = x.flat[i + k] * 2
+
+    @cp.autotuned(space={"n": (2, 4)})
+    @cp.cube
+    def whole(x, out, config: cp.Comptime):
+        i = cp.ABSOLUTE_POS * config["n"]
+        for k in cp.unroll(range(config["n"])):
+            if i + k < out.size:
+                out.flat[i + k] = x.flat[i + k] * 2
+
+    x, out = arrays()
+    with cp.tuning(**quick):
+        parts.over(lambda c: -(-300 // c["n"]))(x, out)
+        np.testing.assert_array_equal(out, x * 2)
+        out[:] = 0
+        whole[lambda c: (2, 256 // c["n"])](x, out)
+        np.testing.assert_array_equal(out, x * 2)
+        out[:] = 0
+        whole[2, 256].bind(x, out)()
+        np.testing.assert_array_equal(out, x * 2)
+    assert len(measured(parts)) == 8 and set(measured(parts).values()) == {"ok"}
+    with pytest.raises(TypeError, match="no parameter speed"):
+        cp.autotuned(scale, space={"n": (1,), "speed": (1, 2)})
+    with pytest.raises(TypeError, match="not in the space"):
+        scaled_by({"n": (1, 2)}, reference={"n": 3})
+
+
+def test_another_reference_judges():
+    @cp.autotuned(space={"wrong": (True, False)}, reference={"wrong": False})
+    def add(x, out, *, config):
+        accumulate.over(out)(x, out, config["wrong"])
+
+    x, out = arrays()
+    with cp.tuning(**quick), pytest.warns(RuntimeWarning, match="is wrong"):
+        add(x, out)
+    np.testing.assert_array_equal(out, x)
+
+
+def test_a_function_inside_a_candidate_is_not_tuned():
+    inner = scaled_by({"n": (1, 4)})
+
+    @cp.autotuned(space={"a": (1, 2)})
+    def outer(x, out, *, config):
+        inner(x, out)
+
+    x, out = arrays()
+    with cp.tuning(**quick):
+        outer(x, out)
+    assert measured(inner) and measured(outer)
+
+
+def test_the_best_so_far_serves_while_a_search_runs_behind():
+    scaled, (x, out) = scaled_by({"n": (1, 4)}), arrays()
+    before = session.searches_ended
+    with cp.tuning(**quick, background=True):
+        scaled(x, out)
+        np.testing.assert_array_equal(out, x * 2)
+        for _ in range(2000):
+            if session.searches_ended > before:
+                break
+            time.sleep(0.01)
+        assert measured(scaled)
+        assert find_records().picks()[0].config == scaled.pick(x, out).text
+
+
+def test_wrong_options_are_refused():
+    wrong: Any = ({"level": "fast"}, {"budget_s": 0}, {"limit_s": float("nan")})
+    for options in wrong:
+        with pytest.raises(ValueError), cp.tuning(**options):
+            pass
+    with pytest.raises(cp.Error, match="E506"), cp.settings(tune="fast"):
+        pass
+
+
+def test_settings_choose_the_level_too():
+    scaled, (x, out) = scaled_by({"n": (1, 4)}), arrays()
+    with cp.settings(tune="off"):
+        scaled(x, out)
+    assert measured(scaled) == {}
+    with cp.settings(tune="quick"):
+        scaled(x, out)
+    assert len(measured(scaled)) == 2

@@ -1,0 +1,87 @@
+"""Real children: what hangs, crashes or ends costs its limit, and the others still win."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from cubepy.autotune import isolated
+from cubepy.autotune.trials import CRASHED, FAILED, LATE, OK, Limits, Trials
+from tests.autotune.fakes import FakeSubject
+
+pytestmark = pytest.mark.skipif(not isolated.can_fork(), reason="no fork here")
+GOOD = [0.003, 0.0005]
+
+
+def crash() -> None:
+    import ctypes
+
+    signal.signal(signal.SIGSEGV, signal.SIG_DFL)
+    ctypes.string_at(0)
+
+
+def take_all_memory() -> None:
+    limit = 1 << 30
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    np.ones(1 << 40, np.uint8)
+
+
+class RealSubject(FakeSubject):
+    """Times runs by a real clock, which a search with children needs."""
+
+    def run(self, k: int) -> None:
+        super().run(k)
+        time.sleep(self._seconds[k])
+
+
+def search(actions: dict[int, Callable[[], object]], limit_s: float = 10.0) -> Trials:
+    subject = RealSubject([*GOOD, 0.0001, 0.0001], actions=actions)
+    began = time.perf_counter()
+    limits = Limits(began, began + 60.0, limit_s)
+    trials = Trials(subject.texts)
+    isolated.search(subject, trials, limits)
+    assert subject.runs == []  # nothing ran in this process
+    return trials
+
+
+@pytest.mark.parametrize(
+    ("action", "status", "detail"),
+    [
+        (crash, CRASHED, "SIGSEGV"),
+        (lambda: os._exit(3), CRASHED, "status 3"),
+        (lambda: os.kill(os.getpid(), signal.SIGKILL), CRASHED, "SIGKILL"),
+        (take_all_memory, FAILED, "MemoryError"),
+    ],
+)
+def test_a_candidate_that_ends_its_process_is_left_out(action, status: str, detail: str):
+    trials = search({2: action, 3: action})
+    assert trials.status == [OK, OK, status, status]
+    assert detail in trials.details[2] and detail in trials.details[3]
+    assert trials.outcome is not None and trials.outcome["pick"] == 1
+
+
+def test_a_candidate_that_hangs_costs_its_limit():
+    trials = search({3: lambda: time.sleep(100)}, limit_s=0.5)
+    assert trials.status[3] == LATE and "0.5 s" in trials.details[3]
+    assert trials.outcome is not None and trials.outcome["pick"] == 2
+
+
+def test_a_reference_that_crashes_leaves_the_default():
+    trials = search({0: crash})
+    assert trials.outcome is not None and trials.outcome["pick"] is None
+    assert "SIGSEGV" in trials.details[0]
+
+
+def test_a_budget_that_ends_in_a_hang_ends_the_child():
+    subject = RealSubject([*GOOD, 0.1], actions={2: lambda: time.sleep(100)})
+    trials, began = Trials(subject.texts), time.perf_counter()
+    isolated.search(subject, trials, Limits(began, began + 1.0, 50.0))
+    assert trials.outcome is not None and trials.outcome["reason"] == "budget"
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)

@@ -1,0 +1,104 @@
+"""Prebuilt functions under the autotuner: plans are measured, results stay what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cubepy as cp
+from cubepy.autotune import records
+from cubepy.autotune.records import IMPORTED, Pick, find_records
+from cubepy.kernels.calls import tuned
+from cubepy.kernels.matmul import variants
+from cubepy.kernels.matmul.problem import ROWS, Problem
+from cubepy.kernels.matmul.strategies import choose
+from cubepy.targets import cpu_target, cuda_target
+
+
+@pytest.fixture(autouse=True)
+def store(tmp_path: Path) -> Iterator[Path]:
+    with records.forgotten(), cp.settings(cache=True, cache_dir=str(tmp_path)):
+        yield tmp_path
+
+
+def factors(m: int, n: int, k: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(m * n + k)
+    a, b = rng.normal(size=(m, k)), rng.normal(size=(k, n))
+    return a.astype(np.float32), b.astype(np.float32)
+
+
+def quick() -> Any:
+    return cp.tuning(level="quick", budget_s=4.0, limit_s=4.0)
+
+
+def test_nothing_is_measured_and_nothing_kept_unless_somebody_says_so(store: Path):
+    a, b = factors(40, 48, 32)
+    with cp.settings(cache=False):
+        assert np.allclose(cp.kernels.matmul(a, b), a @ b, atol=1e-3)
+    assert not (store / "tuning-1").exists()
+
+
+def test_a_plan_is_measured_once_and_the_caller_sees_its_results_alone():
+    a, b = factors(40, 48, 130)
+    before = a.tobytes(), b.tobytes()
+    out = np.full((40, 48), 7, np.float32)
+    with quick():
+        assert cp.kernels.matmul(a, b, out=out) is out
+        np.testing.assert_allclose(out, a @ b, atol=1e-3)
+        assert (a.tobytes(), b.tobytes()) == before
+        (key,) = find_records().measured_keys()
+        assert key.kernel == "cubepy.kernels.matmul" and key.problem.startswith("[64,64,256,1,")
+        found = find_records().measurements(key)
+        assert found["default"].status == "ok" and len(found) > 10
+        assert {m.status for m in found.values()} <= {"ok", "untried", "late"}
+        cp.kernels.matmul(a, b)
+        cp.kernels.matmul(*factors(41, 40, 129))  # of the same key
+    assert len(find_records().measured_keys()) == 1 and len(find_records().searches(key)) == 1
+
+
+def test_what_is_imported_is_picked_by_default_and_what_is_not_legal_is_not(monkeypatch: Any):
+    a, b = factors(64, 64, 200)
+    with quick():
+        cp.kernels.matmul(a, b)
+    (key,) = find_records().measured_keys()
+    texts = list(find_records().measurements(key))
+    find_records().put_picks([Pick(key, texts[-1], IMPORTED)])
+    seen: list[str] = []
+    plain = tuned.Picks.pick
+
+    def noted(self: Any, family: str, key: Any, default: Any, others: Any) -> Any:
+        found = plain(self, family, key, default, others)
+        seen.append("default" if found is default else "other")
+        return found
+
+    monkeypatch.setattr(tuned.Picks, "pick", noted)
+    x, y = factors(63, 63, 199)  # the key is the same, the plan is new
+    np.testing.assert_allclose(cp.kernels.matmul(x, y), x @ y, atol=1e-3)
+    assert seen == ["default", "other"]
+    find_records().put_picks([Pick(key, '{"depth":7}', IMPORTED)])
+    seen.clear()
+    x, y = factors(62, 62, 198)
+    with cp.tuning(level="off"):
+        np.testing.assert_allclose(cp.kernels.matmul(x, y), x @ y, atol=1e-3)
+    assert seen == ["default"]
+
+
+def test_results_without_axes_and_scratch_memory_are_measured_too():
+    x = np.random.default_rng(0).normal(size=(1 << 14,)).astype(np.float32)
+    with quick():
+        assert np.isclose(cp.kernels.matmul(x, x), np.dot(x, x), rtol=1e-4)
+
+
+@pytest.mark.parametrize("target", [cpu_target("x86-64-v3"), cuda_target("sm_90a")])
+@pytest.mark.parametrize("extents", [(1, 500, 300), (9, 40, 70), (500, 300, 200)])
+def test_variants_are_other_configurations_with_texts_of_their_own(target: Any, extents: Any):
+    m, n, k = extents
+    problem = Problem(m, n, k, (), cp.f32, cp.f32, cp.f32, ROWS, ROWS)  # type: ignore[arg-type]
+    first = choose(target, problem)
+    found = variants.others(first, problem)
+    assert len(found) >= 2 and len(set(found.values())) == len(found)
+    assert first not in found.values() and all(type(c) is type(first) for c in found.values())
