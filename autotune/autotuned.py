@@ -31,7 +31,7 @@ class Entry:
     """The configuration of a signature, as long as the same tuning and settings are in force."""
 
     config: Any
-    ended: int | None
+    changes: int
     tuning: Tuning
     overrides: Any
 
@@ -85,22 +85,21 @@ class Autotuned:
         self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run: Any, extra: str = ""
     ) -> Config:
         """Find the configuration of a signature and keep it."""
-        ended = session.searches_ended
-        chosen, choice = self._choose(args, kwargs, run, extra)
+        changes = session.changes
+        chosen = self._choose(args, kwargs, run, extra)
         if is_searching():
             return chosen
         while len(self._entries) >= LIMIT:
             with suppress(KeyError, StopIteration, RuntimeError):  # another thread removed it
                 del self._entries[next(iter(self._entries))]
-        still = None if choice.is_final else ended
-        self._entries[key] = Entry(chosen, still, current.get(), config.overrides.get())
+        self._entries[key] = Entry(chosen, changes, current.get(), config.overrides.get())
         return chosen
 
     def _choose(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], run: Any, extra: str
-    ) -> tuple[Config, Choice]:
+    ) -> Config:
         from cubepy.autotune.candidates import CallCandidates  # what searches need is loaded late
-        from cubepy.autotune.tuner import Choice, Request, choose
+        from cubepy.autotune.tuner import Request, choose
 
         arrays = arrays_of(args, kwargs)
         device = find_device(device_of(arrays))
@@ -110,9 +109,9 @@ class Autotuned:
             reason = f"no configuration is valid for the problem {found!r}"
             raise fail("E603", function=self.function.__name__, reason=reason)
         if device.name not in (HOST,) and not hasattr(device, "new_queue"):
-            return legal[0], Choice(0)  # an interpreter, or a device without timings
+            return legal[0]  # an interpreter, or a device without timings
         if config.get("checked"):
-            return legal[0], Choice(0)
+            return legal[0]
         problem = canonical_text([found, layouts(arrays), extra])
         texts = [c.text for c in legal]
         judge = legal.index(self._reference) if self._reference in legal else 0
@@ -122,14 +121,20 @@ class Autotuned:
             return CallCandidates(run, legal, texts, (args, kwargs), judge, self._rtol)
 
         memo = (problem, tuple(texts), device.name)
-        state = (current.get(), config.get("tune"), config.get("cache"), config.get("cache_dir"))
+        state = (
+            session.changes,
+            current.get(),
+            config.get("tune"),
+            config.get("cache"),
+            config.get("cache_dir"),
+        )
         kept = self._choices.get(memo)
-        if kept is not None and kept[0] == state and kept[1].is_final:
-            return legal[kept[1].index], kept[1]
+        if kept is not None and kept[0] == state:
+            return legal[kept[1].index]
         choice = choose(request, make)
         if not is_searching():
             self._choices[memo] = (state, choice)
-        return legal[choice.index], choice
+        return legal[choice.index]
 
     def _hash(self) -> str:
         if self._source is None:
@@ -146,7 +151,7 @@ class Autotuned:
 
 def _is_current(entry: Entry) -> bool:
     """Whether nothing was chosen since that a pick depends on."""
-    if entry.ended is not None and entry.ended != session.searches_ended:
+    if entry.changes != session.changes:
         return False
     return entry.tuning is current.get() and entry.overrides is config.overrides.get()
 

@@ -19,6 +19,7 @@ from functools import lru_cache
 from threading import RLock
 from typing import Any, TypeVar
 
+from cubepy.autotune import session
 from cubepy.autotune.session import FILE, FOLDER
 from cubepy.cache.folder import IS_SUPPORTED, Folder, Refused
 from cubepy.config import get
@@ -49,6 +50,15 @@ create table searches(
     problem text not null, search text not null, made real not null);
 create table hardware(key text primary key, facts text not null);
 """
+
+_COLUMNS = {
+    "hardware": "key,facts",
+    "measurements": "hardware,kernel,source,problem,config,status,detail,seconds,samples,made",
+    "picks": "hardware,kernel,source,problem,candidates,config,origin,about,made",
+    "searches": "hardware,kernel,source,problem,search,made",
+}
+"""What is given to other stores of each table."""
+Rows = dict[str, list[list[Any]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +198,7 @@ class Records:
 
     def put_picks(self, picks: Sequence[Pick]) -> None:
         """Keep picks in place of others of their origin."""
+        session.changes += 1
 
         def work(db: sqlite3.Connection) -> None:
             for pick in picks:
@@ -207,26 +218,29 @@ class Records:
         """The facts of each fingerprint that was measured on."""
         return dict(self._read("select key, facts from hardware", ()))
 
-    def merge(self, path: str) -> int:
-        """Add all that another store's file holds; how many measurements those were."""
-        other = Records(None)
-        other._connection, other._process = _connect(path, read_only=True), os.getpid()
-        count = 0
-        for key in other.measured_keys():
-            measured = list(other.measurements(key).values())
-            facts = other.hardware().get(key.hardware, "{}")
-            self.keep(key, facts, measured, None)
-            count += len(measured)
-        self._write(
-            lambda db: [
-                _insert(db, "insert or ignore", p, time.time()) for p in other.picks()
-            ].clear()
-        )
-        other._connection.close()
-        return count
+    def rows(self) -> Rows:
+        """All that is held, as rows of plain data by table."""
+        return {
+            table: [list(row) for row in self._read(f"select {columns} from {table}", ())]
+            for table, columns in _COLUMNS.items()
+        }
+
+    def add(self, rows: Rows) -> None:
+        """Add what another store held; of picks, those that are here stay."""
+
+        def work(db: sqlite3.Connection) -> None:
+            for table, columns in _COLUMNS.items():
+                places = ",".join("?" * (columns.count(",") + 1))
+                query = f"insert or ignore into {table}({columns}) values({places})"
+                db.executemany(query, rows.get(table, []))
+
+        session.changes += 1
+        if any(rows.values()):
+            self._write(work)
 
     def clear(self, origin: str | None = None) -> None:
         """Forget everything, or the picks of one origin."""
+        session.changes += 1
 
         def work(db: sqlite3.Connection) -> None:
             if origin is not None:
@@ -311,23 +325,20 @@ def _checked(path: str) -> str:
     return path
 
 
-def _connect(path: str, read_only: bool = False) -> sqlite3.Connection:
+def _connect(path: str) -> sqlite3.Connection:
     """A connection to a file of ours, made if it is empty; `ValueError` for another's."""
     old = os.umask(0o077)
     try:
-        if read_only:
-            db = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=PATIENCE_S)
-        else:
-            db = sqlite3.connect(
-                path, timeout=PATIENCE_S, isolation_level=None, check_same_thread=False
-            )
-        _prepare(db, read_only)
+        db = sqlite3.connect(
+            path, timeout=PATIENCE_S, isolation_level=None, check_same_thread=False
+        )
+        _prepare(db)
         return db
     finally:
         os.umask(old)
 
 
-def _prepare(db: sqlite3.Connection, read_only: bool) -> None:
+def _prepare(db: sqlite3.Connection) -> None:
     db.execute("begin")  # so that all three are of one moment
     mark, version = _number(db, "application_id"), _number(db, "user_version")
     tables = db.execute("select count(*) from sqlite_master").fetchone()[0]
@@ -336,7 +347,7 @@ def _prepare(db: sqlite3.Connection, read_only: bool) -> None:
         raise ValueError("it is no store of measurements")
     if tables and version != VERSION:
         raise ValueError(f"it has the format {version}, this version of CubePy has {VERSION}")
-    if tables or read_only:
+    if tables:
         return
     with suppress(sqlite3.OperationalError):  # another process does it at this moment
         db.execute("pragma journal_mode=wal")

@@ -100,8 +100,9 @@ def may_choose(default: str) -> bool:
     return get("cache") and os.path.exists(place)
 
 
-searches_ended = 0
-"""Searches in the background that have ended: choices that were not final are to be made again."""
+changes = 0
+"""How often picks changed behind those who keep one: a search in the background ended, or picks
+were imported. What was picked before is picked again."""
 _searching: ContextVar[bool] = ContextVar("cubepy_searching", default=False)
 
 

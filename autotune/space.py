@@ -89,6 +89,22 @@ def variants(
     return {text: made for made, text in found.items()}
 
 
+def differences(candidates: Sequence[Any]) -> dict[str, Any]:
+    """All candidates but the first, which are dataclasses, by the canonical text of what differs
+    from the first: the fields, or the class with all of them."""
+    first = candidates[0]
+    found: dict[str, Any] = {}
+    for candidate in candidates[1:]:
+        if candidate == first:
+            continue
+        changed: Any = candidate
+        if type(candidate) is type(first):
+            pairs = {f.name: getattr(candidate, f.name) for f in fields(candidate)}
+            changed = {n: v for n, v in pairs.items() if v != getattr(first, n)}
+        found.setdefault(canonical_text(changed), candidate)
+    return found
+
+
 def _product(axes: Mapping[str, tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
     count = 1
     for values in axes.values():

@@ -189,7 +189,7 @@ def _behind(search: _Search, subject: Subject) -> None:
             if is_first:
                 run(search, subject)
     finally:
-        session.searches_ended += 1
+        session.changes += 1
 
 
 def run(search: _Search, subject: Subject, clock: Clock = time.perf_counter) -> Choice:

@@ -254,6 +254,89 @@ def clear_cache(json: Json = False) -> None:
     show_clear(json)
 
 
+tune = typer.Typer(rich_markup_mode="rich")
+app.add_typer(tune, name="tune")
+Pattern = Annotated[
+    str, typer.Option("--only", metavar="PATTERN", help="Kernels, such as 'cubepy.kernels.*'.")
+]
+
+
+@tune.callback(invoke_without_command=True)
+def tune_root(
+    context: typer.Context,
+    kernel: Annotated[
+        str | None, typer.Option("--kernel", "-k", help="FILE.py:NAME or package.module:NAME.")
+    ] = None,
+    arg: Annotated[
+        list[str] | None,
+        typer.Option("--arg", "-a", metavar="NAME=SPEC", help="Such as x=f32[1024,512] or n=3."),
+    ] = None,
+    jobs: Annotated[
+        Path | None,
+        typer.Option(help='A JSON list of {"function": ..., "arguments": {...}}.'),
+    ] = None,
+    device: Annotated[str, typer.Option(help="Where the arrays lie.")] = "cpu",
+    level: Annotated[str, typer.Option(help="quick or full.")] = "full",
+    budget: Annotated[
+        float | None, typer.Option(help="Seconds for each problem.", min=0.01)
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the arrays and of the order of samples.")] = 0,
+    workers: Annotated[
+        str | None,
+        typer.Option(help="How many processes of this host, or a Dask scheduler's address."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Measure the configurations of a tuned or prebuilt function; show, export and import picks."""
+    if context.invoked_subcommand is not None:
+        return
+    from cubepy.cli.tuning import Request, show_tuning
+
+    request = Request(kernel, arg or [], jobs, device, level, budget, seed, workers)
+    show_tuning(request, json)
+
+
+@tune.command("show")
+def show_tune(
+    only: Pattern = "*",
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE.png", help="Draw the times too.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Show what was measured: times, their intervals, and what is picked."""
+    from cubepy.cli.tuning import show_records
+
+    show_records(only, plot, json)
+
+
+@tune.command("export")
+def export_tune(
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="Where to; else stdout.")
+    ] = None,
+    only: Pattern = "*",
+    anywhere: Annotated[
+        bool, typer.Option("--anywhere", help="The picks hold on all hardware.")
+    ] = False,
+) -> None:
+    """Write the picks as text that can be reviewed, committed and imported."""
+    from cubepy.cli.tuning import write_picks
+
+    write_picks(file, only, anywhere)
+
+
+@tune.command("import")
+def import_tune(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What export wrote.")],
+    json: Json = False,
+) -> None:
+    """Take picks from a file; they go before what is measured here, in every process."""
+    from cubepy.cli.tuning import read_file
+
+    read_file(file, json)
+
+
 @app.command()
 def explain(
     code: Annotated[

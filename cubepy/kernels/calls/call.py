@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from cubepy.array.memory import Memory
+from cubepy.autotune import session
 from cubepy.errors import fail
 from cubepy.kernels.calls.libraries import Library, libraries_agree, library_of
 from cubepy.kernels.calls.plans import Plan, Planner, Plans
@@ -70,8 +71,9 @@ def run(
             make(planner, [planner.array(name, x) for name, x in zip(names, arrays, strict=True)])
             return planner.plan()
 
-        plan, is_final = tuned_plan(library, build, arrays, given)
-        if is_final:
+        changes = session.changes
+        plan = tuned_plan(library, build, arrays, given)
+        if changes == session.changes:  # else a search behind this has ended
             plans.keep(key, plan)
     results = plan.run(library, arrays, given, addresses)
     if out is not None:

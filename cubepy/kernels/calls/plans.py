@@ -13,7 +13,9 @@ from dataclasses import replace
 from typing import Any
 
 from cubepy.array.memory import HOST, Memory
+from cubepy.autotune import session
 from cubepy.autotune.session import KEPT, level_in_force
+from cubepy.autotune.space import differences
 from cubepy.config import get
 from cubepy.errors import fail
 from cubepy.ir.core import ALIGNMENT
@@ -206,6 +208,10 @@ class Planner:
             return default
         return self._picks.pick(family, key, default, others)
 
+    def pick_among(self, family: str, key: Any, candidates: Sequence[Any]) -> Any:
+        """As `pick`, of dataclasses whose first is the default; they are told apart by fields."""
+        return self.pick(family, key, candidates[0], lambda: differences(candidates))
+
     def array(self, name: str, x: Any) -> Memory:
         """The next argument, checked; its address is its number."""
         return self._number(checked_memory(self.function, name, self.library, x))
@@ -356,4 +362,4 @@ class Plans:
 
 
 def _with_settings(key: Any) -> Any:
-    return get("checked"), get("opt_level"), level_in_force(KEPT), key
+    return get("checked"), get("opt_level"), level_in_force(KEPT), session.changes, key

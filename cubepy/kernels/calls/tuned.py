@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from cubepy.array.memory import HOST
+from cubepy.array.memory import HOST, Memory
 from cubepy.autotune.measure import Clock, Timer
 from cubepy.autotune.session import KEPT, is_searching, may_choose
-from cubepy.autotune.space import canonical_text
+from cubepy.autotune.signature import layout
+from cubepy.autotune.space import anchor, canonical_text
 from cubepy.config import get
 from cubepy.kernels.calls.libraries import Library
 from cubepy.record import dataclass
@@ -40,6 +41,11 @@ class Place:
     def name(self) -> tuple[str, str]:
         """What tells places of a plan apart; equal problems share a pick."""
         return self.family, self.problem
+
+
+def memory_key(x: Memory) -> tuple[Any, ...]:
+    """What of an array a problem's key holds: its type, extents within a factor of two, layout."""
+    return (x.dtype, tuple(map(anchor, x.shape)), layout(x))
 
 
 class Picks:
@@ -70,10 +76,10 @@ Build = Callable[[Picks], Any]
 
 def tuned_plan(
     library: Library, build: Build, arrays: Sequence[Any], given: Sequence[Any] | None
-) -> tuple[Any, bool]:
-    """The plan of a signature with what is picked for it, and whether it is to be kept."""
+) -> Any:
+    """The plan of a signature, with what is picked for it."""
     chosen: dict[tuple[str, str], str] = {}
-    is_final, seen = True, set[tuple[str, str]]()
+    seen = set[tuple[str, str]]()
     picks = Picks(chosen, _is_open(library))
     plan = build(picks)
     for _ in range(PASSES):
@@ -83,14 +89,13 @@ def tuned_plan(
         for place in fresh:
             seen.add(place.name)
             choice = _choose(place, build, dict(chosen), Operands(library, arrays, given))
-            is_final = is_final and choice.is_final
             if choice.index:
                 chosen[place.name] = place.texts[choice.index]
         if not chosen:
             break
         picks = Picks(chosen, True)
         plan = build(picks)
-    return plan, is_final
+    return plan
 
 
 def _is_open(library: Library) -> bool:

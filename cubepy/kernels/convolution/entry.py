@@ -8,6 +8,7 @@ from math import prod
 from typing import Any
 
 from cubepy.array.memory import Memory
+from cubepy.config import get
 from cubepy.errors import fail
 from cubepy.frontend.signature import comptime_key
 from cubepy.ir.types import DType, Kind
@@ -27,6 +28,7 @@ from cubepy.kernels.convolution.problem import (
     make_window,
     result_extents,
 )
+from cubepy.kernels.convolution.variants import others, problem_key
 from cubepy.kernels.matmul.entry import Product, multiply
 from cubepy.kernels.matmul.problem import result_of, sums_of, turned
 from cubepy.record import dataclass
@@ -452,7 +454,13 @@ def _launch_bands(planner: Planner, c: Convolution) -> None:
         )
         panels = planner.scratch((size,), p.dtype)
         _pack(planner, weights.volume, panels, problem.groups, p)
-    t = strategies.bands(planner.target, problem, p)
+    rule = strategies.bands(planner.target, problem, p)
+    t = planner.pick(
+        "convolution",
+        problem_key(problem),
+        rule,
+        lambda: others(rule, problem, get("scratch_bytes")),
+    )
     shares = -(-p.panels(problem.group_filters) // t.panels)
     bands = -(-problem.results[1] // t.band)
     planner.launch(

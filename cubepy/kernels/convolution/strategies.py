@@ -78,6 +78,13 @@ def bands(target: Target, problem: Problem, p: Packing) -> Bands:
             share = -(-share // 2)
         else:
             break
+    return divided(problem, p, pixels, band, share)
+
+
+def divided(problem: Problem, p: Packing, pixels: int, band: int, share: int) -> Bands:
+    """Cubes of `band` rows and `share` panels, in tiles of so many pixels."""
+    across = -(-problem.results[2] // pixels)
+    pitch = (across * pixels - 1) * problem.window.stride[2] + problem.window.spans[2]
     return Bands(
         p,
         pixels,

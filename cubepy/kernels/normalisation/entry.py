@@ -15,6 +15,7 @@ from cubepy.kernels.calls.axes import Axis, merged, seen
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
+from cubepy.kernels.calls.tuned import memory_key
 from cubepy.kernels.matmul.problem import expanded
 from cubepy.kernels.normalisation.kernel import normalise_rows, soften_columns
 from cubepy.kernels.normalisation.launches import Norm, launch_norm
@@ -164,7 +165,8 @@ def _launch(
     views = [seen(m, [*rows, *one], k) for k, m in enumerate((x, out))]
     along = [seen(m, [row], k + 2) for k, m in enumerate((*weight, *bias))]
     count = prod(a.extent for a in rows)
-    tiling = row_tilings(planner.target, op, views[0], views[1], row.extent, count)[0]
+    ways = row_tilings(planner.target, op, views[0], views[1], row.extent, count)
+    tiling = planner.pick_among("normalisation", (op, *map(memory_key, views)), ways)
     planner.launch(
         normalise_rows,
         Over(-(-count // tiling.band), "cube", tiling.units),
@@ -184,7 +186,8 @@ def _is_across(rows: list[Axis], row: Axis, size: int) -> bool:
 
 
 def _launch_columns(planner: Planner, op: Normalisation, x: Memory, out: Memory) -> None:
-    tiling = column_tilings(planner.target, op, x, out)[0]
+    ways = column_tilings(planner.target, op, x, out)
+    tiling = planner.pick_among("normalisation", (op, memory_key(x), memory_key(out)), ways)
     blocks = -(-x.shape[-1] // (tiling.line * tiling.unroll))
     units = prod(x.shape[:-2]) * blocks
     planner.launch(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from cubepy.array.memory import Memory
 from cubepy.ir.types import DType
 from cubepy.kernels.calls.cubes import is_wide
@@ -20,7 +22,10 @@ def row_tilings(
     if not is_wide(target):
         line = target.line_bytes // op.dtype.itemsize if dense else 8
         band = max(1, min(1 << 16, max(1, rows * n // 64)) // max(1, n))
-        return (RowTiling(line, 1, band, 4 if n >= 4 * line else 1),)
+        preferred = RowTiling(line, 1, band, 4 if n >= 4 * line else 1)
+        bands = [replace(preferred, band=max(1, int(band * share))) for share in (0.25, 4)]
+        unrolls = [replace(preferred, unroll=u) for u in (1, 2, 8) if n >= u * line]
+        return (preferred, *unrolls, *bands)
     line = max(1, target.line_bytes // x.dtype.itemsize) if dense else 1
     units = target.plane_dim
     while units < min(512, -(-n // line)):
@@ -36,7 +41,8 @@ def column_tilings(
     """The tilings for rows across memory, whose columns lie side by side."""
     if not is_wide(target):
         line = target.line_bytes // op.dtype.itemsize
-        return (RowTiling(line, 1, 1, 4 if x.shape[-1] >= 4 * line else 1),)
+        preferred = RowTiling(line, 1, 1, 4 if x.shape[-1] >= 4 * line else 1)
+        return (preferred, *(replace(preferred, unroll=u) for u in (1, 2, 8)))
     dense = x.strides[-1] == x.dtype.itemsize and out.strides[-1] == out.dtype.itemsize
     return (RowTiling(target.line_bytes // x.dtype.itemsize if dense else 1, 128, 1),)
 

@@ -14,6 +14,7 @@ from cubepy.kernels.calls.arguments import frozen, refused, wrong
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
+from cubepy.kernels.calls.tuned import memory_key
 from cubepy.kernels.pooling.pixels import PixelTiling, pool_pixels
 from cubepy.kernels.pooling.problem import (
     Pooling,
@@ -460,7 +461,9 @@ def _launch(
     functions: tuple[Any, Any],
 ) -> None:
     """Choose a kernel by layout and window, and launch it."""
-    tiling = tilings(planner.target, how, x, list(results))[0]
+    key = (how, *map(memory_key, (x, *results)))
+    ways = tilings(planner.target, how, x, list(results))
+    tiling = planner.pick_among("pooling", key, ways)
     batch, channels, depth, rows, columns = results[0].shape
     last = isinstance(tiling, PixelTiling | WindowTiling)
     views = [_channels_last(m) if last else m for m in (x, *results)]

@@ -6,6 +6,7 @@ from dataclasses import replace
 from math import prod
 
 from cubepy.array.memory import Memory
+from cubepy.autotune.space import anchor
 from cubepy.ir.types import Kind, bool_, i32, u8, u32
 from cubepy.jit.grid import Over
 from cubepy.kernels.calls.axes import Axis, ascending, merged, seen
@@ -19,6 +20,7 @@ from cubepy.kernels.reduction.kernel import (
 )
 from cubepy.kernels.reduction.problem import Reduction
 from cubepy.kernels.reduction.strategies import (
+    Division,
     columns_tiling,
     compensated,
     count_of,
@@ -43,11 +45,18 @@ class Reducer:
     """
 
     def __init__(
-        self, planner: Planner, op: Reduction, count: int, centre: Memory | None = None
+        self,
+        planner: Planner,
+        op: Reduction,
+        count: int,
+        centre: Memory | None = None,
+        way: Division | None = None,
     ) -> None:
+        """`way`: how the whole of which this is a part is divided."""
         self._planner = planner
         self._target = planner.target
-        self._way = divisions(self._target)[0]
+        self._given = way
+        self._way = way or divisions(self._target)[0]
         self._op = op
         self._count = count
         self._centre = centre
@@ -59,6 +68,10 @@ class Reducer:
         x, axes = ascending(x, axes)
         axes = merged(axes) or [Axis(1, (size,))]
         kept = merged(kept)
+        if self._given is None:
+            shape = [(anchor(a.extent), a.strides[0] == size) for a in (*kept, *axes)]
+            key = (self._op, x.dtype, len(kept), shape, bool(self._centre))
+            self._way = self._planner.pick_among("reduction", key, divisions(self._target))
         if is_wide(self._target):
             self._launch_wide(x, out, kept, axes)
             return
@@ -74,7 +87,7 @@ class Reducer:
         """The reduction without its function on read or on write."""
         op = replace(self._op, is_compensated=False, **changes)
         centre = self._centre if op.read or op.write else None
-        return Reducer(self._planner, op, self._count, centre)
+        return Reducer(self._planner, op, self._count, centre, self._way)
 
     def _views(self, kept: list[Axis]) -> tuple[Memory, ...]:
         """The centre as kernels see it."""

@@ -8,6 +8,7 @@ from math import prod
 
 from cubepy.array.memory import Memory
 from cubepy.kernels.calls.axes import Axis
+from cubepy.kernels.calls.cubes import is_wide
 from cubepy.kernels.reduction.kernel import BLOCK, ReduceTiling
 from cubepy.kernels.reduction.problem import Reduction
 from cubepy.kernels.reduction.wide_kernel import WideTiling
@@ -42,9 +43,18 @@ class Division:
     items: int = 2048
 
 
+_WIDE = ((128, 2048), (512, 2048), (256, 512), (256, 8192))
+"""Other units of a cube, and results or partial results, on devices whose cubes have many."""
+
+
 def divisions(target: Target) -> tuple[Division, ...]:
     """The divisions for a target, the preferred one first."""
-    return (Division(),)
+    if is_wide(target):
+        return (Division(), *(Division(units=u, items=n) for u, n in _WIDE))
+    unrolls = (Division(unroll=4), Division(unroll=16))
+    sizes = (Division(cube_elements=1 << 16), Division(cube_elements=1 << 20))
+    columns = (Division(held=8), Division(held=32), Division(ahead_bytes=1 << 13))
+    return (Division(), *unrolls, *sizes, *columns, Division(band_bytes=1 << 13))
 
 
 def count_of(axes: Sequence[Axis]) -> int:

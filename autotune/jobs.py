@@ -1,0 +1,193 @@
+"""Sweeps: many calls to be tuned, one after the other or by many workers.
+
+A job is plain data. A worker keeps what it measures in a store of its own and gives it back as
+rows, which are added to the store of whoever asked. Workers are those of Dask's `distributed`: it
+survives workers that die (their jobs go to others), runs on one host or many, and needs no server
+beside it. Ray would do the same with thirty times as much to install.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from cubepy.array.creation import asarray
+from cubepy.array.memory import numpy_dtype
+from cubepy.autotune.records import Rows, find_records, forgotten
+from cubepy.autotune.session import FULL, tuning
+from cubepy.config import settings
+from cubepy.errors import Error
+from cubepy.lang.annotations import spec
+from cubepy.record import dataclass
+
+SEED = 0
+TRIES = 3
+"""Workers that may die with a job before it is given up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A call to be tuned. `function`: "module:name" or "FILE.py:name"; `arguments`: text of
+    specifications such as "f32[512,512]", or numbers, by parameter; `device`: where arrays lie."""
+
+    function: str
+    arguments: tuple[tuple[str, Any], ...]
+    device: str = "cpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """How jobs are tuned: as `tuning` takes it."""
+
+    level: str = FULL
+    budget_s: float | None = None
+    seed: int = SEED
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What became of a job: `error` is empty where it went well; `rows`: what was measured."""
+
+    job: Job
+    error: str
+    rows: Rows
+
+
+def argument(value: Any, device: str, rng: np.random.Generator) -> Any:
+    """An argument: a specification becomes an array of normal numbers, or of small integers."""
+    if not isinstance(value, str):
+        return value
+    found = spec(value)
+    dtype = numpy_dtype(found.dtype)
+    shape = tuple(64 if n is None else n for n in found.shape or ())
+    if dtype.kind in "iu":
+        array = rng.integers(0, 8, shape).astype(dtype)
+    elif dtype.kind == "b":
+        array = rng.integers(0, 2, shape).astype(dtype)
+    else:
+        array = rng.standard_normal(shape).astype(dtype)
+    return array if device == "cpu" else asarray(array, device=device)
+
+
+def run_job(job: Job, sweep: Sweep, load: Callable[[str], Any] | None = None) -> None:
+    """Call the function of a job under `tuning`; raises what it raises."""
+    function = (load or _load)(job.function)
+    rng = np.random.default_rng(sweep.seed)
+    given = {name: argument(value, job.device, rng) for name, value in job.arguments}
+    with tuning(level=sweep.level, budget_s=sweep.budget_s, seed=sweep.seed):
+        function(**given)
+
+
+def _load(reference: str) -> Any:
+    module, _, name = reference.rpartition(":")
+    if module.endswith(".py"):
+        found = importlib.util.spec_from_file_location("tuned_file", module)
+        assert found is not None and found.loader is not None
+        made = importlib.util.module_from_spec(found)
+        found.loader.exec_module(made)
+    else:
+        made = importlib.import_module(module)
+    for part in name.split("."):
+        made = getattr(made, part)
+    return made
+
+
+def worker(job: Job, sweep: Sweep) -> Done:
+    """Tune one job with a store of its own, in this process."""
+    with _own_store():
+        try:
+            run_job(job, sweep)
+        except (Error, ImportError, AttributeError, TypeError, ValueError) as error:
+            return Done(job, f"{type(error).__name__}: {error}", {})
+        return Done(job, "", find_records().rows())
+
+
+@contextmanager
+def _own_store() -> Iterator[None]:
+    with (
+        tempfile.TemporaryDirectory(prefix="cubepy-tuning-") as folder,
+        forgotten(),
+        settings(cache=True, cache_dir=os.path.realpath(folder)),
+    ):
+        yield
+
+
+def run_all(
+    jobs: Sequence[Job], sweep: Sweep, told: Callable[[Done], None] = lambda done: None
+) -> list[Done]:
+    """Tune jobs one after the other in this process, into the store of the settings in force."""
+    found: list[Done] = []
+    for job in jobs:
+        try:
+            run_job(job, sweep)
+            done = Done(job, "", {})
+        except (Error, ImportError, AttributeError, TypeError, ValueError) as error:
+            done = Done(job, f"{type(error).__name__}: {error}", {})
+        found.append(done)
+        told(done)
+    return found
+
+
+def run_on_workers(
+    jobs: Sequence[Job],
+    sweep: Sweep,
+    client: Any,
+    told: Callable[[Done], None] = lambda done: None,
+) -> list[Done]:
+    """Tune jobs on the workers of a Dask client; add what they measured to the store in force.
+
+    A job whose worker dies goes to another, `TRIES` times. Raises nothing for jobs that fail.
+    """
+    from distributed import as_completed
+
+    futures = client.map(
+        worker, list(jobs), sweep=sweep, pure=False, retries=TRIES, key="cubepy-tuning"
+    )
+    places = {future.key: job for future, job in zip(futures, jobs, strict=True)}
+    found: list[Done] = []
+    for future in as_completed(futures):
+        error = future.exception()
+        job = places[future.key]
+        done = future.result() if error is None else Done(job, f"{error!r}", {})
+        find_records().add(done.rows)
+        found.append(done)
+        told(done)
+    return found
+
+
+@contextmanager
+def workers(where: str) -> Iterator[Any]:
+    """A client of Dask's workers: a number of new processes of this host, or the address of a
+    scheduler that runs already. `ImportError` where `distributed` is not installed."""
+    from distributed import Client, LocalCluster
+
+    if not where.isdigit():
+        with Client(where) as client:
+            yield client
+        return
+    with (
+        LocalCluster(
+            n_workers=int(where), threads_per_worker=1, processes=True, dashboard_address=None
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+def jobs_of(rows: Sequence[Mapping[str, Any]]) -> list[Job]:
+    """Jobs from JSON: objects with "function", "arguments" and maybe "device". `ValueError`."""
+    found: list[Job] = []
+    for number, row in enumerate(rows):
+        function, arguments = row.get("function"), row.get("arguments")
+        if not isinstance(function, str) or not isinstance(arguments, Mapping):
+            raise ValueError(f"job {number} has no function or no arguments")
+        device = row.get("device", "cpu")
+        found.append(Job(function, tuple(arguments.items()), str(device)))
+    return found

@@ -1,0 +1,238 @@
+"""`cubepy tune`: search for configurations, show what was measured, write and read picks."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from cubepy.autotune.files import BadFile, export_text, import_text
+from cubepy.autotune.jobs import Done, Job, Sweep, jobs_of, run_all, run_on_workers, workers
+from cubepy.autotune.race import interval
+from cubepy.autotune.records import Key, Measurement, Records, named_records
+from cubepy.autotune.session import FULL
+from cubepy.cli.failures import FAILED, Failure, misuse
+from cubepy.cli.output import console, make_table, print_json, time_text
+from cubepy.cli.values import split_pairs
+from cubepy.record import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The command line of a search."""
+
+    kernel: str | None
+    args: Sequence[str]
+    jobs: Path | None
+    device: str
+    level: str
+    budget_s: float | None
+    seed: int
+    workers: str | None
+
+
+def show_tuning(request: Request, as_json: bool) -> None:
+    """Tune the calls that are asked for; exit code 1 if one of them failed."""
+    jobs = _jobs(request)
+    if request.level not in ("quick", FULL):
+        raise misuse(f"--level {request.level}: quick or full")
+    sweep = Sweep(request.level, request.budget_s, request.seed)
+    out = console()
+
+    def told(done: Done) -> None:
+        if not as_json:
+            verdict = done.error or "tuned"
+            out.print(f"{done.job.function} {dict(done.job.arguments)}: {verdict}", markup=False)
+
+    found = _run(jobs, sweep, request.workers, told)
+    failed = [done for done in found if done.error]
+    if as_json:
+        rows = [{"function": d.job.function, "error": d.error} for d in found]
+        print_json({"jobs": rows, "failed": len(failed)})
+    if failed:
+        raise typer.Exit(FAILED)
+
+
+def _run(jobs: list[Job], sweep: Sweep, where: str | None, told: Any) -> list[Done]:
+    if where is None:
+        return run_all(jobs, sweep, told)
+    try:
+        with workers(where) as client:
+            return run_on_workers(jobs, sweep, client, told)
+    except ImportError:
+        raise misuse(
+            "--workers needs the package `distributed`", "pip install 'cubepy-jit[tune]'"
+        ) from None
+
+
+def _jobs(request: Request) -> list[Job]:
+    if (request.kernel is None) == (request.jobs is None):
+        raise misuse("one of --kernel and --jobs says what to tune", "cubepy tune --help")
+    if request.kernel is not None:
+        if ":" not in request.kernel:
+            raise misuse(f"`{request.kernel}` names no function", "write module:function")
+        pairs = split_pairs("--arg", request.args)
+        given = tuple((name, _value(text)) for name, text in pairs.items())
+        return [Job(_absolute(request.kernel), given, request.device)]
+    assert request.jobs is not None
+    try:
+        rows = json.loads(request.jobs.read_text(encoding="utf-8"))
+        jobs = jobs_of(rows)
+        return [replace(job, function=_absolute(job.function)) for job in jobs]
+    except (OSError, ValueError, AttributeError) as error:
+        raise misuse(f"--jobs {request.jobs}: {error}") from None
+
+
+def _absolute(reference: str) -> str:
+    """A reference whose file is found from every folder; workers have their own."""
+    source, _, name = reference.rpartition(":")
+    return f"{Path(source).resolve()}:{name}" if source.endswith(".py") else reference
+
+
+def _value(text: str) -> Any:
+    """A number where a text is one; else a specification, which stays text."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def show_records(pattern: str, plot: Path | None, as_json: bool) -> None:
+    """What was measured, as a table and as a picture: times with their intervals."""
+    records = named_records()
+    found = state(records, pattern)
+    if as_json:
+        print_json(found)
+    else:
+        _print(found)
+    if plot is not None:
+        _draw(found, plot)
+
+
+def state(records: Records, pattern: str) -> list[dict[str, Any]]:
+    """Each problem that was measured, with its configurations, the fastest first."""
+    picks = {pick.key: pick for pick in reversed(records.picks())}
+    keys = dict.fromkeys([*records.measured_keys(), *picks])
+    return [
+        _problem(records, key, picks.get(key))
+        for key in keys
+        if fnmatch.fnmatchcase(key.kernel, pattern)
+    ]
+
+
+def _problem(records: Records, key: Key, pick: Any) -> dict[str, Any]:
+    rows = [_row(m) for m in records.measurements(key).values()]
+    rows.sort(key=lambda r: (r["seconds"] is None, r["seconds"] or 0.0))
+    about = json.loads(pick.about) if pick is not None else {}
+    return {
+        "kernel": key.kernel,
+        "problem": key.problem,
+        "source": key.source,
+        "hardware": key.hardware,
+        "pick": None if pick is None else pick.config,
+        "origin": None if pick is None else pick.origin,
+        "about": about,
+        "configurations": rows,
+    }
+
+
+def _row(m: Measurement) -> dict[str, Any]:
+    low, high = interval(m.samples) if m.samples else (None, None)
+    return {
+        "config": m.config,
+        "status": m.status,
+        "seconds": m.seconds,
+        "low": low,
+        "high": high,
+        "samples": len(m.samples),
+        "detail": m.detail,
+    }
+
+
+def _print(found: list[dict[str, Any]]) -> None:
+    out = console()
+    for problem in found:
+        about = problem["about"]
+        why = f"{problem['origin']}, {about.get('reason', '')}" if problem["pick"] else "no pick"
+        if "confidence" in about:
+            why += f", confidence {about['confidence']:.2f}"
+        out.print(f"{problem['kernel']} {problem['problem']} ({why})", markup=False)
+        table = make_table("", "configuration", ">time", ">95 % interval", ">samples", "")
+        for row in problem["configurations"]:
+            time = "" if row["seconds"] is None else time_text(row["seconds"])
+            bounds = "" if row["low"] is None else _bounds(row)
+            mark = "*" if row["config"] == problem["pick"] else ""
+            note = "" if row["status"] == "ok" else f"{row['status']} {row['detail']}".strip()
+            table.add_row(mark, row["config"], time, bounds, str(row["samples"]), note)
+        out.print(table)
+    if not found:
+        out.print("nothing was measured; cubepy tune --kernel ... measures", markup=False)
+
+
+def _bounds(row: dict[str, Any]) -> str:
+    return f"{time_text(row['low'])} to {time_text(row['high'])}"
+
+
+def _draw(found: list[dict[str, Any]], path: Path) -> None:
+    """A picture of each problem: configurations by time, with intervals; the pick is dark."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise misuse("--plot needs matplotlib", "pip install matplotlib") from None
+    shown = [p for p in found if any(r["seconds"] for r in p["configurations"])]
+    if not shown:
+        raise Failure("nothing was timed", "cubepy tune --kernel ... measures")
+    counts = [sum(1 for r in p["configurations"] if r["seconds"]) for p in shown]
+    figure = Figure(figsize=(9, 0.9 * len(shown) + 0.26 * sum(counts)), layout="constrained")
+    axes = figure.subplots(len(shown), 1, squeeze=False, height_ratios=counts)[:, 0]
+    for each, problem in zip(axes, shown, strict=True):
+        rows = [r for r in problem["configurations"] if r["seconds"]][::-1]
+        times = [1e6 * r["seconds"] for r in rows]
+        low = [1e6 * (r["seconds"] - (r["low"] or r["seconds"])) for r in rows]
+        high = [1e6 * ((r["high"] or r["seconds"]) - r["seconds"]) for r in rows]
+        dark = ["#1f4e79" if r["config"] == problem["pick"] else "#a9c4de" for r in rows]
+        bounds = [[max(0.0, v) for v in low], [max(0.0, v) for v in high]]
+        each.barh(range(len(rows)), times, xerr=bounds, color=dark)
+        each.set_yticks(range(len(rows)), [r["config"] for r in rows], fontsize=7)
+        each.set_title(f"{problem['kernel']} {problem['problem']}", fontsize=8, loc="left")
+        each.set_xlabel("µs", fontsize=8)
+    figure.savefig(path)
+
+
+def write_picks(file: Path | None, pattern: str, anywhere: bool) -> None:
+    """The picks in force as text, to a file or to stdout."""
+    try:
+        text = export_text(named_records(), pattern, anywhere)
+    except BadFile as error:
+        raise Failure(str(error), "export the picks of one kind, or without --anywhere") from None
+    if file is None:
+        typer.echo(text, nl=False)
+        return
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise Failure(f"cannot write {file}: {error.strerror}") from None
+
+
+def read_file(file: Path, as_json: bool) -> None:
+    """Keep the picks of a file, which go before what is measured."""
+    records = named_records()
+    try:
+        found = import_text(records, file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise misuse(f"cannot read {file}: {error.strerror}") from None
+    except (BadFile, UnicodeDecodeError) as error:
+        raise misuse(f"{file}: {error}") from None
+    if len([p for p in records.picks() if p.origin == "imported"]) < len({p.key for p in found}):
+        raise Failure("the picks could not be kept", "choose a folder with CUBEPY_CACHE_DIR")
+    if as_json:
+        print_json({"imported": len(found)})
+    else:
+        console().print(f"imported {len(found)} picks")

@@ -1,0 +1,119 @@
+"""`cubepy tune`: searches, tables, pictures and files of picks."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cubepy.cache.folder import IS_SUPPORTED
+from tests.optional import require_package
+
+pytestmark = pytest.mark.skipif(not IS_SUPPORTED, reason="the store is POSIX only")
+
+FILE = """
+import cubepy as cp
+
+@cp.cube
+def scale(x, out, n: cp.Comptime):
+    i = cp.ABSOLUTE_POS * n
+    for k in cp.unroll(range(n)):
+        if i + k < out.size:
+            out.flat[i + k] = x.flat[i + k] * 2
+
+@cp.autotuned(space={"n": (1, 2)})
+def double(x, out, *, config):
+    scale.over(-(-out.size // config["n"]))(x, out, config["n"])
+
+def fails(x):
+    raise ValueError("no such luck")
+"""
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Callable[..., Any]:
+    """Runs the command in a folder of its own; gives the finished process."""
+    (tmp_path / "mine.py").write_text(FILE, encoding="utf-8")
+    settings = {"CUBEPY_CACHE": "1", "CUBEPY_CACHE_DIR": str(tmp_path / "cache"), "CUBEPY_TUNE": ""}
+    environment = {**os.environ, **settings}
+    del environment["CUBEPY_TUNE"]
+
+    def run(*args: str) -> subprocess.CompletedProcess[str]:
+        call = [sys.executable, "-m", "cubepy.cli", *args]
+        return subprocess.run(
+            call, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
+        )
+
+    return run
+
+
+def test_tune_show_export_and_import(command: Callable[..., Any], tmp_path: Path):
+    assert json.loads(command("tune", "show", "--json").stdout) == []
+    arguments = "--arg", "x=f32[1000]", "--arg", "out=f32[1000]", "--budget", "20"
+    done = command("tune", "--kernel", "mine.py:double", *arguments)
+    assert done.returncode == 0 and "tuned" in done.stdout, done.stderr
+    (problem,) = json.loads(command("tune", "show", "--json").stdout)
+    assert problem["origin"] == "measured" and len(problem["configurations"]) == 2
+    assert all(row["status"] == "ok" and row["seconds"] for row in problem["configurations"])
+    shown = command("tune", "show", "--only", "*double").stdout
+    assert '{"n":1}' in shown and "µs" in shown and "*" in shown
+    assert "nothing was measured" in command("tune", "show", "--only", "other").stdout
+    assert command("tune", "export", "picks.json").returncode == 0
+    text = (tmp_path / "picks.json").read_text(encoding="utf-8")
+    assert command("tune", "export").stdout == text
+    done = command("tune", "import", "picks.json", "--json")
+    assert json.loads(done.stdout) == {"imported": 1}
+    (problem,) = json.loads(command("tune", "show", "--json").stdout)
+    assert problem["origin"] == "imported"
+    (tmp_path / "picks.json").write_text("{}", encoding="utf-8")
+    done = command("tune", "import", "picks.json")
+    assert done.returncode == 2 and "picks.json" in done.stderr
+
+
+def test_jobs_from_a_file_and_what_fails(command: Callable[..., Any], tmp_path: Path):
+    jobs = [
+        {"function": "mine.py:fails", "arguments": {"x": "f32[3]"}},
+        {"function": "mine.py:double", "arguments": {"x": "i32[50]", "out": "i32[50]"}},
+    ]
+    (tmp_path / "jobs.json").write_text(json.dumps(jobs), encoding="utf-8")
+    done = command("tune", "--jobs", "jobs.json", "--json", "--budget", "20")
+    assert done.returncode == 1
+    first, second = json.loads(done.stdout)["jobs"]
+    assert "no such luck" in first["error"] and second["error"] == ""
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        (),
+        ("--kernel", "mine"),
+        ("--kernel", "a:b", "--jobs", "x.json"),
+        ("--jobs", "absent.json"),
+        ("--kernel", "mine.py:double", "--level", "fast"),
+        ("import", "absent.json"),
+    ],
+)
+def test_wrong_usage_is_said(args: tuple[str, ...], command: Callable[..., Any]):
+    done = command("tune", *args)
+    assert done.returncode == 2 and done.stderr.startswith("error: ")
+
+
+@pytest.mark.optional("matplotlib")
+def test_a_picture_is_drawn(tmp_path: Path):
+    require_package("matplotlib")
+    from cubepy.cli.tuning import _draw
+
+    rows = [
+        {"config": f"n={n}", "seconds": n * 1e-5, "low": n * 9e-6, "high": n * 2e-5, "samples": 3}
+        for n in (1, 2, 3)
+    ]
+    rows.append({"config": "n=4", "seconds": None, "low": None, "high": None, "samples": 0})
+    found = [{"kernel": "k", "problem": "[]", "pick": "n=1", "configurations": rows}]
+    _draw(found, tmp_path / "times.png")
+    assert (tmp_path / "times.png").read_bytes().startswith(b"\x89PNG")
