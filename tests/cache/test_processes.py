@@ -45,6 +45,9 @@ assert (out == (x + 1)[::-1]).all()
 big = np.ones(1 << 18, np.float32)
 k.over(big)(big, big, 3.0)  # in place, and by the thread pool
 assert (big == 3 + {more}).all()
+for _ in range(3):  # the last one natively
+    assert (cp.kernels.map(lambda v: v * 2 + {more}, x) == x * 2 + {more}).all()
+    assert cp.kernels.sum(x) == 4950
 traced = "cubepy.frontend.tracer" in sys.modules  # what a hit needs is imported alone
 optimised = any(n.startswith(("cubepy.passes.", "cubepy.compilers.llvm")) for n in sys.modules)
 print(int(traced), int(optimised), flush=True)

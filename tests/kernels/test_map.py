@@ -141,6 +141,24 @@ def test_captured_values_are_current(draw):
         np.testing.assert_array_equal(cube_map(lambda v: v * factor, x), x * factor)
 
 
+@pytest.mark.parametrize("n", [0, 1, 5, 37, 1000])
+def test_numbers_that_depend_on_no_element(n: int):
+    """They are one for all lanes of a line, whether they are literals or have a type."""
+    x = np.zeros(n, np.float32)
+    for function, dtype in (
+        (lambda v: 3, np.int32),
+        (lambda v: cp.f32(3), np.float32),
+        (lambda v: cp.sqrt(cp.f64(9)), np.float64),
+        (lambda v: cp.i16(SCALE), np.int16),
+    ):
+        found = cube_map(function, x)
+        assert found.dtype == dtype
+        np.testing.assert_array_equal(found, np.full(n, 3))
+    row, out = x[:0] if n < 3 else x[1:-1], np.full(max(0, n - 2), np.nan)
+    cube_map(lambda v: cp.f64(3), row, out=out)
+    assert (out == 3).all()
+
+
 def test_refused():
     x = np.zeros((3, 4), np.float32)
     with pytest.raises(LaunchError, match="broadcast"):
@@ -151,6 +169,10 @@ def test_refused():
         cube_map(lambda a: a, x, out=np.zeros((4, 3), np.float32))
     with pytest.raises(CompileError):
         cube_map(lambda a: (a, a), x)
+    with pytest.raises(CompileError, match="not a position"):
+        cube_map(lambda a: cp.ABSOLUTE_POS, x)
+    with pytest.raises(CompileError, match="does not fit"):
+        cube_map(lambda a: 1 << 70, x)
     with pytest.raises(CompileError):
         cube_map(lambda a: undefined + a, x)  # noqa: F821  # pyright: ignore[reportUndefinedVariable]
     with pytest.raises(CompileError):

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from cubepy.array.memory import Memory
-from cubepy.frontend.promote import literal_type
+from cubepy.array.memory import HOST, Memory
+from cubepy.errors import Error
 from cubepy.frontend.signature import comptime_key
 from cubepy.ir.types import DType
+from cubepy.jit.kernel import without_frames
 from cubepy.kernels.calls.call import run
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
-from cubepy.kernels.elementwise.kernel import trace_result
+from cubepy.kernels.elementwise.kernel import RESULTS, trace_result
 from cubepy.kernels.elementwise.launches import broadcast, launch_each
 from cubepy.kernels.elementwise.operands import dtype_of, operands
 from cubepy.lang.annotations import Spec
+from cubepy.runtimes.registry import find_device
 
 _PLANS = Plans()
 _NAMES = tuple(f"arrays[{k}]" for k in range(256))
@@ -65,19 +67,18 @@ def _order(inputs: Sequence[Memory], extents: tuple[int, ...]) -> tuple[int, ...
     return None
 
 
-class _Note:
-    """Keeps what a traced kernel says about its result."""
-
-    dtype: DType | None = None
-
-    def __call__(self, result: DType | bool | int | float) -> None:
-        self.dtype = result if isinstance(result, DType) else literal_type(result)
-
-
 def traced_dtype(function: Any, dtypes: Sequence[DType]) -> DType:
-    """The dtype that a function of the language gives for numbers of these dtypes."""
-    note = _Note()
-    specs = tuple(Spec(dtype, (None,)) for dtype in dtypes)
-    trace_result.inspect(function, specs, note, stage="ir")
-    assert note.dtype is not None
-    return note.dtype
+    """The dtype that a function of the language gives for numbers of these dtypes.
+
+    The facts of a trace say so, which are kept on disk: no later process traces for it.
+    """
+    inputs, results = (tuple(Spec(d, (None,)) for d in given) for given in (dtypes, RESULTS))
+    arguments = {"function": function, "inputs": inputs, "results": results}
+    target = find_device(HOST).target
+    try:
+        signature = trace_result.signature_of(arguments, target, None)
+        facts = trace_result.specialisations.facts(signature, target)
+    except Error as error:
+        raise without_frames(error) from error.__cause__
+    (written,) = facts.written
+    return RESULTS[int(written.rpartition(".")[2])]

@@ -6,11 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 import cubepy as cp
+from cubepy.frontend.promote import literal_type
+from cubepy.ir.types import DTYPES, INDICES
 from cubepy.kernels.calls.positions import unravelled
 from cubepy.record import dataclass
 
 NUMBERS = (bool, int, float)
 NO_NUMBERS = (tuple, list, type(None))
+RESULTS = tuple(dtype for dtype in DTYPES if dtype not in INDICES)
+"""What functions may give: no positions, of which a line has one for all its elements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +53,9 @@ def put(function: Any, inputs: Any, out: Any, j: Any, tiling: Any, fill: Any) ->
         out[j] = v
     elif isinstance(v, NUMBERS):
         cp.store(out, j, cp.Line[out.dtype, line](v))
-    else:
-        cp.store(out, j, v, hint="stream" if tiling.stream else None, whole=fill is None)
+    else:  # a number of its own, which does not depend on lines, is one for all lanes
+        lanes = cp.Line[v.dtype, line](v)
+        cp.store(out, j, lanes, hint="stream" if tiling.stream else None, whole=fill is None)
 
 
 def prefetch_ahead(inputs: Any, j: Any, tiling: Any) -> None:
@@ -125,10 +130,11 @@ def map_lines(
 
 
 @cp.cube
-def trace_result(
-    function: cp.Comptime[Callable[..., Any]], inputs: Any, note: cp.Comptime[Callable[..., Any]]
-) -> None:
-    """Runs nowhere: gives, while it is traced, the dtype that `function` gives for some inputs."""
+def trace_result(function: cp.Comptime[Callable[..., Any]], inputs: Any, results: Any) -> None:
+    """Runs nowhere: of `results`, arrays of `RESULTS`, it writes the one of the dtype that
+    `function` gives for some inputs, so that what it writes tells the dtype."""
     v = function(*(x.flat[0] for x in inputs))
     cp.static_assert(not isinstance(v, NO_NUMBERS), "the function gives one number")
-    note(v if isinstance(v, NUMBERS) else v.dtype)
+    dtype = literal_type(v) if isinstance(v, NUMBERS) else v.dtype
+    cp.static_assert(dtype in RESULTS, "the function gives a number, not a position")
+    results[RESULTS.index(dtype)].flat[0] = v
