@@ -11,6 +11,7 @@ from typing import Any
 import cubepy as cp
 from cubepy.ir.numbers import limits
 from cubepy.ir.types import DType, f32
+from cubepy.kernels.calls.epilogues import applied
 from cubepy.kernels.calls.positions import count_up
 
 
@@ -44,7 +45,7 @@ def read(x: Any, at: Any, line: Any, is_inside: Any, how: Any, functions: Any) -
     v = widened(cp.load(x, at, line=line, fill=None if is_inside else empty))
     if functions[0] is None:
         return v
-    changed = v.dtype(functions[0](v))
+    changed = v.dtype(applied(functions[0], v, ()))
     if is_inside:
         return changed
     last = cp.i64(at[-1]) + count_up(line, cp.i64)
@@ -55,13 +56,13 @@ def read(x: Any, at: Any, line: Any, is_inside: Any, how: Any, functions: Any) -
 def read_number(v: Any, functions: Any) -> Any:
     """One element as a line of one lane."""
     line = cp.Line[compared(v.dtype), 1](widened(v))
-    return line if functions[0] is None else line.dtype(functions[0](line))
+    return line if functions[0] is None else line.dtype(applied(functions[0], line, ()))
 
 
 def finished(v: Any, index: Any, divisor: Any, how: Any, functions: Any) -> Any:
     """A line of results from the index [n, channel, depth, row, column] on."""
     value = v if how.is_max else v / divisor
-    return value if functions[1] is None else functions[1](value, index, *functions[2])
+    return value if functions[1] is None else applied(functions[1], value, (index, *functions[2]))
 
 
 # Of two, three and more
