@@ -117,11 +117,12 @@ def all_rows() -> list[Row]:
         pooling,
         products,
         scans,
+        sorting,
         start,
         sums,
     )
 
-    libraries = (pooling, averages, products, convolutions, elementwise, sums, scans)
+    libraries = (pooling, averages, products, convolutions, elementwise, sums, scans, sorting)
     modules = (bandwidth, *libraries, core, barriers, checked, launch, start, memory)
     return [row for module in modules for row in module.rows()]
 

@@ -37,6 +37,7 @@ from cubepy.kernels.reduction.entry import (
     var,
 )
 from cubepy.kernels.scan.entry import cumprod, cumsum
+from cubepy.kernels.sorting.entry import sort, topk
 from cubepy.kernels.transposition.entry import transpose
 
 __all__ = [
@@ -80,8 +81,10 @@ __all__ = [
     "rms_norm",
     "scatter",
     "softmax",
+    "sort",
     "std",
     "sum",
+    "topk",
     "transpose",
     "var",
     "where",

@@ -262,6 +262,22 @@ def test_scans(on: On, dtype: str):
     np.testing.assert_array_equal(on(cp.kernels.cumprod, signs, 2), np.cumprod(signs, 2))
 
 
+@pytest.mark.parametrize("dtype", ["f4", "i1"])
+def test_sorting(on: On, dtype: str):
+    x = RNG.integers(-9, 9, (2, 3, 40) if on.device == "interpreter" else (2, 3, 1100)).astype(
+        dtype
+    )
+    for axis, descending in ((2, False), (0, True)):
+        values, indices = on(cp.kernels.sort, x, axis, descending)
+        expected = np.argsort(-x if descending else x, axis, kind="stable")
+        np.testing.assert_array_equal(indices, expected)
+        np.testing.assert_array_equal(values, np.take_along_axis(x, expected, axis))
+    values, indices = on(cp.kernels.topk, x, 5)
+    expected = np.argsort(-x, 2, kind="stable")[..., :5]
+    np.testing.assert_array_equal(indices, expected)
+    np.testing.assert_array_equal(values, np.take_along_axis(x, expected, 2))
+
+
 def test_normalisation(on: On):
     x, weight = numbers(6, 70), numbers(70)
     wide = np.exp(x.astype("f8"))

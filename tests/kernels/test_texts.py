@@ -19,6 +19,8 @@ CALLS: list[tuple[str, dict[str, str], dict[str, Any]]] = [
     ("adaptive_avg_pool2d", IMAGE, {"output_size": (4, 5)}),
     ("cumsum", {"x": "f32[3,300000]"}, {"axis": 1}),
     ("cumprod", {"x": "i16[300000,3]"}, {"axis": 0}),
+    ("sort", {"x": "f32[3,5000]"}, {}),
+    ("topk", {"x": "f16[3,300]"}, {"k": 4}),
 ]
 
 

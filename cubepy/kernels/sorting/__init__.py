@@ -1,0 +1,1 @@
+"""Sorting: whole rows, and the first elements of rows."""
