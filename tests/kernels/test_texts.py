@@ -1,5 +1,5 @@
-"""Prebuilt functions as the text of devices that are not here: NVRTC compiles CUDA's, and the
-others are written without a refusal."""
+"""Prebuilt functions as the text of devices that are not here: NVRTC compiles CUDA's, clang HIP's,
+and the others are written without a refusal."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import cubepy as cp
 from cubepy import kernels
 from cubepy.jit.kernel import resolve_target
 from cubepy.kernels.calls.inspection import record
+from tests.compilers.c import hip_text
 
 IMAGE = {"x": "f32[2,5,19,23]"}
 CALLS: list[tuple[str, dict[str, str], dict[str, Any]]] = [
@@ -24,17 +25,16 @@ CALLS: list[tuple[str, dict[str, str], dict[str, Any]]] = [
 ]
 
 
-def written(call: tuple[str, dict[str, str], dict[str, Any]], target: str, stage: str) -> str:
-    """The stage of all launches."""
+def written(call: Any, target: str, stage: str) -> list[str]:
+    """The stage of each launch."""
     name, specs, options = call
     arrays = {name: cp.spec(spec) for name, spec in specs.items()}
     launches = record(getattr(kernels, name), arrays, options, resolve_target(target))
     assert launches
-    texts = (
-        each.launcher.inspect(target=target, stage=stage, comptime=dict(each.arguments))
+    return [
+        str(each.launcher.inspect(target=target, stage=stage, comptime=dict(each.arguments)))
         for each in launches
-    )
-    return "\n".join(map(str, texts))
+    ]
 
 
 def ids(call: tuple[str, dict[str, str], dict[str, Any]]) -> str:
@@ -45,10 +45,17 @@ def ids(call: tuple[str, dict[str, str], dict[str, Any]]) -> str:
 @pytest.mark.parametrize("call", CALLS, ids=ids)
 def test_nvrtc(require_package: Any, call: Any):
     require_package("cuda.bindings")
-    assert ".entry" in written(call, "cuda:sm_80", "ptx")
+    assert all(".entry" in text for text in written(call, "cuda:sm_80", "ptx"))
+
+
+@pytest.mark.parametrize("call", [CALLS[0], CALLS[3], CALLS[5]], ids=ids)
+def test_hip(call: Any):
+    hip_text.find_clang()
+    for text in written(call, "hip:gfx942", "source"):
+        assert hip_text.build(text, "gfx942")
 
 
 @pytest.mark.parametrize("call", CALLS, ids=ids)
 def test_other_texts(call: Any):
     for target, word in (("hip:gfx942", "__global__"), ("metal", "kernel"), ("opencl", "__kernel")):
-        assert word in written(call, target, "source")
+        assert all(word in text for text in written(call, target, "source"))
