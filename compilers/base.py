@@ -51,14 +51,14 @@ def optimise(kernel: Kernel, target: Target, options: Options) -> Kernel:
 
 
 def _passes(target: Target, options: Options) -> list[Pass]:
-    """All passes; where the definition is asked for, only those that decide what a kernel means."""
+    """All passes; for the interpreter only those that decide what a kernel means."""
     if "names" in target.features:
         return definition_passes(options)
     return standard_passes(options, Pass("expand", expand(target.functions)), target.narrows)
 
 
 def dumper() -> Callable[[str, Kernel], None] | None:
-    """What shows the kernel after a pass, where CUBEPY_DUMP asks for any."""
+    """Prints the kernel after each pass that CUBEPY_DUMP names; None where the setting is empty."""
     return _dump if get("dump") else None
 
 

@@ -65,7 +65,7 @@ class Options:
         return self.is_checked, self.level
 
     def in_force(self) -> Options:
-        """These options with the settings of the moment, which are asked for nothing afterwards."""
+        """These options with the settings of the moment, so that none is read later."""
         return _resolved(self, *self.by_settings(), self.scratch_limit)
 
     @property

@@ -217,7 +217,7 @@ class Pinned(Queued):
 
 
 class OneOrder:
-    """What devices have in common whose work is in one order and whose copies wait."""
+    """The shared part of devices whose work runs in one order, and whose copies block."""
 
     order = nullcontext()
 
@@ -230,7 +230,7 @@ class OneOrder:
 
 
 class HostMemory(OneOrder):
-    """What devices have in common that work on host memory, one launch after the other."""
+    """The shared part of devices that work on host memory, one launch after the other."""
 
     uses_host_memory = True
 

@@ -1,4 +1,4 @@
-"""What a dialect of C is: data. The writer asks it for every name, type and spelling."""
+"""A dialect of C as data: the writer takes every name, type and spelling from it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Instruction:
 class Dialect:
     """One dialect, for one target.
 
-    `can`: what the target can do, which legalisation asks; `complete` adds what spellings imply.
+    `can`: what the target can do, which legalisation reads; `complete` adds what spellings imply.
 
     Types: `scalars` (absent: no such type), `suffixes` of integer
     literals, `vectors` (native lines), their `lanes`, and how they are made (`vector_build`,
@@ -154,7 +154,7 @@ _OPEN_CASES = frozenset(
         *(ops.SHL, ops.SHR, ops.CAST),
     )
 )
-"""Their operators in C leave cases undefined."""
+"""Operations whose operators in C leave cases undefined."""
 REFUSED = dict.fromkeys(
     (ops.UNITS, ops.PLANES, ops.PLANE_POS), "it is made for CPUs, where loops run the units"
 ) | dict.fromkeys((ops.VAR, ops.GET, ops.SET), "locals become SSA values before")

@@ -156,7 +156,7 @@ class Emitter:
             self._keep(op, expr)
 
     def _note(self, op: Op) -> None:
-        """Constants, and the opposites of comparisons of integers."""
+        """Note constants, and the opposites of comparisons of integers."""
         number = op.attrs.get("value")
         if op.row is ops.CONST and isinstance(number, int | float):
             self.constants[op.result] = number
@@ -268,7 +268,7 @@ class Emitter:
             self._mutable.add(result)
 
     def _reusable(self, op: Op, k: int, region: Region) -> str | None:
-        """The local of a yielded value that ends here; the result can go on in it."""
+        """The local of a yielded value that nothing reads afterwards: the result can reuse it."""
         for branch in op.regions:
             end = branch.terminator
             if end.row is not ops.YIELD:
@@ -283,7 +283,7 @@ class Emitter:
             self._assign(self._merges[-1], op.operands)
 
     def _assign(self, targets: tuple[str, ...], operands: tuple[Value, ...]) -> None:
-        """All at once: where a later value needs what is assigned before, it is saved first."""
+        """Assign all at once: a local that a later value still needs is saved before it changes."""
         shorter = {t: self.augmented(t, v) for t, v in zip(targets, operands, strict=True)}
         pairs = [
             (target, self.value(v).whole, v.type)
@@ -318,7 +318,7 @@ class Emitter:
     # Loops
 
     def _carry(self, op: Op, region: Region, initial: tuple[Value, ...]) -> tuple[str, ...]:
-        """A mutable local for each carried value: the initial one's, if that ends here."""
+        """A mutable local for each carried value: the initial one's, if nothing else reads it."""
         args = op.regions[0].args[len(op.regions[0].args) - len(initial) :]
         names: list[str] = []
         for arg, value in zip(args, initial, strict=True):
@@ -408,7 +408,7 @@ class Emitter:
         self._merged(op.results, names)
 
     def _end(self, op: Op, region: Region) -> None:
-        """The last operation of a body; its end goes on with the next iteration by itself."""
+        """The last operation of a body; a `continue` there needs no text."""
         if op.row is ops.CONTINUE:
             self.w.span = op.span or self.w.span
             self._assign(self._loops[-1], op.operands)

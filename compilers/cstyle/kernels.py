@@ -50,8 +50,9 @@ class Signature:
         cluster = d.cluster.format(*cubes) if cubes else ""
         planes = d.head_of_planes.format(plane=d.can.plane_dim) if kernel.plane_dim > 1 else ""
         sets_registers = any(op.row is SET_REGISTERS for op in kernel.body.walk())
+        # setmaxnreg starts from the registers that the launch bounds allow: it needs both numbers.
         held = 1 if sets_registers else kernel.attribute("cubes_per_sm", 0)
-        bounds = f"{units}, {held}" if held else str(units)  # 1: a cap that it starts from
+        bounds = f"{units}, {held}" if held else str(units)
         fields = {"name": self.name, "units": bounds, "cluster": cluster, "planes": planes}
         opening = d.head.format(**fields, **dims)
         return _joined(opening, [*self._params, *extra])

@@ -127,7 +127,7 @@ class Lines:
         return Expr(template.format(type=self.type(t), lanes=", ".join(texts)), POSTFIX)
 
     def _exact(self, element: DType, lane: Expr) -> str:
-        """Braces convert nothing, and operations on less than an int give ints."""
+        """A lane in its own type: small integers are computed as `int`; braces do not narrow."""
         is_small = element.is_integer and element.bits < 32
         cast = f"({self.scalar(element)})"
         if not is_small or lane.rank == POSTFIX or _is_cast(lane, cast):

@@ -56,7 +56,7 @@ def _decimal(value: float, dtype: DType) -> str:
 
 
 def _reads_as(text: str, value: float, dtype: DType) -> bool:
-    """Both rounded at once, and rounded to f64 first."""
+    """Whether parsers that round once read `value`, and also those that round to f64 first."""
     if value == 0 or dtype is f64:
         return float(text) == value
     direct = round_to(dtype, Fraction(text))

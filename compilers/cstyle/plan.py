@@ -9,7 +9,7 @@ from cubepy.ir.core import Kernel, Op, Region, Value
 
 
 class Plan:
-    """Counts of uses, and the last operation of the own region that uses a value."""
+    """How often each value is used, and the last operation of its region that uses it."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.uses: dict[Value, int] = {}

@@ -93,7 +93,7 @@ def _is_line_bitcast(e: Emitter, op: Op) -> bool:
 
 
 def _keeps_bits(op: Op, source: DType | None) -> bool:
-    """Whether a conversion between types of one name is none: to bool it compares with 0."""
+    """Whether types that are spelled alike need no conversion; one to bool compares with 0."""
     if op.row is ops.BITCAST:
         return True
     target = element_of(op.result.type)
@@ -101,7 +101,7 @@ def _keeps_bits(op: Op, source: DType | None) -> bool:
 
 
 def _same(e: Emitter, value: Value) -> Expr:
-    """The expression of a value under another type; that of a mutable local is no alias of it."""
+    """The expression of a value under another type; of a mutable local it is not its name alone."""
     expr = e.value(value)
     return Expr(expr.whole, POSTFIX) if e.is_mutable(value) else expr
 
@@ -115,7 +115,7 @@ def operands_of(e: Emitter, op: Op) -> list[Expr]:
 
 
 def _without_cast(e: Emitter, value: Value, expr: Expr) -> Expr:
-    """A position of 32 bits: the other operand, an index, makes it one too."""
+    """A position of 32 bits without its cast: the other operand, an index, widens it."""
     cast_text = f"({e.lines.scalar(element_of(value.type))})"
     is_bare = e.dialect.bare_positions and value.type is index and value in e.positions
     if not is_bare or not expr.whole.startswith(cast_text):

@@ -140,7 +140,7 @@ def _error_function() -> Helper:
 
 
 CLUSTER = "__cluster_dims__({}, {}, {}) "
-"""The kernel says it itself, so that an ordinary launch of the driver is enough."""
+"""Declares the size of clusters in the kernel, so that an ordinary launch suffices."""
 _TENSOR_MAP = "struct __align__(64) TensorMap {\n    unsigned long long words[16];\n};"
 
 HELPERS: dict[str, Helper] = {

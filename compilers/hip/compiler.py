@@ -1,4 +1,4 @@
-"""The compiler of HIP targets; HIPRTC, hipcc or clang makes code of the source."""
+"""The compiler of HIP targets; HIPRTC, hipcc or clang compiles the source."""
 
 from __future__ import annotations
 

@@ -16,11 +16,11 @@ from cubepy.ir.types import index32
 Given = dict[Value, str]
 """Registers of values that need no operation."""
 Body = Callable[[], str]
-"""Emits what a loop runs; gives the label of the block that goes on with the loop."""
+"""Emits the body of a loop; gives the label of the block that continues the loop."""
 
 
 Each = Callable[[Body, str], None]
-"""Emits a loop over units, and what it jumps to at its end."""
+"""Emits a loop over units with this body, which jumps to this label at its end."""
 
 
 class Cubes:
@@ -34,7 +34,7 @@ class Cubes:
         self.positions: dict[str, str] = {}
         self.plane = ""
         self.unrolls = False
-        """Whether loops over units are short and need unrolling; LLVM does it where asked alone."""
+        """Whether loops over units are short and to be unrolled; LLVM unrolls only those marked."""
 
     def each_cube(self, start: str, stop: str, body: Body, end: str) -> None:
         """A loop over cubes."""
@@ -48,7 +48,7 @@ class Cubes:
         self._counted("cube", start, stop, cube, end)
 
     def each_position(self, bounds: list[Bound], body: Body, end: str) -> None:
-        """One loop over the units of all cubes, for kernels that ask for nothing of a cube."""
+        """One loop over the units of all cubes, for kernels that use nothing of a cube."""
         self._positions(*self._all_positions(bounds), body, end)
 
     def each_stretch(
@@ -126,7 +126,7 @@ class Cubes:
         unit: Callable[[str, Given], str],
         after: str,
     ) -> None:
-        """The begin of a row, its middle, where comparisons are decided, and its end."""
+        """The start of a row, its middle, where all comparisons are decided, and its end."""
         w = self._w
         begin, end = ends
         if not rows.tests:

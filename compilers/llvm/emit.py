@@ -23,7 +23,13 @@ from cubepy.compilers.llvm.units import (
     plan_units,
     uses_axes,
 )
-from cubepy.compilers.llvm.versions import MIN_UNITS, STRETCH, DearBranch, DearBranches, find_dear
+from cubepy.compilers.llvm.versions import (
+    MIN_UNITS,
+    STRETCH,
+    ExpensiveBranch,
+    ExpensiveBranches,
+    find_expensive,
+)
 from cubepy.compilers.llvm.writer import Writer
 from cubepy.errors import fail
 from cubepy.ir import ops
@@ -69,7 +75,7 @@ class Emitter:
         self._loops: list[_Loop] = []
         self._merges: list[_Merge] = []
         self._unit_end = ""
-        self._cheap: dict[Op, DearBranch] = {}
+        self._cheap: dict[Op, ExpensiveBranch] = {}
         self._reports_faults = any(op.row is ops.FAULT for op in kernel.body.walk())
         self.orders_storage = any(op.row is ops.SYNC_STORAGE for op in kernel.body.walk())
         self._is_program = is_cube_program(kernel)
@@ -185,11 +191,11 @@ class Emitter:
             self.op(op)
         w.at(None)
         rows = find_rows(self.kernel, plan)
-        dear = find_dear(plan.body) if plan.is_flat and rows is None else DearBranches()
+        costly = find_expensive(plan.body) if plan.is_flat and rows is None else ExpensiveBranches()
         if rows is not None:
             self._cubes.each_row(plan.bounds, rows, lambda given: self._row(plan, given), end)
-        elif dear.branches:
-            loop = partial(self._stretch, plan.body, dear)
+        elif costly.branches:
+            loop = partial(self._stretch, plan.body, costly)
             self._cubes.each_stretch(plan.bounds, STRETCH, loop, end)
         elif plan.is_flat:
             self._cubes.each_position(plan.bounds, lambda: self._unit(plan.body), end)
@@ -216,37 +222,38 @@ class Emitter:
         return latch
 
     def _each_unit(self, each: Each, body: Sequence[Op], end: str) -> None:
-        """Loops over the units; where no unit takes a dear branch, loops without it."""
-        dear = find_dear(body if prod(self.kernel.cube_dim) >= MIN_UNITS else ())
+        """Loops over the units; where no unit takes an expensive branch, loops without it."""
+        costly = find_expensive(body if prod(self.kernel.cube_dim) >= MIN_UNITS else ())
         self._cubes.unrolls = updates_own_memory(body)
-        if dear.branches:
-            self._ask_all(each, body, dear, end)
+        if costly.branches:
+            self._ask_all(each, body, costly, end)
         else:
             each(lambda: self._unit(body), end)
 
-    def _stretch(self, body: Sequence[Op], dear: DearBranches, each: Each) -> str:
+    def _stretch(self, body: Sequence[Op], costly: ExpensiveBranches, each: Each) -> str:
         latch = self.w.label("stretch_end")
-        self._ask_all(each, body, dear, latch)
+        self._ask_all(each, body, costly, latch)
         return latch
 
-    def _ask_all(self, each: Each, body: Sequence[Op], dear: DearBranches, end: str) -> None:
+    def _ask_all(self, each: Each, body: Sequence[Op], costly: ExpensiveBranches, end: str) -> None:
         w = self.w
-        flag, asked, some, none = w.allocate("i8", "dear"), *map(w.label, ("asked", "some", "none"))
+        flag = w.allocate("i8", "costly")
+        asked, some, none = map(w.label, ("asked", "some", "none"))
         w.line(f"store i8 0, ptr {flag}")
-        each(lambda: self._unit(dear.test, lambda: self._ask(dear, flag)), asked)
+        each(lambda: self._unit(costly.test, lambda: self._ask(costly, flag)), asked)
         w.start(asked)
         w.branch(w.value(f"icmp ne i8 {w.value(f'load i8, ptr {flag}')}, 0"), some, none)
         w.start(some)
         each(lambda: self._unit(body), end)
         w.start(none)
-        self._cheap = dear.branches
+        self._cheap = costly.branches
         each(lambda: self._unit(body), end)
         self._cheap = {}
 
-    def _ask(self, dear: DearBranches, flag: str) -> None:
-        """Note whether this unit takes a dear branch."""
+    def _ask(self, costly: ExpensiveBranches, flag: str) -> None:
+        """Set `flag` where this unit takes an expensive branch."""
         w = self.w
-        for branch in dear.branches.values():
+        for branch in costly.branches.values():
             (taken,) = self.operands(branch.op)
             if not branch.then:
                 taken = w.value(f"xor i1 {taken}, true")
@@ -324,7 +331,7 @@ class Emitter:
             self._note(op)
 
     def _note(self, op: Op) -> None:
-        """Keep what later operations like to know: constants."""
+        """Keep constants, which later operations look up."""
         value = op.attrs.get("value")
         if op.row is ops.CONST and isinstance(value, int | float):
             self._constants[op.result] = value

@@ -1,13 +1,13 @@
-"""Rows of positions: where units divide their position by one number, the division leaves the loop.
+"""Rows of positions: where units divide their position by one number, it is divided once a row.
 
-Positions of a row have one quotient, and remainders that count up. Comparisons of the two with what
-the loop does not change give the same between the ends of most rows, so that code for the middle
-of those needs none of them: LLVM can vectorise it.
+Positions of a row have one quotient, and remainders that count up. Comparisons of these with values
+that the loop does not change give one result in all of a row but its ends. So the loop over the
+middle of a row has none of them, and LLVM can vectorise it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 
 from cubepy.compilers.llvm.units import UnitPlan
@@ -17,7 +17,7 @@ from cubepy.ir.types import index
 from cubepy.record import dataclass
 
 SHORTEST = 64
-"""Positions of a row below which a constant divisor is no gain."""
+"""A constant divisor below this makes rows that are too short to gain anything."""
 _MIRRORED = {ops.LT: ops.GT, ops.GT: ops.LT, ops.LE: ops.GE, ops.GE: ops.LE}
 
 
@@ -87,11 +87,11 @@ def _surely_done(body: Sequence[Op]) -> Iterator[Op]:
 
 
 def _tests(
-    body: Sequence[Op], rows: Rows, fixed: set[Value], constants: dict[Value, object]
+    body: Sequence[Op], rows: Rows, fixed: set[Value], constants: Mapping[Value, object]
 ) -> Iterator[Test]:
-    """Comparisons of quotient or remainder + constant with what is fixed.
+    """Comparisons of a quotient or remainder + constant with a value that the loop does not change.
 
-    Near a constant lies the begin of a row, near anything else its end.
+    A constant is taken for a limit near the start of a row, any other value for one near its end.
     """
     offsets = dict.fromkeys((*rows.quotients, *rows.remainders), 0)
     in_row = set(rows.quotients)
@@ -121,5 +121,5 @@ _RULES = {
     ops.EQ: lambda is_from: (int(is_from), False),
     ops.NE: lambda is_from: (int(is_from), True),
 }
-"""For what is fixed at the begin (else end) of a row: from (up to) which distance of it a
-comparison gives what."""
+"""For a limit near the start (else the end) of a row: what is added to it, and the result of the
+comparison from there on (else up to there)."""

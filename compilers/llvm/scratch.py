@@ -13,8 +13,8 @@ TAKE = "cubepy_scratch"
 """The function of the runtime that gives a thread its scratch memory, by size."""
 STACK_BLOCK = 16 << 10
 STACK_BYTES = 64 << 10
-"""The most that one block, and all blocks of a kernel, take of a stack. LLVM sees best through
-what lies there; threads of other libraries have small ones."""
+"""The most that one block, and all blocks of a kernel, take of a stack. LLVM optimises
+memory there best, but the stacks of other libraries' threads are small."""
 LINE = 64
 PAGE = 4096
 

@@ -78,7 +78,7 @@ def describe_machine(target: Target) -> tuple[str, str]:
 
 @lru_cache(maxsize=32)
 def _pass_builder(target: Target, level: int) -> Any:
-    """What makes the passes of a level; it is kept, for some memory of each would not be freed."""
+    """The builder of the passes of a level; kept, because some memory of each is never freed."""
     options = _llvm().create_pipeline_tuning_options(speed_level=level)
     options.loop_vectorization = level >= 2
     options.slp_vectorization = False  # miscompiles in LLVM 22.1; lines and loops suffice

@@ -36,7 +36,7 @@ class UnitPlan:
     bounds: list[Bound] = field(default_factory=list[Bound])
     axes: bool = False
     is_flat: bool = False
-    """Whether units ask for their absolute position alone, so that one loop serves all cubes."""
+    """Whether units use their absolute position alone, so that one loop serves all cubes."""
 
 
 def is_cube_program(kernel: Kernel) -> bool:
@@ -62,7 +62,7 @@ def _asks_for_cube(body: Region) -> bool:
 
 
 def uses_axes(body: Region) -> bool:
-    """Whether units ask for their position along an axis."""
+    """Whether units use their position along an axis."""
     positions = (ops.UNIT_POS, ops.ABSOLUTE_POS)
     return any(op.row in positions and op.attrs["axis"] != "all" for op in body.walk())
 

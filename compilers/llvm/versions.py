@@ -1,7 +1,7 @@
-"""Branches of units that are dear and seldom taken, such as those of `sin` for huge arguments.
+"""Expensive branches that units seldom take, such as those of `sin` for huge arguments.
 
-LLVM makes vector code of a branch by doing both sides. So units are first asked whether any of them
-takes the dear side; where none does, the loop over them runs without it.
+LLVM vectorises a branch by computing both sides. So a first loop tests whether any unit takes the
+expensive side; where none does, the loop over the units runs without it.
 """
 
 from __future__ import annotations
@@ -13,45 +13,45 @@ from cubepy.ir import ops
 from cubepy.ir.core import Op, Region, Value
 from cubepy.record import dataclass
 
-DEAR = 16
-"""Operations that make a side dear, if they are also `RATIO` times those of the other side."""
+EXPENSIVE = 16
+"""The fewest operations of an expensive side; they are also `RATIO` times those of the other."""
 RATIO = 3
 MAX_TEST = 40
-"""The most operations that are computed again for the question."""
+"""The most operations that the test computes a second time."""
 MIN_UNITS = 64
 STRETCH = 2048
-"""Units that are asked together, where their cubes do not matter; what they read stays in L1."""
+"""Units that are tested together, where their cubes do not matter; what they read stays in L1."""
 
 
 @dataclass(frozen=True, slots=True)
-class DearBranch:
-    """An `if` whose side `then` (or else) is dear; the other side is `cheap`."""
+class ExpensiveBranch:
+    """An `if` whose side `then` (or else) is expensive; the other side is `cheap`."""
 
     op: Op
     then: bool
 
     @property
     def cheap(self) -> Region:
-        """What is done where the dear side is not taken."""
+        """The region that runs where the expensive side is not taken."""
         return self.op.regions[1 if self.then else 0]
 
 
 @dataclass(slots=True)
-class DearBranches:
+class ExpensiveBranches:
     """The branches of a body, and the operations that their conditions need, in order."""
 
-    branches: dict[Op, DearBranch] = field(default_factory=dict[Op, DearBranch])
+    branches: dict[Op, ExpensiveBranch] = field(default_factory=dict[Op, ExpensiveBranch])
     test: list[Op] = field(default_factory=list[Op])
 
 
-def find_dear(body: Iterable[Op]) -> DearBranches:
-    """The dear branches before the first effect, so that the question changes nothing."""
-    found = DearBranches()
+def find_expensive(body: Iterable[Op]) -> ExpensiveBranches:
+    """The expensive branches before the first effect, so that testing for them changes nothing."""
+    found = ExpensiveBranches()
     sources: dict[Value, Op] = {}
     listed: list[Op] = []
     needed: set[Op] = set()
     for op in body:
-        branch = _dear(op)
+        branch = _expensive(op)
         if branch is None and not _is_quiet(op):
             break
         listed.append(op)
@@ -70,7 +70,7 @@ def _is_quiet(op: Op) -> bool:
     return op.row is ops.LOAD or (op.row.is_pure and not op.regions) or _weight([op]) is not None
 
 
-def _dear(op: Op) -> DearBranch | None:
+def _expensive(op: Op) -> ExpensiveBranch | None:
     if op.row is not ops.IF or not op.results:
         return None
     weights = [_weight(region.ops[:-1]) for region in op.regions]
@@ -79,9 +79,9 @@ def _dear(op: Op) -> DearBranch | None:
     then, other = weights
     if then is None or other is None:
         return None
-    if max(then, other) < DEAR or max(then, other) < RATIO * min(then, other):
+    if max(then, other) < EXPENSIVE or max(then, other) < RATIO * min(then, other):
         return None
-    return DearBranch(op, then > other)
+    return ExpensiveBranch(op, then > other)
 
 
 def _weight(body: Iterable[Op]) -> int | None:
@@ -103,7 +103,7 @@ def _weight(body: Iterable[Op]) -> int | None:
 
 
 def _behind(value: Value, sources: dict[Value, Op]) -> set[Op] | None:
-    """The operations of a body behind a value; None if a branch is among them."""
+    """The operations of a body that a value is computed by; None if a branch is among them."""
     found: set[Op] = set()
     work = [value]
     while work:

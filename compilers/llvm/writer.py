@@ -10,7 +10,7 @@ from cubepy.span import Span
 
 _LOOPS = 1_000_000  # numbers of metadata from here on belong to loops
 UNROLLED = 8
-"""Copies of a short body that no vector code is made of."""
+"""How often a short body is unrolled that cannot be vectorised."""
 IN_PARALLEL = f", !llvm.access.group !{_LOOPS - 1}"
 """Marks an access that is not ordered with those of other units."""
 

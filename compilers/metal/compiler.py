@@ -1,4 +1,4 @@
-"""The compiler of Metal targets; the system's own compiler makes code of the source."""
+"""The compiler of Metal targets; the system's own compiler compiles the source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The compiler of OpenCL targets; the driver of a device makes code of the source."""
+"""The compiler of OpenCL targets; the driver of a device compiles the source."""
 
 from __future__ import annotations
 

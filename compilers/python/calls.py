@@ -1,4 +1,4 @@
-"""Finds inlined calls again: runs of operations that one call of the user's brought.
+"""Finds inlined calls again: runs of operations that were traced in one call of the user's.
 
 Each run becomes a function of its own, so that a debugger shows the user's calls, files and lines.
 """
@@ -28,7 +28,7 @@ def shown(span: Span | None, level: int) -> Span | None:
 
 
 def call_of(op: Op, level: int) -> Key | None:
-    """The call that brought `op` into the function at `level`: its place, file and function."""
+    """The call that inlined `op` into the function at `level`: its place, file and function."""
     spans = path(op.span)
     if op.row.is_terminator or len(spans) <= level + 1:
         return None

@@ -95,10 +95,10 @@ def _atomic_load(e: Emitter, op: Op) -> None:
     e.assign(op, f"{buffer}.peek({offset}, {_access(e, op)})")
 
 
-def _meet(e: Emitter, op: Op) -> None:
-    """The unit waits: it yields where it is, in which iteration, and what it brings."""
-    brought = "".join(f"{atom}, " for atom in e.atoms(op))
-    text = f"yield {e.site(op, **_exchange_facts(e, op))}, {e.iteration()}, ({brought})"
+def _wait(e: Emitter, op: Op) -> None:
+    """The unit waits: it yields the site, the iterations of its loops, and its operands."""
+    operands = "".join(f"{atom}, " for atom in e.atoms(op))
+    text = f"yield {e.site(op, **_exchange_facts(e, op))}, {e.iteration()}, ({operands})"
     if op.results:
         e.assign(op, text)
     else:
@@ -189,7 +189,7 @@ HANDLERS: dict[OpDef, Emit] = {
     ops.ATOMIC_EXCHANGE: _exchange,
     ops.ATOMIC_CAS: _compare_and_swap,
     ops.ATOMIC_LOAD: _atomic_load,
-    **dict.fromkeys(spell.CONVERGENT, _meet),
+    **dict.fromkeys(spell.CONVERGENT, _wait),
     ops.SYNC_STORAGE: _fence,
     ops.PRINT: _print,
     ops.CHECK: _check,

@@ -136,7 +136,7 @@ class _Walk:
         return hashlib.sha256(b"".join(self._tokens[start:])).hexdigest()
 
     def _is_again(self, value: Any) -> bool:
-        """Whether a value was met before; it is put as its number then."""
+        """Whether a value was seen before; it is put as its number then."""
         number = self._seen.get(id(value))
         if number is not None:
             self.put("again", str(number))

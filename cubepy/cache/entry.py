@@ -1,6 +1,6 @@
 """The bytes of an entry: a header of JSON and a body, bound to a key by a hash.
 
-The hash finds damage; it does not stop who may write the folder (see `folder`).
+The hash finds damage; against others who could write to the folder, see `folder`.
 """
 
 from __future__ import annotations

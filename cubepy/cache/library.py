@@ -105,7 +105,7 @@ def _module_of(value: Any) -> str:
 
 
 def _is_word(value: Any, module: str) -> bool:
-    """Whether something of CubePy is of its language, and no door to devices or settings."""
+    """Whether something of CubePy is of its language; devices and settings are not."""
     if isinstance(value, ModuleType):
         return module == "cubepy" or module.startswith(_WORDS_OF_CUBEPY)
     return hasattr(value, "__cubepy_builtin__") or module.startswith(_WORDS_OF_CUBEPY)

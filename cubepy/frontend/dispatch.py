@@ -124,7 +124,7 @@ def intrinsic(stub: Any, *twins: Any, numpy: tuple[str, ...] = ()) -> Callable[[
 
 
 def intrinsic_of(function: Any) -> Intrinsic | None:
-    """What the compiler knows `function` as; None for functions of the user."""
+    """The intrinsic that `function` is; None for functions of the user."""
     found = _INTRINSICS.get(id(function))
     if found is not None:
         return found[1]

@@ -80,7 +80,7 @@ class Locals(Numbers):
         return True
 
     def was_wrong(self) -> bool:
-        """Whether a trace that ended in an error took some type for another."""
+        """Whether a trace that ended in an error had guessed some type wrong."""
         wrong = self._settle()
         return wrong is None and (self.is_stale or not all(map(is_right, self._declared)))
 
@@ -90,7 +90,7 @@ class Locals(Numbers):
         return wrong
 
     def unsettled(self) -> Error:
-        """E121 for the local whose type the last trace still took for another."""
+        """E121 for the local whose type the last trace still guessed wrong."""
         local = next(x for x in self._declared if not is_right(x))
         self.b.span = local.span
         return self.error("E121", name=local.name, type=element_of(local.type).name)

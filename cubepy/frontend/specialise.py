@@ -101,7 +101,7 @@ class _Specialisation:
             raise self._defect(error) from error
 
     def last_attempt(self) -> tuple[Kernel, Facts]:
-        """The kernel of the last trace; E121 if that too took the type of a local for another."""
+        """The kernel of the last trace; E121 if that too guessed the type of a local wrong."""
         try:
             kernel = self.kernel()
             if not self._tracer.finish():

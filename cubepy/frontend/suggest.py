@@ -50,14 +50,14 @@ def unsupported(frame: Frame, node: ast.AST) -> Error:
 
 
 def first_line(span: Span) -> Span:
-    """Of a span over several lines, what it has of the first one."""
+    """The part of a span that lies in its first line."""
     if span.end_line == span.line:
         return span
     return replace(span, end_line=span.line, end_column=len(line_text(span).encode()))
 
 
 def _first_word(span: Span) -> Span:
-    """Of a statement over several lines, the word that it begins with."""
+    """The first word of a statement over several lines."""
     if span.end_line == span.line:
         return span
     word = re.match(r"\w*", line_text(span)[span.column :])

@@ -102,7 +102,7 @@ def _element(
 
 
 def _counted_extent(tracer: Tracer, x: TensorRef, axis: int) -> Index:
-    """The extent of an axis in what the tensor counts; only checked mode asks."""
+    """The extent of an axis in elements, or lines of a line tensor; for checked mode alone."""
     if not tracer.checked or not x.is_line or axis != x.axis:
         return x.shape[axis]
     return tracer.lines(x.shape[axis], x.width)

@@ -208,5 +208,5 @@ def highest(dtype: DType) -> Number:
 
 
 def integers(element: Callable[[DType], Number | None]) -> Callable[[DType], Number | None]:
-    """`element` of integers and bools alone."""
+    """`element` for integers and bools; for floats there is none."""
     return lambda dtype: None if dtype.is_float else element(dtype)

@@ -26,7 +26,7 @@ Prepare = Callable[[tuple[Any, ...], dict[str, Any]], tuple[Prepared, Matcher]]
 
 
 MAX_CALLS = 16
-"""Calls through Python after which native code is asked no more."""
+"""Calls through Python after which native code is not tried again."""
 
 
 class Bound(Base):

@@ -120,7 +120,7 @@ class _Arguments:
         """Another library's array, or one of CubePy's."""
         try:
             m = read_memory(a)
-        except Exception:  # the long way says what is wrong with it
+        except Exception:  # the general way reports what is wrong with it
             return None
         if m is None:
             return None

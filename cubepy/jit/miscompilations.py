@@ -84,7 +84,7 @@ def examine_once(device: Device) -> None:
     try:
         wrong = [name for name, count in examined(device).items() if count]
     except Error:
-        return  # the kernel of the user will say what is the matter with the device
+        return  # the launch of the user's kernel will report what is wrong with the device
     if wrong:
         message = f"{versions(device)} miscompile kernels ({', '.join(wrong)})"
         advice = "results may be wrong; install another nvidia-cuda-nvrtc"

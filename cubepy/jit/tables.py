@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from cubepy.jit.kernel import CubeKernel
 
 MAX_PLANS = 64
-"""Plans of one table; those that were found first go first."""
+"""Plans of one table; the oldest are dropped first."""
 MAX_AGAIN = 64
-"""How often the plans of a table may be found again though they are there."""
+"""Launches that Python ran although the table had their plan, after which no more is learned."""
 
 
 class Table:

@@ -377,7 +377,7 @@ def print_(
 
     Takes numbers, lines, comptime text and f-strings, whose formats are those that C has too:
     `{x:8.3f}`, `{n:>5d}`, `{bits:08x}`. The order of units is not defined; what one call writes
-    is not torn apart. `flush` means nothing.
+    is not torn apart. `flush` is ignored.
     """
     print(*values, sep=sep, end=end, flush=flush)
 

@@ -333,7 +333,7 @@ def wgmma_descriptor(shared: Any, index: Any, leading: Any, stride: Any, swizzle
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TensorMap:
-    """Tells the copy engine where the elements of an array lie, and which `box` it copies at once.
+    """Describes to the copy engine where the elements of an array lie, and the `box` it copies.
 
     The annotation of a kernel's parameter, and what `tensor_map` makes. `array` may be a `Spec`
     where no kernel is launched. Kernels read `box`, `dtype` and `nbytes` of it.

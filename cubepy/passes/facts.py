@@ -115,7 +115,7 @@ class IntegerFacts:
             self._multiples[result] = multiple
 
     def _bound_here(self, result: Value, found: Range) -> None:
-        """The same may have been computed where more was known: what stands for both knows less."""
+        """Note a range; the value that stands for all computed alike gets the union of theirs."""
         first = self.same(result)
         if first is not result and first in self._ranges:
             self._ranges[first] = union(self._ranges[first], found)

@@ -56,7 +56,7 @@ def fission(kernel: Kernel) -> Kernel:
     finder = Finder(kernel, program, "cube")
     if _returns(kernel.body):
         program.active = program.new_array(bool_, "active")
-        if not program.padding:  # the padding of a plane has never been there
+        if not program.padding:  # lanes beyond the cube were never active
             program.everyone = program.new_scalar(bool_, "everyone")
     items = finder.items(kernel.body)
     wrap = partial(_segment, kernel, program)

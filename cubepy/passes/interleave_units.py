@@ -97,7 +97,7 @@ class _Strides:
         return _emit(ops.MUL, (cube, units), index, out)
 
     def _loop(self, op: Op, first: Value, stop: Value, step: Value) -> Op:
-        """Whole cubes go without a question for each unit."""
+        """Whole cubes run without a test for each unit."""
         base, out = Value(index, "base"), list[Op]()
         units = _emit(ops.CONST, (), index, out, type=index, value=self._units)
         rest = _emit(ops.SUB, (stop, base), index, out)

@@ -75,7 +75,7 @@ class Program:
     constants: dict[Value, object] = field(default_factory=dict[Value, object])
     active: Value | None = None
     everyone: Value | None = None
-    """One bool: whether no unit has returned, so that nobody needs to be asked."""
+    """One bool: whether no unit has returned, so that no unit needs a test of its own."""
 
     def new_array(self, t: Type, name: str) -> Value:
         """Memory with an entry of type `t` for each unit."""

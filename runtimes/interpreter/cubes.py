@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cubepy.runtimes.interpreter.launch import Launch
 
 Waiting = tuple[int, tuple[int, ...], tuple[Any, ...]]
-"""Where a unit waits: the site, the iterations of its loops, and the operands that it brings."""
+"""Where a unit waits: the site, the iterations of its loops, and its operands."""
 
 
 class Unit:
@@ -124,7 +124,7 @@ class Cube:
             _require_barrier(group, waiting, "plane")
             if rows == {"sync_units"}:
                 return
-            self._meet(group, waiting, rows.pop())
+            self._exchange(group, waiting, rows.pop())
             self._resume(waiting)
 
     def _resume(self, group: Iterable[Unit]) -> None:
@@ -132,18 +132,18 @@ class Cube:
             if unit.ended is None:
                 unit.resume()
 
-    def _meet(self, group: Sequence[Unit], waiting: Sequence[Unit], row: str) -> None:
-        """Give each waiting unit of a plane what the operation gives."""
+    def _exchange(self, group: Sequence[Unit], waiting: Sequence[Unit], row: str) -> None:
+        """Resume each waiting unit of a plane with its result of the operation."""
         if row == "sync_plane":
             for unit in waiting:
                 s = unit.stamp
                 unit.stamp = Stamp(s.cube, s.unit, s.plane, s.epoch, s.step + 1, s.known)
             return
         facts = waiting[0].site(waiting[0].waiting[0]).facts  # type: ignore[index]
-        brought = [unit.waiting[2] if unit.waiting else None for unit in group]
+        operands = [unit.waiting[2] if unit.waiting else None for unit in group]
         if not row.startswith("plane_shuffle"):
-            brought = planes.pad(brought, self.program.plane_dim)
-        results = planes.exchange(row, facts.get("dtype"), facts.get("combine"), brought)
+            operands = planes.pad(operands, self.program.plane_dim)
+        results = planes.exchange(row, facts.get("dtype"), facts.get("combine"), operands)
         for unit, result in zip(group, results, strict=False):
             unit.reply = result
 

@@ -1,4 +1,4 @@
-"""What plane operations give: from what each lane brings, what each lane takes."""
+"""What plane operations give: the result of each lane, from the operands of all."""
 
 from __future__ import annotations
 
@@ -10,45 +10,45 @@ from cubepy.ir.evaluate import halves
 from cubepy.ir.opdef import OpDef, Scan
 from cubepy.ir.types import DType
 
-Brought = Sequence["tuple[Any, ...] | None"]
+Operands = Sequence["tuple[Any, ...] | None"]
 """The operands of each lane; None for units that returned."""
 Combine = Callable[[Any, Any], Any]
 
 
 def exchange(
-    name: str, dtype: DType | None, combine: Combine | None, brought: Brought
+    name: str, dtype: DType | None, combine: Combine | None, operands: Operands
 ) -> list[Any]:
-    """What each lane takes. `brought` has an entry for each unit of the plane.
+    """The result of each lane. `operands` has an entry for each unit of the plane.
 
     `combine`: the step of the row on numbers of type `dtype`, or on lines of them.
     """
     row = ops.TABLE[name]
     if row is ops.PLANE_ELECT:
-        first = next(k for k, b in enumerate(brought) if b is not None)
-        return [k == first for k in range(len(brought))]
+        first = next(k for k, b in enumerate(operands) if b is not None)
+        return [k == first for k in range(len(operands))]
     if row is ops.PLANE_BALLOT:
-        bits = sum(1 << k for k, b in enumerate(brought) if b is not None and b[0])
-        return [bits] * len(brought)
+        bits = sum(1 << k for k, b in enumerate(operands) if b is not None and b[0])
+        return [bits] * len(operands)
     assert dtype is not None
     if row.step is None:
-        return _shuffle(row, dtype, brought)
+        return _shuffle(row, dtype, operands)
     assert combine is not None
     start = row.start(dtype)
-    values = [_widened(start, brought) if b is None else b[0] for b in brought]
+    values = [_widened(start, operands) if b is None else b[0] for b in operands]
     if row.scan is not None:
-        return _scan(values, combine, _widened(start, brought), row.scan is Scan.INCLUSIVE)
-    return [halves(tuple(values), combine)] * len(brought)
+        return _scan(values, combine, _widened(start, operands), row.scan is Scan.INCLUSIVE)
+    return [halves(tuple(values), combine)] * len(operands)
 
 
-def _widened(number: Any, brought: Brought) -> Any:
+def _widened(number: Any, operands: Operands) -> Any:
     """A number in as many lanes as the lines have that units give; itself beside scalars."""
-    line = next((b[0] for b in brought if b is not None), None)
+    line = next((b[0] for b in operands if b is not None), None)
     return (number,) * len(line) if isinstance(line, tuple) else number
 
 
-def pad(brought: Brought, plane_dim: int) -> list[tuple[Any, ...] | None]:
+def pad(operands: Operands, plane_dim: int) -> list[tuple[Any, ...] | None]:
     """With lanes that have no unit, which give the identity as well."""
-    return [*brought, *[None] * (plane_dim - len(brought))]
+    return [*operands, *[None] * (plane_dim - len(operands))]
 
 
 def _scan(values: list[Any], combine: Combine, start: Any, inclusive: bool) -> list[Any]:
@@ -60,8 +60,10 @@ def _scan(values: list[Any], combine: Combine, start: Any, inclusive: bool) -> l
     return results
 
 
-def _shuffle(row: OpDef, dtype: DType, brought: Brought) -> list[Any]:
-    return [None if b is None else _taken(row, dtype, k, b, brought) for k, b in enumerate(brought)]
+def _shuffle(row: OpDef, dtype: DType, operands: Operands) -> list[Any]:
+    return [
+        None if b is None else _taken(row, dtype, k, b, operands) for k, b in enumerate(operands)
+    ]
 
 
 _LANES: dict[OpDef, Callable[[int, int], int]] = {
@@ -72,10 +74,10 @@ _LANES: dict[OpDef, Callable[[int, int], int]] = {
 }
 
 
-def _taken(row: OpDef, dtype: DType, own: int, mine: tuple[Any, ...], brought: Brought) -> Any:
+def _taken(row: OpDef, dtype: DType, own: int, mine: tuple[Any, ...], operands: Operands) -> Any:
     value, chosen = mine
     lane = _LANES[row](own, chosen)
-    if not 0 <= lane < len(brought):
+    if not 0 <= lane < len(operands):
         return value
-    there = brought[lane]
-    return _widened(row.start(dtype), brought) if there is None else there[0]
+    there = operands[lane]
+    return _widened(row.start(dtype), operands) if there is None else there[0]

@@ -27,7 +27,7 @@ class Allocation:
 
 
 class Buffers:
-    """The living buffers by address."""
+    """The buffers in use by address."""
 
     def __init__(self) -> None:
         self._addresses: list[int] = []

@@ -1,4 +1,4 @@
-"""The last words of a process that a kernel crashes: the kernels that ran.
+"""Reports which kernels were running when a kernel crashes the process.
 
 A handler of the signals that faults raise prints them and gives the signal back to whom it belonged
 before, Python's faulthandler or the system, as if it had never been there.

@@ -201,7 +201,7 @@ class Pool:
         self.set_threads(self.threads)
 
     def _reset(self, threads: int) -> None:
-        """Put the state back to no workers and no launch, without telling anybody."""
+        """Put the state back to no workers and no launch, without waking any worker."""
         ctypes.memset(self.state_address, 0, pool_ir.SLOTS)
         self._word(pool_ir.THREADS).value = threads
         self._word(pool_ir.SPIN).value = self._spin

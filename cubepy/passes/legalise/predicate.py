@@ -191,7 +191,7 @@ class _Predicate(Rewriter):
         return built
 
     def _private_run(self, block: Sequence[Op]) -> int:
-        """How many operations at the head of the block only living units do."""
+        """How many operations at the head of the block only active units do."""
         if self._active is None or not self._is_private(block[0]):
             return 0
         count = 1
@@ -202,7 +202,7 @@ class _Predicate(Rewriter):
         return count
 
     def _is_private(self, op: Op) -> bool:
-        """Whether only living units may do it."""
+        """Whether only active units may do it."""
         is_free = op.row.is_terminator or op.row is ops.ALLOC or self._is_pure(op)
         return not is_free and self._group_of(op) is _Group.UNIT
 
@@ -260,7 +260,7 @@ class _Predicate(Rewriter):
 
     def _op(self, op: Op) -> None:
         if op.row in self._places.barriers:
-            self._meet(op)
+            self._arrive(op)
         elif self._places.is_divergent_branch(op):
             self._flatten(op)
         elif op.row is ops.IF:
@@ -274,7 +274,7 @@ class _Predicate(Rewriter):
         else:
             self.out.append(self.renew(op))
 
-    def _meet(self, op: Op) -> None:
+    def _arrive(self, op: Op) -> None:
         """Units that are not active give the identity."""
         if self._active is None or op.row not in PLANE_OPS:
             self.out.append(self.renew(op))
@@ -288,8 +288,8 @@ class _Predicate(Rewriter):
 
     def _elect(self, active: Value) -> Value:
         """Whether the unit is the first that is active."""
-        living = self.emit(ops.PLANE_BALLOT, (active,))
-        first = self.emit(ops.CAST, (self.emit(ops.CTZ, (living,)),), {"type": index})
+        present = self.emit(ops.PLANE_BALLOT, (active,))
+        first = self.emit(ops.CAST, (self.emit(ops.CTZ, (present,)),), {"type": index})
         unit = self.emit(ops.UNIT_POS, (), {"axis": "all"})
         lane = self.emit(ops.MOD, (unit, self.emit_const(index, self._plane_dim)))
         return self.emit(ops.EQ, (lane, first))
