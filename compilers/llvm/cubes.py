@@ -197,12 +197,17 @@ class Cubes:
         self._counted("plane", "0", str(count), plane, end)
         self.plane = ""
 
-    def each_unit(self, bounds: list[Bound], axes: bool, body: Body, latch: str) -> None:
-        """Loops over the units of the cube (or of the plane), cut by bounds."""
+    def each_unit(
+        self, bounds: list[Bound], axes: bool, body: Body, latch: str, limit: str = ""
+    ) -> None:
+        """Loops over the units of the cube (or of the plane), cut by bounds.
+
+        `limit`: only units below it, where they are not counted along axes.
+        """
         if axes:
             self._unit_axes(bounds, body, latch)
         else:
-            self._unit_loop(bounds, body, latch)
+            self._unit_loop(bounds, body, latch, limit)
 
     def _counted(
         self,
@@ -260,10 +265,12 @@ class Cubes:
 
         self._counted("unit", "0", count, unit, end, parallel=True)
 
-    def _unit_loop(self, bounds: list[Bound], body: Body, latch: str) -> None:
+    def _unit_loop(self, bounds: list[Bound], body: Body, latch: str, limit: str) -> None:
         """All units of the cube (or of the plane) in one loop, cut where a guard says so."""
         base = self._w.value(f"mul nsw i64 {self.positions['cube_all']}, {self._units}", "base")
         start, stop = self._units_of_plane() if self.plane else ("0", str(self._units))
+        if limit:
+            stop = self._w.call("llvm.smin.i64", "i64", ("i64", limit), ("i64", stop))
         stop = self._stop(stop, base, bounds)
 
         def unit(position: str) -> str:

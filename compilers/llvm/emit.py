@@ -19,6 +19,7 @@ from cubepy.compilers.llvm.scratch import TAKE, ScratchPlan
 from cubepy.compilers.llvm.units import (
     AXES,
     UnitPlan,
+    guarded_segment,
     is_cube_program,
     plan_units,
     uses_axes,
@@ -286,9 +287,13 @@ class Emitter:
 
     def _units_op(self, op: Op) -> None:
         latch = self.w.label("units_end")
-        body = op.regions[0].ops
-        axes = self._has_axes and not self._cubes.plane
-        self._each_unit(partial(self._cubes.each_unit, [], axes), body, latch)
+        body: Sequence[Op] = op.regions[0].ops
+        axes, limit = self._has_axes and not self._cubes.plane, ""
+        guarded = None if axes else guarded_segment(body)
+        if guarded is not None:
+            found, body = guarded
+            limit = str(found) if isinstance(found, int) else self._registers[found]
+        self._each_unit(partial(self._cubes.each_unit, [], axes, limit=limit), body, latch)
         self.w.start(latch)
 
     def _planes_op(self, op: Op) -> None:

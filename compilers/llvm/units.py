@@ -5,11 +5,13 @@ Analysis of the kernel's outermost region; the emitter follows the plan.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import field
 
 from cubepy.ir import ops
 from cubepy.ir.core import Kernel, Op, Region, Value
 from cubepy.ir.opdef import is_speculatable
+from cubepy.ir.types import index
 from cubepy.record import dataclass
 
 AXES = ("x", "y", "z")
@@ -65,6 +67,40 @@ def uses_axes(body: Region) -> bool:
     """Whether units use their position along an axis."""
     positions = (ops.UNIT_POS, ops.ABSOLUTE_POS)
     return any(op.row in positions and op.attrs["axis"] != "all" for op in body.walk())
+
+
+def guarded_segment(body: Sequence[Op]) -> tuple[Value | int, list[Op]] | None:
+    """The limit and the work of a segment that is `if unit_pos < limit: work`; else None.
+
+    A loop over the units below the limit needs no test of each.
+    """
+    sources: dict[Value, Op] = {}
+    for k, op in enumerate(body):
+        if op.row is ops.IF:
+            then, otherwise = op.regions
+            ends = [o.row for o in (then.ops[-1], *body[k + 1 :])]
+            if op.results or not _is_empty(otherwise) or ends != [ops.YIELD, ops.YIELD]:
+                return None
+            limit = _limit_of_units(sources.get(op.operands[0]), sources)
+            return None if limit is None else (limit, [*body[:k], *then.ops[:-1], body[-1]])
+        if not op.row.is_pure:
+            return None
+        sources.update((result, op) for result in op.results)
+    return None
+
+
+def _limit_of_units(test: Op | None, sources: dict[Value, Op]) -> Value | int | None:
+    """The limit in `unit_pos < limit`: a constant, or a value from before the segment."""
+    if test is None or test.row not in (ops.LT, ops.GT):
+        return None
+    left, right = test.operands if test.row is ops.LT else reversed(test.operands)
+    position, limit = sources.get(left), sources.get(right)
+    if position is None or position.row is not ops.UNIT_POS or position.attrs["axis"] != "all":
+        return None
+    if limit is None:
+        return right if right.type is index else None
+    number = limit.attrs["value"] if limit.row is ops.CONST else None
+    return number if isinstance(number, int) else None
 
 
 def _distribute(region: Region, plan: UnitPlan, levels: dict[Value, int]) -> None:

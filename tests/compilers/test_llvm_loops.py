@@ -132,3 +132,56 @@ def test_units_do_not_keep_loads_of_their_neighbours(kernel: Any):
     text = kernel.over(out).inspect(x, out, *numbers, target="cpu:skylake-avx512", stage="llvm")
     assert "fsub <16 x float>" in text or "fadd <16 x float>" in text
     assert "vector.recur" not in text
+
+
+@cp.cube
+def tree_sum(x, out, n: int):
+    s = cp.shared(64, cp.f32)
+    t = cp.UNIT_POS
+    s[t] = x[t]
+    cp.sync_cube()
+    for k in cp.unroll(range(3)):
+        if t < 32 >> k:
+            s[t] += s[t + (32 >> k)]
+        cp.sync_cube()
+    width = 4
+    while width > 0:
+        if width > t:
+            s[t] += s[t + width]
+        cp.sync_cube()
+        width //= 2
+    if t < n:
+        out[t] = s[0] + t
+    cp.sync_cube()
+    if t < n // 2:
+        out[t] = -out[t]
+
+
+@pytest.mark.parametrize("n", [-3, 0, 1, 5, 64, 100])
+@pytest.mark.parametrize("plane_dim", [1, 8])
+def test_segments_run_for_the_units_below_a_limit(n: int, plane_dim: int):
+    x, out, wanted = np.arange(64, dtype=np.float32), *np.zeros((2, 64), np.float32)
+    tree_sum.configure(plane_dim=plane_dim)[1, 64](x, out, n)
+    units = np.arange(64)
+    wanted[units < n] = x.sum() + units[units < n]
+    wanted[units < n // 2] *= -1
+    np.testing.assert_array_equal(out, wanted)
+
+
+@cp.cube
+def unrolled_tree_sum(x, out):
+    s = cp.shared(64, cp.f32)
+    t = cp.UNIT_POS
+    s[t] = x[t]
+    cp.sync_cube()
+    for k in cp.unroll(range(6)):
+        if t < 32 >> k:
+            s[t] += s[t + (32 >> k)]
+        cp.sync_cube()
+    out[t] = s[0]
+
+
+def test_segments_of_some_units_need_no_masks():
+    launch = unrolled_tree_sum[1, 64]
+    text = launch.inspect("f32[64]", "f32[64]", target="cpu:x86-64-v4", stage="llvm")
+    assert "<4 x float>" in text and "masked" not in text
