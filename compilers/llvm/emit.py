@@ -291,8 +291,7 @@ class Emitter:
         axes, limit = self._has_axes and not self._cubes.plane, ""
         guarded = None if axes else guarded_segment(body)
         if guarded is not None:
-            found, body = guarded
-            limit = str(found) if isinstance(found, int) else self._registers[found]
+            limit, body = self._registers[guarded[0]], guarded[1]
         self._each_unit(partial(self._cubes.each_unit, [], axes, limit=limit), body, latch)
         self.w.start(latch)
 

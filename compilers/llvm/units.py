@@ -69,7 +69,7 @@ def uses_axes(body: Region) -> bool:
     return any(op.row in positions and op.attrs["axis"] != "all" for op in body.walk())
 
 
-def guarded_segment(body: Sequence[Op]) -> tuple[Value | int, list[Op]] | None:
+def guarded_segment(body: Sequence[Op]) -> tuple[Value, list[Op]] | None:
     """The limit and the work of a segment that is `if unit_pos < limit: work`; else None.
 
     A loop over the units below the limit needs no test of each.
@@ -89,18 +89,15 @@ def guarded_segment(body: Sequence[Op]) -> tuple[Value | int, list[Op]] | None:
     return None
 
 
-def _limit_of_units(test: Op | None, sources: dict[Value, Op]) -> Value | int | None:
-    """The limit in `unit_pos < limit`: a constant, or a value from before the segment."""
+def _limit_of_units(test: Op | None, sources: dict[Value, Op]) -> Value | None:
+    """The limit in `unit_pos < limit`: an index from before the segment, as constants are."""
     if test is None or test.row not in (ops.LT, ops.GT):
         return None
     left, right = test.operands if test.row is ops.LT else reversed(test.operands)
-    position, limit = sources.get(left), sources.get(right)
+    position = sources.get(left)
     if position is None or position.row is not ops.UNIT_POS or position.attrs["axis"] != "all":
         return None
-    if limit is None:
-        return right if right.type is index else None
-    number = limit.attrs["value"] if limit.row is ops.CONST else None
-    return number if isinstance(number, int) else None
+    return right if right not in sources and right.type is index else None
 
 
 def _distribute(region: Region, plan: UnitPlan, levels: dict[Value, int]) -> None:

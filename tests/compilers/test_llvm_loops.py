@@ -155,6 +155,9 @@ def tree_sum(x, out, n: int):
     cp.sync_cube()
     if t < n // 2:
         out[t] = -out[t]
+    cp.sync_cube()
+    if n >= t:
+        out[t] += 1
 
 
 @pytest.mark.parametrize("n", [-3, 0, 1, 5, 64, 100])
@@ -165,6 +168,7 @@ def test_segments_run_for_the_units_below_a_limit(n: int, plane_dim: int):
     units = np.arange(64)
     wanted[units < n] = x.sum() + units[units < n]
     wanted[units < n // 2] *= -1
+    wanted[units <= n] += 1
     np.testing.assert_array_equal(out, wanted)
 
 

@@ -98,8 +98,8 @@ def behind_a_return(x, out):
 
 
 @cp.cube
-def returns_in_a_loop(x, out):
-    for k in range(3):
+def returns_in_a_loop(x, out, n: int):
+    for k in range(n):
         cp.sync_units(1, UNITS)
         out[cp.UNIT_POS] += k
         if x[cp.UNIT_POS] == k:
@@ -135,7 +135,8 @@ def test_units_that_returned_do_not_arrive(device: str, kernel: Any):
         (cp.CheckError, "E713") if is_checked else (cp.UnsupportedError, "units that returned")
     )
     with pytest.raises(kind, match=text):
-        kernel.configure(device=device)[1, UNITS](x, out)
+        numbers = (3,) if kernel is returns_in_a_loop else ()
+        kernel.configure(device=device)[1, UNITS](x, out, *numbers)
 
 
 def test_units_that_continue_or_return_elsewhere(device: str):

@@ -190,7 +190,8 @@ EDITS: list[Edit] = [
     *_edits("cubepy.compilers.llvm.memory", ('f"icmp ne {spell', 'f"icmp eq {spell')),
     *_edits(
         "cubepy.compilers.llvm.units",
-        ("return number if isinstance(number, int) else None", "return int(number) - 1"),
+        ("left, right = test.operands if", "left, right = reversed(test.operands) if"),
+        ("*body[:k], *then.ops[:-1], body[-1]]", "*body[:k], body[-1]]"),
         ("if test is None or test.row not in (ops.LT, ops.GT):", "if test is None:"),
     ),
 ]
