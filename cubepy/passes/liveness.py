@@ -15,7 +15,7 @@ _NONE: Locals = frozenset()
 
 @dataclass(slots=True)
 class Liveness:
-    """What SSA construction asks about each `if`, `for` and `loop` of a kernel."""
+    """What SSA construction needs to know of each `if`, `for` and `loop` of a kernel."""
 
     assigned: dict[Op, dict[Value, None]] = field(default_factory=dict[Op, dict[Value, None]])
     """The locals that are set inside, in the order of their first assignment."""

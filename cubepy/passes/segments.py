@@ -330,9 +330,9 @@ def region_op(row: OpDef, body: list[Op]) -> Op:
 
 
 def for_all_or_some(everyone: Value, body: list[Op], some: list[Op]) -> list[Op]:
-    """`body` for all units where none has returned, else `some`, a copy of it that asks each.
+    """`body` for all units where none has returned, else a copy of `some`, which tests each.
 
-    A loop that asks every unit is not turned into vector code.
+    LLVM does not vectorise a loop that tests every unit.
     """
     condition = Value(bool_, "everyone")
     copies: dict[Value, Value] = {}

@@ -82,7 +82,7 @@ class BarrierGenerator(WideGenerator):
         else:
             self._c.choose((self._parts, self._parts, self._two_places))()
 
-    def _meeting(self) -> None:
+    def _exchange(self) -> None:
         t = self._c.choose(self.types)
         self._all_units()
         self._line(f"s_{t}[t] = cp.{t}({self._value(t, 2)})")

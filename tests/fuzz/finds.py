@@ -9,7 +9,7 @@ FINDS: dict[int, str] = {
 
 WIDE_FINDS: dict[int, str] = {
     100030: "a condition that is itself a conditional lost its parentheses in every C dialect",
-    100038: "a cube whose units had all returned read how often units meet, out of bounds",
+    100038: "a cube whose units had all returned read how often a barrier runs, out of bounds",
     500091: "a lane of a line that was bound anew took the type of the line in a loop",
 }
 """Seeds of the second generator."""

@@ -133,7 +133,7 @@ class Generator:
     # Statements that all units reach
 
     def _together(self) -> None:
-        choices: list[Callable[[], None]] = [self._statement, self._statement, self._meeting]
+        choices: list[Callable[[], None]] = [self._statement, self._statement, self._exchange]
         choices += [self._uniform_loop, self._uniform_branch]
         if self.plane_dim > 1:
             choices += [self._plane, self._plane]
@@ -141,7 +141,7 @@ class Generator:
             choices = [self._leave]
         self._c.choose(choices)()
 
-    def _meeting(self) -> None:
+    def _exchange(self) -> None:
         """Units exchange values through shared memory."""
         t = self._c.choose(self.types)
         self._line("cp.sync_cube()")
@@ -154,7 +154,7 @@ class Generator:
         target = self._c.choose(self.types)
         accumulator = self._c.choose(self._scope.of(target))
         with self._block(f"for r{self._count} in range({self._c.number(1, 3)}):"):
-            self._meeting()
+            self._exchange()
             self._line(f"{accumulator} = cp.{target}({self._value(target, 2)})")
             if self._c.number(0, 3) == 0:
                 with self._block(f"if x_{self.types[0]}[0] == 1:"):
@@ -164,7 +164,7 @@ class Generator:
         target = self._c.choose(self.types)
         name = self._c.choose(self._scope.of(target))
         with self._block(f"if cp.CUBE_POS % 2 == {self._c.number(0, 1)}:"):
-            self._meeting()
+            self._exchange()
             self._line(f"{name} = cp.{target}({self._value(target, 1)})")
 
     def _plane(self) -> None:

@@ -94,7 +94,7 @@ def test_finds(seed: int) -> None:
     check(generate(seed), seed, (0, 2, 3))
 
 
-STEERED = """
+CONTROLLING = """
 def kernel(x, out):
     t = cp.UNIT_POS
     s = cp.shared(4, cp.i32)
@@ -114,9 +114,9 @@ def kernel(x, out):
 """
 
 
-def test_loops_that_steer_barriers_run_once_for_the_cube() -> None:
-    """Found by drawing: a uniform loop without a barrier decides how often units meet."""
-    kernel = load_kernel(Program(STEERED, 4, 1, 1, ()))
+def test_loops_that_control_barriers_run_once_for_the_cube() -> None:
+    """Found by drawing: a uniform loop without a barrier decides how often a barrier runs."""
+    kernel = load_kernel(Program(CONTROLLING, 4, 1, 1, ()))
     x, out, expected = (np.arange(4, dtype=np.int32) for _ in range(3))
     kernel[1, 4](x, out)
     kernel.configure(device="interpreter")[1, 4](x, expected)

@@ -85,7 +85,7 @@ class WideGenerator(Generator):
         self._c.choose(choices)()
 
     def _barrier_trips(self) -> None:
-        """A value from memory says how often units meet; cubes that returned must not read it."""
+        """Memory says how often a barrier runs; cubes that returned must not read it."""
         t, count = self.types[0], self._fresh("n")
         cubes = self._c.number(1, 2)
         with self._block(f"if cp.CUBE_POS >= {cubes}:"):
@@ -97,7 +97,7 @@ class WideGenerator(Generator):
             f"{count} = {'cp.i32(' + load + ') % 3' if whole else f'cp.i32({load} > 0) + 1'}"
         )
         with self._block(f"for r{self._count} in range({count}):"):
-            self._meeting()
+            self._exchange()
 
     def _big_local(self) -> None:
         """An array of each unit that no register file holds, used on both sides of a barrier."""
@@ -108,14 +108,14 @@ class WideGenerator(Generator):
         with self._block(f"for i{self._count} in range({size}):"):
             self._line(f"{name}[i{self._count}] = cp.{t}(i{self._count} % 7)")
         self._line(f"{name}[(p * 37) % {size}] = cp.{t}({self._value(t, 1)})")
-        self._meeting()
+        self._exchange()
         self._declare(t, f"{name}[(t * 37 + {self._c.number(0, 40)}) % {size}]")
 
     def _per_unit_memory(self) -> None:
         """Locals that differ in each unit and are used behind barriers."""
         t = self._c.choose(self.types)
         kept = [self._c.choose(self._scope.of(t)) for _ in range(2)]
-        self._meeting()
+        self._exchange()
         self._declare(t, f"{kept[0]} if p % 2 == 0 else {kept[1]}")
 
     def _tail_continue(self) -> None:
@@ -123,7 +123,7 @@ class WideGenerator(Generator):
         t = self._c.choose(self.types)
         name = self._c.choose(self._scope.of(t))
         with self._block(f"for r{self._count} in range({self._c.number(1, 3)}):"):
-            self._meeting()
+            self._exchange()
             with self._block(f"if {self._condition(1)}:"):
                 self._line("continue")
             self._line(f"{name} = cp.{t}({self._value(t, 1)})")
@@ -131,7 +131,7 @@ class WideGenerator(Generator):
     def _tail_return(self) -> None:
         """Some units end in a branch of the whole cube, behind its barrier."""
         with self._block("if cp.CUBE_POS % 2 == 0:"):
-            self._meeting()
+            self._exchange()
             with self._block(f"if p % {self._c.number(3, 9)} == 1:"):
                 self._line("return")
 
