@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
 
-from cubepy.compilers.llvm import amx, memory, numbers, printing
+from cubepy.compilers.llvm import amx, dots, memory, numbers, printing
 from cubepy.compilers.llvm import ops as spell
 from cubepy.compilers.llvm.cubes import Cubes, Each
 from cubepy.compilers.llvm.memory import updates_own_memory
@@ -39,7 +39,7 @@ from cubepy.ir.opdef import OpDef
 from cubepy.ir.types import Buffer, Type, index32
 from cubepy.targets import Target
 
-_EMITTERS = {**numbers.HANDLERS, **memory.HANDLERS, **printing.HANDLERS, **amx.HANDLERS}
+_EMITTERS = {**numbers.HANDLERS, **memory.HANDLERS, **printing.HANDLERS, **amx.HANDLERS, **dots.HANDLERS}
 _FAST = "reassoc nsz arcp contract afn "
 
 

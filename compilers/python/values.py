@@ -126,6 +126,14 @@ def _lane_mask(e: Emitter, op: Op) -> None:
     e.assign(op, f"_lane_mask({first}, {end}, {op.attrs['lanes']})")
 
 
+def _dot(e: Emitter, op: Op) -> None:
+    a, b, sums = e.atoms(op)
+    if isinstance(op.result.type, DType):
+        e.assign(op, f"_dot({a}, {b}, ({sums},))[0]")
+    else:
+        e.assign(op, f"_dot({a}, {b}, {sums})")
+
+
 def _plane_pos(e: Emitter, op: Op) -> None:
     e.fn.names["UNIT_POS"] = None
     e.assign(op, f"UNIT_POS // {e.kernel.plane_dim}")
@@ -147,6 +155,7 @@ HANDLERS: dict[OpDef, Emit] = {
     ops.LOOKUP: _lookup,
     ops.SHUFFLE: _shuffle,
     ops.LANE_MASK: _lane_mask,
+    ops.DOT: _dot,
     ops.PLANE_POS: _plane_pos,
     **dict.fromkeys(spell.REDUCTIONS, _reduce),
 }

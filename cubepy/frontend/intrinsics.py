@@ -31,7 +31,7 @@ from cubepy.frontend.values import (
 from cubepy.frontend.wording import describe, spell
 from cubepy.ir import metal, ops
 from cubepy.ir.core import Value
-from cubepy.ir.opdef import OpDef
+from cubepy.ir.opdef import OpDef, TypingError
 from cubepy.ir.types import (
     Line,
     bool_,
@@ -446,6 +446,20 @@ def _concat(frame: Frame, a: Any, b: Any) -> Value:
     x, y = (_widened(frame, v, width) for v in (x, y))
     lanes = (*range(left), *range(width, width + right))
     return frame.tracer.b.emit(ops.SHUFFLE, x, y, lanes=lanes)
+
+
+@intrinsic(lang.dot)
+def _dot(frame: Frame, a: Any, b: Any, c: Any) -> Value:
+    values = [frame.tracer.value(x) for x in (a, b)]
+    sums = frame.tracer.value(c)
+    try:
+        ops.DOT.rule([v.type for v in (*values, sums)], {})
+    except TypingError as error:
+        given = ", ".join(spell(v.type) for v in (*values, sums))
+        raise frame.tracer.error(
+            "E207", what="cp.dot", expected=f"a row that {error}", given=given
+        ) from None
+    return frame.tracer.b.emit(ops.DOT, *values, sums)
 
 
 def _widened(frame: Frame, v: Value, width: int) -> Value:

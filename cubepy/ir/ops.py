@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from cubepy.ir import amx, cuda, evaluate, metal
+from cubepy.ir import amx, cuda, dot, evaluate, metal
 from cubepy.ir import meaning as m
 from cubepy.ir import numbers as n
 from cubepy.ir import opdef as rule
@@ -263,6 +263,15 @@ LANE_MASK = _op(
     "x.lane_mask(index)",
     evaluation=evaluate.lane_mask,
     attrs=("lanes",),
+)
+
+DOT = _op(
+    "dot",
+    dot.dotting,
+    "To each lane of c the products of four neighbouring lanes of a and b, as exact integers; the "
+    "sum wraps.",
+    "cp.dot(a, b, c)",
+    evaluation=dot.dot,
 )
 
 REDUCTIONS: list[OpDef] = []

@@ -282,6 +282,13 @@ def concat(a: Any, b: Any) -> Any:
     return _only_inside("concat")
 
 
+@_builtin
+def dot(a: Any, b: Any, c: Any) -> Any:
+    """c plus sums of products of four neighbouring lanes: lines of 4 n lanes of i8 or u8 each, and
+    a line of n lanes of i32, or one i32 for four lanes. Products are exact, the sums wrap."""
+    return _only_inside("dot")
+
+
 # Memory
 
 
@@ -468,6 +475,7 @@ __all__ = [
     "clz",
     "comptime",
     "concat",
+    "dot",
     "copysign",
     "cos",
     "cosh",

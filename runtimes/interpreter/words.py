@@ -16,6 +16,7 @@ from typing import Any
 
 from cubepy.ir.evaluate import halves
 from cubepy.ir.numbers import Number, convert, from_bits, round_to, to_bits
+from cubepy.ir.dot import dot
 from cubepy.ir.opdef import OpDef
 from cubepy.ir.types import DTYPES, DType, bf16, f8e4m3, f8e5m2, index32
 from cubepy.runtimes.interpreter.faults import check_failed, lane_outside
@@ -132,6 +133,7 @@ WORDS: dict[str, Any] = {
     "_lane_mask": lane_mask,
     "_lane": lane_of,
     "_halves": halves,
+    "_dot": lambda *lanes: dot({}, (), lanes),
     "_range": positions,
     "_second": second,
     "_print": write,

@@ -325,3 +325,33 @@ def test_missing_lanes(device: str, count: int):
         out = Guarded((n, 3))
         filled.configure(device=device, line_size=8).over(x)(x, out.array, fill)
         out.check(np.stack([padded.sum(1), padded.min(1), there.sum(1)], 1))
+
+
+@cp.cube
+def dots(a: cp.Lines, b: cp.Lines, c, out, n: cp.Comptime[int]):
+    """Sums of products of four neighbouring lanes: lines of sums, and one sum."""
+    i = cp.ABSOLUTE_POS
+    if i < a.size:
+        v, w = a[i], b[i]
+        cp.store(out[0], i * n, cp.dot(v, w, cp.load(c, i * n, line=n)))
+        if i == 0:
+            out[1, 0] = cp.dot(v[:4], w[:4], c[0])
+
+
+@pytest.mark.parametrize("n", [1, 3, 4, 8, 16])
+@pytest.mark.parametrize(
+    ("left", "right"), [("i1", "i1"), ("u1", "i1"), ("i1", "u1"), ("u1", "u1")]
+)
+def test_dots(device: str, n: int, left: str, right: str):
+    rng = np.random.default_rng(n)
+    a, b = (
+        rng.choice([np.iinfo(t).min, np.iinfo(t).max, 1, 77], (5, 4 * n)).astype(t)
+        for t in (left, right)
+    )
+    c = rng.integers(-(1 << 31), 1 << 31, 5 * n).astype("i4")
+    out = np.full((2, 5 * n), 5, "i4")
+    dots.configure(device=device, line_size=4 * n).over(5)(a.ravel(), b.ravel(), c, out, n)
+    exact = (a.astype("i8") * b).reshape(-1, 4).sum(1) + c
+    np.testing.assert_array_equal(out[0], exact.astype("i4"))
+    assert out[1, 0] == exact[:1].astype("i4")
+    assert (out[1, 1:] == 5).all()

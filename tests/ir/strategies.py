@@ -31,8 +31,11 @@ from cubepy.ir.types import (
     Type,
     bool_,
     element_of,
+    i8,
+    i32,
     index,
     make_line,
+    u8,
     width_of,
     with_element,
 )
@@ -158,6 +161,7 @@ SPECIAL_ROWS = (
     ops.INSERT,
     ops.SHUFFLE,
     ops.LANE_MASK,
+    ops.DOT,
     ops.LOOKUP,
     ops.MISALIGNMENT,
     *(
@@ -457,6 +461,11 @@ class _Maker:
             return b.emit(row, self.value(element_of(t)), lanes=self.pick((2, 4)))
         if row is ops.LANE_MASK:
             return b.emit(row, self.value(index), self.value(index), lanes=self.pick((2, 4)))
+        if row is ops.DOT:
+            lanes = self.pick((1, 2, 4))
+            factors = (make_line(self.pick((i8, u8)), 4 * lanes) for _ in range(2))
+            sums = i32 if lanes == 1 else make_line(i32, lanes)
+            return b.emit(row, *map(self.value, factors), self.value(sums))
         if row in (ops.EXTRACT, ops.INSERT, ops.SHUFFLE):
             return self.lanes(row, make_line(element_of(t), max(width, 2)))
         return b.emit(

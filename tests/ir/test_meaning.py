@@ -278,6 +278,13 @@ def test_lines() -> None:
     assert run(ops.SELECT, [four, four, four], (False,), (1, 2, 3, 4), (5, 6, 7, 8)) == (5, 6, 7, 8)
 
 
+def test_sums_of_products_wrap() -> None:
+    types = [make_line(u8, 8), make_line(i8, 8), make_line(i32, 2)]
+    a, b = (255, 255, 255, 255, 1, 2, 3, 4), (-128, -128, -128, -128, 127, -1, 0, 5)
+    assert run(ops.DOT, types, a, b, (-(1 << 31), 7)) == ((1 << 31) - 4 * 255 * 128, 152)
+    assert run(ops.DOT, [make_line(i8, 4)] * 2 + [i32], b[4:], b[:4], (0,)) == (-128 * 131,)
+
+
 def test_conversions() -> None:
     assert run(ops.CAST, [f32], (-1.5,), type=u8) == (0,)
     assert run(ops.CONST, [], type=f32, value=0.1) == (float(np.float32(0.1)),)

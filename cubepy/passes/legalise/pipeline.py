@@ -23,6 +23,7 @@ from cubepy.passes.legalise.compute_in_f32 import compute_in_f32
 from cubepy.passes.legalise.expand_arithmetic import expand_arithmetic
 from cubepy.passes.legalise.hide_negations import hide_negations
 from cubepy.passes.legalise.lower_atomics import lower_atomics
+from cubepy.passes.legalise.lower_dots import lower_dots
 from cubepy.passes.legalise.lower_lookups import lower_lookups
 from cubepy.passes.legalise.lower_named_barriers import lower_named_barriers
 from cubepy.passes.legalise.lower_planes import lower_planes
@@ -63,6 +64,7 @@ def steps(target: Capabilities) -> list[Pass]:
     simplify = (Pass("fold", fold), Pass("cse", cse), Pass("dce", dce))
     listed: list[tuple[bool, tuple[Pass, ...]]] = [
         (True, (Pass("lower_checks", lower_checks), Pass("lower_lookups", lower_lookups))),
+        (True, (_for(lower_dots, target),)),
         (True, (Pass("print_nonfinite", print_nonfinite),)),
         (loops, (Pass("unwrap_lines", unwrap_lines),)),
         (target.vectorise is not False, (_for(_units_as_lanes, target),)),
