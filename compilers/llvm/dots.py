@@ -40,9 +40,7 @@ def _has_form(target: Target, width: int) -> bool:
     return width in _WIDTHS and ("avxvnni" in known or {"avx512vnni", "avx512vl"} <= known)
 
 
-def _by_vnni(
-    e: Emitter, t: Line, one: tuple[str, Type], two: tuple[str, Type], sums: str
-) -> str:
+def _by_vnni(e: Emitter, t: Line, one: tuple[str, Type], two: tuple[str, Type], sums: str) -> str:
     (a, left), (b, right) = one, two
     if element_of(left) is not u8 and element_of(right) is u8:
         (a, left), (b, right) = two, one

@@ -39,7 +39,13 @@ from cubepy.ir.opdef import OpDef
 from cubepy.ir.types import Buffer, Type, index32
 from cubepy.targets import Target
 
-_EMITTERS = {**numbers.HANDLERS, **memory.HANDLERS, **printing.HANDLERS, **amx.HANDLERS, **dots.HANDLERS}
+_EMITTERS = {
+    **numbers.HANDLERS,
+    **memory.HANDLERS,
+    **printing.HANDLERS,
+    **amx.HANDLERS,
+    **dots.HANDLERS,
+}
 _FAST = "reassoc nsz arcp contract afn "
 
 

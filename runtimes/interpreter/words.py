@@ -14,9 +14,9 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
+from cubepy.ir.dot import dot
 from cubepy.ir.evaluate import halves
 from cubepy.ir.numbers import Number, convert, from_bits, round_to, to_bits
-from cubepy.ir.dot import dot
 from cubepy.ir.opdef import OpDef
 from cubepy.ir.types import DTYPES, DType, bf16, f8e4m3, f8e5m2, index32
 from cubepy.runtimes.interpreter.faults import check_failed, lane_outside

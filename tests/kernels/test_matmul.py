@@ -152,11 +152,16 @@ def has_tiles() -> bool:
 
 
 @pytest.fixture
-def small_steps(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Steps and cubes that small matrices have many of; what was chosen comes back."""
+def small_steps(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Steps and cubes that small matrices have many of; what was chosen comes back.
+
+    With "dots" as its parameter, for a processor with dot products, but no matrix units.
+    """
     real, seen = strategies.units, []
 
     def units(target: Any, problem: Any) -> Any:
+        if request.param == "dots":
+            target = replace(target, line_bytes=64, features=frozenset(("avx512vnni",)))
         found = real(target, problem)
         seen.append(found and replace(found, depth=found.line, width=64))
         return seen[-1]
@@ -167,6 +172,10 @@ def small_steps(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return seen
 
 
+BOTH = pytest.mark.parametrize("small_steps", ["unit", "dots"], indirect=True)
+
+
+@BOTH
 @pytest.mark.parametrize("layouts", LAYOUT_PAIRS)
 @pytest.mark.parametrize("dtype", ["i1", "u1"])
 def test_short_integers_in_steps(dtype: str, layouts: str, small_steps: list[Any]):
@@ -178,12 +187,12 @@ def test_short_integers_in_steps(dtype: str, layouts: str, small_steps: list[Any
         np.testing.assert_array_equal(cp.kernels.matmul(a, b, out=out), exact)
         found = cp.kernels.matmul(a, b, bias=out, epilogue=lambda v, index: v - 3)
         np.testing.assert_array_equal(found, 2 * exact - 3)
-    assert [bool(t) for t in small_steps] == [has_tiles()] * 6
-    assert [bool(t and t.is_direct) for t in small_steps[4:]] == [
-        has_tiles() * (left == "rows")
-    ] * 2
+    for k, t in enumerate(small_steps):
+        assert t is None or t.has_unit == (has_tiles() and t.rows == 32)
+        assert t is None or t.is_direct == (t.has_unit and left == "rows" and k >= 4)
 
 
+@BOTH
 def test_short_integers_that_lie_apart(small_steps: list[Any]):
     a = matrix(96, 128, layout="steps", dtype="i1")
     b = matrix(128, 64, layout="steps", dtype="i1")
@@ -200,6 +209,7 @@ def test_sums_of_short_integers_wrap():
 
 
 @pytest.mark.optional("torch")
+@pytest.mark.parametrize("small_steps", ["unit"], indirect=True)
 @pytest.mark.parametrize("layouts", LAYOUT_PAIRS)
 def test_bf16_in_steps(layouts: str, small_steps: list[Any]):
     import torch
@@ -237,6 +247,9 @@ def test_matrix_units_are_used_where_they_are(dtype: str):
         (launch,) = record(cp.kernels.matmul, specs, {}, parse_target(target))
         text = launch.launcher.inspect(**launch.arguments, target=target)
         assert ("ldtilecfg" in text) == ("tdp" in text) == ("tilerelease" in text) == used
+    (launch,) = record(cp.kernels.matmul, specs, {}, parse_target("cpu:znver4"))
+    text = launch.launcher.inspect(**launch.arguments, target="cpu:znver4")
+    assert ("vpdpbusd.512" in text) == (dtype == "i8")
 
 
 @pytest.mark.parametrize(

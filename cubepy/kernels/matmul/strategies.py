@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cubepy.ir.types import DType, i8, u8
 from cubepy.kernels.matmul.blocks import Blocks
 from cubepy.kernels.matmul.problem import ROWS, Problem
 from cubepy.kernels.matmul.streams import Dots, Streams
@@ -122,17 +123,19 @@ def blocks(target: Target, problem: Problem) -> Blocks:
 
 
 def units(target: Target, problem: Problem) -> Units | None:
-    """The packed part of the right factor fills half of the second cache; None where no matrix unit
-    takes the factors."""
+    """The packed part of the right factor fills half of the second cache; None where neither matrix
+    units nor dot products take the factors."""
     if problem.elements is None:
         return None
     takes = (unit.factor for unit in target.matrix_units if unit.layout == "amx")
-    if problem.elements.name not in takes:
+    has_unit = problem.elements.name in takes
+    if not has_unit and not _has_dots(target, problem.elements):
         return None
     size = problem.elements.itemsize
     depth = min(UNIT_DEPTH, _rounded(problem.k * size, ROW_BYTES)) // size
     width = target.cache_bytes * UNIT_PART // 8 // (depth * size) // PANEL * PANEL
     return Units(
+        PANEL if has_unit else tile_extents(target)[0],
         depth,
         min(max(PANEL, width), _rounded(problem.n, PANEL)),
         problem.left,
@@ -140,10 +143,17 @@ def units(target: Target, problem: Problem) -> Units | None:
         problem.elements,
         problem.sums,
         is_finished=problem.is_finished,
-        is_direct=problem.has_dense_rows
+        is_direct=has_unit
+        and problem.has_dense_rows
         and problem.m % PANEL == 0
         and problem.k * size % ROW_BYTES == 0,
+        has_unit=has_unit,
     )
+
+
+def _has_dots(target: Target, dtype: DType) -> bool:
+    """Whether lines of 64 bytes are multiplied by one instruction."""
+    return dtype in (i8, u8) and target.line_bytes >= ROW_BYTES and "avx512vnni" in target.features
 
 
 def divide(target: Target, problem: Problem, t: Blocks | Units) -> Division:

@@ -1,9 +1,10 @@
-"""Products by the matrix units of processors: packed panels, 32 by 32 sums in tiles.
+"""Products of short elements on processors: packed panels, for matrix units and for dot products.
 
 As in `blocks`, a cube makes a block of the result in steps along k. Both factors are packed in the
 blocks that a matrix unit takes: rows of 64 bytes, of the right factor for 16 columns with as many
 elements of k as 32 bits hold. Two blocks of each factor give four of sums, which stay in the unit
-for the whole step.
+for the whole step. Without a matrix unit, each word of a row of the left factor is multiplied by
+the same panels by `cp.dot`, with sums in registers.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import cubepy as cp
-from cubepy.ir.types import DType
+from cubepy.ir.types import DType, i8
 from cubepy.kernels.calls.positions import unravelled
 from cubepy.kernels.matmul.blocks import transposed
 from cubepy.kernels.matmul.finish import chosen, finished
@@ -30,12 +31,14 @@ PANEL = 2 * SIDE
 class Units:
     """How a product is divided.
 
-    `depth`: elements of a step along k, a multiple of a block's. `width`: the most columns of a
-    cube, a multiple of 32. `left`, `right`: the axis along which the factors are dense.
-    `is_finished`: sums are converted, or go through a bias or an epilogue. `is_direct`: the left
-    factor is whole blocks with dense rows, which are taken as they lie.
+    `rows`: rows of a tile, 32 for matrix units. `depth`: elements of a step along k, a multiple of
+    a block's. `width`: the most columns of a cube, a multiple of 32. `left`, `right`: the axis
+    along which the factors are dense. `is_finished`: sums are converted, or go through a bias or an
+    epilogue. `is_direct`: the left factor is whole blocks with dense rows, which are taken as they
+    lie. `has_unit`: by a matrix unit; else by `cp.dot`, of bytes.
     """
 
+    rows: int
     depth: int
     width: int
     left: str
@@ -44,6 +47,7 @@ class Units:
     sums: DType
     is_finished: bool = False
     is_direct: bool = False
+    has_unit: bool = True
 
     @property
     def word(self) -> int:
@@ -56,9 +60,9 @@ class Units:
         return ROW_BYTES // self.factors.itemsize
 
     @property
-    def rows(self) -> int:
-        """Rows of a tile."""
-        return PANEL
+    def moved(self) -> bool:
+        """Whether the left factor is packed as unsigned bytes, 128 higher."""
+        return not self.has_unit and self.factors is i8
 
     @property
     def step(self) -> int:
@@ -94,16 +98,18 @@ def multiply_units(
     first, j0 = cp.CUBE_POS // across % down * height, cp.CUBE_POS % across * width
     tiles = (min(width, n - j0) + PANEL - 1) // PANEL
     blocks = t.depth // t.line
-    left = cp.shared((0 if t.is_direct else blocks, PANEL, t.line), t.factors)
+    held = (t.rows + SIDE - 1) // SIDE * SIDE
+    kind = cp.u8 if t.moved else t.factors
+    left = cp.shared((0 if t.is_direct else blocks, held, t.line), kind)
     # One row more than is used: panels share no set of a cache
     right = cp.shared((t.width // PANEL, blocks * PANEL + 1, t.line), t.factors)
-    spilled = cp.shared((PANEL, PANEL), t.sums)
+    spilled = cp.shared((t.rows, PANEL), t.sums)
     for k0 in range(0, max(inner, 1), depth):
         count = min(depth, inner - k0)
         deep = (count + t.line - 1) // t.line
         part = k0, k0 + depth >= inner
         pack_right(y, right, j0, k0, deep, tiles, t)
-        for i0 in range(first, min(first + height, m), PANEL):
+        for i0 in range(first, min(first + height, m), t.rows):
             if not t.is_direct:
                 pack_left(x, left, i0, k0, deep, t)
             for tile in range(tiles):
@@ -129,18 +135,18 @@ def pack_left(x: Any, left: Any, i0: Any, k0: Any, deep: Any, t: Any) -> None:
     """Rows of the left factor, block by block; zeros beyond the end of k."""
     if t.left == "rows":
         whole = min(deep, (x.shape[1] - k0) // t.line)
-        for r in range(PANEL):
+        for r in range(t.rows):
             row = x[min(i0 + r, x.shape[0] - 1)]
             for k in range(whole):
                 v = cp.load(row, k0 + k * t.line, line=t.line, fill=None)
-                cp.store(left[k, r], 0, v, whole=True)
+                cp.store(left[k, r], 0, as_packed(v, t), whole=True)
             if whole < deep:
                 v = cp.load(row, k0 + whole * t.line, line=t.line)
-                cp.store(left[whole, r], 0, v, whole=True)
+                cp.store(left[whole, r], 0, as_packed(v, t), whole=True)
     else:
         for k in range(deep):
             for e in range(0, t.line, SIDE):
-                for r in range(0, PANEL, SIDE):
+                for r in range(0, t.rows, SIDE):
                     pack_square(x, left[k], i0, k0 + k * t.line, e, r, t)
 
 
@@ -149,7 +155,12 @@ def pack_square(x: Any, block: Any, i0: Any, k: Any, e: Any, r: Any, t: Any) -> 
     lines = tuple(row_or_zero(x, k + e + lane, i0 + r, SIDE, t) for lane in range(SIDE))
     found = transposed(lines)
     for lane in cp.unroll(range(SIDE)):
-        cp.store(block[r + lane], e, found[lane], whole=True)
+        cp.store(block[r + lane], e, as_packed(found[lane], t), whole=True)
+
+
+def as_packed(v: Any, t: Any) -> Any:
+    """Bytes of the left factor as dot products take them best: unsigned."""
+    return cp.bitcast(v, cp.u8) ^ 128 if t.moved else v
 
 
 def row_or_zero(x: Any, k: Any, j: Any, line: Any, t: Any) -> Any:
@@ -255,7 +266,25 @@ def multiply_panels(
     t: Any,
 ) -> None:
     """Add the products of two panels to 32 by 32 elements of the result."""
-    sums, k0 = result[1], part[0]
+    sums = result[1]
+    if t.has_unit:
+        multiply_by_unit(x, left, right, spilled, i0, part[0], deep, t)
+    else:
+        multiply_by_dots(left, right, spilled, deep, t)
+    for r in range(min(t.rows, sums.shape[0] - i0)):
+        lines = tuple(cp.load(spilled[r], c * SIDE, line=SIDE, fill=None) for c in range(2))
+        for c in cp.unroll(range(2)):
+            j = j0 + c * SIDE
+            if j + SIDE <= sums.shape[1]:
+                put_line(lines[c], result, biases, extras, i0 + r, j, part, epilogue, True, t)
+            else:
+                put_line(lines[c], result, biases, extras, i0 + r, j, part, epilogue, False, t)
+
+
+def multiply_by_unit(
+    x: Any, left: Any, right: Any, spilled: Any, i0: Any, k0: Any, deep: Any, t: Any
+) -> None:
+    """The products of two panels, in the tiles of a matrix unit."""
     for tile in cp.unroll(range(4)):
         amx.zero(tile)
     for k in range(deep):
@@ -269,14 +298,32 @@ def multiply_panels(
             amx.multiply(tile, 4 + tile // 2, 6 + tile % 2, t.factors)
     for tile in cp.unroll(range(4)):
         amx.store(tile, spilled, (tile // 2 * SIDE, tile % 2 * SIDE))
-    for r in range(min(PANEL, sums.shape[0] - i0)):
-        lines = tuple(cp.load(spilled[r], c * SIDE, line=SIDE, fill=None) for c in range(2))
+
+
+def multiply_by_dots(left: Any, right: Any, spilled: Any, deep: Any, t: Any) -> None:
+    """The products of two panels, word by word, with sums in registers.
+
+    What a left factor that is 128 higher adds is summed beside them, and taken off.
+    """
+    found = cp.local((t.rows, 2), cp.Line[t.sums, SIDE], fill=0)
+    extra = cp.local(2, cp.Line[t.sums, SIDE], fill=0)
+    same = tuple(e for _ in range(SIDE) for e in range(t.word))
+    for k in range(deep):
+        for p in range(SIDE):
+            lines = tuple(
+                cp.load(right[k * PANEL + c * SIDE + p], 0, line=t.line, fill=None)
+                for c in range(2)
+            )
+            if t.moved:
+                for c in cp.unroll(range(2)):
+                    extra[c] = cp.dot(cp.Line[cp.u8, t.line](128), lines[c], extra[c])
+            for r in cp.unroll(range(t.rows)):
+                word = cp.load(left[k, r], p * t.word, line=t.word, fill=None)[same]
+                for c in cp.unroll(range(2)):
+                    found[r, c] = cp.dot(word, lines[c], found[r, c])
+    for r in cp.unroll(range(t.rows)):
         for c in cp.unroll(range(2)):
-            j = j0 + c * SIDE
-            if j + SIDE <= sums.shape[1]:
-                put_line(lines[c], result, biases, extras, i0 + r, j, part, epilogue, True, t)
-            else:
-                put_line(lines[c], result, biases, extras, i0 + r, j, part, epilogue, False, t)
+            cp.store(spilled[r], c * SIDE, found[r, c] - extra[c], whole=True)
 
 
 def put_line(
