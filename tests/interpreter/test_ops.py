@@ -102,8 +102,8 @@ def test_operations_with_attributes() -> None:
     check(ops.SHUFFLE, [line, line], [a, b], lanes=(7, 0, 4))
     check(ops.LANE_MASK, [index, index], [(1,), (3,)], lanes=4)
     check(ops.DOT, [make_line(i8, 4), make_line(i8, 4), i32], [a, b, (-(1 << 31),)])
-    factors = [make_line(i8, 8), make_line(i8, 8), make_line(i32, 2)]
-    check(ops.DOT, factors, [a + b, b + a, (1, (1 << 31) - 1)])
+    types: list[Type] = [make_line(i8, 8), make_line(i8, 8), make_line(i32, 2)]
+    check(ops.DOT, types, [a + b, b + a, (1, (1 << 31) - 1)])
     mask = make_line(bool_, 4)
     check(ops.SELECT, [mask, line, line], [(True, False, False, True), a, b])
     check(ops.SELECT, [bool_, line, line], [(False,), a, b])
