@@ -8,7 +8,7 @@ from cubepy.artifact import Data
 from cubepy.compilers.python import emit
 from cubepy.compilers.python import ops as spell
 from cubepy.errors import UnsupportedError
-from cubepy.ir import cuda, metal, ops
+from cubepy.ir import amx, cuda, metal, ops
 from cubepy.ir.build import Builder
 from cubepy.ir.core import Attr, Kernel, Op, Param, Region, Value
 from cubepy.ir.evaluate import evaluate
@@ -34,7 +34,10 @@ from tests.interpreter.harness import Cells, run_ir
 from tests.ir.machine import bits
 from tests.ir.strategies import PLAIN_ROWS, special_numbers
 
-REFUSED = (ops.FAULT, ops.UNITS, ops.PLANES, ops.VAR, ops.GET, ops.SET, *cuda.ROWS, *metal.ROWS)
+REFUSED = (
+    *(ops.FAULT, ops.UNITS, ops.PLANES, ops.VAR, ops.GET, ops.SET),
+    *(*cuda.ROWS, *metal.ROWS, *amx.ROWS),
+)
 """Lowerings for other targets, their hardware, and locals, which passes remove."""
 
 
