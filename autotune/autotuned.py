@@ -6,6 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 from cubepy import config
@@ -66,6 +67,10 @@ class Autotuned:
         self._choices: dict[Any, tuple[Any, Choice]] = {}
         self._source: str | None = None
 
+    def __get__(self, owner: Any, cls: Any = None) -> Any:
+        """The function as a method of `owner`."""
+        return self if owner is None else MethodType(self, owner)
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function with the configuration for these arguments."""
         return self.function(*args, config=self.pick(*args, **kwargs), **kwargs)
@@ -114,7 +119,7 @@ class Autotuned:
             return legal[0]
         problem = canonical_text([found, layouts(arrays), extra])
         texts = [c.text for c in legal]
-        judge = legal.index(self._reference) if self._reference in legal else 0
+        judge = self._judge(legal)
         request = Request(self._name, self._hash(), problem, device, texts, QUICK, judge)
 
         def make() -> CallCandidates:
@@ -135,6 +140,12 @@ class Autotuned:
         if not is_searching():
             self._choices[memo] = (state, choice)
         return legal[choice.index]
+
+    def _judge(self, legal: tuple[Config, ...]) -> int:
+        """The position of the reference: as given, else the first valid one of the space."""
+        if self._reference in legal:
+            return legal.index(self._reference)
+        return min(range(len(legal)), key=lambda k: self.configs.index(legal[k]))
 
     def _hash(self) -> str:
         if self._source is None:

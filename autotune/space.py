@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from itertools import product
+from math import log2
 from typing import Any
 
 from cubepy.ir.types import DType, find_dtype
@@ -80,13 +81,28 @@ def variants(
     first: Any, axes: Mapping[str, Sequence[Any]], make: Callable[..., Any]
 ) -> dict[str, Any]:
     """What `make(first, *values)` gives for the product of the axes, by the canonical text of the
-    names and values. What equals `first`, or another that came before, is left out."""
+    names and values, those nearest to `first` first: a short search looks at these. What equals
+    `first`, or another that came before, is left out."""
     found: dict[Any, str] = {}
     for values in product(*axes.values()):
         made = make(first, *values)
         if made != first:
             found.setdefault(made, canonical_text(dict(zip(axes, values, strict=True))))
-    return {text: made for made, text in found.items()}
+    nearest = sorted(found.items(), key=lambda pair: distance(first, pair[0]))
+    return {text: made for made, text in nearest}
+
+
+def distance(a: Any, b: Any) -> float:
+    """How far two dataclasses of one kind are apart: the powers of two between their numbers, and
+    one for each other field that differs."""
+    found = 0.0
+    for f in fields(a):
+        one, two = getattr(a, f.name), getattr(b, f.name)
+        if type(one) is int and type(two) is int and one > 0 and two > 0:
+            found += abs(log2(one / two))
+        else:
+            found += one != two
+    return found
 
 
 def differences(candidates: Sequence[Any]) -> dict[str, Any]:
@@ -164,7 +180,7 @@ def _named(value: Any) -> Any:
     if hasattr(value, "item") and getattr(value, "shape", None) == ():
         return canonical(value.item())
     name = getattr(value, "__qualname__", None)
-    if name is not None:
+    if name is not None and "<lambda>" not in name:  # these have one name for all
         return f"{value.__module__}.{name}"
     raise TypeError(f"{value!r} is no plain data: numbers, texts, types, tuples and mappings are")
 

@@ -9,6 +9,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
+from contextvars import copy_context
 from typing import Any
 
 from cubepy.autotune import isolated, session
@@ -174,7 +175,9 @@ def _alone(key: Any) -> Any:
 
 def _search(search: _Search, make: Callable[[], Subject], meanwhile: Choice) -> Choice:
     if search.options.background and isolated.can_fork():
-        threading.Thread(target=_behind, args=(search, make()), daemon=True).start()
+        context = copy_context()  # a thread of its own would have neither settings nor levels
+        task = threading.Thread(target=context.run, args=(_behind, search, make()), daemon=True)
+        task.start()
         return meanwhile
     with _alone((search.key, search.request.candidates)) as is_first:
         if not is_first:

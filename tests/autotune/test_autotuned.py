@@ -125,7 +125,7 @@ def test_inputs_are_bit_identical_after_searches_in_place_and_accumulating(way: 
         if way % 2:
             patch.setattr(isolated, "can_fork", lambda: False)
         for shape, dtype in IN_PLACE:
-            x = (rng.random((*shape, 2)) * 50).astype(dtype)[..., 0]  # strided
+            x = (1 + rng.random((*shape, 2)) * 50).astype(dtype)[..., 0]  # strided
             out = x if way >= 2 else (rng.random(shape) * 50).astype(dtype)
             before, other = x.copy(), out.copy()
             with cp.tuning(level="quick", budget_s=20.0), warnings.catch_warnings():
@@ -273,6 +273,35 @@ def test_another_reference_judges():
     with cp.tuning(**quick), pytest.warns(RuntimeWarning, match="is wrong"):
         add(x, out)
     np.testing.assert_array_equal(out, x)
+
+
+def test_the_first_valid_one_judges_whatever_goes_first():
+    @cp.autotuned(
+        space={"wrong": (False, True)}, priority=lambda config, target, problem: config["wrong"]
+    )
+    def add(x, out, *, config):
+        accumulate.over(out)(x, out, config["wrong"])
+
+    x, out = arrays()
+    with cp.tuning(level="off"):
+        assert add.pick(x, out) == {"wrong": True}  # nothing was run
+    with cp.tuning(**quick), pytest.warns(RuntimeWarning, match="is wrong"):
+        add(x, out)
+    np.testing.assert_array_equal(out, x)
+
+
+def test_methods_are_tuned_too():
+    class Owner:
+        factor = 2
+
+        @cp.autotuned(space={"n": (1, 2)})
+        def double(self, x, out, *, config):
+            scale.over(-(-out.size // config["n"]))(x, out, config["n"])
+
+    x, out = arrays()
+    with cp.tuning(**quick):
+        Owner().double(x, out)
+    np.testing.assert_array_equal(out, x * 2)
 
 
 def test_a_function_inside_a_candidate_is_not_tuned():

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, replace
 
 import ml_dtypes
 import numpy as np
 import pytest
 
 import cubepy as cp
-from cubepy.autotune.space import Config, canonical, canonical_text, configurations, ranked
+from cubepy.autotune.space import (
+    Config,
+    canonical,
+    canonical_text,
+    configurations,
+    differences,
+    ranked,
+    variants,
+)
 from cubepy.kernels.matmul.strategies import choose
 from tests.autotune.problems import PROBLEM, TARGET
 
@@ -49,8 +58,9 @@ def test_equal_data_has_equal_text_and_other_data_has_not():
     assert len({canonical_text(v) for v in (1, 1.0, True, "1", None, (1,), cp.i32)}) == 7
     assert json.loads(canonical_text(choose(TARGET, PROBLEM)))["Blocks"]["sums"] == "f32"
     assert canonical_text(float("nan")) == '"nan"'
-    with pytest.raises(TypeError, match="plain data"):
-        canonical(object())
+    for value in (object(), lambda: None):
+        with pytest.raises(TypeError, match="plain data"):
+            canonical(value)
 
 
 def test_a_configuration_is_a_mapping_that_nobody_changes():
@@ -60,6 +70,28 @@ def test_a_configuration_is_a_mapping_that_nobody_changes():
     assert c != Config({"a": 1.0, "b": 2})  # a comptime key tells them apart too
     with pytest.raises(TypeError):
         c["a"] = 3  # type: ignore[index]
+
+
+@dataclass(frozen=True)
+class Tiling:
+    rows: int
+    columns: int
+    kind: str = "a"
+
+
+def test_variants_are_named_by_what_they_change_the_nearest_first():
+    first = Tiling(8, 8)
+    axes = {"rows": (1, 4, 8), "kind": ("a", "b")}
+    found = variants(first, axes, lambda t, rows, kind: replace(t, rows=rows, kind=kind))
+    assert list(found) == [
+        '{"kind":"a","rows":4}',
+        '{"kind":"b","rows":8}',
+        '{"kind":"b","rows":4}',
+        '{"kind":"a","rows":1}',
+        '{"kind":"b","rows":1}',
+    ]
+    others = differences((first, Tiling(8, 4), first, Tiling(8, 4), Config({"n": 1})))
+    assert list(others) == ['{"columns":4}', '{"n":1}']
 
 
 def test_constraints_and_priorities_order_the_candidates():
