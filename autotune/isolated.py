@@ -6,6 +6,7 @@ sending any, and whatever it writes is its own. It reports one line of JSON for 
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import select
@@ -40,15 +41,13 @@ GRACE = 0.03
 """The share of a budget that a child may be late before it is ended."""
 
 
-def can_fork() -> bool:
-    """Whether a child may be forked: Linux, and no driver of a GPU in this process."""
-    if sys.platform != "linux" or not hasattr(os, "fork"):
-        return False
-    driver = sys.modules.get("cubepy.runtimes.cuda.driver")
-    torch = sys.modules.get("torch")
-    is_driven = driver is not None and "cubepy.runtimes.cuda.device" in sys.modules
-    cuda = getattr(torch, "cuda", None)
-    return not is_driven and not (cuda is not None and cuda.is_initialized())
+def can_fork(kind: str = "cpu") -> bool:
+    """Whether candidates for a kind of target may run in a forked child: those of a CPU on Linux.
+
+    Drivers of GPUs do not work in a child of a process that has used them. A child that runs on the
+    CPU alone never calls them: it collects no garbage, and leaves without cleaning up.
+    """
+    return kind == "cpu" and sys.platform == "linux" and hasattr(os, "fork")
 
 
 def search(
@@ -166,6 +165,7 @@ def _work_and_leave(work: Callable[[Report], None], trials: Trials, pipe: int) -
     """In the child: work, and leave without running anything of the parent's."""
     status = 1
     try:
+        gc.disable()
         _be_quiet()
 
         def report(message: Message) -> None:

@@ -174,7 +174,7 @@ def _alone(key: Any) -> Any:
 
 
 def _search(search: _Search, make: Callable[[], Subject], meanwhile: Choice) -> Choice:
-    if search.options.background and isolated.can_fork():
+    if search.options.background and isolated.can_fork(search.request.device.target.kind):
         context = copy_context()  # a thread of its own would have neither settings nor levels
         task = threading.Thread(target=context.run, args=(_behind, search, make()), daemon=True)
         task.start()
@@ -198,7 +198,8 @@ def _behind(search: _Search, subject: Subject) -> None:
 def run(search: _Search, subject: Subject, clock: Clock = time.perf_counter) -> Choice:
     """Search, keep what was found, and say what went wrong."""
     request, options = search.request, search.options
-    if isolated.can_fork():
+    forks = isolated.can_fork(request.device.target.kind)
+    if forks:
         isolated.warm()
     budget = options.seconds(request.device.target.kind, search.level)
     began = clock()
@@ -207,7 +208,7 @@ def run(search: _Search, subject: Subject, clock: Clock = time.perf_counter) -> 
     progress = Progress(request.kernel.rpartition(".")[2], budget)
     try:
         with searching():
-            if isolated.can_fork():
+            if forks:
                 isolated.search(subject, trials, limits, clock, progress.show)
             else:
                 examine(subject, trials, limits, trials.apply, clock)

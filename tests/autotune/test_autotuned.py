@@ -123,7 +123,7 @@ def test_inputs_are_bit_identical_after_searches_in_place_and_accumulating(way: 
 
     with pytest.MonkeyPatch.context() as patch:
         if way % 2:
-            patch.setattr(isolated, "can_fork", lambda: False)
+            patch.setattr(isolated, "can_fork", lambda kind: False)
         for shape, dtype in IN_PLACE:
             x = (1 + rng.random((*shape, 2)) * 50).astype(dtype)[..., 0]  # strided
             out = x if way >= 2 else (rng.random(shape) * 50).astype(dtype)
