@@ -12,6 +12,7 @@ import pytest
 import cubepy as cp
 from cubepy.autotune import records
 from cubepy.autotune.records import IMPORTED, Pick, find_records
+from cubepy.autotune.tuner import Choice
 from cubepy.kernels.calls import tuned
 from cubepy.kernels.matmul import variants
 from cubepy.kernels.matmul.problem import ROWS, Problem
@@ -53,7 +54,7 @@ def test_a_plan_is_measured_once_and_the_caller_sees_its_results_alone():
         (key,) = find_records().measured_keys()
         assert key.kernel == "cubepy.kernels.matmul" and key.problem.startswith("[64,64,256,1,")
         found = find_records().measurements(key)
-        assert found["default"].status == "ok" and len(found) > 10
+        assert found["default"].status == "ok" and len(found) > 2
         assert {m.status for m in found.values()} <= {"ok", "untried", "late"}
         cp.kernels.matmul(a, b)
         cp.kernels.matmul(*factors(41, 40, 129))  # of the same key
@@ -61,7 +62,7 @@ def test_a_plan_is_measured_once_and_the_caller_sees_its_results_alone():
 
 
 def test_what_is_imported_is_picked_by_default_and_what_is_not_legal_is_not(monkeypatch: Any):
-    a, b = factors(64, 64, 200)
+    a, b = factors(64, 64, 600)
     with quick():
         cp.kernels.matmul(a, b)
     (key,) = find_records().measured_keys()
@@ -76,12 +77,12 @@ def test_what_is_imported_is_picked_by_default_and_what_is_not_legal_is_not(monk
         return found
 
     monkeypatch.setattr(tuned.Picks, "pick", noted)
-    x, y = factors(63, 63, 199)  # the key is the same, the plan is new
+    x, y = factors(63, 63, 590)  # the key is the same, the plan is new
     np.testing.assert_allclose(cp.kernels.matmul(x, y), x @ y, atol=1e-3)
     assert seen == ["default", "other"]
     find_records().put_picks([Pick(key, '{"depth":7}', IMPORTED)])
     seen.clear()
-    x, y = factors(62, 62, 198)
+    x, y = factors(62, 62, 580)
     with cp.tuning(level="off"):
         np.testing.assert_allclose(cp.kernels.matmul(x, y), x @ y, atol=1e-3)
     assert seen == ["default"]
@@ -99,6 +100,49 @@ def test_variants_are_other_configurations_with_texts_of_their_own(target: Any, 
     m, n, k = extents
     problem = Problem(m, n, k, (), cp.f32, cp.f32, cp.f32, ROWS, ROWS)  # type: ignore[arg-type]
     first = choose(target, problem)
-    found = variants.others(first, problem)
+    found = variants.others(target, first, problem)
     assert len(found) >= 2 and len(set(found.values())) == len(found)
     assert first not in found.values() and all(type(c) is type(first) for c in found.values())
+
+
+def test_every_family_with_configurations_gives_right_results_whatever_is_picked():
+    """Each candidate of each place is imported in turn; results are those of NumPy."""
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(70, 90)).astype(np.float32)
+    image, filters = rng.normal(size=(1, 3, 9, 20)), rng.normal(size=(5, 3, 3, 3))
+    image, filters = image.astype(np.float32), filters.astype(np.float32)
+    long = rng.normal(size=(600, 40)).astype(np.float32)
+    wide = np.ascontiguousarray(long.T)
+    softmax = np.exp(x) / np.exp(x).sum(1, keepdims=True)
+    calls: list[tuple[str, Any, Any]] = [
+        ("matmul", lambda: cp.kernels.matmul(long.T, long), long.T @ long),
+        ("reduction", lambda: cp.kernels.sum(x, axis=1), x.sum(1)),
+        ("reduction", lambda: cp.kernels.sum(x, axis=0), x.sum(0)),
+        ("normalisation", lambda: cp.kernels.softmax(x), softmax),
+        ("position", lambda: cp.kernels.argmax(wide, axis=1), wide.argmax(1)),
+        ("convolution", lambda: cp.kernels.conv2d(image, filters, padding=1), None),
+    ]
+    for family, call, wanted in calls:
+        places: list[tuned.Place] = []
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(tuned, "_is_open", lambda library: True)
+            patch.setattr(tuned, "_choose", _noting(places, 0))
+            made = call()
+        wanted = made if wanted is None else wanted
+        assert [place.family for place in places] == [family] and len(places[0].texts) > 1
+        for k in range(len(places[0].texts)):
+            find_records().put_picks([])  # plans are made anew
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(tuned, "_is_open", lambda library: True)
+                patch.setattr(tuned, "_choose", _noting([], k))
+                np.testing.assert_allclose(call(), wanted, rtol=1e-4, atol=1e-3)
+
+
+def _noting(places: list[tuned.Place], index: int) -> Any:
+    """In place of a choice: note the place, and take the candidate at a position."""
+
+    def choose(place: tuned.Place, *rest: Any) -> Any:
+        places.append(place)
+        return Choice(index)
+
+    return choose

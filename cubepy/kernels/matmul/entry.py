@@ -246,7 +246,9 @@ def launch(planner: Planner, problem: Problem, p: Product) -> None:
     """The launch of the kernel that the strategy chose."""
     target = planner.target
     default = choose(target, problem)
-    t = planner.pick("matmul", problem_key(problem), default, lambda: others(default, problem))
+    t = planner.pick(
+        "matmul", problem_key(problem), default, lambda: others(target, default, problem)
+    )
     b = p.b
     if not isinstance(t, Tiles) and problem.right == COLUMNS:
         b = turned(b)

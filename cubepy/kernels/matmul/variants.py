@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from cubepy.autotune.space import anchor, variants
 from cubepy.kernels.matmul.blocks import Blocks
 from cubepy.kernels.matmul.problem import Problem
-from cubepy.kernels.matmul.strategies import Configuration
+from cubepy.kernels.matmul.strategies import Configuration, divide
 from cubepy.kernels.matmul.streams import Dots, Streams
 from cubepy.kernels.matmul.tiles import Tiles
-from cubepy.kernels.matmul.units import Units
+from cubepy.kernels.matmul.units import PANEL, Units
+from cubepy.targets import Target
 
 TILES = ((4, 4), (8, 4), (4, 8), (8, 8), (2, 4), (1, 1))
 """Results of a unit of a GPU."""
@@ -25,7 +26,7 @@ def problem_key(problem: Problem) -> tuple[Any, ...]:
     return (*sizes, p.factors, p.sums, p.result, p.left, p.right, p.is_finished)
 
 
-def others(first: Configuration, problem: Problem) -> Mapping[str, Configuration]:
+def others(target: Target, first: Configuration, problem: Problem) -> Mapping[str, Configuration]:
     """Neighbours of a configuration, by what distinguishes them; all are right for the problem."""
     match first:
         case Tiles():
@@ -36,10 +37,27 @@ def others(first: Configuration, problem: Problem) -> Mapping[str, Configuration
             shapes = [s for s in ((1, 8), (2, 4), (4, 4), (4, 2), (1, 4)) if s[0] <= problem.m]
             return variants(first, {"rows, columns": shapes}, _dots)
         case Units():
-            return {}
+            axes = {"depth": (0.25, 0.5, 1), "width": (0.5, 1, 2)}
+            return _divided(target, problem, first, variants(first, axes, _units))
         case Blocks():
             axes = {"depth": (64, 128, 256, 384, 512), "width": (0.5, 1, 2, 4)}
-            return variants(first, axes, _blocks)
+            return _divided(target, problem, first, variants(first, axes, _blocks))
+
+
+Divided = TypeVar("Divided", Blocks, Units)
+
+
+def _divided(
+    target: Target, problem: Problem, first: Divided, found: Mapping[str, Divided]
+) -> dict[str, Divided]:
+    """Those that divide the very problem in another way than the first and than each other."""
+    seen, kept = {divide(target, problem, first)}, dict[str, Divided]()
+    for text, t in found.items():
+        division = divide(target, problem, t)
+        if division not in seen:
+            seen.add(division)
+            kept[text] = t
+    return kept
 
 
 def _tiles(first: Tiles, shape: tuple[int, int], depth: int) -> Tiles:
@@ -59,6 +77,15 @@ def _blocks(first: Blocks, depth: int, width: float) -> Blocks:
     """The width is a multiple of what the rule takes, for the depth: packed bytes stay alike."""
     columns = int(first.width * first.depth / depth * width)
     return replace(first, depth=depth, width=_rounded(columns, first.step))
+
+
+def _units(first: Units, depth: float, width: float) -> Units:
+    columns = int(first.width / depth * width)
+    return replace(
+        first,
+        depth=_rounded(int(first.depth * depth), first.line),
+        width=_rounded(columns, PANEL),
+    )
 
 
 def _rounded(n: int, step: int) -> int:

@@ -15,6 +15,7 @@ from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.cubes import is_wide
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
+from cubepy.kernels.calls.tuned import memory_key
 from cubepy.kernels.position.kernel import Search, pick_chunks, search_columns, search_rows
 from cubepy.kernels.reduction.problem import Reduction, running_type
 from cubepy.targets import Target
@@ -116,12 +117,15 @@ FEW = 64
 def _launch_rows(
     planner: Planner, x: Memory, out: Memory, rest: list[Axis], row: Axis, find: Search
 ) -> None:
+    name = planner.function
     wide, n, results = is_wide(planner.target), row.extent, prod(a.extent for a in rest)
     dense = row.strides[0] == x.dtype.itemsize
     line = find.line if dense or not wide else 1
     chunk = n if results >= FEW or n <= 2 * CHUNK else CHUNK
     unroll = 4 if min(n, chunk) >= 16 * line and not wide else 1
     find = replace(find, line=line, kept=len(rest), chunk=chunk, unroll=unroll)
+    ways = (find, *(replace(find, unroll=n) for n in (2, 8) if unroll > 1))
+    find = planner.pick_among("position", (name, memory_key(x), len(rest), dense), ways)
     chunks = -(-n // chunk)
     written = seen(out, [*rest, Axis(1, (0, 0))], 1)
     partial: Memory | None = None

@@ -15,6 +15,7 @@ from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.cubes import is_wide
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
+from cubepy.kernels.calls.tuned import memory_key
 from cubepy.kernels.scan.kernel import (
     copy_flat,
     scan_columns,
@@ -117,7 +118,8 @@ def _launch_rows(
     planner: Planner, op: Scan, x: Memory, out: Memory, rest: list[Axis], row: Axis, dense: bool
 ) -> None:
     target = planner.target
-    tiling = row_tilings(target, op, rest, row, x.dtype.itemsize, dense)[0]
+    ways = row_tilings(target, op, rest, row, x.dtype.itemsize, dense)
+    tiling = planner.pick_among("scan", (op, memory_key(x), dense), ways)
     chunks, rows = -(-row.extent // tiling.chunk), prod(a.extent for a in rest)
     source, result = seen(x, [*rest, row]), seen(out, [*rest, row], 1)
     totals: tuple[Memory, ...] = ()
@@ -134,7 +136,8 @@ def _launch_columns(
     planner: Planner, op: Scan, x: Memory, out: Memory, rest: list[Axis], row: Axis
 ) -> None:
     *kept, columns = rest
-    tiling = column_tilings(planner.target, op, kept, row, columns)[0]
+    ways = column_tilings(planner.target, op, kept, row, columns)
+    tiling = planner.pick_among("scan", (op, memory_key(x)), ways)
     source, result = seen(x, [*kept, row, columns]), seen(out, [*kept, row, columns], 1)
     others = prod(a.extent for a in kept)
     if not is_wide(planner.target):
