@@ -6,6 +6,7 @@ sending any, and whatever it writes is its own. It reports one line of JSON for 
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import json
 import os
@@ -37,6 +38,8 @@ from cubepy.jit.kernel import cube
 
 MOST_CHILDREN = 64
 """Children of one search; each one that is lost takes a candidate with it."""
+_PARENT_DEATH_SIGNAL = 1
+"""PR_SET_PDEATHSIG of Linux's prctl."""
 GRACE = 0.03
 """The share of a budget that a child may be late before it is ended."""
 
@@ -182,8 +185,9 @@ def _work_and_leave(work: Callable[[Report], None], trials: Trials, pipe: int) -
 
 def _be_quiet() -> None:
     """What a candidate prints, and the last words of one that crashes, go nowhere; the child dies
-    first where memory runs out, and of Ctrl-C as its parent says."""
+    with its parent, first where memory runs out, and of Ctrl-C as its parent says."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(null, fd)

@@ -7,6 +7,7 @@ import resource
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -85,3 +86,27 @@ def test_a_budget_that_ends_in_a_hang_ends_the_child():
     assert trials.outcome is not None and trials.outcome["reason"] == "budget"
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
+
+
+def test_a_child_that_hangs_dies_with_its_parent(tmp_path: Path):
+    """The parent is killed in the middle of a search."""
+    mark = tmp_path / "child"
+
+    def hang() -> None:
+        mark.write_text(str(os.getpid()), encoding="utf-8")
+        time.sleep(100)
+
+    parent = os.fork()
+    if parent == 0:
+        search({1: hang}, limit_s=50.0)
+        os._exit(0)
+    while not (mark.exists() and mark.read_text(encoding="utf-8")):
+        time.sleep(0.01)
+    os.kill(parent, signal.SIGKILL)
+    os.waitpid(parent, 0)
+    child = Path(f"/proc/{mark.read_text(encoding='utf-8')}/stat")
+    for _ in range(500):
+        if not child.exists() or child.read_text(encoding="utf-8").split()[2] == "Z":
+            return
+        time.sleep(0.01)
+    pytest.fail("the child lives on")
