@@ -105,6 +105,7 @@ class Row:
 def all_rows() -> list[Row]:
     """Every row, in the order of the tables."""
     from bench.rows import (
+        attention,
         averages,
         bandwidth,
         barriers,

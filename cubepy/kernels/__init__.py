@@ -1,6 +1,7 @@
 """Prebuilt kernels, written in the language: pooling, reductions, elementwise functions."""
 
 from cubepy.kernels import random
+from cubepy.kernels.attention.entry import attention
 from cubepy.kernels.convolution.entry import conv1d, conv2d, conv3d, prepack
 from cubepy.kernels.elementwise.entry import map
 from cubepy.kernels.elementwise.selection import where
@@ -51,6 +52,7 @@ __all__ = [
     "any",
     "argmax",
     "argmin",
+    "attention",
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool3d",

@@ -320,3 +320,21 @@ def test_channel_norms(on: On, last: bool):
     np.testing.assert_allclose(on.taken(means), 0.9 * mean + 0.1 * x.mean((0, 2, 3)), 1e-4, 1e-5)
     expected = 0.9 + 0.1 * x.var((0, 2, 3), ddof=1)
     np.testing.assert_allclose(on.taken(variances), expected, 1e-4, 1e-5)
+
+
+def attended(q: np.ndarray, k: np.ndarray, v: np.ndarray, sees: np.ndarray) -> np.ndarray:
+    scores = np.where(sees, q.astype("f8") @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]), -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True) @ v
+
+
+def test_attention(on: On):
+    q, k, v = numbers(4, 21, 9), numbers(2, 37, 9), numbers(2, 37, 18)
+    wide = np.repeat(k, 2, 0), np.repeat(v, 2, 0)
+    sees = RNG.random((21, 37)) < 0.7
+    sees[:, 0] = True
+    found = on(cp.kernels.attention, q, k, v, mask=sees)
+    np.testing.assert_allclose(found, attended(q, *wide, sees), 1e-4, 1e-5)
+    found = on(cp.kernels.attention, q, k, v, causal=True)
+    expected = attended(q, *wide, np.tril(np.ones((21, 37), bool)))
+    np.testing.assert_allclose(found, expected, 1e-4, 1e-5)

@@ -14,7 +14,12 @@ from cubepy.lang.annotations import spec
 
 TARGETS = ("cuda:sm_90a", "opencl", "metal", "hip:gfx942")
 ROW = "f32[6]"
+HEADS = "bf16[2,8,70,64]"
 CASES: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
+    "attention": (
+        {"q": HEADS, "k": "bf16[2,2,90,64]", "v": "bf16[2,2,90,64]", "mask": "bool[70,90]"},
+        {"causal": True},
+    ),
     "batch_norm": (
         {"x": "bf16[4,6,9]", "running_mean": ROW, "running_var": ROW, "weight": ROW},
         {"training": True},

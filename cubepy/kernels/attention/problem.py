@@ -1,0 +1,93 @@
+"""Attention as plain data: extents, types, and how the work is divided."""
+
+from __future__ import annotations
+
+from cubepy.ir.types import DType
+from cubepy.record import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """`heads` times `queries` rows of `size` elements against `keys` rows of `size` elements, and
+    values of `width` elements; computed in `dtype`. A query of `is_causal` attention sees no keys
+    behind its own position."""
+
+    heads: int
+    queries: int
+    keys: int
+    size: int
+    width: int
+    dtype: DType
+    is_causal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Strips:
+    """How a CPU divides attention.
+
+    Products have `rows` queries by `lines` lines of `line` keys, or elements of values, in
+    registers. A cube has `height` queries; it takes `keys` keys at a time, whose packed form and
+    the values beside them stay in a near cache. `size`, `width`: elements of a query, of a value.
+    """
+
+    rows: int
+    lines: int
+    line: int
+    height: int
+    keys: int
+    size: int
+    width: int
+    dtype: DType
+    is_causal: bool
+
+    @property
+    def step(self) -> int:
+        """Keys, or elements of values, of a product in registers."""
+        return self.lines * self.line
+
+    @property
+    def pitch(self) -> int:
+        """The size in whole lines."""
+        return -(-self.size // self.line) * self.line
+
+    @property
+    def tiles(self) -> int:
+        """Products side by side that make all elements of the values."""
+        return -(-self.width // self.step)
+
+
+@dataclass(frozen=True, slots=True)
+class Squares:
+    """How a GPU divides attention.
+
+    A cube of `side` by `side` units has `side * rows` queries and takes `side * columns` keys at a
+    time; each unit has `rows` by `columns` scores, and `rows` by `wide` elements of the result in
+    registers. `depth` elements of queries and keys, or rows of values, are in shared memory at a
+    time.
+    """
+
+    side: int
+    rows: int
+    columns: int
+    wide: int
+    depth: int
+    dtype: DType
+    is_causal: bool
+
+    @property
+    def height(self) -> int:
+        """Queries of a cube."""
+        return self.side * self.rows
+
+    @property
+    def keys(self) -> int:
+        """Keys of a step."""
+        return self.side * self.columns
+
+    @property
+    def width(self) -> int:
+        """Elements of values of a cube."""
+        return self.side * self.wide
+
+
+Configuration = Strips | Squares

@@ -1,0 +1,221 @@
+"""Attention on CPUs: scores of a few queries stay in a near cache until they are weights.
+
+Scores are never stored as a whole: a running maximum and a running sum of each query rescale what
+was added so far (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018; Dao,
+"FlashAttention-2", 2023). Both products stay in registers by tiles, as those of matrices do: keys
+are packed as lines across keys, values as lines along their elements.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cubepy as cp
+from cubepy.kernels.attention.problem import Strips
+from cubepy.kernels.calls.positions import count_up, unravelled
+from cubepy.kernels.matmul.blocks import transposed
+from cubepy.kernels.matmul.finish import chosen
+
+LOWEST = float("-inf")
+AHEAD = 16
+"""How many packed lines are asked for before they are needed."""
+
+
+@cp.cube
+def attend_strips(
+    q: cp.Tensor,
+    k: cp.Tensor,
+    v: cp.Tensor,
+    out: cp.Tensor,
+    masks: Any,
+    scale: float,
+    t: cp.Comptime[Strips],
+) -> None:
+    """A cube for `t.height` queries of each head: `q` is [..., queries, size], `k` [..., keys,
+    size], `v` [..., keys, width], masks [..., queries, keys]."""
+    queries, number = out.shape[out.rank - 2], k.shape[k.rank - 2]
+    bands = (queries + t.height - 1) // t.height
+    where = unravelled(cp.CUBE_POS // bands, out.shape[: out.rank - 2])
+    first = cp.CUBE_POS % bands * t.height
+    count = min(t.height, queries - first)
+    keys, values = chosen(k, where), chosen(v, where)
+    packed = cp.shared((t.keys // t.step, t.pitch, t.lines), cp.Line[t.dtype, t.line])
+    beside = cp.shared((t.tiles, t.keys, t.lines), cp.Line[t.dtype, t.line])
+    memory = (
+        cp.shared((t.rows, t.pitch + t.line), t.dtype),
+        cp.shared((t.rows, t.keys + t.line), t.dtype),
+        cp.shared((t.height + t.rows, t.tiles * t.lines), cp.Line[t.dtype, t.line]),
+        cp.shared((3, t.height + t.rows), t.dtype),
+    )
+    clear(memory, count, t)
+    end = min(number, first + count) if t.is_causal else number
+    seen = tuple(chosen(m, where) for m in masks)
+    for j0 in range(0, end, t.keys):
+        now = min(t.keys, number - j0)
+        pack_keys(keys, packed, j0, now, t)
+        pack_values(values, beside, j0, now, t)
+        for r in range(0, count, t.rows):
+            if not t.is_causal or j0 < first + r + t.rows:
+                place = first + r, r, j0, now
+                attend_rows(chosen(q, where), packed, beside, seen, memory, place, scale, t)
+    result = chosen(out, where)
+    for r in range(count):
+        finish_row(memory, result[first + r], r, t)
+
+
+def clear(memory: Any, count: Any, t: Any) -> None:
+    """No key was seen so far."""
+    totals, state = memory[2], memory[3]
+    for r in range((count + t.rows - 1) // t.rows * t.rows):
+        state[0, r] = t.dtype(LOWEST)
+        state[1, r] = t.dtype(0)
+        for c in range(t.tiles * t.lines):
+            totals[r, c] = cp.Line[t.dtype, t.line](0)
+
+
+def pack_keys(keys: Any, packed: Any, j0: Any, count: Any, t: Any) -> None:
+    """Lines across keys, for each element; the last key stands for those behind it."""
+    last = keys.shape[0] - 1
+    for c in range((count + t.line - 1) // t.line):
+        j = j0 + c * t.line
+        for d in range(0, t.size // t.line * t.line, t.line):
+            pack_square(keys, packed, last, c, j, d, None, t)
+        if t.size % t.line:
+            pack_square(keys, packed, last, c, j, t.size // t.line * t.line, 0, t)
+
+
+def pack_square(
+    keys: Any, packed: Any, last: Any, c: Any, j: Any, d: Any, fill: Any, t: Any
+) -> None:
+    """One square of keys by elements."""
+    lines = tuple(
+        cp.Line[t.dtype, t.line](cp.load(keys[min(j + lane, last)], d, line=t.line, fill=fill))
+        for lane in range(t.line)
+    )
+    found = transposed(lines)
+    for lane in cp.unroll(range(t.line)):
+        packed[c // t.lines, d + lane, c % t.lines] = found[lane]
+
+
+def pack_values(values: Any, beside: Any, j0: Any, count: Any, t: Any) -> None:
+    """Lines along the elements of values, tile by tile."""
+    for k in range(count):
+        row = values[j0 + k]
+        for tile in range(t.tiles):
+            for c in cp.unroll(range(t.lines)):
+                v = cp.load(row, tile * t.step + c * t.line, line=t.line)
+                beside[tile, k, c] = cp.Line[t.dtype, t.line](v)
+
+
+def attend_rows(
+    q: Any, packed: Any, beside: Any, masks: Any, memory: Any, place: Any, scale: Any, t: Any
+) -> None:
+    """Add what some keys give to some queries."""
+    near, scores, totals, state = memory
+    i, r, j0, count = place
+    if t.is_causal:
+        count = min(count, i + t.rows - j0)
+    bring_queries(q, near, i, scale, t)
+    for tile in range((count + t.step - 1) // t.step):
+        found = multiplied(near, packed[tile], t.size, t)
+        for u in cp.unroll(range(t.rows)):
+            for c in cp.unroll(range(t.lines)):
+                cp.store(scores[u], tile * t.step + c * t.line, found[u, c], whole=True)
+    for u in range(t.rows):
+        row = tuple(m[min(i + u, q.shape[0] - 1)] for m in masks)
+        weigh_row(scores[u], row, state, r + u, i + u, j0, count, t)
+    for tile in range(t.tiles):
+        found = multiplied(scores, beside[tile], count, t)
+        for u in cp.unroll(range(t.rows)):
+            for c in cp.unroll(range(t.lines)):
+                old = totals[r + u, tile * t.lines + c]
+                totals[r + u, tile * t.lines + c] = old * state[2, r + u] + found[u, c]
+
+
+def bring_queries(q: Any, near: Any, i: Any, scale: Any, t: Any) -> None:
+    """Some queries times the scale; the last one stands for those behind it."""
+    for u in range(t.rows):
+        row = q[min(i + u, q.shape[0] - 1)]
+        for d in range(0, t.size, t.line):
+            v = cp.Line[t.dtype, t.line](cp.load(row, d, line=t.line))
+            cp.store(near[u], d, v * t.dtype(scale), whole=True)
+
+
+def multiplied(left: Any, panel: Any, count: Any, t: Any) -> Any:
+    """The products of some rows and one packed tile, in registers."""
+    found = cp.local((t.rows, t.lines), cp.Line[t.dtype, t.line], fill=0)
+    for k in range(count):
+        for c in cp.unroll(range(t.lines)):
+            cp.prefetch(panel, (k + AHEAD, c))
+        v = tuple(panel[k, c] for c in range(t.lines))
+        for u in cp.unroll(range(t.rows)):
+            factor = left[u, k]
+            for c in cp.unroll(range(t.lines)):
+                found[u, c] = found[u, c] + v[c] * factor
+    return found
+
+
+def weigh_row(
+    scores: Any, masks: Any, state: Any, r: Any, i: Any, j0: Any, count: Any, t: Any
+) -> None:
+    """Scores of one query become exponentials; its maximum, its sum and the factor of what was
+    added before follow."""
+    lowest = cp.Line[t.dtype, t.line](LOWEST)
+    top = lowest
+    whole = min(count, i + 1 - j0) if t.is_causal else count
+    whole = 0 if len(masks) else max(0, whole) // t.line * t.line
+    for j in range(0, whole, t.line):
+        top = greater(top, cp.load(scores, j, line=t.line, fill=None))
+    for j in range(whole, count, t.line):
+        s = masked(cp.load(scores, j, line=t.line, fill=None), masks, i, j0, j, count, t)
+        cp.store(scores, j, s, whole=True)
+        top = greater(top, s)
+    old = state[0, r]
+    most = highest(old, top.max())
+    base = t.dtype(0) if most == t.dtype(LOWEST) else most
+    total = cp.Line[t.dtype, t.line](0)
+    for j in range(0, count, t.line):
+        e = cp.exp(cp.load(scores, j, line=t.line, fill=None) - base)
+        cp.store(scores, j, e, whole=True)
+        total = total + e
+    factor = cp.exp(old - base)
+    state[0, r] = most
+    state[1, r] = state[1, r] * factor + total.sum()
+    state[2, r] = factor
+
+
+def greater(a: Any, b: Any) -> Any:
+    """The greater of each pair of lanes, NaN if either is; unlike `max` it orders no zeros."""
+    return cp.where(a != a, a, cp.where(a > b, a, b))
+
+
+def highest(a: Any, b: Any) -> Any:
+    """The same for two numbers."""
+    return a if a != a or a > b else b
+
+
+def masked(s: Any, masks: Any, i: Any, j0: Any, j: Any, count: Any, t: Any) -> Any:
+    """A line of scores from key `j0 + j` on, without those that the query does not see."""
+    lanes = cp.i32(j) + count_up(t.line, cp.i32)
+    end = min(count, i + 1 - j0) if t.is_causal else count
+    s = with_mask(s, masks, j0 + j, t)
+    return cp.where(lanes < cp.i32(end), s, cp.Line[t.dtype, t.line](LOWEST))
+
+
+def with_mask(s: Any, masks: Any, j: Any, t: Any) -> Any:
+    """Scores plus the mask, or only those where it is true."""
+    if len(masks) == 0:
+        return s
+    mask = cp.load(masks[0], j, line=t.line)
+    if mask.dtype == cp.bool_:
+        return cp.where(mask, s, cp.Line[t.dtype, t.line](LOWEST))
+    return s + cp.Line[t.dtype, t.line](mask)
+
+
+def finish_row(memory: Any, row: Any, r: Any, t: Any) -> None:
+    """Store one query's sums over the sum of its weights; zeros where it sees no key."""
+    totals, state = memory[2], memory[3]
+    total = state[1, r]
+    factor = t.dtype(0) if total == t.dtype(0) else 1 / total
+    for c in range((t.width + t.line - 1) // t.line):
+        cp.store(row, c * t.line, totals[r, c] * factor)
