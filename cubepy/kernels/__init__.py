@@ -3,6 +3,19 @@
 from cubepy.kernels import random
 from cubepy.kernels.attention.entry import attention
 from cubepy.kernels.convolution.entry import conv1d, conv2d, conv3d, prepack
+from cubepy.kernels.convolution.gradients import (
+    conv1d_weight_grad,
+    conv2d_weight_grad,
+    conv3d_weight_grad,
+)
+from cubepy.kernels.convolution.transposed import (
+    conv1d_input_grad,
+    conv2d_input_grad,
+    conv3d_input_grad,
+    conv_transpose1d,
+    conv_transpose2d,
+    conv_transpose3d,
+)
 from cubepy.kernels.elementwise.entry import map
 from cubepy.kernels.elementwise.selection import where
 from cubepy.kernels.indexing.entry import gather, scatter
@@ -58,10 +71,19 @@ __all__ = [
     "avg_pool3d",
     "batch_norm",
     "conv1d",
+    "conv1d_input_grad",
+    "conv1d_weight_grad",
     "conv2d",
+    "conv2d_input_grad",
+    "conv2d_weight_grad",
     "conv3d",
     "cumprod",
     "cumsum",
+    "conv3d_input_grad",
+    "conv3d_weight_grad",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
     "gather",
     "group_norm",
     "instance_norm",

@@ -338,3 +338,19 @@ def test_attention(on: On):
     found = on(cp.kernels.attention, q, k, v, causal=True)
     expected = attended(q, *wide, np.tril(np.ones((21, 37), bool)))
     np.testing.assert_allclose(found, expected, 1e-4, 1e-5)
+
+
+def test_gradients_of_convolutions(on: On):
+    x, w, g = numbers(2, 3, 5, 6), numbers(4, 3, 3, 3), numbers(2, 4, 3, 3)
+    padded = np.pad(x.astype("f8"), ((0, 0), (0, 0), (1, 2), (1, 2)))
+    by_x, by_w = np.zeros_like(padded), np.zeros(w.shape)
+    for a in range(3):
+        for b in range(3):
+            met = slice(None), slice(None), slice(a, a + 5, 2), slice(b, b + 5, 2)
+            by_x[met] += np.einsum("nfyx,fc->ncyx", g.astype("f8"), w[:, :, a, b])
+            by_w[:, :, a, b] = np.einsum("nfyx,ncyx->fc", g.astype("f8"), padded[met])
+    options = {"stride": 2, "padding": 1}
+    found = on(cp.kernels.conv_transpose2d, g, w, None, **options, output_padding=(0, 1))
+    np.testing.assert_allclose(found, by_x[:, :, 1:6, 1:7], 1e-4, 1e-4)
+    found = on(cp.kernels.conv2d_weight_grad, x, w.shape, g, **options)
+    np.testing.assert_allclose(found, by_w, 1e-4, 1e-4)

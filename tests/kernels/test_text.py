@@ -24,6 +24,14 @@ CASES: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
         {"x": "bf16[4,6,9]", "running_mean": ROW, "running_var": ROW, "weight": ROW},
         {"training": True},
     ),
+    "conv2d_weight_grad": (
+        {"x": "f16[2,3,7,6]", "grad_output": "f16[2,4,4,3]"},
+        {"weight_size": (4, 3, 3, 3), "stride": 2, "padding": 1},
+    ),
+    "conv_transpose2d": (
+        {"x": "f32[2,4,7,6]", "weight": "f32[4,3,3,3]", "bias": ROW},
+        {"stride": 2, "groups": 2},
+    ),
     "group_norm": ({"x": "f32[4,6,9]", "bias": ROW}, {"num_groups": 2}),
     "layer_norm": ({"x": "f16[4,6]", "weight": "f32[6]"}, {"normalized_shape": 6}),
 }

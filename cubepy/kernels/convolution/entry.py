@@ -34,7 +34,7 @@ from cubepy.kernels.matmul.problem import result_of, sums_of, turned
 from cubepy.record import dataclass
 
 _PLANS = Plans()
-_LAYOUTS = {1: ("NCL", "NLC", "NCHW", "NHWC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC", "NCHW")}
+LAYOUTS = {1: ("NCL", "NLC", "NCHW", "NHWC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC", "NCHW")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def prepack(weight: Any, *, groups: int = 1) -> Packed | Any:
         (w,) = arrays
         if p is None:
             panels = planner.result(Shape((w.shape[1], w.shape[0]), w.dtype))
-            _copy(planner, turned(_matrix(w)), panels)
+            copy_dense(planner, turned(_matrix(w)), panels)
         else:
             size = p.elements(groups, w.shape[0] // groups, w.shape[1], _taps(w))
             _pack(planner, w, planner.result(Shape((size,), p.dtype)), groups, p)
@@ -235,18 +235,18 @@ def _plan(
     name = planner.function
     stride, padding, dilation, groups, layout = options
     _check_weight(name, weights, groups)
-    if layout not in _LAYOUTS[axes]:
-        raise wrong(name, f"`layout` is {layout!r}", f"one of {', '.join(_LAYOUTS[axes][:2])}")
+    if layout not in LAYOUTS[axes]:
+        raise wrong(name, f"`layout` is {layout!r}", f"one of {', '.join(LAYOUTS[axes][:2])}")
     channels_last = layout.endswith("C")
     _check(name, axes, x, weights, biases, groups, channels_last)
     window = make_window(name, axes, weights.shape[2:], stride, padding, dilation)
-    seen = _as_volumes(x, axes, channels_last)
-    results = result_extents(name, window, _triple(seen.shape[2:]))
+    seen = as_volumes(x, axes, channels_last)
+    results = result_extents(name, window, triple(seen.shape[2:]))
     filters = weights.shape[0]
     inner = results[3 - axes :]
     batch = x.shape[: len(x.shape) - axes - 1]
     extents = (*batch, *inner, filters) if channels_last else (*batch, filters, *inner)
-    last = _has_channels_last(seen)
+    last = has_channels_last(seen)
     order = None
     if last and not channels_last:
         at = len(batch)
@@ -254,25 +254,25 @@ def _plan(
     result = planner.result(Shape(extents, result_of(x.dtype), order))
     if 0 in extents:
         return
-    out = _as_volumes(result, axes, channels_last)
+    out = as_volumes(result, axes, channels_last)
     problem = Problem(
         window,
         seen.shape[0],
         seen.shape[1],
         filters,
         groups,
-        _triple(seen.shape[2:]),
+        triple(seen.shape[2:]),
         results,
         sums_of(x.dtype),
         last,
-        _has_channels_last(out),
+        has_channels_last(out),
         last and (seen.shape[4] == 1 or seen.strides[4] == seen.shape[1] * x.dtype.itemsize),
     )
     call = Convolution(problem, seen, weights, out, biases, epilogue, extras)
-    _launch(planner, call)
+    launch_convolution(planner, call)
 
 
-def _triple(values: tuple[int, ...]) -> Triple:
+def triple(values: tuple[int, ...]) -> Triple:
     a, b, c = values
     return a, b, c
 
@@ -306,7 +306,7 @@ def _check(
         raise wrong(name, f"`weight` was packed for {weights.packed.groups} groups, not {groups}")
 
 
-def _as_volumes(x: Memory, axes: int, channels_last: bool) -> Memory:
+def as_volumes(x: Memory, axes: int, channels_last: bool) -> Memory:
     """An array as [n, channel, depth, row, column]."""
     shape, strides = x.shape, x.strides
     if len(shape) == axes + 1:
@@ -319,7 +319,7 @@ def _as_volumes(x: Memory, axes: int, channels_last: bool) -> Memory:
     return replace(x, shape=shape, strides=(*strides[:2], *[0] * missing, *strides[2:]))
 
 
-def _has_channels_last(x: Memory) -> bool:
+def has_channels_last(x: Memory) -> bool:
     size = x.dtype.itemsize
     dense = x.strides[1] == size or x.shape[1] == 1
     return dense and (x.strides[4] != size or x.shape[4] == 1) and x.shape[1] > 1
@@ -345,7 +345,7 @@ class Convolution:
     extras: tuple[Memory, ...]
 
 
-def _launch(planner: Planner, c: Convolution) -> None:
+def launch_convolution(planner: Planner, c: Convolution) -> None:
     """Products of matrices, bands, or each result for itself."""
     problem = c.problem
     if c.weights.packing is None and _is_product(c):
@@ -353,7 +353,7 @@ def _launch(planner: Planner, c: Convolution) -> None:
     elif strategies.is_blocked(planner.target, problem):
         _launch_bands(planner, c)
     else:
-        _launch_each(planner, c)
+        launch_each(planner, c)
 
 
 def _is_product(c: Convolution) -> bool:
@@ -371,16 +371,16 @@ def _points(planner: Planner, c: Convolution) -> Memory:
         return seen
     if not c.problem.has_channels_last:
         made = planner.scratch(shape, x.dtype)
-        _copy(planner, seen, made)
+        copy_dense(planner, seen, made)
         return made
     last = _channels_last(seen)
     made = planner.scratch(last.shape, x.dtype)
-    _copy(planner, last, made)
+    copy_dense(planner, last, made)
     order = (0, 4, 1, 2, 3)
     return replace(made, shape=shape, strides=tuple(made.strides[k] for k in order))
 
 
-def _copy(planner: Planner, x: Memory, out: Memory) -> None:
+def copy_dense(planner: Planner, x: Memory, out: Memory) -> None:
     line = max(1, planner.target.line_bytes // x.dtype.itemsize)
     planner.launch(copy_rows, prod(x.shape[:-1]), x=x, out=out, line=line)
 
@@ -487,7 +487,7 @@ def _source(x: Memory, t: Bands) -> Memory:
     return replace(x, shape=shape, strides=(*x.strides[:3], x.strides[4]))
 
 
-def _launch_each(planner: Planner, c: Convolution) -> None:
+def launch_each(planner: Planner, c: Convolution) -> None:
     t = strategies.each(c.problem)
     planner.launch(
         convolve_each,

@@ -84,14 +84,14 @@ def make_window(
 
     `padding`: also "valid", "same", or a pair (before, after) for each axis.
     """
-    strides = _numbers(function, "stride", axes, stride, 1)
-    dilations = _numbers(function, "dilation", axes, dilation, 1)
+    strides = numbers_of(function, "stride", axes, stride, 1)
+    dilations = numbers_of(function, "dilation", axes, dilation, 1)
     if isinstance(padding, str):
         pairs = _named(function, padding, kernel, strides, dilations)
     elif isinstance(padding, Sequence) and any(isinstance(p, Sequence) for p in padding):
         pairs = _pairs(function, axes, padding)
     else:
-        pairs = [(n, n) for n in _numbers(function, "padding", axes, padding, 0)]
+        pairs = [(n, n) for n in numbers_of(function, "padding", axes, padding, 0)]
     return Window(
         _three(kernel, 1),
         _three(strides, 1),
@@ -118,10 +118,10 @@ def _named(
 def _pairs(function: str, axes: int, padding: Sequence[Any]) -> list[tuple[int, int]]:
     if len(padding) != axes or any(len(p) != 2 for p in padding):
         raise wrong(function, f"`padding` is {padding!r}", f"{axes} pairs (before, after)")
-    return [(p[0], p[1]) for p in (_numbers(function, "padding", 2, q, 0) for q in padding)]
+    return [(p[0], p[1]) for p in (numbers_of(function, "padding", 2, q, 0) for q in padding)]
 
 
-def _numbers(function: str, name: str, axes: int, value: Any, least: int) -> list[int]:
+def numbers_of(function: str, name: str, axes: int, value: Any, least: int) -> list[int]:
     """A parameter for each axis."""
     values = value if isinstance(value, Sequence) else (value,)
     try:

@@ -8,6 +8,7 @@ from cubepy.ir.types import DType
 from cubepy.kernels.convolution.blocks import Bands, Packing
 from cubepy.kernels.convolution.each import Each
 from cubepy.kernels.convolution.problem import Problem
+from cubepy.kernels.convolution.weight_gradient import Sums
 from cubepy.kernels.matmul.strategies import even_part, tile_extents
 from cubepy.targets import Target
 
@@ -108,3 +109,13 @@ def _held(problem: Problem, band: int, pitch: int, p: Packing) -> int:
 def _tile(target: Target) -> tuple[int, int]:
     rows, lines = tile_extents(target)
     return WIDE_TILE if rows * lines >= 24 else (rows, lines)
+
+
+def weight_sums(target: Target, problem: Problem) -> Sums:
+    """As many filters as the registers hold sums of, beside all taps of a row where these fit."""
+    if target.kind not in ("cpu", "interpreter"):
+        return Sums(1, 1, 1, UNITS, problem.sums)
+    registers = 24 if prod(_tile(target)) >= 24 else 10
+    taps = min(problem.window.kernel[2], registers)
+    filters = max(1, min(8, registers // taps, problem.group_filters))
+    return Sums(filters, taps, max(1, target.line_bytes // problem.sums.itemsize), 1, problem.sums)

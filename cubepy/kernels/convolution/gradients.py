@@ -1,0 +1,164 @@
+"""Gradients of convolutions by their weights: `conv1d_weight_grad`, `conv2d_weight_grad`,
+`conv3d_weight_grad`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+from cubepy.array.memory import Memory
+from cubepy.errors import fail
+from cubepy.ir.types import Kind
+from cubepy.jit.grid import Over
+from cubepy.kernels.calls.arguments import refused, wrong
+from cubepy.kernels.calls.call import call
+from cubepy.kernels.calls.libraries import Shape
+from cubepy.kernels.calls.plans import Planner, Plans
+from cubepy.kernels.convolution.entry import Weights, as_volumes, triple
+from cubepy.kernels.convolution.problem import Problem, make_window
+from cubepy.kernels.convolution.strategies import weight_sums
+from cubepy.kernels.convolution.transposed import check_gradient, extents_of, freeze
+from cubepy.kernels.convolution.weight_gradient import sum_each, sum_lines
+from cubepy.kernels.matmul.problem import result_of, sums_of
+
+_PLANS = Plans()
+
+
+def conv1d_weight_grad(
+    x: Any,
+    weight_size: Sequence[int],
+    grad_output: Any,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+    *,
+    out: Any = None,
+) -> Any:
+    """As `conv2d_weight_grad` with one axis less."""
+    options = (stride, padding, dilation, groups)
+    return _weight_grad("conv1d_weight_grad", 1, x, weight_size, grad_output, options, out)
+
+
+def conv2d_weight_grad(
+    x: Any,
+    weight_size: Sequence[int],
+    grad_output: Any,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+    *,
+    out: Any = None,
+) -> Any:
+    """The gradient of `conv2d` by its weights, as `torch.nn.grad.conv2d_weight`.
+
+    `x` and the parameters are those of the convolution, `weight_size` is the shape of its weights,
+    `grad_output` the gradient by its result. Gives an array of that shape, or fills `out`. f16 and
+    bf16 are added in f32 and rounded once; the error of a sum is at most its length times 2**-24
+    (f64: 2**-53) times the sum of absolute products. Raises `LaunchError` for shapes that do not
+    fit, `LaunchTypeError` for dtypes that do not.
+    """
+    options = (stride, padding, dilation, groups)
+    return _weight_grad("conv2d_weight_grad", 2, x, weight_size, grad_output, options, out)
+
+
+def conv3d_weight_grad(
+    x: Any,
+    weight_size: Sequence[int],
+    grad_output: Any,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+    *,
+    out: Any = None,
+) -> Any:
+    """As `conv2d_weight_grad` with one axis more."""
+    options = (stride, padding, dilation, groups)
+    return _weight_grad("conv3d_weight_grad", 3, x, weight_size, grad_output, options, out)
+
+
+def _weight_grad(
+    function: str,
+    axes: int,
+    x: Any,
+    weight_size: Any,
+    grad_output: Any,
+    options: tuple[Any, ...],
+    out: Any,
+) -> Any:
+    shape = extents_of(function, "weight_size", weight_size)
+
+    def make(planner: Planner, arrays: list[Memory]) -> None:
+        stride, padding, dilation, groups = options
+        x, grad = arrays
+        _check(function, axes, x, shape, grad, groups)
+        window = make_window(function, axes, shape[2:], stride, padding, dilation)
+        check_gradient(function, axes, window, ("x", x.shape), grad, shape[1] * groups)
+        result = planner.result(Shape(shape, result_of(x.dtype)))
+        if 0 in shape:
+            return
+        seen, grads = as_volumes(x, axes, False), as_volumes(grad, axes, False)
+        problem = Problem(
+            window,
+            seen.shape[0],
+            seen.shape[1],
+            shape[0],
+            groups,
+            triple(seen.shape[2:]),
+            triple(grads.shape[2:]),
+            sums_of(x.dtype),
+            False,
+            False,
+            False,
+        )
+        _launch(planner, problem, seen, grads, Weights(result, None).volume)
+
+    names = ("x", "grad_output")
+    return call(
+        _PLANS, function, names, (x, grad_output), (shape, tuple(map(freeze, options))), make, out
+    )
+
+
+def _check(
+    function: str, axes: int, x: Memory, shape: tuple[int, ...], grad: Memory, groups: Any
+) -> None:
+    if len(shape) != axes + 2 or len(x.shape) not in (axes + 1, axes + 2):
+        reason = f"`x` has shape {x.shape} and `weight_size` is {shape}"
+        raise wrong(function, reason, f"they have {axes + 1} or {axes + 2}, and {axes + 2} axes")
+    if not isinstance(groups, int) or groups < 1 or shape[0] % groups:
+        raise wrong(function, f"`groups` is {groups!r}, `weight_size` is {shape}")
+    if x.dtype is not grad.dtype:
+        kinds = f"`x` is {x.dtype}, `grad_output` is {grad.dtype}"
+        raise fail("E602", function=function, reason=kinds, suggestion="convert them to one dtype")
+    if x.dtype.kind is Kind.BOOL:
+        raise refused(function, "x", "has dtype bool_", "convert it")
+    if len(grad.shape) != len(x.shape) or grad.shape[-axes - 1] != shape[0]:
+        reason = f"`grad_output` has shape {grad.shape}, `x` {x.shape} and `weight_size` is {shape}"
+        raise wrong(function, reason, f"`grad_output` has {shape[0]} channels")
+
+
+def _launch(planner: Planner, problem: Problem, x: Memory, grad: Memory, out: Memory) -> None:
+    t = weight_sums(planner.target, problem)
+    common = {"grad": grad, "out": out, "groups": problem.groups, "window": problem.window, "t": t}
+    if t.units > 1:
+        planner.launch(sum_each, Over(prod(out.shape), "unit", t.units), x=x, **common)
+        return
+    cubes = problem.groups * -(-problem.group_filters // t.filters) * problem.group_channels
+    step = problem.window.stride[2]
+    xs = tuple(_every(x, first, step) for first in range(step))
+    planner.launch(sum_lines, cubes, xs=xs, **common)
+
+
+def _every(x: Memory, first: int, step: int) -> Memory:
+    """The columns from `first` on in steps."""
+    count = max(0, -(-(x.shape[4] - first) // step))
+    return replace(
+        x,
+        address=x.address + (first * x.strides[4] if count else 0),
+        shape=(*x.shape[:4], count),
+        strides=(*x.strides[:4], x.strides[4] * step),
+    )

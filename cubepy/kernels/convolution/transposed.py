@@ -1,0 +1,436 @@
+"""Transposed convolutions, as convolutions: `conv_transpose1d`, `conv_transpose2d`,
+`conv_transpose3d`, and the gradients of convolutions by their input.
+
+Results whose places are equal modulo the stride depend on the same taps, and on neighbouring
+elements: each such phase is a convolution of stride 1 whose result lies with gaps. Nothing is
+stuffed with zeros, and no product with them is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
+from math import gcd, prod
+from operator import index
+from typing import Any
+
+from cubepy.array.memory import Memory
+from cubepy.errors import fail
+from cubepy.ir.types import Kind
+from cubepy.kernels.calls.arguments import frozen, refused, wrong
+from cubepy.kernels.calls.call import call
+from cubepy.kernels.calls.libraries import Shape
+from cubepy.kernels.calls.plans import Planner, Plans
+from cubepy.kernels.convolution.entry import (
+    LAYOUTS,
+    Convolution,
+    Weights,
+    as_volumes,
+    copy_dense,
+    has_channels_last,
+    launch_convolution,
+    launch_each,
+    triple,
+)
+from cubepy.kernels.convolution.problem import Problem, Window, make_window, numbers_of
+from cubepy.kernels.matmul.problem import result_of, sums_of
+from cubepy.record import dataclass
+
+_PLANS = Plans()
+
+
+def conv_transpose1d(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+    *,
+    layout: str = "NCL",
+    out: Any = None,
+) -> Any:
+    """As `conv_transpose2d` with one axis less; `layout` is "NCL" or "NLC"."""
+    options = (stride, padding, output_padding, groups, dilation, layout)
+    return _transpose("conv_transpose1d", 1, x, weight, bias, options, out)
+
+
+def conv_transpose2d(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+    *,
+    layout: str = "NCHW",
+    out: Any = None,
+) -> Any:
+    """The transposed convolution of images, as `torch.nn.functional.conv_transpose2d`.
+
+    `x`: [n, channels, rows, columns], or without n; "NHWC" in `layout` means that channels are the
+    last axis, of `x` and the result. `weight`: [channels, filters / groups, rows, columns] in both
+    layouts; `bias`: one number for each filter. The element [i] of `x` adds its products with tap t
+    to the result at i * stride - padding + t * dilation; `output_padding` more places lie behind
+    the last. Parameters, results, dtypes, rounding and errors are those of `conv2d`.
+    """
+    options = (stride, padding, output_padding, groups, dilation, layout)
+    return _transpose("conv_transpose2d", 2, x, weight, bias, options, out)
+
+
+def conv_transpose3d(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+    *,
+    layout: str = "NCDHW",
+    out: Any = None,
+) -> Any:
+    """As `conv_transpose2d` with one axis more; `layout` is "NCDHW" or "NDHWC"."""
+    options = (stride, padding, output_padding, groups, dilation, layout)
+    return _transpose("conv_transpose3d", 3, x, weight, bias, options, out)
+
+
+def conv1d_input_grad(
+    input_size: Sequence[int],
+    weight: Any,
+    grad_output: Any,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+    *,
+    out: Any = None,
+) -> Any:
+    """As `conv2d_input_grad` with one axis less."""
+    options = (stride, padding, dilation, groups)
+    return _input_grad("conv1d_input_grad", 1, input_size, weight, grad_output, options, out)
+
+
+def conv2d_input_grad(
+    input_size: Sequence[int],
+    weight: Any,
+    grad_output: Any,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+    *,
+    out: Any = None,
+) -> Any:
+    """The gradient of `conv2d` by its input, as `torch.nn.grad.conv2d_input`.
+
+    `input_size`: the shape of the input; `weight` and the parameters are those of the convolution,
+    `grad_output` is the gradient by its result. Gives an array of that shape, or fills `out`. See
+    `conv_transpose2d`, which it is.
+    """
+    options = (stride, padding, dilation, groups)
+    return _input_grad("conv2d_input_grad", 2, input_size, weight, grad_output, options, out)
+
+
+def conv3d_input_grad(
+    input_size: Sequence[int],
+    weight: Any,
+    grad_output: Any,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+    *,
+    out: Any = None,
+) -> Any:
+    """As `conv2d_input_grad` with one axis more."""
+    options = (stride, padding, dilation, groups)
+    return _input_grad("conv3d_input_grad", 3, input_size, weight, grad_output, options, out)
+
+
+def _transpose(
+    function: str, axes: int, x: Any, weight: Any, bias: Any, options: tuple[Any, ...], out: Any
+) -> Any:
+    def make(planner: Planner, arrays: list[Memory]) -> None:
+        stride, padding, more, groups, dilation, layout = options
+        x, w = arrays[:2]
+        if layout not in LAYOUTS[axes]:
+            known = ", ".join(LAYOUTS[axes][:2])
+            raise wrong(function, f"`layout` is {layout!r}", f"one of {known}")
+        last = layout.endswith("C")
+        check_transposed(function, axes, ("x", x), w, tuple(arrays[2:]), groups, last)
+        window = _window(function, axes, w, stride, padding, dilation)
+        seen = as_volumes(x, axes, last)
+        extra = (*[0] * (3 - axes), *numbers_of(function, "output_padding", axes, more, 0))
+        for n, s, d in zip(extra, window.stride, window.dilation, strict=True):
+            if n and n >= max(s, d):
+                reason = f"`output_padding` is {more!r}"
+                raise wrong(function, reason, "it is less than the stride or the dilation")
+        steps = zip(window.stride, window.before, window.after, window.spans, strict=True)
+        extents = tuple(
+            (n - 1) * s - before - after + span + e
+            for n, e, (s, before, after, span) in zip(seen.shape[2:], extra, steps, strict=True)
+        )
+        if min(extents) < 1:
+            reason = (
+                f"`x` has shape {x.shape} and `weight` {w.shape}: nothing is left of the result"
+            )
+            raise wrong(function, reason, "pad less")
+        batch = x.shape[: len(x.shape) - axes - 1]
+        filters, inner = w.shape[1] * groups, extents[3 - axes :]
+        shape = (*batch, *inner, filters) if last else (*batch, filters, *inner)
+        result = planner.result(Shape(shape, result_of(x.dtype), _order(seen, batch, shape, last)))
+        _launch(planner, window, groups, seen, w, as_volumes(result, axes, last), arrays[2:])
+
+    names = ("x", "weight", "bias")
+    key = tuple(map(freeze, options))
+    return call(_PLANS, function, names, (x, weight, bias), key, make, out)
+
+
+def _input_grad(
+    function: str,
+    axes: int,
+    input_size: Any,
+    weight: Any,
+    grad_output: Any,
+    options: tuple[Any, ...],
+    out: Any,
+) -> Any:
+    shape = extents_of(function, "input_size", input_size)
+
+    def make(planner: Planner, arrays: list[Memory]) -> None:
+        stride, padding, dilation, groups = options
+        w, grad = arrays
+        check_transposed(function, axes, ("grad_output", grad), w, (), groups, False)
+        window = _window(function, axes, w, stride, padding, dilation)
+        check_gradient(function, axes, window, ("input_size", shape), grad, w.shape[1] * groups)
+        seen = as_volumes(grad, axes, False)
+        batch = grad.shape[: len(grad.shape) - axes - 1]
+        order = _order(seen, batch, shape, False)
+        result = planner.result(Shape(shape, result_of(grad.dtype), order))
+        _launch(planner, window, groups, seen, w, as_volumes(result, axes, False), [])
+
+    names = ("weight", "grad_output")
+    key = shape, tuple(map(freeze, options))
+    return call(_PLANS, function, names, (weight, grad_output), key, make, out)
+
+
+def freeze(value: Any) -> Any:
+    """A parameter as part of a key: lists, and lists in them, become tuples."""
+    return tuple(map(frozen, value)) if isinstance(value, tuple | list) else value
+
+
+def extents_of(function: str, name: str, given: Any) -> tuple[int, ...]:
+    """A shape; E602 unless it is a sequence of integers."""
+    try:
+        return tuple(index(n) for n in given)
+    except TypeError:
+        raise refused(function, name, f"is {given!r}; it takes integers", "") from None
+
+
+def check_transposed(
+    function: str,
+    axes: int,
+    named: tuple[str, Memory],
+    w: Memory,
+    biases: tuple[Memory, ...],
+    groups: Any,
+    channels_last: bool,
+) -> None:
+    """E601 and E602 unless an array, weights and bias of a transposed convolution fit."""
+    name, x = named
+    shown = f"`{name}` has shape {x.shape} and `weight` {w.shape}"
+    if len(x.shape) not in (axes + 1, axes + 2) or len(w.shape) != axes + 2:
+        raise wrong(function, shown, f"they have {axes + 1} or {axes + 2}, and {axes + 2} axes")
+    channels = x.shape[-1] if channels_last else x.shape[-axes - 1]
+    if not isinstance(groups, int) or groups < 1 or w.shape[0] % groups:
+        raise wrong(function, f"`groups` is {groups!r}, `weight` has shape {w.shape}")
+    if channels != w.shape[0]:
+        raise wrong(function, shown, f"`weight` takes {w.shape[0]} channels")
+    if x.dtype is not w.dtype or any(b.dtype is not x.dtype for b in biases):
+        kinds = ", ".join(f"`{n}` is {m.dtype}" for n, m in ((name, x), ("weight", w)))
+        kinds += "".join(f", `bias` is {b.dtype}" for b in biases)
+        raise fail("E602", function=function, reason=kinds, suggestion="convert them to one dtype")
+    if x.dtype.kind is Kind.BOOL:
+        raise refused(function, name, "has dtype bool_", "convert it")
+    for bias in biases:
+        if bias.shape != (w.shape[1] * groups,):
+            reason = f"`bias` has shape {bias.shape}, `weight` {w.shape}"
+            raise wrong(function, reason, "one for each filter")
+
+
+def check_gradient(
+    function: str,
+    axes: int,
+    window: Window,
+    named: tuple[str, tuple[int, ...]],
+    grad: Memory,
+    channels: int,
+) -> None:
+    """E601 unless an input of this shape gives a result of the shape of `grad_output`."""
+    name, shape = named
+    inner, lead = shape[len(shape) - axes :], grad.shape[: len(grad.shape) - axes - 1]
+    steps = list(zip(window.before, window.after, window.spans, window.stride, strict=True))
+    made = tuple(
+        (n + before + after - span) // step + 1
+        for n, (before, after, span, step) in zip(inner, steps[3 - axes :], strict=True)
+    )
+    if len(shape) != len(grad.shape) or shape[: -axes - 1] != lead or made != grad.shape[-axes:]:
+        reason = f"`{name}` is {shape}, which does not give `grad_output` of shape {grad.shape}"
+        raise wrong(function, reason)
+    if shape[-axes - 1] != channels:
+        reason = f"`{name}` is {shape}, but `weight` is for {channels} channels"
+        raise wrong(function, reason)
+
+
+def _window(
+    function: str, axes: int, w: Memory, stride: Any, padding: Any, dilation: Any
+) -> Window:
+    if isinstance(padding, str):
+        raise wrong(function, f"`padding` is {padding!r}", "give it as numbers")
+    return make_window(function, axes, w.shape[2:], stride, padding, dilation)
+
+
+def _order(
+    seen: Memory, batch: tuple[int, ...], shape: tuple[int, ...], channels_last: bool
+) -> tuple[int, ...] | None:
+    """Channels last in memory where the array has them so."""
+    if channels_last or not has_channels_last(seen):
+        return None
+    at = len(batch)
+    return (*(k for k in range(len(shape)) if k != at), at)
+
+
+# What is done for one signature
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Results at `first`, `first` + stride, ... of an axis: the convolution of stride 1 with `taps`
+    taps, from `last` on backwards in steps of `step`, that lie `dilation` elements apart, of which
+    the first meets element `-before`."""
+
+    first: int
+    count: int
+    taps: int
+    last: int
+    step: int
+    dilation: int
+    before: int
+
+
+def phases(extent: int, taps: int, stride: int, before: int, dilation: int) -> list[Phase]:
+    """The phases of an axis whose result has `extent` places."""
+    found = []
+    for first in range(min(stride, extent)):
+        met = [t for t in range(taps) if (first + before - t * dilation) % stride == 0]
+        last = met[-1] if met else 0
+        found.append(
+            Phase(
+                first,
+                -(-(extent - first) // stride),
+                len(met),
+                last,
+                stride // gcd(stride, dilation),
+                dilation // gcd(stride, dilation),
+                -((first + before - last * dilation) // stride),
+            )
+        )
+    return found
+
+
+def _launch(
+    planner: Planner,
+    window: Window,
+    groups: int,
+    x: Memory,
+    w: Memory,
+    out: Memory,
+    biases: list[Memory],
+) -> None:
+    if 0 in out.shape:
+        return
+    weight = _filters_first(planner, Weights(w, None).volume, groups)
+    steps = zip(
+        out.shape[2:], window.kernel, window.stride, window.before, window.dilation, strict=True
+    )
+    for at in product(*(phases(*step) for step in steps)):
+        _launch_phase(planner, at, window, groups, x, weight, out, tuple(biases))
+
+
+def _filters_first(planner: Planner, w: Memory, groups: int) -> Memory:
+    """Weights [channel, filter of a group, ...] as [filter, channel of a group, ...]."""
+    each, filters = w.shape[0] // groups, w.shape[1]
+    shape = (groups, filters, each, *w.shape[2:])
+    strides = (each * w.strides[0], w.strides[1], w.strides[0], *w.strides[2:])
+    if groups == 1 or filters == 1 or strides[0] == filters * strides[1]:
+        step = strides[0] if filters == 1 else strides[1]
+        return replace(w, shape=(groups * filters, *shape[2:]), strides=(step, *strides[2:]))
+    made = planner.scratch(shape, w.dtype)
+    if prod(shape):
+        copy_dense(planner, replace(w, shape=shape, strides=strides), made)
+    return replace(made, shape=(groups * filters, *shape[2:]), strides=made.strides[1:])
+
+
+def _launch_phase(
+    planner: Planner,
+    at: tuple[Phase, ...],
+    window: Window,
+    groups: int,
+    x: Memory,
+    w: Memory,
+    out: Memory,
+    biases: tuple[Memory, ...],
+) -> None:
+    """One phase of each axis: its places of the result, and its taps."""
+    result = replace(
+        out,
+        address=out.address + sum(p.first * s for p, s in zip(at, out.strides[2:], strict=True)),
+        shape=(*out.shape[:2], *(p.count for p in at)),
+        strides=(
+            *out.strides[:2],
+            *(s * n for s, n in zip(out.strides[2:], window.stride, strict=True)),
+        ),
+    )
+    weight = replace(
+        w,
+        address=w.address + sum(p.last * s for p, s in zip(at, w.strides[2:], strict=True)),
+        shape=(*w.shape[:2], *(p.taps for p in at)),
+        strides=(*w.strides[:2], *(-s * p.step for p, s in zip(at, w.strides[2:], strict=True))),
+    )
+    behind = (
+        p.count + (p.taps - 1) * p.dilation - p.before - n
+        for p, n in zip(at, x.shape[2:], strict=True)
+    )
+    seen = Window(
+        triple(tuple(p.taps for p in at)),
+        (1, 1, 1),
+        triple(tuple(p.before for p in at)),
+        triple(tuple(behind)),
+        triple(tuple(p.dilation for p in at)),
+    )
+    last = has_channels_last(x)
+    problem = Problem(
+        seen,
+        x.shape[0],
+        x.shape[1],
+        w.shape[0],
+        groups,
+        triple(x.shape[2:]),
+        triple(result.shape[2:]),
+        sums_of(x.dtype),
+        last,
+        has_channels_last(result),
+        last and (x.shape[4] == 1 or x.strides[4] == x.shape[1] * x.dtype.itemsize),
+    )
+    phase = Convolution(problem, x, Weights(weight, None), result, biases, None, ())
+    if seen.taps and x.shape[1]:
+        launch_convolution(planner, phase)
+    else:
+        launch_each(planner, phase)
