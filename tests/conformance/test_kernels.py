@@ -354,3 +354,16 @@ def test_gradients_of_convolutions(on: On):
     np.testing.assert_allclose(found, by_x[:, :, 1:6, 1:7], 1e-4, 1e-4)
     found = on(cp.kernels.conv2d_weight_grad, x, w.shape, g, **options)
     np.testing.assert_allclose(found, by_w, 1e-4, 1e-4)
+
+
+def doubled(v: Any) -> Any:
+    return v * 2
+
+
+def test_functions_on_read_and_on_write(on: On):
+    x = numbers(3, 37)
+    found = on(cp.kernels.sum, x, 1, prologue=doubled, epilogue=doubled)
+    np.testing.assert_allclose(found, x.sum(1, dtype="f8") * 4, 1e-5, 1e-5)
+    found = on(cp.kernels.rms_norm, x, 37, eps=1.0, prologue=doubled)
+    expected = 2 * x / np.sqrt((4 * x.astype("f8") ** 2).mean(1, keepdims=True) + 1)
+    np.testing.assert_allclose(found, expected, 1e-5, 1e-5)

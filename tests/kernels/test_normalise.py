@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import cubepy as cp
 from cubepy import kernels
 from cubepy.errors import LaunchError, LaunchTypeError
 from tests.guarded import Guarded
@@ -118,3 +119,38 @@ def test_as_torch(draw, require_package):
     half = x.to(torch.bfloat16)
     expected = torch.nn.functional.rms_norm(half.float(), (50,)).to(torch.bfloat16)
     torch.testing.assert_close(kernels.rms_norm(half, 50), expected)
+
+
+def moved(v: Any, index: Any, by: Any) -> Any:
+    return v * 2 + cp.load(by[index[:-1]], index[-1], line=v.line_size)
+
+
+def twice_and_one(v: Any) -> Any:
+    return v * 2 + 1
+
+
+def test_functions_of_the_caller(draw):
+    shape = draw.pick.choice([(3, 4, 33), (2, 5, 1025), (1, 2, 3)])
+    x = draw.numbers.standard_normal(shape).astype("f4")
+    by = draw.numbers.standard_normal(shape).astype("f4")
+    wide, n = x.astype("f8") * 2 + 1, shape[-1]
+    options = {"prologue": twice_and_one, "epilogue": (moved, by)}
+    found = kernels.softmax(x, **options)
+    np.testing.assert_allclose(found, soft(wide, 2) * 2 + by, 1e-5, 1e-5)
+    found = kernels.layer_norm(x, n, **options)
+    np.testing.assert_allclose(found, norm_of_rows(wide, 1, 0, 1e-5) * 2 + by, 1e-4, 1e-4)
+    found = kernels.layer_norm(x, shape[1:], **options)
+    flat = norm_of_rows(wide.reshape(shape[0], -1), 1, 0, 1e-5).reshape(shape)
+    np.testing.assert_allclose(found, flat * 2 + by, 1e-4, 1e-4)
+    found = kernels.rms_norm(x, n, eps=0.5, prologue=twice_and_one)
+    expected = wide / np.sqrt((wide**2).mean(-1, keepdims=True) + 0.5)
+    np.testing.assert_allclose(found, expected, 1e-5, 1e-5)
+    for axis in (0, 1):
+        found = kernels.softmax(x, axis, prologue=twice_and_one)
+        np.testing.assert_allclose(found, soft(wide, axis), 1e-5, 1e-6)
+        found = kernels.log_softmax(x, axis, epilogue=lambda v, index: v + index[1] * 0)
+        np.testing.assert_allclose(found, np.log(soft(x.astype("f8"), axis)), 1e-4, 1e-5)
+    found = kernels.batch_norm(x, training=True, prologue=twice_and_one)
+    centred = wide - wide.mean((0, 2), keepdims=True)
+    expected = centred / np.sqrt((centred**2).mean((0, 2), keepdims=True) + 1e-5)
+    np.testing.assert_allclose(found, expected, 1e-4, 1e-4)

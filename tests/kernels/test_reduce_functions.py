@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import cubepy as cp
 from cubepy import kernels
 from cubepy.errors import LaunchError
 
@@ -86,3 +87,17 @@ def test_options(draw):
     assert kernels.logsumexp(x, 1, out=out) is out
     with pytest.raises(LaunchError, match="`ord` is 3"):
         kernels.norm(x, ord=3)
+
+
+@pytest.mark.parametrize("name", ["sum", "max", "mean", "var", "logsumexp", "norm"])
+def test_functions_of_the_caller(draw, name):
+    factor = draw.pick.choice([0.5, 2.0])
+    shape = draw.pick.choice([(37, 5), (3, 130, 20), (2, 3000)])
+    x = draw.layout(draw.numbers.standard_normal(shape).astype("f4"))
+    for axis in (0, x.ndim - 1, None):
+        found = getattr(kernels, name)(
+            x, axis, prologue=lambda v: cp.exp(v * factor), epilogue=lambda v: v * 3 + 1
+        )
+        inner = np.exp(x.astype("f8") * factor)
+        plain = getattr(kernels, name)(inner, axis)
+        np.testing.assert_allclose(np.asarray(found, "f8"), plain * 3 + 1, 2e-5)

@@ -35,6 +35,7 @@ def batch_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
     *,
+    prologue: Any = None,
     epilogue: Any = None,
     out: Any = None,
 ) -> Any:
@@ -44,10 +45,11 @@ def batch_norm(
     channel, of the dtype of `x` or the one it is computed in. With `training` the mean and the
     variance are those of a channel, and the running ones, where they are given, become
     (1 - momentum) times themselves plus momentum times these, the variance without bias; else they
-    are the running ones. `epilogue`: as for `matmul`; it gets a line of results and the index of
-    its first element. Lines run along the axis that is densest in memory. Gives an array of the
-    library and dtype of `x`, with its axes in memory as those of `x`; or fills `out`, which may be
-    `x`.
+    are the running ones. `prologue`: a cube function f(v) that lines of elements go through first,
+    in the type that they are computed in. `epilogue`: as for `matmul`; it gets a line of results
+    and the index of its first element. Lines run along the axis that is densest in memory. Gives an
+    array of the library and dtype of `x`, with its axes in memory as those of `x`; or fills `out`,
+    which may be `x`.
 
     f16 and bf16 are computed in f32 and rounded once; the variance is made of distances from the
     mean, of parts that are combined (Chan, Golub and LeVeque 1979). Raises `LaunchError` for shapes
@@ -63,6 +65,7 @@ def batch_norm(
         _check("batch_norm", x)
         mean, var, w, b = _channel_weights("batch_norm", x, names[1:5], has, rest)
         norm = _norm(planner, x, w, b, eps, function, tuple(rest))
+        norm = replace(norm, prologue=prologue)
         if bool(mean) != bool(var):
             raise wrong("batch_norm", "one of `running_mean` and `running_var` is given", "both")
         if not training and not mean:
@@ -83,7 +86,7 @@ def batch_norm(
         norm = replace(norm, running=tuple(running), momentum=float(momentum))
         launch_norm(planner, norm, reduced)
 
-    key = None if function is None else comptime_key(function)
+    key = tuple(None if f is None else comptime_key(f) for f in (prologue, function))
     parameters = (has, bool(training), float(momentum), float(eps), key)
     return call(_PLANS, "batch_norm", names, (x, *given, *extras), parameters, make, out)
 
@@ -95,6 +98,7 @@ def group_norm(
     bias: Any = None,
     eps: float = 1e-5,
     *,
+    prologue: Any = None,
     epilogue: Any = None,
     out: Any = None,
 ) -> Any:
@@ -105,7 +109,7 @@ def group_norm(
     """
     if not isinstance(num_groups, int):
         raise refused("group_norm", "num_groups", f"is {num_groups!r}; it takes an int", "")
-    return _group_norm("group_norm", x, num_groups, weight, bias, eps, epilogue, out)
+    return _group_norm("group_norm", x, num_groups, weight, bias, eps, (prologue, epilogue), out)
 
 
 def instance_norm(
@@ -118,6 +122,7 @@ def instance_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
     *,
+    prologue: Any = None,
     epilogue: Any = None,
     out: Any = None,
 ) -> Any:
@@ -128,16 +133,24 @@ def instance_norm(
     """
     if not use_input_stats:
         given = (running_mean, running_var, weight, bias, False, momentum, eps)
-        return batch_norm(x, *given, epilogue=epilogue, out=out)
+        return batch_norm(x, *given, prologue=prologue, epilogue=epilogue, out=out)
     if running_mean is not None or running_var is not None:
         reason = "`running_mean` and `running_var` are not updated"
         raise wrong("instance_norm", reason, "pass None, or use_input_stats=False")
-    return _group_norm("instance_norm", x, None, weight, bias, eps, epilogue, out)
+    return _group_norm("instance_norm", x, None, weight, bias, eps, (prologue, epilogue), out)
 
 
 def _group_norm(
-    name: str, x: Any, groups: int | None, weight: Any, bias: Any, eps: Any, epilogue: Any, out: Any
+    name: str,
+    x: Any,
+    groups: int | None,
+    weight: Any,
+    bias: Any,
+    eps: Any,
+    functions: tuple[Any, Any],
+    out: Any,
 ) -> Any:
+    prologue, epilogue = functions
     function, *extras = epilogue if isinstance(epilogue, tuple) else (epilogue,)
     names = ("x", "weight", "bias", *_extra_names(extras))
     has = weight is not None, bias is not None
@@ -151,12 +164,13 @@ def _group_norm(
             raise wrong(name, reason, "groups divide the channels")
         w, b = _channel_weights(name, x, names[1:3], has, rest)
         norm = _norm(planner, x, w, b, eps, function, tuple(rest))
+        norm = replace(norm, prologue=prologue)
         if prod(x.shape):
             each = x.shape[1] // count
             axes = tuple(range(2, len(x.shape) + 1))
             launch_norm(planner, _grouped(norm, count, each), axes)
 
-    key = None if function is None else comptime_key(function)
+    key = tuple(None if f is None else comptime_key(f) for f in (prologue, function))
     parameters = (groups, has, float(eps), key)
     return call(_PLANS, name, names, (x, weight, bias, *extras), parameters, make, out)
 

@@ -9,6 +9,7 @@ from operator import index
 from typing import Any
 
 from cubepy.array.memory import Memory
+from cubepy.frontend.signature import comptime_key
 from cubepy.jit.grid import Over
 from cubepy.kernels.calls.arguments import axis_or_dim, normal_axis, refused, wrong
 from cubepy.kernels.calls.axes import Axis, merged, seen
@@ -22,11 +23,20 @@ from cubepy.kernels.normalisation.launches import Norm, launch_norm
 from cubepy.kernels.normalisation.operands import check_floats, check_weights, computed_in
 from cubepy.kernels.normalisation.problem import Normalisation, Places
 from cubepy.kernels.normalisation.strategies import column_tilings, row_tilings
+from cubepy.record import dataclass
 
 _PLANS = Plans()
 
 
-def softmax(x: Any, axis: int = -1, *, out: Any = None, dim: Any = None) -> Any:
+def softmax(
+    x: Any,
+    axis: int = -1,
+    *,
+    prologue: Any = None,
+    epilogue: Any = None,
+    out: Any = None,
+    dim: Any = None,
+) -> Any:
     """exp(x) over its sum along an axis, as `torch.softmax`.
 
     `x`: floats of any shape and strides; `dim` is the same as `axis`. Gives an array of the
@@ -34,27 +44,68 @@ def softmax(x: Any, axis: int = -1, *, out: Any = None, dim: Any = None) -> Any:
     in f32 and rounded once. The maximum is subtracted before, so that nothing overflows; a row of
     which all is -inf is NaN, and so is one with +inf or NaN. Raises `LaunchError` for an axis that
     is not there, `LaunchTypeError` for what is no array of floats.
+
+    `prologue`: a cube function f(v) that lines of elements go through first, in the type that they
+    are computed in. `epilogue`: a cube function `f(v, index, *extras)`, or `(f, *extras)` with
+    further arrays, for lines of results; `index` is that of the first element, and lines run along
+    the axis.
     """
-    return _soften("softmax", x, axis, out, dim)
+    return _soften("softmax", x, axis, Functions.of(prologue, epilogue), out, dim)
 
 
-def log_softmax(x: Any, axis: int = -1, *, out: Any = None, dim: Any = None) -> Any:
+def log_softmax(
+    x: Any,
+    axis: int = -1,
+    *,
+    prologue: Any = None,
+    epilogue: Any = None,
+    out: Any = None,
+    dim: Any = None,
+) -> Any:
     """The logarithm of `softmax`, as `torch.log_softmax`: x - max - log(sum(exp(x - max)))."""
-    return _soften("log_softmax", x, axis, out, dim)
+    return _soften("log_softmax", x, axis, Functions.of(prologue, epilogue), out, dim)
 
 
-def _soften(function: str, x: Any, axis: Any, out: Any, dim: Any) -> Any:
+@dataclass(frozen=True, slots=True)
+class Functions:
+    """What a caller wants done with elements and with results; `arrays` are the epilogue's."""
+
+    prologue: Any
+    epilogue: Any
+    arrays: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, prologue: Any, epilogue: Any) -> Functions:
+        """Of the arguments of a public function."""
+        function, *extras = epilogue if isinstance(epilogue, tuple) else (epilogue,)
+        return cls(prologue, function, tuple(extras))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the arrays."""
+        return tuple(f"epilogue[{k + 1}]" for k in range(len(self.arrays)))
+
+    @property
+    def key(self) -> Any:
+        """What a plan depends on."""
+        both = self.prologue, self.epilogue
+        return tuple(None if f is None else comptime_key(f) for f in both)
+
+
+def _soften(function: str, x: Any, axis: Any, functions: Functions, out: Any, dim: Any) -> Any:
     if dim is not None:
         axis = axis_or_dim(function, axis, dim, -1)
 
     def make(planner: Planner, arrays: list[Memory]) -> None:
-        (x,) = arrays
+        x, extras = arrays[0], tuple(arrays[1:])
         check_floats(function, "x", x)
         which = normal_axis(function, max(1, len(x.shape)), axis)
         result = planner.joined(planner.result(Shape(x.shape, x.dtype)), (x,))
-        _launch(planner, x, result, (which,) if x.shape else (), (), (), 0.0)
+        axes = (which,) if x.shape else ()
+        _launch(planner, x, result, axes, (), (), 0.0, functions, extras)
 
-    return call(_PLANS, function, ("x",), (x,), axis, make, out)
+    names, arrays = ("x", *functions.names), (x, *functions.arrays)
+    return call(_PLANS, function, names, arrays, (axis, functions.key), make, out)
 
 
 def layer_norm(
@@ -64,6 +115,8 @@ def layer_norm(
     bias: Any = None,
     eps: float = 1e-5,
     *,
+    prologue: Any = None,
+    epilogue: Any = None,
     out: Any = None,
 ) -> Any:
     """(x - mean) / sqrt(var + eps) * weight + bias over the last axes, as torch's `layer_norm`.
@@ -74,9 +127,12 @@ def layer_norm(
     bf16 are computed in f32 and rounded once; the variance is the mean squared distance from the
     mean, computed before, so that nothing cancels. Raises `LaunchError` for shapes that do not fit,
     `LaunchTypeError` for other dtypes.
+
+    `prologue`, `epilogue`: as for `softmax`; lines run along the densest of the last axes.
     """
     shape = _shape("layer_norm", normalized_shape)
-    return _normalise("layer_norm", x, shape, weight, bias, eps, out)
+    functions = Functions.of(prologue, epilogue)
+    return _normalise("layer_norm", x, shape, weight, bias, eps, functions, out)
 
 
 def rms_norm(
@@ -85,6 +141,8 @@ def rms_norm(
     weight: Any = None,
     eps: float | None = None,
     *,
+    prologue: Any = None,
+    epilogue: Any = None,
     out: Any = None,
 ) -> Any:
     """x / sqrt(mean(x * x) + eps) * weight over the last axes, as torch's `rms_norm`.
@@ -93,7 +151,8 @@ def rms_norm(
     computed in.
     """
     shape = _shape("rms_norm", normalized_shape)
-    return _normalise("rms_norm", x, shape, weight, None, eps, out)
+    functions = Functions.of(prologue, epilogue)
+    return _normalise("rms_norm", x, shape, weight, None, eps, functions, out)
 
 
 def _shape(function: str, given: Any) -> tuple[int, ...]:
@@ -106,7 +165,14 @@ def _shape(function: str, given: Any) -> tuple[int, ...]:
 
 
 def _normalise(
-    function: str, x: Any, shape: tuple[int, ...], weight: Any, bias: Any, eps: Any, out: Any
+    function: str,
+    x: Any,
+    shape: tuple[int, ...],
+    weight: Any,
+    bias: Any,
+    eps: Any,
+    functions: Functions,
+    out: Any,
 ) -> Any:
     has = weight is not None, bias is not None
 
@@ -121,10 +187,12 @@ def _normalise(
         result = planner.joined(planner.result(Shape(x.shape, x.dtype)), (x,))
         axes = tuple(range(first, len(x.shape)))
         least = 2.0**-23 if x.dtype.bits <= 32 else 2.0**-52
-        _launch(planner, x, result, axes, weights, biases, least if eps is None else float(eps))
+        number = least if eps is None else float(eps)
+        _launch(planner, x, result, axes, weights, biases, number, functions, tuple(rest))
 
-    names = ("x", "weight", "bias")
-    return call(_PLANS, function, names, (x, weight, bias), (shape, eps, has), make, out)
+    names = ("x", "weight", "bias", *functions.names)
+    arrays, key = (x, weight, bias, *functions.arrays), (shape, eps, has, functions.key)
+    return call(_PLANS, function, names, arrays, key, make, out)
 
 
 def _weights(
@@ -145,20 +213,24 @@ def _launch(
     weight: tuple[Memory, ...],
     bias: tuple[Memory, ...],
     eps: float,
+    functions: Functions,
+    extras: tuple[Memory, ...],
 ) -> None:
     """Rows as the last axis of views; across memory, for softmax, where columns are dense."""
     if not prod(x.shape):
         return
+    has_index = functions.epilogue is not None
     operands = (x, out, *weight, *bias)
     row = _row(operands, axes)
-    if row is None:
-        _launch_slabs(planner, x, out, axes, weight, bias, eps)
+    if row is None or (has_index and len(axes) != 1 and not planner.function.endswith("softmax")):
+        _launch_slabs(planner, x, out, axes, weight, bias, eps, functions, extras)
         return
-    kept = [Axis(n, (x.strides[k], out.strides[k])) for k, n in enumerate(x.shape) if k not in axes]
-    rows = merged(kept)
+    others = [k for k in range(len(x.shape)) if k not in axes]
+    kept = [Axis(x.shape[k], (x.strides[k], out.strides[k])) for k in others]
+    rows = kept if has_index else merged(kept)
     one = [Axis(row.extent, row.strides[:2])]
-    op = Normalisation(planner.function, computed_in(x.dtype))
-    if op.is_softmax and _is_across(rows, row, x.dtype.itemsize):
+    op = Normalisation(planner.function, computed_in(x.dtype), functions.prologue)
+    if op.is_softmax and not has_index and _is_across(rows, row, x.dtype.itemsize):
         order = [*rows[:-1], *one, rows[-1]]
         _launch_columns(planner, op, seen(x, order), seen(out, order, 1))
         return
@@ -167,6 +239,8 @@ def _launch(
     count = prod(a.extent for a in rows)
     ways = row_tilings(planner.target, op, views[0], views[1], row.extent, count)
     tiling = planner.pick_among("normalisation", (op, *map(memory_key, views)), ways)
+    walked = [*others, *axes]
+    places = Places(tuple(((walked.index(k), 1),) for k in range(len(walked))))
     planner.launch(
         normalise_rows,
         Over(-(-count // tiling.band), "cube", tiling.units),
@@ -174,7 +248,10 @@ def _launch(
         weight=tuple(along[: len(weight)]),
         bias=tuple(along[len(weight) :]),
         out=views[1],
+        extras=extras,
         eps=eps,
+        epilogue=functions.epilogue,
+        places=places if has_index else Places(),
         op=op,
         tiling=tiling,
     )
@@ -208,12 +285,16 @@ def _launch_slabs(
     weight: tuple[Memory, ...],
     bias: tuple[Memory, ...],
     eps: float,
+    functions: Functions,
+    extras: tuple[Memory, ...],
 ) -> None:
     """Axes that do not follow each other in memory."""
     weights, biases = (tuple(expanded(m, x.shape) for m in given) for given in (weight, bias))
     centred = planner.function == "layer_norm"
     dtype = computed_in(x.dtype)
-    norm = Norm(x, out, weights, biases, dtype, eps, Places(), is_centred=centred)
+    places = Places(tuple(((k, 1),) for k in range(len(x.shape))))
+    after = functions.epilogue, extras, functions.prologue
+    norm = Norm(x, out, weights, biases, dtype, eps, places, *after, is_centred=centred)
     launch_norm(planner, norm, axes)
 
 

@@ -6,18 +6,31 @@ then over the cube; a row is read again, from a near cache.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import cubepy as cp
 from cubepy.kernels.calls.cubes import cube_max, cube_sum
 from cubepy.kernels.calls.positions import count_up, unravelled
-from cubepy.kernels.normalisation.problem import Normalisation, RowTiling
+from cubepy.kernels.normalisation.functions import finisher
+from cubepy.kernels.normalisation.problem import Normalisation, Places, RowTiling
 
 
 def read_line(row: Any, j: Any, op: Any, tiling: Any, fill: Any) -> Any:
     """A line in the type of the computation; `fill` is None for one that is whole."""
     v = cp.load(row, j, line=tiling.line, fill=fill)
     return v if v.dtype == op.dtype else op.dtype(v)
+
+
+def read_input(row: Any, j: Any, op: Any, tiling: Any, fill: Any) -> Any:
+    """A line of what is normalised; lanes behind the end are `fill`."""
+    v = read_line(row, j, op, tiling, fill)
+    if op.prologue is None:
+        return v
+    v = op.dtype(op.prologue(v))
+    if fill is None:
+        return v
+    return cp.where(is_inside(row, j, tiling), v, cp.Line[op.dtype, tiling.line](fill))
 
 
 def is_inside(row: Any, j: Any, tiling: Any) -> Any:
@@ -38,14 +51,14 @@ def folded(row: Any, start: Any, step: Any, combine: Any, op: Any, tiling: Any, 
     whole = n // block * block
     for j in range(first, whole, block):
         lines = tuple(
-            combine(lines[k], step(read_line(row, j + k * stride, op, tiling, None)))
+            combine(lines[k], step(read_input(row, j + k * stride, op, tiling, None)))
             for k in range(tiling.unroll)
         )
     total = lines[0]
     for k in cp.unroll(range(1, tiling.unroll)):
         total = combine(total, lines[k])
     for j in range(whole + first, n, stride):
-        v = step(read_line(row, j, op, tiling, fill))
+        v = step(read_input(row, j, op, tiling, fill))
         v = cp.where(is_inside(row, j, tiling), v, cp.Line[op.dtype, tiling.line](start))
         total = combine(total, v)
     return total
@@ -78,21 +91,21 @@ def written(row: Any, out: Any, change: Any, op: Any, tiling: Any) -> None:
     n = row.shape[0]
     whole = n // stride * stride
     for j in range(tiling.line * cp.UNIT_POS, whole, stride):
-        cp.store(out, j, change(read_line(row, j, op, tiling, None), j, None), whole=True)
+        cp.store(out, j, change(read_input(row, j, op, tiling, None), j, None), whole=True)
     for j in range(whole + tiling.line * cp.UNIT_POS, n, stride):
-        cp.store(out, j, change(read_line(row, j, op, tiling, 0), j, 0))
+        cp.store(out, j, change(read_input(row, j, op, tiling, 0), j, 0))
 
 
-def soften(row: Any, out: Any, op: Any, tiling: Any) -> None:
+def soften(row: Any, out: Any, finish: Any, op: Any, tiling: Any) -> None:
     """Softmax, or its logarithm, of a row."""
     top = maximum(row, op, tiling)
     total = summed(row, lambda v: cp.exp(v - top), op, tiling)
     if op.name == "softmax":
         scale = 1 / total
-        written(row, out, lambda v, j, fill: cp.exp(v - top) * scale, op, tiling)
+        written(row, out, lambda v, j, fill: finish(cp.exp(v - top) * scale, j), op, tiling)
     else:
         shift = cp.log(total)
-        written(row, out, lambda v, j, fill: v - top - shift, op, tiling)
+        written(row, out, lambda v, j, fill: finish(v - top - shift, j), op, tiling)
 
 
 def weighted(v: Any, j: Any, fill: Any, weight: Any, bias: Any, op: Any, tiling: Any) -> Any:
@@ -104,7 +117,9 @@ def weighted(v: Any, j: Any, fill: Any, weight: Any, bias: Any, op: Any, tiling:
     return v
 
 
-def normalise(row: Any, weight: Any, bias: Any, out: Any, eps: Any, op: Any, tiling: Any) -> None:
+def normalise(
+    row: Any, weight: Any, bias: Any, out: Any, eps: Any, finish: Any, op: Any, tiling: Any
+) -> None:
     """Layer or RMS norm of a row: the variance is made of distances from the mean."""
     count = op.dtype(row.shape[0])
     middle = op.dtype(0)
@@ -115,7 +130,9 @@ def normalise(row: Any, weight: Any, bias: Any, out: Any, eps: Any, op: Any, til
     written(
         row,
         out,
-        lambda v, j, fill: weighted((v - middle) * scale, j, fill, weight, bias, op, tiling),
+        lambda v, j, fill: finish(
+            weighted((v - middle) * scale, j, fill, weight, bias, op, tiling), j
+        ),
         op,
         tiling,
     )
@@ -134,11 +151,11 @@ def store_held(out: Any, j: Any, v: Any, tiling: Any) -> None:
     cp.store(out, j, v, whole=tiling.is_whole)
 
 
-def soften_held(row: Any, out: Any, op: Any, tiling: Any) -> None:
+def soften_held(row: Any, out: Any, finish: Any, op: Any, tiling: Any) -> None:
     """As `soften`; the row is read once."""
     fill = None if tiling.is_whole else float("-inf")
     starts = places(row, tiling)
-    lines = tuple(read_line(row, j, op, tiling, fill) for j in starts)
+    lines = tuple(read_input(row, j, op, tiling, fill) for j in starts)
     largest = lines[0]
     for v in lines[1:]:
         largest = greater(largest, v)
@@ -151,7 +168,7 @@ def soften_held(row: Any, out: Any, op: Any, tiling: Any) -> None:
     scale, shift = 1 / total, cp.log(total)
     for k in cp.unroll(range(tiling.held)):
         v = powers[k] * scale if op.name == "softmax" else lines[k] - top - shift
-        store_held(out, starts[k], v, tiling)
+        store_held(out, starts[k], finish(v, starts[k]), tiling)
 
 
 def squares(row: Any, lines: Any, starts: Any, middle: Any, op: Any, tiling: Any) -> Any:
@@ -167,12 +184,12 @@ def squares(row: Any, lines: Any, starts: Any, middle: Any, op: Any, tiling: Any
 
 
 def normalise_held(
-    row: Any, weight: Any, bias: Any, out: Any, eps: Any, op: Any, tiling: Any
+    row: Any, weight: Any, bias: Any, out: Any, eps: Any, finish: Any, op: Any, tiling: Any
 ) -> None:
     """As `normalise`; the row is read once."""
     fill = None if tiling.is_whole else 0
     starts = places(row, tiling)
-    lines = tuple(read_line(row, j, op, tiling, fill) for j in starts)
+    lines = tuple(read_input(row, j, op, tiling, fill) for j in starts)
     count, middle = op.dtype(row.shape[0]), op.dtype(0)
     if op.name == "layer_norm":
         total = lines[0]
@@ -183,7 +200,7 @@ def normalise_held(
     scale = 1 / cp.sqrt(spread + op.dtype(eps))
     for k in cp.unroll(range(tiling.held)):
         v = weighted((lines[k] - middle) * scale, starts[k], fill, weight, bias, op, tiling)
-        store_held(out, starts[k], v, tiling)
+        store_held(out, starts[k], finish(v, starts[k]), tiling)
 
 
 @cp.cube
@@ -192,7 +209,10 @@ def normalise_rows(
     weight: Any,
     bias: Any,
     out: cp.Tensor,
+    extras: Any,
     eps: cp.Comptime[float],
+    epilogue: cp.Comptime[Callable[..., Any] | None],
+    places: cp.Comptime[Places],
     op: cp.Comptime[Normalisation],
     tiling: cp.Comptime[RowTiling],
 ) -> None:
@@ -203,14 +223,15 @@ def normalise_rows(
     first = cp.CUBE_POS * tiling.band
     for i in range(first, min(first + tiling.band, rows)):
         where = unravelled(i, out.shape[:-1])
+        finish = finisher(where, epilogue, extras, places)
         if op.is_softmax and tiling.held > 0:
-            soften_held(x[where], out[where], op, tiling)
+            soften_held(x[where], out[where], finish, op, tiling)
         elif op.is_softmax:
-            soften(x[where], out[where], op, tiling)
+            soften(x[where], out[where], finish, op, tiling)
         elif tiling.held > 0:
-            normalise_held(x[where], weight, bias, out[where], eps, op, tiling)
+            normalise_held(x[where], weight, bias, out[where], eps, finish, op, tiling)
         else:
-            normalise(x[where], weight, bias, out[where], eps, op, tiling)
+            normalise(x[where], weight, bias, out[where], eps, finish, op, tiling)
 
 
 # Columns: lines along a kept axis, which comes last
@@ -222,7 +243,7 @@ def column_top(x: Any, at: Any, op: Any, tiling: Any, fill: Any) -> Any:
     tops = tuple(lowest for _ in range(tiling.unroll))
     for i in range(x.shape[0]):
         tops = tuple(
-            greater(tops[k], read_line(x[i], at + k * tiling.line, op, tiling, fill))
+            greater(tops[k], read_input(x[i], at + k * tiling.line, op, tiling, fill))
             for k in range(tiling.unroll)
         )
     return tops
@@ -235,7 +256,7 @@ def soften_column(x: Any, out: Any, at: Any, op: Any, tiling: Any, fill: Any) ->
     totals = tuple(cp.Line[op.dtype, line](0) for _ in range(unroll))
     for i in range(x.shape[0]):
         totals = tuple(
-            totals[k] + cp.exp(read_line(x[i], at + k * line, op, tiling, fill) - tops[k])
+            totals[k] + cp.exp(read_input(x[i], at + k * line, op, tiling, fill) - tops[k])
             for k in range(unroll)
         )
     if op.name == "softmax":
@@ -244,7 +265,7 @@ def soften_column(x: Any, out: Any, at: Any, op: Any, tiling: Any, fill: Any) ->
         factors = tuple(cp.log(total) for total in totals)
     for i in range(x.shape[0]):
         for k in cp.unroll(range(unroll)):
-            v = read_line(x[i], at + k * line, op, tiling, fill) - tops[k]
+            v = read_input(x[i], at + k * line, op, tiling, fill) - tops[k]
             v = cp.exp(v) * factors[k] if op.name == "softmax" else v - factors[k]
             cp.store(out[i], at + k * line, v, whole=fill is None)
 

@@ -41,6 +41,7 @@ class Norm:
     places: Places
     epilogue: Callable[..., Any] | None = None
     extras: tuple[Memory, ...] = ()
+    prologue: Callable[..., Any] | None = None
     is_centred: bool = True
     running: tuple[Memory, ...] = ()
     momentum: float = 0.0
@@ -75,7 +76,7 @@ def launch_norm(planner: Planner, n: Norm, reduced: tuple[int, ...]) -> None:
         momentum=n.momentum,
         epilogue=n.epilogue,
         places=places,
-        t=replace(t, is_along=along, is_centred=n.is_centred),
+        t=replace(t, is_along=along, is_centred=n.is_centred, prologue=n.prologue),
     )
 
 
@@ -100,7 +101,7 @@ def launch_given(planner: Planner, n: Norm, mean: Memory, variance: Memory) -> N
         eps=n.eps,
         epilogue=n.epilogue,
         places=places,
-        t=replace(t, is_along=any(axes[-1].strides[2:])),
+        t=replace(t, is_along=any(axes[-1].strides[2:]), prologue=n.prologue),
     )
 
 
@@ -128,7 +129,7 @@ def _launch_columns(planner: Planner, n: Norm, kept: int, reduced: tuple[int, ..
         means=partial[0],
         spreads=partial[1],
         width=width,
-        t=t,
+        t=replace(t, prologue=n.prologue),
     )
     planner.launch(
         finish_columns,

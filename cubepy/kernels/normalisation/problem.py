@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from cubepy.ir.types import DType
 from cubepy.record import dataclass
 
@@ -10,11 +13,12 @@ from cubepy.record import dataclass
 class Normalisation:
     """One way to normalise rows: `name` is softmax, log_softmax, layer_norm or rms_norm.
 
-    `dtype` is what it is computed in.
+    `dtype` is what it is computed in. `prologue(v)` is what elements go through first.
     """
 
     name: str
     dtype: DType
+    prologue: Callable[..., Any] | None = None
 
     @property
     def is_softmax(self) -> bool:
@@ -58,6 +62,7 @@ class Slabs:
     rows: int
     is_along: bool
     is_centred: bool = True
+    prologue: Callable[..., Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

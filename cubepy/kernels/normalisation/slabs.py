@@ -14,7 +14,8 @@ from typing import Any
 import cubepy as cp
 from cubepy.kernels.calls.cubes import cube_sum
 from cubepy.kernels.calls.positions import unravelled
-from cubepy.kernels.normalisation.kernel import is_inside, read_line
+from cubepy.kernels.normalisation.functions import finisher
+from cubepy.kernels.normalisation.kernel import is_inside, read_input, read_line
 from cubepy.kernels.normalisation.problem import Places, Slabs
 
 
@@ -41,13 +42,13 @@ def row_total(row: Any, step: Any, t: Any) -> Any:
     whole = n // block * block
     for j in range(first, whole, block):
         totals = tuple(
-            totals[k] + step(read_line(row, j + k * stride, t, t, None)) for k in range(t.unroll)
+            totals[k] + step(read_input(row, j + k * stride, t, t, None)) for k in range(t.unroll)
         )
     total = totals[0]
     for k in cp.unroll(range(1, t.unroll)):
         total = total + totals[k]
     for j in range(whole + first, n, stride):
-        v = step(read_line(row, j, t, t, 0))
+        v = step(read_input(row, j, t, t, 0))
         total = total + cp.where(is_inside(row, j, t), v, zero)
     return total
 
@@ -122,26 +123,6 @@ def weighted(v: Any, shift: Any, j: Any, fill: Any, weight: Any, bias: Any, t: A
     return v + shift if len(bias) > 0 else v
 
 
-def finisher(where: Any, epilogue: Any, extras: Any, places: Any) -> Any:
-    """What an epilogue makes of a line of a row that has an index in the view."""
-    if epilogue is None:
-        return lambda v, j: v
-    return lambda v, j: epilogue(v, result_index((*where, j), places), *extras)
-
-
-def result_index(view: Any, places: Any) -> Any:
-    """An index of the result, of an index of the view."""
-    return tuple(summed_index(view, terms) for terms in places.terms)
-
-
-def summed_index(view: Any, terms: Any) -> Any:
-    """The sum of some indices times their factors."""
-    found = 0
-    for k, times in terms:
-        found = found + view[k] * times
-    return found
-
-
 def write_row(
     row: Any,
     out: Any,
@@ -158,11 +139,11 @@ def write_row(
     first, n = t.line * (cp.UNIT_POS % t.across), row.shape[0]
     whole = n // stride * stride
     for j in range(first, whole, stride):
-        v = (read_line(row, j, t, t, None) - middle) * scaled
+        v = (read_input(row, j, t, t, None) - middle) * scaled
         v = finish(weighted(v, shift, j, None, weight, bias, t), j)
         cp.store(out, j, v, whole=True)
     for j in range(whole + first, n, stride):
-        v = (read_line(row, j, t, t, 0) - middle) * scaled
+        v = (read_input(row, j, t, t, 0) - middle) * scaled
         cp.store(out, j, finish(weighted(v, shift, j, 0, weight, bias, t), j))
 
 
@@ -277,7 +258,7 @@ def write_column(
 ) -> None:
     """One line; where `fill` is not None, it may end behind the row."""
     scale = 1 / cp.sqrt(read_line(variance, j, t, t, fill) + t.dtype(eps))
-    v = (read_line(row, j, t, t, fill) - read_line(mean, j, t, t, fill)) * scale
+    v = (read_input(row, j, t, t, fill) - read_line(mean, j, t, t, fill)) * scale
     v = finish(weighted(v, t.dtype(0), j, fill, weight, bias, t), j)
     cp.store(out, j, v, whole=fill is None)
 
@@ -319,13 +300,13 @@ def column_total(x: Any, begin: Any, end: Any, c: Any, step: Any, t: Any) -> Any
     whole = begin + (end - begin) // t.unroll * t.unroll
     for r in range(begin, whole, t.unroll):
         totals = tuple(
-            totals[k] + step(read_line(row_of(x, r + k), c, t, t, 0)) for k in range(t.unroll)
+            totals[k] + step(read_input(row_of(x, r + k), c, t, t, 0)) for k in range(t.unroll)
         )
     total = totals[0]
     for k in cp.unroll(range(1, t.unroll)):
         total = total + totals[k]
     for r in range(whole, end):
-        total = total + step(read_line(row_of(x, r), c, t, t, 0))
+        total = total + step(read_input(row_of(x, r), c, t, t, 0))
     return total
 
 

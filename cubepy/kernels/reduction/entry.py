@@ -9,6 +9,7 @@ from math import prod as product
 from typing import Any
 
 from cubepy.array.memory import Memory
+from cubepy.frontend.signature import comptime_key
 from cubepy.ir.types import DType, bool_, u8
 from cubepy.kernels.calls.arguments import axis_or_dim, frozen, normal_axes, refused, wrong
 from cubepy.kernels.calls.axes import Axis
@@ -24,7 +25,14 @@ _PLANS = Plans()
 
 
 def sum(
-    x: Any, axis: Any = None, keepdims: bool = False, *, out: Any = None, dim: Any = None
+    x: Any,
+    axis: Any = None,
+    keepdims: bool = False,
+    *,
+    prologue: Any = None,
+    epilogue: Any = None,
+    out: Any = None,
+    dim: Any = None,
 ) -> Any:
     """The sum over some axes, or all; as `numpy.sum`.
 
@@ -33,27 +41,46 @@ def sum(
     dtype. Gives an array of the library of `x`, on its device (a NumPy scalar where no axis is
     left), or `out`, of exactly this dtype and shape. The sum of nothing is 0.
 
+    `prologue`: a cube function f(v) that elements go through first, `epilogue`: one that results go
+    through, both in lines of the type that is added in, or single numbers of it; dtypes stay.
+
     f16 and bf16 are added in f32 and rounded once. Floats are added by halves of short blocks,
     whose sums are added with their rounding errors (TwoSum: Knuth, TAOCP 4.2.2), so that the error
     is that of a short sum whatever the length; on GPUs each unit adds a share, and the shares are
     added by halves. Raises `LaunchError` for axes that are not there and for a tensor that requires
     grad outside of `torch.no_grad()`; `LaunchTypeError` for what is no array.
     """
-    return _reduce("sum", x, axis, keepdims, out, dim)
+    functions = prologue, epilogue
+    return _reduce("sum", x, axis, keepdims, out, dim, functions=functions)
 
 
 def prod(
-    x: Any, axis: Any = None, keepdims: bool = False, *, out: Any = None, dim: Any = None
+    x: Any,
+    axis: Any = None,
+    keepdims: bool = False,
+    *,
+    prologue: Any = None,
+    epilogue: Any = None,
+    out: Any = None,
+    dim: Any = None,
 ) -> Any:
     """The product over some axes, or all; as `numpy.prod`.
 
     Parameters, results and errors are those of `sum`; the product of nothing is 1.
     """
-    return _reduce("prod", x, axis, keepdims, out, dim)
+    functions = prologue, epilogue
+    return _reduce("prod", x, axis, keepdims, out, dim, functions=functions)
 
 
 def max(
-    x: Any, axis: Any = None, keepdims: bool = False, *, out: Any = None, dim: Any = None
+    x: Any,
+    axis: Any = None,
+    keepdims: bool = False,
+    *,
+    prologue: Any = None,
+    epilogue: Any = None,
+    out: Any = None,
+    dim: Any = None,
 ) -> Any:
     """The maximum over some axes, or all; as `numpy.max`.
 
@@ -61,14 +88,23 @@ def max(
     is NaN; which of equal zeros it is, is not specified. Raises `LaunchError` for the maximum of
     nothing, and as `sum` does.
     """
-    return _reduce("max", x, axis, keepdims, out, dim)
+    functions = prologue, epilogue
+    return _reduce("max", x, axis, keepdims, out, dim, functions=functions)
 
 
 def min(
-    x: Any, axis: Any = None, keepdims: bool = False, *, out: Any = None, dim: Any = None
+    x: Any,
+    axis: Any = None,
+    keepdims: bool = False,
+    *,
+    prologue: Any = None,
+    epilogue: Any = None,
+    out: Any = None,
+    dim: Any = None,
 ) -> Any:
     """The minimum over some axes, or all; as `numpy.min`. See `max`."""
-    return _reduce("min", x, axis, keepdims, out, dim)
+    functions = prologue, epilogue
+    return _reduce("min", x, axis, keepdims, out, dim, functions=functions)
 
 
 def any(
@@ -89,7 +125,14 @@ def all(
 
 
 def mean(
-    x: Any, axis: Any = None, keepdims: bool = False, *, out: Any = None, dim: Any = None
+    x: Any,
+    axis: Any = None,
+    keepdims: bool = False,
+    *,
+    prologue: Any = None,
+    epilogue: Any = None,
+    out: Any = None,
+    dim: Any = None,
 ) -> Any:
     """The mean over some axes, or all; as `numpy.mean`.
 
@@ -97,7 +140,8 @@ def mean(
     every device has). The sum is rounded as by `sum`, in f32 for narrow floats, and divided once.
     The mean of nothing is NaN.
     """
-    return _reduce("mean", x, axis, keepdims, out, dim)
+    functions = prologue, epilogue
+    return _reduce("mean", x, axis, keepdims, out, dim, functions=functions)
 
 
 def var(
@@ -106,6 +150,8 @@ def var(
     keepdims: bool = False,
     *,
     correction: int = 0,
+    prologue: Any = None,
+    epilogue: Any = None,
     out: Any = None,
     dim: Any = None,
 ) -> Any:
@@ -115,7 +161,8 @@ def var(
     so that nothing cancels; the sum is divided by the number of elements less `correction`, or 0 if
     that is negative. Errors are those of `sum`.
     """
-    return _reduce("var", x, axis, keepdims, out, dim, correction)
+    functions = prologue, epilogue
+    return _reduce("var", x, axis, keepdims, out, dim, correction, functions)
 
 
 def std(
@@ -124,22 +171,33 @@ def std(
     keepdims: bool = False,
     *,
     correction: int = 0,
+    prologue: Any = None,
+    epilogue: Any = None,
     out: Any = None,
     dim: Any = None,
 ) -> Any:
     """The square root of `var`."""
-    return _reduce("std", x, axis, keepdims, out, dim, correction)
+    functions = prologue, epilogue
+    return _reduce("std", x, axis, keepdims, out, dim, correction, functions)
 
 
 def logsumexp(
-    x: Any, axis: Any = None, keepdims: bool = False, *, out: Any = None, dim: Any = None
+    x: Any,
+    axis: Any = None,
+    keepdims: bool = False,
+    *,
+    prologue: Any = None,
+    epilogue: Any = None,
+    out: Any = None,
+    dim: Any = None,
 ) -> Any:
     """log(sum(exp(x))) over some axes, or all; as `torch.logsumexp`.
 
     Dtypes are those of `mean`. The maximum is subtracted before, so that nothing overflows; of
     nothing it is -inf. Errors are those of `sum`.
     """
-    return _reduce("logsumexp", x, axis, keepdims, out, dim)
+    functions = prologue, epilogue
+    return _reduce("logsumexp", x, axis, keepdims, out, dim, functions=functions)
 
 
 def norm(
@@ -148,6 +206,8 @@ def norm(
     keepdims: bool = False,
     *,
     ord: float = 2,
+    prologue: Any = None,
+    epilogue: Any = None,
     out: Any = None,
     dim: Any = None,
 ) -> Any:
@@ -158,20 +218,31 @@ def norm(
     """
     if ord not in (1, 2, inf, -inf):
         raise wrong("norm", f"`ord` is {ord!r}", "it is 1, 2 or an infinity")
-    return _reduce("norm", x, axis, keepdims, out, dim, float(ord))
+    functions = prologue, epilogue
+    return _reduce("norm", x, axis, keepdims, out, dim, float(ord), functions)
 
 
 def _reduce(
-    function: str, x: Any, axis: Any, keepdims: bool, out: Any, dim: Any, option: Any = None
+    function: str,
+    x: Any,
+    axis: Any,
+    keepdims: bool,
+    out: Any,
+    dim: Any,
+    option: Any = None,
+    functions: tuple[Any, Any] = (None, None),
 ) -> Any:
     if dim is not None:
         axis = axis_or_dim(function, axis, dim)
     axis = frozen(axis)
 
     def make(planner: Planner, arrays: list[Memory]) -> None:
-        _plan(planner, arrays[0], axis, keepdims, option)
+        _plan(planner, arrays[0], axis, keepdims, option, functions)
 
-    return call(_PLANS, function, ("x",), (x,), (axis, keepdims, option), make, out)
+    key = axis, keepdims, option
+    if functions != (None, None):
+        key = *key, *(None if f is None else comptime_key(f) for f in functions)
+    return call(_PLANS, function, ("x",), (x,), key, make, out)
 
 
 # What is done for one signature
@@ -218,7 +289,14 @@ _CENTRES = {"var": "mean", "std": "mean", "logsumexp": "max"}
 """What is computed first, as the centre."""
 
 
-def _plan(planner: Planner, x: Memory, axis: Any, keepdims: bool, option: Any) -> None:
+def _plan(
+    planner: Planner,
+    x: Memory,
+    axis: Any,
+    keepdims: bool,
+    option: Any,
+    functions: tuple[Any, Any],
+) -> None:
     name, rank = planner.function, len(x.shape)
     if x.dtype.is_float and x.dtype.bits == 8:
         raise refused(name, "x", f"has dtype {x.dtype}", "convert it to f16")
@@ -226,6 +304,7 @@ def _plan(planner: Planner, x: Memory, axis: Any, keepdims: bool, option: Any) -
     kept = [k for k in range(rank) if k not in axes]
     size = product(x.shape[k] for k in axes)
     work = _work(name, x.dtype, option)
+    op = replace(work.op, prologue=functions[0], epilogue=functions[1])
     if size == 0 and work.op.name in ("max", "min") and work.op.read is not problem.is_true:
         raise wrong(name, f"an array of shape {x.shape} has no {name}")
     shape = tuple(1 if k in axes else n for k, n in enumerate(x.shape))
@@ -236,12 +315,12 @@ def _plan(planner: Planner, x: Memory, axis: Any, keepdims: bool, option: Any) -
     if keepdims:
         result = replace(result, shape=extents, strides=tuple(result.strides[k] for k in kept))
     reduced = [Axis(x.shape[k], (x.strides[k],)) for k in axes]
-    centre = _centre(planner, name, x, work.op, kept, reduced)
+    centre = _centre(planner, name, x, op, kept, reduced)
     places = [x, result, *([centre] if centre else [])]
     strides = zip(*(_kept_strides(m, kept, m is x) for m in places), strict=True)
     rest = [Axis(n, each) for n, each in zip(extents, strides, strict=True)]
     count = size if name not in ("var", "std") else size - option
-    Reducer(planner, work.op, count if count > 0 else 0, centre).launch(x, result, rest, reduced)
+    Reducer(planner, op, count if count > 0 else 0, centre).launch(x, result, rest, reduced)
 
 
 def _kept_strides(m: Memory, kept: list[int], is_whole: bool) -> tuple[int, ...]:
@@ -257,9 +336,9 @@ def _centre(
         return None
     extents = tuple(x.shape[k] for k in kept)
     centre = planner.scratch(extents, op.dtype)
-    first = Reduction("max", op.dtype)
+    first = Reduction("max", op.dtype, prologue=op.prologue)
     if what == "mean":
-        first = Reduction("sum", op.dtype, write=problem.mean)
+        first = Reduction("sum", op.dtype, write=problem.mean, prologue=op.prologue)
     pairs = zip(_kept_strides(x, kept, True), centre.strides, strict=True)
     axes = [Axis(n, pair) for n, pair in zip(extents, pairs, strict=True)]
     size = product(a.extent for a in reduced)

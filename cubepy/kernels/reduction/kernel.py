@@ -65,13 +65,14 @@ def loaded(x: Any, index: Any, op: Any, line: Any, fill: Any, centre: Any) -> An
     if op.read == is_true:
         return cp.where(v != 0, cp.Line[op.dtype, line](1), cp.Line[op.dtype, line](0))
     v = v if v.dtype == op.dtype else op.dtype(v)
+    v = v if op.prologue is None else op.dtype(op.prologue(v))
     return v if op.read is None else op.read(v, centre)
 
 
 def loaded_up_to(x: Any, j: Any, end: Any, op: Any, line: Any, centre: Any) -> Any:
     """A line of one row, whose lanes from `end` on change no result."""
     v = loaded(x[0:end], j, op, line, op.identity, centre)
-    if op.read is None:
+    if not op.reads:
         return v
     return cp.where(
         count_up(line, cp.i32) < cp.i32(end - j), v, cp.Line[op.dtype, line](op.identity)
@@ -80,7 +81,8 @@ def loaded_up_to(x: Any, j: Any, end: Any, op: Any, line: Any, centre: Any) -> A
 
 def written(v: Any, op: Any, count: Any, centre: Any) -> Any:
     """A result as the reduction writes it."""
-    return v if op.write is None else op.write(v, count, centre)
+    v = v if op.write is None else op.write(v, count, centre)
+    return v if op.epilogue is None else op.epilogue(v)
 
 
 def start(op: Any, line: Any) -> Any:

@@ -107,10 +107,10 @@ class Reducer:
         partial = self._planner.scratch(tuple(a.extent for a in order), self._op.dtype)
         between = dict(zip(order, partial.strides, strict=True))
         first = [Axis(a.extent, (a.strides[0], between[a], *self._middle(a))) for a in order]
-        self._part(write=None).launch(x, partial, first, inner)
+        self._part(write=None, epilogue=None).launch(x, partial, first, inner)
         rest = [Axis(a.extent, (between[a], *a.strides[1:])) for a in kept]
         reduced = [Axis(a.extent, (between[a],)) for a in outer]
-        self._part(read=None).launch(partial, out, rest, reduced)
+        self._part(read=None, prologue=None).launch(partial, out, rest, reduced)
 
     def _launch_rows(self, x: Memory, out: Memory, kept: list[Axis], axes: list[Axis]) -> None:
         tiling = rows_tiling(self._way, self._target, self._op, x, kept, axes)
@@ -120,7 +120,7 @@ class Reducer:
         part = self
         if chunks > 1:
             written = self._planner.scratch((*(a.extent for a in kept), chunks), self._op.dtype)
-            part = self._part(write=None)
+            part = self._part(write=None, epilogue=None)
         self._planner.launch(
             reduce_rows,
             chunks * -(-count_of(kept) // tiling.band),
@@ -142,7 +142,7 @@ class Reducer:
         if in_order:
             tiling = in_order_tiling(way, op, x, line, kept, axes)
         chunks = max(1, -(-axes[0].extent // tiling.chunk))
-        is_final = chunks == 1 and not (in_order and (out.dtype is not op.dtype or op.write))
+        is_final = chunks == 1 and not (in_order and (out.dtype is not op.dtype or op.writes))
         written, part = self._columns_result(out, kept, chunks, is_final)
         is_long = not in_order and tiling.read(axes) > 2 * way.chunk_rows
         place = len(kept) - 1
@@ -168,14 +168,14 @@ class Reducer:
         if is_final:
             return seen(out, [*kept[:place], Axis(1, (0, 0)), kept[place]], 1), self
         extents = (*(a.extent for a in kept[:place]), chunks, kept[place].extent)
-        return self._planner.scratch(extents, self._op.dtype), self._part(write=None)
+        return self._planner.scratch(extents, self._op.dtype), self._part(write=None, epilogue=None)
 
     def _launch_rest(self, partial: Memory, out: Memory, kept: list[Axis], place: int) -> None:
         """Reduce partial results, whose chunks lie on the axis `place`."""
         strides = list(partial.strides)
         chunks = Axis(partial.shape[place], (strides.pop(place),))
         rest = [Axis(a.extent, (s, *a.strides[1:])) for a, s in zip(kept, strides, strict=True)]
-        self._part(read=None).launch(partial, out, rest, [chunks])
+        self._part(read=None, prologue=None).launch(partial, out, rest, [chunks])
 
     # Cubes of many units
 
@@ -197,7 +197,7 @@ class Reducer:
         written, part = seen(out, [*kept, Axis(1, (0, 0))], 1), self
         if chunks > 1:
             written = self._planner.scratch((*(a.extent for a in kept), chunks), self._op.dtype)
-            part = self._part(write=None)
+            part = self._part(write=None, epilogue=None)
         self._planner.launch(
             reduce_wide_rows,
             Over(chunks * count_of(kept), "cube", tiling.units),

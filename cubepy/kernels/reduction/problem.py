@@ -16,8 +16,9 @@ class Reduction:
     """One way to reduce: `name` is sum, prod, max or min; `dtype` is the type of running results.
 
     `read(v, centre)` is applied to lines of elements in that type, `write(v, count, centre)` to
-    results; `centre` is a number for each result, or 0. `is_compensated`: the rounding errors of a
-    sum of floats are kept, because it is a long one.
+    results; `centre` is a number for each result, or 0. `prologue(v)` and `epilogue(v)` are the
+    caller's, before and after these. `is_compensated`: the rounding errors of a sum of floats are
+    kept, because it is a long one.
     """
 
     name: str
@@ -25,6 +26,18 @@ class Reduction:
     is_compensated: bool = False
     read: Callable[..., Any] | None = None
     write: Callable[..., Any] | None = None
+    prologue: Callable[..., Any] | None = None
+    epilogue: Callable[..., Any] | None = None
+
+    @property
+    def reads(self) -> bool:
+        """Whether elements are changed when they are read."""
+        return self.read is not None or self.prologue is not None
+
+    @property
+    def writes(self) -> bool:
+        """Whether results are changed when they are written."""
+        return self.write is not None or self.epilogue is not None
 
     @property
     def identity(self) -> int | float:
