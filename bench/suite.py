@@ -123,7 +123,7 @@ def all_rows() -> list[Row]:
         sums,
     )
 
-    libraries = (pooling, averages, products, convolutions, elementwise, sums, scans, sorting)
+    libraries = (pooling, averages, products, convolutions, attention, elementwise, sums, scans, sorting)
     modules = (bandwidth, *libraries, core, barriers, checked, launch, start, memory)
     return [row for module in modules for row in module.rows()]
 
