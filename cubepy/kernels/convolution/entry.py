@@ -273,6 +273,7 @@ def _plan(
 
 
 def triple(values: tuple[int, ...]) -> Triple:
+    """Extents of depth, rows and columns."""
     a, b, c = values
     return a, b, c
 
@@ -320,6 +321,7 @@ def as_volumes(x: Memory, axes: int, channels_last: bool) -> Memory:
 
 
 def has_channels_last(x: Memory) -> bool:
+    """Whether channels, and not columns, lie densely in memory."""
     size = x.dtype.itemsize
     dense = x.strides[1] == size or x.shape[1] == 1
     return dense and (x.strides[4] != size or x.shape[4] == 1) and x.shape[1] > 1
@@ -381,6 +383,7 @@ def _points(planner: Planner, c: Convolution) -> Memory:
 
 
 def copy_dense(planner: Planner, x: Memory, out: Memory) -> None:
+    """A copy along the last axis, row by row."""
     line = max(1, planner.target.line_bytes // x.dtype.itemsize)
     planner.launch(copy_rows, prod(x.shape[:-1]), x=x, out=out, line=line)
 
@@ -488,6 +491,7 @@ def _source(x: Memory, t: Bands) -> Memory:
 
 
 def launch_each(planner: Planner, c: Convolution) -> None:
+    """A unit for each result."""
     t = strategies.each(c.problem)
     planner.launch(
         convolve_each,
