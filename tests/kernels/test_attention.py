@@ -85,6 +85,13 @@ def test_long_rows_take_several_steps(draw):
         check(found, *attended(q[:, :700] * 4, k, v, None, causal, EPS["f4"]), EPS["f4"])
 
 
+def test_scales_are_not_rounded_as_narrow_floats(draw):
+    q, k, v = draw.numbers.standard_normal((3, 40, 33)).astype(ml_dtypes.bfloat16)
+    q = q * ml_dtypes.bfloat16(16)
+    expected, bound = attended(q, k, v, None, False, EPS["f4"])
+    check(kernels.attention(q, k, v), expected, bound, EPS["bf16"] / 2)
+
+
 def test_sizes_that_fit_no_cache(draw):
     q, k, v = draw.numbers.standard_normal((3, 5, 2100)).astype("f4")
     found = kernels.attention(q, k, v[:, :70], causal=True)
