@@ -101,3 +101,14 @@ def test_functions_of_the_caller(draw, name):
         inner = np.exp(x.astype("f8") * factor)
         plain = getattr(kernels, name)(inner, axis)
         np.testing.assert_allclose(np.asarray(found, "f8"), plain * 3 + 1, 2e-5)
+
+
+def test_functions_that_give_constants(draw):
+    x = draw.numbers.standard_normal((5, 37)).astype("f4")
+    for axis in (0, 1):
+        found = kernels.sum(x, axis, prologue=lambda v: 1.0)
+        np.testing.assert_array_equal(found, np.full(37 if axis == 0 else 5, x.shape[axis], "f4"))
+        found = kernels.sum(x, axis, epilogue=lambda v: 2.0)
+        np.testing.assert_array_equal(found, np.full(37 if axis == 0 else 5, 2, "f4"))
+    found = kernels.softmax(x, epilogue=lambda v, index: 3.0)
+    np.testing.assert_array_equal(found, np.full(x.shape, 3, "f4"))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from cubepy.kernels.calls.epilogues import applied
+
 
 def finisher(where: Any, epilogue: Any, extras: Any, places: Any) -> Any:
     """What an epilogue makes of a line of a row that has an index in the view."""
     if epilogue is None:
         return lambda v, j: v
-    return lambda v, j: epilogue(v, result_index((*where, j), places), *extras)
+    return lambda v, j: applied(epilogue, v, (result_index((*where, j), places), *extras))
 
 
 def result_index(view: Any, places: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 
 import cubepy as cp
 from cubepy.kernels.calls.cubes import cube_max, cube_sum
+from cubepy.kernels.calls.epilogues import applied
 from cubepy.kernels.calls.positions import count_up, unravelled
 from cubepy.kernels.normalisation.functions import finisher
 from cubepy.kernels.normalisation.problem import Normalisation, Places, RowTiling
@@ -27,7 +28,7 @@ def read_input(row: Any, j: Any, op: Any, tiling: Any, fill: Any) -> Any:
     v = read_line(row, j, op, tiling, fill)
     if op.prologue is None:
         return v
-    v = op.dtype(op.prologue(v))
+    v = op.dtype(applied(op.prologue, v, ()))
     if fill is None:
         return v
     return cp.where(is_inside(row, j, tiling), v, cp.Line[op.dtype, tiling.line](fill))

@@ -13,6 +13,7 @@ from typing import Any
 
 import cubepy as cp
 from cubepy.kernels.calls.axes import Axis
+from cubepy.kernels.calls.epilogues import applied
 from cubepy.kernels.calls.positions import count_up, unravelled
 from cubepy.kernels.reduction.problem import Reduction, is_true
 from cubepy.record import dataclass
@@ -65,7 +66,7 @@ def loaded(x: Any, index: Any, op: Any, line: Any, fill: Any, centre: Any) -> An
     if op.read == is_true:
         return cp.where(v != 0, cp.Line[op.dtype, line](1), cp.Line[op.dtype, line](0))
     v = v if v.dtype == op.dtype else op.dtype(v)
-    v = v if op.prologue is None else op.dtype(op.prologue(v))
+    v = v if op.prologue is None else op.dtype(applied(op.prologue, v, ()))
     return v if op.read is None else op.read(v, centre)
 
 
@@ -80,9 +81,15 @@ def loaded_up_to(x: Any, j: Any, end: Any, op: Any, line: Any, centre: Any) -> A
 
 
 def written(v: Any, op: Any, count: Any, centre: Any) -> Any:
-    """A result as the reduction writes it."""
+    """A result as the reduction writes it; a line of one to an epilogue."""
     v = v if op.write is None else op.write(v, count, centre)
-    return v if op.epilogue is None else op.epilogue(v)
+    return v if op.epilogue is None else applied(op.epilogue, cp.Line[v.dtype, 1](v), ())[0]
+
+
+def written_line(v: Any, op: Any, count: Any, centre: Any) -> Any:
+    """The same for a line of results."""
+    v = v if op.write is None else op.write(v, count, centre)
+    return v if op.epilogue is None else applied(op.epilogue, v, ())
 
 
 def start(op: Any, line: Any) -> Any:
@@ -237,7 +244,7 @@ def reduce_band(
         centres = centres_at(centre, at, tiling, fill)
         state = reduced_columns(x, at, span, state, op, tiling, fill, centres)
         for k in cp.unroll(range(tiling.unroll)):
-            v = written(finished(state[k], op), op, count, centres[k])
+            v = written_line(finished(state[k], op), op, count, centres[k])
             cp.store(out, at + k * tiling.line, v, whole=fill is None)
 
 

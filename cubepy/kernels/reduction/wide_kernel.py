@@ -14,6 +14,7 @@ from cubepy.kernels.reduction.kernel import (
     loaded,
     loaded_up_to,
     written,
+    written_line,
 )
 from cubepy.kernels.reduction.problem import Reduction
 from cubepy.record import dataclass
@@ -107,7 +108,7 @@ def store_column(
     c = 0 if len(centre) == 0 else cp.load(centre[0], at, line=line, fill=fill)
     start = cp.Line[op.dtype, line](op.identity)
     total = column_total(x, at, span, start, op, fill, c)
-    cp.store(out, at, written(total, op, count, c), whole=fill is None)
+    cp.store(out, at, written_line(total, op, count, c), whole=fill is None)
 
 
 @cp.cube
