@@ -123,8 +123,8 @@ def all_rows() -> list[Row]:
         sums,
     )
 
-    libraries = (pooling, averages, products, convolutions, attention, elementwise, sums, scans, sorting)
-    modules = (bandwidth, *libraries, core, barriers, checked, launch, start, memory)
+    libraries = (pooling, averages, products, convolutions, elementwise, sums, scans, sorting)
+    modules = (bandwidth, *libraries, attention, core, barriers, checked, launch, start, memory)
     return [row for module in modules for row in module.rows()]
 
 
