@@ -6,7 +6,7 @@ from cubepy.kernels.attention.problem import Configuration, Problem, Squares, St
 from cubepy.kernels.matmul.strategies import even_part, tile_extents
 from cubepy.targets import Target
 
-HIGHEST = 512
+HIGHEST = 1024
 """Queries of a cube on CPUs: enough that packing keys costs little beside."""
 LARGEST = 2048
 """The largest size of a query or value whose packed keys fit a near cache."""
