@@ -173,12 +173,20 @@ def _typed_parts(local: Local) -> Iterator[DType | Line]:
         t = assigned.type
         for source in assigned.sources:
             if not source.typing.is_literal and source is not local:
-                t = promote_types(t, source.type)
+                t = _followed(t, source.type)
         yield t
     for tree in local.literals:
         yield from (s.type for s in locals_in(tree) if not s.typing.is_literal and s is not local)
     if local.is_computed:
         yield f32
+
+
+def _followed(t: DType | Line, source: DType | Line) -> DType | Line:
+    """The type of a value computed from a source: its element follows, also where it is a part of
+    the source or several of its kind, with lanes of its own."""
+    if isinstance(t, Line) and isinstance(source, Line):
+        source = with_element(t, source.element)
+    return promote_types(t, source)
 
 
 def _with_literals(local: Local, element: DType) -> DType:

@@ -300,3 +300,39 @@ def test_indices_never_wrap():
     out = Guarded(4, np.int64)
     kernel[4, 1](np.zeros(7, np.int8), out.array)
     out.check([21 + 5 * k for k in range(4)])
+
+
+@cp.cube
+def parts_of_lines(x: cp.Tensor[cp.f32], out: cp.Tensor[cp.f64], n: int):
+    v = cp.load(x, 0, line=8)
+    halves = v[1::2]
+    pairs = cp.concat(v, v)
+    if n > 1:
+        v = cp.load(x, 8, line=8)
+    for _ in range(n):
+        halves = halves + v[::2]
+        pairs = pairs + cp.concat(v, v)
+    v = cp.Line[cp.f64, 8](v)
+    cp.store(out, 0, halves)
+    cp.store(out, 4, pairs)
+
+
+@cp.cube
+def lanes_of_lines(x: cp.Tensor[cp.f32], out: cp.Tensor[cp.f32], n: int):
+    v, held = cp.load(x, 0, line=8), 0.0
+    for _ in range(n):
+        v = v + 1
+        held = v[2:4]
+    if n == 0:
+        held = v[::4]
+    cp.store(out, 0, held)
+
+
+def test_parts_of_lines_keep_their_own_lanes():
+    x, out = np.arange(16, dtype=np.float32), np.full(20, np.nan)
+    parts_of_lines[1, 1](x, out, 2)
+    np.testing.assert_array_equal(out[:4], x[1:8:2] + 2 * x[8::2])
+    np.testing.assert_array_equal(out[4:], np.tile(x[:8] + 2 * x[8:], 2))
+    short = np.full(2, np.nan, np.float32)
+    lanes_of_lines[1, 1](x, short, 3)
+    np.testing.assert_array_equal(short, x[2:4] + 3)
