@@ -1,7 +1,8 @@
 """`python -m bench.launch`: what one launch costs, beside its peers and in all its forms.
 
 Sixteen elements, so that next to nothing is computed. All calls take turns in one process; figures
-are medians of their rounds, ratios medians of the ratios within a round.
+are medians of their rounds, ratios medians of the ratios within a round. Prebuilt functions are
+called with a thousand numbers.
 """
 
 from __future__ import annotations
@@ -128,6 +129,17 @@ def tensors() -> dict[str, Call]:
     }
 
 
+def prebuilt() -> dict[str, Call]:
+    """Prebuilt functions of a few numbers."""
+    x, y, out = np.ones(1000, np.float32), np.ones((10, 100), np.float32), np.zeros(10, np.float32)
+    return {
+        "kernels.sum(x)": lambda: cp.kernels.sum(x),
+        "np.sum(x)": lambda: np.sum(x),
+        "kernels.max(y, 1, out=out)": lambda: cp.kernels.max(y, 1, out=out),
+        "np.max(y, 1, out=out)": lambda: np.max(y, 1, out=out),
+    }
+
+
 class Shapes:
     """Launches on arrays of so many shapes, one after the other; or of one, which has as many
     elements as they have on average."""
@@ -179,7 +191,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     shapes: dict[str, Call] = {"3,000 shapes in turn": Shapes(False), "one shape": Shapes(True)}
-    calls = ways() | peers() | tensors() | shapes
+    calls = ways() | peers() | tensors() | prebuilt() | shapes
     for _ in range(3):
         for _ in range(MANY):
             shapes["3,000 shapes in turn"]()
@@ -188,6 +200,8 @@ def main() -> None:
     against = {
         "torch: L(x, y, out, 2.0)": "torch.add(x, y, out=out)",
         "bound": "empty method",
+        "kernels.sum(x)": "np.sum(x)",
+        "kernels.max(y, 1, out=out)": "np.max(y, 1, out=out)",
         "3,000 shapes in turn": "one shape",
     }
     rows = []
