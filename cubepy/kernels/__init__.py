@@ -37,6 +37,7 @@ from cubepy.kernels.pooling.entry import (
     max_pool3d,
 )
 from cubepy.kernels.position.entry import argmax, argmin
+from cubepy.kernels.quantisation.entry import dequantize, quantize
 from cubepy.kernels.reduction.entry import (
     all,
     any,
@@ -84,6 +85,7 @@ __all__ = [
     "conv_transpose3d",
     "cumprod",
     "cumsum",
+    "dequantize",
     "gather",
     "group_norm",
     "instance_norm",
@@ -101,6 +103,7 @@ __all__ = [
     "norm",
     "prepack",
     "prod",
+    "quantize",
     "random",
     "rms_norm",
     "scatter",

@@ -243,6 +243,17 @@ def test_random_numbers(on: On):
             np.testing.assert_array_equal(found, expected)
 
 
+def test_quantisation(on: On):
+    x, scale = 9 * numbers(4, 34), np.array([0.5, 1, 2, 0.25], np.float32)
+    q = np.clip(np.rint(x / scale[:, None]), -8, 7).astype(np.int8)
+    found = on(cp.kernels.quantize, x, scale, None, "int4", 0)
+    np.testing.assert_array_equal(found, (q[:, ::2] & 15) | (q[:, 1::2].astype(np.uint8) << 4))
+    back = on(cp.kernels.dequantize, found, scale, axis=0, packed="int4")
+    np.testing.assert_array_equal(back, q * scale[:, None])
+    whole = on(cp.kernels.quantize, x, scale, None, "int8", 0)
+    np.testing.assert_array_equal(whole, np.clip(np.rint(x / scale[:, None]), -128, 127))
+
+
 def test_positions(on: On):
     x = RNG.integers(-9, 9, (3, 4, 70)).astype(np.float32)
     x[1, 2, 50] = np.nan
