@@ -3,6 +3,7 @@ and the others are written without a refusal."""
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from cubepy.kernels.calls.inspection import record
 from tests.compilers.c import hip_text
 
 IMAGE = {"x": "f32[2,5,19,23]"}
+ROWS = {"x": "f32[40,768]", "index": "i64[12]", "values": "f32[12,768]"}
 CALLS: list[tuple[str, dict[str, str], dict[str, Any]]] = [
     ("max_pool2d", {"x": "f16[2,5,19,23]"}, {"kernel_size": 3, "return_indices": True}),
     ("avg_pool2d", IMAGE, {"kernel_size": 3, "stride": 2, "padding": 1}),
@@ -22,6 +24,19 @@ CALLS: list[tuple[str, dict[str, str], dict[str, Any]]] = [
     ("cumprod", {"x": "i16[300000,3]"}, {"axis": 0}),
     ("sort", {"x": "f32[3,5000]"}, {}),
     ("topk", {"x": "f16[3,300]"}, {"k": 4}),
+    ("transpose", {"x": "f16[4,200,300]"}, {"axes": (0, 2, 1)}),
+    ("where", {"condition": "bool[64,1]", "a": "f32[64,128]", "b": "f32[128]"}, {}),
+    ("gather", {"x": "f32[40,768]", "index": "i64[3,4]"}, {"mode": "slices"}),
+    ("scatter", ROWS, {"update": "add"}),
+    ("scatter", ROWS, {"update": "max", "deterministic": False}),
+    ("random.uniform", {"out": "bf16[1000]"}, {"seed": 1}),
+    ("random.normal", {"out": "f32[1000]"}, {"seed": 1}),
+    (
+        "quantize",
+        {"x": "f32[40,64]", "scale": "f32[40,2]"},
+        {"dtype": "int4", "axis": 1, "block_size": 32},
+    ),
+    ("dequantize", {"q": "i8[40,64]", "scale": "f32[40]"}, {"axis": 0}),
 ]
 
 
@@ -29,7 +44,7 @@ def written(call: Any, target: str, stage: str) -> list[str]:
     """The stage of each launch."""
     name, specs, options = call
     arrays = {name: cp.spec(spec) for name, spec in specs.items()}
-    launches = record(getattr(kernels, name), arrays, options, resolve_target(target))
+    launches = record(attrgetter(name)(kernels), arrays, options, resolve_target(target))
     assert launches
     return [
         str(each.launcher.inspect(target=target, stage=stage, comptime=dict(each.arguments)))
