@@ -115,6 +115,7 @@ def all_rows() -> list[Row]:
         elementwise,
         launch,
         memory,
+        movers,
         pooling,
         products,
         scans,
@@ -123,7 +124,8 @@ def all_rows() -> list[Row]:
         sums,
     )
 
-    libraries = (pooling, averages, products, convolutions, elementwise, sums, scans, sorting)
+    arrays = (elementwise, sums, scans, sorting, movers)
+    libraries = (pooling, averages, products, convolutions, *arrays)
     modules = (bandwidth, *libraries, attention, core, barriers, checked, launch, start, memory)
     return [row for module in modules for row in module.rows()]
 
