@@ -84,6 +84,9 @@ def test_rounding_and_ends():
     small = kernels.quantize(x, 1.0, dtype="f8e4m3").astype("f4")
     np.testing.assert_array_equal(small, [0.5, 1.5, -2.5, 448, -448, 448, -448, np.nan, -0.5])
     assert kernels.quantize(np.array(4.0), np.float64(2)) == 2
+    payload = np.array([0x7FC00055, 0xFFC00001], "u4").view("f4")
+    assert kernels.quantize(payload, 1.0).tolist() == [0, 0]
+    assert kernels.quantize(payload, 1.0, dtype="int4").tolist() == [0]
     assert kernels.quantize(x[:3].astype("f8"), 1.0, dtype="int16").tolist() == [0, 2, -2]
 
 
