@@ -133,3 +133,129 @@ def shortest_ways(d):
         for i in range(n):
             for j in range(n):
                 d[i, j] = min(d[i, j], d[i, k] + d[k, j])
+
+
+@numba.njit
+def mandelbrot(out, limit):
+    step = np.float32(3) / np.float32(out.shape[1])
+    for i in range(out.shape[0]):
+        for j in range(out.shape[1]):
+            cx, cy = np.float32(j) * step - np.float32(2), np.float32(i) * step - np.float32(1.5)
+            x, y, n = np.float32(0), np.float32(0), 0
+            while x * x + y * y < np.float32(4) and n < limit:
+                x, y = x * x - y * y + cx, np.float32(2) * x * y + cy
+                n += 1
+            out[i, j] = n
+
+
+@numba.njit
+def collatz(x, out):
+    for i in range(x.size):
+        v, n = x[i], 0
+        while v != 1:
+            v = np.int32(v // 2) if v % 2 == 0 else np.int32(3 * v + 1)
+            n += 1
+        out[i] = n
+
+
+@numba.njit
+def search(keys, table, out):
+    for i in range(keys.size):
+        low, high = 0, table.size
+        while low < high:
+            middle = (low + high) // 2
+            if table[middle] < keys[i]:
+                low = middle + 1
+            else:
+                high = middle
+        out[i] = low
+
+
+@numba.njit
+def sum_rows(x, out):
+    for i in range(x.shape[0]):
+        total = np.float32(0)
+        for k in range(x.shape[1]):
+            total += x[i, k]
+        out[i] = total
+
+
+@numba.njit
+def binomial(spot, strike, years, out, steps, rate, volatility):
+    value = np.empty(steps + 1, np.float32)
+    for i in range(out.size):
+        dt = years[i] / np.float32(steps)
+        root = volatility * np.float32(math.sqrt(dt))
+        up = np.float32(math.exp(root))
+        growth, discount = np.float32(math.exp(rate * dt)), np.float32(math.exp(-rate * dt))
+        likely = (growth - np.float32(1) / up) / (up - np.float32(1) / up) * discount
+        unlikely = discount - likely
+        price = spot[i] * np.float32(math.exp(-root * np.float32(steps)))
+        for k in range(steps + 1):
+            value[k] = max(strike[i] - price, np.float32(0))
+            price *= up * up
+        for step in range(steps - 1, -1, -1):
+            price = spot[i] * np.float32(math.exp(-root * np.float32(step)))
+            for k in range(step + 1):
+                held = likely * value[k + 1] + unlikely * value[k]
+                value[k] = max(held, strike[i] - price)
+                price *= up * up
+        out[i] = value[0]
+
+
+@numba.njit
+def _distance(x, y, z, spheres):
+    nearest = y
+    for k in range(spheres.shape[0]):
+        dx, dy, dz = x - spheres[k, 0], y - spheres[k, 1], z - spheres[k, 2]
+        length = np.float32(math.sqrt(dx * dx + dy * dy + dz * dz))
+        nearest = min(nearest, length - spheres[k, 3])
+    return nearest
+
+
+@numba.njit
+def _march(p, d, spheres, far):
+    along = np.float32(0.02)
+    for _ in range(100):
+        step = _distance(p[0] + d[0] * along, p[1] + d[1] * along, p[2] + d[2] * along, spheres)
+        along += step
+        if step < np.float32(1e-3) or along > far:
+            break
+    return along
+
+
+@numba.njit
+def _unit(x, y, z):
+    scale = np.float32(1) / np.float32(math.sqrt(x * x + y * y + z * z))
+    return x * scale, y * scale, z * scale
+
+
+@numba.njit
+def _brightness(d, spheres, far, eye, light):
+    along = _march(eye, d, spheres, far)
+    if along > far:
+        return np.float32(0.6) + np.float32(0.4) * d[1]
+    p = (eye[0] + d[0] * along, eye[1] + d[1] * along, eye[2] + d[2] * along)
+    e = np.float32(1e-3)
+    here = _distance(p[0], p[1], p[2], spheres)
+    nx = _distance(p[0] + e, p[1], p[2], spheres) - here
+    ny = _distance(p[0], p[1] + e, p[2], spheres) - here
+    nz = _distance(p[0], p[1], p[2] + e, spheres) - here
+    n, to = _unit(nx, ny, nz), _unit(light[0], light[1], light[2])
+    lit = max(n[0] * to[0] + n[1] * to[1] + n[2] * to[2], np.float32(0))
+    if lit > 0 and _march(p, to, spheres, far) < far:
+        lit = np.float32(0)
+    dark = p[1] < np.float32(0.01) and (math.floor(p[0]) + math.floor(p[2])) % 2 == 0
+    colour = np.float32(0.4) if dark else np.float32(0.9)
+    return colour * (np.float32(0.15) + np.float32(0.85) * lit)
+
+
+@numba.njit
+def raymarch(out, spheres, far, eye, light):
+    height, width = out.shape
+    for i in range(height):
+        for j in range(width):
+            x = np.float32(2 * j + 1 - width) / np.float32(height)
+            y = np.float32(height - 2 * i - 1) / np.float32(height)
+            d = _unit(x, y, np.float32(1.8))
+            out[i, j] = _brightness(d, spheres, far, eye, light)

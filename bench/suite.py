@@ -112,6 +112,7 @@ def all_rows() -> list[Row]:
         checked,
         convolutions,
         core,
+        divergence,
         elementwise,
         launch,
         memory,
@@ -126,7 +127,18 @@ def all_rows() -> list[Row]:
 
     arrays = (elementwise, sums, scans, sorting, movers)
     libraries = (pooling, averages, products, convolutions, *arrays)
-    modules = (bandwidth, *libraries, attention, core, barriers, checked, launch, start, memory)
+    modules = (
+        bandwidth,
+        *libraries,
+        attention,
+        core,
+        divergence,
+        barriers,
+        checked,
+        launch,
+        start,
+        memory,
+    )
     return [row for module in modules for row in module.rows()]
 
 

@@ -95,7 +95,7 @@ class Emitter:
         return [self._registers[v] for v in op.operands]
 
     def constant_of(self, value: Value) -> int | float | None:
-        """The number of a scalar constant."""
+        """The number of a constant, which a line has in every lane."""
         return self._constants.get(value)
 
     def intrinsic(self, name: str, t: Type, *args: str) -> str:
@@ -343,6 +343,8 @@ class Emitter:
     def _note(self, op: Op) -> None:
         """Keep constants, which later operations look up."""
         value = op.attrs.get("value")
+        if op.row is ops.SPLAT and op.operands[0] in self._constants:
+            self._constants[op.result] = self._constants[op.operands[0]]
         if op.row is ops.CONST and isinstance(value, int | float):
             self._constants[op.result] = value
 

@@ -135,7 +135,7 @@ def _divide(e: Emitter, op: Op) -> str:
     if nonnegative and op.attrs.get("nonzero"):
         word = "udiv" if op.row in (ops.FLOORDIV, ops.DIV_TRUNC) else "urem"
         return e.w.value(f"{word} {spell.type_name(t)} {a}, {b}")
-    if divisor is not None and divisor > 0 and not isinstance(t, Line):
+    if divisor is not None and divisor > 0:
         return _divide_by_constant(e, op.row, t, a, int(divisor), nonnegative)
     return _divide_guarded(e, op.row, t, a, b, nonnegative)
 
@@ -146,22 +146,22 @@ def _divide_by_constant(
     name, power = spell.type_name(t), divisor & (divisor - 1) == 0
     is_quotient = row in (ops.FLOORDIV, ops.DIV_TRUNC)
     floors = row in (ops.FLOORDIV, ops.MOD)
+    by, zero, mask = literal(divisor, t), literal(0, t), spell.vector_name("i1", width_of(t), t)
     if unsigned:
-        return e.w.value(f"{'udiv' if is_quotient else 'urem'} {name} {a}, {divisor}")
+        return e.w.value(f"{'udiv' if is_quotient else 'urem'} {name} {a}, {by}")
     if power and floors:
-        shift = divisor.bit_length() - 1
-        text = f"ashr {name} {a}, {shift}" if is_quotient else f"and {name} {a}, {divisor - 1}"
-        return e.w.value(text)
-    quotient = e.w.value(f"sdiv {name} {a}, {divisor}")
-    remainder = e.w.value(f"srem {name} {a}, {divisor}")
+        shift, rest = literal(divisor.bit_length() - 1, t), literal(divisor - 1, t)
+        return e.w.value(f"ashr {name} {a}, {shift}" if is_quotient else f"and {name} {a}, {rest}")
+    quotient = e.w.value(f"sdiv {name} {a}, {by}")
+    remainder = e.w.value(f"srem {name} {a}, {by}")
     if not floors:
         return quotient if is_quotient else remainder
-    negative = e.w.value(f"icmp slt {name} {remainder}, 0")
+    negative = e.w.value(f"icmp slt {name} {remainder}, {zero}")
     if is_quotient:
-        lower = e.w.value(f"sub {name} {quotient}, 1")
-        return e.w.value(f"select i1 {negative}, {name} {lower}, {name} {quotient}")
-    raised = e.w.value(f"add {name} {remainder}, {divisor}")
-    return e.w.value(f"select i1 {negative}, {name} {raised}, {name} {remainder}")
+        lower = e.w.value(f"sub {name} {quotient}, {literal(1, t)}")
+        return e.w.value(f"select {mask} {negative}, {name} {lower}, {name} {quotient}")
+    raised = e.w.value(f"add {name} {remainder}, {by}")
+    return e.w.value(f"select {mask} {negative}, {name} {raised}, {name} {remainder}")
 
 
 def _divide_guarded(e: Emitter, row: OpDef, t: Type, a: str, b: str, unsigned: bool) -> str:

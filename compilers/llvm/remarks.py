@@ -20,7 +20,7 @@ def explain(kernel: Kernel, can: Capabilities, optimised: str) -> Listing:
     before: list[Kernel] = []
 
     def note(name: str, legal: Kernel) -> None:
-        if name == "unwrap_lines":
+        if name == "lower_planes":
             before.append(legal)
 
     legalise(kernel, can, note)

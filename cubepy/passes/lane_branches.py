@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from cubepy.ir import ops
 from cubepy.ir.core import Op, Region, Value
-from cubepy.ir.types import bool_
+from cubepy.ir.types import bool_, element_of
 from cubepy.passes.lane_operations import LANEWISE, POSITIONS, LaneOperations, is_own
 from cubepy.passes.lane_shapes import LOOPS
 
@@ -77,12 +77,19 @@ class LaneBranches(LaneOperations):
             stride = self._shapes.stride(op.operands[1])
             return 2 if stride == 1 or (stride == 0 and is_own(op)) else None
         if op.row in LANEWISE:
-            if op.row in DEAR:
-                return None
-            return 1
+            return self._weight_of_division(op) if op.row in DEAR else 1
         return 1 if op.row in (ops.CUBE_POS, ops.CUBE_COUNT, *POSITIONS) else None
 
     # Branches
+
+    def _weight_of_division(self, op: Op) -> int | None:
+        """Powers of two are shifts; other constants products."""
+        if not element_of(op.result.type).is_integer:
+            return None
+        divisor = self._shapes.constant(op.operands[1]) or 0
+        if divisor <= 0:
+            return None
+        return 1 if divisor & (divisor - 1) == 0 else 4
 
     def _if(self, op: Op) -> None:
         if self._shapes.is_alike(op.operands[0]):
@@ -192,7 +199,7 @@ class LaneBranches(LaneOperations):
         self._depth -= 1
         self._results(op, refs)
         if left is not None:
-            self._mask = self._get(left)
+            self._mask = self._part_of(outer, self._get(left))
             self._has_left = True
 
     def _result_refs(self, op: Op) -> list[Value]:
@@ -252,5 +259,5 @@ class LaneBranches(LaneOperations):
         self._branch(self._scalar(op.operands[0]), *blocks)
         self._results(op, refs)
         if left is not None:
-            self._mask = self._get(left)
+            self._mask = self._part_of(self._mask, self._get(left))
             self._has_left = True

@@ -15,7 +15,7 @@ from cubepy.ir.core import Attr, Kernel, Op, Region, Value
 from cubepy.ir.numbers import Number, convert
 from cubepy.ir.opdef import OpDef
 from cubepy.ir.types import DType, Line, Ref, Type, bool_, element_of, i32, make_line
-from cubepy.passes.lane_shapes import Shapes
+from cubepy.passes.lane_shapes import Shapes, Stride
 from cubepy.passes.rewrite import constant, count_uses
 from cubepy.record import dataclass
 from cubepy.span import Span
@@ -46,6 +46,7 @@ class LaneEmitter:
         self._lanes = lanes
         self._shapes = shapes
         self._uses = count_uses(kernel)
+        self._sources = {v: op for op in kernel.body.walk() for v in op.results}
         self._out: list[Op] = []
         self._span: Span | None = None
         self._new: dict[Value, Value] = {}
@@ -54,6 +55,10 @@ class LaneEmitter:
         """Lines that were made of scalars in the open regions."""
         self._mask: Value | None = None
         """Which lanes are on; None for all."""
+        self._around: dict[Value, Value | None] = {}
+        """Of a mask one that holds all of its lanes."""
+        self._loaded: dict[tuple[Value, Value], tuple[Value, Value | None]] = {}
+        """Lines that were loaded of what nobody writes, by buffer and offset, with their masks."""
         self._may_be_empty = False
         self._has_left = False
         """Whether lanes have left, so that perhaps none is on."""
@@ -65,6 +70,9 @@ class LaneEmitter:
         self._yields: list[Callable[[Op], None]] = []
         self._alive: Value | None = None
         self._iotas: dict[DType, Value] = {}
+        self._constant_memory = {
+            p.value for p in kernel.params if kernel.noalias and p.argument not in kernel.written
+        }
 
     # Emission
 
@@ -105,9 +113,10 @@ class LaneEmitter:
     @contextmanager
     def _block(self) -> Generator[list[Op]]:
         """Collect operations; lines made inside are forgotten, as they are not known outside."""
-        outer, self._out, made = self._out, [], dict(self._lines)
+        outer, self._out = self._out, []
+        lines, loaded = dict(self._lines), dict(self._loaded)
         yield self._out
-        self._out, self._lines = outer, made
+        self._out, self._lines, self._loaded = outer, lines, loaded
 
     def _branch(self, condition: Value, then: list[Op], otherwise: list[Op] | None = None) -> None:
         regions: list[Region] = []
@@ -151,19 +160,29 @@ class LaneEmitter:
         self._lines[value] = line
         return line
 
-    def _steps(self, dtype: DType, stride: int) -> Value:
+    def _steps(self, dtype: DType, stride: Stride) -> Value:
         """0, stride, 2 * stride, ..."""
+        line = self._line_of(dtype)
         if dtype in self._iotas or dtype.bits >= 32:
             steps = self._iota(dtype)
         else:
-            t = self._line_of(dtype)
-            steps = self._emit(ops.CAST, self._iota(i32), type=t)
+            steps = self._emit(ops.CAST, self._iota(i32), type=line)
         if stride == 1:
             return steps
-        factor = self._const(self._line_of(dtype), _wrapped(stride, dtype))
-        return self._emit(ops.MUL, steps, factor)
+        return self._emit(ops.MUL, steps, self._splat(self._distance(dtype, stride)))
 
-    def _as(self, value: Value, stride: int | None) -> Value:
+    def _distance(self, dtype: DType, stride: Stride) -> Value:
+        """A stride as a scalar."""
+        if isinstance(stride, tuple):
+            factor, value = stride
+            shared = self._scalar(value)
+            return (
+                self._emit(ops.MUL, shared, self._const(dtype, factor)) if factor != 1 else shared
+            )
+        assert stride is not None
+        return self._const(dtype, convert(stride, dtype))
+
+    def _as(self, value: Value, stride: Stride) -> Value:
         """A value in the form of one that varies by `stride`."""
         return self._line(value) if stride is None else self._scalar(value)
 
@@ -181,7 +200,18 @@ class LaneEmitter:
         """`mask & condition`, where the condition may be anything in lanes that are off."""
         if mask is None:
             return condition
-        return self._emit(ops.SELECT, mask, condition, self._all_off())
+        return self._part_of(mask, self._emit(ops.SELECT, mask, condition, self._all_off()))
+
+    def _part_of(self, mask: Value | None, part: Value) -> Value:
+        """`part`, of which all lanes are on in `mask`."""
+        self._around[part] = mask
+        return part
+
+    def _is_part(self, part: Value | None, mask: Value | None) -> bool:
+        """Whether the lanes of a mask are known to be on in another."""
+        while part is not None and part is not mask:
+            part = self._around.get(part)
+        return part is mask
 
     def _without(self, mask: Value, gone: Value) -> Value:
         return self._emit(ops.AND, mask, self._emit(ops.NOT, gone))
@@ -194,7 +224,3 @@ class LaneEmitter:
         if mask is not None and isinstance(value.type, Line):
             value = self._emit(ops.SELECT, mask, value, self._get(ref))
         self._set(ref, value)
-
-
-def _wrapped(number: int, dtype: DType) -> int:
-    return int(convert(number, dtype))

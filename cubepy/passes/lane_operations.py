@@ -161,6 +161,22 @@ class LaneOperations(LaneEmitter):
         return self._emit(ops.CAST, value, type=t)
 
     def _load(self, op: Op) -> None:
+        """A load of lines; lanes that are off get 0.
+
+        What a launch does not write is loaded once, where all lanes that need it are on: LLVM does
+        not see that one masked load holds the lanes of another.
+        """
+        key = op.operands[0], op.operands[1]
+        line, loaded_under = self._loaded.get(key, (None, None))
+        is_plain = len(op.operands) == 2 and op.operands[0] in self._constant_memory
+        if line is not None and is_plain and self._is_part(self._mask, loaded_under):
+            self._new[op.result] = line
+            return
+        self._new[op.result] = self._load_line(op)
+        if is_plain:
+            self._loaded[key] = self._new[op.result], self._mask
+
+    def _load_line(self, op: Op) -> Value:
         t = self._line_of(element_of(op.result.type))
         buffer, mask = self._scalar(op.operands[0]), self._mask
         fill = self._const(t, 0)
@@ -171,11 +187,10 @@ class LaneOperations(LaneEmitter):
         name = op.result.name
         if distances is not None:
             operands = (buffer, offset, distances, mask or self._all_on(), fill)
-            self._new[op.result] = self._emit(ops.GATHER, *operands, name=name)
-            return
+            return self._emit(ops.GATHER, *operands, name=name)
         attrs: dict[str, Attr] = {"type": t}
         masked = () if mask is None else (mask, fill)
-        self._new[op.result] = self._emit(ops.LOAD, buffer, offset, *masked, name=name, **attrs)
+        return self._emit(ops.LOAD, buffer, offset, *masked, name=name, **attrs)
 
     def _store(self, op: Op) -> None:
         if self._shapes.is_alike(op.operands[1]) and not is_own(op):
@@ -235,7 +250,7 @@ class LaneOperations(LaneEmitter):
         if not stride:
             return new
         t = element_of(value.type)
-        steps = self._emit(ops.MUL, lane, self._const(index, stride))
+        steps = self._emit(ops.MUL, lane, self._distance(index, stride))
         steps = steps if t is index else self._emit(ops.CAST, steps, type=t)
         return self._emit(ops.ADD, new, steps)
 

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from dataclasses import field
 from math import prod
+from typing import TypeAlias
 
 from cubepy.ir import ops
 from cubepy.ir.core import Kernel, Op, Region, Value
 from cubepy.ir.opdef import Uniformity
-from cubepy.ir.types import INDICES, Buffer, DType, Kind, Line, Space, element_of
+from cubepy.ir.types import INDICES, Buffer, DType, Kind, Line, Space, element_of, index
 from cubepy.record import dataclass
 
 LOOPS = (ops.FOR, ops.LOOP)
 _POSITIONS = (ops.UNIT_POS, ops.ABSOLUTE_POS)
-_SUMS = (ops.ADD, ops.SUB)
+Stride: TypeAlias = int | tuple[int, Value] | None
+"""How far neighbouring lanes lie apart: a number, or a number times a value that lanes share."""
 
 
 @dataclass(slots=True)
@@ -43,7 +45,7 @@ class Shapes:
     def __init__(self, kernel: Kernel, lanes: int) -> None:
         self._kernel = kernel
         self._lanes = lanes
-        self._strides: dict[Value, int | None] = {}
+        self._strides: dict[Value, Stride] = {}
         self._constants: dict[Value, object] = {}
         self._aligned: set[Value] = set()
         """Positions whose first lane is at a multiple of the lanes."""
@@ -58,7 +60,7 @@ class Shapes:
             self.real_returns.clear()
             self._region(kernel.body)
 
-    def stride(self, value: Value) -> int | None:
+    def stride(self, value: Value) -> Stride:
         """The distance of neighbouring lanes; None where there is none."""
         return self._strides.get(value, 0)
 
@@ -71,7 +73,7 @@ class Shapes:
         found = self._constants.get(value)
         return found if isinstance(found, int) else None
 
-    def _set(self, value: Value, stride: int | None) -> None:
+    def _set(self, value: Value, stride: Stride) -> None:
         """Values never become more alike again."""
         if value not in self._strides:
             self._strides[value] = stride
@@ -79,6 +81,10 @@ class Shapes:
         elif self._strides[value] is not None and self._strides[value] != stride:
             self._strides[value] = None
             self._changed = True
+
+    def _merge(self, value: Value, stride: Stride) -> None:
+        """Of values that leave a region: what they are a multiple of may not be known there."""
+        self._set(value, None if isinstance(stride, tuple) else stride)
 
     def _add(self, kind: set[Op], op: Op) -> None:
         if op not in kind:
@@ -106,7 +112,7 @@ class Shapes:
             for result in op.results:
                 self._set(result, self._of(op))
 
-    def _of(self, op: Op) -> int | None:
+    def _of(self, op: Op) -> Stride:
         """The stride of an operation's result."""
         row = op.row
         if row in _POSITIONS:
@@ -131,25 +137,32 @@ class Shapes:
         self._aligned.add(op.result)
         return 1
 
-    def _linear(self, op: Op, strides: list[int]) -> int | None:
-        """What sums, products by constants and conversions make of strides; integers wrap alike."""
-        if op.row in _SUMS:
-            return strides[0] + strides[1] if op.row is ops.ADD else strides[0] - strides[1]
+    def _linear(self, op: Op, strides: list[int | tuple[int, Value]]) -> Stride:
+        """What sums, products by what lanes share and conversions make of strides; integers wrap
+        alike."""
+        if op.row is ops.ADD:
+            return _sum(strides[0], strides[1], 1)
+        if op.row is ops.SUB:
+            return _sum(strides[0], strides[1], -1)
         if op.row is ops.NEG:
-            return -strides[0]
+            return _sum(0, strides[0], -1)
         if op.row is ops.MUL:
             return self._product(op, strides)
         if op.row is ops.CAST:
-            return strides[0] if _keeps_numbers(op) else None
+            is_plain = isinstance(strides[0], int) or element_of(op.result.type) is index
+            return strides[0] if is_plain and _keeps_numbers(op) else None
         if op.row in (ops.FLOORDIV, ops.MOD):
             return self._part_of_position(op)
         return None
 
-    def _product(self, op: Op, strides: list[int]) -> int | None:
+    def _product(self, op: Op, strides: list[int | tuple[int, Value]]) -> Stride:
         for stride, other in zip(strides, reversed(op.operands), strict=True):
+            if not stride or not self.is_alike(other):
+                continue
             number = self.constant(other)
-            if number is not None and stride:
-                return stride * number if abs(stride * number) < 1 << 31 else None
+            if number is not None:
+                return _sum(0, stride, number)
+            return (stride, other) if isinstance(stride, int) and other.type is index else None
         return None
 
     def _part_of_position(self, op: Op) -> int | None:
@@ -179,7 +192,7 @@ class Shapes:
             strides = {self.stride(values[k]) for values in ends}
             together = len(strides) == 1 and (same or not varying or len(ends) == 1)
             if ends:
-                self._set(result, strides.pop() if together else None)
+                self._merge(result, strides.pop() if together else None)
 
     def _loop(self, op: Op) -> None:
         (body,) = op.regions
@@ -189,7 +202,7 @@ class Shapes:
         carried = body.args[1:] if counted else body.args
         initial = op.operands[3:] if counted else op.operands
         for arg, value in zip(carried, initial, strict=True):
-            self._set(arg, self.stride(value))
+            self._merge(arg, self.stride(value))
         loop = _Open(op)
         self._stack.append(loop)
         self._region(body)
@@ -201,7 +214,7 @@ class Shapes:
         start, stop, step = (self.stride(v) for v in op.operands[:3])
         return start is not None and start == stop and step == 0
 
-    def _counter(self, op: Op) -> int | None:
+    def _counter(self, op: Op) -> Stride:
         start, stop, step = (self.stride(v) for v in op.operands[:3])
         if start is None or step != 0:
             return None
@@ -210,7 +223,7 @@ class Shapes:
         rises = self.is_rising(op)
         if start == 0:
             return 0 if rises else None
-        return start if rises and start > 0 and stop == 0 else None
+        return start if rises and isinstance(start, int) and start > 0 and stop == 0 else None
 
     def is_rising(self, op: Op) -> bool:
         """Whether the step of a `for` is known to be above 0."""
@@ -228,13 +241,13 @@ class Shapes:
         for k, arg in enumerate(carried):
             found = [jump.operands[k] for jump, _ in loop.continues]
             for value in found:
-                self._set(arg, self.stride(value))
+                self._merge(arg, self.stride(value))
             if (skips or op in self.masked) and any(v is not found[0] for v in found):
                 self._set(arg, None)
         for k, result in enumerate(op.results):
             ends = [jump.operands[k] for jump in loop.breaks] + ([carried[k]] if counted else [])
             for value in ends:
-                self._set(result, self.stride(value))
+                self._merge(result, self.stride(value))
             if op in self.masked:
                 self._set(result, None)
 
@@ -259,6 +272,17 @@ class Shapes:
             loop.leaves |= divergent
         if not divergent:
             self.real_returns.add(op)
+
+
+def _sum(
+    a: int | tuple[int, Value], b: int | tuple[int, Value], factor: int
+) -> int | tuple[int, Value] | None:
+    """`a + factor * b`, of strides of one kind; None where they are of two, or too large."""
+    x, y = (s if isinstance(s, tuple) else (s, None) for s in (a, b))
+    total, of = x[0] + factor * y[0], x[1] or y[1]
+    if (a and b and x[1] is not y[1]) or abs(total) >= 1 << 31:
+        return None
+    return (total, of) if of is not None and total else total
 
 
 def _is_integer(op: Op) -> bool:

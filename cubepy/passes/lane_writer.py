@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from cubepy.ir import ops
 from cubepy.ir.core import Kernel, Op, Region, Value
-from cubepy.ir.types import bool_, element_of, i32, index
+from cubepy.ir.types import bool_, element_of, i32, index, u32
 from cubepy.passes.lane_branches import JUMPS, LaneBranches
 from cubepy.passes.lane_emitter import OpenLoop
 from cubepy.passes.lane_shapes import LOOPS
@@ -132,7 +132,8 @@ class LaneWriter(LaneBranches):
         if is_masked and any(inner.row is ops.RETURN for inner in op.regions[0].walk()):
             assert self._alive is not None
             alive = self._get(self._alive)
-            self._mask = alive if outer is None else self._emit(ops.AND, outer, alive)
+            left = alive if outer is None else self._emit(ops.AND, outer, alive)
+            self._mask = self._part_of(outer, left)
             self._has_left = True
 
     def _open(self, op: Op, live: Value | None) -> OpenLoop:
@@ -166,7 +167,7 @@ class LaneWriter(LaneBranches):
         """An iteration; `before` is asked at its begin, and may take lanes away."""
         with self._block() as body:
             if loop.live is not None:
-                self._mask = self._get(loop.live)
+                self._mask = self._part_of(self._mask, self._get(loop.live))
             self._start(loop)
             if before is not None:
                 before()
@@ -232,17 +233,17 @@ class LaneWriter(LaneBranches):
         return before
 
     def _counted_apart(self, loop: OpenLoop) -> None:
-        """A `for` whose position each lane has for itself; the step is known, and never too far."""
+        """A `for` whose position each lane has for itself; the step is known, and never too far.
+
+        Bounds of 32 bits are counted so, for positions are mostly distances of gathers.
+        """
         op, (position, *_) = loop.op, loop.op.regions[0].args
-        start, stop, step = op.operands[:3]
         assert loop.live is not None
-        rises = self._shapes.is_rising(op)
-        row = ops.LT if rises else ops.GT
-        place = self._var(self._line_of(element_of(position.type)), position.name)
-        stops, steps = self._line(stop), self._line(step)
-        self._set(place, self._line(start))
-        inside = self._emit(row, self._line(start), stops)
-        first = self._both(self._mask, inside)
+        row = ops.LT if self._shapes.is_rising(op) else ops.GT
+        start, stops, steps = self._bounds(op)
+        place = self._var(start.type, position.name)
+        self._set(place, start)
+        first = self._both(self._mask, self._emit(row, start, stops))
         self._set(loop.live, first)
 
         def advance() -> None:
@@ -255,13 +256,40 @@ class LaneWriter(LaneBranches):
         loop.step = advance
 
         def before() -> None:
-            self._new[position] = self._get(place)
+            here = self._get(place)
+            t = self._line_of(element_of(position.type))
+            self._new[position] = here if here.type == t else self._emit(ops.CAST, here, type=t)
 
         some = self._any(first)
         with self._block() as block:
             region = Region((), tuple(self._body(loop, before)))
             self._out.append(Op(ops.LOOP, (), {}, (), (region,), op.span))
         self._branch(some, block)
+
+    def _bounds(self, op: Op) -> tuple[Value, Value, Value]:
+        """Start, stop and step of a `for` as lines of one type."""
+        start, stop, step = op.operands[:3]
+        small = [self._as_i32(start), self._as_i32(stop)]
+        if self._shapes.constant(step) in (1, -1) and small[0] is not None and small[1] is not None:
+            by = self._const(self._line_of(i32), self._shapes.constant(step) or 0)
+            return small[0], small[1], by
+        return self._line(start), self._line(stop), self._line(step)
+
+    def _as_i32(self, value: Value) -> Value | None:
+        """The line of an index that was a number of at most 32 bits; None where it was not."""
+        number, t = self._shapes.constant(value), self._line_of(i32)
+        if number is not None:
+            return self._const(t, number) if abs(number) < 1 << 31 else None
+        op = self._sources.get(value)
+        if op is None:
+            return None
+        if op.row is ops.ADD and self._shapes.constant(op.operands[1]) == 0:
+            return self._as_i32(op.operands[0])
+        source = element_of(op.operands[0].type) if op.row is ops.CAST else None
+        if source is None or source.bits > 32 or source is u32 or not source.is_integer:
+            return None
+        line = self._line(op.operands[0])
+        return line if source is i32 else self._emit(ops.CAST, line, type=t)
 
 
 def _own_jumps(region: Region) -> Iterator[Op]:

@@ -25,6 +25,8 @@ Choice = bool | str
 """What `configure(vectorise=...)` says: True, False or "auto"."""
 AUTOMATIC = False
 """Whether "auto" may choose this pass; without, only True does."""
+GATHER = 3
+"""Operations that a gather takes as long as."""
 _CONTROL = (ops.IF, *LOOPS, ops.YIELD, ops.BREAK, ops.CONTINUE, ops.RETURN, ops.FAULT)
 _BARRIERS = (ops.SYNC_CUBE, ops.SYNC_PLANE)
 _TAKEN = frozenset(
@@ -56,7 +58,8 @@ class Vectorised:
 def vectorise(kernel: Kernel, line_bytes: int, choice: Choice) -> Vectorised:
     """The kernel with its units along X as lanes of lines, where that is wanted and possible."""
     if choice is False or (choice == "auto" and not AUTOMATIC):
-        return Vectorised(kernel, 1, [Remark("units run one by one: vectorise=False")])
+        text = "units are not made lanes: only vectorise=True asks for it"
+        return Vectorised(kernel, 1, [Remark(text)])
     found = _refusal(kernel)
     if found is None and choice == "auto":
         found = _cost_rule(kernel)
@@ -68,6 +71,8 @@ def vectorise(kernel: Kernel, line_bytes: int, choice: Choice) -> Vectorised:
         return Vectorised(kernel, 1, [Remark(text)])
     shapes = Shapes(kernel, lanes)
     found = _refusal_of_shapes(kernel, shapes)
+    if found is None and choice == "auto":
+        found = _loop_of_gathers(kernel, shapes)
     if found is not None:
         return Vectorised(kernel, 1, [found])
     remarks = [Remark(f"units are lanes of lines of {lanes}"), *_describe(kernel, shapes)]
@@ -82,21 +87,35 @@ def _refusal(kernel: Kernel) -> Remark | None:
     if kernel.cube_dim[0] == 1:
         return Remark("units stay scalar: a row of the cube is one unit")
     for op in kernel.body.walk():
+        if any(isinstance(v.type, Line) for v in (*op.operands, *op.results)):
+            return Remark("units stay scalar: the kernel computes with lines itself", op.span)
         if op.row not in _TAKEN:
             text = f"units stay scalar: `{op.row.name}` has no form for lanes"
             return Remark(text, op.span)
-        if any(isinstance(v.type, Line) for v in (*op.operands, *op.results)):
-            return Remark("units stay scalar: the kernel computes with lines itself", op.span)
     return None
 
 
 def _cost_rule(kernel: Kernel) -> Remark | None:
-    """Why LLVM's vectoriser, or plain loops, serve a kernel as well."""
-    loops = [op for op in kernel.body.walk() if op.row in LOOPS and not _waits(op)]
-    if not loops:
-        return Remark("units are left to LLVM's loop vectoriser: they have no loop inside")
-    if interleave_units(kernel) is not kernel:
-        return Remark("units are left to LLVM's loop vectoriser: the loop strides over the grid")
+    """Why LLVM's vectoriser, or plain loops, serve a kernel as well.
+
+    Loops that stride over units become loops of the cube with a barrier inside, and do not count.
+    """
+    if any(op.row in LOOPS and not _waits(op) for op in interleave_units(kernel).body.walk()):
+        return None
+    return Remark("units are left to LLVM's loop vectoriser: they have no loop of their own")
+
+
+def _loop_of_gathers(kernel: Kernel, shapes: Shapes) -> Remark | None:
+    """A loop that lanes leave one by one and that mostly gathers: scalar loads are as fast, and no
+    lane waits for another."""
+    for op in kernel.body.walk():
+        if op not in shapes.masked or any(o.row in LOOPS for o in op.regions[0].walk()):
+            continue
+        body = list(op.regions[0].walk())
+        gathers = sum(o.row in (ops.LOAD, ops.STORE) and _access(o, shapes) != "" for o in body)
+        work = sum(o.row in LANEWISE and o.row is not ops.CAST for o in body)
+        if GATHER * gathers > work:
+            return Remark("units stay scalar: this loop mostly gathers", op.span)
     return None
 
 
@@ -152,4 +171,6 @@ def _access(op: Op, shapes: Shapes) -> str:
     if stride in (0, 1):
         return ""
     word = "gather" if op.row is ops.LOAD else "scatter"
+    if isinstance(stride, tuple):
+        return f"{word} of lanes that lie a number apart which the launch decides"
     return f"{word} of lanes that lie {'anywhere' if stride is None else f'{stride} apart'}"

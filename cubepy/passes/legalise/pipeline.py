@@ -67,12 +67,12 @@ def steps(target: Capabilities) -> list[Pass]:
         (True, (_for(lower_dots, target),)),
         (True, (Pass("print_nonfinite", print_nonfinite),)),
         (loops, (Pass("unwrap_lines", unwrap_lines),)),
-        (target.vectorise is not False, (_for(_units_as_lanes, target),)),
         (
             target.planes is Planes.MEMORY or not (loops or target.early_exit),
             (_for(predicate, target),),
         ),
         (True, (_for(lower_planes, target),)),
+        (target.vectorise is not False, (_for(_units_as_lanes, target),)),
         (True, (_for(lower_atomics, target),)),
         (loops, (Pass("interleave_units", interleave_units), Pass("fission", _cut_at_barriers))),
         (not target.reduces_lines, (Pass("lower_reductions", lower_reductions),)),

@@ -1,0 +1,90 @@
+"""Kernels with one unit per element whose control flow differs from unit to unit."""
+
+from __future__ import annotations
+
+import cubepy as cp
+
+
+@cp.cube
+def mandelbrot(out: cp.Tensor[cp.f32], limit: cp.i32) -> None:
+    """Iterations of z*z + c before |z| reaches 2, over the square from (-2, -1.5) to (1, 1.5)."""
+    i, j = cp.ABSOLUTE_POS_Y, cp.ABSOLUTE_POS_X
+    if i < out.shape[0] and j < out.shape[1]:
+        step = 3 / cp.f32(out.shape[1])
+        cx, cy = j * step - 2, i * step - 1.5
+        x, y, n = cp.f32(0), cp.f32(0), cp.i32(0)
+        while x * x + y * y < 4 and n < limit:
+            x, y = x * x - y * y + cx, 2 * x * y + cy
+            n += 1
+        out[i, j] = n
+
+
+@cp.cube
+def collatz(x: cp.Tensor[cp.i32], out: cp.Tensor[cp.i32]) -> None:
+    """Steps until 1: halves of even numbers, three times odd ones and 1."""
+    i = cp.ABSOLUTE_POS
+    if i < x.size:
+        v, n = x[i], cp.i32(0)
+        while v != 1:
+            v = v // 2 if v % 2 == 0 else 3 * v + 1
+            n += 1
+        out[i] = n
+
+
+@cp.cube
+def search(keys: cp.Tensor[cp.f32], table: cp.Tensor[cp.f32], out: cp.Tensor[cp.i32]) -> None:
+    """Where each key belongs in a sorted table."""
+    i = cp.ABSOLUTE_POS
+    if i < keys.size:
+        key, low, high = keys[i], cp.i32(0), cp.i32(table.size)
+        while low < high:
+            middle = (low + high) // 2
+            if table[middle] < key:
+                low = middle + 1
+            else:
+                high = middle
+        out[i] = low
+
+
+@cp.cube
+def sum_rows(x: cp.Tensor[cp.f32], out: cp.Tensor[cp.f32]) -> None:
+    """A unit for each row, which reads along it."""
+    i = cp.ABSOLUTE_POS
+    if i < out.size:
+        total = cp.f32(0)
+        for k in range(x.shape[1]):
+            total += x[i, k]
+        out[i] = total
+
+
+STEPS = 64
+RATE, VOLATILITY = 0.02, 0.3
+
+
+@cp.cube
+def binomial(
+    spot: cp.Tensor[cp.f32],
+    strike: cp.Tensor[cp.f32],
+    years: cp.Tensor[cp.f32],
+    out: cp.Tensor[cp.f32],
+) -> None:
+    """American puts on a binomial tree (Cox, Ross and Rubinstein 1979), a unit for each."""
+    i = cp.ABSOLUTE_POS
+    if i < out.size:
+        dt = years[i] / STEPS
+        up = cp.exp(VOLATILITY * cp.sqrt(dt))
+        growth, discount = cp.exp(RATE * dt), cp.exp(-RATE * dt)
+        likely = (growth - 1 / up) / (up - 1 / up) * discount
+        unlikely = discount - likely
+        value = cp.local(STEPS + 1, cp.f32)
+        price = spot[i] * cp.exp(-VOLATILITY * cp.sqrt(dt) * STEPS)
+        for k in range(STEPS + 1):
+            value[k] = max(strike[i] - price, 0.0)
+            price *= up * up
+        for step in range(STEPS - 1, -1, -1):
+            price = spot[i] * cp.exp(-VOLATILITY * cp.sqrt(dt) * cp.f32(step))
+            for k in range(step + 1):
+                held = likely * value[k + 1] + unlikely * value[k]
+                value[k] = max(held, strike[i] - price)
+                price *= up * up
+        out[i] = value[0]

@@ -1,0 +1,169 @@
+"""Units whose control flow differs, as lanes of lines, beside numba's loops; one thread."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench import divergence as kernels
+from bench import peers
+from bench.arrays import make_empty, make_random, to_f64
+from bench.suite import OURS, Case, Claim, Contender, Row, only_present
+
+GROUP = "divergence"
+LANES, UNITS = "units as lanes", "unit by unit"
+
+
+def rows() -> Iterator[Row]:
+    """The floors of units that become lanes, as times of a numba loop."""
+    yield Row(GROUP, "Mandelbrot 256x256, limit 300", _make_mandelbrot, threads=1)
+    yield Row(GROUP, "Collatz 64 Ki", _make_collatz, threads=1)
+    yield Row(GROUP, "ray marcher 360x640", _make_raymarch, threads=1)
+    yield Row(GROUP, "search 512 Ki of 64 Ki", _make_search, threads=1)
+    yield Row(GROUP, "row sums 1024x1024", _make_rows, threads=1)
+    yield Row(GROUP, "binomial options 8 Ki", _make_binomial, threads=1)
+
+
+def _contenders(
+    kernel: Any,
+    over: np.ndarray,
+    args: tuple[Any, ...],
+    theirs: Callable[..., Any] | None,
+    judged: Callable[[np.ndarray], np.ndarray] = np.asarray,
+) -> list[Contender]:
+    """Our kernel both ways, and numba's; the last array is the output of all."""
+    out = [a for a in args if isinstance(a, np.ndarray)][-1]
+
+    def ours(way: str, vectorise: bool) -> Contender:
+        call = kernel.configure(vectorise=vectorise).over(over).bind(*args)
+        return Contender(OURS, call, way, result=lambda: judged(out))
+
+    found = [ours(LANES, True), ours(UNITS, False)]
+    if theirs is not None:
+        found.append(Contender("numba", theirs, "loop", result=lambda: judged(out)))
+    return found
+
+
+def _case(contenders: list[Contender], floor: float, reference: Any, **tolerance: Any) -> Case:
+    claims = [
+        Claim("speed", f"{OURS} {LANES}", ("numba loop",), floor),
+        Claim("unit by unit", f"{OURS} {LANES}", (f"{OURS} {UNITS}",)),
+    ]
+    return Case(only_present(contenders), claims, reference, **tolerance)
+
+
+def _numba(name: str, *args: Any) -> Callable[..., Any] | None:
+    if not peers.find("numba"):
+        return None
+    from bench import numba_kernels
+
+    return partial(getattr(numba_kernels, name), *args)
+
+
+def _make_mandelbrot(small: bool) -> Case:
+    n = 64 if small else 256
+    out = make_empty((n, n))
+    theirs = _numba("mandelbrot", out, 300)
+    made = _contenders(kernels.mandelbrot, out, (out, 300), theirs, _mean_of_rows)
+
+    def reference() -> np.ndarray:
+        return _mean_of_rows(_escape_times(n, 300))
+
+    return _case(made, 6.0, reference, rtol=0.02, atol=2.0)  # near the edge f32 escapes elsewhen
+
+
+def _escape_times(n: int, limit: int) -> np.ndarray:
+    """In f64."""
+    i, j = np.mgrid[:n, :n]
+    c = (j * (3 / n) - 2) + 1j * (i * (3 / n) - 1.5)
+    z, count = np.zeros_like(c), np.zeros((n, n))
+    for _ in range(limit):
+        alive = np.abs(z) < 2
+        z[alive] = z[alive] ** 2 + c[alive]
+        count += alive
+    return count
+
+
+def _make_collatz(small: bool) -> Case:
+    x = np.random.default_rng(2).integers(1, 30_000, 1 << 10 if small else 1 << 16)
+    x, out = x.astype(np.int32), np.zeros(x.size, np.int32)
+    made = _contenders(kernels.collatz, x, (x, out), _numba("collatz", x, out))
+    return _case(made, 3.0, lambda: np.array([_steps(int(v)) for v in x]), rtol=0.0, atol=0.0)
+
+
+def _steps(v: int) -> int:
+    n = 0
+    while v != 1:
+        v, n = (v // 2 if v % 2 == 0 else 3 * v + 1), n + 1
+    return n
+
+
+def _make_raymarch(small: bool) -> Case:
+    sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
+    import raymarch as scene
+
+    height, width = (36, 64) if small else (360, 640)
+    out = make_empty((height, width))
+    f32 = np.float32
+    spheres = np.array(scene.SPHERES, f32)
+    eye, light = (tuple(f32(v) for v in (p.x, p.y, p.z)) for p in (scene.EYE, scene.LIGHT))
+    theirs = _numba("raymarch", out, spheres, f32(scene.FAR), eye, light)
+    made = _contenders(scene.render_kernel, out, (out,), theirs, _mean_of_rows)
+
+    def reference() -> np.ndarray:
+        return _mean_of_rows(scene.reference(height, width))
+
+    return _case(made, 4.0, reference, rtol=0.0, atol=0.05)
+
+
+def _mean_of_rows(picture: np.ndarray) -> np.ndarray:
+    """Single pixels at edges of shadows and of the chequered floor differ by a rounding."""
+    return picture.mean(axis=1)
+
+
+def _make_search(small: bool) -> Case:
+    keys, table = make_random((1 << 10 if small else 1 << 19,), 1), make_random((1 << 16,), 2)
+    table.sort()
+    out = np.zeros(keys.size, np.int32)
+    made = _contenders(kernels.search, out, (keys, table, out), _numba("search", keys, table, out))
+    return _case(made, 2.0, lambda: np.searchsorted(table, keys), rtol=0.0, atol=0.0)
+
+
+def _make_rows(small: bool) -> Case:
+    n = 64 if small else 1024
+    x, out = make_random((n, n)), make_empty((n,))
+    made = _contenders(kernels.sum_rows, out, (x, out), _numba("sum_rows", x, out))
+    return _case(made, 1.2, lambda: to_f64(x).sum(axis=1), rtol=1e-4, atol=1e-3)
+
+
+def _make_binomial(small: bool) -> Case:
+    n = 64 if small else 1 << 13
+    rng = np.random.default_rng(3)
+    spot, strike, years = (
+        rng.uniform(low, high, n).astype(np.float32)
+        for low, high in ((80, 120), (80, 120), (0.2, 2))
+    )
+    out = make_empty((n,))
+    numbers = kernels.STEPS, np.float32(kernels.RATE), np.float32(kernels.VOLATILITY)
+    theirs = _numba("binomial", spot, strike, years, out, *numbers)
+    made = _contenders(kernels.binomial, out, (spot, strike, years, out), theirs)
+    return _case(made, 8.0, partial(_puts, spot, strike, years), rtol=1e-3, atol=1e-2)
+
+
+def _puts(spot: np.ndarray, strike: np.ndarray, years: np.ndarray) -> np.ndarray:
+    """In f64, all options at once."""
+    spot, strike, dt = to_f64(spot), to_f64(strike), to_f64(years) / kernels.STEPS
+    up = np.exp(kernels.VOLATILITY * np.sqrt(dt))
+    discount = np.exp(-kernels.RATE * dt)
+    likely = (np.exp(kernels.RATE * dt) - 1 / up) / (up - 1 / up)
+    k = np.arange(kernels.STEPS + 1)[:, None]
+    value = np.maximum(strike - spot * up ** (2 * k - kernels.STEPS), 0)
+    for step in range(kernels.STEPS - 1, -1, -1):
+        held = discount * (likely * value[1 : step + 2] + (1 - likely) * value[: step + 1])
+        value = np.maximum(held, strike - spot * up ** (2 * k[: step + 1] - step))
+    return value[0]
