@@ -87,6 +87,18 @@ def _pass_builder(target: Target, level: int) -> Any:
 
 
 @contextmanager
+def _without_vector_combine() -> Iterator[None]:
+    """A pass of LLVM 22.1 that aborts the process on some modules of lines; it changed the code of
+    none of our kernels. The option is the process's: others who use LLVM get it back."""
+    set_option = _llvm().set_option
+    set_option("cubepy", "-disable-vector-combine=true")
+    try:
+        yield
+    finally:
+        set_option("cubepy", "-disable-vector-combine=false")
+
+
+@contextmanager
 def _optimised(text: str, target: Target, level: int) -> Iterator[Any]:
     """The optimised module of a text, with the lock held; `CompileError` E505 where LLVM refuses
     the text. Nothing of it is left afterwards: types and constants are kept in its context."""
@@ -98,7 +110,8 @@ def _optimised(text: str, target: Target, level: int) -> Iterator[Any]:
             builder = _pass_builder(target, level)
             passes = builder.getModulePassManager()
             try:
-                passes.run(module, builder)
+                with _without_vector_combine():
+                    passes.run(module, builder)
                 yield module
             finally:
                 binding.ffi.lib.LLVMPY_DisposeNewModulePassManger(passes)  # llvmlite forgets to

@@ -13,6 +13,8 @@ import cubepy as cp
 from cubepy.passes import vectorise as pass_
 from cubepy.passes.vectorise import Vectorised, vectorise
 
+ABORTED = 901312
+"""Seeds of a batch of generated expressions."""
 UNITS = 64
 """Of a cube, so that all lanes of the widest lines are used."""
 
@@ -218,6 +220,14 @@ def test_gathers_are_instructions_where_they_are_fast() -> None:
     launcher = searches.configure(vectorise=True)[4, 64]
     text = launcher.inspect("i32[37]", "i32[97]", target="cpu:x86-64-v4", stage="asm")
     assert "vpgather" in text
+
+
+def test_lines_that_aborted_the_process() -> None:
+    """LLVM's pass that combines vectors failed an assertion on this kernel."""
+    from tests.fuzz.typed import oracle
+
+    seeds = range(ABORTED, ABORTED + oracle.BATCH)
+    oracle.check(seeds, (oracle.LANES,))
 
 
 def test_prints_come_unit_by_unit(capfd: pytest.CaptureFixture[str]) -> None:
