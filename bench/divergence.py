@@ -85,6 +85,7 @@ def binomial(
             price = spot[i] * cp.exp(-VOLATILITY * cp.sqrt(dt) * cp.f32(step))
             for k in range(step + 1):
                 held = likely * value[k + 1] + unlikely * value[k]
-                value[k] = max(held, strike[i] - price)
+                now = strike[i] - price
+                value[k] = held if held > now else now  # as numba's max, which ignores NaN
                 price *= up * up
         out[i] = value[0]
