@@ -15,6 +15,11 @@ from cubepy.kernels.calls.inspection import record
 from tests.compilers.c import hip_text
 
 IMAGE = {"x": "f32[2,5,19,23]"}
+ROW = "f32[6]"
+HEADS = {"q": "bf16[2,8,70,64]", "k": "bf16[2,2,90,64]", "v": "bf16[2,2,90,64]"}
+CHANNELS = {"x": "bf16[4,6,9]", "running_mean": ROW, "running_var": ROW, "weight": ROW}
+TRANSPOSED = {"x": "f32[2,4,7,6]", "weight": "f32[4,3,3,3]", "bias": ROW}
+GRADIENT = {"x": "f16[2,3,7,6]", "grad_output": "f16[2,4,4,3]"}
 ROWS = {"x": "f32[40,768]", "index": "i64[12]", "values": "f32[12,768]"}
 CALLS: list[tuple[str, dict[str, str], dict[str, Any]]] = [
     ("max_pool2d", {"x": "f16[2,5,19,23]"}, {"kernel_size": 3, "return_indices": True}),
@@ -36,6 +41,12 @@ CALLS: list[tuple[str, dict[str, str], dict[str, Any]]] = [
         {"x": "f32[40,64]", "scale": "f32[40,2]"},
         {"dtype": "int4", "axis": 1, "block_size": 32},
     ),
+    ("attention", {**HEADS, "mask": "bool[70,90]"}, {"causal": True}),
+    ("batch_norm", CHANNELS, {"training": True}),
+    ("group_norm", {"x": "f32[4,6,9]", "bias": ROW}, {"num_groups": 2}),
+    ("layer_norm", {"x": "f16[4,6]", "weight": ROW}, {"normalized_shape": 6}),
+    ("conv_transpose2d", TRANSPOSED, {"stride": 2, "groups": 2}),
+    ("conv2d_weight_grad", GRADIENT, {"weight_size": (4, 3, 3, 3), "stride": 2, "padding": 1}),
     ("dequantize", {"q": "i8[40,64]", "scale": "f32[40]"}, {"axis": 0}),
 ]
 
