@@ -40,7 +40,7 @@ class Entry:
 class Autotuned:
     """A function with a space of configurations; calling it picks one and passes it on.
 
-    `configs`: all members of the space; `pick(...)` tells which one a call would use.
+    `configs`: all members of the space; `pick(...)` gives the one that a call would use.
     """
 
     def __init__(

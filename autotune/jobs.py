@@ -120,7 +120,7 @@ def _own_store() -> Iterator[None]:
 
 
 def run_all(
-    jobs: Sequence[Job], sweep: Sweep, told: Callable[[Done], None] = lambda done: None
+    jobs: Sequence[Job], sweep: Sweep, report: Callable[[Done], None] = lambda done: None
 ) -> list[Done]:
     """Tune jobs one after the other in this process, into the store of the settings in force."""
     found: list[Done] = []
@@ -131,7 +131,7 @@ def run_all(
         except (Error, ImportError, AttributeError, TypeError, ValueError) as error:
             done = Done(job, f"{type(error).__name__}: {error}", {})
         found.append(done)
-        told(done)
+        report(done)
     return found
 
 
@@ -139,7 +139,7 @@ def run_on_workers(
     jobs: Sequence[Job],
     sweep: Sweep,
     client: Any,
-    told: Callable[[Done], None] = lambda done: None,
+    report: Callable[[Done], None] = lambda done: None,
 ) -> list[Done]:
     """Tune jobs on the workers of a Dask client; add what they measured to the store in force.
 
@@ -158,7 +158,7 @@ def run_on_workers(
         done = future.result() if error is None else Done(job, f"{error!r}", {})
         find_records().add(done.rows)
         found.append(done)
-        told(done)
+        report(done)
     return found
 
 

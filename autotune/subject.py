@@ -36,7 +36,7 @@ class Subject(Protocol):
         ...
 
     def seconds(self, k: int, count: int) -> float:
-        """The time that `count` launches of a candidate take, of the device where it tells."""
+        """The time that `count` launches of a candidate take: the device's where it has a clock."""
         ...
 
     def bound(self) -> float:

@@ -44,12 +44,12 @@ def show_tuning(request: Request, as_json: bool) -> None:
     sweep = Sweep(request.level, request.budget_s, request.seed)
     out = console()
 
-    def told(done: Done) -> None:
+    def report(done: Done) -> None:
         if not as_json:
             verdict = done.error or "tuned"
             out.print(f"{done.job.function} {dict(done.job.arguments)}: {verdict}", markup=False)
 
-    found = _run(jobs, sweep, request.workers, told)
+    found = _run(jobs, sweep, request.workers, report)
     failed = [done for done in found if done.error]
     if as_json:
         rows = [{"function": d.job.function, "error": d.error} for d in found]
@@ -58,12 +58,12 @@ def show_tuning(request: Request, as_json: bool) -> None:
         raise typer.Exit(FAILED)
 
 
-def _run(jobs: list[Job], sweep: Sweep, where: str | None, told: Any) -> list[Done]:
+def _run(jobs: list[Job], sweep: Sweep, where: str | None, report: Any) -> list[Done]:
     if where is None:
-        return run_all(jobs, sweep, told)
+        return run_all(jobs, sweep, report)
     try:
         with workers(where) as client:
-            return run_on_workers(jobs, sweep, client, told)
+            return run_on_workers(jobs, sweep, client, report)
     except ImportError:
         raise misuse(
             "--workers needs the package `distributed`", "pip install 'cubepy-jit[tune]'"

@@ -39,7 +39,7 @@ from cubepy.jit.grid import (
     dim3,
     shown,
 )
-from cubepy.jit.observe import is_observed, tell
+from cubepy.jit.observe import report_written
 from cubepy.jit.plan import GridRule, LaunchPlan, grid_rule, plan_of
 from cubepy.jit.staging import Staged
 from cubepy.jit.tensor_maps import encode
@@ -163,8 +163,7 @@ def prepare(
         signature = replace(signature, args=finish(items, matcher, width, True))
     facts = specialisations.facts(signature, target)
     check_written(kernel, facts.written, matcher.memories)
-    if is_observed():
-        tell(facts.written, matcher.memories)
+    report_written(facts.written, matcher.memories)
     if check_overlaps(kernel, facts.written, matcher.memories):
         signature = replace(signature, noalias=False)
     rule = grid_rule(grid, signature, facts, matcher, target, options.clusters)

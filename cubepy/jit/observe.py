@@ -1,4 +1,4 @@
-"""Who wants to know what launches write: the autotuner, while it runs a reference.
+"""Reports what launches write to an observer: the autotuner, while it runs a reference.
 
 Launches that native code runs are not seen; a block of `settings` keeps them in Python.
 """
@@ -12,13 +12,13 @@ from contextvars import ContextVar
 from cubepy.array.memory import Memory
 
 Observer = Callable[[tuple[int, int]], None]
-"""Is told the first byte of what may be written, and the one behind."""
+"""Takes the first address of what may be written, and the one behind its end."""
 _observer: ContextVar[Observer | None] = ContextVar("cubepy_observer", default=None)
 
 
 @contextmanager
 def observing(observer: Observer) -> Iterator[None]:
-    """Inside the block launches of this context tell the observer what they may write."""
+    """Inside the block launches of this context report what they may write."""
     token = _observer.set(observer)
     try:
         yield
@@ -27,12 +27,12 @@ def observing(observer: Observer) -> Iterator[None]:
 
 
 def is_observed() -> bool:
-    """Whether somebody wants to know."""
+    """Whether launches of this context are to report what they write."""
     return _observer.get() is not None
 
 
-def tell(written: Collection[str], memories: dict[str, Memory]) -> None:
-    """Tell of a launch that writes the arguments of these names."""
+def report_written(written: Collection[str], memories: dict[str, Memory]) -> None:
+    """Report a launch that writes the arguments of these names, if it is observed."""
     observer = _observer.get()
     if observer is not None:
         for name in written:

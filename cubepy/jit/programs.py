@@ -1,4 +1,4 @@
-"""Programs: prepared launches in order, on operands that are told apart by their number.
+"""Programs: prepared launches in order, on operands that are identified by their number.
 
 Prebuilt functions make one for each signature. It is called with its operands, which are NumPy
 arrays or addresses; native code runs it from the third call on, where all of it runs on the CPU.

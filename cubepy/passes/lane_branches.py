@@ -13,8 +13,8 @@ from cubepy.passes.lane_shapes import LOOPS
 
 CHEAP = 12
 """Operations of both sides of a branch that is not worth asking whether any lane takes it."""
-DEAR = (ops.FLOORDIV, ops.MOD, ops.DIV_TRUNC, ops.REM_TRUNC)
-"""What is not done for lanes that do not need it."""
+DIVISIONS = (ops.FLOORDIV, ops.MOD, ops.DIV_TRUNC, ops.REM_TRUNC)
+"""Operations that are cheap for lanes only where the divisor is a constant."""
 JUMPS = (ops.BREAK, ops.CONTINUE)
 
 
@@ -77,7 +77,7 @@ class LaneBranches(LaneOperations):
             stride = self._shapes.stride(op.operands[1])
             return 2 if stride == 1 or (stride == 0 and is_own(op)) else None
         if op.row in LANEWISE:
-            return self._weight_of_division(op) if op.row in DEAR else 1
+            return self._weight_of_division(op) if op.row in DIVISIONS else 1
         return 1 if op.row in (ops.CUBE_POS, ops.CUBE_COUNT, *POSITIONS) else None
 
     # Branches

@@ -209,7 +209,7 @@ class Planner:
         return self._picks.pick(family, key, default, others)
 
     def pick_among(self, family: str, key: Any, candidates: Sequence[Any]) -> Any:
-        """As `pick`, of dataclasses whose first is the default; they are told apart by fields."""
+        """As `pick`, of dataclasses: the first is the default, the others are named by fields."""
         return self.pick(family, key, candidates[0], lambda: differences(candidates))
 
     def array(self, name: str, x: Any) -> Memory:

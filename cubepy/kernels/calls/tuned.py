@@ -39,7 +39,7 @@ class Place:
 
     @property
     def name(self) -> tuple[str, str]:
-        """What tells places of a plan apart; equal problems share a pick."""
+        """What identifies a place of a plan; equal problems share a pick."""
         return self.family, self.problem
 
 
@@ -49,7 +49,7 @@ def memory_key(x: Memory) -> tuple[Any, ...]:
 
 
 class Picks:
-    """What a plan picks at each place, and the places that it met."""
+    """What a plan picks at each place, and the places where it may choose."""
 
     def __init__(self, chosen: dict[tuple[str, str], str], is_open: bool) -> None:
         """`chosen`: canonical texts; not `is_open`: rules decide, and nothing is noted."""
@@ -69,7 +69,7 @@ class Picks:
 
 
 DEFAULT = "default"
-"""The text of what a family's rule gives; others are told apart by what they change."""
+"""The text of what a family's rule gives; others are named by what they change."""
 Build = Callable[[Picks], Any]
 """Makes the plan of one signature with some picks."""
 

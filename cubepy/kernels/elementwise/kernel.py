@@ -132,7 +132,7 @@ def map_lines(
 @cp.cube
 def trace_result(function: cp.Comptime[Callable[..., Any]], inputs: Any, results: Any) -> None:
     """Runs nowhere: of `results`, arrays of `RESULTS`, it writes the one of the dtype that
-    `function` gives for some inputs, so that what it writes tells the dtype."""
+    `function` gives for some inputs, so that the array it writes has the dtype."""
     v = function(*(x.flat[0] for x in inputs))
     cp.static_assert(not isinstance(v, NO_NUMBERS), "the function gives one number")
     dtype = literal_type(v) if isinstance(v, NUMBERS) else v.dtype

@@ -1,4 +1,4 @@
-"""The functions of a caller, and the index of the result that an epilogue is told."""
+"""The functions of a caller, and the index of the result that an epilogue gets."""
 
 from __future__ import annotations
 
