@@ -37,10 +37,6 @@ class Arguments(Protocol):
         """The bits of a number of this type."""
         ...
 
-    def tensor_map(self, argument: str) -> int:
-        """The address, in this process, of the 128 bytes of a tensor map."""
-        ...
-
 
 @dataclass(frozen=True, slots=True)
 class ParamKind:
@@ -125,12 +121,13 @@ class TensorMapOf(ParamKind):
 
     word = "tensor_map"
     is_copied = True
+    varies = True
     hardware = "cuda"
     box: tuple[int, ...] = ()
     swizzle: int = 0
 
     def bind(self, arguments: Arguments, argument: str, dtype: str) -> int:
-        return arguments.tensor_map(argument)
+        raise AssertionError("tensor maps are encoded for the addresses of each launch")
 
 
 KINDS: dict[str, type[ParamKind]] = {

@@ -42,7 +42,7 @@ from cubepy.jit.grid import (
 from cubepy.jit.observe import report_written
 from cubepy.jit.plan import GridRule, LaunchPlan, grid_rule, plan_of
 from cubepy.jit.staging import Staged
-from cubepy.jit.tensor_maps import encode
+from cubepy.jit.tensor_maps import Encoder, encoder
 from cubepy.record import dataclass
 from cubepy.targets import CHECKED_LIMIT
 
@@ -79,8 +79,8 @@ class Prepared:
     count: int
     work: int
     queue: int | None = None
-    kept: tuple[Any, ...] = ()
-    """What addresses in the template point to."""
+    maps: tuple[tuple[int, str, Encoder], ...] = ()
+    """The words that hold the address of a tensor map, and the arguments that they describe."""
 
     def is_staged(self, memories: dict[str, Memory]) -> bool:
         """Whether arrays of the host are copied to the device for the launch."""
@@ -93,8 +93,12 @@ class Prepared:
         ordered = Ordered(self.device, self.queue, memories.values(), written)
         if not self.is_staged(memories):
             addresses = {name: memory.address for name, memory in memories.items()}
+            maps = [(at, encoder.at(addresses[name])) for at, name, encoder in self.maps]
             with ordered as queue:
-                self.launch(self.filled(addresses, scalars, kernel), queue)
+                block = self.filled(addresses, scalars, kernel)
+                for position, encoded in maps:
+                    block[position] = encoded.address
+                self.launch(block, queue)
             return
         staging = Staged(self.device, memories, names)
         with ordered as queue, staging as staged:
@@ -325,10 +329,15 @@ def _fill(
     block: list[int] = []
     addresses: list[tuple[int, str]] = []
     numbers: list[tuple[int, str, DType]] = []
-    known = _Metadata(plan.kernel, matcher, device, bool(plan.collapses))
+    maps: list[tuple[int, str, Encoder]] = []
+    known = _Metadata(matcher, bool(plan.collapses))
     for position, slot in enumerate(plan.slots):
         if slot.kind.is_address:
             addresses.append((position, slot.argument))
+        elif slot.kind.is_copied:
+            maps.append(
+                (position, slot.argument, encoder(plan.kernel, slot.argument, matcher, device))
+            )
         elif slot.kind.varies:
             numbers.append((position, slot.argument, _dtype(slot.dtype)))
         block.append(0 if slot.kind.varies else slot.bind(known) & (2**64 - 1))
@@ -346,7 +355,7 @@ def _fill(
         total,
         max(total * prod(plan.cube_dim) * plan.width, _elements(matcher)),
         queue,
-        tuple(known.kept),
+        tuple(maps),
     )
 
 
@@ -364,12 +373,9 @@ def _dtype(name: str) -> DType:
 class _Metadata:
     """What parameters hold for all launches of equal metadata; see `artifact.Arguments`."""
 
-    def __init__(self, kernel: str, matcher: Matcher, device: Any, collapsed: bool) -> None:
-        self._kernel = kernel
+    def __init__(self, matcher: Matcher, collapsed: bool) -> None:
         self._matcher = matcher
-        self._device = device
         self._collapsed = collapsed
-        self.kept: list[Any] = []
 
     def extent(self, argument: str, axis: int) -> int:
         layout, annotation = self._matcher.tensors[argument]
@@ -380,10 +386,6 @@ class _Metadata:
     def stride(self, argument: str, axis: int) -> int:
         layout, _ = self._matcher.tensors[argument]
         return layout.strides[axis]
-
-    def tensor_map(self, argument: str) -> int:
-        self.kept.append(encode(self._kernel, argument, self._matcher, self._device))
-        return self.kept[-1].address
 
     def address(self, argument: str) -> int:
         raise AssertionError("addresses are bound by each launch")

@@ -14,6 +14,7 @@ import numpy as np
 
 from cubepy.array.memory import pointer
 from cubepy.jit.launch import Prepared
+from cubepy.jit.tensor_maps import Encoder
 from cubepy.record import dataclass
 from cubepy.runtimes.native.launching.callables import Base
 
@@ -31,6 +32,8 @@ class Step:
     prepared: Prepared
     template: tuple[int, ...]
     holes: tuple[Hole, ...]
+    maps: tuple[tuple[Hole, Encoder], ...] = ()
+    """Words that hold where a tensor map is, of the array at the address of the hole."""
 
     def run(self, addresses: Sequence[int], queue: int | None) -> None:
         """Launch in a queue on operands at these addresses.
@@ -40,6 +43,9 @@ class Step:
         block = (ctypes.c_uint64 * len(self.template))(*self.template)
         for word, number, offset in self.holes:
             block[word] = addresses[number] + offset
+        encoded = [made.at(addresses[n] + offset) for (_, n, offset), made in self.maps]
+        for ((word, _, _), _), found in zip(self.maps, encoded, strict=True):
+            block[word] = found.address
         self.prepared.launch(block, queue)
 
 

@@ -1,7 +1,12 @@
-"""Tensor maps among the arguments of a launch: what the copy engine takes, and its encoding."""
+"""Tensor maps among the arguments of a launch: what the copy engine takes, and its encoding.
+
+A tensor map depends on the address of its array and on what does not change between launches with
+equal metadata. So a prepared launch has an encoder, which remembers the maps of a few addresses.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from cubepy.array.memory import Memory
@@ -18,20 +23,35 @@ _LARGEST = 1 << 32
 _FARTHEST = 1 << 40
 
 
-def encode(kernel: str, name: str, matcher: Matcher, device: Any) -> Any:
-    """The bytes of a tensor map for a device; `LaunchError` E421 where its engine takes none."""
+LIMIT = 64
+"""Addresses whose maps an encoder remembers."""
+
+
+class Encoder:
+    """The tensor maps of arrays of one layout, by their addresses."""
+
+    def __init__(self, encode: Callable[[int], Any]) -> None:
+        self._encode = encode
+        self._made: dict[int, Any] = {}
+
+    def at(self, address: int) -> Any:
+        """The map of an array at an address, which lives as long as the object given."""
+        found = self._made.get(address)
+        if found is None:
+            if len(self._made) >= LIMIT:
+                self._made = {}
+            found = self._made[address] = self._encode(address)
+        return found
+
+
+def encoder(kernel: str, name: str, matcher: Matcher, device: Any) -> Encoder:
+    """The encoder of an argument for a device; `LaunchError` E421 where its engine takes none."""
     wanted, memory = matcher.maps[name], matcher.memories[name]
     reason, suggestion = refusal(wanted, memory, device.name)
     if reason:
         raise fail("E421", reason=f"`{name}` of {kernel}: {reason}", suggestion=suggestion)
-    return device.tensor_map(
-        memory.address,
-        memory.dtype.name,
-        memory.shape,
-        memory.strides,
-        wanted.box,
-        wanted.swizzle,
-    )
+    layout = memory.dtype.name, memory.shape, memory.strides, wanted.box, wanted.swizzle
+    return Encoder(lambda address: device.tensor_map(address, *layout))
 
 
 def refusal(wanted: TensorMap, memory: Memory, device: str) -> tuple[str, str]:

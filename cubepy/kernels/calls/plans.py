@@ -24,7 +24,7 @@ from cubepy.jit.compile import Captured
 from cubepy.jit.grid import Grid, Over
 from cubepy.jit.kernel import CubeKernel
 from cubepy.jit.launch import overlaps_itself, pack, prepare, shares_memory
-from cubepy.jit.programs import Program, Step
+from cubepy.jit.programs import Hole, Program, Step
 from cubepy.kernels.calls.inspection import Recording
 from cubepy.kernels.calls.libraries import (
     Library,
@@ -65,13 +65,18 @@ def step_of(
     template = list(prepared.template)
     for slot, argument, dtype in prepared.numbers:
         template[slot] = pack(name, argument, matcher.scalars[argument], dtype)
-    holes = [
-        (slot, number, address - bases[number])
-        for slot, argument in prepared.addresses
-        for address in (matcher.memories[argument].address,)
-        for number in (_operand(address),)
-    ]
-    return Step(prepared, tuple(template), tuple(holes))
+
+    def hole(word: int, argument: str) -> Hole:
+        address = matcher.memories[argument].address
+        number = _operand(address)
+        return word, number, address - bases[number]
+
+    return Step(
+        prepared,
+        tuple(template),
+        tuple(hole(word, argument) for word, argument in prepared.addresses),
+        tuple((hole(word, argument), encoder) for word, argument, encoder in prepared.maps),
+    )
 
 
 def _watched(step: Step) -> list[Captured]:
