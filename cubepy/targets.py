@@ -68,8 +68,9 @@ class Target:
 
     `line_bytes` is the widest useful line, `line_alignment` what a line access must be aligned to
     (0: to its element); sizes in bytes; `near_bytes` and `cache_bytes` are the nearest and the next
-    cache for data that a core has, of a GPU the last one; `cores` share the cubes of a CPU;
-    `max_cube_dim` units of a cube in all, `max_cube_dims` and `max_cube_counts` along x, y and z;
+    cache for data that a core has, of a GPU the last one; `cores` share the cubes of a CPU,
+    `multiprocessors` those of a GPU; `max_cube_dim` units of a cube in all, `max_cube_dims` and
+    `max_cube_counts` along x, y and z;
     `functions` are elementary functions that the target has itself within the bounds of the op
     table, such as "exp_f32"; `attributes` is for the compiler of this kind alone. `family`,
     `version` and `variant` are what `arch` says: the instruction set of a CPU ("aarch64",
@@ -85,6 +86,7 @@ class Target:
     near_bytes: int = 32 << 10
     cache_bytes: int = 1 << 20
     cores: int = 1
+    multiprocessors: int = 1
     max_cube_dim: int = 1024
     max_cube_dims: tuple[int, int, int] = (1 << 31, 1 << 31, 1 << 31)
     max_cube_counts: tuple[int, int, int] = (1 << 62, 1 << 62, 1 << 62)
@@ -249,6 +251,7 @@ _CUDA_SHARED = {
     100: 227 << 10,
     103: 227 << 10,
 }
+_CUDA_MULTIPROCESSORS = {75: 72, 80: 108, 90: 132, 100: 148, 103: 148}
 _CUDA_OLDEST = 50
 """The oldest architecture that compilers of CUDA 12 know."""
 _CUDA_PATTERN = r"sm_(\d+)([af]?)"  # compiled where it is used: most processes have one target
@@ -259,8 +262,15 @@ def cuda_target(arch: str) -> Target:
     found = re.fullmatch(_CUDA_PATTERN, arch)
     if found is None or int(found[1]) < _CUDA_OLDEST or found[1].startswith("0"):
         raise fail("E503", target=f"cuda:{arch}", suggestion="architectures: sm_75, sm_80, sm_90a")
-    version, shared = int(found[1]), _CUDA_SHARED.get(int(found[1]), 99 << 10)
-    return replace(_CUDA, arch=arch, shared_bytes=shared, version=version, variant=found[2])
+    version = int(found[1])
+    return replace(
+        _CUDA,
+        arch=arch,
+        shared_bytes=_CUDA_SHARED.get(version, 99 << 10),
+        multiprocessors=_CUDA_MULTIPROCESSORS.get(version, 84),
+        version=version,
+        variant=found[2],
+    )
 
 
 _OPENCL = Target("opencl", "", plane_dim=32, line_alignment=16, shared_bytes=32 << 10, narrows=True)

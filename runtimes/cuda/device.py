@@ -48,6 +48,7 @@ class CudaDevice(Queues):
             cuda_target(f"sm_{major}{minor}{suffix}"),
             shared_bytes=self._attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
             cache_bytes=self._attribute("L2_CACHE_SIZE"),
+            multiprocessors=self._attribute("MULTIPROCESSOR_COUNT"),
         )
 
     @cached_property
