@@ -84,7 +84,9 @@ class _Helper:
 
     def _outputs(self) -> list[str]:
         if self._instruction.is_update:
-            return self._places("+", *self._operands[0])
+            discards = self._instruction.discards
+            sign = "=" if discards is not None and discards(self._op) else "+"
+            return self._places(sign, *self._operands[0])
         return self._places("=", "result", self._op.result.type) if self._op.results else []
 
     def _inputs(self) -> list[str]:

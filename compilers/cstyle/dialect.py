@@ -34,12 +34,14 @@ class Instruction:
     """An operation as inline assembly: `text` gives its template.
 
     `%0`, `%1`, ... are registers: of the result, of the operands in order, each line with one for
-    each lane; an address has one. `is_update`: the first operand's registers become the result's.
+    each lane; an address has one. `is_update`: the first operand's registers become the result's;
+    `discards` says of an operation that they are not read before.
     `alignments`: by position, what a shared array that is an operand is aligned to, in bytes.
     """
 
     text: Callable[[Op], str]
     is_update: bool = False
+    discards: Callable[[Op], bool] | None = None
     alignments: Mapping[int, int] = field(default_factory=dict[int, int])
 
 

@@ -10,10 +10,11 @@ from collections.abc import Callable
 from cubepy.compilers.cstyle.dialect import Instruction
 from cubepy.ir import cuda, ops
 from cubepy.ir.core import Op
-from cubepy.ir.cuda import MMA_WORDS
+from cubepy.ir.cuda import MMA_WORDS, wgmma_columns
 from cubepy.ir.opdef import OpDef
 from cubepy.ir.types import (
     DType,
+    Line,
     Space,
     bf16,
     bool_,
@@ -107,7 +108,7 @@ def _mma(op: Op) -> str:
     a, b = (width_of(v.type) for v in op.operands[:2])
     kind = str(op.attrs["elements"])
     shape, total = MMA_WORDS[kind, a, b], "s32" if kind in ("i8", "u8") else "f32"
-    word = {"i8": "s8"}.get(kind, kind)
+    word = _WORDS.get(kind, kind)
     operands = ", ".join(
         _registers(start, count) for start, count in ((0, 4), (4, a), (4 + a, b), (4 + a + b, 4))
     )
@@ -165,14 +166,48 @@ def _set_registers(op: Op) -> str:
     return f"setmaxnreg.{word}.sync.aligned.u32 {_integer(op, 'count')};"
 
 
+_WORDS = {"i8": "s8", "f8e4m3": "e4m3", "f8e5m2": "e5m2"}
+"""What PTX calls kinds of elements, where that differs."""
+
+
 def _wgmma(op: Op) -> str:
-    count = width_of(op.result.type)
-    kind = op.attrs["elements"]
-    flags = "".join(f", {_integer(op, name):d}" for name in ("a_transposed", "b_transposed"))
-    return (
-        f"wgmma.mma_async.sync.aligned.m64n{2 * count}k16.f32.{kind}.{kind} "
-        f"{_registers(0, count)}, %{count}, %{count + 1}, 1, 1, 1{flags};"
-    )
+    """The sums' registers, a's (4, or 1 of a descriptor), b's, and one of a condition."""
+    sums, a = op.operands[0].type, op.operands[1].type
+    first, count = width_of(sums), width_of(a)
+    left = _registers(first, count) if isinstance(a, Line) else f"%{first}"
+    after = first + count
+    has_condition = len(op.operands) == 4
+    scale = "adds" if has_condition else f"{_integer(op, 'accumulate'):d}"
+    operands = f"{_registers(0, first)}, {left}, %{after}, {scale}{_wgmma_flags(op)}"
+    text = f"wgmma.mma_async.sync.aligned.{_wgmma_shape(op)} {operands};"
+    if not has_condition:
+        return text
+    return _scoped(f".reg .pred adds; setp.ne.b32 adds, %{after + 1}, 0;", text)
+
+
+def _wgmma_shape(op: Op) -> str:
+    """`m64n128k16.f32.bf16.bf16`"""
+    a, b = (str(op.attrs[name]) for name in ("a_elements", "b_elements"))
+    sums = op.operands[0].type
+    depth = {"f16": 16, "bf16": 16, "tf32": 8}.get(a, 32)
+    total = {f32: "f32", i32: "s32", u32: "f16"}[element_of(sums)]
+    words = f"{_WORDS.get(a, a)}.{_WORDS.get(b, b)}"
+    return f"m64n{wgmma_columns(sums)}k{depth}.{total}.{words}"
+
+
+def _wgmma_flags(op: Op) -> str:
+    """Signs of a and b, for floats; and whether tiles of 2-byte elements are transposed."""
+    if element_of(op.operands[0].type) is i32:
+        return ""
+    if op.attrs["a_elements"] not in ("f16", "bf16"):
+        return ", 1, 1"
+    in_registers = isinstance(op.operands[1].type, Line)
+    names = ("b_transposed",) if in_registers else ("a_transposed", "b_transposed")
+    return "".join((", 1, 1", *(f", {_integer(op, name):d}" for name in names)))
+
+
+def _discards(op: Op) -> bool:
+    return not op.attrs["accumulate"]
 
 
 _MBARRIER = "mbarrier.{}.shared::cta.b64"
@@ -236,7 +271,7 @@ HOPPER: dict[OpDef, Instruction] = {
     cuda.WGMMA_FENCE: Instruction(_fixed("wgmma.fence.sync.aligned;")),
     cuda.WGMMA_COMMIT: Instruction(_fixed("wgmma.commit_group.sync.aligned;")),
     cuda.WGMMA_WAIT: Instruction(_counted("wgmma.wait_group.sync.aligned {};"), is_update=True),
-    cuda.WGMMA: Instruction(_wgmma, is_update=True),
+    cuda.WGMMA: Instruction(_wgmma, is_update=True, discards=_discards),
 }
 """What sm_90a alone has (setmaxnreg also later ones of its kind)."""
 _CLUSTERS_FROM = 90

@@ -368,13 +368,20 @@ def _wgmma(
     elements: Any,
     a_transposed: Any = False,
     b_transposed: Any = False,
+    accumulate: Any = True,
 ) -> Value:
     what = "cp.cuda.wgmma"
-    operands = (_line(frame, what, sums), frame.tracer.value(a), frame.tracer.value(b))
+    operands = [_line(frame, what, sums), frame.tracer.value(a), frame.tracer.value(b)]
+    is_known = isinstance(accumulate, bool)
+    if not is_known:
+        operands.append(frame.tracer.truth(accumulate))
+    of_a, of_b = as_items(elements) if isinstance(elements, tuple) else (elements, elements)
     attrs: dict[str, Any] = {
-        "elements": _elements(frame, what, elements),
+        "a_elements": _elements(frame, what, of_a),
+        "b_elements": _elements(frame, what, of_b),
         "a_transposed": _flag(frame, f"a_transposed= of {what}", a_transposed),
         "b_transposed": _flag(frame, f"b_transposed= of {what}", b_transposed),
+        "accumulate": accumulate if is_known else True,
     }
     return frame.tracer.b.emit(cuda.WGMMA, *operands, **attrs)
 

@@ -288,12 +288,21 @@ def wgmma(
     elements: Any,
     a_transposed: bool = False,
     b_transposed: bool = False,
+    accumulate: Any = True,
 ) -> Any:
-    """sums + a @ b of a 64 x 16 and a 16 x n tile in shared memory, over the warpgroup. sm_90a.
+    """sums + a @ b of a 64 x k and a k x n tile, over the warpgroup; n is at most 256. sm_90a.
 
-    `sums` is a `cp.Line[cp.f32, n // 2]`; `elements` cp.f16 or cp.bf16; a and b are descriptors,
-    see `wgmma_descriptor`. Both are K-major unless transposed. The result is there after
-    `wgmma_wait`; lane i of unit t is the element of row 16(t//32) + t%32//4 + 8(i//2%2) and column
+    `elements` is cp.f16 or cp.bf16 (k is 16), "tf32" (k is 8), cp.f8e4m3, cp.f8e5m2, cp.i8 or cp.u8
+    (k is 32), or a pair of two of 8 bits for a and b. `sums` is a `cp.Line[cp.f32, n // 2]`, of
+    cp.i32 for integers; for f16 and f8 also a `cp.Line[cp.u32, n // 4]` of pairs of f16. Unless
+    `accumulate`, which may be known at run time alone, the result is a @ b. f8 products are summed
+    with fewer bits than f32 has.
+
+    b is a descriptor, see `wgmma_descriptor`; a is one too, or a `cp.Line[cp.u32, 4]` of what unit
+    t holds: word i has the 4 bytes of row 16(t//32) + t%32//4 + 8(i%2) from byte 4(t%4) + 16(i//2)
+    on. In shared memory both are K-major unless transposed, which only f16 and bf16 may be. The
+    result is there after `wgmma_wait`, and until then what was given must not change. Element i of
+    unit t (of u32, half i%2 of word i//2) is that of row 16(t//32) + t%32//4 + 8(i//2%2) and column
     8(i//4) + 2(t%4) + i%2.
     """
     return _only_inside("wgmma")
@@ -307,7 +316,10 @@ def wgmma_commit() -> None:
 
 @_instruction
 def wgmma_wait(sums: Any, count: int = 0) -> Any:
-    """The sums, once at most `count` of the last groups of products are under way. sm_90a."""
+    """The sums, once at most `count` of the last groups of products are under way. sm_90a.
+
+    For sums of several products under way it is called once for each.
+    """
     return _only_inside("wgmma_wait")
 
 
@@ -321,7 +333,9 @@ def wgmma_descriptor(shared: Any, index: Any, leading: Any, stride: Any, swizzle
     Without a swizzle a K-major tile is made of blocks of 8 rows x 16 bytes, each contiguous:
     `leading` is the distance in bytes of blocks that are neighbours along K, `stride` of those
     along the other axis. With a `swizzle` of 32, 64 or 128 bytes, as in a `TensorMap`, rows of that
-    many bytes follow each other, `stride` is the distance of 8 rows, and `leading` is not used.
+    many bytes follow each other, `stride` is the distance of 8 rows, and `leading` is not used. A
+    transposed tile has rows along the other axis: `stride` is the distance of 8 of them, and
+    `leading`, with a swizzle, that of the pieces of so many bytes which a row consists of.
     """
     place = u64(address(shared, index)) & 0x3FFFF
     steps = (u64(leading) & 0x3FFFF) >> 4 << 16 | (u64(stride) & 0x3FFFF) >> 4 << 32

@@ -23,7 +23,7 @@ from tests.devices.cuda_kernels import CASES, Case
 from tests.optional import require_package
 
 ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_90a", "sm_100a")
-HOPPER_ONLY = {"wgmma_f16", "wgmma_bf16", "wgmma_tma", "pipeline"}
+HOPPER_ONLY = {"pipeline", *(name for name in CASES if name.startswith("wgmma"))}
 """Kernels whose instructions no later architecture has."""
 FOREIGN = ("opencl", "opencl:fp16+subgroups", "metal", "hip:gfx942")
 
@@ -220,6 +220,31 @@ def test_arguments_that_an_instruction_does_not_take():
     def no_count(x: cp.Tensor[cp.u64]):
         cp.cuda.barrier_init(cp.shared(1, cp.u64), 0, -1)
 
+    def turned_bytes(x: cp.Tensor[cp.u64]):
+        d = cp.u64(0)
+        cp.cuda.wgmma(cp.Line[cp.f32, 4](0.0), d, d, cp.f8e4m3, b_transposed=True)
+
+    def mixed_halves(x: cp.Tensor[cp.u64]):
+        d = cp.u64(0)
+        cp.cuda.wgmma(cp.Line[cp.f32, 4](0.0), d, d, (cp.f16, cp.bf16))
+
+    def wide(x: cp.Tensor[cp.u64]):
+        d = cp.u64(0)
+        cp.cuda.wgmma(cp.Line[cp.f32, 132](0.0), d, d, cp.f16)
+
+    def integers_in_floats(x: cp.Tensor[cp.u64]):
+        d = cp.u64(0)
+        cp.cuda.wgmma(cp.Line[cp.f32, 4](0.0), d, d, cp.i8)
+
+    def forty_columns_of_integers(x: cp.Tensor[cp.u64]):
+        d = cp.u64(0)
+        cp.cuda.wgmma(cp.Line[cp.i32, 20](0), d, d, cp.i8)
+
+    assert "K-major alone" in wrong(turned_bytes, "u64[1]")
+    assert "no product of f16 and bf16" in wrong(mixed_halves, "u64[1]")
+    assert "not 264" in wrong(wide, "u64[1]")
+    assert "a line of i32" in wrong(integers_in_floats, "u64[1]")
+    assert "multiple of 16 columns" in wrong(forty_columns_of_integers, "u64[1]")
     assert "E207" in (text := wrong(half_an_arrival, "u64[1]")) and "an integer" in text
     assert "E203" in wrong(no_count, "u64[1]")
     assert "E201" in (text := wrong(three_bytes, "u8[16]")) and "4, 8 or 16 bytes" in text

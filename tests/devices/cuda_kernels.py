@@ -311,6 +311,60 @@ def tile_bf16(a: cp.Tensor[cp.bf16], b: cp.Tensor[cp.bf16], out: cp.Tensor[cp.f3
 
 
 @cp.cube
+def tile_of_words(
+    a: cp.Tensor[cp.u32],
+    b: cp.Tensor[cp.u32],
+    out: cp.Tensor[cp.Any],
+    elements: cp.Comptime[Any],
+    columns: cp.Comptime[int],
+    way: cp.Comptime[str],
+):
+    """out = a @ b.T of rows of 128 bytes: any elements, which travel as words.
+
+    `way`: "descriptor" and "registers" say where a is, and that all sums but the first accumulate;
+    "runtime" that this is known in a loop alone.
+    """
+    unit = cp.UNIT_POS
+    left, right = cp.shared((8, 64, 4), cp.u32), cp.shared((8, columns, 4), cp.u32)
+    for k in range(unit, 64 * 32, 128):
+        left[k % 32 // 4, k // 32, k % 4] = a[k // 32, k % 32]
+    for k in range(unit, columns * 32, 128):
+        right[k % 32 // 4, k // 32, k % 4] = b[k // 32, k % 32]
+    cp.cuda.fence_async()
+    cp.sync_cube()
+    row = unit // 32 * 16 + unit % 32 // 4
+    half = 2 if out.dtype == cp.u32 else 1
+    sums = cp.Line[out.dtype, columns // 2 // half](5)
+    x = cp.cuda.wgmma_descriptor(left, (0, 0, 0), 64 * 16, 128)
+    y = cp.cuda.wgmma_descriptor(right, (0, 0, 0), columns * 16, 128)
+    if cp.comptime(way == "runtime"):
+        for k in range(out.shape[0] // 16):
+            cp.cuda.wgmma_fence()
+            left_k, right_k = x + 128 * cp.u64(k), y + 2 * columns * cp.u64(k)
+            sums = cp.cuda.wgmma(sums, left_k, right_k, elements, accumulate=k > 0)
+            cp.cuda.wgmma_commit()
+            sums = cp.cuda.wgmma_wait(sums)
+    else:
+        cp.cuda.wgmma_fence()
+        for k in cp.unroll(range(4)):
+            given = x + 128 * k
+            if cp.comptime(way == "registers"):
+                held = cp.local(4, cp.u32)
+                for i in cp.unroll(range(4)):
+                    held[i] = a[row + i % 2 * 8, 8 * k + unit % 4 + i // 2 * 4]
+                given = cp.load(held, 0, line=4)
+            sums = cp.cuda.wgmma(sums, given, y + 2 * columns * k, elements, accumulate=k > 0)
+        cp.cuda.wgmma_commit()
+        sums = cp.cuda.wgmma_wait(sums)
+    if cp.comptime(half == 2):
+        for j in cp.unroll(range(columns // 4)):
+            out[row + j % 2 * 8, j // 2 * 4 + unit % 4] = sums[j]
+    else:
+        for j in cp.unroll(range(columns // 2)):
+            out[row + j // 2 % 2 * 8, j // 4 * 8 + unit % 4 * 2 + j % 2] = sums[j]
+
+
+@cp.cube
 def tile_by_tma(a: cp.cuda.TensorMap, b: cp.cuda.TensorMap, out: cp.Tensor[cp.f32]):
     """out = a @ b.T of 64x64 halves: TMA with a swizzle of 128 bytes, wgmma from what it wrote."""
     unit = cp.UNIT_POS
@@ -400,6 +454,25 @@ def _map(text: str, box: tuple[int, ...], swizzle: int = 0) -> Any:
     return cp.cuda.tensor_map(text, box, swizzle)
 
 
+WORDS: tuple[tuple[str, Any, int, str, str], ...] = (
+    ("f16", cp.f16, 256, "f32[64,256]", "registers"),
+    ("bf16", cp.bf16, 40, "f32[64,40]", "registers"),
+    ("bf16", cp.bf16, 8, "f32[64,8]", "runtime"),
+    ("tf32", "tf32", 64, "f32[64,64]", "descriptor"),
+    ("tf32", "tf32", 64, "f32[64,64]", "registers"),
+    ("f8e4m3", cp.f8e4m3, 256, "f32[64,256]", "descriptor"),
+    ("f8e5m2", cp.f8e5m2, 24, "f32[64,24]", "registers"),
+    ("f8e4m3_f8e5m2", (cp.f8e4m3, cp.f8e5m2), 128, "f32[64,128]", "runtime"),
+    ("f8e5m2_f8e4m3", (cp.f8e5m2, cp.f8e4m3), 128, "f32[64,128]", "registers"),
+    ("i8", cp.i8, 256, "i32[64,256]", "descriptor"),
+    ("u8", cp.u8, 24, "i32[64,24]", "runtime"),
+    ("i8_u8", (cp.i8, cp.u8), 48, "i32[64,48]", "registers"),
+    ("u8_i8", (cp.u8, cp.i8), 48, "i32[64,48]", "descriptor"),
+    ("sum_f16", cp.f16, 128, "u32[64,64]", "descriptor"),
+    ("sum_f16", cp.f16, 256, "u32[64,128]", "registers"),
+    ("sum_f8e4m3", cp.f8e4m3, 64, "u32[64,32]", "runtime"),
+)
+"""Elements, columns, sums (u32: pairs of f16), and the way that `tile_of_words` takes."""
 SQUARE = ("{}[64,64]", "{}[64,64]", "f32[64,64]")
 CASES: dict[str, Case] = {
     "ptx": Case(lanes_by_ptx[1, 32], ("u32[32]", "f32[64]"), "sm_75"),
@@ -428,6 +501,15 @@ CASES: dict[str, Case] = {
     ),
     "wgmma_f16": Case(tile_f16[1, 128], tuple(s.format("f16") for s in SQUARE), "sm_90a"),
     "wgmma_bf16": Case(tile_bf16[1, 128], ("bf16[64,64]", "bf16[128,64]", "f32[64,128]"), "sm_90a"),
+    **{
+        f"wgmma_{name}_{way}": Case(
+            tile_of_words[1, 128],
+            ("u32[64,32]", f"u32[{n},32]", out),
+            "sm_90a",
+            {"elements": elements, "columns": n, "way": way},
+        )
+        for name, elements, n, out, way in WORDS
+    },
     "wgmma_tma": Case(
         tile_by_tma[1, 128],
         (_map("f16[64,64]", (64, 64), 128), _map("f16[64,64]", (64, 64), 128), "f32[64,64]"),

@@ -209,6 +209,46 @@ def test_tile_product_by_wgmma(warpgroups: str, dtype: Any, columns: int):
     np.testing.assert_array_equal(out.numpy(), a.astype(np.float32) @ b.astype(np.float32).T)
 
 
+def numbers(kind: str, rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Random numbers [rows, k] that `kind` holds exactly, and their words: 32 in a row."""
+    rng, k = np.random.default_rng(seed), 128 * 8 // BITS[kind]
+    if kind in ("i8", "u8"):
+        held = rng.integers(0, 256, (rows, k)).astype(np.dtype(kind.replace("8", "1")))
+        return held.astype(np.float64), held.view(np.uint32)
+    x = (rng.integers(-4, 5, (rows, k)) / 2).astype(np.float32)
+    bits = x.view(np.uint32)
+    near = np.where(x == 0, 0, (bits >> 20 & 0x7FF) - 960)  # f8e4m3 has another bias
+    codes = {
+        "tf32": bits,
+        "bf16": (bits >> 16).astype(np.uint16),
+        "f16": x.astype(np.float16).view(np.uint16),
+        "f8e5m2": (x.astype(np.float16).view(np.uint16) >> 8).astype(np.uint8),
+        "f8e4m3": (near | bits >> 31 << 7).astype(np.uint8),
+    }
+    return x.astype(np.float64), codes[kind].view(np.uint32)
+
+
+BITS = {"tf32": 32, "bf16": 16, "f16": 16, "f8e4m3": 8, "f8e5m2": 8, "i8": 8, "u8": 8}
+
+
+@pytest.mark.parametrize(("name", "elements", "columns", "spec", "way"), kernels.WORDS)
+def test_tile_products_of_all_kinds(
+    warpgroups: str, name: str, elements: Any, columns: int, spec: str, way: str
+):
+    both = elements if isinstance(elements, tuple) else (elements, elements)
+    kinds = [x if isinstance(x, str) else x.name for x in both]
+    a, left = numbers(kinds[0], 64, 20)
+    b, right = numbers(kinds[1], columns, 21)
+    dtype = np.dtype({"f": np.float32, "i": np.int32, "u": np.uint32}[spec[0]])
+    packed = 2 if spec[0] == "u" else 1
+    out = poisoned(warpgroups, (64, columns // packed), dtype)
+    kernels.tile_of_words[1, 128](
+        on(warpgroups, left), on(warpgroups, right), out, elements, columns, way
+    )
+    found = out.numpy().view(np.float16) if packed == 2 else out.numpy()
+    np.testing.assert_array_equal(found.astype(np.float64), a @ b.T)
+
+
 def test_tile_product_by_tma_with_swizzle_and_wgmma(warpgroups: str):
     a, b = random((64, 64), cp.f16, 12), random((64, 64), cp.f16, 13)
     maps = [cp.cuda.tensor_map(on(warpgroups, x), (64, 64), swizzle=128) for x in (a, b)]
