@@ -23,7 +23,7 @@ from cubepy.errors import (
 )
 from cubepy.jit.ir_kernel import from_ir
 from cubepy.jit.kernel import cube
-from cubepy.lang import atomic, cmma, cuda
+from cubepy.lang import atomic, cmma, cuda, pipelines
 from cubepy.lang.annotations import Comptime, Lines, Spec, Tensor, spec
 from cubepy.lang.builtins import *  # noqa: F403
 from cubepy.lang.builtins import print_ as print

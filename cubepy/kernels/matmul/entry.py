@@ -14,6 +14,7 @@ from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
 from cubepy.kernels.matmul.blocks import Blocks, multiply_blocks
+from cubepy.kernels.matmul.pipelined import Pipelined, multiply_pipelined
 from cubepy.kernels.matmul.problem import (
     COLUMNS,
     ROWS,
@@ -22,6 +23,7 @@ from cubepy.kernels.matmul.problem import (
     broadcast,
     check_factors,
     expanded,
+    has_boxes,
     is_dense,
     product_extents,
     result_of,
@@ -39,6 +41,10 @@ from cubepy.kernels.matmul.streams import (
 from cubepy.kernels.matmul.tiles import Tiles, multiply_tiles
 from cubepy.kernels.matmul.units import Units, multiply_units
 from cubepy.kernels.matmul.variants import others, problem_key
+from cubepy.kernels.matmul.waves import count as tile_count
+from cubepy.lang.cuda import TensorMap, tensor_map
+from cubepy.lang.pipelines import ROW_BYTES, WARPGROUP, box
+from cubepy.lang.pipelines import ROWS as ROWS_OF_UNIT
 from cubepy.record import dataclass
 
 PRECISIONS = (None, "exact", "tf32", "flex32")
@@ -162,6 +168,7 @@ def multiply(planner: Planner, p: Product) -> None:
         is_finished=finished,
         elements=given,
         has_dense_rows=is_dense(p.a, -1),
+        has_boxes=all(map(has_boxes, (_rowwise(p.a, left), _rowwise(p.b, right), p.out))),
     )
     parts = parts_of_k(planner.target, problem) if len(p.out.shape) == 2 else 1
     if parts > 1:
@@ -250,7 +257,7 @@ def launch(planner: Planner, problem: Problem, p: Product) -> None:
         "matmul", problem_key(problem), default, lambda: others(target, default, problem)
     )
     b = p.b
-    if not isinstance(t, Tiles) and problem.right == COLUMNS:
+    if not isinstance(t, Tiles | Pipelined) and problem.right == COLUMNS:
         b = turned(b)
     common = {"biases": p.biases, "extras": p.extras, "epilogue": p.epilogue, "t": t}
     match t:
@@ -258,6 +265,8 @@ def launch(planner: Planner, problem: Problem, p: Product) -> None:
             count = -(-problem.m // t.height) * -(-problem.n // t.width) * problem.batches
             grid = Fixed((count, 1, 1), (t.side * t.side, 1, 1))
             planner.launch(multiply_tiles, grid, a=p.a, b=b, out=p.out, **common)
+        case Pipelined():
+            launch_pipelined(planner, problem, p, t)
         case Streams():
             cubes = problem.batches * -(-problem.n // t.width)
             planner.launch(multiply_streams, cubes, a=p.a, b=b, out=p.out, **common)
@@ -266,6 +275,36 @@ def launch(planner: Planner, problem: Problem, p: Product) -> None:
             planner.launch(multiply_dots, cubes, a=p.a, b=b, out=p.out, **common)
         case Blocks() | Units():
             _launch_blocks(planner, problem, p, b, t)
+
+
+def _rowwise(x: Memory, dense: str) -> Memory:
+    """A factor, or its transpose, so that it is dense along rows."""
+    return x if dense == ROWS else turned(x)
+
+
+def launch_pipelined(planner: Planner, problem: Problem, p: Product, t: Pipelined) -> None:
+    """One cube for each multiprocessor, if there are as many tiles."""
+    a = turned(p.a) if t.left_turned else p.a
+    b = p.b if t.right_turned else turned(p.b)
+    cubes = min(planner.target.multiprocessors, tile_count(problem, t))
+    planner.launch(
+        multiply_pipelined.configure(cubes_per_sm=1),
+        Fixed((cubes, 1, 1), ((t.consumers + 1) * WARPGROUP, 1, 1)),
+        a=_boxes(a, box(t.height, t.factors, t.left_turned)),
+        b=_boxes(b, box(t.width, t.factors, t.right_turned)),
+        out=_boxes(p.out, (ROWS_OF_UNIT, t.chunk), t.out_swizzle),
+        extents=p.out.shape,
+        k=problem.k,
+        biases=p.biases,
+        extras=p.extras,
+        epilogue=p.epilogue,
+        t=t,
+    )
+
+
+def _boxes(x: Memory, box: tuple[int, int], swizzle: int = ROW_BYTES) -> TensorMap:
+    """A tensor map of boxes of matrices."""
+    return tensor_map(x, (1,) * (len(x.shape) - 2) + box, swizzle=swizzle)
 
 
 def _launch_blocks(

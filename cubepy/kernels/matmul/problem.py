@@ -16,6 +16,9 @@ from cubepy.record import dataclass
 ROWS, COLUMNS = "rows", "columns"
 """Which axis of a factor lies densely in memory: the one that rows, or that columns run along."""
 
+MOST_AXES, BOX_UNIT = 5, 16
+"""Axes that a tensor map can have, and what its address and strides are multiples of, in bytes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -26,7 +29,8 @@ class Problem:
     that of the elements of the result. `left` and `right`: along which axis the factors are dense.
     `is_finished`: there is a bias, an epilogue or a conversion after the sum. `elements`: the type
     of the factors in memory, None where that is `factors` or no unit of hardware may multiply them.
-    `has_dense_rows`: neighbours in rows of the left factor are neighbours in memory.
+    `has_dense_rows`: neighbours in rows of the left factor are neighbours in memory. `has_boxes`:
+    tensor maps can describe the factors and the result.
     """
 
     m: int
@@ -41,6 +45,7 @@ class Problem:
     is_finished: bool = False
     elements: DType | None = None
     has_dense_rows: bool = False
+    has_boxes: bool = False
 
     @property
     def batches(self) -> int:
@@ -124,6 +129,13 @@ def turned(x: Memory) -> Memory:
 def is_dense(x: Memory, axis: int) -> bool:
     """Whether neighbours along an axis are neighbours in memory."""
     return x.strides[axis] == x.dtype.itemsize or x.shape[axis] == 1
+
+
+def has_boxes(x: Memory) -> bool:
+    """Whether a tensor map can describe matrices that are dense along their last axis."""
+    places = (x.address, *x.strides[:-1])
+    fits = len(x.shape) <= MOST_AXES and 0 not in x.shape
+    return fits and is_dense(x, -1) and not any(v < 0 or v % BOX_UNIT for v in places)
 
 
 def as_matrices(x: Memory, row: bool) -> Memory:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from cubepy.ir.types import DType, i8, u8
 from cubepy.kernels.matmul.blocks import Blocks
+from cubepy.kernels.matmul.pipelined import Pipelined
 from cubepy.kernels.matmul.problem import ROWS, Problem
 from cubepy.kernels.matmul.streams import Dots, Streams
 from cubepy.kernels.matmul.tiles import Tiles
 from cubepy.kernels.matmul.units import PANEL, ROW_BYTES, Units
+from cubepy.kernels.matmul.waves import pipelined
 from cubepy.record import dataclass
 from cubepy.targets import Target
 
@@ -49,13 +51,13 @@ class Division:
     depth: int
 
 
-Configuration = Blocks | Streams | Dots | Tiles | Units
+Configuration = Blocks | Streams | Dots | Tiles | Units | Pipelined
 
 
 def choose(target: Target, problem: Problem) -> Configuration:
     """The kernel for a problem, as its configuration."""
     if target.kind not in ("cpu", "interpreter"):
-        return tiles(problem)
+        return pipelined(target, problem) or tiles(problem)
     if problem.m <= FEW and problem.left == ROWS:
         if problem.right == ROWS:
             return streams(target, problem)

@@ -8,11 +8,13 @@ from typing import Any, TypeVar
 
 from cubepy.autotune.space import anchor, variants
 from cubepy.kernels.matmul.blocks import Blocks
+from cubepy.kernels.matmul.pipelined import Pipelined
 from cubepy.kernels.matmul.problem import Problem
 from cubepy.kernels.matmul.strategies import Configuration, divide
 from cubepy.kernels.matmul.streams import Dots, Streams
 from cubepy.kernels.matmul.tiles import Tiles
 from cubepy.kernels.matmul.units import PANEL, Units
+from cubepy.kernels.matmul.waves import tilings
 from cubepy.targets import Target
 
 TILES = ((4, 4), (8, 4), (4, 8), (8, 8), (2, 4), (1, 1))
@@ -23,7 +25,7 @@ def problem_key(problem: Problem) -> tuple[Any, ...]:
     """What problems that share a pick have in common: sizes within a factor of two, and kinds."""
     p = problem
     sizes = tuple(anchor(n) for n in (p.m, p.n, p.k, p.batches))
-    return (*sizes, p.factors, p.sums, p.result, p.left, p.right, p.is_finished)
+    return (*sizes, p.factors, p.sums, p.result, p.left, p.right, p.is_finished, p.has_boxes)
 
 
 def others(target: Target, first: Configuration, problem: Problem) -> Mapping[str, Configuration]:
@@ -36,6 +38,9 @@ def others(target: Target, first: Configuration, problem: Problem) -> Mapping[st
         case Dots():
             shapes = [s for s in ((1, 8), (2, 4), (4, 4), (4, 2), (1, 4)) if s[0] <= problem.m]
             return variants(first, {"rows, columns": shapes}, _dots)
+        case Pipelined():
+            found = {f"{t.height}x{t.width}": t for t in tilings(target, problem)}
+            return {text: t for text, t in found.items() if t != first}
         case Units():
             axes = {"depth": (0.25, 0.5, 1), "width": (0.5, 1, 2)}
             return _divided(target, problem, first, variants(first, axes, _units))

@@ -1,0 +1,282 @@
+"""Products by `wgmma` on Hopper: a warp copies tiles, warpgroups multiply them, at the same time.
+
+Each cube makes one tile of the result after another. Its first warpgroup only copies: one unit of
+it fills a ring of stages by the copy engine. The others multiply 64 rows of the tile each, with
+sums in registers, which move from the first to them. Results leave through shared memory and the
+copy engine while the next tile is multiplied. After the scheme of CUTLASS ("Efficient GEMM in
+CUDA", section "Warp Specialization"); tiles go in bands, so that factors stay in the last cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import cubepy as cp
+from cubepy.ir.types import DType
+from cubepy.kernels.calls.positions import unravelled
+from cubepy.kernels.matmul.finish import finished
+from cubepy.lang import pipelines
+from cubepy.record import dataclass
+
+CHUNKS = (2, 3, 1)
+"""How many boxes a warpgroup may store at once, the best first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pipelined:
+    """A cube makes tiles of `height` by `width`, with `stages` of factors under way.
+
+    `band`: rows of tiles that are gone through together. `left_turned`, `right_turned`: the factor
+    is dense along rows of the result (left), or columns (right), and not along k.
+    """
+
+    height: int
+    width: int
+    stages: int
+    band: int
+    left_turned: bool
+    right_turned: bool
+    factors: DType
+    result: DType
+    is_finished: bool
+
+    @property
+    def consumers(self) -> int:
+        """Warpgroups that multiply."""
+        return self.height // pipelines.ROWS
+
+    @property
+    def depth(self) -> int:
+        """Elements of k in a stage."""
+        return pipelines.ROW_BYTES // self.factors.itemsize
+
+    @property
+    def chunk(self) -> int:
+        """Columns that one box of the result has."""
+        whole = pipelines.ROW_BYTES // self.result.itemsize
+        return whole // 2 if self.width % whole else whole
+
+    @property
+    def chunks(self) -> int:
+        """Boxes of the result that are stored at once."""
+        count = self.width // self.chunk
+        return next(n for n in CHUNKS if count % n == 0)
+
+    @property
+    def out_swizzle(self) -> int:
+        """Bytes of a row of such a box."""
+        return self.chunk * self.result.itemsize
+
+    @property
+    def stage_bytes(self) -> int:
+        """Shared memory of a stage."""
+        return (self.height + self.width) * pipelines.ROW_BYTES
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory of a cube, with what alignment may take."""
+        out = self.height * self.chunks * self.out_swizzle
+        return self.stages * (self.stage_bytes + 16) + out + 1024
+
+
+REGISTERS = {1: (0, 0), 2: (40, 232), 3: (32, 160)}
+"""Registers of a unit that copies, and of one that multiplies, by the number of warpgroups that do;
+0: as many as the compiler takes."""
+
+
+@cp.cube
+def multiply_pipelined(
+    a: cp.cuda.TensorMap,
+    b: cp.cuda.TensorMap,
+    out: cp.cuda.TensorMap,
+    extents: tuple[int, ...],
+    k: int,
+    biases: Any,
+    extras: Any,
+    epilogue: cp.Comptime[Callable[..., Any] | None],
+    t: cp.Comptime[Pipelined],
+) -> None:
+    """`a`: [..., m, k], or [..., k, m] turned; `b`: [..., n, k], or [..., k, n] turned; `out` has
+    the `extents` [..., m, n]."""
+    steps = cp.i32((k + t.depth - 1) // t.depth)
+    left = pipelines.tiles(t.stages, t.height, t.factors, t.left_turned)
+    right = pipelines.tiles(t.stages, t.width, t.factors, t.right_turned)
+    staged = cp.shared((t.consumers, t.chunks * pipelines.ROWS, t.chunk), t.result)
+    ring = pipelines.ring(t.stages, t.consumers)
+    cp.sync_cube()
+    few, many = REGISTERS[t.consumers]
+    group = cp.i32(cp.UNIT_POS // pipelines.WARPGROUP)
+    if group == 0:
+        if few:
+            cp.cuda.decrease_registers(few)
+        if cp.UNIT_POS == 0:
+            copy_tiles(a, b, extents, steps, left, right, ring, t)
+    else:
+        if many:
+            cp.cuda.increase_registers(many)
+        me = group - 1
+        multiply_tiles(
+            out, extents, steps, left, right, ring, staged, me, biases, extras, epilogue, t
+        )
+
+
+def tile_count(extents: Any, t: Any) -> Any:
+    """The tiles down, across, and in all products."""
+    down = (extents[-2] + t.height - 1) // t.height
+    across = (extents[-1] + t.width - 1) // t.width
+    count = down * across
+    for n in extents[:-2]:
+        count = count * n
+    return cp.u32(down), cp.u32(across), cp.u32(count)
+
+
+def corner(tile: Any, down: Any, across: Any, extents: Any, t: Any) -> Any:
+    """Which product a tile belongs to, and its first row and column."""
+    each = down * across
+    within = tile % each if len(extents) > 2 else tile
+    product = unravelled(cp.i32(tile // each), extents[:-2])
+    band, place = within // (t.band * across), within % (t.band * across)
+    high = min(down - band * t.band, cp.u32(t.band))
+    row, column = band * t.band + place % high, place // high
+    return product, cp.i32(row) * t.height, cp.i32(column) * t.width
+
+
+def copy_tiles(
+    a: Any, b: Any, extents: Any, steps: Any, left: Any, right: Any, ring: Any, t: Any
+) -> None:
+    """What the one unit does that copies."""
+    down, across, count = tile_count(extents, t)
+    place = ring.start()
+    for tile in range(cp.u32(cp.CUBE_POS), count, cp.u32(cp.CUBE_COUNT)):
+        where, row, column = corner(cp.u32(tile), down, across, extents, t)
+        for step in range(steps):
+            ring.acquire(place, left.nbytes + right.nbytes)
+            left.load(ring, place.stage, a, where, row, step * t.depth)
+            right.load(ring, place.stage, b, where, column, step * t.depth)
+            place = ring.following(place)
+
+
+def multiply_tiles(
+    out: Any,
+    extents: Any,
+    steps: Any,
+    left: Any,
+    right: Any,
+    ring: Any,
+    staged: Any,
+    me: Any,
+    biases: Any,
+    extras: Any,
+    epilogue: Any,
+    t: Any,
+) -> None:
+    """What a warpgroup does that multiplies: `me` says which."""
+    down, across, count = tile_count(extents, t)
+    place = ring.start()
+    unit = cp.i32(cp.UNIT_POS % pipelines.WARPGROUP)
+    mine = cp.plane_shuffle(me, 0)  # for descriptors to stay in uniform registers
+    x0, y0 = left.factor(pipelines.ROWS * mine), right.factor()
+    for tile in range(cp.u32(cp.CUBE_POS), count, cp.u32(cp.CUBE_COUNT)):
+        where, row, column = corner(cp.u32(tile), down, across, extents, t)
+        sums, last = cp.Line[cp.f32, t.width // 2](0.0), cp.i32(0)
+        for step in range(steps):
+            ring.wait(place)
+            cp.cuda.wgmma_fence()
+            x, y = left.at(x0, place.stage), right.at(y0, place.stage)
+            sums = pipelines.multiply(sums, left, x, right, y)
+            cp.cuda.wgmma_commit()
+            sums = cp.cuda.wgmma_wait(sums, 1)
+            if step > 0 and unit == 0:
+                ring.release(last)
+            last = place.stage
+            place = ring.following(place)
+        sums = cp.cuda.wgmma_wait(sums, 0)
+        if unit == 0:
+            ring.release(last)
+        corners = where, row + pipelines.ROWS * me, column
+        store_tile(out, sums, corners, extents, staged, me, unit, biases, extras, epilogue, t)
+    if unit == 0:
+        cp.cuda.bulk_wait()
+
+
+def store_tile(
+    out: Any,
+    sums: Any,
+    corners: Any,
+    extents: Any,
+    staged: Any,
+    me: Any,
+    unit: Any,
+    biases: Any,
+    extras: Any,
+    epilogue: Any,
+    t: Any,
+) -> None:
+    """Store the sums of a warpgroup, some columns at a time, through its part of shared memory."""
+    where, row, column = corners
+    each = t.chunks * t.chunk
+    for begin in cp.unroll(range(0, t.width, each)):
+        if unit == 0:
+            cp.cuda.bulk_wait(0, read=True)
+        sync_warpgroup(me, t)
+        for c in cp.unroll(range(t.chunks)):
+            stage_chunk(
+                *(staged, sums, corners, extents, begin + c * t.chunk, c, me, unit),
+                *(biases, extras, epilogue, t),
+            )
+        cp.cuda.fence_async()
+        sync_warpgroup(me, t)
+        if unit == 0:
+            for c in cp.unroll(range(t.chunks)):
+                origin = (*where, row, column + begin + c * t.chunk)
+                cp.cuda.tensor_store(out, origin, staged, (me, c * pipelines.ROWS, 0))
+            cp.cuda.bulk_commit()
+
+
+def sync_warpgroup(me: Any, t: Any) -> None:
+    """Wait for the units of this warpgroup alone."""
+    for k in cp.unroll(range(t.consumers)):
+        if me == k:
+            cp.sync_units(k + 1, pipelines.WARPGROUP)
+
+
+def stage_chunk(
+    staged: Any,
+    sums: Any,
+    corners: Any,
+    extents: Any,
+    first: int,
+    chunk: int,
+    me: Any,
+    unit: Any,
+    biases: Any,
+    extras: Any,
+    epilogue: Any,
+    t: Any,
+) -> None:
+    """Convert the sums of the columns from `first` on, and put them where a box is stored from."""
+    lane, down = unit % 32, unit // 32 * 16
+    matrix = cp.local(4, cp.u32)
+    for j in cp.unroll(range(t.chunk // 4)):
+        i = down + lane // 4 + j % 2 * 8
+        pair = sums[first // 2 + 2 * j : first // 2 + 2 * j + 2]
+        if t.is_finished:
+            index = (*corners[0], corners[1] + i, corners[2] + first + j // 2 * 8 + lane % 4 * 2)
+            if index[-2] < extents[-2] and index[-1] < extents[-1]:
+                pair = cp.f32(finished(pair, index, biases, extras, epilogue))
+        if t.result.itemsize == 2:
+            matrix[j % 4] = packed(pair, t.result)
+            if j % 4 == 3:
+                byte = pipelines.swizzled(lane % 8, (j // 4 * 2 + lane // 16) * 16, t.out_swizzle)
+                place = me, chunk * pipelines.ROWS + down + lane % 16, byte // 2
+                cp.cuda.stmatrix(staged, place, cp.load(matrix, 0, line=4))
+        else:
+            byte = pipelines.swizzled(lane // 4, (j // 2 * 8 + lane % 4 * 2) * 4, t.out_swizzle)
+            cp.store(staged, (me, chunk * pipelines.ROWS + i, byte // 4), t.result(pair))
+
+
+def packed(pair: Any, dtype: Any) -> Any:
+    """Two numbers as a word of two elements of 16 bits, rounded to nearest even."""
+    name = "bf16x2" if dtype is cp.bf16 else "f16x2"
+    return cp.cuda.ptx(f"cvt.rn.{name}.f32 %0, %2, %1;", pair[0], pair[1], result=cp.u32)

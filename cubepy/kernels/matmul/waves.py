@@ -1,0 +1,75 @@
+"""How products are cut into tiles on Hopper: the fewest, fullest waves of cubes.
+
+A cube fills a multiprocessor, so all tiles that run at the same time make a wave, and the last wave
+may leave multiprocessors idle. Large tiles read less, small ones fill waves better.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cubepy.ir.types import bf16, f16
+from cubepy.kernels.matmul.pipelined import Pipelined
+from cubepy.kernels.matmul.problem import COLUMNS, ROWS, Problem
+from cubepy.targets import Target
+
+RATES = {
+    (128, 256): 1.0,
+    (128, 224): 0.97,
+    (128, 192): 0.96,
+    (128, 160): 0.95,
+    (128, 128): 0.94,
+    (128, 96): 0.88,
+    (64, 256): 0.9,
+    (64, 192): 0.89,
+    (64, 128): 0.87,
+    (64, 64): 0.58,
+}
+"""Tiles, and how fast a cube makes them, as a share of the fastest."""
+START = 256
+"""Elements of k that a tile's begin and end are worth."""
+BAND = 8
+"""Rows of tiles that are gone through together, so that they share the right factor."""
+MOST_STAGES = 8
+ROW_ELEMENTS = 64
+"""Columns of a right factor that is dense along them, in one row of shared memory."""
+
+
+def pipelined(target: Target, problem: Problem) -> Pipelined | None:
+    """The tiles for a product; None where the target or the layout of the factors has no way."""
+    if target.arch != "sm_90a" or not problem.has_boxes or problem.elements not in (bf16, f16):
+        return None
+    return min(tilings(target, problem), key=lambda t: duration(target, problem, t))
+
+
+def tilings(target: Target, problem: Problem) -> list[Pipelined]:
+    """All that may be faster than others."""
+    assert problem.elements is not None
+    return [
+        _filled(
+            target,
+            Pipelined(
+                *(height, width, 1, BAND, problem.left != ROWS, problem.right != COLUMNS),
+                *(problem.elements, problem.result, problem.is_finished),
+            ),
+        )
+        for height, width in RATES
+        if problem.right == COLUMNS or width % ROW_ELEMENTS == 0
+    ]
+
+
+def _filled(target: Target, t: Pipelined) -> Pipelined:
+    """With as many stages as fit in shared memory."""
+    rest = target.shared_bytes - (t.shared_bytes - t.stage_bytes)
+    return replace(t, stages=min(MOST_STAGES, rest // (t.stage_bytes + 16)))
+
+
+def duration(target: Target, problem: Problem, t: Pipelined) -> float:
+    """The time of all waves; in the time of a product of a tile with one element of k."""
+    waves = -(-count(problem, t) // target.multiprocessors)
+    return waves * (problem.k + START) * t.height * t.width / RATES[t.height, t.width]
+
+
+def count(problem: Problem, t: Pipelined) -> int:
+    """Tiles in all."""
+    return problem.batches * -(-problem.m // t.height) * -(-problem.n // t.width)

@@ -1,0 +1,94 @@
+"""Which products Hopper's tiles are chosen for, and how; no GPU is needed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import cubepy as cp
+from cubepy.ir.types import bf16, f16, f32
+from cubepy.kernels.calls.inspection import record
+from cubepy.kernels.matmul.pipelined import Pipelined
+from cubepy.kernels.matmul.problem import COLUMNS, ROWS, Problem
+from cubepy.kernels.matmul.strategies import choose
+from cubepy.kernels.matmul.waves import RATES, count, duration, tilings
+from cubepy.targets import cuda_target
+from tests.optional import require_package
+
+HOPPER = cuda_target("sm_90a")
+
+
+def problem(m: int, n: int, k: int, **changes: Any) -> Problem:
+    made = Problem(m, n, k, (), f32, f32, bf16, ROWS, COLUMNS, elements=bf16, has_boxes=True)
+    return replace(made, **changes)
+
+
+def test_tiles_of_hopper_are_for_hopper():
+    p = problem(4096, 4096, 4096)
+    assert isinstance(choose(HOPPER, p), Pipelined)
+    assert not isinstance(choose(cuda_target("sm_80"), p), Pipelined)
+    assert not isinstance(choose(cuda_target("sm_90"), p), Pipelined)
+    assert not isinstance(choose(HOPPER, replace(p, has_boxes=False)), Pipelined)
+    assert not isinstance(choose(HOPPER, replace(p, elements=None)), Pipelined)
+
+
+def test_large_products_take_large_tiles():
+    chosen = choose(HOPPER, problem(8192, 8192, 8192))
+    assert isinstance(chosen, Pipelined)
+    assert (chosen.height, chosen.width) == (128, 256)
+    assert chosen.stages >= 4
+
+
+def test_the_choice_is_the_shortest():
+    p = problem(512, 10240, 8192)
+    chosen = choose(HOPPER, p)
+    assert isinstance(chosen, Pipelined)
+    best = min(duration(HOPPER, p, t) for t in tilings(HOPPER, p))
+    assert duration(HOPPER, p, chosen) == best
+    assert count(p, chosen) == -(-512 // chosen.height) * -(-10240 // chosen.width)
+
+
+@pytest.mark.parametrize("right", [ROWS, COLUMNS])
+@pytest.mark.parametrize("result", [bf16, f16, f32])
+def test_shared_memory_suffices(right: str, result: Any):
+    found = tilings(HOPPER, problem(512, 512, 512, right=right, result=result))
+    assert len(found) == (len(RATES) if right == COLUMNS else 7)
+    for t in found:
+        assert 3 <= t.stages
+        assert t.shared_bytes <= HOPPER.shared_bytes
+        assert t.width % (t.chunk * t.chunks) == 0
+        assert t.out_swizzle in (64, 128)
+
+
+def launches(a: str, b: str, **options: Any) -> Any:
+    specs = {"a": cp.spec(a), "b": cp.spec(b)}
+    return record(cp.kernels.matmul, specs, options, HOPPER)
+
+
+ALIGNED = [("bf16[512,1024]", "bf16[1024,520]"), ("f16[3,72,64]", "f16[3,64,264]")]
+
+
+def relu(v: Any, index: Any) -> Any:
+    return max(v, 0.0)
+
+
+@pytest.mark.parametrize("options", [{}, {"epilogue": relu}])
+@pytest.mark.parametrize(
+    ("a", "b"), [("bf16[512,1024]", "bf16[1024,520]"), ("f16[3,72,64]", "f16[3,64,264]")]
+)
+def test_its_text_is_compiled(a: str, b: str, options: Any):
+    require_package("cuda.bindings")
+    (launch,) = launches(a, b, **options)
+    assert launch.kernel.__name__ == "multiply_pipelined"
+    text = launch.launcher.inspect(**launch.arguments, target="cuda:sm_90a", stage="ptx")
+    assert text.count("wgmma.mma_async") == 4
+    assert "setmaxnreg.inc" in text or launch.arguments["t"].consumers == 1
+
+
+@pytest.mark.parametrize(
+    ("a", "b"), [("bf16[512,1020]", "bf16[1020,512]"), ("bf16[8,8]", "bf16[8,9]")]
+)
+def test_rows_that_end_within_16_bytes_take_another_way(a: str, b: str):
+    assert all(launch.kernel.__name__ != "multiply_pipelined" for launch in launches(a, b))
