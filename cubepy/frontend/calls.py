@@ -132,8 +132,23 @@ def _as_dtype(function: Any) -> DType | None:
     return None
 
 
+def _is_line(x: Any) -> bool:
+    return isinstance(x, Value) and isinstance(x.type, Line)
+
+
+def _line_of(frame: Frame, t: Line, args: list[Any]) -> Value:
+    """A line of its lanes."""
+    lanes = [_convert(frame, t.element, [a]) for a in args]
+    line = frame.tracer.b.emit(ops.SPLAT, lanes[0], lanes=t.width)
+    for k in range(1, t.width):
+        line = frame.tracer.b.emit(ops.INSERT, line, lanes[k], lane=k)
+    return line
+
+
 def _convert(frame: Frame, t: DType | Line, args: list[Any]) -> Any:
     tracer = frame.tracer
+    if isinstance(t, Line) and len(args) == t.width > 1 and not any(map(_is_line, args)):
+        return _line_of(frame, t, args)
     if len(args) != 1 or not (
         isinstance(args[0], Value) or is_number(args[0]) or hasattr(args[0], "item")
     ):

@@ -37,7 +37,6 @@ from cubepy.ir.types import (
     bool_,
     element_of,
     f32,
-    find_dtype,
     i64,
     with_element,
 )
@@ -238,20 +237,6 @@ def _where(frame: Frame, mask: Any, a: Any, b: Any) -> Any:
     if is_comptime(mask):
         return a if mask else b
     return select(frame, frame.tracer.value(mask), a, b)
-
-
-@intrinsic(lang.bitcast)
-def _bitcast(frame: Frame, value: Any, dtype: Any) -> Value:
-    target = find_dtype(dtype)
-    v = frame.tracer.value(value)
-    if target is None or target.bits != element_of(v.type).bits:
-        raise frame.tracer.error(
-            "E207",
-            what="cp.bitcast",
-            given=describe(dtype),
-            expected=f"a dtype of {element_of(v.type).bits} bits",
-        )
-    return frame.tracer.b.emit(ops.BITCAST, v, type=with_element(v.type, target))
 
 
 @intrinsic(builtins.int)

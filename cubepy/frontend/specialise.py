@@ -13,6 +13,7 @@ from cubepy.errors import Error
 from cubepy.frontend import (
     amx,
     assignments,
+    bits,
     cooperation,
     cuda,
     expressions,
@@ -56,7 +57,7 @@ MAX_TRACES = 3
 """The last one has all facts: types settle at once, and forms do not depend on them."""
 HANDLING = (
     *(amx, assignments, cooperation, cuda, expressions),
-    *(intrinsics, memory, numeric, statements),
+    *(bits, intrinsics, memory, numeric, statements),
 )
 """The modules that bind their handlers to the dispatcher when they are imported."""
 

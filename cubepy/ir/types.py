@@ -179,7 +179,10 @@ class _LineMeta(type):
 
 @dataclass(frozen=True, slots=True)
 class Line(metaclass=_LineMeta):
-    """A SIMD vector of `width` lanes of `element`; users write `cp.Line[cp.f32, 8]`."""
+    """A SIMD vector of `width` lanes of `element`; users write `cp.Line[cp.f32, 8]`.
+
+    Kernels call it with one number for all lanes, a line to convert, or a number for each lane.
+    """
 
     element: DType
     width: int
@@ -187,7 +190,7 @@ class Line(metaclass=_LineMeta):
     def __repr__(self) -> str:
         return f"line<{self.element.name}, {self.width}>"
 
-    def __call__(self, value: Any) -> Any:
+    def __call__(self, *values: Any) -> Any:
         raise TypeError("a Line exists inside kernels only")
 
 

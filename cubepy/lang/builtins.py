@@ -150,7 +150,12 @@ def fma(a: Any, b: Any, c: Any) -> Any:
 
 @_builtin
 def bitcast(value: Any, dtype: Any) -> Any:
-    """The bits of `value` as another type of the same size."""
+    """The bits of `value` as another type of the same size.
+
+    Lanes may become more or fewer lanes of another size, the first of which has the lowest bits:
+    eight of bf16 are four of u32, two are one u32, and a u32 is two of bf16. A `cp.Line` as `dtype`
+    says how many lanes there are.
+    """
     return _only_inside("bitcast")
 
 

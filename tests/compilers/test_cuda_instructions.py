@@ -371,3 +371,21 @@ def test_named_barriers_on_every_architecture(arch: str):
     text = meets_in_halves[1, 128].inspect("f32[128]", target=f"cuda:{arch}", stage="ptx")
     assert re.search(r"bar(rier)?\.sync(\.aligned)?\s+1, 64;", text)
     assert re.search(r"bar(rier)?\.sync(\.aligned)?\s+15, 64;", text)
+
+
+@cp.cube
+def packs_pairs(x: cp.Tensor[cp.f32], out: cp.Tensor[cp.u32]):
+    i = cp.ABSOLUTE_POS
+    four = cp.Line[cp.f32, 4](x[i], x[i + 32], x[i + 64], x[i + 96])
+    words = cp.bitcast(cp.bf16(four), cp.u32)
+    out[i] = words[0]
+    out[i + 32] = words[1]
+
+
+def test_pairs_of_small_floats_are_packed_by_one_instruction():
+    needs_nvrtc()
+    if toolchain.find_nvdisasm() is None:
+        pytest.skip("package absent: nvidia-cuda-nvdisasm")
+    text = packs_pairs[1, 32].inspect("f32[128]", "u32[64]", target="cuda:sm_90a", stage="sass")
+    assert text.count("F2FP.BF16.F32.PACK_AB") == 2
+    assert "PRMT" not in text

@@ -182,6 +182,61 @@ def test_bitcasts(device: str, lacks: set[DType], source: DType):
         )
 
 
+WORDS = [t for t in SCALARS if t is not bool_]
+
+
+@cp.cube
+def rewrite_bits(x: cp.Tensor, out: cp.Tensor, lanes: cp.Comptime[int]):
+    """Each unit stores `lanes` elements of `x` as what they are in `out`'s type."""
+    i = cp.ABSOLUTE_POS
+    found = cp.bitcast(cp.load(x, lanes * i, line=lanes), out.dtype)
+    if cp.comptime(x.dtype.itemsize * lanes == out.dtype.itemsize):
+        out[i] = found
+    else:
+        count = cp.comptime(x.dtype.itemsize * lanes // out.dtype.itemsize)
+        cp.store(out, count * i, found)
+
+
+@pytest.mark.parametrize("source", WORDS, ids=str)
+def test_bitcasts_to_lanes_of_another_size(
+    device: str, is_slow: bool, lacks: set[DType], source: DType
+):
+    """Elements are ones and small numbers of random signs, of which no part is a NaN."""
+    skip_absent(source, lacks)
+    x = np.random.default_rng(5).integers(0, 100, 64 * 8, np.uint8).view(numpy_type(source))
+    for target in WORDS:
+        if target in lacks or target.bits == source.bits:
+            continue
+        lanes = max(target.bits // source.bits, 1)
+        for width in (lanes,) if is_slow else (lanes, 2 * lanes):
+            out = Guarded((x.nbytes // target.itemsize,), numpy_type(target))
+            rewrite_bits.configure(device=device)[1, x.size // width](x, out.array, width)
+            out.check(out.array)
+            np.testing.assert_array_equal(bits_of(out.array), bits_of(x.view(out.array.dtype)))
+
+
+def test_bitcasts_of_one_number_to_lanes(device: str):
+    @cp.cube
+    def halves(x: cp.Tensor[cp.u32], out: cp.Tensor[cp.u16]):
+        pair = cp.bitcast(x[0], cp.u16)
+        back = cp.bitcast(cp.Line[cp.u16, 2](pair[1], pair[0]), cp.Line[cp.u32, 1])
+        cp.store(out, 0, cp.bitcast(back, cp.u16))
+
+    x, out = np.array([0x12345678], np.uint32), np.zeros(2, np.uint16)
+    halves.configure(device=device)[1, 1](x, out)
+    np.testing.assert_array_equal(out, [0x1234, 0x5678])
+
+
+def test_lines_of_their_lanes(device: str):
+    @cp.cube
+    def ramp(x: cp.Tensor[cp.f32], out: cp.Tensor[cp.f32]):
+        cp.store(out, 0, cp.Line[cp.f32, 4](x[1], 2, cp.i32(3), x[0]))
+
+    x, out = np.array([4.5, 1.5], np.float32), np.zeros(4, np.float32)
+    ramp.configure(device=device)[1, 1](x, out)
+    np.testing.assert_array_equal(out, [1.5, 2, 3, 4.5])
+
+
 # Lanes
 
 

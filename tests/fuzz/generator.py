@@ -260,6 +260,18 @@ class Generator:
         self._line(f"{name} = cp.Line[cp.{t}, {width}]({name} {operator} {self._value(t, 1)})")
         pick = self._c.choose((".sum()", ".max()", ".min()", "[0]", f"[{width - 1}]"))
         self._declare(t, f"{name}{pick}")
+        if t in INTEGERS and width in (2, 4, 8):
+            self._words_of_lanes(t, name, width)
+
+    def _words_of_lanes(self, t: str, name: str, width: int) -> None:
+        """The same bits as lanes of another size. Of floats the bits of a NaN would differ."""
+        total = width * int(t[1:])
+        sizes = [u for u in self.types if u in INTEGERS and total % int(u[1:]) == 0]
+        other = self._c.choose(sizes)
+        lanes = total // int(other[1:])
+        self._line(f"{name}w = cp.bitcast({name}, cp.Line[cp.{other}, {lanes}])")
+        self._declare(other, f"{name}w[{self._c.number(0, lanes - 1)}]")
+        self._declare(t, f"cp.bitcast({name}w ^ 1, cp.Line[cp.{t}, {width}])[{width - 1}]")
 
     def _helper(self) -> None:
         """A nested function with several returns."""
