@@ -117,7 +117,8 @@ class Scalar(ParamKind):
 
 @dataclass(frozen=True, slots=True)
 class TensorMapOf(ParamKind):
-    """What the copy engine of NVIDIA's hardware takes: boxes of an array, perhaps swizzled."""
+    """What the copy engine of NVIDIA's hardware takes: boxes of an array, perhaps swizzled; or the
+    pixels by channels of convolutions, of an array of `axes` axes."""
 
     word = "tensor_map"
     is_copied = True
@@ -125,6 +126,7 @@ class TensorMapOf(ParamKind):
     hardware = "cuda"
     box: tuple[int, ...] = ()
     swizzle: int = 0
+    axes: int = 0
 
     def bind(self, arguments: Arguments, argument: str, dtype: str) -> int:
         raise AssertionError("tensor maps are encoded for the addresses of each launch")

@@ -125,18 +125,32 @@ def _rank(op: Op, others: int) -> int:
     return len(op.operands) - others
 
 
-_TO_SHARED = "cp.async.bulk.tensor.{}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+def _to_shared(rank: int, mode: str) -> str:
+    ways = "mbarrier::complete_tx::bytes"
+    return f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.{mode}.{ways}"
 
 
 def _tensor_load(op: Op) -> str:
     rank = _rank(op, 5)
-    return f"{_TO_SHARED.format(rank)} [%0], [%1, {_registers(3, rank)}], [%2];"
+    return f"{_to_shared(rank, 'tile')} [%0], [%1, {_registers(3, rank)}], [%2];"
 
 
 def _tensor_multicast(op: Op) -> str:
     rank = _rank(op, 6)
     operands = f"[%0], [%1, {_registers(4, rank)}], [%2], %3;"
-    return f"{_TO_SHARED.format(rank)}.multicast::cluster {operands}"
+    return f"{_to_shared(rank, 'tile')}.multicast::cluster {operands}"
+
+
+def _im2col_load(op: Op) -> str:
+    rank = _rank(op, 5) // 2 + 1
+    operands = f"[%0], [%1, {_registers(3, rank)}], [%2], {_registers(3 + rank, rank - 2)};"
+    return f"{_to_shared(rank, 'im2col')} {operands}"
+
+
+def _im2col_multicast(op: Op) -> str:
+    rank = _rank(op, 6) // 2 + 1
+    operands = f"[%0], [%1, {_registers(4, rank)}], [%2], {_registers(4 + rank, rank - 2)}, %3;"
+    return f"{_to_shared(rank, 'im2col')}.multicast::cluster {operands}"
 
 
 def _tensor_store(op: Op) -> str:
@@ -256,6 +270,8 @@ ALL: dict[OpDef, tuple[int, Instruction]] = {
     ),
     cuda.TENSOR_LOAD: (90, Instruction(_tensor_load, alignments={0: BOX_ALIGNMENT})),
     cuda.TENSOR_MULTICAST: (90, Instruction(_tensor_multicast, alignments={0: BOX_ALIGNMENT})),
+    cuda.IM2COL_LOAD: (90, Instruction(_im2col_load, alignments={0: BOX_ALIGNMENT})),
+    cuda.IM2COL_MULTICAST: (90, Instruction(_im2col_multicast, alignments={0: BOX_ALIGNMENT})),
     cuda.CLUSTER_ARRIVE: (90, Instruction(_fixed(_CLUSTER_ARRIVE))),
     cuda.TENSOR_STORE: (90, Instruction(_tensor_store, alignments={1: BOX_ALIGNMENT})),
     cuda.COMMIT_BULK: (90, Instruction(_fixed("cp.async.bulk.commit_group;"))),

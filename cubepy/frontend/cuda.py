@@ -269,11 +269,19 @@ def _box(frame: Frame, what: str, tensor: Any, origin: Any) -> tuple[TensorMapRe
     """A tensor map, and the coordinates of the first element of a box, the innermost first."""
     if not isinstance(tensor, TensorMapRef):
         raise _wrong(frame, what, "a parameter annotated as cp.cuda.TensorMap", tensor)
-    items = as_items(origin)
-    if len(items) != len(tensor.box):
-        expected = f"an origin of {len(tensor.box)} coordinates"
+    axes = tensor.axes or len(tensor.box)
+    return tensor, _coordinates(frame, what, "an origin", origin, axes, i32)
+
+
+def _coordinates(
+    frame: Frame, what: str, noun: str, given: Any, count: int, dtype: DType
+) -> list[Value]:
+    """So many numbers, the innermost first."""
+    items = as_items(given)
+    if len(items) != count:
+        expected = f"{noun} of {count} coordinates"
         raise frame.tracer.error("E207", what=what, expected=expected, given=str(len(items)))
-    return tensor, [_number(frame, x, i32) for x in reversed(items)]
+    return [_number(frame, x, dtype) for x in reversed(items)]
 
 
 @intrinsic(lang.tensor_load)
@@ -286,24 +294,33 @@ def _tensor_load(
     barrier: Any,
     barrier_index: Any,
     multicast: Any = None,
+    offsets: Any = None,
 ) -> None:
     what = "cp.cuda.tensor_load"
     found, coordinates = _box(frame, what, tensor, origin)
+    if found.axes:
+        given = () if offsets is None else offsets
+        coordinates += _coordinates(frame, what, "offsets", given, found.axes - 2, u16)
+    elif offsets is not None:
+        raise _wrong(frame, f"offsets= of {what}", "a map of cp.cuda.tensor_map_im2col", tensor)
     target = _shared(frame, what, shared, index)
     arrival = _shared(frame, what, barrier, barrier_index)
     frame.tracer.facts.read.add(found.name)
     operands = (*target, found.value, *arrival)
     if multicast is None:
-        _emit(frame, cuda.TENSOR_LOAD, *operands, *coordinates)
+        row = cuda.IM2COL_LOAD if found.axes else cuda.TENSOR_LOAD
+        _emit(frame, row, *operands, *coordinates)
     else:
-        mask = _number(frame, multicast, u16)
-        _emit(frame, cuda.TENSOR_MULTICAST, *operands, mask, *coordinates)
+        row = cuda.IM2COL_MULTICAST if found.axes else cuda.TENSOR_MULTICAST
+        _emit(frame, row, *operands, _number(frame, multicast, u16), *coordinates)
 
 
 @intrinsic(lang.tensor_store)
 def _tensor_store(frame: Frame, tensor: Any, origin: Any, shared: Any, index: Any) -> None:
     what = "cp.cuda.tensor_store"
     found, coordinates = _box(frame, what, tensor, origin)
+    if found.axes:
+        raise _wrong(frame, what, "a map of cp.cuda.tensor_map", tensor)
     source = _shared(frame, what, shared, index)
     frame.tracer.facts.written.add(found.name)
     _emit(frame, cuda.TENSOR_STORE, found.value, *source, *coordinates)

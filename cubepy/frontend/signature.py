@@ -48,11 +48,15 @@ class ScalarArg:
 
 @dataclass(frozen=True, slots=True)
 class TensorMapArg:
-    """A tensor map: of elements of a type, with a box of which the last axis is the innermost."""
+    """A tensor map: of elements of a type, with a box of which the last axis is the innermost.
+
+    In im2col mode the box is pixels by channels, and `axes` those of the array; else 0.
+    """
 
     dtype: DType
     box: tuple[int, ...]
     swizzle: int
+    axes: int
 
 
 @dataclass(frozen=True, slots=True)

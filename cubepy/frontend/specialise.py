@@ -160,9 +160,9 @@ class _Specialisation:
         if isinstance(arg, StructArg):
             return self._struct(name, arg)
         if isinstance(arg, TensorMapArg):
-            kind = TensorMapOf(arg.box, arg.swizzle)
+            kind = TensorMapOf(arg.box, arg.swizzle, arg.axes)
             value = self._param(Buffer(arg.dtype, Space.TENSOR_MAP), name, kind)
-            return TensorMapRef(name, value, arg.dtype, arg.box, arg.swizzle)
+            return TensorMapRef(name, value, arg.dtype, arg.box, arg.swizzle, arg.axes)
         return self._tensor(name, arg)
 
     def _struct(self, name: str, arg: StructArg) -> Any:

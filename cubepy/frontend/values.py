@@ -98,16 +98,17 @@ class Row(tuple[Any, ...]):
 class TensorMapRef:
     """A parameter that is a tensor map, and what kernels may know of it at comptime."""
 
-    __slots__ = ("box", "dtype", "name", "nbytes", "swizzle", "value")
+    __slots__ = ("axes", "box", "dtype", "name", "nbytes", "swizzle", "value")
 
     def __init__(
-        self, name: str, value: Value, dtype: DType, box: tuple[int, ...], swizzle: int
+        self, name: str, value: Value, dtype: DType, box: tuple[int, ...], swizzle: int, axes: int
     ) -> None:
         self.name = name
         self.value = value
         self.dtype = dtype
         self.box = box
         self.swizzle = swizzle
+        self.axes = axes
         self.nbytes = prod(box) * dtype.itemsize
 
 

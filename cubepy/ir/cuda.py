@@ -352,18 +352,26 @@ def _bulk_loading(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     return found
 
 
-def _tensor_loading(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
-    found = takes(Space.SHARED, Space.TENSOR_MAP, Space.SHARED, rest=i32)(types, attrs)
-    require(element_of(types[3]) is u64, "takes a barrier: u64 in shared memory")
-    _require_elements(types[0], types[2])
+def _tensor_loading(types: Sequence[Type], attrs: Attrs, *more: Wanted) -> tuple[Type, ...]:
+    found = takes(Space.SHARED, Space.TENSOR_MAP, Space.SHARED, *more, rest=i32)(types, attrs)
+    _require_arrival(types)
     return found
 
 
-def _multicasting(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
-    found = takes(Space.SHARED, Space.TENSOR_MAP, Space.SHARED, u16, rest=i32)(types, attrs)
+def _im2col_loading(types: Sequence[Type], attrs: Attrs, *more: Wanted) -> tuple[Type, ...]:
+    """As `_tensor_loading`, of 3 to 5 coordinates and, for all axes but two, a u16 offset."""
+    offsets = sum(t is u16 for t in types) - len(more)
+    require(1 <= offsets <= 3, "takes 1 to 3 offsets: u16")
+    wanted = (*more, *[i32] * (offsets + 2), *[u16] * offsets)
+    found = takes(Space.SHARED, Space.TENSOR_MAP, Space.SHARED, *wanted)(types, attrs)
+    _require_arrival(types)
+    return found
+
+
+def _require_arrival(types: Sequence[Type]) -> None:
+    """A barrier behind the tensor map, whose elements shared memory has."""
     require(element_of(types[3]) is u64, "takes a barrier: u64 in shared memory")
     _require_elements(types[0], types[2])
-    return found
 
 
 def _tensor_storing(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
@@ -393,22 +401,29 @@ BULK_STORE = _op(
     reads=_SHARED,
     writes=_GLOBAL | _MACHINE,
 )
-TENSOR_LOAD = _op(
+_load = partial(_op, reads=_GLOBAL, writes=_SHARED | _MACHINE, surface="tensor_load")
+TENSOR_LOAD = _load(
     "tensor_load",
     _tensor_loading,
     "cp.async.bulk.tensor: the box of a tensor map at the coordinates (the innermost first) to "
     "shared memory, zero outside of the array; completes at a barrier.",
-    reads=_GLOBAL,
-    writes=_SHARED | _MACHINE,
 )
-TENSOR_MULTICAST = _op(
+TENSOR_MULTICAST = _load(
     "tensor_multicast",
-    _multicasting,
+    lambda types, attrs: _tensor_loading(types, attrs, u16),
     "As tensor_load, to the same place of the cubes of the cluster whose bits a u16 has; the bytes "
     "complete at the same barrier of each.",
-    reads=_GLOBAL,
-    writes=_SHARED | _MACHINE,
-    surface="tensor_load",
+)
+IM2COL_LOAD = _load(
+    "im2col_load",
+    _im2col_loading,
+    "cp.async.bulk.tensor in im2col mode: pixels by channels from the coordinates (the innermost "
+    "first) on, of the pixels at the offsets (the innermost first) from each; else as tensor_load.",
+)
+IM2COL_MULTICAST = _load(
+    "im2col_multicast",
+    lambda types, attrs: _im2col_loading(types, attrs, u16),
+    "As im2col_load, to the same place of the cubes of the cluster whose bits a u16 has.",
 )
 TENSOR_STORE = _op(
     "tensor_store",

@@ -189,13 +189,13 @@ class Matcher:
     def _tensor_map(self, name: str, value: TensorMap) -> TensorMapArg:
         """A tensor map; its array is an argument like others to all checks of memory."""
         if isinstance(value.array, Spec):
-            return TensorMapArg(value.array.dtype, value.box, value.swizzle)
+            return TensorMapArg(value.array.dtype, value.box, value.swizzle, value.axes)
         memory = self._memory(name, value.array)
         if memory is None:
             raise self._refused(name, value.array)
         self.maps[name], self.memories[name] = value, memory
         self.arrays[name] = value.array
-        return TensorMapArg(memory.dtype, value.box, value.swizzle)
+        return TensorMapArg(memory.dtype, value.box, value.swizzle, value.axes)
 
     def _memory(self, name: str, value: Any) -> Memory | None:
         try:

@@ -303,6 +303,10 @@ class _CompiledIR(Specialisations):
         if given is None:
             return
         wanted = element_of(param.value.type), kind.box, kind.swizzle
+        if given.axes != kind.axes:
+            modes = [f"im2col of {n} axes" if n else "boxes" for n in (given.axes, kind.axes)]
+            reason = f"it is a map for {modes[0]}, not for {modes[1]}"
+            raise fail("E424", kernel=kernel, argument=param.argument, reason=reason)
         if (given.dtype, given.box, given.swizzle) != wanted:
             reason = f"it is a map of {given.dtype} with the box {given.box} and the swizzle "
             reason += f"{given.swizzle}, not {wanted[0]}, {wanted[1]} and {wanted[2]}"

@@ -79,12 +79,13 @@ class StructRule:
 
 @dataclass(frozen=True, slots=True)
 class MapRule:
-    """A tensor map of elements of a type, with this box and swizzle."""
+    """A tensor map of a type, with this box and swizzle; `axes` as in `TensorMapArg`."""
 
     path: str
     dtype: str
     box: tuple[int, ...]
     swizzle: int
+    axes: int
     is_written: bool
 
 
@@ -194,7 +195,9 @@ def _rules(name: str, arg: Arg, matcher: Matcher, facts: Facts, width: int) -> l
         small = is_small(matcher.scalars[name]) if arg.dtype is i64 else None
         return [NumberRule(name, type(value).__name__, arg.dtype.name, small)]
     if isinstance(arg, TensorMapArg):
-        return [MapRule(name, arg.dtype.name, arg.box, arg.swizzle, name in facts.written)]
+        return [
+            MapRule(name, arg.dtype.name, arg.box, arg.swizzle, arg.axes, name in facts.written)
+        ]
     return [ComptimeRule(name, type(matcher.given[name]).__name__)]
 
 

@@ -15,7 +15,7 @@ from cubepy.ir.types import bool_
 
 if TYPE_CHECKING:
     from cubepy.jit.arguments import Matcher
-    from cubepy.lang.cuda import TensorMap
+    from cubepy.lang.cuda import Pixels, TensorMap
 
 _UNIT = 16
 """Bytes that addresses, strides and rows of boxes are multiples of."""
@@ -51,7 +51,11 @@ def encoder(kernel: str, name: str, matcher: Matcher, device: Any) -> Encoder:
     if reason:
         raise fail("E421", reason=f"`{name}` of {kernel}: {reason}", suggestion=suggestion)
     layout = memory.dtype.name, memory.shape, memory.strides, wanted.box, wanted.swizzle
-    return Encoder(lambda address: device.tensor_map(address, *layout))
+    if wanted.pixels is None:
+        return Encoder(lambda address: device.tensor_map(address, *layout))
+    seen = wanted.pixels
+    corners = seen.lower, seen.upper, seen.strides
+    return Encoder(lambda address: device.tensor_map_im2col(address, *layout, *corners))
 
 
 def refusal(wanted: TensorMap, memory: Memory, device: str) -> tuple[str, str]:
@@ -77,4 +81,11 @@ def refusal(wanted: TensorMap, memory: Memory, device: str) -> tuple[str, str]:
         return f"the rows of its box have {row} bytes, no multiple of {_UNIT}", ""
     if wanted.swizzle and row > wanted.swizzle:
         return f"the rows of its box have {row} bytes, more than its swizzle", ""
+    if wanted.pixels is not None and not _has_pixels(wanted.pixels, memory.shape[1:-1]):
+        return f"its corners leave no pixel of the shape {memory.shape}", ""
     return "", ""
+
+
+def _has_pixels(pixels: Pixels, extents: tuple[int, ...]) -> bool:
+    corners = zip(extents, pixels.lower, pixels.upper, strict=True)
+    return all(n + upper - lower > 0 for n, lower, upper in corners)

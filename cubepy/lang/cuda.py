@@ -186,6 +186,7 @@ def tensor_load(
     barrier: Any,
     barrier_index: Any,
     multicast: Any = None,
+    offsets: Any = None,
 ) -> None:
     """Copy the box of a `TensorMap` that begins at `origin` to shared memory; by one unit.
 
@@ -193,7 +194,13 @@ def tensor_load(
     an H200 stops at others with an illegal instruction. All bytes of the box (`tensor.nbytes`)
     arrive at the barrier. `shared[index]` is aligned to 128 bytes, with a swizzle to 8 times as
     many as it has; the array itself is. With `multicast`, a mask of ranks of the cluster, the box
-    goes to the same place of those cubes, and arrives at the same barrier of each. sm_90.
+    goes to the same place of those cubes, and arrives at the same barrier of each.
+
+    A map of `tensor_map_im2col` also takes `offsets`, one for each axis between the first and the
+    last: how far from the pixels those lie that are copied, at least 0 and below 65536, 256 and 32
+    for one, two and three axes. `origin` is the first pixel, (n, row, column, channel) of four
+    axes; the others follow it along columns, then rows, then n, each within the corners and by the
+    strides of the map. sm_90.
     """
     _only_inside("tensor_load")
 
@@ -345,17 +352,33 @@ def wgmma_descriptor(shared: Any, index: Any, leading: Any, stride: Any, swizzle
 # Tensor maps
 
 
+@dataclass(frozen=True, slots=True)
+class Pixels:
+    """Where the pixels of a map in im2col mode begin and end on each axis, and their distance."""
+
+    lower: tuple[int, ...]
+    upper: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class TensorMap:
     """Describes to the copy engine where the elements of an array lie, and the `box` it copies.
 
-    The annotation of a kernel's parameter, and what `tensor_map` makes. `array` may be a `Spec`
-    where no kernel is launched. Kernels read `box`, `dtype` and `nbytes` of it.
+    The annotation of a kernel's parameter, and what `tensor_map` and `tensor_map_im2col` make.
+    `array` may be a `Spec` where no kernel is launched. Kernels read `box`, `dtype` and `nbytes` of
+    it.
     """
 
     array: Any
     box: tuple[int, ...]
     swizzle: int = 0
+    pixels: Pixels | None = None
+
+    @property
+    def axes(self) -> int:
+        """The axes of the array in im2col mode, else 0."""
+        return 0 if self.pixels is None else 2 + len(self.pixels.strides)
 
     @property
     def dtype(self) -> DType:
@@ -399,3 +422,54 @@ def _refusal(array: Any, box: tuple[int, ...], swizzle: Any) -> str:
     if not all(type(n) is int and 1 <= n <= 256 for n in box):
         return f"the box is {box}; its extents are integers from 1 to 256"
     return "" if swizzle in SWIZZLES else f"a swizzle of {swizzle!r}; it is 0, 32, 64 or 128 bytes"
+
+
+def tensor_map_im2col(
+    array: Any,
+    pixels: int,
+    channels: int,
+    lower: tuple[int, ...],
+    upper: tuple[int, ...],
+    strides: tuple[int, ...] | None = None,
+    swizzle: int = 0,
+) -> TensorMap:
+    """A `TensorMap` that gives `tensor_load` the operands of a convolution as a matrix. sm_90.
+
+    `array` is [n, columns, channels], [n, rows, columns, channels] or [n, depth, rows, columns,
+    channels]; a box is `pixels` (1 to 1024) by `channels` (1 to 256). The pixels of an axis of
+    extent e are lower, lower + stride, ... up to e - 1 + upper: for a window of k elements,
+    dilated by d, that is lower = -padding and upper = padding - (k - 1) * d, and the taps are
+    `offsets` of `tensor_load`. Pixels outside of the array are 0. The corners lie within 32768,
+    128 and 16 of 0 for one, two and three axes, strides are 1 to 8. All else as in `tensor_map`.
+    """
+    held = spec(array) if isinstance(array, str) else array
+    steps = (1,) * len(lower) if strides is None else tuple(strides)
+    seen = Pixels(tuple(lower), tuple(upper), steps)
+    reason = _refusal_im2col(held, (pixels, channels), seen, swizzle)
+    if reason:
+        raise fail("E421", reason=reason, suggestion="")
+    return TensorMap(held, (pixels, channels), swizzle, seen)
+
+
+_CORNERS = {1: 32768, 2: 128, 3: 16}
+_MOST_PIXELS, _MOST_CHANNELS, _LARGEST_STRIDE = 1024, 256, 8
+
+
+def _refusal_im2col(array: Any, box: tuple[int, int], pixels: Pixels, swizzle: Any) -> str:
+    """Why there is no such map in im2col mode; empty where there is."""
+    reason = _refusal(array, (1,) * (len(pixels.lower) + 2), swizzle)
+    if reason:
+        return reason
+    axes = len(pixels.lower)
+    corners = (*pixels.lower, *pixels.upper)
+    if axes not in _CORNERS or not axes == len(pixels.upper) == len(pixels.strides):
+        return "it has a lower and an upper corner and a stride for each of 1 to 3 axes"
+    for number, most in zip(box, (_MOST_PIXELS, _MOST_CHANNELS), strict=True):
+        if type(number) is not int or not 1 <= number <= most:
+            return f"the box is {box}; it has 1 to 1024 pixels and 1 to 256 channels"
+    most = _CORNERS[axes]
+    if not all(type(n) is int and -most <= n < most for n in corners):
+        return f"the corners are {pixels.lower} and {pixels.upper}, not within {most} of 0"
+    if not all(type(n) is int and 1 <= n <= _LARGEST_STRIDE for n in pixels.strides):
+        return f"the strides are {pixels.strides}; they are 1 to {_LARGEST_STRIDE}"
+    return ""

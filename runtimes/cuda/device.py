@@ -19,7 +19,7 @@ from cubepy.runtimes.cuda.driver import check, driver, failure, is_lost
 from cubepy.runtimes.cuda.memory import Allocation, PinnedAllocation, allocate_pinned, new_pool
 from cubepy.runtimes.cuda.occupancy import ATTRIBUTES, Multiprocessor, occupancy
 from cubepy.runtimes.cuda.queues import Queues
-from cubepy.runtimes.cuda.tensor_maps import EncodedMap, encode
+from cubepy.runtimes.cuda.tensor_maps import EncodedMap, encode, encode_im2col
 from cubepy.targets import Target, cuda_target
 
 REMEMBERED = 16
@@ -127,6 +127,11 @@ class CudaDevice(Queues):
         """A tensor map of an array on this device; `strides` in bytes, axes in row-major order."""
         with self.contexts.enter():
             return encode(address, dtype, shape, strides, box, swizzle)
+
+    def tensor_map_im2col(self, *layout: Any) -> EncodedMap:
+        """A tensor map in im2col mode; `layout` is what `tensor_maps.encode_im2col` takes."""
+        with self.contexts.enter():
+            return encode_im2col(*layout)
 
     def grain(self, count: int, work: int) -> int:
         """The hardware spreads cubes."""

@@ -48,21 +48,65 @@ def encode(
 ) -> EncodedMap:
     """The map of an array; axes in row-major order, `strides` in bytes. E508 where it fails."""
     api = driver()
-    rank = len(shape)
     made = api.cuTensorMapEncodeTiled(
+        *_array(api, address, dtype, shape, strides),
+        [api.cuuint32_t(n) for n in reversed(box)],
+        [api.cuuint32_t(1)] * len(shape),
+        *_ways(api, swizzle),
+    )
+    return _encoded("cuTensorMapEncodeTiled", made)
+
+
+def encode_im2col(
+    address: int,
+    dtype: str,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    box: tuple[int, ...],
+    swizzle: int,
+    lower: tuple[int, ...],
+    upper: tuple[int, ...],
+    steps: tuple[int, ...],
+) -> EncodedMap:
+    """As `encode`, in im2col mode: boxes are pixels by channels, of which `lower` and `upper` are
+    the corners and `steps` the distances along the axes between the first and the last."""
+    api = driver()
+    pixels, channels = box
+    made = api.cuTensorMapEncodeIm2col(
+        *_array(api, address, dtype, shape, strides),
+        list(reversed(lower)),
+        list(reversed(upper)),
+        channels,
+        pixels,
+        [api.cuuint32_t(n) for n in (1, *reversed(steps), 1)],
+        *_ways(api, swizzle),
+    )
+    return _encoded("cuTensorMapEncodeIm2col", made)
+
+
+def _array(
+    api: Any, address: int, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...]
+) -> tuple[Any, ...]:
+    return (
         getattr(api.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{_TYPES[dtype]}"),
-        rank,
+        len(shape),
         address,
         [api.cuuint64_t(n) for n in reversed(shape)],
         [api.cuuint64_t(s) for s in reversed(strides[:-1] or _NO_STRIDES)],
-        [api.cuuint32_t(n) for n in reversed(box)],
-        [api.cuuint32_t(1)] * rank,
+    )
+
+
+def _ways(api: Any, swizzle: int) -> tuple[Any, ...]:
+    return (
         api.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
         _swizzle(api, swizzle),
         api.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
         api.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
     )
-    found = check("cuTensorMapEncodeTiled", made)
+
+
+def _encoded(function: str, made: Any) -> EncodedMap:
+    found = check(function, made)
     return EncodedMap([int(word) for word in found.opaque])
 
 

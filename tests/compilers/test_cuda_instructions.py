@@ -75,6 +75,9 @@ def test_machine_code_where_the_architecture_has_it(name: str, arch: str):
         ("bulk", "UBLKCP.S.G UBLKCP.G.S SYNCS"),
         ("tensor", "UTMALDG.2D UTMASTG.2D"),
         ("tensor_5d", "UTMALDG.5D"),
+        ("im2col", "UTMALDG.4D.IM2COL"),
+        ("im2col_5d", "UTMALDG.5D.IM2COL"),
+        ("im2col_multicast", "UTMALDG.4D.IM2COL.MULTICAST"),
         ("cluster", "UCGABAR_ARV"),
         ("wgmma_f16", "HGMMA.64x64x16.F32"),
         ("wgmma_bf16", "HGMMA.64x128x16.F32.BF16"),
@@ -111,6 +114,7 @@ ALL_IR = [text_of(case, "cuda:sm_90a", "ir") for case in CASES.values()]
 
 def test_every_row_has_a_name():
     other_names = {"cuda_set_registers", "cuda_tensor_multicast"}
+    other_names |= {"cuda_im2col_load", "cuda_im2col_multicast"}
     names = {f"cuda_{name}" for name in lang.NAMES}
     names -= {"cuda_increase_registers", "cuda_decrease_registers"}
     assert {row.name for row in cuda.ROWS} - other_names == names
@@ -160,7 +164,7 @@ def test_kernels_print_and_parse_back(name: str):
     text = text_of(CASES[name], "cuda:sm_90a", "ir")
     kernel = parse_kernel(text)
     assert print_kernel(kernel) == text
-    cluster = (2, 1, 1) if name in ("cluster", "multicast") else None
+    cluster = (2, 1, 1) if name in ("cluster", "multicast", "im2col_multicast") else None
     assert kernel.attribute("cluster", None) == cluster
     changed = replace(kernel, attributes=(("cluster", (1, 2, 4)), ("registers", 64)))
     assert parse_kernel(print_kernel(changed)).attributes == changed.attributes
@@ -305,6 +309,51 @@ def test_text_of_inline_ptx_cannot_leave_its_literal():
 def test_tensor_maps_that_cannot_be(array: Any, box: Any, swizzle: int, reason: str):
     with pytest.raises(cp.LaunchError, match=f"E421.*{reason}"):
         cp.cuda.tensor_map(array, box, swizzle)
+
+
+@pytest.mark.parametrize(
+    ("array", "changed", "reason"),
+    [
+        ("f16[2,8,8,64]", {"pixels": 1025}, "1 to 1024 pixels"),
+        ("f16[2,8,8,64]", {"channels": 512}, "1 to 256 channels"),
+        ("f16[2,8,8,64]", {"lower": (-129, 0)}, "not within 128 of 0"),
+        ("f16[2,8,8,64]", {"upper": (0, 128)}, "not within 128 of 0"),
+        ("f16[2,8,8,64]", {"strides": (1, 9)}, "they are 1 to 8"),
+        ("f16[2,8,8,64]", {"strides": (1,)}, "a stride for each of 1 to 3 axes"),
+        ("f16[2,8,64]", {}, "a box of 4 axes for an array of 3"),
+        ("f16[2,8]", {"lower": (), "upper": ()}, "each of 1 to 3 axes"),
+    ],
+)
+def test_maps_of_pixels_that_cannot_be(array: str, changed: dict[str, Any], reason: str):
+    options = {"pixels": 64, "channels": 64, "lower": (-1, -1), "upper": (-1, -1)} | changed
+    with pytest.raises(cp.LaunchError, match=f"E421.*{reason}"):
+        cp.cuda.tensor_map_im2col(array, **options)
+
+
+def window_without_offsets(x: cp.cuda.TensorMap):
+    tile, barrier = cp.shared(x.box, x.dtype), cp.shared(1, cp.u64)
+    cp.cuda.tensor_load(tile, (0, 0), x, (0, 0, 0, 0), barrier, 0)
+
+
+def box_with_offsets(x: cp.cuda.TensorMap):
+    tile, barrier = cp.shared(x.box, x.dtype), cp.shared(1, cp.u64)
+    cp.cuda.tensor_load(tile, (0, 0), x, (0, 0), barrier, 0, offsets=(0,))
+
+
+def test_offsets_belong_to_maps_of_pixels():
+    pixels = cp.cuda.tensor_map_im2col("f16[2,8,8,64]", 64, 64, (-1, -1), (-1, -1))
+    assert "offsets of 2 coordinates" in wrong(window_without_offsets, pixels)
+    box = cp.cuda.tensor_map("f16[64,64]", (64, 64))
+    assert "a map of cp.cuda.tensor_map_im2col" in wrong(box_with_offsets, box)
+
+
+def store_of_a_window(x: cp.cuda.TensorMap):
+    cp.cuda.tensor_store(x, (0, 0, 0, 0), cp.shared(x.box, x.dtype), (0, 0))
+
+
+def test_windows_are_not_stored():
+    pixels = cp.cuda.tensor_map_im2col("f16[2,8,8,64]", 64, 64, (-1, -1), (-1, -1))
+    assert "expects a map of cp.cuda.tensor_map, got" in wrong(store_of_a_window, pixels)
 
 
 def test_annotations_name_tensor_maps():

@@ -237,6 +237,49 @@ def boxes_of_any_rank(x: cp.cuda.TensorMap, out: cp.Tensor[cp.i32], origin: cp.C
 
 
 @cp.cube
+def pixels_of_a_window(
+    x: cp.cuda.TensorMap,
+    out: cp.Tensor[cp.i32],
+    origin: cp.Comptime[tuple],
+    offsets: cp.Comptime[tuple],
+):
+    """Pixels by channels in im2col mode, as they lie in shared memory."""
+    i = cp.UNIT_POS
+    size = x.nbytes // 4
+    tile = cp.shared(size, cp.i32)
+    barrier = cp.shared(1, cp.u64)
+    if i == 0:
+        cp.cuda.barrier_init(barrier, 0, 1)
+        cp.cuda.fence_barriers()
+        cp.cuda.barrier_expect(barrier, 0, x.nbytes)
+        cp.cuda.tensor_load(tile, 0, x, origin, barrier, 0, offsets=offsets)
+    cp.sync_cube()
+    cp.cuda.barrier_wait(barrier, 0, 0)
+    for k in range(i, size, cp.CUBE_DIM):
+        out[k] = tile[k]
+
+
+@cp.cube
+def window_for_both(x: cp.cuda.TensorMap, out: cp.Tensor[cp.i32]):
+    """One run of pixels for two cubes."""
+    i, rank = cp.UNIT_POS, cp.cuda.cluster_rank()
+    tile = cp.shared(x.box, cp.i32)
+    barrier = cp.shared(1, cp.u64)
+    if i == 0:
+        cp.cuda.barrier_init(barrier, 0, 1)
+        cp.cuda.fence_barriers()
+        cp.cuda.barrier_expect(barrier, 0, x.nbytes)
+    cp.cuda.cluster_sync()
+    if i == 0 and rank == 0:
+        origin = (cp.CUBE_POS // 2, 0, 0, 0)
+        cp.cuda.tensor_load(tile, (0, 0), x, origin, barrier, 0, multicast=3, offsets=(1, 1))
+    cp.cuda.barrier_wait(barrier, 0, 0)
+    for k in range(i, x.nbytes // 4, cp.CUBE_DIM):
+        out[cp.CUBE_POS * (x.nbytes // 4) + k] = tile.flat[k]
+    cp.cuda.cluster_sync()
+
+
+@cp.cube
 def exchange_in_cluster(out: cp.Tensor[cp.i32], ranks: cp.Tensor[cp.i32]):
     """Each cube reads what the other one of its cluster wrote, and writes to it."""
     i = cp.UNIT_POS
@@ -495,6 +538,23 @@ CASES: dict[str, Case] = {
         (_map("i32[3,4,5,6,8]", (1, 2, 2, 3, 4)), "i32[48]"),
         "sm_90a",
         {"origin": (1, 1, 2, 3, 4)},
+    ),
+    "im2col": Case(
+        pixels_of_a_window[1, 32],
+        (cp.cuda.tensor_map_im2col("i32[2,5,7,8]", 20, 8, (-1, -2), (-1, 0)), "i32[160]"),
+        "sm_90a",
+        {"origin": (0, 1, 3, 0), "offsets": (2, 1)},
+    ),
+    "im2col_5d": Case(
+        pixels_of_a_window[1, 32],
+        (cp.cuda.tensor_map_im2col("i32[2,3,4,5,8]", 16, 8, (-1, 0, 0), (0, 0, 0)), "i32[128]"),
+        "sm_90a",
+        {"origin": (0, 0, 2, 1, 0), "offsets": (1, 0, 1)},
+    ),
+    "im2col_multicast": Case(
+        window_for_both.configure(cluster=2)[4, 32],
+        (cp.cuda.tensor_map_im2col("i32[2,5,5,8]", 16, 8, (0, 0), (-1, -1)), "i32[512]"),
+        "sm_90a",
     ),
     "cluster": Case(
         exchange_in_cluster.configure(cluster=2)[4, 32], ("i32[128]", "i32[4]"), "sm_90a"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -162,6 +163,61 @@ def test_box_partly_outside_is_filled_with_zeros(hopper: str):
     expected = np.zeros((4, 8), np.int32)
     expected[1:, :4] = x[:3, 4:]
     np.testing.assert_array_equal(out.numpy(), expected.reshape(-1))
+
+
+WINDOWS = [
+    ((2, 5, 7, 8), (-1, -2), (-1, 0), (1, 1), (20, 8), (0, -1, -2, 0), (0, 0)),
+    ((2, 5, 7, 8), (-1, -2), (-1, 0), (1, 1), (20, 8), (0, 1, 3, 0), (2, 1)),
+    ((2, 5, 7, 8), (-1, -2), (0, 1), (1, 1), (20, 4), (1, 2, 3, 4), (0, 0)),
+    ((2, 9, 7, 8), (-1, -1), (-1, -1), (2, 3), (9, 8), (0, 1, -1, 0), (1, 2)),
+    ((2, 9, 8), (-1,), (0,), (2,), (9, 8), (0, 3, 0), (1,)),
+    ((2, 3, 4, 5, 8), (-1, 0, -1), (0, 0, -1), (1, 1, 1), (16, 8), (0, 0, 2, 1, 0), (1, 0, 1)),
+]
+
+
+def pixels_of(
+    shape: tuple[int, ...], lower: Any, upper: Any, strides: Any
+) -> list[tuple[int, ...]]:
+    """Image and place of all pixels of a map in im2col mode, in their order."""
+    corners = zip(shape[1:-1], lower, upper, strides, strict=True)
+    axes = [range(first, n + last, step) for n, first, last, step in corners]
+    return list(itertools.product(range(shape[0]), *axes))
+
+
+@pytest.mark.parametrize(
+    ("shape", "lower", "upper", "strides", "box", "origin", "offsets"), WINDOWS
+)
+def test_pixels_of_a_window(
+    hopper: str,
+    shape: Any,
+    lower: Any,
+    upper: Any,
+    strides: Any,
+    box: Any,
+    origin: Any,
+    offsets: Any,
+):
+    x = np.random.default_rng(len(shape)).integers(1, 1000, shape).astype(np.int32)
+    out = poisoned(hopper, (box[0] * box[1],), np.int32)
+    tensor = cp.cuda.tensor_map_im2col(on(hopper, x), box[0], box[1], lower, upper, strides)
+    kernels.pixels_of_a_window[1, 32](tensor, out, origin, offsets)
+    places = pixels_of(shape, lower, upper, strides)
+    expected = np.zeros(box, np.int32)
+    for row, (image, *place) in enumerate(places[places.index(origin[:-1]) :][: box[0]]):
+        seen = [p + o for p, o in zip(place, offsets, strict=True)]
+        if all(0 <= p < n for p, n in zip(seen, shape[1:-1], strict=True)):
+            channels = x[(image, *seen)][origin[-1] : origin[-1] + box[1]]
+            expected[row, : len(channels)] = channels
+    np.testing.assert_array_equal(out.numpy().reshape(box), expected)
+
+
+def test_a_run_of_pixels_for_two_cubes(hopper: str):
+    x = np.random.default_rng(2).integers(1, 1000, (2, 5, 5, 8)).astype(np.int32)
+    out = poisoned(hopper, (512,), np.int32)
+    tensor = cp.cuda.tensor_map_im2col(on(hopper, x), 16, 8, (0, 0), (-1, -1))
+    CASES["im2col_multicast"].launcher(tensor, out)
+    runs = x[:, 1:, 1:].reshape(2, 1, 16, 8)
+    np.testing.assert_array_equal(out.numpy().reshape(2, 2, 16, 8), np.repeat(runs, 2, axis=1))
 
 
 def test_tensor_map_of_the_host_is_refused(hopper: str):
