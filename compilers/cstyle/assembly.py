@@ -13,7 +13,7 @@ from cubepy.compilers.cstyle.dialect import Instruction
 from cubepy.compilers.cstyle.memory import pointer
 from cubepy.compilers.cstyle.spelling import POSTFIX, Expr
 from cubepy.ir.core import Op, Value
-from cubepy.ir.cuda import operand_groups
+from cubepy.ir.operands import operand_groups
 from cubepy.ir.types import Buffer, DType, Line, Space, Type, bool_, element_of, i32
 
 if TYPE_CHECKING:

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from cubepy.compilers.cstyle.dialect import Instruction
 from cubepy.ir import cuda, ops
 from cubepy.ir.core import Op
-from cubepy.ir.cuda import MMA_WORDS, wgmma_columns
+from cubepy.ir.cuda import MMA_WORDS
 from cubepy.ir.opdef import OpDef
+from cubepy.ir.tile_products import wgmma_columns
 from cubepy.ir.types import (
     DType,
     Line,
@@ -130,35 +131,48 @@ def _to_shared(rank: int, mode: str) -> str:
     return f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.{mode}.{ways}"
 
 
+def _hinted(op: Op, instruction: str, operands: str) -> str:
+    """The instruction, with a policy of the L2 cache where there is a hint."""
+    hint = op.attrs.get("hint")
+    if hint is None:
+        return f"{instruction} {operands};"
+    policy = f".reg .b64 policy; createpolicy.fractional.L2::{hint}.b64 policy, 1.0;"
+    return _scoped(policy, f"{instruction}.L2::cache_hint {operands}, policy;")
+
+
 def _tensor_load(op: Op) -> str:
     rank = _rank(op, 5)
-    return f"{_to_shared(rank, 'tile')} [%0], [%1, {_registers(3, rank)}], [%2];"
+    return _hinted(op, _to_shared(rank, "tile"), f"[%0], [%1, {_registers(3, rank)}], [%2]")
 
 
 def _tensor_multicast(op: Op) -> str:
     rank = _rank(op, 6)
-    operands = f"[%0], [%1, {_registers(4, rank)}], [%2], %3;"
-    return f"{_to_shared(rank, 'tile')}.multicast::cluster {operands}"
+    operands = f"[%0], [%1, {_registers(4, rank)}], [%2], %3"
+    return _hinted(op, f"{_to_shared(rank, 'tile')}.multicast::cluster", operands)
 
 
 def _im2col_load(op: Op) -> str:
     rank = _rank(op, 5) // 2 + 1
-    operands = f"[%0], [%1, {_registers(3, rank)}], [%2], {_registers(3 + rank, rank - 2)};"
-    return f"{_to_shared(rank, 'im2col')} {operands}"
+    operands = f"[%0], [%1, {_registers(3, rank)}], [%2], {_registers(3 + rank, rank - 2)}"
+    return _hinted(op, _to_shared(rank, "im2col"), operands)
 
 
 def _im2col_multicast(op: Op) -> str:
     rank = _rank(op, 6) // 2 + 1
-    operands = f"[%0], [%1, {_registers(4, rank)}], [%2], {_registers(4 + rank, rank - 2)}, %3;"
-    return f"{_to_shared(rank, 'im2col')}.multicast::cluster {operands}"
+    operands = f"[%0], [%1, {_registers(4, rank)}], [%2], {_registers(4 + rank, rank - 2)}, %3"
+    return _hinted(op, f"{_to_shared(rank, 'im2col')}.multicast::cluster", operands)
 
 
 def _tensor_store(op: Op) -> str:
     rank = _rank(op, 3)
-    return (
-        f"cp.async.bulk.tensor.{rank}d.global.shared::cta.tile.bulk_group "
-        f"[%0, {_registers(2, rank)}], [%1];"
-    )
+    instruction = f"cp.async.bulk.tensor.{rank}d.global.shared::cta.tile.bulk_group"
+    return _hinted(op, instruction, f"[%0, {_registers(2, rank)}], [%1]")
+
+
+def _tensor_reduce(op: Op) -> str:
+    rank, name = _rank(op, 3), op.attrs["operation"]
+    instruction = f"cp.reduce.async.bulk.tensor.{rank}d.global.shared::cta.{name}.tile.bulk_group"
+    return _hinted(op, instruction, f"[%0, {_registers(2, rank)}], [%1]")
 
 
 def _remote(rank: int, shared: int) -> str:
@@ -226,9 +240,15 @@ def _discards(op: Op) -> bool:
 
 _MBARRIER = "mbarrier.{}.shared::cta.b64"
 _SYNC = "barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;"
-_CLUSTER_ARRIVE = _scoped(
-    _remote(1, 0), "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [place];"
-)
+
+
+def _cluster_arrive(op: Op) -> str:
+    """Ordering accesses for the cluster costs a fence of the whole device's memory."""
+    order = ".release.cluster" if op.attrs["fence"] else ""
+    arrive = f"mbarrier.arrive{order}.shared::cluster.b64 _, [place];"
+    return _scoped(_remote(1, 0), arrive)
+
+
 _TRY_WAIT = _scoped(
     ".reg .pred ended;",
     f"{_MBARRIER.format('try_wait.parity')} ended, [%1], %2;",
@@ -247,6 +267,7 @@ def _named_barrier(op: Op) -> str:
 ALL: dict[OpDef, tuple[int, Instruction]] = {
     ops.SYNC_UNITS: (75, Instruction(_named_barrier)),
     cuda.PTX: (75, Instruction(_template)),
+    cuda.PTX_UPDATE: (75, Instruction(_template, is_update=True)),
     cuda.ADDRESS: (75, Instruction(_address, alignments={0: BOX_ALIGNMENT})),
     cuda.COPY_ASYNC: (80, Instruction(_copy_async)),
     cuda.COMMIT_COPIES: (80, Instruction(_fixed("cp.async.commit_group;"))),
@@ -272,8 +293,9 @@ ALL: dict[OpDef, tuple[int, Instruction]] = {
     cuda.TENSOR_MULTICAST: (90, Instruction(_tensor_multicast, alignments={0: BOX_ALIGNMENT})),
     cuda.IM2COL_LOAD: (90, Instruction(_im2col_load, alignments={0: BOX_ALIGNMENT})),
     cuda.IM2COL_MULTICAST: (90, Instruction(_im2col_multicast, alignments={0: BOX_ALIGNMENT})),
-    cuda.CLUSTER_ARRIVE: (90, Instruction(_fixed(_CLUSTER_ARRIVE))),
+    cuda.CLUSTER_ARRIVE: (90, Instruction(_cluster_arrive)),
     cuda.TENSOR_STORE: (90, Instruction(_tensor_store, alignments={1: BOX_ALIGNMENT})),
+    cuda.TENSOR_REDUCE: (90, Instruction(_tensor_reduce, alignments={1: BOX_ALIGNMENT})),
     cuda.COMMIT_BULK: (90, Instruction(_fixed("cp.async.bulk.commit_group;"))),
     cuda.WAIT_BULK: (90, Instruction(_bulk_wait)),
     cuda.CLUSTER_RANK: (90, Instruction(_fixed("mov.u32 %0, %%cluster_ctarank;"))),

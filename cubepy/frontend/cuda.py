@@ -131,13 +131,20 @@ for _row in (
 
 
 @intrinsic(lang.ptx)
-def _ptx(frame: Frame, template: Any, *operands: Any, result: Any = None) -> Value | None:
+def _ptx(
+    frame: Frame, template: Any, *operands: Any, result: Any = None, update: Any = None
+) -> Value | None:
     if not isinstance(template, str):
         raise _wrong(frame, "cp.cuda.ptx", "the text of PTX", template)
     t = result if isinstance(result, Line) or result is None else find_dtype(result)
     if result is not None and t is None:
         raise _wrong(frame, "result= of cp.cuda.ptx", "a dtype or a line", result)
     values = [frame.tracer.value(x) for x in operands]
+    if update is not None:
+        if result is not None:
+            raise _wrong(frame, "result= of cp.cuda.ptx with update=", "nothing", result)
+        first = frame.tracer.value(update)
+        return frame.tracer.b.emit(cuda.PTX_UPDATE, first, *values, template=template)
     attrs: dict[str, Any] = {"template": template} | ({} if t is None else {"type": t})
     op = frame.tracer.b.emit_op(cuda.PTX, *values, **attrs)
     return op.result if op.results else None
@@ -284,6 +291,12 @@ def _coordinates(
     return [_number(frame, x, dtype) for x in reversed(items)]
 
 
+def _hint(frame: Frame, what: str, given: Any) -> dict[str, Any]:
+    if given not in (None, *cuda.HINTS):
+        raise _wrong(frame, f"hint= of {what}", " or ".join(map(repr, cuda.HINTS)), given)
+    return {} if given is None else {"hint": given}
+
+
 @intrinsic(lang.tensor_load)
 def _tensor_load(
     frame: Frame,
@@ -295,8 +308,10 @@ def _tensor_load(
     barrier_index: Any,
     multicast: Any = None,
     offsets: Any = None,
+    hint: Any = None,
 ) -> None:
     what = "cp.cuda.tensor_load"
+    attrs = _hint(frame, what, hint)
     found, coordinates = _box(frame, what, tensor, origin)
     if found.axes:
         given = () if offsets is None else offsets
@@ -309,21 +324,50 @@ def _tensor_load(
     operands = (*target, found.value, *arrival)
     if multicast is None:
         row = cuda.IM2COL_LOAD if found.axes else cuda.TENSOR_LOAD
-        _emit(frame, row, *operands, *coordinates)
+        _emit(frame, row, *operands, *coordinates, **attrs)
     else:
         row = cuda.IM2COL_MULTICAST if found.axes else cuda.TENSOR_MULTICAST
-        _emit(frame, row, *operands, _number(frame, multicast, u16), *coordinates)
+        _emit(frame, row, *operands, _number(frame, multicast, u16), *coordinates, **attrs)
 
 
-@intrinsic(lang.tensor_store)
-def _tensor_store(frame: Frame, tensor: Any, origin: Any, shared: Any, index: Any) -> None:
-    what = "cp.cuda.tensor_store"
+def _stored_box(
+    frame: Frame, what: str, tensor: Any, origin: Any, shared: Any, index: Any
+) -> tuple[Value, ...]:
+    """The operands of what changes a box of global memory: the map, the source, the coordinates."""
     found, coordinates = _box(frame, what, tensor, origin)
     if found.axes:
         raise _wrong(frame, what, "a map of cp.cuda.tensor_map", tensor)
-    source = _shared(frame, what, shared, index)
     frame.tracer.facts.written.add(found.name)
-    _emit(frame, cuda.TENSOR_STORE, found.value, *source, *coordinates)
+    return (found.value, *_shared(frame, what, shared, index), *coordinates)
+
+
+@intrinsic(lang.tensor_store)
+def _tensor_store(
+    frame: Frame, tensor: Any, origin: Any, shared: Any, index: Any, hint: Any = None
+) -> None:
+    what = "cp.cuda.tensor_store"
+    attrs = _hint(frame, what, hint)
+    operands = _stored_box(frame, what, tensor, origin, shared, index)
+    _emit(frame, cuda.TENSOR_STORE, *operands, **attrs)
+
+
+@intrinsic(lang.tensor_reduce)
+def _tensor_reduce(
+    frame: Frame,
+    tensor: Any,
+    origin: Any,
+    shared: Any,
+    index: Any,
+    operation: Any = "add",
+    hint: Any = None,
+) -> None:
+    what = "cp.cuda.tensor_reduce"
+    if not isinstance(operation, str) or operation not in cuda.REDUCTIONS:
+        raise _wrong(frame, f"operation= of {what}", ", ".join(cuda.REDUCTIONS), operation)
+    attrs = _hint(frame, what, hint)
+    operands = _stored_box(frame, what, tensor, origin, shared, index)
+    frame.tracer.facts.read.add(tensor.name)
+    _emit(frame, cuda.TENSOR_REDUCE, *operands, operation=operation, **attrs)
 
 
 @intrinsic(lang.bulk_wait)
@@ -356,9 +400,11 @@ def _cluster_store(frame: Frame, shared: Any, index: Any, rank: Any, value: Any)
 
 
 @intrinsic(lang.cluster_arrive)
-def _cluster_arrive(frame: Frame, barrier: Any, index: Any, rank: Any) -> None:
-    place = _shared(frame, "cp.cuda.cluster_arrive", barrier, index)
-    _emit(frame, cuda.CLUSTER_ARRIVE, *place, _number(frame, rank, u32))
+def _cluster_arrive(frame: Frame, barrier: Any, index: Any, rank: Any, fence: Any = True) -> None:
+    what = "cp.cuda.cluster_arrive"
+    place = _shared(frame, what, barrier, index)
+    flag = _flag(frame, f"fence= of {what}", fence)
+    _emit(frame, cuda.CLUSTER_ARRIVE, *place, _number(frame, rank, u32), fence=flag)
 
 
 # Warpgroups
@@ -392,7 +438,10 @@ def _wgmma(
     is_known = isinstance(accumulate, bool)
     if not is_known:
         operands.append(frame.tracer.truth(accumulate))
-    of_a, of_b = as_items(elements) if isinstance(elements, tuple) else (elements, elements)
+    kinds = as_items(elements)
+    if len(kinds) not in (1, 2):
+        raise _wrong(frame, f"elements= of {what}", "one dtype, or two", elements)
+    of_a, of_b = kinds[0], kinds[-1]
     attrs: dict[str, Any] = {
         "a_elements": _elements(frame, what, of_a),
         "b_elements": _elements(frame, what, of_b),

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import partial
-from typing import TypeAlias
 
 from cubepy.ir import opdef as rule
 from cubepy.ir.opdef import (
@@ -24,17 +23,21 @@ from cubepy.ir.opdef import (
     int_attr,
     require,
 )
+from cubepy.ir.operands import Wanted, operand_groups, takes
+from cubepy.ir.tile_products import multiplying_tiles
 from cubepy.ir.types import (
     Buffer,
     DType,
     Line,
     Space,
     Type,
+    bf16,
     bool_,
     element_of,
+    f16,
     f32,
     i32,
-    index,
+    i64,
     make_line,
     u16,
     u32,
@@ -43,7 +46,6 @@ from cubepy.ir.types import (
 )
 
 ROWS: list[OpDef] = []
-Wanted: TypeAlias = DType | Line | Space
 
 
 _GLOBAL = frozenset((Resource.GLOBAL,))
@@ -80,45 +82,6 @@ def _op(
     )
     ROWS.append(row)
     return row
-
-
-def operand_groups(types: Sequence[Type]) -> list[tuple[int, ...]]:
-    """Positions of operands that belong together: an address (buffer and index), or one value."""
-    groups: list[tuple[int, ...]] = []
-    position = 0
-    while position < len(types):
-        t = types[position]
-        is_address = isinstance(t, Buffer) and t.space is not Space.TENSOR_MAP
-        groups.append((position, position + 1) if is_address else (position,))
-        position += 1 + is_address
-    return groups
-
-
-def takes(*wanted: Wanted, rest: DType | None = None, gives: DType | None = None) -> Rule:
-    """Operands in order: addresses in a space, tensor maps, values; `rest`: one to five more."""
-
-    def apply(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
-        groups = operand_groups(types)
-        more = len(groups) - len(wanted)
-        require(1 <= more <= 5 if rest else more == 0, f"takes {len(wanted)} operands, or more")
-        for group, what in zip(groups, (*wanted, *[rest] * more), strict=True):
-            assert what is not None
-            _require_operand([types[k] for k in group if k < len(types)], what)
-        return () if gives is None else (gives,)
-
-    return apply
-
-
-def _require_operand(types: Sequence[Type], wanted: Wanted) -> None:
-    if not isinstance(wanted, Space):
-        require(types[0] == wanted, f"takes {wanted!r}, got {types[0]!r}")
-        return
-    buffer = types[0]
-    in_space = isinstance(buffer, Buffer) and buffer.space is wanted
-    require(in_space, f"takes {wanted.value} memory, got {buffer!r}")
-    if wanted is not Space.TENSOR_MAP:
-        require(types[1:] == [index], "the offset is not an index")
-        require(element_of(buffer) is not bool_, "does not take bools, whose size is not fixed")
 
 
 def _registers(t: Type) -> int:
@@ -166,6 +129,24 @@ def _addressing(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     require(buffer.element is not bool_, "does not take bools, whose size is not fixed")
     return (u32 if buffer.space is Space.SHARED else u64,)
 
+
+def _assembling_update(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    """As assembling; the result is the first operand's, in the same registers."""
+    is_value = bool(types) and isinstance(types[0], DType | Line)
+    require(is_value and types[0] is not bool_, "updates a number or a line")
+    _assembling(types[1:], {**attrs, "type": types[0]})
+    return (types[0],)
+
+
+PTX_UPDATE = _op(
+    "ptx_update",
+    _assembling_update,
+    "Inline PTX that reads and writes the registers of its first operand; they are the result.",
+    reads=MEMORY | _MACHINE,
+    writes=MEMORY | _MACHINE,
+    surface="ptx",
+    attrs=("template",),
+)
 
 ADDRESS = _op(
     "address",
@@ -352,9 +333,17 @@ def _bulk_loading(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     return found
 
 
+HINTS = ("evict_first", "evict_last")
+"""How long the L2 cache keeps what a copy touches."""
+
+
+def _require_hint(attrs: Attrs) -> None:
+    require(attrs.get("hint") in (None, *HINTS), f"has the hints {' and '.join(HINTS)}")
+
+
 def _tensor_loading(types: Sequence[Type], attrs: Attrs, *more: Wanted) -> tuple[Type, ...]:
     found = takes(Space.SHARED, Space.TENSOR_MAP, Space.SHARED, *more, rest=i32)(types, attrs)
-    _require_arrival(types)
+    _require_arrival(types, attrs)
     return found
 
 
@@ -364,19 +353,38 @@ def _im2col_loading(types: Sequence[Type], attrs: Attrs, *more: Wanted) -> tuple
     require(1 <= offsets <= 3, "takes 1 to 3 offsets: u16")
     wanted = (*more, *[i32] * (offsets + 2), *[u16] * offsets)
     found = takes(Space.SHARED, Space.TENSOR_MAP, Space.SHARED, *wanted)(types, attrs)
-    _require_arrival(types)
+    _require_arrival(types, attrs)
     return found
 
 
-def _require_arrival(types: Sequence[Type]) -> None:
-    """A barrier behind the tensor map, whose elements shared memory has."""
+def _require_arrival(types: Sequence[Type], attrs: Attrs) -> None:
+    """A barrier behind the tensor map, whose elements shared memory has; perhaps a hint."""
+    _require_hint(attrs)
     require(element_of(types[3]) is u64, "takes a barrier: u64 in shared memory")
     _require_elements(types[0], types[2])
 
 
 def _tensor_storing(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    _require_hint(attrs)
     found = takes(Space.TENSOR_MAP, Space.SHARED, rest=i32)(types, attrs)
     _require_elements(types[1], types[0])
+    return found
+
+
+_SMALL = frozenset((f16, bf16))
+_INTEGERS = frozenset((i32, u32, i64, u64))
+REDUCTIONS = {
+    "add": _SMALL | {f32, i32, u32, u64},
+    **dict.fromkeys(("min", "max"), _SMALL | _INTEGERS),
+    **dict.fromkeys(("and", "or", "xor"), _INTEGERS),
+}
+"""What the copy engine does with elements in memory, by their types."""
+
+
+def _tensor_reducing(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    found = _tensor_storing(types, attrs)
+    name, element = str(attrs.get("operation")), element_of(types[0])
+    require(element in REDUCTIONS.get(name, ()), f"has no {name} of {element.name}")
     return found
 
 
@@ -401,12 +409,15 @@ BULK_STORE = _op(
     reads=_SHARED,
     writes=_GLOBAL | _MACHINE,
 )
-_load = partial(_op, reads=_GLOBAL, writes=_SHARED | _MACHINE, surface="tensor_load")
+_load = partial(
+    _op, reads=_GLOBAL, writes=_SHARED | _MACHINE, surface="tensor_load", attrs=("hint",)
+)
 TENSOR_LOAD = _load(
     "tensor_load",
     _tensor_loading,
     "cp.async.bulk.tensor: the box of a tensor map at the coordinates (the innermost first) to "
-    "shared memory, zero outside of the array; completes at a barrier.",
+    "shared memory, zero outside of the array; completes at a barrier. `hint`: what the L2 cache "
+    "evicts first, or last.",
 )
 TENSOR_MULTICAST = _load(
     "tensor_multicast",
@@ -432,6 +443,16 @@ TENSOR_STORE = _op(
     "what lies outside of the array is dropped. In the unit's bulk group.",
     reads=_SHARED,
     writes=_GLOBAL | _MACHINE,
+    attrs=("hint",),
+)
+TENSOR_REDUCE = _op(
+    "tensor_reduce",
+    _tensor_reducing,
+    "cp.reduce.async.bulk.tensor: as tensor_store, but combines what is there with the box by "
+    "`operation`: add, min, max, and, or, xor. Each element is updated at once, in any order.",
+    reads=_SHARED | _GLOBAL,
+    writes=_GLOBAL | _MACHINE,
+    attrs=("operation", "hint"),
 )
 COMMIT_BULK = _commit("bulk_commit", doc="Makes a group of the unit's bulk stores since the last.")
 WAIT_BULK = _waiting(
@@ -487,9 +508,11 @@ CLUSTER_STORE = _op(
 CLUSTER_ARRIVE = _op(
     "cluster_arrive",
     _at_barrier(u32),
-    "mbarrier.arrive at the same barrier of another cube of the cluster.",
+    "mbarrier.arrive at the same barrier of another cube of the cluster; with `fence`, accesses of "
+    "the unit before it come before what that cube does behind the barrier.",
     reads=_BARRIER,
     writes=_BARRIER,
+    attrs=("fence",),
 )
 
 # Warpgroups (sm_90a)
@@ -523,51 +546,9 @@ WGMMA_COMMIT = _commit(
 )
 
 
-WGMMA_SUMS: dict[str, tuple[DType, ...]] = {
-    "f16": (f32, u32),
-    "bf16": (f32,),
-    "tf32": (f32,),
-    "f8e4m3": (f32, u32),
-    "f8e5m2": (f32, u32),
-    "i8": (i32,),
-    "u8": (i32,),
-}
-"""Kinds of elements of products of tiles, and what they are summed in: u32 packs two f16."""
-_MIXED = (frozenset(("f8e4m3", "f8e5m2")), frozenset(("i8", "u8")))
-_FRAGMENT = Line(u32, 4)
-"""What a unit holds of a tile of 64 rows and 32 bytes along K."""
-
-
-def wgmma_columns(sums: Type) -> int:
-    """How many columns the sums have that a unit holds as this line."""
-    return (4 if element_of(sums) is u32 else 2) * width_of(sums)
-
-
-def _multiplying_tiles(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
-    require(len(types) in (3, 4), "takes sums, a, b and perhaps a condition")
-    c, a, b = types[:3]
-    kinds = (str(attrs.get("a_elements")), str(attrs.get("b_elements")))
-    both = frozenset(kinds)
-    known = both <= WGMMA_SUMS.keys() and (len(both) == 1 or both in _MIXED)
-    require(known, f"has no product of {kinds[0]} and {kinds[1]}")
-    sums = WGMMA_SUMS[kinds[0]]
-    wanted = " or ".join(t.name for t in sums)
-    require(isinstance(c, Line) and c.element in sums, f"sums into a line of {wanted}, got {c!r}")
-    columns = wgmma_columns(c)
-    require(columns % 8 == 0 and columns <= 256, f"has 8, 16, ... 256 columns, not {columns}")
-    odd = sums == (i32,) and columns > 32 and columns % 16 != 0
-    require(not odd, f"has a multiple of 16 columns for integers, not {columns}")
-    require(a in (u64, _FRAGMENT) and b is u64, "takes descriptors: u64, or 4 words of a: u32")
-    turned = attrs.get("a_transposed"), attrs.get("b_transposed")
-    require(kinds[0] in ("f16", "bf16") or not any(turned), f"takes {kinds[0]} K-major alone")
-    require(a is u64 or not turned[0], "takes a as it is from registers")
-    require(list(types[3:]) in ([], [bool_]), "takes a bool as the condition")
-    return (c,)
-
-
 WGMMA = _op(
     "wgmma",
-    _multiplying_tiles,
+    multiplying_tiles,
     "wgmma.mma_async m64nN: c + a @ b over the warpgroup, or a @ b unless `accumulate` and the "
     "condition, if there is one, hold. b, and a where it is a u64, are tiles in shared memory that "
     "descriptors give, K-major unless `a_transposed` or `b_transposed`; a line of u32 is a's "

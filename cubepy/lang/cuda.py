@@ -34,8 +34,9 @@ def _only_inside(name: str) -> Any:
 
 
 @_instruction
-def ptx(template: str, *operands: Any, result: Any = None) -> Any:
-    """Inline PTX. `result` is the dtype or line of what it gives, if anything.
+def ptx(template: str, *operands: Any, result: Any = None, update: Any = None) -> Any:
+    """Inline PTX. `result` is the dtype or line of what it gives, if anything; instead, a number or
+    line `update` is read and written in the registers of the result.
 
     `%0`, `%1`, ... are registers: those of the result, then those of the operands; a line has one
     for each lane. `%%` is a percent sign, as in `%%laneid`. Values have 16, 32 or 64 bits; numbers
@@ -187,6 +188,7 @@ def tensor_load(
     barrier_index: Any,
     multicast: Any = None,
     offsets: Any = None,
+    hint: Any = None,
 ) -> None:
     """Copy the box of a `TensorMap` that begins at `origin` to shared memory; by one unit.
 
@@ -194,7 +196,8 @@ def tensor_load(
     an H200 stops at others with an illegal instruction. All bytes of the box (`tensor.nbytes`)
     arrive at the barrier. `shared[index]` is aligned to 128 bytes, with a swizzle to 8 times as
     many as it has; the array itself is. With `multicast`, a mask of ranks of the cluster, the box
-    goes to the same place of those cubes, and arrives at the same barrier of each.
+    goes to the same place of those cubes, and arrives at the same barrier of each. `hint` is
+    "evict_first" for what is read once, "evict_last" for what the L2 cache should keep.
 
     A map of `tensor_map_im2col` also takes `offsets`, one for each axis between the first and the
     last: how far from the pixels those lie that are copied, at least 0 and below 65536, 256 and 32
@@ -206,13 +209,26 @@ def tensor_load(
 
 
 @_instruction
-def tensor_store(tensor: Any, origin: Any, shared: Any, index: Any) -> None:
+def tensor_store(tensor: Any, origin: Any, shared: Any, index: Any, hint: Any = None) -> None:
     """Copy a box from shared memory to `origin` of a `TensorMap`'s array; by one unit.
 
     What lies outside of the array is dropped. `bulk_commit` and `bulk_wait` say when it is over.
-    sm_90.
+    `hint` is as in `tensor_load`. sm_90.
     """
     _only_inside("tensor_store")
+
+
+@_instruction
+def tensor_reduce(
+    tensor: Any, origin: Any, shared: Any, index: Any, operation: str = "add", hint: Any = None
+) -> None:
+    """As `tensor_store`, but each element there becomes `operation` of itself and the box's.
+
+    "add" of f16, bf16, f32, i32, u32, u64; "min" and "max" of f16, bf16 and integers of 32 and 64
+    bits; "and", "or", "xor" of these integers. Cubes may do so at once; sums of floats then depend
+    on the order. sm_90.
+    """
+    _only_inside("tensor_reduce")
 
 
 @_instruction
@@ -261,8 +277,12 @@ def cluster_store(shared: Any, index: Any, rank: Any, value: Any) -> None:
 
 
 @_instruction
-def cluster_arrive(barrier: Any, index: Any, rank: Any) -> None:
-    """Arrive once at the barrier `barrier[index]` of the cube of that rank. sm_90."""
+def cluster_arrive(barrier: Any, index: Any, rank: Any, fence: bool = True) -> None:
+    """Arrive once at the barrier `barrier[index]` of the cube of that rank. sm_90.
+
+    Without `fence`, that cube need not see this unit's stores before the arrival, which costs far
+    less: enough where the unit only tells that it has read something.
+    """
     _only_inside("cluster_arrive")
 
 

@@ -83,6 +83,7 @@ def test_machine_code_where_the_architecture_has_it(name: str, arch: str):
         ("wgmma_bf16", "HGMMA.64x128x16.F32.BF16"),
         ("multicast", "UTMALDG.1D.MULTICAST"),
         ("registers", "USETMAXREG"),
+        ("reduce", "UTMAREDG.2D.ADD"),
     ],
 )
 def test_instructions_of_the_machine(name: str, words: str):
@@ -113,7 +114,7 @@ ALL_IR = [text_of(case, "cuda:sm_90a", "ir") for case in CASES.values()]
 
 
 def test_every_row_has_a_name():
-    other_names = {"cuda_set_registers", "cuda_tensor_multicast"}
+    other_names = {"cuda_set_registers", "cuda_tensor_multicast", "cuda_ptx_update"}
     other_names |= {"cuda_im2col_load", "cuda_im2col_multicast"}
     names = {f"cuda_{name}" for name in lang.NAMES}
     names -= {"cuda_increase_registers", "cuda_decrease_registers"}

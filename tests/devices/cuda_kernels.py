@@ -314,7 +314,7 @@ def copy_to_both(x: cp.cuda.TensorMap, out: cp.Tensor[cp.i32]):
     cp.cuda.barrier_wait(barrier, 0, 0)
     out[cp.CUBE_POS * 64 + i] = tile[63 - i]
     if i == 0:
-        cp.cuda.cluster_arrive(barrier, 1, 0)
+        cp.cuda.cluster_arrive(barrier, 1, 0, fence=False)
         if rank == 0:
             cp.cuda.barrier_wait(barrier, 1, 0)
 
@@ -472,6 +472,32 @@ def pipelined(a: cp.cuda.TensorMap, b: cp.cuda.TensorMap, out: cp.Tensor[cp.f32]
 
 
 @cp.cube
+def reduce_tiles(x: cp.cuda.TensorMap, out: cp.cuda.TensorMap):
+    """Each cube adds its box of `x` to the one box of `out`, by the copy engine with hints."""
+    tile = cp.shared(x.box, x.dtype)
+    barrier = cp.shared(1, cp.u64)
+    if cp.UNIT_POS == 0:
+        cp.cuda.barrier_init(barrier, 0, 1)
+        cp.cuda.fence_barriers()
+        cp.cuda.barrier_expect(barrier, 0, x.nbytes)
+        origin = (cp.CUBE_POS * x.box[0], 0)
+        cp.cuda.tensor_load(tile, (0, 0), x, origin, barrier, 0, hint="evict_first")
+        cp.cuda.barrier_wait(barrier, 0, 0)
+        cp.cuda.tensor_reduce(out, (0, 0), tile, (0, 0), hint="evict_last")
+        cp.cuda.bulk_commit()
+        cp.cuda.bulk_wait()
+
+
+@cp.cube
+def updates_by_ptx(x: cp.Tensor[cp.f32], out: cp.Tensor[cp.f32]):
+    """A line whose registers PTX reads and writes."""
+    i = cp.UNIT_POS
+    pair = cp.Line[cp.f32, 2](x[2 * i], x[2 * i + 1])
+    pair = cp.cuda.ptx("fma.rn.f32 %0, %1, %2, %0;", cp.f32(3.0), update=pair)
+    out[2 * i], out[2 * i + 1] = pair[0], pair[1]
+
+
+@cp.cube
 def give_registers_away(out: cp.Tensor[cp.f32]):
     """One warpgroup of three gives registers up, the others take them: 384 units begin with 168."""
     unit = cp.UNIT_POS
@@ -588,5 +614,9 @@ CASES: dict[str, Case] = {
     "multicast": Case(
         copy_to_both.configure(cluster=2)[4, 64], (_map("i32[128]", (64,)), "i32[256]"), "sm_90a"
     ),
+    "reduce": Case(
+        reduce_tiles[5, 32], (_map("f32[40,16]", (8, 16)), _map("f32[8,16]", (8, 16))), "sm_90a"
+    ),
+    "ptx_update": Case(updates_by_ptx[1, 32], ("f32[64]", "f32[64]"), "sm_75"),
     "registers": Case(give_registers_away[1, 384], ("f32[384]",), "sm_90a"),
 }

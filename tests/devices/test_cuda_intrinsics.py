@@ -250,6 +250,24 @@ def test_one_copy_for_all_cubes_of_a_cluster(hopper: str):
     np.testing.assert_array_equal(out.numpy(), np.broadcast_to(parts, (2, 2, 64)).reshape(-1))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int32])
+def test_boxes_are_added_to_one(hopper: str, dtype: Any):
+    x = np.random.default_rng(18).integers(-9, 9, (40, 16)).astype(dtype)
+    out = poisoned(hopper, (8, 16), dtype)
+    maps = [cp.cuda.tensor_map(y, (8, 16)) for y in (on(hopper, x), out)]
+    CASES["reduce"].launcher(*maps)
+    np.testing.assert_array_equal(out.numpy(), 77 + x.reshape(5, 8, 16).sum(0))
+
+
+def test_registers_that_ptx_updates(cuda: str):
+    x = np.random.default_rng(19).integers(-9, 9, 64).astype(np.float32)
+    out = poisoned(cuda, (64,))
+    CASES["ptx_update"].launcher(on(cuda, x), out)
+    pairs = x.reshape(32, 2)
+    wanted = np.stack([pairs[:, 0] + 3 * pairs[:, 1], pairs[:, 1]], axis=1)
+    np.testing.assert_array_equal(out.numpy(), wanted.reshape(-1))
+
+
 def test_grid_that_is_not_made_of_clusters_is_refused(hopper: str):
     kernel = kernels.exchange_in_cluster.configure(cluster=2)
     out, ranks = poisoned(hopper, (96,), np.int32), poisoned(hopper, (3,), np.int32)
