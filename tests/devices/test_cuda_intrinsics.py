@@ -11,6 +11,7 @@ import pytest
 import cubepy as cp
 from cubepy.array.memory import numpy_dtype
 from tests.devices import cuda_kernels as kernels
+from tests.devices import cuda_tiles as tiles
 from tests.devices.cuda_kernels import CASES
 
 
@@ -305,7 +306,7 @@ def numbers(kind: str, rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 BITS = {"tf32": 32, "bf16": 16, "f16": 16, "f8e4m3": 8, "f8e5m2": 8, "i8": 8, "u8": 8}
 
 
-@pytest.mark.parametrize(("name", "elements", "columns", "spec", "way"), kernels.WORDS)
+@pytest.mark.parametrize(("name", "elements", "columns", "spec", "way"), tiles.WORDS)
 def test_tile_products_of_all_kinds(
     warpgroups: str, name: str, elements: Any, columns: int, spec: str, way: str
 ):
@@ -316,7 +317,7 @@ def test_tile_products_of_all_kinds(
     dtype = np.dtype({"f": np.float32, "i": np.int32, "u": np.uint32}[spec[0]])
     packed = 2 if spec[0] == "u" else 1
     out = poisoned(warpgroups, (64, columns // packed), dtype)
-    kernels.tile_of_words[1, 128](
+    tiles.tile_of_words[1, 128](
         on(warpgroups, left), on(warpgroups, right), out, elements, columns, way
     )
     found = out.numpy().view(np.float16) if packed == 2 else out.numpy()
