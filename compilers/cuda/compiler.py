@@ -14,7 +14,7 @@ from cubepy.targets import Target
 class CudaCompiler(SourceCompiler):
     """See `compilers.base.Compiler`."""
 
-    stages = ("source", "ptx", "sass")
+    stages = ("source", "ptx", "sass", "resources")
 
     def dialect(self, target: Target) -> Dialect:
         return dialect(target.arch)
@@ -24,9 +24,14 @@ class CudaCompiler(SourceCompiler):
         return toolchain.to_cubin(source.text, target, source.kernel.attribute("registers", None))
 
     def text(self, kernel: Kernel, target: Target, options: Options, stage: str) -> str:
-        """CUDA C, PTX, or SASS where nvdisasm is installed."""
-        source = super().text(kernel, target, options, "source")
+        """CUDA C, PTX, what the machine code uses, or SASS where nvdisasm is installed."""
+        source = Source(kernel, self.dialect(target))
         registers = kernel.attribute("registers", None)
         if stage == "ptx":
-            return toolchain.to_ptx(source, target, registers)
-        return toolchain.to_sass(source, target, registers) if stage == "sass" else source
+            return toolchain.to_ptx(source.text, target)
+        if stage == "sass":
+            return toolchain.to_sass(source.text, target, registers)
+        if stage == "resources":
+            found = toolchain.resources(source.text, target, source.entry, registers)
+            return found.text(source.shared_bytes)
+        return source.text

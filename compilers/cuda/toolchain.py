@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
+import warnings
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from cubepy.compilers.cuda.resources import Resources, losses_of, resources_of
 from cubepy.errors import fail
 from cubepy.targets import Target
 
@@ -27,20 +29,34 @@ OPTIONS = (
 def to_cubin(source: str, target: Target, registers: int | None = None) -> bytes:
     """Machine code for the exact architecture; it also checks inline assembly.
 
-    `registers`: at most so many for a unit.
+    `registers`: at most so many for a unit. Where ptxas gives up performance, as by serialising
+    `wgmma`, a `RuntimeWarning` says so.
     """
+    code, log = _compile(source, target, _exactly(target, registers), "CUBIN")
+    for text in losses_of(log):
+        warnings.warn(f"ptxas loses performance: {text}", RuntimeWarning, stacklevel=2)
+    return code
+
+
+def resources(source: str, target: Target, entry: str, registers: int | None = None) -> Resources:
+    """What the machine code of the kernel `entry` uses."""
+    options = (*_exactly(target, registers), "--ptxas-options=-v")
+    return resources_of(_compile(source, target, options, "CUBIN")[1], entry)
+
+
+def _exactly(target: Target, registers: int | None) -> tuple[str, ...]:
+    """The architecture, and the limit of registers, which launch bounds would override."""
     arch = f"--gpu-architecture={target.arch}"
-    return _compile(source, target, (arch, *_most(registers)), "CUBIN")
+    if registers is None:
+        return (arch,)
+    most = f"--ptxas-options=--maxrregcount={registers}"
+    return (arch, "--ptxas-options=--override-directive-values", most)
 
 
-def _most(registers: int | None) -> tuple[str, ...]:
-    return () if registers is None else (f"--maxrregcount={registers}",)
-
-
-def to_ptx(source: str, target: Target, registers: int | None = None) -> str:
+def to_ptx(source: str, target: Target) -> str:
     """PTX for the architecture; NVRTC ends it with a zero byte."""
     virtual = f"--gpu-architecture=compute_{target.version}{target.variant}"
-    return _compile(source, target, (virtual, *_most(registers)), "PTX").rstrip(b"\0").decode()
+    return _compile(source, target, (virtual,), "PTX")[0].rstrip(b"\0").decode()
 
 
 def to_sass(source: str, target: Target, registers: int | None = None) -> str:
@@ -90,7 +106,8 @@ def _missing(tool: str, target: Target, command: str) -> Exception:
     )
 
 
-def _compile(source: str, target: Target, chosen: tuple[str, ...], kind: str) -> bytes:
+def _compile(source: str, target: Target, chosen: tuple[str, ...], kind: str) -> tuple[bytes, str]:
+    """What it makes of the source, and its log."""
     nvrtc = _nvrtc()
     if nvrtc is None:
         raise _missing("NVRTC", target, INSTALL)
@@ -100,7 +117,7 @@ def _compile(source: str, target: Target, chosen: tuple[str, ...], kind: str) ->
         (status,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             raise _refused(nvrtc, program, target)
-        return _result(nvrtc, program, kind)
+        return _result(nvrtc, program, kind), _log(nvrtc, program)
     finally:
         nvrtc.nvrtcDestroyProgram(program)
 
@@ -112,13 +129,16 @@ def _result(nvrtc: Any, program: Any, kind: str) -> bytes:
     return data
 
 
-def _refused(nvrtc: Any, program: Any, target: Target) -> Exception:
-    """NVRTC's own words; its first error is what matters."""
+def _log(nvrtc: Any, program: Any) -> str:
     _, size = nvrtc.nvrtcGetProgramLogSize(program)
     log = b" " * size
     nvrtc.nvrtcGetProgramLog(program, log)
-    text = log.rstrip(b"\0 ").decode(errors="replace").strip()
-    lines = text.splitlines() or ["no message"]
+    return log.rstrip(b"\0 ").decode(errors="replace").strip()
+
+
+def _refused(nvrtc: Any, program: Any, target: Target) -> Exception:
+    """NVRTC's own words; its first error is what matters."""
+    lines = _log(nvrtc, program).splitlines() or ["no message"]
     first = next((line for line in lines if "error" in line), lines[0])
     return fail(
         "E310",

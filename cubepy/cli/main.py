@@ -133,7 +133,9 @@ def inspect(
     ] = "cpu",
     stage: Annotated[
         str | None,
-        typer.Option(help="ir; llvm, asm (cpu); source, ptx, sass (cuda); source (others)."),
+        typer.Option(
+            help="ir; llvm, asm (cpu); source, ptx, sass, resources (cuda); source (others)."
+        ),
     ] = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Every stage of every target, one after the other.")

@@ -385,6 +385,73 @@ def test_registers_and_cubes_are_hints():
 
 
 @cp.cube
+def keeps_many(x: cp.Tensor[cp.f32]):
+    """A hundred sums, each of which needs the others."""
+    i, tile = cp.UNIT_POS, cp.shared(64, cp.f32)
+    sums = cp.local(100, cp.f32)
+    for k in cp.unroll(range(100)):
+        sums[k] = x[100 * i + k]
+    for _ in range(x.shape[0]):
+        for k in cp.unroll(range(100)):
+            sums[k] = sums[k] * sums[(7 * k + 3) % 100] + 1.0
+    tile[i] = sums[0]
+    cp.sync_cube()
+    for k in cp.unroll(range(100)):
+        x[100 * i + k] = sums[k] + tile[63 - i]
+
+
+def test_resources_without_a_gpu():
+    needs_nvrtc()
+    asked = {"target": "cuda:sm_90a", "stage": "resources"}
+    text = keeps_many[1, 64].inspect("f32[6400]", **asked)
+    registers = int(text.split()[1])
+    assert registers > 100
+    assert re.findall(r"spills +0 bytes stored, 0 bytes loaded\n", text)
+    assert re.findall(r"shared memory +256 bytes", text)
+    few = keeps_many.configure(registers=64)[1, 64].inspect("f32[6400]", **asked)
+    assert few.startswith("registers      64 ")
+    assert int(re.findall(r"spills +(\d+)", few)[0]) > 0
+    many = keeps_many.configure(cubes_per_sm=16)[1, 64].inspect("f32[6400]", **asked)
+    assert int(many.split()[1]) <= 64
+
+
+def test_dynamic_shared_memory_counts():
+    needs_nvrtc()
+
+    @cp.cube
+    def large(x: cp.Tensor[cp.f32]):
+        tile = cp.shared(20000, cp.f32)
+        tile[cp.UNIT_POS] = x[0]
+        cp.sync_cube()
+        x[1] = tile[31 - cp.UNIT_POS]
+
+    text = large[1, 32].inspect("f32[4]", target="cuda:sm_80", stage="resources")
+    assert "shared memory  80000 bytes" in text
+
+
+@cp.cube
+def serialised(out: cp.Tensor[cp.f32], d: cp.u64, steps: cp.i32):
+    """Sums that a loop carries, though their products may be under way."""
+    sums = cp.Line[cp.f32, 4](0.0)
+    cp.cuda.wgmma_fence()
+    for k in range(steps):
+        sums = cp.cuda.wgmma(sums, d + cp.u64(k), d, cp.f16)
+    cp.cuda.wgmma_commit()
+    out[cp.UNIT_POS] = cp.cuda.wgmma_wait(sums)[0]
+
+
+def test_serialised_products_are_warned_of():
+    needs_nvrtc()
+    text = serialised[1, 128].inspect(
+        "f32[128]", "u64", "i32", target="cuda:sm_90a", stage="resources"
+    )
+    assert re.search(r"ptxas: \(C75\d\d\).*serialized", text)
+    source = serialised[1, 128].inspect("f32[128]", "u64", "i32", target="cuda:sm_90a")
+    with pytest.warns(RuntimeWarning, match="ptxas loses performance.*serialized"):
+        toolchain.to_cubin(source, parse_target("cuda:sm_90a"))
+
+
+@cp.cube
 def meets_in_halves(x):
     if cp.UNIT_POS // 32 < 2:
         cp.sync_units(1, 64)
