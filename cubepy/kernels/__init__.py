@@ -20,6 +20,7 @@ from cubepy.kernels.elementwise.entry import map
 from cubepy.kernels.elementwise.selection import where
 from cubepy.kernels.indexing.entry import gather, scatter
 from cubepy.kernels.matmul.entry import matmul
+from cubepy.kernels.matmul.experts import grouped_matmul
 from cubepy.kernels.normalisation.channels import batch_norm, group_norm, instance_norm
 from cubepy.kernels.normalisation.entry import layer_norm, log_softmax, rms_norm, softmax
 from cubepy.kernels.pooling.entry import (
@@ -88,6 +89,7 @@ __all__ = [
     "dequantize",
     "gather",
     "group_norm",
+    "grouped_matmul",
     "instance_norm",
     "layer_norm",
     "log_softmax",

@@ -14,6 +14,7 @@ from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
 from cubepy.kernels.matmul.blocks import Blocks, multiply_blocks
+from cubepy.kernels.matmul.maps import boxes
 from cubepy.kernels.matmul.pipelined import Pipelined, multiply_pipelined
 from cubepy.kernels.matmul.problem import (
     COLUMNS,
@@ -42,9 +43,8 @@ from cubepy.kernels.matmul.tiles import Tiles, multiply_tiles
 from cubepy.kernels.matmul.units import Units, multiply_units
 from cubepy.kernels.matmul.variants import others, problem_key
 from cubepy.kernels.matmul.waves import count as tile_count
-from cubepy.lang.cuda import TensorMap, tensor_map
-from cubepy.lang.pipelines import ROW_BYTES, WARPGROUP, box
 from cubepy.lang.pipelines import ROWS as ROWS_OF_UNIT
+from cubepy.lang.pipelines import box
 from cubepy.record import dataclass
 
 PRECISIONS = (None, "exact", "tf32", "flex32")
@@ -289,10 +289,10 @@ def launch_pipelined(planner: Planner, problem: Problem, p: Product, t: Pipeline
     cubes = min(planner.target.multiprocessors, tile_count(problem, t))
     planner.launch(
         multiply_pipelined.configure(cubes_per_sm=1),
-        Fixed((cubes, 1, 1), ((t.consumers + 1) * WARPGROUP, 1, 1)),
-        a=_boxes(a, box(t.height, t.factors, t.left_turned)),
-        b=_boxes(b, box(t.width, t.factors, t.right_turned)),
-        out=_boxes(p.out, (ROWS_OF_UNIT, t.chunk), t.out_swizzle),
+        Fixed((cubes, 1, 1), (t.units, 1, 1)),
+        a=boxes(a, box(t.height, t.factors, t.left_turned)),
+        b=boxes(b, box(t.width, t.factors, t.right_turned)),
+        out=boxes(p.out, (ROWS_OF_UNIT, t.chunk), t.out_swizzle),
         extents=p.out.shape,
         k=problem.k,
         biases=p.biases,
@@ -300,11 +300,6 @@ def launch_pipelined(planner: Planner, problem: Problem, p: Product, t: Pipeline
         epilogue=p.epilogue,
         t=t,
     )
-
-
-def _boxes(x: Memory, box: tuple[int, int], swizzle: int = ROW_BYTES) -> TensorMap:
-    """A tensor map of boxes of matrices."""
-    return tensor_map(x, (1,) * (len(x.shape) - 2) + box, swizzle=swizzle)
 
 
 def _launch_blocks(

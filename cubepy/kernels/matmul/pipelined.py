@@ -47,6 +47,11 @@ class Pipelined:
         return self.height // pipelines.ROWS
 
     @property
+    def units(self) -> int:
+        """Units of a cube."""
+        return (self.consumers + 1) * pipelines.WARPGROUP
+
+    @property
     def depth(self) -> int:
         """Elements of k in a stage."""
         return pipelines.ROW_BYTES // self.factors.itemsize
@@ -100,25 +105,98 @@ def multiply_pipelined(
     """`a`: [..., m, k], or [..., k, m] turned; `b`: [..., n, k], or [..., k, n] turned; `out` has
     the `extents` [..., m, n]."""
     steps = cp.i32((k + t.depth - 1) // t.depth)
-    left = pipelines.tiles(t.stages, t.height, t.factors, t.left_turned)
-    right = pipelines.tiles(t.stages, t.width, t.factors, t.right_turned)
-    staged = cp.shared((t.consumers, t.chunks * pipelines.ROWS, t.chunk), t.result)
-    ring = pipelines.ring(t.stages, t.consumers)
-    cp.sync_cube()
-    few, many = REGISTERS[t.consumers]
-    group = cp.i32(cp.UNIT_POS // pipelines.WARPGROUP)
+    memory = allocate(t)
+    group = enter(t)
     if group == 0:
-        if few:
-            cp.cuda.decrease_registers(few)
         if cp.UNIT_POS == 0:
-            copy_tiles(a, b, extents, steps, left, right, ring, t)
+            copy_tiles(a, b, extents, steps, memory, t)
     else:
-        if many:
+        finish = Finish(biases, extras, epilogue)
+        multiply_tiles(out, extents, steps, memory, group - 1, finish, t)
+
+
+# What all kernels of this kind share
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """Shared memory: stages of both factors, their ring, and results on their way out."""
+
+    left: Any
+    right: Any
+    ring: Any
+    out: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """What is done with sums before they are stored."""
+
+    biases: Any
+    extras: Any
+    epilogue: Any
+
+
+def allocate(t: Any) -> Staging:
+    """The shared memory of a cube, ready for use by all units."""
+    made = Staging(
+        pipelines.tiles(t.stages, t.height, t.factors, t.left_turned),
+        pipelines.tiles(t.stages, t.width, t.factors, t.right_turned),
+        pipelines.ring(t.stages, t.consumers),
+        cp.shared((t.consumers, t.chunks * pipelines.ROWS, t.chunk), t.result),
+    )
+    cp.sync_cube()
+    return made
+
+
+def enter(t: Any) -> Any:
+    """The number of the unit's warpgroup, once it has the registers for what it does: 0 copies."""
+    group = cp.i32(cp.UNIT_POS // pipelines.WARPGROUP)
+    few, many = REGISTERS[t.consumers]
+    if few:
+        if group == 0:
+            cp.cuda.decrease_registers(few)
+        else:
             cp.cuda.increase_registers(many)
-        me = group - 1
-        multiply_tiles(
-            out, extents, steps, left, right, ring, staged, me, biases, extras, epilogue, t
-        )
+    return group
+
+
+def copy_tile(
+    a: Any, b: Any, where: Any, row: Any, column: Any, steps: Any, memory: Any, place: Any, t: Any
+) -> Any:
+    """Copy what one tile of the result needs; gives the next place. `where`: the indices of the
+    matrices in `a` and in `b`."""
+    ring, left, right = memory.ring, memory.left, memory.right
+    for step in range(steps):
+        ring.acquire(place, left.nbytes + right.nbytes)
+        left.load(ring, place.stage, a, where[0], row, step * t.depth)
+        right.load(ring, place.stage, b, where[1], column, step * t.depth)
+        place = ring.following(place)
+    return place
+
+
+def sum_tile(steps: Any, memory: Any, x0: Any, y0: Any, place: Any, unit: Any, t: Any) -> Any:
+    """The sums of a warpgroup for one tile, and the next place."""
+    ring, left, right = memory.ring, memory.left, memory.right
+    sums, last = cp.Line[cp.f32, t.width // 2](0.0), cp.i32(0)
+    for step in range(steps):
+        ring.wait(place)
+        cp.cuda.wgmma_fence()
+        x, y = left.at(x0, place.stage), right.at(y0, place.stage)
+        sums = pipelines.multiply(sums, left, x, right, y)
+        cp.cuda.wgmma_commit()
+        sums = cp.cuda.wgmma_wait(sums, 1)
+        if step > 0 and unit == 0:
+            ring.release(last)
+        last = place.stage
+        place = ring.following(place)
+    sums = cp.cuda.wgmma_wait(sums, 0)
+    if unit == 0 and steps > 0:
+        ring.release(last)
+    return sums, place
+
+
+# Tiles of products of equal extents
 
 
 def tile_count(extents: Any, t: Any) -> Any:
@@ -136,102 +214,96 @@ def corner(tile: Any, down: Any, across: Any, extents: Any, t: Any) -> Any:
     each = down * across
     within = tile % each if len(extents) > 2 else tile
     product = unravelled(cp.i32(tile // each), extents[:-2])
-    band, place = within // (t.band * across), within % (t.band * across)
+    row, column = banded(within, down, across, t)
+    return product, row, column
+
+
+def banded(tile: Any, down: Any, across: Any, t: Any) -> Any:
+    """The first row and column of a tile: bands of rows are gone through column by column."""
+    band, place = tile // (t.band * across), tile % (t.band * across)
     high = min(down - band * t.band, cp.u32(t.band))
     row, column = band * t.band + place % high, place // high
-    return product, cp.i32(row) * t.height, cp.i32(column) * t.width
+    return cp.i32(row) * t.height, cp.i32(column) * t.width
 
 
-def copy_tiles(
-    a: Any, b: Any, extents: Any, steps: Any, left: Any, right: Any, ring: Any, t: Any
-) -> None:
+def copy_tiles(a: Any, b: Any, extents: Any, steps: Any, memory: Any, t: Any) -> None:
     """What the one unit does that copies."""
     down, across, count = tile_count(extents, t)
-    place = ring.start()
+    place = memory.ring.start()
     for tile in range(cp.u32(cp.CUBE_POS), count, cp.u32(cp.CUBE_COUNT)):
         where, row, column = corner(cp.u32(tile), down, across, extents, t)
-        for step in range(steps):
-            ring.acquire(place, left.nbytes + right.nbytes)
-            left.load(ring, place.stage, a, where, row, step * t.depth)
-            right.load(ring, place.stage, b, where, column, step * t.depth)
-            place = ring.following(place)
+        place = copy_tile(a, b, (where, where), row, column, steps, memory, place, t)
 
 
 def multiply_tiles(
-    out: Any,
-    extents: Any,
-    steps: Any,
-    left: Any,
-    right: Any,
-    ring: Any,
-    staged: Any,
-    me: Any,
-    biases: Any,
-    extras: Any,
-    epilogue: Any,
-    t: Any,
+    out: Any, extents: Any, steps: Any, memory: Any, me: Any, finish: Any, t: Any
 ) -> None:
     """What a warpgroup does that multiplies: `me` says which."""
     down, across, count = tile_count(extents, t)
-    place = ring.start()
+    place = memory.ring.start()
     unit = cp.i32(cp.UNIT_POS % pipelines.WARPGROUP)
-    mine = cp.plane_shuffle(me, 0)  # for descriptors to stay in uniform registers
-    x0, y0 = left.factor(pipelines.ROWS * mine), right.factor()
+    x0, y0 = factors(memory, me)
+    leave = Boxes(out)
     for tile in range(cp.u32(cp.CUBE_POS), count, cp.u32(cp.CUBE_COUNT)):
         where, row, column = corner(cp.u32(tile), down, across, extents, t)
-        sums, last = cp.Line[cp.f32, t.width // 2](0.0), cp.i32(0)
-        for step in range(steps):
-            ring.wait(place)
-            cp.cuda.wgmma_fence()
-            x, y = left.at(x0, place.stage), right.at(y0, place.stage)
-            sums = pipelines.multiply(sums, left, x, right, y)
-            cp.cuda.wgmma_commit()
-            sums = cp.cuda.wgmma_wait(sums, 1)
-            if step > 0 and unit == 0:
-                ring.release(last)
-            last = place.stage
-            place = ring.following(place)
-        sums = cp.cuda.wgmma_wait(sums, 0)
-        if unit == 0:
-            ring.release(last)
+        sums, place = sum_tile(steps, memory, x0, y0, place, unit, t)
         corners = where, row + pipelines.ROWS * me, column
-        store_tile(out, sums, corners, extents, staged, me, unit, biases, extras, epilogue, t)
+        store_tile(leave, sums, corners, extents, memory.out, me, unit, finish, t)
     if unit == 0:
         cp.cuda.bulk_wait()
 
 
+def factors(memory: Any, me: Any) -> Any:
+    """The descriptors of a warpgroup's rows of the left factor, and of the right one."""
+    mine = cp.plane_shuffle(me, 0)  # for descriptors to stay in uniform registers
+    return memory.left.factor(pipelines.ROWS * mine), memory.right.factor()
+
+
+# From sums to the result
+
+
+@dataclass(frozen=True, slots=True)
+class Boxes:
+    """Lets results leave shared memory by the copy engine."""
+
+    out: Any
+
+    def store(self, staged: Any, corners: Any, first: int, me: Any, unit: Any, t: Any) -> None:
+        """Store the columns from `first` on that a warpgroup has staged."""
+        where, row, column = corners
+        if unit == 0:
+            for c in cp.unroll(range(t.chunks)):
+                origin = (*where, row, column + first + c * t.chunk)
+                cp.cuda.tensor_store(self.out, origin, staged, (me, c * pipelines.ROWS, 0))
+            cp.cuda.bulk_commit()
+
+
 def store_tile(
-    out: Any,
+    leave: Any,
     sums: Any,
     corners: Any,
     extents: Any,
     staged: Any,
     me: Any,
     unit: Any,
-    biases: Any,
-    extras: Any,
-    epilogue: Any,
+    finish: Any,
     t: Any,
 ) -> None:
-    """Store the sums of a warpgroup, some columns at a time, through its part of shared memory."""
-    where, row, column = corners
+    """Store the sums of a warpgroup, some columns at a time, through its part of shared memory.
+
+    `leave` is `Boxes`, or another way from there.
+    """
     each = t.chunks * t.chunk
     for begin in cp.unroll(range(0, t.width, each)):
         if unit == 0:
             cp.cuda.bulk_wait(0, read=True)
         sync_warpgroup(me, t)
         for c in cp.unroll(range(t.chunks)):
-            stage_chunk(
-                *(staged, sums, corners, extents, begin + c * t.chunk, c, me, unit),
-                *(biases, extras, epilogue, t),
-            )
+            first = begin + c * t.chunk
+            stage_chunk(staged, sums, corners, extents, first, c, me, unit, finish, t)
         cp.cuda.fence_async()
         sync_warpgroup(me, t)
-        if unit == 0:
-            for c in cp.unroll(range(t.chunks)):
-                origin = (*where, row, column + begin + c * t.chunk)
-                cp.cuda.tensor_store(out, origin, staged, (me, c * pipelines.ROWS, 0))
-            cp.cuda.bulk_commit()
+        leave.store(staged, corners, begin, me, unit, t)
 
 
 def sync_warpgroup(me: Any, t: Any) -> None:
@@ -250,9 +322,7 @@ def stage_chunk(
     chunk: int,
     me: Any,
     unit: Any,
-    biases: Any,
-    extras: Any,
-    epilogue: Any,
+    finish: Any,
     t: Any,
 ) -> None:
     """Convert the sums of the columns from `first` on, and put them where a box is stored from."""
@@ -264,7 +334,7 @@ def stage_chunk(
         if t.is_finished:
             index = (*corners[0], corners[1] + i, corners[2] + first + j // 2 * 8 + lane % 4 * 2)
             if index[-2] < extents[-2] and index[-1] < extents[-1]:
-                pair = cp.f32(finished(pair, index, biases, extras, epilogue))
+                pair = cp.f32(finished(pair, index, finish.biases, finish.extras, finish.epilogue))
         if t.result.itemsize == 2:
             matrix[j % 4] = packed(pair, t.result)
             if j % 4 == 3:

@@ -37,7 +37,9 @@ ROW_ELEMENTS = 64
 
 def pipelined(target: Target, problem: Problem) -> Pipelined | None:
     """The tiles for a product; None where the target or the layout of the factors has no way."""
-    if target.arch != "sm_90a" or not problem.has_boxes or problem.elements not in (bf16, f16):
+    if target.arch != "sm_90a" or problem.elements not in (bf16, f16):
+        return None
+    if not problem.has_boxes or problem.n % 2:  # results are finished in pairs
         return None
     return min(tilings(target, problem), key=lambda t: duration(target, problem, t))
 
