@@ -157,19 +157,23 @@ def box(rows: int, dtype: Any, is_transposed: bool = False) -> tuple[int, int]:
     return (depth, depth) if is_transposed else (rows, depth)
 
 
-def multiply(sums: Any, left: Tiles, x: Any, right: Tiles, y: Any) -> Any:
+def multiply(
+    sums: Any, left: Tiles, x: Any, right: Tiles, y: Any, elements: Any, accumulate: Any = True
+) -> Any:
     """Sums plus the product of two tiles along their whole depth; `x`, `y` are their descriptors.
 
-    It has begun when this returns: `wgmma_commit` and `wgmma_wait` say when it is done.
+    `elements`: as of `wgmma`. Unless `accumulate`, the product alone. It has begun when this
+    returns: `wgmma_commit` and `wgmma_wait` say when it is done.
     """
     for step in unroll(range(STEPS)):
         sums = cuda.wgmma(
             sums,
             left.part(x, step),
             right.part(y, step),
-            left.memory.dtype,
+            elements,
             left.is_transposed,
             right.is_transposed,
+            accumulate if step == 0 else True,
         )
     return sums
 

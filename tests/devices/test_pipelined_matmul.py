@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
@@ -32,16 +33,22 @@ def factor(shape: tuple[int, ...], dtype: Any, is_turned: bool, device: str) -> 
     values = RNG.standard_normal(stored).astype(dtype)
     placed = cp.asarray(values, device=device)
     exact = values.astype(np.float64)
-    if not is_turned:
-        return placed, exact
-    return cp.kernels.transpose(placed), exact.swapaxes(-1, -2)
+    return (turned(placed), exact.swapaxes(-1, -2)) if is_turned else (placed, exact)
+
+
+def turned(x: Any) -> Any:
+    """The same memory with the last two axes exchanged."""
+    m = type(x).__cubepy_memory__(x)
+    shape = (*m.shape[:-2], m.shape[-1], m.shape[-2])
+    strides = (*m.strides[:-2], m.strides[-1], m.strides[-2])
+    return type(x)(replace(m, shape=shape, strides=strides))
 
 
 def check(
     device: str,
     extents: tuple[int, int, int],
     *,
-    turned: tuple[bool, bool] = (False, True),
+    dense: tuple[bool, bool] = (False, True),
     batch: tuple[int, ...] = (),
     dtype: str = "bf16",
     bias: bool = False,
@@ -49,8 +56,8 @@ def check(
 ) -> None:
     m, n, k = extents
     kind, rounding = DTYPES[dtype]
-    x, a = factor((*batch, m, k), kind, turned[0], device)
-    y, b = factor((*batch, k, n), kind, turned[1], device)
+    x, a = factor((*batch, m, k), kind, dense[0], device)
+    y, b = factor((*batch, k, n), kind, dense[1], device)
     added = RNG.standard_normal(n).astype(np.float32).astype(kind)
     poison = np.full((*batch, m, n), np.nan, kind)
     out = cp.asarray(poison, device=device)
@@ -86,7 +93,7 @@ def test_every_tiling(hopper: str, tiling: Any):
 @pytest.mark.parametrize("right", [False, True])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_layout(hopper: str, left: bool, right: bool, dtype: str):
-    check(hopper, (520, 392, 264), turned=(left, right), dtype=dtype)
+    check(hopper, (520, 392, 264), dense=(left, right), dtype=dtype)
 
 
 @pytest.mark.parametrize("extents", [(128, 264, 8), (1, 8, 8), (2049, 1032, 72), (129, 257, 65)])
@@ -106,4 +113,46 @@ def relu(v: Any, index: Any) -> Any:
 def test_what_follows_the_sum(hopper: str):
     check(hopper, (300, 520, 328), bias=True)
     check(hopper, (300, 520, 328), epilogue=relu)
-    check(hopper, (300, 136, 328), bias=True, epilogue=relu, turned=(True, False))
+    check(hopper, (300, 136, 328), bias=True, epilogue=relu, dense=(True, False))
+
+
+NARROW = {
+    "f8e4m3": (ml_dtypes.float8_e4m3fn, np.float32, 2.0**-12),
+    "f8e5m2": (ml_dtypes.float8_e5m2, np.float32, 2.0**-12),
+    "i8": (np.int8, np.int32, 0.0),
+    "u8": (np.uint8, np.int32, 0.0),
+    "f32": (np.float32, np.float32, 2.0**-9),
+}
+"""Types of factors and of results, and the error as a share of the sum of absolute products."""
+
+
+@pytest.mark.parametrize("name", NARROW)
+@pytest.mark.parametrize("extents", [(300, 520, 336), (64, 72, 1008), (129, 264, 16)])
+def test_other_elements(hopper: str, name: str, extents: tuple[int, int, int]):
+    kind, result, share = NARROW[name]
+    (m, n, k), precision = extents, "tf32" if name == "f32" else None
+    a, b = (RNG.standard_normal(shape) * 16 for shape in ((m, k), (n, k)))
+    a, b = ((np.abs(v) if name == "u8" else v).astype(kind) for v in (a, b))
+    x, y = cp.asarray(a, device=hopper), turned(cp.asarray(b, device=hopper))
+    out = cp.asarray(np.full((m, n), 0x5C, result), device=hopper)
+    cp.kernels.matmul(x, y, out=out, precision=precision)
+    left, right = a.astype(np.float64), b.astype(np.float64).T
+    bound = share * (np.abs(left) @ np.abs(right))
+    assert np.all(np.abs(out.numpy().astype(np.float64) - left @ right) <= bound)
+
+
+@pytest.mark.parametrize("is_turned", [False, True])
+@pytest.mark.parametrize("ends", [[70, 70, 300], [0, 129, 200], [500, 1, 999]])
+def test_groups(hopper: str, is_turned: bool, ends: list[int]):
+    x, a = factor((300, 136), ml_dtypes.bfloat16, False, hopper)
+    weights, b = factor((3, 136, 264), ml_dtypes.bfloat16, is_turned, hopper)
+    out = cp.asarray(np.full((300, 264), np.nan, ml_dtypes.bfloat16), device=hopper)
+    where = cp.asarray(np.array(ends, np.int32), device=hopper)
+    cp.kernels.grouped_matmul(x, weights, where, out=out)
+    expected, begin = np.zeros((300, 264)), 0
+    for group, end in enumerate(ends):
+        stop = max(begin, min(end, 300))
+        expected[begin:stop] = a[begin:stop] @ b[group]
+        begin = stop
+    allowed = 2.0**-8 * np.abs(expected) + 1e-4
+    assert np.all(np.abs(out.numpy().astype(np.float64) - expected) <= allowed)

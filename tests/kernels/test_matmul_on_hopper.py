@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import cubepy as cp
-from cubepy.ir.types import bf16, f16, f32
+from cubepy.ir.types import bf16, f8e4m3, f8e5m2, f16, f32, i8, i32, u8
 from cubepy.kernels.calls.inspection import record
 from cubepy.kernels.matmul.pipelined import Pipelined
 from cubepy.kernels.matmul.problem import COLUMNS, ROWS, Problem
@@ -48,6 +48,28 @@ def test_the_choice_is_the_shortest():
     best = min(duration(HOPPER, p, t) for t in tilings(HOPPER, p))
     assert duration(HOPPER, p, chosen) == best
     assert count(p, chosen) == -(-512 // chosen.height) * -(-10240 // chosen.width)
+
+
+def test_reduced_precision_is_asked_for():
+    single = problem(512, 512, 512, factors=f32, elements=f32, result=f32)
+    assert not isinstance(choose(HOPPER, single), Pipelined)
+    rounded = choose(HOPPER, replace(single, precision="tf32"))
+    assert isinstance(rounded, Pipelined)
+    assert rounded.elements == "tf32"
+    small = problem(512, 512, 512, factors=f8e4m3, elements=f8e4m3, result=f32)
+    careful, fast = (choose(HOPPER, replace(small, precision=p)) for p in (None, "fast_accum"))
+    assert isinstance(careful, Pipelined)
+    assert isinstance(fast, Pipelined)
+    assert careful.promotes
+    assert not fast.promotes
+
+
+@pytest.mark.parametrize("elements", [f8e4m3, f8e5m2, i8, u8])
+def test_bytes_are_taken_along_k_alone(elements: Any):
+    p = problem(512, 512, 512, elements=elements, result=i32 if elements in (i8, u8) else f32)
+    assert isinstance(choose(HOPPER, p), Pipelined)
+    assert not isinstance(choose(HOPPER, replace(p, right=ROWS)), Pipelined)
+    assert not isinstance(choose(HOPPER, replace(p, left=COLUMNS)), Pipelined)
 
 
 @pytest.mark.parametrize("right", [ROWS, COLUMNS])

@@ -47,8 +47,8 @@ from cubepy.lang.pipelines import ROWS as ROWS_OF_UNIT
 from cubepy.lang.pipelines import box
 from cubepy.record import dataclass
 
-PRECISIONS = (None, "exact", "tf32", "flex32")
-"""What a caller may allow; products here are at least as exact as each."""
+PRECISIONS = (None, "exact", "tf32", "flex32", "fast_accum")
+"""What a caller may allow; products are at least as exact as each."""
 _PLANS = Plans()
 
 
@@ -68,13 +68,16 @@ def matmul(
     `epilogue`: a cube function `f(v, index, *extras)`, or `(f, *extras)` with further arrays; it
     gets a line of sums and the index of its first element in the result, and gives the line that is
     stored. `precision`: "tf32" or "flex32" allow rounding of factors to these, where that is
-    faster; "exact" keeps matrix units from taking bf16 below 2**-126 for 0. Gives an array of the
-    library of `a`, or fills `out`, which is no argument.
+    faster; "fast_accum" lets tensor cores add products of 8-bit floats with the fewer bits that
+    they have for these; "exact" keeps matrix units from taking bf16 below 2**-126 for 0, and
+    tensor cores from adding 8-bit floats. Gives an array of the library of `a`, or fills `out`,
+    which is no argument.
 
     Products of f16, bf16 and 8-bit floats are added in f32 and rounded once; the results of 8-bit
     floats are f32, of i8, i16 and u8 i32, others have the dtype of the factors. Integers wrap. The
     error of a float sum is at most k * 2**-24 (f64: 2**-53) times the sum of absolute products;
-    processors with AMX take factors and sums of bf16 below 2**-126 for 0.
+    processors with AMX take factors and sums of bf16 below 2**-126 for 0, and Hopper's tensor cores
+    keep 13 bits of 128 products of 8-bit floats at a time, whose sums are added in f32.
     Raises `LaunchError` for shapes that do not fit, and `LaunchTypeError` for dtypes that do not.
     """
     if precision not in PRECISIONS:
@@ -86,7 +89,7 @@ def matmul(
     def make(planner: Planner, arrays: list[Memory]) -> None:
         biases = arrays[2:3] if bias is not None else []
         rest = arrays[2 + len(biases) :]
-        _plan(planner, arrays[0], arrays[1], biases, function, tuple(rest), precision == "exact")
+        _plan(planner, arrays[0], arrays[1], biases, function, tuple(rest), precision)
 
     parameters = precision, None if function is None else comptime_key(function)
     return call(_PLANS, "matmul", names, (a, b, bias, *extras), parameters, make, out)
@@ -105,7 +108,7 @@ class Product:
     biases: tuple[Memory, ...]
     epilogue: Callable[..., Any] | None
     extras: tuple[Memory, ...]
-    is_exact: bool = False
+    precision: str | None = None
 
 
 def _plan(
@@ -115,7 +118,7 @@ def _plan(
     biases: list[Memory],
     epilogue: Callable[..., Any] | None,
     extras: tuple[Memory, ...],
-    is_exact: bool,
+    precision: str | None,
 ) -> None:
     check_factors("matmul", a, b)
     extents = product_extents("matmul", a, b)
@@ -131,7 +134,7 @@ def _plan(
     left, right = as_matrices(a, True), as_matrices(b, False)
     left = expanded(left, (*shape[:-2], *left.shape[-2:]))
     right = expanded(right, (*shape[:-2], *right.shape[-2:]))
-    multiply(planner, Product(left, right, _seen(result, a, b), seen, epilogue, extras, is_exact))
+    multiply(planner, Product(left, right, _seen(result, a, b), seen, epilogue, extras, precision))
 
 
 def _matrix_extents(a: Memory, b: Memory, extents: tuple[int, ...]) -> tuple[int, ...]:
@@ -162,12 +165,13 @@ def multiply(planner: Planner, p: Product) -> None:
     left = ROWS if is_dense(p.a, -1) or not is_dense(p.a, -2) else COLUMNS
     right = ROWS if is_dense(p.b, -1) or not is_dense(p.b, -2) else COLUMNS
     k = p.a.shape[-1]
-    given = None if p.is_exact else p.a.dtype
+    given = None if p.precision == "exact" else p.a.dtype
     problem = Problem(
         *(m, n, k, tuple(batch), sums, sums, p.out.dtype, left, right),
         is_finished=finished,
         elements=given,
         has_dense_rows=is_dense(p.a, -1),
+        precision=p.precision,
         has_boxes=all(map(has_boxes, (_rowwise(p.a, left), _rowwise(p.b, right), p.out))),
     )
     parts = parts_of_k(planner.target, problem) if len(p.out.shape) == 2 else 1

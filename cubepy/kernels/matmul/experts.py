@@ -25,13 +25,15 @@ from cubepy.kernels.matmul.problem import (
     sums_of,
     turned,
 )
-from cubepy.kernels.matmul.waves import count, pipelined
+from cubepy.kernels.matmul.waves import pipelined
 from cubepy.lang.pipelines import ROWS as ROWS_OF_UNIT
 from cubepy.lang.pipelines import box
 
 _PLANS = Plans()
 UNITS, LINE = 128, 4
 """Units of a cube that makes a row on a GPU, and columns of each."""
+PARTIAL = 48
+"""Rows that the last tile of a group makes in vain, as a rule."""
 
 
 def grouped_matmul(x: Any, weights: Any, ends: Any, *, out: Any = None) -> Any:
@@ -64,8 +66,9 @@ def _plan(planner: Planner, x: Memory, weights: Memory, ends: Memory) -> None:
     right = ROWS if is_dense(weights, -1) or not is_dense(weights, -2) else COLUMNS
     stored = weights if right == ROWS else turned(weights)
     sums = sums_of(x.dtype)
+    likely = m + groups * PARTIAL  # groups end within tiles
     problem = Problem(
-        *(m, n, k, (), sums, sums, out.dtype, ROWS, right),
+        *(likely, n, k, (), sums, sums, out.dtype, ROWS, right),
         elements=x.dtype,
         has_boxes=groups > 0 and all(map(has_boxes, (x, stored, out))),
     )
@@ -111,7 +114,8 @@ def _launch_groups(
 ) -> None:
     """One cube for each multiprocessor, if there are as many tiles."""
     x, weights, ends, out = operands
-    tiles = count(problem, t) + (weights.shape[0] + 1) * -(-problem.n // t.width)
+    across = -(-problem.n // t.width)
+    tiles = (-(-x.shape[0] // t.height) + weights.shape[0] + 1) * across
     planner.launch(
         multiply_groups.configure(cubes_per_sm=1),
         Fixed((min(planner.target.multiprocessors, tiles), 1, 1), (t.units, 1, 1)),

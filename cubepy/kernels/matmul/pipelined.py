@@ -28,7 +28,9 @@ class Pipelined:
     """A cube makes tiles of `height` by `width`, with `stages` of factors under way.
 
     `band`: rows of tiles that are gone through together. `left_turned`, `right_turned`: the factor
-    is dense along rows of the result (left), or columns (right), and not along k.
+    is dense along rows of the result (left), or columns (right), and not along k. `factors`: their
+    type in memory, of which `wgmma` takes the `elements`; it adds products as `sums`. `promotes`:
+    only within a stage, as it does so with fewer bits; stages are added in f32.
     """
 
     height: int
@@ -38,6 +40,9 @@ class Pipelined:
     left_turned: bool
     right_turned: bool
     factors: DType
+    elements: DType | str
+    sums: DType
+    promotes: bool
     result: DType
     is_finished: bool
 
@@ -178,19 +183,26 @@ def copy_tile(
 def sum_tile(steps: Any, memory: Any, x0: Any, y0: Any, place: Any, unit: Any, t: Any) -> Any:
     """The sums of a warpgroup for one tile, and the next place."""
     ring, left, right = memory.ring, memory.left, memory.right
-    sums, last = cp.Line[cp.f32, t.width // 2](0.0), cp.i32(0)
+    sums, last = cp.Line[t.sums, t.width // 2](0), cp.i32(0)
     for step in range(steps):
         ring.wait(place)
         cp.cuda.wgmma_fence()
         x, y = left.at(x0, place.stage), right.at(y0, place.stage)
-        sums = pipelines.multiply(sums, left, x, right, y)
-        cp.cuda.wgmma_commit()
-        sums = cp.cuda.wgmma_wait(sums, 1)
+        if t.promotes:
+            part = cp.Line[t.sums, t.width // 2](0)
+            part = pipelines.multiply(part, left, x, right, y, t.elements, accumulate=False)
+            cp.cuda.wgmma_commit()
+            sums = sums + cp.cuda.wgmma_wait(part, 0)
+        else:
+            sums = pipelines.multiply(sums, left, x, right, y, t.elements)
+            cp.cuda.wgmma_commit()
+            sums = cp.cuda.wgmma_wait(sums, 1)
         if step > 0 and unit == 0:
             ring.release(last)
         last = place.stage
         place = ring.following(place)
-    sums = cp.cuda.wgmma_wait(sums, 0)
+    if not t.promotes:
+        sums = cp.cuda.wgmma_wait(sums, 0)
     if unit == 0 and steps > 0:
         ring.release(last)
     return sums, place
@@ -334,7 +346,7 @@ def stage_chunk(
         if t.is_finished:
             index = (*corners[0], corners[1] + i, corners[2] + first + j // 2 * 8 + lane % 4 * 2)
             if index[-2] < extents[-2] and index[-1] < extents[-1]:
-                pair = cp.f32(finished(pair, index, finish.biases, finish.extras, finish.epilogue))
+                pair = t.sums(finished(pair, index, finish.biases, finish.extras, finish.epilogue))
         if t.result.itemsize == 2:
             matrix[j % 4] = packed(pair, t.result)
             if j % 4 == 3:
@@ -348,5 +360,4 @@ def stage_chunk(
 
 def packed(pair: Any, dtype: Any) -> Any:
     """Two numbers as a word of two elements of 16 bits, rounded to nearest even."""
-    name = "bf16x2" if dtype is cp.bf16 else "f16x2"
-    return cp.cuda.ptx(f"cvt.rn.{name}.f32 %0, %2, %1;", pair[0], pair[1], result=cp.u32)
+    return cp.bitcast(dtype(pair), cp.u32)

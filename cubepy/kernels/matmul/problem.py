@@ -30,7 +30,7 @@ class Problem:
     `is_finished`: there is a bias, an epilogue or a conversion after the sum. `elements`: the type
     of the factors in memory, None where that is `factors` or no unit of hardware may multiply them.
     `has_dense_rows`: neighbours in rows of the left factor are neighbours in memory. `has_boxes`:
-    tensor maps can describe the factors and the result.
+    tensor maps can describe the factors and the result. `precision`: what the caller allows.
     """
 
     m: int
@@ -46,6 +46,7 @@ class Problem:
     elements: DType | None = None
     has_dense_rows: bool = False
     has_boxes: bool = False
+    precision: str | None = None
 
     @property
     def batches(self) -> int:

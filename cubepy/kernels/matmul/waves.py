@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cubepy.ir.types import bf16, f16
+from cubepy.ir.types import DType, bf16, f8e4m3, f8e5m2, f16, f32, i8, u8
 from cubepy.kernels.matmul.pipelined import Pipelined
 from cubepy.kernels.matmul.problem import COLUMNS, ROWS, Problem
 from cubepy.targets import Target
@@ -35,28 +35,48 @@ ROW_ELEMENTS = 64
 """Columns of a right factor that is dense along them, in one row of shared memory."""
 
 
+TF32 = "tf32"
+PROMOTED_WIDTH = 128
+"""Columns of the widest tile whose stages are added apart: the sums of both fill the registers."""
+
+
 def pipelined(target: Target, problem: Problem) -> Pipelined | None:
     """The tiles for a product; None where the target or the layout of the factors has no way."""
-    if target.arch != "sm_90a" or problem.elements not in (bf16, f16):
+    elements = elements_of(problem)
+    if target.arch != "sm_90a" or elements is None:
         return None
     if not problem.has_boxes or problem.n % 2:  # results are finished in pairs
         return None
+    if elements not in (bf16, f16) and (problem.left != ROWS or problem.right != COLUMNS):
+        return None  # these are taken along k alone
     return min(tilings(target, problem), key=lambda t: duration(target, problem, t))
+
+
+def elements_of(problem: Problem) -> DType | str | None:
+    """What `wgmma` multiplies; None where it takes no such factors, or not without loss."""
+    if problem.elements is f32:
+        return TF32 if problem.precision == TF32 else None
+    taken = (bf16, f16, f8e4m3, f8e5m2, i8, u8)
+    return problem.elements if problem.elements in taken else None
 
 
 def tilings(target: Target, problem: Problem) -> list[Pipelined]:
     """All that may be faster than others."""
-    assert problem.elements is not None
+    elements = elements_of(problem)
+    assert problem.elements is not None and elements is not None
+    promotes = elements in (f8e4m3, f8e5m2) and problem.precision != "fast_accum"
     return [
         _filled(
             target,
             Pipelined(
                 *(height, width, 1, BAND, problem.left != ROWS, problem.right != COLUMNS),
-                *(problem.elements, problem.result, problem.is_finished),
+                *(problem.elements, elements, problem.sums, promotes),
+                *(problem.result, problem.is_finished),
             ),
         )
         for height, width in RATES
-        if problem.right == COLUMNS or width % ROW_ELEMENTS == 0
+        if (problem.right == COLUMNS or width % ROW_ELEMENTS == 0)
+        and (not promotes or width <= PROMOTED_WIDTH)
     ]
 
 
