@@ -11,7 +11,7 @@ from math import prod
 from cubepy.ir import ops
 from cubepy.ir.core import Kernel, Op, Region, Value
 from cubepy.ir.opdef import Uniformity
-from cubepy.ir.types import Buffer, Space
+from cubepy.ir.types import Buffer, Space, element_of
 
 _POSITIONS = (ops.UNIT_POS, ops.ABSOLUTE_POS)
 
@@ -36,7 +36,7 @@ class Uniform:
         self._private = private or _is_shared_by_all
         self._varying: set[Value] = set()
         self._constants: dict[Value, object] = dict(known or {})
-        self._positions: set[Value] = set()
+        self._runs: set[Value] = set()
         while True:
             before = len(self._varying)
             self._region(kernel.body, [], False)
@@ -81,8 +81,8 @@ class Uniform:
 
     def _is_plane_uniform(self, op: Op) -> bool:
         """Positions divided by a multiple of the plane, and what the op table says of the row."""
-        if op.row in _POSITIONS and op.attrs["axis"] == "all":
-            self._positions.add(op.result)
+        if self._is_run(op):
+            self._runs.add(op.result)
         of_plane = op.row.uniformity is Uniformity.PLANE
         return of_plane or self.is_row_of_planes(op) or self.is_plane_position(op)
 
@@ -95,11 +95,32 @@ class Uniform:
 
     def is_plane_position(self, op: Op) -> bool:
         """A position divided by a multiple of the plane: the same in all units of the plane."""
-        if op.row is not ops.FLOORDIV or op.operands[0] not in self._positions:
+        if op.row is ops.SHR and op.operands[0] in self._runs:
+            count = self._constants.get(op.operands[1])
+            return isinstance(count, int) and count >= 0 and self._is_whole(1 << count)
+        is_division = op.row is ops.FLOORDIV and op.operands[0] in self._runs
+        return is_division and self._is_whole(self._constants.get(op.operands[1]))
+
+    def _is_run(self, op: Op) -> bool:
+        """Whether the units of a plane have neighbouring numbers from a multiple of the plane on.
+
+        Casts of integers keep that, as do remainders, sums and differences with such multiples.
+        """
+        if op.row in _POSITIONS:
+            axis, dims = op.attrs["axis"], self._kernel.cube_dim
+            return self._is_whole(prod(dims) if axis == "all" else dims[0] * (axis == "x"))
+        if not op.operands or op.operands[0] not in self._runs:
             return False
-        divisor = self._constants.get(op.operands[1])
-        whole = prod(self._kernel.cube_dim) % self._kernel.plane_dim == 0
-        return whole and isinstance(divisor, int) and divisor % self._kernel.plane_dim == 0
+        if op.row is ops.CAST:
+            return element_of(op.result.type).is_integer
+        number = self._constants.get(op.operands[1]) if len(op.operands) == 2 else None
+        if op.row in (ops.ADD, ops.SUB):
+            return isinstance(number, int) and number % self._kernel.plane_dim == 0
+        return op.row is ops.MOD and self._is_whole(number)
+
+    def _is_whole(self, number: object) -> bool:
+        """Whether it is a number of units that make up whole planes."""
+        return isinstance(number, int) and number > 0 and number % self._kernel.plane_dim == 0
 
     def _if(self, op: Op, loops: list[Op], divergent: bool) -> None:
         varying = op.operands[0] in self._varying
