@@ -106,6 +106,21 @@ def test_stacks(hopper: str, batch: tuple[int, ...]):
     check(hopper, (200, 136, 72), batch=batch)
 
 
+def test_stacks_that_are_broadcast_and_results_that_are_parts(hopper: str):
+    kind, rounding = DTYPES["bf16"]
+    x, a = factor((2, 1, 72, 64), kind, False, hopper)
+    y, b = factor((3, 64, 136), kind, True, hopper)
+    whole = cp.asarray(np.full((2, 3, 80, 160), np.nan, kind), device=hopper)
+    m = type(whole).__cubepy_memory__(whole)
+    part = type(whole)(replace(m, shape=(2, 3, 72, 136)))
+    cp.kernels.matmul(x, y, out=part)
+    expected, found = a @ b, whole.numpy().astype(np.float64)
+    error = np.abs(found[:, :, :72, :136] - expected)
+    assert np.all(error <= rounding * np.abs(expected) + 1e-4)
+    found[:, :, :72, :136] = np.nan
+    assert np.isnan(found).all()
+
+
 def relu(v: Any, index: Any) -> Any:
     return max(v, 0.0)
 
