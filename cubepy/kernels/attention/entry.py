@@ -9,18 +9,24 @@ from typing import Any
 from cubepy.array.memory import Memory
 from cubepy.errors import fail
 from cubepy.ir.types import Kind, f32
-from cubepy.jit.grid import Fixed
-from cubepy.kernels.attention.problem import Problem, Strips
+from cubepy.jit.grid import Fixed, Over
+from cubepy.kernels.attention.boxes import Boxed, boxed, gathered
+from cubepy.kernels.attention.problem import Configuration, Problem, Squares, Strips, Warpgroups
 from cubepy.kernels.attention.squares import attend_squares
 from cubepy.kernels.attention.strategies import choose
 from cubepy.kernels.attention.strips import attend_strips
+from cubepy.kernels.attention.warpgroups import PIECE, attend_warpgroups, join_parts
 from cubepy.kernels.calls.arguments import refused, wrong
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
 from cubepy.kernels.matmul.problem import broadcast, expanded
+from cubepy.lang.cuda import TensorMap, tensor_map
+from cubepy.lang.pipelines import ROW_BYTES, ROWS, WARPGROUP
 
 _PLANS = Plans()
+SCALES = 2.0**-96, 2.0**96
+"""Within these the order of scores is that of their products, and -inf stays what it is."""
 
 
 def attention(
@@ -44,8 +50,10 @@ def attention(
     fills `out`. A query that sees no key gives zeros.
 
     Scores are never stored as a whole (online softmax; Dao, "FlashAttention-2", 2023). f16 and bf16
-    are computed in f32, weights included, and rounded once. Raises `LaunchError` for shapes that do
-    not fit, `LaunchTypeError` for dtypes that do not.
+    are summed in f32 and rounded once. Where tensor cores multiply them (sm_90a; at most 256
+    elements, whose rows begin at multiples of 16 bytes), weights are rounded to the dtype too, and
+    exponentials have an error of 2 ULP (Shah et al., "FlashAttention-3", 2024). Raises
+    `LaunchError` for shapes that do not fit, `LaunchTypeError` for dtypes that do not.
     """
     if scale is not None and not isinstance(scale, int | float):
         raise refused("attention", "scale", f"is {scale!r}; it takes a number", "")
@@ -87,8 +95,19 @@ def _plan(
     seen = tuple(_split(expanded(m, (*batch, q.shape[-2], k.shape[-2])), groups) for m in masks)
     dtype = q.dtype if q.dtype.bits >= 32 else f32
     number = scale if scale is not None else 1 / sqrt(q.shape[-1]) if q.shape[-1] else 1.0
-    sizes = (q.shape[-2], k.shape[-2], q.shape[-1], v.shape[-1])
-    _launch(planner, Problem(prod(batch), *sizes, dtype, causal), views, seen, float(number))
+    is_plain = 0 not in (*k.shape, *v.shape) and SCALES[0] <= number <= SCALES[1]
+    boxes = boxed([*views, *seen]) if is_plain else None
+    heads, queries, elements = prod(batch), q.shape[-2], None
+    if boxes is not None:
+        boxes = boxes if causal else gathered(boxes)
+        heads, queries, elements = prod(boxes.extents[:2]), boxes.extents[2], q.dtype
+    sizes = (queries, k.shape[-2], q.shape[-1], v.shape[-1])
+    p = Problem(heads, *sizes, dtype, causal, elements)
+    t = choose(planner.target, p)
+    if isinstance(t, Warpgroups) and boxes is not None:
+        _launch_boxes(planner, boxes, t, float(number))
+    else:
+        _launch(planner, p, t, views, seen, float(number))
 
 
 def _check_types(q: Memory, k: Memory, v: Memory, masks: tuple[Memory, ...]) -> None:
@@ -152,16 +171,54 @@ def _headed(x: Memory, batch: tuple[int, ...], groups: int) -> Memory:
     return replace(found, shape=tuple(shape), strides=tuple(strides))
 
 
+def _launch_boxes(planner: Planner, boxes: Boxed, t: Warpgroups, scale: float) -> None:
+    """One cube for each multiprocessor, if there are as many tiles."""
+    *outer, _ = boxes.extents
+    tiles = prod(outer[:2]) * -(-outer[2] // t.height) * t.parts
+    cubes = min(planner.target.multiprocessors, tiles)
+    parts: tuple[Memory, ...] = ()
+    if t.parts > 1:
+        results = planner.scratch((t.parts, *outer, t.width), f32)
+        parts = results, planner.scratch((t.parts, *outer), f32)
+    planner.launch(
+        attend_warpgroups,
+        Fixed((cubes, 1, 1), ((t.consumers + 1) * WARPGROUP, 1, 1)),
+        q=_pieces(boxes.q, t.height),
+        k=_pieces(boxes.k, t.keys),
+        v=_pieces(boxes.v, t.keys),
+        out=_pieces(boxes.out, ROWS),
+        masks=() if boxes.mask is None else (boxes.mask,),
+        parts=parts,
+        extents=boxes.extents,
+        shared=boxes.shared,
+        scale=scale,
+        t=t,
+    )
+    if parts:
+        grid = Over(prod(boxes.out.shape), "unit", None)
+        results, sizes = parts
+        planner.launch(join_parts, grid, results=results, sizes=sizes, out=boxes.out, count=t.parts)
+
+
+def _pieces(x: Memory, rows: int) -> TensorMap:
+    """A tensor map of rows of 128 bytes."""
+    return tensor_map(x, (1, 1, rows, PIECE), swizzle=ROW_BYTES)
+
+
 def _launch(
-    planner: Planner, p: Problem, views: list[Memory], masks: tuple[Memory, ...], scale: float
+    planner: Planner,
+    p: Problem,
+    t: Configuration,
+    views: list[Memory],
+    masks: tuple[Memory, ...],
+    scale: float,
 ) -> None:
-    t = choose(planner.target, p)
     q, k, v, out = views
     common = {"q": q, "k": k, "v": v, "out": out, "masks": masks, "scale": scale, "t": t}
     bands = -(-p.queries // t.height)
     if isinstance(t, Strips):
         planner.launch(attend_strips, p.heads * bands, **common)
-        return
-    cubes = p.heads * bands * -(-p.width // t.width)
-    grid = Fixed((cubes, 1, 1), (t.side * t.side, 1, 1))
-    planner.launch(attend_squares, grid, **common)
+    elif isinstance(t, Squares):
+        cubes = p.heads * bands * -(-p.width // t.width)
+        grid = Fixed((cubes, 1, 1), (t.side * t.side, 1, 1))
+        planner.launch(attend_squares, grid, **common)

@@ -10,7 +10,8 @@ from cubepy.record import dataclass
 class Problem:
     """`heads` times `queries` rows of `size` elements against `keys` rows of `size` elements, and
     values of `width` elements; computed in `dtype`. A query of `is_causal` attention sees no keys
-    behind its own position."""
+    behind its own position. `elements`: the type in memory, where tensor maps can describe the
+    arrays."""
 
     heads: int
     queries: int
@@ -19,6 +20,7 @@ class Problem:
     width: int
     dtype: DType
     is_causal: bool
+    elements: DType | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,4 +92,56 @@ class Squares:
         return self.side * self.wide
 
 
-Configuration = Strips | Squares
+@dataclass(frozen=True, slots=True)
+class Warpgroups:
+    """How Hopper divides attention.
+
+    `consumers` warpgroups have 64 queries each, and take `keys` keys at a time, of which `stages`
+    steps are under way. `size`, `width`: elements of a query, multiples of 16, and of a value.
+    `together`: heads that are done before the next. `tiles`: queries of so many tiles have memory.
+    `shares_memory`: results leave through that of the queries, of one tile. `dtype`: of all arrays.
+    `parts`: each tile has this part of the keys.
+    """
+
+    consumers: int
+    keys: int
+    stages: int
+    size: int
+    width: int
+    together: int
+    tiles: int
+    shares_memory: bool
+    dtype: DType
+    is_causal: bool
+    parts: int = 1
+
+    @property
+    def height(self) -> int:
+        """Queries of a tile."""
+        return 64 * self.consumers
+
+    @property
+    def pieces(self) -> int:
+        """Parts of 64 elements of a query."""
+        return -(-self.size // 64)
+
+    @property
+    def wide_pieces(self) -> int:
+        """Parts of 64 elements of a value."""
+        return -(-self.width // 64)
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory of a cube, with what alignment may take."""
+        rows = self.tiles * self.height * self.pieces
+        rows += 0 if self.shares_memory else self.height * self.wide_pieces
+        rows += self.stages * self.keys * (self.pieces + self.wide_pieces)
+        return rows * 128 + 16 * (2 * self.stages + self.tiles) + 1024
+
+    @property
+    def registers(self) -> tuple[int, int]:
+        """Of a unit that copies, and of one that computes; 0: as many as the compiler takes."""
+        return {1: (0, 0), 2: (24, 240), 3: (32, 160)}[self.consumers]
+
+
+Configuration = Strips | Squares | Warpgroups

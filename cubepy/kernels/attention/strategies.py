@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from cubepy.kernels.attention.problem import Configuration, Problem, Squares, Strips
+from dataclasses import replace
+
+import numpy as np
+
+from cubepy.ir.types import bf16, f16
+from cubepy.kernels.attention.problem import Configuration, Problem, Squares, Strips, Warpgroups
 from cubepy.kernels.matmul.strategies import even_part, tile_extents
+from cubepy.lang.pipelines import ROWS
 from cubepy.targets import Target
 
 HIGHEST = 1024
@@ -19,7 +25,7 @@ def choose(target: Target, p: Problem) -> Configuration:
     """The kernel for a problem, as its configuration."""
     if target.kind in ("cpu", "interpreter") and max(p.size, p.width) <= LARGEST:
         return strips(target, p)
-    return squares(p)
+    return warpgroups(target, p) or squares(p)
 
 
 def strips(target: Target, p: Problem) -> Strips:
@@ -45,3 +51,75 @@ def squares(p: Problem) -> Squares:
     wide = 4 if p.width <= 4 * SIDE or p.dtype.bits == 64 else 8
     rows = 2 if p.dtype.bits == 64 or p.queries <= 2 * SIDE else 4
     return Squares(SIDE, rows, 2, wide, SIDE, p.dtype, p.is_causal)
+
+
+TILES = {64: (3, 128), 128: (2, 128), 192: (2, 112), 256: (2, 80)}
+"""Warpgroups that compute and keys of a step, whose scores and sums fill their registers, by the
+elements of a query or value."""
+BEGIN, JOIN = 1, 4
+"""Steps of keys that the begin of a tile is worth, and joining parts of keys."""
+MOST_PARTS = 64
+TOGETHER, SHARED_BY = 16, 4
+"""Causal heads that are done together where their number hardly matters; and cubes that read the
+keys of one head at about the same time, at least."""
+READING = 0.001
+"""What each of those heads costs, as a share of the time: keys leave the last cache sooner."""
+MANY_TURNS = 64
+"""Tiles of a cube among which those of the last turn do not matter."""
+
+
+def warpgroups(target: Target, p: Problem) -> Warpgroups | None:
+    """The tiles for Hopper; None where the target or the arrays have no way."""
+    largest = max(p.size, p.width)
+    if target.arch != "sm_90a" or p.elements is None or largest > max(TILES):
+        return None
+    if p.elements not in (bf16, f16):
+        return None
+    consumers, keys = next(tile for size, tile in TILES.items() if largest <= size)
+    consumers = 1 if p.queries <= ROWS else consumers
+    size, width = -(-p.size // 16) * 16, -(-p.width // 8) * 8
+    own = Warpgroups(consumers, keys, 2, size, width, 1, 2, False, p.elements, p.is_causal)
+    if p.is_causal:
+        own = replace(own, together=together(target, p, own))
+    own = replace(own, parts=parts(target, p, own))
+    less = replace(own, tiles=1)
+    least = replace(less, shares_memory=True) if own.wide_pieces <= own.pieces else less
+    return next((x for x in (own, less, least) if x.shared_bytes <= target.shared_bytes), None)
+
+
+def together(target: Target, p: Problem, t: Warpgroups) -> int:
+    """How many causal heads are done together, so that all cubes have about as much to do."""
+    most = min(p.heads, max(1, target.multiprocessors // SHARED_BY))
+    if p.heads * -(-p.queries // t.height) > MANY_TURNS * target.multiprocessors:
+        return min(most, TOGETHER)
+
+    def duration(count: int) -> float:
+        return longest(target, p, t, count) * (1 + count * READING)
+
+    return min(range(1, most + 1), key=duration)
+
+
+def longest(target: Target, p: Problem, t: Warpgroups, count: int) -> int:
+    """The steps of keys of the cube that has the most, as `warpgroups.tile_at` deals out tiles."""
+    down, cubes = -(-p.queries // t.height), target.multiprocessors
+    place = np.arange(p.heads * down)
+    turn, seat = place // cubes, place % cubes
+    section, within = place // (count * down), place % (count * down)
+    band = down - 1 - within // np.minimum(p.heads - section * count, count)
+    steps = -(-np.minimum((band + 1) * t.height, p.keys) // t.keys) + BEGIN
+    cube = np.where(turn % 2 == 1, cubes - 1 - seat, seat)
+    return int(np.bincount(cube, steps).max())
+
+
+def parts(target: Target, p: Problem, t: Warpgroups) -> int:
+    """Into how many parts keys are split: a few queries alone do not fill a GPU."""
+    tiles, steps = p.heads * -(-p.queries // t.height), -(-p.keys // t.keys)
+    if p.is_causal or (t.consumers > 1 and tiles >= target.multiprocessors):
+        return 1
+
+    def duration(count: int) -> float:
+        """In steps of keys."""
+        turns = -(-tiles * count // target.multiprocessors)
+        return turns * (-(-steps // count) + BEGIN) + (JOIN if count > 1 else 0)
+
+    return min(range(1, min(steps, MOST_PARTS) + 1), key=duration)

@@ -1,0 +1,197 @@
+"""Attention on a GPU beside torch: `python -m bench.gpu_attention [--json FILE] [--only TEXT]`.
+
+Times are medians of replays of captured graphs, ours and torch's backends in turns, in one process
+on random data. TFLOP/s count half of the products where a mask is causal; GB/s of the decode form
+count keys and values once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import cubepy as cp
+
+BATCH, ROUNDS = 5, 15
+BACKENDS = ("CUDNN_ATTENTION", "FLASH_ATTENTION", "EFFICIENT_ATTENTION")
+
+
+@dataclass(frozen=True)
+class Work:
+    """Attention of `queries` over `keys`, whose heads each serve `heads // kv_heads`."""
+
+    batch: int
+    heads: int
+    kv_heads: int
+    queries: int
+    keys: int
+    size: int
+    causal: bool = False
+    dtype: str = "bfloat16"
+
+    def __str__(self) -> str:
+        text = f"{self.batch}x{self.heads}x{self.queries}x{self.size} {self.dtype}"
+        text += f", {self.kv_heads} heads of {self.keys} keys"
+        return text + (", causal" if self.causal else "")
+
+    @property
+    def flops(self) -> int:
+        """Of both products."""
+        whole = 4 * self.batch * self.heads * self.queries * self.keys * self.size
+        return whole // 2 if self.causal else whole
+
+    @property
+    def nbytes(self) -> int:
+        """Of keys and values."""
+        return 4 * self.batch * self.kv_heads * self.keys * self.size
+
+
+def square(batch: int, heads: int, length: int, size: int, causal: bool = False) -> Work:
+    return Work(batch, heads, heads, length, length, size, causal)
+
+
+WORK = [
+    *(square(4, 16, 4096, 128, causal) for causal in (False, True)),
+    Work(32, 64, 8, 1, 8192, 128),
+    *(square(16, 16, 1024, 128, causal) for causal in (False, True)),
+    *(square(1, 16, 16384, 128, causal) for causal in (False, True)),
+    *(square(4, 32, 4096, 64, causal) for causal in (False, True)),
+    *(square(4, 8, 4096, 256, causal) for causal in (False, True)),
+    Work(4, 32, 8, 4096, 4096, 128, True),
+    Work(4, 16, 16, 4096, 4096, 128, False, "float16"),
+    Work(1, 32, 8, 1, 8192, 128),
+    Work(1, 32, 8, 1, 131072, 128),
+    Work(16, 32, 32, 1, 4096, 128),
+]
+
+
+@dataclass
+class Row:
+    """One line of the table: milliseconds of ours and of torch's backends, and the ratio to the
+    fastest of those. `error`: the largest difference from torch's."""
+
+    work: str
+    ms: float
+    tflops: float
+    gbps: float
+    peers: dict[str, float]
+    ratio: float
+    error: float
+
+
+def torch() -> Any:
+    import torch
+
+    return torch
+
+
+def arrays(work: Work) -> tuple[Any, Any, Any]:
+    """Queries, keys and values on the GPU."""
+    dtype = getattr(torch(), work.dtype)
+    q = (work.batch, work.heads, work.queries, work.size)
+    k = (work.batch, work.kv_heads, work.keys, work.size)
+    q, k, v = (torch().randn(s, device="cuda", dtype=dtype) for s in (q, k, k))
+    return q, k, v
+
+
+def candidates(work: Work, q: Any, k: Any, v: Any) -> dict[str, Callable[[], Any]]:
+    """Ours, and torch's with each backend that takes the arrays."""
+    nn = torch().nn
+    grouped = work.heads != work.kv_heads
+    found: dict[str, Callable[[], Any]] = {
+        "cubepy": lambda: cp.kernels.attention(q, k, v, causal=work.causal)
+    }
+    for name in BACKENDS:
+        backend = getattr(nn.attention.SDPBackend, name)
+
+        def call(backend: Any = backend) -> Any:
+            with nn.attention.sdpa_kernel(backend):
+                return nn.functional.scaled_dot_product_attention(
+                    q, k, v, is_causal=work.causal, enable_gqa=grouped
+                )
+
+        try:
+            call()
+        except RuntimeError:  # the backend does not take this
+            continue
+        found[name] = call
+    return found
+
+
+def captured(call: Callable[[], Any]) -> Callable[[], None]:
+    """The replay of a graph of some calls."""
+    cuda = torch().cuda
+    stream = cuda.Stream()
+    with cuda.stream(stream):
+        for _ in range(2):
+            call()
+        cuda.synchronize()
+        graph = cuda.CUDAGraph()
+        with cuda.graph(graph, stream=stream):
+            for _ in range(BATCH):
+                call()
+    graph.replay()
+    cuda.synchronize()
+    return graph.replay
+
+
+def one_round(replays: dict[str, Callable[[], None]]) -> dict[str, float]:
+    """Milliseconds of a call of each."""
+    cuda = torch().cuda
+    found: dict[str, float] = {}
+    for name, replay in replays.items():
+        start, end = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
+        replay()
+        start.record()
+        replay()
+        end.record()
+        end.synchronize()
+        found[name] = start.elapsed_time(end) / BATCH
+    return found
+
+
+def measured(work: Work, rounds: int = ROUNDS) -> Row:
+    """One row: medians of rounds."""
+    calls = candidates(work, *arrays(work))
+    results = {name: call().float() for name, call in calls.items()}
+    peers = [name for name in calls if name != "cubepy"]
+    error = max((results["cubepy"] - results[name]).abs().max().item() for name in peers[:1])
+    replays = {name: captured(call) for name, call in calls.items()}
+    times = [one_round(replays) for _ in range(rounds)]
+    ms = {name: statistics.median([t[name] for t in times]) for name in calls}
+    ours = ms.pop("cubepy")
+    tflops, gbps = work.flops / ours / 1e9, work.nbytes / ours / 1e6
+    return Row(str(work), ours, tflops, gbps, ms, min(ms.values()) / ours, error)
+
+
+def show(row: Row) -> None:
+    rate = f"{row.tflops:6.1f} TFLOP/s" if row.tflops > 50 else f"{row.gbps:6.0f} GB/s   "
+    peers = ", ".join(f"{name.split('_')[0].lower()} {ms:.4f}" for name, ms in row.peers.items())
+    print(
+        f"{row.work:60} {row.ms:8.4f} ms {rate}  {row.ratio:5.3f} of the fastest ({peers})"
+        f"  error {row.error:.1e}",
+        flush=True,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--only", default="")
+    options = parser.parse_args()
+    rows: list[Row] = []
+    for work in WORK:
+        if options.only in str(work):
+            rows.append(measured(work))
+            show(rows[-1])
+    if options.json:
+        options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1))
+
+
+if __name__ == "__main__":
+    main()

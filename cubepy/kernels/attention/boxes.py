@@ -1,0 +1,114 @@
+"""Arrays of attention as tensor maps describe them: batches, heads, rows, elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+
+from cubepy.array.memory import Memory
+from cubepy.kernels.matmul.problem import BOX_UNIT, has_boxes
+from cubepy.lang.pipelines import ROWS
+from cubepy.record import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Boxed:
+    """Queries, keys, values and results with four axes each.
+
+    `shared`: how many neighbours among batches, and among heads, have their keys and values in
+    common; those have so many fewer. `mask`: of scores, batches and heads as those of queries.
+    """
+
+    q: Memory
+    k: Memory
+    v: Memory
+    out: Memory
+    shared: tuple[int, int]
+    mask: Memory | None
+
+    @property
+    def extents(self) -> tuple[int, int, int, int]:
+        """Batches, heads, queries, keys."""
+        batches, heads, queries, _ = self.q.shape
+        return batches, heads, queries, self.k.shape[2]
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """Neighbouring axes as one: its extent, the strides of all arrays, and of how many neighbours
+    keys and values are the same."""
+
+    extent: int
+    strides: tuple[int, ...]
+    shared: int
+
+
+def boxed(views: Sequence[Memory]) -> Boxed | None:
+    """Queries, keys, values, results and perhaps a mask, whose axes before the last two are alike,
+    with four axes; None where tensor maps cannot describe them."""
+    lead = [n for n in range(len(views[0].shape) - 2) if views[0].shape[n] > 1]
+    for cut in range(len(lead) + 1):
+        batches, heads = _joined(views, lead[:cut]), _joined(views, lead[cut:])
+        if batches is not None and heads is not None:
+            q, k, v, out, *masks = (_with_axes(x, n, batches, heads) for n, x in enumerate(views))
+            shared = batches.shared, heads.shared
+            found = Boxed(q, k, v, out, shared, masks[0] if masks else None)
+            return found if all(map(has_boxes, (q, k, v, out))) else None
+    return None
+
+
+def _joined(views: Sequence[Memory], axes: Sequence[int]) -> _Axis | None:
+    """Axes as one, if all arrays step evenly through it, keys and values over so many first."""
+    if not axes:
+        return _Axis(1, (0,) * len(views), 1)
+    extents = [views[0].shape[n] for n in axes]
+    found: list[int] = []
+    inner = _still(views[1], axes)
+    if inner != _still(views[2], axes):
+        return None
+    for number, x in enumerate(views):
+        ends = len(axes) - inner if number in (1, 2) else len(axes)
+        strides = [x.strides[n] for n in axes[:ends]]
+        for a in range(ends - 1):
+            if strides[a] != strides[a + 1] * extents[a + 1]:
+                return None
+        found.append(strides[-1] if strides else 0)
+    return _Axis(prod(extents), tuple(found), prod(extents[len(axes) - inner :]))
+
+
+def _still(x: Memory, axes: Sequence[int]) -> int:
+    """How many of the last axes do not step."""
+    steps = [k for k, n in enumerate(axes) if x.strides[n] != 0]
+    return len(axes) - 1 - steps[-1] if steps else len(axes)
+
+
+def _with_axes(x: Memory, number: int, batches: _Axis, heads: _Axis) -> Memory:
+    shape: list[int] = []
+    strides: list[int] = []
+    for axis in (batches, heads):
+        shape.append(axis.extent // (axis.shared if number in (1, 2) else 1))
+        strides.append(axis.strides[number])
+    shape += x.shape[-2:]
+    strides += x.strides[-2:]
+    # An axis of one element may have any stride.
+    steps = [s if n > 1 else BOX_UNIT for n, s in zip(shape[:3], strides[:3], strict=True)]
+    return replace(x, shape=tuple(shape), strides=(*steps, strides[3]))
+
+
+def gathered(x: Boxed) -> Boxed:
+    """A few queries of neighbouring heads with the same keys as the queries of one head, if their
+    rows are evenly apart: so a step of keys serves them together."""
+    batches, heads, queries, _ = x.extents
+    group = x.shared[1]
+    even = all(m.strides[1] == queries * m.strides[2] for m in (x.q, x.out))
+    if x.mask is not None or group == 1 or group * queries > ROWS or (queries > 1 and not even):
+        return x
+
+    def regrouped(m: Memory) -> Memory:
+        step = m.strides[2] if queries > 1 else m.strides[1]
+        shape = (batches, heads // group, group * queries, m.shape[3])
+        outer = m.strides[1] * group if heads > group else BOX_UNIT
+        return replace(m, shape=shape, strides=(m.strides[0], outer, step, m.strides[3]))
+
+    return replace(x, q=regrouped(x.q), out=regrouped(x.out), shared=(x.shared[0], 1))

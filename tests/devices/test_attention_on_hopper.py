@@ -1,0 +1,190 @@
+"""Attention by `wgmma` on Hopper, against f64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import cubepy as cp
+
+RNG = np.random.default_rng(5)
+DTYPES = {"bf16": (ml_dtypes.bfloat16, 2.0**-8), "f16": (np.float16, 2.0**-11)}
+
+
+@pytest.fixture
+def hopper(cuda: str) -> str:
+    """A GPU with `wgmma`."""
+    if cp.device(cuda).target.arch != "sm_90a":
+        pytest.skip("no Hopper GPU here")
+    return cuda
+
+
+def attended(
+    q: Any, k: Any, v: Any, causal: bool, scale: float, mask: Any = None
+) -> tuple[Any, Any]:
+    """The result in f64, and the size of what was added for it."""
+    scores = q @ k.swapaxes(-1, -2) * scale
+    if causal:
+        scores = np.where(np.tril(np.ones(scores.shape[-2:], bool)), scores, -np.inf)
+    if mask is not None and mask.dtype == bool:
+        scores = np.where(mask, scores, -np.inf)
+    elif mask is not None:
+        scores = scores + mask.astype(np.float64)
+    top = scores.max(-1, keepdims=True)
+    weights = np.exp(scores - np.where(top == -np.inf, 0, top))
+    total = weights.sum(-1, keepdims=True)
+    weights = weights / np.where(total == 0, 1, total)
+    return weights @ v, weights @ np.abs(v)
+
+
+def check(
+    device: str,
+    q: tuple[int, ...],
+    k: tuple[int, ...],
+    *,
+    width: int = 0,
+    causal: bool = False,
+    dtype: str = "bf16",
+    scale: float | None = None,
+    size: float = 1.0,
+    order: tuple[int, ...] = (),
+    mask: Any = None,
+) -> None:
+    """`order`: how axes lie in memory, the outermost first; `size`: of queries."""
+    kind, rounding = DTYPES[dtype]
+    shapes = [q, k, (*k[:-1], width or k[-1])]
+    values = [RNG.standard_normal(s).astype(np.float32) for s in shapes]
+    values[0] *= size
+    halves = [x.astype(kind) for x in values]
+    placed = [cp.asarray(_ordered(x, order), device=device) for x in halves]
+    if order:
+        placed = [Turned(x, tuple(np.argsort(order).tolist())) for x in placed]
+    options: Any = {"causal": causal, "scale": scale}
+    if mask is not None:
+        options["mask"] = cp.asarray(mask, device=device)
+    out = cp.asarray(np.full((*q[:-1], width or k[-1]), np.nan, kind), device=device)
+    if order:
+        out = cp.kernels.attention(*placed, **options)
+    else:
+        cp.kernels.attention(*placed, out=out, **options)
+    exact: list[Any] = [x.astype(np.float64) for x in halves]
+    heads, kept = q[-3:-2], k[-3:-2]
+    if heads and kept and heads != kept:
+        exact[1:] = [np.repeat(x, heads[0] // kept[0], -3) for x in exact[1:]]
+    number = scale if scale is not None else q[-1] ** -0.5
+    expected, bound = attended(exact[0], exact[1], exact[2], causal, number, mask)
+    # A weight is rounded once; scores are sums of products in f32, whose exponentials are near.
+    top = np.abs(number) * size * (np.abs(exact[1]).max() * q[-1]) * q[-1] * 2.0**-22
+    allowed = (rounding * 1.5 + top) * bound + rounding * np.abs(expected) + 1e-7
+    found = out.numpy().astype(np.float64)
+    assert found.shape == expected.shape
+    assert np.all(np.abs(found - expected) <= allowed)
+
+
+class Turned:
+    """An array with its axes in another order, by CUDA's interface."""
+
+    def __init__(self, x: Any, order: tuple[int, ...]) -> None:
+        self.kept = x
+        found = dict(x.__cuda_array_interface__)
+        shape, strides = found["shape"], x.strides
+        found["shape"] = tuple(shape[n] for n in order)
+        found["strides"] = tuple(strides[n] for n in order)
+        self.__cuda_array_interface__ = found
+
+
+def _ordered(x: Any, order: tuple[int, ...]) -> Any:
+    return np.ascontiguousarray(x.transpose(order)) if order else x
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("size", [64, 128, 192, 256])
+def test_head_sizes(hopper: str, size: int, dtype: str, causal: bool):
+    check(hopper, (2, 3, 520, size), (2, 3, 520, size), causal=causal, dtype=dtype)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("size", [8, 40, 80, 96, 136])
+def test_sizes_within_pieces(hopper: str, size: int, causal: bool):
+    check(hopper, (3, 300, size), (3, 200, size), causal=causal)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    ("queries", "keys"),
+    [(1, 1), (1, 300), (129, 127), (64, 1000), (1000, 64), (777, 2), (383, 641)],
+)
+def test_odd_lengths(hopper: str, queries: int, keys: int, causal: bool):
+    for size in (64, 128):
+        check(hopper, (2, queries, size), (2, keys, size), causal=causal)
+
+
+def test_more_tiles_than_cubes(hopper: str):
+    check(hopper, (4, 40, 300, 128), (4, 40, 300, 128), causal=True)
+    check(hopper, (4, 40, 300, 64), (4, 40, 300, 64))
+
+
+def test_heads_that_share_keys(hopper: str):
+    check(hopper, (2, 8, 200, 128), (2, 2, 200, 128), causal=True)
+    check(hopper, (2, 8, 200, 64), (2, 1, 264, 64))
+    check(hopper, (3, 8, 200, 64), (8, 264, 64))
+    check(hopper, (2, 3, 4, 70, 64), (90, 64))
+
+
+def test_values_of_another_width(hopper: str):
+    check(hopper, (2, 200, 64), (2, 200, 64), width=128)
+    check(hopper, (2, 200, 128), (2, 200, 128), width=40, causal=True)
+
+
+def test_heads_between_rows_and_elements(hopper: str):
+    check(hopper, (2, 6, 200, 128), (2, 6, 200, 128), order=(0, 2, 1, 3), causal=True, dtype="f16")
+    check(hopper, (2, 6, 200, 64), (2, 3, 333, 64), order=(2, 0, 1, 3), dtype="f16")
+
+
+def test_scales(hopper: str):
+    check(hopper, (2, 200, 64), (2, 200, 64), scale=0.0)
+    check(hopper, (2, 200, 64), (2, 200, 64), scale=-0.3)
+    check(hopper, (2, 200, 128), (2, 500, 128), size=30.0, causal=True)
+
+
+def test_nothing_is_left_of_a_row_of_nan(hopper: str):
+    q = RNG.standard_normal((200, 64)).astype(np.float16)
+    q[77, 3] = np.nan
+    placed = cp.asarray(q, device=hopper)
+    found = cp.kernels.attention(placed, placed, placed).numpy()
+    assert np.isnan(found).all()  # each query meets the key of that row
+    k = cp.asarray(RNG.standard_normal((300, 64)).astype(np.float16), device=hopper)
+    found = cp.kernels.attention(placed, k, k).numpy()
+    assert np.isnan(found[77]).all()
+    assert not np.isnan(np.delete(found, 77, 0)).any()
+
+
+def test_parts_of_keys(hopper: str):
+    check(hopper, (2, 8, 1, 128), (2, 2, 5000, 128))
+    check(hopper, (2, 8, 3, 64), (2, 2, 1001, 64), width=128)
+    check(hopper, (1, 3, 40, 256), (1, 3, 700, 256), dtype="f16")
+    check(hopper, (2, 2, 200, 128), (2, 1, 3000, 128))
+    check(hopper, (4, 6, 2, 128), (4, 2, 900, 128), order=(0, 2, 1, 3), dtype="f16")
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("size", [64, 128, 256])
+def test_masks(hopper: str, size: int, causal: bool):
+    shape = (2, 3, 333, size)
+    for extents in ((333, 333), (2, 1, 1, 333), (3, 1, 333), (2, 3, 333, 333), (333, 1)):
+        seen = RNG.random(extents) < 0.6
+        check(hopper, shape, shape, causal=causal, mask=seen)
+        added = RNG.standard_normal(extents).astype(np.float32)
+        added[RNG.random(extents) < 0.1] = -np.inf
+        check(hopper, shape, shape, causal=causal, mask=added)
+        check(hopper, shape, shape, causal=causal, mask=added.astype(np.float16), dtype="f16")
+
+
+def test_masks_of_few_queries(hopper: str):
+    check(hopper, (2, 8, 1, 128), (2, 2, 3000, 128), mask=RNG.random((2, 1, 1, 3000)) < 0.5)
+    check(hopper, (2, 8, 5, 64), (2, 2, 3000, 64), mask=RNG.random((8, 5, 3000)) < 0.5)
+    check(hopper, (2, 8, 5, 64), (2, 2, 300, 64), mask=np.zeros((5, 1), bool))

@@ -1,0 +1,130 @@
+"""Which attention Hopper's warpgroups are chosen for, and how; no GPU is needed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import cubepy as cp
+from cubepy.ir.types import bf16, f16, f32
+from cubepy.kernels.attention.problem import Problem, Warpgroups
+from cubepy.kernels.attention.strategies import TILES, choose
+from cubepy.kernels.calls.inspection import record
+from cubepy.targets import cuda_target
+from tests.optional import require_package
+
+HOPPER = cuda_target("sm_90a")
+LARGE = Problem(64, 4096, 4096, 128, 128, f32, False, bf16)
+
+
+def chosen(p: Problem) -> Warpgroups:
+    found = choose(HOPPER, p)
+    assert isinstance(found, Warpgroups)
+    return found
+
+
+def launches(q: str, k: str, **options: Any) -> Any:
+    specs = {"q": cp.spec(q), "k": cp.spec(k), "v": cp.spec(k)}
+    return record(cp.kernels.attention, specs, options, HOPPER)
+
+
+def test_warpgroups_are_for_hopper():
+    assert isinstance(choose(HOPPER, LARGE), Warpgroups)
+    for arch in ("sm_80", "sm_90", "sm_100a"):
+        assert not isinstance(choose(cuda_target(arch), LARGE), Warpgroups)
+    for changes in ({"elements": None}, {"elements": f32}, {"size": 264}):
+        assert not isinstance(choose(HOPPER, replace(LARGE, **changes)), Warpgroups)
+
+
+@pytest.mark.parametrize("queries", [1, 64, 65, 4096])
+@pytest.mark.parametrize("size", [8, 64, 72, 128, 136, 192, 256])
+def test_shared_memory_and_registers_suffice(size: int, queries: int):
+    for width in (64, 128, 256, size):
+        p = replace(LARGE, size=size, width=width, queries=queries, elements=f16)
+        t = choose(HOPPER, p)
+        if not isinstance(t, Warpgroups):
+            assert {size, width} == {192, 256} or size < width
+            continue
+        assert t.shared_bytes <= HOPPER.shared_bytes
+        assert not t.shares_memory or t.wide_pieces <= t.pieces
+        held = t.width // 2 + t.keys // 2 + t.keys // 4
+        assert held + 28 <= (t.registers[1] or 255)
+        assert t.keys % 16 == 0
+
+
+def test_few_queries_split_the_keys():
+    few = chosen(replace(LARGE, heads=8, queries=4))
+    assert (few.consumers, few.parts) == (1, 16)
+    assert chosen(LARGE).parts == 1
+    assert chosen(replace(LARGE, heads=8, queries=4, keys=100)).parts == 1
+    assert chosen(replace(LARGE, heads=8, queries=4, is_causal=True)).parts == 1
+    assert set(TILES) == {64, 128, 192, 256}
+
+
+def test_heads_that_share_keys_are_queries_of_one():
+    attend, join = launches("bf16[2,32,1,128]", "bf16[2,4,8192,128]")
+    assert attend.kernel.__name__ == "attend_warpgroups"
+    assert join.kernel.__name__ == "join_parts"
+    assert attend.arguments["extents"] == (1, 8, 8, 8192)
+    assert attend.arguments["q"].array.strides == (16, 8 * 256, 256, 2)
+    (attend,) = launches("bf16[2,32,1,128]", "bf16[2,4,8192,128]", causal=True)
+    assert attend.arguments["extents"] == (1, 64, 1, 8192)
+    assert attend.arguments["shared"] == (1, 8)
+
+
+@pytest.mark.parametrize(
+    ("q", "k", "extents", "shared"),
+    [
+        ("f16[2,32,77,64]", "f16[2,8,300,64]", (1, 64, 77, 300), (1, 4)),
+        ("f16[2,3,4,70,64]", "f16[7,64]", (1, 24, 70, 7), (1, 24)),
+        ("f16[2,8,70,96]", "f16[8,64,96]", (2, 8, 70, 64), (2, 1)),
+        ("f16[2,1,8,70,96]", "f16[2,1,1,64,96]", (1, 16, 70, 64), (1, 8)),
+        ("f16[70,96]", "f16[64,96]", (1, 1, 70, 64), (1, 1)),
+    ],
+)
+def test_axes_are_joined(q: str, k: str, extents: Any, shared: Any):
+    (launch,) = launches(q, k, causal=True)
+    assert launch.arguments["extents"] == extents
+    assert launch.arguments["shared"] == shared
+    batches, heads = launch.arguments["k"].array.shape[:2]
+    assert (batches * shared[0], heads * shared[1]) == extents[:2]
+
+
+@pytest.mark.parametrize(
+    ("q", "options"),
+    [
+        ("f16[2,8,70,100]", {}),
+        ("f32[2,8,70,96]", {}),
+        ("f16[2,8,70,96]", {"scale": -1.0}),
+        ("f16[2,8,70,96]", {"scale": 0.0}),
+        ("f16[2,8,70,320]", {}),
+    ],
+)
+def test_what_takes_another_way(q: str, options: Any):
+    (launch,) = launches(q, q, **options)
+    assert launch.kernel.__name__ == "attend_squares"
+
+
+def test_masks_keep_their_strides():
+    specs = {"q": cp.spec("f16[2,8,70,64]"), "mask": cp.spec("bool_[2,1,1,90]")}
+    specs |= dict.fromkeys(("k", "v"), cp.spec("f16[2,2,90,64]"))
+    (launch,) = record(cp.kernels.attention, specs, {}, HOPPER)
+    assert launch.kernel.__name__ == "attend_warpgroups"
+    (mask,) = launch.arguments["masks"]
+    assert mask.shape == (2, 8, 70, 90)
+    assert mask.strides == (90, 0, 0, 1)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("size", [64, 128, 192, 256])
+def test_its_text_is_compiled(size: int, causal: bool):
+    require_package("cuda.bindings")
+    (launch,) = launches(*[f"bf16[2,256,512,{size}]"] * 2, causal=causal)
+    text = launch.launcher.inspect(**launch.arguments, target="cuda:sm_90a", stage="ptx")
+    t = launch.arguments["t"]
+    steps = 3 if t.is_causal and t.keys % t.height else 2
+    each = size // 16 + t.keys // 16
+    assert text.count("wgmma.mma_async") == steps * each
+    assert "setmaxnreg.inc" in text
