@@ -143,6 +143,13 @@ def _lane(frame: Frame, line: Value, item: Any, name: str) -> Value:
     b, width = frame.tracer.b, line.type.width
     if isinstance(item, slice):
         lanes = comptime_result(frame, lambda: tuple(range(width))[item])
+        if not lanes:
+            raise frame.tracer.error(
+                "E207",
+                what="a slice of a line",
+                expected="at least one lane",
+                given=f"none of the {width} lanes of `{name}`",
+            )
         return b.emit(ops.SHUFFLE, line, line, lanes=lanes)
     chosen = as_items(item)
     if len(chosen) > 1:
