@@ -184,6 +184,16 @@ def barrier_after_a_data_dependent_break():
 
 
 @case
+def slice_without_a_lane():
+    @cp.cube
+    def kernel(x: cp.Lines[cp.f32]):
+        v = x[0]
+        x[0] = v[4:6][0]  # here
+
+    kernel.configure(line_size=4)[1, 1](floats())
+
+
+@case
 def plane_operation_in_a_divergent_branch():
     @cp.cube
     def kernel(x):
