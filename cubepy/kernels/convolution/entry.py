@@ -17,10 +17,11 @@ from cubepy.kernels.calls.arguments import frozen, wrong
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.libraries import Shape, library_of, refused
 from cubepy.kernels.calls.plans import Planner, Plans
-from cubepy.kernels.convolution import strategies
+from cubepy.kernels.convolution import strategies, waves
 from cubepy.kernels.convolution.blocks import Bands, Packing, convolve_bands, pack_weights
 from cubepy.kernels.convolution.copies import copy_rows
 from cubepy.kernels.convolution.each import convolve_each
+from cubepy.kernels.convolution.gathered import copy_taps, has_taps, launch_gathered
 from cubepy.kernels.convolution.problem import (
     Problem,
     Triple,
@@ -34,6 +35,8 @@ from cubepy.kernels.matmul.problem import result_of, sums_of, turned
 from cubepy.record import dataclass
 
 _PLANS = Plans()
+MOST_TILINGS = 8
+"""Ways on tensor cores that tuning tries."""
 LAYOUTS = {1: ("NCL", "NLC", "NCHW", "NHWC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC", "NCHW")}
 
 
@@ -56,14 +59,15 @@ def prepack(weight: Any, *, groups: int = 1) -> Packed | Any:
 
     `weight`: [filters, channels / groups, ...], 1 to 3 further axes. Gives what `conv1d`, `conv2d`
     and `conv3d` take for it, with the same `groups`; a copy, which does not follow later changes.
-    Where the device's kernels read weights as they are, that is `weight` itself.
+    Where the device's kernels read weights as they are, that is `weight` itself; Hopper's tensor
+    cores read an array of the same shape with the channels last in memory.
     """
     library, seen = library_of("prepack", "weight", weight)
     planner = Planner("prepack", library)
     w = planner.array("weight", seen)
     _check_weight("prepack", w, groups)
     if planner.target.kind not in ("cpu", "interpreter"):
-        return weight
+        return _with_channels_last(weight, planner, w) if groups == 1 else weight
     p = None if _is_matrix(w, groups) else _packing(planner, w, groups)
 
     def make(planner: Planner, arrays: list[Memory]) -> None:
@@ -77,6 +81,21 @@ def prepack(weight: Any, *, groups: int = 1) -> Packed | Any:
 
     panels = call(_PLANS, "prepack", ("weight",), (weight,), groups, make)
     return Packed(panels, w.shape, w.dtype, groups, p)
+
+
+def _with_channels_last(weight: Any, planner: Planner, w: Memory) -> Any:
+    """Weights as tensor cores read them, if there are any and these are read otherwise."""
+    seen = Weights(w, None).volume
+    if not waves.has_tensor_cores(planner.target, w.shape[:2], w.dtype) or has_taps(seen):
+        return weight
+
+    def make(planner: Planner, arrays: list[Memory]) -> None:
+        (w,) = arrays
+        order = (0, *range(2, len(w.shape)), 1)
+        result = planner.result(Shape(w.shape, w.dtype, order))
+        copy_taps(planner, Weights(w, None).volume, Weights(result, None).volume)
+
+    return call(_PLANS, "prepack", ("weight",), (weight,), "channels last", make)
 
 
 def conv1d(
@@ -350,7 +369,14 @@ class Convolution:
 def launch_convolution(planner: Planner, c: Convolution) -> None:
     """Products of matrices, bands, or each result for itself."""
     problem = c.problem
-    if c.weights.packing is None and _is_product(c):
+    tilings = waves.tilings(planner.target, problem, c.x.dtype)
+    if tilings and c.weights.packing is None:
+        t = planner.pick_among(
+            "convolution", (*problem_key(problem), c.x.dtype), tilings[:MOST_TILINGS]
+        )
+        w = c.weights.volume
+        launch_gathered(planner, problem, t, c.x, w, c.out, c.biases, c.extras, c.epilogue)
+    elif c.weights.packing is None and _is_product(c):
         _launch_product(planner, replace(c, x=_points(planner, c)))
     elif strategies.is_blocked(planner.target, problem):
         _launch_bands(planner, c)

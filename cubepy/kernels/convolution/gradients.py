@@ -16,7 +16,9 @@ from cubepy.kernels.calls.arguments import refused, wrong
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
+from cubepy.kernels.convolution import waves
 from cubepy.kernels.convolution.entry import Weights, as_volumes, triple
+from cubepy.kernels.convolution.gathered import launch_weight_gradient
 from cubepy.kernels.convolution.problem import Problem, make_window
 from cubepy.kernels.convolution.strategies import weight_sums
 from cubepy.kernels.convolution.transposed import check_gradient, extents_of, freeze
@@ -142,6 +144,10 @@ def _check(
 
 
 def _launch(planner: Planner, problem: Problem, x: Memory, grad: Memory, out: Memory) -> None:
+    ways = waves.divisions(planner.target, problem, x.dtype)
+    if ways:
+        launch_weight_gradient(planner, problem, ways[0], x, grad, out)
+        return
     t = weight_sums(planner.target, problem)
     common = {"grad": grad, "out": out, "groups": problem.groups, "window": problem.window, "t": t}
     if t.units > 1:

@@ -45,7 +45,7 @@ def transpose(x: Any, axes: Sequence[int] | None = None, *, out: Any = None) -> 
         order = _order(len(x.shape), axes)
         result = planner.result(Shape(tuple(x.shape[k] for k in order), x.dtype))
         turned = replace(x, shape=result.shape, strides=tuple(x.strides[k] for k in order))
-        _launch(planner, _as_bits(turned), _as_bits(result))
+        copy_transposed(planner, turned, result)
 
     return call(_PLANS, "transpose", ("x",), (x,), axes, make, out)
 
@@ -67,10 +67,12 @@ def _same(v: Any) -> Any:
     return v
 
 
-def _launch(planner: Planner, x: Memory, out: Memory) -> None:
-    """Tiles where each array has a dense axis of its own, else element by element."""
+def copy_transposed(planner: Planner, x: Memory, out: Memory) -> None:
+    """A copy between arrays of one shape, in tiles where each has a dense axis of its own, which is
+    the last of `out`; else element by element."""
     if not prod(out.shape):
         return
+    x, out = _as_bits(x), _as_bits(out)
     size = x.dtype.itemsize
     axes = merged(
         [

@@ -1,0 +1,212 @@
+"""The gradient of a convolution by its weights, as products on Hopper's tensor cores.
+
+Results are filters by taps and channels, and what is summed over are the pixels of the gradient,
+counted through all images. Both operands are pixels by channels in memory: the copy engine gathers
+those that a tap meets (its im2col mode), and `wgmma` takes them turned. Pixels are divided among
+cubes, whose sums another kernel adds.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import cubepy as cp
+from cubepy.ir.types import DType
+from cubepy.kernels.calls.positions import unravelled
+from cubepy.kernels.convolution.tensor_cores import offsets_of, place_of, window_of
+from cubepy.kernels.matmul.pipelined import REGISTERS
+from cubepy.lang import pipelines
+from cubepy.record import dataclass
+
+SIDE = 64
+"""Pixels of a step; filters of a warpgroup; channels of a block, of which rows have 128 bytes."""
+LINE = 4
+"""Channels whose sums a unit adds."""
+BLOCK_BYTES = SIDE * pipelines.ROW_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """How the gradient is divided.
+
+    `kernel`, `dilation`, `stride`, `before`: of the window, for 1 to 3 axes; `results`: extents of
+    the gradient. `down` and `across`: warpgroups along filters, and along the blocks of 64 channels
+    of all taps, of which each takes `blocks`. The pixels of a tile are divided into `parts`.
+    """
+
+    kernel: tuple[int, ...]
+    dilation: tuple[int, ...]
+    stride: tuple[int, ...]
+    before: tuple[int, ...]
+    results: tuple[int, ...]
+    batch: int
+    channels: int
+    filters: int
+    down: int
+    across: int
+    blocks: int
+    parts: int
+    stages: int
+    dtype: DType
+
+    @property
+    def consumers(self) -> int:
+        """Warpgroups that multiply."""
+        return self.down * self.across
+
+    @property
+    def units(self) -> int:
+        """Units of a cube."""
+        return pipelines.WARPGROUP * (1 + self.consumers)
+
+    @property
+    def width(self) -> int:
+        """Blocks of a tile."""
+        return self.blocks * self.across
+
+    @property
+    def chunks(self) -> int:
+        """Blocks of a tap."""
+        return -(-self.channels // SIDE)
+
+    @property
+    def columns(self) -> int:
+        """Blocks in all."""
+        return prod(self.kernel) * self.chunks
+
+    @property
+    def rows(self) -> int:
+        """Tiles along filters."""
+        return -(-self.filters // (SIDE * self.down))
+
+    @property
+    def tiles(self) -> int:
+        """Tiles of the result."""
+        return self.rows * -(-self.columns // self.width)
+
+    @property
+    def steps(self) -> int:
+        """Runs of 64 pixels of the whole gradient."""
+        return -(-self.batch * prod(self.results) // SIDE)
+
+
+@cp.cube
+def sum_products(
+    x: cp.cuda.TensorMap, grad: cp.cuda.TensorMap, sums: cp.Tensor, t: cp.Comptime[Parts]
+) -> None:
+    """A cube for a part of a tile; `sums`: [part, filter, block, channel of it] in f32."""
+    left = cp.shared((t.stages, t.down, SIDE, SIDE), t.dtype)
+    right = cp.shared((t.stages, t.width, SIDE, SIDE), t.dtype)
+    ring = pipelines.ring(t.stages, t.consumers)
+    cp.sync_cube()
+    few, many = REGISTERS[t.consumers]
+    each = -(-t.steps // t.parts)
+    part, tile = cp.i32(cp.CUBE_POS) % t.parts, cp.i32(cp.CUBE_POS) // t.parts
+    steps = part * each, min((part + 1) * each, t.steps)
+    filter, block = tile % t.rows * t.down * SIDE, tile // t.rows * t.width
+    group = cp.i32(cp.UNIT_POS // pipelines.WARPGROUP)
+    if group == 0:
+        if few:
+            cp.cuda.decrease_registers(few)
+        if cp.UNIT_POS == 0:
+            load_operands(x, grad, left, right, ring, steps, filter, block, t)
+    else:
+        if many:
+            cp.cuda.increase_registers(many)
+        multiply(left, right, ring, steps, sums[part], group - 1, filter, block, t)
+
+
+def load_operands(
+    x: Any,
+    grad: Any,
+    left: Any,
+    right: Any,
+    ring: Any,
+    steps: Any,
+    filter: Any,
+    block: Any,
+    t: Any,
+) -> None:
+    """What the unit does that copies."""
+    place = ring.start()
+    nbytes = (t.down + min(cp.i32(t.width), t.columns - block)) * BLOCK_BYTES
+    for step in range(steps[0], steps[1]):
+        pixel = place_of(cp.i32(step) * SIDE, t.results)
+        first = (pixel[0], *window_of(pixel[1:], t.stride, t.before))
+        ring.acquire(place, nbytes)
+        stage, none = place.stage, (0,) * len(t.kernel)
+        for k in cp.unroll(range(t.down)):
+            origin = (*pixel, filter + k * SIDE)
+            cp.cuda.tensor_load(
+                left, (stage, k, 0, 0), grad, origin, ring.full, stage, offsets=none
+            )
+        for k in cp.unroll(range(t.width)):
+            tap, chunk = (block + k) // t.chunks, (block + k) % t.chunks
+            if block + k < t.columns:
+                apart = offsets_of(tap, t.kernel, t.dilation)
+                origin = (*first, chunk * SIDE)
+                cp.cuda.tensor_load(
+                    right, (stage, k, 0, 0), x, origin, ring.full, stage, offsets=apart
+                )
+        place = ring.following(place)
+
+
+def multiply(
+    left: Any,
+    right: Any,
+    ring: Any,
+    steps: Any,
+    out: Any,
+    me: Any,
+    filter: Any,
+    block: Any,
+    t: Any,
+) -> None:
+    """What a warpgroup does that multiplies: `me` says which."""
+    mine, unit = cp.plane_shuffle(me, 0), cp.i32(cp.UNIT_POS % pipelines.WARPGROUP)
+    row, column = mine % t.down, mine // t.down
+    bytes_of = pipelines.ROW_BYTES
+    x0 = cp.cuda.wgmma_descriptor(left, (0, row, 0, 0), BLOCK_BYTES, 8 * bytes_of, swizzle=bytes_of)
+    y0 = cp.cuda.wgmma_descriptor(
+        right, (0, column * t.blocks, 0, 0), BLOCK_BYTES, 8 * bytes_of, swizzle=bytes_of
+    )
+    place = ring.start()
+    sums, last = cp.Line[cp.f32, t.blocks * SIDE // 2](0.0), cp.i32(0)
+    for step in range(steps[0], steps[1]):
+        ring.wait(place)
+        cp.cuda.wgmma_fence()
+        x = x0 + cp.u64(place.stage * (t.down * BLOCK_BYTES // 16))
+        y = y0 + cp.u64(place.stage * (t.width * BLOCK_BYTES // 16))
+        for q in cp.unroll(range(SIDE // 16)):
+            along = cp.u64(q * bytes_of)
+            sums = cp.cuda.wgmma(sums, x + along, y + along, t.dtype, True, True)
+        cp.cuda.wgmma_commit()
+        sums = cp.cuda.wgmma_wait(sums, 1)
+        if unit == 0 and step > steps[0]:
+            ring.release(last)
+        last = place.stage
+        place = ring.following(place)
+    sums = cp.cuda.wgmma_wait(sums, 0)
+    first = filter + row * SIDE + unit // 32 * 16 + unit % 32 // 4
+    for i in cp.unroll(range(0, t.blocks * SIDE // 2, 2)):
+        f, c = first + i // 2 % 2 * 8, i // 4 * 8 + unit % 4 * 2
+        at = block + column * t.blocks + c // SIDE
+        if f < t.filters and at < t.columns:
+            cp.store(out, (f, at, c % SIDE), sums[i : i + 2], whole=True)
+
+
+@cp.cube
+def add_parts(sums: cp.Tensor, out: cp.Tensor, t: cp.Comptime[Parts]) -> None:
+    """A unit for `LINE` channels of `out`, which is [filter, depth, row, column, channel]."""
+    lines, taps = t.channels // LINE, prod(t.kernel)
+    place = cp.i32(cp.ABSOLUTE_POS)
+    if place < t.filters * taps * lines:
+        c, tap, f = place % lines * LINE, place // lines % taps, place // lines // taps
+        found = cp.Line[cp.f32, LINE](0.0)
+        for part in range(t.parts):
+            at = (part, f, tap * t.chunks + c // SIDE, c % SIDE)
+            found += cp.load(sums, at, line=LINE, fill=None)
+        a, b, e = unravelled(tap, out.shape[1:4])[-3:]
+        for k in cp.unroll(range(LINE)):
+            out[f, a, b, e, c + k] = found[k]
