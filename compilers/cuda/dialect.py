@@ -92,9 +92,13 @@ def _type_helpers() -> dict[str, Helper]:
     found = {f"type {n}": Helper(f"typedef {word} {n};") for n, word in words.items()}
     for prefix in ("half", "bfloat16_"):
         for width in (2, 4):
-            vector = f"{prefix}{width}"
-            text = f"typedef ushort{width} {vector};\n#define make_{vector} make_ushort{width}"
-            found[f"type {vector}"] = Helper(text)
+            vector, scalar = f"{prefix}{width}", prefix.rstrip("_")
+            lanes = "abcd"[:width]
+            made = function(
+                f"{vector} make_{vector}({', '.join(f'{scalar} {k}' for k in lanes)})",
+                f"return make_ushort{width}({', '.join(lanes)});",
+            )
+            found[f"type {vector}"] = Helper(f"typedef ushort{width} {vector};\n{made.text}")
     return found
 
 

@@ -39,6 +39,7 @@ _TENSOR_ATTRIBUTES = (
     "rank",
     "ndim",
     "dtype",
+    "line_axis",
     "line_size",
     "flat",
     "scalar_shape",
@@ -114,9 +115,16 @@ def _of_tensor(frame: Frame, x: TensorRef, name: str) -> Any:
     if name not in _TENSOR_ATTRIBUTES:
         raise _missing(frame, x, name, _TENSOR_ATTRIBUTES)
     frame.tracer.facts.shaped.add(x.name)
+    if name == "line_axis":
+        return _line_axis(x)
     if name == "shape":
         return counted_shape(frame, x)
     return x.shape if name == "scalar_shape" else _counted_strides(frame, x)
+
+
+def _line_axis(x: TensorRef) -> int | None:
+    """The axis along which elements are neighbours in memory; None where none is known."""
+    return x.axis if x.rank and isinstance(x.strides[x.axis], int) else None
 
 
 def _space(x: TensorRef) -> str:

@@ -150,15 +150,25 @@ def store(x: Any, index: Any, tile: Fragment) -> None:
     cp.static_assert(tile.use == "accumulator", "cp.cmma.store takes an accumulator")
     i, j = index
     if _covers(tile, x, i, j):
-        for k in _elements(tile):
-            r, c = _place(tile, k)
-            x[i + r, j + c] = x.dtype(tile.held[k])
+        _store_covered(x, i, j, tile)
     else:
         for k in _elements(tile):
             r, c = _place(tile, k)
             if _belongs(tile, r, c) and _exists(x, i + r, j + c):
                 x[i + r, j + c] = x.dtype(tile.held[k])
     cp.sync_plane()
+
+
+def _store_covered(x: Any, i: Any, j: Any, tile: Fragment) -> None:
+    """Neighbours that a unit holds go to memory together, where they are neighbours there."""
+    width = tile.layout.neighbours if x.line_axis == 1 else 1
+    for k in cp.unroll(range(0, tile.held.size, width)) if width > 1 else _elements(tile):
+        r, c = _place(tile, k)
+        if cp.comptime(width > 1):
+            part = cp.load(tile.held, k, line=width)
+            cp.store(x, (i + r, j + c), cp.Line[x.dtype, width](part), whole=True)
+        else:
+            x[i + r, j + c] = x.dtype(tile.held[k])
 
 
 # Where elements are
@@ -278,11 +288,14 @@ def _is_matrices(tile: Fragment, x: Any) -> bool:
 def _load_matrices(tile: Fragment, x: Any, i: Any, j: Any) -> None:
     layout, lane = tile.layout, UNIT_POS_PLANE
     across = tile.columns // layout.columns
-    for block in cp.unroll(range(tile.held.size // layout.count)):
+    pairs = tile.use == "b" and across % 2 == 0
+    for block in cp.unroll(range(0, tile.held.size // layout.count, 2 if pairs else 1)):
         r = i + block // across * layout.rows + lane % 16
         c = j + block % across * layout.columns
         if tile.use == "a":
             words = cuda.ldmatrix(x, (r, c + lane // 16 * _ROW))
+        elif pairs:
+            words = cuda.ldmatrix(x, (r, c + lane // 16 * _ROW), transposed=True)
         else:
             words = cuda.ldmatrix(x, (r, c), count=2, transposed=True)
         cp.store(tile.held, block * layout.count, words)

@@ -48,7 +48,8 @@ class Layout:
     `place(lane, k)` is where element k of a unit lies in its block. `packed`: elements in a word of
     32 bits, 0 where they are held one by one. `is_shared`: all lie in shared memory instead, in
     order. `unit`: the matrix unit that takes such blocks, None for none. `in_memory`: it reads them
-    there, so that they need not be in registers.
+    there, so that they need not be in registers. `neighbours`: so many sums that a unit holds one
+    after the other lie beside each other in a row.
     """
 
     rows: int
@@ -60,6 +61,7 @@ class Layout:
     is_shared: bool = False
     unit: MatrixUnit | None = None
     in_memory: bool = False
+    neighbours: int = 1
 
 
 def choose(
@@ -109,7 +111,7 @@ def _held(unit: MatrixUnit) -> DType:
 def _of_mma(use: str, dtype: DType, unit: MatrixUnit, extents: tuple[int, int]) -> Layout:
     """The fragments of mma.m16n8: elements of factors are packed into words."""
     if use == "accumulator":
-        return Layout(unit.m, unit.n, 4, dtype, _place_of_sums, unit=unit)
+        return Layout(unit.m, unit.n, 4, dtype, _place_of_sums, unit=unit, neighbours=2)
     held = _held(unit)
     packed = _WORD_BITS // held.bits
     if use == "a":
@@ -121,7 +123,7 @@ def _of_mma(use: str, dtype: DType, unit: MatrixUnit, extents: tuple[int, int]) 
 def _of_simdgroup(use: str, dtype: DType, unit: MatrixUnit, extents: tuple[int, int]) -> Layout:
     """Blocks of 8 x 8, all alike."""
     held = dtype if use == "accumulator" else _held(unit)
-    return Layout(unit.m, unit.n, 2, held, _place_of_apple, unit=unit)
+    return Layout(unit.m, unit.n, 2, held, _place_of_apple, unit=unit, neighbours=2)
 
 
 def _of_amx(use: str, dtype: DType, unit: MatrixUnit, extents: tuple[int, int]) -> Layout:

@@ -108,9 +108,11 @@ class IntegerFacts:
             self._same[result] = self.same(op.operands[0])  # a conversion that keeps the number
         if op.row is ops.MUL and found is not None:
             found = self._product(op, found)
+        multiple = result_multiple(op, [self._multiples.get(v, 1) for v in op.operands])
+        if found is not None and -multiple < found[0] and found[1] < multiple:
+            found = 0, 0  # what a larger number divides is 0
         if found is not None:
             self._bound_here(result, found)
-        multiple = result_multiple(op, [self._multiples.get(v, 1) for v in op.operands])
         if multiple != 1:
             self._multiples[result] = multiple
 

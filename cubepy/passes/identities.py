@@ -218,6 +218,11 @@ def chosen(facts: Facts, op: Op) -> Replacement:
     return mask if is_mask else None
 
 
+def agreed(facts: Facts, op: Op) -> Replacement:
+    """Units of a plane agree on a constant."""
+    return op.operands[0] if op.operands[0] in facts.known else None
+
+
 def extracted(facts: Facts, op: Op) -> Replacement:
     """A lane of a splat is the scalar; a lane of an insertion is one side of it."""
     lane = _lane(facts, op)
@@ -303,6 +308,7 @@ def _table() -> dict[OpDef, tuple[Rule, ...]]:
     use(nested_product, ops.MUL)
     use(cast_away, ops.CAST, ops.BITCAST)
     use(chosen, ops.SELECT)
+    use(agreed, ops.PLANE_ALL, ops.PLANE_ANY)
     use(extracted, ops.EXTRACT)
     use(unmasked_load, ops.LOAD)
     use(unmasked_store, ops.STORE)

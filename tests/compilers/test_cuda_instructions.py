@@ -506,3 +506,18 @@ def test_pairs_of_small_floats_are_packed_by_one_instruction():
     text = packs_pairs[1, 32].inspect("f32[128]", "u32[64]", target="cuda:sm_90a", stage="sass")
     assert text.count("F2FP.BF16.F32.PACK_AB") == 2
     assert "PRMT" not in text
+
+
+@cp.cube
+def splats_words(x: cp.Tensor[cp.f16], y: cp.Tensor[cp.bf16], out: cp.Tensor[cp.u16]):
+    for n in cp.unroll((2, 4)):
+        halves = cp.bitcast(cp.Line[cp.f16, n](x[0]), cp.u16)
+        brains = cp.bitcast(cp.Line[cp.bf16, n](y[0]), cp.u16)
+        cp.store(out, n, cp.Line[cp.u16, n](out[0]) + halves + brains)
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_90a"])
+def test_lines_of_types_that_are_words(arch: str):
+    needs_nvrtc()
+    text = splats_words[1, 1].inspect("f16[1]", "bf16[1]", "u16[8]", target=f"cuda:{arch}")
+    assert toolchain.to_cubin(text, parse_target(f"cuda:{arch}"))

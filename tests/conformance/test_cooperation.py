@@ -87,6 +87,29 @@ def test_products_of_fragments(
         check_product(a, b, c.array, dtype)
 
 
+VIEWS: dict[str, Any] = {
+    "columns": lambda whole: whole[:32, :32].T,
+    "odd place": lambda whole: whole[1:33, 1:33],
+    "odd rows": lambda whole: whole.reshape(-1)[: 32 * 67].reshape(32, 67)[:, :32],
+    "every second": lambda whole: whole[:64:2, :64:2],
+    "turned around": lambda whole: whole[31::-1, 31::-1],
+}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_products_into_views(device: str, view: str):
+    """Sums that a unit holds are neighbours in some of them, and some rows begin at any place."""
+    target = cp.device(device).target
+    a, b = factors(f16, 32, 16, 32)
+    whole = np.full((66, 68), np.float32(7.5))
+    before, c = whole.copy(), VIEWS[view](whole)
+    product.configure(device=device)[2, target.plane_dim](a, b, c, 32, 16, 16, 1)
+    expected = a.astype(np.float64) @ b.astype(np.float64)
+    np.testing.assert_allclose(c, expected, atol=1e-4, rtol=1e-4)
+    c[...] = VIEWS[view](before)
+    np.testing.assert_array_equal(whole, before)
+
+
 @cp.cube
 def staged_product(a, b, c, shift: int):
     """By way of shared memory, whose tiles begin `shift` columns from where rows are aligned."""

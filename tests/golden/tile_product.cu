@@ -29,6 +29,10 @@ static __device__ __forceinline__ void store_f32x4(float* to, float4 value) {
     to[3] = value.w;
 }
 
+static __device__ __forceinline__ float2 load_f32x2(const float* from) {
+    return make_float2(from[0], from[1]);
+}
+
 extern "C" __global__ void __launch_bounds__(64)
 tile_product(
     const half* __restrict__ a,
@@ -188,31 +192,27 @@ tile_product(
     // kernels.py:195: cp.cmma.store(c, (i, j), total)
     if (v1 <= c_shape0 && v15 <= c_shape1) {
         const int v52 = j + v4;
-        const int v53 = v5 * c_stride0;
-        c[v53 + v52] = held_2[0];
-        const int v54 = j + v8;
-        c[v53 + v54] = held_2[1];
-        const int v55 = v9 * c_stride0;
-        c[v55 + v52] = held_2[2];
-        c[v55 + v54] = held_2[3];
+        *(float2*)(c + (v5 * c_stride0 + v52)) = load_f32x2(held_2 + 0);
+        const float2 part = load_f32x2(held_2 + 2);
+        *(float2*)(c + (v9 * c_stride0 + v52)) = part;
     } else {
-        const int v56 = j + v4;
-        const bool v57 = v5 < c_shape0;
-        const bool v58 = v56 < c_shape1;
-        if (v57 && v58) {
-            c[v5 * c_stride0 + v56] = held_2[0];
+        const int v53 = j + v4;
+        const bool v54 = v5 < c_shape0;
+        const bool v55 = v53 < c_shape1;
+        if (v54 && v55) {
+            c[v5 * c_stride0 + v53] = held_2[0];
         }
-        const int v59 = j + v8;
-        const bool v60 = v59 < c_shape1;
-        if (v57 && v60) {
-            c[v5 * c_stride0 + v59] = held_2[1];
+        const int v56 = j + v8;
+        const bool v57 = v56 < c_shape1;
+        if (v54 && v57) {
+            c[v5 * c_stride0 + v56] = held_2[1];
         }
-        const bool v61 = v9 < c_shape0;
-        if (v61 && v58) {
-            c[v9 * c_stride0 + v56] = held_2[2];
+        const bool v58 = v9 < c_shape0;
+        if (v58 && v55) {
+            c[v9 * c_stride0 + v53] = held_2[2];
         }
-        if (v61 && v60) {
-            c[v9 * c_stride0 + v59] = held_2[3];
+        if (v58 && v57) {
+            c[v9 * c_stride0 + v56] = held_2[3];
         }
     }
     __syncwarp();

@@ -184,27 +184,24 @@ kernel void tile_product(
     }
     // kernels.py:195: cp.cmma.store(c, (i, j), total)
     if (v1 <= arguments.c_shape0 && v16 <= arguments.c_shape1) {
-        const int v48 = v5 * arguments.c_stride0;
-        c[v48 + v17] = held_2[0];
-        c[v48 + v18] = held_2[1];
-        const int v49 = v12 * arguments.c_stride0;
-        c[v49 + v17] = held_2[2];
-        c[v49 + v18] = held_2[3];
+        *(device float2*)(c + (v5 * arguments.c_stride0 + v17)) = load_f32x2_local(held_2 + 0);
+        const float2 part = load_f32x2_local(held_2 + 2);
+        *(device float2*)(c + (v12 * arguments.c_stride0 + v17)) = part;
     } else {
-        const bool v50 = v5 < arguments.c_shape0;
-        const bool v51 = v17 < arguments.c_shape1;
-        if (v50 && v51) {
+        const bool v48 = v5 < arguments.c_shape0;
+        const bool v49 = v17 < arguments.c_shape1;
+        if (v48 && v49) {
             c[v5 * arguments.c_stride0 + v17] = held_2[0];
         }
-        const bool v52 = v18 < arguments.c_shape1;
-        if (v50 && v52) {
+        const bool v50 = v18 < arguments.c_shape1;
+        if (v48 && v50) {
             c[v5 * arguments.c_stride0 + v18] = held_2[1];
         }
-        const bool v53 = v12 < arguments.c_shape0;
-        if (v53 && v51) {
+        const bool v51 = v12 < arguments.c_shape0;
+        if (v51 && v49) {
             c[v12 * arguments.c_stride0 + v17] = held_2[2];
         }
-        if (v53 && v52) {
+        if (v51 && v50) {
             c[v12 * arguments.c_stride0 + v18] = held_2[3];
         }
     }
