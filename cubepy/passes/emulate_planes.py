@@ -75,14 +75,21 @@ class _Plane:
 
 
 def position_of_plane(finder: Finder, position: Value) -> Value:
-    """The unit (or absolute) position of the plane's first unit, once for the plane."""
+    """What the plane's first unit has of a unit (or absolute) position, or of what was made of one
+    by casts, remainders and sums with constants; once for the plane."""
     op = finder.program.sources[position]
     plane = _Plane(finder, op)
-    base = plane.base()
+    if op.row not in (ops.UNIT_POS, ops.ABSOLUTE_POS):
+        first = position_of_plane(finder, op.operands[0])
+        return plane.emit(op.row, first, *op.operands[1:], **op.attrs)
+    axis, base = str(op.attrs["axis"]), plane.base()
+    units = plane.const(index, finder.program.units)
+    if axis == "x":
+        units = plane.const(index, finder.kernel.cube_dim[0])
+        base = plane.emit(ops.MOD, base, units)
     if op.row is ops.UNIT_POS:
         return base
-    cube = plane.emit(ops.CUBE_POS, axis="all")
-    units = plane.const(index, finder.program.units)
+    cube = plane.emit(ops.CUBE_POS, axis=axis)
     return plane.emit(ops.ADD, plane.emit(ops.MUL, cube, units), base)
 
 

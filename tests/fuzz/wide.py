@@ -143,9 +143,25 @@ class WideGenerator(Generator):
         """Plane operations where whole planes take a branch."""
         t = self._c.choose(self.types)
         name = self._c.choose(self._scope.of(t))
-        with self._block(f"if cp.PLANE_POS % 2 == {self._c.number(0, 1)}:"):
+        with self._block(f"if {self._plane_position()} % 2 == {self._c.number(0, 1)}:"):
             operation = self._c.choose(("sum", "max", "inclusive_sum"))
             self._line(f"{name} = cp.{t}(cp.plane_{operation}(cp.{t}({self._value(t, 1)})))")
+
+    def _plane_position(self) -> str:
+        """The number of the unit's plane, in one of the ways that all of the plane agree on.
+
+        No decision of the chooser says which, so that seeds keep their programs.
+        """
+        width, ways = self.plane_dim, ["cp.PLANE_POS"]
+        if self.cube_dim % width == 0:
+            ways += [
+                f"(t // {width})",
+                f"(cp.i32(t) // {width})",
+                f"((t + {width}) // {width} + 1)",
+            ]
+            ways.append(f"(cp.i16(t % {2 * width}) // {width})")
+            ways.append(f"(cp.i32(t) >> {width.bit_length() - 1})")
+        return ways[len(self._lines) % len(ways)]
 
     # Statements of one unit
 

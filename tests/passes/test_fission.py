@@ -226,3 +226,33 @@ def plane_of_some(x):
 def test_errors_name_the_plane(target: str):
     with pytest.raises(cp.CompileError, match="E307.*units of the plane, which must"):
         plane_of_some.configure(plane_dim=32).inspect("f32[?]", target=target)
+
+
+@cp.cube
+def planes_by_other_names(out: cp.Tensor[cp.i32]):
+    held = cp.shared(64, cp.i32)
+    p, x = cp.UNIT_POS, cp.UNIT_POS_X
+    held[p] = cp.i32(p)
+    cp.sync_cube()
+    values = (
+        *((p % 32) // 8, (p % 16) >> 3, cp.i32(p) >> 3, (cp.i32(p) % 16 + 24) // 8, cp.i8(p) // 8),
+        *((cp.ABSOLUTE_POS + 16) % 32 // 8, x // 8, cp.ABSOLUTE_POS_X // 8, (cp.i32(p) - 32) // 8),
+        *(cp.ABSOLUTE_POS_X % 24 // 8, cp.i16(p % 48) >> 4),
+    )
+    total = cp.i32(0)
+    for j in cp.unroll(range(11)):
+        value = cp.i32(values[j])
+        if value % 2 == 0:
+            total = total * 3 + value + cp.plane_sum(held[p])
+        out[cp.ABSOLUTE_POS * 11 + j] = value + total
+
+
+@pytest.mark.parametrize("dim", [(32, 2), (16, 2, 2), (64,)])
+def test_what_is_made_of_positions_is_that_of_the_plane(dim: tuple[int, ...]):
+    results = [np.full(128 * 11, -1, np.int32) for _ in range(3)]
+    for options, out in zip(
+        ({"device": "interpreter"}, {}, {"vectorise": True}), results, strict=True
+    ):
+        planes_by_other_names.configure(plane_dim=8, **options)[2, dim](out)
+    assert np.array_equal(results[0], results[1])
+    assert np.array_equal(results[0], results[2])
