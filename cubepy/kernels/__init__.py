@@ -23,6 +23,7 @@ from cubepy.kernels.matmul.entry import matmul
 from cubepy.kernels.matmul.experts import grouped_matmul
 from cubepy.kernels.normalisation.channels import batch_norm, group_norm, instance_norm
 from cubepy.kernels.normalisation.entry import layer_norm, log_softmax, rms_norm, softmax
+from cubepy.kernels.normalisation.losses import cross_entropy
 from cubepy.kernels.pooling.entry import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
@@ -84,6 +85,7 @@ __all__ = [
     "conv_transpose1d",
     "conv_transpose2d",
     "conv_transpose3d",
+    "cross_entropy",
     "cumprod",
     "cumsum",
     "dequantize",

@@ -49,6 +49,14 @@ def gather_groups(parts: Any, size: Any, combine: Any) -> None:
     cp.sync_cube()
 
 
+def over_group(v: Any, size: Any, combine: Any) -> Any:
+    """One number of `size` units beside each other in a plane, a power of two, known to them."""
+    if size == 1:
+        return v
+    half = size // 2
+    return over_group(combine(v, cp.plane_shuffle_xor(v, half)), half, combine)
+
+
 def add(a: Any, b: Any) -> Any:
     """a + b"""
     return a + b

@@ -14,9 +14,11 @@ from cubepy.jit.grid import Over
 from cubepy.kernels.calls.arguments import axis_or_dim, normal_axis, refused, wrong
 from cubepy.kernels.calls.axes import Axis, merged, seen
 from cubepy.kernels.calls.call import call
+from cubepy.kernels.calls.cubes import add
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
 from cubepy.kernels.calls.tuned import memory_key
+from cubepy.kernels.elementwise.launches import launch_each
 from cubepy.kernels.matmul.problem import expanded
 from cubepy.kernels.normalisation.kernel import normalise_rows, soften_columns
 from cubepy.kernels.normalisation.launches import Norm, launch_norm
@@ -115,6 +117,7 @@ def layer_norm(
     bias: Any = None,
     eps: float = 1e-5,
     *,
+    residual: Any = None,
     prologue: Any = None,
     epilogue: Any = None,
     out: Any = None,
@@ -128,11 +131,15 @@ def layer_norm(
     mean, computed before, so that nothing cancels. Raises `LaunchError` for shapes that do not fit,
     `LaunchTypeError` for other dtypes.
 
+    `residual`: None, or an array of the shape and dtype of `x`. Then x + residual, rounded to that
+    dtype, is what is normalised, and the function gives the pair of the result and this sum, or
+    fills `out`, a pair, each of which may be `x` or `residual`.
+
     `prologue`, `epilogue`: as for `softmax`; lines run along the densest of the last axes.
     """
     shape = _shape("layer_norm", normalized_shape)
     functions = Functions.of(prologue, epilogue)
-    return _normalise("layer_norm", x, shape, weight, bias, eps, functions, out)
+    return _normalise("layer_norm", x, residual, shape, weight, bias, eps, functions, out)
 
 
 def rms_norm(
@@ -141,6 +148,7 @@ def rms_norm(
     weight: Any = None,
     eps: float | None = None,
     *,
+    residual: Any = None,
     prologue: Any = None,
     epilogue: Any = None,
     out: Any = None,
@@ -148,11 +156,11 @@ def rms_norm(
     """x / sqrt(mean(x * x) + eps) * weight over the last axes, as torch's `rms_norm`.
 
     See `layer_norm`; `eps` None is the distance from 1 to the next number of the dtype that it is
-    computed in.
+    computed in. `residual`: as for `layer_norm`.
     """
     shape = _shape("rms_norm", normalized_shape)
     functions = Functions.of(prologue, epilogue)
-    return _normalise("rms_norm", x, shape, weight, None, eps, functions, out)
+    return _normalise("rms_norm", x, residual, shape, weight, None, eps, functions, out)
 
 
 def _shape(function: str, given: Any) -> tuple[int, ...]:
@@ -167,6 +175,7 @@ def _shape(function: str, given: Any) -> tuple[int, ...]:
 def _normalise(
     function: str,
     x: Any,
+    residual: Any,
     shape: tuple[int, ...],
     weight: Any,
     bias: Any,
@@ -174,7 +183,7 @@ def _normalise(
     functions: Functions,
     out: Any,
 ) -> Any:
-    has = weight is not None, bias is not None
+    has = residual is not None, weight is not None, bias is not None
 
     def make(planner: Planner, arrays: list[Memory]) -> None:
         x, rest = arrays[0], iter(arrays[1:])
@@ -182,17 +191,35 @@ def _normalise(
         first = len(x.shape) - len(shape)
         if not shape or first < 0 or x.shape[first:] != shape:
             raise wrong(function, f"`x` has shape {x.shape}, whose last axes are not {shape}")
-        weights = _weights(function, "weight", x, shape, next(rest) if has[0] else None)
-        biases = _weights(function, "bias", x, shape, next(rest) if has[1] else None)
-        result = planner.joined(planner.result(Shape(x.shape, x.dtype)), (x,))
+        residual = (_residual(function, x, next(rest)),) if has[0] else ()
+        weights = _weights(function, "weight", x, shape, next(rest) if has[1] else None)
+        biases = _weights(function, "bias", x, shape, next(rest) if has[2] else None)
+        read = (x, *residual)
+        result = planner.joined(planner.result(Shape(x.shape, x.dtype)), read)
+        added = [*residual, *(_sum(planner, x, read) for _ in residual)]
         axes = tuple(range(first, len(x.shape)))
         least = 2.0**-23 if x.dtype.bits <= 32 else 2.0**-52
         number = least if eps is None else float(eps)
-        _launch(planner, x, result, axes, weights, biases, number, functions, tuple(rest))
+        extras = tuple(rest)
+        _launch(planner, x, result, axes, weights, biases, number, functions, extras, added)
 
-    names = ("x", "weight", "bias", *functions.names)
-    arrays, key = (x, weight, bias, *functions.arrays), (shape, eps, has, functions.key)
-    return call(_PLANS, function, names, arrays, key, make, out)
+    names = ("x", "residual", "weight", "bias", *functions.names)
+    arrays = (x, residual, weight, bias, *functions.arrays)
+    key = (shape, eps, has, functions.key)
+    return call(_PLANS, function, names, arrays, key, make, out, 1 + has[0])
+
+
+def _residual(function: str, x: Memory, given: Memory) -> Memory:
+    """What is added to `x`; E601 unless it has its shape and dtype."""
+    if given.shape != x.shape or given.dtype is not x.dtype:
+        what = f"`residual` is {given.dtype} of shape {given.shape}, but `x` is {x.dtype} of"
+        raise wrong(function, f"{what} {x.shape}")
+    return given
+
+
+def _sum(planner: Planner, x: Memory, read: Sequence[Memory]) -> Memory:
+    """The result for the sum of `x` and the residual."""
+    return planner.joined(planner.result(Shape(x.shape, x.dtype)), read)
 
 
 def _weights(
@@ -215,36 +242,42 @@ def _launch(
     eps: float,
     functions: Functions,
     extras: tuple[Memory, ...],
+    added: Sequence[Memory] = (),
 ) -> None:
     """Rows as the last axis of views; across memory, for softmax, where columns are dense."""
     if not prod(x.shape):
         return
     has_index = functions.epilogue is not None
-    operands = (x, out, *weight, *bias)
+    operands = (x, out, *added, *weight, *bias)
     row = _row(operands, axes)
     if row is None or (has_index and len(axes) != 1 and not planner.function.endswith("softmax")):
+        x = _added(planner, x, added)
         _launch_slabs(planner, x, out, axes, weight, bias, eps, functions, extras)
         return
     others = [k for k in range(len(x.shape)) if k not in axes]
-    kept = [Axis(x.shape[k], (x.strides[k], out.strides[k])) for k in others]
+    whole = operands[: 2 + len(added)]
+    kept = [Axis(x.shape[k], tuple(m.strides[k] for m in whole)) for k in others]
     rows = kept if has_index else merged(kept)
-    one = [Axis(row.extent, row.strides[:2])]
+    one = [Axis(row.extent, row.strides[: len(whole)])]
     op = Normalisation(planner.function, computed_in(x.dtype), functions.prologue)
     if op.is_softmax and not has_index and _is_across(rows, row, x.dtype.itemsize):
         order = [*rows[:-1], *one, rows[-1]]
         _launch_columns(planner, op, seen(x, order), seen(out, order, 1))
         return
-    views = [seen(m, [*rows, *one], k) for k, m in enumerate((x, out))]
-    along = [seen(m, [row], k + 2) for k, m in enumerate((*weight, *bias))]
+    views = [seen(m, [*rows, *one], k) for k, m in enumerate(whole)]
+    along = [seen(m, [row], k + len(whole)) for k, m in enumerate((*weight, *bias))]
     count = prod(a.extent for a in rows)
     ways = row_tilings(planner.target, op, views[0], views[1], row.extent, count)
     tiling = planner.pick_among("normalisation", (op, *map(memory_key, views)), ways)
+    if added and not tiling.held:
+        views = [_added(planner, views[0], views[2:]), views[1]]
     walked = [*others, *axes]
     places = Places(tuple(((walked.index(k), 1),) for k in range(len(walked))))
     planner.launch(
         normalise_rows,
         Over(-(-count // tiling.band), "cube", tiling.units),
         x=views[0],
+        added=tuple(views[2:]),
         weight=tuple(along[: len(weight)]),
         bias=tuple(along[len(weight) :]),
         out=views[1],
@@ -255,6 +288,14 @@ def _launch(
         op=op,
         tiling=tiling,
     )
+
+
+def _added(planner: Planner, x: Memory, added: Sequence[Memory]) -> Memory:
+    """What is normalised: `x`, or its sum with the residual, which a launch of its own makes."""
+    if not added:
+        return x
+    launch_each(planner, add, (x, added[0]), added[1])
+    return added[1]
 
 
 def _is_across(rows: list[Axis], row: Axis, size: int) -> bool:

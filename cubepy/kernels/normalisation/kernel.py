@@ -10,8 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 import cubepy as cp
-from cubepy.kernels.calls.cubes import cube_max, cube_sum
+from cubepy.kernels.calls.cubes import add, cube_max, cube_sum, over_group
 from cubepy.kernels.calls.epilogues import applied
+from cubepy.kernels.calls.extremes import greater_of
 from cubepy.kernels.calls.positions import count_up, unravelled
 from cubepy.kernels.normalisation.functions import finisher
 from cubepy.kernels.normalisation.problem import Normalisation, Places, RowTiling
@@ -25,7 +26,12 @@ def read_line(row: Any, j: Any, op: Any, tiling: Any, fill: Any) -> Any:
 
 def read_input(row: Any, j: Any, op: Any, tiling: Any, fill: Any) -> Any:
     """A line of what is normalised; lanes behind the end are `fill`."""
-    v = read_line(row, j, op, tiling, fill)
+    return with_prologue(row, j, read_line(row, j, op, tiling, fill), op, tiling, fill)
+
+
+def with_prologue(row: Any, j: Any, v: Any, op: Any, tiling: Any, fill: Any) -> Any:
+    """A line of a row in the type of the computation, after the caller's prologue."""
+    v = v if v.dtype == op.dtype else op.dtype(v)
     if op.prologue is None:
         return v
     v = op.dtype(applied(op.prologue, v, ()))
@@ -70,11 +76,6 @@ def added(a: Any, b: Any) -> Any:
     return a + b
 
 
-def greater(a: Any, b: Any) -> Any:
-    """The greater of each pair of lanes, NaN if either is; unlike `max` it orders no zeros."""
-    return cp.where(a != a, a, cp.where(a > b, a, b))
-
-
 def summed(row: Any, step: Any, op: Any, tiling: Any) -> Any:
     """The sum of `step(line)` over a row, known to all units."""
     return cube_sum(folded(row, 0, step, added, op, tiling, 0).sum())
@@ -83,7 +84,7 @@ def summed(row: Any, step: Any, op: Any, tiling: Any) -> Any:
 def maximum(row: Any, op: Any, tiling: Any) -> Any:
     """The maximum of a row, known to all units."""
     lowest = float("-inf")
-    return cube_max(folded(row, lowest, lambda v: v, greater, op, tiling, lowest).max())
+    return cube_max(folded(row, lowest, lambda v: v, greater_of, op, tiling, lowest).max())
 
 
 def written(row: Any, out: Any, change: Any, op: Any, tiling: Any) -> None:
@@ -99,14 +100,64 @@ def written(row: Any, out: Any, change: Any, op: Any, tiling: Any) -> None:
 
 def soften(row: Any, out: Any, finish: Any, op: Any, tiling: Any) -> None:
     """Softmax, or its logarithm, of a row."""
-    top = maximum(row, op, tiling)
-    total = summed(row, lambda v: cp.exp(v - top), op, tiling)
+    top, total = row_statistics(row, op, tiling)
     if op.name == "softmax":
         scale = 1 / total
         written(row, out, lambda v, j, fill: finish(cp.exp(v - top) * scale, j), op, tiling)
     else:
         shift = cp.log(total)
         written(row, out, lambda v, j, fill: finish(v - top - shift, j), op, tiling)
+
+
+def row_statistics(row: Any, op: Any, tiling: Any) -> Any:
+    """The maximum of a row and the sum of exp(v - maximum), known to all units that share it."""
+    if tiling.held > 0:
+        lines = held_lines(row, op, tiling)
+        top, powers = top_and_powers(lines, tiling)
+        return top, total_of(powers, tiling)
+    if cp.CUBE_DIM == 1:
+        top = maximum(row, op, tiling)
+        return top, summed(row, lambda v: cp.exp(v - top), op, tiling)
+    return top_and_total(row, op, tiling)
+
+
+def top_and_total(row: Any, op: Any, tiling: Any) -> Any:
+    """The maximum of a row and the sum of exp(v - maximum), known to all units.
+
+    The row is read once: each lane has a maximum of its own so far, and where that grows, its sum
+    shrinks (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018).
+    """
+    line, lowest = tiling.line, float("-inf")
+    stride = line * cp.CUBE_DIM
+    block, first, n = stride * tiling.unroll, line * cp.UNIT_POS, row.shape[0]
+    whole = n // block * block
+    top, total = cp.Line[op.dtype, line](lowest), cp.Line[op.dtype, line](0)
+    for j in range(first, whole, block):
+        lines = tuple(
+            read_input(row, j + k * stride, op, tiling, None) for k in range(tiling.unroll)
+        )
+        top, total = with_lines(top, total, lines, op)
+    for j in range(whole + first, n, stride):
+        top, total = with_lines(top, total, (read_input(row, j, op, tiling, lowest),), op)
+    found = cube_max(top.max())
+    return found, cube_sum((total * cp.exp(shift_of(top) - shift_of(found))).sum())
+
+
+def with_lines(top: Any, total: Any, lines: Any, op: Any) -> Any:
+    """Maxima and sums of lanes after some more lines."""
+    found = top
+    for v in lines:
+        found = greater_of(found, v)
+    shift = shift_of(found)
+    total = total * cp.exp(shift_of(top) - shift)
+    for v in lines:
+        total = total + cp.exp(v - shift)
+    return found, total
+
+
+def shift_of(top: Any) -> Any:
+    """A maximum to subtract; 0 for that of nothing but -inf, of which the sum stays 0."""
+    return cp.where(top == float("-inf"), top.dtype(0), top)
 
 
 def weighted(v: Any, j: Any, fill: Any, weight: Any, bias: Any, op: Any, tiling: Any) -> Any:
@@ -142,34 +193,64 @@ def normalise(
 # Rows that the units of a cube hold in registers
 
 
-def places(row: Any, tiling: Any) -> Any:
+def places(tiling: Any) -> Any:
     """Where a unit's lines of a row begin."""
-    return tuple(tiling.line * (cp.UNIT_POS + k * cp.CUBE_DIM) for k in range(tiling.held))
+    own = cp.UNIT_POS if tiling.across == tiling.units else cp.UNIT_POS % tiling.across
+    return tuple(tiling.line * (own + k * tiling.across) for k in range(tiling.held))
 
 
-def store_held(out: Any, j: Any, v: Any, tiling: Any) -> None:
-    """Store a line of a row."""
-    cp.store(out, j, v, whole=tiling.is_whole)
+def row_sum(v: Any, tiling: Any) -> Any:
+    """The sum over the units that share a row."""
+    if tiling.across == tiling.units:
+        return cube_sum(v)
+    return over_group(v, tiling.across, add)
 
 
-def soften_held(row: Any, out: Any, finish: Any, op: Any, tiling: Any) -> None:
-    """As `soften`; the row is read once."""
+def row_max(v: Any, tiling: Any) -> Any:
+    """The maximum over the units that share a row."""
+    if tiling.across == tiling.units:
+        return cube_max(v)
+    return over_group(v, tiling.across, max)
+
+
+def store_held(out: Any, j: Any, v: Any, is_there: Any, tiling: Any) -> None:
+    """Store a line of a row, if there is one."""
+    if is_there:
+        cp.store(out, j, v, whole=tiling.is_whole)
+
+
+def held_lines(row: Any, op: Any, tiling: Any) -> Any:
+    """A unit's lines of a row; lanes behind the end are -inf."""
     fill = None if tiling.is_whole else float("-inf")
-    starts = places(row, tiling)
-    lines = tuple(read_input(row, j, op, tiling, fill) for j in starts)
+    return tuple(read_input(row, j, op, tiling, fill) for j in places(tiling))
+
+
+def top_and_powers(lines: Any, tiling: Any) -> Any:
+    """The maximum of a row, and exp(v - maximum) of a unit's lines."""
     largest = lines[0]
     for v in lines[1:]:
-        largest = greater(largest, v)
-    top = cube_max(largest.max())
-    powers = tuple(cp.exp(v - top) for v in lines)
-    total = powers[0]
-    for v in powers[1:]:
+        largest = greater_of(largest, v)
+    top = row_max(largest.max(), tiling)
+    return top, tuple(cp.exp(v - top) for v in lines)
+
+
+def total_of(lines: Any, tiling: Any) -> Any:
+    """The sum of a row."""
+    total = lines[0]
+    for v in lines[1:]:
         total = total + v
-    total = cube_sum(total.sum())
+    return row_sum(total.sum(), tiling)
+
+
+def soften_held(row: Any, out: Any, is_there: Any, finish: Any, op: Any, tiling: Any) -> None:
+    """As `soften`; the row is read once."""
+    starts, lines = places(tiling), held_lines(row, op, tiling)
+    top, powers = top_and_powers(lines, tiling)
+    total = total_of(powers, tiling)
     scale, shift = 1 / total, cp.log(total)
     for k in cp.unroll(range(tiling.held)):
         v = powers[k] * scale if op.name == "softmax" else lines[k] - top - shift
-        store_held(out, starts[k], finish(v, starts[k]), tiling)
+        store_held(out, starts[k], finish(v, starts[k]), is_there, tiling)
 
 
 def squares(row: Any, lines: Any, starts: Any, middle: Any, op: Any, tiling: Any) -> Any:
@@ -184,29 +265,54 @@ def squares(row: Any, lines: Any, starts: Any, middle: Any, op: Any, tiling: Any
     return total.sum()
 
 
+def summed_lines(row: Any, added: Any, is_there: Any, op: Any, tiling: Any) -> Any:
+    """A unit's lines of a row; where there is a residual, of the sum with it, which is stored as
+    the row has it."""
+    fill = None if tiling.is_whole else 0
+    if len(added) == 0:
+        return tuple(read_input(row, j, op, tiling, fill) for j in places(tiling))
+    residual, into = added
+    found = tuple(
+        row.dtype(read_line(row, j, op, tiling, fill) + read_line(residual, j, op, tiling, fill))
+        for j in places(tiling)
+    )
+    starts = places(tiling)
+    for k in cp.unroll(range(tiling.held)):
+        store_held(into, starts[k], found[k], is_there, tiling)
+    return tuple(
+        with_prologue(row, starts[k], found[k], op, tiling, fill) for k in range(tiling.held)
+    )
+
+
 def normalise_held(
-    row: Any, weight: Any, bias: Any, out: Any, eps: Any, finish: Any, op: Any, tiling: Any
+    row: Any,
+    added: Any,
+    weight: Any,
+    bias: Any,
+    out: Any,
+    is_there: Any,
+    eps: Any,
+    finish: Any,
+    op: Any,
+    tiling: Any,
 ) -> None:
     """As `normalise`; the row is read once."""
     fill = None if tiling.is_whole else 0
-    starts = places(row, tiling)
-    lines = tuple(read_input(row, j, op, tiling, fill) for j in starts)
+    starts, lines = places(tiling), summed_lines(row, added, is_there, op, tiling)
     count, middle = op.dtype(row.shape[0]), op.dtype(0)
     if op.name == "layer_norm":
-        total = lines[0]
-        for v in lines[1:]:
-            total = total + v
-        middle = cube_sum(total.sum()) / count
-    spread = cube_sum(squares(row, lines, starts, middle, op, tiling)) / count
+        middle = total_of(lines, tiling) / count
+    spread = row_sum(squares(row, lines, starts, middle, op, tiling), tiling) / count
     scale = 1 / cp.sqrt(spread + op.dtype(eps))
     for k in cp.unroll(range(tiling.held)):
         v = weighted((lines[k] - middle) * scale, starts[k], fill, weight, bias, op, tiling)
-        store_held(out, starts[k], finish(v, starts[k]), tiling)
+        store_held(out, starts[k], finish(v, starts[k]), is_there, tiling)
 
 
 @cp.cube
 def normalise_rows(
     x: cp.Tensor,
+    added: Any,
     weight: Any,
     bias: Any,
     out: cp.Tensor,
@@ -217,22 +323,50 @@ def normalise_rows(
     op: cp.Comptime[Normalisation],
     tiling: cp.Comptime[RowTiling],
 ) -> None:
-    """A cube normalises `band` rows, which are the last axis of `x` and `out`."""
+    """A cube normalises `band` rows, which are the last axis of `x` and `out`; its units share one
+    row after the other, or groups of them take a row each.
+
+    `added`: none, or what is added to `x` first and where the sum goes, for rows that are held.
+    """
     rows = 1
     for n in out.shape[:-1]:
         rows = rows * n
     first = cp.CUBE_POS * tiling.band
-    for i in range(first, min(first + tiling.band, rows)):
-        where = unravelled(i, out.shape[:-1])
-        finish = finisher(where, epilogue, extras, places)
-        if op.is_softmax and tiling.held > 0:
-            soften_held(x[where], out[where], finish, op, tiling)
-        elif op.is_softmax:
-            soften(x[where], out[where], finish, op, tiling)
-        elif tiling.held > 0:
-            normalise_held(x[where], weight, bias, out[where], eps, finish, op, tiling)
-        else:
-            normalise(x[where], weight, bias, out[where], eps, finish, op, tiling)
+    if tiling.across < tiling.units:
+        i = first + cp.UNIT_POS // tiling.across
+        at = unravelled(min(i, rows - 1), out.shape[:-1])
+        after = finisher(at, epilogue, extras, places)
+        more = tuple(m[at] for m in added)
+        normalise_row(x[at], more, weight, bias, out[at], i < rows, eps, after, op, tiling)
+    else:
+        for i in range(first, min(first + tiling.band, rows)):
+            where = unravelled(i, out.shape[:-1])
+            finish = finisher(where, epilogue, extras, places)
+            rest = tuple(m[where] for m in added)
+            normalise_row(x[where], rest, weight, bias, out[where], True, eps, finish, op, tiling)
+
+
+def normalise_row(
+    row: Any,
+    added: Any,
+    weight: Any,
+    bias: Any,
+    out: Any,
+    is_there: Any,
+    eps: Any,
+    finish: Any,
+    op: Any,
+    tiling: Any,
+) -> None:
+    """One row, which is not stored unless it `is_there`; then it is held."""
+    if op.is_softmax and tiling.held > 0:
+        soften_held(row, out, is_there, finish, op, tiling)
+    elif op.is_softmax:
+        soften(row, out, finish, op, tiling)
+    elif tiling.held > 0:
+        normalise_held(row, added, weight, bias, out, is_there, eps, finish, op, tiling)
+    else:
+        normalise(row, weight, bias, out, eps, finish, op, tiling)
 
 
 # Columns: lines along a kept axis, which comes last
@@ -244,7 +378,7 @@ def column_top(x: Any, at: Any, op: Any, tiling: Any, fill: Any) -> Any:
     tops = tuple(lowest for _ in range(tiling.unroll))
     for i in range(x.shape[0]):
         tops = tuple(
-            greater(tops[k], read_input(x[i], at + k * tiling.line, op, tiling, fill))
+            greater_of(tops[k], read_input(x[i], at + k * tiling.line, op, tiling, fill))
             for k in range(tiling.unroll)
         )
     return tops

@@ -30,9 +30,10 @@ class Normalisation:
 class RowTiling:
     """How a kernel goes through rows: `line` elements at a time, `units` units in a cube, `band`
     rows for a cube.
-    `unroll`: lines side by side, to hide the time
-    that one operation takes. `held`: lines of a row that each unit keeps in registers, 0 to read
-    the row again; `is_whole`: these are all lines, and whole.
+
+    `across` units share a row: all of a cube, or a group of a plane. `unroll`: lines side by side,
+    to hide the time that one operation takes. `held`: lines of a row that each unit keeps in
+    registers, 0 to read the row again; `is_whole`: these are all lines, and whole.
     """
 
     line: int
@@ -41,6 +42,7 @@ class RowTiling:
     unroll: int = 1
     held: int = 0
     is_whole: bool = False
+    across: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,15 @@ from typing import Any
 
 import cubepy as cp
 from cubepy.kernels.calls.cubes import cube_sum
+from cubepy.kernels.calls.epilogues import applied
 from cubepy.kernels.calls.positions import unravelled
 from cubepy.kernels.normalisation.functions import finisher
 from cubepy.kernels.normalisation.kernel import is_inside, read_input, read_line
 from cubepy.kernels.normalisation.problem import Places, Slabs
+from cubepy.kernels.reduction.moments import lane_moments, no_lines, over_units
+
+BLOCK = 4
+"""Lines that a unit of a wide cube describes at a time."""
 
 
 def row_count(slab: Any) -> Any:
@@ -64,6 +69,8 @@ def rows_total(slab: Any, begin: Any, end: Any, step: Any, t: Any) -> Any:
 
 def statistics(slab: Any, t: Any) -> Any:
     """The mean of a slab and the sum of the squared distances from it."""
+    if cp.CUBE_DIM > 1:
+        return shared_statistics(slab, t)
     rows, length = row_count(slab), slab.shape[slab.rank - 1]
     middle, spread = t.dtype(0), t.dtype(0)
     for begin in range(0, rows, t.rows):
@@ -73,6 +80,43 @@ def statistics(slab: Any, t: Any) -> Any:
         around = spread_of(slab, begin, end, mean, t)
         middle, spread = combined(middle, spread, t.dtype(begin * length), mean, around, count)
     return middle, spread
+
+
+def shared_statistics(slab: Any, t: Any) -> Any:
+    """As `statistics`, by units that read the slab once; the first element is subtracted from all,
+    so that numbers far from 0 lose nothing."""
+    rows, length = row_count(slab), slab.shape[slab.rank - 1]
+    pivot = element(slab, 0, 0, t)
+    state, few = no_lines(t.dtype, t.line), no_lines(t.dtype, 1)
+    for r in range(cp.UNIT_POS // t.across, rows, cp.CUBE_DIM // t.across):
+        state = line_moments(slab, r, pivot, state, t)
+        few = rest_moments(slab, r, pivot, few, t)
+    found, spread = over_units(state, few, t.dtype(rows * length))
+    return pivot + found, spread
+
+
+def line_moments(slab: Any, r: Any, pivot: Any, state: Any, t: Any) -> Any:
+    """A unit's state after the whole lines of a row."""
+    span = cp.UNIT_POS % t.across, t.across, slab.shape[slab.rank - 1] // t.line
+    row = row_of(slab, r)
+    return lane_moments(
+        lambda p: read_input(row, p * t.line, t, t, None) - pivot, span, state, BLOCK
+    )
+
+
+def rest_moments(slab: Any, r: Any, pivot: Any, state: Any, t: Any) -> Any:
+    """A unit's state after the elements behind the last whole line of a row."""
+    length = slab.shape[slab.rank - 1]
+    span = length // t.line * t.line + cp.UNIT_POS % t.across, t.across, length
+    return lane_moments(
+        lambda j: cp.Line[t.dtype, 1](element(slab, r, j, t) - pivot), span, state, 1
+    )
+
+
+def element(slab: Any, r: Any, j: Any, t: Any) -> Any:
+    """One element of a row in the type of the computation, after the caller's prologue."""
+    v = t.dtype(row_of(slab, r)[j])
+    return v if t.prologue is None else t.dtype(applied(t.prologue, cp.Line[t.dtype, 1](v), ())[0])
 
 
 def spread_of(slab: Any, begin: Any, end: Any, mean: Any, t: Any) -> Any:

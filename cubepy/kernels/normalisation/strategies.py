@@ -10,8 +10,12 @@ from cubepy.kernels.calls.cubes import is_wide
 from cubepy.kernels.normalisation.problem import Normalisation, RowTiling, Slabs
 from cubepy.targets import Target
 
-MOST_HELD = 16
-"""Lines of a row that the registers of a unit hold."""
+HELD, MOST_HELD = 32, 64
+"""Elements of a long row that a unit of a wide cube holds in registers, and how many at most."""
+MOST_LINES = 16
+"""Lines of a row of a slab that are worth another unit, where there are rows for all."""
+UNITS, LEAST_UNITS, MOST_UNITS = 128, 64, 1024
+"""Units of a cube whose planes have rows of their own, and of one that shares a row."""
 
 
 def row_tilings(
@@ -26,13 +30,47 @@ def row_tilings(
         bands = [replace(preferred, band=max(1, int(band * share))) for share in (0.25, 4)]
         unrolls = [replace(preferred, unroll=u) for u in (1, 2, 8) if n >= u * line]
         return (preferred, *unrolls, *bands)
+    ways = (wide_rows(target, x, n, dense, held) for held in (HELD, HELD // 2, HELD * 2))
+    return tuple(dict.fromkeys(ways))
+
+
+def wide_rows(target: Target, x: Memory, n: int, dense: bool, wanted: int) -> RowTiling:
+    """Units that hold some `wanted` elements each share a row: a group of a plane, so that nobody
+    waits at a barrier, or a cube. Very long rows are read twice."""
     line = max(1, target.line_bytes // x.dtype.itemsize) if dense else 1
-    units = target.plane_dim
-    while units < min(512, -(-n // line)):
-        units *= 2
-    share = -(-n // (line * units))
-    held = share if share <= MOST_HELD else 0
-    return (RowTiling(line, units, 1, held=held, is_whole=n % (line * units) == 0),)
+    lines, across = -(-n // line), 1
+    while across < min(MOST_UNITS, target.max_cube_dim) and across * wanted < lines * line:
+        across *= 2
+    while across < target.plane_dim and 4 * across <= lines:  # neighbours read neighbours
+        across *= 2
+    while target.plane_dim < across < min(LEAST_UNITS, lines):
+        across *= 2
+    held = -(-lines // across)
+    if held * line > MOST_HELD:
+        return RowTiling(line, across, 1, max(1, HELD // 2 // line), across=across)
+    units = across if across > target.plane_dim else max(across, UNITS)
+    is_whole = n % (line * across) == 0
+    return RowTiling(line, units, units // across, 1, held, is_whole, across)
+
+
+def loss_tilings(target: Target, op: Normalisation, x: Memory) -> tuple[RowTiling, ...]:
+    """The tilings for rows without results for their elements: long ones go through registers block
+    by block."""
+    rows, n = x.shape
+    ways = row_tilings(target, op, x, x, n, rows)
+    if not is_wide(target) or n <= HELD * target.plane_dim:
+        return ways
+    loops = tuple(
+        RowTiling(way.line, units, 1, max(1, HELD // way.line), across=units)
+        for way in ways[:1]
+        for units in (256, 512, 128)
+    )
+    return (*loops, *ways)
+
+
+def loss_units(target: Target) -> int:
+    """Units of the cube that adds all losses."""
+    return min(MOST_UNITS, target.max_cube_dim) if is_wide(target) else 1
 
 
 def column_tilings(
@@ -95,6 +133,6 @@ def _shape(
     lines, units, across = -(-length // line), target.plane_dim, 1
     while units < min(512, rows * lines):
         units *= 2
-    while across < min(units, lines):
+    while across < min(units, lines) and (across * MOST_LINES < lines or rows * across < units):
         across *= 2
     return line, units, across, 1

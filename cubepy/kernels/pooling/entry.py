@@ -9,7 +9,7 @@ from typing import Any
 from cubepy.array.memory import Memory
 from cubepy.frontend.signature import comptime_key
 from cubepy.ir.types import Kind, i64
-from cubepy.jit.grid import Over
+from cubepy.jit.grid import Fixed, Grid, Over
 from cubepy.kernels.calls.arguments import frozen, refused, wrong
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.libraries import Shape
@@ -28,6 +28,7 @@ from cubepy.kernels.pooling.problem import (
 )
 from cubepy.kernels.pooling.rows import RowTiling, pool_rows, pool_rows_with_indices
 from cubepy.kernels.pooling.strategies import has_channels_last, tilings
+from cubepy.kernels.pooling.tiles import TileTiling, pool_tiles
 from cubepy.kernels.pooling.windows import (
     WindowTiling,
     pool_windows,
@@ -468,10 +469,15 @@ def _launch(
     last = isinstance(tiling, PixelTiling | WindowTiling)
     views = [_channels_last(m) if last else m for m in (x, *results)]
     arguments: dict[str, Any] = dict(zip(("x", "out", "indices"), views, strict=False))
-    grid: int | Over
+    grid: int | Grid
     if isinstance(tiling, RowTiling):
         kernel = pool_rows if len(results) == 1 else pool_rows_with_indices
         grid = batch * channels * depth * -(-rows // tiling.band)
+    elif isinstance(tiling, TileTiling):
+        kernel, planes = pool_tiles, batch * channels * depth
+        tiles = -(-rows // (tiling.band * tiling.down))
+        strips = -(-columns // (tiling.line * tiling.across))
+        grid = Fixed((planes * tiles * strips, 1, 1), (tiling.across, tiling.down, 1))
     elif isinstance(tiling, PixelTiling):
         kernel, grid = pool_pixels, batch * depth * -(-rows // tiling.band)
     else:

@@ -12,6 +12,7 @@ import cubepy as cp
 from cubepy.ir.numbers import limits
 from cubepy.ir.types import DType, f32
 from cubepy.kernels.calls.epilogues import applied
+from cubepy.kernels.calls.extremes import greater_of
 from cubepy.kernels.calls.positions import count_up
 
 
@@ -70,7 +71,7 @@ def finished(v: Any, index: Any, divisor: Any, how: Any, functions: Any) -> Any:
 
 def joined(a: Any, b: Any, how: Any) -> Any:
     """What two elements give."""
-    return greater_of_two(a, b) if how.is_max else a + b
+    return greater_of(a, b) if how.is_max else a + b
 
 
 def combined(values: Any, how: Any) -> Any:
@@ -86,16 +87,9 @@ def total(values: Any) -> Any:
     return total(values[:half]) + total(values[half:])
 
 
-def greater_of_two(a: Any, b: Any) -> Any:
-    """max(a, b), NaN if either is. Unlike `max` it does not order the zeros: three instructions."""
-    if not a.dtype.is_float:
-        return max(a, b)
-    return cp.where(a != a, a, cp.where(a > b, a, b))
-
-
 def greatest_of_three(a: Any, b: Any, c: Any) -> Any:
-    """As `greater_of_two`; NaN in `a` or `b` is lost by the comparisons, and comes from a + b."""
-    if not a.dtype.is_float:
+    """As `greater_of`; NaN in `a` or `b` is lost by the comparisons, and comes from a + b."""
+    if not a.dtype.is_float or cp.PLANE_DIM > 1:
         return max(max(a, b), c)
     larger = cp.where(a > b, a, b)
     return cp.where((a != a) | (b != b), a + b, cp.where(larger > c, larger, c))
@@ -106,7 +100,7 @@ def greatest(values: Any) -> Any:
     if len(values) == 1:
         return values[0]
     if len(values) == 2:
-        return greater_of_two(values[0], values[1])
+        return greater_of(values[0], values[1])
     return greatest((greatest_of_three(values[0], values[1], values[2]), *values[3:]))
 
 

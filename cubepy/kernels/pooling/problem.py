@@ -63,6 +63,17 @@ class Window:
         return self.kernel[0] * self.kernel[1]
 
     @property
+    def before(self) -> int:
+        """How many columns before those of its outputs a line of windows sees."""
+        return self.padding[2]
+
+    @property
+    def behind(self) -> int:
+        """How many it sees behind them."""
+        last = (self.kernel[2] - 1) * self.dilation[2] - self.padding[2]
+        return max(0, last - self.stride[2] + 1)
+
+    @property
     def may_miss(self) -> bool:
         """Whether a window may lie over the edge with all of its rows: gaps are long enough."""
         return self.dilation[0] > 1 or self.dilation[1] > 1

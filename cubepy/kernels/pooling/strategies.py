@@ -10,11 +10,12 @@ from cubepy.kernels.pooling.numbers import compared
 from cubepy.kernels.pooling.pixels import PixelTiling
 from cubepy.kernels.pooling.problem import Pooling, Window
 from cubepy.kernels.pooling.rows import RowTiling
+from cubepy.kernels.pooling.tiles import TileTiling
 from cubepy.kernels.pooling.windows import WindowTiling
 from cubepy.record import dataclass
 from cubepy.targets import Target
 
-Tiling = RowTiling | PixelTiling | WindowTiling
+Tiling = RowTiling | PixelTiling | TileTiling | WindowTiling
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,9 @@ class Division:
     arrays must exceed before results bypass them. `most_block`: lines of channels that registers
     hold for all columns of a window; `most_taps`: columns, and `most_rows` rows of it that a kernel
     names; `most_lanes`: elements of the widest line that is loaded at once; `named`: elements of a
-    window up to which each is named. `units` of a cube on devices whose cubes have many.
+    window up to which each is named. For devices whose cubes have many: `units` of a cube, at most
+    `tile_across` of them side by side, with `tile_band` rows each where windows overlap;
+    `most_seen` elements that one may load at once.
     """
 
     band_bytes: int = 1 << 17
@@ -38,12 +41,16 @@ class Division:
     most_lanes: int = 128
     named: int = 16
     units: int = 256
+    tile_across: int = 128
+    tile_band: int = 4
+    most_seen: int = 192
 
 
 def divisions(target: Target) -> tuple[Division, ...]:
     """The divisions for a target, the preferred one first."""
     if is_wide(target):
-        return (Division(), Division(units=128), Division(units=64))
+        rows = tuple(Division(tile_across=n, units=u) for n, u in ((32, 128), (32, 256), (64, 256)))
+        return (Division(), Division(units=128), Division(units=64), *rows, Division(tile_band=2))
     return (
         Division(),
         Division(band_bytes=1 << 19),
@@ -75,6 +82,10 @@ def _tiling(
     way: Division, target: Target, how: Pooling, x: Memory, results: list[Memory]
 ) -> Tiling:
     out = results[0]
+    if is_wide(target) and not how.is_adaptive and len(results) == 1:
+        tile = tile_tiling(way, target, how.window, x, out)
+        if tile is not None:
+            return tile
     if is_wide(target) or how.is_adaptive:
         return windows_tiling(way, target, how, x, results)
     if all(is_unit(m, 4) for m in (x, *results)):
@@ -135,6 +146,25 @@ def pixels_tiling(
     along = overlap and few and not window.may_miss
     whole = streamed and x.shape[1] % line == 0
     return PixelTiling(line, band, 1 if streamed else 0, whole, block if along else 0, way.named)
+
+
+def tile_tiling(
+    way: Division, target: Target, window: Window, x: Memory, out: Memory
+) -> TileTiling | None:
+    """Lines of columns by units of cubes; None where columns are not dense, and for windows with
+    gaps between rows or so large that what a unit loads fills its registers."""
+    line = min(8, max(1, target.line_bytes // x.dtype.itemsize))
+    seen = window.before + line * window.stride[2] + window.behind
+    gaps = window.dilation[0] > 1 or window.dilation[1] > 1
+    if gaps or not (is_unit(x, 4) and is_unit(out, 4)) or out.shape[4] < line:
+        return None
+    band = way.tile_band if window.kernel[1] > window.stride[1] == 1 else 1
+    rows = window.kernel[0] * ((band - 1) * window.stride[1] + window.kernel[1])
+    if rows * seen > way.most_seen or window.rows > way.most_rows:
+        return None
+    across = min(way.tile_across, _power_above(-(-out.shape[4] // line)))
+    down = min(way.units // across, _power_above(-(-out.shape[3] // band)))
+    return TileTiling(line, band, across, max(1, down))
 
 
 def windows_tiling(

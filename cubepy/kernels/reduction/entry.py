@@ -19,6 +19,7 @@ from cubepy.kernels.calls.plans import Planner, Plans
 from cubepy.kernels.reduction import problem
 from cubepy.kernels.reduction.launches import Reducer
 from cubepy.kernels.reduction.problem import Reduction, real_type, running_type
+from cubepy.kernels.reduction.spreads import launch_spread
 from cubepy.record import dataclass
 
 _PLANS = Plans()
@@ -315,12 +316,20 @@ def _plan(
     if keepdims:
         result = replace(result, shape=extents, strides=tuple(result.strides[k] for k in kept))
     reduced = [Axis(x.shape[k], (x.strides[k],)) for k in axes]
+    is_spread = name in ("var", "std")
+    count = size - option if is_spread else size
+    count = count if count > 0 else 0
+    pairs = zip(_kept_strides(x, kept, True), result.strides, strict=True)
+    rest = [Axis(n, pair) for n, pair in zip(extents, pairs, strict=True)]
+    if is_spread and size and launch_spread(planner, op, count, x, result, rest, reduced):
+        return
     centre = _centre(planner, name, x, op, kept, reduced)
-    places = [x, result, *([centre] if centre else [])]
-    strides = zip(*(_kept_strides(m, kept, m is x) for m in places), strict=True)
-    rest = [Axis(n, each) for n, each in zip(extents, strides, strict=True)]
-    count = size if name not in ("var", "std") else size - option
-    Reducer(planner, op, count if count > 0 else 0, centre).launch(x, result, rest, reduced)
+    if centre:
+        rest = [
+            replace(axis, strides=(*axis.strides, stride))
+            for axis, stride in zip(rest, centre.strides, strict=True)
+        ]
+    Reducer(planner, op, count, centre).launch(x, result, rest, reduced)
 
 
 def _kept_strides(m: Memory, kept: list[int], is_whole: bool) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ from typing import Any
 import cubepy as cp
 from cubepy.kernels.calls.axes import Axis
 from cubepy.kernels.calls.epilogues import applied
+from cubepy.kernels.calls.extremes import greater_of, less_of
 from cubepy.kernels.calls.positions import count_up, unravelled
 from cubepy.kernels.reduction.problem import Reduction, is_true
 from cubepy.record import dataclass
@@ -52,12 +53,7 @@ def joined(a: Any, b: Any, op: Any) -> Any:
         return a + b
     if op.name == "prod":
         return a * b
-    if not op.dtype.is_float:
-        return max(a, b) if op.name == "max" else min(a, b)
-    # Unlike max and min these do not order the zeros, which takes half of the instructions.
-    if op.name == "max":
-        return cp.where(a != a, a, cp.where(a > b, a, b))
-    return cp.where(a != a, a, cp.where(a < b, a, b))
+    return greater_of(a, b) if op.name == "max" else less_of(a, b)
 
 
 def loaded(x: Any, index: Any, op: Any, line: Any, fill: Any, centre: Any) -> Any:

@@ -18,6 +18,7 @@ from cubepy.kernels.calls.plans import Planner, Plans
 from cubepy.kernels.sorting.merges import MergeTiling, merge_runs, sort_blocks
 from cubepy.kernels.sorting.problem import Order, make_order
 from cubepy.kernels.sorting.radix import RadixTiling, sort_rows
+from cubepy.kernels.sorting.selection import SelectTiling, select_rows
 from cubepy.kernels.sorting.strategies import tilings
 
 _PLANS = Plans()
@@ -64,8 +65,9 @@ def topk(
 
     The greatest comes first, or of the least with `largest` False the least, whatever `sorted`
     says; of equal elements the first is taken and comes first. All else is as in `sort`; on CPUs
-    very few elements are kept in order while a row is read, and others selected by digits
-    first. Raises `LaunchError` also where `k` is negative or more than the axis has.
+    very few elements are kept in order while a row is read, and others selected by digits first; on
+    GPUs few elements of long rows are selected by a bound that is found first. Raises `LaunchError`
+    also where `k` is negative or more than the axis has.
     """
     if dim is not None:
         axis = axis_or_dim("topk", axis, dim, -1)
@@ -118,12 +120,16 @@ def _plan(planner: Planner, x: Memory, axis: Any, wanted: int | None, descends: 
 
 
 def _launch(planner: Planner, how: Order, views: list[Memory]) -> None:
-    x, values, _ = views
+    x, values, indices = views
     rows, n = prod(x.shape[:-1]), x.shape[-1]
     dense = x.strides[-1] == x.dtype.itemsize
     tiling = tilings(planner.target, how, n, rows, values.shape[-1], dense)[0]
     if isinstance(tiling, RadixTiling):
         _launch_radix(planner, how, views, tiling)
+    elif isinstance(tiling, SelectTiling):
+        grid = Over(rows, "cube", tiling.units)
+        results: dict[str, Any] = {"values": values, "indices": indices}
+        planner.launch(select_rows, grid, x=x, **results, how=how, tiling=tiling)
     else:
         _launch_merges(planner, how, views, tiling)
 

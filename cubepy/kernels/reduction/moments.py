@@ -1,0 +1,237 @@
+"""Kernels of variances for cubes of many units, which read their data once.
+
+A unit takes a block of lines into registers, makes its mean and the squared distances from it, and
+combines these with those so far (Chan, Golub and LeVeque, "Updating formulae and a pairwise
+algorithm for computing sample variances", 1979). Parts of a result lie as means and squared
+distances in memory until they are joined. The first element, the pivot, is subtracted from all, so
+that numbers far from 0 lose nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cubepy as cp
+from cubepy.kernels.calls.cubes import cube_sum
+from cubepy.kernels.calls.positions import unravelled
+from cubepy.kernels.reduction.kernel import loaded, written
+from cubepy.kernels.reduction.problem import Reduction
+from cubepy.kernels.reduction.wide_kernel import WideTiling
+from cubepy.record import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class MomentTiling:
+    """A `WideTiling` for one reduced axis, of which a unit takes `block` lines (rows) at a time."""
+
+    wide: WideTiling
+    block: int
+
+
+# One unit: counts, means and squared distances of lanes
+
+
+def described(lines: Any) -> Any:
+    """The mean and the squared distances of some lines, lane by lane."""
+    total = lines[0]
+    for v in lines[1:]:
+        total = total + v
+    mean = total * (1 / len(lines))
+    spread = (lines[0] - mean) * (lines[0] - mean)
+    for v in lines[1:]:
+        spread = spread + (v - mean) * (v - mean)
+    return mean, spread
+
+
+def with_part(state: Any, count: Any, part: Any, number: Any) -> Any:
+    """The moments of `count` lines and a part of `number` lines, which are not none together."""
+    mean, spread = state
+    away, share = part[0] - mean, number / (count + number)
+    return mean + away * share, spread + part[1] + away * away * (count * share)
+
+
+def no_lines(dtype: Any, line: Any) -> Any:
+    """The state before any line."""
+    return dtype(0), cp.Line[dtype, line](0), cp.Line[dtype, line](0)
+
+
+def lane_moments(x: Any, span: Any, state: Any, block: Any) -> Any:
+    """A state after the lines x(at), x(at + step), ... before `end`, of `span` = (at, step, end):
+    how many lines there were, and lane by lane their means and squared distances. `block` lines go
+    together."""
+    (at, step, end), (count, mean, spread) = span, state
+    dtype, i = mean.dtype, at
+    while i + (block - 1) * step < end:
+        lines = tuple(x(i + k * step) for k in range(block))
+        mean, spread = with_part((mean, spread), count, described(lines), dtype(block))
+        count += dtype(block)
+        i += block * step
+    while i < end:
+        mean, spread = with_part((mean, spread), count, (x(i), dtype(0)), dtype(1))
+        count += dtype(1)
+        i += step
+    return count, mean, spread
+
+
+# Rows
+
+
+@cp.cube
+def describe_rows(
+    x: cp.Tensor,
+    parts: Any,
+    out: Any,
+    count: int,
+    op: cp.Comptime[Reduction],
+    tiling: cp.Comptime[MomentTiling],
+) -> None:
+    """A cube describes one chunk of one row. `parts`: none where a row is one chunk, which is the
+    result `out`; else means and squared distances, whose last axis counts the chunks."""
+    kept, size = tiling.wide.kept, tiling.wide.chunk * tiling.wide.line
+    extents = parts[0].shape if len(parts) > 0 else (*out[0].shape, 1)
+    where = unravelled(cp.CUBE_POS // extents[kept], extents[:kept])
+    chunk = cp.CUBE_POS % extents[kept]
+    first = chunk * size
+    end = min(first + size, x.shape[kept])
+    mean, spread = row_moments(x[where], first, end, op, tiling)
+    if cp.UNIT_POS == 0:
+        if len(parts) == 0:
+            out[0][where] = written(spread, op, count, 0)
+        else:
+            parts[0][(*where, chunk)] = mean
+            parts[1][(*where, chunk)] = spread
+
+
+def row_moments(row: Any, first: Any, end: Any, op: Any, tiling: Any) -> Any:
+    """The mean and the squared distances of the elements [first, end) of a row, less its pivot."""
+    line = tiling.wide.line
+    pivot, part = loaded(row, 0, op, 1, None, 0)[0], row[first:end]
+    return moments_of(
+        lambda p: loaded(part, p * line, op, line, None, 0) - pivot,
+        lambda j: loaded(part, j, op, 1, None, 0) - pivot,
+        end - first,
+        line,
+        op.dtype,
+        tiling.block,
+    )
+
+
+def moments_of(whole: Any, each: Any, number: Any, line: Any, dtype: Any, block: Any) -> Any:
+    """The mean and the squared distances of a row of `number` elements, by all units of a cube:
+    whole(p) is line number p of it, each(j) its element j as a line of one."""
+    lines = number // line
+    span = cp.UNIT_POS, cp.CUBE_DIM, lines
+    state = lane_moments(whole, span, no_lines(dtype, line), block)
+    span = lines * line + cp.UNIT_POS, cp.CUBE_DIM, number
+    few = lane_moments(each, span, no_lines(dtype, 1), 1)
+    return over_units(state, few, dtype(number))
+
+
+def over_units(state: Any, few: Any, number: Any) -> Any:
+    """The mean and the squared distances of all `number` elements of the states of all units."""
+    (count, mean, spread), (rest, middle, around) = state, few
+    found = cube_sum((mean * count).sum() + (middle * rest).sum()) / number
+    away, aside = mean - found, middle - found
+    total = (spread + away * away * count).sum() + (around + aside * aside * rest).sum()
+    return found, cube_sum(total)
+
+
+@cp.cube
+def join_rows(
+    means: cp.Tensor,
+    spreads: cp.Tensor,
+    out: cp.Tensor,
+    extent: int,
+    count: int,
+    op: cp.Comptime[Reduction],
+    tiling: cp.Comptime[MomentTiling],
+) -> None:
+    """A cube joins the chunks of one result of `extent` elements."""
+    where = unravelled(cp.CUBE_POS, out.shape)
+    size = tiling.wide.chunk * tiling.wide.line
+    total = op.dtype(0)
+    for k in range(cp.UNIT_POS, means.shape[-1], cp.CUBE_DIM):
+        total += means[(*where, k)] * op.dtype(min(size, extent - k * size))
+    middle = cube_sum(total) / op.dtype(extent)
+    around = op.dtype(0)
+    for k in range(cp.UNIT_POS, means.shape[-1], cp.CUBE_DIM):
+        away = means[(*where, k)] - middle
+        around += spreads[(*where, k)] + away * away * op.dtype(min(size, extent - k * size))
+    found = cube_sum(around)
+    if cp.UNIT_POS == 0:
+        out[where] = written(found, op, count, 0)
+
+
+# Columns
+
+
+@cp.cube
+def describe_columns(
+    x: cp.Tensor,
+    means: cp.Tensor,
+    spreads: cp.Tensor,
+    op: cp.Comptime[Reduction],
+    tiling: cp.Comptime[MomentTiling],
+) -> None:
+    """A unit describes a line of columns of a chunk of rows; the last axis but one of the results
+    counts the chunks."""
+    kept, line = tiling.wide.kept, tiling.wide.line
+    columns, items = means.shape[kept + 1], 1
+    lines = (columns + line - 1) // line
+    for n in means.shape[: kept + 1]:
+        items = items * n
+    if items * lines > cp.ABSOLUTE_POS:
+        where = unravelled(cp.ABSOLUTE_POS // lines, means.shape[: kept + 1])
+        at, first = cp.ABSOLUTE_POS % lines * line, where[kept] * tiling.wide.chunk
+        end = min(first + tiling.wide.chunk, x.shape[kept])
+        seen = x[where[:kept]]
+        if at + line <= columns:
+            describe_column(seen, means[where], spreads[where], at, first, end, op, tiling, None)
+        else:
+            describe_column(seen, means[where], spreads[where], at, first, end, op, tiling, 0)
+
+
+def describe_column(
+    x: Any,
+    means: Any,
+    spreads: Any,
+    at: Any,
+    first: Any,
+    end: Any,
+    op: Any,
+    tiling: Any,
+    fill: Any,
+) -> None:
+    """The moments of one line of columns of some rows."""
+    line = tiling.wide.line
+    pivot = loaded(x[0], at, op, line, fill, 0)
+    _, mean, spread = lane_moments(
+        lambda i: loaded(x[i], at, op, line, fill, 0) - pivot,
+        (first, 1, end),
+        no_lines(op.dtype, line),
+        tiling.block,
+    )
+    cp.store(means, at, mean, whole=fill is None)
+    cp.store(spreads, at, spread, whole=fill is None)
+
+
+@cp.cube
+def join_columns(
+    means: cp.Tensor,
+    spreads: cp.Tensor,
+    out: cp.Tensor,
+    extent: int,
+    count: int,
+    op: cp.Comptime[Reduction],
+    tiling: cp.Comptime[MomentTiling],
+) -> None:
+    """A unit joins the chunks of one column of `extent` rows."""
+    if out.size > cp.ABSOLUTE_POS:
+        where = unravelled(cp.ABSOLUTE_POS, out.shape)
+        kept, column, size = where[:-1], where[-1], tiling.wide.chunk
+        mean, spread = op.dtype(0), op.dtype(0)
+        for k in range(means.shape[means.rank - 2]):
+            part = means[(*kept, k, column)], spreads[(*kept, k, column)]
+            number = op.dtype(min(size, extent - k * size))
+            mean, spread = with_part((mean, spread), op.dtype(k * size), part, number)
+        out[where] = written(spread, op, count, 0)
