@@ -56,6 +56,7 @@ class Emitter:
             self.entry.append(dialect.dynamic_block.format(align=self.shared.alignment))
         self._source_names = names_of(kernel)
         self._exprs: dict[Value, Expr] = {}
+        self._free: set[Value] = set()
         self._waiting: dict[Value, Op] = {}
         self._turned: dict[Value, Expr] = {}
         self._mutable: set[Value] = set()
@@ -87,10 +88,11 @@ class Emitter:
         return self._exprs[value]
 
     def name(self, value: Value) -> str:
-        """The value as a name or a literal, for texts that need it more than once."""
+        """The value as a name, a literal or a text that is free, for texts that need it more than
+        once."""
         expr = self._exprs[value]
-        if expr.rank == ATOM:
-            return self.value(value).whole
+        if expr.rank == ATOM or value in self._free:
+            return self.value(value).within(ATOM)  # a name of what is free would end with its block
         self._declare(value)
         return self._exprs[value].whole
 
@@ -152,7 +154,9 @@ class Emitter:
         self._note(op)
         expr = (handler or values.emit_elementwise)(self, op)
         self.bind(op.result, expr)
-        if not self._is_free(op):
+        if self._is_free(op):
+            self._free.add(op.result)
+        else:
             self._keep(op, expr)
 
     def _note(self, op: Op) -> None:
