@@ -31,6 +31,7 @@ from cubepy.kernels.matmul.problem import (
     sums_of,
     turned,
 )
+from cubepy.kernels.matmul.skinny import launch_thin, launch_vectors
 from cubepy.kernels.matmul.strategies import choose, divide, parts_of_k
 from cubepy.kernels.matmul.streams import (
     Dots,
@@ -39,9 +40,11 @@ from cubepy.kernels.matmul.streams import (
     multiply_dots,
     multiply_streams,
 )
+from cubepy.kernels.matmul.thin import Thin
 from cubepy.kernels.matmul.tiles import Tiles, multiply_tiles
 from cubepy.kernels.matmul.units import Units, multiply_units
 from cubepy.kernels.matmul.variants import others, problem_key
+from cubepy.kernels.matmul.vectors import Vectors
 from cubepy.kernels.matmul.waves import count as tile_count
 from cubepy.lang.pipelines import ROWS as ROWS_OF_UNIT
 from cubepy.lang.pipelines import box
@@ -263,7 +266,8 @@ def launch(planner: Planner, problem: Problem, p: Product) -> None:
     b = p.b
     if not isinstance(t, Tiles | Pipelined) and problem.right == COLUMNS:
         b = turned(b)
-    common = {"biases": p.biases, "extras": p.extras, "epilogue": p.epilogue, "t": t}
+    finish = {"biases": p.biases, "extras": p.extras, "epilogue": p.epilogue}
+    common = {**finish, "t": t}
     match t:
         case Tiles():
             count = -(-problem.m // t.height) * -(-problem.n // t.width) * problem.batches
@@ -271,6 +275,10 @@ def launch(planner: Planner, problem: Problem, p: Product) -> None:
             planner.launch(multiply_tiles, grid, a=p.a, b=b, out=p.out, **common)
         case Pipelined():
             launch_pipelined(planner, problem, p, t)
+        case Thin():
+            launch_thin(planner, problem, p.a, b, p.out, t, finish)
+        case Vectors():
+            launch_vectors(planner, problem, p.a, b, p.out, t, finish)
         case Streams():
             cubes = problem.batches * -(-problem.n // t.width)
             planner.launch(multiply_streams, cubes, a=p.a, b=b, out=p.out, **common)

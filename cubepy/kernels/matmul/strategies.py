@@ -6,9 +6,12 @@ from cubepy.ir.types import DType, i8, u8
 from cubepy.kernels.matmul.blocks import Blocks
 from cubepy.kernels.matmul.pipelined import Pipelined
 from cubepy.kernels.matmul.problem import ROWS, Problem
+from cubepy.kernels.matmul.skinny import skinny
 from cubepy.kernels.matmul.streams import Dots, Streams
+from cubepy.kernels.matmul.thin import Thin
 from cubepy.kernels.matmul.tiles import Tiles
 from cubepy.kernels.matmul.units import PANEL, ROW_BYTES, Units
+from cubepy.kernels.matmul.vectors import Vectors
 from cubepy.kernels.matmul.waves import pipelined
 from cubepy.record import dataclass
 from cubepy.targets import Target
@@ -51,13 +54,13 @@ class Division:
     depth: int
 
 
-Configuration = Blocks | Streams | Dots | Tiles | Units | Pipelined
+Configuration = Blocks | Streams | Dots | Tiles | Units | Pipelined | Thin | Vectors
 
 
 def choose(target: Target, problem: Problem) -> Configuration:
     """The kernel for a problem, as its configuration."""
     if target.kind not in ("cpu", "interpreter"):
-        return pipelined(target, problem) or tiles(problem)
+        return skinny(target, problem) or pipelined(target, problem) or tiles(problem)
     if problem.m <= FEW and problem.left == ROWS:
         if problem.right == ROWS:
             return streams(target, problem)

@@ -12,8 +12,10 @@ from cubepy.kernels.matmul.pipelined import Pipelined
 from cubepy.kernels.matmul.problem import Problem
 from cubepy.kernels.matmul.strategies import Configuration, divide
 from cubepy.kernels.matmul.streams import Dots, Streams
+from cubepy.kernels.matmul.thin import Thin
 from cubepy.kernels.matmul.tiles import Tiles
 from cubepy.kernels.matmul.units import PANEL, Units
+from cubepy.kernels.matmul.vectors import Vectors
 from cubepy.kernels.matmul.waves import tilings
 from cubepy.targets import Target
 
@@ -41,6 +43,10 @@ def others(target: Target, first: Configuration, problem: Problem) -> Mapping[st
         case Pipelined():
             found = {f"{t.height}x{t.width}": t for t in tilings(target, problem)}
             return {text: t for text, t in found.items() if t != first}
+        case Thin():
+            return {}
+        case Vectors():
+            return variants(first, {"loads": (1, 2, 4, 8)}, _vectors)
         case Units():
             axes = {"depth": (0.25, 0.5, 1), "width": (0.5, 1, 2)}
             return _divided(target, problem, first, variants(first, axes, _units))
@@ -76,6 +82,10 @@ def _streams(first: Streams, lines: int, width: float) -> Streams:
 
 def _dots(first: Dots, shape: tuple[int, int]) -> Dots:
     return replace(first, rows=shape[0], columns=shape[1], width=_rounded(first.width, shape[1]))
+
+
+def _vectors(first: Vectors, loads: int) -> Vectors:
+    return replace(first, loads=loads)
 
 
 def _blocks(first: Blocks, depth: int, width: float) -> Blocks:

@@ -1,0 +1,149 @@
+"""Products of few rows on GPUs: the rule, the texts, and the portable kernel on this processor."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cubepy as cp
+from cubepy.ir.types import bf16, f32, f64, i32
+from cubepy.kernels.calls.inspection import record
+from cubepy.kernels.matmul.problem import COLUMNS, ROWS, Problem
+from cubepy.kernels.matmul.skinny import skinny, thin
+from cubepy.kernels.matmul.strategies import choose
+from cubepy.kernels.matmul.thin import Thin
+from cubepy.kernels.matmul.vectors import Vectors, multiply_vectors
+from cubepy.targets import cuda_target, parse_target
+from tests.optional import require_package
+
+RNG = np.random.default_rng(5)
+HOPPER = cuda_target("sm_90a")
+LAYERS = [(6144, 4096), (4096, 4096), (28672, 4096), (128256, 4096), (57344, 8192), (8192, 28672)]
+
+
+def problem(m: int, n: int, k: int, **changes: Any) -> Problem:
+    made = Problem(m, n, k, (), f32, f32, bf16, ROWS, COLUMNS, elements=bf16, has_boxes=True)
+    return replace(made, **changes)
+
+
+# The rule
+
+
+@pytest.mark.parametrize("right", [ROWS, COLUMNS])
+@pytest.mark.parametrize("m", [1, 2, 8, 9, 17, 40, 64])
+def test_hopper_has_room_for_what_is_chosen(m: int, right: str):
+    for n, k in [*LAYERS, (8, 64), (1000, 72)]:
+        t = thin(HOPPER, problem(m, n, k, right=right))
+        assert isinstance(t, Thin)
+        assert m <= t.rows < m + 8
+        assert t.columns % 8 == 0
+        assert t.columns == 64 or right == COLUMNS
+        assert 2 <= t.stages
+        assert t.shared_bytes <= HOPPER.shared_bytes
+
+
+def test_hopper_uses_tensor_cores_unless_for_one_row():
+    assert isinstance(choose(HOPPER, problem(2, 4096, 4096)), Thin)
+    assert isinstance(choose(HOPPER, problem(1, 4096, 4096, right=ROWS)), Thin)
+    assert isinstance(choose(HOPPER, problem(1, 4096, 4096)), Vectors)
+
+
+def test_all_multiprocessors_read_the_weights():
+    for n, k in LAYERS:
+        t = choose(HOPPER, problem(8, n, k))
+        assert isinstance(t, Thin)
+        assert -(-n // t.width) * t.parts >= 0.9 * HOPPER.multiprocessors
+
+
+@pytest.mark.parametrize("target", ["cuda:sm_80", "opencl", "metal", "hip:gfx942"])
+def test_other_gpus_read_lines(target: str):
+    for m in (1, 8):
+        assert isinstance(choose(parse_target(target), problem(m, 4096, 4096)), Vectors)
+    assert skinny(parse_target(target), problem(9, 4096, 4096)) is None
+
+
+def test_what_tensor_cores_do_not_take():
+    for changed in ({"elements": None}, {"elements": f32}, {"has_boxes": False}):
+        assert isinstance(skinny(HOPPER, problem(2, 4096, 4096, **changed)), Vectors)
+    assert skinny(HOPPER, problem(65, 4096, 4096)) is None
+    assert skinny(HOPPER, problem(2, 4096, 4096, left=COLUMNS)) is None
+
+
+# The texts
+
+
+def relu(v: Any, index: Any) -> Any:
+    return max(v, 0.0)
+
+
+def launches(a: str, b: str, target: Any, **options: Any) -> Any:
+    biases = {"bias": cp.spec(options.pop("bias"))} if "bias" in options else {}
+    specs = {"a": cp.spec(a), "b": cp.spec(b), **biases}
+    return record(cp.kernels.matmul, specs, options, target)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "options"),
+    [
+        ("bf16[1,4096]", "bf16[4096,4096]", {}),
+        ("f16[3,20,128]", "f16[3,128,264]", {"epilogue": relu}),
+        ("bf16[61,128]", "bf16[128,264]", {"bias": "bf16[264]"}),
+    ],
+)
+def test_the_text_for_hopper_is_compiled(a: str, b: str, options: dict[str, Any]):
+    require_package("cuda.bindings")
+    (launch,) = launches(a, b, HOPPER, **options)
+    assert launch.kernel.__name__ == "multiply_thin"
+    text = launch.launcher.inspect(**launch.arguments, target="cuda:sm_90a", stage="ptx")
+    assert text.count("wgmma.mma_async") == 4 * launch.arguments["t"].pieces
+
+
+@pytest.mark.parametrize("target", ["cuda:sm_80", "opencl", "metal"])
+@pytest.mark.parametrize("dtype", ["f16", "f32", "i8"])
+def test_the_text_for_others_is_written(target: str, dtype: str):
+    (launch,) = launches(f"{dtype}[2,300]", f"{dtype}[300,70]", parse_target(target))
+    assert launch.kernel.__name__ == "multiply_vectors"
+    text = launch.launcher.inspect(**launch.arguments, target=target, stage="source")
+    assert "multiply_vectors" in text
+
+
+# The portable kernel
+
+
+@pytest.mark.parametrize("right", [ROWS, COLUMNS])
+@pytest.mark.parametrize(
+    ("dtype", "result", "sums"),
+    [("f4", "f4", f32), ("f2", "f2", f32), ("f8", "f8", f64), ("i1", "i4", i32)],
+)
+@pytest.mark.parametrize(("m", "n", "k"), [(1, 37, 1111), (3, 70, 515), (2, 9, 5)])
+def test_vectors(m: int, n: int, k: int, dtype: str, result: str, sums: Any, right: str):
+    numbers = RNG.integers(-7, 8, (m + n, k)).astype(dtype)
+    a, b = numbers[:m], numbers[m:].T
+    line = 16 // a.itemsize
+    t = Vectors(m, 4 if right == COLUMNS else 2 * line, 64, line, 2, right, sums)
+    out = np.full((m, n), 77, result)
+    kernel = multiply_vectors.configure(plane_dim=32)[-(-n // t.columns), t.units]
+    given = b.T if right == COLUMNS else np.ascontiguousarray(b)
+    kernel(a=a, b=given, out=out, biases=(), extras=(), epilogue=None, t=t)
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    np.testing.assert_array_equal(out, exact.astype(result))
+
+
+def test_vectors_in_stacks_with_what_follows():
+    m, n, k = 2, 21, 100
+    a, b = RNG.standard_normal((3, m, k)), RNG.standard_normal((3, n, k))
+    bias, out = RNG.standard_normal((3, m, n)), np.full((3, m, n), np.nan)
+    t = Vectors(m, 4, 64, 2, 2, COLUMNS, f64)
+    kernel = multiply_vectors.configure(plane_dim=32)[3 * -(-n // t.columns), t.units]
+    kernel(a=a, b=b, out=out, biases=(bias,), extras=(), epilogue=relu, t=t)
+    expected = np.maximum(a @ b.swapaxes(-1, -2) + bias, 0)
+    np.testing.assert_allclose(out, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_f16_is_summed_in_f32():
+    (launch,) = launches("f16[4,512]", "f16[512,64]", parse_target("opencl"))
+    assert launch.arguments["t"].sums is f32
+    assert launch.arguments["t"].line == 8
