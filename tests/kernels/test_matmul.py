@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -348,3 +349,25 @@ def test_blocks_follow_the_caches():
     division = strategies.divide(target, problem, found)
     assert division.height % found.rows == 0
     assert division.width % found.step == 0
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "float64", "f8e4m3"])
+@pytest.mark.parametrize("factors", [np.float32, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn])
+@pytest.mark.parametrize("m", [1, 20])
+def test_the_dtype_of_the_result(dtype: str, factors: Any, m: int):
+    rng = np.random.default_rng(3)
+    a, b = (rng.standard_normal(s).astype(factors) for s in ((m, 33), (33, 40)))
+    found = cp.kernels.matmul(a, b, dtype=dtype)
+    expected = a.astype(float) @ b.astype(float)
+    rounding = {"float32": 2**-20, "float64": 2**-20, "bfloat16": 2**-8, "float16": 2**-10}
+    assert found.dtype == (ml_dtypes.float8_e4m3fn if dtype == "f8e4m3" else np.dtype(dtype))
+    np.testing.assert_allclose(
+        found.astype(float), expected, rtol=rounding.get(dtype, 2**-3), atol=2e-2
+    )
+
+
+@pytest.mark.parametrize(("factors", "dtype"), [(np.int8, "float32"), (np.float32, "int32")])
+def test_a_dtype_that_is_no_float_s(factors: Any, dtype: str):
+    a = np.ones((4, 4), factors)
+    with pytest.raises(cp.LaunchError):
+        cp.kernels.matmul(a, a, dtype=dtype)

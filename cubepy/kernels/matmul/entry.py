@@ -8,10 +8,11 @@ from typing import Any
 
 from cubepy.array.memory import Memory
 from cubepy.frontend.signature import comptime_key
+from cubepy.ir.types import DType, find_dtype
 from cubepy.jit.grid import Fixed
 from cubepy.kernels.calls.arguments import wrong
 from cubepy.kernels.calls.call import call
-from cubepy.kernels.calls.libraries import Shape
+from cubepy.kernels.calls.libraries import Shape, refused
 from cubepy.kernels.calls.plans import Planner, Plans
 from cubepy.kernels.matmul.blocks import Blocks, multiply_blocks
 from cubepy.kernels.matmul.maps import boxes
@@ -62,6 +63,7 @@ def matmul(
     bias: Any = None,
     epilogue: Any = None,
     precision: str | None = None,
+    dtype: Any = None,
     out: Any = None,
 ) -> Any:
     """The product of two matrices, or of stacks of them; as `numpy.matmul`.
@@ -73,8 +75,8 @@ def matmul(
     stored. `precision`: "tf32" or "flex32" allow rounding of factors to these, where that is
     faster; "fast_accum" lets tensor cores add products of 8-bit floats with the fewer bits that
     they have for these; "exact" keeps matrix units from taking bf16 below 2**-126 for 0, and
-    tensor cores from adding 8-bit floats. Gives an array of the library of `a`, or fills `out`,
-    which is no argument.
+    tensor cores from adding 8-bit floats. `dtype`: of the result, for products of floats. Gives an
+    array of the library of `a`, or fills `out`, which is no argument.
 
     Products of f16, bf16 and 8-bit floats are added in f32 and rounded once; the results of 8-bit
     floats are f32, of i8, i16 and u8 i32, others have the dtype of the factors. Integers wrap. The
@@ -86,19 +88,32 @@ def matmul(
     if precision not in PRECISIONS:
         known = ", ".join(map(repr, PRECISIONS))
         raise wrong("matmul", f"`precision` is {precision!r}", f"one of {known}")
+    kind = None if dtype is None else find_dtype(dtype)
+    if dtype is not None and (kind is None or not kind.is_float):
+        raise refused("matmul", "dtype", f"is {dtype!r}", "name a float")
     function, *extras = epilogue if isinstance(epilogue, tuple) else (epilogue,)
     names = ("a", "b", "bias", *(f"epilogue[{k + 1}]" for k in range(len(extras))))
 
     def make(planner: Planner, arrays: list[Memory]) -> None:
         biases = arrays[2:3] if bias is not None else []
         rest = arrays[2 + len(biases) :]
-        _plan(planner, arrays[0], arrays[1], biases, function, tuple(rest), precision)
+        planned = Options(function, precision, kind)
+        _plan(planner, arrays[0], arrays[1], biases, tuple(rest), planned)
 
-    parameters = precision, None if function is None else comptime_key(function)
+    parameters = precision, kind, None if function is None else comptime_key(function)
     return call(_PLANS, "matmul", names, (a, b, bias, *extras), parameters, make, out)
 
 
 # What is done for one signature
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a caller asked for beside the operands; `dtype` of the result, None for the usual."""
+
+    epilogue: Callable[..., Any] | None
+    precision: str | None
+    dtype: DType | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +134,14 @@ def _plan(
     a: Memory,
     b: Memory,
     biases: list[Memory],
-    epilogue: Callable[..., Any] | None,
     extras: tuple[Memory, ...],
-    precision: str | None,
+    options: Options,
 ) -> None:
     check_factors("matmul", a, b)
     extents = product_extents("matmul", a, b)
-    result = planner.result(Shape(extents, result_of(a.dtype)))
+    if options.dtype is not None and not a.dtype.is_float:
+        raise refused("matmul", "dtype", f"is {options.dtype}, of {a.dtype}", "leave it out")
+    result = planner.result(Shape(extents, options.dtype or result_of(a.dtype)))
     for bias in biases:
         if broadcast(bias.shape, extents) != extents:
             reason = f"`bias` has shape {bias.shape}, the result {extents}"
@@ -137,7 +153,9 @@ def _plan(
     left, right = as_matrices(a, True), as_matrices(b, False)
     left = expanded(left, (*shape[:-2], *left.shape[-2:]))
     right = expanded(right, (*shape[:-2], *right.shape[-2:]))
-    multiply(planner, Product(left, right, _seen(result, a, b), seen, epilogue, extras, precision))
+    result = _seen(result, a, b)
+    finish = options.epilogue, extras, options.precision
+    multiply(planner, Product(left, right, result, seen, *finish))
 
 
 def _matrix_extents(a: Memory, b: Memory, extents: tuple[int, ...]) -> tuple[int, ...]:

@@ -47,6 +47,8 @@ def pipelined(target: Target, problem: Problem) -> Pipelined | None:
         return None
     if not problem.has_boxes or problem.n % 2:  # results are finished in pairs
         return None
+    if problem.result.itemsize not in (2, 4):
+        return None
     if elements not in (bf16, f16) and (problem.left != ROWS or problem.right != COLUMNS):
         return None  # these are taken along k alone
     return min(tilings(target, problem), key=lambda t: duration(target, problem, t))
