@@ -151,3 +151,27 @@ def test_parts_of_weight_gradients_cover_all_pixels(channels: int):
         assert 1 <= t.parts <= t.steps
         assert t.stages * (t.down + t.width) * 8192 < HOPPER.shared_bytes
         assert t.rows * t.down * 64 >= p.filters
+
+
+@pytest.mark.parametrize(
+    ("weight", "options", "turned"),
+    [
+        ("bf16[64,72,3,3]", {"padding": 1}, [(True, True)]),
+        ("bf16[64,72,1,1]", {}, [(True, False)]),
+        ("f16[64,72,3,3]", {"padding": 1, "stride": 2}, [(True, False), *[(True, True)] * 3]),
+    ],
+)
+def test_input_gradients_read_weights_as_they_are(weight: str, options: Any, turned: Any):
+    require_package("cuda.bindings")
+    side = 20 // options.get("stride", 1)
+    dtype = weight.partition("[")[0]
+    specs = {"weight": cp.spec(weight), "grad_output": cp.spec(f"{dtype}[2,64,{side},{side}]")}
+    sizes = {"input_size": (2, 72, 20, 20), **options}
+    found = record(cp.kernels.conv2d_input_grad, specs, sizes, HOPPER)
+    products = [launch for launch in found if launch.kernel.__name__ == "convolve_tiles"]
+    tiles = [launch.arguments["t"] for launch in products]
+    assert [(t.is_turned, t.is_reversed) for t in tiles] == turned
+    assert len(found) == len(products) + (3 if "3,3" in weight else 2)  # layouts change once
+    for launch in products:
+        text = launch.launcher.inspect(**launch.arguments, target="cuda:sm_90a", stage="ptx")
+        assert "1, 1, 1, 1, 0;" in text  # weights are turned

@@ -22,10 +22,13 @@ from cubepy.kernels.convolution.tensor_core_gradient import (
 from cubepy.kernels.convolution.tensor_cores import FILTERS, Tiles, convolve_tiles
 from cubepy.kernels.convolution.waves import axes_of, count, run_of
 from cubepy.kernels.transposition.entry import copy_transposed
+from cubepy.lang import pipelines
 from cubepy.lang.cuda import tensor_map, tensor_map_im2col
 
 UNITS = 256
 """Units of a cube that adds sums."""
+VOLUME = (0, 4, 1, 2, 3)
+"""The axes of [n, depth, row, column, channel] as [n, channel, depth, row, column]."""
 _UNIT = 16
 """Bytes that addresses and strides of tensor maps are multiples of."""
 
@@ -44,11 +47,12 @@ def launch_gathered(
     """`x` and `out`: [n, channel, depth, row, column], `weight`: [filter, channel, ...], in any
     order in memory: what the kernel does not read or write so is copied."""
     run, tiles, trivial = run_of(problem, t.shared), count(t), 3 - axes_of(problem)
-    source, taps = _readable(planner, x), _flat(planner, _readable(planner, weight))
-    result = channels_last(out)
-    is_kept = result.strides[-1] == out.dtype.itemsize
-    if not is_kept:
-        result = planner.scratch(result.shape, out.dtype)
+    source = _readable(planner, channels_last(x))
+    weights, is_turned, is_reversed = _weights(planner, weight)
+    box = (1,) * len(t.kernel)
+    box = (t.depth, *box, FILTERS) if is_turned else (FILTERS * t.down, *box, t.depth)
+    t = replace(t, is_turned=is_turned, is_reversed=is_reversed)
+    result = writable(planner, out)
     planner.launch(
         convolve_tiles.configure(cubes_per_sm=1),
         Fixed((min(planner.target.multiprocessors, tiles), 1, 1), (t.units, 1, 1)),
@@ -56,16 +60,18 @@ def launch_gathered(
             _without(source, trivial),
             *(t.run, t.depth, run.lower, run.upper, t.stride, t.swizzle),
         ),
-        weight=tensor_map(taps, (FILTERS * t.down, 1, t.depth), t.swizzle),
-        out=_without(result, trivial),
+        weight=tensor_map(
+            _without(weights, trivial), box, pipelines.ROW_BYTES if is_turned else t.swizzle
+        ),
+        out=_without(channels_last(result), trivial),
         biases=biases,
         extras=extras,
         tiles=tiles,
         epilogue=epilogue,
         t=t,
     )
-    if not is_kept:
-        copy_transposed(planner, permuted(result, (0, 4, 1, 2, 3)), out)
+    if result is not out:
+        copy_transposed(planner, result, out)
 
 
 def launch_weight_gradient(
@@ -74,7 +80,7 @@ def launch_weight_gradient(
     """`x` and `grad`: [n, channel, depth, row, column], `out`: [filter, channel, ...]."""
     run, trivial = run_of(problem, 0), 3 - axes_of(problem)
     none, ones = (0,) * len(t.kernel), (1,) * len(t.kernel)
-    source, seen = (_without(_readable(planner, a), trivial) for a in (x, grad))
+    source, seen = (_without(_readable(planner, channels_last(a)), trivial) for a in (x, grad))
     sums = planner.scratch((t.parts, t.filters, t.columns, SIDE), f32)
     planner.launch(
         sum_products.configure(cubes_per_sm=1),
@@ -107,55 +113,73 @@ def _without(x: Memory, trivial: int) -> Memory:
     return replace(x, shape=shape, strides=strides)
 
 
-def _flat(planner: Planner, weight: Memory) -> Memory:
-    """[filter, depth, row, column, channel] as [filter, tap, channel]; perhaps a copy."""
-    found = _taps(weight)
-    if found is None:
-        made = planner.scratch(weight.shape, weight.dtype)
-        copy_transposed(planner, weight, made)
-        found = _taps(made)
-    assert found is not None
-    return found
-
-
-def _taps(weight: Memory) -> Memory | None:
-    """[filter, tap, channel]; None where taps do not lie at one distance."""
-    size, (filters, *kernel, channels) = weight.dtype.itemsize, weight.shape
-    step = distance = 0
-    for n, stride in zip(reversed(kernel), reversed(weight.strides[1:-1]), strict=True):
-        if n > 1:
-            if distance and stride != distance:
-                return None
-            step, distance = step or stride, n * stride
-    strides = weight.strides[0], step or channels * size, size
-    return replace(weight, shape=(filters, prod(kernel), channels), strides=strides)
-
-
-def has_taps(weight: Memory) -> bool:
-    """Whether weights [filter, channel, ...] are read as they are."""
-    last = channels_last(weight)
-    return is_readable(last) and _taps(last) is not None
-
-
-def copy_taps(planner: Planner, weight: Memory, out: Memory) -> None:
-    """Copy weights [filter, channel, ...] to where channels are last in memory."""
-    copy_transposed(planner, channels_last(weight), channels_last(out))
-
-
 def is_readable(x: Memory) -> bool:
-    """Whether a tensor map can describe [..., channel]."""
+    """Whether a tensor map can describe an array whose last axis is dense."""
     places = [x.address, *(s for n, s in zip(x.shape, x.strides, strict=True) if n > 1)]
     dense = x.strides[-1] == x.dtype.itemsize
     return dense and not any(s < 0 or s % _UNIT for s in places[:-1])
 
 
-def _readable(planner: Planner, x: Memory) -> Memory:
-    """[n, channel, ...] with the channels last, as a tensor map can describe it; perhaps a copy."""
-    last = channels_last(x)
+def _readable(planner: Planner, last: Memory) -> Memory:
+    """[..., channel] as a tensor map can describe it; perhaps a copy."""
     if is_readable(last):
-        row = x.shape[1] * x.dtype.itemsize
-        steps = tuple(s if n > 1 else row for n, s in zip(last.shape, last.strides, strict=True))
-        return replace(last, strides=(*steps[:-1], last.strides[-1]))
-    made = planner.scratch(last.shape, x.dtype)
+        return _with_rows(last)
+    made = planner.scratch(last.shape, last.dtype)
     copy_transposed(planner, last, made)
     return made
+
+
+def _with_rows(x: Memory) -> Memory:
+    """The array with strides that a tensor map takes, for axes of one element too."""
+    row = x.shape[-1] * x.dtype.itemsize
+    steps = (s if n > 1 else row for n, s in zip(x.shape[:-1], x.strides[:-1], strict=True))
+    return replace(x, strides=(*steps, x.dtype.itemsize))
+
+
+def _weights(planner: Planner, weight: Memory) -> tuple[Memory, bool, bool]:
+    """[filter, channel, ...] as the kernel reads them, whether turned, and whether reversed.
+
+    That is [filter, ..., channel], or [channel, ..., filter] turned; perhaps a copy.
+    """
+    last = channels_last(weight)
+    ahead = _ahead(last)
+    for found, is_turned in ((ahead, False), (permuted(ahead, (4, 1, 2, 3, 0)), True)):
+        if is_readable(found):
+            return _with_rows(found), is_turned, ahead.address != last.address
+    return _readable(planner, last), False, False
+
+
+def _ahead(last: Memory) -> Memory:
+    """[filter, depth, row, column, channel] with the taps in the order of memory, if all are
+    reversed there; else as they are."""
+    taps = [(n, s) for n, s in zip(last.shape[1:-1], last.strides[1:-1], strict=True) if n > 1]
+    if not taps or any(s > 0 for _, s in taps):
+        return last
+    strides = (last.strides[0], *(abs(s) for s in last.strides[1:-1]), last.strides[-1])
+    address = last.address + sum((n - 1) * s for n, s in taps)
+    return replace(last, address=address, strides=strides)
+
+
+def ordered(planner: Planner, x: Memory) -> Memory:
+    """[n, channel, ...] as tensor maps describe it, for several launches; perhaps a copy."""
+    last = channels_last(x)
+    return x if is_readable(last) else permuted(_readable(planner, last), VOLUME)
+
+
+def writable(planner: Planner, out: Memory) -> Memory:
+    """An array [n, channel, ...] with the channels last that several launches fill: `out` itself,
+    or one that is to be copied to it."""
+    last = channels_last(out)
+    if last.strides[-1] == out.dtype.itemsize:
+        return out
+    return permuted(planner.scratch(last.shape, out.dtype), VOLUME)
+
+
+def has_taps(weight: Memory) -> bool:
+    """Whether weights [filter, channel, ...] are read as they are."""
+    return is_readable(channels_last(weight))
+
+
+def copy_taps(planner: Planner, weight: Memory, out: Memory) -> None:
+    """Copy weights [filter, channel, ...] to where channels are last in memory."""
+    copy_transposed(planner, channels_last(weight), channels_last(out))

@@ -38,7 +38,8 @@ class Tiles:
     they are counted, on each axis. A load serves all taps of the last `shared` axes. `down` and
     `across`: warpgroups along filters and pixels, with `pixels` of `FILTERS` filters each.
     `depth`: channels of a step, 16, 32 or 64. `loads`, `steps`: stages of the rings of pixels and
-    of weights; `is_resident`: the ring holds all weights, which are loaded once.
+    of weights; `is_resident`: the ring holds all weights, which are loaded once. `is_turned`: they
+    are dense along filters, not channels; `is_reversed`: the last tap comes first in memory.
     """
 
     kernel: tuple[int, ...]
@@ -59,6 +60,8 @@ class Tiles:
     steps: int
     is_resident: bool
     dtype: DType
+    is_turned: bool = False
+    is_reversed: bool = False
 
     @property
     def units(self) -> int:
@@ -153,10 +156,10 @@ def convolve_tiles(
     epilogue: cp.Comptime[Callable[..., Any] | None],
     t: cp.Comptime[Tiles],
 ) -> None:
-    """`x`: in im2col mode; `weight`: [filter, tap, channel]; `out`: [n, ..., filter];
-    `tiles`: in all, those along filters follow each other."""
+    """`x`: in im2col mode; `weight`: [filter, ..., channel], or [channel, ..., filter] turned;
+    `out`: [n, ..., filter]; `tiles`: in all, those along filters follow each other."""
     pixels = cp.shared((t.loads, t.rows, t.depth), t.dtype)
-    weights = cp.shared((t.steps, FILTERS * t.down, t.depth), t.dtype)
+    weights = cp.shared((t.steps, t.down, FILTERS * t.depth), t.dtype)
     staged = cp.shared((t.consumers, t.pixels, FILTERS), t.dtype)
     loads = pipelines.ring(t.loads, t.consumers)
     steps = pipelines.ring(t.steps, t.consumers)
@@ -208,10 +211,19 @@ def load_weights(weight: Any, weights: Any, ring: Any, tiles: Any, t: Any) -> No
         first = cp.i32(tile) % t.columns * (FILTERS * t.down)
         for c in range(t.chunks):
             for tap in range(t.windows * t.shifts):
-                ring.acquire(place, weight.nbytes)
-                origin = (first, cp.i32(tap), cp.i32(c) * t.depth)
-                stage = place.stage
-                cp.cuda.tensor_load(weights, (stage, 0, 0), weight, origin, ring.full, stage)
+                met = t.windows * t.shifts - 1 - cp.i32(tap) if t.is_reversed else cp.i32(tap)
+                taps = offsets_of(met, t.kernel, (1,) * len(t.kernel))
+                ring.acquire(place, FILTERS * t.down * t.swizzle)
+                stage, channel = place.stage, cp.i32(c) * t.depth
+                if t.is_turned:
+                    for k in cp.unroll(range(t.down)):
+                        origin = (channel, *taps, first + k * FILTERS)
+                        cp.cuda.tensor_load(
+                            weights, (stage, k, 0), weight, origin, ring.full, stage
+                        )
+                else:
+                    origin = (first, *taps, channel)
+                    cp.cuda.tensor_load(weights, (stage, 0, 0), weight, origin, ring.full, stage)
                 place = ring.following(place)
 
 
@@ -230,9 +242,9 @@ def multiply(
     """What a warpgroup does that multiplies: `me` says which."""
     mine, unit = cp.plane_shuffle(me, 0), cp.i32(cp.UNIT_POS % pipelines.WARPGROUP)
     row, column = mine % t.down, mine // t.down  # in uniform registers, as descriptors are
-    left = cp.cuda.wgmma_descriptor(
-        weights, (0, FILTERS * row, 0), 16, 8 * t.swizzle, swizzle=t.swizzle
-    )
+    across = pipelines.ROW_BYTES if t.is_turned else t.swizzle
+    left = cp.cuda.wgmma_descriptor(weights, (0, row, 0), 16, 8 * across, swizzle=across)
+    along = pipelines.ROW_BYTES if t.is_turned else 2  # of 16 bytes each, to the next 16 channels
     right = cp.cuda.wgmma_descriptor(
         pixels, (0, t.pixels * column, 0), 16, 8 * t.swizzle, swizzle=t.swizzle
     )
@@ -250,7 +262,8 @@ def multiply(
                 w = left + cp.u64(step.stage * (FILTERS * t.down * t.depth // 8))
                 p = right + cp.u64((load.stage * t.rows + t.shift_of(shift)) * (t.depth // 8))
                 for q in cp.unroll(range(t.depth // 16)):
-                    sums = cp.cuda.wgmma(sums, w + cp.u64(2 * q), p + cp.u64(2 * q), t.dtype)
+                    a, b = w + cp.u64(along * q), p + cp.u64(2 * q)
+                    sums = cp.cuda.wgmma(sums, a, b, t.dtype, t.is_turned)
                 cp.cuda.wgmma_commit()
                 sums = cp.cuda.wgmma_wait(sums, 1)
                 if unit == 0 and (k > 0 or shift > 0):

@@ -22,6 +22,7 @@ from cubepy.kernels.calls.arguments import frozen, refused, wrong
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
+from cubepy.kernels.convolution import waves
 from cubepy.kernels.convolution.entry import (
     LAYOUTS,
     Convolution,
@@ -33,8 +34,10 @@ from cubepy.kernels.convolution.entry import (
     launch_each,
     triple,
 )
+from cubepy.kernels.convolution.gathered import ordered, writable
 from cubepy.kernels.convolution.problem import Problem, Window, make_window, numbers_of
 from cubepy.kernels.matmul.problem import result_of, sums_of
+from cubepy.kernels.transposition.entry import copy_transposed
 from cubepy.record import dataclass
 
 _PLANS = Plans()
@@ -356,12 +359,17 @@ def _launch(
 ) -> None:
     if 0 in out.shape:
         return
-    weight = _filters_first(planner, Weights(w, None).volume, groups)
+    volume, result = Weights(w, None).volume, out
+    if groups == 1 and waves.has_tensor_cores(planner.target, w.shape[:2], x.dtype):
+        x, volume, out = ordered(planner, x), ordered(planner, volume), writable(planner, result)
+    weight = _filters_first(planner, volume, groups)
     steps = zip(
         out.shape[2:], window.kernel, window.stride, window.before, window.dilation, strict=True
     )
     for at in product(*(phases(*step) for step in steps)):
         _launch_phase(planner, at, window, groups, x, weight, out, tuple(biases))
+    if out is not result:
+        copy_transposed(planner, out, result)
 
 
 def _filters_first(planner: Planner, w: Memory, groups: int) -> Memory:

@@ -106,7 +106,8 @@ def _is_served(target: Target, problem: Problem, elements: DType) -> bool:
     sizes, w, axes = (problem.channels, problem.filters), problem.window, axes_of(problem)
     reach = max(span - 1 for span in w.spans[3 - axes :])
     fits = max(w.stride) <= _STRIDES and reach < 2 * _OFFSETS[axes]
-    return fits and problem.groups == 1 and has_tensor_cores(target, sizes, elements)
+    fits = fits and problem.groups == 1 and 0 not in problem.extents
+    return fits and has_tensor_cores(target, sizes, elements)
 
 
 def has_tensor_cores(target: Target, sizes: Sequence[int], elements: DType) -> bool:
