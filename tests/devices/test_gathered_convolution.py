@@ -13,6 +13,7 @@ import cubepy as cp
 from cubepy.kernels.convolution import entry, waves
 from cubepy.kernels.convolution.problem import Problem
 from cubepy.targets import Target
+from tests.optional import require_package
 
 RNG = np.random.default_rng(12)
 DTYPES = {"bf16": (ml_dtypes.bfloat16, 2.0**-8), "f16": (np.float16, 2.0**-10)}
@@ -221,8 +222,7 @@ def test_gradients(hopper: str, x_shape: Any, w_shape: Any, options: Any, is_las
 
     def torch_like(v: Any) -> Any:
         """The channels second in shape, and last in memory."""
-        torch = pytest.importorskip("torch")
-        return torch.from_dlpack(v).movedim(-1, 1)
+        return require_package("torch").from_dlpack(v).movedim(-1, 1)
 
     input_grad, weight_grad = (
         getattr(cp.kernels, f"conv{axes}d_{name}_grad") for name in ("input", "weight")

@@ -35,8 +35,6 @@ from cubepy.kernels.matmul.problem import result_of, sums_of, turned
 from cubepy.record import dataclass
 
 _PLANS = Plans()
-MOST_TILINGS = 8
-"""Ways on tensor cores that tuning tries."""
 LAYOUTS = {1: ("NCL", "NLC", "NCHW", "NHWC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC", "NCHW")}
 
 
@@ -371,9 +369,8 @@ def launch_convolution(planner: Planner, c: Convolution) -> None:
     problem = c.problem
     tilings = waves.tilings(planner.target, problem, c.x.dtype)
     if tilings and c.weights.packing is None:
-        t = planner.pick_among(
-            "convolution", (*problem_key(problem), c.x.dtype), tilings[:MOST_TILINGS]
-        )
+        key = (*problem_key(problem), c.x.dtype)
+        t = planner.pick_among("convolution", key, waves.varied(tilings))
         w = c.weights.volume
         launch_gathered(planner, problem, t, c.x, w, c.out, c.biases, c.extras, c.epilogue)
     elif c.weights.packing is None and _is_product(c):

@@ -90,9 +90,14 @@ def launch_weight_gradient(
         sums=sums,
         t=t,
     )
-    result = channels_last(out)
+    is_last = out.strides[1] == out.dtype.itemsize
     planner.launch(
-        add_parts, Over(prod(out.shape) // LINE, "unit", UNITS), sums=sums, out=result, t=t
+        add_parts,
+        Over(prod(out.shape) // (LINE if is_last else 1), "unit", UNITS),
+        sums=sums,
+        out=channels_last(out),
+        is_last=is_last,
+        t=t,
     )
 
 

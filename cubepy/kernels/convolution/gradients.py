@@ -17,7 +17,7 @@ from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
 from cubepy.kernels.convolution import waves
-from cubepy.kernels.convolution.entry import Weights, as_volumes, triple
+from cubepy.kernels.convolution.entry import Weights, as_volumes, has_channels_last, triple
 from cubepy.kernels.convolution.gathered import launch_weight_gradient
 from cubepy.kernels.convolution.problem import Problem, make_window
 from cubepy.kernels.convolution.strategies import weight_sums
@@ -58,10 +58,11 @@ def conv2d_weight_grad(
     """The gradient of `conv2d` by its weights, as `torch.nn.grad.conv2d_weight`.
 
     `x` and the parameters are those of the convolution, `weight_size` is the shape of its weights,
-    `grad_output` the gradient by its result. Gives an array of that shape, or fills `out`. f16 and
-    bf16 are added in f32 and rounded once; the error of a sum is at most its length times 2**-24
-    (f64: 2**-53) times the sum of absolute products. Raises `LaunchError` for shapes that do not
-    fit, `LaunchTypeError` for dtypes that do not.
+    `grad_output` the gradient by its result. Gives an array of that shape, with the channels last
+    in memory where both have them so, or fills `out`. f16 and bf16 are added in f32 and rounded
+    once; the error of a sum is at most its length times 2**-24 (f64: 2**-53) times the sum of
+    absolute products. Raises `LaunchError` for shapes that do not fit, `LaunchTypeError` for dtypes
+    that do not.
     """
     options = (stride, padding, dilation, groups)
     return _weight_grad("conv2d_weight_grad", 2, x, weight_size, grad_output, options, out)
@@ -100,10 +101,12 @@ def _weight_grad(
         _check(function, axes, x, shape, grad, groups)
         window = make_window(function, axes, shape[2:], stride, padding, dilation)
         check_gradient(function, axes, window, ("x", x.shape), grad, shape[1] * groups)
-        result = planner.result(Shape(shape, result_of(x.dtype)))
+        seen, grads = as_volumes(x, axes, False), as_volumes(grad, axes, False)
+        both = has_channels_last(seen) and has_channels_last(grads)
+        order = (0, *range(2, len(shape)), 1) if both else None
+        result = planner.result(Shape(shape, result_of(x.dtype), order))
         if 0 in shape:
             return
-        seen, grads = as_volumes(x, axes, False), as_volumes(grad, axes, False)
         problem = Problem(
             window,
             seen.shape[0],

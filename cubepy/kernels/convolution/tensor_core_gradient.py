@@ -197,16 +197,19 @@ def multiply(
 
 
 @cp.cube
-def add_parts(sums: cp.Tensor, out: cp.Tensor, t: cp.Comptime[Parts]) -> None:
-    """A unit for `LINE` channels of `out`, which is [filter, depth, row, column, channel]."""
-    lines, taps = t.channels // LINE, prod(t.kernel)
-    place = cp.i32(cp.ABSOLUTE_POS)
+def add_parts(
+    sums: cp.Tensor, out: cp.Tensor, is_last: cp.Comptime[bool], t: cp.Comptime[Parts]
+) -> None:
+    """`out`: [filter, depth, row, column, channel]. A unit for `LINE` channels where these are
+    dense (`is_last`), else for one element, in the order of [filter, channel, ...]."""
+    taps, line = prod(t.kernel), LINE if is_last else 1
+    lines, place = t.channels // line, cp.i32(cp.ABSOLUTE_POS)
     if place < t.filters * taps * lines:
-        c, tap, f = place % lines * LINE, place // lines % taps, place // lines // taps
-        found = cp.Line[cp.f32, LINE](0.0)
+        f, rest = place // (taps * lines), place % (taps * lines)
+        tap, c = (rest // lines, rest % lines * line) if is_last else (rest % taps, rest // taps)
+        found = cp.Line[cp.f32, line](0.0)
         for part in range(t.parts):
             at = (part, f, tap * t.chunks + c // SIDE, c % SIDE)
-            found += cp.load(sums, at, line=LINE, fill=None)
-        a, b, e = unravelled(tap, out.shape[1:4])[-3:]
-        for k in cp.unroll(range(LINE)):
-            out[f, a, b, e, c + k] = found[k]
+            found += cp.load(sums, at, line=line, fill=None)
+        window = unravelled(tap, (1,) * (3 - len(t.kernel)) + t.kernel)
+        cp.store(out, (f, *window, c), cp.Line[t.dtype, line](found), whole=True)
