@@ -129,6 +129,20 @@ def test_other_layouts_are_copied():
     assert names.index("convolve_tiles") == len(names) - 2
 
 
+def test_points_of_dense_rows_are_products():
+    (launch,) = launches("bf16[2,64,20,20]", "bf16[64,64,1,1]")
+    assert launch.kernel.__name__ == "multiply_pipelined"
+    names = [r.kernel.__name__ for r in launches("bf16[2,64,7,7]", "bf16[64,64,1,1]")]
+    assert "convolve_tiles" in names  # rows of 98 bytes
+
+
+def test_weight_gradients_of_nothing():
+    specs = {"x": cp.spec("bf16[0,72,20,20]"), "grad_output": cp.spec("bf16[0,200,20,20]")}
+    options = {"weight_size": (200, 72, 1, 1)}
+    found = record(cp.kernels.conv2d_weight_grad, specs, options, HOPPER)
+    assert "sum_products" not in [launch.kernel.__name__ for launch in found]
+
+
 def test_weight_gradients_are_compiled():
     require_package("cuda.bindings")
     specs = {"x": cp.spec("bf16[2,72,20,20]"), "grad_output": cp.spec("bf16[2,200,10,10]")}

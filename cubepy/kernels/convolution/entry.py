@@ -31,7 +31,7 @@ from cubepy.kernels.convolution.problem import (
 )
 from cubepy.kernels.convolution.variants import others, problem_key
 from cubepy.kernels.matmul.entry import Product, multiply
-from cubepy.kernels.matmul.problem import result_of, sums_of, turned
+from cubepy.kernels.matmul.problem import BOX_UNIT, result_of, sums_of, turned
 from cubepy.record import dataclass
 
 _PLANS = Plans()
@@ -367,7 +367,7 @@ class Convolution:
 def launch_convolution(planner: Planner, c: Convolution) -> None:
     """Products of matrices, bands, or each result for itself."""
     problem = c.problem
-    tilings = waves.tilings(planner.target, problem, c.x.dtype)
+    tilings = [] if _has_matrices(c) else waves.tilings(planner.target, problem, c.x.dtype)
     if tilings and c.weights.packing is None:
         key = (*problem_key(problem), c.x.dtype)
         t = planner.pick_among("convolution", key, waves.varied(tilings))
@@ -384,6 +384,13 @@ def launch_convolution(planner: Planner, c: Convolution) -> None:
 def _is_product(c: Convolution) -> bool:
     plain = c.problem.window.is_point and c.problem.groups == 1 and c.epilogue is None
     return plain and _is_flat(c.out)
+
+
+def _has_matrices(c: Convolution) -> bool:
+    """Whether it is a product of matrices that tensor maps describe, dense along pixels."""
+    rows = prod(c.problem.results) * c.x.dtype.itemsize % BOX_UNIT == 0
+    dense = not (c.problem.has_channels_last or c.problem.puts_channels_last)
+    return rows and dense and max(c.problem.window.stride) == 1 and _is_product(c)
 
 
 def _points(planner: Planner, c: Convolution) -> Memory:

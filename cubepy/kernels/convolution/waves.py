@@ -195,7 +195,7 @@ def divisions(target: Target, problem: Problem, elements: DType) -> list[Parts]:
     """All ways for the gradient of a convolution by its weights, the fastest first."""
     pixels = problem.batch * prod(problem.results)
     served = _is_served(target, problem, elements) and _has_corners(problem, 0)
-    if not served or pixels > MOST_COUNT:
+    if not served or not 0 < pixels <= MOST_COUNT:
         return []
     w, first = problem.window, 3 - axes_of(problem)
     found = []
