@@ -131,7 +131,7 @@ def test_other_layouts_are_copied():
 
 def test_points_of_dense_rows_are_products():
     (launch,) = launches("bf16[2,64,20,20]", "bf16[64,64,1,1]")
-    assert launch.kernel.__name__ == "multiply_pipelined"
+    assert launch.kernel.__name__.startswith("multiply_")
     names = [r.kernel.__name__ for r in launches("bf16[2,64,7,7]", "bf16[64,64,1,1]")]
     assert "convolve_tiles" in names  # rows of 98 bytes
 
