@@ -1,22 +1,20 @@
 """Convolutions beside cuDNN: `python -m bench.gpu_convolution [--json FILE] [--only NAME]`.
 
 Both work on torch's bf16 tensors with the channels last; cuDNN is torch's, with `benchmark` on.
-Times are medians of replays of CUDA graphs of `BATCH` calls, in turns, on random data.
+Times are medians of replays of CUDA graphs, in turns, on random data.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import statistics
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import cubepy as cp
+from bench.replays import medians
 
-BATCH, ROUNDS = 20, 11
 KINDS = ("forward", "input gradient", "weight gradient")
 FLOORS = {"forward 32x64x56x56 3x3 64": 1.1, "forward 32x256x14x14 3x3 256": 1.1}
 """What the time of cuDNN over ours must reach."""
@@ -71,40 +69,6 @@ class Row:
     error: float
 
 
-def graph_of(call: Callable[[], Any]) -> Any:
-    """A graph of `BATCH` calls."""
-    import torch
-
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            call()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(BATCH):
-            call()
-    return graph
-
-
-def medians(calls: list[Callable[[], Any]]) -> list[float]:
-    """The microseconds of each call."""
-    import torch
-
-    graphs = [graph_of(call) for call in calls]
-    times: list[list[float]] = [[] for _ in calls]
-    for _ in range(ROUNDS):
-        for graph, found in zip(graphs, times, strict=True):
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            graph.replay()
-            start.record()
-            graph.replay()
-            end.record()
-            end.synchronize()
-            found.append(start.elapsed_time(end) / BATCH * 1e3)
-    return [statistics.median(found) for found in times]
-
-
 def measured(layer: Layer, kind: str) -> Row:
     """One layer: `kind` is forward, input gradient or weight gradient."""
     import torch
@@ -136,7 +100,8 @@ def measured(layer: Layer, kind: str) -> Row:
 
     exact = peer(x.double(), w.double(), grad.double())
     error = float((ours().double() - exact).abs().max() / exact.abs().max())
-    us, cudnn = medians([ours, peer])
+    times = medians({"ours": ours, "cudnn": peer})
+    us, cudnn = 1e3 * times["ours"], 1e3 * times["cudnn"]
     work = f"{kind} {layer}"
     return Row(work, us, flops / us / 1e6, cudnn, cudnn / us, FLOORS.get(work, 0.0), error)
 
@@ -166,7 +131,8 @@ def main() -> None:
                 flush=True,
             )
     if options.json:
-        options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+        report = {"device": torch.cuda.get_device_name(), "rows": [asdict(row) for row in rows]}
+        options.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -139,7 +139,9 @@ def main() -> None:
         mean, least = geometric_mean(prefill), min(prefill)
         print(f"prefill: geometric mean {mean:.3f} of cuBLAS, at least {least:.3f}")
     if options.json:
-        text = json.dumps({"rows": [asdict(row) for row in rows]}, indent=1)
+        device = torch().cuda.get_device_name()
+        report = {"device": device, "rows": [asdict(row) for row in rows]}
+        text = json.dumps(report, indent=1)
         options.json.write_text(text + "\n", encoding="utf-8")
 
 

@@ -175,8 +175,9 @@ def test_groups(hopper: str, is_turned: bool, ends: list[int]):
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "float64", "f8e4m3"])
 @pytest.mark.parametrize("kind", [ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn])
-def test_the_dtype_of_the_result(hopper: str, dtype: str, kind: Any):
-    x, a = factor((200, 144), kind, False, hopper)
+@pytest.mark.parametrize("m", [1, 8, 200])
+def test_the_dtype_of_the_result(hopper: str, dtype: str, kind: Any, m: int):
+    x, a = factor((m, 144), kind, False, hopper)
     y, b = factor((144, 272), kind, True, hopper)
     found = cp.kernels.matmul(x, y, dtype=dtype).numpy().astype(np.float64)
     rounding = {"float32": 2**-12, "float64": 2**-12, "bfloat16": 2**-8, "float16": 2**-10}
