@@ -1,0 +1,50 @@
+"""The machine code of kernels that use wgmma: little spills, and ptxas serialises no products."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+import cubepy as cp
+from cubepy.compilers.cuda import toolchain
+from cubepy.kernels.calls.inspection import record
+from cubepy.targets import cuda_target
+from tests.optional import require_package
+
+HOPPER = cuda_target("sm_90a")
+MOST_SPILLED = 64
+"""Bytes of a unit, which a store and a load outside of the loops cost nothing to speak of."""
+HEADS = {name: "bf16[2,8,1024,128]" for name in "qkv"}
+CALLS: dict[str, tuple[Any, dict[str, str], dict[str, Any]]] = {
+    "bf16": (cp.kernels.matmul, {"a": "bf16[4096,4096]", "b": "bf16[4096,4096]"}, {}),
+    "f16 in f32": (cp.kernels.matmul, {"a": "f16[512,1024]", "b": "f16[1024,520]"}, {}),
+    "attention": (cp.kernels.attention, HEADS, {}),
+    "causal attention": (cp.kernels.attention, HEADS, {"causal": True}),
+    "attention of 64": (cp.kernels.attention, {n: "f16[2,8,1024,64]" for n in "qkv"}, {}),
+    "convolution": (
+        cp.kernels.conv2d,
+        {"x": "bf16[32,56,56,64]", "weight": "bf16[64,64,3,3]"},
+        {"padding": 1, "layout": "NHWC"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_products_are_not_serialised(name: str):
+    require_package("cuda.bindings")
+    if toolchain._nvrtc() is None:
+        pytest.skip("package absent: nvidia-cuda-nvrtc")
+    call, specs, options = CALLS[name]
+    seen = 0
+    for launch in record(call, {k: cp.spec(v) for k, v in specs.items()}, options, HOPPER):
+        inspect, arguments = launch.launcher.inspect, launch.arguments
+        if "wgmma" not in inspect(**arguments, target="cuda:sm_90a", stage="source"):
+            continue
+        text = inspect(**arguments, target="cuda:sm_90a", stage="resources")
+        assert "ptxas" not in text, text
+        stored = re.search(r"spills +(\d+) bytes stored", text)
+        assert stored is not None and int(stored.group(1)) <= MOST_SPILLED, text
+        seen += 1
+    assert seen > 0
