@@ -15,6 +15,7 @@ from cubepy.kernels.matmul.problem import COLUMNS, ROWS, Problem
 from cubepy.kernels.matmul.skinny import skinny, thin
 from cubepy.kernels.matmul.strategies import choose
 from cubepy.kernels.matmul.thin import Thin
+from cubepy.kernels.matmul.variants import others
 from cubepy.kernels.matmul.vectors import Vectors, multiply_vectors
 from cubepy.targets import cuda_target, parse_target
 from tests.optional import require_package
@@ -56,6 +57,17 @@ def test_all_multiprocessors_read_the_weights():
         t = choose(HOPPER, problem(8, n, k))
         assert isinstance(t, Thin)
         assert -(-n // t.width) * t.parts >= 0.9 * HOPPER.multiprocessors
+
+
+@pytest.mark.parametrize("right", [ROWS, COLUMNS])
+def test_what_may_be_tried_has_room(right: str):
+    for m, (n, k) in ((8, LAYERS[0]), (64, LAYERS[3]), (33, (8, 64))):
+        p = problem(m, n, k, right=right)
+        found = others(HOPPER, choose(HOPPER, p), p)
+        assert len(found) > 2
+        for t in found.values():
+            assert isinstance(t, Thin)
+            assert t.shared_bytes <= HOPPER.shared_bytes
 
 
 @pytest.mark.parametrize("target", ["cuda:sm_80", "opencl", "metal", "hip:gfx942"])

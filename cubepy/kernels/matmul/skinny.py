@@ -71,10 +71,29 @@ def by_width(target: Target, problem: Problem) -> tuple[Thin, int]:
         parts = _parts(target, problem, width)
         return _tile(problem, 1, width, parts), 1 if parts < 3 else 2
     groups, per_sm = (1, 2) if rows <= FEW_ROWS else (2, 1)
-    width = share / per_sm
+    return in_waves(target, problem, groups, per_sm), per_sm
+
+
+def in_waves(target: Target, problem: Problem, groups: int, per_sm: int) -> Thin:
+    """Tiles as wide as make whole waves of so many cubes of a multiprocessor."""
+    width = problem.n * problem.batches / target.multiprocessors / per_sm
     while width > groups * pipelines.ROWS:
         width /= 2
-    return _tile(problem, groups, _rounded(ceil(width / groups)), 1), per_sm
+    return _tile(problem, groups, _rounded(ceil(width / groups)), 1)
+
+
+def other_cuts(target: Target, problem: Problem) -> dict[str, Thin]:
+    """What the autotuner may try in place of the rule, by what distinguishes it."""
+    found: dict[str, Thin] = {}
+    for groups, per_sm in ((1, 1), (1, 2), (2, 1), (2, 2), (4, 1)):
+        if problem.right == COLUMNS:
+            t = in_waves(target, problem, groups, per_sm)
+        else:
+            t = _tile(problem, groups, DEPTH, 1)
+        t = filled(target, t, per_sm)
+        if t.stages > 1:
+            found[f"{t.groups}x{t.columns}, {t.pieces}x{t.stages}"] = t
+    return found
 
 
 def by_tiles(target: Target, problem: Problem) -> tuple[Thin, int]:

@@ -10,6 +10,7 @@ from cubepy.autotune.space import anchor, variants
 from cubepy.kernels.matmul.blocks import Blocks
 from cubepy.kernels.matmul.pipelined import Pipelined
 from cubepy.kernels.matmul.problem import Problem
+from cubepy.kernels.matmul.skinny import other_cuts
 from cubepy.kernels.matmul.strategies import Configuration, divide
 from cubepy.kernels.matmul.streams import Dots, Streams
 from cubepy.kernels.matmul.thin import Thin
@@ -44,7 +45,8 @@ def others(target: Target, first: Configuration, problem: Problem) -> Mapping[st
             found = {f"{t.height}x{t.width}": t for t in tilings(target, problem)}
             return {text: t for text, t in found.items() if t != first}
         case Thin():
-            return {}
+            cuts = other_cuts(target, problem)
+            return {text: t for text, t in cuts.items() if t != first}
         case Vectors():
             return variants(first, {"loads": (1, 2, 4, 8)}, _vectors)
         case Units():
