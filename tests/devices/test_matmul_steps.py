@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import warnings
 from pathlib import Path
@@ -13,10 +14,12 @@ import pytest
 
 import cubepy as cp
 from bench import hopper_matmul as kernels
-from bench.matmul_steps import STEPS
+from bench.matmul_steps import SIZES, STEPS
 from tests.optional import require_package
 
-PAGE = Path(__file__).parents[2] / "docs" / "guide" / "hopper-matmul.md"
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "guide" / "hopper-matmul.md"
+RECORDED = ROOT / "bench" / "results" / "matmul_steps.json"
 TARGET = "cuda:sm_90a"
 BYTES_OF_CUBE = 227 << 10
 M, N, K = 4096, 2048, 1024
@@ -65,6 +68,18 @@ def test_the_page_shows_the_module():
     assert {name for name in vars(kernels) if name.startswith("by_")} <= {
         name for name in re.findall(r"^def (\w+)", "\n".join(parts), re.MULTILINE)
     }
+
+
+def test_the_page_has_the_recorded_figures():
+    page, found = PAGE.read_text(encoding="utf-8"), json.loads(RECORDED.read_text(encoding="utf-8"))
+    rows = {(row["step"], row["size"]): row for row in found["rows"]}
+    assert set(rows) == {(step, size) for step in STEPS for size in SIZES}
+    assert found["machine"] in " ".join(page.split())
+    for step in STEPS:
+        row, large = (rows[step, size] for size in SIZES)
+        name = f"`{step}`" if step.startswith("cp.") else step
+        shown = f"{row['microseconds']:,.0f} | {row['ours']:.0f} | {row['cublas']:.0f}"
+        assert f"| {name} | {shown} | {row['ratio']:.3f} | {large['ratio']:.3f} |" in page
 
 
 @pytest.mark.parametrize("extents", [(128, 256, 64), (1280, 768, 512), (256, 2048, 1088)])
