@@ -73,6 +73,12 @@ def all_work() -> list[Work]:
             Work("f32", s, s, s, "float32", floor=1.0 if s == 4096 else None)
             for s in (512, 1024, 2048, 4096, 8192)
         ),
+        *(Work("f32", s, s, s, "float32", dense="n") for s in (4096, 8192)),
+        *(Work("f32", m, 4096, 4096, "float32") for m in (1, 16, 128)),
+        Work("f32", 128, 128, 1 << 16, "float32"),
+        Work("f64", 4096, 4096, 4096, "float64"),
+        *(Work("unaligned", 4095, 4097, 4099, dtype) for dtype in ("float32", "bfloat16")),
+        Work("unaligned", 4095, 4097, 4099, "float32", precision="tf32"),
     ]
 
 

@@ -87,7 +87,10 @@ def _address(op: Op) -> str:
 def _copy_async(op: Op) -> str:
     size = _integer(op, "bytes")
     cache = "cg" if size == 16 else "ca"  # 16 bytes may pass the nearest cache
-    return f"cp.async.{cache}.shared.global [%0], [%1], {size};"
+    copy = f"cp.async.{cache}.shared.global [%0], [%1], {size}"
+    if len(op.operands) == 4:
+        return f"{copy};"
+    return _scoped(".reg .pred absent;", "setp.eq.b32 absent, %2, 0;", f"{copy}, absent;")
 
 
 def _matrices(count: int, transposed: object) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from cubepy.frontend.checks import unchecked
 from cubepy.frontend.dispatch import intrinsic
 from cubepy.frontend.tensors import Place, locate
 from cubepy.frontend.tracer import Frame
@@ -13,7 +14,7 @@ from cubepy.frontend.wording import describe
 from cubepy.ir import cuda
 from cubepy.ir.core import Value
 from cubepy.ir.opdef import OpDef
-from cubepy.ir.types import DType, Line, Space, find_dtype, i32, index, u16, u32
+from cubepy.ir.types import DType, Line, Space, bool_, find_dtype, i32, index, u16, u32
 from cubepy.lang import cuda as lang
 
 Handler = Callable[..., Any]
@@ -164,13 +165,27 @@ def _address_of(frame: Frame, x: Any, index: Any) -> Value:
 
 
 @intrinsic(lang.async_copy)
-def _async_copy(frame: Frame, shared: Any, index: Any, x: Any, x_index: Any, elements: Any) -> None:
+def _async_copy(
+    frame: Frame,
+    shared: Any,
+    index: Any,
+    x: Any,
+    x_index: Any,
+    elements: Any,
+    present: Any = None,
+) -> None:
     what = "cp.cuda.async_copy"
     count = _comptime(frame, f"elements= of {what}", elements)
     target = _shared(frame, what, shared, index, count)
-    source = _read(frame, what, x, x_index, count)
     size = count * _tensor(frame, what, shared, None).element.itemsize
-    _emit(frame, cuda.COPY_ASYNC, *target, *source, bytes=size)
+    if present is None:
+        source = _read(frame, what, x, x_index, count)
+        _emit(frame, cuda.COPY_ASYNC, *target, *source, bytes=size)
+    else:
+        with unchecked(frame.tracer):  # what is not present may lie outside
+            source = _read(frame, what, x, x_index, count)
+        condition = frame.tracer.convert(present, bool_)
+        _emit(frame, cuda.COPY_ASYNC, *target, *source, condition, bytes=size)
 
 
 @intrinsic(lang.async_wait)
@@ -187,7 +202,9 @@ def _ldmatrix(
         "count": _comptime(frame, f"count= of {what}", count),
         "transposed": _flag(frame, f"transposed= of {what}", transposed),
     }
-    return frame.tracer.b.emit(cuda.LDMATRIX, *_shared(frame, what, shared, index, 8), **attrs)
+    row = 16 // _tensor(frame, what, shared, Space.SHARED).element.itemsize
+    place = _shared(frame, what, shared, index, max(1, row))
+    return frame.tracer.b.emit(cuda.LDMATRIX, *place, **attrs)
 
 
 @intrinsic(lang.stmatrix)

@@ -159,8 +159,9 @@ ADDRESS = _op(
 
 
 def _copying(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
-    """A shared address, a global one, and `bytes`."""
-    found = takes(Space.SHARED, Space.GLOBAL)(types, attrs)
+    """A shared address, a global one, `bytes`, and maybe a bool."""
+    condition = (bool_,) if len(types) > 4 else ()
+    found = takes(Space.SHARED, Space.GLOBAL, *condition)(types, attrs)
     require(element_of(types[0]) is element_of(types[2]), "copies between equal types")
     require(int_attr(attrs, "bytes") in (4, 8, 16), "copies 4, 8 or 16 bytes")
     return found
@@ -169,7 +170,8 @@ def _copying(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
 COPY_ASYNC = _op(
     "async_copy",
     _copying,
-    "cp.async: copies 4, 8 or 16 bytes from global to shared memory, both aligned to that size.",
+    "cp.async: copies 4, 8 or 16 bytes from global to shared memory, both aligned to that size; "
+    "where a third operand is false nothing is read, and they are 0.",
     reads=_GLOBAL,
     writes=_SHARED | _MACHINE,
     attrs=("bytes",),
@@ -205,9 +207,10 @@ WAIT_COPIES = _waiting(
 
 def _loading_matrices(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     takes(Space.SHARED)(types, attrs)
-    count = int_attr(attrs, "count")
+    count, size = int_attr(attrs, "count"), element_of(types[0]).itemsize
     require(count in (1, 2, 4), "loads 1, 2 or 4 matrices")
-    require(element_of(types[0]).itemsize == 2, "takes elements of 2 bytes")
+    require(size in (1, 2, 4), "takes elements of 1, 2 or 4 bytes")
+    require(size == 2 or not attrs["transposed"], "transposes elements of 2 bytes alone")
     return (make_line(u32, count),)
 
 
@@ -225,7 +228,8 @@ LDMATRIX = _op(
     _loading_matrices,
     "Loads `count` matrices of 8x8 elements of 2 bytes from shared memory into the plane: lanes "
     "8k..8k+7 give the addresses of the rows of matrix k, lane l gets elements 2(l%4) and 2(l%4)+1 "
-    "of row l/4 (`transposed`: of column l/4), packed into word k.",
+    "of row l/4 (`transposed`: of column l/4), packed into word k. Elements may have 1 or 4 bytes "
+    "where nothing is transposed: a row has 16 bytes, and a word 4.",
     reads=_SHARED,
     group=Group.PLANE,
     attrs=("count", "transposed"),

@@ -55,10 +55,14 @@ def address(x: Any, index: Any) -> Any:
 
 
 @_instruction
-def async_copy(shared: Any, index: Any, x: Any, x_index: Any, elements: int) -> None:
+def async_copy(
+    shared: Any, index: Any, x: Any, x_index: Any, elements: int, present: Any = None
+) -> None:
     """Copy `elements` (4, 8 or 16 bytes, aligned to that) from `x[x_index]` on to `shared[index]`.
 
-    Elements are consecutive along the last axis of both. See `async_commit`, `async_wait`. sm_80.
+    Elements are consecutive along the last axis of both. Where `present`, a bool, is false nothing
+    is read, so that `x_index` may lie outside, and the elements of `shared` become 0; such a copy
+    is not checked. See `async_commit`, `async_wait`. sm_80.
     """
     _only_inside("async_copy")
 
@@ -84,7 +88,7 @@ def ldmatrix(shared: Any, index: Any, count: int = 4, transposed: bool = False) 
 
     Lanes 8k to 8k+7 of the plane give where the rows of matrix k begin, at multiples of 16 bytes.
     Lane l gets the elements 2(l%4), 2(l%4)+1 of row l//4 of matrix k in word k; of column l//4 if
-    `transposed`. sm_75.
+    `transposed`. Without, elements may also have 1 or 4 bytes: rows have 16 bytes, words 4. sm_75.
     """
     return _only_inside("ldmatrix")
 

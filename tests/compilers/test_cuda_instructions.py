@@ -260,6 +260,17 @@ def test_arguments_that_an_instruction_does_not_take():
     assert "E201" in (text := wrong(no_barrier, "u64[1]")) and "takes a barrier" in text
 
 
+def test_matrices_that_cannot_be_loaded():
+    def transposed_words(x: cp.Tensor[cp.u64]):
+        cp.cuda.ldmatrix(cp.shared((8, 4), cp.f32), (0, 0), transposed=True)
+
+    def wide_rows(x: cp.Tensor[cp.u64]):
+        cp.cuda.ldmatrix(cp.shared((8, 2), cp.u64), (0, 0))
+
+    assert "E201" in (text := wrong(transposed_words, "u64[1]")) and "2 bytes alone" in text
+    assert "E201" in (text := wrong(wide_rows, "u64[1]")) and "1, 2 or 4 bytes" in text
+
+
 def test_meetings_of_a_cluster_may_not_diverge():
     def diverging(x: cp.Tensor[cp.u64]):
         if cp.UNIT_POS < 3:

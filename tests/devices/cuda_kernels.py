@@ -72,6 +72,24 @@ def copy_in_pieces(x: cp.Tensor[cp.f32], out: cp.Tensor[cp.f32]):
         out[64 + 32 * k + i] = second[127 - (32 * k + i)]
 
 
+@cp.cube
+def copy_what_exists(x: cp.Tensor[cp.f32], out: cp.Tensor[cp.f32]):
+    """Rows of a matrix by words and by lines of four, with zeros behind its last row; each unit
+    then reads a word of the lines as `ldmatrix` spreads them."""
+    lane = cp.UNIT_POS
+    words, lines = cp.shared((8, 4), cp.f32), cp.shared((8, 4), cp.f32)
+    row, rows = lane // 4, x.shape[0]
+    cp.cuda.async_copy(words, (row, lane % 4), x, (row, lane % 4), 1, row < rows)
+    if lane < 8:
+        cp.cuda.async_copy(lines, (lane, 0), x, (lane, 0), 4, present=lane < rows)
+    cp.cuda.async_commit()
+    cp.cuda.async_wait()
+    cp.sync_cube()
+    out[0, lane] = words[row, lane % 4]
+    found = cp.cuda.ldmatrix(lines, (lane % 8, 0), count=1)
+    out[1, lane] = cp.bitcast(found[0], cp.f32)
+
+
 def matmul_halves(a: Any, b: Any, out: Any, elements: Any) -> None:
     """out = a @ b of 64 x 64 halves: each of 4 planes has 16 rows, in tiles of 8 columns."""
     unit = cp.UNIT_POS
@@ -384,6 +402,7 @@ CASES: dict[str, Case] = {
     "ptx": Case(lanes_by_ptx[1, 32], ("u32[32]", "f32[64]"), "sm_75"),
     "address": Case(shared_by_address[1, 32], ("u32[32]",), "sm_75"),
     "async_copy": Case(copy_in_pieces[1, 32], ("f32[192]", "f32[192]"), "sm_80"),
+    "async_copy_present": Case(copy_what_exists[1, 32], ("f32[5,4]", "f32[2,32]"), "sm_80"),
     "mma_f16": Case(matmul_f16[1, 128], tuple(s.format("f16") for s in SQUARE), "sm_80"),
     "mma_bf16": Case(matmul_bf16[1, 128], tuple(s.format("bf16") for s in SQUARE), "sm_80"),
     "mma_tf32": Case(product_tf32[1, 32], ("u32[16,8]", "u32[8,8]", "f32[16,8]"), "sm_80"),

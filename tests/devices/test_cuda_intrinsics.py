@@ -80,6 +80,14 @@ def test_async_copies_of_every_size_in_groups(ampere: str):
     np.testing.assert_array_equal(out.numpy(), expected)
 
 
+def test_async_copies_of_what_exists_and_words_by_ldmatrix(ampere: str):
+    x = np.random.default_rng(2).normal(size=(5, 4)).astype(np.float32)
+    out = poisoned(ampere, (2, 32))
+    CASES["async_copy_present"].launcher(on(ampere, x), out)
+    expected = np.concatenate([x.reshape(-1), np.zeros(12, np.float32)])
+    np.testing.assert_array_equal(out.numpy(), [expected, expected])
+
+
 @pytest.mark.parametrize("dtype", [cp.f16, cp.bf16])
 def test_matmul_by_mma_of_halves(ampere: str, dtype: Any):
     a, b = random((64, 64), dtype, 2), random((64, 64), dtype, 3)

@@ -9,12 +9,13 @@ from typing import Any
 from cubepy.array.memory import Memory
 from cubepy.frontend.signature import comptime_key
 from cubepy.ir.types import DType, find_dtype
-from cubepy.jit.grid import Fixed
+from cubepy.jit.grid import Fixed, Over
 from cubepy.kernels.calls.arguments import wrong
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.libraries import Shape, refused
 from cubepy.kernels.calls.plans import Planner, Plans
 from cubepy.kernels.matmul.blocks import Blocks, multiply_blocks
+from cubepy.kernels.matmul.fragments import Fragments, multiply_fragments
 from cubepy.kernels.matmul.maps import boxes
 from cubepy.kernels.matmul.pipelined import Pipelined, multiply_pipelined
 from cubepy.kernels.matmul.problem import (
@@ -29,10 +30,12 @@ from cubepy.kernels.matmul.problem import (
     is_dense,
     product_extents,
     result_of,
+    run_of,
     sums_of,
     turned,
 )
 from cubepy.kernels.matmul.skinny import launch_thin, launch_vectors
+from cubepy.kernels.matmul.steps import add_many_parts
 from cubepy.kernels.matmul.strategies import choose, divide, parts_of_k
 from cubepy.kernels.matmul.streams import (
     Dots,
@@ -180,26 +183,32 @@ def _seen(x: Memory, a: Memory, b: Memory) -> Memory:
 def multiply(planner: Planner, p: Product) -> None:
     """Add the launches of a product."""
     p = _turned_if_better(_merged(p))
+    problem = problem_of(p)
+    parts = parts_of_k(planner.target, problem) if len(p.out.shape) == 2 else 1
+    if parts > 1:
+        _launch_parts(planner, problem, p, parts)
+    else:
+        launch(planner, problem, p)
+
+
+def problem_of(p: Product) -> Problem:
+    """What strategies may read of a product."""
     *batch, m, n = p.out.shape
     sums = sums_of(p.a.dtype)
     finished = bool(p.biases) or p.epilogue is not None or p.out.dtype is not sums
     left = ROWS if is_dense(p.a, -1) or not is_dense(p.a, -2) else COLUMNS
     right = ROWS if is_dense(p.b, -1) or not is_dense(p.b, -2) else COLUMNS
     k = p.a.shape[-1]
-    given = None if p.precision == "exact" else p.a.dtype
-    problem = Problem(
+    return Problem(
         *(m, n, k, tuple(batch), sums, sums, p.out.dtype, left, right),
         is_finished=finished,
-        elements=given,
+        elements=None if p.precision == "exact" else p.a.dtype,
         has_dense_rows=is_dense(p.a, -1),
         precision=p.precision,
         has_boxes=all(map(has_boxes, (_rowwise(p.a, left), _rowwise(p.b, right), p.out))),
+        dtype=p.a.dtype,
+        runs=(run_of(_rowwise(p.a, left), -1), run_of(_rowwise(p.b, right), -1)),
     )
-    parts = parts_of_k(planner.target, problem) if len(p.out.shape) == 2 else 1
-    if parts > 1:
-        _launch_parts(planner, problem, p, parts)
-    else:
-        launch(planner, problem, p)
 
 
 def _launch_parts(planner: Planner, problem: Problem, p: Product, parts: int) -> None:
@@ -211,12 +220,14 @@ def _launch_parts(planner: Planner, problem: Problem, p: Product, parts: int) ->
     a = replace(p.a, shape=(parts, m, length), strides=(length * along, step, along))
     b = replace(p.b, shape=(parts, length, problem.n), strides=(length * row, row, column))
     made = planner.scratch((parts, m, problem.n), sums)
-    stack = replace(problem, k=length, batch=(parts,), result=sums, is_finished=False)
-    launch(planner, stack, Product(a, b, made, (), None, ()))
+    stack = Product(a, b, made, (), None, (), p.precision)
+    launch(planner, problem_of(stack), stack)
     line = max(1, planner.target.line_bytes // sums.itemsize)
+    units = Over(m * -(-problem.n // line), "unit", None)
+    on_cpu = planner.target.kind == "cpu"
     planner.launch(
-        add_parts,
-        m,
+        add_parts if on_cpu else add_many_parts,
+        m if on_cpu else units,
         parts=made,
         out=replace(p.out, shape=p.out.shape[-2:], strides=p.out.strides[-2:]),
         biases=tuple(replace(x, shape=x.shape[-2:], strides=x.strides[-2:]) for x in p.biases),
@@ -282,15 +293,17 @@ def launch(planner: Planner, problem: Problem, p: Product) -> None:
         "matmul", problem_key(problem), default, lambda: others(target, default, problem)
     )
     b = p.b
-    if not isinstance(t, Tiles | Pipelined) and problem.right == COLUMNS:
+    if not isinstance(t, Pipelined) and problem.right == COLUMNS:
         b = turned(b)
     finish = {"biases": p.biases, "extras": p.extras, "epilogue": p.epilogue}
     common = {**finish, "t": t}
     match t:
-        case Tiles():
+        case Tiles() | Fragments():
             count = -(-problem.m // t.height) * -(-problem.n // t.width) * problem.batches
-            grid = Fixed((count, 1, 1), (t.side * t.side, 1, 1))
-            planner.launch(multiply_tiles, grid, a=p.a, b=b, out=p.out, **common)
+            grid = Fixed((count, 1, 1), (t.units, 1, 1))
+            kernel = multiply_tiles if isinstance(t, Tiles) else multiply_fragments
+            a = turned(p.a) if problem.left == COLUMNS else p.a
+            planner.launch(kernel, grid, a=a, b=b, out=p.out, **common)
         case Pipelined():
             launch_pipelined(planner, problem, p, t)
         case Thin():

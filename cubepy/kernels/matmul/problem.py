@@ -16,6 +16,8 @@ from cubepy.record import dataclass
 ROWS, COLUMNS = "rows", "columns"
 """Which axis of a factor lies densely in memory: the one that rows, or that columns run along."""
 
+RUN_BYTES = 16
+"""What a unit copies at once, at most."""
 MOST_AXES, BOX_UNIT = 5, 16
 """Axes that a tensor map can have, and what its address and strides are multiples of, in bytes."""
 
@@ -31,6 +33,8 @@ class Problem:
     of the factors in memory, None where that is `factors` or no unit of hardware may multiply them.
     `has_dense_rows`: neighbours in rows of the left factor are neighbours in memory. `has_boxes`:
     tensor maps can describe the factors and the result. `precision`: what the caller allows.
+    `dtype`: the type of the factors in memory; `runs`: elements of each that can be copied at once,
+    see `run_of`.
     """
 
     m: int
@@ -47,6 +51,8 @@ class Problem:
     has_dense_rows: bool = False
     has_boxes: bool = False
     precision: str | None = None
+    dtype: DType = f32
+    runs: tuple[int, int] = (1, 1)
 
     @property
     def batches(self) -> int:
@@ -137,6 +143,18 @@ def has_boxes(x: Memory) -> bool:
     places = (x.address, *x.strides[:-1])
     fits = len(x.shape) <= MOST_AXES and 0 not in x.shape
     return fits and is_dense(x, -1) and not any(v < 0 or v % BOX_UNIT for v in places)
+
+
+def run_of(x: Memory, axis: int) -> int:
+    """How many elements along an axis can be copied at once, up to 16 bytes: runs of so many make
+    up the axis, and each begins at a multiple of its size."""
+    size, extent = x.dtype.itemsize, x.shape[axis]
+    others = [s for k, s in enumerate(x.strides) if k != axis % len(x.shape) and x.shape[k] > 1]
+    places = (x.address, extent * size, *others)
+    run = 1
+    while 2 * run * size <= RUN_BYTES and not any(v % (2 * run * size) for v in places):
+        run *= 2
+    return run if is_dense(x, axis) else 1
 
 
 def as_matrices(x: Memory, row: bool) -> Memory:

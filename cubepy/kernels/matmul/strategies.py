@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from cubepy.ir.types import DType, i8, u8
 from cubepy.kernels.matmul.blocks import Blocks
+from cubepy.kernels.matmul.fragments import Fragments
+from cubepy.kernels.matmul.grids import choose_grid, parts_for
 from cubepy.kernels.matmul.pipelined import Pipelined
 from cubepy.kernels.matmul.problem import ROWS, Problem
 from cubepy.kernels.matmul.skinny import skinny
@@ -41,8 +43,6 @@ EVEN = 64
 """Rows up to which tiles are made equally high."""
 DEEPEST = 512
 """The longest step along k."""
-SIDE = 16
-"""Units along each side of a cube on GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +54,14 @@ class Division:
     depth: int
 
 
-Configuration = Blocks | Streams | Dots | Tiles | Units | Pipelined | Thin | Vectors
+Configuration = Blocks | Streams | Dots | Units | Tiles | Fragments | Pipelined | Thin | Vectors
 
 
 def choose(target: Target, problem: Problem) -> Configuration:
     """The kernel for a problem, as its configuration."""
     if target.kind not in ("cpu", "interpreter"):
-        return skinny(target, problem) or pipelined(target, problem) or tiles(problem)
+        found = skinny(target, problem) or pipelined(target, problem)
+        return found or choose_grid(target, problem)
     if problem.m <= FEW and problem.left == ROWS:
         if problem.right == ROWS:
             return streams(target, problem)
@@ -73,6 +74,9 @@ def parts_of_k(target: Target, problem: Problem) -> int:
 
     One row reads the right factor in longer runs so; few results have work for one core else.
     """
+    if target.kind not in ("cpu", "interpreter"):
+        t = choose(target, problem)
+        return parts_for(target, problem, t) if isinstance(t, Tiles | Fragments) else 1
     if target.kind != "cpu" or problem.batches > 1 or problem.work < CUBE_WORK:
         return 1
     is_row = problem.m == 1 and problem.right == ROWS and problem.n >= LONG_ROW
@@ -80,12 +84,6 @@ def parts_of_k(target: Target, problem: Problem) -> int:
     if not (is_row or is_small):
         return 1
     return target.cores if problem.k % target.cores == 0 else 1
-
-
-def tiles(problem: Problem) -> Tiles:
-    """Four by four results for each unit, one where few are to be made."""
-    each = 4 if min(problem.m, problem.n) > SIDE else 1
-    return Tiles(SIDE, each, each, SIDE, problem.factors, problem.sums)
 
 
 # CPUs

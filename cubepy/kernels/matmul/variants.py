@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from cubepy.autotune.space import anchor, variants
 from cubepy.kernels.matmul.blocks import Blocks
+from cubepy.kernels.matmul.fragments import Fragments
+from cubepy.kernels.matmul.grids import fragments, tiles
 from cubepy.kernels.matmul.pipelined import Pipelined
 from cubepy.kernels.matmul.problem import Problem
 from cubepy.kernels.matmul.skinny import other_cuts
@@ -20,22 +22,32 @@ from cubepy.kernels.matmul.vectors import Vectors
 from cubepy.kernels.matmul.waves import tilings
 from cubepy.targets import Target
 
-TILES = ((4, 4), (8, 4), (4, 8), (8, 8), (2, 4), (1, 1))
-"""Results of a unit of a GPU."""
-
 
 def problem_key(problem: Problem) -> tuple[Any, ...]:
     """What problems that share a pick have in common: sizes within a factor of two, and kinds."""
     p = problem
     sizes = tuple(anchor(n) for n in (p.m, p.n, p.k, p.batches))
-    return (*sizes, p.factors, p.sums, p.result, p.left, p.right, p.is_finished, p.has_boxes)
+    return (
+        *sizes,
+        p.factors,
+        p.sums,
+        p.result,
+        p.left,
+        p.right,
+        p.is_finished,
+        p.has_boxes,
+        p.dtype,
+        p.precision,
+    )
 
 
 def others(target: Target, first: Configuration, problem: Problem) -> Mapping[str, Configuration]:
     """Neighbours of a configuration, by what distinguishes them; all are right for the problem."""
     match first:
         case Tiles():
-            return variants(first, {"rows, columns": TILES, "depth": (8, 16, 32)}, _tiles)
+            return _others(first, tiles(target, problem))
+        case Fragments():
+            return _others(first, fragments(target, problem))
         case Streams():
             return variants(first, {"lines": (1, 2, 4), "width": (0.5, 1, 2)}, _streams)
         case Dots():
@@ -73,8 +85,12 @@ def _divided(
     return kept
 
 
-def _tiles(first: Tiles, shape: tuple[int, int], depth: int) -> Tiles:
-    return replace(first, rows=shape[0], columns=shape[1], depth=depth)
+Grid = TypeVar("Grid", Tiles, Fragments)
+
+
+def _others(first: Grid, candidates: Sequence[Grid]) -> dict[str, Grid]:
+    """All but the first, by the extents of a cube and of a unit."""
+    return {f"{t.height}x{t.width} of {t.rows}x{t.columns}": t for t in candidates if t != first}
 
 
 def _streams(first: Streams, lines: int, width: float) -> Streams:

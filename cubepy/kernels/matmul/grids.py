@@ -1,0 +1,184 @@
+"""How products are cut into tiles on GPUs, where no tensor maps serve: what takes the least time.
+
+A multiprocessor that has one cube is slower than one that has several, and one that has none does
+nothing; large tiles load less for each product.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from cubepy.ir.types import DType, bf16, f16, f32, i8, u8
+from cubepy.kernels.matmul.fragments import CHUNK, Fragments
+from cubepy.kernels.matmul.problem import COLUMNS, ROWS, Problem
+from cubepy.kernels.matmul.tiles import LANES_ACROSS, LANES_DOWN, LINE_BYTES, Tiles
+from cubepy.record import dataclass
+from cubepy.targets import Target
+
+ASYNC_SINCE, TENSOR_CORES_SINCE = 80, 80
+"""The first architectures of NVIDIA with asynchronous copies, and with these products."""
+ROUNDED = ("tf32", "flex32")
+"""What lets tensor cores take f32 with a fraction of 10 bits."""
+THIN, CUBES_THIN = 16, 8
+"""Rows of tiles that memory bounds, and how many of those a multiprocessor should have."""
+SHORTEST, SHORTEST_THIN = 256, 64
+"""Elements of k of a part."""
+WORD = 4
+"""The fewest bytes of an asynchronous copy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Groups of units down and across, and what each unit or plane makes.
+
+    `alone`, `full`: shares of what a multiprocessor can do, with one cube, and with as many as
+    there is room for.
+    """
+
+    down: int
+    across: int
+    rows: int
+    columns: int
+    alone: float
+    full: float
+
+
+TILES = (
+    Shape(2, 4, 16, 8, 0.80, 0.80),
+    Shape(2, 2, 16, 8, 0.45, 0.78),
+    Shape(4, 2, 8, 8, 0.60, 0.72),
+    Shape(2, 2, 8, 8, 0.40, 0.70),
+    Shape(2, 2, 8, 4, 0.28, 0.55),
+    Shape(2, 2, 4, 4, 0.18, 0.40),
+    Shape(1, 4, 4, 4, 0.18, 0.38),
+    Shape(1, 4, 1, 4, 0.06, 0.20),
+)
+FRAGMENTS = (
+    Shape(2, 4, 4, 8, 0.60, 0.60),
+    Shape(2, 4, 4, 4, 0.50, 0.50),
+    Shape(2, 2, 4, 4, 0.30, 0.45),
+    Shape(2, 2, 2, 4, 0.20, 0.40),
+    Shape(1, 4, 1, 4, 0.08, 0.20),
+)
+DEPTH = 16
+"""Elements of k of a step in ordinary arithmetic; half as many where memory is scarcer."""
+MOST_SUMS = 512
+"""Bytes of the sums of a unit; half of it where copies go through registers."""
+STAGES = 3
+"""Steps in shared memory where copies are asynchronous."""
+STEP_BYTES = 128
+"""Bytes along k of a step of tensor cores."""
+Tiling = TypeVar("Tiling", Tiles, Fragments)
+
+
+def choose_grid(target: Target, problem: Problem) -> Tiles | Fragments:
+    """The tiles for a product, in tensor cores where they take the factors."""
+    found = fragments(target, problem)
+    if found:
+        return min(found, key=lambda t: _duration(target, problem, t, FRAGMENTS))
+    return min(tiles(target, problem), key=lambda t: _duration(target, problem, t, TILES))
+
+
+def _duration(
+    target: Target, problem: Problem, t: Tiles | Fragments, shapes: tuple[Shape, ...]
+) -> float:
+    """The time of the multiprocessor that has the most cubes."""
+    key = t.down, t.across, t.rows, t.columns
+    shape = next(s for s in shapes if (s.down, s.across, s.rows, s.columns) == key)
+    cubes = problem.batches * -(-problem.m // t.height) * -(-problem.n // t.width)
+    most = -(-cubes // target.multiprocessors)
+    return t.height * t.width * max(1 / shape.alone, most / shape.full)
+
+
+def parts_for(target: Target, problem: Problem, t: Tiles | Fragments) -> int:
+    """Into how many parts k is cut so that all multiprocessors have work: a power of two that
+    divides it."""
+    if problem.batches > 1 or target.multiprocessors == 1:
+        return 1
+    cubes = -(-problem.m // t.height) * -(-problem.n // t.width)
+    is_thin = t.height < THIN
+    wanted = (CUBES_THIN if is_thin else 1) * target.multiprocessors // cubes
+    shortest, parts = (SHORTEST_THIN if is_thin else SHORTEST), 1
+    while 2 * parts <= wanted and problem.k % (2 * parts * t.depth) == 0:
+        if problem.k // (2 * parts) < shortest:
+            break
+        parts *= 2
+    return parts
+
+
+# Ordinary arithmetic
+
+
+def tiles(target: Target, problem: Problem) -> list[Tiles]:
+    """Tiles of all shapes that fit the target."""
+    is_async = _has_async(target) and problem.dtype is problem.factors
+    most = MOST_SUMS if is_async else MOST_SUMS // 2
+    size = problem.sums.itemsize
+    made = [_tiles(problem, s, is_async) for s in TILES if s.rows * s.columns * size <= most]
+    return [t for t in made if t.shared_bytes <= target.shared_bytes]
+
+
+def _tiles(problem: Problem, shape: Shape, is_async: bool) -> Tiles:
+    height, width = (
+        shape.down * LANES_DOWN * shape.rows,
+        shape.across * LANES_ACROSS * shape.columns,
+    )
+    depth = DEPTH if is_async and problem.factors.itemsize == WORD else DEPTH // 2
+    left = _copied(problem, 0, depth if problem.left == ROWS else height, is_async)
+    right = _copied(problem, 1, depth if problem.right == COLUMNS else width, is_async)
+    if is_async:  # elements that follow each other along k go to different rows of shared memory
+        left = 1 if problem.left == ROWS else left
+        right = 1 if problem.right == COLUMNS else right
+    return Tiles(
+        *(shape.down, shape.across, shape.rows, shape.columns, depth, STAGES if is_async else 2),
+        *(problem.left, problem.right, left, right, problem.factors, problem.sums, is_async),
+        unrolled=depth if is_async else 2,
+        by_rows=problem.left == ROWS,
+    )
+
+
+def _copied(problem: Problem, which: int, extent: int, is_async: bool) -> int:
+    """How many elements of a factor are copied at once."""
+    most = LINE_BYTES // problem.factors.itemsize if is_async else DEPTH // 2
+    return min(problem.runs[which], most, extent)
+
+
+# Tensor cores
+
+
+def fragments(target: Target, problem: Problem) -> list[Fragments]:
+    """Tiles of all shapes; none where no tensor core takes the factors."""
+    kind = _kind(problem)
+    if target.kind != "cuda" or target.version < TENSOR_CORES_SINCE or kind is None:
+        return []
+    made = (_fragments(problem, shape, kind) for shape in FRAGMENTS)
+    return [t for t in made if t is not None and t.shared_bytes <= target.shared_bytes]
+
+
+def _kind(problem: Problem) -> DType | str | None:
+    """As what tensor cores take the factors."""
+    if problem.precision in ROUNDED and problem.elements is f32:
+        return "tf32"
+    return problem.elements if problem.elements in (f16, bf16, i8, u8) else None
+
+
+def _fragments(problem: Problem, shape: Shape, kind: DType | str) -> Fragments | None:
+    assert problem.elements is not None
+    size = problem.elements.itemsize
+    chunk = CHUNK // size
+    left, right = (min(run, chunk) for run in problem.runs)
+    if size != 2:  # factors that are not dense along k are turned on the way
+        left = left if problem.left == ROWS else 1
+        right = right if problem.right == COLUMNS else 1
+    is_async = min(left, right) * size >= WORD
+    if not is_async and shape.rows * shape.columns > 16:
+        return None
+    return Fragments(
+        *(shape.down, shape.across, shape.rows, shape.columns, STEP_BYTES // size),
+        *(STAGES if is_async else 2, problem.left, problem.right, left, right),
+        *(problem.elements, problem.sums, kind, is_async),
+    )
+
+
+def _has_async(target: Target) -> bool:
+    return target.kind == "cuda" and target.version >= ASYNC_SINCE

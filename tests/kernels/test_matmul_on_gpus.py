@@ -1,0 +1,179 @@
+"""Tiles of products on GPUs: which are chosen, what portable ones compute, what NVRTC makes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cubepy as cp
+from cubepy.ir.types import DType, bf16, f16, f32, f64, i8, i32
+from cubepy.kernels.calls.inspection import record
+from cubepy.kernels.matmul import variants
+from cubepy.kernels.matmul.fragments import Fragments
+from cubepy.kernels.matmul.grids import fragments, tiles
+from cubepy.kernels.matmul.problem import COLUMNS, ROWS, Problem, result_of, sums_of
+from cubepy.kernels.matmul.steps import add_many_parts
+from cubepy.kernels.matmul.strategies import choose, parts_of_k
+from cubepy.kernels.matmul.tiles import Tiles, multiply_tiles
+from cubepy.lang.annotations import spec
+from cubepy.targets import cuda_target, parse_target
+from tests.optional import require_package
+
+AMPERE = cuda_target("sm_80")
+OLD = cuda_target("sm_75")
+LAYOUTS = [(left, right) for left in (ROWS, COLUMNS) for right in (ROWS, COLUMNS)]
+
+
+def problem(m: int, n: int, k: int, dtype: DType = f32, **changes: Any) -> Problem:
+    sums = sums_of(dtype)
+    runs = 16 // dtype.itemsize, 16 // dtype.itemsize
+    made = Problem(m, n, k, (), sums, sums, result_of(dtype), ROWS, ROWS, dtype=dtype, runs=runs)
+    return replace(made, elements=dtype, **changes)
+
+
+# What is computed
+
+SMALL = Tiles(1, 1, 2, 4, 8, 2, ROWS, ROWS, 1, 1, f32, f32, unrolled=2)
+
+
+def product(t: Tiles, m: int, k: int, n: int, device: str, dtype: str = "f4") -> None:
+    """A stack of two products with a bias, against NumPy in f64."""
+    rng = np.random.default_rng()
+    a, b = (
+        rng.standard_normal((2, m, k)).astype(dtype),
+        rng.standard_normal((2, k, n)).astype(dtype),
+    )
+    bias = np.broadcast_to(rng.standard_normal(n).astype(dtype), (2, m, n))
+    x = a if t.left == ROWS else np.ascontiguousarray(a.swapaxes(1, 2))
+    y = b if t.right == ROWS else np.ascontiguousarray(b.swapaxes(1, 2))
+    out = np.full((2, m, n), np.nan, dtype)
+    count = 2 * -(-m // t.height) * -(-n // t.width)
+    launcher = multiply_tiles.configure(device=device)[count, t.units]
+    launcher(x, y, out, (bias,), (), None, t)
+    exact = a.astype("f8") @ b.astype("f8") + bias
+    largest = abs(a).astype("f8") @ abs(b).astype("f8") + abs(bias)
+    assert (abs(out - exact) <= (k + 2) * np.finfo(dtype).eps * largest).all()
+
+
+@pytest.mark.parametrize(("left", "right"), LAYOUTS)
+def test_products_in_all_layouts(left: str, right: str):
+    t = replace(SMALL, left=left, right=right)
+    product(t, 11, 19, 37, "interpreter")
+    product(replace(t, down=2, rows=4, depth=16, unrolled=4), 45, 33, 30, "cpu")
+
+
+@pytest.mark.parametrize(("left", "right"), LAYOUTS)
+def test_products_of_runs(left: str, right: str):
+    t = replace(SMALL, rows=4, left=left, right=right, left_copy=4, right_copy=2)
+    product(t, 20, 24, 36, "cpu")
+
+
+def test_products_of_other_extents():
+    product(SMALL, 1, 1, 1, "cpu")
+    product(replace(SMALL, rows=1, across=2), 3, 40, 70, "cpu")
+    product(replace(SMALL, factors=f64, sums=f64, rows=4), 21, 30, 41, "cpu", "f8")
+
+
+def test_sums_of_parts():
+    rng = np.random.default_rng()
+    parts, bias = rng.standard_normal((3, 5, 21)), rng.standard_normal((5, 21))
+    out = np.full((5, 21), np.nan)
+    add_many_parts.over(30)(parts, out, (bias,), (), None, 4)
+    np.testing.assert_allclose(out, parts.sum(0) + bias, 1e-14, 1e-14)
+
+
+# What is chosen
+
+
+def test_tensor_cores_take_what_they_can():
+    for dtype in (f16, bf16, i8):
+        assert isinstance(choose(AMPERE, problem(512, 512, 512, dtype)), Fragments)
+        assert isinstance(choose(OLD, problem(512, 512, 512, dtype)), Tiles)
+    for dtype in (f32, f64, i32):
+        assert isinstance(choose(AMPERE, problem(512, 512, 512, dtype)), Tiles)
+    rounded = choose(AMPERE, problem(512, 512, 512, precision="tf32"))
+    assert isinstance(rounded, Fragments) and rounded.elements == "tf32"
+    exact = replace(problem(512, 512, 512, f16), elements=None)
+    assert isinstance(choose(AMPERE, exact), Tiles)
+
+
+@pytest.mark.parametrize("target", [AMPERE, OLD, parse_target("opencl"), cuda_target("sm_90a")])
+@pytest.mark.parametrize("dtype", [f16, f32, f64, i8])
+@pytest.mark.parametrize(("left", "right"), LAYOUTS)
+@pytest.mark.parametrize("runs", [(1, 1), (2, 16)])  # of one byte each
+def test_all_tiles_fit_and_can_be_copied(
+    target: Any, dtype: DType, left: str, right: str, runs: tuple[int, int]
+):
+    seen = tuple(max(1, run // dtype.itemsize) for run in runs)
+    p = problem(512, 512, 512, dtype, left=left, right=right, runs=seen)
+    found = [*tiles(target, p), *fragments(target, p)]
+    assert found
+    for t in found:
+        assert t.shared_bytes <= target.shared_bytes
+        assert t.parts % t.unrolled == t.unrolled % 2 == 0
+        for tile, run in ((t.left_tile, p.runs[0]), (t.right_tile, p.runs[1])):
+            assert run % tile.copy == 0 and tile.copy * dtype.itemsize <= 16
+            assert tile.seen[1] % (tile.copy * tile.lanes) == 0 and t.units % tile.lanes == 0
+            assert not tile.is_async or tile.copy * dtype.itemsize >= 4
+            assert not (tile.is_async and tile.turns) or tile.copy == 1
+
+
+def test_small_products_are_cut_for_all_multiprocessors():
+    large, small = choose(AMPERE, problem(8192, 8192, 8192)), choose(AMPERE, problem(512, 512, 512))
+    assert isinstance(large, Tiles) and isinstance(small, Tiles)
+    assert (large.height, large.width) == (128, 256)
+    assert small.height * small.width <= 64 * 64
+    low = choose(AMPERE, problem(16, 4096, 4096))
+    assert isinstance(low, Tiles) and low.height <= 16
+
+
+def test_few_results_are_sums_of_parts():
+    assert parts_of_k(AMPERE, problem(4096, 4096, 4096)) == 1
+    assert parts_of_k(AMPERE, problem(1, 4096, 4096)) == 1  # no tiles
+    assert parts_of_k(AMPERE, problem(64, 64, 1 << 14)) >= 16
+    assert parts_of_k(AMPERE, problem(64, 64, (1 << 14) + 1)) == 1
+    assert parts_of_k(AMPERE, problem(64, 64, 64)) == 1
+    a, b = spec("f32[64,4096]"), spec("f32[4096,64]")
+    launches = record(cp.kernels.matmul, {"a": a, "b": b, "bias": spec("f32[64]")}, {}, AMPERE)
+    assert len(launches) == 2
+    for launch in launches:
+        assert launch.launcher.inspect(**launch.arguments, target="cuda:sm_80")
+
+
+def test_the_autotuner_may_try_other_tiles():
+    for dtype in (f32, f16):
+        p = problem(1024, 1024, 1024, dtype)
+        first = choose(AMPERE, p)
+        others = variants.others(AMPERE, first, p)
+        assert len(others) >= 4 and first not in others.values()
+
+
+# What becomes of it
+
+
+@pytest.mark.parametrize(
+    ("dtype", "extent", "words"),
+    [
+        ("f32", 64, ("cp.async.cg", "fma.rn.f32")),
+        ("bf16", 64, ("cp.async.cg", "ldmatrix", "mma.sync.aligned.m16n8k16.row.col.f32.bf16")),
+        ("f16", 63, ("ldmatrix", "mma.sync.aligned.m16n8k16.row.col.f32.f16")),
+        ("i8", 64, ("ldmatrix", "mma.sync.aligned.m16n8k32.row.col.s32.s8")),
+    ],
+)
+def test_machine_code(dtype: str, extent: int, words: tuple[str, ...]):
+    require_package("cuda.bindings")
+    text = spec(f"{dtype}[{extent},{extent}]")
+    (launch,) = record(cp.kernels.matmul, {"a": text, "b": text}, {}, AMPERE)
+    ptx = launch.launcher.inspect(**launch.arguments, target="cuda:sm_80", stage="ptx")
+    assert all(word in ptx for word in words)
+
+
+def test_rounded_factors_are_taken_as_tf32():
+    text = spec("f32[64,64]")
+    options = {"precision": "tf32"}
+    (launch,) = record(cp.kernels.matmul, {"a": text, "b": text}, options, AMPERE)
+    source = launch.launcher.inspect(**launch.arguments, target="cuda:sm_80")
+    assert "tf32.tf32.f32" in source
