@@ -27,18 +27,9 @@ def problem_key(problem: Problem) -> tuple[Any, ...]:
     """What problems that share a pick have in common: sizes within a factor of two, and kinds."""
     p = problem
     sizes = tuple(anchor(n) for n in (p.m, p.n, p.k, p.batches))
-    return (
-        *sizes,
-        p.factors,
-        p.sums,
-        p.result,
-        p.left,
-        p.right,
-        p.is_finished,
-        p.has_boxes,
-        p.dtype,
-        p.precision,
-    )
+    kinds = (p.dtype, p.factors, p.sums, p.result, p.left, p.right, p.is_finished, p.precision)
+    takes_boxes = p.dtype is not p.factors or p.precision is not None
+    return (*sizes, *kinds, p.has_boxes and takes_boxes)
 
 
 def others(target: Target, first: Configuration, problem: Problem) -> Mapping[str, Configuration]:
