@@ -124,16 +124,22 @@ def _compile(source: str, target: Target, chosen: tuple[str, ...], kind: str) ->
 
 def _result(nvrtc: Any, program: Any, kind: str) -> bytes:
     _, size = getattr(nvrtc, f"nvrtcGet{kind}Size")(program)
-    data = b" " * size
+    data = _room(size)
     getattr(nvrtc, f"nvrtcGet{kind}")(program, data)
-    return data
+    return data[:size]
 
 
 def _log(nvrtc: Any, program: Any) -> str:
     _, size = nvrtc.nvrtcGetProgramLogSize(program)
-    log = b" " * size
+    log = _room(size)
     nvrtc.nvrtcGetProgramLog(program, log)
     return log.rstrip(b"\0 ").decode(errors="replace").strip()
+
+
+def _room(size: int) -> bytes:
+    """Bytes that the bindings write to: more than one, as Python has each single byte only once and
+    would have another value for it from then on, also in what it compiles."""
+    return b" " * (size + 1)
 
 
 def _refused(nvrtc: Any, program: Any, target: Target) -> Exception:
