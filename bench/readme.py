@@ -66,12 +66,10 @@ def _gpu_row(row: dict[str, Any]) -> str:
 
 
 def launch_table() -> str:
-    """What a launch costs the host, the cheapest last."""
+    """What a launch costs the host, in the order of the record."""
     found: dict[str, Any] = json.loads((RESULTS / "gpu_launch.json").read_text(encoding="utf-8"))
-    ordered = sorted(found["launch_us"].items(), key=lambda item: -item[1])
-    cells = [[name for name, _ in ordered], [f"{us:.1f} us" for _, us in ordered]]
-    rule = "|---" * len(ordered) + "|"
-    return f"| {' | '.join(cells[0])} |\n{rule}\n| {' | '.join(cells[1])} |"
+    rows = [f"| {name} | {us:.1f} us |" for name, us in found["launch_us"].items()]
+    return "\n".join(("| launch | host |", "|---|---|", *rows))
 
 
 def filled(text: str) -> str:

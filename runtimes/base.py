@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
@@ -52,6 +52,35 @@ class Occupancy:
     limited_by: str
     best_cube_dim: int
     clusters: int = 0
+
+
+class EncodedMap(Protocol):
+    """A tensor map at an address of this process."""
+
+    address: int
+
+    def words(self) -> list[int]:
+        """What it consists of."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class NativeCode:
+    """A kernel on a GPU as native code launches it.
+
+    `gpu`: the address of the device's words, `ordinal` its number; `function`: the driver's handle;
+    `number`: what the kernel is called in the log of launches; `dim`, `shared_bytes`: of a cube;
+    `refuse`: raises what a status of the launch means. `stream`: one of the device's.
+    """
+
+    gpu: int
+    ordinal: int
+    function: int
+    number: int
+    dim: tuple[int, int, int]
+    shared_bytes: int
+    refuse: Callable[[int], None]
+    stream: int
 
 
 class Allocation(Protocol):

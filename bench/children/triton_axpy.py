@@ -7,7 +7,8 @@ import triton.language as tl  # pyright: ignore[reportMissingImports]
 
 
 @triton.jit
-def axpy(alpha, x, y, n, block: tl.constexpr):
+def axpy(alpha, x, y, out, n, block: tl.constexpr):
     i = tl.program_id(0) * block + tl.arange(0, block)
     inside = i < n
-    tl.store(y + i, alpha * tl.load(x + i, mask=inside) + tl.load(y + i, mask=inside), mask=inside)
+    found = alpha * tl.load(x + i, mask=inside) + tl.load(y + i, mask=inside)
+    tl.store(out + i, found, mask=inside)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Sequence
 from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
 
 from cubepy.array.array import Array
+from cubepy.array.interop import read_memory
+from cubepy.array.memory import HOST, Memory
 from cubepy.artifact import Extent, ParamKind, Stride
 from cubepy.ir.numbers import limits
 from cubepy.ir.types import DType, Line, bool_, f32, f64, find_dtype
@@ -17,10 +20,12 @@ from cubepy.jit.arguments import Matcher
 from cubepy.jit.compile import Captured, Compiled
 from cubepy.jit.grid import Grid, Over
 from cubepy.jit.launch import Prepared
-from cubepy.jit.plan import ArrayRule, LaunchPlan, NumberRule, Rule, StructRule
+from cubepy.jit.plan import ArrayRule, LaunchPlan, MapRule, NumberRule, Rule, StructRule
 from cubepy.jit.programs import Program, Step
+from cubepy.lang.cuda import TensorMap
 from cubepy.lang.function import Attributes, Captures, CubeFunction
 from cubepy.record import dataclass
+from cubepy.runtimes.base import EncodedMap, NativeCode
 from cubepy.runtimes.cpu.device import INLINE_WORK
 from cubepy.runtimes.native import scratch
 from cubepy.runtimes.native.launching import tables
@@ -56,13 +61,15 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """A plan in memory: its words, and what they refer to. `records`: the dataclasses it reads."""
+    """A plan in memory: its words, and what they refer to. `records`: the dataclasses it reads;
+    `layouts`: extents and strides of the arrays of tensor maps, which are part of it."""
 
     plan: LaunchPlan
     prepared: Prepared
     words: tuple[int, ...]
     kept: tuple[Any, ...]
     records: tuple[tuple[type, tuple[str, ...]], ...]
+    layouts: tuple[tuple[int, ...], ...]
 
 
 def learned_of(
@@ -71,64 +78,142 @@ def learned_of(
     """The plan of a launch that was run, for native code; raises `Unknown` if that can't run it."""
     compiled, plan = prepared.compiled, prepared.plan
     _require(prepared.queue is None and not compiled.artifact.faults)
-    _require(not matcher.maps and plan.grid.cluster == (1, 1, 1))
+    code = native_code(prepared)
+    _require(code is None or _is_torchs(known, matcher, code))
     what = grid.what if isinstance(grid, Over) else None
     _require(plan.grid.kind != "array" or is_read(known, what))
     words = Words()
     words.add((), Plan.SIZE)
     head = [0] * Plan.SIZE
     records: dict[type, tuple[str, ...]] = {}
-    _write_rules(known, words, head, plan, matcher, records)
+    place = 0 if code is None else code.ordinal + 1
+    _write_rules(known, words, head, plan, matcher, records, place)
     _write_slots(words, head, plan, matcher)
     _write_captures(words, head, compiled.captured, function)
     _write_numbers(head, plan)
-    _write_code(words, head, compiled)
+    _write_code(words, head, compiled, code)
+    maps = [(at, made.at(matcher.memories[name].address)) for at, name, made in prepared.maps]
+    _write_maps(words, head, maps, 0)
     head[Plan.BYTES] = len(words.values) * 8
     words.values[: Plan.SIZE] = head
-    return Learned(plan, prepared, tuple(words.values), tuple(words.kept), tuple(records.items()))
+    layouts = tuple(_layout(matcher.memories[name]) for name in matcher.maps)
+    return Learned(
+        plan, prepared, tuple(words.values), tuple(words.kept), tuple(records.items()), layouts
+    )
 
 
-def program_words(program: Program) -> tuple[bytes, tuple[Any, ...]] | None:
+def _layout(memory: Memory) -> tuple[int, ...]:
+    return *memory.shape, *memory.strides
+
+
+def _write_maps(
+    words: Words, head: list[int], maps: Iterable[tuple[int, EncodedMap]], begin: int
+) -> None:
+    """Tensor maps, each with its word in the argument block; places are counted from `begin`."""
+    rows = [(at, made.words()) for at, made in maps]
+    _require(len(rows) <= tables.MAX_MAPS)
+    _require(not rows or bool(head[Plan.GPU]))
+    head[Plan.MAPS], head[Plan.MAPS_AT] = len(rows), len(words.values) * 8 - begin
+    for at, values in rows:
+        words.add((at, *values), 1 + tables.MAP_WORDS)
+
+
+def native_code(prepared: Prepared) -> NativeCode | None:
+    """What native code needs of a GPU, None on the CPU; raises `Unknown` on other devices."""
+    device = prepared.device
+    if device.name == HOST:
+        return None
+    of_device = getattr(device, "native_code", None)
+    code = of_device and of_device(prepared.compiled.loaded)
+    _require(code is not None)
+    return code
+
+
+def _is_torchs(known: Executor, matcher: Matcher, code: NativeCode) -> bool:
+    """Whether all arrays are tensors on one GPU, so that the launch is in torch's stream there.
+
+    CubePy's own arrays are in the order of events, which Python keeps.
+    """
+    arrays = list(matcher.arrays.values())
+    are_read = all(type(x) is not np.ndarray and is_read(known, x) for x in arrays)
+    is_own = any(isinstance(x, Array) for x in arrays)
+    return (
+        bool(arrays)
+        and are_read
+        and not is_own
+        and code.ordinal < tables.MAX_PLACE
+        and known.reads_streams(code.ordinal, code.stream)
+    )
+
+
+def program_words(
+    known: Executor, program: Program, addresses: Sequence[int]
+) -> tuple[bytes, tuple[Any, ...]] | None:
     """A program in memory: its words, and what they refer to; None where native code can't run it.
+    `addresses`: where operands may be.
 
-    Only code of this process's CPU is run, that checks nothing and waits for nobody.
+    Only code of this process's CPU or of one GPU is run, that checks nothing and waits for nobody.
+    On a GPU operands are torch's tensors.
     """
     words = Words()
     words.add((program.operands, len(program.steps)), tables.Program.SIZE)
-    for step in program.steps:
-        prepared = step.prepared
-        is_plain = prepared.queue is None and not prepared.compiled.artifact.faults
-        is_known = len(step.template) <= tables.MAX_SLOTS and program.operands <= MAX_OPERANDS
-        if prepared.device.name != "cpu" or not is_plain or not is_known:
+    try:
+        codes = [native_code(step.prepared) for step in program.steps]
+        _require(program.operands <= MAX_OPERANDS and len({c and c.ordinal for c in codes}) <= 1)
+        for step, code in zip(program.steps, codes, strict=True):
+            prepared = step.prepared
+            _require(prepared.queue is None and not prepared.compiled.artifact.faults)
+            _require(len(step.template) <= tables.MAX_SLOTS)
+            _write_step(words, step, code, addresses)
+    except Unknown:
+        return None
+    code = next(iter(codes), None)
+    if code is not None:
+        torch = sys.modules.get("torch")
+        if torch is None or not known.reads_tensors(torch.Tensor):
             return None
-        _write_step(words, step)
+        if not known.reads_streams(code.ordinal, code.stream):
+            return None
+        words.values[tables.Program.DEVICE] = code.ordinal + 1
     data = (ctypes.c_int64 * len(words.values))(*words.values)
     return bytes(data), tuple(words.kept)
 
 
-def _write_step(words: Words, step: Step) -> None:
+def _write_step(
+    words: Words, step: Step, code: NativeCode | None, addresses: Sequence[int]
+) -> None:
     begin = words.add((), tables.Step.SIZE)
     head = [0] * tables.Step.SIZE
-    _write_code(words, head, step.prepared.compiled)
+    compiled = step.prepared.compiled
+    _write_code(words, head, compiled, code)
+    head[Plan.SLOTS] = len(compiled.artifact.slots)
     block = [ctypes.c_int64(word).value for word in step.template]
     head[tables.Step.BLOCK] = len(block)
     head[tables.Step.BLOCK_AT] = words.add(block, len(block)) - begin
-    head[tables.Step.HOLES] = len(step.holes)
+    holes = [*step.holes, *(hole for hole, _ in step.maps)]
+    head[tables.Step.HOLES] = len(holes)
     head[tables.Step.HOLES_AT] = len(words.values) * 8 - begin
-    for hole in step.holes:
+    for hole in holes:
         words.add(hole, tables.HOLE_WORDS)
+    made = [(at, maps.at(addresses[n] + offset)) for (at, n, offset), maps in step.maps]
+    _write_maps(words, head, made, begin)
     head[tables.Step.COUNT], head[tables.Step.WORK] = step.prepared.count, step.prepared.work
     head[Plan.BYTES] = len(words.values) * 8 - begin
     words.values[begin // 8 : begin // 8 + len(head)] = head
 
 
-def _write_code(words: Words, head: list[int], compiled: Compiled) -> None:
+def _write_code(words: Words, head: list[int], compiled: Compiled, code: NativeCode | None) -> None:
     """What is run, and what native code notes of it."""
+    words.object(compiled)
+    head[Plan.STATE] = ctypes.addressof(compiled.marks)
+    if code is not None:
+        head[Plan.GPU], head[Plan.ENTRY], head[Plan.NAME] = code.gpu, code.function, code.number
+        head[Plan.LOADED], head[Plan.SHARED] = words.object(code.refuse), code.shared_bytes
+        head[Plan.DIM_X : Plan.DIM_Z + 1] = code.dim
+        return
     loaded = compiled.loaded
     head[Plan.ENTRY], head[Plan.NAME] = loaded.address, loaded.name.address
     head[Plan.LOADED] = words.object(loaded)
-    words.object(compiled)
-    head[Plan.STATE] = ctypes.addressof(compiled.marks)
     head[Plan.INLINE_WORK] = INLINE_WORK
     head[Plan.LACKING] = scratch.lacking_address() if loaded.takes_scratch else 0
 
@@ -150,6 +235,7 @@ def _write_numbers(head: list[int], plan: LaunchPlan) -> None:
     head[Plan.AXES] = grid.by_axes
     head[Plan.DIVISOR_X : Plan.DIVISOR_Z + 1] = grid.divisors
     head[Plan.MAX_X : Plan.MAX_Z + 1] = [min(n, tables.HUGE) for n in grid.most]
+    head[Plan.CLUSTER_X : Plan.CLUSTER_Z + 1] = grid.cluster
     x, y, z = plan.cube_dim
     head[Plan.UNITS] = x * y * z
 
@@ -164,42 +250,62 @@ def _write_rules(
     plan: LaunchPlan,
     matcher: Matcher,
     records: dict[type, tuple[str, ...]],
+    device: int,
 ) -> None:
+    """`device`: 0 for arrays of the host, else one more than the number of their GPU."""
     _require(len(plan.rules) <= tables.MAX_LEAVES)
     head[Plan.LEAVES], head[Plan.LEAVES_AT] = len(plan.rules), len(words.values) * 8
     rows = [words.add((), tables.RULE_WORDS) for _ in plan.rules]
     for place, rule in zip(rows, plan.rules, strict=True):
         value = matcher.given[rule.path]
         _require(not isinstance(rule, ArrayRule) or is_read(known, value))
-        row = _row(words, rule, value, records)
+        row = _row(words, rule, value, records, device)
         k = place // 8
         words.values[k : k + len(row)] = row
 
 
-def _row(words: Words, rule: Rule, value: Any, records: dict[type, tuple[str, ...]]) -> list[int]:
+def _row(
+    words: Words, rule: Rule, value: Any, records: dict[type, tuple[str, ...]], device: int
+) -> list[int]:
     if isinstance(rule, ArrayRule):
-        return _array_row(rule)
+        return _array_row(rule, device)
     if isinstance(rule, NumberRule):
         _require(type(value) in _NUMBERS)
         small = 2 if rule.is_small is None else int(rule.is_small)
         return [tables.Rule.NUMBER, words.object(type(value)), small]
     if isinstance(rule, StructRule):
         return _struct_row(words, rule, value, records)
+    if isinstance(rule, MapRule):
+        return _map_row(words, rule, value, device)
     return _comptime_row(words, value)
 
 
-def _array_row(rule: ArrayRule) -> list[int]:
+def _array_row(rule: ArrayRule, device: int) -> list[int]:
     found = find_dtype(rule.dtype)
     assert found is not None
     code = _CODES.get(found.numpy_name)
     _require(code is not None and rule.rank <= tables.MAX_RANK)
     assert code is not None
-    wanted = tables.array_class(
-        code, rule.rank, rule.axis, rule.is_linear, bool(rule.is_aligned), rule.is_written
-    )
-    mask = tables.array_class(0xFF, 0xFF, 0xFE, True, rule.is_aligned is not None, rule.is_written)
+    flags = rule.is_linear, bool(rule.is_aligned), rule.is_written
+    wanted = tables.array_class(code, rule.rank, rule.axis, *flags, device)
+    flags = True, rule.is_aligned is not None, rule.is_written
+    mask = tables.array_class(0xFF, 0xFF, 0xFE, *flags, tables.MAX_PLACE)
     whole = 2 if rule.is_whole is None else int(rule.is_whole)
     return [tables.Rule.ARRAY, wanted, mask, whole, 0, 0, 0, 0, rule.is_written, rule.is_line]
+
+
+def _map_row(words: Words, rule: MapRule, value: TensorMap, device: int) -> list[int]:
+    found, memory = find_dtype(rule.dtype), read_memory(value.array)
+    assert found is not None and memory is not None
+    code, rank = _CODES.get(found.numpy_name), len(memory.shape)
+    _require(code is not None and type(value.box) is tuple and rank <= tables.MAX_RANK)
+    assert code is not None
+    wanted = tables.array_class(code, rank, None, False, False, rule.is_written, device)
+    flags = False, False, rule.is_written
+    mask = tables.array_class(0xFF, 0xFF, None, *flags, tables.MAX_PLACE)
+    held = [words.object(v) for v in (value.box, value.swizzle, value.pixels)]
+    place = words.add(_layout(memory), 2 * rank)
+    return [tables.Rule.MAP, wanted, mask, *held, place, 0, rule.is_written, 0]
 
 
 def is_read(known: Executor, array: Any) -> bool:
@@ -207,7 +313,7 @@ def is_read(known: Executor, array: Any) -> bool:
     cls: Any = type(array)
     if cls in (np.ndarray, Array):
         return True
-    is_torchs = cls.__module__ == "torch" and cls.__name__ == "Tensor"
+    is_torchs = cls.__module__.partition(".")[0] == "torch" and hasattr(array, "data_ptr")
     return is_torchs and known.reads_tensors(cls)
 
 
@@ -269,7 +375,7 @@ def _write_slots(words: Words, head: list[int], plan: LaunchPlan, matcher: Match
         leaf, kind = paths[slot.argument], slot.kind
         if kind.word == "value":
             row = [tables.Slot.NUMBER, leaf, *_packed(slot.dtype)]
-        elif kind.word == "data":
+        elif kind.word == "data" or kind.is_copied:
             row = [tables.Slot.ADDRESS, leaf]
         elif plan.collapses and matcher.tensors[slot.argument][1].is_line and kind.word == "shape":
             row = [tables.Slot.SIZE_OF, leaf]

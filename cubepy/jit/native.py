@@ -10,6 +10,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from cubepy import config
+from cubepy.array.memory import HOST
 from cubepy.jit.arguments import Matcher
 from cubepy.jit.grid import Fixed, Grid, Over
 from cubepy.jit.launch import Prepared
@@ -62,7 +63,8 @@ class NativeLaunches:
         grid = launcher.grid
         if self._launches < LAUNCHES or not self.is_enabled or grid is None:
             return self.is_enabled and self._launches < LAUNCHES
-        if prepared.device.name != "cpu":
+        is_native = prepared.device.name == HOST or hasattr(prepared.device, "native_code")
+        if not is_native or prepared.is_staged(matcher.memories):
             return False
         learned = self._learned(grid, prepared, matcher)
         if learned is None:

@@ -1,22 +1,26 @@
 """Programs: prepared launches in order, on operands that are identified by their number.
 
 Prebuilt functions make one for each signature. It is called with its operands, which are NumPy
-arrays or addresses; native code runs it from the third call on, where all of it runs on the CPU.
+arrays, torch's tensors or addresses; native code runs it from the third call on, where all of it
+runs on the CPU, or on a GPU of NVIDIA on tensors.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from cubepy.array.interop import queue_of_tensor
 from cubepy.array.memory import pointer
 from cubepy.jit.launch import Prepared
 from cubepy.jit.tensor_maps import Encoder
 from cubepy.record import dataclass
 from cubepy.runtimes.native.launching.callables import Base
+from cubepy.runtimes.native.launching.executor import existing_executor
 
 CALLS = 2
 """Calls of a program in Python until native code is asked for."""
@@ -49,6 +53,12 @@ class Step:
         self.prepared.launch(block, queue)
 
 
+def _address(operand: Any) -> int:
+    if isinstance(operand, np.ndarray):
+        return pointer(operand)
+    return operand.data_ptr() if hasattr(operand, "data_ptr") else operand
+
+
 class Program(Base):
     """Steps that are launched one after another, each when the last one is done.
 
@@ -65,25 +75,37 @@ class Program(Base):
         self._data: Any = None
 
     def __call__(self, *operands: Any) -> None:
-        """Launch on these operands, NumPy arrays or addresses, outside of any queue."""
+        """Launch on these operands: NumPy arrays, addresses, or torch's tensors, whose queue the
+        launches are in."""
         self._calls = calls = self._calls + 1
+        addresses = [_address(o) for o in operands]
         if calls == CALLS:
-            self._become_native()
-        self.enqueue([pointer(o) if isinstance(o, np.ndarray) else o for o in operands], None)
+            self._become_native(addresses)
+        queues = (queue_of_tensor(o) for o in operands if hasattr(o, "data_ptr"))
+        self.enqueue(addresses, next(queues, None))
 
     def enqueue(self, addresses: Sequence[int], queue: int | None) -> None:
         """Launch in a queue on operands at these addresses."""
         for step in self.steps:
             step.run(addresses, queue)
 
-    def _become_native(self) -> None:
+    def _become_native(self, addresses: Sequence[int]) -> None:
         """Let native code run it from the next call on, if it can."""
         from cubepy.jit.encoding import program_words
         from cubepy.jit.tables import native_executor
 
         known = native_executor()
-        found = known and program_words(self)
+        found = known and program_words(known, self, addresses)
         if known and found:
             self._data = found
             self._entry = known.program_entry
             self.__class__ = known.program
+
+
+def describer() -> Callable[..., bytes | None] | None:
+    """What describes torch's tensors in bytes, once native code was needed; see
+    `runtimes.native.launching.describing`."""
+    known, torch = existing_executor(), sys.modules.get("torch")
+    if known is None or torch is None or not known.reads_tensors(torch.Tensor):
+        return None
+    return known.describe

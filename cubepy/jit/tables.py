@@ -14,6 +14,7 @@ from cubepy.jit.encoding import Learned, Words
 from cubepy.jit.grid import Fixed, Grid
 from cubepy.jit.programs import Program
 from cubepy.lang.annotations import is_comptime_annotation
+from cubepy.lang.cuda import TensorMap
 from cubepy.options import SETTINGS
 from cubepy.runtimes.cpu.device import cpu_device
 from cubepy.runtimes.native.launching import tables
@@ -48,7 +49,7 @@ class Table:
     def learn(self, learned: Learned) -> bool:
         """Add a plan, in front of the others; False if native code keeps refusing it, as where
         arrays meet in memory without sharing any."""
-        key = learned.plan, id(learned.prepared.compiled)
+        key = learned.plan, id(learned.prepared.compiled), learned.layouts
         self._again += key in self._learned
         if self._again > MAX_AGAIN and key in self._learned:
             return False
@@ -127,6 +128,7 @@ def _classes() -> Classes:
         Table,
         Array,
         Memory,
+        TensorMap,
         Launcher.__call__,
         complete,
         config.overrides,

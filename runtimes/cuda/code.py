@@ -10,6 +10,7 @@ from cubepy.artifact import Artifact
 from cubepy.errors import DeviceError
 from cubepy.runtimes.cuda.contexts import PRIMARY, Contexts
 from cubepy.runtimes.cuda.driver import check, driver, is_usable
+from cubepy.runtimes.cuda.launches import number_of
 
 STATIC_SHARED_BYTES = 48 << 10
 """More than this must be asked for, function by function."""
@@ -22,12 +23,14 @@ class Code:
         self._contexts = contexts
         self._modules: dict[int, Any] = {}
         self.entry = artifact.entry
+        self.number = number_of(artifact.entry)
         self.dim = artifact.cube_dim
         self.shared_bytes = artifact.shared_bytes
         self.counts = len(artifact.slots)
         self._places = [*range(self.counts), *([self.counts + 3] if artifact.faults else [])]
         self._offsets = [8 * k for k in self._places]
         self._maps = {k for k, slot in enumerate(artifact.slots) if slot.kind.is_copied}
+        self.takes_maps = bool(self._maps)
         self._pointers = ctypes.c_void_p * max(1, len(self._places))
         self._cubin = artifact.code
         self._functions: dict[int, Any] = {}

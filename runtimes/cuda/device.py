@@ -4,26 +4,22 @@ a device is asked for."""
 from __future__ import annotations
 
 import ctypes
-from collections import deque
-from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Any
 
 from cubepy.artifact import Artifact
 from cubepy.errors import fail
-from cubepy.runtimes.base import DeviceRecord, MemoryUse, Occupancy, Properties
+from cubepy.runtimes.base import DeviceRecord, MemoryUse, NativeCode, Occupancy, Properties
 from cubepy.runtimes.cuda.code import Code
 from cubepy.runtimes.cuda.contexts import PRIMARY, Contexts
 from cubepy.runtimes.cuda.driver import check, driver, failure, is_lost
+from cubepy.runtimes.cuda.launches import Log, NativeWords
 from cubepy.runtimes.cuda.memory import Allocation, PinnedAllocation, allocate_pinned, new_pool
 from cubepy.runtimes.cuda.occupancy import ATTRIBUTES, Multiprocessor, occupancy
 from cubepy.runtimes.cuda.queues import Queues
 from cubepy.runtimes.cuda.tensor_maps import EncodedMap, encode, encode_im2col
 from cubepy.targets import Target, cuda_target
-
-REMEMBERED = 16
-"""Names of launched kernels that are reported where a device is lost."""
 
 
 class CudaDevice(Queues):
@@ -35,7 +31,7 @@ class CudaDevice(Queues):
         super().__init__()
         self.name = f"cuda:{ordinal}"
         self.contexts = Contexts(ordinal)
-        self._launched: deque[tuple[int, str]] = deque(maxlen=REMEMBERED)
+        self._log = Log()
         self._pool: Any = None
 
     @cached_property
@@ -101,9 +97,36 @@ class CudaDevice(Queues):
                 ctypes.addressof(parameters),
                 0,
             )
-        self._launched.append((stream, loaded.entry))
+        self._log.add(stream, loaded.number)
         if status:
             raise self.failed(f"the launch of {loaded.entry}", status)
+
+    @cached_property
+    def _native(self) -> NativeWords:
+        return NativeWords(self.contexts, self._log)
+
+    def native_code(self, loaded: Code) -> NativeCode | None:
+        """What native code needs to launch in the primary context; None where it cannot."""
+        words = self._native
+        if not words.is_known or (loaded.takes_maps and not words.replaces_maps):
+            return None
+        with self.contexts.enter(is_own=True) as context:
+            function = int(loaded.function(context))
+
+        def refuse(status: int) -> None:
+            given = driver().CUresult(status)
+            raise self.failed(f"the launch of {loaded.entry}", given)
+
+        return NativeCode(
+            words.address,
+            self.contexts.ordinal,
+            function,
+            loaded.number,
+            loaded.dim,
+            loaded.shared_bytes,
+            refuse,
+            self.stream(None),
+        )
 
     @cached_property
     def multiprocessor(self) -> Multiprocessor:
@@ -153,20 +176,12 @@ class CudaDevice(Queues):
                 (status,) = driver().cuCtxSynchronize()
         if status:
             raise self.failed("waiting", status)
-        self._forget(queue)
-
-    def _forget(self, queue: int | None) -> None:
-        """No kernel of a queue that was waited for can be the one that broke the device."""
-        waited = [item for item in list(self._launched) if queue is None or item[0] == queue]
-        for item in waited:
-            with suppress(ValueError):  # another thread waited too
-                self._launched.remove(item)
+        self._log.forget(queue)  # what was waited for cannot be what breaks the device
 
     def failed(self, call: str, status: Any) -> Exception:
         """What a status of the driver means, with the kernels that may have caused it."""
         if is_lost(status):
-            names = dict.fromkeys(name for _, name in list(self._launched))
-            kernels = ", ".join(names) or "none of CubePy's"
+            kernels = ", ".join(self._log.names()) or "none of CubePy's"
             return fail("E509", device=self.name, reason=status.name, kernels=kernels)
         return failure(call, status, driver())
 

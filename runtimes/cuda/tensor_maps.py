@@ -37,6 +37,10 @@ class EncodedMap:
         self.address = -(-start // _ALIGNMENT) * _ALIGNMENT
         (ctypes.c_uint64 * _WORDS).from_address(self.address)[:] = words
 
+    def words(self) -> list[int]:
+        """What it consists of."""
+        return list((ctypes.c_int64 * _WORDS).from_address(self.address))
+
 
 def encode(
     address: int,

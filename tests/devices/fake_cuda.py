@@ -61,6 +61,35 @@ class Config:
     """A launch that is asked about, and other structures: what is assigned."""
 
 
+class Function(int):
+    """The driver's handle of a kernel."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What the driver was asked to launch, and the words of its parameters."""
+
+    name: str
+    grid: tuple[int, int, int]
+    dim: tuple[int, int, int]
+    shared: int
+    stream: int
+    words: tuple[Any, ...]
+
+
+_U32, _U64 = ctypes.c_uint32, ctypes.c_uint64
+_NATIVE: dict[str, tuple[Any, ...]] = {
+    "cuLaunchKernel": (_U64, *[_U32] * 7, *[_U64] * 3),
+    "cuCtxGetCurrent": (_U64,),
+    "cuCtxSetCurrent": (_U64,),
+    "cuCtxGetDevice": (_U64,),
+    "cuTensorMapReplaceAddress": (_U64, _U64),
+}
+"""The parameters of functions that native code calls."""
+
+
 class Names:
     """An enumeration of the driver: each name is its own value, if the bindings know it."""
 
@@ -106,8 +135,13 @@ class Driver:
     CUdevice_attribute = Names("CUdevice_attribute")
     CUfunction_attribute = Names("CUfunction_attribute")
     CUlaunchConfig = Config
+    CUtensorMapDataType = Names("CUtensorMapDataType")
+    CUtensorMapInterleave = Names("CUtensorMapInterleave")
+    CUtensorMapSwizzle = Names("CUtensorMapSwizzle")
+    CUtensorMapL2promotion = Names("CUtensorMapL2promotion")
+    CUtensorMapFloatOOBfill = Names("CUtensorMapFloatOOBfill")
     CU_MEMHOSTALLOC_PORTABLE = 1
-    cuuint64_t = int
+    cuuint64_t = cuuint32_t = int
 
     def __init__(self) -> None:
         self.streams: dict[int, list[Work]] = defaultdict(list)  # the last work of each
@@ -122,6 +156,14 @@ class Driver:
         self.held = {"cubes": 8, "clusters": 0, "best": 256}
         self.faults: list[str] = []
         self.launched: list[tuple[str, int]] = []
+        self.launches: list[Launch] = []
+        self.parameters: dict[str, int] = {}
+        """How many a kernel has, whose launches are written down,"""
+        self.maps: dict[str, tuple[int, ...]] = {}
+        """and which of them are tensor maps, whose words are, behind those of all."""
+        self.refused: Result | None = None
+        self.native = 0
+        """Calls of native code."""
         self.kernels: dict[str, Callable[[int], Any]] = {}
         self.context = 0
         self.contexts = {PRIMARY: (0, 1)}
@@ -131,6 +173,8 @@ class Driver:
         self.pools: dict[int, dict[str, int]] = {DEFAULT_POOL: {}}
         self.lost: Result | None = None
         self._all: list[Work] = []
+        self._functions: dict[int, Function] = {}
+        self._addresses: dict[str, Any] = {}
         self._handles = count(1000)
 
     def enqueue(self, stream: int, do: Callable[[], Any], *touches: Span) -> Work:
@@ -172,6 +216,59 @@ class Driver:
     def cuCtxGetId(self, context: int) -> Any:
         return OK, self.contexts[context][1]
 
+    # What native code calls
+
+    def cuGetProcAddress(self, symbol: bytes, version: int, flags: int) -> Any:
+        name = symbol.decode()
+        if name not in _NATIVE:
+            return Result.CUDA_ERROR_INVALID_VALUE, 0, 0
+        if name not in self._addresses:
+            made = ctypes.CFUNCTYPE(ctypes.c_int, *_NATIVE[name])
+            self._addresses[name] = made(getattr(self, f"_{name}"))
+        return OK, ctypes.cast(self._addresses[name], ctypes.c_void_p).value, 0
+
+    def _cuLaunchKernel(self, function: int, *rest: int) -> int:
+        self.native += 1
+        return int(self.cuLaunchKernel(self._functions[function], *rest)[0])
+
+    def _cuCtxGetCurrent(self, place: int) -> int:
+        _U64.from_address(place).value = self.context
+        return OK
+
+    def _cuCtxSetCurrent(self, context: int) -> int:
+        return int(self.cuCtxSetCurrent(context)[0])
+
+    def _cuCtxGetDevice(self, place: int) -> int:
+        status, device = self.cuCtxGetDevice()
+        ctypes.c_int32.from_address(place).value = device
+        return int(status)
+
+    def _cuTensorMapReplaceAddress(self, place: int, address: int) -> int:
+        assert place % 64 == 0
+        _U64.from_address(place).value = address
+        return OK
+
+    def cuTensorMapEncodeTiled(
+        self,
+        kind: str,
+        rank: int,
+        address: int,
+        shape: list[int],
+        strides: list[int],
+        box: list[int],
+        steps: list[int],
+        interleave: str,
+        swizzle: str,
+        promotion: str,
+        fill: str,
+    ) -> Any:
+        """A map that begins with the address of its array, behind which its layout stands."""
+        assert len(shape) == len(box) == len(steps) == rank
+        words = [address, hash((kind, swizzle)) & 0xFFFF, *shape, *strides, *box]
+        found = Config()
+        vars(found)["opaque"] = words + [0] * (16 - len(words))
+        return OK, found
+
     # Kernels: what tests put into `kernels`
 
     def cuDeviceGetAttribute(self, name: str, device: int) -> Any:
@@ -187,7 +284,7 @@ class Driver:
 
     def cuLaunchKernel(
         self,
-        function: str,
+        function: Function,
         grid_x: int,
         grid_y: int,
         grid_z: int,
@@ -199,37 +296,47 @@ class Driver:
         parameters: int,
         extra: int,
     ) -> Any:
-        assert self.context in self.contexts
-        self.launched.append((function, stream))
-        body = self.kernels[function]
-        first = ctypes.c_void_p.from_address(parameters).value
-        assert first is not None
-        word = ctypes.c_uint64.from_address(first).value
-        self.enqueue(stream, lambda: body(word))
+        assert self.context in self.contexts and extra == 0
+        if self.refused is not None:
+            return (self.refused,)
+        name = function.name
+        self.launched.append((name, stream))
+        places = (_U64 * self.parameters.get(name, 1)).from_address(parameters)
+        words: tuple[Any, ...] = tuple(_U64.from_address(place).value for place in places)
+        maps = [(_U64 * 16).from_address(places[k]) for k in self.maps.get(name, ())]
+        words += tuple(tuple(each) for each in maps)
+        if name in self.parameters:
+            grid, dim = (grid_x, grid_y, grid_z), (dim_x, dim_y, dim_z)
+            self.launches.append(Launch(name, grid, dim, shared, stream, words))
+        body = self.kernels.get(name, lambda word: None)
+        self.enqueue(stream, lambda: body(words[0]))
         return (OK,)
 
     def cuModuleGetFunction(self, module: int, name: bytes) -> Any:
-        return OK, name.decode()
+        found = Function(next(self._handles))
+        found.name = name.decode()
+        self._functions[found] = found
+        return OK, found
 
-    def cuFuncSetAttribute(self, function: str, name: str, value: int) -> Any:
+    def cuFuncSetAttribute(self, function: Function, name: str, value: int) -> Any:
         return (OK,)
 
-    def cuFuncGetAttribute(self, name: str, function: str) -> Any:
+    def cuFuncGetAttribute(self, name: str, function: Function) -> Any:
         return OK, self.function.get(name.removeprefix("CU_FUNC_ATTRIBUTE_"), 0)
 
     def cuOccupancyMaxActiveBlocksPerMultiprocessor(
-        self, function: str, units: int, shared: int
+        self, function: Function, units: int, shared: int
     ) -> Any:
-        self.asked.append((function, units, shared))
+        self.asked.append((function.name, units, shared))
         return OK, self.held["cubes"]
 
     def cuOccupancyMaxPotentialBlockSize(
-        self, function: str, shared_of: None, shared: int, limit: int
+        self, function: Function, shared_of: None, shared: int, limit: int
     ) -> Any:
         assert shared_of is None and limit == 0
         return OK, 132, self.held["best"]
 
-    def cuOccupancyMaxActiveClusters(self, function: str, config: Config) -> Any:
+    def cuOccupancyMaxActiveClusters(self, function: Function, config: Config) -> Any:
         self.asked.append(tuple(vars(config).values()))
         return OK, self.held["clusters"]
 

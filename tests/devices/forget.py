@@ -16,3 +16,6 @@ def forget_devices() -> None:
             found.fast = None
             found.made.clear()
             found._configured.clear()  # they keep streams
+            for table in found.native._tables.values() if found.native else ():
+                table._learned.clear()  # launchers keep it
+                table._write()

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -20,12 +20,13 @@ import numpy as np
 
 from cubepy.array.array import Array, allocate
 from cubepy.array.creation import asarray
-from cubepy.array.interop import queue_of_tensor, read_memory
+from cubepy.array.interop import read_memory
 from cubepy.array.memory import HOST, Memory, numpy_dtype, pointer
 from cubepy.array.order import Ordered
 from cubepy.errors import Error, fail
 from cubepy.ir.core import ALIGNMENT
 from cubepy.ir.types import DType
+from cubepy.jit.programs import Program
 from cubepy.record import dataclass
 from cubepy.runtimes.cpu.memory import HUGE_PAGE, MAPPED_BYTES, advise_huge_pages, get_memory
 from cubepy.runtimes.registry import find_device
@@ -71,12 +72,11 @@ class Library(Protocol):
     """One library's arrays on one device, whose name is `device`.
 
     `keeps_alignment`: a key holds the place of an address within 64 bytes, for which kernels are
-    specialised then. `has_queues`: work on the arrays may be in queues.
+    specialised then.
     """
 
     device: str
     keeps_alignment: bool
-    has_queues: bool
 
     def key(self, x: Any) -> Any:
         """Everything about an array that a plan depends on, hashable."""
@@ -84,11 +84,6 @@ class Library(Protocol):
 
     def addresses(self, arrays: Iterable[Any]) -> list[int]:
         """Where the elements with all indices zero lie."""
-        ...
-
-    def operands(self, arrays: Sequence[Any]) -> Sequence[Any]:
-        """The same as operands of a program: NumPy arrays, or addresses; asked of libraries
-        without queues."""
         ...
 
     def empty(self, shape: Shape) -> Any:
@@ -107,17 +102,16 @@ class Library(Protocol):
         """A number as an array without axes, or several as one of one axis."""
         ...
 
-    def ordered(
-        self, arrays: Sequence[Any], written: Collection[Any]
-    ) -> AbstractContextManager[int | None]:
-        """The queue that works on the arrays, as a context that holds their order."""
+    def launch(self, program: Program, operands: Sequence[Any], written: Sequence[int]) -> None:
+        """Launch a program on arrays, in the order of the queue that works on them; `written`: the
+        numbers of those that it writes."""
         ...
 
 
 class NumpyLibrary:
     """NumPy arrays, and whatever shows its memory as one; results come from the pool."""
 
-    keeps_alignment = has_queues = False
+    keeps_alignment = False
 
     def __init__(self, device: str = HOST) -> None:
         self.device = device
@@ -127,9 +121,6 @@ class NumpyLibrary:
 
     def addresses(self, arrays: Iterable[np.ndarray]) -> list[int]:
         return [pointer(x) for x in arrays]
-
-    def operands(self, arrays: Sequence[np.ndarray]) -> Sequence[Any]:
-        return arrays
 
     def empty(self, shape: Shape) -> np.ndarray:
         allocate, dtype = get_memory().allocate_array, numpy_dtype(shape.dtype)
@@ -149,10 +140,21 @@ class NumpyLibrary:
     def constant(self, value: Number | Sequence[Number], dtype: DType) -> np.ndarray:
         return np.array(value, numpy_dtype(dtype))
 
-    def ordered(
-        self, arrays: Sequence[Any], written: Collection[Any]
-    ) -> AbstractContextManager[int | None]:
-        return nullcontext()
+    def launch(self, program: Program, operands: Sequence[Any], written: Sequence[int]) -> None:
+        program(*operands)
+
+
+class TorchMaker:
+    """Makes contiguous tensors of one shape."""
+
+    __slots__ = ("_make", "dtype", "extents")
+
+    def __init__(self, extents: tuple[int, ...], dtype: Any, place: Any) -> None:
+        self.extents, self.dtype = extents, dtype
+        self._make = partial(torch().empty, extents, dtype=dtype, device=place)
+
+    def __call__(self) -> Any:
+        return self._make()
 
 
 class TorchLibrary:
@@ -161,7 +163,7 @@ class TorchLibrary:
     def __init__(self, device: str, place: Any) -> None:
         """`place`: torch's own name of the device."""
         self.device = device
-        self.keeps_alignment = self.has_queues = place.type != "cpu"
+        self.keeps_alignment = place.type != "cpu"
         self._place = place
         self._unit = ALIGNMENT if self.keeps_alignment else 8
 
@@ -177,22 +179,19 @@ class TorchLibrary:
         except RuntimeError:  # of sparse ones, which are refused when their plan is made
             return [0 for _ in arrays]
 
-    def operands(self, arrays: Sequence[Any]) -> Sequence[Any]:
-        return self.addresses(arrays)
-
     def empty(self, shape: Shape) -> Any:
         dtype = getattr(torch(), shape.dtype.numpy_name)
         stored = torch().empty(shape.stored, dtype=dtype, device=self._place)
-        if not self.has_queues and stored.nbytes >= 2 * HUGE_PAGE:
+        if not self.keeps_alignment and stored.nbytes >= 2 * HUGE_PAGE:
             advise_huge_pages(stored.data_ptr(), stored.nbytes)
         return stored if shape.order is None else stored.permute(*shape.back)
 
     def maker(self, shape: Shape) -> Callable[[], Any]:
         nbytes = prod(shape.extents) * shape.dtype.itemsize
-        if shape.order is not None or (not self.has_queues and nbytes >= 2 * HUGE_PAGE):
+        if shape.order is not None or (not self.keeps_alignment and nbytes >= 2 * HUGE_PAGE):
             return partial(self.empty, shape)
         dtype = getattr(torch(), shape.dtype.numpy_name)
-        return partial(torch().empty, shape.extents, dtype=dtype, device=self._place)
+        return TorchMaker(shape.extents, dtype, self._place)
 
     def scalar(self, x: Any) -> Any:
         return x
@@ -201,16 +200,15 @@ class TorchLibrary:
         kind = getattr(torch(), dtype.numpy_name)
         return torch().tensor(value, dtype=kind, device=self._place)
 
-    def ordered(
-        self, arrays: Sequence[Any], written: Collection[Any]
-    ) -> AbstractContextManager[int | None]:
-        return nullcontext(queue_of_tensor(arrays[0]) if self.keeps_alignment else None)
+    def launch(self, program: Program, operands: Sequence[Any], written: Sequence[int]) -> None:
+        if self.keeps_alignment:
+            program(*operands)
+        else:
+            program(*self.addresses(operands))
 
 
 class _Foreign(ABC):
     """What libraries have in common whose arrays are read by `read_memory`."""
-
-    has_queues = True  # also of pinned host arrays, which copies work on
 
     @abstractmethod
     def empty(self, shape: Shape) -> Any:
@@ -228,18 +226,14 @@ class _Foreign(ABC):
     def addresses(self, arrays: Iterable[Any]) -> list[int]:
         return [read(x).address for x in arrays]
 
-    def operands(self, arrays: Sequence[Any]) -> Sequence[Any]:
-        return self.addresses(arrays)
-
     def maker(self, shape: Shape) -> Callable[[], Any]:
         return partial(self.empty, shape)
 
-    def ordered(
-        self, arrays: Sequence[Any], written: Collection[Any]
-    ) -> AbstractContextManager[int | None]:
-        memories = [read(x) for x in arrays]
-        outputs = [m for m, x in zip(memories, arrays, strict=True) if any(x is w for w in written)]
-        return Ordered(find_device(self.device), None, memories, outputs)
+    def launch(self, program: Program, operands: Sequence[Any], written: Sequence[int]) -> None:
+        memories = [read(x) for x in operands]
+        outputs = [memories[k] for k in written]
+        with Ordered(find_device(self.device), None, memories, outputs) as queue:
+            program.enqueue([m.address for m in memories], queue)
 
 
 class ArrayLibrary(_Foreign):

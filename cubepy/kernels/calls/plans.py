@@ -33,6 +33,7 @@ from cubepy.kernels.calls.libraries import (
     contiguous,
     read_output,
 )
+from cubepy.kernels.calls.short import ShortCalls
 from cubepy.kernels.calls.tuned import Picks
 from cubepy.lang.function import Captures
 from cubepy.record import dataclass
@@ -112,8 +113,10 @@ class Plan:
     watched: tuple[Captured, ...]
     has_scalars: bool
     """Whether results have no axes; all of them do, or none."""
-    updated: tuple[int, ...] = ()
+    updated: tuple[int, ...]
     """The arrays that launches also write."""
+    written: tuple[int, ...]
+    """All operands that launches write."""
 
     def is_current(self) -> bool:
         """Whether no captured name of a launched kernel has changed."""
@@ -135,12 +138,7 @@ class Plan:
         made = results
         if self.scratch:
             made = [*results, *[make() for make in self.scratch]]
-        operands = [*arrays, *made]
-        if not library.has_queues:
-            self.program(*library.operands(operands))
-            return results
-        with library.ordered(operands, [*made, *(arrays[k] for k in self.updated)]) as queue:
-            self.program.enqueue(library.addresses(operands), queue)
+        library.launch(self.program, (*arrays, *made), self.written)
         return results
 
     def _check_overlaps(self, addresses: list[int], written: Sequence[int]) -> None:
@@ -307,7 +305,9 @@ class Planner:
 
     def plan(self) -> Plan:
         """What was collected."""
-        shown = self._operands[: len(self._operands) - len(self._scratch)]
+        total = len(self._operands)
+        shown = self._operands[: total - len(self._scratch)]
+        first = total - len(self._scratch) - len(self._results)
         return Plan(
             self.function,
             tuple(map(self.library.maker, self._results)),
@@ -318,6 +318,7 @@ class Planner:
             tuple(captured for step in self._steps for captured in _watched(step)),
             any(not shape.extents for shape in self._results),
             tuple(self._updated),
+            (*self._updated, *range(first, total)),
         )
 
     def _number(self, memory: Memory) -> Memory:
@@ -352,6 +353,7 @@ class Plans:
 
     def __init__(self) -> None:
         self._made: dict[Any, Plan] = {}
+        self.short = ShortCalls()
 
     def find(self, key: Any) -> Plan | None:
         """The plan of a signature, unless a name that its kernels capture has changed."""

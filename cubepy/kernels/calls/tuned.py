@@ -203,13 +203,8 @@ class PlanCandidates:
         return found
 
     def _launch(self, k: int) -> None:
-        (plan, operands), library = self._ready(k), self._operands.library
-        if not library.has_queues:
-            plan.program(*library.operands(operands))
-            return
-        copies = self._copies
-        with library.ordered(operands, [*operands[len(copies.arrays) :], *copies.updated]) as queue:
-            plan.program.enqueue(library.addresses(operands), queue)
+        plan, operands = self._ready(k)
+        self._operands.library.launch(plan.program, operands, plan.written)
 
     def run(self, k: int) -> None:
         self._launch(k)

@@ -57,6 +57,7 @@ from cubepy.record import dataclass
 PRECISIONS = (None, "exact", "tf32", "flex32", "fast_accum")
 """What a caller may allow; products are at least as exact as each."""
 _PLANS = Plans()
+_NAMES = "a", "b", "bias"
 
 
 def matmul(
@@ -94,8 +95,10 @@ def matmul(
     kind = None if dtype is None else find_dtype(dtype)
     if dtype is not None and (kind is None or not kind.is_float):
         raise refused("matmul", "dtype", f"is {dtype!r}", "name a float")
-    function, *extras = epilogue if isinstance(epilogue, tuple) else (epilogue,)
-    names = ("a", "b", "bias", *(f"epilogue[{k + 1}]" for k in range(len(extras))))
+    names, extras, function = _NAMES, (), epilogue
+    if isinstance(epilogue, tuple):
+        function, *extras = epilogue
+        names = (*names, *(f"epilogue[{k + 1}]" for k in range(len(extras))))
 
     def make(planner: Planner, arrays: list[Memory]) -> None:
         biases = arrays[2:3] if bias is not None else []

@@ -26,7 +26,7 @@ _ENTRY_AT = 16
 _CALL, _MEMBERS = 50, 72
 _DEFAULT, _BASETYPE, _VECTORCALL = 1 << 18, 1 << 10, 1 << 11
 _SIZE, _READONLY = 19, 1
-_ONE_ARGUMENT, _ANY_ARGUMENTS = 0x8, 0x80 | 0x2
+_ONE_ARGUMENT, _ANY_ARGUMENTS, _BY_POSITION = 0x8, 0x80 | 0x2, 0x80
 
 
 class _Slot(ctypes.Structure):
@@ -121,6 +121,16 @@ def set_method(cls: Any, name: str, address: int, takes_one: bool) -> None:
     make = ctypes.pythonapi.PyDescr_NewMethod
     make.restype, make.argtypes = ctypes.py_object, (ctypes.py_object, ctypes.c_void_p)
     setattr(cls, name, make(cls, ctypes.addressof(row)))
+
+
+def function(name: str, address: int) -> Any:
+    """Native code as a function of any arguments by position: (nothing, arguments, number)."""
+    row = _Method(name.encode(), address, _BY_POSITION, None)
+    _kept.append(row)
+    make = ctypes.pythonapi.PyCFunction_NewEx
+    make.restype = ctypes.py_object
+    make.argtypes = ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p
+    return make(ctypes.addressof(row), None, None)
 
 
 def word(address: int) -> int:

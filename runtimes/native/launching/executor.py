@@ -18,8 +18,14 @@ import numpy as np
 
 from cubepy.record import dataclass
 from cubepy.runtimes.native import crash
-from cubepy.runtimes.native.launching import frame, grids, tensors
-from cubepy.runtimes.native.launching.callables import native_class, place_of, set_method, word
+from cubepy.runtimes.native.launching import describing, frame, grids, tensors
+from cubepy.runtimes.native.launching.callables import (
+    function,
+    native_class,
+    place_of,
+    set_method,
+    word,
+)
 from cubepy.runtimes.native.launching.module import text
 from cubepy.runtimes.native.launching.tables import Context, Kind, Reading
 from cubepy.runtimes.native.linker import Library, compile_text, link, once
@@ -68,7 +74,7 @@ class Classes:
     `launcher` keeps `kernel`, `_grid`, `_table`, `_what` and `_cells`; `kernel` keeps `_launchers`,
     `_covers` and `_table`, and has `__getitem__` and `over`; `table` keeps `data`; `array` keeps
     `_memory`, a `memory` with an `owner`; `bound` keeps `_launcher`, `_args` and `_names`;
-    `program` keeps `_data`.
+    `program` keeps `_data`; `tensor_map` keeps `array`, `box`, `swizzle` and `pixels`.
     `general` launches in Python; `rest` completes a launch; `overrides` is the context variable
     and `generation` the counter of the settings, of which code depends on `settings`.
     """
@@ -80,6 +86,7 @@ class Classes:
     table: Any
     array: Any
     memory: Any
+    tensor_map: Any
     general: Callable[..., Any]
     rest: Callable[[Any, int, int, int, int], None]
     overrides: Any
@@ -89,7 +96,8 @@ class Classes:
 
 class Executor:
     """The compiled executor. `launcher`, `bound` and `program` are the classes of what it runs;
-    `entry`, `bound_entry` and `program_entry` what their `_entry` is."""
+    `entry`, `bound_entry` and `program_entry` what their `_entry` is. `describe`: see
+    `describing`."""
 
     def __init__(self, classes: Classes, library: Library, places: dict[Context, int]) -> None:
         self.launcher = native_class(classes.launcher)
@@ -100,11 +108,14 @@ class Executor:
         self.program_entry = library.address[frame.PROGRAM]
         self._library = library
         self._kept: list[Any] = [classes]
+        self._stream = 0
+        self._ordinals: dict[int, bool] = {}
         self._context = context = (ctypes.c_int64 * Context.SIZE).from_address(
             library.address[frame.CONTEXT]
         )
         for which, value in {**self._objects(classes), **places}.items():
             context[which] = value
+        self.describe = function("describe", library.address[describing.DESCRIBE])
         for name, symbol in (("__getitem__", grids.GETITEM), ("over", grids.OVER)):
             set_method(classes.kernel, name, library.address[symbol], symbol == grids.GETITEM)
 
@@ -142,6 +153,7 @@ class Executor:
             Context.REST: id(classes.rest),
             Context.CRASH_SLOT: ctypes.addressof(slots) + 8 * crash.HELD,
             Context.ARRAY: id(classes.array),
+            Context.TENSOR_MAP: id(classes.tensor_map),
             Context.EXCEPTION: id(Exception),
             Context.INLINE: inline_address(),
             Context.TUPLE: id(tuple),
@@ -155,16 +167,38 @@ class Executor:
         }
 
     def reads_tensors(self, cls: Any) -> bool:
-        """Whether torch's tensors are read; `cls` is their class."""
+        """Whether torch's tensors are read; `cls` is their class, or that of parameters."""
         if self._context[Context.TENSOR] == 0:
-            fill = tensors.filler(cls)
-            self._kept.append(cls)
-            name = sys.intern("is_neg")
-            self._kept.append(name)
-            self._context[Context.FILL] = fill or 0
+            torch = sys.modules["torch"]
+            tensor, parameter = torch.Tensor, torch.nn.Parameter
+            found = tensors.interface(tensor)
+            name, requires = sys.intern("is_neg"), sys.intern("requires_grad")
+            self._kept += [tensor, parameter, name, requires]
             self._context[Context.IS_NEG] = id(name)
-            self._context[Context.TENSOR] = -1 if fill is None else id(cls)
-        return bool(self._context[Context.TENSOR] == id(cls))
+            self._context[Context.REQUIRES_GRAD] = id(requires)
+            if found is not None:
+                self._context[Context.FILL] = found.fill
+                self._context[Context.IMPL_AT] = found.impl_at
+                self._context[Context.KEYS_AT] = found.keys_at
+                self._context[Context.NEGATIVE] = found.negative
+                self._stream = found.stream
+                if parameter.__basicsize__ == tensor.__basicsize__:
+                    self._context[Context.PARAMETER] = id(parameter)
+            self._context[Context.TENSOR] = -1 if found is None else id(tensor)
+        return id(cls) in (self._context[Context.TENSOR], self._context[Context.PARAMETER])
+
+    def reads_streams(self, ordinal: int, handle: int) -> bool:
+        """Whether torch's current stream on a GPU is known; `handle`: any stream there.
+
+        Asked when tensors are read.
+        """
+        known = self._ordinals.get(ordinal)
+        if known is None:
+            known = bool(self._stream) and tensors.gives_streams(self._stream, ordinal, handle)
+            self._ordinals[ordinal] = known
+            if known:
+                self._context[Context.STREAM] = self._stream
+        return known
 
     def _words(self, values: Sequence[int]) -> int:
         held = (ctypes.c_int64 * len(values))(*values)
@@ -203,6 +237,11 @@ def executor(classes: Callable[[], Classes]) -> Executor | None:
     return _made[0]
 
 
+def existing_executor() -> Executor | None:
+    """The process's executor, if it was made."""
+    return _made[0] if _made else None
+
+
 def _make(classes: Classes) -> Executor | None:
     places = _places(classes)
     if places is None or native_class(classes.launcher) is None or not layouts_are_known():
@@ -217,13 +256,15 @@ def _make(classes: Classes) -> Executor | None:
 @once
 def _library() -> Library:
     calls = frame.LAUNCH, frame.BOUND, frame.PROGRAM, grids.GETITEM, grids.OVER
-    return link(compile_text(text(), level=1, has_locals=True), (*calls, frame.CONTEXT))
+    names = *calls, describing.DESCRIBE, frame.CONTEXT
+    return link(compile_text(text(), level=1, has_locals=True), names)
 
 
 def _places(classes: Classes) -> dict[Context, int] | None:
     """Where instances keep their attributes."""
     launcher, table = object.__new__(classes.launcher), object.__new__(classes.table)
     kernel, bound = object.__new__(classes.kernel), object.__new__(classes.bound)
+    tensor_map = object.__new__(classes.tensor_map)
     wanted = (
         (Context.TABLE, launcher, "_table"),
         (Context.WHAT, launcher, "_what"),
@@ -240,11 +281,15 @@ def _places(classes: Classes) -> dict[Context, int] | None:
         (Context.DATA, table, "data"),
         (Context.MEMORY_OF, object.__new__(classes.array), "_memory"),
         (Context.OWNER_OF, object.__new__(classes.memory), "owner"),
+        (Context.MAP_ARRAY, tensor_map, "array"),
+        (Context.MAP_BOX, tensor_map, "box"),
+        (Context.MAP_SWIZZLE, tensor_map, "swizzle"),
+        (Context.MAP_PIXELS, tensor_map, "pixels"),
     )
     found: dict[Context, int] = {}
     for which, obj, name in wanted:
         mark = object()
-        setattr(obj, name, mark)
+        object.__setattr__(obj, name, mark)  # some are frozen
         place = place_of(obj, mark)
         if place is None:
             return None

@@ -60,7 +60,9 @@ def _apart() -> Routine:
             low, high = leaf[Leaf.LOW], leaf[Leaf.HIGH]
             with f.times(count) as j:
                 other = leaf_at(frame, j)
-                with f.when(other[Leaf.KIND].equals(Kind.ARRAY)):
+                is_array = f.truth(other[Leaf.KIND].equals(Kind.ARRAY))
+                is_array = is_array | f.truth(other[Leaf.KIND].equals(Kind.MAP))
+                with f.when(is_array.differs(0)):
                     meets = f.truth(other[Leaf.LOW] < high) & f.truth(other[Leaf.HIGH] > low)
                     filled = f.truth(other[Leaf.LOW] < other[Leaf.HIGH]) & f.truth(low < high)
                     with f.when((meets & filled & f.truth(j.differs(k))).differs(0)):
@@ -143,6 +145,12 @@ def count_cubes(f: Routine, frame: Value, plan: Value, launcher: Value, counts: 
             on = f.choose(is_line.differs(0), axis, -1)
             args = plan, leaf[Leaf.SHAPE_AT], leaf[Leaf.RANK], on, counts
             f.refuse(f.invoke("count", *args).equals(0))
+    is_fixed = plan[Plan.GRID].equals(Grid.FIXED)
+    for k, by in enumerate((Plan.CLUSTER_X, Plan.CLUSTER_Y, Plan.CLUSTER_Z)):
+        with f.when(plan[by] > 1):
+            whole = (counts[k] + plan[by] - 1).over(plan[by]) * plan[by]
+            f.refuse((f.truth(whole.differs(counts[k])) & f.truth(is_fixed)).differs(0))
+            counts.store(whole, k * 8)
     for k, most in enumerate((Plan.MAX_X, Plan.MAX_Y, Plan.MAX_Z)):
         f.refuse(counts[k] > plan[most])
         f.refuse(counts[k] > HUGE)

@@ -64,12 +64,15 @@ declare i64 @PyFunction_GetDefaults(i64)
 declare i64 @PyFunction_GetKwDefaults(i64)
 declare i64 @PyFunction_GetClosure(i64)
 declare i32 @PyObject_RichCompareBool(i64, i64, i32)
+declare i64 @PyBytes_FromStringAndSize(i64, i64)
 declare i64 @PyMem_Malloc(i64)
 declare void @PyMem_Free(i64)
 declare i64 @PyErr_NoMemory()
 declare i64 @PyType_GenericAlloc(i64, i64)
 declare void @PyErr_Clear()
 declare i32 @PyErr_ExceptionMatches(i64)
+declare i64 @PyEval_SaveThread()
+declare void @PyEval_RestoreThread(i64)
 declare void @Py_IncRef(i64)
 declare void @Py_DecRef(i64)
 declare i32 @clock_gettime(i32, ptr)
@@ -80,6 +83,12 @@ declare double @llvm.fabs.f64(double)
 
 def context(f: Routine, which: Context) -> Value:
     return f.address(CONTEXT)[which]
+
+
+def is_tensor(f: Routine, cls: Value) -> Value:
+    """Whether a class is one of torch's that are read, 0 or 1."""
+    found = f.truth(cls.equals(context(f, Context.TENSOR)))
+    return found | f.truth(cls.equals(context(f, Context.PARAMETER)))
 
 
 def leaf_at(frame: Value, k: Operand) -> Value:

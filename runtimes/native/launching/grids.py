@@ -12,6 +12,7 @@ from cubepy.runtimes.native.launching.frame import (
     TYPE_OF,
     call_void,
     context,
+    is_tensor,
 )
 from cubepy.runtimes.native.launching.tables import Context
 from cubepy.runtimes.native.words import Routine, Value
@@ -90,7 +91,7 @@ def _over() -> Routine:
 def _is_array(f: Routine, cls: Value) -> Value:
     found = f.truth(cls.equals(context(f, Context.NDARRAY)))
     found = found | f.truth(cls.equals(context(f, Context.ARRAY)))
-    return found | f.truth(cls.equals(context(f, Context.TENSOR)))
+    return found | is_tensor(f, cls)
 
 
 def _made() -> Routine:

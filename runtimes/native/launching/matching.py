@@ -21,6 +21,7 @@ from cubepy.runtimes.native.launching.tables import (
     HUGE,
     IS_LINE,
     LINEAR,
+    MAP_UNIT,
     Capture,
     Collapse,
     Context,
@@ -103,8 +104,37 @@ def _rule_holds() -> Routine:
     with f.when(which.equals(Rule.STRUCT)):
         f.refuse(leaf[Leaf.KIND].differs(Kind.STRUCT))
         f.leave(f.truth(same_type) & f.truth(leaf[Leaf.VALUE].equals(rule[2])))
+    with f.when(which.equals(Rule.MAP)):
+        f.leave(f.invoke("map_holds", plan, rule, leaf))
     f.refuse(leaf[Leaf.TYPE].differs(rule[1]))
     f.leave(f.invoke("function_holds", plan, rule, leaf[Leaf.OBJECT]))
+    return f
+
+
+def _map_holds() -> Routine:
+    """(plan, rule, leaf): whether a tensor map is like the plan's, of an array of the same layout
+    at an address that the copy engine takes."""
+    f = Routine("map_holds", 3)
+    plan, rule, leaf = f.parameters
+    f.refuse(leaf[Leaf.KIND].differs(Kind.MAP))
+    f.refuse(((leaf[Leaf.CLASS] ^ rule[1]) & rule[2]).differs(0))
+    f.refuse((leaf[Leaf.VALUE] & (MAP_UNIT - 1)).differs(0))
+    given, box = leaf[Leaf.OBJECT].load(context(f, Context.MAP_BOX)), rule[3]
+    with f.when(given.differs(box)):
+        f.refuse(given.load(TYPE_OF).differs(box.load(TYPE_OF)))
+        size = box.load(TUPLE_SIZE)
+        f.refuse(given.load(TUPLE_SIZE).differs(size))
+        with f.times(size) as k:
+            items = (given + TUPLE_ITEMS)[k], (box + TUPLE_ITEMS)[k]
+            f.refuse(f.invoke("same_value", *items).equals(0))
+    swizzle = leaf[Leaf.OBJECT].load(context(f, Context.MAP_SWIZZLE))
+    f.refuse(f.invoke("same_value", swizzle, rule[4]).equals(0))
+    f.refuse(leaf[Leaf.OBJECT].load(context(f, Context.MAP_PIXELS)).differs(rule[5]))
+    rank, wanted = leaf[Leaf.RANK], plan + rule[6]
+    with f.times(rank) as k:
+        f.refuse(leaf[Leaf.SHAPE_AT][k].differs(wanted[k]))
+        f.refuse(leaf[Leaf.BYTE_STRIDES_AT][k].differs(wanted[rank + k]))
+    f.leave(1)
     return f
 
 
@@ -249,6 +279,7 @@ def routines() -> tuple[Routine, ...]:
     return (
         _is_as_before(),
         _same_value(),
+        _map_holds(),
         _rule_holds(),
         _function_holds(),
         _capture_holds(),

@@ -12,6 +12,8 @@ it holds the table's data meanwhile, and owns what those attributes gave.
 from __future__ import annotations
 
 from cubepy.runtimes.native.launching import (
+    describing,
+    enqueuing,
     extents,
     frame,
     grids,
@@ -26,7 +28,7 @@ from cubepy.runtimes.native.launching.tables import Context
 
 def text() -> str:
     """The module."""
-    parts = frame, reading, extents, matching, running, programs, grids
+    parts = frame, reading, extents, matching, enqueuing, running, programs, describing, grids
     routines = [routine for part in parts for routine in part.routines()]
     context = f"@{CONTEXT} = global [{int(Context.SIZE)} x i64] zeroinitializer"
     return "\n\n".join((context, DECLARATIONS, *(r.text() for r in routines)))

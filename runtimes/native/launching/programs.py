@@ -1,11 +1,14 @@
 """Programs: launches in order on operands whose layout is known, as prebuilt functions make them.
 
-A program is called with its operands: NumPy arrays, of which the address is read, or addresses.
-Nothing is checked but their number, for whoever made the program has looked at them.
+A program is called with its operands: NumPy arrays and torch's tensors, of which the address is
+read, or addresses on the CPU. Nothing is checked but their number and their device, for whoever
+made the program has looked at them.
 """
 
 from __future__ import annotations
 
+from cubepy.runtimes.native.launching import tensors
+from cubepy.runtimes.native.launching.enqueuing import ENTERED_WORDS
 from cubepy.runtimes.native.launching.frame import (
     ARRAY_DATA,
     BYTES_ITEMS,
@@ -15,6 +18,7 @@ from cubepy.runtimes.native.launching.frame import (
     TYPE_OF,
     call_void,
     context,
+    is_tensor,
 )
 from cubepy.runtimes.native.launching.tables import (
     HOLE_WORDS,
@@ -29,14 +33,24 @@ from cubepy.runtimes.native.words import Routine
 
 
 def _base() -> Routine:
-    """(operand, place): write the address of an operand; 0 where it is none."""
-    f = Routine("base", 2)
-    obj, place = f.parameters
+    """(operand, place, device): write the address of an operand; 0 where it is none, or a tensor
+    that is not on the device: 0 the CPU, or one more than the number of a GPU."""
+    f = Routine("base", 3)
+    obj, place, device = f.parameters
     cls = obj.load(TYPE_OF)
     with f.when(cls.equals(context(f, Context.NDARRAY))):
         place.store(obj.load(ARRAY_DATA))
+        f.leave(f.truth(device.equals(0)))
+    with f.when(is_tensor(f, cls).differs(0)):
+        held = f.room(tensors.DLTENSOR_WORDS)
+        with f.when(f.invoke("describe", obj, held).equals(0)):
+            call_void(f, "PyErr_Clear")
+            f.leave(0)
+        f.refuse(f.invoke("device_of", held).differs(device))
+        place.store(held.load(tensors.DATA) + held.load(tensors.OFFSET))
         f.leave(1)
     f.refuse(cls.differs(context(f, Context.INT)))
+    f.refuse(device.differs(0))
     overflow = f.room(1)
     found = f.value(
         "i64",
@@ -48,11 +62,10 @@ def _base() -> Routine:
     return f
 
 
-def _step() -> Routine:
-    """(step, bases): fill the block of a launch and run its cubes; 1, or -1 for an exception."""
-    f = Routine("step", 2)
-    step, bases = f.parameters
-    block = f.room(MAX_SLOTS)
+def _filled() -> Routine:
+    """(step, bases, block): fill the block of a launch."""
+    f = Routine("filled", 3)
+    step, bases, block = f.parameters
     template = step + step[Step.BLOCK_AT]
     with f.times(step[Step.BLOCK]) as k:
         block.store(template[k], k * 8)
@@ -60,7 +73,44 @@ def _step() -> Routine:
     with f.times(step[Step.HOLES]) as k:
         hole = holes + k * (HOLE_WORDS * 8)
         block.store(bases[hole[1]] + hole[2], hole[0] * 8)
-    f.leave(f.invoke("run", step, block, step[Step.COUNT], step[Step.WORK]))
+    f.leave(1)
+    return f
+
+
+def _steps() -> Routine:
+    """(words, bases): run all cubes on the CPU; 1, or -1 for an exception."""
+    f = Routine("steps", 2)
+    words, bases = f.parameters
+    block = f.room(MAX_SLOTS)
+    step = f.local(words + Program.SIZE * 8)
+    with f.times(words[Program.STEPS]):
+        this = step.get()
+        f.invoke("filled", this, bases, block)
+        f.refuse(f.invoke("run", this, block, this[Step.COUNT], this[Step.WORK]) < 0, -1)
+        step.set(this + this[Plan.BYTES])
+    f.leave(1)
+    return f
+
+
+def _steps_on_gpu() -> Routine:
+    """(words, bases): put all launches into torch's stream; 1, 0 where Python is to launch, -1 for
+    an exception."""
+    f = Routine("steps_on_gpu", 2)
+    words, bases = f.parameters
+    block, entered = f.room(MAX_SLOTS), f.room(ENTERED_WORDS)
+    step = f.local(words + Program.SIZE * 8)
+    gpu = step.get()[Plan.GPU]
+    f.refuse(f.invoke("enter", gpu, entered).equals(0))
+    status, failed = f.local(), f.local()
+    with f.times(words[Program.STEPS]), f.when(status.get().equals(0)):
+        this = step.get()
+        f.invoke("filled", this, bases, block)
+        status.set(f.invoke("enqueue", this, block, this[Step.COUNT], entered))
+        failed.set(this)
+        step.set(this + this[Plan.BYTES])
+    f.invoke("leave", gpu, entered)
+    f.refuse(status.get().equals(0), 1)
+    f.leave(f.invoke("refused", failed.get()[Plan.LOADED], status.get()))
     return f
 
 
@@ -69,15 +119,13 @@ def _attempt() -> Routine:
     f = Routine("attempt_program", 3)
     words, args, count = f.parameters
     f.refuse(count.differs(words[Program.OPERANDS]))
-    bases = f.room(MAX_OPERANDS)
+    bases, device = f.room(MAX_OPERANDS), words[Program.DEVICE]
     with f.times(count) as k:
-        f.refuse(f.invoke("base", args[k], bases + k * 8).equals(0))
-    step = f.local(words + Program.SIZE * 8)
-    with f.times(words[Program.STEPS]):
-        this = step.get()
-        f.refuse(f.invoke("step", this, bases) < 0, -1)
-        step.set(this + this[Plan.BYTES])
-    f.leave(1)
+        f.refuse(f.invoke("base", args[k], bases + k * 8, device).equals(0))
+    with f.when(device.differs(0)):
+        f.refuse(words[Program.STEPS].equals(0), 1)
+        f.leave(f.invoke("steps_on_gpu", words, bases))
+    f.leave(f.invoke("steps", words, bases))
     return f
 
 
@@ -99,4 +147,4 @@ def _program() -> Routine:
 
 def routines() -> tuple[Routine, ...]:
     """The routines of this module."""
-    return _base(), _step(), _attempt(), _program()
+    return _base(), _filled(), _steps(), _steps_on_gpu(), _attempt(), _program()

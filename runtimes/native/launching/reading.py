@@ -27,6 +27,7 @@ from cubepy.runtimes.native.launching.frame import (
     TYPE_OF,
     call_void,
     context,
+    is_tensor,
     leaf_at,
 )
 from cubepy.runtimes.native.launching.tables import (
@@ -39,6 +40,7 @@ from cubepy.runtimes.native.launching.tables import (
     MAX_SPAN,
     NUMBER_ROW_WORDS,
     PARAMETER_WORDS,
+    PLACE_SHIFT,
     RECORD_WORDS,
     WRITEABLE,
     Context,
@@ -198,24 +200,60 @@ def _read_array() -> Routine:
     return f
 
 
-def _read_tensor() -> Routine:
-    """(frame, leaf, tensor): everything about a tensor of torch's on a CPU; 0 to give up."""
-    f = Routine("read_tensor", 3)
-    frame, leaf, obj = f.parameters
-    held, args = f.room(tensors.DLTENSOR_WORDS + 2), f.room(2)
+def _is_negated() -> Routine:
+    """(tensor): whether it is negated lazily; -1 for an exception."""
+    f = Routine("is_negated", 1)
+    (obj,) = f.parameters
+    place = context(f, Context.IMPL_AT)
+    with f.when(place.differs(0)):
+        keys = obj.load(place).load(context(f, Context.KEYS_AT))
+        f.leave(f.truth((keys & context(f, Context.NEGATIVE)).differs(0)))
+    args = f.room(2)
     args.store(obj, 8)
     name = context(f, Context.IS_NEG)
     negated = f.invoke("PyObject_VectorcallMethod", name, args + 8, f.word(1) | OFFSET_FLAG, 0)
-    with f.when(negated.equals(0)):
-        f.leave(f.invoke("forget_error", frame))
+    f.refuse(negated.equals(0), -1)
     call_void(f, "Py_DecRef", negated)
-    f.refuse(negated.differs(context(f, Context.FALSE)))
+    f.leave(f.truth(negated.differs(context(f, Context.FALSE))))
+    return f
+
+
+def _describe() -> Routine:
+    """(tensor, place): write the tensor's description; 0 for an exception."""
+    f = Routine("describe", 2)
+    obj, held = f.parameters
     text = f"call i32 {f.pointer(context(f, Context.FILL))}({f.arguments((obj, held))})"
-    failed = f.value("i1", f"icmp ne i32 {f.value('i32', text).text}, 0")
-    with f.when(failed):
+    f.leave(f.truth(f.value("i1", f"icmp eq i32 {f.value('i32', text).text}, 0")))
+    return f
+
+
+def _device_of() -> Routine:
+    """(description): 0 for the CPU, one more than its number for a GPU of NVIDIA, -1 for others."""
+    f = Routine("device_of", 1)
+    (held,) = f.parameters
+    device = held.load(tensors.DEVICE, "i32")
+    f.refuse(device.equals(tensors.CPU))
+    f.refuse(device.differs(tensors.GPU), -1)
+    f.leave(held.load(tensors.DEVICE + 4, "i32") + 1)
+    return f
+
+
+def _read_tensor() -> Routine:
+    """(frame, leaf, tensor): everything about a tensor of torch's on a CPU or a GPU of NVIDIA; 0 to
+    give up."""
+    f = Routine("read_tensor", 3)
+    frame, leaf, obj = f.parameters
+    held = f.room(tensors.DLTENSOR_WORDS + 2)
+    negated = f.invoke("is_negated", obj)
+    with f.when(negated < 0):
         f.leave(f.invoke("forget_error", frame))
+    f.refuse(negated.differs(0))
+    with f.when(f.invoke("describe", obj, held).equals(0)):
+        f.leave(f.invoke("forget_error", frame))
+    device = f.invoke("device_of", held)
+    f.refuse(device < 0)
+    place = device << PLACE_SHIFT
     rank = held.load(tensors.RANK, "i32")
-    f.refuse(held.load(tensors.DEVICE, "i32").differs(tensors.CPU))
     f.refuse(rank > MAX_RANK)
     address = held.load(tensors.DATA) + held.load(tensors.OFFSET)
     rows, types = context(f, Context.DTYPES_AT), context(f, Context.DLTYPES_AT)
@@ -229,7 +267,7 @@ def _read_tensor() -> Routine:
         leaf.store(address, Leaf.VALUE * 8)
         leaf.store(held.load(tensors.SHAPE), Leaf.SHAPE_AT * 8)
         leaf.store(strides, Leaf.BYTE_STRIDES_AT * 8)
-        leaf.store(k | WRITEABLE, Leaf.CLASS * 8)
+        leaf.store(place | k | WRITEABLE, Leaf.CLASS * 8)
         f.leave(f.invoke("read_elements", leaf, scale))
     return f
 
@@ -289,8 +327,14 @@ def _read() -> Routine:
         array = owner.load(TUPLE_ITEMS)
         f.refuse(array.load(TYPE_OF).differs(context(f, Context.NDARRAY)))
         f.leave(f.invoke("read_array", leaf, array))
-    with f.when(cls.equals(context(f, Context.TENSOR))):
+    with f.when(is_tensor(f, cls).differs(0)):
         f.leave(f.invoke("read_tensor", frame, leaf, obj))
+    with f.when(cls.equals(context(f, Context.TENSOR_MAP))):
+        array = obj.load(context(f, Context.MAP_ARRAY))
+        f.refuse(is_tensor(f, array.load(TYPE_OF)).equals(0))
+        f.refuse(f.invoke("read_tensor", frame, leaf, array).equals(0))
+        leaf.store(Kind.MAP, Leaf.KIND * 8)
+        f.leave(1)
     number = f.invoke("read_number", leaf, obj, cls)
     f.refuse(number.equals(2))
     f.refuse(f.truth(number.equals(1)).differs(0), 1)
@@ -348,6 +392,9 @@ def routines() -> tuple[Routine, ...]:
         _read_number(),
         _read_elements(),
         _read_array(),
+        _is_negated(),
+        _describe(),
+        _device_of(),
         _read_tensor(),
         _read_items(),
         _read_struct(),

@@ -135,7 +135,8 @@ def _rest() -> Routine:
 
 
 def _run() -> Routine:
-    """(plan, block, count, work): run the cubes; 1 when they are done, -1 for an exception."""
+    """(plan, block, count, work): run the cubes on the CPU; 1 when they are done, -1 for an
+    exception."""
     f = Routine("run", 4)
     plan, block, count, work = f.parameters
     state, first = plan[Plan.STATE], f.local()
@@ -192,6 +193,8 @@ def _try() -> Routine:
         this = plan.get()
         f.refuse(frame[RAISED].differs(0))
         with f.when(f.invoke("matches", frame, this, launcher, counts, block).differs(0)):
+            with f.when(this[Plan.GPU].differs(0)):
+                f.leave(f.invoke("run_on_gpu", this, block, counts[3]))
             f.leave(f.invoke("run", this, block, counts[3], counts[4]))
         plan.set(this + this[Plan.BYTES])
     f.leave(0)

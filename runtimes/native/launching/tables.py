@@ -83,7 +83,24 @@ class Plan(IntEnum):
     INLINE_WORK = 27
     LACKING = 28
     """Where it says how much memory a kernel asked for in vain; 0: it asks for none."""
-    SIZE = 29
+    GPU = 29
+    """The words of `Gpu` of the device that runs it, 0 for this process's CPU. For a GPU `ENTRY` is
+    the driver's handle of the function, `NAME` the kernel's number in the log of launches, and
+    `LOADED` what raises the error of a status."""
+    SHARED = 30
+    DIM_X = 31
+    DIM_Y = 32
+    DIM_Z = 33
+    CLUSTER_X = 34
+    """Cubes along each axis are whole multiples of these."""
+    CLUSTER_Y = 35
+    CLUSTER_Z = 36
+    MAPS = 37
+    """Words of the argument block that hold the address of an array of which the kernel takes a
+    tensor map,"""
+    MAPS_AT = 38
+    """and for each its place in the block and the map, at another address."""
+    SIZE = 39
 
 
 class Program(IntEnum):
@@ -91,26 +108,57 @@ class Program(IntEnum):
 
     OPERANDS = 0
     STEPS = 1
-    SIZE = 2
+    DEVICE = 2
+    """0 for the CPU, else one more than the number of the GPU that all steps run on."""
+    SIZE = 3
 
 
 class Step(IntEnum):
     """The words of a step behind those of `Plan`, of which it has those of code; places are counted
     from its beginning."""
 
-    BLOCK = 29
+    BLOCK = 39
     """Words of the argument block,"""
-    BLOCK_AT = 30
+    BLOCK_AT = 40
     """and where it stands without addresses."""
-    HOLES = 31
-    HOLES_AT = 32
+    HOLES = 41
+    HOLES_AT = 42
     """For each address the word of the block, the number of the operand, and what is added."""
-    COUNT = 33
-    WORK = 34
-    SIZE = 35
+    COUNT = 43
+    WORK = 44
+    SIZE = 45
 
 
 HOLE_WORDS = 3
+MAP_WORDS = 16
+"""A tensor map, at an address that is a multiple of `MAP_ALIGNMENT`; a row of `MAPS_AT` has one
+word before it."""
+MAP_ALIGNMENT, MAP_UNIT = 64, 16
+"""The latter: of the addresses of arrays that have maps."""
+MAX_MAPS = 8
+
+
+class Gpu(IntEnum):
+    """What launches on a GPU need of its driver: addresses of functions, the primary context, the
+    number of the device, and where the last launches are noted."""
+
+    LAUNCH = 0
+    GET_CONTEXT = 1
+    SET_CONTEXT = 2
+    CONTEXT = 3
+    ORDINAL = 4
+    LOG = 5
+    REPLACE_ADDRESS = 6
+    """The function that gives a tensor map another address; 0 if there is none."""
+    GET_DEVICE = 7
+    DEVICE = 8
+    """What the driver calls the device."""
+    SIZE = 9
+
+
+LOGGED = 16
+"""Launches that a log holds: behind the number of all there ever were, for each the stream and the
+number of the kernel."""
 
 
 class Collapse(IntEnum):
@@ -148,6 +196,8 @@ class Rule(IntEnum):
     """[type, code, globals, how many defaults, how many captured values, the place of both]"""
     STRUCT = 6
     """[type, how many values follow]"""
+    MAP = 7
+    """[class, mask, box, swizzle, pixels, the place of extents and strides in bytes]"""
 
 
 RULE_WORDS = 10
@@ -217,18 +267,27 @@ class Kind(IntEnum):
     FLOAT = 3
     BOOL = 4
     STRUCT = 5
+    MAP = 6
 
 
 def array_class(
-    dtype: int, rank: int, axis: int | None, is_linear: bool, is_aligned: bool, is_writeable: bool
+    dtype: int,
+    rank: int,
+    axis: int | None,
+    is_linear: bool,
+    is_aligned: bool,
+    is_writeable: bool,
+    place: int,
 ) -> int:
-    """An array's class in a word; `dtype` is its place in the table of dtypes."""
+    """An array's class in a word; `dtype` is its place in the table of dtypes, `place` 0 on the
+    host, else one more than the number of its GPU."""
     unit = 0 if axis is None else axis + 1
     flags = is_linear * LINEAR | is_aligned * ALIGNED | is_writeable * WRITEABLE
-    return dtype | rank << 8 | unit << 16 | flags
+    return dtype | rank << 8 | unit << 16 | flags | place << PLACE_SHIFT
 
 
 LINEAR, ALIGNED, WRITEABLE = 1 << 24, 1 << 25, 1 << 26
+PLACE_SHIFT, MAX_PLACE = 32, 0xFFFF
 
 
 class Context(IntEnum):
@@ -301,7 +360,23 @@ class Context(IntEnum):
     PROGRAM = 47
     """The call of programs in Python, and where they keep their data."""
     PROGRAM_DATA = 48
-    SIZE = 50
+    STREAM = 49
+    """torch's function that gives its current stream on a GPU; 0 while it was not tried."""
+    IMPL_AT = 50
+    """Where tensors keep their implementation, and that its dispatch keys; 0: not known;"""
+    KEYS_AT = 51
+    NEGATIVE = 52
+    """the key of those that are negated lazily."""
+    PARAMETER = 53
+    """torch's type of a module's parameters, which are tensors."""
+    REQUIRES_GRAD = 54
+    TENSOR_MAP = 55
+    """The class of tensor maps, and where they keep array, box, swizzle and pixels."""
+    MAP_ARRAY = 56
+    MAP_BOX = 57
+    MAP_SWIZZLE = 58
+    MAP_PIXELS = 59
+    SIZE = 60
 
 
 NUMBER_ROW_WORDS = 3

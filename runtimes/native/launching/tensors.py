@@ -1,7 +1,8 @@
 """torch's tensors, read through the exchange interface of DLPack (1.2 and later).
 
 https://dmlc.github.io/dlpack/latest/c_api.html: `DLPackExchangeAPI` begins with a header of 16
-bytes; its function `dltensor_from_py_object_no_sync` describes a tensor without owning it.
+bytes; its function `dltensor_from_py_object_no_sync` describes a tensor without owning it, and
+`current_work_stream` gives the stream in which torch works.
 """
 
 from __future__ import annotations
@@ -9,13 +10,17 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
+from cubepy.record import dataclass
+
 _NAME = b"dlpack_exchange_api"
 _MAJOR = 1
-_FILL_AT = 40
+_FILL_AT, _STREAM_AT = 40, 48
 DATA, DEVICE, RANK, TYPE, SHAPE, STRIDES, OFFSET = 0, 8, 16, 20, 24, 32, 40
 """The places in a `DLTensor`."""
 DLTENSOR_WORDS = 6
-CPU = 1
+CPU, GPU = 1, 2
+_IMPL_BYTES = 184
+"""Of a tensor's implementation at least."""
 TYPES = {
     "float32": (2, 32),
     "float64": (2, 64),
@@ -40,9 +45,22 @@ def type_word(name: str) -> int:
     return code | bits << 8 | 1 << 16
 
 
-def filler(cls: Any) -> int | None:
-    """The address of the function that describes tensors of a class; None where there is none, or
-    it does not what it should."""
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """Where tensors of a class are read: the addresses of torch's functions that describe one and
+    that give the current stream of a device, and where its dispatch keys are, if that is known: the
+    place of the implementation in the object, that of the keys in the implementation, and the key
+    of tensors that are negated lazily."""
+
+    fill: int
+    stream: int
+    impl_at: int = 0
+    keys_at: int = 0
+    negative: int = 0
+
+
+def interface(cls: Any) -> Interface | None:
+    """How tensors of a class are read; None where they cannot be, or not as they should."""
     capsule = getattr(cls, "__dlpack_c_exchange_api__", None)
     pointer, name = ctypes.pythonapi.PyCapsule_GetPointer, ctypes.pythonapi.PyCapsule_IsValid
     name.restype, name.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.c_char_p)
@@ -52,8 +70,60 @@ def filler(cls: Any) -> int | None:
     table = pointer(capsule, _NAME)
     if ctypes.c_uint32.from_address(table).value != _MAJOR:
         return None
-    fill = ctypes.c_void_p.from_address(table + _FILL_AT).value
-    return fill if fill is not None and _is_right(fill) else None
+    fill, stream = (ctypes.c_void_p.from_address(table + k).value for k in (_FILL_AT, _STREAM_AT))
+    if fill is None or not _is_right(fill):
+        return None
+    return Interface(fill, stream or 0, *_keys())
+
+
+def gives_streams(stream: int, ordinal: int, handle: int) -> bool:
+    """Whether torch's function gives the current stream of a GPU; `handle`: any stream there."""
+    import torch
+
+    read = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int32, ctypes.c_int32, ctypes.c_void_p)(stream)
+    found = ctypes.c_uint64()
+    external = torch.cuda.ExternalStream(handle, device=ordinal)
+    with torch.cuda.stream(external):
+        failed = read(GPU, ordinal, ctypes.addressof(found))
+    return not failed and found.value == handle
+
+
+def _keys() -> tuple[int, int, int]:
+    """Where tensors keep their dispatch keys, of which torch gives a copy; zeros if not found.
+
+    Asking a tensor by its method whether it is negated takes longer than all else that is read.
+    """
+    import torch
+
+    plain = torch.arange(6, dtype=torch.float32)
+    negated = torch.zeros(3, dtype=torch.complex64).conj().imag
+    graded = torch.zeros(2, requires_grad=True)
+    probes = (plain, plain.reshape(2, 3).T[:1], negated, graded, graded.detach(), plain.short())
+    try:
+        keys = [int(torch._C._dispatch_keys(x).raw_repr()) for x in probes]
+        impls = [int(x._cdata) for x in probes]
+        negative = int(torch._C.DispatchKeySet(torch._C.DispatchKey.Negative).raw_repr())
+    except (AttributeError, TypeError):  # none of this is documented
+        return 0, 0, 0
+    objects = [id(x) for x in probes]
+    impl_at = _place(objects, impls, range(16, type(plain).__basicsize__, 8))
+    keys_at = _place(impls, keys, range(0, _IMPL_BYTES, 8)) if impl_at else None
+    is_known = [bool(k & negative) for k in keys] == [x.is_neg() for x in probes]
+    is_known = is_known and keys[0] | negative == keys[2]
+    return (impl_at, keys_at, negative) if impl_at and keys_at and is_known else (0, 0, 0)
+
+
+def _place(bases: list[int], words: list[int], places: range) -> int | None:
+    """The one distance from all bases at which the words lie."""
+    found = [
+        at
+        for at in places
+        if all(
+            ctypes.c_uint64.from_address(base + at).value == w
+            for base, w in zip(bases, words, strict=True)
+        )
+    ]
+    return found[0] if len(found) == 1 else None
 
 
 def _is_right(fill: int) -> bool:

@@ -1,0 +1,86 @@
+"""The last launches on a GPU, and what native code needs to launch there by itself."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from cubepy.runtimes.cuda.contexts import Contexts
+from cubepy.runtimes.cuda.driver import driver
+from cubepy.runtimes.native.launching.tables import LOGGED, Gpu
+
+_VERSION = 12_000
+"""The version of the driver's functions that are looked up."""
+_names: list[str] = []
+_numbers: dict[str, int] = {}
+
+
+def number_of(name: str) -> int:
+    """The number that stands for a kernel's name in logs."""
+    found = _numbers.get(name)
+    if found is None:
+        _names.append(name)  # two threads may both add it: either number will do
+        found = _numbers.setdefault(name, _names.index(name))
+    return found
+
+
+class Log:
+    """The names of the last kernels that were launched, and the streams; native code adds to it.
+
+    `words`: how many launches there ever were, and a row for each of the last.
+    """
+
+    def __init__(self) -> None:
+        self._held = (ctypes.c_int64 * (1 + 2 * LOGGED))()
+        self.address = ctypes.addressof(self._held)
+        self.forget(None)
+
+    def add(self, stream: int, number: int) -> None:
+        """Note a launch of the kernel of this number."""
+        count = self._held[0]
+        row = 1 + 2 * (count % LOGGED)
+        self._held[row : row + 2] = [ctypes.c_int64(stream).value, number]
+        self._held[0] = count + 1
+
+    def forget(self, stream: int | None) -> None:
+        """Forget what was launched in a stream, or in all."""
+        for row in range(1, 1 + 2 * LOGGED, 2):
+            if stream is None or self._held[row] == ctypes.c_int64(stream).value:
+                self._held[row + 1] = -1
+
+    def names(self) -> list[str]:
+        """The names of the kernels that were not forgotten, the first launched first."""
+        count = self._held[0]
+        rows = (1 + 2 * (k % LOGGED) for k in range(count, count + LOGGED))
+        numbers = [self._held[row + 1] for row in rows]
+        return list(dict.fromkeys(_names[n] for n in numbers if n >= 0))
+
+
+class NativeWords:
+    """The words that native code reads of a device; see `runtimes.native.launching.tables`."""
+
+    def __init__(self, contexts: Contexts, log: Log) -> None:
+        self._held = words = (ctypes.c_int64 * Gpu.SIZE)()
+        self.address = ctypes.addressof(words)
+        words[Gpu.LAUNCH] = _address("cuLaunchKernel")
+        words[Gpu.GET_CONTEXT] = _address("cuCtxGetCurrent")
+        words[Gpu.SET_CONTEXT] = _address("cuCtxSetCurrent")
+        words[Gpu.GET_DEVICE] = _address("cuCtxGetDevice")
+        self.is_known = all(words[k] for k in _CALLED)
+        words[Gpu.REPLACE_ADDRESS] = _address("cuTensorMapReplaceAddress")
+        self.replaces_maps = bool(words[Gpu.REPLACE_ADDRESS])
+        words[Gpu.CONTEXT], words[Gpu.DEVICE] = contexts.primary, int(contexts.device)
+        words[Gpu.ORDINAL], words[Gpu.LOG] = contexts.ordinal, log.address
+
+
+_CALLED = Gpu.LAUNCH, Gpu.GET_CONTEXT, Gpu.SET_CONTEXT, Gpu.GET_DEVICE
+
+
+def _address(function: str) -> int:
+    """Where the driver's function of a name is; 0 if it does not say."""
+    api: Any = driver()
+    try:
+        status, address, *_ = api.cuGetProcAddress(function.encode(), _VERSION, 0)
+    except (AttributeError, TypeError, RuntimeError):  # of bindings older than those tried
+        return 0
+    return 0 if status else int(address)

@@ -1,0 +1,168 @@
+"""Launches on GPUs: into the stream in which torch works now, by the driver's own function."""
+
+from __future__ import annotations
+
+from cubepy.runtimes.native.launching import tensors
+from cubepy.runtimes.native.launching.frame import OFFSET_FLAG, call_void, context
+from cubepy.runtimes.native.launching.state import IS_USED
+from cubepy.runtimes.native.launching.tables import (
+    LOGGED,
+    MAP_ALIGNMENT,
+    MAP_WORDS,
+    MAX_MAPS,
+    MAX_SLOTS,
+    Context,
+    Gpu,
+    Plan,
+)
+from cubepy.runtimes.native.words import Operand, Routine, Value
+
+STREAM, PREVIOUS = 0, 1
+"""Words that `enter` writes: the stream, and the context of the thread, which it gets back."""
+ENTERED_WORDS = 2
+_UNCHANGED = -1
+
+
+def _status(f: Routine, function: Value, *args: tuple[str, Operand]) -> Value:
+    """What a function of the driver's or torch's gives; arguments with their LLVM types."""
+    given: list[str] = []
+    for kind, value in args:
+        held = f.word(value)
+        if kind != "i64":
+            held = f.value(kind, f"trunc i64 {held.text} to {kind}")
+        given.append(f"{kind} {held.text}")
+    called = f.value("i32", f"call i32 {f.pointer(function)}({', '.join(given)})")
+    return f.value("i64", f"sext i32 {called.text} to i64")
+
+
+def _enter() -> Routine:
+    """(gpu, entered): find torch's stream, and make the device's primary context that of the thread
+    if it has none or another device's; 0 where it works in another one of this device."""
+    f = Routine("enter", 2)
+    gpu, entered = f.parameters
+    stream = context(f, Context.STREAM)
+    f.refuse(stream.equals(0))
+    entered.store(0, STREAM * 8)
+    asked = ("i32", tensors.GPU), ("i32", gpu[Gpu.ORDINAL]), ("i64", entered + STREAM * 8)
+    with f.when(_status(f, stream, *asked).differs(0)):
+        call_void(f, "PyErr_Clear")
+        f.leave(0)
+    current = f.room(1)
+    f.refuse(_status(f, gpu[Gpu.GET_CONTEXT], ("i64", current)).differs(0))
+    entered.store(_UNCHANGED, PREVIOUS * 8)
+    previous, device = current[0], f.room(1)
+    f.refuse(previous.equals(gpu[Gpu.CONTEXT]), 1)
+    with f.when(previous.differs(0)):
+        f.refuse(_status(f, gpu[Gpu.GET_DEVICE], ("i64", device)).differs(0))
+        f.refuse(device.load(0, "i32").equals(gpu[Gpu.DEVICE]))
+    f.refuse(_status(f, gpu[Gpu.SET_CONTEXT], ("i64", gpu[Gpu.CONTEXT])).differs(0))
+    entered.store(previous, PREVIOUS * 8)
+    f.leave(1)
+    return f
+
+
+def _leave() -> Routine:
+    """(gpu, entered): give the thread its context back."""
+    f = Routine("leave", 2)
+    gpu, entered = f.parameters
+    previous = entered[PREVIOUS]
+    with f.when(previous.differs(_UNCHANGED)):
+        _status(f, gpu[Gpu.SET_CONTEXT], ("i64", previous))
+    f.leave(1)
+    return f
+
+
+def _enqueue() -> Routine:
+    """(plan, block, count, entered): put a launch into the stream; the driver's status.
+
+    Without the GIL: the driver waits where a stream is full, perhaps for work that needs the GIL.
+    """
+    f = Routine("enqueue", 4)
+    plan, block, count, entered = f.parameters
+    plan[Plan.STATE].store(1, IS_USED * 8)
+    f.refuse(count.equals(0))
+    gpu, slots = plan[Plan.GPU], plan[Plan.SLOTS]
+    places, stream = f.room(MAX_SLOTS), entered[STREAM]
+    with f.times(slots) as k:
+        places.store(block + k * 8, k * 8)
+    with f.when(plan[Plan.MAPS].differs(0)):
+        room = f.room(MAX_MAPS * MAP_WORDS + MAP_ALIGNMENT // 8)
+        failed = f.invoke("place_maps", plan, block, places, room)
+        f.refuse(failed.differs(0), failed)
+    _note(gpu[Gpu.LOG], stream, plan[Plan.NAME])
+    counts = block + slots * 8
+    dims = [counts[k] for k in range(3)]
+    dims += [plan[k] for k in (Plan.DIM_X, Plan.DIM_Y, Plan.DIM_Z, Plan.SHARED)]
+    state = f.invoke("PyEval_SaveThread")
+    status = _status(
+        f,
+        gpu[Gpu.LAUNCH],
+        ("i64", plan[Plan.ENTRY]),
+        *(("i32", n) for n in dims),
+        ("i64", stream),
+        ("i64", places),
+        ("i64", 0),
+    )
+    call_void(f, "PyEval_RestoreThread", state)
+    f.leave(status)
+    return f
+
+
+def _place_maps() -> Routine:
+    """(plan, block, places, room): the tensor maps of the arrays whose addresses are in the block;
+    the driver's status."""
+    f = Routine("place_maps", 4)
+    plan, block, places, room = f.parameters
+    first = (room + MAP_ALIGNMENT - 1) & -MAP_ALIGNMENT
+    rows, replace = plan + plan[Plan.MAPS_AT], plan[Plan.GPU][Gpu.REPLACE_ADDRESS]
+    with f.times(plan[Plan.MAPS]) as k:
+        row, made = rows + k * (MAP_WORDS + 1) * 8, first + k * MAP_WORDS * 8
+        for j in range(MAP_WORDS):
+            made.store(row[j + 1], j * 8)
+        status = _status(f, replace, ("i64", made), ("i64", block[row[0]]))
+        f.refuse(status.differs(0), status)
+        places.store(made, row[0] * 8)
+    f.leave(0)
+    return f
+
+
+def _note(log: Value, stream: Value, kernel: Value) -> None:
+    """Remember a launch for the message of a device that is lost."""
+    number = log[0]
+    row = log + ((number & (LOGGED - 1)) * 16 + 8)
+    row.store(stream)
+    row.store(kernel, 8)
+    log.store(number + 1)
+
+
+def _refused() -> Routine:
+    """(function, status): let Python raise what a status means; -1."""
+    f = Routine("refused", 2)
+    function, status = f.parameters
+    number = f.invoke("PyLong_FromLongLong", status)
+    f.refuse(number.equals(0), -1)
+    args = f.room(2)
+    args.store(number, 8)
+    f.invoke("PyObject_Vectorcall", function, args + 8, f.word(1) | OFFSET_FLAG, 0)
+    call_void(f, "Py_DecRef", number)
+    f.leave(-1)
+    return f
+
+
+def _run_on_gpu() -> Routine:
+    """(plan, block, count): put a launch into torch's stream; 1, 0 where Python is to launch, -1
+    for an exception."""
+    f = Routine("run_on_gpu", 3)
+    plan, block, count = f.parameters
+    gpu, entered = plan[Plan.GPU], f.room(ENTERED_WORDS)
+    f.refuse(f.invoke("enter", gpu, entered).equals(0))
+    status = f.invoke("enqueue", plan, block, count, entered)
+    f.invoke("leave", gpu, entered)
+    f.refuse(status.equals(0), 1)
+    f.leave(f.invoke("refused", plan[Plan.LOADED], status))
+    return f
+
+
+def routines() -> tuple[Routine, ...]:
+    """The routines of this module."""
+    return _enter(), _leave(), _refused(), _place_maps(), _enqueue(), _run_on_gpu()
