@@ -135,8 +135,11 @@ def _program() -> Routine:
     program, args, flagged, keywords = f.parameters
     count, none = flagged & ~OFFSET_FLAG, context(f, Context.NONE)
     with f.when(keywords.equals(0)):
-        words = program.load(context(f, Context.PROGRAM_DATA)).load(TUPLE_ITEMS) + BYTES_ITEMS
+        data = program.load(context(f, Context.PROGRAM_DATA))
+        call_void(f, "Py_IncRef", data)
+        words = data.load(TUPLE_ITEMS) + BYTES_ITEMS
         done = f.invoke("attempt_program", words, args, count)
+        call_void(f, "Py_DecRef", data)
         with f.when(done.equals(1)):
             call_void(f, "Py_IncRef", none)
             f.leave(none)
