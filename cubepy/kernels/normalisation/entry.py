@@ -79,19 +79,28 @@ class Functions:
     @classmethod
     def of(cls, prologue: Any, epilogue: Any) -> Functions:
         """Of the arguments of a public function."""
+        if prologue is None and epilogue is None:
+            return PLAIN
         function, *extras = epilogue if isinstance(epilogue, tuple) else (epilogue,)
         return cls(prologue, function, tuple(extras))
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the arrays."""
+        if not self.arrays:
+            return ()
         return tuple(f"epilogue[{k + 1}]" for k in range(len(self.arrays)))
 
     @property
     def key(self) -> Any:
         """What a plan depends on."""
+        if self is PLAIN:
+            return None
         both = self.prologue, self.epilogue
         return tuple(None if f is None else comptime_key(f) for f in both)
+
+
+PLAIN = Functions(None, None, ())
 
 
 def _soften(function: str, x: Any, axis: Any, functions: Functions, out: Any, dim: Any) -> Any:
