@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -56,8 +56,10 @@ class Kernels:
 
 
 @pytest.fixture
-def launch(driver: fake_cuda.Driver) -> Kernels:
-    return Kernels(driver)
+def launch(driver: fake_cuda.Driver) -> Iterator[Kernels]:
+    kernels = Kernels(driver)
+    yield kernels
+    kernels._loaded.clear()  # by this driver; the test's report would keep it longer
 
 
 def add(value: float) -> Callable[[np.ndarray], Any]:
