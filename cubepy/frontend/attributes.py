@@ -124,7 +124,8 @@ def _of_tensor(frame: Frame, x: TensorRef, name: str) -> Any:
 
 def _line_axis(x: TensorRef) -> int | None:
     """The axis along which elements are neighbours in memory; None where none is known."""
-    return x.axis if x.rank and isinstance(x.strides[x.axis], int) else None
+    stride = x.strides[x.axis] if x.rank else None
+    return x.axis if isinstance(stride, int) and stride == 1 else None
 
 
 def _space(x: TensorRef) -> str:
