@@ -64,6 +64,9 @@ DEPTH = 16
 """Elements of k of a step in ordinary arithmetic; half as many where memory is scarcer."""
 MOST_SUMS = 512
 """Bytes of the sums of a unit; half of it where copies go through registers."""
+LANES = 16
+"""Units that copy from a row of a factor that is dense along k, half as many where both are: each
+row that a unit copies from takes a register, each that a plane does a turn of shared memory."""
 STAGES = 3
 """Steps in shared memory where copies are asynchronous."""
 STEP_BYTES = 128
@@ -133,7 +136,7 @@ def _tiles(problem: Problem, shape: Shape, is_async: bool) -> Tiles:
         *(shape.down, shape.across, shape.rows, shape.columns, depth, STAGES if is_async else 2),
         *(problem.left, problem.right, left, right, problem.factors, problem.sums, is_async),
         unrolled=depth if is_async else 2,
-        by_rows=problem.left == ROWS,
+        lanes=LANES // 2 if (problem.left, problem.right) == (ROWS, COLUMNS) else LANES,
     )
 
 

@@ -35,7 +35,6 @@ class Tiles:
     axis along which the factors are dense; `left_copy`, `right_copy`: elements of it that are
     copied at once; `is_async`: by asynchronous copies. `unrolled` elements of k are written out in
     the kernel's loop. At most `lanes` units copy from one row of a factor that is dense along k.
-    `by_rows`: products of a row follow each other, else those of a column.
     """
 
     down: int
@@ -53,7 +52,6 @@ class Tiles:
     is_async: bool = False
     unrolled: int = 2
     lanes: int = 16
-    by_rows: bool = True
 
     @property
     def line(self) -> int:
@@ -174,12 +172,9 @@ def multiply_tiles(
     x, y, z = chosen(a, where), chosen(b, where), chosen(out, where)
     origin = row * t.height, column * t.width
     groups, lines = t.rows // t.row_line, t.columns // t.line
-    if t.by_rows:
-        found = cp.local((t.rows, lines), cp.Line[t.sums, t.line], fill=0)
-    else:
-        found = cp.local((t.columns, groups), cp.Line[t.sums, t.row_line], fill=0)
+    found = cp.local((t.rows, lines), cp.Line[t.sums, t.line], fill=0)
     rows = cp.local((2, groups), cp.Line[t.factors, t.row_line])
-    columns = cp.local((2, t.columns // t.line), cp.Line[t.factors, t.line])
+    columns = cp.local((2, lines), cp.Line[t.factors, t.line])
     group, lane = cp.UNIT_POS // 32, cp.UNIT_POS % 32
     i = group // t.across * (LANES_DOWN * t.rows) + lane // LANES_ACROSS * t.row_line
     j = group % t.across * (LANES_ACROSS * t.columns) + lane % LANES_ACROSS * t.line
@@ -203,23 +198,15 @@ def load_part(left: Any, right: Any, part: Any, held: Any, buffer: Any, t: Any) 
 
 
 def multiply_part(held: Any, buffer: Any, t: Any) -> None:
-    """Add their products to the sums, in an order in which a product has its column's factor in
+    """Add their products to the sums, in an order in which a product has its row's factor in
     common with the one before, so that operands come from few banks of registers."""
     found, rows, columns = held[0], held[1], held[2]
-    if t.by_rows:
-        add_products(found, rows[buffer], columns[buffer], t.rows, t.row_line)
-    else:
-        add_products(found, columns[buffer], rows[buffer], t.columns, t.line)
-
-
-def add_products(found: Any, ones: Any, lines: Any, count: Any, width: Any) -> None:
-    """Add each of `count` numbers, in lines of `width`, times all of the lines."""
-    last = lines.size - 1
-    for i in cp.unroll(range(count)):
-        factor = ones[i // width][i % width]
-        for e in cp.unroll(range(lines.size)):
-            g = e if i % 2 == 0 else last - e
-            found[i, g] = found[i, g] + lines[g] * factor
+    last = t.columns // t.line - 1
+    for r in cp.unroll(range(t.rows)):
+        factor = rows[buffer, r // t.row_line][r % t.row_line]
+        for e in cp.unroll(range(last + 1)):
+            c = e if r % 2 == 0 else last - e
+            found[r, c] = found[r, c] + columns[buffer, c] * factor
 
 
 # Results
@@ -241,10 +228,7 @@ def finish(
     kept = cp.local((t.rows, t.columns), t.sums)
     for r in cp.unroll(range(t.rows)):
         for c in cp.unroll(range(t.columns)):
-            if t.by_rows:
-                kept[r, c] = found[r, c // t.line][c % t.line]
-            else:
-                kept[r, c] = found[c, r // t.row_line][r % t.row_line]
+            kept[r, c] = found[r, c // t.line][c % t.line]
     plain = len(biases) == 0 and epilogue is None
     if plain and origin[0] + t.height <= z.shape[0] and origin[1] + t.width <= z.shape[1]:
         for r in cp.unroll(range(t.rows)):
