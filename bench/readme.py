@@ -51,7 +51,7 @@ def _seconds(row: RowResult, name: str) -> float | None:
 def gpu_table() -> str:
     """A row for each kernel, beside torch."""
     found: dict[str, Any] = json.loads((RESULTS / "gpu.json").read_text(encoding="utf-8"))
-    head = ["| work, f32 | CubePy | GB/s | torch | torch.compile |", "|---|---|---|---|---|"]
+    head = ["| work | CubePy | GB/s | torch | torch.compile |", "|---|---|---|---|---|"]
     rows = [_gpu_row(row) for row in found["rows"]]
     return "\n".join([*head, *rows])
 

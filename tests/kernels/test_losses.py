@@ -59,8 +59,9 @@ def test_cross_entropy_refuses_what_does_not_fit():
         cp.kernels.cross_entropy(x, np.zeros(2, np.int64))
     with pytest.raises(cp.LaunchError, match="mean, sum or none"):
         cp.kernels.cross_entropy(x, np.zeros(3, np.int64), reduction="max")
-    with pytest.raises(TypeError, match="`target` has dtype f32"):
-        cp.kernels.cross_entropy(x, np.zeros(3, np.float32))
+    for dtype in (np.float32, np.uint32):
+        with pytest.raises(TypeError, match="`target` has dtype"):
+            cp.kernels.cross_entropy(x, np.zeros(3, dtype))
 
 
 @pytest.mark.parametrize("shape", [(5, 64), (3, 700), (2, 3, 33)])
@@ -84,3 +85,8 @@ def test_a_residual_of_another_shape_is_refused():
     x = logits(3, 4)
     with pytest.raises(cp.LaunchError, match=r"`residual` is f32 of shape \(4,\), but `x` is f32"):
         cp.kernels.rms_norm(x, 4, residual=x[0])
+    with pytest.raises(cp.LaunchError, match="`out` is one array twice"):
+        cp.kernels.rms_norm(x, 4, residual=x.copy(), out=(x, x))
+    both = np.empty_like(x)
+    with pytest.raises(cp.LaunchError, match="overlaps"):
+        cp.kernels.rms_norm(x, 4, residual=x.copy(), out=(both, both))

@@ -114,8 +114,20 @@ def map_lines(
     out: cp.Tensor,
     tiling: cp.Comptime[MapTiling],
 ) -> None:
-    """Each unit of a wide cube fills one line, neighbours beside each other."""
+    """Each unit of a wide cube fills `unroll` lines, neighbours beside each other; of arrays with
+    more axes than one it fills one."""
     line, columns = tiling.line, out.shape[-1]
+    if tiling.unroll > 1:
+        step = line * cp.CUBE_DIM
+        begin = cp.CUBE_POS * (step * tiling.unroll)
+        first = begin + cp.UNIT_POS * line
+        if begin + step * tiling.unroll <= columns:
+            for k in cp.unroll(range(tiling.unroll)):
+                put(function, inputs, out, first + k * step, tiling, None)
+        else:
+            for j in range(first, columns, step):
+                put(function, inputs, out, j, tiling, 0)
+        return
     lines, rows = (columns + line - 1) // line, 1
     for n in out.shape[:-1]:
         rows = rows * n

@@ -71,7 +71,7 @@ def _launch_tiled(
     line, columns = tiling.line, tiling.columns
     if is_wide(planner.target):
         lines = prod(out.shape[:-1]) * -(-out.shape[-1] // line)
-        grid = Over(-(-lines // UNITS), "cube", UNITS)
+        grid = Over(-(-lines // (UNITS * tiling.unroll)), "cube", UNITS)
         planner.launch(
             map_lines, grid, function=function, inputs=tuple(inputs), out=out, tiling=tiling
         )

@@ -17,6 +17,8 @@ TILE = 64
 UNROLL = 4
 AHEAD_BYTES = 1 << 12
 """How far inputs are prefetched."""
+TWICE = 1 << 22
+"""Elements of arrays of one axis from which on units of wide cubes fill two lines each."""
 STREAMED = 16
 """Caches that arrays must exceed before results bypass them."""
 
@@ -32,7 +34,8 @@ def tiling_for(target: Target, views: Sequence[Memory]) -> MapTiling:
     stream = is_dense and nbytes > STREAMED * target.cache_bytes
     if is_wide(target):
         wide = target.line_bytes // max(a.dtype.itemsize for a in views) if is_dense else 1
-        return MapTiling(max(1, wide), 1, 1, 1, 0, False, is_broadcast)
+        unroll = 2 if len(out.shape) == 1 and columns >= TWICE else 1
+        return MapTiling(max(1, wide), unroll, 1, 1, 0, False, is_broadcast)
     if not is_dense:
         return MapTiling(line, 1, TILE, TILE, 0, False, is_broadcast)
     # One stream is too few for the processor's own prefetching; several keep it busy.

@@ -205,7 +205,7 @@ def _normalise(
         biases = _weights(function, "bias", x, shape, next(rest) if has[2] else None)
         read = (x, *residual)
         result = planner.joined(planner.result(Shape(x.shape, x.dtype)), read)
-        added = [*residual, *(_sum(planner, x, read) for _ in residual)]
+        added = [*residual, *(_sum(planner, x, read, result) for _ in residual)]
         axes = tuple(range(first, len(x.shape)))
         least = 2.0**-23 if x.dtype.bits <= 32 else 2.0**-52
         number = least if eps is None else float(eps)
@@ -226,9 +226,12 @@ def _residual(function: str, x: Memory, given: Memory) -> Memory:
     return given
 
 
-def _sum(planner: Planner, x: Memory, read: Sequence[Memory]) -> Memory:
-    """The result for the sum of `x` and the residual."""
-    return planner.joined(planner.result(Shape(x.shape, x.dtype)), read)
+def _sum(planner: Planner, x: Memory, read: Sequence[Memory], other: Memory) -> Memory:
+    """The result for the sum of `x` and the residual; E601 if it is the `other` result."""
+    found = planner.joined(planner.result(Shape(x.shape, x.dtype)), read)
+    if found.address == other.address:
+        raise wrong(planner.function, "`out` is one array twice", "pass two arrays")
+    return found
 
 
 def _weights(
@@ -276,7 +279,8 @@ def _launch(
     views = [seen(m, [*rows, *one], k) for k, m in enumerate(whole)]
     along = [seen(m, [row], k + len(whole)) for k, m in enumerate((*weight, *bias))]
     count = prod(a.extent for a in rows)
-    ways = row_tilings(planner.target, op, views[0], views[1], row.extent, count)
+    weights = 0 if added else len(along)  # rows with a residual are held
+    ways = row_tilings(planner.target, op, views[0], views[1], row.extent, count, weights)
     tiling = planner.pick_among("normalisation", (op, *map(memory_key, views)), ways)
     if added and not tiling.held:
         views = [_added(planner, views[0], views[2:]), views[1]]

@@ -11,38 +11,12 @@ from typing import Any
 
 import cubepy as cp
 from cubepy.kernels.calls.cubes import add, cube_max, cube_sum, over_group
-from cubepy.kernels.calls.epilogues import applied
 from cubepy.kernels.calls.extremes import greater_of
-from cubepy.kernels.calls.positions import count_up, unravelled
+from cubepy.kernels.calls.positions import unravelled
 from cubepy.kernels.normalisation.functions import finisher
 from cubepy.kernels.normalisation.problem import Normalisation, Places, RowTiling
-
-
-def read_line(row: Any, j: Any, op: Any, tiling: Any, fill: Any) -> Any:
-    """A line in the type of the computation; `fill` is None for one that is whole."""
-    v = cp.load(row, j, line=tiling.line, fill=fill)
-    return v if v.dtype == op.dtype else op.dtype(v)
-
-
-def read_input(row: Any, j: Any, op: Any, tiling: Any, fill: Any) -> Any:
-    """A line of what is normalised; lanes behind the end are `fill`."""
-    return with_prologue(row, j, read_line(row, j, op, tiling, fill), op, tiling, fill)
-
-
-def with_prologue(row: Any, j: Any, v: Any, op: Any, tiling: Any, fill: Any) -> Any:
-    """A line of a row in the type of the computation, after the caller's prologue."""
-    v = v if v.dtype == op.dtype else op.dtype(v)
-    if op.prologue is None:
-        return v
-    v = op.dtype(applied(op.prologue, v, ()))
-    if fill is None:
-        return v
-    return cp.where(is_inside(row, j, tiling), v, cp.Line[op.dtype, tiling.line](fill))
-
-
-def is_inside(row: Any, j: Any, tiling: Any) -> Any:
-    """Which lanes of a line are elements of the row."""
-    return count_up(tiling.line, cp.i32) < cp.i32(min(row.shape[0] - j, tiling.line))
+from cubepy.kernels.normalisation.reading import is_inside, read_input, read_line, with_prologue
+from cubepy.kernels.normalisation.together import normalise_together
 
 
 def folded(row: Any, start: Any, step: Any, combine: Any, op: Any, tiling: Any, fill: Any) -> Any:
@@ -332,7 +306,22 @@ def normalise_rows(
     for n in out.shape[:-1]:
         rows = rows * n
     first = cp.CUBE_POS * tiling.band
-    if tiling.across < tiling.units:
+    if tiling.together > 1:
+        most = tuple(
+            unravelled(min(first + k, rows - 1), out.shape[:-1]) for k in range(tiling.band)
+        )
+        normalise_together(
+            tuple(x[one] for one in most),
+            tuple(out[one] for one in most),
+            tuple(first + k < rows for k in range(tiling.band)),
+            weight,
+            bias,
+            eps,
+            tuple(finisher(one, epilogue, extras, places) for one in most),
+            op,
+            tiling,
+        )
+    elif tiling.across < tiling.units:
         i = first + cp.UNIT_POS // tiling.across
         at = unravelled(min(i, rows - 1), out.shape[:-1])
         after = finisher(at, epilogue, extras, places)

@@ -6,7 +6,7 @@ from operator import index
 from typing import Any
 
 from cubepy.array.memory import Memory
-from cubepy.ir.types import DType
+from cubepy.ir.types import DType, Kind
 from cubepy.jit.grid import Over
 from cubepy.kernels.calls.arguments import refused, wrong
 from cubepy.kernels.calls.axes import Axis, seen
@@ -57,7 +57,7 @@ def cross_entropy(
 
 def _plan(planner: Planner, x: Memory, target: Memory, ignored: int, reduction: str) -> None:
     check_floats("cross_entropy", "x", x)
-    if not target.dtype.is_integer or target.dtype.bits < 32:
+    if target.dtype.kind is not Kind.INT or target.dtype.bits < 32:
         what = f"has dtype {target.dtype}"
         raise refused("cross_entropy", "target", what, "convert it to i64")
     if len(x.shape) not in (1, 2) or not x.shape[-1]:

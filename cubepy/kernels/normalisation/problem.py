@@ -33,7 +33,8 @@ class RowTiling:
 
     `across` units share a row: all of a cube, or a group of a plane. `unroll`: lines side by side,
     to hide the time that one operation takes. `held`: lines of a row that each unit keeps in
-    registers, 0 to read the row again; `is_whole`: these are all lines, and whole.
+    registers, 0 to read the row again; `is_whole`: these are all lines, and whole. `together`: rows
+    that a cube normalises at the same time, which share their weights.
     """
 
     line: int
@@ -43,6 +44,7 @@ class RowTiling:
     held: int = 0
     is_whole: bool = False
     across: int = 1
+    together: int = 1
 
 
 @dataclass(frozen=True, slots=True)

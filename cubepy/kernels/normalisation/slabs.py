@@ -13,11 +13,10 @@ from typing import Any
 
 import cubepy as cp
 from cubepy.kernels.calls.cubes import cube_sum
-from cubepy.kernels.calls.epilogues import applied
 from cubepy.kernels.calls.positions import unravelled
 from cubepy.kernels.normalisation.functions import finisher
-from cubepy.kernels.normalisation.kernel import is_inside, read_input, read_line
 from cubepy.kernels.normalisation.problem import Places, Slabs
+from cubepy.kernels.normalisation.reading import is_inside, read_element, read_input, read_line
 from cubepy.kernels.reduction.moments import lane_moments, no_lines, over_units
 
 BLOCK = 4
@@ -86,7 +85,7 @@ def shared_statistics(slab: Any, t: Any) -> Any:
     """As `statistics`, by units that read the slab once; the first element is subtracted from all,
     so that numbers far from 0 lose nothing."""
     rows, length = row_count(slab), slab.shape[slab.rank - 1]
-    pivot = element(slab, 0, 0, t)
+    pivot = read_element(row_of(slab, 0), 0, t)[0]
     state, few = no_lines(t.dtype, t.line), no_lines(t.dtype, 1)
     for r in range(cp.UNIT_POS // t.across, rows, cp.CUBE_DIM // t.across):
         state = line_moments(slab, r, pivot, state, t)
@@ -106,17 +105,9 @@ def line_moments(slab: Any, r: Any, pivot: Any, state: Any, t: Any) -> Any:
 
 def rest_moments(slab: Any, r: Any, pivot: Any, state: Any, t: Any) -> Any:
     """A unit's state after the elements behind the last whole line of a row."""
-    length = slab.shape[slab.rank - 1]
+    length, row = slab.shape[slab.rank - 1], row_of(slab, r)
     span = length // t.line * t.line + cp.UNIT_POS % t.across, t.across, length
-    return lane_moments(
-        lambda j: cp.Line[t.dtype, 1](element(slab, r, j, t) - pivot), span, state, 1
-    )
-
-
-def element(slab: Any, r: Any, j: Any, t: Any) -> Any:
-    """One element of a row in the type of the computation, after the caller's prologue."""
-    v = t.dtype(row_of(slab, r)[j])
-    return v if t.prologue is None else t.dtype(applied(t.prologue, cp.Line[t.dtype, 1](v), ())[0])
+    return lane_moments(lambda j: read_element(row, j, t) - pivot, span, state, 1)
 
 
 def spread_of(slab: Any, begin: Any, end: Any, mean: Any, t: Any) -> Any:

@@ -12,6 +12,9 @@ from cubepy.targets import Target
 
 HELD, MOST_HELD = 32, 64
 """Elements of a long row that a unit of a wide cube holds in registers, and how many at most."""
+LONG, TOGETHER, TOGETHER_UNITS = 1 << 13, 2, 512
+"""Elements of a row from which on weights do not fit into registers beside it, and the rows that
+cubes of so many units normalise together then."""
 MOST_LINES = 16
 """Lines of a row of a slab that are worth another unit, where there are rows for all."""
 UNITS, LEAST_UNITS, MOST_UNITS = 128, 64, 1024
@@ -19,9 +22,9 @@ UNITS, LEAST_UNITS, MOST_UNITS = 128, 64, 1024
 
 
 def row_tilings(
-    target: Target, op: Normalisation, x: Memory, out: Memory, n: int, rows: int
+    target: Target, op: Normalisation, x: Memory, out: Memory, n: int, rows: int, weights: int = 0
 ) -> tuple[RowTiling, ...]:
-    """The tilings for rows of `n` elements, the preferred one first."""
+    """The tilings for rows of `n` elements, with so many weights for each; the preferred first."""
     dense = all(m.strides[-1] == m.dtype.itemsize for m in (x, out)) or n == 1
     if not is_wide(target):
         line = target.line_bytes // op.dtype.itemsize if dense else 8
@@ -30,7 +33,12 @@ def row_tilings(
         bands = [replace(preferred, band=max(1, int(band * share))) for share in (0.25, 4)]
         unrolls = [replace(preferred, unroll=u) for u in (1, 2, 8) if n >= u * line]
         return (preferred, *unrolls, *bands)
-    ways = (wide_rows(target, x, n, dense, held) for held in (HELD, HELD // 2, HELD * 2))
+    ways = [wide_rows(target, x, n, dense, held) for held in (HELD, HELD // 2, HELD * 2)]
+    if weights and n >= LONG:
+        line = ways[0].line
+        units = min(TOGETHER_UNITS, target.max_cube_dim)
+        unroll = max(1, HELD // 2 // line)
+        ways.append(RowTiling(line, units, TOGETHER, unroll, across=units, together=TOGETHER))
     return tuple(dict.fromkeys(ways))
 
 
