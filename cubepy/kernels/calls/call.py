@@ -40,14 +40,14 @@ def call(
     if short is not None:
         found = plans.short.find(short)
         if found is not None:
-            results = found.run([x for x in arrays if x is not None])
-            return results[0] if count == 1 else tuple(results)
+            return found.run(arrays, count)
     if len(arrays) == 1:
         library, x = library_of(function, names[0], arrays[0])
         held = [x]
     else:
         library, names, held = _together(function, names, arrays)
         parameters = names, parameters
+    short = short, len(arrays)
     return run(plans, function, library, names, held, parameters, make, out, count, short)
 
 
@@ -61,9 +61,10 @@ def run(
     make: Make,
     out: Any = None,
     count: int = 1,
-    short: Any = None,
+    short: tuple[Any, int] = (None, 0),
 ) -> Any:
-    """As `call`, for arrays as their library sees them. `short`: the key of a short call."""
+    """As `call`, for arrays as their library sees them. `short`: the key of a short call, and how
+    many arguments that has."""
     keys = tuple([library.key(x) for x in arrays])
     addresses: list[int] = []
     given, outputs = None, None
@@ -87,7 +88,7 @@ def run(
     results = plan.run(library, arrays, given, addresses)
     if out is not None:
         return out
-    plans.short.keep(short, library, plan, arrays)
+    plans.short.keep(short[0], library, plan, arrays, short[1])
     if count == 1:
         return library.scalar(results[0]) if plan.has_scalars else results[0]
     return tuple(map(library.scalar, results)) if plan.has_scalars else tuple(results)

@@ -8,6 +8,7 @@ addresses within 64 bytes. Tensors that record gradients or are negated lazily h
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 from cubepy import config
@@ -23,25 +24,34 @@ LIMIT = 1024
 
 
 class ShortCall:
-    """A plan and how its results are made; `like`: for each the argument that is as it is to be, or
-    of its type, by which torch makes it faster than by a description."""
+    """A plan, and what makes its results and scratch, each from one of the arguments."""
 
-    __slots__ = ("_makers", "_plan", "_program", "is_checked")
+    __slots__ = ("_drops", "_makers", "_one", "_plan", "_program", "is_checked")
 
-    def __init__(self, plan: Plan, arrays: Sequence[Any]) -> None:
+    def __init__(self, plan: Plan, arrays: Sequence[Any], given: int) -> None:
+        """`arrays`: those of a call with `given` arguments, of which some may be None."""
         self._plan, self._program = plan, plan.program
+        self._drops = len(arrays) < given
         self.is_checked = bool(plan.watched)
         self._makers = [_maker(make, arrays) for make in (*plan.results, *plan.scratch)]
+        self._one = self._makers[0] if len(self._makers) == len(plan.results) == 1 else None
 
     def is_current(self) -> bool:
         """Whether no captured name of a launched kernel has changed."""
         return self._plan.is_current()
 
-    def run(self, arrays: Sequence[Any]) -> list[Any]:
-        """The results, of a call without `out`."""
+    def run(self, arrays: Sequence[Any], count: int) -> Any:
+        """The result, or `count` of them as a tuple, of a call without `out`."""
+        if self._drops:
+            arrays = [x for x in arrays if x is not None]
+        if self._one is not None and count == 1:
+            make, k = self._one
+            result = make(arrays[k])
+            self._program(*arrays, result)
+            return result
         made = [make(arrays[k]) for make, k in self._makers]
         self._program(*arrays, *made)
-        return made[: len(self._plan.results)]
+        return made[0] if count == 1 else tuple(made[: len(self._plan.results)])
 
 
 class ShortCalls:
@@ -70,7 +80,9 @@ class ShortCalls:
         found = self._made.get(key)
         return None if found is None or (found.is_checked and not found.is_current()) else found
 
-    def keep(self, key: Any, library: Library, plan: Plan, arrays: Sequence[Any]) -> None:
+    def keep(
+        self, key: Any, library: Library, plan: Plan, arrays: Sequence[Any], given: int
+    ) -> None:
         """Remember a call that went the general way, with a key or to have one next time."""
         if not isinstance(library, TorchLibrary) or plan.updated:
             return
@@ -80,7 +92,7 @@ class ShortCalls:
             return
         while len(self._made) >= LIMIT:
             self._made.pop(next(iter(self._made)), None)
-        self._made[key] = ShortCall(plan, arrays)
+        self._made[key] = ShortCall(plan, arrays, given)
 
 
 def _maker(make: Callable[[], Any], arrays: Sequence[Any]) -> tuple[Callable[[Any], Any], int]:
@@ -93,7 +105,7 @@ def _maker(make: Callable[[], Any], arrays: Sequence[Any]) -> tuple[Callable[[An
         if tuple(arrays[k].shape) == extents and arrays[k].stride() == _dense(extents):
             return torch().empty_like, k
     if fitting:
-        return lambda x: x.new_empty(extents), fitting[0]
+        return methodcaller("new_empty", extents), fitting[0]
     return lambda _: make(), 0
 
 
