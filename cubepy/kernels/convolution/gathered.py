@@ -81,24 +81,23 @@ def launch_weight_gradient(
     run, trivial = run_of(problem, 0), 3 - axes_of(problem)
     none, ones = (0,) * len(t.kernel), (1,) * len(t.kernel)
     source, seen = (_without(_readable(planner, channels_last(a)), trivial) for a in (x, grad))
-    sums = planner.scratch((t.parts, t.filters, t.columns, SIDE), f32)
+    result, is_last = channels_last(out), out.strides[1] == out.dtype.itemsize
+    sums = result
+    if t.parts > 1:
+        sums = planner.scratch((t.parts, t.filters, t.columns, SIDE), f32)
     planner.launch(
         sum_products.configure(cubes_per_sm=1),
         Fixed((t.tiles * t.parts, 1, 1), (t.units, 1, 1)),
         x=tensor_map_im2col(source, SIDE, SIDE, run.lower, run.upper, t.stride, 2 * SIDE),
         grad=tensor_map_im2col(seen, SIDE, SIDE, none, none, ones, 2 * SIDE),
         sums=sums,
-        t=t,
-    )
-    is_last = out.strides[1] == out.dtype.itemsize
-    planner.launch(
-        add_parts,
-        Over(prod(out.shape) // (LINE if is_last else 1), "unit", UNITS),
-        sums=sums,
-        out=channels_last(out),
         is_last=is_last,
         t=t,
     )
+    if t.parts > 1:
+        units = prod(out.shape) // (LINE if is_last else 1)
+        grid = Over(units, "unit", UNITS)
+        planner.launch(add_parts, grid, sums=sums, out=result, is_last=is_last, t=t)
 
 
 def channels_last(x: Memory) -> Memory:

@@ -93,9 +93,17 @@ class Parts:
 
 @cp.cube
 def sum_products(
-    x: cp.cuda.TensorMap, grad: cp.cuda.TensorMap, sums: cp.Tensor, t: cp.Comptime[Parts]
+    x: cp.cuda.TensorMap,
+    grad: cp.cuda.TensorMap,
+    sums: cp.Tensor,
+    is_last: cp.Comptime[bool],
+    t: cp.Comptime[Parts],
 ) -> None:
-    """A cube for a part of a tile; `sums`: [part, filter, block, channel of it] in f32."""
+    """A cube for a part of a tile; `sums`: [part, filter, block, channel of it] in f32.
+
+    With one part, `sums` is the result [filter, depth, row, column, channel], dense along channels
+    if `is_last`.
+    """
     left = cp.shared((t.stages, t.down, SIDE, SIDE), t.dtype)
     right = cp.shared((t.stages, t.width, SIDE, SIDE), t.dtype)
     ring = pipelines.ring(t.stages, t.consumers)
@@ -114,7 +122,15 @@ def sum_products(
     else:
         if many:
             cp.cuda.increase_registers(many)
-        multiply(left, right, ring, steps, sums[part], group - 1, filter, block, t)
+        me = group - 1
+        found = multiply(left, right, ring, steps, me, t)
+        unit = cp.i32(cp.UNIT_POS % pipelines.WARPGROUP)
+        first = filter + me % t.down * SIDE + unit // 32 * 16 + unit % 32 // 4
+        start = block + me // t.down * t.blocks
+        if t.parts > 1:
+            store_sums(sums[part], found, first, start, t)
+        else:
+            store_result(sums, found, first, start, is_last, t)
 
 
 def load_operands(
@@ -157,13 +173,10 @@ def multiply(
     right: Any,
     ring: Any,
     steps: Any,
-    out: Any,
     me: Any,
-    filter: Any,
-    block: Any,
     t: Any,
-) -> None:
-    """What a warpgroup does that multiplies: `me` says which."""
+) -> Any:
+    """The sums of the warpgroup `me`."""
     mine, unit = cp.plane_shuffle(me, 0), cp.i32(cp.UNIT_POS % pipelines.WARPGROUP)
     row, column = mine % t.down, mine // t.down
     bytes_of = pipelines.ROW_BYTES
@@ -187,13 +200,32 @@ def multiply(
             ring.release(last)
         last = place.stage
         place = ring.following(place)
-    sums = cp.cuda.wgmma_wait(sums, 0)
-    first = filter + row * SIDE + unit // 32 * 16 + unit % 32 // 4
+    return cp.cuda.wgmma_wait(sums, 0)
+
+
+def store_sums(out: Any, sums: Any, filter: Any, block: Any, t: Any) -> None:
+    """Store the sums of a unit, whose first is of a filter and a block."""
+    lane = cp.i32(cp.UNIT_POS % 4) * 2
     for i in cp.unroll(range(0, t.blocks * SIDE // 2, 2)):
-        f, c = first + i // 2 % 2 * 8, i // 4 * 8 + unit % 4 * 2
-        at = block + column * t.blocks + c // SIDE
+        f, at, c = filter + i // 2 % 2 * 8, block + i // 32, i // 4 % 8 * 8 + lane
         if f < t.filters and at < t.columns:
-            cp.store(out, (f, at, c % SIDE), sums[i : i + 2], whole=True)
+            cp.store(out, (f, at, c), sums[i : i + 2], whole=True)
+
+
+def store_result(out: Any, sums: Any, filter: Any, block: Any, is_last: Any, t: Any) -> None:
+    """The same as elements of the result."""
+    lane = cp.i32(cp.UNIT_POS % 4) * 2
+    for i in cp.unroll(range(0, t.blocks * SIDE // 2, 2)):
+        f, at = filter + i // 2 % 2 * 8, block + i // 32
+        c = at % t.chunks * SIDE + i // 4 % 8 * 8 + lane
+        place = (f, *unravelled(at // t.chunks, (1,) * (3 - len(t.kernel)) + t.kernel))
+        if f < t.filters and at < t.columns and c < t.channels:
+            pair = cp.Line[t.dtype, 2](sums[i : i + 2])
+            if is_last:
+                cp.store(out, (*place, c), pair, whole=True)
+            else:
+                out[*place, c] = pair[0]
+                out[*place, c + 1] = pair[1]
 
 
 @cp.cube

@@ -34,8 +34,9 @@ GRADIENT_SHAPES = ((1, 2), (2, 1), (1, 3))
 MOST_BLOCKS = {2: 4, 3: 3}
 """Blocks of channels whose sums a warpgroup has registers for, by the number of warpgroups."""
 MOST_WAVES = 3
-SUMMED = 1600
-"""Bytes of sums that all multiprocessors write or read in a cycle."""
+ALONE, SUMMED, STEP = 34, 1600, 60
+"""Of gradients by weights: `APART`, bytes of sums that all write or read in a cycle, and the cycles
+of a step that products do not hide."""
 DEPTHS = (16, 32, 64)
 MOST_STAGES = 12
 MOST_COUNT = 1 << 30
@@ -217,10 +218,12 @@ def divisions(target: Target, problem: Problem, elements: DType) -> list[Parts]:
 def gradient_duration(target: Target, t: Parts) -> float:
     """The cycles of all waves, and of the sums that are written and read."""
     multiplied = t.consumers * SIDE * SIDE * t.blocks * SIDE / FACTORS
-    copied = BLOCK_BYTES * (t.down + t.width) / COPIED
+    apart = t.down * t.rows / t.tiles + t.width / t.rows
+    copied = BLOCK_BYTES * max((t.down + t.width) / COPIED, apart / ALONE)
     read = t.consumers * (1 + t.blocks) * BLOCK_BYTES / READ
     waves = -(-t.tiles * t.parts // target.multiprocessors)
     steps = -(-t.steps // t.parts)
-    sums = 2 * 4 * t.parts * t.filters * t.columns * SIDE
+    sums = 2 * 4 * t.parts * t.filters * t.columns * SIDE if t.parts > 1 else 0
     end = STORED * t.blocks * SIDE
-    return waves * (steps * max(EFFORT * multiplied, copied, read) + end) + sums / SUMMED
+    step = max(EFFORT * multiplied, copied, read) + STEP
+    return waves * (steps * step + end) + sums / SUMMED
