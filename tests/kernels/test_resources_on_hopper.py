@@ -28,6 +28,16 @@ CALLS: dict[str, tuple[Any, dict[str, str], dict[str, Any]]] = {
         {"x": "bf16[32,56,56,64]", "weight": "bf16[64,64,3,3]"},
         {"padding": 1, "layout": "NHWC"},
     ),
+    "gradient by the input": (
+        cp.kernels.conv2d_input_grad,
+        {"weight": "bf16[128,128,3,3]", "grad_output": "bf16[32,128,28,28]"},
+        {"input_size": (32, 128, 56, 56), "padding": 1, "stride": 2},
+    ),
+    "gradient by the weights": (
+        cp.kernels.conv2d_weight_grad,
+        {"x": "bf16[32,512,7,7]", "grad_output": "bf16[32,512,7,7]"},
+        {"weight_size": (512, 512, 3, 3), "padding": 1},
+    ),
 }
 
 
