@@ -82,6 +82,12 @@ def test_odd_extents(cuda: str, extents: tuple[int, int, int], dtype: str, turne
     check(cuda, extents, turned=turned, dtype=dtype)
 
 
+def test_results_whose_rows_end_anywhere(cuda: str):
+    for m, n in ((2, 129), (9, 131), (33, 8190), (64, 1)):
+        check(cuda, (m, n, 264))
+        check(cuda, (m, n, 264), bias=True, epilogue=relu)
+
+
 @pytest.mark.parametrize("turned", [True, False])
 @pytest.mark.parametrize("extents", [(1, 37, 301), (3, 71, 5), (8, 129, 1025)])
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -26,7 +26,7 @@ LAYERS = [(6144, 4096), (4096, 4096), (28672, 4096), (128256, 4096), (57344, 819
 
 
 def problem(m: int, n: int, k: int, **changes: Any) -> Problem:
-    made = Problem(m, n, k, (), f32, f32, bf16, ROWS, COLUMNS, elements=bf16, has_boxes=True)
+    made = Problem(m, n, k, (), f32, f32, bf16, ROWS, COLUMNS, elements=bf16, has_factor_boxes=True)
     return replace(made, **changes)
 
 
@@ -78,7 +78,7 @@ def test_other_gpus_read_lines(target: str):
 
 
 def test_what_tensor_cores_do_not_take():
-    for changed in ({"elements": None}, {"elements": f32}, {"has_boxes": False}):
+    for changed in ({"elements": None}, {"elements": f32}, {"has_factor_boxes": False}):
         assert isinstance(skinny(HOPPER, problem(2, 4096, 4096, **changed)), Vectors)
     assert skinny(HOPPER, problem(65, 4096, 4096)) is None
     assert skinny(HOPPER, problem(2, 4096, 4096, left=COLUMNS)) is None
@@ -103,6 +103,7 @@ def launches(a: str, b: str, target: Any, **options: Any) -> Any:
         ("bf16[1,4096]", "bf16[4096,4096]", {}),
         ("f16[3,20,128]", "f16[3,128,264]", {"epilogue": relu}),
         ("bf16[61,128]", "bf16[128,264]", {"bias": "bf16[264]"}),
+        ("bf16[7,128]", "bf16[128,264]", {"dtype": "f8e4m3"}),
     ],
 )
 def test_the_text_for_hopper_is_compiled(a: str, b: str, options: dict[str, Any]):

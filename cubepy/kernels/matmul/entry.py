@@ -203,13 +203,15 @@ def problem_of(p: Product) -> Problem:
     left = ROWS if is_dense(p.a, -1) or not is_dense(p.a, -2) else COLUMNS
     right = ROWS if is_dense(p.b, -1) or not is_dense(p.b, -2) else COLUMNS
     k = p.a.shape[-1]
+    boxes = has_boxes(_rowwise(p.a, left)) and has_boxes(_rowwise(p.b, right))
     return Problem(
         *(m, n, k, tuple(batch), sums, sums, p.out.dtype, left, right),
         is_finished=finished,
         elements=None if p.precision == "exact" else p.a.dtype,
         has_dense_rows=is_dense(p.a, -1),
         precision=p.precision,
-        has_boxes=all(map(has_boxes, (_rowwise(p.a, left), _rowwise(p.b, right), p.out))),
+        has_boxes=boxes and has_boxes(p.out),
+        has_factor_boxes=boxes,
         dtype=p.a.dtype,
         runs=(run_of(_rowwise(p.a, left), -1), run_of(_rowwise(p.b, right), -1)),
     )

@@ -32,9 +32,9 @@ class Problem:
     `is_finished`: there is a bias, an epilogue or a conversion after the sum. `elements`: the type
     of the factors in memory, None where that is `factors` or no unit of hardware may multiply them.
     `has_dense_rows`: neighbours in rows of the left factor are neighbours in memory. `has_boxes`:
-    tensor maps can describe the factors and the result. `precision`: what the caller allows.
-    `dtype`: the type of the factors in memory; `runs`: elements of each that can be copied at once,
-    see `run_of`.
+    tensor maps can describe the factors and the result, `has_factor_boxes`: at least the factors.
+    `precision`: what the caller allows. `dtype`: the type of the factors in memory; `runs`:
+    elements of each that can be copied at once, see `run_of`.
     """
 
     m: int
@@ -50,6 +50,7 @@ class Problem:
     elements: DType | None = None
     has_dense_rows: bool = False
     has_boxes: bool = False
+    has_factor_boxes: bool = False
     precision: str | None = None
     dtype: DType = f32
     runs: tuple[int, int] = (1, 1)

@@ -53,7 +53,8 @@ def skinny(target: Target, problem: Problem) -> Thin | Vectors | None:
 
 def thin(target: Target, problem: Problem) -> Thin | None:
     """How cubes share the weights on Hopper; None on other targets, and for other factors."""
-    if target.arch != "sm_90a" or not problem.has_boxes or problem.elements not in (bf16, f16):
+    takes = problem.has_factor_boxes and problem.elements in (bf16, f16)
+    if target.arch != "sm_90a" or not takes:
         return None
     by_columns = problem.right == COLUMNS
     t, per_sm = by_width(target, problem) if by_columns else by_tiles(target, problem)
@@ -162,8 +163,7 @@ def vectors(problem: Problem) -> Vectors | None:
     """Lines of 16 bytes for each unit; None for more rows than units can multiply meanwhile."""
     if problem.m > VECTOR_ROWS:
         return None
-    size = problem.sums.itemsize if problem.elements is None else problem.elements.itemsize
-    line = LINE_BYTES // size
+    line = LINE_BYTES // problem.dtype.itemsize
     if problem.right == COLUMNS:
         columns = 4 if problem.m > 1 else 8
         return Vectors(

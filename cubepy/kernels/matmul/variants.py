@@ -29,7 +29,8 @@ def problem_key(problem: Problem) -> tuple[Any, ...]:
     sizes = tuple(anchor(n) for n in (p.m, p.n, p.k, p.batches))
     kinds = (p.dtype, p.factors, p.sums, p.result, p.left, p.right, p.is_finished, p.precision)
     takes_boxes = p.dtype is not p.factors or p.precision is not None
-    return (*sizes, *kinds, p.has_boxes and takes_boxes)
+    boxes = (p.has_boxes, p.has_factor_boxes) if takes_boxes else ()
+    return (*sizes, *kinds, *boxes)
 
 
 def others(target: Target, first: Configuration, problem: Problem) -> Mapping[str, Configuration]:
