@@ -19,6 +19,8 @@ import cubepy as cp
 
 BATCH, ROUNDS = 5, 15
 BACKENDS = ("CUDNN_ATTENTION", "FLASH_ATTENTION", "EFFICIENT_ATTENTION")
+DEFAULT = "DEFAULT"
+"""The backend that torch chooses."""
 
 
 @dataclass(frozen=True)
@@ -106,14 +108,20 @@ def candidates(work: Work, q: Any, k: Any, v: Any) -> dict[str, Callable[[], Any
     found: dict[str, Callable[[], Any]] = {
         "cubepy": lambda: cp.kernels.attention(q, k, v, causal=work.causal)
     }
-    for name in BACKENDS:
-        backend = getattr(nn.attention.SDPBackend, name)
+
+    def attend() -> Any:
+        return nn.functional.scaled_dot_product_attention(
+            q, k, v, is_causal=work.causal, enable_gqa=grouped
+        )
+
+    for name in (*BACKENDS, DEFAULT):
+        backend = getattr(nn.attention.SDPBackend, name, None)
 
         def call(backend: Any = backend) -> Any:
+            if backend is None:
+                return attend()
             with nn.attention.sdpa_kernel(backend):
-                return nn.functional.scaled_dot_product_attention(
-                    q, k, v, is_causal=work.causal, enable_gqa=grouped
-                )
+                return attend()
 
         try:
             call()

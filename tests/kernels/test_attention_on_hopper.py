@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import cubepy as cp
 from cubepy.ir.types import bf16, f16, f32
 from cubepy.kernels.attention.problem import Problem, Warpgroups
-from cubepy.kernels.attention.strategies import TILES, choose
+from cubepy.kernels.attention.strategies import TILES, choose, order
+from cubepy.kernels.attention.warpgroups import tile_at, turns
 from cubepy.kernels.calls.inspection import record
 from cubepy.targets import cuda_target
 from tests.optional import require_package
@@ -55,12 +57,56 @@ def test_shared_memory_and_registers_suffice(size: int, queries: int):
 
 
 def test_few_queries_split_the_keys():
-    few = chosen(replace(LARGE, heads=8, queries=4))
-    assert (few.consumers, few.parts) == (1, 16)
-    assert chosen(LARGE).parts == 1
-    assert chosen(replace(LARGE, heads=8, queries=4, keys=100)).parts == 1
-    assert chosen(replace(LARGE, heads=8, queries=4, is_causal=True)).parts == 1
+    few = replace(LARGE, heads=8, queries=4)
+    t = chosen(few)
+    assert (t.consumers, t.is_split) == (1, True)
+    dealt = order(HOPPER, few, t)
+    assert (dealt.whole, dealt.rest, dealt.sharers, dealt.steps) == (0, 8, 132, 32)
+    assert not chosen(replace(few, keys=100)).is_split
+    assert not chosen(replace(few, is_causal=True)).is_split
     assert set(TILES) == {64, 128, 192, 256}
+
+
+def test_the_last_turn_is_split():
+    t = chosen(LARGE)
+    dealt = order(HOPPER, LARGE, t)
+    assert (dealt.whole, dealt.rest, dealt.parts) == (15 * 132, 68, 3)
+    assert not chosen(replace(LARGE, keys=512)).is_split
+    assert not chosen(replace(LARGE, heads=66, queries=256)).is_split
+
+
+@cp.cube
+def deal(counts: cp.Tensor, parts: cp.Tensor, extents: Any, order: Any, t: cp.Comptime[Warpgroups]):
+    """Count the steps of each tile that a cube makes, and note which part of a tile it makes."""
+    for turn in range(turns(order, t)):
+        where, first, begin, end = tile_at(cp.u32(turn), extents, order, t)
+        head = where[0] * cp.i32(extents[1]) + where[1]
+        for step in range(begin, end):
+            cp.atomic.add(counts, (head, first // t.height, step), 1)
+        if where[2] >= 0:
+            parts[where[3], where[2]] = end - begin
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    "sizes", [(8, 1, 4096), (1, 1, 131), (256, 8, 8192), (5, 300, 700), (40, 4096, 4096), (3, 1, 7)]
+)
+def test_each_step_has_one_cube(sizes: tuple[int, int, int], causal: bool):
+    heads, queries, keys = sizes
+    p = replace(LARGE, heads=heads, queries=queries, keys=keys, is_causal=causal)
+    t = chosen(p)
+    dealt = order(HOPPER, p, t)
+    tiles, steps = -(-queries // t.height), -(-keys // t.keys)
+    counts = np.zeros((heads, tiles, steps), np.int32)
+    parts = np.zeros((max(1, dealt.rest), dealt.parts if dealt.rest else 1), np.int32)
+    cubes = min(HOPPER.multiprocessors, max(dealt.whole, dealt.sharers))
+    extents = tuple(map(np.uint32, (1, heads, queries, keys)))
+    deal[cubes, 1](counts, parts, extents, tuple(map(np.uint32, dealt.numbers)), t)
+    last = -(-np.minimum(np.arange(1, tiles + 1) * t.height, keys) // t.keys)
+    wanted = np.arange(steps) < (last[:, None] if causal else steps)
+    np.testing.assert_array_equal(counts, np.broadcast_to(wanted, counts.shape))
+    if dealt.rest:
+        assert (parts.sum(1) == steps).all()
 
 
 def test_heads_that_share_keys_are_queries_of_one():
@@ -117,8 +163,9 @@ def test_masks_keep_their_strides():
     assert mask.strides == (90, 0, 0, 1)
 
 
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("size", [64, 128, 192, 256])
+@pytest.mark.parametrize(
+    ("size", "causal"), [(64, False), (64, True), (128, False), (192, True), (256, False)]
+)
 def test_its_text_is_compiled(size: int, causal: bool):
     require_package("cuda.bindings")
     (launch,) = launches(*[f"bf16[2,256,512,{size}]"] * 2, causal=causal)
@@ -128,3 +175,5 @@ def test_its_text_is_compiled(size: int, causal: bool):
     each = size // 16 + t.keys // 16
     assert text.count("wgmma.mma_async") == steps * each
     assert "setmaxnreg.inc" in text
+    used = launch.launcher.inspect(**launch.arguments, target="cuda:sm_90a", stage="resources")
+    assert "0 bytes stored" in used

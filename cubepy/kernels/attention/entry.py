@@ -11,9 +11,16 @@ from cubepy.errors import fail
 from cubepy.ir.types import Kind, f32
 from cubepy.jit.grid import Fixed, Over
 from cubepy.kernels.attention.boxes import Boxed, boxed, gathered
-from cubepy.kernels.attention.problem import Configuration, Problem, Squares, Strips, Warpgroups
+from cubepy.kernels.attention.problem import (
+    Configuration,
+    Order,
+    Problem,
+    Squares,
+    Strips,
+    Warpgroups,
+)
 from cubepy.kernels.attention.squares import attend_squares
-from cubepy.kernels.attention.strategies import choose
+from cubepy.kernels.attention.strategies import choose, order
 from cubepy.kernels.attention.strips import attend_strips
 from cubepy.kernels.attention.warpgroups import PIECE, attend_warpgroups, join_parts
 from cubepy.kernels.calls.arguments import refused, wrong
@@ -105,7 +112,7 @@ def _plan(
     p = Problem(heads, *sizes, dtype, causal, elements)
     t = choose(planner.target, p)
     if isinstance(t, Warpgroups) and boxes is not None:
-        _launch_boxes(planner, boxes, t, float(number))
+        _launch_boxes(planner, boxes, t, order(planner.target, p, t), float(number))
     else:
         _launch(planner, p, t, views, seen, float(number))
 
@@ -171,15 +178,15 @@ def _headed(x: Memory, batch: tuple[int, ...], groups: int) -> Memory:
     return replace(found, shape=tuple(shape), strides=tuple(strides))
 
 
-def _launch_boxes(planner: Planner, boxes: Boxed, t: Warpgroups, scale: float) -> None:
-    """One cube for each multiprocessor, if there are as many tiles."""
-    *outer, _ = boxes.extents
-    tiles = prod(outer[:2]) * -(-outer[2] // t.height) * t.parts
-    cubes = min(planner.target.multiprocessors, tiles)
+def _launch_boxes(
+    planner: Planner, boxes: Boxed, t: Warpgroups, dealt: Order, scale: float
+) -> None:
+    """One cube for each multiprocessor, if there are as many tiles or parts."""
+    cubes = min(planner.target.multiprocessors, max(dealt.whole, dealt.sharers))
     parts: tuple[Memory, ...] = ()
-    if t.parts > 1:
-        results = planner.scratch((t.parts, *outer, t.width), f32)
-        parts = results, planner.scratch((t.parts, *outer), f32)
+    if t.is_split:
+        rows = dealt.parts, dealt.rest, t.height
+        parts = planner.scratch((*rows, t.width), f32), planner.scratch(rows, f32)
     planner.launch(
         attend_warpgroups,
         Fixed((cubes, 1, 1), ((t.consumers + 1) * WARPGROUP, 1, 1)),
@@ -191,13 +198,15 @@ def _launch_boxes(planner: Planner, boxes: Boxed, t: Warpgroups, scale: float) -
         parts=parts,
         extents=boxes.extents,
         shared=boxes.shared,
+        order=dealt.numbers,
         scale=scale,
         t=t,
     )
     if parts:
-        grid = Over(prod(boxes.out.shape), "unit", None)
         results, sizes = parts
-        planner.launch(join_parts, grid, results=results, sizes=sizes, out=boxes.out, count=t.parts)
+        grid = Over(prod(results.shape[1:]), "unit", None)
+        common = {"results": results, "sizes": sizes, "out": boxes.out}
+        planner.launch(join_parts, grid, line_size=None, **common, order=dealt.numbers)
 
 
 def _pieces(x: Memory, rows: int) -> TensorMap:

@@ -98,9 +98,9 @@ class Warpgroups:
 
     `consumers` warpgroups have 64 queries each, and take `keys` keys at a time, of which `stages`
     steps are under way. `size`, `width`: elements of a query, multiples of 16, and of a value.
-    `together`: heads that are done before the next. `tiles`: queries of so many tiles have memory.
+    `tiles`: queries of so many tiles have memory.
     `shares_memory`: results leave through that of the queries, of one tile. `dtype`: of all arrays.
-    `parts`: each tile has this part of the keys.
+    `is_split`: some tiles are made by several cubes, as an `Order` says.
     """
 
     consumers: int
@@ -108,12 +108,11 @@ class Warpgroups:
     stages: int
     size: int
     width: int
-    together: int
     tiles: int
     shares_memory: bool
     dtype: DType
     is_causal: bool
-    parts: int = 1
+    is_split: bool = False
 
     @property
     def height(self) -> int:
@@ -142,6 +141,36 @@ class Warpgroups:
     def registers(self) -> tuple[int, int]:
         """Of a unit that copies, and of one that computes; 0: as many as the compiler takes."""
         return {1: (0, 0), 2: (24, 240), 3: (32, 160)}[self.consumers]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """How tiles are dealt out to cubes, where each has `steps` of keys.
+
+    `together`: causal heads that are done before the next. Cubes make `whole` tiles by turns;
+    then `sharers` cubes make the `rest`, each an equal part of all their steps in a row.
+    """
+
+    together: int
+    whole: int
+    rest: int
+    sharers: int
+    steps: int
+
+    def maker(self, step: int) -> int:
+        """The cube that a step of the rest belongs to."""
+        return ((step + 1) * self.sharers - 1) // (self.rest * self.steps)
+
+    @property
+    def parts(self) -> int:
+        """The most cubes that make a tile of the rest."""
+        firsts = range(0, self.rest * self.steps, self.steps)
+        return max(self.maker(n + self.steps - 1) - self.maker(n) + 1 for n in firsts)
+
+    @property
+    def numbers(self) -> tuple[int, int, int, int, int]:
+        """As kernels take it."""
+        return self.together, self.whole, self.rest, self.sharers, self.steps
 
 
 Configuration = Strips | Squares | Warpgroups

@@ -7,7 +7,14 @@ from dataclasses import replace
 import numpy as np
 
 from cubepy.ir.types import bf16, f16
-from cubepy.kernels.attention.problem import Configuration, Problem, Squares, Strips, Warpgroups
+from cubepy.kernels.attention.problem import (
+    Configuration,
+    Order,
+    Problem,
+    Squares,
+    Strips,
+    Warpgroups,
+)
 from cubepy.kernels.matmul.strategies import even_part, tile_extents
 from cubepy.lang.pipelines import ROWS
 from cubepy.targets import Target
@@ -56,9 +63,8 @@ def squares(p: Problem) -> Squares:
 TILES = {64: (3, 128), 128: (2, 128), 192: (2, 112), 256: (2, 80)}
 """Warpgroups that compute and keys of a step, whose scores and sums fill their registers, by the
 elements of a query or value."""
-BEGIN, JOIN = 1, 4
-"""Steps of keys that the begin of a tile is worth, and joining parts of keys."""
-MOST_PARTS = 64
+BEGIN, JOIN = 1, 2
+"""Steps of keys that the begin of a tile is worth, and for each warpgroup joining its parts."""
 TOGETHER, SHARED_BY = 16, 4
 """Causal heads that are done together where their number hardly matters; and cubes that read the
 keys of one head at about the same time, at least."""
@@ -78,13 +84,25 @@ def warpgroups(target: Target, p: Problem) -> Warpgroups | None:
     consumers, keys = next(tile for size, tile in TILES.items() if largest <= size)
     consumers = 1 if p.queries <= ROWS else consumers
     size, width = -(-p.size // 16) * 16, -(-p.width // 8) * 8
-    own = Warpgroups(consumers, keys, 2, size, width, 1, 2, False, p.elements, p.is_causal)
-    if p.is_causal:
-        own = replace(own, together=together(target, p, own))
-    own = replace(own, parts=parts(target, p, own))
+    own = Warpgroups(consumers, keys, 2, size, width, 2, False, p.elements, p.is_causal)
+    own = replace(own, is_split=order(target, p, own).rest > 0)
     less = replace(own, tiles=1)
     least = replace(less, shares_memory=True) if own.wide_pieces <= own.pieces else less
     return next((x for x in (own, less, least) if x.shared_bytes <= target.shared_bytes), None)
+
+
+def order(target: Target, p: Problem, t: Warpgroups) -> Order:
+    """Tiles by turns; the last turn, in which some cubes would have no tile, is split where that
+    saves more than joining its parts costs."""
+    tiles, steps = p.heads * -(-p.queries // t.height), -(-p.keys // t.keys)
+    if p.is_causal:
+        return Order(together(target, p, t), tiles, 0, 1, steps)
+    rest = tiles % target.multiprocessors
+    sharers = min(target.multiprocessors, rest * steps)
+    saved = steps - -(-rest * steps // max(1, sharers))
+    if saved <= JOIN * t.consumers or rest * steps * sharers >= 1 << 32:
+        return Order(1, tiles, 0, 1, steps)
+    return Order(1, tiles - rest, rest, sharers, steps)
 
 
 def together(target: Target, p: Problem, t: Warpgroups) -> int:
@@ -109,17 +127,3 @@ def longest(target: Target, p: Problem, t: Warpgroups, count: int) -> int:
     steps = -(-np.minimum((band + 1) * t.height, p.keys) // t.keys) + BEGIN
     cube = np.where(turn % 2 == 1, cubes - 1 - seat, seat)
     return int(np.bincount(cube, steps).max())
-
-
-def parts(target: Target, p: Problem, t: Warpgroups) -> int:
-    """Into how many parts keys are split: a few queries alone do not fill a GPU."""
-    tiles, steps = p.heads * -(-p.queries // t.height), -(-p.keys // t.keys)
-    if p.is_causal or (t.consumers > 1 and tiles >= target.multiprocessors):
-        return 1
-
-    def duration(count: int) -> float:
-        """In steps of keys."""
-        turns = -(-tiles * count // target.multiprocessors)
-        return turns * (-(-steps // count) + BEGIN) + (JOIN if count > 1 else 0)
-
-    return min(range(1, min(steps, MOST_PARTS) + 1), key=duration)

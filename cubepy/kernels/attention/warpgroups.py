@@ -36,13 +36,15 @@ def attend_warpgroups(
     parts: Any,
     extents: tuple[cp.u32, cp.u32, cp.u32, cp.u32],
     shared: tuple[cp.u32, cp.u32],
+    order: tuple[cp.u32, cp.u32, cp.u32, cp.u32, cp.u32],
     scale: cp.f32,
     t: cp.Comptime[Warpgroups],
 ) -> None:
     """All arrays are [batches, heads, rows, elements]. `extents`: batches, heads, queries, keys;
-    `shared`: how many neighbouring batches and heads have keys in common. `parts`: where keys are
-    split, the results over each part of them, [parts, batches, heads, queries, elements], and the
-    logarithms to base 2 of their sums of weights; see `join_parts`."""
+    `shared`: how many neighbouring batches and heads have keys in common; `order`: the numbers of
+    an `Order`. `parts`: where tiles are split, the results over each part of their keys, [parts,
+    tiles, queries, elements], and the logarithms to base 2 of their sums of weights; see
+    `join_parts`."""
     queries = cp.shared((t.tiles, t.pieces, t.height, PIECE), t.dtype)
     keys = cp.shared((t.stages, t.pieces, t.keys, PIECE), t.dtype)
     values = cp.shared((t.stages, t.wide_pieces, t.keys, PIECE), t.dtype)
@@ -57,30 +59,33 @@ def attend_warpgroups(
         if few:
             cp.cuda.decrease_registers(few)
         if cp.UNIT_POS == 0:
-            copy_all(
-                (q, k, v), (queries, keys, values), (asked, by_key, by_value), extents, shared, t
-            )
+            rings = asked, by_key, by_value
+            copy_all((q, k, v), (queries, keys, values), rings, extents, shared, order, t)
     else:
         if many:
             cp.cuda.increase_registers(many)
         memory, rings = (queries, keys, values, staged), (asked, by_key, by_value)
-        attend_tiles(out, masks, parts, memory, rings, extents, scale, t)
+        attend_tiles(out, masks, parts, memory, rings, extents, order, scale, t)
 
 
 # Which tile a cube makes
 
 
-def turns(extents: Any, t: Any) -> Any:
-    """How many tiles the cube makes."""
-    count = extents[0] * extents[1] * bands(extents, t) * cp.u32(t.parts)
+def turns(order: Any, t: Any) -> Any:
+    """How many tiles, or parts of them, the cube makes."""
     cubes, cube = cp.u32(cp.CUBE_COUNT), cp.u32(cp.CUBE_POS)
-    whole = count // cubes
-    return cp.i32(whole + cp.u32(seat(whole, cube, cubes, t) < count % cubes))
+    rounds = order[1] // cubes
+    count = rounds + cp.u32(seat(rounds, cube, cubes, t) < order[1] % cubes)
+    if t.is_split and cube < order[3]:
+        begin, end = span(cube, order)
+        count += (end - cp.u32(1)) // order[4] - begin // order[4] + cp.u32(1)
+    return cp.i32(count)
 
 
-def bands(extents: Any, t: Any) -> Any:
-    """Tiles of one head."""
-    return (extents[2] + cp.u32(t.height - 1)) // cp.u32(t.height)
+def span(cube: Any, order: Any) -> Any:
+    """The steps of a cube among those of all split tiles."""
+    steps = order[2] * order[4]
+    return cube * steps // order[3], (cube + cp.u32(1)) * steps // order[3]
 
 
 def seat(turn: Any, cube: Any, cubes: Any, t: Any) -> Any:
@@ -91,41 +96,47 @@ def seat(turn: Any, cube: Any, cubes: Any, t: Any) -> Any:
     return cubes - cp.u32(1) - cube if turn % cp.u32(2) == cp.u32(1) else cube
 
 
-def tile_at(turn: Any, extents: Any, t: Any) -> Any:
-    """Batch, head and part, first query, and the steps of keys that its queries see.
+def tile_at(turn: Any, extents: Any, order: Any, t: Any) -> Any:
+    """Batch and head, part and number of a split tile, first query, and the steps of keys.
 
-    Some heads, whose keys fit the last cache, are done before the next; the longest tiles first.
+    Some causal heads are done before the next, of them the longest tiles first.
     """
-    cubes, down = cp.u32(cp.CUBE_COUNT), bands(extents, t)
-    place = turn * cubes + seat(turn, cp.u32(cp.CUBE_POS), cubes, t)
-    part, place = place % cp.u32(t.parts), place // cp.u32(t.parts)
-    each = down * cp.u32(t.together)
-    section, within = place // each, place % each
-    before = section * cp.u32(t.together)
-    heads = min(extents[0] * extents[1] - before, cp.u32(t.together))
+    cubes, cube = cp.u32(cp.CUBE_COUNT), cp.u32(cp.CUBE_POS)
+    place = turn * cubes + seat(turn, cube, cubes, t)
+    begin, end, part, index = cp.u32(0), order[4], cp.i32(-1), cp.u32(0)
+    if t.is_split and turn >= order[1] // cubes:
+        low, high = span(cube, order)
+        index = low // order[4] + turn - order[1] // cubes
+        start = index * order[4]
+        place, begin = order[1] + index, max(low, start) - start
+        end = min(high, start + order[4]) - start
+        part = cp.i32(cube - ((start + cp.u32(1)) * order[3] - cp.u32(1)) // (order[2] * order[4]))
+    down = (extents[2] + cp.u32(t.height - 1)) // cp.u32(t.height)
+    section, within = place // (down * order[0]), place % (down * order[0])
+    before = section * order[0]
+    heads = min(extents[0] * extents[1] - before, order[0])
     band, head = within // heads, before + within % heads
     if t.is_causal:
         band = down - cp.u32(1) - band
-    first, keys = cp.i32(band) * t.height, cp.i32(extents[3])
-    seen = min(keys, first + t.height) if t.is_causal else keys
-    steps = cp.u32(seen + (t.keys - 1)) // cp.u32(t.keys)
-    begin = cp.i32(steps * part // cp.u32(t.parts))
-    end = cp.i32(steps * (part + cp.u32(1)) // cp.u32(t.parts))
-    where = cp.i32(head // extents[1]), cp.i32(head % extents[1]), cp.i32(part)
-    return where, first, begin, end
+        seen = min(extents[3], (band + cp.u32(1)) * cp.u32(t.height))
+        end = (seen + cp.u32(t.keys - 1)) // cp.u32(t.keys)
+    where = cp.i32(head // extents[1]), cp.i32(head % extents[1]), part, cp.i32(index)
+    return where, cp.i32(band) * t.height, cp.i32(begin), cp.i32(end)
 
 
 # The unit that copies
 
 
-def copy_all(maps: Any, memory: Any, rings: Any, extents: Any, shared: Any, t: Any) -> None:
+def copy_all(
+    maps: Any, memory: Any, rings: Any, extents: Any, shared: Any, order: Any, t: Any
+) -> None:
     """Queries of each tile, and all steps of keys and values, the last first."""
     q, k, v = maps
     asked, by_key, by_value = rings
     turn_of_queries, place, behind = asked.start(), by_key.start(), by_value.start()
-    for turn in range(turns(extents, t)):
-        where, first, begin, end = tile_at(cp.u32(turn), extents, t)
-        batch, head, _ = where
+    for turn in range(turns(order, t)):
+        where, first, begin, end = tile_at(cp.u32(turn), extents, order, t)
+        batch, head, _, _ = where
         asked.acquire(turn_of_queries, t.pieces * q.nbytes)
         copy_rows(q, memory[0], (batch, head), first, asked, turn_of_queries.stage)
         source = cp.i32(cp.u32(batch) // shared[0]), cp.i32(cp.u32(head) // shared[1])
@@ -176,7 +187,15 @@ class Group:
 
 
 def attend_tiles(
-    out: Any, masks: Any, parts: Any, memory: Any, rings: Any, extents: Any, scale: Any, t: Any
+    out: Any,
+    masks: Any,
+    parts: Any,
+    memory: Any,
+    rings: Any,
+    extents: Any,
+    order: Any,
+    scale: Any,
+    t: Any,
 ) -> None:
     """All tiles of the cube, 64 queries of each."""
     queries, keys, values, staged = memory
@@ -196,12 +215,13 @@ def attend_tiles(
     places = g.asked.start(), g.by_key.start(), g.by_value.start()
     if g.me == t.consumers - 1:
         pass_turn(g, t)
-    for turn in range(turns(extents, t)):
-        where, first, begin, end = tile_at(cp.u32(turn), extents, t)
+    for turn in range(turns(order, t)):
+        where, first, begin, end = tile_at(cp.u32(turn), extents, order, t)
         seen = seen_by(masks, where, first + g.row, extents, scale, t)
         sums, state, places = attend_tile(g, places, seen, first, begin, end, t)
-        if t.parts > 1:
-            note(parts, g, sums, state, (where, first), extents, t)
+        is_part = t.is_split and where[2] >= 0
+        if is_part:
+            note(parts, g, sums, state, where, t)
         else:
             finish(out, staged, g, sums, state, (where, first), t)
         if g.unit == 0 and t.shares_memory:
@@ -222,12 +242,14 @@ def attend_tile(g: Any, places: Any, seen: Any, first: Any, begin: Any, end: Any
     scores = cp.cuda.wgmma_wait(begin_scores(x, g.y, place.stage, t), 0)
     if g.unit == 0:
         g.by_key.release(place.stage)
-    scores = hidden(scores, seen, (end - 1) * t.keys, g.unit, t)
+    has_mask = len(seen[1]) > 0
+    if has_mask or t.is_causal or end * t.keys > seen[0][0]:
+        scores = hidden(scores, seen, (end - 1) * t.keys, g.unit, t)
     state = (cp.f32(LOWEST), cp.f32(LOWEST), cp.f32(0), cp.f32(0))
     weights, state, _ = weigh(scores, state, g.factor, t)
     sums = cp.Line[cp.f32, t.width // 2](0.0)
     carried = sums, packed(weights, t), state, g.by_key.following(place), behind
-    has_mask, step = len(seen[1]) > 0, end - 2
+    step = end - 2
     if has_mask or (t.is_causal and t.keys % t.height):
         masked = begin if has_mask else (first + 1) // t.keys
         while step >= masked:
@@ -380,8 +402,8 @@ def of_row(scores: Any, row: Any, top: Any, factor: Any, t: Any) -> Any:
     most = max(max(parts[0], parts[1]), max(parts[2], parts[3]))
     most = max(most, cp.plane_shuffle_xor(most, 1))
     most = max(most, cp.plane_shuffle_xor(most, 2))
-    base = cp.f32(0) if most == cp.f32(LOWEST) else most * factor
-    return most, base, power(top * factor - base)
+    base = cp.f32(0) if most == cp.f32(LOWEST) else most
+    return most, base * factor, power((top - base) * factor)
 
 
 def power(x: Any) -> Any:
@@ -413,7 +435,7 @@ def packed(values: Any, t: Any) -> Any:
 
 def finish(out: Any, staged: Any, g: Any, sums: Any, state: Any, place: Any, t: Any) -> None:
     """Store sums over the sums of weights; zeros where a query sees no key."""
-    (batch, head, _), first = place
+    (batch, head, _, _), first = place
     words = packed(scaled(sums, (inverse(whole(state[2])), inverse(whole(state[3])))), t)
     unit, lane = g.unit, g.unit % 32
     row = unit // 32 * 16 + lane % 16
@@ -450,41 +472,47 @@ def inverse(total: Any) -> Any:
 # Parts of the keys
 
 
-def note(parts: Any, g: Any, sums: Any, state: Any, place: Any, extents: Any, t: Any) -> None:
+def note(parts: Any, g: Any, sums: Any, state: Any, where: Any, t: Any) -> None:
     """Store the results over a part of the keys in f32."""
-    (batch, head, part), first = place
     column = g.unit % 4 * 2
     for half in cp.unroll(range(2)):
-        at = first + g.row + 8 * half
+        row = g.row + 8 * half
         total = whole(state[2 + half])
         share = inverse(total)
-        if at < cp.i32(extents[2]):
-            results = parts[0][part, batch, head, at]
-            for j in cp.unroll(range(t.width // 8)):
-                results[8 * j + column] = sums[4 * j + 2 * half] * share
-                results[8 * j + column + 1] = sums[4 * j + 2 * half + 1] * share
-            if column == 0:
-                is_empty = total == cp.f32(0)
-                size = state[half] * g.factor + cp.log2(total)
-                parts[1][part, batch, head, at] = cp.f32(LOWEST) if is_empty else size
+        results = parts[0][where[2], where[3], row]
+        for j in cp.unroll(range(t.width // 8)):
+            results[8 * j + column] = sums[4 * j + 2 * half] * share
+            results[8 * j + column + 1] = sums[4 * j + 2 * half + 1] * share
+        if column == 0:
+            size = state[half] * g.factor + cp.log2(total)
+            parts[1][where[2], where[3], row] = size if total != cp.f32(0) else cp.f32(LOWEST)
 
 
 @cp.cube
 def join_parts(
-    results: cp.Tensor, sizes: cp.Tensor, out: cp.Tensor, count: cp.Comptime[int]
+    results: cp.Tensor, sizes: cp.Tensor, out: cp.Tensor, order: tuple[int, int, int, int, int]
 ) -> None:
     """Results over parts of the keys, weighted by their sums of weights, whose logarithms to base 2
-    are `sizes`; a unit for each element."""
-    i = cp.ABSOLUTE_POS
-    if i < out.size:
-        batch, head, row, column = unravelled(i, out.shape)
-        top = cp.f32(LOWEST)
-        for part in cp.unroll(range(count)):
-            top = max(top, sizes[part, batch, head, row])
-        base = cp.f32(0) if top == cp.f32(LOWEST) else top
-        found, total = cp.f32(0), cp.f32(0)
-        for part in cp.unroll(range(count)):
-            weight = cp.exp2(sizes[part, batch, head, row] - base)
-            found += weight * results[part, batch, head, row, column]
-            total += weight
-        out[batch, head, row, column] = found * inverse(total)
+    are `sizes`; a unit for each element of split tiles."""
+    extents = results.shape[1:]
+    i, count = cp.ABSOLUTE_POS, extents[0] * extents[1] * extents[2]
+    if i < count:
+        index, within, column = unravelled(i, extents)
+        down = (out.shape[2] + extents[1] - 1) // extents[1]
+        tile = order[1] + index
+        head, row = tile // down, tile % down * extents[1] + within
+        if row < out.shape[2] and column < out.shape[3]:
+            steps = order[2] * order[4]
+            first = ((index * order[4] + 1) * order[3] - 1) // steps
+            parts = ((index + 1) * order[4] * order[3] - 1) // steps - first + 1
+            top = cp.f32(LOWEST)
+            for part in range(parts):
+                top = max(top, sizes[part, index, within])
+            base = cp.f32(0) if top == cp.f32(LOWEST) else top
+            found, total = cp.f32(0), cp.f32(0)
+            for part in range(parts):
+                weight = cp.exp2(sizes[part, index, within] - base)
+                found += weight * results[part, index, within, column]
+                total += weight
+            heads = out.shape[1]
+            out[head // heads, head % heads, row, column] = found * inverse(total)
