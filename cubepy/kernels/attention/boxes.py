@@ -11,6 +11,9 @@ from cubepy.kernels.matmul.problem import BOX_UNIT, has_boxes
 from cubepy.lang.pipelines import ROWS
 from cubepy.record import dataclass
 
+MOST_ROWS = 1 << 30
+"""Rows that kernels count in 32 bits."""
+
 
 @dataclass(frozen=True, slots=True)
 class Boxed:
@@ -54,7 +57,8 @@ def boxed(views: Sequence[Memory]) -> Boxed | None:
             q, k, v, out, *masks = (_with_axes(x, n, batches, heads) for n, x in enumerate(views))
             shared = batches.shared, heads.shared
             found = Boxed(q, k, v, out, shared, masks[0] if masks else None)
-            return found if all(map(has_boxes, (q, k, v, out))) else None
+            is_near = max(*found.extents, prod(found.extents[:3])) <= MOST_ROWS
+            return found if is_near and all(map(has_boxes, (q, k, v, out))) else None
     return None
 
 
