@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import statistics
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,17 @@ from bench.results import Report, RowResult
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "bench" / "results"
+PRODUCTS = (
+    ("gpu_matmul", "cuBLAS", ("square 4096x4096x4096 bfloat16", "square 8192x8192x8192 bfloat16")),
+    (
+        "gpu_matmul",
+        "cuBLAS",
+        ("bytes 8192x8192x8192 float8_e4m3fn fast", "bytes 8192x8192x8192 int8"),
+    ),
+    ("gpu_attention", "torch's fastest", ("4x16x4096x128",)),
+    ("gpu_convolution", "cuDNN", ("forward 32x64x56x56 3x3", "forward 32x256x14x14")),
+)
+"""Files of results, the peer, and the rows that the README shows."""
 README = ROOT / "README.md"
 SHOWN = ("max_pool2d", "elementwise", "sum")
 """Groups of rows that the README shows; the JSON file has all."""
@@ -65,6 +77,34 @@ def _gpu_row(row: dict[str, Any]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
+def product_table() -> str:
+    """Products, attention and convolution on tensor cores, beside NVIDIA's libraries."""
+    head = ["| work | CubePy | peer | ratio |", "|---|---|---|---|"]
+    rows = [_mean_row(_rows_of("gpu_matmul"))]
+    for name, peer, wanted in PRODUCTS:
+        chosen = [row for row in _rows_of(name) if any(text in row["work"] for text in wanted)]
+        rows += [_product_row(row, peer) for row in chosen]
+    return "\n".join([*head, *rows])
+
+
+def _rows_of(name: str) -> list[dict[str, Any]]:
+    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))["rows"]
+
+
+def _product_row(row: dict[str, Any], peer: str) -> str:
+    ours = row.get("tflops") or row["ours"]
+    cells = [row["work"], f"{ours:.0f} TFLOP/s", f"{peer} {ours / row['ratio']:.0f}"]
+    return f"| {' | '.join(cells)} | {row['ratio']:.2f}x |"
+
+
+def _mean_row(rows: list[dict[str, Any]]) -> str:
+    """Over all layers of the prefill."""
+    ratios = [row["ratio"] for row in rows if row["work"].startswith("prefill")]
+    mean, least = statistics.geometric_mean(ratios), min(ratios)
+    work = f"{len(ratios)} products of Llama 3's layers, bf16, 512 to 8192 tokens, geometric mean"
+    return f"| {work} | | cuBLAS | {mean:.3f}x, least {least:.2f}x |"
+
+
 def launch_table() -> str:
     """What a launch costs the host, in the order of the record."""
     found: dict[str, Any] = json.loads((RESULTS / "gpu_launch.json").read_text(encoding="utf-8"))
@@ -74,7 +114,12 @@ def launch_table() -> str:
 
 def filled(text: str) -> str:
     """The README with the tables of today's records."""
-    tables = {"cpu": cpu_table(), "gpu": gpu_table(), "launch": launch_table()}
+    tables = {
+        "cpu": cpu_table(),
+        "gpu": gpu_table(),
+        "products": product_table(),
+        "launch": launch_table(),
+    }
     for name, table in tables.items():
         pattern = BLOCK.format(name=name)
         text, count = re.subn(pattern, partial(_block, table), text, flags=re.DOTALL)
