@@ -113,8 +113,9 @@ def _plan(
     t = choose(planner.target, p)
     if isinstance(t, Warpgroups) and boxes is not None:
         _launch_boxes(planner, boxes, t, order(planner.target, p, t), float(number))
-    else:
-        _launch(planner, p, t, views, seen, float(number))
+        return
+    p = Problem(prod(batch), q.shape[-2], *sizes[1:], dtype, causal)  # as the views have them
+    _launch(planner, p, choose(planner.target, p), views, seen, float(number))
 
 
 def _check_types(q: Memory, k: Memory, v: Memory, masks: tuple[Memory, ...]) -> None:
