@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import cubepy as cp
+from bench.replays import medians, torch
 
-BATCH, ROUNDS = 5, 15
 BACKENDS = ("CUDNN_ATTENTION", "FLASH_ATTENTION", "EFFICIENT_ATTENTION")
 DEFAULT = "DEFAULT"
 """The backend that torch chooses."""
@@ -86,12 +85,6 @@ class Row:
     error: float
 
 
-def torch() -> Any:
-    import torch
-
-    return torch
-
-
 def arrays(work: Work) -> tuple[Any, Any, Any]:
     """Queries, keys and values on the GPU."""
     dtype = getattr(torch(), work.dtype)
@@ -131,47 +124,13 @@ def candidates(work: Work, q: Any, k: Any, v: Any) -> dict[str, Callable[[], Any
     return found
 
 
-def captured(call: Callable[[], Any]) -> Callable[[], None]:
-    """The replay of a graph of some calls."""
-    cuda = torch().cuda
-    stream = cuda.Stream()
-    with cuda.stream(stream):
-        for _ in range(2):
-            call()
-        cuda.synchronize()
-        graph = cuda.CUDAGraph()
-        with cuda.graph(graph, stream=stream):
-            for _ in range(BATCH):
-                call()
-    graph.replay()
-    cuda.synchronize()
-    return graph.replay
-
-
-def one_round(replays: dict[str, Callable[[], None]]) -> dict[str, float]:
-    """Milliseconds of a call of each."""
-    cuda = torch().cuda
-    found: dict[str, float] = {}
-    for name, replay in replays.items():
-        start, end = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
-        replay()
-        start.record()
-        replay()
-        end.record()
-        end.synchronize()
-        found[name] = start.elapsed_time(end) / BATCH
-    return found
-
-
-def measured(work: Work, rounds: int = ROUNDS) -> Row:
-    """One row: medians of rounds."""
+def measured(work: Work) -> Row:
+    """One row."""
     calls = candidates(work, *arrays(work))
     results = {name: call().float() for name, call in calls.items()}
     peers = [name for name in calls if name != "cubepy"]
     error = max((results["cubepy"] - results[name]).abs().max().item() for name in peers[:1])
-    replays = {name: captured(call) for name, call in calls.items()}
-    times = [one_round(replays) for _ in range(rounds)]
-    ms = {name: statistics.median([t[name] for t in times]) for name in calls}
+    ms = medians(calls)
     ours = ms.pop("cubepy")
     tflops, gbps = work.flops / ours / 1e9, work.nbytes / ours / 1e6
     return Row(str(work), ours, tflops, gbps, ms, min(ms.values()) / ours, error)
@@ -198,7 +157,8 @@ def main() -> None:
             rows.append(measured(work))
             show(rows[-1])
     if options.json:
-        options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1))
+        report = {"device": torch().cuda.get_device_name(), "rows": [asdict(row) for row in rows]}
+        options.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import cubepy as cp
-from bench.replays import captured, geometric_mean, replay_ms, torch
+from bench.replays import captured, replay_ms, torch
 
 LAYERS = {
     "8B qkv": (6144, 4096),
@@ -105,7 +105,7 @@ def main() -> None:
                 show(rows[-1])
             del factors
     ratios = [each.ratio for each in rows]
-    print(f"geometric mean {geometric_mean(ratios):.3f}, least {min(ratios):.3f}")
+    print(f"geometric mean {statistics.geometric_mean(ratios):.3f}, least {min(ratios):.3f}")
     if options.json:
         report = {"device": torch().cuda.get_device_name(), "rows": [asdict(r) for r in rows]}
         options.json.write_text(json.dumps(report, indent=1) + "\n")

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import statistics
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import cubepy as cp
-from bench.replays import geometric_mean, medians, torch
+from bench.replays import medians, torch
 
 LAYERS = {
     "8B": ((6144, 4096), (4096, 4096), (28672, 4096), (4096, 14336)),
@@ -142,7 +143,7 @@ def main() -> None:
             show(rows[-1])
     prefill = [row.ratio for row in rows if row.work.startswith("prefill")]
     if prefill:
-        mean, least = geometric_mean(prefill), min(prefill)
+        mean, least = statistics.geometric_mean(prefill), min(prefill)
         print(f"prefill: geometric mean {mean:.3f} of cuBLAS, at least {least:.3f}")
     if options.json:
         device = torch().cuda.get_device_name()

@@ -57,7 +57,3 @@ def medians(calls: Mapping[str, Callable[[], Any]], rounds: int = ROUNDS) -> dic
         for name, graph in graphs.items():
             times[name].append(replay_ms(graph) / count)
     return {name: statistics.median(found) for name, found in times.items()}
-
-
-def geometric_mean(values: Sequence[float]) -> float:
-    return statistics.geometric_mean(values)

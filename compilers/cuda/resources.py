@@ -34,7 +34,7 @@ class Resources:
 
 
 def losses_of(log: str) -> tuple[str, ...]:
-    """The lines of a log that tell of lost performance, each once."""
+    """The lines of a log that report lost performance, each once."""
     return tuple(dict.fromkeys(m.group(1).strip() for m in _LOSS.finditer(log)))
 
 

@@ -285,7 +285,7 @@ def cluster_arrive(barrier: Any, index: Any, rank: Any, fence: bool = True) -> N
     """Arrive once at the barrier `barrier[index]` of the cube of that rank. sm_90.
 
     Without `fence`, that cube need not see this unit's stores before the arrival, which costs far
-    less: enough where the unit only tells that it has read something.
+    less: enough where the unit only reports that it has read something.
     """
     _only_inside("cluster_arrive")
 

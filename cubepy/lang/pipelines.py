@@ -42,7 +42,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Ring:
-    """Barriers that tell when each of `stages` stages is full, and when it may be filled again."""
+    """Barriers of `stages` stages: when each is full, and when it may be filled again."""
 
     full: Any
     empty: Any

@@ -51,6 +51,14 @@ def cuda() -> str:
     return require("cuda:0")
 
 
+@pytest.fixture
+def hopper(cuda: str) -> str:
+    """A GPU with `wgmma`."""
+    if cp.device(cuda).target.arch != "sm_90a":
+        pytest.skip("no Hopper GPU here")
+    return cuda
+
+
 def require(name: str) -> str:
     """The name, if there is such a device; else the test is skipped."""
     try:

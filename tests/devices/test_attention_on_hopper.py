@@ -14,14 +14,6 @@ RNG = np.random.default_rng(5)
 DTYPES = {"bf16": (ml_dtypes.bfloat16, 2.0**-8), "f16": (np.float16, 2.0**-11)}
 
 
-@pytest.fixture
-def hopper(cuda: str) -> str:
-    """A GPU with `wgmma`."""
-    if cp.device(cuda).target.arch != "sm_90a":
-        pytest.skip("no Hopper GPU here")
-    return cuda
-
-
 def attended(
     q: Any, k: Any, v: Any, causal: bool, scale: float, mask: Any = None
 ) -> tuple[Any, Any]:

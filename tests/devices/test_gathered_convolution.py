@@ -21,14 +21,6 @@ CONVOLUTIONS = {1: cp.kernels.conv1d, 2: cp.kernels.conv2d, 3: cp.kernels.conv3d
 LAYOUTS = {1: ("NCL", "NLC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
 
 
-@pytest.fixture
-def hopper(cuda: str) -> str:
-    """A GPU with `wgmma`."""
-    if cp.device(cuda).target.arch != "sm_90a":
-        pytest.skip("no Hopper GPU here")
-    return cuda
-
-
 def convolved(x: Any, w: Any, stride: int, padding: int, dilation: int) -> Any:
     """[n, channel, ...] by [filter, channel, ...] in f64."""
     axes = x.ndim - 2

@@ -25,14 +25,6 @@ DTYPES = {
 }
 
 
-@pytest.fixture
-def hopper(cuda: str) -> str:
-    """A GPU with `wgmma`."""
-    if cp.device(cuda).target.arch != "sm_90a":
-        pytest.skip("no Hopper GPU here")
-    return cuda
-
-
 def factor(shape: tuple[int, ...], dtype: Any, is_turned: bool, device: str) -> tuple[Any, Any]:
     """A random matrix on the device, dense along columns if turned, and its values."""
     stored = (*shape[:-2], shape[-1], shape[-2]) if is_turned else shape

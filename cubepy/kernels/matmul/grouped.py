@@ -14,10 +14,10 @@ from cubepy.kernels.matmul.pipelined import (
     Finish,
     Pipelined,
     allocate,
-    banded,
     copy_tile,
     enter,
     factors,
+    first_of,
     store_tile,
     sum_tile,
 )
@@ -192,7 +192,7 @@ def copy_groups(x: Any, weights: Any, groups: Any, steps: Any, memory: Any, t: A
 def corner_in(group: Any, tile: Any, groups: Any, t: Any) -> Any:
     """The first row and column of a tile of a group."""
     down, across = cp.u32(groups.down(group)), cp.u32(groups.across)
-    row, column = banded(cp.u32(tile - group.tiles), down, across, t)
+    row, column = first_of(cp.u32(tile - group.tiles), down, across, t)
     return group.begin + row, column
 
 

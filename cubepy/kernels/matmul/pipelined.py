@@ -16,6 +16,7 @@ import cubepy as cp
 from cubepy.ir.types import DType
 from cubepy.kernels.calls.positions import unravelled
 from cubepy.kernels.matmul.finish import finished
+from cubepy.kernels.matmul.steps import banded
 from cubepy.lang import pipelines
 from cubepy.record import dataclass
 
@@ -226,15 +227,12 @@ def corner(tile: Any, down: Any, across: Any, extents: Any, t: Any) -> Any:
     each = down * across
     within = tile % each if len(extents) > 2 else tile
     product = unravelled(cp.i32(tile // each), extents[:-2])
-    row, column = banded(within, down, across, t)
-    return product, row, column
+    return product, *first_of(within, down, across, t)
 
 
-def banded(tile: Any, down: Any, across: Any, t: Any) -> Any:
-    """The first row and column of a tile: bands of rows are gone through column by column."""
-    band, place = tile // (t.band * across), tile % (t.band * across)
-    high = min(down - band * t.band, cp.u32(t.band))
-    row, column = band * t.band + place % high, place // high
+def first_of(tile: Any, down: Any, across: Any, t: Any) -> Any:
+    """The first row and column of a tile of one product."""
+    row, column = banded(tile, down, across, t.band)
     return cp.i32(row) * t.height, cp.i32(column) * t.width
 
 

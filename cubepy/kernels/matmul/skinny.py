@@ -15,11 +15,11 @@ from cubepy.array.memory import Memory
 from cubepy.ir.types import bf16, f16
 from cubepy.jit.grid import Fixed
 from cubepy.kernels.calls.plans import Planner
-from cubepy.kernels.matmul.problem import BOX_UNIT, COLUMNS, ROWS, Problem
+from cubepy.kernels.matmul.maps import boxes
+from cubepy.kernels.matmul.problem import COLUMNS, ROWS, Problem
 from cubepy.kernels.matmul.thin import DEPTH, Thin, multiply_thin
 from cubepy.kernels.matmul.vectors import Vectors, multiply_vectors
 from cubepy.lang import pipelines
-from cubepy.lang.cuda import TensorMap, tensor_map
 from cubepy.targets import Target
 
 MOST_ROWS = 64
@@ -139,21 +139,13 @@ def launch_thin(
     planner.launch(
         multiply_thin.configure(cluster=t.parts),
         Fixed((count, 1, 1), (t.units, 1, 1)),
-        a=_boxes(a, (t.rows, DEPTH)),
-        b=_boxes(b, t.right_box),
+        a=boxes(a, (t.rows, DEPTH)),
+        b=boxes(b, t.right_box),
         out=out,
         k=problem.k,
         t=t,
         **finish,
     )
-
-
-def _boxes(x: Memory, box: tuple[int, int]) -> TensorMap:
-    """A tensor map of boxes of matrices; axes of one element have a stride that it may have."""
-    row = -(-x.shape[-1] * x.dtype.itemsize // BOX_UNIT) * BOX_UNIT
-    strides = tuple(row if n == 1 else s for n, s in zip(x.shape, x.strides[:-1], strict=False))
-    held = replace(x, strides=(*strides, x.strides[-1]))
-    return tensor_map(held, (1,) * (len(x.shape) - 2) + box, swizzle=pipelines.ROW_BYTES)
 
 
 # By ordinary arithmetic

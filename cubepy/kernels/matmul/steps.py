@@ -186,8 +186,8 @@ BAND = 8
 """Tiles down that cubes go through before they go on across, so that caches hold both factors."""
 
 
-def banded(tile: Any, down: Any, across: Any) -> Any:
-    """The row and column of a tile, in bands of `BAND` rows."""
-    band, within = tile // (BAND * across), tile % (BAND * across)
-    high = min(down - band * BAND, BAND)
-    return band * BAND + within % high, within // high
+def banded(tile: Any, down: Any, across: Any, rows: int = BAND) -> Any:
+    """The row and column of a tile: bands of so many rows are gone through column by column."""
+    band, within = tile // (rows * across), tile % (rows * across)
+    high = min(down - band * rows, rows)
+    return band * rows + within % high, within // high
