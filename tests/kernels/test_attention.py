@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import ml_dtypes
@@ -101,9 +102,9 @@ def test_sizes_that_fit_no_cache(draw):
 def test_heads_share_keys_and_axes_are_broadcast(draw):
     q = draw.numbers.standard_normal((2, 6, 9, 16)).astype("f4")
     k, v = draw.numbers.standard_normal((2, 2, 2, 11, 16)).astype("f4")
-    mask = draw.numbers.random((2, 6, 1, 11)) < 0.7
-    for causal in (False, True):
-        wide = np.repeat(k, 3, 1), np.repeat(v, 3, 1)
+    seen = draw.numbers.random((2, 6, 1, 11)) < 0.7
+    wide = np.repeat(k, 3, 1), np.repeat(v, 3, 1)
+    for causal, mask in itertools.product((False, True), (None, seen)):
         expected, bound = attended(q, *wide, mask, causal, EPS["f4"])
         found = kernels.attention(q, k, v, mask=mask, causal=causal)
         check(found, expected, bound, EPS["f4"])
