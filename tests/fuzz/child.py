@@ -1,4 +1,4 @@
-"""`python -m tests.fuzz.child FAMILY START COUNT [DEVICE]`: a chunk of seeds in its own process.
+"""`python -m tests.fuzz.child FAMILY START COUNT [DEVICE [UNTIL]]`: seeds in their own process.
 
 Prints a line of JSON before each batch and for each find, so that the parent knows which seeds a
 crash belongs to. A batch that fails is run again seed by seed.
@@ -9,8 +9,13 @@ from __future__ import annotations
 import faulthandler
 import json
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.fuzz.families import Ran
 
 LIMIT = 300
 """Seconds for a batch; one that takes longer hangs, and ends the process."""
@@ -24,16 +29,23 @@ class Chunk:
     start: int
     count: int
     device: str | None = None
+    until: float | None = None
+    """When to stop, in seconds since 1970."""
 
     def command(self) -> list[str]:
         """The command that runs it."""
         words = [self.family, str(self.start), str(self.count)]
-        words += [] if self.device is None else [self.device]
+        if self.device or self.until:
+            words += [self.device or "", *([] if self.until is None else [str(self.until)])]
         return [sys.executable, "-m", "tests.fuzz.child", *words]
 
     def after(self, seed: int) -> Chunk:
         """What is left behind a seed."""
-        return Chunk(self.family, seed, self.start + self.count - seed, self.device)
+        return Chunk(self.family, seed, self.start + self.count - seed, self.device, self.until)
+
+    def is_over(self) -> bool:
+        """Whether there is nothing left to run, or no time."""
+        return self.count <= 0 or (self.until is not None and time.time() > self.until)
 
 
 def run(chunk: Chunk) -> None:
@@ -42,24 +54,26 @@ def run(chunk: Chunk) -> None:
 
     with _devices(chunk.device):
         for batch in batches(chunk.family, chunk.start, chunk.count):
+            if chunk.is_over():
+                break
             faulthandler.dump_traceback_later(LIMIT, exit=True)
             _say(begin=batch.start, end=batch.stop)
-            _say(ran=_check(chunk, batch))
+            _say(**_check(chunk, batch)._asdict())
     faulthandler.cancel_dump_traceback_later()
 
 
-def _check(chunk: Chunk, batch: Sequence[int]) -> int:
+def _check(chunk: Chunk, batch: Sequence[int]) -> Ran:
     """Check one batch; one that fails is run seed by seed, and says what it found."""
-    from tests.fuzz.families import FAMILIES
+    from tests.fuzz.families import FAMILIES, Ran
 
     try:
         return FAMILIES[chunk.family].check(batch, chunk.device)
     except Exception as error:
         if len(batch) == 1:
             _say(seed=batch[0], kind=_kind(error), text=f"{error}")
-            return 1
-    ran = sum(_check(chunk, [seed]) for seed in batch)
-    return ran
+            return Ran(1)
+    each = [_check(chunk, [seed]) for seed in batch]
+    return Ran(sum(one.ran for one in each), sum(one.lanes for one in each))
 
 
 def _kind(error: Exception) -> str:
@@ -88,4 +102,5 @@ def _say(**what: object) -> None:
 if __name__ == "__main__":
     faulthandler.enable()
     family, start, count, *device = sys.argv[1:]
-    run(Chunk(family, int(start), int(count), *device))
+    where, when = (*device, "", "")[:2]
+    run(Chunk(family, int(start), int(count), where or None, float(when) if when else None))

@@ -121,7 +121,7 @@ def arguments(program: Program, seed: int) -> dict[str, np.ndarray]:
     arrays: dict[str, np.ndarray] = {}
     units = program.cube_dim * program.cubes
     for t in program.types:
-        arrays[f"x_{t}"] = _input(rng, np.dtype(NUMPY[t]))
+        arrays[f"x_{t}"] = random_input(rng, np.dtype(NUMPY[t]))
     for t in program.types:
         arrays[f"out_{t}"] = np.full(units * SLOTS, 77, NUMPY[t])
     arrays |= {name: _view(rng, name) for name in program.views}
@@ -131,7 +131,7 @@ def arguments(program: Program, seed: int) -> dict[str, np.ndarray]:
 def _view(rng: np.random.Generator, name: str) -> np.ndarray:
     """An input with strides of its own: reversed, of stride 0, or a transposed matrix."""
     kind, _, t = name.partition("_")
-    values = _input(rng, np.dtype(NUMPY[t]))
+    values = random_input(rng, np.dtype(NUMPY[t]))
     if kind == "n":
         return values[::-1]
     return np.broadcast_to(values[:1], EXTENT) if kind == "z" else values.reshape(4, 4).T
@@ -142,13 +142,16 @@ def _copied(array: np.ndarray) -> np.ndarray:
     return array.copy() if array.flags.c_contiguous else array
 
 
-def _input(rng: np.random.Generator, dtype: np.dtype[Any]) -> np.ndarray:
+def random_input(
+    rng: np.random.Generator, dtype: np.dtype[Any], extent: int = EXTENT
+) -> np.ndarray:
+    """Numbers of a type, some of them at its edges."""
     if dtype.kind == "f":
-        values = rng.normal(0, 100, EXTENT).astype(dtype)
-        values[rng.integers(EXTENT)] = rng.choice([0.0, -0.0, 1.0, -1.0])
+        values = rng.normal(0, 100, extent).astype(dtype)
+        values[rng.integers(extent)] = rng.choice([0.0, -0.0, 1.0, -1.0])
         return values
     info = np.iinfo(dtype)
-    values = rng.integers(info.min, info.max, EXTENT, dtype=dtype, endpoint=True)
+    values = rng.integers(info.min, info.max, extent, dtype=dtype, endpoint=True)
     values[:4] = (0, 1, info.min, info.max)
     return rng.permutation(values)
 
@@ -168,10 +171,10 @@ def check(
     expected = run(kernel.configure(device="interpreter"), program, arrays)
     for level in levels:
         with cp.settings(opt_level=level):
-            _compare(program, f"LLVM O{level}", expected, run(kernel, program, arrays))
+            compare(program, f"LLVM O{level}", expected, run(kernel, program, arrays))
     if lanes and program.cube_dim > 1:
         found = run(kernel.configure(vectorise=True), program, arrays)
-        _compare(program, "units as lanes", expected, found)
+        compare(program, "units as lanes", expected, found)
 
 
 def check_device(program: Program, seed: int, device: str) -> bool:
@@ -182,7 +185,7 @@ def check_device(program: Program, seed: int, device: str) -> bool:
     except cp.UnsupportedError:
         return False
     expected = run(kernel.configure(device="interpreter"), program, arrays)
-    _compare(program, device, expected, found)
+    compare(program, device, expected, found)
     return True
 
 
@@ -197,7 +200,7 @@ def check_barriers(seed: int, levels: Sequence[int] = (0, 2, 3)) -> None:
         if not (program.lacks_units and error.code == "E713"):
             raise
     else:
-        _compare(program, "interpreter", expected, found)
+        compare(program, "interpreter", expected, found)
     for level in levels:
         with cp.settings(opt_level=level):
             _check_barriers(program, twin, arrays, expected, "cpu")
@@ -214,7 +217,7 @@ def check_barriers_device(seed: int, device: str) -> bool:
     if program.lacks_units:  # it would wait for ever
         return True
     found = run(load_kernel(program).configure(device=device), program, arrays)
-    _compare(program, device, expected, found)
+    compare(program, device, expected, found)
     return True
 
 
@@ -237,13 +240,14 @@ def _check_barriers(
     else:
         if program.refusals:
             raise Mismatch(program, device, "sync_units", "a refusal", "none")
-    _compare(program, device, expected, found)
+    compare(program, device, expected, found)
     return True
 
 
-def _compare(
+def compare(
     program: Program, way: str, expected: dict[str, np.ndarray], found: dict[str, np.ndarray]
 ) -> None:
+    """`Mismatch` where an array differs."""
     for name, array in expected.items():
         if not same_bits(array, found[name]):
             raise Mismatch(program, way, name, array, found[name])
