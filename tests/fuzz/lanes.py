@@ -373,7 +373,9 @@ class LanesGenerator(WideGenerator):
         name = f"h{self._count}"
         with self._block(f"def {name}(a, n):"):
             with self._block("for k in range(n):"):
-                with self._block(self._c.choose(("if a > k:", "if a == 0:", "if k == 2:"))):
+                with self._block(
+                    self._c.choose((f"if a > cp.{t}(k):", "if a == 0:", "if k == 2:"))
+                ):
                     self._line("return a")
                 self._line(f"a = cp.{t}(a * 3 - 1)")
             self._line(f"return cp.{t}(a - 1)")
