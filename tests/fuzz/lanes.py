@@ -223,7 +223,10 @@ class LanesGenerator(WideGenerator):
         value = name if t in INTEGERS else f"({name} > 0)"
         count = self._c.number(0, 9)
         forms = (f"cp.i32({value})", f"cp.i32({value}) + p", "k_i32[p]", f"k_i32[p] - {count}")
-        return self._c.choose((*forms, f"p * {count} + 1", f"k_i32[(p + {count}) % k_i32.size]"))
+        narrow = self._c.choose(("i8", "u8", "i16"))
+        wrapping = f"cp.i32(cp.{narrow}(p * {count}) + cp.{narrow}({self._c.choose((3, 100))}))"
+        forms += (f"p * {count} + 1", f"k_i32[(p + {count}) % k_i32.size]", wrapping)
+        return self._c.choose(forms)
 
     def _jump(self) -> None:
         """Some units leave the loop, skip the rest of a trip, or end."""
@@ -301,7 +304,7 @@ class LanesGenerator(WideGenerator):
 
     def _neighbours(self) -> None:
         """A neighbour in memory, where there is one."""
-        t, shift = self._c.choose(self.types), self._c.number(0, 9)
+        t, shift = self._c.choose(self.types), self._c.choose((0, 0, 1, 7))
         name = self._c.choose(self._scope.of(t))
         place = f"p {self._c.choose('+-')} {shift}"
         with self._block(f"if {place} >= 0 and {place} < x_{t}.size:"):
