@@ -40,6 +40,7 @@ CONSTRUCTS: dict[str, Callable[[ast.AST], bool] | str] = {
     "guarded gather": r"if j\d+ >= 0",
     "gather at the end": r"size - 1 -",
     "neighbours": r"if p [+-]",
+    "load that some units need": r"y_i32\[.* if ",
     "slice of neighbours": r"range\(p, min",
     "scatter": r"\bw_\w+\[p \* ",
     "scatter by permutation": r"\bw_\w+\[\(\(p \* ",
@@ -112,7 +113,7 @@ class LanesGenerator(WideGenerator):
             self._together()
         self._epilogue()
         arrays = [f"{a}_{t}" for a in ("x", "w", "out") for t in self.types]
-        head = f"def kernel(k_i32, {', '.join(arrays)}, sums, tops, bits, n: cp.i32):"
+        head = f"def kernel(k_i32, y_i32, {', '.join(arrays)}, sums, tops, bits, n: cp.i32):"
         text = "\n".join([head, *self._lines, ""])
         start = text.index("def kernel")
         source = f"{HEAD}\nTABLE = {TABLE}\n\n\n{text[start:]}"
@@ -187,6 +188,7 @@ class LanesGenerator(WideGenerator):
             self._guarded_gather,
             self._end_gather,
             self._neighbours,
+            self._chosen_load,
             self._slice,
             self._scatter,
             self._permuted,
@@ -311,6 +313,14 @@ class LanesGenerator(WideGenerator):
             self._line(f"{name} = cp.{t}({name} - x_{t}[{place}])")
             if self._c.number(0, 1):
                 self._change()
+
+    def _chosen_load(self) -> None:
+        """One element that some units need, and then others."""
+        shift = self._c.number(0, 2)
+        for _ in range(2):
+            t = self._c.choose(self.types)
+            a, b = (self._c.choose(self._scope.of(t)) for _ in range(2))
+            self._declare("i32", f"y_i32[p + {shift}] if {a} < {b} else {self._c.number(0, 9)}")
 
     def _slice(self) -> None:
         """Some elements from the unit's own on."""

@@ -25,7 +25,7 @@ from tests.fuzz.generator import SLOTS
 from tests.fuzz.guarded import Guarded
 from tests.fuzz.lanes import CONSTRUCTS, OWN, LanesGenerator, LanesProgram
 
-INPUTS = ("x", "k")
+INPUTS = ("x", "k", "y")
 """Letters of arrays that no unit writes."""
 PLACES, PLACE = 16, 32768
 """Arrays of a kernel, and most bytes of one."""
@@ -43,6 +43,7 @@ def arguments(program: LanesProgram, seed: int) -> Arrays:
     places = rng.integers(-3, program.extent + 3, units, dtype=np.int32)
     places[rng.integers(units)] = rng.choice([-(2**31), 2**31 - 1])
     arrays: Arrays = {"k_i32": places}
+    arrays["y_i32"] = random_input(rng, np.dtype(np.int32), units + 2)
     for t in program.types:
         dtype = np.dtype(NUMPY[t])
         arrays[f"x_{t}"] = random_input(rng, dtype, program.extent)
