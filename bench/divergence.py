@@ -55,37 +55,3 @@ def sum_rows(x: cp.Tensor[cp.f32], out: cp.Tensor[cp.f32]) -> None:
         for k in range(x.shape[1]):
             total += x[i, k]
         out[i] = total
-
-
-STEPS = 64
-RATE, VOLATILITY = 0.02, 0.3
-
-
-@cp.cube
-def binomial(
-    spot: cp.Tensor[cp.f32],
-    strike: cp.Tensor[cp.f32],
-    years: cp.Tensor[cp.f32],
-    out: cp.Tensor[cp.f32],
-) -> None:
-    """American puts on a binomial tree (Cox, Ross and Rubinstein 1979), a unit for each."""
-    i = cp.ABSOLUTE_POS
-    if i < out.size:
-        dt = years[i] / STEPS
-        up = cp.exp(VOLATILITY * cp.sqrt(dt))
-        growth, discount = cp.exp(RATE * dt), cp.exp(-RATE * dt)
-        likely = (growth - 1 / up) / (up - 1 / up) * discount
-        unlikely = discount - likely
-        value = cp.local(STEPS + 1, cp.f32)
-        price = spot[i] * cp.exp(-VOLATILITY * cp.sqrt(dt) * STEPS)
-        for k in range(STEPS + 1):
-            value[k] = max(strike[i] - price, 0.0)
-            price *= up * up
-        for step in range(STEPS - 1, -1, -1):
-            price = spot[i] * cp.exp(-VOLATILITY * cp.sqrt(dt) * cp.f32(step))
-            for k in range(step + 1):
-                held = likely * value[k + 1] + unlikely * value[k]
-                now = strike[i] - price
-                value[k] = held if held > now else now  # as numba's max, which ignores NaN
-                price *= up * up
-        out[i] = value[0]

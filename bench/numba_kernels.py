@@ -259,3 +259,80 @@ def raymarch(out, spheres, far, eye, light):
             y = np.float32(height - 2 * i - 1) / np.float32(height)
             d = _unit(x, y, np.float32(1.8))
             out[i, j] = _brightness(d, spheres, far, eye, light)
+
+
+@numba.njit
+def _floor_along(p, d, height, far):
+    along = (height - p[1]) / d[1] if d[1] != 0 else far
+    return along if along > 0 else far
+
+
+@numba.njit
+def _sphere_along(p, d, spheres, k, far):
+    x, y, z = p[0] - spheres[k, 0], p[1] - spheres[k, 1], p[2] - spheres[k, 2]
+    b = x * d[0] + y * d[1] + z * d[2]
+    inside = b * b - (x * x + y * y + z * z - spheres[k, 3] * spheres[k, 3])
+    if inside > 0:
+        nearer = -b - np.float32(math.sqrt(inside))
+        if nearer > 0:
+            return nearer
+    return far
+
+
+@numba.njit
+def _occlusion(p, n, state, spheres, height, samples, far, lift):
+    one, zero = np.float32(1), np.float32(0)
+    is_flat = n[0] < np.float32(0.6) and n[0] > np.float32(-0.6)
+    ax, ay = (one, zero) if is_flat else (zero, one)
+    s = _unit(ay * n[2], -ax * n[2], ax * n[1] - ay * n[0])
+    t = (n[1] * s[2] - n[2] * s[1], n[2] * s[0] - n[0] * s[2], n[0] * s[1] - n[1] * s[0])
+    start = (p[0] + n[0] * lift, p[1] + n[1] * lift, p[2] + n[2] * lift)
+    hits = zero
+    for _ in range(samples):
+        state = np.uint32(state * np.uint32(1664525) + np.uint32(1013904223))
+        squared = np.float32(state >> np.uint32(8)) * np.float32(1 / 2**24)
+        state = np.uint32(state * np.uint32(1664525) + np.uint32(1013904223))
+        angle = np.float32(state >> np.uint32(8)) * np.float32(2 * np.pi / 2**24)
+        radius = np.float32(math.sqrt(squared))
+        x, y = np.float32(math.cos(angle)) * radius, np.float32(math.sin(angle)) * radius
+        z = np.float32(math.sqrt(one - squared))
+        d = (
+            s[0] * x + t[0] * y + n[0] * z,
+            s[1] * x + t[1] * y + n[1] * z,
+            s[2] * x + t[2] * y + n[2] * z,
+        )
+        nearest = _floor_along(start, d, height, far)
+        for k in range(spheres.shape[0]):
+            nearest = min(nearest, _sphere_along(start, d, spheres, k, far))
+        if nearest < far:
+            hits += one
+    return hits / np.float32(samples)
+
+
+@numba.njit
+def aobench(out, spheres, height, samples, far, lift):
+    rows, columns = out.shape
+    zero, one = np.float32(0), np.float32(1)
+    eye = (zero, zero, zero)
+    for i in range(rows):
+        for j in range(columns):
+            x = np.float32(2 * j + 1 - columns) / np.float32(columns)
+            y = np.float32(rows - 2 * i - 1) / np.float32(rows)
+            d = _unit(x, y, np.float32(-1))
+            nearest, n = _floor_along(eye, d, height, far), (zero, one, zero)
+            for k in range(spheres.shape[0]):
+                along = _sphere_along(eye, d, spheres, k, far)
+                if along < nearest:
+                    by = one / spheres[k, 3]
+                    nearest = along
+                    n = (
+                        (d[0] * along - spheres[k, 0]) * by,
+                        (d[1] * along - spheres[k, 1]) * by,
+                        (d[2] * along - spheres[k, 2]) * by,
+                    )
+            out[i, j] = zero
+            if nearest < far:
+                p = (d[0] * nearest, d[1] * nearest, d[2] * nearest)
+                state = np.uint32(np.uint32(i * columns + j) * np.uint32(2654435761) + np.uint32(1))
+                hidden = _occlusion(p, n, state, spheres, height, samples, far, lift)
+                out[i, j] = one - hidden

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ def rows() -> Iterator[Row]:
     yield Row(GROUP, "search 512 Ki of 64 Ki", _make_search, threads=1)
     yield Row(GROUP, "row sums 1024x1024", _make_rows, threads=1)
     yield Row(GROUP, "binomial options 8 Ki", _make_binomial, threads=1)
+    yield Row(GROUP, "ambient occlusion 256x256", _make_aobench, threads=1)
 
 
 def _contenders(
@@ -104,9 +106,7 @@ def _steps(v: int) -> int:
 
 
 def _make_raymarch(small: bool) -> Case:
-    sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
-    import raymarch as scene
-
+    scene = _example("raymarch")
     height, width = (36, 64) if small else (360, 640)
     out = make_empty((height, width))
     f32 = np.float32
@@ -142,28 +142,32 @@ def _make_rows(small: bool) -> Case:
 
 
 def _make_binomial(small: bool) -> Case:
-    n = 64 if small else 1 << 13
-    rng = np.random.default_rng(3)
-    spot, strike, years = (
-        rng.uniform(low, high, n).astype(np.float32)
-        for low, high in ((80, 120), (80, 120), (0.2, 2))
-    )
-    out = make_empty((n,))
-    numbers = kernels.STEPS, np.float32(kernels.RATE), np.float32(kernels.VOLATILITY)
-    theirs = _numba("binomial", spot, strike, years, out, *numbers)
-    made = _contenders(kernels.binomial, out, (spot, strike, years, out), theirs)
-    return _case(made, 8.0, partial(_puts, spot, strike, years), rtol=1e-3, atol=1e-2)
+    tree = _example("binomial")
+    given = tree.options(64 if small else 1 << 13)
+    out = np.empty_like(given[0])
+    numbers = tree.STEPS, np.float32(tree.RATE), np.float32(tree.VOLATILITY)
+    theirs = _numba("binomial", *given, out, *numbers)
+    made = _contenders(tree.put_kernel, out, (*given, out), theirs)
+    return _case(made, 8.0, lambda: tree.reference(*given), rtol=1e-3, atol=1e-2)
 
 
-def _puts(spot: np.ndarray, strike: np.ndarray, years: np.ndarray) -> np.ndarray:
-    """In f64, all options at once."""
-    spot, strike, dt = to_f64(spot), to_f64(strike), to_f64(years) / kernels.STEPS
-    up = np.exp(kernels.VOLATILITY * np.sqrt(dt))
-    discount = np.exp(-kernels.RATE * dt)
-    likely = (np.exp(kernels.RATE * dt) - 1 / up) / (up - 1 / up)
-    k = np.arange(kernels.STEPS + 1)[:, None]
-    value = np.maximum(strike - spot * up ** (2 * k - kernels.STEPS), 0)
-    for step in range(kernels.STEPS - 1, -1, -1):
-        held = discount * (likely * value[1 : step + 2] + (1 - likely) * value[: step + 1])
-        value = np.maximum(held, strike - spot * up ** (2 * k[: step + 1] - step))
-    return value[0]
+def _make_aobench(small: bool) -> Case:
+    scene = _example("aobench")
+    out = make_empty((32, 32) if small else (256, 256))
+    f32 = np.float32
+    numbers = f32(scene.FLOOR), scene.SAMPLES, f32(scene.FAR), f32(scene.LIFT)
+    theirs = _numba("aobench", out, np.array(scene.SPHERES, f32), *numbers)
+    made = _contenders(scene.render_kernel, out, (out,), theirs, _mean_of_rows)
+
+    def reference() -> np.ndarray:
+        return _mean_of_rows(scene.reference(*out.shape))
+
+    return _case(made, 6.0, reference, rtol=0.0, atol=0.01)
+
+
+def _example(name: str) -> Any:
+    """A module of `examples/`."""
+    folder = str(Path(__file__).parents[2] / "examples")
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    return import_module(name)

@@ -59,6 +59,8 @@ class LaneEmitter:
         """Of a mask one that holds all of its lanes."""
         self._loaded: dict[tuple[Value, Value], tuple[Value, Value | None]] = {}
         """Lines that were loaded of what nobody writes, by buffer and offset, with their masks."""
+        self._owners: dict[Value, Value | None] = {}
+        """Of arrays of units the mask under which they were made: no other lanes read them."""
         self._may_be_empty = False
         self._has_left = False
         """Whether lanes have left, so that perhaps none is on."""

@@ -134,6 +134,7 @@ class LaneOperations(LaneEmitter):
         assert isinstance(size, int)
         attrs: dict[str, Attr] = {**op.attrs, "size": size * self._lanes}
         self._new[op.result] = self._emit(ops.ALLOC, name=op.result.name, **attrs)
+        self._owners[op.result] = self._mask
 
     def _place(self, op: Op) -> tuple[Value, Value | None]:
         """The offset of an access, and the distances of its lanes where they are not neighbours.
@@ -185,6 +186,8 @@ class LaneOperations(LaneEmitter):
             fill = self._line(op.operands[3])
         offset, distances = self._place(op)
         name = op.result.name
+        if is_own(op) and self._may_touch_all(op, distances):
+            return self._emit(ops.LOAD, buffer, offset, name=name, type=t)
         if distances is not None:
             operands = (buffer, offset, distances, mask or self._all_on(), fill)
             return self._emit(ops.GATHER, *operands, name=name)
@@ -201,10 +204,21 @@ class LaneOperations(LaneEmitter):
             mask = self._both(mask, self._line(op.operands[3]))
         value = self._line(op.operands[2])
         offset, distances = self._place(op)
-        if distances is not None:
+        if is_own(op) and self._may_touch_all(op, distances):
+            if mask is not None and mask is not self._owners[op.operands[0]]:
+                held = self._emit(ops.LOAD, buffer, offset, type=value.type)
+                value = self._emit(ops.SELECT, mask, value, held)
+            self._append(ops.STORE, buffer, offset, value)
+        elif distances is not None:
             self._append(ops.SCATTER, buffer, offset, distances, value, mask or self._all_on())
         else:
             self._append(ops.STORE, buffer, offset, value, *(() if mask is None else (mask,)))
+
+    def _may_touch_all(self, op: Op, distances: Value | None) -> bool:
+        """Whether an access to an array of units may be one of all lanes, which is cheaper than one
+        under a mask: those that are off have an element at the place of those that are on."""
+        is_masked = len(op.operands) > (2 if op.row is ops.LOAD else 3)
+        return distances is None and not self._may_be_empty and not is_masked
 
     # One lane after the other
 

@@ -14,11 +14,13 @@ from typing import TypeAlias
 from cubepy.ir import ops
 from cubepy.ir.core import Kernel, Op, Region, Value
 from cubepy.ir.opdef import Uniformity
-from cubepy.ir.types import INDICES, Buffer, DType, Kind, Line, Space, element_of, index
+from cubepy.ir.types import INDICES, Buffer, DType, Kind, Line, Space, bool_, element_of, index
 from cubepy.record import dataclass
 
 LOOPS = (ops.FOR, ops.LOOP)
 _POSITIONS = (ops.UNIT_POS, ops.ABSOLUTE_POS)
+WIDE = 2
+"""Of so many values that differ one has eight bytes where lanes are as many as those in a line."""
 Stride: TypeAlias = int | tuple[int, Value] | None
 """How far neighbouring lanes lie apart: a number, or a number times a value that lanes share."""
 
@@ -299,21 +301,27 @@ def _keeps_numbers(op: Op) -> bool:
 
 
 def lanes_of(kernel: Kernel, line_bytes: int) -> int:
-    """How many units become lanes: as many as a line has of the widest type that differs.
+    """How many units become lanes: as many as a line has of four bytes, or of eight, where at
+    least half of the values that differ have so many.
 
-    Indices and bools do not count, and types of less than four bytes as four: they are computed
-    beside indices. Fewer where the cube's rows of units are not a multiple.
+    Indices count as four bytes, as do narrower types: they are computed beside them. So few wide
+    values as the reduction of an angle has cost less in two lines than all others in half of one.
+    Fewer lanes where the cube's rows of units are not a multiple.
     """
     lanes = line_bytes // 4
     shapes = Shapes(kernel, lanes)
-    widest = 4
-    for op in kernel.body.walk():
-        for value in (*op.operands, *op.results):
-            t = value.type
-            if isinstance(t, DType | Line) and shapes.stride(value) is None:
-                dtype = element_of(t)
-                widest = max(widest, dtype.itemsize if dtype not in INDICES else 4)
-    lanes = line_bytes // widest
+    types = [
+        element_of(v.type)
+        for op in kernel.body.walk()
+        for v in op.results
+        if isinstance(v.type, DType | Line) and shapes.stride(v) is None
+    ]
+    narrow, wide = (
+        sum((t.itemsize == 8 and t not in INDICES) == is_wide for t in types if t is not bool_)
+        for is_wide in (False, True)
+    )
+    if wide and WIDE * wide >= narrow + wide:
+        lanes = line_bytes // 8
     while lanes > 1 and kernel.cube_dim[0] % lanes:
         lanes //= 2
     return lanes if prod(kernel.cube_dim) > 1 else 1

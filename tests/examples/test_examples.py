@@ -161,6 +161,21 @@ def raymarch(example, tiny, settings):
     assert (difference > 0.1).mean() < 0.03
 
 
+@check
+def aobench(example, tiny, settings):
+    shape = (4, 4) if tiny else (40, 56)
+    difference = np.abs(example.render(*shape, **settings) - example.reference(*shape))
+    assert difference.mean() < 2e-3
+    assert (difference > 0.1).mean() < 0.01
+
+
+@check
+def binomial(example, tiny, settings):
+    given = example.options(3 if tiny else 1000)
+    found = example.puts(*given, **settings)
+    np.testing.assert_allclose(found, example.reference(*given), rtol=1e-3, atol=1e-2)
+
+
 def ways() -> list[Any]:
     """Every device with planes of 1 and 32, or its own; the CPU in checked mode too."""
     found = [

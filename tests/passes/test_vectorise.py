@@ -95,6 +95,30 @@ def own_arrays(x: cp.Tensor[cp.i32], out: cp.Tensor[cp.i32]):
 
 
 @cp.cube
+def own_places(x: cp.Tensor[cp.i32], out: cp.Tensor[cp.i32]):
+    """Places of own arrays that all units share, written by some: others keep what they have."""
+    i = cp.ABSOLUTE_POS
+    early = cp.local(3, cp.i32)
+    for k in range(3):
+        early[k] = cp.i32(k)
+    if i < out.size:
+        late = cp.local(5, cp.i32)
+        for k in range(5):
+            late[k] = cp.i32(k) + x[i % x.size]
+            early[k % 3] += late[k]
+        for k in range(9):
+            if (x[i % x.size] + k) % 3 == 0:
+                late[k % 5] += early[2]
+                if late[1] % 2 == 0:
+                    continue
+                early[1] = late[k % 5] - k
+            if late[3] > 300:
+                break
+            late[4] ^= early[k % 3]
+        out[i] = late[0] + late[1] * 3 + late[2] * 5 + late[3] * 7 + late[4] * 11 + early[1]
+
+
+@cp.cube
 def meets(x: cp.Tensor[cp.i32], out: cp.Tensor[cp.i32]):
     """Units that return before barriers, shared memory in another order, a uniform loop."""
     i, t = cp.ABSOLUTE_POS, cp.UNIT_POS
@@ -155,7 +179,7 @@ def wide(x: cp.Tensor[cp.i32], out: cp.Tensor[cp.i32]):
         out[i] = cp.i32(c) + cp.i32(a)
 
 
-KERNELS = [nested, swaps, searches, own_arrays, meets, rows, one_by_one, wide]
+KERNELS = [nested, swaps, searches, own_arrays, own_places, meets, rows, one_by_one, wide]
 
 
 def _guarded(array: np.ndarray) -> np.ndarray:
@@ -214,6 +238,47 @@ def test_all_of_them_become_lanes(kernel: Any, monkeypatch: pytest.MonkeyPatch) 
             lanes //= 2  # of eight bytes
         assert found[-1].lanes == lanes, found[-1].remarks
         assert text
+
+
+def test_few_wide_values_do_not_halve_the_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sine of a large angle is reduced in 64 bits."""
+
+    @cp.cube
+    def kernel(x: cp.Tensor[cp.f32], out: cp.Tensor[cp.f32]):
+        i = cp.ABSOLUTE_POS
+        if i < x.size:
+            v, n = x[i], cp.f32(0)
+            while v > 0.5:
+                v = cp.sin(v * 3) * v * 0.9 + n / (n + 1) - (v - n) * (v - 2 * n)
+                n = cp.sqrt(n * v + 1) + v * v * 0.1
+                v = min(v, n * 0.7 + v * 0.2) + max(n - 3, v * 0.1) * (n - v) / (n * n + 1)
+            out[i] = v + n
+
+    found = _spied(monkeypatch)
+    launcher = kernel.configure(vectorise=True)[2, 64]
+    launcher.inspect("f32[128]", "f32[128]", target="cpu:x86-64-v3", stage="llvm")
+    assert found[-1].lanes == 8, found[-1].remarks
+
+
+def test_own_arrays_are_accessed_without_masks() -> None:
+    """Masked stores to the stack are slow with AVX2, and loads do not see them before they end."""
+
+    @cp.cube
+    def kernel(x: cp.Tensor[cp.f32], out: cp.Tensor[cp.f32]):
+        i = cp.ABSOLUTE_POS
+        if i < out.size:
+            held = cp.local(33, cp.f32)
+            for k in range(33):
+                held[k] = x[i] * cp.f32(k)
+            for step in range(32, 0, -1):
+                for k in range(step):
+                    held[k] += held[k + 1] * 0.5
+            out[i] = held[0]
+
+    launcher = kernel.configure(vectorise=True)[4, 64]
+    text = launcher.inspect("f32[97]", "f32[97]", target="cpu:x86-64-v3", stage="llvm")
+    stores = [line for line in text.splitlines() if "call" in line and "masked.store" in line]
+    assert len(stores) == 1, stores  # of `out`
 
 
 def test_gathers_are_instructions_where_they_are_fast() -> None:
