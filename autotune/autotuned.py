@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from cubepy import config
 from cubepy.array.memory import HOST
 from cubepy.autotune import session
+from cubepy.autotune.guarding import TunedCall
 from cubepy.autotune.session import QUICK, Tuning, current, is_searching
 from cubepy.autotune.signature import arrays_of, default_key, device_of, layouts, signature
 from cubepy.autotune.space import Config, canonical_text, configurations, ranked
@@ -23,6 +24,8 @@ from cubepy.runtimes.registry import find_device
 if TYPE_CHECKING:
     from cubepy.autotune.tuner import Choice
 
+MOST_LAUNCHERS = 256
+"""Launchers of a tuned kernel that are kept, so that asking for one again costs a look-up."""
 LIMIT = 4096
 """Signatures that are kept; the oldest go first."""
 
@@ -37,7 +40,7 @@ class Entry:
     overrides: Any
 
 
-class Autotuned:
+class Autotuned(TunedCall):
     """A function with a space of configurations; calling it picks one and passes it on.
 
     `configs`: all members of the space; `pick(...)` gives the one that a call would use.
@@ -73,7 +76,15 @@ class Autotuned:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function with the configuration for these arguments."""
-        return self.function(*args, config=self.pick(*args, **kwargs), **kwargs)
+        key = signature(args, kwargs)
+        entry = self._entries.get(key)
+        if entry is not None and _is_current(entry):
+            chosen = entry.config
+            if not kwargs:
+                self.learn(key, args, self.function, {"config": chosen})
+        else:
+            chosen = self._resolve(key, args, kwargs, self._run)
+        return self.function(*args, config=chosen, **kwargs)
 
     def pick(self, *args: Any, **kwargs: Any) -> Config:
         """The configuration for these arguments, found now if it is not known yet."""
@@ -90,7 +101,7 @@ class Autotuned:
         self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run: Any, extra: str = ""
     ) -> Config:
         """Find the configuration of a signature and keep it."""
-        changes = session.changes
+        changes = session.changes[0]
         chosen = self._choose(args, kwargs, run, extra)
         if is_searching():
             return chosen
@@ -127,7 +138,7 @@ class Autotuned:
 
         memo = (problem, tuple(texts), device.name)
         state = (
-            session.changes,
+            session.changes[0],
             current.get(),
             config.get("tune"),
             config.get("cache"),
@@ -162,7 +173,7 @@ class Autotuned:
 
 def _is_current(entry: Entry) -> bool:
     """Whether nothing was chosen since that a pick depends on."""
-    if entry.changes != session.changes:
+    if entry.changes != session.changes[0]:
         return False
     return entry.tuning is current.get() and entry.overrides is config.overrides.get()
 
@@ -189,6 +200,7 @@ class AutotunedKernel(Autotuned):
             )
         self._options = axes & options_known - names
         self._arguments = axes & names
+        self._launchers: dict[Any, TunedLauncher] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Kernels run over a grid: see `over`."""
@@ -198,7 +210,11 @@ class AutotunedKernel(Autotuned):
         """A launcher over `kernel[cube_count, cube_dim]`, or over what a function of the
         configuration gives for that."""
         make = grid if callable(grid) else lambda c: grid
-        return TunedLauncher(self, lambda kernel, c: kernel[make(c)], _text_of(grid))
+
+        def launcher() -> TunedLauncher:
+            return TunedLauncher(self, lambda kernel, c: kernel[make(c)], _text_of(grid))
+
+        return self._kept(("[]", grid), launcher)
 
     def over(self, what: Any, *, per: str = "unit", cube_dim: Any = None) -> TunedLauncher:
         """As `CubeKernel.over`; `what` may be a function of the configuration."""
@@ -208,7 +224,23 @@ class AutotunedKernel(Autotuned):
             found = what(c) if callable(what) and not hasattr(what, "shape") else what
             return kernel.over(found, per=per, cube_dim=dim)
 
-        return TunedLauncher(self, launcher, f"{per} {cube_dim} {_text_of(what)}", what)
+        text = f"{per} {cube_dim} {_text_of(what)}"
+        if hasattr(what, "shape"):
+            return TunedLauncher(self, launcher, text, what)
+        key = what, per, cube_dim
+        return self._kept(key, lambda: TunedLauncher(self, launcher, text, what))
+
+    def _kept(self, key: Any, make: Callable[[], TunedLauncher]) -> TunedLauncher:
+        """The launcher of a grid of numbers, or of one function, which is made once."""
+        try:
+            found = self._launchers.get(key)
+        except TypeError:  # a list, or a function that has no hash
+            return make()
+        if found is None:
+            while len(self._launchers) >= MOST_LAUNCHERS:
+                self._launchers.pop(next(iter(self._launchers)), None)
+            found = self._launchers.setdefault(key, make())
+        return found
 
     def bound_to(self, launch: Callable[[CubeKernel, Config], Any], c: Config) -> Any:
         """The launcher of a configuration, and the keyword arguments that it is called with."""
@@ -227,7 +259,7 @@ def _text_of(grid: Any) -> str:
     return repr(getattr(grid, "shape", grid))
 
 
-class TunedLauncher:
+class TunedLauncher(TunedCall):
     """A tuned kernel over a grid."""
 
     def __init__(self, tuned: AutotunedKernel, launch: Any, grid: str, what: Any = None) -> None:
@@ -241,6 +273,8 @@ class TunedLauncher:
         found = self._ready.get(key)
         if found is None or not _is_current(found[0]):
             found = self._find(key, args, kwargs)
+        elif not kwargs:
+            self.learn(key, args, found[1], found[2])
         found[1](*args, **found[2], **kwargs)
 
     def bind(self, *args: Any, **kwargs: Any) -> Callable[[], None]:

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
+from cubepy.autotune.compare import same_bits
 from cubepy.autotune.measure import Clock, Timer
 from cubepy.autotune.scratch import Scratch
 from cubepy.config import get, settings
+from cubepy.jit.ahead import compiling_ahead
 from cubepy.jit.observe import observing
 
 Call = Callable[[tuple[Any, ...], dict[str, Any], Any], Any]
@@ -46,6 +46,13 @@ class CallCandidates:
     def restore(self, poisoned: bool) -> None:
         self._scratch.restore(poisoned)
 
+    def copy_arguments(self) -> None:
+        _ = self._scratch
+
+    def make(self, k: int) -> None:
+        with compiling_ahead(), settings(opt_level=get("opt_level")):
+            self._launch(k)
+
     def run(self, k: int) -> None:
         self._launch(k)
         self._timer.wait()
@@ -53,7 +60,7 @@ class CallCandidates:
     def _launch(self, k: int) -> None:
         self._call(self._scratch.args, self._scratch.kwargs, self._configs[k])
 
-    def outputs(self) -> list[np.ndarray]:
+    def outputs(self) -> list[Any]:
         return self._scratch.contents(self._scratch.keys())
 
     def learn(self) -> None:
@@ -72,15 +79,13 @@ class CallCandidates:
         self.run(self.reference)
         again = scratch.contents(keys)
         pairs = zip(keys, plain, again, strict=True)
-        scratch.poisoned = {k for k, a, b in pairs if k in touched and _same(a, b)}
+        scratch.poisoned = {k for k, a, b in pairs if k in touched and same_bits(a, b)}
+
+    def flush(self) -> None:
+        self._timer.flush()
 
     def seconds(self, k: int, count: int) -> float:
         return self._timer.seconds(lambda: self._launch(k), count)
 
     def bound(self) -> float:
         return 0.0
-
-
-def _same(a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether two arrays hold the same bytes."""
-    return a.tobytes() == b.tobytes()

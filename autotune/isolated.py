@@ -6,22 +6,18 @@ sending any, and whatever it writes is its own. It reports one line of JSON for 
 
 from __future__ import annotations
 
-import ctypes
-import gc
 import json
 import os
 import select
-import signal
 import sys
 import time
-import warnings
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from cubepy.autotune import children
 from cubepy.autotune.subject import Subject
 from cubepy.autotune.trials import (
     CRASHED,
@@ -38,8 +34,6 @@ from cubepy.jit.kernel import cube
 
 MOST_CHILDREN = 64
 """Children of one search; each one that is lost takes a candidate with it."""
-_PARENT_DEATH_SIGNAL = 1
-"""PR_SET_PDEATHSIG of Linux's prctl."""
 GRACE = 0.03
 """The share of a budget that a child may be late before it is ended."""
 
@@ -103,11 +97,12 @@ class _Child:
         self.is_late = self.is_last = False
         self._buffer = b""
         self._pipe, write = os.pipe()
-        with warnings.catch_warnings():  # of Python 3.12, about threads: locks survive a fork here
-            warnings.simplefilter("ignore", DeprecationWarning)
-            self._pid = os.fork()
-        if self._pid == 0:
-            _work_and_leave(work, trials, write)
+
+        def report(message: Message) -> None:
+            trials.apply(message)
+            os.write(write, json.dumps(message).encode() + b"\n")
+
+        self._pid = children.fork(lambda: work(report))
         os.close(write)
 
     def messages(
@@ -138,58 +133,5 @@ class _Child:
         """End the child if it has not ended; how it did."""
         os.close(self._pipe)
         if self.is_late:
-            _kill(self._pid)
-        found = _wait(self._pid)
-        if os.WIFSIGNALED(found):
-            number = os.WTERMSIG(found)
-            with suppress(ValueError):
-                return CRASHED, f"the process died of {signal.Signals(number).name}"
-            return CRASHED, f"the process died of signal {number}"
-        return CRASHED, f"the process ended with status {os.WEXITSTATUS(found)}"
-
-
-def _wait(pid: int) -> int:
-    """The status of a child, which gets a second to leave."""
-    for _ in range(1000):
-        done, found = os.waitpid(pid, os.WNOHANG)
-        if done:
-            return found
-        time.sleep(0.001)
-    _kill(pid)
-    return os.waitpid(pid, 0)[1]
-
-
-def _kill(pid: int) -> None:
-    with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
-
-
-def _work_and_leave(work: Callable[[Report], None], trials: Trials, pipe: int) -> None:
-    """In the child: work, and leave without running anything of the parent's."""
-    status = 1
-    try:
-        gc.disable()
-        _be_quiet()
-
-        def report(message: Message) -> None:
-            trials.apply(message)
-            os.write(pipe, json.dumps(message).encode() + b"\n")
-
-        work(report)
-        status = 0
-    except BaseException:
-        status = 2
-    finally:
-        os._exit(status)
-
-
-def _be_quiet() -> None:
-    """What a candidate prints, and the last words of one that crashes, go nowhere; the child dies
-    with its parent, first where memory runs out, and of Ctrl-C as its parent says."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
-    null = os.open(os.devnull, os.O_RDWR)
-    for fd in (0, 1, 2):
-        os.dup2(null, fd)
-    with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
-        file.write("1000")
+            children.kill(self._pid)
+        return CRASHED, children.how_it_ended(children.wait(self._pid))

@@ -7,11 +7,15 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from cubepy.array.creation import asarray
 from cubepy.array.memory import HOST
 from cubepy.array.placement import synchronize
 from cubepy.array.streams import Event
 
 Clock = Callable[[], float]
+FLUSH_BYTES = 256 << 20
 
 
 class Timer:
@@ -19,6 +23,7 @@ class Timer:
 
     def __init__(self, device: str, by_torch: bool, clock: Clock = time.perf_counter) -> None:
         self._device, self._by_torch, self._clock = device, by_torch, clock
+        self._graphs: dict[tuple[Any, int], Any] = {}
 
     def wait(self) -> None:
         """Until everything that was launched is done."""
@@ -28,24 +33,69 @@ class Timer:
             sys.modules["torch"].cuda.synchronize()
         synchronize(self._device)
 
-    def seconds(self, launch: Callable[[], Any], count: int) -> float:
+    def flush(self) -> None:
+        """Write more than caches hold, so that what is timed next finds nothing there."""
+        if self._device == HOST:
+            np.ones(FLUSH_BYTES // 8).sum()
+        elif self._by_torch:
+            torch = sys.modules["torch"]
+            torch.ones(FLUSH_BYTES // 4, device=self._device).sum()
+        else:
+            whole = asarray(np.zeros(FLUSH_BYTES, np.uint8), device=self._device)
+            whole.copy()
+        self.wait()
+
+    def seconds(self, launch: Callable[[], Any], count: int, name: Any = None) -> float:
         """The time of `count` launches, one after the other. On a GPU one more goes before them, so
-        that the queue is not empty when the first is timed."""
+        that the queue is not empty when the first is timed.
+
+        `name`: what identifies launches that do nothing but launch: torch replays them from a
+        graph, so that the time of short ones is not that of the processor.
+        """
         if self._device == HOST:
             began = self._clock()
             for _ in range(count):
                 launch()
             return self._clock() - began
+        replay = self._graph(launch, count, name) if self._by_torch and count > 1 else None
         launch()
         start, end = self._event(), self._event()
         start.record()
-        for _ in range(count):
+        for _ in range(count if replay is None else 0):
             launch()
+        if replay is not None:
+            replay()
         end.record()
         end.synchronize()
         return (start.elapsed_time(end) if self._by_torch else end.elapsed(start)) / 1e3
+
+    def _graph(self, launch: Callable[[], Any], count: int, name: Any) -> Any:
+        """What replays the launches; None where they are not named."""
+        if name is None:
+            return None
+        found = self._graphs.get((name, count))
+        if found is None:
+            found = self._graphs[name, count] = _captured(launch, count)
+        return found.replay
 
     def _event(self) -> Any:
         if self._by_torch:
             return sys.modules["torch"].cuda.Event(enable_timing=True)
         return Event(self._device)
+
+
+def _captured(launch: Callable[[], Any], count: int) -> Any:
+    """torch's graph of launches whose code is loaded. Without `torch.cuda.graph`, which collects
+    garbage first: that takes longer than a sample."""
+    cuda = sys.modules["torch"].cuda
+    stream, graph = cuda.Stream(), cuda.CUDAGraph()
+    stream.wait_stream(cuda.current_stream())
+    with cuda.stream(stream):
+        graph.capture_begin(capture_error_mode="thread_local")
+        try:
+            for _ in range(count):
+                launch()
+        finally:
+            graph.capture_end()
+    cuda.current_stream().wait_stream(stream)
+    return graph

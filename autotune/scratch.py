@@ -79,7 +79,7 @@ class Scratch:
         """The arrays, by numbers that stay."""
         return list(self._arrays)
 
-    def contents(self, keys: Iterable[int]) -> list[np.ndarray]:
+    def contents(self, keys: Iterable[int]) -> list[Any]:
         """What copies hold now."""
         return [contents(self._copies[key]) for key in keys]
 
@@ -220,18 +220,16 @@ def poison(x: Any) -> None:
         x.fill_(float("nan") if x.dtype.is_floating_point else 1)
 
 
-def contents(x: Any) -> np.ndarray:
-    """A copy of an array's elements on the host."""
+def contents(x: Any) -> Any:
+    """A copy of an array's elements: on the host as NumPy's, of a tensor on a device as a tensor
+    there, where it is compared."""
     memory = read_memory(x)
     assert memory is not None
     if memory.device == HOST:
         return _typed(memory)
     if isinstance(x, Array):
         return x.numpy().copy()
-    host = x.cpu()
-    found = read_memory(host)
-    assert found is not None
-    return _typed(found)
+    return x.detach().clone()
 
 
 def _typed(memory: Memory) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -100,9 +101,9 @@ def may_choose(default: str) -> bool:
     return get("cache") and os.path.exists(place)
 
 
-changes = 0
+changes = array("q", [0])
 """How often picks changed behind those who keep one: a search in the background ended, or picks
-were imported. What was picked before is picked again."""
+were imported. What was picked before is picked again. A word that native code reads."""
 _searching: ContextVar[bool] = ContextVar("cubepy_searching", default=False)
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
-import numpy as np
+from typing import Any, Protocol
 
 
 class Subject(Protocol):
@@ -23,16 +21,29 @@ class Subject(Protocol):
         and `poisoned` asks for it."""
         ...
 
+    def copy_arguments(self) -> None:
+        """Make what `make` must not: copies of arguments on a device."""
+        ...
+
+    def make(self, k: int) -> None:
+        """Compile candidate `k` and keep its code on disk; load and launch nothing."""
+        ...
+
     def run(self, k: int) -> None:
         """Launch candidate `k` once, compiling it first where that was not done, and wait."""
         ...
 
-    def outputs(self) -> list[np.ndarray]:
-        """What the copies of arrays that are written hold, as arrays that do not change."""
+    def outputs(self) -> list[Any]:
+        """What the copies of arrays that are written hold, as arrays that do not change: NumPy's,
+        or torch's on a device."""
         ...
 
     def learn(self) -> None:
         """Find out, by the reference, what is written and whether its content before counts."""
+        ...
+
+    def flush(self) -> None:
+        """Drive the arguments out of the caches."""
         ...
 
     def seconds(self, k: int, count: int) -> float:

@@ -7,13 +7,13 @@ child process, from this one, or from a record that is replayed.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import field
 from math import isfinite
 from typing import Any
 
-import numpy as np
-
+from cubepy.autotune.ahead import Ahead, Ready, can_compile_ahead
 from cubepy.autotune.compare import difference
 from cubepy.autotune.race import Outcome, decide, median, race
 from cubepy.autotune.subject import Subject
@@ -30,7 +30,11 @@ UNKNOWN, OK, WRONG, FAILED, CRASHED, LATE, UNTRIED = (
 """What is known of a candidate. "late": it was not compiled and run within its limit, maybe because
 it hangs; "untried": the budget ended before it was looked at."""
 CHECKED_SHARE = 0.6
-"""The share of a budget in which candidates are compiled and compared."""
+"""The share of a budget in which candidates are compiled and compared,"""
+TIMED_SHARE = 0.75
+"""and that after which no other joins the race."""
+MAKING_S = 10.0
+"""What a process that compiles ahead may take for a candidate at least: others work beside it."""
 HOPELESS = 3.0
 """Candidates whose first run takes so many times as long as the best one's are not timed again."""
 SAMPLE_S = 1e-3
@@ -45,18 +49,24 @@ FIRST_S = 0.02
 class Limits:
     """`deadline`: when a search ends, by its clock; `each_s`: seconds in which a candidate must
     have been compiled and run; `seed`: of the order of samples; `cold`: caches are flushed before
-    each sample."""
+    each sample; `workers`: processes that compile ahead."""
 
     started: float
     deadline: float
     each_s: float
     seed: int = 0
     cold: bool = False
+    workers: int = 0
 
     @property
     def checked_by(self) -> float:
-        """When compiling ends and the race begins."""
+        """When compiling ends."""
         return self.started + CHECKED_SHARE * (self.deadline - self.started)
+
+    @property
+    def timed_by(self) -> float:
+        """When the race begins at the latest."""
+        return self.started + TIMED_SHARE * (self.deadline - self.started)
 
 
 @dataclass
@@ -88,6 +98,8 @@ class Trials:
                 self.details[k] = message["detail"]
             if "s" in message:
                 self.first[k] = message["s"]
+        elif kind == "first":
+            self.first[k], self.doing = message["s"], None
         elif kind == "sample":
             self.samples.setdefault(k, []).append(message["s"])
         elif kind == "unpoisoned":
@@ -108,8 +120,9 @@ class Trials:
     def entrants(self) -> list[int]:
         """Those that are right and not hopeless."""
         right = [k for k, s in enumerate(self.status) if s == OK]
-        best = min((self.first[k] for k in right if k in self.first), default=0.0)
-        return [k for k in right if self.first.get(k, 0.0) <= HOPELESS * best + 1e-4]
+        timed = [k for k in right if k in self.first]
+        best = min((self.first[k] for k in timed), default=0.0)
+        return [k for k in timed if self.first[k] <= HOPELESS * best + 1e-4]
 
     def seconds(self, k: int) -> float | None:
         """The measured time of a candidate: the median of its samples, else its first run."""
@@ -126,20 +139,31 @@ def examine(
     clock: Clock = time.perf_counter,
 ) -> None:
     """Do what `trials` does not know yet, and report it, up to the message "end"."""
-    wanted = _reference(subject, trials, report)
-    if wanted is None:
-        report({"do": "end", "pick": None, "reason": "the reference failed"})
-        return
-    for k in range(len(subject.texts)):
-        if trials.status[k] == UNKNOWN:
-            if clock() >= limits.checked_by:
-                report({"do": "checked", "k": k, "status": UNTRIED})
-                continue
-            _check(subject, k, wanted, report, clock)
+    others = [k for k, s in enumerate(trials.status) if s == UNKNOWN and k != subject.reference]
+    with _compiling(subject, others, limits, clock) as ahead:
+        wanted = _reference(subject, trials, report)
+        if wanted is None:
+            report({"do": "end", "pick": None, "reason": "the reference failed"})
+            return
+        _check_all(subject, others, wanted, limits, ahead, report, clock)
+    _time_first(subject, trials, limits, report, clock)
     _race(subject, trials, limits, wanted, report, clock)
 
 
-def _reference(subject: Subject, trials: Trials, report: Report) -> list[np.ndarray] | None:
+@contextmanager
+def _compiling(
+    subject: Subject, unknown: Sequence[int], limits: Limits, clock: Clock
+) -> Iterator[Ahead | None]:
+    """Compile the unknown ahead, where that is possible and there are some."""
+    if len(unknown) < 2 or not limits.workers or not can_compile_ahead():
+        yield None
+        return
+    subject.copy_arguments()
+    with Ahead(subject.make, unknown, max(limits.each_s, MAKING_S), clock, limits.workers) as ahead:
+        yield ahead
+
+
+def _reference(subject: Subject, trials: Trials, report: Report) -> list[Any] | None:
     """What the reference computes on the copies that the others are given."""
     k = subject.reference
     if trials.status[k] not in (UNKNOWN, OK):
@@ -151,18 +175,39 @@ def _reference(subject: Subject, trials: Trials, report: Report) -> list[np.ndar
         subject.restore(trials.poisons)
         subject.run(k)
         wanted = subject.outputs()
-        first = _first(subject, k)
     except Exception as error:
         report({"do": "checked", "k": k, "status": FAILED, "detail": _shown(error)})
         return None
-    report({"do": "checked", "k": k, "status": OK, "s": first})
+    report({"do": "checked", "k": k, "status": OK})
     return wanted
 
 
-def _check(
-    subject: Subject, k: int, wanted: list[np.ndarray], report: Report, clock: Clock
+def _check_all(
+    subject: Subject,
+    unknown: list[int],
+    wanted: list[Any],
+    limits: Limits,
+    ahead: Ahead | None,
+    report: Report,
+    clock: Clock,
 ) -> None:
-    """Compile and run a candidate, compare it, and time a second run."""
+    """Check candidates as they are compiled, until that share of the budget is spent."""
+    while unknown and clock() < limits.checked_by:
+        ready = ahead.next(unknown, limits.checked_by) if ahead else Ready(unknown[0])
+        if ready is None:
+            break
+        unknown.remove(ready.k)
+        if ready.failure:
+            status = LATE if ready.is_late else CRASHED
+            report({"do": "checked", "k": ready.k, "status": status, "detail": ready.failure})
+        else:
+            _check(subject, ready.k, wanted, report, clock)
+    for k in unknown:
+        report({"do": "checked", "k": k, "status": UNTRIED})
+
+
+def _check(subject: Subject, k: int, wanted: list[Any], report: Report, clock: Clock) -> None:
+    """Compile and run a candidate, and compare it."""
     report({"do": "begin", "k": k})
     began = clock()
     try:
@@ -173,11 +218,26 @@ def _check(
         if wrong:
             report({"do": "checked", "k": k, "status": WRONG, "detail": wrong})
             return
-        first = _first(subject, k)
     except Exception as error:
         report({"do": "checked", "k": k, "status": FAILED, "detail": _shown(error)})
         return
-    report({"do": "checked", "k": k, "status": OK, "s": first, "compile_s": took})
+    report({"do": "checked", "k": k, "status": OK, "compile_s": took})
+
+
+def _time_first(
+    subject: Subject, trials: Trials, limits: Limits, report: Report, clock: Clock
+) -> None:
+    """Time a run of each that is right, the reference first: what takes much longer than others
+    does not race. Nothing is compiled at the same time any more."""
+    right = [k for k, status in enumerate(trials.status) if status == OK and k not in trials.first]
+    for k in sorted(right, key=lambda k: k != subject.reference):
+        if k != subject.reference and clock() >= limits.timed_by:
+            break
+        report({"do": "begin", "k": k})
+        try:
+            report({"do": "first", "k": k, "s": _first(subject, k)})
+        except Exception as error:
+            report({"do": "checked", "k": k, "status": FAILED, "detail": _shown(error)})
 
 
 def _first(subject: Subject, k: int) -> float:
@@ -189,7 +249,7 @@ def _first(subject: Subject, k: int) -> float:
     return min(times)
 
 
-def _difference(subject: Subject, wanted: list[np.ndarray]) -> str:
+def _difference(subject: Subject, wanted: list[Any]) -> str:
     for number, (a, b) in enumerate(zip(subject.outputs(), wanted, strict=True)):
         wrong = difference(a, b, subject.rtol)
         if wrong:
@@ -201,7 +261,7 @@ def _race(
     subject: Subject,
     trials: Trials,
     limits: Limits,
-    wanted: list[np.ndarray],
+    wanted: list[Any],
     report: Report,
     clock: Clock,
 ) -> None:
@@ -217,7 +277,7 @@ def _race(
             report({"do": "begin", "k": k})
             subject.restore(False)
             if limits.cold:
-                flush_caches()
+                subject.flush()
             found = subject.seconds(k, loops[k]) / loops[k]
             report({"do": "sample", "k": k, "s": found})
             return found
@@ -268,7 +328,7 @@ def _reported(clock: Clock, report: Report) -> Clock:
     return read
 
 
-def _last_check(subject: Subject, found: Outcome, wanted: list[np.ndarray]) -> str:
+def _last_check(subject: Subject, found: Outcome, wanted: list[Any]) -> str:
     try:
         subject.restore(True)
         subject.run(found.winner)
@@ -281,14 +341,6 @@ def _loops(first: float, cold: bool) -> int:
     if cold or not isfinite(first) or first >= SAMPLE_S:
         return 1
     return max(1, min(MOST_LOOPS, int(SAMPLE_S / max(first, 1e-9))))
-
-
-_FLUSH_BYTES = 64 << 20
-
-
-def flush_caches() -> None:
-    """Write more than processors' caches hold, so that what is timed next finds nothing there."""
-    np.ones(_FLUSH_BYTES // 8).sum()
 
 
 def _shown(error: BaseException) -> str:

@@ -13,6 +13,7 @@ from contextvars import copy_context
 from typing import Any
 
 from cubepy.autotune import isolated, session
+from cubepy.autotune.ahead import cores
 from cubepy.autotune.hardware import Hardware, hardware_of
 from cubepy.autotune.progress import Progress
 from cubepy.autotune.records import (
@@ -44,6 +45,7 @@ from cubepy.autotune.trials import (
     WRONG,
     Clock,
     Limits,
+    Message,
     Trials,
     examine,
 )
@@ -192,7 +194,7 @@ def _behind(search: _Search, subject: Subject) -> None:
             if is_first:
                 run(search, subject)
     finally:
-        session.changes += 1
+        session.changes[0] += 1
 
 
 def run(search: _Search, subject: Subject, clock: Clock = time.perf_counter) -> Choice:
@@ -203,15 +205,21 @@ def run(search: _Search, subject: Subject, clock: Clock = time.perf_counter) -> 
         isolated.warm()
     budget = options.seconds(request.device.target.kind, search.level)
     began = clock()
-    limits = Limits(began, began + budget, options.limit(search.level), options.seed, options.cold)
+    each = options.limit(search.level)
+    limits = Limits(began, began + budget, each, options.seed, options.cold, cores())
     trials = Trials(list(request.texts), _begun(search))
     progress = Progress(request.kernel.rpartition(".")[2], budget)
+
+    def shown(message: Message) -> None:
+        trials.apply(message)
+        progress.show(trials)
+
     try:
         with searching():
             if forks:
                 isolated.search(subject, trials, limits, clock, progress.show)
             else:
-                examine(subject, trials, limits, trials.apply, clock)
+                examine(subject, trials, limits, shown, clock)
     finally:
         progress.end()
     _warn(request, trials, limits.each_s)

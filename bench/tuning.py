@@ -1,94 +1,175 @@
 """`python -m bench.tuning`: the pick of a quick search beside the best of an exhaustive one.
 
-Thirty problems of matmul, convolution, pooling and reduction, drawn from a seed. For each, every
-configuration is measured in full; then a quick search runs with a store of its own; then the
-preferred configuration (the first guess), the pick and the best are measured again, interleaved.
-One thread, so that other work on the machine disturbs less.
+Thirty problems of matmul, convolution, pooling and reduction, drawn from a seed. For each, a quick
+search runs with a store of its own; then every configuration is measured in full; then the first
+guess, the pick and the best are measured again, interleaved. On a CPU each process has one thread
+on a processor of its own; on a GPU (`--device cuda:0`) calls are replayed from graphs.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from math import comb
 from typing import Any
 
 import numpy as np
 
 import cubepy as cp
 from cubepy.autotune import records
+from cubepy.autotune.race import interval
 from cubepy.autotune.records import IMPORTED, Key, Pick, find_records
 
 SEED = 20260611
 PROBLEMS = 30
 ROUNDS = 15
 FAMILIES = ("matmul", "convolution", "pooling", "reduction")
+WITHIN, NEAR = 1.05, 1.25
+Call = Callable[[], Any]
 
 
 @dataclass
 class Row:
-    """One problem: ratios of times to the best configuration's."""
+    """One problem: ratios of times to the best configuration's, the pick's with its interval of
+    95 %; `reason` and `confidence` are what the search says of its pick."""
 
     problem: str
     configurations: int
     search_s: float
     guess: float
     pick: float
+    low: float
+    high: float
     gain: float
+    reason: str
+    confidence: float
 
 
-def problems(count: int) -> list[tuple[str, Callable[[], Any]]]:
-    """Calls of prebuilt functions, by the seed."""
+def problems(count: int, device: str) -> list[tuple[str, Call]]:
+    """Calls of prebuilt functions, by the seed. Arrays are made when a call is first made."""
     rng = random.Random(SEED)
-    made = [_MAKERS[FAMILIES[k % len(FAMILIES)]](rng) for k in range(count)]
-    return made
+    makers = _ON_CPU if device == "cpu" else _ON_GPU
+    return [makers[FAMILIES[k % len(FAMILIES)]](rng) for k in range(count)]
 
 
 def _array(shape: tuple[int, ...]) -> np.ndarray:
     return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
 
 
-def _size(rng: random.Random, low: int, high: int) -> int:
+def _size(rng: random.Random, low: int, high: int, step: int = 1) -> int:
     """Sizes spread evenly over orders of magnitude."""
-    return round(low * (high / low) ** rng.random())
+    return round(low * (high / low) ** rng.random() / step) * step
 
 
-def _matmul(rng: random.Random) -> tuple[str, Callable[[], Any]]:
+def _matmul(rng: random.Random) -> tuple[str, Call]:
     m, n, k = (_size(rng, 16, 768) for _ in range(3))
     a, b = _array((m, k)), _array((k, n))
     return f"matmul {m}x{k} @ {k}x{n}", lambda: cp.kernels.matmul(a, b)
 
 
-def _convolution(rng: random.Random) -> tuple[str, Callable[[], Any]]:
+def _convolution(rng: random.Random) -> tuple[str, Call]:
     channels, filters, side = _size(rng, 4, 96), _size(rng, 8, 96), _size(rng, 12, 64)
     x, w = _array((1, channels, side, side)), _array((filters, channels, 3, 3))
     text = f"conv2d {channels} to {filters} channels, {side}x{side}"
     return text, lambda: cp.kernels.conv2d(x, w, padding=1)
 
 
-def _pooling(rng: random.Random) -> tuple[str, Callable[[], Any]]:
+def _pooling(rng: random.Random) -> tuple[str, Call]:
     channels, side, size = _size(rng, 4, 128), _size(rng, 16, 160), rng.choice((2, 3))
     x = _array((1, channels, side, side))
     return f"max_pool2d {channels}x{side}x{side} by {size}", lambda: cp.kernels.max_pool2d(x, size)
 
 
-def _reduction(rng: random.Random) -> tuple[str, Callable[[], Any]]:
+def _reduction(rng: random.Random) -> tuple[str, Call]:
     rows, columns, axis = _size(rng, 8, 4096), _size(rng, 8, 4096), rng.choice((0, 1))
     x = _array((rows, columns))
     return f"sum {rows}x{columns} along {axis}", lambda: cp.kernels.sum(x, axis=axis)
 
 
-_MAKERS = {
+_ON_CPU = {
     "matmul": _matmul,
     "convolution": _convolution,
     "pooling": _pooling,
     "reduction": _reduction,
+}
+
+
+# On a GPU: torch's tensors, products of bf16
+
+
+def _tensor(*shape: int, dtype: str = "bfloat16") -> Any:
+    import torch
+
+    return torch.randn(*shape, device="cuda").to(getattr(torch, dtype))
+
+
+def _gpu_matmul(rng: random.Random) -> tuple[str, Call]:
+    m, n, k = (_size(rng, 128, 8192, 8) for _ in range(3))
+    held: list[Any] = []
+
+    def call() -> Any:
+        held[:] = held or [_tensor(m, k), _tensor(k, n)]
+        return cp.kernels.matmul(*held)
+
+    return f"matmul bf16 {m}x{k} @ {k}x{n}", call
+
+
+def _gpu_convolution(rng: random.Random) -> tuple[str, Call]:
+    channels, filters = _size(rng, 32, 512, 16), _size(rng, 32, 512, 16)
+    batch, side = _size(rng, 4, 32), _size(rng, 7, 64)
+    held: list[Any] = []
+
+    def call() -> Any:
+        import torch
+
+        last = {"memory_format": torch.channels_last}
+        held[:] = held or [
+            _tensor(batch, channels, side, side).to(**last),
+            _tensor(filters, channels, 3, 3).to(**last),
+        ]
+        return cp.kernels.conv2d(*held, padding=1)
+
+    return f"conv2d bf16 {batch}x{channels} to {filters} channels, {side}x{side}", call
+
+
+def _gpu_pooling(rng: random.Random) -> tuple[str, Call]:
+    batch, channels = _size(rng, 2, 16), _size(rng, 16, 256)
+    side, size = _size(rng, 32, 256), rng.choice((2, 3))
+    held: list[Any] = []
+
+    def call() -> Any:
+        held[:] = held or [_tensor(batch, channels, side, side, dtype="float32")]
+        return cp.kernels.max_pool2d(*held, size)
+
+    return f"max_pool2d {batch}x{channels}x{side}x{side} by {size}", call
+
+
+def _gpu_reduction(rng: random.Random) -> tuple[str, Call]:
+    rows, columns, axis = _size(rng, 64, 16384), _size(rng, 64, 16384), rng.choice((0, 1))
+    held: list[Any] = []
+
+    def call() -> Any:
+        held[:] = held or [_tensor(rows, columns, dtype="float32")]
+        return cp.kernels.sum(*held, axis=axis)
+
+    return f"sum {rows}x{columns} along {axis}", call
+
+
+_ON_GPU = {
+    "matmul": _gpu_matmul,
+    "convolution": _gpu_convolution,
+    "pooling": _gpu_pooling,
+    "reduction": _gpu_reduction,
 }
 
 
@@ -103,7 +184,16 @@ def own_store() -> Any:
         yield
 
 
-def search(call: Callable[[], Any], **options: Any) -> dict[Key, tuple[str, dict[str, float]]]:
+@dataclass
+class Found:
+    """What a search found at one place of a call: its pick, what it says of that, and times."""
+
+    config: str
+    about: dict[str, Any]
+    times: dict[str, float]
+
+
+def search(call: Call, **options: Any) -> dict[Key, Found]:
     """The pick of each place that a call tunes, with the times that were measured."""
     with cp.tuning(**options):
         call()
@@ -111,22 +201,50 @@ def search(call: Callable[[], Any], **options: Any) -> dict[Key, tuple[str, dict
     for pick in find_records().picks():
         measured = find_records().measurements(pick.key)
         times = {c: m.seconds for c, m in measured.items() if m.status == "ok" and m.seconds}
-        found[pick.key] = pick.config, times
+        found[pick.key] = Found(pick.config, json.loads(pick.about), times)
     return found
 
 
-def measure(call: Callable[[], Any], picks: dict[str, dict[Key, str]]) -> dict[str, float]:
-    """The median time of a call under each set of picks; they take turns."""
-    times: dict[str, list[float]] = {name: [] for name in picks}
+def measure(call: Call, picks: dict[str, dict[Key, str]], device: str) -> dict[str, list[float]]:
+    """Times of a call under each set of picks; they take turns. Equal sets are measured once."""
+    samplers: dict[str, Call] = {}
+    names: dict[str, str] = {}
+    for name, chosen in picks.items():
+        text = repr(sorted(map(repr, chosen.items())))
+        names[name] = text
+        if text not in samplers:
+            samplers[text] = _sampler(call, chosen, device)
+    times: dict[str, list[float]] = {text: [] for text in samplers}
     for _ in range(ROUNDS):
-        for name, chosen in picks.items():
-            find_records().clear(IMPORTED)
-            find_records().put_picks([Pick(k, c, IMPORTED) for k, c in chosen.items()])
-            times[name].append(_sample(call))
-    return {name: statistics.median(t) for name, t in times.items()}
+        for text, sample in samplers.items():
+            times[text].append(sample())
+    return {name: times[text] for name, text in names.items()}
 
 
-def _sample(call: Callable[[], Any]) -> float:
+def _sampler(call: Call, chosen: dict[Key, str], device: str) -> Call:
+    """What takes a sample of a call with these picks."""
+
+    def choose() -> None:
+        find_records().clear(IMPORTED)
+        find_records().put_picks([Pick(k, c, IMPORTED) for k, c in chosen.items()])
+
+    if device != "cpu":
+        from bench.replays import captured, replay_ms
+
+        choose()
+        call()
+        count = max(1, min(200, int(2.0 / replay_ms(captured([call])))))
+        graph = captured([call] * count)
+        return lambda: replay_ms(graph) * 1e-3 / count
+
+    def sample() -> float:
+        choose()
+        return _sample(call)
+
+    return sample
+
+
+def _sample(call: Call) -> float:
     call()
     count, began = 0, time.process_time()
     while True:
@@ -137,49 +255,134 @@ def _sample(call: Callable[[], Any]) -> float:
             return took / count
 
 
-def row_of(name: str, call: Callable[[], Any], budget_s: float, full_s: float) -> Row:
-    """Exhaustive search, quick search, and the three configurations again."""
+@dataclass
+class Budgets:
+    """Seconds of a quick search and of an exhaustive one; None: what they are by default."""
+
+    quick_s: float | None
+    full_s: float
+
+
+def row_of(name: str, call: Call, budgets: Budgets, device: str) -> Row:
+    """Quick search, exhaustive search, and the three configurations again."""
+    call()  # what every first call does is not a part of a search
     with own_store():
-        best = search(call, level="full", budget_s=full_s, limit_s=20.0)
-        chosen = {key: min(times, key=times.__getitem__) for key, (_, times) in best.items()}
-        count = sum(len(times) for _, times in best.values())
-        with own_store():
-            began = time.perf_counter()
-            quick = search(call, level="quick", budget_s=budget_s)
-            took = time.perf_counter() - began
-        picked = {key: config for key, (config, _) in quick.items()}
+        began = time.perf_counter()
+        quick = search(call, level="quick", budget_s=budgets.quick_s)
+        took = time.perf_counter() - began
+    with own_store():
+        best = search(call, level="full", budget_s=budgets.full_s, limit_s=20.0)
+        chosen = {k: min(f.times, key=f.times.__getitem__) for k, f in best.items() if f.times}
+        count = sum(len(f.times) for f in best.values())
+        picked = {key: found.config for key, found in quick.items()}
         guess = dict.fromkeys(chosen, "default")
-        found = measure(call, {"best": chosen, "pick": picked, "guess": guess})
+        times = measure(call, {"best": chosen, "pick": picked, "guess": guess}, device)
+    found = {n: statistics.median(t) for n, t in times.items()}
     least = min(found.values())
-    ratios = {n: s / least for n, s in found.items()}
-    gain = found["guess"] / found["pick"]
-    return Row(name, count, took, ratios["guess"], ratios["pick"], gain)
+    low, high = interval([a / b for a, b in zip(times["pick"], times["best"], strict=True)])
+    abouts = [found.about for found in quick.values()]
+    return Row(
+        name,
+        count,
+        took,
+        found["guess"] / least,
+        found["pick"] / least,
+        low,
+        high,
+        found["guess"] / found["pick"],
+        ", ".join(a.get("reason", "") for a in abouts),
+        min((a.get("confidence", 0.0) for a in abouts), default=1.0),
+    )
+
+
+def share(count: int, total: int) -> str:
+    """A share of problems with the interval of 95 % of what it would be over all problems."""
+    low = next((p for p in _grid() if _at_least(count, total, p) > 0.025), 0.0)
+    high = next((p for p in reversed(_grid()) if _at_least(total - count, total, 1 - p) > 0.025), 1)
+    return f"{count} of {total} ({count / total:.0%}, 95 %: {low:.0%} to {high:.0%})"
+
+
+def _grid() -> list[float]:
+    return [k / 200 for k in range(201)]
+
+
+def _at_least(count: int, total: int, p: float) -> float:
+    """The probability of so many successes or more (Clopper and Pearson, 1934)."""
+    return sum(comb(total, k) * p**k * (1 - p) ** (total - k) for k in range(count, total + 1))
+
+
+def shown(row: Row) -> str:
+    """A line for a problem."""
+    return (
+        f"{row.problem:48} {row.configurations:3} {row.search_s:6.2f} s  guess {row.guess:.3f}  "
+        f"pick {row.pick:.3f} ({row.low:.3f} to {row.high:.3f})  gain {row.gain:.3f}  "
+        f"{row.reason} {row.confidence:.2f}"
+    )
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """How many problems reach what a search must reach."""
+    picks, guesses = sum(r.pick <= WITHIN for r in rows), sum(r.guess <= NEAR for r in rows)
+    lines = [
+        f"picks within 5 % of the best: {share(picks, len(rows))}",
+        f"first guesses within 25 %: {share(guesses, len(rows))}",
+        f"longest search {max(r.search_s for r in rows):.2f} s",
+    ]
+    for family in ("matmul", "conv2d", "max_pool2d", "sum"):
+        gains = [r.gain for r in rows if r.problem.startswith(family)]
+        if gains:
+            lines.append(f"gain over the first guess, {family}: {_mean(gains):.3f} (geometric)")
+    return "\n".join(lines)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return statistics.geometric_mean(values)
+
+
+def rows_of(given: argparse.Namespace, part: int) -> Iterator[Row]:
+    """The rows of one process."""
+    if given.device == "cpu":
+        processors = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {processors[part % len(processors)]})
+    budgets = Budgets(given.budget, given.full)
+    with cp.settings(num_threads=1):
+        for name, call in problems(given.count, given.device)[part :: given.processes]:
+            yield row_of(name, call, budgets, given.device)
+
+
+def _by_processes(given: argparse.Namespace) -> Iterator[Row]:
+    command = [sys.executable, "-m", "bench.tuning", *sys.argv[1:]]
+    running = [
+        subprocess.Popen([*command, "--part", str(k)], stdout=subprocess.PIPE, text=True)
+        for k in range(given.processes)
+    ]
+    for process in running:
+        assert process.stdout is not None
+        for line in process.stdout:
+            yield Row(**json.loads(line))
+        process.wait()
 
 
 def main() -> None:
     """Print a line for each problem, and how many reach what a search must reach."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--count", type=int, default=PROBLEMS)
-    parser.add_argument("--budget", type=float, default=2.0, help="seconds of a quick search")
+    parser.add_argument("--budget", type=float, help="seconds of a quick search")
     parser.add_argument("--full", type=float, default=60.0, help="seconds of an exhaustive one")
+    parser.add_argument("--processes", type=int, default=1, help="each on its own processor")
+    parser.add_argument("--part", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--json", help="a file for the rows")
     given = parser.parse_args()
+    if given.part is not None:
+        for row in rows_of(given, given.part):
+            print(json.dumps(asdict(row)), flush=True)
+        return
     rows: list[Row] = []
-    with cp.settings(num_threads=1):
-        for name, call in problems(given.count):
-            rows.append(row_of(name, call, given.budget, given.full))
-            r = rows[-1]
-            print(
-                f"{r.problem:44} {r.configurations:3} configurations, search {r.search_s:5.2f} s, "
-                f"first guess {r.guess:.3f}, pick {r.pick:.3f} of the best, gain {r.gain:.3f}",
-                flush=True,
-            )
-    picks = sum(r.pick <= 1.05 for r in rows) / len(rows)
-    guesses = sum(r.guess <= 1.25 for r in rows) / len(rows)
-    gain = statistics.geometric_mean(r.gain for r in rows)
-    print(
-        f"picks within 5 %: {picks:.0%}; first guesses within 25 %: {guesses:.0%}; gain {gain:.3f}"
-    )
+    for row in rows_of(given, 0) if given.processes == 1 else _by_processes(given):
+        rows.append(row)
+        print(shown(row), flush=True)
+    print(summary(rows))
     if given.json:
         with open(given.json, "w", encoding="utf-8") as file:
             json.dump([asdict(r) for r in rows], file, indent=1)

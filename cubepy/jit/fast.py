@@ -15,6 +15,7 @@ import numpy as np
 from cubepy.array.interop import queue_of_tensor, read_memory
 from cubepy.array.memory import Memory, pointer
 from cubepy.array.order import Ordered
+from cubepy.jit.ahead import is_ahead
 from cubepy.jit.arguments import ALIGNMENT, Matcher
 from cubepy.jit.classes import is_small
 from cubepy.jit.grid import Fixed, Grid
@@ -161,7 +162,7 @@ class FastPath:
         given = _Arguments(grid, args, self._is_comptime)
         key = self._key(given)
         entry = self._entries.get(key) if key is not None else None
-        if entry is None or is_observed():
+        if entry is None or is_observed() or is_ahead():
             return False
         prepared = entry.prepared
         prepared.compiled.is_used = True

@@ -12,6 +12,7 @@ from cubepy.array.memory import Memory
 from cubepy.jit.bound import Bound
 from cubepy.jit.encoding import Learned, Words
 from cubepy.jit.grid import Fixed, Grid
+from cubepy.jit.guards import Guarded
 from cubepy.jit.programs import Program
 from cubepy.lang.annotations import is_comptime_annotation
 from cubepy.lang.cuda import TensorMap
@@ -129,6 +130,7 @@ def _classes() -> Classes:
         Array,
         Memory,
         TensorMap,
+        Guarded,
         Launcher.__call__,
         complete,
         config.overrides,

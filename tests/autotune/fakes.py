@@ -51,6 +51,12 @@ class FakeSubject:
     def restore(self, poisoned: bool) -> None:
         self._out[...] = np.nan if poisoned else 0
 
+    def copy_arguments(self) -> None:
+        pass
+
+    def make(self, k: int) -> None:
+        self._actions.get(k, lambda: None)()
+
     def run(self, k: int) -> None:
         self.runs.append(k)
         if k not in self._compiled:
@@ -65,6 +71,9 @@ class FakeSubject:
 
     def learn(self) -> None:
         self.run(self.reference)
+
+    def flush(self) -> None:
+        pass
 
     def seconds(self, k: int, count: int) -> float:
         self.run(k)

@@ -81,9 +81,9 @@ def run(
             make(planner, [planner.array(name, x) for name, x in zip(names, arrays, strict=True)])
             return planner.plan()
 
-        changes = session.changes
+        changes = session.changes[0]
         plan = tuned_plan(library, build, arrays, given)
-        if changes == session.changes:  # else a search behind this has ended
+        if changes == session.changes[0]:  # else a search behind this has ended
             plans.keep(key, plan)
     results = plan.run(library, arrays, given, addresses)
     if out is not None:

@@ -369,4 +369,4 @@ class Plans:
 
 
 def _with_settings(key: Any) -> Any:
-    return get("checked"), get("opt_level"), level_in_force(KEPT), session.changes, key
+    return get("checked"), get("opt_level"), level_in_force(KEPT), session.changes[0], key

@@ -73,7 +73,7 @@ class ShortCalls:
         found = describe(*arrays)
         if found is None:
             return None
-        return function, found, rest, tuple(names), session.changes, config.generation[0]
+        return function, found, rest, tuple(names), session.changes[0], config.generation[0]
 
     def find(self, key: Any) -> ShortCall | None:
         """The call of a key, unless a name that its kernels capture has changed."""

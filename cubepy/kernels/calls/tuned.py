@@ -20,6 +20,7 @@ from cubepy.autotune.session import KEPT, is_searching, may_choose
 from cubepy.autotune.signature import layout
 from cubepy.autotune.space import anchor, canonical_text
 from cubepy.config import get
+from cubepy.jit.ahead import compiling_ahead
 from cubepy.kernels.calls.libraries import Library
 from cubepy.record import dataclass
 from cubepy.runtimes.registry import find_device
@@ -206,11 +207,18 @@ class PlanCandidates:
         plan, operands = self._ready(k)
         self._operands.library.launch(plan.program, operands, plan.written)
 
+    def copy_arguments(self) -> None:
+        """Nothing: a plan is made without them."""
+
+    def make(self, k: int) -> None:
+        with compiling_ahead():
+            self._plan_of(k)
+
     def run(self, k: int) -> None:
         self._launch(k)
         self._timer.wait()
 
-    def outputs(self) -> list[np.ndarray]:
+    def outputs(self) -> list[Any]:
         from cubepy.autotune.scratch import contents
 
         return [contents(x) for x in (*self._copies.outs, *self._copies.updated)]
@@ -218,9 +226,12 @@ class PlanCandidates:
     def learn(self) -> None:
         """Nothing: results are written whole, and those that are arguments keep their content."""
 
+    def flush(self) -> None:
+        self._timer.flush()
+
     def seconds(self, k: int, count: int) -> float:
         self._ready(k)
-        return self._timer.seconds(lambda: self._launch(k), count)
+        return self._timer.seconds(lambda: self._launch(k), count, name=k)
 
     def bound(self) -> float:
         return 0.0

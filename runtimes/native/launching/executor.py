@@ -74,7 +74,8 @@ class Classes:
     `launcher` keeps `kernel`, `_grid`, `_table`, `_what` and `_cells`; `kernel` keeps `_launchers`,
     `_covers` and `_table`, and has `__getitem__` and `over`; `table` keeps `data`; `array` keeps
     `_memory`, a `memory` with an `owner`; `bound` keeps `_launcher`, `_args` and `_names`;
-    `program` keeps `_data`; `tensor_map` keeps `array`, `box`, `swizzle` and `pixels`.
+    `program` keeps `_data`; `tensor_map` keeps `array`, `box`, `swizzle` and `pixels`; `guarded`
+    keeps `_guards`.
     `general` launches in Python; `rest` completes a launch; `overrides` is the context variable
     and `generation` the counter of the settings, of which code depends on `settings`.
     """
@@ -87,6 +88,7 @@ class Classes:
     array: Any
     memory: Any
     tensor_map: Any
+    guarded: Any
     general: Callable[..., Any]
     rest: Callable[[Any, int, int, int, int], None]
     overrides: Any
@@ -106,6 +108,8 @@ class Executor:
         self.bound_entry = library.address[frame.BOUND]
         self.program = native_class(classes.program)
         self.program_entry = library.address[frame.PROGRAM]
+        self.guarded_entry = library.address[frame.GUARDED]
+        self._guarded: dict[type, Any] = {}
         self._library = library
         self._kept: list[Any] = [classes]
         self._stream = 0
@@ -165,6 +169,14 @@ class Executor:
             Context.BOUND: id(classes.bound.__call__),
             Context.PROGRAM: id(classes.program.__call__),
         }
+
+    def guarded(self, cls: type) -> Any:
+        """The subclass of a class of guarded objects whose calls are native."""
+        if cls in self._guarded.values():
+            return cls
+        if cls not in self._guarded:
+            self._guarded[cls] = native_class(cls)
+        return self._guarded[cls]
 
     def reads_tensors(self, cls: Any) -> bool:
         """Whether torch's tensors are read; `cls` is their class, or that of parameters."""
@@ -255,7 +267,7 @@ def _make(classes: Classes) -> Executor | None:
 
 @once
 def _library() -> Library:
-    calls = frame.LAUNCH, frame.BOUND, frame.PROGRAM, grids.GETITEM, grids.OVER
+    calls = frame.LAUNCH, frame.BOUND, frame.PROGRAM, frame.GUARDED, grids.GETITEM, grids.OVER
     names = *calls, describing.DESCRIBE, frame.CONTEXT
     return link(compile_text(text(), level=1, has_locals=True), names)
 
@@ -281,6 +293,7 @@ def _places(classes: Classes) -> dict[Context, int] | None:
         (Context.DATA, table, "data"),
         (Context.MEMORY_OF, object.__new__(classes.array), "_memory"),
         (Context.OWNER_OF, object.__new__(classes.memory), "owner"),
+        (Context.GUARDS, object.__new__(classes.guarded), "_guards"),
         (Context.MAP_ARRAY, tensor_map, "array"),
         (Context.MAP_BOX, tensor_map, "box"),
         (Context.MAP_SWIZZLE, tensor_map, "swizzle"),

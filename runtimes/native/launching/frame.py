@@ -15,6 +15,7 @@ from cubepy.runtimes.native.launching.tables import (
 from cubepy.runtimes.native.words import Operand, Routine, Value
 
 LAUNCH, BOUND, PROGRAM = "cubepy_launch", "cubepy_bound", "cubepy_program"
+GUARDED = "cubepy_guarded"
 CONTEXT = "cubepy_launch_context"
 TYPE_OF = 8
 """Where objects keep their type; the following are places in objects too, checked by `executor`."""

@@ -17,6 +17,7 @@ from cubepy.runtimes.native.launching import (
     extents,
     frame,
     grids,
+    guarding,
     matching,
     programs,
     reading,
@@ -28,7 +29,18 @@ from cubepy.runtimes.native.launching.tables import Context
 
 def text() -> str:
     """The module."""
-    parts = frame, reading, extents, matching, enqueuing, running, programs, describing, grids
+    parts = (
+        frame,
+        reading,
+        extents,
+        matching,
+        enqueuing,
+        running,
+        programs,
+        describing,
+        grids,
+        guarding,
+    )
     routines = [routine for part in parts for routine in part.routines()]
     context = f"@{CONTEXT} = global [{int(Context.SIZE)} x i64] zeroinitializer"
     return "\n\n".join((context, DECLARATIONS, *(r.text() for r in routines)))

@@ -156,6 +156,51 @@ class Gpu(IntEnum):
     SIZE = 9
 
 
+class Guards(IntEnum):
+    """The words at the beginning of an object's guards, which follow; see `jit.guards`."""
+
+    GENERAL = 0
+    """What is called with the object where no guard holds."""
+    COUNT = 1
+    SIZE = 2
+
+
+class Guard(IntEnum):
+    """The words at the beginning of a guard; places are counted from there."""
+
+    BYTES = 0
+    TARGET = 1
+    NAMES = 2
+    """The names of the keywords that are added as a tuple, 0 for none, and their values."""
+    ADDED = 3
+    ADDED_AT = 4
+    WORDS = 5
+    """Addresses, and what must be there."""
+    WORDS_AT = 6
+    VARIABLES = 7
+    """Context variables, and what they must hold."""
+    VARIABLES_AT = 8
+    ARGUMENTS = 9
+    """How many arguments there must be, and what was seen of each: rows of `Seen`."""
+    SEEN_AT = 10
+    SIZE = 11
+
+
+class Seen(IntEnum):
+    """What a guard saw of an argument."""
+
+    TYPE = 0
+    """The class of an array; 0 for others, which are equal to `WHAT`."""
+    WHAT = 1
+    """NumPy's descriptor, or DLPack's type."""
+    RANK = 2
+    DEVICE = 3
+    AXES = 4
+    """`MAX_RANK` extents, and as many strides: NumPy's in bytes, torch's in elements."""
+
+
+SEEN_WORDS = Seen.AXES + 2 * MAX_RANK
+
 LOGGED = 16
 """Launches that a log holds: behind the number of all there ever were, for each the stream and the
 number of the kernel."""
@@ -376,7 +421,9 @@ class Context(IntEnum):
     MAP_BOX = 57
     MAP_SWIZZLE = 58
     MAP_PIXELS = 59
-    SIZE = 60
+    GUARDS = 60
+    """Where guarded objects keep their guards: a tuple that begins with bytes."""
+    SIZE = 61
 
 
 NUMBER_ROW_WORDS = 3

@@ -1,0 +1,162 @@
+"""Processes that compile candidates at the same time, ahead of their first runs.
+
+They are forked from the process that searches, and keep their code in the disk cache, where the
+search finds it. They never call a driver: they launch nothing and load nothing. Processes, not
+threads: tracing and passes hold the GIL, which is half of the time of a compile.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import struct
+import sys
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+
+from cubepy.autotune import children
+from cubepy.config import get
+from cubepy.record import dataclass
+
+MOST_WORKERS = 16
+MOST_TASKS = 4096
+"""More would not fit into a pipe; the rest is compiled by who runs it."""
+_NUMBER = struct.Struct("<ii")
+_BEGUN, _DONE = 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A candidate that can be run without waiting for its code. `failure`: "" if it may be run,
+    else how the process that compiled it ended; `is_late`: it was ended for its time."""
+
+    k: int
+    failure: str = ""
+    is_late: bool = False
+
+
+def cores() -> int:
+    """The processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def can_compile_ahead() -> bool:
+    """Whether code reaches this process from others: by a fork, and by the disk cache."""
+    return sys.platform == "linux" and bool(get("cache"))
+
+
+class Ahead:
+    """Compiles candidates in the order given, until it is closed. A context.
+
+    `compile_one` compiles a candidate and keeps its code; `limit_s`: the longest that it may take.
+    """
+
+    def __init__(
+        self,
+        compile_one: Callable[[int], None],
+        order: Sequence[int],
+        limit_s: float,
+        clock: Callable[[], float],
+        workers: int | None = None,
+    ) -> None:
+        self._compile, self._limit, self._clock = compile_one, limit_s, clock
+        self._open = set(order[:MOST_TASKS])
+        self._count = min(workers or min(cores(), MOST_WORKERS), len(self._open))
+        self._tasks, self._answers = os.pipe(), os.pipe()
+        os.write(self._tasks[1], b"".join(_NUMBER.pack(k, 0) for k in order[:MOST_TASKS]))
+        self._doing: dict[int, tuple[int, float] | None] = {}
+        """What each worker compiles, and since when."""
+        self._ready: dict[int, Ready] = {}
+        self._buffer = b""
+
+    def __enter__(self) -> Ahead:
+        for _ in range(self._count):
+            self._fork()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for pid in self._doing:
+            children.kill(pid)
+            with suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+        for fd in (*self._tasks, *self._answers):
+            os.close(fd)
+        self._doing = {}
+
+    def next(self, wanted: Sequence[int], until: float) -> Ready | None:
+        """The first that is wanted and ready; waits for one, but not longer than `until`. Where
+        nobody compiles any of them, the first is to be compiled by who asks."""
+        while True:
+            self._read(0.0)
+            for k in wanted:
+                if k in self._ready:
+                    self._open.discard(k)
+                    return self._ready.pop(k)
+            if not self._doing or self._open.isdisjoint(wanted):
+                return Ready(wanted[0])
+            rest = until - self._clock()
+            if rest <= 0:
+                return None
+            self._end_late()
+            self._read(min(rest, 0.05))
+            self._replace_dead(wanted)
+
+    def _fork(self) -> None:
+        with suppress(OSError):  # no process is to be had: the others do, or the search itself
+            self._doing[children.fork(self._work)] = None
+
+    def _work(self) -> None:
+        """In a worker: take a task, compile it, until there is none."""
+        pid = os.getpid()
+        os.close(self._tasks[1])
+        while task := os.read(self._tasks[0], _NUMBER.size):
+            k, _ = _NUMBER.unpack(task)
+            self._answer(pid, k, _BEGUN)
+            with suppress(Exception):  # whoever runs it meets the same error
+                self._compile(k)
+            self._answer(pid, k, _DONE)
+
+    def _answer(self, pid: int, k: int, what: int) -> None:
+        os.write(self._answers[1], _NUMBER.pack(pid, k << 1 | what))
+
+    def _read(self, seconds: float) -> None:
+        """Take in what workers say."""
+        if not select.select([self._answers[0]], [], [], seconds)[0]:
+            return
+        data = self._buffer + os.read(self._answers[0], 1 << 16)
+        whole = len(data) - len(data) % _NUMBER.size
+        self._buffer = data[whole:]
+        for pid, said in _NUMBER.iter_unpack(data[:whole]):
+            k = said >> 1
+            if said & 1 == _DONE:
+                self._ready[k] = Ready(k)
+            if pid in self._doing:
+                self._doing[pid] = None if said & 1 == _DONE else (k, self._clock())
+
+    def _end_late(self) -> None:
+        """End workers that take too long."""
+        for pid, task in list(self._doing.items()):
+            if task is not None and self._clock() - task[1] > self._limit:
+                children.kill(pid)
+                text = f"not compiled within {self._limit:.3g} s"
+                self._ready[task[0]] = Ready(task[0], text, True)
+                self._doing[pid] = None
+                self._replace(pid)
+
+    def _replace_dead(self, wanted: Collection[int]) -> None:
+        """A worker that died takes its candidate with it."""
+        for pid, task in list(self._doing.items()):
+            done, status = os.waitpid(pid, os.WNOHANG)
+            if not done:
+                continue
+            del self._doing[pid]
+            if task is not None and task[0] in wanted:
+                self._ready[task[0]] = Ready(task[0], children.how_it_ended(status))
+            self._fork()
+
+    def _replace(self, pid: int) -> None:
+        children.wait(pid)
+        del self._doing[pid]
+        self._fork()

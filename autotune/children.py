@@ -1,0 +1,78 @@
+"""Forked children: copies of this process, which work, are quiet, and leave without cleaning up."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import signal
+import time
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+
+_PARENT_DEATH_SIGNAL = 1
+"""PR_SET_PDEATHSIG of Linux's prctl."""
+
+
+def fork(work: Callable[[], None]) -> int:
+    """Work in a child, which ends when that is done, or fails, or its parent dies; its number."""
+    with warnings.catch_warnings():  # of Python 3.12, about threads: locks survive a fork here
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+    if pid == 0:
+        _work_and_leave(work)
+    return pid
+
+
+def _work_and_leave(work: Callable[[], None]) -> None:
+    """In the child: nothing of the parent's is run or freed."""
+    status = 1
+    try:
+        gc.disable()
+        _be_quiet()
+        work()
+        status = 0
+    except BaseException:
+        status = 2
+    finally:
+        os._exit(status)
+
+
+def _be_quiet() -> None:
+    """What a candidate prints, and the last words of one that crashes, go nowhere; the child dies
+    with its parent, first where memory runs out, and of Ctrl-C as its parent says."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")
+
+
+def wait(pid: int) -> int:
+    """The status of a child, which gets a second to leave."""
+    for _ in range(1000):
+        done, found = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return found
+        time.sleep(0.001)
+    kill(pid)
+    return os.waitpid(pid, 0)[1]
+
+
+def kill(pid: int) -> None:
+    """End a child, if it has not ended."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def how_it_ended(status: int) -> str:
+    """A status of a child for people."""
+    if not os.WIFSIGNALED(status):
+        return f"the process ended with status {os.WEXITSTATUS(status)}"
+    number = os.WTERMSIG(status)
+    with suppress(ValueError):
+        return f"the process died of {signal.Signals(number).name}"
+    return f"the process died of signal {number}"

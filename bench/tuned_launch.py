@@ -1,0 +1,82 @@
+"""`python -m bench.tuned_launch`: what a tuned launch costs beside an untuned one.
+
+Microseconds of this process's time for a call on arrays of 64 elements with a signature that was
+seen before: medians of interleaved rounds.
+"""
+
+from __future__ import annotations
+
+import functools
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import cubepy as cp
+
+CALLS, ROUNDS = 20_000, 15
+SPACE = {"n": (1, 2, 4)}
+
+
+@cp.cube
+def scale(x, out, n: cp.Comptime):
+    i = cp.ABSOLUTE_POS * n
+    for k in cp.unroll(range(n)):
+        if i + k < out.size:
+            out.flat[i + k] = x.flat[i + k] * 2
+
+
+@cp.autotuned(space=SPACE, key=lambda x, out: (cp.anchor(out.size), out.dtype))
+def double(x, out, *, config):
+    n = config["n"]
+    scale.over(-(-out.size // n))(x, out, n)
+
+
+tuned = cp.autotuned(scale, space=SPACE)
+
+
+def grid(config: Any) -> int:
+    """Units for 64 elements."""
+    return 64 // config["n"]
+
+
+def main() -> None:
+    """Print a line for each kind of call."""
+    x, out = np.ones(64, np.float32), np.empty(64, np.float32)
+    with tempfile.TemporaryDirectory() as folder, cp.settings(cache_dir=folder):
+        tuned.over(grid)(x, out)
+        double(x, out)
+    config = double.pick(x, out)
+    n = tuned.over(grid).pick(x, out)["n"]
+    launcher = scale.over(64 // n)
+    calls: dict[str, Callable[..., Any]] = {
+        "an untuned launcher, `n` given": functools.partial(launcher, n=n),
+        "a tuned launcher": tuned.over(grid),
+        "a function, `config` given": functools.partial(double.function, config=config),
+        "a tuned function": double,
+    }
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(ROUNDS):
+        for name, call in calls.items():
+            times[name].append(_sample(call, x, out))
+    found = {name: statistics.median(t) for name, t in times.items()}
+    for name, seconds in found.items():
+        print(f"{name:34} {seconds * 1e6:6.2f} us")
+    rows = list(found.values())
+    print(f"tuned launches cost {(rows[1] - rows[0]) * 1e6:+.2f} us more, ", end="")
+    print(f"tuned functions {(rows[3] - rows[2]) * 1e6:+.2f} us")
+
+
+def _sample(call: Callable[..., Any], x: np.ndarray, out: np.ndarray) -> float:
+    call(x, out)
+    began = time.process_time()
+    for _ in range(CALLS):
+        call(x, out)
+    return (time.process_time() - began) / CALLS
+
+
+if __name__ == "__main__":
+    main()
