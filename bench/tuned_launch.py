@@ -6,7 +6,6 @@ seen before: medians of interleaved rounds.
 
 from __future__ import annotations
 
-import functools
 import statistics
 import tempfile
 import time
@@ -52,16 +51,16 @@ def main() -> None:
     config = double.pick(x, out)
     n = tuned.over(grid).pick(x, out)["n"]
     launcher = scale.over(64 // n)
-    calls: dict[str, Callable[..., Any]] = {
-        "an untuned launcher, `n` given": functools.partial(launcher, n=n),
-        "a tuned launcher": tuned.over(grid),
-        "a function, `config` given": functools.partial(double.function, config=config),
-        "a tuned function": double,
+    calls: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
+        "an untuned launcher, `n` given": (launcher, {"n": n}),
+        "a tuned launcher": (tuned.over(grid), {}),
+        "a function, `config` given": (double.function, {"config": config}),
+        "a tuned function": (double, {}),
     }
     times: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(ROUNDS):
-        for name, call in calls.items():
-            times[name].append(_sample(call, x, out))
+        for name, (call, added) in calls.items():
+            times[name].append(_sample(call, added, x, out))
     found = {name: statistics.median(t) for name, t in times.items()}
     for name, seconds in found.items():
         print(f"{name:34} {seconds * 1e6:6.2f} us")
@@ -70,11 +69,13 @@ def main() -> None:
     print(f"tuned functions {(rows[3] - rows[2]) * 1e6:+.2f} us")
 
 
-def _sample(call: Callable[..., Any], x: np.ndarray, out: np.ndarray) -> float:
-    call(x, out)
+def _sample(
+    call: Callable[..., Any], added: dict[str, Any], x: np.ndarray, out: np.ndarray
+) -> float:
+    call(x, out, **added)
     began = time.process_time()
     for _ in range(CALLS):
-        call(x, out)
+        call(x, out, **added)
     return (time.process_time() - began) / CALLS
 
 

@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from cubepy.array.memory import HOST, Memory
 from cubepy.autotune.measure import Clock, Timer
 from cubepy.autotune.session import KEPT, is_searching, may_choose
