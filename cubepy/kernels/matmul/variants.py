@@ -19,7 +19,7 @@ from cubepy.kernels.matmul.thin import Thin
 from cubepy.kernels.matmul.tiles import Tiles
 from cubepy.kernels.matmul.units import PANEL, Units
 from cubepy.kernels.matmul.vectors import Vectors
-from cubepy.kernels.matmul.waves import tilings
+from cubepy.kernels.matmul.waves import varied
 from cubepy.targets import Target
 
 
@@ -46,7 +46,7 @@ def others(target: Target, first: Configuration, problem: Problem) -> Mapping[st
             shapes = [s for s in ((1, 8), (2, 4), (4, 4), (4, 2), (1, 4)) if s[0] <= problem.m]
             return variants(first, {"rows, columns": shapes}, _dots)
         case Pipelined():
-            found = {f"{t.height}x{t.width}": t for t in tilings(target, problem)}
+            found = varied(target, problem)
             return {text: t for text, t in found.items() if t != first}
         case Thin():
             cuts = other_cuts(target, problem)

@@ -30,7 +30,10 @@ START = 256
 """Elements of k that a tile's begin and end are worth."""
 BAND = 8
 """Rows of tiles that are gone through together, so that they share the right factor."""
-MOST_STAGES = 8
+BANDS = (BAND, 4, 16, 2, 32)
+FEWER = (0, 1)
+"""What the autotuner may try: other bands, and stages less than fit."""
+MOST_STAGES, LEAST_STAGES = 8, 3
 ROW_ELEMENTS = 64
 """Columns of a right factor that is dense along them, in one row of shared memory."""
 
@@ -80,6 +83,21 @@ def tilings(target: Target, problem: Problem) -> list[Pipelined]:
         if (problem.right == COLUMNS or width % ROW_ELEMENTS == 0)
         and (not promotes or width <= PROMOTED_WIDTH)
     ]
+
+
+def varied(target: Target, problem: Problem) -> dict[str, Pipelined]:
+    """All ways by what distinguishes them: every tile as the rule would have it, the fastest by
+    `duration` first; then with other bands, and with fewer stages."""
+    ways = sorted(tilings(target, problem), key=lambda t: duration(target, problem, t))
+    found: dict[str, Pipelined] = {}
+    for fewer in FEWER:
+        for band in BANDS:
+            for t in ways:
+                stages = t.stages - fewer
+                text = f"{t.height}x{t.width}, {stages} stages, bands of {band}"
+                if stages >= LEAST_STAGES or not fewer:
+                    found[text] = replace(t, stages=stages, band=band)
+    return found
 
 
 def _filled(target: Target, t: Pipelined) -> Pipelined:
