@@ -13,6 +13,7 @@ import struct
 import sys
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from math import inf
 
 from cubepy.autotune import children
 from cubepy.config import get
@@ -21,18 +22,21 @@ from cubepy.record import dataclass
 MOST_WORKERS = 16
 MOST_TASKS = 4096
 """More would not fit into a pipe; the rest is compiled by who runs it."""
-_NUMBER = struct.Struct("<ii")
+_TASK, _ANSWER = struct.Struct("<i"), struct.Struct("<iid")
+_NEVER = -1.0
 _BEGUN, _DONE = 0, 1
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
     """A candidate that can be run without waiting for its code. `failure`: "" if it may be run,
-    else how the process that compiled it ended; `is_late`: it was ended for its time."""
+    else how the process that compiled it ended; `is_late`: it was ended for its time; `seconds`:
+    what the model predicts."""
 
     k: int
     failure: str = ""
     is_late: bool = False
+    seconds: float | None = None
 
 
 def cores() -> int:
@@ -50,12 +54,13 @@ def can_compile_ahead() -> bool:
 class Ahead:
     """Compiles candidates in the order given, until it is closed. A context.
 
-    `compile_one` compiles a candidate and keeps its code; `limit_s`: the longest that it may take.
+    `compile_one` compiles a candidate, keeps its code, and predicts its time; `limit_s`: the
+    longest that it may take.
     """
 
     def __init__(
         self,
-        compile_one: Callable[[int], None],
+        compile_one: Callable[[int], float | None],
         order: Sequence[int],
         limit_s: float,
         clock: Callable[[], float],
@@ -65,7 +70,7 @@ class Ahead:
         self._open = set(order[:MOST_TASKS])
         self._count = min(workers or min(cores(), MOST_WORKERS), len(self._open))
         self._tasks, self._answers = os.pipe(), os.pipe()
-        os.write(self._tasks[1], b"".join(_NUMBER.pack(k, 0) for k in order[:MOST_TASKS]))
+        os.write(self._tasks[1], b"".join(_TASK.pack(k) for k in order[:MOST_TASKS]))
         self._doing: dict[int, tuple[int, float] | None] = {}
         """What each worker compiles, and since when."""
         self._ready: dict[int, Ready] = {}
@@ -86,14 +91,16 @@ class Ahead:
         self._doing = {}
 
     def next(self, wanted: Sequence[int], until: float) -> Ready | None:
-        """The first that is wanted and ready; waits for one, but not longer than `until`. Where
-        nobody compiles any of them, the first is to be compiled by who asks."""
+        """Of those that are wanted and ready, the fastest by the model, else the first; waits for
+        one, but not longer than `until`. Where nobody compiles any of them, the first is to be
+        compiled by who asks."""
         while True:
             self._read(0.0)
-            for k in wanted:
-                if k in self._ready:
-                    self._open.discard(k)
-                    return self._ready.pop(k)
+            ready = [self._ready[k] for k in wanted if k in self._ready]
+            if ready:
+                found = min(ready, key=lambda r: inf if r.seconds is None else r.seconds)
+                self._open.discard(found.k)
+                return self._ready.pop(found.k)
             if not self._doing or self._open.isdisjoint(wanted):
                 return Ready(wanted[0])
             rest = until - self._clock()
@@ -103,6 +110,11 @@ class Ahead:
             self._read(min(rest, 0.05))
             self._replace_dead(wanted)
 
+    def prediction(self, k: int) -> float | None:
+        """What the model predicts for a candidate, if it is known by now."""
+        self._read(0.0)
+        return self._ready[k].seconds if k in self._ready else None
+
     def _fork(self) -> None:
         with suppress(OSError):  # no process is to be had: the others do, or the search itself
             self._doing[children.fork(self._work)] = None
@@ -111,27 +123,28 @@ class Ahead:
         """In a worker: take a task, compile it, until there is none."""
         pid = os.getpid()
         os.close(self._tasks[1])
-        while task := os.read(self._tasks[0], _NUMBER.size):
-            k, _ = _NUMBER.unpack(task)
+        while task := os.read(self._tasks[0], _TASK.size):
+            (k,) = _TASK.unpack(task)
             self._answer(pid, k, _BEGUN)
+            found = None
             with suppress(Exception):  # whoever runs it meets the same error
-                self._compile(k)
-            self._answer(pid, k, _DONE)
+                found = self._compile(k)
+            self._answer(pid, k, _DONE, _NEVER if found is None else found)
 
-    def _answer(self, pid: int, k: int, what: int) -> None:
-        os.write(self._answers[1], _NUMBER.pack(pid, k << 1 | what))
+    def _answer(self, pid: int, k: int, what: int, seconds: float = _NEVER) -> None:
+        os.write(self._answers[1], _ANSWER.pack(pid, k << 1 | what, seconds))
 
     def _read(self, seconds: float) -> None:
         """Take in what workers say."""
         if not select.select([self._answers[0]], [], [], seconds)[0]:
             return
         data = self._buffer + os.read(self._answers[0], 1 << 16)
-        whole = len(data) - len(data) % _NUMBER.size
+        whole = len(data) - len(data) % _ANSWER.size
         self._buffer = data[whole:]
-        for pid, said in _NUMBER.iter_unpack(data[:whole]):
+        for pid, said, seconds in _ANSWER.iter_unpack(data[:whole]):
             k = said >> 1
             if said & 1 == _DONE:
-                self._ready[k] = Ready(k)
+                self._ready[k] = Ready(k, seconds=None if seconds < 0 else seconds)
             if pid in self._doing:
                 self._doing[pid] = None if said & 1 == _DONE else (k, self._clock())
 

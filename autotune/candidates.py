@@ -9,6 +9,7 @@ from typing import Any
 
 from cubepy.autotune.compare import same_bits
 from cubepy.autotune.measure import Clock, Timer
+from cubepy.autotune.predict import predicted
 from cubepy.autotune.scratch import Scratch
 from cubepy.config import get, settings
 from cubepy.jit.ahead import compiling_ahead
@@ -49,9 +50,10 @@ class CallCandidates:
     def copy_arguments(self) -> None:
         _ = self._scratch
 
-    def make(self, k: int) -> None:
-        with compiling_ahead(), settings(opt_level=get("opt_level")):
+    def make(self, k: int) -> float | None:
+        with compiling_ahead() as made, settings(opt_level=get("opt_level")):
             self._launch(k)
+        return predicted(self._scratch.device, made, self._scratch.bytes())
 
     def run(self, k: int) -> None:
         self._launch(k)

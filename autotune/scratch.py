@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import fields, is_dataclass, replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,11 @@ class Scratch:
     def has_torch_tensors(self) -> bool:
         """Whether torch's stream orders the work on an array."""
         return any(type(x).__module__ == "torch" for x in self._arrays.values())
+
+    def bytes(self) -> int:
+        """Bytes of all arrays."""
+        memories = map(read_memory, self._arrays.values())
+        return sum(prod(m.shape) * m.dtype.itemsize for m in memories if m is not None)
 
     def restore(self, poisoned: bool = False) -> None:
         """Give the written copies their first contents, or NaN where these do not count."""

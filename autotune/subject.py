@@ -25,8 +25,9 @@ class Subject(Protocol):
         """Make what `make` must not: copies of arguments on a device."""
         ...
 
-    def make(self, k: int) -> None:
-        """Compile candidate `k` and keep its code on disk; load and launch nothing."""
+    def make(self, k: int) -> float | None:
+        """Compile candidate `k` and keep its code on disk; load and launch nothing. Gives the
+        seconds that the model predicts for it, None where it cannot."""
         ...
 
     def run(self, k: int) -> None:

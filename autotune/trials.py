@@ -77,6 +77,7 @@ class Trials:
     status: list[str] = field(default_factory=list[str])
     details: dict[int, str] = field(default_factory=dict[int, str])
     first: dict[int, float] = field(default_factory=dict[int, float])
+    predicted: dict[int, float] = field(default_factory=dict[int, float])
     samples: dict[int, list[float]] = field(default_factory=dict[int, list[float]])
     doing: int | None = None
     outcome: Message | None = None
@@ -98,6 +99,8 @@ class Trials:
                 self.details[k] = message["detail"]
             if "s" in message:
                 self.first[k] = message["s"]
+        elif kind == "predicted":
+            self.predicted[k] = message["s"]
         elif kind == "first":
             self.first[k], self.doing = message["s"], None
         elif kind == "sample":
@@ -146,6 +149,9 @@ def examine(
             report({"do": "end", "pick": None, "reason": "the reference failed"})
             return
         _check_all(subject, others, wanted, limits, ahead, report, clock)
+        reference = ahead and ahead.prediction(subject.reference)
+        if reference is not None:
+            report({"do": "predicted", "k": subject.reference, "s": reference})
     _time_first(subject, trials, limits, report, clock)
     _race(subject, trials, limits, wanted, report, clock)
 
@@ -154,12 +160,14 @@ def examine(
 def _compiling(
     subject: Subject, unknown: Sequence[int], limits: Limits, clock: Clock
 ) -> Iterator[Ahead | None]:
-    """Compile the unknown ahead, where that is possible and there are some."""
+    """Compile the unknown ahead, where that is possible and there are some. The reference comes
+    last: it is compiled by who runs it, but predicted like the others."""
     if len(unknown) < 2 or not limits.workers or not can_compile_ahead():
         yield None
         return
     subject.copy_arguments()
-    with Ahead(subject.make, unknown, max(limits.each_s, MAKING_S), clock, limits.workers) as ahead:
+    order, limit_s = [*unknown, subject.reference], max(limits.each_s, MAKING_S)
+    with Ahead(subject.make, order, limit_s, clock, limits.workers) as ahead:
         yield ahead
 
 
@@ -197,6 +205,8 @@ def _check_all(
         if ready is None:
             break
         unknown.remove(ready.k)
+        if ready.seconds is not None:
+            report({"do": "predicted", "k": ready.k, "s": ready.seconds})
         if ready.failure:
             status = LATE if ready.is_late else CRASHED
             report({"do": "checked", "k": ready.k, "status": status, "detail": ready.failure})

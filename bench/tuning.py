@@ -2,8 +2,9 @@
 
 Thirty problems of matmul, convolution, pooling and reduction, drawn from a seed. For each, a quick
 search runs with a store of its own; then every configuration is measured in full; then the first
-guess, the pick and the best are measured again, interleaved. On a CPU each process has one thread
-on a processor of its own; on a GPU (`--device cuda:0`) calls are replayed from graphs.
+guess, the pick, the best, and what the analytic model puts first are measured again, interleaved.
+On a CPU kernels have one thread, and `--processes` share the processors; on a GPU (`--device
+cuda:0`) calls are replayed from graphs.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from cubepy.autotune.records import IMPORTED, Key, Pick, find_records
 
 SEED = 20260611
 PROBLEMS = 30
-ROUNDS = 15
+ROUNDS, TAKEN, SAMPLE_S = 15, 3, 1e-3
 FAMILIES = ("matmul", "convolution", "pooling", "reduction")
 WITHIN, NEAR = 1.05, 1.25
 Call = Callable[[], Any]
@@ -47,6 +48,7 @@ class Row:
     configurations: int
     search_s: float
     guess: float
+    model: float
     pick: float
     low: float
     high: float
@@ -186,11 +188,13 @@ def own_store() -> Any:
 
 @dataclass
 class Found:
-    """What a search found at one place of a call: its pick, what it says of that, and times."""
+    """What a search found at one place of a call: its pick, what it says of that, times, and the
+    configuration that the model puts first."""
 
     config: str
     about: dict[str, Any]
     times: dict[str, float]
+    modelled: str
 
 
 def search(call: Call, **options: Any) -> dict[Key, Found]:
@@ -201,8 +205,15 @@ def search(call: Call, **options: Any) -> dict[Key, Found]:
     for pick in find_records().picks():
         measured = find_records().measurements(pick.key)
         times = {c: m.seconds for c, m in measured.items() if m.status == "ok" and m.seconds}
-        found[pick.key] = Found(pick.config, json.loads(pick.about), times)
+        first = _modelled(find_records().searches(pick.key)[-1])
+        found[pick.key] = Found(pick.config, json.loads(pick.about), times, first)
     return found
+
+
+def _modelled(search: dict[str, Any]) -> str:
+    """What was predicted to be the fastest of a search; ties go to the preferred ones."""
+    predicted = {m["k"]: m["s"] for m in search["log"] if m["do"] == "predicted"}
+    return search["texts"][min(predicted, key=lambda k: (predicted[k], k)) if predicted else 0]
 
 
 def measure(call: Call, picks: dict[str, dict[Key, str]], device: str) -> dict[str, list[float]]:
@@ -245,14 +256,16 @@ def _sampler(call: Call, chosen: dict[Key, str], device: str) -> Call:
 
 
 def _sample(call: Call) -> float:
+    """The least of a few times of about a millisecond, so that an interruption is not counted."""
     call()
-    count, began = 0, time.process_time()
-    while True:
-        call()
-        count += 1
-        took = time.process_time() - began
-        if took > 2e-3:
-            return took / count
+    times: list[float] = []
+    for _ in range(TAKEN):
+        count, began = 0, time.perf_counter()
+        while (took := time.perf_counter() - began) < SAMPLE_S:
+            call()
+            count += 1
+        times.append(took / count)
+    return min(times)
 
 
 @dataclass
@@ -275,8 +288,9 @@ def row_of(name: str, call: Call, budgets: Budgets, device: str) -> Row:
         chosen = {k: min(f.times, key=f.times.__getitem__) for k, f in best.items() if f.times}
         count = sum(len(f.times) for f in best.values())
         picked = {key: found.config for key, found in quick.items()}
-        guess = dict.fromkeys(chosen, "default")
-        times = measure(call, {"best": chosen, "pick": picked, "guess": guess}, device)
+        sets = {"best": chosen, "pick": picked, "guess": dict.fromkeys(chosen, "default")}
+        sets["model"] = {key: found.modelled for key, found in best.items()}
+        times = measure(call, sets, device)
     found = {n: statistics.median(t) for n, t in times.items()}
     least = min(found.values())
     low, high = interval([a / b for a, b in zip(times["pick"], times["best"], strict=True)])
@@ -286,6 +300,7 @@ def row_of(name: str, call: Call, budgets: Budgets, device: str) -> Row:
         count,
         took,
         found["guess"] / least,
+        found["model"] / least,
         found["pick"] / least,
         low,
         high,
@@ -315,17 +330,19 @@ def shown(row: Row) -> str:
     """A line for a problem."""
     return (
         f"{row.problem:48} {row.configurations:3} {row.search_s:6.2f} s  guess {row.guess:.3f}  "
-        f"pick {row.pick:.3f} ({row.low:.3f} to {row.high:.3f})  gain {row.gain:.3f}  "
-        f"{row.reason} {row.confidence:.2f}"
+        f"model {row.model:.3f}  pick {row.pick:.3f} ({row.low:.3f} to {row.high:.3f})  "
+        f"gain {row.gain:.3f}  {row.reason} {row.confidence:.2f}"
     )
 
 
 def summary(rows: Sequence[Row]) -> str:
     """How many problems reach what a search must reach."""
     picks, guesses = sum(r.pick <= WITHIN for r in rows), sum(r.guess <= NEAR for r in rows)
+    modelled = sum(r.model <= NEAR for r in rows)
     lines = [
         f"picks within 5 % of the best: {share(picks, len(rows))}",
         f"first guesses within 25 %: {share(guesses, len(rows))}",
+        f"what the model puts first within 25 %: {share(modelled, len(rows))}",
         f"longest search {max(r.search_s for r in rows):.2f} s",
     ]
     for family in ("matmul", "conv2d", "max_pool2d", "sum"):
@@ -343,7 +360,7 @@ def rows_of(given: argparse.Namespace, part: int) -> Iterator[Row]:
     """The rows of one process."""
     if given.device == "cpu":
         processors = sorted(os.sched_getaffinity(0))
-        os.sched_setaffinity(0, {processors[part % len(processors)]})
+        os.sched_setaffinity(0, set(processors[part :: given.processes]) or {processors[0]})
     budgets = Budgets(given.budget, given.full)
     with cp.settings(num_threads=1):
         for name, call in problems(given.count, given.device)[part :: given.processes]:

@@ -5,26 +5,58 @@ A forked process may do so for a GPU whose driver it must not call.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import field
 
-_is_ahead: ContextVar[bool] = ContextVar("cubepy_is_ahead", default=False)
+from cubepy.artifact import Artifact
+from cubepy.ir.core import Kernel
+from cubepy.record import dataclass
+
+
+@dataclass
+class Made:
+    """What was made: kernels with all passes done, by the numbers (`id`) of their artifacts, and
+    the launches that would have been: artifacts with their argument blocks, in order."""
+
+    kernels: dict[int, Kernel] = field(default_factory=dict[int, Kernel])
+    launches: list[tuple[Artifact, Sequence[int]]] = field(
+        default_factory=list[tuple[Artifact, Sequence[int]]]
+    )
+
+
+_made: ContextVar[Made | None] = ContextVar("cubepy_made", default=None)
 
 
 @contextmanager
-def compiling_ahead() -> Iterator[None]:
+def compiling_ahead() -> Iterator[Made]:
     """Inside the block launches of this context end where their code has been made.
 
     Launches that native code runs do not look; a block of `settings` keeps them in Python.
     """
-    token = _is_ahead.set(True)
+    made = Made()
+    token = _made.set(made)
     try:
-        yield
+        yield made
     finally:
-        _is_ahead.reset(token)
+        _made.reset(token)
 
 
 def is_ahead() -> bool:
     """Whether code is only made."""
-    return _is_ahead.get()
+    return _made.get() is not None
+
+
+def note_kernel(artifact: Artifact, find: Callable[[], Kernel]) -> None:
+    """Keep the kernel of an artifact, which `find` gives."""
+    made = _made.get()
+    if made is not None:
+        made.kernels[id(artifact)] = find()
+
+
+def note_launch(artifact: Artifact, block: Sequence[int]) -> None:
+    """Keep a launch that is not done."""
+    made = _made.get()
+    if made is not None:
+        made.launches.append((artifact, block))

@@ -20,7 +20,7 @@ from cubepy.frontend.facts import Facts
 from cubepy.frontend.signature import Signature, comptime_key, comptime_type
 from cubepy.ir.core import Kernel
 from cubepy.ir.depth import deep_calls
-from cubepy.jit.ahead import is_ahead
+from cubepy.jit.ahead import is_ahead, note_kernel
 from cubepy.lang.arrays import content, is_numpy
 from cubepy.options import Options
 from cubepy.record import dataclass
@@ -154,6 +154,7 @@ class Specialisations:
         self._kernels: dict[tuple[Signature, Target], Kernel] = {}
         """Traced kernels, before all passes."""
         self._kept: dict[tuple[Signature, Target], Kept] = {}
+        self._last: Kernel | None = None
         self.retired = 0
         """How many specialisations are no longer kept."""
         _all.add(self)
@@ -205,6 +206,8 @@ class Specialisations:
 
     def get(self, signature: Signature, device: Any) -> Compiled:
         """The compiled form for a signature, made now if there is none."""
+        if is_ahead():
+            return self._compile(signature, device)
         key = (signature, device.target)
         for compiled in self._made.get(key, ()):
             if compiled.device == device.name and compiled.is_current():
@@ -260,6 +263,7 @@ class Specialisations:
             artifact, facts = self._make(signature, target, facts)
             captured = captured_of(facts)
         if is_ahead():
+            note_kernel(artifact, lambda: self._optimised(signature, target))
             return Compiled(artifact, device.name, None, facts, captured)
         if target.kind == "cuda":
             from cubepy.jit.miscompilations import examine_once  # a CPU's first launch goes without
@@ -290,7 +294,19 @@ class Specialisations:
 
         with deep_calls():
             kernel = optimise(kernel, target, self.options)
+            self._last = kernel if is_ahead() else None
             return find_compiler(target.kind).build(kernel, target, self.options)
+
+    def _optimised(self, signature: Signature, target: Target) -> Kernel:
+        """The kernel that was compiled last, or that of a signature whose code came from disk."""
+        from cubepy.compilers.base import optimise
+
+        kernel, self._last = self._last, None
+        if kernel is None:
+            traced, _ = self.trace(signature.traced(), target)
+            with deep_calls():
+                kernel = optimise(signature.states(traced), target, self.options)
+        return kernel
 
     def text(self, signature: Signature, target: Target, stage: str) -> str:
         """The text of a stage."""

@@ -23,7 +23,7 @@ from cubepy.errors import fail
 from cubepy.frontend.signature import Signature
 from cubepy.ir.numbers import convert, to_bits
 from cubepy.ir.types import DType, f32, find_dtype
-from cubepy.jit.ahead import is_ahead
+from cubepy.jit.ahead import is_ahead, note_launch
 from cubepy.jit.arguments import Matcher, check_scalar, finish, layout_of, line_width
 from cubepy.jit.classes import promised
 from cubepy.jit.compile import Compiled, Specialisations
@@ -90,6 +90,8 @@ class Prepared:
     def run(self, memories: dict[str, Memory], scalars: dict[str, Any], kernel: str) -> None:
         """Fill the block and launch; `check_overlaps` has been done."""
         if is_ahead():
+            addresses = {name: memory.address for name, memory in memories.items()}
+            note_launch(self.compiled.artifact, tuple(self.filled(addresses, scalars, kernel)))
             return
         names = self.plan.written
         written = [memories[name] for name in names]
@@ -118,9 +120,10 @@ class Prepared:
 
     def launch(self, block: Any, queue: int | None = None) -> None:
         """Launch with a filled block; raises what a check of the kernel found."""
-        if is_ahead():
-            return
         artifact = self.compiled.artifact
+        if is_ahead():
+            note_launch(artifact, tuple(block))
+            return
         grain = self.device.grain(self.count, self.work)
         if not artifact.faults:
             self.device.launch(self.compiled.loaded, block, self.count, grain, queue)

@@ -10,10 +10,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from math import prod
 from typing import Any
 
 from cubepy.array.memory import HOST, Memory
 from cubepy.autotune.measure import Clock, Timer
+from cubepy.autotune.predict import predicted
 from cubepy.autotune.session import KEPT, is_searching, may_choose
 from cubepy.autotune.signature import layout
 from cubepy.autotune.space import anchor, canonical_text
@@ -208,9 +210,12 @@ class PlanCandidates:
     def copy_arguments(self) -> None:
         """Nothing: a plan is made without them."""
 
-    def make(self, k: int) -> None:
-        with compiling_ahead():
-            self._plan_of(k)
+    def make(self, k: int) -> float | None:
+        with compiling_ahead() as made:
+            plan = self._plan_of(k)
+        made.launches = [(s.prepared.compiled.artifact, s.template) for s in plan.program.steps]
+        touched = sum(prod(m.shape) * m.dtype.itemsize for m in plan.operands)
+        return predicted(self._operands.library.device, made, touched)
 
     def run(self, k: int) -> None:
         self._launch(k)
