@@ -40,6 +40,7 @@ from cubepy.kernels.pooling.entry import (
 )
 from cubepy.kernels.position.entry import argmax, argmin
 from cubepy.kernels.quantisation.entry import dequantize, quantize
+from cubepy.kernels.quantisation.operand import Quantised
 from cubepy.kernels.reduction.entry import (
     all,
     any,
@@ -58,6 +59,7 @@ from cubepy.kernels.sorting.entry import sort, topk
 from cubepy.kernels.transposition.entry import transpose
 
 __all__ = [
+    "Quantised",
     "adaptive_avg_pool1d",
     "adaptive_avg_pool2d",
     "adaptive_avg_pool3d",

@@ -30,8 +30,8 @@ from cubepy.kernels.convolution.problem import (
     result_extents,
 )
 from cubepy.kernels.convolution.variants import others, problem_key
-from cubepy.kernels.matmul.entry import Product, multiply
-from cubepy.kernels.matmul.problem import BOX_UNIT, result_of, sums_of, turned
+from cubepy.kernels.matmul.entry import multiply
+from cubepy.kernels.matmul.problem import BOX_UNIT, Product, result_of, sums_of, turned
 from cubepy.record import dataclass
 
 _PLANS = Plans()

@@ -292,6 +292,6 @@ def finish_tile(
             j = j0 + c * t.line
             v = spilled[r, c]
             if adds:
-                v = v + cp.load(row, j, line=t.line)
+                v = v + cp.Line[t.sums, t.line](cp.load(row, j, line=t.line))
             v = finished(v, (*where, i0 + r, j), biases, extras, epilogue)
             cp.store(into, j, v)

@@ -8,13 +8,14 @@ from typing import Any
 
 from cubepy.array.memory import Memory
 from cubepy.frontend.signature import comptime_key
-from cubepy.ir.types import DType, find_dtype
+from cubepy.ir.types import DType, f32, find_dtype
 from cubepy.jit.grid import Fixed, Over
 from cubepy.kernels.calls.arguments import wrong
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.libraries import Shape, refused
 from cubepy.kernels.calls.plans import Planner, Plans
 from cubepy.kernels.matmul.blocks import Blocks, multiply_blocks
+from cubepy.kernels.matmul.factors import Description, Factor, arrays_of, factor_of
 from cubepy.kernels.matmul.fragments import Fragments, multiply_fragments
 from cubepy.kernels.matmul.maps import boxes
 from cubepy.kernels.matmul.pipelined import Pipelined, multiply_pipelined
@@ -22,6 +23,7 @@ from cubepy.kernels.matmul.problem import (
     COLUMNS,
     ROWS,
     Problem,
+    Product,
     as_matrices,
     broadcast,
     check_factors,
@@ -33,6 +35,15 @@ from cubepy.kernels.matmul.problem import (
     run_of,
     sums_of,
     turned,
+)
+from cubepy.kernels.matmul.quantised import (
+    kind_of,
+    launch_widened,
+    scales_of,
+    shares_scales,
+    widened,
+    widened_copy,
+    with_scales,
 )
 from cubepy.kernels.matmul.skinny import launch_thin, launch_vectors
 from cubepy.kernels.matmul.steps import add_many_parts
@@ -50,6 +61,7 @@ from cubepy.kernels.matmul.units import Units, multiply_units
 from cubepy.kernels.matmul.variants import others, problem_key
 from cubepy.kernels.matmul.vectors import Vectors
 from cubepy.kernels.matmul.waves import count as tile_count
+from cubepy.kernels.quantisation.operand import Quantised
 from cubepy.lang.pipelines import ROWS as ROWS_OF_UNIT
 from cubepy.lang.pipelines import box
 from cubepy.record import dataclass
@@ -82,6 +94,12 @@ def matmul(
     tensor cores from adding 8-bit floats. `dtype`: of the result, for products of floats. Gives an
     array of the library of `a`, or fills `out`, which is no argument.
 
+    Each factor may be a `Quantised`. Two of them, of one dtype without zero points, whose scales do
+    not change along k, are multiplied as they are: sums of integers are exact and scaled in f32.
+    Others are widened: to the type of the factor that is not quantised, rounded once, or both to
+    f32; of few rows on the way to registers, in f32. The result is a float then: `dtype`, that of
+    the factor that is not quantised, or f32.
+
     Products of f16, bf16 and 8-bit floats are added in f32 and rounded once; the results of 8-bit
     floats are f32, of i8, i16 and u8 i32, others have the dtype of the factors. Integers wrap. The
     error of a float sum is at most k * 2**-24 (f64: 2**-53) times the sum of absolute products;
@@ -100,15 +118,46 @@ def matmul(
     if isinstance(epilogue, tuple):
         function, *extras = epilogue
         names = (*names, *(f"epilogue[{k + 1}]" for k in range(len(extras))))
+    parameters = precision, kind, None if function is None else comptime_key(function)
+    planned = Options(function, precision, kind)
+    if isinstance(a, Quantised) or isinstance(b, Quantised):
+        return _call_quantised((a, b), (bias, *extras), names[2:], planned, parameters, out)
 
     def make(planner: Planner, arrays: list[Memory]) -> None:
         biases = arrays[2:3] if bias is not None else []
         rest = arrays[2 + len(biases) :]
-        planned = Options(function, precision, kind)
         _plan(planner, arrays[0], arrays[1], biases, tuple(rest), planned)
 
-    parameters = precision, kind, None if function is None else comptime_key(function)
     return call(_PLANS, "matmul", names, (a, b, bias, *extras), parameters, make, out)
+
+
+def _call_quantised(
+    factors: tuple[Any, Any],
+    rest: tuple[Any, ...],
+    names: tuple[str, ...],
+    options: Options,
+    parameters: Any,
+    out: Any,
+) -> Any:
+    """A product of which one or both factors are quantised; `rest`: bias and arrays of the
+    epilogue."""
+    found: dict[str, Any] = {}
+    how: dict[str, Description | None] = {}
+    for name, x in zip(_NAMES, factors, strict=False):
+        arrays, how[name] = arrays_of(name, x)
+        found |= arrays
+    first = len(found)
+    found |= {name: x for name, x in zip(names, rest, strict=True) if x is not None}
+
+    def make(planner: Planner, arrays: list[Memory]) -> None:
+        given = dict(zip(found, arrays, strict=True))
+        a, b = (given[n] if d is None else factor_of(n, given, d) for n, d in how.items())
+        biases = [given["bias"]] if "bias" in given else []
+        extras = tuple(arrays[first + len(biases) :])
+        _plan(planner, a, b, biases, extras, options)
+
+    key = parameters, tuple(how.values())
+    return call(_PLANS, "matmul", tuple(found), tuple(found.values()), key, make, out)
 
 
 # What is done for one signature
@@ -123,58 +172,79 @@ class Options:
     dtype: DType | None
 
 
-@dataclass(frozen=True, slots=True)
-class Product:
-    """The operands of one product, as matrices; `result` has all axes."""
-
-    a: Memory
-    b: Memory
-    out: Memory
-    biases: tuple[Memory, ...]
-    epilogue: Callable[..., Any] | None
-    extras: tuple[Memory, ...]
-    precision: str | None = None
-
-
 def _plan(
     planner: Planner,
-    a: Memory,
-    b: Memory,
+    a: Memory | Factor,
+    b: Memory | Factor,
     biases: list[Memory],
     extras: tuple[Memory, ...],
     options: Options,
 ) -> None:
-    check_factors("matmul", a, b)
-    extents = product_extents("matmul", a, b)
-    if options.dtype is not None and not a.dtype.is_float:
-        raise refused("matmul", "dtype", f"is {options.dtype}, of {a.dtype}", "leave it out")
-    result = planner.result(Shape(extents, options.dtype or result_of(a.dtype)))
+    usual = _usual_result(a, b, options)
+    extents = product_extents("matmul", a.shape, b.shape)
+    result = planner.result(Shape(extents, options.dtype or usual))
     for bias in biases:
         if broadcast(bias.shape, extents) != extents:
             reason = f"`bias` has shape {bias.shape}, the result {extents}"
             raise wrong("matmul", reason, "bias broadcasts to the result")
     if 0 in extents:
         return
-    shape = _matrix_extents(a, b, extents)
     seen = tuple(_seen(expanded(bias, extents), a, b) for bias in biases)
-    left, right = as_matrices(a, True), as_matrices(b, False)
-    left = expanded(left, (*shape[:-2], *left.shape[-2:]))
-    right = expanded(right, (*shape[:-2], *right.shape[-2:]))
     result = _seen(result, a, b)
     finish = options.epilogue, extras, options.precision
-    multiply(planner, Product(left, right, result, seen, *finish))
+    left = a if isinstance(a, Factor) else _stacked(as_matrices(a, True), result)
+    right = b if isinstance(b, Factor) else _stacked(as_matrices(b, False), result)
+    if isinstance(left, Memory) and isinstance(right, Memory):
+        multiply(planner, Product(left, right, result, seen, *finish))
+    else:
+        _multiply_quantised(planner, left, right, Product(result, result, result, seen, *finish))
 
 
-def _matrix_extents(a: Memory, b: Memory, extents: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of the result with the axes that vectors lack."""
-    columns = () if len(b.shape) > 1 else (1,)
-    if len(a.shape) > 1:
-        return (*extents, *columns)
-    place = len(extents) - (1 if len(b.shape) > 1 else 0)
-    return (*extents[:place], 1, *extents[place:], *columns)
+def _stacked(x: Memory, result: Memory) -> Memory:
+    """Matrices for each stack of the result."""
+    return expanded(x, (*result.shape[:-2], *x.shape[-2:]))
 
 
-def _seen(x: Memory, a: Memory, b: Memory) -> Memory:
+def _multiply_quantised(
+    planner: Planner, a: Memory | Factor, b: Memory | Factor, p: Product
+) -> None:
+    """Add the launches of a product of quantised factors; `p` has all but these."""
+    if isinstance(a, Factor) and isinstance(b, Factor) and shares_scales(a, b):
+        scales = scales_of(a, b, p.out.shape)
+        if scales:
+            left, right = _stacked(a.factor, p.out), _stacked(b.factor, p.out)
+            multiply(planner, replace(p, a=left, b=right, scales=scales))
+            return
+    if isinstance(b, Memory) and p.epilogue is None:  # as the transposed product
+        assert isinstance(a, Factor)
+        a, b, p = turned(b), replace(a, is_turned=not a.is_turned), _turned(p)
+    if isinstance(a, Memory):
+        assert isinstance(b, Factor)
+        values = turned(b.values) if b.is_turned else b.values
+        q = _merged(replace(p, a=a, b=_stacked(values, p.out)))
+        t = widened(planner.target, q, b)
+        if t is not None:
+            launch_widened(planner, q, b, t)
+            return
+    kind = next((x.dtype for x in (a, b) if isinstance(x, Memory)), f32)
+    left, right = (
+        x if isinstance(x, Memory) else _stacked(widened_copy(planner, x, kind), p.out)
+        for x in (a, b)
+    )
+    multiply(planner, replace(p, a=left, b=right))
+
+
+def _usual_result(a: Memory | Factor, b: Memory | Factor, options: Options) -> DType:
+    """The dtype of the result, unless the caller names one; E602 for factors that do not fit."""
+    if isinstance(a, Factor) or isinstance(b, Factor):
+        return kind_of(a, b)
+    check_factors("matmul", a, b)
+    if options.dtype is not None and not a.dtype.is_float:
+        raise refused("matmul", "dtype", f"is {options.dtype}, of {a.dtype}", "leave it out")
+    return result_of(a.dtype)
+
+
+def _seen(x: Memory, a: Memory | Factor, b: Memory | Factor) -> Memory:
     """An array of the result's shape as matrices."""
     shape, strides = x.shape, x.strides
     if len(b.shape) == 1:
@@ -186,7 +256,7 @@ def _seen(x: Memory, a: Memory, b: Memory) -> Memory:
 
 def multiply(planner: Planner, p: Product) -> None:
     """Add the launches of a product."""
-    p = _turned_if_better(_merged(p))
+    p = with_scales(_turned_if_better(_merged(p)))
     problem = problem_of(p)
     parts = parts_of_k(planner.target, problem) if len(p.out.shape) == 2 else 1
     if parts > 1:
@@ -252,13 +322,14 @@ def _merged(p: Product) -> Product:
             b=replace(p.b, shape=_without(p.b.shape), strides=_without(p.b.strides)),
             out=_folded(p.out),
             biases=tuple(map(_folded, p.biases)),
+            scales=tuple(map(_folded, p.scales)),
         )
     return p
 
 
 def _shares_right(p: Product) -> bool:
     shared = p.b.strides[-3] == 0 or p.out.shape[-3] == 1
-    return shared and all(map(_folds, (p.a, p.out, *p.biases)))
+    return shared and all(map(_folds, (p.a, p.out, *p.biases, *p.scales)))
 
 
 def _folds(x: Memory) -> bool:
@@ -287,8 +358,13 @@ def _turned_if_better(p: Product) -> Product:
     narrow = p.out.shape[-1] == 1 and p.out.shape[-2] > 1
     if not narrow and (is_dense(p.out, -1) or not is_dense(p.out, -2)):
         return p
-    biases = tuple(map(turned, p.biases))
-    return replace(p, a=turned(p.b), b=turned(p.a), out=turned(p.out), biases=biases)
+    return _turned(replace(p, a=turned(p.b), b=turned(p.a)))
+
+
+def _turned(p: Product) -> Product:
+    """All of a product but its factors, transposed."""
+    biases, scales = tuple(map(turned, p.biases)), tuple(map(turned, p.scales))
+    return replace(p, out=turned(p.out), biases=biases, scales=scales)
 
 
 def launch(planner: Planner, problem: Problem, p: Product) -> None:

@@ -340,11 +340,13 @@ def stage_chunk(
     matrix = cp.local(4, cp.u32)
     for j in cp.unroll(range(t.chunk // 4)):
         i = down + lane // 4 + j % 2 * 8
-        pair = sums[first // 2 + 2 * j : first // 2 + 2 * j + 2]
+        v = sums[first // 2 + 2 * j : first // 2 + 2 * j + 2]
+        pair = cp.Line[t.result, 2](v)
         if t.is_finished:
             index = (*corners[0], corners[1] + i, corners[2] + first + j // 2 * 8 + lane % 4 * 2)
             if index[-2] < extents[-2] and index[-1] < extents[-1]:
-                pair = t.sums(finished(pair, index, finish.biases, finish.extras, finish.epilogue))
+                v = finished(v, index, finish.biases, finish.extras, finish.epilogue)
+                pair = cp.Line[t.result, 2](v)
         if t.result.itemsize == 2:
             matrix[j % 4] = packed(pair, t.result)
             if j % 4 == 3:
@@ -353,7 +355,7 @@ def stage_chunk(
                 cp.cuda.stmatrix(staged, place, cp.load(matrix, 0, line=4))
         else:
             byte = pipelines.swizzled(lane // 4, (j // 2 * 8 + lane % 4 * 2) * 4, t.out_swizzle)
-            cp.store(staged, (me, chunk * pipelines.ROWS + i, byte // 4), t.result(pair))
+            cp.store(staged, (me, chunk * pipelines.ROWS + i, byte // 4), pair)
 
 
 def packed(pair: Any, dtype: Any) -> Any:

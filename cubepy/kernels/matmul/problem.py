@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
+from typing import Any
 
 from cubepy.array.memory import Memory
 from cubepy.errors import fail
@@ -66,6 +67,23 @@ class Problem:
         return self.batches * self.m * self.n * self.k
 
 
+@dataclass(frozen=True, slots=True)
+class Product:
+    """The operands of one product, as matrices; `out` has all axes.
+
+    `scales`: what sums are multiplied by, in f32, before anything is added; of the result's shape.
+    """
+
+    a: Memory
+    b: Memory
+    out: Memory
+    biases: tuple[Memory, ...]
+    epilogue: Callable[..., Any] | None
+    extras: tuple[Memory, ...]
+    precision: str | None = None
+    scales: tuple[Memory, ...] = ()
+
+
 def sums_of(dtype: DType) -> DType:
     """The type in which products of a type are made and added."""
     if dtype.is_float:
@@ -95,18 +113,18 @@ def _shape(x: Memory) -> str:
     return f"[{','.join(map(str, x.shape))}]"
 
 
-def product_extents(function: str, a: Memory, b: Memory) -> tuple[int, ...]:
+def product_extents(function: str, a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
     """The shape of `a @ b` by NumPy's rules; E601 names both shapes where they do not fit."""
-    if not a.shape or not b.shape:
-        raise wrong(function, f"`a` has shape {a.shape} and `b` {b.shape}; both need an axis")
-    rows, columns = a.shape[-2:-1], b.shape[-1:] if len(b.shape) > 1 else ()
-    inner = list(b.shape)[-2:][0]
-    if a.shape[-1] != inner:
-        reason = f"`a` has shape {a.shape} and `b` {b.shape}: {a.shape[-1]} and {inner} differ"
+    if not a or not b:
+        raise wrong(function, f"`a` has shape {a} and `b` {b}; both need an axis")
+    rows, columns = a[-2:-1], b[-1:] if len(b) > 1 else ()
+    inner = list(b)[-2:][0]
+    if a[-1] != inner:
+        reason = f"`a` has shape {a} and `b` {b}: {a[-1]} and {inner} differ"
         raise wrong(function, reason, "the last axis of `a` is as long as the next-to-last of `b`")
-    batch = broadcast(a.shape[:-2], b.shape[:-2])
+    batch = broadcast(a[:-2], b[:-2])
     if batch is None:
-        reason = f"`a` has shape {a.shape} and `b` {b.shape}, whose first axes do not broadcast"
+        reason = f"`a` has shape {a} and `b` {b}, whose first axes do not broadcast"
         raise wrong(function, reason)
     return (*batch, *rows, *columns)
 

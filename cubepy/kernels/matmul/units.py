@@ -343,7 +343,7 @@ def put_line(
     k0, is_last = part
     row = sums[i]
     if k0 > 0:
-        v = v + cp.load(row, j, line=SIDE, fill=None if whole else 0)
+        v = v + cp.Line[t.sums, SIDE](cp.load(row, j, line=SIDE, fill=None if whole else 0))
     if t.is_finished and is_last:
         v = finished(v, (*where, i, j), biases, extras, epilogue)
         cp.store(out[(*where, i)], j, v, whole=whole)

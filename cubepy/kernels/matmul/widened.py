@@ -1,0 +1,211 @@
+"""Quantised factors that are widened to floats: on the way to registers, or to memory.
+
+Numbers of few bits are read in lines, as they lie; of bytes that hold two numbers each, one line
+has the even ones and another the odd ones, and what they are multiplied by is split likewise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import cubepy as cp
+from cubepy.ir.types import DType
+from cubepy.kernels.calls.positions import unravelled
+from cubepy.kernels.matmul.finish import chosen, finished_number
+from cubepy.record import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """How numbers are stored: `packed` two to a byte, with a `sign`; `block` rows and columns of
+    the matrix that is stored share a scale, 0 for all, and a zero point if it `has_zero`."""
+
+    packed: bool
+    sign: bool
+    block: tuple[int, int]
+    has_zero: bool
+
+    def place(self, row: Any, column: Any) -> Any:
+        """Where the scale of a number is."""
+        p, q = self.block
+        return row // p if p else 0, column // q if q else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Widened:
+    """`rows` rows by `columns` columns at a time, in lines of `line` elements of k; a cube of
+    `units` units has `width` columns. Sums have `lanes` lanes."""
+
+    rows: int
+    columns: int
+    units: int
+    line: int
+    lanes: int
+    width: int
+    sums: DType
+    numbers: Numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Quantised matrices: the numbers, their scales, and their zero points, or ()."""
+
+    values: Any
+    scale: Any
+    zero: Any
+
+    def matrix(self, where: Any) -> Stored:
+        """One of them."""
+        zero = self.zero if len(self.zero) == 0 else (chosen(self.zero[0], where),)
+        return Stored(chosen(self.values, where), chosen(self.scale, where), zero)
+
+
+# A product whose right factor is read once
+
+
+@cp.cube
+def multiply_widened(
+    a: cp.Tensor,
+    b: Stored,
+    out: cp.Tensor,
+    biases: Any,
+    extras: Any,
+    epilogue: cp.Comptime[Callable[..., Any] | None],
+    t: cp.Comptime[Widened],
+) -> None:
+    """A cube for `width` columns of each product of [..., m, k] by quantised [..., n, k]."""
+    m, n = out.shape[out.rank - 2], out.shape[out.rank - 1]
+    across = (n + t.width - 1) // t.width
+    where = unravelled(cp.CUBE_POS // across, out.shape[: out.rank - 2])
+    x, y, z = chosen(a, where), b.matrix(where), chosen(out, where)
+    j0 = cp.CUBE_POS % across * t.width
+    totals = cp.shared((t.rows, t.columns), t.sums)
+    for j in range(j0, min(j0 + t.width, n), t.columns):
+        for i in range(0, m, t.rows):
+            add_dots(x, y, totals, i, j, n, t)
+            cp.sync_cube()
+            for e in range(cp.UNIT_POS, t.rows * t.columns, t.units):
+                r, c = e // t.columns, e % t.columns
+                if i + r < m and j + c < n:
+                    index = (*where, i + r, j + c)
+                    v = finished_number(totals[r, c], index, biases, extras, epilogue)
+                    z[i + r, j + c] = v
+            cp.sync_cube()
+
+
+def add_dots(x: Any, y: Any, totals: Any, i: Any, j: Any, n: Any, t: Any) -> None:
+    """Dot products of some rows and columns; the last ones stand for those behind them."""
+    rows = tuple(x[min(i + r, x.shape[0] - 1)] for r in range(t.rows))
+    columns = tuple(min(j + c, n - 1) for c in range(t.columns))
+    found = cp.local((t.rows, t.columns), cp.Line[t.sums, t.lanes], fill=0)
+    inner, step = x.shape[1], t.units * t.line
+    end = inner // step * step
+    for k in range(cp.UNIT_POS * t.line, end, step):
+        add_lines(rows, y, columns, found, k, None, t)
+    for k in range(end + cp.UNIT_POS * t.line, inner, step):
+        add_lines(rows, y, columns, found, k, 0, t)
+    parts = cp.shared((t.units // cp.PLANE_DIM, t.rows * t.columns), t.sums)
+    for r in cp.unroll(range(t.rows)):
+        for c in cp.unroll(range(t.columns)):
+            v = cp.plane_sum(found[r, c].sum())
+            if cp.UNIT_POS_PLANE == 0:
+                parts[cp.PLANE_POS, r * t.columns + c] = v
+    cp.sync_cube()
+    for e in range(cp.UNIT_POS, t.rows * t.columns, t.units):
+        v = t.sums(0)
+        for plane in cp.unroll(range(t.units // cp.PLANE_DIM)):
+            v = v + parts[plane, e]
+        totals[e // t.columns, e % t.columns] = v
+
+
+def add_lines(rows: Any, y: Any, columns: Any, found: Any, k: Any, fill: Any, t: Any) -> None:
+    """Add the products of one line of k."""
+    left = tuple(split(cp.load(row, k, line=t.line, fill=fill), t) for row in rows)
+    for c in cp.unroll(range(t.columns)):
+        numbers = numbers_at(y, columns[c], k, t.line, fill, t.sums, t.numbers)
+        scale = t.sums(y.scale[t.numbers.place(columns[c], k)])
+        for r in cp.unroll(range(t.rows)):
+            part = dotted(left[r], numbers, t)
+            found[r, c] = found[r, c] + part * scale
+
+
+def split(v: Any, t: Any) -> Any:
+    """A line as those that it is multiplied by: even and odd elements apart where these are."""
+    v = cp.Line[t.sums, t.line](v)
+    return (v[0::2], v[1::2]) if t.numbers.packed else (v,)
+
+
+def dotted(left: Any, right: Any, t: Any) -> Any:
+    """The products of lines, added until they are a line of `lanes`."""
+    part = left[0] * right[0]
+    if len(left) > 1:
+        part = part + left[1] * right[1]
+    return folded(part, t.lanes)
+
+
+def folded(v: Any, lanes: Any) -> Any:
+    """A line whose halves are added until it has so many lanes."""
+    if v.line_size == lanes:
+        return v
+    half = v.line_size // 2
+    return folded(v[:half] + v[half:], lanes)
+
+
+def numbers_at(y: Any, row: Any, k: Any, line: Any, fill: Any, kind: Any, numbers: Any) -> Any:
+    """A line of numbers, less their zero point: whole, or the even and the odd ones."""
+    zero = kind(0)
+    if numbers.has_zero:
+        zero = kind(y.zero[0][numbers.place(row, k)])
+    if not numbers.packed:
+        v = cp.load(y.values[row], k, line=line, fill=fill)
+        v = cp.Line[kind, line](v)
+        return (v - zero if numbers.has_zero else v,)
+    half = line // 2
+    v = cp.Line[cp.i32, half](cp.load(y.values[row], k // 2, line=half, fill=fill))
+    low, high = v & 15, v >> 4
+    if numbers.sign:
+        low, high, zero = low ^ 8, high ^ 8, zero + 8
+    low, high = cp.Line[kind, half](low), cp.Line[kind, half](high)
+    if numbers.sign or numbers.has_zero:
+        return low - zero, high - zero
+    return low, high
+
+
+# A widened copy
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """A cube of `units` units widens a row, `line` numbers at a time, computing as `kind`."""
+
+    units: int
+    line: int
+    kind: DType
+    numbers: Numbers
+
+
+@cp.cube
+def widen(b: Stored, out: cp.Tensor, t: cp.Comptime[Copied]) -> None:
+    """A cube for each row of matrices."""
+    n = out.shape[out.rank - 1]
+    index = unravelled(cp.CUBE_POS, out.shape[: out.rank - 1])
+    where, row = index[:-1], index[-1]
+    y, z = b.matrix(where), chosen(out, where)[row]
+    for c in range(cp.UNIT_POS * t.line, n, t.units * t.line):
+        found = numbers_at(y, row, c, t.line, 0, t.kind, t.numbers)
+        v = found[0] if len(found) == 1 else interleaved(found[0], found[1])
+        scale = t.kind(y.scale[t.numbers.place(row, c)])
+        cp.store(z, c, out.dtype(v * scale))
+
+
+def interleaved(even: Any, odd: Any) -> Any:
+    """The lanes of two lines in turn: as often as it takes, even lanes go before odd ones."""
+    return turned_over(cp.concat(even, odd), even.line_size)
+
+
+def turned_over(v: Any, count: Any) -> Any:
+    """So many halvings of `interleaved`."""
+    if count == 1:
+        return v
+    return turned_over(cp.concat(v[0::2], v[1::2]), count // 2)
