@@ -96,14 +96,15 @@ def tile_of_words(
             cp.cuda.wgmma_commit()
             sums = cp.cuda.wgmma_wait(sums)
     else:
+        held = cp.local(16, cp.u32)  # before the first product: between them ptxas would serialise
+        if cp.comptime(way == "registers"):
+            for i in cp.unroll(range(16)):
+                held[i] = a[row + i % 2 * 8, 8 * (i // 4) + unit % 4 + i % 4 // 2 * 4]
         cp.cuda.wgmma_fence()
         for k in cp.unroll(range(4)):
             given = x + 128 * k
             if cp.comptime(way == "registers"):
-                held = cp.local(4, cp.u32)
-                for i in cp.unroll(range(4)):
-                    held[i] = a[row + i % 2 * 8, 8 * k + unit % 4 + i // 2 * 4]
-                given = cp.load(held, 0, line=4)
+                given = cp.load(held, 4 * k, line=4)
             sums = cp.cuda.wgmma(sums, given, y + 2 * columns * k, elements, accumulate=k > 0)
         cp.cuda.wgmma_commit()
         sums = cp.cuda.wgmma_wait(sums)

@@ -24,7 +24,8 @@ def cases() -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its references divide by zero
-        for case in collect_testcases(None):
+        made: list[Any] = collect_testcases(None)
+        for case in made:
             if len(case.model.graph.node) == 1:
                 found.setdefault(case.model.graph.node[0].op_type, []).append(case)
     return found

@@ -11,6 +11,7 @@ import cubepy as cp
 from cubepy.compilers.cuda import toolchain
 from cubepy.kernels.calls.inspection import record
 from cubepy.targets import cuda_target
+from tests.devices import cuda_tiles as tiles
 from tests.optional import require_package
 
 HOPPER = cuda_target("sm_90a")
@@ -41,11 +42,17 @@ CALLS: dict[str, tuple[Any, dict[str, str], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", CALLS)
-def test_products_are_not_serialised(name: str):
+@pytest.fixture
+def nvrtc() -> None:
+    """CUDA's compiler as a library."""
     require_package("cuda.bindings")
     if toolchain._nvrtc() is None:
         pytest.skip("package absent: nvidia-cuda-nvrtc")
+
+
+@pytest.mark.usefixtures("nvrtc")
+@pytest.mark.parametrize("name", CALLS)
+def test_products_are_not_serialised(name: str):
     call, specs, options = CALLS[name]
     seen = 0
     for launch in record(call, {k: cp.spec(v) for k, v in specs.items()}, options, HOPPER):
@@ -58,3 +65,15 @@ def test_products_are_not_serialised(name: str):
         assert stored is not None and int(stored.group(1)) <= MOST_SPILLED, text
         seen += 1
     assert seen > 0
+
+
+@pytest.mark.usefixtures("nvrtc")
+@pytest.mark.parametrize(("name", "elements", "columns", "spec", "way"), tiles.WORDS)
+def test_tiles_of_the_tests_of_devices(name: str, elements: Any, columns: int, spec: str, way: str):
+    text = tiles.tile_of_words.inspect(
+        *("u32[64,32]", f"u32[{columns},32]", spec),
+        comptime={"elements": elements, "columns": columns, "way": way},
+        target="cuda:sm_90a",
+        stage="resources",
+    )
+    assert "ptxas" not in text, text
