@@ -2,6 +2,7 @@
 
 from cubepy.kernels import random
 from cubepy.kernels.attention.entry import attention
+from cubepy.kernels.attention.gradients import attention_grad
 from cubepy.kernels.convolution.entry import conv1d, conv2d, conv3d, prepack
 from cubepy.kernels.convolution.gradients import (
     conv1d_weight_grad,
@@ -71,6 +72,7 @@ __all__ = [
     "argmax",
     "argmin",
     "attention",
+    "attention_grad",
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool3d",

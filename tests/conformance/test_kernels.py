@@ -351,6 +351,26 @@ def test_attention(on: On):
     np.testing.assert_allclose(found, expected, 1e-4, 1e-5)
 
 
+def test_gradients_of_attention(on: On):
+    q, k, v, grad = numbers(4, 21, 9), numbers(2, 37, 9), numbers(2, 37, 18), numbers(4, 21, 18)
+    exact = [x.astype("f8") for x in (q, np.repeat(k, 2, 0), np.repeat(v, 2, 0), grad)]
+    scores = np.where(np.tril(np.ones((21, 37), bool)), exact[0] @ exact[1].swapaxes(1, 2), -np.inf)
+    logs = np.log(np.exp(scores / 3).sum(-1))
+    weights = np.exp(scores / 3 - logs[..., None])
+    slopes = exact[3] @ exact[2].swapaxes(1, 2)
+    slopes = weights * (slopes - (weights * slopes).sum(-1, keepdims=True)) / 3
+    result = (weights @ exact[2]).astype("f4")
+    found = on(cp.kernels.attention_grad, q, k, v, result, logs.astype("f4"), grad, causal=True)
+    by_k, by_v = slopes.swapaxes(1, 2) @ exact[0], weights.swapaxes(1, 2) @ exact[3]
+    expected = (
+        slopes @ exact[1],
+        by_k.reshape(2, 2, 37, 9).sum(1),
+        by_v.reshape(2, 2, 37, 18).sum(1),
+    )
+    for x, wanted in zip(found, expected, strict=True):
+        np.testing.assert_allclose(x, wanted, 1e-4, 1e-5)
+
+
 def test_gradients_of_convolutions(on: On):
     x, w, g = numbers(2, 3, 5, 6), numbers(4, 3, 3, 3), numbers(2, 4, 3, 3)
     padded = np.pad(x.astype("f8"), ((0, 0), (0, 0), (1, 2), (1, 2)))

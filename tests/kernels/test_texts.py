@@ -17,6 +17,8 @@ from tests.compilers.c import hip_text
 IMAGE = {"x": "f32[2,5,19,23]"}
 ROW = "f32[6]"
 HEADS = {"q": "bf16[2,8,70,64]", "k": "bf16[2,2,90,64]", "v": "bf16[2,2,90,64]"}
+SLOPES = {**HEADS, "result": "bf16[2,8,70,64]", "grad_output": "bf16[2,8,70,64]"}
+SLOPES["lse"] = "f32[2,8,70]"
 CHANNELS = {"x": "bf16[4,6,9]", "running_mean": ROW, "running_var": ROW, "weight": ROW}
 TRANSPOSED = {"x": "f32[2,4,7,6]", "weight": "f32[4,3,3,3]", "bias": ROW}
 GRADIENT = {"x": "f16[2,3,7,6]", "grad_output": "f16[2,4,4,3]"}
@@ -49,6 +51,7 @@ CALLS: list[tuple[str, dict[str, str], dict[str, Any]]] = [
         {"dtype": "int4", "axis": 1, "block_size": 32},
     ),
     ("attention", {**HEADS, "mask": "bool[70,90]"}, {"causal": True}),
+    ("attention_grad", SLOPES, {"causal": True}),
     ("batch_norm", CHANNELS, {"training": True}),
     ("group_norm", {"x": "f32[4,6,9]", "bias": ROW}, {"num_groups": 2}),
     ("layer_norm", {"x": "f16[4,6]", "weight": ROW}, {"normalized_shape": 6}),

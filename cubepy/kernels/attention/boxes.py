@@ -21,6 +21,7 @@ class Boxed:
 
     `shared`: how many neighbours among batches, and among heads, have their keys and values in
     common; those have so many fewer. `mask`: of scores, batches and heads as those of queries.
+    `log`: of queries, with one element each.
     """
 
     q: Memory
@@ -29,6 +30,7 @@ class Boxed:
     out: Memory
     shared: tuple[int, int]
     mask: Memory | None
+    log: Memory | None = None
 
     @property
     def extents(self) -> tuple[int, int, int, int]:
@@ -47,16 +49,17 @@ class _Axis:
     shared: int
 
 
-def boxed(views: Sequence[Memory]) -> Boxed | None:
-    """Queries, keys, values, results and perhaps a mask, whose axes before the last two are alike,
-    with four axes; None where tensor maps cannot describe them."""
+def boxed(views: Sequence[Memory], has_log: bool = False) -> Boxed | None:
+    """Queries, keys, values, results, perhaps logarithms and perhaps a mask, whose axes before the
+    last two are alike, with four axes; None where tensor maps cannot describe them."""
     lead = [n for n in range(len(views[0].shape) - 2) if views[0].shape[n] > 1]
     for cut in range(len(lead) + 1):
         batches, heads = _joined(views, lead[:cut]), _joined(views, lead[cut:])
         if batches is not None and heads is not None:
-            q, k, v, out, *masks = (_with_axes(x, n, batches, heads) for n, x in enumerate(views))
+            q, k, v, out, *rest = (_with_axes(x, n, batches, heads) for n, x in enumerate(views))
+            log = rest.pop(0) if has_log else None
             shared = batches.shared, heads.shared
-            found = Boxed(q, k, v, out, shared, masks[0] if masks else None)
+            found = Boxed(q, k, v, out, shared, rest[0] if rest else None, log)
             is_near = max(*found.extents, prod(found.extents[:3])) <= MOST_ROWS
             return found if is_near and all(map(has_boxes, (q, k, v, out))) else None
     return None
@@ -105,7 +108,8 @@ def gathered(x: Boxed) -> Boxed:
     rows are evenly apart: so a step of keys serves them together."""
     batches, heads, queries, _ = x.extents
     group = x.shared[1]
-    even = all(m.strides[1] == queries * m.strides[2] for m in (x.q, x.out))
+    rows = (x.q, x.out) if x.log is None else (x.q, x.out, x.log)
+    even = all(m.strides[1] == queries * m.strides[2] for m in rows)
     if x.mask is not None or group == 1 or group * queries > ROWS or (queries > 1 and not even):
         return x
 
@@ -115,4 +119,5 @@ def gathered(x: Boxed) -> Boxed:
         outer = m.strides[1] * group if heads > group else BOX_UNIT
         return replace(m, shape=shape, strides=(m.strides[0], outer, step, m.strides[3]))
 
-    return replace(x, q=regrouped(x.q), out=regrouped(x.out), shared=(x.shared[0], 1))
+    log = None if x.log is None else regrouped(x.log)
+    return replace(x, q=regrouped(x.q), out=regrouped(x.out), log=log, shared=(x.shared[0], 1))

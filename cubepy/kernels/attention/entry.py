@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from math import prod, sqrt
+from math import prod
 from typing import Any
 
 from cubepy.array.memory import Memory
-from cubepy.errors import fail
-from cubepy.ir.types import Kind, f32
+from cubepy.ir.types import f32
 from cubepy.jit.grid import Fixed, Over
 from cubepy.kernels.attention.boxes import Boxed, boxed, gathered
 from cubepy.kernels.attention.problem import (
@@ -22,14 +20,23 @@ from cubepy.kernels.attention.problem import (
 from cubepy.kernels.attention.squares import attend_squares
 from cubepy.kernels.attention.strategies import choose, order
 from cubepy.kernels.attention.strips import attend_strips
-from cubepy.kernels.attention.warpgroups import PIECE, attend_warpgroups, join_parts
+from cubepy.kernels.attention.views import (
+    checked,
+    column,
+    computed,
+    headed,
+    pieces,
+    scale_of,
+    split,
+    without_column,
+)
+from cubepy.kernels.attention.warpgroups import attend_warpgroups, join_parts
 from cubepy.kernels.calls.arguments import refused, wrong
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
-from cubepy.kernels.matmul.problem import broadcast, expanded
-from cubepy.lang.cuda import TensorMap, tensor_map
-from cubepy.lang.pipelines import ROW_BYTES, ROWS, WARPGROUP
+from cubepy.kernels.matmul.problem import expanded
+from cubepy.lang.pipelines import ROWS, WARPGROUP
 
 _PLANS = Plans()
 SCALES = 2.0**-96, 2.0**96
@@ -44,6 +51,7 @@ def attention(
     causal: bool = False,
     mask: Any = None,
     scale: float | None = None,
+    return_lse: bool = False,
     out: Any = None,
 ) -> Any:
     """softmax(q @ k.T * scale + mask) @ v, as torch's `scaled_dot_product_attention`.
@@ -54,7 +62,9 @@ def attention(
     `causal`: a query sees no keys behind its own position, both counted from 0. `mask`: broadcasts
     to [..., queries, keys]; bools that are true where a query sees a key, or floats that are added
     to scores. `scale`: default 1 / sqrt(size). Gives an array of the library and dtype of `q`, or
-    fills `out`. A query that sees no key gives zeros.
+    fills `out`. A query that sees no key gives zeros. With `return_lse` also the logarithms of the
+    sums of exponentials of scores, [..., queries], -inf where a query sees no key, in f32 (f64 of
+    f64), for `attention_grad`; `out` is a tuple then.
 
     Scores are never stored as a whole (online softmax; Dao, "FlashAttention-2", 2023). f16 and bf16
     are summed in f32 and rounded once. Where tensor cores multiply them (sm_90a; at most 256
@@ -66,11 +76,13 @@ def attention(
         raise refused("attention", "scale", f"is {scale!r}; it takes a number", "")
 
     def make(planner: Planner, arrays: list[Memory]) -> None:
-        _plan(planner, arrays[0], arrays[1], arrays[2], tuple(arrays[3:]), bool(causal), scale)
+        options = bool(causal), scale, bool(return_lse)
+        _plan(planner, arrays[0], arrays[1], arrays[2], tuple(arrays[3:]), options)
 
     names = ("q", "k", "v", "mask")
-    key = bool(causal), None if scale is None else float(scale)
-    return call(_PLANS, "attention", names, (q, k, v, mask), key, make, out)
+    key = bool(causal), None if scale is None else float(scale), bool(return_lse)
+    count = 2 if return_lse else 1
+    return call(_PLANS, "attention", names, (q, k, v, mask), key, make, out, count)
 
 
 # What is done for one signature
@@ -82,28 +94,25 @@ def _plan(
     k: Memory,
     v: Memory,
     masks: tuple[Memory, ...],
-    causal: bool,
-    scale: float | None,
+    options: tuple[bool, float | None, bool],
 ) -> None:
-    _check_types(q, k, v, masks)
-    _check_shapes(q, k, v)
-    batch, groups = _batch(q, k, v)
-    extents = (*batch, q.shape[-2], v.shape[-1])
-    for mask in masks:
-        whole = (*batch, q.shape[-2], k.shape[-2])
-        if broadcast(mask.shape, whole) != whole:
-            reason = f"`mask` has shape {mask.shape}, the scores {whole}"
-            raise wrong("attention", reason, "mask broadcasts to the scores")
+    causal, scale, has_log = options
+    batch, groups = checked("attention", q, k, v, masks)
+    extents, dtype = (*batch, q.shape[-2], v.shape[-1]), computed(q.dtype)
     result = planner.result(Shape(extents, q.dtype))
+    logs: tuple[Memory, ...] = ()
+    if has_log:
+        if not v.shape[-1]:
+            raise wrong("attention", "`v` has rows without elements", "leave `return_lse` out")
+        logs = (split(column(planner.result(Shape(extents[:-1], dtype))), groups),)
     if 0 in extents:
         return
-    views = [_headed(m, batch, groups) for m in (k, v)]
-    views = [_split(expanded(q, (*batch, *q.shape[-2:])), groups), *views, _split(result, groups)]
-    seen = tuple(_split(expanded(m, (*batch, q.shape[-2], k.shape[-2])), groups) for m in masks)
-    dtype = q.dtype if q.dtype.bits >= 32 else f32
-    number = scale if scale is not None else 1 / sqrt(q.shape[-1]) if q.shape[-1] else 1.0
+    views = [headed(m, batch, groups) for m in (k, v)]
+    views = [split(expanded(q, (*batch, *q.shape[-2:])), groups), *views, split(result, groups)]
+    seen = tuple(split(expanded(m, (*batch, q.shape[-2], k.shape[-2])), groups) for m in masks)
+    number = scale_of(scale, q)
     is_plain = 0 not in (*k.shape, *v.shape) and SCALES[0] <= number <= SCALES[1]
-    boxes = boxed([*views, *seen]) if is_plain else None
+    boxes = boxed([*views, *logs, *seen], has_log) if is_plain else None
     heads, queries, elements = prod(batch), q.shape[-2], None
     if boxes is not None:
         boxes = boxes if causal else gathered(boxes)
@@ -112,71 +121,11 @@ def _plan(
     p = Problem(heads, *sizes, dtype, causal, elements)
     t = choose(planner.target, p)
     if isinstance(t, Warpgroups) and boxes is not None:
-        _launch_boxes(planner, boxes, t, order(planner.target, p, t), float(number))
+        _launch_boxes(planner, boxes, t, order(planner.target, p, t), number)
         return
     p = Problem(prod(batch), q.shape[-2], *sizes[1:], dtype, causal)  # as the views have them
-    _launch(planner, p, choose(planner.target, p), views, seen, float(number))
-
-
-def _check_types(q: Memory, k: Memory, v: Memory, masks: tuple[Memory, ...]) -> None:
-    if not q.dtype.is_float or q.dtype.bits == 8:
-        supported = "convert it to f32; f16, bf16, f32 and f64 are supported"
-        raise refused("attention", "q", f"has dtype {q.dtype}", supported)
-    if k.dtype is not q.dtype or v.dtype is not q.dtype:
-        reason = f"`q` is {q.dtype}, `k` is {k.dtype}, `v` is {v.dtype}"
-        raise fail("E602", function="attention", reason=reason, suggestion="convert to one dtype")
-    for mask in masks:
-        if mask.dtype.kind is not Kind.BOOL and mask.dtype not in (q.dtype, f32):
-            what = f"has dtype {mask.dtype}, but `q` has {q.dtype}"
-            raise refused("attention", "mask", what, "it is bool_, f32, or of the dtype of `q`")
-
-
-def _check_shapes(q: Memory, k: Memory, v: Memory) -> None:
-    shown = f"`q` has shape {q.shape}, `k` {k.shape} and `v` {v.shape}"
-    if min(len(m.shape) for m in (q, k, v)) < 2:
-        raise wrong("attention", shown, "each has two axes at least")
-    if q.shape[-1] != k.shape[-1]:
-        raise wrong("attention", shown, "the last axes of `q` and `k` are equally long")
-    if k.shape[-2] != v.shape[-2]:
-        raise wrong("attention", shown, "`k` and `v` have equally many keys")
-
-
-def _batch(q: Memory, k: Memory, v: Memory) -> tuple[tuple[int, ...], int]:
-    """The axes before the last two, and how many neighbouring heads share keys, 0 for none."""
-    own = broadcast(k.shape[:-2], v.shape[:-2])
-    if own is not None:
-        batch = broadcast(q.shape[:-2], own)
-        if batch is not None:
-            return batch, 0
-        if own and len(q.shape) > 2 and own[-1] and q.shape[-3] % own[-1] == 0:
-            batch = broadcast(q.shape[:-3], own[:-1])
-            if batch is not None:
-                return (*batch, q.shape[-3]), q.shape[-3] // own[-1]
-    shown = f"`q` has shape {q.shape}, `k` {k.shape} and `v` {v.shape}"
-    reason = f"{shown}, whose first axes do not broadcast"
-    raise wrong("attention", reason, "the heads of `q` are a multiple of those of `k` and `v`")
-
-
-def _split(x: Memory, groups: int) -> Memory:
-    """Heads as those of the keys by those that share them."""
-    if not groups:
-        return x
-    shape, strides = list(x.shape), list(x.strides)
-    shape[-3:-2] = [shape[-3] // groups, groups]
-    strides[-3:-2] = [strides[-3] * groups, strides[-3]]
-    return replace(x, shape=tuple(shape), strides=tuple(strides))
-
-
-def _headed(x: Memory, batch: tuple[int, ...], groups: int) -> Memory:
-    """Keys or values with the axes of the queries."""
-    if not groups:
-        return expanded(x, (*batch, *x.shape[-2:]))
-    heads = batch[-1] // groups
-    found = expanded(x, (*batch[:-1], heads, *x.shape[-2:]))
-    shape, strides = list(found.shape), list(found.strides)
-    shape.insert(-2, groups)
-    strides.insert(-2, 0)
-    return replace(found, shape=tuple(shape), strides=tuple(strides))
+    shown = tuple(without_column(m) for m in logs)
+    _launch(planner, p, choose(planner.target, p), views, (shown, seen), number)
 
 
 def _launch_boxes(
@@ -191,10 +140,11 @@ def _launch_boxes(
     planner.launch(
         attend_warpgroups,
         Fixed((cubes, 1, 1), ((t.consumers + 1) * WARPGROUP, 1, 1)),
-        q=_pieces(boxes.q, t.height),
-        k=_pieces(boxes.k, t.keys),
-        v=_pieces(boxes.v, t.keys),
-        out=_pieces(boxes.out, ROWS),
+        q=pieces(boxes.q, t.height),
+        k=pieces(boxes.k, t.keys),
+        v=pieces(boxes.v, t.keys),
+        out=pieces(boxes.out, ROWS),
+        logs=() if boxes.log is None else (boxes.log,),
         masks=() if boxes.mask is None else (boxes.mask,),
         parts=parts,
         extents=boxes.extents,
@@ -206,13 +156,9 @@ def _launch_boxes(
     if parts:
         results, sizes = parts
         grid = Over(prod(results.shape[1:]), "unit", None)
-        common = {"results": results, "sizes": sizes, "out": boxes.out}
+        common: dict[str, Any] = {"results": results, "sizes": sizes, "out": boxes.out}
+        common["logs"] = () if boxes.log is None else (boxes.log,)
         planner.launch(join_parts, grid, line_size=None, **common, order=dealt.numbers)
-
-
-def _pieces(x: Memory, rows: int) -> TensorMap:
-    """A tensor map of rows of 128 bytes."""
-    return tensor_map(x, (1, 1, rows, PIECE), swizzle=ROW_BYTES)
 
 
 def _launch(
@@ -220,11 +166,14 @@ def _launch(
     p: Problem,
     t: Configuration,
     views: list[Memory],
-    masks: tuple[Memory, ...],
+    beside: tuple[tuple[Memory, ...], tuple[Memory, ...]],
     scale: float,
 ) -> None:
+    """`beside`: logarithms and masks, if there are any."""
     q, k, v, out = views
-    common = {"q": q, "k": k, "v": v, "out": out, "masks": masks, "scale": scale, "t": t}
+    logs, masks = beside
+    common = {"q": q, "k": k, "v": v, "out": out, "logs": logs, "masks": masks}
+    common |= {"scale": scale, "t": t}
     bands = -(-p.queries // t.height)
     if isinstance(t, Strips):
         planner.launch(attend_strips, p.heads * bands, **common)

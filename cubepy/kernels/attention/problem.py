@@ -93,6 +93,41 @@ class Squares:
 
 
 @dataclass(frozen=True, slots=True)
+class GradientSquares:
+    """How any device divides gradients of attention.
+
+    A cube of `side` by `side` units sums the gradients of `side * rows` rows, of keys and values
+    if it `is_of_keys`, else of queries, and takes `side * columns` of the others at a time; each
+    unit has `rows` by `columns` scores, and `rows` by `wide` elements of each gradient in
+    registers. `depth` elements of rows, or rows of a step, are in shared memory at a time.
+    """
+
+    side: int
+    rows: int
+    columns: int
+    wide: int
+    depth: int
+    dtype: DType
+    is_causal: bool
+    is_of_keys: bool
+
+    @property
+    def height(self) -> int:
+        """Rows of a cube."""
+        return self.side * self.rows
+
+    @property
+    def step(self) -> int:
+        """Rows of a step."""
+        return self.side * self.columns
+
+    @property
+    def width(self) -> int:
+        """Elements of gradients of a cube."""
+        return self.side * self.wide
+
+
+@dataclass(frozen=True, slots=True)
 class Warpgroups:
     """How Hopper divides attention.
 

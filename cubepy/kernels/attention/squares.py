@@ -21,11 +21,13 @@ def attend_squares(
     k: cp.Tensor,
     v: cp.Tensor,
     out: cp.Tensor,
+    logs: Any,
     masks: Any,
     scale: float,
     t: cp.Comptime[Squares],
 ) -> None:
-    """A cube for `t.height` queries of each head by `t.width` elements of values."""
+    """A cube for `t.height` queries of each head by `t.width` elements of values. `logs`: as of
+    `attend_strips`."""
     queries, width = out.shape[out.rank - 2], out.shape[out.rank - 1]
     across, down = (width + t.width - 1) // t.width, (queries + t.height - 1) // t.height
     where = unravelled(cp.CUBE_POS // (across * down), out.shape[: out.rank - 2])
@@ -52,6 +54,14 @@ def attend_squares(
             i, j = first + ty + r * t.side, c0 + tx + c * t.side
             if i < queries and j < width:
                 result[i, j] = totals[r, c] * factor
+        note_logs(logs, where, first + ty + r * t.side, tops[r], sums[r], c0 + tx)
+
+
+def note_logs(logs: Any, where: Any, i: Any, top: Any, total: Any, column: Any) -> None:
+    """Store the logarithm of a query's sum of exponentials, by the unit of its first element."""
+    for log in logs:
+        if column == 0 and i < log.shape[log.rank - 1]:
+            chosen(log, where)[i] = top + cp.log(total)
 
 
 def make_scores(

@@ -9,6 +9,7 @@ import numpy as np
 from cubepy.ir.types import bf16, f16
 from cubepy.kernels.attention.problem import (
     Configuration,
+    GradientSquares,
     Order,
     Problem,
     Squares,
@@ -58,6 +59,16 @@ def squares(p: Problem) -> Squares:
     wide = 4 if p.width <= 4 * SIDE or p.dtype.bits == 64 else 8
     rows = 2 if p.dtype.bits == 64 or p.queries <= 2 * SIDE else 4
     return Squares(SIDE, rows, 2, wide, SIDE, p.dtype, p.is_causal)
+
+
+def gradient_squares(target: Target, p: Problem, is_of_keys: bool) -> GradientSquares:
+    """Shared memory stays below 32 KiB; a core runs few units in turns, each with more to do."""
+    if target.kind in ("cpu", "interpreter"):
+        side, tile = 8, (2, 2, 4)
+    else:
+        wide = 4 if p.dtype.bits == 64 or max(p.size, p.width) <= 4 * SIDE else 8
+        side, tile = SIDE, (1 if p.dtype.bits == 64 else 2, 2, wide)
+    return GradientSquares(side, *tile, SIDE, p.dtype, p.is_causal, is_of_keys)
 
 
 TILES = {64: (3, 128), 128: (2, 128), 192: (2, 112), 256: (2, 80)}

@@ -27,12 +27,14 @@ def attend_strips(
     k: cp.Tensor,
     v: cp.Tensor,
     out: cp.Tensor,
+    logs: Any,
     masks: Any,
     scale: float,
     t: cp.Comptime[Strips],
 ) -> None:
     """A cube for `t.height` queries of each head: `q` is [..., queries, size], `k` [..., keys,
-    size], `v` [..., keys, width], masks [..., queries, keys]."""
+    size], `v` [..., keys, width], masks [..., queries, keys]; `logs`: perhaps what the logarithms
+    of the sums of exponentials are stored to, [..., queries]."""
     queries, number = out.shape[out.rank - 2], k.shape[k.rank - 2]
     bands = (queries + t.height - 1) // t.height
     where = unravelled(cp.CUBE_POS // bands, out.shape[: out.rank - 2])
@@ -61,6 +63,8 @@ def attend_strips(
     result = chosen(out, where)
     for r in range(count):
         finish_row(memory, result[first + r], r, t)
+        for log in logs:
+            chosen(log, where)[first + r] = memory[3][0, r] + cp.log(memory[3][1, r])
 
 
 def clear(memory: Any, count: Any, t: Any) -> None:

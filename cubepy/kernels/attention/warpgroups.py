@@ -23,7 +23,7 @@ PIECE = 64
 UNITS = pipelines.WARPGROUP
 OWN = 4
 """The first of the barriers that the units of one warpgroup have; those below are for turns."""
-LOG2_E = 1.4426950408889634
+LOG2_E, LN_2 = 1.4426950408889634, 0.6931471805599453
 
 
 @cp.cube
@@ -32,6 +32,7 @@ def attend_warpgroups(
     k: cp.cuda.TensorMap,
     v: cp.cuda.TensorMap,
     out: cp.cuda.TensorMap,
+    logs: Any,
     masks: Any,
     parts: Any,
     extents: tuple[cp.u32, cp.u32, cp.u32, cp.u32],
@@ -42,7 +43,8 @@ def attend_warpgroups(
 ) -> None:
     """All arrays are [batches, heads, rows, elements]. `extents`: batches, heads, queries, keys;
     `shared`: how many neighbouring batches and heads have keys in common; `order`: the numbers of
-    an `Order`. `parts`: where tiles are split, the results over each part of their keys, [parts,
+    an `Order`. `logs`: perhaps what the logarithms of the sums of exponentials are stored to.
+    `parts`: where tiles are split, the results over each part of their keys, [parts,
     tiles, queries, elements], and the logarithms to base 2 of their sums of weights; see
     `join_parts`."""
     queries = cp.shared((t.tiles, t.pieces, t.height, PIECE), t.dtype)
@@ -65,7 +67,7 @@ def attend_warpgroups(
         if many:
             cp.cuda.increase_registers(many)
         memory, rings = (queries, keys, values, staged), (asked, by_key, by_value)
-        attend_tiles(out, masks, parts, memory, rings, extents, order, scale, t)
+        attend_tiles((out, logs), masks, parts, memory, rings, extents, order, scale, t)
 
 
 # Which tile a cube makes
@@ -187,7 +189,7 @@ class Group:
 
 
 def attend_tiles(
-    out: Any,
+    outs: Any,
     masks: Any,
     parts: Any,
     memory: Any,
@@ -223,7 +225,8 @@ def attend_tiles(
         if is_part:
             note(parts, g, sums, state, where, t)
         else:
-            finish(out, staged, g, sums, state, (where, first), t)
+            finish(outs[0], staged, g, sums, state, (where, first), t)
+            note_logs(outs[1], g, state, (where, first), extents)
         if g.unit == 0 and t.shares_memory:
             cp.cuda.bulk_wait(0, read=True)
             g.asked.release(0)
@@ -458,6 +461,16 @@ def finish(out: Any, staged: Any, g: Any, sums: Any, state: Any, place: Any, t: 
         cp.cuda.bulk_commit()
 
 
+def note_logs(logs: Any, g: Any, state: Any, place: Any, extents: Any) -> None:
+    """Store the natural logarithms of the sums of exponentials of a unit's two queries."""
+    (batch, head, _, _), first = place
+    for log in logs:
+        for half in cp.unroll(range(2)):
+            row, total = first + g.row + 8 * half, whole(state[2 + half])
+            if g.unit % 4 == 0 and row < cp.i32(extents[2]):
+                log[batch, head, row, 0] = (state[half] * g.factor + cp.log2(total)) * LN_2
+
+
 def whole(total: Any) -> Any:
     """The sum over the units that have parts of a row."""
     total = total + cp.plane_shuffle_xor(total, 1)
@@ -490,7 +503,11 @@ def note(parts: Any, g: Any, sums: Any, state: Any, where: Any, t: Any) -> None:
 
 @cp.cube
 def join_parts(
-    results: cp.Tensor, sizes: cp.Tensor, out: cp.Tensor, order: tuple[int, int, int, int, int]
+    results: cp.Tensor,
+    sizes: cp.Tensor,
+    out: cp.Tensor,
+    logs: Any,
+    order: tuple[int, int, int, int, int],
 ) -> None:
     """Results over parts of the keys, weighted by their sums of weights, whose logarithms to base 2
     are `sizes`; a unit for each element of split tiles."""
@@ -516,3 +533,6 @@ def join_parts(
                 total += weight
             heads = out.shape[1]
             out[head // heads, head % heads, row, column] = found * inverse(total)
+            for log in logs:
+                if column == 0:
+                    log[head // heads, head % heads, row, 0] = (top + cp.log2(total)) * LN_2
