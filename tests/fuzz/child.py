@@ -7,6 +7,7 @@ crash belongs to. A batch that fails is run again seed by seed.
 from __future__ import annotations
 
 import faulthandler
+import gc
 import json
 import sys
 import time
@@ -52,6 +53,8 @@ def run(chunk: Chunk) -> None:
     """Check the seeds of a chunk."""
     from tests.fuzz.families import batches
 
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 20)  # compilers make many objects, and few of them are cycles
     with _devices(chunk.device):
         for batch in batches(chunk.family, chunk.start, chunk.count):
             if chunk.is_over():

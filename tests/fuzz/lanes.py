@@ -358,7 +358,12 @@ class LanesGenerator(WideGenerator):
             self._line(f"{name}[{k}] = cp.{t}({self._leaf(t)})")
         with self._block(f"for {k} in range({self._c.choose(('p % 4', '3', 'n'))}):"):
             self._line(f"{name}[({self._index()}) % {size}] = cp.{t}({self._value(t, 1)})")
+            if self._c.number(0, 1):
+                self._jump()
+            place = self._c.choose((str(self._c.number(0, size - 1)), f"{k} % {size}"))
+            self._line(f"{name}[{place}] = cp.{t}({self._value(t, 1)})")
         self._declare(t, f"{name}[({self._index()}) % {size}]")
+        self._declare(t, f"{name}[{self._c.number(0, size - 1)}]")
 
     def _table(self) -> None:
         t = self._c.choose(self.types)
