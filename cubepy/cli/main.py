@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from typer.core import TyperGroup
@@ -83,6 +83,12 @@ CubeDim = Annotated[
     str | None, typer.Option("--cube-dim", metavar="N[,N[,N]]", help="Units in a cube.")
 ]
 
+Vectorise = Annotated[
+    Literal["yes", "no", "auto"],
+    typer.Option("--vectorise", help="Whether units become lanes of lines on a CPU."),
+]
+_CHOICES = {"yes": True, "no": False, "auto": None}
+
 
 @app.callback(invoke_without_command=True)
 def root(
@@ -134,7 +140,7 @@ def inspect(
     stage: Annotated[
         str | None,
         typer.Option(
-            help="ir; llvm, asm (cpu); source, ptx, sass, resources (cuda); source (others)."
+            help="ir; llvm, asm, remarks (cpu); source, ptx, sass, resources (cuda); source (others)."
         ),
     ] = None,
     everything: Annotated[
@@ -142,6 +148,7 @@ def inspect(
     ] = False,
     line_size: LineSize = None,
     plane_dim: PlaneDim = None,
+    vectorise: Vectorise = "auto",
     cube_dim: CubeDim = None,
     json: Json = False,
 ) -> None:
@@ -149,7 +156,11 @@ def inspect(
     from cubepy.cli.inspect_all import show_all
     from cubepy.cli.inspection import Request, show_inspection
 
-    configuration = {"line_size": line_size, "plane_dim": plane_dim}
+    configuration = {
+        "line_size": line_size,
+        "plane_dim": plane_dim,
+        "vectorise": _CHOICES[vectorise],
+    }
     request = Request(kernel, arg or [], comptime or [], target, stage, configuration, cube_dim)
     show = show_all if everything else show_inspection
     show(request, json)
@@ -178,6 +189,7 @@ def run(
     device: Annotated[str, typer.Option(help="Where to run; see `cubepy devices`.")] = "cpu",
     line_size: LineSize = None,
     plane_dim: PlaneDim = None,
+    vectorise: Vectorise = "auto",
     cube_dim: CubeDim = None,
     checked: Annotated[bool, typer.Option("--checked", help="Check every access.")] = False,
     json: Json = False,
@@ -189,6 +201,7 @@ def run(
         "device": device,
         "line_size": line_size,
         "plane_dim": plane_dim,
+        "vectorise": _CHOICES[vectorise],
         "checked": checked or None,
     }
     request = Request(

@@ -24,10 +24,11 @@ def inspect_prebuilt(
     options: Mapping[str, Any],
 ) -> Listing:
     """The stage of every kernel that the function launches, one after the other."""
-    if any((request.configuration or {}).values()) or request.cube_dim is not None:
+    chosen = (request.configuration or {}).values()
+    if any(value is not None for value in chosen) or request.cube_dim is not None:
         raise misuse(
             "a prebuilt function chooses its own line size, plane and grid",
-            "leave out --line-size, --plane-dim and --cube-dim",
+            "leave out --line-size, --plane-dim, --vectorise and --cube-dim",
         )
     try:
         launches = record(function, specs, options, resolve_target(request.target))

@@ -53,6 +53,13 @@ class TestStages:
         found = inspect("double_all", *SPECS, "--plane-dim", "32", "--stage", "ir")
         assert "plane_dim 32" in found.out
 
+    def test_vectorise(self, inspect):
+        words = ("add_times", *SPECS, "-a", "a=f32", "-c", "n=2", "-c", "f=double")
+        words += ("--stage", "remarks", "--target", "cpu:x86-64-v3")
+        assert "units are lanes of lines of 8" in inspect(*words, "--vectorise", "yes").out
+        assert "units are lanes" not in inspect(*words, "--vectorise", "no").out
+        assert inspect(*words, "--vectorise", "4").status == 2
+
     def test_scalars_and_comptime(self, inspect):
         words = (*SPECS, "-a", "a=f32", "-c", "n=2", "-c", "f=double", "--stage", "ir")
         found = inspect("add_times", *words)
