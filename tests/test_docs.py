@@ -87,6 +87,7 @@ class Page:
             return shown + rest
 
         text = re.sub(re.escape(str(self.file)) + r":(\d+)", number, text)
+        text = re.sub(re.escape(self.file.name) + r":(\d+)", number, text)
         text = re.sub(r"^(\d+)( \| .*(?:\n +\| .*)?)", source, text, flags=re.MULTILINE)
         return text.replace(str(self.file), "kernel.py")
 

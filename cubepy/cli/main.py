@@ -140,7 +140,7 @@ def inspect(
     stage: Annotated[
         str | None,
         typer.Option(
-            help="ir; llvm, asm, remarks (cpu); source, ptx, sass, resources (cuda); source (others)."
+            help="ir; llvm, asm, remarks (cpu); source (others); ptx, sass, resources (cuda)."
         ),
     ] = None,
     everything: Annotated[
