@@ -38,4 +38,5 @@ def capabilities(target: Target, vectorise: Choice = False) -> Capabilities:
         planes=Planes.LOOPS,
         vectorise=vectorise,
         line_bytes=target.line_bytes,
+        line_registers=32 if target.line_bytes == 64 or target.family == "aarch64" else 16,
     )

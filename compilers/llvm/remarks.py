@@ -24,7 +24,7 @@ def explain(kernel: Kernel, can: Capabilities, optimised: str) -> Listing:
             before.append(legal)
 
     legalise(kernel, can, note)
-    found = vectorise(before[0], can.line_bytes, can.vectorise)
+    found = vectorise(before[0], can.line_bytes, can.vectorise, can.line_registers)
     remarks = list(found.remarks)
     if found.lanes == 1:
         remarks.append(Remark(_of_llvm(optimised)))

@@ -5,6 +5,7 @@ Barriers are the barriers of a cube; plane operations those of a plane, inside `
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from math import prod
@@ -162,6 +163,9 @@ class Finder:
         self._items: list[Item] = []
         self._carried: list[tuple[Value | None, ...]] = []
         self._yielded: list[tuple[Value | None, ...]] = []
+        self._early: dict[Value, list[Value]] = {}
+        """Values that go to the arrays of what a loop carries as soon as they are made."""
+        self._kept_early: set[tuple[Value, Value]] = set()
 
     def items(self, region: Region) -> list[Item]:
         """The items of a region, its terminator included."""
@@ -187,6 +191,9 @@ class Finder:
         """Append an operation of each unit to the open segment."""
         self.segment.ops.append(op)
         for result in op.results:
+            for place in self._early.get(result, ()):
+                self.keep(place, result)
+                self._kept_early.add((place, result))
             self.program.homes[result] = self.segment
             self.program.sources[result] = op
 
@@ -353,6 +360,8 @@ class Finder:
         args = (*body.args[:counted], *_common_part(carried, places))
         self.program.common.update(args)
         self._carried.append(places)
+        for value, place in _last_uses(body, carried, places):
+            self._early.setdefault(value, []).append(place)
         bodies = [self.items(body)]
         self._carried.pop()
         operands = (*bounds, *_common_part(initial, places))
@@ -382,10 +391,23 @@ class Finder:
         else:
             places = ()
         for place, value in zip(places, op.operands, strict=True):
-            if place is not None:
+            if place is not None and (place, value) not in self._kept_early:
                 self.keep(place, value)
         self.flush()
         self._items.append(replace_operands(op, _common_part(op.operands, places)))
+
+
+def _last_uses(
+    body: Region, carried: tuple[Value, ...], places: tuple[Value | None, ...]
+) -> Iterator[tuple[Value, Value]]:
+    """What a loop carries on that is made after the last use of what it stands for."""
+    made = {v: k for k, op in enumerate(body.ops) for v in op.results}
+    last = {v: k for k, op in enumerate(body.ops) for o in _with_inner(op) for v in o.operands}
+    if body.terminator.row is not ops.CONTINUE:
+        return
+    for value, arg, place in zip(body.terminator.operands, carried, places, strict=True):
+        if place is not None and made.get(value, -1) >= last.get(arg, 0):
+            yield value, place
 
 
 def _add_jumping(region: Region, around: set[Op]) -> bool:

@@ -61,6 +61,8 @@ class LaneEmitter:
         """Lines that were loaded of what nobody writes, by buffer and offset, with their masks."""
         self._owners: dict[Value, Value | None] = {}
         """Of arrays of units the mask under which they were made: no other lanes read them."""
+        self._counts: dict[Value, Value] = {}
+        """Of masks whose first lanes are on how many these are, as i32."""
         self._may_be_empty = False
         self._has_left = False
         """Whether lanes have left, so that perhaps none is on."""
@@ -202,6 +204,9 @@ class LaneEmitter:
         """`mask & condition`, where the condition may be anything in lanes that are off."""
         if mask is None:
             return condition
+        counts = self._counts.get(mask), self._counts.get(condition)
+        if counts[0] is not None and counts[1] is not None:
+            return self._part_of(mask, self._first_lanes(self._emit(ops.MIN, *counts)))
         return self._part_of(mask, self._emit(ops.SELECT, mask, condition, self._all_off()))
 
     def _part_of(self, mask: Value | None, part: Value) -> Value:
@@ -218,7 +223,15 @@ class LaneEmitter:
     def _without(self, mask: Value, gone: Value) -> Value:
         return self._emit(ops.AND, mask, self._emit(ops.NOT, gone))
 
+    def _first_lanes(self, count: Value) -> Value:
+        """The mask of the first lanes. A scalar decides on all, which saves work on lines."""
+        mask = self._emit(ops.LT, self._iota(i32), self._splat(count))
+        self._counts[mask] = count
+        return mask
+
     def _any(self, mask: Value) -> Value:
+        if mask in self._counts:
+            return self._emit(ops.GT, self._counts[mask], self._const(i32, 0))
         return self._emit(ops.REDUCE_OR, mask)
 
     def _blend(self, ref: Value, value: Value, mask: Value | None) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from cubepy.ir import ops
 from cubepy.ir.core import Attr, Op, Region, Value
-from cubepy.ir.types import Buffer, DType, Line, Space, element_of, index
+from cubepy.ir.types import Buffer, DType, Line, Space, bool_, element_of, i32, index
 from cubepy.passes.lane_emitter import LaneEmitter
 
 LANEWISE = frozenset(
@@ -17,6 +17,7 @@ LANEWISE = frozenset(
 ONE_BY_ONE = frozenset((*ops.ATOMICS, ops.PRINT, ops.LOOKUP))
 """What lanes do one after the other."""
 POSITIONS = (ops.UNIT_POS, ops.ABSOLUTE_POS)
+_ORDERS = (ops.LT, ops.LE, ops.GT, ops.GE)
 
 
 class LaneOperations(LaneEmitter):
@@ -47,7 +48,11 @@ class LaneOperations(LaneEmitter):
         elif row in (ops.FLOORDIV, ops.MOD) and self._divides_position(op):
             self._divide(op)
         elif row in LANEWISE:
-            self._lanewise(op)
+            count = self._count(op)
+            if count is None:
+                self._lanewise(op)
+            else:
+                self._new[op.result] = self._first_lanes(count)
         else:
             raise AssertionError(f"{row.name} has no form for lanes")
 
@@ -88,6 +93,36 @@ class LaneOperations(LaneEmitter):
         if op.row is ops.SELECT and self._shapes.is_alike(op.operands[0]):
             operands[0] = self._scalar(op.operands[0])
         self._new[op.result] = self._emit(op.row, *operands, name=op.result.name, **attrs)
+
+    # Masks of the first lanes: comparisons of positions with what lanes share
+
+    def _count(self, op: Op) -> Value | None:
+        """How many first lanes an operation is true of, where no others can be."""
+        if op.row is ops.AND and op.result.type is bool_:
+            return self._count_of_both(op)
+        if op.row not in _ORDERS or element_of(op.operands[0].type) is not index:
+            return None
+        (low, high), is_strict = op.operands, op.row in (ops.LT, ops.GT)
+        if op.row in (ops.GT, ops.GE):
+            low, high = high, low
+        if self._shapes.stride(low) != 1 or not self._shapes.is_alike(high):
+            return None
+        first, limit = self._scalar(low), self._scalar(high)
+        if not is_strict:
+            first = self._emit(ops.SUB, first, self._const(index, 1))
+        rest = self._emit(ops.SUB, self._emit(ops.MAX, limit, first), first)
+        rest = self._emit(ops.MIN, rest, self._const(index, self._lanes))
+        return self._emit(ops.CAST, rest, type=i32)
+
+    def _count_of_both(self, op: Op) -> Value | None:
+        alike = [v for v in op.operands if self._shapes.is_alike(v)]
+        counts = [self._counts.get(self._scalar(v)) for v in op.operands if v not in alike]
+        known = [count for count in counts if count is not None]
+        if len(known) != len(counts):
+            return None
+        if not alike:
+            return self._emit(ops.MIN, *known)
+        return self._emit(ops.SELECT, self._scalar(alike[0]), known[0], self._const(i32, 0))
 
     # Divisions of positions: rows are seldom shorter than a line
 

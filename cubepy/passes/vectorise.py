@@ -15,6 +15,7 @@ from cubepy.passes.construct_ssa import construct_ssa
 from cubepy.passes.cse import cse
 from cubepy.passes.dce import dce
 from cubepy.passes.interleave_units import interleave_units
+from cubepy.passes.jam_units import jam_units
 from cubepy.passes.lane_operations import LANEWISE, ONE_BY_ONE
 from cubepy.passes.lane_shapes import LOOPS, Shapes, lanes_of
 from cubepy.passes.lane_writer import LaneWriter
@@ -55,7 +56,7 @@ class Vectorised:
     remarks: list[Remark] = field(default_factory=list[Remark])
 
 
-def vectorise(kernel: Kernel, line_bytes: int, choice: Choice) -> Vectorised:
+def vectorise(kernel: Kernel, line_bytes: int, choice: Choice, registers: int = 16) -> Vectorised:
     """The kernel with its units along X as lanes of lines, where that is wanted and possible."""
     if choice is False or (choice == "auto" and not AUTOMATIC):
         text = "units are not made lanes: only vectorise=True asks for it"
@@ -76,8 +77,12 @@ def vectorise(kernel: Kernel, line_bytes: int, choice: Choice) -> Vectorised:
     if found is not None:
         return Vectorised(kernel, 1, [found])
     remarks = [Remark(f"units are lanes of lines of {lanes}"), *_describe(kernel, shapes)]
-    made = construct_ssa(LaneWriter(kernel, lanes, shapes).kernel())
-    return Vectorised(dce(cse(made)), lanes, remarks)
+    made = dce(cse(construct_ssa(LaneWriter(kernel, lanes, shapes).kernel())))
+    made, (x, y) = jam_units(made, registers)
+    if x * y > 1:
+        remarks.append(Remark(f"blocks of {x} x {y} lines of units go together"))
+        made = cse(made)
+    return Vectorised(made, lanes, remarks)
 
 
 def _refusal(kernel: Kernel) -> Remark | None:

@@ -42,7 +42,8 @@ class Capabilities:
     `named_barriers`: whole planes of a cube may wait for each other without the rest.
     `early_exit`: units that returned do not disturb barriers and plane operations.
     `refused_attributes`: attributes of launches that the target lacks, with a reason.
-    `vectorise`: whether units become lanes of lines of `line_bytes`, see `passes/vectorise.py`.
+    `vectorise`: whether units become lanes of lines of `line_bytes`, of which `line_registers`
+    are at hand; see `passes/vectorise.py`.
     """
 
     target: str
@@ -70,6 +71,7 @@ class Capabilities:
     refused_attributes: Mapping[str, str] = field(default_factory=dict[str, str])
     vectorise: Choice = False
     line_bytes: int = 16
+    line_registers: int = 16
 
     def has(self, row: OpDef, dtype: DType) -> bool:
         """Whether an operation on a scalar type is native."""

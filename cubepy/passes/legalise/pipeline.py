@@ -95,7 +95,7 @@ def _for(step: Callable[[Kernel, Capabilities], Kernel], target: Capabilities) -
 
 
 def _units_as_lanes(kernel: Kernel, target: Capabilities) -> Kernel:
-    return vectorise(kernel, target.line_bytes, target.vectorise).kernel
+    return vectorise(kernel, target.line_bytes, target.vectorise, target.line_registers).kernel
 
 
 def _cut_at_barriers(kernel: Kernel) -> Kernel:
