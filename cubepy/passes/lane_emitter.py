@@ -14,7 +14,7 @@ from cubepy.ir import ops
 from cubepy.ir.core import Attr, Kernel, Op, Region, Value
 from cubepy.ir.numbers import Number, convert
 from cubepy.ir.opdef import OpDef
-from cubepy.ir.types import DType, Line, Ref, Type, bool_, element_of, i32, make_line
+from cubepy.ir.types import DType, Line, Ref, Type, bool_, element_of, i32, index, make_line
 from cubepy.passes.lane_shapes import Shapes, Stride
 from cubepy.passes.rewrite import constant, count_uses
 from cubepy.record import dataclass
@@ -35,6 +35,8 @@ class OpenLoop:
     live: Value | None
     is_soft: bool
     continues: int = 0
+    is_ending: bool = False
+    """Whether lanes that came to the loop's end are off, and carry nothing on."""
     step: Callable[[], None] = field(default=lambda: None)
 
 
@@ -222,6 +224,12 @@ class LaneEmitter:
 
     def _without(self, mask: Value, gone: Value) -> Value:
         return self._emit(ops.AND, mask, self._emit(ops.NOT, gone))
+
+    def _lanes_below(self, first: Value, limit: Value) -> Value:
+        """How many lanes of positions from `first` on lie below a limit, as i32."""
+        rest = self._emit(ops.SUB, self._emit(ops.MAX, limit, first), first)
+        rest = self._emit(ops.MIN, rest, self._const(index, self._lanes))
+        return self._emit(ops.CAST, rest, type=i32)
 
     def _first_lanes(self, count: Value) -> Value:
         """The mask of the first lanes. A scalar decides on all, which saves work on lines."""

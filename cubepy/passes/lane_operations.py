@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from cubepy.ir import ops
 from cubepy.ir.core import Attr, Op, Region, Value
 from cubepy.ir.types import Buffer, DType, Line, Space, bool_, element_of, i32, index
-from cubepy.passes.lane_emitter import LaneEmitter
+from cubepy.passes.lane_planes import PLANE_OPS, LanePlanes
 
 LANEWISE = frozenset(
     {row for row in ops.TABLE.values() if row.meaning is not None}
@@ -20,7 +20,7 @@ POSITIONS = (ops.UNIT_POS, ops.ABSOLUTE_POS)
 _ORDERS = (ops.LT, ops.LE, ops.GT, ops.GE)
 
 
-class LaneOperations(LaneEmitter):
+class LaneOperations(LanePlanes):
     """Writes operations that direct no control flow."""
 
     def _operation(self, op: Op) -> None:
@@ -32,7 +32,9 @@ class LaneOperations(LaneEmitter):
             self._alloc(op)
         elif row is ops.FAULT:
             self._fault(op)
-        elif row in (ops.NAME, ops.BREAKPOINT):
+        elif row in PLANE_OPS:
+            self._plane_operation(op)
+        elif row in (ops.NAME, ops.BREAKPOINT, ops.SYNC_PLANE):
             pass
         elif row is ops.PREFETCH:
             if self._shapes.stride(op.operands[1]) is not None:
@@ -110,9 +112,7 @@ class LaneOperations(LaneEmitter):
         first, limit = self._scalar(low), self._scalar(high)
         if not is_strict:
             first = self._emit(ops.SUB, first, self._const(index, 1))
-        rest = self._emit(ops.SUB, self._emit(ops.MAX, limit, first), first)
-        rest = self._emit(ops.MIN, rest, self._const(index, self._lanes))
-        return self._emit(ops.CAST, rest, type=i32)
+        return self._lanes_below(first, limit)
 
     def _count_of_both(self, op: Op) -> Value | None:
         alike = [v for v in op.operands if self._shapes.is_alike(v)]
@@ -232,7 +232,10 @@ class LaneOperations(LaneEmitter):
 
     def _store(self, op: Op) -> None:
         if self._shapes.is_alike(op.operands[1]) and not is_own(op):
-            self._one_by_one(op)
+            if len(op.operands) == 3 and self._shapes.is_alike(op.operands[2]):
+                self._store_once(op)
+            else:
+                self._one_by_one(op)
             return
         buffer, mask = self._scalar(op.operands[0]), self._mask
         if len(op.operands) == 4:
@@ -254,6 +257,15 @@ class LaneOperations(LaneEmitter):
         under a mask: those that are off have an element at the place of those that are on."""
         is_masked = len(op.operands) > (2 if op.row is ops.LOAD else 3)
         return distances is None and not self._may_be_empty and not is_masked
+
+    def _store_once(self, op: Op) -> None:
+        """What any lane that is on stores, all would store."""
+        with self._block() as block:
+            self._plain(op)
+        if self._mask is None:
+            self._out += block
+        else:
+            self._branch(self._any(self._mask), block)
 
     # One lane after the other
 

@@ -8,13 +8,12 @@ alike until an operation, or the control around it, says otherwise (Karrenberg a
 from __future__ import annotations
 
 from dataclasses import field
-from math import prod
 from typing import TypeAlias
 
 from cubepy.ir import ops
 from cubepy.ir.core import Kernel, Op, Region, Value
 from cubepy.ir.opdef import Uniformity
-from cubepy.ir.types import INDICES, Buffer, DType, Kind, Line, Space, bool_, element_of, index
+from cubepy.ir.types import INDICES, Buffer, DType, Kind, Space, bool_, element_of, index
 from cubepy.record import dataclass
 
 LOOPS = (ops.FOR, ops.LOOP)
@@ -120,6 +119,10 @@ class Shapes:
         if row in _POSITIONS:
             return self._position(op)
         if row is ops.ALLOC:
+            return 0
+        if row.uniformity is Uniformity.PLANE:
+            return 0
+        if row is ops.PLANE_SHUFFLE and self.constant(op.operands[1]) in range(self._lanes):
             return 0
         if row.uniformity is not Uniformity.OPERANDS and row.uniformity is not Uniformity.ALWAYS:
             return None
@@ -300,28 +303,32 @@ def _keeps_numbers(op: Op) -> bool:
     return target.bits <= source.bits
 
 
-def lanes_of(kernel: Kernel, line_bytes: int) -> int:
-    """How many units become lanes: as many as a line has of four bytes, or of eight, where at
-    least half of the values that differ have so many.
+def shapes_of(kernel: Kernel, line_bytes: int) -> tuple[int, Shapes]:
+    """How many units become lanes, and how these differ.
 
-    Indices count as four bytes, as do narrower types: they are computed beside them. So few wide
-    values as the reduction of an angle has cost less in two lines than all others in half of one.
-    Fewer lanes where the cube's rows of units are not a multiple.
+    A plane becomes lanes; else as many units as a line has lanes of four bytes, or of eight, where
+    at least half of the values that differ have so many. Indices count as four bytes, as do
+    narrower types: they are computed beside them. So few wide values as the reduction of an angle
+    has cost less in two lines than all others in half of one. Fewer lanes where the cube's rows of
+    units are not a multiple.
     """
-    lanes = line_bytes // 4
-    shapes = Shapes(kernel, lanes)
-    types = [
-        element_of(v.type)
-        for op in kernel.body.walk()
-        for v in op.results
-        if isinstance(v.type, DType | Line) and shapes.stride(v) is None
-    ]
-    narrow, wide = (
-        sum((t.itemsize == 8 and t not in INDICES) == is_wide for t in types if t is not bool_)
-        for is_wide in (False, True)
-    )
-    if wide and WIDE * wide >= narrow + wide:
-        lanes = line_bytes // 8
+    if kernel.plane_dim > 1:
+        return kernel.plane_dim, Shapes(kernel, kernel.plane_dim)
+    most = line_bytes // 4
+    shapes = Shapes(kernel, most)
+    lanes = most // 2 if _is_wide(kernel, shapes) else most
     while lanes > 1 and kernel.cube_dim[0] % lanes:
         lanes //= 2
-    return lanes if prod(kernel.cube_dim) > 1 else 1
+    return lanes, shapes if lanes == most else Shapes(kernel, lanes)
+
+
+def _is_wide(kernel: Kernel, shapes: Shapes) -> bool:
+    """Whether at least half of the values that differ have eight bytes."""
+    types = [
+        v.type
+        for op in kernel.body.walk()
+        for v in op.results
+        if isinstance(v.type, DType) and v.type is not bool_ and shapes.stride(v) is None
+    ]
+    wide = sum(t.itemsize == 8 and t not in INDICES for t in types)
+    return wide > 0 and WIDE * wide >= len(types)

@@ -12,6 +12,9 @@ from cubepy.passes.lane_branches import JUMPS, LaneBranches
 from cubepy.passes.lane_emitter import OpenLoop
 from cubepy.passes.lane_shapes import LOOPS
 
+SHORT = 24
+"""Operations of a loop that is written twice: without masks, and for the last lanes."""
+
 
 class LaneWriter(LaneBranches):
     """Writes one kernel."""
@@ -28,9 +31,8 @@ class LaneWriter(LaneBranches):
         if not self._out or not self._out[-1].row.is_terminator:
             self._append(ops.RETURN)
         x, y, z = self._kernel.cube_dim
-        return replace(
-            self._kernel, body=Region((), tuple(self._out)), cube_dim=(x // self._lanes, y, z)
-        )
+        body, cube_dim = Region((), tuple(self._out)), (x // self._lanes, y, z)
+        return replace(self._kernel, body=body, cube_dim=cube_dim, plane_dim=1)
 
     def _op(self, op: Op) -> None:
         row = op.row
@@ -51,7 +53,9 @@ class LaneWriter(LaneBranches):
 
     def _jump(self, op: Op) -> None:
         loop = self._loops[-1]
-        if self._is_real(op):
+        if loop.is_ending:
+            self._carry(loop, op, self._mask)
+        elif self._is_real(op):
             self._carry_together(loop, op)
             if op.row is ops.CONTINUE:
                 loop.step()
@@ -106,9 +110,10 @@ class LaneWriter(LaneBranches):
     # Loops
 
     def _repeat(self, op: Op) -> None:
-        is_masked = op in self._shapes.masked
+        is_masked, only_ends = op in self._shapes.masked, self._only_ends(op)
         outer, may_be_empty = self._mask, self._may_be_empty
-        live = self._var(self._line_of(bool_), "live") if is_masked else None
+        has_live = is_masked and not only_ends
+        live = self._var(self._line_of(bool_), "live") if has_live else None
         if live is not None:
             self._set(live, self._mask_line())
         loop = self._open(op, live)
@@ -117,6 +122,8 @@ class LaneWriter(LaneBranches):
         self._may_be_empty = False
         if op.row is ops.LOOP:
             self._endless(loop)
+        elif only_ends:
+            self._up_to_ends(loop)
         elif not is_masked or self._shapes.stride(op.regions[0].args[0]) is not None:
             self._counted(loop)
         else:
@@ -197,6 +204,77 @@ class LaneWriter(LaneBranches):
         region = Region((), tuple(self._body(loop)))
         self._out.append(Op(ops.LOOP, (), loop.op.attrs, (), (region,), loop.op.span))
 
+    # Loops that lanes leave by coming to their ends, and in no other way
+
+    def _only_ends(self, op: Op) -> bool:
+        """Whether lanes leave a `for` whose position they share, but for a constant distance, only
+        as they come to its end."""
+        if op.row is not ops.FOR or op not in self._shapes.masked:
+            return False
+        (body,) = op.regions
+        is_shared = self._shapes.stride(body.args[0]) is not None
+        jumps = list(_own_jumps(body))
+        only = jumps == [body.terminator] and body.terminator.row is ops.CONTINUE
+        return only and is_shared and all(o.row is not ops.RETURN for o in body.walk())
+
+    def _up_to_ends(self, loop: OpenLoop) -> None:
+        """First without masks, as long as all lanes go on, where that is known ahead."""
+        op, (position, *_) = loop.op, loop.op.regions[0].args
+        start, stop, step = op.operands[:3]
+        first, last, by = self._scalar(start), self._scalar(stop), self._scalar(step)
+        stride, is_alike = self._shapes.stride(position), self._shapes.is_alike(stop)
+        outer = self._mask
+        if not is_alike:
+            last = self._latest(stop, first)
+        elif isinstance(stride, int) and len(list(op.regions[0].walk())) <= SHORT:
+            first = self._while_all_go_on(loop, (first, last, by), stride)
+
+        def before() -> None:
+            self._mask = self._both(outer, self._inside(position, stop))
+            self._has_left = is_alike and outer is not None
+
+        loop.is_ending = True
+        self._for(loop, (first, last, by), before)
+
+    def _while_all_go_on(
+        self, loop: OpenLoop, bounds: tuple[Value, Value, Value], stride: int
+    ) -> Value:
+        """The iterations of all lanes together; gives the first that is not."""
+        first, last, by = bounds
+        place = self._var(first.type)
+        self._set(place, first)
+        loop.step = lambda: self._set(
+            place, self._emit(ops.ADD, self._new[loop.op.regions[0].args[0]], by)
+        )
+        whole = self._emit(ops.MAX, first, last)
+        before_end = self._const(first.type, stride * (self._lanes - 1))
+        self._for(loop, (first, self._emit(ops.SUB, whole, before_end), by), None)
+        loop.step = lambda: None
+        return self._get(place)
+
+    def _inside(self, position: Value, stop: Value) -> Value:
+        """Which lanes have not come to their end."""
+        is_plain = self._shapes.is_alike(stop) and position.type is index
+        if is_plain and self._shapes.stride(position) == 1:
+            return self._first_lanes(self._lanes_below(self._scalar(position), self._scalar(stop)))
+        return self._emit(ops.LT, self._line(position), self._line(stop))
+
+    def _for(
+        self,
+        loop: OpenLoop,
+        bounds: tuple[Value, Value, Value],
+        before: Callable[[], None] | None,
+    ) -> None:
+        old, outer = loop.op.regions[0].args[0], self._mask
+        new = Value(old.type, old.name)
+        self._lines.pop(old, None)
+        self._new[old] = new
+        region = Region((new,), tuple(self._body(loop, before)))
+        self._out.append(Op(ops.FOR, bounds, loop.op.attrs, (), (region,), loop.op.span))
+        self._mask = outer
+
+    # Loops
+
     def _counted(self, loop: OpenLoop) -> None:
         """A `for` whose position lanes share, but for a constant distance."""
         op, (position, *_) = loop.op, loop.op.regions[0].args
@@ -207,10 +285,7 @@ class LaneWriter(LaneBranches):
             if not self._shapes.is_alike(stop):
                 bounds[1] = self._latest(stop, bounds[0])
             before = self._stop_lanes(loop, self._line(stop), position)
-        new = Value(position.type, position.name)
-        self._new[position] = new
-        region = Region((new,), tuple(self._body(loop, before)))
-        self._out.append(Op(ops.FOR, tuple(bounds), op.attrs, (), (region,), op.span))
+        self._for(loop, (bounds[0], bounds[1], bounds[2]), before)
 
     def _latest(self, stop: Value, start: Value) -> Value:
         """The last end of the lanes that are on."""

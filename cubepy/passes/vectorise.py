@@ -26,10 +26,12 @@ Choice = bool | str
 """What `configure(vectorise=...)` says: True, False or "auto"."""
 AUTOMATIC = False
 """Whether "auto" may choose this pass; without, only True does."""
+LINES_OF_A_PLANE = 4
+"""Registers that the lanes of a plane may take, of four bytes each."""
 GATHER = 3
 """Operations that a gather takes as long as."""
 _CONTROL = (ops.IF, *LOOPS, ops.YIELD, ops.BREAK, ops.CONTINUE, ops.RETURN, ops.FAULT)
-_BARRIERS = (ops.SYNC_CUBE, ops.SYNC_PLANE)
+_BARRIERS = (ops.SYNC_CUBE, ops.SYNC_PLANE, *ops.PLANE_ROWS)
 _TAKEN = frozenset(
     (
         *(*_CONTROL, *_BARRIERS, *LANEWISE, *ONE_BY_ONE, ops.SYNC_STORAGE, ops.ALLOC, ops.LOAD),
@@ -61,7 +63,7 @@ def vectorise(kernel: Kernel, line_bytes: int, choice: Choice, registers: int = 
     if choice is False or (choice == "auto" and not AUTOMATIC):
         text = "units are not made lanes: only vectorise=True asks for it"
         return Vectorised(kernel, 1, [Remark(text)])
-    found = _refusal(kernel)
+    found = _refusal(kernel, line_bytes)
     if found is None and choice == "auto":
         found = _cost_rule(kernel)
     if found is not None:
@@ -85,10 +87,12 @@ def vectorise(kernel: Kernel, line_bytes: int, choice: Choice, registers: int = 
     return Vectorised(made, lanes, remarks)
 
 
-def _refusal(kernel: Kernel) -> Remark | None:
+def _refusal(kernel: Kernel, line_bytes: int) -> Remark | None:
     """What the pass cannot do, whatever lanes share."""
-    if kernel.plane_dim > 1:
-        return Remark("units stay scalar: planes are emulated")
+    plane = kernel.plane_dim
+    if plane > 1 and (kernel.cube_dim[0] % plane or plane > LINES_OF_A_PLANE * line_bytes // 4):
+        text = f"rows of {kernel.cube_dim[0]} units are not planes of {plane} that fit in lines"
+        return Remark(f"units stay scalar: {text}")
     if kernel.cube_dim[0] == 1:
         return Remark("units stay scalar: a row of the cube is one unit")
     for op in kernel.body.walk():
