@@ -206,9 +206,9 @@ class LaneEmitter:
         """`mask & condition`, where the condition may be anything in lanes that are off."""
         if mask is None:
             return condition
-        counts = self._counts.get(mask), self._counts.get(condition)
-        if counts[0] is not None and counts[1] is not None:
-            return self._part_of(mask, self._first_lanes(self._emit(ops.MIN, *counts)))
+        if mask in self._counts and condition in self._counts:
+            count = self._emit(ops.MIN, self._counts[mask], self._counts[condition])
+            return self._part_of(mask, self._first_lanes(count))
         return self._part_of(mask, self._emit(ops.SELECT, mask, condition, self._all_off()))
 
     def _part_of(self, mask: Value | None, part: Value) -> Value:
