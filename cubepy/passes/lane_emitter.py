@@ -138,11 +138,21 @@ class LaneEmitter:
         """0, 1, 2, ...; those of indices are made at the kernel's head."""
         if dtype in self._iotas:
             return self._iotas[dtype]
-        line = self._const(self._line_of(dtype), 0)
-        for k in range(1, self._lanes):
-            line = self._emit(ops.INSERT, line, self._const(dtype, k), lane=k)
+        if dtype is i32:
+            line = self._count_up()
+        else:
+            line = self._emit(ops.CAST, self._iota(i32), type=self._line_of(dtype))
         if not self._depth and not self._loops and not self._left:
             self._iotas[dtype] = line
+        return line
+
+    def _count_up(self) -> Value:
+        """Lines of twice the width, of which the second half goes on."""
+        line, width = self._const(make_line(i32, 1), 0), 1
+        while width < self._lanes:
+            further = self._emit(ops.ADD, line, self._const(line.type, width))
+            both = tuple(range(min(2 * width, self._lanes)))
+            line, width = self._emit(ops.SHUFFLE, line, further, lanes=both), len(both)
         return line
 
     def _splat(self, value: Value) -> Value:
@@ -168,11 +178,7 @@ class LaneEmitter:
 
     def _steps(self, dtype: DType, stride: Stride) -> Value:
         """0, stride, 2 * stride, ..."""
-        line = self._line_of(dtype)
-        if dtype in self._iotas or dtype.bits >= 32:
-            steps = self._iota(dtype)
-        else:
-            steps = self._emit(ops.CAST, self._iota(i32), type=line)
+        steps = self._iota(dtype)
         if stride == 1:
             return steps
         return self._emit(ops.MUL, steps, self._splat(self._distance(dtype, stride)))

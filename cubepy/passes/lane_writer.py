@@ -22,8 +22,8 @@ class LaneWriter(LaneBranches):
     def kernel(self) -> Kernel:
         """The kernel of lanes."""
         returns = {op for op in self._kernel.body.walk() if op.row is ops.RETURN}
-        self._iota(index)
         self._iota(i32)
+        self._iota(index)
         if returns - self._shapes.real_returns:
             self._alive = self._var(self._line_of(bool_), "alive")
             self._set(self._alive, self._all_on())

@@ -17,8 +17,9 @@ from cubepy.passes.dce import dce
 from cubepy.passes.interleave_units import interleave_units
 from cubepy.passes.jam_units import jam_units
 from cubepy.passes.lane_operations import LANEWISE, ONE_BY_ONE
-from cubepy.passes.lane_shapes import LOOPS, Shapes, lanes_of
+from cubepy.passes.lane_shapes import LOOPS, Shapes, shapes_of
 from cubepy.passes.lane_writer import LaneWriter
+from cubepy.passes.strip_cubes import strip_cubes
 from cubepy.record import dataclass
 from cubepy.span import Span
 
@@ -30,6 +31,10 @@ LINES_OF_A_PLANE = 4
 """Registers that the lanes of a plane may take, of four bytes each."""
 GATHER = 3
 """Operations that a gather takes as long as."""
+LEFT_TO_LLVM = (
+    "units are left to LLVM's loop vectoriser: they have no loop of their own, no planes, and "
+    "share no tiles"
+)
 _CONTROL = (ops.IF, *LOOPS, ops.YIELD, ops.BREAK, ops.CONTINUE, ops.RETURN, ops.FAULT)
 _BARRIERS = (ops.SYNC_CUBE, ops.SYNC_PLANE, *ops.PLANE_ROWS)
 _TAKEN = frozenset(
@@ -68,22 +73,23 @@ def vectorise(kernel: Kernel, line_bytes: int, choice: Choice, registers: int = 
         found = _cost_rule(kernel)
     if found is not None:
         return Vectorised(kernel, 1, [found])
-    lanes = lanes_of(kernel, line_bytes)
+    lanes, shapes = shapes_of(kernel, line_bytes)
     if lanes == 1:
         text = f"units stay scalar: rows of {kernel.cube_dim[0]} units are no multiple of a line"
         return Vectorised(kernel, 1, [Remark(text)])
-    shapes = Shapes(kernel, lanes)
     found = _refusal_of_shapes(kernel, shapes)
     if found is None and choice == "auto":
         found = _loop_of_gathers(kernel, shapes)
     if found is not None:
         return Vectorised(kernel, 1, [found])
-    remarks = [Remark(f"units are lanes of lines of {lanes}"), *_describe(kernel, shapes)]
     made = dce(cse(construct_ssa(LaneWriter(kernel, lanes, shapes).kernel())))
     made, (x, y) = jam_units(made, registers)
+    if choice == "auto" and x * y == 1 and not _has_own_loop(kernel) and kernel.plane_dim == 1:
+        return Vectorised(kernel, 1, [Remark(LEFT_TO_LLVM)])
+    remarks = [Remark(f"units are lanes of lines of {lanes}"), *_describe(kernel, shapes)]
     if x * y > 1:
         remarks.append(Remark(f"blocks of {x} x {y} lines of units go together"))
-        made = cse(made)
+        made = cse(strip_cubes(made))
     return Vectorised(made, lanes, remarks)
 
 
@@ -107,11 +113,21 @@ def _refusal(kernel: Kernel, line_bytes: int) -> Remark | None:
 def _cost_rule(kernel: Kernel) -> Remark | None:
     """Why LLVM's vectoriser, or plain loops, serve a kernel as well.
 
+    Lanes serve loops of a unit's own, planes of several units, which are emulated otherwise, and
+    tiles: a loop around a barrier, where blocks of units may share what they load.
+    """
+    rows = {op.row for op in kernel.body.walk()}
+    has_planes = kernel.plane_dim > 1 and not rows.isdisjoint(ops.PLANE_ROWS)
+    has_tiles = any(op.row in LOOPS and _waits(op) for op in kernel.body.walk())
+    return None if has_planes or has_tiles or _has_own_loop(kernel) else Remark(LEFT_TO_LLVM)
+
+
+def _has_own_loop(kernel: Kernel) -> bool:
+    """Whether units have a loop that does not wait.
+
     Loops that stride over units become loops of the cube with a barrier inside, and do not count.
     """
-    if any(op.row in LOOPS and not _waits(op) for op in interleave_units(kernel).body.walk()):
-        return None
-    return Remark("units are left to LLVM's loop vectoriser: they have no loop of their own")
+    return any(op.row in LOOPS and not _waits(op) for op in interleave_units(kernel).body.walk())
 
 
 def _loop_of_gathers(kernel: Kernel, shapes: Shapes) -> Remark | None:

@@ -88,6 +88,35 @@ def positions(x: cp.Tensor[cp.i32], out: cp.Tensor[cp.i32]):
     out.flat[2 + cp.ABSOLUTE_POS] = a * 3 + b + cp.i32(place) * 11
 
 
+@cp.cube
+def strips(x: cp.Tensor[cp.i32], out: cp.Tensor[cp.i32]):
+    """Where cubes are, in a kernel of tiles."""
+    held = cp.shared((4, 16), cp.i32)
+    t, u = cp.UNIT_POS_X, cp.UNIT_POS_Y
+    s = cp.i32(0)
+    for k in range(x.shape[0]):
+        held[u, t] = x[k, t]
+        cp.sync_cube()
+        s += held[0, t] * held[u, 0]
+        cp.sync_cube()
+    i, j, n = cp.ABSOLUTE_POS_Y, cp.ABSOLUTE_POS_X, cp.ABSOLUTE_POS_Z
+    where = cp.CUBE_POS_X * 10 + cp.CUBE_POS_Y * 1000 + cp.CUBE_POS_Z * 100000
+    out[n, i, j] += cp.i32(where) + s
+
+
+@pytest.mark.parametrize("cubes", [(1, 1, 1), (7, 3, 1), (19, 2, 2)])
+def test_strips(cubes: tuple[int, int, int]) -> None:
+    """Each cube runs once, and knows where it is."""
+    x = np.random.default_rng(3).integers(0, 30, (3, 16)).astype(np.int32)
+    found: list[np.ndarray] = []
+    for settings in ({"vectorise": False}, {"vectorise": True}):
+        out = np.zeros((cubes[2], cubes[1] * 4, cubes[0] * 16), np.int32)
+        strips.configure(**settings)[cubes, (16, 4)](x, out)
+        found.append(out)
+    assert any(x * y > 1 for x, y in BLOCKS)
+    np.testing.assert_array_equal(found[1], found[0])
+
+
 @pytest.mark.parametrize("shape", [(1, 1), (3, 5), (12, 40)])
 def test_control(shape: tuple[int, int]) -> None:
     rng = np.random.default_rng(shape[1])
@@ -115,7 +144,7 @@ def test_positions() -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("shape", [(1, 1, 1), (17, 33, 9), (40, 21, 65)])
+@pytest.mark.parametrize("shape", [(1, 1, 1), (17, 33, 9), (40, 21, 65), (35, 310, 7)])
 def test_products(shape: tuple[int, int, int], dtype: Any) -> None:
     rng = np.random.default_rng(shape[0])
     m, n, k = shape
