@@ -163,7 +163,7 @@ def test_parts_of_keys(hopper: str):
     check(hopper, (4, 6, 2, 128), (4, 2, 900, 128), order=(0, 2, 1, 3), dtype="f16")
 
 
-def test_tiles_of_the_last_turn_are_split(hopper: str):
+def test_tiles_around_a_whole_turn(hopper: str):
     check(hopper, (134, 150, 64), (134, 2000, 64))
     check(hopper, (67, 200, 128), (67, 1999, 128), dtype="f16")
     check(hopper, (140, 60, 128), (140, 1500, 128))

@@ -67,12 +67,10 @@ def test_few_queries_split_the_keys():
     assert set(TILES) == {64, 128, 192, 256}
 
 
-def test_the_last_turn_is_split():
-    t = chosen(LARGE)
-    dealt = order(HOPPER, LARGE, t)
-    assert (dealt.whole, dealt.rest, dealt.parts) == (15 * 132, 68, 3)
-    assert not chosen(replace(LARGE, keys=512)).is_split
-    assert not chosen(replace(LARGE, heads=66, queries=256)).is_split
+def test_tiles_that_fill_the_gpu_are_whole():
+    assert not chosen(LARGE).is_split
+    assert not chosen(replace(LARGE, heads=256, queries=8, keys=8192)).is_split
+    assert chosen(replace(LARGE, heads=66, queries=65)).is_split
 
 
 @cp.cube

@@ -74,7 +74,6 @@ def gradient_squares(target: Target, p: Problem, is_of_keys: bool) -> GradientSq
 TILES = {64: (3, 128), 128: (2, 128), 192: (2, 112), 256: (2, 80)}
 """Warpgroups that compute and keys of a step, whose scores and sums fill their registers, by the
 elements of a query or value."""
-MOST_STAGES = 6
 BEGIN, JOIN = 1, 2
 """Steps of keys that the begin of a tile is worth, and for each warpgroup joining its parts."""
 TOGETHER, SHARED_BY = 16, 4
@@ -98,35 +97,23 @@ def warpgroups(target: Target, p: Problem) -> Warpgroups | None:
     size, width = -(-p.size // 16) * 16, -(-p.width // 8) * 8
     own = Warpgroups(consumers, keys, 2, size, width, 2, False, p.elements, p.is_causal)
     own = replace(own, is_split=order(target, p, own).rest > 0)
-    if consumers == 1:
-        own = replace(own, stages=stages(target, replace(own, tiles=1)), tiles=1)
     less = replace(own, tiles=1)
     least = replace(less, shares_memory=True) if own.wide_pieces <= own.pieces else less
     return next((x for x in (own, less, least) if x.shared_bytes <= target.shared_bytes), None)
 
 
-def stages(target: Target, t: Warpgroups) -> int:
-    """As many as fit: a few queries wait for memory alone."""
-    fits = [
-        n
-        for n in range(2, MOST_STAGES + 1)
-        if replace(t, stages=n).shared_bytes <= target.shared_bytes
-    ]
-    return max(fits, default=2)
-
-
 def order(target: Target, p: Problem, t: Warpgroups) -> Order:
-    """Tiles by turns; the last turn, in which some cubes would have no tile, is split where that
-    saves more than joining its parts costs."""
+    """Tiles by turns; if they do not fill the target, all are split, where that saves more than
+    joining their parts costs. (Splitting the last of many turns was slower.)"""
     tiles, steps = p.heads * -(-p.queries // t.height), -(-p.keys // t.keys)
     if p.is_causal:
         return Order(together(target, p, t), tiles, 0, 1, steps)
-    rest = tiles % target.multiprocessors
-    sharers = min(target.multiprocessors, rest * steps)
-    saved = steps - -(-rest * steps // max(1, sharers))
-    if saved <= JOIN * t.consumers or rest * steps * sharers >= 1 << 32:
+    sharers = min(target.multiprocessors, tiles * steps)
+    saved = steps - -(-tiles * steps // sharers)
+    is_long = tiles * steps * sharers >= 1 << 32
+    if tiles >= target.multiprocessors or saved <= JOIN * t.consumers or is_long:
         return Order(1, tiles, 0, 1, steps)
-    return Order(1, tiles - rest, rest, sharers, steps)
+    return Order(1, 0, tiles, sharers, steps)
 
 
 def together(target: Target, p: Problem, t: Warpgroups) -> int:
