@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from cubepy.array.memory import Memory
 from cubepy.errors import fail
 from cubepy.ir.types import bool_
+from cubepy.lang.cuda import FAR_ROWS
 
 if TYPE_CHECKING:
     from cubepy.jit.arguments import Matcher
@@ -21,6 +22,8 @@ _UNIT = 16
 """Bytes that addresses, strides and rows of boxes are multiples of."""
 _LARGEST = 1 << 32
 _FARTHEST = 1 << 40
+_FAR_STEP = 1 << 34
+"""Bytes: `FAR_ROWS` times as many are none in an address of 64 bits."""
 
 
 LIMIT = 64
@@ -50,12 +53,22 @@ def encoder(kernel: str, name: str, matcher: Matcher, device: Any) -> Encoder:
     reason, suggestion = refusal(wanted, memory, device.name)
     if reason:
         raise fail("E421", reason=f"`{name}` of {kernel}: {reason}", suggestion=suggestion)
-    layout = memory.dtype.name, memory.shape, memory.strides, wanted.box, wanted.swizzle
+    shape, strides = _axes(wanted, memory)
+    layout = memory.dtype.name, shape, strides, wanted.box, wanted.swizzle
     if wanted.pixels is None:
         return Encoder(lambda address: device.tensor_map(address, *layout))
     seen = wanted.pixels
     corners = seen.lower, seen.upper, seen.strides
     return Encoder(lambda address: device.tensor_map_im2col(address, *layout, *corners))
+
+
+def _axes(wanted: TensorMap, memory: Memory) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Shape and strides as the engine takes them; see `cp.cuda.tensor_map_ragged`."""
+    if not wanted.is_ragged:
+        return memory.shape, memory.strides
+    step, far = memory.strides[0], 2 * FAR_ROWS
+    shape = (far, far, FAR_ROWS, *memory.shape[1:])
+    return shape, (_FAR_STEP - step, step, step, *memory.strides[1:])
 
 
 def refusal(wanted: TensorMap, memory: Memory, device: str) -> tuple[str, str]:
@@ -77,6 +90,8 @@ def refusal(wanted: TensorMap, memory: Memory, device: str) -> tuple[str, str]:
             f"its address and strides ({others}, in bytes) are not multiples of {_UNIT}",
             "pad the rows of the array",
         )
+    if wanted.is_ragged and (memory.shape[0] >= FAR_ROWS or others[0] >= _FAR_STEP):
+        return f"its array has {memory.shape[0]} rows, {others[0]} bytes apart", ""
     if row % _UNIT:
         return f"the rows of its box have {row} bytes, no multiple of {_UNIT}", ""
     if wanted.swizzle and row > wanted.swizzle:

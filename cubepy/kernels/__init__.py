@@ -3,6 +3,7 @@
 from cubepy.kernels import random
 from cubepy.kernels.attention.entry import attention
 from cubepy.kernels.attention.gradients import attention_grad
+from cubepy.kernels.attention.sequences import attention_paged, attention_ragged
 from cubepy.kernels.convolution.entry import conv1d, conv2d, conv3d, prepack
 from cubepy.kernels.convolution.gradients import (
     conv1d_weight_grad,
@@ -73,6 +74,8 @@ __all__ = [
     "argmin",
     "attention",
     "attention_grad",
+    "attention_paged",
+    "attention_ragged",
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool3d",

@@ -389,15 +389,21 @@ class Pixels:
 class TensorMap:
     """Describes to the copy engine where the elements of an array lie, and the `box` it copies.
 
-    The annotation of a kernel's parameter, and what `tensor_map` and `tensor_map_im2col` make.
-    `array` may be a `Spec` where no kernel is launched. Kernels read `box`, `dtype` and `nbytes` of
-    it.
+    The annotation of a kernel's parameter, and what `tensor_map`, `tensor_map_ragged` and
+    `tensor_map_im2col` make. `array` may be a `Spec` where no kernel is launched. Kernels read
+    `box`, `dtype` and `nbytes` of it.
     """
 
     array: Any
     box: tuple[int, ...]
     swizzle: int = 0
     pixels: Pixels | None = None
+
+    @property
+    def is_ragged(self) -> bool:
+        """Whether `tensor_map_ragged` made it."""
+        shape: Any = self.array.shape
+        return self.pixels is None and len(self.box) == len(shape) + 2
 
     @property
     def axes(self) -> int:
@@ -446,6 +452,37 @@ def _refusal(array: Any, box: tuple[int, ...], swizzle: Any) -> str:
     if not all(type(n) is int and 1 <= n <= 256 for n in box):
         return f"the box is {box}; its extents are integers from 1 to 256"
     return "" if swizzle in SWIZZLES else f"a swizzle of {swizzle!r}; it is 0, 32, 64 or 128 bytes"
+
+
+FAR_ROWS = 1 << 30
+"""The rows of a ragged map, the last of which is the last of any count of rows."""
+
+
+def tensor_map_ragged(array: Any, box: tuple[int, ...], swizzle: int = 0) -> TensorMap:
+    """A `TensorMap` whose boxes end where a count of rows ends that is known at run time. sm_90.
+
+    `array` is [rows, elements] or has one more axis between these, and `box` has an extent for each
+    of its axes. Kernels see two more axes of one before them, and give `ragged_rows` as the first
+    three coordinates of an origin. Rows are less than 16 GiB apart and fewer than 2**30. All else
+    as in `tensor_map`.
+
+    The map has rows without an end, and an axis whose step takes back what that adds to an address
+    of 64 bits (as the "ragged" descriptors of Triton's kernels do).
+    """
+    held = spec(array) if isinstance(array, str) else array
+    extents = tuple(box)
+    reason = _refusal(held, extents, swizzle)
+    if not reason and len(extents) not in (2, 3):
+        reason = f"an array of {len(extents)} axes; a ragged map is made of 2 or 3"
+    if reason:
+        raise fail("E421", reason=reason, suggestion="")
+    return TensorMap(held, (1, 1, *extents), swizzle)
+
+
+def ragged_rows(begin: Any, count: Any, row: Any = 0) -> tuple[Any, Any, Any]:
+    """The first three coordinates of a box of a ragged map: from `row` on of the `count` rows that
+    begin at row `begin` of the array. What is read behind them is 0, what is written is dropped."""
+    return FAR_ROWS, begin + count, FAR_ROWS - count + row
 
 
 def tensor_map_im2col(

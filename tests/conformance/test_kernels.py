@@ -349,6 +349,31 @@ def test_attention(on: On):
     found = on(cp.kernels.attention, q, k, v, causal=True)
     expected = attended(q, *wide, np.tril(np.ones((21, 37), bool)))
     np.testing.assert_allclose(found, expected, 1e-4, 1e-5)
+    near = np.tril(np.triu(np.ones((21, 37), bool), -5), 3)
+    found = on(cp.kernels.attention, q, k, v, window=(5, 3))
+    np.testing.assert_allclose(found, attended(q, *wide, near), 1e-4, 1e-5)
+
+
+def test_attention_of_sequences(on: On):
+    starts, ends = np.array([0, 9, 10, 23], np.int32), np.array([0, 20, 23, 40], np.int32)
+    q, k, v = numbers(23, 4, 9), numbers(40, 2, 9), numbers(40, 2, 18)
+    found = on(cp.kernels.attention_ragged, q, k, v, starts, ends, causal=True)
+    lengths, table = np.diff(ends), np.array([[5, 2, 0], [1, 9, 9], [4, 3, 6]], np.int32)
+    pages = [np.full((7, 8, *x.shape[1:]), np.nan, np.float32) for x in (k, v)]
+    for s, begin in enumerate(ends[:-1]):
+        for i in range(lengths[s]):
+            for page, x in zip(pages, (k, v), strict=True):
+                page[table[s, i // 8], i % 8] = x[begin + i]
+        mine, own = slice(starts[s], starts[s + 1]), slice(begin, ends[s + 1])
+        sides = [x[p].swapaxes(0, 1) for x, p in ((q, mine), (k, own), (v, own))]
+        wide = sides[0], *(np.repeat(x, 2, 0) for x in sides[1:])
+        count, keys = sides[0].shape[1], sides[1].shape[1]
+        sees = np.tril(np.ones((count, keys), bool), keys - count)
+        expected = attended(wide[0], wide[1], wide[2], sees).swapaxes(0, 1)
+        np.testing.assert_allclose(found[mine], expected, 1e-4, 1e-5)
+    options = {"q_offsets": starts, "causal": True}
+    again = on(cp.kernels.attention_paged, q, *pages, table, lengths, **options)
+    np.testing.assert_allclose(again, found, 1e-5, 1e-6)
 
 
 def test_gradients_of_attention(on: On):

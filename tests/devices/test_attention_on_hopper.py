@@ -15,12 +15,15 @@ DTYPES = {"bf16": (ml_dtypes.bfloat16, 2.0**-8), "f16": (np.float16, 2.0**-11)}
 
 
 def attended(
-    q: Any, k: Any, v: Any, causal: bool, scale: float, mask: Any = None
+    q: Any, k: Any, v: Any, causal: bool, scale: float, mask: Any = None, window: Any = None
 ) -> tuple[Any, Any]:
     """The result in f64, and the size of what was added for it."""
     scores = q @ k.swapaxes(-1, -2) * scale
     if causal:
         scores = np.where(np.tril(np.ones(scores.shape[-2:], bool)), scores, -np.inf)
+    ahead = np.subtract.outer(-np.arange(q.shape[-2]), -np.arange(k.shape[-2]))
+    for n, sign in zip(window or (None, None), (-1, 1), strict=True):
+        scores = np.where(ahead * sign > (np.inf if n is None else n), -np.inf, scores)
     if mask is not None and mask.dtype == bool:
         scores = np.where(mask, scores, -np.inf)
     elif mask is not None:
@@ -44,6 +47,7 @@ def check(
     size: float = 1.0,
     order: tuple[int, ...] = (),
     mask: Any = None,
+    window: tuple[int | None, int | None] | None = None,
 ) -> None:
     """`order`: how axes lie in memory, the outermost first; `size`: of queries."""
     kind, rounding = DTYPES[dtype]
@@ -54,7 +58,7 @@ def check(
     placed = [cp.asarray(_ordered(x, order), device=device) for x in halves]
     if order:
         placed = [Turned(x, tuple(np.argsort(order).tolist())) for x in placed]
-    options: Any = {"causal": causal, "scale": scale}
+    options: Any = {"causal": causal, "scale": scale, "window": window}
     if mask is not None:
         options["mask"] = cp.asarray(mask, device=device)
     out = cp.asarray(np.full((*q[:-1], width or k[-1]), np.nan, kind), device=device)
@@ -67,7 +71,7 @@ def check(
     if heads and kept and heads != kept:
         exact[1:] = [np.repeat(x, heads[0] // kept[0], -3) for x in exact[1:]]
     number = scale if scale is not None else q[-1] ** -0.5
-    expected, bound = attended(exact[0], exact[1], exact[2], causal, number, mask)
+    expected, bound = attended(exact[0], exact[1], exact[2], causal, number, mask, window)
     # A weight is rounded once; scores are sums of products in f32, whose exponentials are near.
     top = np.abs(number) * size * (np.abs(exact[1]).max() * q[-1]) * q[-1] * 2.0**-22
     allowed = (rounding * 1.5 + top) * bound + rounding * np.abs(expected) + 1e-7
@@ -188,3 +192,16 @@ def test_masks_of_few_queries(hopper: str):
     check(hopper, (2, 8, 1, 128), (2, 2, 3000, 128), mask=RNG.random((2, 1, 1, 3000)) < 0.5)
     check(hopper, (2, 8, 5, 64), (2, 2, 3000, 64), mask=RNG.random((8, 5, 3000)) < 0.5)
     check(hopper, (2, 8, 5, 64), (2, 2, 300, 64), mask=np.zeros((5, 1), bool))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("size", [64, 128, 256])
+def test_windows(hopper: str, size: int, causal: bool):
+    shape = (2, 3, 777, size)
+    for window in ((0, 0), (5, 3), (100, None), (None, 60), (128, 127), (300, 500), (776, 1)):
+        check(hopper, shape, shape, causal=causal, window=window)
+    check(hopper, (2, 900, size), (2, 300, size), causal=causal, window=(40, 40))
+    check(hopper, (2, 1, size), (2, 300, size), causal=causal, window=(40, 40))
+    seen = RNG.random((777, 777)) < 0.6
+    check(hopper, shape, shape, causal=causal, window=(200, 90), mask=seen, dtype="f16")
+    check(hopper, (2, 6, 500, size), (2, 2, 500, size), causal=causal, window=(128, 0))

@@ -21,7 +21,13 @@ def dtype_of(name: str) -> Any:
 
 
 def attended(
-    q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: Any, causal: bool, eps: float
+    q: np.ndarray,
+    k: np.ndarray,
+    v: np.ndarray,
+    mask: Any,
+    causal: bool,
+    eps: float,
+    window: Any = (None, None),
 ) -> tuple[np.ndarray, np.ndarray]:
     """The result in f64, and how far a computation with roundings of `eps` may be from it.
 
@@ -39,6 +45,9 @@ def attended(
     if causal:
         sees = np.tril(np.ones(scores.shape[-2:], bool))
         scores = np.where(sees, scores, -np.inf)
+    ahead = np.subtract.outer(-np.arange(q.shape[-2]), -np.arange(k.shape[-2]))
+    for n, sign in zip(window, (-1, 1), strict=True):
+        scores = np.where(ahead * sign > (np.inf if n is None else n), -np.inf, scores)
     top = scores.max(-1, keepdims=True, initial=-np.inf)
     weights = np.exp(scores - np.where(top == -np.inf, 0, top))
     total = weights.sum(-1, keepdims=True)
@@ -77,6 +86,34 @@ def test_of_any_shape(draw, name, causal):
             out = np.full((*batch, queries, width), np.nan, dtype)
             assert kernels.attention(q, k, v, causal=causal, mask=mask, out=out) is out
             check(out, *attended(q, k, v, mask, causal, computed), EPS[name])
+
+
+WINDOWS = (0, 0), (3, 0), (0, 2), (5, 7), (None, 1), (2, None), (64, 3), (1000, 1000)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("name", ["f4", "f2"])
+def test_windows(draw, name, causal):
+    dtype = dtype_of(name)
+    for batch, queries, keys, size, width in ((((2,), 70, 45, 8, 12)), ((), 45, 70, 33, 8)):
+        q = draw.layout(draw.numbers.standard_normal((*batch, queries, size)).astype(dtype))
+        k = draw.layout(draw.numbers.standard_normal((*batch, keys, size)).astype(dtype))
+        v = draw.layout(draw.numbers.standard_normal((*batch, keys, width)).astype(dtype))
+        sees = draw.numbers.random((queries, keys)) < 0.6
+        for window in draw.pick.sample(WINDOWS, 4):
+            for mask in (None, sees):
+                out = np.full((*batch, queries, width), np.nan, dtype)
+                kernels.attention(q, k, v, causal=causal, mask=mask, window=window, out=out)
+                expected = attended(q, k, v, mask, causal, EPS["f4"], window)
+                check(out, *expected, EPS[name])
+
+
+def test_long_windows_take_several_steps(draw):
+    q, k, v = draw.numbers.standard_normal((3, 1, 1500, 64)).astype("f4")
+    for window in ((300, 0), (700, 40), (10, 900)):
+        found = kernels.attention(q, k, v, window=window)
+        expected = attended(q, k, v, None, False, EPS["f4"], window)
+        check(found, *expected, EPS["f4"])
 
 
 def test_long_rows_take_several_steps(draw):
@@ -146,6 +183,12 @@ def test_refused():
         kernels.attention(np.zeros((5, 3, 4), np.float32), q, q)
     with pytest.raises(LaunchError, match=r"`mask` has shape \(2, 2\), the scores \(2, 3, 3\)"):
         kernels.attention(q, q, q, mask=np.zeros((2, 2), bool))
+    with pytest.raises(LaunchError, match="`window` is .-1, 0., which is negative"):
+        kernels.attention(q, q, q, window=(-1, 0))
+    wrong: list[Any] = [3, (1, 2, 3), (1.0, None), (True, 0)]
+    for window in wrong:
+        with pytest.raises(LaunchTypeError, match="`window` is"):
+            kernels.attention(q, q, q, window=window)
     with pytest.raises(LaunchTypeError, match="`mask` has dtype f64"):
         kernels.attention(q, q, q, mask=np.zeros((3, 3)))
     with pytest.raises(LaunchTypeError, match="`v` is f64"):

@@ -77,7 +77,7 @@ def test_tiles_that_fill_the_gpu_are_whole():
 def deal(counts: cp.Tensor, parts: cp.Tensor, extents: Any, order: Any, t: cp.Comptime[Warpgroups]):
     """Count the steps of each tile that a cube makes, and note which part of a tile it makes."""
     for turn in range(turns(order, t)):
-        where, first, begin, end = tile_at(cp.u32(turn), extents, order, t)
+        where, first, begin, end = tile_at(cp.u32(turn), extents, order, (), t)
         head = where[0] * cp.i32(extents[1]) + where[1]
         for step in range(begin, end):
             cp.atomic.add(counts, (head, first // t.height, step), 1)

@@ -18,12 +18,20 @@ HOPPER = cuda_target("sm_90a")
 MOST_SPILLED = 64
 """Bytes of a unit, which a store and a load outside of the loops cost nothing to speak of."""
 HEADS = {name: "bf16[2,8,1024,128]" for name in "qkv"}
+SEQUENCES = {"q": "bf16[1000,8,128]", "q_offsets": "i32[5]"}
+SEQUENCES |= dict.fromkeys(("k", "v"), "bf16[2000,2,128]")
+PAGES = {"q": "bf16[4,3,8,128]", "block_table": "i32[4,10]", "lengths": "i32[4]"}
+PAGES |= dict.fromkeys(("k", "v"), "bf16[20,16,2,128]")
 CALLS: dict[str, tuple[Any, dict[str, str], dict[str, Any]]] = {
     "bf16": (cp.kernels.matmul, {"a": "bf16[4096,4096]", "b": "bf16[4096,4096]"}, {}),
     "f16 in f32": (cp.kernels.matmul, {"a": "f16[512,1024]", "b": "f16[1024,520]"}, {}),
     "attention": (cp.kernels.attention, HEADS, {}),
     "causal attention": (cp.kernels.attention, HEADS, {"causal": True}),
     "attention of 64": (cp.kernels.attention, {n: "f16[2,8,1024,64]" for n in "qkv"}, {}),
+    "attention within windows": (cp.kernels.attention, HEADS, {"window": (100, 20)}),
+    "ragged attention": (cp.kernels.attention_ragged, SEQUENCES, {}),
+    "causal ragged attention": (cp.kernels.attention_ragged, SEQUENCES, {"causal": True}),
+    "paged attention": (cp.kernels.attention_paged, PAGES, {}),
     "convolution": (
         cp.kernels.conv2d,
         {"x": "bf16[32,56,56,64]", "weight": "bf16[64,64,3,3]"},

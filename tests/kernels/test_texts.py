@@ -19,6 +19,10 @@ ROW = "f32[6]"
 HEADS = {"q": "bf16[2,8,70,64]", "k": "bf16[2,2,90,64]", "v": "bf16[2,2,90,64]"}
 SLOPES = {**HEADS, "result": "bf16[2,8,70,64]", "grad_output": "bf16[2,8,70,64]"}
 SLOPES["lse"] = "f32[2,8,70]"
+SEQUENCES = {"q": "bf16[70,8,64]", "k": "bf16[90,2,64]", "v": "bf16[90,2,40]"}
+SEQUENCES |= dict.fromkeys(("q_offsets", "k_offsets"), "i32[4]")
+PAGES = {"q": "f16[3,2,8,64]", "k": "f16[9,16,2,64]", "v": "f16[9,16,2,64]"}
+PAGES |= {"block_table": "i32[3,4]", "lengths": "i64[3]"}
 CHANNELS = {"x": "bf16[4,6,9]", "running_mean": ROW, "running_var": ROW, "weight": ROW}
 TRANSPOSED = {"x": "f32[2,4,7,6]", "weight": "f32[4,3,3,3]", "bias": ROW}
 GRADIENT = {"x": "f16[2,3,7,6]", "grad_output": "f16[2,4,4,3]"}
@@ -52,6 +56,9 @@ CALLS: list[tuple[str, dict[str, str], dict[str, Any]]] = [
     ),
     ("attention", {**HEADS, "mask": "bool[70,90]"}, {"causal": True}),
     ("attention_grad", SLOPES, {"causal": True}),
+    ("attention", HEADS, {"window": (5, 70)}),
+    ("attention_ragged", SEQUENCES, {"causal": True}),
+    ("attention_paged", PAGES, {}),
     ("batch_norm", CHANNELS, {"training": True}),
     ("group_norm", {"x": "f32[4,6,9]", "bias": ROW}, {"num_groups": 2}),
     ("layer_norm", {"x": "f16[4,6]", "weight": ROW}, {"normalized_shape": 6}),

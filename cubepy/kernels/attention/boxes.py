@@ -7,8 +7,10 @@ from dataclasses import replace
 from math import prod
 
 from cubepy.array.memory import Memory
+from cubepy.kernels.attention.problem import Sequences
 from cubepy.kernels.matmul.problem import BOX_UNIT, has_boxes
-from cubepy.lang.pipelines import ROWS
+from cubepy.lang.cuda import FAR_ROWS, TensorMap, tensor_map_ragged
+from cubepy.lang.pipelines import ROW_BYTES, ROWS
 from cubepy.record import dataclass
 
 MOST_ROWS = 1 << 30
@@ -121,3 +123,48 @@ def gathered(x: Boxed) -> Boxed:
 
     log = None if x.log is None else regrouped(x.log)
     return replace(x, q=regrouped(x.q), out=regrouped(x.out), log=log, shared=(x.shared[0], 1))
+
+
+# Sequences of different lengths
+
+
+@dataclass(frozen=True, slots=True)
+class BoxedSequences:
+    """Queries, keys, values and results as [tokens, heads, elements]; pages follow each other."""
+
+    q: Memory
+    k: Memory
+    v: Memory
+    out: Memory
+    form: Sequences
+
+
+def boxed_sequences(q: Memory, k: Memory, v: Memory, out: Memory) -> BoxedSequences | None:
+    """Arrays of sequences or pages as ragged tensor maps describe them; None where they cannot."""
+    page = k.shape[1] if len(k.shape) == 4 else 0
+    group = q.shape[-2] // k.shape[-2]
+    found = [_as_tokens(x) for x in (q, k, v, out)]
+    rows = [x for x in found if x is not None and has_boxes(x) and x.shape[0] < FAR_ROWS // 2]
+    if len(rows) < len(found) or page % LEAST_ROWS:
+        return None
+    form = Sequences(group, group if ROWS % group == 0 else 1, page)
+    return BoxedSequences(rows[0], rows[1], rows[2], rows[3], form)
+
+
+LEAST_ROWS = 8
+"""Rows of shared memory after which the swizzle repeats, so that a box begins there."""
+
+
+def _as_tokens(x: Memory) -> Memory | None:
+    """The first two of four axes as one, if rows are evenly apart."""
+    if len(x.shape) == 3:
+        return x
+    outer, inner, *others = x.shape
+    if outer > 1 and x.strides[0] != inner * x.strides[1]:
+        return None
+    return replace(x, shape=(outer * inner, *others), strides=x.strides[1:])
+
+
+def ragged_pieces(x: Memory, rows: int, heads: int) -> TensorMap:
+    """A ragged tensor map of rows of 128 bytes of some heads."""
+    return tensor_map_ragged(x, (rows, heads, ROW_BYTES // x.dtype.itemsize), swizzle=ROW_BYTES)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from cubepy.array.memory import Memory
 from cubepy.ir.types import f32
 from cubepy.jit.grid import Fixed, Over
@@ -31,6 +33,7 @@ from cubepy.kernels.attention.views import (
     without_column,
 )
 from cubepy.kernels.attention.warpgroups import attend_warpgroups, join_parts
+from cubepy.kernels.attention.window import Sides, checked_window, reach_of
 from cubepy.kernels.calls.arguments import refused, wrong
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.libraries import Shape
@@ -50,6 +53,7 @@ def attention(
     *,
     causal: bool = False,
     mask: Any = None,
+    window: tuple[int | None, int | None] | None = None,
     scale: float | None = None,
     return_lse: bool = False,
     out: Any = None,
@@ -61,10 +65,12 @@ def attention(
     multiple of the heads of `k` and `v`, of which each serves as many neighbours (grouped queries).
     `causal`: a query sees no keys behind its own position, both counted from 0. `mask`: broadcasts
     to [..., queries, keys]; bools that are true where a query sees a key, or floats that are added
-    to scores. `scale`: default 1 / sqrt(size). Gives an array of the library and dtype of `q`, or
-    fills `out`. A query that sees no key gives zeros. With `return_lse` also the logarithms of the
-    sums of exponentials of scores, [..., queries], -inf where a query sees no key, in f32 (f64 of
-    f64), for `attention_grad`; `out` is a tuple then.
+    to scores. `window`: (before, behind), how many keys before and behind its own position a query
+    sees, None for all of a side; with `causal` none behind. `scale`: default 1 / sqrt(size). Gives
+    an array of the library and dtype of `q`, or fills `out`. A query that sees no key gives zeros.
+    With `return_lse` also the logarithms of the sums of exponentials of scores, [..., queries],
+    -inf where a query sees no key, in f32 (f64 of f64), for `attention_grad`; `out` is a tuple
+    then.
 
     Scores are never stored as a whole (online softmax; Dao, "FlashAttention-2", 2023). f16 and bf16
     are summed in f32 and rounded once. Where tensor cores multiply them (sm_90a; at most 256
@@ -74,13 +80,14 @@ def attention(
     """
     if scale is not None and not isinstance(scale, int | float):
         raise refused("attention", "scale", f"is {scale!r}; it takes a number", "")
+    sides = bool(causal), checked_window("attention", window)
 
     def make(planner: Planner, arrays: list[Memory]) -> None:
-        options = bool(causal), scale, bool(return_lse)
+        options = sides, scale, bool(return_lse)
         _plan(planner, arrays[0], arrays[1], arrays[2], tuple(arrays[3:]), options)
 
     names = ("q", "k", "v", "mask")
-    key = bool(causal), None if scale is None else float(scale), bool(return_lse)
+    key = sides, None if scale is None else float(scale), bool(return_lse)
     count = 2 if return_lse else 1
     return call(_PLANS, "attention", names, (q, k, v, mask), key, make, out, count)
 
@@ -94,9 +101,9 @@ def _plan(
     k: Memory,
     v: Memory,
     masks: tuple[Memory, ...],
-    options: tuple[bool, float | None, bool],
+    options: tuple[Sides, float | None, bool],
 ) -> None:
-    causal, scale, has_log = options
+    sides, scale, has_log = options
     batch, groups = checked("attention", q, k, v, masks)
     extents, dtype = (*batch, q.shape[-2], v.shape[-1]), computed(q.dtype)
     result = planner.result(Shape(extents, q.dtype))
@@ -111,25 +118,31 @@ def _plan(
     views = [split(expanded(q, (*batch, *q.shape[-2:])), groups), *views, split(result, groups)]
     seen = tuple(split(expanded(m, (*batch, q.shape[-2], k.shape[-2])), groups) for m in masks)
     number = scale_of(scale, q)
+    causal, window = reach_of(*sides, q.shape[-2], k.shape[-2])
     is_plain = 0 not in (*k.shape, *v.shape) and SCALES[0] <= number <= SCALES[1]
     boxes = boxed([*views, *logs, *seen], has_log) if is_plain else None
     heads, queries, elements = prod(batch), q.shape[-2], None
     if boxes is not None:
-        boxes = boxes if causal else gathered(boxes)
+        boxes = boxes if causal or window else gathered(boxes)
         heads, queries, elements = prod(boxes.extents[:2]), boxes.extents[2], q.dtype
     sizes = (queries, k.shape[-2], q.shape[-1], v.shape[-1])
-    p = Problem(heads, *sizes, dtype, causal, elements)
+    p = Problem(heads, *sizes, dtype, causal, elements, bool(window))
     t = choose(planner.target, p)
     if isinstance(t, Warpgroups) and boxes is not None:
-        _launch_boxes(planner, boxes, t, order(planner.target, p, t), number)
+        _launch_boxes(planner, boxes, t, order(planner.target, p, t), window, number)
         return
     p = Problem(prod(batch), q.shape[-2], *sizes[1:], dtype, causal)  # as the views have them
     shown = tuple(without_column(m) for m in logs)
-    _launch(planner, p, choose(planner.target, p), views, (shown, seen), number)
+    _launch(planner, p, choose(planner.target, p), views, (shown, seen), window, number)
 
 
 def _launch_boxes(
-    planner: Planner, boxes: Boxed, t: Warpgroups, dealt: Order, scale: float
+    planner: Planner,
+    boxes: Boxed,
+    t: Warpgroups,
+    dealt: Order,
+    window: tuple[int, ...],
+    scale: float,
 ) -> None:
     """One cube for each multiprocessor, if there are as many tiles or parts."""
     cubes = min(planner.target.multiprocessors, max(dealt.whole, dealt.sharers))
@@ -150,6 +163,7 @@ def _launch_boxes(
         extents=boxes.extents,
         shared=boxes.shared,
         order=dealt.numbers,
+        window=tuple(map(np.int32, window)),
         scale=scale,
         t=t,
     )
@@ -167,12 +181,13 @@ def _launch(
     t: Configuration,
     views: list[Memory],
     beside: tuple[tuple[Memory, ...], tuple[Memory, ...]],
+    window: tuple[int, ...],
     scale: float,
 ) -> None:
     """`beside`: logarithms and masks, if there are any."""
     q, k, v, out = views
     logs, masks = beside
-    common = {"q": q, "k": k, "v": v, "out": out, "logs": logs, "masks": masks}
+    common = {"q": q, "k": k, "v": v, "out": out, "logs": logs, "masks": masks, "window": window}
     common |= {"scale": scale, "t": t}
     bands = -(-p.queries // t.height)
     if isinstance(t, Strips):

@@ -12,6 +12,7 @@ from typing import Any
 
 import cubepy as cp
 from cubepy.kernels.attention.problem import GradientSquares
+from cubepy.kernels.attention.rows import Rows
 from cubepy.kernels.attention.squares import bring, with_mask
 from cubepy.kernels.attention.strips import LOWEST
 from cubepy.kernels.calls.positions import unravelled
@@ -133,8 +134,8 @@ def multiplied(x: Any, y: Any, memory: Any, first: Any, j0: Any, t: Any) -> Any:
     left, right = memory[0], memory[1]
     found = cp.local((t.rows, t.columns), t.dtype, fill=0)
     for d0 in range(0, x.shape[1], t.depth):
-        bring(x, left, first, d0, t.height, t)
-        bring(y, right, j0, d0, t.step, t)
+        bring(Rows(x), left, first, d0, t.height, x.shape[1], t)
+        bring(Rows(y), right, j0, d0, t.step, x.shape[1], t)
         cp.sync_cube()
         for d in range(t.depth):
             row = tuple(right[d, tx + c * t.side] for c in range(t.columns))

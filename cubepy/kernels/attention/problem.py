@@ -10,8 +10,8 @@ from cubepy.record import dataclass
 class Problem:
     """`heads` times `queries` rows of `size` elements against `keys` rows of `size` elements, and
     values of `width` elements; computed in `dtype`. A query of `is_causal` attention sees no keys
-    behind its own position. `elements`: the type in memory, where tensor maps can describe the
-    arrays."""
+    behind its own position; `has_window`: what it sees begins or ends at other distances from it.
+    `elements`: the type in memory, where tensor maps can describe the arrays."""
 
     heads: int
     queries: int
@@ -21,6 +21,7 @@ class Problem:
     dtype: DType
     is_causal: bool
     elements: DType | None = None
+    has_window: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +207,19 @@ class Order:
     def numbers(self) -> tuple[int, int, int, int, int]:
         """As kernels take it."""
         return self.together, self.whole, self.rest, self.sharers, self.steps
+
+
+@dataclass(frozen=True, slots=True)
+class Sequences:
+    """How sequences lie in tiles of `Warpgroups`.
+
+    `group` neighbouring heads of queries share keys, of which `packed` are rows of one tile.
+    `page`: keys of a page, 0 where they follow each other.
+    """
+
+    group: int
+    packed: int
+    page: int
 
 
 Configuration = Strips | Squares | Warpgroups

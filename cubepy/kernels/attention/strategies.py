@@ -102,12 +102,23 @@ def warpgroups(target: Target, p: Problem) -> Warpgroups | None:
     return next((x for x in (own, less, least) if x.shared_bytes <= target.shared_bytes), None)
 
 
+def warpgroups_of_sequences(target: Target, p: Problem) -> Warpgroups | None:
+    """The tiles for Hopper of ragged and paged sequences; boxes of pages fill steps of keys that
+    are powers of two."""
+    found = warpgroups(target, replace(p, has_window=True))
+    if found is None:
+        return None
+    return replace(found, keys=1 << found.keys.bit_length() - 1)
+
+
 def order(target: Target, p: Problem, t: Warpgroups) -> Order:
     """Tiles by turns; if they do not fill the target, all are split, where that saves more than
     joining their parts costs. (Splitting the last of many turns was slower.)"""
     tiles, steps = p.heads * -(-p.queries // t.height), -(-p.keys // t.keys)
     if p.is_causal:
         return Order(together(target, p, t), tiles, 0, 1, steps)
+    if p.has_window:
+        return Order(1, tiles, 0, 1, steps)
     sharers = min(target.multiprocessors, tiles * steps)
     saved = steps - -(-tiles * steps // sharers)
     is_long = tiles * steps * sharers >= 1 << 32

@@ -12,6 +12,8 @@ from typing import Any
 
 import cubepy as cp
 from cubepy.kernels.attention.problem import Strips
+from cubepy.kernels.attention.rows import Rows, band_at
+from cubepy.kernels.attention.window import has_ends, seen_from, seen_to
 from cubepy.kernels.calls.positions import count_up, unravelled
 from cubepy.kernels.matmul.blocks import transposed
 from cubepy.kernels.matmul.finish import chosen
@@ -29,18 +31,50 @@ def attend_strips(
     out: cp.Tensor,
     logs: Any,
     masks: Any,
+    window: Any,
     scale: float,
     t: cp.Comptime[Strips],
 ) -> None:
     """A cube for `t.height` queries of each head: `q` is [..., queries, size], `k` [..., keys,
     size], `v` [..., keys, width], masks [..., queries, keys]; `logs`: perhaps what the logarithms
-    of the sums of exponentials are stored to, [..., queries]."""
-    queries, number = out.shape[out.rank - 2], k.shape[k.rank - 2]
-    bands = (queries + t.height - 1) // t.height
+    of the sums of exponentials are stored to, [..., queries]. `window`: see `window.seen_from`."""
+    bands = (out.shape[out.rank - 2] + t.height - 1) // t.height
     where = unravelled(cp.CUBE_POS // bands, out.shape[: out.rank - 2])
     first = cp.CUBE_POS % bands * t.height
-    count = min(t.height, queries - first)
-    keys, values = chosen(k, where), chosen(v, where)
+    rows = Rows(chosen(k, where)), Rows(chosen(v, where))
+    arrays = chosen(q, where), *rows, chosen(out, where)
+    beside = tuple(chosen(m, where) for m in logs), tuple(chosen(m, where) for m in masks)
+    attend_band(arrays, first, beside, window, scale, t)
+
+
+@cp.cube
+def attend_ragged_strips(
+    q: cp.Tensor,
+    k: cp.Tensor,
+    v: cp.Tensor,
+    out: cp.Tensor,
+    marks: Any,
+    window: Any,
+    scale: float,
+    t: cp.Comptime[Strips],
+) -> None:
+    """A cube for a slot of `t.height` queries of each head, see `rows.band_at`: `q` is [tokens,
+    heads, size] or [sequences, tokens, heads, size], `k` [tokens, heads, size] or [pages, tokens,
+    heads, size]."""
+    heads = out.shape[out.rank - 2]
+    slot, head = cp.CUBE_POS // heads, cp.CUBE_POS % heads
+    arrays, first, reach = band_at(slot, head, (q, k, v, out), marks, window, t.height)
+    if first < arrays[0].shape[0]:
+        attend_band(arrays, first, ((), ()), reach, scale, t)
+
+
+def attend_band(arrays: Any, first: Any, beside: Any, window: Any, scale: Any, t: Any) -> None:
+    """Queries from `first` on, with the keys and values of one head, and the results; `beside`:
+    logarithms and masks, if there are any."""
+    queries, keys, values, result = arrays
+    logs, seen = beside
+    number = keys.count
+    count = min(t.height, queries.shape[0] - first)
     packed = cp.shared((t.keys // t.step, t.pitch, t.lines), cp.Line[t.dtype, t.line])
     beside = cp.shared((t.tiles, t.keys, t.lines), cp.Line[t.dtype, t.line])
     memory = (
@@ -50,21 +84,22 @@ def attend_strips(
         cp.shared((3, t.height + t.rows), t.dtype),
     )
     clear(memory, count, t)
-    end = min(number, first + count) if t.is_causal else number
-    seen = tuple(chosen(m, where) for m in masks)
-    for j0 in range(0, end, t.keys):
+    begin = max(0, seen_from(first, window))
+    for j0 in range(begin, seen_to(first + count - 1, number, window, t), t.keys):
         now = min(t.keys, number - j0)
         pack_keys(keys, packed, j0, now, t)
         pack_values(values, beside, j0, now, t)
         for r in range(0, count, t.rows):
-            if not t.is_causal or j0 < first + r + t.rows:
-                place = first + r, r, j0, now
-                attend_rows(chosen(q, where), packed, beside, seen, memory, place, scale, t)
-    result = chosen(out, where)
+            i = first + r
+            if not has_ends(window, t) or (
+                j0 < seen_to(i + t.rows - 1, number, window, t) and j0 + now > seen_from(i, window)
+            ):
+                place = i, r, j0, now
+                attend_rows(queries, packed, beside, seen, memory, place, window, scale, t)
     for r in range(count):
         finish_row(memory, result[first + r], r, t)
         for log in logs:
-            chosen(log, where)[first + r] = memory[3][0, r] + cp.log(memory[3][1, r])
+            log[first + r] = memory[3][0, r] + cp.log(memory[3][1, r])
 
 
 def clear(memory: Any, count: Any, t: Any) -> None:
@@ -79,8 +114,8 @@ def clear(memory: Any, count: Any, t: Any) -> None:
 
 def pack_keys(keys: Any, packed: Any, j0: Any, count: Any, t: Any) -> None:
     """Lines across keys, for each element; the last key stands for those behind it."""
-    last = keys.shape[0] - 1
-    for c in range((count + t.line - 1) // t.line):
+    last = keys.count - 1
+    for c in range((count + t.step - 1) // t.step * t.lines):
         j = j0 + c * t.line
         for d in range(0, t.size // t.line * t.line, t.line):
             pack_square(keys, packed, last, c, j, d, None, t)
@@ -93,7 +128,7 @@ def pack_square(
 ) -> None:
     """One square of keys by elements."""
     lines = tuple(
-        cp.Line[t.dtype, t.line](cp.load(keys[min(j + lane, last)], d, line=t.line, fill=fill))
+        cp.Line[t.dtype, t.line](cp.load(keys.row(min(j + lane, last)), d, line=t.line, fill=fill))
         for lane in range(t.line)
     )
     found = transposed(lines)
@@ -104,7 +139,7 @@ def pack_square(
 def pack_values(values: Any, beside: Any, j0: Any, count: Any, t: Any) -> None:
     """Lines along the elements of values, tile by tile."""
     for k in range(count):
-        row = values[j0 + k]
+        row = values.row(j0 + k)
         for tile in range(t.tiles):
             for c in cp.unroll(range(t.lines)):
                 v = cp.load(row, tile * t.step + c * t.line, line=t.line)
@@ -112,13 +147,20 @@ def pack_values(values: Any, beside: Any, j0: Any, count: Any, t: Any) -> None:
 
 
 def attend_rows(
-    q: Any, packed: Any, beside: Any, masks: Any, memory: Any, place: Any, scale: Any, t: Any
+    q: Any,
+    packed: Any,
+    beside: Any,
+    masks: Any,
+    memory: Any,
+    place: Any,
+    window: Any,
+    scale: Any,
+    t: Any,
 ) -> None:
     """Add what some keys give to some queries."""
     near, scores, totals, state = memory
     i, r, j0, count = place
-    if t.is_causal:
-        count = min(count, i + t.rows - j0)
+    count = seen_to(i + t.rows - 1, j0 + count, window, t) - j0
     bring_queries(q, near, i, scale, t)
     for tile in range((count + t.step - 1) // t.step):
         found = multiplied(near, packed[tile], t.size, t)
@@ -127,7 +169,7 @@ def attend_rows(
                 cp.store(scores[u], tile * t.step + c * t.line, found[u, c], whole=True)
     for u in range(t.rows):
         row = tuple(m[min(i + u, q.shape[0] - 1)] for m in masks)
-        weigh_row(scores[u], row, state, r + u, i + u, j0, count, t)
+        weigh_row(scores[u], row, state, r + u, i + u, j0, count, window, t)
     for tile in range(t.tiles):
         found = multiplied(scores, beside[tile], count, t)
         for u in cp.unroll(range(t.rows)):
@@ -160,18 +202,26 @@ def multiplied(left: Any, panel: Any, count: Any, t: Any) -> Any:
 
 
 def weigh_row(
-    scores: Any, masks: Any, state: Any, r: Any, i: Any, j0: Any, count: Any, t: Any
+    scores: Any,
+    masks: Any,
+    state: Any,
+    r: Any,
+    i: Any,
+    j0: Any,
+    count: Any,
+    window: Any,
+    t: Any,
 ) -> None:
     """Scores of one query become exponentials; its maximum, its sum and the factor of what was
     added before follow."""
     lowest = cp.Line[t.dtype, t.line](LOWEST)
     top = lowest
-    whole = min(count, i + 1 - j0) if t.is_causal else count
-    whole = 0 if len(masks) else max(0, whole) // t.line * t.line
+    ends = seen_from(i, window) - j0, seen_to(i, j0 + count, window, t) - j0
+    whole = 0 if len(masks) or len(window) else max(0, ends[1]) // t.line * t.line
     for j in range(0, whole, t.line):
         top = greater(top, cp.load(scores, j, line=t.line, fill=None))
     for j in range(whole, count, t.line):
-        s = masked(cp.load(scores, j, line=t.line, fill=None), masks, i, j0, j, count, t)
+        s = masked(cp.load(scores, j, line=t.line, fill=None), masks, j0, j, ends, window, t)
         cp.store(scores, j, s, whole=True)
         top = greater(top, s)
     old = state[0, r]
@@ -198,12 +248,15 @@ def highest(a: Any, b: Any) -> Any:
     return a if a != a or a > b else b
 
 
-def masked(s: Any, masks: Any, i: Any, j0: Any, j: Any, count: Any, t: Any) -> Any:
-    """A line of scores from key `j0 + j` on, without those that the query does not see."""
+def masked(s: Any, masks: Any, j0: Any, j: Any, ends: Any, window: Any, t: Any) -> Any:
+    """A line of scores from key `j0 + j` on, without those that the query does not see, which sees
+    those between `ends`, counted from `j0` on."""
     lanes = cp.i32(j) + count_up(t.line, cp.i32)
-    end = min(count, i + 1 - j0) if t.is_causal else count
     s = with_mask(s, masks, j0 + j, t)
-    return cp.where(lanes < cp.i32(end), s, cp.Line[t.dtype, t.line](LOWEST))
+    s = cp.where(lanes < cp.i32(ends[1]), s, cp.Line[t.dtype, t.line](LOWEST))
+    if len(window) == 0:
+        return s
+    return cp.where(lanes < cp.i32(ends[0]), cp.Line[t.dtype, t.line](LOWEST), s)
 
 
 def with_mask(s: Any, masks: Any, j: Any, t: Any) -> Any:

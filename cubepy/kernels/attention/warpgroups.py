@@ -14,6 +14,16 @@ from typing import Any
 import cubepy as cp
 from cubepy.kernels.attention.problem import Warpgroups
 from cubepy.kernels.attention.strips import LOWEST
+from cubepy.kernels.attention.weights import (
+    hidden,
+    inverse,
+    packed,
+    scaled,
+    seen_by,
+    weigh,
+    whole,
+)
+from cubepy.kernels.attention.window import seen_from, seen_to
 from cubepy.kernels.calls.positions import unravelled
 from cubepy.lang import pipelines
 from cubepy.record import dataclass
@@ -38,22 +48,17 @@ def attend_warpgroups(
     extents: tuple[cp.u32, cp.u32, cp.u32, cp.u32],
     shared: tuple[cp.u32, cp.u32],
     order: tuple[cp.u32, cp.u32, cp.u32, cp.u32, cp.u32],
+    window: Any,
     scale: cp.f32,
     t: cp.Comptime[Warpgroups],
 ) -> None:
     """All arrays are [batches, heads, rows, elements]. `extents`: batches, heads, queries, keys;
     `shared`: how many neighbouring batches and heads have keys in common; `order`: the numbers of
-    an `Order`. `logs`: perhaps what the logarithms of the sums of exponentials are stored to.
-    `parts`: where tiles are split, the results over each part of their keys, [parts,
-    tiles, queries, elements], and the logarithms to base 2 of their sums of weights; see
-    `join_parts`."""
-    queries = cp.shared((t.tiles, t.pieces, t.height, PIECE), t.dtype)
-    keys = cp.shared((t.stages, t.pieces, t.keys, PIECE), t.dtype)
-    values = cp.shared((t.stages, t.wide_pieces, t.keys, PIECE), t.dtype)
-    staged = queries[0] if t.shares_memory else cp.shared((t.wide_pieces, t.height, PIECE), t.dtype)
-    asked = pipelines.ring(t.tiles, t.consumers)
-    by_key = pipelines.ring(t.stages, t.consumers)
-    by_value = pipelines.ring(t.stages, t.consumers)
+    an `Order`; `window`: see `window.seen_from`. `logs`: perhaps what the logarithms of the sums of
+    exponentials are stored to. `parts`: where tiles are split, the results over each part of their
+    keys, [parts, tiles, queries, elements], and the logarithms to base 2 of their sums of weights;
+    see `join_parts`."""
+    memory, rings = memory_of(t), rings_of(t)
     cp.sync_cube()
     few, many = t.registers
     group = cp.i32(cp.UNIT_POS // UNITS)
@@ -61,13 +66,30 @@ def attend_warpgroups(
         if few:
             cp.cuda.decrease_registers(few)
         if cp.UNIT_POS == 0:
-            rings = asked, by_key, by_value
-            copy_all((q, k, v), (queries, keys, values), rings, extents, shared, order, t)
+            copy_all((q, k, v), memory, rings, extents, shared, order, window, t)
     else:
         if many:
             cp.cuda.increase_registers(many)
-        memory, rings = (queries, keys, values, staged), (asked, by_key, by_value)
-        attend_tiles((out, logs), masks, parts, memory, rings, extents, order, scale, t)
+        outs = out, logs
+        attend_tiles(outs, masks, parts, memory, rings, extents, order, window, scale, t)
+
+
+@cp.cube
+def memory_of(t: Any) -> Any:
+    """Shared memory for queries, keys, values and results."""
+    queries = cp.shared((t.tiles, t.pieces, t.height, PIECE), t.dtype)
+    keys = cp.shared((t.stages, t.pieces, t.keys, PIECE), t.dtype)
+    values = cp.shared((t.stages, t.wide_pieces, t.keys, PIECE), t.dtype)
+    staged = queries[0] if t.shares_memory else cp.shared((t.wide_pieces, t.height, PIECE), t.dtype)
+    return queries, keys, values, staged
+
+
+@cp.cube
+def rings_of(t: Any) -> Any:
+    """Those of queries, keys and values."""
+    asked = pipelines.ring(t.tiles, t.consumers)
+    by_key = pipelines.ring(t.stages, t.consumers)
+    return asked, by_key, pipelines.ring(t.stages, t.consumers)
 
 
 # Which tile a cube makes
@@ -98,7 +120,7 @@ def seat(turn: Any, cube: Any, cubes: Any, t: Any) -> Any:
     return cubes - cp.u32(1) - cube if turn % cp.u32(2) == cp.u32(1) else cube
 
 
-def tile_at(turn: Any, extents: Any, order: Any, t: Any) -> Any:
+def tile_at(turn: Any, extents: Any, order: Any, window: Any, t: Any) -> Any:
     """Batch and head, part and number of a split tile, first query, and the steps of keys.
 
     Some causal heads are done before the next, of them the longest tiles first.
@@ -123,21 +145,48 @@ def tile_at(turn: Any, extents: Any, order: Any, t: Any) -> Any:
         seen = min(extents[3], (band + cp.u32(1)) * cp.u32(t.height))
         end = (seen + cp.u32(t.keys - 1)) // cp.u32(t.keys)
     where = cp.i32(head // extents[1]), cp.i32(head % extents[1]), part, cp.i32(index)
-    return where, cp.i32(band) * t.height, cp.i32(begin), cp.i32(end)
+    first = cp.i32(band) * t.height
+    if len(window):
+        return where, first, *steps_within(first, t.height, cp.i32(extents[3]), window, t)
+    return where, first, cp.i32(begin), cp.i32(end)
+
+
+def steps_within(first: Any, count: int, keys: Any, window: Any, t: Any) -> Any:
+    """The steps of keys that some of `count` queries see, one at least."""
+    begin = max(0, seen_from(first, window)) // t.keys
+    end = max(1, (seen_to(first + count - 1, keys, window, t) + t.keys - 1) // t.keys)
+    return min(begin, end - 1), end
+
+
+def whole_steps(first: Any, count: int, begin: Any, keys: Any, window: Any, t: Any) -> Any:
+    """The steps of keys that all of `count` queries see, from which and up to which."""
+    low, high = begin, cp.i32(keys) // t.keys
+    if len(window) or t.is_causal:
+        high = max(begin, seen_to(first, keys, window, t) // t.keys)
+    if len(window):
+        low = max(begin, (seen_from(first + count - 1, window) + t.keys - 1) // t.keys)
+    return low, high
 
 
 # The unit that copies
 
 
 def copy_all(
-    maps: Any, memory: Any, rings: Any, extents: Any, shared: Any, order: Any, t: Any
+    maps: Any,
+    memory: Any,
+    rings: Any,
+    extents: Any,
+    shared: Any,
+    order: Any,
+    window: Any,
+    t: Any,
 ) -> None:
     """Queries of each tile, and all steps of keys and values, the last first."""
     q, k, v = maps
     asked, by_key, by_value = rings
     turn_of_queries, place, behind = asked.start(), by_key.start(), by_value.start()
     for turn in range(turns(order, t)):
-        where, first, begin, end = tile_at(cp.u32(turn), extents, order, t)
+        where, first, begin, end = tile_at(cp.u32(turn), extents, order, window, t)
         batch, head, _, _ = where
         asked.acquire(turn_of_queries, t.pieces * q.nbytes)
         copy_rows(q, memory[0], (batch, head), first, asked, turn_of_queries.stage)
@@ -188,6 +237,23 @@ class Group:
         return 64 * self.me + self.unit // 32 * 16 + self.unit % 32 // 4
 
 
+def group_of(memory: Any, rings: Any, scale: Any, t: Any) -> Group:
+    """What the warpgroup of this unit keeps."""
+    queries, keys, values, _ = memory
+    me = cp.plane_shuffle(cp.i32(cp.UNIT_POS // UNITS), 0) - 1
+    return Group(
+        me,
+        cp.i32(cp.UNIT_POS) % UNITS,
+        cp.cuda.wgmma_descriptor(queries, (0, 0, 64 * me, 0), 16, 1024, swizzle=128),
+        cp.cuda.wgmma_descriptor(keys, (0, 0, 0, 0), 16, 1024, swizzle=128),
+        cp.cuda.wgmma_descriptor(values, (0, 0, 0, 0), 128 * t.keys, 1024, swizzle=128),
+        rings[0],
+        rings[1],
+        rings[2],
+        scale * cp.f32(LOG2_E),
+    )
+
+
 def attend_tiles(
     outs: Any,
     masks: Any,
@@ -196,36 +262,26 @@ def attend_tiles(
     rings: Any,
     extents: Any,
     order: Any,
+    window: Any,
     scale: Any,
     t: Any,
 ) -> None:
     """All tiles of the cube, 64 queries of each."""
-    queries, keys, values, staged = memory
-    asked, by_key, by_value = rings
-    me = cp.plane_shuffle(cp.i32(cp.UNIT_POS // UNITS), 0) - 1
-    g = Group(
-        me,
-        cp.i32(cp.UNIT_POS) % UNITS,
-        cp.cuda.wgmma_descriptor(queries, (0, 0, 64 * me, 0), 16, 1024, swizzle=128),
-        cp.cuda.wgmma_descriptor(keys, (0, 0, 0, 0), 16, 1024, swizzle=128),
-        cp.cuda.wgmma_descriptor(values, (0, 0, 0, 0), 128 * t.keys, 1024, swizzle=128),
-        asked,
-        by_key,
-        by_value,
-        scale * cp.f32(LOG2_E),
-    )
+    g = group_of(memory, rings, scale, t)
     places = g.asked.start(), g.by_key.start(), g.by_value.start()
     if g.me == t.consumers - 1:
         pass_turn(g, t)
     for turn in range(turns(order, t)):
-        where, first, begin, end = tile_at(cp.u32(turn), extents, order, t)
-        seen = seen_by(masks, where, first + g.row, extents, scale, t)
-        sums, state, places = attend_tile(g, places, seen, first, begin, end, t)
+        where, first, begin, end = tile_at(cp.u32(turn), extents, order, window, t)
+        seen = seen_by(masks, where, first + g.row, extents, window, scale, t)
+        low, high = whole_steps(first, t.height, begin, cp.i32(extents[3]), window, t)
+        sums, state, places = attend_tile(g, places, seen, (begin, low, high, end), t)
         is_part = t.is_split and where[2] >= 0
         if is_part:
-            note(parts, g, sums, state, where, t)
+            note(parts, g, sums, state, where, cp.i32(extents[2]) - first, t)
         else:
-            finish(outs[0], staged, g, sums, state, (where, first), t)
+            origin = where[0], where[1], first + 64 * g.me
+            finish(outs[0], memory[3], g, sums, state, origin, t)
             note_logs(outs[1], g, state, (where, first), extents)
         if g.unit == 0 and t.shares_memory:
             cp.cuda.bulk_wait(0, read=True)
@@ -236,31 +292,39 @@ def attend_tiles(
         await_turn(g, t)
 
 
-def attend_tile(g: Any, places: Any, seen: Any, first: Any, begin: Any, end: Any, t: Any) -> Any:
-    """Sums of values, the state of the softmax, and the places after the tile."""
+def attend_tile(g: Any, places: Any, seen: Any, steps: Any, t: Any) -> Any:
+    """Sums of values, the state of the softmax, and the places after the tile.
+
+    `steps`: the first, those that all queries see from which and up to which, and the end.
+    """
     asked, place, behind = places
+    begin, low, high, end = steps
     g.asked.wait(asked)
     g.by_key.wait(place)
     x = g.x + cp.u64(asked.stage * (t.pieces * t.height * 8))
     scores = cp.cuda.wgmma_wait(begin_scores(x, g.y, place.stage, t), 0)
     if g.unit == 0:
         g.by_key.release(place.stage)
-    has_mask = len(seen[1]) > 0
-    if has_mask or t.is_causal or end * t.keys > seen[0][0]:
+    has_mask, has_window = len(seen.masks) > 0, len(seen.lows) > 0
+    if has_mask or t.is_causal or has_window or end * t.keys > seen.limits[0]:
         scores = hidden(scores, seen, (end - 1) * t.keys, g.unit, t)
     state = (cp.f32(LOWEST), cp.f32(LOWEST), cp.f32(0), cp.f32(0))
     weights, state, _ = weigh(scores, state, g.factor, t)
     sums = cp.Line[cp.f32, t.width // 2](0.0)
     carried = sums, packed(weights, t), state, g.by_key.following(place), behind
     step = end - 2
-    if has_mask or (t.is_causal and t.keys % t.height):
-        masked = begin if has_mask else (first + 1) // t.keys
+    if has_mask or has_window or (t.is_causal and t.keys % t.height):
+        masked = begin if has_mask else high
         while step >= masked:
             carried = advance(g, x, carried, (seen, step * t.keys), t)
             step -= 1
     if not has_mask:
-        while step >= begin:
+        while step >= low:
             carried = advance(g, x, carried, None, t)
+            step -= 1
+    if has_window and not has_mask:
+        while step >= begin:
+            carried = advance(g, x, carried, (seen, step * t.keys), t)
             step -= 1
     if g.unit == 0 and not t.shares_memory:
         g.asked.release(asked.stage)
@@ -342,103 +406,12 @@ def pass_turn(g: Any, t: Any) -> None:
         cp.cuda.ptx("bar.arrive %0, 256;", after + 1)
 
 
-# Weights
-
-
-def seen_by(masks: Any, where: Any, row: Any, extents: Any, scale: Any, t: Any) -> Any:
-    """How many keys each of the two queries of a unit sees; their masks, and what scales them."""
-    limits = cp.i32(extents[3]), cp.i32(extents[3])
-    if t.is_causal:
-        limits = min(row + 1, limits[0]), min(row + 9, limits[1])
-    if len(masks) == 0:
-        return limits, (), scale
-    last = cp.i32(extents[2]) - 1
-    mask = masks[0][where[0], where[1]]
-    return limits, (mask[min(row, last)], mask[min(row + 8, last)]), 1 / scale
-
-
-def hidden(scores: Any, seen: Any, first_key: Any, unit: Any, t: Any) -> Any:
-    """Scores of a step without those of keys that queries do not see."""
-    limits, masks, share = seen
-    found = cp.local(t.keys // 2, cp.f32)
-    own = first_key + unit % 4 * 2
-    for i in cp.unroll(range(t.keys // 2)):
-        column, row = i // 4 * 8 + i % 2, i // 2 % 2
-        if len(masks) == 0:
-            found[i] = scores[i] if column < limits[row] - own else cp.f32(LOWEST)
-        else:
-            found[i] = cp.f32(LOWEST)
-            if column < limits[row] - own:
-                found[i] = with_mask(scores[i], masks[row][own + column], share)
-    return cp.load(found, 0, line=t.keys // 2)
-
-
-def with_mask(score: Any, mask: Any, share: Any) -> Any:
-    """A score plus the mask in the same measure, or only where it is true."""
-    if mask.dtype == cp.bool_:
-        return score if mask else cp.f32(LOWEST)
-    return score + cp.f32(mask) * share
-
-
-def weigh(scores: Any, state: Any, factor: Any, t: Any) -> Any:
-    """Exponentials of scores, the state with them, and the scales of what was summed before."""
-    high, low = of_row(scores, 0, state[0], factor, t), of_row(scores, 1, state[1], factor, t)
-    weights = cp.local(t.keys // 2, cp.f32)
-    parts = cp.local(8, cp.f32, fill=0)
-    for i in cp.unroll(range(t.keys // 2)):
-        base = (high, low)[i // 2 % 2][1]
-        weights[i] = power(scores[i] * factor - base)
-        parts[i % 8] = parts[i % 8] + weights[i]
-    one = (parts[0] + parts[1]) + (parts[4] + parts[5])
-    two = (parts[2] + parts[3]) + (parts[6] + parts[7])
-    state = high[0], low[0], state[2] * high[2] + one, state[3] * low[2] + two
-    return cp.load(weights, 0, line=t.keys // 2), state, (high[2], low[2])
-
-
-def of_row(scores: Any, row: Any, top: Any, factor: Any, t: Any) -> Any:
-    """The greatest score so far of one row, what is subtracted, and the scale of earlier sums."""
-    parts = cp.local(4, cp.f32, fill=LOWEST)
-    parts[0] = top
-    for i in cp.unroll(range(t.keys // 4)):
-        lane = i // 2 * 4 + i % 2 + 2 * row
-        parts[i % 4] = max(parts[i % 4], scores[lane])
-    most = max(max(parts[0], parts[1]), max(parts[2], parts[3]))
-    most = max(most, cp.plane_shuffle_xor(most, 1))
-    most = max(most, cp.plane_shuffle_xor(most, 2))
-    base = cp.f32(0) if most == cp.f32(LOWEST) else most
-    return most, base * factor, power((top - base) * factor)
-
-
-def power(x: Any) -> Any:
-    """2 to the x: within 2 ULP, 0 below 2^-126."""
-    return cp.cuda.ptx("ex2.approx.ftz.f32 %0, %1;", x, result=cp.f32)
-
-
-def scaled(sums: Any, scales: Any) -> Any:
-    """Sums times the scale of their row."""
-    found = cp.local(sums.line_size, cp.f32)
-    for i in cp.unroll(range(sums.line_size)):
-        found[i] = sums[i] * scales[i // 2 % 2]
-    return cp.load(found, 0, line=sums.line_size)
-
-
-def packed(values: Any, t: Any) -> Any:
-    """Pairs of neighbours as words, rounded to the type of the arrays."""
-    words = cp.local(values.line_size // 2, cp.u32)
-    kind = "bf16x2" if t.dtype == cp.bf16 else "f16x2"
-    for i in cp.unroll(range(values.line_size // 2)):
-        words[i] = cp.cuda.ptx(
-            f"cvt.rn.{kind}.f32 %0, %2, %1;", values[2 * i], values[2 * i + 1], result=cp.u32
-        )
-    return cp.load(words, 0, line=values.line_size // 2)
-
-
 # The end of a tile
 
 
-def finish(out: Any, staged: Any, g: Any, sums: Any, state: Any, place: Any, t: Any) -> None:
-    """Store sums over the sums of weights; zeros where a query sees no key."""
-    (batch, head, _, _), first = place
+def finish(out: Any, staged: Any, g: Any, sums: Any, state: Any, origin: Any, t: Any) -> None:
+    """Store sums over the sums of weights; zeros where a query sees no key. `origin`: of the
+    warpgroup's rows."""
     words = packed(scaled(sums, (inverse(whole(state[2])), inverse(whole(state[3])))), t)
     unit, lane = g.unit, g.unit % 32
     row = unit // 32 * 16 + lane % 16
@@ -456,8 +429,7 @@ def finish(out: Any, staged: Any, g: Any, sums: Any, state: Any, place: Any, t: 
     cp.cuda.ptx("bar.sync %0, 128;", g.me + OWN)
     if unit == 0:
         for piece in cp.unroll(range(t.wide_pieces)):
-            origin = batch, head, first + 64 * g.me, PIECE * piece
-            cp.cuda.tensor_store(out, origin, staged, (piece, 64 * g.me, 0))
+            cp.cuda.tensor_store(out, (*origin, PIECE * piece), staged, (piece, 64 * g.me, 0))
         cp.cuda.bulk_commit()
 
 
@@ -471,34 +443,24 @@ def note_logs(logs: Any, g: Any, state: Any, place: Any, extents: Any) -> None:
                 log[batch, head, row, 0] = (state[half] * g.factor + cp.log2(total)) * LN_2
 
 
-def whole(total: Any) -> Any:
-    """The sum over the units that have parts of a row."""
-    total = total + cp.plane_shuffle_xor(total, 1)
-    return total + cp.plane_shuffle_xor(total, 2)
-
-
-def inverse(total: Any) -> Any:
-    """1 over a sum of weights; 0 of 0."""
-    return cp.f32(0) if total == cp.f32(0) else 1 / total
-
-
 # Parts of the keys
 
 
-def note(parts: Any, g: Any, sums: Any, state: Any, where: Any, t: Any) -> None:
-    """Store the results over a part of the keys in f32."""
+def note(parts: Any, g: Any, sums: Any, state: Any, where: Any, count: Any, t: Any) -> None:
+    """Store the results over a part of the keys in f32, of so many queries of the tile."""
     column = g.unit % 4 * 2
     for half in cp.unroll(range(2)):
         row = g.row + 8 * half
         total = whole(state[2 + half])
         share = inverse(total)
-        results = parts[0][where[2], where[3], row]
-        for j in cp.unroll(range(t.width // 8)):
-            results[8 * j + column] = sums[4 * j + 2 * half] * share
-            results[8 * j + column + 1] = sums[4 * j + 2 * half + 1] * share
-        if column == 0:
-            size = state[half] * g.factor + cp.log2(total)
-            parts[1][where[2], where[3], row] = size if total != cp.f32(0) else cp.f32(LOWEST)
+        if row < count:
+            results = parts[0][where[2], where[3], row]
+            for j in cp.unroll(range(t.width // 8)):
+                results[8 * j + column] = sums[4 * j + 2 * half] * share
+                results[8 * j + column + 1] = sums[4 * j + 2 * half + 1] * share
+            if column == 0:
+                size = state[half] * g.factor + cp.log2(total)
+                parts[1][where[2], where[3], row] = size if total != cp.f32(0) else cp.f32(LOWEST)
 
 
 @cp.cube

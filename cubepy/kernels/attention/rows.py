@@ -1,0 +1,95 @@
+"""Keys and values row by row, in arrays and in pages, and the sequences of ragged batches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cubepy.record import dataclass
+
+FAR = 1 << 29
+"""More positions than a sequence has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of a matrix."""
+
+    matrix: Any
+
+    @property
+    def count(self) -> Any:
+        """How many there are."""
+        return self.matrix.shape[0]
+
+    def row(self, i: Any) -> Any:
+        """One of them."""
+        return self.matrix[i]
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """The first `count` rows of pages: `pool` is [pages, rows, elements], `table` says which page
+    has the first rows, the next and so on."""
+
+    pool: Any
+    table: Any
+    count: Any
+
+    def row(self, i: Any) -> Any:
+        """One of them."""
+        return self.pool[self.table[i // self.pool.shape[1]], i % self.pool.shape[1]]
+
+
+# Which queries a cube has
+
+
+def slots(tokens: int, sequences: int, height: int) -> int:
+    """How many bands of `height` queries any division of tokens into sequences has at most."""
+    return tokens // height + sequences
+
+
+def sequence_at(slot: Any, starts: Any, height: int) -> Any:
+    """The sequence that a slot belongs to, and the first query of its band there.
+
+    `starts`: the first token of each sequence, and the end of the last. The slots of a sequence
+    begin at `starts[s] // height + s`, which leaves at least one for each of its bands.
+    """
+    low, high = 0, starts.shape[0] - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        if starts[middle] // height + middle <= slot:
+            low = middle
+        else:
+            high = middle
+    return low, (slot - starts[low] // height - low) * height
+
+
+def band_at(slot: Any, head: Any, arrays: Any, marks: Any, window: Any, height: int) -> Any:
+    """Queries, keys, values and results of the sequence and the head of a slot, the first query of
+    its band, and the window of the sequence.
+
+    `marks`: where the queries of sequences begin, unless all have as many; where their keys begin,
+    or how many they have in pages; and which pages, if any. See `shifted` for the window.
+    """
+    q, k, v, out = arrays
+    starts, ends, tables = marks
+    own = head // (q.shape[q.rank - 2] // k.shape[k.rank - 2])
+    if len(starts):
+        s, first = sequence_at(slot, starts[0], height)
+        x, result = (m[starts[0][s] : starts[0][s + 1], head] for m in (q, out))
+    else:
+        bands = (q.shape[1] + height - 1) // height
+        s, first = slot // bands, slot % bands * height
+        x, result = q[s, :, head], out[s, :, head]
+    if len(tables):
+        y, z = (Pages(m[:, :, own], tables[0][s], ends[s]) for m in (k, v))
+    else:
+        y, z = (Rows(m[ends[s] : ends[s + 1], own]) for m in (k, v))
+    return (x, y, z, result), first, shifted(window, x.shape[0], y.count)
+
+
+def shifted(window: Any, queries: Any, keys: Any) -> Any:
+    """The window of a sequence, whose last query stands at its last key."""
+    if len(window) == 0:
+        return ()
+    return window[0] - (keys - queries), window[1] + (keys - queries)

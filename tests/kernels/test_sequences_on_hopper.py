@@ -1,0 +1,121 @@
+"""Which tiles Hopper's warpgroups make of sequences of different lengths; no GPU is needed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cubepy as cp
+from cubepy.ir.types import bf16, f32
+from cubepy.kernels.attention.problem import Problem, Sequences, Warpgroups
+from cubepy.kernels.attention.ragged import tile_at, turns
+from cubepy.kernels.attention.rows import slots
+from cubepy.kernels.attention.strategies import warpgroups_of_sequences
+from cubepy.kernels.calls.inspection import record
+from cubepy.targets import cuda_target
+
+HOPPER = cuda_target("sm_90a")
+PROBLEM = Problem(64, 300, 4096, 128, 128, f32, False, bf16)
+RAGGED = ("bf16[1000,8,128]", "bf16[2000,2,128]", "i32[5]", "i32[5]")
+PAGED = ("bf16[4,3,8,128]", "bf16[20,16,2,128]", "i32[4,10]", "i32[4]")
+
+
+def ragged(q: str, k: str, q_offsets: str, k_offsets: str, **options: Any) -> Any:
+    specs = {"q": q, "k": k, "v": k, "q_offsets": q_offsets, "k_offsets": k_offsets}
+    specs = {name: cp.spec(text) for name, text in specs.items()}
+    return record(cp.kernels.attention_ragged, specs, options, HOPPER)
+
+
+def paged(q: str, k: str, table: str, lengths: str, starts: str = "", **options: Any) -> Any:
+    specs = {"q": q, "k": k, "v": k, "block_table": table, "lengths": lengths}
+    specs |= {"q_offsets": starts} if starts else {}
+    specs = {name: cp.spec(text) for name, text in specs.items()}
+    return record(cp.kernels.attention_paged, specs, options, HOPPER)
+
+
+@cp.cube
+def deal(
+    rows: cp.Tensor,
+    keys: cp.Tensor,
+    marks: Any,
+    extents: Any,
+    window: Any,
+    t: cp.Comptime[Warpgroups],
+    r: cp.Comptime[Sequences],
+) -> None:
+    """Count the tiles of each token, and the queries of each key of the first head."""
+    for turn in range(turns(extents)):
+        tile = tile_at(cp.i32(turn), marks, extents, window, t, r)
+        if tile.is_there:
+            count = min(t.height // r.packed, tile.queries - tile.first)
+            for i in range(count):
+                cp.atomic.add(rows, (tile.row + tile.first + i, tile.head), 1)
+            begin, end = tile.begin * t.keys, min(tile.end * t.keys, tile.keys)
+            if tile.head == 0:
+                for j in range(begin, end):
+                    cp.atomic.add(keys, (tile.sequence, j), count)
+
+
+@pytest.mark.parametrize("packed", [1, 4])
+@pytest.mark.parametrize("window", [(), (1 << 29, 0), (200, 50)])
+def test_each_token_has_one_tile(window: tuple[int, ...], packed: int):
+    queries, keys = (300, 0, 1, 64, 700), (300, 90, 700, 0, 800)
+    starts, ends = (np.concatenate(([0], np.cumsum(n))).astype(np.int32) for n in (queries, keys))
+    t = warpgroups_of_sequences(HOPPER, PROBLEM)
+    assert t is not None and not t.is_split
+    bands, heads = slots(sum(queries), 5, t.height // packed), 3
+    rows = np.zeros((sum(queries), heads), np.int32)
+    counts = np.zeros((5, max(keys)), np.int32)
+    cubes = min(HOPPER.multiprocessors, bands * heads)
+    extents = tuple(map(np.int32, (bands, heads, 0)))
+    reach = tuple(map(np.int32, window))
+    marks = (starts,), ends, ()
+    deal[cubes, 1](rows, counts, marks, extents, reach, t, Sequences(packed, packed, 0))
+    assert (rows == 1).all()
+    for s, (n, m) in enumerate(zip(queries, keys, strict=True)):
+        before, behind = window or (1 << 29, 1 << 29)
+        ahead = np.arange(m) - np.arange(n)[:, None] - (m - n)
+        seen = ((ahead >= -before) & (ahead <= behind)).sum(0)
+        assert (counts[s, :m] >= seen).all()
+        assert window or (counts[s, :m] == n).all()
+
+
+def test_heads_that_share_keys_are_rows_of_a_tile():
+    (launch,) = ragged(*RAGGED, causal=True)
+    assert launch.kernel.__name__ == "attend_ragged"
+    assert launch.arguments["r"] == Sequences(4, 4, 0)
+    t, q = launch.arguments["t"], launch.arguments["q"]
+    assert q.box == (1, 1, t.height // 4, 4, 64)
+    assert launch.arguments["out"].box == (1, 1, 16, 4, 64)
+    assert launch.arguments["extents"] == (1000 // (t.height // 4) + 4, 2, 250)
+    (launch,) = ragged("bf16[1000,6,128]", *RAGGED[1:])
+    assert launch.arguments["r"] == Sequences(3, 1, 0)
+    (launch,) = paged(*PAGED)
+    assert launch.arguments["t"].consumers == 1
+    assert launch.arguments["k"].box == (1, 1, 16, 1, 64)
+    assert launch.arguments["k"].array.shape == (320, 2, 128)
+
+
+@pytest.mark.parametrize("page", [8, 16, 24, 64, 256, 1024])
+def test_boxes_of_pages_fill_steps(page: int):
+    for size in (64, 128, 192, 256):
+        shapes = f"bf16[40,8,{size}]", f"bf16[20,{page},2,{size}]", *PAGED[2:]
+        (launch,) = paged(*shapes, "i32[5]")
+        rows, t = launch.arguments["k"].box[2], launch.arguments["t"]
+        assert t.keys % rows == 0 and page % rows == 0 and rows % 8 == 0
+        assert t.shared_bytes <= HOPPER.shared_bytes
+
+
+def test_what_takes_another_way():
+    for changed in ("bf16[20,12,2,128]", "bf16[20,4,2,128]"):
+        (launch,) = paged(PAGED[0], changed, *PAGED[2:])
+        assert launch.kernel.__name__ == "attend_ragged_squares"
+    for size in (100, 264):
+        (launch,) = ragged(f"bf16[1000,8,{size}]", f"bf16[2000,2,{size}]", *RAGGED[2:])
+        assert launch.kernel.__name__ == "attend_ragged_squares"
+    (launch,) = ragged(*(s.replace("bf16", "f32") for s in RAGGED))
+    assert launch.kernel.__name__ == "attend_ragged_squares"
+    assert warpgroups_of_sequences(HOPPER, replace(PROBLEM, elements=None)) is None
