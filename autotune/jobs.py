@@ -26,6 +26,7 @@ from cubepy.config import settings
 from cubepy.errors import Error
 from cubepy.lang.annotations import spec
 from cubepy.record import dataclass
+from cubepy.runtimes.registry import devices
 
 SEED = 0
 TRIES = 3
@@ -163,22 +164,46 @@ def run_on_workers(
 
 
 @contextmanager
-def workers(where: str) -> Iterator[Any]:
+def workers(where: str, gpus: Sequence[str] | None = None) -> Iterator[Any]:
     """A client of Dask's workers: a number of new processes of this host, or the address of a
-    scheduler that runs already. `ImportError` where `distributed` is not installed."""
-    from distributed import Client, LocalCluster
+    scheduler that runs already. New ones share out the GPUs of this host: each sees one, as
+    "cuda:0". `gpus`: what the driver calls these. `ImportError` where `distributed` is not
+    installed."""
+    from distributed import Client, Nanny, Scheduler, SpecCluster
 
     if not where.isdigit():
         with Client(where) as client:
             yield client
         return
-    with (
-        LocalCluster(
-            n_workers=int(where), threads_per_worker=1, processes=True, dashboard_address=None
-        ) as cluster,
-        Client(cluster) as client,
-    ):
+    found = visible_devices() if gpus is None else gpus
+    specs = {
+        k: {"cls": Nanny, "options": {"nthreads": 1, "env": environment}}
+        for k, environment in enumerate(environments(int(where), found))
+    }
+    scheduler = {"cls": Scheduler, "options": {"dashboard": False, "port": 0}}
+    with SpecCluster(workers=specs, scheduler=scheduler) as cluster, Client(cluster) as client:
+        client.wait_for_workers(int(where))
         yield client
+
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+"""What tells NVIDIA's driver which GPUs a process has."""
+
+
+def environments(count: int, gpus: Sequence[str]) -> list[dict[str, str]]:
+    """The variables of so many workers of one host: two that share its GPUs have different ones,
+    as far as there are enough."""
+    if not gpus:
+        return [{} for _ in range(count)]
+    return [{VISIBLE: gpus[k % len(gpus)]} for k in range(count)]
+
+
+def visible_devices() -> list[str]:
+    """The GPUs of this host that this process may use, by the names of the variable."""
+    chosen = os.environ.get(VISIBLE)
+    if chosen is not None:
+        return [name for name in chosen.split(",") if name]
+    return [d.name.partition(":")[2] for d in devices() if d.name.startswith("cuda:")]
 
 
 def jobs_of(rows: Sequence[Mapping[str, Any]]) -> list[Job]:

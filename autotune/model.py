@@ -28,7 +28,7 @@ class Machine:
     `cache`: bytes of shared memory (of the nearest cache) and of the last cache; `memory`: bytes of
     the memory for all cores together. `latency_s`: of a dependent instruction; `cube_s`: to begin a
     cube; `launch_s`: a launch. `units`, `registers`, `shared_bytes`, `cubes`: what a core holds.
-    `cache_bytes`: of the last cache.
+    `cache_bytes`: of the last cache. `is_measured`: nothing was seen to be faster.
     """
 
     cores: int
@@ -47,6 +47,7 @@ class Machine:
     registers: int = 0
     shared_bytes: int = 0
     cubes: int = 1
+    is_measured: bool = False
 
 
 _GHZ = 1e9
@@ -68,10 +69,18 @@ HOPPER = Machine(
     registers=65536,
     shared_bytes=228 << 10,
     cubes=32,
+    is_measured=True,
 )
 """An H200 under load: clocks and widths by its data sheet, memory as the best reading kernel that
 was measured, products as the fastest one (830 TFLOP/s in bf16), which is where power ends."""
-GPU = replace(HOPPER, cores=64, products=1024 * _GHZ, memory=5e11, cache_bytes=4 << 20)
+GPU = replace(
+    HOPPER,
+    cores=64,
+    products=1024 * _GHZ,
+    memory=5e11,
+    cache_bytes=4 << 20,
+    is_measured=False,
+)
 """A GPU of which nothing is known: rates of one core are alike in most."""
 
 
@@ -142,7 +151,10 @@ def _seconds(machine: Machine, launch: Launch) -> float:
 
 def bound(machine: Machine, launches: Sequence[Launch], touched: int) -> float:
     """Seconds that no candidate can be faster than: the least work of all, at the full rates of all
-    cores; 0 where nothing is known. `launches` are those of the candidate that does least."""
+    cores; 0 where rates were not measured. `launches` are those of the candidate that does least;
+    arrays that are touched are read or written whole."""
+    if not machine.is_measured:
+        return 0.0
     products = sum(launch.total.products for launch in launches)
     least = products / (machine.products * machine.cores)
     return max(least, max(0, touched - machine.cache_bytes) / machine.memory)

@@ -293,10 +293,9 @@ def _race(
             return found
 
         ticks = _reported(clock, report)
-        report({"do": "race", "entrants": entrants, "favourite": favourite})
-        found = race(
-            entrants, sample, ticks, limits.deadline, limits.seed, favourite, subject.bound()
-        )
+        bound = subject.bound()
+        report({"do": "race", "entrants": entrants, "favourite": favourite, "bound": bound})
+        found = race(entrants, sample, ticks, limits.deadline, limits.seed, favourite, bound)
         wrong = "" if found.winner == subject.reference else _last_check(subject, found, wanted)
         if not wrong:
             break
@@ -357,7 +356,7 @@ def _shown(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"[:500]
 
 
-def replay(texts: list[str], log: list[Message], limits: Limits, bound: float = 0.0) -> Trials:
+def replay(texts: list[str], log: list[Message], limits: Limits) -> Trials:
     """The trials of a recorded search: its decisions are made again from its samples and clock.
 
     `ValueError` where the decisions of now ask for samples in another order than was recorded.
@@ -376,7 +375,7 @@ def replay(texts: list[str], log: list[Message], limits: Limits, bound: float = 
         limits.deadline,
         limits.seed,
         begun["favourite"],
-        bound,
+        begun.get("bound", 0.0),
     )
     end = {"pick": found.winner, "reason": found.reason, "confidence": found.confidence}
     trials.apply({"do": "end", **end})

@@ -176,7 +176,7 @@ def _alone(key: Any) -> Any:
 
 
 def _search(search: _Search, make: Callable[[], Subject], meanwhile: Choice) -> Choice:
-    if search.options.background and isolated.can_fork(search.request.device.target.kind):
+    if search.options.background:
         context = copy_context()  # a thread of its own would have neither settings nor levels
         task = threading.Thread(target=context.run, args=(_behind, search, make()), daemon=True)
         task.start()

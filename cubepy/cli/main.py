@@ -325,6 +325,14 @@ def show_tune(
     show_records(only, plot, json)
 
 
+@tune.command("replay")
+def replay_tune(only: Pattern = "*", json: Json = False) -> None:
+    """Decide recorded searches again, from their samples, without a device."""
+    from cubepy.cli.tuning import replay_records
+
+    replay_records(only, json)
+
+
 @tune.command("export")
 def export_tune(
     file: Annotated[

@@ -16,6 +16,7 @@ from cubepy.autotune.jobs import Done, Job, Sweep, jobs_of, run_all, run_on_work
 from cubepy.autotune.race import interval
 from cubepy.autotune.records import Key, Measurement, Records, named_records
 from cubepy.autotune.session import FULL
+from cubepy.autotune.trials import Limits, replay
 from cubepy.cli.failures import FAILED, Failure, misuse
 from cubepy.cli.output import console, make_table, print_json, time_text
 from cubepy.cli.values import split_pairs
@@ -128,7 +129,9 @@ def state(records: Records, pattern: str) -> list[dict[str, Any]]:
 
 
 def _problem(records: Records, key: Key, pick: Any) -> dict[str, Any]:
-    rows = [_row(m) for m in records.measurements(key).values()]
+    predicted, bound = _modelled(records.searches(key))
+    measured = records.measurements(key).values()
+    rows = [_row(m) | {"predicted": predicted.get(m.config)} for m in measured]
     rows.sort(key=lambda r: (r["seconds"] is None, r["seconds"] or 0.0))
     about = json.loads(pick.about) if pick is not None else {}
     return {
@@ -139,8 +142,54 @@ def _problem(records: Records, key: Key, pick: Any) -> dict[str, Any]:
         "pick": None if pick is None else pick.config,
         "origin": None if pick is None else pick.origin,
         "about": about,
+        "bound": bound,
         "configurations": rows,
     }
+
+
+def _modelled(searches: list[dict[str, Any]]) -> tuple[dict[str, float], float | None]:
+    """What the model predicted for configurations, and the bound of all, in seconds."""
+    predicted: dict[str, float] = {}
+    bound = 0.0
+    for search in searches:
+        for message in search["log"]:
+            if message["do"] == "predicted":
+                predicted[search["texts"][message["k"]]] = message["s"]
+            bound = message.get("bound", bound)
+    return predicted, bound or None
+
+
+def replay_records(pattern: str, as_json: bool) -> None:
+    """Decide recorded searches again, from their samples and clocks; exit code 1 if one of them
+    picks something else now. Nothing is run."""
+    records, rows = named_records(), list[dict[str, Any]]()
+    for key in records.measured_keys():
+        if fnmatch.fnmatchcase(key.kernel, pattern):
+            for search in records.searches(key):
+                before, now = _replayed(search)
+                rows.append({"kernel": key.kernel, "problem": key.problem})
+                rows[-1] |= {"before": before, "now": now}
+    if as_json:
+        print_json(rows)
+    for row in [] if as_json else rows:
+        verdict = "the same" if row["before"] == row["now"] else f"now {row['now']}"
+        text = f"{row['kernel']} {row['problem']}: {row['before']}, {verdict}"
+        console().print(text, markup=False)
+    if any(row["before"] != row["now"] for row in rows):
+        raise typer.Exit(FAILED)
+
+
+def _replayed(search: dict[str, Any]) -> tuple[str | None, str | None]:
+    """What a search picked, and what its record gives now."""
+    texts, log = search["texts"], search["log"]
+    limits = Limits(search["started"], search["deadline"], search["each_s"], search["seed"])
+    ends = [m["pick"] for m in log if m["do"] == "end"]
+    before = ends[-1] if ends else None
+    try:
+        found = (replay(texts, log, limits).outcome or {}).get("pick")
+    except ValueError:  # it was ended from outside in the middle of a race
+        found = before
+    return tuple(None if k is None else texts[k] for k in (before, found))  # type: ignore[return-value]
 
 
 def _row(m: Measurement) -> dict[str, Any]:
@@ -164,14 +213,18 @@ def _print(found: list[dict[str, Any]]) -> None:
         if "confidence" in about:
             why += f", confidence {about['confidence']:.2f}"
         out.print(f"{problem['kernel']} {problem['problem']} ({why})", markup=False)
-        table = make_table("", "configuration", ">time", ">95 % interval", ">samples", "")
+        columns = ("", "configuration", ">time", ">95 % interval", ">samples", ">model", "")
+        table = make_table(*columns)
         for row in problem["configurations"]:
             time = "" if row["seconds"] is None else time_text(row["seconds"])
             bounds = "" if row["low"] is None else _bounds(row)
             mark = "*" if row["config"] == problem["pick"] else ""
             note = "" if row["status"] == "ok" else f"{row['status']} {row['detail']}".strip()
-            table.add_row(mark, row["config"], time, bounds, str(row["samples"]), note)
+            model = "" if row["predicted"] is None else time_text(row["predicted"])
+            table.add_row(mark, row["config"], time, bounds, str(row["samples"]), model, note)
         out.print(table)
+        if problem["bound"] is not None:
+            out.print(f"nothing is faster than {time_text(problem['bound'])}", markup=False)
     if not found:
         out.print("nothing was measured; cubepy tune --kernel ... measures", markup=False)
 
@@ -181,7 +234,8 @@ def _bounds(row: dict[str, Any]) -> str:
 
 
 def _draw(found: list[dict[str, Any]], path: Path) -> None:
-    """A picture of each problem: configurations by time, with intervals; the pick is dark."""
+    """A picture of each problem: configurations by time, with intervals; the pick is dark. What the
+    model predicted is a diamond, and the bound that nothing is faster than a dashed line."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -200,6 +254,11 @@ def _draw(found: list[dict[str, Any]], path: Path) -> None:
         dark = ["#1f4e79" if r["config"] == problem["pick"] else "#a9c4de" for r in rows]
         bounds = [[max(0.0, v) for v in low], [max(0.0, v) for v in high]]
         each.barh(range(len(rows)), times, xerr=bounds, color=dark)
+        modelled = [(1e6 * r["predicted"], y) for y, r in enumerate(rows) if r.get("predicted")]
+        if modelled:
+            each.plot(*zip(*modelled, strict=True), "D", color="#c55a11", markersize=3)
+        if problem.get("bound"):
+            each.axvline(1e6 * problem["bound"], linestyle="--", color="#555555", linewidth=1)
         each.set_yticks(range(len(rows)), [r["config"] for r in rows], fontsize=7)
         each.set_title(f"{problem['kernel']} {problem['problem']}", fontsize=8, loc="left")
         each.set_xlabel("µs", fontsize=8)

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from cubepy.autotune.jobs import Job, Sweep, argument, jobs_of, run_all, run_on_workers, workers
+from cubepy.autotune import jobs
+from cubepy.autotune.jobs import (
+    VISIBLE,
+    Job,
+    Sweep,
+    argument,
+    environments,
+    jobs_of,
+    run_all,
+    run_on_workers,
+    visible_devices,
+    workers,
+)
 from cubepy.autotune.records import find_records
 from tests.optional import require_package
 
@@ -56,9 +69,9 @@ def test_arguments_are_drawn_from_a_seed():
 
 
 def test_jobs_run_one_after_the_other_and_a_bad_one_stops_none(tmp_path: Path):
-    jobs = [job(tmp_path, 100), job(tmp_path, 100, "absent"), job(tmp_path, 300)]
+    work = [job(tmp_path, 100), job(tmp_path, 100, "absent"), job(tmp_path, 300)]
     told: list[str] = []
-    found = run_all(jobs, SWEEP, lambda done: told.append(done.error))
+    found = run_all(work, SWEEP, lambda done: told.append(done.error))
     assert [bool(done.error) for done in found] == [False, True, False]
     assert "absent" in told[1] and len(find_records().measured_keys()) == 2
 
@@ -66,9 +79,38 @@ def test_jobs_run_one_after_the_other_and_a_bad_one_stops_none(tmp_path: Path):
 @pytest.mark.optional("distributed")
 def test_workers_of_which_one_is_killed_fill_one_store(tmp_path: Path):
     require_package("distributed")
-    jobs = [job(tmp_path, 100), job(tmp_path, 300, "dies_once", mark=1), job(tmp_path, 700)]
+    work = [job(tmp_path, 100), job(tmp_path, 300, "dies_once", mark=1), job(tmp_path, 700)]
     with workers("2") as client:
-        found = run_on_workers(jobs, SWEEP, client)
+        found = run_on_workers(work, SWEEP, client)
     assert (tmp_path / "mark1").exists()
     assert [done.error for done in found] == ["", "", ""]
     assert len(find_records().measured_keys()) == len(find_records().picks()) == 3
+
+
+def test_gpus_of_one_host_are_shared_out(monkeypatch: pytest.MonkeyPatch):
+    assert environments(2, ["0", "1"]) == [{VISIBLE: "0"}, {VISIBLE: "1"}]
+    assert [e[VISIBLE] for e in environments(5, ["3", "7"])] == ["3", "7", "3", "7", "3"]
+    assert environments(2, []) == [{}, {}]
+    monkeypatch.setenv(VISIBLE, "2,GPU-8f6")
+    assert visible_devices() == ["2", "GPU-8f6"]
+    monkeypatch.setenv(VISIBLE, "")
+    assert visible_devices() == []
+    monkeypatch.delenv(VISIBLE)
+    names = ("cpu", "cuda:0", "opencl:0", "cuda:1")
+    monkeypatch.setattr(jobs, "devices", lambda: [SimpleNamespace(name=name) for name in names])
+    assert visible_devices() == ["0", "1"]
+
+
+@pytest.mark.optional("distributed")
+def test_two_gpus_of_one_host_are_two_workers():
+    """GPUs that are made up: each worker sees one of them alone."""
+    require_package("distributed")
+    with workers("2", ["11", "12"]) as client:
+        seen = client.run(seen_device)
+    assert sorted(seen.values()) == ["11", "12"]
+
+
+def seen_device() -> str:
+    import os
+
+    return os.environ[VISIBLE]

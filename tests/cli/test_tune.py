@@ -62,7 +62,9 @@ def test_tune_show_export_and_import(command: Callable[..., Any], tmp_path: Path
     assert problem["origin"] == "measured" and len(problem["configurations"]) == 2
     assert all(row["status"] == "ok" and row["seconds"] for row in problem["configurations"])
     shown = command("tune", "show", "--only", "*double").stdout
-    assert '{"n":1}' in shown and "µs" in shown and "*" in shown
+    assert '{"n":1}' in shown and "µs" in shown and "*" in shown and "model" in shown
+    (again,) = json.loads(command("tune", "replay", "--json").stdout)
+    assert again["before"] == again["now"] == problem["pick"]
     assert "nothing was measured" in command("tune", "show", "--only", "other").stdout
     assert command("tune", "export", "picks.json").returncode == 0
     text = (tmp_path / "picks.json").read_text(encoding="utf-8")
@@ -113,7 +115,8 @@ def test_a_picture_is_drawn(tmp_path: Path):
         {"config": f"n={n}", "seconds": n * 1e-5, "low": n * 9e-6, "high": n * 2e-5, "samples": 3}
         for n in (1, 2, 3)
     ]
+    rows[0]["predicted"] = 2e-5
     rows.append({"config": "n=4", "seconds": None, "low": None, "high": None, "samples": 0})
-    found = [{"kernel": "k", "problem": "[]", "pick": "n=1", "configurations": rows}]
+    found = [{"kernel": "k", "problem": "[]", "pick": "n=1", "bound": 1e-6, "configurations": rows}]
     _draw(found, tmp_path / "times.png")
     assert (tmp_path / "times.png").read_bytes().startswith(b"\x89PNG")

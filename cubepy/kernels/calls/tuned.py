@@ -15,6 +15,7 @@ from typing import Any
 
 from cubepy.array.memory import HOST, Memory
 from cubepy.autotune.measure import Clock, Timer
+from cubepy.autotune.model import bound, machine_of
 from cubepy.autotune.predict import predicted
 from cubepy.autotune.session import KEPT, is_searching, may_choose
 from cubepy.autotune.signature import layout
@@ -25,6 +26,9 @@ from cubepy.kernels.calls.libraries import Library
 from cubepy.record import dataclass
 from cubepy.runtimes.registry import find_device
 
+WHOLE = ("matmul", "reduction", "normalisation", "scan")
+"""Families that read all elements of their arrays, so that memory bounds how fast they are. Windows
+with long strides, and indices, leave some out."""
 PASSES = 4
 """How often a plan is made until no place is new: a pick may lead to other places."""
 
@@ -120,7 +124,8 @@ def _choose(
     def plan_of(k: int) -> Any:
         return build(Picks(chosen | {place.name: place.texts[k]}, True))
 
-    return choose(request, lambda: PlanCandidates(place.texts, plan_of, operands))
+    is_whole = place.family in WHOLE
+    return choose(request, lambda: PlanCandidates(place.texts, plan_of, operands, is_whole))
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,9 +183,12 @@ class PlanCandidates:
         texts: Sequence[str],
         plan_of: Callable[[int], Any],
         operands: Operands,
+        is_whole: bool = False,
         clock: Clock = time.perf_counter,
     ) -> None:
+        """`is_whole`: plans read and write all of their arrays."""
         self.texts, self._plan_of, self._operands = list(texts), plan_of, operands
+        self._is_whole = is_whole
         self.reference: int = 0
         self.rtol: float | None = None
         by_torch = any(type(x).__module__ == "torch" for x in operands.arrays)
@@ -214,8 +222,7 @@ class PlanCandidates:
         with compiling_ahead() as made:
             plan = self._plan_of(k)
         made.launches = [(s.prepared.compiled.artifact, s.template) for s in plan.program.steps]
-        touched = sum(prod(m.shape) * m.dtype.itemsize for m in plan.operands)
-        return predicted(self._operands.library.device, made, touched)
+        return predicted(self._operands.library.device, made, _bytes(plan))
 
     def run(self, k: int) -> None:
         self._launch(k)
@@ -237,4 +244,17 @@ class PlanCandidates:
         return self._timer.seconds(lambda: self._launch(k), count, name=k)
 
     def bound(self) -> float:
-        return 0.0
+        """Of memory; what is computed is not known here."""
+        if not self._is_whole:
+            return 0.0
+        plan, _ = self._ready(0)
+        return bound(
+            machine_of(find_device(self._operands.library.device).target), (), _bytes(plan)
+        )
+
+
+def _bytes(plan: Any) -> int:
+    """Bytes of the arrays and results of a plan; what is repeated counts once."""
+    axes = (zip(m.shape, m.strides, strict=True) for m in plan.operands)
+    counts = (prod(n for n, stride in pairs if stride or not n) for pairs in axes)
+    return sum(n * m.dtype.itemsize for n, m in zip(counts, plan.operands, strict=True))
