@@ -19,7 +19,6 @@ from cubepy.autotune import children
 from cubepy.config import get
 from cubepy.record import dataclass
 
-MOST_WORKERS = 16
 MOST_TASKS = 4096
 """More would not fit into a pipe; the rest is compiled by who runs it."""
 _TASK, _ANSWER = struct.Struct("<i"), struct.Struct("<iid")
@@ -64,11 +63,11 @@ class Ahead:
         order: Sequence[int],
         limit_s: float,
         clock: Callable[[], float],
-        workers: int | None = None,
+        workers: int,
     ) -> None:
         self._compile, self._limit, self._clock = compile_one, limit_s, clock
         self._open = set(order[:MOST_TASKS])
-        self._count = min(workers or min(cores(), MOST_WORKERS), len(self._open))
+        self._count = min(workers, len(self._open))
         self._tasks, self._answers = os.pipe(), os.pipe()
         os.write(self._tasks[1], b"".join(_TASK.pack(k) for k in order[:MOST_TASKS]))
         self._doing: dict[int, tuple[int, float] | None] = {}

@@ -29,10 +29,10 @@ UNKNOWN, OK, WRONG, FAILED, CRASHED, LATE, UNTRIED = (
 )
 """What is known of a candidate. "late": it was not compiled and run within its limit, maybe because
 it hangs; "untried": the budget ended before it was looked at."""
-CHECKED_SHARE = 0.6
-"""The share of a budget in which candidates are compiled and compared,"""
-TIMED_SHARE = 0.75
-"""and that after which no other joins the race."""
+CHECKED_SHARE = {"cpu": 0.6, "gpu": 0.85}
+"""The share of a budget in which candidates are compiled and compared: a race on a GPU is short."""
+TIMED_SHARE = 0.375
+"""Of what is left, after which no other joins the race."""
 MAKING_S = 10.0
 """What a process that compiles ahead may take for a candidate at least: others work beside it."""
 HOPELESS = 3.0
@@ -49,7 +49,8 @@ FIRST_S = 0.02
 class Limits:
     """`deadline`: when a search ends, by its clock; `each_s`: seconds in which a candidate must
     have been compiled and run; `seed`: of the order of samples; `cold`: caches are flushed before
-    each sample; `workers`: processes that compile ahead."""
+    each sample; `workers`: processes that compile ahead; `share`: of the budget, in
+    which candidates are compiled and compared."""
 
     started: float
     deadline: float
@@ -57,16 +58,17 @@ class Limits:
     seed: int = 0
     cold: bool = False
     workers: int = 0
+    share: float = CHECKED_SHARE["cpu"]
 
     @property
     def checked_by(self) -> float:
         """When compiling ends."""
-        return self.started + CHECKED_SHARE * (self.deadline - self.started)
+        return self.started + self.share * (self.deadline - self.started)
 
     @property
     def timed_by(self) -> float:
         """When the race begins at the latest."""
-        return self.started + TIMED_SHARE * (self.deadline - self.started)
+        return self.checked_by + TIMED_SHARE * (self.deadline - self.checked_by)
 
 
 @dataclass

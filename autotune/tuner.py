@@ -29,6 +29,7 @@ from cubepy.autotune.session import (
     FULL,
     KEPT,
     OFF,
+    QUICK,
     Tuning,
     current,
     is_searching,
@@ -37,6 +38,7 @@ from cubepy.autotune.session import (
 )
 from cubepy.autotune.subject import Subject
 from cubepy.autotune.trials import (
+    CHECKED_SHARE,
     CRASHED,
     LATE,
     OK,
@@ -51,6 +53,8 @@ from cubepy.autotune.trials import (
 )
 from cubepy.record import dataclass
 
+MOST_WORKERS = {QUICK: 8, FULL: 16}
+"""Processes that compile ahead: to fork one of a process that uses a GPU takes 10 ms."""
 HANG_S = 5.0
 """A candidate without an answer for so long is said to hang; one for less may compile slowly."""
 SKIPPED = "known"
@@ -203,10 +207,15 @@ def run(search: _Search, subject: Subject, clock: Clock = time.perf_counter) -> 
     forks = isolated.can_fork(request.device.target.kind)
     if forks:
         isolated.warm()
-    budget = options.seconds(request.device.target.kind, search.level)
+    kind = "cpu" if request.device.target.kind == "cpu" else "gpu"
+    budget = options.seconds(kind, search.level)
     began = clock()
     each = options.limit(search.level)
-    limits = Limits(began, began + budget, each, options.seed, options.cold, cores())
+    workers = min(cores(), MOST_WORKERS[search.level])
+    limits = Limits(
+        *(began, began + budget, each, options.seed, options.cold, workers),
+        CHECKED_SHARE[kind],
+    )
     trials = Trials(list(request.texts), _begun(search))
     progress = Progress(request.kernel.rpartition(".")[2], budget)
 
