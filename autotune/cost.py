@@ -8,10 +8,11 @@ middle: half of a branch, `TRIPS` rounds of a loop. Nothing runs, and nothing is
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from math import prod
 from typing import Any
 
+from cubepy.artifact import TensorMapOf
 from cubepy.ir.core import Kernel, Op, Region, Value
 from cubepy.ir.evaluate import evaluate
 from cubepy.ir.opdef import Lanes
@@ -26,6 +27,7 @@ _WITHIN = (0.0, 0.5)
 first may only copy for others, the one in the middle may lie outside of the arrays."""
 _POSITIONS = ("unit_pos", "cube_pos", "cube_count", "absolute_pos")
 _FREE = ("const", "splat", "yield", "continue", "break", "return", "alloc", "shared")
+_COPIES = ("tensor_load", "tensor_multicast", "tensor_store", "tensor_reduce", "im2col_load")
 _BYTES = {"bf16": 2, "f16": 2, "tf32": 4, "f8e4m3": 1, "f8e5m2": 1, "i8": 1, "u8": 1}
 
 
@@ -35,7 +37,8 @@ class Work:
 
     `issued`: instructions; `floats`, `integers`: operations, each lane and both halves of an fma
     counted; `products`: those of matrix units; `loaded`, `stored`: bytes of global memory; `near`:
-    bytes of shared memory and locals; `barriers`.
+    bytes of shared memory and locals; `copied`: bytes that the copy engine moves, asked for by one
+    unit of a cube; `barriers`.
     """
 
     issued: float = 0.0
@@ -45,6 +48,7 @@ class Work:
     loaded: float = 0.0
     stored: float = 0.0
     near: float = 0.0
+    copied: float = 0.0
     barriers: float = 0.0
 
 
@@ -62,15 +66,15 @@ class Launch:
     def total(self) -> Work:
         """The work of all units."""
         count = self.cubes * self.cube_dim
-        return Work(*(getattr(self.unit, f.name) * count for f in fields(Work)))
+        found = Work(*(getattr(self.unit, f.name) * count for f in fields(Work)))
+        return replace(found, copied=self.unit.copied * self.cubes)
 
 
 def work_of(kernel: Kernel, words: Sequence[int], counts: tuple[int, int, int]) -> Work:
     """What a unit of a kernel does in a launch with this argument block and grid."""
-    return max(
-        (_work_of(kernel, words, counts, within) for within in _WITHIN),
-        key=lambda w: w.issued + w.floats + w.products,
-    )
+    found = [_work_of(kernel, words, counts, within) for within in _WITHIN]
+    busiest = max(found, key=lambda w: w.issued + w.floats + w.products)
+    return replace(busiest, copied=max(w.copied for w in found))
 
 
 def _work_of(
@@ -91,6 +95,11 @@ class _Counter:
         self.found = Work()
         self.known: dict[Value, Lanes] = {}
         self._dim, self._counts = kernel.cube_dim, counts
+        self._boxes = {
+            p.value: prod(p.kind.box) * element_of(p.value.type).itemsize
+            for p in kernel.params
+            if isinstance(p.kind, TensorMapOf)
+        }
         self._unit = [int(n * within) for n in kernel.cube_dim]
 
     def region(self, region: Region, weight: float) -> str:
@@ -163,6 +172,8 @@ class _Counter:
             self._access(op, weight)
         elif name in ("mma", "wgmma"):
             found.products += weight * _products(op)
+        elif name in _COPIES:
+            found.copied += weight * sum(self._boxes.get(v, 0) for v in op.operands)
         elif name == "dot":
             found.integers += weight * 8 * width_of(op.result.type)
         elif op.row.convergent is not None and not op.results:

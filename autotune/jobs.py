@@ -22,7 +22,7 @@ from cubepy.array.creation import asarray
 from cubepy.array.memory import numpy_dtype
 from cubepy.autotune.records import Rows, find_records, forgotten
 from cubepy.autotune.session import FULL, tuning
-from cubepy.config import settings
+from cubepy.config import VISIBLE_GPUS, settings, visible_gpus
 from cubepy.errors import Error
 from cubepy.lang.annotations import spec
 from cubepy.record import dataclass
@@ -186,23 +186,19 @@ def workers(where: str, gpus: Sequence[str] | None = None) -> Iterator[Any]:
         yield client
 
 
-VISIBLE = "CUDA_VISIBLE_DEVICES"
-"""What tells NVIDIA's driver which GPUs a process has."""
-
-
 def environments(count: int, gpus: Sequence[str]) -> list[dict[str, str]]:
     """The variables of so many workers of one host: two that share its GPUs have different ones,
     as far as there are enough."""
     if not gpus:
         return [{} for _ in range(count)]
-    return [{VISIBLE: gpus[k % len(gpus)]} for k in range(count)]
+    return [{VISIBLE_GPUS: gpus[k % len(gpus)]} for k in range(count)]
 
 
 def visible_devices() -> list[str]:
-    """The GPUs of this host that this process may use, by the names of the variable."""
-    chosen = os.environ.get(VISIBLE)
+    """The GPUs of this host that this process may use, by the names that the driver takes."""
+    chosen = visible_gpus()
     if chosen is not None:
-        return [name for name in chosen.split(",") if name]
+        return chosen
     return [d.name.partition(":")[2] for d in devices() if d.name.startswith("cuda:")]
 
 

@@ -143,7 +143,7 @@ def _seconds(machine: Machine, launch: Launch) -> float:
         units * unit.integers / machine.integers,
         units * unit.products / machine.products,
         units * unit.near / machine.near,
-        units * (unit.loaded + unit.stored) / machine.cache,
+        (units * (unit.loaded + unit.stored) + cubes * unit.copied) / machine.cache,
         unit.issued * machine.latency_s,
     )
     return machine.launch_s + waves * (max(parts) + machine.cube_s * cubes)

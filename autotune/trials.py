@@ -33,6 +33,7 @@ CHECKED_SHARE = {"cpu": 0.6, "gpu": 0.85}
 """The share of a budget in which candidates are compiled and compared: a race on a GPU is short."""
 TIMED_SHARE = 0.375
 """Of what is left, after which no other joins the race."""
+MANY = 4
 MAKING_S = 10.0
 """What a process that compiles ahead may take for a candidate at least: others work beside it."""
 HOPELESS = 3.0
@@ -150,6 +151,8 @@ def examine(
         if wanted is None:
             report({"do": "end", "pick": None, "reason": "the reference failed"})
             return
+        if others:
+            _difference(subject, wanted)  # what compares is loaded while others compile
         _check_all(subject, others, wanted, limits, ahead, report, clock)
         reference = ahead and ahead.prediction(subject.reference)
         if reference is not None:
@@ -162,13 +165,15 @@ def examine(
 def _compiling(
     subject: Subject, unknown: Sequence[int], limits: Limits, clock: Clock
 ) -> Iterator[Ahead | None]:
-    """Compile the unknown ahead, where that is possible and there are some. The reference comes
-    last: it is compiled by who runs it, but predicted like the others."""
+    """Compile the unknown ahead, where that is possible and there are some. The reference is
+    compiled by who runs it, but predicted like the others: where there are few workers, last."""
     if len(unknown) < 2 or not limits.workers or not can_compile_ahead():
         yield None
         return
     subject.copy_arguments()
     order, limit_s = [*unknown, subject.reference], max(limits.each_s, MAKING_S)
+    if limits.workers >= MANY:
+        order.insert(0, order.pop())
     with Ahead(subject.make, order, limit_s, clock, limits.workers) as ahead:
         yield ahead
 

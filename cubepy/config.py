@@ -124,6 +124,16 @@ def choose(name: str, value: Any) -> None:
     generation[0] += 1
 
 
+VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
+"""What tells NVIDIA's driver which GPUs a process has."""
+
+
+def visible_gpus() -> list[str] | None:
+    """The GPUs that the driver was told to show, by the names that it takes; None if all."""
+    found = os.environ.get(VISIBLE_GPUS)
+    return None if found is None else [name for name in found.split(",") if name]
+
+
 def source(name: str) -> str:
     """Where the value in force comes from: "settings", "environment" or "default"."""
     if name in (overrides.get() or {}) or name in _chosen:

@@ -10,7 +10,6 @@ import pytest
 
 from cubepy.autotune import jobs
 from cubepy.autotune.jobs import (
-    VISIBLE,
     Job,
     Sweep,
     argument,
@@ -22,6 +21,7 @@ from cubepy.autotune.jobs import (
     workers,
 )
 from cubepy.autotune.records import find_records
+from cubepy.config import VISIBLE_GPUS
 from tests.optional import require_package
 
 pytestmark = pytest.mark.usefixtures("store")
@@ -88,14 +88,14 @@ def test_workers_of_which_one_is_killed_fill_one_store(tmp_path: Path):
 
 
 def test_gpus_of_one_host_are_shared_out(monkeypatch: pytest.MonkeyPatch):
-    assert environments(2, ["0", "1"]) == [{VISIBLE: "0"}, {VISIBLE: "1"}]
-    assert [e[VISIBLE] for e in environments(5, ["3", "7"])] == ["3", "7", "3", "7", "3"]
+    assert environments(2, ["0", "1"]) == [{VISIBLE_GPUS: "0"}, {VISIBLE_GPUS: "1"}]
+    assert [e[VISIBLE_GPUS] for e in environments(5, ["3", "7"])] == ["3", "7", "3", "7", "3"]
     assert environments(2, []) == [{}, {}]
-    monkeypatch.setenv(VISIBLE, "2,GPU-8f6")
+    monkeypatch.setenv(VISIBLE_GPUS, "2,GPU-8f6")
     assert visible_devices() == ["2", "GPU-8f6"]
-    monkeypatch.setenv(VISIBLE, "")
+    monkeypatch.setenv(VISIBLE_GPUS, "")
     assert visible_devices() == []
-    monkeypatch.delenv(VISIBLE)
+    monkeypatch.delenv(VISIBLE_GPUS)
     names = ("cpu", "cuda:0", "opencl:0", "cuda:1")
     monkeypatch.setattr(jobs, "devices", lambda: [SimpleNamespace(name=name) for name in names])
     assert visible_devices() == ["0", "1"]
@@ -113,4 +113,4 @@ def test_two_gpus_of_one_host_are_two_workers():
 def seen_device() -> str:
     import os
 
-    return os.environ[VISIBLE]
+    return os.environ[VISIBLE_GPUS]

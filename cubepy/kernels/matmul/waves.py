@@ -30,7 +30,7 @@ START = 256
 """Elements of k that a tile's begin and end are worth."""
 BAND = 8
 """Rows of tiles that are gone through together, so that they share the right factor."""
-BANDS = (BAND, 4, 16, 2, 32)
+BANDS = (BAND, 4, 16, 2, 32, 12, 1, 64)
 FEWER = (0, 1)
 """What the autotuner may try: other bands, and stages less than fit."""
 MOST_STAGES, LEAST_STAGES = 8, 3
