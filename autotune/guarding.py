@@ -8,7 +8,7 @@ from typing import Any
 from cubepy import config
 from cubepy.autotune import session
 from cubepy.autotune.session import current, is_searching
-from cubepy.jit.guards import Guard, Guarded, guard_calls
+from cubepy.jit.guards import Guard, Guarded, guard_calls, see
 
 MOST = 16
 """Signatures of an object that native code knows; others are looked up in Python."""
@@ -32,10 +32,13 @@ class TunedCall(Guarded):
             self._state, self._known = state, dict[Any, Guard]()
         if key in self._known or len(self._known) >= MOST:
             return
+        self._times += 1
+        seen = see(args)
+        if seen is None:
+            return
         changes, tuning, overrides = state
         words = ((session.changes.buffer_info()[0], changes),)
         variables = ((current, tuning), (config.overrides, overrides))
-        guard = Guard(target, added, args, words, variables)
+        guard = Guard(target, added, seen, words, variables)
         if guard_calls(self, [guard, *self._known.values()]):
             self._known[key] = guard
-        self._times += 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -73,10 +74,13 @@ class Timer:
         """What replays the launches; None where they are not named."""
         if name is None:
             return None
-        found = self._graphs.get((name, count))
-        if found is None:
-            found = self._graphs[name, count] = _captured(launch, count)
-        return found.replay
+        if (name, count) not in self._graphs:
+            graph = None
+            with suppress(RuntimeError):  # of what cannot be captured
+                graph = _captured(launch, count)
+            self._graphs[name, count] = graph
+        graph = self._graphs[name, count]
+        return None if graph is None else graph.replay
 
     def _event(self) -> Any:
         if self._by_torch:

@@ -170,7 +170,11 @@ def _compiling(
     if len(unknown) < 2 or not limits.workers or not can_compile_ahead():
         yield None
         return
-    subject.copy_arguments()
+    try:
+        subject.copy_arguments()
+    except Exception:  # the reference meets the same error, and reports it
+        yield None
+        return
     order, limit_s = [*unknown, subject.reference], max(limits.each_s, MAKING_S)
     if limits.workers >= MANY:
         order.insert(0, order.pop())
@@ -274,6 +278,10 @@ def _difference(subject: Subject, wanted: list[Any]) -> str:
     return ""
 
 
+class _Failed(Exception):
+    """A candidate that ran before does not any more."""
+
+
 def _race(
     subject: Subject,
     trials: Trials,
@@ -295,14 +303,24 @@ def _race(
             subject.restore(False)
             if limits.cold:
                 subject.flush()
-            found = subject.seconds(k, loops[k]) / loops[k]
+            try:
+                found = subject.seconds(k, loops[k]) / loops[k]
+            except Exception as error:
+                report({"do": "checked", "k": k, "status": FAILED, "detail": _shown(error)})
+                raise _Failed from None
             report({"do": "sample", "k": k, "s": found})
             return found
 
         ticks = _reported(clock, report)
         bound = subject.bound()
         report({"do": "race", "entrants": entrants, "favourite": favourite, "bound": bound})
-        found = race(entrants, sample, ticks, limits.deadline, limits.seed, favourite, bound)
+        try:
+            found = race(entrants, sample, ticks, limits.deadline, limits.seed, favourite, bound)
+        except _Failed:
+            if trials.status[subject.reference] != OK:
+                report({"do": "end", "pick": None, "reason": "the reference failed"})
+                return
+            continue
         wrong = "" if found.winner == subject.reference else _last_check(subject, found, wanted)
         if not wrong:
             break

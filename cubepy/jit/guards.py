@@ -28,36 +28,50 @@ class Guarded(Base):
 
 
 @dataclass(frozen=True, slots=True)
+class Seen:
+    """What a guard remembers of an argument: its words, and what they refer to. Not the argument:
+    nobody's arrays live longer for it."""
+
+    words: tuple[int, ...]
+    kept: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Guard:
-    """A call like that of `arguments` is one of `target` with them and the keywords `added`, while
-    `words`, by their addresses, and context variables are as they are here."""
+    """A call with arguments like those `seen` is one of `target` with them and the keywords
+    `added`, while `words`, by their addresses, and context variables are as they are here."""
 
     target: Any
     added: Mapping[str, Any]
-    arguments: tuple[Any, ...]
-    words: tuple[tuple[int, int], ...]
-    variables: tuple[tuple[ContextVar[Any], Any], ...]
+    seen: tuple[Seen, ...]
+    words: tuple[tuple[int, int], ...] = ()
+    variables: tuple[tuple[ContextVar[Any], Any], ...] = ()
 
 
-class _Unknown(Exception):
-    """Native code does not know an argument."""
+def see(arguments: Sequence[Any]) -> tuple[Seen, ...] | None:
+    """What guards remember of arguments; None where there is no native code yet, or it does not
+    know one of them."""
+    known = existing_executor()
+    found = [known and _seen(known, x) for x in arguments]
+    if known is None or len(found) > tables.MAX_PARAMETERS:
+        return None
+    rows = tuple([row for row in found if row])
+    return rows if len(rows) == len(found) else None
 
 
 def guard_calls(obj: Guarded, guards: Sequence[Guard]) -> bool:
     """Let native code pass on the calls of an object for which a guard holds; its class's
-    `__call__` takes the others. False where there is no native code yet, or it does not know an
-    argument."""
+    `__call__` takes the others. False where that is not possible."""
     known = existing_executor()
     native = None if known is None else known.guarded(type(obj))
     if known is None or native is None:
         return False
     words = Words()
     words.add((words.object(native.__base__.__call__), len(guards)), tables.Guards.SIZE)
-    try:
-        for guard in guards:
-            _add(words, known, guard)
-    except _Unknown:
-        return False
+    for guard in guards:
+        if len(guard.added) > tables.MAX_PARAMETERS:
+            return False
+        _add(words, guard)
     data = (ctypes.c_int64 * len(words.values))(*words.values)
     obj._guards = (bytes(data), words.kept)
     obj._entry = known.guarded_entry
@@ -65,12 +79,10 @@ def guard_calls(obj: Guarded, guards: Sequence[Guard]) -> bool:
     return True
 
 
-def _add(words: Words, known: Executor, guard: Guard) -> None:
+def _add(words: Words, guard: Guard) -> None:
     at = tables.Guard
-    if max(len(guard.arguments), len(guard.added)) > tables.MAX_PARAMETERS:
-        raise _Unknown
     begin, head = words.add((), at.SIZE), [0] * at.SIZE
-    head[at.TARGET], head[at.ARGUMENTS] = words.object(guard.target), len(guard.arguments)
+    head[at.TARGET], head[at.ARGUMENTS] = words.object(guard.target), len(guard.seen)
     head[at.ADDED] = len(guard.added)
     if guard.added:
         head[at.NAMES] = words.object(tuple(map(sys.intern, guard.added)))
@@ -83,28 +95,31 @@ def _add(words: Words, known: Executor, guard: Guard) -> None:
     rows = [words.object(one) for row in guard.variables for one in row]
     head[at.VARIABLES_AT] = words.add(rows, len(rows)) - begin
     head[at.SEEN_AT] = len(words.values) * 8 - begin
-    for argument in guard.arguments:
-        words.add(_seen(words, known, argument), tables.SEEN_WORDS)
+    for row in guard.seen:
+        words.kept += row.kept
+        words.add(row.words, tables.SEEN_WORDS)
     head[at.BYTES] = len(words.values) * 8 - begin
     words.values[begin // 8 : begin // 8 + at.SIZE] = head
 
 
-def _seen(words: Words, known: Executor, x: Any) -> list[int]:
-    """The words of an argument."""
+def _seen(known: Executor, x: Any) -> Seen | None:
+    """What is remembered of an argument."""
     kind = type(x)
     if kind in _VALUES:
-        return [0, words.object(x)]
+        return Seen((0, id(x)), (x,))
     if kind is np.ndarray:
-        what, device, strides = words.object(x.dtype), 0, x.strides
-    elif _is_tensor(known, kind) and _name(x.dtype) in tensors.TYPES:
-        what, strides = tensors.type_word(_name(x.dtype)), x.stride()
-        device = _device_number(x)
+        what, device, strides = id(x.dtype), 0, x.strides
+        kept: tuple[Any, ...] = kind, x.dtype
+    elif _is_tensor(known, kind) and _name(x.dtype) in tensors.TYPES and _number(x) >= 0:
+        what, device, strides = tensors.type_word(_name(x.dtype)), _number(x), x.stride()
+        kept = (kind,)
     else:
-        raise _Unknown
+        return None
     if len(x.shape) > tables.MAX_RANK:
-        raise _Unknown
+        return None
     rest = [0] * (tables.MAX_RANK - len(x.shape))
-    return [words.object(kind), what, len(x.shape), device, *x.shape, *rest, *strides, *rest]
+    head = id(kind), what, len(x.shape), device
+    return Seen((*head, *x.shape, *rest, *strides, *rest), kept)
 
 
 def _is_tensor(known: Executor, kind: type) -> bool:
@@ -115,8 +130,9 @@ def _name(dtype: Any) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _device_number(x: Any) -> int:
-    """0 for the CPU, else one more than the number of the GPU."""
+def _number(x: Any) -> int:
+    """Of a tensor's device: 0 for the CPU, else one more than the number of the GPU; -1 for
+    others."""
     if x.device.type not in ("cpu", "cuda"):
-        raise _Unknown
+        return -1
     return 0 if x.device.type == "cpu" else x.device.index + 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from array import array
 from contextvars import ContextVar
 from typing import Any
@@ -10,7 +12,7 @@ import numpy as np
 import pytest
 
 import cubepy as cp
-from cubepy.jit.guards import Guard, Guarded, guard_calls
+from cubepy.jit.guards import Guard, Guarded, Seen, guard_calls, see
 from cubepy.runtimes.native.launching.executor import existing_executor
 
 
@@ -38,9 +40,15 @@ def native(*args: Any, **kwargs: Any) -> Any:
     return "native", args, kwargs
 
 
+def seen(*arguments: Any) -> tuple[Seen, ...]:
+    found = see(arguments)
+    assert found is not None
+    return found
+
+
 def guarded(*arguments: Any, words: Any = (), variables: Any = (), **added: Any) -> Switch:
     switch = Switch()
-    assert guard_calls(switch, [Guard(native, added, arguments, words, variables)])
+    assert guard_calls(switch, [Guard(native, added, seen(*arguments), words, variables)])
     return switch
 
 
@@ -99,7 +107,7 @@ def test_words_and_variables_must_be_as_they_were():
 
 def test_the_first_guard_that_holds_passes_on():
     switch = Switch()
-    guards = [Guard(native, {"k": k}, (k,), (), ()) for k in range(5)]
+    guards = [Guard(native, {"k": k}, seen(k)) for k in range(5)]
     assert guard_calls(switch, guards)
     assert [switch(k)[2] for k in range(5)] == [{"k": k} for k in range(5)]
     assert guard_calls(switch, guards[:2])
@@ -111,25 +119,24 @@ def test_an_exception_of_the_target_is_the_callers():
         raise ValueError("mine")
 
     switch = Switch()
-    assert guard_calls(switch, [Guard(fail, {}, (1,), (), ())])
+    assert guard_calls(switch, [Guard(fail, {}, seen(1))])
     with pytest.raises(ValueError, match="mine"):
         switch(1)
 
 
 def test_an_argument_that_native_code_does_not_know_is_left_to_python():
-    switch = Switch()
-    assert not guard_calls(switch, [Guard(native, {}, ((1, 2),), (), ())])
-    assert switch((1, 2))[0] == "python"
+    assert see([(1, 2)]) is None and see([X, np.float32(1)]) is None
+    assert guarded(X)((1, 2))[0] == "python"
 
 
 def test_a_target_may_change_the_guards_that_called_it():
     switch = Switch()
 
     def change(x: Any) -> int:
-        guard_calls(switch, [Guard(native, {}, (x + 1,), (), ())])
+        guard_calls(switch, [Guard(native, {}, seen(x + 1))])
         return x
 
-    assert guard_calls(switch, [Guard(change, {}, (1,), (), ())])
+    assert guard_calls(switch, [Guard(change, {}, seen(1))])
     assert switch(1) == 1 and switch(2)[0] == "native" and switch(1)[0] == "python"
 
 
@@ -142,3 +149,26 @@ def test_tensors_of_torch():
     assert call(torch.ones(4, 6))[0] == "native"
     for other in (torch.zeros(4, 6).double(), torch.zeros(6, 4).T, torch.zeros(24), X):
         assert call(other)[0] == "python"
+
+
+class Holder(Switch):
+    """With attributes of its own, as functions that are wrapped have."""
+
+    def __init__(self) -> None:
+        self.held: Any = None
+
+
+def test_nothing_is_kept_alive_by_a_guard():
+    holder, array = Holder(), np.zeros((5, 7), np.float32)
+    holder.held = holder, array  # a cycle
+    assert guard_calls(holder, [Guard(native, {"config": holder}, seen(array))])
+    assert holder(array)[0] == "native" and holder.held[1] is array
+    gone = [weakref.ref(array), weakref.ref(holder)]
+    del array
+    holder.held = holder
+    gc.collect()
+    assert gone[0]() is None
+    holder._guards = (bytes(16), [])
+    del holder
+    gc.collect()
+    assert gone[1]() is None
