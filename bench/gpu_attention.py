@@ -1,8 +1,8 @@
 """Attention on a GPU beside torch: `python -m bench.gpu_attention [--json FILE] [--only TEXT]`.
 
 Times are medians of replays of captured graphs, ours and torch's backends in turns, in one process
-on random data. TFLOP/s count half of the products where a mask is causal; GB/s of the decode form
-count keys and values once.
+on random data. TFLOP/s count half of the products where a mask is causal, and five products for
+gradients; GB/s of the decode form count keys and values once.
 """
 
 from __future__ import annotations
@@ -34,16 +34,19 @@ class Work:
     size: int
     causal: bool = False
     dtype: str = "bfloat16"
+    is_backward: bool = False
 
     def __str__(self) -> str:
         text = f"{self.batch}x{self.heads}x{self.queries}x{self.size} {self.dtype}"
         text += f", {self.kv_heads} heads of {self.keys} keys"
-        return text + (", causal" if self.causal else "")
+        text += ", causal" if self.causal else ""
+        return text + (", gradients" if self.is_backward else "")
 
     @property
     def flops(self) -> int:
-        """Of both products."""
-        whole = 4 * self.batch * self.heads * self.queries * self.keys * self.size
+        """Of both products, or of the five that make gradients."""
+        products = 5 if self.is_backward else 2
+        whole = 2 * products * self.batch * self.heads * self.queries * self.keys * self.size
         return whole // 2 if self.causal else whole
 
     @property
@@ -52,16 +55,21 @@ class Work:
         return 4 * self.batch * self.kv_heads * self.keys * self.size
 
 
-def square(batch: int, heads: int, length: int, size: int, causal: bool = False) -> Work:
-    return Work(batch, heads, heads, length, length, size, causal)
+def square(
+    batch: int, heads: int, length: int, size: int, causal: bool = False, is_backward: bool = False
+) -> Work:
+    return Work(batch, heads, heads, length, length, size, causal, is_backward=is_backward)
 
 
 WORK = [
     *(square(4, 16, 4096, 128, causal) for causal in (False, True)),
+    *(square(4, 16, 4096, 128, causal, True) for causal in (False, True)),
     Work(32, 64, 8, 1, 8192, 128),
     *(square(16, 16, 1024, 128, causal) for causal in (False, True)),
     *(square(1, 16, 16384, 128, causal) for causal in (False, True)),
     *(square(4, 32, 4096, 64, causal) for causal in (False, True)),
+    *(square(4, 32, 4096, 64, causal, True) for causal in (False, True)),
+    Work(4, 32, 8, 4096, 4096, 128, True, is_backward=True),
     *(square(4, 8, 4096, 256, causal) for causal in (False, True)),
     Work(4, 32, 8, 4096, 4096, 128, True),
     Work(4, 16, 16, 4096, 4096, 128, False, "float16"),
@@ -124,16 +132,42 @@ def candidates(work: Work, q: Any, k: Any, v: Any) -> dict[str, Callable[[], Any
     return found
 
 
+def gradients(work: Work, q: Any, k: Any, v: Any) -> dict[str, Callable[[], Any]]:
+    """Gradients by queries, keys and values: ours, and those of torch's backends."""
+    result, lse = cp.kernels.attention(q, k, v, causal=work.causal, return_lse=True)
+    grad = torch().randn_like(result)
+    found: dict[str, Callable[[], Any]] = {
+        "cubepy": lambda: cp.kernels.attention_grad(q, k, v, result, lse, grad, causal=work.causal)
+    }
+    operands = [x.detach().requires_grad_() for x in (q, k, v)]
+    for name, call in candidates(work, *operands).items():
+        if name == "cubepy":
+            continue
+        # The node that autograd would call, by itself: it can be captured like any other work.
+        node = call().grad_fn
+        # Where keys are shared another node may add their gradients.
+        if [x.shape for x in node(grad)[:3]] == [x.shape for x in operands]:
+            found[name] = lambda node=node: node(grad)[:3]
+    return found
+
+
 def measured(work: Work) -> Row:
     """One row."""
-    calls = candidates(work, *arrays(work))
-    results = {name: call().float() for name, call in calls.items()}
+    calls = (gradients if work.is_backward else candidates)(work, *arrays(work))
+    results = {name: call() for name, call in calls.items()}
     peers = [name for name in calls if name != "cubepy"]
-    error = max((results["cubepy"] - results[name]).abs().max().item() for name in peers[:1])
+    error = max(difference(results["cubepy"], results[name]) for name in peers[:1])
     ms = medians(calls)
     ours = ms.pop("cubepy")
     tflops, gbps = work.flops / ours / 1e9, work.nbytes / ours / 1e6
     return Row(str(work), ours, tflops, gbps, ms, min(ms.values()) / ours, error)
+
+
+def difference(ours: Any, theirs: Any) -> float:
+    """The largest between two results, or two tuples of them."""
+    if isinstance(ours, tuple):
+        return max(map(difference, ours, theirs))
+    return float((ours.float() - theirs.float()).abs().max().item())
 
 
 def show(row: Row) -> None:

@@ -8,6 +8,7 @@ from math import prod
 
 from cubepy.array.memory import Memory
 from cubepy.kernels.attention.problem import Sequences
+from cubepy.kernels.attention.views import Views
 from cubepy.kernels.matmul.problem import BOX_UNIT, has_boxes
 from cubepy.lang.cuda import FAR_ROWS, TensorMap, tensor_map_ragged
 from cubepy.lang.pipelines import ROW_BYTES, ROWS
@@ -54,30 +55,87 @@ class _Axis:
 def boxed(views: Sequence[Memory], has_log: bool = False) -> Boxed | None:
     """Queries, keys, values, results, perhaps logarithms and perhaps a mask, whose axes before the
     last two are alike, with four axes; None where tensor maps cannot describe them."""
+    joined = with_four_axes(views, (1, 2))
+    if joined is None:
+        return None
+    (q, k, v, out, *rest), shared = joined
+    log = rest.pop(0) if has_log else None
+    found = Boxed(q, k, v, out, shared, rest[0] if rest else None, log)
+    return found if is_near(found.extents) and all(map(has_boxes, (q, k, v, out))) else None
+
+
+@dataclass(frozen=True, slots=True)
+class BoxedGradients:
+    """The operands of gradients with four axes each, see `Boxed`: `by_q`, `by_k` and `by_v` are the
+    gradients."""
+
+    q: Memory
+    k: Memory
+    v: Memory
+    grad: Memory
+    by_q: Memory
+    result: Memory
+    log: Memory
+    by_k: Memory
+    by_v: Memory
+    shared: tuple[int, int]
+
+    @property
+    def extents(self) -> tuple[int, int, int, int]:
+        """Batches, heads, queries, keys."""
+        batches, heads, queries, _ = self.q.shape
+        return batches, heads, queries, self.k.shape[2]
+
+
+def boxed_gradients(x: Views, by_k: Memory, by_v: Memory) -> BoxedGradients | None:
+    """The operands of gradients, of which `by_k` and `by_v` stand still where keys are shared; None
+    where there is a mask, queries were broadcast, or tensor maps cannot describe them."""
+    q, grad = x.rows
+    by_q = x.outs[0]
+    if x.masks or by_q.shape != q.shape:
+        return None
+    joined = with_four_axes(
+        (q, *x.keys, grad, by_q, x.result, x.logs, by_k, by_v), of_keys=(1, 2, 7, 8)
+    )
+    if joined is None:
+        return None
+    q, k, v, grad, by_q, result, log, by_k, by_v = joined[0]
+    found = BoxedGradients(q, k, v, grad, by_q, result, log, by_k, by_v, joined[1])
+    described = all(map(has_boxes, (q, k, v, grad, by_q, result, by_k, by_v)))
+    return found if is_near(found.extents) and described else None
+
+
+def with_four_axes(
+    views: Sequence[Memory], of_keys: Sequence[int]
+) -> tuple[list[Memory], tuple[int, int]] | None:
+    """Arrays whose axes before the last two are alike as batches and heads, and how many neighbours
+    of each have those in common whose numbers are `of_keys`."""
     lead = [n for n in range(len(views[0].shape) - 2) if views[0].shape[n] > 1]
     for cut in range(len(lead) + 1):
-        batches, heads = _joined(views, lead[:cut]), _joined(views, lead[cut:])
+        batches = _joined(views, lead[:cut], of_keys)
+        heads = _joined(views, lead[cut:], of_keys)
         if batches is not None and heads is not None:
-            q, k, v, out, *rest = (_with_axes(x, n, batches, heads) for n, x in enumerate(views))
-            log = rest.pop(0) if has_log else None
-            shared = batches.shared, heads.shared
-            found = Boxed(q, k, v, out, shared, rest[0] if rest else None, log)
-            is_near = max(*found.extents, prod(found.extents[:3])) <= MOST_ROWS
-            return found if is_near and all(map(has_boxes, (q, k, v, out))) else None
+            found = [_with_axes(x, n, n in of_keys, batches, heads) for n, x in enumerate(views)]
+            return found, (batches.shared, heads.shared)
     return None
 
 
-def _joined(views: Sequence[Memory], axes: Sequence[int]) -> _Axis | None:
+def is_near(extents: tuple[int, int, int, int]) -> bool:
+    """Whether kernels can count rows."""
+    return max(*extents, prod(extents[:3])) <= MOST_ROWS
+
+
+def _joined(views: Sequence[Memory], axes: Sequence[int], of_keys: Sequence[int]) -> _Axis | None:
     """Axes as one, if all arrays step evenly through it, keys and values over so many first."""
     if not axes:
         return _Axis(1, (0,) * len(views), 1)
     extents = [views[0].shape[n] for n in axes]
     found: list[int] = []
-    inner = _still(views[1], axes)
-    if inner != _still(views[2], axes):
+    inner = _still(views[of_keys[0]], axes)
+    if any(inner != _still(views[n], axes) for n in of_keys[1:]):
         return None
     for number, x in enumerate(views):
-        ends = len(axes) - inner if number in (1, 2) else len(axes)
+        ends = len(axes) - inner if number in of_keys else len(axes)
         strides = [x.strides[n] for n in axes[:ends]]
         for a in range(ends - 1):
             if strides[a] != strides[a + 1] * extents[a + 1]:
@@ -92,11 +150,11 @@ def _still(x: Memory, axes: Sequence[int]) -> int:
     return len(axes) - 1 - steps[-1] if steps else len(axes)
 
 
-def _with_axes(x: Memory, number: int, batches: _Axis, heads: _Axis) -> Memory:
+def _with_axes(x: Memory, number: int, is_of_keys: bool, batches: _Axis, heads: _Axis) -> Memory:
     shape: list[int] = []
     strides: list[int] = []
     for axis in (batches, heads):
-        shape.append(axis.extent // (axis.shared if number in (1, 2) else 1))
+        shape.append(axis.extent // (axis.shared if is_of_keys else 1))
         strides.append(axis.strides[number])
     shape += x.shape[-2:]
     strides += x.strides[-2:]

@@ -7,16 +7,25 @@ from typing import Any
 
 from cubepy.array.memory import Memory
 from cubepy.errors import fail
+from cubepy.ir.types import f32
 from cubepy.jit.grid import Fixed, Over
+from cubepy.kernels.attention.boxes import BoxedGradients, boxed_gradients
 from cubepy.kernels.attention.gradient_squares import multiply_rows, sum_gradients
-from cubepy.kernels.attention.problem import Problem
-from cubepy.kernels.attention.strategies import gradient_squares
+from cubepy.kernels.attention.gradient_warpgroups import (
+    finish_gradients,
+    prepare_gradients,
+    sum_gradients_by_warpgroups,
+)
+from cubepy.kernels.attention.problem import KEYS, GradientWarpgroups, Problem
+from cubepy.kernels.attention.strategies import gradient_squares, gradient_warpgroups
 from cubepy.kernels.attention.views import (
+    Views,
     checked,
     column,
     computed,
     headed,
     owned,
+    pieces,
     scale_of,
     split,
     without_column,
@@ -26,9 +35,12 @@ from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
 from cubepy.kernels.matmul.problem import expanded
+from cubepy.lang.pipelines import ROWS, WARPGROUP
 from cubepy.record import dataclass
 
 _PLANS = Plans()
+PLANES = 8
+"""Queries of a cube that prepares their numbers."""
 
 
 def attention_grad(
@@ -46,15 +58,20 @@ def attention_grad(
 ) -> tuple[Any, Any, Any]:
     """The gradients of `attention` by its queries, keys and values.
 
-    `q`, `k`, `v` and the options are those of the call, `result` and `lse` what it gave with
-    `return_lse=True`, `grad_output` the gradient by `result`, of its shape and dtype. Gives three
-    arrays with the shapes and the dtype of `q`, `k` and `v`, or fills `out`, a tuple of three.
-    Keys and values that several heads share, and whatever was broadcast, have the sums of their
-    gradients. A query that sees no key has a gradient of 0, and adds nothing to others.
+    `q`, `k`, `v` and the options are those of the call, which had no `window`, `result` and `lse`
+    what it gave with `return_lse=True`, `grad_output` the gradient by `result`, of its shape and
+    dtype. Gives three arrays with the shapes and the dtype of `q`, `k` and `v`, or fills `out`, a
+    tuple of three. Keys and values that several heads share, and whatever was broadcast, have the
+    sums of their gradients. A query that sees no key has a gradient of 0, and adds nothing to
+    others.
 
     Weights are made again from `lse` (Dao, "FlashAttention-2", 2023). f16 and bf16 are multiplied
-    and summed in f32, and rounded once. Sums have a fixed order, so that results repeat. Raises
-    `LaunchError` for shapes that do not fit, `LaunchTypeError` for dtypes that do not.
+    and summed in f32, and rounded once. Sums have a fixed order, so that results repeat, but for
+    gradients by queries where tensor cores are used (sm_90a; f16 and bf16 of at most 128 elements,
+    whose rows begin at multiples of 16 bytes, without a mask or broadcast queries): there cubes add
+    to them in f32 in any order, and weights and gradients of scores are rounded to the dtype before
+    they are multiplied (Shah et al., "FlashAttention-3", 2024). Raises `LaunchError` for shapes
+    that do not fit, `LaunchTypeError` for dtypes that do not.
     """
     if scale is not None and not isinstance(scale, int | float):
         raise refused("attention_grad", "scale", f"is {scale!r}; it takes a number", "")
@@ -92,43 +109,78 @@ def _plan(planner: Planner, x: Operands, causal: bool, scale: float | None) -> N
     _check(x, batch)
     dtype = computed(x.q.dtype)
     outs = [planner.result(Shape(m.shape, m.dtype)) for m in (x.q, x.k, x.v)]
-    rows = split(expanded(x.q, (*batch, *x.q.shape[-2:])), groups), split(x.grad, groups)
-    keys = tuple(headed(m, batch, groups) for m in (x.k, x.v))
-    logs = without_column(split(column(x.lse), groups))
     scores = (*batch, x.q.shape[-2], x.k.shape[-2])
-    masks = tuple(split(expanded(m, scores), groups) for m in x.masks)
-    deltas = planner.scratch(logs.shape, dtype)
-    products: dict[str, Any] = {"x": split(x.result, groups), "y": rows[1], "out": deltas}
-    planner.launch(multiply_rows, Over(prod(deltas.shape), "unit", None), **products)
+    views = Views(
+        (split(expanded(x.q, (*batch, *x.q.shape[-2:])), groups), split(x.grad, groups)),
+        tuple(headed(m, batch, groups) for m in (x.k, x.v)),
+        split(x.result, groups),
+        split(column(x.lse), groups),
+        tuple(split(expanded(m, scores), groups) for m in x.masks),
+        (split(owned(outs[0], batch, 0), groups), *(owned(m, batch, groups) for m in outs[1:])),
+    )
     sizes = (prod(batch), *scores[-2:], x.q.shape[-1], x.v.shape[-1])
-    p = Problem(*sizes, dtype, causal)
-    common: dict[str, Any] = {
-        "logs": logs,
-        "deltas": deltas,
-        "masks": masks,
-        "scale": scale_of(scale, x.q),
-    }
+    number = scale_of(scale, x.q)
+    by_k, by_v = (headed(m, batch, groups) for m in outs[1:])
+    boxes = boxed_gradients(views, by_k, by_v)
+    elements = None if boxes is None else x.q.dtype
+    t = gradient_warpgroups(planner.target, Problem(*sizes, dtype, causal, elements))
+    if t is not None and boxes is not None:
+        _launch_warpgroups(planner, boxes, t, number)
+    else:
+        _launch_squares(planner, views, Problem(*sizes, dtype, causal), number)
 
-    def launch(own: Any, others: Any, results: tuple[tuple[Memory, ...], ...], of: bool) -> None:
-        t = gradient_squares(planner.target, p, of)
+
+def _launch_warpgroups(
+    planner: Planner, x: BoxedGradients, t: GradientWarpgroups, scale: float
+) -> None:
+    """Numbers of queries, the sums of all gradients, and those of queries as results."""
+    batches, heads, queries, keys = x.extents
+    steps = -(-queries // t.rows)
+    rows = batches * heads * steps * t.rows
+    logs, deltas = (planner.scratch((batches * heads, steps * t.rows), f32) for _ in range(2))
+    sums = planner.scratch((rows * t.size,), f32)
+    numbers: dict[str, Any] = {"logs": logs, "deltas": deltas, "sums": sums, "t": t}
+    planes = Fixed((-(-rows // PLANES), 1, 1), (PLANES * planner.target.plane_dim, 1, 1))
+    planner.launch(prepare_gradients, planes, result=x.result, grad=x.grad, lse=x.log, **numbers)
+    kv_batches, kv_heads = x.k.shape[:2]
+    planner.launch(
+        sum_gradients_by_warpgroups,
+        Fixed((kv_batches * kv_heads * -(-keys // KEYS), 1, 1), (3 * WARPGROUP, 1, 1)),
+        asked=(pieces(x.q, t.rows), pieces(x.grad, t.rows)),
+        held=(pieces(x.k, KEYS), pieces(x.v, KEYS)),
+        outs=(pieces(x.by_k, ROWS), pieces(x.by_v, ROWS)),
+        extents=x.extents,
+        shared=x.shared,
+        scale=scale,
+        **numbers,
+    )
+    blocks = batches * heads * steps * (t.columns // 8)
+    grid = Fixed((blocks, 1, 1), (2 * WARPGROUP, 1, 1))
+    planner.launch(finish_gradients, grid, sums=sums, out=x.by_q, scale=scale, t=t)
+
+
+def _launch_squares(planner: Planner, x: Views, p: Problem, scale: float) -> None:
+    logs = without_column(x.logs)
+    deltas = planner.scratch(logs.shape, p.dtype)
+    products: dict[str, Any] = {"x": x.result, "y": x.rows[1], "out": deltas}
+    planner.launch(multiply_rows, Over(prod(deltas.shape), "unit", None), **products)
+    common: dict[str, Any] = {"logs": logs, "deltas": deltas, "masks": x.masks, "scale": scale}
+    by_q, by_k, by_v = x.outs
+
+    def launch(results: tuple[tuple[Memory, ...], ...], is_of_keys: bool) -> None:
+        t = gradient_squares(planner.target, p, is_of_keys)
+        own, others = (x.keys, x.rows) if is_of_keys else (x.rows, x.keys)
         made = [m for result in results for m in result]
         tiles = -(-made[0].shape[-2] // t.height) * -(-max(m.shape[-1] for m in made) // t.width)
         grid = Fixed((prod(made[0].shape[:-2]) * tiles, 1, 1), (t.side * t.side, 1, 1))
         planner.launch(sum_gradients, grid, own=own, others=others, outs=results, **common, t=t)
 
-    of_queries = _queries_owned(outs[0], batch, groups)
-    launch(rows, keys, ((of_queries,), ()), False)
-    of_keys, of_values = (owned(m, batch, groups) for m in outs[1:])
-    if of_keys.shape[:-1] == of_values.shape[:-1]:
-        launch(keys, rows, ((of_keys,), (of_values,)), True)
+    launch(((by_q,), ()), False)
+    if by_k.shape[:-1] == by_v.shape[:-1]:
+        launch(((by_k,), (by_v,)), True)
     else:
-        launch(keys, rows, ((of_keys,), ()), True)
-        launch(keys, rows, ((), (of_values,)), True)
-
-
-def _queries_owned(out: Memory, batch: tuple[int, ...], groups: int) -> Memory:
-    """The gradient of queries with all axes, of one element where they were broadcast."""
-    return split(owned(out, batch, 0), groups)
+        launch(((by_k,), ()), True)
+        launch(((), (by_v,)), True)
 
 
 def _check(x: Operands, batch: tuple[int, ...]) -> None:

@@ -179,6 +179,42 @@ class Warpgroups:
         return {1: (0, 0), 2: (24, 240), 3: (32, 160)}[self.consumers]
 
 
+KEYS = 128
+"""Keys of a cube that sums gradients on Hopper."""
+
+
+@dataclass(frozen=True, slots=True)
+class GradientWarpgroups:
+    """How Hopper divides gradients of attention.
+
+    A cube has `KEYS` keys with their values, and takes `rows` queries at a time, of which `stages`
+    steps are under way. `size`: elements of all rows in shared memory, 64 or 128. `dtype`: of all
+    arrays.
+    """
+
+    rows: int
+    stages: int
+    size: int
+    dtype: DType
+    is_causal: bool
+
+    @property
+    def pieces(self) -> int:
+        """Parts of 64 elements of a row."""
+        return self.size // 64
+
+    @property
+    def columns(self) -> int:
+        """Queries that a warpgroup makes 64 elements of gradients for."""
+        return self.rows * self.pieces // 2
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory of a cube, with what alignment may take."""
+        rows = 2 * self.pieces * (KEYS + self.stages * self.rows) + 2 * self.rows
+        return rows * 128 + 8 * self.stages * self.rows + 16 * (1 + 2 * self.stages) + 1024
+
+
 @dataclass(frozen=True, slots=True)
 class Order:
     """How tiles are dealt out to cubes, where each has `steps` of keys.

@@ -10,6 +10,7 @@ from cubepy.ir.types import bf16, f16
 from cubepy.kernels.attention.problem import (
     Configuration,
     GradientSquares,
+    GradientWarpgroups,
     Order,
     Problem,
     Squares,
@@ -69,6 +70,22 @@ def gradient_squares(target: Target, p: Problem, is_of_keys: bool) -> GradientSq
         wide = 4 if p.dtype.bits == 64 or max(p.size, p.width) <= 4 * SIDE else 8
         side, tile = SIDE, (1 if p.dtype.bits == 64 else 2, 2, wide)
     return GradientSquares(side, *tile, SIDE, p.dtype, p.is_causal, is_of_keys)
+
+
+QUERIES = {64: 128, 128: 80}
+"""Queries of a step whose scores and gradients of weights, beside the sums of keys and values, fill
+the registers of two warpgroups, by the elements of a row."""
+
+
+def gradient_warpgroups(target: Target, p: Problem) -> GradientWarpgroups | None:
+    """The tiles for Hopper; None where the target or the arrays have no way."""
+    largest = max(p.size, p.width)
+    if target.arch != "sm_90a" or p.elements is None or largest > max(QUERIES):
+        return None
+    if p.elements not in (bf16, f16):
+        return None
+    size, rows = next(pair for pair in QUERIES.items() if largest <= pair[0])
+    return GradientWarpgroups(rows, 2, size, p.elements, p.is_causal)
 
 
 TILES = {64: (3, 128), 128: (2, 128), 192: (2, 112), 256: (2, 80)}

@@ -13,6 +13,21 @@ from cubepy.kernels.calls.arguments import refused, wrong
 from cubepy.kernels.matmul.problem import broadcast, expanded
 from cubepy.lang.cuda import TensorMap, tensor_map
 from cubepy.lang.pipelines import ROW_BYTES
+from cubepy.record import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Views:
+    """The operands with equal axes before the last two: `rows` are queries and gradients of
+    results, `keys` also values, `outs` the gradients of queries, keys and values, which have one
+    element along axes that they are summed over."""
+
+    rows: tuple[Memory, Memory]
+    keys: tuple[Memory, ...]
+    result: Memory
+    logs: Memory
+    masks: tuple[Memory, ...]
+    outs: tuple[Memory, ...]
 
 
 def checked(

@@ -413,24 +413,30 @@ def finish(out: Any, staged: Any, g: Any, sums: Any, state: Any, origin: Any, t:
     """Store sums over the sums of weights; zeros where a query sees no key. `origin`: of the
     warpgroup's rows."""
     words = packed(scaled(sums, (inverse(whole(state[2])), inverse(whole(state[3])))), t)
-    unit, lane = g.unit, g.unit % 32
-    row = unit // 32 * 16 + lane % 16
-    if not t.shares_memory and unit == 0:
+    if not t.shares_memory and g.unit == 0:
         cp.cuda.bulk_wait(0, read=True)
     cp.cuda.ptx("bar.sync %0, 128;", g.me + OWN)
-    for j in cp.unroll(range(t.width // 16)):
-        column = (j % 4 * 2 + lane // 16 ^ row % 8) * 8
-        cp.cuda.stmatrix(staged, (j // 4, 64 * g.me + row, column), words[4 * j : 4 * j + 4])
-    if t.width % 16:
-        column = (t.width // 16 % 4 * 2 ^ row % 8) * 8
-        last = words[t.width // 4 - 2 : t.width // 4]
-        cp.cuda.stmatrix(staged, (t.width // 64, 64 * g.me + row, column), last)
+    stage_rows(staged, g, words, t.width)
     cp.cuda.fence_async()
     cp.cuda.ptx("bar.sync %0, 128;", g.me + OWN)
-    if unit == 0:
+    if g.unit == 0:
         for piece in cp.unroll(range(t.wide_pieces)):
             cp.cuda.tensor_store(out, (*origin, PIECE * piece), staged, (piece, 64 * g.me, 0))
         cp.cuda.bulk_commit()
+
+
+def stage_rows(staged: Any, g: Any, words: Any, width: int) -> None:
+    """The 64 rows of a warpgroup to shared memory [piece, row, element], as the copy engine reads
+    them."""
+    lane = g.unit % 32
+    row = g.unit // 32 * 16 + lane % 16
+    for j in cp.unroll(range(width // 16)):
+        column = (j % 4 * 2 + lane // 16 ^ row % 8) * 8
+        cp.cuda.stmatrix(staged, (j // 4, 64 * g.me + row, column), words[4 * j : 4 * j + 4])
+    if width % 16:
+        column = (width // 16 % 4 * 2 ^ row % 8) * 8
+        last = words[width // 4 - 2 : width // 4]
+        cp.cuda.stmatrix(staged, (width // 64, 64 * g.me + row, column), last)
 
 
 def note_logs(logs: Any, g: Any, state: Any, place: Any, extents: Any) -> None:

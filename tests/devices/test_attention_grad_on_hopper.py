@@ -1,0 +1,141 @@
+"""Gradients of attention by `wgmma` on Hopper, against f64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cubepy as cp
+from tests.devices.test_attention_on_hopper import DTYPES, Turned
+
+RNG = np.random.default_rng(6)
+
+
+def exact(
+    q: Any, k: Any, v: Any, grad: Any, causal: bool, scale: float, rounding: float
+) -> list[tuple[Any, Any]]:
+    """The gradients by q, k and v in f64, and how far they may be off.
+
+    Weights and gradients of scores are rounded once before they are multiplied; what is subtracted
+    has the rounding of the result; scores are sums in f32, whose exponentials are near.
+    """
+    scores = q @ k.swapaxes(-1, -2) * scale
+    size = np.abs(q) @ np.abs(k).swapaxes(-1, -2) * abs(scale)
+    if causal:
+        scores = np.where(np.tril(np.ones(scores.shape[-2:], bool)), scores, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    weights = weights / weights.sum(-1, keepdims=True)
+    near = size.max(-1, keepdims=True) * q.shape[-1] * 2.0**-21 + 2.0**-19
+    delta = (grad * (weights @ v)).sum(-1, keepdims=True)
+    slopes = weights * (grad @ v.swapaxes(-1, -2) - delta) * scale
+    known = (np.abs(grad) * (weights @ np.abs(v))).sum(-1, keepdims=True)
+    steep = weights * (np.abs(grad) @ np.abs(v).swapaxes(-1, -2) + known) * abs(scale)
+    off = 2 * rounding * np.abs(slopes) + near * steep
+    off += 2 * rounding * weights * known * abs(scale)
+    flat = (weights * (rounding * 1.5 + near)).swapaxes(-1, -2)
+    return [
+        (slopes @ k, off @ np.abs(k)),
+        (slopes.swapaxes(-1, -2) @ q, off.swapaxes(-1, -2) @ np.abs(q)),
+        (weights.swapaxes(-1, -2) @ grad, flat @ np.abs(grad)),
+    ]
+
+
+def check(
+    device: str,
+    q: tuple[int, ...],
+    k: tuple[int, ...],
+    *,
+    width: int = 0,
+    causal: bool = False,
+    dtype: str = "bf16",
+    scale: float | None = None,
+    order: tuple[int, ...] = (),
+) -> None:
+    """`order`: how axes lie in memory, the outermost first."""
+    kind, rounding = DTYPES[dtype]
+    width = width or k[-1]
+    shapes = q, k, (*k[:-1], width), (*q[:-1], width)
+    halves = [RNG.standard_normal(s).astype(np.float32).astype(kind) for s in shapes]
+
+    def placed(x: Any) -> Any:
+        if not order:
+            return cp.asarray(x, device=device)
+        kept = cp.asarray(np.ascontiguousarray(x.transpose(order)), device=device)
+        return Turned(kept, _turned(order))
+
+    a, b, c, grad = map(placed, halves)
+    options: Any = {"causal": causal, "scale": scale}
+    result, lse = cp.kernels.attention(a, b, c, return_lse=True, **options)
+    out = tuple(cp.asarray(np.full(x.shape, np.nan, kind), device=device) for x in halves[:3])
+    if order:
+        out = cp.kernels.attention_grad(a, b, c, result, lse, grad, **options)
+    else:
+        cp.kernels.attention_grad(a, b, c, result, lse, grad, out=out, **options)
+    wide: list[Any] = [x.astype(np.float64) for x in halves]
+    heads, kept = q[-3:-2], k[-3:-2]
+    group = heads[0] // kept[0] if heads else 1
+    if group > 1:
+        wide[1:3] = [np.repeat(x, group, -3) for x in wide[1:3]]
+    number = scale if scale is not None else q[-1] ** -0.5
+    wanted = exact(wide[0], wide[1], wide[2], wide[3], causal, number, rounding)
+    for n, (found, (value, bound)) in enumerate(zip(out, wanted, strict=True)):
+        if group > 1 and n:
+            split = (*k[:-2], group, *value.shape[-2:])
+            value, bound = value.reshape(split).sum(-3), bound.reshape(split).sum(-3)
+        got = found.numpy().astype(np.float64)
+        assert got.shape == value.shape
+        assert np.all(np.abs(got - value) <= bound + rounding * np.abs(value) + 1e-7)
+
+
+def _turned(order: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(order.index(n) for n in range(len(order)))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("size", [64, 128])
+def test_head_sizes(hopper: str, size: int, dtype: str, causal: bool):
+    check(hopper, (2, 3, 520, size), (2, 3, 520, size), causal=causal, dtype=dtype)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("size", [8, 40, 80, 96])
+def test_sizes_within_pieces(hopper: str, size: int, causal: bool):
+    check(hopper, (3, 300, size), (3, 200, size), causal=causal)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    ("queries", "keys"),
+    [(1, 1), (1, 300), (129, 127), (64, 1000), (1000, 64), (777, 2), (383, 641), (160, 128)],
+)
+def test_odd_lengths(hopper: str, queries: int, keys: int, causal: bool):
+    for size in (64, 128):
+        check(hopper, (2, queries, size), (2, keys, size), causal=causal)
+
+
+def test_heads_that_share_keys(hopper: str):
+    check(hopper, (2, 8, 200, 128), (2, 2, 200, 128), causal=True)
+    check(hopper, (2, 8, 200, 64), (2, 1, 264, 64))
+
+
+def test_more_cubes_than_multiprocessors(hopper: str):
+    check(hopper, (2, 40, 300, 128), (2, 40, 300, 128), causal=True)
+    check(hopper, (2, 40, 300, 64), (2, 40, 300, 64))
+
+
+def test_values_of_another_width(hopper: str):
+    check(hopper, (2, 200, 64), (2, 200, 64), width=128)
+    check(hopper, (2, 200, 128), (2, 200, 128), width=40, causal=True)
+
+
+def test_heads_between_rows_and_elements(hopper: str):
+    check(hopper, (2, 6, 200, 128), (2, 6, 200, 128), order=(0, 2, 1, 3), causal=True, dtype="f16")
+    check(hopper, (2, 6, 200, 64), (2, 3, 333, 64), order=(2, 0, 1, 3), dtype="f16")
+
+
+def test_scales_and_large_scores(hopper: str):
+    check(hopper, (2, 200, 64), (2, 200, 64), scale=0.0)
+    check(hopper, (2, 200, 128), (2, 500, 128), scale=-0.3, causal=True)
