@@ -13,7 +13,7 @@ from cubepy.ir.types import DType, bf16, f16, f32, f64, i8, i32
 from cubepy.kernels.calls.inspection import record
 from cubepy.kernels.matmul import variants
 from cubepy.kernels.matmul.fragments import Fragments
-from cubepy.kernels.matmul.grids import fragments, tiles
+from cubepy.kernels.matmul.grids import fragments, tiles, turns_right
 from cubepy.kernels.matmul.problem import COLUMNS, ROWS, Problem, result_of, sums_of
 from cubepy.kernels.matmul.steps import add_many_parts
 from cubepy.kernels.matmul.strategies import choose, parts_of_k
@@ -128,6 +128,17 @@ def test_small_products_are_cut_for_all_multiprocessors():
     assert small.height * small.width <= 64 * 64
     low = choose(AMPERE, problem(16, 4096, 4096))
     assert isinstance(low, Tiles) and low.height <= 16
+
+
+def test_large_right_factors_are_transposed_first():
+    for m, right, is_turned in ((4096, COLUMNS, True), (4096, ROWS, False), (512, COLUMNS, False)):
+        p = problem(m, 4096, 4096, right=right)
+        assert turns_right(p, choose(AMPERE, p)) == is_turned
+    p = problem(4096, 4096, 4096, f16, right=COLUMNS)
+    assert not turns_right(p, choose(AMPERE, p))
+    p = problem(4096, 4096, 4096, right=COLUMNS)
+    assert not turns_right(p, choose(OLD, p))
+    assert not turns_right(replace(p, batch=(2,)), choose(AMPERE, p))
 
 
 def test_few_results_are_sums_of_parts():

@@ -17,6 +17,7 @@ from cubepy.kernels.calls.plans import Planner, Plans
 from cubepy.kernels.matmul.blocks import Blocks, multiply_blocks
 from cubepy.kernels.matmul.factors import Description, Factor, arrays_of, factor_of
 from cubepy.kernels.matmul.fragments import Fragments, multiply_fragments
+from cubepy.kernels.matmul.grids import turns_right
 from cubepy.kernels.matmul.maps import boxes
 from cubepy.kernels.matmul.pipelined import Pipelined, multiply_pipelined
 from cubepy.kernels.matmul.problem import (
@@ -62,6 +63,7 @@ from cubepy.kernels.matmul.variants import others, problem_key
 from cubepy.kernels.matmul.vectors import Vectors
 from cubepy.kernels.matmul.waves import count as tile_count
 from cubepy.kernels.quantisation.operand import Quantised
+from cubepy.kernels.transposition.entry import copy_transposed
 from cubepy.lang.pipelines import ROWS as ROWS_OF_UNIT
 from cubepy.lang.pipelines import box
 from cubepy.record import dataclass
@@ -374,6 +376,12 @@ def launch(planner: Planner, problem: Problem, p: Product) -> None:
     t = planner.pick(
         "matmul", problem_key(problem), default, lambda: others(target, default, problem)
     )
+    if turns_right(problem, t):
+        made = planner.scratch(p.b.shape, p.b.dtype)
+        copy_transposed(planner, p.b, made)
+        p = replace(p, b=made)
+        launch(planner, problem_of(p), p)
+        return
     b = p.b
     if not isinstance(t, Pipelined) and problem.right == COLUMNS:
         b = turned(b)

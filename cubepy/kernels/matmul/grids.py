@@ -62,11 +62,16 @@ FRAGMENTS = (
 )
 DEPTH = 16
 """Elements of k of a step in ordinary arithmetic; half as many where memory is scarcer."""
+UNROLLED = 4
+"""Elements of k that are written out in a loop with asynchronous copies."""
 MOST_SUMS = 512
 """Bytes of the sums of a unit; half of it where copies go through registers."""
-LANES = 16
-"""Units that copy from a row of a factor that is dense along k, half as many where both are: each
-row that a unit copies from takes a register, each that a plane does a turn of shared memory."""
+LANES = 8
+"""Units that copy from a row of a factor that is dense along k: with more, rows of shared memory
+would have to lie so that no line of 16 bytes could be read from them."""
+TURNED_ROWS, TURNED_WORK = 1 << 10, 1 << 33
+"""Rows, and multiplications, from which on a right factor that is dense along k is transposed
+first: tiles turn it on the way for a tenth of the time that the products take."""
 STAGES = 3
 """Steps in shared memory where copies are asynchronous."""
 STEP_BYTES = 128
@@ -135,9 +140,15 @@ def _tiles(problem: Problem, shape: Shape, is_async: bool) -> Tiles:
     return Tiles(
         *(shape.down, shape.across, shape.rows, shape.columns, depth, STAGES if is_async else 2),
         *(problem.left, problem.right, left, right, problem.factors, problem.sums, is_async),
-        unrolled=depth if is_async else 2,
-        lanes=LANES // 2 if (problem.left, problem.right) == (ROWS, COLUMNS) else LANES,
+        unrolled=UNROLLED if is_async else 2,
+        lanes=LANES,
     )
+
+
+def turns_right(problem: Problem, t: Tiling) -> bool:
+    """Whether the right factor is transposed in memory before it is multiplied."""
+    has_work = problem.m >= TURNED_ROWS and problem.work >= TURNED_WORK and not problem.batch
+    return has_work and isinstance(t, Tiles) and t.is_async and problem.right == COLUMNS
 
 
 def _copied(problem: Problem, which: int, extent: int, is_async: bool) -> int:
