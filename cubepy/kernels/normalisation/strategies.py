@@ -17,6 +17,8 @@ LONG, TOGETHER, TOGETHER_UNITS = 1 << 13, 2, 512
 cubes of so many units normalise together then."""
 MOST_LINES = 16
 """Lines of a row of a slab that are worth another unit, where there are rows for all."""
+BUSY_UNITS = 192
+"""Units that each multiprocessor should have, as far as rows have lines for them."""
 UNITS, LEAST_UNITS, MOST_UNITS = 128, 64, 1024
 """Units of a cube whose planes have rows of their own, and of one that shares a row."""
 
@@ -33,7 +35,7 @@ def row_tilings(
         bands = [replace(preferred, band=max(1, int(band * share))) for share in (0.25, 4)]
         unrolls = [replace(preferred, unroll=u) for u in (1, 2, 8) if n >= u * line]
         return (preferred, *unrolls, *bands)
-    ways = [wide_rows(target, x, n, dense, held) for held in (HELD, HELD // 2, HELD * 2)]
+    ways = [wide_rows(target, x, n, rows, dense, held) for held in (HELD, HELD // 2, HELD * 2)]
     if weights and n >= LONG:
         line = ways[0].line
         units = min(TOGETHER_UNITS, target.max_cube_dim)
@@ -42,14 +44,18 @@ def row_tilings(
     return tuple(dict.fromkeys(ways))
 
 
-def wide_rows(target: Target, x: Memory, n: int, dense: bool, wanted: int) -> RowTiling:
+def wide_rows(target: Target, x: Memory, n: int, rows: int, dense: bool, wanted: int) -> RowTiling:
     """Units that hold some `wanted` elements each share a row: a group of a plane, so that nobody
-    waits at a barrier, or a cube. Very long rows are read twice."""
+    waits at a barrier, or a cube. Few rows have more units each, for all multiprocessors to have
+    some. Very long rows are read twice."""
     line = max(1, target.line_bytes // x.dtype.itemsize) if dense else 1
     lines, across = -(-n // line), 1
+    busy = BUSY_UNITS * target.multiprocessors if target.multiprocessors > 1 else 0
     while across < min(MOST_UNITS, target.max_cube_dim) and across * wanted < lines * line:
         across *= 2
     while across < target.plane_dim and 4 * across <= lines:  # neighbours read neighbours
+        across *= 2
+    while across < min(lines, MOST_UNITS, target.max_cube_dim) and rows * across < busy:
         across *= 2
     while target.plane_dim < across < min(LEAST_UNITS, lines):
         across *= 2
