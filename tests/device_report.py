@@ -2,8 +2,8 @@
 
 Runs the conformance suite, the examples, the tests of devices and fuzzed kernels on one device, and
 once more under each tool of compute-sanitizer, where it is installed, what cooperates or moves
-memory. Writes what passed, failed and was skipped, with reasons. `--bless` writes the list of
-conformance tests that must pass.
+memory. On Hopper random problems go through the kernels made for it, too. Writes what passed,
+failed and was skipped, with reasons. `--bless` writes the list of conformance tests that must pass.
 """
 
 from __future__ import annotations
@@ -24,11 +24,14 @@ import cubepy as cp
 from tests.conformance.must_pass import name_of, write_list
 
 FOLDERS = ("tests/conformance", "tests/examples", "tests/devices")
-TOOLS = ("memcheck", "racecheck", "synccheck")
+TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 SANITIZED = (
     *("tests/conformance/test_cooperation.py", "tests/examples", "tests/devices/test_arrays.py"),
     *("tests/devices/test_cuda_intrinsics.py", "tests/devices/test_staging.py"),
+    "tests/devices/test_small_hopper_kernels.py",
 )
+PROBLEM_SECONDS = 120
+"""How long random problems for the kernels of Hopper run."""
 
 
 class Collected:
@@ -57,10 +60,15 @@ class Collected:
 def run_tests(device: str, jobs: int) -> Collected:
     """The tests whose names have the device, and those of its kind alone."""
     found = Collected()
-    selected = ["-k", device.partition(":")[0]]
+    selected = selection(device)
     options = ["-q", "-W", "ignore", *(["-n", str(jobs)] if jobs > 1 else [])]
     pytest.main([*FOLDERS, *selected, *options], plugins=[found])
     return found
+
+
+def selection(device: str) -> list[str]:
+    """The options of pytest for the tests of a device's kind."""
+    return ["-p", "tests.devices.selection", "--kind", device.partition(":")[0]]
 
 
 def run_fuzz(device: str, count: int, jobs: int) -> str:
@@ -73,11 +81,18 @@ def run_fuzz(device: str, count: int, jobs: int) -> str:
     return done.stderr[-300:] if first is None else "; ".join(map(str.strip, lines[first:]))
 
 
+def run_problems() -> str:
+    """Random problems for the kernels of Hopper, and what was found."""
+    command = [sys.executable, "-m", "tests.devices.random_problems"]
+    command += ["--seconds", str(PROBLEM_SECONDS), "--start", str(time.time_ns() % 10**9)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return "; ".join(done.stdout.strip().splitlines()) or done.stderr[-300:]
+
+
 def run_sanitizer(device: str, tool: str) -> str:
     """The summary of one tool of compute-sanitizer."""
-    kind = device.partition(":")[0]
     command = ["compute-sanitizer", "--tool", tool, sys.executable, "-m", "pytest", "-q", "-n", "0"]
-    command += [*SANITIZED, "-k", kind]
+    command += [*SANITIZED, *selection(device)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     lines = (done.stdout + done.stderr).splitlines()
     wanted = [line.lstrip("= ") for line in lines if "SUMMARY" in line or " passed" in line]
@@ -124,6 +139,8 @@ def main() -> int:
     began = time.monotonic()
     found = run_tests(options.device, options.jobs)
     extra = {"fuzz": run_fuzz(options.device, options.fuzz, options.jobs)}
+    if options.device.startswith("cuda") and cp.device(options.device).target.arch == "sm_90a":
+        extra["problems"] = run_problems()
     if options.device.startswith("cuda") and shutil.which("compute-sanitizer"):
         extra |= {tool: run_sanitizer(options.device, tool) for tool in TOOLS}
     text = report(options.device, found, extra, time.monotonic() - began)
