@@ -11,7 +11,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    kind = config.getoption("--kind")
+    kind = str(config.getoption("--kind"))
     kept = [item for item in items if is_of(kind, item)]
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = kept

@@ -145,7 +145,7 @@ def _tiles(problem: Problem, shape: Shape, is_async: bool) -> Tiles:
     )
 
 
-def turns_right(problem: Problem, t: Tiling) -> bool:
+def turns_right(problem: Problem, t: object) -> bool:
     """Whether the right factor is transposed in memory before it is multiplied."""
     has_work = problem.m >= TURNED_ROWS and problem.work >= TURNED_WORK and not problem.batch
     return has_work and isinstance(t, Tiles) and t.is_async and problem.right == COLUMNS
