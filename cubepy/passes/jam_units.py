@@ -146,8 +146,9 @@ class _Differences:
             self._region(region, inner)
             if region.terminator.row is ops.YIELD:
                 self._join(op.results, region.terminator.operands)
-        if op.row is ops.FOR:
+        if op.row in _LOOPS:  # what a loop carries and what it gives are of one form
             self._join(op.results, carried(op))
+            self._join(carried(op), op.results)
 
     def _part(self, op: Op, loops: list[Op]) -> None:
         """Units go through an operation differently; and through the loop that it jumps in."""

@@ -13,6 +13,11 @@ WIDE_FINDS: dict[int, str] = {
     500091: "a lane of a line that was bound anew took the type of the line in a loop",
 }
 """Seeds of the second generator."""
+LANES_FINDS: dict[int, str] = {
+    33001268: "blocks of units carried one value through a loop, and took two from it",
+    33004356: "the same",
+}
+"""Seeds of the kernels whose units become lanes."""
 TYPED_FINDS: dict[int, str] = {
     100043: "a cast to the type that a chosen literal has anyway left it a literal",
     300086: "the same: an i64 of a chosen literal was refused beside u32",

@@ -10,6 +10,7 @@ from collections import Counter
 
 import pytest
 
+from tests.fuzz.finds import LANES_FINDS
 from tests.fuzz.lanes import CONSTRUCTS
 from tests.fuzz.units_as_lanes import census, check, generate
 
@@ -21,6 +22,11 @@ CHUNK = 12
 def test_kernels(start: int) -> None:
     taken = [check(seed) for seed in range(start, start + CHUNK)]
     assert sum(taken) > CHUNK // 2
+
+
+@pytest.mark.parametrize("seed", LANES_FINDS)
+def test_finds(seed: int) -> None:
+    assert check(seed)
 
 
 def test_most_kernels_are_taken() -> None:
