@@ -530,6 +530,7 @@ def _formatted(frame: Frame, node: ast.FormattedValue) -> Any:
         return formatted(frame, value, spec)
     if not is_comptime(value) or not is_comptime(spec):
         hint = "print the value without a format, as in cp.print(value)"
+        _at(frame, node.value)  # Python 3.11 gives the place of the whole f-string for `node`
         raise frame.tracer.error("E112", what="what an f-string formats", hint=hint)
     return comptime_result(frame, format, value, spec)
 

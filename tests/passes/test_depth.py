@@ -13,7 +13,7 @@ from cubepy.ir import depth
 from cubepy.ir.depth import deep_calls
 from cubepy.passes.legalise import check_target
 
-HELPERS, LEVELS = 3, 40
+HELPERS, LEVELS = 5, 40
 
 
 def nested() -> str:
@@ -47,7 +47,7 @@ def test_wherever_the_room_ends_it_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
 ):
     kernel, outcomes = made(tmp_path / "nested.py", nested()), set[bool]()
-    for frames in (1001, 1150, 1300, 1450, 1600, 1800, 2500):
+    for frames in (1001, 1150, 1300, 1450, 1600, 1800, 2500, 4000):
         monkeypatch.setattr(depth, "_PYTHON_FRAMES", frames)
         try:
             kernel[1, 1].inspect("f32[100]", "f32[1]", target=target)
