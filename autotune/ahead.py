@@ -19,6 +19,8 @@ from cubepy.autotune import children
 from cubepy.config import get
 from cubepy.record import dataclass
 
+SILENCE_S = 3.0
+"""Workers that say nothing for so long from the beginning on never will."""
 MOST_TASKS = 4096
 """More would not fit into a pipe; the rest is compiled by who runs it."""
 _TASK, _ANSWER = struct.Struct("<i"), struct.Struct("<iid")
@@ -74,6 +76,7 @@ class Ahead:
         """What each worker compiles, and since when."""
         self._ready: dict[int, Ready] = {}
         self._buffer = b""
+        self._began, self._heard = clock(), False
 
     def __enter__(self) -> Ahead:
         for _ in range(self._count):
@@ -81,12 +84,15 @@ class Ahead:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self._end_all()
+        for fd in (*self._tasks, *self._answers):
+            os.close(fd)
+
+    def _end_all(self) -> None:
         for pid in self._doing:
             children.kill(pid)
             with suppress(ChildProcessError):
                 os.waitpid(pid, 0)
-        for fd in (*self._tasks, *self._answers):
-            os.close(fd)
         self._doing = {}
 
     def next(self, wanted: Sequence[int], until: float) -> Ready | None:
@@ -106,6 +112,8 @@ class Ahead:
             if rest <= 0:
                 return None
             self._end_late()
+            if not self._heard and self._clock() - self._began > SILENCE_S:
+                self._end_all()  # a lock that another thread held when they were forked
             self._read(min(rest, 0.05))
             self._replace_dead(wanted)
 
@@ -137,6 +145,7 @@ class Ahead:
         """Take in what workers say."""
         if not select.select([self._answers[0]], [], [], seconds)[0]:
             return
+        self._heard = True
         data = self._buffer + os.read(self._answers[0], 1 << 16)
         whole = len(data) - len(data) % _ANSWER.size
         self._buffer = data[whole:]

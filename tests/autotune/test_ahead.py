@@ -8,16 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from cubepy.autotune import ahead
 from cubepy.autotune.ahead import Ahead, Ready, can_compile_ahead
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 
 
-def all_of(ahead: Ahead, count: int, seconds: float = 30.0) -> list[Ready]:
+def all_of(workers: Ahead, count: int, seconds: float = 30.0) -> list[Ready]:
     wanted, found = list(range(count)), []
     until = time.perf_counter() + seconds
     while wanted:
-        ready = ahead.next(wanted, until)
+        ready = workers.next(wanted, until)
         if ready is None:
             break
         wanted.remove(ready.k)
@@ -30,8 +31,8 @@ def test_each_is_made_once_by_some_process(tmp_path: Path):
         with open(tmp_path / str(k), "a", encoding="utf-8") as file:
             file.write(f"{os.getpid()}\n")
 
-    with Ahead(make, range(20), 10.0, time.perf_counter, workers=3) as ahead:
-        found = all_of(ahead, 20)
+    with Ahead(make, range(20), 10.0, time.perf_counter, workers=3) as workers:
+        found = all_of(workers, 20)
     assert sorted(r.k for r in found) == list(range(20))
     assert not any(r.failure for r in found)
     makers = [(tmp_path / str(k)).read_text(encoding="utf-8").split() for k in range(20)]
@@ -42,18 +43,18 @@ def test_each_is_made_once_by_some_process(tmp_path: Path):
 
 def test_the_fastest_by_the_model_is_first():
     times = [3.0, None, 1.0, 2.0]
-    with Ahead(lambda k: times[k], range(4), 10.0, time.perf_counter, workers=1) as ahead:
-        while ahead.prediction(3) is None:
+    with Ahead(lambda k: times[k], range(4), 10.0, time.perf_counter, workers=1) as workers:
+        while workers.prediction(3) is None:
             time.sleep(0.01)
-        assert [r.k for r in all_of(ahead, 4)] == [2, 3, 0, 1]
+        assert [r.k for r in all_of(workers, 4)] == [2, 3, 0, 1]
 
 
 def test_an_error_is_met_again_by_who_runs_it():
     def make(k: int) -> None:
         raise ValueError(k)
 
-    with Ahead(make, range(3), 10.0, time.perf_counter, workers=2) as ahead:
-        assert [r.failure for r in all_of(ahead, 3)] == ["", "", ""]
+    with Ahead(make, range(3), 10.0, time.perf_counter, workers=2) as workers:
+        assert [r.failure for r in all_of(workers, 3)] == ["", "", ""]
 
 
 def test_a_process_that_ends_takes_its_candidate_with_it():
@@ -61,8 +62,8 @@ def test_a_process_that_ends_takes_its_candidate_with_it():
         if k in (0, 2):
             os._exit(7)
 
-    with Ahead(make, range(4), 10.0, time.perf_counter, workers=1) as ahead:
-        found = {r.k: r for r in all_of(ahead, 4)}
+    with Ahead(make, range(4), 10.0, time.perf_counter, workers=1) as workers:
+        found = {r.k: r for r in all_of(workers, 4)}
     assert "status 7" in found[0].failure and "status 7" in found[2].failure
     assert not found[1].failure and not found[3].failure
 
@@ -73,16 +74,25 @@ def test_a_process_that_hangs_is_ended():
             time.sleep(100)
 
     began = time.perf_counter()
-    with Ahead(make, range(3), 0.3, time.perf_counter, workers=1) as ahead:
-        found = {r.k: r for r in all_of(ahead, 3)}
+    with Ahead(make, range(3), 0.3, time.perf_counter, workers=1) as workers:
+        found = {r.k: r for r in all_of(workers, 3)}
     assert found[1].is_late and "0.3 s" in found[1].failure
     assert not found[2].failure and time.perf_counter() - began < 20
 
 
 def test_nobody_waits_longer_than_asked_or_for_what_nobody_makes():
-    with Ahead(lambda k: time.sleep(100), [0], 50.0, time.perf_counter, workers=1) as ahead:
-        assert ahead.next([0], time.perf_counter() + 0.1) is None
-        assert ahead.next([5], time.perf_counter() + 50.0) == Ready(5)
+    with Ahead(lambda k: time.sleep(100), [0], 50.0, time.perf_counter, workers=1) as workers:
+        assert workers.next([0], time.perf_counter() + 0.1) is None
+        assert workers.next([5], time.perf_counter() + 50.0) == Ready(5)
+
+
+def test_workers_that_never_say_anything_are_given_up(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(ahead, "SILENCE_S", 0.2)
+    monkeypatch.setattr(Ahead, "_work", lambda self: time.sleep(100))
+    began = time.perf_counter()
+    with Ahead(lambda k: None, range(3), 50.0, time.perf_counter, workers=2) as workers:
+        found = all_of(workers, 3)
+    assert [r.k for r in found] == [0, 1, 2] and time.perf_counter() - began < 20
 
 
 def test_without_a_disk_cache_nothing_is_made_ahead(monkeypatch: pytest.MonkeyPatch):
