@@ -22,6 +22,9 @@ from cubepy.cli.output import console, make_table, print_json, time_text
 from cubepy.cli.values import split_pairs
 from cubepy.record import dataclass
 
+MOST_SHOWN = 90
+"""Characters of a problem above its picture."""
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -260,7 +263,9 @@ def _draw(found: list[dict[str, Any]], path: Path) -> None:
         if problem.get("bound"):
             each.axvline(1e6 * problem["bound"], linestyle="--", color="#555555", linewidth=1)
         each.set_yticks(range(len(rows)), [r["config"] for r in rows], fontsize=7)
-        each.set_title(f"{problem['kernel']} {problem['problem']}", fontsize=8, loc="left")
+        title = f"{problem['kernel']} {problem['problem']}"
+        short = title if len(title) <= MOST_SHOWN else f"{title[:MOST_SHOWN]} …"
+        each.set_title(short, fontsize=8, loc="left")
         each.set_xlabel("µs", fontsize=8)
     figure.savefig(path)
 
