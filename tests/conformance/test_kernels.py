@@ -178,6 +178,28 @@ def test_matmul_with_all(on: On):
         np.testing.assert_allclose(found, a.astype("f8") @ b * factors[:, None, None], 1e-5, 1e-4)
 
 
+def of_rows(a: Any, b: Any, s: Any, t: Any) -> Any:
+    return cp.kernels.matmul(cp.kernels.Quantised(a, s), cp.kernels.Quantised(b, t).T)
+
+
+def of_bits(x: Any, q: Any, s: Any, z: Any) -> Any:
+    return cp.kernels.matmul(x, cp.kernels.Quantised(q, s, z, 1, 16, "uint4").T)
+
+
+@pytest.mark.parametrize("m", [3, 21])
+def test_matmul_of_quantised_factors(on: On, m: int):
+    a, b = (10 * numbers(m, 48)).astype("i1"), (10 * numbers(19, 48)).astype("i1")
+    s, t = abs(numbers(m, 1)) + 0.1, abs(numbers(19, 1)) + 0.1
+    exact = (a * s.astype("f8")) @ (b * t.astype("f8")).T
+    np.testing.assert_allclose(on(of_rows, a, b, s, t), exact, 1e-5, 1e-3)
+    q, scale = b.astype("i4") & 15, abs(numbers(19, 3)) + 0.1
+    zero = np.arange(57, dtype="i4").reshape(19, 3) % 16
+    wide = (q - np.repeat(zero, 16, 1)) * np.repeat(scale.astype("f8"), 16, 1)
+    packed = (q[:, ::2] | q[:, 1::2] << 4).astype("u1")
+    x = numbers(m, 48)
+    np.testing.assert_allclose(on(of_bits, x, packed, scale, zero), x @ wide.T, 1e-5, 1e-3)
+
+
 def convolved(x: np.ndarray, w: np.ndarray) -> np.ndarray:
     """The convolution with one zero around, in f64."""
     padded = np.pad(x.astype("f8"), ((0, 0), (0, 0), (1, 1), (1, 1)))

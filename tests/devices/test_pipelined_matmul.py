@@ -93,6 +93,38 @@ def test_odd_extents(hopper: str, extents: tuple[int, int, int]):
     check(hopper, extents)
 
 
+def residual(v: Any, index: Any, c: Any, rows: Any, columns: Any) -> Any:
+    line = v.line_size
+    scale = rows[index[0]] * cp.load(columns, index[1], line=line)
+    return 0.5 * v * scale + 2.0 * cp.load(c[index[0]], index[1], line=line)
+
+
+@pytest.mark.parametrize("extents", [(8, 136, 72), (300, 520, 328), (136, 257, 72), (130, 70, 33)])
+@pytest.mark.parametrize("dtype", ["bf16", "f32"])
+def test_residuals_and_scales(cuda: str, extents: tuple[int, int, int], dtype: str):
+    m, n, k = extents
+    kind, rounding = (np.float32, 2.0**-22) if dtype == "f32" else DTYPES[dtype]
+    x, a = factor((m, k), kind, False, cuda)
+    y, b = factor((k, n), kind, True, cuda)
+    more = [RNG.standard_normal(s).astype(np.float32) for s in ((m, n), (m,), (n,))]
+    out = cp.asarray(np.full((m, n), np.nan, kind), device=cuda)
+    arrays = [cp.asarray(v, device=cuda) for v in more]
+    cp.kernels.matmul(x, y, epilogue=(residual, *arrays), out=out)
+    c, rows, columns = (v.astype(np.float64) for v in more)
+    scale = 0.5 * rows[:, None] * columns
+    exact, largest = a @ b * scale + 2 * c, np.abs(a) @ np.abs(b) * np.abs(scale)
+    allowed = rounding * np.abs(exact) + 2.0**-20 * (k * largest + np.abs(c)) + 1e-7
+    assert np.all(np.abs(out.numpy().astype(np.float64) - exact) <= allowed)
+
+
+@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.parametrize("right", [False, True])
+def test_rows_that_boxes_cannot_describe(hopper: str, left: bool, right: bool):
+    check(hopper, (2049, 2051, 2053), dense=(left, right))
+    check(hopper, (136, 257, 72), dense=(left, False), bias=True, epilogue=relu)
+    check(hopper, (136, 250, 72), batch=(2,), dtype="f16")
+
+
 @pytest.mark.parametrize("batch", [(3,), (2, 3), (2, 1, 3)])
 def test_stacks(hopper: str, batch: tuple[int, ...]):
     check(hopper, (200, 136, 72), batch=batch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import ml_dtypes
@@ -13,33 +14,16 @@ from cubepy.errors import LaunchError, LaunchTypeError
 from cubepy.kernels import Quantised, matmul, quantize
 from cubepy.kernels.calls.inspection import record
 from cubepy.kernels.calls.libraries import serving
-from cubepy.kernels.matmul.widened import multiply_widened, widen
+from cubepy.kernels.matmul.widened import multiply_widened
 from cubepy.targets import cuda_target
+from tests.kernels.quantised_numbers import nibbles, restored, scales, some
 from tests.optional import require_package
 
 UNIT = 2.0**-24
-F8 = ml_dtypes.float8_e4m3fn
+MOST_SPILLED = 64
 SHAPES = ((1, 40, 128), (3, 37, 65), (18, 33, 70))
 SMALL = ((3, 7, 35),)
 """Rows, columns, and elements of k."""
-
-
-def restored(q: Any, scale: Any, block: tuple[int, int], zero: Any = 0) -> np.ndarray:
-    """What numbers stand for, exactly: each block of rows and columns has a scale."""
-
-    def spread(x: Any) -> np.ndarray:
-        x = np.repeat(np.repeat(np.asarray(x, "f8"), block[0], -2), block[1], -1)
-        return x[..., : q.shape[-2], : q.shape[-1]]
-
-    return (q.astype("f8") - (spread(zero) if np.ndim(zero) else zero)) * spread(scale)
-
-
-def nibbles(q: np.ndarray) -> np.ndarray:
-    """Numbers of four bits, two to a byte."""
-    bits = q.astype("i8") & 15
-    if bits.shape[-1] % 2:
-        bits = np.concatenate([bits, np.zeros_like(bits[..., :1])], -1)
-    return (bits[..., ::2] | bits[..., 1::2] << 4).astype("u1")
 
 
 def check(found: np.ndarray, a: np.ndarray, b: np.ndarray, more: Any = 0, factor: float = 0):
@@ -50,17 +34,6 @@ def check(found: np.ndarray, a: np.ndarray, b: np.ndarray, more: Any = 0, factor
     bound = ((a.shape[-1] + 8) * UNIT + factor) * largest
     bound += np.finfo(found.dtype).eps * abs(exact) if found.dtype != "V" else 0
     assert (abs(found.astype("f8") - exact) <= bound + 1e-30).all()
-
-
-def some(draw: Any, shape: tuple[int, ...], kind: str) -> np.ndarray:
-    if kind == "f8":
-        return draw.numbers.standard_normal(shape).astype(F8)
-    low, high = {"i8": (-128, 128), "u8": (0, 256), "int4": (-8, 8), "uint4": (0, 16)}[kind]
-    return draw.numbers.integers(low, high, shape).astype("u1" if kind == "u8" else "i1")
-
-
-def scales(draw: Any, *shape: int) -> np.ndarray:
-    return (draw.numbers.random(shape) + 0.1).astype("f4")
 
 
 def plus(v: Any, index: Any, more: Any) -> Any:
@@ -182,6 +155,12 @@ def with_both(a: Any, b: Any, s: Any, t: Any) -> Any:
     return matmul(Quantised(a, s), Quantised(b, t, axis=0).T)
 
 
+def with_blocks(a: Any, b: Any, s: Any, t: Any) -> Any:
+    left, right = Quantised(a, s, block_size=(1, 128)), Quantised(b, t, block_size=(128, 128))
+    return matmul(left, right.T, dtype="bf16")
+
+
+BYTES = {"a": "f8e4m3[512,1024]", "b": "f8e4m3[768,1024]", "s": "f32[512,8]", "t": "f32[6,8]"}
 PROGRAMS = {
     "weights": (with_weights, {"x": "bf16[8,4096]", "q": "u8[4096,2048]", "s": "f16[4096,32]"}),
     "copies": (with_weights, {"x": "bf16[80,4096]", "q": "u8[4096,2048]", "s": "f16[4096,32]"}),
@@ -189,7 +168,23 @@ PROGRAMS = {
         with_both,
         {"a": "i8[512,1024]", "b": "i8[768,1024]", "s": "f32[512,1]", "t": "f32[768]"},
     ),
+    "blocks": (with_blocks, BYTES),
     "odd": (with_both, {"a": "i8[51,999]", "b": "i8[77,999]", "s": "f32[51,1]", "t": "f32[77]"}),
+}
+
+
+OURS = ("multiply_widened", "multiply_mixed", "multiply_blockwise", "widen")
+KERNELS = {
+    ("weights", "sm_80"): ["multiply_widened"],
+    ("weights", "sm_90a"): ["multiply_mixed"],
+    ("copies", "sm_80"): ["widen", "multiply_fragments"],
+    ("copies", "sm_90a"): ["multiply_mixed"],
+    ("bytes", "sm_80"): ["multiply_fragments"],
+    ("bytes", "sm_90a"): ["multiply_pipelined"],
+    ("odd", "sm_80"): ["multiply_fragments"],
+    ("odd", "sm_90a"): ["multiply_fragments"],
+    ("blocks", "sm_80"): ["widen", "widen", "multiply_tiles"],
+    ("blocks", "sm_90a"): ["multiply_blockwise"],
 }
 
 
@@ -199,10 +194,14 @@ def test_text_for_gpus_compiles(name: str, arch: str):
     require_package("cuda.bindings")
     function, specs = PROGRAMS[name]
     made = record(function, {k: cp.spec(v) for k, v in specs.items()}, {}, cuda_target(arch))
+    assert [launch.launcher.kernel.__name__ for launch in made] == KERNELS[name, arch]
     for launch in made:
+        if launch.launcher.kernel.__name__ not in OURS:
+            continue
         text = launch.launcher.inspect(**launch.arguments, target=f"cuda:{arch}", stage="resources")
         assert "ptxas" not in text
-    assert (name == "copies") == any(m.launcher.kernel.__name__ == widen.__name__ for m in made)
+        stored = re.search(r"spills +(\d+) bytes stored", text)
+        assert stored is not None and int(stored.group(1)) <= MOST_SPILLED, text
 
 
 Q = np.ones((6, 8), "i1")

@@ -14,12 +14,13 @@ from cubepy.kernels.calls.arguments import wrong
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.libraries import Shape, refused
 from cubepy.kernels.calls.plans import Planner, Plans
+from cubepy.kernels.matmul.aligned import aligned, is_worth_copies
 from cubepy.kernels.matmul.blocks import Blocks, multiply_blocks
 from cubepy.kernels.matmul.factors import Description, Factor, arrays_of, factor_of
 from cubepy.kernels.matmul.fragments import Fragments, multiply_fragments
 from cubepy.kernels.matmul.grids import turns_right
 from cubepy.kernels.matmul.maps import boxes
-from cubepy.kernels.matmul.pipelined import Pipelined, multiply_pipelined
+from cubepy.kernels.matmul.pipelined import Pipelined, multiply_by_elements, multiply_pipelined
 from cubepy.kernels.matmul.problem import (
     COLUMNS,
     ROWS,
@@ -38,10 +39,14 @@ from cubepy.kernels.matmul.problem import (
     turned,
 )
 from cubepy.kernels.matmul.quantised import (
+    are_alike,
+    blockwise,
     kind_of,
+    launch_blockwise,
+    launch_mixed,
     launch_widened,
+    mixed,
     scales_of,
-    shares_scales,
     widened,
     widened_copy,
     with_scales,
@@ -99,8 +104,9 @@ def matmul(
     Each factor may be a `Quantised`. Two of them, of one dtype without zero points, whose scales do
     not change along k, are multiplied as they are: sums of integers are exact and scaled in f32.
     Others are widened: to the type of the factor that is not quantised, rounded once, or both to
-    f32; of few rows on the way to registers, in f32. The result is a float then: `dtype`, that of
-    the factor that is not quantised, or f32.
+    f32; of few rows on the way to registers, in f32, and on Hopper to f16 and bf16, to which scales
+    are rounded too. The result is a float then: `dtype`, that of the factor that is not quantised,
+    or f32.
 
     Products of f16, bf16 and 8-bit floats are added in f32 and rounded once; the results of 8-bit
     floats are f32, of i8, i16 and u8 i32, others have the dtype of the factors. Integers wrap. The
@@ -211,11 +217,16 @@ def _multiply_quantised(
     planner: Planner, a: Memory | Factor, b: Memory | Factor, p: Product
 ) -> None:
     """Add the launches of a product of quantised factors; `p` has all but these."""
-    if isinstance(a, Factor) and isinstance(b, Factor) and shares_scales(a, b):
+    if isinstance(a, Factor) and isinstance(b, Factor) and are_alike(a, b):
+        q = replace(p, a=_stacked(a.factor, p.out), b=_stacked(b.factor, p.out))
         scales = scales_of(a, b, p.out.shape)
         if scales:
-            left, right = _stacked(a.factor, p.out), _stacked(b.factor, p.out)
-            multiply(planner, replace(p, a=left, b=right, scales=scales))
+            multiply(planner, replace(q, scales=scales))
+            return
+        problem = problem_of(q)
+        blocks = blockwise(planner.target, problem, a, b)
+        if blocks is not None:
+            launch_blockwise(planner, problem, q, (a.scales, b.scales), blocks)
             return
     if isinstance(b, Memory) and p.epilogue is None:  # as the transposed product
         assert isinstance(a, Factor)
@@ -224,6 +235,10 @@ def _multiply_quantised(
         assert isinstance(b, Factor)
         values = turned(b.values) if b.is_turned else b.values
         q = _merged(replace(p, a=a, b=_stacked(values, p.out)))
+        hopper = mixed(planner.target, q, b)
+        if hopper is not None:
+            launch_mixed(planner, q, b, hopper)
+            return
         t = widened(planner.target, q, b)
         if t is not None:
             launch_widened(planner, q, b, t)
@@ -258,7 +273,7 @@ def _seen(x: Memory, a: Memory | Factor, b: Memory | Factor) -> Memory:
 
 def multiply(planner: Planner, p: Product) -> None:
     """Add the launches of a product."""
-    p = with_scales(_turned_if_better(_merged(p)))
+    p = _aligned(planner, with_scales(_turned_if_better(_merged(p))))
     problem = problem_of(p)
     parts = parts_of_k(planner.target, problem) if len(p.out.shape) == 2 else 1
     if parts > 1:
@@ -410,6 +425,13 @@ def launch(planner: Planner, problem: Problem, p: Product) -> None:
             _launch_blocks(planner, problem, p, b, t)
 
 
+def _aligned(planner: Planner, p: Product) -> Product:
+    """A product whose factors tensor maps can describe: copied, where that is worth it."""
+    if not is_worth_copies(planner.target, problem_of(p)):
+        return p
+    return replace(p, a=aligned(planner, p.a), b=aligned(planner, p.b))
+
+
 def _rowwise(x: Memory, dense: str) -> Memory:
     """A factor, or its transpose, so that it is dense along rows."""
     return x if dense == ROWS else turned(x)
@@ -420,12 +442,13 @@ def launch_pipelined(planner: Planner, problem: Problem, p: Product, t: Pipeline
     a = turned(p.a) if t.left_turned else p.a
     b = p.b if t.right_turned else turned(p.b)
     cubes = min(planner.target.multiprocessors, tile_count(problem, t))
+    kernel = multiply_by_elements if t.by_elements else multiply_pipelined
     planner.launch(
-        multiply_pipelined.configure(cubes_per_sm=1),
+        kernel.configure(cubes_per_sm=1),
         Fixed((cubes, 1, 1), (t.units, 1, 1)),
         a=boxes(a, box(t.height, t.factors, t.left_turned)),
         b=boxes(b, box(t.width, t.factors, t.right_turned)),
-        out=boxes(p.out, (ROWS_OF_UNIT, t.chunk), t.out_swizzle),
+        out=p.out if t.by_elements else boxes(p.out, (ROWS_OF_UNIT, t.chunk), t.out_swizzle),
         extents=p.out.shape,
         k=problem.k,
         biases=p.biases,

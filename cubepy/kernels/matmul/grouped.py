@@ -214,7 +214,7 @@ def make_groups(
         tile += cp.i32(cp.CUBE_COUNT)
         group = groups.seek(group, tile)
     if unit == 0:
-        cp.cuda.bulk_wait()
+        cp.cuda.bulk_wait(0, read=True)
 
 
 NOTHING = Finish((), (), None)

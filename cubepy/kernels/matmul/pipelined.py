@@ -15,7 +15,7 @@ from typing import Any
 import cubepy as cp
 from cubepy.ir.types import DType
 from cubepy.kernels.calls.positions import unravelled
-from cubepy.kernels.matmul.finish import finished
+from cubepy.kernels.matmul.finish import chosen, finished
 from cubepy.kernels.matmul.steps import banded
 from cubepy.lang import pipelines
 from cubepy.record import dataclass
@@ -31,7 +31,8 @@ class Pipelined:
     `band`: rows of tiles that are gone through together. `left_turned`, `right_turned`: the factor
     is dense along rows of the result (left), or columns (right), and not along k. `factors`: their
     type in memory, of which `wgmma` takes the `elements`; it adds products as `sums`. `promotes`:
-    only within a stage, as it does so with fewer bits; stages are added in f32.
+    only within a stage, as it does so with fewer bits; stages are added in f32. `by_elements`:
+    results leave one by one, where the copy engine cannot store them.
     """
 
     height: int
@@ -46,6 +47,7 @@ class Pipelined:
     promotes: bool
     result: DType
     is_finished: bool
+    by_elements: bool = False
 
     @property
     def consumers(self) -> int:
@@ -110,6 +112,27 @@ def multiply_pipelined(
 ) -> None:
     """`a`: [..., m, k], or [..., k, m] turned; `b`: [..., n, k], or [..., k, n] turned; `out` has
     the `extents` [..., m, n]."""
+    multiply_all(a, b, Boxes(out), extents, k, Finish(biases, extras, epilogue), t)
+
+
+@cp.cube
+def multiply_by_elements(
+    a: cp.cuda.TensorMap,
+    b: cp.cuda.TensorMap,
+    out: cp.Tensor,
+    extents: tuple[int, ...],
+    k: int,
+    biases: Any,
+    extras: Any,
+    epilogue: cp.Comptime[Callable[..., Any] | None],
+    t: cp.Comptime[Pipelined],
+) -> None:
+    """The same for results of any strides."""
+    multiply_all(a, b, Elements(out), extents, k, Finish(biases, extras, epilogue), t)
+
+
+def multiply_all(a: Any, b: Any, leave: Any, extents: Any, k: Any, finish: Any, t: Any) -> None:
+    """All roles; `leave` lets results leave shared memory."""
     steps = cp.i32((k + t.depth - 1) // t.depth)
     memory = allocate(t)
     group = enter(t)
@@ -117,8 +140,7 @@ def multiply_pipelined(
         if cp.UNIT_POS == 0:
             copy_tiles(a, b, extents, steps, memory, t)
     else:
-        finish = Finish(biases, extras, epilogue)
-        multiply_tiles(out, extents, steps, memory, group - 1, finish, t)
+        multiply_tiles(leave, extents, steps, memory, group - 1, finish, t)
 
 
 # What all kernels of this kind share
@@ -246,21 +268,20 @@ def copy_tiles(a: Any, b: Any, extents: Any, steps: Any, memory: Any, t: Any) ->
 
 
 def multiply_tiles(
-    out: Any, extents: Any, steps: Any, memory: Any, me: Any, finish: Any, t: Any
+    leave: Any, extents: Any, steps: Any, memory: Any, me: Any, finish: Any, t: Any
 ) -> None:
     """What a warpgroup does that multiplies: `me` says which."""
     down, across, count = tile_count(extents, t)
     place = memory.ring.start()
     unit = cp.i32(cp.UNIT_POS % pipelines.WARPGROUP)
     x0, y0 = factors(memory, me)
-    leave = Boxes(out)
     for tile in range(cp.u32(cp.CUBE_POS), count, cp.u32(cp.CUBE_COUNT)):
         where, row, column = corner(cp.u32(tile), down, across, extents, t)
         sums, place = sum_tile(steps, memory, x0, y0, place, unit, t)
         corners = where, row + pipelines.ROWS * me, column
         store_tile(leave, sums, corners, extents, memory.out, me, unit, finish, t)
     if unit == 0:
-        cp.cuda.bulk_wait()
+        cp.cuda.bulk_wait(0, read=True)
 
 
 def factors(memory: Any, me: Any) -> Any:
@@ -286,6 +307,24 @@ class Boxes:
                 origin = (*where, row, column + first + c * t.chunk)
                 cp.cuda.tensor_store(self.out, origin, staged, (me, c * pipelines.ROWS, 0))
             cp.cuda.bulk_commit()
+
+
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """Lets results leave shared memory one by one, those beside each other at the same time."""
+
+    out: Any
+
+    def store(self, staged: Any, corners: Any, first: int, me: Any, unit: Any, t: Any) -> None:
+        """See `Boxes`."""
+        where, row, column = corners
+        z = chosen(self.out, where)
+        for e in range(unit, t.chunks * pipelines.ROWS * t.chunk, pipelines.WARPGROUP):
+            c, i = e // (pipelines.ROWS * t.chunk), e // t.chunk % pipelines.ROWS
+            byte = pipelines.swizzled(i, e % t.chunk * t.result.itemsize, t.out_swizzle)
+            j = column + first + c * t.chunk + e % t.chunk
+            if row + i < z.shape[0] and j < z.shape[1]:
+                z[row + i, j] = staged[me, c * pipelines.ROWS + i, byte // t.result.itemsize]
 
 
 def store_tile(

@@ -11,14 +11,33 @@ from dataclasses import replace
 from math import prod
 
 from cubepy.array.memory import Memory
-from cubepy.ir.types import DType, f32, f64
+from cubepy.ir.types import DType, bf16, f16, f32, f64, u32
 from cubepy.jit.grid import Fixed
 from cubepy.kernels.calls.cubes import is_wide
 from cubepy.kernels.calls.libraries import refused
 from cubepy.kernels.calls.plans import Planner
+from cubepy.kernels.matmul.blockwise import Blockwise, multiply_blockwise
 from cubepy.kernels.matmul.factors import Factor
-from cubepy.kernels.matmul.problem import Product, expanded, is_dense, turned
+from cubepy.kernels.matmul.maps import boxes
+from cubepy.kernels.matmul.mixed import (
+    DEPTH,
+    PIECE,
+    WORD,
+    Mixed,
+    multiply_mixed,
+)
+from cubepy.kernels.matmul.problem import (
+    Problem,
+    Product,
+    expanded,
+    has_boxes,
+    is_dense,
+    turned,
+)
 from cubepy.kernels.matmul.scaling import scaled
+from cubepy.kernels.matmul.skinny import MOST_PARTS, RESERVED, STEP
+from cubepy.kernels.matmul.strategies import even_part
+from cubepy.kernels.matmul.waves import count, duration, pipelined, tilings
 from cubepy.kernels.matmul.widened import (
     Copied,
     Numbers,
@@ -27,6 +46,8 @@ from cubepy.kernels.matmul.widened import (
     multiply_widened,
     widen,
 )
+from cubepy.lang.pipelines import ROWS as ROWS_OF_UNIT
+from cubepy.lang.pipelines import box
 from cubepy.targets import Target
 
 FEW = {"cpu": 16, "interpreter": 16}
@@ -37,6 +58,10 @@ COPIED = 16
 """Numbers that are widened at once."""
 CUBES = 4
 """Cubes for each core."""
+SHORTEST_BLOCK, MOST_ROWS, MOST_STAGES, GROUPS = 32, 256, 12, 2
+"""Of weights on Hopper: elements of k that share a scale, rows of a cube, stages, warpgroups."""
+WIDTHS = (64, 128)
+"""Columns of tiles whose stages are added apart: powers of two, of which registers hold two."""
 LARGEST = {"i8": 1 << 14, "u8": 255 * 255}
 """The largest product of two such integers; sums of them have 31 bits."""
 
@@ -54,19 +79,20 @@ def kind_of(a: Memory | Factor, b: Memory | Factor) -> DType:
     return dtype
 
 
-def shares_scales(a: Memory | Factor, b: Memory | Factor) -> bool:
-    """Whether all products of a sum have the same scale, and no zero point."""
+def are_alike(a: Memory | Factor, b: Memory | Factor) -> bool:
+    """Whether numbers of both factors can be multiplied as they are."""
     if isinstance(a, Memory) or isinstance(b, Memory):
         return False
-    if a.form is not b.form or a.form.packed or a.zero is not None or b.zero is not None:
-        return False
-    inner = a.shape[-1]
-    whole = a.scales.shape[-1] == 1 and b.scales.shape[-2] == 1
-    return whole and inner * LARGEST.get(a.form.name, 0) < 1 << 31
+    return a.form is b.form and not a.form.packed and a.zero is None and b.zero is None
 
 
 def scales_of(a: Factor, b: Factor, extents: tuple[int, ...]) -> tuple[Memory, ...]:
-    """The scales of both factors, as if each sum had its own."""
+    """The scales of both factors, as if each sum had its own; none where its products differ in
+    scale, or its integers may need more than 31 bits."""
+    if a.scales.shape[-1] != 1 or b.scales.shape[-2] != 1:
+        return ()
+    if a.shape[-1] * LARGEST.get(a.form.name, 0) >= 1 << 31:
+        return ()
     found: list[Memory] = []
     for scale, axis in ((a.scales, -2), (b.scales, -1)):
         if scale.shape[axis] not in (1, extents[axis]):
@@ -83,6 +109,59 @@ def with_scales(p: Product) -> Product:
     function = scaled(stands, len(p.biases), p.epilogue)
     extras = (*p.scales, *p.biases, *p.extras)
     return replace(p, scales=(), biases=(), epilogue=function, extras=extras)
+
+
+# Scales that change along k
+
+
+def blockwise(target: Target, problem: Problem, a: Factor, b: Factor) -> Blockwise | None:
+    """The tiles of Hopper for factors whose scales change from stage to stage; None where the
+    tiles are not for the problem, or scales change within a stage or a tile."""
+    found = pipelined(target, problem)
+    if found is None or found.by_elements:
+        return None
+    (rows, one), (two, columns) = a.blocks, b.blocks
+    rows, columns = _count(a, -2, rows), _count(b, -1, columns)
+    one, two = _count(a, -1, one), _count(b, -2, two)
+    fits = [
+        t
+        for t in tilings(target, problem)
+        if t.width in WIDTHS and columns % t.width == 0 and one % t.depth == two % t.depth == 0
+    ]
+    if not fits:
+        return None
+    t = min(fits, key=lambda t: duration(target, problem, t))
+    return Blockwise(t, rows, one // t.depth, two // t.depth, columns)
+
+
+def _count(f: Factor, axis: int, block: int) -> int:
+    """Elements along an axis that share a scale; 0 for all."""
+    return 0 if f.scales.shape[axis] == 1 else block
+
+
+def launch_blockwise(
+    planner: Planner, problem: Problem, p: Product, scales: tuple[Memory, Memory], t: Blockwise
+) -> None:
+    """One cube for each multiprocessor, if there are as many tiles."""
+    tiles, batch = t.tiles, p.out.shape[:-2]
+    left, right = (expanded(s, (*batch, *s.shape[-2:])) for s in scales)
+    planner.launch(
+        multiply_blockwise.configure(cubes_per_sm=1),
+        Fixed(
+            (min(planner.target.multiprocessors, count(problem, tiles)), 1, 1), (tiles.units, 1, 1)
+        ),
+        a=boxes(p.a, box(tiles.height, tiles.factors)),
+        b=boxes(turned(p.b), box(tiles.width, tiles.factors)),
+        out=boxes(p.out, (ROWS_OF_UNIT, tiles.chunk), tiles.out_swizzle),
+        left=left,
+        right=right,
+        extents=p.out.shape,
+        k=problem.k,
+        biases=p.biases,
+        extras=p.extras,
+        epilogue=p.epilogue,
+        blocks=t,
+    )
 
 
 # Few rows
@@ -137,6 +216,61 @@ def stored(f: Factor, batch: tuple[int, ...]) -> Stored:
         return expanded(x, (*batch, *x.shape[-2:]))
 
     return Stored(seen(f.values), seen(f.scale), () if f.zero is None else (seen(f.zero),))
+
+
+# Weights on Hopper
+
+
+def mixed(target: Target, p: Product, f: Factor) -> Mixed | None:
+    """How cubes share weights that are widened for tensor cores; None for other targets, types and
+    layouts."""
+    numbers, values = numbers_of(f), f.values
+    deep = numbers.block[1]
+    fits = deep % DEPTH == 0 or (DEPTH % deep == 0 and deep >= SHORTEST_BLOCK)
+    if target.arch != "sm_90a" or p.a.dtype not in (bf16, f16) or not fits or f.form.is_float:
+        return None
+    if not (f.is_turned and has_boxes(p.a) and has_boxes(values)) or values.shape[-1] % WORD:
+        return None
+    *batch, m, n = p.out.shape
+    rows = -(-even_part(m, MOST_ROWS) // STEP) * STEP
+    bits, sign = (4 if f.form.packed else 8), f.form.low < 0
+    t = Mixed(GROUPS, PIECE, rows, 1, 1, p.a.dtype, bits, sign, numbers)
+    tiles, per_sm = prod(batch) * -(-n // t.width) * -(-m // rows), t.per_sm
+    parts, most = 1, min(MOST_PARTS, f.extents[-1] // (2 * DEPTH))
+    while 2 * parts <= most and 2 * parts * tiles <= per_sm * target.multiprocessors:
+        parts *= 2
+    t = replace(t, parts=parts)
+    room = target.shared_bytes // per_sm - (0 if per_sm == 1 else RESERVED)
+    while t.stages < MOST_STAGES and replace(t, stages=t.stages + 1).shared_bytes <= room:
+        t = replace(t, stages=t.stages + 1)
+    return t
+
+
+def launch_mixed(planner: Planner, p: Product, f: Factor, t: Mixed) -> None:
+    """A launch over all tiles."""
+    *batch, m, n = p.out.shape
+    tiles = prod(batch) * -(-n // t.width) * -(-m // t.rows) * t.parts
+    seen = stored(f, tuple(batch))
+    row = seen.values
+    words = replace(
+        row,
+        dtype=u32,
+        shape=(*row.shape[:-1], row.shape[-1] // WORD),
+        strides=(*row.strides[:-1], WORD),
+    )
+    planner.launch(
+        multiply_mixed.configure(cluster=t.parts, cubes_per_sm=t.per_sm),
+        Fixed((tiles, 1, 1), (t.units, 1, 1)),
+        a=boxes(p.a, (t.rows, PIECE)),
+        b=boxes(words, (t.width, t.row_words), t.row_bytes),
+        scales=seen,
+        out=p.out,
+        k=f.extents[-1],
+        biases=p.biases,
+        extras=p.extras,
+        epilogue=p.epilogue,
+        t=t,
+    )
 
 
 # A copy

@@ -48,7 +48,7 @@ def pipelined(target: Target, problem: Problem) -> Pipelined | None:
     elements = elements_of(problem)
     if target.arch != "sm_90a" or elements is None:
         return None
-    if not problem.has_boxes or problem.n % 2:  # results are finished in pairs
+    if not (problem.has_boxes or problem.has_factor_boxes):
         return None
     if problem.result.itemsize not in (2, 4):
         return None
@@ -76,7 +76,7 @@ def tilings(target: Target, problem: Problem) -> list[Pipelined]:
             Pipelined(
                 *(height, width, 1, BAND, problem.left != ROWS, problem.right != COLUMNS),
                 *(problem.elements, elements, problem.sums, promotes),
-                *(problem.result, problem.is_finished),
+                *(problem.result, problem.is_finished, not problem.has_boxes or problem.n % 2 > 0),
             ),
         )
         for height, width in RATES

@@ -121,13 +121,18 @@ def add_dots(x: Any, y: Any, totals: Any, i: Any, j: Any, n: Any, t: Any) -> Non
 
 def add_lines(rows: Any, y: Any, columns: Any, found: Any, k: Any, fill: Any, t: Any) -> None:
     """Add the products of one line of k."""
-    left = tuple(split(cp.load(row, k, line=t.line, fill=fill), t) for row in rows)
-    for c in cp.unroll(range(t.columns)):
-        numbers = numbers_at(y, columns[c], k, t.line, fill, t.sums, t.numbers)
-        scale = t.sums(y.scale[t.numbers.place(columns[c], k)])
-        for r in cp.unroll(range(t.rows)):
-            part = dotted(left[r], numbers, t)
-            found[r, c] = found[r, c] + part * scale
+    found_at = tuple(column_at(y, column, k, fill, t) for column in columns)
+    for r in cp.unroll(range(t.rows)):
+        left = split(cp.load(rows[r], k, line=t.line, fill=fill), t)
+        for c in cp.unroll(range(t.columns)):
+            numbers, scale = found_at[c]
+            found[r, c] = found[r, c] + dotted(left, numbers, t) * scale
+
+
+def column_at(y: Any, column: Any, k: Any, fill: Any, t: Any) -> Any:
+    """A line of numbers of a column, and its scale."""
+    numbers = numbers_at(y, column, k, t.line, fill, t.sums, t.numbers)
+    return numbers, t.sums(y.scale[t.numbers.place(column, k)])
 
 
 def split(v: Any, t: Any) -> Any:
