@@ -70,7 +70,7 @@ def test_each_token_has_one_tile(window: tuple[int, ...], packed: int):
     rows = np.zeros((sum(queries), heads), np.int32)
     counts = np.zeros((5, max(keys)), np.int32)
     cubes = min(HOPPER.multiprocessors, bands * heads)
-    extents = tuple(map(np.int32, (bands, heads, 0)))
+    extents = tuple(map(np.int32, (bands, heads, 0, 1)))
     reach = tuple(map(np.int32, window))
     marks = (starts,), ends, ()
     deal[cubes, 1](rows, counts, marks, extents, reach, t, Sequences(packed, packed, 0))
@@ -90,13 +90,38 @@ def test_heads_that_share_keys_are_rows_of_a_tile():
     t, q = launch.arguments["t"], launch.arguments["q"]
     assert q.box == (1, 1, t.height // 4, 4, 64)
     assert launch.arguments["out"].box == (1, 1, 16, 4, 64)
-    assert launch.arguments["extents"] == (1000 // (t.height // 4) + 4, 2, 250)
+    assert launch.arguments["extents"] == (1000 // (t.height // 4) + 4, 2, 250, 1)
     (launch,) = ragged("bf16[1000,6,128]", *RAGGED[1:])
     assert launch.arguments["r"] == Sequences(3, 1, 0)
     (launch,) = paged(*PAGED)
     assert launch.arguments["t"].consumers == 1
     assert launch.arguments["k"].box == (1, 1, 16, 1, 64)
     assert launch.arguments["k"].array.shape == (320, 2, 128)
+
+
+@pytest.mark.parametrize("parts", [2, 5, 40])
+def test_each_key_has_one_part(parts: int):
+    keys, t = (300, 1, 0, 5000), warpgroups_of_sequences(HOPPER, replace(PROBLEM, queries=8))
+    assert t is not None and t.consumers == 1
+    t = replace(t, is_split=True)
+    rows, counts = np.zeros((8, 2), np.int32), np.zeros((4, max(keys)), np.int32)
+    extents = tuple(map(np.int32, (4, 2, 2, parts)))
+    marks = (), np.array(keys, np.int32), (np.zeros((4, 1), np.int32),)
+    deal[min(HOPPER.multiprocessors, 8 * parts), 1](
+        rows, counts, marks, extents, (), t, Sequences(4, 4, 16)
+    )
+    assert (rows == parts).all()
+    assert (counts == 2 * (np.arange(max(keys)) < np.array(keys)[:, None])).all()
+
+
+def test_few_sequences_divide_their_keys():
+    shapes = "bf16[2,1,8,128]", "bf16[400,64,2,128]", "i32[2,100]", "i32[2]"
+    attend, join = paged(*shapes)
+    assert attend.arguments["extents"] == (2, 2, 1, 12)
+    assert attend.arguments["parts"][0].shape == (12, 4, 64, 128)
+    assert join.kernel.__name__ == "join_sequences"
+    assert len(paged(*shapes[:2], "i32[2,2]", "i32[2]")) == 1
+    assert len(paged("bf16[80,1,8,128]", shapes[1], "i32[80,100]", "i32[80]")) == 1
 
 
 @pytest.mark.parametrize("page", [8, 16, 24, 64, 256, 1024])

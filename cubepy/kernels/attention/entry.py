@@ -11,6 +11,7 @@ from cubepy.array.memory import Memory
 from cubepy.ir.types import f32
 from cubepy.jit.grid import Fixed, Over
 from cubepy.kernels.attention.boxes import Boxed, boxed, gathered
+from cubepy.kernels.attention.parts import join_parts
 from cubepy.kernels.attention.problem import (
     Configuration,
     Order,
@@ -32,7 +33,7 @@ from cubepy.kernels.attention.views import (
     split,
     without_column,
 )
-from cubepy.kernels.attention.warpgroups import attend_warpgroups, join_parts
+from cubepy.kernels.attention.warpgroups import attend_warpgroups
 from cubepy.kernels.attention.window import Sides, checked_window, reach_of
 from cubepy.kernels.calls.arguments import refused, wrong
 from cubepy.kernels.calls.call import call

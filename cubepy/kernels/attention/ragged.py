@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import cubepy as cp
+from cubepy.kernels.attention.parts import note
 from cubepy.kernels.attention.problem import Sequences, Warpgroups
 from cubepy.kernels.attention.rows import sequence_at, shifted
 from cubepy.kernels.attention.warpgroups import (
@@ -35,16 +36,18 @@ def attend_ragged(
     k: cp.cuda.TensorMap,
     v: cp.cuda.TensorMap,
     out: cp.cuda.TensorMap,
+    parts: Any,
     marks: Any,
-    extents: tuple[cp.i32, cp.i32, cp.i32],
+    extents: tuple[cp.i32, cp.i32, cp.i32, cp.i32],
     window: Any,
     scale: cp.f32,
     t: cp.Comptime[Warpgroups],
     r: cp.Comptime[Sequences],
 ) -> None:
     """Maps are ragged, of [tokens, heads, elements]; pages follow each other. `marks`: see
-    `rows.band_at`; `extents`: slots, heads over those that are packed, and queries of each sequence
-    where all have as many."""
+    `rows.band_at`; `extents`: slots, heads over those that are packed, queries of each sequence
+    where all have as many, and parts of the keys. `parts`: where there are several, results and
+    sizes of each as `parts.join_sequences` takes them."""
     memory, rings = memory_of(t), rings_of(t)
     cp.sync_cube()
     few, many = t.registers
@@ -57,7 +60,7 @@ def attend_ragged(
     else:
         if many:
             cp.cuda.increase_registers(many)
-        attend_tiles(out, memory, rings, marks, extents, window, scale, t, r)
+        attend_tiles((out, parts), memory, rings, marks, extents, window, scale, t, r)
 
 
 # Which tile a cube makes
@@ -65,12 +68,13 @@ def attend_ragged(
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """Some queries of a head of a sequence: the sequence, the head, the first query, the row of the
-    sequence's first query and how many it has; the same of its keys; the window; the steps of keys
-    that some queries see."""
+    """Some queries of a head of a sequence: the sequence, the head, the part of the keys, the first
+    query, the row of the sequence's first query and how many it has; the same of its keys; the
+    window; the steps of keys of the part that some queries see."""
 
     sequence: Any
     head: Any
+    part: Any
     first: Any
     row: Any
     queries: Any
@@ -87,15 +91,16 @@ class Tile:
 
 
 def turns(extents: Any) -> Any:
-    """How many slots and heads the cube has."""
+    """How many slots, heads and parts the cube has."""
     cubes, cube = cp.i32(cp.CUBE_COUNT), cp.i32(cp.CUBE_POS)
-    return (extents[0] * extents[1] - cube + cubes - 1) // cubes
+    return (extents[0] * extents[1] * extents[3] - cube + cubes - 1) // cubes
 
 
 def tile_at(turn: Any, marks: Any, extents: Any, window: Any, t: Any, r: Any) -> Tile:
     """The tile of a turn, the last slots first: they see the most keys."""
     starts, ends, tables = marks
-    place = extents[0] * extents[1] - 1 - turn * cp.i32(cp.CUBE_COUNT) - cp.i32(cp.CUBE_POS)
+    place = turn * cp.i32(cp.CUBE_COUNT) + cp.i32(cp.CUBE_POS)
+    place, part = extents[0] * extents[1] - 1 - place // extents[3], place % extents[3]
     slot, head, count = place // extents[1], place % extents[1], t.height // r.packed
     if len(starts):
         s, first = sequence_at(slot, starts[0], count)
@@ -111,8 +116,18 @@ def tile_at(turn: Any, marks: Any, extents: Any, window: Any, t: Any, r: Any) ->
         key_row = cp.i32(ends[s])
         keys = cp.i32(ends[s + 1]) - key_row
     reach = shifted(window, queries, keys)
-    begin, end = steps_within(cp.i32(first), count, keys, reach, t)
-    return Tile(cp.i32(s), head, cp.i32(first), row, queries, key_row, keys, reach, begin, end)
+    steps = steps_within(cp.i32(first), count, keys, reach, t)
+    if t.is_split:
+        steps = steps_of(part, extents[3], steps)
+    place = cp.i32(s), head, part, cp.i32(first)
+    return Tile(*place, row, queries, key_row, keys, reach, *steps)
+
+
+def steps_of(part: Any, parts: Any, steps: Any) -> Any:
+    """The steps of a part; where none are left, one behind the last, which no query sees."""
+    each = (steps[1] - steps[0] + parts - 1) // parts
+    begin = steps[0] + each * part
+    return begin, max(min(begin + each, steps[1]), begin + 1)
 
 
 # The unit that copies
@@ -190,7 +205,7 @@ def rows_at(tile: Any, key: Any, count: int, marks: Any, r: Any) -> Any:
 
 
 def attend_tiles(
-    out: Any,
+    outs: Any,
     memory: Any,
     rings: Any,
     marks: Any,
@@ -211,9 +226,13 @@ def attend_tiles(
             low, high = whole_steps(tile.first, count, tile.begin, tile.keys, tile.window, t)
             steps = tile.begin, low, high, tile.end
             sums, state, places = attend_tile(g, places, seen_by(tile, g, scale, t, r), steps, t)
-            first = tile.first + 64 // r.packed * g.me
-            rows = cp.cuda.ragged_rows(tile.row, tile.queries, first)
-            finish(out, memory[3], g, sums, state, (*rows, tile.head * r.packed), t)
+            if t.is_split:
+                place = tile.part, tile.sequence * extents[1] + tile.head
+                note(outs[1], place, g, sums, state, tile.queries * r.packed, t)
+            else:
+                first = tile.first + 64 // r.packed * g.me
+                rows = cp.cuda.ragged_rows(tile.row, tile.queries, first)
+                finish(outs[0], memory[3], g, sums, state, (*rows, tile.head * r.packed), t)
             if g.unit == 0 and t.shares_memory:
                 cp.cuda.bulk_wait(0, read=True)
                 g.asked.release(0)

@@ -11,14 +11,15 @@ import numpy as np
 from cubepy.array.memory import Memory
 from cubepy.errors import fail
 from cubepy.ir.types import f32, i32, i64
-from cubepy.jit.grid import Fixed
+from cubepy.jit.grid import Fixed, Over
 from cubepy.kernels.attention.boxes import BoxedSequences, boxed_sequences, ragged_pieces
 from cubepy.kernels.attention.entry import SCALES
+from cubepy.kernels.attention.parts import join_sequences
 from cubepy.kernels.attention.problem import Problem, Squares, Strips, Warpgroups
 from cubepy.kernels.attention.ragged import attend_ragged
 from cubepy.kernels.attention.rows import FAR, slots
 from cubepy.kernels.attention.squares import attend_ragged_squares
-from cubepy.kernels.attention.strategies import choose, warpgroups_of_sequences
+from cubepy.kernels.attention.strategies import choose, key_parts, warpgroups_of_sequences
 from cubepy.kernels.attention.strips import attend_ragged_strips
 from cubepy.kernels.attention.window import Sides, checked_window
 from cubepy.kernels.calls.arguments import refused, wrong
@@ -148,7 +149,8 @@ def _plan(
         tiled = replace(p, heads=p.heads // boxes.form.packed, queries=queries * boxes.form.packed)
         wide = warpgroups_of_sequences(planner.target, replace(tiled, elements=q.dtype))
         if wide is not None:
-            _launch_boxes(planner, boxes, wide, (tokens, queries, sequences), marks, reach, scale)
+            extents = tokens, queries, sequences, -(-keys // wide.keys)
+            _launch_boxes(planner, boxes, wide, extents, marks, reach, scale)
             return
     t = choose(planner.target, p)
     common = {"q": q, "k": k, "v": v, "out": result, "marks": marks, "window": reach}
@@ -167,34 +169,45 @@ def _launch_boxes(
     planner: Planner,
     boxes: BoxedSequences,
     t: Warpgroups,
-    extents: tuple[int, int, int],
+    extents: tuple[int, int, int, int],
     marks: tuple[tuple[Memory, ...], Memory, tuple[Memory, ...]],
     window: tuple[int, ...],
     scale: float,
 ) -> None:
-    """One cube for each multiprocessor, if there are as many tiles. `extents`: tokens, queries and
-    sequences."""
-    form, (tokens, queries, sequences) = boxes.form, extents
+    """One cube for each multiprocessor, if there are as many tiles or parts. `extents`: tokens,
+    queries and sequences, and steps of keys at most."""
+    form, (tokens, queries, sequences, steps) = boxes.form, extents
     height, heads = t.height // form.packed, boxes.q.shape[1] // form.packed
     bands = slots(tokens, sequences, height) if marks[0] else sequences * -(-queries // height)
     rows = gcd(form.page, t.keys) if form.page else t.keys
+    splits, parts = 1, ()
+    if not marks[0] and bands == sequences:
+        splits = key_parts(planner.target, bands * heads, steps)
+    if splits > 1:
+        t = replace(t, is_split=True)
+        shape = splits, bands * heads, t.height
+        parts = planner.scratch((*shape, t.width), f32), planner.scratch(shape, f32)
+    cubes = min(planner.target.multiprocessors, bands * heads * splits)
     planner.launch(
         attend_ragged,
-        Fixed(
-            (min(planner.target.multiprocessors, bands * heads), 1, 1),
-            ((t.consumers + 1) * WARPGROUP, 1, 1),
-        ),
+        Fixed((cubes, 1, 1), ((t.consumers + 1) * WARPGROUP, 1, 1)),
         q=ragged_pieces(boxes.q, height, form.packed),
         k=ragged_pieces(boxes.k, rows, 1),
         v=ragged_pieces(boxes.v, rows, 1),
         out=ragged_pieces(boxes.out, ROWS // form.packed, form.packed),
         marks=marks,
-        extents=(bands, heads, queries),
+        parts=parts,
+        extents=(bands, heads, queries, splits),
         window=tuple(map(np.int32, window)),
         scale=scale,
         t=t,
         r=form,
     )
+    if parts:
+        results, sizes = parts
+        grid = Over(bands * heads * queries * form.packed * boxes.out.shape[2], "unit", None)
+        common = {"results": results, "sizes": sizes, "out": boxes.out, "queries": queries}
+        planner.launch(join_sequences, grid, line_size=None, **common, packed=form.packed)
 
 
 def _tokens(q: Memory) -> int:

@@ -93,6 +93,8 @@ TILES = {64: (3, 128), 128: (2, 128), 192: (2, 112), 256: (2, 80)}
 elements of a query or value."""
 BEGIN, JOIN = 1, 2
 """Steps of keys that the begin of a tile is worth, and for each warpgroup joining its parts."""
+LEAST_STEPS = 4
+"""Steps of keys of a part at least."""
 TOGETHER, SHARED_BY = 16, 4
 """Causal heads that are done together where their number hardly matters; and cubes that read the
 keys of one head at about the same time, at least."""
@@ -126,6 +128,12 @@ def warpgroups_of_sequences(target: Target, p: Problem) -> Warpgroups | None:
     if found is None:
         return None
     return replace(found, keys=1 << found.keys.bit_length() - 1)
+
+
+def key_parts(target: Target, tiles: int, steps: int) -> int:
+    """Into how many parts the keys of sequences are divided, whose lengths are not known: as many
+    as give each multiprocessor one, unless few steps are left for it."""
+    return max(1, min(target.multiprocessors // tiles, steps // LEAST_STEPS))
 
 
 def order(target: Target, p: Problem, t: Warpgroups) -> Order:

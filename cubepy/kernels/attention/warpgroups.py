@@ -12,9 +12,11 @@ from __future__ import annotations
 from typing import Any
 
 import cubepy as cp
+from cubepy.kernels.attention.parts import note
 from cubepy.kernels.attention.problem import Warpgroups
 from cubepy.kernels.attention.strips import LOWEST
 from cubepy.kernels.attention.weights import (
+    LN_2,
     hidden,
     inverse,
     packed,
@@ -24,7 +26,6 @@ from cubepy.kernels.attention.weights import (
     whole,
 )
 from cubepy.kernels.attention.window import seen_from, seen_to
-from cubepy.kernels.calls.positions import unravelled
 from cubepy.lang import pipelines
 from cubepy.record import dataclass
 
@@ -33,7 +34,7 @@ PIECE = 64
 UNITS = pipelines.WARPGROUP
 OWN = 4
 """The first of the barriers that the units of one warpgroup have; those below are for turns."""
-LOG2_E, LN_2 = 1.4426950408889634, 0.6931471805599453
+LOG2_E = 1.4426950408889634
 
 
 @cp.cube
@@ -57,7 +58,7 @@ def attend_warpgroups(
     an `Order`; `window`: see `window.seen_from`. `logs`: perhaps what the logarithms of the sums of
     exponentials are stored to. `parts`: where tiles are split, the results over each part of their
     keys, [parts, tiles, queries, elements], and the logarithms to base 2 of their sums of weights;
-    see `join_parts`."""
+    see `parts.join_parts`."""
     memory, rings = memory_of(t), rings_of(t)
     cp.sync_cube()
     few, many = t.registers
@@ -278,7 +279,8 @@ def attend_tiles(
         sums, state, places = attend_tile(g, places, seen, (begin, low, high, end), t)
         is_part = t.is_split and where[2] >= 0
         if is_part:
-            note(parts, g, sums, state, where, cp.i32(extents[2]) - first, t)
+            place = where[2], where[3]
+            note(parts, place, g, sums, state, cp.i32(extents[2]) - first, t)
         else:
             origin = where[0], where[1], first + 64 * g.me
             finish(outs[0], memory[3], g, sums, state, origin, t)
@@ -447,60 +449,3 @@ def note_logs(logs: Any, g: Any, state: Any, place: Any, extents: Any) -> None:
             row, total = first + g.row + 8 * half, whole(state[2 + half])
             if g.unit % 4 == 0 and row < cp.i32(extents[2]):
                 log[batch, head, row, 0] = (state[half] * g.factor + cp.log2(total)) * LN_2
-
-
-# Parts of the keys
-
-
-def note(parts: Any, g: Any, sums: Any, state: Any, where: Any, count: Any, t: Any) -> None:
-    """Store the results over a part of the keys in f32, of so many queries of the tile."""
-    column = g.unit % 4 * 2
-    for half in cp.unroll(range(2)):
-        row = g.row + 8 * half
-        total = whole(state[2 + half])
-        share = inverse(total)
-        if row < count:
-            results = parts[0][where[2], where[3], row]
-            for j in cp.unroll(range(t.width // 8)):
-                results[8 * j + column] = sums[4 * j + 2 * half] * share
-                results[8 * j + column + 1] = sums[4 * j + 2 * half + 1] * share
-            if column == 0:
-                size = state[half] * g.factor + cp.log2(total)
-                parts[1][where[2], where[3], row] = size if total != cp.f32(0) else cp.f32(LOWEST)
-
-
-@cp.cube
-def join_parts(
-    results: cp.Tensor,
-    sizes: cp.Tensor,
-    out: cp.Tensor,
-    logs: Any,
-    order: tuple[int, int, int, int, int],
-) -> None:
-    """Results over parts of the keys, weighted by their sums of weights, whose logarithms to base 2
-    are `sizes`; a unit for each element of split tiles."""
-    extents = results.shape[1:]
-    i, count = cp.ABSOLUTE_POS, extents[0] * extents[1] * extents[2]
-    if i < count:
-        index, within, column = unravelled(i, extents)
-        down = (out.shape[2] + extents[1] - 1) // extents[1]
-        tile = order[1] + index
-        head, row = tile // down, tile % down * extents[1] + within
-        if row < out.shape[2] and column < out.shape[3]:
-            steps = order[2] * order[4]
-            first = ((index * order[4] + 1) * order[3] - 1) // steps
-            parts = ((index + 1) * order[4] * order[3] - 1) // steps - first + 1
-            top = cp.f32(LOWEST)
-            for part in range(parts):
-                top = max(top, sizes[part, index, within])
-            base = cp.f32(0) if top == cp.f32(LOWEST) else top
-            found, total = cp.f32(0), cp.f32(0)
-            for part in range(parts):
-                weight = cp.exp2(sizes[part, index, within] - base)
-                found += weight * results[part, index, within, column]
-                total += weight
-            heads = out.shape[1]
-            out[head // heads, head % heads, row, column] = found * inverse(total)
-            for log in logs:
-                if column == 0:
-                    log[head // heads, head % heads, row, 0] = (top + cp.log2(total)) * LN_2

@@ -13,6 +13,8 @@ from cubepy.kernels.attention.strips import LOWEST
 from cubepy.kernels.attention.window import seen_from, seen_to
 from cubepy.record import dataclass
 
+LN_2 = 0.6931471805599453
+
 
 @dataclass(frozen=True, slots=True)
 class Seen:
