@@ -50,6 +50,8 @@ class Machine:
     is_measured: bool = False
 
 
+STREAMED = 16
+"""Of arrays that are so many times as large as the last cache it keeps nothing that counts."""
 _GHZ = 1e9
 
 HOPPER = Machine(
@@ -89,7 +91,8 @@ def machine_of(target: Target) -> Machine:
     if target.kind in ("cpu", "interpreter"):
         return _processor(target)
     if target.kind == "cuda" and target.version >= 90:
-        return replace(HOPPER, cores=max(1, target.multiprocessors))
+        known = target.version == 90  # later ones may be faster than what was measured
+        return replace(HOPPER, cores=max(1, target.multiprocessors), is_measured=known)
     return replace(GPU, cores=max(GPU.cores, target.multiprocessors))
 
 
@@ -126,8 +129,9 @@ def resident(machine: Machine, launch: Launch) -> int:
 
 def seconds(machine: Machine, launches: Sequence[Launch], touched: int) -> float:
     """About how long launches take that follow each other and touch so many bytes of arrays."""
-    cold = max(0, touched - machine.cache_bytes) / machine.memory
-    return max(cold, sum(_seconds(machine, launch) for launch in launches))
+    return max(
+        _from_memory(machine, touched), sum(_seconds(machine, launch) for launch in launches)
+    )
 
 
 def _seconds(machine: Machine, launch: Launch) -> float:
@@ -157,7 +161,13 @@ def bound(machine: Machine, launches: Sequence[Launch], touched: int) -> float:
         return 0.0
     products = sum(launch.total.products for launch in launches)
     least = products / (machine.products * machine.cores)
-    return max(least, max(0, touched - machine.cache_bytes) / machine.memory)
+    return max(least, _from_memory(machine, touched))
+
+
+def _from_memory(machine: Machine, touched: int) -> float:
+    """Seconds of the bytes that the last cache cannot keep from one launch to the next."""
+    kept = machine.cache_bytes if touched < STREAMED * machine.cache_bytes else 0
+    return max(0, touched - kept) / machine.memory
 
 
 def rank(predicted: Sequence[float | None]) -> list[int]:

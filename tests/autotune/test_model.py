@@ -11,7 +11,7 @@ import cubepy as cp
 from cubepy.autotune.cost import Launch, Work, work_of
 from cubepy.autotune.model import HOPPER, bound, machine_of, resident, seconds
 from cubepy.jit.ahead import compiling_ahead
-from cubepy.targets import parse_target
+from cubepy.targets import cpu_target, parse_target
 
 
 @cp.cube
@@ -89,6 +89,14 @@ def test_the_bound_is_below_every_prediction():
             launch = Launch(replace(UNIT, products=products), cubes, 128)
             for touched in (0, 1 << 20, 1 << 33):
                 assert bound(HOPPER, [launch], touched) <= seconds(HOPPER, [launch], touched)
+
+
+def test_only_what_was_measured_bounds_anything():
+    launch, large = Launch(UNIT, 1000, 128), 1 << 34
+    assert bound(machine_of(parse_target("cuda:sm_90a")), [launch], large) > 0
+    others = [parse_target(t) for t in ("cuda:sm_100a", "cuda:sm_80", "opencl")]
+    for target in (*others, cpu_target("x86-64-v4")):
+        assert bound(machine_of(target), [launch], large) == 0
 
 
 @pytest.mark.parametrize("target", ["cuda:sm_90a", "cuda:sm_80", "opencl", "metal", "hip:gfx942"])

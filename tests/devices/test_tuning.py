@@ -137,3 +137,15 @@ def test_tuned_launches_on_tensors_become_native():
     y, other = torch.randn(7, 3, device="cuda"), torch.empty(7, 3, device="cuda")
     double(y, other)
     assert torch.equal(other, y * 2)
+
+
+def test_a_race_ends_where_memory_does(hopper: str):
+    x = torch.randn(16384, 16384, device="cuda")
+    with cp.tuning(level="full", budget_s=10.0):
+        cp.kernels.sum(x, axis=1)
+    (pick,) = find_records().picks()
+    (search,) = find_records().searches(pick.key)
+    (bound,) = (m["bound"] for m in search["log"] if m["do"] == "race")
+    times = [m["s"] for m in search["log"] if m["do"] == "sample"]
+    assert 0.2e-3 < bound <= min(times) * 1.02
+    assert '"roofline"' in pick.about or min(times) > 1.05 * bound
