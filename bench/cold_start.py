@@ -2,6 +2,8 @@
 
 `python -m bench.cold_start [--rounds N] [--json]` starts processes in turn: without the cache, with
 what the cache kept, and Numba with `cache=True`. Each prints its own wall and processor time.
+With `--cuda` on the first GPU of NVIDIA, beside CuPy without and with what it kept, and a process
+that only opens the driver and makes the context, which the others do as well.
 """
 
 from __future__ import annotations
@@ -13,7 +15,10 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Any
 
 HEAD = """
 import ctypes, sys, time
@@ -43,16 +48,64 @@ def axpy(x, y, out, a):
         out[i] = a * x[i] + y[i]
 axpy(x, x, out, np.float32(2))
 """
+CUDA_CUBEPY = """
+import cubepy as cp
+@cp.cube
+def axpy(x, y, out, a: cp.f32):
+    i = cp.ABSOLUTE_POS
+    if i < out.size:
+        out.flat[i] = a * x.flat[i] + y.flat[i]
+given, result = cp.asarray(x, device="cuda:0"), cp.zeros(16, device="cuda:0")
+axpy.over(result)(given, given, result, 2.0)
+out = result.numpy()
+"""
+CUDA_CUPY = """
+import cupy
+axpy = cupy.RawKernel('''extern "C" __global__
+void axpy(float a, const float* x, const float* y, float* out, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) out[i] = a * x[i] + y[i];
+}''', "axpy")
+given, result = cupy.asarray(x), cupy.zeros(16, np.float32)
+axpy((1,), (256,), (np.float32(2), given, given, result, np.int32(16)))
+out = result.get()
+"""
+CONTEXT = """
+from cuda.bindings import driver
+driver.cuInit(0)
+_, context = driver.cuDevicePrimaryCtxRetain(0)
+driver.cuCtxSetCurrent(context)
+driver.cuMemAlloc(64)
+out[:] = 3
+"""
+Variants = dict[str, tuple[str, dict[str, str]]]
+"""The text of a process, and what its environment adds."""
+CPU: Variants = {
+    "cubepy, cold": (CUBEPY, {"CUBEPY_CACHE": "0"}),
+    "cubepy, kept": (CUBEPY, {}),
+    "numba, cold": (NUMBA.format(options=""), {}),
+    "numba, cache=True": (NUMBA.format(options="cache=True"), {}),
+}
+CUDA: Variants = {
+    "cubepy, cold": (CUDA_CUBEPY, {"CUBEPY_CACHE": "0"}),
+    "cubepy, kept": (CUDA_CUBEPY, {}),
+    "cupy, cold": (CUDA_CUPY, {"CUPY_CACHE_IN_MEMORY": "1"}),
+    "cupy, kept": (CUDA_CUPY, {}),
+    "the context alone": (CONTEXT, {}),
+}
 
 
-def main() -> None:
-    """Time all variants in turn; print medians and the best of each."""
+def main(lock: Callable[[], AbstractContextManager[Any]] = nullcontext) -> None:
+    """Time all variants in turn; print medians and the best of each.
+
+    `lock`: what each process holds, where others work on the same GPU."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--cuda", action="store_true")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        times = measure(Path(folder), given.rounds)
+        times = measure(Path(folder), given.rounds, CUDA if given.cuda else CPU, lock)
     found = {name: summary(rows) for name, rows in times.items()}
     if given.json:
         print(json.dumps(found, indent=2))
@@ -62,20 +115,21 @@ def main() -> None:
         print(f"{name:20} {text}, processor {row['processor_ms']:6.0f} ms")
 
 
-def measure(folder: Path, rounds: int) -> dict[str, list[tuple[float, float]]]:
+def measure(
+    folder: Path,
+    rounds: int,
+    variants: Variants,
+    lock: Callable[[], AbstractContextManager[Any]],
+) -> dict[str, list[tuple[float, float]]]:
     """Wall and processor time in ms of each process, by variant."""
     base = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHONDONT", "CUBEPY_"))}
     base |= {
         "PYTHONPYCACHEPREFIX": str(folder / "pyc"),
         "CUBEPY_CACHE_DIR": str(folder / "cubepy"),
         "NUMBA_CACHE_DIR": str(folder / "numba"),
+        "CUPY_CACHE_DIR": str(folder / "cupy"),
+        "CUDA_CACHE_DISABLE": "1",
         "PYTHONPATH": str(Path(__file__).parents[1]),
-    }
-    variants = {
-        "cubepy, cold": (CUBEPY, {"CUBEPY_CACHE": "0"}),
-        "cubepy, kept": (CUBEPY, {}),
-        "numba, cold": (NUMBA.format(options=""), {}),
-        "numba, cache=True": (NUMBA.format(options="cache=True"), {}),
     }
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in variants}
     for turn in range(rounds + 1):
@@ -83,9 +137,10 @@ def measure(folder: Path, rounds: int) -> dict[str, list[tuple[float, float]]]:
             script = folder / f"script{number}.py"
             script.write_text(HEAD + text + TAIL)
             command = [sys.executable, str(script)]
-            done = subprocess.run(
-                command, env=base | more, capture_output=True, text=True, check=True
-            )
+            with lock():
+                done = subprocess.run(
+                    command, env=base | more, capture_output=True, text=True, check=True
+                )
             wall, processor = map(float, done.stdout.split())
             if turn:  # the first fills the caches, those of Python too
                 times[name].append((wall, processor))

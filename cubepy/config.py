@@ -14,7 +14,10 @@ from contextvars import ContextVar
 from typing import Any
 
 from cubepy.errors import fail
+from cubepy.forks import wait_for_imports
 from cubepy.record import dataclass
+
+wait_for_imports()
 
 
 @dataclass(frozen=True, slots=True)

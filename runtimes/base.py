@@ -70,7 +70,9 @@ class NativeCode:
 
     `gpu`: the address of the device's words, `ordinal` its number; `function`: the driver's handle;
     `number`: what the kernel is called in the log of launches; `dim`, `shared_bytes`: of a cube;
-    `refuse`: raises what a status of the launch means. `stream`: one of the device's.
+    `refuse`: raises what a status of the launch means. `stream`: one of the device's. `memory`: the
+    class of what owns its memory. `sizes`: bytes of each argument, 0 for addresses, where a driver
+    takes them one by one, as OpenCL's; `gpu` and `function` are its own then.
     """
 
     gpu: int
@@ -81,6 +83,8 @@ class NativeCode:
     shared_bytes: int
     refuse: Callable[[int], None]
     stream: int
+    memory: type
+    sizes: tuple[int, ...] = ()
 
 
 class Allocation(Protocol):
@@ -218,15 +222,18 @@ class Queued:
     """Memory that queues work on, distinguished from another library's.
 
     `write` stands behind the last work that wrote it, `reads` behind what has read it since, by
-    device and queue. Whoever reads, writes or frees it comes after what `before` gives.
-    `is_shared`: another library has it too, and works on it in the default stream.
+    device and queue; `read` is the one of these that a device's own queue added. Whoever reads,
+    writes or frees it comes after what `before` gives. `is_shared`: another library has it too, and
+    works on it in the default stream.
     """
 
-    is_shared = False
+    __slots__ = ("__weakref__", "is_shared", "read", "reads", "write")
 
     def __init__(self) -> None:
         self.write: Any = None
+        self.read: Any = None
         self.reads: dict[Any, Any] = {}
+        self.is_shared = False
 
     def before(self, is_written: bool) -> list[Any]:
         """The marks to come after; work that only reads does not wait for other reads."""
@@ -242,6 +249,7 @@ class Queued:
 class Pinned(Queued):
     """Page-locked memory of the host: devices copy from and to it while the host goes on."""
 
+    __slots__ = ()
     address: int
 
 

@@ -62,7 +62,8 @@ class Words:
 @dataclass(frozen=True, slots=True)
 class Learned:
     """A plan in memory: its words, and what they refer to. `records`: the dataclasses it reads;
-    `layouts`: extents and strides of the arrays of tensor maps, which are part of it."""
+    `layouts`: extents and strides of the arrays of tensor maps, which are part of it; `place`:
+    where its arrays are, and whose."""
 
     plan: LaunchPlan
     prepared: Prepared
@@ -70,6 +71,7 @@ class Learned:
     kept: tuple[Any, ...]
     records: tuple[tuple[type, tuple[str, ...]], ...]
     layouts: tuple[tuple[int, ...], ...]
+    place: int
 
 
 def learned_of(
@@ -79,14 +81,14 @@ def learned_of(
     compiled, plan = prepared.compiled, prepared.plan
     _require(prepared.queue is None and not compiled.artifact.faults)
     code = native_code(prepared)
-    _require(code is None or _is_torchs(known, matcher, code))
     what = grid.what if isinstance(grid, Over) else None
     _require(plan.grid.kind != "array" or is_read(known, what))
     words = Words()
     words.add((), Plan.SIZE)
     head = [0] * Plan.SIZE
     records: dict[type, tuple[str, ...]] = {}
-    place = 0 if code is None else code.ordinal + 1
+    place = 0 if code is None else _place(known, matcher, code)
+    head[Plan.QUEUE] = _QUEUES.get(place, tables.Queue.TORCH)
     _write_rules(known, words, head, plan, matcher, records, place)
     _write_slots(words, head, plan, matcher)
     _write_captures(words, head, compiled.captured, function)
@@ -98,7 +100,13 @@ def learned_of(
     words.values[: Plan.SIZE] = head
     layouts = tuple(_layout(matcher.memories[name]) for name in matcher.maps)
     return Learned(
-        plan, prepared, tuple(words.values), tuple(words.kept), tuple(records.items()), layouts
+        plan,
+        prepared,
+        tuple(words.values),
+        tuple(words.kept),
+        tuple(records.items()),
+        layouts,
+        place,
     )
 
 
@@ -129,21 +137,31 @@ def native_code(prepared: Prepared) -> NativeCode | None:
     return code
 
 
-def _is_torchs(known: Executor, matcher: Matcher, code: NativeCode) -> bool:
-    """Whether all arrays are tensors on one GPU, so that the launch is in torch's stream there.
+_QUEUES = {
+    tables.OWN_PLACE: tables.Queue.OWN,
+    tables.CUPY_PLACE: tables.Queue.CUPY,
+    tables.OPENCL_PLACE: tables.Queue.OPENCL,
+}
 
-    CubePy's own arrays are in the order of events, which Python keeps.
-    """
+
+def _place(known: Executor, matcher: Matcher, code: NativeCode) -> int:
+    """What distinguishes the arrays of a launch on a GPU: all are torch's tensors there, so that it
+    is in torch's stream, or CuPy's, or all are CubePy's own, so that it is in the device's own
+    queue."""
     arrays = list(matcher.arrays.values())
-    are_read = all(type(x) is not np.ndarray and is_read(known, x) for x in arrays)
-    is_own = any(isinstance(x, Array) for x in arrays)
-    return (
-        bool(arrays)
-        and are_read
-        and not is_own
-        and code.ordinal < tables.MAX_PLACE
-        and known.reads_streams(code.ordinal, code.stream)
-    )
+    _require(bool(arrays))
+    is_opencls = bool(code.sizes)
+    if is_opencls or all(type(x) is Array for x in arrays):
+        _require(all(type(m.owner) is code.memory for m in matcher.memories.values()))
+        _require(known.reads_memory(code.memory, is_opencls))
+        return tables.OPENCL_PLACE if is_opencls else tables.OWN_PLACE
+    _require(not any(isinstance(x, np.ndarray | Array) or not is_read(known, x) for x in arrays))
+    if any(map(_is_cupys, arrays)):
+        _require(all(map(_is_cupys, arrays)))
+        return tables.CUPY_PLACE
+    _require(code.ordinal + 1 < tables.OPENCL_PLACE)
+    _require(known.reads_streams(code.ordinal, code.stream))
+    return code.ordinal + 1
 
 
 def program_words(
@@ -159,6 +177,7 @@ def program_words(
     words.add((program.operands, len(program.steps)), tables.Program.SIZE)
     try:
         codes = [native_code(step.prepared) for step in program.steps]
+        _require(not any(code and code.sizes for code in codes))
         _require(program.operands <= MAX_OPERANDS and len({c and c.ordinal for c in codes}) <= 1)
         for step, code in zip(program.steps, codes, strict=True):
             prepared = step.prepared
@@ -207,6 +226,7 @@ def _write_code(words: Words, head: list[int], compiled: Compiled, code: NativeC
     words.object(compiled)
     head[Plan.STATE] = ctypes.addressof(compiled.marks)
     if code is not None:
+        head[Plan.SIZES_AT] = words.add(code.sizes, len(code.sizes))
         head[Plan.GPU], head[Plan.ENTRY], head[Plan.NAME] = code.gpu, code.function, code.number
         head[Plan.LOADED], head[Plan.SHARED] = words.object(code.refuse), code.shared_bytes
         head[Plan.DIM_X : Plan.DIM_Z + 1] = code.dim
@@ -313,8 +333,14 @@ def is_read(known: Executor, array: Any) -> bool:
     cls: Any = type(array)
     if cls in (np.ndarray, Array):
         return True
+    if _is_cupys(array):
+        return known.reads_cupy(cls)
     is_torchs = cls.__module__.partition(".")[0] == "torch" and hasattr(array, "data_ptr")
     return is_torchs and known.reads_tensors(cls)
+
+
+def _is_cupys(array: Any) -> bool:
+    return type(array).__module__ == "cupy"
 
 
 def _struct_row(

@@ -102,10 +102,15 @@ class Program(Base):
             self.__class__ = known.program
 
 
-def describer() -> Callable[..., bytes | None] | None:
-    """What describes torch's tensors in bytes, once native code was needed; see
-    `runtimes.native.launching.describing`."""
+Describe = Callable[..., bytes | None]
+
+
+def describers() -> tuple[Describe, Describe] | None:
+    """What describes arrays of NumPy and torch in bytes, and those of which the last is a result
+    apart from the others, once native code was needed; see `native.launching.describing`."""
     known, torch = existing_executor(), sys.modules.get("torch")
-    if known is None or torch is None or not known.reads_tensors(torch.Tensor):
+    if known is None:
         return None
-    return known.describe
+    if torch is not None:
+        known.reads_tensors(torch.Tensor)
+    return known.describe, known.describe_apart

@@ -50,7 +50,7 @@ class Table:
     def learn(self, learned: Learned) -> bool:
         """Add a plan, in front of the others; False if native code keeps refusing it, as where
         arrays meet in memory without sharing any."""
-        key = learned.plan, id(learned.prepared.compiled), learned.layouts
+        key = learned.plan, id(learned.prepared.compiled), learned.layouts, learned.place
         self._again += key in self._learned
         if self._again > MAX_AGAIN and key in self._learned:
             return False

@@ -103,7 +103,7 @@ class CudaDevice(Queues):
 
     @cached_property
     def _native(self) -> NativeWords:
-        return NativeWords(self.contexts, self._log)
+        return NativeWords(self, self.stream(None), self._log)
 
     def native_code(self, loaded: Code) -> NativeCode | None:
         """What native code needs to launch in the primary context; None where it cannot."""
@@ -126,6 +126,7 @@ class CudaDevice(Queues):
             loaded.shared_bytes,
             refuse,
             self.stream(None),
+            Allocation,
         )
 
     @cached_property

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from cubepy.runtimes.cuda.contexts import Contexts
 from cubepy.runtimes.cuda.driver import driver
+from cubepy.runtimes.cuda.queues import Queues
 from cubepy.runtimes.native.launching.tables import LOGGED, Gpu
 
 _VERSION = 12_000
@@ -59,7 +59,8 @@ class Log:
 class NativeWords:
     """The words that native code reads of a device; see `runtimes.native.launching.tables`."""
 
-    def __init__(self, contexts: Contexts, log: Log) -> None:
+    def __init__(self, queues: Queues, stream: int, log: Log) -> None:
+        contexts = queues.contexts
         self._held = words = (ctypes.c_int64 * Gpu.SIZE)()
         self.address = ctypes.addressof(words)
         words[Gpu.LAUNCH] = _address("cuLaunchKernel")
@@ -71,6 +72,8 @@ class NativeWords:
         self.replaces_maps = bool(words[Gpu.REPLACE_ADDRESS])
         words[Gpu.CONTEXT], words[Gpu.DEVICE] = contexts.primary, int(contexts.device)
         words[Gpu.ORDINAL], words[Gpu.LOG] = contexts.ordinal, log.address
+        words[Gpu.STREAM], words[Gpu.ORDER] = stream, queues.own.address
+        words[Gpu.QUEUES] = id(queues)
 
 
 _CALLED = Gpu.LAUNCH, Gpu.GET_CONTEXT, Gpu.SET_CONTEXT, Gpu.GET_DEVICE

@@ -10,23 +10,25 @@ from cubepy.errors import DeviceError, fail
 from cubepy.runtimes.base import Pinned, Queued
 from cubepy.runtimes.cuda.contexts import Contexts
 from cubepy.runtimes.cuda.driver import check, driver, is_usable
-from cubepy.runtimes.cuda.queues import DEFAULT_STREAM, Mark, Queues
+from cubepy.runtimes.cuda.queues import DEFAULT_STREAM, Queues
 
 
 class Allocation(Queued):
     """Device memory; goes back to the pool when it dies, behind the last work on it."""
 
+    __slots__ = ("address", "nbytes", "queues")
+
     def __init__(self, address: int, nbytes: int, queues: Queues) -> None:
         super().__init__()
         self.address = address
         self.nbytes = nbytes
-        self.write = Mark(queues, None)  # where it was allocated
-        self._queues = queues
+        self.write = queues.own.mark  # where it was allocated
+        self.queues = queues
 
     def __del__(self) -> None:
         if not self.address or not is_usable():
             return
-        queues = self._queues
+        queues = self.queues
         with suppress(DeviceError), queues.contexts.enter(is_own=True):  # raised where one waits
             queues.come_after(None, self, is_written=True)
             if self.is_shared:
@@ -36,6 +38,8 @@ class Allocation(Queued):
 
 class PinnedAllocation(Pinned):
     """Page-locked host memory; freed when it dies, once the last work on it is done."""
+
+    __slots__ = ("_contexts", "address")
 
     def __init__(self, address: int, contexts: Contexts) -> None:
         super().__init__()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from threading import RLock
@@ -10,6 +12,7 @@ from typing import Any
 from cubepy.runtimes.base import Pinned, Queued
 from cubepy.runtimes.cuda.contexts import Contexts
 from cubepy.runtimes.cuda.driver import driver, is_usable
+from cubepy.runtimes.native.launching.tables import Order
 
 DEFAULT_STREAM = 0
 """The handle of the legacy default stream, in which other libraries work by default."""
@@ -48,7 +51,8 @@ class Mark:
     """A point in the work of a queue, behind a use of memory.
 
     In the device's own queue, whose handle always means the same, an event is recorded when one is
-    first asked for: it is behind more then, and most marks never need one.
+    first asked for: it is behind more then, and most marks never need one. Until then all work of
+    that queue shares one mark.
     """
 
     def __init__(self, queues: Queues, queue: int | None) -> None:
@@ -60,6 +64,8 @@ class Mark:
         """The event behind the use."""
         with Queues.order:
             if self._event is None:
+                if self.queue is None:
+                    self.queues.own.close(self)
                 self._event = self.queues.record(self.queue)
             return self._event
 
@@ -71,6 +77,32 @@ class Mark:
     def is_done(self) -> bool:
         """Whether the work is done, as far as that is known without recording an event."""
         return self._event is not None and self.queues.is_reached(self._event.handle)
+
+
+class OwnOrder:
+    """The mark behind all that is in a device's own queue by now, which has no event yet.
+
+    Native code launches there by itself on memory that has this mark: nothing is to be waited for,
+    and nothing to be noted. `address`: of the words that it reads, see `launching.tables.Order`.
+    """
+
+    def __init__(self, queues: Queues) -> None:
+        self._queues = queues
+        self._words = (ctypes.c_int64 * Order.SIZE)()
+        self.address = ctypes.addressof(self._words)
+        self._renew()
+
+    def _renew(self) -> None:
+        self.mark = Mark(self._queues, None)
+        self._words[Order.MARK] = id(self.mark)
+
+    def close(self, mark: Mark) -> None:
+        """Before an event is recorded for a mark of the queue: what native code was allowed by the
+        mark is in the queue then, and it allows nothing more. `Queues.order` is held."""
+        if mark is self.mark:
+            self._renew()
+        while self._words[Order.UNDER_WAY]:
+            time.sleep(0)  # the driver waits where the queue is full
 
 
 class Queues:
@@ -86,6 +118,7 @@ class Queues:
 
     def __init__(self) -> None:
         self._own: int | None = None
+        self.own = OwnOrder(self)
         self._spare: dict[int, list[Any]] = defaultdict(list)
 
     def checked(self, call: str, result: tuple[Any, ...]) -> Any:
@@ -193,16 +226,19 @@ class Queues:
         """Note that the work just enqueued uses memory; True: it writes it."""
         if not uses:
             return
-        mark = Mark(self, queue)
-        if queue is not None or any(isinstance(memory, Pinned) for memory in uses):
-            mark.event()
+        has_event = queue is not None or any(isinstance(memory, Pinned) for memory in uses)
+        mark = Mark(self, queue) if has_event else self.own.mark
         for memory, is_written in uses.items():
             if is_written:
-                memory.write, memory.reads = mark, {}
+                memory.write, memory.read, memory.reads = mark, None, {}
                 continue
             memory.reads[self, queue] = mark
+            if queue is None:
+                memory.read = mark
             if len(memory.reads) > MANY_READS:
                 memory.reads = {k: m for k, m in memory.reads.items() if not m.is_done()}
+        if has_event:
+            mark.event()  # native code uses the memory no more
 
     def join(self, queue: int | None, other: int | None) -> None:
         """Let a queue wait for all that is in another by now."""

@@ -13,8 +13,9 @@ from typing import Any
 from cubepy.artifact import Artifact
 from cubepy.errors import fail
 from cubepy.ir.types import find_dtype
-from cubepy.runtimes.base import DeviceRecord, MemoryUse, OneOrder, Properties
+from cubepy.runtimes.base import DeviceRecord, MemoryUse, NativeCode, OneOrder, Properties
 from cubepy.runtimes.native.host import host_cpu
+from cubepy.runtimes.opencl.launches import NativeWords
 from cubepy.runtimes.opencl.platform import api, found_devices
 from cubepy.runtimes.remember import remembered
 from cubepy.targets import Target, opencl_target
@@ -78,17 +79,19 @@ class Dying:
 class Allocation:
     """Shared virtual memory; freed at the first wait after its death: kernels may use it still."""
 
+    __slots__ = ("_held", "address", "dying")
+
     def __init__(self, context: Any, nbytes: int, dying: Dying) -> None:
         cl = api()
         flags = cl.svm_mem_flags.READ_WRITE
         self._held = cl.SVMAllocation(context, max(nbytes, 1), ALIGNMENT, flags)
-        self._dying = dying
+        self.dying = dying
         self.address: int = self._held.svm_ptr
 
     def __del__(self) -> None:
         held = getattr(self, "_held", None)
         if held is not None:
-            self._dying.add(held)
+            self.dying.add(held)
 
 
 class Code:
@@ -263,6 +266,27 @@ class OpenclDevice(OneOrder):
         with loaded.lock:
             loaded.set_arguments(block)
             self._do("the launch", api().enqueue_nd_range_kernel, loaded.kernel, units, loaded.dim)
+
+    @cached_property
+    def _native(self) -> NativeWords:
+        return NativeWords(self._queue.int_ptr, self._dying)
+
+    def native_code(self, loaded: Code) -> NativeCode | None:
+        """What native code needs to launch, with a kernel object of its own; None if it can't."""
+        words, cl = self._native, api()
+        if not words.address or loaded.has_faults:
+            return None
+        info = cl.kernel_info
+        program, name = (loaded.kernel.get_info(k) for k in (info.PROGRAM, info.FUNCTION_NAME))
+        kernel = cl.Kernel(program, name)
+
+        def refuse(status: int) -> None:
+            given = f"status {status} of a launch of {name} as {kernel}"  # which lives as long
+            raise fail("E508", device=self.name, call="the launch", reason=given, suggestion="")
+
+        sizes = tuple(loaded.sizes)
+        own = words.address, 0, kernel.int_ptr, 0, loaded.dim, 0, refuse, 0
+        return NativeCode(*own, Allocation, sizes)
 
     def _do(self, call: str, function: Any, *arguments: Any) -> None:
         cl = api()

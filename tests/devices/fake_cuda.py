@@ -164,7 +164,7 @@ class Driver:
         self.refused: Result | None = None
         self.native = 0
         """Calls of native code."""
-        self.kernels: dict[str, Callable[[int], Any]] = {}
+        self.kernels: dict[str, Callable[..., Any]] = {}
         self.context = 0
         self.contexts = {PRIMARY: (0, 1)}
         self.loaded: list[int] = []
@@ -308,8 +308,8 @@ class Driver:
         if name in self.parameters:
             grid, dim = (grid_x, grid_y, grid_z), (dim_x, dim_y, dim_z)
             self.launches.append(Launch(name, grid, dim, shared, stream, words))
-        body = self.kernels.get(name, lambda word: None)
-        self.enqueue(stream, lambda: body(words[0]))
+        body = self.kernels.get(name, lambda *words: None)
+        self.enqueue(stream, lambda: body(*words))
         return (OK,)
 
     def cuModuleGetFunction(self, module: int, name: bytes) -> Any:

@@ -13,6 +13,8 @@ import cubepy as cp
 from cubepy import kernels
 from cubepy.jit.programs import Program, Step
 from cubepy.jit.tables import native_executor
+from cubepy.kernels.calls import call
+from cubepy.kernels.calls.libraries import serving
 from tests.kernels.conftest import Draw
 from tests.optional import require_package
 
@@ -153,3 +155,74 @@ def test_a_program_takes_arrays_and_addresses_alone():
         program(*wrong)  # no step looks at them
     with pytest.raises(TypeError, match="keyword"):
         program(x, x, name=1)  # type: ignore[call-arg]
+
+
+@is_native
+@pytest.mark.optional("torch")
+def test_results_that_are_brought(draw: Draw, monkeypatch: pytest.MonkeyPatch):
+    """Calls with `out` are found by a description, unless it shares memory with an argument."""
+    torch = require_package("torch")
+    shared: list[Any] = []
+    outputs = call._outputs
+
+    def noting(function: str, first: Any, out: Any, count: int) -> Any:
+        shared.append(out)
+        return outputs(function, first, out, count)
+
+    monkeypatch.setattr(call, "_outputs", noting)
+
+    def general(function: Callable[..., Any], *args: Any, out: Any) -> int:
+        """How often the general way was taken; the result is checked."""
+        shared.clear()
+        wanted = function(*(x.clone() for x in args))
+        assert function(*args, out=out) is out
+        torch.testing.assert_close(out, wanted)
+        return len(shared)
+
+    def numbers(*shape: int) -> Any:
+        return torch.from_numpy(draw.numbers.standard_normal(shape).astype(np.float32))
+
+    for round_ in range(5):
+        is_short = round_ > 2
+        a, b, out = numbers(6, 6), numbers(6, 6), torch.full((6, 6), torch.nan)
+        assert general(kernels.matmul, a, b, out=out) <= (not is_short)
+        assert general(kernels.softmax, a, out=out) <= (not is_short)
+        assert general(kernels.softmax, a, out=a) == 1
+        rows = torch.full((13, 6), torch.nan)
+        assert general(kernels.softmax, rows[:5].copy_(b[1:]), out=rows[5:10]) <= (not is_short)
+        for k in range(1, 6):
+            with pytest.raises(cp.Error, match="E601"):
+                kernels.matmul(rows[:6], b, out=rows[k : k + 6])
+        with pytest.raises(cp.Error, match="E60"):
+            kernels.matmul(a, b, out=torch.full((6, 5), torch.nan))
+        with pytest.raises(cp.Error, match="E60"):
+            kernels.matmul(a, b, out=torch.full((6, 6), torch.nan, requires_grad=True))
+
+
+@is_native
+def test_results_in_numpys_arrays(draw: Draw, monkeypatch: pytest.MonkeyPatch):
+    for round_ in range(6):
+        if round_ == 3:
+            monkeypatch.setattr(call, "library_of", refuse)
+        x = draw.numbers.standard_normal((9, 5))
+        held = np.full((9, 10), np.nan)
+        for out in (np.full((9, 5), np.nan), held[:, ::2]):
+            assert kernels.softmax(x, out=out) is out
+            np.testing.assert_allclose(out, softmax(x), rtol=1e-12)
+        assert np.isnan(held[:, 1::2]).all()
+        total, every = np.full(5, np.nan), kernels.sum(x)
+        assert kernels.sum(x, 0, out=total) is total
+        np.testing.assert_allclose(total, x.sum(0), rtol=1e-12)
+        assert type(every) is np.float64 and np.isclose(every, x.sum())
+    monkeypatch.undo()
+    frozen = np.full((9, 5), np.nan)
+    frozen.flags.writeable = False
+    rows = np.ones((12, 5))
+    for wrong in (frozen, rows[1:10], np.full((9, 5), 0, ">f8"), np.full((9, 4), 0.0)):
+        with pytest.raises(cp.Error, match="E6"):
+            kernels.softmax(rows[:9], out=wrong)
+    assert kernels.softmax(x, out=x) is x
+    with serving("interpreter"):
+        out = np.full((9, 5), np.nan)
+        kernels.softmax(rows[:9], out=out)
+        np.testing.assert_allclose(out, 0.2)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ import pytest
 
 import cubepy as cp
 from cubepy.compilers.llvm import toolchain
+from cubepy.forks import are_under_way
 from cubepy.frontend import specialise
 from cubepy.jit.compile import Specialisations
 
@@ -113,6 +116,23 @@ def test_fork_waits_for_llvm(monkeypatch: pytest.MonkeyPatch):
     other = kernel_of(6)
     assert in_child(lambda: launch(other) == 6.0) == 0
     thread.join()
+
+
+def test_fork_waits_for_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A module that another thread imports while this one forks can be imported by the child."""
+    (tmp_path / "slow_module.py").write_text("import time\ntime.sleep(0.5)\nvalue = 7\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def work() -> bool:
+        return importlib.import_module("slow_module").value == 7
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    while not are_under_way():
+        time.sleep(0.001)
+    assert in_child(work, 10) == 0
+    thread.join()
+    assert not are_under_way()
 
 
 def test_forks_at_any_time():

@@ -36,11 +36,13 @@ def call(
     else that the plan depends on, hashable. `out`: None, an array, or `count` of them. An array
     without axes that nobody brought is given as its library gives it.
     """
-    short = None if out is not None else plans.short.key(function, names, arrays, parameters)
+    short = None
+    if out is None or count == 1:
+        short = plans.short.key(function, names, arrays, parameters, out)
     if short is not None:
         found = plans.short.find(short)
         if found is not None:
-            return found.run(arrays, count)
+            return found.run(arrays, count, out)
     if len(arrays) == 1:
         library, x = library_of(function, names[0], arrays[0])
         held = [x]
@@ -86,9 +88,9 @@ def run(
         if changes == session.changes[0]:  # else a search behind this has ended
             plans.keep(key, plan)
     results = plan.run(library, arrays, given, addresses)
+    plans.short.keep(short[0], library, plan, arrays, short[1], out is not None)
     if out is not None:
         return out
-    plans.short.keep(short[0], library, plan, arrays, short[1])
     if count == 1:
         return library.scalar(results[0]) if plan.has_scalars else results[0]
     return tuple(map(library.scalar, results)) if plan.has_scalars else tuple(results)

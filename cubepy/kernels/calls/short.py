@@ -1,8 +1,9 @@
-"""The short way of calls on torch's tensors: native code describes the arguments in bytes, which
-find the plan that the general way made before.
+"""The short way of calls on torch's tensors and NumPy's arrays: native code describes the arguments
+in bytes, which find the plan that the general way made before.
 
-A description holds all that a plan depends on: types, extents, strides, devices and the place of
-addresses within 64 bytes. Tensors that record gradients or are negated lazily have none.
+A description holds all that a plan depends on: types, extents, strides, devices, flags, and of
+tensors the place of addresses within 64 bytes. Tensors that record gradients or are negated lazily
+have none, nor has a result that the caller brought and that shares memory with an argument.
 """
 
 from __future__ import annotations
@@ -13,8 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from cubepy import config
 from cubepy.autotune import session
-from cubepy.jit.programs import describer
-from cubepy.kernels.calls.libraries import Library, TorchLibrary, TorchMaker, torch
+from cubepy.jit.programs import Describe, describers
+from cubepy.kernels.calls.libraries import (
+    Library,
+    NumpyLibrary,
+    TorchLibrary,
+    TorchMaker,
+    serving_numpy,
+    torch,
+)
 
 if TYPE_CHECKING:
     from cubepy.kernels.calls.plans import Plan
@@ -26,54 +34,72 @@ LIMIT = 1024
 class ShortCall:
     """A plan, and what makes its results and scratch, each from one of the arguments."""
 
-    __slots__ = ("_drops", "_makers", "_one", "_plan", "_program", "is_checked")
+    __slots__ = ("_drops", "_makers", "_one", "_plan", "_program", "_scalar", "is_checked")
 
-    def __init__(self, plan: Plan, arrays: Sequence[Any], given: int) -> None:
-        """`arrays`: those of a call with `given` arguments, of which some may be None."""
+    def __init__(
+        self, library: Library, plan: Plan, arrays: Sequence[Any], given: int, has_result: bool
+    ) -> None:
+        """`arrays`: those of a call with `given` arguments, of which some may be None.
+        `has_result`: the caller brings it."""
+        self._scalar = library.scalar if plan.has_scalars else None
         self._plan, self._program = plan, plan.program
         self._drops = len(arrays) < given
         self.is_checked = bool(plan.watched)
-        self._makers = [_maker(make, arrays) for make in (*plan.results, *plan.scratch)]
-        self._one = self._makers[0] if len(self._makers) == len(plan.results) == 1 else None
+        made = plan.scratch if has_result else (*plan.results, *plan.scratch)
+        self._makers = [_maker(make, arrays) for make in made]
+        is_one = len(self._makers) == len(plan.results) == 1 and not has_result
+        self._one = self._makers[0] if is_one else None
 
     def is_current(self) -> bool:
         """Whether no captured name of a launched kernel has changed."""
         return self._plan.is_current()
 
-    def run(self, arrays: Sequence[Any], count: int) -> Any:
-        """The result, or `count` of them as a tuple, of a call without `out`."""
+    def run(self, arrays: Sequence[Any], count: int, out: Any = None) -> Any:
+        """The result, or `count` of them as a tuple; `out`: the one that the caller brought."""
         if self._drops:
             arrays = [x for x in arrays if x is not None]
+        if out is not None:
+            self._program(*arrays, out, *[make(arrays[k]) for make, k in self._makers])
+            return out
         if self._one is not None and count == 1:
             make, k = self._one
             result = make(arrays[k])
             self._program(*arrays, result)
-            return result
+            return result if self._scalar is None else self._scalar(result)
         made = [make(arrays[k]) for make, k in self._makers]
         self._program(*arrays, *made)
-        return made[0] if count == 1 else tuple(made[: len(self._plan.results)])
+        results = made[: len(self._plan.results)]
+        if self._scalar is not None:
+            results = map(self._scalar, results)
+        return next(iter(results)) if count == 1 else tuple(results)
 
 
 class ShortCalls:
-    """The short calls of one function, as soon as native code describes tensors."""
+    """The short calls of one function, as soon as native code describes arrays."""
 
-    __slots__ = ("_describe", "_made")
+    __slots__ = ("_describe", "_made", "_reads_tensors")
 
     def __init__(self) -> None:
-        self._describe: Callable[..., bytes | None] | None = None
+        self._describe: tuple[Describe, Describe] | None = None
+        self._reads_tensors = False
         self._made: dict[Any, ShortCall] = {}
 
-    def key(self, function: str, names: Sequence[str], arrays: Sequence[Any], rest: Any) -> Any:
-        """What finds a call; None where the general way is to be taken."""
+    def key(
+        self, function: str, names: Sequence[str], arrays: Sequence[Any], rest: Any, out: Any
+    ) -> Any:
+        """What finds a call; None where the general way is to be taken. `out`: None, or the one
+        result that the caller brought."""
         describe = self._describe
         if describe is None or config.overrides.get():
             return None
         if session.current.get() is not session.DEFAULT:
             return None
-        found = describe(*arrays)
+        has_result = out is not None
+        found = describe[1](*arrays, out) if has_result else describe[0](*arrays)
         if found is None:
             return None
-        return function, found, rest, tuple(names), session.changes[0], config.generation[0]
+        key = function, found, rest, tuple(names), has_result, serving_numpy()
+        return *key, session.changes[0], config.generation[0]
 
     def find(self, key: Any) -> ShortCall | None:
         """The call of a key, unless a name that its kernels capture has changed."""
@@ -81,18 +107,25 @@ class ShortCalls:
         return None if found is None or (found.is_checked and not found.is_current()) else found
 
     def keep(
-        self, key: Any, library: Library, plan: Plan, arrays: Sequence[Any], given: int
+        self,
+        key: Any,
+        library: Library,
+        plan: Plan,
+        arrays: Sequence[Any],
+        given: int,
+        has_result: bool,
     ) -> None:
         """Remember a call that went the general way, with a key or to have one next time."""
-        if not isinstance(library, TorchLibrary) or plan.updated:
+        is_tensors = isinstance(library, TorchLibrary)
+        if not (is_tensors or isinstance(library, NumpyLibrary)) or plan.updated:
             return
-        if self._describe is None:
-            self._describe = describer()
+        if self._describe is None or is_tensors > self._reads_tensors:
+            self._describe, self._reads_tensors = describers(), is_tensors
         if key is None:
             return
         while len(self._made) >= LIMIT:
             self._made.pop(next(iter(self._made)), None)
-        self._made[key] = ShortCall(plan, arrays, given)
+        self._made[key] = ShortCall(library, plan, arrays, given, has_result)
 
 
 def _maker(make: Callable[[], Any], arrays: Sequence[Any]) -> tuple[Callable[[Any], Any], int]:

@@ -1,23 +1,66 @@
-"""What plans of prebuilt functions depend on of torch's tensors, as bytes that are looked up."""
+"""What plans of prebuilt functions depend on of arrays, as bytes that are looked up: of torch's
+tensors, and of NumPy's arrays, for which the place of an address does not matter."""
 
 from __future__ import annotations
 
 from cubepy.ir.core import ALIGNMENT
 from cubepy.runtimes.native.launching import tensors
-from cubepy.runtimes.native.launching.frame import TYPE_OF, call_void, context, is_tensor
-from cubepy.runtimes.native.launching.tables import MAX_RANK, Context
+from cubepy.runtimes.native.launching.frame import (
+    ARRAY_DATA,
+    ARRAY_DTYPE,
+    ARRAY_FLAGS,
+    ARRAY_RANK,
+    ARRAY_SHAPE,
+    ARRAY_STRIDES,
+    TYPE_OF,
+    call_void,
+    context,
+    is_tensor,
+)
+from cubepy.runtimes.native.launching.tables import DTYPE_ROW_WORDS, MAX_RANK, Context
 from cubepy.runtimes.native.words import Routine
 
 DESCRIBE = "cubepy_describe"
+DESCRIBE_APART = "cubepy_describe_apart"
 MAX_TENSORS = 8
 _NOTHING = -1
+_OF_NUMPY = 0x7FFF
+"""What stands for the device of a tensor in descriptions of NumPy's arrays."""
+
+
+def _written_array() -> Routine:
+    """(ndarray, place, reach): as `written`, of an array of NumPy's: its flags in front."""
+    f = Routine("written_array", 3)
+    obj, place, reach = f.parameters
+    rank, flags = obj.load(ARRAY_RANK, "i32"), obj.load(ARRAY_FLAGS, "i32")
+    f.refuse(rank > MAX_RANK)
+    address, shape, strides = (obj.load(k) for k in (ARRAY_DATA, ARRAY_SHAPE, ARRAY_STRIDES))
+    low, high = f.local(address), f.local(address)
+    with f.times(rank) as k:
+        place.store(shape[k], k * 8 + 8)
+        place.store(strides[k], (rank + k) * 8 + 8)
+        steps = strides[k] * (shape[k] - 1)  # of none there is no byte to share
+        low.set(low.get() + steps.least(0))
+        high.set(high.get() + steps.most(0))
+    rows, dtype = context(f, Context.DTYPES_AT), obj.load(ARRAY_DTYPE)
+    with f.times(context(f, Context.DTYPES)) as k:
+        row = rows + k * (DTYPE_ROW_WORDS * 8)
+        with f.when(row[0].equals(dtype)):
+            place.store(k | rank << 8 | (flags & 0xFFFF) << 16 | _OF_NUMPY << 48)
+            reach.store(low.get())
+            reach.store(high.get() + (f.word(1) << row[1]), 8)
+            f.leave(rank * 2 + 1)
+    return f
 
 
 def _written() -> Routine:
-    """(tensor, place): write its type, rank, device and the place of its address, extents and
-    strides; gives the number of words, 0 for what has no description."""
-    f = Routine("written", 2)
-    obj, place = f.parameters
+    """(array, place, reach): write its type, rank, device and the place of its address, extents
+    and strides, and its first byte and the one behind its last; gives the number of words, 0 for
+    what has no description."""
+    f = Routine("written", 3)
+    obj, place, reach = f.parameters
+    with f.when(obj.load(TYPE_OF).equals(context(f, Context.NDARRAY))):
+        f.leave(f.invoke("written_array", obj, place, reach))
     f.refuse(is_tensor(f, obj.load(TYPE_OF)).equals(0))
     f.refuse(f.invoke("is_negated", obj).differs(0))
     records = f.invoke("PyObject_GetAttr", obj, context(f, Context.REQUIRES_GRAD))
@@ -33,28 +76,44 @@ def _written() -> Routine:
     kind = held.load(tensors.TYPE, "i32") & 0xFFFFFFFF
     place.store(kind | rank << 32 | (address & (ALIGNMENT - 1)) << 40 | device << 48)
     shape, strides = held.load(tensors.SHAPE), held.load(tensors.STRIDES)
+    low, high, size = f.local(), f.local(), ((kind >> 8 & 0xFF) + 7) >> 3
     with f.times(rank) as k:
         place.store(shape[k], k * 8 + 8)
         place.store(strides[k], (rank + k) * 8 + 8)
+        steps = strides[k] * (shape[k] - 1)  # of none there is no byte to share
+        low.set(low.get() + steps.least(0))
+        high.set(high.get() + steps.most(0))
+    reach.store(address + low.get() * size)
+    reach.store(address + (high.get() + 1) * size, 8)
     f.leave(rank * 2 + 1)
     return f
 
 
-def _describe() -> Routine:
-    """A function: (nothing, arguments, number), tensors or None; gives bytes, or None."""
-    f = Routine(DESCRIBE, 3, is_exported=True)
+def _describe(name: str, has_result: bool) -> Routine:
+    """A function: (nothing, arguments, number), arrays or None; gives bytes, or None. With a
+    result that is the last of them and shares no byte with another."""
+    f = Routine(name, 3, is_exported=True)
     _, args, count = f.parameters
     none = context(f, Context.NONE)
-    held = f.room(MAX_TENSORS * (2 * MAX_RANK + 1))
+    held, reaches = f.room(MAX_TENSORS * (2 * MAX_RANK + 1)), f.room(2 * MAX_TENSORS)
     size, fails = f.local(), f.local(f.truth(count > MAX_TENSORS))
     with f.when(fails.get().equals(0)), f.times(count) as k, f.when(fails.get().equals(0)):
-        place = held + size.get() * 8
+        place, reach = held + size.get() * 8, reaches + k * 16
         words = f.local(1)
         place.store(_NOTHING)
+        reach.store(0)
+        reach.store(0, 8)
         with f.when(args[k].differs(none)):
-            words.set(f.invoke("written", args[k], place))
+            words.set(f.invoke("written", args[k], place, reach))
         fails.set(f.truth(words.get().equals(0)))
         size.set(size.get() + words.get())
+    if has_result:
+        with f.when(fails.get().equals(0)):
+            result = reaches + (count - 1) * 16
+            with f.times(count - 1) as k:
+                other = reaches + k * 16
+                meets = f.truth(other[0] < result[1]) & f.truth(result[0] < other[1])
+                fails.set(fails.get() | meets)
     with f.when(fails.get().differs(0)):
         call_void(f, "PyErr_Clear")
         call_void(f, "Py_IncRef", none)
@@ -65,4 +124,4 @@ def _describe() -> Routine:
 
 def routines() -> tuple[Routine, ...]:
     """The routines of this module."""
-    return _written(), _describe()
+    return _written_array(), _written(), _describe(DESCRIBE, False), _describe(DESCRIBE_APART, True)

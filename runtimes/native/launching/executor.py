@@ -11,11 +11,12 @@ import os
 import sys
 import threading
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
+from cubepy.ir.types import find_dtype
 from cubepy.record import dataclass
 from cubepy.runtimes.native import crash
 from cubepy.runtimes.native.launching import describing, frame, grids, tensors
@@ -26,6 +27,7 @@ from cubepy.runtimes.native.launching.callables import (
     set_method,
     word,
 )
+from cubepy.runtimes.native.launching.cupy_arrays import cupy_layout
 from cubepy.runtimes.native.launching.module import text
 from cubepy.runtimes.native.launching.tables import Context, Kind, Reading
 from cubepy.runtimes.native.linker import Library, compile_text, link, once
@@ -73,7 +75,7 @@ class Classes:
 
     `launcher` keeps `kernel`, `_grid`, `_table`, `_what` and `_cells`; `kernel` keeps `_launchers`,
     `_covers` and `_table`, and has `__getitem__` and `over`; `table` keeps `data`; `array` keeps
-    `_memory`, a `memory` with an `owner`; `bound` keeps `_launcher`, `_args` and `_names`;
+    `_memory`, a `memory`; `bound` keeps `_launcher`, `_args` and `_names`;
     `program` keeps `_data`; `tensor_map` keeps `array`, `box`, `swizzle` and `pixels`; `guarded`
     keeps `_guards`.
     `general` launches in Python; `rest` completes a launch; `overrides` is the context variable
@@ -98,8 +100,8 @@ class Classes:
 
 class Executor:
     """The compiled executor. `launcher`, `bound` and `program` are the classes of what it runs;
-    `entry`, `bound_entry` and `program_entry` what their `_entry` is. `describe`: see
-    `describing`."""
+    `entry`, `bound_entry` and `program_entry` what their `_entry` is. `describe`,
+    `describe_apart`: see `describing`."""
 
     def __init__(self, classes: Classes, library: Library, places: dict[Context, int]) -> None:
         self.launcher = native_class(classes.launcher)
@@ -120,6 +122,7 @@ class Executor:
         for which, value in {**self._objects(classes), **places}.items():
             context[which] = value
         self.describe = function("describe", library.address[describing.DESCRIBE])
+        self.describe_apart = function("describe", library.address[describing.DESCRIBE_APART])
         for name, symbol in (("__getitem__", grids.GETITEM), ("over", grids.OVER)):
             set_method(classes.kernel, name, library.address[symbol], symbol == grids.GETITEM)
 
@@ -146,6 +149,7 @@ class Executor:
             Context.CHECKED: id(checked),
             Context.OPT_LEVEL: id(level),
             Context.DLTYPES_AT: self._words([tensors.type_word(name) for name, _ in DTYPES]),
+            Context.OWN_DTYPES_AT: self._words([id(find_dtype(name)) for name, _ in DTYPES]),
             Context.STR: id(str),
             Context.DTYPES: len(dtypes),
             Context.DTYPES_AT: self._words(rows),
@@ -212,6 +216,34 @@ class Executor:
                 self._context[Context.STREAM] = self._stream
         return known
 
+    def reads_cupy(self, cls: Any) -> bool:
+        """Whether CuPy's arrays and its current stream are read; `cls` is their class."""
+        if self._context[Context.CUPY] == 0:
+            found = cupy_layout()
+            if found is not None:
+                self._context[Context.CUPY_STREAM] = found.stream
+                self._context[Context.CUPY_SHAPE] = found.shape_at
+                self._context[Context.CUPY_STRIDES] = found.strides_at
+                self._context[Context.CUPY_DTYPE] = found.dtype_at
+                self._context[Context.CUPY_DATA] = found.data_at
+                self._context[Context.CUPY_ADDRESS] = found.address_at
+                self._kept.append(found.cls)
+            self._context[Context.CUPY] = -1 if found is None else id(found.cls)
+        return self._context[Context.CUPY] == id(cls)
+
+    def reads_memory(self, owner: type, is_opencls: bool = False) -> bool:
+        """Whether CubePy's own memory of a device is read whose owner is of this class."""
+        known = Context.SHARED_MEMORY if is_opencls else Context.ALLOCATION
+        if self._context[known] == 0:
+            probe = object.__new__(type("Probe", (owner,), {"__slots__": (), "__del__": _nothing}))
+            wanted = _OF_SHARED_MEMORY if is_opencls else _OF_ALLOCATION
+            found = _attributes((which, probe, name) for which, name in wanted)
+            for which, place in (found or {}).items():
+                self._context[which] = place
+            self._kept.append(owner)
+            self._context[known] = -1 if found is None else id(owner)
+        return self._context[known] == id(owner)
+
     def _words(self, values: Sequence[int]) -> int:
         held = (ctypes.c_int64 * len(values))(*values)
         self._kept.append(held)
@@ -268,7 +300,7 @@ def _make(classes: Classes) -> Executor | None:
 @once
 def _library() -> Library:
     calls = frame.LAUNCH, frame.BOUND, frame.PROGRAM, frame.GUARDED, grids.GETITEM, grids.OVER
-    names = *calls, describing.DESCRIBE, frame.CONTEXT
+    names = *calls, describing.DESCRIBE, describing.DESCRIBE_APART, frame.CONTEXT
     return link(compile_text(text(), level=1, has_locals=True), names)
 
 
@@ -276,7 +308,7 @@ def _places(classes: Classes) -> dict[Context, int] | None:
     """Where instances keep their attributes."""
     launcher, table = object.__new__(classes.launcher), object.__new__(classes.table)
     kernel, bound = object.__new__(classes.kernel), object.__new__(classes.bound)
-    tensor_map = object.__new__(classes.tensor_map)
+    tensor_map, memory = object.__new__(classes.tensor_map), object.__new__(classes.memory)
     wanted = (
         (Context.TABLE, launcher, "_table"),
         (Context.WHAT, launcher, "_what"),
@@ -292,13 +324,35 @@ def _places(classes: Classes) -> dict[Context, int] | None:
         (Context.PROGRAM_DATA, object.__new__(classes.program), "_data"),
         (Context.DATA, table, "data"),
         (Context.MEMORY_OF, object.__new__(classes.array), "_memory"),
-        (Context.OWNER_OF, object.__new__(classes.memory), "owner"),
+        *((which, memory, name) for which, name in _OF_MEMORY),
         (Context.GUARDS, object.__new__(classes.guarded), "_guards"),
         (Context.MAP_ARRAY, tensor_map, "array"),
         (Context.MAP_BOX, tensor_map, "box"),
         (Context.MAP_SWIZZLE, tensor_map, "swizzle"),
         (Context.MAP_PIXELS, tensor_map, "pixels"),
     )
+    return _attributes(wanted)
+
+
+_OF_MEMORY = (
+    (Context.OWNER_OF, "owner"),
+    (Context.ADDRESS_OF, "address"),
+    (Context.DTYPE_OF, "dtype"),
+    (Context.SHAPE_OF, "shape"),
+    (Context.STRIDES_OF, "strides"),
+    (Context.WRITEABLE_OF, "is_writeable"),
+)
+_OF_ALLOCATION = (
+    (Context.QUEUES_OF, "queues"),
+    (Context.WRITE_OF, "write"),
+    (Context.READ_OF, "read"),
+    (Context.SHARED_OF, "is_shared"),
+)
+_OF_SHARED_MEMORY = ((Context.DYING_OF, "dying"),)
+
+
+def _attributes(wanted: Iterable[tuple[Context, Any, str]]) -> dict[Context, int] | None:
+    """Where objects keep an attribute of a name, for each of them."""
     found: dict[Context, int] = {}
     for which, obj, name in wanted:
         mark = object()
@@ -308,6 +362,10 @@ def _places(classes: Classes) -> dict[Context, int] | None:
             return None
         found[which] = place
     return found
+
+
+def _nothing(probe: Any) -> None:
+    """Nothing is freed of an object that is only looked at."""
 
 
 def layouts_are_known() -> bool:

@@ -91,6 +91,7 @@ def _over() -> Routine:
 def _is_array(f: Routine, cls: Value) -> Value:
     found = f.truth(cls.equals(context(f, Context.NDARRAY)))
     found = found | f.truth(cls.equals(context(f, Context.ARRAY)))
+    found = found | f.truth(cls.equals(context(f, Context.CUPY)))
     return found | is_tensor(f, cls)
 
 

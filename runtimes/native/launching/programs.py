@@ -27,6 +27,7 @@ from cubepy.runtimes.native.launching.tables import (
     Context,
     Plan,
     Program,
+    Queue,
     Step,
 )
 from cubepy.runtimes.native.words import Routine
@@ -100,7 +101,7 @@ def _steps_on_gpu() -> Routine:
     block, entered = f.room(MAX_SLOTS), f.room(ENTERED_WORDS)
     step = f.local(words + Program.SIZE * 8)
     gpu = step.get()[Plan.GPU]
-    f.refuse(f.invoke("enter", gpu, entered).equals(0))
+    f.refuse(f.invoke("enter", gpu, entered, Queue.TORCH).equals(0))
     status, failed = f.local(), f.local()
     with f.times(words[Program.STEPS]), f.when(status.get().equals(0)):
         this = step.get()

@@ -32,6 +32,7 @@ from cubepy.runtimes.native.launching.frame import (
 )
 from cubepy.runtimes.native.launching.tables import (
     ALIGNED,
+    CUPY_PLACE,
     DTYPE_ROW_WORDS,
     HUGE,
     LINEAR,
@@ -39,6 +40,8 @@ from cubepy.runtimes.native.launching.tables import (
     MAX_RANK,
     MAX_SPAN,
     NUMBER_ROW_WORDS,
+    OPENCL_PLACE,
+    OWN_PLACE,
     PARAMETER_WORDS,
     PLACE_SHIFT,
     RECORD_WORDS,
@@ -272,6 +275,88 @@ def _read_tensor() -> Routine:
     return f
 
 
+def _whole() -> Routine:
+    """(int, place): write a Python int; 0 where it does not fit."""
+    f = Routine("whole", 2)
+    obj, place = f.parameters
+    overflow = f.room(1)
+    overflow.store(0)
+    text = f"call i64 @PyLong_AsLongLongAndOverflow(i64 {obj.text}, ptr {f.pointer(overflow)})"
+    place.store(f.value("i64", text))
+    f.leave(f.truth(overflow.load(0, "i32").equals(0)))
+    return f
+
+
+def _read_own() -> Routine:
+    """(leaf, memory, owner, place): everything about memory of CubePy's own on a device; 0 to give
+    up."""
+    f = Routine("read_own", 4)
+    leaf, memory, owner, place = f.parameters
+    shape, strides = (memory.load(context(f, k)) for k in (Context.SHAPE_OF, Context.STRIDES_OF))
+    rank, steps = shape.load(TUPLE_SIZE), leaf[Leaf.STRIDES_AT] + MAX_RANK * 8
+    f.refuse(rank > MAX_RANK)
+    extents = steps + MAX_RANK * 8
+    with f.times(rank) as k:
+        for items, held in ((shape, extents), (strides, steps)):
+            f.refuse(f.invoke("whole", (items + TUPLE_ITEMS)[k], held + k * 8).equals(0))
+    address = memory.load(context(f, Context.ADDRESS_OF))
+    f.refuse(f.invoke("whole", address, leaf + Leaf.VALUE * 8).equals(0))
+    leaf.store(owner, Leaf.OWNER * 8)
+    leaf.store(rank, Leaf.RANK * 8)
+    leaf.store(extents, Leaf.SHAPE_AT * 8)
+    leaf.store(steps, Leaf.BYTE_STRIDES_AT * 8)
+    can_write = memory.load(context(f, Context.WRITEABLE_OF)).equals(context(f, Context.TRUE))
+    flags = f.choose(can_write, WRITEABLE, 0) | place << PLACE_SHIFT
+    rows, types = context(f, Context.DTYPES_AT), context(f, Context.OWN_DTYPES_AT)
+    wanted = memory.load(context(f, Context.DTYPE_OF))
+    with f.times(context(f, Context.DTYPES)) as k, f.when(types[k].equals(wanted)):
+        leaf.store(flags | k, Leaf.CLASS * 8)
+        f.leave(f.invoke("read_elements", leaf, (rows + k * (DTYPE_ROW_WORDS * 8))[1]))
+    return f
+
+
+def _read_cupy() -> Routine:
+    """(leaf, array): everything about an array of CuPy's; 0 to give up."""
+    f = Routine("read_cupy", 2)
+    leaf, array = f.parameters
+    shape_at, strides_at = context(f, Context.CUPY_SHAPE), context(f, Context.CUPY_STRIDES)
+    shape = array.load(shape_at)
+    rank = (array.load(shape_at + 8) - shape) >> 3
+    f.refuse(rank > MAX_RANK)
+    data = array.load(context(f, Context.CUPY_DATA))
+    leaf.store(data.load(context(f, Context.CUPY_ADDRESS)), Leaf.VALUE * 8)
+    leaf.store(rank, Leaf.RANK * 8)
+    leaf.store(shape, Leaf.SHAPE_AT * 8)
+    leaf.store(array.load(strides_at), Leaf.BYTE_STRIDES_AT * 8)
+    rows, dtype = context(f, Context.DTYPES_AT), array.load(context(f, Context.CUPY_DTYPE))
+    with f.times(context(f, Context.DTYPES)) as k:
+        row = rows + k * (DTYPE_ROW_WORDS * 8)
+        with f.when(row[0].equals(dtype)):
+            leaf.store(k | (WRITEABLE | CUPY_PLACE << PLACE_SHIFT), Leaf.CLASS * 8)
+            f.leave(f.invoke("read_elements", leaf, row[1]))
+    return f
+
+
+def _read_ours() -> Routine:
+    """(leaf, array): an array of CubePy's; 0 to give up."""
+    f = Routine("read_ours", 2)
+    leaf, obj = f.parameters
+    memory = obj.load(context(f, Context.MEMORY_OF))
+    owner = memory.load(context(f, Context.OWNER_OF))
+    f.refuse(owner.equals(0))
+    for cls, place in (
+        (Context.ALLOCATION, OWN_PLACE),
+        (Context.SHARED_MEMORY, OPENCL_PLACE),
+    ):
+        with f.when(owner.load(TYPE_OF).equals(context(f, cls))):
+            f.leave(f.invoke("read_own", leaf, memory, owner, place))
+    f.refuse((owner.load(TYPE_OF).load(TUPLE_FLAGS) & TUPLE_SUBCLASS).equals(0))
+    array = owner.load(TUPLE_ITEMS)
+    f.refuse(array.load(TYPE_OF).differs(context(f, Context.NDARRAY)))
+    f.leave(f.invoke("read_array", leaf, array))
+    return f
+
+
 def _read_items() -> Routine:
     """(frame, tuple): read its items; 0 to give up."""
     f = Routine("read_items", 2)
@@ -320,19 +405,19 @@ def _read() -> Routine:
     with f.when(cls.equals(context(f, Context.NDARRAY))):
         f.leave(f.invoke("read_array", leaf, obj))
     with f.when(cls.equals(context(f, Context.ARRAY))):
-        owner = obj.load(context(f, Context.MEMORY_OF)).load(context(f, Context.OWNER_OF))
-        f.refuse(f.truth(owner.equals(0)).differs(0))
-        flags = owner.load(TYPE_OF).load(TUPLE_FLAGS)
-        f.refuse((flags & TUPLE_SUBCLASS).equals(0))
-        array = owner.load(TUPLE_ITEMS)
-        f.refuse(array.load(TYPE_OF).differs(context(f, Context.NDARRAY)))
-        f.leave(f.invoke("read_array", leaf, array))
+        f.leave(f.invoke("read_ours", leaf, obj))
     with f.when(is_tensor(f, cls).differs(0)):
         f.leave(f.invoke("read_tensor", frame, leaf, obj))
+    with f.when(cls.equals(context(f, Context.CUPY))):
+        f.leave(f.invoke("read_cupy", leaf, obj))
     with f.when(cls.equals(context(f, Context.TENSOR_MAP))):
         array = obj.load(context(f, Context.MAP_ARRAY))
-        f.refuse(is_tensor(f, array.load(TYPE_OF)).equals(0))
-        f.refuse(f.invoke("read_tensor", frame, leaf, array).equals(0))
+        found, described = f.local(), array.load(TYPE_OF)
+        with f.when(described.equals(context(f, Context.ARRAY))):
+            found.set(f.invoke("read_ours", leaf, array))
+        with f.when(is_tensor(f, described).differs(0)):
+            found.set(f.invoke("read_tensor", frame, leaf, array))
+        f.refuse(found.get().equals(0))
         leaf.store(Kind.MAP, Leaf.KIND * 8)
         f.leave(1)
     number = f.invoke("read_number", leaf, obj, cls)
@@ -396,6 +481,10 @@ def routines() -> tuple[Routine, ...]:
         _describe(),
         _device_of(),
         _read_tensor(),
+        _whole(),
+        _read_own(),
+        _read_cupy(),
+        _read_ours(),
         _read_items(),
         _read_struct(),
         _read(),

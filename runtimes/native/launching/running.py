@@ -34,6 +34,7 @@ from cubepy.runtimes.native.launching.tables import (
     Leaf,
     Packed,
     Plan,
+    Queue,
     Slot,
 )
 from cubepy.runtimes.native.words import Routine
@@ -193,8 +194,10 @@ def _try() -> Routine:
         this = plan.get()
         f.refuse(frame[RAISED].differs(0))
         with f.when(f.invoke("matches", frame, this, launcher, counts, block).differs(0)):
+            with f.when(this[Plan.QUEUE].equals(Queue.OPENCL)):
+                f.leave(f.invoke("run_on_opencl", frame, this, block, counts[3]))
             with f.when(this[Plan.GPU].differs(0)):
-                f.leave(f.invoke("run_on_gpu", this, block, counts[3]))
+                f.leave(f.invoke("run_on_gpu", frame, this, block, counts[3]))
             f.leave(f.invoke("run", this, block, counts[3], counts[4]))
         plan.set(this + this[Plan.BYTES])
     f.leave(0)

@@ -100,7 +100,22 @@ class Plan(IntEnum):
     tensor map,"""
     MAPS_AT = 38
     """and for each its place in the block and the map, at another address."""
-    SIZE = 39
+    QUEUE = 39
+    """Of `GPU`, which follows from whose the arrays are: see `Queue`."""
+    SIZES_AT = 40
+    """For OpenCL the bytes of each argument, 0 for addresses. `GPU` is the address of the words of
+    `Cl` then, and `ENTRY` a kernel object that nobody else uses."""
+    SIZE = 41
+
+
+class Queue(IntEnum):
+    """The stream of a launch on a GPU: the one in which torch works, the device's own, on CubePy's
+    arrays, or the one in which CuPy works; or an OpenCL device's only queue."""
+
+    TORCH = 0
+    OWN = 1
+    CUPY = 2
+    OPENCL = 3
 
 
 class Program(IntEnum):
@@ -117,16 +132,16 @@ class Step(IntEnum):
     """The words of a step behind those of `Plan`, of which it has those of code; places are counted
     from its beginning."""
 
-    BLOCK = 39
+    BLOCK = 41
     """Words of the argument block,"""
-    BLOCK_AT = 40
+    BLOCK_AT = 42
     """and where it stands without addresses."""
-    HOLES = 41
-    HOLES_AT = 42
+    HOLES = 43
+    HOLES_AT = 44
     """For each address the word of the block, the number of the operand, and what is added."""
-    COUNT = 43
-    WORK = 44
-    SIZE = 45
+    COUNT = 45
+    WORK = 46
+    SIZE = 47
 
 
 HOLE_WORDS = 3
@@ -153,7 +168,34 @@ class Gpu(IntEnum):
     GET_DEVICE = 7
     DEVICE = 8
     """What the driver calls the device."""
-    SIZE = 9
+    STREAM = 9
+    """The device's own queue, where the words of `Order` are, and the device."""
+    ORDER = 10
+    QUEUES = 11
+    SIZE = 12
+
+
+class Cl(IntEnum):
+    """What launches on an OpenCL device need: addresses of functions, the queue, and what the
+    owners of its memory have in common."""
+
+    SET_NUMBER = 0
+    SET_POINTER = 1
+    ENQUEUE = 2
+    QUEUE = 3
+    OWNER = 4
+    SIZE = 5
+
+
+class Order(IntEnum):
+    """What native launches in a device's own queue share with Python, which keeps the order."""
+
+    MARK = 0
+    """The mark of the queue without an event yet; memory that has it needs neither a wait nor a
+    new mark."""
+    UNDER_WAY = 1
+    """Launches that native code was allowed, and has not put into the queue yet."""
+    SIZE = 2
 
 
 class Guards(IntEnum):
@@ -300,6 +342,8 @@ class Leaf(IntEnum):
     HIGH = 10
     ELEMENTS = 11
     LARGEST = 12
+    OWNER = 13
+    """What owns the memory of one of CubePy's own arrays on a GPU."""
     SIZE = 16
 
 
@@ -333,6 +377,9 @@ def array_class(
 
 LINEAR, ALIGNED, WRITEABLE = 1 << 24, 1 << 25, 1 << 26
 PLACE_SHIFT, MAX_PLACE = 32, 0xFFFF
+OWN_PLACE, CUPY_PLACE, OPENCL_PLACE = MAX_PLACE, MAX_PLACE - 1, MAX_PLACE - 2
+"""The place of CubePy's own arrays on GPUs of NVIDIA and on OpenCL devices; on which one, their
+owner says. And that of CuPy's, which are read where there is one GPU."""
 
 
 class Context(IntEnum):
@@ -421,9 +468,38 @@ class Context(IntEnum):
     MAP_BOX = 57
     MAP_SWIZZLE = 58
     MAP_PIXELS = 59
-    GUARDS = 60
+    ADDRESS_OF = 60
+    """Where memory keeps address, dtype, extents, strides in bytes, and whether it is writeable."""
+    DTYPE_OF = 61
+    SHAPE_OF = 62
+    STRIDES_OF = 63
+    WRITEABLE_OF = 64
+    OWN_DTYPES_AT = 65
+    """For each row of dtypes CubePy's own."""
+    ALLOCATION = 66
+    """The class of what owns memory of a GPU, 0 while none was seen, and where it keeps the device,
+    the marks of the last write and of what the device's own queue read since, and whether it is
+    shared."""
+    QUEUES_OF = 67
+    WRITE_OF = 68
+    READ_OF = 69
+    SHARED_OF = 70
+    CUPY = 71
+    """CuPy's class, 0 while none was seen, its function that gives the current stream, and where
+    arrays keep the vectors of extents and strides, dtype and pointer, and that its address."""
+    CUPY_STREAM = 72
+    CUPY_SHAPE = 73
+    CUPY_STRIDES = 74
+    CUPY_DTYPE = 75
+    CUPY_DATA = 76
+    CUPY_ADDRESS = 77
+    SHARED_MEMORY = 78
+    """The class of what owns memory of OpenCL devices, 0 while none was seen, and where it keeps
+    what identifies the device."""
+    DYING_OF = 79
+    GUARDS = 80
     """Where guarded objects keep their guards: a tuple that begins with bytes."""
-    SIZE = 61
+    SIZE = 81
 
 
 NUMBER_ROW_WORDS = 3
