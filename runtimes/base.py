@@ -193,9 +193,9 @@ class HostRecord:
 
 
 class DeviceRecord:
-    """A fault record in the memory of a device."""
+    """A fault record in the memory of a `Device`."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Any) -> None:
         self._device = device
         self._allocation = device.allocate(8 * FAULT_WORDS)
         self.address = self._allocation.address
