@@ -141,8 +141,11 @@ def of_cupy(x: Any, y: Any, out: Any) -> Calls:
     kernel = cupy.RawKernel(text, "axpy")
     arrays = [cupy.asarray(v) for v in (x, y, out)]
     alpha, n = np.float32(ALPHA), np.int32(N)
-    blocks = (N // UNITS,), (UNITS,)
-    return {"cupy.RawKernel": lambda: kernel(*blocks, (alpha, *arrays, n))}
+    blocks, launcher = ((N // UNITS,), (UNITS,)), axpy.over(N)
+    return {
+        "cupy.RawKernel": lambda: kernel(*blocks, (alpha, *arrays, n)),
+        "cubepy, CuPy's arrays": lambda: launcher(ALPHA, *arrays),
+    }
 
 
 PEERS = {"driver": of_driver, "triton": of_triton, "numba_cuda": of_numba, "cupy": of_cupy}
