@@ -276,9 +276,10 @@ def _read_tensor() -> Routine:
 
 
 def _whole() -> Routine:
-    """(int, place): write a Python int; 0 where it does not fit."""
+    """(object, place): write a Python int; 0 where it is none or does not fit."""
     f = Routine("whole", 2)
     obj, place = f.parameters
+    f.refuse(obj.load(TYPE_OF).differs(context(f, Context.INT)))
     overflow = f.room(1)
     overflow.store(0)
     text = f"call i64 @PyLong_AsLongLongAndOverflow(i64 {obj.text}, ptr {f.pointer(overflow)})"
@@ -293,6 +294,8 @@ def _read_own() -> Routine:
     f = Routine("read_own", 4)
     leaf, memory, owner, place = f.parameters
     shape, strides = (memory.load(context(f, k)) for k in (Context.SHAPE_OF, Context.STRIDES_OF))
+    for items in (shape, strides):
+        f.refuse(items.load(TYPE_OF).differs(context(f, Context.TUPLE)))
     rank, steps = shape.load(TUPLE_SIZE), leaf[Leaf.STRIDES_AT] + MAX_RANK * 8
     f.refuse(rank > MAX_RANK)
     extents = steps + MAX_RANK * 8
