@@ -17,7 +17,7 @@ from tests.fuzz.wide import FAR, HEAD, TYPES, WideGenerator
 
 CUBES = ((8, 1), (16, 1), (16, 1), (32, 1), (32, 1), (48, 1), (24, 1), (16, 2), (8, 3), (4, 4))
 """Shapes of a cube; now and then a row is not as long as the widest line."""
-PLANES = (1,) * 12 + (4, 8)
+PLANES = (1,) * 8 + (4, 8, 8, 16, 32)
 OWN = 4
 """Elements of `w` that belong to a unit."""
 EXTENTS = (16, 17, 29, 40, 100)
@@ -45,6 +45,7 @@ CONSTRUCTS: dict[str, Callable[[ast.AST], bool] | str] = {
     "scatter": r"\bw_\w+\[p \* ",
     "scatter by permutation": r"\bw_\w+\[\(\(p \* ",
     "barrier": r"sync_cube",
+    "tiles": r"\+ s_\w+\[.*\* s_\w+\[",
     "gather of shared memory": r"s_\w+\[\(",
     "memory of a unit": r"cp\.local\(",
     "atomic": r"cp\.atomic",
@@ -155,6 +156,7 @@ class LanesGenerator(WideGenerator):
             self._nest,
             self._gathered_exchange,
             self._shared_trips,
+            self._tiles,
         ]
         kind = self._c.number(0, 11)
         if kind < 10:
@@ -180,6 +182,26 @@ class LanesGenerator(WideGenerator):
         with self._block(f"for r{self._count} in range({self._c.choose(('2', 'n % 3', 'n'))}):"):
             self._gathered_exchange()
             self._nest()
+
+    def _tiles(self) -> None:
+        """A loop of the cube over a tile, of which units read what rows, or columns, share."""
+        self._count += 1
+        t, k, (x, y) = self._c.choose(self.types), f"r{self._count}", self.shape
+        self._declare(t, self._value(t, 1))
+        total = self._scope.of(t)[-1]
+        places = (f"cp.UNIT_POS_Y * {x} + {k}", "cp.UNIT_POS_X", f"{k}", f"{k} * {y} + {y - 1}")
+        with self._block(f"for {k} in range({self._c.choose(('2', '3', 'n % 3'))}):"):
+            self._line("cp.sync_cube()")
+            self._line(f"s_{t}[t] = cp.{t}({self._value(t, 1)})")
+            self._line("cp.sync_cube()")
+            for _ in range(self._c.number(1, 3)):
+                a, b = self._c.choose(places), self._c.choose(places)
+                self._line(f"{total} = cp.{t}({total} + s_{t}[{a}] * s_{t}[{b}])")
+            if self._c.number(0, 2) == 0:
+                self._nest()
+            if self.plane_dim > 1:
+                self._plane()
+            self._line("cp.sync_cube()")
 
     # Statements of one unit
 
