@@ -19,6 +19,7 @@ from cubepy.passes.jam_units import jam_units
 from cubepy.passes.lane_operations import LANEWISE, ONE_BY_ONE
 from cubepy.passes.lane_shapes import LOOPS, Shapes, shapes_of
 from cubepy.passes.lane_writer import LaneWriter
+from cubepy.passes.split_edges import split_edges
 from cubepy.passes.strip_cubes import strip_cubes
 from cubepy.record import dataclass
 from cubepy.span import Span
@@ -89,7 +90,7 @@ def vectorise(kernel: Kernel, line_bytes: int, choice: Choice, registers: int = 
     remarks = [Remark(f"units are lanes of lines of {lanes}"), *_describe(kernel, shapes)]
     if x * y > 1:
         remarks.append(Remark(f"blocks of {x} x {y} lines of units go together"))
-        made = cse(strip_cubes(made))
+        made = dce(split_edges(cse(strip_cubes(made))))
     return Vectorised(made, lanes, remarks)
 
 
