@@ -160,7 +160,8 @@ def test_products(shape: tuple[int, int, int], dtype: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "block"), [("cpu:x86-64-v3", (2, 4)), ("cpu:x86-64-v4", (1, 8))]
+    ("target", "block"),
+    [("cpu:x86-64-v3", (2, 4)), ("cpu:x86-64-v4", (1, 8)), ("cpu:neoverse-v1", (2, 4))],
 )
 def test_blocks_that_save_loads(
     target: str, block: tuple[int, int], monkeypatch: pytest.MonkeyPatch
@@ -171,6 +172,7 @@ def test_blocks_that_save_loads(
     text = launcher.inspect(*specs, 16, target=target, stage="remarks")
     assert BLOCKS[-1] == block
     assert f"blocks of {block[0]} x {block[1]} lines of units" in text
+    assert launcher.inspect(*specs, 16, target=target, stage="asm")
 
 
 def test_tiles_inside_are_loaded_without_masks() -> None:

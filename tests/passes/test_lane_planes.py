@@ -139,6 +139,19 @@ def test_planes_of_lanes(plane: int, kernel: Any, monkeypatch: pytest.MonkeyPatc
     np.testing.assert_array_equal(results[1], results[0])
 
 
+TARGETS = ("apple-m1", "neoverse-v1", "x86-64-v2", "x86-64-v3", "x86-64-v4")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_other_processors(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """LLVM verifies and translates lines of one to four registers."""
+    found = _spied(monkeypatch)
+    for plane in (4, 16):
+        launcher = loops.configure(vectorise=True, plane_dim=plane)[4, 64]
+        assert launcher.inspect("i32[157]", "i32[256]", target=f"cpu:{target}", stage="asm")
+        assert found[-1].lanes == plane
+
+
 def test_rows_that_are_no_planes() -> None:
     """Where planes go around the ends of rows they stay emulated."""
     launcher = loops.configure(vectorise=True, plane_dim=16)[4, (8, 8)]
