@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+import cubepy as cp
 from bench import divergence as kernels
 from bench import peers
 from bench.arrays import make_empty, make_random, to_f64
@@ -29,6 +30,8 @@ def rows() -> Iterator[Row]:
     yield Row(GROUP, "row sums 1024x1024", _make_rows, threads=1)
     yield Row(GROUP, "binomial options 8 Ki", _make_binomial, threads=1)
     yield Row(GROUP, "ambient occlusion 256x256", _make_aobench, threads=1)
+    yield Row(GROUP, "sums by planes 4096x4096", _make_planes, threads=1)
+    yield Row(GROUP, "matmul of tiles 1024", _make_tiles, threads=1)
 
 
 def _contenders(
@@ -163,6 +166,35 @@ def _make_aobench(small: bool) -> Case:
         return _mean_of_rows(scene.reference(*out.shape))
 
     return _case(made, 6.0, reference, rtol=0.0, atol=0.01)
+
+
+def _make_planes(small: bool) -> Case:
+    """A plane for each row, as wide as a line; beside the library's sums of rows."""
+    n = 256 if small else 4096
+    x, out, theirs = make_random((n, n)), make_empty((n,)), make_empty((n,))
+    plane = cp.device("cpu").target.line_bytes // 4
+    kernel = _example("reduction").row_sums_kernel.configure(vectorise=True, plane_dim=plane)
+    made = [
+        Contender(OURS, kernel.over(n, per="plane").bind(x, out), LANES, result=lambda: out),
+        Contender(OURS, partial(cp.kernels.sum, x, axis=1, out=theirs), "kernels.sum"),
+    ]
+    claims = [Claim("speed", f"{OURS} {LANES}", (f"{OURS} kernels.sum",), 0.8)]
+    return Case(made, claims, lambda: to_f64(x).sum(axis=1), rtol=1e-4, atol=1e-3)
+
+
+def _make_tiles(small: bool) -> Case:
+    """The product of `examples/matmul.py`, beside itself unit by unit."""
+    n = 64 if small else 1024
+    a, b, c = make_random((n, n), 1), make_random((n, n), 2), make_empty((n, n))
+    kernel = _example("matmul").matmul_kernel
+
+    def ours(way: str, vectorise: bool) -> Contender:
+        call = kernel.configure(vectorise=vectorise).over(c, cube_dim=(16, 16)).bind(a, b, c, 16)
+        return Contender(OURS, call, way, result=lambda: c)
+
+    claims = [Claim("speed", f"{OURS} {LANES}", (f"{OURS} {UNITS}",), 3.0)]
+    made = [ours(LANES, True), ours(UNITS, False)]
+    return Case(made, claims, lambda: to_f64(a) @ to_f64(b), rtol=1e-4, atol=1e-3)
 
 
 def _example(name: str) -> Any:
