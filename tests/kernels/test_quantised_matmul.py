@@ -66,6 +66,9 @@ def test_stacks_share_weights(draw: Any):
     x = draw.numbers.standard_normal((2, 3, 2, 40)).astype("f4")
     found = matmul(x, Quantised(b, two, axis=0).T)
     check(found, x.astype("f8"), restored(b, two[:, None], (1, 40)).T)
+    b, two = some(draw, (2, 1, 7, 40), "i8"), scales(draw, 2, 1, 7, 1)
+    found = matmul(x, Quantised(b, two).T)
+    check(found, x.astype("f8"), restored(b, two, (1, 40)).swapaxes(-1, -2))
 
 
 @pytest.mark.parametrize("blocks", [((1, 128), (128, 128)), ((1, 32), (1, 32)), ((7, 20), (9, 50))])

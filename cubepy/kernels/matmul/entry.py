@@ -234,7 +234,8 @@ def _multiply_quantised(
     if isinstance(a, Memory):
         assert isinstance(b, Factor)
         values = turned(b.values) if b.is_turned else b.values
-        q = _merged(replace(p, a=a, b=_stacked(values, p.out)))
+        q = replace(p, a=a, b=_stacked(values, p.out))
+        q = _merged(q) if len(b.extents) == 2 else q
         hopper = mixed(planner.target, q, b)
         if hopper is not None:
             launch_mixed(planner, q, b, hopper)

@@ -375,6 +375,32 @@ def stage_chunk(
     t: Any,
 ) -> None:
     """Convert the sums of the columns from `first` on, and put them where a box is stored from."""
+    if t.is_finished:
+        corner = corners[1], corners[2] + first
+        inside = corner[0] + pipelines.ROWS <= extents[-2]
+        inside = inside and corner[1] + t.chunk <= extents[-1]
+        if inside:  # no branch between what is read for one pair and the next
+            put_chunk(staged, sums, corners, extents, first, chunk, me, unit, finish, True, t)
+        else:
+            put_chunk(staged, sums, corners, extents, first, chunk, me, unit, finish, False, t)
+    else:
+        put_chunk(staged, sums, corners, extents, first, chunk, me, unit, finish, False, t)
+
+
+def put_chunk(
+    staged: Any,
+    sums: Any,
+    corners: Any,
+    extents: Any,
+    first: int,
+    chunk: int,
+    me: Any,
+    unit: Any,
+    finish: Any,
+    is_inside: bool,
+    t: Any,
+) -> None:
+    """As `stage_chunk`; `is_inside`: all of the chunk is within the result."""
     lane, down = unit % 32, unit // 32 * 16
     matrix = cp.local(4, cp.u32)
     for j in cp.unroll(range(t.chunk // 4)):
@@ -383,7 +409,7 @@ def stage_chunk(
         pair = cp.Line[t.result, 2](v)
         if t.is_finished:
             index = (*corners[0], corners[1] + i, corners[2] + first + j // 2 * 8 + lane % 4 * 2)
-            if index[-2] < extents[-2] and index[-1] < extents[-1]:
+            if is_inside or (index[-2] < extents[-2] and index[-1] < extents[-1]):
                 v = finished(v, index, finish.biases, finish.extras, finish.epilogue)
                 pair = cp.Line[t.result, 2](v)
         if t.result.itemsize == 2:
