@@ -74,6 +74,8 @@ def attend(rng: Random) -> None:
     options: Any = {"causal": flag(rng), "dtype": kind(rng)}
     if rng.random() < 0.2:
         options["mask"] = rng.random((queries, keys)) < 0.7
+    if rng.random() < 0.3:
+        options["window"] = extent(rng, 300), extent(rng, 300)
     shapes = (2, heads, queries, size), (2, shared, keys, size)
     attention.check(DEVICE, *shapes, **options)
 

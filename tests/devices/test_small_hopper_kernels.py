@@ -18,6 +18,7 @@ from tests.devices import test_attention_on_hopper as attention
 from tests.devices import test_gathered_convolution as convolution
 from tests.devices import test_matmul_on_gpus as tiles
 from tests.devices import test_pipelined_matmul as pipelined
+from tests.devices import test_sequences_on_hopper as sequences
 from tests.devices import test_skinny_matmul as skinny
 
 RNG = np.random.default_rng()
@@ -73,6 +74,15 @@ def test_attention_of_few_queries(hopper: str):
 def test_attention_with_a_mask(hopper: str):
     mask = RNG.random((70, 136)) < 0.5
     attention.check(hopper, (2, 70, 64), (2, 136, 64), mask=mask)
+
+
+def test_attention_within_a_window(hopper: str):
+    attention.check(hopper, (2, 200, 64), (2, 136, 64), window=(50, 20))
+
+
+def test_attention_of_sequences(hopper: str):
+    sequences.test_ragged(hopper, 64, 64, 8, 2, {"causal": True})
+    sequences.test_paged(hopper, 64, 16, {"window": (100, 30)})
 
 
 @pytest.mark.parametrize("is_last", [True, False])
