@@ -29,7 +29,7 @@ UNKNOWN, OK, WRONG, FAILED, CRASHED, LATE, UNTRIED = (
 )
 """What is known of a candidate. "late": it was not compiled and run within its limit, maybe because
 it hangs; "untried": the budget ended before it was looked at."""
-CHECKED_SHARE = {"cpu": 0.6, "gpu": 0.85}
+CHECKED_SHARE = {"cpu": 0.6, "gpu": 0.9}
 """The share of a budget in which candidates are compiled and compared: a race on a GPU is short."""
 TIMED_SHARE = 0.375
 """Of what is left, after which no other joins the race."""
