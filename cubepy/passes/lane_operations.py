@@ -243,7 +243,7 @@ class LaneOperations(LanePlanes):
         value = self._line(op.operands[2])
         offset, distances = self._place(op)
         if is_own(op) and self._may_touch_all(op, distances):
-            if mask is not None and mask is not self._owners[op.operands[0]]:
+            if mask is not None and mask is not self._owners.get(op.operands[0]):
                 held = self._emit(ops.LOAD, buffer, offset, type=value.type)
                 value = self._emit(ops.SELECT, mask, value, held)
             self._append(ops.STORE, buffer, offset, value)
