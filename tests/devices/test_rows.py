@@ -67,6 +67,32 @@ def test_norms_of_rows(torch: Any, shape: tuple[int, int]):
     check(found, torch.nn.functional.rms_norm(total, (n,), wide[1], 1e-5), 4e-6)
 
 
+@pytest.mark.parametrize("shape", [(1100, 8192), (1061, 8196), (5, 220, 12284), (2200, 16384)])
+def test_rows_that_pass(torch: Any, shape: tuple[int, ...]):
+    """On GPUs with room for two of these rows in shared memory."""
+    x, n = numbers(*shape), shape[-1]
+    w, b = numbers(n), numbers(n, 1)[:, 0]
+    wide = [torch.tensor(a).double() for a in (x, w, b)]
+    expected = torch.nn.functional.layer_norm(wide[0], (n,), *wide[1:])
+    out = on_gpu(np.full(shape, np.nan, np.float32))
+    cp.kernels.layer_norm(on_gpu(x), n, on_gpu(w), on_gpu(b), out=out)
+    check(out, expected, 4e-6)
+    found = cp.kernels.layer_norm(on_gpu(x), n, on_gpu(w), on_gpu(b), prologue=one_more)
+    check(found, torch.nn.functional.layer_norm(wide[0] * wide[0] + 1, (n,), *wide[1:]), 4e-6)
+    same = on_gpu(x)
+    cp.kernels.layer_norm(same, n, on_gpu(w), on_gpu(b), epilogue=twice_and_row, out=same)
+    rows = torch.arange(shape[0]).reshape(-1, *[1] * (len(shape) - 1))
+    check(same, expected * 2 + rows, 4e-6)
+
+
+def one_more(v: Any) -> Any:
+    return v * v + 1
+
+
+def twice_and_row(v: Any, index: Any) -> Any:
+    return v * 2 + index[0]
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("reduction", ["mean", "none"])
 def test_cross_entropy(torch: Any, shape: tuple[int, int], reduction: str):

@@ -11,6 +11,10 @@ import pytest
 import cubepy as cp
 from cubepy import kernels
 from cubepy.errors import LaunchError, LaunchTypeError
+from cubepy.kernels.calls.inspection import record
+from cubepy.kernels.normalisation.problem import Passing
+from cubepy.lang.annotations import spec
+from cubepy.targets import cuda_target
 from tests.guarded import Guarded
 
 EPS = {"f2": 2.0**-10, "f4": 2.0**-23, "f8": 2.0**-52}
@@ -154,3 +158,28 @@ def test_functions_of_the_caller(draw):
     centred = wide - wide.mean((0, 2), keepdims=True)
     expected = centred / np.sqrt((centred**2).mean((0, 2), keepdims=True) + 1e-5)
     np.testing.assert_allclose(found, expected, 1e-4, 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "passes"),
+    [
+        ((4096, 16384), "f32", True),
+        ((40, 200, 12284), "f32", True),
+        ((4096, 16388), "f32", False),  # weights do not fit into registers
+        ((4096, 12285), "f32", False),  # rows begin anywhere
+        ((100, 16384), "f32", False),
+        ((4096, 16384), "bf16", False),
+    ],
+)
+def test_long_rows_pass_through_cubes_that_stay(shape: tuple[int, ...], dtype: str, passes: bool):
+    n = shape[-1]
+    given = {"weight": spec(f"{dtype}[{n}]"), "bias": spec(f"{dtype}[{n}]")}
+    x = spec(f"{dtype}[{','.join(map(str, shape))}]")
+    for target, is_there in ((cuda_target("sm_90a"), True), (cuda_target("sm_75"), False)):
+        (launch,) = record(
+            cp.kernels.layer_norm, {"x": x, **given}, {"normalized_shape": n}, target
+        )
+        assert isinstance(launch.arguments.get("t"), Passing) == (passes and is_there)
+        if passes and is_there:
+            text = launch.launcher.inspect(**launch.arguments, target="cuda:sm_90a")
+            assert "cp.async" in text

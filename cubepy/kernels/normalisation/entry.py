@@ -10,7 +10,7 @@ from typing import Any
 
 from cubepy.array.memory import Memory
 from cubepy.frontend.signature import comptime_key
-from cubepy.jit.grid import Over
+from cubepy.jit.grid import Fixed, Over
 from cubepy.kernels.calls.arguments import axis_or_dim, normal_axis, refused, wrong
 from cubepy.kernels.calls.axes import Axis, merged, seen
 from cubepy.kernels.calls.call import call
@@ -23,8 +23,9 @@ from cubepy.kernels.matmul.problem import expanded
 from cubepy.kernels.normalisation.kernel import normalise_rows, soften_columns
 from cubepy.kernels.normalisation.launches import Norm, launch_norm
 from cubepy.kernels.normalisation.operands import check_floats, check_weights, computed_in
+from cubepy.kernels.normalisation.passing import normalise_passing
 from cubepy.kernels.normalisation.problem import Normalisation, Places
-from cubepy.kernels.normalisation.strategies import column_tilings, row_tilings
+from cubepy.kernels.normalisation.strategies import column_tilings, passing, row_tilings
 from cubepy.record import dataclass
 
 _PLANS = Plans()
@@ -279,27 +280,35 @@ def _launch(
     views = [seen(m, [*rows, *one], k) for k, m in enumerate(whole)]
     along = [seen(m, [row], k + len(whole)) for k, m in enumerate((*weight, *bias))]
     count = prod(a.extent for a in rows)
+    walked = [*others, *axes]
+    terms = tuple(((walked.index(k), 1),) for k in range(len(walked))) if has_index else ()
+    rest = {
+        "weight": tuple(along[: len(weight)]),
+        "bias": tuple(along[len(weight) :]),
+        "extras": extras,
+        "eps": eps,
+        "epilogue": functions.epilogue,
+        "places": Places(terms),
+        "op": op,
+    }
+    t = None if added else passing(planner.target, op, views[0], views[1], len(along))
+    if t is not None:
+        grid = Fixed((planner.target.multiprocessors, 1, 1), (t.units, 1, 1))
+        planner.launch(normalise_passing, grid, x=views[0], out=views[1], t=t, **rest)
+        return
     weights = 0 if added else len(along)  # rows with a residual are held
     ways = row_tilings(planner.target, op, views[0], views[1], row.extent, count, weights)
     tiling = planner.pick_among("normalisation", (op, *map(memory_key, views)), ways)
     if added and not tiling.held:
         views = [_added(planner, views[0], views[2:]), views[1]]
-    walked = [*others, *axes]
-    places = Places(tuple(((walked.index(k), 1),) for k in range(len(walked))))
     planner.launch(
         normalise_rows,
         Over(-(-count // tiling.band), "cube", tiling.units),
         x=views[0],
         added=tuple(views[2:]),
-        weight=tuple(along[: len(weight)]),
-        bias=tuple(along[len(weight) :]),
         out=views[1],
-        extras=extras,
-        eps=eps,
-        epilogue=functions.epilogue,
-        places=places if has_index else Places(),
-        op=op,
         tiling=tiling,
+        **rest,
     )
 
 

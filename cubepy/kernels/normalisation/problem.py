@@ -48,6 +48,21 @@ class RowTiling:
 
 
 @dataclass(frozen=True, slots=True)
+class Passing:
+    """How rows pass through cubes that stay.
+
+    A cube has `units`, each of which takes `held` lines of `line` elements of a row; `stages` rows
+    are in shared memory. `is_whole`: all these lines are there.
+    """
+
+    line: int
+    units: int
+    held: int
+    stages: int
+    is_whole: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Slabs:
     """How a kernel goes through slabs, in `dtype`.
 

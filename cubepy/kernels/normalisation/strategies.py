@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 from cubepy.array.memory import Memory
-from cubepy.ir.types import DType
+from cubepy.ir.types import DType, f32
 from cubepy.kernels.calls.cubes import is_wide
-from cubepy.kernels.normalisation.problem import Normalisation, RowTiling, Slabs
+from cubepy.kernels.normalisation.problem import Normalisation, Passing, RowTiling, Slabs
 from cubepy.targets import Target
 
 HELD, MOST_HELD = 32, 64
@@ -15,6 +16,13 @@ HELD, MOST_HELD = 32, 64
 LONG, TOGETHER, TOGETHER_UNITS = 1 << 13, 2, 512
 """Elements of a row from which on weights do not fit into registers beside it, and the rows that
 cubes of so many units normalise together then."""
+ASYNC_SINCE, RUN_BYTES = 80, 16
+"""The first architecture of NVIDIA with asynchronous copies, and the bytes of one."""
+PASSING_UNITS, MOST_PASSING, PASSING_ROWS = 512, 1 << 14, 8
+"""Units that rows pass through, elements of which weights fit into their registers, and rows for
+each multiprocessor from which on they pass."""
+STAGES, MARGIN = 3, 256
+"""Rows in shared memory, at most, and bytes of it for sums over a cube."""
 MOST_LINES = 16
 """Lines of a row of a slab that are worth another unit, where there are rows for all."""
 BUSY_UNITS = 192
@@ -65,6 +73,29 @@ def wide_rows(target: Target, x: Memory, n: int, rows: int, dense: bool, wanted:
     units = across if across > target.plane_dim else max(across, UNITS)
     is_whole = n % (line * across) == 0
     return RowTiling(line, units, units // across, 1, held, is_whole, across)
+
+
+def passing(
+    target: Target, op: Normalisation, x: Memory, out: Memory, weights: int
+) -> Passing | None:
+    """How rows with two weights for each element pass through cubes that stay: in f32, where they
+    are so long that each multiprocessor has one, and enough. None for others."""
+    *kept, n = x.shape
+    rows = prod(kept)
+    line = max(1, target.line_bytes // x.dtype.itemsize)
+    lines = n // line
+    has_copies = target.kind == "cuda" and target.version >= ASYNC_SINCE
+    places = (m.strides[k] for m in (x, out) for k in range(len(kept)))
+    aligned = all(v % RUN_BYTES == 0 for v in (x.address, out.address, *places))
+    dense = all(m.strides[-1] == m.dtype.itemsize for m in (x, out))
+    if not (has_copies and aligned and dense and x.dtype is out.dtype is op.dtype is f32):
+        return None
+    held = -(-lines // PASSING_UNITS)
+    short = weights < 2 or not LONG <= n <= MOST_PASSING or n % line
+    stages = min(STAGES, target.shared_bytes // (held * PASSING_UNITS * RUN_BYTES + MARGIN))
+    if short or stages < 2 or rows < PASSING_ROWS * target.multiprocessors:
+        return None
+    return Passing(line, PASSING_UNITS, held, stages, lines % PASSING_UNITS == 0)
 
 
 def loss_tilings(target: Target, op: Normalisation, x: Memory) -> tuple[RowTiling, ...]:
