@@ -31,9 +31,9 @@ class Config:
 
 
 CONFIGS = (
-    Config((128, 128, 32), (2, 2), 4, 8),
-    Config((128, 256, 64), (2, 4), 4, 8),
     Config((128, 256, 64), (2, 4), 3, 8),
+    Config((128, 256, 64), (2, 4), 4, 8),
+    Config((128, 128, 32), (2, 2), 4, 8),
     Config((128, 256, 32), (2, 4), 4, 8),
     Config((128, 128, 64), (2, 2), 3, 8),
     Config((256, 128, 64), (4, 2), 4, 4),
@@ -41,10 +41,10 @@ CONFIGS = (
 )
 
 
-def copy_tile(to: Any, stage: Any, x: Any, place: Any, extents: Any) -> None:
-    """Start copies of 16 bytes: a tile of `x` to a stage of the ring."""
-    across = extents[1] // 8
-    for n in cp.unroll(range(extents[0] * across // cp.CUBE_DIM)):
+def copy_tile(to: Any, stage: Any, x: Any, place: Any, extents: Any, share: Any) -> None:
+    """Start copies of 16 bytes: share i of n of a tile of `x`, to a stage of the ring."""
+    across, (part, parts) = extents[1] // 8, share
+    for n in cp.unroll(range(part, extents[0] * across // cp.CUBE_DIM, parts)):
         e = cp.UNIT_POS + n * cp.CUBE_DIM
         r, c = e // across, e % across * 8
         cp.cuda.async_copy(to, (stage, r, c), x, (place[0] + r, place[1] + c), 8)
@@ -69,36 +69,48 @@ def multiply(
     config: cp.Comptime[Config],
 ):
     """c = a @ b, whose extents are multiples of the tiles. A ring of stages hides the copies; rows
-    in shared memory are 16 bytes longer, so that eight of them lie in different banks."""
+    in shared memory are 16 bytes longer, so that eight of them lie in different banks. Fragments
+    come to registers one part of 16 elements of k ahead, also over the barrier, and copies are
+    spread over the parts, so that tensor cores always have work that has arrived."""
     (m, n, depth), (down, across), stages = config.tile, config.planes, config.stages
     left = cp.shared((stages, m, depth + 8), cp.bf16)
     right = cp.shared((stages, depth, n + 8), cp.bf16)
     row, column = tile_of(a, c, config)
     i, j = cp.PLANE_POS // across * (m // down), cp.PLANE_POS % across * (n // across)
-    x = cp.cmma.fragment("a", m // down, 16, cp.bf16)
-    y = cp.cmma.fragment("b", 16, n // across, cp.bf16)
-    sums = cp.cmma.fragment("accumulator", m // down, n // across, cp.f32, fill=0)
-    steps = a.shape[1] // depth
+    rows, columns = m // down, n // across
+    x = [[cp.cmma.fragment("a", 16, 16, cp.bf16) for _ in range(rows // 16)] for _ in range(2)]
+    y = [cp.cmma.fragment("b", 16, columns, cp.bf16) for _ in range(2)]
+    sums = [cp.cmma.fragment("accumulator", 16, columns, cp.f32, fill=0) for _ in range(rows // 16)]
+    steps, parts = a.shape[1] // depth, depth // 16
     for s in cp.unroll(range(stages - 1)):
-        copy_tile(left, s, a, (row, s * depth), (m, depth))
-        copy_tile(right, s, b, (s * depth, column), (depth, n))
+        copy_tile(left, s, a, (row, s * depth), (m, depth), (0, 1))
+        copy_tile(right, s, b, (s * depth, column), (depth, n), (0, 1))
         cp.cuda.async_commit()
+    cp.cuda.async_wait(stages - 2)
+    cp.sync_cube()
+    for r in cp.unroll(range(rows // 16)):
+        cp.cmma.load(x[0][r], left[0], (i + r * 16, 0))
+    cp.cmma.load(y[0], right[0], (0, j))
     stage, free = cp.i32(0), cp.i32(stages - 1)
     for step in range(steps):
-        cp.cuda.async_wait(stages - 2)
-        cp.sync_cube()
-        if step + stages - 1 < steps:
-            start = (step + stages - 1) * depth
-            copy_tile(left, free, a, (row, start), (m, depth))
-            copy_tile(right, free, b, (start, column), (depth, n))
-        cp.cuda.async_commit()
-        for k in cp.unroll(range(0, depth, 16)):
-            cp.cmma.load(x, left[stage], (i, k))
-            cp.cmma.load(y, right[stage], (k, j))
-            cp.cmma.mma(sums, x, y)
-        stage = 0 if stage == stages - 1 else stage + 1
-        free = 0 if free == stages - 1 else free + 1
-    cp.cmma.store(c, (row + i, column + j), sums)
+        start = min(step + stages - 1, steps - 1) * depth  # the last tile again, instead of an if
+        for part in cp.unroll(range(parts)):
+            at, now, then = (part + 1) % parts * 16, part % 2, (part + 1) % 2
+            if part == parts - 1:
+                cp.cuda.async_commit()
+                cp.cuda.async_wait(stages - 2)
+                cp.sync_cube()
+                stage = cp.i32(0) if stage == stages - 1 else stage + 1
+                free = cp.i32(0) if free == stages - 1 else free + 1
+            cp.cmma.load(y[then], right[stage], (at, j))
+            for r in cp.unroll(range(rows // 16)):
+                cp.cmma.load(x[then][r], left[stage], (i + r * 16, at))
+                cp.cmma.mma(sums[r], x[now][r], y[now])
+            if part < parts - 1:
+                copy_tile(left, free, a, (row, start), (m, depth), (part, parts - 1))
+                copy_tile(right, free, b, (start, column), (depth, n), (part, parts - 1))
+    for r in cp.unroll(range(rows // 16)):
+        cp.cmma.store(c, (row + i + r * 16, column + j), sums[r])
 
 
 def launch(a: Any, b: Any, c: Any, config: Config) -> Callable[[], Any]:

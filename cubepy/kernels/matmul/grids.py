@@ -140,9 +140,14 @@ def _tiles(problem: Problem, shape: Shape, is_async: bool) -> Tiles:
     return Tiles(
         *(shape.down, shape.across, shape.rows, shape.columns, depth, STAGES if is_async else 2),
         *(problem.left, problem.right, left, right, problem.factors, problem.sums, is_async),
-        unrolled=UNROLLED if is_async else 2,
+        unrolled=_unrolled(problem, depth) if is_async else 2,
         lanes=LANES,
     )
+
+
+def _unrolled(problem: Problem, depth: int) -> int:
+    """All elements of a step where copies are few, which are spread over them."""
+    return depth if (problem.left, problem.right) == (COLUMNS, ROWS) else UNROLLED
 
 
 def turns_right(problem: Problem, t: object) -> bool:

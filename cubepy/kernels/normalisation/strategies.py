@@ -18,9 +18,9 @@ LONG, TOGETHER, TOGETHER_UNITS = 1 << 13, 2, 512
 cubes of so many units normalise together then."""
 ASYNC_SINCE, RUN_BYTES = 80, 16
 """The first architecture of NVIDIA with asynchronous copies, and the bytes of one."""
-PASSING_UNITS, MOST_PASSING, PASSING_ROWS = 512, 1 << 14, 8
-"""Units that rows pass through, elements of which weights fit into their registers, and rows for
-each multiprocessor from which on they pass."""
+PASSING_UNITS, LEAST_PASSING, MOST_PASSING, PASSING_ROWS = 512, 7 << 11, 1 << 14, 8
+"""Units that rows pass through; elements of a row from which on they do, as shorter ones are held
+by several cubes at a time, and up to which weights fit into registers; rows a multiprocessor."""
 STAGES, MARGIN = 3, 256
 """Rows in shared memory, at most, and bytes of it for sums over a cube."""
 MOST_LINES = 16
@@ -91,7 +91,7 @@ def passing(
     if not (has_copies and aligned and dense and x.dtype is out.dtype is op.dtype is f32):
         return None
     held = -(-lines // PASSING_UNITS)
-    short = weights < 2 or not LONG <= n <= MOST_PASSING or n % line
+    short = weights < 2 or not LEAST_PASSING <= n <= MOST_PASSING or n % line
     stages = min(STAGES, target.shared_bytes // (held * PASSING_UNITS * RUN_BYTES + MARGIN))
     if short or stages < 2 or rows < PASSING_ROWS * target.multiprocessors:
         return None
