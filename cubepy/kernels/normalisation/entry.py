@@ -279,7 +279,6 @@ def _launch(
         return
     views = [seen(m, [*rows, *one], k) for k, m in enumerate(whole)]
     along = [seen(m, [row], k + len(whole)) for k, m in enumerate((*weight, *bias))]
-    count = prod(a.extent for a in rows)
     walked = [*others, *axes]
     terms = tuple(((walked.index(k), 1),) for k in range(len(walked))) if has_index else ()
     rest = {
@@ -291,22 +290,32 @@ def _launch(
         "places": Places(terms),
         "op": op,
     }
-    t = None if added else passing(planner.target, op, views[0], views[1], len(along))
+    _launch_rows(planner, op, views, len(along), rest)
+
+
+def _launch_rows(
+    planner: Planner, op: Normalisation, views: list[Memory], weights: int, rest: dict[str, Any]
+) -> None:
+    """Rows that pass, or that cubes take in bands. `views`: what is normalised and the result, and
+    what is added and the sum, if there is something."""
+    x, out, *added = views
+    t = None if added else passing(planner.target, op, x, out, weights)
     if t is not None:
         grid = Fixed((planner.target.multiprocessors, 1, 1), (t.units, 1, 1))
-        planner.launch(normalise_passing, grid, x=views[0], out=views[1], t=t, **rest)
+        planner.launch(normalise_passing, grid, x=x, out=out, t=t, **rest)
         return
-    weights = 0 if added else len(along)  # rows with a residual are held
-    ways = row_tilings(planner.target, op, views[0], views[1], row.extent, count, weights)
+    count = prod(x.shape[:-1])
+    shared = 0 if added else weights  # rows with a residual are held
+    ways = row_tilings(planner.target, op, x, out, x.shape[-1], count, shared)
     tiling = planner.pick_among("normalisation", (op, *map(memory_key, views)), ways)
     if added and not tiling.held:
-        views = [_added(planner, views[0], views[2:]), views[1]]
+        x, added = _added(planner, x, added), []
     planner.launch(
         normalise_rows,
         Over(-(-count // tiling.band), "cube", tiling.units),
-        x=views[0],
-        added=tuple(views[2:]),
-        out=views[1],
+        x=x,
+        added=tuple(added),
+        out=out,
         tiling=tiling,
         **rest,
     )
