@@ -108,6 +108,25 @@ def test_weights_are_widened(draw: Any, kind: str, device: str):
                 check(found[1][None], x[:1].astype("f8"), b.T, factor=2 * UNIT)
 
 
+@pytest.mark.parametrize("device", ["cpu", "interpreter"])
+@pytest.mark.parametrize("kind", ["int4", "uint4", "i8"])
+def test_weights_with_dense_rows(draw: Any, kind: str, device: str):
+    packed = kind if kind.endswith("int4") else None
+    for m, n, k in ((1, 150, 40), (3, 37, 65), (20, 9, 33)) if device == "cpu" else SMALL:
+        q = some(draw, (k, n), kind)
+        for block in draw.pick.sample(((16, 1), (k, 1), (1, 64), (7, n + n % 2)), 2):
+            scale = scales(draw, -(-k // block[0]), -(-n // block[1]))
+            zero = draw.numbers.integers(0, 16, scale.shape).astype("i4")
+            given = draw.pick.choice((None, zero))
+            x = draw.numbers.standard_normal((m, k)).astype("f4")
+            values = nibbles(q) if packed else q
+            w = Quantised(values, scale, given, None, block, packed, n if packed else None)
+            b = restored(q, scale, block, 0 if given is None else given)
+            with serving(device):
+                found = matmul(x, w)
+            check(found, x.astype("f8"), b, factor=3 * UNIT)
+
+
 @pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16, np.float64])
 def test_types_of_the_other_factor(draw: Any, dtype: Any):
     q, scale = some(draw, (21, 96), "int4"), scales(draw, 21, 3)

@@ -47,6 +47,7 @@ from cubepy.kernels.matmul.quantised import (
     launch_widened,
     mixed,
     scales_of,
+    streamed,
     widened,
     widened_copy,
     with_scales,
@@ -240,7 +241,7 @@ def _multiply_quantised(
         if hopper is not None:
             launch_mixed(planner, q, b, hopper)
             return
-        t = widened(planner.target, q, b)
+        t = widened(planner.target, q, b) or streamed(planner.target, q, b)
         if t is not None:
             launch_widened(planner, q, b, t)
             return

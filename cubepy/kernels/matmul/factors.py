@@ -104,7 +104,7 @@ def factor_of(name: str, arrays: dict[str, Memory], how: Description) -> Factor:
             raise wrong("matmul", reason, "they are alike")
     seen, block = _blocked(name, scale, extents, how)
     zero = None if zero is None else _blocked(name, zero, extents, how)[0]
-    if how.packed and block[1] % 2 and block[1] < extents[-1]:
+    if how.packed and block[1] % 2 and 1 < block[1] < extents[-1]:
         raise wrong("matmul", f"`{name}` has blocks of {block[1]}, but two elements share a byte")
     return Factor(q, seen, zero, block, form, extents, how.is_turned)
 

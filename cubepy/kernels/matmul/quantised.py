@@ -1,8 +1,9 @@
 """Products of quantised factors: which way each goes.
 
 Where sums share their scales, integers or floats of 8 bits are multiplied as they are and sums are
-scaled. Weights that few rows are multiplied by are widened on the way to registers. Where neither
-serves, a factor is widened to memory first.
+scaled; on Hopper also where scales change each 128 elements of k. Weights that few rows are
+multiplied by, on Hopper all, are widened on the way to registers. Where neither serves, a factor is
+widened to memory first.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ from cubepy.kernels.matmul.widened import (
     Copied,
     Numbers,
     Stored,
+    Streamed,
     Widened,
+    multiply_streamed,
     multiply_widened,
     widen,
 )
@@ -180,6 +183,8 @@ def widened(target: Target, p: Product, f: Factor) -> Widened | None:
     if m > FEW.get(target.kind, 8) or not f.is_turned or not is_dense(f.values, -1):
         return None
     numbers, sums = numbers_of(f), f64 if p.a.dtype is f64 else f32
+    if numbers.block[1] == 1:
+        return None
     if wide:
         rows, across, units, line, width = m, 4, UNITS, 32 if numbers.packed else 16, 4
     else:
@@ -193,12 +198,27 @@ def widened(target: Target, p: Product, f: Factor) -> Widened | None:
     return Widened(rows, across, units, line, 1 if wide else apart, width, sums, numbers)
 
 
-def launch_widened(planner: Planner, p: Product, f: Factor, t: Widened) -> None:
+def streamed(target: Target, p: Product, f: Factor) -> Streamed | None:
+    """How few rows are multiplied by weights whose rows are dense, on CPUs; None for others."""
+    m, columns = p.out.shape[-2:]
+    if m > FEW.get(target.kind, 0) or f.is_turned or not is_dense(f.values, -1):
+        return None
+    numbers = numbers_of(f)
+    line = max(1, target.line_bytes // 4) * (2 if numbers.packed else 1)
+    if numbers.block[1] > 1 and numbers.block[1] % line:
+        return None
+    lines, width = 4, -(-columns // (target.cores * CUBES))
+    width = -(-width // (lines * line)) * lines * line
+    return Streamed(min(m, 2), lines, line, width, f64 if p.a.dtype is f64 else f32, numbers)
+
+
+def launch_widened(planner: Planner, p: Product, f: Factor, t: Widened | Streamed) -> None:
     """A launch over all columns."""
     *batch, _, n = p.out.shape
+    units = t.units if isinstance(t, Widened) else 1
     planner.launch(
-        multiply_widened,
-        Fixed((prod(batch) * -(-n // t.width), 1, 1), (t.units, 1, 1)),
+        multiply_widened if isinstance(t, Widened) else multiply_streamed,
+        Fixed((prod(batch) * -(-n // t.width), 1, 1), (units, 1, 1)),
         a=p.a,
         b=stored(f, tuple(batch)),
         out=p.out,
@@ -280,7 +300,7 @@ def widened_copy(planner: Planner, f: Factor, dtype: DType) -> Memory:
     """The factor as floats, in memory for the duration of a call."""
     made = planner.scratch(f.extents, dtype)
     numbers, line = numbers_of(f), COPIED
-    while numbers.block[1] % line:
+    while numbers.block[1] > 1 and numbers.block[1] % line:
         line //= 2
     units = UNITS if is_wide(planner.target) else 1
     planner.launch(

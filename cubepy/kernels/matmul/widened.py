@@ -12,7 +12,7 @@ from typing import Any
 import cubepy as cp
 from cubepy.ir.types import DType
 from cubepy.kernels.calls.positions import unravelled
-from cubepy.kernels.matmul.finish import chosen, finished_number
+from cubepy.kernels.matmul.finish import chosen, finished, finished_number
 from cubepy.record import dataclass
 
 
@@ -159,22 +159,107 @@ def folded(v: Any, lanes: Any) -> Any:
 
 def numbers_at(y: Any, row: Any, k: Any, line: Any, fill: Any, kind: Any, numbers: Any) -> Any:
     """A line of numbers, less their zero point: whole, or the even and the odd ones."""
-    zero = kind(0)
-    if numbers.has_zero:
-        zero = kind(y.zero[0][numbers.place(row, k)])
+    found = raw_at(y.values[row], k, line, fill, kind, numbers)
+    if not numbers.has_zero:
+        return found
+    zero = kind(y.zero[0][numbers.place(row, k)])
+    return tuple(v - zero for v in found)
+
+
+def raw_at(row: Any, k: Any, line: Any, fill: Any, kind: Any, numbers: Any) -> Any:
+    """A line of the numbers of a row: whole, or the even and the odd ones."""
     if not numbers.packed:
-        v = cp.load(y.values[row], k, line=line, fill=fill)
-        v = cp.Line[kind, line](v)
-        return (v - zero if numbers.has_zero else v,)
+        v = cp.load(row, k, line=line, fill=fill)
+        return (cp.Line[kind, line](v),)
     half = line // 2
-    v = cp.Line[cp.i32, half](cp.load(y.values[row], k // 2, line=half, fill=fill))
+    v = cp.Line[cp.i32, half](cp.load(row, k // 2, line=half, fill=fill))
     low, high = v & 15, v >> 4
     if numbers.sign:
-        low, high, zero = low ^ 8, high ^ 8, zero + 8
-    low, high = cp.Line[kind, half](low), cp.Line[kind, half](high)
-    if numbers.sign or numbers.has_zero:
-        return low - zero, high - zero
-    return low, high
+        low, high = (low ^ 8) - 8, (high ^ 8) - 8
+    return cp.Line[kind, half](low), cp.Line[kind, half](high)
+
+
+# The same where rows of the right factor are dense
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """`rows` rows at a time by `lines` lines of `line` columns; a cube has `width` columns."""
+
+    rows: int
+    lines: int
+    line: int
+    width: int
+    sums: DType
+    numbers: Numbers
+
+
+@cp.cube
+def multiply_streamed(
+    a: cp.Tensor,
+    b: Stored,
+    out: cp.Tensor,
+    biases: Any,
+    extras: Any,
+    epilogue: cp.Comptime[Callable[..., Any] | None],
+    t: cp.Comptime[Streamed],
+) -> None:
+    """A cube of one unit for `width` columns of each product of [..., m, k] by [..., k, n]."""
+    m, n = out.shape[out.rank - 2], out.shape[out.rank - 1]
+    across = (n + t.width - 1) // t.width
+    where = unravelled(cp.CUBE_POS // across, out.shape[: out.rank - 2])
+    x, y, z = chosen(a, where), b.matrix(where), chosen(out, where)
+    j0 = cp.CUBE_POS % across * t.width
+    for j in range(j0, min(j0 + t.width, n), t.lines * t.line):
+        for i in range(0, m, t.rows):
+            found = streamed(x, y, i, j, t)
+            for r in cp.unroll(range(t.rows)):
+                if i + r < m:
+                    for c in cp.unroll(range(t.lines)):
+                        v, at = found[r, c], (*where, i + r, j + c * t.line)
+                        if at[-1] < n:
+                            v = finished(v, at, biases, extras, epilogue)
+                            cp.store(z[i + r], at[-1], v)
+
+
+def streamed(x: Any, y: Any, i: Any, j: Any, t: Any) -> Any:
+    """The sums of some rows and lines of columns; the last row stands for those behind it."""
+    half = t.line // 2 if t.numbers.packed else t.line
+    parts = t.line // half
+    rows = tuple(x[min(i + r, x.shape[0] - 1)] for r in range(t.rows))
+    found = cp.local((t.rows, t.lines, parts), cp.Line[t.sums, half], fill=0)
+    for k in range(x.shape[1]):
+        for c in cp.unroll(range(t.lines)):
+            values = scaled_row(y, k, j + c * t.line, t)
+            for r in cp.unroll(range(t.rows)):
+                for p in cp.unroll(range(parts)):
+                    found[r, c, p] = found[r, c, p] + values[p] * t.sums(rows[r][k])
+    lines = cp.local((t.rows, t.lines), cp.Line[t.sums, t.line])
+    for r in cp.unroll(range(t.rows)):
+        for c in cp.unroll(range(t.lines)):
+            v = found[r, c, 0]
+            lines[r, c] = interleaved(v, found[r, c, 1]) if parts == 2 else v
+    return lines
+
+
+def scaled_row(y: Any, k: Any, j: Any, t: Any) -> Any:
+    """A line of a row times its scales: whole, or its even and its odd numbers."""
+    numbers = raw_at(y.values[k], j, t.line, 0, t.sums, t.numbers)
+    scales = line_of(y.scale, k, j, t)
+    if t.numbers.has_zero:
+        zeros = line_of(y.zero[0], k, j, t)
+        return tuple((numbers[p] - zeros[p]) * scales[p] for p in range(len(numbers)))
+    return tuple(numbers[p] * scales[p] for p in range(len(numbers)))
+
+
+def line_of(x: Any, k: Any, j: Any, t: Any) -> Any:
+    """What numbers of a line share, or have each."""
+    row, column = t.numbers.place(k, j)
+    if t.numbers.block[1] != 1:
+        v = t.sums(x[row, column])
+        return v, v
+    v = cp.Line[t.sums, t.line](cp.load(x[row], j, line=t.line))
+    return (v[0::2], v[1::2]) if t.numbers.packed else (v,)
 
 
 # A widened copy
@@ -182,11 +267,11 @@ def numbers_at(y: Any, row: Any, k: Any, line: Any, fill: Any, kind: Any, number
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """A cube of `units` units widens a row, `line` numbers at a time, computing as `kind`."""
+    """A cube of `units` units widens a row, `line` numbers at a time, computing as `sums`."""
 
     units: int
     line: int
-    kind: DType
+    sums: DType
     numbers: Numbers
 
 
@@ -198,10 +283,9 @@ def widen(b: Stored, out: cp.Tensor, t: cp.Comptime[Copied]) -> None:
     where, row = index[:-1], index[-1]
     y, z = b.matrix(where), chosen(out, where)[row]
     for c in range(cp.UNIT_POS * t.line, n, t.units * t.line):
-        found = numbers_at(y, row, c, t.line, 0, t.kind, t.numbers)
+        found = scaled_row(y, row, c, t)
         v = found[0] if len(found) == 1 else interleaved(found[0], found[1])
-        scale = t.kind(y.scale[t.numbers.place(row, c)])
-        cp.store(z, c, out.dtype(v * scale))
+        cp.store(z, c, out.dtype(v))
 
 
 def interleaved(even: Any, odd: Any) -> Any:
