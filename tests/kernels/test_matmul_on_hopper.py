@@ -64,6 +64,25 @@ def test_reduced_precision_is_asked_for():
     assert not fast.promotes
 
 
+def test_results_that_boxes_cannot_describe_leave_one_by_one():
+    chosen = choose(HOPPER, problem(512, 512, 512, has_boxes=False, has_factor_boxes=True))
+    assert isinstance(chosen, Pipelined)
+    assert chosen.by_elements
+    boxed = choose(HOPPER, problem(512, 512, 512))
+    assert isinstance(boxed, Pipelined)
+    assert not boxed.by_elements
+
+
+def test_large_factors_are_copied_where_boxes_cannot_describe_them():
+    def names(a: str, b: str) -> list[str]:
+        return [launch.launcher.kernel.__name__ for launch in launches(a, b)]
+
+    large = names("bf16[4095,4097]", "bf16[4097,4099]")
+    assert large == ["align", "align", "multiply_by_elements"]
+    assert names("bf16[4095,4096]", "bf16[4096,4099]") == ["align", "multiply_by_elements"]
+    assert names("bf16[300,301]", "bf16[301,303]") == ["multiply_fragments"]
+
+
 @pytest.mark.parametrize("elements", [f8e4m3, f8e5m2, i8, u8])
 def test_bytes_are_taken_along_k_alone(elements: Any):
     p = problem(512, 512, 512, elements=elements, result=i32 if elements in (i8, u8) else f32)
