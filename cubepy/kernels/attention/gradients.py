@@ -69,9 +69,10 @@ def attention_grad(
     and summed in f32, and rounded once. Sums have a fixed order, so that results repeat, but for
     gradients by queries where tensor cores are used (sm_90a; f16 and bf16 of at most 128 elements,
     whose rows begin at multiples of 16 bytes, without a mask or broadcast queries): there cubes add
-    to them in f32 in any order, and weights and gradients of scores are rounded to the dtype before
-    they are multiplied (Shah et al., "FlashAttention-3", 2024). Raises `LaunchError` for shapes
-    that do not fit, `LaunchTypeError` for dtypes that do not.
+    to them in f32 in any order, and weights and gradients of scores, before `scale`, are rounded to
+    the dtype before they are multiplied, so that those of f16 beyond 65504 are infinite (Shah et
+    al., "FlashAttention-3", 2024). Raises `LaunchError` for shapes that do not fit,
+    `LaunchTypeError` for dtypes that do not.
     """
     if scale is not None and not isinstance(scale, int | float):
         raise refused("attention_grad", "scale", f"is {scale!r}; it takes a number", "")
