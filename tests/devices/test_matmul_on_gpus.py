@@ -68,16 +68,14 @@ def test_f16_by_tensor_cores(cuda: str, extents: tuple[int, int, int], layout: s
     product(cuda, extents, layout, "f2", None)
 
 
-@pytest.mark.parametrize("left", ["N", "T"])
-def test_right_factors_that_are_transposed_first(
-    cuda: str, left: str, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(grids, "TURNED_ROWS", 1)
-    monkeypatch.setattr(grids, "TURNED_WORK", 1)
+@pytest.mark.parametrize("layout", ["NN", "NT", "TN", "TT"])
+def test_factors_that_are_transposed_first(cuda: str, layout: str, monkeypatch: pytest.MonkeyPatch):
+    for name in ("TURNED_ROWS", "TURNED_COLUMNS", "TURNED_WORK"):
+        monkeypatch.setattr(grids, name, 1)
     monkeypatch.setattr(entry, "_PLANS", type(entry._PLANS)())
-    for extents in ((130, 264, 8), (257, 65, 1000), (511, 300, 77)):
-        product(cuda, extents, f"{left}T", "f4", None)
-    product(cuda, (257, 65, 100), f"{left}T", "f8", None)
+    for extents in ((130, 264, 8), (257, 65, 1000), (511, 300, 77), (300, 200, 1)):
+        product(cuda, extents, layout, "f4", None)
+    product(cuda, (257, 65, 100), layout, "f8", None)
 
 
 def test_i8_by_tensor_cores(cuda: str):

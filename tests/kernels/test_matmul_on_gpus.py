@@ -13,7 +13,7 @@ from cubepy.ir.types import DType, bf16, f16, f32, f64, i8, i32
 from cubepy.kernels.calls.inspection import record
 from cubepy.kernels.matmul import variants
 from cubepy.kernels.matmul.fragments import Fragments
-from cubepy.kernels.matmul.grids import fragments, tiles, turns_right
+from cubepy.kernels.matmul.grids import fragments, tiles, turned_first
 from cubepy.kernels.matmul.problem import COLUMNS, ROWS, Problem, result_of, sums_of
 from cubepy.kernels.matmul.steps import add_many_parts
 from cubepy.kernels.matmul.strategies import choose, parts_of_k
@@ -130,15 +130,30 @@ def test_small_products_are_cut_for_all_multiprocessors():
     assert isinstance(low, Tiles) and low.height <= 16
 
 
-def test_large_right_factors_are_transposed_first():
-    for m, right, is_turned in ((4096, COLUMNS, True), (4096, ROWS, False), (512, COLUMNS, False)):
-        p = problem(m, 4096, 4096, right=right)
-        assert turns_right(p, choose(AMPERE, p)) == is_turned
-    p = problem(4096, 4096, 4096, f16, right=COLUMNS)
-    assert not turns_right(p, choose(AMPERE, p))
-    p = problem(4096, 4096, 4096, right=COLUMNS)
-    assert not turns_right(p, choose(OLD, p))
-    assert not turns_right(replace(p, batch=(2,)), choose(AMPERE, p))
+def test_large_factors_are_transposed_first():
+    for m, n, right, turns in (
+        (4096, 4096, COLUMNS, (True, True)),
+        (4096, 4096, ROWS, (True, False)),
+        (8192, 2048, COLUMNS, (False, True)),
+        (512, 4096, COLUMNS, (True, False)),
+        (512, 512, COLUMNS, (False, False)),
+    ):
+        p = problem(m, n, 4096, right=right)
+        assert turned_first(p, choose(AMPERE, p)) == turns
+    p = problem(4096, 4096, 4096, left=COLUMNS)
+    assert not any(turned_first(p, choose(AMPERE, p)))
+    for p, target in (
+        (problem(4096, 4096, 4096, f16, right=COLUMNS), AMPERE),
+        (problem(4096, 4096, 4096, right=COLUMNS), OLD),
+        (problem(4096, 4096, 4096, right=COLUMNS, batch=(2,)), AMPERE),
+    ):
+        assert not any(turned_first(p, choose(target, p)))
+
+
+def test_what_is_transposed_first_is_not_transposed_again():
+    a, b = spec("f32[4096,4096]"), spec("f32[4096,4096]")
+    launches = record(cp.kernels.matmul, {"a": a, "b": b}, {}, AMPERE)
+    assert [launch.launcher.kernel.__name__ for launch in launches][1:] == ["multiply_tiles"]
 
 
 def test_few_results_are_sums_of_parts():

@@ -18,7 +18,7 @@ from cubepy.kernels.matmul.aligned import aligned, is_worth_copies
 from cubepy.kernels.matmul.blocks import Blocks, multiply_blocks
 from cubepy.kernels.matmul.factors import Description, Factor, arrays_of, factor_of
 from cubepy.kernels.matmul.fragments import Fragments, multiply_fragments
-from cubepy.kernels.matmul.grids import turns_right
+from cubepy.kernels.matmul.grids import turned_first
 from cubepy.kernels.matmul.maps import boxes
 from cubepy.kernels.matmul.pipelined import Pipelined, multiply_by_elements, multiply_pipelined
 from cubepy.kernels.matmul.problem import (
@@ -386,18 +386,27 @@ def _turned(p: Product) -> Product:
     return replace(p, out=turned(p.out), biases=biases, scales=scales)
 
 
-def launch(planner: Planner, problem: Problem, p: Product) -> None:
-    """The launch of the kernel that the strategy chose."""
+def _copied(planner: Planner, x: Memory) -> Memory:
+    """A factor in new memory, dense along its rows."""
+    made = planner.scratch(x.shape, x.dtype)
+    copy_transposed(planner, x, made)
+    return made
+
+
+def launch(planner: Planner, problem: Problem, p: Product, *, may_turn: bool = True) -> None:
+    """The launch of the kernel that the strategy chose, behind those that transpose factors, if
+    they may."""
     target = planner.target
     default = choose(target, problem)
     t = planner.pick(
         "matmul", problem_key(problem), default, lambda: others(target, default, problem)
     )
-    if turns_right(problem, t):
-        made = planner.scratch(p.b.shape, p.b.dtype)
-        copy_transposed(planner, p.b, made)
-        p = replace(p, b=made)
-        launch(planner, problem_of(p), p)
+    turns = turned_first(problem, t) if may_turn else (False, False)
+    if any(turns):
+        a = turned(_copied(planner, turned(p.a))) if turns[0] else p.a
+        b = _copied(planner, p.b) if turns[1] else p.b
+        p = replace(p, a=a, b=b)
+        launch(planner, problem_of(p), p, may_turn=False)
         return
     b = p.b
     if not isinstance(t, Pipelined) and problem.right == COLUMNS:

@@ -69,9 +69,10 @@ MOST_SUMS = 512
 LANES = 8
 """Units that copy from a row of a factor that is dense along k: with more, rows of shared memory
 would have to lie so that no line of 16 bytes could be read from them."""
-TURNED_ROWS, TURNED_WORK = 1 << 10, 1 << 33
-"""Rows, and multiplications, from which on a right factor that is dense along k is transposed
-first: tiles turn it on the way for a tenth of the time that the products take."""
+TURNED_ROWS, TURNED_COLUMNS, TURNED_WORK = 1 << 10, 3 << 10, 1 << 33
+"""Rows of a product from which on a right factor that is dense along k is transposed first, columns
+from which on a left one is, and multiplications from which on either is: tiles turn them on the way
+for a tenth, and a thirtieth, of the time that the products take."""
 STAGES = 3
 """Steps in shared memory where copies are asynchronous."""
 STEP_BYTES = 128
@@ -150,10 +151,12 @@ def _unrolled(problem: Problem, depth: int) -> int:
     return depth if (problem.left, problem.right) == (COLUMNS, ROWS) else UNROLLED
 
 
-def turns_right(problem: Problem, t: object) -> bool:
-    """Whether the right factor is transposed in memory before it is multiplied."""
-    has_work = problem.m >= TURNED_ROWS and problem.work >= TURNED_WORK and not problem.batch
-    return has_work and isinstance(t, Tiles) and t.is_async and problem.right == COLUMNS
+def turned_first(problem: Problem, t: object) -> tuple[bool, bool]:
+    """Which factors are transposed in memory before they are multiplied."""
+    if not isinstance(t, Tiles) or not t.is_async or problem.batch or problem.work < TURNED_WORK:
+        return False, False
+    left = problem.left == ROWS and problem.n >= TURNED_COLUMNS
+    return left, problem.right == COLUMNS and problem.m >= TURNED_ROWS
 
 
 def _copied(problem: Problem, which: int, extent: int, is_async: bool) -> int:
