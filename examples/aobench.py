@@ -117,10 +117,9 @@ def render_kernel(out: cp.Tensor[cp.f32]):
 
 
 def render(height: int, width: int, **settings: Any) -> np.ndarray:
-    """A picture of floats from 0 to 1. On a CPU units are lanes, if nothing else is asked for."""
+    """A picture of floats from 0 to 1."""
     out = np.empty((height, width), np.float32)
-    kernel = render_kernel.configure(**({"vectorise": True} | settings))
-    kernel.over(out, cube_dim=(16, 16))(out)
+    render_kernel.configure(**settings).over(out, cube_dim=(16, 16))(out)
     return out
 
 

@@ -40,10 +40,9 @@ def put_kernel(
 
 
 def puts(spot: np.ndarray, strike: np.ndarray, years: np.ndarray, **settings: Any) -> np.ndarray:
-    """What each put is worth. On a CPU units are lanes, if nothing else is asked for."""
+    """What each put is worth."""
     out = np.empty_like(spot)
-    kernel = put_kernel.configure(**({"vectorise": True} | settings))
-    kernel.over(out, cube_dim=64)(spot, strike, years, out)
+    put_kernel.configure(**settings).over(out, cube_dim=64)(spot, strike, years, out)
     return out
 
 

@@ -26,8 +26,6 @@ from cubepy.span import Span
 
 Choice = bool | str
 """What `configure(vectorise=...)` says: True, False or "auto"."""
-AUTOMATIC = False
-"""Whether "auto" may choose this pass; without, only True does."""
 LINES_OF_A_PLANE = 4
 """Registers that the lanes of a plane may take, of four bytes each."""
 GATHER = 3
@@ -66,9 +64,8 @@ class Vectorised:
 
 def vectorise(kernel: Kernel, line_bytes: int, choice: Choice, registers: int = 16) -> Vectorised:
     """The kernel with its units along X as lanes of lines, where that is wanted and possible."""
-    if choice is False or (choice == "auto" and not AUTOMATIC):
-        text = "units are not made lanes: only vectorise=True asks for it"
-        return Vectorised(kernel, 1, [Remark(text)])
+    if choice is False:
+        return Vectorised(kernel, 1, [Remark("units stay scalar: vectorise=False asks for it")])
     found = _refusal(kernel, line_bytes)
     if found is None and choice == "auto":
         found = _cost_rule(kernel)

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import cubepy as cp
-from cubepy.passes import vectorise as pass_
 from cubepy.passes.vectorise import Vectorised, vectorise
 
 ABORTED = 901312
@@ -337,5 +336,30 @@ def test_the_choice_is_checked() -> None:
         nested.configure(vectorise="yes")  # pyright: ignore[reportArgumentType]
 
 
-def test_auto_is_not_yet_on() -> None:
-    assert not pass_.AUTOMATIC
+def test_auto_takes_loops_of_units_alone() -> None:
+    """Units without loops are LLVM's, and loops that mostly gather stay scalar."""
+
+    @cp.cube
+    def plain(x: cp.Tensor[cp.i32], out: cp.Tensor[cp.i32]):
+        i = cp.ABSOLUTE_POS
+        if i < out.size:
+            out[i] = x[i % x.size] * 3 + 1
+
+    @cp.cube
+    def follows(x: cp.Tensor[cp.i32], out: cp.Tensor[cp.i32]):
+        i = cp.ABSOLUTE_POS
+        if i < out.size:
+            k = x[i % x.size]
+            while k > 0:
+                k = x[k]
+            out[i] = k
+
+    def remarks(kernel: Any, **options: Any) -> str:
+        launcher = kernel.configure(**options)[4, 64]
+        return launcher.inspect("i32[37]", "i32[97]", target="cpu:x86-64-v3", stage="remarks")
+
+    assert "lines of 8" in remarks(nested)
+    assert "LLVM" in remarks(plain) and "units are lanes" not in remarks(plain)
+    assert "mostly gathers" in remarks(follows)
+    assert "lines of 8" in remarks(plain, vectorise=True)
+    assert "vectorise=False asks" in remarks(nested, vectorise=False)
