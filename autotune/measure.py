@@ -19,6 +19,12 @@ Clock = Callable[[], float]
 FLUSH_BYTES = 256 << 20
 
 
+def is_capturing(kind: str) -> bool:
+    """Whether torch captures a graph now, in which nothing may be measured or waited for."""
+    torch = sys.modules.get("torch") if kind == "cuda" else None
+    return torch is not None and torch.cuda.is_current_stream_capturing()
+
+
 class Timer:
     """Times launches on a device; `by_torch`: they are in the order of torch's stream."""
 

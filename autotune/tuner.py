@@ -15,6 +15,7 @@ from typing import Any
 from cubepy.autotune import isolated, session
 from cubepy.autotune.ahead import cores
 from cubepy.autotune.hardware import Hardware, hardware_of
+from cubepy.autotune.measure import is_capturing
 from cubepy.autotune.progress import Progress
 from cubepy.autotune.records import (
     IMPORTED,
@@ -114,7 +115,7 @@ def choose(request: Request, make: Callable[[], Subject]) -> Choice:
     measured = records.measurements(key) if level != OFF else {}
     best = _best(request, measured)
     fresh = _fresh(request, measured, level)
-    if level in (OFF, KEPT) or not fresh:
+    if level in (OFF, KEPT) or not fresh or is_capturing(request.device.target.kind):
         index = known.index if known is not None else best or 0
         return Choice(index, True, MEASURED if measured else "default")
     search = _Search(request, key, hardware, records, measured, best, fresh, level, options)
