@@ -42,7 +42,8 @@ class Work:
 
     def __str__(self) -> str:
         shown = f"{self.group} {self.m}x{self.n}x{self.k} {self.dtype}"
-        return shown + ("" if self.dense == "k" else ", rows") + (f" {self.precision or ''}")
+        shown += "" if self.dense == "k" else ", rows"
+        return shown if self.precision is None else f"{shown} {self.precision}"
 
 
 @dataclass

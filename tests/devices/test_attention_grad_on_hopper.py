@@ -69,7 +69,8 @@ def check(
     options: Any = {"causal": causal, "scale": scale}
     result, lse = cp.kernels.attention(a, b, c, return_lse=True, **options)
     out = tuple(cp.asarray(np.full(x.shape, np.nan, kind), device=device) for x in halves[:3])
-    if order:
+    if order:  # all arrays of one call are of one library
+        result, lse = (Turned(x, tuple(range(len(x.shape)))) for x in (result, lse))
         out = cp.kernels.attention_grad(a, b, c, result, lse, grad, **options)
     else:
         cp.kernels.attention_grad(a, b, c, result, lse, grad, out=out, **options)
