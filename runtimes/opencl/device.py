@@ -97,13 +97,19 @@ class Allocation:
 class Code:
     """A built kernel. Arguments are part of the kernel object: one launch at a time sets them."""
 
-    def __init__(self, kernel: Any, artifact: Artifact) -> None:
-        self.kernel = kernel
+    def __init__(self, program: Any, artifact: Artifact) -> None:
+        self._program = program  # what Intel's runtime says is the program of a kernel is none
+        self.entry = artifact.entry
+        self.kernel = self.new_kernel()
         self.dim = artifact.cube_dim
         self.has_faults = bool(artifact.faults)
         # bytes of each argument, 0 for addresses
         self.sizes = [0 if slot.kind.is_address else _size(slot.dtype) for slot in artifact.slots]
         self.lock = Lock()
+
+    def new_kernel(self) -> Any:
+        """A kernel object with arguments of its own."""
+        return api().Kernel(self._program, self.entry)
 
     def set_arguments(self, block: Any) -> None:
         """Pointers for data, bytes for numbers, then the fault record."""
@@ -206,7 +212,7 @@ class OpenclDevice(OneOrder):
         program = built[0] if built else self._from_binary(binary, options)
         if program is None:  # the driver has changed without a new version
             program = self._from_source(artifact, options)
-        return Code(cl.Kernel(program, artifact.entry), artifact)
+        return Code(program, artifact)
 
     @cached_property
     def _identity(self) -> tuple[str, ...]:
@@ -273,15 +279,13 @@ class OpenclDevice(OneOrder):
 
     def native_code(self, loaded: Code) -> NativeCode | None:
         """What native code needs to launch, with a kernel object of its own; None if it can't."""
-        words, cl = self._native, api()
+        words = self._native
         if not words.address or loaded.has_faults:
             return None
-        info = cl.kernel_info
-        program, name = (loaded.kernel.get_info(k) for k in (info.PROGRAM, info.FUNCTION_NAME))
-        kernel = cl.Kernel(program, name)
+        kernel = loaded.new_kernel()
 
-        def refuse(status: int) -> None:
-            given = f"status {status} of a launch of {name} as {kernel}"  # which lives as long
+        def refuse(status: int, _kernel: Any = kernel) -> None:  # which lives as long
+            given = f"status {status} of a launch of {loaded.entry}"
             raise fail("E508", device=self.name, call="the launch", reason=given, suggestion="")
 
         sizes = tuple(loaded.sizes)
