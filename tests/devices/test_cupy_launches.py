@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -11,10 +12,13 @@ import cubepy as cp
 from cubepy.jit.kernel import Launcher
 from cubepy.jit.tables import native_executor
 from cubepy.runtimes.native.launching.tables import Context
+from tests.devices.conftest import require
 from tests.devices.kernels import spin
 from tests.optional import require_package
 
 pytestmark = pytest.mark.usefixtures("cuda")
+if find_spec("cupy") is None:
+    require("cuda:0")  # without a GPU nobody misses it
 cupy = require_package("cupy")
 
 
