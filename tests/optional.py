@@ -10,6 +10,7 @@ import importlib
 import os
 import re
 from types import ModuleType
+from typing import NoReturn
 
 import pytest
 
@@ -23,6 +24,11 @@ def require_package(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] != name.split(".")[0]:
             raise  # the package is there and broken
+    leave_out(name)
+
+
+def leave_out(name: str) -> NoReturn:
+    """Skip the test, or fail it if CI asks for all, because `name` is absent."""
     if os.environ.get("CUBEPY_REQUIRE_OPTIONAL") == "1":
         pytest.fail(f"{_ABSENT}{name}, and CUBEPY_REQUIRE_OPTIONAL=1 requires it", pytrace=False)
     pytest.skip(f"{_ABSENT}{name}", allow_module_level=True)

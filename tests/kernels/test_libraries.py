@@ -16,10 +16,9 @@ from tests.optional import require_package
 
 
 @pytest.fixture(params=["cpu", "opencl:0"])
-def device(request: pytest.FixtureRequest) -> str:
+def device(request: pytest.FixtureRequest, require_text_device: Any) -> str:
     if request.param != "cpu":
-        require_package("pyopencl")
-        require_package("pocl_binary_distribution")
+        require_text_device("pocl")
     return request.param
 
 
