@@ -19,7 +19,7 @@ def describe() -> dict[str, str]:
         "cpu": f"{_cpu_name()}, {_llvm_cpu()}",
         "cores": f"{peers.all_cores()} usable of {os.cpu_count()}",
         "caches": _caches(),
-        "governor": _read(SYSTEM_CPU / "cpu0/cpufreq/scaling_governor") or "not told",
+        "governor": _read(SYSTEM_CPU / "cpu0/cpufreq/scaling_governor") or "not reported",
         "huge pages": _bracketed(_read(Path("/sys/kernel/mm/transparent_hugepage/enabled"))),
         "system": f"{platform.system()} {platform.release()}, {platform.machine()}",
         "load": _load(),
@@ -45,16 +45,16 @@ def _caches() -> str:
     for index in sorted((SYSTEM_CPU / "cpu0/cache").glob("index*")):
         if _read(index / "type") != "Instruction":
             found.append(f"L{_read(index / 'level')} {_read(index / 'size')}")
-    return ", ".join(found) or "not told"
+    return ", ".join(found) or "not reported"
 
 
 def _bracketed(text: str) -> str:
     found = re.search(r"\[(\w+)\]", text)
-    return found[1] if found else "not told"
+    return found[1] if found else "not reported"
 
 
 def _load() -> str:
-    return f"{os.getloadavg()[0]:.2f} at the start" if hasattr(os, "getloadavg") else "not told"
+    return f"{os.getloadavg()[0]:.2f} at the start" if hasattr(os, "getloadavg") else "not reported"
 
 
 def _version(package: str) -> str:

@@ -23,7 +23,7 @@ def absent() -> list[str]:
 
 
 def all_cores() -> int:
-    """The threads that everybody gets unless told otherwise."""
+    """The threads that everybody gets unless set otherwise."""
     return usable_cores()
 
 

@@ -128,11 +128,11 @@ def choose(name: str, value: Any) -> None:
 
 
 VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
-"""What tells NVIDIA's driver which GPUs a process has."""
+"""The variable by which NVIDIA's driver selects the GPUs of a process."""
 
 
 def visible_gpus() -> list[str] | None:
-    """The GPUs that the driver was told to show, by the names that it takes; None if all."""
+    """The GPUs selected for this process, by the driver's names; None if all."""
     found = os.environ.get(VISIBLE_GPUS)
     return None if found is None else [name for name in found.split(",") if name]
 

@@ -1,4 +1,4 @@
-"""Outputs that tell what a kernel wrote: poisoned, between guard bands.
+"""Outputs that show what a kernel wrote: poisoned, between guard bands.
 
 A kernel that forgets an element leaves poison; one that writes past its output breaks a band.
 """

@@ -192,7 +192,8 @@ def _replayed(search: dict[str, Any]) -> tuple[str | None, str | None]:
         found = (replay(texts, log, limits).outcome or {}).get("pick")
     except ValueError:  # it was ended from outside in the middle of a race
         found = before
-    return tuple(None if k is None else texts[k] for k in (before, found))  # type: ignore[return-value]
+    named = {None: None} | dict(enumerate(texts))
+    return named[before], named[found]
 
 
 def _row(m: Measurement) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Tiles that lie inside of an array are loaded without masks: there are two copies of a phase.
 
-Blocks of units load many lines under masks between two barriers. A few comparisons tell whether all
-lanes of all of them are on, as they are but at the edges of arrays.
+Blocks of units load many lines under masks between two barriers. A few comparisons determine
+whether all lanes of all of them are on, as they are but at the edges of arrays.
 """
 
 from __future__ import annotations

@@ -70,10 +70,10 @@ def test_arguments_are_drawn_from_a_seed():
 
 def test_jobs_run_one_after_the_other_and_a_bad_one_stops_none(tmp_path: Path):
     work = [job(tmp_path, 100), job(tmp_path, 100, "absent"), job(tmp_path, 300)]
-    told: list[str] = []
-    found = run_all(work, SWEEP, lambda done: told.append(done.error))
+    reported: list[str] = []
+    found = run_all(work, SWEEP, lambda done: reported.append(done.error))
     assert [bool(done.error) for done in found] == [False, True, False]
-    assert "absent" in told[1] and len(find_records().measured_keys()) == 2
+    assert "absent" in reported[1] and len(find_records().measured_keys()) == 2
 
 
 @pytest.mark.optional("distributed")

@@ -51,7 +51,7 @@ def test_a_wrong_candidate_is_never_chosen_however_fast(seed: int):
     assert all(trials.status[k] == WRONG and "4 of 4" in trials.details[k] for k in wrong)
 
 
-def test_what_becomes_wrong_while_it_is_timed_is_not_chosen():
+def test_what_becomes_wrong_while_it_is_timed_is_not_chosen(monkeypatch: pytest.MonkeyPatch):
     subject = FakeSubject([0.01, 0.0001, 0.005])
     plain = subject.seconds
 
@@ -60,7 +60,7 @@ def test_what_becomes_wrong_while_it_is_timed_is_not_chosen():
             subject._wrong = (1,)
         return plain(k, count)
 
-    subject.seconds = seconds  # type: ignore[method-assign]
+    monkeypatch.setattr(subject, "seconds", seconds)
     trials, _ = search(subject, 30.0)
     assert trials.outcome is not None and trials.outcome["pick"] == 2
     assert trials.status[1] == WRONG

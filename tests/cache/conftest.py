@@ -64,7 +64,7 @@ HEAD = "import cubepy as cp\nimport numpy as np\nimport math\nfrom dataclasses i
 
 @pytest.fixture
 def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
-    """`load(text, helpers=text)`: a module of a new process, as far as kernels can tell; what it
+    """`load(text, helpers=text)`: a module of a new process, as far as kernels can see; what it
     imports as `helpers` is made of the other text."""
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
 

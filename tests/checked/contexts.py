@@ -28,7 +28,7 @@ class Context:
 
     @property
     def who(self) -> int:
-        """What the kernel is told."""
+        """The unit that the kernel gets as its argument."""
         return self.faulty[0]
 
 

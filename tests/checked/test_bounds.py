@@ -79,7 +79,7 @@ CASES = [
 
 
 def bad_indices(access: Access) -> list[tuple[int, int]]:
-    """Faulty indices, each with the one that is told."""
+    """Faulty indices, each with the one that is reported."""
     extent, width = access.extent, access.width
     found = [(i, i) for i in (-1, -(2**40), extent, extent + 1, 2**31 + 5, 2**62)]
     if width > 1:
@@ -102,20 +102,20 @@ def test_fault(case: tuple[Access, Any, Context, Any], device: str):
     access, memory, context, source = case
     x, out = Guarded(access.shape), Guarded(UNITS)
     launcher = faulty.configure(device=device, checked=True)[GRID]
-    for bad, told in bad_indices(access):
+    for bad, reported in bad_indices(access):
         x.array[...], out.array[...] = 1, 0
         table = np.array([0, bad, 0], np.int64)
         comptime = (memory, access.shape, access.function, context.function, source)
         with pytest.raises(cp.OutOfBoundsError) as caught:
             launcher(*comptime, x.array, table, bad, context.who, out.array)
-        check(caught.value, access, MEMORIES[memory], context, told)
+        check(caught.value, access, MEMORIES[memory], context, reported)
         assert x.is_fenced and out.is_fenced, "something outside was touched"
         assert table.tolist() == [0, bad, 0]
 
 
-def check(error: Any, access: Access, name: str, context: Context, told: int) -> None:
+def check(error: Any, access: Access, name: str, context: Context, reported: int) -> None:
     found = (error.code, error.kernel, error.line, error.argument, error.axis, error.index)
-    assert found == ("E701", "faulty", access.line, name, access.axis, told), str(error)
+    assert found == ("E701", "faulty", access.line, name, access.axis, reported), str(error)
     assert error.extent == access.extent, str(error)
     (x, y, z), cube = error.unit, error.cube
     assert (y, z) == (0, 0) and cube * GRID[1] + x in context.faulty, str(error)

@@ -188,7 +188,7 @@ FORTRAN = (columns, flat_of_columns)
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c[0].__name__}-{c[1]}-{c[2]}")
 def test_fault(case: Any, device: str):
-    kernel, shape, given, told, legal = case
+    kernel, shape, given, reported, legal = case
     x, out = Guarded(shape), Guarded(8)
     x.array[...], out.array[...] = 0, 0
     seen = x.array.reshape(shape[::-1]).T if kernel in FORTRAN else x.array
@@ -196,7 +196,7 @@ def test_fault(case: Any, device: str):
     with pytest.raises(cp.OutOfBoundsError) as caught:
         launcher(seen, out.array, given)
     error = caught.value
-    assert (error.argument, error.axis, error.index, error.extent) == told, str(error)
+    assert (error.argument, error.axis, error.index, error.extent) == reported, str(error)
     assert (error.kernel, error.line) == (kernel.__name__, line_of(__file__, kernel.__name__))
     assert (error.code, error.unit, error.cube) == ("E701", (0, 0, 0), 0)
     assert x.is_fenced and out.is_fenced

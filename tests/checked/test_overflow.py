@@ -145,8 +145,8 @@ FORMS = [
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize(("kernel", "bad", "good", "told"), FORMS, ids=lambda v: str(v)[:20])
-def test_forms(kernel: Any, bad: int, good: int, told: str, device: str):
+@pytest.mark.parametrize(("kernel", "bad", "good", "reported"), FORMS, ids=lambda v: str(v)[:20])
+def test_forms(kernel: Any, bad: int, good: int, reported: str, device: str):
     out = np.zeros(16, np.int64)
     launcher = kernel.configure(device=device, checked=True)[2, 4]
     if kernel is not of_some_units:
@@ -154,9 +154,9 @@ def test_forms(kernel: Any, bad: int, good: int, told: str, device: str):
     launcher(good, out)
     with pytest.raises(cp.CheckError, match="E704") as caught:
         launcher(bad, out)
-    left, symbol, right = told.split()
-    told_by_either = (told, f"{right} {symbol} {left}")  # products commute
-    assert any(f"the index {t} leaves" in str(caught.value) for t in told_by_either)
+    left, symbol, right = reported.split()
+    either = (reported, f"{right} {symbol} {left}")  # products commute
+    assert any(f"the index {t} leaves" in str(caught.value) for t in either)
     name = kernel.__name__
     assert caught.value.line == line_of(__file__, name)
     is_of_some = kernel is of_some_units

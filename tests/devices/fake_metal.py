@@ -195,7 +195,7 @@ class Queue:
 
 
 class Gpu:
-    """One GPU; `calls` is what its encoders were told."""
+    """One GPU; `calls` is the calls of its encoders."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []

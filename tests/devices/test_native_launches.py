@@ -267,7 +267,7 @@ def test_grids_of_clusters(gpu: Torch):
     assert native and gpu.driver.native == native
 
 
-def test_other_threads_run_while_the_driver_waits(gpu: Torch):
+def test_other_threads_run_while_the_driver_waits(gpu: Torch, monkeypatch: pytest.MonkeyPatch):
     kernel = cp.cube(axpy)
     launch, args = kernel.over(64), (*(torch.zeros(64) for _ in range(3)), 2.0)
     warmed(launch, *args)
@@ -284,7 +284,7 @@ def test_other_threads_run_while_the_driver_waits(gpu: Torch):
     helper = threading.Thread(target=answer)
     helper.start()
     gpu.driver._addresses.clear()
-    gpu.driver._cuLaunchKernel = wait  # type: ignore[method-assign]
+    monkeypatch.setattr(gpu.driver, "_cuLaunchKernel", wait)
     device: Any = cp.device("cuda:0")
     device._native._held[0] = gpu.driver.cuGetProcAddress(b"cuLaunchKernel", 0, 0)[1]
     launch(*args)
@@ -444,7 +444,7 @@ def test_programs_that_the_driver_refuses(gpu: Torch, monkeypatch: pytest.Monkey
         gpu.driver.launched.append(("asked", 0))
         return (Result.CUDA_ERROR_ILLEGAL_ADDRESS if len(gpu.driver.launched) == 2 else 0,)
 
-    gpu.driver.cuLaunchKernel = refuse_second  # type: ignore[method-assign]
+    monkeypatch.setattr(gpu.driver, "cuLaunchKernel", refuse_second)
     with pytest.raises(cp.DeviceError, match="E509"):
         program(*tensors)
     assert len(gpu.driver.launched) == 2  # neither again nor the rest

@@ -207,7 +207,9 @@ def test_any_order(driver: fake_cuda.Driver, kernels: Any, seed: int):
     assert driver.native > native + 20
 
 
-def test_an_event_waits_for_launches_under_way(driver: fake_cuda.Driver, kernels: Any):
+def test_an_event_waits_for_launches_under_way(
+    driver: fake_cuda.Driver, kernels: Any, monkeypatch: pytest.MonkeyPatch
+):
     """Where the driver keeps a launch waiting without the GIL, no event is recorded before it."""
     warmed(kernels)
     out, stream = made(), cp.Stream(device=PLACE)
@@ -222,7 +224,7 @@ def test_an_event_waits_for_launches_under_way(driver: fake_cuda.Driver, kernels
             time.sleep(0.2)
         return inner(function, *rest)
 
-    driver.cuLaunchKernel = slowly  # type: ignore[method-assign]
+    monkeypatch.setattr(driver, "cuLaunchKernel", slowly)
     helper = threading.Thread(target=kernels[1].over(N), args=(x,))
     native = driver.native
     helper.start()

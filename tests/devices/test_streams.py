@@ -137,8 +137,8 @@ def test_arrays_of_others_that_tell_no_stream_are_in_the_default_one(driver: fak
                 **stream,
             }
 
-    told = [Foreign(), Foreign(stream=None), Foreign(stream=1), Foreign(stream=2)]
-    found = [read_memory(x) for x in told]
+    known = [Foreign(), Foreign(stream=None), Foreign(stream=1), Foreign(stream=2)]
+    found = [read_memory(x) for x in known]
     assert [m.queue for m in found if m is not None] == [0, 0, 0, 2]
 
 

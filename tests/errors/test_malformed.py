@@ -100,7 +100,7 @@ def cause_of(error: BaseException) -> str:
 def fault_of(error: cp.Error, file: Path) -> str:
     """What a demanding user has to say against an error."""
     if error.code in (None, "E119", "E505"):
-        return f"it tells of a defect: {error.code}"
+        return f"it reports a defect: {error.code}"
     if not isinstance(error, cp.CompileError | cp.LaunchError):
         return f"a {type(error).__name__} is neither CompileError nor LaunchError"
     if error.span is None:

@@ -216,7 +216,7 @@ def test_the_repl():
 
 
 def test_python_without_positions(tmp_path: Any):
-    """`-X no_debug_ranges`: lambdas of one line cannot be told apart, and that is said."""
+    """`-X no_debug_ranges`: lambdas of one line cannot be distinguished, which is reported."""
     script = tmp_path / "script.py"
     script.write_text(
         "import numpy as np, cubepy as cp\n"

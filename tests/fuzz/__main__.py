@@ -25,7 +25,7 @@ from tests.fuzz.child import Chunk, run
 
 CHUNK = 240
 """Seeds of a child; so the memory of compiled code stays bounded."""
-TOLD = 1000
+REPORT_EVERY = 1000
 """Kernels between two lines that say how far a soak is."""
 SHOWN, EXCERPT = 40, 5000
 """Finds that are printed in full, and characters of each."""
@@ -67,14 +67,14 @@ def main() -> int:
 
 def soak(options: argparse.Namespace) -> int:
     """All chunks, `jobs` at a time, and a summary."""
-    began, tally, told = time.monotonic(), Tally(), 0
+    began, tally, reported = time.monotonic(), Tally(), 0
     until = None if options.limit is None else time.time() + options.limit
     chunks = list(_chunks(options.start, options.count, options.family, options.device, until))
     with ThreadPoolExecutor(options.jobs) as pool:
         for _ in pool.map(lambda chunk: child(chunk, tally), chunks):
-            if sum(tally.ran.values()) - told >= TOLD:
-                told = sum(tally.ran.values())
-                words = f"{told} kernels, {len(tally.finds)} finds"
+            if sum(tally.ran.values()) - reported >= REPORT_EVERY:
+                reported = sum(tally.ran.values())
+                words = f"{reported} kernels, {len(tally.finds)} finds"
                 print(f"{words}, {time.monotonic() - began:.0f} s", flush=True)
     by_family = ", ".join(f"{n} {family}" for family, n in tally.ran.items())
     kinds = Counter(kind for _, _, kind in tally.finds)

@@ -132,8 +132,8 @@ def rows(target: str) -> set[str]:
 
 
 def test_only_the_interpreter_keeps_names() -> None:
-    told = {ops.NAME.name, ops.BREAKPOINT.name}
-    assert told <= rows("interpreter") and not told & rows("cpu:x86-64-v3")
+    reporting = {ops.NAME.name, ops.BREAKPOINT.name}
+    assert reporting <= rows("interpreter") and not reporting & rows("cpu:x86-64-v3")
 
 
 @cp.cube

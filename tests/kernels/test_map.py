@@ -61,14 +61,14 @@ def test_shapes_and_strides(draw, pair):
         dtype = draw.pick.choice("ffdi") if math.prod(shape) < 10**6 else "f"
         arrays = [operand(draw, shape, dtype) for _ in range(count)]
         expected = expected_of(*arrays)
-        told = str([(x.shape, x.strides, x.dtype) for x in arrays])
+        case = str([(x.shape, x.strides, x.dtype) for x in arrays])
         found = cube_map(function, *arrays)
         assert found.dtype == dtype
-        np.testing.assert_array_equal(found, expected, err_msg=told)
+        np.testing.assert_array_equal(found, expected, err_msg=case)
         out = Guarded(expected.shape, dtype, draw.pick.randrange(9))
         assert cube_map(function, *arrays, out=out.array) is out.array
         out.check(out.array)
-        np.testing.assert_array_equal(out.array, expected, err_msg=told)
+        np.testing.assert_array_equal(out.array, expected, err_msg=case)
 
 
 @pytest.mark.parametrize("width", (511, 4096))

@@ -48,7 +48,7 @@ def test_any_axes_and_strides(draw, name):
         dtype = np.dtype(draw.pick.choice(DTYPES))
         x = draw.layout(draw.array(shape, dtype))
         axis, keepdims = random_axes(draw.pick, len(shape)), draw.pick.random() < 0.4
-        told = str((name, x.shape, x.strides, dtype, axis, keepdims))
+        case = str((name, x.shape, x.strides, dtype, axis, keepdims))
         try:
             expected = theirs(x, axis=axis, keepdims=keepdims)
         except ValueError:
@@ -56,7 +56,7 @@ def test_any_axes_and_strides(draw, name):
                 ours(x, axis, keepdims)
             continue
         found = ours(x, axis, keepdims)
-        assert type(found) is type(expected) and found.dtype == expected.dtype, told
+        assert type(found) is type(expected) and found.dtype == expected.dtype, case
         out = Guarded(expected.shape, expected.dtype, draw.pick.randrange(9))
         assert ours(x, axis, keepdims, out=out.array) is out.array
         out.check(out.array)
@@ -64,7 +64,7 @@ def test_any_axes_and_strides(draw, name):
         if name == "sum" and dtype.kind == "f":
             assert_sum(found, x, axis, keepdims)
         else:
-            np.testing.assert_array_equal(found, expected, err_msg=told)
+            np.testing.assert_array_equal(found, expected, err_msg=case)
 
 
 @pytest.mark.parametrize("axis", (None, 0, 1, 2, (0, 1), (1, 2), (0, 2)))

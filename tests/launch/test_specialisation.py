@@ -42,7 +42,7 @@ def describe(out, value: cp.Comptime):
 
 
 def kind_of(value: Any) -> float:
-    """A number that tells equal values of different types apart."""
+    """A number that distinguishes equal values of different types."""
     if isinstance(value, tuple):
         own = 100.0 if hasattr(value, "_fields") else 200.0
         return own + sum(kind_of(v) for v in value)

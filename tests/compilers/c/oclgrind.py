@@ -30,7 +30,7 @@ from cubepy.targets import parse_target
 from tests.optional import require_package
 
 MOST = 100_000
-"""Reports of a child, after which it tells no more: one that told anything is not asked again."""
+"""Reports of a child, after which it reports no more: one with any is not used again."""
 CHECKS = {
     "OCLGRIND_DATA_RACES": "1",
     "OCLGRIND_UNIFORM_WRITES": "1",
@@ -79,8 +79,10 @@ class Child:
         """What the child answers, or None where it died, and what it said on stderr meanwhile."""
         before = os.fstat(self._log.fileno()).st_size
         answer = self._answer() if self._ask(request) else None
-        told = os.pread(self._log.fileno(), os.fstat(self._log.fileno()).st_size - before, before)
-        return answer, told.decode(errors="replace")
+        reported = os.pread(
+            self._log.fileno(), os.fstat(self._log.fileno()).st_size - before, before
+        )
+        return answer, reported.decode(errors="replace")
 
     def _ask(self, request: dict[str, Any]) -> bool:
         assert self._process.stdin is not None
@@ -197,7 +199,7 @@ class OclgrindDevice(OneOrder):
         return max(1, count)
 
     def memory(self) -> MemoryUse:
-        """Not told."""
+        """Not reported."""
         return MemoryUse(0, 0)
 
     def load(self, artifact: Artifact) -> Artifact:
@@ -254,21 +256,21 @@ class Arguments:
 def run(request: dict[str, Any], used: list[Allocation]) -> list[str]:
     """Launch in the child, update the memory, and give what is reported."""
     buffers = [allocation.contents() for allocation in used]
-    answer, told = child().run(request | {"buffers": buffers})
-    told = COUNTED.sub("", told)
-    if told or answer is None:
+    answer, reported = child().run(request | {"buffers": buffers})
+    reported = COUNTED.sub("", reported)
+    if reported or answer is None:
         child().end()
         child.cache_clear()
-    found = reports(told)
+    found = reports(reported)
     if not isinstance(answer, list):
         return [*found, answer or "Oclgrind ended"]
     fine = [allocation.update(held) for allocation, held in zip(used, answer, strict=True)]
     return found if all(fine) else [*found, "a unit wrote before its array"]
 
 
-def reports(told: str) -> list[str]:
-    """What was told, but for loads of atomics; all of it where the child stopped telling."""
-    every = [text.strip() for text in re.split(r"\n(?=\n\S)", told) if text.strip()]
+def reports(text: str) -> list[str]:
+    """What was reported, but for loads of atomics; all of it where the child stopped reporting."""
+    every = [text.strip() for text in re.split(r"\n(?=\n\S)", text) if text.strip()]
     return [text for text in every if len(every) >= MOST or not is_atomic_load(text)]
 
 

@@ -1,4 +1,4 @@
-"""What units do together, and what kernels tell: on the text of OpenCL C and of Metal."""
+"""What units do together, and what kernels print: on the text of OpenCL C and of Metal."""
 
 from __future__ import annotations
 
