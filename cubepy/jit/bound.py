@@ -34,16 +34,19 @@ class Bound(Base):
 
     It launches what was prepared as long as that would be prepared again, else prepares anew. Once
     native code runs such launches, calls go there: it launches `_launcher` with `_args`, of which
-    the last have `_names`, as if for the first time.
+    the last have `_names`, as if for the first time, or as the last time where nothing has changed
+    since, by what stands in `_memo`; `_data` keeps what that refers to.
     """
 
     __slots__ = (
         "__weakref__",
         "_args",
         "_calls",
+        "_data",
         "_grid",
         "_kernel",
         "_launcher",
+        "_memo",
         "_names",
         "_prepare",
         "_state",

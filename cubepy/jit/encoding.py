@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Iterable, Sequence
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -465,7 +465,9 @@ def _capture_rows(words: Words, captured: Captured) -> list[list[int]]:
         _require(not captured.is_container or is_constant(value))
     if isinstance(reader, Attributes):
         _require(getattr(reader.owner, name) is value)
-        row = [tables.Capture.ATTRIBUTE, words.object(reader.owner), words.object(name)]
+        is_plain = _is_in_module(reader.owner, name)
+        kind = tables.Capture.MODULE if is_plain else tables.Capture.ATTRIBUTE
+        row = [kind, words.object(reader.owner), words.object(name)]
     else:
         _require(isinstance(reader, Captures))
         row = _captured_row(words, reader.function, name)
@@ -476,6 +478,11 @@ def _capture_rows(words: Words, captured: Captured) -> list[list[int]]:
             for k, v in items.items()
         ),
     ]
+
+
+def _is_in_module(owner: Any, name: str) -> bool:
+    """Whether an attribute is found in a module's dictionary, and nowhere before."""
+    return type(owner) is ModuleType and name in vars(owner) and not hasattr(ModuleType, name)
 
 
 def _captured_row(words: Words, function: FunctionType, name: str) -> list[int]:

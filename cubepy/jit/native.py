@@ -6,6 +6,7 @@ compiled before a kernel was launched twice.
 
 from __future__ import annotations
 
+import ctypes
 import inspect
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from cubepy.jit.grid import Fixed, Grid, Over
 from cubepy.jit.launch import Prepared
 from cubepy.options import SETTINGS
 from cubepy.runtimes.native.launching import state
+from cubepy.runtimes.native.launching.tables import MEMO_WORDS
 
 if TYPE_CHECKING:
     from cubepy.jit.bound import Bound
@@ -113,6 +115,10 @@ class NativeLaunches:
 
             found = native_executor()
             assert found is not None
+            if type(bound) is found.bound:  # another thread was here
+                return
+            bound._memo = (ctypes.c_int64 * MEMO_WORDS)()
+            bound._words = ctypes.addressof(bound._memo)
             bound._entry = found.bound_entry
             bound.__class__ = found.bound
 

@@ -22,7 +22,9 @@ _SUPPORTED = (
     and object.__basicsize__ == 16
 )
 _ENTRY_AT = 16
-"""Where instances of `Base` keep the address of their native code, behind what all objects have."""
+"""Where instances of `Base` keep the address of their native code, behind what all objects have,"""
+WORDS_AT = 24
+"""and that of words which belong to one of them; 0 for none."""
 _CALL, _MEMBERS = 50, 72
 _DEFAULT, _BASETYPE, _VECTORCALL = 1 << 18, 1 << 10, 1 << 11
 _SIZE, _READONLY = 19, 1
@@ -82,11 +84,14 @@ def _base() -> Any:
     if not _SUPPORTED:
         return _Plain
     entry = _Member(b"_entry", _SIZE, _ENTRY_AT, 0, None)
-    return _type("cubepy.Base", _ENTRY_AT + 8, _DEFAULT | _BASETYPE, [_members(entry)], object)
+    words = _Member(b"_words", _SIZE, WORDS_AT, 0, None)
+    flags = _DEFAULT | _BASETYPE
+    return _type("cubepy.Base", WORDS_AT + 8, flags, [_members(entry, words)], object)
 
 
 Base: Any = _base()
-"""The class of objects that may be called natively; `_entry` is the address of the code."""
+"""The class of objects that may be called natively; `_entry` is the address of the code, `_words`
+that of what it keeps for the object."""
 
 
 def native_class(cls: Any) -> Any:

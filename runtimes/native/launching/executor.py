@@ -12,6 +12,7 @@ import sys
 import threading
 from array import array
 from collections.abc import Callable, Iterable, Sequence
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -75,7 +76,7 @@ class Classes:
 
     `launcher` keeps `kernel`, `_grid`, `_table`, `_what` and `_cells`; `kernel` keeps `_launchers`,
     `_covers` and `_table`, and has `__getitem__` and `over`; `table` keeps `data`; `array` keeps
-    `_memory`, a `memory`; `bound` keeps `_launcher`, `_args` and `_names`;
+    `_memory`, a `memory`; `bound` keeps `_launcher`, `_args`, `_names` and `_data`;
     `program` keeps `_data`; `tensor_map` keeps `array`, `box`, `swizzle` and `pixels`; `guarded`
     keeps `_guards`.
     `general` launches in Python; `rest` completes a launch; `overrides` is the context variable
@@ -165,6 +166,7 @@ class Executor:
             Context.EXCEPTION: id(Exception),
             Context.INLINE: inline_address(),
             Context.TUPLE: id(tuple),
+            Context.MODULE: id(ModuleType),
             Context.DICT: id(dict),
             Context.LAUNCHER: id(self.launcher),
             Context.ENTRY: self.entry,
@@ -321,6 +323,7 @@ def _places(classes: Classes) -> dict[Context, int] | None:
         (Context.BOUND_LAUNCHER, bound, "_launcher"),
         (Context.BOUND_ARGS, bound, "_args"),
         (Context.BOUND_NAMES, bound, "_names"),
+        (Context.BOUND_DATA, bound, "_data"),
         (Context.PROGRAM_DATA, object.__new__(classes.program), "_data"),
         (Context.DATA, table, "data"),
         (Context.MEMORY_OF, object.__new__(classes.array), "_memory"),

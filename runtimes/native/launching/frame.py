@@ -39,16 +39,18 @@ LONG_TICKS = 150_000
 PATIENCE = 15_000
 
 LEAF_BYTES = Leaf.SIZE * 8
-LEAVES_AT = 64
+FRAME_HEAD = 8
+LEAVES_AT = 8 * FRAME_HEAD
 AXES_BYTES = 3 * MAX_RANK * 8
 """Of a leaf: strides in elements, strides in bytes, extents. They are copies: an array may be given
 another shape by a thread that runs while an attribute or a tensor is read."""
 STRIDES_AT = LEAVES_AT + MAX_LEAVES * LEAF_BYTES
 OWNED_AT = STRIDES_AT + MAX_LEAVES * AXES_BYTES
 FRAME_WORDS = (OWNED_AT + MAX_LEAVES * 8) // 8
-COUNT, OWNED, TABLE, RAISED = 0, 1, 2, 3
+COUNT, OWNED, TABLE, RAISED, DATA, MEMO = 0, 1, 2, 3, 4, 5
 """Words of a frame: leaves that were read, references that are owned, the table, whether an
-exception is to be raised."""
+exception is to be raised, the object with the table's data, and the bound launch that remembers
+what is launched, or 0."""
 
 DECLARATIONS = """
 declare i32 @PyContextVar_Get(i64, i64, i64)
@@ -59,6 +61,7 @@ declare i64 @PyLong_FromLongLong(i64)
 declare i64 @PyDict_GetItemWithError(i64, i64)
 declare i64 @PyObject_GetAttr(i64, i64)
 declare i64 @PyCell_Get(i64)
+declare i64 @PyModule_GetDict(i64)
 declare i64 @PyFunction_GetCode(i64)
 declare i64 @PyFunction_GetGlobals(i64)
 declare i64 @PyFunction_GetDefaults(i64)

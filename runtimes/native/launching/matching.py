@@ -175,8 +175,13 @@ def _capture_holds() -> Routine:
     """(frame, capture): whether a captured name is bound to the same value."""
     f = Routine("capture_holds", 2)
     frame, row = f.parameters
-    with f.when(row[0].equals(Capture.ITEM)):
-        found = f.invoke("PyDict_GetItemWithError", row[1], row[2])
+    items = f.local(row[1])
+    with f.when(row[0].equals(Capture.MODULE)):
+        f.refuse(row[1].load(TYPE_OF).differs(context(f, Context.MODULE)))
+        items.set(f.invoke("PyModule_GetDict", row[1]))
+    is_item = f.truth(row[0].equals(Capture.ITEM)) | f.truth(row[0].equals(Capture.MODULE))
+    with f.when(is_item.differs(0)):
+        found = f.invoke("PyDict_GetItemWithError", items.get(), row[2])
         with f.when(found.equals(0)):
             call_void(f, "PyErr_Clear")
             f.leave(0)

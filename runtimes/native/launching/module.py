@@ -22,6 +22,7 @@ from cubepy.runtimes.native.launching import (
     opencl,
     programs,
     reading,
+    remembering,
     running,
 )
 from cubepy.runtimes.native.launching.frame import CONTEXT, DECLARATIONS
@@ -37,6 +38,7 @@ def text() -> str:
         matching,
         enqueuing,
         opencl,
+        remembering,
         running,
         programs,
         describing,

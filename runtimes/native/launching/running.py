@@ -6,10 +6,12 @@ from cubepy.runtimes.native.launching.frame import (
     BOUND,
     BYTES_ITEMS,
     COUNT,
+    DATA,
     FRAME_WORDS,
     HAS_COUNTER,
     LAUNCH,
     LONG_TICKS,
+    MEMO,
     OFFSET_FLAG,
     OWNED,
     OWNED_AT,
@@ -198,6 +200,7 @@ def _try() -> Routine:
                 f.leave(f.invoke("run_on_opencl", frame, this, block, counts[3]))
             with f.when(this[Plan.GPU].differs(0)):
                 f.leave(f.invoke("run_on_gpu", frame, this, block, counts[3]))
+            f.invoke("remember", frame, this, block, counts)
             f.leave(f.invoke("run", this, block, counts[3], counts[4]))
         plan.set(this + this[Plan.BYTES])
     f.leave(0)
@@ -224,10 +227,10 @@ def _general() -> Routine:
 
 
 def _attempt() -> Routine:
-    """(launcher, args, number, keywords): 1 when launched, 0 when nothing was done, -1 for an
-    exception."""
-    f = Routine("attempt", 4)
-    launcher, args, count, keywords = f.parameters
+    """(launcher, args, number, keywords, the bound launch whose arguments they are, or 0): 1 when
+    launched, 0 when nothing was done, -1 for an exception."""
+    f = Routine("attempt", 5)
+    launcher, args, count, keywords, bound = f.parameters
     table, none = launcher.load(context(f, Context.TABLE)), context(f, Context.NONE)
     f.refuse(table.equals(0))
     f.refuse(table.equals(none))
@@ -235,6 +238,8 @@ def _attempt() -> Routine:
     for word in (COUNT, OWNED, RAISED):
         frame.store(0, word * 8)
     data = table.load(context(f, Context.DATA))
+    frame.store(data, DATA * 8)
+    frame.store(bound, MEMO * 8)
     call_void(f, "Py_IncRef", data)
     words = data.load(TUPLE_ITEMS) + BYTES_ITEMS
     done = f.invoke("try", frame, launcher, words, args, count, keywords)
@@ -252,7 +257,7 @@ def _launch() -> Routine:
     f = Routine(LAUNCH, 4, is_exported=True)
     launcher, args, flagged, keywords = f.parameters
     count, none = flagged & ~OFFSET_FLAG, context(f, Context.NONE)
-    done = f.invoke("attempt", launcher, args, count, keywords)
+    done = f.invoke("attempt", launcher, args, count, keywords, 0)
     with f.when(done.equals(1)):
         call_void(f, "Py_IncRef", none)
         f.leave(none)
@@ -267,21 +272,31 @@ def _bound() -> Routine:
     bound, args, flagged, keywords = f.parameters
     count, none = flagged & ~OFFSET_FLAG, context(f, Context.NONE)
     with f.when((f.truth(count.equals(0)) & f.truth(keywords.equals(0))).differs(0)):
-        held, names = (bound.load(context(f, k)) for k in (Context.BOUND_ARGS, Context.BOUND_NAMES))
-        given = f.local(held.load(TUPLE_SIZE))
-        wanted = f.local()
-        with f.when(names.differs(none)):
-            wanted.set(names)
-            given.set(given.get() - names.load(TUPLE_SIZE))
-        launcher = bound.load(context(f, Context.BOUND_LAUNCHER))
         call_void(f, "Py_IncRef", bound)
-        done = f.invoke("attempt", launcher, held + TUPLE_ITEMS, given.get(), wanted.get())
+        launcher = bound.load(context(f, Context.BOUND_LAUNCHER))
+        done = f.local(f.invoke("again", bound, launcher))
+        with f.when(done.get().equals(0)):
+            done.set(f.invoke("afresh", bound, launcher))
         call_void(f, "Py_DecRef", bound)
-        with f.when(done.equals(1)):
+        with f.when(done.get().equals(1)):
             call_void(f, "Py_IncRef", none)
             f.leave(none)
-        f.refuse(done < 0)
+        f.refuse(done.get() < 0)
     f.leave(f.invoke("general", context(f, Context.BOUND), bound, args, count, keywords))
+    return f
+
+
+def _afresh() -> Routine:
+    """(bound, launcher): launch with the arguments that were bound; as `attempt`."""
+    f = Routine("afresh", 2)
+    bound, launcher = f.parameters
+    held, names = (bound.load(context(f, k)) for k in (Context.BOUND_ARGS, Context.BOUND_NAMES))
+    given = f.local(held.load(TUPLE_SIZE))
+    wanted = f.local()
+    with f.when(names.differs(context(f, Context.NONE))):
+        wanted.set(names)
+        given.set(given.get() - names.load(TUPLE_SIZE))
+    f.leave(f.invoke("attempt", launcher, held + TUPLE_ITEMS, given.get(), wanted.get(), bound))
     return f
 
 
@@ -297,5 +312,6 @@ def routines() -> tuple[Routine, ...]:
         _general(),
         _attempt(),
         _launch(),
+        _afresh(),
         _bound(),
     )

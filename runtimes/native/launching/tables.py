@@ -198,6 +198,36 @@ class Order(IntEnum):
     SIZE = 2
 
 
+class Memo(IntEnum):
+    """The words of a bound launch: the last launch on the CPU that the next one may be like."""
+
+    PLAN = 0
+    """The address of its plan; 0 for none. Its table's data is kept by the bound launch."""
+    CUBES = 1
+    WORK = 2
+    ARRAYS = 3
+    """Rows of `Remembered`."""
+    BLOCK = 4
+    ROWS = BLOCK + MAX_SLOTS + 4
+
+
+class Remembered(IntEnum):
+    """What stood in an array of NumPy's."""
+
+    OBJECT = 0
+    ADDRESS = 1
+    RANK = 2
+    DTYPE = 3
+    FLAGS = 4
+    AXES = 5
+    """`MAX_RANK` extents, and as many strides in bytes."""
+
+
+REMEMBERED_WORDS = Remembered.AXES + 2 * MAX_RANK
+MAX_REMEMBERED = 8
+MEMO_WORDS = Memo.ROWS + MAX_REMEMBERED * REMEMBERED_WORDS
+
+
 class Guards(IntEnum):
     """The words at the beginning of an object's guards, which follow; see `jit.guards`."""
 
@@ -320,6 +350,8 @@ class Capture(IntEnum):
     ITEM = 0
     ATTRIBUTE = 1
     CELL = 2
+    MODULE = 3
+    """An attribute that stands in the module's dictionary."""
 
 
 CAPTURE_WORDS = 4
@@ -499,7 +531,11 @@ class Context(IntEnum):
     DYING_OF = 79
     GUARDS = 80
     """Where guarded objects keep their guards: a tuple that begins with bytes."""
-    SIZE = 81
+    BOUND_DATA = 81
+    """Where bound launches keep the data of the table of what they remember."""
+    MODULE = 82
+    """The type of modules, of which classes can be others."""
+    SIZE = 83
 
 
 NUMBER_ROW_WORDS = 3

@@ -1,0 +1,188 @@
+"""Bound launches on NumPy's arrays that are as they were at the last launch.
+
+Everything that follows from arguments follows from the objects and, for arrays, from what stands
+in them: address, type, rank, whether they may be written, extents, strides. A bound launch keeps its
+objects, so its last launch leaves what stood in its arrays and the argument block that it made
+of it. While that stands there, only settings and captured names are looked at again.
+"""
+
+from __future__ import annotations
+
+from cubepy.runtimes.native.launching.callables import WORDS_AT
+from cubepy.runtimes.native.launching.frame import (
+    ARRAY_DATA,
+    ARRAY_DTYPE,
+    ARRAY_FLAGS,
+    ARRAY_RANK,
+    ARRAY_SHAPE,
+    ARRAY_STRIDES,
+    BYTES_ITEMS,
+    COUNT,
+    DATA,
+    FRAME_HEAD,
+    MEMO,
+    NUMPY_WRITEABLE,
+    OWNED,
+    OWNED_AT,
+    RAISED,
+    TUPLE_ITEMS,
+    call_void,
+    context,
+    leaf_at,
+    rule_at,
+)
+from cubepy.runtimes.native.launching.tables import (
+    CAPTURE_WORDS,
+    DTYPE_ROW_WORDS,
+    MAX_RANK,
+    MAX_REMEMBERED,
+    MAX_SLOTS,
+    REMEMBERED_WORDS,
+    WRITEABLE,
+    Context,
+    Grid,
+    Kind,
+    Leaf,
+    Memo,
+    Plan,
+    Remembered,
+    Rule,
+)
+from cubepy.runtimes.native.words import Routine
+
+_CHANGEABLE = Rule.FUNCTION, Rule.MAP
+"""Rules of objects that may become others in place."""
+
+
+def _remember_array() -> Routine:
+    """(leaf, row): note what stands in an array of NumPy's."""
+    f = Routine("remember_array", 2)
+    leaf, row = f.parameters
+    kind, rank = leaf[Leaf.CLASS], leaf[Leaf.RANK]
+    dtype = (context(f, Context.DTYPES_AT) + (kind & 0xFF) * (DTYPE_ROW_WORDS * 8))[0]
+    writeable = f.choose((kind & WRITEABLE).differs(0), NUMPY_WRITEABLE, 0)
+    for which, value in (
+        (Remembered.OBJECT, leaf[Leaf.OBJECT]),
+        (Remembered.ADDRESS, leaf[Leaf.VALUE]),
+        (Remembered.RANK, rank),
+        (Remembered.DTYPE, dtype),
+        (Remembered.FLAGS, writeable),
+    ):
+        row.store(value, which * 8)
+    axes = row + Remembered.AXES * 8
+    with f.times(rank) as k:
+        axes.store(leaf[Leaf.SHAPE_AT][k], k * 8)
+        (axes + MAX_RANK * 8).store(leaf[Leaf.BYTE_STRIDES_AT][k], k * 8)
+    f.leave(1)
+    return f
+
+
+def _remember() -> Routine:
+    """(frame, plan, block, counts): leave a launch on the CPU to the next one of the same bound
+    launch, unless it read what may change unseen."""
+    f = Routine("remember", 4)
+    frame, plan, block, counts = f.parameters
+    bound = frame[MEMO]
+    f.refuse(bound.equals(0))
+    memo = bound.load(WORDS_AT)
+    f.refuse(memo.equals(0))
+    place = context(f, Context.BOUND_DATA)
+    before = bound.load(place)
+    memo.store(0, Memo.PLAN * 8)
+    f.refuse(frame[OWNED].differs(0))
+    f.refuse(plan[Plan.GPU].differs(0))
+    f.refuse(plan[Plan.GRID].equals(Grid.ARRAY))
+    arrays = f.local()
+    with f.times(frame[COUNT]) as k:
+        leaf, rule = leaf_at(frame, k), rule_at(plan, k)
+        for which in _CHANGEABLE:
+            f.refuse(rule[0].equals(which))
+        with f.when(leaf[Leaf.KIND].equals(Kind.ARRAY)):
+            f.refuse(leaf[Leaf.TYPE].differs(context(f, Context.NDARRAY)))
+            number = arrays.get()
+            f.refuse(number >= MAX_REMEMBERED)
+            f.invoke("remember_array", leaf, memo + Memo.ROWS * 8 + number * (REMEMBERED_WORDS * 8))
+            arrays.set(number + 1)
+    with f.times(plan[Plan.SLOTS] + 3) as k:
+        memo.store(block[k], k * 8 + Memo.BLOCK * 8)
+    memo.store(arrays.get(), Memo.ARRAYS * 8)
+    memo.store(counts[3], Memo.CUBES * 8)
+    memo.store(counts[4], Memo.WORK * 8)
+    memo.store(plan, Memo.PLAN * 8)
+    with f.when(before.differs(frame[DATA])):
+        call_void(f, "Py_IncRef", frame[DATA])
+        bound.store(frame[DATA], place)
+        with f.when(before.differs(0)):
+            frame.store(before, OWNED_AT)
+            frame.store(1, OWNED * 8)
+    f.leave(1)
+    return f
+
+
+def _is_remembered() -> Routine:
+    """(row): whether the same stands in an array."""
+    f = Routine("is_remembered", 1)
+    (row,) = f.parameters
+    array = row[Remembered.OBJECT]
+    rank, axes = row[Remembered.RANK], row + Remembered.AXES * 8
+    flags = array.load(ARRAY_FLAGS, "i32") & NUMPY_WRITEABLE
+    unlike = array.load(ARRAY_DATA) ^ row[Remembered.ADDRESS]
+    unlike = unlike | array.load(ARRAY_RANK, "i32") ^ rank
+    unlike = unlike | array.load(ARRAY_DTYPE) ^ row[Remembered.DTYPE]
+    f.refuse((unlike | flags ^ row[Remembered.FLAGS]).differs(0))
+    shape, strides = array.load(ARRAY_SHAPE), array.load(ARRAY_STRIDES)
+    with f.times(rank) as k:
+        unlike = shape[k] ^ axes[k] | strides[k] ^ (axes + MAX_RANK * 8)[k]
+        f.refuse(unlike.differs(0))
+    f.leave(1)
+    return f
+
+
+def _relaunch() -> Routine:
+    """(frame, bound, data, plan, block): launch as the last time; 0 where something is different.
+
+    Reading a captured name may run any code, so arrays are looked at behind it.
+    """
+    f = Routine("relaunch", 5)
+    frame, bound, data, plan, block = f.parameters
+    memo = bound.load(WORDS_AT)
+    table = data.load(TUPLE_ITEMS) + BYTES_ITEMS
+    f.refuse(f.invoke("is_as_before", table).equals(0))
+    captures = plan + plan[Plan.CAPTURES_AT]
+    with f.times(plan[Plan.CAPTURES]) as k:
+        f.refuse(f.invoke("capture_holds", frame, captures + k * (CAPTURE_WORDS * 8)).equals(0))
+    f.refuse(memo[Memo.PLAN].differs(plan))
+    f.refuse(bound.load(context(f, Context.BOUND_DATA)).differs(data))
+    with f.times(memo[Memo.ARRAYS]) as k:
+        row = memo + Memo.ROWS * 8 + k * (REMEMBERED_WORDS * 8)
+        f.refuse(f.invoke("is_remembered", row).equals(0))
+    with f.times(plan[Plan.SLOTS] + 3) as k:
+        block.store((memo + Memo.BLOCK * 8)[k], k * 8)
+    f.leave(f.invoke("run", plan, block, memo[Memo.CUBES], memo[Memo.WORK]))
+    return f
+
+
+def _again() -> Routine:
+    """(bound, launcher): 1 when launched as the last time, 0 when nothing was done, -1 for an
+    exception."""
+    f = Routine("again", 2)
+    bound, launcher = f.parameters
+    frame, block = f.room(FRAME_HEAD), f.room(MAX_SLOTS + 4)
+    memo = bound.load(WORDS_AT)
+    f.refuse(memo.equals(0))
+    data, plan = bound.load(context(f, Context.BOUND_DATA)), memo[Memo.PLAN]
+    f.refuse(plan.equals(0))
+    table = launcher.load(context(f, Context.TABLE))
+    f.refuse(table.load(context(f, Context.DATA)).differs(data))
+    frame.store(0, RAISED * 8)
+    call_void(f, "Py_IncRef", data)
+    done = f.invoke("relaunch", frame, bound, data, plan, block)
+    call_void(f, "Py_DecRef", data)
+    f.refuse(frame[RAISED].differs(0), -1)
+    f.leave(done)
+    return f
+
+
+def routines() -> tuple[Routine, ...]:
+    """The routines of this module."""
+    return _remember_array(), _remember(), _is_remembered(), _relaunch(), _again()
