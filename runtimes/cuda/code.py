@@ -19,6 +19,8 @@ STATIC_SHARED_BYTES = 48 << 10
 class Code:
     """A kernel of the device whose `contexts` these are; it is unloaded when it dies."""
 
+    is_usable = staticmethod(is_usable)
+
     def __init__(self, artifact: Artifact, contexts: Contexts | None = None) -> None:
         self._contexts = contexts
         self._modules: dict[int, Any] = {}
@@ -45,7 +47,7 @@ class Code:
     def __del__(self) -> None:
         """Other libraries' contexts unload what is in them when they end; they may have ended."""
         module = self._modules.get(PRIMARY)
-        if module is None or self._contexts is None or not is_usable():
+        if module is None or self._contexts is None or not self.is_usable():
             return
         with suppress(DeviceError), self._contexts.enter(is_own=True):  # raised where one waits
             driver().cuModuleUnload(module)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from functools import lru_cache
 from importlib import import_module
 from typing import Any
@@ -25,13 +26,17 @@ _STICKY = frozenset(
 """Errors after which a context does nothing more."""
 
 
-_process = os.getpid()
-
-
-def is_usable() -> bool:
+def is_usable(
+    is_finalizing: Callable[[], bool] = sys.is_finalizing,
+    process: Callable[[], int] = os.getpid,
+    here: int = os.getpid(),
+) -> bool:
     """Whether the driver may be called to free something: not at the end of the interpreter, nor in
-    the child of a fork, where it does not work."""
-    return not sys.is_finalizing() and os.getpid() == _process
+    the child of a fork, where it does not work.
+
+    Classes keep this function, and it what it calls: at the end names of modules are None.
+    """
+    return not is_finalizing() and process() == here
 
 
 @lru_cache(maxsize=1)

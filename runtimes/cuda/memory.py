@@ -17,6 +17,7 @@ class Allocation(Queued):
     """Device memory; goes back to the pool when it dies, behind the last work on it."""
 
     __slots__ = ("address", "nbytes", "queues")
+    is_usable = staticmethod(is_usable)
 
     def __init__(self, address: int, nbytes: int, queues: Queues) -> None:
         super().__init__()
@@ -26,7 +27,7 @@ class Allocation(Queued):
         self.queues = queues
 
     def __del__(self) -> None:
-        if not self.address or not is_usable():
+        if not self.address or not self.is_usable():
             return
         queues = self.queues
         with suppress(DeviceError), queues.contexts.enter(is_own=True):  # raised where one waits
@@ -40,6 +41,7 @@ class PinnedAllocation(Pinned):
     """Page-locked host memory; freed when it dies, once the last work on it is done."""
 
     __slots__ = ("_contexts", "address")
+    is_usable = staticmethod(is_usable)
 
     def __init__(self, address: int, contexts: Contexts) -> None:
         super().__init__()
@@ -47,7 +49,7 @@ class PinnedAllocation(Pinned):
         self._contexts = contexts
 
     def __del__(self) -> None:
-        if not is_usable():
+        if not self.is_usable():
             return
         with suppress(DeviceError), self._contexts.enter():  # raised where one waits
             self.wait()

@@ -23,6 +23,8 @@ MANY_READS = 16
 class Handle:
     """Something of the driver's that is destroyed when it dies."""
 
+    is_usable = staticmethod(is_usable)
+
     def __init__(self, held: Any, destroy: Callable[[Any], Any], contexts: Contexts) -> None:
         self.handle = int(held)
         self._held = held
@@ -30,7 +32,7 @@ class Handle:
         self._contexts = contexts
 
     def __del__(self) -> None:
-        if is_usable():
+        if self.is_usable():
             with self._contexts.enter():
                 self._destroy(self._held)
 
