@@ -1,8 +1,8 @@
 """Bound launches on NumPy's arrays that are as they were at the last launch.
 
-Everything that follows from arguments follows from the objects and, for arrays, from what stands
-in them: address, type, rank, whether they may be written, extents, strides. A bound launch keeps its
-objects, so its last launch leaves what stood in its arrays and the argument block that it made
+What a launch depends on of its arguments follows from the objects and, for arrays, from what stands
+in them: address, type, rank, whether they may be written, extents, strides. A bound launch keeps
+its objects, so its last launch leaves what stood in its arrays and the argument block that it made
 of it. While that stands there, only settings and captured names are looked at again.
 """
 
