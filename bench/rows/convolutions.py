@@ -12,6 +12,8 @@ from bench.arrays import make_random, to_f64
 from bench.suite import OURS, Case, Claim, Contender, Row
 
 GROUP = "conv2d"
+WINOGRAD = ("winograd2x2", "winograd4x4")
+"""What `prepack` may be allowed; these err otherwise (docs/accuracy.md)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,20 +64,27 @@ def _make(problem: Problem, small: bool) -> Case:
     x = make_random((p.batch, p.channels, p.extent, p.extent))
     w = make_random((p.filters, p.channels, p.window, p.window), seed=1)
     last = np.ascontiguousarray(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
-    contenders = [*_ours(p, last, w), *_torch(p, x, last, w)]
+    contenders = [*_ours(p, x, last, w), *_torch(p, x, last, w)]
     against = ("torch returned", "torch last", "torch packed")
     claims = [Claim("best", "cubepy packed", against, problem.floor)]
+    claims.append(Claim("channels last", "cubepy packed last", against, problem.floor))
+    claims += [Claim(form, f"cubepy {form}", against, problem.floor) for form in WINOGRAD]
     taps = p.channels * p.window**2
     return Case(contenders, claims, partial(_expected, p, x, w), rtol=1e-4, atol=taps * 1e-5)
 
 
-def _ours(p: Problem, x: np.ndarray, w: np.ndarray) -> Iterator[Contender]:
+def _ours(p: Problem, x: np.ndarray, last: np.ndarray, w: np.ndarray) -> Iterator[Contender]:
     conv2d, prepack = peers.find_prebuilt("conv2d"), peers.find_prebuilt("prepack")
     if conv2d is None or prepack is None:
         return
     options = {"stride": p.stride, "padding": p.padding}
-    yield Contender(OURS, partial(conv2d, x, w, **options), "last")
+    yield Contender(OURS, partial(conv2d, x, w, **options), "returned")
     yield Contender(OURS, partial(conv2d, x, prepack(w), **options), "packed")
+    yield Contender(OURS, partial(conv2d, last, prepack(w), **options), "packed last")
+    if (p.window, p.stride) == (3, 1):
+        for form in WINOGRAD:
+            packed = prepack(w, precision=form)
+            yield Contender(OURS, partial(conv2d, last, packed, **options), form)
 
 
 def _torch(p: Problem, x: np.ndarray, last: np.ndarray, w: np.ndarray) -> Iterator[Contender]:

@@ -223,6 +223,17 @@ def test_conv2d_of_points(on: On):
     np.testing.assert_allclose(on(cp.kernels.conv2d, x, w), exact, 1e-5, 1e-4)
 
 
+@pytest.mark.parametrize("precision", ["winograd2x2", "winograd4x4"])
+def test_conv2d_of_squares(on: On, precision: str):
+    def packed(x: Any, w: Any, bias: Any) -> Any:
+        weight = cp.kernels.prepack(w, precision=precision)
+        return cp.kernels.conv2d(x, weight, bias, padding=1)
+
+    x, w, bias = numbers(2, 3, 5, 6), numbers(5, 3, 3, 3), numbers(5)
+    found = on(packed, x, w, bias)
+    np.testing.assert_allclose(found, convolved(x, w) + bias[:, None, None], 1e-4, 1e-3)
+
+
 def test_transpose_and_where(on: On):
     x = numbers(2, 37, 70)
     for axes in (None, (0, 2, 1), (1, 0, 2)):

@@ -142,7 +142,8 @@ def convolve_bands(
             depth = z * window.stride[0] + a * window.dilation[0] - window.before[0]
             begins, ends = part + a == 0, part == parts - 1 and a == window.kernel[0] - 1
             c0 = group * channels + part * p.depth
-            bring(source, held, near, depth, y0 * window.stride[1], rows, c0, pitch, window, t)
+            corner = depth, y0 * window.stride[1], 0
+            bring(source, held, near, corner, rows, c0, pitch, window, t)
             for panel in range(count):
                 number = (group * per_group + first + panel) * parts + part
                 at = (number * window.kernel[0] + a) * taps
@@ -168,15 +169,18 @@ def bring(
     x: Any,
     held: Any,
     near: Any,
-    depth: Any,
-    top: Any,
+    corner: Any,
     rows: Any,
     c0: Any,
     pitch: Any,
     window: Any,
     t: Any,
 ) -> None:
-    """Some channels of the rows that a band depends on, channels last, with zeros around."""
+    """Some channels of the rows that a band depends on, channels last, with zeros around.
+
+    `corner`: the depth, and the row and column of the padded array that the band begins at.
+    """
+    depth, top, left = corner
     height = x.shape[1] if t.has_channels_last else x.shape[2]
     deep = x.shape[0] if t.has_channels_last else x.shape[1]
     inside = depth >= 0 and depth < deep
@@ -184,9 +188,9 @@ def bring(
         y, at = top + r - window.before[1], r * pitch * t.packing.depth
         if inside and y >= 0 and y < height:
             if t.has_channels_last:
-                bring_pixels(x[depth, y], held, at, c0, pitch, window, t)
+                bring_pixels(x[depth, y], held, at, c0, left, pitch, window, t)
             else:
-                bring_rows(x[:, depth, y], held, near, at, c0, pitch, window, t)
+                bring_rows(x[:, depth, y], held, near, at, c0, left, pitch, window, t)
         else:
             clear(held, at, pitch * t.packing.depth, t)
 
@@ -197,17 +201,18 @@ def clear(held: Any, at: Any, count: Any, t: Any) -> None:
         cp.store(held, at + k, cp.Line[t.packing.dtype, t.packing.line](0), whole=True)
 
 
-def bring_pixels(row: Any, held: Any, at: Any, c0: Any, pitch: Any, window: Any, t: Any) -> None:
+def bring_pixels(
+    row: Any, held: Any, at: Any, c0: Any, left: Any, pitch: Any, window: Any, t: Any
+) -> None:
     """One row that has channels last; what a line has too much, the next pixel overwrites."""
-    p, width = t.packing, row.shape[0]
+    p, width, first = t.packing, row.shape[0], left - window.before[2]
     if t.has_whole_rows:
-        before = window.before[2] * p.depth
         for k in range(0, pitch * p.depth, p.line):
-            v = cp.load(row, k - before, line=p.line)
+            v = cp.load(row, first * p.depth + k, line=p.line)
             cp.store(held, at + k, cp.Line[p.dtype, p.line](v), whole=True)
         return
     for i in range(pitch):
-        column, to = i - window.before[2], at + i * p.depth
+        column, to = first + i, at + i * p.depth
         if column >= 0 and column < width:
             for c in range(0, p.depth, p.line):
                 v = cp.load(row[column], c0 + c, line=p.line)
@@ -217,7 +222,7 @@ def bring_pixels(row: Any, held: Any, at: Any, c0: Any, pitch: Any, window: Any,
 
 
 def bring_rows(
-    x: Any, held: Any, near: Any, at: Any, c0: Any, pitch: Any, window: Any, t: Any
+    x: Any, held: Any, near: Any, at: Any, c0: Any, left: Any, pitch: Any, window: Any, t: Any
 ) -> None:
     """One row of each channel, turned square by square.
 
@@ -231,7 +236,7 @@ def bring_rows(
         for k in range(min(p.line, x.shape[0] + p.line)):
             row = x[min(c0 + c + k, last)]
             for i in range(0, pitch, p.line):
-                v = cp.load(row, i - window.before[2], line=p.line)
+                v = cp.load(row, left - window.before[2] + i, line=p.line)
                 cp.store(near[k], i, cp.Line[p.dtype, p.line](v), whole=True)
         for i in range(0, pitch, p.line):
             put_turned(near, held, at + i * p.depth + c, i, t)

@@ -30,11 +30,14 @@ from cubepy.kernels.convolution.problem import (
     result_extents,
 )
 from cubepy.kernels.convolution.variants import others, problem_key
+from cubepy.kernels.convolution.winograd import Basis, change_weights, convolve_squares
 from cubepy.kernels.matmul.entry import multiply
 from cubepy.kernels.matmul.problem import BOX_UNIT, Product, result_of, sums_of, turned
 from cubepy.record import dataclass
 
 _PLANS = Plans()
+PRECISIONS = {None: 0, "winograd2x2": 2, "winograd4x4": 4}
+"""What `prepack` takes as `precision`, and the extent of squares that it allows."""
 LAYOUTS = {1: ("NCL", "NLC", "NCHW", "NHWC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC", "NCHW")}
 
 
@@ -49,35 +52,56 @@ class Packed:
     shape: tuple[int, ...]
     dtype: DType
     groups: int
-    packing: Packing | None
+    packing: Packing | Basis | None
 
 
-def prepack(weight: Any, *, groups: int = 1) -> Packed | Any:
+def prepack(weight: Any, *, groups: int = 1, precision: str | None = None) -> Packed | Any:
     """The weights of a convolution in the order that its kernels read them, for many calls.
 
     `weight`: [filters, channels / groups, ...], 1 to 3 further axes. Gives what `conv1d`, `conv2d`
     and `conv3d` take for it, with the same `groups`; a copy, which does not follow later changes.
     Where the device's kernels read weights as they are, that is `weight` itself; Hopper's tensor
     cores read an array of the same shape with the channels last in memory.
+
+    `precision`: "winograd2x2" or "winograd4x4" allow Winograd's F(2x2, 3x3) or F(4x4, 3x3), which
+    multiply 2.25 or 4 times less. CPUs use them for floats [filters, channels, 3, 3] of one group;
+    such weights then serve strides and dilations of 1 alone. The error of a result no longer scales
+    with the products that it sums, but with what lies nearby: it is at most 16 (channels + 8)
+    2**-24, or 861 (channels + 14) 2**-24, times the sum over channels of the largest absolute
+    element of its square's window by the absolute sum of the filter's weights. An infinity or NaN
+    may make NaN of all results of the squares that depend on it, and elements beyond a 4th (a
+    100th) of the largest number may overflow. docs/accuracy.md derives this.
     """
     library, seen = library_of("prepack", "weight", weight)
     planner = Planner("prepack", library)
     w = planner.array("weight", seen)
     _check_weight("prepack", w, groups)
+    if precision not in PRECISIONS:
+        known = ", ".join(map(repr, PRECISIONS))
+        raise wrong("prepack", f"`precision` is {precision!r}", f"one of {known}")
     if planner.target.kind not in ("cpu", "interpreter"):
         return _with_channels_last(weight, planner, w) if groups == 1 else weight
     p = None if _is_matrix(w, groups) else _packing(planner, w, groups)
+    size = PRECISIONS[precision]
+    if size and strategies.takes_squares(w.shape, groups, sums_of(w.dtype)):
+        p = strategies.basis(planner.target, size, w.shape[0], sums_of(w.dtype))
 
     def make(planner: Planner, arrays: list[Memory]) -> None:
         (w,) = arrays
         if p is None:
             panels = planner.result(Shape((w.shape[1], w.shape[0]), w.dtype))
             copy_dense(planner, turned(_matrix(w)), panels)
+        elif isinstance(p, Basis):
+            size = p.elements(w.shape[0], w.shape[1])
+            panels = planner.result(Shape((size,), p.dtype))
+            units = p.panels(w.shape[0]) * p.step * w.shape[1]
+            seen = Weights(w, None).volume
+            planner.launch(change_weights, Over(units), weight=seen, panels=panels, t=p)
         else:
             size = p.elements(groups, w.shape[0] // groups, w.shape[1], _taps(w))
             _pack(planner, w, planner.result(Shape((size,), p.dtype)), groups, p)
 
-    panels = call(_PLANS, "prepack", ("weight",), (weight,), groups, make)
+    panels = call(_PLANS, "prepack", ("weight",), (weight,), (groups, precision), make)
     return Packed(panels, w.shape, w.dtype, groups, p)
 
 
@@ -204,7 +228,7 @@ class Weights:
     packed: Packed | None
 
     @property
-    def packing(self) -> Packing | None:
+    def packing(self) -> Packing | Basis | None:
         """How panels are packed; None for weights that are not in panels."""
         return None if self.packed is None else self.packed.packing
 
@@ -373,6 +397,8 @@ def launch_convolution(planner: Planner, c: Convolution) -> None:
         t = planner.pick_among("convolution", key, waves.varied(tilings))
         w = c.weights.volume
         launch_gathered(planner, problem, t, c.x, w, c.out, c.biases, c.extras, c.epilogue)
+    elif isinstance(c.weights.packing, Basis):
+        _launch_squares(planner, c, c.weights.packing)
     elif c.weights.packing is None and _is_product(c):
         _launch_product(planner, replace(c, x=_points(planner, c)))
     elif strategies.is_blocked(planner.target, problem):
@@ -480,7 +506,7 @@ def _pack(planner: Planner, w: Memory, panels: Memory, groups: int, p: Packing) 
 def _launch_bands(planner: Planner, c: Convolution) -> None:
     problem, weights, p = c.problem, c.weights, c.weights.packing
     panels = weights.memory
-    if p is None:
+    if not isinstance(p, Packing):
         p = _packing(planner, weights, problem.groups)
         size = p.elements(
             problem.groups, problem.group_filters, problem.group_channels, problem.window.taps
@@ -506,6 +532,29 @@ def _launch_bands(planner: Planner, c: Convolution) -> None:
         extras=c.extras,
         groups=problem.groups,
         window=problem.window,
+        epilogue=c.epilogue,
+        t=t,
+    )
+
+
+def _launch_squares(planner: Planner, c: Convolution, basis: Basis) -> None:
+    problem = c.problem
+    window = problem.window
+    if window.stride != (1, 1, 1) or window.dilation != (1, 1, 1):
+        reason = "`weight` was packed for Winograd's form; `stride` or `dilation` is not 1"
+        raise wrong(planner.function, reason, "pack it without `precision`")
+    t = strategies.squares(planner.target, problem, basis)
+    shares = -(-basis.panels(problem.filters) // t.panels)
+    bands, stripes = -(-problem.results[1] // t.bands.band), -(-problem.results[2] // t.width)
+    planner.launch(
+        convolve_squares,
+        problem.batch * bands * stripes * shares,
+        x=_source(c.x, t.bands),
+        panels=c.weights.memory,
+        out=_channels_last(c.out) if t.bands.puts_channels_last else c.out,
+        biases=c.biases,
+        extras=c.extras,
+        window=window,
         epilogue=c.epilogue,
         t=t,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 from cubepy.ir.types import DType
@@ -9,6 +10,7 @@ from cubepy.kernels.convolution.blocks import Bands, Packing
 from cubepy.kernels.convolution.each import Each
 from cubepy.kernels.convolution.problem import Problem
 from cubepy.kernels.convolution.weight_gradient import Sums
+from cubepy.kernels.convolution.winograd import TAPS, Basis, Squares
 from cubepy.kernels.matmul.strategies import even_part, tile_extents
 from cubepy.targets import Target
 
@@ -18,6 +20,12 @@ of 7 or 14 pixels."""
 CUBES = 4
 """Cubes for each core."""
 UNITS = 256
+START = 5000
+"""Cycles that a cube takes to start, roughly."""
+SQUARES = 7
+"""Of what number squares of a row are multiples where a row is cut, so that tiles fill them."""
+BROUGHT = 64
+"""The most channels that are brought at a time, in whole lines, to be put into another basis."""
 
 
 def is_blocked(target: Target, problem: Problem) -> bool:
@@ -98,6 +106,54 @@ def divided(problem: Problem, p: Packing, pixels: int, band: int, share: int) ->
         problem.puts_channels_last,
         problem.has_dense_rows and p.depth == problem.channels,
     )
+
+
+def takes_squares(shape: tuple[int, ...], groups: int, sums: DType) -> bool:
+    """Whether Winograd's forms serve weights of this shape."""
+    return groups == 1 and shape[2:] == (TAPS, TAPS) and sums.is_float and min(shape) > 0
+
+
+def basis(target: Target, size: int, filters: int, sums: DType) -> Basis:
+    """Panels of as many lines as tiles of registers have."""
+    line = max(1, target.line_bytes // sums.itemsize)
+    return Basis(size, min(_tile(target)[1], -(-filters // line)), line, sums)
+
+
+def squares(target: Target, problem: Problem, s: Basis) -> Squares:
+    """The division with the least work for the busiest core, of those whose elements fill at most
+    half of the second cache; rows of squares are cut where one is too long for that."""
+    rows, columns = (-(-n // s.size) for n in problem.results[1:])
+    total, line = s.panels(problem.filters), s.line
+    pitch = -(-problem.channels // line) * line + line
+    most = target.cache_bytes // 2 // s.dtype.itemsize // (s.positions * pitch)
+    across = columns if columns <= most else min(columns, max(SQUARES, most // SQUARES * SQUARES))
+
+    def cost(down: int, panels: int) -> int:
+        count = down * across
+        cubes = problem.batch * -(-rows // down) * -(-columns // across) * -(-total // panels)
+        brought = (down * s.size + 2) * (across * s.size + 2) * problem.channels * 4
+        changed = count * problem.channels * s.positions * 3
+        multiplied = count * panels * s.positions * s.step * (problem.channels // 2 + 3)
+        each = (brought + changed + multiplied) // line + START
+        return -(-cubes // target.cores) * each
+
+    heights = range(1, max(1, min(rows, most // across)) + 1)
+    choices = ((d, n) for d in heights for n in parts_of(total))
+    down, panels = min(choices, key=lambda choice: cost(*choice))
+    depth = min(BROUGHT, -(-problem.channels // line) * line)
+    packing = Packing(s.lines, line, depth, s.dtype)
+    width = across * s.size
+    pixels = even_part(width, WIDE_TILE[0])
+    held = (down * s.size + TAPS - 1) * (width + TAPS - 1) * depth
+    bands = divided(problem, packing, pixels, down * s.size, panels)
+    bands = replace(bands, pitch=width + TAPS - 1, held=held)
+    tile = even_part(down * across, min(prod(_tile(target)) // s.lines, WIDE_TILE[0]))
+    return Squares(s, down, across, panels, pitch, tile, bands)
+
+
+def parts_of(total: int) -> list[int]:
+    """The ways to share so many as evenly as can be."""
+    return sorted({-(-total // n) for n in range(1, total + 1)})
 
 
 def _held(problem: Problem, band: int, pitch: int, p: Packing) -> int:
