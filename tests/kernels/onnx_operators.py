@@ -189,19 +189,18 @@ def conv_transpose(a: Attributes, x: Any, weight: Any, bias: Any = None) -> Outp
 def windows(a: Attributes, x: Any) -> dict[str, Any]:
     """What both kinds of pooling take."""
     size = a["kernel_shape"]
-    padded = symmetric(padding(a, x, size))
-    if any(2 * pad > extent for pad, extent in zip(padded, size, strict=True)):
-        raise Unsupported("padding of more than half a window")
     stride = a.get("strides", [1] * len(size))
     ceil = bool(a.get("ceil_mode", 0))
-    return {"kernel_size": size, "stride": stride, "padding": padded, "ceil_mode": ceil}
+    options = {"kernel_size": size, "stride": stride, "ceil_mode": ceil}
+    options |= {"padding": padding(a, x, size)}
+    return options | {"dilation": a.get("dilations", [1] * len(size))}
 
 
 def max_pool(a: Attributes, x: Any) -> Outputs:
     refuse(a, storage_order=0)
     rank = x.ndim - 2
     function = (kernels.max_pool1d, kernels.max_pool2d, kernels.max_pool3d)[rank - 1]
-    options = windows(a, x) | {"dilation": a.get("dilations", [1] * rank)}
+    options = windows(a, x)
     if x.dtype.kind != "f":
         return [function(x, **options)]
     out, found = function(x, return_indices=True, **options)
@@ -210,7 +209,6 @@ def max_pool(a: Attributes, x: Any) -> Outputs:
 
 
 def avg_pool(a: Attributes, x: Any) -> Outputs:
-    refuse(a, dilations=[1] * (x.ndim - 2))
     function = (kernels.avg_pool1d, kernels.avg_pool2d, kernels.avg_pool3d)[x.ndim - 3]
     return [function(x, count_include_pad=bool(a.get("count_include_pad", 0)), **windows(a, x))]
 

@@ -215,7 +215,9 @@ def test_a_given_pair(draw):
     [
         ((0,), "kernel_size"),
         ((2, 0), "stride"),
-        ((3, 1, 2), "padding 2 is more than half"),
+        ((3, 1, 3), "padding 3 is not less"),
+        ((3, 1, ((0, 1), (2, 3))), "padding 3 is not less"),
+        ((3, 1, ((0, 1), (2,))), "pairs"),
         ((3, 1, -1), "padding"),
         (((2, 2, 2),), "kernel_size"),
         ((2.5,), "kernel_size"),

@@ -180,7 +180,7 @@ def test_torch(draw: Any, require_package: Any, axes: int):
 def test_refusals():
     x = np.zeros((1, 2, 8, 8), np.float32)
     for call, message in (
-        (lambda: kernels.avg_pool2d(x, 3, 1, 2), "padding 2 is more than half"),
+        (lambda: kernels.avg_pool2d(x, 3, 1, 3), "padding 3 is not less"),
         (lambda: kernels.avg_pool2d(x, 3, layout="NDHWC"), "`layout` is 'NDHWC'"),
         (lambda: kernels.avg_pool2d(x, 3, divisor_override=0), "divisor_override"),
         (lambda: kernels.avg_pool3d(x[0], 3), "`x` has 3 axes, expected 4 or 5"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from operator import index
 from typing import Any
 
@@ -15,8 +16,32 @@ def wrong(function: str, reason: str, suggestion: str = "") -> Error:
 
 
 def frozen(value: Any) -> Any:
-    """A parameter as part of a key: lists become tuples."""
-    return tuple(value) if isinstance(value, list) else value
+    """A parameter as part of a key: lists become tuples, also those in them."""
+    return tuple(map(frozen, value)) if isinstance(value, list | tuple) else value
+
+
+def numbers_of(function: str, name: str, axes: int, value: Any, least: int) -> list[int]:
+    """A parameter as one integer for each axis; E601, E602."""
+    values = value if isinstance(value, Sequence) else (value,)
+    try:
+        found = [index(v) for v in values]
+    except TypeError:
+        raise refused(function, name, f"is {value!r}; it takes integers", "") from None
+    if len(found) == 1:
+        found *= axes
+    if len(found) != axes or min(found) < least:
+        reason = f"`{name}` is {value!r}; it takes 1 or {axes} integers, each {least} or more"
+        raise wrong(function, reason)
+    return found
+
+
+def pairs_of(function: str, name: str, axes: int, value: Any) -> list[tuple[int, int]]:
+    """A parameter as a pair (before, after) for each axis, given as such or as what both are."""
+    if not isinstance(value, Sequence) or not any(isinstance(v, Sequence) for v in value):
+        return [(n, n) for n in numbers_of(function, name, axes, value, 0)]
+    if len(value) != axes or any(not isinstance(v, Sequence) or len(v) != 2 for v in value):
+        raise wrong(function, f"`{name}` is {value!r}", f"{axes} pairs (before, after)")
+    return [(v[0], v[1]) for v in (numbers_of(function, name, 2, pair, 0) for pair in value)]
 
 
 def axis_or_dim(function: str, axis: Any, dim: Any, default: Any = None) -> Any:

@@ -209,9 +209,8 @@ def _convolve(
         _plan(planner, axes, arrays[0], weights, biases, options, after, rest)
 
     stride, padding, dilation, groups, layout = options
-    pads = tuple(map(frozen, padding)) if isinstance(padding, tuple | list) else padding
     about = None if packed is None else (packed.shape, packed.dtype, packed.groups, packed.packing)
-    key = (frozen(stride), pads, frozen(dilation), groups, layout, about)
+    key = (frozen(stride), frozen(padding), frozen(dilation), groups, layout, about)
     parameters = (key, None if after is None else comptime_key(after))
     held = weight if packed is None else packed.panels
     return call(_PLANS, function, names, (x, held, bias, *extras), parameters, make, out)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import index
 from typing import Any
 
 from cubepy.errors import fail
 from cubepy.ir.types import DType
-from cubepy.kernels.calls.arguments import wrong
-from cubepy.kernels.calls.libraries import refused
+from cubepy.kernels.calls.arguments import numbers_of, pairs_of, wrong
 from cubepy.record import dataclass
 
 Triple = tuple[int, int, int]
@@ -88,10 +86,8 @@ def make_window(
     dilations = numbers_of(function, "dilation", axes, dilation, 1)
     if isinstance(padding, str):
         pairs = _named(function, padding, kernel, strides, dilations)
-    elif isinstance(padding, Sequence) and any(isinstance(p, Sequence) for p in padding):
-        pairs = _pairs(function, axes, padding)
     else:
-        pairs = [(n, n) for n in numbers_of(function, "padding", axes, padding, 0)]
+        pairs = pairs_of(function, "padding", axes, padding)
     return Window(
         _three(kernel, 1),
         _three(strides, 1),
@@ -113,27 +109,6 @@ def _named(
         raise wrong(function, '`padding` is "same" with a stride', "give it as numbers")
     totals = [(k - 1) * d for k, d in zip(kernel, steps, strict=True)]
     return [(n // 2, n - n // 2) for n in totals]
-
-
-def _pairs(function: str, axes: int, padding: Sequence[Any]) -> list[tuple[int, int]]:
-    if len(padding) != axes or any(len(p) != 2 for p in padding):
-        raise wrong(function, f"`padding` is {padding!r}", f"{axes} pairs (before, after)")
-    return [(p[0], p[1]) for p in (numbers_of(function, "padding", 2, q, 0) for q in padding)]
-
-
-def numbers_of(function: str, name: str, axes: int, value: Any, least: int) -> list[int]:
-    """A parameter for each axis."""
-    values = value if isinstance(value, Sequence) else (value,)
-    try:
-        found = [index(v) for v in values]
-    except TypeError:
-        raise refused(function, name, f"is {value!r}; it takes integers", "") from None
-    if len(found) == 1:
-        found *= axes
-    if len(found) != axes or min(found) < least:
-        reason = f"`{name}` is {value!r}; it takes 1 or {axes} integers, each {least} or more"
-        raise wrong(function, reason)
-    return found
 
 
 def _three(values: Sequence[int], missing: int) -> Triple:

@@ -18,7 +18,7 @@ from typing import Any
 from cubepy.array.memory import Memory
 from cubepy.errors import fail
 from cubepy.ir.types import Kind
-from cubepy.kernels.calls.arguments import frozen, refused, wrong
+from cubepy.kernels.calls.arguments import frozen, numbers_of, refused, wrong
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
@@ -35,7 +35,7 @@ from cubepy.kernels.convolution.entry import (
     triple,
 )
 from cubepy.kernels.convolution.gathered import ordered, writable
-from cubepy.kernels.convolution.problem import Problem, Window, make_window, numbers_of
+from cubepy.kernels.convolution.problem import Problem, Window, make_window
 from cubepy.kernels.matmul.problem import result_of, sums_of
 from cubepy.kernels.transposition.entry import copy_transposed
 from cubepy.record import dataclass

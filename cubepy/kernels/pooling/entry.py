@@ -97,8 +97,9 @@ def max_pool2d(
 
     `x`: (channels, height, width) or (batch, channels, height, width), any strides, any dtype but
     bool and 8-bit floats. Parameters are ints or one for each axis; `stride` defaults to
-    `kernel_size`; the padding, at most half of the window, counts as lower than any number; with
-    `ceil_mode` windows may also start inside and end over the edge. `layout`: "NCHW", or "NHWC"
+    `kernel_size`; the padding, less than what a window covers, may also be a pair (before, after)
+    for each axis, and counts as lower than any number; with `ceil_mode` windows may also start
+    inside and end over the edge. `layout`: "NCHW", or "NHWC"
     where the channels are the last axis of `x` and of the result.
 
     Gives a new array of the library of `x`, of its dtype, with channels last in memory where `x`
@@ -154,13 +155,14 @@ def avg_pool1d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     *,
+    dilation: Any = 1,
     layout: str | None = None,
     prologue: Any = None,
     epilogue: Any = None,
     out: Any = None,
 ) -> Any:
     """The mean over windows of the last axis. As `avg_pool2d` with one axis less."""
-    options = (kernel_size, stride, padding, ceil_mode, count_include_pad, None)
+    options = (kernel_size, stride, padding, dilation, ceil_mode, count_include_pad, None)
     return _avg_pool(Call("avg_pool1d", 1, layout, prologue, epilogue), x, options, out)
 
 
@@ -173,6 +175,7 @@ def avg_pool2d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
     *,
+    dilation: Any = 1,
     layout: str | None = None,
     prologue: Any = None,
     epilogue: Any = None,
@@ -180,15 +183,16 @@ def avg_pool2d(
 ) -> Any:
     """The mean over windows of the last two axes, as `torch.nn.functional.avg_pool2d`.
 
-    `x`, windows, `layout`, `prologue`, `epilogue` and the result are those of `max_pool2d`, without
-    dilation; `x` is of floats. A window is divided by the number of its elements inside of the
-    array and its padding; with `count_include_pad` False, by those inside of the array; by
-    `divisor_override` where that is given.
+    `x`, windows, `layout`, `prologue`, `epilogue` and the result are those of `max_pool2d`; `x` is
+    of floats. A window is divided by the number of its elements inside of the array and its
+    padding; with `count_include_pad` False, by those inside of the array, which gives NaN where a
+    dilated window has none; by `divisor_override` where that is given.
 
     Sums of f16 and bf16 are made in f32 and rounded once. The error of a sum is at most that of
     rows + columns additions of a window. Raises what `max_pool2d` raises.
     """
-    options = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+    options = (kernel_size, stride, padding, dilation, ceil_mode, count_include_pad)
+    options = (*options, divisor_override)
     return _avg_pool(Call("avg_pool2d", 2, layout, prologue, epilogue), x, options, out)
 
 
@@ -201,13 +205,15 @@ def avg_pool3d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
     *,
+    dilation: Any = 1,
     layout: str | None = None,
     prologue: Any = None,
     epilogue: Any = None,
     out: Any = None,
 ) -> Any:
     """The mean over windows of the last three axes. As `avg_pool2d` with one axis more."""
-    options = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+    options = (kernel_size, stride, padding, dilation, ceil_mode, count_include_pad)
+    options = (*options, divisor_override)
     return _avg_pool(Call("avg_pool3d", 3, layout, prologue, epilogue), x, options, out)
 
 
@@ -445,7 +451,8 @@ def _flattened(how: Pooling, x: Memory, results: Triple) -> tuple[Pooling, Memor
     dense = x.strides[4] == size and x.strides[3] == columns * size
     if not covers or not dense or (depth > 1 and x.strides[2] != rows * columns * size):
         return how, x
-    if how.window.padding != (0, 0, 0) or how.window.dilation != (1, 1, 1):
+    padded = how.window.padding != (0, 0, 0) or how.window.after != (0, 0, 0)
+    if padded or how.window.dilation != (1, 1, 1):
         return how, x
     one = (1, 1, depth * rows * columns)
     window = replace(how.window, kernel=one, stride=one)

@@ -135,12 +135,13 @@ def span(place: Any, axis: Any, extent: Any, results: Any, how: Any) -> Any:
 
 def counted(place: Any, axis: Any, extent: Any, how: Any) -> Any:
     """How many elements of a regular window, or of a line of them, count along an axis."""
-    window = how.window
+    window, step = how.window, how.window.dilation[axis]
     start = place * window.stride[axis] - window.padding[axis]
-    end = start + window.kernel[axis]
-    if how.counts_padding:
-        return min(end, extent + window.padding[axis]) - start
-    return min(end, extent) - max(start, 0)
+    end = extent + window.after[axis] if how.counts_padding else extent
+    if step > 1:
+        first = 0 if how.counts_padding else first_inside(start, step)
+        return max(0, last_inside(start, step, window.kernel[axis], end) - first + 1)
+    return min(start + window.kernel[axis], end) - (start if how.counts_padding else max(start, 0))
 
 
 def divisor_of(spans: Any, index: Any, extents: Any, dtype: Any, how: Any) -> Any:

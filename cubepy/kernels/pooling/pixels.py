@@ -127,11 +127,14 @@ def pool_pixel_row(x: Any, out: Any, where: Any, how: Any, tiling: Any, via: Any
     rows = rows_of(x, front, top, window)
     deepest = max(0, min(x.shape[0] - 1, front + window.kernel[0] - 1))
     below = x[deepest, min(x.shape[1] - 1, top + window.kernel[1] - 1 + tiling.ahead)]
-    # Outputs before `edge` see columns inside alone, besides the first ones over the left edge.
-    edge = max(0, min(out.shape[0], (x.shape[2] + pad - taps) // step + 1))
+    # Outputs from `begin` to `edge` add columns inside alone to those that they share.
+    begin = min(out.shape[0], (pad - shared + step - 1) // step) if pad > shared else 0
+    edge = max(begin, min(out.shape[0], (x.shape[2] + pad - taps) // step + 1))
     for c in range(0, x.shape[3], tiling.line * tiling.block):
         held = tuple(edge_column(rows, k - pad, c, how, tiling, via) for k in range(shared))
-        for j in range(edge):
+        for j in range(begin):
+            held = pool_edge(rows, out, held, c, (*where, j), x.shape, how, tiling, via)
+        for j in range(begin, edge):
             at = j * step + shared - pad
             new = tuple(column(rows, at + k, c, how, tiling, via) for k in range(step))
             if tiling.ahead:
@@ -141,10 +144,26 @@ def pool_pixel_row(x: Any, out: Any, where: Any, how: Any, tiling: Any, via: Any
             store_pixel(out[j], c, (*held, *new), (*where, j), x.shape, how, tiling, via)
             held = (*held, *new)[step:]
         for j in range(edge, out.shape[0]):
-            at = j * step + shared - pad
-            new = tuple(edge_column(rows, at + k, c, how, tiling, via) for k in range(step))
-            store_pixel(out[j], c, (*held, *new), (*where, j), x.shape, how, tiling, via)
-            held = (*held, *new)[step:]
+            held = pool_edge(rows, out, held, c, (*where, j), x.shape, how, tiling, via)
+
+
+def pool_edge(
+    rows: Any,
+    out: Any,
+    held: Any,
+    c: Any,
+    where: Any,
+    extents: Any,
+    how: Any,
+    tiling: Any,
+    via: Any,
+) -> Any:
+    """One output whose new columns may be over an edge; what it shares with the next one."""
+    window = how.window
+    at = where[3] * window.stride[2] + len(held) - window.padding[2]
+    new = tuple(edge_column(rows, at + k, c, how, tiling, via) for k in range(window.stride[2]))
+    store_pixel(out[where[3]], c, (*held, *new), where, extents, how, tiling, via)
+    return (*held, *new)[window.stride[2] :]
 
 
 def column(rows: Any, place: Any, c: Any, how: Any, tiling: Any, via: Any) -> Any:

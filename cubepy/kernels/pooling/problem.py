@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from operator import index
 from typing import Any
 
 from cubepy.ir.types import DType, i32, i64
-from cubepy.kernels.calls.arguments import refused, wrong
+from cubepy.kernels.calls.arguments import numbers_of, pairs_of, wrong
 from cubepy.record import dataclass
 
 Triple = tuple[int, int, int]
@@ -20,11 +19,15 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A pooling window over depth, rows and columns."""
+    """A pooling window over depth, rows and columns.
+
+    `padding`: elements that are thought before the array along each axis; `after`: behind it.
+    """
 
     kernel: Triple
     stride: Triple
     padding: Triple
+    after: Triple
     dilation: Triple
 
     @property
@@ -51,6 +54,12 @@ class Window:
     def phases(self) -> int:
         """How many phases of a line have a tap, counted up to the last."""
         return max(phase for _, phase in self.taps) + 1
+
+    @property
+    def spans(self) -> Triple:
+        """Elements that the window extends over."""
+        a, b, c = ((k - 1) * d + 1 for k, d in zip(self.kernel, self.dilation, strict=True))
+        return a, b, c
 
     @property
     def size(self) -> int:
@@ -104,15 +113,21 @@ class Pooling:
 def make_window(
     function: str, axes: int, kernel_size: Any, stride: Any, padding: Any, dilation: Any = 1
 ) -> Window:
-    """The window of torch's parameters, each an int or one for each axis; E601, E602."""
+    """The window of torch's parameters, each an int or one for each axis; E601, E602.
+
+    `padding`: also a pair (before, after) for each axis.
+    """
     kernel = _triple(function, "kernel_size", axes, kernel_size, 1, 1)
     steps = kernel if _is_default(stride) else _triple(function, "stride", axes, stride, 1, 1)
-    pads = _triple(function, "padding", axes, padding, 0, 0)
-    window = Window(kernel, steps, pads, _triple(function, "dilation", axes, dilation, 1, 1))
-    for k, pad, step in zip(kernel, pads, window.dilation, strict=True):
-        if pad > ((k - 1) * step + 1) // 2:
-            reason = f"padding {pad} is more than half of the window ({k})"
-            raise wrong(function, reason, "pad the array itself")
+    pads = [(0, 0)] * (3 - axes) + pairs_of(function, "padding", axes, padding)
+    front, top, left = (pad for pad, _ in pads)
+    back, bottom, right = (pad for _, pad in pads)
+    steps_between = _triple(function, "dilation", axes, dilation, 1, 1)
+    window = Window(kernel, steps, (front, top, left), (back, bottom, right), steps_between)
+    for pair, span in zip(pads, window.spans, strict=True):
+        if max(pair) >= span:
+            reason = f"padding {max(pair)} is not less than what the window covers ({span})"
+            raise wrong(function, reason, "a window would see nothing but padding")
     return window
 
 
@@ -122,23 +137,13 @@ def _is_default(stride: Any) -> bool:
 
 def _triple(function: str, name: str, axes: int, value: Any, least: int, missing: int) -> Triple:
     """A parameter for depth, rows and columns; `missing` for the axes that there are not."""
-    values = value if isinstance(value, Sequence) else (value,) * axes
-    try:
-        numbers = [index(v) for v in values]
-    except TypeError:
-        raise refused(function, name, f"is {value!r}; it takes integers", "") from None
-    if len(numbers) == 1:
-        numbers *= axes
-    if len(numbers) != axes or min(numbers) < least:
-        reason = f"`{name}` is {value!r}; it takes 1 or {axes} integers, each {least} or more"
-        raise wrong(function, reason)
-    a, b, c = (*[missing] * (3 - axes), *numbers)
+    a, b, c = (*[missing] * (3 - axes), *numbers_of(function, name, axes, value, least))
     return a, b, c
 
 
 def output_extents(function: str, window: Window, extents: Triple, ceil_mode: bool) -> Triple:
     """Depth, rows and columns of the result; E601 where no window fits."""
-    sizes = zip(extents, window.kernel, window.stride, window.padding, window.dilation, strict=True)
+    sizes = zip(extents, window.spans, window.stride, window.padding, window.after, strict=True)
     depth, rows, columns = (_output_extent(*size, ceil_mode) for size in sizes)
     if min(depth, rows, columns) < 1 or min(extents) < 1:
         reason = f"no window of {window.kernel} fits into {extents}"
@@ -146,11 +151,11 @@ def output_extents(function: str, window: Window, extents: Triple, ceil_mode: bo
     return depth, rows, columns
 
 
-def _output_extent(n: int, kernel: int, stride: int, pad: int, step: int, ceil_mode: bool) -> int:
-    room = n + 2 * pad - step * (kernel - 1) - 1
+def _output_extent(n: int, span: int, stride: int, before: int, after: int, ceil_mode: bool) -> int:
+    room = n + before + after - span
     count = (-(-room // stride) if ceil_mode else room // stride) + 1
     # A window that starts in the right padding would see nothing.
-    return count - 1 if ceil_mode and (count - 1) * stride >= n + pad else count
+    return count - 1 if ceil_mode and (count - 1) * stride >= n + before else count
 
 
 def maximum(window: Window, extents: Triple) -> Pooling:
@@ -163,9 +168,10 @@ def average(
 ) -> Pooling:
     """The mean of each window; its sum by `divisor` where that is given."""
     if divisor is None and all(
-        (p == 0 or counts_padding) and (m - 1) * s + k <= n + 2 * p
-        for n, m, k, s, p in zip(
-            extents, results, window.kernel, window.stride, window.padding, strict=True
+        (before + after == 0 or counts_padding) and (m - 1) * s + span <= n + before + after
+        for n, m, s, span, before, after in zip(
+            *(extents, results, window.stride, window.spans, window.padding, window.after),
+            strict=True,
         )
     ):
         divisor = window.size
@@ -176,11 +182,11 @@ def adaptive(name: str, extents: Triple, results: Triple) -> Pooling:
     """Windows that share the axes evenly: regular ones where they all have one size."""
     if all(n % m == 0 for n, m in zip(extents, results, strict=True)):
         a, b, c = (n // m for n, m in zip(extents, results, strict=True))
-        window = Window((a, b, c), (a, b, c), (0, 0, 0), (1, 1, 1))
+        window = Window((a, b, c), (a, b, c), (0, 0, 0), (0, 0, 0), (1, 1, 1))
         regular = maximum(window, extents)
         return regular if name == "max" else average(window, extents, results, True, None)
     one = (1, 1, 1)
-    window = Window(one, one, (0, 0, 0), one)
+    window = Window(one, one, (0, 0, 0), (0, 0, 0), one)
     return Pooling(name, window, 0, False, True, _position(extents))
 
 

@@ -59,8 +59,8 @@ def rows_of(x: Any, front: Any, top: Any, window: Any) -> Any:
 
 
 def is_whole(start: Any, axis: Any, extent: Any, window: Any) -> Any:
-    """Whether all taps of a window without gaps are inside."""
-    return start >= 0 and start + window.kernel[axis] <= extent
+    """Whether all taps of a window are inside."""
+    return start >= 0 and start + window.spans[axis] <= extent
 
 
 def columns(rows: Any, at: Any, how: Any, line: Any, is_inside: Any, via: Any) -> Any:
@@ -175,9 +175,9 @@ def pool_row_over_edge(x: Any, out: Any, where: Any, how: Any, tiling: Any, via:
     empty = cp.Line[compared(x.dtype), line](0)
     for j in range(0, out.shape[0], line):
         v = empty
-        for d in range(max(0, front), min(x.shape[0], front + window.kernel[0])):
-            for r in range(max(0, top), min(x.shape[1], top + window.kernel[1])):
-                row = (x[d, r],)
+        for a in taps_inside(front, 0, x.shape[0], window):
+            for b in taps_inside(top, 1, x.shape[1], window):
+                row = (x[front + a * window.dilation[0], top + b * window.dilation[1]],)
                 found = tuple(
                     columns(row, (j + k * line) * stride, how, line, False, via) for k in (-1, 0, 1)
                 )
