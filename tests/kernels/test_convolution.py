@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import cubepy as cp
+from cubepy.compilers.llvm.compiler import LlvmCompiler
 from cubepy.errors import LaunchError
 from cubepy.kernels.calls.inspection import record
 from cubepy.kernels.convolution import strategies
@@ -215,4 +216,30 @@ def test_every_target_has_it(target: str):
 def test_parts_waste_little():
     assert strategies.part_of(3, 200, 16) == 3
     assert strategies.part_of(512, 227, 16) == 128
-    assert strategies.part_of(150, 64, 16) in (32, 16, 48, 64)
+    assert strategies.part_of(150, 64, 16) == 50
+    for channels, most in RNG.integers(1, (3000, 300), (100, 2)).tolist():
+        part = strategies.part_of(channels, most, 16)
+        assert 1 <= part <= max(most, 16, channels if channels <= most else 0)
+        assert -(-channels // part) * part - channels <= max(channels // 16, channels // part + 1)
+
+
+def test_a_batch_compiles_nothing_new(monkeypatch: pytest.MonkeyPatch):
+    w = cp.kernels.prepack(numbers(40, 24, 3, 3))
+    cp.kernels.conv2d(numbers(1, 24, 11, 14), w, padding=1)
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("other extents compiled a kernel")
+
+    monkeypatch.setattr(LlvmCompiler, "build", refuse)
+    for shape in ((2, 24, 11, 14), (9, 24, 11, 14), (1, 24, 28, 42)):
+        cp.kernels.conv2d(numbers(*shape), w, padding=1)
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_parts_see_their_own_channels_alone(last: bool, monkeypatch: pytest.MonkeyPatch):
+    """Neither NaN of the next group nor a product of infinity and zero comes into a part."""
+    monkeypatch.setattr(strategies, "part_of", lambda channels, most, line: min(channels, line))
+    x, w = numbers(1, 40, 6, 7), abs(numbers(32, 20, 3, 3))
+    x[0, 19], x[0, 20:] = np.inf, np.nan
+    found = cp.kernels.conv2d(channels_last(x) if last else x, w, padding=1, groups=2)
+    assert np.isposinf(found[0, :16]).all() and np.isnan(found[0, 16:]).all()

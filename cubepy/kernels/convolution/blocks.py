@@ -10,6 +10,7 @@ filters stays in registers for the whole window, as in a product of matrices (Ge
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import cubepy as cp
@@ -54,9 +55,12 @@ class Bands:
     """How a convolution is divided.
 
     A tile has `pixels` pixels of a row. A cube makes `band` rows with `panels` panels of weights;
-    it holds `held` elements of the array, in rows of `pitch` pixels, and `tiles` tiles.
-    `has_whole_rows`: a part has all channels, and a row of the array is dense with channels last.
-    Weights are prefetched `ahead` lines of a panel.
+    it has room for `held` elements of the array, in rows of up to `pitch` pixels, and for `tiles`
+    tiles. `has_whole_rows`: a part has all channels, and a row of the array is dense with channels
+    last. Weights are prefetched `ahead` lines of a panel.
+
+    A kernel is compiled for `compiled`, without what depends on the batch and the number of cores:
+    `band` and `panels` are arguments.
     """
 
     packing: Packing
@@ -70,6 +74,11 @@ class Bands:
     puts_channels_last: bool
     has_whole_rows: bool
     ahead: int = 16
+
+    @property
+    def compiled(self) -> Bands:
+        """What a kernel is compiled for."""
+        return replace(self, band=0, panels=0)
 
 
 @cp.cube
@@ -107,11 +116,13 @@ def convolve_bands(
     biases: Any,
     extras: Any,
     groups: int,
+    band: int,
+    panels_each: int,
     window: cp.Comptime[Window],
     epilogue: cp.Comptime[Callable[..., Any] | None],
     t: cp.Comptime[Bands],
 ) -> None:
-    """A cube for each band of rows by some panels of filters.
+    """A cube for each `band` of rows by `panels_each` panels of filters.
 
     `x` is [n, depth, row, column, channel] where it has channels last, else [n, channel, depth,
     row, column]; `out` likewise. Whole rows are one axis of columns and channels.
@@ -119,15 +130,15 @@ def convolve_bands(
     p = t.packing
     filters, results = out_extents(out, t)
     channels = p.depth if t.has_whole_rows else x.shape[4 if t.has_channels_last else 1] // groups
-    own = filters // groups
-    per_group = (own + p.step - 1) // p.step
-    shares = (per_group + t.panels - 1) // t.panels
-    bands = (results[1] + t.band - 1) // t.band
+    group_filters = filters // groups
+    per_group = (group_filters + p.step - 1) // p.step
+    shares = (per_group + panels_each - 1) // panels_each
+    bands = (results[1] + band - 1) // band
     share, rest = cp.CUBE_POS % (groups * shares), cp.CUBE_POS // (groups * shares)
-    y0, rest = rest % bands * t.band, rest // bands
+    y0, rest = rest % bands * band, rest // bands
     z, n = rest % results[0], rest // results[0]
-    group, first = share // shares, share % shares * t.panels
-    count, rows = min(t.panels, per_group - first), min(t.band, results[1] - y0)
+    group, first = share // shares, share % shares * panels_each
+    count, rows = min(panels_each, per_group - first), min(band, results[1] - y0)
     across = (results[2] + t.pixels - 1) // t.pixels
     held = cp.shared(t.held + p.line * (p.depth + 1), p.dtype)
     near = cp.shared((p.line, t.pitch + p.line), p.dtype)
@@ -141,9 +152,9 @@ def convolve_bands(
         for a in range(window.kernel[0]):
             depth = z * window.stride[0] + a * window.dilation[0] - window.before[0]
             begins, ends = part + a == 0, part == parts - 1 and a == window.kernel[0] - 1
-            c0 = group * channels + part * p.depth
+            own = group * channels + part * p.depth, (group + 1) * channels
             corner = depth, y0 * window.stride[1], 0
-            bring(source, held, near, corner, rows, c0, pitch, window, t)
+            bring(source, held, near, corner, rows, own, pitch, window, t)
             for panel in range(count):
                 number = (group * per_group + first + panel) * parts + part
                 at = (number * window.kernel[0] + a) * taps
@@ -151,10 +162,17 @@ def convolve_bands(
                 for tile in range(rows * across):
                     y, i = tile // across, tile % across * t.pixels
                     found = multiplied(held, panels, at, y, i, pitch, window, t)
-                    slot = sums[panel * (t.band * across) + tile]
+                    slot = sums[panel * (band * across) + tile]
                     keep(found, slot, begins, t)
                     if ends:
-                        place = n, z, y0 + y, i, group * own + f0, min(p.step, own - f0)
+                        place = (
+                            n,
+                            z,
+                            y0 + y,
+                            i,
+                            group * group_filters + f0,
+                            min(p.step, group_filters - f0),
+                        )
                         finish(slot, result, place, biases, extras, epilogue, t)
 
 
@@ -171,14 +189,16 @@ def bring(
     near: Any,
     corner: Any,
     rows: Any,
-    c0: Any,
+    own: Any,
     pitch: Any,
     window: Any,
     t: Any,
 ) -> None:
-    """Some channels of the rows that a band depends on, channels last, with zeros around.
+    """A part of the channels of the rows that a band depends on, channels last, with zeros around.
 
-    `corner`: the depth, and the row and column of the padded array that the band begins at.
+    `corner`: the depth, and the row and column of the padded array that the band begins at. `own`:
+    the first of these channels, and the first one behind those of the group; for what a part lacks
+    stand zeros.
     """
     depth, top, left = corner
     height = x.shape[1] if t.has_channels_last else x.shape[2]
@@ -188,9 +208,9 @@ def bring(
         y, at = top + r - window.before[1], r * pitch * t.packing.depth
         if inside and y >= 0 and y < height:
             if t.has_channels_last:
-                bring_pixels(x[depth, y], held, at, c0, left, pitch, window, t)
+                bring_pixels(x[depth, y], held, at, own, left, pitch, window, t)
             else:
-                bring_rows(x[:, depth, y], held, near, at, c0, left, pitch, window, t)
+                bring_rows(x[:, depth, y], held, near, at, own, left, pitch, window, t)
         else:
             clear(held, at, pitch * t.packing.depth, t)
 
@@ -202,7 +222,7 @@ def clear(held: Any, at: Any, count: Any, t: Any) -> None:
 
 
 def bring_pixels(
-    row: Any, held: Any, at: Any, c0: Any, left: Any, pitch: Any, window: Any, t: Any
+    row: Any, held: Any, at: Any, own: Any, left: Any, pitch: Any, window: Any, t: Any
 ) -> None:
     """One row that has channels last; what a line has too much, the next pixel overwrites."""
     p, width, first = t.packing, row.shape[0], left - window.before[2]
@@ -214,29 +234,30 @@ def bring_pixels(
     for i in range(pitch):
         column, to = first + i, at + i * p.depth
         if column >= 0 and column < width:
+            pixel = row[column, : own[1]]
             for c in range(0, p.depth, p.line):
-                v = cp.load(row[column], c0 + c, line=p.line)
+                v = cp.load(pixel, own[0] + c, line=p.line)
                 cp.store(held, to + c, cp.Line[p.dtype, p.line](v), whole=True)
         else:
             clear(held, to, p.depth, t)
 
 
 def bring_rows(
-    x: Any, held: Any, near: Any, at: Any, c0: Any, left: Any, pitch: Any, window: Any, t: Any
+    x: Any, held: Any, near: Any, at: Any, own: Any, left: Any, pitch: Any, window: Any, t: Any
 ) -> None:
     """One row of each channel, turned square by square.
 
     The last channels come first: what a pixel has too much, the next one overwrites, and what a row
     has too much, the next row.
     """
-    p, last = t.packing, x.shape[0] - 1
+    p, count, first = t.packing, own[1] - own[0], left - window.before[2]
     squares = (p.depth + p.line - 1) // p.line
     for square in range(min(squares, x.shape[0] + squares)):
         c = (squares - 1 - square) * p.line
         for k in range(min(p.line, x.shape[0] + p.line)):
-            row = x[min(c0 + c + k, last)]
+            row = x[own[0] + min(c + k, count - 1)][: x.shape[1] if c + k < count else 0]
             for i in range(0, pitch, p.line):
-                v = cp.load(row, left - window.before[2] + i, line=p.line)
+                v = cp.load(row, first + i, line=p.line)
                 cp.store(near[k], i, cp.Line[p.dtype, p.line](v), whole=True)
         for i in range(0, pitch, p.line):
             put_turned(near, held, at + i * p.depth + c, i, t)
@@ -329,8 +350,8 @@ def finish_turned(
         lines = tuple(slot[i0 + k, c] if i0 + k < t.pixels else zero for k in range(p.line))
         turned = cp.local(p.line, cp.Line[p.dtype, p.line])
         found = transposed(lines)
-        for k in cp.unroll(range(p.line)):
-            turned[k] = found[k]
+        for lane in cp.unroll(range(p.line)):
+            turned[lane] = found[lane]
         for k in range(min(p.line, count - c * p.line)):
             f = f0 + c * p.line + k
             v = turned[k]

@@ -530,9 +530,11 @@ def _launch_bands(planner: Planner, c: Convolution) -> None:
         biases=c.biases,
         extras=c.extras,
         groups=problem.groups,
+        band=t.band,
+        panels_each=t.panels,
         window=problem.window,
         epilogue=c.epilogue,
-        t=t,
+        t=t.compiled,
     )
 
 

@@ -24,8 +24,11 @@ START = 5000
 """Cycles that a cube takes to start, roughly."""
 SQUARES = 7
 """Of what number squares of a row are multiples where a row is cut, so that tiles fill them."""
-BROUGHT = 64
-"""The most channels that are brought at a time, in whole lines, to be put into another basis."""
+BROUGHT, RUN = 64, 512
+"""The most channels that are brought at a time, so that arrays of many channels share a kernel;
+more where windows have so few taps that less than `RUN` products would be added in registers."""
+PITCH = 64
+"""Pixels of a row that kernels have room for at least, so that small arrays share one."""
 
 
 def is_blocked(target: Target, problem: Problem) -> bool:
@@ -44,20 +47,24 @@ def each(problem: Problem) -> Each:
 def packing(
     target: Target, filters: int, channels: int, groups: int, taps: int, sums: DType
 ) -> Packing:
-    """Panels of which a part fills a quarter of the second cache."""
+    """Panels of which a part fills at most a quarter of the second cache."""
     line = max(1, target.line_bytes // sums.itemsize)
     most = _tile(target)[1]
     lines = min(most, -(-(filters // groups) // line))
     room = target.cache_bytes // 4 // (sums.itemsize * lines * line * taps)
-    return Packing(lines, line, part_of(channels // groups, room, line), sums)
+    depth = part_of(channels // groups, min(room, max(BROUGHT, RUN // taps)), line)
+    return Packing(lines, line, depth, sums)
 
 
 def part_of(channels: int, most: int, line: int) -> int:
-    """Channels of a part: all, or whole lines with as few behind the last as can be."""
+    """Channels of a part: all, or whole lines where the last part has nearly as many, or parts
+    that are as equal as can be."""
     if channels <= max(most, line):
         return channels
-    lengths = range(line, max(most, line) + 1, line)
-    return min(lengths, key=lambda n: (-(-channels // n) * n, -n))
+    lengths = range(max(line, most // 2 // line * line), max(most, line) + 1, line)
+    found = min(lengths, key=lambda n: (-(-channels // n) * n, -n))
+    waste = -(-channels // found) * found - channels
+    return found if waste <= channels // 16 else even_part(channels, max(most, line))
 
 
 def bands(target: Target, problem: Problem, p: Packing) -> Bands:
@@ -78,6 +85,15 @@ def bands(target: Target, problem: Problem, p: Packing) -> Bands:
     share = panels
     while share > 1 and (share * band * across * pixels * p.step > room):
         share = -(-share // 2)
+    whole = divided(problem, p, pixels, band, share)
+    if target.kind == "cpu":  # the interpreter's memory costs time
+        tiles = _power_above(room // (pixels * p.step))
+        whole = replace(
+            whole,
+            pitch=max(PITCH, whole.pitch),
+            held=max(_power_above(room), whole.held),
+            tiles=max(tiles, whole.tiles),
+        )
     while others * -(-rows // band) * -(-panels // share) < wanted:
         if share > 1 and share * p.step >= band * columns // 4:
             share = -(-share // 2)
@@ -87,11 +103,12 @@ def bands(target: Target, problem: Problem, p: Packing) -> Bands:
             share = -(-share // 2)
         else:
             break
-    return divided(problem, p, pixels, band, share)
+    return replace(whole, band=band, panels=share)
 
 
 def divided(problem: Problem, p: Packing, pixels: int, band: int, share: int) -> Bands:
-    """Cubes of `band` rows and `share` panels, in tiles of so many pixels."""
+    """Cubes of `band` rows and `share` panels, in tiles of so many pixels; memory is such that
+    arrays of other extents may use the same kernel."""
     across = -(-problem.results[2] // pixels)
     pitch = (across * pixels - 1) * problem.window.stride[2] + problem.window.spans[2]
     return Bands(
@@ -99,9 +116,9 @@ def divided(problem: Problem, p: Packing, pixels: int, band: int, share: int) ->
         pixels,
         band,
         share,
-        pitch,
-        _held(problem, band, pitch, p),
-        share * band * across,
+        _power_above(pitch),
+        _power_above(_held(problem, band, pitch, p)),
+        _power_above(share * band * across),
         problem.has_channels_last,
         problem.puts_channels_last,
         problem.has_dense_rows and p.depth == problem.channels,
@@ -160,6 +177,10 @@ def _held(problem: Problem, band: int, pitch: int, p: Packing) -> int:
     """Elements of the array that a band depends on."""
     window = problem.window
     return ((band - 1) * window.stride[1] + window.spans[1]) * pitch * p.depth
+
+
+def _power_above(n: int) -> int:
+    return 1 << max(0, n - 1).bit_length()
 
 
 def _tile(target: Target) -> tuple[int, int]:

@@ -156,7 +156,7 @@ def change_rows(x: Any, squares: Any, corner: Any, channels: Any, window: Any, t
     held = cp.shared(t.bands.held + p.line * (p.depth + 1), p.dtype)
     near = cp.shared((p.line, t.bands.pitch + p.line), p.dtype)
     for c0 in range(0, channels, p.depth):
-        bring(x, held, near, corner, t.bands.band, c0, pitch, window, t.bands)
+        bring(x, held, near, corner, t.bands.band, (c0, channels), pitch, window, t.bands)
         for k in range(t.count):
             at = (k // t.across * pitch + k % t.across) * t.basis.size
             for c in range(0, min(p.depth, channels - c0), p.line):
