@@ -29,7 +29,8 @@ BLOCK = 128
 
 @dataclass(frozen=True)
 class Work:
-    """a (m, k) times b (k, n); `kind` says how factors are quantised, `block` how weights are."""
+    """a (m, k) times b (k, n); `kind` says how factors are quantised, `block` how weights are.
+    `seed`: of the shares of rows that groups have."""
 
     kind: str
     m: int
@@ -37,9 +38,11 @@ class Work:
     k: int
     block: int = 0
     floor: float | None = None
+    seed: int = 0
 
     def __str__(self) -> str:
-        return f"{self.kind}{self.block or ''} {self.m}x{self.n}x{self.k}"
+        shown = f"{self.kind}{self.block or ''} {self.m}x{self.n}x{self.k}"
+        return f"{shown}, shares {self.seed}" if self.seed else shown
 
 
 @dataclass
@@ -74,8 +77,9 @@ def all_work() -> list[Work]:
         *(Work("int4 /", m, 28672, 4096, 128) for m in (1, 16)),
         Work("int4 /", 16, 4096, 4096, 32),
         *(Work("int8 /", m, 4096, 4096, 128) for m in (1, 16, 512)),
-        *(Work("groups", m, 4096, 4096, floor=1.3 if m == 1024 else None) for m in (1024, 8192)),
-        *(Work("groups", m, 14336, 4096) for m in (1024, 8192)),
+        *(Work("groups", 1024, 4096, 4096, seed=s, floor=1.3) for s in (1, 2, 3)),
+        *(Work("groups", m, 4096, 4096, seed=1) for m in (64, 256, 2048, 8192)),
+        *(Work("groups", m, 14336, 4096, seed=1) for m in (1024, 8192)),
     ]
 
 
@@ -181,7 +185,7 @@ def weights(work: Work) -> Case:
 def groups(work: Work) -> Case:
     """Uneven groups of rows, each with a matrix; the peer is a loop of cuBLAS that knows where they
     end."""
-    shares = torch().rand(8)
+    shares = torch().rand(8, generator=torch().Generator().manual_seed(work.seed))
     ends = (shares.cumsum(0) / shares.sum() * work.m).round().int()
     edges, device_ends = [0, *ends.tolist()], ends.cuda()
     x = torch().randn(work.m, work.k, device="cuda").bfloat16()

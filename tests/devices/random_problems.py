@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from tests.devices import test_attention_on_hopper as attention
@@ -62,8 +63,12 @@ def multiply_exactly(rng: Random) -> None:
 
 
 def multiply_groups(rng: Random) -> None:
-    ends = np.sort(rng.integers(0, 340, 3))
-    pipelined.test_groups(DEVICE, flag(rng), [int(n) for n in ends])
+    m, count = extent(rng, 2000), int(rng.integers(1, 12))
+    ends = np.sort(rng.integers(0, m + 20, count)).tolist()
+    byte = rng.random() < 0.3
+    dtype = ml_dtypes.float8_e4m3fn if byte else pipelined.DTYPES[kind(rng)][0]
+    extents = m, 16 * int(rng.integers(1, 40)), 16 * int(rng.integers(1, 40))
+    pipelined.check_groups(DEVICE, extents, ends, dtype, byte or flag(rng))
 
 
 def attend(rng: Random) -> None:

@@ -180,21 +180,41 @@ def test_other_elements(hopper: str, name: str, extents: tuple[int, int, int]):
     assert np.all(np.abs(out.numpy().astype(np.float64) - left @ right) <= bound)
 
 
+def check_groups(
+    device: str, extents: tuple[int, int, int], ends: list[int], kind: Any, is_turned: bool = False
+) -> None:
+    m, n, k = extents
+    x, a = factor((m, k), kind, False, device)
+    weights, b = factor((len(ends), k, n), kind, is_turned, device)
+    wide = np.dtype(kind).itemsize == 2
+    poison = np.full((m, n), np.nan, kind if wide else np.float32)
+    out = cp.asarray(poison, device=device)
+    where = cp.asarray(np.array(ends, np.int32), device=device)
+    cp.kernels.grouped_matmul(x, weights, where, out=out)
+    expected, largest, begin = np.zeros((m, n)), np.zeros((m, n)), 0
+    for group, end in enumerate(ends):
+        rows = slice(begin, max(begin, min(end, m)))
+        expected[rows] = a[rows] @ b[group]
+        largest[rows] = np.abs(a[rows]) @ np.abs(b[group])
+        begin = rows.stop
+    allowed = 2.0**-8 * np.abs(expected) + (2.0**-22 * k if wide else 2.0**-9) * largest
+    assert np.all(np.abs(out.numpy().astype(np.float64) - expected) <= allowed)
+
+
 @pytest.mark.parametrize("is_turned", [False, True])
 @pytest.mark.parametrize("ends", [[70, 70, 300], [0, 129, 200], [500, 1, 999]])
 def test_groups(hopper: str, is_turned: bool, ends: list[int]):
-    x, a = factor((300, 136), ml_dtypes.bfloat16, False, hopper)
-    weights, b = factor((3, 136, 264), ml_dtypes.bfloat16, is_turned, hopper)
-    out = cp.asarray(np.full((300, 264), np.nan, ml_dtypes.bfloat16), device=hopper)
-    where = cp.asarray(np.array(ends, np.int32), device=hopper)
-    cp.kernels.grouped_matmul(x, weights, where, out=out)
-    expected, begin = np.zeros((300, 264)), 0
-    for group, end in enumerate(ends):
-        stop = max(begin, min(end, 300))
-        expected[begin:stop] = a[begin:stop] @ b[group]
-        begin = stop
-    allowed = 2.0**-8 * np.abs(expected) + 1e-4
-    assert np.all(np.abs(out.numpy().astype(np.float64) - expected) <= allowed)
+    check_groups(hopper, (300, 264, 136), ends, ml_dtypes.bfloat16, is_turned)
+
+
+@pytest.mark.parametrize("kind", [np.float16, ml_dtypes.float8_e4m3fn])
+@pytest.mark.parametrize(
+    "sizes", [[1, 0, 32, 33, 65, 256], [513, 300, 128, 191, 2], [3] * 40, [1500, 0, 1200]]
+)
+def test_groups_of_all_sizes(hopper: str, kind: Any, sizes: list[int]):
+    """Some rows are in no group; turns go back and forth over more tiles than cubes."""
+    ends = np.cumsum(sizes).tolist()
+    check_groups(hopper, (ends[-1] + 7, 1040, 272), ends, kind, kind is not np.float16)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "float64", "f8e4m3"])

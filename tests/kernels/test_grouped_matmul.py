@@ -86,4 +86,4 @@ def test_tiles_of_hopper(weights: str):
     specs = {name: cp.spec(text) for name, text in specs.items()}
     (launch,) = record(cp.kernels.grouped_matmul, specs, {}, cuda_target("sm_90a"))
     text = launch.launcher.inspect(**launch.arguments, target="cuda:sm_90a", stage="ptx")
-    assert text.count("wgmma.mma_async") == 4
+    assert text.count("wgmma.mma_async") == 4 * len(launch.arguments["t"].widths)

@@ -11,9 +11,9 @@ from cubepy.kernels.calls.arguments import wrong
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
-from cubepy.kernels.matmul.grouped import Rows, multiply_groups, multiply_rows_of_groups
+from cubepy.kernels.matmul.experts_on_hopper import BOX_ROWS, Grouped, multiply_groups
+from cubepy.kernels.matmul.grouped import Rows, multiply_rows_of_groups
 from cubepy.kernels.matmul.maps import boxes
-from cubepy.kernels.matmul.pipelined import Pipelined
 from cubepy.kernels.matmul.problem import (
     COLUMNS,
     ROWS,
@@ -25,15 +25,12 @@ from cubepy.kernels.matmul.problem import (
     sums_of,
     turned,
 )
-from cubepy.kernels.matmul.waves import pipelined
-from cubepy.lang.pipelines import ROWS as ROWS_OF_UNIT
-from cubepy.lang.pipelines import box
+from cubepy.kernels.matmul.waves import grouped
+from cubepy.lang.pipelines import ROW_BYTES, box
 
 _PLANS = Plans()
 UNITS, LINE = 128, 4
 """Units of a cube that makes a row on a GPU, and columns of each."""
-PARTIAL = 48
-"""Rows that the last tile of a group makes in vain, as a rule."""
 
 
 def grouped_matmul(x: Any, weights: Any, ends: Any, *, out: Any = None) -> Any:
@@ -66,13 +63,12 @@ def _plan(planner: Planner, x: Memory, weights: Memory, ends: Memory) -> None:
     right = ROWS if is_dense(weights, -1) or not is_dense(weights, -2) else COLUMNS
     stored = weights if right == ROWS else turned(weights)
     sums = sums_of(x.dtype)
-    likely = m + groups * PARTIAL  # groups end within tiles
     problem = Problem(
-        *(likely, n, k, (), sums, sums, out.dtype, ROWS, right),
+        *(m, n, k, (), sums, sums, out.dtype, ROWS, right),
         elements=x.dtype,
         has_boxes=groups > 0 and all(map(has_boxes, (x, stored, out))),
     )
-    t = pipelined(planner.target, problem)
+    t = grouped(planner.target, problem, groups)
     if t is None:
         _launch_rows(planner, (x, weights, ends, out), sums, right == COLUMNS)
     else:
@@ -110,18 +106,17 @@ def _launch_rows(
 
 
 def _launch_groups(
-    planner: Planner, problem: Problem, operands: tuple[Memory, ...], t: Pipelined
+    planner: Planner, problem: Problem, operands: tuple[Memory, ...], t: Grouped
 ) -> None:
     """One cube for each multiprocessor, if there are as many tiles."""
     x, weights, ends, out = operands
-    across = -(-problem.n // t.width)
-    tiles = (-(-x.shape[0] // t.height) + weights.shape[0] + 1) * across
+    across = -(-problem.n // t.height)
+    tiles = (problem.m // t.width + t.groups + 1) * across
     planner.launch(
         multiply_groups.configure(cubes_per_sm=1),
         Fixed((min(planner.target.multiprocessors, tiles), 1, 1), (t.units, 1, 1)),
-        x=boxes(x, box(t.height, t.factors)),
-        weights=boxes(weights, box(t.width, t.factors, t.right_turned)),
-        boxes=boxes(out, (ROWS_OF_UNIT, t.chunk), t.out_swizzle),
+        x=boxes(x, (BOX_ROWS, ROW_BYTES // t.factors.itemsize)),
+        weights=boxes(weights, box(t.height, t.factors, t.left_turned)),
         ends=ends,
         out=out,
         k=problem.k,

@@ -9,8 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cubepy.ir.types import DType, bf16, f8e4m3, f8e5m2, f16, f32, i8, u8
+from cubepy.kernels.matmul.experts_on_hopper import Grouped
 from cubepy.kernels.matmul.pipelined import Pipelined
 from cubepy.kernels.matmul.problem import COLUMNS, ROWS, Problem
+from cubepy.lang.pipelines import ROWS as ROWS_OF_UNIT
 from cubepy.targets import Target
 
 RATES = {
@@ -40,21 +42,25 @@ ROW_ELEMENTS = 64
 
 TF32 = "tf32"
 PROMOTED_WIDTH = 128
-"""Columns of the widest tile whose stages are added apart: the sums of both fill the registers."""
+"""Columns of the widest tile whose stages are added apart: their sums fill the registers."""
 
 
 def pipelined(target: Target, problem: Problem) -> Pipelined | None:
     """The tiles for a product; None where the target or the layout of the factors has no way."""
+    if not is_taken(target, problem):
+        return None
+    return min(tilings(target, problem), key=lambda t: duration(target, problem, t))
+
+
+def is_taken(target: Target, problem: Problem) -> bool:
+    """Whether the copy engine and `wgmma` take the factors of a product as they lie."""
     elements = elements_of(problem)
     if target.arch != "sm_90a" or elements is None:
-        return None
+        return False
     if not (problem.has_boxes or problem.has_factor_boxes):
-        return None
-    if problem.result.itemsize not in (2, 4):
-        return None
-    if elements not in (bf16, f16) and (problem.left != ROWS or problem.right != COLUMNS):
-        return None  # these are taken along k alone
-    return min(tilings(target, problem), key=lambda t: duration(target, problem, t))
+        return False
+    along_k = problem.left == ROWS and problem.right == COLUMNS
+    return problem.result.itemsize in (2, 4) and (along_k or elements in (bf16, f16))
 
 
 def elements_of(problem: Problem) -> DType | str | None:
@@ -69,7 +75,7 @@ def tilings(target: Target, problem: Problem) -> list[Pipelined]:
     """All that may be faster than others."""
     elements = elements_of(problem)
     assert problem.elements is not None and elements is not None
-    promotes = elements in (f8e4m3, f8e5m2) and problem.precision != "fast_accum"
+    promotes = _promotes(problem)
     return [
         _filled(
             target,
@@ -83,6 +89,11 @@ def tilings(target: Target, problem: Problem) -> list[Pipelined]:
         if (problem.right == COLUMNS or width % ROW_ELEMENTS == 0)
         and (not promotes or width <= PROMOTED_WIDTH)
     ]
+
+
+def _promotes(problem: Problem) -> bool:
+    """Whether stages are added apart, as tensor cores would do it with fewer bits."""
+    return problem.elements in (f8e4m3, f8e5m2) and problem.precision != "fast_accum"
 
 
 def varied(target: Target, problem: Problem) -> dict[str, Pipelined]:
@@ -104,6 +115,30 @@ def _filled(target: Target, t: Pipelined) -> Pipelined:
     """With as many stages as fit in shared memory."""
     rest = target.shared_bytes - (t.shared_bytes - t.stage_bytes)
     return replace(t, stages=min(MOST_STAGES, rest // (t.stage_bytes + 16)))
+
+
+WIDTHS = (32, 64, 128, 192, 256)
+"""Rows of a group that a tile may have."""
+
+
+def grouped(target: Target, problem: Problem, groups: int) -> Grouped | None:
+    """The tiles for products of so many groups of `m` rows in all; None where Hopper has no way."""
+    elements = elements_of(problem)
+    if not problem.has_boxes or not is_taken(target, problem):
+        return None
+    assert problem.elements is not None and elements is not None
+    tall = 2 * ROWS_OF_UNIT
+    tiles = (min(groups, problem.m) + problem.m // WIDTHS[-1]) * -(-problem.n // tall)
+    promotes = _promotes(problem)
+    t = Grouped(
+        tall if tiles >= target.multiprocessors else ROWS_OF_UNIT,
+        tuple(w for w in WIDTHS if w <= PROMOTED_WIDTH or not promotes),
+        *(1, BAND, groups, problem.right != COLUMNS),
+        *(problem.elements, elements, problem.sums, promotes, problem.result),
+    )
+    rest = target.shared_bytes - (t.shared_bytes - t.stage_bytes)
+    t = replace(t, stages=min(MOST_STAGES, rest // t.stage_bytes))
+    return t if t.stages >= LEAST_STAGES else None
 
 
 def duration(target: Target, problem: Problem, t: Pipelined) -> float:
