@@ -72,8 +72,9 @@ def _that_works(*calls: Callable[[], Any]) -> Callable[[], Any]:
     return calls[-1]
 
 
-def paged(batch: int, keys: int, page: int) -> Calls:
-    """One query for each of 64 heads, of which 8 share keys."""
+def paged(batch: int, keys: int, page: int, small: bool = False) -> Calls:
+    """One query for each of 64 heads, of which 8 share keys; `small`: in 8 bits, of which torch
+    has none."""
     pages = batch * keys // page
     q, k, v = numbers(batch, 1, 64, 128), numbers(batch, 8, keys, 128), numbers(batch, 8, keys, 128)
     table = torch().randperm(pages, device="cuda").to(torch().int32).view(batch, -1)
@@ -84,13 +85,14 @@ def paged(batch: int, keys: int, page: int) -> Calls:
         pool[table.view(-1).long()] = rows
         pools.append(pool)
     lengths = torch().full((batch,), keys, device="cuda", dtype=torch().int32)
+    given = [x.to(torch().float8_e4m3fn) if small else x for x in (q, *pools)]
 
     def peer() -> Any:
         attend = torch().nn.functional.scaled_dot_product_attention
         return attend(q.transpose(1, 2), k, v, enable_gqa=True).transpose(1, 2)
 
     return {
-        "cubepy": lambda: cp.kernels.attention_paged(q, *pools, table, lengths),
+        "cubepy": lambda: cp.kernels.attention_paged(*given, table, lengths, dtype=q.dtype),
         "torch, one piece": peer,
     }
 
@@ -116,6 +118,8 @@ WORK: dict[str, Callable[[], Calls]] = {
     "paged, 32 x 8192 keys, pages of 64": lambda: paged(32, 8192, 64),
     "paged, 32 x 8192 keys, pages of 16": lambda: paged(32, 8192, 16),
     "paged, 1 x 131072 keys, pages of 64": lambda: paged(1, 131072, 64),
+    "paged, 32 x 8192 keys, pages of 64, 8 bits": lambda: paged(32, 8192, 64, True),
+    "paged, 32 x 8192 keys, pages of 16, 8 bits": lambda: paged(32, 8192, 16, True),
     "ragged, 16 heads": lambda: ragged(16, 16, False),
     "ragged, 16 heads, causal": lambda: ragged(16, 16, True),
     "ragged, 32 heads, 8 of keys, causal": lambda: ragged(32, 8, True),

@@ -210,7 +210,7 @@ def _loading_matrices(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     count, size = int_attr(attrs, "count"), element_of(types[0]).itemsize
     require(count in (1, 2, 4), "loads 1, 2 or 4 matrices")
     require(size in (1, 2, 4), "takes elements of 1, 2 or 4 bytes")
-    require(size == 2 or not attrs["transposed"], "transposes elements of 2 bytes alone")
+    require(size < 4 or not attrs["transposed"], "transposes elements of 1 or 2 bytes")
     return (make_line(u32, count),)
 
 
@@ -219,7 +219,7 @@ def _storing_matrices(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     takes(Space.SHARED)(types[:2], attrs)
     count = width_of(types[2])
     require(types[2] == make_line(u32, count) and count in (1, 2, 4), "takes 1, 2 or 4 words")
-    require(element_of(types[0]).itemsize == 2, "takes elements of 2 bytes")
+    require(element_of(types[0]).itemsize < 4, "takes elements of 1 or 2 bytes")
     return ()
 
 
@@ -228,8 +228,8 @@ LDMATRIX = _op(
     _loading_matrices,
     "Loads `count` matrices of 8x8 elements of 2 bytes from shared memory into the plane: lanes "
     "8k..8k+7 give the addresses of the rows of matrix k, lane l gets elements 2(l%4) and 2(l%4)+1 "
-    "of row l/4 (`transposed`: of column l/4), packed into word k. Elements may have 1 or 4 bytes "
-    "where nothing is transposed: a row has 16 bytes, and a word 4.",
+    "of row l/4 (`transposed`: of column l/4), packed into word k. Elements may have 1 byte, of "
+    "which pairs move together, or where nothing is transposed 4: a row has 16 bytes, a word 4.",
     reads=_SHARED,
     group=Group.PLANE,
     attrs=("count", "transposed"),

@@ -88,7 +88,8 @@ def ldmatrix(shared: Any, index: Any, count: int = 4, transposed: bool = False) 
 
     Lanes 8k to 8k+7 of the plane give where the rows of matrix k begin, at multiples of 16 bytes.
     Lane l gets the elements 2(l%4), 2(l%4)+1 of row l//4 of matrix k in word k; of column l//4 if
-    `transposed`. Without, elements may also have 1 or 4 bytes: rows have 16 bytes, words 4. sm_75.
+    `transposed`. Elements may also have 1 byte, of which pairs stand for one of 2, and unless
+    `transposed` 4: rows have 16 bytes, words 4. sm_75.
     """
     return _only_inside("ldmatrix")
 

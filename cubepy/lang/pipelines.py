@@ -72,16 +72,24 @@ class Ring:
         """Say that a consumer is done with a stage. By one unit of each consumer."""
         cuda.barrier_arrive(self.empty, stage)
 
+    def reserve(self, place: Place) -> None:
+        """Wait until a stage may be filled by ordinary stores."""
+        cuda.barrier_wait(self.empty, place.stage, place.phase ^ 1)
 
-def ring(stages: int, consumers: int) -> Ring:
-    """A ring that one unit fills, and that so many consumers release.
+    def publish(self, stage: Any) -> None:
+        """Say that a producer has stored its part of a stage. By one unit of each producer."""
+        cuda.barrier_arrive(self.full, stage)
+
+
+def ring(stages: int, consumers: int, producers: int = 1) -> Ring:
+    """A ring that one unit fills, or so many `producers`, and that so many consumers release.
 
     All units of the cube call it, and `cp.sync_cube()` before its first use.
     """
     made = Ring(shared(stages, u64), shared(stages, u64), stages)
     if UNIT_POS == 0:
         for s in unroll(range(stages)):
-            cuda.barrier_init(made.full, s, 1)
+            cuda.barrier_init(made.full, s, producers)
             cuda.barrier_init(made.empty, s, consumers)
         cuda.fence_barriers()
     return made

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -407,6 +408,21 @@ def test_attention_of_sequences(on: On):
     options = {"q_offsets": starts, "causal": True}
     again = on(cp.kernels.attention_paged, q, *pages, table, lengths, **options)
     np.testing.assert_allclose(again, found, 1e-5, 1e-6)
+
+
+def test_attention_of_8_bits(on: On):
+    """Where weights are rounded to f8e4m3 too, an error is a 16th of what was added at most."""
+    for kind in (ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2):
+        small = [numbers(*shape).astype(kind) for shape in ((2, 21, 16), (1, 37, 16), (1, 37, 32))]
+        q, k, v = (x.astype("f8") for x in small)
+        sees = np.tril(np.ones((21, 37), bool))
+        expected, bound = attended(q, k, v, sees), attended(q, k, np.abs(v), sees)
+        found = on(cp.kernels.attention, *small, causal=True)
+        assert found.dtype == np.float32
+        assert (np.abs(found - expected) <= bound * 2.0**-3.9 + 1e-3).all()
+        found = on(cp.kernels.attention, *small, causal=True, dtype="f16")
+        assert found.dtype == np.float16
+        assert (np.abs(found - expected) <= bound * 2.0**-3.9 + 2e-3).all()
 
 
 def test_gradients_of_attention(on: On):

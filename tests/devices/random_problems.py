@@ -85,6 +85,18 @@ def attend(rng: Random) -> None:
     attention.check(DEVICE, *shapes, **options)
 
 
+def attend_in_8_bits(rng: Random) -> None:
+    heads = int(rng.choice([1, 2, 4]))
+    shared = int(rng.choice([n for n in (1, 2, 4) if n <= heads]))
+    size, width = 16 * int(rng.integers(1, 9)), 16 * int(rng.integers(1, 9))
+    options: Any = {"causal": flag(rng), "dtype": str(rng.choice(list(attention.SMALL)))}
+    options |= {"width": width, "kind": np.float16 if flag(rng) else np.float32}
+    if rng.random() < 0.3:
+        options["window"] = extent(rng, 300), extent(rng, 300)
+    shapes = (2, heads, extent(rng, 700), size), (2, shared, extent(rng, 900), size)
+    attention.check_small(DEVICE, *shapes, **options)
+
+
 def convolve(rng: Random) -> None:
     window = tuple(int(n) for n in rng.integers(1, 5, 2))
     channels, filters = 8 * int(rng.integers(1, 20)), 8 * int(rng.integers(1, 20))
@@ -106,7 +118,7 @@ def kind(rng: Random) -> str:
 
 FAMILIES: tuple[Callable[[Random], None], ...] = (
     *(multiply, multiply_few_rows, multiply_exactly, multiply_groups),
-    *(attend, convolve, reduce_rows),
+    *(attend, attend_in_8_bits, convolve, reduce_rows),
 )
 
 

@@ -12,12 +12,21 @@ import cubepy as cp
 
 RNG = np.random.default_rng(5)
 DTYPES = {"bf16": (ml_dtypes.bfloat16, 2.0**-8), "f16": (np.float16, 2.0**-11)}
+SMALL = {"e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}
 
 
 def attended(
     q: Any, k: Any, v: Any, causal: bool, scale: float, mask: Any = None, window: Any = None
 ) -> tuple[Any, Any]:
     """The result in f64, and the size of what was added for it."""
+    weights = weights_of(q, k, causal, scale, mask, window)
+    return weights @ v, weights @ np.abs(v)
+
+
+def weights_of(
+    q: Any, k: Any, causal: bool, scale: float, mask: Any = None, window: Any = None
+) -> Any:
+    """What values are multiplied by, in f64."""
     scores = q @ k.swapaxes(-1, -2) * scale
     if causal:
         scores = np.where(np.tril(np.ones(scores.shape[-2:], bool)), scores, -np.inf)
@@ -31,8 +40,7 @@ def attended(
     top = scores.max(-1, keepdims=True)
     weights = np.exp(scores - np.where(top == -np.inf, 0, top))
     total = weights.sum(-1, keepdims=True)
-    weights = weights / np.where(total == 0, 1, total)
-    return weights @ v, weights @ np.abs(v)
+    return weights / np.where(total == 0, 1, total)
 
 
 def check(
@@ -78,6 +86,50 @@ def check(
     found = out.numpy().astype(np.float64)
     assert found.shape == expected.shape
     assert np.all(np.abs(found - expected) <= allowed)
+
+
+def check_small(
+    device: str,
+    q: tuple[int, ...],
+    k: tuple[int, ...],
+    *,
+    width: int = 0,
+    dtype: str = "e4m3",
+    kind: Any = np.float32,
+    causal: bool = False,
+    mask: Any = None,
+    window: tuple[int | None, int | None] | None = None,
+    size: float = 1.0,
+) -> None:
+    """Floats of 8 bits, and results of another `kind`."""
+    shapes = [q, k, (*k[:-1], width or k[-1])]
+    arrays = [(RNG.standard_normal(s) * size).astype(SMALL[dtype]) for s in shapes]
+    options: Any = {"causal": causal, "window": window, "dtype": kind}
+    if mask is not None:
+        options["mask"] = cp.asarray(mask, device=device)
+    out = cp.asarray(np.full((*q[:-1], shapes[2][-1]), np.nan, kind), device=device)
+    cp.kernels.attention(*(cp.asarray(x, device=device) for x in arrays), out=out, **options)
+    exact: list[Any] = [x.astype(np.float64) for x in arrays]
+    heads, kept = q[-3:-2], k[-3:-2]
+    if heads and kept and heads != kept:
+        exact[1:] = [np.repeat(x, heads[0] // kept[0], -3) for x in exact[1:]]
+    weights = weights_of(exact[0], exact[1], causal, q[-1] ** -0.5, mask, window)
+    require_small(out.numpy().astype(np.float64), weights, exact, float(ml_dtypes.finfo(kind).eps))
+
+
+def require_small(found: Any, weights: Any, exact: Any, rounding: float) -> None:
+    """What docs/accuracy.md says of attention of 8-bit floats. A weight has an error of a 16th, at
+    random: results are far nearer than these could add up to."""
+    q, k, v = exact
+    expected, bound = weights @ v, weights @ np.abs(v)
+    top = np.abs(q).max() * np.abs(k).max() * q.shape[-1] ** 0.5 * 2.0**-12
+    least = weights.max(-1, keepdims=True) * 2.0**-17 * np.abs(v).sum(-2, keepdims=True)
+    errors = np.abs(found - expected)
+    assert np.all(
+        errors <= (2.0**-4 + 2.0**-11 + 2 * top) * bound + least + rounding * bound + 1e-7
+    )
+    spread = np.sqrt(weights**2 @ v**2) * (0.04 + rounding) + top * bound + least + 1e-7
+    assert np.sqrt(np.mean((errors / spread) ** 2)) <= 1
 
 
 class Turned:
@@ -205,3 +257,24 @@ def test_windows(hopper: str, size: int, causal: bool):
     seen = RNG.random((777, 777)) < 0.6
     check(hopper, shape, shape, causal=causal, window=(200, 90), mask=seen, dtype="f16")
     check(hopper, (2, 6, 500, size), (2, 2, 500, size), causal=causal, window=(128, 0))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dtype", SMALL)
+@pytest.mark.parametrize("size", [16, 64, 80, 128])
+def test_floats_of_8_bits(hopper: str, size: int, dtype: str, causal: bool):
+    kind = (np.float32, ml_dtypes.bfloat16, np.float16)[(size // 16 + causal) % 3]
+    shapes = (2, 3, 520, size), (2, 3, 460, size)
+    check_small(hopper, *shapes, dtype=dtype, kind=kind, causal=causal)
+
+
+def test_forms_of_8_bits(hopper: str):
+    check_small(hopper, (2, 8, 1, 128), (2, 2, 5000, 128))
+    check_small(hopper, (2, 8, 200, 64), (2, 2, 333, 64), width=128, kind=ml_dtypes.bfloat16)
+    check_small(hopper, (2, 200, 128), (2, 200, 128), width=48, causal=True)
+    check_small(hopper, (4, 40, 300, 128), (4, 10, 300, 128), causal=True, kind=np.float16)
+    check_small(hopper, (2, 3, 333, 64), (2, 3, 333, 64), mask=RNG.random((333, 333)) < 0.6)
+    check_small(hopper, (2, 3, 333, 128), (2, 3, 333, 128), window=(100, 20))
+    check_small(hopper, (2, 300, 128), (2, 700, 128), size=3.0, dtype="e5m2")
+    for queries, keys in ((1, 1), (129, 127), (1000, 64), (3, 129)):
+        check_small(hopper, (queries, 128), (keys, 128))

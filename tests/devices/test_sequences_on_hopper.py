@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 
 import cubepy as cp
-from tests.devices.test_attention_on_hopper import DTYPES, attended
+from tests.devices.test_attention_on_hopper import (
+    DTYPES,
+    SMALL,
+    attended,
+    require_small,
+    weights_of,
+)
 
 RNG = np.random.default_rng(6)
 LENGTHS = ((300, 0, 1, 64, 257), (300, 90, 700, 0, 129))
@@ -120,3 +126,60 @@ def test_paged(hopper: str, size: int, page: int, options: Any):
         cp.kernels.attention_paged(cp.asarray(q.reshape(shape), device=hopper), *held, **more)
         out = cp.asarray(out.numpy().reshape(q.shape), device=hopper)
         check(out, (q, k, v), (begins, offsets(keys)), "bf16", **options)
+
+
+def seen_keys(queries: int, keys: int, causal: bool = False, window: Any = (None, None)) -> Any:
+    """Which keys each query of a sequence sees."""
+    ahead = np.arange(keys) - np.arange(queries)[:, None] - (keys - queries)
+    before, behind = (np.inf if n is None else n for n in window)
+    return (ahead >= -before) & (ahead <= (0 if causal else behind))
+
+
+def require_small_sequences(out: Any, arrays: Any, begins: Any, **options: Any) -> None:
+    """`require_small` of each sequence."""
+    found = out.numpy().astype(np.float64)
+    for s in range(len(begins[0]) - 1):
+        mine, own = (slice(b[s], b[s + 1]) for b in begins)
+        q, k, v = (x[p].astype(np.float64) for x, p in zip(arrays, (mine, own, own), strict=True))
+        if 0 in (len(q), len(k)):
+            assert not found[mine].any()
+            continue
+        group = q.shape[1] // k.shape[1]
+        q, k, v = q.swapaxes(0, 1), *(np.repeat(x.swapaxes(0, 1), group, 0) for x in (k, v))
+        seen = seen_keys(q.shape[1], k.shape[1], **options)
+        weights = weights_of(q, k, False, q.shape[-1] ** -0.5, seen)
+        eps = float(np.finfo(np.float16).eps)
+        require_small(found[mine].swapaxes(0, 1), weights, (q, k, v), eps)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size", "page", "kind", "options"),
+    [
+        ("e4m3", 128, 16, np.float32, OPTIONS[0]),
+        ("e4m3", 128, 64, np.float16, OPTIONS[1]),
+        ("e5m2", 64, 16, np.float16, OPTIONS[2]),
+        ("e5m2", 64, 8, np.float32, OPTIONS[3]),
+    ],
+)
+def test_sequences_of_8_bits(
+    hopper: str, dtype: str, size: int, page: int, kind: Any, options: Any
+):
+    queries, keys = LENGTHS
+    begins = offsets(queries), offsets(keys)
+    q, k, v = (
+        RNG.standard_normal((sum(n), heads, size)).astype(SMALL[dtype])
+        for n, heads in ((queries, 8), (keys, 2), (keys, 2))
+    )
+    out = cp.asarray(np.full(q.shape, np.nan, kind), device=hopper)
+    placed = [cp.asarray(x, device=hopper) for x in (q, k, v, *begins)]
+    cp.kernels.attention_ragged(*placed, out=out, dtype=kind, **options)
+    require_small_sequences(out, (q, k, v), begins, **options)
+    pools, table = paged((k, v), keys, page)
+    held = [cp.asarray(x, device=hopper) for x in (*pools, table, np.array(keys, np.int32))]
+    for each in (1, 5):
+        begins = offsets([each] * len(keys)), begins[1]
+        q = RNG.standard_normal((len(keys), each, 8, size)).astype(SMALL[dtype])
+        more = dict(options, dtype=kind)
+        found = cp.kernels.attention_paged(cp.asarray(q, device=hopper), *held, **more)
+        out = cp.asarray(found.numpy().reshape(-1, 8, size), device=hopper)
+        require_small_sequences(out, (q.reshape(-1, 8, size), k, v), begins, **options)

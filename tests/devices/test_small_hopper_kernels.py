@@ -67,6 +67,12 @@ def test_attention(hopper: str, size: int, causal: bool):
     attention.check(hopper, (2, 2, 200, size), (2, 1, 136, size), causal=causal)
 
 
+@pytest.mark.parametrize("dtype", ["e4m3", "e5m2"])
+def test_attention_of_8_bits(hopper: str, dtype: str):
+    attention.check_small(hopper, (2, 2, 200, 64), (2, 1, 136, 64), dtype=dtype)
+    attention.check_small(hopper, (4, 1, 64), (2, 700, 64), dtype=dtype, kind=np.float16)
+
+
 def test_attention_of_few_queries(hopper: str):
     attention.check(hopper, (1, 4, 1, 128), (1, 2, 700, 128))
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from cubepy.array.memory import Memory
-from cubepy.ir.types import f32
+from cubepy.ir.types import DType, f32
 from cubepy.jit.grid import Fixed, Over
 from cubepy.kernels.attention.boxes import Boxed, boxed, gathered
 from cubepy.kernels.attention.parts import join_parts
@@ -29,6 +29,8 @@ from cubepy.kernels.attention.views import (
     computed,
     headed,
     pieces,
+    result_of,
+    result_type,
     scale_of,
     split,
     without_column,
@@ -57,6 +59,7 @@ def attention(
     window: tuple[int | None, int | None] | None = None,
     scale: float | None = None,
     return_lse: bool = False,
+    dtype: Any = None,
     out: Any = None,
 ) -> Any:
     """softmax(q @ k.T * scale + mask) @ v, as torch's `scaled_dot_product_attention`.
@@ -67,8 +70,9 @@ def attention(
     `causal`: a query sees no keys behind its own position, both counted from 0. `mask`: broadcasts
     to [..., queries, keys]; bools that are true where a query sees a key, or floats that are added
     to scores. `window`: (before, behind), how many keys before and behind its own position a query
-    sees, None for all of a side; with `causal` none behind. `scale`: default 1 / sqrt(size). Gives
-    an array of the library and dtype of `q`, or fills `out`. A query that sees no key gives zeros.
+    sees, None for all of a side; with `causal` none behind. `scale`: default 1 / sqrt(size).
+    `dtype`: of the result, a float; default that of `q`, of 8-bit floats f32. Gives an array of the
+    library of `q`, or fills `out`. A query that sees no key gives zeros.
     With `return_lse` also the logarithms of the sums of exponentials of scores, [..., queries],
     -inf where a query sees no key, in f32 (f64 of f64), for `attention_grad`; `out` is a tuple
     then.
@@ -76,19 +80,22 @@ def attention(
     Scores are never stored as a whole (online softmax; Dao, "FlashAttention-2", 2023). f16 and bf16
     are summed in f32 and rounded once. Where tensor cores multiply them (sm_90a; at most 256
     elements, whose rows begin at multiples of 16 bytes), weights are rounded to the dtype too, and
-    exponentials have an error of 2 ULP (Shah et al., "FlashAttention-3", 2024). Raises
+    exponentials have an error of 2 ULP (Shah et al., "FlashAttention-3", 2024). 8-bit floats are
+    summed in f32; where tensor cores multiply them (sm_90a; at most 128 elements), weights are
+    rounded to f8e4m3, and docs/accuracy.md bounds the error. Raises
     `LaunchError` for shapes that do not fit, `LaunchTypeError` for dtypes that do not.
     """
     if scale is not None and not isinstance(scale, int | float):
         raise refused("attention", "scale", f"is {scale!r}; it takes a number", "")
     sides = bool(causal), checked_window("attention", window)
+    kind = result_type("attention", dtype)
 
     def make(planner: Planner, arrays: list[Memory]) -> None:
-        options = sides, scale, bool(return_lse)
+        options = sides, scale, bool(return_lse), kind
         _plan(planner, arrays[0], arrays[1], arrays[2], tuple(arrays[3:]), options)
 
     names = ("q", "k", "v", "mask")
-    key = sides, None if scale is None else float(scale), bool(return_lse)
+    key = sides, None if scale is None else float(scale), bool(return_lse), kind
     count = 2 if return_lse else 1
     return call(_PLANS, "attention", names, (q, k, v, mask), key, make, out, count)
 
@@ -102,12 +109,12 @@ def _plan(
     k: Memory,
     v: Memory,
     masks: tuple[Memory, ...],
-    options: tuple[Sides, float | None, bool],
+    options: tuple[Sides, float | None, bool, DType | None],
 ) -> None:
-    sides, scale, has_log = options
+    sides, scale, has_log, kind = options
     batch, groups = checked("attention", q, k, v, masks)
     extents, dtype = (*batch, q.shape[-2], v.shape[-1]), computed(q.dtype)
-    result = planner.result(Shape(extents, q.dtype))
+    result = planner.result(Shape(extents, kind or result_of(q.dtype)))
     logs: tuple[Memory, ...] = ()
     if has_log:
         if not v.shape[-1]:
@@ -127,7 +134,7 @@ def _plan(
         boxes = boxes if causal or window else gathered(boxes)
         heads, queries, elements = prod(boxes.extents[:2]), boxes.extents[2], q.dtype
     sizes = (queries, k.shape[-2], q.shape[-1], v.shape[-1])
-    p = Problem(heads, *sizes, dtype, causal, elements, bool(window))
+    p = Problem(heads, *sizes, dtype, causal, elements, bool(window), result.dtype)
     t = choose(planner.target, p)
     if isinstance(t, Warpgroups) and boxes is not None:
         _launch_boxes(planner, boxes, t, order(planner.target, p, t), window, number)
@@ -158,6 +165,7 @@ def _launch_boxes(
         k=pieces(boxes.k, t.keys),
         v=pieces(boxes.v, t.keys),
         out=pieces(boxes.out, ROWS),
+        wide=() if t.result_pieces else (boxes.out,),
         logs=() if boxes.log is None else (boxes.log,),
         masks=() if boxes.mask is None else (boxes.mask,),
         parts=parts,

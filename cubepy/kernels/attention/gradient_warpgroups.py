@@ -254,10 +254,10 @@ def advance(g: Any, carried: Any, at: Any, hiding: Any, t: Any) -> Any:
     g.by_slope.wait(place)
     changes = begin_product(g.values, at_stage(g.slopes, place.stage, t), t)
     scores = cp.cuda.wgmma_wait(scores, 1)
-    words = packed(weigh(scores, g, place.stage, hiding, t), t)
+    words = packed(weigh(scores, g, place.stage, hiding, t), t.dtype)
     by_values = add_product(by_values, words, at_stage(g.wide_slopes, place.stage, t), t)
     changes = cp.cuda.wgmma_wait(changes, 1)
-    steps = packed(slopes_of(words, changes, g, place.stage, t), t)
+    steps = packed(slopes_of(words, changes, g, place.stage, t), t.dtype)
     cp.cuda.ptx("bar.sync %0, 256;", g.me + FREE)
     store_steps(g, steps, t)
     cp.cuda.fence_async()
@@ -376,8 +376,8 @@ def finish(
     scaled = cp.local(t.size // 2, cp.f32)
     for i in cp.unroll(range(t.size // 2)):
         scaled[i] = by_keys[i] * scale
-    stage_rows(memory[0], g, packed(cp.load(scaled, 0, line=t.size // 2), t), t.size)
-    stage_rows(memory[1], g, packed(by_values, t), t.size)
+    stage_rows(memory[0], g, packed(cp.load(scaled, 0, line=t.size // 2), t.dtype), t.size)
+    stage_rows(memory[1], g, packed(by_values, t.dtype), t.size)
     cp.cuda.fence_async()
     cp.cuda.ptx("bar.sync %0, 128;", g.me + OWN)
     if g.unit == 0:

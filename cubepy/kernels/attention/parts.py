@@ -27,7 +27,7 @@ def note(parts: Any, place: Any, g: Any, sums: Any, state: Any, count: Any, t: A
                 results[8 * j + column] = sums[4 * j + 2 * half] * share
                 results[8 * j + column + 1] = sums[4 * j + 2 * half + 1] * share
             if column == 0:
-                size = state[half] * g.factor + cp.log2(total)
+                size = state[half] * g.factor + cp.log2(total) - t.shift
                 parts[1][place[0], place[1], row] = size if total != cp.f32(0) else cp.f32(LOWEST)
 
 

@@ -11,7 +11,8 @@ class Problem:
     """`heads` times `queries` rows of `size` elements against `keys` rows of `size` elements, and
     values of `width` elements; computed in `dtype`. A query of `is_causal` attention sees no keys
     behind its own position; `has_window`: what it sees begins or ends at other distances from it.
-    `elements`: the type in memory, where tensor maps can describe the arrays."""
+    `elements`: the type in memory, where tensor maps can describe the arrays; `result`: that of
+    results, None if it is the same."""
 
     heads: int
     queries: int
@@ -22,6 +23,7 @@ class Problem:
     is_causal: bool
     elements: DType | None = None
     has_window: bool = False
+    result: DType | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +137,9 @@ class Warpgroups:
     `consumers` warpgroups have 64 queries each, and take `keys` keys at a time, of which `stages`
     steps are under way. `size`, `width`: elements of a query, multiples of 16, and of a value.
     `tiles`: queries of so many tiles have memory.
-    `shares_memory`: results leave through that of the queries, of one tile. `dtype`: of all arrays.
-    `is_split`: some tiles are made by several cubes, as an `Order` says.
+    `shares_memory`: results leave through that of the queries, of one tile. `dtype`: of queries,
+    keys and values; `result`: of results. `is_split`: some tiles are made by several cubes, as an
+    `Order` says.
     """
 
     consumers: int
@@ -147,6 +150,7 @@ class Warpgroups:
     tiles: int
     shares_memory: bool
     dtype: DType
+    result: DType
     is_causal: bool
     is_split: bool = False
 
@@ -156,27 +160,64 @@ class Warpgroups:
         return 64 * self.consumers
 
     @property
+    def piece(self) -> int:
+        """Elements of a row of shared memory, which has 128 bytes."""
+        return 128 // self.dtype.itemsize
+
+    @property
+    def depth(self) -> int:
+        """Elements of a row that a product takes."""
+        return 32 // self.dtype.itemsize
+
+    @property
     def pieces(self) -> int:
-        """Parts of 64 elements of a query."""
-        return -(-self.size // 64)
+        """Rows of shared memory that a query fills."""
+        return -(-self.size // self.piece)
 
     @property
     def wide_pieces(self) -> int:
-        """Parts of 64 elements of a value."""
-        return -(-self.width // 64)
+        """Rows of shared memory that a value fills."""
+        return -(-self.width // self.piece)
+
+    @property
+    def result_pieces(self) -> int:
+        """Rows of shared memory that a result fills before it leaves; f32 leaves from registers."""
+        return 0 if self.result.bits == 32 else -(-self.width // 64)
+
+    @property
+    def turns_values(self) -> bool:
+        """Whether values are transposed in shared memory, as products of bytes want them."""
+        return self.dtype.bits == 8
+
+    @property
+    def turned_rows(self) -> int:
+        """Elements of values that are transposed; 32 at a time."""
+        return -(-self.width // 32) * 32 if self.turns_values else 0
+
+    @property
+    def turned_pieces(self) -> int:
+        """Rows of shared memory that an element of the values of a step fills."""
+        return -(-self.keys // 128)
+
+    @property
+    def shift(self) -> int:
+        """The exponent of what weights are multiplied by, so that f8e4m3 rounds few to zero."""
+        return 8 if self.dtype.bits == 8 else 0
 
     @property
     def shared_bytes(self) -> int:
         """Shared memory of a cube, with what alignment may take."""
         rows = self.tiles * self.height * self.pieces
-        rows += 0 if self.shares_memory else self.height * self.wide_pieces
+        rows += 0 if self.shares_memory else self.height * self.result_pieces
         rows += self.stages * self.keys * (self.pieces + self.wide_pieces)
-        return rows * 128 + 16 * (2 * self.stages + self.tiles) + 1024
+        rows += self.stages * self.turned_rows * self.turned_pieces
+        return rows * 128 + 16 * (3 * self.stages + self.tiles) + 1024
 
     @property
     def registers(self) -> tuple[int, int]:
         """Of a unit that copies, and of one that computes; 0: as many as the compiler takes."""
-        return {1: (0, 0), 2: (24, 240), 3: (32, 160)}[self.consumers]
+        two = (40, 232) if self.turns_values else (24, 240)
+        return {1: (0, 0), 2: two, 3: (32, 160)}[self.consumers]
 
 
 KEYS = 128

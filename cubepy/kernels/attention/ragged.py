@@ -12,9 +12,9 @@ from typing import Any
 import cubepy as cp
 from cubepy.kernels.attention.parts import note
 from cubepy.kernels.attention.problem import Sequences, Warpgroups
-from cubepy.kernels.attention.rows import sequence_at, shifted
+from cubepy.kernels.attention.rows import Packed, sequence_at, shifted
+from cubepy.kernels.attention.turning import FIRST, turn_step
 from cubepy.kernels.attention.warpgroups import (
-    PIECE,
     attend_tile,
     await_turn,
     finish,
@@ -23,6 +23,7 @@ from cubepy.kernels.attention.warpgroups import (
     pass_turn,
     rings_of,
     steps_within,
+    store_sums,
     whole_steps,
 )
 from cubepy.kernels.attention.weights import Seen
@@ -36,6 +37,7 @@ def attend_ragged(
     k: cp.cuda.TensorMap,
     v: cp.cuda.TensorMap,
     out: cp.cuda.TensorMap,
+    wide: Any,
     parts: Any,
     marks: Any,
     extents: tuple[cp.i32, cp.i32, cp.i32, cp.i32],
@@ -46,7 +48,8 @@ def attend_ragged(
 ) -> None:
     """Maps are ragged, of [tokens, heads, elements]; pages follow each other. `marks`: see
     `rows.band_at`; `extents`: slots, heads over those that are packed, queries of each sequence
-    where all have as many, and parts of the keys. `parts`: where there are several, results and
+    where all have as many, and parts of the keys. `wide`: results as a tensor where they are f32;
+    `parts`: where there are several, results and
     sizes of each as `parts.join_sequences` takes them."""
     memory, rings = memory_of(t), rings_of(t)
     cp.sync_cube()
@@ -55,12 +58,14 @@ def attend_ragged(
     if group == 0:
         if few:
             cp.cuda.decrease_registers(few)
-        if cp.UNIT_POS == 0:
+        if cp.UNIT_POS // 32 == 0:
             copy_all((q, k, v), memory, rings, marks, extents, window, t, r)
+        if t.turns_values and cp.UNIT_POS // 32 >= FIRST:
+            turn_all(memory, rings, marks, extents, window, t, r)
     else:
         if many:
             cp.cuda.increase_registers(many)
-        attend_tiles((out, parts), memory, rings, marks, extents, window, scale, t, r)
+        attend_tiles((out, wide, parts), memory, rings, marks, extents, window, scale, t, r)
 
 
 # Which tile a cube makes
@@ -130,7 +135,7 @@ def steps_of(part: Any, parts: Any, steps: Any) -> Any:
     return begin, max(min(begin + each, steps[1]), begin + 1)
 
 
-# The unit that copies
+# The units that copy
 
 
 def copy_all(
@@ -143,32 +148,65 @@ def copy_all(
     t: Any,
     r: Any,
 ) -> None:
-    """Queries of each tile, and its steps of keys and values, the last first."""
+    """Queries of each tile, and its steps of keys and values, the last first. By one plane, whose
+    units copy a box each; the first also waits and says how much will come."""
     q, k, v = maps
-    asked, by_key, by_value = rings
+    asked, by_key, by_value = rings[:3]
     turn_of_queries, place, behind = asked.start(), by_key.start(), by_value.start()
     for turn in range(turns(extents)):
         tile = tile_at(cp.i32(turn), marks, extents, window, t, r)
         if tile.is_there:
-            asked.acquire(turn_of_queries, t.pieces * q.nbytes)
-            rows = cp.cuda.ragged_rows(tile.row, tile.queries, tile.first)
-            for piece in cp.unroll(range(t.pieces)):
-                at = turn_of_queries.stage, piece, 0, 0
-                origin = *rows, tile.head * r.packed, PIECE * piece
-                cp.cuda.tensor_load(memory[0], at, q, origin, asked.full, turn_of_queries.stage)
+            copy_queries(q, memory[0], tile, asked, turn_of_queries, t, r)
             turn_of_queries = asked.following(turn_of_queries)
+            rows, count = rows_at(tile, tile.end - 1, k.box[2], marks, t, r)
+            above, least = rows, count
             for step in range(tile.begin, tile.end):
                 now = tile.begin + tile.end - 1 - cp.i32(step)
-                by_key.acquire(place, t.pieces * t.keys * 2 * PIECE)
-                copy_step(k, memory[1], tile, now, by_key, place.stage, marks, t, r)
+                copy_step(k, memory[1], tile, now, (rows, count), by_key, place, t, r)
                 place = by_key.following(place)
                 if step > tile.begin:
-                    by_value.acquire(behind, t.wide_pieces * t.keys * 2 * PIECE)
-                    copy_step(v, memory[2], tile, now + 1, by_value, behind.stage, marks, t, r)
+                    copy_step(v, memory[2], tile, now + 1, (above, least), by_value, behind, t, r)
                     behind = by_value.following(behind)
-            by_value.acquire(behind, t.wide_pieces * t.keys * 2 * PIECE)
-            copy_step(v, memory[2], tile, tile.begin, by_value, behind.stage, marks, t, r)
+                above, least = rows, count
+                # A table is read before the wait that it would lengthen.
+                rows, count = rows_at(tile, max(now - 1, tile.begin), k.box[2], marks, t, r)
+            copy_step(v, memory[2], tile, tile.begin, (above, least), by_value, behind, t, r)
             behind = by_value.following(behind)
+
+
+def acquire(ring: Any, place: Any, nbytes: int) -> None:
+    """What `Ring.acquire` does, for a plane."""
+    if cp.UNIT_POS == 0:
+        ring.acquire(place, nbytes)
+    cp.sync_plane()
+
+
+def copy_queries(q: Any, memory: Any, tile: Any, ring: Any, place: Any, t: Any, r: Any) -> None:
+    """The queries of a tile."""
+    piece = cp.i32(cp.UNIT_POS)
+    acquire(ring, place, t.pieces * q.nbytes)
+    if piece < t.pieces:
+        rows = cp.cuda.ragged_rows(tile.row, tile.queries, tile.first)
+        origin = *rows, tile.head * r.packed, t.piece * piece
+        cp.cuda.tensor_load(memory, (place.stage, piece, 0, 0), q, origin, ring.full, place.stage)
+
+
+def box_of(rows: int, t: Any) -> Any:
+    """The box of a step that the unit copies, of so many rows, and the first piece of it."""
+    boxes = t.keys // rows
+    return cp.i32(cp.UNIT_POS) % boxes, cp.i32(cp.UNIT_POS) // boxes
+
+
+def rows_at(tile: Any, step: Any, height: int, marks: Any, t: Any, r: Any) -> Any:
+    """The first row of the box that the unit copies of a step, and how many rows there are from
+    there on, or in an array that is in one piece, from the first of the sequence on."""
+    if r.page == 0:
+        return tile.key_row, tile.keys
+    key = step * t.keys + box_of(height, t)[0] * height
+    left, page = max(0, min(tile.keys - key, height)), cp.i32(0)
+    if left > 0:
+        page = cp.i32(marks[2][0][tile.sequence, key // r.page])
+    return page * r.page + key % r.page, left
 
 
 def copy_step(
@@ -176,29 +214,36 @@ def copy_step(
     memory: Any,
     tile: Any,
     step: Any,
+    rows: Any,
     ring: Any,
-    stage: Any,
-    marks: Any,
+    place: Any,
     t: Any,
     r: Any,
 ) -> None:
-    """The keys or values of a step, page by page where they lie in pages."""
-    head = tile.head * r.packed // r.group
-    for row in cp.unroll(range(0, t.keys, tensor.box[2])):
-        rows = rows_at(tile, step * t.keys + row, tensor.box[2], marks, r)
-        for piece in cp.unroll(range(memory.shape[-3])):
-            origin = *rows, head, PIECE * piece
-            cp.cuda.tensor_load(memory, (stage, piece, row, 0), tensor, origin, ring.full, stage)
+    """The keys or values of a step, page by page where they lie in pages; `rows`: see `rows_at`."""
+    pieces, height = memory.shape[-3], tensor.box[2]
+    acquire(ring, place, pieces * t.keys * 128)
+    box, first = box_of(height, t)
+    at = cp.cuda.ragged_rows(rows[0], rows[1], step * t.keys if r.page == 0 else 0)
+    for n in cp.unroll(range(0, pieces, 32 * height // t.keys)):
+        if n + first < pieces:
+            within = place.stage, n + first, box * height, 0
+            origin = *at, tile.head * r.packed // r.group, t.piece * (n + first)
+            cp.cuda.tensor_load(memory, within, tensor, origin, ring.full, place.stage)
 
 
-def rows_at(tile: Any, key: Any, count: int, marks: Any, r: Any) -> Any:
-    """Where the box of keys from `key` on lies."""
-    if r.page == 0:
-        return cp.cuda.ragged_rows(tile.key_row, tile.keys, key)
-    left, page = min(tile.keys - key, count), cp.i32(0)
-    if left > 0:
-        page = cp.i32(marks[2][0][tile.sequence, key // r.page])
-    return cp.cuda.ragged_rows(page * r.page + key % r.page, max(left, 0))
+def turn_all(
+    memory: Any, rings: Any, marks: Any, extents: Any, window: Any, t: Any, r: Any
+) -> None:
+    """All steps of values of all tiles, transposed."""
+    by_value, by_turned = rings[2:]
+    place, behind = by_value.start(), by_turned.start()
+    for turn in range(turns(extents)):
+        tile = tile_at(cp.i32(turn), marks, extents, window, t, r)
+        if tile.is_there:
+            for _ in range(tile.begin, tile.end):
+                turn_step(memory, by_value, place, by_turned, behind, t)
+                place, behind = by_value.following(place), by_turned.following(behind)
 
 
 # The warpgroups that compute
@@ -228,7 +273,11 @@ def attend_tiles(
             sums, state, places = attend_tile(g, places, seen_by(tile, g, scale, t, r), steps, t)
             if t.is_split:
                 place = tile.part, tile.sequence * extents[1] + tile.head
-                note(outs[1], place, g, sums, state, tile.queries * r.packed, t)
+                note(outs[2], place, g, sums, state, tile.queries * r.packed, t)
+            elif not t.result_pieces:
+                rows = Packed(outs[1][0], tile.row, tile.head * r.packed, r.packed)
+                first, count = tile.first * r.packed, tile.queries * r.packed
+                store_sums(rows, first, g, sums, state, count, t)
             else:
                 first = tile.first + 64 // r.packed * g.me
                 rows = cp.cuda.ragged_rows(tile.row, tile.queries, first)

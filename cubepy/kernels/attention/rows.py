@@ -40,6 +40,21 @@ class Pages:
         return self.pool[self.table[i // self.pool.shape[1]], i % self.pool.shape[1]]
 
 
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Rows of `packed` neighbouring heads of each token, from a token and a head on; `matrix` is
+    [tokens, heads, elements]."""
+
+    matrix: Any
+    token: Any
+    head: Any
+    packed: int
+
+    def row(self, i: Any) -> Any:
+        """One of them."""
+        return self.matrix[self.token + i // self.packed, self.head + i % self.packed]
+
+
 # Which queries a cube has
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from cubepy.array.memory import Memory
 from cubepy.errors import fail
-from cubepy.ir.types import f32, i32, i64
+from cubepy.ir.types import DType, f32, i32, i64
 from cubepy.jit.grid import Fixed, Over
 from cubepy.kernels.attention.boxes import BoxedSequences, boxed_sequences, ragged_pieces
 from cubepy.kernels.attention.entry import SCALES
@@ -21,6 +21,7 @@ from cubepy.kernels.attention.rows import FAR, slots
 from cubepy.kernels.attention.squares import attend_ragged_squares
 from cubepy.kernels.attention.strategies import choose, key_parts, warpgroups_of_sequences
 from cubepy.kernels.attention.strips import attend_ragged_strips
+from cubepy.kernels.attention.views import result_of, result_type
 from cubepy.kernels.attention.window import Sides, checked_window
 from cubepy.kernels.calls.arguments import refused, wrong
 from cubepy.kernels.calls.call import call
@@ -43,6 +44,7 @@ def attention_ragged(
     causal: bool = False,
     window: Window = None,
     scale: float | None = None,
+    dtype: Any = None,
     out: Any = None,
 ) -> Any:
     """Attention of sequences that lie behind each other, as FlashAttention's `varlen` functions.
@@ -52,12 +54,13 @@ def attention_ragged(
     `q_offsets`: i32 or i64, [sequences + 1], rising from 0 to `tokens`; sequence s has the tokens
     from `q_offsets[s]` to before `q_offsets[s + 1]`. `k_offsets`: the same for keys; default those
     of the queries. The last query of a sequence stands at its last key: with `causal` a query sees
-    none behind its own, and `window` counts keys before and behind that. Gives [tokens, heads,
-    width]; tokens beyond the last offset get no result. Precision, other arguments and errors are
-    those of `attention`.
+    none behind its own, and `window` counts keys before and behind that. `dtype`: of the result, as
+    in `attention`. Gives [tokens, heads, width]; tokens beyond the last offset get no result.
+    Precision, other arguments and errors are those of `attention`.
     """
     function = "attention_ragged"
-    call_ = _Call(function, bool(causal), checked_window(function, window), scale)
+    sides = bool(causal), checked_window(function, window)
+    call_ = _Call(function, *sides, scale, result_type(function, dtype))
     arrays = (q, k, v, q_offsets, q_offsets if k_offsets is None else k_offsets)
 
     def make(planner: Planner, memories: list[Memory]) -> None:
@@ -78,6 +81,7 @@ def attention_paged(
     causal: bool = False,
     window: Window = None,
     scale: float | None = None,
+    dtype: Any = None,
     out: Any = None,
 ) -> Any:
     """Attention of sequences whose keys and values lie in pages, as caches of decoders have them.
@@ -90,7 +94,8 @@ def attention_paged(
     their sequence, whose keys are in the pages already.
     """
     function = "attention_paged"
-    call_ = _Call(function, bool(causal), checked_window(function, window), scale)
+    sides = bool(causal), checked_window(function, window)
+    call_ = _Call(function, *sides, scale, result_type(function, dtype))
     arrays = (q, k, v, block_table, lengths, q_offsets)
 
     def make(planner: Planner, memories: list[Memory]) -> None:
@@ -108,13 +113,15 @@ class _Call:
     causal: bool
     window: Window
     scale: float | None
+    dtype: DType | None
 
     @property
-    def key(self) -> tuple[Sides, float | None]:
+    def key(self) -> tuple[Sides, float | None, DType | None]:
         """What plans depend on."""
         if self.scale is not None and not isinstance(self.scale, int | float):
             raise refused(self.function, "scale", f"is {self.scale!r}; it takes a number", "")
-        return (self.causal, self.window), None if self.scale is None else float(self.scale)
+        scale = None if self.scale is None else float(self.scale)
+        return (self.causal, self.window), scale, self.dtype
 
     @property
     def reach(self) -> tuple[int, ...]:
@@ -134,7 +141,8 @@ def _plan(
 ) -> None:
     q, k, v = arrays[:3]
     sequences = _check(call_.function, (q, k, v), starts, ends, tables)
-    result = planner.result(Shape((*q.shape[:-1], v.shape[-1]), q.dtype))
+    kind = call_.dtype or result_of(q.dtype)
+    result = planner.result(Shape((*q.shape[:-1], v.shape[-1]), kind))
     if 0 in result.shape or sequences == 0:
         return
     tokens, heads = _tokens(q), q.shape[-2]
@@ -142,7 +150,8 @@ def _plan(
     queries = q.shape[1] if not starts else -(-tokens // sequences)
     dtype = q.dtype if q.dtype.bits >= 32 else f32
     scale = call_.scale if call_.scale is not None else 1 / sqrt(q.shape[-1] or 1)
-    p = Problem(sequences * heads, queries, keys, q.shape[-1], v.shape[-1], dtype, False)
+    sizes = queries, keys, q.shape[-1], v.shape[-1]
+    p = Problem(sequences * heads, *sizes, dtype, False, result=kind)
     marks, reach = (starts, ends, tables), call_.reach
     boxes = boxed_sequences(q, k, v, result) if SCALES[0] <= scale <= SCALES[1] else None
     if boxes is not None:
@@ -195,6 +204,7 @@ def _launch_boxes(
         k=ragged_pieces(boxes.k, rows, 1),
         v=ragged_pieces(boxes.v, rows, 1),
         out=ragged_pieces(boxes.out, ROWS // form.packed, form.packed),
+        wide=() if t.result_pieces else (boxes.out,),
         marks=marks,
         parts=parts,
         extents=(bands, heads, queries, splits),
@@ -223,9 +233,8 @@ def _check(
 ) -> int:
     """How many sequences there are, once all arrays are what they should be."""
     q, k, v = arrays
-    if not q.dtype.is_float or q.dtype.bits == 8:
-        supported = "convert it to f32; f16, bf16, f32 and f64 are supported"
-        raise refused(function, "q", f"has dtype {q.dtype}", supported)
+    if not q.dtype.is_float:
+        raise refused(function, "q", f"has dtype {q.dtype}", "convert it to a float")
     if k.dtype is not q.dtype or v.dtype is not q.dtype:
         reason = f"`q` is {q.dtype}, `k` is {k.dtype}, `v` is {v.dtype}"
         raise fail("E602", function=function, reason=reason, suggestion="convert to one dtype")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from cubepy.ir.types import bf16, f16
+from cubepy.ir.types import bf16, f8e4m3, f8e5m2, f16, f32
 from cubepy.kernels.attention.problem import (
     Configuration,
     GradientSquares,
@@ -91,6 +91,10 @@ def gradient_warpgroups(target: Target, p: Problem) -> GradientWarpgroups | None
 TILES = {64: (3, 128), 128: (2, 128), 192: (2, 112), 256: (2, 80)}
 """Warpgroups that compute and keys of a step, whose scores and sums fill their registers, by the
 elements of a query or value."""
+SMALL_TILES = {64: (2, 128), 128: (2, 128)}
+"""The same of 8 bits, where also the products of a step fill registers."""
+SMALL = (f8e4m3, f8e5m2)
+MOST_STAGES = 4
 BEGIN, JOIN = 1, 2
 """Steps of keys that the begin of a tile is worth, and for each warpgroup joining its parts."""
 LEAST_STEPS = 4
@@ -106,19 +110,30 @@ MANY_TURNS = 64
 
 def warpgroups(target: Target, p: Problem) -> Warpgroups | None:
     """The tiles for Hopper; None where the target or the arrays have no way."""
-    largest = max(p.size, p.width)
-    if target.arch != "sm_90a" or p.elements is None or largest > max(TILES):
+    largest, tiles = max(p.size, p.width), SMALL_TILES if p.elements in SMALL else TILES
+    if target.arch != "sm_90a" or p.elements is None or largest > max(tiles):
         return None
-    if p.elements not in (bf16, f16):
+    result = p.result or p.elements
+    if p.elements not in (bf16, f16, *SMALL) or result not in (bf16, f16, f32):
         return None
-    consumers, keys = next(tile for size, tile in TILES.items() if largest <= size)
+    consumers, keys = next(tile for size, tile in tiles.items() if largest <= size)
     consumers = 1 if p.queries <= ROWS else consumers
-    size, width = -(-p.size // 16) * 16, -(-p.width // 8) * 8
-    own = Warpgroups(consumers, keys, 2, size, width, 2, False, p.elements, p.is_causal)
+    depth = 32 // p.elements.itemsize
+    size, width = -(-p.size // depth) * depth, -(-p.width // 8) * 8
+    own = Warpgroups(consumers, keys, 2, size, width, 2, False, p.elements, result, p.is_causal)
+    if own.turns_values:
+        own = with_stages(target, own)
     own = replace(own, is_split=order(target, p, own).rest > 0)
     less = replace(own, tiles=1)
-    least = replace(less, shares_memory=True) if own.wide_pieces <= own.pieces else less
+    can_share = not own.turns_values and 0 < own.result_pieces <= own.pieces
+    least = replace(less, shares_memory=True) if can_share else less
     return next((x for x in (own, less, least) if x.shared_bytes <= target.shared_bytes), None)
+
+
+def with_stages(target: Target, t: Warpgroups) -> Warpgroups:
+    """As many stages as fit: values of 8 bits wait to be transposed, and the steps are short."""
+    each = (replace(t, stages=n) for n in range(MOST_STAGES, 2, -1))
+    return next((x for x in each if x.shared_bytes <= target.shared_bytes), t)
 
 
 def warpgroups_of_sequences(target: Target, p: Problem) -> Warpgroups | None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import sqrt
+from typing import Any
 
 from cubepy.array.memory import Memory
 from cubepy.errors import fail
-from cubepy.ir.types import DType, Kind, f32
-from cubepy.kernels.attention.warpgroups import PIECE
+from cubepy.ir.types import DType, Kind, f32, find_dtype
 from cubepy.kernels.calls.arguments import refused, wrong
 from cubepy.kernels.matmul.problem import broadcast, expanded
 from cubepy.lang.cuda import TensorMap, tensor_map
@@ -51,6 +51,19 @@ def computed(dtype: DType) -> DType:
     return dtype if dtype.bits >= 32 else f32
 
 
+def result_of(dtype: DType) -> DType:
+    """The type of results, unless the caller names one."""
+    return f32 if dtype.bits == 8 else dtype
+
+
+def result_type(function: str, dtype: Any) -> DType | None:
+    """The type that the caller names; E602 for what is no float."""
+    kind = None if dtype is None else find_dtype(dtype)
+    if dtype is not None and (kind is None or not kind.is_float):
+        raise refused(function, "dtype", f"is {dtype!r}", "name a float")
+    return kind
+
+
 def scale_of(scale: float | None, q: Memory) -> float:
     """What scores are multiplied by."""
     if scale is not None:
@@ -59,9 +72,8 @@ def scale_of(scale: float | None, q: Memory) -> float:
 
 
 def _check_types(function: str, q: Memory, k: Memory, v: Memory, masks: tuple[Memory, ...]) -> None:
-    if not q.dtype.is_float or q.dtype.bits == 8:
-        supported = "convert it to f32; f16, bf16, f32 and f64 are supported"
-        raise refused(function, "q", f"has dtype {q.dtype}", supported)
+    if not q.dtype.is_float:
+        raise refused(function, "q", f"has dtype {q.dtype}", "convert it to a float")
     if k.dtype is not q.dtype or v.dtype is not q.dtype:
         reason = f"`q` is {q.dtype}, `k` is {k.dtype}, `v` is {v.dtype}"
         raise fail("E602", function=function, reason=reason, suggestion="convert to one dtype")
@@ -142,4 +154,4 @@ def without_column(x: Memory) -> Memory:
 
 def pieces(x: Memory, rows: int) -> TensorMap:
     """A tensor map of rows of 128 bytes."""
-    return tensor_map(x, (1, 1, rows, PIECE), swizzle=ROW_BYTES)
+    return tensor_map(x, (1, 1, rows, ROW_BYTES // x.dtype.itemsize), swizzle=ROW_BYTES)

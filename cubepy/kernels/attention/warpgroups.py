@@ -4,7 +4,9 @@ Each cube makes one tile of queries after another. One unit fills rings of keys 
 copy engine. Each of the other warpgroups has 64 queries: their scores, weights and sums never leave
 registers. While the products of the next scores and of the last weights are under way it weighs the
 scores before them, and the warpgroups start their products by turns, so that one weighs while
-another multiplies (Shah et al., "FlashAttention-3", 2024).
+another multiplies (Shah et al., "FlashAttention-3", 2024). Values of 8 bits are transposed on their
+way, see `turning`; their products with a step of weights are added in f32, as tensor cores add with
+fewer bits.
 """
 
 from __future__ import annotations
@@ -14,13 +16,17 @@ from typing import Any
 import cubepy as cp
 from cubepy.kernels.attention.parts import note
 from cubepy.kernels.attention.problem import Warpgroups
+from cubepy.kernels.attention.rows import Rows
 from cubepy.kernels.attention.strips import LOWEST
+from cubepy.kernels.attention.turning import FIRST, TURNING, turn_step
 from cubepy.kernels.attention.weights import (
     LN_2,
+    factor_words,
     hidden,
     inverse,
     packed,
     scaled,
+    scaled_with,
     seen_by,
     weigh,
     whole,
@@ -43,6 +49,7 @@ def attend_warpgroups(
     k: cp.cuda.TensorMap,
     v: cp.cuda.TensorMap,
     out: cp.cuda.TensorMap,
+    wide: Any,
     logs: Any,
     masks: Any,
     parts: Any,
@@ -55,7 +62,8 @@ def attend_warpgroups(
 ) -> None:
     """All arrays are [batches, heads, rows, elements]. `extents`: batches, heads, queries, keys;
     `shared`: how many neighbouring batches and heads have keys in common; `order`: the numbers of
-    an `Order`; `window`: see `window.seen_from`. `logs`: perhaps what the logarithms of the sums of
+    an `Order`; `window`: see `window.seen_from`. `wide`: results as a tensor where
+    they are f32; `logs`: perhaps what the logarithms of the sums of
     exponentials are stored to. `parts`: where tiles are split, the results over each part of their
     keys, [parts, tiles, queries, elements], and the logarithms to base 2 of their sums of weights;
     see `parts.join_parts`."""
@@ -68,29 +76,50 @@ def attend_warpgroups(
             cp.cuda.decrease_registers(few)
         if cp.UNIT_POS == 0:
             copy_all((q, k, v), memory, rings, extents, shared, order, window, t)
+        if t.turns_values and cp.UNIT_POS // 32 >= FIRST:
+            turn_all(memory, rings, extents, order, window, t)
     else:
         if many:
             cp.cuda.increase_registers(many)
-        outs = out, logs
+        outs = out, wide, logs
         attend_tiles(outs, masks, parts, memory, rings, extents, order, window, scale, t)
 
 
 @cp.cube
 def memory_of(t: Any) -> Any:
-    """Shared memory for queries, keys, values and results."""
-    queries = cp.shared((t.tiles, t.pieces, t.height, PIECE), t.dtype)
-    keys = cp.shared((t.stages, t.pieces, t.keys, PIECE), t.dtype)
-    values = cp.shared((t.stages, t.wide_pieces, t.keys, PIECE), t.dtype)
-    staged = queries[0] if t.shares_memory else cp.shared((t.wide_pieces, t.height, PIECE), t.dtype)
-    return queries, keys, values, staged
+    """Shared memory for queries, keys, values, results, and values as products take them."""
+    queries = cp.shared((t.tiles, t.pieces, t.height, t.piece), t.dtype)
+    keys = cp.shared((t.stages, t.pieces, t.keys, t.piece), t.dtype)
+    values = cp.shared((t.stages, t.wide_pieces, t.keys, t.piece), t.dtype)
+    return queries, keys, values, staged_of(queries[0], t), turned_of(values, t)
+
+
+@cp.cube
+def staged_of(queries: Any, t: Any) -> Any:
+    """Shared memory for results."""
+    if t.shares_memory or not t.result_pieces:
+        return queries
+    return cp.shared((t.result_pieces, t.height, PIECE), t.result)
+
+
+@cp.cube
+def turned_of(values: Any, t: Any) -> Any:
+    """Shared memory for values as products take them."""
+    if not t.turns_values:
+        return values
+    return cp.shared((t.stages, t.turned_pieces, t.turned_rows, t.piece), t.dtype)
 
 
 @cp.cube
 def rings_of(t: Any) -> Any:
-    """Those of queries, keys and values."""
+    """Those of queries, keys, values, and values as products take them."""
     asked = pipelines.ring(t.tiles, t.consumers)
     by_key = pipelines.ring(t.stages, t.consumers)
-    return asked, by_key, pipelines.ring(t.stages, t.consumers)
+    if not t.turns_values:
+        by_value = pipelines.ring(t.stages, t.consumers)
+        return asked, by_key, by_value, by_value
+    by_value = pipelines.ring(t.stages, TURNING)
+    return asked, by_key, by_value, pipelines.ring(t.stages, t.consumers, TURNING)
 
 
 # Which tile a cube makes
@@ -184,7 +213,7 @@ def copy_all(
 ) -> None:
     """Queries of each tile, and all steps of keys and values, the last first."""
     q, k, v = maps
-    asked, by_key, by_value = rings
+    asked, by_key, by_value = rings[:3]
     turn_of_queries, place, behind = asked.start(), by_key.start(), by_value.start()
     for turn in range(turns(order, t)):
         where, first, begin, end = tile_at(cp.u32(turn), extents, order, window, t)
@@ -210,8 +239,19 @@ def copy_all(
 def copy_rows(tensor: Any, memory: Any, where: Any, row: Any, ring: Any, stage: Any) -> None:
     """Rows from `row` on, piece by piece."""
     for piece in cp.unroll(range(memory.shape[-3])):
-        place, origin = (stage, piece, 0, 0), (*where, row, PIECE * piece)
+        place, origin = (stage, piece, 0, 0), (*where, row, memory.shape[-1] * piece)
         cp.cuda.tensor_load(memory, place, tensor, origin, ring.full, stage)
+
+
+def turn_all(memory: Any, rings: Any, extents: Any, order: Any, window: Any, t: Any) -> None:
+    """All steps of values of all tiles, transposed."""
+    by_value, by_turned = rings[2:]
+    place, behind = by_value.start(), by_turned.start()
+    for turn in range(turns(order, t)):
+        begin, end = tile_at(cp.u32(turn), extents, order, window, t)[2:]
+        for _ in range(end - begin):
+            turn_step(memory, by_value, place, by_turned, behind, t)
+            place, behind = by_value.following(place), by_turned.following(behind)
 
 
 # The warpgroups that compute
@@ -240,17 +280,18 @@ class Group:
 
 def group_of(memory: Any, rings: Any, scale: Any, t: Any) -> Group:
     """What the warpgroup of this unit keeps."""
-    queries, keys, values, _ = memory
+    queries, keys, values = memory[0], memory[1], memory[4]
     me = cp.plane_shuffle(cp.i32(cp.UNIT_POS // UNITS), 0) - 1
+    leading = 16 if t.turns_values else 128 * t.keys
     return Group(
         me,
         cp.i32(cp.UNIT_POS) % UNITS,
         cp.cuda.wgmma_descriptor(queries, (0, 0, 64 * me, 0), 16, 1024, swizzle=128),
         cp.cuda.wgmma_descriptor(keys, (0, 0, 0, 0), 16, 1024, swizzle=128),
-        cp.cuda.wgmma_descriptor(values, (0, 0, 0, 0), 128 * t.keys, 1024, swizzle=128),
+        cp.cuda.wgmma_descriptor(values, (0, 0, 0, 0), leading, 1024, swizzle=128),
         rings[0],
         rings[1],
-        rings[2],
+        rings[3],
         scale * cp.f32(LOG2_E),
     )
 
@@ -283,8 +324,12 @@ def attend_tiles(
             note(parts, place, g, sums, state, cp.i32(extents[2]) - first, t)
         else:
             origin = where[0], where[1], first + 64 * g.me
-            finish(outs[0], memory[3], g, sums, state, origin, t)
-            note_logs(outs[1], g, state, (where, first), extents)
+            if t.result_pieces:
+                finish(outs[0], memory[3], g, sums, state, origin, t)
+            else:
+                rows = Rows(outs[1][0][where[0], where[1]])
+                store_sums(rows, first, g, sums, state, cp.i32(extents[2]), t)
+            note_logs(outs[2], g, state, (where, first), extents, t)
         if g.unit == 0 and t.shares_memory:
             cp.cuda.bulk_wait(0, read=True)
             g.asked.release(0)
@@ -311,9 +356,9 @@ def attend_tile(g: Any, places: Any, seen: Any, steps: Any, t: Any) -> Any:
     if has_mask or t.is_causal or has_window or end * t.keys > seen.limits[0]:
         scores = hidden(scores, seen, (end - 1) * t.keys, g.unit, t)
     state = (cp.f32(LOWEST), cp.f32(LOWEST), cp.f32(0), cp.f32(0))
-    weights, state, _ = weigh(scores, state, g.factor, t)
+    weights, state, scales = weigh(scores, state, g.factor, t)
     sums = cp.Line[cp.f32, t.width // 2](0.0)
-    carried = sums, packed(weights, t), state, g.by_key.following(place), behind
+    carried = sums, factor_words(weights, t), scales, state, g.by_key.following(place), behind
     step = end - 2
     if has_mask or has_window or (t.is_causal and t.keys % t.height):
         masked = begin if has_mask else high
@@ -330,11 +375,12 @@ def attend_tile(g: Any, places: Any, seen: Any, steps: Any, t: Any) -> Any:
             step -= 1
     if g.unit == 0 and not t.shares_memory:
         g.asked.release(asked.stage)
-    sums, words, state, place, behind = carried
+    sums, words, scales, state, place, behind = carried
     g.by_value.wait(behind)
-    sums = cp.cuda.wgmma_wait(add_values(sums, words, g.z, behind.stage, t), 0)
+    added = cp.cuda.wgmma_wait(add_values(sums, words, g.z, behind.stage, t), 0)
     if g.unit == 0:
         g.by_value.release(behind.stage)
+    sums = scaled_with(sums, scales, added) if t.turns_values else added
     return sums, state, (g.asked.following(asked), place, g.by_value.following(behind))
 
 
@@ -343,8 +389,8 @@ def begin_scores(x: Any, y: Any, stage: Any, t: Any) -> Any:
     y = y + cp.u64(stage * (t.pieces * t.keys * 8))
     scores = cp.Line[cp.f32, t.keys // 2](0.0)
     cp.cuda.wgmma_fence()
-    for d in cp.unroll(range(0, t.size, 16)):
-        piece, within = d // PIECE, d % PIECE // 8
+    for d in cp.unroll(range(0, t.size, t.depth)):
+        piece, within = d // t.piece, d % t.piece * t.dtype.itemsize // 16
         scores = cp.cuda.wgmma(
             scores,
             x + cp.u64(piece * t.height * 8 + within),
@@ -357,7 +403,10 @@ def begin_scores(x: Any, y: Any, stage: Any, t: Any) -> Any:
 
 
 def add_values(sums: Any, words: Any, z: Any, stage: Any, t: Any) -> Any:
-    """The sums plus the products of weights and values, once they are waited for."""
+    """The sums plus the products of weights and values, once they are waited for; of 8 bits the
+    products alone."""
+    if t.turns_values:
+        return multiplied_values(words, z, stage, t)
     z = z + cp.u64(stage * (t.wide_pieces * t.keys * 8))
     cp.cuda.wgmma_fence()
     for j in cp.unroll(range(t.keys // 16)):
@@ -367,32 +416,45 @@ def add_values(sums: Any, words: Any, z: Any, stage: Any, t: Any) -> Any:
     return sums
 
 
+def multiplied_values(words: Any, z: Any, stage: Any, t: Any) -> Any:
+    """The products of weights and values of 8 bits, once they are waited for."""
+    z = z + cp.u64(stage * (t.turned_pieces * t.turned_rows * 8))
+    sums = cp.Line[cp.f32, t.width // 2](0.0)
+    cp.cuda.wgmma_fence()
+    for j in cp.unroll(range(t.keys // t.depth)):
+        own, place = words[4 * j : 4 * j + 4], z + cp.u64(j // 4 * t.turned_rows * 8 + j % 4 * 2)
+        kinds = cp.f8e4m3, t.dtype
+        sums = cp.cuda.wgmma(sums, own, place, kinds, accumulate=j > 0)
+    cp.cuda.wgmma_commit()
+    return sums
+
+
 def advance(g: Any, x: Any, carried: Any, hiding: Any, t: Any) -> Any:
     """Weigh the next scores, while the products of the last weights are under way.
 
     `hiding`: what queries see and the first key, None where they see all.
     """
-    sums, words, state, place, behind = carried
+    sums, words, scales, state, place, behind = carried
     g.by_key.wait(place)
     await_turn(g, t)
     scores = begin_scores(x, g.y, place.stage, t)
     g.by_value.wait(behind)
-    sums = add_values(sums, words, g.z, behind.stage, t)
+    added = add_values(sums, words, g.z, behind.stage, t)
     pass_turn(g, t)
     scores = cp.cuda.wgmma_wait(scores, 1)
     if g.unit == 0:
         g.by_key.release(place.stage)
     if hiding is not None:
         scores = hidden(scores, hiding[0], hiding[1], g.unit, t)
-    weights, state, scales = weigh(scores, state, g.factor, t)
+    weights, state, following = weigh(scores, state, g.factor, t)
     # It is full; asking again keeps ptxas from waiting for the sums before it weighs.
     g.by_value.wait(behind)
-    sums = cp.cuda.wgmma_wait(sums, 0)
+    added = cp.cuda.wgmma_wait(added, 0)
     if g.unit == 0:
         g.by_value.release(behind.stage)
-    sums = scaled(sums, scales)
+    sums = scaled_with(sums, scales, added) if t.turns_values else scaled(added, following)
     places = g.by_key.following(place), g.by_value.following(behind)
-    return sums, packed(weights, t), state, *places
+    return sums, factor_words(weights, t), following, state, *places
 
 
 def await_turn(g: Any, t: Any) -> None:
@@ -414,7 +476,8 @@ def pass_turn(g: Any, t: Any) -> None:
 def finish(out: Any, staged: Any, g: Any, sums: Any, state: Any, origin: Any, t: Any) -> None:
     """Store sums over the sums of weights; zeros where a query sees no key. `origin`: of the
     warpgroup's rows."""
-    words = packed(scaled(sums, (inverse(whole(state[2])), inverse(whole(state[3])))), t)
+    results = scaled(sums, (inverse(whole(state[2])), inverse(whole(state[3]))))
+    words = packed(results, t.result)
     if not t.shares_memory and g.unit == 0:
         cp.cuda.bulk_wait(0, read=True)
     cp.cuda.ptx("bar.sync %0, 128;", g.me + OWN)
@@ -422,9 +485,20 @@ def finish(out: Any, staged: Any, g: Any, sums: Any, state: Any, origin: Any, t:
     cp.cuda.fence_async()
     cp.cuda.ptx("bar.sync %0, 128;", g.me + OWN)
     if g.unit == 0:
-        for piece in cp.unroll(range(t.wide_pieces)):
+        for piece in cp.unroll(range(t.result_pieces)):
             cp.cuda.tensor_store(out, (*origin, PIECE * piece), staged, (piece, 64 * g.me, 0))
         cp.cuda.bulk_commit()
+
+
+def store_sums(rows: Any, first: Any, g: Any, sums: Any, state: Any, count: Any, t: Any) -> None:
+    """The same from registers, to rows from `first` on of `count`."""
+    column = g.unit % 4 * 2
+    for half in cp.unroll(range(2)):
+        row, share = first + g.row + 8 * half, inverse(whole(state[2 + half]))
+        if row < count:
+            for j in cp.unroll(range(t.width // 8)):
+                rows.row(row)[8 * j + column] = sums[4 * j + 2 * half] * share
+                rows.row(row)[8 * j + column + 1] = sums[4 * j + 2 * half + 1] * share
 
 
 def stage_rows(staged: Any, g: Any, words: Any, width: int) -> None:
@@ -441,11 +515,13 @@ def stage_rows(staged: Any, g: Any, words: Any, width: int) -> None:
         cp.cuda.stmatrix(staged, (width // 64, 64 * g.me + row, column), last)
 
 
-def note_logs(logs: Any, g: Any, state: Any, place: Any, extents: Any) -> None:
+def note_logs(logs: Any, g: Any, state: Any, place: Any, extents: Any, t: Any) -> None:
     """Store the natural logarithms of the sums of exponentials of a unit's two queries."""
     (batch, head, _, _), first = place
     for log in logs:
         for half in cp.unroll(range(2)):
             row, total = first + g.row + 8 * half, whole(state[2 + half])
             if g.unit % 4 == 0 and row < cp.i32(extents[2]):
-                log[batch, head, row, 0] = (state[half] * g.factor + cp.log2(total)) * LN_2
+                log[batch, head, row, 0] = (
+                    state[half] * g.factor + cp.log2(total) - t.shift
+                ) * LN_2

@@ -67,13 +67,14 @@ def with_mask(score: Any, mask: Any, share: Any) -> Any:
 
 
 def weigh(scores: Any, state: Any, factor: Any, t: Any) -> Any:
-    """Exponentials of scores, the state with them, and the scales of what was summed before."""
+    """Exponentials of scores times 2 to the `t.shift`, the state with them, and the scales of what
+    was summed before."""
     high, low = of_row(scores, 0, state[0], factor, t), of_row(scores, 1, state[1], factor, t)
     weights = cp.local(t.keys // 2, cp.f32)
     parts = cp.local(8, cp.f32, fill=0)
+    bases = tuple(row[1] - t.shift if t.shift else row[1] for row in (high, low))
     for i in cp.unroll(range(t.keys // 2)):
-        base = (high, low)[i // 2 % 2][1]
-        weights[i] = power(scores[i] * factor - base)
+        weights[i] = power(scores[i] * factor - bases[i // 2 % 2])
         parts[i % 8] = parts[i % 8] + weights[i]
     one = (parts[0] + parts[1]) + (parts[4] + parts[5])
     two = (parts[2] + parts[3]) + (parts[6] + parts[7])
@@ -108,15 +109,44 @@ def scaled(sums: Any, scales: Any) -> Any:
     return cp.load(found, 0, line=sums.line_size)
 
 
-def packed(values: Any, t: Any) -> Any:
-    """Pairs of neighbours as words, rounded to the type of the arrays."""
+def scaled_with(sums: Any, scales: Any, more: Any) -> Any:
+    """Sums times the scale of their row, and more."""
+    found = cp.local(sums.line_size, cp.f32)
+    for i in cp.unroll(range(sums.line_size)):
+        found[i] = sums[i] * scales[i // 2 % 2] + more[i]
+    return cp.load(found, 0, line=sums.line_size)
+
+
+def packed(values: Any, dtype: Any) -> Any:
+    """Pairs of neighbours as words, rounded to a type."""
     words = cp.local(values.line_size // 2, cp.u32)
-    kind = "bf16x2" if t.dtype == cp.bf16 else "f16x2"
+    kind = "bf16x2" if dtype == cp.bf16 else "f16x2"
     for i in cp.unroll(range(values.line_size // 2)):
         words[i] = cp.cuda.ptx(
             f"cvt.rn.{kind}.f32 %0, %2, %1;", values[2 * i], values[2 * i + 1], result=cp.u32
         )
     return cp.load(words, 0, line=values.line_size // 2)
+
+
+def factor_words(weights: Any, t: Any) -> Any:
+    """Weights as the left factor of products, rounded to the type of the values, or of 8 bits to
+    f8e4m3. Then a unit gives four places of each 16 keys to the keys that it has: 2n, 2n + 1, 2n +
+    8 and 2n + 9 are at 4n to 4n + 3 (as in FlashAttention-3); see `turning`."""
+    if t.dtype.bits > 8:
+        return packed(weights, t.dtype)
+    words = cp.local(t.keys // 8, cp.u32)
+    for i in cp.unroll(range(t.keys // 8)):
+        first = i // 4 * 16 + i // 2 % 2 * 8 + i % 2 * 2
+        words[i] = cp.cuda.ptx(
+            "{ .reg .b16 low, high; cvt.rn.satfinite.e4m3x2.f32 low, %2, %1; "
+            "cvt.rn.satfinite.e4m3x2.f32 high, %4, %3; mov.b32 %0, {low, high}; }",
+            weights[first],
+            weights[first + 1],
+            weights[first + 4],
+            weights[first + 5],
+            result=cp.u32,
+        )
+    return cp.load(words, 0, line=t.keys // 8)
 
 
 def whole(total: Any) -> Any:
