@@ -169,7 +169,7 @@ def prebuilt() -> Calls:
     a, b = (torch.randn(64, 64, device="cuda", dtype=torch.float16) for _ in range(2))
     c, rows = torch.empty_like(a), torch.randn(64, 1024, device="cuda")
     kernels = cp.kernels
-    return {
+    return of_other_libraries(rows) | {
         "cp.kernels.matmul": lambda: kernels.matmul(a, b),
         "torch.matmul": lambda: torch.matmul(a, b),
         "cp.kernels.matmul, out": lambda: kernels.matmul(a, b, out=c),
@@ -178,6 +178,27 @@ def prebuilt() -> Calls:
         "torch.softmax": lambda: torch.softmax(rows, -1),
         "cp.kernels.sum": lambda: kernels.sum(rows, axis=-1),
         "torch.sum": lambda: torch.sum(rows, -1),
+    }
+
+
+def of_other_libraries(rows: Any) -> Calls:
+    """A prebuilt function on CubePy's own arrays and on CuPy's."""
+    kernels, own = cp.kernels, cp.asarray(rows, copy=True)
+    sums = cp.zeros(64, cp.f32, device=own.device)
+    calls: Calls = {
+        "cp.kernels.sum, own": lambda: kernels.sum(own, axis=-1),
+        "cp.kernels.sum, own, out": lambda: kernels.sum(own, axis=-1, out=sums),
+    }
+    try:
+        import cupy
+    except ImportError:
+        return calls
+    theirs, out = cupy.asarray(rows), cupy.zeros(64, "float32")
+    return calls | {
+        "cp.kernels.sum, CuPy": lambda: kernels.sum(theirs, axis=-1),
+        "cp.kernels.sum, CuPy, out": lambda: kernels.sum(theirs, axis=-1, out=out),
+        "cupy.sum": lambda: cupy.sum(theirs, axis=-1),
+        "cupy.sum, out": lambda: cupy.sum(theirs, axis=-1, out=out),
     }
 
 

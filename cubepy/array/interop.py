@@ -106,6 +106,13 @@ def _of_cuda(x: Any, interface: dict[str, Any]) -> Memory:
     dtype, shape = _known(numpy), tuple(interface["shape"])
     address, is_read_only = interface["data"]
     stream = interface.get("stream")
+    if type(x).__module__ == "cupy":
+        ordinal = x.data.device_id  # also of one without elements, which has no address
+        cuda = sys.modules["cupy"].cuda
+        if ordinal != cuda.runtime.getDevice():  # whose stream the interface gives
+            stream = cuda.get_current_stream(ordinal).ptr
+    else:
+        ordinal = cuda_ordinal(address)
     strides = interface.get("strides") or contiguous_strides(shape, dtype.itemsize)
     return Memory(
         address,
@@ -115,6 +122,6 @@ def _of_cuda(x: Any, interface: dict[str, Any]) -> Memory:
         not is_read_only,
         numpy.isnative,
         x,
-        f"cuda:{cuda_ordinal(address)}",
+        f"cuda:{ordinal}",
         0 if stream in _DEFAULT_STREAMS else stream,
     )

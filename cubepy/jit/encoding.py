@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import sys
 from collections.abc import Iterable, Sequence
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -88,7 +87,7 @@ def learned_of(
     head = [0] * Plan.SIZE
     records: dict[type, tuple[str, ...]] = {}
     place = 0 if code is None else _place(known, matcher, code)
-    head[Plan.QUEUE] = _QUEUES.get(place, tables.Queue.TORCH)
+    head[Plan.QUEUE] = _queue_of(place)
     _write_rules(known, words, head, plan, matcher, records, place)
     _write_slots(words, head, plan, matcher)
     _write_captures(words, head, compiled.captured, function)
@@ -137,47 +136,53 @@ def native_code(prepared: Prepared) -> NativeCode | None:
     return code
 
 
-_QUEUES = {
-    tables.OWN_PLACE: tables.Queue.OWN,
-    tables.CUPY_PLACE: tables.Queue.CUPY,
-    tables.OPENCL_PLACE: tables.Queue.OPENCL,
-}
+def _queue_of(place: int) -> tables.Queue:
+    if place < tables.CUPY_PLACE:
+        return tables.Queue.TORCH
+    own = {tables.OWN_PLACE: tables.Queue.OWN, tables.OPENCL_PLACE: tables.Queue.OPENCL}
+    return own.get(place, tables.Queue.CUPY)
 
 
 def _place(known: Executor, matcher: Matcher, code: NativeCode) -> int:
     """What distinguishes the arrays of a launch on a GPU: all are torch's tensors there, so that it
     is in torch's stream, or CuPy's, or all are CubePy's own, so that it is in the device's own
     queue."""
-    arrays = list(matcher.arrays.values())
+    return _place_of(known, list(matcher.arrays.values()), code)
+
+
+def _place_of(known: Executor, arrays: Sequence[Any], code: NativeCode) -> int:
     _require(bool(arrays))
     is_opencls = bool(code.sizes)
     if is_opencls or all(type(x) is Array for x in arrays):
-        _require(all(type(m.owner) is code.memory for m in matcher.memories.values()))
+        memories = [read_memory(x) for x in arrays]
+        _require(all(m is not None and type(m.owner) is code.memory for m in memories))
         _require(known.reads_memory(code.memory, is_opencls))
         return tables.OPENCL_PLACE if is_opencls else tables.OWN_PLACE
     _require(not any(isinstance(x, np.ndarray | Array) or not is_read(known, x) for x in arrays))
     if any(map(_is_cupys, arrays)):
         _require(all(map(_is_cupys, arrays)))
-        return tables.CUPY_PLACE
-    _require(code.ordinal + 1 < tables.OPENCL_PLACE)
+        return tables.CUPY_PLACE + code.ordinal
+    _require(code.ordinal + 1 < tables.CUPY_PLACE)
     _require(known.reads_streams(code.ordinal, code.stream))
     return code.ordinal + 1
 
 
 def program_words(
-    known: Executor, program: Program, addresses: Sequence[int]
+    known: Executor, program: Program, operands: Sequence[Any]
 ) -> tuple[bytes, tuple[Any, ...]] | None:
     """A program in memory: its words, and what they refer to; None where native code can't run it.
-    `addresses`: where operands may be.
+    `operands`: such as it is called with.
 
-    Only code of this process's CPU or of one GPU is run, that checks nothing and waits for nobody.
-    On a GPU operands are torch's tensors.
+    Only code of this process's CPU or of one device is run, that checks nothing and waits for
+    nobody.
     """
     words = Words()
     words.add((program.operands, len(program.steps)), tables.Program.SIZE)
     try:
         codes = [native_code(step.prepared) for step in program.steps]
-        _require(not any(code and code.sizes for code in codes))
+        code = next(iter(codes), None)
+        place = 0 if code is None else _place_of(known, operands, code)
+        addresses = [_address(x) for x in operands]
         _require(program.operands <= MAX_OPERANDS and len({c and c.ordinal for c in codes}) <= 1)
         for step, code in zip(program.steps, codes, strict=True):
             prepared = step.prepared
@@ -186,16 +191,17 @@ def program_words(
             _write_step(words, step, code, addresses)
     except Unknown:
         return None
-    code = next(iter(codes), None)
     if code is not None:
-        torch = sys.modules.get("torch")
-        if torch is None or not known.reads_tensors(torch.Tensor):
-            return None
-        if not known.reads_streams(code.ordinal, code.stream):
-            return None
         words.values[tables.Program.DEVICE] = code.ordinal + 1
+        words.values[tables.Program.QUEUE] = _queue_of(place)
+        words.values[tables.Program.WRITTEN] = sum(1 << k for k in program.written)
     data = (ctypes.c_int64 * len(words.values))(*words.values)
     return bytes(data), tuple(words.kept)
+
+
+def _address(operand: Any) -> int:
+    memory = None if isinstance(operand, int) else read_memory(operand)
+    return operand if memory is None else memory.address
 
 
 def _write_step(
@@ -205,6 +211,7 @@ def _write_step(
     head = [0] * tables.Step.SIZE
     compiled = step.prepared.compiled
     _write_code(words, head, compiled, code)
+    head[Plan.SIZES_AT] -= begin if head[Plan.SIZES_AT] else 0
     head[Plan.SLOTS] = len(compiled.artifact.slots)
     block = [ctypes.c_int64(word).value for word in step.template]
     head[tables.Step.BLOCK] = len(block)

@@ -1,8 +1,8 @@
 """Programs: prepared launches in order, on operands that are identified by their number.
 
-Prebuilt functions make one for each signature. It is called with its operands, which are NumPy
-arrays, torch's tensors or addresses; native code runs it from the third call on, where all of it
-runs on the CPU, or on a GPU of NVIDIA on tensors.
+Prebuilt functions make one for each signature. It is called with its operands, which are arrays of
+one library on one device or addresses of the host; native code runs it from the third call on,
+where it reads arrays of that library.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from cubepy.array.interop import queue_of_tensor
-from cubepy.array.memory import pointer
+from cubepy.array.interop import queue_of_tensor, read_memory
+from cubepy.array.memory import Memory, pointer
+from cubepy.array.order import Ordered
 from cubepy.jit.launch import Prepared
 from cubepy.jit.tensor_maps import Encoder
 from cubepy.record import dataclass
@@ -56,7 +57,20 @@ class Step:
 def _address(operand: Any) -> int:
     if isinstance(operand, np.ndarray):
         return pointer(operand)
-    return operand.data_ptr() if hasattr(operand, "data_ptr") else operand
+    if isinstance(operand, int):
+        return operand
+    return operand.data_ptr() if hasattr(operand, "data_ptr") else _memory(operand).address
+
+
+def _memory(operand: Any) -> Memory:
+    memory = read_memory(operand)
+    assert memory is not None
+    return memory
+
+
+def _is_tracked(operand: Any) -> bool:
+    """Whether an operand says by its memory what work on it comes after."""
+    return not isinstance(operand, np.ndarray | int) and not hasattr(operand, "data_ptr")
 
 
 class Program(Base):
@@ -66,21 +80,27 @@ class Program(Base):
     to; see `runtimes.native.launching.tables`.
     """
 
-    __slots__ = ("_calls", "_data", "operands", "steps")
+    __slots__ = ("_calls", "_data", "operands", "steps", "written")
 
-    def __init__(self, steps: Sequence[Step], operands: int) -> None:
+    def __init__(self, steps: Sequence[Step], operands: int, written: Sequence[int] = ()) -> None:
+        """`written`: the numbers of the operands that launches write."""
         self.steps = tuple(steps)
         self.operands = operands
+        self.written = tuple(written)
         self._calls = 0
         self._data: Any = None
 
     def __call__(self, *operands: Any) -> None:
-        """Launch on these operands: NumPy arrays, addresses, or torch's tensors, whose queue the
-        launches are in."""
+        """Launch on these operands, in the order of the queue that works on them."""
         self._calls = calls = self._calls + 1
-        addresses = [_address(o) for o in operands]
         if calls == CALLS:
-            self._become_native(addresses)
+            self._become_native(operands)
+        if not self.steps:
+            return
+        if any(map(_is_tracked, operands)):
+            self._enqueue_in_order(operands)
+            return
+        addresses = [_address(o) for o in operands]
         queues = (queue_of_tensor(o) for o in operands if hasattr(o, "data_ptr"))
         self.enqueue(addresses, next(queues, None))
 
@@ -89,13 +109,19 @@ class Program(Base):
         for step in self.steps:
             step.run(addresses, queue)
 
-    def _become_native(self, addresses: Sequence[int]) -> None:
+    def _enqueue_in_order(self, operands: Sequence[Any]) -> None:
+        memories = [_memory(o) for o in operands]
+        outputs = [memories[k] for k in self.written]
+        with Ordered(self.steps[0].prepared.device, None, memories, outputs) as queue:
+            self.enqueue([m.address for m in memories], queue)
+
+    def _become_native(self, operands: Sequence[Any]) -> None:
         """Let native code run it from the next call on, if it can."""
         from cubepy.jit.encoding import program_words
         from cubepy.jit.tables import native_executor
 
         known = native_executor()
-        found = known and program_words(known, self, addresses)
+        found = known and program_words(known, self, operands)
         if known and found:
             self._data = found
             self._entry = known.program_entry

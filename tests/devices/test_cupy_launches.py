@@ -10,6 +10,7 @@ import pytest
 
 import cubepy as cp
 from cubepy.jit.kernel import Launcher
+from cubepy.jit.programs import Step
 from cubepy.jit.tables import native_executor
 from cubepy.runtimes.native.launching.tables import Context
 from tests.devices.conftest import require
@@ -103,3 +104,107 @@ def test_arrays_of_several_libraries(count: list[int]):
         assert (out == k + 1).all()
     with pytest.raises(cp.LaunchError, match="E405"):
         axpy.over(999)(x[1:], x[1:], x[:-1], 1.0)
+
+
+def _cube(v: Any) -> Any:
+    return v * v * v
+
+
+def test_prebuilt_functions_are_native(monkeypatch: pytest.MonkeyPatch):
+    inner, launched = Step.run, [0]
+
+    def counting(step: Any, *args: Any) -> None:
+        launched[0] += 1
+        inner(step, *args)
+
+    monkeypatch.setattr(Step, "run", counting)
+    side = cupy.cuda.Stream(non_blocking=True)
+    for round_ in range(8):
+        if round_ == 4:
+            launched[0] = 0
+        x = cupy.random.rand(30, 17, dtype="float32")
+        out, rows = cupy.full(30, cupy.nan, "float32"), x[::-2, 1:]
+        cupy.cuda.Device().synchronize()
+        with side:
+            found = [
+                (cp.kernels.sum(x, 1), x.sum(1)),
+                (cp.kernels.sum(x, 1, out=out), x.sum(1)),
+                (cp.kernels.map(_cube, rows), rows**3),
+                (cp.kernels.matmul(x, x.T), x @ x.T),
+                (cp.kernels.max_pool2d(x[None, None, :, :16], 2)[0, 0], _pooled(x[:, :16])),
+            ]
+            for ours, theirs in found:
+                assert type(ours) is cupy.ndarray
+                assert cupy.allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+        assert found[1][0] is out
+        with pytest.raises(cp.LaunchError, match="overlaps"):
+            cp.kernels.map(_cube, x[1:], out=x[:-1])
+    assert launched[0] == 0
+
+
+def _pooled(x: Any) -> Any:
+    return x.reshape(x.shape[0] // 2, 2, -1, 2).max((1, 3))
+
+
+several = pytest.mark.skipif(
+    cupy.cuda.runtime.getDeviceCount() < 2, reason="needs two GPUs in one process"
+)
+
+
+@several
+@pytest.mark.parametrize("current", [0, 1])
+def test_arrays_on_each_of_several_gpus(current: int, count: list[int]):
+    """A launch is on the GPU of its arrays, in CuPy's stream there, whichever GPU is current."""
+    with cupy.cuda.Device(current):
+        for round_ in range(6):
+            for ordinal in (0, 1, 1, 0):
+                with cupy.cuda.Device(ordinal):
+                    x, y = (cupy.random.rand(500, dtype="float32") for _ in range(2))
+                    out, empty = cupy.full(500, cupy.nan, "float32"), cupy.zeros(0, "float32")
+                    cupy.cuda.Device().synchronize()
+                before = count[0]
+                axpy.over(out)(x, y, out, 2.0)
+                axpy.over(500)(empty, empty, empty, 2.0)
+                assert cupy.cuda.Device().id == current
+                if round_ > 3 and ordinal == current:
+                    assert count[0] == before, "native"
+                total = cp.kernels.sum(x[None], 1)
+                with cupy.cuda.Device(ordinal):
+                    assert cupy.allclose(out, x * 2 + y, rtol=1e-5)
+                    assert total.device.id == ordinal
+                    assert cupy.allclose(total, x.sum(), rtol=1e-4)
+
+
+@several
+def test_arrays_on_two_gpus_are_refused():
+    arrays = []
+    for ordinal in (0, 1):
+        with cupy.cuda.Device(ordinal):
+            arrays.append(cupy.ones(100, "float32"))
+            cupy.cuda.Device().synchronize()
+    x, y = arrays
+    for _ in range(4):
+        axpy.over(100)(x, x, x.copy(), 1.0)
+        with pytest.raises(cp.LaunchError):
+            axpy.over(100)(x, y, x.copy(), 1.0)
+        with pytest.raises(cp.LaunchError):
+            cp.kernels.matmul(x[None], y[:, None])
+    assert (x == 1).all()
+
+
+@several
+def test_streams_of_several_gpus():
+    """Work follows CuPy's stream of the arrays' GPU while another GPU is current."""
+    with cupy.cuda.Device(1):
+        x, side = cupy.zeros(1 << 14, "float32"), cupy.cuda.Stream(non_blocking=True)
+        side.use()
+    try:
+        for k in range(6):
+            with cupy.cuda.Device(k % 2):
+                spin.over(1 << 14)(x, 20_000)
+        side.synchronize()
+        with cupy.cuda.Device(1):
+            assert (x == x[0]).all() and float(x[0]) != 0
+    finally:
+        with cupy.cuda.Device(1):
+            cupy.cuda.Stream.null.use()

@@ -22,7 +22,6 @@ from cubepy.array.array import Array, allocate
 from cubepy.array.creation import asarray
 from cubepy.array.interop import read_memory
 from cubepy.array.memory import HOST, Memory, numpy_dtype, pointer
-from cubepy.array.order import Ordered
 from cubepy.errors import Error, fail
 from cubepy.ir.core import ALIGNMENT
 from cubepy.ir.types import DType
@@ -102,9 +101,8 @@ class Library(Protocol):
         """A number as an array without axes, or several as one of one axis."""
         ...
 
-    def launch(self, program: Program, operands: Sequence[Any], written: Sequence[int]) -> None:
-        """Launch a program on arrays, in the order of the queue that works on them; `written`: the
-        numbers of those that it writes."""
+    def launch(self, program: Program, operands: Sequence[Any]) -> None:
+        """Launch a program on arrays, in the order of the queue that works on them."""
         ...
 
 
@@ -140,7 +138,7 @@ class NumpyLibrary:
     def constant(self, value: Number | Sequence[Number], dtype: DType) -> np.ndarray:
         return np.array(value, numpy_dtype(dtype))
 
-    def launch(self, program: Program, operands: Sequence[Any], written: Sequence[int]) -> None:
+    def launch(self, program: Program, operands: Sequence[Any]) -> None:
         program(*operands)
 
 
@@ -200,7 +198,7 @@ class TorchLibrary:
         kind = getattr(torch(), dtype.numpy_name)
         return torch().tensor(value, dtype=kind, device=self._place)
 
-    def launch(self, program: Program, operands: Sequence[Any], written: Sequence[int]) -> None:
+    def launch(self, program: Program, operands: Sequence[Any]) -> None:
         if self.keeps_alignment:
             program(*operands)
         else:
@@ -229,11 +227,8 @@ class _Foreign(ABC):
     def maker(self, shape: Shape) -> Callable[[], Any]:
         return partial(self.empty, shape)
 
-    def launch(self, program: Program, operands: Sequence[Any], written: Sequence[int]) -> None:
-        memories = [read(x) for x in operands]
-        outputs = [memories[k] for k in written]
-        with Ordered(find_device(self.device), None, memories, outputs) as queue:
-            program.enqueue([m.address for m in memories], queue)
+    def launch(self, program: Program, operands: Sequence[Any]) -> None:
+        program(*operands)
 
 
 class ArrayLibrary(_Foreign):
@@ -265,7 +260,8 @@ class CudaLibrary(_Foreign):
         make = _MAKERS.get(self._module)
         if make is None or shape.dtype.name in ("bf16", "f8e4m3", "f8e5m2"):
             return self._own.empty(shape)
-        stored = make(sys.modules[self._module], shape.stored, numpy_dtype(shape.dtype))
+        library, dtype = sys.modules[self._module], numpy_dtype(shape.dtype)
+        stored = make(library, shape.stored, dtype, int(self.device.rpartition(":")[2]))
         return stored if shape.order is None else stored.transpose(tuple(shape.back))
 
     def scalar(self, x: Any) -> Any:
@@ -275,9 +271,16 @@ class CudaLibrary(_Foreign):
         return self._own.constant(value, dtype)
 
 
+def _cupys(cupy: Any, extents: tuple[int, ...], dtype: Any, ordinal: int) -> Any:
+    if cupy.cuda.runtime.getDevice() == ordinal:
+        return cupy.empty(extents, dtype)
+    with cupy.cuda.Device(ordinal):
+        return cupy.empty(extents, dtype)
+
+
 _MAKERS: dict[str, Any] = {
-    "cupy": lambda cupy, shape, dtype: cupy.empty(shape, dtype),
-    "numba": lambda numba, shape, dtype: numba.cuda.device_array(shape, dtype),
+    "cupy": _cupys,
+    "numba": lambda numba, extents, dtype, _: numba.cuda.device_array(extents, dtype),
 }
 
 NUMPY = NumpyLibrary()

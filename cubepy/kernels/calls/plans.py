@@ -115,8 +115,6 @@ class Plan:
     """Whether results have no axes; all of them do, or none."""
     updated: tuple[int, ...]
     """The arrays that launches also write."""
-    written: tuple[int, ...]
-    """All operands that launches write."""
 
     def is_current(self) -> bool:
         """Whether no captured name of a launched kernel has changed."""
@@ -138,7 +136,7 @@ class Plan:
         made = results
         if self.scratch:
             made = [*results, *[make() for make in self.scratch]]
-        library.launch(self.program, (*arrays, *made), self.written)
+        library.launch(self.program, (*arrays, *made))
         return results
 
     def _check_overlaps(self, addresses: list[int], written: Sequence[int]) -> None:
@@ -308,17 +306,17 @@ class Planner:
         total = len(self._operands)
         shown = self._operands[: total - len(self._scratch)]
         first = total - len(self._scratch) - len(self._results)
+        written = *self._updated, *range(first, total)
         return Plan(
             self.function,
             tuple(map(self.library.maker, self._results)),
             tuple(map(self.library.maker, self._scratch)),
-            Program(self._steps, len(self._operands)),
+            Program(self._steps, len(self._operands), written),
             tuple(_reach(memory) for memory in shown),
             tuple(shown),
             tuple(captured for step in self._steps for captured in _watched(step)),
             any(not shape.extents for shape in self._results),
             tuple(self._updated),
-            (*self._updated, *range(first, total)),
         )
 
     def _number(self, memory: Memory) -> Memory:

@@ -1,8 +1,8 @@
-"""The short way of calls on torch's tensors and NumPy's arrays: native code describes the arguments
-in bytes, which find the plan that the general way made before.
+"""The short way of calls on arrays that native code reads: it describes the arguments in bytes,
+which find the plan that the general way made before.
 
-A description holds all that a plan depends on: types, extents, strides, devices, flags, and of
-tensors the place of addresses within 64 bytes. Tensors that record gradients or are negated lazily
+A description holds all that a plan depends on: types, extents, strides, devices, flags, and on
+devices the place of addresses within 64 bytes. Tensors that record gradients or are negated lazily
 have none, nor has a result that the caller brought and that shares memory with an argument.
 """
 
@@ -13,6 +13,7 @@ from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 from cubepy import config
+from cubepy.array.memory import HOST
 from cubepy.autotune import session
 from cubepy.jit.programs import Describe, describers
 from cubepy.kernels.calls.libraries import (
@@ -117,7 +118,8 @@ class ShortCalls:
     ) -> None:
         """Remember a call that went the general way, with a key or to have one next time."""
         is_tensors = isinstance(library, TorchLibrary)
-        if not (is_tensors or isinstance(library, NumpyLibrary)) or plan.updated:
+        is_described = is_tensors or isinstance(library, NumpyLibrary) or library.device != HOST
+        if not is_described or plan.updated:
             return
         if self._describe is None or is_tensors > self._reads_tensors:
             self._describe, self._reads_tensors = describers(), is_tensors

@@ -213,7 +213,7 @@ class PlanCandidates:
 
     def _launch(self, k: int) -> None:
         plan, operands = self._ready(k)
-        self._operands.library.launch(plan.program, operands, plan.written)
+        self._operands.library.launch(plan.program, operands)
 
     def copy_arguments(self) -> None:
         """Nothing: a plan is made without them."""

@@ -1,7 +1,8 @@
 """CuPy's arrays, read by their C structure, and the stream in which CuPy works.
 
 CuPy has no exchange interface of DLPack. Where its objects keep what is read is found by looking at
-two arrays; the stream is given by a C function that CuPy's modules share by `__pyx_capi__`.
+two arrays, and at pointers that are said to be on several GPUs; the stream of the current GPU is
+given by a C function that CuPy's modules share by `__pyx_capi__`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _STREAM = "get_current_stream_ptr", b"intptr_t (void)"
 class CupyLayout:
     """The class of arrays; the address of the function that gives the current stream; where an
     array keeps the vectors of extents and of strides in bytes, dtype and pointer, and that its
-    address."""
+    address and the number of its GPU, 0 where there is only one."""
 
     cls: Any
     stream: int
@@ -28,21 +29,23 @@ class CupyLayout:
     dtype_at: int
     data_at: int
     address_at: int
+    device_at: int
 
 
 def cupy_layout() -> CupyLayout | None:
-    """How CuPy's arrays are read; None where they are not as they should be, or on which of several
-    GPUs they are would have to be asked."""
+    """How CuPy's arrays are read; None where they are not as they should be."""
     cupy: Any = sys.modules["cupy"]
-    stream = _function(cupy)
-    if not stream or cupy.cuda.runtime.getDeviceCount() != 1:
+    stream, device = _function(cupy), 0
+    if cupy.cuda.runtime.getDeviceCount() > 1:
+        device = _device_place(cupy)
+    if not stream or device is None:
         return None
     whole = cupy.empty((3, 5, 7), "int16")
     probes = whole[1:, ::2], whole.transpose(2, 0, 1)[:, 1]
     places = [_places(probe) for probe in probes]
     if places[0] is None or places[0] != places[1] or not _gives_streams(cupy, stream):
         return None
-    return CupyLayout(cupy.ndarray, stream, *places[0])
+    return CupyLayout(cupy.ndarray, stream, *places[0], device)
 
 
 def _function(cupy: Any) -> int:
@@ -92,6 +95,20 @@ def _places(array: Any) -> tuple[int, int, int, int, int] | None:
         return None
     (shape,), (strides,), (dtype,), (data,), (address,) = found
     return shape, strides, dtype, data, address
+
+
+def _device_place(cupy: Any) -> int | None:
+    """Where a pointer keeps the number of its GPU; nothing is looked at or made there."""
+    pointers = [
+        cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(1 << 20, 64, None, number), 0)
+        for number in (1, 77, 5)
+    ]
+    found = [
+        at
+        for at in range(16, type(pointers[0]).__basicsize__ - 3, 4)
+        if all(ctypes.c_int32.from_address(id(p) + at).value == p.device_id for p in pointers)
+    ]
+    return found[0] if len(found) == 1 else None
 
 
 def _is_vector(begin: int, end: int | None, limit: int | None, size: int) -> bool:

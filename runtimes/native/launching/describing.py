@@ -1,5 +1,6 @@
 """What plans of prebuilt functions depend on of arrays, as bytes that are looked up: of torch's
-tensors, and of NumPy's arrays, for which the place of an address does not matter."""
+tensors, of CubePy's and CuPy's arrays on GPUs and OpenCL devices, and of NumPy's arrays, for which
+the place of an address does not matter."""
 
 from __future__ import annotations
 
@@ -17,7 +18,15 @@ from cubepy.runtimes.native.launching.frame import (
     context,
     is_tensor,
 )
-from cubepy.runtimes.native.launching.tables import DTYPE_ROW_WORDS, MAX_RANK, Context
+from cubepy.runtimes.native.launching.tables import (
+    DTYPE_ROW_WORDS,
+    MAX_RANK,
+    OPENCL_PLACE,
+    OWN_PLACE,
+    PLACE_SHIFT,
+    Context,
+    Leaf,
+)
 from cubepy.runtimes.native.words import Routine
 
 DESCRIBE = "cubepy_describe"
@@ -53,6 +62,42 @@ def _written_array() -> Routine:
     return f
 
 
+def _written_on_device() -> Routine:
+    """(array, place, reach): as `written`, of CubePy's own array on a device or one of CuPy's: the
+    class of arrays that plans of launches have, what identifies the device, and the place."""
+    f = Routine("written_on_device", 3)
+    obj, place, reach = f.parameters
+    leaf, axes, is_read = f.room(Leaf.SIZE), f.room(3 * MAX_RANK), f.local()
+    leaf.store(axes, Leaf.STRIDES_AT * 8)
+    leaf.store(0, Leaf.OWNER * 8)
+    cls = obj.load(TYPE_OF)
+    with f.when(cls.equals(context(f, Context.ARRAY))):
+        is_read.set(f.invoke("read_ours", leaf, obj))
+    with f.when(cls.equals(context(f, Context.CUPY))):
+        is_read.set(f.invoke("read_cupy", leaf, obj))
+    f.refuse(is_read.get().equals(0))
+    kind, rank, owner = leaf[Leaf.CLASS], leaf[Leaf.RANK], leaf[Leaf.OWNER]
+    where = kind >> PLACE_SHIFT
+    f.refuse(where.equals(0))
+    device = f.local()
+    for which, known in (
+        (OWN_PLACE, Context.QUEUES_OF),
+        (OPENCL_PLACE, Context.DYING_OF),
+    ):
+        with f.when(where.equals(which)):
+            device.set(owner.load(context(f, known)))
+    place.store(kind)
+    place.store(device.get(), 8)
+    place.store(leaf[Leaf.VALUE] & (ALIGNMENT - 1), 16)
+    with f.times(rank) as k:
+        place.store(leaf[Leaf.SHAPE_AT][k], k * 8 + 24)
+        place.store(leaf[Leaf.BYTE_STRIDES_AT][k], (rank + k) * 8 + 24)
+    reach.store(leaf[Leaf.LOW])
+    reach.store(leaf[Leaf.HIGH], 8)
+    f.leave(rank * 2 + 3)
+    return f
+
+
 def _written() -> Routine:
     """(array, place, reach): write its type, rank, device and the place of its address, extents
     and strides, and its first byte and the one behind its last; gives the number of words, 0 for
@@ -61,7 +106,8 @@ def _written() -> Routine:
     obj, place, reach = f.parameters
     with f.when(obj.load(TYPE_OF).equals(context(f, Context.NDARRAY))):
         f.leave(f.invoke("written_array", obj, place, reach))
-    f.refuse(is_tensor(f, obj.load(TYPE_OF)).equals(0))
+    with f.when(is_tensor(f, obj.load(TYPE_OF)).equals(0)):
+        f.leave(f.invoke("written_on_device", obj, place, reach))
     f.refuse(f.invoke("is_negated", obj).differs(0))
     records = f.invoke("PyObject_GetAttr", obj, context(f, Context.REQUIRES_GRAD))
     f.refuse(records.equals(0))
@@ -95,7 +141,7 @@ def _describe(name: str, has_result: bool) -> Routine:
     f = Routine(name, 3, is_exported=True)
     _, args, count = f.parameters
     none = context(f, Context.NONE)
-    held, reaches = f.room(MAX_TENSORS * (2 * MAX_RANK + 1)), f.room(2 * MAX_TENSORS)
+    held, reaches = f.room(MAX_TENSORS * (2 * MAX_RANK + 3)), f.room(2 * MAX_TENSORS)
     size, fails = f.local(), f.local(f.truth(count > MAX_TENSORS))
     with f.when(fails.get().equals(0)), f.times(count) as k, f.when(fails.get().equals(0)):
         place, reach = held + size.get() * 8, reaches + k * 16
@@ -124,4 +170,10 @@ def _describe(name: str, has_result: bool) -> Routine:
 
 def routines() -> tuple[Routine, ...]:
     """The routines of this module."""
-    return _written_array(), _written(), _describe(DESCRIBE, False), _describe(DESCRIBE_APART, True)
+    return (
+        _written_array(),
+        _written_on_device(),
+        _written(),
+        _describe(DESCRIBE, False),
+        _describe(DESCRIBE_APART, True),
+    )

@@ -73,6 +73,9 @@ def _enter() -> Routine:
     entered.store(_UNCHANGED, PREVIOUS * 8)
     previous, device = current[0], f.room(1)
     f.refuse(previous.equals(gpu[Gpu.CONTEXT]), 1)
+    is_cupys = f.truth(queue.equals(Queue.CUPY))
+    has_several = f.truth(context(f, Context.CUPY_DEVICE).differs(0))
+    f.refuse((is_cupys & has_several).differs(0))  # the stream is another GPU's
     with f.when(previous.differs(0)):
         f.refuse(status_of(f, gpu[Gpu.GET_DEVICE], ("i64", device)).differs(0))
         f.refuse(device.load(0, "i32").equals(gpu[Gpu.DEVICE]))

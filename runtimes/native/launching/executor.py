@@ -229,6 +229,7 @@ class Executor:
                 self._context[Context.CUPY_DTYPE] = found.dtype_at
                 self._context[Context.CUPY_DATA] = found.data_at
                 self._context[Context.CUPY_ADDRESS] = found.address_at
+                self._context[Context.CUPY_DEVICE] = found.device_at
                 self._kept.append(found.cls)
             self._context[Context.CUPY] = -1 if found is None else id(found.cls)
         return self._context[Context.CUPY] == id(cls)

@@ -42,8 +42,19 @@ def _run_on_opencl() -> Routine:
             owner = leaf[Leaf.OWNER].load(context(f, Context.DYING_OF))
             f.refuse(owner.differs(device[Cl.OWNER]))
             f.refuse(leaf[Leaf.VALUE].equals(0))
+    status = f.invoke("enqueue_on_opencl", plan, block, count)
+    f.refuse(status.equals(0), 1)
+    f.leave(f.invoke("refused", plan[Plan.LOADED], status))
+    return f
+
+
+def _enqueue() -> Routine:
+    """(plan, block, count): put a launch into the device's queue; the driver's status."""
+    f = Routine("enqueue_on_opencl", 3)
+    plan, block, count = f.parameters
+    device = plan[Plan.GPU]
     plan[Plan.STATE].store(1, IS_USED * 8)
-    f.refuse(count.equals(0), 1)
+    f.refuse(count.equals(0))
     status = f.local(f.invoke("set_arguments", plan, block))
     with f.when(status.get().equals(0)):
         sizes, counts = f.room(2 * _AXES), block + plan[Plan.SLOTS] * 8
@@ -54,11 +65,10 @@ def _run_on_opencl() -> Routine:
         nothing = ("i32", 0), ("i64", 0), ("i64", 0)
         launch = ("i64", device[Cl.QUEUE]), ("i64", plan[Plan.ENTRY]), *grid, *nothing
         status.set(status_of(f, device[Cl.ENQUEUE], *launch))
-    f.refuse(status.get().equals(0), 1)
-    f.leave(f.invoke("refused", plan[Plan.LOADED], status.get()))
+    f.leave(status.get())
     return f
 
 
 def routines() -> tuple[Routine, ...]:
     """The routines of this module."""
-    return _set_arguments(), _run_on_opencl()
+    return _set_arguments(), _enqueue(), _run_on_opencl()

@@ -1,8 +1,8 @@
 """Programs: launches in order on operands whose layout is known, as prebuilt functions make them.
 
-A program is called with its operands: NumPy arrays and torch's tensors, of which the address is
-read, or addresses on the CPU. Nothing is checked but their number and their device, for whoever
-made the program has looked at them.
+A program is called with its operands: NumPy arrays, torch's tensors, CubePy's and CuPy's arrays,
+of which the address is read, or addresses on the CPU. Nothing is checked but their number, their
+device and the order of work on them, for whoever made the program has looked at them.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from cubepy.runtimes.native.launching.tables import (
     HOLE_WORDS,
     MAX_OPERANDS,
     MAX_SLOTS,
+    Cl,
     Context,
     Plan,
     Program,
@@ -63,6 +64,35 @@ def _base() -> Routine:
     return f
 
 
+def _base_on_device() -> Routine:
+    """(words, number, operand, place): write the address of CubePy's own array or CuPy's; 0 where
+    it is none, or Python is to keep its order."""
+    f = Routine("base_on_device", 4)
+    words, number, obj, place = f.parameters
+    cls, queue = obj.load(TYPE_OF), words[Program.QUEUE]
+    device = (words + Program.SIZE * 8)[Plan.GPU]
+    with f.when(queue.equals(Queue.CUPY)):
+        f.refuse(cls.differs(context(f, Context.CUPY)))
+        data = obj.load(context(f, Context.CUPY_DATA))
+        place.store(data.load(context(f, Context.CUPY_ADDRESS)))
+        f.leave(f.truth((f.invoke("cupys_device", data) + 1).equals(words[Program.DEVICE])))
+    f.refuse(cls.differs(context(f, Context.ARRAY)))
+    memory = obj.load(context(f, Context.MEMORY_OF))
+    owner = memory.load(context(f, Context.OWNER_OF))
+    f.refuse(owner.equals(0))
+    kind = owner.load(TYPE_OF)
+    with f.when(queue.equals(Queue.OWN)):
+        f.refuse(kind.differs(context(f, Context.ALLOCATION)))
+        is_written = (words[Program.WRITTEN] >> number) & 1
+        f.refuse(f.invoke("is_in_order", device, owner, is_written).equals(0))
+    with f.when(queue.equals(Queue.OPENCL)):
+        f.refuse(kind.differs(context(f, Context.SHARED_MEMORY)))
+        f.refuse(owner.load(context(f, Context.DYING_OF)).differs(device[Cl.OWNER]))
+    f.refuse(f.invoke("whole", memory.load(context(f, Context.ADDRESS_OF)), place).equals(0))
+    f.leave(f.truth(place.load().differs(0)))
+    return f
+
+
 def _filled() -> Routine:
     """(step, bases, block): fill the block of a launch."""
     f = Routine("filled", 3)
@@ -94,14 +124,18 @@ def _steps() -> Routine:
 
 
 def _steps_on_gpu() -> Routine:
-    """(words, bases): put all launches into torch's stream; 1, 0 where Python is to launch, -1 for
-    an exception."""
+    """(words, bases): put all launches into the stream of torch or CuPy or the device's own queue;
+    1, 0 where Python is to launch, -1 for an exception."""
     f = Routine("steps_on_gpu", 2)
     words, bases = f.parameters
     block, entered = f.room(MAX_SLOTS), f.room(ENTERED_WORDS)
     step = f.local(words + Program.SIZE * 8)
-    gpu = step.get()[Plan.GPU]
-    f.refuse(f.invoke("enter", gpu, entered, Queue.TORCH).equals(0))
+    gpu, queue, is_entered = step.get()[Plan.GPU], words[Program.QUEUE], f.local()
+    with f.when(queue.equals(Queue.OWN)):
+        is_entered.set(f.invoke("enter_own", gpu, entered))
+    with f.when(queue.differs(Queue.OWN)):
+        is_entered.set(f.invoke("enter", gpu, entered, queue))
+    f.refuse(is_entered.get().equals(0))
     status, failed = f.local(), f.local()
     with f.times(words[Program.STEPS]), f.when(status.get().equals(0)):
         this = step.get()
@@ -109,9 +143,28 @@ def _steps_on_gpu() -> Routine:
         status.set(f.invoke("enqueue", this, block, this[Step.COUNT], entered))
         failed.set(this)
         step.set(this + this[Plan.BYTES])
-    f.invoke("leave", gpu, entered)
+    with f.when(queue.equals(Queue.OWN)):
+        f.invoke("leave_own", gpu, entered)
+    with f.when(queue.differs(Queue.OWN)):
+        f.invoke("leave", gpu, entered)
     f.refuse(status.get().equals(0), 1)
     f.leave(f.invoke("refused", failed.get()[Plan.LOADED], status.get()))
+    return f
+
+
+def _steps_on_opencl() -> Routine:
+    """(words, bases): put all launches into an OpenCL device's queue; 1, or -1 for an exception."""
+    f = Routine("steps_on_opencl", 2)
+    words, bases = f.parameters
+    block, step = f.room(MAX_SLOTS), f.local(words + Program.SIZE * 8)
+    with f.times(words[Program.STEPS]):
+        this = step.get()
+        f.invoke("filled", this, bases, block)
+        status = f.invoke("enqueue_on_opencl", this, block, this[Step.COUNT])
+        with f.when(status.differs(0)):
+            f.leave(f.invoke("refused", this[Plan.LOADED], status))
+        step.set(this + this[Plan.BYTES])
+    f.leave(1)
     return f
 
 
@@ -120,11 +173,18 @@ def _attempt() -> Routine:
     f = Routine("attempt_program", 3)
     words, args, count = f.parameters
     f.refuse(count.differs(words[Program.OPERANDS]))
-    bases, device = f.room(MAX_OPERANDS), words[Program.DEVICE]
+    bases, device, queue = f.room(MAX_OPERANDS), words[Program.DEVICE], words[Program.QUEUE]
     with f.times(count) as k:
-        f.refuse(f.invoke("base", args[k], bases + k * 8, device).equals(0))
+        found, place = f.local(), bases + k * 8
+        with f.when(queue.equals(Queue.TORCH)):
+            found.set(f.invoke("base", args[k], place, device))
+        with f.when(queue.differs(Queue.TORCH)):
+            found.set(f.invoke("base_on_device", words, k, args[k], place))
+        f.refuse(found.get().equals(0))
     with f.when(device.differs(0)):
         f.refuse(words[Program.STEPS].equals(0), 1)
+        with f.when(queue.equals(Queue.OPENCL)):
+            f.leave(f.invoke("steps_on_opencl", words, bases))
         f.leave(f.invoke("steps_on_gpu", words, bases))
     f.leave(f.invoke("steps", words, bases))
     return f
@@ -151,4 +211,13 @@ def _program() -> Routine:
 
 def routines() -> tuple[Routine, ...]:
     """The routines of this module."""
-    return _base(), _filled(), _steps(), _steps_on_gpu(), _attempt(), _program()
+    return (
+        _base(),
+        _base_on_device(),
+        _filled(),
+        _steps(),
+        _steps_on_gpu(),
+        _steps_on_opencl(),
+        _attempt(),
+        _program(),
+    )

@@ -318,6 +318,16 @@ def _read_own() -> Routine:
     return f
 
 
+def _cupys_device() -> Routine:
+    """(pointer): the number of its GPU."""
+    f = Routine("cupys_device", 1)
+    (data,) = f.parameters
+    place = context(f, Context.CUPY_DEVICE)
+    f.refuse(place.equals(0))
+    f.leave(data.load(place, "i32"))
+    return f
+
+
 def _read_cupy() -> Routine:
     """(leaf, array): everything about an array of CuPy's; 0 to give up."""
     f = Routine("read_cupy", 2)
@@ -328,6 +338,7 @@ def _read_cupy() -> Routine:
     f.refuse(rank > MAX_RANK)
     data = array.load(context(f, Context.CUPY_DATA))
     leaf.store(data.load(context(f, Context.CUPY_ADDRESS)), Leaf.VALUE * 8)
+    device = f.invoke("cupys_device", data) << PLACE_SHIFT
     leaf.store(rank, Leaf.RANK * 8)
     leaf.store(shape, Leaf.SHAPE_AT * 8)
     leaf.store(array.load(strides_at), Leaf.BYTE_STRIDES_AT * 8)
@@ -335,7 +346,7 @@ def _read_cupy() -> Routine:
     with f.times(context(f, Context.DTYPES)) as k:
         row = rows + k * (DTYPE_ROW_WORDS * 8)
         with f.when(row[0].equals(dtype)):
-            leaf.store(k | (WRITEABLE | CUPY_PLACE << PLACE_SHIFT), Leaf.CLASS * 8)
+            leaf.store(device | k | (WRITEABLE | CUPY_PLACE << PLACE_SHIFT), Leaf.CLASS * 8)
             f.leave(f.invoke("read_elements", leaf, row[1]))
     return f
 
@@ -486,6 +497,7 @@ def routines() -> tuple[Routine, ...]:
         _read_tensor(),
         _whole(),
         _read_own(),
+        _cupys_device(),
         _read_cupy(),
         _read_ours(),
         _read_items(),

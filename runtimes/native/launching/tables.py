@@ -125,7 +125,11 @@ class Program(IntEnum):
     STEPS = 1
     DEVICE = 2
     """0 for the CPU, else one more than the number of the GPU that all steps run on."""
-    SIZE = 3
+    QUEUE = 3
+    """See `Queue`; of operands in another place than its arrays, Python launches."""
+    WRITTEN = 4
+    """A bit for each operand that a step writes."""
+    SIZE = 5
 
 
 class Step(IntEnum):
@@ -409,9 +413,9 @@ def array_class(
 
 LINEAR, ALIGNED, WRITEABLE = 1 << 24, 1 << 25, 1 << 26
 PLACE_SHIFT, MAX_PLACE = 32, 0xFFFF
-OWN_PLACE, CUPY_PLACE, OPENCL_PLACE = MAX_PLACE, MAX_PLACE - 1, MAX_PLACE - 2
+OWN_PLACE, OPENCL_PLACE, CUPY_PLACE = MAX_PLACE, MAX_PLACE - 1, 1 << 15
 """The place of CubePy's own arrays on GPUs of NVIDIA and on OpenCL devices; on which one, their
-owner says. And that of CuPy's, which are read where there is one GPU."""
+owner says. And that of CuPy's, to which the number of their GPU is added."""
 
 
 class Context(IntEnum):
@@ -517,8 +521,9 @@ class Context(IntEnum):
     READ_OF = 69
     SHARED_OF = 70
     CUPY = 71
-    """CuPy's class, 0 while none was seen, its function that gives the current stream, and where
-    arrays keep the vectors of extents and strides, dtype and pointer, and that its address."""
+    """CuPy's class, 0 while none was seen, its function that gives the stream of the current GPU,
+    and where arrays keep the vectors of extents and strides, dtype and pointer, and that its
+    address and, where there are several GPUs, the number of its own; 0 where there is one."""
     CUPY_STREAM = 72
     CUPY_SHAPE = 73
     CUPY_STRIDES = 74
@@ -535,7 +540,8 @@ class Context(IntEnum):
     """Where bound launches keep the data of the table of what they remember."""
     MODULE = 82
     """The type of modules, of which classes can be others."""
-    SIZE = 83
+    CUPY_DEVICE = 83
+    SIZE = 84
 
 
 NUMBER_ROW_WORDS = 3
