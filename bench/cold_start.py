@@ -3,7 +3,8 @@
 `python -m bench.cold_start [--rounds N] [--json]` starts processes in turn: without the cache, with
 what the cache kept, and Numba with `cache=True`. Each prints its own wall and processor time.
 With `--cuda` on the first GPU of NVIDIA, beside CuPy without and with what it kept, and a process
-that only opens the driver and makes the context, which the others do as well.
+that only opens the driver and makes the context, which the others do as well. `--parts` says what a
+process does that finds its kernel kept.
 """
 
 from __future__ import annotations
@@ -78,6 +79,47 @@ driver.cuCtxSetCurrent(context)
 driver.cuMemAlloc(64)
 out[:] = 3
 """
+PARTS = """
+import json
+from collections import defaultdict
+import cubepy as cp
+cp.cube  # which imports the language
+spent, imported = defaultdict(float), time.process_time()
+def timed(owner, name, part):
+    inner = getattr(owner, name)
+    def run(*args, **kwargs):
+        began = time.process_time()
+        try:
+            return inner(*args, **kwargs)
+        finally:
+            spent[part] += time.process_time() - began
+    setattr(owner, name, run)
+from cubepy.jit import compile, launch
+from cubepy.runtimes.cpu import device
+from cubepy.runtimes.native import host, pool
+timed(host, "host_cpu", "importing llvmlite, the CPU's features")
+device.host_cpu = host.host_cpu
+timed(compile, "kept_forms", "hash of the kernel's closure")
+timed(compile.Kept, "facts", "reading the facts")
+timed(compile.Kept, "artifact", "reading the code")
+timed(launch, "plan_of", "making the plan")
+timed(launch, "_fill", "making the plan")
+timed(device, "link", "linking the code")
+timed(device, "get_pool", "the thread pool")
+@cp.cube
+def axpy(x, y, out, a: cp.f32):
+    i = cp.ABSOLUTE_POS
+    if i < out.size:
+        out.flat[i] = a * x.flat[i] + y.flat[i]
+axpy.over(out)(x, x, out, 2.0)
+total = time.process_time() - imported
+parts = {"import": imported - processor, **spent}
+parts["the rest of the launch"] = total - sum(spent.values())
+heads = "cubepy.frontend.tracer", "cubepy.passes.", "cubepy.compilers."
+modules = sorted(name for name in sys.modules if name.startswith(heads))
+print(json.dumps({"ms": {k: 1e3 * v for k, v in parts.items()}, "modules": modules}))
+assert (out == 3).all()
+"""
 Variants = dict[str, tuple[str, dict[str, str]]]
 """The text of a process, and what its environment adds."""
 CPU: Variants = {
@@ -103,7 +145,11 @@ def main(lock: Callable[[], AbstractContextManager[Any]] = nullcontext) -> None:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--cuda", action="store_true")
+    parser.add_argument("--parts", action="store_true")
     given = parser.parse_args()
+    if given.parts:
+        show_parts(given.rounds)
+        return
     with tempfile.TemporaryDirectory() as folder:
         times = measure(Path(folder), given.rounds, CUDA if given.cuda else CPU, lock)
     found = {name: summary(rows) for name, rows in times.items()}
@@ -115,15 +161,34 @@ def main(lock: Callable[[], AbstractContextManager[Any]] = nullcontext) -> None:
         print(f"{name:20} {text}, processor {row['processor_ms']:6.0f} ms")
 
 
-def measure(
-    folder: Path,
-    rounds: int,
-    variants: Variants,
-    lock: Callable[[], AbstractContextManager[Any]],
-) -> dict[str, list[tuple[float, float]]]:
-    """Wall and processor time in ms of each process, by variant."""
+def show_parts(rounds: int) -> None:
+    """Print processor time of what a process does that finds its kernel kept, and which modules of
+    the tracer, the passes and the compilers it imports."""
+    found: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder, "script.py")
+        script.write_text(HEAD + PARTS)
+        for turn in range(rounds + 2):
+            done = subprocess.run(
+                [sys.executable, str(script)],
+                env=environment(Path(folder)),
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            if turn > 1:  # the first compiles, and Python's own caches are full by the second
+                found.append(json.loads(done.stdout))
+    for name in found[0]["ms"]:
+        median = statistics.median(row["ms"].get(name, 0.0) for row in found)
+        print(f"{name:40} {median:8.2f} ms")
+    modules = sorted({name for row in found for name in row["modules"]})
+    print("modules of tracer, passes and compilers:", ", ".join(modules) or "none")
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """That of processes with caches of their own."""
     base = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHONDONT", "CUBEPY_"))}
-    base |= {
+    return base | {
         "PYTHONPYCACHEPREFIX": str(folder / "pyc"),
         "CUBEPY_CACHE_DIR": str(folder / "cubepy"),
         "NUMBA_CACHE_DIR": str(folder / "numba"),
@@ -131,6 +196,16 @@ def measure(
         "CUDA_CACHE_DISABLE": "1",
         "PYTHONPATH": str(Path(__file__).parents[1]),
     }
+
+
+def measure(
+    folder: Path,
+    rounds: int,
+    variants: Variants,
+    lock: Callable[[], AbstractContextManager[Any]],
+) -> dict[str, list[tuple[float, float]]]:
+    """Wall and processor time in ms of each process, by variant."""
+    base = environment(folder)
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in variants}
     for turn in range(rounds + 1):
         for number, (name, (text, more)) in enumerate(variants.items()):
