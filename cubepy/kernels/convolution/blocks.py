@@ -24,7 +24,8 @@ from cubepy.record import dataclass
 @dataclass(frozen=True, slots=True)
 class Packing:
     """Weights in panels: for each `lines` lines of `line` filters, for each part of `depth`
-    channels, for each tap, one line after the other for each channel. Zeros fill the last ones."""
+    channels, for each tap, one line after the other for each channel. Zeros stand for the channels
+    that the last part lacks; lanes beyond the last filter are of no use."""
 
     lines: int
     line: int
@@ -90,22 +91,21 @@ def pack_weights(
     parts = (channels + t.depth - 1) // t.depth
     count = (filters + t.step - 1) // t.step
     part, panel = cp.CUBE_POS % parts, cp.CUBE_POS // parts
-    first = panel // count * filters
     f0, c0 = panel % count * t.step, part * t.depth
+    own = weight[panel // count * filters + f0 :]
     taps = weight.shape[2] * weight.shape[3] * weight.shape[4]
     at = cp.CUBE_POS * (taps * t.depth * t.step)
-    for z in range(weight.shape[2]):
-        for y in range(weight.shape[3]):
-            for x in range(weight.shape[4]):
-                tap = (z * weight.shape[3] + y) * weight.shape[4] + x
-                for f in range(min(t.step, filters - f0 + t.step)):
-                    inside = f0 + f < filters
-                    filter = weight[first + min(f0 + f, filters - 1)]
-                    for c in range(min(t.depth, channels + t.depth)):
-                        exists = inside and c0 + c < channels
-                        v = filter[min(c0 + c, channels - 1), z, y, x]
-                        place = at + (tap * t.depth + c) * t.step + f
-                        panels[place] = t.dtype(v) if exists else t.dtype(0)
+    for c in range(min(t.depth, channels - c0)):
+        for z in range(weight.shape[2]):
+            for y in range(weight.shape[3]):
+                for x in range(weight.shape[4]):
+                    tap = (z * weight.shape[3] + y) * weight.shape[4] + x
+                    into = panels[at + (tap * t.depth + c) * t.step :]
+                    for f in range(min(t.step, filters - f0)):
+                        into[f] = t.dtype(own[f, c0 + c, z, y, x])
+    for tap in range(taps):
+        for k in range((channels - c0) * t.step, t.depth * t.step):
+            panels[at + tap * (t.depth * t.step) + k] = t.dtype(0)
 
 
 @cp.cube
