@@ -555,9 +555,10 @@ def _launch_squares(planner: Planner, c: Convolution, basis: Basis) -> None:
         out=_channels_last(c.out) if t.bands.puts_channels_last else c.out,
         biases=c.biases,
         extras=c.extras,
+        panels_each=t.panels,
         window=window,
         epilogue=c.epilogue,
-        t=t,
+        t=t.compiled,
     )
 
 

@@ -151,7 +151,8 @@ def squares(target: Target, problem: Problem, s: Basis) -> Squares:
         brought = (down * s.size + 2) * (across * s.size + 2) * problem.channels * 4
         changed = count * problem.channels * s.positions * 3
         multiplied = count * panels * s.positions * s.step * (problem.channels // 2 + 3)
-        each = (brought + changed + multiplied) // line + START
+        weights = panels * s.positions * s.step * problem.channels * 2
+        each = (brought + changed + multiplied + weights) // line + START
         return -(-cubes // target.cores) * each
 
     heights = range(1, max(1, min(rows, most // across)) + 1)
@@ -162,7 +163,7 @@ def squares(target: Target, problem: Problem, s: Basis) -> Squares:
     width = across * s.size
     pixels = even_part(width, WIDE_TILE[0])
     held = (down * s.size + TAPS - 1) * (width + TAPS - 1) * depth
-    bands = divided(problem, packing, pixels, down * s.size, panels)
+    bands = divided(problem, packing, pixels, down * s.size, 1)
     bands = replace(bands, pitch=width + TAPS - 1, held=held)
     tile = even_part(down * across, min(prod(_tile(target)) // s.lines, WIDE_TILE[0]))
     return Squares(s, down, across, panels, pitch, tile, bands)

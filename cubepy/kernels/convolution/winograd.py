@@ -14,6 +14,7 @@ for convolutional neural networks" (2016), whose matrices these are: points 0, 1
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import cubepy as cp
@@ -83,6 +84,11 @@ class Squares:
     ahead: int = 16
 
     @property
+    def compiled(self) -> Squares:
+        """What a kernel is compiled for: `panels` is an argument."""
+        return replace(self, panels=0)
+
+    @property
     def count(self) -> int:
         """Squares of a cube."""
         return self.down * self.across
@@ -117,25 +123,26 @@ def convolve_squares(
     out: cp.Tensor,
     biases: Any,
     extras: Any,
+    panels_each: int,
     window: cp.Comptime[Window],
     epilogue: cp.Comptime[Callable[..., Any] | None],
     t: cp.Comptime[Squares],
 ) -> None:
-    """A cube for some squares by some panels of filters; `x` and `out` as in `blocks`."""
+    """A cube for some squares by `panels_each` panels of filters; `x` and `out` as in `blocks`."""
     s, b = t.basis, t.bands
     filters, results = out_extents(out, b)
     channels = b.packing.depth if b.has_whole_rows else x.shape[4 if b.has_channels_last else 1]
     total = (filters + s.step - 1) // s.step
-    shares, bands = (total + t.panels - 1) // t.panels, (results[1] + b.band - 1) // b.band
+    shares, bands = (total + panels_each - 1) // panels_each, (results[1] + b.band - 1) // b.band
     stripes = (results[2] + t.width - 1) // t.width
-    first, rest = cp.CUBE_POS % shares * t.panels, cp.CUBE_POS // shares
+    first, rest = cp.CUBE_POS % shares * panels_each, cp.CUBE_POS // shares
     x0, rest = rest % stripes * t.width, rest // stripes
     y0, n = rest % bands * b.band, rest // bands
     squares = cp.shared((s.positions, t.count, t.pitch), s.dtype)
     products = cp.shared((s.positions, t.count, s.lines), cp.Line[s.dtype, s.line])
     sums = cp.shared((b.band * t.width + b.pixels, s.lines), cp.Line[s.dtype, s.line])
     change_rows(x[n], squares, (0, y0, x0), channels, window, t)
-    for panel in range(first, min(first + t.panels, total)):
+    for panel in range(first, min(first + panels_each, total)):
         for position in range(s.positions):
             weights = panels[(panel * s.positions + position) * (channels * s.step) :]
             for k in range(0, t.count, t.tile):
