@@ -469,8 +469,9 @@ class Driver:
 def installed() -> Iterator[Driver]:
     """`cuda:0` is this module's device."""
     fake = Driver()
+    forget_devices()
+    gc.collect()  # what they kept, and what died earlier, is freed by the driver that it came from
     with pytest.MonkeyPatch.context() as patch:
-        gc.collect()  # what died earlier is freed by the driver that it came from
         patch.setattr(cuda_driver, "import_module", lambda name: fake)
         patch.setitem(config._chosen, "self_test", False)  # it runs no kernels
         _forget()

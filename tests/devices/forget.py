@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 
 from cubepy.jit.kernel import CubeKernel
+from cubepy.kernels.calls.plans import Plans
 from cubepy.runtimes import registry
 
 
@@ -19,3 +20,8 @@ def forget_devices() -> None:
             for table in found.native._tables.values() if found.native else ():
                 table._learned.clear()  # launchers keep it
                 table._write()
+        elif isinstance(
+            found, Plans
+        ):  # a kept launch is in the stream of the device it was made on
+            found._made.clear()
+            found.short._made.clear()

@@ -18,6 +18,7 @@ from cubepy.array.array import Array
 from cubepy.jit.kernel import CubeKernel
 from cubepy.jit.tables import native_executor
 from cubepy.runtimes.native.launching.tables import Order
+from cubepy.runtimes.registry import find_device
 from tests.devices import fake_cuda
 
 pytestmark = [
@@ -234,3 +235,14 @@ def test_an_event_waits_for_launches_under_way(
     assert driver.native == native + 1
     held.copy_from(out, stream=stream)  # nothing but the stream is waited for
     np.testing.assert_array_equal(held.numpy(), np.full(N, 3))
+
+
+def test_plans_are_forgotten_with_the_device_that_they_launch_on():
+    for spare in (7, 0):
+        with fake_cuda.installed() as driver:
+            for _ in range(spare):  # handles of the other driver's streams are others
+                driver.cuStreamCreate("")
+            x = cp.asarray(np.zeros((3, 5), np.float32), device=PLACE)
+            cp.kernels.transpose(x)
+            device: Any = find_device(PLACE)
+            assert {stream for _, stream in driver.launched} == {device.stream(None)}
