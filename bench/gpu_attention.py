@@ -1,8 +1,9 @@
 """Attention on a GPU beside torch: `python -m bench.gpu_attention [--json FILE] [--only TEXT]`.
 
 Times are medians of replays of captured graphs, ours and torch's backends in turns, in one process
-on random data. TFLOP/s count half of the products where a mask is causal, and five products for
-gradients; GB/s of the decode form count keys and values once. Floats of 8 bits stand beside the
+on random data. TFLOP/s count half of the products where attention is causal, those within a window,
+all under a mask, and five products for gradients; GB/s of the decode form count keys and values
+once. The peer of windows is torch's compiled `flex_attention`. Floats of 8 bits stand beside the
 same numbers in bf16, by ours and by torch's backends; results are bf16.
 """
 
@@ -26,7 +27,9 @@ DEFAULT = "DEFAULT"
 
 @dataclass(frozen=True)
 class Work:
-    """Attention of `queries` over `keys`, whose heads each serve `heads // kv_heads`."""
+    """Attention of `queries` over `keys`, whose heads each serve `heads // kv_heads`. `window`: a
+    query sees so many keys before its own and none behind; `mask`: the type of one of [queries,
+    keys]."""
 
     batch: int
     heads: int
@@ -37,18 +40,23 @@ class Work:
     causal: bool = False
     dtype: str = "bfloat16"
     is_backward: bool = False
+    window: int = 0
+    mask: str = ""
 
     def __str__(self) -> str:
         text = f"{self.batch}x{self.heads}x{self.queries}x{self.size} {self.dtype}"
         text += f", {self.kv_heads} heads of {self.keys} keys"
         text += ", causal" if self.causal else ""
+        text += f", window {self.window}" if self.window else ""
+        text += f", {self.mask} mask" if self.mask else ""
         return text + (", gradients" if self.is_backward else "")
 
     @property
     def flops(self) -> int:
         """Of both products, or of the five that make gradients."""
         products = 5 if self.is_backward else 2
-        whole = 2 * products * self.batch * self.heads * self.queries * self.keys * self.size
+        keys = min(self.keys, self.window or self.keys)
+        whole = 2 * products * self.batch * self.heads * self.queries * keys * self.size
         return whole // 2 if self.causal else whole
 
     @property
@@ -77,6 +85,9 @@ WORK = [
     *(square(4, 32, 4096, 64, causal) for causal in (False, True)),
     *(square(4, 32, 4096, 64, causal, True) for causal in (False, True)),
     Work(4, 32, 8, 4096, 4096, 128, True, is_backward=True),
+    *(square(4, 8, 4096, 256, causal, True) for causal in (False, True)),
+    *(replace(square(4, 16, 4096, 128, False, True), mask=kind) for kind in ("bool", "bfloat16")),
+    Work(1, 16, 16, 16384, 16384, 128, is_backward=True, window=1024),
     *(square(4, 8, 4096, 256, causal) for causal in (False, True)),
     Work(4, 32, 8, 4096, 4096, 128, True),
     Work(4, 16, 16, 4096, 4096, 128, False, "float16"),
@@ -114,21 +125,50 @@ def arrays(work: Work) -> tuple[Any, Any, Any]:
     return q, k, v
 
 
-def candidates(work: Work, q: Any, k: Any, v: Any) -> dict[str, Callable[[], Any]]:
+def mask_of(work: Work) -> Any:
+    """The mask of all heads, or None."""
+    if not work.mask:
+        return None
+    numbers = torch().randn(work.queries, work.keys, device="cuda")
+    return numbers > -0.5 if work.mask == "bool" else numbers.to(getattr(torch(), work.mask))
+
+
+def options_of(work: Work, mask: Any) -> dict[str, Any]:
+    """As ours take them."""
+    window = (work.window, 0) if work.window else None
+    return {"causal": work.causal, "mask": mask, "window": window}
+
+
+def flex(work: Work, q: Any, k: Any, v: Any) -> Callable[[], Any]:
+    """torch's attention within a window."""
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    def sees(b: Any, h: Any, i: Any, j: Any) -> Any:
+        return (i >= j) & (i - j <= work.window)
+
+    blocks: Any = create_block_mask(sees, None, None, work.queries, work.keys, device="cuda")
+    compiled: Any = torch().compile(flex_attention)
+    return lambda: compiled(q, k, v, block_mask=blocks)
+
+
+def candidates(work: Work, q: Any, k: Any, v: Any, mask: Any) -> dict[str, Callable[[], Any]]:
     """Ours, and torch's with each backend that takes the arrays."""
     nn = torch().nn
     grouped = work.heads != work.kv_heads
     dtype, given = torch().bfloat16 if work.is_small else q.dtype, (q, k, v)
+    options = options_of(work, mask)
     found: dict[str, Callable[[], Any]] = {
-        "cubepy": lambda: cp.kernels.attention(*given, causal=work.causal, dtype=dtype)
+        "cubepy": lambda: cp.kernels.attention(*given, dtype=dtype, **options)
     }
+    if work.window:
+        return found | {"FLEX_ATTENTION": flex(work, q, k, v)}
     if work.is_small:
         q, k, v = (x.to(dtype) for x in given)
-        found["cubepy, bf16"] = lambda: cp.kernels.attention(q, k, v, causal=work.causal)
+        found["cubepy, bf16"] = lambda: cp.kernels.attention(q, k, v, **options)
 
     def attend() -> Any:
         return nn.functional.scaled_dot_product_attention(
-            q, k, v, is_causal=work.causal, enable_gqa=grouped
+            q, k, v, attn_mask=mask, is_causal=work.causal, enable_gqa=grouped
         )
 
     for name in (*BACKENDS, DEFAULT):
@@ -148,16 +188,20 @@ def candidates(work: Work, q: Any, k: Any, v: Any) -> dict[str, Callable[[], Any
     return found
 
 
-def gradients(work: Work, q: Any, k: Any, v: Any) -> dict[str, Callable[[], Any]]:
+def gradients(work: Work, q: Any, k: Any, v: Any, mask: Any) -> dict[str, Callable[[], Any]]:
     """Gradients by queries, keys and values: ours, and those of torch's backends."""
-    result, lse = cp.kernels.attention(q, k, v, causal=work.causal, return_lse=True)
+    options = options_of(work, mask)
+    result, lse = cp.kernels.attention(q, k, v, return_lse=True, **options)
     grad = torch().randn_like(result)
     found: dict[str, Callable[[], Any]] = {
-        "cubepy": lambda: cp.kernels.attention_grad(q, k, v, result, lse, grad, causal=work.causal)
+        "cubepy": lambda: cp.kernels.attention_grad(q, k, v, result, lse, grad, **options)
     }
-    operands = [x.detach().requires_grad_() for x in (q, k, v)]
-    for name, call in candidates(work, *operands).items():
+    operands = tuple(x.detach().requires_grad_() for x in (q, k, v))
+    for name, call in candidates(work, operands[0], operands[1], operands[2], mask).items():
         if name == "cubepy":
+            continue
+        if work.window:
+            found[name] = differentiated(call, operands, grad)
             continue
         # The node that autograd would call, by itself: it can be captured like any other work.
         node = call().grad_fn
@@ -167,9 +211,25 @@ def gradients(work: Work, q: Any, k: Any, v: Any) -> dict[str, Callable[[], Any]
     return found
 
 
+def differentiated(call: Callable[[], Any], operands: Any, grad: Any) -> Callable[[], Any]:
+    """What autograd does for a compiled call: in the stream of the call, which a graph can capture
+    unless it is the default one; the call is made once."""
+    import torch._functorch.config as functorch
+
+    functorch.donated_buffer = False  # its results are used several times
+    cuda = torch().cuda
+    stream = cuda.Stream()
+    stream.wait_stream(cuda.current_stream())
+    with cuda.stream(stream):
+        result = call()
+    cuda.synchronize()
+    return lambda: torch().autograd.grad(result, operands, grad, retain_graph=True)
+
+
 def measured(work: Work) -> Row:
     """One row."""
-    calls = (gradients if work.is_backward else candidates)(work, *arrays(work))
+    made = gradients if work.is_backward else candidates
+    calls = made(work, *arrays(work), mask_of(work))
     results = {name: call() for name, call in calls.items()}
     peers = [name for name in calls if name != "cubepy"]
     error = max(difference(results["cubepy"], results[name]) for name in peers[:1])

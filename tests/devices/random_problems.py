@@ -15,6 +15,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from tests.devices import test_attention_grad_on_hopper as gradients
 from tests.devices import test_attention_on_hopper as attention
 from tests.devices import test_gathered_convolution as convolution
 from tests.devices import test_matmul_on_gpus as tiles
@@ -72,6 +73,17 @@ def multiply_groups(rng: Random) -> None:
 
 
 def attend(rng: Random) -> None:
+    shapes, options = attention_problem(rng)
+    attention.check(DEVICE, *shapes, **options)
+
+
+def differentiate_attention(rng: Random) -> None:
+    shapes, options = attention_problem(rng)
+    gradients.check(DEVICE, *shapes, **options)
+
+
+def attention_problem(rng: Random) -> tuple[Any, Any]:
+    """The shapes of queries and keys, and options."""
     heads = int(rng.choice([1, 2, 4]))
     shared = int(rng.choice([n for n in (1, 2, 4) if n <= heads]))
     size = int(rng.choice([64, 128, 64, 128, 8 * int(rng.integers(1, 33))]))
@@ -81,8 +93,7 @@ def attend(rng: Random) -> None:
         options["mask"] = rng.random((queries, keys)) < 0.7
     if rng.random() < 0.3:
         options["window"] = extent(rng, 300), extent(rng, 300)
-    shapes = (2, heads, queries, size), (2, shared, keys, size)
-    attention.check(DEVICE, *shapes, **options)
+    return ((2, heads, queries, size), (2, shared, keys, size)), options
 
 
 def attend_in_8_bits(rng: Random) -> None:
@@ -118,13 +129,13 @@ def kind(rng: Random) -> str:
 
 FAMILIES: tuple[Callable[[Random], None], ...] = (
     *(multiply, multiply_few_rows, multiply_exactly, multiply_groups),
-    *(attend, attend_in_8_bits, convolve, reduce_rows),
+    *(attend, attend_in_8_bits, differentiate_attention, convolve, reduce_rows),
 )
 
 
 def run(seed: int) -> None:
     """One problem; raises where it is wrong."""
-    for module in (pipelined, skinny, attention, convolution, small):
+    for module in (pipelined, skinny, attention, gradients, convolution, small):
         vars(module)["RNG"] = np.random.default_rng(seed)
     FAMILIES[seed % len(FAMILIES)](np.random.default_rng(seed))
 

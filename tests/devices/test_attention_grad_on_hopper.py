@@ -14,7 +14,15 @@ RNG = np.random.default_rng(6)
 
 
 def exact(
-    q: Any, k: Any, v: Any, grad: Any, causal: bool, scale: float, rounding: float
+    q: Any,
+    k: Any,
+    v: Any,
+    grad: Any,
+    causal: bool,
+    scale: float,
+    rounding: float,
+    mask: Any = None,
+    window: Any = None,
 ) -> list[tuple[Any, Any]]:
     """The gradients by q, k and v in f64, and how far they may be off.
 
@@ -25,8 +33,18 @@ def exact(
     size = np.abs(q) @ np.abs(k).swapaxes(-1, -2) * abs(scale)
     if causal:
         scores = np.where(np.tril(np.ones(scores.shape[-2:], bool)), scores, -np.inf)
-    weights = np.exp(scores - scores.max(-1, keepdims=True))
-    weights = weights / weights.sum(-1, keepdims=True)
+    ahead = np.arange(k.shape[-2]) - np.arange(q.shape[-2])[:, None]
+    for n, sign in zip(window or (None, None), (-1, 1), strict=True):
+        scores = np.where(ahead * sign > (np.inf if n is None else n), -np.inf, scores)
+    if mask is not None and mask.dtype == bool:
+        scores = np.where(mask, scores, -np.inf)
+    elif mask is not None:
+        scores, size = scores + mask.astype("f8"), size + np.abs(mask.astype("f8"))
+        size = np.where(np.isinf(size), 0, size)
+    top = scores.max(-1, keepdims=True)
+    weights = np.exp(scores - np.where(top == -np.inf, 0, top))
+    total = weights.sum(-1, keepdims=True)
+    weights = weights / np.where(total == 0, 1, total)
     near = size.max(-1, keepdims=True) * q.shape[-1] * 2.0**-21 + 2.0**-19
     delta = (grad * (weights @ v)).sum(-1, keepdims=True)
     slopes = weights * (grad @ v.swapaxes(-1, -2) - delta) * scale
@@ -52,6 +70,8 @@ def check(
     dtype: str = "bf16",
     scale: float | None = None,
     order: tuple[int, ...] = (),
+    mask: Any = None,
+    window: tuple[int | None, int | None] | None = None,
 ) -> None:
     """`order`: how axes lie in memory, the outermost first."""
     kind, rounding = DTYPES[dtype]
@@ -66,7 +86,9 @@ def check(
         return Turned(kept, _turned(order))
 
     a, b, c, grad = map(placed, halves)
-    options: Any = {"causal": causal, "scale": scale}
+    options: Any = {"causal": causal, "scale": scale, "window": window}
+    if mask is not None:
+        options["mask"] = cp.asarray(mask, device=device)
     result, lse = cp.kernels.attention(a, b, c, return_lse=True, **options)
     out = tuple(cp.asarray(np.full(x.shape, np.nan, kind), device=device) for x in halves[:3])
     if order:  # all arrays of one call are of one library
@@ -80,7 +102,8 @@ def check(
     if group > 1:
         wide[1:3] = [np.repeat(x, group, -3) for x in wide[1:3]]
     number = scale if scale is not None else q[-1] ** -0.5
-    wanted = exact(wide[0], wide[1], wide[2], wide[3], causal, number, rounding)
+    sees: tuple[Any, Any] = mask, window
+    wanted = exact(wide[0], wide[1], wide[2], wide[3], causal, number, rounding, *sees)
     for n, (found, (value, bound)) in enumerate(zip(out, wanted, strict=True)):
         if group > 1 and n:
             split = (*k[:-2], group, *value.shape[-2:])
@@ -96,13 +119,13 @@ def _turned(order: tuple[int, ...]) -> tuple[int, ...]:
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("size", [64, 128])
+@pytest.mark.parametrize("size", [64, 128, 192, 256])
 def test_head_sizes(hopper: str, size: int, dtype: str, causal: bool):
     check(hopper, (2, 3, 520, size), (2, 3, 520, size), causal=causal, dtype=dtype)
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("size", [8, 40, 80, 96])
+@pytest.mark.parametrize("size", [8, 40, 80, 96, 136, 248])
 def test_sizes_within_pieces(hopper: str, size: int, causal: bool):
     check(hopper, (3, 300, size), (3, 200, size), causal=causal)
 
@@ -113,23 +136,26 @@ def test_sizes_within_pieces(hopper: str, size: int, causal: bool):
     [(1, 1), (1, 300), (129, 127), (64, 1000), (1000, 64), (777, 2), (383, 641), (160, 128)],
 )
 def test_odd_lengths(hopper: str, queries: int, keys: int, causal: bool):
-    for size in (64, 128):
+    for size in (64, 128, 256):
         check(hopper, (2, queries, size), (2, keys, size), causal=causal)
 
 
 def test_heads_that_share_keys(hopper: str):
     check(hopper, (2, 8, 200, 128), (2, 2, 200, 128), causal=True)
     check(hopper, (2, 8, 200, 64), (2, 1, 264, 64))
+    check(hopper, (2, 8, 200, 256), (2, 2, 264, 256), dtype="f16")
 
 
 def test_more_cubes_than_multiprocessors(hopper: str):
     check(hopper, (2, 40, 300, 128), (2, 40, 300, 128), causal=True)
     check(hopper, (2, 40, 300, 64), (2, 40, 300, 64))
+    check(hopper, (2, 40, 300, 256), (2, 40, 300, 256), causal=True)
 
 
 def test_values_of_another_width(hopper: str):
     check(hopper, (2, 200, 64), (2, 200, 64), width=128)
     check(hopper, (2, 200, 128), (2, 200, 128), width=40, causal=True)
+    check(hopper, (2, 200, 192), (2, 200, 192), width=128, causal=True)
 
 
 def test_heads_between_rows_and_elements(hopper: str):
@@ -140,3 +166,30 @@ def test_heads_between_rows_and_elements(hopper: str):
 def test_scales_and_large_scores(hopper: str):
     check(hopper, (2, 200, 64), (2, 200, 64), scale=0.0)
     check(hopper, (2, 200, 128), (2, 500, 128), scale=-0.3, causal=True)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("size", [64, 128, 256])
+def test_masks(hopper: str, size: int, causal: bool):
+    shape = (2, 3, 300, size)
+    seen = RNG.random((2, 1, 300, 333)) < 0.6
+    seen[0, 0, 7] = False
+    check(hopper, shape, (2, 3, 333, size), causal=causal, mask=seen)
+    check(hopper, shape, (2, 1, 333, size), causal=causal, mask=seen[1, 0, :1])
+    added = RNG.standard_normal((3, 300, 300)).astype(np.float32)
+    added[:, 5, ::3] = -np.inf
+    check(hopper, shape, shape, causal=causal, mask=added)
+    check(hopper, shape, shape, causal=causal, mask=added.astype(np.float16), dtype="f16")
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("size", [64, 128, 256])
+def test_windows(hopper: str, size: int, causal: bool):
+    shape = (2, 777, size)
+    for window in ((0, 0), (5, 3), (100, None), (None, 60), (128, 127), (300, 500), (776, 1)):
+        check(hopper, shape, shape, causal=causal, window=window)
+    check(hopper, (2, 900, size), (2, 300, size), causal=causal, window=(40, 40))
+    check(hopper, (2, 70, size), (2, 900, size), causal=causal, window=(400, 40))
+    check(hopper, (2, 6, 300, size), (2, 2, 300, size), causal=causal, window=(128, 0))
+    seen = RNG.random((777, 777)) < 0.7
+    check(hopper, shape, shape, causal=causal, window=(200, 90), mask=seen, dtype="f16")

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import cubepy as cp
+from tests.devices import test_attention_grad_on_hopper as gradients
 from tests.devices import test_attention_on_hopper as attention
 from tests.devices import test_gathered_convolution as convolution
 from tests.devices import test_matmul_on_gpus as tiles
@@ -89,6 +90,13 @@ def test_attention_within_a_window(hopper: str):
 def test_attention_of_sequences(hopper: str):
     sequences.test_ragged(hopper, 64, 64, 8, 2, {"causal": True})
     sequences.test_paged(hopper, 64, 16, {"window": (100, 30)})
+
+
+@pytest.mark.parametrize("size", [64, 128, 256])
+def test_gradients_of_attention(hopper: str, size: int):
+    gradients.check(hopper, (2, 2, 200, size), (2, 1, 136, size), causal=True)
+    gradients.check(hopper, (2, 200, size), (2, 136, size), window=(50, 20))
+    gradients.check(hopper, (2, 70, size), (2, 136, size), mask=RNG.random((70, 136)) < 0.5)
 
 
 @pytest.mark.parametrize("is_last", [True, False])

@@ -14,7 +14,7 @@ from tests.kernels.test_attention import EPS, dtype_of
 
 
 def weights_of(
-    q: np.ndarray, k: np.ndarray, mask: Any, causal: bool, scale: float
+    q: np.ndarray, k: np.ndarray, mask: Any, causal: bool, scale: float, window: Any = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Weights, the logarithms of their sums, and the sizes of scores."""
     scores, size = q @ k.swapaxes(-1, -2) * scale, np.abs(q) @ np.abs(k).swapaxes(-1, -2)
@@ -25,6 +25,9 @@ def weights_of(
         scores, size = scores + mask.astype("f8"), size + np.abs(mask.astype("f8"))
     if causal:
         scores = np.where(np.tril(np.ones(scores.shape[-2:], bool)), scores, -np.inf)
+    ahead = np.arange(k.shape[-2]) - np.arange(q.shape[-2])[:, None]
+    for n, sign in zip(window or (None, None), (-1, 1), strict=True):
+        scores = np.where(ahead * sign > (np.inf if n is None else n), -np.inf, scores)
     top = scores.max(-1, keepdims=True, initial=-np.inf)
     weights = np.exp(scores - np.where(top == -np.inf, 0, top))
     total = weights.sum(-1, keepdims=True)
@@ -40,6 +43,7 @@ def gradients(
     scale: float | None = None,
     eps: float = 2.0**-23,
     rounding: float = 2.0**-23,
+    window: Any = None,
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """The gradients by queries, keys and values in f64, and how far a computation may be off that
     rounds by `eps`, and results of attention by `rounding`.
@@ -50,7 +54,7 @@ def gradients(
     """
     q, k, v, grad = (x.astype("f8") for x in operands)
     number = q.shape[-1] ** -0.5 if scale is None else scale
-    weights, _, size = weights_of(q, k, mask, causal, number)
+    weights, _, size = weights_of(q, k, mask, causal, number, window)
     turned = weights.swapaxes(-1, -2)
     worst = size.max(-1, keepdims=True, initial=0) * (q.shape[-1] + 8) * eps
     off = 4 * worst + (k.shape[-2] + 32) * eps
@@ -115,10 +119,11 @@ def test_of_any_shape(draw, name):
         sees = draw.numbers.random((queries, keys)) < 0.6
         sees[0] = False
         added = draw.numbers.standard_normal((*batch, 1, keys)).astype(dtype)
-        for mask in (None, sees if masked else added):
+        reach = tuple(draw.pick.choice((None, 0, 3, 20)) for _ in range(2))
+        for mask, window in ((None, reach), (sees if masked else added, None)):
             out = tuple(draw.layout(np.full(x.shape, np.nan, dtype)) for x in operands[:3])
-            assert grads(operands, out, causal=causal, mask=mask) is out
-            exact = gradients(operands, mask, causal, None, computed, EPS[name])
+            assert grads(operands, out, causal=causal, mask=mask, window=window) is out
+            exact = gradients(operands, mask, causal, None, computed, EPS[name], window)
             check(out, exact, EPS[name])
 
 
@@ -193,6 +198,8 @@ def test_refused():
         call(q, q, q, q, lse.astype("f8"), q)
     with pytest.raises(LaunchError, match="equally many keys"):
         call(q, q, q[:, :2], q, lse, q)
+    with pytest.raises(LaunchError, match="negative"):
+        call(q, q, q, q, lse, q, window=(-1, 2))
     with pytest.raises(LaunchTypeError, match="scale"):
         call(q, q, q, q, lse, q, scale="one")
 

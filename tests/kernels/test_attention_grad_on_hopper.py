@@ -14,6 +14,7 @@ from tests.optional import require_package
 
 HOPPER = cuda_target("sm_90a")
 ON_WARPGROUPS = ["prepare_gradients", "sum_gradients_by_warpgroups", "finish_gradients"]
+WIDE = [*ON_WARPGROUPS[:2], *ON_WARPGROUPS[1:]]
 ELSEWHERE = ["multiply_rows", "sum_gradients", "sum_gradients"]
 
 
@@ -33,10 +34,12 @@ def names(*args: Any, **options: Any) -> list[str]:
     return [launch.kernel.__name__ for launch in launches(*args, **options)]
 
 
-@pytest.mark.parametrize("size", [8, 64, 72, 128])
+@pytest.mark.parametrize("size", [8, 64, 72, 128, 136, 256])
 def test_warpgroups_are_for_hopper(size: int):
     q, k = f"bf16[2,8,500,{size}]", f"bf16[2,2,700,{size}]"
-    assert names(q, k) == names(q, k, causal=True, scale=-1.0) == ON_WARPGROUPS
+    wanted = ON_WARPGROUPS if size <= 128 else WIDE
+    assert names(q, k) == names(q, k, causal=True, scale=-1.0) == wanted
+    assert names(q, k, window=(9, 5), mask="bool[8,1,700]") == wanted
     for arch in ("sm_80", "sm_90", "sm_100a"):
         assert names(q, k, cuda_target(arch)) == ELSEWHERE
 
@@ -46,8 +49,7 @@ def test_warpgroups_are_for_hopper(size: int):
     [
         ("f16[2,8,70,100]", "f16[2,8,70,100]", {}),
         ("f32[2,8,70,96]", "f32[2,8,70,96]", {}),
-        ("f16[2,8,70,136]", "f16[2,8,70,136]", {}),
-        ("f16[2,8,70,64]", "f16[2,8,70,64]", {"mask": "bool[70,70]"}),
+        ("f16[2,8,70,264]", "f16[2,8,70,264]", {}),
         ("f16[1,70,64]", "f16[8,70,64]", {}),
     ],
 )
@@ -79,16 +81,22 @@ def test_axes_are_joined(q: str, k: str, extents: Any, shared: Any):
         assert launch.cubes == batches * heads * -(-keys // 128)
 
 
-@pytest.mark.parametrize("size", [64, 128])
-def test_its_text_is_compiled(size: int):
+@pytest.mark.parametrize(
+    ("size", "options"), [(64, {}), (128, {"window": (90, 7), "mask": "f32[512,512]"}), (256, {})]
+)
+def test_its_text_is_compiled(size: int, options: Any):
     require_package("cuda.bindings")
-    prepare, add, finish = launches(*[f"bf16[2,8,512,{size}]"] * 2)
-    t = add.arguments["t"]
-    assert isinstance(t, GradientWarpgroups)
-    assert t.shared_bytes <= HOPPER.shared_bytes
-    for launch in (prepare, add, finish):
+    prepare, *passes, finish = launches(*[f"bf16[2,8,512,{size}]"] * 2, **options)
+    for launch in (prepare, finish):
+        launch.launcher.inspect(**launch.arguments, target="cuda:sm_90a", stage="ptx")
+    loops = 1 if options else 2
+    for launch in passes:
+        t = launch.arguments["t"]
+        assert isinstance(t, GradientWarpgroups)
+        assert t.shared_bytes <= HOPPER.shared_bytes
         text = launch.launcher.inspect(**launch.arguments, target="cuda:sm_90a", stage="ptx")
-    text = add.launcher.inspect(**add.arguments, target="cuda:sm_90a", stage="ptx")
-    each = 2 * (t.size // 16) + 2 * (t.rows // 16) + 8
-    assert text.count("wgmma.mma_async") == 2 * each
-    assert text.count("red.global.add.v4.f32") == 2 * (t.columns // 8)
+        each = t.size // 16 * (1 + t.is_of_keys)
+        each += t.rows // 16 * (t.is_of_keys + t.is_of_values) + t.is_of_keys * 8 * t.parts
+        adds = t.is_of_keys * t.parts * (t.columns // 8)
+        assert text.count("wgmma.mma_async") == loops * each
+        assert text.count("red.global.add.v4.f32") == loops * adds

@@ -23,13 +23,19 @@ SEQUENCES |= dict.fromkeys(("k", "v"), "bf16[2000,2,128]")
 PAGES = {"q": "bf16[4,3,8,128]", "block_table": "i32[4,10]", "lengths": "i32[4]"}
 PAGES |= dict.fromkeys(("k", "v"), "bf16[20,16,2,128]")
 SLOPES = {**HEADS, **dict.fromkeys(("result", "grad_output"), HEADS["q"]), "lse": "f32[2,8,1024]"}
+WIDE_SLOPES = {name: spec.replace("1024,128", "1024,256") for name, spec in SLOPES.items()}
 CALLS: dict[str, tuple[Any, dict[str, str], dict[str, Any]]] = {
     "bf16": (cp.kernels.matmul, {"a": "bf16[4096,4096]", "b": "bf16[4096,4096]"}, {}),
     "f16 in f32": (cp.kernels.matmul, {"a": "f16[512,1024]", "b": "f16[1024,520]"}, {}),
     "attention": (cp.kernels.attention, HEADS, {}),
     "causal attention": (cp.kernels.attention, HEADS, {"causal": True}),
     "attention_grad": (cp.kernels.attention_grad, SLOPES, {}),
-    "causal attention_grad": (cp.kernels.attention_grad, SLOPES, {"causal": True}),
+    "masked attention_grad": (
+        cp.kernels.attention_grad,
+        {**SLOPES, "mask": "f32[1024,1024]"},
+        {"window": (100, 20)},
+    ),
+    "causal attention_grad": (cp.kernels.attention_grad, WIDE_SLOPES, {"causal": True}),
     "attention of 64": (cp.kernels.attention, {n: "f16[2,8,1024,64]" for n in "qkv"}, {}),
     "attention within windows": (cp.kernels.attention, HEADS, {"window": (100, 20)}),
     "ragged attention": (cp.kernels.attention_ragged, SEQUENCES, {}),

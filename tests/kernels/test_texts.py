@@ -55,7 +55,7 @@ CALLS: list[tuple[str, dict[str, str], dict[str, Any]]] = [
         {"dtype": "int4", "axis": 1, "block_size": 32},
     ),
     ("attention", {**HEADS, "mask": "bool[70,90]"}, {"causal": True}),
-    ("attention_grad", SLOPES, {"causal": True}),
+    ("attention_grad", SLOPES, {"window": (5, 70)}),
     ("attention", HEADS, {"window": (5, 70)}),
     ("attention_ragged", SEQUENCES, {"causal": True}),
     ("attention_paged", PAGES, {}),

@@ -78,6 +78,7 @@ class BoxedGradients:
     log: Memory
     by_k: Memory
     by_v: Memory
+    mask: Memory | None
     shared: tuple[int, int]
 
     @property
@@ -89,18 +90,19 @@ class BoxedGradients:
 
 def boxed_gradients(x: Views, by_k: Memory, by_v: Memory) -> BoxedGradients | None:
     """The operands of gradients, of which `by_k` and `by_v` stand still where keys are shared; None
-    where there is a mask, queries were broadcast, or tensor maps cannot describe them."""
+    where queries were broadcast, or tensor maps cannot describe them."""
     q, grad = x.rows
     by_q = x.outs[0]
-    if x.masks or by_q.shape != q.shape:
+    if by_q.shape != q.shape:
         return None
     joined = with_four_axes(
-        (q, *x.keys, grad, by_q, x.result, x.logs, by_k, by_v), of_keys=(1, 2, 7, 8)
+        (q, *x.keys, grad, by_q, x.result, x.logs, by_k, by_v, *x.masks), of_keys=(1, 2, 7, 8)
     )
     if joined is None:
         return None
-    q, k, v, grad, by_q, result, log, by_k, by_v = joined[0]
-    found = BoxedGradients(q, k, v, grad, by_q, result, log, by_k, by_v, joined[1])
+    q, k, v, grad, by_q, result, log, by_k, by_v, *masks = joined[0]
+    mask = masks[0] if masks else None
+    found = BoxedGradients(q, k, v, grad, by_q, result, log, by_k, by_v, mask, joined[1])
     described = all(map(has_boxes, (q, k, v, grad, by_q, result, by_k, by_v)))
     return found if is_near(found.extents) and described else None
 

@@ -15,6 +15,7 @@ from cubepy.kernels.attention.problem import GradientSquares
 from cubepy.kernels.attention.rows import Rows
 from cubepy.kernels.attention.squares import bring, with_mask
 from cubepy.kernels.attention.strips import LOWEST
+from cubepy.kernels.attention.window import asked_from, asked_to, has_ends, seen_from, seen_to
 from cubepy.kernels.calls.positions import unravelled
 from cubepy.kernels.matmul.finish import chosen
 
@@ -27,6 +28,7 @@ def sum_gradients(
     deltas: cp.Tensor,
     masks: Any,
     outs: Any,
+    window: Any,
     scale: float,
     t: cp.Comptime[GradientSquares],
 ) -> None:
@@ -35,7 +37,7 @@ def sum_gradients(
     `own`: queries and gradients of results, or keys and values; `others`: the other two. All are
     [..., rows, elements] with equal axes before the last two. `logs`, `deltas`: [..., queries].
     `outs`: a tuple of one tensor or none for each of the two of `own`, with one element along axes
-    that gradients are summed over.
+    that gradients are summed over. `window`: see `window.seen_from`.
     """
     out = outs[0][0] if len(outs[0]) else outs[1][0]
     kept, whole = out.shape[: out.rank - 2], deltas.shape[: deltas.rank - 1]
@@ -61,19 +63,23 @@ def sum_gradients(
         theirs = tuple(chosen(x, where) for x in others)
         seen = tuple(chosen(m, where) for m in masks)
         sums = chosen(logs, where), chosen(deltas, where)
-        end, start = theirs[0].shape[0], 0
-        if t.is_causal and t.is_of_keys:
-            start = first // t.step * t.step
-        if t.is_causal and not t.is_of_keys:
-            end = min(end, first + t.height)
+        start, end = met(first, theirs[0].shape[0], window, t)
         for j0 in range(start, end, t.step):
-            weigh(mine, theirs, memory, sums, seen, first, j0, scale, t)
+            weigh(mine, theirs, memory, sums, (seen, window), (first, j0), scale, t)
             for n in cp.unroll(range(2)):
                 if len(outs[n]):
                     add_rows(theirs[n], memory[4], memory[2 + n], totals[n], j0, c0, t)
     for n in cp.unroll(range(2)):
         for result in outs[n]:
             store(chosen(result, begin), totals[n], first, c0, t)
+
+
+def met(first: Any, others: Any, window: Any, t: Any) -> Any:
+    """The rows from which and up to which those of a cube meet the others, of so many."""
+    last = first + t.height - 1
+    if t.is_of_keys:
+        return max(0, asked_from(first, window, t)), asked_to(last, others, window)
+    return max(0, seen_from(first, window)), seen_to(last, others, window, t)
 
 
 def wider(outs: Any) -> Any:
@@ -95,13 +101,14 @@ def weigh(
     others: Any,
     memory: Any,
     sums: Any,
-    masks: Any,
-    first: Any,
-    j0: Any,
+    seen: Any,
+    corner: Any,
     scale: Any,
     t: Any,
 ) -> None:
-    """The gradients of scores and the weights of a step, in shared memory."""
+    """The gradients of scores and the weights of a step, in shared memory. `seen`: masks and the
+    window; `corner`: the first rows of the cube and of the step."""
+    (masks, window), (first, j0) = seen, corner
     ty, tx = cp.UNIT_POS // t.side, cp.UNIT_POS % t.side
     scores = multiplied(own[0], others[0], memory, first, j0, t)
     changes = multiplied(own[1], others[1], memory, first, j0, t)
@@ -113,8 +120,10 @@ def weigh(
             place = first + i, j0 + j
             query, key = (place[1], place[0]) if t.is_of_keys else place
             inside = place[0] < extents[0] and place[1] < extents[1]
-            if t.is_causal:
-                inside = inside and key <= query
+            if has_ends(window, t):
+                keys = extents[0] if t.is_of_keys else extents[1]
+                inside = inside and key >= seen_from(query, window)
+                inside = inside and key < seen_to(query, keys, window, t)
             if inside:
                 score = scores[r, c] * t.dtype(scale)
                 if len(masks):

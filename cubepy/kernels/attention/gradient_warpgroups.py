@@ -17,6 +17,7 @@ from cubepy.kernels.attention.problem import KEYS, GradientWarpgroups
 from cubepy.kernels.attention.strips import LOWEST
 from cubepy.kernels.attention.warpgroups import LOG2_E, PIECE, stage_rows
 from cubepy.kernels.attention.weights import packed, power
+from cubepy.kernels.attention.window import asked_from, asked_to
 from cubepy.lang import pipelines
 from cubepy.record import dataclass
 
@@ -36,29 +37,31 @@ def sum_gradients_by_warpgroups(
     logs: cp.Tensor[cp.f32],
     deltas: cp.Tensor[cp.f32],
     sums: cp.Tensor[cp.f32],
+    masks: Any,
     extents: tuple[cp.u32, cp.u32, cp.u32, cp.u32],
     shared: tuple[cp.u32, cp.u32],
+    window: Any,
     scale: cp.f32,
     t: cp.Comptime[GradientWarpgroups],
 ) -> None:
-    """A cube for each 128 keys of each of their heads.
+    """A cube for each 128 keys of each of their heads; it sums for what `t` says.
 
     `asked`: queries and gradients of results, `held`: keys and values, `outs`: their gradients, all
     maps of [batches, heads, rows, elements]. `logs`, `deltas`: [head, query], see
-    `prepare_gradients`; `sums`: what is added for queries, see `finish_gradients`. `extents`:
-    batches, heads, queries, keys; `shared`: how many neighbouring batches and heads have keys in
-    common.
+    `prepare_gradients`; `sums`: what is added for queries, see `finish_gradients`. `masks`: perhaps
+    one, [batches, heads, queries, keys]. `extents`: batches, heads, queries, keys; `shared`: how
+    many neighbouring batches and heads have keys in common; `window`: see `window.seen_from`.
     """
     keys = cp.shared((t.pieces, KEYS, PIECE), t.dtype)
-    values = cp.shared((t.pieces, KEYS, PIECE), t.dtype)
+    values = cp.shared((t.pieces, KEYS, PIECE), t.dtype) if t.is_of_keys else keys
     queries = cp.shared((t.stages, t.pieces, t.rows, PIECE), t.dtype)
-    slopes = cp.shared((t.stages, t.pieces, t.rows, PIECE), t.dtype)
-    changes = cp.shared((2, t.rows, PIECE), t.dtype)
-    numbers = cp.shared((2, t.stages, t.rows), cp.f32)
+    slopes = cp.shared((t.slope_stages, t.pieces, t.rows, PIECE), t.dtype)
+    changes = cp.shared((2, t.rows, PIECE), t.dtype) if t.is_of_keys else keys
+    numbers = cp.shared((t.stages, t.rows), cp.f32), cp.shared((t.slope_stages, t.rows), cp.f32)
     once, by_query, by_slope = (
         pipelines.ring(1, 2),
         pipelines.ring(t.stages, 2),
-        pipelines.ring(t.stages, 2),
+        pipelines.ring(t.slope_stages, 2),
     )
     cp.sync_cube()
     group = cp.i32(cp.UNIT_POS // UNITS)
@@ -68,10 +71,11 @@ def sum_gradients_by_warpgroups(
         cp.cuda.decrease_registers(FEW)
         if cp.UNIT_POS == 0:
             maps = asked, held, logs, deltas
-            copy_all(maps, memory, rings, (where, first), extents, shared, t)
+            copy_all(maps, memory, rings, (where, first), extents, shared, window, t)
     else:
         cp.cuda.increase_registers(MANY)
-        compute(outs, sums, memory, rings, (where, first), extents, shared, scale, t)
+        results = outs, sums
+        compute(results, masks, memory, rings, (where, first), extents, shared, window, scale, t)
 
 
 def place_of(extents: Any, shared: Any) -> Any:
@@ -84,16 +88,19 @@ def place_of(extents: Any, shared: Any) -> Any:
     return (head // heads, head % heads), cp.i32(cube % down) * KEYS
 
 
-def bounds(first: Any, extents: Any, t: Any) -> Any:
-    """The first step of queries, the first of which all queries see all keys, and the end."""
-    end = cp.i32((extents[2] + cp.u32(t.rows - 1)) // cp.u32(t.rows))
-    begin, whole = cp.i32(0), cp.i32(0)
-    if t.is_causal:
-        begin = min(end, first // t.rows)
-        whole = min(end, (first + KEYS - 1 + t.rows - 1) // t.rows)
-    if first + KEYS > cp.i32(extents[3]):
-        whole = end
-    return begin, whole, end
+def bounds(first: Any, extents: Any, window: Any, t: Any) -> Any:
+    """The steps of queries that see some of the keys, and those of which all see all: the first,
+    from which and up to which, and the end."""
+    last = first + KEYS - 1
+    end = (asked_to(last, cp.i32(extents[2]), window) + t.rows - 1) // t.rows
+    begin = min(end, max(0, asked_from(first, window, t)) // t.rows)
+    low = min(end, (max(0, asked_from(last, window, t)) + t.rows - 1) // t.rows)
+    high = end
+    if len(window):
+        high = max(low, min(end, (first + window[0] + 1) // t.rows))
+    if last >= cp.i32(extents[3]):
+        low, high = end, end
+    return begin, low, high, end
 
 
 def sharer(where: Any, turn: Any, shared: Any) -> Any:
@@ -106,21 +113,29 @@ def sharer(where: Any, turn: Any, shared: Any) -> Any:
 
 
 def copy_all(
-    maps: Any, memory: Any, rings: Any, place: Any, extents: Any, shared: Any, t: Any
+    maps: Any,
+    memory: Any,
+    rings: Any,
+    place: Any,
+    extents: Any,
+    shared: Any,
+    window: Any,
+    t: Any,
 ) -> None:
     """Keys and values, then queries and gradients of results step by step."""
     (q, grad), (k, v), logs, deltas = maps
     once, by_query, by_slope = rings
     where, first = place
-    begin, _, end = bounds(first, extents, t)
+    begin, _, _, end = bounds(first, extents, window, t)
     origin = cp.i32(where[0]), cp.i32(where[1])
     start = once.start()
-    once.acquire(start, t.pieces * (k.nbytes + v.nbytes))
+    once.acquire(start, t.pieces * (k.nbytes + (v.nbytes if t.is_of_keys else 0)))
     for piece in cp.unroll(range(t.pieces)):
         corner = (*origin, first, PIECE * piece)
         cp.cuda.tensor_load(memory[0], (piece, 0, 0), k, corner, once.full, 0)
-        cp.cuda.tensor_load(memory[1], (piece, 0, 0), v, corner, once.full, 0)
-    at = by_query.start()
+        if t.is_of_keys:
+            cp.cuda.tensor_load(memory[1], (piece, 0, 0), v, corner, once.full, 0)
+    places = by_query.start(), by_slope.start()
     for turn in range(shared[0] * shared[1]):
         batch, head = sharer(where, turn, shared)
         row = batch * extents[1] + head
@@ -128,15 +143,15 @@ def copy_all(
         for step in range(begin, end):
             for n in cp.unroll(range(2)):
                 ring, x, y = (by_query, by_slope)[n], (q, grad)[n], (logs, deltas)[n]
+                at, held = places[n], memory[5][n]
                 ring.acquire(at, t.pieces * x.nbytes + t.rows * 4)
                 for piece in cp.unroll(range(t.pieces)):
                     corner = (*source, step * t.rows, PIECE * piece)
                     inside = at.stage, piece, 0, 0
                     cp.cuda.tensor_load(memory[2 + n], inside, x, corner, ring.full, at.stage)
-                numbered = n, at.stage, 0
                 at_row = row, step * t.rows
-                cp.cuda.bulk_load(memory[5], numbered, y, at_row, t.rows, ring.full, at.stage)
-            at = by_query.following(at)
+                cp.cuda.bulk_load(held, (at.stage, 0), y, at_row, t.rows, ring.full, at.stage)
+            places = by_query.following(places[0]), by_slope.following(places[1])
 
 
 # The warpgroups that compute
@@ -185,8 +200,10 @@ def group_of(memory: Any, rings: Any, scale: Any, t: Any) -> Group:
         describe(slopes, origin, 16, pattern, swizzle=128),
         describe(queries, origin, wide, pattern, swizzle=128),
         describe(slopes, origin, wide, pattern, swizzle=128),
-        describe(keys, (me if t.pieces == 2 else 0, 0, 0), 128 * KEYS, pattern, swizzle=128),
-        describe(changes, (0, 0 if t.pieces == 2 else 64 * me, 0), 16, pattern, swizzle=128),
+        describe(
+            keys, (0 if t.pieces % 2 else me * t.parts, 0, 0), 128 * KEYS, pattern, swizzle=128
+        ),
+        describe(changes, (0, me * t.columns if t.pieces % 2 else 0, 0), 16, pattern, swizzle=128),
         changes,
         numbers,
         rings[1],
@@ -195,46 +212,74 @@ def group_of(memory: Any, rings: Any, scale: Any, t: Any) -> Group:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Which queries see the two keys of a unit: the first, with a window the one behind the last;
+    the keys, their masks, and the last query that these have."""
+
+    firsts: Any
+    ends: Any
+    keys: Any
+    masks: Any
+    last: Any
+
+
+def seen_by(masks: Any, source: Any, own: Any, extents: Any, window: Any, t: Any) -> Seen:
+    """What the queries of batch and head `source` see of two keys, the first of which is `own`."""
+    queries, keys = cp.i32(extents[2]), cp.i32(extents[3])
+    firsts = tuple(
+        max(0, asked_from(key, window, t)) if key < keys else cp.i32(2**31 - 1)
+        for key in (own, own + 8)
+    )
+    ends = tuple(asked_to(key, queries, window) for key in (own, own + 8)) if len(window) else ()
+    rows = tuple(m[source[0], source[1]] for m in masks)
+    return Seen(firsts, ends, (min(own, keys - 1), min(own + 8, keys - 1)), rows, queries - 1)
+
+
 def compute(
     outs: Any,
-    sums: Any,
+    masks: Any,
     memory: Any,
     rings: Any,
     place: Any,
     extents: Any,
     shared: Any,
+    window: Any,
     scale: Any,
     t: Any,
 ) -> None:
-    """All steps of a cube, for the 64 keys of a warpgroup."""
+    """All steps of a cube, for the 64 keys of a warpgroup. `outs`: maps of the gradients of keys
+    and values, and the sums of queries."""
     g = group_of(memory, rings, scale, t)
     where, first = place
-    begin, whole, end = bounds(first, extents, t)
+    begin, low, high, end = bounds(first, extents, window, t)
     own = first + 64 * g.me + g.unit // 32 * 16 + g.unit % 32 // 4
-    limits = limit_of(own, extents, t), limit_of(own + 8, extents, t)
+    steps = (extents[2] + cp.u32(t.rows - 1)) // cp.u32(t.rows)
     rings[0].wait(rings[0].start())
-    let_overwrite(g)
+    if t.is_of_keys:
+        let_overwrite(g)
     by_keys = cp.Line[cp.f32, t.size // 2](0.0)
     by_values = cp.Line[cp.f32, t.size // 2](0.0)
-    carried = by_keys, by_values, g.by_query.start()
+    carried = by_keys, by_values, g.by_query.start(), g.by_slope.start()
     tile = t.rows * t.size
     for turn in range(shared[0] * shared[1]):
         batch, head = sharer(where, turn, shared)
-        row = cp.u64(batch * extents[1] + head) * cp.u64(end)
-        for step in range(begin, whole):
-            at = cp.cuda.address(sums, (row + cp.u64(step)) * cp.u64(tile))
-            carried = advance(g, carried, at, (limits, step * t.rows), t)
-        for step in range(whole, end):
-            at = cp.cuda.address(sums, (row + cp.u64(step)) * cp.u64(tile))
-            carried = advance(g, carried, at, None, t)
-    cp.cuda.ptx("bar.sync %0, 256;", g.me + FREE)
-    finish(outs, memory, g, carried, where, first, scale, t)
-
-
-def limit_of(key: Any, extents: Any, t: Any) -> Any:
-    """The first query that sees a key; none sees those behind the last."""
-    least = key if t.is_causal else cp.i32(0)
-    return least if key < cp.i32(extents[3]) else cp.i32(2**31 - 1)
+        row = cp.u64(batch * extents[1] + head) * cp.u64(steps)
+        seen = seen_by(masks, (batch, head), own, extents, window, t)
+        for step in range(begin, end if len(masks) else low):
+            at = cp.cuda.address(outs[1], (row + cp.u64(step)) * cp.u64(tile))
+            carried = advance(g, carried, at, (seen, step * t.rows), t)
+        if len(masks) == 0:
+            for step in range(low, high):
+                at = cp.cuda.address(outs[1], (row + cp.u64(step)) * cp.u64(tile))
+                carried = advance(g, carried, at, None, t)
+            if len(window):
+                for step in range(high, end):
+                    at = cp.cuda.address(outs[1], (row + cp.u64(step)) * cp.u64(tile))
+                    carried = advance(g, carried, at, (seen, step * t.rows), t)
+    if t.is_of_keys:
+        cp.cuda.ptx("bar.sync %0, 256;", g.me + FREE)
+    finish(outs[0], memory, g, carried, where, first, scale, t)
 
 
 def let_overwrite(g: Any) -> None:
@@ -245,35 +290,57 @@ def let_overwrite(g: Any) -> None:
 def advance(g: Any, carried: Any, at: Any, hiding: Any, t: Any) -> Any:
     """Add what one step of queries gives.
 
-    `at`: the address of the sums of these queries; `hiding`: the first queries that see the two
-    keys of a unit, and the first of the step; None where all see them.
+    `at`: the address of the sums of these queries; `hiding`: what they see and the first of them,
+    None where all see all.
     """
-    by_keys, by_values, place = carried
+    by_keys, by_values, place, behind = carried
     g.by_query.wait(place)
     scores = begin_product(g.keys, at_stage(g.queries, place.stage, t), t)
-    g.by_slope.wait(place)
-    changes = begin_product(g.values, at_stage(g.slopes, place.stage, t), t)
-    scores = cp.cuda.wgmma_wait(scores, 1)
-    words = packed(weigh(scores, g, place.stage, hiding, t), t.dtype)
-    by_values = add_product(by_values, words, at_stage(g.wide_slopes, place.stage, t), t)
-    changes = cp.cuda.wgmma_wait(changes, 1)
-    steps = packed(slopes_of(words, changes, g, place.stage, t), t.dtype)
+    g.by_slope.wait(behind)
+    if t.is_of_keys:
+        changes = begin_product(g.values, at_stage(g.slopes, behind.stage, t), t)
+        scores = cp.cuda.wgmma_wait(scores, 1)
+        words = packed(weigh(scores, g, place.stage, hiding, t), t.dtype)
+        if t.is_of_values:
+            by_values = add_product(by_values, words, at_stage(g.wide_slopes, behind.stage, t), t)
+        changes = cp.cuda.wgmma_wait(changes, 1 if t.is_of_values else 0)
+        steps = packed(slopes_of(words, changes, g, behind.stage, t), t.dtype)
+        sums, places = (by_keys, by_values), (place, behind)
+        by_keys, by_values = add_steps(g, sums, steps, at, places, t)
+    else:
+        scores = cp.cuda.wgmma_wait(scores, 0)
+        words = packed(weigh(scores, g, place.stage, hiding, t), t.dtype)
+        by_values = add_product(by_values, words, at_stage(g.wide_slopes, behind.stage, t), t)
+        cp.cuda.ptx("bar.sync %0, 128;", g.me + OWN)
+        if g.unit == 0:
+            g.by_query.release(place.stage)
+        by_values = cp.cuda.wgmma_wait(by_values, 0)
+        if g.unit == 0:
+            g.by_slope.release(behind.stage)
+    return by_keys, by_values, g.by_query.following(place), g.by_slope.following(behind)
+
+
+def add_steps(g: Any, sums: Any, steps: Any, at: Any, places: Any, t: Any) -> Any:
+    """Add what gradients of scores give keys and, in memory, queries; the product for values may
+    still be under way. Gives the sums of keys and values."""
+    (by_keys, by_values), (place, behind) = sums, places
     cp.cuda.ptx("bar.sync %0, 256;", g.me + FREE)
     store_steps(g, steps, t)
     cp.cuda.fence_async()
     cp.cuda.ptx("bar.sync %0, 256;", cp.i32(READY))
     by_queries = turn_product(g, t)
-    by_values = cp.cuda.wgmma_wait(by_values, 1)
+    if t.is_of_values:
+        by_values = cp.cuda.wgmma_wait(by_values, 1)
     if g.unit == 0:
-        g.by_slope.release(place.stage)
+        g.by_slope.release(behind.stage)
     by_keys = add_product(by_keys, steps, at_stage(g.wide_queries, place.stage, t), t)
-    by_queries = cp.cuda.wgmma_wait(by_queries, 1)
+    by_queries = tuple(cp.cuda.wgmma_wait(x, 1) for x in by_queries)
     let_overwrite(g)
     add_to_memory(g, at, by_queries, t)
     by_keys = cp.cuda.wgmma_wait(by_keys, 0)
     if g.unit == 0:
         g.by_query.release(place.stage)
-    return by_keys, by_values, g.by_query.following(place)
+    return by_keys, by_values
 
 
 def at_stage(descriptor: Any, stage: Any, t: Any) -> Any:
@@ -306,13 +373,15 @@ def add_product(sums: Any, words: Any, z: Any, t: Any) -> Any:
 
 def turn_product(g: Any, t: Any) -> Any:
     """What the step adds to the gradients of queries: elements along rows, queries along columns.
-    Of 128 elements a warpgroup makes half, else for half of the queries."""
-    found = cp.Line[cp.f32, t.columns // 2](0.0)
+    A warpgroup makes half of the elements, or all for half of the queries."""
+    found = tuple(cp.Line[cp.f32, t.columns // 2](0.0) for _ in range(t.parts))
     cp.cuda.wgmma_fence()
     for j in cp.unroll(range(0, KEYS, 16)):
         right = g.changes + cp.u64(j // 64 * t.rows * 8 + j % 64 // 8)
-        found = cp.cuda.wgmma(
-            found, g.turned + cp.u64(8 * j), right, t.dtype, a_transposed=True, accumulate=j > 0
+        left = tuple(g.turned + cp.u64(part * KEYS * 8 + 8 * j) for part in range(t.parts))
+        found = tuple(
+            cp.cuda.wgmma(found[n], left[n], right, t.dtype, a_transposed=True, accumulate=j > 0)
+            for n in range(t.parts)
         )
     cp.cuda.wgmma_commit()
     return found
@@ -322,25 +391,42 @@ def weigh(scores: Any, g: Any, stage: Any, hiding: Any, t: Any) -> Any:
     """The weights of scores; 0 where a query does not see the key."""
     weights = cp.local(t.rows // 2, cp.f32)
     own = g.unit % 4 * 2
-    logs = g.numbers[0, stage]
+    logs = g.numbers[0][stage]
     for j in cp.unroll(range(t.rows // 8)):
         pair = cp.load(logs, 8 * j + own, line=2, fill=None)
         for n in cp.unroll(range(4)):
             i = 4 * j + n
-            found = power(scores[i] * g.factor - pair[n % 2])
-            if hiding is not None:
-                column = 8 * j + n % 2
-                first = hiding[0][n // 2] - hiding[1] - own
-                found = found if column >= first else cp.f32(0)
-            weights[i] = found
+            score = scores[i] * g.factor
+            if hiding is None:
+                weights[i] = power(score - pair[n % 2])
+            else:
+                seen, first = hiding
+                place = first + own, 8 * j + n % 2, n // 2
+                weights[i] = weight_of(score, pair[n % 2], seen, place)
     return cp.load(weights, 0, line=t.rows // 2)
+
+
+def weight_of(score: Any, log: Any, seen: Any, place: Any) -> Any:
+    """One weight, 0 where the query does not see the key. `place`: the first query of a unit, how
+    far behind this one is, and which of the unit's keys."""
+    first, column, n = place
+    sees = column >= seen.firsts[n] - first
+    if len(seen.ends):
+        sees = sees and column < seen.ends[n] - first
+    for mask in seen.masks:
+        held = mask[min(first + column, seen.last), seen.keys[n]]
+        if mask.dtype == cp.bool_:
+            sees = sees and held
+        else:
+            score = score + cp.f32(held) * cp.f32(LOG2_E)
+    return power(score - log) if sees else cp.f32(0)
 
 
 def slopes_of(words: Any, changes: Any, g: Any, stage: Any, t: Any) -> Any:
     """The gradients of scores, which are still to be scaled."""
     found = cp.local(t.rows // 2, cp.f32)
     own = g.unit % 4 * 2
-    deltas = g.numbers[1, stage]
+    deltas = g.numbers[1][stage]
     for j in cp.unroll(range(t.rows // 8)):
         pair = cp.load(deltas, 8 * j + own, line=2, fill=None)
         for n in cp.unroll(range(4)):
@@ -361,30 +447,34 @@ def store_steps(g: Any, words: Any, t: Any) -> None:
 
 def add_to_memory(g: Any, at: Any, found: Any, t: Any) -> None:
     """Add to the sums of queries, which lie as the units have them."""
-    at = at + cp.u64(g.me * (t.columns // 8 * UNITS * 16) + g.unit * 16)
-    for j in cp.unroll(range(t.columns // 8)):
-        offset = j * UNITS * 16
-        text = f"red.global.add.v4.f32 [%0 + {offset}], {{%1, %2, %3, %4}};"
-        cp.cuda.ptx(text, at, found[4 * j : 4 * j + 4])
+    blocks = t.columns // 8
+    at = at + cp.u64(g.me * (t.parts * blocks * UNITS * 16) + g.unit * 16)
+    for n in cp.unroll(range(t.parts * blocks)):
+        part, j = n // blocks, n % blocks
+        text = f"red.global.add.v4.f32 [%0 + {n * UNITS * 16}], {{%1, %2, %3, %4}};"
+        cp.cuda.ptx(text, at, found[part][4 * j : 4 * j + 4])
 
 
 def finish(
     outs: Any, memory: Any, g: Any, carried: Any, where: Any, first: Any, scale: Any, t: Any
 ) -> None:
     """Store the gradients of keys and values, through their own memory."""
-    by_keys, by_values, _ = carried
-    scaled = cp.local(t.size // 2, cp.f32)
-    for i in cp.unroll(range(t.size // 2)):
-        scaled[i] = by_keys[i] * scale
-    stage_rows(memory[0], g, packed(cp.load(scaled, 0, line=t.size // 2), t.dtype), t.size)
-    stage_rows(memory[1], g, packed(by_values, t.dtype), t.size)
+    by_keys, by_values, _, _ = carried
+    if t.is_of_keys:
+        scaled = cp.local(t.size // 2, cp.f32)
+        for i in cp.unroll(range(t.size // 2)):
+            scaled[i] = by_keys[i] * scale
+        stage_rows(memory[0], g, packed(cp.load(scaled, 0, line=t.size // 2), t.dtype), t.size)
+    if t.is_of_values:
+        stage_rows(memory[1], g, packed(by_values, t.dtype), t.size)
     cp.cuda.fence_async()
     cp.cuda.ptx("bar.sync %0, 128;", g.me + OWN)
     if g.unit == 0:
         for n in cp.unroll(range(2)):
-            for piece in cp.unroll(range(t.pieces)):
-                origin = cp.i32(where[0]), cp.i32(where[1]), first + 64 * g.me, PIECE * piece
-                cp.cuda.tensor_store(outs[n], origin, memory[n], (piece, 64 * g.me, 0))
+            if (t.is_of_keys, t.is_of_values)[n]:
+                for piece in cp.unroll(range(t.pieces)):
+                    origin = cp.i32(where[0]), cp.i32(where[1]), first + 64 * g.me, PIECE * piece
+                    cp.cuda.tensor_store(outs[n], origin, memory[n], (piece, 64 * g.me, 0))
         cp.cuda.bulk_commit()
         cp.cuda.bulk_wait()
 
@@ -420,7 +510,8 @@ def prepare_gradients(
             log = cp.f32(LOWEST)
             if i < result.shape[2]:
                 log = lse[head // heads, head % heads, i, 0]
-            logs[head, i] = cp.f32(HIGHEST) if log == cp.f32(LOWEST) else log * cp.f32(LOG2_E)
+            log = log * cp.f32(LOG2_E)
+            logs[head, i] = cp.f32(HIGHEST) if log == cp.f32(LOWEST) else log
             deltas[head, i] = total
         for c in range(4 * lane, t.size, 4 * cp.PLANE_DIM):
             cp.store(sums, row * t.size + c, cp.Line[cp.f32, 4](0), whole=True)
@@ -435,8 +526,9 @@ def finish_gradients(
 ) -> None:
     """Scale the sums of queries and store them; a cube of 256 units for 16 rows of 64 elements."""
     tile = cp.shared((16, PIECE + 4), cp.f32)
-    blocks = t.columns // 8
+    blocks = t.columns // 8 * t.parts
     block, place = cp.CUBE_POS % blocks, cp.CUBE_POS // blocks
+    part, band = block // (t.columns // 8), block % (t.columns // 8)
     me, unit = cp.UNIT_POS // UNITS, cp.UNIT_POS % UNITS
     lines = ((2 * place + me) * blocks + block) * UNITS + unit
     found = cp.load(sums, 4 * lines, line=4, fill=None)
@@ -445,9 +537,11 @@ def finish_gradients(
         tile[8 * me + unit % 4 * 2 + n % 2, column] = found[n] * scale
     cp.sync_cube()
     steps = (out.shape[2] + t.rows - 1) // t.rows
-    head, first = place // steps, place % steps * t.rows + 8 * block
+    head, first = place // steps, place % steps * t.rows + 8 * band
     row, column = cp.UNIT_POS // 16, cp.UNIT_POS % 16 * 4
-    own, query = (row // 8 * PIECE, row % 8) if t.pieces == 2 else (0, row // 8 * 64 + row % 8)
+    own, query = (row // 8 * t.parts + part) * PIECE, row % 8
+    if t.pieces % 2:
+        own, query = part * PIECE, row // 8 * t.columns + row % 8
     if first + query < out.shape[2]:
         line = cp.load(tile[row], column, line=4, fill=None)
         heads = out.shape[1]

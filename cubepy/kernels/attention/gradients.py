@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from cubepy.array.memory import Memory
 from cubepy.errors import fail
 from cubepy.ir.types import f32
@@ -30,6 +32,7 @@ from cubepy.kernels.attention.views import (
     split,
     without_column,
 )
+from cubepy.kernels.attention.window import Sides, checked_window, reach_of
 from cubepy.kernels.calls.arguments import refused, wrong
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.libraries import Shape
@@ -53,36 +56,38 @@ def attention_grad(
     *,
     causal: bool = False,
     mask: Any = None,
+    window: tuple[int | None, int | None] | None = None,
     scale: float | None = None,
     out: Any = None,
 ) -> tuple[Any, Any, Any]:
     """The gradients of `attention` by its queries, keys and values.
 
-    `q`, `k`, `v` and the options are those of the call, which had no `window`, `result` and `lse`
-    what it gave with `return_lse=True`, `grad_output` the gradient by `result`, of its shape and
-    dtype. Gives three arrays with the shapes and the dtype of `q`, `k` and `v`, or fills `out`, a
-    tuple of three. Keys and values that several heads share, and whatever was broadcast, have the
-    sums of their gradients. A query that sees no key has a gradient of 0, and adds nothing to
-    others.
+    `q`, `k`, `v` and the options are those of the call, `result` and `lse` what it gave with
+    `return_lse=True`, `grad_output` the gradient by `result`, of its shape and dtype. Gives three
+    arrays with the shapes and the dtype of `q`, `k` and `v`, or fills `out`, a tuple of three. Keys
+    and values that several heads share, and whatever was broadcast, have the sums of their
+    gradients. A query that sees no key has a gradient of 0, and adds nothing to others.
 
     Weights are made again from `lse` (Dao, "FlashAttention-2", 2023). f16 and bf16 are multiplied
     and summed in f32, and rounded once. Sums have a fixed order, so that results repeat, but for
-    gradients by queries where tensor cores are used (sm_90a; f16 and bf16 of at most 128 elements,
-    whose rows begin at multiples of 16 bytes, without a mask or broadcast queries): there cubes add
-    to them in f32 in any order, and weights and gradients of scores, before `scale`, are rounded to
-    the dtype before they are multiplied, so that those of f16 beyond 65504 are infinite (Shah et
-    al., "FlashAttention-3", 2024). Raises `LaunchError` for shapes that do not fit,
+    gradients by queries where tensor cores are used (sm_90a; f16 and bf16 of at most 256 elements,
+    whose rows begin at multiples of 16 bytes, without broadcast queries): there cubes add to them
+    in f32 in any order, and weights and gradients of scores, before `scale`, are rounded to the
+    dtype before they are multiplied, so that those of f16 beyond 65504 are infinite (Shah et al.,
+    "FlashAttention-3", 2024). Raises `LaunchError` for shapes that do not fit,
     `LaunchTypeError` for dtypes that do not.
     """
     if scale is not None and not isinstance(scale, int | float):
         raise refused("attention_grad", "scale", f"is {scale!r}; it takes a number", "")
 
+    sides = bool(causal), checked_window("attention_grad", window)
+
     def make(planner: Planner, arrays: list[Memory]) -> None:
-        _plan(planner, Operands.of(arrays), bool(causal), scale)
+        _plan(planner, Operands.of(arrays), sides, scale)
 
     names = ("q", "k", "v", "result", "lse", "grad_output", "mask")
     arrays = (q, k, v, result, lse, grad_output, mask)
-    key = bool(causal), None if scale is None else float(scale)
+    key = sides, None if scale is None else float(scale)
     return call(_PLANS, "attention_grad", names, arrays, key, make, out, 3)
 
 
@@ -105,7 +110,7 @@ class Operands:
         return cls(q, k, v, result, lse, grad, tuple(masks))
 
 
-def _plan(planner: Planner, x: Operands, causal: bool, scale: float | None) -> None:
+def _plan(planner: Planner, x: Operands, sides: Sides, scale: float | None) -> None:
     batch, groups = checked("attention_grad", x.q, x.k, x.v, x.masks)
     _check(x, batch)
     dtype = computed(x.q.dtype)
@@ -121,51 +126,64 @@ def _plan(planner: Planner, x: Operands, causal: bool, scale: float | None) -> N
     )
     sizes = (prod(batch), *scores[-2:], x.q.shape[-1], x.v.shape[-1])
     number = scale_of(scale, x.q)
+    causal, window = reach_of(*sides, *scores[-2:])
     by_k, by_v = (headed(m, batch, groups) for m in outs[1:])
     boxes = boxed_gradients(views, by_k, by_v)
     elements = None if boxes is None else x.q.dtype
-    t = gradient_warpgroups(planner.target, Problem(*sizes, dtype, causal, elements))
-    if t is not None and boxes is not None:
-        _launch_warpgroups(planner, boxes, t, number)
+    passes = gradient_warpgroups(planner.target, Problem(*sizes, dtype, causal, elements))
+    if passes and boxes is not None:
+        _launch_warpgroups(planner, boxes, passes, window, number)
     else:
-        _launch_squares(planner, views, Problem(*sizes, dtype, causal), number)
+        _launch_squares(planner, views, Problem(*sizes, dtype, causal), window, number)
 
 
 def _launch_warpgroups(
-    planner: Planner, x: BoxedGradients, t: GradientWarpgroups, scale: float
+    planner: Planner,
+    x: BoxedGradients,
+    passes: tuple[GradientWarpgroups, ...],
+    window: tuple[int, ...],
+    scale: float,
 ) -> None:
     """Numbers of queries, the sums of all gradients, and those of queries as results."""
     batches, heads, queries, keys = x.extents
-    steps = -(-queries // t.rows)
-    rows = batches * heads * steps * t.rows
-    logs, deltas = (planner.scratch((batches * heads, steps * t.rows), f32) for _ in range(2))
-    sums = planner.scratch((rows * t.size,), f32)
-    numbers: dict[str, Any] = {"logs": logs, "deltas": deltas, "sums": sums, "t": t}
+    padded = max(-(-queries // t.rows) * t.rows for t in passes)
+    rows, last = batches * heads * padded, passes[-1]
+    logs, deltas = (planner.scratch((batches * heads, padded), f32) for _ in range(2))
+    sums = planner.scratch((rows * last.size,), f32)
+    numbers: dict[str, Any] = {"logs": logs, "deltas": deltas, "sums": sums}
     planes = Fixed((-(-rows // PLANES), 1, 1), (PLANES * planner.target.plane_dim, 1, 1))
-    planner.launch(prepare_gradients, planes, result=x.result, grad=x.grad, lse=x.log, **numbers)
+    results = {"result": x.result, "grad": x.grad, "lse": x.log}
+    planner.launch(prepare_gradients, planes, **results, **numbers, t=last)
     kv_batches, kv_heads = x.k.shape[:2]
-    planner.launch(
-        sum_gradients_by_warpgroups,
-        Fixed((kv_batches * kv_heads * -(-keys // KEYS), 1, 1), (3 * WARPGROUP, 1, 1)),
-        asked=(pieces(x.q, t.rows), pieces(x.grad, t.rows)),
-        held=(pieces(x.k, KEYS), pieces(x.v, KEYS)),
-        outs=(pieces(x.by_k, ROWS), pieces(x.by_v, ROWS)),
-        extents=x.extents,
-        shared=x.shared,
-        scale=scale,
-        **numbers,
-    )
-    blocks = batches * heads * steps * (t.columns // 8)
+    for t in passes:
+        planner.launch(
+            sum_gradients_by_warpgroups,
+            Fixed((kv_batches * kv_heads * -(-keys // KEYS), 1, 1), (3 * WARPGROUP, 1, 1)),
+            asked=(pieces(x.q, t.rows), pieces(x.grad, t.rows)),
+            held=(pieces(x.k, KEYS), pieces(x.v, KEYS)),
+            outs=(pieces(x.by_k, ROWS), pieces(x.by_v, ROWS)),
+            masks=() if x.mask is None else (x.mask,),
+            extents=x.extents,
+            shared=x.shared,
+            window=tuple(map(np.int32, window)),
+            scale=scale,
+            **numbers,
+            t=t,
+        )
+    blocks = batches * heads * -(-queries // last.rows) * last.parts * (last.columns // 8)
     grid = Fixed((blocks, 1, 1), (2 * WARPGROUP, 1, 1))
-    planner.launch(finish_gradients, grid, sums=sums, out=x.by_q, scale=scale, t=t)
+    planner.launch(finish_gradients, grid, sums=sums, out=x.by_q, scale=scale, t=last)
 
 
-def _launch_squares(planner: Planner, x: Views, p: Problem, scale: float) -> None:
+def _launch_squares(
+    planner: Planner, x: Views, p: Problem, window: tuple[int, ...], scale: float
+) -> None:
     logs = without_column(x.logs)
     deltas = planner.scratch(logs.shape, p.dtype)
     products: dict[str, Any] = {"x": x.result, "y": x.rows[1], "out": deltas}
     planner.launch(multiply_rows, Over(prod(deltas.shape), "unit", None), **products)
-    common: dict[str, Any] = {"logs": logs, "deltas": deltas, "masks": x.masks, "scale": scale}
+    common: dict[str, Any] = {"logs": logs, "deltas": deltas, "masks": x.masks}
+    common |= {"window": window, "scale": scale}
     by_q, by_k, by_v = x.outs
 
     def launch(results: tuple[tuple[Memory, ...], ...], is_of_keys: bool) -> None:

@@ -229,15 +229,19 @@ class GradientWarpgroups:
     """How Hopper divides gradients of attention.
 
     A cube has `KEYS` keys with their values, and takes `rows` queries at a time, of which `stages`
-    steps are under way. `size`: elements of all rows in shared memory, 64 or 128. `dtype`: of all
-    arrays.
+    steps are under way, and `slope_stages` of the gradients of their results. It sums the gradients
+    of keys and queries if it `is_of_keys`, those of values if it `is_of_values`. `size`: elements
+    of all rows in shared memory, a multiple of 64. `dtype`: of all arrays.
     """
 
     rows: int
     stages: int
+    slope_stages: int
     size: int
     dtype: DType
     is_causal: bool
+    is_of_keys: bool = True
+    is_of_values: bool = True
 
     @property
     def pieces(self) -> int:
@@ -245,15 +249,23 @@ class GradientWarpgroups:
         return self.size // 64
 
     @property
+    def parts(self) -> int:
+        """Products of 64 elements that a warpgroup adds to the gradients of a step's queries: half
+        of the pieces, or all of an odd number for half of the queries."""
+        return self.pieces if self.pieces % 2 else self.pieces // 2
+
+    @property
     def columns(self) -> int:
-        """Queries that a warpgroup makes 64 elements of gradients for."""
-        return self.rows * self.pieces // 2
+        """Queries of each of those."""
+        return self.rows // 2 if self.pieces % 2 else self.rows
 
     @property
     def shared_bytes(self) -> int:
         """Shared memory of a cube, with what alignment may take."""
-        rows = 2 * self.pieces * (KEYS + self.stages * self.rows) + 2 * self.rows
-        return rows * 128 + 8 * self.stages * self.rows + 16 * (1 + 2 * self.stages) + 1024
+        stages = self.stages + self.slope_stages
+        rows = self.pieces * (KEYS * (1 + self.is_of_keys) + stages * self.rows)
+        rows += 2 * self.rows if self.is_of_keys else 0
+        return rows * 128 + 4 * stages * self.rows + 16 * (1 + stages) + 1024
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,20 +72,31 @@ def gradient_squares(target: Target, p: Problem, is_of_keys: bool) -> GradientSq
     return GradientSquares(side, *tile, SIDE, p.dtype, p.is_causal, is_of_keys)
 
 
-QUERIES = {64: 128, 128: 80}
-"""Queries of a step whose scores and gradients of weights, beside the sums of keys and values, fill
-the registers of two warpgroups, by the elements of a row."""
+PASSES = {
+    64: ((128, 2, True, True),),
+    128: ((80, 2, True, True),),
+    192: ((112, 2, False, True), (64, 2, True, False)),
+    256: ((80, 2, False, True), (48, 1, True, False)),
+}
+"""Kernels for gradients by the elements of a row: queries of a step whose scores and gradients of
+weights, beside the sums of keys and values, fill the registers of two warpgroups; steps of
+gradients of results that shared memory has room for; whether keys, and values, are summed. Where
+sums of both do not fit, those of values come first, at the cost of a sixth product."""
 
 
-def gradient_warpgroups(target: Target, p: Problem) -> GradientWarpgroups | None:
-    """The tiles for Hopper; None where the target or the arrays have no way."""
+def gradient_warpgroups(target: Target, p: Problem) -> tuple[GradientWarpgroups, ...]:
+    """The tiles for Hopper, one after another, the last of which sums for queries; none where the
+    target or the arrays have no way."""
     largest = max(p.size, p.width)
-    if target.arch != "sm_90a" or p.elements is None or largest > max(QUERIES):
-        return None
+    if target.arch != "sm_90a" or p.elements is None or largest > max(PASSES):
+        return ()
     if p.elements not in (bf16, f16):
-        return None
-    size, rows = next(pair for pair in QUERIES.items() if largest <= pair[0])
-    return GradientWarpgroups(rows, 2, size, p.elements, p.is_causal)
+        return ()
+    size, passes = next(pair for pair in PASSES.items() if largest <= pair[0])
+    return tuple(
+        GradientWarpgroups(rows, 2, stages, size, p.elements, p.is_causal, *of)
+        for rows, stages, *of in passes
+    )
 
 
 TILES = {64: (3, 128), 128: (2, 128), 192: (2, 112), 256: (2, 80)}

@@ -25,6 +25,18 @@ def seen_to(i: Any, keys: Any, window: Any, t: Any) -> Any:
     return min(keys, i + 1) if t.is_causal else keys
 
 
+def asked_from(j: Any, window: Any, t: Any) -> Any:
+    """The first query that sees key `j`; it may lie before all queries."""
+    if len(window):
+        return j - window[1]
+    return j if t.is_causal else 0
+
+
+def asked_to(j: Any, queries: Any, window: Any) -> Any:
+    """The query behind the last that sees key `j`, of so many."""
+    return min(queries, j + window[0] + 1) if len(window) else queries
+
+
 def has_ends(window: Any, t: Any) -> Any:
     """Whether the position of a query says which keys it sees."""
     return t.is_causal or len(window) > 0
