@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import struct
 import sys
 from collections.abc import Callable, Collection, Sequence
@@ -23,6 +24,8 @@ SILENCE_S = 3.0
 """Workers that say nothing for so long from the beginning on never will."""
 MOST_TASKS = 4096
 """More would not fit into a pipe; the rest is compiled by who runs it."""
+BEHIND = 10
+"""The priority of processes behind which others go first."""
 _TASK, _ANSWER = struct.Struct("<i"), struct.Struct("<iid")
 _NEVER = -1.0
 _BEGUN, _DONE = 0, 1
@@ -31,12 +34,13 @@ _BEGUN, _DONE = 0, 1
 @dataclass(frozen=True, slots=True)
 class Ready:
     """A candidate that can be run without waiting for its code. `failure`: "" if it may be run,
-    else how the process that compiled it ended; `is_late`: it was ended for its time; `seconds`:
-    what the model predicts."""
+    else how the process that compiled it ended; `is_late`: it was ended for its time; `is_made`: a
+    process compiled it; `seconds`: what the model predicts."""
 
     k: int
     failure: str = ""
     is_late: bool = False
+    is_made: bool = False
     seconds: float | None = None
 
 
@@ -77,6 +81,7 @@ class Ahead:
         self._ready: dict[int, Ready] = {}
         self._buffer = b""
         self._began, self._heard = clock(), False
+        self._is_open = True
 
     def __enter__(self) -> Ahead:
         for _ in range(self._count):
@@ -84,9 +89,32 @@ class Ahead:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all processes."""
+        if not self._is_open:
+            return
+        self._is_open = False
         self._end_all()
         for fd in (*self._tasks, *self._answers):
             os.close(fd)
+
+    def pause(self) -> None:
+        """Stop all processes for a while, in which others measure."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let the processes go on, behind all others."""
+        for pid in self._doing:
+            with suppress(OSError):
+                os.setpriority(os.PRIO_PROCESS, pid, BEHIND)
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int) -> None:
+        for pid in self._doing:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
 
     def _end_all(self) -> None:
         for pid in self._doing:
@@ -152,7 +180,7 @@ class Ahead:
         for pid, said, seconds in _ANSWER.iter_unpack(data[:whole]):
             k = said >> 1
             if said & 1 == _DONE:
-                self._ready[k] = Ready(k, seconds=None if seconds < 0 else seconds)
+                self._ready[k] = Ready(k, is_made=True, seconds=None if seconds < 0 else seconds)
             if pid in self._doing:
                 self._doing[pid] = None if said & 1 == _DONE else (k, self._clock())
 

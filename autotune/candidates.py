@@ -11,6 +11,7 @@ from cubepy.autotune.compare import same_bits
 from cubepy.autotune.measure import Clock, Timer
 from cubepy.autotune.predict import predicted
 from cubepy.autotune.scratch import Scratch
+from cubepy.autotune.subject import Recording
 from cubepy.config import get, settings
 from cubepy.jit.ahead import compiling_ahead
 from cubepy.jit.observe import observing
@@ -54,6 +55,12 @@ class CallCandidates:
         with compiling_ahead() as made, settings(opt_level=get("opt_level")):
             self._launch(k)
         return predicted(self._scratch.device, made, self._scratch.bytes())
+
+    def recorded(self, k: int) -> Recording:
+        scratch = self._scratch
+        with compiling_ahead(wants_kernels=False) as made, settings(opt_level=get("opt_level")):
+            self._launch(k)
+        return Recording(tuple(made.launches), tuple(scratch.memories()))
 
     def run(self, k: int) -> None:
         self._launch(k)

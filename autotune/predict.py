@@ -19,11 +19,11 @@ def predicted(device: str, made: Made, touched: int) -> float | None:
     is not known."""
     target = find_device(device).target
     launches: list[Launch] = []
-    for artifact, words in made.launches:
-        kernel = made.kernels.get(id(artifact))
+    for found in made.launches:
+        kernel = made.kernels.get(id(found.artifact))
         if kernel is None:
             return None
-        launches.append(_launch(kernel, artifact, words, target.kind == "cuda"))
+        launches.append(_launch(kernel, found.artifact, found.block, target.kind == "cuda"))
     return seconds(machine_of(target), launches, touched)
 
 

@@ -89,6 +89,11 @@ class Scratch:
         """What copies hold now."""
         return [contents(self._copies[key]) for key in keys]
 
+    def memories(self) -> list[Memory]:
+        """Where the copies are."""
+        found = map(read_memory, self._copies.values())
+        return [m for m in found if m is not None]
+
     def keys_within(self, addresses: Iterable[tuple[int, int]]) -> set[int]:
         """The arrays whose copies share bytes with ranges of addresses."""
         ranges, found = list(addresses), set[int]()

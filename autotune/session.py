@@ -22,9 +22,10 @@ LIMITS_S = {QUICK: 0.7, FULL: 10.0}
 """Seconds in which a candidate must have been compiled and run."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Tuning:
-    """What `tuning` chose; None: by the settings and the kind of device."""
+    """What `tuning` chose; None: by the settings and the kind of device. Compared by identity,
+    which is as fast as can be: `tuning` gives one object for equal choices."""
 
     level: str | None = None
     budget_s: float | None = None
@@ -45,6 +46,9 @@ class Tuning:
 
 
 DEFAULT = Tuning()
+_known: dict[tuple[object, ...], Tuning] = {}
+MOST = 256
+"""Choices that are kept, each with one object."""
 current: ContextVar[Tuning] = ContextVar("cubepy_tuning", default=DEFAULT)
 """What holds in this context."""
 
@@ -76,11 +80,19 @@ def tuning(
             raise ValueError(f"{name} is {seconds!r}; it is a positive number of seconds")
     given = {name: value for name, value in locals().items() if name in Tuning.__slots__}
     chosen = {name: value for name, value in given.items() if value is not None}
-    token = current.set(replace(current.get(), **chosen))
+    token = current.set(_kept(replace(current.get(), **chosen)))
     try:
         yield
     finally:
         current.reset(token)
+
+
+def _kept(found: Tuning) -> Tuning:
+    """The object of these choices."""
+    key = tuple(getattr(found, name) for name in Tuning.__slots__)
+    if len(_known) >= MOST:
+        return _known.get(key, found)
+    return _known.setdefault(key, found)
 
 
 def level_in_force(default: str) -> str:

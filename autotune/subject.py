@@ -4,6 +4,19 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from cubepy.array.memory import Memory
+from cubepy.jit.ahead import Recorded
+from cubepy.record import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """What a candidate would launch, on these arrays. `read`: those whose content counts."""
+
+    launches: tuple[Recorded, ...]
+    read: tuple[Memory, ...]
+    written: tuple[Memory, ...] = ()
+
 
 class Subject(Protocol):
     """Candidates by number, 0 being the preferred one, on copies of one call's arguments.
@@ -28,6 +41,10 @@ class Subject(Protocol):
     def make(self, k: int) -> float | None:
         """Compile candidate `k` and keep its code on disk; load and launch nothing. Gives the
         seconds that the model predicts for it, None where it cannot."""
+        ...
+
+    def recorded(self, k: int) -> Recording:
+        """Compile candidate `k`; load and launch nothing."""
         ...
 
     def run(self, k: int) -> None:

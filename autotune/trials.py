@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import field, replace
 from math import isfinite
 from typing import Any
 
 from cubepy.autotune.ahead import Ahead, Ready, can_compile_ahead
 from cubepy.autotune.compare import difference
+from cubepy.autotune.first_runs import FirstRuns
 from cubepy.autotune.race import Outcome, decide, median, race
+from cubepy.autotune.sandbox import Verdict
 from cubepy.autotune.subject import Subject
 from cubepy.record import dataclass
 
@@ -31,6 +32,9 @@ UNKNOWN, OK, WRONG, FAILED, CRASHED, LATE, UNTRIED = (
 it hangs; "untried": the budget ended before it was looked at."""
 CHECKED_SHARE = {"cpu": 0.6, "gpu": 0.9}
 """The share of a budget in which candidates are compiled and compared: a race on a GPU is short."""
+WAITED_SHARE, FIRST_SHARE = 0.35, 0.5
+"""Where the rest is compiled behind calls: the share in which a search waits for candidates, and
+the share that it takes of all if it does not get to some."""
 TIMED_SHARE = 0.375
 """Of what is left, after which no other joins the race."""
 MANY = 4
@@ -51,7 +55,8 @@ class Limits:
     """`deadline`: when a search ends, by its clock; `each_s`: seconds in which a candidate must
     have been compiled and run; `seed`: of the order of samples; `cold`: caches are flushed before
     each sample; `workers`: processes that compile ahead; `share`: of the budget, in
-    which candidates are compiled and compared."""
+    which candidates are compiled and compared; `least_ahead`: candidates that are worth processes
+    that compile them."""
 
     started: float
     deadline: float
@@ -60,6 +65,12 @@ class Limits:
     cold: bool = False
     workers: int = 0
     share: float = CHECKED_SHARE["cpu"]
+    least_ahead: int = 2
+
+    def first(self) -> Limits:
+        """Those of a search whose rest is done by a later one."""
+        part = FIRST_SHARE * (self.deadline - self.started)
+        return replace(self, deadline=self.started + part, share=self.share / FIRST_SHARE)
 
     @property
     def checked_by(self) -> float:
@@ -137,52 +148,76 @@ class Trials:
         return self.first.get(k) if self.status[k] == OK else None
 
 
+Later = Callable[[Ahead, Sequence[int]], None]
+"""Goes on with compiling, and closes what does so: these candidates are left."""
+
+
 def examine(
     subject: Subject,
     trials: Trials,
     limits: Limits,
     report: Report,
     clock: Clock = time.perf_counter,
+    first_runs: FirstRuns | None = None,
+    later: Later | None = None,
 ) -> None:
-    """Do what `trials` does not know yet, and report it, up to the message "end"."""
+    """Do what `trials` does not know yet, and report it, up to the message "end".
+
+    `first_runs`: where candidates run before they may run here; None: here. `later`: what takes
+    over the candidates that were not compiled in time; None: they are left out.
+    """
     others = [k for k, s in enumerate(trials.status) if s == UNKNOWN and k != subject.reference]
-    with _compiling(subject, others, limits, clock) as ahead:
-        wanted = _reference(subject, trials, report)
+    ahead = _compiling(subject, others, limits, clock)
+    try:
+        wanted = _reference(subject, trials, report, first_runs)
         if wanted is None:
             report({"do": "end", "pick": None, "reason": "the reference failed"})
             return
         if others:
             _difference(subject, wanted)  # what compares is loaded while others compile
-        _check_all(subject, others, wanted, limits, ahead, report, clock)
+        checks = _Checks(subject, wanted, limits, ahead, first_runs, report, clock)
+        left = checks.run(others)
         reference = ahead and ahead.prediction(subject.reference)
         if reference is not None:
             report({"do": "predicted", "k": subject.reference, "s": reference})
-    _time_first(subject, trials, limits, report, clock)
-    _race(subject, trials, limits, wanted, report, clock)
+        if ahead is not None:
+            if left and later is not None:
+                ahead.pause()
+                limits = limits.first()
+            else:
+                ahead.close()
+                ahead = None
+        _time_first(subject, trials, limits, report, clock)
+        _race(subject, trials, limits, wanted, report, clock)
+        if ahead is not None and later is not None:
+            ahead.resume()
+            later(ahead, left)
+            ahead = None
+    finally:
+        if ahead is not None:
+            ahead.close()
 
 
-@contextmanager
 def _compiling(
     subject: Subject, unknown: Sequence[int], limits: Limits, clock: Clock
-) -> Iterator[Ahead | None]:
+) -> Ahead | None:
     """Compile the unknown ahead, where that is possible and there are some. The reference is
     compiled by who runs it, but predicted like the others: where there are few workers, last."""
-    if len(unknown) < 2 or not limits.workers or not can_compile_ahead():
-        yield None
-        return
+    if len(unknown) < limits.least_ahead or not limits.workers or not can_compile_ahead():
+        return None
     try:
         subject.copy_arguments()
     except Exception:  # the reference meets the same error, and reports it
-        yield None
-        return
+        return None
     order, limit_s = [*unknown, subject.reference], max(limits.each_s, MAKING_S)
     if limits.workers >= MANY:
         order.insert(0, order.pop())
-    with Ahead(subject.make, order, limit_s, clock, limits.workers) as ahead:
-        yield ahead
+    return Ahead(subject.make, order, limit_s, clock, limits.workers).__enter__()
 
 
-def _reference(subject: Subject, trials: Trials, report: Report) -> list[Any] | None:
+def _reference(
+    subject: Subject, trials: Trials, report: Report, first_runs: FirstRuns | None
+) -> list[Any] | None:
     """What the reference computes on the copies that the others are given."""
     k = subject.reference
     if trials.status[k] not in (UNKNOWN, OK):
@@ -192,7 +227,10 @@ def _reference(subject: Subject, trials: Trials, report: Report) -> list[Any] | 
         if trials.poisons:
             subject.learn()
         subject.restore(trials.poisons)
+        began = time.perf_counter()
         subject.run(k)
+        if first_runs is not None:
+            first_runs.reference_s = time.perf_counter() - began
         wanted = subject.outputs()
     except Exception as error:
         report({"do": "checked", "k": k, "status": FAILED, "detail": _shown(error)})
@@ -201,48 +239,67 @@ def _reference(subject: Subject, trials: Trials, report: Report) -> list[Any] | 
     return wanted
 
 
-def _check_all(
-    subject: Subject,
-    unknown: list[int],
-    wanted: list[Any],
-    limits: Limits,
-    ahead: Ahead | None,
-    report: Report,
-    clock: Clock,
-) -> None:
-    """Check candidates as they are compiled, until that share of the budget is spent."""
-    while unknown and clock() < limits.checked_by:
-        ready = ahead.next(unknown, limits.checked_by) if ahead else Ready(unknown[0])
-        if ready is None:
-            break
-        unknown.remove(ready.k)
-        if ready.seconds is not None:
-            report({"do": "predicted", "k": ready.k, "s": ready.seconds})
-        if ready.failure:
-            status = LATE if ready.is_late else CRASHED
-            report({"do": "checked", "k": ready.k, "status": status, "detail": ready.failure})
-        else:
-            _check(subject, ready.k, wanted, report, clock)
-    for k in unknown:
-        report({"do": "checked", "k": k, "status": UNTRIED})
+@dataclass(frozen=True, slots=True)
+class _Checks:
+    """Runs candidates for the first time and compares them with what is `wanted`."""
 
+    subject: Subject
+    wanted: list[Any]
+    limits: Limits
+    ahead: Ahead | None
+    first_runs: FirstRuns | None
+    report: Report
+    clock: Clock
 
-def _check(subject: Subject, k: int, wanted: list[Any], report: Report, clock: Clock) -> None:
-    """Compile and run a candidate, and compare it."""
-    report({"do": "begin", "k": k})
-    began = clock()
-    try:
-        subject.restore(True)
-        subject.run(k)
-        took = clock() - began
-        wrong = _difference(subject, wanted)
-        if wrong:
-            report({"do": "checked", "k": k, "status": WRONG, "detail": wrong})
+    def run(self, unknown: Sequence[int]) -> list[int]:
+        """Check candidates as they are compiled, until that share of the budget is spent; those
+        that are left."""
+        left, until = list(unknown), self.limits.checked_by
+        while left and self.clock() < until:
+            ready = self.ahead.next(left, until) if self.ahead else Ready(left[0])
+            if ready is None or not self._may_run(until):
+                break
+            left.remove(ready.k)
+            if ready.seconds is not None:
+                self.report({"do": "predicted", "k": ready.k, "s": ready.seconds})
+            if ready.failure:
+                self._checked(ready.k, LATE if ready.is_late else CRASHED, ready.failure)
+            else:
+                self._check(ready.k)
+        for k in left:
+            self._checked(k, UNTRIED)
+        return left
+
+    def _may_run(self, until: float) -> bool:
+        """Whether there is somewhere to run candidates first, in time."""
+        return self.first_runs is None or self.first_runs.is_ready(until - self.clock())
+
+    def _checked(self, k: int, status: str, detail: str = "", **more: float) -> None:
+        said: Message = {"do": "checked", "k": k, "status": status, **more}
+        self.report({**said, "detail": detail} if detail else said)
+
+    def _check(self, k: int) -> None:
+        """Compile and run a candidate, and compare it."""
+        subject = self.subject
+        self.report({"do": "begin", "k": k})
+        began = self.clock()
+        try:
+            verdict = Verdict() if self.first_runs is None else self.first_runs.run(k)
+            if verdict.reason:
+                status = LATE if verdict.is_late else UNTRIED if verdict.is_unknown else CRASHED
+                self._checked(k, status, verdict.reason)
+                return
+            subject.restore(True)
+            subject.run(k)
+            took = self.clock() - began
+            wrong = _difference(subject, self.wanted)
+        except Exception as error:
+            self._checked(k, FAILED, _shown(error))
             return
-    except Exception as error:
-        report({"do": "checked", "k": k, "status": FAILED, "detail": _shown(error)})
-        return
-    report({"do": "checked", "k": k, "status": OK, "compile_s": took})
+        if wrong:
+            self._checked(k, WRONG, wrong)
+        else:
+            self._checked(k, OK, compile_s=took)
 
 
 def _time_first(
@@ -313,7 +370,8 @@ def _race(
 
         ticks = _reported(clock, report)
         bound = subject.bound()
-        report({"do": "race", "entrants": entrants, "favourite": favourite, "bound": bound})
+        begun = {"entrants": entrants, "favourite": favourite, "bound": bound}
+        report({"do": "race", **begun, "deadline": limits.deadline})
         try:
             found = race(entrants, sample, ticks, limits.deadline, limits.seed, favourite, bound)
         except _Failed:
@@ -397,7 +455,7 @@ def replay(texts: list[str], log: list[Message], limits: Limits) -> Trials:
         begun["entrants"],
         rest.sample,
         rest.clock,
-        limits.deadline,
+        begun.get("deadline", limits.deadline),
         limits.seed,
         begun["favourite"],
         begun.get("bound", 0.0),

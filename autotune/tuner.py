@@ -8,12 +8,13 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import copy_context
 from typing import Any
 
-from cubepy.autotune import isolated, session
-from cubepy.autotune.ahead import cores
+from cubepy.autotune import behind, isolated, session
+from cubepy.autotune.ahead import Ahead, can_compile_ahead, cores
+from cubepy.autotune.first_runs import FirstRuns, can_rehearse
 from cubepy.autotune.hardware import Hardware, hardware_of
 from cubepy.autotune.measure import is_capturing
 from cubepy.autotune.progress import Progress
@@ -45,6 +46,7 @@ from cubepy.autotune.trials import (
     OK,
     UNKNOWN,
     UNTRIED,
+    WAITED_SHARE,
     WRONG,
     Clock,
     Limits,
@@ -110,15 +112,18 @@ def choose(request: Request, make: Callable[[], Subject]) -> Choice:
     hardware = hardware_of(request.device)
     key = request.key(hardware)
     known = _remembered(request, key, records, level)
-    if known is not None and (level != FULL or known.origin == IMPORTED):
+    rest = behind.rest_of((key, request.candidates)) if level == QUICK else None
+    is_open = level == FULL or (rest is not None and rest.is_done)
+    if known is not None and (not is_open or known.origin == IMPORTED):
         return known
     measured = records.measurements(key) if level != OFF else {}
     best = _best(request, measured)
-    fresh = _fresh(request, measured, level)
+    fresh = _fresh(request, measured, level, rest)
     if level in (OFF, KEPT) or not fresh or is_capturing(request.device.target.kind):
         index = known.index if known is not None else best or 0
         return Choice(index, True, MEASURED if measured else "default")
-    search = _Search(request, key, hardware, records, measured, best, fresh, level, options)
+    left_s = None if rest is None else rest.left_s
+    search = _Search(request, key, hardware, records, measured, best, fresh, level, options, left_s)
     return _search(search, make, Choice(best or 0, False))
 
 
@@ -140,8 +145,13 @@ def _best(request: Request, measured: dict[str, Measurement]) -> int | None:
     return min(times)[1] if times else None
 
 
-def _fresh(request: Request, measured: dict[str, Measurement], level: str) -> set[int]:
-    """Candidates that are to be measured: those never seen, and at "full" those left untried."""
+def _fresh(
+    request: Request, measured: dict[str, Measurement], level: str, rest: behind.Rest | None
+) -> set[int]:
+    """Candidates that are to be measured: those never seen, at "full" those left untried, and what
+    was compiled since."""
+    if rest is not None:
+        return {k for k, text in enumerate(request.texts) if text in rest.compiled}
 
     def is_known(text: str) -> bool:
         found = measured.get(text)
@@ -164,6 +174,13 @@ class _Search:
     fresh: set[int]
     level: str
     options: Tuning
+    left_s: float | None = None
+    """Of the budget, where a search before this one left something."""
+
+    @property
+    def name(self) -> Any:
+        """What tells searches of this process apart."""
+        return self.key, self.request.candidates
 
 
 @contextmanager
@@ -186,7 +203,7 @@ def _search(search: _Search, make: Callable[[], Subject], meanwhile: Choice) -> 
         task = threading.Thread(target=context.run, args=(_behind, search, make()), daemon=True)
         task.start()
         return meanwhile
-    with _alone((search.key, search.request.candidates)) as is_first:
+    with _alone(search.name) as is_first:
         if not is_first:
             return meanwhile
         return run(search, make())
@@ -195,7 +212,7 @@ def _search(search: _Search, make: Callable[[], Subject], meanwhile: Choice) -> 
 def _behind(search: _Search, subject: Subject) -> None:
     """A search in a thread of its own."""
     try:
-        with _alone((search.key, search.request.candidates)) as is_first:
+        with _alone(search.name) as is_first:
             if is_first:
                 run(search, subject)
     finally:
@@ -204,19 +221,20 @@ def _behind(search: _Search, subject: Subject) -> None:
 
 def run(search: _Search, subject: Subject, clock: Clock = time.perf_counter) -> Choice:
     """Search, keep what was found, and say what went wrong."""
-    request, options = search.request, search.options
+    request = search.request
     forks = isolated.can_fork(request.device.target.kind)
     if forks:
         isolated.warm()
     kind = "cpu" if request.device.target.kind == "cpu" else "gpu"
-    budget = options.seconds(kind, search.level)
     began = clock()
-    each = options.limit(search.level)
-    workers = min(cores(), MOST_WORKERS[search.level])
-    limits = Limits(
-        *(began, began + budget, each, options.seed, options.cold, workers),
-        CHECKED_SHARE[kind],
-    )
+    limits = _limits(search, kind, began, forks)
+    budget = limits.deadline - began
+    behind.forget(search.name)
+
+    def later(ahead: Ahead, left: Sequence[int]) -> None:
+        rest_s = max(0.0, budget - (clock() - began))
+        behind.compile_behind(search.name, ahead, left, request.texts, rest_s)
+
     trials = Trials(list(request.texts), _begun(search))
     progress = Progress(request.kernel.rpartition(".")[2], budget)
 
@@ -229,11 +247,33 @@ def run(search: _Search, subject: Subject, clock: Clock = time.perf_counter) -> 
             if forks:
                 isolated.search(subject, trials, limits, clock, progress.show)
             else:
-                examine(subject, trials, limits, shown, clock)
+                with _first_runs(search, subject, limits) as first_runs:
+                    leaves = later if limits.share == WAITED_SHARE else None
+                    examine(subject, trials, limits, shown, clock, first_runs, leaves)
     finally:
         progress.end()
     _warn(request, trials, limits.each_s)
     return _kept(search, trials, limits)
+
+
+def _limits(search: _Search, kind: str, began: float, forks: bool) -> Limits:
+    """The limits of a search that begins now. One that leaves candidates for later waits less."""
+    options, level = search.options, search.level
+    budget = options.seconds(kind, level) if search.left_s is None else search.left_s
+    share = CHECKED_SHARE[kind]
+    is_first = level == QUICK and search.left_s is None and not options.background
+    if is_first and not forks and can_compile_ahead():
+        share = WAITED_SHARE
+    workers = min(cores(), MOST_WORKERS[level])
+    times = began, began + budget, options.limit(level)
+    return Limits(*times, options.seed, options.cold, workers, share, 2 if forks else 1)
+
+
+def _first_runs(search: _Search, subject: Subject, limits: Limits) -> Any:
+    """Where candidates run first, as a context; None where that is here."""
+    if not can_rehearse(search.request.device):
+        return nullcontext()
+    return FirstRuns(subject, search.request.device, limits.each_s)
 
 
 def _begun(search: _Search) -> list[str]:
@@ -272,7 +312,8 @@ def _kept(search: _Search, trials: Trials, limits: Limits) -> Choice:
         )
     shown = {"texts": list(request.texts), "log": trials.log, "seed": limits.seed}
     shown |= {"deadline": limits.deadline, "started": limits.started, "each_s": limits.each_s}
-    if search.level == FULL and pick is not None:
+    is_better = search.level == FULL or search.left_s is not None
+    if is_better and pick is not None:
         search.records.put_picks([pick])
     stands = search.records.keep(search.key, search.hardware.facts, measured, pick, shown)
     if stands is not None and stands.config in request.texts:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 import cubepy as cp
+from cubepy import config
 
 CALLS, ROUNDS = 20_000, 15
 SPACE = {"n": (1, 2, 4)}
@@ -61,12 +62,35 @@ def main() -> None:
     for _ in range(ROUNDS):
         for name, (call, added) in calls.items():
             times[name].append(_sample(call, added, x, out))
+    prebuilt = _prebuilt(x)
     found = {name: statistics.median(t) for name, t in times.items()}
     for name, seconds in found.items():
         print(f"{name:34} {seconds * 1e6:6.2f} us")
     rows = list(found.values())
     print(f"tuned launches cost {(rows[1] - rows[0]) * 1e6:+.2f} us more, ", end="")
     print(f"tuned functions {(rows[3] - rows[2]) * 1e6:+.2f} us")
+    plain, tuned_s = map(statistics.median, prebuilt)
+    print(f"{'a prebuilt function':34} {plain * 1e6:6.2f} us")
+    print(f"{'the same under cp.tuning':34} {tuned_s * 1e6:6.2f} us")
+    print(f"prebuilt functions cost {(tuned_s - plain) * 1e6:+.2f} us more")
+
+
+def _prebuilt(x: np.ndarray) -> tuple[list[float], list[float]]:
+    """Times of a prebuilt function: as it is, and where it may be tuned."""
+    plain: list[float] = []
+    tuned: list[float] = []
+
+    def total(x: np.ndarray, out: np.ndarray) -> None:
+        cp.kernels.sum(x, axis=0, out=out)
+
+    rows, out = np.tile(x, (4, 1)), np.empty_like(x)
+    with tempfile.TemporaryDirectory() as folder:
+        config.choose("cache_dir", folder)  # a block of `settings` has no short way
+        for _ in range(ROUNDS):
+            plain.append(_sample(total, {}, rows, out))
+            with cp.tuning(level="quick"):
+                tuned.append(_sample(total, {}, rows, out))
+    return plain, tuned
 
 
 def _sample(

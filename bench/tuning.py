@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 import cubepy as cp
-from cubepy.autotune import records
+from cubepy.autotune import behind, records
 from cubepy.autotune.race import interval
 from cubepy.autotune.records import IMPORTED, Key, Pick, find_records
 
@@ -42,11 +42,14 @@ Call = Callable[[], Any]
 @dataclass
 class Row:
     """One problem: ratios of times to the best configuration's, the pick's with its interval of
-    95 %; `reason` and `confidence` are what the search says of its pick."""
+    95 %; `search_s`: for which calls were held up; `timed`: candidates in a quick search, and of
+    these in its first call; `reason` and `confidence` are what the search says of its pick."""
 
     problem: str
     configurations: int
     search_s: float
+    timed_at_first: int
+    timed: int
     guess: float
     model: float
     pick: float
@@ -201,6 +204,11 @@ def search(call: Call, **options: Any) -> dict[Key, Found]:
     """The pick of each place that a call tunes, with the times that were measured."""
     with cp.tuning(**options):
         call()
+    return found_so_far()
+
+
+def found_so_far() -> dict[Key, Found]:
+    """What searches found at each place."""
     found = {}
     for pick in find_records().picks():
         measured = find_records().measurements(pick.key)
@@ -276,13 +284,26 @@ class Budgets:
     full_s: float
 
 
+def quick_search(call: Call, budget_s: float | None) -> tuple[dict[Key, Found], float, int]:
+    """What a first call finds and one behind it, when all that compiles behind calls is ready; the
+    seconds that both were held up, and how many candidates the first one timed."""
+    with cp.tuning(level="quick", budget_s=budget_s):
+        began = time.perf_counter()
+        call()
+        first = time.perf_counter() - began
+        timed = sum(len(f.times) for f in found_so_far().values())
+        behind.wait(60.0)
+        began = time.perf_counter()
+        call()
+        again = time.perf_counter() - began
+    return found_so_far(), first + again, timed
+
+
 def row_of(name: str, call: Call, budgets: Budgets, device: str) -> Row:
     """Quick search, exhaustive search, and the three configurations again."""
     call()  # what every first call does is not a part of a search
     with own_store():
-        began = time.perf_counter()
-        quick = search(call, level="quick", budget_s=budgets.quick_s)
-        took = time.perf_counter() - began
+        quick, took, first = quick_search(call, budgets.quick_s)
     with own_store():
         best = search(call, level="full", budget_s=budgets.full_s, limit_s=20.0)
         chosen = {k: min(f.times, key=f.times.__getitem__) for k, f in best.items() if f.times}
@@ -299,6 +320,8 @@ def row_of(name: str, call: Call, budgets: Budgets, device: str) -> Row:
         name,
         count,
         took,
+        first,
+        sum(len(f.times) for f in quick.values()),
         found["guess"] / least,
         found["model"] / least,
         found["pick"] / least,
@@ -329,7 +352,8 @@ def _at_least(count: int, total: int, p: float) -> float:
 def shown(row: Row) -> str:
     """A line for a problem."""
     return (
-        f"{row.problem:48} {row.configurations:3} {row.search_s:6.2f} s  guess {row.guess:.3f}  "
+        f"{row.problem:48} {row.configurations:3} {row.search_s:6.2f} s  "
+        f"timed {row.timed_at_first}+{row.timed - row.timed_at_first}  guess {row.guess:.3f}  "
         f"model {row.model:.3f}  pick {row.pick:.3f} ({row.low:.3f} to {row.high:.3f})  "
         f"gain {row.gain:.3f}  {row.reason} {row.confidence:.2f}"
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import operator
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import field, replace
 from math import prod
 from struct import Struct
@@ -23,7 +23,7 @@ from cubepy.errors import fail
 from cubepy.frontend.signature import Signature
 from cubepy.ir.numbers import convert, to_bits
 from cubepy.ir.types import DType, f32, find_dtype
-from cubepy.jit.ahead import is_ahead, note_launch
+from cubepy.jit.ahead import MapAt, Recorded, is_ahead, note_launch
 from cubepy.jit.arguments import Matcher, check_scalar, finish, layout_of, line_width
 from cubepy.jit.classes import promised
 from cubepy.jit.compile import Compiled, Specialisations
@@ -91,7 +91,8 @@ class Prepared:
         """Fill the block and launch; `check_overlaps` has been done."""
         if is_ahead():
             addresses = {name: memory.address for name, memory in memories.items()}
-            note_launch(self.compiled.artifact, tuple(self.filled(addresses, scalars, kernel)))
+            maps = [(at, addresses[name], encoder) for at, name, encoder in self.maps]
+            self.record(self.filled(addresses, scalars, kernel), maps)
             return
         names = self.plan.written
         written = [memories[name] for name in names]
@@ -118,12 +119,14 @@ class Prepared:
             block[position] = pack(kernel, name, scalars[name], dtype)
         return block
 
+    def record(self, block: Any, maps: Iterable[tuple[int, int, Encoder]]) -> None:
+        """Note a launch that is not done: `maps` are words, addresses and encoders of these."""
+        found = [MapAt(word, address, e.method, e.layout) for word, address, e in maps]
+        note_launch(Recorded(self.compiled.artifact, tuple(block), tuple(found)))
+
     def launch(self, block: Any, queue: int | None = None) -> None:
         """Launch with a filled block; raises what a check of the kernel found."""
         artifact = self.compiled.artifact
-        if is_ahead():
-            note_launch(artifact, tuple(block))
-            return
         grain = self.device.grain(self.count, self.work)
         if not artifact.faults:
             self.device.launch(self.compiled.loaded, block, self.count, grain, queue)

@@ -17,6 +17,7 @@ import numpy as np
 from cubepy.array.interop import queue_of_tensor, read_memory
 from cubepy.array.memory import Memory, pointer
 from cubepy.array.order import Ordered
+from cubepy.jit.ahead import is_ahead
 from cubepy.jit.launch import Prepared
 from cubepy.jit.tensor_maps import Encoder
 from cubepy.record import dataclass
@@ -48,6 +49,10 @@ class Step:
         block = (ctypes.c_uint64 * len(self.template))(*self.template)
         for word, number, offset in self.holes:
             block[word] = addresses[number] + offset
+        if is_ahead():
+            maps = [(word, addresses[n] + offset, made) for (word, n, offset), made in self.maps]
+            self.prepared.record(block, maps)
+            return
         encoded = [made.at(addresses[n] + offset) for (_, n, offset), made in self.maps]
         for ((word, _, _), _), found in zip(self.maps, encoded, strict=True):
             block[word] = found.address

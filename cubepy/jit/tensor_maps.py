@@ -31,10 +31,12 @@ LIMIT = 64
 
 
 class Encoder:
-    """The tensor maps of arrays of one layout, by their addresses."""
+    """The tensor maps of arrays of one layout, by their addresses: what the `method` of a device
+    makes of an address and the `layout`."""
 
-    def __init__(self, encode: Callable[[int], Any]) -> None:
-        self._encode = encode
+    def __init__(self, device: Any, method: str, layout: tuple[Any, ...]) -> None:
+        self.method, self.layout = method, layout
+        self._encode: Callable[..., Any] = getattr(device, method)
         self._made: dict[int, Any] = {}
 
     def at(self, address: int) -> Any:
@@ -43,7 +45,7 @@ class Encoder:
         if found is None:
             if len(self._made) >= LIMIT:
                 self._made = {}
-            found = self._made[address] = self._encode(address)
+            found = self._made[address] = self._encode(address, *self.layout)
         return found
 
 
@@ -56,10 +58,10 @@ def encoder(kernel: str, name: str, matcher: Matcher, device: Any) -> Encoder:
     shape, strides = _axes(wanted, memory)
     layout = memory.dtype.name, shape, strides, wanted.box, wanted.swizzle
     if wanted.pixels is None:
-        return Encoder(lambda address: device.tensor_map(address, *layout))
+        return Encoder(device, "tensor_map", layout)
     seen = wanted.pixels
     corners = seen.lower, seen.upper, seen.strides
-    return Encoder(lambda address: device.tensor_map_im2col(address, *layout, *corners))
+    return Encoder(device, "tensor_map_im2col", (*layout, *corners))
 
 
 def _axes(wanted: TensorMap, memory: Memory) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -237,6 +237,13 @@ class CudaDevice(Queues):
             copied = driver().cuMemcpyAsync(target, source, nbytes, stream)
             self.checked("a copy", copied)
 
+    def allocation_at(self, address: int) -> tuple[int, int] | None:
+        """The bytes of the allocation that holds an address, whoever made it; None if there is
+        none."""
+        with self.contexts.enter():
+            status, base, size = driver().cuMemGetAddressRange(address)
+        return None if status else (int(base), int(base) + int(size))
+
     def memory(self) -> MemoryUse:
         """What the GPU has, and what no process uses."""
         with self.contexts.enter():

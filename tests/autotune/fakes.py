@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from cubepy.autotune.subject import Recording
+
 
 class FakeClock:
     """Seconds that pass when somebody says so."""
@@ -56,6 +58,9 @@ class FakeSubject:
 
     def make(self, k: int) -> None:
         self._actions.get(k, lambda: None)()
+
+    def recorded(self, k: int) -> Recording:
+        return Recording((), ())
 
     def run(self, k: int) -> None:
         self.runs.append(k)

@@ -38,10 +38,10 @@ def counted(x, out, n: cp.Comptime):
 def work(kernel, grid, *args, **kwargs) -> tuple[Work, int]:
     with compiling_ahead() as made, cp.settings(opt_level=2):
         kernel.over(grid)(*args, **kwargs)
-    ((artifact, block),) = made.launches
-    at = len(artifact.slots)
-    x, y, z = block[at : at + 3]
-    return work_of(made.kernels[id(artifact)], block, (x, y, z)), x * y * z
+    (found,) = made.launches
+    at = len(found.artifact.slots)
+    x, y, z = found.block[at : at + 3]
+    return work_of(made.kernels[id(found.artifact)], found.block, (x, y, z)), x * y * z
 
 
 def test_a_product_is_counted_exactly():

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import cubepy as cp
-from cubepy.autotune import records
+from cubepy.autotune import behind, records
 from cubepy.autotune.records import find_records
 from tests.optional import require_package
 
@@ -70,6 +70,84 @@ def fails(x, out, *, config):
     if config["n"] > 4:
         raise MemoryError("no such tile")
     scale.over(-(-x.numel() // config["n"]))(x, out, config["n"], 2)
+
+
+@cp.cube
+def spin(flag, x, out, rounds: cp.Comptime):
+    """Doubles, once the flag is set or it has counted for some seconds."""
+    count = cp.i64(0)
+    while count < rounds and cp.atomic.load(flag, 0) == 0:
+        count += 1
+    i = cp.ABSOLUTE_POS
+    if i < out.size:
+        out.flat[i] = x.flat[i] * 2
+
+
+@cp.autotuned(space={"rounds": (0, 1, 1 << 25), "cube_dim": (64, 128)})
+def hangs(flag, x, out, *, config):
+    spin.over(out.numel(), cube_dim=config["cube_dim"])(flag, x, out, config["rounds"])
+
+
+@cp.cube
+def stray(x, out, distance: cp.Comptime):
+    i = cp.ABSOLUTE_POS
+    if i < out.size:
+        out.flat[i + distance] = x.flat[i] * 2
+
+
+@cp.autotuned(space={"distance": (0, 1 << 45), "cube_dim": (64, 128)})
+def strays(x, out, *, config):
+    stray.over(out.numel(), cube_dim=config["cube_dim"])(x, out, config["distance"])
+
+
+def test_a_kernel_that_hangs_or_loses_its_context_costs_its_limit_alone():
+    x, flag = torch.randn(100, device="cuda"), torch.zeros(1, device="cuda", dtype=torch.int32)
+    out = torch.empty_like(x)
+    with cp.tuning(level="quick", budget_s=20.0, limit_s=4.0):
+        hangs(flag, x, out)
+        assert torch.equal(out, x * 2)
+        found = statuses()
+        assert {c: s for c, s in found.items() if s != "ok"} == {
+            c: "late" for c in found if str(1 << 25) in c
+        }
+        assert hangs.pick(flag, x, out)["rounds"] < 2
+        find_records().clear()
+        with pytest.warns(RuntimeWarning, match="crashed"):
+            strays(x, out.fill_(0))
+        assert torch.equal(out, x * 2) and strays.pick(x, out)["distance"] == 0
+        assert sorted(statuses().values()) == ["crashed", "crashed", "ok", "ok"]
+    assert torch.equal(torch.ones(3, device="cuda").cumsum(0).cpu(), torch.tensor([1.0, 2.0, 3.0]))
+
+
+def test_what_was_not_compiled_in_time_is_tried_by_a_later_call():
+    a, b = factors(1000, 1600), factors(1600, 2000)
+    cp.kernels.matmul(a, b)
+    with cp.tuning(level="quick"):
+        cp.kernels.matmul(a, b)
+        first = list(statuses().values()).count("ok")
+        assert behind.wait(60.0)
+        found = cp.kernels.matmul(a, b)
+    wanted = a.double() @ b.double()
+    assert ((found.double() - wanted).abs().max() / wanted.abs().max()) < 1e-2
+    assert list(statuses().values()).count("ok") > first
+    assert not {"wrong", "crashed", "failed"} & set(statuses().values())
+    (key,) = find_records().measured_keys()
+    assert len(find_records().searches(key)) == 2
+    with cp.tuning(level="quick"):
+        cp.kernels.matmul(a, b)
+    assert len(find_records().searches(key)) == 2
+
+
+def test_nothing_is_measured_while_a_graph_is_captured():
+    a, b = factors(256, 320), factors(320, 384)
+    cp.kernels.matmul(a, b)
+    graph = torch.cuda.CUDAGraph()
+    with cp.tuning(level="quick"), torch.cuda.graph(graph):
+        found = cp.kernels.matmul(a, b)
+    assert not find_records().measured_keys()
+    graph.replay()
+    wanted = a.double() @ b.double()
+    assert ((found.double() - wanted).abs().max() / wanted.abs().max()) < 1e-2
 
 
 def test_a_product_is_tuned_within_its_budget_and_its_factors_stay():

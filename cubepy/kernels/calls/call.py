@@ -12,6 +12,7 @@ from typing import Any
 from cubepy.array.memory import Memory
 from cubepy.autotune import session
 from cubepy.errors import fail
+from cubepy.jit.ahead import is_ahead
 from cubepy.kernels.calls.libraries import Library, libraries_agree, library_of
 from cubepy.kernels.calls.plans import Plan, Planner, Plans
 from cubepy.kernels.calls.tuned import Picks, tuned_plan
@@ -85,10 +86,11 @@ def run(
 
         changes = session.changes[0]
         plan = tuned_plan(library, build, arrays, given)
-        if changes == session.changes[0]:  # else a search behind this has ended
+        if changes == session.changes[0] and not is_ahead():  # else a search behind this has ended
             plans.keep(key, plan)
     results = plan.run(library, arrays, given, addresses)
-    plans.short.keep(short[0], library, plan, arrays, short[1], out is not None)
+    if not is_ahead():
+        plans.short.keep(short[0], library, plan, arrays, short[1], out is not None)
     if out is not None:
         return out
     if count == 1:

@@ -20,6 +20,7 @@ from cubepy.config import get
 from cubepy.errors import fail
 from cubepy.ir.core import ALIGNMENT
 from cubepy.ir.types import DType
+from cubepy.jit.ahead import is_ahead
 from cubepy.jit.compile import Captured
 from cubepy.jit.grid import Grid, Over
 from cubepy.jit.kernel import CubeKernel
@@ -136,7 +137,10 @@ class Plan:
         made = results
         if self.scratch:
             made = [*results, *[make() for make in self.scratch]]
-        library.launch(self.program, (*arrays, *made))
+        if is_ahead():
+            self.program.enqueue(library.addresses((*arrays, *made)), None)
+        else:
+            library.launch(self.program, (*arrays, *made))
         return results
 
     def _check_overlaps(self, addresses: list[int], written: Sequence[int]) -> None:

@@ -93,13 +93,12 @@ class ShortCalls:
         describe = self._describe
         if describe is None or config.overrides.get():
             return None
-        if session.current.get() is not session.DEFAULT:
-            return None
         has_result = out is not None
         found = describe[1](*arrays, out) if has_result else describe[0](*arrays)
         if found is None:
             return None
-        key = function, found, rest, tuple(names), has_result, serving_numpy()
+        tuning = session.current.get()  # hashed as an object
+        key = function, found, rest, tuple(names), has_result, serving_numpy(), tuning
         return *key, session.changes[0], config.generation[0]
 
     def find(self, key: Any) -> ShortCall | None:

@@ -20,9 +20,10 @@ from cubepy.autotune.predict import predicted
 from cubepy.autotune.session import KEPT, is_searching, may_choose
 from cubepy.autotune.signature import layout
 from cubepy.autotune.space import anchor, canonical_text
+from cubepy.autotune.subject import Recording
 from cubepy.config import get
-from cubepy.jit.ahead import compiling_ahead
-from cubepy.kernels.calls.libraries import Library
+from cubepy.jit.ahead import Recorded, compiling_ahead
+from cubepy.kernels.calls.libraries import Library, read
 from cubepy.record import dataclass
 from cubepy.runtimes.registry import find_device
 
@@ -221,8 +222,20 @@ class PlanCandidates:
     def make(self, k: int) -> float | None:
         with compiling_ahead() as made:
             plan = self._plan_of(k)
-        made.launches = [(s.prepared.compiled.artifact, s.template) for s in plan.program.steps]
+        steps = plan.program.steps
+        made.launches = [Recorded(s.prepared.compiled.artifact, s.template) for s in steps]
         return predicted(self._operands.library.device, made, _bytes(plan))
+
+    def recorded(self, k: int) -> Recording:
+        copies, library = self._copies, self._operands.library
+        with compiling_ahead(wants_kernels=False) as made:
+            plan = self._plan_of(k)
+            scratch = [make() for make in plan.scratch]
+            held = [*copies.arrays, *copies.outs, *scratch]
+            plan.program.enqueue(library.addresses(held), None)
+        memories = [read(x) for x in held]
+        count = len(copies.arrays)
+        return Recording(tuple(made.launches), tuple(memories[:count]), tuple(memories[count:]))
 
     def run(self, k: int) -> None:
         self._launch(k)

@@ -1,0 +1,77 @@
+"""What a search did not get to: its candidates are compiled while calls go on, and a later call
+tries them, within what is left of the budget."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from cubepy.autotune import session
+from cubepy.autotune.ahead import Ahead
+from cubepy.record import dataclass
+
+LONGEST_S = 10.0
+"""How long processes compile behind calls, for one search."""
+MOST = 64
+"""Searches whose candidates wait; the oldest go first."""
+
+
+@dataclass
+class Rest:
+    """What one search left. `compiled`: texts of candidates; `left_s`: of its budget."""
+
+    left_s: float
+    compiled: list[str]
+    is_done: bool = False
+
+
+_rests: dict[Any, Rest] = {}
+_changed = threading.Condition()
+
+
+def compile_behind(
+    name: Any, ahead: Ahead, left: Sequence[int], texts: Sequence[str], left_s: float
+) -> None:
+    """Let `ahead` go on with the candidates `left` behind this call, and close it."""
+    rest = Rest(left_s, [])
+    with _changed:
+        while len(_rests) >= MOST:
+            _rests.pop(next(iter(_rests)))
+        _rests[name] = rest
+    work = (rest, ahead, list(left), list(texts))
+    threading.Thread(target=_work, args=work, daemon=True).start()
+
+
+def _work(rest: Rest, ahead: Ahead, left: list[int], texts: list[str]) -> None:
+    try:
+        until = time.perf_counter() + LONGEST_S
+        while left and (ready := ahead.next(left, until)) is not None:
+            left.remove(ready.k)
+            if ready.is_made:
+                rest.compiled.append(texts[ready.k])
+    finally:
+        ahead.close()
+        with _changed:
+            rest.is_done = True
+            session.changes[0] += 1  # whoever keeps a pick asks again
+            _changed.notify_all()
+
+
+def rest_of(name: Any) -> Rest | None:
+    """What a search of this name left."""
+    return _rests.get(name)
+
+
+def forget(name: Any) -> None:
+    """Leave out what a search left: it was tried."""
+    with _changed:
+        _rests.pop(name, None)
+
+
+def wait(seconds: float) -> bool:
+    """Wait until nothing compiles behind calls, but not longer than so many seconds; whether it is
+    so."""
+    with _changed:
+        return _changed.wait_for(lambda: all(r.is_done for r in _rests.values()), seconds)

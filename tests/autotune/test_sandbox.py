@@ -1,0 +1,133 @@
+"""First runs in a process of their own: what hangs or crashes there costs its limit."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cubepy as cp
+from cubepy.array.interop import read_memory
+from cubepy.array.memory import Memory
+from cubepy.autotune.first_runs import FirstRuns
+from cubepy.autotune.sandbox import Sandbox, Span, end_all, sandbox_of, spans_of, unknown_spans
+from cubepy.autotune.subject import Recording
+from cubepy.jit.ahead import compiling_ahead
+from cubepy.runtimes.registry import find_device
+
+
+@cp.cube
+def add(x, indices, out):
+    i = cp.ABSOLUTE_POS
+    if i < out.size:
+        out.flat[i] = x.flat[indices.flat[i]] + 1
+
+
+@cp.cube
+def spin(flag, out, rounds: cp.Comptime):
+    """Counts until the flag is set, for a minute at most."""
+    count = cp.i64(0)
+    while count < rounds and cp.atomic.load(flag, 0) == 0:
+        count += 1
+    out[0] = count
+
+
+@cp.cube
+def trap(x, out):
+    out.flat[cp.ABSOLUTE_POS + x.flat[0]] = 1
+
+
+def recording(launch: Any, *arrays: np.ndarray) -> Recording:
+    with compiling_ahead(wants_kernels=False) as made, cp.settings(cache=False):
+        launch(*arrays)
+    return Recording(tuple(made.launches), memories_of(arrays))
+
+
+def memories_of(arrays: Iterable[np.ndarray]) -> tuple[Memory, ...]:
+    return tuple(m for m in map(read_memory, arrays) if m is not None)
+
+
+class Fake:
+    """Recordings by number."""
+
+    def __init__(self, *recordings: Recording) -> None:
+        self._recordings = recordings
+
+    def recorded(self, k: int) -> Recording:
+        return self._recordings[k]
+
+    def restore(self, poisoned: bool) -> None:
+        assert not poisoned
+
+
+@pytest.fixture(autouse=True)
+def ended() -> Iterator[None]:
+    yield
+    end_all()
+
+
+def first_runs(*recordings: Recording, limit_s: float = 10.0) -> FirstRuns:
+    subject: Any = Fake(*recordings)
+    found = FirstRuns(subject, find_device("cpu"), limit_s)
+    assert found.is_ready(60.0)
+    return found
+
+
+def test_launches_run_there_and_nowhere_else():
+    x, indices = np.arange(100, dtype=np.float32), np.arange(100)[::-1].copy()
+    out = np.zeros(100, np.float32)
+    made = recording(add.over(100), x, indices, out)
+    with first_runs(made) as runs:
+        assert runs.run(0).reason == "" and runs.run(0).reason == ""
+    assert not out.any()
+
+
+def test_what_hangs_or_crashes_costs_its_limit_and_the_next_runs_in_a_new_process():
+    flag, far = np.zeros(1, np.int32), np.full(1, 1 << 50)
+    out = np.zeros(4, np.int64)
+    good = recording(add.over(4), out, np.arange(4), np.zeros(4, np.int64))
+    hangs = recording(lambda *a: spin.over(1)(*a, 1 << 34), flag, out)
+    crashes = recording(trap.over(1), far, out)
+    with first_runs(hangs, crashes, good, limit_s=0.5) as runs:
+        runs.reference_s = 1.0
+        began = time.perf_counter()
+        late = runs.run(0)
+        assert late.is_late and "0.5 s" in late.reason and time.perf_counter() - began < 10
+        assert runs.is_ready(60.0)
+        lost = runs.run(1)
+        assert "ended" in lost.reason and not lost.is_late
+        assert runs.is_ready(60.0) and runs.run(2).reason == ""
+    assert not out.any()
+
+
+def test_contents_that_steer_are_sent():
+    """The kernel ends at once where the flag is set, which it is in the copy too."""
+    flag, out = np.ones(1, np.int32), np.zeros(1, np.int64)
+    made = recording(lambda *a: spin.over(1)(*a, 1 << 34), flag, out)
+    with first_runs(made) as runs:
+        assert runs.run(0).reason == ""
+
+
+def test_a_process_serves_until_it_is_ended(monkeypatch: pytest.MonkeyPatch):
+    one = sandbox_of("cpu")
+    assert one.is_ready(60.0) and sandbox_of("cpu") is one
+    end_all()
+    assert not one.is_alive and not one.is_ready(0.0)
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    assert not Sandbox("cpu").is_ready(60.0)
+
+
+def test_spans_hold_arrays_that_overlap_together_and_what_is_unknown():
+    base = np.arange(64, dtype=np.float32)
+    memories = memories_of((base[:40], base[30:], np.zeros(0, np.float32)))
+    spans, contents = spans_of(memories, find_device("cpu").download)
+    (span,) = spans
+    assert contents[span.name] == base.tobytes()
+    made = recording(add.over(4), base[:4], np.arange(4), np.zeros(4, np.float32))
+    low = made.launches[0].block[0]
+    found = unknown_spans(made.launches, [Span(low, low + 1)], lambda a: (a - a % 64, a + 64))
+    assert len(found) == 2 and all(s.name == "" for s in found)

@@ -1,0 +1,121 @@
+"""Choices without a device: who may search, and what is left for later."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import cubepy as cp
+from cubepy.autotune import behind, isolated
+from cubepy.autotune.records import find_records
+from cubepy.autotune.tuner import Request, choose
+from cubepy.runtimes.base import Properties
+from cubepy.runtimes.registry import find_device
+from cubepy.targets import cuda_target
+from tests.autotune.fakes import FakeSubject
+
+
+class Searched(Exception):
+    """A subject was asked for."""
+
+
+def search() -> Any:
+    raise Searched
+
+
+def request() -> Request:
+    device = SimpleNamespace(
+        name="cuda:0",
+        target=cuda_target("sm_90a"),
+        properties=Properties("a GPU", 132, 1 << 36),
+        driver_version="13.0",
+    )
+    return Request("kernel", "source", "[1]", device, ["a", "b", "c"], "quick")
+
+
+def test_nothing_is_measured_while_torch_captures_a_graph(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+):
+    captures = [True]
+    cuda = SimpleNamespace(is_current_stream_capturing=lambda: captures[0])
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    for level in ("quick", "full"):
+        with cp.tuning(level=level):
+            captures[0] = True
+            found = choose(request(), search)
+            assert (found.index, found.origin) == (0, "default")
+            captures[0] = False
+            with pytest.raises(Searched):
+                choose(request(), search)
+
+
+class Slow(FakeSubject):
+    """Takes real time to run; the last is compiled when there is a file."""
+
+    mark = Path()
+
+    def make(self, k: int) -> None:
+        while k == len(self.texts) - 1 and not self.mark.exists():
+            time.sleep(0.01)
+
+    def run(self, k: int) -> None:
+        super().run(k)
+        time.sleep(self._seconds[k])
+
+
+@pytest.fixture
+def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Searches as on a device whose driver cannot be forked."""
+    if not hasattr(os, "fork"):
+        pytest.skip("no fork here")
+    monkeypatch.setattr(isolated, "can_fork", lambda kind="cpu": False)
+
+
+def statuses() -> dict[str, str]:
+    (key,) = find_records().measured_keys()
+    return {c: m.status for c, m in find_records().measurements(key).items()}
+
+
+@pytest.mark.usefixtures("in_process")
+def test_what_was_not_compiled_in_time_is_tried_by_a_later_call_within_the_budget(store: Path):
+    times = [0.004, 0.003, 0.005, 0.004, 0.004, 0.001]
+    texts = [f"{k}" for k in range(len(times))]
+    asked = Request("kernel", "source", "[1]", find_device("cpu"), texts, "quick")
+
+    def call() -> tuple[int, float]:
+        began = time.perf_counter()
+        subject = Slow(times)
+        subject.mark = store / "mark"
+        found = choose(asked, lambda: subject)
+        return found.index, time.perf_counter() - began
+
+    with cp.tuning(level="quick", budget_s=2.0):
+        _, first = call()
+        assert statuses()["5"] == "untried" and not behind.wait(0.0)
+        meanwhile, took = call()  # which does not wait
+        assert meanwhile < 5 and took < 0.3
+        (store / "mark").touch()
+        assert behind.wait(30.0)
+        picked, second = call()
+        assert picked == 5 and set(statuses().values()) == {"ok"}
+        assert first + second < 2.4
+        assert call()[0] == 5
+    (key,) = find_records().measured_keys()
+    assert len(find_records().searches(key)) == 2
+
+
+@pytest.mark.usefixtures("in_process")
+def test_a_search_in_the_background_leaves_nothing_behind(store: Path):
+    asked = Request("kernel", "source", "[1]", find_device("cpu"), ["0", "1"], "quick")
+    with cp.tuning(level="quick", budget_s=1.0, background=True):
+        choose(asked, lambda: FakeSubject([0.002, 0.001]))
+        until = time.perf_counter() + 30.0
+        while not find_records().picks() and time.perf_counter() < until:
+            time.sleep(0.01)
+    assert find_records().picks() and behind.wait(0.0)
