@@ -51,14 +51,14 @@ class CallCandidates:
     def copy_arguments(self) -> None:
         _ = self._scratch
 
-    def make(self, k: int) -> float | None:
-        with compiling_ahead() as made, settings(opt_level=get("opt_level")):
+    def make(self, k: int, predicts: bool) -> float | None:
+        with compiling_ahead(predicts) as made, settings(opt_level=get("opt_level")):
             self._launch(k)
         return predicted(self._scratch.device, made, self._scratch.bytes())
 
     def recorded(self, k: int) -> Recording:
         scratch = self._scratch
-        with compiling_ahead(wants_kernels=False) as made, settings(opt_level=get("opt_level")):
+        with compiling_ahead(remakes=False) as made, settings(opt_level=get("opt_level")):
             self._launch(k)
         return Recording(tuple(made.launches), tuple(scratch.memories()))
 

@@ -7,7 +7,7 @@ from typing import Any
 from cubepy.autotune.sandbox import Sandbox, Span, Verdict, sandbox_of, spans_of, unknown_spans
 from cubepy.autotune.subject import Subject
 
-LIMIT_S = 0.25
+LIMIT_S = 0.4
 """What launches that work take at most, with the loading of their code, beside `TIMES` what the
 reference took: longer ones win no race."""
 TIMES = 10.0

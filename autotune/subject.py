@@ -38,9 +38,10 @@ class Subject(Protocol):
         """Make what `make` must not: copies of arguments on a device."""
         ...
 
-    def make(self, k: int) -> float | None:
+    def make(self, k: int, predicts: bool) -> float | None:
         """Compile candidate `k` and keep its code on disk; load and launch nothing. Gives the
-        seconds that the model predicts for it, None where it cannot."""
+        seconds that the model predicts for it, None where it cannot; `predicts`: also of code that
+        was on disk, whose kernel is made again for that."""
         ...
 
     def recorded(self, k: int) -> Recording:

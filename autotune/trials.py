@@ -56,7 +56,7 @@ class Limits:
     have been compiled and run; `seed`: of the order of samples; `cold`: caches are flushed before
     each sample; `workers`: processes that compile ahead; `share`: of the budget, in
     which candidates are compiled and compared; `least_ahead`: candidates that are worth processes
-    that compile them."""
+    that compile them; `predicts`: times of code that was on disk are predicted too."""
 
     started: float
     deadline: float
@@ -66,6 +66,7 @@ class Limits:
     workers: int = 0
     share: float = CHECKED_SHARE["cpu"]
     least_ahead: int = 2
+    predicts: bool = True
 
     def first(self) -> Limits:
         """Those of a search whose rest is done by a later one."""
@@ -212,7 +213,11 @@ def _compiling(
     order, limit_s = [*unknown, subject.reference], max(limits.each_s, MAKING_S)
     if limits.workers >= MANY:
         order.insert(0, order.pop())
-    return Ahead(subject.make, order, limit_s, clock, limits.workers).__enter__()
+
+    def make(k: int) -> float | None:
+        return subject.make(k, limits.predicts)
+
+    return Ahead(make, order, limit_s, clock, limits.workers).__enter__()
 
 
 def _reference(

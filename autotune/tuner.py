@@ -266,7 +266,8 @@ def _limits(search: _Search, kind: str, began: float, forks: bool) -> Limits:
         share = WAITED_SHARE
     workers = min(cores(), MOST_WORKERS[level])
     times = began, began + budget, options.limit(level)
-    return Limits(*times, options.seed, options.cold, workers, share, 2 if forks else 1)
+    how = options.seed, options.cold, workers, share, 2 if forks else 1, level == FULL
+    return Limits(*times, *how)
 
 
 def _first_runs(search: _Search, subject: Subject, limits: Limits) -> Any:

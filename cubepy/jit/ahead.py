@@ -38,10 +38,10 @@ class Recorded:
 
 @dataclass
 class Made:
-    """What was made: kernels with all passes done, by the numbers (`id`) of their artifacts, unless
-    nobody wants them, and the launches in order."""
+    """What was made: kernels with all passes done, by the numbers (`id`) of their artifacts, and the
+    launches in order. `remakes`: kernels of code that was on disk are made again."""
 
-    wants_kernels: bool = True
+    remakes: bool = True
     kernels: dict[int, Kernel] = field(default_factory=dict[int, Kernel])
     launches: list[Recorded] = field(default_factory=list[Recorded])
 
@@ -50,14 +50,14 @@ _made: ContextVar[Made | None] = ContextVar("cubepy_made", default=None)
 
 
 @contextmanager
-def compiling_ahead(wants_kernels: bool = True) -> Iterator[Made]:
+def compiling_ahead(remakes: bool = True) -> Iterator[Made]:
     """Inside the block launches of this context end where their code has been made.
 
     Launches that native code runs do not look; a block of `settings` keeps them in Python.
-    `wants_kernels`: the kernel of code that was on disk is made again, which takes half as long as
-    to compile it.
+    `remakes`: the kernel of code that was on disk is made again, which takes most of the time that
+    it takes to compile it.
     """
-    made = Made(wants_kernels)
+    made = Made(remakes)
     token = _made.set(made)
     try:
         yield made
@@ -70,11 +70,12 @@ def is_ahead() -> bool:
     return _made.get() is not None
 
 
-def note_kernel(artifact: Artifact, find: Callable[[], Kernel]) -> None:
-    """Keep the kernel of an artifact, which `find` gives."""
+def note_kernel(artifact: Artifact, last: Kernel | None, make: Callable[[], Kernel]) -> None:
+    """Keep the kernel of an artifact: the `last` one, or, if its code was on disk, what `make`
+    gives."""
     made = _made.get()
-    if made is not None and made.wants_kernels:
-        made.kernels[id(artifact)] = find()
+    if made is not None and (last is not None or made.remakes):
+        made.kernels[id(artifact)] = make() if last is None else last
 
 
 def note_launch(launch: Recorded) -> None:

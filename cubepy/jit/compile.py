@@ -263,7 +263,8 @@ class Specialisations:
             artifact, facts = self._make(signature, target, facts)
             captured = captured_of(facts)
         if is_ahead():
-            note_kernel(artifact, lambda: self._optimised(signature, target))
+            last, self._last = self._last, None
+            note_kernel(artifact, last, lambda: self._optimised(signature, target))
             return Compiled(artifact, device.name, None, facts, captured)
         if target.kind == "cuda":
             from cubepy.jit.miscompilations import examine_once  # a CPU's first launch goes without
@@ -298,15 +299,12 @@ class Specialisations:
             return find_compiler(target.kind).build(kernel, target, self.options)
 
     def _optimised(self, signature: Signature, target: Target) -> Kernel:
-        """The kernel that was compiled last, or that of a signature whose code came from disk."""
+        """The kernel of a signature whose code came from disk."""
         from cubepy.compilers.base import optimise
 
-        kernel, self._last = self._last, None
-        if kernel is None:
-            traced, _ = self.trace(signature.traced(), target)
-            with deep_calls():
-                kernel = optimise(signature.states(traced), target, self.options)
-        return kernel
+        traced, _ = self.trace(signature.traced(), target)
+        with deep_calls():
+            return optimise(signature.states(traced), target, self.options)
 
     def text(self, signature: Signature, target: Target, stage: str) -> str:
         """The text of a stage."""

@@ -56,7 +56,7 @@ class FakeSubject:
     def copy_arguments(self) -> None:
         pass
 
-    def make(self, k: int) -> None:
+    def make(self, k: int, predicts: bool) -> None:
         self._actions.get(k, lambda: None)()
 
     def recorded(self, k: int) -> Recording:

@@ -60,7 +60,7 @@ class Slow(FakeSubject):
 
     mark = Path()
 
-    def make(self, k: int) -> None:
+    def make(self, k: int, predicts: bool) -> None:
         while k == len(self.texts) - 1 and not self.mark.exists():
             time.sleep(0.01)
 

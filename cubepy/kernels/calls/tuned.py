@@ -219,8 +219,8 @@ class PlanCandidates:
     def copy_arguments(self) -> None:
         """Nothing: a plan is made without them."""
 
-    def make(self, k: int) -> float | None:
-        with compiling_ahead() as made:
+    def make(self, k: int, predicts: bool) -> float | None:
+        with compiling_ahead(predicts) as made:
             plan = self._plan_of(k)
         steps = plan.program.steps
         made.launches = [Recorded(s.prepared.compiled.artifact, s.template) for s in steps]
@@ -228,7 +228,7 @@ class PlanCandidates:
 
     def recorded(self, k: int) -> Recording:
         copies, library = self._copies, self._operands.library
-        with compiling_ahead(wants_kernels=False) as made:
+        with compiling_ahead(remakes=False) as made:
             plan = self._plan_of(k)
             scratch = [make() for make in plan.scratch]
             held = [*copies.arrays, *copies.outs, *scratch]
