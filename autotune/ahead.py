@@ -71,7 +71,8 @@ class Ahead:
         clock: Callable[[], float],
         workers: int,
     ) -> None:
-        self._compile, self._limit, self._clock = compile_one, limit_s, clock
+        self._compile: Callable[[int], float | None] | None = compile_one
+        self._limit, self._clock = limit_s, clock
         self._open = set(order[:MOST_TASKS])
         self._count = min(workers, len(self._open))
         self._tasks, self._answers = os.pipe(), os.pipe()
@@ -105,7 +106,9 @@ class Ahead:
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let the processes go on, behind all others."""
+        """Let the processes go on, behind all others. Those that end are not replaced any more: the
+        arguments, which a new one would need, are nobody's concern."""
+        self._compile = None
         for pid in self._doing:
             with suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, pid, BEHIND)
@@ -151,19 +154,22 @@ class Ahead:
         return self._ready[k].seconds if k in self._ready else None
 
     def _fork(self) -> None:
+        if self._compile is None:
+            return
         with suppress(OSError):  # no process is to be had: the others do, or the search itself
             self._doing[children.fork(self._work)] = None
 
     def _work(self) -> None:
         """In a worker: take a task, compile it, until there is none."""
-        pid = os.getpid()
+        pid, compile_one = os.getpid(), self._compile
+        assert compile_one is not None
         os.close(self._tasks[1])
         while task := os.read(self._tasks[0], _TASK.size):
             (k,) = _TASK.unpack(task)
             self._answer(pid, k, _BEGUN)
             found = None
             with suppress(Exception):  # whoever runs it meets the same error
-                found = self._compile(k)
+                found = compile_one(k)
             self._answer(pid, k, _DONE, _NEVER if found is None else found)
 
     def _answer(self, pid: int, k: int, what: int, seconds: float = _NEVER) -> None:

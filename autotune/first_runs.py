@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
-from cubepy.autotune.sandbox import Sandbox, Span, Verdict, sandbox_of, spans_of, unknown_spans
+from cubepy.autotune.sandbox import (
+    Sandbox,
+    Span,
+    Verdict,
+    give_back,
+    spans_of,
+    take,
+    unknown_spans,
+)
 from cubepy.autotune.subject import Subject
 
 LIMIT_S = 0.4
@@ -24,21 +33,27 @@ class FirstRuns:
     def __init__(self, subject: Subject, device: Any, limit_s: float) -> None:
         """`limit_s`: what a candidate may take; at most `LIMIT_S` and `TIMES` as the reference."""
         self._subject, self._device, self._limit = subject, device, limit_s
-        self._sandbox = sandbox_of(device.name)
+        self._sandbox = take(device.name)
         self._sent: tuple[Sandbox, list[Span]] | None = None
+        self._has_served = False
         self.reference_s = 0.0
 
     def __enter__(self) -> FirstRuns:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._sandbox.forget()
+        give_back(self._sandbox)
 
     def is_ready(self, seconds: float) -> bool:
         """Whether the process has its device, after so many seconds at most."""
-        if not self._sandbox.is_alive:
-            self._sandbox = sandbox_of(self._device.name)
-        return self._sandbox.is_ready(seconds)
+        if self._has_served and not self._sandbox.is_alive:
+            self._sandbox = take(self._device.name)
+        if self._sandbox.is_ready(seconds):
+            self._has_served = True
+        elif not self._sandbox.is_alive:
+            _warn(self._device.name)
+            return False
+        return self._sandbox.is_alive and self._sandbox.is_ready(0.0)
 
     def run(self, k: int) -> Verdict:
         """Run a candidate. Raises what its function raises."""
@@ -61,6 +76,17 @@ class FirstRuns:
                 self._sandbox.keep(name, data)
             self._sent = self._sandbox, spans
         return self._sent[1]
+
+
+_warned: set[str] = set()
+
+
+def _warn(device: str) -> None:
+    """Say once that nothing can be tried on a device."""
+    if device not in _warned:
+        _warned.add(device)
+        text = "no other process can use it, so that candidates that never ran are not tried"
+        warnings.warn(f"{device}: {text}", RuntimeWarning, stacklevel=2)
 
 
 def _overlap(a: Span, b: Span) -> bool:

@@ -32,6 +32,8 @@ _START = (
     "from cubepy.autotune.sandboxed import main; main(sys.argv[1])"
 )
 OUT_OF_MEMORY = "E504"
+PATIENCE_S = 0.1
+"""How long an ended process is waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ class Sandbox:
     def __init__(self, device: str) -> None:
         self.device = device
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _START, device, json.dumps(sys.path)],
+            [sys.executable, "-c", _START, device, json.dumps([str(p) for p in sys.path])],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C is the caller's
@@ -114,7 +116,8 @@ class Sandbox:
             return
         with suppress(OSError):
             self._process.kill()
-        self._process.wait()
+        with suppress(subprocess.TimeoutExpired):  # a driver may have to stop a kernel first
+            self._process.wait(PATIENCE_S)
         for pipe in (self._process.stdin, self._process.stdout):
             with suppress(OSError):
                 assert pipe is not None
@@ -141,30 +144,41 @@ class Sandbox:
                 return None
             data = os.read(pipe.fileno(), 1 << 16)
             if not data:
-                self._process.wait()
+                with suppress(subprocess.TimeoutExpired):
+                    self._process.wait(PATIENCE_S)
                 return None
             self._buffer += data
         line, _, self._buffer = self._buffer.partition(b"\n")
         return json.loads(line)
 
 
-_sandboxes: dict[str, Sandbox] = {}
+_free: list[Sandbox] = []
+"""Processes that serve no search now."""
 
 
-def sandbox_of(device: str) -> Sandbox:
-    """The process of a device, started now if there is none."""
-    found = _sandboxes.get(device)
-    if found is None or not found.is_alive:
-        found = _sandboxes[device] = Sandbox(device)
-    return found
+def take(device: str) -> Sandbox:
+    """A process for a device that serves nobody else, started now if there is none."""
+    for found in list(_free):
+        with suppress(ValueError):  # another thread took it
+            if found.device == device or not found.is_alive:
+                _free.remove(found)
+                if found.is_alive:
+                    return found
+    return Sandbox(device)
+
+
+def give_back(sandbox: Sandbox) -> None:
+    """Let others have a process."""
+    if sandbox.is_alive:
+        sandbox.forget()
+        _free.append(sandbox)
 
 
 @atexit.register
 def end_all() -> None:
-    """End all processes."""
-    for found in _sandboxes.values():
-        found.end()
-    _sandboxes.clear()
+    """End all processes that serve no search."""
+    while _free:
+        _free.pop().end()
 
 
 def spans_of(

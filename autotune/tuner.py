@@ -118,10 +118,15 @@ def choose(request: Request, make: Callable[[], Subject]) -> Choice:
         return known
     measured = records.measurements(key) if level != OFF else {}
     best = _best(request, measured)
+    so_far = known.index if known is not None else best or 0
+    if rest is not None and not rest.is_done:
+        return Choice(so_far, False)
     fresh = _fresh(request, measured, level, rest)
-    if level in (OFF, KEPT) or not fresh or is_capturing(request.device.target.kind):
-        index = known.index if known is not None else best or 0
-        return Choice(index, True, MEASURED if measured else "default")
+    if level in (OFF, KEPT) or not fresh:
+        return Choice(so_far, True, MEASURED if measured else "default")
+    if is_capturing(request.device.target.kind):
+        session.changes[0] += 1  # so that nobody keeps it
+        return Choice(so_far, False)
     left_s = None if rest is None else rest.left_s
     search = _Search(request, key, hardware, records, measured, best, fresh, level, options, left_s)
     return _search(search, make, Choice(best or 0, False))

@@ -38,7 +38,7 @@ class Recorded:
 
 @dataclass
 class Made:
-    """What was made: kernels with all passes done, by the numbers (`id`) of their artifacts, and the
+    """What was made: kernels with all passes done, by the numbers (`id`) of their artifacts, and
     launches in order. `remakes`: kernels of code that was on disk are made again."""
 
     remakes: bool = True

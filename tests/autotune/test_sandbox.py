@@ -13,8 +13,16 @@ import pytest
 import cubepy as cp
 from cubepy.array.interop import read_memory
 from cubepy.array.memory import Memory
+from cubepy.autotune import first_runs as first
 from cubepy.autotune.first_runs import FirstRuns
-from cubepy.autotune.sandbox import Sandbox, Span, end_all, sandbox_of, spans_of, unknown_spans
+from cubepy.autotune.sandbox import (
+    Span,
+    end_all,
+    give_back,
+    spans_of,
+    take,
+    unknown_spans,
+)
 from cubepy.autotune.subject import Recording
 from cubepy.jit.ahead import compiling_ahead
 from cubepy.runtimes.registry import find_device
@@ -113,12 +121,25 @@ def test_contents_that_steer_are_sent():
 
 
 def test_a_process_serves_until_it_is_ended(monkeypatch: pytest.MonkeyPatch):
-    one = sandbox_of("cpu")
-    assert one.is_ready(60.0) and sandbox_of("cpu") is one
+    one = take("cpu")
+    assert one.is_ready(60.0)
+    give_back(one)
+    assert take("cpu") is one and take("cpu") is not one
+    give_back(one)
     end_all()
     assert not one.is_alive and not one.is_ready(0.0)
+
+
+def test_where_no_process_serves_nothing_runs_and_one_warning_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+):
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    assert not Sandbox("cpu").is_ready(60.0)
+    monkeypatch.setattr(first, "_warned", set())
+    subject: Any = Fake()
+    with FirstRuns(subject, find_device("cpu"), 1.0) as runs:
+        with pytest.warns(RuntimeWarning, match="not tried"):
+            assert not runs.is_ready(60.0)
+        assert not runs.is_ready(60.0)
 
 
 def test_spans_hold_arrays_that_overlap_together_and_what_is_unknown():
