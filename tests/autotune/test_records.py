@@ -9,6 +9,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -172,6 +173,27 @@ def test_a_bad_store_costs_one_warning_and_the_process_remembers_for_itself(
     assert pick is not None and pick.config == "mine"
     messages = [str(w.message) for w in caught if w.category is RuntimeWarning]
     assert len(messages) == 1 and "not kept" in messages[0]
+
+
+def test_a_store_that_cannot_be_written_costs_one_warning(
+    tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+):
+    filled(tmp_path)
+    plain = sqlite3.connect
+
+    def connect(path: str, **options: Any) -> sqlite3.Connection:
+        if path == ":memory:":
+            return plain(path, **options)
+        return plain(f"file:{path}?mode=ro", uri=True, **options)
+
+    monkeypatch.setattr(sqlite3, "connect", connect)
+    before, store = file.read_bytes(), Records(str(tmp_path))
+    with pytest.warns(RuntimeWarning, match="not kept") as caught:
+        store.measurements(KEY)
+        for _ in range(3):
+            store.keep(KEY, "{}", [TWO], Pick(KEY, "mine", MEASURED, "{}", "set"))
+    assert len(caught) == 1 and store.measurements(KEY)[TWO.config] == TWO
+    assert file.read_bytes() == before
 
 
 def test_a_damaged_file_is_put_aside_for_the_next_process(tmp_path: Path, file: Path):
