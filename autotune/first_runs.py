@@ -14,7 +14,7 @@ from cubepy.autotune.sandbox import (
     take,
     unknown_spans,
 )
-from cubepy.autotune.subject import Subject
+from cubepy.autotune.subject import Recording, Subject
 
 LIMIT_S = 0.4
 """What launches that work take at most, with the loading of their code, beside `TIMES` what the
@@ -55,9 +55,8 @@ class FirstRuns:
             return False
         return self._sandbox.is_alive and self._sandbox.is_ready(0.0)
 
-    def run(self, k: int) -> Verdict:
-        """Run a candidate. Raises what its function raises."""
-        recording = self._subject.recorded(k)
+    def run(self, recording: Recording) -> Verdict:
+        """Run a candidate."""
         spans = self._send(recording.read)
         written = [Span(*m.extent()) for m in recording.written if 0 not in m.shape]
         spans = spans + [s for s in written if not any(_overlap(s, known) for known in spans)]

@@ -25,7 +25,7 @@ from cubepy.ir.types import bool_
 from cubepy.jit.ahead import Recorded
 from cubepy.record import dataclass
 
-SENT_BYTES = 64 << 20
+SENT_BYTES = 1 << 20
 """Floats beyond so many bytes are zeros there. Integers are sent: lengths and indices are such."""
 _START = (
     "import sys, json; sys.path[:] = json.loads(sys.argv[2]); "
@@ -68,12 +68,13 @@ class Sandbox:
         )
         self._owner = os.getpid()
         self._buffer = b""
-        self._is_ready = False
+        self._is_ready = self._is_ended = False
 
     @property
     def is_alive(self) -> bool:
         """Whether the process runs and is this one's."""
-        return self._owner == os.getpid() and self._process.poll() is None
+        is_ours = self._owner == os.getpid() and not self._is_ended
+        return is_ours and self._process.poll() is None
 
     def is_ready(self, seconds: float) -> bool:
         """Whether it has its device, after so many seconds at most."""
@@ -114,6 +115,7 @@ class Sandbox:
         """End the process."""
         if self._owner != os.getpid():
             return
+        self._is_ended = True  # it may live on until its driver has stopped a kernel
         with suppress(OSError):
             self._process.kill()
         with suppress(subprocess.TimeoutExpired):  # a driver may have to stop a kernel first

@@ -44,8 +44,9 @@ class Subject(Protocol):
         was on disk, whose kernel is made again for that."""
         ...
 
-    def recorded(self, k: int) -> Recording:
-        """Compile candidate `k`; load and launch nothing."""
+    def recorded(self, k: int, is_quick: bool) -> Recording:
+        """Compile candidate `k`; load and launch nothing. `is_quick`: `NotKept` where its code is
+        not on disk."""
         ...
 
     def run(self, k: int) -> None:

@@ -18,6 +18,7 @@ from cubepy.autotune.first_runs import FirstRuns
 from cubepy.autotune.race import Outcome, decide, median, race
 from cubepy.autotune.sandbox import Verdict
 from cubepy.autotune.subject import Subject
+from cubepy.jit.ahead import NotKept
 from cubepy.record import dataclass
 
 Message = dict[str, Any]
@@ -56,7 +57,8 @@ class Limits:
     have been compiled and run; `seed`: of the order of samples; `cold`: caches are flushed before
     each sample; `workers`: processes that compile ahead; `share`: of the budget, in
     which candidates are compiled and compared; `least_ahead`: candidates that are worth processes
-    that compile them; `predicts`: times of code that was on disk are predicted too."""
+    that compile them; `predicts`: times of code that was on disk are predicted too;
+    `entrants`: of a race at most; None: all; `is_quick`: nothing is compiled."""
 
     started: float
     deadline: float
@@ -67,6 +69,8 @@ class Limits:
     share: float = CHECKED_SHARE["cpu"]
     least_ahead: int = 2
     predicts: bool = True
+    entrants: int | None = None
+    is_quick: bool = False
 
     def first(self) -> Limits:
         """Those of a search whose rest is done by a later one."""
@@ -135,12 +139,14 @@ class Trials:
             return self.apply({"do": "unpoisoned", "detail": detail})
         return self.apply({"do": "checked", "k": k, "status": status, "detail": detail})
 
-    def entrants(self) -> list[int]:
-        """Those that are right and not hopeless."""
+    def entrants(self, most: int | None = None) -> list[int]:
+        """Those that are right and not hopeless; the fastest `most` by their first runs."""
         right = [k for k, s in enumerate(self.status) if s == OK]
         timed = [k for k in right if k in self.first]
         best = min((self.first[k] for k in timed), default=0.0)
-        return [k for k in timed if self.first[k] <= HOPELESS * best + 1e-4]
+        found = [k for k in timed if self.first[k] <= HOPELESS * best + 1e-4]
+        chosen = set(sorted(found, key=lambda k: self.first[k])[:most])
+        return [k for k in found if k in chosen]
 
     def seconds(self, k: int) -> float | None:
         """The measured time of a candidate: the median of its samples, else its first run."""
@@ -188,8 +194,11 @@ def examine(
             else:
                 ahead.close()
                 ahead = None
-        _time_first(subject, trials, limits, report, clock)
-        _race(subject, trials, limits, wanted, report, clock)
+        if ahead is None or trials.status.count(OK) > 1:
+            _time_first(subject, trials, limits, report, clock)
+            _race(subject, trials, limits, wanted, report, clock)
+        else:
+            conclude(trials, subject.reference, report)  # all others are for later
         if ahead is not None and later is not None:
             ahead.resume()
             later(ahead, left)
@@ -283,13 +292,20 @@ class _Checks:
         said: Message = {"do": "checked", "k": k, "status": status, **more}
         self.report({**said, "detail": detail} if detail else said)
 
+    def _first_run(self, k: int) -> Verdict:
+        """Run a candidate where it may do no harm, or look only whether it is compiled."""
+        if self.first_runs is None and not self.limits.is_quick:
+            return Verdict()
+        recording = self.subject.recorded(k, self.limits.is_quick)
+        return Verdict() if self.first_runs is None else self.first_runs.run(recording)
+
     def _check(self, k: int) -> None:
         """Compile and run a candidate, and compare it."""
         subject = self.subject
         self.report({"do": "begin", "k": k})
         began = self.clock()
         try:
-            verdict = Verdict() if self.first_runs is None else self.first_runs.run(k)
+            verdict = self._first_run(k)
             if verdict.reason:
                 status = LATE if verdict.is_late else UNTRIED if verdict.is_unknown else CRASHED
                 self._checked(k, status, verdict.reason)
@@ -298,6 +314,9 @@ class _Checks:
             subject.run(k)
             took = self.clock() - began
             wrong = _difference(subject, self.wanted)
+        except NotKept:
+            self._checked(k, UNTRIED)
+            return
         except Exception as error:
             self._checked(k, FAILED, _shown(error))
             return
@@ -355,7 +374,7 @@ def _race(
     """Race; the winner is compared once more after its many runs, and the next best takes its
     place if it is wrong."""
     while True:
-        entrants = trials.entrants()
+        entrants = trials.entrants(limits.entrants)
         favourite = 0 if 0 in entrants else subject.reference
         entrants = entrants if favourite in entrants else [favourite, *entrants]
         loops = {k: _loops(trials.first.get(k, SAMPLE_S), limits.cold) for k in entrants}
@@ -398,20 +417,21 @@ def _race(
     )
 
 
-def conclude(trials: Trials, reference: int) -> None:
-    """End a search whose process was ended for its budget, by the samples that there are."""
+def conclude(trials: Trials, reference: int, report: Report | None = None) -> None:
+    """End a search whose budget ended before its race did, by the samples that there are."""
+    report = report or trials.apply
     trials.doing = None
     for k, status in enumerate(trials.status):
         if status == UNKNOWN:
-            trials.apply({"do": "checked", "k": k, "status": UNTRIED})
+            report({"do": "checked", "k": k, "status": UNTRIED})
     entrants = [k for k, status in enumerate(trials.status) if status == OK]
     favourite = 0 if 0 in entrants else reference
     if trials.status[reference] != OK:
-        trials.apply({"do": "end", "pick": None, "reason": "the budget ended with the reference"})
+        report({"do": "end", "pick": None, "reason": "the budget ended with the reference"})
         return
     found = decide(entrants, trials.samples, favourite, "budget")
     end = {"pick": found.winner, "reason": found.reason, "confidence": found.confidence}
-    trials.apply({"do": "end", **end})
+    report({"do": "end", **end})
 
 
 def _reported(clock: Clock, report: Report) -> Clock:

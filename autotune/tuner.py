@@ -58,6 +58,8 @@ from cubepy.record import dataclass
 
 MOST_WORKERS = {QUICK: 8, FULL: 16}
 """Processes that compile ahead: to fork one of a process that uses a GPU takes 10 ms."""
+MOST_ENTRANTS = 8
+"""Of a short race on a GPU: its first runs are timed by the device, and more would not separate."""
 HANG_S = 5.0
 """A candidate without an answer for so long is said to hang; one for less may compile slowly."""
 SKIPPED = "known"
@@ -269,10 +271,12 @@ def _limits(search: _Search, kind: str, began: float, forks: bool) -> Limits:
     is_first = level == QUICK and search.left_s is None and not options.background
     if is_first and not forks and can_compile_ahead():
         share = WAITED_SHARE
-    workers = min(cores(), MOST_WORKERS[level])
+    is_second = search.left_s is not None
+    workers = 0 if is_second else min(cores(), MOST_WORKERS[level])
     times = began, began + budget, options.limit(level)
     how = options.seed, options.cold, workers, share, 2 if forks else 1, level == FULL
-    return Limits(*times, *how)
+    most = MOST_ENTRANTS if kind == "gpu" and level == QUICK else None
+    return Limits(*times, *how, most, is_second)
 
 
 def _first_runs(search: _Search, subject: Subject, limits: Limits) -> Any:

@@ -42,12 +42,14 @@ Call = Callable[[], Any]
 @dataclass
 class Row:
     """One problem: ratios of times to the best configuration's, the pick's with its interval of
-    95 %; `search_s`: for which calls were held up; `timed`: candidates in a quick search, and of
-    these in its first call; `reason` and `confidence` are what the search says of its pick."""
+    95 %; `search_s`: for which calls were held up, of these `first_s` the first one; `timed`:
+    candidates in a quick search, and at the end of its first call; `reason` and `confidence` are
+    what the search says of its pick."""
 
     problem: str
     configurations: int
     search_s: float
+    first_s: float
     timed_at_first: int
     timed: int
     guess: float
@@ -284,9 +286,11 @@ class Budgets:
     full_s: float
 
 
-def quick_search(call: Call, budget_s: float | None) -> tuple[dict[Key, Found], float, int]:
+def quick_search(
+    call: Call, budget_s: float | None
+) -> tuple[dict[Key, Found], tuple[float, float, int]]:
     """What a first call finds and one behind it, when all that compiles behind calls is ready; the
-    seconds that both were held up, and how many candidates the first one timed."""
+    seconds that both were held up, and the first one, and how many candidates that timed."""
     with cp.tuning(level="quick", budget_s=budget_s):
         began = time.perf_counter()
         call()
@@ -296,14 +300,14 @@ def quick_search(call: Call, budget_s: float | None) -> tuple[dict[Key, Found], 
         began = time.perf_counter()
         call()
         again = time.perf_counter() - began
-    return found_so_far(), first + again, timed
+    return found_so_far(), (first + again, first, timed)
 
 
 def row_of(name: str, call: Call, budgets: Budgets, device: str) -> Row:
     """Quick search, exhaustive search, and the three configurations again."""
     call()  # what every first call does is not a part of a search
     with own_store():
-        quick, took, first = quick_search(call, budgets.quick_s)
+        quick, spent = quick_search(call, budgets.quick_s)
     with own_store():
         best = search(call, level="full", budget_s=budgets.full_s, limit_s=20.0)
         chosen = {k: min(f.times, key=f.times.__getitem__) for k, f in best.items() if f.times}
@@ -319,8 +323,7 @@ def row_of(name: str, call: Call, budgets: Budgets, device: str) -> Row:
     return Row(
         name,
         count,
-        took,
-        first,
+        *spent,
         sum(len(f.times) for f in quick.values()),
         found["guess"] / least,
         found["model"] / least,
@@ -352,7 +355,7 @@ def _at_least(count: int, total: int, p: float) -> float:
 def shown(row: Row) -> str:
     """A line for a problem."""
     return (
-        f"{row.problem:48} {row.configurations:3} {row.search_s:6.2f} s  "
+        f"{row.problem:48} {row.configurations:3} {row.search_s:6.2f} s ({row.first_s:.2f})  "
         f"timed {row.timed_at_first}+{row.timed - row.timed_at_first}  guess {row.guess:.3f}  "
         f"model {row.model:.3f}  pick {row.pick:.3f} ({row.low:.3f} to {row.high:.3f})  "
         f"gain {row.gain:.3f}  {row.reason} {row.confidence:.2f}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import cubepy as cp
@@ -19,30 +19,34 @@ from bench.tuning import Call, found_so_far, measure, own_store, quick_search
 GROUPS = ("matmul", "conv2d")
 
 
-def cases(device: str, only: str) -> Iterator[tuple[str, Call]]:
+def cases(device: str, only: Sequence[str]) -> Iterator[tuple[str, Call]]:
     """Calls of prebuilt functions by name, each with arrays of its own."""
     yield from _on_gpu(only) if device != "cpu" else _on_cpu(only)
 
 
-def _on_cpu(only: str) -> Iterator[tuple[str, Call]]:
+def _is_wanted(name: str, only: Sequence[str]) -> bool:
+    return any(part in name for part in only)
+
+
+def _on_cpu(only: Sequence[str]) -> Iterator[tuple[str, Call]]:
     from bench.suite import OURS, all_rows
 
     for row in all_rows():
-        if row.group in GROUPS and only in row.name:
+        if row.group in GROUPS and _is_wanted(row.name, only):
             calls = [c.call for c in row.make(False).contenders if c.who == OURS]
             yield row.name, calls[0]
 
 
-def _on_gpu(only: str) -> Iterator[tuple[str, Call]]:
+def _on_gpu(only: Sequence[str]) -> Iterator[tuple[str, Call]]:
     from bench import gpu_convolution, gpu_matmul
 
     for work in gpu_matmul.all_work():
         name = f"matmul/{work}"
-        if only in name and work.group in ("square", "prefill", "odd", "f32"):
+        if _is_wanted(name, only) and work.group in ("square", "prefill", "odd", "f32"):
             yield name, _product(work)
     for layer in gpu_convolution.LAYERS:
         name = f"conv2d/{layer}"
-        if only in name:
+        if _is_wanted(name, only):
             yield name, _convolution(layer)
 
 
@@ -80,7 +84,7 @@ def main() -> None:
     """Print a line for each row, and the geometric means."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--only", default="", help="rows whose name has this")
+    parser.add_argument("--only", nargs="*", default=[""], help="rows whose name has one of these")
     given = parser.parse_args()
     gains: dict[str, list[float]] = {}
     with own_store():

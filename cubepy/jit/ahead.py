@@ -39,9 +39,11 @@ class Recorded:
 @dataclass
 class Made:
     """What was made: kernels with all passes done, by the numbers (`id`) of their artifacts, and
-    launches in order. `remakes`: kernels of code that was on disk are made again."""
+    launches in order. `remakes`: kernels of code that was on disk are made again; `is_quick`: only
+    what was on disk is taken, and nothing is compiled."""
 
     remakes: bool = True
+    is_quick: bool = False
     kernels: dict[int, Kernel] = field(default_factory=dict[int, Kernel])
     launches: list[Recorded] = field(default_factory=list[Recorded])
 
@@ -50,14 +52,14 @@ _made: ContextVar[Made | None] = ContextVar("cubepy_made", default=None)
 
 
 @contextmanager
-def compiling_ahead(remakes: bool = True) -> Iterator[Made]:
+def compiling_ahead(remakes: bool = True, is_quick: bool = False) -> Iterator[Made]:
     """Inside the block launches of this context end where their code has been made.
 
     Launches that native code runs do not look; a block of `settings` keeps them in Python.
     `remakes`: the kernel of code that was on disk is made again, which takes most of the time that
-    it takes to compile it.
+    it takes to compile it. `is_quick`: `NotKept` where something has to be compiled.
     """
-    made = Made(remakes)
+    made = Made(remakes, is_quick)
     token = _made.set(made)
     try:
         yield made
@@ -68,6 +70,17 @@ def compiling_ahead(remakes: bool = True) -> Iterator[Made]:
 def is_ahead() -> bool:
     """Whether code is only made."""
     return _made.get() is not None
+
+
+class NotKept(Exception):
+    """What is asked for is not on disk, and must not be compiled now."""
+
+
+def check_haste() -> None:
+    """`NotKept` where nothing may be compiled."""
+    made = _made.get()
+    if made is not None and made.is_quick:
+        raise NotKept
 
 
 def note_kernel(artifact: Artifact, last: Kernel | None, make: Callable[[], Kernel]) -> None:

@@ -6,10 +6,13 @@ import os
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import cubepy as cp
 from cubepy.autotune import ahead
 from cubepy.autotune.ahead import Ahead, Ready, can_compile_ahead
+from cubepy.jit.ahead import NotKept, compiling_ahead
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 
@@ -95,8 +98,24 @@ def test_workers_that_never_say_anything_are_given_up(monkeypatch: pytest.Monkey
     assert [r.k for r in found] == [0, 1, 2] and time.perf_counter() - began < 20
 
 
-def test_without_a_disk_cache_nothing_is_made_ahead(monkeypatch: pytest.MonkeyPatch):
-    import cubepy as cp
+@cp.cube
+def fill(out, value: cp.Comptime):
+    if out.size > cp.ABSOLUTE_POS:
+        out.flat[cp.ABSOLUTE_POS] = value
 
+
+def test_in_haste_only_what_is_on_disk_is_taken(store: Path):
+    out = np.zeros(10, np.float32)
+    with compiling_ahead(False, is_quick=True), cp.settings(opt_level=2):
+        with pytest.raises(NotKept):
+            fill.over(out)(out, 3)
+    with compiling_ahead(), cp.settings(opt_level=2):
+        fill.over(out)(out, 3)
+    with compiling_ahead(False, is_quick=True) as made, cp.settings(opt_level=2):
+        fill.over(out)(out, 3)
+    assert len(made.launches) == 1 and not made.kernels and not out.any()
+
+
+def test_without_a_disk_cache_nothing_is_made_ahead(monkeypatch: pytest.MonkeyPatch):
     with cp.settings(cache=False):
         assert not can_compile_ahead()

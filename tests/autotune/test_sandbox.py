@@ -60,13 +60,7 @@ def memories_of(arrays: Iterable[np.ndarray]) -> tuple[Memory, ...]:
 
 
 class Fake:
-    """Recordings by number."""
-
-    def __init__(self, *recordings: Recording) -> None:
-        self._recordings = recordings
-
-    def recorded(self, k: int) -> Recording:
-        return self._recordings[k]
+    """What first runs need of a subject."""
 
     def restore(self, poisoned: bool) -> None:
         assert not poisoned
@@ -78,8 +72,8 @@ def ended() -> Iterator[None]:
     end_all()
 
 
-def first_runs(*recordings: Recording, limit_s: float = 10.0) -> FirstRuns:
-    subject: Any = Fake(*recordings)
+def first_runs(limit_s: float = 10.0) -> FirstRuns:
+    subject: Any = Fake()
     found = FirstRuns(subject, find_device("cpu"), limit_s)
     found.reference_s = 10.0  # this machine may be busy
     assert found.is_ready(60.0)
@@ -90,8 +84,8 @@ def test_launches_run_there_and_nowhere_else():
     x, indices = np.arange(100, dtype=np.float32), np.arange(100)[::-1].copy()
     out = np.zeros(100, np.float32)
     made = recording(add.over(100), x, indices, out)
-    with first_runs(made) as runs:
-        assert runs.run(0).reason == "" and runs.run(0).reason == ""
+    with first_runs() as runs:
+        assert runs.run(made).reason == "" and runs.run(made).reason == ""
     assert not out.any()
 
 
@@ -101,14 +95,14 @@ def test_what_hangs_or_crashes_costs_its_limit_and_the_next_runs_in_a_new_proces
     good = recording(add.over(4), out, np.arange(4), np.zeros(4, np.int64))
     hangs = recording(lambda *a: spin.over(1)(*a, 1 << 34), flag, out)
     crashes = recording(trap.over(1), far, out)
-    with first_runs(hangs, crashes, good, limit_s=0.5) as runs:
+    with first_runs(limit_s=0.5) as runs:
         began = time.perf_counter()
-        late = runs.run(0)
+        late = runs.run(hangs)
         assert late.is_late and "0.5 s" in late.reason and time.perf_counter() - began < 10
         assert runs.is_ready(60.0)
-        lost = runs.run(1)
+        lost = runs.run(crashes)
         assert "ended" in lost.reason and not lost.is_late
-        assert runs.is_ready(60.0) and runs.run(2).reason == ""
+        assert runs.is_ready(60.0) and runs.run(good).reason == ""
     assert not out.any()
 
 
@@ -116,8 +110,8 @@ def test_contents_that_steer_are_sent():
     """The kernel ends at once where the flag is set, which it is in the copy too."""
     flag, out = np.ones(1, np.int32), np.zeros(1, np.int64)
     made = recording(lambda *a: spin.over(1)(*a, 1 << 34), flag, out)
-    with first_runs(made) as runs:
-        assert runs.run(0).reason == ""
+    with first_runs() as runs:
+        assert runs.run(made).reason == ""
 
 
 def test_a_process_serves_until_it_is_ended(monkeypatch: pytest.MonkeyPatch):

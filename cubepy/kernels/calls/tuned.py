@@ -226,9 +226,9 @@ class PlanCandidates:
         made.launches = [Recorded(s.prepared.compiled.artifact, s.template) for s in steps]
         return predicted(self._operands.library.device, made, _bytes(plan))
 
-    def recorded(self, k: int) -> Recording:
+    def recorded(self, k: int, is_quick: bool) -> Recording:
         copies, library = self._copies, self._operands.library
-        with compiling_ahead(remakes=False) as made:
+        with compiling_ahead(False, is_quick) as made:
             plan = self._plan_of(k)
             scratch = [make() for make in plan.scratch]
             held = [*copies.arrays, *copies.outs, *scratch]
