@@ -160,6 +160,17 @@ def test_what_is_shared_is_summed(draw):
     check(grads(few, causal=True, scale=-0.3), gradients(few, None, True, -0.3), EPS["f4"])
 
 
+@pytest.mark.parametrize("causal, window", [(False, None), (True, None), (False, (300, 40))])
+def test_many_blocks_of_weights(draw, causal, window):
+    """Several blocks of queries and keys, and cubes that share the queries of a head."""
+    q, grad = draw.numbers.standard_normal((2, 2, 430, 40)).astype("f4")
+    k, v = draw.numbers.standard_normal((2, 610, 40)).astype("f4")
+    found = grads((q, k, v, grad), causal=causal, window=window)
+    check(found, gradients((q, k, v, grad), None, causal, window=window), EPS["f4"])
+    again = grads((q, k, v, grad), causal=causal, window=window)
+    assert all(np.array_equal(one, two) for one, two in zip(found, again, strict=True))
+
+
 def test_rows_that_see_nothing_and_arrays_of_nothing(draw):
     q, k, v, grad = draw.numbers.standard_normal((4, 4, 8)).astype("f4")
     mask = np.zeros((4, 4), "f4")

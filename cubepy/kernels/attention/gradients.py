@@ -13,13 +13,24 @@ from cubepy.ir.types import f32
 from cubepy.jit.grid import Fixed, Over
 from cubepy.kernels.attention.boxes import BoxedGradients, boxed_gradients
 from cubepy.kernels.attention.gradient_squares import multiply_rows, sum_gradients
+from cubepy.kernels.attention.gradient_strips import add_gradients, sum_gradients_by_strips
 from cubepy.kernels.attention.gradient_warpgroups import (
     finish_gradients,
     prepare_gradients,
     sum_gradients_by_warpgroups,
 )
-from cubepy.kernels.attention.problem import KEYS, GradientWarpgroups, Problem
-from cubepy.kernels.attention.strategies import gradient_squares, gradient_warpgroups
+from cubepy.kernels.attention.problem import (
+    KEYS,
+    GradientStrips,
+    GradientWarpgroups,
+    Problem,
+)
+from cubepy.kernels.attention.strategies import (
+    gradient_squares,
+    gradient_strips,
+    gradient_warpgroups,
+    keys_of_part,
+)
 from cubepy.kernels.attention.views import (
     Views,
     checked,
@@ -134,7 +145,7 @@ def _plan(planner: Planner, x: Operands, sides: Sides, scale: float | None) -> N
     if passes and boxes is not None:
         _launch_warpgroups(planner, boxes, passes, window, number)
     else:
-        _launch_squares(planner, views, Problem(*sizes, dtype, causal), window, number)
+        _launch_plain(planner, views, Problem(*sizes, dtype, causal), window, number)
 
 
 def _launch_warpgroups(
@@ -175,15 +186,54 @@ def _launch_warpgroups(
     planner.launch(finish_gradients, grid, sums=sums, out=x.by_q, scale=scale, t=last)
 
 
-def _launch_squares(
+def _launch_plain(
     planner: Planner, x: Views, p: Problem, window: tuple[int, ...], scale: float
 ) -> None:
+    """The products of results and their gradients, and the sums of all gradients."""
     logs = without_column(x.logs)
     deltas = planner.scratch(logs.shape, p.dtype)
     products: dict[str, Any] = {"x": x.result, "y": x.rows[1], "out": deltas}
     planner.launch(multiply_rows, Over(prod(deltas.shape), "unit", None), **products)
     common: dict[str, Any] = {"logs": logs, "deltas": deltas, "masks": x.masks}
     common |= {"window": window, "scale": scale}
+    t = gradient_strips(planner.target, p) if _has_strips(x) else None
+    if t is None:
+        _launch_squares(planner, x, p, common)
+    else:
+        _launch_strips(planner, x, p, t, common)
+
+
+def _has_strips(x: Views) -> bool:
+    """Whether there are rows of elements, keys and values are shared alike, and queries are not."""
+    by_q, by_k, by_v = x.outs
+    extents = (*by_q.shape, *by_k.shape, *by_v.shape)
+    shared_alike = by_k.shape[:-1] == by_v.shape[:-1]
+    return 0 not in extents and shared_alike and by_q.shape[:-2] == x.result.shape[:-2]
+
+
+def _launch_strips(
+    planner: Planner, x: Views, p: Problem, t: GradientStrips, common: dict[str, Any]
+) -> None:
+    by_q, by_k, by_v = x.outs
+    heads = prod(by_k.shape[:-2])
+    length = keys_of_part(planner.target, p, t, heads)
+    parts = -(-p.keys // length)
+    sums = planner.scratch((parts, *by_q.shape[:-1], t.size), p.dtype)
+    planner.launch(
+        sum_gradients_by_strips,
+        heads * parts,
+        rows=x.rows,
+        keys=x.keys,
+        sums=sums,
+        outs=(by_k, by_v),
+        length=length,
+        **common,
+        t=t,
+    )
+    planner.launch(add_gradients, prod(by_q.shape[:-1]), sums=sums, out=by_q, line=t.line)
+
+
+def _launch_squares(planner: Planner, x: Views, p: Problem, common: dict[str, Any]) -> None:
     by_q, by_k, by_v = x.outs
 
     def launch(results: tuple[tuple[Memory, ...], ...], is_of_keys: bool) -> None:

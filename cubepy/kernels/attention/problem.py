@@ -131,6 +131,36 @@ class GradientSquares:
 
 
 @dataclass(frozen=True, slots=True)
+class GradientStrips:
+    """How a CPU divides gradients of attention.
+
+    Products have `rows` rows by `lines` lines of `line` elements in registers. Blocks of weights
+    are `queries`, a multiple of `rows`, by `keys`, a multiple of a product's columns. `size`,
+    `width`: elements of a query, of a value, in whole products.
+    """
+
+    rows: int
+    lines: int
+    line: int
+    queries: int
+    keys: int
+    size: int
+    width: int
+    dtype: DType
+    is_causal: bool
+
+    @property
+    def step(self) -> int:
+        """Columns of a product in registers."""
+        return self.lines * self.line
+
+    @property
+    def row(self) -> int:
+        """The length of a row of weights, of which whole products are read."""
+        return self.keys + -(-self.rows // self.line) * self.line
+
+
+@dataclass(frozen=True, slots=True)
 class Warpgroups:
     """How Hopper divides attention.
 

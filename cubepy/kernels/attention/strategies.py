@@ -10,6 +10,7 @@ from cubepy.ir.types import bf16, f8e4m3, f8e5m2, f16, f32
 from cubepy.kernels.attention.problem import (
     Configuration,
     GradientSquares,
+    GradientStrips,
     GradientWarpgroups,
     Order,
     Problem,
@@ -60,6 +61,35 @@ def squares(p: Problem) -> Squares:
     wide = 4 if p.width <= 4 * SIDE or p.dtype.bits == 64 else 8
     rows = 2 if p.dtype.bits == 64 or p.queries <= 2 * SIDE else 4
     return Squares(SIDE, rows, 2, wide, SIDE, p.dtype, p.is_causal)
+
+
+KEYS_OF_BLOCK, QUERIES_OF_BLOCK = 256, 192
+"""The most keys and queries of a block of weights on CPUs: sums that stay in registers are long
+enough."""
+
+
+def gradient_strips(target: Target, p: Problem) -> GradientStrips | None:
+    """Packed keys and values with their gradients fill a sixth of the second cache, queries with
+    weights a quarter; None for other targets and longer rows."""
+    if target.kind not in ("cpu", "interpreter") or max(p.size, p.width) > LARGEST:
+        return None
+    line = max(1, target.line_bytes // p.dtype.itemsize)
+    rows, lines = tile_extents(target)
+    step, itemsize = line * lines, p.dtype.itemsize
+    size, width = (-(-n // step) * step for n in (p.size, p.width))
+    keys = target.cache_bytes // 6 // ((3 * size + 2 * width) * itemsize)
+    keys = min(keys, KEYS_OF_BLOCK, -(-p.keys // step) * step)
+    keys = max(1, keys // step) * step
+    queries = target.cache_bytes // 4 // (2 * (size + width + keys) * itemsize)
+    queries = min(queries, QUERIES_OF_BLOCK, -(-p.queries // rows) * rows)
+    queries = max(1, queries // rows) * rows
+    return GradientStrips(rows, lines, line, queries, keys, size, width, p.dtype, p.is_causal)
+
+
+def keys_of_part(target: Target, p: Problem, t: GradientStrips, heads: int) -> int:
+    """How many keys a cube has: all of a head, unless cores would be left without work."""
+    parts = max(1, -(-CUBES * target.cores // heads))
+    return -(-even_part(p.keys, -(-p.keys // parts)) // t.keys) * t.keys
 
 
 def gradient_squares(target: Target, p: Problem, is_of_keys: bool) -> GradientSquares:

@@ -87,8 +87,8 @@ def attend_band(arrays: Any, first: Any, beside: Any, window: Any, scale: Any, t
     begin = max(0, seen_from(first, window))
     for j0 in range(begin, seen_to(first + count - 1, number, window, t), t.keys):
         now = min(t.keys, number - j0)
-        pack_keys(keys, packed, j0, now, t)
-        pack_values(values, beside, j0, now, t)
+        pack_lines(keys, packed, j0, now, t.size, t)
+        pack_rows(values, beside, j0, now, t)
         for r in range(0, count, t.rows):
             i = first + r
             if not has_ends(window, t) or (
@@ -112,15 +112,15 @@ def clear(memory: Any, count: Any, t: Any) -> None:
             totals[r, c] = cp.Line[t.dtype, t.line](0)
 
 
-def pack_keys(keys: Any, packed: Any, j0: Any, count: Any, t: Any) -> None:
-    """Lines across keys, for each element; the last key stands for those behind it."""
+def pack_lines(keys: Any, packed: Any, j0: Any, count: Any, size: Any, t: Any) -> None:
+    """Lines across keys, for each of `size` elements; the last key stands for those behind it."""
     last = keys.count - 1
     for c in range((count + t.step - 1) // t.step * t.lines):
         j = j0 + c * t.line
-        for d in range(0, t.size // t.line * t.line, t.line):
+        for d in range(0, size // t.line * t.line, t.line):
             pack_square(keys, packed, last, c, j, d, None, t)
-        if t.size % t.line:
-            pack_square(keys, packed, last, c, j, t.size // t.line * t.line, 0, t)
+        if size % t.line:
+            pack_square(keys, packed, last, c, j, size // t.line * t.line, 0, t)
 
 
 def pack_square(
@@ -136,11 +136,11 @@ def pack_square(
         packed[c // t.lines, d + lane, c % t.lines] = found[lane]
 
 
-def pack_values(values: Any, beside: Any, j0: Any, count: Any, t: Any) -> None:
-    """Lines along the elements of values, tile by tile."""
+def pack_rows(values: Any, beside: Any, j0: Any, count: Any, t: Any) -> None:
+    """Lines along the elements of rows, tile by tile."""
     for k in range(count):
         row = values.row(j0 + k)
-        for tile in range(t.tiles):
+        for tile in range(beside.shape[0]):
             for c in cp.unroll(range(t.lines)):
                 v = cp.load(row, tile * t.step + c * t.line, line=t.line)
                 beside[tile, k, c] = cp.Line[t.dtype, t.line](v)

@@ -43,6 +43,8 @@ class Blocks:
     ahead: int = 16
     is_finished: bool = False
     fetches: bool = False
+    fetches_left: bool = False
+    fetches_sums: bool = False
 
     @property
     def step(self) -> int:
@@ -126,8 +128,13 @@ def multiply_rows(
         j = j0 + tile * t.step
         if is_first:
             pack_tile(y, right[tile], square, k0, count, j, t)
-        found = multiplied(left, right[tile], y, k0, j + t.step, count, rows, t)
         out, sums, where = result
+        if t.fetches_sums:
+            fetch_sums(sums, i0, j, rows, t)
+        if t.fetches_left:
+            fetch_left(x, i0 + rows, k0, count, tile, tiles, rows, t)
+        slope = 1 if is_first else 0
+        found = multiplied(left, right[tile], y, k0, j + t.step, slope, count, rows, t)
         if t.is_finished:
             spill(found, spilled, rows, t)
             if is_last:
@@ -215,8 +222,30 @@ def shuffled(lines: Any, count: Any) -> Any:
     return shuffled(tuple(p[0::2] for p in pairs) + tuple(p[1::2] for p in pairs), count // 2)
 
 
+def fetch_sums(sums: Any, i0: Any, j0: Any, rows: Any, t: Any) -> None:
+    """Ask for what a tile is added to, or stored over."""
+    for r in cp.unroll(range(rows)):
+        for c in cp.unroll(range(t.lines)):
+            cp.prefetch(sums, (i0 + r, j0 + c * t.line))
+
+
+def fetch_left(
+    x: Any, i0: Any, k0: Any, count: Any, tile: Any, tiles: Any, rows: Any, t: Any
+) -> None:
+    """Ask for a tile's share of the rows that are copied next."""
+    begin, end = tile * count // tiles, (tile + 1) * count // tiles
+    if t.left == "rows":
+        for k in range(begin // t.line * t.line, end, t.line):
+            for r in cp.unroll(range(rows)):
+                cp.prefetch(x, (i0 + r, k0 + k), level=2)
+    else:
+        for k in range(begin, end):
+            for r in cp.unroll(range(0, rows, t.line)):
+                cp.prefetch(x, (k0 + k, i0 + r), level=2)
+
+
 def multiplied(
-    left: Any, panel: Any, y: Any, k0: Any, j: Any, count: Any, rows: Any, t: Any
+    left: Any, panel: Any, y: Any, k0: Any, j: Any, slope: Any, count: Any, rows: Any, t: Any
 ) -> Any:
     """The products of `rows` rows and one tile, in registers; the next tile begins at `j`."""
     found = cp.local((rows, t.lines), cp.Line[t.sums, t.line], fill=0)
@@ -226,7 +255,7 @@ def multiplied(
                 cp.prefetch(panel, (k + t.ahead, c))
         if t.fetches:
             for c in cp.unroll(range(t.lines)):
-                cp.prefetch(y, (k0 + k, j + c * t.line))
+                cp.prefetch(y, (k0 + k * slope, j + c * t.line))
         v = tuple(panel[k, c] for c in range(t.lines))
         for r in cp.unroll(range(rows)):
             factor = left[r, k] if t.left == "rows" else left[k, r]
