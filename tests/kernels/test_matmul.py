@@ -351,6 +351,24 @@ def test_blocks_follow_the_caches():
     assert division.width % found.step == 0
 
 
+def test_cores_share_blocks_evenly(draw):
+    """Each core has as many results as any other, but for a tile of a cube along each axis."""
+    for _ in range(20):
+        m, n, k = (draw.pick.choice((64, 100, 256, 512, 1000, 2048)) for _ in range(3))
+        target = replace(parse_target("cpu:x86-64-v4"), cores=draw.pick.choice((1, 2, 4, 8)))
+        problem = entry.Problem(m, n, k, (), f32, f32, f32, "rows", "rows")
+        t = strategies.blocks(target, problem)
+        d = strategies.divide(target, problem, t)
+        assert d.height % t.rows == d.width % t.step == 0 and d.width <= t.width
+        cubes = -(-m // d.height) * -(-n // d.width)
+        if problem.work >= target.cores * strategies.CUBE_WORK:
+            assert cubes >= target.cores or d.height == t.rows or d.width == t.step
+    two = replace(parse_target("cpu:x86-64-v4"), cores=2)
+    problem = entry.Problem(256, 256, 256, (), f32, f32, f32, "rows", "rows")
+    d = strategies.divide(two, problem, strategies.blocks(two, problem))
+    assert -(-256 // d.height) * -(-256 // d.width) == 2
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "float64", "f8e4m3"])
 @pytest.mark.parametrize("factors", [np.float32, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn])
 @pytest.mark.parametrize("m", [1, 20])

@@ -43,8 +43,6 @@ class Blocks:
     ahead: int = 16
     is_finished: bool = False
     fetches: bool = False
-    fetches_left: bool = False
-    fetches_sums: bool = False
 
     @property
     def step(self) -> int:
@@ -129,12 +127,9 @@ def multiply_rows(
         if is_first:
             pack_tile(y, right[tile], square, k0, count, j, t)
         out, sums, where = result
-        if t.fetches_sums:
-            fetch_sums(sums, i0, j, rows, t)
-        if t.fetches_left:
-            fetch_left(x, i0 + rows, k0, count, tile, tiles, rows, t)
-        slope = 1 if is_first else 0
-        found = multiplied(left, right[tile], y, k0, j + t.step, slope, count, rows, t)
+        fetch_sums(sums, i0, j, rows, t)
+        fetch_rows(x, i0 + rows, k0, tile * count // tiles, (tile + 1) * count // tiles, rows, t)
+        found = multiplied(left, right[tile], y, k0, j + t.step, count, rows, t)
         if t.is_finished:
             spill(found, spilled, rows, t)
             if is_last:
@@ -153,11 +148,15 @@ def multiply_rows(
 def copy_rows(x: Any, left: Any, i0: Any, k0: Any, count: Any, rows: Any, t: Any) -> None:
     """Bring some rows of the left factor near, as they lie."""
     if t.left == "rows":
+        whole = count // t.line * t.line
         for r in range(min(rows, x.shape[0] - i0)):
             row = x[i0 + r]
-            for k in range(0, count, t.line):
-                v = cp.load(row, k0 + k, line=t.line)
+            for k in range(0, whole, t.line):
+                v = cp.load(row, k0 + k, line=t.line, fill=None)
                 cp.store(left[r], k, cp.Line[t.factors, t.line](v), whole=True)
+            if whole < count:
+                v = cp.load(row, k0 + whole, line=t.line)
+                cp.store(left[r], whole, cp.Line[t.factors, t.line](v), whole=True)
     else:
         for k in range(count):
             column = x[k0 + k]
@@ -169,11 +168,10 @@ def copy_rows(x: Any, left: Any, i0: Any, k0: Any, count: Any, rows: Any, t: Any
 def pack_tile(y: Any, panel: Any, square: Any, k0: Any, count: Any, j0: Any, t: Any) -> None:
     """One tile of the right factor, for one step of k, as lines of columns; zeros outside."""
     if t.right == "rows":
-        for k in range(count):
-            row = y[k0 + k]
-            for c in cp.unroll(range(t.lines)):
-                v = cp.load(row, j0 + c * t.line, line=t.line)
-                panel[k, c] = cp.Line[t.factors, t.line](v)
+        if j0 + t.step <= y.shape[1]:
+            pack_lines(y, panel, k0, count, j0, None, t)
+        else:
+            pack_lines(y, panel, k0, count, j0, 0, t)
     else:
         whole = count // t.line * t.line
         for c in range(min(t.lines, y.shape[0] + t.lines)):
@@ -181,6 +179,15 @@ def pack_tile(y: Any, panel: Any, square: Any, k0: Any, count: Any, j0: Any, t: 
             for k in range(0, whole, t.line):
                 pack_turned(y, panel, k0, k, j, c, t)
             pack_rest(y, panel, square, k0, whole, count, j, c, t)
+
+
+def pack_lines(y: Any, panel: Any, k0: Any, count: Any, j0: Any, fill: Any, t: Any) -> None:
+    """A tile of a right factor whose rows are dense."""
+    for k in range(count):
+        row = y[k0 + k]
+        for c in cp.unroll(range(t.lines)):
+            v = cp.load(row, j0 + c * t.line, line=t.line, fill=fill)
+            panel[k, c] = cp.Line[t.factors, t.line](v)
 
 
 def pack_turned(y: Any, panel: Any, k0: Any, k: Any, j: Any, c: Any, t: Any) -> None:
@@ -223,20 +230,17 @@ def shuffled(lines: Any, count: Any) -> Any:
 
 
 def fetch_sums(sums: Any, i0: Any, j0: Any, rows: Any, t: Any) -> None:
-    """Ask for what a tile is added to, or stored over."""
-    for r in cp.unroll(range(rows)):
+    """Ask for what a tile is added to, or stored over, while its products are made."""
+    for r in range(rows):
         for c in cp.unroll(range(t.lines)):
             cp.prefetch(sums, (i0 + r, j0 + c * t.line))
 
 
-def fetch_left(
-    x: Any, i0: Any, k0: Any, count: Any, tile: Any, tiles: Any, rows: Any, t: Any
-) -> None:
+def fetch_rows(x: Any, i0: Any, k0: Any, begin: Any, end: Any, rows: Any, t: Any) -> None:
     """Ask for a tile's share of the rows that are copied next."""
-    begin, end = tile * count // tiles, (tile + 1) * count // tiles
     if t.left == "rows":
         for k in range(begin // t.line * t.line, end, t.line):
-            for r in cp.unroll(range(rows)):
+            for r in range(rows):
                 cp.prefetch(x, (i0 + r, k0 + k), level=2)
     else:
         for k in range(begin, end):
@@ -245,7 +249,7 @@ def fetch_left(
 
 
 def multiplied(
-    left: Any, panel: Any, y: Any, k0: Any, j: Any, slope: Any, count: Any, rows: Any, t: Any
+    left: Any, panel: Any, y: Any, k0: Any, j: Any, count: Any, rows: Any, t: Any
 ) -> Any:
     """The products of `rows` rows and one tile, in registers; the next tile begins at `j`."""
     found = cp.local((rows, t.lines), cp.Line[t.sums, t.line], fill=0)
@@ -255,7 +259,7 @@ def multiplied(
                 cp.prefetch(panel, (k + t.ahead, c))
         if t.fetches:
             for c in cp.unroll(range(t.lines)):
-                cp.prefetch(y, (k0 + k * slope, j + c * t.line))
+                cp.prefetch(y, (k0 + k, j + c * t.line))
         v = tuple(panel[k, c] for c in range(t.lines))
         for r in cp.unroll(range(rows)):
             factor = left[r, k] if t.left == "rows" else left[k, r]

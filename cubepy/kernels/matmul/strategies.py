@@ -28,6 +28,11 @@ CUBE_WORK = 1 << 21
 """Multiplications that are worth a cube of their own: 20 microseconds."""
 CUBES = 4
 """Cubes for each core, so that one that is slow does not hold up all."""
+LONG_WORK, BLOCK_CUBES = 1 << 25, 2
+"""As `CUBE_WORK` and `CUBES`, for blocks: what a core has to do until it takes several cubes, each
+of which packs for itself."""
+PACKED = 10
+"""Multiplications in the time in which one element of a factor is packed."""
 LONG_ROW = 2048
 """Columns from which on one row is read whole by each core."""
 FEW_RESULTS, LONG_SUM = 1 << 12, 1 << 13
@@ -160,23 +165,50 @@ def _has_dots(target: Target, dtype: DType) -> bool:
 
 
 def divide(target: Target, problem: Problem, t: Blocks | Units) -> Division:
-    """Blocks that are as square as possible, enough for all cores, and each worth its start."""
+    """Cubes that are enough for all cores, and each worth its start."""
+    if isinstance(t, Units):
+        height, width = _halved(target, problem, t)
+    else:
+        height, width = _balanced(target, problem, t)
+    depth = even_part(problem.k, t.depth)
+    return Division(
+        _rounded(height, t.rows), _rounded(width, t.step), min(_rounded(depth, t.line), t.depth)
+    )
+
+
+def _halved(target: Target, problem: Problem, t: Units) -> tuple[int, int]:
+    """Rows and columns of a cube: halves, until there are enough."""
     height, width = problem.m, min(even_part(problem.n, t.width), t.width)
-    is_unit = isinstance(t, Units)
-    worth, count = (UNIT_WORK, UNIT_CUBES) if is_unit else (CUBE_WORK, CUBES)
-    tall = UNIT_TALL if is_unit else 1
-    wanted = max(1, min(count * target.cores, problem.work // worth))
+    wanted = max(1, min(UNIT_CUBES * target.cores, problem.work // UNIT_WORK))
     while _cubes(problem, height, width) < wanted:
-        if height >= tall * width and height > 4 * t.rows:
+        if height >= UNIT_TALL * width and height > 4 * t.rows:
             height = _rounded(-(-height // 2), t.rows)
         elif width > 2 * t.step:
             width = -(-width // 2)
         else:
             break
-    depth = even_part(problem.k, t.depth)
-    return Division(
-        _rounded(height, t.rows), _rounded(width, t.step), min(_rounded(depth, t.line), t.depth)
-    )
+    return height, width
+
+
+def _balanced(target: Target, problem: Problem, t: Blocks) -> tuple[int, int]:
+    """Rows and columns of a cube: those with which the core that has most to do, packing included,
+    has least."""
+    most = BLOCK_CUBES if target.cores > 1 else 1
+    turns = max(1, min(most, problem.work // (target.cores * LONG_WORK)))
+    wanted = max(1, min(turns * target.cores, problem.work // CUBE_WORK))
+    parts = -(-wanted // problem.batches)
+    heights = {_rounded(-(-problem.m // n), t.rows) for n in range(1, parts + 1)}
+    least = -(-problem.n // t.width)
+    widths = {_rounded(-(-problem.n // n), t.step) for n in range(least, least + parts + 1)}
+
+    def busiest(cube: tuple[int, int]) -> tuple[int, int]:
+        height, width = min(cube[0], problem.m), min(cube[1], problem.n)
+        turns = -(-_cubes(problem, *cube) // target.cores)
+        return turns * (height * width + PACKED * (height + width)), -height
+
+    many = [(h, w) for h in heights for w in widths if w <= t.width]
+    enough = [cube for cube in many if _cubes(problem, *cube) >= wanted]
+    return min(enough or many, key=busiest)
 
 
 def _cubes(problem: Problem, height: int, width: int) -> int:
