@@ -61,6 +61,9 @@ COPIED = 16
 """Numbers that are widened at once."""
 CUBES = 4
 """Cubes for each core."""
+REGISTERS, MOST_TOGETHER = 24, 8
+"""Lines of sums that a CPU has registers for, and the most rows, or columns, of them: what is
+widened is multiplied by as many rows as that allows."""
 SHORTEST_BLOCK, MOST_ROWS, MOST_STAGES, GROUPS = 32, 256, 12, 2
 """Of weights on Hopper: elements of k that share a scale, rows of a cube, stages, warpgroups."""
 WIDTHS = (64, 128)
@@ -188,7 +191,8 @@ def widened(target: Target, p: Product, f: Factor) -> Widened | None:
     if wide:
         rows, across, units, line, width = m, 4, UNITS, 32 if numbers.packed else 16, 4
     else:
-        rows, across = min(m, 4), 8 if m == 1 else 4
+        rows = even_part(m, MOST_TOGETHER)
+        across = min(MOST_TOGETHER, REGISTERS // rows)
         units, line = 1, max(1, target.line_bytes // 4) * (2 if numbers.packed else 1)
         width = -(-columns // (target.cores * CUBES))
         width = -(-width // across) * across
@@ -209,7 +213,8 @@ def streamed(target: Target, p: Product, f: Factor) -> Streamed | None:
         return None
     lines, width = 4, -(-columns // (target.cores * CUBES))
     width = -(-width // (lines * line)) * lines * line
-    return Streamed(min(m, 2), lines, line, width, f64 if p.a.dtype is f64 else f32, numbers)
+    rows = even_part(m, REGISTERS // (2 * lines if numbers.packed else lines))
+    return Streamed(rows, lines, line, width, f64 if p.a.dtype is f64 else f32, numbers)
 
 
 def launch_widened(planner: Planner, p: Product, f: Factor, t: Widened | Streamed) -> None:

@@ -35,7 +35,8 @@ class Numbers:
 @dataclass(frozen=True, slots=True)
 class Widened:
     """`rows` rows by `columns` columns at a time, in lines of `line` elements of k; a cube of
-    `units` units has `width` columns. Sums have `lanes` lanes."""
+    `units` units has `width` columns. Sums have `lanes` lanes; with as many as the products of a
+    line numbers meet their scale once for all rows, else products meet it added up."""
 
     rows: int
     columns: int
@@ -45,6 +46,11 @@ class Widened:
     width: int
     sums: DType
     numbers: Numbers
+
+    @property
+    def scales_first(self) -> bool:
+        """Whether numbers are multiplied by their scale before products."""
+        return self.lanes * (2 if self.numbers.packed else 1) == self.line
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +132,19 @@ def add_lines(rows: Any, y: Any, columns: Any, found: Any, k: Any, fill: Any, t:
         left = split(cp.load(rows[r], k, line=t.line, fill=fill), t)
         for c in cp.unroll(range(t.columns)):
             numbers, scale = found_at[c]
-            found[r, c] = found[r, c] + dotted(left, numbers, t) * scale
+            if t.scales_first:
+                for n in cp.unroll(range(len(left))):
+                    found[r, c] = found[r, c] + left[n] * numbers[n]
+            else:
+                found[r, c] = found[r, c] + dotted(left, numbers, t) * scale
 
 
 def column_at(y: Any, column: Any, k: Any, fill: Any, t: Any) -> Any:
-    """A line of numbers of a column, and its scale."""
+    """A line of numbers of a column, and its scale, by which they are multiplied if that is done
+    first."""
     numbers = numbers_at(y, column, k, t.line, fill, t.sums, t.numbers)
-    return numbers, t.sums(y.scale[t.numbers.place(column, k)])
+    scale = t.sums(y.scale[t.numbers.place(column, k)])
+    return (tuple(v * scale for v in numbers) if t.scales_first else numbers), scale
 
 
 def split(v: Any, t: Any) -> Any:
