@@ -87,12 +87,11 @@ def bands(target: Target, problem: Problem, p: Packing) -> Bands:
         share = -(-share // 2)
     whole = divided(problem, p, pixels, band, share)
     if target.kind == "cpu":  # the interpreter's memory costs time
-        tiles = _power_above(room // (pixels * p.step))
         whole = replace(
             whole,
-            pitch=max(PITCH, whole.pitch),
-            held=max(_power_above(room), whole.held),
-            tiles=max(tiles, whole.tiles),
+            pitch=max(PITCH, _power_above(whole.pitch)),
+            held=max(room, whole.held),
+            tiles=max(room // (pixels * p.step), whole.tiles),
         )
     while others * -(-rows // band) * -(-panels // share) < wanted:
         if share > 1 and share * p.step >= band * columns // 4:
@@ -107,8 +106,7 @@ def bands(target: Target, problem: Problem, p: Packing) -> Bands:
 
 
 def divided(problem: Problem, p: Packing, pixels: int, band: int, share: int) -> Bands:
-    """Cubes of `band` rows and `share` panels, in tiles of so many pixels; memory is such that
-    arrays of other extents may use the same kernel."""
+    """Cubes of `band` rows and `share` panels, in tiles of so many pixels."""
     across = -(-problem.results[2] // pixels)
     pitch = (across * pixels - 1) * problem.window.stride[2] + problem.window.spans[2]
     return Bands(
@@ -116,9 +114,9 @@ def divided(problem: Problem, p: Packing, pixels: int, band: int, share: int) ->
         pixels,
         band,
         share,
-        _power_above(pitch),
-        _power_above(_held(problem, band, pitch, p)),
-        _power_above(share * band * across),
+        pitch,
+        _held(problem, band, pitch, p),
+        share * band * across,
         problem.has_channels_last,
         problem.puts_channels_last,
         problem.has_dense_rows and p.depth == problem.channels,
