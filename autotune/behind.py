@@ -3,6 +3,7 @@ tries them, within what is left of the budget."""
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Sequence
@@ -68,6 +69,17 @@ def forget(name: Any) -> None:
     """Leave out what a search left: it was tried."""
     with _changed:
         _rests.pop(name, None)
+
+
+def _after_fork() -> None:
+    """In a child: nobody compiles for it, and a thread that is lost may have held the lock."""
+    global _changed
+    _changed = threading.Condition()
+    _rests.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def wait(seconds: float) -> bool:

@@ -55,17 +55,25 @@ class Verdict:
     """It could not be run at all: there was no process, or no memory."""
 
 
+def _started(device: str) -> subprocess.Popen[bytes] | None:
+    """A new process; None where none is to be had."""
+    path = json.dumps([str(p) for p in sys.path])
+    with suppress(OSError):
+        return subprocess.Popen(
+            [sys.executable, "-c", _START, device, path],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C is the caller's
+        )
+    return None
+
+
 class Sandbox:
     """A process that runs recorded launches on one device."""
 
     def __init__(self, device: str) -> None:
         self.device = device
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _START, device, json.dumps([str(p) for p in sys.path])],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C is the caller's
-        )
+        self._process = _started(device)
         self._owner = os.getpid()
         self._buffer = b""
         self._is_ready = self._is_ended = False
@@ -74,11 +82,11 @@ class Sandbox:
     def is_alive(self) -> bool:
         """Whether the process runs and is this one's."""
         is_ours = self._owner == os.getpid() and not self._is_ended
-        return is_ours and self._process.poll() is None
+        return is_ours and self._process is not None and self._process.poll() is None
 
     def is_ready(self, seconds: float) -> bool:
         """Whether it has its device, after so many seconds at most."""
-        if not self._is_ready:
+        if not self._is_ready and self.is_alive:
             self._is_ready = self._read(seconds) is not None
         return self._is_ready and self.is_alive
 
@@ -104,7 +112,7 @@ class Sandbox:
         self._send(message, [found.artifact.code for found in launches])
         said = self._read(limit_s)
         if said is None:
-            ended = self._process.poll()
+            ended = self._process and self._process.poll()
             self.end()
             if ended is not None:
                 return Verdict(f"its process ended with status {ended}")
@@ -113,7 +121,7 @@ class Sandbox:
 
     def end(self) -> None:
         """End the process."""
-        if self._owner != os.getpid():
+        if self._owner != os.getpid() or self._process is None:
             return
         self._is_ended = True  # it may live on until its driver has stopped a kernel
         with suppress(OSError):
@@ -127,7 +135,7 @@ class Sandbox:
 
     def _send(self, message: dict[str, Any], data: Sequence[bytes]) -> None:
         """A process that has ended is met by who reads."""
-        pipe = self._process.stdin
+        pipe = self._process and self._process.stdin
         assert pipe is not None
         line = json.dumps({**message, "sizes": [len(d) for d in data]}).encode()
         with suppress(OSError, ValueError):
@@ -138,8 +146,8 @@ class Sandbox:
 
     def _read(self, seconds: float) -> dict[str, Any] | None:
         """The next line; None where none comes in time, or ever."""
-        pipe, until = self._process.stdout, time.monotonic() + seconds
-        assert pipe is not None
+        pipe, until = self._process and self._process.stdout, time.monotonic() + seconds
+        assert self._process is not None and pipe is not None
         while b"\n" not in self._buffer:
             rest = max(0.0, until - time.monotonic())
             if not select.select([pipe], [], [], rest)[0]:
@@ -166,14 +174,17 @@ def take(device: str) -> Sandbox:
                 _free.remove(found)
                 if found.is_alive:
                     return found
+                found.end()
     return Sandbox(device)
 
 
 def give_back(sandbox: Sandbox) -> None:
     """Let others have a process."""
-    if sandbox.is_alive:
-        sandbox.forget()
-        _free.append(sandbox)
+    if not sandbox.is_alive:
+        sandbox.end()
+        return
+    sandbox.forget()
+    _free.append(sandbox)
 
 
 @atexit.register

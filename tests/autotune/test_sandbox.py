@@ -118,16 +118,20 @@ def test_a_process_serves_until_it_is_ended(monkeypatch: pytest.MonkeyPatch):
     one = take("cpu")
     assert one.is_ready(60.0)
     give_back(one)
-    assert take("cpu") is one and take("cpu") is not one
+    assert take("cpu") is one
+    other = take("cpu")
+    assert other is not one
+    other.end()
     give_back(one)
     end_all()
     assert not one.is_alive and not one.is_ready(0.0)
 
 
+@pytest.mark.parametrize("executable", ["/bin/false", "/absent"])
 def test_where_no_process_serves_nothing_runs_and_one_warning_says_so(
-    monkeypatch: pytest.MonkeyPatch,
+    executable: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(sys, "executable", "/bin/false")
+    monkeypatch.setattr(sys, "executable", executable)
     monkeypatch.setattr(first, "_warned", set())
     subject: Any = Fake()
     with FirstRuns(subject, find_device("cpu"), 1.0) as runs:
