@@ -97,6 +97,22 @@ def paged(batch: int, keys: int, page: int, small: bool = False) -> Calls:
     }
 
 
+def decoding(heads: int, kv_heads: int) -> Calls:
+    """One query for each head of sequences of `LENGTHS`, eight times as long."""
+    from torch.nn.attention import varlen
+
+    attend: Any = varlen.varlen_attn
+    lengths = [8 * n for n in LENGTHS]
+    q, k, v = numbers(8, heads, 128), *(numbers(sum(lengths), kv_heads, 128) for _ in range(2))
+    starts = torch().arange(9, device="cuda", dtype=torch().int32)
+    ends = torch().tensor((0, *lengths), device="cuda").cumsum(0).to(torch().int32)
+    wide = [x.repeat_interleave(heads // kv_heads, 1) for x in (k, v)]
+    return {
+        "cubepy": lambda: cp.kernels.attention_ragged(q, k, v, starts, ends),
+        "varlen_attn": lambda: attend(q, *wide, starts, ends, 1, max(lengths)),
+    }
+
+
 def window(length: int, before: int) -> Calls:
     """Causal attention of 16 heads that sees `before` keys before each query."""
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
@@ -123,6 +139,7 @@ WORK: dict[str, Callable[[], Calls]] = {
     "ragged, 16 heads": lambda: ragged(16, 16, False),
     "ragged, 16 heads, causal": lambda: ragged(16, 16, True),
     "ragged, 32 heads, 8 of keys, causal": lambda: ragged(32, 8, True),
+    "ragged, one query of 64 heads, 8 of keys": lambda: decoding(64, 8),
     "window of 1024 keys, 16384 queries": lambda: window(16384, 1024),
 }
 

@@ -20,6 +20,7 @@ from tests.devices import test_attention_on_hopper as attention
 from tests.devices import test_gathered_convolution as convolution
 from tests.devices import test_matmul_on_gpus as tiles
 from tests.devices import test_pipelined_matmul as pipelined
+from tests.devices import test_sequences_on_hopper as sequences
 from tests.devices import test_skinny_matmul as skinny
 from tests.devices import test_small_hopper_kernels as small
 
@@ -108,6 +109,21 @@ def attend_in_8_bits(rng: Random) -> None:
     attention.check_small(DEVICE, *shapes, **options)
 
 
+def attend_to_sequences(rng: Random) -> None:
+    most = 5 if flag(rng) else 200
+    keys = [extent(rng, 3000) if rng.random() < 0.9 else 0 for _ in range(rng.integers(1, 9))]
+    queries = [int(rng.integers(0, most)) for _ in keys]
+    own, size, options = int(rng.choice([1, 2, 3])), 8 * int(rng.integers(1, 33)), {}
+    if flag(rng):
+        options = {"causal": flag(rng), "window": (extent(rng, 900), extent(rng, 900))}
+    if flag(rng):
+        each = int(rng.integers(1, most))
+        sequences.check_paged(DEVICE, keys, size, 8 << int(rng.integers(0, 5)), (each,), options)
+    else:
+        sizes = size, size, own * int(rng.choice([1, 2, 3, 4])), own
+        sequences.check_ragged(DEVICE, (queries, keys), *sizes, kind(rng), options)
+
+
 def convolve(rng: Random) -> None:
     window = tuple(int(n) for n in rng.integers(1, 5, 2))
     channels, filters = 8 * int(rng.integers(1, 20)), 8 * int(rng.integers(1, 20))
@@ -129,13 +145,15 @@ def kind(rng: Random) -> str:
 
 FAMILIES: tuple[Callable[[Random], None], ...] = (
     *(multiply, multiply_few_rows, multiply_exactly, multiply_groups),
-    *(attend, attend_in_8_bits, differentiate_attention, convolve, reduce_rows),
+    *(attend, attend_in_8_bits, attend_to_sequences, differentiate_attention),
+    *(convolve, reduce_rows),
 )
 
 
 def run(seed: int) -> None:
     """One problem; raises where it is wrong."""
-    for module in (pipelined, skinny, attention, gradients, convolution, small):
+    modules = pipelined, skinny, attention, sequences, gradients, convolution, small
+    for module in modules:
         vars(module)["RNG"] = np.random.default_rng(seed)
     FAMILIES[seed % len(FAMILIES)](np.random.default_rng(seed))
 

@@ -67,15 +67,41 @@ def check(
 @pytest.mark.parametrize(("heads", "own"), [(8, 2), (3, 3), (6, 2), (8, 1)])
 @pytest.mark.parametrize(("size", "width"), [(64, 64), (128, 128), (256, 256), (72, 40)])
 def test_ragged(hopper: str, size: int, width: int, heads: int, own: int, options: Any):
-    queries, keys = LENGTHS
-    dtype = "bf16" if heads == 8 else "f16"
+    check_ragged(hopper, LENGTHS, size, width, heads, own, "bf16" if heads == 8 else "f16", options)
+
+
+def check_ragged(
+    device: str,
+    lengths: Any,
+    size: int,
+    width: int,
+    heads: int,
+    own: int,
+    dtype: str,
+    options: Any,
+) -> None:
+    """`lengths`: of queries and of keys."""
+    queries, keys = lengths
     q = numbers((sum(queries), heads, size), dtype)
     k, v = (numbers((sum(keys), own, n), dtype) for n in (size, width))
     begins = offsets(queries), offsets(keys)
-    out = cp.asarray(np.full((*q.shape[:-1], width), np.nan, q.dtype), device=hopper)
-    placed = [cp.asarray(x, device=hopper) for x in (q, k, v, *begins)]
+    out = cp.asarray(np.full((*q.shape[:-1], width), np.nan, q.dtype), device=device)
+    placed = [cp.asarray(x, device=device) for x in (q, k, v, *begins)]
     cp.kernels.attention_ragged(*placed, out=out, **options)
     check(out, (q, k, v), begins, dtype, **options)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_parts_of_ragged_keys(hopper: str, options: Any):
+    """Sequences of few queries, whose keys several cubes share."""
+    check_ragged(hopper, ((1, 1, 1), (5000, 3, 1300)), 128, 128, 8, 2, "bf16", options)
+    check_ragged(hopper, ((2, 0, 40, 1), (900, 70, 4000, 0)), 64, 128, 6, 2, "f16", options)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_parts_of_paged_keys(hopper: str, options: Any):
+    check_paged(hopper, (3000, 0, 17, 900), 128, 16, (1, 8), options)
+    check_paged(hopper, [100 * n for n in range(40)], 64, 64, (1,), options)
 
 
 def test_other_sequences_do_not_matter(hopper: str):
@@ -110,21 +136,27 @@ def paged(rows: Any, keys: Any, page: int) -> tuple[list[np.ndarray], np.ndarray
 @pytest.mark.parametrize("page", [8, 16, 64, 256])
 @pytest.mark.parametrize("size", [64, 128, 256])
 def test_paged(hopper: str, size: int, page: int, options: Any):
-    queries, keys = LENGTHS
+    check_paged(hopper, LENGTHS[1], size, page, (None, 1, 5, 100), options)
+
+
+def check_paged(
+    device: str, keys: Any, size: int, page: int, queries: tuple[int | None, ...], options: Any
+) -> None:
+    """`queries`: of each sequence, None for different ones."""
     k, v = (numbers((sum(keys), 2, size), "bf16") for _ in range(2))
     pools, table = paged((k, v), keys, page)
     lengths = np.array(keys, np.int32)
-    held = [cp.asarray(x, device=hopper) for x in (*pools, table, lengths)]
-    for each in (None, 1, 5, 100):
-        begins = offsets(queries if each is None else [each] * len(keys))
+    held = [cp.asarray(x, device=device) for x in (*pools, table, lengths)]
+    for each in queries:
+        begins = offsets(LENGTHS[0] if each is None else [each] * len(keys))
         q = numbers((begins[-1], 8, size), "bf16")
         shape = q.shape if each is None else (len(keys), each, 8, size)
-        out = cp.asarray(np.full(shape, np.nan, q.dtype), device=hopper)
+        out = cp.asarray(np.full(shape, np.nan, q.dtype), device=device)
         more = dict(options, out=out)
         if each is None:
-            more["q_offsets"] = cp.asarray(begins, device=hopper)
-        cp.kernels.attention_paged(cp.asarray(q.reshape(shape), device=hopper), *held, **more)
-        out = cp.asarray(out.numpy().reshape(q.shape), device=hopper)
+            more["q_offsets"] = cp.asarray(begins, device=device)
+        cp.kernels.attention_paged(cp.asarray(q.reshape(shape), device=device), *held, **more)
+        out = cp.asarray(out.numpy().reshape(q.shape), device=device)
         check(out, (q, k, v), (begins, offsets(keys)), "bf16", **options)
 
 

@@ -76,6 +76,7 @@ def test_attention_of_8_bits(hopper: str, dtype: str):
 
 def test_attention_of_few_queries(hopper: str):
     attention.check(hopper, (1, 4, 1, 128), (1, 2, 700, 128))
+    attention.check(hopper, (8, 1, 64), (8, 1100, 64))  # joined by clusters
 
 
 def test_attention_with_a_mask(hopper: str):
@@ -90,6 +91,11 @@ def test_attention_within_a_window(hopper: str):
 def test_attention_of_sequences(hopper: str):
     sequences.test_ragged(hopper, 64, 64, 8, 2, {"causal": True})
     sequences.test_paged(hopper, 64, 16, {"window": (100, 30)})
+    sequences.check_paged(hopper, (700, 0, 300), 64, 8, (1,), {})
+
+
+def test_sequences_of_8_bits(hopper: str):
+    sequences.test_sequences_of_8_bits(hopper, "e4m3", 64, 16, np.float16, {"causal": True})
 
 
 @pytest.mark.parametrize("size", [64, 128, 256])

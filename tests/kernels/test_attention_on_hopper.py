@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import cubepy as cp
-from cubepy.ir.types import bf16, f16, f32
-from cubepy.kernels.attention.problem import Problem, Warpgroups
+from cubepy.ir.types import bf16, f8e4m3, f16, f32
+from cubepy.kernels.attention.problem import CLUSTER, Problem, Warpgroups
 from cubepy.kernels.attention.strategies import TILES, choose, order
 from cubepy.kernels.attention.warpgroups import tile_at, turns
 from cubepy.kernels.calls.inspection import record
@@ -59,9 +59,13 @@ def test_shared_memory_and_registers_suffice(size: int, queries: int):
 def test_few_queries_split_the_keys():
     few = replace(LARGE, heads=8, queries=4)
     t = chosen(few)
-    assert (t.consumers, t.is_split) == (1, True)
+    assert (t.consumers, t.is_split, t.is_clustered) == (1, True, True)
     dealt = order(HOPPER, few, t)
-    assert (dealt.whole, dealt.rest, dealt.sharers, dealt.steps) == (0, 8, 132, 32)
+    assert (dealt.whole, dealt.rest, dealt.sharers, dealt.steps) == (0, 8, 8 * CLUSTER, 32)
+    long = replace(few, keys=1 << 17)
+    t = chosen(long)
+    assert (t.is_split, t.is_clustered) == (True, False)
+    assert order(HOPPER, long, t).sharers == 132
     assert not chosen(replace(few, keys=100)).is_split
     assert not chosen(replace(few, is_causal=True)).is_split
     assert set(TILES) == {64, 128, 192, 256}
@@ -108,10 +112,11 @@ def test_each_step_has_one_cube(sizes: tuple[int, int, int], causal: bool):
 
 
 def test_heads_that_share_keys_are_queries_of_one():
-    attend, join = launches("bf16[2,32,1,128]", "bf16[2,4,8192,128]")
+    attend, join = launches("bf16[2,32,1,128]", "bf16[2,4,81920,128]")
     assert attend.kernel.__name__ == "attend_warpgroups"
     assert join.kernel.__name__ == "join_parts"
-    assert attend.arguments["extents"] == (1, 8, 8, 8192)
+    assert attend.arguments["extents"] == (1, 8, 8, 81920)
+    assert len(launches("bf16[2,32,1,128]", "bf16[2,4,8192,128]")) == 1
     assert attend.arguments["q"].array.strides == (16, 8 * 256, 256, 2)
     (attend,) = launches("bf16[2,32,1,128]", "bf16[2,4,8192,128]", causal=True)
     assert attend.arguments["extents"] == (1, 64, 1, 8192)
@@ -175,3 +180,31 @@ def test_its_text_is_compiled(size: int, causal: bool):
     assert "setmaxnreg.inc" in text
     used = launch.launcher.inspect(**launch.arguments, target="cuda:sm_90a", stage="resources")
     assert "0 bytes stored" in used
+
+
+@pytest.mark.parametrize("size", [16, 64, 80, 128])
+def test_tiles_of_8_bits(size: int):
+    for kind in (None, "f16", "bf16", "f32"):
+        for elements, queries in (("f8e4m3", 700), ("f8e5m2", 1)):
+            q, k = (f"{elements}[2,8,{rows},{size}]" for rows in (queries, 900))
+            attend = launches(q, k, dtype=kind)[0]
+            assert attend.kernel.__name__ == "attend_warpgroups"
+            t = attend.arguments["t"]
+            assert t.shared_bytes <= HOPPER.shared_bytes and t.stages > 2
+            assert t.size % 32 == 0 and t.keys % 32 == 0 and not t.shares_memory
+            held = t.width + t.keys // 2 + t.keys // 8
+            assert held + 20 <= (t.registers[1] or 255)
+            assert bool(attend.arguments["wide"]) == (t.result == f32 or t.is_clustered)
+    assert not isinstance(choose(HOPPER, replace(LARGE, elements=f8e4m3, size=144)), Warpgroups)
+    (attend,) = launches("f8e4m3[8,700,160]", "f8e4m3[8,700,160]")
+    assert attend.kernel.__name__ == "attend_squares"
+
+
+@pytest.mark.parametrize("size", [64, 128])
+def test_text_of_8_bits_is_compiled(size: int):
+    require_package("cuda.bindings")
+    (launch,) = launches(*[f"f8e4m3[2,256,512,{size}]"] * 2, dtype="bf16")
+    text = launch.launcher.inspect(**launch.arguments, target="cuda:sm_90a", stage="ptx")
+    keys = launch.arguments["t"].keys
+    assert text.count("wgmma.mma_async") == 2 * (size // 32) + 2 * (keys // 32)
+    assert ".trans.shared" in text and "cvt.rn.satfinite.e4m3x2" in text

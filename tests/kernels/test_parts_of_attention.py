@@ -50,13 +50,38 @@ def test_parts_of_tiles(sharers: int):
         np.testing.assert_allclose(log[where][:, 0], logs[:rows] * np.log(2), 1e-5, 1e-5)
 
 
-@pytest.mark.parametrize("parts", [1, AT_ONCE - 1, 2 * AT_ONCE + 3])
-def test_parts_of_sequences(parts: int):
-    sequences, queries, heads, packed, width = 3, 2, 6, 2, 24
-    results, sizes = parts_of((parts, sequences * heads // packed, 64), width)
-    out: Any = np.full((sequences * queries, heads, width), np.nan, np.float32)
-    join_sequences.over(out.size)(results, sizes, out, queries, packed)
-    found, _ = joined(results, sizes)
-    rows = found[:, : queries * packed].reshape(sequences, heads // packed, queries, packed, width)
-    expected = rows.transpose(0, 2, 1, 3, 4).reshape(out.shape)
-    np.testing.assert_allclose(out, expected, 1e-5, 1e-5)
+@pytest.mark.parametrize("is_ragged", [False, True])
+@pytest.mark.parametrize("parts", [2, AT_ONCE - 1, 2 * AT_ONCE + 3])
+def test_parts_of_sequences(parts: int, is_ragged: bool):
+    """Tiles of two queries; every fourth was made by one cube, and is not touched."""
+    lengths, height, heads, packed, width = (2, 3, 0, 2), 2, 6, 2, 24
+    lengths = lengths if is_ragged else (3, 3, 3)
+    starts = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
+    slots = starts[-1] // height + len(lengths) if is_ragged else len(lengths) * 2
+    tiles = int(slots) * heads // packed
+    results, sizes = parts_of((2 * parts * tiles, 1, height * packed), width)
+    makers = np.full((tiles, 2), -1, np.int32)
+    own: dict[int, list[int]] = {}
+    for tile in range(tiles):
+        if tile % 4:
+            team, head = parts * (tile // 3), tile % 3
+            cubes = [(team + n) * 3 + head for n in range(parts)]
+            makers[tile] = 2 * cubes[0] + tile % 2, team + parts - 1
+            own[tile] = [2 * cubes[0] + tile % 2, *(2 * cube for cube in cubes[1:])]
+    out: Any = np.full((starts[-1], heads, width), np.nan, np.float32)
+    begins = (starts,) if is_ragged else ()
+    join_sequences.over(starts[-1] * heads, per="plane")(
+        results, sizes, makers, out, begins, 0 if is_ragged else 3, packed, height
+    )
+    bands = [-(-n // height) for n in lengths]
+    for s, n in enumerate(lengths):
+        slot = starts[s] // height + s if is_ragged else sum(bands[:s])
+        for i, head in np.ndindex(n, heads):
+            tile = (slot + i // height) * (heads // packed) + head // packed
+            value = out[starts[s] + i, head]
+            if tile not in own:
+                assert np.isnan(value).all()
+                continue
+            row = i % height * packed + head % packed
+            found, _ = joined(results[own[tile], :, row], sizes[own[tile], :, row])
+            np.testing.assert_allclose(value, found[0], 1e-5, 1e-5)

@@ -13,6 +13,7 @@ from cubepy.jit.grid import Fixed, Over
 from cubepy.kernels.attention.boxes import Boxed, boxed, gathered
 from cubepy.kernels.attention.parts import join_parts
 from cubepy.kernels.attention.problem import (
+    CLUSTER,
     Configuration,
     Order,
     Problem,
@@ -155,17 +156,17 @@ def _launch_boxes(
     """One cube for each multiprocessor, if there are as many tiles or parts."""
     cubes = min(planner.target.multiprocessors, max(dealt.whole, dealt.sharers))
     parts: tuple[Memory, ...] = ()
-    if t.is_split:
+    if t.is_split and not t.is_clustered:
         rows = dealt.parts, dealt.rest, t.height
         parts = planner.scratch((*rows, t.width), f32), planner.scratch(rows, f32)
     planner.launch(
-        attend_warpgroups,
+        attend_warpgroups.configure(cluster=CLUSTER if t.is_clustered else None),
         Fixed((cubes, 1, 1), ((t.consumers + 1) * WARPGROUP, 1, 1)),
         q=pieces(boxes.q, t.height),
         k=pieces(boxes.k, t.keys),
         v=pieces(boxes.v, t.keys),
         out=pieces(boxes.out, ROWS),
-        wide=() if t.result_pieces else (boxes.out,),
+        wide=(boxes.out,) if t.is_clustered or not t.result_pieces else (),
         logs=() if boxes.log is None else (boxes.log,),
         masks=() if boxes.mask is None else (boxes.mask,),
         parts=parts,

@@ -130,6 +130,10 @@ class GradientSquares:
         return self.side * self.wide
 
 
+CLUSTER = 8
+"""Cubes of a cluster that make a tile."""
+
+
 @dataclass(frozen=True, slots=True)
 class GradientStrips:
     """How a CPU divides gradients of attention.
@@ -169,7 +173,7 @@ class Warpgroups:
     `tiles`: queries of so many tiles have memory.
     `shares_memory`: results leave through that of the queries, of one tile. `dtype`: of queries,
     keys and values; `result`: of results. `is_split`: some tiles are made by several cubes, as an
-    `Order` says.
+    `Order` says; `is_clustered`: each by those of a cluster, which join what they have.
     """
 
     consumers: int
@@ -183,6 +187,7 @@ class Warpgroups:
     result: DType
     is_causal: bool
     is_split: bool = False
+    is_clustered: bool = False
 
     @property
     def height(self) -> int:
@@ -241,13 +246,15 @@ class Warpgroups:
         rows += 0 if self.shares_memory else self.height * self.result_pieces
         rows += self.stages * self.keys * (self.pieces + self.wide_pieces)
         rows += self.stages * self.turned_rows * self.turned_pieces
-        return rows * 128 + 16 * (3 * self.stages + self.tiles) + 1024
+        parts = 4 * self.height * (self.width + 1) if self.is_clustered else 0
+        return rows * 128 + parts + 16 * (3 * self.stages + self.tiles) + 1024
 
     @property
     def registers(self) -> tuple[int, int]:
         """Of a unit that copies, and of one that computes; 0: as many as the compiler takes."""
-        two = (40, 232) if self.turns_values else (24, 240)
-        return {1: (0, 0), 2: two, 3: (32, 160)}[self.consumers]
+        if self.turns_values:
+            return {1: (0, 0), 2: (40, 232), 3: (56, 152)}[self.consumers]
+        return {1: (0, 0), 2: (24, 240), 3: (32, 160)}[self.consumers]
 
 
 KEYS = 128

@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 import cubepy as cp
+from cubepy.kernels.attention.dealing import after, first_of, note_makers, tile_at
 from cubepy.kernels.attention.parts import note
 from cubepy.kernels.attention.problem import Sequences, Warpgroups
-from cubepy.kernels.attention.rows import Packed, sequence_at, shifted
+from cubepy.kernels.attention.rows import Packed
 from cubepy.kernels.attention.turning import FIRST, turn_step
 from cubepy.kernels.attention.warpgroups import (
     attend_tile,
@@ -22,13 +23,11 @@ from cubepy.kernels.attention.warpgroups import (
     memory_of,
     pass_turn,
     rings_of,
-    steps_within,
     store_sums,
     whole_steps,
 )
 from cubepy.kernels.attention.weights import Seen
 from cubepy.kernels.attention.window import seen_from, seen_to
-from cubepy.record import dataclass
 
 
 @cp.cube
@@ -40,17 +39,17 @@ def attend_ragged(
     wide: Any,
     parts: Any,
     marks: Any,
-    extents: tuple[cp.i32, cp.i32, cp.i32, cp.i32],
+    extents: tuple[cp.i32, cp.i32, cp.i32],
     window: Any,
     scale: cp.f32,
     t: cp.Comptime[Warpgroups],
     r: cp.Comptime[Sequences],
 ) -> None:
     """Maps are ragged, of [tokens, heads, elements]; pages follow each other. `marks`: see
-    `rows.band_at`; `extents`: slots, heads over those that are packed, queries of each sequence
-    where all have as many, and parts of the keys. `wide`: results as a tensor where they are f32;
-    `parts`: where there are several, results and
-    sizes of each as `parts.join_sequences` takes them."""
+    `rows.band_at`; `extents`: slots, heads over those that are packed, and queries of each sequence
+    where all have as many. `wide`: results as a tensor where they are f32; `parts`: where steps are
+    dealt out, results over parts, their sizes, and makers of tiles, as `parts.join_sequences` takes
+    them."""
     memory, rings = memory_of(t), rings_of(t)
     cp.sync_cube()
     few, many = t.registers
@@ -66,73 +65,6 @@ def attend_ragged(
         if many:
             cp.cuda.increase_registers(many)
         attend_tiles((out, wide, parts), memory, rings, marks, extents, window, scale, t, r)
-
-
-# Which tile a cube makes
-
-
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """Some queries of a head of a sequence: the sequence, the head, the part of the keys, the first
-    query, the row of the sequence's first query and how many it has; the same of its keys; the
-    window; the steps of keys of the part that some queries see."""
-
-    sequence: Any
-    head: Any
-    part: Any
-    first: Any
-    row: Any
-    queries: Any
-    key_row: Any
-    keys: Any
-    window: Any
-    begin: Any
-    end: Any
-
-    @property
-    def is_there(self) -> Any:
-        """Whether the slot has any queries."""
-        return self.first < self.queries
-
-
-def turns(extents: Any) -> Any:
-    """How many slots, heads and parts the cube has."""
-    cubes, cube = cp.i32(cp.CUBE_COUNT), cp.i32(cp.CUBE_POS)
-    return (extents[0] * extents[1] * extents[3] - cube + cubes - 1) // cubes
-
-
-def tile_at(turn: Any, marks: Any, extents: Any, window: Any, t: Any, r: Any) -> Tile:
-    """The tile of a turn, the last slots first: they see the most keys."""
-    starts, ends, tables = marks
-    place = turn * cp.i32(cp.CUBE_COUNT) + cp.i32(cp.CUBE_POS)
-    place, part = extents[0] * extents[1] - 1 - place // extents[3], place % extents[3]
-    slot, head, count = place // extents[1], place % extents[1], t.height // r.packed
-    if len(starts):
-        s, first = sequence_at(slot, starts[0], count)
-        row = cp.i32(starts[0][s])
-        queries = cp.i32(starts[0][s + 1]) - row
-    else:
-        bands = (extents[2] + count - 1) // count
-        s, first, queries = slot // bands, slot % bands * count, extents[2]
-        row = s * queries
-    if len(tables):
-        key_row, keys = cp.i32(0), cp.i32(ends[s])
-    else:
-        key_row = cp.i32(ends[s])
-        keys = cp.i32(ends[s + 1]) - key_row
-    reach = shifted(window, queries, keys)
-    steps = steps_within(cp.i32(first), count, keys, reach, t)
-    if t.is_split:
-        steps = steps_of(part, extents[3], steps)
-    place = cp.i32(s), head, part, cp.i32(first)
-    return Tile(*place, row, queries, key_row, keys, reach, *steps)
-
-
-def steps_of(part: Any, parts: Any, steps: Any) -> Any:
-    """The steps of a part; where none are left, one behind the last, which no query sees."""
-    each = (steps[1] - steps[0] + parts - 1) // parts
-    begin = steps[0] + each * part
-    return begin, max(min(begin + each, steps[1]), begin + 1)
 
 
 # The units that copy
@@ -153,8 +85,9 @@ def copy_all(
     q, k, v = maps
     asked, by_key, by_value = rings[:3]
     turn_of_queries, place, behind = asked.start(), by_key.start(), by_value.start()
-    for turn in range(turns(extents)):
-        tile = tile_at(cp.i32(turn), marks, extents, window, t, r)
+    at = first_of(marks, extents, window, t, r)
+    while at.now < at.end:
+        tile = tile_at(at, marks, extents, window, t, r)
         if tile.is_there:
             copy_queries(q, memory[0], tile, asked, turn_of_queries, t, r)
             turn_of_queries = asked.following(turn_of_queries)
@@ -172,6 +105,7 @@ def copy_all(
                 rows, count = rows_at(tile, max(now - 1, tile.begin), k.box[2], marks, t, r)
             copy_step(v, memory[2], tile, tile.begin, (above, least), by_value, behind, t, r)
             behind = by_value.following(behind)
+        at = after(at, tile, t)
 
 
 def acquire(ring: Any, place: Any, nbytes: int) -> None:
@@ -238,12 +172,14 @@ def turn_all(
     """All steps of values of all tiles, transposed."""
     by_value, by_turned = rings[2:]
     place, behind = by_value.start(), by_turned.start()
-    for turn in range(turns(extents)):
-        tile = tile_at(cp.i32(turn), marks, extents, window, t, r)
+    at = first_of(marks, extents, window, t, r)
+    while at.now < at.end:
+        tile = tile_at(at, marks, extents, window, t, r)
         if tile.is_there:
             for _ in range(tile.begin, tile.end):
                 turn_step(memory, by_value, place, by_turned, behind, t)
                 place, behind = by_value.following(place), by_turned.following(behind)
+        at = after(at, tile, t)
 
 
 # The warpgroups that compute
@@ -265,30 +201,39 @@ def attend_tiles(
     places = g.asked.start(), g.by_key.start(), g.by_value.start()
     if g.me == t.consumers - 1:
         pass_turn(g, t)
-    for turn in range(turns(extents)):
-        tile = tile_at(cp.i32(turn), marks, extents, window, t, r)
+    at = first_of(marks, extents, window, t, r)
+    while at.now < at.end:
+        tile = tile_at(at, marks, extents, window, t, r)
         if tile.is_there:
             low, high = whole_steps(tile.first, count, tile.begin, tile.keys, tile.window, t)
             steps = tile.begin, low, high, tile.end
             sums, state, places = attend_tile(g, places, seen_by(tile, g, scale, t, r), steps, t)
-            if t.is_split:
-                place = tile.part, tile.sequence * extents[1] + tile.head
-                note(outs[2], place, g, sums, state, tile.queries * r.packed, t)
-            elif not t.result_pieces:
-                rows = Packed(outs[1][0], tile.row, tile.head * r.packed, r.packed)
-                first, count = tile.first * r.packed, tile.queries * r.packed
-                store_sums(rows, first, g, sums, state, count, t)
+            if t.is_split and g.me == 0 and g.unit == 0:
+                note_makers(outs[2][2], at, tile, extents[1])
+            if t.is_split and tile.part >= 0:
+                rows = (tile.queries - tile.first) * r.packed
+                note(outs[2], (tile.part, 0), g, sums, state, rows, t)
             else:
-                first = tile.first + 64 // r.packed * g.me
-                rows = cp.cuda.ragged_rows(tile.row, tile.queries, first)
-                finish(outs[0], memory[3], g, sums, state, (*rows, tile.head * r.packed), t)
+                store(outs, memory[3], tile, g, sums, state, t, r)
             if g.unit == 0 and t.shares_memory:
                 cp.cuda.bulk_wait(0, read=True)
                 g.asked.release(0)
+        at = after(at, tile, t)
     if g.unit == 0:
         cp.cuda.bulk_wait()
     if g.me == 0:
         await_turn(g, t)
+
+
+def store(outs: Any, staged: Any, tile: Any, g: Any, sums: Any, state: Any, t: Any, r: Any) -> None:
+    """The results of a tile."""
+    if t.result_pieces:
+        rows = cp.cuda.ragged_rows(tile.row, tile.queries, tile.first + 64 // r.packed * g.me)
+        finish(outs[0], staged, g, sums, state, (*rows, tile.head * r.packed), t)
+    else:
+        results = Packed(outs[1][0], tile.row, tile.head * r.packed, r.packed)
+        first, count = tile.first * r.packed, tile.queries * r.packed
+        store_sums(results, first, g, sums, state, count, t)
 
 
 def seen_by(tile: Any, g: Any, scale: Any, t: Any, r: Any) -> Seen:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import gcd, sqrt
+from math import gcd, prod, sqrt
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from cubepy.kernels.attention.problem import Problem, Squares, Strips, Warpgroup
 from cubepy.kernels.attention.ragged import attend_ragged
 from cubepy.kernels.attention.rows import FAR, slots
 from cubepy.kernels.attention.squares import attend_ragged_squares
-from cubepy.kernels.attention.strategies import choose, key_parts, warpgroups_of_sequences
+from cubepy.kernels.attention.strategies import are_dealt, choose, warpgroups_of_sequences
 from cubepy.kernels.attention.strips import attend_ragged_strips
 from cubepy.kernels.attention.views import result_of, result_type
 from cubepy.kernels.attention.window import Sides, checked_window
@@ -189,14 +189,15 @@ def _launch_boxes(
     height, heads = t.height // form.packed, boxes.q.shape[1] // form.packed
     bands = slots(tokens, sequences, height) if marks[0] else sequences * -(-queries // height)
     rows = gcd(form.page, t.keys) if form.page else t.keys
-    splits, parts = 1, ()
-    if not marks[0] and bands == sequences:
-        splits = key_parts(planner.target, bands * heads, steps)
-    if splits > 1:
-        t = replace(t, is_split=True)
-        shape = splits, bands * heads, t.height
+    tall = queries * form.packed
+    t = replace(t, is_split=are_dealt(planner.target, bands, heads, tall, steps, t.height))
+    cubes, parts = min(planner.target.multiprocessors, bands * heads), ()
+    if t.is_split:
+        teams = min(planner.target.multiprocessors // heads, bands * steps)
+        cubes = teams * heads
+        shape = 2 * cubes, 1, t.height
         parts = planner.scratch((*shape, t.width), f32), planner.scratch(shape, f32)
-    cubes = min(planner.target.multiprocessors, bands * heads * splits)
+        parts = *parts, planner.scratch((bands * heads, 2), i32)
     planner.launch(
         attend_ragged,
         Fixed((cubes, 1, 1), ((t.consumers + 1) * WARPGROUP, 1, 1)),
@@ -207,17 +208,25 @@ def _launch_boxes(
         wide=() if t.result_pieces else (boxes.out,),
         marks=marks,
         parts=parts,
-        extents=(bands, heads, queries, splits),
+        extents=(bands, heads, queries),
         window=tuple(map(np.int32, window)),
         scale=scale,
         t=t,
         r=form,
     )
     if parts:
-        results, sizes = parts
-        grid = Over(bands * heads * queries * form.packed * boxes.out.shape[2], "unit", None)
-        common = {"results": results, "sizes": sizes, "out": boxes.out, "queries": queries}
-        planner.launch(join_sequences, grid, line_size=None, **common, packed=form.packed)
+        planner.launch(
+            join_sequences,
+            Over(prod(boxes.out.shape[:2]), "plane", None),
+            results=parts[0],
+            sizes=parts[1],
+            makers=parts[2],
+            out=boxes.out,
+            starts=marks[0],
+            queries=queries,
+            packed=form.packed,
+            height=height,
+        )
 
 
 def _tokens(q: Memory) -> int:

@@ -8,6 +8,7 @@ import numpy as np
 
 from cubepy.ir.types import bf16, f8e4m3, f8e5m2, f16, f32
 from cubepy.kernels.attention.problem import (
+    CLUSTER,
     Configuration,
     GradientSquares,
     GradientStrips,
@@ -132,14 +133,19 @@ def gradient_warpgroups(target: Target, p: Problem) -> tuple[GradientWarpgroups,
 TILES = {64: (3, 128), 128: (2, 128), 192: (2, 112), 256: (2, 80)}
 """Warpgroups that compute and keys of a step, whose scores and sums fill their registers, by the
 elements of a query or value."""
-SMALL_TILES = {64: (2, 128), 128: (2, 128)}
+SMALL_TILES = {64: (3, 96), 128: (2, 128)}
 """The same of 8 bits, where also the products of a step fill registers."""
 SMALL = (f8e4m3, f8e5m2)
 MOST_STAGES = 4
 BEGIN, JOIN = 1, 2
 """Steps of keys that the begin of a tile is worth, and for each warpgroup joining its parts."""
-LEAST_STEPS = 4
-"""Steps of keys of a part at least."""
+CLUSTERS = 15
+"""Clusters of `CLUSTER` cubes that an H200 runs at once (`cuOccupancyMaxActiveClusters`)."""
+LAUNCH = 5
+"""Steps of keys that a launch to join parts is worth."""
+DEALT, MOST_IDLE = 8, 1 / 16
+"""Tiles for each multiprocessor that are not made by turns, if a tile serves a sequence; and the
+share of the multiprocessors that teams may leave."""
 TOGETHER, SHARED_BY = 16, 4
 """Causal heads that are done together where their number hardly matters; and cubes that read the
 keys of one head at about the same time, at least."""
@@ -164,11 +170,24 @@ def warpgroups(target: Target, p: Problem) -> Warpgroups | None:
     own = Warpgroups(consumers, keys, 2, size, width, 2, False, p.elements, result, p.is_causal)
     if own.turns_values:
         own = with_stages(target, own)
-    own = replace(own, is_split=order(target, p, own).rest > 0)
+    dealt = order(target, p, own)
+    own = replace(own, is_split=dealt.rest > 0)
     less = replace(own, tiles=1)
     can_share = not own.turns_values and 0 < own.result_pieces <= own.pieces
     least = replace(less, shares_memory=True) if can_share else less
-    return next((x for x in (own, less, least) if x.shared_bytes <= target.shared_bytes), None)
+    each = [own, less, least]
+    if joins_in_clusters(dealt, own):
+        together = replace(own, is_clustered=True)
+        each = [together, replace(together, tiles=1), *each]
+    return next((x for x in each if x.shared_bytes <= target.shared_bytes), None)
+
+
+def joins_in_clusters(dealt: Order, t: Warpgroups) -> bool:
+    """Whether the cubes of a cluster make one tile and join what they have by themselves: where
+    fewer cubes that take longer cost less than joining parts by another kernel."""
+    tiles, steps = dealt.rest, dealt.steps
+    fits = 0 < tiles <= CLUSTERS and t.consumers == 1 and steps >= CLUSTER
+    return fits and -(-steps // CLUSTER) - tiles * steps // dealt.sharers <= LAUNCH
 
 
 def with_stages(target: Target, t: Warpgroups) -> Warpgroups:
@@ -186,10 +205,13 @@ def warpgroups_of_sequences(target: Target, p: Problem) -> Warpgroups | None:
     return replace(found, keys=1 << found.keys.bit_length() - 1)
 
 
-def key_parts(target: Target, tiles: int, steps: int) -> int:
-    """Into how many parts the keys of sequences are divided, whose lengths are not known: as many
-    as give each multiprocessor one, unless few steps are left for it."""
-    return max(1, min(target.multiprocessors // tiles, steps // LEAST_STEPS))
+def are_dealt(target: Target, bands: int, heads: int, rows: int, steps: int, height: int) -> bool:
+    """Whether cubes make equal shares of all steps of keys of sequences, whose lengths are not
+    known, in place of tiles by turns: where a tile serves a sequence as a rule, teams of a cube for
+    each head fill the target, and one sequence that is long could keep all waiting."""
+    cubes = target.multiprocessors
+    is_full = heads <= cubes and cubes % heads <= cubes * MOST_IDLE
+    return rows <= height and is_full and bands * heads < DEALT * cubes and steps > 1
 
 
 def order(target: Target, p: Problem, t: Warpgroups) -> Order:
@@ -200,6 +222,8 @@ def order(target: Target, p: Problem, t: Warpgroups) -> Order:
         return Order(together(target, p, t), tiles, 0, 1, steps)
     if p.has_window:
         return Order(1, tiles, 0, 1, steps)
+    if t.is_clustered:
+        return Order(1, 0, tiles, tiles * CLUSTER, steps)
     sharers = min(target.multiprocessors, tiles * steps)
     saved = steps - -(-tiles * steps // sharers)
     is_long = tiles * steps * sharers >= 1 << 32

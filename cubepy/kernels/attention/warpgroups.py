@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 import cubepy as cp
-from cubepy.kernels.attention.parts import note
+from cubepy.kernels.attention.parts import join_cluster, note, shared_parts
 from cubepy.kernels.attention.problem import Warpgroups
 from cubepy.kernels.attention.rows import Rows
 from cubepy.kernels.attention.strips import LOWEST
@@ -31,7 +31,7 @@ from cubepy.kernels.attention.weights import (
     weigh,
     whole,
 )
-from cubepy.kernels.attention.window import seen_from, seen_to
+from cubepy.kernels.attention.window import seen_from, seen_to, steps_within
 from cubepy.lang import pipelines
 from cubepy.record import dataclass
 
@@ -68,6 +68,7 @@ def attend_warpgroups(
     keys, [parts, tiles, queries, elements], and the logarithms to base 2 of their sums of weights;
     see `parts.join_parts`."""
     memory, rings = memory_of(t), rings_of(t)
+    held = held_parts(parts, t)
     cp.sync_cube()
     few, many = t.registers
     group = cp.i32(cp.UNIT_POS // UNITS)
@@ -82,7 +83,12 @@ def attend_warpgroups(
         if many:
             cp.cuda.increase_registers(many)
         outs = out, wide, logs
-        attend_tiles(outs, masks, parts, memory, rings, extents, order, window, scale, t)
+        attend_tiles(outs, masks, held, memory, rings, extents, order, window, scale, t)
+    if t.is_clustered:
+        cp.cuda.cluster_sync()
+        where, first, _, _ = tile_at(cp.u32(0), extents, order, window, t)
+        join_cluster(held, wide[0], logs, where, first, cp.i32(extents[2]))
+        cp.cuda.cluster_sync()
 
 
 @cp.cube
@@ -92,6 +98,12 @@ def memory_of(t: Any) -> Any:
     keys = cp.shared((t.stages, t.pieces, t.keys, t.piece), t.dtype)
     values = cp.shared((t.stages, t.wide_pieces, t.keys, t.piece), t.dtype)
     return queries, keys, values, staged_of(queries[0], t), turned_of(values, t)
+
+
+@cp.cube
+def held_parts(parts: Any, t: Any) -> Any:
+    """What results over parts of the keys are noted in."""
+    return shared_parts(t) if t.is_clustered else parts
 
 
 @cp.cube
@@ -179,13 +191,6 @@ def tile_at(turn: Any, extents: Any, order: Any, window: Any, t: Any) -> Any:
     if len(window):
         return where, first, *steps_within(first, t.height, cp.i32(extents[3]), window, t)
     return where, first, cp.i32(begin), cp.i32(end)
-
-
-def steps_within(first: Any, count: int, keys: Any, window: Any, t: Any) -> Any:
-    """The steps of keys that some of `count` queries see, one at least."""
-    begin = max(0, seen_from(first, window)) // t.keys
-    end = max(1, (seen_to(first + count - 1, keys, window, t) + t.keys - 1) // t.keys)
-    return min(begin, end - 1), end
 
 
 def whole_steps(first: Any, count: int, begin: Any, keys: Any, window: Any, t: Any) -> Any:
@@ -320,7 +325,7 @@ def attend_tiles(
         sums, state, places = attend_tile(g, places, seen, (begin, low, high, end), t)
         is_part = t.is_split and where[2] >= 0
         if is_part:
-            place = where[2], where[3]
+            place = (0, 0) if t.is_clustered else (where[2], where[3])
             note(parts, place, g, sums, state, cp.i32(extents[2]) - first, t)
         else:
             origin = where[0], where[1], first + 64 * g.me

@@ -37,6 +37,13 @@ def asked_to(j: Any, queries: Any, window: Any) -> Any:
     return min(queries, j + window[0] + 1) if len(window) else queries
 
 
+def steps_within(first: Any, count: int, keys: Any, window: Any, t: Any) -> Any:
+    """The steps of keys that some of `count` queries see, one at least."""
+    begin = max(0, seen_from(first, window)) // t.keys
+    end = max(1, (seen_to(first + count - 1, keys, window, t) + t.keys - 1) // t.keys)
+    return min(begin, end - 1), end
+
+
 def has_ends(window: Any, t: Any) -> Any:
     """Whether the position of a query says which keys it sees."""
     return t.is_causal or len(window) > 0
