@@ -30,6 +30,13 @@ SANITIZED = (
     *("tests/devices/test_cuda_intrinsics.py", "tests/devices/test_staging.py"),
     "tests/devices/test_small_hopper_kernels.py",
 )
+UNSEEN = dict.fromkeys(
+    ("racecheck", "initcheck"),
+    "tests/devices/test_small_hopper_kernels.py::test_gradients_of_attention",
+)
+"""What a tool reports without a fault. Units that read a stage meet at a barrier, behind which one
+of them releases it: racecheck does not see that the copy engine waits for all. Results of attention
+are stored by that engine: initcheck takes them for uninitialised where gradients read them."""
 PROBLEM_SECONDS = 120
 """How long random problems for the kernels of Hopper run."""
 
@@ -93,6 +100,7 @@ def run_sanitizer(device: str, tool: str) -> str:
     """The summary of one tool of compute-sanitizer."""
     command = ["compute-sanitizer", "--tool", tool, sys.executable, "-m", "pytest", "-q", "-n", "0"]
     command += [*SANITIZED, *selection(device)]
+    command += ["--deselect", UNSEEN[tool]] if tool in UNSEEN else []
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     lines = (done.stdout + done.stderr).splitlines()
     wanted = [line.lstrip("= ") for line in lines if "SUMMARY" in line or " passed" in line]
