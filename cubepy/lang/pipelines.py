@@ -129,6 +129,25 @@ class Tiles:
         else:
             cuda.tensor_load(self.memory, (stage, 0, 0), tensor, (*where, row, k), ring.full, stage)
 
+    def load_part(
+        self,
+        ring: Ring,
+        stage: Any,
+        tensor: Any,
+        where: Any,
+        row: Any,
+        k: Any,
+        part: tuple[Any, int],
+    ) -> None:
+        """Copy one of some parts of a tile, (which, how many), to all cubes of a cluster of so
+        many; by one unit of each. The box has a part of the tile's rows, which run along k; bytes
+        of all parts arrive at the ring of each cube."""
+        rank, parts = part
+        first = rank * (self.rows // parts)
+        origin, place = (*where, row + first, k), (stage, first, 0)
+        everyone = (1 << parts) - 1
+        cuda.tensor_load(self.memory, place, tensor, origin, ring.full, stage, everyone)
+
     def factor(self, row: Any = 0) -> Any:
         """The descriptor of stage 0 from a row on, a multiple of 64; see `part`."""
         if self.is_transposed:

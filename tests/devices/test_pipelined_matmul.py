@@ -75,6 +75,27 @@ def tiling(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> A
     _PLANS._made.clear()
 
 
+@pytest.fixture
+def cluster(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Let the strategy make clusters of so many cubes, whose tiles have this height and width."""
+
+    def chosen(target: Target, problem: Problem) -> Any:
+        *tile, cubes = request.param
+        found = waves.tilings(target, problem)
+        return replace(next(t for t in found if [t.height, t.width] == tile), cluster=cubes)
+
+    _PLANS._made.clear()
+    monkeypatch.setattr(strategies, "pipelined", chosen)
+    yield request.param
+    _PLANS._made.clear()
+
+
+@pytest.mark.parametrize("cluster", [(64, 128, 2), (64, 128, 4), (128, 256, 2)], indirect=True)
+@pytest.mark.parametrize("extents", [(300, 520, 328), (130, 264, 1000), (1, 8, 72)])
+def test_clusters(hopper: str, cluster: Any, extents: tuple[int, int, int]):
+    check(hopper, extents, batch=(3,), bias=True)
+
+
 @pytest.mark.parametrize("tiling", waves.RATES, indirect=True, ids=str)
 def test_every_tiling(hopper: str, tiling: Any):
     check(hopper, (300, 520, 328))

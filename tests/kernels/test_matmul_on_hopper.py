@@ -50,6 +50,18 @@ def test_the_choice_is_the_shortest():
     assert count(p, chosen) == -(-512 // chosen.height) * -(-10240 // chosen.width)
 
 
+def test_pairs_of_cubes_share_what_takes_long_to_copy():
+    def cluster(m: int, n: int, k: int, **changes: Any) -> int:
+        found = choose(HOPPER, problem(m, n, k, **changes))
+        assert isinstance(found, Pipelined)
+        return found.cluster
+
+    assert cluster(1000, 1000, 1000) == 2
+    assert cluster(1000, 1000, 1024) == 1  # rows begin with sectors
+    assert cluster(4000, 4000, 1000) == 1  # several waves
+    assert cluster(1000, 1000, 1000, right=ROWS) == 1
+
+
 def test_reduced_precision_is_asked_for():
     single = problem(512, 512, 512, factors=f32, elements=f32, result=f32)
     assert not isinstance(choose(HOPPER, single), Pipelined)

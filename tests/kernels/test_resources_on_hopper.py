@@ -24,9 +24,19 @@ PAGES = {"q": "bf16[4,3,8,128]", "block_table": "i32[4,10]", "lengths": "i32[4]"
 PAGES |= dict.fromkeys(("k", "v"), "bf16[20,16,2,128]")
 SLOPES = {**HEADS, **dict.fromkeys(("result", "grad_output"), HEADS["q"]), "lse": "f32[2,8,1024]"}
 WIDE_SLOPES = {name: spec.replace("1024,128", "1024,256") for name, spec in SLOPES.items()}
+BYTES = {"a": "f8e4m3[512,1024]", "b": "f8e4m3[768,1024]", "s": "f32[512,1]", "t": "f32[768,1]"}
+GROUPS = {"x": "bf16[1024,512]", "weights": "bf16[8,512,1024]", "ends": "i32[8]"}
+
+
+def scaled(a: Any, b: Any, s: Any, t: Any) -> Any:
+    return cp.kernels.matmul(cp.kernels.Quantised(a, s), cp.kernels.Quantised(b, t).T, dtype="bf16")
+
+
 CALLS: dict[str, tuple[Any, dict[str, str], dict[str, Any]]] = {
     "bf16": (cp.kernels.matmul, {"a": "bf16[4096,4096]", "b": "bf16[4096,4096]"}, {}),
     "f16 in f32": (cp.kernels.matmul, {"a": "f16[512,1024]", "b": "f16[1024,520]"}, {}),
+    "f8 in f32": (scaled, BYTES, {}),
+    "groups": (cp.kernels.grouped_matmul, GROUPS, {}),
     "attention": (cp.kernels.attention, HEADS, {}),
     "causal attention": (cp.kernels.attention, HEADS, {"causal": True}),
     "attention_grad": (cp.kernels.attention_grad, SLOPES, {}),

@@ -452,13 +452,14 @@ def launch_pipelined(planner: Planner, problem: Problem, p: Product, t: Pipeline
     """One cube for each multiprocessor, if there are as many tiles."""
     a = turned(p.a) if t.left_turned else p.a
     b = p.b if t.right_turned else turned(p.b)
-    cubes = min(planner.target.multiprocessors, tile_count(problem, t))
+    clusters = min(planner.target.multiprocessors // t.cluster, tile_count(problem, t))
+    cubes = clusters * t.cluster
     kernel = multiply_by_elements if t.by_elements else multiply_pipelined
     planner.launch(
-        kernel.configure(cubes_per_sm=1),
+        kernel.configure(cubes_per_sm=1, cluster=t.cluster),
         Fixed((cubes, 1, 1), (t.units, 1, 1)),
         a=boxes(a, box(t.height, t.factors, t.left_turned)),
-        b=boxes(b, box(t.width, t.factors, t.right_turned)),
+        b=boxes(b, box(t.width // t.cluster, t.factors, t.right_turned)),
         out=p.out if t.by_elements else boxes(p.out, (ROWS_OF_UNIT, t.chunk), t.out_swizzle),
         extents=p.out.shape,
         k=problem.k,

@@ -56,6 +56,7 @@ class Grouped:
     result: DType
     right_turned: bool = False
     chunks: int = 1
+    cluster: int = 1
 
     @property
     def width(self) -> int:
@@ -311,7 +312,7 @@ def store(
     """Store the rows of a tile from `first` on that its group has, as lines."""
     line = LINE_BYTES // t.result.itemsize
     pieces = pipelines.ROWS // line
-    for e in cp.unroll(range(rows * pieces // pipelines.WARPGROUP)):
+    for e in range(rows * pieces // pipelines.WARPGROUP):
         k = unit + e * pipelines.WARPGROUP
         row, column = k // pieces, k % pieces * line
         if first + row < work.size:

@@ -13,11 +13,21 @@ def chosen(x: Any, where: Any) -> Any:
     return x[where] if len(where) else x
 
 
-def finished(v: Any, index: Any, biases: Any, extras: Any, epilogue: Any) -> Any:
-    """The result for a line of sums from `index` on."""
+def finished(
+    v: Any, index: Any, biases: Any, extras: Any, epilogue: Any, is_inside: bool = False
+) -> Any:
+    """The result for a line of sums from `index` on; `is_inside`: all of it exists, so that nothing
+    is read conditionally."""
     if len(biases):
-        v = v + cp.load(biases[0][index[:-1]], index[-1], line=v.line_size)
-    return v if epilogue is None else applied(epilogue, v, (index, *extras))
+        row = biases[0][index[:-1]]
+        if is_inside:
+            v = v + cp.load(row, index[-1], line=v.line_size, fill=None)
+        else:
+            v = v + cp.load(row, index[-1], line=v.line_size)
+    if epilogue is None:
+        return v
+    chosen = getattr(epilogue, "inside", epilogue) if is_inside else epilogue
+    return applied(chosen, v, (index, *extras))
 
 
 def finished_number(v: Any, index: Any, biases: Any, extras: Any, epilogue: Any) -> Any:

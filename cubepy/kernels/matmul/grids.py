@@ -6,6 +6,7 @@ nothing; large tiles load less for each product.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TypeVar
 
 from cubepy.ir.types import DType, bf16, f16, f32, i8, u8
@@ -23,6 +24,11 @@ THIN, CUBES_THIN = 16, 8
 """Rows of tiles that memory bounds, and how many of those a multiprocessor should have."""
 SHORTEST, SHORTEST_THIN = 256, 64
 """Elements of k of a part."""
+PASS, ADDITION = 870_000, 46
+"""What adding up parts of k costs: a second launch, and each sum of a part, in the time of one
+multiplication of a multiprocessor, and of all."""
+CUT_WORK = 1 << 30
+"""Multiplications from which on tiles are chosen for a sum of parts."""
 WORD = 4
 """The fewest bytes of an asynchronous copy."""
 
@@ -85,7 +91,9 @@ def choose_grid(target: Target, problem: Problem) -> Tiles | Fragments:
     found = fragments(target, problem)
     if found:
         return min(found, key=lambda t: _duration(target, problem, t, FRAGMENTS))
-    return min(tiles(target, problem), key=lambda t: _duration(target, problem, t, TILES))
+    if problem.work < CUT_WORK:
+        return min(tiles(target, problem), key=lambda t: _duration(target, problem, t, TILES))
+    return min(tiles(target, problem), key=lambda t: min(_cut_durations(target, problem, t)))
 
 
 def _duration(
@@ -99,20 +107,43 @@ def _duration(
     return t.height * t.width * max(1 / shape.alone, most / shape.full)
 
 
+def _cut_durations(target: Target, problem: Problem, t: Tiles) -> list[float]:
+    """The times of a product whose k is in one part, two, four, and so on, as far as it may be cut;
+    in the time of one product of a multiprocessor."""
+    found = list[float]()
+    for exponent in range(_cuts(target, problem, t) + 1):
+        parts = 1 << exponent
+        cut = replace(problem, batch=(*problem.batch, parts), k=problem.k // parts)
+        added = PASS + ADDITION * parts * problem.m * problem.n / target.multiprocessors
+        products = cut.k * _duration(target, cut, t, TILES)
+        found.append(products + (added if parts > 1 else 0))
+    return found
+
+
+def _cuts(target: Target, problem: Problem, t: Tiles | Fragments) -> int:
+    """How many times k may be halved: while multiprocessors have nothing to do."""
+    if problem.batches > 1 or target.multiprocessors == 1:
+        return 0
+    cubes, cuts = -(-problem.m // t.height) * -(-problem.n // t.width), 0
+    shortest, most = SHORTEST, target.multiprocessors
+    if t.height < THIN:
+        shortest, most = SHORTEST_THIN, CUBES_THIN * most
+    while problem.k % (2 * t.depth << cuts) == 0 and problem.k >> (cuts + 1) >= shortest:
+        if cubes << cuts >= most:
+            break
+        cuts += 1
+    return cuts
+
+
 def parts_for(target: Target, problem: Problem, t: Tiles | Fragments) -> int:
     """Into how many parts k is cut so that all multiprocessors have work: a power of two that
     divides it."""
-    if problem.batches > 1 or target.multiprocessors == 1:
-        return 1
+    if isinstance(t, Tiles) and problem.work >= CUT_WORK:
+        durations = _cut_durations(target, problem, t)
+        return 1 << durations.index(min(durations))
     cubes = -(-problem.m // t.height) * -(-problem.n // t.width)
-    is_thin = t.height < THIN
-    wanted = (CUBES_THIN if is_thin else 1) * target.multiprocessors // cubes
-    shortest, parts = (SHORTEST_THIN if is_thin else SHORTEST), 1
-    while 2 * parts <= wanted and problem.k % (2 * parts * t.depth) == 0:
-        if problem.k // (2 * parts) < shortest:
-            break
-        parts *= 2
-    return parts
+    wanted = (CUBES_THIN if t.height < THIN else 1) * target.multiprocessors // cubes
+    return 1 << min(_cuts(target, problem, t), max(0, wanted.bit_length() - 1))
 
 
 # Ordinary arithmetic

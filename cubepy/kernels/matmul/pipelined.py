@@ -32,7 +32,8 @@ class Pipelined:
     is dense along rows of the result (left), or columns (right), and not along k. `factors`: their
     type in memory, of which `wgmma` takes the `elements`; it adds products as `sums`. `promotes`:
     only within a stage, as it does so with fewer bits; stages are added in f32. `by_elements`:
-    results leave one by one, where the copy engine cannot store them.
+    results leave one by one, where the copy engine cannot store them. The tiles of the cubes of a
+    `cluster` are below each other, and each copies a part of the right factor for all of them.
     """
 
     height: int
@@ -48,6 +49,7 @@ class Pipelined:
     result: DType
     is_finished: bool
     by_elements: bool = False
+    cluster: int = 1
 
     @property
     def consumers(self) -> int:
@@ -139,8 +141,12 @@ def multiply_all(a: Any, b: Any, leave: Any, extents: Any, k: Any, finish: Any, 
     if group == 0:
         if cp.UNIT_POS == 0:
             copy_tiles(a, b, extents, steps, memory, t)
+        if t.cluster > 1:
+            cp.sync_plane()
     else:
         multiply_tiles(leave, extents, steps, memory, group - 1, finish, t)
+    if t.cluster > 1:
+        cp.cuda.cluster_sync()  # others copy to this cube, and arrive at its barriers
 
 
 # What all kernels of this kind share
@@ -170,10 +176,13 @@ def allocate(t: Any) -> Staging:
     made = Staging(
         pipelines.tiles(t.stages, t.height, t.factors, t.left_turned),
         pipelines.tiles(t.stages, t.width, t.factors, t.right_turned),
-        pipelines.ring(t.stages, t.consumers),
+        pipelines.ring(t.stages, t.consumers * t.cluster),
         cp.shared((t.consumers, t.chunks * pipelines.ROWS, t.chunk), t.result),
     )
-    cp.sync_cube()
+    if t.cluster > 1:
+        cp.cuda.cluster_sync()
+    else:
+        cp.sync_cube()
     return made
 
 
@@ -198,50 +207,112 @@ def copy_tile(
     for step in range(steps):
         ring.acquire(place, left.nbytes + right.nbytes)
         left.load(ring, place.stage, a, where[0], row, step * t.depth)
-        right.load(ring, place.stage, b, where[1], column, step * t.depth)
+        if t.cluster > 1:
+            part = cp.CUBE_POS % t.cluster, t.cluster
+            right.load_part(ring, place.stage, b, where[1], column, step * t.depth, part)
+        else:
+            right.load(ring, place.stage, b, where[1], column, step * t.depth)
         place = ring.following(place)
     return place
 
 
 def sum_tile(steps: Any, memory: Any, x0: Any, y0: Any, place: Any, unit: Any, t: Any) -> Any:
     """The sums of a warpgroup for one tile, and the next place."""
+    if t.promotes:
+        return promoted_sums(steps, memory, x0, y0, place, unit, t)
     ring, left, right = memory.ring, memory.left, memory.right
     sums, last = cp.Line[t.sums, t.width // 2](0), cp.i32(0)
     for step in range(steps):
         ring.wait(place)
         cp.cuda.wgmma_fence()
         x, y = left.at(x0, place.stage), right.at(y0, place.stage)
-        if t.promotes:
-            part = cp.Line[t.sums, t.width // 2](0)
-            part = pipelines.multiply(part, left, x, right, y, t.elements, accumulate=False)
-            cp.cuda.wgmma_commit()
-            sums = sums + cp.cuda.wgmma_wait(part, 0)
-        else:
-            sums = pipelines.multiply(sums, left, x, right, y, t.elements)
-            cp.cuda.wgmma_commit()
-            sums = cp.cuda.wgmma_wait(sums, 1)
-        if step > 0 and unit == 0:
-            ring.release(last)
+        sums = pipelines.multiply(sums, left, x, right, y, t.elements)
+        cp.cuda.wgmma_commit()
+        sums = cp.cuda.wgmma_wait(sums, 1)
+        if step > 0:
+            release(ring, last, unit, t)
         last = place.stage
         place = ring.following(place)
-    if not t.promotes:
-        sums = cp.cuda.wgmma_wait(sums, 0)
-    if unit == 0 and steps > 0:
-        ring.release(last)
+    sums = cp.cuda.wgmma_wait(sums, 0)
+    if steps > 0:
+        release(ring, last, unit, t)
     return sums, place
+
+
+def promoted_sums(steps: Any, memory: Any, x0: Any, y0: Any, place: Any, unit: Any, t: Any) -> Any:
+    """The same with stages added in f32, each while the next one is multiplied.
+
+    Two lines take turns: registers of products under way can't be moved.
+    """
+    ring, sums = memory.ring, cp.Line[t.sums, t.width // 2](0)
+    if steps > 0:
+        one, two, last = sums, sums, place
+        two = product_of_stage(two, memory, x0, y0, place, t)
+        for _ in range((steps - 1) // 2):
+            place = ring.following(last)
+            one = product_of_stage(one, memory, x0, y0, place, t)
+            two = cp.cuda.wgmma_wait(two, 1)
+            sums = sums + two
+            release(ring, last.stage, unit, t)
+            last = ring.following(place)
+            two = product_of_stage(two, memory, x0, y0, last, t)
+            one = cp.cuda.wgmma_wait(one, 1)
+            sums = sums + one
+            release(ring, place.stage, unit, t)
+        if steps % 2 == 0:
+            place = ring.following(last)
+            one = product_of_stage(one, memory, x0, y0, place, t)
+            two = cp.cuda.wgmma_wait(two, 1)
+            sums = sums + two
+            release(ring, last.stage, unit, t)
+            one = cp.cuda.wgmma_wait(one, 0)
+            sums = sums + one
+            last = place
+        else:
+            two = cp.cuda.wgmma_wait(two, 0)
+            sums = sums + two
+        release(ring, last.stage, unit, t)
+        place = ring.following(last)
+    return sums, place
+
+
+def release(ring: Any, stage: Any, unit: Any, t: Any) -> None:
+    """Say that a warpgroup is done with a stage, to all who fill it."""
+    if t.cluster == 1:
+        if unit == 0:
+            ring.release(stage)
+    elif unit < t.cluster:
+        cp.cuda.cluster_arrive(ring.empty, stage, unit, fence=False)
+
+
+def product_of_stage(made: Any, memory: Any, x0: Any, y0: Any, place: Any, t: Any) -> Any:
+    """Begin the products of a stage, in the registers of others."""
+    left, right = memory.left, memory.right
+    memory.ring.wait(place)
+    cp.cuda.wgmma_fence()
+    x, y = left.at(x0, place.stage), right.at(y0, place.stage)
+    made = pipelines.multiply(made, left, x, right, y, t.elements, accumulate=False)
+    cp.cuda.wgmma_commit()
+    return made
 
 
 # Tiles of products of equal extents
 
 
 def tile_count(extents: Any, t: Any) -> Any:
-    """The tiles down, across, and in all products."""
-    down = (extents[-2] + t.height - 1) // t.height
+    """The tiles of clusters down, across, and in all products."""
+    high = t.height * t.cluster
+    down = (extents[-2] + high - 1) // high
     across = (extents[-1] + t.width - 1) // t.width
     count = down * across
     for n in extents[:-2]:
         count = count * n
     return cp.u32(down), cp.u32(across), cp.u32(count)
+
+
+def turns(t: Any) -> Any:
+    """The first tile of a cluster, and how far its tiles are from each other."""
+    return cp.u32(cp.CUBE_POS // t.cluster), cp.u32(cp.CUBE_COUNT // t.cluster)
 
 
 def corner(tile: Any, down: Any, across: Any, extents: Any, t: Any) -> Any:
@@ -255,14 +326,17 @@ def corner(tile: Any, down: Any, across: Any, extents: Any, t: Any) -> Any:
 def first_of(tile: Any, down: Any, across: Any, t: Any) -> Any:
     """The first row and column of a tile of one product."""
     row, column = banded(tile, down, across, t.band)
+    if t.cluster > 1:
+        row = row * t.cluster + cp.u32(cp.CUBE_POS % t.cluster)
     return cp.i32(row) * t.height, cp.i32(column) * t.width
 
 
 def copy_tiles(a: Any, b: Any, extents: Any, steps: Any, memory: Any, t: Any) -> None:
     """What the one unit does that copies."""
     down, across, count = tile_count(extents, t)
+    first, step = turns(t)
     place = memory.ring.start()
-    for tile in range(cp.u32(cp.CUBE_POS), count, cp.u32(cp.CUBE_COUNT)):
+    for tile in range(first, count, step):
         where, row, column = corner(cp.u32(tile), down, across, extents, t)
         place = copy_tile(a, b, (where, where), row, column, steps, memory, place, t)
 
@@ -272,10 +346,11 @@ def multiply_tiles(
 ) -> None:
     """What a warpgroup does that multiplies: `me` says which."""
     down, across, count = tile_count(extents, t)
+    first, step = turns(t)
     place = memory.ring.start()
     unit = cp.i32(cp.UNIT_POS % pipelines.WARPGROUP)
     x0, y0 = factors(memory, me)
-    for tile in range(cp.u32(cp.CUBE_POS), count, cp.u32(cp.CUBE_COUNT)):
+    for tile in range(first, count, step):
         where, row, column = corner(cp.u32(tile), down, across, extents, t)
         sums, place = sum_tile(steps, memory, x0, y0, place, unit, t)
         corners = where, row + pipelines.ROWS * me, column
@@ -410,7 +485,7 @@ def put_chunk(
         if t.is_finished:
             index = (*corners[0], corners[1] + i, corners[2] + first + j // 2 * 8 + lane % 4 * 2)
             if is_inside or (index[-2] < extents[-2] and index[-1] < extents[-1]):
-                v = finished(v, index, finish.biases, finish.extras, finish.epilogue)
+                v = finished(v, index, finish.biases, finish.extras, finish.epilogue, is_inside)
                 pair = cp.Line[t.result, 2](v)
         if t.result.itemsize == 2:
             matrix[j % 4] = packed(pair, t.result)

@@ -15,22 +15,41 @@ def scaled(
     stands: tuple[bool, ...], biases: int, function: Callable[..., Any] | None
 ) -> Callable[..., Any]:
     """The epilogue that multiplies sums by so many scales, in f32, adds as many biases, and then
-    calls `function`; `stands`: which scales are the same along a row."""
+    calls `function`; `stands`: which scales are the same along a row. Its attribute `inside` does
+    the same for lines all of which exists."""
 
     def finish(v: Any, index: Any, *arrays: Any) -> Any:
-        v = cp.Line[cp.f32, v.line_size](v)
-        for k in cp.unroll(range(len(stands))):
-            v = v * scale_at(arrays[k], index, v.line_size, stands[k])
-        for bias in arrays[len(stands) : len(stands) + biases]:
-            v = v + cp.load(bias[index[:-1]], index[-1], line=v.line_size)
-        rest = arrays[len(stands) + biases :]
-        return v if function is None else applied(function, v, (index, *rest))
+        return scaled_line(v, index, arrays, stands, biases, function, False)
 
+    def inside(v: Any, index: Any, *arrays: Any) -> Any:
+        return scaled_line(v, index, arrays, stands, biases, function, True)
+
+    finish.__dict__["inside"] = inside
     return finish
 
 
-def scale_at(scale: Any, index: Any, line: Any, stands: Any) -> Any:
+def scaled_line(
+    v: Any, index: Any, arrays: Any, stands: Any, biases: Any, function: Any, is_inside: Any
+) -> Any:
+    """A line of sums, scaled, with biases, and what `function` makes of it."""
+    v = cp.Line[cp.f32, v.line_size](v)
+    for k in cp.unroll(range(len(stands))):
+        v = v * scale_at(arrays[k], index, v.line_size, stands[k], is_inside)
+    for bias in arrays[len(stands) : len(stands) + biases]:
+        v = v + line_at(bias, index, v.line_size, is_inside)
+    rest = arrays[len(stands) + biases :]
+    return v if function is None else applied(function, v, (index, *rest))
+
+
+def scale_at(scale: Any, index: Any, line: Any, stands: Any, is_inside: Any) -> Any:
     """A line of scales; one number where it stands still."""
     if stands:
         return cp.f32(scale[(*index[:-1], 0)])
-    return cp.Line[cp.f32, line](cp.load(scale[index[:-1]], index[-1], line=line))
+    return cp.Line[cp.f32, line](line_at(scale, index, line, is_inside))
+
+
+def line_at(x: Any, index: Any, line: Any, is_inside: Any) -> Any:
+    """A line of an array of the result's shape."""
+    if is_inside:
+        return cp.load(x[index[:-1]], index[-1], line=line, fill=None)
+    return cp.load(x[index[:-1]], index[-1], line=line)

@@ -40,6 +40,8 @@ ROW_ELEMENTS = 64
 """Columns of a right factor that is dense along them, in one row of shared memory."""
 
 
+SECTOR = 32
+"""Bytes of memory that are read together."""
 TF32 = "tf32"
 PROMOTED_WIDTH = 128
 """Columns of the widest tile whose stages are added apart: their sums fill the registers."""
@@ -49,7 +51,18 @@ def pipelined(target: Target, problem: Problem) -> Pipelined | None:
     """The tiles for a product; None where the target or the layout of the factors has no way."""
     if not is_taken(target, problem):
         return None
-    return min(tilings(target, problem), key=lambda t: duration(target, problem, t))
+    found = min(tilings(target, problem), key=lambda t: duration(target, problem, t))
+    return replace(found, cluster=cluster_of(target, problem, found))
+
+
+def cluster_of(target: Target, problem: Problem, t: Pipelined) -> int:
+    """How many cubes copy the right factor together: two, where all tiles are made at the same time
+    and rows along k begin within sectors of memory, so that copies take most of that time."""
+    along_k = problem.left == ROWS and problem.right == COLUMNS
+    begins_within = problem.k * t.factors.itemsize % SECTOR > 0
+    cubes = 2 * count(problem, replace(t, cluster=2))
+    is_short = problem.m > t.height and cubes <= target.multiprocessors
+    return 2 if along_k and begins_within and is_short else 1
 
 
 def is_taken(target: Target, problem: Problem) -> bool:
@@ -148,5 +161,6 @@ def duration(target: Target, problem: Problem, t: Pipelined) -> float:
 
 
 def count(problem: Problem, t: Pipelined) -> int:
-    """Tiles in all."""
-    return problem.batches * -(-problem.m // t.height) * -(-problem.n // t.width)
+    """Tiles of clusters in all."""
+    down = -(-problem.m // (t.height * t.cluster))
+    return problem.batches * down * -(-problem.n // t.width)
