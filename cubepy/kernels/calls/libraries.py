@@ -196,7 +196,15 @@ class TorchLibrary:
 
     def constant(self, value: Number | Sequence[Number], dtype: DType) -> Any:
         kind = getattr(torch(), dtype.numpy_name)
+        if self.keeps_alignment and torch().cuda.is_current_stream_capturing():
+            return self._filled(value, kind)
         return torch().tensor(value, dtype=kind, device=self._place)
+
+    def _filled(self, value: Number | Sequence[Number], kind: Any) -> Any:
+        """A constant that kernels write: a graph would read the host's memory at each replay."""
+        if isinstance(value, Sequence):
+            return torch().stack([self._filled(v, kind) for v in value])
+        return torch().full((), value, dtype=kind, device=self._place)
 
     def launch(self, program: Program, operands: Sequence[Any]) -> None:
         if self.keeps_alignment:

@@ -47,6 +47,7 @@ def uniform(
     parts, on any device. None takes the numbers that no draw of this process has had, see `seed`.
     Gives a NumPy array; a CubePy array on `device`; an array of the library of `like`, on its
     device; or `out`, whose shape and dtype are taken where none are given.
+    A draw that a CUDA graph captures gives the same numbers at each replay.
 
     Numbers are u = k * 2**-p, with as many bits p as the dtype has precision, then low + (high -
     low) * u in f32 (f64 for f64), with one rounding, and one more to f16 and bf16; with other
