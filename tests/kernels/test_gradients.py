@@ -82,9 +82,11 @@ def gradients(case: Case, x: np.ndarray, w: np.ndarray, g: np.ndarray) -> tuple[
 
 @pytest.mark.parametrize("axes", [1, 2, 3])
 @pytest.mark.parametrize("dtype", EPS)
-def test_gradients_of_any_convolution(draw, axes, dtype):
+@pytest.mark.parametrize("channels", ["few", "many"])
+def test_gradients_of_any_convolution(draw, axes, dtype, channels):
     case = drawn(draw.pick, axes)
-    each, own, n = draw.pick.choice([1, 3]), draw.pick.choice([1, 5]), draw.pick.choice([1, 2])
+    sizes = ([1, 3], [1, 5]) if channels == "few" else ([8, 16, 19, 32], [4, 8, 11, 16])
+    each, own, n = (draw.pick.choice(some) for some in (*sizes, [1, 2]))
 
     def numbers(*shape: int) -> np.ndarray:
         return draw.layout(draw.numbers.standard_normal(shape).astype(dtype))

@@ -10,7 +10,7 @@ from typing import Any
 
 from cubepy.array.memory import Memory
 from cubepy.errors import fail
-from cubepy.ir.types import Kind
+from cubepy.ir.types import DType, Kind
 from cubepy.jit.grid import Over
 from cubepy.kernels.calls.arguments import refused, wrong
 from cubepy.kernels.calls.call import call
@@ -18,14 +18,19 @@ from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
 from cubepy.kernels.convolution import waves
 from cubepy.kernels.convolution.entry import Weights, as_volumes, has_channels_last, triple
-from cubepy.kernels.convolution.gathered import launch_weight_gradient
+from cubepy.kernels.convolution.gathered import channels_last, launch_weight_gradient
 from cubepy.kernels.convolution.problem import Problem, make_window
-from cubepy.kernels.convolution.strategies import weight_sums
+from cubepy.kernels.convolution.strategies import weight_products, weight_sums
 from cubepy.kernels.convolution.transposed import check_gradient, extents_of, freeze
 from cubepy.kernels.convolution.weight_gradient import sum_each, sum_lines
+from cubepy.kernels.convolution.weight_products import Products, multiply_pixels
+from cubepy.kernels.elementwise.launches import launch_each
 from cubepy.kernels.matmul.problem import result_of, sums_of
+from cubepy.kernels.transposition.entry import copy_transposed
 
 _PLANS = Plans()
+PIXELS = 64
+"""Pixels that are walked for one tap before the next, at least."""
 
 
 def conv1d_weight_grad(
@@ -151,6 +156,10 @@ def _launch(planner: Planner, problem: Problem, x: Memory, grad: Memory, out: Me
     if ways:
         launch_weight_gradient(planner, problem, ways[0], x, grad, out)
         return
+    products = weight_products(planner.target, problem)
+    if products is not None:
+        _launch_products(planner, problem, products, x, grad, out)
+        return
     t = weight_sums(planner.target, problem)
     common = {"grad": grad, "out": out, "groups": problem.groups, "window": problem.window, "t": t}
     if t.units > 1:
@@ -160,6 +169,45 @@ def _launch(planner: Planner, problem: Problem, x: Memory, grad: Memory, out: Me
     step = problem.window.stride[2]
     xs = tuple(_every(x, first, step) for first in range(step))
     planner.launch(sum_lines, cubes, xs=xs, **common)
+
+
+def _launch_products(
+    planner: Planner, problem: Problem, t: Products, x: Memory, grad: Memory, out: Memory
+) -> None:
+    blocks = -(-problem.group_filters // t.filters)
+    parts = -(-problem.group_channels // t.step)
+    rows = problem.window.kernel[0] * problem.window.kernel[1]
+    planner.launch(
+        multiply_pixels,
+        problem.groups * blocks * parts * rows,
+        x=_channels_last(planner, x, t.step, t.dtype),
+        grad=_channels_last(planner, grad, t.filters, t.dtype),
+        out=out,
+        groups=problem.groups,
+        band=-(-PIXELS // problem.results[2]),
+        window=problem.window,
+        t=t,
+    )
+
+
+def _channels_last(planner: Planner, x: Memory, step: int, dtype: DType) -> Memory:
+    """The volume as [batch, depth, rows, columns, channels], copied where its channels are not
+    dense in memory, are of another type, or do not end in a whole step."""
+    seen = channels_last(x)
+    channels = seen.shape[4]
+    if x.dtype is dtype and channels % step == 0 and seen.strides[4] == dtype.itemsize:
+        return seen
+    made = planner.scratch((*seen.shape[:4], -(-channels // step) * step), dtype)
+    part = replace(made, shape=seen.shape)
+    if x.dtype is dtype:
+        copy_transposed(planner, seen, part)
+    else:
+        launch_each(planner, _same, [seen], part)
+    return made
+
+
+def _same(v: Any) -> Any:
+    return v
 
 
 def _every(x: Memory, first: int, step: int) -> Memory:

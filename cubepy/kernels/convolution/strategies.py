@@ -10,6 +10,7 @@ from cubepy.kernels.convolution.blocks import Bands, Packing
 from cubepy.kernels.convolution.each import Each
 from cubepy.kernels.convolution.problem import Problem
 from cubepy.kernels.convolution.weight_gradient import Sums
+from cubepy.kernels.convolution.weight_products import Products
 from cubepy.kernels.convolution.winograd import TAPS, Basis, Squares
 from cubepy.kernels.matmul.strategies import even_part, tile_extents
 from cubepy.targets import Target
@@ -195,3 +196,18 @@ def weight_sums(target: Target, problem: Problem) -> Sums:
     taps = min(problem.window.kernel[2], registers)
     filters = max(1, min(8, registers // taps, problem.group_filters))
     return Sums(filters, taps, max(1, target.line_bytes // problem.sums.itemsize), 1, problem.sums)
+
+
+def weight_products(target: Target, problem: Problem) -> Products | None:
+    """Blocks of filters by lines of channels; None where lines would be mostly empty, or blocks
+    end in another group."""
+    if target.kind not in ("cpu", "interpreter"):
+        return None
+    line = max(1, target.line_bytes // problem.sums.itemsize)
+    filters = 8 if prod(_tile(target)) >= 24 else 4
+    lines = -(-problem.group_channels // line)
+    if 2 * problem.group_channels < line or 2 * problem.group_filters < filters:
+        return None
+    if problem.groups > 1 and (problem.group_channels % line or problem.group_filters % filters):
+        return None
+    return Products(filters, 2 if lines % 2 == 0 else 1, line, problem.sums)
