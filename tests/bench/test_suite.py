@@ -1,4 +1,4 @@
-"""Rows, claims and checks; and that `python -m bench --check` finds everybody right."""
+"""Rows, claims and checks; and that `python -m bench --check` compares everybody."""
 
 import subprocess
 import sys
@@ -110,9 +110,9 @@ def test_seconds_have_three_digits():
     assert found == ["1.50 s", "12.3 ms", "123 us", "4.57 us", "89.0 ns"]
 
 
-@pytest.mark.slow
 def test_everybody_is_right():
-    command = [sys.executable, "-m", "bench", "--check"]
+    """In one group; CI has the command check all rows, with every peer there."""
+    command = [sys.executable, "-m", "bench", "--check", "--only", "sum/*"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "0 problems" in done.stdout
+    assert "3 rows checked, 0 problems" in done.stdout

@@ -103,7 +103,8 @@ def test_reductions(on: On, name: str):
     x = np.abs(numbers(3, 4, 70)) + 0.5
     x[1, 2] = 0
     reference = OTHERS.get(name) or getattr(np, name)
-    for axis in (0, (0, 2)) if on.device in SLOW else (None, 0, 2, (0, 2)):
+    # tests/kernels has all axes on the CPU.
+    for axis in (None, 0, 2, (0, 2)) if on.device == "cuda:0" else (0, (0, 2)):
         found = on(getattr(cp.kernels, name), x, axis)
         expected = np.asarray(reference(x.astype("f8"), axis))
         assert np.shape(found) == expected.shape

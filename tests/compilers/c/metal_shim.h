@@ -277,7 +277,7 @@ inline void run_ready(Unit* units, int count) {
 // Metal wants every unit at every barrier: one that ended is not waited for, but is no error here,
 // because a plane of which some units returned has its own rule; the tests of refusals cover it.
 inline bool run_together(RunUnit run, void** arguments, uint3 cube_at, uint3 counts, uint3 dim) {
-    const int count = dim.x * dim.y * dim.z, stack = 64 << 10;
+    const int count = dim.x * dim.y * dim.z, stack = 256 << 10;
     Unit* units = new Unit[count];
     Plane* planes = new Plane[(count + PLANE - 1) / PLANE]();
     char* stacks = new char[(size_t)count * stack];

@@ -19,7 +19,7 @@ import pytest
 
 SHIM = Path(__file__).with_name("metal_shim.h")
 FLAGS = (
-    *("-std=c++17", "-O1", "-fPIC", "-ffp-contract=off", "-fno-strict-aliasing"),
+    *("-std=c++17", "-fPIC", "-ffp-contract=off", "-fno-strict-aliasing"),
     *("-Xclang", "-ffloat16-excess-precision=none"),
     *("-Wno-unknown-attributes", "-Wno-unknown-pragmas"),
     *("-Wno-user-defined-literals", "-Wno-reserved-user-defined-literal"),
@@ -38,14 +38,14 @@ def find_clang() -> str:
     pytest.skip("package absent: clang 16 or newer (apt-get install clang-16)")
 
 
-@lru_cache(maxsize=1)
-def _shim() -> Path:
-    """The shim, compiled once: `-include` finds the compiled form beside it."""
+@lru_cache(maxsize=2)
+def _shim(level: str) -> Path:
+    """The shim, compiled once for a level: `-include` finds the compiled form beside it."""
     folder = tempfile.TemporaryDirectory(prefix="cubepy-metal-")
     header = Path(folder.name) / "metal_shim.h"
     header.write_text(SHIM.read_text())
-    command = [find_clang(), *FLAGS, "-x", "c++-header", str(header), "-o", f"{header}.pch"]
-    subprocess.run(command, check=True)
+    command = [find_clang(), level, *FLAGS, "-x", "c++-header", str(header)]
+    subprocess.run([*command, "-o", f"{header}.pch"], check=True)
     _FOLDERS.append(folder)
     return header
 
@@ -94,15 +94,17 @@ extern "C" int {name}(void** arguments, const uint* grid, const uint* dim) {{
 """
 
 
-def build(*programs: str) -> Any:
-    """The library of one or more programs; see `as_cpp`."""
-    shim = _shim()
+def build(*programs: str, level: str = "-O1") -> Any:
+    """The library of one or more programs; see `as_cpp`. Optimising takes half of the time."""
+    shim = _shim(level)
     text = "\n".join(programs)
     with tempfile.TemporaryDirectory(prefix="cubepy-metal-") as folder:
         file, library = Path(folder) / "kernel.cpp", Path(folder) / "kernel.so"
         file.write_text(text)
-        command = [find_clang(), *FLAGS, "-shared", "-include", str(shim), "-o", str(library)]
-        done = subprocess.run([*command, str(file)], capture_output=True, text=True, check=False)
+        command = [find_clang(), level, *FLAGS, "-shared", "-include", str(shim), str(file)]
+        done = subprocess.run(
+            [*command, "-o", str(library)], capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, f"{done.stderr}\n{text}"
         return ctypes.CDLL(str(library))
 
