@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 STAMPS := $(VENV)/stamps
-PYTEST_ARGS ?= -n auto --maxprocesses=8
+PYTEST_ARGS ?= -n auto --maxprocesses=8 --dist worksteal
 DEMO_ARGS ?=
 BENCH_ARGS ?=
 

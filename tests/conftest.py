@@ -1,4 +1,4 @@
-"""Options and fixtures of the whole test suite: `--bless`, `bless`, `require_package`."""
+"""Options and fixtures of the whole test suite: `--bless`, `--passed`, `require_package`."""
 
 import atexit
 import os
@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -28,6 +29,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="rewrite expectation files with what the code gives now; read the diff",
     )
+    parser.addoption(
+        "--passed",
+        type=Path,
+        help="leave out the tests that this file lists, and add those that pass to it",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    path: Path | None = config.getoption("--passed")
+    if path is None or not path.exists():
+        return
+    passed = set(path.read_text(encoding="utf-8").splitlines())
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in passed])
+    items[:] = [item for item in items if item.nodeid not in passed]
 
 
 @pytest.fixture(scope="session")
@@ -58,6 +73,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    path: Path | None = terminalreporter.config.getoption("--passed")
+    if path is not None:
+        passed = [report.nodeid for report in terminalreporter.getreports("passed")]
+        with path.open("a", encoding="utf-8") as file:
+            file.writelines(f"{name}\n" for name in passed)
     absent: Counter[str] = Counter()
     for report in terminalreporter.getreports("skipped"):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
