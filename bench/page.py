@@ -1,0 +1,130 @@
+"""The page about speed in the guide, from recorded results: `python -m bench.page` rewrites it.
+
+`python -m bench.models --json bench/results/models_cpu.json` records a CPU's part, with `--device
+cuda` and `models_h200.json` a GPU's, `python -m bench --only divergence --threads 1 --json
+bench/results/divergence.json` that of units whose control flow differs.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+
+from bench import roofline
+from bench.models.record import Record, Row
+from bench.readme import RESULTS, ROOT, gpu_table, product_table
+from bench.report import format_seconds
+from bench.results import Report, RowResult
+
+DOCS = ROOT / "docs"
+PAGE = DOCS / "guide" / "speed.md"
+MACHINES = {"cpu": "CPU", "h200": "H200"}
+"""Names of records, and how tables call the machines."""
+HEAD = """# How fast it is
+
+Written by `python -m bench.page` from the records in `bench/results`; a test compares this page
+with them. Each table names its command. Ratios say how many times CubePy is as fast as the peer, on
+the same arrays, in turns, in one process; below 1 the peer is faster.
+"""
+MODELS = """
+## Layers of models
+
+`python -m bench.models` runs what ResNet-50, BERT base and Llama 3 8B consist of, beside torch as
+it is called without a compiler of graphs: on the CPU one image and 128 tokens in f32, on the GPU 32
+images, 32 x 512 tokens and a prompt of 4,096 in bf16 (a choice of the next word in f32). Both sides
+return new arrays. Where CubePy fuses, torch makes several calls: `matmul` with bias and gelu,
+`silu(gate) * up`, `relu(x + y)`, weights of int8, and int8 by rows. Geometric means:
+"""
+
+
+def main() -> None:
+    """Write the page and its pictures."""
+    for path, text in made().items():
+        path.write_text(text, encoding="utf-8")
+
+
+def made() -> dict[Path, str]:
+    """The files that the records make."""
+    records = {name: Record.read(RESULTS / f"models_{name}.json") for name in MACHINES}
+    divergence = Report.from_json((RESULTS / "divergence.json").read_text(encoding="utf-8"))
+    parts = [HEAD, MODELS, _families(records)]
+    parts += [_machine(name, record) for name, record in records.items()]
+    parts += [_divergence(divergence), _peers()]
+    pictures = {_picture(name): roofline.draw(record) for name, record in records.items()}
+    return {PAGE: "\n".join(parts), **pictures}
+
+
+def _picture(name: str) -> Path:
+    return PAGE.with_name(f"speed-{name}.svg")
+
+
+def _table(head: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
+    lines = [head, tuple("---" for _ in head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def _families(records: dict[str, Record]) -> str:
+    """A row for each family, with the mean of each machine and how many works it is of."""
+    families = dict.fromkeys(row.family for r in records.values() for row in r.rows)
+    head = ("family", *(f"{shown}, x torch" for shown in MACHINES.values()))
+    rows = ((name, *(_mean(record, name) for record in records.values())) for name in families)
+    return _table(head, rows)
+
+
+def _mean(record: Record, family: str) -> str:
+    ratios = [row.ratio for row in record.rows if row.family == family]
+    return f"{statistics.geometric_mean(ratios):.2f} of {len(ratios)}" if ratios else ""
+
+
+def _machine(name: str, record: Record) -> str:
+    """The picture and the rows of a machine."""
+    told = "; ".join(f"{key}: {value}" for key, value in record.machine.items())
+    roofs = record.roofs
+    text = [f"## On the {MACHINES[name]}\n", f"{told}.\n"]
+    text.append(
+        f"A large copy moves {roofs.copy:.0f} GB/s, a large product makes "
+        f"{roofs.product / 1e3:.3g} TFLOP/s, by whoever is faster: the roofs of the picture. "
+        "Arrays that stay in a cache may be above.\n\n"
+        f"![Rooflines of the {MACHINES[name]}]({_picture(name).name})\n"
+    )
+    head = ("model", "family", "work", "CubePy", "", "torch", "ratio")
+    text.append(_table(head, (_cells(row) for row in record.rows)))
+    return "\n".join(text)
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    times = format_seconds(row.ours), row.rate(row.ours), format_seconds(row.theirs)
+    return row.model, row.family, row.work, *times, f"{row.ratio:.2f}x"
+
+
+def _divergence(report: Report) -> str:
+    """Units whose control flow differs, beside numba's loops."""
+    told = f"{report.machine['cpu']}, numba {report.machine['numba']}"
+    head = ("work", "CubePy", "numba", "x numba", "x unit by unit")
+    return (
+        "## Units whose control flow differs\n\n"
+        "`python -m bench --only divergence --threads 1`: a unit for each element, which become "
+        f"lanes of lines on a CPU; {told}.\n\n" + _table(head, (_lanes(row) for row in report.rows))
+    )
+
+
+def _lanes(row: RowResult) -> tuple[str, ...]:
+    ours, peer = row.find_timing("cubepy units as lanes"), row.find_timing("numba loop")
+    speeds = (row.find_verdict("speed"), row.find_verdict("unit by unit"))
+    times = (format_seconds(t.median) if t else "" for t in (ours, peer))
+    return row.label, *times, *(f"{v.value:.2f}x" if v else "" for v in speeds)
+
+
+def _peers() -> str:
+    return (
+        "## Beside compiled and hand-written peers on an H200\n\n"
+        "`python -m bench.gpu`, which has `torch.compile` too:\n\n"
+        f"{gpu_table()}\n\n"
+        "`python -m bench.gpu_matmul`, `bench.gpu_attention` and `bench.gpu_convolution`:\n\n"
+        f"{product_table()}\n"
+    )
+
+
+if __name__ == "__main__":
+    main()
