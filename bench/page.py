@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bench import roofline
 from bench.models.record import Record, Row
-from bench.readme import RESULTS, ROOT, gpu_table, product_table
+from bench.readme import RESULTS, ROOT
 from bench.report import format_seconds
 from bench.results import Report, RowResult
 
@@ -25,7 +25,8 @@ HEAD = """# How fast it is
 
 Written by `python -m bench.page` from the records in `bench/results`; a test compares this page
 with them. Each table names its command. Ratios say how many times CubePy is as fast as the peer, on
-the same arrays, in turns, in one process; below 1 the peer is faster.
+the same arrays, in turns, in one process; below 1 the peer is faster. The README has tables beside
+cuBLAS, cuDNN and `torch.compile`.
 """
 MODELS = """
 ## Layers of models
@@ -50,7 +51,7 @@ def made() -> dict[Path, str]:
     divergence = Report.from_json((RESULTS / "divergence.json").read_text(encoding="utf-8"))
     parts = [HEAD, MODELS, _families(records)]
     parts += [_machine(name, record) for name, record in records.items()]
-    parts += [_divergence(divergence), _peers()]
+    parts.append(_divergence(divergence))
     pictures = {_picture(name): roofline.draw(record) for name, record in records.items()}
     return {PAGE: "\n".join(parts), **pictures}
 
@@ -114,16 +115,6 @@ def _lanes(row: RowResult) -> tuple[str, ...]:
     speeds = (row.find_verdict("speed"), row.find_verdict("unit by unit"))
     times = (format_seconds(t.median) if t else "" for t in (ours, peer))
     return row.label, *times, *(f"{v.value:.2f}x" if v else "" for v in speeds)
-
-
-def _peers() -> str:
-    return (
-        "## Beside compiled and hand-written peers on an H200\n\n"
-        "`python -m bench.gpu`, which has `torch.compile` too:\n\n"
-        f"{gpu_table()}\n\n"
-        "`python -m bench.gpu_matmul`, `bench.gpu_attention` and `bench.gpu_convolution`:\n\n"
-        f"{product_table()}\n"
-    )
 
 
 if __name__ == "__main__":

@@ -82,7 +82,7 @@ def describe(device: str, threads: int) -> dict[str, str]:
     versions = {"torch": torch.__version__, "cubepy": cp.__version__}
     if device == "cpu":
         told = machine.describe()
-        kept = ("cpu", "cores", "caches", "system", "python")
+        kept = ("cpu", "cores", "caches", "system", "load", "python")
         shown = {name: told[name] for name in kept}
         return {**shown, **versions, "threads": f"{threads} for each side"}
     return {"gpu": torch.cuda.get_device_name(), **versions}
