@@ -115,7 +115,7 @@ def test_lines(device: str, launches: list[str]):
 @pytest.mark.parametrize("device", DEVICES)
 def test_planes_and_fragments(device: str, launches: list[str]):
     cooperation.test_planes_meet_where_they_only_synchronise(device)
-    cooperation.test_products_of_fragments(device, set(), f16, (5, 7, 9))
+    cooperation.test_products_of_fragments(device, False, set(), f16, (5, 7, 9))
     cooperation.test_products_of_shared_tiles(device, bf16, 3)
     cooperation.test_units_that_returned_give_no_extremum(device, set(), f32)
     assert len(launches) > 4
