@@ -11,6 +11,10 @@ import pytest
 
 from cubepy import kernels
 from cubepy.errors import LaunchError, LaunchTypeError
+from cubepy.kernels.calls.inspection import record
+from cubepy.lang.annotations import spec
+from cubepy.runtimes.registry import find_device
+from cubepy.targets import parse_target
 from tests.guarded import Guarded
 
 EPS = {"f2": 2.0**-10, "f4": 2.0**-23, "f8": 2.0**-52, "bf16": 2.0**-7}
@@ -28,11 +32,13 @@ def attended(
     causal: bool,
     eps: float,
     window: Any = (None, None),
+    rounding: float = 0.0,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The result in f64, and how far a computation with roundings of `eps` may be from it.
 
     A score is off by its length in roundings of its absolute products; a weight relatively by
-    twice the worst of that and by the rounding of its exponent; sums add one rounding for a key.
+    twice the worst of that, by the rounding of its exponent, and by `rounding`; sums add one
+    rounding for a key.
     """
     q, k, v = (x.astype("f8") for x in (q, k, v))
     scale = 1 / np.sqrt(q.shape[-1])
@@ -53,7 +59,13 @@ def attended(
     total = weights.sum(-1, keepdims=True)
     weights = weights / np.where(total == 0, 1, total)
     worst = size.max(-1, keepdims=True, initial=0) * (q.shape[-1] + 8) * eps
-    return weights @ v, (4 * worst + (k.shape[-2] + 32) * eps) * (weights @ np.abs(v))
+    return weights @ v, (4 * worst + (k.shape[-2] + 32) * eps + rounding) * (weights @ np.abs(v))
+
+
+def rounding_of(name: str) -> float:
+    """By what weights are rounded: where a processor's matrix units multiply them."""
+    has_units = "amx-bf16" in find_device("cpu").target.features
+    return 2.0**-8 if name == "bf16" and has_units else 0.0
 
 
 def check(found: Any, expected: np.ndarray, bound: np.ndarray, eps: float) -> None:
@@ -85,14 +97,15 @@ def test_of_any_shape(draw, name, causal):
         for mask in draw.pick.sample((None, sees, added), 2):
             out = np.full((*batch, queries, width), np.nan, dtype)
             assert kernels.attention(q, k, v, causal=causal, mask=mask, out=out) is out
-            check(out, *attended(q, k, v, mask, causal, computed), EPS[name])
+            expected = attended(q, k, v, mask, causal, computed, rounding=rounding_of(name))
+            check(out, *expected, EPS[name])
 
 
 WINDOWS = (0, 0), (3, 0), (0, 2), (5, 7), (None, 1), (2, None), (64, 3), (1000, 1000)
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("name", ["f4", "f2"])
+@pytest.mark.parametrize("name", ["f4", "f2", "bf16"])
 def test_windows(draw, name, causal):
     dtype = dtype_of(name)
     for batch, queries, keys, size, width in ((((2,), 70, 45, 8, 12)), ((), 45, 70, 33, 8)):
@@ -104,7 +117,8 @@ def test_windows(draw, name, causal):
             for mask in (None, sees):
                 out = np.full((*batch, queries, width), np.nan, dtype)
                 kernels.attention(q, k, v, causal=causal, mask=mask, window=window, out=out)
-                expected = attended(q, k, v, mask, causal, EPS["f4"], window)
+                rounding = rounding_of(name)
+                expected = attended(q, k, v, mask, causal, EPS["f4"], window, rounding)
                 check(out, *expected, EPS[name])
 
 
@@ -126,8 +140,47 @@ def test_long_rows_take_several_steps(draw):
 def test_scales_are_not_rounded_as_narrow_floats(draw):
     q, k, v = draw.numbers.standard_normal((3, 40, 33)).astype(ml_dtypes.bfloat16)
     q = q * ml_dtypes.bfloat16(16)
-    expected, bound = attended(q, k, v, None, False, EPS["f4"])
+    expected, bound = attended(q, k, v, None, False, EPS["f4"], rounding=rounding_of("bf16"))
     check(kernels.attention(q, k, v), expected, bound, EPS["bf16"] / 2)
+
+
+def test_steps_of_matrix_units(draw):
+    q = draw.numbers.standard_normal((4, 300, 70)).astype(ml_dtypes.bfloat16)
+    k, v = draw.numbers.standard_normal((2, 2, 700, 70)).astype(ml_dtypes.bfloat16)
+    q[1] *= ml_dtypes.bfloat16(-8)
+    wide = tuple(np.repeat(x, 2, 0) for x in (k, v))
+    for causal in (False, True):
+        found, logs = kernels.attention(q, k, v, causal=causal, return_lse=True)
+        expected = attended(q, *wide, None, causal, EPS["f4"], rounding=rounding_of("bf16"))
+        check(found, *expected, EPS["bf16"])
+        scores = q.astype("f8") @ wide[0].astype("f8").swapaxes(-1, -2) / 70**0.5
+        scores = np.where(np.tri(300, 700, dtype=bool) | (not causal), scores, -np.inf)
+        exact = np.log(np.exp(scores).sum(-1))
+        np.testing.assert_allclose(logs, exact, 1e-5, rounding_of("bf16") / 8 + 1e-5)
+
+
+def test_rows_of_bf16_that_see_nothing_and_numbers_that_are_none(draw):
+    q, k, v = draw.numbers.standard_normal((3, 40, 24)).astype(ml_dtypes.bfloat16)
+    mask = np.zeros((40, 40), "f4")
+    mask[1], mask[2, :39], mask[3, 5] = -np.inf, -np.inf, np.inf
+    found = kernels.attention(q, k, v, mask=mask).astype("f4")
+    assert np.all(found[1] == 0) and np.all(np.isnan(found[3]))
+    np.testing.assert_array_equal(found[2], v[39].astype("f4"))
+    assert np.all(np.isfinite(np.delete(found, 3, 0)))
+    q[7, 0] = np.nan
+    found = kernels.attention(q, k, v).astype("f4")
+    assert np.all(np.isnan(found[7])) and np.all(np.isfinite(np.delete(found, 7, 0)))
+
+
+def test_matrix_units_are_used_where_they_are():
+    specs = {name: spec("bf16[2,64,64]") for name in "qkv"}
+    for target, used in (("cpu:sapphirerapids", True), ("cpu:x86-64-v4", False)):
+        (launch,) = record(kernels.attention, specs, {}, parse_target(target))
+        text = launch.launcher.inspect(**launch.arguments, target=target)
+        assert ("tdpbf16ps" in text) == used
+    few = {**specs, "q": spec("bf16[2,15,64]")}
+    (launch,) = record(kernels.attention, few, {}, parse_target("cpu:sapphirerapids"))
+    assert launch.kernel.__name__ == "attend_strips"
 
 
 def test_sizes_that_fit_no_cache(draw):

@@ -19,11 +19,13 @@ from cubepy.kernels.attention.problem import (
     Problem,
     Squares,
     Strips,
+    UnitStrips,
     Warpgroups,
 )
 from cubepy.kernels.attention.squares import attend_squares
 from cubepy.kernels.attention.strategies import choose, order
 from cubepy.kernels.attention.strips import attend_strips
+from cubepy.kernels.attention.unit_strips import attend_unit_strips
 from cubepy.kernels.attention.views import (
     checked,
     column,
@@ -42,7 +44,7 @@ from cubepy.kernels.calls.arguments import refused, wrong
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
-from cubepy.kernels.matmul.problem import expanded
+from cubepy.kernels.matmul.problem import expanded, is_dense
 from cubepy.lang.pipelines import ROWS, WARPGROUP
 
 _PLANS = Plans()
@@ -140,7 +142,8 @@ def _plan(
     if isinstance(t, Warpgroups) and boxes is not None:
         _launch_boxes(planner, boxes, t, order(planner.target, p, t), window, number)
         return
-    p = Problem(prod(batch), q.shape[-2], *sizes[1:], dtype, causal)  # as the views have them
+    factors = q.dtype if all(is_dense(m, -1) for m in (q, k, v)) else None
+    p = Problem(prod(batch), q.shape[-2], *sizes[1:], dtype, causal, factors=factors)
     shown = tuple(without_column(m) for m in logs)
     _launch(planner, p, choose(planner.target, p), views, (shown, seen), window, number)
 
@@ -202,6 +205,8 @@ def _launch(
     bands = -(-p.queries // t.height)
     if isinstance(t, Strips):
         planner.launch(attend_strips, p.heads * bands, **common)
+    elif isinstance(t, UnitStrips):
+        planner.launch(attend_unit_strips, p.heads * bands, **common)
     elif isinstance(t, Squares):
         cubes = p.heads * bands * -(-p.width // t.width)
         grid = Fixed((cubes, 1, 1), (t.side * t.side, 1, 1))

@@ -11,8 +11,8 @@ class Problem:
     """`heads` times `queries` rows of `size` elements against `keys` rows of `size` elements, and
     values of `width` elements; computed in `dtype`. A query of `is_causal` attention sees no keys
     behind its own position; `has_window`: what it sees begins or ends at other distances from it.
-    `elements`: the type in memory, where tensor maps can describe the arrays; `result`: that of
-    results, None if it is the same."""
+    `elements`: the type in memory, where tensor maps can describe the arrays; `factors`: the same,
+    where rows are dense; `result`: that of results, None if it is the same."""
 
     heads: int
     queries: int
@@ -24,6 +24,7 @@ class Problem:
     elements: DType | None = None
     has_window: bool = False
     result: DType | None = None
+    factors: DType | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,48 @@ class Strips:
     def tiles(self) -> int:
         """Products side by side that make all elements of the values."""
         return -(-self.width // self.step)
+
+
+@dataclass(frozen=True, slots=True)
+class UnitStrips:
+    """How a CPU with matrix units divides attention of `factors`, computed in `dtype`.
+
+    A cube has `height` queries, and takes `keys` keys at a time. Of `size` and `width`, the elements
+    of a query and of a value, `deep` blocks of a line make the one, `wide` panels the other.
+    """
+
+    height: int
+    keys: int
+    deep: int
+    wide: int
+    factors: DType
+    dtype: DType
+    is_causal: bool
+
+    @property
+    def line(self) -> int:
+        """Elements of k of a block."""
+        return 64 // self.factors.itemsize
+
+    @property
+    def word(self) -> int:
+        """Elements in 32 bits."""
+        return 4 // self.factors.itemsize
+
+    @property
+    def rows(self) -> int:
+        """Queries that are multiplied at once."""
+        return 32
+
+    @property
+    def left(self) -> str:
+        """The axis along which queries are dense."""
+        return "rows"
+
+    @property
+    def moved(self) -> bool:
+        """Whether queries are packed as unsigned bytes."""
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,4 +391,4 @@ class Sequences:
     page: int
 
 
-Configuration = Strips | Squares | Warpgroups
+Configuration = Strips | UnitStrips | Squares | Warpgroups

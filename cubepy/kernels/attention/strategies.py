@@ -17,9 +17,11 @@ from cubepy.kernels.attention.problem import (
     Problem,
     Squares,
     Strips,
+    UnitStrips,
     Warpgroups,
 )
 from cubepy.kernels.matmul.strategies import even_part, tile_extents
+from cubepy.kernels.matmul.units import PANEL
 from cubepy.lang.pipelines import ROWS
 from cubepy.targets import Target
 
@@ -35,7 +37,7 @@ SIDE = 16
 def choose(target: Target, p: Problem) -> Configuration:
     """The kernel for a problem, as its configuration."""
     if target.kind in ("cpu", "interpreter") and max(p.size, p.width) <= LARGEST:
-        return strips(target, p)
+        return unit_strips(target, p) or strips(target, p)
     return warpgroups(target, p) or squares(p)
 
 
@@ -55,6 +57,25 @@ def strips(target: Target, p: Problem) -> Strips:
         height = -(-height // 2)
     height = -(-height // rows) * rows
     return Strips(rows, lines, line, height, keys, p.size, p.width, p.dtype, p.is_causal)
+
+
+UNIT_KEYS = 256
+"""Keys of a step of matrix units: scores of 32 queries fit the nearest cache."""
+
+
+def unit_strips(target: Target, p: Problem) -> UnitStrips | None:
+    """Cubes as high as those of `strips`; None where no matrix unit takes the factors, or queries
+    are fewer than a block of them."""
+    takes = (unit.factor for unit in target.matrix_units if unit.layout == "amx")
+    if p.factors is not bf16 or p.factors.name not in takes or p.queries < SIDE:
+        return None
+    height = min(HIGHEST, -(-p.queries // PANEL) * PANEL)
+    while p.heads * -(-p.queries // height) < CUBES * target.cores and height > 8 * PANEL:
+        height = -(-height // 2)
+    height = -(-height // PANEL) * PANEL
+    keys = min(UNIT_KEYS, -(-p.keys // PANEL) * PANEL)
+    deep, wide = (max(1, -(-n // PANEL)) for n in (p.size, p.width))
+    return UnitStrips(height, keys, deep, wide, p.factors, p.dtype, p.is_causal)
 
 
 def squares(p: Problem) -> Squares:

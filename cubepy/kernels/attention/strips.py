@@ -251,22 +251,22 @@ def highest(a: Any, b: Any) -> Any:
 def masked(s: Any, masks: Any, j0: Any, j: Any, ends: Any, window: Any, t: Any) -> Any:
     """A line of scores from key `j0 + j` on, without those that the query does not see, which sees
     those between `ends`, counted from `j0` on."""
-    lanes = cp.i32(j) + count_up(t.line, cp.i32)
+    lanes = cp.i32(j) + count_up(s.line_size, cp.i32)
     s = with_mask(s, masks, j0 + j, t)
-    s = cp.where(lanes < cp.i32(ends[1]), s, cp.Line[t.dtype, t.line](LOWEST))
+    s = cp.where(lanes < cp.i32(ends[1]), s, cp.Line[t.dtype, s.line_size](LOWEST))
     if len(window) == 0:
         return s
-    return cp.where(lanes < cp.i32(ends[0]), cp.Line[t.dtype, t.line](LOWEST), s)
+    return cp.where(lanes < cp.i32(ends[0]), cp.Line[t.dtype, s.line_size](LOWEST), s)
 
 
 def with_mask(s: Any, masks: Any, j: Any, t: Any) -> Any:
     """Scores plus the mask, or only those where it is true."""
     if len(masks) == 0:
         return s
-    mask = cp.load(masks[0], j, line=t.line)
+    mask = cp.load(masks[0], j, line=s.line_size)
     if mask.dtype == cp.bool_:
-        return cp.where(mask, s, cp.Line[t.dtype, t.line](LOWEST))
-    return s + cp.Line[t.dtype, t.line](mask)
+        return cp.where(mask, s, cp.Line[t.dtype, s.line_size](LOWEST))
+    return s + cp.Line[t.dtype, s.line_size](mask)
 
 
 def finish_row(memory: Any, row: Any, r: Any, t: Any) -> None:
