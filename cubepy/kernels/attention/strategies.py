@@ -59,8 +59,8 @@ def strips(target: Target, p: Problem) -> Strips:
     return Strips(rows, lines, line, height, keys, p.size, p.width, p.dtype, p.is_causal)
 
 
-UNIT_KEYS = 256
-"""Keys of a step of matrix units: scores of 32 queries fit the nearest cache."""
+UNIT_KEYS = 512
+"""Keys of a step of matrix units: what is done once for a query and a step costs little beside."""
 
 
 def unit_strips(target: Target, p: Problem) -> UnitStrips | None:

@@ -198,7 +198,7 @@ def weigh_row(
     total = cp.local(2, cp.Line[t.dtype, SIDE], fill=0)
     weigh_lines(scores, weights, total, u, 0, whole, number * LOG2_E, base * LOG2_E, t)
     weigh_lines(scores, weights, total, u, whole, end, t.dtype(LOG2_E), base * LOG2_E, t)
-    factor = cp.exp(old - base)
+    factor = power(cp.Line[t.dtype, 1]((old - base) * LOG2_E))[0]
     state[0, r] = most
     state[1, r] = state[1, r] * factor + (total[0] + total[1]).sum()
     state[2, r] = factor
@@ -243,9 +243,9 @@ def largest(v: Any) -> Any:
 
 def power(x: Any) -> Any:
     """2**x of a line of numbers of at most 0, with an error of 2**-12; 0 up to 2**-127."""
-    x = cp.where(x < LEAST, cp.Line[cp.f32, SIDE](LEAST), x)
+    x = cp.where(x < LEAST, cp.Line[cp.f32, x.line_size](LEAST), x)
     shifted = x + ROUNDING
-    rest, found = x - (shifted - ROUNDING), cp.Line[cp.f32, SIDE](POWER[0])
+    rest, found = x - (shifted - ROUNDING), cp.Line[cp.f32, x.line_size](POWER[0])
     for factor in cp.unroll(POWER[1:]):
         found = found * rest + factor
     return cp.bitcast(cp.bitcast(found, cp.i32) + (cp.bitcast(shifted, cp.i32) << 23), cp.f32)
