@@ -148,15 +148,16 @@ def test_steps_of_matrix_units(draw):
     q = draw.numbers.standard_normal((4, 300, 70)).astype(ml_dtypes.bfloat16)
     k, v = draw.numbers.standard_normal((2, 2, 700, 70)).astype(ml_dtypes.bfloat16)
     q[1] *= ml_dtypes.bfloat16(-8)
-    wide = tuple(np.repeat(x, 2, 0) for x in (k, v))
+    keys, values = np.repeat(k, 2, 0), np.repeat(v, 2, 0)
     for causal in (False, True):
         found, logs = kernels.attention(q, k, v, causal=causal, return_lse=True)
-        expected = attended(q, *wide, None, causal, EPS["f4"], rounding=rounding_of("bf16"))
+        rounding = rounding_of("bf16")
+        expected = attended(q, keys, values, None, causal, EPS["f4"], rounding=rounding)
         check(found, *expected, EPS["bf16"])
-        scores = q.astype("f8") @ wide[0].astype("f8").swapaxes(-1, -2) / 70**0.5
+        scores = q.astype("f8") @ keys.astype("f8").swapaxes(-1, -2) / 70**0.5
         scores = np.where(np.tri(300, 700, dtype=bool) | (not causal), scores, -np.inf)
         exact = np.log(np.exp(scores).sum(-1))
-        np.testing.assert_allclose(logs, exact, 1e-5, rounding_of("bf16") / 8 + 1e-5)
+        np.testing.assert_allclose(logs, exact, 1e-5, rounding / 8 + 1e-5)
 
 
 def test_rows_of_bf16_that_see_nothing_and_numbers_that_are_none(draw):

@@ -366,7 +366,7 @@ def test_cores_share_blocks_evenly(draw):
     two = replace(parse_target("cpu:x86-64-v4"), cores=2)
     problem = entry.Problem(256, 256, 256, (), f32, f32, f32, "rows", "rows")
     d = strategies.divide(two, problem, strategies.blocks(two, problem))
-    assert -(-256 // d.height) * -(-256 // d.width) == 2
+    assert -(-256 // d.height) * -(-256 // d.width) == 4
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "float64", "f8e4m3"])

@@ -85,8 +85,10 @@ def attention(
     elements, whose rows begin at multiples of 16 bytes), weights are rounded to the dtype too, and
     exponentials have an error of 2 ULP (Shah et al., "FlashAttention-3", 2024). 8-bit floats are
     summed in f32; where tensor cores multiply them (sm_90a; at most 128 elements), weights are
-    rounded to f8e4m3, and docs/accuracy.md bounds the error. Raises
-    `LaunchError` for shapes that do not fit, `LaunchTypeError` for dtypes that do not.
+    rounded to f8e4m3, and docs/accuracy.md bounds the error. Processors with AMX round weights of
+    bf16 to it too, make exponentials with an error of 2**-12, and take factors and sums below
+    2**-126 for 0. Raises `LaunchError` for shapes that do not fit, `LaunchTypeError` for dtypes
+    that do not.
     """
     if scale is not None and not isinstance(scale, int | float):
         raise refused("attention", "scale", f"is {scale!r}; it takes a number", "")

@@ -66,8 +66,8 @@ class Strips:
 class UnitStrips:
     """How a CPU with matrix units divides attention of `factors`, computed in `dtype`.
 
-    A cube has `height` queries, and takes `keys` keys at a time. Of `size` and `width`, the elements
-    of a query and of a value, `deep` blocks of a line make the one, `wide` panels the other.
+    A cube has `height` queries, and takes `keys` keys at a time. `deep`: lines of a query; `wide`:
+    panels of a value.
     """
 
     height: int

@@ -67,7 +67,7 @@ def unit_strips(target: Target, p: Problem) -> UnitStrips | None:
     """Cubes as high as those of `strips`; None where no matrix unit takes the factors, or queries
     are fewer than a block of them."""
     takes = (unit.factor for unit in target.matrix_units if unit.layout == "amx")
-    if p.factors is not bf16 or p.factors.name not in takes or p.queries < SIDE:
+    if p.factors is not bf16 or bf16.name not in takes or p.queries < SIDE:
         return None
     height = min(HIGHEST, -(-p.queries // PANEL) * PANEL)
     while p.heads * -(-p.queries // height) < CUBES * target.cores and height > 8 * PANEL:
@@ -75,7 +75,7 @@ def unit_strips(target: Target, p: Problem) -> UnitStrips | None:
     height = -(-height // PANEL) * PANEL
     keys = min(UNIT_KEYS, -(-p.keys // PANEL) * PANEL)
     deep, wide = (max(1, -(-n // PANEL)) for n in (p.size, p.width))
-    return UnitStrips(height, keys, deep, wide, p.factors, p.dtype, p.is_causal)
+    return UnitStrips(height, keys, deep, wide, bf16, p.dtype, p.is_causal)
 
 
 def squares(p: Problem) -> Squares:

@@ -28,7 +28,7 @@ CUBE_WORK = 1 << 21
 """Multiplications that are worth a cube of their own: 20 microseconds."""
 CUBES = 4
 """Cubes for each core, so that one that is slow does not hold up all."""
-LONG_WORK, BLOCK_CUBES = 1 << 25, 2
+LONG_WORK, BLOCK_CUBES = 1 << 22, 2
 """As `CUBE_WORK` and `CUBES`, for blocks: what a core has to do until it takes several cubes, each
 of which packs for itself."""
 PACKED = 10
