@@ -90,6 +90,10 @@ KEYS_OF_BLOCK, QUERIES_OF_BLOCK = 256, 192
 enough."""
 
 
+MOST_PARTS = 16
+"""Parts of the keys of a head on CPUs, at most."""
+
+
 def gradient_strips(target: Target, p: Problem) -> GradientStrips | None:
     """Packed keys and values with their gradients fill a sixth of the second cache, queries with
     weights a quarter; None for other targets and longer rows."""
@@ -109,8 +113,9 @@ def gradient_strips(target: Target, p: Problem) -> GradientStrips | None:
 
 
 def keys_of_part(target: Target, p: Problem, t: GradientStrips, heads: int) -> int:
-    """How many keys a cube has: all of a head, unless cores would be left without work."""
-    parts = max(1, -(-CUBES * target.cores // heads))
+    """How many keys a cube has: all of a head, unless cores would be left without work; sums of
+    each part have memory of their own."""
+    parts = max(1, min(MOST_PARTS, -(-CUBES * target.cores // heads)))
     return -(-even_part(p.keys, -(-p.keys // parts)) // t.keys) * t.keys
 
 
