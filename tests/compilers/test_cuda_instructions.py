@@ -269,7 +269,7 @@ def test_matrices_that_cannot_be_loaded():
     def wide_rows(x: cp.Tensor[cp.u64]):
         cp.cuda.ldmatrix(cp.shared((8, 2), cp.u64), (0, 0))
 
-    assert "E201" in (text := wrong(transposed_words, "u64[1]")) and "2 bytes alone" in text
+    assert "E201" in (text := wrong(transposed_words, "u64[1]")) and "1 or 2 bytes" in text
     assert "E201" in (text := wrong(wide_rows, "u64[1]")) and "1, 2 or 4 bytes" in text
 
 

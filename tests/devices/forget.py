@@ -20,8 +20,6 @@ def forget_devices() -> None:
             for table in found.native._tables.values() if found.native else ():
                 table._learned.clear()  # launchers keep it
                 table._write()
-        elif isinstance(
-            found, Plans
-        ):  # a kept launch is in the stream of the device it was made on
+        elif isinstance(found, Plans):  # a launch is in the stream of the device it was made on
             found._made.clear()
             found.short._made.clear()
