@@ -145,7 +145,7 @@ def read_messages(stream: BinaryIO, put: Callable[[Message | None], None]) -> No
 
 
 def main(name: str) -> None:
-    """Serve a device until nobody asks any more."""
+    """Serve a device until the requests end."""
     out, read = os.fdopen(os.dup(1), "wb", 0), os.fdopen(os.dup(0), "rb")
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):

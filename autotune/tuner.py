@@ -186,7 +186,7 @@ class _Search:
 
     @property
     def name(self) -> Any:
-        """What tells searches of this process apart."""
+        """What distinguishes searches of this process."""
         return self.key, self.request.candidates
 
 

@@ -80,9 +80,9 @@ def _mean(record: Record, family: str) -> str:
 
 def _machine(name: str, record: Record) -> str:
     """The picture and the rows of a machine."""
-    told = "; ".join(f"{key}: {value}" for key, value in record.machine.items())
+    machine = "; ".join(f"{key}: {value}" for key, value in record.machine.items())
     roofs = record.roofs
-    text = [f"## On the {MACHINES[name]}\n", f"{told}.\n"]
+    text = [f"## On the {MACHINES[name]}\n", f"{machine}.\n"]
     text.append(
         f"A large copy moves {roofs.copy:.0f} GB/s, a large product makes "
         f"{roofs.product / 1e3:.3g} TFLOP/s, by whoever is faster: the roofs of the picture. "
@@ -101,12 +101,13 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 def _divergence(report: Report) -> str:
     """Units whose control flow differs, beside numba's loops."""
-    told = f"{report.machine['cpu']}, numba {report.machine['numba']}"
+    where = f"{report.machine['cpu']}, numba {report.machine['numba']}"
     head = ("work", "CubePy", "numba", "x numba", "x unit by unit")
     return (
         "## Units whose control flow differs\n\n"
         "`python -m bench --only divergence --threads 1`: a unit for each element, which become "
-        f"lanes of lines on a CPU; {told}.\n\n" + _table(head, (_lanes(row) for row in report.rows))
+        f"lanes of lines on a CPU; {where}.\n\n"
+        + _table(head, (_lanes(row) for row in report.rows))
     )
 
 

@@ -81,9 +81,9 @@ def describe(device: str, threads: int) -> dict[str, str]:
     """The machine, and what ran on it."""
     versions = {"torch": torch.__version__, "cubepy": cp.__version__}
     if device == "cpu":
-        told = machine.describe()
+        found = machine.describe()
         kept = ("cpu", "cores", "caches", "system", "load", "python")
-        shown = {name: told[name] for name in kept}
+        shown = {name: found[name] for name in kept}
         return {**shown, **versions, "threads": f"{threads} for each side"}
     return {"gpu": torch.cuda.get_device_name(), **versions}
 
