@@ -109,7 +109,9 @@ class Ahead:
         """Let the processes go on, behind all others. Those that end are not replaced any more: the
         arguments, which a new one would need, are nobody's concern."""
         self._compile = None
-        for pid in self._doing:
+        for pid, task in self._doing.items():
+            if task is not None:  # it has had no time since they were stopped
+                self._doing[pid] = task[0], self._clock()
             with suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, pid, BEHIND)
         self._signal(signal.SIGCONT)

@@ -15,8 +15,8 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from cubepy.array.memory import Memory
@@ -114,8 +114,8 @@ class Sandbox:
         if said is None:
             ended = self._process and self._process.poll()
             self.end()
-            if ended is not None:
-                return Verdict(f"its process ended with status {ended}")
+            if ended is not None:  # with status 0 it had waited in vain for long, before this run
+                return Verdict(f"its process ended with status {ended}", is_unknown=ended == 0)
             return Verdict(f"no answer within {limit_s:.3g} s", is_late=True)
         return Verdict(said["error"], is_unknown=said.get("code") == OUT_OF_MEMORY)
 
@@ -133,12 +133,21 @@ class Sandbox:
                 assert pipe is not None
                 pipe.close()
 
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """Ctrl-C ends the process: half a message, or an answer under way, would be the next's."""
+        try:
+            yield
+        except BaseException:
+            self.end()
+            raise
+
     def _send(self, message: dict[str, Any], data: Sequence[bytes]) -> None:
-        """A process that has ended is met by who reads."""
+        """Send a message; that the process has ended is found by the next read."""
         pipe = self._process and self._process.stdin
         assert pipe is not None
         line = json.dumps({**message, "sizes": [len(d) for d in data]}).encode()
-        with suppress(OSError, ValueError):
+        with self._whole(), suppress(OSError, ValueError):
             pipe.write(line + b"\n")
             for part in data:
                 pipe.write(part)
@@ -146,6 +155,10 @@ class Sandbox:
 
     def _read(self, seconds: float) -> dict[str, Any] | None:
         """The next line; None where none comes in time, or ever."""
+        with self._whole():
+            return self._read_line(seconds)
+
+    def _read_line(self, seconds: float) -> dict[str, Any] | None:
         pipe, until = self._process and self._process.stdout, time.monotonic() + seconds
         assert self._process is not None and pipe is not None
         while b"\n" not in self._buffer:

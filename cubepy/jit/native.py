@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import inspect
+import threading
 from typing import TYPE_CHECKING, Any
 
 from cubepy import config
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from cubepy.jit.kernel import CubeKernel, Launcher
     from cubepy.jit.tables import Table
 
+_JOINING = threading.Lock()
 MAX_TABLES = 64
 """Tables of one kernel."""
 LAUNCHES = 2
@@ -115,12 +117,13 @@ class NativeLaunches:
 
             found = native_executor()
             assert found is not None
-            if type(bound) is found.bound:  # another thread was here
-                return
-            bound._memo = (ctypes.c_int64 * MEMO_WORDS)()
-            bound._words = ctypes.addressof(bound._memo)
-            bound._entry = found.bound_entry
-            bound.__class__ = found.bound
+            with _JOINING:
+                if type(bound) is found.bound:  # another thread was here
+                    return
+                bound._memo = (ctypes.c_int64 * MEMO_WORDS)()
+                bound._words = ctypes.addressof(bound._memo)
+                bound._entry = found.bound_entry
+                bound.__class__ = found.bound
 
     def _key(self, grid: Grid) -> Any:
         return kind_of(grid), self._kernel.options.by_settings()

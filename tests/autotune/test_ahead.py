@@ -119,3 +119,24 @@ def test_in_haste_only_what_is_on_disk_is_taken(store: Path):
 def test_without_a_disk_cache_nothing_is_made_ahead(monkeypatch: pytest.MonkeyPatch):
     with cp.settings(cache=False):
         assert not can_compile_ahead()
+
+
+def test_a_pause_is_nobodys_time():
+    def work(k: int) -> None:
+        began = time.process_time()
+        while time.process_time() - began < 0.3:
+            pass
+
+    seconds = [0.0]
+    with Ahead(work, range(4), 20.0, lambda: seconds[0], workers=2) as workers:
+        assert workers.next(list(range(4)), 0.0) is None
+        time.sleep(0.2)  # the processes have reported what they do
+        workers.next(list(range(4)), 0.0)
+        workers.pause()
+        seconds[0] += 100.0
+        workers.resume()
+        found, wanted = [], list(range(4))
+        while wanted and (ready := workers.next(wanted, 101.0)) is not None:
+            wanted.remove(ready.k)
+            found.append(ready)
+    assert not any(ready.failure for ready in found) and len(found) == 4

@@ -14,6 +14,7 @@ import cubepy as cp
 from cubepy.array.interop import read_memory
 from cubepy.array.memory import Memory
 from cubepy.autotune import first_runs as first
+from cubepy.autotune import sandbox
 from cubepy.autotune.first_runs import FirstRuns
 from cubepy.autotune.sandbox import (
     Span,
@@ -104,6 +105,35 @@ def test_what_hangs_or_crashes_costs_its_limit_and_the_next_runs_in_a_new_proces
         assert "ended" in lost.reason and not lost.is_late
         assert runs.is_ready(60.0) and runs.run(good).reason == ""
     assert not out.any()
+
+
+def test_an_interrupted_run_leaves_no_answer_to_the_next(monkeypatch: pytest.MonkeyPatch):
+    out = np.zeros(4, np.int64)
+    good = recording(add.over(4), out, np.arange(4), np.zeros(4, np.int64))
+    crashes = recording(trap.over(1), np.full(1, 1 << 50), out)
+    with first_runs() as runs:
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(sandbox.select, "select", interrupt)
+            runs.run(good)
+    with first_runs() as runs:
+        assert "ended" in runs.run(crashes).reason
+
+
+def interrupt(*_: Any) -> Any:
+    raise KeyboardInterrupt
+
+
+def test_a_process_that_waited_too_long_is_no_crash_of_a_candidate():
+    out = np.zeros(4, np.int64)
+    good = recording(add.over(4), out, np.arange(4), np.zeros(4, np.int64))
+    with first_runs() as runs:
+        process = runs._sandbox._process
+        assert process is not None and process.stdin is not None
+        process.stdin.close()  # it ends, as it does when nobody needs it for long
+        process.wait(10)
+        verdict = runs.run(good)
+        assert verdict.is_unknown and not verdict.is_late
+        assert runs.is_ready(60.0) and runs.run(good).reason == ""
 
 
 def test_contents_that_steer_are_sent():

@@ -208,3 +208,22 @@ def test_text_of_8_bits_is_compiled(size: int):
     keys = launch.arguments["t"].keys
     assert text.count("wgmma.mma_async") == 2 * (size // 32) + 2 * (keys // 32)
     assert ".trans.shared" in text and "cvt.rn.satfinite.e4m3x2" in text
+
+
+def test_results_of_f32_leave_registers_in_pieces_of_8_columns():
+    for width in (20, 60, 100):
+        p = replace(LARGE, size=128, width=width, result=f32)
+        assert not isinstance(choose(HOPPER, p), Warpgroups)
+        assert isinstance(choose(HOPPER, replace(p, width=width + 4)), Warpgroups)
+        assert isinstance(choose(HOPPER, replace(p, result=None)), Warpgroups)
+
+
+@pytest.mark.parametrize("count", [7, 16, 32, 78, 114, 132])
+def test_clusters_have_a_cube_for_each_part(count: int):
+    target = replace(HOPPER, multiprocessors=count)
+    for heads in range(1, 18):
+        p = replace(LARGE, heads=heads, queries=1, keys=8192)
+        t = choose(target, p)
+        assert isinstance(t, Warpgroups)
+        if t.is_clustered:
+            assert order(target, p, t).sharers == heads * CLUSTER <= count

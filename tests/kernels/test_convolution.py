@@ -100,6 +100,33 @@ def test_bands(case: Any, last: bool):
     np.testing.assert_array_equal(cp.kernels.conv2d(seen, packed, bias, **options), found)
 
 
+@pytest.mark.parametrize(
+    ("groups", "filters", "channels"),
+    [(1, 1, 5), (32, 1, 1), (2, 4, 6), (3, 17, 9), (1, 8, 0), (1, 1, 0), (1, 0, 3)],
+)
+@pytest.mark.parametrize("precision", [None, "winograd2x2"])
+def test_packed_weights_of_any_shape(
+    groups: int, filters: int, channels: int, precision: str | None
+):
+    """Depthwise, single and odd filters, and no channels: kernels that read weights as they are."""
+    x, w = numbers(2, channels * groups, 6, 7), numbers(filters * groups, channels, 3, 3)
+    bias = numbers(filters * groups)
+    found = cp.kernels.conv2d(x, w, bias, groups=groups)
+    check(found, x, w, bias, groups=groups)
+    packed = cp.kernels.prepack(w, groups=groups, precision=precision)
+    found = cp.kernels.conv2d(x, packed, bias, groups=groups)
+    np.testing.assert_allclose(found, cp.kernels.conv2d(x, w, bias, groups=groups), 1e-4, 1e-4)
+
+
+def test_empty_windows_are_refused():
+    x, w = numbers(1, 3, 5, 5), numbers(4, 3, 0, 3)
+    for call in (lambda: cp.kernels.conv2d(x, w), lambda: cp.kernels.prepack(w)):
+        with pytest.raises(cp.LaunchError, match="whose window is empty"):
+            call()
+    with pytest.raises(cp.LaunchError, match="`precision` is"):
+        cp.kernels.prepack(numbers(4, 3, 3, 3), precision=["winograd2x2"])  # type: ignore[arg-type]
+
+
 def test_many_parts(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(strategies, "part_of", lambda channels, most, line: min(channels, line))
     x, w = numbers(1, 50, 6, 5), numbers(37, 50, 3, 3)

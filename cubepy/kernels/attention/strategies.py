@@ -189,6 +189,8 @@ def warpgroups(target: Target, p: Problem) -> Warpgroups | None:
     result = p.result or p.elements
     if p.elements not in (bf16, f16, *SMALL) or result not in (bf16, f16, f32):
         return None
+    if result is f32 and p.width % 8:  # it leaves registers in whole pieces of 8 columns
+        return None
     consumers, keys = next(tile for size, tile in tiles.items() if largest <= size)
     consumers = 1 if p.queries <= ROWS else consumers
     depth = 32 // p.elements.itemsize
@@ -202,17 +204,18 @@ def warpgroups(target: Target, p: Problem) -> Warpgroups | None:
     can_share = not own.turns_values and 0 < own.result_pieces <= own.pieces
     least = replace(less, shares_memory=True) if can_share else less
     each = [own, less, least]
-    if joins_in_clusters(dealt, own):
+    if joins_in_clusters(target, dealt, own):
         together = replace(own, is_clustered=True)
         each = [together, replace(together, tiles=1), *each]
     return next((x for x in each if x.shared_bytes <= target.shared_bytes), None)
 
 
-def joins_in_clusters(dealt: Order, t: Warpgroups) -> bool:
+def joins_in_clusters(target: Target, dealt: Order, t: Warpgroups) -> bool:
     """Whether the cubes of a cluster make one tile and join what they have by themselves: where
     fewer cubes that take longer cost less than joining parts by another kernel."""
     tiles, steps = dealt.rest, dealt.steps
-    fits = 0 < tiles <= CLUSTERS and t.consumers == 1 and steps >= CLUSTER
+    most = min(CLUSTERS, target.multiprocessors // CLUSTER)
+    fits = 0 < tiles <= most and t.consumers == 1 and steps >= CLUSTER
     return fits and -(-steps // CLUSTER) - tiles * steps // dealt.sharers <= LAUNCH
 
 

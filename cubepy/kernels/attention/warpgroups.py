@@ -85,6 +85,7 @@ def attend_warpgroups(
         outs = out, wide, logs
         attend_tiles(outs, masks, held, memory, rings, extents, order, window, scale, t)
     if t.is_clustered:
+        cp.sync_plane()  # one unit of a plane copied
         cp.cuda.cluster_sync()
         where, first, _, _ = tile_at(cp.u32(0), extents, order, window, t)
         join_cluster(held, wide[0], logs, where, first, cp.i32(extents[2]))

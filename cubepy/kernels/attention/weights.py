@@ -14,6 +14,8 @@ from cubepy.kernels.attention.window import seen_from, seen_to
 from cubepy.record import dataclass
 
 LN_2 = 0.6931471805599453
+LEAST = -(2.0**120)
+"""What finite masks add at least: it stays finite when it is scaled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +62,12 @@ def hidden(scores: Any, seen: Any, first_key: Any, unit: Any, t: Any) -> Any:
 
 
 def with_mask(score: Any, mask: Any, share: Any) -> Any:
-    """A score plus the mask in the same measure, or only where it is true."""
+    """A score plus the mask in the same measure, or only where it is true. A finite mask stays
+    finite, so that rows of the least floats are means, not hidden."""
     if mask.dtype == cp.bool_:
         return score if mask else cp.f32(LOWEST)
-    return score + cp.f32(mask) * share
+    least = cp.f32(LOWEST) if cp.f32(mask) == cp.f32(LOWEST) else cp.f32(LEAST)
+    return score + max(cp.f32(mask) * share, least)
 
 
 def weigh(scores: Any, state: Any, factor: Any, t: Any) -> Any:

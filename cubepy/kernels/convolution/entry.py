@@ -76,15 +76,19 @@ def prepack(weight: Any, *, groups: int = 1, precision: str | None = None) -> Pa
     planner = Planner("prepack", library)
     w = planner.array("weight", seen)
     _check_weight("prepack", w, groups)
-    if precision not in PRECISIONS:
+    if precision not in tuple(PRECISIONS):
         known = ", ".join(map(repr, PRECISIONS))
         raise wrong("prepack", f"`precision` is {precision!r}", f"one of {known}")
     if planner.target.kind not in ("cpu", "interpreter"):
         return _with_channels_last(weight, planner, w) if groups == 1 else weight
-    p = None if _is_matrix(w, groups) else _packing(planner, w, groups)
-    size = PRECISIONS[precision]
-    if size and strategies.takes_squares(w.shape, groups, sums_of(w.dtype)):
-        p = strategies.basis(planner.target, size, w.shape[0], sums_of(w.dtype))
+    size, sums = PRECISIONS[precision], sums_of(w.dtype)
+    p: Packing | Basis | None = None
+    if size and strategies.takes_squares(w.shape, groups, sums):
+        p = strategies.basis(planner.target, size, w.shape[0], sums)
+    elif not _is_matrix(w, groups):
+        if not strategies.is_blocked(planner.target, w.shape, groups, sums):
+            return weight  # each result is made for itself
+        p = _packing(planner, w, groups)
 
     def make(planner: Planner, arrays: list[Memory]) -> None:
         (w,) = arrays
@@ -258,6 +262,8 @@ def _check_weight(function: str, w: Any, groups: int) -> None:
         raise wrong(function, f"`weight` has shape {w.shape}; it has 3 to 5 axes")
     if not isinstance(groups, int) or groups < 1 or w.shape[0] % groups:
         raise wrong(function, f"`groups` is {groups!r}, `weight` has shape {w.shape}")
+    if 0 in w.shape[2:]:
+        raise wrong(function, f"`weight` has shape {w.shape}, whose window is empty")
     if w.dtype.kind is Kind.BOOL:
         raise refused(function, "weight", "has dtype bool_", "convert it")
 
@@ -400,7 +406,7 @@ def launch_convolution(planner: Planner, c: Convolution) -> None:
         _launch_squares(planner, c, c.weights.packing)
     elif c.weights.packing is None and _is_product(c):
         _launch_product(planner, replace(c, x=_points(planner, c)))
-    elif strategies.is_blocked(planner.target, problem):
+    elif strategies.is_blocked(planner.target, c.weights.shape, problem.groups, problem.sums):
         _launch_bands(planner, c)
     else:
         launch_each(planner, c)

@@ -32,12 +32,12 @@ PITCH = 64
 """Pixels of a row that kernels have room for at least, so that small arrays share one."""
 
 
-def is_blocked(target: Target, problem: Problem) -> bool:
-    """Whether pixels are multiplied by lines of filters."""
-    line = max(1, target.line_bytes // problem.sums.itemsize)
-    filters = problem.group_filters
-    many = problem.groups == 1 or filters % line == 0
-    return target.kind in ("cpu", "interpreter") and many and filters >= 2
+def is_blocked(target: Target, shape: tuple[int, ...], groups: int, sums: DType) -> bool:
+    """Whether pixels are multiplied by lines of filters; `shape`: of the weights."""
+    filters, channels = shape[0] // groups, shape[1]
+    line = max(1, target.line_bytes // sums.itemsize)
+    many = groups == 1 or filters % line == 0
+    return target.kind in ("cpu", "interpreter") and many and filters >= 2 and channels > 0
 
 
 def each(problem: Problem) -> Each:
@@ -51,10 +51,10 @@ def packing(
     """Panels of which a part fills at most a quarter of the second cache."""
     line = max(1, target.line_bytes // sums.itemsize)
     most = _tile(target)[1]
-    lines = min(most, -(-(filters // groups) // line))
+    lines = max(1, min(most, -(-(filters // groups) // line)))
     room = target.cache_bytes // 4 // (sums.itemsize * lines * line * taps)
     depth = part_of(channels // groups, min(room, max(BROUGHT, RUN // taps)), line)
-    return Packing(lines, line, depth, sums)
+    return Packing(lines, line, max(1, depth), sums)
 
 
 def part_of(channels: int, most: int, line: int) -> int:
