@@ -102,7 +102,7 @@ def test_bands(case: Any, last: bool):
 
 @pytest.mark.parametrize(
     ("groups", "filters", "channels"),
-    [(1, 1, 5), (32, 1, 1), (2, 4, 6), (3, 17, 9), (1, 8, 0), (1, 1, 0), (1, 0, 3)],
+    [(1, 1, 5), (32, 1, 1), (2, 4, 6), (3, 17, 9), (1, 8, 0), (1, 1, 0)],
 )
 @pytest.mark.parametrize("precision", [None, "winograd2x2"])
 def test_packed_weights_of_any_shape(
