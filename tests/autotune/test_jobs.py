@@ -105,7 +105,7 @@ def test_gpus_of_one_host_are_shared_out(monkeypatch: pytest.MonkeyPatch):
 def test_two_gpus_of_one_host_are_two_workers():
     """GPUs that are made up: each worker sees one of them alone."""
     require_package("distributed")
-    import dask
+    import dask.config
 
     no_monitor = dask.config.set({"distributed.diagnostics.nvml": False})  # it looks for these GPUs
     with no_monitor, workers("2", ["11", "12"]) as client:
