@@ -215,17 +215,17 @@ def spans_of(
     found: list[tuple[int, int, bool]] = []
     for m in sorted((m for m in memories if 0 not in m.shape), key=lambda m: m.extent()):
         low, high = m.extent()
-        steers = not m.dtype.is_float or m.dtype is bool_
+        is_sent = not m.dtype.is_float or m.dtype is bool_
         if found and low < found[-1][1]:
-            first, last, steered = found.pop()
-            low, high, steers = first, max(high, last), steers or steered
-        found.append((low, high, steers))
+            first, last, was_sent = found.pop()
+            low, high, is_sent = first, max(high, last), is_sent or was_sent
+        found.append((low, high, is_sent))
     spans: list[Span] = []
     contents: dict[str, bytes] = {}
     left = SENT_BYTES
-    for low, high, steers in found:
+    for low, high, is_sent in found:
         fits = high - low <= left
-        if not (fits or steers):
+        if not (fits or is_sent):
             spans.append(Span(low, high))
             continue
         left -= high - low if fits else 0

@@ -136,7 +136,7 @@ def test_a_process_that_waited_too_long_is_no_crash_of_a_candidate():
         assert runs.is_ready(60.0) and runs.run(good).reason == ""
 
 
-def test_contents_that_steer_are_sent():
+def test_integers_are_sent_whatever_their_size():
     """The kernel ends at once where the flag is set, which it is in the copy too."""
     flag, out = np.ones(1, np.int32), np.zeros(1, np.int64)
     made = recording(lambda *a: spin.over(1)(*a, 1 << 34), flag, out)
