@@ -124,6 +124,7 @@ class Ahead:
     def _end_all(self) -> None:
         for pid in self._doing:
             children.kill(pid)
+        for pid in self._doing:
             with suppress(ChildProcessError):
                 os.waitpid(pid, 0)
         self._doing = {}

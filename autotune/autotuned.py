@@ -10,9 +10,9 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 from cubepy import config
-from cubepy.array.memory import HOST
 from cubepy.autotune import session
 from cubepy.autotune.guarding import TunedCall
+from cubepy.autotune.measure import can_tune
 from cubepy.autotune.session import QUICK, Tuning, current, is_searching
 from cubepy.autotune.signature import arrays_of, default_key, device_of, layouts, signature
 from cubepy.autotune.space import Config, canonical_text, configurations, ranked
@@ -124,8 +124,8 @@ class Autotuned(TunedCall):
         if not legal:
             reason = f"no configuration is valid for the problem {found!r}"
             raise fail("E603", function=self.function.__name__, reason=reason)
-        if device.name not in (HOST,) and not hasattr(device, "new_queue"):
-            return legal[0]  # an interpreter, or a device without timings
+        if not can_tune(device):
+            return legal[0]
         if config.get("checked"):
             return legal[0]
         problem = canonical_text([found, layouts(arrays), extra])

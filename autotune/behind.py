@@ -56,7 +56,7 @@ def _work(rest: Rest, ahead: Ahead, left: list[int], texts: list[str]) -> None:
         ahead.close()
         with _changed:
             rest.is_done = True
-            session.changes[0] += 1  # kept picks are looked up again
+            session.note_change()  # kept picks are looked up again
             _changed.notify_all()
 
 

@@ -56,9 +56,9 @@ class CallCandidates:
             self._launch(k)
         return predicted(self._scratch.device, made, self._scratch.bytes())
 
-    def recorded(self, k: int, is_quick: bool) -> Recording:
+    def recorded(self, k: int, only_kept: bool) -> Recording:
         scratch = self._scratch
-        with compiling_ahead(False, is_quick) as made, settings(opt_level=get("opt_level")):
+        with compiling_ahead(False, only_kept) as made, settings(opt_level=get("opt_level")):
             self._launch(k)
         return Recording(tuple(made.launches), tuple(scratch.memories()))
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
+from math import inf
 from typing import Any
 
 from cubepy.autotune.sandbox import (
@@ -24,14 +26,15 @@ TIMES = 10.0
 
 def can_rehearse(device: Any) -> bool:
     """Whether candidates for a device run in a process of their own first."""
-    return device.target.kind == "cuda"
+    return device.target.kind in ("cuda", "opencl")
 
 
 class FirstRuns:
     """Runs candidates of one search for the first time. A context."""
 
     def __init__(self, subject: Subject, device: Any, limit_s: float) -> None:
-        """`limit_s`: what a candidate may take; at most `LIMIT_S` and `TIMES` as the reference."""
+        """`limit_s`: what a candidate may take; where no driver has to build code first at most
+        `LIMIT_S` and `TIMES` as the reference."""
         self._subject, self._device, self._limit = subject, device, limit_s
         self._sandbox = take(device.name)
         self._sent: tuple[Sandbox, list[Span]] | None = None
@@ -55,15 +58,21 @@ class FirstRuns:
             return False
         return self._sandbox.is_alive and self._sandbox.is_ready(0.0)
 
-    def run(self, recording: Recording) -> Verdict:
-        """Run a candidate."""
+    def run(self, recording: Recording, rest_s: float = inf) -> Verdict:
+        """Run a candidate; `rest_s`: seconds that are left of the budget. What it does not do in
+        these is unknown, not late."""
         spans = self._send(recording.read)
         written = [Span(*m.extent()) for m in recording.written if 0 not in m.shape]
         spans = spans + [s for s in written if not any(_overlap(s, known) for known in spans)]
         find = getattr(self._device, "allocation_at", lambda address: None)
         spans += unknown_spans(recording.launches, spans, find)
-        limit = min(self._limit, LIMIT_S + TIMES * self.reference_s)
-        return self._sandbox.run(recording.launches, spans, limit)
+        limit = self._limit
+        if self._device.target.kind != "opencl":
+            limit = min(limit, LIMIT_S + TIMES * self.reference_s)
+        found = self._sandbox.run(recording.launches, spans, min(limit, rest_s))
+        if found.is_late and rest_s < limit:
+            return replace(found, is_late=False, is_unknown=True)
+        return found
 
     def _send(self, memories: Any) -> list[Span]:
         """The spans of the arguments, whose contents are sent to each process once."""

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from cubepy.autotune import children
+from cubepy.autotune.search import conclude, examine
 from cubepy.autotune.subject import Subject
 from cubepy.autotune.trials import (
     CRASHED,
@@ -27,8 +28,6 @@ from cubepy.autotune.trials import (
     Message,
     Report,
     Trials,
-    conclude,
-    examine,
 )
 from cubepy.jit.kernel import cube
 

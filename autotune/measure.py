@@ -14,9 +14,15 @@ from cubepy.array.creation import asarray
 from cubepy.array.memory import HOST
 from cubepy.array.placement import synchronize
 from cubepy.array.streams import Event
+from cubepy.runtimes.registry import find_device
 
 Clock = Callable[[], float]
 FLUSH_BYTES = 256 << 20
+
+
+def can_tune(device: Any) -> bool:
+    """Whether times on a device say how fast it is: not on an interpreter."""
+    return device.target.kind in ("cpu", "cuda", "opencl")
 
 
 def is_capturing(kind: str) -> bool:
@@ -30,6 +36,7 @@ class Timer:
 
     def __init__(self, device: str, by_torch: bool, clock: Clock = time.perf_counter) -> None:
         self._device, self._by_torch, self._clock = device, by_torch, clock
+        self._has_events = hasattr(find_device(device), "new_event")
         self._graphs: dict[tuple[Any, int], Any] = {}
 
     def wait(self) -> None:
@@ -53,17 +60,14 @@ class Timer:
         self.wait()
 
     def seconds(self, launch: Callable[[], Any], count: int, name: Any = None) -> float:
-        """The time of `count` launches, one after the other. On a GPU one more goes before them, so
-        that the queue is not empty when the first is timed.
+        """The time of `count` launches, one after the other. Where work is queued one more goes
+        before them, so that the first that is timed finds a device that is awake.
 
         `name`: what identifies launches that do nothing but launch: torch replays them from a
         graph, so that the time of short ones is not that of the processor.
         """
-        if self._device == HOST:
-            began = self._clock()
-            for _ in range(count):
-                launch()
-            return self._clock() - began
+        if not self._has_events:
+            return self._by_clock(launch, count)
         replay = self._graph(launch, count, name) if self._by_torch and count > 1 else None
         launch()
         start, end = self._event(), self._event()
@@ -75,6 +79,18 @@ class Timer:
         end.record()
         end.synchronize()
         return (start.elapsed_time(end) if self._by_torch else end.elapsed(start)) / 1e3
+
+    def _by_clock(self, launch: Callable[[], Any], count: int) -> float:
+        """The time by the processor's clock. OpenCL has times of queues that are made for them, in
+        which every launch takes longer."""
+        if self._device != HOST:
+            launch()
+            self.wait()
+        began = self._clock()
+        for _ in range(count):
+            launch()
+        self.wait()
+        return self._clock() - began
 
     def _graph(self, launch: Callable[[], Any], count: int, name: Any) -> Any:
         """What replays the launches; None where they are not named."""

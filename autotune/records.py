@@ -198,7 +198,7 @@ class Records:
 
     def put_picks(self, picks: Sequence[Pick]) -> None:
         """Keep picks in place of others of their origin."""
-        session.changes[0] += 1
+        session.note_change()
 
         def work(db: sqlite3.Connection) -> None:
             for pick in picks:
@@ -234,13 +234,13 @@ class Records:
                 query = f"insert or ignore into {table}({columns}) values({places})"
                 db.executemany(query, rows.get(table, []))
 
-        session.changes[0] += 1
+        session.note_change()
         if any(rows.values()):
             self._write(work)
 
     def clear(self, origin: str | None = None) -> None:
         """Forget everything, or the picks of one origin."""
-        session.changes[0] += 1
+        session.note_change()
 
         def work(db: sqlite3.Connection) -> None:
             if origin is not None:

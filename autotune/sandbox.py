@@ -57,6 +57,8 @@ class Verdict:
 
 def _started(device: str) -> subprocess.Popen[bytes] | None:
     """A new process; None where none is to be had."""
+    if not sys.executable:  # Python is part of another program
+        return None
     path = json.dumps([str(p) for p in sys.path])
     with suppress(OSError):
         return subprocess.Popen(

@@ -163,6 +163,7 @@ def main(name: str) -> None:
     device = find_device(name)
     device.synchronize()
     runner = Runner(device)
+    tells_loss = device.target.kind != "opencl"
     out.write(b'{"ready": true}\n')
     while True:
         try:
@@ -173,5 +174,5 @@ def main(name: str) -> None:
         said = answer(runner, *message)
         if said is not None:
             out.write(json.dumps(said).encode() + b"\n")
-            if said.get("code") == "E509":
-                os._exit(1)  # the context is lost
+            if said.get("code") == "E509" or (said["error"] and not tells_loss):
+                os._exit(1)  # the context is lost, or may be

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
+from itertools import count
 
 from cubepy.config import get
 from cubepy.record import dataclass
@@ -116,6 +117,14 @@ def may_choose(default: str) -> bool:
 changes = array("q", [0])
 """How often picks changed behind those who keep one: a search in the background ended, or picks
 were imported. What was picked before is picked again. A word that native code reads."""
+_counted = count(1)
+
+
+def note_change() -> None:
+    """Let what was picked before be picked again; from any thread."""
+    changes[0] = next(_counted)  # one step, so that threads never write one number twice
+
+
 _searching: ContextVar[bool] = ContextVar("cubepy_searching", default=False)
 
 

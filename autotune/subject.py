@@ -44,8 +44,8 @@ class Subject(Protocol):
         was on disk, whose kernel is made again for that."""
         ...
 
-    def recorded(self, k: int, is_quick: bool) -> Recording:
-        """Compile candidate `k`; load and launch nothing. `is_quick`: `NotKept` where its code is
+    def recorded(self, k: int, only_kept: bool) -> Recording:
+        """Compile candidate `k`; load and launch nothing. `only_kept`: `NotKept` where its code is
         not on disk."""
         ...
 

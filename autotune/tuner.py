@@ -27,6 +27,7 @@ from cubepy.autotune.records import (
     Records,
     find_records,
 )
+from cubepy.autotune.search import examine
 from cubepy.autotune.session import (
     FULL,
     KEPT,
@@ -52,7 +53,6 @@ from cubepy.autotune.trials import (
     Limits,
     Message,
     Trials,
-    examine,
 )
 from cubepy.record import dataclass
 
@@ -127,7 +127,7 @@ def choose(request: Request, make: Callable[[], Subject]) -> Choice:
     if level in (OFF, KEPT) or not fresh:
         return Choice(so_far, True, MEASURED if measured else "default")
     if is_capturing(request.device.target.kind):
-        session.changes[0] += 1  # so that nobody keeps it
+        session.note_change()  # so that nobody keeps it
         return Choice(so_far, False)
     left_s = None if rest is None else rest.left_s
     search = _Search(request, key, hardware, records, measured, best, fresh, level, options, left_s)
@@ -223,23 +223,22 @@ def _behind(search: _Search, subject: Subject) -> None:
             if is_first:
                 run(search, subject)
     finally:
-        session.changes[0] += 1
+        session.note_change()
 
 
 def run(search: _Search, subject: Subject, clock: Clock = time.perf_counter) -> Choice:
     """Search, keep what was found, and say what went wrong."""
-    request = search.request
+    request, began = search.request, clock()
     forks = isolated.can_fork(request.device.target.kind)
     if forks:
         isolated.warm()
     kind = "cpu" if request.device.target.kind == "cpu" else "gpu"
-    began = clock()
     limits = _limits(search, kind, began, forks)
     budget = limits.deadline - began
     behind.forget(search.name)
 
     def later(ahead: Ahead, left: Sequence[int]) -> None:
-        rest_s = max(0.0, budget - (clock() - began))
+        rest_s = max(0.0, limits.deadline - clock())
         behind.compile_behind(search.name, ahead, left, request.texts, rest_s)
 
     trials = Trials(list(request.texts), _begun(search))
@@ -266,17 +265,22 @@ def run(search: _Search, subject: Subject, clock: Clock = time.perf_counter) -> 
 def _limits(search: _Search, kind: str, began: float, forks: bool) -> Limits:
     """The limits of a search that begins now. One that leaves candidates for later waits less."""
     options, level = search.options, search.level
+    is_second, is_quick = search.left_s is not None, level == QUICK
+    waits_less = is_quick and not (is_second or options.background or forks)
     budget = options.seconds(kind, level) if search.left_s is None else search.left_s
-    share = CHECKED_SHARE[kind]
-    is_first = level == QUICK and search.left_s is None and not options.background
-    if is_first and not forks and can_compile_ahead():
-        share = WAITED_SHARE
-    is_second = search.left_s is not None
-    workers = 0 if is_second else min(cores(), MOST_WORKERS[level])
-    times = began, began + budget, options.limit(level)
-    how = options.seed, options.cold, workers, share, 2 if forks else 1, level == FULL
-    most = MOST_ENTRANTS if kind == "gpu" and level == QUICK else None
-    return Limits(*times, *how, most, is_second)
+    return Limits(
+        started=began,
+        deadline=began + budget,
+        each_s=options.limit(level),
+        seed=options.seed,
+        cold=options.cold,
+        workers=0 if is_second else min(cores(), MOST_WORKERS[level]),
+        share=WAITED_SHARE if waits_less and can_compile_ahead() else CHECKED_SHARE[kind],
+        least_ahead=2 if forks else 1,
+        predicts=level == FULL,
+        entrants=MOST_ENTRANTS if kind == "gpu" and is_quick else None,
+        only_kept=is_second,
+    )
 
 
 def _first_runs(search: _Search, subject: Subject, limits: Limits) -> Any:

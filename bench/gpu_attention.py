@@ -97,6 +97,7 @@ WORK = [
     *(replace(square(4, 16, 4096, 128, causal), dtype=SMALL) for causal in (False, True)),
     *(replace(square(1, 16, 16384, 128, causal), dtype=SMALL) for causal in (False, True)),
     *(replace(square(4, 32, 4096, 64, causal), dtype=SMALL) for causal in (False, True)),
+    *(replace(square(4, 8, 4096, 256, causal), dtype=SMALL) for causal in (False, True)),
     Work(32, 64, 8, 1, 8192, 128, False, SMALL),
 ]
 

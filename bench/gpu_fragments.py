@@ -41,13 +41,17 @@ CONFIGS = (
 )
 
 
-def copy_tile(to: Any, stage: Any, x: Any, place: Any, extents: Any, share: Any) -> None:
-    """Start copies of 16 bytes: share i of n of a tile of `x`, to a stage of the ring."""
-    across, (part, parts) = extents[1] // 8, share
-    for n in cp.unroll(range(part, extents[0] * across // cp.CUBE_DIM, parts)):
-        e = cp.UNIT_POS + n * cp.CUBE_DIM
-        r, c = e // across, e % across * 8
-        cp.cuda.async_copy(to, (stage, r, c), x, (place[0] + r, place[1] + c), 8)
+def copied(x: Any, extents: Any) -> Any:
+    """What lies behind the place of a unit's first copy of 16 bytes in a tile."""
+    across = extents[1] // 8
+    return x[cp.UNIT_POS // across :, cp.UNIT_POS % across * 8 :]
+
+
+def copy_tile(to: Any, x: Any, extents: Any, share: Any) -> None:
+    """Start copies of 16 bytes: share i of n of a tile of `x`; both are `copied`."""
+    high, (part, parts) = cp.CUBE_DIM * 8 // extents[1], share
+    for n in cp.unroll(range(part, extents[0] // high, parts)):
+        cp.cuda.async_copy(to, (n * high, 0), x, (n * high, 0), 8)
 
 
 def tile_of(a: Any, c: Any, config: Any) -> Any:
@@ -82,18 +86,21 @@ def multiply(
     y = [cp.cmma.fragment("b", 16, columns, cp.bf16) for _ in range(2)]
     sums = [cp.cmma.fragment("accumulator", 16, columns, cp.f32, fill=0) for _ in range(rows // 16)]
     steps, parts = a.shape[1] // depth, depth // 16
+    from_a, from_b = copied(a[row:], (m, depth)), copied(b[:, column:], (depth, n))
     for s in cp.unroll(range(stages - 1)):
-        copy_tile(left, s, a, (row, s * depth), (m, depth), (0, 1))
-        copy_tile(right, s, b, (s * depth, column), (depth, n), (0, 1))
+        copy_tile(copied(left[s], (m, depth)), from_a[:, s * depth :], (m, depth), (0, 1))
+        copy_tile(copied(right[s], (depth, n)), from_b[s * depth :], (depth, n), (0, 1))
         cp.cuda.async_commit()
     cp.cuda.async_wait(stages - 2)
     cp.sync_cube()
     for r in cp.unroll(range(rows // 16)):
-        cp.cmma.load(x[0][r], left[0], (i + r * 16, 0))
-    cp.cmma.load(y[0], right[0], (0, j))
+        cp.cmma.load(x[0][r], left[0, i:], (r * 16, 0))
+    cp.cmma.load(y[0], right[0, :, j:], (0, 0))
     stage, free = cp.i32(0), cp.i32(stages - 1)
     for step in range(steps):
         start = min(step + stages - 1, steps - 1) * depth  # the last tile again, instead of an if
+        next_a, to_left = from_a[:, start:], copied(left[free], (m, depth))
+        next_b, to_right = from_b[start:], copied(right[free], (depth, n))
         for part in cp.unroll(range(parts)):
             at, now, then = (part + 1) % parts * 16, part % 2, (part + 1) % 2
             if part == parts - 1:
@@ -102,13 +109,13 @@ def multiply(
                 cp.sync_cube()
                 stage = cp.i32(0) if stage == stages - 1 else stage + 1
                 free = cp.i32(0) if free == stages - 1 else free + 1
-            cp.cmma.load(y[then], right[stage], (at, j))
+            cp.cmma.load(y[then], right[stage, :, j:], (at, 0))
             for r in cp.unroll(range(rows // 16)):
-                cp.cmma.load(x[then][r], left[stage], (i + r * 16, at))
+                cp.cmma.load(x[then][r], left[stage, i:], (r * 16, at))
                 cp.cmma.mma(sums[r], x[now][r], y[now])
             if part < parts - 1:
-                copy_tile(left, free, a, (row, start), (m, depth), (part, parts - 1))
-                copy_tile(right, free, b, (start, column), (depth, n), (part, parts - 1))
+                copy_tile(to_left, next_a, (m, depth), (part, parts - 1))
+                copy_tile(to_right, next_b, (depth, n), (part, parts - 1))
     for r in cp.unroll(range(rows // 16)):
         cp.cmma.store(c, (row + i + r * 16, column + j), sums[r])
 

@@ -335,6 +335,7 @@ _MATRIX_UNITS: dict[str, tuple[MatrixUnit, ...]] = {
         _tensor_cores(16, "bf16", ("bf16",), "f32", "cuda_ldmatrix"),
         _tensor_cores(32, "i8", ("i8",), "i32", ""),
         _tensor_cores(32, "u8", ("u8",), "i32", ""),
+        MatrixUnit(16, 8, 8, "f64", ("f64",), "f64", 32, "mma", "cuda_mma_f64", since=90),
     ),
     "cpu": (
         _amx(32, "bf16", "f32", "amx-bf16"),

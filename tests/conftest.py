@@ -3,6 +3,7 @@
 import atexit
 import os
 import shutil
+import signal
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -21,6 +22,8 @@ os.environ.setdefault("CUBEPY_TUNE", "off")  # tests that measure say so
 if "CUBEPY_CACHE_DIR" not in os.environ:
     os.environ["CUBEPY_CACHE_DIR"] = tempfile.mkdtemp(prefix="cubepy-tests-")
     atexit.register(shutil.rmtree, os.environ["CUBEPY_CACHE_DIR"], ignore_errors=True)
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a shell
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from cubepy.compilers.cstyle.dialect import Instruction
 from cubepy.ir import cuda, ops
 from cubepy.ir.core import Op
-from cubepy.ir.cuda import MMA_WORDS
 from cubepy.ir.opdef import OpDef
+from cubepy.ir.plane_products import MMA_NUMBERS, MMA_WORDS
 from cubepy.ir.tile_products import wgmma_columns
 from cubepy.ir.types import (
     DType,
@@ -117,6 +117,14 @@ def _mma(op: Op) -> str:
         _registers(start, count) for start, count in ((0, 4), (4, a), (4 + a, b), (4 + a + b, 4))
     )
     return f"mma.sync.aligned.{shape}.row.col.{total}.{word}.{word}.{total} {operands};"
+
+
+def _mma_f64(op: Op) -> str:
+    a, b, sums = (width_of(v.type) for v in op.operands)
+    shape = MMA_NUMBERS[a, b] if sums == 4 else "m8n8k4"
+    starts = (0, sums), (sums, a), (sums + a, b), (sums + a + b, sums)
+    operands = ", ".join(_registers(start, count) for start, count in starts)
+    return f"mma.sync.aligned.{shape}.row.col.f64.f64.f64.f64 {operands};"
 
 
 def _bulk_wait(op: Op) -> str:
@@ -277,6 +285,8 @@ ALL: dict[OpDef, tuple[int, Instruction]] = {
     cuda.WAIT_COPIES: (80, Instruction(_counted("cp.async.wait_group {};"))),
     cuda.LDMATRIX: (75, Instruction(_ldmatrix)),
     cuda.MMA: (80, Instruction(_mma)),
+    cuda.MMA_F64: (90, Instruction(_mma_f64)),
+    cuda.MMA_F64_SQUARE: (80, Instruction(_mma_f64)),
     cuda.STMATRIX: (90, Instruction(_stmatrix)),
     cuda.BARRIER_INIT: (90, Instruction(_fixed(f"{_MBARRIER.format('init')} [%0], %1;"))),
     cuda.BARRIER_ARRIVE: (90, Instruction(_fixed(f"{_MBARRIER.format('arrive')} _, [%0];"))),

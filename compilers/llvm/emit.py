@@ -210,7 +210,8 @@ class Emitter:
             self._cubes.each_cube("%begin", "%end", lambda: self._cube(plan), end)
         w.start(end)
         if w.prints:
-            w.call("fflush", "i32", ("ptr", "null"))
+            with printing.held(self):
+                w.call("fflush", "i32", ("ptr", "null"))
         if w.has_stream_stores and "sse2" in self.target.attributes:
             w.call("llvm.x86.sse.sfence", "void")
         w.line("ret void")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from cubepy.compilers.llvm import ops as spell
@@ -35,8 +37,18 @@ def emit_print(e: Emitter, op: Op) -> str:
     text = directives(str(op.attrs["text"]), shown)
     address = e.w.text(text + str(op.attrs.get("end", "\n")).replace("%", "%%"))
     e.w.prints = True
-    e.w.call_variadic("printf", address, args)
+    with held(e):
+        e.w.call_variadic("printf", address, args)
     return ""
+
+
+@contextmanager
+def held(e: Emitter) -> Iterator[None]:
+    """Calls of C's streams, which have locks: Ctrl-C ends no cube in the middle of one."""
+    before = e.w.allocate("[128 x i8], align 16", "signals")
+    e.w.call("cubepy_hold", "void", ("ptr", before))
+    yield
+    e.w.call("cubepy_let", "void", ("ptr", before))
 
 
 def _lane(e: Emitter, t: Line, register: str, lane: int) -> str:

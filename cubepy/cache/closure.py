@@ -10,10 +10,7 @@ has no meaning that a later process could compare, such as a function that reads
 from __future__ import annotations
 
 import ast
-import dataclasses
 import hashlib
-import inspect
-import reprlib
 import struct
 from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
@@ -40,6 +37,15 @@ from cubepy.cache.library import (
     is_pure,
     is_python_builtin,
 )
+from cubepy.cache.members import (
+    defaults_of,
+    held_by,
+    is_generated,
+    is_harmless,
+    is_special,
+    is_users,
+    names_of_class,
+)
 from cubepy.cache.names import Chain, Names, names_of
 from cubepy.errors import Error
 from cubepy.frontend.signature import FunctionValue
@@ -63,12 +69,7 @@ MAX_OBJECTS = 2000
 """Functions, classes and objects that a walk goes through."""
 MAX_PARTS = 200
 """Parts of a key with a name, so that `cubepy cache why` can say which one changed."""
-_WRAPPERS = (dataclasses.__file__, reprlib.__file__)
-_GETTERS = ("_tuplegetter", "getset_descriptor", "member_descriptor")
-"""Types of what reads the field of a NamedTuple and a slot."""
 _ALONE = frozenset({()})
-_HELD_DUNDERS = {"__match_args__", "__slots__"}
-_SKIPPED_DUNDERS = {"__doc__", "__module__", "__qualname__", "__annotations__", "__weakref__"}
 
 
 class Unknown(Exception):
@@ -292,13 +293,13 @@ class _Walk:
             self._class(cls)
             held = {f.name: getattr(value, f.name, None) for f in fields(value)}
             held |= getattr(value, "__dict__", {})
-        elif isinstance(value, SimpleNamespace) or _is_users(cls):
+        elif isinstance(value, SimpleNamespace) or is_users(cls):
             self._class(cls)
-            held = _held(value)
+            held = held_by(value)
         else:
             raise Unknown(f"{_shown(value)} is a {cls.__module__}.{cls.__qualname__}")
         self.put("object", str(len(held)))
-        if _is_users(cls):
+        if is_users(cls):
             self._objects.append(value)
         for name in sorted(held):
             self._read(Attributes(value), value, name, held[name])
@@ -313,7 +314,7 @@ class _Walk:
             if isinstance(value, base):
                 self.value(base(value))
                 handled = True
-        foreign = [c for c in type(value).__mro__ if not _is_users(c) and not _is_harmless(c)]
+        foreign = [c for c in type(value).__mro__ if not is_users(c) and not is_harmless(c)]
         if isinstance(value, np.ndarray):
             self._array(value)
         elif foreign and not handled and not foreign[0].__module__.startswith("cubepy."):
@@ -367,7 +368,7 @@ class _Walk:
         """A class by its name; a user's also by its bases, special methods and fields, and later by
         the attributes that functions mention."""
         self.put("class", cls.__qualname__)
-        if not _is_users(cls):
+        if not is_users(cls):
             is_own = cls.__module__.startswith("cubepy.")
             if not (is_own or is_pure(cls)):
                 raise Unknown(f"the class {cls.__module__}.{cls.__qualname__}")
@@ -384,19 +385,19 @@ class _Walk:
             self.put(repr([getattr(params, n, None) for n in ("frozen", "eq", "order", "init")]))
             for field in cls.__dataclass_fields__.values():  # those for `__init__` alone too
                 self.put(field.name, str(field.type), str(field.init), str(field.compare))
-                self._items("default", [*_default(field)])
+                self._items("default", [*defaults_of(field)])
         if issubclass(cls, Enum):
             for name, member in cls.__members__.items():
                 self._read(Attributes(cls), cls, name, member)
         named = [getattr(cls, name, None) for name in ("_fields", "_field_defaults")]
         self._items("named", named)
-        return self._members(cls, {n for n in vars(cls) if _is_special(cls, n)})
+        return self._members(cls, {n for n in vars(cls) if is_special(cls, n)})
 
     def _members(self, cls: type, names: set[str]) -> None:
         for name in sorted(names - self._classes[cls]):
             self._classes[cls].add(name)
             held = next(vars(c)[name] for c in cls.__mro__ if name in vars(c))
-            if _is_generated(held):
+            if is_generated(held):
                 self.put("generated", name)  # by dataclass or NamedTuple, from the fields
                 self.reads[(id(cls), name)] = Read(Attributes(cls), name, getattr(cls, name))
                 continue
@@ -410,14 +411,14 @@ class _Walk:
             done = len(self._tokens)
             for cls in list(self._classes):
                 members = getattr(cls, "__members__", {})
-                wanted = self._attributes & _names_of_class(cls)
+                wanted = self._attributes & names_of_class(cls)
                 self._members(cls, {name for name in wanted if name not in members})
             for value in list(self._objects):
                 self._of_class(value)
 
     def _of_class(self, value: Any) -> None:
         """What an object has of its class: methods, properties and constants."""
-        for name in sorted(self._attributes & _names_of_class(type(value))):
+        for name in sorted(self._attributes & names_of_class(type(value))):
             if (id(value), name) in self.reads:
                 continue
             try:
@@ -497,10 +498,6 @@ class _Walk:
                 self._note(f"{function.__qualname__}: {name}", start)
 
 
-def _is_users(cls: type) -> bool:
-    return not is_library_class(cls)
-
-
 def _is_librarys(value: Any) -> bool:
     """Whether what a library's module holds is a function or class of a library."""
     function = unwrap(value)
@@ -509,28 +506,6 @@ def _is_librarys(value: Any) -> bool:
     if isinstance(value, type):
         return is_library_class(value)
     return callable(value) and not isinstance(value, DType) and is_library(_module(value))
-
-
-def _names_of_class(cls: type) -> set[str]:
-    """What a class of the user has by name, from classes of the user."""
-    return {name for each in cls.__mro__ if _is_users(each) for name in vars(each)}
-
-
-def _is_generated(held: Any) -> bool:
-    """Whether a member was made by `dataclass` or `NamedTuple`, from the fields of its class."""
-    if type(held).__name__ in _GETTERS:
-        return True
-    held = getattr(held, "__func__", held)
-    if not isinstance(held, FunctionType):
-        return False
-    if held.__code__.co_filename in _WRAPPERS:  # around what `dataclass` made
-        held = inspect.getclosurevars(held).nonlocals.get("user_function", held)
-    return isinstance(held, FunctionType) and held.__code__.co_filename == "<string>"
-
-
-def _is_harmless(cls: type) -> bool:
-    """Whether a base class of Python adds no state of its own."""
-    return cls in (object, SimpleNamespace) or cls.__module__ in ("abc", "enum", "typing")
 
 
 def _dtype_text(dtype: Any) -> str:
@@ -546,33 +521,6 @@ def _module(value: Any) -> str:
 def _is_slot(value: Any) -> bool:
     """Whether a value is a method of a type that is not written in Python."""
     return type(value).__name__ in ("method_descriptor", "wrapper_descriptor", "method-wrapper")
-
-
-def _is_special(cls: type, name: str) -> bool:
-    """Whether Python calls a member of a class without a function naming it."""
-    if name in _HELD_DUNDERS:
-        return True
-    is_dunder = name.startswith("__") and name.endswith("__") and name not in _SKIPPED_DUNDERS
-    held = vars(cls)[name]
-    return is_dunder and isinstance(held, FunctionType | staticmethod | classmethod | property)
-
-
-def _default(field: Any) -> tuple[Any, ...]:
-    from dataclasses import MISSING
-
-    found = (field.default, field.default_factory)
-    return tuple(f"missing {k}" if v is MISSING else v for k, v in enumerate(found))
-
-
-def _held(value: Any) -> dict[str, Any]:
-    """What an object holds by name, in its dictionary and its slots."""
-    held = dict(getattr(value, "__dict__", {}))
-    for cls in type(value).__mro__:
-        slots = vars(cls).get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
-            if hasattr(value, name):
-                held[name] = getattr(value, name)
-    return held
 
 
 def _code_text(code: CodeType) -> bytes:

@@ -15,8 +15,9 @@ from cubepy.autotune.files import BadFile, export_text, import_text
 from cubepy.autotune.jobs import Done, Job, Sweep, jobs_of, run_all, run_on_workers, workers
 from cubepy.autotune.race import interval
 from cubepy.autotune.records import Key, Measurement, Records, named_records
+from cubepy.autotune.replay import replay
 from cubepy.autotune.session import FULL
-from cubepy.autotune.trials import Limits, replay
+from cubepy.autotune.trials import Limits
 from cubepy.cli.failures import FAILED, Failure, misuse
 from cubepy.cli.output import console, make_table, print_json, time_text
 from cubepy.cli.values import split_pairs

@@ -14,7 +14,7 @@ from cubepy.frontend.wording import describe
 from cubepy.ir import cuda
 from cubepy.ir.core import Value
 from cubepy.ir.opdef import OpDef
-from cubepy.ir.types import DType, Line, Space, bool_, find_dtype, i32, index, u16, u32
+from cubepy.ir.types import DType, Line, Space, bool_, find_dtype, i32, index, u16, u32, width_of
 from cubepy.lang import cuda as lang
 
 Handler = Callable[..., Any]
@@ -98,6 +98,12 @@ def _flag(frame: Frame, what: str, x: Any) -> bool:
 def _line(frame: Frame, what: str, x: Any) -> Value:
     if not isinstance(x, Value) or not isinstance(x.type, Line):
         raise _wrong(frame, what, "a line", x)
+    return x
+
+
+def _number_or_line(frame: Frame, what: str, x: Any) -> Value:
+    if not isinstance(x, Value) or not isinstance(x.type, DType | Line):
+        raise _wrong(frame, what, "a number or a line", x)
     return x
 
 
@@ -217,8 +223,12 @@ def _stmatrix(frame: Frame, shared: Any, index: Any, value: Any, transposed: Any
 
 @intrinsic(lang.mma)
 def _mma(frame: Frame, a: Any, b: Any, c: Any, elements: Any) -> Value:
-    operands = [_line(frame, "cp.cuda.mma", x) for x in (a, b, c)]
     kind = _elements(frame, "cp.cuda.mma", elements)
+    if kind == "f64":
+        operands = [_number_or_line(frame, "cp.cuda.mma", x) for x in (a, b, c)]
+        square = width_of(operands[2].type) == 2
+        return frame.tracer.b.emit(cuda.MMA_F64_SQUARE if square else cuda.MMA_F64, *operands)
+    operands = [_line(frame, "cp.cuda.mma", x) for x in (a, b, c)]
     return frame.tracer.b.emit(cuda.MMA, *operands, elements=kind)
 
 

@@ -12,8 +12,8 @@ from cubepy.frontend.tracer import Frame
 from cubepy.frontend.values import FlatRef, TensorRef, as_items
 from cubepy.frontend.wording import describe
 from cubepy.ir import ops
-from cubepy.ir.core import Region, Value
-from cubepy.ir.types import Line, Space, find_dtype, index
+from cubepy.ir.core import SHARED_ALIGNMENT, Region, Value
+from cubepy.ir.types import Buffer, Line, Space, find_dtype, index
 from cubepy.lang import builtins as lang
 
 
@@ -98,10 +98,12 @@ def _misalignment(frame: Frame, x: Any, index: Any, line: int) -> Value:
     tracer = frame.tracer
     with unchecked(tracer):
         place = _place(frame, tensor, index)
-    size = _width(frame, line) * place.tensor.element.itemsize
-    return tracer.b.emit(
-        ops.MISALIGNMENT, place.tensor.buffer, tracer.index_value(place.offset), bytes=size
-    )
+    width, offset = _width(frame, line), tracer.index_value(place.offset)
+    buffer, size = place.tensor.buffer, width * place.tensor.element.itemsize
+    is_shared = buffer.type == Buffer(place.tensor.element, Space.SHARED)
+    if is_shared and size <= SHARED_ALIGNMENT:
+        return tracer.b.emit(ops.MOD, offset, tracer.index_value(width))
+    return tracer.b.emit(ops.MISALIGNMENT, buffer, offset, bytes=size)
 
 
 def _allocate(frame: Frame, shape: Any, dtype: Any, space: Space) -> TensorRef:

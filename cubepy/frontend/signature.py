@@ -10,7 +10,7 @@ from dataclasses import fields, is_dataclass, replace
 from math import copysign
 from typing import Any, TypeAlias
 
-from cubepy.frontend.values import is_tuple, type_of
+from cubepy.frontend.values import is_frozenset, is_tuple, type_of
 from cubepy.ir.core import UNLIMITED, Kernel
 from cubepy.ir.types import DType
 from cubepy.lang.arrays import content, is_numpy
@@ -115,15 +115,28 @@ class Signature:
         )
 
 
+_PLAIN = frozenset({type(None), bool, int, str, DType})
+
+
 def comptime_type(value: Any) -> Any:
     """What a comptime value's identity has besides equality: types inside it, and signs of zero."""
     cls = type_of(value)
+    if cls in _PLAIN:
+        return cls
+    if isinstance(value, type):
+        return cls
     if is_tuple(value):
-        return (cls, *(comptime_type(v) for v in value))
-    if is_dataclass(value) and not isinstance(value, type):
-        return (cls, *(comptime_type(getattr(value, f.name)) for f in fields(value)))
+        return (cls, *[comptime_type(v) for v in value])
+    if is_dataclass(value):
+        return (cls, *[comptime_type(getattr(value, f.name)) for f in fields(value)])
     if isinstance(value, float):
         return (cls, copysign(1.0, value))
+    if isinstance(value, complex):
+        return (cls, copysign(1.0, value.real), copysign(1.0, value.imag))
+    if is_frozenset(value):
+        return (cls, frozenset((v, comptime_type(v)) for v in value))
+    if hasattr(cls, "tobytes"):  # a NumPy scalar
+        return (cls, value.tobytes())
     return cls
 
 

@@ -222,6 +222,11 @@ def is_dict(value: Any) -> TypeGuard[dict[Any, Any]]:
     return isinstance(value, dict)
 
 
+def is_frozenset(value: Any) -> TypeGuard[frozenset[Any]]:
+    """Whether `value` is a frozenset, of anything."""
+    return isinstance(value, frozenset)
+
+
 def is_mapping(value: Any) -> TypeGuard[Iterable[Any]]:
     """Whether `value` is a mapping, or its keys, values or items."""
     return isinstance(value, Mapping | MappingView)

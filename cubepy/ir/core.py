@@ -72,6 +72,8 @@ NARROW_LIMIT = 1 << 30
 """Two numbers up to here have a sum of 32 bits."""
 ALIGNMENT = 64
 """Bytes that rows of aligned tensors begin at multiples of."""
+SHARED_ALIGNMENT = 16
+"""Bytes that every target aligns shared arrays to."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from cubepy.ir.opdef import (
     require,
 )
 from cubepy.ir.operands import Wanted, operand_groups, takes
+from cubepy.ir.plane_products import MMA_NUMBERS, multiplying_numbers, multiplying_words
 from cubepy.ir.tile_products import multiplying_tiles
 from cubepy.ir.types import (
     Buffer,
@@ -243,40 +244,28 @@ STMATRIX = _op(
     attrs=("transposed",),
 )
 
-MMA_WORDS = {
-    ("f16", 4, 2): "m16n8k16",
-    ("f16", 2, 1): "m16n8k8",
-    ("bf16", 4, 2): "m16n8k16",
-    ("bf16", 2, 1): "m16n8k8",
-    ("tf32", 4, 2): "m16n8k8",
-    ("tf32", 2, 1): "m16n8k4",
-    ("i8", 4, 2): "m16n8k32",
-    ("u8", 4, 2): "m16n8k32",
-    ("i8", 2, 1): "m16n8k16",
-    ("u8", 2, 1): "m16n8k16",
-}
-"""The shape of a product by the kind of its elements and the words that a unit holds of a and b."""
-
-
-def _multiplying(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
-    rule.require_count(types, 3)
-    a, b, c = types
-    kind = attrs.get("elements")
-    key = (str(kind), width_of(a), width_of(b))
-    words = element_of(a) is u32 and element_of(b) is u32
-    require(words and key in MMA_WORDS, f"has no product of {kind} in {a!r} and {b!r}")
-    wanted = make_line(i32 if kind in ("i8", "u8") else f32, 4)
-    require(c == wanted, f"sums into {wanted!r}, got {c!r}")
-    return (c,)
-
-
 MMA = _op(
     "mma",
-    _multiplying,
+    multiplying_words,
     "mma.sync: a @ b + c over the plane, a 16xk row-major, b kx8 column-major, c 16x8, in the "
     "PTX ISA's fragments. `elements`: f16, bf16, tf32, i8 or u8.",
     group=Group.PLANE,
     attrs=("elements",),
+)
+
+MMA_F64 = _op(
+    "mma_f64",
+    multiplying_numbers(MMA_NUMBERS, 4),
+    "mma.sync of f64: as mma, with numbers instead of words; k is 4, 8 or 16.",
+    group=Group.PLANE,
+    surface="mma",
+)
+MMA_F64_SQUARE = _op(
+    "mma_f64_square",
+    multiplying_numbers({(1, 1): "m8n8k4"}, 2),
+    "mma.sync m8n8k4 of f64: a @ b + c, a 8x4, b 4x8, c 8x8.",
+    group=Group.PLANE,
+    surface="mma",
 )
 
 # Barriers in shared memory and the bulk copies that arrive at them (sm_90)

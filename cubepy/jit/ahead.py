@@ -29,21 +29,23 @@ class MapAt:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A launch that would have been: words of `block` at `maps` are not filled in."""
+    """A launch that would have been: words of `block` at `maps` are not filled in. `memories`: of
+    its arrays, which live as long as this."""
 
     artifact: Artifact
     block: tuple[int, ...]
     maps: tuple[MapAt, ...] = ()
+    memories: tuple[Any, ...] = ()
 
 
 @dataclass
 class Made:
     """What was made: kernels with all passes done, by the numbers (`id`) of their artifacts, and
-    launches in order. `remakes`: kernels of code that was on disk are made again; `is_quick`: only
+    launches in order. `remakes`: kernels of code that was on disk are made again; `only_kept`: only
     what was on disk is taken, and nothing is compiled."""
 
     remakes: bool = True
-    is_quick: bool = False
+    only_kept: bool = False
     kernels: dict[int, Kernel] = field(default_factory=dict[int, Kernel])
     launches: list[Recorded] = field(default_factory=list[Recorded])
 
@@ -52,14 +54,14 @@ _made: ContextVar[Made | None] = ContextVar("cubepy_made", default=None)
 
 
 @contextmanager
-def compiling_ahead(remakes: bool = True, is_quick: bool = False) -> Iterator[Made]:
+def compiling_ahead(remakes: bool = True, only_kept: bool = False) -> Iterator[Made]:
     """Inside the block launches of this context end where their code has been made.
 
     Launches that native code runs do not look; a block of `settings` keeps them in Python.
     `remakes`: the kernel of code that was on disk is made again, which takes most of the time that
-    it takes to compile it. `is_quick`: `NotKept` where something has to be compiled.
+    it takes to compile it. `only_kept`: `NotKept` where something has to be compiled.
     """
-    made = Made(remakes, is_quick)
+    made = Made(remakes, only_kept)
     token = _made.set(made)
     try:
         yield made
@@ -76,10 +78,10 @@ class NotKept(Exception):
     """What is asked for is not on disk, and must not be compiled now."""
 
 
-def check_haste() -> None:
+def check_kept() -> None:
     """`NotKept` where nothing may be compiled."""
     made = _made.get()
-    if made is not None and made.is_quick:
+    if made is not None and made.only_kept:
         raise NotKept
 
 

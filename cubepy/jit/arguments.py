@@ -423,16 +423,22 @@ def finish(
     items: list[tuple[str, Any]], matcher: Matcher, width: int, collapse: bool
 ) -> tuple[tuple[str, Arg], ...]:
     """The signature's arguments, once line size and float type are known."""
-    float_arg = ScalarArg(matcher.float_dtype())
+    how = matcher.tensors, ScalarArg(matcher.float_dtype()), width, collapse
+    return tuple([(name, _finished(item, *how)) for name, item in items])
 
-    def one(item: Any) -> Arg:
-        if item is _PENDING_FLOAT:
-            return float_arg
-        if isinstance(item, str):
-            layout, annotation = matcher.tensors[item]
-            return tensor_arg(layout, annotation, width, collapse)
-        if isinstance(item, StructArg):
-            return StructArg(item.cls, item.names, tuple(one(i) for i in item.items))
-        return item
 
-    return tuple((name, one(item)) for name, item in items)
+def _finished(
+    item: Any,
+    tensors: dict[str, tuple[Layout, TensorAnnotation]],
+    float_arg: ScalarArg,
+    width: int,
+    collapse: bool,
+) -> Arg:
+    if item is _PENDING_FLOAT:
+        return float_arg
+    if isinstance(item, str):
+        return tensor_arg(*tensors[item], width, collapse)
+    if isinstance(item, StructArg):
+        items = [_finished(i, tensors, float_arg, width, collapse) for i in item.items]
+        return StructArg(item.cls, item.names, tuple(items))
+    return item

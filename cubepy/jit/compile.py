@@ -20,7 +20,7 @@ from cubepy.frontend.facts import Facts
 from cubepy.frontend.signature import Signature, comptime_key, comptime_type
 from cubepy.ir.core import Kernel
 from cubepy.ir.depth import deep_calls
-from cubepy.jit.ahead import check_haste, is_ahead, note_kernel
+from cubepy.jit.ahead import check_kept, is_ahead, note_kernel
 from cubepy.lang.arrays import content, is_numpy
 from cubepy.options import Options
 from cubepy.record import dataclass
@@ -188,7 +188,7 @@ class Specialisations:
         kept = self._kept[key] = kept_forms(self._function, *key)
         facts = kept.facts()
         if facts is None:
-            check_haste()
+            check_kept()
             self._kernels[key], facts = self.trace(*key)
             if kept_forms(self._function, *key).key == kept.key:  # the trace changed no capture
                 kept.keep_facts(facts)
@@ -261,7 +261,7 @@ class Specialisations:
         kept = self._kept.get((signature.traced(), target))
         artifact = kept and kept.artifact(signature, target, self.options)
         if artifact is None:
-            check_haste()
+            check_kept()
             artifact, facts = self._make(signature, target, facts)
             captured = captured_of(facts)
         if is_ahead():

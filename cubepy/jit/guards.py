@@ -7,15 +7,17 @@ import ctypes
 import sys
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cubepy.jit.encoding import Words
 from cubepy.record import dataclass
-from cubepy.runtimes.native.launching import tables, tensors
 from cubepy.runtimes.native.launching.callables import Base
-from cubepy.runtimes.native.launching.executor import Executor, existing_executor
+from cubepy.runtimes.native.launching.process import existing_executor
+
+if TYPE_CHECKING:
+    from cubepy.jit.encoding import Words
+    from cubepy.runtimes.native.launching.executor import Executor
 
 _VALUES = (int, float, bool, str, type(None))
 
@@ -52,8 +54,12 @@ def see(arguments: Sequence[Any]) -> tuple[Seen, ...] | None:
     """What guards remember of arguments; None where there is no native code yet, or it does not
     know one of them."""
     known = existing_executor()
-    found = [known and _seen(known, x) for x in arguments]
-    if known is None or len(found) > tables.MAX_PARAMETERS:
+    if known is None:
+        return None
+    from cubepy.runtimes.native.launching.tables import MAX_PARAMETERS
+
+    found = [_seen(known, x) for x in arguments]
+    if len(found) > MAX_PARAMETERS:
         return None
     rows = tuple([row for row in found if row])
     return rows if len(rows) == len(found) else None
@@ -66,6 +72,9 @@ def guard_calls(obj: Guarded, guards: Sequence[Guard]) -> bool:
     native = None if known is None else known.guarded(type(obj))
     if known is None or native is None:
         return False
+    from cubepy.jit.encoding import Words
+    from cubepy.runtimes.native.launching import tables
+
     words = Words()
     words.add((words.object(native.__base__.__call__), len(guards)), tables.Guards.SIZE)
     for guard in guards:
@@ -80,6 +89,8 @@ def guard_calls(obj: Guarded, guards: Sequence[Guard]) -> bool:
 
 
 def _add(words: Words, guard: Guard) -> None:
+    from cubepy.runtimes.native.launching import tables
+
     at = tables.Guard
     begin, head = words.add((), at.SIZE), [0] * at.SIZE
     head[at.TARGET], head[at.ARGUMENTS] = words.object(guard.target), len(guard.seen)
@@ -104,6 +115,8 @@ def _add(words: Words, guard: Guard) -> None:
 
 def _seen(known: Executor, x: Any) -> Seen | None:
     """What is remembered of an argument."""
+    from cubepy.runtimes.native.launching import tables, tensors
+
     kind = type(x)
     if kind in _VALUES:
         return Seen((0, id(x)), (x,))

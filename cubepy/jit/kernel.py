@@ -126,7 +126,7 @@ class CubeKernel(CubeFunction):
             found = Launcher(self, fixed(grid))
         except Error as error:
             raise without_frames(error) from error.__cause__
-        _keep(self._launchers, grid, found)
+        self._keep(self._launchers, grid, found)
         return found
 
     def over(self, what: Any, *, per: str = "unit", cube_dim: Any = None) -> Launcher:
@@ -140,8 +140,13 @@ class CubeKernel(CubeFunction):
         except Error as error:
             raise without_frames(error) from error.__cause__
         if per == "unit" and cube_dim is None:
-            _keep(self._covers, what, found)
+            self._keep(self._covers, what, found)
         return found
+
+    def _keep(self, launchers: dict[Any, Launcher], numbers: Any, launcher: Launcher) -> None:
+        """Keep a launcher, which holds the kernel, of one that is launched more than once."""
+        if self.native is not None and self.native.has_launched:
+            _keep(launchers, numbers, launcher)
 
     def configure(
         self,

@@ -92,7 +92,7 @@ class Prepared:
         if is_ahead():
             addresses = {name: memory.address for name, memory in memories.items()}
             maps = [(at, addresses[name], encoder) for at, name, encoder in self.maps]
-            self.record(self.filled(addresses, scalars, kernel), maps)
+            self.record(self.filled(addresses, scalars, kernel), maps, memories.values())
             return
         names = self.plan.written
         written = [memories[name] for name in names]
@@ -119,10 +119,16 @@ class Prepared:
             block[position] = pack(kernel, name, scalars[name], dtype)
         return block
 
-    def record(self, block: Any, maps: Iterable[tuple[int, int, Encoder]]) -> None:
+    def record(
+        self,
+        block: Any,
+        maps: Iterable[tuple[int, int, Encoder]],
+        memories: Iterable[Memory] = (),
+    ) -> None:
         """Note a launch that is not done: `maps` are words, addresses and encoders of these."""
         found = [MapAt(word, address, e.method, e.layout) for word, address, e in maps]
-        note_launch(Recorded(self.compiled.artifact, tuple(block), tuple(found)))
+        held = tuple(memories)
+        note_launch(Recorded(self.compiled.artifact, tuple(block), tuple(found), held))
 
     def launch(self, block: Any, queue: int | None = None) -> None:
         """Launch with a filled block; raises what a check of the kernel found."""

@@ -19,7 +19,6 @@ from cubepy.jit.grid import Fixed, Grid, Over
 from cubepy.jit.launch import Prepared
 from cubepy.options import SETTINGS
 from cubepy.runtimes.native.launching import state
-from cubepy.runtimes.native.launching.tables import MEMO_WORDS
 
 if TYPE_CHECKING:
     from cubepy.jit.bound import Bound
@@ -40,19 +39,24 @@ _PLAIN = (
 
 
 class NativeLaunches:
-    """The tables of one kernel, and what puts its launchers in front of them."""
+    """The tables of one kernel, and what puts its launchers in front of them. It does not hold the
+    kernel, so that one which is launched once dies when nobody holds it any more."""
 
     def __init__(self, kernel: CubeKernel) -> None:
-        self._kernel = kernel
         self._tables: dict[Any, Table] = {}
         self._launches = 0
         parameters = kernel.signature.parameters.values()
         self.is_enabled = all(p.kind in _PLAIN for p in parameters)
 
+    @property
+    def has_launched(self) -> bool:
+        """Whether the kernel was launched before."""
+        return self._launches > 0
+
     def attach(self, launcher: Launcher) -> None:
         """Let native code run a new launcher, if it runs others with such a grid."""
         if self._tables and launcher.grid is not None:
-            table = self._tables.get(self._key(launcher.grid))
+            table = self._tables.get(_key(launcher))
             if table is not None:
                 self._join(launcher, table)
 
@@ -73,37 +77,39 @@ class NativeLaunches:
         is_native = prepared.device.name == HOST or hasattr(prepared.device, "native_code")
         if not is_native or prepared.is_staged(matcher.memories):
             return False
-        learned = self._learned(grid, prepared, matcher)
+        learned = self._learned(launcher.kernel, grid, prepared, matcher)
         if learned is None:
             return False
         from cubepy.jit.tables import Table
 
-        key = self._key(grid)
+        key = _key(launcher)
         table = self._tables.get(key)
         if table is None:
             while len(self._tables) >= MAX_TABLES:
                 self._tables.pop(next(iter(self._tables)), None)
-            table = self._tables[key] = Table(self._kernel)
+            table = self._tables[key] = Table(launcher.kernel)
         if took > state.LONG_NS:
             prepared.compiled.marks[state.IS_LONG] = state.LONG_LAUNCHES
         is_learned = table.learn(learned)
         self._join(launcher, table)
         return is_learned
 
-    def _learned(self, grid: Grid, prepared: Prepared, matcher: Matcher) -> Learned | None:
+    def _learned(
+        self, kernel: CubeKernel, grid: Grid, prepared: Prepared, matcher: Matcher
+    ) -> Learned | None:
         """The launch's plan, if native code may run it."""
         from cubepy.jit.encoding import Unknown, learned_of
         from cubepy.jit.tables import native_executor
         from cubepy.runtimes.native.launching.tables import MAX_PARAMETERS
 
         chosen, known = config.overrides.get() or {}, native_executor()
-        if known is None or len(self._kernel.parameters) > MAX_PARAMETERS:
+        if known is None or len(kernel.parameters) > MAX_PARAMETERS:
             self.is_enabled = False
             return None
         if not chosen.keys().isdisjoint(SETTINGS):
             return None
         try:
-            return learned_of(known, self._kernel.function, grid, prepared, matcher)
+            return learned_of(known, kernel.function, grid, prepared, matcher)
         except Unknown:
             return None
 
@@ -114,6 +120,7 @@ class NativeLaunches:
         self._launches = max(self._launches, LAUNCHES)
         if self.learn(launcher, prepared, matcher, took):
             from cubepy.jit.tables import native_executor
+            from cubepy.runtimes.native.launching.tables import MEMO_WORDS
 
             found = native_executor()
             assert found is not None
@@ -125,9 +132,6 @@ class NativeLaunches:
                 bound._entry = found.bound_entry
                 bound.__class__ = found.bound
 
-    def _key(self, grid: Grid) -> Any:
-        return kind_of(grid), self._kernel.options.by_settings()
-
     def _join(self, launcher: Launcher, table: Table) -> None:
         from cubepy.jit.tables import cells_of, native_executor
 
@@ -136,7 +140,7 @@ class NativeLaunches:
         launcher._cells = cells_of(grid)
         launcher._what = None if isinstance(grid, Fixed) else grid.what
         if kind_of(grid) == PLAIN_COVER:
-            self._kernel._table = table
+            launcher.kernel._table = table
         covers_array = isinstance(grid, Over) and not isinstance(grid.what, int | tuple)
         launcher._table = table if covers_array or launcher._cells is not None else None
         if type(launcher) is not executor.launcher:
@@ -144,12 +148,17 @@ class NativeLaunches:
             launcher.__class__ = executor.launcher
 
 
+def _key(launcher: Launcher) -> Any:
+    return kind_of(launcher.grid), launcher.kernel.options.by_settings()
+
+
 PLAIN_COVER = (False, "unit", None)
 """The kind of `kernel.over(array)`."""
 
 
-def kind_of(grid: Grid) -> Any:
+def kind_of(grid: Grid | None) -> Any:
     """What plans depend on of a grid."""
+    assert grid is not None
     if isinstance(grid, Fixed):
         return grid.dim
     what = grid.what

@@ -22,7 +22,7 @@ from cubepy.jit.launch import Prepared
 from cubepy.jit.tensor_maps import Encoder
 from cubepy.record import dataclass
 from cubepy.runtimes.native.launching.callables import Base
-from cubepy.runtimes.native.launching.executor import existing_executor
+from cubepy.runtimes.native.launching.process import existing_executor
 
 CALLS = 2
 """Calls of a program in Python until native code is asked for."""

@@ -4,7 +4,7 @@ from cubepy.kernels import random
 from cubepy.kernels.attention.entry import attention
 from cubepy.kernels.attention.gradients import attention_grad
 from cubepy.kernels.attention.sequences import attention_paged, attention_ragged
-from cubepy.kernels.convolution.entry import conv1d, conv2d, conv3d, prepack
+from cubepy.kernels.convolution.entry import conv1d, conv2d, conv3d
 from cubepy.kernels.convolution.gradients import (
     conv1d_weight_grad,
     conv2d_weight_grad,
@@ -18,6 +18,7 @@ from cubepy.kernels.convolution.transposed import (
     conv_transpose2d,
     conv_transpose3d,
 )
+from cubepy.kernels.convolution.weights import prepack
 from cubepy.kernels.elementwise.entry import map
 from cubepy.kernels.elementwise.selection import where
 from cubepy.kernels.indexing.entry import gather, scatter

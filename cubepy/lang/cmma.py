@@ -10,9 +10,9 @@ units of the plane, with equal arguments.
 | "accumulator" | m, n | f32; f64 for f64, i32 for integers |
 
 Any extents will do; multiples of 16 fill matrix units best. Tensor cores (sm_80 and newer) take
-factors of 8 and 16 bits, SIMD-group matrices of Metal those of floats of up to 32; planes then have
-32 units, and cubes whole planes. Processors with AMX take bf16, i8 and u8. Elsewhere the units of a
-plane share the work in ordinary arithmetic.
+factors of 8 and 16 bits, and f64 (sm_90 and newer), SIMD-group matrices of Metal those of floats
+of up to 32; planes then have 32 units, and cubes whole planes. Processors with AMX take bf16, i8
+and u8. Elsewhere the units of a plane share the work in ordinary arithmetic.
 
 >>> def product(a, b, c):  # in a kernel with CUBE_DIM == PLANE_DIM
 ...     i, j = cp.CUBE_POS_Y * 16, cp.CUBE_POS_X * 16
@@ -102,7 +102,7 @@ def load(tile: Fragment, x: Any, index: Any) -> None:
     if tile.layout.is_shared:
         _load_shared(tile, x, i, j)
     elif _is_matrices(tile, x):
-        if cp.plane_all(_covers(tile, x, i, j) and j % _ROW == 0):
+        if cp.plane_all(_covers(tile, x, i, j) and cp.misalignment(x, (0, j), line=_ROW) == 0):
             _load_matrices(tile, x, i, j)
         else:
             _load_held(tile, x, i, j, True)
@@ -289,15 +289,13 @@ def _load_matrices(tile: Fragment, x: Any, i: Any, j: Any) -> None:
     layout, lane = tile.layout, UNIT_POS_PLANE
     across = tile.columns // layout.columns
     pairs = tile.use == "b" and across % 2 == 0
+    mine = x[lane % 16 :, lane // 16 * _ROW :] if tile.use == "a" or pairs else x[lane % 16 :]
     for block in cp.unroll(range(0, tile.held.size // layout.count, 2 if pairs else 1)):
-        r = i + block // across * layout.rows + lane % 16
-        c = j + block % across * layout.columns
+        place = i + block // across * layout.rows, j + block % across * layout.columns
         if tile.use == "a":
-            words = cuda.ldmatrix(x, (r, c + lane // 16 * _ROW))
-        elif pairs:
-            words = cuda.ldmatrix(x, (r, c + lane // 16 * _ROW), transposed=True)
+            words = cuda.ldmatrix(mine, place)
         else:
-            words = cuda.ldmatrix(x, (r, c), count=2, transposed=True)
+            words = cuda.ldmatrix(mine, place, count=4 if pairs else 2, transposed=True)
         cp.store(tile.held, block * layout.count, words)
 
 
@@ -312,7 +310,7 @@ def _multiply_blocks(total: Fragment, a: Fragment, b: Fragment) -> None:
         sums = _part(total, block)
         for k in cp.unroll(range(deep)):
             left, right = _part(a, r * deep + k), _part(b, k * across + c)
-            if a.layout.unit is not None and a.layout.unit.op == "cuda_mma":
+            if a.layout.unit is not None and a.layout.unit.layout == "mma":
                 sums = cuda.mma(left, right, sums, a.dtype)
             else:
                 sums = metal.multiply_accumulate(left, right, sums)

@@ -108,6 +108,11 @@ def mma(a: Any, b: Any, c: Any, elements: Any) -> Any:
     pack them: 4 and 2 words (k = 16; tf32: 8; 8 bits: 32) or 2 and 1 (half of that). c and the
     result are 4 lanes of f32 (of i32 for integers). Which unit holds what is in the PTX ISA,
     "Matrix Fragments for mma". sm_80.
+
+    With cp.f64 all are lines of f64: of a and b 2 and 1 numbers (k = 4), 4 and 2 (k = 8) or 8 and 4
+    (k = 16), of c 4 (sm_90); or a and b are numbers and c has 2 lanes: then a is 8 x 4, b is 4 x 8
+    and c is 8 x 8 (sm_80). Products and sums are rounded as `cp.fma` does, in an order of the
+    hardware's own.
     """
     return _only_inside("mma")
 

@@ -109,15 +109,16 @@ def _held(unit: MatrixUnit) -> DType:
 
 
 def _of_mma(use: str, dtype: DType, unit: MatrixUnit, extents: tuple[int, int]) -> Layout:
-    """The fragments of mma.m16n8: elements of factors are packed into words."""
+    """The fragments of mma.m16n8: elements of factors are packed into words, f64 lie one by one."""
     if use == "accumulator":
         return Layout(unit.m, unit.n, 4, dtype, _place_of_sums, unit=unit, neighbours=2)
     held = _held(unit)
     packed = _WORD_BITS // held.bits
+    each = max(packed, 1)
     if use == "a":
-        place = partial(_place_of_a, packed)
+        place = partial(_place_of_a, each)
         return Layout(unit.m, unit.k, 4, held, place, packed, unit=unit)
-    return Layout(unit.k, unit.n, 2, held, partial(_place_of_b, packed), packed, unit=unit)
+    return Layout(unit.k, unit.n, 2, held, partial(_place_of_b, each), packed, unit=unit)
 
 
 def _of_simdgroup(use: str, dtype: DType, unit: MatrixUnit, extents: tuple[int, int]) -> Layout:

@@ -6,12 +6,9 @@ The bases of arguments are aligned as the launch promises, those of shared array
 from __future__ import annotations
 
 from cubepy.ir import ops
-from cubepy.ir.core import ALIGNMENT, Kernel, Op, Value
+from cubepy.ir.core import ALIGNMENT, SHARED_ALIGNMENT, Kernel, Op, Value
 from cubepy.ir.types import Buffer, Line, Space
 from cubepy.passes.flow import FactRewriter
-
-SHARED_ALIGNMENT = 16
-"""Bytes that every target aligns shared arrays to."""
 
 
 def align(kernel: Kernel) -> Kernel:

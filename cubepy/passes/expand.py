@@ -1,6 +1,7 @@
 """Inline the expansions of elementary functions, which are written in the language itself.
 
-Floats below f32 are computed in f32 and rounded once more.
+Floats below f32 are computed in f32 and rounded once more; where that takes fewer operations, by an
+expansion that is as precise as they need.
 """
 
 from __future__ import annotations
@@ -36,7 +37,10 @@ class _Expand(Rewriter):
         if wide != t:
             operands = tuple(self.emit(ops.CAST, (v,), {"type": wide}, op.span) for v in operands)
         element = element_of(wide).name
-        if f"{op.row.name}_{element}" in self._native:
+        coarse = EXPANSIONS.get((op.row.name, element_of(t).name)) if wide != t else None
+        if coarse is not None:
+            result = inlined(coarse, operands, wide, op.span, self.out)
+        elif f"{op.row.name}_{element}" in self._native:
             result = self.emit(op.row, operands, {}, op.span, op.result.name)
         else:
             function = EXPANSIONS[op.row.name, element]

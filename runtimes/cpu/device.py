@@ -17,7 +17,7 @@ from cubepy.runtimes.cpu.memory import Block, get_memory
 from cubepy.runtimes.native import crash, scratch
 from cubepy.runtimes.native.host import data_caches, host_cpu
 from cubepy.runtimes.native.linker import Library, link
-from cubepy.runtimes.native.pool import Pool, get_pool, usable_cores
+from cubepy.runtimes.native.pool import Pool, get_pool, symbols, usable_cores
 from cubepy.targets import Target, host_target
 
 INLINE_WORK = 1 << 14
@@ -68,9 +68,8 @@ class CpuDevice(HostMemory):
     def load(self, artifact: Artifact) -> Loaded:
         """Link machine code into this process."""
         takes_scratch = artifact.scratch_bytes > 0
-        library = link(
-            artifact.code, [artifact.entry], scratch.symbols() if takes_scratch else None
-        )
+        given = symbols() | (scratch.symbols() if takes_scratch else {})
+        library = link(artifact.code, [artifact.entry], given)
         name = crash.Name(artifact.entry)
         return Loaded(library.address[artifact.entry], library, takes_scratch, name)
 
@@ -85,12 +84,13 @@ class CpuDevice(HostMemory):
 
         `block`: the address of the argument block; `work`: as `grain` takes it.
         """
-        grain = self.grain(count, work)
+        pool = self.pool
+        grain = _grain(pool, count, work)
         if first:
-            finish = self.pool.finish
+            finish = pool.finish
             self._run(loaded, lambda e, a, n, g: finish(e, a, first, n, g), block, count, grain)
         else:
-            self._run(loaded, self.pool.run, block, count, grain)
+            self._run(loaded, pool.run, block, count, grain)
 
     def _run(
         self, loaded: Loaded, run: Callable[..., None], block: int, count: int, grain: int
@@ -107,9 +107,7 @@ class CpuDevice(HostMemory):
 
     def grain(self, count: int, work: int) -> int:
         """All cubes where the launch is small, else so many that uneven ones balance."""
-        if work < INLINE_WORK:
-            return max(1, count)
-        return max(1, count // (CHUNKS * self.pool.threads))
+        return _grain(self.pool, count, work)
 
     def allocate(self, nbytes: int) -> Block:
         """A block of the pool that results come from too."""
@@ -118,6 +116,13 @@ class CpuDevice(HostMemory):
     def memory(self) -> MemoryUse:
         """The machine's memory, and what the system could give away now."""
         return MemoryUse(self.properties.memory_bytes, _available_bytes())
+
+
+def _grain(pool: Pool, count: int, work: int) -> int:
+    """As `CpuDevice.grain`, for the threads of a pool."""
+    if work < INLINE_WORK:
+        return max(1, count)
+    return max(1, count // (CHUNKS * pool.threads))
 
 
 def _available_bytes() -> int:

@@ -15,14 +15,20 @@ from cubepy.runtimes.cuda.code import Code
 from cubepy.runtimes.cuda.contexts import PRIMARY, Contexts
 from cubepy.runtimes.cuda.driver import check, driver, failure, is_lost
 from cubepy.runtimes.cuda.launches import Log, NativeWords
-from cubepy.runtimes.cuda.memory import Allocation, PinnedAllocation, allocate_pinned, new_pool
+from cubepy.runtimes.cuda.memory import (
+    Allocation,
+    Owner,
+    PinnedAllocation,
+    allocate_pinned,
+    new_pool,
+)
 from cubepy.runtimes.cuda.occupancy import ATTRIBUTES, Multiprocessor, occupancy
-from cubepy.runtimes.cuda.queues import Queues
+from cubepy.runtimes.cuda.spares import Spares, size_of
 from cubepy.runtimes.cuda.tensor_maps import EncodedMap, encode, encode_im2col
 from cubepy.targets import Target, cuda_target
 
 
-class CudaDevice(Queues):
+class CudaDevice(Owner):
     """See `runtimes.base.Device`. Queues are streams; None is a stream of the device's own."""
 
     uses_host_memory = False
@@ -33,6 +39,7 @@ class CudaDevice(Queues):
         self.contexts = Contexts(ordinal)
         self._log = Log()
         self._pool: Any = None
+        self._spares = Spares()
 
     @cached_property
     def target(self) -> Target:
@@ -189,16 +196,37 @@ class CudaDevice(Queues):
     # Memory
 
     def allocate(self, nbytes: int) -> Allocation:
-        """Memory aligned to 256 bytes from the device's own pool; E504 where there is no more."""
-        api = driver()
-        stream = self.stream(None)
+        """Memory aligned to 256 bytes, spare or from the device's own pool; E504 without room."""
+        size = size_of(nbytes)
+        address = self._spares.take(size)
+        if address is None:
+            address = self._allocate(nbytes, size)
+        return Allocation(address, nbytes, self)
+
+    def _allocate(self, nbytes: int, size: int) -> int:
+        api, stream = driver(), self.stream(None)
+        no_room = api.CUresult.CUDA_ERROR_OUT_OF_MEMORY
         with self.contexts.enter(is_own=True):
             pool = self._own_pool()
-            status, address = api.cuMemAllocFromPoolAsync(max(nbytes, 1), pool, stream)
-        if status == api.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
+            status, address = api.cuMemAllocFromPoolAsync(size, pool, stream)
+            if status == no_room and self._free_now(self._spares.clear()):
+                status, address = api.cuMemAllocFromPoolAsync(size, pool, stream)
+        if status == no_room:
             raise fail("E504", nbytes=nbytes, device=self.name)
         self.checked(f"an allocation of {nbytes} bytes", (status,))
-        return Allocation(int(address), nbytes, self)
+        return int(address)
+
+    def free(self, address: int, nbytes: int) -> None:
+        """See `Owner.free`."""
+        self._free_now(self._spares.put(address, size_of(nbytes)))
+
+    def _free_now(self, addresses: list[int]) -> bool:
+        """Give memory back to the pool; whether there was some."""
+        if addresses:
+            with self.contexts.enter(is_own=True):
+                for address in addresses:
+                    driver().cuMemFreeAsync(address, self.stream(None))
+        return bool(addresses)
 
     def _own_pool(self) -> Any:
         if self._pool is None:
@@ -208,7 +236,8 @@ class CudaDevice(Queues):
         return self._pool
 
     def release_memory(self) -> None:
-        """Give what the pool keeps back to the device."""
+        """Give what is kept for later allocations back to the GPU."""
+        self._free_now(self._spares.clear())
         self.synchronize()
         if self._pool is not None:
             with self.contexts.enter(is_own=True):

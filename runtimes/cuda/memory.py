@@ -13,13 +13,21 @@ from cubepy.runtimes.cuda.driver import check, driver, is_usable
 from cubepy.runtimes.cuda.queues import DEFAULT_STREAM, Queues
 
 
+class Owner(Queues):
+    """The queues of a device that frees memory."""
+
+    def free(self, address: int, nbytes: int) -> None:
+        """Take memory back behind all that is in the device's own queue by now."""
+        raise NotImplementedError
+
+
 class Allocation(Queued):
-    """Device memory; goes back to the pool when it dies, behind the last work on it."""
+    """Device memory; goes back to its device when it dies, behind the last work on it."""
 
     __slots__ = ("address", "nbytes", "queues")
     is_usable = staticmethod(is_usable)
 
-    def __init__(self, address: int, nbytes: int, queues: Queues) -> None:
+    def __init__(self, address: int, nbytes: int, queues: Owner) -> None:
         super().__init__()
         self.address = address
         self.nbytes = nbytes
@@ -30,11 +38,11 @@ class Allocation(Queued):
         if not self.address or not self.is_usable():
             return
         queues = self.queues
-        with suppress(DeviceError), queues.contexts.enter(is_own=True):  # raised where one waits
+        with suppress(DeviceError):  # raised where one waits
             queues.come_after(None, self, is_written=True)
             if self.is_shared:
                 queues.join(None, DEFAULT_STREAM)
-            driver().cuMemFreeAsync(self.address, queues.stream(None))
+            queues.free(self.address, self.nbytes)
 
 
 class PinnedAllocation(Pinned):

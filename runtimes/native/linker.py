@@ -161,7 +161,8 @@ def compile_text(ir: str, level: int = 2, has_locals: bool = False) -> bytes:
     """The object file of LLVM IR text for this machine, compiled now or remembered.
 
     `level` 0 and 1 run no IR passes, which is right for IR that was written in its final form;
-    `has_locals`: but for those that put stack slots into registers and tidy up behind that.
+    `has_locals`: but for those that inline what says so, put stack slots into registers and tidy up
+    behind that.
     Raises RuntimeError with LLVM's words when the text does not parse or verify.
     """
     text = f"{llvm_versions()} {host_cpu()} {level} {has_locals}\n{ir}"
@@ -202,6 +203,7 @@ def _promote(module: Any, machine: Any) -> None:
     from llvmlite import binding
 
     passes = binding.create_new_module_pass_manager()
+    passes.add_always_inliner_pass()
     passes.add_sroa_pass()
     passes.add_instruction_combine_pass()
     passes.add_simplify_cfg_pass()

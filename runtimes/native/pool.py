@@ -1,13 +1,13 @@
 """The native thread pool that runs the cubes of a launch on all cores.
 
 It is not a scheduler of Python work: no Python runs in a worker, and launches are not queued. The
-caller returns to Python every few milliseconds, so that Ctrl-C ends a launch between two cubes.
+caller returns to Python every few milliseconds, so that handlers of signals run between two cubes;
+Ctrl-C also ends cubes (`interrupts`).
 """
 
 from __future__ import annotations
 
 import ctypes
-import functools
 import math
 import os
 import platform
@@ -18,8 +18,8 @@ import weakref
 from contextlib import suppress
 from pathlib import Path
 
-from cubepy.runtimes.native import pool_ir
-from cubepy.runtimes.native.linker import Library, compile_text, link
+from cubepy.runtimes.native import interrupts, pool_ir
+from cubepy.runtimes.native.linker import Library, compile_text, link, once
 
 MAX_THREADS = 1024
 MAX_COUNT = 1 << 62  # keeps the native 64-bit counters from wrapping while threads steal
@@ -34,7 +34,11 @@ REFRESH = 1.0
 _RUN, _RESIZE = "cubepy_pool_run", "cubepy_pool_resize"
 _INLINE, _SHARE = "cubepy_pool_inline", "cubepy_pool_share"
 _RESUME, _CANCEL = "cubepy_pool_resume", "cubepy_pool_cancel"
-_UNFINISHED = 2
+_UNFINISHED, _CUT = 2, 3
+SYMBOLS = (
+    *(_RUN, _RESIZE, _INLINE, _SHARE, _RESUME, _CANCEL),
+    *(interrupts.START, interrupts.LISTEN, interrupts.RAISED, interrupts.HOLD, interrupts.LET),
+)
 _RunType = ctypes.CFUNCTYPE(
     None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
 )
@@ -112,8 +116,8 @@ class Pool:
     def __init__(self, threads: int | None = None, spin: float = 75e-6) -> None:
         """`threads` counts the caller, default `usable_cores()`; `spin` is in seconds."""
         self._spin = round(spin * 1e9)
-        with _lock:  # a second copy of the code would be unloaded under its threads
-            library = _library()
+        library = _library()
+        self._interrupts = interrupts_of_main()
         self.run_address: int = library.address[_RUN]
         self.state_address: int = _new_state()
         self._run = _RunType(self.run_address)
@@ -123,13 +127,14 @@ class Pool:
         self._resume = _ResumeType(library.address[_RESUME])
         self._cancel = _CancelType(library.address[_CANCEL])
         self._others: list[Pool] = []
+        self._threads = self._word(pool_ir.THREADS)
         self._reset(_checked(usable_cores() if threads is None else threads))
         _pools.add(self)
 
     @property
     def threads(self) -> int:
         """How many threads a launch may use, the caller among them."""
-        return self._word(pool_ir.THREADS).value
+        return self._threads.value
 
     def run(self, entry: int, args: int, count: int, grain: int) -> None:
         """Run the cubes [0, count) of the code at address `entry`; returns when all are done.
@@ -138,14 +143,15 @@ class Pool:
         are gone. At most `grain` cubes run in the caller, unless they turn out to take long. With
         one thread, or when `JOBS` launches are under way, the caller runs all cubes itself.
 
-        An exception that a signal raises, such as KeyboardInterrupt, leaves the cubes that did not
-        begin; it is raised when the others are done.
+        An exception that a signal raises leaves the cubes that did not begin, and is raised when
+        workers are out of theirs; a KeyboardInterrupt also ends the caller's cube.
         """
         if count > MAX_COUNT:
             raise ValueError(f"a launch has at most 2**62 cubes, not {count}")
         first = 0
+        self._interrupts.listen()
         if count <= grain:
-            first = self._inline(entry, args, 0, count, PATIENCE)
+            first = self._run_inline(entry, args, 0, count, PATIENCE)
         self.finish(entry, args, first, count, grain)
 
     def finish(self, entry: int, args: int, first: int, count: int, grain: int) -> None:
@@ -155,7 +161,14 @@ class Pool:
         if count - first > 1 and self._is_shared(entry, args, first, count, grain):
             return
         while first < count:
-            first = self._inline(entry, args, first, count, pool_ir.SLICE)
+            first = self._run_inline(entry, args, first, count, pool_ir.SLICE)
+
+    def _run_inline(self, entry: int, args: int, first: int, count: int, budget: int) -> int:
+        """Run cubes in the caller until the time is up; gives the first that is left."""
+        reached = self._inline(entry, args, first, count, budget)
+        if reached == interrupts.LEFT:
+            self._interrupts.raise_again()
+        return reached
 
     def _is_shared(self, entry: int, args: int, first: int, count: int, grain: int) -> bool:
         """Run cubes with the first team that has nothing to do; False if there is none."""
@@ -183,6 +196,8 @@ class Pool:
                 with suppress(BaseException):  # another signal: workers still use the arguments
                     self._resume(self.state_address, status)
             raise
+        if status.value == _CUT:
+            self._interrupts.raise_again()
         return status.value != 0
 
     def set_threads(self, threads: int) -> None:
@@ -249,12 +264,27 @@ def inline_address() -> int:
     return _library().address[_INLINE]
 
 
-@functools.cache
+def raised_address() -> int:
+    """Of three words with the exception that made native code give up, see `interrupts`."""
+    return _library().address[interrupts.RAISED]
+
+
+def symbols() -> dict[str, int]:
+    """What compiled code may ask the linker for; see `interrupts.HOLD`."""
+    return {name: _library().address[name] for name in (interrupts.HOLD, interrupts.LET)}
+
+
+@once
+def interrupts_of_main() -> interrupts.Interrupts:
+    """What Ctrl-C does in cubes of the main thread."""
+    return interrupts.Interrupts(_library().address)
+
+
+@once
 def _library() -> Library:
     """The pool's code, which outlives the threads: llvmlite unloads nothing at exit."""
     ir = pool_ir.text(sys.platform, platform.machine())
-    symbols = (_RUN, _RESIZE, _INLINE, _SHARE, _RESUME, _CANCEL)
-    return link(compile_text(ir, level=0), symbols)
+    return link(compile_text(ir, level=0), SYMBOLS)
 
 
 def _new_state() -> int:
@@ -271,6 +301,7 @@ def _after_fork() -> None:
     """The child has none of the workers, and maybe a launch in progress that lost its caller."""
     for pool in list(_pools):
         pool._reset(pool.threads)
+        pool._interrupts.begin()
     _lock.release()
 
 

@@ -23,7 +23,8 @@ from __future__ import annotations
 
 from string import Template
 
-from cubepy.runtimes.native.systems import calls_of, machine_of
+from cubepy.runtimes.native import interrupts
+from cubepy.runtimes.native.systems import calls_of, machine_name, machine_of
 
 LINE = 128  # two cache lines: adjacent-line prefetchers make pairs of 64 bytes share
 GATE, EPOCH = 0, 4  # EPOCH is the upper half of the gate on a little-endian machine
@@ -33,7 +34,9 @@ KEPT_END = KEPT + 8  # the rest of the caller's chunk when its time was up
 ENTRY, ARGS, GRAIN, RANGES, CORE = (3 * LINE + 8 * i for i in range(5))
 CORES, CORES_BYTES = 4 * LINE, 128  # the affinity mask, all zero where there are more than 1024
 SLOTS = 5 * LINE
-NEXT, END, INDEX, SEEN, THREAD = 0, 8, 16, 24, 32  # in a slot of LINE bytes; each thread has one
+NEXT, END, INDEX, SEEN, THREAD, JUMP = range(
+    0, 48, 8
+)  # in a slot of LINE bytes; each thread has one
 
 OPEN, WAITING, STOP = 1 << 31, 1 << 30, 1 << 29
 SLICE = 10_000_000  # ns; the longest that cubes run, if each is shorter, until somebody looks up
@@ -48,15 +51,17 @@ def text(system: str, machine: str) -> str:
     calls = None if row is None else calls_of(system, row, SLICE, (CORES, CORES_BYTES))
     if row is None or calls is None:
         return _INLINE_ONLY
+    layout = {name: value for name, value in globals().items() if isinstance(value, int)}
     threaded = _THREADED.substitute(
-        {name: value for name, value in globals().items() if isinstance(value, int)},
+        layout,
         pause=row.pause,
         declaration=row.declaration,
         INSIDE=STOP - 1,
         NOT_OPEN=~OPEN,
         LAST=WAITING | 1,
     )
-    return threaded + calls
+    layout["CANCEL_BEFORE_SLOTS"] = CANCEL - SLOTS
+    return threaded + calls + interrupts.text(system, machine_name(machine), layout)
 
 
 def is_threaded(system: str, machine: str) -> bool:
@@ -64,7 +69,9 @@ def is_threaded(system: str, machine: str) -> bool:
     return text(system, machine) is not _INLINE_ONLY
 
 
-_INLINE_ONLY = """
+_INLINE_ONLY = (
+    interrupts.holding("")
+    + """
 define void @cubepy_pool_run(ptr %state, ptr %entry, ptr %args, i64 %count, i64 %grain) nounwind {
   %some = icmp sgt i64 %count, 0
   br i1 %some, label %inline, label %done
@@ -96,7 +103,18 @@ define void @cubepy_pool_resume(ptr %state, ptr %status) nounwind {
 define void @cubepy_pool_cancel(ptr %state) nounwind {
   ret void
 }
+
+@cubepy_pool_raised = global [3 x ptr] zeroinitializer
+
+define void @cubepy_pool_start(i64 %main) nounwind {
+  ret void
+}
+
+define void @cubepy_pool_listen() nounwind {
+  ret void
+}
 """
+)
 
 _THREADED = Template("""
 declare i64 @llvm.umin.i64(i64, i64)
@@ -104,11 +122,34 @@ declare i64 @llvm.smax.i64(i64, i64)
 declare i64 @llvm.fptoui.sat.i64.f64(double)
 $declaration
 
-; Run cubes of [begin, end) until they are done or the time is up; gives the first that is left.
-; One cube is timed, then as many run as should fit, so that the clock costs little.
+; Run cubes of [begin, end) until they are done or the time is up; gives the first that is left, or
+; -1 where Ctrl-C ended one.
 define i64 @cubepy_pool_inline(ptr %entry, ptr %args, i64 %begin, i64 %end, i64 %budget) nounwind {
-  %some = icmp slt i64 %begin, %end
-  br i1 %some, label %start, label %none
+  %self = call i64 @self()
+  %main = load i64, ptr @main
+  %mine = icmp eq i64 %self, %main
+  br i1 %mine, label %guard, label %run
+guard:
+  %left = call i64 @guarded(ptr @main.jump, ptr %entry, ptr %args, i64 %begin, i64 %end,
+                            i64 %budget)
+  ret i64 %left
+run:
+  %reached = call i64 @timed(ptr %entry, ptr %args, i64 %begin, i64 %end, i64 %budget)
+  ret i64 %reached
+}
+
+; As that, unguarded. One cube is timed, then as many run as should fit, so that the clock costs
+; little; there is none where there is one cube.
+define internal i64 @timed(ptr %entry, ptr %args, i64 %begin, i64 %end, i64 %budget) nounwind {
+  %count = sub i64 %end, %begin
+  %some = icmp sgt i64 %count, 0
+  br i1 %some, label %test, label %none
+test:
+  %single = icmp eq i64 %count, 1
+  br i1 %single, label %once, label %start
+once:
+  call void %entry(ptr %args, i64 %begin, i64 %end)
+  ret i64 %end
 start:
   %began = call i64 @now()
   br label %run
@@ -146,7 +187,8 @@ none:
 }
 
 ; Share cubes [begin, end) out and work until the time is up. `status` becomes 1 when all are done,
-; 2 when the rest is left to cubepy_pool_resume, and stays 0 when the pool does something else.
+; 3 when they would be but for a cancellation, 2 when the rest is left to cubepy_pool_resume, and
+; stays 0 when the pool does something else.
 define void @cubepy_pool_share(ptr %state, ptr %entry, ptr %args, i64 %begin, i64 %end,
                                i64 %asked, ptr %status) nounwind {
   %grain = call i64 @llvm.smax.i64(i64 %asked, i64 1)
@@ -198,6 +240,14 @@ define void @cubepy_pool_resume(ptr %state, ptr %status) nounwind {
   %now = call i64 @now()
   %deadline = add i64 %now, $SLICE
   %worked = call i1 @work.on(ptr %state, i64 %deadline)
+  %cancel.p = getelementptr i8, ptr %state, i64 $CANCEL
+  %cancelled.64 = load atomic i64, ptr %cancel.p monotonic, align 8
+  %cancelled = icmp ne i64 %cancelled.64, 0
+  br i1 %cancelled, label %again, label %go.on
+again:
+  call void @kick(ptr %state)
+  br label %go.on
+go.on:
   br i1 %worked, label %close, label %later
 close:
   %old = atomicrmw and ptr %state, i64 $NOT_OPEN seq_cst
@@ -208,7 +258,8 @@ wait:
   %joined = call i1 @join.until(ptr %state, i64 %deadline)
   br i1 %joined, label %unlock, label %later
 unlock:
-  store i64 1, ptr %status
+  %reason = select i1 %cancelled, i64 3, i64 1
+  store i64 %reason, ptr %status
   %busy = getelementptr i8, ptr %state, i64 $BUSY
   store atomic i32 0, ptr %busy release, align 4
   br label %later
@@ -216,7 +267,7 @@ later:
   ret void
 }
 
-; Leave the cubes that nobody took yet.
+; Leave the cubes that nobody took yet, and those that workers are in.
 define void @cubepy_pool_cancel(ptr %state) nounwind {
   %cancel.p = getelementptr i8, ptr %state, i64 $CANCEL
   store atomic i64 1, ptr %cancel.p seq_cst, align 8
@@ -241,6 +292,7 @@ clear:
   %i.1 = add i64 %i, 1
   br label %test
 done:
+  call void @kick(ptr %state)
   ret void
 }
 
@@ -253,7 +305,7 @@ define internal i1 @work.on(ptr %state, i64 %deadline) nounwind {
   %some = icmp slt i64 %kept, %end
   br i1 %some, label %rest, label %work
 rest:
-  %reached = call i64 @chunk(ptr %state, i64 %kept, i64 %end, i64 %deadline)
+  %reached = call i64 @chunk(ptr %state, i64 0, i64 %kept, i64 %end, i64 %deadline)
   store i64 %reached, ptr %kept.p
   %left = icmp slt i64 %reached, %end
   br i1 %left, label %late, label %work
@@ -265,8 +317,16 @@ late:
 }
 
 ; Run a chunk that was taken; gives the first cube that is left at the deadline (0: there is none).
-; A launch that is cancelled leaves nothing.
-define internal i64 @chunk(ptr %state, i64 %begin, i64 %end, i64 %deadline) nounwind {
+; A launch that is cancelled leaves nothing. The main thread's buffer is where Ctrl-C finds it.
+define internal i64 @chunk(ptr %state, i64 %index, i64 %begin, i64 %end, i64 %deadline) nounwind {
+  %offset = mul i64 %index, $LINE
+  %slots = getelementptr i8, ptr %state, i64 $SLOTS
+  %slot = getelementptr i8, ptr %slots, i64 %offset
+  %own = getelementptr i8, ptr %slot, i64 $JUMP
+  %self = call i64 @self()
+  %main = load i64, ptr @main
+  %is.main = icmp eq i64 %self, %main
+  %place = select i1 %is.main, ptr @main.jump, ptr %own
   %entry.p = getelementptr i8, ptr %state, i64 $ENTRY
   %entry = load ptr, ptr %entry.p
   %args.p = getelementptr i8, ptr %state, i64 $ARGS
@@ -276,9 +336,17 @@ define internal i64 @chunk(ptr %state, i64 %begin, i64 %end, i64 %deadline) noun
   br label %run
 run:
   %i = phi i64 [ %begin, %0 ], [ %reached, %look ], [ %reached, %clock ]
-  %reached = call i64 @cubepy_pool_inline(ptr %entry, ptr %args, i64 %i, i64 %end, i64 $SLICE)
+  %reached = call i64 @guarded(ptr %place, ptr %entry, ptr %args, i64 %i, i64 %end, i64 $SLICE)
   %whole = icmp sge i64 %reached, %end
-  br i1 %whole, label %done, label %ask
+  br i1 %whole, label %done, label %part
+part:
+  %jumped = icmp slt i64 %reached, 0
+  br i1 %jumped, label %stop, label %ask
+stop:
+  br i1 %is.main, label %cancel, label %done
+cancel:
+  call void @cubepy_pool_cancel(ptr %state)
+  br label %done
 ask:
   %cancelled = load atomic i64, ptr %cancel.p monotonic, align 8
   %leave = icmp ne i64 %cancelled, 0
@@ -453,7 +521,7 @@ run:
   %rest = sub i64 %end, %begin
   %length = call i64 @llvm.umin.i64(i64 %grain, i64 %rest)
   %stop = add i64 %begin, %length
-  %reached = call i64 @chunk(ptr %state, i64 %begin, i64 %stop, i64 %deadline)
+  %reached = call i64 @chunk(ptr %state, i64 %index, i64 %begin, i64 %stop, i64 %deadline)
   br i1 %timed, label %clock, label %peek
 clock:
   %left.cubes = icmp slt i64 %reached, %stop
@@ -532,6 +600,7 @@ define internal ptr @worker(ptr %slot) nounwind {
   %sleepers.p = getelementptr i8, ptr %state, i64 $SLEEPERS
   %core.p = getelementptr i8, ptr %state, i64 $CORE
   %self = call i64 @self()
+  call void @worker.begins(ptr %slot)
   br label %rest
 rest:
   %seen = phi i32 [ %seen.0, %0 ], [ %epoch, %late ], [ %epoch, %leave ], [ %epoch, %release ]
@@ -624,6 +693,8 @@ create:
   store i64 %i, ptr %index.p
   %seen.p = getelementptr i8, ptr %slot, i64 $SEEN
   store i32 %epoch, ptr %seen.p
+  %jump.p = getelementptr i8, ptr %slot, i64 $JUMP
+  store ptr null, ptr %jump.p
   %thread.p = getelementptr i8, ptr %slot, i64 $THREAD
   %started = call i1 @thread.create(ptr %thread.p, ptr %attribute, ptr %slot)
   br i1 %started, label %next, label %done

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Mapping
 from string import Template
 
+from cubepy.runtimes.native import interrupts
 from cubepy.runtimes.native.linker import Library, compile_text, link, once
 
 TAKE = "cubepy_scratch"
@@ -22,7 +22,7 @@ LARGE = 2 << 20  # from here on blocks are made of huge pages, where the system 
 _START, _LACKING = "cubepy_scratch_start", "cubepy_scratch_lacking"
 
 
-def symbols() -> Mapping[str, int]:
+def symbols() -> dict[str, int]:
     """What compiled code may ask the linker for."""
     return {TAKE: _library().address[TAKE]}
 
@@ -34,9 +34,14 @@ def lacking_address() -> int:
 
 def lacking() -> int:
     """How many bytes a kernel asked for in vain since the last call; 0 where none did."""
-    word = ctypes.c_int64.from_address(lacking_address())
+    word = _lacking_word()
     found, word.value = word.value, 0
     return found
+
+
+@once
+def _lacking_word() -> ctypes.c_int64:
+    return ctypes.c_int64.from_address(lacking_address())
 
 
 @once
@@ -53,8 +58,14 @@ def text(system: str) -> str:
     calls = _WINDOWS if system == "win32" else _POSIX
     pages = _HUGE_PAGES if system == "linux" else _USUAL_PAGES
     return _TEXT.substitute(
-        HEADER=HEADER, SMALL_1=SMALL - 1, SMALL=SMALL, LARGE=LARGE, LARGE_1=LARGE - 1
-    ) + "\n".join((calls, pages))
+        HEADER=HEADER,
+        SMALL_1=SMALL - 1,
+        SMALL=SMALL,
+        LARGE=LARGE,
+        LARGE_1=LARGE - 1,
+        HOLD=interrupts.HOLD,
+        LET=interrupts.LET,
+    ) + "\n".join((calls, pages, interrupts.holding(system)))
 
 
 _TEXT = Template("""
@@ -83,8 +94,11 @@ lack:
   ret ptr null
 }
 
-; A larger block for this thread. The smaller one goes first: nothing in it is needed any more.
+; A larger block for this thread. The smaller one goes first: nothing in it is needed any more. The
+; allocator has locks, so that nobody leaves it as they may leave cubes.
 define internal ptr @grow(i64 %key, ptr %block, i64 %bytes) noinline nounwind {
+  %before = alloca [128 x i8], align 16
+  call void @$HOLD(ptr %before)
   call void @free.block(ptr %block)
   call void @keep(i64 %key, ptr null)
   %whole = add i64 %bytes, $HEADER
@@ -108,6 +122,7 @@ fill:
   call void @keep(i64 %key, ptr %new)
   br label %done
 done:
+  call void @$LET(ptr %before)
   ret ptr %new
 }
 """)
@@ -191,6 +206,8 @@ define internal void @free.block(ptr %block) nounwind {
 
 _HUGE_PAGES = """
 declare i32 @madvise(ptr, i64, i32) nounwind
+declare i32 @pthread_sigmask(i32, ptr, ptr) nounwind
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 
 define internal void @advise(ptr %block, i64 %size) nounwind {
   %refused = call i32 @madvise(ptr %block, i64 %size, i32 14)

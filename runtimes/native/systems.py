@@ -15,8 +15,9 @@ from cubepy.record import dataclass
 
 STACK_BYTES = 8 << 20  # as main threads of Linux have it; wide lines may spill much
 # Asynchronous signals belong to Python's threads. ILL, TRAP, BUS, FPE and SEGV are raised by the
-# faulting instruction itself and stay deliverable, for faulthandler.
-_LINUX_SIGNALS = ~sum(1 << (number - 1) for number in (4, 5, 7, 8, 11))
+# faulting instruction itself and stay deliverable, for faulthandler, and so does URG, by which
+# workers leave a cube (`interrupts`).
+_LINUX_SIGNALS = ~sum(1 << (number - 1) for number in (4, 5, 7, 8, 11, 23))
 _DARWIN_SIGNALS = ~sum(1 << (number - 1) for number in (4, 5, 8, 10, 11))
 _ATTRIBUTE, _BLOCKED, _BEFORE = 0, 256, 512
 """Where `threads.begin` keeps what; the attribute of a thread has up to 64 bytes."""
@@ -45,10 +46,14 @@ MACHINES = {
 _NAMES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
+def machine_name(name: str) -> str:
+    """The name in `MACHINES` of the machine that `platform.machine()` names, if it is there."""
+    return _NAMES.get(name.lower(), name.lower())
+
+
 def machine_of(name: str) -> Machine | None:
     """The machine that `platform.machine()` names; None for one without threads."""
-    name = name.lower()
-    return MACHINES.get(_NAMES.get(name, name))
+    return MACHINES.get(machine_name(name))
 
 
 def calls_of(system: str, machine: Machine, slice_ns: int, cores: tuple[int, int]) -> str | None:

@@ -134,13 +134,17 @@ class Routine:
     """One function, whose parameters and result are words.
 
     Statements are written in order; `when` and `times` are contexts, which nest. Code behind
-    `leave` in the same block is never reached.
+    `leave` in the same block is never reached. `is_inlined`: it becomes a part of its callers, as
+    those should that every launch goes through and few call.
     """
 
-    def __init__(self, name: str, parameters: int, is_exported: bool = False) -> None:
+    def __init__(
+        self, name: str, parameters: int, is_exported: bool = False, is_inlined: bool = False
+    ) -> None:
         self._name, self._count = name, 0
         self._parameters = [f"%p{k}" for k in range(parameters)]
         self._linkage = "" if is_exported else "internal "
+        self._attributes = "nounwind alwaysinline" if is_inlined else "nounwind"
         self._slots: list[str] = []
         self._lines: list[str] = []
         self.parameters = [Value(self, "i64", p) for p in self._parameters]
@@ -148,7 +152,7 @@ class Routine:
     def text(self) -> str:
         """The definition."""
         parameters = ", ".join(f"i64 {p}" for p in self._parameters)
-        head = f"define {self._linkage}i64 @{self._name}({parameters}) nounwind {{"
+        head = f"define {self._linkage}i64 @{self._name}({parameters}) {self._attributes} {{"
         return "\n".join((head, *self._slots, *self._lines, "  ret i64 0", "}"))
 
     # Values

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import cached_property, lru_cache
 from threading import Lock, RLock
 from typing import Any
+from weakref import WeakSet
 
 from cubepy.artifact import Artifact
 from cubepy.errors import fail
@@ -79,13 +80,13 @@ class Dying:
 class Allocation:
     """Shared virtual memory; freed at the first wait after its death: kernels may use it still."""
 
-    __slots__ = ("_held", "address", "dying")
+    __slots__ = ("__weakref__", "_held", "address", "dying", "nbytes")
 
     def __init__(self, context: Any, nbytes: int, dying: Dying) -> None:
         cl = api()
         flags = cl.svm_mem_flags.READ_WRITE
         self._held = cl.SVMAllocation(context, max(nbytes, 1), ALIGNMENT, flags)
-        self.dying = dying
+        self.dying, self.nbytes = dying, nbytes
         self.address: int = self._held.svm_ptr
 
     def __del__(self) -> None:
@@ -163,6 +164,7 @@ class OpenclDevice(OneOrder):
         self.name = f"opencl:{number}"
         self._device = device
         self._dying = Dying()
+        self._allocations = WeakSet[Allocation]()
 
     @cached_property
     def _context(self) -> Any:
@@ -320,6 +322,11 @@ class OpenclDevice(OneOrder):
             raise
         dead.clear()
 
+    @property
+    def driver_version(self) -> str:
+        """Of the device's driver and of its platform."""
+        return f"{self._device.driver_version}, {self._device.platform.version}"
+
     # Memory
 
     def allocate(self, nbytes: int) -> Allocation:
@@ -328,9 +335,18 @@ class OpenclDevice(OneOrder):
         if self._dying.nbytes > DYING_BYTES:
             self.synchronize()
         try:
-            return Allocation(self._context, nbytes, self._dying)
+            made = Allocation(self._context, nbytes, self._dying)
         except (cl.MemoryError, cl.RuntimeError):
             raise fail("E504", nbytes=nbytes, device=self.name) from None
+        self._allocations.add(made)
+        return made
+
+    def allocation_at(self, address: int) -> tuple[int, int] | None:
+        """From where to where the memory lies that an address is in; None if there is none."""
+        for found in list(self._allocations):
+            if found.address <= address < found.address + max(1, found.nbytes):
+                return found.address, found.address + found.nbytes
+        return None
 
     def upload(self, address: int, host: int, nbytes: int, queue: int | None = None) -> None:
         """Copy from host memory and wait."""

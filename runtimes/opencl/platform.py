@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import lru_cache
 from importlib import import_module
 from typing import Any
@@ -12,9 +13,31 @@ INSTALL = "pip install 'cubepy-jit[opencl]'"
 NEWER_POCL = "install a newer one (Debian: apt-get install pocl-opencl-icd), or another driver"
 
 
-@lru_cache(maxsize=1)
 def api() -> Any:
-    """The bindings; `DeviceError` E507 where they are missing."""
+    """The bindings; `DeviceError` E507 where they are missing, and E508 in the child of a fork of a
+    process that used them, where drivers wait for threads that are not there."""
+    if _lost:
+        reason = "a driver does not work in the child of a fork"
+        hint = "start another process, as by multiprocessing's 'spawn'"
+        raise fail("E508", device="opencl", call="a call", reason=reason, suggestion=hint)
+    return _bindings()
+
+
+_lost: list[int] = []
+"""The child that this process is, if it is one of a process that used a driver."""
+
+
+def _after_fork() -> None:
+    if found_devices.cache_info().currsize:
+        _lost.append(os.getpid())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+@lru_cache(maxsize=1)
+def _bindings() -> Any:
     try:
         return import_module("pyopencl")
     except ImportError:

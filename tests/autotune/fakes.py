@@ -59,7 +59,7 @@ class FakeSubject:
     def make(self, k: int, predicts: bool) -> None:
         self._actions.get(k, lambda: None)()
 
-    def recorded(self, k: int, is_quick: bool) -> Recording:
+    def recorded(self, k: int, only_kept: bool) -> Recording:
         return Recording((), ())
 
     def run(self, k: int) -> None:

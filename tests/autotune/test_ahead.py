@@ -104,14 +104,14 @@ def fill(out, value: cp.Comptime):
         out.flat[cp.ABSOLUTE_POS] = value
 
 
-def test_in_haste_only_what_is_on_disk_is_taken(store: Path):
+def test_where_nothing_is_compiled_only_what_is_on_disk_is_taken(store: Path):
     out = np.zeros(10, np.float32)
-    with compiling_ahead(False, is_quick=True), cp.settings(opt_level=2):
+    with compiling_ahead(False, only_kept=True), cp.settings(opt_level=2):
         with pytest.raises(NotKept):
             fill.over(out)(out, 3)
     with compiling_ahead(), cp.settings(opt_level=2):
         fill.over(out)(out, 3)
-    with compiling_ahead(False, is_quick=True) as made, cp.settings(opt_level=2):
+    with compiling_ahead(False, only_kept=True) as made, cp.settings(opt_level=2):
         fill.over(out)(out, 3)
     assert len(made.launches) == 1 and not made.kernels and not out.any()
 

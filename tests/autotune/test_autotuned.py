@@ -105,13 +105,13 @@ def test_adding_a_configuration_measures_that_one_and_an_edit_all():
     assert len(find_records().measured_keys()) == 2
 
 
-IN_PLACE = [((n,), t) for n in (0, 1, 2, 3, 5, 8, 17, 33, 64, 100) for t in ("f4", "i4")]
+IN_PLACE = [((n,), t) for n in (0, 1, 3, 17, 64) for t in ("f4", "i4")]
 IN_PLACE += [((), "f4"), ((), "f8"), ((7, 5), "f4"), ((7, 5), "u1"), ((3, 0), "f2")]
 
 
 @pytest.mark.parametrize("way", range(4))
 def test_inputs_are_bit_identical_after_searches_in_place_and_accumulating(way: int):
-    """25 cases in each of four ways: in this process or a child, in place or with two arrays."""
+    """In this process or a child, in place or with two arrays."""
     rng = np.random.default_rng(way)
     accumulated: list[Any] = []
 

@@ -107,6 +107,16 @@ def test_what_hangs_or_crashes_costs_its_limit_and_the_next_runs_in_a_new_proces
     assert not out.any()
 
 
+def test_a_run_that_the_budget_cuts_short_is_not_late():
+    flag, out = np.zeros(1, np.int32), np.zeros(4, np.int64)
+    hangs = recording(lambda *a: spin.over(1)(*a, 1 << 34), flag, out)
+    with first_runs(limit_s=30.0) as runs:
+        cut = runs.run(hangs, 0.2)
+        assert cut.is_unknown and not cut.is_late and "0.2 s" in cut.reason
+        assert runs.is_ready(60.0)
+    assert not out.any()
+
+
 def test_an_interrupted_run_leaves_no_answer_to_the_next(monkeypatch: pytest.MonkeyPatch):
     out = np.zeros(4, np.int64)
     good = recording(add.over(4), out, np.arange(4), np.zeros(4, np.int64))
@@ -180,3 +190,12 @@ def test_spans_hold_arrays_that_overlap_together_and_what_is_unknown():
     low = made.launches[0].block[0]
     found = unknown_spans(made.launches, [Span(low, low + 1)], lambda a: (a - a % 64, a + 64))
     assert len(found) == 2 and all(s.name == "" for s in found)
+
+
+@pytest.mark.parametrize("name", [None, ""])
+def test_a_program_without_an_interpreter_has_no_process(
+    name: str | None, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(sys, "executable", name)
+    made = sandbox.Sandbox("cpu")
+    assert not made.is_alive and not made.is_ready(5)

@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from pathlib import Path
+from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 
@@ -117,3 +118,34 @@ def test_a_search_in_the_background_leaves_nothing_behind(store: Path):
         while not find_records().picks() and time.perf_counter() < until:
             time.sleep(0.01)
     assert find_records().picks() and behind.wait(0.0)
+
+
+class Written(list[int]):
+    """A word that notes what is written to it."""
+
+    def __init__(self) -> None:
+        super().__init__([0])
+        self.numbers: list[int] = []
+
+    def __setitem__(self, k: Any, number: Any) -> None:
+        self.numbers.append(number)
+        super().__setitem__(k, number)
+
+
+def test_no_two_threads_note_the_same_change(monkeypatch: pytest.MonkeyPatch):
+    word = Written()
+    monkeypatch.setattr(session, "changes", word)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        work = [
+            Thread(target=lambda: [session.note_change() for _ in range(500)]) for _ in "12345678"
+        ]
+        for thread in work:
+            thread.start()
+        for thread in work:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    # A search behind an earlier test may note its end meanwhile.
+    assert len(set(word.numbers)) == len(word.numbers) >= 4000

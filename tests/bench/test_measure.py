@@ -72,6 +72,15 @@ def test_short_calls_are_warmed_and_come_in_bursts():
     assert after.count("long") == 1
 
 
+def test_a_second_call_that_is_slow_does_not_plan_a_turn():
+    """What runs for the second time may compile what serves all later calls."""
+    machine = Machine()
+    call = machine.work("a", 0.001, disturbed=lambda count: count == 2)
+    measure({"a": call}, Plan(rounds=1, least=1, warm=0.005, burst=0.003), machine.machinery())
+    turn = machine.trace[machine.trace.index("sleep") + 1 :]
+    assert len(turn) > 5
+
+
 def test_disturbed_samples_are_dropped():
     machine = Machine()
     noisy = machine.work("a", 0.1, disturbed=lambda count: count % 3 == 0)  # one burst each

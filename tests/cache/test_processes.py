@@ -40,6 +40,8 @@ x = np.arange(100, dtype=np.float32)
 out = np.full_like(x, np.nan)
 k.over(out)(x, out, 2.0)
 assert (out == x * 2 + {more}).all()
+native = {{n.rpartition(".")[2] for n in sys.modules if "native.launching." in n}}
+assert native <= {{"callables", "process", "state"}}, "a first launch goes through Python"
 row[1, 1](x, out)
 assert (out == (x + 1)[::-1]).all()
 big = np.ones(1 << 18, np.float32)

@@ -94,7 +94,7 @@ class TestMissingDevices:
         """As on a system where nothing optional is installed."""
         for kind in ("cuda.driver", "opencl.platform", "metal.platform"):
             module = importlib.import_module(f"cubepy.runtimes.{kind}")
-            for cached in ("driver", "api", "found_devices"):
+            for cached in ("driver", "api", "_bindings", "found_devices"):
                 getattr(getattr(module, cached, None), "cache_clear", lambda: None)()
             monkeypatch.setattr(module, "import_module", self.refuse)
         registry._opened.clear()

@@ -118,6 +118,7 @@ ALL_IR = [text_of(case, "cuda:sm_90a", "ir") for case in CASES.values()]
 def test_every_row_has_a_name():
     other_names = {"cuda_set_registers", "cuda_tensor_multicast", "cuda_ptx_update"}
     other_names |= {"cuda_im2col_load", "cuda_im2col_multicast"}
+    other_names |= {"cuda_mma_f64", "cuda_mma_f64_square"}
     names = {f"cuda_{name}" for name in lang.NAMES}
     names -= {"cuda_increase_registers", "cuda_decrease_registers"}
     assert {row.name for row in cuda.ROWS} - other_names == names
@@ -260,6 +261,23 @@ def test_arguments_that_an_instruction_does_not_take():
     assert "E201" in (text := wrong(no_such_product, "u64[1]")) and "no product of f16" in text
     assert "E201" in (text := wrong(odd_count, "u64[1]")) and "multiple of 8" in text
     assert "E201" in (text := wrong(no_barrier, "u64[1]")) and "takes a barrier" in text
+
+
+def test_products_of_f64_that_are_not_there():
+    def of_another_shape(x: cp.Tensor[cp.u64]):
+        a = cp.Line[cp.f64, 4](0.0)
+        cp.cuda.mma(a, a, a, cp.f64)
+
+    def in_two_sums(x: cp.Tensor[cp.u64]):
+        a = cp.Line[cp.f64, 4](0.0)
+        cp.cuda.mma(a, a[:2], a[:2], cp.f64)
+
+    def of_words(x: cp.Tensor[cp.u64]):
+        a = cp.Line[cp.u32, 4](0)
+        cp.cuda.mma(a, a[:2], cp.Line[cp.f64, 4](0.0), cp.f64)
+
+    for kernel in (of_another_shape, in_two_sums, of_words):
+        assert "E201" in (text := wrong(kernel, "u64[1]")) and "no product" in text
 
 
 def test_matrices_that_cannot_be_loaded():

@@ -103,9 +103,7 @@ def test_random_kernels(first: int):
             raise
 
 
-@settings(
-    max_examples=25, deadline=None, suppress_health_check=tuple(HealthCheck.__members__.values())
-)
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))  # pyright: ignore[reportArgumentType]
 @given(kernels(10))
 def test_kernels_of_hypothesis(kernel: Kernel):
     check(kernel)

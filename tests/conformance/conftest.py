@@ -55,6 +55,12 @@ def is_slow(device: str) -> bool:
 
 
 @pytest.fixture
+def is_text(device: str) -> bool:
+    """Whether a compiler of C takes long for each width, though all types spell a width alike."""
+    return device in TEXTS
+
+
+@pytest.fixture
 def longest(device: str) -> int:
     """The width of the longest line that the device is tried with."""
     return LONGEST.get(device, 64)

@@ -7,6 +7,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import pytest
 
 import cubepy as cp
 from cubepy.ir import ops
@@ -142,7 +143,14 @@ def bits_of(array: np.ndarray) -> np.ndarray:
         or array.dtype.kind == "V"
         or array.dtype.name.startswith(("bf", "float8"))
     ):
-        wide = array.astype(np.float64)
+        with np.errstate(invalid="ignore"):  # of NaN that signal
+            wide = array.astype(np.float64)
         found = array.view(f"u{array.dtype.itemsize}").astype(np.uint64)
         return np.where(np.isnan(wide), np.uint64(2**64 - 1), found)
     return array.view(f"u{array.dtype.itemsize}").astype(np.uint64)
+
+
+def skip_absent(dtype: DType, lacks: set[DType]) -> None:
+    """Skip the test where the device lacks its type."""
+    if dtype in lacks:
+        pytest.skip(f"the device has no {dtype}")

@@ -10,7 +10,7 @@ import pytest
 import cubepy as cp
 from cubepy.ir.types import DType, Kind, bf16, f8e4m3, f16, f32, f64, i8, i32, u8
 from cubepy.lang.tiles import SUMS
-from tests.conformance.operations import numpy_type
+from tests.conformance.operations import numpy_type, skip_absent
 from tests.guarded import Guarded
 
 
@@ -72,8 +72,7 @@ TILES = [(16, 16, 16), (32, 8, 32), (5, 7, 9)]
 def test_products_of_fragments(
     device: str, is_slow: bool, lacks: set[DType], dtype: DType, tile: tuple[int, int, int]
 ):
-    if dtype in lacks:
-        pytest.skip(f"the device has no {dtype}")
+    skip_absent(dtype, lacks)
     target = cp.device(device).target
     planes = 2 if target.plane_dim > 1 else 1
     m, n, k = tile
@@ -136,8 +135,9 @@ def staged_product(a, b, c, shift: int):
 
 
 @pytest.mark.parametrize("shift", [0, 3, 8, 16])
-@pytest.mark.parametrize("dtype", [f16, bf16, f32, i8], ids=str)
-def test_products_of_shared_tiles(device: str, dtype: DType, shift: int):
+@pytest.mark.parametrize("dtype", [f16, bf16, f32, f64, i8], ids=str)
+def test_products_of_shared_tiles(device: str, lacks: set[DType], dtype: DType, shift: int):
+    skip_absent(dtype, lacks)
     a, b = factors(dtype, 40, 70, 33)
     c = Guarded((40, 33), numpy_type(SUMS[dtype]))
     plane = cp.device(device).target.plane_dim
@@ -161,8 +161,9 @@ def sums_of_columns(b, c, weight: int):
         cp.cmma.store(c, (0, j), total)
 
 
-@pytest.mark.parametrize("dtype", [f16, bf16, f32, i8], ids=str)
-def test_filled_fragments(device: str, dtype: DType):
+@pytest.mark.parametrize("dtype", [f16, bf16, f32, f64, i8], ids=str)
+def test_filled_fragments(device: str, lacks: set[DType], dtype: DType):
+    skip_absent(dtype, lacks)
     _, b = factors(dtype, 1, 32, 40)
     b = np.round(b.astype(np.float64)).astype(b.dtype)
     c = Guarded((16, 40), numpy_type(SUMS[dtype]))

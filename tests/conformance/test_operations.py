@@ -24,26 +24,20 @@ from tests.conformance.operations import (
     result_type,
     rows,
     samples,
+    skip_absent,
 )
 from tests.guarded import Guarded
 
 ALL_WIDTHS = (1, 2, 3, 4, 8, 16, 64)
 FEW_WIDTHS = (1, 3, 16)
 EVERY_WIDTH = ("f32", "i32", "u8", "f16")
-TEXTS = ("pocl", "metal_text")
-"""Their compilers take seconds for each width, and a width is spelled alike for all types."""
 
 
-def widths(device: str, dtype: DType, is_slow: bool, longest: int) -> list[int]:
+def widths(dtype: DType, is_slow: bool, is_text: bool, longest: int) -> list[int]:
     """All widths for a type of each kind; on devices of text for one type."""
-    every = EVERY_WIDTH[:1] if device in TEXTS else EVERY_WIDTH
+    every = EVERY_WIDTH[:1] if is_text else EVERY_WIDTH
     chosen = (1, 4) if is_slow else ALL_WIDTHS if dtype.name in every else FEW_WIDTHS
     return [width for width in chosen if width <= longest]
-
-
-def skip_absent(dtype: DType, lacks: set[DType]) -> None:
-    if dtype in lacks:
-        pytest.skip(f"the device has no {dtype}")
 
 
 @cp.cube
@@ -84,7 +78,13 @@ def run(device: str, width: int, functions: Any, inputs: list[np.ndarray], kind:
 @pytest.mark.parametrize("operands", [1, 2, 3])
 @pytest.mark.parametrize("dtype", SCALARS, ids=str)
 def test_exact_rows(
-    device: str, is_slow: bool, longest: int, lacks: set[DType], dtype: DType, operands: int
+    device: str,
+    is_slow: bool,
+    is_text: bool,
+    longest: int,
+    lacks: set[DType],
+    dtype: DType,
+    operands: int,
 ):
     skip_absent(dtype, lacks)
     every = rows(dtype, operands)
@@ -96,7 +96,7 @@ def test_exact_rows(
         chosen = [row for row in every if result_type(row, dtype) is result]
         kind = numpy_type(result)
         wanted = [arrays(result, [(expected(row, dtype, v),) for v in tuples])[0] for row in chosen]
-        for width in widths(device, dtype, is_slow, longest):
+        for width in widths(dtype, is_slow, is_text, longest):
             found = run(device, width, [WRITTEN[row] for row in chosen], inputs, kind)
             for k, row in enumerate(chosen):
                 compare(row, dtype, width, found[k], wanted[k], tuples)
@@ -189,15 +189,17 @@ WORDS = [t for t in SCALARS if t is not bool_]
 
 
 @cp.cube
-def rewrite_bits(x: cp.Tensor, out: cp.Tensor, lanes: cp.Comptime[int]):
-    """Each unit stores `lanes` elements of `x` as what they are in `out`'s type."""
-    i = cp.ABSOLUTE_POS
-    found = cp.bitcast(cp.load(x, lanes * i, line=lanes), out.dtype)
-    if cp.comptime(x.dtype.itemsize * lanes == out.dtype.itemsize):
-        out[i] = found
-    else:
-        count = cp.comptime(x.dtype.itemsize * lanes // out.dtype.itemsize)
-        cp.store(out, count * i, found)
+def rewrite_bits(x: cp.Tensor, outs, factor: cp.Comptime[int]):
+    """Each `out` gets `x` in its type, by lines of `factor` times the larger of both types."""
+    for out in outs:
+        lanes = cp.comptime(factor * max(out.dtype.itemsize // x.dtype.itemsize, 1))
+        count = cp.comptime(lanes * x.dtype.itemsize // out.dtype.itemsize)
+        for i in range(cp.ABSOLUTE_POS, x.size // lanes, cp.CUBE_DIM):
+            found = cp.bitcast(cp.load(x, lanes * i, line=lanes), out.dtype)
+            if cp.comptime(count == 1):
+                out[i] = found
+            else:
+                cp.store(out, count * i, found)
 
 
 @pytest.mark.parametrize("source", WORDS, ids=str)
@@ -207,15 +209,15 @@ def test_bitcasts_to_lanes_of_another_size(
     """Elements are small numbers, of which no part is a NaN; one of both types is unsigned."""
     skip_absent(source, lacks)
     x = np.random.default_rng(5).integers(0, 100, 64 * 8, np.uint8).view(numpy_type(source))
-    for target in WORDS:
-        if target in lacks or target.bits == source.bits:
-            continue
-        if Kind.UINT not in (source.kind, target.kind):
-            continue
-        lanes = max(target.bits // source.bits, 1)
-        for width in (lanes,) if is_slow else (lanes, 2 * lanes):
-            out = Guarded((x.nbytes // target.itemsize,), numpy_type(target))
-            rewrite_bits.configure(device=device)[1, x.size // width](x, out.array, width)
+    targets = [
+        numpy_type(t)
+        for t in WORDS
+        if t.bits != source.bits and t not in lacks and Kind.UINT in (source.kind, t.kind)
+    ]
+    for factor in (1,) if is_slow else (1, 2):
+        outs = [Guarded((x.nbytes // np.dtype(t).itemsize,), t) for t in targets]
+        rewrite_bits.configure(device=device)[1, 64](x, tuple(o.array for o in outs), factor)
+        for out in outs:
             out.check(out.array)
             np.testing.assert_array_equal(bits_of(out.array), bits_of(x.view(out.array.dtype)))
 
@@ -254,9 +256,10 @@ def reduce(functions: cp.Comptime, a: cp.Lines, out: cp.Tensor):
 
 
 @pytest.mark.parametrize("dtype", [t for t in SCALARS if t is not bool_], ids=str)
-def test_reductions(device: str, is_slow: bool, lacks: set[DType], dtype: DType):
+def test_reductions(device: str, is_slow: bool, is_text: bool, lacks: set[DType], dtype: DType):
     skip_absent(dtype, lacks)
-    for width in (2, 3, 4, 5, 7, 8, 16) if not is_slow else (2, 3, 4):
+    few = is_text and dtype.name != EVERY_WIDTH[0]
+    for width in (2, 3, 4) if is_slow else (3, 8) if few else (2, 3, 4, 5, 7, 8, 16):
         numbers = [v for (v,) in samples(dtype, 1, 60)]
         numbers = numbers[: len(numbers) // width * width]
         (x,) = arrays(dtype, [(v,) for v in numbers])

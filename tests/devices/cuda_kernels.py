@@ -159,6 +159,35 @@ def product_i8(a: cp.Tensor[cp.u32], b: cp.Tensor[cp.u32], out: cp.Tensor[cp.i32
 
 
 @cp.cube
+def product_f64(
+    a: cp.Tensor[cp.f64], b: cp.Tensor[cp.f64], out: cp.Tensor[cp.f64], parts: cp.Comptime[int]
+):
+    """16xk times kx8 of f64 added to what `out` holds; k is 4 `parts`."""
+    lane = cp.UNIT_POS
+    g, t = lane // 4, lane % 4
+    x, y, z = cp.local(2 * parts, cp.f64), cp.local(parts, cp.f64), cp.local(4, cp.f64)
+    for k in cp.unroll(range(2 * parts)):
+        x[k] = a[g + k % 2 * 8, t + k // 2 * 4]
+    for k in cp.unroll(range(parts)):
+        y[k] = b[t + k * 4, g]
+    for k in cp.unroll(range(4)):
+        z[k] = out[g + k // 2 * 8, 2 * t + k % 2]
+    left, right = cp.load(x, 0, line=2 * parts), cp.load(y, 0, line=parts)
+    sums = cp.cuda.mma(left, right, cp.load(z, 0, line=4), cp.f64)
+    for k in cp.unroll(range(4)):
+        out[g + k // 2 * 8, 2 * t + k % 2] = sums[k]
+
+
+@cp.cube
+def square_product_f64(a: cp.Tensor[cp.f64], b: cp.Tensor[cp.f64], out: cp.Tensor[cp.f64]):
+    """8x4 times 4x8 of f64 added to what `out` holds."""
+    lane = cp.UNIT_POS
+    g, t = lane // 4, lane % 4
+    sums = cp.load(out, (g, 2 * t), line=2)
+    cp.store(out, (g, 2 * t), cp.cuda.mma(a[g, t], b[t, g], sums, cp.f64))
+
+
+@cp.cube
 def transpose_matrices(x: cp.Tensor[cp.u16], out: cp.Tensor[cp.u16]):
     """Four 8x8 matrices by ldmatrix, each transposed by stmatrix."""
     lane = cp.UNIT_POS
@@ -407,6 +436,18 @@ CASES: dict[str, Case] = {
     "mma_bf16": Case(matmul_bf16[1, 128], tuple(s.format("bf16") for s in SQUARE), "sm_80"),
     "mma_tf32": Case(product_tf32[1, 32], ("u32[16,8]", "u32[8,8]", "f32[16,8]"), "sm_80"),
     "mma_i8": Case(product_i8[1, 32], ("u32[16,8]", "u32[8,8]", "i32[16,8]"), "sm_80"),
+    **{
+        f"mma_f64_{4 * parts}": Case(
+            product_f64[1, 32],
+            (f"f64[16,{4 * parts}]", f"f64[{4 * parts},8]", "f64[16,8]"),
+            "sm_90",
+            {"parts": parts},
+        )
+        for parts in (1, 2, 4)
+    },
+    "mma_f64_square": Case(
+        square_product_f64[1, 32], ("f64[8,4]", "f64[4,8]", "f64[8,8]"), "sm_80"
+    ),
     "stmatrix": Case(transpose_matrices[1, 32], ("u16[32,8]", "u16[32,8]"), "sm_90a"),
     "bulk": Case(reverse_by_bulk[1, 256], ("f32[1024]", "f32[1024]"), "sm_90a"),
     "arrivals": Case(count_arrivals[1, 64], ("i32[64]",), "sm_90a"),

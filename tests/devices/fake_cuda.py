@@ -65,6 +65,7 @@ class Function(int):
     """The driver's handle of a kernel."""
 
     name: str
+    context: int
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ class Work:
 
 
 class Driver:
-    """The module `cuda.bindings.driver`, of one GPU."""
+    """The module `cuda.bindings.driver`, of one GPU, or of as many as `gpus` says."""
 
     CUresult = Result
     CUstream_flags, CUevent_flags = Names("CUstream_flags"), Names("CUevent_flags")
@@ -134,6 +135,7 @@ class Driver:
     CUmemLocation, CUmemPoolProps = Config, Config
     CUdevice_attribute = Names("CUdevice_attribute")
     CUfunction_attribute = Names("CUfunction_attribute")
+    CUpointer_attribute = Names("CUpointer_attribute")
     CUlaunchConfig = Config
     CUtensorMapDataType = Names("CUtensorMapDataType")
     CUtensorMapInterleave = Names("CUtensorMapInterleave")
@@ -147,6 +149,9 @@ class Driver:
         self.streams: dict[int, list[Work]] = defaultdict(list)  # the last work of each
         self.events: dict[int, Work] = {}
         self.memory: dict[int, Any] = {}
+        self.gpus = 1
+        self.owners: dict[int, int] = {}
+        """The GPU of memory, by its address."""
         self.pinned: set[int] = set()
         self.room = 1 << 30
         self.calls: list[str] = []
@@ -194,13 +199,15 @@ class Driver:
         return (OK,)
 
     def cuDeviceGetCount(self) -> Any:
-        return OK, 1
+        return OK, self.gpus
 
     def cuDeviceGet(self, ordinal: int) -> Any:
         return OK, ordinal
 
     def cuDevicePrimaryCtxRetain(self, device: int) -> Any:
-        return OK, PRIMARY
+        context = PRIMARY + 1000 * device
+        self.contexts.setdefault(context, (device, 1 + 1000 * device))
+        return OK, context
 
     def cuCtxGetCurrent(self) -> Any:
         return OK, self.context
@@ -300,6 +307,7 @@ class Driver:
         if self.refused is not None:
             return (self.refused,)
         name = function.name
+        assert function.context == self.context, "a kernel of another context"
         self.launched.append((name, stream))
         places = (_U64 * self.parameters.get(name, 1)).from_address(parameters)
         words: tuple[Any, ...] = tuple(_U64.from_address(place).value for place in places)
@@ -314,7 +322,7 @@ class Driver:
 
     def cuModuleGetFunction(self, module: int, name: bytes) -> Any:
         found = Function(next(self._handles))
-        found.name = name.decode()
+        found.name, found.context = name.decode(), self.context
         self._functions[found] = found
         return OK, found
 
@@ -343,7 +351,7 @@ class Driver:
     # Memory
 
     def cuMemPoolCreate(self, wanted: Config) -> Any:
-        assert vars(wanted)["location"].id == 0
+        assert vars(wanted)["location"].id == self.contexts[self.context][0]
         handle = next(self._handles)
         self.pools[handle] = {}
         return OK, handle
@@ -370,6 +378,11 @@ class Driver:
     def cuMemGetInfo(self) -> Any:
         return OK, self.room, 1 << 31
 
+    def cuPointerGetAttribute(self, name: str, address: int) -> Any:
+        assert name == "CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL" and self.context
+        low = max(start for start in self.memory if start <= address)
+        return OK, self.owners[low]
+
     def cuMemHostAlloc(self, nbytes: int, flags: int) -> Any:
         assert nbytes > 0 and flags == self.CU_MEMHOSTALLOC_PORTABLE
         status, address = self._new(nbytes)
@@ -392,6 +405,7 @@ class Driver:
             return Result.CUDA_ERROR_OUT_OF_MEMORY, 0
         held = ctypes.create_string_buffer(b"\xa5" * nbytes, nbytes)
         self.memory[ctypes.addressof(held)] = held
+        self.owners[ctypes.addressof(held)] = self.contexts.get(self.context, (0,))[0]
         return OK, ctypes.addressof(held)
 
     def _free(self, address: int) -> None:
@@ -474,12 +488,26 @@ def installed() -> Iterator[Driver]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cuda_driver, "import_module", lambda name: fake)
         patch.setitem(config._chosen, "self_test", False)  # it runs no kernels
+        patch.setattr(cuda_device.CudaDevice, "free", _free_and_spoil(fake))
         _forget()
         yield fake
         forget_devices()  # what they keep is freed by this driver
         gc.collect()
         assert not fake.faults, fake.faults
     _forget()
+
+
+def _free_and_spoil(fake: Driver) -> Callable[[Any, int, int], None]:
+    """Memory that is kept is overwritten too, in the device's own queue: who uses it out of order
+    sees that."""
+    free = cuda_device.CudaDevice.free
+
+    def spoil(self: Any, address: int, nbytes: int) -> None:
+        size = len(fake.memory[address])
+        fake.enqueue(self.stream(None), lambda: ctypes.memset(address, 0xEE, size) and None)
+        free(self, address, nbytes)
+
+    return spoil
 
 
 def _forget() -> None:

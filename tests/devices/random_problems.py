@@ -100,7 +100,7 @@ def attention_problem(rng: Random) -> tuple[Any, Any]:
 def attend_in_8_bits(rng: Random) -> None:
     heads = int(rng.choice([1, 2, 4]))
     shared = int(rng.choice([n for n in (1, 2, 4) if n <= heads]))
-    size, width = 16 * int(rng.integers(1, 9)), 16 * int(rng.integers(1, 9))
+    size, width = 16 * int(rng.integers(1, 17)), 16 * int(rng.integers(1, 17))
     options: Any = {"causal": flag(rng), "dtype": str(rng.choice(list(attention.SMALL)))}
     options |= {"width": width, "kind": np.float16 if flag(rng) else np.float32}
     if rng.random() < 0.3:

@@ -89,12 +89,14 @@ def check(
     options: Any = {"causal": causal, "scale": scale, "window": window}
     if mask is not None:
         options["mask"] = cp.asarray(mask, device=device)
-    result, lse = cp.kernels.attention(a, b, c, return_lse=True, **options)
-    out = tuple(cp.asarray(np.full(x.shape, np.nan, kind), device=device) for x in halves[:3])
     if order:  # all arrays of one call are of one library
-        result, lse = (Turned(x, tuple(range(len(x.shape)))) for x in (result, lse))
+        found = cp.kernels.attention(a, b, c, return_lse=True, **options)
+        result, lse = (Turned(x, tuple(range(len(x.shape)))) for x in found)
         out = cp.kernels.attention_grad(a, b, c, result, lse, grad, **options)
     else:
+        result, lse = _poisoned(device, (*q[:-1], width), kind), _poisoned(device, q[:-1], "f4")
+        cp.kernels.attention(a, b, c, return_lse=True, out=(result, lse), **options)
+        out = tuple(_poisoned(device, x.shape, kind) for x in halves[:3])
         cp.kernels.attention_grad(a, b, c, result, lse, grad, out=out, **options)
     wide: list[Any] = [x.astype(np.float64) for x in halves]
     heads, kept = q[-3:-2], k[-3:-2]
@@ -111,6 +113,10 @@ def check(
         got = found.numpy().astype(np.float64)
         assert got.shape == value.shape
         assert np.all(np.abs(got - value) <= bound + rounding * np.abs(value) + 1e-7)
+
+
+def _poisoned(device: str, shape: tuple[int, ...], kind: Any) -> Any:
+    return cp.asarray(np.full(shape, np.nan, kind), device=device)
 
 
 def _turned(order: tuple[int, ...]) -> tuple[int, ...]:
@@ -180,6 +186,22 @@ def test_masks(hopper: str, size: int, causal: bool):
     added[:, 5, ::3] = -np.inf
     check(hopper, shape, shape, causal=causal, mask=added)
     check(hopper, shape, shape, causal=causal, mask=added.astype(np.float16), dtype="f16")
+
+
+@pytest.mark.parametrize("low", [-1e4, -1e9, -1e30, float(np.finfo(np.float32).min)])
+def test_masks_of_low_numbers(hopper: str, low: float):
+    """Of queries that see all keys so, gradients are finite; those of others are what they are."""
+    mask = np.where(RNG.random((130, 200)) < 0.5, np.float32(low), np.float32(0))
+    check(hopper, (2, 130, 64), (2, 200, 64), mask=mask)
+    mask[77] = low
+    q, k, v = (
+        cp.asarray(RNG.standard_normal((n, 64)).astype(np.float16), device=hopper)
+        for n in (130, 200, 200)
+    )
+    seen = cp.asarray(mask, device=hopper)
+    result, lse = cp.kernels.attention(q, k, v, mask=seen, return_lse=True)
+    for found in cp.kernels.attention_grad(q, k, v, result, lse, result, mask=seen):
+        assert np.isfinite(found.numpy().astype(np.float32)).all()
 
 
 @pytest.mark.parametrize("causal", [False, True])

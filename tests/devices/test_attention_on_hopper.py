@@ -240,6 +240,39 @@ def test_masks(hopper: str, size: int, causal: bool):
         check(hopper, shape, shape, causal=causal, mask=added.astype(np.float16), dtype="f16")
 
 
+@pytest.mark.parametrize("causal", [False, True])
+def test_masks_of_the_least_floats_give_means(hopper: str, causal: bool):
+    least = np.finfo(np.float32).min
+    for size, queries in ((64, 200), (128, 3)):
+        mask = np.where(RNG.random((queries, 300)) < 0.5, least, np.float32(0))
+        mask[1] = least
+        mask[queries // 2] = np.where(RNG.random(300) < 0.5, least, np.float32(-np.inf))
+        check(hopper, (2, queries, size), (2, 300, size), causal=causal, mask=mask)
+        check(hopper, (2, queries, size), (2, 300, size), mask=mask, scale=37.5)
+        mask[1] = -1e30
+        check(hopper, (2, queries, size), (2, 300, size), causal=causal, mask=mask)
+
+
+@pytest.mark.parametrize("width", [20, 36, 100])
+def test_results_of_f32_end_with_their_rows(hopper: str, width: int):
+    """Rows of results are dense; those of values have room behind them."""
+    q, k, wide = (RNG.standard_normal((2, 130, 128)).astype(ml_dtypes.bfloat16) for _ in range(3))
+    a, b, c = (cp.asarray(x, device=hopper) for x in (q, k, wide))
+    kept = cp.asarray(np.full((3, 130, width), np.nan, np.float32), device=hopper)
+    cp.kernels.attention(a, b, c[..., :width], dtype="f32", out=kept[:2])
+    found = kept.numpy()
+    exact = [x.astype(np.float64) for x in (q, k, wide[..., :width])]
+    expected, bound = attended(exact[0], exact[1], exact[2], False, 128**-0.5)
+    assert np.all(np.abs(found[:2] - expected) <= 2.0**-7 * bound)
+    assert np.isnan(found[2]).all()
+
+
+def test_clusters_on_few_and_many_heads(hopper: str):
+    for heads in (1, 7, 15, 16, 17):
+        check(hopper, (heads, 1, 128), (heads, 2000, 128))
+        check(hopper, (heads, 33, 64), (heads, 1111, 64), dtype="f16")
+
+
 def test_masks_of_few_queries(hopper: str):
     check(hopper, (2, 8, 1, 128), (2, 2, 3000, 128), mask=RNG.random((2, 1, 1, 3000)) < 0.5)
     check(hopper, (2, 8, 5, 64), (2, 2, 3000, 64), mask=RNG.random((8, 5, 3000)) < 0.5)
@@ -261,7 +294,7 @@ def test_windows(hopper: str, size: int, causal: bool):
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("dtype", SMALL)
-@pytest.mark.parametrize("size", [16, 64, 80, 128])
+@pytest.mark.parametrize("size", [16, 64, 80, 128, 144, 256])
 def test_floats_of_8_bits(hopper: str, size: int, dtype: str, causal: bool):
     kind = (np.float32, ml_dtypes.bfloat16, np.float16)[(size // 16 + causal) % 3]
     shapes = (2, 3, 520, size), (2, 3, 460, size)
@@ -272,6 +305,9 @@ def test_forms_of_8_bits(hopper: str):
     check_small(hopper, (2, 8, 1, 128), (2, 2, 5000, 128))
     check_small(hopper, (2, 8, 200, 64), (2, 2, 333, 64), width=128, kind=ml_dtypes.bfloat16)
     check_small(hopper, (2, 200, 128), (2, 200, 128), width=48, causal=True)
+    check_small(hopper, (2, 8, 1, 192), (2, 2, 3000, 192), width=208, kind=np.float16)
+    check_small(hopper, (2, 200, 64), (2, 333, 64), width=400, kind=np.float16)
+    check_small(hopper, (2, 333, 256), (2, 333, 256), mask=RNG.random((333, 333)) < 0.6)
     check_small(hopper, (4, 40, 300, 128), (4, 10, 300, 128), causal=True, kind=np.float16)
     check_small(hopper, (2, 3, 333, 64), (2, 3, 333, 64), mask=RNG.random((333, 333)) < 0.6)
     check_small(hopper, (2, 3, 333, 128), (2, 3, 333, 128), window=(100, 20))

@@ -113,6 +113,26 @@ def test_product_by_mma_of_bytes(ampere: str):
     np.testing.assert_array_equal(out.numpy(), a.astype(np.int32) @ b.astype(np.int32))
 
 
+@pytest.mark.parametrize("parts", [1, 2, 4])
+def test_product_by_mma_of_f64(hopper: str, parts: int):
+    _product_f64(hopper, (16, 4 * parts), f"mma_f64_{4 * parts}", {"parts": parts})
+
+
+def test_square_product_by_mma_of_f64(ampere: str):
+    _product_f64(ampere, (8, 4), "mma_f64_square", {})
+
+
+def _product_f64(device: str, extents: tuple[int, int], name: str, comptime: dict[str, Any]):
+    """Sums beside what is there, of integers of which f32 would lose the last bits."""
+    source = np.random.default_rng()
+    (m, k), far = extents, 1 << 24
+    a, b = (source.integers(-far, far, s).astype(float) for s in ((m, k), (k, 8)))
+    before = source.integers(-far, far, (m, 8)).astype(float)
+    out = on(device, before)
+    CASES[name].launcher(on(device, a), on(device, b), out, **comptime)
+    np.testing.assert_array_equal(out.numpy(), a @ b + before)
+
+
 def test_ldmatrix_and_stmatrix_transpose(hopper: str):
     x = np.arange(256, dtype=np.uint16).reshape(32, 8)
     out = poisoned(hopper, (32, 8), np.uint16)

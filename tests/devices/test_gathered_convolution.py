@@ -118,6 +118,46 @@ def test_against_f64(hopper: str, dtype: str, x: Any, w: Any, options: Any):
     check(hopper, x, w, dtype=dtype, **options)
 
 
+NARROW = [
+    ((2, 3, 40, 37), (64, 3, 7, 7), {"padding": 3, "stride": 2}),
+    ((2, 1, 28, 28), (16, 1, 5, 5), {"padding": 2}),
+    ((3, 2, 9, 13), (40, 2, 3, 3), {"padding": 1, "stride": 4}),
+    ((1, 4, 33, 21), (24, 4, 3, 3), {"padding": 1, "stride": 2}),
+    ((2, 5, 17, 12), (200, 5, 4, 4), {"padding": 2, "stride": 3}),
+    ((2, 6, 17, 12), (24, 6, 3, 3), {"padding": 2, "dilation": 2}),
+    ((2, 7, 6, 6), (8, 7, 1, 3), {}),
+    ((1, 3, 20, 20), (64, 3, 1, 1), {"padding": 1, "stride": 3}),
+    ((2, 20, 9, 9), (72, 20, 3, 3), {"padding": 1}),
+    ((2, 3, 100), (48, 3, 10), {"padding": 2, "stride": 5}),
+    ((2, 3, 5, 6, 7), (32, 3, 3, 3, 3), {"padding": 1}),
+]
+"""Channels that are filled up."""
+
+
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize(("x", "w", "options"), NARROW)
+def test_few_channels(hopper: str, x: Any, w: Any, options: Any, which: int, monkeypatch: Any):
+    """Each way to fill channels up, one with channels last and one without."""
+    real = waves.fillings_of
+    monkeypatch.setattr(waves, "fillings_of", lambda *args: real(*args)[which:] or real(*args))
+    monkeypatch.setattr(entry, "_PLANS", type(entry._PLANS)())
+    more: dict[str, Any] = {"dtype": tuple(DTYPES)[which], "is_last": bool(which)}
+    check(hopper, x, w, bias=True, epilogue=which == 0, **more, **options)
+
+
+def test_an_infinity_stays_where_it_belongs(hopper: str):
+    """What fills a window's row up is not what lies behind it."""
+    x = RNG.standard_normal((1, 3, 30, 30)).astype(np.float16)
+    x[0, 1, 11, 17], x[0, 2, 20, 3] = np.inf, np.nan
+    w = RNG.standard_normal((8, 3, 7, 7)).astype(np.float16)
+    found = cp.kernels.conv2d(
+        *(cp.asarray(v, device=hopper) for v in (x, w)), stride=2, padding=3
+    ).numpy()
+    wide = [v.astype(np.float64) for v in (x, w)]
+    expected = cp.kernels.conv2d(*wide, stride=2, padding=3)
+    assert (np.isfinite(found) == np.isfinite(expected)).all()
+
+
 @pytest.mark.parametrize("is_last", [True, False])
 @pytest.mark.parametrize("epilogue", [True, False])
 def test_what_is_done_with_sums(hopper: str, is_last: bool, epilogue: bool):
@@ -177,6 +217,7 @@ GRADIENTS = [
     ((1, 72, 6, 6), (72, 72, 3, 3), {"padding": 1}),  # too few pixels to be divided
     ((2, 64, 100), (48, 64, 5), {"padding": 2}),
     ((2, 24, 5, 6, 7), (32, 24, 3, 3, 3), {"padding": 1}),
+    *(case for case in NARROW if min(case[1][2:]) > 1),
 ]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import cubepy as cp
-from cubepy.kernels.matmul import entry, grids
+from cubepy.kernels.matmul import aligned, entry, grids
 
 EXTENTS = [
     (1, 1, 1),
@@ -33,7 +33,8 @@ def product(
     out = cp.asarray(np.full((m, n), np.nan, dtype), device=device)
     given = cp.asarray(bias, device=device)
     cp.kernels.matmul(x, y, bias=given, precision=precision, out=out)
-    found, wide = out.numpy().astype("f8"), [v.astype("f8") for v in (a, b, bias)]
+    wide_type = np.longdouble if dtype == "f8" else np.float64
+    found, wide = out.numpy().astype(wide_type), [v.astype(wide_type) for v in (a, b, bias)]
     exact = wide[0] @ wide[1] + wide[2]
     largest = abs(wide[0]) @ abs(wide[1]) + abs(wide[2])
     unit = 2.0**-9 if precision == "tf32" else 2.0**-53 if dtype == "f8" else 2.0**-22
@@ -68,14 +69,49 @@ def test_f16_by_tensor_cores(cuda: str, extents: tuple[int, int, int], layout: s
     product(cuda, extents, layout, "f2", None)
 
 
+@pytest.mark.parametrize(
+    "extents", [(1, 1, 1), (131, 77, 45), (130, 66, 34), (128, 256, 192), (300, 1000, 17)]
+)
+@pytest.mark.parametrize("layout", ["NN", "NT", "TN", "TT"])
+def test_f64_by_tensor_cores(cuda: str, extents: tuple[int, int, int], layout: str):
+    product(cuda, extents, layout, "f8", None)
+
+
+@pytest.mark.parametrize("layout", ["NN", "NT", "TN", "TT"])
+@pytest.mark.parametrize("is_square", [False, True])
+def test_every_tile_of_f64(
+    cuda: str, is_square: bool, layout: str, monkeypatch: pytest.MonkeyPatch
+):
+    """Also by products of 8 rows, as GPUs before Hopper have them alone."""
+    if cp.device(cuda).target.version < grids.TENSOR_CORES_SINCE:
+        pytest.skip("no tensor cores that take f64")
+    for shape in grids.DOUBLES:
+        monkeypatch.setattr(grids, "DOUBLES", (shape,))
+        monkeypatch.setattr(grids, "TALL_SINCE", 1000 if is_square else grids.TALL_SINCE)
+        monkeypatch.setattr(entry, "_PLANS", type(entry._PLANS)())
+        product(cuda, (261, 131, 83), layout, "f8", None)
+        product(cuda, (130, 264, 96), layout, "f8", None)
+
+
 @pytest.mark.parametrize("layout", ["NN", "NT", "TN", "TT"])
 def test_factors_that_are_transposed_first(cuda: str, layout: str, monkeypatch: pytest.MonkeyPatch):
-    for name in ("TURNED_ROWS", "TURNED_COLUMNS", "TURNED_WORK"):
+    for name in ("TURNED_ROWS", "TURNED_COLUMNS", "COPIED", "COPIED_WORK"):
         monkeypatch.setattr(grids, name, 1)
     monkeypatch.setattr(entry, "_PLANS", type(entry._PLANS)())
     for extents in ((130, 264, 8), (257, 65, 1000), (511, 300, 77), (300, 200, 1)):
         product(cuda, extents, layout, "f4", None)
     product(cuda, (257, 65, 100), layout, "f8", None)
+
+
+@pytest.mark.parametrize("layout", ["NN", "NT", "TN", "TT"])
+@pytest.mark.parametrize("extents", [(201, 163, 77), (64, 130, 101), (130, 64, 33)])
+def test_tf32_of_copies(
+    cuda: str, extents: tuple[int, int, int], layout: str, monkeypatch: pytest.MonkeyPatch
+):
+    """Factors that are not dense along k, and rows that boxes cannot describe."""
+    monkeypatch.setattr(aligned, "LEAST", 1)
+    monkeypatch.setattr(entry, "_PLANS", type(entry._PLANS)())
+    product(cuda, extents, layout, "f4", "tf32")
 
 
 def test_i8_by_tensor_cores(cuda: str):

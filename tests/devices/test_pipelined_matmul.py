@@ -96,10 +96,13 @@ def test_clusters(hopper: str, cluster: Any, extents: tuple[int, int, int]):
     check(hopper, extents, batch=(3,), bias=True)
 
 
-@pytest.mark.parametrize("tiling", waves.RATES, indirect=True, ids=str)
+@pytest.mark.parametrize("tiling", waves.TILES, indirect=True, ids=str)
 def test_every_tiling(hopper: str, tiling: Any):
     check(hopper, (300, 520, 328))
-    check(hopper, (64, 72, 1000))
+    check(hopper, (64, 72, 1000), bias=True)
+    check(hopper, (409, 331, 120), bias=True, epilogue=relu)
+    if tiling[1] % waves.ROW_ELEMENTS == 0:
+        check(hopper, (392, 456, 264), dense=(True, False), batch=(2,))
 
 
 @pytest.mark.parametrize("left", [False, True])

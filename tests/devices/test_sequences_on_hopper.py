@@ -191,6 +191,7 @@ def require_small_sequences(out: Any, arrays: Any, begins: Any, **options: Any) 
         ("e4m3", 128, 64, np.float16, OPTIONS[1]),
         ("e5m2", 64, 16, np.float16, OPTIONS[2]),
         ("e5m2", 64, 8, np.float32, OPTIONS[3]),
+        ("e4m3", 208, 32, np.float16, OPTIONS[1]),
     ],
 )
 def test_sequences_of_8_bits(

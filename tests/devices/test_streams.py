@@ -112,6 +112,74 @@ def test_an_array_that_is_freed_waits_for_its_readers(driver: fake_cuda.Driver, 
     assert seen == [N] * 3
 
 
+def test_memory_of_one_size_is_used_again_without_the_driver(
+    driver: fake_cuda.Driver, launch: Kernels, monkeypatch: pytest.MonkeyPatch
+):
+    addresses = set[int]()
+    for k in range(5):
+        x = cp.full(N, float(k), device="cuda:0")
+        launch(x, add(1))
+        addresses.add(x._memory.address)
+        if k == 1:
+            monkeypatch.setattr(driver, "cuMemFreeAsync", None)
+            monkeypatch.setattr(driver, "cuMemAllocFromPoolAsync", None)
+        y = x
+    assert len(addresses) == 2
+    np.testing.assert_array_equal(y.numpy(), np.full(N, 5))
+
+
+def test_memory_that_is_used_again_comes_after_all_work_on_it(
+    driver: fake_cuda.Driver, launch: Kernels
+):
+    seen: list[float] = []
+    for k in range(4):
+        x = cp.full(N, float(k), device="cuda:0")
+        for queue in (cp.Stream("cuda:0"), None, cp.Stream("cuda:0")):
+            launch(x, lambda v: seen.append(float(v.sum())), queue, is_read=True)
+        place = x._memory.address
+        del x
+        gc.collect()
+        x = cp.full(N, 100.0, device="cuda:0")
+        assert x._memory.address == place
+        launch(x, add(1), cp.Stream("cuda:0"))
+        np.testing.assert_array_equal(x.numpy(), np.full(N, 101))
+        del x
+    assert sorted(seen) == sorted([float(k * N) for k in range(4)] * 3)
+
+
+def test_spare_memory_goes_back_where_there_is_no_room(driver: fake_cuda.Driver):
+    freed: list[int] = []
+    free = driver.cuMemFreeAsync
+
+    def count(address: int, stream: int) -> Any:
+        freed.append(address)
+        driver.room += 512
+        return free(address, stream)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(driver, "cuMemFreeAsync", count)
+        x, y = cp.empty(N, device="cuda:0"), cp.empty(N, device="cuda:0")
+        del x, y
+        gc.collect()
+        assert not freed
+        driver.room = 1000
+        z = cp.full(300, 2.0, device="cuda:0")  # 1536 bytes
+        assert len(freed) == 2
+        np.testing.assert_array_equal(z.numpy(), np.full(300, 2))
+        driver.room = 1000
+        with pytest.raises(cp.DeviceError, match="E504"):
+            cp.empty(300, device="cuda:0")
+
+
+def test_released_memory_is_not_used_again(driver: fake_cuda.Driver):
+    x = cp.empty(N, device="cuda:0")
+    place = x._memory.address
+    del x
+    gc.collect()
+    cp.release_memory()
+    assert cp.empty(N, device="cuda:0")._memory.address != place
+
+
 def test_other_libraries_get_arrays_in_the_default_stream(
     driver: fake_cuda.Driver, launch: Kernels
 ):

@@ -14,6 +14,9 @@ from cubepy.autotune import behind, records, sandbox
 from cubepy.autotune.records import find_records
 from tests.optional import require_package
 
+FAR = (1 << 31) - 1000
+"""Elements: beyond all memory of a sandbox, and still in 32 bits, in which indices of small arrays
+are computed: 1 << 45 would be no distance there."""
 torch = require_package("torch")
 pytestmark = pytest.mark.usefixtures("cuda", "store")
 
@@ -95,7 +98,7 @@ def stray(x, out, distance: cp.Comptime):
         out.flat[i + distance] = x.flat[i] * 2
 
 
-@cp.autotuned(space={"distance": (0, 1 << 45), "cube_dim": (64, 128)})
+@cp.autotuned(space={"distance": (0, FAR), "cube_dim": (64, 128)})
 def strays(x, out, *, config):
     stray.over(out.numel(), cube_dim=config["cube_dim"])(x, out, config["distance"])
 
@@ -128,8 +131,8 @@ def test_a_kernel_that_loses_its_context_takes_no_other(with_sandbox: None):
             strays(x, out)
         assert torch.equal(out, x * 2) and strays.pick(x, out)["distance"] == 0
         crashed = {c for c, s in statuses().items() if s == "crashed"}
-        assert crashed and all(str(1 << 45) in c for c in crashed)
-        assert set(statuses().values()) <= {"ok", "crashed", "untried"}
+        assert crashed and all(str(FAR) in c for c in crashed)
+        assert set(statuses().values()) <= {"ok", "crashed", "late", "untried"}
     assert_context_is_there()
 
 
@@ -138,13 +141,14 @@ def assert_context_is_there() -> None:
     assert torch.equal(torch.ones(3, device="cuda").cumsum(0).cpu(), torch.tensor([1.0, 2.0, 3.0]))
 
 
-def test_what_was_not_compiled_in_time_is_tried_by_a_later_call():
+def test_what_was_not_compiled_in_time_is_tried_by_a_later_call(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(behind, "LONGEST_S", 60.0)  # compilers have a low priority
     a, b = factors(1000, 1600), factors(1600, 2000)
     cp.kernels.matmul(a, b)
     with cp.tuning(level="quick"):
         cp.kernels.matmul(a, b)
         first = list(statuses().values()).count("ok")
-        assert behind.wait(60.0)
+        assert behind.wait(90.0)
         found = cp.kernels.matmul(a, b)
     wanted = a.double() @ b.double()
     assert ((found.double() - wanted).abs().max() / wanted.abs().max()) < 1e-2

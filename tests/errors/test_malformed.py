@@ -41,7 +41,7 @@ KERNELS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "transpose:transpose_kernel": ((8, (32, 8)), (MATRIX, MATRIX)),
 }
 NAMES = sorted(KERNELS)
-CASES = 90
+CASES = 40
 
 
 def kernel_of(tree: ast.Module, name: str) -> ast.FunctionDef:

@@ -28,31 +28,31 @@ def kernel(x, n: int, u: cp.u32, f: bool, w: cp.Comptime):
     print(f"{v:08.3f}|{v:+012.2e}|{n:04d}|{v:<8.1f}|{v:09.2F}|{{}}", v - v > 0)
     print("", None, sep=":")
 
-x, n = float(sys.argv[2]), int(sys.argv[3])
-if sys.argv[1] == "python":
-    kernel.function([x], n, 48879, True, 7)
-else:
-    kernel.configure(device=sys.argv[1])[1, 1](np.array([x]), n, 48879, True, 7)
+for x, n in zip(map(float, sys.argv[2::2]), map(int, sys.argv[3::2])):
+    if sys.argv[1] == "python":
+        kernel.function([x], n, 48879, True, 7)
+    else:
+        kernel.configure(device=sys.argv[1])[1, 1](np.array([x]), n, 48879, True, 7)
 """
+NUMBERS = (("3.14159", "-42"), ("-1e-7", "5"), ("inf", "123456789"), ("-inf", "0"), ("nan", "-1"))
 
 
-def printed(path: Path, *arguments: str) -> list[str]:
+def printed(path: Path, device: str) -> list[list[str]]:
+    """The lines of each launch."""
     path.write_text(PROGRAM)
-    command = [sys.executable, str(path), *arguments]
+    command = [sys.executable, str(path), device, *(word for pair in NUMBERS for word in pair)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    return done.stdout.splitlines()
+    lines = done.stdout.splitlines()
+    size = len(lines) // len(NUMBERS)
+    return [lines[k : k + size] for k in range(0, len(lines), size)]
 
 
-@pytest.mark.parametrize(
-    "numbers",
-    [("3.14159", "-42"), ("-1e-7", "5"), ("inf", "123456789"), ("-inf", "0"), ("nan", "-1")],
-)
-def test_devices_print_as_python_does(tmp_path: Path, numbers: tuple[str, str]):
-    wanted = printed(tmp_path / "p.py", "python", *numbers)
-    for device in ("cpu", "interpreter"):
-        found = printed(tmp_path / "p.py", device, *numbers)
-        assert found[1:] == wanted[1:], device
-        assert found[0].endswith(f"-{{}}-{numbers[1]}!%")
+def test_devices_print_as_python_does(tmp_path: Path):
+    wanted, *others = (printed(tmp_path / "p.py", d) for d in ("python", "cpu", "interpreter"))
+    for found in others:
+        for (_, count), one, other in zip(NUMBERS, wanted, found, strict=True):
+            assert other[1:] == one[1:]
+            assert other[0].endswith(f"-{{}}-{count}!%")
 
 
 FORMATS = """

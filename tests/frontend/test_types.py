@@ -227,7 +227,7 @@ def test_a_local_annotated():
 # Stores and conversions
 
 
-@pytest.mark.parametrize(("source", "target"), itertools.product(ALL, NUMBERS), ids=str)
+@pytest.mark.parametrize(("source", "target"), [*itertools.product(ALL, NUMBERS)], ids=str)
 def test_stores(source: Any, target: Any):
     @cp.cube
     def kernel(x, out):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import cubepy as cp
-from cubepy.ir.types import bf16, f8e4m3, f16, f32
+from cubepy.ir.types import bf16, f16, f32
 from cubepy.kernels.attention.problem import CLUSTER, Problem, Warpgroups
 from cubepy.kernels.attention.strategies import TILES, choose, order
 from cubepy.kernels.attention.warpgroups import tile_at, turns
@@ -195,9 +195,32 @@ def test_tiles_of_8_bits(size: int):
             held = t.width + t.keys // 2 + t.keys // 8
             assert held + 20 <= (t.registers[1] or 255)
             assert bool(attend.arguments["wide"]) == (t.result == f32 or t.is_clustered)
-    assert not isinstance(choose(HOPPER, replace(LARGE, elements=f8e4m3, size=144)), Warpgroups)
-    (attend,) = launches("f8e4m3[8,700,160]", "f8e4m3[8,700,160]")
+    (attend,) = launches("f8e4m3[8,700,272]", "f8e4m3[8,700,272]")
     assert attend.kernel.__name__ == "attend_squares"
+
+
+@pytest.mark.parametrize(("size", "width"), [(144, 144), (256, 256), (64, 400), (192, 208)])
+@pytest.mark.parametrize("queries", [700, 1])
+def test_wide_values_of_8_bits_take_several_launches(size: int, width: int, queries: int):
+    specs = {"q": f"f8e4m3[2,3,{queries},{size}]", "k": f"f8e4m3[2,3,900,{size}]"}
+    specs["v"] = f"f8e4m3[2,3,900,{width}]"
+    made = record(
+        cp.kernels.attention,
+        {name: cp.spec(text) for name, text in specs.items()},
+        {"dtype": "f16", "return_lse": True},
+        HOPPER,
+    )
+    attends = [x for x in made if x.kernel.__name__ == "attend_warpgroups"]
+    assert len(attends) == -(-width // 128)
+    end = attends[0].arguments["v"].array.address
+    for attend in attends:
+        t, v, out = (attend.arguments[name] for name in ("t", "v", "out"))
+        assert t.shared_bytes <= HOPPER.shared_bytes
+        assert (v.array.address, out.array.shape[-1]) == (end, v.array.shape[-1])
+        assert v.array.shape[-1] <= t.width <= 128
+        assert bool(attend.arguments["logs"]) == (attend is attends[0])
+        end += v.array.shape[-1]
+    assert end == attends[0].arguments["v"].array.address + width
 
 
 @pytest.mark.parametrize("size", [64, 128])

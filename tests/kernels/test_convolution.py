@@ -145,6 +145,22 @@ def test_points(last: bool):
     check(cp.kernels.conv2d(seen, cp.kernels.prepack(w), padding=1), x, w, padding=1)
 
 
+@pytest.mark.parametrize("last", [False, True])
+def test_points_of_large_weights(last: bool):
+    """They are packed into panels, and multiplied as they are when they are not packed."""
+    x, w, bias = numbers(2, 500, 5, 7), numbers(531, 500, 1, 1), numbers(531)
+    assert w.size > strategies.FEW_PIXELS
+    seen, packed = channels_last(x) if last else x, cp.kernels.prepack(w)
+    check(cp.kernels.conv2d(seen, w, bias, stride=2), x, w, bias, stride=2)
+    check(cp.kernels.conv2d(seen, packed, bias), x, w, bias)
+    check(
+        cp.kernels.conv2d(seen, packed, bias, stride=2, padding=1), x, w, bias, stride=2, padding=1
+    )
+    half = cp.kernels.prepack(w.astype(np.float16))
+    found = cp.kernels.conv2d(seen.astype(np.float16), half)
+    np.testing.assert_allclose(found, cp.kernels.conv2d(x, w), rtol=0.02, atol=0.2)
+
+
 def test_depthwise():
     x, w = numbers(2, 12, 8, 9), numbers(24, 1, 3, 3)
     check(cp.kernels.conv2d(x, w, padding=1, groups=12), x, w, padding=1, groups=12)

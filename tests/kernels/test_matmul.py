@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import cubepy as cp
-from cubepy.ir.types import f32
+from cubepy.ir.types import bf16, f32
 from cubepy.kernels.calls.inspection import record
 from cubepy.kernels.matmul import entry, strategies
 from cubepy.lang.annotations import spec
@@ -52,6 +52,15 @@ def test_layouts(layouts: str):
     for m, k, n in ((1, 65, 130), (1, 1, 1), (1, 300, 19), (61, 350, 43), (37, 31, 33)):
         a, b = matrix(m, k, layout=left), matrix(k, n, layout=right)
         check(cp.kernels.matmul(a, b), a, b, UNIT)
+
+
+@pytest.mark.parametrize("m", [5, 8, 11, 16])
+def test_few_rows_meet_long_columns(m: int):
+    """Longer than a step along k, which has no whole number of lines."""
+    a, b = matrix(m, 4403), matrix(4403, 29, layout="columns")
+    out = np.full((m, 29), np.nan, np.float32)
+    cp.kernels.matmul(a, b, out=out)
+    check(out, a, b, UNIT)
 
 
 @pytest.mark.parametrize("m", [3, 13])
@@ -351,6 +360,23 @@ def test_blocks_follow_the_caches():
     assert division.width % found.step == 0
 
 
+@pytest.mark.parametrize("m", [1, 2, 8, 16])
+def test_sums_of_few_rows_stay_near(m: int, monkeypatch: pytest.MonkeyPatch):
+    found: list[Any] = []
+    rule = strategies.streams
+
+    def noted(target: Any, problem: Any) -> Any:
+        found.append((target, rule(target, problem)))
+        return found[-1][1]
+
+    monkeypatch.setattr(strategies, "streams", noted)
+    a, b = matrix(m, 9), matrix(9, 5000 + m)
+    check(cp.kernels.matmul(a, b), a, b, UNIT)
+    target, t = found[0]
+    sums = t.rows * t.groups * t.width * t.sums.itemsize
+    assert sums <= target.near_bytes // 2 or t.width == t.line * t.lines
+
+
 def test_cores_share_blocks_evenly(draw):
     """Each core has as many results as any other, but for a tile of a cube along each axis."""
     for _ in range(20):
@@ -367,6 +393,18 @@ def test_cores_share_blocks_evenly(draw):
     problem = entry.Problem(256, 256, 256, (), f32, f32, f32, "rows", "rows")
     d = strategies.divide(two, problem, strategies.blocks(two, problem))
     assert -(-256 // d.height) * -(-256 // d.width) == 4
+
+
+def test_matrix_units_give_all_cores_work_where_columns_are_few(draw):
+    target = replace(parse_target("cpu:sapphirerapids"), cores=8)
+    for _ in range(20):
+        m, n, k = draw.pick.randint(500, 4000), draw.pick.randint(16, 200), 1280
+        problem = entry.Problem(m, n, k, (), f32, f32, f32, "rows", "rows", elements=bf16)
+        t = strategies.units(target, problem)
+        assert t is not None
+        d = strategies.divide(target, problem, t)
+        wanted = min(target.cores, problem.work // strategies.UNIT_WORK)
+        assert -(-m // d.height) * -(-n // d.width) >= wanted
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "float64", "f8e4m3"])

@@ -13,7 +13,7 @@ from cubepy.ir.types import DType, bf16, f16, f32, f64, i8, i32
 from cubepy.kernels.calls.inspection import record
 from cubepy.kernels.matmul import variants
 from cubepy.kernels.matmul.fragments import Fragments
-from cubepy.kernels.matmul.grids import fragments, tiles, turned_first
+from cubepy.kernels.matmul.grids import copied_first, fragments, tiles
 from cubepy.kernels.matmul.problem import COLUMNS, ROWS, Problem, result_of, sums_of
 from cubepy.kernels.matmul.steps import add_many_parts
 from cubepy.kernels.matmul.strategies import choose, parts_of_k
@@ -89,15 +89,16 @@ def test_sums_of_parts():
 
 
 def test_tensor_cores_take_what_they_can():
-    for dtype in (f16, bf16, i8):
+    for dtype in (f16, bf16, i8, f64):
         assert isinstance(choose(AMPERE, problem(512, 512, 512, dtype)), Fragments)
         assert isinstance(choose(OLD, problem(512, 512, 512, dtype)), Tiles)
-    for dtype in (f32, f64, i32):
+    for dtype in (f32, i32):
         assert isinstance(choose(AMPERE, problem(512, 512, 512, dtype)), Tiles)
     rounded = choose(AMPERE, problem(512, 512, 512, precision="tf32"))
     assert isinstance(rounded, Fragments) and rounded.elements == "tf32"
-    exact = replace(problem(512, 512, 512, f16), elements=None)
-    assert isinstance(choose(AMPERE, exact), Tiles)
+    for dtype, kind in ((f16, Tiles), (f64, Fragments)):
+        exact = replace(problem(512, 512, 512, dtype), elements=None)
+        assert isinstance(choose(AMPERE, exact), kind)
 
 
 @pytest.mark.parametrize("target", [AMPERE, OLD, parse_target("opencl"), cuda_target("sm_90a")])
@@ -139,15 +140,46 @@ def test_large_factors_are_transposed_first():
         (512, 512, COLUMNS, (False, False)),
     ):
         p = problem(m, n, 4096, right=right)
-        assert turned_first(p, choose(AMPERE, p)) == turns
+        assert copied_first(p, choose(AMPERE, p)) == turns
     p = problem(4096, 4096, 4096, left=COLUMNS)
-    assert not any(turned_first(p, choose(AMPERE, p)))
+    assert not any(copied_first(p, choose(AMPERE, p)))
     for p, target in (
         (problem(4096, 4096, 4096, f16, right=COLUMNS), AMPERE),
         (problem(4096, 4096, 4096, right=COLUMNS), OLD),
         (problem(4096, 4096, 4096, right=COLUMNS, batch=(2,)), AMPERE),
     ):
-        assert not any(turned_first(p, choose(target, p)))
+        assert not any(copied_first(p, choose(target, p)))
+
+
+def test_factors_whose_rows_are_no_whole_lines_are_copied_first():
+    for runs, copies in (((1, 1), (True, True)), ((4, 2), (False, True)), ((4, 4), (False, False))):
+        p = problem(4095, 4097, 4096, left=COLUMNS, runs=runs)
+        assert copied_first(p, choose(AMPERE, p)) == copies
+        doubles = replace(
+            problem(4095, 4097, 4096, f64), left=COLUMNS, runs=tuple(r // 2 or 1 for r in runs)
+        )
+        assert copied_first(doubles, choose(AMPERE, doubles)) == copies
+    small = problem(4096, 512, 4096, left=COLUMNS, runs=(1, 1))
+    assert copied_first(small, choose(AMPERE, small)) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("extent", "options", "expected"),
+    [
+        (3201, {}, ["transpose_shared", "align", "multiply_tiles"]),
+        (3204, {}, ["transpose_shared", "multiply_tiles"]),
+        (3001, {"precision": "tf32"}, ["align", "transpose_shared", "multiply_by_elements"]),
+        (3004, {"precision": "tf32"}, ["transpose_shared", "multiply_pipelined"]),
+        (1001, {"precision": "tf32"}, ["multiply_fragments"]),
+    ],
+)
+def test_copies_and_what_multiplies_them(extent: int, options: dict[str, Any], expected: list[str]):
+    text = spec(f"f32[{extent},{extent}]")
+    launches = record(cp.kernels.matmul, {"a": text, "b": text}, options, cuda_target("sm_90a"))
+    assert [launch.launcher.kernel.__name__ for launch in launches] == expected
+    t = launches[-1].arguments["t"]
+    if isinstance(t, Tiles):
+        assert (t.left_copy, t.right_copy) == (4, 4)
 
 
 def test_what_is_transposed_first_is_not_transposed_again():
@@ -187,6 +219,7 @@ def test_the_autotuner_may_try_other_tiles():
         ("bf16", 64, ("cp.async.cg", "ldmatrix", "mma.sync.aligned.m16n8k16.row.col.f32.bf16")),
         ("f16", 63, ("ldmatrix", "mma.sync.aligned.m16n8k16.row.col.f32.f16")),
         ("i8", 64, ("ldmatrix", "mma.sync.aligned.m16n8k32.row.col.s32.s8")),
+        ("f64", 64, ("cp.async.cg", "mma.sync.aligned.m8n8k4.row.col.f64")),
     ],
 )
 def test_machine_code(dtype: str, extent: int, words: tuple[str, ...]):

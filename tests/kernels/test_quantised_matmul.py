@@ -58,6 +58,19 @@ def test_scales_of_rows_and_columns(draw: Any, kind: str, device: str):
         assert np.all(abs(other.astype("f8") - exact) <= 2.0**-8 * abs(exact) + 1e-3)
 
 
+@pytest.mark.parametrize("device", ["cpu", "interpreter"])
+def test_large_scales_meet_nothing_behind_k(draw: Any, device: str):
+    """What fills the last line is less the zero point too, and that times its scale overflows."""
+    for m, k in ((1, 33), (4, 7), (16, 70)) if device == "cpu" else ((3, 7),):
+        x = draw.numbers.standard_normal((m, k)).astype("f4") * np.float32(1e-6)
+        b = draw.numbers.integers(-128, -120, (21, k)).astype("i1")
+        two = scales(draw, 21, 1) * np.float32(1e37)
+        zero = np.full((21, 1), -128, "i1")
+        with serving(device):
+            found = matmul(x, Quantised(b, two, zero).T)
+        check(found, x.astype("f8"), restored(b, two, (1, k), zero).T)
+
+
 def test_stacks_share_weights(draw: Any):
     a, b = some(draw, (2, 3, 19, 40), "i8"), some(draw, (31, 40), "i8")
     one, two = scales(draw, 2, 3, 19, 1), scales(draw, 31)

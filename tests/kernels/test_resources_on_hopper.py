@@ -25,6 +25,7 @@ PAGES |= dict.fromkeys(("k", "v"), "bf16[20,16,2,128]")
 SLOPES = {**HEADS, **dict.fromkeys(("result", "grad_output"), HEADS["q"]), "lse": "f32[2,8,1024]"}
 WIDE_SLOPES = {name: spec.replace("1024,128", "1024,256") for name, spec in SLOPES.items()}
 BYTES = {"a": "f8e4m3[512,1024]", "b": "f8e4m3[768,1024]", "s": "f32[512,1]", "t": "f32[768,1]"}
+BLOCKS = {**BYTES, "s": "f32[512,8]", "t": "f32[6,8]"}
 GROUPS = {"x": "bf16[1024,512]", "weights": "bf16[8,512,1024]", "ends": "i32[8]"}
 
 
@@ -32,10 +33,22 @@ def scaled(a: Any, b: Any, s: Any, t: Any) -> Any:
     return cp.kernels.matmul(cp.kernels.Quantised(a, s), cp.kernels.Quantised(b, t).T, dtype="bf16")
 
 
+def scaled_by_blocks(a: Any, b: Any, s: Any, t: Any) -> Any:
+    left = cp.kernels.Quantised(a, s, block_size=(1, 128))
+    right = cp.kernels.Quantised(b, t, block_size=(128, 128))
+    return cp.kernels.matmul(left, right.T, dtype="bf16")
+
+
 CALLS: dict[str, tuple[Any, dict[str, str], dict[str, Any]]] = {
     "bf16": (cp.kernels.matmul, {"a": "bf16[4096,4096]", "b": "bf16[4096,4096]"}, {}),
     "f16 in f32": (cp.kernels.matmul, {"a": "f16[512,1024]", "b": "f16[1024,520]"}, {}),
     "f8 in f32": (scaled, BYTES, {}),
+    "f8 by blocks": (scaled_by_blocks, BLOCKS, {}),
+    "i8 by blocks": (
+        scaled_by_blocks,
+        {name: spec.replace("f8e4m3", "i8") for name, spec in BLOCKS.items()},
+        {},
+    ),
     "groups": (cp.kernels.grouped_matmul, GROUPS, {}),
     "attention": (cp.kernels.attention, HEADS, {}),
     "causal attention": (cp.kernels.attention, HEADS, {"causal": True}),

@@ -40,3 +40,86 @@ def test_equal_choices_are_one_object_and_others_are_not():
         with cp.tuning(level="off", seed=seed):
             found.append(current.get())
     assert found[0] is found[1] and found[0] is not found[2]
+
+
+def rows(n: int) -> Any:
+    return np.arange(n * 3 * 4, dtype=np.float32).reshape(n, 3, 4)
+
+
+def images(n: int) -> Any:
+    return np.arange(n * 3 * 36, dtype=np.float32).reshape(n, 3, 6, 6)
+
+
+FILTERS = np.ones((3, 3, 2, 2), np.float32)
+TAKING: dict[str, Any] = {
+    "axis of sum": lambda n, v: cp.kernels.sum(rows(n), axis=v),
+    "axis of cumsum": lambda n, v: cp.kernels.cumsum(rows(n), axis=v),
+    "axis of argmax": lambda n, v: cp.kernels.argmax(rows(n), axis=v),
+    "axis of sort": lambda n, v: cp.kernels.sort(rows(n), axis=v),
+    "axis of softmax": lambda n, v: cp.kernels.softmax(rows(n), axis=v),
+    "axis of gather": lambda n, v: cp.kernels.gather(rows(n), np.zeros((1, 1, 1), np.int64), v),
+    "axes of transpose": lambda n, v: cp.kernels.transpose(rows(n), (0, v, 2)),
+    "size of max_pool2d": lambda n, v: cp.kernels.max_pool2d(images(n), v),
+    "divisor": lambda n, v: cp.kernels.avg_pool2d(images(n), 2, divisor_override=v),
+    "size of adaptive_max_pool2d": lambda n, v: cp.kernels.adaptive_max_pool2d(images(n), v),
+    "stride": lambda n, v: cp.kernels.conv2d(images(n), FILTERS, stride=v),
+    "padding": lambda n, v: cp.kernels.conv2d(images(n), FILTERS, padding=((v, 1), (1, 1))),
+    "groups": lambda n, v: cp.kernels.conv2d(images(n), FILTERS, groups=v),
+}
+EQUAL = (1, 1.0, True, np.int64(1), np.float64(1.0), [1], (1,), 0, 0.0, -0.0, np.float32(-0.0))
+
+
+def outcome(function: Any, n: int, value: Any) -> str:
+    try:
+        function(n, value)
+    except cp.LaunchError as error:
+        return str(error.code)
+    return "taken"
+
+
+@pytest.mark.parametrize("taking", TAKING)
+def test_equal_parameters_of_other_types_mean_what_they_mean_alone(taking: str):
+    alone: dict[str, str] = {}
+    for n, order in enumerate((EQUAL, EQUAL[::-1], EQUAL[5:] + EQUAL[:5]), start=2):
+        for value in order * 3:  # of extents that no other order has
+            found = outcome(TAKING[taking], n, value)
+            assert alone.setdefault(repr(value), found) == found, value
+    assert {"taken"} < set(alone.values())
+
+
+def test_lists_and_values_without_a_hash():
+    x = images(2)
+    for _ in range(4):
+        assert cp.kernels.max_pool2d(x, [2, 2]).tobytes() == cp.kernels.max_pool2d(x, 2).tobytes()
+        with pytest.raises(cp.LaunchError, match="E602"):
+            cp.kernels.max_pool2d(x, {2: 2})
+        with pytest.raises(cp.LaunchError, match="E602"):
+            cp.kernels.argmax(x, axis=[1])
+
+
+class Index:
+    """An index that its holder may change."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __index__(self) -> int:
+        return self.value
+
+
+@pytest.mark.parametrize("taking", ["axis of sum", "axis of sort", "stride", "groups"])
+def test_an_index_that_may_change_is_refused(taking: str):
+    """It would be known by its identity, which stays when it changes."""
+    for value in (Index(1), (Index(1),)):
+        with pytest.raises(cp.LaunchError, match="E602"):
+            TAKING[taking](2, value)
+
+
+def test_kinds_of_lists_are_lists():
+    class Sizes(list[int]):
+        pass
+
+    x = images(2)
+    for size in (2, 3, 2):
+        found = cp.kernels.max_pool2d(x, Sizes([size, size]))
+        np.testing.assert_array_equal(found, cp.kernels.max_pool2d(x, size))

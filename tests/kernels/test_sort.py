@@ -13,6 +13,7 @@ from cubepy.kernels import sort, topk
 from cubepy.kernels.calls.libraries import serving
 from cubepy.kernels.calls.plans import Plans
 from cubepy.kernels.sorting import entry
+from cubepy.kernels.sorting.digits import DigitTiling
 from cubepy.kernels.sorting.merges import MergeTiling
 from cubepy.kernels.sorting.radix import RadixTiling
 from tests.guarded import Guarded
@@ -70,12 +71,16 @@ def test_any_axis_and_strides(draw: Any, dtype: str):
 
 
 WAYS = (
-    RadixTiling(2, 8, False, 0),
-    RadixTiling(3, 11, True, 0),
-    RadixTiling(2, 8, True, 24, 8),
-    RadixTiling(1, 8, False, 1 << 20),
+    RadixTiling(2, 8, 0),
+    RadixTiling(3, 11, 0, 64),
+    RadixTiling(2, 8, 24, 16, line=8),
+    RadixTiling(2, 8, 24, 64, True, 8),
+    RadixTiling(1, 8, 1 << 20),
     MergeTiling(16, 1),
     MergeTiling(64, 1),
+    DigitTiling(1, 8),
+    DigitTiling(16, 3),
+    DigitTiling(32, 10, True),
 )
 
 
@@ -89,7 +94,7 @@ def test_every_way_gives_the_same(draw: Any, monkeypatch: Any, way: Any):
         descending = draw.pick.random() < 0.5
         k = draw.pick.randrange(1, n + 1)
         same(topk(x, k, 1, descending), x, 1, descending, k)
-        if not (isinstance(way, RadixTiling) and way.selects):
+        if not (isinstance(way, RadixTiling) and way.room):
             same(sort(x, 1, descending), x, 1, descending)
 
 
@@ -101,7 +106,8 @@ def test_long_rows(draw: Any):
         same(topk(x, 7, largest=False), x, -1, False, 7)
         # The order in which every element displaces the ones before it.
         ascending = sort(x)[0]
-        same(topk(ascending, 9), ascending, -1, True, 9)
+        for k in (9, 100):
+            same(topk(ascending, k), ascending, -1, True, k)
 
 
 def test_interpreter(draw: Any):

@@ -50,7 +50,7 @@ def filled(b, c, weight: cp.i32):
 TARGETS = {
     "cuda:sm_75": (),
     "cuda:sm_80": ("f16", "bf16", "i8", "u8", "f8e4m3"),
-    "cuda:sm_90a": ("f16", "bf16", "i8", "u8", "f8e4m3"),
+    "cuda:sm_90a": ("f16", "bf16", "i8", "u8", "f8e4m3", "f64"),
     "cpu:x86-64-v4": (),
     "cpu:sapphirerapids": ("bf16", "i8", "u8"),
     "metal": ("f16", "bf16", "f32", "f8e4m3"),
@@ -81,3 +81,26 @@ def test_planes_with_missing_units_have_no_matrix_units(units: int) -> None:
             filled[1, units].inspect(*text, target="cuda:sm_90a")
     else:
         assert "mma.sync" not in filled[1, units].inspect(*text, target="cuda:sm_90a")
+
+
+@cp.cube
+def of_columns(b, c, column: cp.Comptime[int]):
+    kept = cp.shared((2, 16, 40), cp.f16)
+    for e in range(cp.UNIT_POS, kept.size, cp.CUBE_DIM):
+        kept.flat[e] = b.flat[e]
+    cp.sync_cube()
+    tile = kept[1][:, column:]
+    left, right = (cp.cmma.fragment(use, 16, 16, cp.f16) for use in ("a", "b"))
+    total = cp.cmma.fragment("accumulator", 16, 16, cp.f32, fill=0)
+    cp.cmma.load(left, tile, (0, 0))
+    cp.cmma.load(right, tile, (0, 8))
+    cp.cmma.mma(total, left, right)
+    cp.cmma.store(c, (0, 0), total)
+
+
+@pytest.mark.parametrize("column", [0, 4, 7, 8])
+def test_ldmatrix_loads_what_begins_at_whole_lines_of_shared_memory(column: int) -> None:
+    text = of_columns[1, 32].inspect("f16[?,?,?]", "f32[?,?]", column, target="cuda:sm_80")
+    loads = text[text.index("cp.cmma.load(left") :]
+    assert loads.count("= ldmatrix") == (2 if column % 8 == 0 else 0)
+    assert "__all_sync" not in loads

@@ -13,7 +13,7 @@ import pytest
 
 import cubepy as cp
 from cubepy.jit.guards import Guard, Guarded, Seen, guard_calls, see
-from cubepy.runtimes.native.launching.executor import existing_executor
+from cubepy.runtimes.native.launching.process import existing_executor
 
 
 @cp.cube

@@ -99,7 +99,7 @@ def test_conversions(device: str, dtype: str):
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", ["i32", "f32", "f64"])
 def test_reductions(device: str, dtype: str):
-    operations.test_reductions(device, True, set(), getattr(cp, dtype))
+    operations.test_reductions(device, True, False, set(), getattr(cp, dtype))
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -116,7 +116,7 @@ def test_lines(device: str, launches: list[str]):
 def test_planes_and_fragments(device: str, launches: list[str]):
     cooperation.test_planes_meet_where_they_only_synchronise(device)
     cooperation.test_products_of_fragments(device, False, set(), f16, (5, 7, 9))
-    cooperation.test_products_of_shared_tiles(device, bf16, 3)
+    cooperation.test_products_of_shared_tiles(device, set(), bf16, 3)
     cooperation.test_units_that_returned_give_no_extremum(device, set(), f32)
     assert len(launches) > 4
 

@@ -7,7 +7,7 @@ import gc
 import linecache
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -148,3 +148,49 @@ def test_threads_that_fill_the_short_way(monkeypatch: pytest.MonkeyPatch):
             kernel.over(out)(x, out, 2)
             assert (out == 2).all()
         assert len(kernel.fast._entries) <= 3
+
+
+@pytest.fixture
+def no_collection() -> Iterator[None]:
+    """What dies in the test dies by itself."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("no_collection")
+@pytest.mark.parametrize(
+    "launch", [lambda k: k[1, 64], lambda k: k.over(64), lambda k: k.over(OUT)]
+)
+def test_a_kernel_that_is_launched_once_dies_with_its_last_user(launch: Callable[[Any], Any]):
+    @cp.cube
+    def made(x, out):
+        i = cp.ABSOLUTE_POS
+        if i < out.size:
+            out.flat[i] = x.flat[i] * 5
+
+    launch(made)(X, OUT)
+    assert (OUT == 5).all()
+    left = weakref.ref(made)
+    del made
+    assert left() is None
+
+
+@pytest.mark.usefixtures("no_collection")
+def test_arrays_of_a_launch_die_with_their_last_user():
+    @cp.cube
+    def made(x, out, more: tuple[float, int], number: float):
+        i = cp.ABSOLUTE_POS
+        if i < out.size:
+            out.flat[i] = x.flat[i] * number + more[0]
+
+    for number in range(5):
+        x, out = np.ones(number + 1, np.float32), np.empty(number + 1, np.float32)
+        made.over(out)(x, out, (float(number), number), 2.0)
+        assert (out == 2 + number).all()
+        left = weakref.ref(x), weakref.ref(out)
+        del x, out
+        assert left[0]() is None, number
+        if number == 0:
+            assert left[1]() is None

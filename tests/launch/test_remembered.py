@@ -123,6 +123,20 @@ def test_arrays_that_are_changed(changes: list[Any]):
             assert outcome(bound, out) == outcome(lambda: launcher(x, out), out), change.__name__
 
 
+def test_memory_that_moved_under_an_unchanged_shape():
+    x, out = numbers(64), np.zeros(64, np.float32)
+    bound, places = remembering(shifted[1, 64].bind(x, out)), set[int]()
+    for seed in range(6):
+        for array in (x, out):
+            places.add(array.ctypes.data)
+            array.resize(1 << (18 + seed), refcheck=False)
+            array.resize(64, refcheck=False)
+        x[:], out[:] = numbers(64, seed), np.nan
+        bound()
+        np.testing.assert_array_equal(out, x + np.float32(1))
+    assert len(places) > 2
+
+
 def test_captured_names_and_settings_are_looked_at_again(monkeypatch: pytest.MonkeyPatch):
     x, out = numbers(64), np.zeros(64, np.float32)
     bound = remembering(shifted.over(out).bind(x, out))

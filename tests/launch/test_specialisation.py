@@ -46,10 +46,15 @@ def kind_of(value: Any) -> float:
     if isinstance(value, tuple):
         own = 100.0 if hasattr(value, "_fields") else 200.0
         return own + sum(kind_of(v) for v in value)
+    if isinstance(value, frozenset):
+        return 400.0 + sum(kind_of(v) for v in value)
     if hasattr(value, "a"):
         return 300.0 + kind_of(value.a)
-    if isinstance(value, float):
-        return 4.0 if math.copysign(1.0, value) > 0 else 5.0
+    if type(value) is np.float32 or isinstance(value, float):
+        kind = 4.0 if math.copysign(1.0, value) > 0 else 5.0
+        return kind if type(value) is float else 10 * kind + (type(value) is np.float32)
+    if isinstance(value, complex):
+        return 60.0 + kind_of(value.real) + 10.0 * kind_of(value.imag)
     return {bool: 1.0, int: 2.0, str: 3.0}.get(type(value), 6.0)
 
 
@@ -94,6 +99,21 @@ def test_comptime_keys_include_types(order: int, compiled: list[Any]):
         Holder(True),
         Holder((1,)),
         Holder((1.0,)),
+        frozenset({1}),
+        frozenset({1.0}),
+        frozenset({0.0}),
+        frozenset({-0.0}),
+        (frozenset({(True,)}),),
+        (frozenset({(1,)}),),
+        np.float32(0.0),
+        np.float32(-0.0),
+        np.float64(0.0),
+        np.float64(-0.0),
+        Pair(np.float32(0.0)),
+        Pair(np.float32(-0.0)),
+        0j,
+        -0j,
+        complex(-0.0, 0.0),
         Colour.RED,
     ][::order]
     for _ in range(2):
@@ -235,6 +255,26 @@ def test_changed_captures_compile_again(change: Any, compiled: list[Any]):
     count = len(compiled)
     assert result(captures, ...) == before
     assert len(compiled) == count, "the first form is still there"
+
+
+FOUND: Any = None
+
+
+@cp.cube
+def describe_captured(out):
+    i = cp.ABSOLUTE_POS
+    if i < out.size:
+        out.flat[i] = kind_of(FOUND)
+
+
+def test_captured_values_are_compared_with_their_types(monkeypatch: pytest.MonkeyPatch):
+    values = [2, 2.0, True, 1, 0.0, -0.0, 0j, -0j, np.float32(0.0), np.float32(-0.0), (0.0,)]
+    values += [(-0.0,), frozenset({0.0}), frozenset({-0.0}), frozenset({0}), Holder(0), Holder(0.0)]
+    for order in (values, values[::-1]):
+        for value in order:
+            monkeypatch.setitem(globals(), "FOUND", value)
+            for _ in range(3):
+                assert result(describe_captured, ...) == kind_of(value), value
 
 
 def test_containers_that_change_in_place():

@@ -163,9 +163,7 @@ def pool(
         pytest.skip("the stand-ins are made of Linux's calls")
     given = {name: stand_ins.address[name] for name in CALLS[request.param]}
     text = pool_ir.text(request.param, platform.machine())
-    names = ("_RUN", "_RESIZE", "_INLINE", "_SHARE", "_RESUME", "_CANCEL")
-    symbols = [getattr(pools, name) for name in names]
-    library = link(compile_text(text, level=0), symbols, given)
+    library = link(compile_text(text, level=0), pools.SYMBOLS, given)
     _kept.append(library)
     monkeypatch.setattr(pools, "_library", lambda: library)
     made = Pool(4, spin=20e-6)

@@ -42,6 +42,19 @@ class Boxed:
         return batches, heads, queries, self.k.shape[2]
 
 
+def with_values(x: Boxed, first: int, count: int) -> Boxed:
+    """Attention to `count` elements of the values from `first` on, with the logarithms if these are
+    the first."""
+    v, out = columns(x.v, first, count), columns(x.out, first, count)
+    return replace(x, v=v, out=out, log=None if first else x.log)
+
+
+def columns(x: Memory, first: int, count: int) -> Memory:
+    """Some elements of each row."""
+    address = x.address + first * x.strides[-1]
+    return replace(x, address=address, shape=(*x.shape[:-1], count))
+
+
 @dataclass(frozen=True, slots=True)
 class _Axis:
     """Neighbouring axes as one: its extent, the strides of all arrays, and of how many neighbours

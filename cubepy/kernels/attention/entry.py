@@ -10,7 +10,7 @@ import numpy as np
 from cubepy.array.memory import Memory
 from cubepy.ir.types import DType, f32
 from cubepy.jit.grid import Fixed, Over
-from cubepy.kernels.attention.boxes import Boxed, boxed, gathered
+from cubepy.kernels.attention.boxes import Boxed, boxed, gathered, with_values
 from cubepy.kernels.attention.parts import join_parts
 from cubepy.kernels.attention.problem import (
     CLUSTER,
@@ -23,7 +23,7 @@ from cubepy.kernels.attention.problem import (
     Warpgroups,
 )
 from cubepy.kernels.attention.squares import attend_squares
-from cubepy.kernels.attention.strategies import choose, order
+from cubepy.kernels.attention.strategies import choose, launches, order
 from cubepy.kernels.attention.strips import attend_strips
 from cubepy.kernels.attention.unit_strips import attend_unit_strips
 from cubepy.kernels.attention.views import (
@@ -84,7 +84,7 @@ def attention(
     are summed in f32 and rounded once. Where tensor cores multiply them (sm_90a; at most 256
     elements, whose rows begin at multiples of 16 bytes), weights are rounded to the dtype too, and
     exponentials have an error of 2 ULP (Shah et al., "FlashAttention-3", 2024). 8-bit floats are
-    summed in f32; where tensor cores multiply them (sm_90a; at most 128 elements), weights are
+    summed in f32; where tensor cores multiply them (sm_90a; at most 256 elements), weights are
     rounded to f8e4m3, and docs/accuracy.md bounds the error. Processors with AMX round weights of
     bf16 to it too, make exponentials with an error of 2**-12, and take factors and sums below
     2**-126 for 0. Raises `LaunchError` for shapes that do not fit, `LaunchTypeError` for dtypes
@@ -100,7 +100,7 @@ def attention(
         _plan(planner, arrays[0], arrays[1], arrays[2], tuple(arrays[3:]), options)
 
     names = ("q", "k", "v", "mask")
-    key = sides, None if scale is None else float(scale), bool(return_lse), kind
+    key = *sides, None if scale is None else float(scale), bool(return_lse), kind
     count = 2 if return_lse else 1
     return call(_PLANS, "attention", names, (q, k, v, mask), key, make, out, count)
 
@@ -140,9 +140,10 @@ def _plan(
         heads, queries, elements = prod(boxes.extents[:2]), boxes.extents[2], q.dtype
     sizes = (queries, k.shape[-2], q.shape[-1], v.shape[-1])
     p = Problem(heads, *sizes, dtype, causal, elements, bool(window), result.dtype)
-    t = choose(planner.target, p)
-    if isinstance(t, Warpgroups) and boxes is not None:
-        _launch_boxes(planner, boxes, t, order(planner.target, p, t), window, number)
+    if boxes is not None and (parts := launches(planner.target, p)):
+        for first, x, t in parts:
+            own = with_values(boxes, first, x.width)
+            _launch_boxes(planner, own, t, order(planner.target, x, t), window, number)
         return
     factors = q.dtype if all(is_dense(m, -1) for m in (q, k, v)) else None
     p = Problem(prod(batch), q.shape[-2], *sizes[1:], dtype, causal, factors=factors)

@@ -419,7 +419,8 @@ def weight_of(score: Any, log: Any, seen: Any, place: Any) -> Any:
             sees = sees and held
         else:
             score = score + cp.f32(held) * cp.f32(LOG2_E)
-    return power(score - log) if sees else cp.f32(0)
+    # A large mask leaves its rounding; weights are at most 1.
+    return power(min(score - log, cp.f32(0))) if sees else cp.f32(0)
 
 
 def slopes_of(words: Any, changes: Any, g: Any, stage: Any, t: Any) -> Any:

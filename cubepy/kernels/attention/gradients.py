@@ -79,8 +79,10 @@ def attention_grad(
     and values that several heads share, and whatever was broadcast, have the sums of their
     gradients. A query that sees no key has a gradient of 0, and adds nothing to others.
 
-    Weights are made again from `lse` (Dao, "FlashAttention-2", 2023). f16 and bf16 are multiplied
-    and summed in f32, and rounded once. Sums have a fixed order, so that results repeat, but for
+    Weights are made again from `lse` (Dao, "FlashAttention-2", 2023), whose 24 bits bound them: a
+    query all of whose keys have masks far below 0 has weights with an error of 2^-24 of its `lse`,
+    which from 2^24 on are 1 or 0, as in torch's fused backends. f16 and bf16 are multiplied and
+    summed in f32, and rounded once. Sums have a fixed order, so that results repeat, but for
     gradients by queries where tensor cores are used (sm_90a; f16 and bf16 of at most 256 elements,
     whose rows begin at multiples of 16 bytes, without broadcast queries): there cubes add to them
     in f32 in any order, and weights and gradients of scores, before `scale`, are rounded to the
@@ -98,7 +100,7 @@ def attention_grad(
 
     names = ("q", "k", "v", "result", "lse", "grad_output", "mask")
     arrays = (q, k, v, result, lse, grad_output, mask)
-    key = sides, None if scale is None else float(scale)
+    key = *sides, None if scale is None else float(scale)
     return call(_PLANS, "attention_grad", names, arrays, key, make, out, 3)
 
 

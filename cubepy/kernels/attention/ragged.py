@@ -58,7 +58,9 @@ def attend_ragged(
         if few:
             cp.cuda.decrease_registers(few)
         if cp.UNIT_POS // 32 == 0:
-            copy_all((q, k, v), memory, rings, marks, extents, window, t, r)
+            copy_keys((q, k), memory, rings, marks, extents, window, t, r)
+        if cp.UNIT_POS // 32 == 1:
+            copy_values(v, memory[2], rings[2], marks, extents, window, t, r)
         if t.turns_values and cp.UNIT_POS // 32 >= FIRST:
             turn_all(memory, rings, marks, extents, window, t, r)
     else:
@@ -67,10 +69,10 @@ def attend_ragged(
         attend_tiles((out, wide, parts), memory, rings, marks, extents, window, scale, t, r)
 
 
-# The units that copy
+# The planes that copy: a unit takes some hundred cycles for a box, so keys and values have one each
 
 
-def copy_all(
+def copy_keys(
     maps: Any,
     memory: Any,
     rings: Any,
@@ -80,44 +82,69 @@ def copy_all(
     t: Any,
     r: Any,
 ) -> None:
-    """Queries of each tile, and its steps of keys and values, the last first. By one plane, whose
-    units copy a box each; the first also waits and says how much will come."""
-    q, k, v = maps
-    asked, by_key, by_value = rings[:3]
-    turn_of_queries, place, behind = asked.start(), by_key.start(), by_value.start()
+    """Queries of each tile, and its steps of keys, the last first."""
+    q, k = maps
+    asked, by_key = rings[:2]
+    turn_of_queries, place = asked.start(), by_key.start()
     at = first_of(marks, extents, window, t, r)
     while at.now < at.end:
         tile = tile_at(at, marks, extents, window, t, r)
         if tile.is_there:
             copy_queries(q, memory[0], tile, asked, turn_of_queries, t, r)
             turn_of_queries = asked.following(turn_of_queries)
-            rows, count = rows_at(tile, tile.end - 1, k.box[2], marks, t, r)
-            above, least = rows, count
-            for step in range(tile.begin, tile.end):
-                now = tile.begin + tile.end - 1 - cp.i32(step)
-                copy_step(k, memory[1], tile, now, (rows, count), by_key, place, t, r)
-                place = by_key.following(place)
-                if step > tile.begin:
-                    copy_step(v, memory[2], tile, now + 1, (above, least), by_value, behind, t, r)
-                    behind = by_value.following(behind)
-                above, least = rows, count
-                # A table is read before the wait that it would lengthen.
-                rows, count = rows_at(tile, max(now - 1, tile.begin), k.box[2], marks, t, r)
-            copy_step(v, memory[2], tile, tile.begin, (above, least), by_value, behind, t, r)
-            behind = by_value.following(behind)
+            place = copy_steps(k, memory[1], tile, by_key, place, marks, t, r)
         at = after(at, tile, t)
+
+
+def copy_values(
+    v: Any,
+    memory: Any,
+    ring: Any,
+    marks: Any,
+    extents: Any,
+    window: Any,
+    t: Any,
+    r: Any,
+) -> None:
+    """The steps of values of each tile, the last first."""
+    place = ring.start()
+    at = first_of(marks, extents, window, t, r)
+    while at.now < at.end:
+        tile = tile_at(at, marks, extents, window, t, r)
+        if tile.is_there:
+            place = copy_steps(v, memory, tile, ring, place, marks, t, r)
+        at = after(at, tile, t)
+
+
+def copy_steps(
+    tensor: Any, memory: Any, tile: Any, ring: Any, place: Any, marks: Any, t: Any, r: Any
+) -> Any:
+    """The keys or values of a tile, and the place behind them."""
+    rows = rows_at(tile, tile.end - 1, tensor.box[2], marks, t, r)
+    for step in range(tile.begin, tile.end):
+        now = tile.begin + tile.end - 1 - cp.i32(step)
+        copy_step(tensor, memory, tile, now, rows, ring, place, t, r)
+        place = ring.following(place)
+        # A table is read before the wait that it would lengthen.
+        rows = rows_at(tile, max(now - 1, tile.begin), tensor.box[2], marks, t, r)
+    return place
 
 
 def acquire(ring: Any, place: Any, nbytes: int) -> None:
     """What `Ring.acquire` does, for a plane."""
-    if cp.UNIT_POS == 0:
+    if lane() == 0:
         ring.acquire(place, nbytes)
     cp.sync_plane()
 
 
+def lane() -> Any:
+    """The unit in its plane."""
+    return cp.i32(cp.UNIT_POS) % 32
+
+
 def copy_queries(q: Any, memory: Any, tile: Any, ring: Any, place: Any, t: Any, r: Any) -> None:
     """The queries of a tile."""
-    piece = cp.i32(cp.UNIT_POS)
+    piece = lane()
     acquire(ring, place, t.pieces * q.nbytes)
     if piece < t.pieces:
         rows = cp.cuda.ragged_rows(tile.row, tile.queries, tile.first)
@@ -128,7 +155,7 @@ def copy_queries(q: Any, memory: Any, tile: Any, ring: Any, place: Any, t: Any, 
 def box_of(rows: int, t: Any) -> Any:
     """The box of a step that the unit copies, of so many rows, and the first piece of it."""
     boxes = t.keys // rows
-    return cp.i32(cp.UNIT_POS) % boxes, cp.i32(cp.UNIT_POS) // boxes
+    return lane() % boxes, lane() // boxes
 
 
 def rows_at(tile: Any, step: Any, height: int, marks: Any, t: Any, r: Any) -> Any:

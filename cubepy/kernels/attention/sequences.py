@@ -12,17 +12,22 @@ from cubepy.array.memory import Memory
 from cubepy.errors import fail
 from cubepy.ir.types import DType, f32, i32, i64
 from cubepy.jit.grid import Fixed, Over
-from cubepy.kernels.attention.boxes import BoxedSequences, boxed_sequences, ragged_pieces
+from cubepy.kernels.attention.boxes import BoxedSequences, boxed_sequences, columns, ragged_pieces
 from cubepy.kernels.attention.entry import SCALES
 from cubepy.kernels.attention.parts import join_sequences
 from cubepy.kernels.attention.problem import Problem, Squares, Strips, Warpgroups
 from cubepy.kernels.attention.ragged import attend_ragged
 from cubepy.kernels.attention.rows import FAR, slots
 from cubepy.kernels.attention.squares import attend_ragged_squares
-from cubepy.kernels.attention.strategies import are_dealt, choose, warpgroups_of_sequences
+from cubepy.kernels.attention.strategies import (
+    are_dealt,
+    choose,
+    launches,
+    warpgroups_of_sequences,
+)
 from cubepy.kernels.attention.strips import attend_ragged_strips
 from cubepy.kernels.attention.views import result_of, result_type
-from cubepy.kernels.attention.window import Sides, checked_window
+from cubepy.kernels.attention.window import checked_window
 from cubepy.kernels.calls.arguments import refused, wrong
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.libraries import Shape
@@ -116,12 +121,12 @@ class _Call:
     dtype: DType | None
 
     @property
-    def key(self) -> tuple[Sides, float | None, DType | None]:
+    def key(self) -> tuple[bool, Window, float | None, DType | None]:
         """What plans depend on."""
         if self.scale is not None and not isinstance(self.scale, int | float):
             raise refused(self.function, "scale", f"is {self.scale!r}; it takes a number", "")
         scale = None if self.scale is None else float(self.scale)
-        return (self.causal, self.window), scale, self.dtype
+        return self.causal, self.window, scale, self.dtype
 
     @property
     def reach(self) -> tuple[int, ...]:
@@ -155,11 +160,14 @@ def _plan(
     marks, reach = (starts, ends, tables), call_.reach
     boxes = boxed_sequences(q, k, v, result) if SCALES[0] <= scale <= SCALES[1] else None
     if boxes is not None:
-        tiled = replace(p, heads=p.heads // boxes.form.packed, queries=queries * boxes.form.packed)
-        wide = warpgroups_of_sequences(planner.target, replace(tiled, elements=q.dtype))
-        if wide is not None:
-            extents = tokens, queries, sequences, -(-keys // wide.keys)
-            _launch_boxes(planner, boxes, wide, extents, marks, reach, scale)
+        packed, count = boxes.form.packed, (tokens, queries, sequences, keys)
+        tiled = replace(p, heads=p.heads // packed, queries=queries * packed, elements=q.dtype)
+        parts = launches(planner.target, tiled, warpgroups_of_sequences)
+        for first, x, wide in parts:
+            v, out = (columns(m, first, x.width) for m in (boxes.v, boxes.out))
+            own = replace(boxes, v=v, out=out)
+            _launch_boxes(planner, own, wide, count, marks, reach, scale)
+        if parts:
             return
     t = choose(planner.target, p)
     common = {"q": q, "k": k, "v": v, "out": result, "marks": marks, "window": reach}
@@ -184,8 +192,9 @@ def _launch_boxes(
     scale: float,
 ) -> None:
     """One cube for each multiprocessor, if there are as many tiles or parts. `extents`: tokens,
-    queries and sequences, and steps of keys at most."""
-    form, (tokens, queries, sequences, steps) = boxes.form, extents
+    queries and sequences, and keys at most."""
+    form, (tokens, queries, sequences, keys) = boxes.form, extents
+    steps = -(-keys // t.keys)
     height, heads = t.height // form.packed, boxes.q.shape[1] // form.packed
     bands = slots(tokens, sequences, height) if marks[0] else sequences * -(-queries // height)
     rows = gcd(form.page, t.keys) if form.page else t.keys

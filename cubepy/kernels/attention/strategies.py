@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -159,8 +160,10 @@ def gradient_warpgroups(target: Target, p: Problem) -> tuple[GradientWarpgroups,
 TILES = {64: (3, 128), 128: (2, 128), 192: (2, 112), 256: (2, 80)}
 """Warpgroups that compute and keys of a step, whose scores and sums fill their registers, by the
 elements of a query or value."""
-SMALL_TILES = {64: (3, 96), 128: (2, 128)}
+SMALL_TILES = {64: (3, 96), 256: (2, 128)}
 """The same of 8 bits, where also the products of a step fill registers."""
+SMALL_WIDTH, SMALL_PART = 128, 16
+"""The most elements of a value of 8 bits that a launch sums, and of what multiple it begins."""
 SMALL = (f8e4m3, f8e5m2)
 MOST_STAGES = 4
 BEGIN, JOIN = 1, 2
@@ -189,6 +192,8 @@ def warpgroups(target: Target, p: Problem) -> Warpgroups | None:
     result = p.result or p.elements
     if p.elements not in (bf16, f16, *SMALL) or result not in (bf16, f16, f32):
         return None
+    if p.elements in SMALL and p.width > SMALL_WIDTH:
+        return None
     if result is f32 and p.width % 8:  # it leaves registers in whole pieces of 8 columns
         return None
     consumers, keys = next(tile for size, tile in tiles.items() if largest <= size)
@@ -208,6 +213,24 @@ def warpgroups(target: Target, p: Problem) -> Warpgroups | None:
         together = replace(own, is_clustered=True)
         each = [together, replace(together, tiles=1), *each]
     return next((x for x in each if x.shared_bytes <= target.shared_bytes), None)
+
+
+Tiler = Callable[[Target, Problem], Warpgroups | None]
+
+
+def launches(
+    target: Target, p: Problem, tiles: Tiler = warpgroups
+) -> list[tuple[int, Problem, Warpgroups]]:
+    """What Hopper makes a problem of, empty where the target or the arrays have no way: from which
+    element of the values on, attention to those of one launch, and its tiles. Wide values of 8 bits
+    take more than one, each of which makes the weights again."""
+    each = p.width
+    if p.elements in SMALL and p.width > SMALL_WIDTH:
+        count = -(-p.width // SMALL_WIDTH)
+        each = -(-p.width // (count * SMALL_PART)) * SMALL_PART
+    parts = [(n, replace(p, width=min(each, p.width - n))) for n in range(0, p.width, each)]
+    found = [(n, x, t) for n, x in parts if (t := tiles(target, x)) is not None]
+    return found if len(found) == len(parts) else []
 
 
 def joins_in_clusters(target: Target, dealt: Order, t: Warpgroups) -> bool:

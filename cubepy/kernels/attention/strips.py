@@ -11,9 +11,10 @@ from __future__ import annotations
 from typing import Any
 
 import cubepy as cp
+from cubepy.kernels.attention.bands import attend_keys, finish_band
 from cubepy.kernels.attention.problem import Strips
 from cubepy.kernels.attention.rows import Rows, band_at
-from cubepy.kernels.attention.window import has_ends, seen_from, seen_to
+from cubepy.kernels.attention.window import seen_from, seen_to
 from cubepy.kernels.calls.positions import count_up, unravelled
 from cubepy.kernels.matmul.blocks import transposed
 from cubepy.kernels.matmul.finish import chosen
@@ -73,7 +74,6 @@ def attend_band(arrays: Any, first: Any, beside: Any, window: Any, scale: Any, t
     logarithms and masks, if there are any."""
     queries, keys, values, result = arrays
     logs, seen = beside
-    number = keys.count
     count = min(t.height, queries.shape[0] - first)
     packed = cp.shared((t.keys // t.step, t.pitch, t.lines), cp.Line[t.dtype, t.line])
     beside = cp.shared((t.tiles, t.keys, t.lines), cp.Line[t.dtype, t.line])
@@ -84,22 +84,16 @@ def attend_band(arrays: Any, first: Any, beside: Any, window: Any, scale: Any, t
         cp.shared((3, t.height + t.rows), t.dtype),
     )
     clear(memory, count, t)
-    begin = max(0, seen_from(first, window))
-    for j0 in range(begin, seen_to(first + count - 1, number, window, t), t.keys):
-        now = min(t.keys, number - j0)
+
+    def pack(j0: Any, now: Any) -> None:
         pack_lines(keys, packed, j0, now, t.size, t)
         pack_rows(values, beside, j0, now, t)
-        for r in range(0, count, t.rows):
-            i = first + r
-            if not has_ends(window, t) or (
-                j0 < seen_to(i + t.rows - 1, number, window, t) and j0 + now > seen_from(i, window)
-            ):
-                place = i, r, j0, now
-                attend_rows(queries, packed, beside, seen, memory, place, window, scale, t)
-    for r in range(count):
-        finish_row(memory, result[first + r], r, t)
-        for log in logs:
-            log[first + r] = memory[3][0, r] + cp.log(memory[3][1, r])
+
+    def attend(place: Any) -> None:
+        attend_rows(queries, packed, beside, seen, memory, place, window, scale, t)
+
+    attend_keys(pack, attend, first, count, keys.count, window, t)
+    finish_band(lambda row, r: finish_row(memory, row, r, t), result, logs, memory[3], first, count)
 
 
 def clear(memory: Any, count: Any, t: Any) -> None:

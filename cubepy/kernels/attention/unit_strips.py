@@ -11,9 +11,10 @@ from __future__ import annotations
 from typing import Any
 
 import cubepy as cp
+from cubepy.kernels.attention.bands import attend_keys, finish_band
 from cubepy.kernels.attention.problem import UnitStrips
 from cubepy.kernels.attention.strips import LOWEST, highest, masked
-from cubepy.kernels.attention.window import has_ends, seen_from, seen_to
+from cubepy.kernels.attention.window import seen_from, seen_to
 from cubepy.kernels.calls.positions import unravelled
 from cubepy.kernels.matmul.finish import chosen
 from cubepy.kernels.matmul.units import (
@@ -53,7 +54,7 @@ def attend_unit_strips(
     where = unravelled(cp.CUBE_POS // bands, out.shape[: out.rank - 2])
     first = cp.CUBE_POS % bands * t.height
     x, y, z, result = (chosen(m, where) for m in (q, k, v, out))
-    number, count = y.shape[0], min(t.height, x.shape[0] - first)
+    count = min(t.height, x.shape[0] - first)
     seen, noted = (tuple(chosen(m, where) for m in x) for x in (masks, logs))
     packed = cp.shared((t.keys // PANEL, t.deep * PANEL + 1, t.line), t.factors)
     beside = cp.shared((t.wide, t.keys + 1, t.line), t.factors)
@@ -66,22 +67,18 @@ def attend_unit_strips(
         cp.shared((3, t.height + PANEL), t.dtype),
     )
     clear(memory, count, t)
-    begin = max(0, seen_from(first, window))
-    for j0 in range(begin, seen_to(first + count - 1, number, window, t), t.keys):
-        now = min(t.keys, number - j0)
+
+    def pack(j0: Any, now: Any) -> None:
         pack_keys(y, packed, j0, now, t)
         pack_values(z, beside, j0, now, t)
-        for r in range(0, count, PANEL):
-            i = first + r
-            if not has_ends(window, t) or (
-                j0 < seen_to(i + PANEL - 1, number, window, t) and j0 + now > seen_from(i, window)
-            ):
-                place = i, r, j0, now
-                attend_rows(x, packed, beside, seen, memory, place, window, scale, t)
-    for r in range(count):
-        finish_row(memory, result[first + r], r, t)
-        for log in noted:
-            log[first + r] = memory[5][0, r] + cp.log(memory[5][1, r])
+
+    def attend(place: Any) -> None:
+        attend_rows(x, packed, beside, seen, memory, place, window, scale, t)
+
+    attend_keys(pack, attend, first, count, y.shape[0], window, t)
+    finish_band(
+        lambda row, r: finish_row(memory, row, r, t), result, noted, memory[5], first, count
+    )
 
 
 def clear(memory: Any, count: Any, t: Any) -> None:

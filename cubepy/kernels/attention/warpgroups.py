@@ -362,7 +362,7 @@ def attend_tile(g: Any, places: Any, seen: Any, steps: Any, t: Any) -> Any:
     if has_mask or t.is_causal or has_window or end * t.keys > seen.limits[0]:
         scores = hidden(scores, seen, (end - 1) * t.keys, g.unit, t)
     state = (cp.f32(LOWEST), cp.f32(LOWEST), cp.f32(0), cp.f32(0))
-    weights, state, scales = weigh(scores, state, g.factor, t)
+    weights, state, scales = weigh(scores, state, g.factor, has_mask, t)
     sums = cp.Line[cp.f32, t.width // 2](0.0)
     carried = sums, factor_words(weights, t), scales, state, g.by_key.following(place), behind
     step = end - 2
@@ -450,9 +450,11 @@ def advance(g: Any, x: Any, carried: Any, hiding: Any, t: Any) -> Any:
     scores = cp.cuda.wgmma_wait(scores, 1)
     if g.unit == 0:
         g.by_key.release(place.stage)
+    has_mask = False
     if hiding is not None:
         scores = hidden(scores, hiding[0], hiding[1], g.unit, t)
-    weights, state, following = weigh(scores, state, g.factor, t)
+        has_mask = len(hiding[0].masks) > 0
+    weights, state, following = weigh(scores, state, g.factor, has_mask, t)
     # It is full; asking again keeps ptxas from waiting for the sums before it weighs.
     g.by_value.wait(behind)
     added = cp.cuda.wgmma_wait(added, 0)

@@ -70,15 +70,23 @@ def with_mask(score: Any, mask: Any, share: Any) -> Any:
     return score + max(cp.f32(mask) * share, least)
 
 
-def weigh(scores: Any, state: Any, factor: Any, t: Any) -> Any:
+def weigh(scores: Any, state: Any, factor: Any, has_mask: bool, t: Any) -> Any:
     """Exponentials of scores times 2 to the `t.shift`, the state with them, and the scales of what
-    was summed before."""
+    was summed before.
+
+    With a mask the greatest score is subtracted before both are scaled, which takes longer: of
+    large numbers that are alike, products would leave their rounding.
+    """
     high, low = of_row(scores, 0, state[0], factor, t), of_row(scores, 1, state[1], factor, t)
     weights = cp.local(t.keys // 2, cp.f32)
     parts = cp.local(8, cp.f32, fill=0)
-    bases = tuple(row[1] - t.shift if t.shift else row[1] for row in (high, low))
+    bases = tuple(row[1] * factor - t.shift if t.shift else row[1] * factor for row in (high, low))
     for i in cp.unroll(range(t.keys // 2)):
-        weights[i] = power(scores[i] * factor - bases[i // 2 % 2])
+        if has_mask:
+            above = (scores[i] - (high, low)[i // 2 % 2][1]) * factor
+            weights[i] = power(above + t.shift if t.shift else above)
+        else:
+            weights[i] = power(scores[i] * factor - bases[i // 2 % 2])
         parts[i % 8] = parts[i % 8] + weights[i]
     one = (parts[0] + parts[1]) + (parts[4] + parts[5])
     two = (parts[2] + parts[3]) + (parts[6] + parts[7])
@@ -97,7 +105,7 @@ def of_row(scores: Any, row: Any, top: Any, factor: Any, t: Any) -> Any:
     most = max(most, cp.plane_shuffle_xor(most, 1))
     most = max(most, cp.plane_shuffle_xor(most, 2))
     base = cp.f32(0) if most == cp.f32(LOWEST) else most
-    return most, base * factor, power((top - base) * factor)
+    return most, base, power((top - base) * factor)
 
 
 def power(x: Any) -> Any:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 from operator import index
 from typing import Any
 
 from cubepy.errors import Error, fail
+from cubepy.frontend.signature import FunctionValue, comptime_type
+from cubepy.ir.types import DType
 from cubepy.kernels.calls.libraries import refused
 
 
@@ -15,9 +18,28 @@ def wrong(function: str, reason: str, suggestion: str = "") -> Error:
     return fail("E601", function=function, reason=reason, suggestion=suggestion)
 
 
-def frozen(value: Any) -> Any:
-    """A parameter as part of a key: lists become tuples, also those in them."""
-    return tuple(map(frozen, value)) if isinstance(value, list | tuple) else value
+_PLAIN = frozenset({type(None), bool, int, str, DType, FunctionValue})
+"""Classes of parameters that equality and the class identify."""
+
+
+def exact(function: str, value: Any) -> Any:
+    """A parameter as part of a key, in which 2, 2.0 and True differ, and 0.0 and -0.0; lists are
+    like tuples. E602 for what has no hash, and for an index that may change, as an array's does."""
+    cls = type(value)
+    if cls in _PLAIN:
+        return cls, value
+    if issubclass(cls, tuple | list):
+        return tuple([exact(function, v) for v in value])
+    if cls is float:
+        return value.hex()
+    try:
+        hash(value)
+        if hasattr(cls, "__index__") and not issubclass(cls, Integral):
+            raise TypeError
+    except TypeError:
+        reason = f"{value!r} is no value of any of its parameters"
+        raise fail("E602", function=function, reason=reason, suggestion="") from None
+    return comptime_type(value), value
 
 
 def numbers_of(function: str, name: str, axes: int, value: Any, least: int) -> list[int]:

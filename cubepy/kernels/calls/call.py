@@ -13,6 +13,7 @@ from cubepy.array.memory import Memory
 from cubepy.autotune import session
 from cubepy.errors import fail
 from cubepy.jit.ahead import is_ahead
+from cubepy.kernels.calls.arguments import exact
 from cubepy.kernels.calls.libraries import Library, libraries_agree, library_of
 from cubepy.kernels.calls.plans import Plan, Planner, Plans
 from cubepy.kernels.calls.tuned import Picks, tuned_plan
@@ -26,7 +27,7 @@ def call(
     function: str,
     names: Sequence[str],
     arrays: Sequence[Any],
-    parameters: Any,
+    parameters: tuple[Any, ...],
     make: Make,
     out: Any = None,
     count: int = 1,
@@ -34,14 +35,18 @@ def call(
     """The result of a call, or `count` results as a tuple.
 
     `arrays`: the arguments, with their `names`; one that is None is left out. `parameters`: all
-    else that the plan depends on, hashable. `out`: None, an array, or `count` of them. An array
-    without axes that nobody brought is given as its library gives it.
+    else that the plan depends on; E602 for what has no hash. `out`: None, an array, or `count` of
+    them. An array without axes that nobody brought is given as its library gives it.
     """
     short = None
     if out is None or count == 1:
         short = plans.short.key(function, names, arrays, parameters, out)
     if short is not None:
-        found = plans.short.find(short)
+        try:
+            found = plans.short.find(short)
+        except TypeError:  # a list has no hash
+            listed = exact(function, parameters)
+            return call(plans, function, names, arrays, listed, make, out, count)
         if found is not None:
             return found.run(arrays, count, out)
     if len(arrays) == 1:
@@ -60,7 +65,7 @@ def run(
     library: Library,
     names: Sequence[str],
     arrays: list[Any],
-    parameters: Any,
+    parameters: tuple[Any, ...],
     make: Make,
     out: Any = None,
     count: int = 1,
@@ -75,7 +80,7 @@ def run(
         addresses = library.addresses(arrays)
         given = _outputs(function, (names[0], library), out, count)
         outputs = tuple([library.key(x) for x in given]), _shared(addresses, library, given)
-    key = (function, library, keys, parameters, outputs)
+    key = (function, library, keys, exact(function, parameters), outputs)
     plan = plans.find(key)
     if plan is None:
 

@@ -9,13 +9,14 @@ have none, nor has a result that the caller brought and that shares memory with 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import methodcaller
+from operator import is_, methodcaller
 from typing import TYPE_CHECKING, Any
 
 from cubepy import config
 from cubepy.array.memory import HOST
 from cubepy.autotune import session
 from cubepy.jit.programs import Describe, describers
+from cubepy.kernels.calls.arguments import exact
 from cubepy.kernels.calls.libraries import (
     Library,
     NumpyLibrary,
@@ -35,13 +36,30 @@ LIMIT = 1024
 class ShortCall:
     """A plan, and what makes its results and scratch, each from one of the arguments."""
 
-    __slots__ = ("_drops", "_makers", "_one", "_plan", "_program", "_scalar", "is_checked")
+    __slots__ = (
+        "_drops",
+        "_makers",
+        "_meant",
+        "_one",
+        "_parameters",
+        "_plan",
+        "_program",
+        "_scalar",
+        "is_checked",
+    )
 
     def __init__(
-        self, library: Library, plan: Plan, arrays: Sequence[Any], given: int, has_result: bool
+        self,
+        library: Library,
+        plan: Plan,
+        arrays: Sequence[Any],
+        parameters: tuple[Any, ...],
+        given: int,
+        has_result: bool,
     ) -> None:
         """`arrays`: those of a call with `given` arguments, of which some may be None.
         `has_result`: the caller brings it."""
+        self._parameters, self._meant = parameters, exact(plan.function, parameters)
         self._scalar = library.scalar if plan.has_scalars else None
         self._plan, self._program = plan, plan.program
         self._drops = len(arrays) < given
@@ -50,6 +68,12 @@ class ShortCall:
         self._makers = [_maker(make, arrays) for make in made]
         is_one = len(self._makers) == len(plan.results) == 1 and not has_result
         self._one = self._makers[0] if is_one else None
+
+    def means(self, parameters: tuple[Any, ...]) -> bool:
+        """Whether equal parameters are the same, and not 2.0 where 2 was given."""
+        if all(map(is_, self._parameters, parameters)):
+            return True
+        return exact(self._plan.function, parameters) == self._meant
 
     def is_current(self) -> bool:
         """Whether no captured name of a launched kernel has changed."""
@@ -86,7 +110,12 @@ class ShortCalls:
         self._made: dict[Any, ShortCall] = {}
 
     def key(
-        self, function: str, names: Sequence[str], arrays: Sequence[Any], rest: Any, out: Any
+        self,
+        function: str,
+        names: Sequence[str],
+        arrays: Sequence[Any],
+        parameters: tuple[Any, ...],
+        out: Any,
     ) -> Any:
         """What finds a call; None where the general way is to be taken. `out`: None, or the one
         result that the caller brought."""
@@ -98,13 +127,16 @@ class ShortCalls:
         if found is None:
             return None
         tuning = session.current.get()  # hashed as an object
-        key = function, found, rest, tuple(names), has_result, serving_numpy(), tuning
+        key = parameters, function, found, tuple(names), has_result, serving_numpy(), tuning
         return *key, session.changes[0], config.generation[0]
 
     def find(self, key: Any) -> ShortCall | None:
-        """The call of a key, unless a name that its kernels capture has changed."""
+        """The call of a key, unless a name that its kernels capture has changed; `TypeError` for
+        one that has no hash."""
         found = self._made.get(key)
-        return None if found is None or (found.is_checked and not found.is_current()) else found
+        if found is None or not found.means(key[0]):
+            return None
+        return None if found.is_checked and not found.is_current() else found
 
     def keep(
         self,
@@ -126,7 +158,7 @@ class ShortCalls:
             return
         while len(self._made) >= LIMIT:
             self._made.pop(next(iter(self._made)), None)
-        self._made[key] = ShortCall(library, plan, arrays, given, has_result)
+        self._made[key] = ShortCall(library, plan, arrays, key[0], given, has_result)
 
 
 def _maker(make: Callable[[], Any], arrays: Sequence[Any]) -> tuple[Callable[[Any], Any], int]:

@@ -14,7 +14,7 @@ from math import prod
 from typing import Any
 
 from cubepy.array.memory import HOST, Memory
-from cubepy.autotune.measure import Clock, Timer
+from cubepy.autotune.measure import Clock, Timer, can_tune
 from cubepy.autotune.model import bound, machine_of
 from cubepy.autotune.predict import predicted
 from cubepy.autotune.session import KEPT, is_searching, may_choose
@@ -108,7 +108,7 @@ def _is_open(library: Library) -> bool:
     """Whether anything may be picked but what rules say."""
     if is_searching() or get("checked") or not may_choose(KEPT):
         return False
-    return library.device == HOST or hasattr(find_device(library.device), "new_queue")
+    return can_tune(find_device(library.device))
 
 
 def _choose(
@@ -226,9 +226,9 @@ class PlanCandidates:
         made.launches = [Recorded(s.prepared.compiled.artifact, s.template) for s in steps]
         return predicted(self._operands.library.device, made, _bytes(plan))
 
-    def recorded(self, k: int, is_quick: bool) -> Recording:
+    def recorded(self, k: int, only_kept: bool) -> Recording:
         copies, library = self._copies, self._operands.library
-        with compiling_ahead(False, is_quick) as made:
+        with compiling_ahead(False, only_kept) as made:
             plan = self._plan_of(k)
             scratch = [make() for make in plan.scratch]
             held = [*copies.arrays, *copies.outs, *scratch]

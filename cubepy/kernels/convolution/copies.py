@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import cubepy as cp
+from cubepy.array.memory import Memory
+from cubepy.kernels.calls.plans import Planner
 from cubepy.kernels.calls.positions import unravelled
 
 
@@ -19,3 +22,9 @@ def copy_row(x: Any, out: Any, line: Any) -> None:
     """Copy one row by lines."""
     for k in range(0, out.shape[0], line):
         cp.store(out, k, cp.load(x, k, line=line))
+
+
+def copy_dense(planner: Planner, x: Memory, out: Memory) -> None:
+    """A copy along the last axis, row by row."""
+    line = max(1, planner.target.line_bytes // x.dtype.itemsize)
+    planner.launch(copy_rows, prod(x.shape[:-1]), x=x, out=out, line=line)

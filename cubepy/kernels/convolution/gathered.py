@@ -20,6 +20,7 @@ from cubepy.kernels.convolution.tensor_core_gradient import (
     sum_products,
 )
 from cubepy.kernels.convolution.tensor_cores import FILTERS, Tiles, convolve_tiles
+from cubepy.kernels.convolution.volumes import VOLUME, channels_last, permuted
 from cubepy.kernels.convolution.waves import axes_of, count, run_of
 from cubepy.kernels.transposition.entry import copy_transposed
 from cubepy.lang import pipelines
@@ -27,8 +28,6 @@ from cubepy.lang.cuda import tensor_map, tensor_map_im2col
 
 UNITS = 256
 """Units of a cube that adds sums."""
-VOLUME = (0, 4, 1, 2, 3)
-"""The axes of [n, depth, row, column, channel] as [n, channel, depth, row, column]."""
 _UNIT = 16
 """Bytes that addresses and strides of tensor maps are multiples of."""
 
@@ -100,17 +99,6 @@ def launch_weight_gradient(
         planner.launch(add_parts, grid, sums=sums, out=result, is_last=is_last, t=t)
 
 
-def channels_last(x: Memory) -> Memory:
-    """[n, channel, depth, row, column] as [n, depth, row, column, channel]."""
-    return permuted(x, (0, 2, 3, 4, 1))
-
-
-def permuted(x: Memory, order: tuple[int, ...]) -> Memory:
-    """The axes in another order."""
-    shape, strides = (tuple(part[k] for k in order) for part in (x.shape, x.strides))
-    return replace(x, shape=shape, strides=strides)
-
-
 def _without(x: Memory, trivial: int) -> Memory:
     """[n, ..., channel] without so many of the axes behind the first."""
     shape, strides = ((part[0], *part[1 + trivial :]) for part in (x.shape, x.strides))
@@ -135,7 +123,7 @@ def _readable(planner: Planner, last: Memory) -> Memory:
 
 def _with_rows(x: Memory) -> Memory:
     """The array with strides that a tensor map takes, for axes of one element too."""
-    row = x.shape[-1] * x.dtype.itemsize
+    row = -(-x.shape[-1] * x.dtype.itemsize // _UNIT) * _UNIT
     steps = (s if n > 1 else row for n, s in zip(x.shape[:-1], x.strides[:-1], strict=True))
     return replace(x, strides=(*steps, x.dtype.itemsize))
 

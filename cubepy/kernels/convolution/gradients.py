@@ -17,15 +17,25 @@ from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
 from cubepy.kernels.convolution import waves
-from cubepy.kernels.convolution.entry import Weights, as_volumes, has_channels_last, triple
-from cubepy.kernels.convolution.gathered import channels_last, launch_weight_gradient
+from cubepy.kernels.convolution.gathered import launch_weight_gradient
+from cubepy.kernels.convolution.narrow import Filling, fill_pixels, filled, joined, weights_room
 from cubepy.kernels.convolution.problem import Problem, make_window
 from cubepy.kernels.convolution.strategies import weight_products, weight_sums
-from cubepy.kernels.convolution.transposed import check_gradient, extents_of, freeze
+from cubepy.kernels.convolution.transposed import check_gradient, extents_of
+from cubepy.kernels.convolution.variants import problem_key
+from cubepy.kernels.convolution.volumes import (
+    VOLUME,
+    as_volumes,
+    channels_last,
+    has_channels_last,
+    permuted,
+    problem_of,
+)
 from cubepy.kernels.convolution.weight_gradient import sum_each, sum_lines
 from cubepy.kernels.convolution.weight_products import Products, multiply_pixels
-from cubepy.kernels.elementwise.launches import launch_each
-from cubepy.kernels.matmul.problem import result_of, sums_of
+from cubepy.kernels.convolution.weights import Weights
+from cubepy.kernels.elementwise.launches import launch_each, same
+from cubepy.kernels.matmul.problem import result_of
 from cubepy.kernels.transposition.entry import copy_transposed
 
 _PLANS = Plans()
@@ -112,25 +122,11 @@ def _weight_grad(
         result = planner.result(Shape(shape, result_of(x.dtype), order))
         if 0 in shape:
             return
-        problem = Problem(
-            window,
-            seen.shape[0],
-            seen.shape[1],
-            shape[0],
-            groups,
-            triple(seen.shape[2:]),
-            triple(grads.shape[2:]),
-            sums_of(x.dtype),
-            False,
-            False,
-            False,
-        )
+        problem = problem_of(window, groups, seen, grads)
         _launch(planner, problem, seen, grads, Weights(result, None).volume)
 
     names = ("x", "grad_output")
-    return call(
-        _PLANS, function, names, (x, grad_output), (shape, tuple(map(freeze, options))), make, out
-    )
+    return call(_PLANS, function, names, (x, grad_output), (shape, *options), make, out)
 
 
 def _check(
@@ -156,6 +152,12 @@ def _launch(planner: Planner, problem: Problem, x: Memory, grad: Memory, out: Me
     if ways:
         launch_weight_gradient(planner, problem, ways[0], x, grad, out)
         return
+    fillings = waves.gradient_fillings(planner.target, problem, x.dtype)
+    if fillings:
+        key = ("narrow gradient", *problem_key(problem), x.dtype)
+        f = planner.pick_among("convolution", key, fillings)
+        _launch_filled(planner, problem, f, x, grad, out)
+        return
     products = weight_products(planner.target, problem)
     if products is not None:
         _launch_products(planner, problem, products, x, grad, out)
@@ -169,6 +171,19 @@ def _launch(planner: Planner, problem: Problem, x: Memory, grad: Memory, out: Me
     step = problem.window.stride[2]
     xs = tuple(_every(x, first, step) for first in range(step))
     planner.launch(sum_lines, cubes, xs=xs, **common)
+
+
+def _launch_filled(
+    planner: Planner, problem: Problem, f: Filling, x: Memory, grad: Memory, out: Memory
+) -> None:
+    """On tensor cores with the channels filled up, of whose gradients those are copied that are
+    wanted."""
+    wide = filled(problem, f)
+    way = waves.divisions(planner.target, wide, x.dtype)[0]
+    made = weights_room(planner, problem, out.dtype, f)
+    pixels = fill_pixels(planner, problem, x, f)
+    launch_weight_gradient(planner, wide, way, pixels, grad, joined(made, f))
+    launch_each(planner, same, [replace(permuted(made, VOLUME), shape=out.shape)], out)
 
 
 def _launch_products(
@@ -202,12 +217,8 @@ def _channels_last(planner: Planner, x: Memory, step: int, dtype: DType) -> Memo
     if x.dtype is dtype:
         copy_transposed(planner, seen, part)
     else:
-        launch_each(planner, _same, [seen], part)
+        launch_each(planner, same, [seen], part)
     return made
-
-
-def _same(v: Any) -> Any:
-    return v
 
 
 def _every(x: Memory, first: int, step: int) -> Memory:

@@ -116,6 +116,12 @@ def _three(values: Sequence[int], missing: int) -> Triple:
     return a, b, c
 
 
+def triple(values: tuple[int, ...]) -> Triple:
+    """Extents of depth, rows and columns."""
+    a, b, c = values
+    return a, b, c
+
+
 def result_extents(function: str, window: Window, extents: Triple) -> Triple:
     """The extents of the result; E601 where no window fits."""
     a, b, c = (

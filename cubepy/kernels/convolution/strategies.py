@@ -28,6 +28,8 @@ SQUARES = 7
 BROUGHT, RUN = 64, 512
 """The most channels that are brought at a time, so that arrays of many channels share a kernel;
 more where windows have so few taps that less than `RUN` products would be added in registers."""
+FEW_PIXELS = 1 << 18
+"""Elements of weights from which on networks give them few pixels, 14x14 or 7x7."""
 PITCH = 64
 """Pixels of a row that kernels have room for at least, so that small arrays share one."""
 
@@ -38,6 +40,14 @@ def is_blocked(target: Target, shape: tuple[int, ...], groups: int, sums: DType)
     line = max(1, target.line_bytes // sums.itemsize)
     many = groups == 1 or filters % line == 0
     return target.kind in ("cpu", "interpreter") and many and filters >= 2 and channels > 0
+
+
+def stays_matrix(shape: tuple[int, ...], groups: int, dtype: DType, sums: DType) -> bool:
+    """Whether weights are better multiplied as a matrix than in panels: those of windows of one
+    element, but for large ones, which arrays of few pixels have, and those in f32 or more, as
+    products of matrices have instructions for others."""
+    is_point = groups == 1 and all(n == 1 for n in shape[2:])
+    return is_point and (dtype is not sums or prod(shape) < FEW_PIXELS)
 
 
 def each(problem: Problem) -> Each:

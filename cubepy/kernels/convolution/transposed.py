@@ -18,25 +18,18 @@ from typing import Any
 from cubepy.array.memory import Memory
 from cubepy.errors import fail
 from cubepy.ir.types import Kind
-from cubepy.kernels.calls.arguments import frozen, numbers_of, refused, wrong
+from cubepy.kernels.calls.arguments import numbers_of, refused, wrong
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
 from cubepy.kernels.convolution import waves
-from cubepy.kernels.convolution.entry import (
-    LAYOUTS,
-    Convolution,
-    Weights,
-    as_volumes,
-    copy_dense,
-    has_channels_last,
-    launch_convolution,
-    launch_each,
-    triple,
-)
+from cubepy.kernels.convolution.copies import copy_dense
 from cubepy.kernels.convolution.gathered import ordered, writable
-from cubepy.kernels.convolution.problem import Problem, Window, make_window
-from cubepy.kernels.matmul.problem import result_of, sums_of
+from cubepy.kernels.convolution.launches import Convolution, launch_convolution, launch_each
+from cubepy.kernels.convolution.problem import Window, make_window, triple
+from cubepy.kernels.convolution.volumes import LAYOUTS, as_volumes, order_of, problem_of
+from cubepy.kernels.convolution.weights import Weights
+from cubepy.kernels.matmul.problem import result_of
 from cubepy.kernels.transposition.entry import copy_transposed
 from cubepy.record import dataclass
 
@@ -188,12 +181,12 @@ def _transpose(
         batch = x.shape[: len(x.shape) - axes - 1]
         filters, inner = w.shape[1] * groups, extents[3 - axes :]
         shape = (*batch, *inner, filters) if last else (*batch, filters, *inner)
-        result = planner.result(Shape(shape, result_of(x.dtype), _order(seen, batch, shape, last)))
+        order = None if last else order_of(seen, len(shape), axes)
+        result = planner.result(Shape(shape, result_of(x.dtype), order))
         _launch(planner, window, groups, seen, w, as_volumes(result, axes, last), arrays[2:])
 
     names = ("x", "weight", "bias")
-    key = tuple(map(freeze, options))
-    return call(_PLANS, function, names, (x, weight, bias), key, make, out)
+    return call(_PLANS, function, names, (x, weight, bias), options, make, out)
 
 
 def _input_grad(
@@ -214,19 +207,12 @@ def _input_grad(
         window = _window(function, axes, w, stride, padding, dilation)
         check_gradient(function, axes, window, ("input_size", shape), grad, w.shape[1] * groups)
         seen = as_volumes(grad, axes, False)
-        batch = grad.shape[: len(grad.shape) - axes - 1]
-        order = _order(seen, batch, shape, False)
+        order = order_of(seen, len(shape), axes)
         result = planner.result(Shape(shape, result_of(grad.dtype), order))
         _launch(planner, window, groups, seen, w, as_volumes(result, axes, False), [])
 
     names = ("weight", "grad_output")
-    key = shape, tuple(map(freeze, options))
-    return call(_PLANS, function, names, (weight, grad_output), key, make, out)
-
-
-def freeze(value: Any) -> Any:
-    """A parameter as part of a key: lists, and lists in them, become tuples."""
-    return tuple(map(frozen, value)) if isinstance(value, tuple | list) else value
+    return call(_PLANS, function, names, (weight, grad_output), (shape, *options), make, out)
 
 
 def extents_of(function: str, name: str, given: Any) -> tuple[int, ...]:
@@ -298,16 +284,6 @@ def _window(
     if isinstance(padding, str):
         raise wrong(function, f"`padding` is {padding!r}", "give it as numbers")
     return make_window(function, axes, w.shape[2:], stride, padding, dilation)
-
-
-def _order(
-    seen: Memory, batch: tuple[int, ...], shape: tuple[int, ...], channels_last: bool
-) -> tuple[int, ...] | None:
-    """Channels last in memory where the array has them so."""
-    if channels_last or not has_channels_last(seen):
-        return None
-    at = len(batch)
-    return (*(k for k in range(len(shape)) if k != at), at)
 
 
 # What is done for one signature
@@ -423,20 +399,7 @@ def _launch_phase(
         triple(tuple(behind)),
         triple(tuple(p.dilation for p in at)),
     )
-    last = has_channels_last(x)
-    problem = Problem(
-        seen,
-        x.shape[0],
-        x.shape[1],
-        w.shape[0],
-        groups,
-        triple(x.shape[2:]),
-        triple(result.shape[2:]),
-        sums_of(x.dtype),
-        last,
-        has_channels_last(result),
-        last and (x.shape[4] == 1 or x.strides[4] == x.shape[1] * x.dtype.itemsize),
-    )
+    problem = problem_of(seen, groups, x, result)
     phase = Convolution(problem, x, Weights(weight, None), result, biases, None, ())
     if seen.taps and x.shape[1]:
         launch_convolution(planner, phase)

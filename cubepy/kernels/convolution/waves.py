@@ -11,6 +11,7 @@ from dataclasses import replace
 from math import prod
 
 from cubepy.ir.types import DType, bf16, f16
+from cubepy.kernels.convolution.narrow import Filling, filled, fillings
 from cubepy.kernels.convolution.problem import Problem, Window
 from cubepy.kernels.convolution.tensor_core_gradient import BLOCK_BYTES, SIDE, Parts
 from cubepy.kernels.convolution.tensor_cores import FILTERS, PIECE, Tiles
@@ -19,7 +20,7 @@ from cubepy.targets import Target
 
 FACTORS = 2048
 """Products of a cycle."""
-READ, COPIED, APART = 128, 88, 28
+READ, COPIED, APART = 128, 70, 28
 """Bytes of a cycle: read by products, copied to a multiprocessor, and copied to no other one."""
 EFFORT = 1.02
 """How much longer products take than they would alone."""
@@ -108,6 +109,21 @@ def varied(ways: Sequence[Tiles]) -> list[Tiles]:
     for t in ways:
         found.setdefault((t.shared, t.down), t)
     return list(found.values())
+
+
+def fillings_of(target: Target, problem: Problem, elements: DType) -> list[Filling]:
+    """The ways to fill up channels for tensor cores, the fastest first; none where there is no
+    need, or the hardware has none."""
+    found = [(f, tilings(target, filled(problem, f), elements)) for f in fillings(problem)]
+    times = [(duration(target, ways[0]), f) for f, ways in found if ways]
+    return [f for _, f in sorted(times, key=lambda pair: pair[0])]
+
+
+def gradient_fillings(target: Target, problem: Problem, elements: DType) -> list[Filling]:
+    """As `fillings_of`, for the gradient by the weights."""
+    found = [(f, divisions(target, filled(problem, f), elements)) for f in fillings(problem)]
+    times = [(gradient_duration(target, ways[0]), f) for f, ways in found if ways]
+    return [f for _, f in sorted(times, key=lambda pair: pair[0])]
 
 
 def _is_served(target: Target, problem: Problem, elements: DType) -> bool:

@@ -43,7 +43,9 @@ def map(function: Callable[..., Any], *arrays: Any, out: Any = None) -> Any:
     def make(planner: Planner, inputs: list[Memory]) -> None:
         _plan(planner, function, inputs, out)
 
-    return run(_PLANS, "map", library, _NAMES[: len(seen)], seen, comptime_key(function), make, out)
+    return run(
+        _PLANS, "map", library, _NAMES[: len(seen)], seen, (comptime_key(function),), make, out
+    )
 
 
 # What is done for one signature

@@ -37,6 +37,11 @@ def _stride(x: Memory, axis: int) -> int:
     return x.strides[axis] if -axis <= len(x.shape) and x.shape[axis] != 1 else 0
 
 
+def same(v: Any) -> Any:
+    """For `launch_each`: a copy, converted to the type of the result."""
+    return v
+
+
 def launch_each(planner: Planner, function: Any, inputs: Sequence[Memory], out: Memory) -> None:
     """`function` of the elements of `inputs`, broadcast to `out`; nothing where that is empty."""
     if not prod(out.shape):

@@ -58,7 +58,7 @@ def where(condition: Any, a: Any, b: Any, *, out: Any = None) -> Any:
         result = planner.joined(result, inputs)
         launch_each(planner, _selecting(dtype), inputs, result)
 
-    return run(_PLANS, "where", library, _NAMES, arrays, dtype, make, out)
+    return run(_PLANS, "where", library, _NAMES, arrays, (dtype,), make, out)
 
 
 @lru_cache(maxsize=64)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from cubepy.array.memory import Memory
-from cubepy.ir.types import DType, bool_, f32, u8, u16, u32, u64
+from cubepy.ir.types import DType, bool_, f32, i64, u8, u16, u32, u64
 from cubepy.jit.grid import Over
 from cubepy.kernels.calls.arguments import axis_or_dim, normal_axis, refused, wrong
 from cubepy.kernels.calls.axes import Axis, in_order, merged, seen
@@ -17,9 +17,16 @@ from cubepy.kernels.calls.call import call, run
 from cubepy.kernels.calls.cubes import is_wide
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
-from cubepy.kernels.elementwise.launches import launch_each
+from cubepy.kernels.calls.tuned import memory_key
+from cubepy.kernels.elementwise.launches import launch_each, same
 from cubepy.kernels.elementwise.operands import operands
-from cubepy.kernels.indexing.kernel import gather_values, scatter_anyhow, scatter_owned
+from cubepy.kernels.indexing.kernel import (
+    SliceTiling,
+    gather_slices,
+    gather_values,
+    scatter_anyhow,
+    scatter_owned,
+)
 from cubepy.kernels.indexing.problem import (
     MODES,
     UPDATES,
@@ -28,7 +35,15 @@ from cubepy.kernels.indexing.problem import (
     find_access,
     spread_index,
 )
-from cubepy.kernels.indexing.strategies import gather_tiling, owned_tiling, takes_any_order
+from cubepy.kernels.indexing.sorted import find_targets, scatter_sorted
+from cubepy.kernels.indexing.strategies import (
+    gather_tiling,
+    owned_tiling,
+    slice_tilings,
+    sorted_tilings,
+    takes_any_order,
+)
+from cubepy.kernels.sorting.entry import sort_keys
 
 _PLANS = Plans()
 _BITS: dict[int, DType] = {1: u8, 2: u16, 4: u32, 8: u64}
@@ -138,18 +153,21 @@ def _gather(planner: Planner, access: Access, x: Memory, index: Memory, out: Mem
     strides = zip(out.strides, source.strides[1:], index.strides, strict=True)
     axes = merged([Axis(n, own) for n, own in zip(access.extents, strides, strict=True)])
     axes = axes or [Axis(1, (0, 0, 0))]
-    seen_x = seen(source, axes, 1)
-    tiling = gather_tiling(planner.target, seen_x, seen(index, axes, 2), seen(out, axes))
-    rows, columns = prod(a.extent for a in axes[:-1]), axes[-1].extent
-    units = -(-rows // tiling.rows) * -(-columns // tiling.columns)
-    planner.launch(
-        gather_values,
-        _units(planner, units),
-        x=_behind(seen_x, source),
-        index=seen(index, axes, 2),
-        out=seen(out, axes),
-        tiling=tiling,
+    seen_x, seen_index, seen_out = (
+        seen(m, axes, k) for m, k in ((source, 1), (index, 2), (out, 0))
     )
+    views: dict[str, Any] = {"x": _behind(seen_x, source), "index": seen_index, "out": seen_out}
+    rows, columns = prod(a.extent for a in axes[:-1]), axes[-1].extent
+    ways = slice_tilings(planner.target, seen_x, seen_index, seen_out)
+    if ways:
+        key = ("gather", *map(memory_key, views.values()))
+        t = planner.pick_among("indexing", key, ways)
+        cubes = -(-rows // t.down) * -(-columns // t.columns)
+        planner.launch(gather_slices, Over(cubes, "cube", t.units), **views, tiling=t)
+        return
+    tiling = gather_tiling(planner.target, seen_x, seen_index, seen_out)
+    units = -(-rows // tiling.rows) * -(-columns // tiling.columns)
+    planner.launch(gather_values, _units(planner, units), **views, tiling=tiling)
 
 
 def _units(planner: Planner, units: int) -> Over:
@@ -183,10 +201,6 @@ def _check_values(access: Access, x: Memory, values: Memory, update: str) -> Non
         raise wrong("scatter", reason)
 
 
-def _same(v: Any) -> Any:
-    return v
-
-
 def _scatter(
     planner: Planner, access: Access, arrays: tuple[Memory, ...], update: str, is_ordered: bool
 ) -> None:
@@ -198,7 +212,7 @@ def _scatter(
         x, values, out = _as_bits(x), _as_bits(values), _as_bits(out)
     target = planner.scratch(out.shape, f32) if sums else out
     if target is not x and (target.address, target.strides) != (x.address, x.strides):
-        launch_each(planner, f32 if sums else _same, [x], target)
+        launch_each(planner, f32 if sums else same, [x], target)
     if prod(access.extents):
         anyhow = takes_any_order(planner.target, target.dtype, update, is_ordered)
         _launch_updates(planner, access, (target, index, values), update, anyhow)
@@ -227,7 +241,14 @@ def _launch_updates(
     seen_index, seen_values = (
         seen(m, [*kept, *updates, last], k + 1) for k, m in enumerate((index, values))
     )
-    tiling = owned_tiling(planner.target, seen_out, seen_index, seen_values)
+    views = seen_out, seen_index, seen_values
+    ways = () if anyhow else sorted_tilings(planner.target, *views, len(kept))
+    if ways:
+        key = ("scatter", update, *map(memory_key, views))
+        t = planner.pick_among("indexing", key, ways)
+        _launch_sorted(planner, views, len(kept), update, t)
+        return
+    tiling = owned_tiling(planner.target, *views)
     bands = -(-last.extent // tiling.columns)
     units = prod(a.extent for a in kept) * bands * tiling.owners
     planner.launch(
@@ -239,4 +260,33 @@ def _launch_updates(
         kept=len(kept),
         update=update,
         tiling=tiling,
+    )
+
+
+def _launch_sorted(
+    planner: Planner, views: tuple[Memory, ...], kept: int, update: str, t: SliceTiling
+) -> None:
+    """Sort the targets of all updates, and make those of one target together."""
+    out, index, values = views
+    *outer, columns = out.shape
+    own = slice(kept, len(index.shape) - 1)
+    index = replace(index, shape=index.shape[own], strides=index.strides[own])
+    count, targets = prod(index.shape), outer[-1]
+    places, found = (planner.scratch((count,), u32) for _ in range(2))
+    order = planner.scratch((count,), i64)
+    planner.launch(
+        find_targets, Over(count, "unit", UNITS), index=index, out=places, targets=targets
+    )
+    sort_keys(planner, places, found, order, targets.bit_length())
+    cubes = -(-prod(outer[:-1]) * count // t.down) * -(-columns // t.columns)
+    planner.launch(
+        scatter_sorted,
+        Over(cubes, "cube", t.units),
+        out=out,
+        found=found,
+        order=order,
+        values=values,
+        kept=kept,
+        update=update,
+        tiling=t,
     )

@@ -30,6 +30,28 @@ class IndexTiling:
     owners: int = 1
 
 
+@dataclass(frozen=True, slots=True)
+class SliceTiling:
+    """How wide cubes gather slices, where one index serves a row: `across` units side by side with
+    `held` lines of `line` elements each, `down` rows. `is_guarded`: see `IndexTiling`."""
+
+    line: int
+    across: int
+    down: int
+    held: int
+    is_guarded: bool
+
+    @property
+    def units(self) -> int:
+        """Units of a cube."""
+        return self.across * self.down
+
+    @property
+    def columns(self) -> int:
+        """Elements of a row that a cube gathers."""
+        return self.line * self.across * self.held
+
+
 def counted_from_0(i: Any, n: Any) -> Any:
     """An index, of which negative ones count from the end."""
     i = cp.i64(i)
@@ -81,6 +103,47 @@ def gather_values(
                     out[(*where, j)] = x[(i, *where, j)]
                 else:
                     out[(*where, j)] = 0
+
+
+@cp.cube
+def gather_slices(
+    x: cp.Tensor, index: cp.Tensor, out: cp.Tensor, tiling: cp.Comptime[SliceTiling]
+) -> None:
+    """A cube gathers parts of some rows of the result, each of which has one index."""
+    axis = out.rank - 1
+    rows, columns = 1, out.shape[axis]
+    for n in out.shape[:axis]:
+        rows = rows * n
+    bands = (columns + tiling.columns - 1) // tiling.columns
+    r = cp.CUBE_POS // bands * tiling.down + cp.UNIT_POS // tiling.across
+    if r < rows:
+        where = unravelled(r, out.shape[:axis])
+        begin = cp.CUBE_POS % bands * tiling.columns
+        i = counted_from_0(index[(*where, 0)], x.shape[0])
+        row, is_whole = out[where], begin + tiling.columns <= columns
+        if not is_inside(i, x.shape[0], tiling):
+            put_zeros(row, begin, min(begin + tiling.columns, columns), tiling)
+        elif is_whole:
+            put_lines(x[(i, *where)], row, begin, None, tiling)
+        else:
+            put_lines(x[(i, *where)], row, begin, 0, tiling)
+
+
+def put_lines(source: Any, row: Any, begin: Any, fill: Any, tiling: Any) -> None:
+    """A unit's lines of a row: all are loaded before the first is stored."""
+    step = tiling.line * tiling.across
+    first = begin + cp.UNIT_POS % tiling.across * tiling.line
+    lines = tuple(
+        cp.load(source, first + k * step, line=tiling.line, fill=fill) for k in range(tiling.held)
+    )
+    for k in cp.unroll(range(tiling.held)):
+        cp.store(row, first + k * step, lines[k], whole=fill is None)
+
+
+def put_zeros(row: Any, begin: Any, end: Any, tiling: Any) -> None:
+    """What stands where an index is out of bounds."""
+    for j in range(begin + cp.UNIT_POS % tiling.across, end, tiling.across):
+        row[j] = 0
 
 
 # Scattering

@@ -21,6 +21,7 @@ from cubepy.kernels.matmul.pipelined import (
     corner,
     enter,
     factors,
+    promoted_sums,
     store_tile,
     tile_count,
 )
@@ -74,7 +75,7 @@ def multiply_blockwise(
             where, row, column = corner(cp.u32(tile), down, across, extents, t)
             corners = where, row + pipelines.ROWS * me, column
             scales = scales_of(left, right, corners, extents, unit, blocks)
-            sums, place = scaled_sums(steps, memory, x0, y0, place, unit, scales, t)
+            sums, place = promoted_sums(steps, memory, x0, y0, place, unit, scales, t)
             store_tile(leave, sums, corners, extents, memory.out, me, unit, finish, t)
         if unit == 0:
             cp.cuda.bulk_wait(0, read=True)
@@ -109,41 +110,3 @@ def scales_of(left: Any, right: Any, corners: Any, extents: Any, unit: Any, bloc
     )
     at = column // blocks.columns if blocks.columns else 0
     return Scales(chosen(left, where), chosen(right, where), rows, at, blocks)
-
-
-def scaled_sums(
-    steps: Any, memory: Any, x0: Any, y0: Any, place: Any, unit: Any, scales: Any, t: Any
-) -> Any:
-    """The sums of a warpgroup for one tile, and the next place; scales come a stage ahead."""
-    ring, left, right = memory.ring, memory.left, memory.right
-    count = t.width // 2
-    sums = cp.Line[cp.f32, count](0)
-    following = scales.at(cp.i32(0))
-    for step in range(steps):
-        now = following
-        ring.wait(place)
-        cp.cuda.wgmma_fence()
-        x, y = left.at(x0, place.stage), right.at(y0, place.stage)
-        part = cp.Line[t.sums, count](0)
-        part = pipelines.multiply(part, left, x, right, y, t.elements, accumulate=False)
-        cp.cuda.wgmma_commit()
-        following = scales.at(min(step + 1, steps - 1))
-        part = cp.cuda.wgmma_wait(part, 0)
-        if unit == 0:
-            ring.release(place.stage)
-        place = ring.following(place)
-        sums = sums + cp.Line[cp.f32, count](part) * repeated(now, count)
-    return sums, place
-
-
-def repeated(values: Any, count: Any) -> Any:
-    """A line of two of each of two values in turn, as rows of sums lie in registers."""
-    pairs = cp.concat(cp.Line[cp.f32, 2](values[0]), cp.Line[cp.f32, 2](values[1]))
-    return doubled(pairs, count)
-
-
-def doubled(v: Any, count: Any) -> Any:
-    """A line that is repeated until it has `count` lanes."""
-    if v.line_size == count:
-        return v
-    return doubled(cp.concat(v, v), count)

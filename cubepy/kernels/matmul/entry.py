@@ -14,11 +14,11 @@ from cubepy.kernels.calls.arguments import wrong
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.libraries import Shape, refused
 from cubepy.kernels.calls.plans import Planner, Plans
-from cubepy.kernels.matmul.aligned import aligned, is_worth_copies
+from cubepy.kernels.matmul.aligned import aligned, in_lines, is_rounded, is_worth_copies
 from cubepy.kernels.matmul.blocks import Blocks, multiply_blocks
 from cubepy.kernels.matmul.factors import Description, Factor, arrays_of, factor_of
 from cubepy.kernels.matmul.fragments import Fragments, multiply_fragments
-from cubepy.kernels.matmul.grids import turned_first
+from cubepy.kernels.matmul.grids import copied_first
 from cubepy.kernels.matmul.maps import boxes
 from cubepy.kernels.matmul.pipelined import Pipelined, multiply_by_elements, multiply_pipelined
 from cubepy.kernels.matmul.problem import (
@@ -69,7 +69,6 @@ from cubepy.kernels.matmul.variants import others, problem_key
 from cubepy.kernels.matmul.vectors import Vectors
 from cubepy.kernels.matmul.waves import count as tile_count
 from cubepy.kernels.quantisation.operand import Quantised
-from cubepy.kernels.transposition.entry import copy_transposed
 from cubepy.lang.pipelines import ROWS as ROWS_OF_UNIT
 from cubepy.lang.pipelines import box
 from cubepy.record import dataclass
@@ -386,27 +385,20 @@ def _turned(p: Product) -> Product:
     return replace(p, out=turned(p.out), biases=biases, scales=scales)
 
 
-def _copied(planner: Planner, x: Memory) -> Memory:
-    """A factor in new memory, dense along its rows."""
-    made = planner.scratch(x.shape, x.dtype)
-    copy_transposed(planner, x, made)
-    return made
-
-
-def launch(planner: Planner, problem: Problem, p: Product, *, may_turn: bool = True) -> None:
-    """The launch of the kernel that the strategy chose, behind those that transpose factors, if
-    they may."""
+def launch(planner: Planner, problem: Problem, p: Product, *, may_copy: bool = True) -> None:
+    """The launch of the kernel that the strategy chose, behind those that copy factors, if they
+    may."""
     target = planner.target
     default = choose(target, problem)
     t = planner.pick(
         "matmul", problem_key(problem), default, lambda: others(target, default, problem)
     )
-    turns = turned_first(problem, t) if may_turn else (False, False)
-    if any(turns):
-        a = turned(_copied(planner, turned(p.a))) if turns[0] else p.a
-        b = _copied(planner, p.b) if turns[1] else p.b
+    copies = copied_first(problem, t) if may_copy else (False, False)
+    if any(copies):
+        a = turned(in_lines(planner, turned(p.a))) if copies[0] else p.a
+        b = in_lines(planner, p.b) if copies[1] else p.b
         p = replace(p, a=a, b=b)
-        launch(planner, problem_of(p), p, may_turn=False)
+        launch(planner, problem_of(p), p, may_copy=False)
         return
     b = p.b
     if not isinstance(t, Pipelined) and problem.right == COLUMNS:
@@ -438,9 +430,11 @@ def launch(planner: Planner, problem: Problem, p: Product, *, may_turn: bool = T
 
 def _aligned(planner: Planner, p: Product) -> Product:
     """A product whose factors tensor maps can describe: copied, where that is worth it."""
-    if not is_worth_copies(planner.target, problem_of(p)):
+    problem = problem_of(p)
+    if not is_worth_copies(planner.target, problem):
         return p
-    return replace(p, a=aligned(planner, p.a), b=aligned(planner, p.b))
+    axes = (-1, -2) if is_rounded(problem) else (None, None)
+    return replace(p, a=aligned(planner, p.a, axes[0]), b=aligned(planner, p.b, axes[1]))
 
 
 def _rowwise(x: Memory, dense: str) -> Memory:

@@ -49,7 +49,7 @@ def grouped_matmul(x: Any, weights: Any, ends: Any, *, out: Any = None) -> Any:
         _plan(planner, *arrays)
 
     return call(
-        _PLANS, "grouped_matmul", ("x", "weights", "ends"), (x, weights, ends), None, make, out
+        _PLANS, "grouped_matmul", ("x", "weights", "ends"), (x, weights, ends), (), make, out
     )
 
 

@@ -92,7 +92,7 @@ class Grouped:
     def shared_bytes(self) -> int:
         """Shared memory of a cube, with what alignment may take."""
         out = self.height * self.chunk * self.result.itemsize
-        lists = 5 * (self.groups + 2) * 4
+        lists = 7 * (self.groups + 2) * 4
         return self.stages * self.stage_bytes + out + lists + 1024
 
     def narrow(self, width: int) -> Grouped:
@@ -137,18 +137,19 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Where the groups of rows begin, their sizes, the tiles of most rows of all groups before
-    each, and the groups in the order of the rows that are in no such tile, most first.
+    """Where the groups of rows begin, their sizes, into how many blocks of how many rows each is
+    cut, and the groups in the order of these, most first, with the blocks before each.
 
-    Rows that no group has are one more group, of zeros. `tiles` in all, `full` ones of most rows.
+    Rows that no group has are one more group, of zeros. `tiles` in all.
     """
 
     begins: Any
     sizes: Any
-    before: Any
+    blocks: Any
+    heights: Any
     order: Any
+    before: Any
     across: Any
-    full: Any
     tiles: Any
 
     def tile(self, turn: Any) -> Any:
@@ -156,36 +157,30 @@ class Groups:
         cubes, me = cp.i32(cp.CUBE_COUNT), cp.i32(cp.CUBE_POS)
         return turn * cubes + (cubes - 1 - me if turn > 0 else me)
 
-    def seek(self, group: Any, tile: Any) -> Any:
-        """The group of a tile of most rows, that one or a later one."""
-        if tile < self.full:
-            while tile >= self.before[group + 1] * self.across:
-                group += 1
-        return group
+    def seek(self, place: Any, tile: Any) -> Any:
+        """The place in the order of the group of a tile, that one or a later one."""
+        while tile >= self.before[place + 1] * self.across:
+            place += 1
+        return place
 
-    def work(self, group: Any, tile: Any, t: Any) -> Work:
-        """What a tile is; `group`: the result of `seek`."""
-        rest = tile - self.full
-        found, row, column = group, cp.i32(0), rest % self.across
-        size = cp.i32(t.width)
-        if tile < self.full:
-            within = cp.u32(tile - self.before[group] * self.across)
-            down = cp.u32(self.sizes[group] // t.width)
-            block, across = banded(within, down, cp.u32(self.across), t.band)
-            row, column = cp.i32(block) * t.width, cp.i32(across)
-        else:
-            found = self.order[rest // self.across]
-            size = self.sizes[found] % t.width
-            row = self.sizes[found] - size
-        return Work(found, self.begins[found] + row, size, column * t.height)
+    def work(self, place: Any, tile: Any, t: Any) -> Work:
+        """What a tile is; `place`: the result of `seek`."""
+        group = self.order[place]
+        within, down = cp.u32(tile - self.before[place] * self.across), cp.u32(self.blocks[group])
+        block, column = banded(within, down, cp.u32(self.across), t.band)
+        row = cp.i32(block) * self.heights[group]
+        size = min(self.sizes[group] - row, self.heights[group])
+        return Work(group, self.begins[group] + row, size, cp.i32(column) * t.height)
 
 
 def arrange(ends: Any, rows: Any, across: Any, t: Any) -> Groups:
-    """The list, by all units of a cube."""
+    """The list, by all units of a cube. Blocks of a group are equally high, in steps of rows that
+    are copied at once: the time of a tile is that of its rows, or what its weights take."""
     count = t.groups + 1
     given = cp.shared(count, cp.i32)
     begins, sizes = cp.shared(count, cp.i32), cp.shared(count, cp.i32)
-    before, order = cp.shared(count + 1, cp.i32), cp.shared(count + 1, cp.i32)
+    blocks, heights = cp.shared(count, cp.i32), cp.shared(count, cp.i32)
+    order, before = cp.shared(count, cp.i32), cp.shared(count + 1, cp.i32)
     for g in range(cp.UNIT_POS, count, cp.CUBE_DIM):
         given[g] = rows
         if g < t.groups:
@@ -195,24 +190,26 @@ def arrange(ends: Any, rows: Any, across: Any, t: Any) -> Groups:
         begin = cp.i32(0)
         for i in range(g):
             begin = max(begin, given[i])
-        begins[g] = begin
-        sizes[g] = max(given[g] - begin, 0)
+        size = max(given[g] - begin, 0)
+        down = (size + t.width - 1) // t.width
+        each = (size + max(down, 1) - 1) // max(down, 1)
+        begins[g], sizes[g], blocks[g] = begin, size, down
+        heights[g] = (each + BOX_ROWS - 1) // BOX_ROWS * BOX_ROWS
     cp.sync_cube()
     for g in range(cp.UNIT_POS, count, cp.CUBE_DIM):
-        rest, place, full, some = sizes[g] % t.width, cp.i32(0), cp.i32(0), cp.i32(0)
+        place, earlier, total = cp.i32(0), cp.i32(0), cp.i32(0)
         for i in range(count):
-            other = sizes[i] % t.width
-            place += 1 if other > rest or (other == rest and i < g) else 0
-            full += sizes[i] // t.width if i < g else 0
-            some += 1 if other > 0 else 0
+            if heights[i] > heights[g] or (heights[i] == heights[g] and i < g):
+                place += 1
+                earlier += blocks[i]
+            total += blocks[i]
         order[place] = cp.i32(g)
-        before[g] = full
-        if g == t.groups:
-            before[count] = full + sizes[g] // t.width
-            order[count] = some
+        before[place] = earlier
+        if g == 0:
+            before[count] = total
     cp.sync_cube()
-    full = before[count] * across
-    return Groups(begins, sizes, before, order, across, full, full + order[count] * across)
+    tiles = before[count] * across
+    return Groups(begins, sizes, blocks, heights, order, before, across, tiles)
 
 
 def width_of(work: Work, t: Any) -> Any:
@@ -229,11 +226,11 @@ def width_of(work: Work, t: Any) -> Any:
 
 def copy_groups(x: Any, weights: Any, groups: Groups, steps: Any, memory: Any, t: Any) -> None:
     """What the one unit does that copies."""
-    place, turn, group = memory.ring.start(), cp.i32(0), cp.i32(0)
+    place, turn, found = memory.ring.start(), cp.i32(0), cp.i32(0)
     tile = groups.tile(turn)
     while tile < groups.tiles:
-        group = groups.seek(group, tile)
-        work = groups.work(group, tile, t)
+        found = groups.seek(found, tile)
+        work = groups.work(found, tile, t)
         if work.group < t.groups:
             place = copy_tile(x, weights, work, steps, memory, place, t)
         turn += 1
@@ -260,12 +257,12 @@ def copy_tile(x: Any, weights: Any, work: Work, steps: Any, memory: Any, place: 
 
 def make_groups(out: Any, groups: Groups, steps: Any, memory: Any, me: Any, t: Any) -> None:
     """What a warpgroup does that multiplies."""
-    place, turn, group = memory.ring.start(), cp.i32(0), cp.i32(0)
+    place, turn, found = memory.ring.start(), cp.i32(0), cp.i32(0)
     x0, y0 = factors(memory, me)
     tile = groups.tile(turn)
     while tile < groups.tiles:
-        group = groups.seek(group, tile)
-        work = groups.work(group, tile, t)
+        found = groups.seek(found, tile)
+        work = groups.work(found, tile, t)
         some, width = steps if work.group < t.groups else 0, width_of(work, t)
         for w in cp.unroll(t.widths):
             if width == w:
@@ -280,8 +277,8 @@ def make_tile(
     """Make a warpgroup's part of a tile; gives the next place."""
     unit = cp.i32(cp.UNIT_POS % pipelines.WARPGROUP)
     sums, place = sum_tile(steps, memory, x0, y0, place, unit, t)
-    rows = min(t.width, STAGED_ROWS)
-    for first in cp.unroll(range(0, t.width, rows)):
+    for first in cp.unroll(range(0, t.width, STAGED_ROWS)):
+        rows = min(t.width - first, STAGED_ROWS)
         sync_warpgroup(me, t)
         stage(memory.out, sums[first // 2 : (first + rows) // 2], me, unit, t)
         sync_warpgroup(me, t)

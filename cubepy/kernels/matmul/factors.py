@@ -7,7 +7,7 @@ from typing import Any
 
 from cubepy.array.memory import Memory
 from cubepy.ir.types import f32, i32
-from cubepy.kernels.calls.arguments import frozen, normal_axis, refused, wrong
+from cubepy.kernels.calls.arguments import normal_axis, refused, wrong
 from cubepy.kernels.calls.libraries import library_of
 from cubepy.kernels.matmul.problem import expanded, turned
 from cubepy.kernels.quantisation.operand import Quantised
@@ -82,8 +82,9 @@ def arrays_of(name: str, x: Any) -> tuple[dict[str, Any], Description | None]:
     found = {name: x.values, f"{name}.scale": scale}
     if zero is not None:
         found[f"{name}.zero_point"] = zero
+    block = tuple(x.block_size) if isinstance(x.block_size, list) else x.block_size
     rest = x.packed, x.size, x.is_turned, x.zero_point is not None
-    return found, Description(x.axis, frozen(x.block_size), *rest)
+    return found, Description(x.axis, block, *rest)
 
 
 def factor_of(name: str, arrays: dict[str, Memory], how: Description) -> Factor:

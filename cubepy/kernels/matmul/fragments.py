@@ -12,14 +12,14 @@ from collections.abc import Callable
 from typing import Any
 
 import cubepy as cp
-from cubepy.ir.types import DType
+from cubepy.ir.types import DType, f64, u32
 from cubepy.kernels.calls.positions import unravelled
 from cubepy.kernels.matmul.finish import chosen, finished
 from cubepy.kernels.matmul.steps import banded, multiply_steps
 from cubepy.record import dataclass
 
 HIGH, WIDE = 16, 8
-"""Rows and columns of one product of the tensor cores; 32 bytes along k."""
+"""Rows and columns of one product of the tensor cores; 32 bytes along k, 64 of f64."""
 CHUNK = 16
 """Bytes of a row of a matrix that `ldmatrix` loads."""
 BANK_ROWS = 8
@@ -34,7 +34,7 @@ class Fragments:
     results in steps of `depth` elements of k, with `stages` of them in shared memory. `left`,
     `right`: the axis along which the factors are dense; `left_copy`, `right_copy`: elements of it
     that are copied at once. `factors`: the type in shared memory; `elements`: as what the tensor
-    cores take it. `is_async`: copies are asynchronous.
+    cores take it. `is_async`: copies are asynchronous. `is_square`: products of f64 have 8 rows.
     """
 
     down: int
@@ -51,6 +51,7 @@ class Fragments:
     sums: DType
     elements: Any
     is_async: bool = True
+    is_square: bool = False
 
     @property
     def height(self) -> int:
@@ -73,9 +74,19 @@ class Fragments:
         return CHUNK // self.factors.itemsize
 
     @property
+    def part(self) -> int:
+        """Elements of k of a part of a step: what one product of the tensor cores takes."""
+        return (4 if self.factors is f64 else 2) * self.chunk
+
+    @property
     def parts(self) -> int:
         """Parts of a step."""
-        return self.depth // (2 * self.chunk)
+        return self.depth // self.part
+
+    @property
+    def held(self) -> DType:
+        """What units hold of the factors: four of these for a block of rows, or two of columns."""
+        return f64 if self.factors is f64 else u32
 
     @property
     def unrolled(self) -> int:
@@ -109,8 +120,9 @@ class SwizzledTile:
     """The tile of a factor in shared memory: `extent` rows or columns by `depth` elements of k.
 
     `along_k`: the factor is dense along k. Only matrices of 2 bytes can be transposed on the way to
-    registers; tiles of others are always dense along k, so factors that are not are turned on the
-    way to memory. `copy` elements of `itemsize` bytes are copied at once.
+    registers, and numbers of 8 bytes read one by one; tiles of others are always dense along k, so
+    factors that are not are turned on the way to memory. `copy` elements of `itemsize` bytes are
+    copied at once.
     """
 
     extent: int
@@ -128,7 +140,7 @@ class SwizzledTile:
     @property
     def turns(self) -> bool:
         """Whether the tile is the transposed one of the factor's."""
-        return not self.along_k and self.itemsize != 2
+        return not self.along_k and self.itemsize not in (2, 8)
 
     @property
     def has_k_lines(self) -> bool:
@@ -152,7 +164,10 @@ class SwizzledTile:
         return i, (j // chunk ^ self.mask(i)) * chunk + j % chunk
 
     def mask(self, i: Any) -> Any:
-        """What the numbers of chunks of a row are combined with."""
+        """What the numbers of chunks of a row are combined with. Numbers of 8 bytes are read four
+        from each of four rows at a time, matrices one chunk from each of eight."""
+        if self.itemsize == 8:
+            return i % 4 * 2
         chunks = min(self.shape[1] * self.itemsize // CHUNK, BANK_ROWS)
         return i // (BANK_ROWS // chunks) % chunks
 
@@ -181,23 +196,36 @@ def multiply_fragments(
     found = cp.local((t.rows, t.columns), cp.Line[t.sums, 4], fill=0)
     plane = cp.UNIT_POS // 32
     at = plane // t.across * (t.rows * HIGH), plane % t.across * (t.columns * WIDE)
-    rows = cp.local((2, t.rows), cp.Line[cp.u32, 4])
-    columns = cp.local((2, t.columns // 2), cp.Line[cp.u32, 4])
+    rows = cp.local((2, t.rows), cp.Line[t.held, 4])
+    columns = cp.local((2, t.columns // 2), cp.Line[t.held, 4])
     held = found, rows, columns, at
     multiply_steps(x, y, origin, held, load_part, multiply_part, t)
     finish(found, z, origin, at, where, biases, extras, epilogue, t)
 
 
 def load_part(left: Any, right: Any, part: Any, held: Any, buffer: Any, t: Any) -> None:
-    """Bring the fragments for 32 bytes of k to registers."""
+    """Bring the fragments of a part to registers."""
     rows, columns, at = held[1], held[2], held[3]
-    k = part * 2 * t.chunk
     for r in cp.unroll(range(t.rows)):
-        lanes = left_lanes(t.left_tile)
-        rows[buffer, r] = matrices(left, at[0] + r * HIGH, k, lanes, t.left_tile, t)
+        rows[buffer, r] = rows_of(left, at[0] + r * HIGH, part * t.part, t)
     for c in cp.unroll(range(t.columns // 2)):
-        lanes = right_lanes(t.right_tile)
-        columns[buffer, c] = matrices(right, at[1] + c * 2 * WIDE, k, lanes, t.right_tile, t)
+        columns[buffer, c] = columns_of(right, at[1] + c * 2 * WIDE, part * t.part, t)
+
+
+def rows_of(memory: Any, first: Any, k: Any, t: Any) -> Any:
+    """The fragment of 16 rows of the left factor."""
+    tile = t.left_tile
+    if t.factors is f64:
+        return numbers(memory, first, k, tuple((e % 2 * 8, e // 2 * 4) for e in range(4)), tile)
+    return matrices(memory, first, k, left_lanes(tile), tile, t)
+
+
+def columns_of(memory: Any, first: Any, k: Any, t: Any) -> Any:
+    """The fragments of two times 8 columns of the right factor."""
+    tile = t.right_tile
+    if t.factors is f64:
+        return numbers(memory, first, k, tuple((e // 2 * 8, e % 2 * 4) for e in range(4)), tile)
+    return matrices(memory, first, k, right_lanes(tile), tile, t)
 
 
 def multiply_part(held: Any, buffer: Any, t: Any) -> None:
@@ -206,7 +234,18 @@ def multiply_part(held: Any, buffer: Any, t: Any) -> None:
     for r in cp.unroll(range(t.rows)):
         for c in cp.unroll(range(t.columns)):
             words = columns[buffer, c // 2][c % 2 * 2 : c % 2 * 2 + 2]
-            found[r, c] = cp.cuda.mma(rows[buffer, r], words, found[r, c], t.elements)
+            found[r, c] = product(rows[buffer, r], words, found[r, c], t)
+
+
+def product(left: Any, right: Any, sums: Any, t: Any) -> Any:
+    """sums + left @ right; of f64 in parts of 8x8 before Hopper."""
+    if not t.is_square:
+        return cp.cuda.mma(left, right, sums, t.elements)
+    upper, lower = sums[:2], sums[2:]
+    for k in cp.unroll(range(2)):
+        upper = cp.cuda.mma(left[2 * k], right[k], upper, t.elements)
+        lower = cp.cuda.mma(left[2 * k + 1], right[k], lower, t.elements)
+    return cp.concat(upper, lower)
 
 
 def left_lanes(tile: Any) -> Any:
@@ -235,6 +274,16 @@ def matrices(memory: Any, first: Any, k: Any, lanes: Any, tile: Any, t: Any) -> 
         return cp.cuda.ldmatrix(memory, place, 4)
     place = k + row, (mask ^ first // t.chunk) * t.chunk
     return cp.cuda.ldmatrix(memory, place, 4, transposed=True)
+
+
+def numbers(memory: Any, first: Any, k: Any, steps: Any, tile: Any) -> Any:
+    """Four numbers of f64: a unit's own row or column and element of k, and `steps` from there."""
+    lane = cp.UNIT_POS % 32
+    held = cp.local(len(steps), memory.dtype)
+    for e in cp.unroll(range(len(steps))):
+        i, j = first + lane // 4 + steps[e][0], k + lane % 4 + steps[e][1]
+        held[e] = memory[tile.stored_at(i, j) if tile.along_k else tile.stored_at(j, i)]
+    return cp.load(held, 0, line=4)
 
 
 def finish(

@@ -9,15 +9,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeVar
 
-from cubepy.ir.types import DType, bf16, f16, f32, i8, u8
+from cubepy.ir.types import DType, bf16, f16, f32, f64, i8, u8
 from cubepy.kernels.matmul.fragments import CHUNK, Fragments
 from cubepy.kernels.matmul.problem import COLUMNS, ROWS, Problem
 from cubepy.kernels.matmul.tiles import LANES_ACROSS, LANES_DOWN, LINE_BYTES, Tiles
 from cubepy.record import dataclass
 from cubepy.targets import Target
 
-ASYNC_SINCE, TENSOR_CORES_SINCE = 80, 80
-"""The first architectures of NVIDIA with asynchronous copies, and with these products."""
+ASYNC_SINCE, TENSOR_CORES_SINCE, TALL_SINCE = 80, 80, 90
+"""The first architectures of NVIDIA with asynchronous copies, with these products, and with those
+of f64 that have 16 rows."""
 ROUNDED = ("tf32", "flex32")
 """What lets tensor cores take f32 with a fraction of 10 bits."""
 THIN, CUBES_THIN = 16, 8
@@ -66,6 +67,13 @@ FRAGMENTS = (
     Shape(2, 2, 2, 4, 0.20, 0.40),
     Shape(1, 4, 1, 4, 0.08, 0.20),
 )
+DOUBLES = (
+    Shape(2, 4, 4, 4, 0.80, 0.80),
+    Shape(2, 4, 2, 4, 0.55, 0.81),
+    Shape(2, 2, 2, 4, 0.30, 0.84),
+    Shape(1, 4, 1, 4, 0.10, 0.30),
+)
+"""The same for f64."""
 DEPTH = 16
 """Elements of k of a step in ordinary arithmetic; half as many where memory is scarcer."""
 UNROLLED = 4
@@ -75,10 +83,13 @@ MOST_SUMS = 512
 LANES = 8
 """Units that copy from a row of a factor that is dense along k: with more, rows of shared memory
 would have to lie so that no line of 16 bytes could be read from them."""
-TURNED_ROWS, TURNED_COLUMNS, TURNED_WORK = 1 << 10, 3 << 10, 1 << 33
+TURNED_ROWS, TURNED_COLUMNS = 1 << 10, 3 << 10
 """Rows of a product from which on a right factor that is dense along k is transposed first, columns
-from which on a left one is, and multiplications from which on either is: tiles turn them on the way
-for a tenth, and a thirtieth, of the time that the products take."""
+from which on a left one is: tiles turn them on the way for a tenth, and a thirtieth, of the time
+that the products take."""
+COPIED, COPIED_WORK = 1 << 10, 1 << 33
+"""Rows, or columns, from which on the other factor is copied to rows of whole lines, if it has
+others, and multiplications from which on any is: pieces of 4 bytes take a sixth longer each."""
 STAGES = 3
 """Steps in shared memory where copies are asynchronous."""
 STEP_BYTES = 128
@@ -90,7 +101,8 @@ def choose_grid(target: Target, problem: Problem) -> Tiles | Fragments:
     """The tiles for a product, in tensor cores where they take the factors."""
     found = fragments(target, problem)
     if found:
-        return min(found, key=lambda t: _duration(target, problem, t, FRAGMENTS))
+        shapes = _fragment_shapes(problem)
+        return min(found, key=lambda t: _duration(target, problem, t, shapes))
     if problem.work < CUT_WORK:
         return min(tiles(target, problem), key=lambda t: _duration(target, problem, t, TILES))
     return min(tiles(target, problem), key=lambda t: min(_cut_durations(target, problem, t)))
@@ -182,12 +194,27 @@ def _unrolled(problem: Problem, depth: int) -> int:
     return depth if (problem.left, problem.right) == (COLUMNS, ROWS) else UNROLLED
 
 
-def turned_first(problem: Problem, t: object) -> tuple[bool, bool]:
-    """Which factors are transposed in memory before they are multiplied."""
-    if not isinstance(t, Tiles) or not t.is_async or problem.batch or problem.work < TURNED_WORK:
+def copied_first(problem: Problem, t: object) -> tuple[bool, bool]:
+    """Which factors are copied before they are multiplied, as rows of whole lines that run along
+    the result: those that tiles would turn on the way, and those that have no whole lines."""
+    if problem.batch or problem.work < COPIED_WORK:
         return False, False
-    left = problem.left == ROWS and problem.n >= TURNED_COLUMNS
-    return left, problem.right == COLUMNS and problem.m >= TURNED_ROWS
+    if isinstance(t, Fragments):
+        is_taken, turns = t.factors is f64, (False, False)
+    else:
+        is_taken = isinstance(t, Tiles) and t.is_async
+        turns = problem.left == ROWS, problem.right == COLUMNS
+    if not is_taken:
+        return False, False
+    left = problem.n >= TURNED_COLUMNS if turns[0] else _is_short(problem, 0, problem.n)
+    right = problem.m >= TURNED_ROWS if turns[1] else _is_short(problem, 1, problem.m)
+    return left, right
+
+
+def _is_short(problem: Problem, which: int, across: int) -> bool:
+    """Whether less than a line of a factor can be copied at once, of a product so much longer than
+    copies of the factor that it matters."""
+    return across >= COPIED and problem.runs[which] * problem.dtype.itemsize < LINE_BYTES
 
 
 def _copied(problem: Problem, which: int, extent: int, is_async: bool) -> int:
@@ -204,23 +231,30 @@ def fragments(target: Target, problem: Problem) -> list[Fragments]:
     kind = _kind(problem)
     if target.kind != "cuda" or target.version < TENSOR_CORES_SINCE or kind is None:
         return []
-    made = (_fragments(problem, shape, kind) for shape in FRAGMENTS)
+    made = (_fragments(target, problem, s, kind) for s in _fragment_shapes(problem))
     return [t for t in made if t is not None and t.shared_bytes <= target.shared_bytes]
 
 
+def _fragment_shapes(problem: Problem) -> tuple[Shape, ...]:
+    return DOUBLES if problem.dtype is f64 else FRAGMENTS
+
+
 def _kind(problem: Problem) -> DType | str | None:
-    """As what tensor cores take the factors."""
+    """As what tensor cores take the factors: f64 always, which they round as all others do."""
+    if problem.dtype is f64:
+        return f64
     if problem.precision in ROUNDED and problem.elements is f32:
         return "tf32"
     return problem.elements if problem.elements in (f16, bf16, i8, u8) else None
 
 
-def _fragments(problem: Problem, shape: Shape, kind: DType | str) -> Fragments | None:
-    assert problem.elements is not None
-    size = problem.elements.itemsize
+def _fragments(
+    target: Target, problem: Problem, shape: Shape, kind: DType | str
+) -> Fragments | None:
+    size = problem.dtype.itemsize
     chunk = CHUNK // size
     left, right = (min(run, chunk) for run in problem.runs)
-    if size != 2:  # factors that are not dense along k are turned on the way
+    if size in (1, 4):  # factors that are not dense along k are turned on the way
         left = left if problem.left == ROWS else 1
         right = right if problem.right == COLUMNS else 1
     is_async = min(left, right) * size >= WORD
@@ -229,7 +263,8 @@ def _fragments(problem: Problem, shape: Shape, kind: DType | str) -> Fragments |
     return Fragments(
         *(shape.down, shape.across, shape.rows, shape.columns, STEP_BYTES // size),
         *(STAGES if is_async else 2, problem.left, problem.right, left, right),
-        *(problem.elements, problem.sums, kind, is_async),
+        *(problem.dtype, problem.sums, kind, is_async),
+        is_square=kind is f64 and target.version < TALL_SINCE,
     )
 
 

@@ -219,7 +219,7 @@ def copy_tile(
 def sum_tile(steps: Any, memory: Any, x0: Any, y0: Any, place: Any, unit: Any, t: Any) -> Any:
     """The sums of a warpgroup for one tile, and the next place."""
     if t.promotes:
-        return promoted_sums(steps, memory, x0, y0, place, unit, t)
+        return promoted_sums(steps, memory, x0, y0, place, unit, Unscaled(), t)
     ring, left, right = memory.ring, memory.left, memory.right
     sums, last = cp.Line[t.sums, t.width // 2](0), cp.i32(0)
     for step in range(steps):
@@ -239,41 +239,79 @@ def sum_tile(steps: Any, memory: Any, x0: Any, y0: Any, place: Any, unit: Any, t
     return sums, place
 
 
-def promoted_sums(steps: Any, memory: Any, x0: Any, y0: Any, place: Any, unit: Any, t: Any) -> Any:
-    """The same with stages added in f32, each while the next one is multiplied.
+def promoted_sums(
+    steps: Any, memory: Any, x0: Any, y0: Any, place: Any, unit: Any, scales: Any, t: Any
+) -> Any:
+    """The same with stages added in f32, each while the next one is multiplied; `scales.at(step)`
+    is what the sums of a stage are multiplied by, see `added`.
 
     Two lines take turns: registers of products under way can't be moved.
     """
-    ring, sums = memory.ring, cp.Line[t.sums, t.width // 2](0)
+    ring, none = memory.ring, cp.Line[t.sums, t.width // 2](0)
+    sums = cp.Line[cp.f32, t.width // 2](0)
     if steps > 0:
-        one, two, last = sums, sums, place
+        one, two, last = none, none, place
         two = product_of_stage(two, memory, x0, y0, place, t)
-        for _ in range((steps - 1) // 2):
+        of_two = scales.at(cp.i32(0))
+        for pair in range((steps - 1) // 2):
             place = ring.following(last)
             one = product_of_stage(one, memory, x0, y0, place, t)
+            of_one = scales.at(2 * pair + 1)
             two = cp.cuda.wgmma_wait(two, 1)
-            sums = sums + two
+            sums = added(sums, two, of_two)
             release(ring, last.stage, unit, t)
             last = ring.following(place)
             two = product_of_stage(two, memory, x0, y0, last, t)
+            of_two = scales.at(2 * pair + 2)
             one = cp.cuda.wgmma_wait(one, 1)
-            sums = sums + one
+            sums = added(sums, one, of_one)
             release(ring, place.stage, unit, t)
         if steps % 2 == 0:
             place = ring.following(last)
             one = product_of_stage(one, memory, x0, y0, place, t)
+            of_one = scales.at(steps - 1)
             two = cp.cuda.wgmma_wait(two, 1)
-            sums = sums + two
+            sums = added(sums, two, of_two)
             release(ring, last.stage, unit, t)
             one = cp.cuda.wgmma_wait(one, 0)
-            sums = sums + one
+            sums = added(sums, one, of_one)
             last = place
         else:
             two = cp.cuda.wgmma_wait(two, 0)
-            sums = sums + two
+            sums = added(sums, two, of_two)
         release(ring, last.stage, unit, t)
         place = ring.following(last)
     return sums, place
+
+
+@dataclass(frozen=True, slots=True)
+class Unscaled:
+    """Sums of stages as they are."""
+
+    def at(self, step: Any) -> tuple[Any, ...]:
+        """No scales."""
+        return ()
+
+
+def added(sums: Any, part: Any, scales: tuple[Any, ...]) -> Any:
+    """Sums and those of a stage, times the scales of a unit's two rows, if there are any."""
+    if len(scales) == 0:
+        return sums + part
+    count = sums.line_size
+    return sums + cp.Line[cp.f32, count](part) * repeated(scales, count)
+
+
+def repeated(values: Any, count: Any) -> Any:
+    """A line of two of each of two values in turn, as rows of sums lie in registers."""
+    pairs = cp.concat(cp.Line[cp.f32, 2](values[0]), cp.Line[cp.f32, 2](values[1]))
+    return doubled(pairs, count)
+
+
+def doubled(v: Any, count: Any) -> Any:
+    """A line that is repeated until it has `count` lanes."""
+    if v.line_size == count:
+        return v
+    return doubled(cp.concat(v, v), count)
 
 
 def release(ring: Any, stage: Any, unit: Any, t: Any) -> None:

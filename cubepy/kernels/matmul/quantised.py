@@ -38,7 +38,7 @@ from cubepy.kernels.matmul.problem import (
 from cubepy.kernels.matmul.scaling import scaled
 from cubepy.kernels.matmul.skinny import MOST_PARTS, RESERVED, STEP
 from cubepy.kernels.matmul.strategies import even_part
-from cubepy.kernels.matmul.waves import count, duration, pipelined, tilings
+from cubepy.kernels.matmul.waves import PROMOTED_HEIGHT, count, duration, pipelined, tilings
 from cubepy.kernels.matmul.widened import (
     Copied,
     Numbers,
@@ -132,7 +132,10 @@ def blockwise(target: Target, problem: Problem, a: Factor, b: Factor) -> Blockwi
     fits = [
         t
         for t in tilings(target, problem)
-        if t.width in WIDTHS and columns % t.width == 0 and one % t.depth == two % t.depth == 0
+        if t.width in WIDTHS
+        and columns % t.width == 0
+        and one % t.depth == two % t.depth == 0
+        and t.height <= PROMOTED_HEIGHT
     ]
     if not fits:
         return None
@@ -151,11 +154,10 @@ def launch_blockwise(
     """One cube for each multiprocessor, if there are as many tiles."""
     tiles, batch = t.tiles, p.out.shape[:-2]
     left, right = (expanded(s, (*batch, *s.shape[-2:])) for s in scales)
+    cubes = min(planner.target.multiprocessors, count(problem, tiles))
     planner.launch(
         multiply_blockwise.configure(cubes_per_sm=1),
-        Fixed(
-            (min(planner.target.multiprocessors, count(problem, tiles)), 1, 1), (tiles.units, 1, 1)
-        ),
+        Fixed((cubes, 1, 1), (tiles.units, 1, 1)),
         a=boxes(p.a, box(tiles.height, tiles.factors)),
         b=boxes(turned(p.b), box(tiles.width, tiles.factors)),
         out=boxes(p.out, (ROWS_OF_UNIT, tiles.chunk), tiles.out_swizzle),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from cubepy.ir.types import DType, i8, u8
 from cubepy.kernels.matmul.blocks import Blocks
 from cubepy.kernels.matmul.fragments import Fragments
@@ -28,9 +30,9 @@ CUBE_WORK = 1 << 21
 """Multiplications that are worth a cube of their own: 20 microseconds."""
 CUBES = 4
 """Cubes for each core, so that one that is slow does not hold up all."""
-LONG_WORK, BLOCK_CUBES = 1 << 22, 2
-"""As `CUBE_WORK` and `CUBES`, for blocks: what a core has to do until it takes several cubes, each
-of which packs for itself."""
+BLOCK_WORK, LONG_WORK, BLOCK_CUBES = 1 << 19, 1 << 22, 2
+"""As `CUBE_WORK` and `CUBES`, for blocks; and what a core has to do until it takes several cubes,
+each of which packs for itself."""
 PACKED = 10
 """Multiplications in the time in which one element of a factor is packed."""
 LONG_ROW = 2048
@@ -40,10 +42,12 @@ FEW_RESULTS, LONG_SUM = 1 << 12, 1 << 13
 UNIT_PART = 4
 UNIT_DEPTH = 2048
 """The longest step along k of a matrix unit, in bytes."""
-UNIT_WORK, UNIT_CUBES = 1 << 24, 1
+UNIT_WORK, UNIT_CUBES = 1 << 23, 1
 """As `CUBE_WORK` and `CUBES`, for matrix units: each cube packs the factors for itself."""
 UNIT_TALL = 64
 """Rows of a cube for each column: it takes longer to pack the right factor than the left one."""
+WHOLE = 1 << 30
+"""The depth of steps where all of k is one."""
 EVEN = 64
 """Rows up to which tiles are made equally high."""
 DEEPEST = 512
@@ -181,10 +185,11 @@ def _halved(target: Target, problem: Problem, t: Units) -> tuple[int, int]:
     height, width = problem.m, min(even_part(problem.n, t.width), t.width)
     wanted = max(1, min(UNIT_CUBES * target.cores, problem.work // UNIT_WORK))
     while _cubes(problem, height, width) < wanted:
-        if height >= UNIT_TALL * width and height > 4 * t.rows:
+        is_tall = height >= UNIT_TALL * width or width <= 2 * t.step
+        if is_tall and height > 4 * t.rows:
             height = _rounded(-(-height // 2), t.rows)
         elif width > 2 * t.step:
-            width = -(-width // 2)
+            width = _rounded(-(-width // 2), t.step)
         else:
             break
     return height, width
@@ -195,7 +200,7 @@ def _balanced(target: Target, problem: Problem, t: Blocks) -> tuple[int, int]:
     has least."""
     most = BLOCK_CUBES if target.cores > 1 else 1
     turns = max(1, min(most, problem.work // (target.cores * LONG_WORK)))
-    wanted = max(1, min(turns * target.cores, problem.work // CUBE_WORK))
+    wanted = max(1, min(turns * target.cores, problem.work // BLOCK_WORK))
     parts = -(-wanted // problem.batches)
     heights = {_rounded(-(-problem.m // n), t.rows) for n in range(1, parts + 1)}
     least = -(-problem.n // t.width)
@@ -216,7 +221,8 @@ def _cubes(problem: Problem, height: int, width: int) -> int:
 
 
 def streams(target: Target, problem: Problem) -> Streams:
-    """As many lines as registers hold sums of; columns are cut only for all cores to have some."""
+    """As many lines as registers hold sums of; columns are cut for all cores to have some, and for
+    sums to fill half of the nearest cache at most."""
     groups = -(-problem.m // GROUP)
     rows = -(-problem.m // groups)
     line = lanes(target, problem)
@@ -225,19 +231,27 @@ def streams(target: Target, problem: Problem) -> Streams:
     if problem.work < CUBE_WORK // 8:
         wanted = 1
     step = line * lines
-    width = min(_rounded(-(-problem.n // wanted), step), 4096)
+    most = max(step, min(target.near_bytes // 2 // (rows * groups * problem.sums.itemsize), 4096))
+    width = even_part(-(-problem.n // wanted), most)
+    width = min(_rounded(width, step), max(step, most // step * step))
     return Streams(rows, groups, line, lines, STEPS, width, rows > 1, problem.sums)
 
 
 def dots(target: Target, problem: Problem) -> Dots:
-    """Four rows by four columns, or one row by eight."""
+    """Four rows by four columns, or more where registers are many, or one row by eight; columns
+    that several groups of rows meet fill a quarter of the nearest cache."""
     rows = even_part(problem.m, 4)
-    columns = 8 if rows == 1 else 4
+    groups = -(-problem.m // rows)
+    many = prod(tile_extents(target)) >= 24
+    columns = 8 if rows == 1 else 6 if many and groups > 1 else 4
+    line = lanes(target, problem)
+    near = target.near_bytes // 4 // (columns * problem.sums.itemsize)
+    depth = max(line, near // line * line) if groups > 1 else WHOLE
     wanted = -(-target.cores * CUBES // problem.batches)
     if problem.work < CUBE_WORK // 8:
         wanted = 1
     width = _rounded(-(-problem.n // wanted), columns)
-    return Dots(rows, columns, lanes(target, problem), width, problem.sums)
+    return Dots(rows, groups, columns, line, depth, width, problem.sums)
 
 
 def even_part(n: int, most: int) -> int:

@@ -34,12 +34,15 @@ class Streams:
 
 @dataclass(frozen=True, slots=True)
 class Dots:
-    """`rows` rows by `columns` columns at a time, in lines of `line` elements of k; a cube has
+    """`groups` times `rows` rows; `rows` rows by `columns` columns at a time, in lines of `line`
+    elements of k. All rows meet `depth` elements of the columns before the next ones; a cube has
     `width` columns."""
 
     rows: int
+    groups: int
     columns: int
     line: int
+    depth: int
     width: int
     sums: DType
 
@@ -167,31 +170,37 @@ def multiply_dots(
     where = unravelled(cp.CUBE_POS // across, out.shape[: out.rank - 2])
     x, y, z = chosen(a, where), chosen(b, where), chosen(out, where)
     j0 = cp.CUBE_POS % across * t.width
-    totals = cp.shared((t.rows, t.columns), t.sums)
+    sums = cp.shared((t.groups, t.rows, t.columns), cp.Line[t.sums, t.line])
     for j in range(j0, min(j0 + t.width, n), t.columns):
-        for i in range(0, m, t.rows):
-            add_dots(x, y, totals, i, j, t)
-            for r in range(min(t.rows, m - i)):
-                for c in range(min(t.columns, n - j)):
-                    index = (*where, i + r, j + c)
-                    v = finished_number(totals[r, c], index, biases, extras, epilogue)
-                    z[i + r, j + c] = v
+        for k in range(0, max(x.shape[1], 1), t.depth):
+            for group in range(min(t.groups, m)):
+                add_dots(x, y, sums[group], group * t.rows, j, k, t)
+        for i in range(m):
+            for c in range(min(t.columns, n - j)):
+                index = (*where, i, j + c)
+                total = sums[i // t.rows, i % t.rows, c].sum()
+                z[i, j + c] = finished_number(total, index, biases, extras, epilogue)
 
 
-def add_dots(x: Any, y: Any, totals: Any, i: Any, j: Any, t: Any) -> None:
-    """Dot products of some rows and columns; the last ones stand for those behind them."""
+def add_dots(x: Any, y: Any, sums: Any, i: Any, j: Any, begin: Any, t: Any) -> None:
+    """Add products of some rows and columns, `depth` elements of each from `begin` on; the last
+    rows and columns stand for those behind them."""
     rows = tuple(x[min(i + r, x.shape[0] - 1)] for r in range(t.rows))
     columns = tuple(y[min(j + c, y.shape[0] - 1)] for c in range(t.columns))
     found = cp.local((t.rows, t.columns), cp.Line[t.sums, t.line], fill=0)
-    inner = x.shape[1]
-    end = inner // t.line * t.line
-    for k in range(0, end, t.line):
+    if begin > 0:
+        for r in cp.unroll(range(t.rows)):
+            for c in cp.unroll(range(t.columns)):
+                found[r, c] = sums[r, c]
+    inner = min(x.shape[1] - begin, t.depth)
+    end = begin + inner // t.line * t.line
+    for k in range(begin, end, t.line):
         add_products(rows, columns, found, k, None, t)
-    if end < inner:
+    if end < begin + inner:
         add_products(rows, columns, found, end, 0, t)
     for r in cp.unroll(range(t.rows)):
         for c in cp.unroll(range(t.columns)):
-            totals[r, c] = found[r, c].sum()
+            sums[r, c] = found[r, c]
 
 
 def add_products(rows: Any, columns: Any, found: Any, k: Any, fill: Any, t: Any) -> None:

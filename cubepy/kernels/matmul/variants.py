@@ -43,7 +43,9 @@ def others(target: Target, first: Configuration, problem: Problem) -> Mapping[st
         case Streams():
             return variants(first, {"lines": (1, 2, 4), "width": (0.5, 1, 2)}, _streams)
         case Dots():
-            shapes = [s for s in ((1, 8), (2, 4), (4, 4), (4, 2), (1, 4)) if s[0] <= problem.m]
+            shapes = [
+                s for s in ((1, 8), (2, 4), (4, 4), (4, 6), (4, 2), (1, 4)) if s[0] <= problem.m
+            ]
             return variants(first, {"rows, columns": shapes}, _dots)
         case Pipelined():
             found = varied(target, problem)
@@ -91,7 +93,10 @@ def _streams(first: Streams, lines: int, width: float) -> Streams:
 
 
 def _dots(first: Dots, shape: tuple[int, int]) -> Dots:
-    return replace(first, rows=shape[0], columns=shape[1], width=_rounded(first.width, shape[1]))
+    rows, columns = shape
+    groups = -(-first.rows * first.groups // rows)
+    width = _rounded(first.width, columns)
+    return replace(first, rows=rows, groups=groups, columns=columns, width=width)
 
 
 def _vectors(first: Vectors, loads: int) -> Vectors:

@@ -1,7 +1,9 @@
-"""How products are cut into tiles on Hopper: the fewest, fullest waves of cubes.
+"""How products are cut into tiles on Hopper: the waves of cubes that take the least time.
 
 A cube fills a multiprocessor, so all tiles that run at the same time make a wave, and the last wave
-may leave multiprocessors idle. Large tiles read less, small ones fill waves better.
+may leave multiprocessors idle. A tile takes as long as the slower of its products and its copies,
+for which all multiprocessors that are busy share the last cache: large tiles copy less, small ones
+fill waves better.
 """
 
 from __future__ import annotations
@@ -15,21 +17,21 @@ from cubepy.kernels.matmul.problem import COLUMNS, ROWS, Problem
 from cubepy.lang.pipelines import ROWS as ROWS_OF_UNIT
 from cubepy.targets import Target
 
-RATES = {
-    (128, 256): 1.0,
-    (128, 224): 0.97,
-    (128, 192): 0.96,
-    (128, 160): 0.95,
-    (128, 128): 0.94,
-    (128, 96): 0.9,
-    (64, 256): 0.89,
-    (64, 192): 0.82,
-    (64, 128): 0.87,
-    (64, 64): 0.58,
-}
-"""Tiles, and how fast a cube makes them, as a share of the fastest."""
-START = 256
-"""Elements of k that a tile's begin and end are worth."""
+TILES = (
+    *((128, 256), (128, 224), (128, 192), (128, 160), (128, 128), (128, 96)),
+    *((192, 192), (192, 160), (192, 128)),
+    *((64, 256), (64, 192), (64, 128), (64, 64)),
+)
+"""Heights and widths."""
+FACTORS = 2048
+"""Products of two bytes each of a multiprocessor in a cycle."""
+SHARES = {64: 0.71, 128: 0.97, 192: 0.95}
+"""What of that tiles reach, by height: one warpgroup waits for its own products."""
+COPIED, APART = 57, 0.37
+"""Bytes of a cycle that are copied to a multiprocessor if all are busy, and how much of the shorter
+of products and copies the longer one does not hide."""
+TILE, RESULT = 1140, 0.127
+"""Cycles of a tile that others do not hide, and those in which one of its results leaves."""
 BAND = 8
 """Rows of tiles that are gone through together, so that they share the right factor."""
 BANDS = (BAND, 4, 16, 2, 32, 12, 1, 64)
@@ -42,9 +44,12 @@ ROW_ELEMENTS = 64
 
 SECTOR = 32
 """Bytes of memory that are read together."""
+LEAST_SHARED = 1 << 10
+"""Bytes along k from which on cubes copy a factor together."""
 TF32 = "tf32"
-PROMOTED_WIDTH = 128
-"""Columns of the widest tile whose stages are added apart: their sums fill the registers."""
+PROMOTED_WIDTH, PROMOTED_HEIGHT = 128, 128
+"""Columns of the widest tile whose stages are added apart, and rows of the highest: their sums fill
+the registers."""
 
 
 def pipelined(target: Target, problem: Problem) -> Pipelined | None:
@@ -57,9 +62,11 @@ def pipelined(target: Target, problem: Problem) -> Pipelined | None:
 
 def cluster_of(target: Target, problem: Problem, t: Pipelined) -> int:
     """How many cubes copy the right factor together: two, where all tiles are made at the same time
-    and rows along k begin within sectors of memory, so that copies take most of that time."""
+    and rows along k begin within sectors of memory, so that copies take most of that time, unless
+    there are so few that the cubes' meetings take longer."""
     along_k = problem.left == ROWS and problem.right == COLUMNS
-    begins_within = problem.k * t.factors.itemsize % SECTOR > 0
+    row_bytes = problem.k * t.factors.itemsize
+    begins_within = row_bytes % SECTOR > 0 and row_bytes >= LEAST_SHARED
     cubes = 2 * count(problem, replace(t, cluster=2))
     is_short = problem.m > t.height and cubes <= target.multiprocessors
     return 2 if along_k and begins_within and is_short else 1
@@ -98,9 +105,9 @@ def tilings(target: Target, problem: Problem) -> list[Pipelined]:
                 *(problem.result, problem.is_finished, not problem.has_boxes or problem.n % 2 > 0),
             ),
         )
-        for height, width in RATES
+        for height, width in TILES
         if (problem.right == COLUMNS or width % ROW_ELEMENTS == 0)
-        and (not promotes or width <= PROMOTED_WIDTH)
+        and (not promotes or (width <= PROMOTED_WIDTH and height <= PROMOTED_HEIGHT))
     ]
 
 
@@ -130,7 +137,7 @@ def _filled(target: Target, t: Pipelined) -> Pipelined:
     return replace(t, stages=min(MOST_STAGES, rest // (t.stage_bytes + 16)))
 
 
-WIDTHS = (32, 64, 128, 192, 256)
+WIDTHS = (32, 64, 96, 128, 160, 192, 224, 256)
 """Rows of a group that a tile may have."""
 
 
@@ -155,9 +162,15 @@ def grouped(target: Target, problem: Problem, groups: int) -> Grouped | None:
 
 
 def duration(target: Target, problem: Problem, t: Pipelined) -> float:
-    """The time of all waves; in the time of a product of a tile with one element of k."""
-    waves = -(-count(problem, t) // target.multiprocessors)
-    return waves * (problem.k + START) * t.height * t.width / RATES[t.height, t.width]
+    """The cycles of all waves."""
+    tiles, size = t.cluster * count(problem, t), t.factors.itemsize
+    waves = -(-tiles // target.multiprocessors)
+    busy = min(tiles, target.multiprocessors) / target.multiprocessors
+    results = t.height * t.width
+    multiplied = results * problem.k * size / 2 / (FACTORS * SHARES[t.height])
+    copied = (t.height + t.width / t.cluster) * problem.k * size * busy / COPIED
+    longer, shorter = max(multiplied, copied), min(multiplied, copied)
+    return waves * (longer + APART * shorter + TILE + RESULT * results)
 
 
 def count(problem: Problem, t: Pipelined) -> int:

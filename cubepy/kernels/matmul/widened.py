@@ -36,7 +36,7 @@ class Numbers:
 class Widened:
     """`rows` rows by `columns` columns at a time, in lines of `line` elements of k; a cube of
     `units` units has `width` columns. Sums have `lanes` lanes; with as many as the products of a
-    line numbers meet their scale once for all rows, else products meet it added up."""
+    line, whole lines meet their scale once for all rows; else products meet it added up."""
 
     rows: int
     columns: int
@@ -126,13 +126,15 @@ def add_dots(x: Any, y: Any, totals: Any, i: Any, j: Any, n: Any, t: Any) -> Non
 
 
 def add_lines(rows: Any, y: Any, columns: Any, found: Any, k: Any, fill: Any, t: Any) -> None:
-    """Add the products of one line of k."""
+    """Add the products of one line of k. A line that ends behind k meets its scale behind products
+    always: what stands there instead of numbers, less the zero point, may overflow with it."""
+    first = t.scales_first and fill is None
     found_at = tuple(column_at(y, column, k, fill, t) for column in columns)
     for r in cp.unroll(range(t.rows)):
         left = split(cp.load(rows[r], k, line=t.line, fill=fill), t)
         for c in cp.unroll(range(t.columns)):
             numbers, scale = found_at[c]
-            if t.scales_first:
+            if first:
                 for n in cp.unroll(range(len(left))):
                     found[r, c] = found[r, c] + left[n] * numbers[n]
             else:
@@ -140,11 +142,12 @@ def add_lines(rows: Any, y: Any, columns: Any, found: Any, k: Any, fill: Any, t:
 
 
 def column_at(y: Any, column: Any, k: Any, fill: Any, t: Any) -> Any:
-    """A line of numbers of a column, and its scale, by which they are multiplied if that is done
-    first."""
+    """A line of numbers of a column, and its scale, by which whole lines are multiplied if that is
+    done first."""
     numbers = numbers_at(y, column, k, t.line, fill, t.sums, t.numbers)
     scale = t.sums(y.scale[t.numbers.place(column, k)])
-    return (tuple(v * scale for v in numbers) if t.scales_first else numbers), scale
+    first = t.scales_first and fill is None
+    return (tuple(v * scale for v in numbers) if first else numbers), scale
 
 
 def split(v: Any, t: Any) -> Any:

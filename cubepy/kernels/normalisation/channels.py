@@ -87,7 +87,7 @@ def batch_norm(
         launch_norm(planner, norm, reduced)
 
     key = tuple(None if f is None else comptime_key(f) for f in (prologue, function))
-    parameters = (has, bool(training), float(momentum), float(eps), key)
+    parameters = (bool(training), float(momentum), float(eps), *has, *key)
     return call(_PLANS, "batch_norm", names, (x, *given, *extras), parameters, make, out)
 
 
@@ -171,7 +171,7 @@ def _group_norm(
             launch_norm(planner, _grouped(norm, count, each), axes)
 
     key = tuple(None if f is None else comptime_key(f) for f in (prologue, function))
-    parameters = (groups, has, float(eps), key)
+    parameters = (groups, float(eps), *has, *key)
     return call(_PLANS, name, names, (x, weight, bias, *extras), parameters, make, out)
 
 

@@ -215,7 +215,7 @@ def _normalise(
 
     names = ("x", "residual", "weight", "bias", *functions.names)
     arrays = (x, residual, weight, bias, *functions.arrays)
-    key = (shape, eps, has, functions.key)
+    key = (eps, *has, functions.key, *shape)
     return call(_PLANS, function, names, arrays, key, make, out, 1 + has[0])
 
 

@@ -11,7 +11,15 @@ from cubepy.array.memory import Memory
 from cubepy.ir.types import DType
 from cubepy.jit.grid import Over
 from cubepy.kernels.calls.axes import Axis, merged, seen
+from cubepy.kernels.calls.cubes import is_wide
 from cubepy.kernels.calls.plans import Planner
+from cubepy.kernels.calls.tuned import memory_key
+from cubepy.kernels.normalisation.beside import (
+    blocks_of,
+    describe_channels,
+    finish_channels,
+    normalise_channels,
+)
 from cubepy.kernels.normalisation.problem import Places
 from cubepy.kernels.normalisation.slabs import (
     column_statistics,
@@ -19,8 +27,14 @@ from cubepy.kernels.normalisation.slabs import (
     normalise_given,
     normalise_slabs,
 )
-from cubepy.kernels.normalisation.strategies import column_parts, given_slabs, slabs
+from cubepy.kernels.normalisation.strategies import beside, column_parts, given_slabs, slabs
 from cubepy.record import dataclass
+
+DESCRIBING, NORMALISING = (3, 6, 2), (8, 4, 16)
+"""Cubes of a multiprocessor that make statistics of channels, and that use them; the preferred
+number first."""
+JOINING = 128
+"""Units that join the parts of a channel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +100,10 @@ def launch_given(planner: Planner, n: Norm, mean: Memory, variance: Memory) -> N
     number = len(operands)
     _, axes, places = _arranged(n, [], tuple(range(len(n.x.shape))), operands)
     views = _views(operands, axes)
+    is_along = any(axes[-1].strides[2:])
+    if is_wide(planner.target) and is_along and not any(any(a.strides[2:]) for a in axes[:-1]):
+        _launch_beside(planner, n, views, places)
+        return
     length, rows = axes[-1].extent, prod(a.extent for a in axes[:-1])
     t = given_slabs(planner.target, n.dtype, views[0], views[1], rows, length)
     planner.launch(
@@ -101,7 +119,36 @@ def launch_given(planner: Planner, n: Norm, mean: Memory, variance: Memory) -> N
         eps=n.eps,
         epilogue=n.epilogue,
         places=places,
-        t=replace(t, is_along=any(axes[-1].strides[2:]), prologue=n.prologue),
+        t=replace(t, is_along=is_along, prologue=n.prologue),
+    )
+
+
+def _launch_beside(planner: Planner, n: Norm, views: Sequence[Memory], places: Places) -> None:
+    """Normalise by numbers that lie along the last axis of the views, the same for all rows."""
+    x, out, *rest = views
+    weights, biases, (mean, variance) = (
+        tuple(rest[: len(n.weights)]),
+        tuple(rest[len(n.weights) : -2]),
+        rest[-2:],
+    )
+    ways = beside(planner.target, n.dtype, x, out, NORMALISING)
+    key = ("channels", n.dtype, memory_key(x), memory_key(out))
+    t = planner.pick_among("normalisation", key, ways)
+    rows, blocks = prod(x.shape[:-1]), blocks_of(x.shape[-1], t)
+    planner.launch(
+        normalise_channels,
+        Over(-(-rows // t.rows) * blocks, "cube", t.units),
+        x=x,
+        mean=mean,
+        variance=variance,
+        weight=weights,
+        bias=biases,
+        out=out,
+        extras=n.extras,
+        eps=n.eps,
+        epilogue=n.epilogue,
+        places=places,
+        t=replace(t, prologue=n.prologue),
     )
 
 
@@ -117,6 +164,10 @@ def _launch_columns(planner: Planner, n: Norm, kept: int, reduced: tuple[int, ..
     own = [Axis(n.x.shape[k], (n.x.strides[k],)) for k in reduced]
     channels = Axis(n.x.shape[kept], (n.x.strides[kept],))
     x = seen(n.x, [*merged(own), channels])
+    if is_wide(planner.target):
+        mean, variance = (along_axis(m, n.x.shape, kept) for m in _describe(planner, n, x))
+        launch_given(planner, n, mean, variance)
+        return
     rows = prod(x.shape[:-1])
     t, width = column_parts(planner.target, n.dtype, x, rows)
     parts = -(-rows // t.rows)
@@ -145,6 +196,38 @@ def _launch_columns(planner: Planner, n: Norm, kept: int, reduced: tuple[int, ..
     )
     mean, variance = (along_axis(m, n.x.shape, kept) for m in found)
     launch_given(planner, n, mean, variance)
+
+
+def _describe(planner: Planner, n: Norm, x: Memory) -> tuple[Memory, Memory]:
+    """Means and variances of the columns of `x`, which lie side by side."""
+    rows, channels = prod(x.shape[:-1]), x.shape[-1]
+    key = ("statistics", n.dtype, memory_key(x))
+    ways = beside(planner.target, n.dtype, x, x, DESCRIBING)
+    t = replace(planner.pick_among("normalisation", key, ways), prologue=n.prologue)
+    parts = -(-rows // t.rows)
+    means, spreads = (planner.scratch((parts, channels), n.dtype) for _ in range(2))
+    mean, variance = (planner.scratch((channels,), n.dtype) for _ in range(2))
+    planner.launch(
+        describe_channels,
+        Over(parts * blocks_of(channels, t), "cube", t.units),
+        x=x,
+        means=means,
+        spreads=spreads,
+        t=t,
+    )
+    planner.launch(
+        finish_channels,
+        Over(channels, "cube", JOINING),
+        x=x,
+        means=means,
+        spreads=spreads,
+        mean=mean,
+        variance=variance,
+        running=n.running,
+        momentum=n.momentum,
+        t=t,
+    )
+    return mean, variance
 
 
 def along_axis(x: Memory, shape: Sequence[int], axis: int) -> Memory:

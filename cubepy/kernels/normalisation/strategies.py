@@ -8,6 +8,7 @@ from math import prod
 from cubepy.array.memory import Memory
 from cubepy.ir.types import DType, f32
 from cubepy.kernels.calls.cubes import is_wide
+from cubepy.kernels.normalisation.beside import Beside
 from cubepy.kernels.normalisation.problem import Normalisation, Passing, RowTiling, Slabs
 from cubepy.targets import Target
 
@@ -27,8 +28,12 @@ MOST_LINES = 16
 """Lines of a row of a slab that are worth another unit, where there are rows for all."""
 BUSY_UNITS = 192
 """Units that each multiprocessor should have, as far as rows have lines for them."""
+NEIGHBOURS = 32
+"""Units that take neighbouring lines of channels, at most."""
 UNITS, LEAST_UNITS, MOST_UNITS = 128, 64, 1024
 """Units of a cube whose planes have rows of their own, and of one that shares a row."""
+SLAB_UNITS = 512
+"""The most units of a cube that makes a slab."""
 
 
 def row_tilings(
@@ -166,6 +171,33 @@ def column_parts(target: Target, dtype: DType, x: Memory, rows: int) -> tuple[Sl
     return Slabs(dtype, 0, line, units, 1, 4, part, True), width
 
 
+def beside(
+    target: Target, dtype: DType, x: Memory, out: Memory, cubes: tuple[int, ...]
+) -> tuple[Beside, ...]:
+    """The ways for rows of channels side by side, the preferred first; `out`: `x` itself where none
+    are written; `cubes`: how many each multiprocessor may have."""
+    is_dense = all(m.strides[-1] == m.dtype.itemsize or m.shape[-1] == 1 for m in (x, out))
+    line = max(1, target.line_bytes // x.dtype.itemsize) if is_dense else 1
+    shapes = [(line, 256, n) for n in cubes] + [(line, 512, cubes[0]), (line // 2, 256, cubes[0])]
+    return tuple(
+        _beside(target, dtype, x, max(1, line), units, together, each)
+        for line, units, each in shapes
+        for together in (4, 2)
+    )
+
+
+def _beside(
+    target: Target, dtype: DType, x: Memory, line: int, units: int, together: int, cubes: int
+) -> Beside:
+    *outer, channels = x.shape
+    across = 1
+    while across < min(NEIGHBOURS, -(-channels // line)):
+        across *= 2
+    down = max(1, min(units, target.max_cube_dim) // across)
+    parts = max(1, cubes * target.multiprocessors // -(-channels // (across * line)))
+    return Beside(dtype, line, across, down, max(4 * down, -(-prod(outer) // parts)), together)
+
+
 def _shape(
     target: Target, dtype: DType, x: Memory, out: Memory, rows: int, length: int
 ) -> tuple[int, int, int, int]:
@@ -176,7 +208,7 @@ def _shape(
         return line, 1, 1, 4 if length >= 4 * line else 1
     line = max(1, target.line_bytes // x.dtype.itemsize) if dense else 1
     lines, units, across = -(-length // line), target.plane_dim, 1
-    while units < min(512, rows * lines):
+    while units < rows * lines and 2 * units <= min(SLAB_UNITS, target.max_cube_dim):
         units *= 2
     while across < min(units, lines) and (across * MOST_LINES < lines or rows * across < units):
         across *= 2

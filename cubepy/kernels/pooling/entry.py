@@ -10,11 +10,12 @@ from cubepy.array.memory import Memory
 from cubepy.frontend.signature import comptime_key
 from cubepy.ir.types import Kind, i64
 from cubepy.jit.grid import Fixed, Grid, Over
-from cubepy.kernels.calls.arguments import frozen, refused, wrong
+from cubepy.kernels.calls.arguments import refused, wrong
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
 from cubepy.kernels.calls.tuned import memory_key
+from cubepy.kernels.pooling.lines import LineTiling, pool_lines
 from cubepy.kernels.pooling.pixels import PixelTiling, pool_pixels
 from cubepy.kernels.pooling.problem import (
     Pooling,
@@ -317,7 +318,7 @@ def adaptive_avg_pool3d(
 
 
 def _max_pool(made: Call, x: Any, options: tuple[Any, ...], out: Any) -> Any:
-    *parameters, ceil_mode = map(frozen, options)
+    *parameters, ceil_mode = options
 
     def decide(function: str, extents: Triple) -> tuple[Pooling, Triple]:
         window = make_window(function, made.axes, *parameters)
@@ -327,7 +328,7 @@ def _max_pool(made: Call, x: Any, options: tuple[Any, ...], out: Any) -> Any:
 
 
 def _avg_pool(made: Call, x: Any, options: tuple[Any, ...], out: Any) -> Any:
-    *parameters, ceil_mode, counts_padding, divisor = map(frozen, options)
+    *parameters, ceil_mode, counts_padding, divisor = options
 
     def decide(function: str, extents: Triple) -> tuple[Pooling, Triple]:
         window = make_window(function, made.axes, *parameters)
@@ -341,17 +342,16 @@ def _avg_pool(made: Call, x: Any, options: tuple[Any, ...], out: Any) -> Any:
 
 
 def _adaptive_pool(made: Call, x: Any, output_size: Any, out: Any) -> Any:
-    size = frozen(output_size)
     name = "max" if "max" in made.function else "average"
 
     def decide(function: str, extents: Triple) -> tuple[Pooling, Triple]:
-        results = adaptive_extents(function, made.axes, size, extents)
+        results = adaptive_extents(function, made.axes, output_size, extents)
         return adaptive(name, extents, results), results
 
-    return _pool(made, x, size, decide, out)
+    return _pool(made, x, (output_size,), decide, out)
 
 
-def _pool(made: Call, x: Any, parameters: Any, decide: Decide, out: Any) -> Any:
+def _pool(made: Call, x: Any, parameters: tuple[Any, ...], decide: Decide, out: Any) -> Any:
     epilogue, *extras = made.epilogue if isinstance(made.epilogue, tuple) else (made.epilogue,)
     names = ("x", *(f"epilogue[{k + 1}]" for k in range(len(extras))))
     functions = (made.prologue, epilogue)
@@ -360,7 +360,7 @@ def _pool(made: Call, x: Any, parameters: Any, decide: Decide, out: Any) -> Any:
         _plan(planner, made, arrays[0], tuple(arrays[1:]), decide, functions)
 
     code = None if functions == (None, None) else comptime_key(functions)
-    key = (parameters, made.layout, made.with_indices, code)
+    key = (*parameters, made.layout, made.with_indices, code)
     return call(
         _PLANS, made.function, names, (x, *extras), key, make, out, 1 + bool(made.with_indices)
     )
@@ -473,7 +473,7 @@ def _launch(
     ways = tilings(planner.target, how, x, list(results))
     tiling = planner.pick_among("pooling", key, ways)
     batch, channels, depth, rows, columns = results[0].shape
-    last = isinstance(tiling, PixelTiling | WindowTiling)
+    last = isinstance(tiling, PixelTiling | LineTiling | WindowTiling)
     views = [_channels_last(m) if last else m for m in (x, *results)]
     arguments: dict[str, Any] = dict(zip(("x", "out", "indices"), views, strict=False))
     grid: int | Grid
@@ -487,6 +487,10 @@ def _launch(
         grid = Fixed((planes * tiles * strips, 1, 1), (tiling.across, tiling.down, 1))
     elif isinstance(tiling, PixelTiling):
         kernel, grid = pool_pixels, batch * depth * -(-rows // tiling.band)
+    elif isinstance(tiling, LineTiling):
+        kernel, lines = pool_lines, -(-channels // tiling.line)
+        count = batch * depth * rows * columns * lines
+        grid = Over(-(-count // tiling.units), "cube", tiling.units)
     else:
         kernel = pool_windows if len(results) == 1 else pool_windows_with_indices
         lines = -(-channels // tiling.line) if tiling.is_last else channels

@@ -6,6 +6,7 @@ from math import prod
 
 from cubepy.array.memory import Memory
 from cubepy.kernels.calls.cubes import is_wide
+from cubepy.kernels.pooling.lines import LineTiling
 from cubepy.kernels.pooling.numbers import compared
 from cubepy.kernels.pooling.pixels import PixelTiling
 from cubepy.kernels.pooling.problem import Pooling, Window
@@ -15,7 +16,7 @@ from cubepy.kernels.pooling.windows import WindowTiling
 from cubepy.record import dataclass
 from cubepy.targets import Target
 
-Tiling = RowTiling | PixelTiling | TileTiling | WindowTiling
+Tiling = RowTiling | PixelTiling | TileTiling | LineTiling | WindowTiling
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,8 @@ class Division:
     names; `most_lanes`: elements of the widest line that is loaded at once; `named`: elements of a
     window up to which each is named. For devices whose cubes have many: `units` of a cube, at most
     `tile_across` of them side by side, with `tile_band` rows each where windows overlap;
-    `most_seen` elements that one may load at once.
+    `most_seen` elements that one may load at once, `most_named` of a window by lines of channels,
+    which are shorter where each multiprocessor would have less than `busy` units.
     """
 
     band_bytes: int = 1 << 17
@@ -44,13 +46,17 @@ class Division:
     tile_across: int = 128
     tile_band: int = 4
     most_seen: int = 192
+    most_named: int = 128
+    busy: int = 192
 
 
 def divisions(target: Target) -> tuple[Division, ...]:
     """The divisions for a target, the preferred one first."""
     if is_wide(target):
         rows = tuple(Division(tile_across=n, units=u) for n, u in ((32, 128), (32, 256), (64, 256)))
-        return (Division(), Division(units=128), Division(units=64), *rows, Division(tile_band=2))
+        shapes = (Division(units=128), Division(units=64), *rows, Division(tile_band=2))
+        named = (Division(most_named=64), Division(busy=64), Division(busy=384))
+        return (Division(), *shapes, *named)
     return (
         Division(),
         Division(band_bytes=1 << 19),
@@ -86,6 +92,9 @@ def _tiling(
         tile = tile_tiling(way, target, how.window, x, out)
         if tile is not None:
             return tile
+        lines = lines_tiling(way, target, how.window, x, out)
+        if lines is not None:
+            return lines
     if is_wide(target) or how.is_adaptive:
         return windows_tiling(way, target, how, x, results)
     if all(is_unit(m, 4) for m in (x, *results)):
@@ -165,6 +174,25 @@ def tile_tiling(
     across = min(way.tile_across, _power_above(-(-out.shape[4] // line)))
     down = min(way.units // across, _power_above(-(-out.shape[3] // band)))
     return TileTiling(line, band, across, max(1, down))
+
+
+def lines_tiling(
+    way: Division, target: Target, window: Window, x: Memory, out: Memory
+) -> LineTiling | None:
+    """Lines of channels by units of cubes; None where channels are not dense, and for windows of
+    which registers do not hold a line of two channels."""
+    if not has_channels_last(x) or not is_unit(out, 1):
+        return None
+    line, channels = max(1, target.line_bytes // x.dtype.itemsize), x.shape[1]
+    most = prod(out.shape) // max(1, way.busy * target.multiprocessors)
+    while line > 2 and (line > most or line > channels or line * window.size > way.most_named):
+        line //= 2
+    if line < 2 or line > channels or line * window.size > way.most_named:
+        return None
+    units = way.units
+    while units > target.plane_dim and prod(out.shape) < 2 * target.multiprocessors * units * line:
+        units //= 2
+    return LineTiling(line, units, channels % line == 0)
 
 
 def windows_tiling(

@@ -18,6 +18,7 @@ from cubepy.kernels.calls.plans import Planner, Plans
 from cubepy.kernels.calls.tuned import memory_key
 from cubepy.kernels.position.kernel import Search, pick_chunks, search_columns, search_rows
 from cubepy.kernels.reduction.problem import Reduction, running_type
+from cubepy.kernels.transposition.entry import copy_transposed
 from cubepy.targets import Target
 
 _PLANS = Plans()
@@ -28,10 +29,10 @@ def argmax(
 ) -> Any:
     """The index of the maximum along an axis, or in row-major order of all; as `numpy.argmax`.
 
-    `x`: any shape, strides and dtype; for the index of all, axes that follow each other in memory.
-    `dim` is the same as `axis`. Gives i64 in the library of `x`, on its device, or `out`. Of equal
-    elements the first counts, and NaN is the greatest. Raises `LaunchError` for an axis
-    that is not there and where there is no element; `LaunchTypeError` for what is no array.
+    `x`: any shape, strides and dtype; for the index of all, axes that do not follow each other in
+    memory cost a copy. `dim` is the same as `axis`. Gives i64 in the library of `x`, on its device,
+    or `out`. Of equal elements the first counts, and NaN is the greatest. Raises `LaunchError` for
+    an axis that is not there and where there is no element; `LaunchTypeError` for what is no array.
     """
     return _search("argmax", x, axis, keepdims, out, dim)
 
@@ -69,7 +70,11 @@ def _plan(planner: Planner, x: Memory, axis: Any, keepdims: bool) -> None:
         return
     if keepdims:
         result = replace(result, shape=extents, strides=tuple(result.strides[k] for k in kept))
-    row = _row(name, x, axes)
+    row = _row(x, axes)
+    if row is None:
+        x, strided = planner.scratch(x.shape, x.dtype), x
+        copy_transposed(planner, strided, x)
+        row = Axis(prod(x.shape), (x.dtype.itemsize,))
     pairs = zip((x.strides[k] for k in kept), result.strides, strict=True)
     rest = merged([Axis(n, pair) for n, pair in zip(extents, pairs, strict=True)])
     x = replace(x, dtype=u8) if x.dtype is bool_ else x
@@ -81,16 +86,15 @@ def _plan(planner: Planner, x: Memory, axis: Any, keepdims: bool) -> None:
         _launch_rows(planner, x, result, rest, row, find)
 
 
-def _row(function: str, x: Memory, axes: tuple[int, ...]) -> Axis:
-    """The searched axes as one, in row-major order; E601 where they do not follow each other."""
+def _row(x: Memory, axes: tuple[int, ...]) -> Axis | None:
+    """The searched axes as one, in row-major order; None where they do not follow each other."""
     found = Axis(1, (x.dtype.itemsize,))
     for k in axes:
         axis = Axis(x.shape[k], (x.strides[k],))
         if axis.extent == 1:
             continue
         if found.extent > 1 and not axis.ends_on(found):
-            reason = "the axes of `x` do not follow each other in memory"
-            raise wrong(function, reason, "pass a contiguous copy, or an axis")
+            return None
         found = replace(axis, extent=found.extent * axis.extent)
     return found
 

@@ -17,7 +17,7 @@ from cubepy.kernels.calls.call import run
 from cubepy.kernels.calls.cubes import is_wide
 from cubepy.kernels.calls.libraries import Library, Shape, arrays_on, library_of, serving_numpy
 from cubepy.kernels.calls.plans import Planner, Plans
-from cubepy.kernels.elementwise.launches import launch_each
+from cubepy.kernels.elementwise.launches import launch_each, same
 from cubepy.kernels.random.kernel import draw_numbers
 from cubepy.kernels.random.problem import Distribution
 from cubepy.kernels.random.state import DEFAULT
@@ -260,11 +260,7 @@ def _plan(planner: Planner, state: Memory, shape: Shape, draw: Distribution) -> 
     grid = Over(-(-units // UNITS), "cube", UNITS) if wide else Over(units, "cube", 1)
     planner.launch(draw_numbers, grid, state=state, out=flat, draw=draw, tiling=tiling)
     if copied:
-        launch_each(planner, _same, [_reshaped(flat, result.shape)], result)
-
-
-def _same(v: Any) -> Any:
-    return v
+        launch_each(planner, same, [_reshaped(flat, result.shape)], result)
 
 
 def _reshaped(flat: Memory, shape: tuple[int, ...]) -> Memory:

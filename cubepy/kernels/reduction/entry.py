@@ -11,7 +11,7 @@ from typing import Any
 from cubepy.array.memory import Memory
 from cubepy.frontend.signature import comptime_key
 from cubepy.ir.types import DType, bool_, u8
-from cubepy.kernels.calls.arguments import axis_or_dim, frozen, normal_axes, refused, wrong
+from cubepy.kernels.calls.arguments import axis_or_dim, normal_axes, refused, wrong
 from cubepy.kernels.calls.axes import Axis
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.libraries import Shape
@@ -235,7 +235,6 @@ def _reduce(
 ) -> Any:
     if dim is not None:
         axis = axis_or_dim(function, axis, dim)
-    axis = frozen(axis)
 
     def make(planner: Planner, arrays: list[Memory]) -> None:
         _plan(planner, arrays[0], axis, keepdims, option, functions)

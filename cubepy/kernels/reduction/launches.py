@@ -138,9 +138,9 @@ class Reducer:
         way, target, op = self._way, self._target, self._op
         line = lanes(target, op)
         in_order = is_read_in_order(way, target, op, x, kept[-1], axes)
-        tiling = columns_tiling(way, line, kept, axes)
+        tiling = columns_tiling(way, target, line, kept, axes)
         if in_order:
-            tiling = in_order_tiling(way, op, x, line, kept, axes)
+            tiling = in_order_tiling(way, target, op, x, line, kept, axes)
         chunks = max(1, -(-axes[0].extent // tiling.chunk))
         is_final = chunks == 1 and not (in_order and (out.dtype is not op.dtype or op.writes))
         written, part = self._columns_result(out, kept, chunks, is_final)

@@ -21,17 +21,21 @@ class Division:
     """What bounds the pieces of a reduction.
 
     `cube_elements`: elements that one cube reads, enough to hide its start; `cubes`: as many keep
-    all threads busy. `chunk_rows`: rows of a chunk, so that partial results are a small part of the
-    array. `band_bytes`: running results in the nearest cache; `held`: lines of results in
-    registers; `unroll`: lines or rows that are added side by side, to hide the time that one
-    addition takes. `ahead_bytes`: how far rows are prefetched. `few`: rows or results that are not
-    worth something of their own. `most_folded`: columns up to which rows are folded to be longer.
+    all threads busy. A cube reads fewer, but not below `least_elements`, where each core
+    has less than `cubes_each` cubes. `chunk_rows`: rows of a chunk, so that partial results are a
+    small part of the array. `band_bytes`: running results in the nearest cache; `held`: lines of
+    results in registers; `unroll`: lines or rows that are added side by side, to hide the time that
+    one addition takes. `ahead_bytes`: how far rows are prefetched. `few`: rows or results that are
+    not worth something of their own. `most_folded`: columns up to which rows are folded to be
+    longer.
 
     For cubes of many units: `units` of one, and `items` results or partial results in all.
     """
 
     cube_elements: int = 1 << 18
     cubes: int = 64
+    least_elements: int = 1 << 14
+    cubes_each: int = 4
     chunk_rows: int = 64
     band_bytes: int = 1 << 14
     unroll: int = 8
@@ -39,11 +43,11 @@ class Division:
     held: int = 16
     few: int = 16
     most_folded: int = 256
-    units: int = 256
-    items: int = 2048
+    units: int = 128
+    items: int = 4096
 
 
-_WIDE = ((128, 2048), (512, 2048), (256, 512), (256, 8192))
+_WIDE = ((256, 2048), (512, 1024), (128, 1024), (128, 16384))
 """Other units of a cube, and results or partial results, on devices whose cubes have many."""
 
 
@@ -55,6 +59,11 @@ def divisions(target: Target) -> tuple[Division, ...]:
     sizes = (Division(cube_elements=1 << 16), Division(cube_elements=1 << 20))
     columns = (Division(held=8), Division(held=32), Division(ahead_bytes=1 << 13))
     return (Division(), *unrolls, *sizes, *columns, Division(band_bytes=1 << 13))
+
+
+FEWER_UNITS = 8
+"""How many times fewer units than along rows go down columns, where each has several loads on its
+way."""
 
 
 def count_of(axes: Sequence[Axis]) -> int:
@@ -132,7 +141,14 @@ def rows_tiling(
         unit = line * unroll * BLOCK if len(axes) == 1 else 1
         chunk = -(-slowest * way.cube_elements // size // unit) * unit
     tiling = ReduceTiling(len(kept), line, unroll, 1, max(1, min(chunk, slowest)))
-    return replace(tiling, band=max(1, way.cube_elements // max(1, tiling.read(axes))))
+    return replace(tiling, band=results_each(way, target, results, max(1, tiling.read(axes))))
+
+
+def results_each(way: Division, target: Target, results: int, read: int) -> int:
+    """Results of a cube that reads so many elements for each: a power of two, so that one kernel
+    serves many extents."""
+    shared = results // (way.cubes_each * target.cores)
+    return _power_below(min(way.cube_elements // read, max(way.least_elements // read, shared)))
 
 
 def is_read_in_order(
@@ -145,18 +161,29 @@ def is_read_in_order(
 
 
 def in_order_tiling(
-    way: Division, op: Reduction, x: Memory, line: int, kept: list[Axis], axes: list[Axis]
+    way: Division,
+    target: Target,
+    op: Reduction,
+    x: Memory,
+    line: int,
+    kept: list[Axis],
+    axes: list[Axis],
 ) -> ReduceTiling:
     """Chunks of rows, one after the other, and bands of columns whose results fit a near cache."""
     columns, slowest = kept[-1].extent, max(1, axes[0].extent)
     inner = max(1, count_of(axes) // slowest)
-    band = min(columns, way.band_bytes // op.dtype.itemsize)
     ahead = max(way.unroll, way.ahead_bytes // (columns * x.dtype.itemsize))
-    chunk = max(1, way.chunk_rows // inner)
+    chunk = min(slowest, max(1, way.chunk_rows // inner))
+    results = count_of(kept) * -(-slowest // chunk)
+    most = results_each(way, target, results, max(1, chunk * inner))
+    held = way.band_bytes // op.dtype.itemsize
+    band = min(columns, held, -(-most // (line * way.held)) * line * way.held)
     return ReduceTiling(len(kept) - 1, line, way.unroll, band, chunk, ahead)
 
 
-def columns_tiling(way: Division, line: int, kept: list[Axis], axes: list[Axis]) -> ReduceTiling:
+def columns_tiling(
+    way: Division, target: Target, line: int, kept: list[Axis], axes: list[Axis]
+) -> ReduceTiling:
     """Chunks of rows where there are few results, and bands of columns, for registers."""
     columns, slowest = kept[-1].extent, max(1, axes[0].extent)
     inner = max(1, count_of(axes) // slowest)
@@ -165,7 +192,8 @@ def columns_tiling(way: Division, line: int, kept: list[Axis], axes: list[Axis])
     if count_of(kept) < way.cubes * line and slowest * inner > 2 * way.chunk_rows:
         chunk = max(1, way.chunk_rows // inner)
     step = line * unroll
-    band = -(-max(1, way.cube_elements // (chunk * inner)) // step) * step
+    results = count_of(kept) * -(-slowest // chunk)
+    band = -(-results_each(way, target, results, max(1, chunk * inner)) // step) * step
     return ReduceTiling(len(kept) - 1, line, unroll, min(band, max(1, columns)), chunk)
 
 
@@ -195,6 +223,6 @@ def wide_columns_tiling(
     lines = max(1, count_of(kept[:-1]) * -(-kept[-1].extent // line))
     slowest = max(1, axes[0].extent)
     inner = max(1, count_of(axes) // slowest)
-    wanted = way.items * way.units // 2 // lines
+    wanted = way.items * way.units // FEWER_UNITS // lines
     chunks = max(1, min(wanted, slowest * inner // way.few, slowest))
     return WideTiling(len(kept) - 1, line, way.units // 2, -(-slowest // chunks))

@@ -9,7 +9,7 @@ from typing import Any
 from cubepy.array.memory import Memory
 from cubepy.ir.types import bool_, u8
 from cubepy.jit.grid import Over
-from cubepy.kernels.calls.arguments import axis_or_dim, frozen, normal_axis, refused
+from cubepy.kernels.calls.arguments import axis_or_dim, normal_axis, refused
 from cubepy.kernels.calls.axes import Axis, merged, seen
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.cubes import is_wide
@@ -62,7 +62,7 @@ def _scan(function: str, name: str, x: Any, axis: Any, out: Any, dim: Any) -> An
     def make(planner: Planner, arrays: list[Memory]) -> None:
         _plan(planner, name, arrays[0], axis)
 
-    return call(_PLANS, function, ("x",), (x,), frozen(axis), make, out)
+    return call(_PLANS, function, ("x",), (x,), (axis,), make, out)
 
 
 def _plan(planner: Planner, name: str, x: Memory, axis: Any) -> None:
@@ -101,6 +101,12 @@ def _flat(planner: Planner, x: Memory) -> Memory:
             return copy
         found = replace(axis, extent=found.extent * extent)
     return replace(x, shape=(found.extent,), strides=found.strides)
+
+
+def running_sums(planner: Planner, x: Memory, out: Memory) -> None:
+    """The running sums of the rows of dense integers, in their type."""
+    *kept, row = (Axis(n, (a, b)) for n, a, b in zip(x.shape, x.strides, out.strides, strict=True))
+    _launch(planner, Scan("sum", x.dtype), x, out, kept, row)
 
 
 def _launch(

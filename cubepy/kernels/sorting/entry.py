@@ -8,13 +8,24 @@ from operator import index
 from typing import Any
 
 from cubepy.array.memory import Memory
+from cubepy.autotune.space import anchor
 from cubepy.ir.types import bool_, i64, u8
 from cubepy.jit.grid import Over
-from cubepy.kernels.calls.arguments import axis_or_dim, frozen, normal_axis, refused, wrong
+from cubepy.kernels.calls.arguments import axis_or_dim, normal_axis, refused, wrong
 from cubepy.kernels.calls.axes import Axis, merged, seen
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
+from cubepy.kernels.calls.tuned import memory_key
+from cubepy.kernels.scan.entry import running_sums
+from cubepy.kernels.sorting.digits import (
+    BITS,
+    DIGITS,
+    DigitTiling,
+    count_digits,
+    move_digits,
+    sort_whole,
+)
 from cubepy.kernels.sorting.merges import MergeTiling, merge_runs, sort_blocks
 from cubepy.kernels.sorting.problem import Order, make_order
 from cubepy.kernels.sorting.radix import RadixTiling, sort_rows
@@ -42,9 +53,9 @@ def sort(
     whatever `stable` says.
 
     Method: on CPUs radix sort of each row by one thread, or insertion of short ones; on GPUs blocks
-    in shared memory by a bitonic network, which are merged. Scratch is two arrays of a row for each
-    thread, on GPUs two of the size of `x`. Raises `LaunchError` for an axis that is not there, and
-    `LaunchTypeError` for what is no array.
+    in shared memory by a bitonic network, which are merged, or radix sort of long rows by all
+    cubes. Scratch is two arrays of a row for each thread, on GPUs two of the size of `x`. Raises
+    `LaunchError` for an axis that is not there, and `LaunchTypeError` for what is no array.
     """
     if dim is not None:
         axis = axis_or_dim("sort", axis, dim, -1)
@@ -65,7 +76,7 @@ def topk(
 
     The greatest comes first, or of the least with `largest` False the least, whatever `sorted`
     says; of equal elements the first is taken and comes first. All else is as in `sort`; on CPUs
-    very few elements are kept in order while a row is read, and others selected by digits first; on
+    few elements are kept while a row is read, in order or to select from them by digits; on
     GPUs few elements of long rows are selected by a bound that is found first. Raises `LaunchError`
     also where `k` is negative or more than the axis has.
     """
@@ -83,7 +94,7 @@ def _sort(function: str, x: Any, axis: Any, wanted: int | None, descends: bool, 
     def make(planner: Planner, arrays: list[Memory]) -> None:
         _plan(planner, arrays[0], axis, wanted, descends)
 
-    key = (frozen(axis), wanted, descends)
+    key = (axis, wanted, descends)
     return call(_PLANS, function, ("x",), (x,), key, make, out, 2)
 
 
@@ -119,17 +130,30 @@ def _plan(planner: Planner, x: Memory, axis: Any, wanted: int | None, descends: 
     _launch(planner, make_order(x.dtype, descends, n), views)
 
 
-def _launch(planner: Planner, how: Order, views: list[Memory]) -> None:
+def sort_keys(planner: Planner, x: Memory, values: Memory, indices: Memory, bits: int) -> None:
+    """Sort unsigned integers of one axis, of which the lowest `bits` differ."""
+    _launch(planner, make_order(x.dtype, False, x.shape[0]), [x, values, indices], bits)
+
+
+def _launch(planner: Planner, how: Order, views: list[Memory], bits: int | None = None) -> None:
+    """`bits`: how many of a key's differ, if that is known."""
     x, values, indices = views
     rows, n = prod(x.shape[:-1]), x.shape[-1]
     dense = x.strides[-1] == x.dtype.itemsize
-    tiling = tilings(planner.target, how, n, rows, values.shape[-1], dense)[0]
+    ways = tilings(planner.target, how, n, rows, values.shape[-1], dense)
+    key = (how, memory_key(x), anchor(values.shape[-1]))
+    tiling = planner.pick_among("sorting", key, ways)
     if isinstance(tiling, RadixTiling):
         _launch_radix(planner, how, views, tiling)
     elif isinstance(tiling, SelectTiling):
         grid = Over(rows, "cube", tiling.units)
         results: dict[str, Any] = {"values": values, "indices": indices}
         planner.launch(select_rows, grid, x=x, **results, how=how, tiling=tiling)
+    elif isinstance(tiling, DigitTiling) and tiling.is_whole:
+        grid, results = Over(rows, "cube", tiling.units), {"values": values, "indices": indices}
+        planner.launch(sort_whole, grid, x=x, **results, how=how, t=tiling)
+    elif isinstance(tiling, DigitTiling):
+        _launch_digits(planner, how, views, tiling, how.dtype.bits if bits is None else bits)
     else:
         _launch_merges(planner, how, views, tiling)
 
@@ -148,6 +172,28 @@ def _launch_radix(planner: Planner, how: Order, views: list[Memory], tiling: Rad
         how=how,
         tiling=tiling,
     )
+
+
+def _launch_digits(
+    planner: Planner, how: Order, views: list[Memory], t: DigitTiling, bits: int
+) -> None:
+    """Sort rows digit by digit, between two places for keys and positions."""
+    x, values, indices = views
+    rows, n = prod(x.shape[:-1]), x.shape[-1]
+    tiles, shifts = -(-n // t.tile), range(0, max(1, bits), BITS)
+    counts, sums = (planner.scratch((rows, DIGITS * tiles), how.position) for _ in range(2))
+    flat = replace(x, shape=(rows, n))
+    halves = [_runs(planner, how, flat) for _ in range(min(2, len(shifts) - 1))]
+    grid = Over(rows * tiles, "cube", t.units)
+    source: tuple[Memory, ...] = ()
+    for number, shift in enumerate(shifts):
+        into = halves[number % 2] if number + 1 < len(shifts) else ()
+        more: dict[str, Any] = {"x": x, "source": source, "shift": shift, "how": how, "t": t}
+        planner.launch(count_digits, grid, counts=counts, **more)
+        running_sums(planner, counts, sums)
+        results = {"into": into, "values": values, "indices": indices}
+        planner.launch(move_digits, grid, sums=sums, **results, **more)
+        source = into
 
 
 def _launch_merges(planner: Planner, how: Order, views: list[Memory], tiling: MergeTiling) -> None:

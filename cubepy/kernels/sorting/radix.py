@@ -1,8 +1,9 @@
 """Sorting by one unit for each row: by digits of keys, or by insertion where rows are short.
 
-A row is filled into scratch as keys and their positions; where only the first elements are asked
-for, those are selected by digits first; then digits are sorted from the lowest on, each stably
-(Knuth, TAOCP 5.2.5).
+A row is filled into scratch as keys and their positions, and digits are sorted from the lowest on,
+each stably (Knuth, TAOCP 5.2.5). Where only the first elements are asked for, scratch is filled
+with those that may be among them: whenever it is full these are selected by digits, and the last of
+them bounds what is taken from then on.
 """
 
 from __future__ import annotations
@@ -19,16 +20,17 @@ from cubepy.record import dataclass
 @dataclass(frozen=True, slots=True)
 class RadixTiling:
     """How units sort: `slots` of them, each with scratch for a row at a time, by digits of `digit`
-    bits. `selects`: the first elements are selected before they are sorted. `inserted`: elements
-    up to which they are inserted one by one. `line`: where it is not 0, the first elements are kept
-    while so many elements at a time are compared with the last of them.
+    bits. `inserted`: elements up to which they are inserted one by one. Where `room` is not 0 the
+    first elements are selected from so many; or, if `keeps`, they are kept in order all the time.
+    Then `line` elements at a time are compared with the last of them.
     """
 
     slots: int
     digit: int
-    selects: bool
     inserted: int
-    line: int = 0
+    room: int = 0
+    keeps: bool = False
+    line: int = 1
 
 
 @cp.cube
@@ -48,7 +50,7 @@ def sort_rows(
     for r in range(slot, rows, tiling.slots):
         where = unravelled(r, values.shape[:-1])
         place, wanted = 0, values.shape[-1]
-        if tiling.line:
+        if tiling.keeps:
             keep_least(x[where], keys[slot, 0], order[slot, 0], wanted, how, tiling.line)
         else:
             place = sorted_row(x[where], keys[slot], order[slot], wanted, how, tiling)
@@ -60,14 +62,15 @@ def sort_rows(
 
 def sorted_row(x: Any, keys: Any, order: Any, wanted: Any, how: Any, tiling: Any) -> Any:
     """Sort a row; gives which half of the scratch has the result."""
-    n = x.shape[0]
-    for j in range(n):
-        keys[0, j] = key_of(x[j], how)
-        order[0, j] = how.position(j)
+    count = x.shape[0]
     counts = cp.local(1 << tiling.digit, how.position)
-    if tiling.selects:
-        select(keys[0], order[0], n, wanted, counts, how, tiling.digit)
-    count = wanted if tiling.selects else n
+    if tiling.room:
+        gather_least(x, keys[0], order[0], wanted, counts, how, tiling)
+        count = wanted
+    else:
+        for j in range(count):
+            keys[0, j] = key_of(x[j], how)
+            order[0, j] = how.position(j)
     place = 0
     if count <= tiling.inserted:
         insert(keys[0], order[0], count)
@@ -111,6 +114,27 @@ def keep_least(x: Any, keys: Any, order: Any, wanted: Any, how: Any, line: Any) 
                 if key < worst:
                     put_before_greater(keys, order, wanted - 1, key, how.position(k))
                     worst = keys[wanted - 1]
+
+
+def gather_least(
+    x: Any, keys: Any, order: Any, wanted: Any, counts: Any, how: Any, tiling: Any
+) -> None:
+    """Move the `wanted` least elements of a row to the front, as they follow each other."""
+    j, count, worst, bounds, n = 0, 0, how.key(0), False, x.shape[0]
+    while j < n:
+        while j < n and count <= tiling.room - tiling.line:
+            if not bounds or (key_of(cp.load(x, j, line=tiling.line), how) < worst).any():
+                for k in range(j, min(j + tiling.line, n)):
+                    key = key_of(x[k], how)
+                    if not bounds or key < worst:
+                        keys[count] = key
+                        order[count] = how.position(k)
+                        count = count + 1
+            j = j + tiling.line
+        select(keys, order, count, wanted, counts, how, tiling.digit)
+        count, bounds, worst = wanted, True, keys[0]
+        for k in range(1, wanted):
+            worst = max(worst, keys[k])
 
 
 def sort_digit(

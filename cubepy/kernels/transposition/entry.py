@@ -10,13 +10,13 @@ from typing import Any
 from cubepy.array.memory import Memory
 from cubepy.ir.types import DType, u8, u16, u32, u64
 from cubepy.jit.grid import Over
-from cubepy.kernels.calls.arguments import frozen, normal_axes, wrong
+from cubepy.kernels.calls.arguments import normal_axes, wrong
 from cubepy.kernels.calls.axes import Axis, merged, seen
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.cubes import is_wide
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
-from cubepy.kernels.elementwise.launches import launch_each
+from cubepy.kernels.elementwise.launches import launch_each, same
 from cubepy.kernels.transposition.kernel import transpose_shared, transpose_tiles
 from cubepy.kernels.transposition.strategies import transpose_tiling
 
@@ -38,7 +38,6 @@ def transpose(x: Any, axes: Sequence[int] | None = None, *, out: Any = None) -> 
     Bits are kept, those of NaN also. Raises `LaunchError` unless `axes` names each axis once,
     `LaunchTypeError` for what is no array.
     """
-    axes = frozen(axes)
 
     def make(planner: Planner, arrays: list[Memory]) -> None:
         (x,) = arrays
@@ -47,13 +46,13 @@ def transpose(x: Any, axes: Sequence[int] | None = None, *, out: Any = None) -> 
         turned = replace(x, shape=result.shape, strides=tuple(x.strides[k] for k in order))
         copy_transposed(planner, turned, result)
 
-    return call(_PLANS, "transpose", ("x",), (x,), axes, make, out)
+    return call(_PLANS, "transpose", ("x",), (x,), (axes,), make, out)
 
 
 def _order(rank: int, axes: Any) -> tuple[int, ...]:
     if axes is None:
         return tuple(reversed(range(rank)))
-    given = axes if isinstance(axes, tuple) else (axes,)
+    given = axes if isinstance(axes, tuple | list) else (axes,)
     if len(given) != rank:
         raise wrong("transpose", f"`axes` is {axes!r}, but `x` has {rank} axes")
     return normal_axes("transpose", rank, given)
@@ -61,10 +60,6 @@ def _order(rank: int, axes: Any) -> tuple[int, ...]:
 
 def _as_bits(x: Memory) -> Memory:
     return replace(x, dtype=_BITS[x.dtype.itemsize])
-
-
-def _same(v: Any) -> Any:
-    return v
 
 
 def copy_transposed(planner: Planner, x: Memory, out: Memory) -> None:
@@ -82,7 +77,7 @@ def copy_transposed(planner: Planner, x: Memory, out: Memory) -> None:
     )
     own = next((a for a in axes[:-1] if a.strides[1] == size), None)
     if own is None or axes[-1].strides[0] != size:
-        launch_each(planner, _same, [x], out)
+        launch_each(planner, same, [x], out)
         return
     rest = [a for a in axes[:-1] if a is not own]
     read = seen(x, [*rest, axes[-1], own], 1)

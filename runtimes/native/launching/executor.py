@@ -30,9 +30,10 @@ from cubepy.runtimes.native.launching.callables import (
 )
 from cubepy.runtimes.native.launching.cupy_arrays import cupy_layout
 from cubepy.runtimes.native.launching.module import text
+from cubepy.runtimes.native.launching.process import made
 from cubepy.runtimes.native.launching.tables import Context, Kind, Reading
 from cubepy.runtimes.native.linker import Library, compile_text, link, once
-from cubepy.runtimes.native.pool import inline_address
+from cubepy.runtimes.native.pool import inline_address, raised_address
 
 DTYPES = (
     ("float32", 2),
@@ -165,6 +166,7 @@ class Executor:
             Context.TENSOR_MAP: id(classes.tensor_map),
             Context.EXCEPTION: id(Exception),
             Context.INLINE: inline_address(),
+            Context.INTERRUPTED: raised_address(),
             Context.TUPLE: id(tuple),
             Context.MODULE: id(ModuleType),
             Context.DICT: id(dict),
@@ -262,7 +264,6 @@ def _numpys_dtype(name: str) -> Any:
 
 
 _lock = threading.Lock()
-_made: list[Executor | None] = []
 
 
 def _after_fork() -> None:
@@ -277,16 +278,11 @@ if hasattr(os, "register_at_fork"):
 
 def executor(classes: Callable[[], Classes]) -> Executor | None:
     """The process's executor, made now if there is none; None where launches go through Python."""
-    if not _made:
+    if not made:
         with _lock:
-            if not _made:
-                _made.append(_make(classes()))
-    return _made[0]
-
-
-def existing_executor() -> Executor | None:
-    """The process's executor, if it was made."""
-    return _made[0] if _made else None
+            if not made:
+                made.append(_make(classes()))
+    return made[0]
 
 
 def _make(classes: Classes) -> Executor | None:

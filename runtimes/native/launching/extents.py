@@ -21,7 +21,7 @@ from cubepy.runtimes.native.words import Routine, Value
 def _nests() -> Routine:
     """(leaf): whether no two elements of an array share an address, by the rule of Python's half:
     axes in the order of their strides reach over each other."""
-    f = Routine("nests", 1)
+    f = Routine("nests", 1, is_inlined=True)
     (leaf,) = f.parameters
     f.refuse((leaf[Leaf.CLASS] & LINEAR).differs(0), 1)
     f.refuse(leaf[Leaf.ELEMENTS].equals(0), 1)
@@ -49,7 +49,7 @@ def _nests() -> Routine:
 def _apart() -> Routine:
     """(frame, plan): 1 where no written array meets another, 2 where one is given twice, 0 for
     anything else."""
-    f = Routine("apart", 2)
+    f = Routine("apart", 2, is_inlined=True)
     frame, plan = f.parameters
     found, count = f.local(1), frame[COUNT]
     with f.times(count) as k:
@@ -86,7 +86,10 @@ def _count() -> Routine:
     x, y, z = f.local(1), f.local(1), f.local(1)
     with f.times(rank) as k:
         n = shape[k]
-        lines = f.choose(k.equals(axis), (n + width - 1).over(width), n)
+        held = f.local(n)
+        with f.when(k.equals(axis)):  # divisions take longer than all else here
+            held.set((n + width - 1).over(width))
+        lines = held.get()
         f.refuse(lines > HUGE)
         back = rank - 1 - k
         is_x = f.truth(by_axes.equals(0)) | f.truth(back.equals(0))
@@ -98,7 +101,9 @@ def _count() -> Routine:
     for place, (part, by) in enumerate(
         ((x, Plan.DIVISOR_X), (y, Plan.DIVISOR_Y), (z, Plan.DIVISOR_Z))
     ):
-        counts.store((part.get() + plan[by] - 1).over(plan[by]), place * 8)
+        with f.when(plan[by] > 1):
+            part.set((part.get() + plan[by] - 1).over(plan[by]))
+        counts.store(part.get(), place * 8)
     f.leave(1)
     return f
 

@@ -37,7 +37,7 @@ from cubepy.runtimes.native.words import Routine, Value
 def _is_as_before() -> Routine:
     """(table): whether settings and the function's parameters are those of the table, which is
     never made where a block of settings chooses what code depends on."""
-    f = Routine("is_as_before", 1)
+    f = Routine("is_as_before", 1, is_inlined=True)
     (table,) = f.parameters
     held = f.room(1)
     held.store(0)
@@ -63,7 +63,7 @@ def _is_as_before() -> Routine:
 def _same_value() -> Routine:
     """(object, other): whether they are one object, or numbers or strings of one type that are
     equal, bit for bit."""
-    f = Routine("same_value", 2)
+    f = Routine("same_value", 2, is_inlined=True)
     found, wanted = f.parameters
     f.refuse(found.equals(wanted), 1)
     cls = found.load(TYPE_OF)
@@ -81,7 +81,7 @@ def _same_value() -> Routine:
 
 def _rule_holds() -> Routine:
     """(plan, rule, leaf): whether a value is what the plan is for."""
-    f = Routine("rule_holds", 3)
+    f = Routine("rule_holds", 3, is_inlined=True)
     plan, rule, leaf = f.parameters
     which = rule[0]
     with f.when(which.equals(Rule.ARRAY)):
@@ -173,7 +173,7 @@ def _require_size(f: Routine, items: Value, size: Value) -> None:
 
 def _capture_holds() -> Routine:
     """(frame, capture): whether a captured name is bound to the same value."""
-    f = Routine("capture_holds", 2)
+    f = Routine("capture_holds", 2, is_inlined=True)
     frame, row = f.parameters
     items = f.local(row[1])
     with f.when(row[0].equals(Capture.MODULE)):
@@ -241,7 +241,7 @@ def _divides(f: Routine, frame: Value, plan: Value) -> None:
 def _matches() -> Routine:
     """(frame, plan, launcher, counts, block): whether a launch is of a plan: then the counts are
     known and the block is filled; gives its work, or -1."""
-    f = Routine("matches", 5)
+    f = Routine("matches", 5, is_inlined=True)
     frame, plan, launcher, counts, block = f.parameters
     f.refuse(plan[Plan.LEAVES].differs(frame[COUNT]))
     largest, most = f.local(), f.local()

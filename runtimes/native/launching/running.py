@@ -44,7 +44,7 @@ from cubepy.runtimes.native.words import Routine
 
 def _now() -> Routine:
     """The time, in ticks of the processor or in ns."""
-    f = Routine("now", 0)
+    f = Routine("now", 0, is_inlined=True)
     if HAS_COUNTER:
         f.leave(f.value("i64", "call i64 @llvm.readcyclecounter()"))
         return f
@@ -56,7 +56,7 @@ def _now() -> Routine:
 
 def _number() -> Routine:
     """(slot, leaf, place): write a number; 0 where it does not fit."""
-    f = Routine("number", 3)
+    f = Routine("number", 3, is_inlined=True)
     slot, leaf, place = f.parameters
     value, kind, packed = leaf[Leaf.VALUE], leaf[Leaf.KIND], slot[2]
     with f.when(packed.equals(Packed.INTEGER)):
@@ -92,7 +92,7 @@ def _number() -> Routine:
 
 def _fill() -> Routine:
     """(frame, plan, block): write the argument block; 0 where a number does not fit."""
-    f = Routine("fill", 3)
+    f = Routine("fill", 3, is_inlined=True)
     frame, plan, block = f.parameters
     slots = plan + plan[Plan.SLOTS_AT]
     with f.times(plan[Plan.SLOTS]) as k:
@@ -140,7 +140,7 @@ def _rest() -> Routine:
 def _run() -> Routine:
     """(plan, block, count, work): run the cubes on the CPU; 1 when they are done, -1 for an
     exception."""
-    f = Routine("run", 4)
+    f = Routine("run", 4, is_inlined=True)
     plan, block, count, work = f.parameters
     state, first = plan[Plan.STATE], f.local()
     state.store(1, IS_USED * 8)
@@ -153,21 +153,19 @@ def _run() -> Routine:
         before = slot[0]
         slot.store(plan[Plan.NAME])
         began = f.invoke("now")
-        with f.when(count.equals(1)):
-            entry = f.pointer(plan[Plan.ENTRY])
-            f.line(f"call void {entry}({f.arguments((block, f.word(0), f.word(1)))})")
-            first.set(1)
-        with f.when(count > 1):
-            args = plan[Plan.ENTRY], block, 0, count, PATIENCE
-            first.set(
-                f.value(
-                    "i64", f"call i64 {f.pointer(context(f, Context.INLINE))}({f.arguments(args)})"
-                )
-            )
+        args = plan[Plan.ENTRY], block, 0, count, PATIENCE
+        inline = f.pointer(context(f, Context.INLINE))
+        first.set(f.value("i64", f"call i64 {inline}({f.arguments(args)})"))
         took = f.invoke("now") - began
         slot.store(before)
         with f.when(took > (LONG_TICKS if HAS_COUNTER else LONG_NS)):
             state.store(LONG_LAUNCHES, IS_LONG * 8)
+        with f.when(first.get() < 0):
+            raised = context(f, Context.INTERRUPTED)
+            f.line(f"call void @PyErr_Restore({f.arguments(tuple(raised[k] for k in range(3)))})")
+            for k in range(3):
+                raised.store(0, k * 8)
+            f.leave(-1)
         lacks = f.local()
         with f.when(plan[Plan.LACKING].differs(0)):
             lacks.set(plan[Plan.LACKING].load())

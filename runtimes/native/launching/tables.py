@@ -541,7 +541,9 @@ class Context(IntEnum):
     MODULE = 82
     """The type of modules, of which classes can be others."""
     CUPY_DEVICE = 83
-    SIZE = 84
+    INTERRUPTED = 84
+    """Where the exception is kept that made the main thread leave a cube."""
+    SIZE = 85
 
 
 NUMBER_ROW_WORDS = 3

@@ -5,6 +5,7 @@
 #include <ucontext.h>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <type_traits>
 
@@ -278,9 +279,9 @@ inline void run_ready(Unit* units, int count) {
 // because a plane of which some units returned has its own rule; the tests of refusals cover it.
 inline bool run_together(RunUnit run, void** arguments, uint3 cube_at, uint3 counts, uint3 dim) {
     const int count = dim.x * dim.y * dim.z, stack = 256 << 10;
-    Unit* units = new Unit[count];
-    Plane* planes = new Plane[(count + PLANE - 1) / PLANE]();
-    char* stacks = new char[(size_t)count * stack];
+    Unit* units = (Unit*)std::calloc(count, sizeof(Unit));
+    Plane* planes = (Plane*)std::calloc((count + PLANE - 1) / PLANE, sizeof(Plane));
+    char* stacks = (char*)std::malloc((size_t)count * stack);
     for (int k = 0; k < count; ++k) {
         Unit& u = units[k];
         const int rest = count - k / PLANE * PLANE;
@@ -305,9 +306,9 @@ inline bool run_together(RunUnit run, void** arguments, uint3 cube_at, uint3 cou
     }
     bool ended = true;
     for (int k = 0; k < count; ++k) ended &= units[k].state == ENDED;
-    delete[] stacks;
-    delete[] planes;
-    delete[] units;
+    std::free(stacks);
+    std::free(planes);
+    std::free(units);
     return ended;
 }
 // Kernels that meet nowhere need no fibres.

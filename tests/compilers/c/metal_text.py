@@ -38,6 +38,13 @@ def find_clang() -> str:
     pytest.skip("package absent: clang 16 or newer (apt-get install clang-16)")
 
 
+@lru_cache(maxsize=1)
+def _runtime() -> str:
+    """The archive of what clang calls for conversions of half-precision numbers."""
+    command = [find_clang(), "--print-libgcc-file-name"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
 @lru_cache(maxsize=2)
 def _shim(level: str) -> Path:
     """The shim, compiled once for a level: `-include` finds the compiled form beside it."""
@@ -95,18 +102,24 @@ extern "C" int {name}(void** arguments, const uint* grid, const uint* dim) {{
 
 
 def build(*programs: str, level: str = "-O1") -> Any:
-    """The library of one or more programs; see `as_cpp`. Optimising takes half of the time."""
-    shim = _shim(level)
+    """The library of one or more programs; see `as_cpp`. Optimising takes half of the time.
+
+    The linker is called here, because clang starts itself again for it. It finds no library of C++.
+    """
     text = "\n".join(programs)
     with tempfile.TemporaryDirectory(prefix="cubepy-metal-") as folder:
         file, library = Path(folder) / "kernel.cpp", Path(folder) / "kernel.so"
         file.write_text(text)
-        command = [find_clang(), level, *FLAGS, "-shared", "-include", str(shim), str(file)]
-        done = subprocess.run(
-            [*command, "-o", str(library)], capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, f"{done.stderr}\n{text}"
+        made = file.with_suffix(".o")
+        compile = [find_clang(), level, *FLAGS, "-c", "-include", str(_shim(level)), str(file)]
+        _run([*compile, "-o", str(made)], text)
+        _run(["ld", "-shared", str(made), _runtime(), "-o", str(library)], text)
         return ctypes.CDLL(str(library))
+
+
+def _run(command: list[str], text: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{done.stderr}\n{text}"
 
 
 def launch(function: Any, pointers: list[int], grid: Any, dim: Any) -> None:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 import random
+from typing import Any
 
 import pytest
 
+from cubepy.autotune.replay import replay
+from cubepy.autotune.sandbox import PATIENCE_S, Verdict
+from cubepy.autotune.search import conclude, examine
 from cubepy.autotune.trials import (
     FAILED,
+    LATE,
     OK,
     UNTRIED,
     WRONG,
     Limits,
     Trials,
-    conclude,
-    examine,
-    replay,
 )
 from tests.autotune.fakes import FakeClock, FakeSubject
 
@@ -107,8 +109,9 @@ def test_equal_samples_give_equal_searches_and_a_record_replays_without_candidat
 
 def test_a_search_that_was_cut_off_ends_with_what_it_has():
     trials = Trials(["a", "b", "c"])
-    trials.apply({"do": "checked", "k": 0, "status": OK, "s": 1.0})
-    trials.apply({"do": "checked", "k": 1, "status": OK, "s": 0.5})
+    for k, seconds in enumerate((1.0, 0.5)):
+        trials.apply({"do": "checked", "k": k, "status": OK})
+        trials.apply({"do": "first", "k": k, "s": seconds})
     for _ in range(4):
         trials.apply({"do": "sample", "k": 0, "s": 1.0})
         trials.apply({"do": "sample", "k": 1, "s": 0.5})
@@ -125,3 +128,46 @@ def test_the_clock_of_a_fake_moves_with_runs():
     clock = FakeClock()
     FakeSubject([1.0], clock, compile_s=0.5).run(0)
     assert clock() == 101.5
+
+
+class FakeFirstRuns:
+    """A process in which a candidate takes as long as it takes here, and what hangs is ended."""
+
+    reference_s = 0.0
+
+    def __init__(self, subject: FakeSubject, seconds: list[float], limit_s: float) -> None:
+        self._clock, self._seconds, self._limit = subject.clock, seconds, limit_s
+        self.candidate = 0
+
+    def is_ready(self, seconds: float) -> bool:
+        return True
+
+    def run(self, recording: object, rest_s: float) -> Verdict:
+        limit, took = min(self._limit, rest_s), self._seconds[self.candidate]
+        self._clock.now += min(took, limit) + (PATIENCE_S if took > limit else 0.0)
+        if took <= limit:
+            return Verdict()
+        return Verdict("no answer", is_late=limit == self._limit, is_unknown=limit < self._limit)
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_no_search_takes_longer_than_its_budget_whatever_candidates_do(seed: int):
+    rng = random.Random(seed)
+    budget = rng.choice((0.2, 0.6, 1.0))
+    seconds = [1e-3, *(rng.choice((1e-4, 1e-3, 0.03, 0.2, 0.45, 60.0)) for _ in range(12))]
+    subject = FakeSubject(seconds, compile_s=0.005, noise=0.05, seed=seed)
+    first_runs: Any = FakeFirstRuns(subject, seconds, 0.5)
+    recorded = subject.recorded
+
+    def noted(k: int, only_kept: bool) -> Any:
+        first_runs.candidate = k
+        return recorded(k, only_kept)
+
+    subject.recorded = noted
+    clock = subject.clock
+    limits = Limits(clock(), clock() + budget, 0.7, seed, share=0.9)
+    trials = Trials(subject.texts)
+    examine(subject, trials, limits, trials.apply, clock, first_runs)
+    assert clock() - limits.started <= budget * 1.1
+    assert trials.outcome is not None and trials.outcome["pick"] is not None
+    assert all(seconds[k] > 0.5 for k, s in enumerate(trials.status) if s == LATE)

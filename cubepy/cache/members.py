@@ -1,0 +1,72 @@
+"""What classes and objects hold by name, what of it is the user's, and what Python made."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import reprlib
+from types import FunctionType, SimpleNamespace
+from typing import Any
+
+from cubepy.cache.library import is_library_class
+
+_WRAPPERS = (dataclasses.__file__, reprlib.__file__)
+"""Files of functions around those that `dataclass` writes."""
+_GETTERS = ("_tuplegetter", "getset_descriptor", "member_descriptor")
+"""Types of what reads the field of a NamedTuple and a slot."""
+_HELD_DUNDERS = {"__match_args__", "__slots__"}
+_SKIPPED_DUNDERS = {"__doc__", "__module__", "__qualname__", "__annotations__", "__weakref__"}
+
+
+def is_users(cls: type) -> bool:
+    """Whether a class is the user's own, and of no library."""
+    return not is_library_class(cls)
+
+
+def names_of_class(cls: type) -> set[str]:
+    """What a class of the user has by name, from classes of the user."""
+    return {name for each in cls.__mro__ if is_users(each) for name in vars(each)}
+
+
+def is_special(cls: type, name: str) -> bool:
+    """Whether Python calls a member of a class without a function naming it."""
+    if name in _HELD_DUNDERS:
+        return True
+    is_dunder = name.startswith("__") and name.endswith("__") and name not in _SKIPPED_DUNDERS
+    held = vars(cls)[name]
+    return is_dunder and isinstance(held, FunctionType | staticmethod | classmethod | property)
+
+
+def is_generated(held: Any) -> bool:
+    """Whether a member was made by `dataclass` or `NamedTuple`, from the fields of its class."""
+    if type(held).__name__ in _GETTERS:
+        return True
+    held = getattr(held, "__func__", held)
+    if not isinstance(held, FunctionType):
+        return False
+    if held.__code__.co_filename in _WRAPPERS:  # around what `dataclass` made
+        held = inspect.getclosurevars(held).nonlocals.get("user_function", held)
+    return isinstance(held, FunctionType) and held.__code__.co_filename == "<string>"
+
+
+def is_harmless(cls: type) -> bool:
+    """Whether a base class of Python adds no state of its own."""
+    return cls in (object, SimpleNamespace) or cls.__module__ in ("abc", "enum", "typing")
+
+
+def defaults_of(field: Any) -> tuple[Any, ...]:
+    """The default and the factory of a dataclass's field; a text for each that is missing."""
+    found = (field.default, field.default_factory)
+    missing = dataclasses.MISSING
+    return tuple(f"missing {k}" if v is missing else v for k, v in enumerate(found))
+
+
+def held_by(value: Any) -> dict[str, Any]:
+    """What an object holds by name, in its dictionary and its slots."""
+    held = dict(getattr(value, "__dict__", {}))
+    for cls in type(value).__mro__:
+        slots = vars(cls).get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if hasattr(value, name):
+                held[name] = getattr(value, name)
+    return held

@@ -1,0 +1,236 @@
+"""How a convolution is launched: on tensor cores, as a product of matrices, by bands or squares of
+pixels, or each result for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+from cubepy.array.memory import Memory
+from cubepy.config import get
+from cubepy.jit.grid import Over
+from cubepy.kernels.calls.arguments import wrong
+from cubepy.kernels.calls.plans import Planner
+from cubepy.kernels.convolution import strategies, waves
+from cubepy.kernels.convolution.blocks import Bands, Packing, convolve_bands
+from cubepy.kernels.convolution.copies import copy_dense
+from cubepy.kernels.convolution.each import convolve_each
+from cubepy.kernels.convolution.gathered import launch_gathered
+from cubepy.kernels.convolution.narrow import Filling, fill_pixels, fill_weights, filled
+from cubepy.kernels.convolution.problem import Problem
+from cubepy.kernels.convolution.tensor_cores import Tiles
+from cubepy.kernels.convolution.variants import others, problem_key
+from cubepy.kernels.convolution.volumes import VOLUME, channels_last, permuted
+from cubepy.kernels.convolution.weights import Weights, matrix_of, pack_panels, packing_of
+from cubepy.kernels.convolution.winograd import Basis, convolve_squares
+from cubepy.kernels.matmul.entry import multiply
+from cubepy.kernels.matmul.problem import BOX_UNIT, Product, turned
+from cubepy.record import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Convolution:
+    """The operands of one convolution; `x` and `out` are [n, channel, depth, row, column]."""
+
+    problem: Problem
+    x: Memory
+    weights: Weights
+    out: Memory
+    biases: tuple[Memory, ...]
+    epilogue: Callable[..., Any] | None
+    extras: tuple[Memory, ...]
+
+
+def launch_convolution(planner: Planner, c: Convolution) -> None:
+    """Fill `out` in the fastest way that the target and the operands allow."""
+    problem, is_plain = c.problem, c.weights.packing is None
+    tilings = [] if _has_matrices(c) else waves.tilings(planner.target, problem, c.x.dtype)
+    fillings = [] if _is_product(c) else waves.fillings_of(planner.target, problem, c.x.dtype)
+    if tilings and is_plain:
+        _launch_gathered(planner, problem, tilings, c.x, c.weights.volume, c)
+    elif fillings and is_plain:
+        key = ("narrow", *problem_key(problem), c.x.dtype)
+        _launch_filled(planner, c, planner.pick_among("convolution", key, fillings))
+    elif isinstance(c.weights.packing, Basis):
+        _launch_squares(planner, c, c.weights.packing)
+    elif is_plain and _is_product(c):
+        _launch_product(planner, replace(c, x=_points(planner, c)))
+    elif strategies.is_blocked(planner.target, c.weights.shape, problem.groups, problem.sums):
+        _launch_bands(planner, c)
+    else:
+        launch_each(planner, c)
+
+
+def _launch_gathered(
+    planner: Planner,
+    problem: Problem,
+    tilings: list[Tiles],
+    x: Memory,
+    weight: Memory,
+    c: Convolution,
+) -> None:
+    """On Hopper's tensor cores: `x` and `weight` as `problem` has them."""
+    key = (*problem_key(problem), x.dtype)
+    t = planner.pick_among("convolution", key, waves.varied(tilings))
+    launch_gathered(planner, problem, t, x, weight, c.out, c.biases, c.extras, c.epilogue)
+
+
+def _launch_filled(planner: Planner, c: Convolution, f: Filling) -> None:
+    """There, with the channels filled up."""
+    problem = filled(c.problem, f)
+    tilings = waves.tilings(planner.target, problem, c.x.dtype)
+    x = fill_pixels(planner, c.problem, c.x, f)
+    weight = fill_weights(planner, c.problem, c.weights.volume, f)
+    _launch_gathered(planner, problem, tilings, x, weight, c)
+
+
+def _is_product(c: Convolution) -> bool:
+    plain = c.problem.window.is_point and c.problem.groups == 1 and c.epilogue is None
+    return plain and _is_flat(c.out)
+
+
+def _has_matrices(c: Convolution) -> bool:
+    """Whether it is a product of matrices that tensor maps describe, dense along pixels."""
+    rows = prod(c.problem.results) * c.x.dtype.itemsize % BOX_UNIT == 0
+    dense = not (c.problem.has_channels_last or c.problem.puts_channels_last)
+    return rows and dense and max(c.problem.window.stride) == 1 and _is_product(c)
+
+
+def _points(planner: Planner, c: Convolution) -> Memory:
+    """The elements that windows of one element see, at one distance; a copy where there is none."""
+    x, steps = c.x, c.problem.window.stride
+    shape = (*x.shape[:2], *c.problem.results)
+    strides = tuple(s * step for s, step in zip(x.strides[2:], steps, strict=True))
+    seen = replace(x, shape=shape, strides=(*x.strides[:2], *strides))
+    if _is_flat(seen):
+        return seen
+    if not c.problem.has_channels_last:
+        made = planner.scratch(shape, x.dtype)
+        copy_dense(planner, seen, made)
+        return made
+    last = channels_last(seen)
+    made = planner.scratch(last.shape, x.dtype)
+    copy_dense(planner, last, made)
+    return permuted(made, VOLUME)
+
+
+def _is_flat(x: Memory) -> bool:
+    """Whether all pixels lie at one distance."""
+    step, steps = None, zip(reversed(x.shape[2:]), reversed(x.strides[2:]), strict=True)
+    for extent, stride in steps:
+        if extent > 1:
+            if step is not None and stride != step:
+                return False
+            step = stride * extent
+    return True
+
+
+def _launch_product(planner: Planner, c: Convolution) -> None:
+    """A window of one element: pixels by channels times channels by filters, or turned."""
+    w = matrix_of(c.weights.volume)
+    w = replace(w, shape=(c.problem.batch, *w.shape), strides=(0, *w.strides))
+    x, out = _flat(c.x), _flat(c.out)
+    biases = tuple(replace(b, shape=out.shape, strides=(0, b.strides[0], 0)) for b in c.biases)
+    if c.problem.puts_channels_last:
+        turned_biases = tuple(map(turned, biases))
+        product = Product(turned(x), turned(w), turned(out), turned_biases, None, ())
+    else:
+        product = Product(w, x, out, biases, None, ())
+    multiply(planner, product)
+
+
+def _flat(x: Memory) -> Memory:
+    """[n, channel, pixel]"""
+    count = x.shape[2] * x.shape[3] * x.shape[4]
+    steps = [s for n, s in zip(x.shape[2:], x.strides[2:], strict=True) if n > 1]
+    step = min(steps) if steps else x.dtype.itemsize
+    return replace(x, shape=(*x.shape[:2], count), strides=(*x.strides[:2], step))
+
+
+def _launch_bands(planner: Planner, c: Convolution) -> None:
+    problem, weights, p = c.problem, c.weights, c.weights.packing
+    panels = weights.memory
+    if not isinstance(p, Packing):
+        p = packing_of(planner.target, weights, problem.groups)
+        size = p.elements(
+            problem.groups, problem.group_filters, problem.group_channels, problem.window.taps
+        )
+        panels = planner.scratch((size,), p.dtype)
+        pack_panels(planner, weights.volume, panels, problem.groups, p)
+    rule = strategies.bands(planner.target, problem, p)
+    t = planner.pick(
+        "convolution",
+        problem_key(problem),
+        rule,
+        lambda: others(rule, problem, get("scratch_bytes")),
+    )
+    shares = -(-p.panels(problem.group_filters) // t.panels)
+    bands = -(-problem.results[1] // t.band)
+    planner.launch(
+        convolve_bands,
+        problem.batch * problem.results[0] * bands * problem.groups * shares,
+        x=_source(c.x, t),
+        panels=panels,
+        out=channels_last(c.out) if t.puts_channels_last else c.out,
+        biases=c.biases,
+        extras=c.extras,
+        groups=problem.groups,
+        band=t.band,
+        panels_each=t.panels,
+        window=problem.window,
+        epilogue=c.epilogue,
+        t=t.compiled,
+    )
+
+
+def _launch_squares(planner: Planner, c: Convolution, basis: Basis) -> None:
+    problem = c.problem
+    window = problem.window
+    if window.stride != (1, 1, 1) or window.dilation != (1, 1, 1):
+        reason = "`weight` was packed for Winograd's form; `stride` or `dilation` is not 1"
+        raise wrong(planner.function, reason, "pack it without `precision`")
+    t = strategies.squares(planner.target, problem, basis)
+    shares = -(-basis.panels(problem.filters) // t.panels)
+    bands, stripes = -(-problem.results[1] // t.bands.band), -(-problem.results[2] // t.width)
+    planner.launch(
+        convolve_squares,
+        problem.batch * bands * stripes * shares,
+        x=_source(c.x, t.bands),
+        panels=c.weights.memory,
+        out=channels_last(c.out) if t.bands.puts_channels_last else c.out,
+        biases=c.biases,
+        extras=c.extras,
+        panels_each=t.panels,
+        window=window,
+        epilogue=c.epilogue,
+        t=t.compiled,
+    )
+
+
+def _source(x: Memory, t: Bands) -> Memory:
+    """The array in the order that the kernel reads."""
+    x = channels_last(x) if t.has_channels_last else x
+    if not t.has_whole_rows:
+        return x
+    shape = (*x.shape[:3], x.shape[3] * x.shape[4])
+    return replace(x, shape=shape, strides=(*x.strides[:3], x.strides[4]))
+
+
+def launch_each(planner: Planner, c: Convolution) -> None:
+    """A unit for each result."""
+    t = strategies.each(c.problem)
+    planner.launch(
+        convolve_each,
+        Over(prod(c.out.shape), "unit", t.units),
+        x=c.x,
+        weight=c.weights.volume,
+        out=c.out,
+        biases=c.biases,
+        extras=c.extras,
+        groups=c.problem.groups,
+        window=c.problem.window,
+        epilogue=c.epilogue,
+        t=t,
+    )

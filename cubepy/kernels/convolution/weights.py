@@ -1,0 +1,178 @@
+"""The weights of convolutions: as they are given, or packed once for many calls by `prepack`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+from cubepy.array.memory import Memory
+from cubepy.ir.types import DType, Kind
+from cubepy.jit.grid import Over
+from cubepy.kernels.calls.arguments import refused, wrong
+from cubepy.kernels.calls.call import call
+from cubepy.kernels.calls.libraries import Shape, library_of
+from cubepy.kernels.calls.plans import Planner, Plans
+from cubepy.kernels.convolution import strategies, waves
+from cubepy.kernels.convolution.blocks import Packing, pack_weights
+from cubepy.kernels.convolution.gathered import copy_taps, has_taps
+from cubepy.kernels.convolution.winograd import Basis, change_weights
+from cubepy.kernels.matmul.problem import sums_of
+from cubepy.kernels.transposition.entry import copy_transposed
+from cubepy.record import dataclass
+from cubepy.targets import Target
+
+_PLANS = Plans()
+PRECISIONS = {None: 0, "winograd2x2": 2, "winograd4x4": 4}
+"""What `prepack` takes as `precision`, and the extent of squares that it allows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Weights as the kernels of one device read them; `shape` and `dtype` are the weights' own.
+
+    Without a `packing` they are a matrix [filter, channel].
+    """
+
+    panels: Any
+    shape: tuple[int, ...]
+    dtype: DType
+    groups: int
+    packing: Packing | Basis | None
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """The weights of a call, as they are or packed."""
+
+    memory: Memory
+    packed: Packed | None
+
+    @property
+    def packing(self) -> Packing | Basis | None:
+        """How panels are packed; None for weights that are not in panels."""
+        return None if self.packed is None else self.packed.packing
+
+    @property
+    def volume(self) -> Memory:
+        """Weights that are not in panels, as [filter, channel, depth, row, column]."""
+        w, size = self.memory, self.memory.dtype.itemsize
+        if self.packed is not None:
+            shape, strides = self.shape[:2], (self.shape[1] * size, size)
+            return replace(w, shape=(*shape, 1, 1, 1), strides=(*strides, 0, 0, 0))
+        missing = 5 - len(w.shape)
+        shape = (*w.shape[:2], *[1] * missing, *w.shape[2:])
+        return replace(w, shape=shape, strides=(*w.strides[:2], *[0] * missing, *w.strides[2:]))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """[filters, channels of a group, ...]"""
+        return self.memory.shape if self.packed is None else self.packed.shape
+
+    @property
+    def dtype(self) -> DType:
+        """The type of the weights as they were given."""
+        return self.memory.dtype if self.packed is None else self.packed.dtype
+
+
+def prepack(weight: Any, *, groups: int = 1, precision: str | None = None) -> Packed | Any:
+    """The weights of a convolution in the order that its kernels read them, for many calls.
+
+    `weight`: [filters, channels / groups, ...], 1 to 3 further axes. Gives what `conv1d`, `conv2d`
+    and `conv3d` take for it, with the same `groups`; a copy, which does not follow later changes.
+    Where the device's kernels read weights as they are, that is `weight` itself; Hopper's tensor
+    cores read an array of the same shape with the channels last in memory.
+
+    `precision`: "winograd2x2" or "winograd4x4" allow Winograd's F(2x2, 3x3) or F(4x4, 3x3), which
+    multiply 2.25 or 4 times less. CPUs use them for floats [filters, channels, 3, 3] of one group;
+    such weights then serve strides and dilations of 1 alone. Other weights and devices do without
+    what is allowed. The error of a result no longer scales with the products that it sums, but with
+    what lies nearby: it is at most 16 (channels + 8) 2**-24, or 861 (channels + 14) 2**-24, times
+    the sum over channels of the largest absolute element of its square's window by the absolute sum
+    of the filter's weights. An infinity or NaN may make NaN of all results of the squares that
+    depend on it, and elements beyond a 4th (a 100th) of the largest number may overflow.
+    docs/accuracy.md derives this.
+    """
+    library, seen = library_of("prepack", "weight", weight)
+    planner = Planner("prepack", library)
+    w = planner.array("weight", seen)
+    check_weight("prepack", w, groups)
+    if precision not in tuple(PRECISIONS):
+        known = ", ".join(map(repr, PRECISIONS))
+        raise wrong("prepack", f"`precision` is {precision!r}", f"one of {known}")
+    if planner.target.kind not in ("cpu", "interpreter"):
+        return _with_channels_last(weight, planner, w) if groups == 1 else weight
+    size, sums = PRECISIONS[precision], sums_of(w.dtype)
+    p: Packing | Basis | None = None
+    if size and strategies.takes_squares(w.shape, groups, sums):
+        p = strategies.basis(planner.target, size, w.shape[0], sums)
+    elif not strategies.stays_matrix(w.shape, groups, w.dtype, sums):
+        if not strategies.is_blocked(planner.target, w.shape, groups, sums):
+            return weight  # each result is made for itself
+        p = packing_of(planner.target, w, groups)
+
+    def make(planner: Planner, arrays: list[Memory]) -> None:
+        (w,) = arrays
+        if p is None:
+            copy_transposed(planner, matrix_of(w), planner.result(Shape(w.shape[:2], w.dtype)))
+        elif isinstance(p, Basis):
+            size = p.elements(w.shape[0], w.shape[1])
+            panels = planner.result(Shape((size,), p.dtype))
+            units = p.panels(w.shape[0]) * p.step * w.shape[1]
+            seen = Weights(w, None).volume
+            planner.launch(change_weights, Over(units), weight=seen, panels=panels, t=p)
+        else:
+            size = p.elements(groups, w.shape[0] // groups, w.shape[1], _taps(w))
+            pack_panels(planner, w, planner.result(Shape((size,), p.dtype)), groups, p)
+
+    panels = call(_PLANS, "prepack", ("weight",), (weight,), (groups, precision), make)
+    return Packed(panels, w.shape, w.dtype, groups, p)
+
+
+def _with_channels_last(weight: Any, planner: Planner, w: Memory) -> Any:
+    """Weights as tensor cores read them, if there are any and these are read otherwise."""
+    seen = Weights(w, None).volume
+    if not waves.has_tensor_cores(planner.target, w.shape[:2], w.dtype) or has_taps(seen):
+        return weight
+
+    def make(planner: Planner, arrays: list[Memory]) -> None:
+        (w,) = arrays
+        order = (0, *range(2, len(w.shape)), 1)
+        result = planner.result(Shape(w.shape, w.dtype, order))
+        copy_taps(planner, Weights(w, None).volume, Weights(result, None).volume)
+
+    return call(_PLANS, "prepack", ("weight",), (weight,), ("channels last",), make)
+
+
+def check_weight(function: str, w: Any, groups: int) -> None:
+    """E601 and E602 for weights that no convolution of so many groups has."""
+    if not 3 <= len(w.shape) <= 5:
+        raise wrong(function, f"`weight` has shape {w.shape}; it has 3 to 5 axes")
+    if not isinstance(groups, int) or groups < 1 or w.shape[0] % groups:
+        raise wrong(function, f"`groups` is {groups!r}, `weight` has shape {w.shape}")
+    if 0 in w.shape[2:]:
+        raise wrong(function, f"`weight` has shape {w.shape}, whose window is empty")
+    if w.dtype.kind is Kind.BOOL:
+        raise refused(function, "weight", "has dtype bool_", "convert it")
+
+
+def matrix_of(w: Memory) -> Memory:
+    """Weights of windows of one element as [filter, channel]."""
+    return replace(w, shape=w.shape[:2], strides=w.strides[:2])
+
+
+def packing_of(target: Target, w: Any, groups: int) -> Packing:
+    """How weights of that shape and type are packed."""
+    taps, sums = _taps(w), sums_of(w.dtype)
+    return strategies.packing(target, w.shape[0], w.shape[1] * groups, groups, taps, sums)
+
+
+def _taps(w: Any) -> int:
+    return prod(w.shape[2:])
+
+
+def pack_panels(planner: Planner, w: Memory, panels: Memory, groups: int, p: Packing) -> None:
+    """Fill the panels."""
+    cubes = groups * p.panels(w.shape[0] // groups) * p.parts(w.shape[1])
+    seen = Weights(w, None).volume
+    planner.launch(pack_weights, cubes, weight=seen, panels=panels, groups=groups, t=p)
