@@ -220,10 +220,11 @@ def _exists(x: Any, i: Any, j: Any) -> Any:
 
 
 def _covers(tile: Fragment, x: Any, i: Any, j: Any) -> Any:
-    """Whether nothing of the tile's blocks, which may be larger than it, lies outside of `x`."""
+    """Whether nothing of the tile's blocks, which may be larger than it, lies outside of `x`. The
+    extents are subtracted, as `i + tile.rows` may overflow."""
     if not _is_full(tile):
         return False
-    return i >= 0 and j >= 0 and i + tile.rows <= x.shape[0] and j + tile.columns <= x.shape[1]
+    return 0 <= i <= x.shape[0] - tile.rows and 0 <= j <= x.shape[1] - tile.columns
 
 
 # Loading

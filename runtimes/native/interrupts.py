@@ -237,7 +237,7 @@ define internal void @handle(i32 %signal, ptr %handler, i32 %flags) nounwind {
   ret void
 }
 
-; The system may give the signal to any thread that does not hold it. The main one is told then.
+; The system may give the signal to any thread that does not hold it. The main one is notified then.
 define internal void @interrupted(i32 %signal, ptr %info, ptr %context) nounwind {
   %handler = load ptr, ptr @before
   call void %handler(i32 %signal, ptr %info, ptr %context)
@@ -251,8 +251,8 @@ look:
 ask:
   %jump = load volatile ptr, ptr @main.jump
   %outside = icmp eq ptr %jump, null
-  br i1 %outside, label %done, label %tell
-tell:
+  br i1 %outside, label %done, label %notify
+notify:
   %ours = call i1 @has.urgent()
   br i1 %ours, label %send, label %done
 send:

@@ -67,7 +67,7 @@ def test_a_configuration_is_a_mapping_that_nobody_changes():
     c = Config({"b": 2, "a": 1})
     assert c["a"] == 1 and list(c) == ["b", "a"] and c == {"a": 1, "b": 2}
     assert c == Config({"a": 1, "b": 2}) and hash(c) == hash(Config({"a": 1, "b": 2}))
-    assert c != Config({"a": 1.0, "b": 2})  # a comptime key tells them apart too
+    assert c != Config({"a": 1.0, "b": 2})  # a comptime key distinguishes them too
     with pytest.raises(TypeError):
         c["a"] = 3  # type: ignore[index]
 

@@ -60,129 +60,99 @@ tile_product(
     held_2[2] = 0.0f;
     held_2[3] = 0.0f;
     // kernels.py:192: cp.cmma.load(left, a, (i, k))
-    const int v1 = i + 16;
-    const int v2 = unit_x & 31;
-    const int v3 = v2 >> 2;
-    const int v4 = (v2 & 3) * 2;
-    const int v5 = i + v3;
-    const unsigned int v6 = (unsigned int)a_stride0;
-    const unsigned int v7 = (unsigned int)v5 * v6;
-    const int v8 = v4 + 1;
-    const int v9 = i + (v3 + 8);
-    const unsigned int v10 = (unsigned int)v9 * v6;
-    const int v11 = v4 + 8;
-    const int v12 = v4 + 9;
-    const bool v13 = v5 < a_shape0;
-    const bool v14 = v9 < a_shape0;
+    const int v1 = unit_x & 31;
+    const int v2 = v1 >> 2;
+    const int v3 = (v1 & 3) * 2;
+    const int v4 = i + v2;
+    const unsigned int v5 = (unsigned int)a_stride0;
+    const unsigned int v6 = (unsigned int)v4 * v5;
+    const int v7 = v3 + 1;
+    const int v8 = i + (v2 + 8);
+    const unsigned int v9 = (unsigned int)v8 * v5;
+    const int v10 = v3 + 8;
+    const int v11 = v3 + 9;
+    const bool v12 = v4 < a_shape0;
+    const bool v13 = v8 < a_shape0;
     // kernels.py:193: cp.cmma.load(right, b, (k, j))
-    const int v15 = j + 8;
-    const int v16 = j + v3;
-    const bool v17 = v16 < b_shape1;
+    const int v14 = j + v2;
+    const bool v15 = v14 < b_shape1;
     // kernels.py:191: for k in range(0, a.shape[1], 16)
-    const bool v18 = v1 <= a_shape0;
-    const bool v19 = v15 <= b_shape1;
+    const bool v16 = i <= a_shape0 - 16;
+    const int v17 = a_shape1 - 16;
+    const int v18 = b_shape0 - 16;
+    const bool v19 = j <= b_shape1 - 8;
     for (int k = 0; k < a_shape1; k += 16) {
         // kernels.py:192: cp.cmma.load(left, a, (i, k))
-        const int v20 = k + 16;
-        if (v18 && v20 <= a_shape1) {
-            const unsigned int v21 = (unsigned int)(k + v4);
-            const unsigned int v22 = (unsigned int)(k + v8);
-            const unsigned int v23 = (unsigned int)(unsigned short)a[(int)(v7 + v21)]
-                    | ((unsigned int)(unsigned short)a[(int)(v7 + v22)] << 16u);
-            held[0] = v23;
-            const unsigned int v24 = (unsigned int)(unsigned short)a[(int)(v10 + v21)]
-                    | ((unsigned int)(unsigned short)a[(int)(v10 + v22)] << 16u);
-            held[1] = v24;
+        if (v16 && k <= v17) {
+            const unsigned int v20 = (unsigned int)(k + v3);
+            const unsigned int v21 = (unsigned int)(k + v7);
+            const unsigned int v22 = (unsigned int)(unsigned short)a[(int)(v6 + v20)]
+                    | ((unsigned int)(unsigned short)a[(int)(v6 + v21)] << 16u);
+            held[0] = v22;
+            const unsigned int v23 = (unsigned int)(unsigned short)a[(int)(v9 + v20)]
+                    | ((unsigned int)(unsigned short)a[(int)(v9 + v21)] << 16u);
+            held[1] = v23;
+            const unsigned int v24 = (unsigned int)(k + v10);
             const unsigned int v25 = (unsigned int)(k + v11);
-            const unsigned int v26 = (unsigned int)(k + v12);
-            const unsigned int v27 = (unsigned int)(unsigned short)a[(int)(v7 + v25)]
-                    | ((unsigned int)(unsigned short)a[(int)(v7 + v26)] << 16u);
-            held[2] = v27;
-            const unsigned int v28 = (unsigned int)(unsigned short)a[(int)(v10 + v25)]
-                    | ((unsigned int)(unsigned short)a[(int)(v10 + v26)] << 16u);
-            held[3] = v28;
+            const unsigned int v26 = (unsigned int)(unsigned short)a[(int)(v6 + v24)]
+                    | ((unsigned int)(unsigned short)a[(int)(v6 + v25)] << 16u);
+            held[2] = v26;
+            const unsigned int v27 = (unsigned int)(unsigned short)a[(int)(v9 + v24)]
+                    | ((unsigned int)(unsigned short)a[(int)(v9 + v25)] << 16u);
+            held[3] = v27;
         } else {
-            const int v29 = k + v4;
-            const bool v30 = v29 < a_shape1;
-            const half either = v13 && v30 ? a[(int)(v7 + (unsigned int)v29)] : 0x0000;
-            const int v31 = k + v8;
-            const bool v32 = v31 < a_shape1;
-            const half either_1 = v13 && v32 ? a[(int)(v7 + (unsigned int)v31)] : 0x0000;
-            const unsigned int v33 = (unsigned int)(unsigned short)either
+            const int v28 = k + v3;
+            const bool v29 = v28 < a_shape1;
+            const half either = v12 && v29 ? a[(int)(v6 + (unsigned int)v28)] : 0x0000;
+            const int v30 = k + v7;
+            const bool v31 = v30 < a_shape1;
+            const half either_1 = v12 && v31 ? a[(int)(v6 + (unsigned int)v30)] : 0x0000;
+            const unsigned int v32 = (unsigned int)(unsigned short)either
                     | ((unsigned int)(unsigned short)either_1 << 16u);
-            held[0] = v33;
-            const half either_2 = v14 && v30 ? a[(int)(v10 + (unsigned int)v29)] : 0x0000;
-            const half either_3 = v14 && v32 ? a[(int)(v10 + (unsigned int)v31)] : 0x0000;
-            const unsigned int v34 = (unsigned int)(unsigned short)either_2
+            held[0] = v32;
+            const half either_2 = v13 && v29 ? a[(int)(v9 + (unsigned int)v28)] : 0x0000;
+            const half either_3 = v13 && v31 ? a[(int)(v9 + (unsigned int)v30)] : 0x0000;
+            const unsigned int v33 = (unsigned int)(unsigned short)either_2
                     | ((unsigned int)(unsigned short)either_3 << 16u);
-            held[1] = v34;
-            const int v35 = k + v11;
-            const bool v36 = v35 < a_shape1;
-            const half either_4 = v13 && v36 ? a[(int)(v7 + (unsigned int)v35)] : 0x0000;
-            const int v37 = k + v12;
-            const bool v38 = v37 < a_shape1;
-            const half either_5 = v13 && v38 ? a[(int)(v7 + (unsigned int)v37)] : 0x0000;
-            const unsigned int v39 = (unsigned int)(unsigned short)either_4
+            held[1] = v33;
+            const int v34 = k + v10;
+            const bool v35 = v34 < a_shape1;
+            const half either_4 = v12 && v35 ? a[(int)(v6 + (unsigned int)v34)] : 0x0000;
+            const int v36 = k + v11;
+            const bool v37 = v36 < a_shape1;
+            const half either_5 = v12 && v37 ? a[(int)(v6 + (unsigned int)v36)] : 0x0000;
+            const unsigned int v38 = (unsigned int)(unsigned short)either_4
                     | ((unsigned int)(unsigned short)either_5 << 16u);
-            held[2] = v39;
-            const half either_6 = v14 && v36 ? a[(int)(v10 + (unsigned int)v35)] : 0x0000;
-            const half either_7 = v14 && v38 ? a[(int)(v10 + (unsigned int)v37)] : 0x0000;
-            const unsigned int v40 = (unsigned int)(unsigned short)either_6
+            held[2] = v38;
+            const half either_6 = v13 && v35 ? a[(int)(v9 + (unsigned int)v34)] : 0x0000;
+            const half either_7 = v13 && v37 ? a[(int)(v9 + (unsigned int)v36)] : 0x0000;
+            const unsigned int v39 = (unsigned int)(unsigned short)either_6
                     | ((unsigned int)(unsigned short)either_7 << 16u);
-            held[3] = v40;
+            held[3] = v39;
         }
         // kernels.py:193: cp.cmma.load(right, b, (k, j))
-        if (v20 <= b_shape0 && v19) {
-            const unsigned int v41 = (unsigned int)b_stride0;
-            const unsigned int v42 = (unsigned int)v16;
-            const unsigned int v43 = (unsigned int)(unsigned short)b[(int)((unsigned int)(k + v8)
-                    * v41 + v42)] << 16u;
-            held_1[0] = (unsigned int)(unsigned short)b[(int)((unsigned int)(k + v4) * v41 + v42)]
-                    | v43;
-            const unsigned int v44 = (unsigned int)(unsigned short)b[(int)((unsigned int)(k + v12)
-                    * v41 + v42)] << 16u;
-            const unsigned int v45 = (unsigned int)(unsigned short)b[(int)((unsigned int)(k + v11)
-                    * v41 + v42)] | v44;
-            held_1[1] = v45;
+        if (k <= v18 && v19) {
+            const unsigned int v40 = (unsigned int)(unsigned short)b[(k + v3) * b_stride0 + v14]
+                    | ((unsigned int)(unsigned short)b[(k + v7) * b_stride0 + v14] << 16u);
+            held_1[0] = v40;
+            const unsigned int v41 = (unsigned int)(unsigned short)b[(k + v10) * b_stride0 + v14]
+                    | ((unsigned int)(unsigned short)b[(k + v11) * b_stride0 + v14] << 16u);
+            held_1[1] = v41;
         } else {
-            const int v46 = k + v4;
-            half either_8;
-            if (v46 < b_shape0 && v17) {
-                either_8 = b[(int)((unsigned int)v46 * (unsigned int)b_stride0
-                        + (unsigned int)v16)];
-            } else {
-                either_8 = 0x0000;
-            }
-            const int v47 = k + v8;
-            half either_9;
-            if (v47 < b_shape0 && v17) {
-                either_9 = b[(int)((unsigned int)v47 * (unsigned int)b_stride0
-                        + (unsigned int)v16)];
-            } else {
-                either_9 = 0x0000;
-            }
-            const unsigned int v48 = (unsigned int)(unsigned short)either_8
+            const int v42 = k + v3;
+            const half either_8 = v42 < b_shape0 && v15 ? b[v42 * b_stride0 + v14] : 0x0000;
+            const int v43 = k + v7;
+            const half either_9 = v43 < b_shape0 && v15 ? b[v43 * b_stride0 + v14] : 0x0000;
+            const unsigned int v44 = (unsigned int)(unsigned short)either_8
                     | ((unsigned int)(unsigned short)either_9 << 16u);
-            held_1[0] = v48;
-            const int v49 = k + v11;
-            half either_10;
-            if (v49 < b_shape0 && v17) {
-                either_10 = b[(int)((unsigned int)v49 * (unsigned int)b_stride0
-                        + (unsigned int)v16)];
-            } else {
-                either_10 = 0x0000;
-            }
-            const int v50 = k + v12;
-            half either_11;
-            if (v50 < b_shape0 && v17) {
-                either_11 = b[(int)((unsigned int)v50 * (unsigned int)b_stride0
-                        + (unsigned int)v16)];
-            } else {
-                either_11 = 0x0000;
-            }
-            const unsigned int v51 = (unsigned int)(unsigned short)either_10
+            held_1[0] = v44;
+            const int v45 = k + v10;
+            const half either_10 = v45 < b_shape0 && v15 ? b[v45 * b_stride0 + v14] : 0x0000;
+            const int v46 = k + v11;
+            const half either_11 = v46 < b_shape0 && v15 ? b[v46 * b_stride0 + v14] : 0x0000;
+            const unsigned int v47 = (unsigned int)(unsigned short)either_10
                     | ((unsigned int)(unsigned short)either_11 << 16u);
-            held_1[1] = v51;
+            held_1[1] = v47;
         }
         // kernels.py:194: cp.cmma.mma(total, left, right)
         const float4 sums = mma(load_u32x4(held + 0), load_u32x2(held_1 + 0),
@@ -190,29 +160,29 @@ tile_product(
         store_f32x4(held_2 + 0, sums);
     }
     // kernels.py:195: cp.cmma.store(c, (i, j), total)
-    if (v1 <= c_shape0 && v15 <= c_shape1) {
-        const int v52 = j + v4;
-        *(float2*)(c + (v5 * c_stride0 + v52)) = load_f32x2(held_2 + 0);
+    if (i <= c_shape0 - 16 && j <= c_shape1 - 8) {
+        const int v48 = j + v3;
+        *(float2*)(c + (v4 * c_stride0 + v48)) = load_f32x2(held_2 + 0);
         const float2 part = load_f32x2(held_2 + 2);
-        *(float2*)(c + (v9 * c_stride0 + v52)) = part;
+        *(float2*)(c + (v8 * c_stride0 + v48)) = part;
     } else {
-        const int v53 = j + v4;
-        const bool v54 = v5 < c_shape0;
-        const bool v55 = v53 < c_shape1;
-        if (v54 && v55) {
-            c[v5 * c_stride0 + v53] = held_2[0];
+        const int v49 = j + v3;
+        const bool v50 = v4 < c_shape0;
+        const bool v51 = v49 < c_shape1;
+        if (v50 && v51) {
+            c[v4 * c_stride0 + v49] = held_2[0];
         }
-        const int v56 = j + v8;
-        const bool v57 = v56 < c_shape1;
-        if (v54 && v57) {
-            c[v5 * c_stride0 + v56] = held_2[1];
+        const int v52 = j + v7;
+        const bool v53 = v52 < c_shape1;
+        if (v50 && v53) {
+            c[v4 * c_stride0 + v52] = held_2[1];
         }
-        const bool v58 = v9 < c_shape0;
-        if (v58 && v55) {
-            c[v9 * c_stride0 + v53] = held_2[2];
+        const bool v54 = v8 < c_shape0;
+        if (v54 && v51) {
+            c[v8 * c_stride0 + v49] = held_2[2];
         }
-        if (v58 && v57) {
-            c[v9 * c_stride0 + v56] = held_2[3];
+        if (v54 && v53) {
+            c[v8 * c_stride0 + v52] = held_2[3];
         }
     }
     __syncwarp();

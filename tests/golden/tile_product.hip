@@ -76,7 +76,7 @@ tile_product(
         held_2[1] = value_4;
     }
     // kernels.py:195: cp.cmma.store(c, (i, j), total)
-    if (i + 16 <= c_shape0 && j + 8 <= c_shape1) {
+    if (i <= c_shape0 - 16 && j <= c_shape1 - 8) {
         c[(i + (v2 >> 3)) * c_stride0 + (j + (v2 & 7))] = held_2[0];
         const int v14 = 64 + v2;
         c[(i + (v14 >> 3)) * c_stride0 + (j + (v14 & 7))] = held_2[1];

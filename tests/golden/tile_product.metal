@@ -59,150 +59,126 @@ kernel void tile_product(
     held_2[2] = 0.0f;
     held_2[3] = 0.0f;
     // kernels.py:192: cp.cmma.load(left, a, (i, k))
-    const int v1 = i + 16;
-    const int v2 = unit_x & 31;
-    const int v3 = (v2 >> 4) * 4 + ((v2 >> 1) & 3);
-    const int v4 = ((v2 >> 3) & 1) * 4 + (v2 & 1) * 2;
-    const int v5 = i + v3;
-    const uint v6 = (uint)arguments.a_stride0;
-    const uint v7 = (uint)v5 * v6;
-    const int v8 = v4 + 1;
-    const int v9 = 8 + v4;
-    const int v10 = v4 + 9;
-    const int v11 = 8 + v3;
-    const int v12 = i + v11;
-    const uint v13 = (uint)v12 * v6;
-    const bool v14 = v5 < arguments.a_shape0;
-    const bool v15 = v12 < arguments.a_shape0;
+    const int v1 = unit_x & 31;
+    const int v2 = (v1 >> 4) * 4 + ((v1 >> 1) & 3);
+    const int v3 = ((v1 >> 3) & 1) * 4 + (v1 & 1) * 2;
+    const int v4 = i + v2;
+    const uint v5 = (uint)arguments.a_stride0;
+    const uint v6 = (uint)v4 * v5;
+    const int v7 = v3 + 1;
+    const int v8 = 8 + v3;
+    const int v9 = v3 + 9;
+    const int v10 = 8 + v2;
+    const int v11 = i + v10;
+    const uint v12 = (uint)v11 * v5;
+    const bool v13 = v4 < arguments.a_shape0;
+    const bool v14 = v11 < arguments.a_shape0;
     // kernels.py:193: cp.cmma.load(right, b, (k, j))
-    const int v16 = j + 8;
-    const int v17 = j + v4;
-    const int v18 = j + v8;
-    const bool v19 = v17 < arguments.b_shape1;
-    const bool v20 = v18 < arguments.b_shape1;
+    const int v15 = j + v3;
+    const int v16 = j + v7;
+    const bool v17 = v15 < arguments.b_shape1;
+    const bool v18 = v16 < arguments.b_shape1;
     // kernels.py:191: for k in range(0, a.shape[1], 16)
-    const bool v21 = v1 <= arguments.a_shape0;
-    const bool v22 = v16 <= arguments.b_shape1;
+    const bool v19 = i <= arguments.a_shape0 - 16;
+    const int v20 = arguments.a_shape1 - 16;
+    const int v21 = arguments.b_shape0 - 16;
+    const bool v22 = j <= arguments.b_shape1 - 8;
     for (int k = 0; k < arguments.a_shape1; k += 16) {
         // kernels.py:192: cp.cmma.load(left, a, (i, k))
-        const int v23 = k + 16;
-        if (v21 && v23 <= arguments.a_shape1) {
-            const uint v24 = (uint)(k + v4);
-            held[0] = a[(int)(v7 + v24)];
+        if (v19 && k <= v20) {
+            const uint v23 = (uint)(k + v3);
+            held[0] = a[(int)(v6 + v23)];
+            const uint v24 = (uint)(k + v7);
+            held[1] = a[(int)(v6 + v24)];
             const uint v25 = (uint)(k + v8);
-            held[1] = a[(int)(v7 + v25)];
+            held[2] = a[(int)(v6 + v25)];
             const uint v26 = (uint)(k + v9);
-            held[2] = a[(int)(v7 + v26)];
-            const uint v27 = (uint)(k + v10);
-            held[3] = a[(int)(v7 + v27)];
-            held[4] = a[(int)(v13 + v24)];
-            held[5] = a[(int)(v13 + v25)];
-            held[6] = a[(int)(v13 + v26)];
-            held[7] = a[(int)(v13 + v27)];
+            held[3] = a[(int)(v6 + v26)];
+            held[4] = a[(int)(v12 + v23)];
+            held[5] = a[(int)(v12 + v24)];
+            held[6] = a[(int)(v12 + v25)];
+            held[7] = a[(int)(v12 + v26)];
         } else {
-            const int v28 = k + v4;
-            const bool v29 = v28 < arguments.a_shape1;
-            const half either = v14 && v29 ? a[(int)(v7 + (uint)v28)] : 0.0h;
+            const int v27 = k + v3;
+            const bool v28 = v27 < arguments.a_shape1;
+            const half either = v13 && v28 ? a[(int)(v6 + (uint)v27)] : 0.0h;
             held[0] = either;
-            const int v30 = k + v8;
-            const bool v31 = v30 < arguments.a_shape1;
-            const half either_1 = v14 && v31 ? a[(int)(v7 + (uint)v30)] : 0.0h;
+            const int v29 = k + v7;
+            const bool v30 = v29 < arguments.a_shape1;
+            const half either_1 = v13 && v30 ? a[(int)(v6 + (uint)v29)] : 0.0h;
             held[1] = either_1;
-            const int v32 = k + v9;
-            const bool v33 = v32 < arguments.a_shape1;
-            const half either_2 = v14 && v33 ? a[(int)(v7 + (uint)v32)] : 0.0h;
+            const int v31 = k + v8;
+            const bool v32 = v31 < arguments.a_shape1;
+            const half either_2 = v13 && v32 ? a[(int)(v6 + (uint)v31)] : 0.0h;
             held[2] = either_2;
-            const int v34 = k + v10;
-            const bool v35 = v34 < arguments.a_shape1;
-            const half either_3 = v14 && v35 ? a[(int)(v7 + (uint)v34)] : 0.0h;
+            const int v33 = k + v9;
+            const bool v34 = v33 < arguments.a_shape1;
+            const half either_3 = v13 && v34 ? a[(int)(v6 + (uint)v33)] : 0.0h;
             held[3] = either_3;
-            const half either_4 = v15 && v29 ? a[(int)(v13 + (uint)v28)] : 0.0h;
+            const half either_4 = v14 && v28 ? a[(int)(v12 + (uint)v27)] : 0.0h;
             held[4] = either_4;
-            const half either_5 = v15 && v31 ? a[(int)(v13 + (uint)v30)] : 0.0h;
+            const half either_5 = v14 && v30 ? a[(int)(v12 + (uint)v29)] : 0.0h;
             held[5] = either_5;
-            const half either_6 = v15 && v33 ? a[(int)(v13 + (uint)v32)] : 0.0h;
+            const half either_6 = v14 && v32 ? a[(int)(v12 + (uint)v31)] : 0.0h;
             held[6] = either_6;
-            const half either_7 = v15 && v35 ? a[(int)(v13 + (uint)v34)] : 0.0h;
+            const half either_7 = v14 && v34 ? a[(int)(v12 + (uint)v33)] : 0.0h;
             held[7] = either_7;
         }
         // kernels.py:193: cp.cmma.load(right, b, (k, j))
-        if (v23 <= arguments.b_shape0 && v22) {
-            const uint v36 = (uint)arguments.b_stride0;
-            const uint v37 = (uint)(k + v3) * v36;
-            const uint v38 = (uint)v17;
-            held_1[0] = b[(int)(v37 + v38)];
-            const uint v39 = (uint)v18;
-            held_1[1] = b[(int)(v37 + v39)];
-            const uint v40 = (uint)(k + v11) * v36;
-            held_1[2] = b[(int)(v40 + v38)];
-            held_1[3] = b[(int)(v40 + v39)];
+        if (k <= v21 && v22) {
+            const int v35 = (k + v2) * arguments.b_stride0;
+            held_1[0] = b[v35 + v15];
+            held_1[1] = b[v35 + v16];
+            const int v36 = (k + v10) * arguments.b_stride0;
+            held_1[2] = b[v36 + v15];
+            held_1[3] = b[v36 + v16];
         } else {
-            const int v41 = k + v3;
-            const bool v42 = v41 < arguments.b_shape0;
-            half either_8;
-            if (v42 && v19) {
-                either_8 = b[(int)((uint)v41 * (uint)arguments.b_stride0 + (uint)v17)];
-            } else {
-                either_8 = 0.0h;
-            }
+            const int v37 = k + v2;
+            const bool v38 = v37 < arguments.b_shape0;
+            const half either_8 = v38 && v17 ? b[v37 * arguments.b_stride0 + v15] : 0.0h;
             held_1[0] = either_8;
-            half either_9;
-            if (v42 && v20) {
-                either_9 = b[(int)((uint)v41 * (uint)arguments.b_stride0 + (uint)v18)];
-            } else {
-                either_9 = 0.0h;
-            }
+            const half either_9 = v38 && v18 ? b[v37 * arguments.b_stride0 + v16] : 0.0h;
             held_1[1] = either_9;
-            const int v43 = k + v11;
-            const bool v44 = v43 < arguments.b_shape0;
-            half either_10;
-            if (v44 && v19) {
-                either_10 = b[(int)((uint)v43 * (uint)arguments.b_stride0 + (uint)v17)];
-            } else {
-                either_10 = 0.0h;
-            }
+            const int v39 = k + v10;
+            const bool v40 = v39 < arguments.b_shape0;
+            const half either_10 = v40 && v17 ? b[v39 * arguments.b_stride0 + v15] : 0.0h;
             held_1[2] = either_10;
-            half either_11;
-            if (v44 && v20) {
-                either_11 = b[(int)((uint)v43 * (uint)arguments.b_stride0 + (uint)v18)];
-            } else {
-                either_11 = 0.0h;
-            }
+            const half either_11 = v40 && v18 ? b[v39 * arguments.b_stride0 + v16] : 0.0h;
             held_1[3] = either_11;
         }
         // kernels.py:194: cp.cmma.mma(total, left, right)
-        const float2 v45 = multiply_accumulate_half(load_f16x2_local(held + 0),
+        const float2 v41 = multiply_accumulate_half(load_f16x2_local(held + 0),
                 load_f16x2_local(held_1 + 0), load_f32x2_local(held_2 + 0));
-        const float2 v46 = multiply_accumulate_half(load_f16x2_local(held + 2),
-                load_f16x2_local(held_1 + 2), v45);
-        store_f32x2_local(held_2 + 0, v46);
-        const float2 v47 = multiply_accumulate_half(load_f16x2_local(held + 4),
+        const float2 v42 = multiply_accumulate_half(load_f16x2_local(held + 2),
+                load_f16x2_local(held_1 + 2), v41);
+        store_f32x2_local(held_2 + 0, v42);
+        const float2 v43 = multiply_accumulate_half(load_f16x2_local(held + 4),
                 load_f16x2_local(held_1 + 0), load_f32x2_local(held_2 + 2));
         const float2 sums = multiply_accumulate_half(load_f16x2_local(held + 6),
-                load_f16x2_local(held_1 + 2), v47);
+                load_f16x2_local(held_1 + 2), v43);
         store_f32x2_local(held_2 + 2, sums);
     }
     // kernels.py:195: cp.cmma.store(c, (i, j), total)
-    if (v1 <= arguments.c_shape0 && v16 <= arguments.c_shape1) {
-        *(device float2*)(c + (v5 * arguments.c_stride0 + v17)) = load_f32x2_local(held_2 + 0);
+    if (i <= arguments.c_shape0 - 16 && j <= arguments.c_shape1 - 8) {
+        *(device float2*)(c + (v4 * arguments.c_stride0 + v15)) = load_f32x2_local(held_2 + 0);
         const float2 part = load_f32x2_local(held_2 + 2);
-        *(device float2*)(c + (v12 * arguments.c_stride0 + v17)) = part;
+        *(device float2*)(c + (v11 * arguments.c_stride0 + v15)) = part;
     } else {
-        const bool v48 = v5 < arguments.c_shape0;
-        const bool v49 = v17 < arguments.c_shape1;
-        if (v48 && v49) {
-            c[v5 * arguments.c_stride0 + v17] = held_2[0];
+        const bool v44 = v4 < arguments.c_shape0;
+        const bool v45 = v15 < arguments.c_shape1;
+        if (v44 && v45) {
+            c[v4 * arguments.c_stride0 + v15] = held_2[0];
         }
-        const bool v50 = v18 < arguments.c_shape1;
-        if (v48 && v50) {
-            c[v5 * arguments.c_stride0 + v18] = held_2[1];
+        const bool v46 = v16 < arguments.c_shape1;
+        if (v44 && v46) {
+            c[v4 * arguments.c_stride0 + v16] = held_2[1];
         }
-        const bool v51 = v12 < arguments.c_shape0;
-        if (v51 && v49) {
-            c[v12 * arguments.c_stride0 + v17] = held_2[2];
+        const bool v47 = v11 < arguments.c_shape0;
+        if (v47 && v45) {
+            c[v11 * arguments.c_stride0 + v15] = held_2[2];
         }
-        if (v51 && v50) {
-            c[v12 * arguments.c_stride0 + v18] = held_2[3];
+        if (v47 && v46) {
+            c[v11 * arguments.c_stride0 + v16] = held_2[3];
         }
     }
     simdgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup);

@@ -37,6 +37,25 @@ def test_product_of_fragments(plane_dim: int, shape: tuple[int, int, int]) -> No
 
 
 @cp.cube
+def moved(x, out, i: cp.i32, j: cp.i32):
+    tile = cp.cmma.fragment("accumulator", 16, 16, cp.f32)
+    cp.cmma.load(tile, x, (i, j))
+    cp.cmma.store(out, (i, j), tile)
+
+
+@pytest.mark.parametrize("plane_dim", [1, 8])
+@pytest.mark.parametrize(
+    "place", [(2**31 - 8, 0), (0, 2**31 - 1), (-(2**31), 4), (4, -17), (-16, 0)]
+)
+def test_tiles_outside_of_an_array_read_and_write_nothing(
+    plane_dim: int, place: tuple[int, int]
+) -> None:
+    x, out = np.ones((20, 20), np.float32), np.full((20, 20), np.nan, np.float32)
+    moved.configure(plane_dim=plane_dim)[1, plane_dim](x, out, *place)
+    assert np.isnan(out).all()
+
+
+@cp.cube
 def filled(b, c, weight: cp.i32):
     left = cp.cmma.fragment("a", 16, 32, b.dtype)
     right = cp.cmma.fragment("b", 32, 16, b.dtype)

@@ -122,7 +122,7 @@ print(sent.wait())
 
 
 def test_a_handler_of_urgent_data_stays():
-    """Workers are not told then, and end their cubes. Else the handler runs on the stack for
+    """Workers are not notified then, and end their cubes. Else the handler runs on the stack for
     handlers, where a thread has one."""
     lines = run(
         """

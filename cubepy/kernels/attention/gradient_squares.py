@@ -1,9 +1,10 @@
 """Gradients of attention on any device: weights are made again from the logarithms of their sums.
 
-A cube has some rows of which it sums the gradient: queries, or keys with their values. It meets all
-rows of the other kind in steps, makes the scores and the gradients of weights of each step in
-registers, and multiplies what comes of them with the rows of the step (Dao, "FlashAttention-2",
-2023, algorithm 2, but with queries and keys apart, so that nothing is added by several cubes).
+A cube has some rows of which it sums the gradient: queries, or keys with their values. It goes
+through all rows of the other kind in steps, makes the scores and the gradients of weights of each
+step in registers, and multiplies what comes of them with the rows of the step (Dao,
+"FlashAttention-2", 2023, algorithm 2, but with one pass for queries and one for keys, so that
+nothing is added by several cubes).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from cubepy.kernels.attention.rows import Rows
 from cubepy.kernels.attention.squares import bring, with_mask
 from cubepy.kernels.attention.strips import LOWEST
 from cubepy.kernels.attention.window import asked_from, asked_to, has_ends, seen_from, seen_to
-from cubepy.kernels.calls.positions import unravelled
+from cubepy.kernels.calls.positions import product, unravelled
 from cubepy.kernels.matmul.finish import chosen
 
 
@@ -63,7 +64,7 @@ def sum_gradients(
         theirs = tuple(chosen(x, where) for x in others)
         seen = tuple(chosen(m, where) for m in masks)
         sums = chosen(logs, where), chosen(deltas, where)
-        start, end = met(first, theirs[0].shape[0], window, t)
+        start, end = range_of_others(first, theirs[0].shape[0], window, t)
         for j0 in range(start, end, t.step):
             weigh(mine, theirs, memory, sums, (seen, window), (first, j0), scale, t)
             for n in cp.unroll(range(2)):
@@ -74,8 +75,8 @@ def sum_gradients(
             store(chosen(result, begin), totals[n], first, c0, t)
 
 
-def met(first: Any, others: Any, window: Any, t: Any) -> Any:
-    """The rows from which and up to which those of a cube meet the others, of so many."""
+def range_of_others(first: Any, others: Any, window: Any, t: Any) -> Any:
+    """The range, of `others` rows of the other kind, that the window leaves to the cube's rows."""
     last = first + t.height - 1
     if t.is_of_keys:
         return max(0, asked_from(first, window, t)), asked_to(last, others, window)
@@ -86,14 +87,6 @@ def wider(outs: Any) -> Any:
     """The elements of the wider of the results."""
     widths = tuple(x[0].shape[x[0].rank - 1] for x in outs if len(x))
     return widths[0] if len(widths) == 1 else max(widths[0], widths[1])
-
-
-def product(extents: Any) -> Any:
-    """Of all extents; 1 of none."""
-    found = 1
-    for extent in extents:
-        found = found * extent
-    return found
 
 
 def weigh(

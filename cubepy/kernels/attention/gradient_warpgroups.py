@@ -1,7 +1,7 @@
 """Gradients of attention on Hopper: warpgroups multiply what a warp copies for them.
 
-A cube has 128 keys with their values, 64 for each of two warpgroups, and meets the queries that
-see them in steps. Scores and gradients of weights are made with keys along the rows: weights and
+A cube has 128 keys with their values, 64 for each of two warpgroups, and loops over the queries
+that attend to them. Scores and gradients of weights are made with keys along the rows: weights and
 gradients of scores, from registers, are then the left factors of what is summed for values and for
 keys. Gradients of scores also go through shared memory, where both warpgroups multiply them with
 the keys; that is added to the gradients of queries in memory, by all cubes in any order (Shah et

@@ -7,6 +7,14 @@ from typing import Any
 import cubepy as cp
 
 
+def product(extents: Any) -> Any:
+    """How many positions there are: of all extents; 1 of none."""
+    found = 1
+    for extent in extents:
+        found = found * extent
+    return found
+
+
 def unravelled(i: Any, extents: Any) -> Any:
     """The indices of the i-th position in row-major order."""
     if len(extents) < 2:

@@ -8,7 +8,7 @@ from typing import Any
 import cubepy as cp
 from cubepy.frontend.promote import literal_type
 from cubepy.ir.types import DTYPES, INDICES
-from cubepy.kernels.calls.positions import unravelled
+from cubepy.kernels.calls.positions import product, unravelled
 from cubepy.record import dataclass
 
 NUMBERS = (bool, int, float)
@@ -95,9 +95,7 @@ def map_rows(
     # A row may start up to a line before its first element.
     bands = (out.shape[axis] + (line - 1) + columns - 1) // columns
     first = cp.CUBE_POS // bands * tiling.rows
-    rows = 1
-    for n in out.shape[:axis]:
-        rows = rows * n
+    rows = product(out.shape[:axis])
     for i in range(first, min(first + tiling.rows, rows)):
         where = unravelled(i, out.shape[:axis])
         row = out[where]
@@ -128,9 +126,7 @@ def map_lines(
             for j in range(first, columns, step):
                 put(function, inputs, out, j, tiling, 0)
         return
-    lines, rows = (columns + line - 1) // line, 1
-    for n in out.shape[:-1]:
-        rows = rows * n
+    lines, rows = (columns + line - 1) // line, product(out.shape[:-1])
     if rows * lines > cp.ABSOLUTE_POS:
         where = unravelled(cp.ABSOLUTE_POS // lines, out.shape[:-1])
         j = cp.ABSOLUTE_POS * line if out.rank == 1 else cp.ABSOLUTE_POS % lines * line

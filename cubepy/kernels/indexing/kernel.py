@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import cubepy as cp
-from cubepy.kernels.calls.positions import unravelled
+from cubepy.kernels.calls.positions import product, unravelled
 from cubepy.record import dataclass
 
 
@@ -84,9 +84,7 @@ def gather_values(
 ) -> None:
     """A unit reads some rows by some columns of the result."""
     axis = out.rank - 1
-    rows, columns = 1, out.shape[axis]
-    for n in out.shape[:axis]:
-        rows = rows * n
+    rows, columns = product(out.shape[:axis]), out.shape[axis]
     bands = (columns + tiling.columns - 1) // tiling.columns
     first = cp.ABSOLUTE_POS // bands * tiling.rows
     begin = cp.ABSOLUTE_POS % bands * tiling.columns
@@ -111,9 +109,7 @@ def gather_slices(
 ) -> None:
     """A cube gathers parts of some rows of the result, each of which has one index."""
     axis = out.rank - 1
-    rows, columns = 1, out.shape[axis]
-    for n in out.shape[:axis]:
-        rows = rows * n
+    rows, columns = product(out.shape[:axis]), out.shape[axis]
     bands = (columns + tiling.columns - 1) // tiling.columns
     r = cp.CUBE_POS // bands * tiling.down + cp.UNIT_POS // tiling.across
     if r < rows:
@@ -189,12 +185,9 @@ def scatter_owned(
     of the index in the place of the indexed one. Nobody else writes what a unit writes.
     """
     targets, columns = out.shape[kept], out.shape[kept + 1]
-    bands, rows = (columns + tiling.columns - 1) // tiling.columns, 1
-    for n in out.shape[:kept]:
-        rows = rows * n
-    updates, extents = 1, values.shape[kept : values.rank - 1]
-    for n in extents:
-        updates = updates * n
+    bands, rows = (columns + tiling.columns - 1) // tiling.columns, product(out.shape[:kept])
+    extents = values.shape[kept : values.rank - 1]
+    updates = product(extents)
     unit, owner = cp.ABSOLUTE_POS // tiling.owners, cp.ABSOLUTE_POS % tiling.owners
     if unit < rows * bands:
         where = unravelled(unit // bands, out.shape[:kept])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import cubepy as cp
-from cubepy.kernels.calls.positions import unravelled
+from cubepy.kernels.calls.positions import product, unravelled
 from cubepy.kernels.indexing.kernel import SliceTiling, counted_from_0, updated
 
 LOADED = 32
@@ -39,9 +39,7 @@ def scatter_sorted(
     `out`: `kept` axes, the indexed one, columns; `values`: the same axes, with those of the updates
     in the place of the indexed one.
     """
-    columns, rows = out.shape[kept + 1], 1
-    for n in out.shape[:kept]:
-        rows = rows * n
+    columns, rows = out.shape[kept + 1], product(out.shape[:kept])
     bands, count = (columns + tiling.columns - 1) // tiling.columns, found.shape[0]
     item = cp.CUBE_POS // bands * tiling.down + cp.UNIT_POS // tiling.across
     begin = cp.CUBE_POS % bands * tiling.columns

@@ -14,7 +14,7 @@ from typing import Any
 
 import cubepy as cp
 from cubepy.ir.types import DType
-from cubepy.kernels.calls.positions import unravelled
+from cubepy.kernels.calls.positions import product, unravelled
 from cubepy.kernels.matmul.finish import chosen, finished
 from cubepy.kernels.matmul.steps import banded
 from cubepy.lang import pipelines
@@ -342,9 +342,7 @@ def tile_count(extents: Any, t: Any) -> Any:
     high = t.height * t.cluster
     down = (extents[-2] + high - 1) // high
     across = (extents[-1] + t.width - 1) // t.width
-    count = down * across
-    for n in extents[:-2]:
-        count = count * n
+    count = down * across * product(extents[:-2])
     return cp.u32(down), cp.u32(across), cp.u32(count)
 
 

@@ -39,7 +39,7 @@ def multiply_steps(
         start(from_x, left, on_the_way[0], step, step * t.depth, inner, (0, 1), t.left_tile)
         start(from_y, right, on_the_way[1], step, step * t.depth, inner, (0, 1), t.right_tile)
         arrive(left, right, on_the_way, step, t)
-    meet(ahead - 1, t)
+    join_copies(ahead - 1, t)
     load(left[0], right[0], 0, held, 0, t)
     stage, free = cp.i32(0), cp.i32(ahead)
     for k0 in range(0, inner, t.depth):
@@ -55,15 +55,15 @@ def multiply_steps(
             load(left[stage], right[stage], following, held, (part + 1) % 2, t)
             multiply(held, part % 2, t)
         arrive(left, right, on_the_way, free, t)
-        meet(ahead - 1, t)
+        join_copies(ahead - 1, t)
         stage = cp.i32(0) if stage == ahead else stage + 1
         free = cp.i32(0) if free == ahead else free + 1
         load(left[stage], right[stage], 0, held, 0, t)
         multiply(held, 1, t)
 
 
-def meet(count: Any, t: Any) -> None:
-    """Wait until all but the last copies are there, for all units."""
+def join_copies(count: Any, t: Any) -> None:
+    """Wait until all copies but the last `count` groups have arrived, those of all units."""
     if t.is_async:
         cp.cuda.async_wait(count)
     cp.sync_cube()

@@ -239,7 +239,7 @@ def streams(target: Target, problem: Problem) -> Streams:
 
 def dots(target: Target, problem: Problem) -> Dots:
     """Four rows by four columns, or more where registers are many, or one row by eight; columns
-    that several groups of rows meet fill a quarter of the nearest cache."""
+    that several groups of rows use fill a quarter of the nearest cache."""
     rows = even_part(problem.m, 4)
     groups = -(-problem.m // rows)
     many = prod(tile_extents(target)) >= 24

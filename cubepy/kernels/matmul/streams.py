@@ -35,8 +35,8 @@ class Streams:
 @dataclass(frozen=True, slots=True)
 class Dots:
     """`groups` times `rows` rows; `rows` rows by `columns` columns at a time, in lines of `line`
-    elements of k. All rows meet `depth` elements of the columns before the next ones; a cube has
-    `width` columns."""
+    elements of k. All rows are multiplied by `depth` elements of the columns before the next
+    ones; a cube has `width` columns."""
 
     rows: int
     groups: int

@@ -63,7 +63,7 @@ def pipelined(target: Target, problem: Problem) -> Pipelined | None:
 def cluster_of(target: Target, problem: Problem, t: Pipelined) -> int:
     """How many cubes copy the right factor together: two, where all tiles are made at the same time
     and rows along k begin within sectors of memory, so that copies take most of that time, unless
-    there are so few that the cubes' meetings take longer."""
+    there are so few that the barriers of the cubes take longer."""
     along_k = problem.left == ROWS and problem.right == COLUMNS
     row_bytes = problem.k * t.factors.itemsize
     begins_within = row_bytes % SECTOR > 0 and row_bytes >= LEAST_SHARED

@@ -36,7 +36,7 @@ class Numbers:
 class Widened:
     """`rows` rows by `columns` columns at a time, in lines of `line` elements of k; a cube of
     `units` units has `width` columns. Sums have `lanes` lanes; with as many as the products of a
-    line, whole lines meet their scale once for all rows; else products meet it added up."""
+    line, whole lines are scaled once for all rows; else the sums of products are."""
 
     rows: int
     columns: int
@@ -126,8 +126,8 @@ def add_dots(x: Any, y: Any, totals: Any, i: Any, j: Any, n: Any, t: Any) -> Non
 
 
 def add_lines(rows: Any, y: Any, columns: Any, found: Any, k: Any, fill: Any, t: Any) -> None:
-    """Add the products of one line of k. A line that ends behind k meets its scale behind products
-    always: what stands there instead of numbers, less the zero point, may overflow with it."""
+    """Add the products of one line of k. The sum of a line that ends behind k is always
+    scaled as a sum: the filler there, less the zero point, may overflow when it is scaled."""
     first = t.scales_first and fill is None
     found_at = tuple(column_at(y, column, k, fill, t) for column in columns)
     for r in cp.unroll(range(t.rows)):

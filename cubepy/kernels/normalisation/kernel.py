@@ -12,7 +12,7 @@ from typing import Any
 import cubepy as cp
 from cubepy.kernels.calls.cubes import add, cube_max, cube_sum, over_group
 from cubepy.kernels.calls.extremes import greater_of
-from cubepy.kernels.calls.positions import unravelled
+from cubepy.kernels.calls.positions import product, unravelled
 from cubepy.kernels.normalisation.functions import finisher
 from cubepy.kernels.normalisation.problem import Normalisation, Places, RowTiling
 from cubepy.kernels.normalisation.reading import is_inside, read_input, read_line, with_prologue
@@ -302,9 +302,7 @@ def normalise_rows(
 
     `added`: none, or what is added to `x` first and where the sum goes, for rows that are held.
     """
-    rows = 1
-    for n in out.shape[:-1]:
-        rows = rows * n
+    rows = product(out.shape[:-1])
     first = cp.CUBE_POS * tiling.band
     if tiling.together > 1:
         most = tuple(
@@ -403,9 +401,7 @@ def soften_columns(
 ) -> None:
     """A unit takes `unroll` lines of columns; rows are the last axis but one."""
     step, columns = tiling.line * tiling.unroll, x.shape[-1]
-    blocks, items = (columns + step - 1) // step, 1
-    for n in x.shape[:-2]:
-        items = items * n
+    blocks, items = (columns + step - 1) // step, product(x.shape[:-2])
     if items * blocks > cp.ABSOLUTE_POS:
         where = unravelled(cp.ABSOLUTE_POS // blocks, x.shape[:-2])
         at = cp.ABSOLUTE_POS % blocks * step

@@ -11,7 +11,7 @@ from typing import Any
 
 import cubepy as cp
 from cubepy.kernels.calls.cubes import cube_sum
-from cubepy.kernels.calls.positions import unravelled
+from cubepy.kernels.calls.positions import product, unravelled
 from cubepy.kernels.normalisation.functions import finisher
 from cubepy.kernels.normalisation.problem import Normalisation, Passing, Places
 from cubepy.kernels.normalisation.reading import read_line, with_prologue
@@ -32,9 +32,7 @@ def normalise_passing(
 ) -> None:
     """Layer or RMS norms of rows, the last axis of `x` and `out`; a cube takes every
     CUBE_COUNT-th row. Rows consist of whole lines."""
-    count, n = 1, x.shape[x.rank - 1]
-    for extent in out.shape[:-1]:
-        count = count * extent
+    count, n = product(out.shape[:-1]), x.shape[x.rank - 1]
     ring = cp.shared((t.stages, t.held * t.units * t.line), x.dtype)
     weights = tuple(held(w, n, op, t) for w in weight)
     biases = tuple(held(b, n, op, t) for b in bias)

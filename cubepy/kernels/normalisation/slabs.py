@@ -13,7 +13,7 @@ from typing import Any
 
 import cubepy as cp
 from cubepy.kernels.calls.cubes import cube_sum
-from cubepy.kernels.calls.positions import unravelled
+from cubepy.kernels.calls.positions import product, unravelled
 from cubepy.kernels.normalisation.functions import finisher
 from cubepy.kernels.normalisation.problem import Places, Slabs
 from cubepy.kernels.normalisation.reading import is_inside, read_element, read_input, read_line
@@ -25,10 +25,7 @@ BLOCK = 4
 
 def row_count(slab: Any) -> Any:
     """How many rows lie along the last axis of a slab."""
-    rows = 1
-    for n in slab.shape[:-1]:
-        rows = rows * n
-    return rows
+    return product(slab.shape[:-1])
 
 
 def row_of(slab: Any, r: Any) -> Any:

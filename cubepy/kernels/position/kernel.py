@@ -11,7 +11,7 @@ from typing import Any
 import cubepy as cp
 from cubepy.ir.types import DType
 from cubepy.kernels.calls.cubes import cube_max, cube_min
-from cubepy.kernels.calls.positions import count_up, unravelled
+from cubepy.kernels.calls.positions import count_up, product, unravelled
 from cubepy.record import dataclass
 
 
@@ -145,9 +145,7 @@ def search_column(x: Any, out: Any, at: Any, find: Any, fill: Any) -> None:
 def search_columns(x: cp.Tensor, out: cp.Tensor, find: cp.Comptime[Search]) -> None:
     """A unit searches a line of columns; rows are the last axis of `x` but one."""
     columns = out.shape[-1]
-    lines, items = (columns + find.line - 1) // find.line, 1
-    for n in out.shape[:-1]:
-        items = items * n
+    lines, items = (columns + find.line - 1) // find.line, product(out.shape[:-1])
     if items * lines > cp.ABSOLUTE_POS:
         where = unravelled(cp.ABSOLUTE_POS // lines, out.shape[:-1])
         at = cp.ABSOLUTE_POS % lines * find.line

@@ -15,7 +15,7 @@ import cubepy as cp
 from cubepy.kernels.calls.axes import Axis
 from cubepy.kernels.calls.epilogues import applied
 from cubepy.kernels.calls.extremes import greater_of, less_of
-from cubepy.kernels.calls.positions import count_up, unravelled
+from cubepy.kernels.calls.positions import count_up, product, unravelled
 from cubepy.kernels.reduction.problem import Reduction, is_true
 from cubepy.record import dataclass
 
@@ -189,9 +189,7 @@ def reduce_rows(
     `centre`: none, or an array of the kept axes.
     """
     kept = tiling.kept
-    chunks, results = out.shape[kept], 1
-    for extent in out.shape[:kept]:
-        results = results * extent
+    chunks, results = out.shape[kept], product(out.shape[:kept])
     begin, chunk = cp.CUBE_POS // chunks * tiling.band, cp.CUBE_POS % chunks
     first = chunk * tiling.chunk
     end = min(first + tiling.chunk, x.shape[kept])

@@ -13,7 +13,7 @@ from typing import Any
 
 import cubepy as cp
 from cubepy.kernels.calls.cubes import cube_sum
-from cubepy.kernels.calls.positions import unravelled
+from cubepy.kernels.calls.positions import product, unravelled
 from cubepy.kernels.reduction.kernel import loaded, written
 from cubepy.kernels.reduction.problem import Reduction
 from cubepy.kernels.reduction.wide_kernel import WideTiling
@@ -176,10 +176,8 @@ def describe_columns(
     """A unit describes a line of columns of a chunk of rows; the last axis but one of the results
     counts the chunks."""
     kept, line = tiling.wide.kept, tiling.wide.line
-    columns, items = means.shape[kept + 1], 1
+    columns, items = means.shape[kept + 1], product(means.shape[: kept + 1])
     lines = (columns + line - 1) // line
-    for n in means.shape[: kept + 1]:
-        items = items * n
     if items * lines > cp.ABSOLUTE_POS:
         where = unravelled(cp.ABSOLUTE_POS // lines, means.shape[: kept + 1])
         at, first = cp.ABSOLUTE_POS % lines * line, where[kept] * tiling.wide.chunk

@@ -6,7 +6,7 @@ from typing import Any
 
 import cubepy as cp
 from cubepy.kernels.calls.cubes import cube_max, cube_min, cube_prod, cube_sum
-from cubepy.kernels.calls.positions import unravelled
+from cubepy.kernels.calls.positions import product, unravelled
 from cubepy.kernels.reduction.kernel import (
     across,
     centre_at,
@@ -81,9 +81,7 @@ def reduce_wide_rows(
     where, chunk = unravelled(cp.CUBE_POS // chunks, out.shape[:kept]), cp.CUBE_POS % chunks
     seen, middle = x[where], centre_at(centre, where)
     lines = (seen.shape[-1] + line - 1) // line
-    size = lines
-    for n in seen.shape[:-1]:
-        size = size * n
+    size = lines * product(seen.shape[:-1])
     first = chunk * tiling.chunk
     total = total_of(seen, first, min(first + tiling.chunk, size), lines, op, tiling, middle)
     found = over_units(across((total, total), op), op)
@@ -123,9 +121,7 @@ def reduce_wide_columns(
     """A unit makes a line of columns; the last but one axis of `out` counts chunks of rows."""
     kept, line = tiling.kept, tiling.line
     columns = out.shape[kept + 1]
-    lines, items = (columns + line - 1) // line, 1
-    for n in out.shape[: kept + 1]:
-        items = items * n
+    lines, items = (columns + line - 1) // line, product(out.shape[: kept + 1])
     if items * lines > cp.ABSOLUTE_POS:
         where = unravelled(cp.ABSOLUTE_POS // lines, out.shape[: kept + 1])
         at, first = cp.ABSOLUTE_POS % lines * line, where[kept] * tiling.chunk

@@ -10,7 +10,7 @@ from typing import Any
 
 import cubepy as cp
 from cubepy.kernels.calls.cubes import cube_prod, cube_sum
-from cubepy.kernels.calls.positions import unravelled
+from cubepy.kernels.calls.positions import product, unravelled
 from cubepy.kernels.scan.problem import Scan
 from cubepy.record import dataclass
 
@@ -111,9 +111,7 @@ def scan_rows(
     """A cube of one unit scans `band` chunks of rows; `totals`: none, or those of all chunks."""
     kept, n = tiling.kept, out.shape[tiling.kept]
     chunks = (n + tiling.chunk - 1) // tiling.chunk
-    items, begin = chunks, cp.CUBE_POS * tiling.band
-    for extent in out.shape[:kept]:
-        items = items * extent
+    items, begin = chunks * product(out.shape[:kept]), cp.CUBE_POS * tiling.band
     for i in range(begin, min(begin + tiling.band, items)):
         where, chunk = unravelled(i // chunks, out.shape[:kept]), i % chunks
         first = chunk * tiling.chunk
@@ -257,9 +255,7 @@ def scan_wide_columns(
 ) -> None:
     """A unit scans a chunk of one column."""
     kept, n, columns = tiling.kept, out.shape[tiling.kept], out.shape[tiling.kept + 1]
-    chunks, items = (n + tiling.chunk - 1) // tiling.chunk, columns
-    for extent in out.shape[:kept]:
-        items = items * extent
+    chunks, items = (n + tiling.chunk - 1) // tiling.chunk, columns * product(out.shape[:kept])
     if items * chunks > cp.ABSOLUTE_POS:
         c, item = cp.ABSOLUTE_POS % columns, cp.ABSOLUTE_POS // columns
         where, chunk = unravelled(item // chunks, out.shape[:kept]), item % chunks

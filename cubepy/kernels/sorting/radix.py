@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 import cubepy as cp
-from cubepy.kernels.calls.positions import unravelled
+from cubepy.kernels.calls.positions import product, unravelled
 from cubepy.kernels.sorting.keys import key_of
 from cubepy.kernels.sorting.problem import Order
 from cubepy.record import dataclass
@@ -44,9 +44,7 @@ def sort_rows(
     tiling: cp.Comptime[RadixTiling],
 ) -> None:
     """A cube of one unit sorts every `slots`th row; `keys` and `order` are [slot, 2, element]."""
-    slot, rows = cp.CUBE_POS, 1
-    for extent in values.shape[:-1]:
-        rows = rows * extent
+    slot, rows = cp.CUBE_POS, product(values.shape[:-1])
     for r in range(slot, rows, tiling.slots):
         where = unravelled(r, values.shape[:-1])
         place, wanted = 0, values.shape[-1]
