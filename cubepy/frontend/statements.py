@@ -379,7 +379,8 @@ def _wrapped_for(frame: Frame, node: ast.For, items: tuple[Any, ...], context: L
         context.depth = frame.depth + 1
         for k, item in enumerate(items):
             frame.unrolled = (*outer, (node.lineno, k))
-            _wrapped_iteration(frame, node, item, context)
+            if _wrapped_iteration(frame, node, item, context) is Flow.BREAK:
+                break
         frame.depth -= 1
         tracer.close(ops.BREAK)
     frame.unrolled = outer
@@ -387,7 +388,7 @@ def _wrapped_for(frame: Frame, node: ast.For, items: tuple[Any, ...], context: L
     return _after_loop(frame, node, context)
 
 
-def _wrapped_iteration(frame: Frame, node: ast.For, item: Any, context: LoopContext) -> None:
+def _wrapped_iteration(frame: Frame, node: ast.For, item: Any, context: LoopContext) -> Flow:
     tracer = frame.tracer
     _open_loop(frame, node, context)
     frame.env = dict(context.before)
@@ -412,6 +413,7 @@ def _wrapped_iteration(frame: Frame, node: ast.For, item: Any, context: LoopCont
     if frame.return_flag is not None:
         stop = tracer.b.emit(ops.OR, stop, tracer.read(frame.return_flag))
     _leave_unless(frame, tracer.b.emit(ops.NOT, stop))
+    return flow
 
 
 # Jumps

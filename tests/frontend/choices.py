@@ -118,6 +118,23 @@ def unrolled_return(x, out):
 
 
 @case
+def unrolled_comptime_break_beside_a_runtime_one(x, out):
+    """What follows a comptime break is not looked at, also where other jumps are of the unit."""
+    i = cp.ABSOLUTE_POS
+    total = 0
+    for a in cp.unroll(range(9)):
+        if a == 3:
+            break
+        cp.static_assert(a < 3)
+        if x[i] == a:
+            break
+        total += a + 1
+    else:
+        total += 100
+    out[i] = total
+
+
+@case
 def name_kept_after_unrolled_loop(x, out):
     i = cp.ABSOLUTE_POS
     for k in cp.unroll(range(5)):
