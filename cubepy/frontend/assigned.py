@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from weakref import WeakKeyDictionary
 
-from cubepy.frontend.walrus import conditional_targets
+from cubepy.frontend.walrus import all_targets, conditional_targets
 from cubepy.record import dataclass
 
 
@@ -23,6 +23,8 @@ class Assigned:
     exclusive: frozenset[str]
     conditional: frozenset[str] = frozenset()
     """Assigned by a `:=` that may not run: see `walrus.py`. They are mutable."""
+    names: frozenset[str] = frozenset()
+    """All names that are the function's own, as in Python: also where no assignment has run yet."""
 
 
 _known: WeakKeyDictionary[ast.AST, Assigned] = WeakKeyDictionary()
@@ -42,7 +44,8 @@ def _assigned_names(node: ast.FunctionDef | ast.Lambda) -> Assigned:
     stars = [arg for arg in (a.vararg, a.kwarg) if arg is not None]
     parameters = [arg.arg for arg in (*a.posonlyargs, *a.args, *a.kwonlyargs, *stars)]
     if isinstance(node, ast.Lambda):
-        return Assigned(frozenset(), frozenset())
+        own = frozenset(parameters) | all_targets(node.body)
+        return Assigned(frozenset(), frozenset(), names=own)
     most, total = _most(node.body), Counter[str]()
     _count(node.body, total)
     for name in parameters:
@@ -51,7 +54,7 @@ def _assigned_names(node: ast.FunctionDef | ast.Lambda) -> Assigned:
     conditional = conditional_targets(node)
     mutable = frozenset(n for n, count in most.items() if count > 1) | conditional
     exclusive = frozenset(n for n, count in total.items() if count > 1) - mutable
-    return Assigned(mutable, exclusive, conditional)
+    return Assigned(mutable, exclusive, conditional, frozenset(total) | all_targets(node))
 
 
 def names_assigned_in(body: Iterable[ast.stmt]) -> frozenset[str]:

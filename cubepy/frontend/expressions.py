@@ -59,6 +59,8 @@ def _name(frame: Frame, node: ast.Name) -> Any:
     while current is not None:
         if node.id in current.env:
             return lookup_local(current, node.id)
+        if node.id in current.assigned.names:
+            raise frame.tracer.error("E103", name=node.id)
         owner, current = current, current.parent
     return _captured(frame, owner, node.id)
 
@@ -70,15 +72,8 @@ def _captured(frame: Frame, owner: Frame, name: str) -> Any:
             raise KeyError(name)
         value = captures.lookup(name)
     except KeyError:
-        if name in frame.assigned.mutable or name in frame.slots or _is_local(frame, name):
-            raise frame.tracer.error("E103", name=name) from None
         raise suggest.undefined(frame, owner, name) from None
     return capture(frame, name, note(frame, captures.function, captures, name, value))
-
-
-def _is_local(frame: Frame, name: str) -> bool:
-    code = frame.captures.function.__code__ if frame.captures else None
-    return code is not None and name in (*code.co_varnames, *code.co_cellvars)
 
 
 @expression(ast.NamedExpr)
