@@ -105,6 +105,27 @@ def test_variants_are_other_configurations_with_texts_of_their_own(target: Any, 
     assert first not in found.values() and all(type(c) is type(first) for c in found.values())
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.int8])
+@pytest.mark.parametrize("extents", [(17, 33, 40), (100, 31, 70), (130, 260, 20)])
+def test_cuts_into_more_or_fewer_cubes_give_the_same(
+    dtype: Any, extents: Any, monkeypatch: pytest.MonkeyPatch
+):
+    m, n, k = extents
+    rng = np.random.default_rng(extents)
+    a = rng.integers(-9, 9, size=(2, m, k)).astype(dtype)
+    b = rng.integers(-9, 9, size=(2, k, n)).astype(dtype)
+    wanted = a.astype(np.int32) @ b.astype(np.int32)
+    places: list[tuned.Place] = []
+    monkeypatch.setattr(tuned, "_is_open", lambda library: True)
+    monkeypatch.setattr(tuned, "_choose", _noting(places, 0))
+    assert (cp.kernels.matmul(a, b) == wanted).all()
+    assert sum('"cut"' in text for text in places[0].texts) >= 2
+    for k in range(len(places[0].texts)):
+        find_records().put_picks([])  # plans are made anew
+        monkeypatch.setattr(tuned, "_choose", _noting([], k))
+        assert (cp.kernels.matmul(a, b) == wanted).all()
+
+
 def test_every_family_with_configurations_gives_right_results_whatever_is_picked():
     """Each candidate of each place is imported in turn; results are those of NumPy."""
     rng = np.random.default_rng(3)

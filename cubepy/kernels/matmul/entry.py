@@ -484,5 +484,5 @@ def _launch_blocks(
         width=d.width,
         depth=d.depth,
         epilogue=p.epilogue,
-        t=t,
+        t=replace(t, cut=()),  # the code is the same
     )

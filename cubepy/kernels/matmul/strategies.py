@@ -170,7 +170,9 @@ def _has_dots(target: Target, dtype: DType) -> bool:
 
 def divide(target: Target, problem: Problem, t: Blocks | Units) -> Division:
     """Cubes that are enough for all cores, and each worth its start."""
-    if isinstance(t, Units):
+    if t.cut:
+        height, width = -(-problem.m // t.cut[0]), min(-(-problem.n // t.cut[1]), t.width)
+    elif isinstance(t, Units):
         height, width = _halved(target, problem, t)
     else:
         height, width = _balanced(target, problem, t)
@@ -178,6 +180,15 @@ def divide(target: Target, problem: Problem, t: Blocks | Units) -> Division:
     return Division(
         _rounded(height, t.rows), _rounded(width, t.step), min(_rounded(depth, t.line), t.depth)
     )
+
+
+def cuts(target: Target, problem: Problem) -> list[tuple[int, int]]:
+    """Cubes along rows and columns that the autotuner may try: one to four for each core."""
+    if target.cores == 1:
+        return []
+    counts = [max(1, target.cores * n // problem.batches) for n in (1, 2, 4)]
+    found = [(down, n // down) for n in (1, *counts) for down in range(1, n + 1) if n % down == 0]
+    return list(dict.fromkeys(found))
 
 
 def _halved(target: Target, problem: Problem, t: Units) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from cubepy.kernels.matmul.grids import fragments, tiles
 from cubepy.kernels.matmul.pipelined import Pipelined
 from cubepy.kernels.matmul.problem import Problem
 from cubepy.kernels.matmul.skinny import other_cuts
-from cubepy.kernels.matmul.strategies import Configuration, divide
+from cubepy.kernels.matmul.strategies import Configuration, cuts, divide
 from cubepy.kernels.matmul.streams import Dots, Streams
 from cubepy.kernels.matmul.thin import Thin
 from cubepy.kernels.matmul.tiles import Tiles
@@ -57,13 +57,19 @@ def others(target: Target, first: Configuration, problem: Problem) -> Mapping[st
             return variants(first, {"loads": (1, 2, 4, 8)}, _vectors)
         case Units():
             axes = {"depth": (0.25, 0.5, 1), "width": (0.5, 1, 2)}
-            return _divided(target, problem, first, variants(first, axes, _units))
+            found = variants(first, axes, _units) | _cuts(target, problem, first)
+            return _divided(target, problem, first, found)
         case Blocks():
             axes = {"depth": (64, 128, 256, 384, 512), "width": (0.5, 1, 2, 4)}
-            return _divided(target, problem, first, variants(first, axes, _blocks))
+            found = variants(first, axes, _blocks) | _cuts(target, problem, first)
+            return _divided(target, problem, first, found)
 
 
 Divided = TypeVar("Divided", Blocks, Units)
+
+
+def _cuts(target: Target, problem: Problem, first: Divided) -> dict[str, Divided]:
+    return variants(first, {"cut": cuts(target, problem)}, lambda t, cut: replace(t, cut=cut))
 
 
 def _divided(
