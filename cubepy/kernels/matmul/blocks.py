@@ -27,8 +27,8 @@ class Blocks:
     fill no tile, are `rest`. `depth`: elements of a step along k. `width`: the most columns of a
     cube. `left`, `right`: the axis along which the factors are dense. Packed lines are prefetched
     `ahead` elements of k, and with `fetches` the right factor before it is packed, which pays where
-    rows are few. `is_finished`: sums are converted, or go through a bias or an epilogue. `cut`: cubes
-    along the rows and along the columns of the result; empty where the rule cuts them.
+    rows are few. `is_finished`: sums are converted, or go through a bias or an epilogue. `cut`:
+    cubes along the rows and along the columns of the result; empty where the rule cuts them.
     """
 
     rows: int
