@@ -17,13 +17,14 @@ from cubepy.record import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """`mutable`: assigned more than once on some path. `exclusive`: only in arms of one `if`."""
+    """`mutable`: assigned more than once on some path, or by a `:=` that may not run (`walrus.py`).
+
+    `exclusive`: only in arms of one `if`.
+    """
 
     mutable: frozenset[str]
     exclusive: frozenset[str]
-    conditional: frozenset[str] = frozenset()
-    """Assigned by a `:=` that may not run: see `walrus.py`. They are mutable."""
-    names: frozenset[str] = frozenset()
+    names: frozenset[str]
     """All names that are the function's own, as in Python: also where no assignment has run yet."""
 
 
@@ -45,16 +46,15 @@ def _assigned_names(node: ast.FunctionDef | ast.Lambda) -> Assigned:
     parameters = [arg.arg for arg in (*a.posonlyargs, *a.args, *a.kwonlyargs, *stars)]
     if isinstance(node, ast.Lambda):
         own = frozenset(parameters) | all_targets(node.body)
-        return Assigned(frozenset(), frozenset(), names=own)
+        return Assigned(frozenset(), frozenset(), own)
     most, total = _most(node.body), Counter[str]()
     _count(node.body, total)
     for name in parameters:
         most[name] += 1
         total[name] += 1
-    conditional = conditional_targets(node)
-    mutable = frozenset(n for n, count in most.items() if count > 1) | conditional
+    mutable = frozenset(n for n, count in most.items() if count > 1) | conditional_targets(node)
     exclusive = frozenset(n for n, count in total.items() if count > 1) - mutable
-    return Assigned(mutable, exclusive, conditional, frozenset(total) | all_targets(node))
+    return Assigned(mutable, exclusive, frozenset(total) | all_targets(node))
 
 
 def names_assigned_in(body: Iterable[ast.stmt]) -> frozenset[str]:

@@ -264,7 +264,7 @@ def _deciding(frame: Frame, key: Key, left: Any, rest: Callable[[], Any], is_and
     if left.type is bool_ and (isinstance(right, bool) or _is_bool(right)):
         return _either(frame, condition, body, frame.tracer.truth(right), is_and)
     kept, other = (list[Op](), left), (body, right)
-    return _choose(frame, key, condition, *((other, kept) if is_and else (kept, other)))
+    return choose(frame, key, condition, *((other, kept) if is_and else (kept, other)))
 
 
 def _is_bool(x: Any) -> bool:
@@ -327,24 +327,17 @@ def _decided(frame: Frame, value: Any) -> Value:
 
 def _in_region(frame: Frame, action: Callable[[], Any]) -> tuple[list[Op], Any]:
     """What an operand that may not run computes; names that it alone assigns are unset then."""
-    if not frame.assigned.conditional:
-        return _region_of(frame, action)
     before = frame.env
     frame.env = dict(before)
-    found = _region_of(frame, action)
-    new = {n: v for n, v in frame.env.items() if before.get(n, UNSET) is not v}
-    frame.hidden |= new
-    frame.env = before | dict.fromkeys(new, UNSET)
-    return found
-
-
-def _region_of(frame: Frame, action: Callable[[], Any]) -> tuple[list[Op], Any]:
     frame.depth += 1
     try:
         with frame.tracer.b.region() as body:
             result = action()
     finally:
         frame.depth -= 1
+    new = {n: v for n, v in frame.env.items() if before.get(n, UNSET) is not v}
+    frame.hidden |= new
+    frame.env = before | dict.fromkeys(new, UNSET)
     return body, result
 
 
@@ -365,7 +358,7 @@ def _conditional(frame: Frame, node: ast.IfExp) -> Any:
     chosen = tracer.truth(test)
     then, a = _in_region(frame, partial(_where_true, frame, node))
     otherwise, b = _in_region(frame, lambda: evaluate(frame, node.orelse))
-    return _choose(frame, frame.key(node, "ternary"), chosen, (then, a), (otherwise, b))
+    return choose(frame, frame.key(node, "ternary"), chosen, (then, a), (otherwise, b))
 
 
 def _where_true(frame: Frame, node: ast.IfExp) -> Any:
@@ -373,14 +366,14 @@ def _where_true(frame: Frame, node: ast.IfExp) -> Any:
     return evaluate(frame, node.body)
 
 
-def _choose(
+def choose(
     frame: Frame,
     key: Key,
     condition: Value,
     then: tuple[list[Op], Any],
     otherwise: tuple[list[Op], Any],
 ) -> Any:
-    """One of two values; each comes with the operations that compute it."""
+    """One of two values at run time; each comes with the operations that compute it."""
     (first, a), (second, b) = then, otherwise
     if _is_pure(first) and _is_pure(second) and _is_numeric(a) and _is_numeric(b):
         frame.tracer.b.ops.extend([*first, *second])

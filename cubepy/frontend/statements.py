@@ -16,8 +16,8 @@ from cubepy.frontend.dispatch import Flow, evaluate, execute_block, statement
 from cubepy.frontend.expressions import condition, local_function, reveal, short_circuit
 from cubepy.frontend.intrinsics import Range, Unroll
 from cubepy.frontend.naming import note_name
-from cubepy.frontend.patterns import pattern_test
-from cubepy.frontend.tracer import Frame, LoopContext, leave_loop, store_back
+from cubepy.frontend.patterns import Captured, pattern_test
+from cubepy.frontend.tracer import Frame, LoopContext, bind, leave_loop, store_back
 from cubepy.frontend.values import (
     UNSET,
     TensorRef,
@@ -111,7 +111,7 @@ def _match(frame: Frame, node: ast.Match) -> Flow:
         frame.forced |= names_assigned_in([node]) & frame.assigned.exclusive
         branches = (
             Branch(
-                partial(_case_test, frame, case, subject),
+                partial(_case_test, frame, case, subject, {}),
                 partial(execute_block, frame, case.body),
                 frame.span(case.pattern),
             )
@@ -127,32 +127,51 @@ def _binds(case: ast.match_case) -> bool:
     return any(names) or (case.guard is not None and bool(all_targets(case.guard)))
 
 
-def _case_test(frame: Frame, case: ast.match_case, subject: Any) -> Any:
-    """Whether the pattern and the guard of a case hold."""
+def _case_test(frame: Frame, case: ast.match_case, subject: Any, captured: Captured) -> Any:
+    """Whether the pattern and the guard of a case hold.
+
+    What the pattern captures is bound for its guard, and added to `captured`.
+    """
     frame.tracer.b.span = frame.span(case.pattern)
-    test = pattern_test(frame, case.pattern, subject)
-    if case.guard is not None and test is not False:
-        guard = partial(condition, frame, case.guard)
-        return guard() if test is True else short_circuit(frame, test, guard, True)
-    return test
+    test = pattern_test(frame, case.pattern, subject, captured)
+    guard = partial(_guard, frame, case, captured)
+    if test is False or (test is not True and case.guard is None):
+        return test
+    return guard() if test is True else short_circuit(frame, test, guard, True)
+
+
+def _guard(frame: Frame, case: ast.match_case, captured: Captured) -> Any:
+    """Whether the guard of a case holds, where its pattern does."""
+    _bind_captured(frame, captured)
+    return True if case.guard is None else condition(frame, case.guard)
+
+
+def _bind_captured(frame: Frame, captured: Captured) -> None:
+    for name, value in captured.items():
+        bind(frame, name, value)
 
 
 def _match_cases(frame: Frame, node: ast.Match, subject: Any, k: int) -> Flow:
     if k == len(node.cases):
         return Flow.NEXT
     case = node.cases[k]
-    test = _case_test(frame, case, subject)
+    captured: Captured = {}
+    test = _case_test(frame, case, subject, captured)
     if is_comptime(test):
         return (
             execute_block(frame, case.body) if test else _match_cases(frame, node, subject, k + 1)
         )
-    rest = [s for c in node.cases for s in c.body]
+
+    def body() -> Flow:
+        _bind_captured(frame, captured)
+        return _block_where(frame, case.guard, case.body)
+
     return runtime_branch(
         frame,
         frame.tracer.truth(test),
-        lambda: _block_where(frame, case.guard, case.body),
+        body,
         lambda: _match_cases(frame, node, subject, k + 1),
-        names_assigned_in(rest),
+        names_assigned_in([node]),
         frame.span(case.pattern),
     )
 

@@ -283,6 +283,53 @@ def match_with_guards(x, out):
     out[i] = r
 
 
+@case
+def captures_are_bound_where_the_pattern_holds(x, out):
+    i = cp.ABSOLUTE_POS
+    n, m = 5, 6
+    match (x[i], x[i] % 3, 4):
+        case (n, _, 5):
+            r = 1
+        case (n, 1, m) if m == 4:
+            r = n
+        case (m, 2, _) if m > 8:
+            r = m * 10
+        case _:
+            r = n * 100 + m
+    out[i] = r * 10 + n + m * 7
+
+
+@case
+def captures_of_alternatives(x, out):
+    i = cp.ABSOLUTE_POS
+    v = x[i]
+    match (v % 3, v, 1):
+        case (0, n, 2) | (0, n, 1) | (n, 1, _):
+            r = n
+        case (1, n, *rest) | (n, *rest, 1) if n > 2:
+            r = n * 10 + rest[0]
+        case whole:
+            r = -whole[1]
+    match (v % 2, v):
+        case ((0 | 1) as k, (-3 | 4 | 11) as n) | (k, n):
+            r += k * 1000 + n
+    out[i] = r
+
+
+@case
+def captures_of_a_guard_that_fails(x, out):
+    i = cp.ABSOLUTE_POS
+    n = 0
+    while n < 3:
+        match (x[i] + n, n):
+            case (k, 0 | 1) if k % 2 and x[k % 7] < 3:
+                n += k % 4
+            case (k, 2):
+                n = k + 50
+        n += 1
+    out[i] = n
+
+
 # Operands of `and` and `or`
 
 
