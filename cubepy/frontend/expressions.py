@@ -10,6 +10,7 @@ from inspect import Parameter, Signature
 from typing import Any
 
 from cubepy.frontend import suggest
+from cubepy.frontend.assigned import Assigned
 from cubepy.frontend.attributes import attribute
 from cubepy.frontend.calls import call
 from cubepy.frontend.captured import capture, comptime_result, note, refuse_array
@@ -475,7 +476,7 @@ def _lambda(frame: Frame, node: ast.Lambda) -> LocalFunction:
 def local_function(frame: Frame, node: ast.FunctionDef | ast.Lambda, name: str) -> LocalFunction:
     """A function defined in a kernel; defaults are evaluated now, as in Python."""
     source = Source(node, frame.source.file, name, frame.source.column_offset)
-    return LocalFunction(source, frame, Signature(list(_parameters(frame, node.args))))
+    return LocalFunction(source, frame.scope, Signature(list(_parameters(frame, node.args))))
 
 
 def _parameters(frame: Frame, a: ast.arguments) -> Generator[Parameter]:
@@ -543,10 +544,19 @@ def _dict(frame: Frame, node: ast.Dict) -> dict[Any, Any]:
 def _comprehension(frame: Frame, node: ast.ListComp | ast.GeneratorExp) -> tuple[Any, ...]:
     """Over comptime sequences only; gives a tuple."""
     items: list[Any] = []
-    saved = dict(frame.env)
+    saved, outer = dict(frame.env), frame.scope
+    frame.scope = _scope_within(frame)
     _generate(frame, node, 0, items)
+    frame.scope = outer
     frame.env = saved | {n: frame.env[n] for n in all_targets(node) if n in frame.env}
     return tuple(items)
+
+
+def _scope_within(frame: Frame) -> Frame:
+    """The scope of a comprehension's own names, which functions made in it see for ever."""
+    scope = Frame(frame.tracer, frame.source, frame.captures, frame.path, frame.caller, frame.scope)
+    scope.assigned = Assigned(frozenset(), frozenset(), frozenset())
+    return scope
 
 
 def _generate(
@@ -575,7 +585,7 @@ def _generate(
 
 def _bind_item(frame: Frame, target: ast.expr, item: Any) -> None:
     if isinstance(target, ast.Name):
-        frame.env[target.id] = item
+        frame.env[target.id] = frame.scope.env[target.id] = item
         return
     names = target.elts if isinstance(target, ast.Tuple | ast.List) else []
     if not is_sequence(item) or len(item) != len(names):

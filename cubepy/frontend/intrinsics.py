@@ -20,9 +20,10 @@ from cubepy.frontend.expressions import select
 from cubepy.frontend.operators import binary, power
 from cubepy.frontend.tracer import Frame
 from cubepy.frontend.values import (
-    Index,
+    Range,
     Table,
     TensorRef,
+    Unroll,
     is_comptime,
     is_number,
     is_sequence,
@@ -42,24 +43,6 @@ from cubepy.ir.types import (
 )
 from cubepy.lang import builtins as lang
 from cubepy.lang import metal as lang_metal
-from cubepy.record import dataclass
-
-
-@dataclass(frozen=True, slots=True)
-class Unroll:
-    """`cp.unroll(sequence)`."""
-
-    items: tuple[Any, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Range:
-    """`range(...)` with a runtime bound."""
-
-    start: Index
-    stop: Index
-    step: Index
-
 
 Handler = Callable[..., Any]
 MAX_UNROLLED = 1 << 16

@@ -117,12 +117,15 @@ class Locals(Numbers):
             return self._assign_record(slot, record, key, name, depth, joins)
         if isinstance(value, Value) or is_number(value) or typed_scalar(value):
             return self._assign_number(slot, value, key, name, depth, joins)
-        if depth == 0 or (isinstance(slot, ComptimeSlot) and slot.value is value):
+        is_same = isinstance(slot, ComptimeSlot) and slot.value is value
+        if depth == 0 or slot is None or is_same:
             return ComptimeSlot(value, key)
         raise self._changes(name, slot, value)
 
     def _changes(self, name: str, slot: Any, value: Any) -> Error:
-        hint = "start with a number of that type" if isinstance(slot, ComptimeSlot) else None
+        is_numeric = isinstance(value, Value) or is_number(value)
+        begins = isinstance(slot, ComptimeSlot) and is_numeric
+        hint = "start with a number of that type" if begins else None
         if isinstance(slot, NumberSlot) and is_comptime(value):
             hint = "text, None and functions are comptime: keep a number or a bool"
         old, new = describe_slot(slot), describe(value)
@@ -361,7 +364,10 @@ class Locals(Numbers):
             return first
         if all(isinstance(slot, NumberSlot) for slot in slots):
             return self._merge_numbers(bodies, slots, key, name, depth)
-        other = next((slot for slot in slots if not _are_alike(first, slot)), None)
+        if all(_holds_same(first, slot) for slot in slots):
+            return first
+        different = (slot for slot in slots if slot is not first)
+        other = next((slot for slot in different if not _are_alike(first, slot)), None)
         if other is not None:
             return Conflict(first, other)
         items = [
@@ -461,6 +467,13 @@ def _are_alike(a: Any, b: Any) -> bool:
     if isinstance(a, TupleSlot | RecordSlot) and isinstance(b, TupleSlot | RecordSlot):
         return a.cls is b.cls and len(a.items) == len(b.items)
     return False
+
+
+def _holds_same(a: Any, b: Any) -> bool:
+    """Whether two slots hold one comptime value: the same object, or the same text."""
+    if not (isinstance(a, ComptimeSlot) and isinstance(b, ComptimeSlot)):
+        return False
+    return a.value is b.value or (isinstance(a.value, str) and a.value == b.value)
 
 
 def _same_base(a: TensorRef, b: TensorRef) -> bool:

@@ -14,13 +14,14 @@ from cubepy.frontend.branches import LONG, Branch, chain_of_branches, runtime_br
 from cubepy.frontend.checks import check
 from cubepy.frontend.dispatch import Flow, evaluate, execute_block, statement
 from cubepy.frontend.expressions import condition, local_function, reveal, short_circuit
-from cubepy.frontend.intrinsics import Range, Unroll
 from cubepy.frontend.naming import note_name
 from cubepy.frontend.patterns import Captured, pattern_test
 from cubepy.frontend.tracer import Frame, LoopContext, bind, leave_loop, store_back
 from cubepy.frontend.values import (
     UNSET,
+    Range,
     TensorRef,
+    Unroll,
     is_comptime,
     is_mapping,
     is_number,

@@ -66,6 +66,7 @@ class Frame:
         self.path = path
         self.caller = caller
         self.parent = parent
+        self.scope: Frame = self  # whose names functions that are made here see
         self.env: dict[str, Any] = {}
         self.hidden: dict[str, Any] = {}  # names of a `:=` that may not have run
         self.slots: dict[str, Any] = {}

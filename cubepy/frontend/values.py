@@ -145,6 +145,22 @@ class Unset:
 UNSET = Unset()
 
 
+@dataclass(frozen=True, slots=True)
+class Unroll:
+    """`cp.unroll(sequence)`."""
+
+    items: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Range:
+    """`range(...)` with a runtime bound."""
+
+    start: Index
+    stop: Index
+    step: Index
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class NumberSlot:
     """A mutable local that holds a number."""
@@ -260,6 +276,10 @@ def as_items(index: Any) -> tuple[Any, ...]:
 _RUNTIME = (Value, TensorRef, FlatRef, Table, TensorMapRef, Method, Record, LocalFunction)
 
 
+_NO_RECORDS = (*_RUNTIME, type, DType, Line, Unroll, Range)
+"""Dataclasses of the compiler, which are one thing, and classes, which are no instances."""
+
+
 def is_comptime(value: Any) -> bool:
     """Whether `value` is an ordinary Python object through and through."""
     if isinstance(value, _RUNTIME):
@@ -278,8 +298,8 @@ def as_record(value: Any) -> Record | None:
     """A frozen dataclass instance (comptime or runtime) as a record; None for anything else."""
     if isinstance(value, Record):
         return value
-    if is_dataclass(value) and not isinstance(value, type | TensorRef | Value):
-        return Record(type(value), {f.name: getattr(value, f.name) for f in fields(value)})
+    if is_dataclass(value) and not isinstance(value, _NO_RECORDS):
+        return Record(type_of(value), {f.name: getattr(value, f.name) for f in fields(value)})
     return None
 
 

@@ -378,6 +378,30 @@ def operands_of_logic_in_helpers(x, out):
     out[i] = cp.i32(half_or(v, v - 3) * 2)
 
 
+@case
+def what_is_no_number_in_branches(x, out):
+    """Functions, dtypes, ranges and flat views are bound in each arm, and used in it."""
+    i = cp.ABSOLUTE_POS
+    v = x[i]
+    if v > 2:
+        by = v * 2
+        f, t, r = lambda w: w + by, cp.i8, range(3)
+        s = x[2:].flat
+        n = t(f(v * 50)) + s[1]
+    else:
+        by = 3
+        f, t, r = lambda w: w - by, cp.i16, cp.unroll((4, 7))
+        s = x[1:].flat
+        n = t(f(v)) + s[0]
+    if v % 2 == 0:
+        for k in r if v is None else (1, 2):
+            n += k
+        same = "scale"
+    else:
+        same = "scale"
+    out[i] = n + by + len(same)
+
+
 # Parameters of nested functions
 
 

@@ -40,6 +40,23 @@ def test_nor_is_one_of_the_function_around_it():
         kernel[1, 1](np.arange(3.0), np.zeros(2))
 
 
+def test_functions_made_in_a_comprehension_see_its_names_as_they_are_in_the_end():
+    def kernel(x, out):
+        k = 50.0
+        adders = [lambda v: v + k for k in (1.0, 2.0, 3.0)]
+        tables = [[lambda v: v * a + b * carried for a in (2.0, 3.0)] for b in (5.0, 7.0)]
+        scaled = [(lambda v: v * k)(x[1]) for k in (1.0, 2.0)]
+        now = tuple(lambda v, k=k: v * k for k in (2.0, 4.0))
+        out[0] = adders[0](x[0]) + k
+        out[1] = tables[0][0](x[0]) + scaled[0] + scaled[1]
+        out[2] = now[0](x[0]) + now[1](x[1])
+
+    x, out, expected = np.array([10.0, 3.0]), np.zeros(3), np.zeros(3)
+    kernel(x, expected)  # by Python itself
+    cp.cube(kernel)[1, 1](x, out)
+    assert out.tolist() == expected.tolist() == [63, 578, 32]
+
+
 def test_a_global_of_a_name_that_other_functions_bind_is_read():
     def scaled(v):
         carried = v * 2
