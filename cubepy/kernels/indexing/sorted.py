@@ -93,7 +93,9 @@ def read(row: Any, j: Any, line: Any, fill: Any) -> Any:
     """A line of a row; behind its end `fill`, if it is not None."""
     if line > 1:
         return cp.load(row, j, line=line, fill=fill)
-    return cp.Line[row.dtype, 1](row[j] if fill is None else row[min(j, row.shape[0] - 1)])
+    if fill is None:
+        return cp.Line[row.dtype, 1](row[j])
+    return cp.Line[row.dtype, 1](row[j] if j < row.shape[0] else row.dtype(fill))
 
 
 def write(row: Any, j: Any, v: Any, fill: Any) -> None:
