@@ -384,13 +384,22 @@ def test_channel_norms(on: On, last: bool):
     found = on(cp.kernels.group_norm, seen, 2, weight)
     expected = centred_over(x.reshape(3, 2, 2, 5, 7), (2, 3, 4)).reshape(x.shape) * w
     np.testing.assert_allclose(found, expected, 1e-4, 1e-5)
-    means, variances = on.placed(mean * 1), on.placed(var * 1)
-    if on.is_here:
-        means, variances = mean * 1, var * 1
-    on(cp.kernels.batch_norm, seen, means, variances, training=True)
-    np.testing.assert_allclose(on.taken(means), 0.9 * mean + 0.1 * x.mean((0, 2, 3)), 1e-4, 1e-5)
-    expected = 0.9 + 0.1 * x.var((0, 2, 3), ddof=1)
-    np.testing.assert_allclose(on.taken(variances), expected, 1e-4, 1e-5)
+    running = updated_by_batch_norm(on, seen, mean, var)
+    np.testing.assert_allclose(running[0], 0.9 * mean + 0.1 * x.mean((0, 2, 3)), 1e-4, 1e-5)
+    np.testing.assert_allclose(running[1], 0.9 + 0.1 * x.var((0, 2, 3), ddof=1), 1e-4, 1e-5)
+    infinite = seen.copy("K")
+    infinite[0, 0, 0, 0], infinite[1, 1, 2, 3] = np.inf, -np.inf
+    infinite[0, 2, 0, 0], infinite[2, 2, 4, 6] = np.inf, -np.inf
+    running = updated_by_batch_norm(on, infinite, mean, var)
+    np.testing.assert_array_equal(running[0][:3], [np.inf, -np.inf, np.nan])
+    np.testing.assert_array_equal(np.isnan(running[1]), [True, True, True, False])
+
+
+def updated_by_batch_norm(on: On, x: np.ndarray, *running: np.ndarray) -> list[Any]:
+    """What becomes of the running mean and variance."""
+    held = [m * 1 if on.is_here else on.placed(m * 1) for m in running]
+    on(cp.kernels.batch_norm, x, *held, training=True)
+    return [on.taken(m) for m in held]
 
 
 def attended(q: np.ndarray, k: np.ndarray, v: np.ndarray, sees: np.ndarray) -> np.ndarray:

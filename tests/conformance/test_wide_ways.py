@@ -20,7 +20,7 @@ from cubepy.kernels.pooling import entry as pooling
 from cubepy.kernels.pooling.lines import LineTiling
 from cubepy.kernels.sorting import entry as sorting
 from cubepy.kernels.sorting.digits import DigitTiling
-from tests.conformance.test_kernels import On
+from tests.conformance.test_kernels import On, updated_by_batch_norm
 
 RNG = np.random.default_rng()
 
@@ -136,6 +136,10 @@ def test_norms_of_channels_beside_each_other(
     mean, var = x.mean((0, 1, 2), dtype="f8"), x.var((0, 1, 2), dtype="f8")
     expected = (x - mean) / np.sqrt(var + 1e-5) * w + b
     np.testing.assert_allclose(found, expected.transpose(0, 3, 1, 2), 1e-3, 1e-3)
+    infinite = seen.copy("K")
+    infinite[0, 0, 0, 0], infinite[1, 1, 4, 2], infinite[2, 2, 4, 6] = np.inf, -np.inf, np.inf
+    running = updated_by_batch_norm(on, infinite, b, b)
+    np.testing.assert_array_equal(running[0][:3], [np.inf, -np.inf, np.inf])
     means, variances = mean.astype("f4"), var.astype("f4")
     found = on(cp.kernels.batch_norm, seen, means, variances, w, b)
     expected = (x - means.astype("f8")) / np.sqrt(variances.astype("f8") + 1e-5) * w + b

@@ -17,7 +17,7 @@ from cubepy.kernels.calls.positions import product, unravelled
 from cubepy.kernels.normalisation.functions import finisher
 from cubepy.kernels.normalisation.problem import Places, Slabs
 from cubepy.kernels.normalisation.reading import is_inside, read_element, read_input, read_line
-from cubepy.kernels.reduction.moments import lane_moments, no_lines, over_units
+from cubepy.kernels.reduction.moments import lane_moments, moved, no_lines, over_units, pivot_of
 
 BLOCK = 4
 """Lines that a unit of a wide cube describes at a time."""
@@ -82,7 +82,7 @@ def shared_statistics(slab: Any, t: Any) -> Any:
     """As `statistics`, by units that read the slab once; the first element is subtracted from all,
     so that numbers far from 0 lose nothing."""
     rows, length = row_count(slab), slab.shape[slab.rank - 1]
-    pivot = read_element(row_of(slab, 0), 0, t)[0]
+    pivot = pivot_of(read_element(row_of(slab, 0), 0, t)[0])
     state, few = no_lines(t.dtype, t.line), no_lines(t.dtype, 1)
     for r in range(cp.UNIT_POS // t.across, rows, cp.CUBE_DIM // t.across):
         state = line_moments(slab, r, pivot, state, t)
@@ -116,7 +116,7 @@ def combined(mean: Any, spread: Any, count: Any, mean2: Any, spread2: Any, count
     """The mean and the squared distances of two parts; the first may be empty."""
     share = count2 / (count + count2)
     away = mean2 - mean
-    return mean + away * share, spread + spread2 + away * away * count * share
+    return moved(mean, mean2, share), spread + spread2 + away * away * count * share
 
 
 def update(running: Any, where: Any, mean: Any, spread: Any, count: Any, momentum: Any) -> None:

@@ -4,7 +4,8 @@ A unit takes a block of lines into registers, makes its mean and the squared dis
 combines these with those so far (Chan, Golub and LeVeque, "Updating formulae and a pairwise
 algorithm for computing sample variances", 1979). Parts of a result lie as means and squared
 distances in memory until they are joined. The first element, the pivot, is subtracted from all, so
-that numbers far from 0 lose nothing.
+that numbers far from 0 lose nothing; it is 0 where that element is not finite. A mean is then what
+the sum of all elements makes it: infinite, or NaN of both infinities.
 """
 
 from __future__ import annotations
@@ -47,7 +48,18 @@ def with_part(state: Any, count: Any, part: Any, number: Any) -> Any:
     """The moments of `count` lines and a part of `number` lines, which are not none together."""
     mean, spread = state
     away, share = part[0] - mean, number / (count + number)
-    return mean + away * share, spread + part[1] + away * away * (count * share)
+    return moved(mean, part[0], share), spread + part[1] + away * away * (count * share)
+
+
+def moved(mean: Any, other: Any, share: Any) -> Any:
+    """The mean of a part, and of another that is this share of both; infinite where either is."""
+    infinite = abs(mean) == float("inf")  # the distance from there is no number
+    return cp.where(infinite, mean + other, mean + (other - mean) * share)
+
+
+def pivot_of(v: Any) -> Any:
+    """What is subtracted from all elements: one of them, or 0 for one that is not finite."""
+    return cp.where(v - v == 0, v, 0)
 
 
 def no_lines(dtype: Any, line: Any) -> Any:
@@ -105,7 +117,7 @@ def describe_rows(
 def row_moments(row: Any, first: Any, end: Any, op: Any, tiling: Any) -> Any:
     """The mean and the squared distances of the elements [first, end) of a row, less its pivot."""
     line = tiling.wide.line
-    pivot, part = loaded(row, 0, op, 1, None, 0)[0], row[first:end]
+    pivot, part = pivot_of(loaded(row, 0, op, 1, None, 0)[0]), row[first:end]
     return moments_of(
         lambda p: loaded(part, p * line, op, line, None, 0) - pivot,
         lambda j: loaded(part, j, op, 1, None, 0) - pivot,
@@ -202,7 +214,7 @@ def describe_column(
 ) -> None:
     """The moments of one line of columns of some rows."""
     line = tiling.wide.line
-    pivot = loaded(x[0], at, op, line, fill, 0)
+    pivot = pivot_of(loaded(x[0], at, op, line, fill, 0))
     _, mean, spread = lane_moments(
         lambda i: loaded(x[i], at, op, line, fill, 0) - pivot,
         (first, 1, end),
