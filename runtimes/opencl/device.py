@@ -165,6 +165,7 @@ class OpenclDevice(OneOrder):
         self._device = device
         self._dying = Dying()
         self._allocations = WeakSet[Allocation]()
+        self._allocating = RLock()
 
     @cached_property
     def _context(self) -> Any:
@@ -338,12 +339,15 @@ class OpenclDevice(OneOrder):
             made = Allocation(self._context, nbytes, self._dying)
         except (cl.MemoryError, cl.RuntimeError):
             raise fail("E504", nbytes=nbytes, device=self.name) from None
-        self._allocations.add(made)
+        with self._allocating:
+            self._allocations.add(made)
         return made
 
     def allocation_at(self, address: int) -> tuple[int, int] | None:
         """From where to where the memory lies that an address is in; None if there is none."""
-        for found in list(self._allocations):
+        with self._allocating:  # another thread's would change the set under the loop
+            known = list(self._allocations)
+        for found in known:
             if found.address <= address < found.address + max(1, found.nbytes):
                 return found.address, found.address + found.nbytes
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 from functools import lru_cache
 from typing import Any
@@ -32,6 +33,24 @@ class NativeWords:
             words[which] = address
         words[Cl.QUEUE], words[Cl.OWNER] = queue, id(owner)
         self.address = ctypes.addressof(words) if found else 0
+        _made.append(self)
+
+    def end(self) -> None:
+        """Let native code launch nothing here any more: no array has this owner."""
+        self._held[Cl.OWNER] = 0
+
+
+_made: list[NativeWords] = []
+
+
+def _after_fork() -> None:
+    """No driver works in the child: launches go through Python, which says so (`platform`)."""
+    for words in _made:
+        words.end()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 @lru_cache(maxsize=1)

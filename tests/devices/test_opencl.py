@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from threading import Thread
 from types import SimpleNamespace
 from typing import Any
@@ -153,3 +154,25 @@ def test_a_fence_is_one_of_the_device_where_the_language_has_it(opencl: str):
     assert found._standard(code) == (
         device.NEWER[3] if "subgroups" in found.target.features else wanted
     )
+
+
+def test_memory_is_found_while_another_thread_allocates(opencl: str):
+    runtime = find_device(opencl)
+    kept = [runtime.allocate(640) for _ in range(2000)]
+
+    def allocate() -> None:
+        held: list[Any] = []
+        for _ in range(300):
+            held = [*held[-20:], runtime.allocate(64)]
+
+    before, thread = sys.getswitchinterval(), Thread(target=allocate)
+    sys.setswitchinterval(1e-6)
+    thread.start()
+    try:
+        while thread.is_alive():
+            extents = [runtime.allocation_at(m.address + 639) for m in kept[:9]]
+            assert extents == [(m.address, m.address + 640) for m in kept[:9]]
+    finally:
+        sys.setswitchinterval(before)
+        thread.join()
+    assert runtime.allocation_at(8) is None
