@@ -157,7 +157,7 @@ def test_a_fence_is_one_of_the_device_where_the_language_has_it(opencl: str):
 
 
 def test_memory_is_found_while_another_thread_allocates(opencl: str):
-    runtime = find_device(opencl)
+    runtime: Any = find_device(opencl)
     kept = [runtime.allocate(640) for _ in range(2000)]
 
     def allocate() -> None:

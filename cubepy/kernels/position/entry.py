@@ -29,10 +29,11 @@ def argmax(
 ) -> Any:
     """The index of the maximum along an axis, or in row-major order of all; as `numpy.argmax`.
 
-    `x`: any shape, strides and dtype; for the index of all, axes that do not follow each other in
-    memory cost a copy. `dim` is the same as `axis`. Gives i64 in the library of `x`, on its device,
-    or `out`. Of equal elements the first counts, and NaN is the greatest. Raises `LaunchError` for
-    an axis that is not there and where there is no element; `LaunchTypeError` for what is no array.
+    `x`: any shape, strides and dtype but 8-bit floats; for the index of all, axes that do not
+    follow each other in memory cost a copy. `dim` is the same as `axis`. Gives i64 in the library
+    of `x`, on its device, or `out`. Of equal elements the first counts, and NaN is the greatest.
+    Raises `LaunchError` for an axis that is not there and where there is no element;
+    `LaunchTypeError` for what is no array.
     """
     return _search("argmax", x, axis, keepdims, out, dim)
 

@@ -37,10 +37,10 @@ def sum(
 ) -> Any:
     """The sum over some axes, or all; as `numpy.sum`.
 
-    `x`: any shape, strides and dtype; `axis`: an int, a tuple of ints or None for all; `dim` is the
-    same. Sums of bools and integers are i64, of unsigned integers u64, and wrap; others keep the
-    dtype. Gives an array of the library of `x`, on its device (a NumPy scalar where no axis is
-    left), or `out`, of exactly this dtype and shape. The sum of nothing is 0.
+    `x`: any shape, strides and dtype but 8-bit floats; `axis`: an int, a tuple of ints or None for
+    all; `dim` is the same. Sums of bools and integers are i64, of unsigned integers u64, and wrap;
+    others keep the dtype. Gives an array of the library of `x`, on its device (a NumPy scalar where
+    no axis is left), or `out`, of exactly this dtype and shape. The sum of nothing is 0.
 
     `prologue`: a cube function f(v) that elements go through first, `epilogue`: one that results go
     through, both in lines of the type that is added in, or single numbers of it; dtypes stay.
