@@ -384,6 +384,11 @@ def test_channel_norms(on: On, last: bool):
     found = on(cp.kernels.group_norm, seen, 2, weight)
     expected = centred_over(x.reshape(3, 2, 2, 5, 7), (2, 3, 4)).reshape(x.shape) * w
     np.testing.assert_allclose(found, expected, 1e-4, 1e-5)
+    large = seen * np.float32(1e15) + np.float32(1e20)  # whose squares overflow
+    found = on(cp.kernels.batch_norm, large, training=True)
+    np.testing.assert_allclose(found, centred_over(large, (0, 2, 3)), 0.02, 0.02)
+    found = on(cp.kernels.instance_norm, large)
+    np.testing.assert_allclose(found, centred_over(large, (2, 3)), 0.02, 0.02)
     running = updated_by_batch_norm(on, seen, mean, var)
     np.testing.assert_allclose(running[0], 0.9 * mean + 0.1 * x.mean((0, 2, 3)), 1e-4, 1e-5)
     np.testing.assert_allclose(running[1], 0.9 + 0.1 * x.var((0, 2, 3), ddof=1), 1e-4, 1e-5)

@@ -17,7 +17,7 @@ from cubepy.kernels.calls.positions import product, unravelled
 from cubepy.kernels.normalisation.functions import finisher
 from cubepy.kernels.normalisation.problem import Places, Slabs
 from cubepy.kernels.normalisation.reading import is_inside, read_element, read_input, read_line
-from cubepy.kernels.reduction.moments import lane_moments, moved, no_lines, over_units, pivot_of
+from cubepy.kernels.reduction.moments import lane_moments, no_lines, over_units, pivot_of, with_part
 
 BLOCK = 4
 """Lines that a unit of a wide cube describes at a time."""
@@ -74,7 +74,8 @@ def statistics(slab: Any, t: Any) -> Any:
         count = t.dtype((end - begin) * length)
         mean = rows_total(slab, begin, end, lambda v: v, t) / count
         around = spread_of(slab, begin, end, mean, t)
-        middle, spread = combined(middle, spread, t.dtype(begin * length), mean, around, count)
+        state, before = (middle, spread), t.dtype(begin * length)
+        middle, spread = with_part(state, before, (mean, around), count)
     return middle, spread
 
 
@@ -110,13 +111,6 @@ def rest_moments(slab: Any, r: Any, pivot: Any, state: Any, t: Any) -> Any:
 def spread_of(slab: Any, begin: Any, end: Any, mean: Any, t: Any) -> Any:
     """The sum of the squared distances of some rows from a mean."""
     return rows_total(slab, begin, end, lambda v: (v - mean) * (v - mean), t)
-
-
-def combined(mean: Any, spread: Any, count: Any, mean2: Any, spread2: Any, count2: Any) -> Any:
-    """The mean and the squared distances of two parts; the first may be empty."""
-    share = count2 / (count + count2)
-    away = mean2 - mean
-    return moved(mean, mean2, share), spread + spread2 + away * away * count * share
 
 
 def update(running: Any, where: Any, mean: Any, spread: Any, count: Any, momentum: Any) -> None:
@@ -359,9 +353,8 @@ def finish_columns(
     for part in range(1, means.shape[0]):
         begin = part * t.rows
         count = t.dtype(min(t.rows, rows - begin))
-        middle, spread = combined(
-            middle, spread, t.dtype(begin), means[part, c], spreads[part, c], count
-        )
+        found = means[part, c], spreads[part, c]
+        middle, spread = with_part((middle, spread), t.dtype(begin), found, count)
     mean[c] = middle
     variance[c] = spread / t.dtype(rows)
     update(running, (c,), middle, spread, t.dtype(rows), momentum)

@@ -48,7 +48,8 @@ def with_part(state: Any, count: Any, part: Any, number: Any) -> Any:
     """The moments of `count` lines and a part of `number` lines, which are not none together."""
     mean, spread = state
     away, share = part[0] - mean, number / (count + number)
-    return moved(mean, part[0], share), spread + part[1] + away * away * (count * share)
+    between = (away * share) * (away * count)  # no square, which may overflow where `count` is 0
+    return moved(mean, part[0], share), spread + part[1] + between
 
 
 def moved(mean: Any, other: Any, share: Any) -> Any:
@@ -144,7 +145,7 @@ def over_units(state: Any, few: Any, number: Any) -> Any:
     (count, mean, spread), (rest, middle, around) = state, few
     found = cube_sum((mean * count).sum() + (middle * rest).sum()) / number
     away, aside = mean - found, middle - found
-    total = (spread + away * away * count).sum() + (around + aside * aside * rest).sum()
+    total = (spread + away * (away * count)).sum() + (around + aside * (aside * rest)).sum()
     return found, cube_sum(total)
 
 
