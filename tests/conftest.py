@@ -1,6 +1,7 @@
 """Options and fixtures of the whole test suite: `--bless`, `--passed`, `require_package`."""
 
 import atexit
+import gc
 import os
 import shutil
 import signal
@@ -37,6 +38,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=Path,
         help="leave out the tests that this file lists, and add those that pass to it",
     )
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # what was imported lives to the end: collections need not look at it again
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -485,6 +485,7 @@ def installed() -> Iterator[Driver]:
     fake = Driver()
     forget_devices()
     gc.collect()  # what they kept, and what died earlier, is freed by the driver that it came from
+    gc.freeze()  # what is left is not looked at again when the test ends
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cuda_driver, "import_module", lambda name: fake)
         patch.setitem(config._chosen, "self_test", False)  # it runs no kernels
@@ -493,6 +494,7 @@ def installed() -> Iterator[Driver]:
         yield fake
         forget_devices()  # what they keep is freed by this driver
         gc.collect()
+        gc.unfreeze()
         assert not fake.faults, fake.faults
     _forget()
 

@@ -35,7 +35,7 @@ from tests.fuzz.generator import Generator, Program
 from tests.optional import require_package
 
 T = TypeVar("T")
-KERNELS = 2000 if os.environ.get("CI") else 200
+KERNELS = 800 if os.environ.get("CI") else 200
 CHUNK = 50
 
 

@@ -20,7 +20,7 @@ from tests.fuzz.typed import numbers, oracle, rules
 from tests.fuzz.typed.rules import FLOATS, INTEGERS, Weak
 from tests.optional import require_package
 
-PROGRAMS = 960 if os.environ.get("CI") else 96
+PROGRAMS = 384 if os.environ.get("CI") else 96
 NUMPY_NAMES = {**{t: oracle.NUMPY[t] for t in INTEGERS}, "f16": "float16", "f32": "float32"}
 
 

@@ -13,7 +13,7 @@ from tests.fuzz.finds import LANES_FINDS
 from tests.fuzz.lanes import CONSTRUCTS
 from tests.fuzz.units_as_lanes import census, check, generate
 
-KERNELS = 400 if os.environ.get("CI") else 24
+KERNELS = 160 if os.environ.get("CI") else 24
 CHUNK = 12
 RARE = (417, 73, 41)
 """The first kernels that have what is rarest."""

@@ -21,8 +21,9 @@ from cubepy.record import dataclass
 class RadixTiling:
     """How units sort: `slots` of them, each with scratch for a row at a time, by digits of `digit`
     bits. `inserted`: elements up to which they are inserted one by one. Where `room` is not 0 the
-    first elements are selected from so many; or, if `keeps`, they are kept in order all the time.
-    Then `line` elements at a time are compared with the last of them.
+    first elements are selected from so many, which must be a line more than are asked for; or, if
+    `keeps`, they are kept in order all the time. Then `line` elements at a time are compared with
+    the last of them.
     """
 
     slots: int
