@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from types import MethodType
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from cubepy.autotune.session import QUICK, Tuning, current, is_searching
 from cubepy.autotune.signature import arrays_of, default_key, device_of, layouts, signature
 from cubepy.autotune.space import Config, canonical_text, configurations, ranked
 from cubepy.errors import fail
+from cubepy.jit.bounded import make_room
 from cubepy.jit.kernel import CubeKernel
 from cubepy.record import dataclass
 from cubepy.runtimes.registry import find_device
@@ -105,9 +105,7 @@ class Autotuned(TunedCall):
         chosen = self._choose(args, kwargs, run, extra)
         if is_searching():
             return chosen
-        while len(self._entries) >= LIMIT:
-            with suppress(KeyError, StopIteration, RuntimeError):  # another thread removed it
-                del self._entries[next(iter(self._entries))]
+        make_room(self._entries, LIMIT)
         self._entries[key] = Entry(chosen, changes, current.get(), config.overrides.get())
         return chosen
 
@@ -237,8 +235,7 @@ class AutotunedKernel(Autotuned):
         except TypeError:  # a list, or a function that has no hash
             return make()
         if found is None:
-            while len(self._launchers) >= MOST_LAUNCHERS:
-                self._launchers.pop(next(iter(self._launchers)), None)
+            make_room(self._launchers, MOST_LAUNCHERS)
             found = self._launchers.setdefault(key, make())
         return found
 
@@ -308,8 +305,7 @@ class TunedLauncher(TunedCall):
         entry = self._tuned._entries.get((self._grid, key))
         if entry is None:
             return None, launcher, more
-        while len(self._ready) >= LIMIT:
-            self._ready.pop(next(iter(self._ready)), None)
+        make_room(self._ready, LIMIT)
         self._ready[key] = entry, launcher, more
         return self._ready[key]
 

@@ -7,7 +7,6 @@ overlaps of addresses and captured names are checked again.
 from __future__ import annotations
 
 import ctypes
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from cubepy.array.memory import Memory, pointer
 from cubepy.array.order import Ordered
 from cubepy.jit.ahead import is_ahead
 from cubepy.jit.arguments import ALIGNMENT, Matcher
+from cubepy.jit.bounded import make_room
 from cubepy.jit.classes import is_small
 from cubepy.jit.grid import Fixed, Grid
 from cubepy.jit.launch import Prepared, pack
@@ -194,9 +194,7 @@ class FastPath:
         if retired != self._retired:
             self._retired = retired
             self._forget_retired()
-        while len(self._entries) >= LIMIT:
-            with suppress(KeyError, StopIteration, RuntimeError):  # another thread removed it
-                del self._entries[next(iter(self._entries))]
+        make_room(self._entries, LIMIT)
         self._entries[key] = entry
 
     def _forget_retired(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import linecache
 import re
-from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from itertools import count
@@ -21,6 +20,7 @@ from cubepy.ir.core import ALIGNMENT, NARROW_LIMIT, Kernel, Param
 from cubepy.ir.types import Buffer, DType, element_of
 from cubepy.ir.verify import InvalidIR, verify
 from cubepy.jit.arguments import Layout, Matcher, wrong_arguments
+from cubepy.jit.bounded import make_room
 from cubepy.jit.compile import Compiled, Specialisations
 from cubepy.jit.fast import FastPath
 from cubepy.jit.grid import Fixed, Grid, dim3
@@ -182,9 +182,7 @@ class IRKernel:
         key = (settings, options)
         found = self._configured.get(key)
         if found is None:
-            while len(self._configured) >= MAX_CONFIGURED:
-                with suppress(KeyError, StopIteration, RuntimeError):  # another thread removed it
-                    del self._configured[next(iter(self._configured))]
+            make_room(self._configured, MAX_CONFIGURED)
             made = IRKernel(self.ir, settings, options, self)
             found = self._configured.setdefault(key, made)
         return found

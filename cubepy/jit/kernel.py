@@ -16,6 +16,7 @@ from cubepy.errors import Error, LaunchError, fail
 from cubepy.frontend.signature import Signature
 from cubepy.jit.arguments import Matcher, finish, is_struct, line_width, wrong_arguments
 from cubepy.jit.bound import Bound
+from cubepy.jit.bounded import make_room
 from cubepy.jit.classes import promised
 from cubepy.jit.compile import Specialisations
 from cubepy.jit.fast import FastPath
@@ -187,9 +188,7 @@ class CubeKernel(CubeFunction):
         key = (settings, options, id(settings.stream))  # no other has that id: the kernel keeps it
         found = self._configured.get(key)
         if found is None:
-            while len(self._configured) >= MAX_CONFIGURED:
-                with suppress(KeyError, StopIteration, RuntimeError):  # another thread removed it
-                    del self._configured[next(iter(self._configured))]
+            make_room(self._configured, MAX_CONFIGURED)
             found = self._configured.setdefault(
                 key, CubeKernel(self.function, settings, options, self)
             )
@@ -252,9 +251,7 @@ def _keep(launchers: dict[Any, Launcher], numbers: Any, launcher: Launcher) -> N
     parts = numbers if type(numbers) is tuple else (numbers,)
     if not all(type(n) is int for p in parts for n in (p if type(p) is tuple else (p,))):
         return
-    while len(launchers) >= MAX_LAUNCHERS:
-        with suppress(KeyError, StopIteration, RuntimeError):  # another thread removed it
-            del launchers[next(iter(launchers))]
+    make_room(launchers, MAX_LAUNCHERS)
     launchers[numbers] = launcher
 
 

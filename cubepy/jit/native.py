@@ -15,6 +15,7 @@ from cubepy import config
 from cubepy.array.memory import HOST
 from cubepy.jit.ahead import is_ahead
 from cubepy.jit.arguments import Matcher
+from cubepy.jit.bounded import make_room
 from cubepy.jit.grid import Fixed, Grid, Over
 from cubepy.jit.launch import Prepared
 from cubepy.options import SETTINGS
@@ -85,8 +86,7 @@ class NativeLaunches:
         key = _key(launcher)
         table = self._tables.get(key)
         if table is None:
-            while len(self._tables) >= MAX_TABLES:
-                self._tables.pop(next(iter(self._tables)), None)
+            make_room(self._tables, MAX_TABLES)
             table = self._tables[key] = Table(launcher.kernel)
         if took > state.LONG_NS:
             prepared.compiled.marks[state.IS_LONG] = state.LONG_LAUNCHES

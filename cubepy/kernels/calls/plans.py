@@ -21,6 +21,7 @@ from cubepy.errors import fail
 from cubepy.ir.core import ALIGNMENT
 from cubepy.ir.types import DType
 from cubepy.jit.ahead import is_ahead
+from cubepy.jit.bounded import make_room
 from cubepy.jit.compile import Captured
 from cubepy.jit.grid import Grid, Over
 from cubepy.jit.kernel import CubeKernel
@@ -364,8 +365,7 @@ class Plans:
 
     def keep(self, key: Any, plan: Plan) -> Plan:
         """Remember a plan; the oldest goes where there are too many."""
-        while len(self._made) >= LIMIT:
-            self._made.pop(next(iter(self._made)), None)
+        make_room(self._made, LIMIT)
         self._made[_with_settings(key)] = plan
         return plan
 

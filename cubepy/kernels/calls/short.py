@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from cubepy import config
 from cubepy.array.memory import HOST
 from cubepy.autotune import session
+from cubepy.jit.bounded import make_room
 from cubepy.jit.programs import Describe, describers
 from cubepy.kernels.calls.arguments import exact
 from cubepy.kernels.calls.libraries import (
@@ -156,8 +157,7 @@ class ShortCalls:
             self._describe, self._reads_tensors = describers(), is_tensors
         if key is None:
             return
-        while len(self._made) >= LIMIT:
-            self._made.pop(next(iter(self._made)), None)
+        make_room(self._made, LIMIT)
         self._made[key] = ShortCall(library, plan, arrays, key[0], given, has_result)
 
 
