@@ -88,8 +88,7 @@ class NativeLaunches:
         if table is None:
             make_room(self._tables, MAX_TABLES)
             table = self._tables[key] = Table(launcher.kernel)
-        if took > state.LONG_NS:
-            prepared.compiled.marks[state.IS_LONG] = state.LONG_LAUNCHES
+        state.note_time(prepared.compiled.marks, prepared.count, took)
         is_learned = table.learn(learned)
         self._join(launcher, table)
         return is_learned

@@ -15,6 +15,7 @@ from cubepy.record import dataclass
 from cubepy.runtimes.base import HostMemory, MemoryUse, Properties
 from cubepy.runtimes.cpu.memory import Block, get_memory
 from cubepy.runtimes.native import crash, scratch
+from cubepy.runtimes.native.chosen import chosen_pool
 from cubepy.runtimes.native.host import data_caches, host_cpu
 from cubepy.runtimes.native.linker import Library, link
 from cubepy.runtimes.native.pool import Pool, get_pool, symbols, usable_cores
@@ -84,7 +85,7 @@ class CpuDevice(HostMemory):
 
         `block`: the address of the argument block; `work`: as `grain` takes it.
         """
-        pool = self.pool
+        pool = chosen_pool()
         grain = _grain(pool, count, work)
         if first:
             finish = pool.finish

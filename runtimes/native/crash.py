@@ -15,10 +15,12 @@ from string import Template
 
 from cubepy.runtimes.native.linker import Library, compile_text, link, once
 
-SLOTS = 64
-"""Threads whose launches are known; of more some share a slot."""
-HELD = SLOTS - 1
-"""The slot of whoever holds Python's global lock: the native executor's."""
+HELD = 63
+"""The slot of whoever holds Python's global lock: the native executor's. Those before are of
+threads that launch through Python; of more threads some share a slot."""
+RUNNING = 64
+"""Slots behind it, of native launches without the lock."""
+SLOTS = HELD + 1 + RUNNING
 _SLOTS, _START = "cubepy_crash_slots", "cubepy_crash_start"
 _PREFIX, _SUFFIX = "cubepy: the process crashed while the kernel `", "` ran"
 _HINT = "; rerun with CUBEPY_CHECKED=1\n"
@@ -83,7 +85,9 @@ _TEXT = Template("""
 @prefix = internal constant [$PREFIX_LENGTH x i8] c"$PREFIX"
 @suffix = internal constant [$SUFFIX_LENGTH x i8] c"$SUFFIX"
 declare i32 @sigaction(i32, ptr, ptr) nounwind
+@printing = internal global i32 0
 declare i32 @raise(i32) nounwind
+declare i32 @usleep(i32) nounwind
 declare i64 @write(i32, ptr, i64) nounwind
 declare i64 @strlen(ptr) nounwind
 
@@ -109,19 +113,34 @@ done:
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 
 ; Print the names, give the signals back. A fault is raised again by the instruction that caused it.
+; Threads of one team often fault together: the first one prints, and others wait for it, a second
+; at most.
 define internal void @crashed(i32 %signal, ptr %info, ptr %context) nounwind {
-  br label %restore
+  %pair = cmpxchg ptr @printing, i32 0, i32 1 seq_cst seq_cst
+  %is.first = extractvalue { i32, i1 } %pair, 1
+  br i1 %is.first, label %look, label %wait
+wait:
+  %turn = phi i32 [ 0, %0 ], [ %turn.1, %doze ]
+  %printing = load atomic i32, ptr @printing seq_cst, align 4
+  %is.over = icmp ne i32 %printing, 1
+  %is.late = icmp eq i32 %turn, 1000
+  %go.on = or i1 %is.over, %is.late
+  br i1 %go.on, label %restore, label %doze
+doze:
+  %u = call i32 @usleep(i32 1000)
+  %turn.1 = add i32 %turn, 1
+  br label %wait
 restore:
-  %k = phi i64 [ 0, %0 ], [ %k.1, %restore ]
+  %k = phi i64 [ 0, %wait ], [ 0, %printed ], [ %k.1, %restore ]
   %each.p = getelementptr [4 x i32], ptr @signals, i64 0, i64 %k
   %each = load i32, ptr %each.p
   %before = getelementptr [4 x [256 x i8]], ptr @before, i64 0, i64 %k
   %r = call i32 @sigaction(i32 %each, ptr %before, ptr null)
   %k.1 = add i64 %k, 1
   %more = icmp ult i64 %k.1, 4
-  br i1 %more, label %restore, label %look
+  br i1 %more, label %restore, label %leave
 look:
-  %i = phi i64 [ 0, %restore ], [ %i.1, %next ]
+  %i = phi i64 [ 0, %0 ], [ %i.1, %next ]
   %name.p = getelementptr [$SLOTS x ptr], ptr @cubepy_crash_slots, i64 0, i64 %i
   %name = load ptr, ptr %name.p
   %none = icmp eq ptr %name, null
@@ -135,8 +154,11 @@ print:
 next:
   %i.1 = add i64 %i, 1
   %others = icmp ult i64 %i.1, $SLOTS
-  br i1 %others, label %look, label %leave
+  br i1 %others, label %look, label %printed
+printed:
+  br label %restore
 leave:
+  store atomic i32 2, ptr @printing seq_cst, align 4
   %code.p = getelementptr i8, ptr %info, i64 8
   %code = load i32, ptr %code.p
   %is.fault = icmp sgt i32 %code, 0

@@ -31,23 +31,33 @@ CHUNKS = 8
 """Chunks for each thread of what is left then, so that uneven cubes balance."""
 REFRESH = 1.0
 """Seconds until the cores that the process may use are looked up again."""
-_RUN, _RESIZE = "cubepy_pool_run", "cubepy_pool_resize"
-_INLINE, _SHARE = "cubepy_pool_inline", "cubepy_pool_share"
-_RESUME, _CANCEL = "cubepy_pool_resume", "cubepy_pool_cancel"
-_UNFINISHED, _CUT = 2, 3
+INLINE, SHARE = "cubepy_pool_inline", "cubepy_pool_share"
+RESUME, CANCEL = "cubepy_pool_resume", "cubepy_pool_cancel"
+_RESIZE = "cubepy_pool_resize"
+UNFINISHED, CUT = 2, 3
+"""How a team is doing, see `pool_ir`; 0 where it has another launch."""
 SYMBOLS = (
-    *(_RUN, _RESIZE, _INLINE, _SHARE, _RESUME, _CANCEL),
+    *(_RESIZE, INLINE, SHARE, RESUME, CANCEL),
     *(interrupts.START, interrupts.LISTEN, interrupts.RAISED, interrupts.HOLD, interrupts.LET),
-)
-_RunType = ctypes.CFUNCTYPE(
-    None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
 )
 _ResizeType = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64)
 _InlineType = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * 3)
+
+
+class _Status(ctypes.Structure):
+    """What a team's caller is told, see `pool_ir`."""
+
+    _fields_ = (
+        ("value", ctypes.c_int64),
+        ("cubes", ctypes.c_int64),
+        ("took", ctypes.c_int64),
+    )
+
+
 _ShareType = ctypes.CFUNCTYPE(
-    None, *[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 3, ctypes.POINTER(ctypes.c_int64)
+    None, *[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 3, ctypes.POINTER(_Status)
 )
-_ResumeType = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int64))
+_ResumeType = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(_Status))
 _CancelType = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
@@ -107,10 +117,7 @@ class Pool:
     An entry is native code of type `void (ptr args, i64 begin, i64 end)` that runs the cubes
     [begin, end). Threads start at the first launch that needs them, sleep when idle, hold no lock
     of Python, and end with the process. A pool's state is never freed, because they may read it
-    until then.
-
-    `run_address` is the native `void run(ptr state, ptr entry, ptr args, i64 count, i64 grain)`,
-    for compiled launchers; its first argument is `state_address`.
+    until then. Compiled launchers call the native code with `state_address`.
     """
 
     def __init__(self, threads: int | None = None, spin: float = 75e-6) -> None:
@@ -118,14 +125,12 @@ class Pool:
         self._spin = round(spin * 1e9)
         library = _library()
         self._interrupts = interrupts_of_main()
-        self.run_address: int = library.address[_RUN]
         self.state_address: int = _new_state()
-        self._run = _RunType(self.run_address)
         self._resize = _ResizeType(library.address[_RESIZE])
-        self._inline = _InlineType(library.address[_INLINE])
-        self._share = _ShareType(library.address[_SHARE])
-        self._resume = _ResumeType(library.address[_RESUME])
-        self._cancel = _CancelType(library.address[_CANCEL])
+        self._inline = _InlineType(library.address[INLINE])
+        self._share = _ShareType(library.address[SHARE])
+        self._resume = _ResumeType(library.address[RESUME])
+        self._cancel = _CancelType(library.address[CANCEL])
         self._others: list[Pool] = []
         self._threads = self._word(pool_ir.THREADS)
         self._reset(_checked(usable_cores() if threads is None else threads))
@@ -179,24 +184,27 @@ class Pool:
         if len(self._others) < JOBS - 1:
             with _lock:
                 if len(self._others) < JOBS - 1:
-                    self._others.append(Pool(self.threads, self._spin / 1e9))
+                    other = Pool(self.threads, self._spin / 1e9)
+                    last = self._others[-1] if self._others else self
+                    self._others.append(other)
+                    last._word(pool_ir.OTHER).value = other.state_address
         return any(other._is_run(entry, args, first, count, grain) for other in self._others)
 
     def _is_run(self, entry: int, args: int, first: int, count: int, grain: int) -> bool:
         """Run cubes with this team; False if it has another launch, or one thread."""
-        status = ctypes.c_int64(0)  # native code writes it: a signal may come before a result does
+        status = _Status()  # native code writes it: a signal may come before a result does
         try:
             self._share(self.state_address, entry, args, first, count, grain, status)
-            while status.value == _UNFINISHED:
+            while status.value == UNFINISHED:
                 self._resume(self.state_address, status)
         except BaseException:
-            if status.value == _UNFINISHED:
+            if status.value == UNFINISHED:
                 self._cancel(self.state_address)
-            while status.value == _UNFINISHED:
+            while status.value == UNFINISHED:
                 with suppress(BaseException):  # another signal: workers still use the arguments
                     self._resume(self.state_address, status)
             raise
-        if status.value == _CUT:
+        if status.value == CUT:
             self._interrupts.raise_again()
         return status.value != 0
 
@@ -217,7 +225,9 @@ class Pool:
 
     def _reset(self, threads: int) -> None:
         """Put the state back to no workers and no launch, without waking any worker."""
+        other = self._word(pool_ir.OTHER).value
         ctypes.memset(self.state_address, 0, pool_ir.SLOTS)
+        self._word(pool_ir.OTHER).value = other
         self._word(pool_ir.THREADS).value = threads
         self._word(pool_ir.SPIN).value = self._spin
 
@@ -234,18 +244,23 @@ _cores: tuple[float, int, frozenset[int]] = (-math.inf, 1, frozenset())
 
 def get_pool(threads: int | None = None) -> Pool:
     """The process's pool of so many threads; default: as many as the cores that it may use now."""
+    return find_pool(threads)[0]
+
+
+def find_pool(threads: int | None = None) -> tuple[Pool, float]:
+    """As `get_pool`; and when the cores are looked up again, in seconds of `time.monotonic`."""
     global _cores
-    now = time.monotonic()
-    if now - _cores[0] > REFRESH:
-        _cores = now, usable_cores(), _affinity()
-    key = threads or _cores[1], _cores[2]
+    cores, now = _cores, time.monotonic()
+    if now - cores[0] > REFRESH:
+        cores = _cores = now, usable_cores(), _affinity()
+    key = threads or cores[1], cores[2]
     found = _shared.get(key)
     if found is None:
         with _lock:
             found = _shared.get(key)
             if found is None:
                 found = _shared[key] = Pool(key[0])
-    return found
+    return found, cores[0] + REFRESH
 
 
 def _checked(threads: int) -> int:
@@ -258,15 +273,9 @@ def _threaded() -> bool:
     return pool_ir.is_threaded(sys.platform, platform.machine())
 
 
-def inline_address() -> int:
-    """Of the native code that runs cubes in the caller: `i64 (ptr entry, ptr args, i64 begin,
-    i64 end, i64 budget)` gives the first cube that is left when the time, in ns, is up."""
-    return _library().address[_INLINE]
-
-
-def raised_address() -> int:
-    """Of three words with the exception that made native code give up, see `interrupts`."""
-    return _library().address[interrupts.RAISED]
+def address_of(symbol: str) -> int:
+    """Of the native code or memory of a name, see `pool_ir` and `interrupts`."""
+    return _library().address[symbol]
 
 
 def symbols() -> dict[str, int]:

@@ -31,12 +31,15 @@ GATE, EPOCH = 0, 4  # EPOCH is the upper half of the gate on a little-endian mac
 SLEEPERS, ALIVE = LINE, LINE + 4
 BUSY, THREADS, SPIN, CANCEL, KEPT = (2 * LINE + 8 * i for i in range(5))
 KEPT_END = KEPT + 8  # the rest of the caller's chunk when its time was up
+OTHER = KEPT_END + 8  # the state of the next team of the pool, which runs what this one cannot
+ENDED, CLOSE = OTHER + 8, OTHER + 16  # of native launches that may be shared, see `sharing`
 ENTRY, ARGS, GRAIN, RANGES, CORE = (3 * LINE + 8 * i for i in range(5))
 CORES, CORES_BYTES = 4 * LINE, 128  # the affinity mask, all zero where there are more than 1024
 SLOTS = 5 * LINE
 NEXT, END, INDEX, SEEN, THREAD, JUMP = range(
     0, 48, 8
 )  # in a slot of LINE bytes; each thread has one
+BEGAN, UNTIL, DONE = 48, 56, 64  # in the caller's: from when until when it ran how many cubes
 
 OPEN, WAITING, STOP = 1 << 31, 1 << 30, 1 << 29
 SLICE = 10_000_000  # ns; the longest that cubes run, if each is shorter, until somebody looks up
@@ -45,7 +48,7 @@ SLICE = 10_000_000  # ns; the longest that cubes run, if each is shorter, until 
 def text(system: str, machine: str) -> str:
     """The IR for an operating system and machine, named as in `sys.platform` and `os.uname`.
 
-    Where no threads are known `cubepy_pool_run` runs every launch inline in its caller.
+    Where no threads are known nothing is shared, and every launch runs in its caller.
     """
     row = machine_of(machine)
     calls = None if row is None else calls_of(system, row, SLICE, (CORES, CORES_BYTES))
@@ -59,6 +62,9 @@ def text(system: str, machine: str) -> str:
         INSIDE=STOP - 1,
         NOT_OPEN=~OPEN,
         LAST=WAITING | 1,
+        CALLER_BEGAN=SLOTS + BEGAN,
+        CALLER_UNTIL=SLOTS + UNTIL,
+        CALLER_DONE=SLOTS + DONE,
     )
     layout["CANCEL_BEFORE_SLOTS"] = CANCEL - SLOTS
     return threaded + calls + interrupts.text(system, machine_name(machine), layout)
@@ -72,16 +78,6 @@ def is_threaded(system: str, machine: str) -> bool:
 _INLINE_ONLY = (
     interrupts.holding("")
     + """
-define void @cubepy_pool_run(ptr %state, ptr %entry, ptr %args, i64 %count, i64 %grain) nounwind {
-  %some = icmp sgt i64 %count, 0
-  br i1 %some, label %inline, label %done
-inline:
-  call void %entry(ptr %args, i64 0, i64 %count)
-  br label %done
-done:
-  ret void
-}
-
 define i32 @cubepy_pool_resize(ptr %state, i64 %threads) nounwind {
   ret i32 1
 }
@@ -188,7 +184,8 @@ none:
 
 ; Share cubes [begin, end) out and work until the time is up. `status` becomes 1 when all are done,
 ; 3 when they would be but for a cancellation, 2 when the rest is left to cubepy_pool_resume, and
-; stays 0 when the pool does something else.
+; stays 0 when the pool does something else. Two words behind it say at the end how many cubes the
+; caller ran in whole chunks, and in how many ns.
 define void @cubepy_pool_share(ptr %state, ptr %entry, ptr %args, i64 %begin, i64 %end,
                                i64 %asked, ptr %status) nounwind {
   %grain = call i64 @llvm.smax.i64(i64 %asked, i64 1)
@@ -211,6 +208,13 @@ give.up:
 open:
   %count = sub i64 %end, %begin
   call void @open(ptr %state, ptr %entry, ptr %args, i64 %begin, i64 %count, i64 %grain, i64 %team)
+  %now = call i64 @now()
+  %began.p = getelementptr i8, ptr %state, i64 $CALLER_BEGAN
+  store i64 %now, ptr %began.p
+  %until.p = getelementptr i8, ptr %state, i64 $CALLER_UNTIL
+  store i64 %now, ptr %until.p
+  %ran.p = getelementptr i8, ptr %state, i64 $CALLER_DONE
+  store i64 0, ptr %ran.p
   store i64 2, ptr %status
   call void @cubepy_pool_resume(ptr %state, ptr %status)
   ret void
@@ -260,6 +264,17 @@ wait:
 unlock:
   %reason = select i1 %cancelled, i64 3, i64 1
   store i64 %reason, ptr %status
+  %ran.p = getelementptr i8, ptr %state, i64 $CALLER_DONE
+  %ran = load i64, ptr %ran.p
+  %cubes.p = getelementptr i8, ptr %status, i64 8
+  store i64 %ran, ptr %cubes.p
+  %until.p = getelementptr i8, ptr %state, i64 $CALLER_UNTIL
+  %until = load i64, ptr %until.p
+  %began.p = getelementptr i8, ptr %state, i64 $CALLER_BEGAN
+  %began = load i64, ptr %began.p
+  %took = sub i64 %until, %began
+  %took.p = getelementptr i8, ptr %status, i64 16
+  store i64 %took, ptr %took.p
   %busy = getelementptr i8, ptr %state, i64 $BUSY
   store atomic i32 0, ptr %busy release, align 4
   br label %later
@@ -361,49 +376,6 @@ keep:
   ret i64 %reached
 done:
   ret i64 %end
-}
-
-define void @cubepy_pool_run(ptr %state, ptr %entry, ptr %args, i64 %count, i64 %asked) nounwind {
-  %some = icmp sgt i64 %count, 0
-  br i1 %some, label %look, label %done
-look:
-  %grain = call i64 @llvm.smax.i64(i64 %asked, i64 1)
-  %threads.p = getelementptr i8, ptr %state, i64 $THREADS
-  %threads = load i64, ptr %threads.p
-  %small = icmp sle i64 %count, %grain
-  %alone = icmp slt i64 %threads, 2
-  %inline.now = or i1 %small, %alone
-  br i1 %inline.now, label %inline, label %lock
-lock:
-  %busy = getelementptr i8, ptr %state, i64 $BUSY
-  %pair = cmpxchg ptr %busy, i32 0, i32 1 acquire monotonic
-  %mine = extractvalue { i32, i1 } %pair, 1
-  br i1 %mine, label %locked, label %inline
-locked:
-  %team = call i64 @start.missing(ptr %state)
-  %nobody = icmp ult i64 %team, 2
-  br i1 %nobody, label %give.up, label %open
-give.up:
-  store atomic i32 0, ptr %busy release, align 4
-  br label %inline
-open:
-  call void @open(ptr %state, ptr %entry, ptr %args, i64 0, i64 %count, i64 %grain, i64 %team)
-  %all = call i1 @work(ptr %state, i64 0, i64 0)
-  %old = atomicrmw and ptr %state, i64 $NOT_OPEN seq_cst
-  %inside = and i64 %old, $INSIDE
-  %last = icmp eq i64 %inside, 0
-  br i1 %last, label %unlock, label %wait
-wait:
-  %joined = call i1 @join.until(ptr %state, i64 9223372036854775807)
-  br label %unlock
-unlock:
-  store atomic i32 0, ptr %busy release, align 4
-  br label %done
-inline:
-  call void %entry(ptr %args, i64 0, i64 %count)
-  br label %done
-done:
-  ret void
 }
 
 ; Share the cubes out, open the gate, wake as many sleepers as the ranges need.
@@ -528,6 +500,12 @@ clock:
   br i1 %left.cubes, label %keep, label %look
 look:
   %now = call i64 @now()
+  %ran.p = getelementptr i8, ptr %state, i64 $CALLER_DONE
+  %ran = load i64, ptr %ran.p
+  %ran.1 = add i64 %ran, %length
+  store i64 %ran.1, ptr %ran.p
+  %until.p = getelementptr i8, ptr %state, i64 $CALLER_UNTIL
+  store i64 %now, ptr %until.p
   %is.late = icmp sge i64 %now, %deadline
   br i1 %is.late, label %late, label %peek
 keep:

@@ -7,7 +7,7 @@ Locals are stack slots, which LLVM turns into registers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeAlias
 
@@ -237,6 +237,18 @@ class Routine:
         self._begin(body)
         yield self.word(count) - 1 - k if backwards else k
         index.set(k + 1)
+        self.line(f"br label %{head}")
+        self._begin(done)
+
+    @contextmanager
+    def loop(self, holds: Callable[[], Value]) -> Iterator[None]:
+        """Statements that run while a condition holds, which is computed before each turn."""
+        head, body, done = self._label("head"), self._label("body"), self._label("done")
+        self.line(f"br label %{head}")
+        self._begin(head)
+        self.line(f"br i1 {holds().text}, label %{body}, label %{done}")
+        self._begin(body)
+        yield
         self.line(f"br label %{head}")
         self._begin(done)
 

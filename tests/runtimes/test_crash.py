@@ -47,6 +47,20 @@ def test_a_kernel_that_crashes_is_named(cubes: int):
     assert run(f"stray[{cubes}, 1](out, 1 << 44)") == (-signal.SIGSEGV, WORDS)
 
 
+@pytest.mark.parametrize("cubes", [1, 4096, 1 << 18])
+def test_a_kernel_that_was_launched_natively_is_named(cubes: int):
+    """In a thread with the GIL, and in a team without it, whose threads crash together."""
+    end = f"""
+far = stray[{cubes}, 1]
+out = np.zeros({cubes}, np.float32)
+for _ in range(5):
+    far(out, 0)
+    fine[1, 64](out)
+far(out, 1 << 44)
+"""
+    assert run(end) == (-signal.SIGSEGV, WORDS)
+
+
 def test_a_kernel_of_another_thread_is_named():
     end = "t = threading.Thread(target=stray[1, 1], args=(out, 1 << 44)); t.start(); t.join()"
     assert run(end) == (-signal.SIGSEGV, WORDS)

@@ -14,7 +14,16 @@ import pytest
 
 from cubepy.runtimes.native import pool_ir
 from cubepy.runtimes.native.linker import Library, compile_text, link
-from cubepy.runtimes.native.pool import MAX_COUNT, MAX_THREADS, Pool, get_pool, usable_cores
+from cubepy.runtimes.native.pool import (
+    INLINE,
+    MAX_COUNT,
+    MAX_THREADS,
+    SHARE,
+    Pool,
+    address_of,
+    get_pool,
+    usable_cores,
+)
 
 LOOP = """
 define void @{name}(ptr %args, i64 %begin, i64 %end) {{
@@ -61,9 +70,9 @@ wait:
   %few = icmp slt i64 %here, %all
   %r = call i32 @sched_yield()
   br i1 %few, label %wait, label %last""",
-    # args: run, state, counters, how many inner cubes.
+    # args: share, state, counters, how many inner cubes, how many launches met.
     "nest": """
-  %run = load ptr, ptr %args
+  %share = load ptr, ptr %args
   %state.p = getelementptr ptr, ptr %args, i64 1
   %state = load ptr, ptr %state.p
   %data.p = getelementptr ptr, ptr %args, i64 2
@@ -72,7 +81,15 @@ wait:
   %inner = load i64, ptr %inner.p
   %first = mul i64 %i, %inner
   %mine = getelementptr i64, ptr %data, i64 %first
-  call void %run(ptr %state, ptr @tally, ptr %mine, i64 %inner, i64 1)""",
+  store i64 0, ptr %status
+  call void %share(ptr %state, ptr @tally, ptr %mine, i64 0, i64 %inner, i64 1, ptr %status)
+  %found = load i64, ptr %status
+  %met = icmp eq i64 %found, 0
+  br i1 %met, label %alone, label %last
+alone:
+  call void @tally(ptr %mine, i64 0, i64 %inner)
+  %met.p = getelementptr i64, ptr %args, i64 4
+  %before = atomicrmw add ptr %met.p, i64 1 monotonic""",
     # Adds the length of its range, so that a launch of 2**60 cubes ends.
     "length": """
   %n = sub i64 %end, %begin
@@ -85,8 +102,10 @@ unused:""",
 def entries_text() -> str:
     loops = (LOOP.format(name=name, body=body) for name, body in BODIES.items())
     text = "declare i32 @sched_yield()\n" + "".join(loops)
-    scratch = "define void @uneven(ptr %args, i64 %begin, i64 %end) {\n"
-    return text.replace(scratch, scratch + "  %scratch = alloca i64\n")
+    for name, word in (("uneven", "scratch"), ("nest", "status")):
+        head = f"define void @{name}(ptr %args, i64 %begin, i64 %end) {{\n"
+        text = text.replace(head, f"{head}  %{word} = alloca i64\n")
+    return text
 
 
 @pytest.fixture(scope="module")
@@ -168,11 +187,12 @@ def test_a_storm_of_launches(pool: Pool, entries: Library) -> None:
 def test_nested_launches_run_inline(pool: Pool, entries: Library) -> None:
     outer, inner = 50, 30
     counters = np.zeros(outer * inner, np.int64)
-    words = [pool.run_address, pool.state_address, counters.ctypes.data, inner]
+    words = [address_of(SHARE), pool.state_address, counters.ctypes.data, inner, 0]
     args = np.array(words, np.int64)
     for _ in range(20):
         pool.run(entries.address["nest"], args.ctypes.data, outer, 1)
     assert (counters == 20).all()
+    assert args[4] == 20 * outer, "a team ran two launches"
 
 
 def test_the_thread_count_changes_between_launches(pool: Pool, entries: Library) -> None:
@@ -252,9 +272,10 @@ def test_the_shared_pool_is_one() -> None:
 
 @pytest.mark.parametrize("system, machine", [("sunos5", "x86_64"), ("linux", "i686")])
 def test_systems_without_threads_run_inline(entries: Library, system: str, machine: str) -> None:
-    library = link(compile_text(pool_ir.text(system, machine)), ["cubepy_pool_run"])
-    pool = Pool(1)
-    pool._run = type(pool._run)(library.address["cubepy_pool_run"])
+    library = link(compile_text(pool_ir.text(system, machine)), [INLINE, SHARE])
+    pool = Pool(4)
+    pool._inline = type(pool._inline)(library.address[INLINE])
+    pool._share = type(pool._share)(library.address[SHARE])
     for count in (0, 1, 100):
         assert (launch(pool, entries, "tally", count, 1) == 1).all()
 

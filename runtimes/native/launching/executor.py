@@ -19,7 +19,7 @@ import numpy as np
 
 from cubepy.ir.types import find_dtype
 from cubepy.record import dataclass
-from cubepy.runtimes.native import crash
+from cubepy.runtimes.native import chosen, crash, interrupts
 from cubepy.runtimes.native.launching import describing, frame, grids, tensors
 from cubepy.runtimes.native.launching.callables import (
     function,
@@ -33,7 +33,7 @@ from cubepy.runtimes.native.launching.module import text
 from cubepy.runtimes.native.launching.process import made
 from cubepy.runtimes.native.launching.tables import Context, Kind, Reading
 from cubepy.runtimes.native.linker import Library, compile_text, link, once
-from cubepy.runtimes.native.pool import inline_address, raised_address
+from cubepy.runtimes.native.pool import CANCEL, INLINE, RESUME, SHARE, address_of
 
 DTYPES = (
     ("float32", 2),
@@ -165,8 +165,17 @@ class Executor:
             Context.ARRAY: id(classes.array),
             Context.TENSOR_MAP: id(classes.tensor_map),
             Context.EXCEPTION: id(Exception),
-            Context.INLINE: inline_address(),
-            Context.INTERRUPTED: raised_address(),
+            Context.INLINE: address_of(INLINE),
+            Context.SHARE: address_of(SHARE),
+            Context.RESUME: address_of(RESUME),
+            Context.CANCEL: address_of(CANCEL),
+            Context.LISTEN: address_of(interrupts.LISTEN),
+            Context.INTERRUPTED: address_of(interrupts.RAISED),
+            Context.KEYBOARD_INTERRUPT: id(KeyboardInterrupt),
+            Context.CHOSEN: ctypes.addressof(chosen.words),
+            Context.NUM_THREADS: id(chosen.SETTING),
+            Context.LOOK: id(_nothing_to_do),
+            Context.CRASH_SLOTS: ctypes.addressof(slots) + 8 * (crash.HELD + 1),
             Context.TUPLE: id(tuple),
             Context.MODULE: id(ModuleType),
             Context.DICT: id(dict),
@@ -362,6 +371,10 @@ def _attributes(wanted: Iterable[tuple[Context, Any, str]]) -> dict[Context, int
             return None
         found[which] = place
     return found
+
+
+def _nothing_to_do() -> None:
+    """Python handles signals before it runs this."""
 
 
 def _nothing(probe: Any) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import platform
-
 from cubepy.runtimes.native.launching.tables import (
     MAX_LEAVES,
     MAX_RANK,
@@ -32,11 +30,6 @@ TUPLE_FLAGS, TUPLE_SUBCLASS = 168, 1 << 26
 NUMPY_WRITEABLE = 0x400
 EQUAL = 2
 OFFSET_FLAG = -(1 << 63)
-HAS_COUNTER = platform.machine() == "x86_64"
-"""Whether kernels are timed by the processor's time stamp, which is read faster than the clock."""
-LONG_TICKS = 150_000
-"""`LONG_NS` in ticks, of which a nanosecond has two to four."""
-PATIENCE = 15_000
 
 LEAF_BYTES = Leaf.SIZE * 8
 FRAME_HEAD = 8
@@ -75,6 +68,7 @@ declare i64 @PyErr_NoMemory()
 declare i64 @PyType_GenericAlloc(i64, i64)
 declare void @PyErr_Clear()
 declare void @PyErr_Restore(i64, i64, i64)
+declare void @PyErr_SetNone(i64)
 declare i32 @PyErr_ExceptionMatches(i64)
 declare i64 @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(i64)

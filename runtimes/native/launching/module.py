@@ -24,6 +24,7 @@ from cubepy.runtimes.native.launching import (
     reading,
     remembering,
     running,
+    sharing,
 )
 from cubepy.runtimes.native.launching.frame import CONTEXT, DECLARATIONS
 from cubepy.runtimes.native.launching.tables import Context
@@ -39,6 +40,7 @@ def text() -> str:
         enqueuing,
         opencl,
         remembering,
+        sharing,
         running,
         programs,
         describing,

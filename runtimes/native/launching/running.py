@@ -1,4 +1,4 @@
-"""The argument block, and the way to the kernel."""
+"""The argument block, and the calls of launchers and bound launches."""
 
 from __future__ import annotations
 
@@ -8,14 +8,11 @@ from cubepy.runtimes.native.launching.frame import (
     COUNT,
     DATA,
     FRAME_WORDS,
-    HAS_COUNTER,
     LAUNCH,
-    LONG_TICKS,
     MEMO,
     OFFSET_FLAG,
     OWNED,
     OWNED_AT,
-    PATIENCE,
     RAISED,
     TABLE,
     TUPLE_ITEMS,
@@ -24,7 +21,6 @@ from cubepy.runtimes.native.launching.frame import (
     context,
     leaf_at,
 )
-from cubepy.runtimes.native.launching.state import IS_LONG, IS_USED, LONG_LAUNCHES, LONG_NS
 from cubepy.runtimes.native.launching.tables import (
     MAX_PARAMETERS,
     MAX_SLOTS,
@@ -40,18 +36,6 @@ from cubepy.runtimes.native.launching.tables import (
     Slot,
 )
 from cubepy.runtimes.native.words import Routine
-
-
-def _now() -> Routine:
-    """The time, in ticks of the processor or in ns."""
-    f = Routine("now", 0, is_inlined=True)
-    if HAS_COUNTER:
-        f.leave(f.value("i64", "call i64 @llvm.readcyclecounter()"))
-        return f
-    time = f.room(2)
-    f.line(f"call i32 @clock_gettime(i32 1, ptr {f.pointer(time)})")
-    f.leave(time[0] * 1_000_000_000 + time[1])
-    return f
 
 
 def _number() -> Routine:
@@ -109,69 +93,6 @@ def _fill() -> Routine:
         with f.when(which.equals(Slot.NUMBER)):
             f.refuse(f.invoke("number", slot, leaf, place).equals(0))
     f.leave(1)
-    return f
-
-
-def _rest() -> Routine:
-    """(loaded, block, first, count, work): Python's half of a launch; 1 or -1."""
-    f = Routine("rest", 5)
-    loaded, *numbers = f.parameters
-    args = f.room(6)
-    args.store(loaded, 8)
-    made = f.local(1)
-    for k, number in enumerate(numbers, 2):
-        found = f.invoke("PyLong_FromLongLong", number)
-        args.store(found, k * 8)
-        made.set(f.choose(found.equals(0), 0, made.get()))
-    done = f.local()
-    with f.when(made.get().differs(0)):
-        rest = context(f, Context.REST)
-        done.set(f.invoke("PyObject_Vectorcall", rest, args + 8, f.word(5) | OFFSET_FLAG, 0))
-    for k in range(2, 6):
-        with f.when(args[k].differs(0)):
-            call_void(f, "Py_DecRef", args[k])
-    with f.when(done.get().equals(0)):
-        f.leave(-1)
-    call_void(f, "Py_DecRef", done.get())
-    f.leave(1)
-    return f
-
-
-def _run() -> Routine:
-    """(plan, block, count, work): run the cubes on the CPU; 1 when they are done, -1 for an
-    exception."""
-    f = Routine("run", 4, is_inlined=True)
-    plan, block, count, work = f.parameters
-    state, first = plan[Plan.STATE], f.local()
-    state.store(1, IS_USED * 8)
-    wait = state[IS_LONG]
-    is_short = f.truth(work < plan[Plan.INLINE_WORK]) & f.truth(wait.equals(0))
-    with f.when(is_short.equals(0)):
-        state.store((wait - 1).most(0), IS_LONG * 8)
-    with f.when(is_short.differs(0)):
-        slot = context(f, Context.CRASH_SLOT)
-        before = slot[0]
-        slot.store(plan[Plan.NAME])
-        began = f.invoke("now")
-        args = plan[Plan.ENTRY], block, 0, count, PATIENCE
-        inline = f.pointer(context(f, Context.INLINE))
-        first.set(f.value("i64", f"call i64 {inline}({f.arguments(args)})"))
-        took = f.invoke("now") - began
-        slot.store(before)
-        with f.when(took > (LONG_TICKS if HAS_COUNTER else LONG_NS)):
-            state.store(LONG_LAUNCHES, IS_LONG * 8)
-        with f.when(first.get() < 0):
-            raised = context(f, Context.INTERRUPTED)
-            f.line(f"call void @PyErr_Restore({f.arguments(tuple(raised[k] for k in range(3)))})")
-            for k in range(3):
-                raised.store(0, k * 8)
-            f.leave(-1)
-        lacks = f.local()
-        with f.when(plan[Plan.LACKING].differs(0)):
-            lacks.set(plan[Plan.LACKING].load())
-        is_done = f.truth(first.get() >= count) & f.truth(lacks.get().equals(0))
-        f.refuse(is_done.differs(0), 1)
-    f.leave(f.invoke("rest", plan[Plan.LOADED], block, first.get(), count, work))
     return f
 
 
@@ -301,11 +222,8 @@ def _afresh() -> Routine:
 def routines() -> tuple[Routine, ...]:
     """The routines of this module."""
     return (
-        _now(),
         _number(),
         _fill(),
-        _rest(),
-        _run(),
         _try(),
         _general(),
         _attempt(),

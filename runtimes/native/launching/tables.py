@@ -418,6 +418,20 @@ OWN_PLACE, OPENCL_PLACE, CUPY_PLACE = MAX_PLACE, MAX_PLACE - 1, 1 << 15
 owner says. And that of CuPy's, to which the number of their GPU is added."""
 
 
+class Chosen(IntEnum):
+    """What is known of the pool that settings choose, see `native.chosen`."""
+
+    STATE = 0
+    SETTING = 1
+    """What a block of settings said of the number of threads: that object, 0 where it said
+    nothing."""
+    GENERATION = 2
+    """Of the settings of the process."""
+    UNTIL = 3
+    """When the cores that the process may use are to be looked up again, in ns."""
+    SIZE = 4
+
+
 class Context(IntEnum):
     """The process's addresses that the executor reads: objects, functions, places of fields."""
 
@@ -543,7 +557,21 @@ class Context(IntEnum):
     CUPY_DEVICE = 83
     INTERRUPTED = 84
     """Where the exception is kept that made the main thread leave a cube."""
-    SIZE = 85
+    CHOSEN = 85
+    """The words of `Chosen`, and what is looked up in a block of settings beside them."""
+    NUM_THREADS = 86
+    SHARE = 87
+    """The pool's routines that run cubes with a team, go on with that and end it, and that which
+    takes SIGINT."""
+    RESUME = 88
+    CANCEL = 89
+    LISTEN = 90
+    LOOK = 91
+    """What is called between two slices of time: a function that does nothing."""
+    KEYBOARD_INTERRUPT = 92
+    CRASH_SLOTS = 93
+    """Where names of kernels stand that run without the GIL."""
+    SIZE = 94
 
 
 NUMBER_ROW_WORDS = 3
