@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from string import Formatter
 
-from cubepy.ir.types import DType, Kind
+from cubepy.ir.types import DType
 
 SPEC = re.compile(r"([<>]?)([+ ]?)(0?)(\d*)((?:\.\d+)?)([a-zA-Z]?)")
 """Alignment, sign, zeros, width, precision and type of a format, as in Python."""
@@ -32,8 +32,6 @@ def directive(spec: str, dtype: DType, plain: str) -> str:
     if not spec or found is None:
         return plain
     align, sign, zeros, width, precision, kind = found.groups()
-    if not align and not zeros and dtype.kind is Kind.BOOL:
-        align = "<" if not kind else ""  # Python aligns words to the left
     flags = ("-" if align == "<" else "") + sign + ("0" if zeros and align != "<" else "")
     if dtype.is_float:
         return f"%{flags}{width}{precision}{kind}" if kind else f"%{flags}{width}{plain[1:]}"

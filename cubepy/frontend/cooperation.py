@@ -16,7 +16,7 @@ from cubepy.frontend.wording import describe, spell
 from cubepy.ir import ops
 from cubepy.ir.core import Value
 from cubepy.ir.opdef import NAMED_BARRIERS, OpDef, TypingError
-from cubepy.ir.types import DType, Kind, Line, element_of, f64, i32, u32
+from cubepy.ir.types import DType, Kind, Line, element_of, f64, i32, i64, u32, u64
 from cubepy.lang import atomic
 from cubepy.lang import builtins as lang
 
@@ -254,6 +254,9 @@ def formatted(frame: Frame, value: Value, spec: str) -> Formatted:
         is_good, hint = False, "C prints the bits of a negative number: write cp.u64(value)"
     if is_typed and kind in "dxXo" and dtype.is_float:
         is_good, hint = False, "convert the number first, as in cp.i64(value)"
+    is_signed = "+" in spec or " " in spec
+    if is_signed and dtype.kind is Kind.UINT and (kind in "xXo" or dtype is u64):
+        is_good, hint = False, "C writes no sign of unsigned numbers: leave it out"
     if not is_good:
         what, given = f"the format `{spec}`", spell(value.type)
         raise frame.tracer.error(
@@ -261,8 +264,10 @@ def formatted(frame: Frame, value: Value, spec: str) -> Formatted:
         )
     if is_typed and kind in "eEfFgG" and not dtype.is_float:
         value = frame.tracer.cast(value, f64)
-    elif is_typed and dtype.kind is Kind.BOOL:
-        value = frame.tracer.cast(value, i32 if kind == "d" else u32)
+    elif is_signed and dtype.kind is Kind.UINT:
+        value = frame.tracer.cast(value, i64)
+    elif dtype.kind is Kind.BOOL:  # a number, where there is a format
+        value = frame.tracer.cast(value, u32 if kind in "xXo" else i32)
     return Formatted(f"{{:{spec}}}", [value])
 
 

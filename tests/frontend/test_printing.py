@@ -10,7 +10,7 @@ import pytest
 
 import cubepy as cp
 from cubepy.compilers.printf import directive
-from cubepy.ir.types import bool_, f32, f64, i64, u32
+from cubepy.ir.types import f32, f64, i64, u32
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
@@ -24,7 +24,8 @@ def kernel(x, n: int, u: cp.u32, f: bool, w: cp.Comptime):
     print("a", v * 0, n, sep="-{}-", end="!%\\n")
     print(f"[{v:.3f}|{v:10.2e}|{v:<10.4g}|{v:+.1f}|{v: .0f}|{v:>12.3F}]%d{{}}")
     print(f"[{n:d}|{n:5d}|{n:<5}|{n:05}|{n:+d}|{n:.2f}|{n:{w}d}]", f"[{u:08X}|{u:o}|{u:>12}]")
-    print(f"[{f}|{f:d}|{f:x}]", end="")
+    print(f"[{u:+d}|{u:> 9}|{u:+07}]")
+    print(f"[{f}|{f:d}|{f:x}|{f:5}|{f:>7}|{f:<7}|{f:+}|{f:04}]", end="")
     print(f"{v:08.3f}|{v:+012.2e}|{n:04d}|{v:<8.1f}|{v:09.2F}|{{}}", v - v > 0)
     print("", None, sep=":")
 
@@ -107,11 +108,10 @@ def test_c_dialects_write_directives():
         ("d", i64, "%lld"),
         ("05", i64, "%05lld"),
         (">4x", u32, "%4llx"),
-        ("6", bool_, "%-6s"),
     ],
 )
 def test_directives(spec: str, dtype: Any, wanted: str):
-    plain = "%.9g" if dtype.is_float else "%s" if dtype is bool_ else "%lld"
+    plain = "%.9g" if dtype.is_float else "%lld"
     assert directive(spec, dtype, plain) == wanted
 
 
