@@ -9,7 +9,7 @@ from cubepy.errors import Error
 from cubepy.frontend import suggest
 from cubepy.frontend.calls import narrow
 from cubepy.frontend.dispatch import evaluate, statement
-from cubepy.frontend.overloads import apply_binary
+from cubepy.frontend.overloads import apply_augmented
 from cubepy.frontend.tensors import load_item, store_item
 from cubepy.frontend.tracer import Frame, bind
 from cubepy.frontend.values import FlatRef, Table, TensorRef, is_sequence
@@ -111,7 +111,7 @@ def assign_augmented(frame: Frame, node: ast.AugAssign) -> None:
     old = evaluate(frame, ast.copy_location(ast.Name(target.id, ast.Load()), target))
     value = evaluate(frame, node.value)
     frame.tracer.b.span = frame.span(node)
-    bind(frame, target.id, apply_binary(frame, node, type(node.op), old, value))
+    bind(frame, target.id, apply_augmented(frame, node, type(node.op), old, value))
 
 
 def _augmented_item(frame: Frame, node: ast.AugAssign, target: ast.Subscript) -> None:
@@ -122,5 +122,5 @@ def _augmented_item(frame: Frame, node: ast.AugAssign, target: ast.Subscript) ->
     old = load_item(frame.tracer, owner, item)
     value = evaluate(frame, node.value)
     frame.tracer.b.span = frame.span(node)
-    result = apply_binary(frame, node, type(node.op), old, value)
+    result = apply_augmented(frame, node, type(node.op), old, value)
     store_item(frame.tracer, owner, item, result)

@@ -23,6 +23,9 @@ from cubepy.frontend.values import (
     Table,
     TensorMapRef,
     TensorRef,
+    is_comptime,
+    is_sequence,
+    type_of,
 )
 from cubepy.frontend.wording import describe
 from cubepy.ir.core import Value
@@ -30,7 +33,6 @@ from cubepy.ir.types import Buffer, Line, element_of
 from cubepy.lang.arrays import is_numpy
 from cubepy.lang.builtins import Position
 from cubepy.lang.function import Attributes, unwrap
-from cubepy.span import Span
 
 _TENSOR_ATTRIBUTES = (
     "shape",
@@ -58,6 +60,8 @@ def attribute(frame: Frame, owner: Any, name: str) -> Any:
         return _of_record(frame, owner, name)
     if isinstance(owner, TensorMapRef):
         return _of_tensor_map(frame, owner, name)
+    if is_sequence(owner) and not is_comptime(owner):
+        return _of_sequence(frame, owner, name)
     if isinstance(owner, Table) and name in ("shape", "dtype", "size"):
         return {"shape": owner.shape, "dtype": owner.dtype, "size": prod(owner.shape)}[name]
     if isinstance(owner, FlatRef | Method | LocalFunction | Table):
@@ -135,6 +139,20 @@ def _space(x: TensorRef) -> str:
     return buffer.space.value
 
 
+def _of_sequence(frame: Frame, owner: Any, name: str) -> Any:
+    """A field, property or method of a NamedTuple with runtime items; other tuples have none."""
+    cls, names = type_of(owner), getattr(owner, "_fields", ())
+    if name in names:
+        return getattr(owner, name)
+    if not hasattr(cls, name) or hasattr(tuple, name):
+        raise _missing(frame, owner, name, names)
+    found = inspect.getattr_static(cls, name)
+    frame.tracer.facts.captures[(id(cls), name)] = (Attributes(cls), name, getattr(cls, name))
+    if isinstance(found, property):
+        return _property(frame, owner, found)
+    return getattr(owner, name)
+
+
 _MAP_ATTRIBUTES = ("box", "dtype", "nbytes", "swizzle")
 
 
@@ -173,14 +191,15 @@ def _of_record(frame: Frame, record: Record, name: str) -> Any:
     return Method(record, name) if is_bound else getattr(record.cls, name)
 
 
-def _property(frame: Frame, record: Record, found: property) -> Any:
+def _property(frame: Frame, owner: Any, found: property) -> Any:
+    return inline(frame, node_here(frame), unwrap(found.fget), [owner], {})
+
+
+def node_here(frame: Frame) -> ast.AST:
+    """A node where the tracer is, for calls that are written otherwise."""
     span = frame.tracer.b.span
-    node = _node_at(frame, span) if span else ast.Pass()
-    return inline(frame, node, unwrap(found.fget), [record], {})
-
-
-def _node_at(frame: Frame, span: Span) -> ast.AST:
-    """A node that stands at `span`, for calls that are written as attributes."""
+    if span is None:
+        return ast.Pass()
     offset = frame.source.column_offset
     return ast.Pass(
         lineno=span.line,

@@ -111,7 +111,7 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Any:
         table = table_of(frame.tracer, owner, ast.unparse(node.value))
         if table is not None:
             return look_up(frame.tracer, table, item)
-    if not isinstance(owner, tuple | list) and not is_comptime(owner):
+    if not isinstance(owner, tuple | list | dict) and not is_comptime(owner):
         raise frame.tracer.error(
             "E301",
             name=ast.unparse(node.value),

@@ -14,13 +14,16 @@ from functools import cache
 from itertools import islice
 from typing import Any, cast
 
-from cubepy.frontend.attributes import counted_shape
+from cubepy.frontend.attributes import counted_shape, node_here
+from cubepy.frontend.captured import comptime_result
 from cubepy.frontend.dispatch import intrinsic
 from cubepy.frontend.expressions import select
-from cubepy.frontend.operators import binary, power
+from cubepy.frontend.operators import power
+from cubepy.frontend.overloads import apply_binary
 from cubepy.frontend.tracer import Frame
 from cubepy.frontend.values import (
     Range,
+    Record,
     Table,
     TensorRef,
     Unroll,
@@ -34,6 +37,7 @@ from cubepy.ir import metal, ops
 from cubepy.ir.core import Value
 from cubepy.ir.opdef import OpDef, TypingError
 from cubepy.ir.types import (
+    DType,
     Line,
     bool_,
     element_of,
@@ -252,8 +256,9 @@ def _len(frame: Frame, x: Any) -> Any:
     if isinstance(x, TensorRef):
         frame.tracer.facts.shaped.add(x.name)
         return counted_shape(frame, x)[0]
-    if isinstance(x, Value):
-        hint = "a line has `line_size` lanes; a number has no length"
+    if isinstance(x, Value | Record | Range):
+        line = "a line has `line_size` lanes; a number has no length"
+        hint = line if isinstance(x, Value) else None
         raise frame.tracer.error(
             "E207", what="len()", expected="a tensor or a sequence", given=describe(x), hint=hint
         )
@@ -294,8 +299,9 @@ def limited(frame: Frame, items: Iterable[Any]) -> tuple[Any, ...]:
 
 
 @intrinsic(builtins.zip)
-def _zip(frame: Frame, *sequences: Any) -> Any:
-    return tuple(zip(*(_items(frame, s, "zip") for s in sequences), strict=False))
+def _zip(frame: Frame, *sequences: Any, strict: bool = False) -> Any:
+    items = [_items(frame, s, "zip") for s in sequences]
+    return tuple(comptime_result(frame, list, zip(*items, strict=strict)))
 
 
 @intrinsic(builtins.enumerate)
@@ -324,7 +330,19 @@ def _items(frame: Frame, sequence: Any, what: str) -> tuple[Any, ...]:
 
 @intrinsic(builtins.isinstance)
 def _isinstance(frame: Frame, x: Any, cls: Any) -> bool:
-    return isinstance(x, cls)
+    """Python's; a record is an instance of its class, a runtime number of none."""
+    if isinstance(cls, DType | Line):
+        hint = "compare the type, as in v.dtype == cp.f32"
+        raise frame.tracer.error(
+            "E207", what="isinstance()", expected="a class", given=describe(cls), hint=hint
+        )
+    return issubclass(x.cls, cls) if isinstance(x, Record) else isinstance(x, cls)
+
+
+@intrinsic(builtins.super)
+def _super(frame: Frame, *args: Any) -> None:
+    suggestion = "name the class, as in Base.method(self)"
+    raise frame.tracer.error("E108", name="`super`", suggestion=suggestion)
 
 
 @intrinsic(builtins.any)
@@ -363,10 +381,13 @@ def any_(frame: Frame, mask: Any) -> Any:
 
 @intrinsic(builtins.sum)
 def _sum_of(frame: Frame, sequence: Any, start: Any = 0) -> Any:
-    result = start
-    for item in _items(frame, sequence, "sum"):
-        result = item if result is start == 0 else binary(frame, ast.Add, result, item)
-    return result
+    items = _items(frame, sequence, "sum")
+    if items and type_of(start) is int and start == 0:
+        start, *items = items
+    node = node_here(frame)
+    for item in items:
+        start = apply_binary(frame, node, ast.Add, start, item)
+    return start
 
 
 # Comptime tools

@@ -10,7 +10,7 @@ from typing import Any
 from cubepy.errors import Error
 from cubepy.frontend.checks import SYMBOLS, check_divisor, check_range
 from cubepy.frontend.tracer import Frame
-from cubepy.frontend.values import FlatRef, TensorRef, is_comptime, is_number, is_sequence
+from cubepy.frontend.values import FlatRef, TensorRef, is_comptime, is_dict, is_number, is_sequence
 from cubepy.frontend.wording import describe, spell
 from cubepy.ir import ops
 from cubepy.ir.core import Value
@@ -115,6 +115,8 @@ def binary(frame: Frame, kind: type[ast.operator], a: Any, b: Any) -> Any:
         return _in_python(frame, kind, a, b)
     if isinstance(a, tuple) and isinstance(b, tuple) and kind is ast.Add:
         return (*a, *b)
+    if is_dict(a) and is_dict(b) and kind is ast.BitOr:
+        return a | b
     folded = frame.tracer.fold_literals(_PYTHON[kind], a, b) if kind in _PYTHON else None
     if folded is not None:
         return folded

@@ -58,6 +58,16 @@ def apply_binary(
     return binary(frame, kind, left, right)
 
 
+def apply_augmented(
+    frame: Frame, node: ast.AST, kind: type[ast.operator], left: Any, right: Any
+) -> Any:
+    """The value of `left` after `left <op>= right`."""
+    function = _method(left, f"__i{_BINARY[kind]}__") if kind in _BINARY else None
+    if function is None:
+        return apply_binary(frame, node, kind, left, right)
+    return inline(frame, node, function, [left, right], {})
+
+
 def apply_comparison(
     frame: Frame, node: ast.AST, kind: type[ast.cmpop], left: Any, right: Any
 ) -> Any:

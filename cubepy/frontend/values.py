@@ -6,7 +6,7 @@ rest: tensors and views, their flat form, methods, and mutable locals.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, MappingView
+from collections.abc import ItemsView, Iterable, Mapping, MappingView, ValuesView
 from dataclasses import fields, is_dataclass
 from inspect import Signature
 from math import prod
@@ -286,7 +286,13 @@ def is_comptime(value: Any) -> bool:
         return False
     if is_sequence(value):
         return all(is_comptime(item) for item in value)
+    if isinstance(value, dict | ValuesView | ItemsView):
+        return all(is_comptime(item) for item in _held_in(value))
     return True
+
+
+def _held_in(value: Any) -> Iterable[Any]:
+    return value.values() if is_dict(value) else value
 
 
 def is_number(value: Any) -> bool:

@@ -1,5 +1,6 @@
 """Dataclasses and tuples in kernels: rebinding under runtime control, methods and operators."""
 
+import linecache
 from dataclasses import InitVar, dataclass, field
 from typing import Any, NamedTuple
 
@@ -138,6 +139,27 @@ def test_a_record_does_not_become_another_class():
 
     with pytest.raises(cp.CompileError, match="E206"):
         run(kernel, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("expression", "code"),
+    [
+        ("(a[0], 1).index(1)", "E107"),
+        ("(a[0], 1).count(1)", "E107"),
+        ("len(Vec(a[0], 1))", "E207"),
+        ("len(range(a.shape[0]))", "E207"),
+        ("isinstance(a[0], cp.f64)", "E207"),
+        ("super().x", "E108"),
+    ],
+)
+def test_what_python_would_do_with_the_compilers_own_values_is_refused(expression: str, code: str):
+    names: dict[str, Any] = {"cp": cp, "Vec": Vec}
+    text = f"def kernel(a, out):\n    out[0] = {expression}\n"
+    file = f"<{expression}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(True), file)
+    exec(compile(text, file, "exec"), names)
+    with pytest.raises(cp.CompileError, match=code):
+        cp.cube(names["kernel"])[1, 1](np.zeros(1), np.zeros(1))
 
 
 def test_comparisons_that_a_class_defines():

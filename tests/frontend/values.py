@@ -254,6 +254,69 @@ def structures_in_loops(x, out):
     out[i] = body.place + body.speed * 100 + p.a - p.b
 
 
+class Span(NamedTuple):
+    """A NamedTuple whose members compute with runtime items."""
+
+    first: Any
+    last: Any
+
+    @property
+    def length(self):
+        return self.last * 2 - self.first
+
+    def grown(self, by):
+        return Span(self.first - by, self.last + by)
+
+
+@dataclass(frozen=True)
+class Total:
+    value: Any
+
+    def __add__(self, other):
+        return Total(self.value + (other.value if isinstance(other, Total) else other))
+
+    def __iadd__(self, other):
+        return Total(self.value * 3 + other)
+
+
+@dataclass(frozen=True)
+class Weighted(Total):
+    weight: Any = 2
+
+
+@case
+def members_of_classes(x, out):
+    i = cp.ABSOLUTE_POS
+    a, b = x[0, i], x[1, i]
+    span = Span(a, b)
+    total = Total(a)
+    total += b
+    items = Total(a) + Weighted(b, 5)
+    n = sum((Total(a), items, Total(2)), Total(1)).value
+    if isinstance(Weighted(a), Total) and not isinstance(total, Weighted):
+        n += 1000
+    out[i] = span.length + 10 * span.grown(2).length + 100 * total.value + n
+
+
+def is_three(numbers):
+    return numbers["a"] == 3
+
+
+@case
+def dicts_of_runtime_numbers(x, out):
+    i = cp.ABSOLUTE_POS
+    numbers = {"a": x[0, i], "b": 2}
+    more = numbers | {"c": x[1, i]}
+    n = 0
+    if is_three(numbers):
+        n += 1
+    if 3 in more.values() and ("a", 3) in more.items():
+        n += 2
+    for name, value in more.items():
+        n = n * 10 + value * len(name)
+    out[i] = n + len(more) + more["c"] + numbers.get("b", 7)
+
+
 # Views
 
 
