@@ -55,7 +55,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--limit", type=float, help="seconds after which nothing is begun")
     parser.add_argument("--device")
-    families = ("typed", "barriers", "wide", "lanes", "classic")
+    families = ("typed", "flow", "barriers", "wide", "lanes", "classic")
     parser.add_argument("--family", choices=families)
     parser.add_argument("--seed", type=int, help="run one kernel of --family in this process")
     options = parser.parse_args()

@@ -17,6 +17,7 @@ from tests.fuzz.differential import (
     generate_for,
     generate_wide,
 )
+from tests.fuzz.flow import oracle as flow
 from tests.fuzz.generator import Program
 from tests.fuzz.typed import oracle
 
@@ -84,6 +85,16 @@ def _typed(seeds: Sequence[int], device: str | None) -> Ran:
     return Ran(len(seeds))
 
 
+def _flow(seeds: Sequence[int], device: str | None) -> Ran:
+    """Python itself against the interpreter and LLVM, or against a device."""
+    if device is not None:
+        has_f64 = differential.has_f64(cp.device(device).target)
+        return Ran(sum(flow.check_device(seed, device, has_f64) for seed in seeds))
+    for seed in seeds:
+        flow.check(seed, ("interpreter", *flow.WAYS))
+    return Ran(len(seeds))
+
+
 def _lanes(seeds: Sequence[int], device: str | None) -> Ran:
     """Units as lanes against units one by one, on this machine's CPU."""
     if device is not None:
@@ -92,7 +103,8 @@ def _lanes(seeds: Sequence[int], device: str | None) -> Ran:
 
 
 FAMILIES: dict[str, Family] = {
-    "typed": Family(50, oracle.BATCH, _typed),
+    "typed": Family(44, oracle.BATCH, _typed),
+    "flow": Family(6, 1, _flow),
     "barriers": Family(5, 1, _barriers),
     "wide": Family(25, 1, _differential(generate_wide, True)),
     "lanes": Family(10, 1, _lanes),
