@@ -1,6 +1,6 @@
 """Programs that steer are run by Python itself, and what it returns is what devices must give.
 
-CI compares 48 programs on the interpreter and in three ways on the CPU, other runs 6;
+CI compares 32 programs on the interpreter and in three ways on the CPU, other runs 6;
 `python -m tests.fuzz --family flow` as many as asked for.
 """
 
@@ -15,7 +15,7 @@ import pytest
 from tests.fuzz.flow import model, oracle
 from tests.fuzz.flow.programs import HEAD
 
-PROGRAMS = 48 if os.environ.get("CI") else 6
+PROGRAMS = 32 if os.environ.get("CI") else 6
 CONSTRUCTS = {
     ast.NamedExpr, ast.Lambda, ast.FunctionDef, ast.Match, ast.MatchAs, ast.MatchOr,
     ast.MatchSequence, ast.While, ast.For, ast.Break, ast.Continue, ast.Return, ast.IfExp,
