@@ -1,18 +1,20 @@
 """`dataclass`, made quickly: the standard library compiles five functions for each class.
 
 CubePy has about a hundred data classes on the way to the first launch, and making them took a
-quarter of it. Here only `__init__` is compiled; the other methods are shared by all classes. The
-result is a data class for `dataclasses.replace`, `fields` and `is_dataclass`. What is not written
-here (`order`, `kw_only`, `InitVar`, ...) is left to the standard library.
+quarter of it. Here only `__init__` is compiled, once for classes of one shape; the other methods
+are shared by all classes. The result is a data class for `dataclasses.replace`, `fields` and
+`is_dataclass`. What is not written here (`order`, `kw_only`, `InitVar`, ...) is left to the
+standard library.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 from collections.abc import Callable
 from operator import attrgetter
-from types import SimpleNamespace
+from types import CodeType, FunctionType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 _FIELD: Any = getattr(dataclasses, "_FIELD", None)
@@ -104,29 +106,53 @@ def _with_slots(cls: Any, body: dict[str, Any], own: tuple[str, ...], frozen: bo
 
 
 def _init(cls: Any, fields: dict[str, Any], frozen: bool) -> Any:
-    """The one method that is compiled, so that it takes its arguments as any function."""
+    """The one method that is compiled, so that it takes its arguments as any function; once for all
+    classes with as many fields whose defaults are made in the same places."""
     space: dict[str, Any] = {"_set": object.__setattr__, "_missing": _MISSING}
-    parameters, lines = ["self"], list[str]()
-    for name, field in fields.items():
-        value = name
+    defaults: list[Any] = []
+    made_late: list[int] = []
+    for number, (name, field) in enumerate(fields.items()):
         if field.default is not _MISSING:
-            space[f"_d_{name}"] = field.default
-            parameters.append(f"{name}=_d_{name}")
+            defaults.append(field.default)
         elif field.default_factory is not _MISSING:
-            space[f"_f_{name}"] = field.default_factory
-            parameters.append(f"{name}=_missing")
-            value = f"_f_{name}() if {name} is _missing else {name}"
-        else:
-            parameters.append(name)
-        lines.append(f" _set(self,{name!r},{value})" if frozen else f" self.{name}={value}")
-    if hasattr(cls, "__post_init__"):
-        lines.append(" self.__post_init__()")
-    exec(f"def __init__({','.join(parameters)}):\n" + "\n".join(lines or [" pass"]), space)
-    made = space["__init__"]
+            made_late.append(number)
+            space[f"_make{number}"] = field.default_factory
+            defaults.append(_MISSING)
+        elif defaults:
+            raise TypeError(f"non-default argument {name!r} follows default argument")
+    code = _init_code(len(fields), tuple(made_late), frozen, hasattr(cls, "__post_init__"))
+    made = FunctionType(_renamed(code, tuple(fields)), space, "__init__", tuple(defaults))
     made.__qualname__ = f"{cls.__qualname__}.__init__"
     made.__annotations__ = {name: field.type for name, field in fields.items()} | {"return": None}
     made.__module__ = cls.__module__
     return made
+
+
+@functools.cache
+def _init_code(count: int, made_late: tuple[int, ...], frozen: bool, has_more: bool) -> CodeType:
+    """The code of an `__init__` whose fields have numbers for names."""
+    lines: list[str] = []
+    for number in range(count):
+        name = value = f"_{number}"
+        if number in made_late:
+            value = f"_make{number}() if {name} is _missing else {name}"
+        lines.append(f" _set(self,{name!r},{value})" if frozen else f" self.{name}={value}")
+    if has_more:
+        lines.append(" self.__post_init__()")
+    parameters = ",".join(["self", *(f"_{number}" for number in range(count))])
+    space: dict[str, Any] = {}
+    exec(f"def __init__({parameters}):\n" + "\n".join(lines or [" pass"]), space)
+    return space["__init__"].__code__
+
+
+def _renamed(code: CodeType, names: tuple[str, ...]) -> CodeType:
+    """The code with these names of fields, as parameters, attributes and constants."""
+    named = {f"_{number}": name for number, name in enumerate(names)}
+    return code.replace(
+        co_varnames=("self", *names),
+        co_names=tuple([named.get(name, name) for name in code.co_names]),
+        co_consts=tuple([named.get(c, c) if isinstance(c, str) else c for c in code.co_consts]),
+    )
 
 
 def _nothing(_: Any) -> tuple[()]:
