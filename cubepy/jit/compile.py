@@ -15,6 +15,7 @@ from weakref import WeakSet
 from cubepy.artifact import Artifact
 from cubepy.cache.kept import NOTHING_KEPT, Kept, kept_forms
 from cubepy.cache.objects import keep_objects
+from cubepy.collection import paused_collection
 from cubepy.compilers.registry import find_compiler
 from cubepy.frontend.facts import Facts
 from cubepy.frontend.signature import Signature, comptime_key, comptime_type
@@ -201,9 +202,10 @@ class Specialisations:
 
     def trace(self, signature: Signature, target: Target) -> tuple[Kernel, Facts]:
         """The kernel before all passes, and its facts; nothing is kept."""
-        from cubepy.frontend.specialise import specialise  # not where all code comes from disk
+        with paused_collection():
+            from cubepy.frontend.specialise import specialise  # not where all code comes from disk
 
-        return specialise(self._function, signature, target)
+            return specialise(self._function, signature, target)
 
     def get(self, signature: Signature, device: Any) -> Compiled:
         """The compiled form for a signature, made now if there is none."""
@@ -293,9 +295,9 @@ class Specialisations:
 
     def _build(self, kernel: Kernel, target: Target) -> Artifact:
         """Compile a traced kernel."""
-        from cubepy.compilers.base import optimise
+        with paused_collection(), deep_calls():
+            from cubepy.compilers.base import optimise
 
-        with deep_calls():
             kernel = optimise(kernel, target, self.options)
             self._last = kernel if is_ahead() else None
             return find_compiler(target.kind).build(kernel, target, self.options)

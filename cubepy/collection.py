@@ -1,0 +1,57 @@
+"""Python's garbage collector pauses while much is made that stays: modules, traces and code.
+
+It would look through the objects of the whole process again and again.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from threading import RLock, get_ident
+
+_lock = RLock()
+_pausing: dict[int, int] = {}
+"""How many blocks each thread is in."""
+_was_on = False
+
+
+@contextmanager
+def paused_collection() -> Generator[None]:
+    """Collect no garbage while any thread is in such a block; cycles wait for its end."""
+    global _was_on
+    thread = get_ident()
+    with _lock:
+        if not _pausing:
+            _was_on = gc.isenabled()
+            gc.disable()
+        _pausing[thread] = _pausing.get(thread, 0) + 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _pausing[thread] -= 1
+            if not _pausing[thread]:
+                del _pausing[thread]
+            _resume()
+
+
+def _resume() -> None:
+    if not _pausing and _was_on:
+        gc.enable()
+
+
+def _after_fork() -> None:
+    """The child has only this thread; the others' blocks will not end."""
+    global _lock
+    _lock = RLock()
+    others = [thread for thread in _pausing if thread != get_ident()]
+    for thread in others:
+        del _pausing[thread]
+    if others:
+        _resume()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,73 @@
+"""The garbage collector pauses inside of blocks of any thread, and works again behind the last."""
+
+import gc
+import os
+import threading
+
+import pytest
+
+from cubepy.collection import paused_collection
+
+
+def test_the_collector_works_again_behind_the_outermost_block():
+    assert gc.isenabled()
+    with paused_collection():
+        with paused_collection():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+def test_an_error_ends_a_pause():
+    with pytest.raises(KeyError), paused_collection():
+        raise KeyError
+    assert gc.isenabled()
+
+
+def test_a_collector_that_is_off_stays_off():
+    gc.disable()
+    try:
+        with paused_collection():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+def test_the_last_thread_ends_the_pause():
+    began, end = threading.Event(), threading.Event()
+
+    def pause() -> None:
+        with paused_collection():
+            began.set()
+            end.wait(10)
+
+    other = threading.Thread(target=pause)
+    with paused_collection():
+        other.start()
+        assert began.wait(10)
+    assert not gc.isenabled()
+    end.set()
+    other.join()
+    assert gc.isenabled()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_child_collects_though_another_thread_of_its_parent_paused():
+    began, end = threading.Event(), threading.Event()
+
+    def pause() -> None:
+        with paused_collection():
+            began.set()
+            end.wait(10)
+
+    other = threading.Thread(target=pause)
+    other.start()
+    assert began.wait(10)
+    child = os.fork()
+    if not child:
+        os._exit(0 if gc.isenabled() else 1)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    end.set()
+    other.join()
+    assert status == 0
