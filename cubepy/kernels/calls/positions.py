@@ -9,10 +9,9 @@ import cubepy as cp
 
 def product(extents: Any) -> Any:
     """How many positions there are: of all extents; 1 of none."""
-    found = 1
-    for extent in extents:
-        found = found * extent
-    return found
+    if len(extents) < 2:
+        return extents[0] if len(extents) == 1 else 1
+    return product(extents[:-1]) * extents[-1]  # a local whose type grows would be traced twice
 
 
 def unravelled(i: Any, extents: Any) -> Any:

@@ -70,7 +70,7 @@ def sorted_row(x: Any, keys: Any, order: Any, wanted: Any, how: Any, tiling: Any
         for j in range(count):
             keys[0, j] = key_of(x[j], how)
             order[0, j] = how.position(j)
-    place = 0
+    place = cp.i32(0)
     if count <= tiling.inserted:
         insert(keys[0], order[0], count)
     else:
