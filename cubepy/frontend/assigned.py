@@ -11,8 +11,11 @@ from collections import Counter
 from collections.abc import Iterable
 from weakref import WeakKeyDictionary
 
+from cubepy.frontend.syntax import parts_of
 from cubepy.frontend.walrus import all_targets, conditional_targets
 from cubepy.record import dataclass
+
+_EXPRESSIONS = (ast.expr, ast.keyword)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,7 @@ class Assigned:
 
 
 _known: WeakKeyDictionary[ast.AST, Assigned] = WeakKeyDictionary()
+_known_targets: WeakKeyDictionary[ast.AST, tuple[str, ...]] = WeakKeyDictionary()
 _known_names: WeakKeyDictionary[ast.AST, frozenset[str]] = WeakKeyDictionary()
 
 
@@ -109,8 +113,15 @@ def _blocks(statement: ast.stmt) -> list[list[ast.stmt]]:
 
 def _own_targets(statement: ast.stmt) -> tuple[str, ...]:
     """Names bound by the statement itself, not by statements inside it."""
+    known = _known_targets.get(statement)
+    if known is None:
+        known = _known_targets[statement] = tuple(_find_targets(statement))
+    return known
+
+
+def _find_targets(statement: ast.stmt) -> list[str]:
     if isinstance(statement, ast.FunctionDef):
-        return (statement.name,)
+        return [statement.name]
     found: list[str] = []
     waiting: list[ast.AST] = [statement]
     while waiting:
@@ -119,9 +130,8 @@ def _own_targets(statement: ast.stmt) -> tuple[str, ...]:
             if isinstance(node.ctx, ast.Store):
                 found.append(node.id)
         elif not isinstance(node, ast.Lambda):
-            parts = ast.iter_child_nodes(node)
-            waiting += [n for n in parts if isinstance(n, ast.expr | ast.keyword)]
-    return tuple(found)
+            waiting += [n for n in parts_of(node) if isinstance(n, _EXPRESSIONS)]
+    return found
 
 
 def _pattern_names(pattern: ast.pattern) -> Counter[str]:

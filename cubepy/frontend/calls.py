@@ -18,7 +18,7 @@ from cubepy.frontend.captured import comptime_result, note_captures, note_code
 from cubepy.frontend.dispatch import Flow, Intrinsic, execute_block, intrinsic_of
 from cubepy.frontend.suggest import closest
 from cubepy.frontend.tensors import mask_of_lanes
-from cubepy.frontend.tracer import Frame, bind
+from cubepy.frontend.tracer import Frame, Tracer, bind
 from cubepy.frontend.values import (
     FlatRef,
     LocalFunction,
@@ -286,11 +286,20 @@ def inline(
     if len(list(frame.span(node).chain())) > MAX_DEPTH:
         raise tracer.error("E109", name=source.name, limit=MAX_DEPTH)
     inner = Frame(tracer, source, Captures(function), frame.call_key(node), frame.span(node))
-    bound = _bind_arguments(frame, inspect.signature(function), source.name, args, kwargs)
-    annotations = resolve_annotations(function)
+    signature, annotations = _head(tracer, function)
+    bound = _bind_arguments(frame, signature, source.name, args, kwargs)
     for name, value in bound.arguments.items():
         bind(inner, name, _as_parameter(frame, name, value, annotations.get(name)))
     return _run(inner)
+
+
+def _head(tracer: Tracer, function: FunctionType) -> tuple[Signature, dict[str, Any]]:
+    """The signature and the annotations of a function, looked at once in a trace."""
+    known = tracer.heads.get(function)
+    if known is None:
+        known = inspect.signature(function), resolve_annotations(function)
+        tracer.heads[function] = known
+    return known
 
 
 def _bind_arguments(

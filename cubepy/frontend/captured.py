@@ -148,12 +148,15 @@ def _is_fixed(module: str) -> bool:
     return top in _FIXED or top in sys.stdlib_module_names
 
 
+_NO_ARRAYS = (int, float, str, type, FunctionType, ModuleType)
+"""Most of what kernels capture."""
+
+
 def refuse_array(frame: Frame, name: str, value: Any) -> Any:
     """E110 if a captured value is an array of another library than NumPy: it is no constant."""
-    if is_numpy(value):
+    if isinstance(value, _NO_ARRAYS) or is_numpy(value):
         return value
     is_array = hasattr(value, "__array_interface__") or hasattr(value, "__dlpack__")
-    is_class = isinstance(value, type)
-    if is_array and not is_class and (hasattr(value, "__setitem__") or getattr(value, "ndim", 0)):
+    if is_array and (hasattr(value, "__setitem__") or getattr(value, "ndim", 0)):
         raise frame.tracer.error("E110", name=name)
     return value

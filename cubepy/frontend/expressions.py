@@ -106,7 +106,7 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Any:
     if isinstance(owner, TensorRef | FlatRef):
         return load_item(frame.tracer, owner, item)
     if isinstance(owner, Value):
-        return _lane(frame, owner, item, ast.unparse(node.value))
+        return _lane(frame, owner, item, node.value)
     if not is_comptime(item) or isinstance(owner, Table):
         table = table_of(frame.tracer, owner, ast.unparse(node.value))
         if table is not None:
@@ -128,11 +128,11 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Any:
     return refuse_array(frame, ast.unparse(node), found)
 
 
-def _lane(frame: Frame, line: Value, item: Any, name: str) -> Value:
+def _lane(frame: Frame, line: Value, item: Any, node: ast.expr) -> Value:
     if not isinstance(line.type, Line):
         raise frame.tracer.error(
             "E301",
-            name=name,
+            name=ast.unparse(node),
             type=describe(line),
             suggestion="a number has no items",
         )
@@ -144,7 +144,7 @@ def _lane(frame: Frame, line: Value, item: Any, name: str) -> Value:
                 "E207",
                 what="a slice of a line",
                 expected="at least one lane",
-                given=f"none of the {width} lanes of `{name}`",
+                given=f"none of the {width} lanes of `{ast.unparse(node)}`",
             )
         return b.emit(ops.SHUFFLE, line, line, lanes=lanes)
     chosen = as_items(item)

@@ -16,6 +16,7 @@ from cubepy.frontend.dispatch import Flow, evaluate, execute_block, statement
 from cubepy.frontend.expressions import condition, local_function, reveal, short_circuit
 from cubepy.frontend.naming import note_name
 from cubepy.frontend.patterns import Captured, pattern_test
+from cubepy.frontend.syntax import walk
 from cubepy.frontend.tracer import Frame, LoopContext, bind, leave_loop, store_back
 from cubepy.frontend.values import (
     UNSET,
@@ -47,6 +48,8 @@ def _expression(frame: Frame, node: ast.Expr) -> None:
 def _assert(frame: Frame, node: ast.Assert) -> None:
     """Comptime conditions hold or stop the compilation; runtime ones are tested in checked mode."""
     holds = condition(frame, node.test)
+    if node.msg is None and is_comptime(holds) and holds:
+        return
     message = evaluate(frame, node.msg) if node.msg else ast.unparse(node.test)
     if is_comptime(holds):
         if not holds:
@@ -124,7 +127,7 @@ def _match(frame: Frame, node: ast.Match) -> Flow:
 
 def _binds(case: ast.match_case) -> bool:
     """Whether the pattern or guard of a case binds names."""
-    names = [getattr(n, "name", None) for n in ast.walk(case.pattern)]
+    names = [getattr(n, "name", None) for n in walk(case.pattern)]
     return any(names) or (case.guard is not None and bool(all_targets(case.guard)))
 
 
@@ -336,7 +339,7 @@ def _after_loop(frame: Frame, node: ast.For | ast.While, context: LoopContext) -
 
 
 def _returns(body: list[ast.stmt]) -> bool:
-    return any(isinstance(n, ast.Return) for s in body for n in ast.walk(s))
+    return any(isinstance(n, ast.Return) for s in body for n in walk(s))
 
 
 def _unrolled_for(frame: Frame, node: ast.For, items: tuple[Any, ...]) -> Flow:
@@ -378,7 +381,7 @@ def _take_item(frame: Frame, target: ast.expr, item: Any, assigned: frozenset[st
 
 def _release(frame: Frame, node: ast.For) -> None:
     """After the loop its target is an ordinary name again."""
-    for name in ast.walk(node.target):
+    for name in walk(node.target):
         if isinstance(name, ast.Name) and is_number(frame.env.get(name.id)):
             frame.env[name.id] = frame.slots.get(name.id, frame.env[name.id])
 

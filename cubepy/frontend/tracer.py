@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from dataclasses import field, replace
+from inspect import Signature
+from types import FunctionType
 from typing import Any
 
 from cubepy.errors import Error
@@ -76,6 +78,7 @@ class Frame:
         self.depth = 0
         self.unrolled: Key = ()
         self.calls: Counter[Key] = Counter()
+        self._spans: dict[ast.AST, Span] = {}
         self.is_kernel = False
         self.has_result = False
         self.result: Any = None
@@ -83,6 +86,12 @@ class Frame:
 
     def span(self, node: ast.AST) -> Span:
         """Where `node` stands, with the calls that led here."""
+        known = self._spans.get(node)
+        if known is None:
+            known = self._spans[node] = self._span(node)
+        return known
+
+    def _span(self, node: ast.AST) -> Span:
         s, offset = self.source, self.source.column_offset
         line = getattr(node, "lineno", 1)
         column = getattr(node, "col_offset", 0)
@@ -124,6 +133,8 @@ class Tracer(Locals):
         self.checked = strict or "checks" in target.features
         self.facts = Facts()
         self.inlined = 0
+        self.heads: dict[FunctionType, tuple[Signature, dict[str, Any]]] = {}
+        """Signatures and annotations of the functions that were inlined."""
 
 
 def bind(frame: Frame, name: str, value: Any) -> None:

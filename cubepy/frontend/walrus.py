@@ -10,6 +10,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from cubepy.frontend.syntax import parts_of, walk
+
 _SCOPES = (ast.Lambda, ast.FunctionDef)
 
 
@@ -21,7 +23,7 @@ def all_targets(node: ast.AST) -> frozenset[str]:
 def _targets(node: ast.AST) -> Iterator[str]:
     if isinstance(node, ast.NamedExpr):
         yield node.target.id
-    for child in ast.iter_child_nodes(node):
+    for child in parts_of(node):
         if not isinstance(child, _SCOPES):
             yield from _targets(child)
 
@@ -41,7 +43,7 @@ def _certain_parts(node: ast.expr) -> list[ast.expr]:
         return [node.left, node.comparators[0]]
     if isinstance(node, ast.Lambda):
         return []
-    return [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
+    return [child for child in parts_of(node) if isinstance(child, ast.expr)]
 
 
 def targets_where_true(node: ast.expr | None) -> frozenset[str]:
@@ -56,13 +58,13 @@ def targets_where_true(node: ast.expr | None) -> frozenset[str]:
 
 def conditional_targets(node: ast.AST) -> frozenset[str]:
     """The names of a function's body that are assigned where operands may not run, or in a loop."""
-    has_any = any(isinstance(inner, ast.NamedExpr) for inner in ast.walk(node))
+    has_any = any(isinstance(inner, ast.NamedExpr) for inner in walk(node))
     return _conditional_targets(node) if has_any else frozenset()
 
 
 def _conditional_targets(node: ast.AST) -> frozenset[str]:
     found: set[str] = set()
-    for child in ast.iter_child_nodes(node):
+    for child in parts_of(node):
         if isinstance(child, _SCOPES):
             continue
         if isinstance(child, ast.expr):

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import inspect
 import re
+from functools import lru_cache
+from types import CodeType
 from typing import TYPE_CHECKING, Any, TypeVar, get_origin
 
 from cubepy.errors import fail
@@ -153,11 +155,18 @@ def resolve_annotations(function: Any) -> dict[str, Any]:
     for name, text in raw.items():
         try:
             resolved[name] = (
-                eval(text, function.__globals__, closure) if isinstance(text, str) else text
+                eval(_compiled(text), function.__globals__, closure)
+                if isinstance(text, str)
+                else text
             )
         except Exception:
             resolved[name] = None
     return resolved
+
+
+@lru_cache(maxsize=1024)
+def _compiled(text: str) -> CodeType:
+    return compile(text.lstrip(" \t"), "<annotation>", "eval")
 
 
 def _cell(cell: Any) -> Any:

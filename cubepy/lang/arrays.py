@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from cubepy.record import dataclass
@@ -18,9 +19,12 @@ class Content:
 
 def is_numpy(value: Any) -> bool:
     """Whether `value` is an array of NumPy with at least one axis."""
-    cls: type[Any] = type(value)
-    is_array = any(c.__name__ == "ndarray" and c.__module__ == "numpy" for c in cls.__mro__)
-    return is_array and value.ndim > 0
+    return _is_array_class(type(value)) and value.ndim > 0
+
+
+@lru_cache(maxsize=256)
+def _is_array_class(cls: type[Any]) -> bool:
+    return any(c.__name__ == "ndarray" and c.__module__ == "numpy" for c in cls.__mro__)
 
 
 def content(array: Any) -> Content:

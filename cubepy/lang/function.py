@@ -13,7 +13,7 @@ import textwrap
 import weakref
 from collections.abc import Callable
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, TypeGuard
 
 from cubepy.errors import Error, fail
 from cubepy.lang.unfiled import find_text
@@ -115,10 +115,8 @@ def _parse_block(block: list[str], first: int) -> tuple[ast.Module | None, int]:
     """The tree of lines that begin at line `first`, and the columns that they were indented by."""
     text = "".join(block)
     dedented = textwrap.dedent(text)
-    tree = _parse(dedented)
-    if tree is not None:
-        ast.increment_lineno(tree, first - 1)
-    return tree, len(text.split("\n", 1)[0]) - len(dedented.split("\n", 1)[0])
+    offset = len(text.split("\n", 1)[0]) - len(dedented.split("\n", 1)[0])
+    return _parse("\n" * (first - 1) + dedented), offset
 
 
 def _own_lines(lines: list[str], code: Any) -> list[str]:
@@ -188,6 +186,9 @@ def _find(tree: ast.Module, code: Any, offset: int) -> ast.FunctionDef | ast.Lam
     """The function of `code` in `tree`: by name and, among several, by its place and parameters."""
     wanted = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     is_lambda = code.co_name == "<lambda>"
+    top = tree.body[0] if tree.body else None
+    if _is_function(top, code.co_name) and _starts_at(top, code) and _parameters(top) == wanted:
+        return top
     candidates: list[ast.FunctionDef | ast.Lambda] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Lambda) if is_lambda else _is_function(node, code.co_name):
@@ -201,7 +202,7 @@ def _find(tree: ast.Module, code: Any, offset: int) -> ast.FunctionDef | ast.Lam
     return (matching or candidates or [None])[0]
 
 
-def _is_function(node: ast.AST, name: str) -> bool:
+def _is_function(node: ast.AST | None, name: str) -> TypeGuard[ast.FunctionDef]:
     return isinstance(node, ast.FunctionDef) and node.name == name
 
 
