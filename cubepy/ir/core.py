@@ -60,10 +60,15 @@ class Region:
 
     def walk(self) -> Iterator[Op]:
         """Every operation here and in nested regions, in order."""
-        for op in self.ops:
-            yield op
-            for region in op.regions:
-                yield from region.walk()
+        waiting = [iter(self.ops)]
+        while waiting:
+            for op in waiting[-1]:
+                yield op
+                if op.regions:
+                    waiting += [iter(region.ops) for region in reversed(op.regions)]
+                    break
+            else:
+                waiting.pop()
 
 
 UNLIMITED = (1 << 63) - 1

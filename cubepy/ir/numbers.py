@@ -9,6 +9,7 @@ import math
 import struct
 from collections.abc import Callable
 from fractions import Fraction
+from functools import cache
 
 from cubepy.ir.types import DType, Kind, bf16, f8e4m3, f8e5m2, f16, f32, f64
 
@@ -35,6 +36,7 @@ def wrap(value: int, dtype: DType) -> int:
     return value
 
 
+@cache
 def limits(dtype: DType) -> tuple[int, int]:
     """The smallest and largest integer of an integer type."""
     if dtype.kind is Kind.INT:

@@ -189,20 +189,20 @@ CLASSES: dict[str, Callable[[DType], bool]] = {
 }
 
 
-def require(condition: object, message: str) -> None:
-    """Raise `TypingError` unless `condition` holds."""
+def require(condition: object, message: str, *shown: object) -> None:
+    """Raise `TypingError` unless `condition` holds; `message % shown` is made only then."""
     if not condition:
-        raise TypingError(message)
+        raise TypingError(message % shown if shown else message)
 
 
 def require_count(types: Sequence[Type], count: int) -> None:
     """Exactly `count` operands."""
-    require(len(types) == count, f"takes {count} operands, got {len(types)}")
+    require(len(types) == count, "takes %s operands, got %s", count, len(types))
 
 
 def require_plain(t: Type, what: str = "operand") -> None:
     """A scalar or a line."""
-    require(isinstance(t, DType | Line), f"{what} is {t!r}, not a scalar or a line")
+    require(isinstance(t, DType | Line), "%s is %r, not a scalar or a line", what, t)
 
 
 def same(class_name: str, count: int) -> Rule:
@@ -210,13 +210,13 @@ def same(class_name: str, count: int) -> Rule:
 
     def rule(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
         require_count(types, count)
+        first = types[0]
         for t in types:
             require_plain(t)
-            require(t == types[0], f"operands differ: {types[0]!r} and {t!r}")
-        require(
-            CLASSES[class_name](element_of(types[0])), f"takes {class_name} types, got {types[0]!r}"
-        )
-        return (types[0],)
+            require(t is first or t == first, "operands differ: %r and %r", first, t)
+        is_fit = CLASSES[class_name](element_of(first))
+        require(is_fit, "takes %s types, got %r", class_name, first)
+        return (first,)
 
     return rule
 
@@ -232,8 +232,8 @@ def selection(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     require_count(types, 3)
     mask, a, b = types
     require_plain(a)
-    require(a == b, f"branches differ: {a!r} and {b!r}")
-    require(mask in (bool_, with_element(a, bool_)), f"{mask!r} is no mask for {a!r}")
+    require(a == b, "branches differ: %r and %r", a, b)
+    require(mask in (bool_, with_element(a, bool_)), "%r is no mask for %r", mask, a)
     return (a,)
 
 
@@ -254,14 +254,14 @@ def literal(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     """No operands; `value` is a number of `type`: a float, a bool, or an integer in its range."""
     (t,) = given(types, attrs)
     dtype, value = element_of(t), attrs.get("value")
-    require(isinstance(t, DType), f"{t!r} is a line: splat a scalar")
+    require(isinstance(t, DType), "%r is a line: splat a scalar", t)
     if dtype.is_float or dtype.kind is Kind.BOOL:
-        require(isinstance(value, float if dtype.is_float else bool), f"{value!r} is no {t!r}")
+        require(isinstance(value, float if dtype.is_float else bool), "%r is no %r", value, t)
         return (t,)
-    require(isinstance(value, int) and not isinstance(value, bool), f"{value!r} is no {t!r}")
+    require(isinstance(value, int) and not isinstance(value, bool), "%r is no %r", value, t)
     assert isinstance(value, int)
     low, high = limits(dtype)
-    require(low <= value <= high, f"{value} is out of range for {t!r}")
+    require(low <= value <= high, "%s is out of range for %r", value, t)
     return (t,)
 
 
@@ -270,7 +270,7 @@ def casting(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     require_count(types, 1)
     t = _type_attr(attrs)
     require_plain(types[0])
-    require(width_of(t) == width_of(types[0]), f"cannot turn {types[0]!r} into {t!r}")
+    require(width_of(t) == width_of(types[0]), "cannot turn %r into %r", types[0], t)
     return (t,)
 
 
@@ -278,14 +278,14 @@ def bit_casting(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     """As casting, between scalars of one size."""
     (t,) = casting(types, attrs)
     same_size = element_of(t).bits == element_of(types[0]).bits
-    require(same_size, f"{types[0]!r} and {t!r} differ in size")
+    require(same_size, "%r and %r differ in size", types[0], t)
     return (t,)
 
 
 def int_attr(attrs: Attrs, name: str) -> int:
     """An integer attribute."""
     value = attrs.get(name)
-    require(isinstance(value, int), f"needs an integer attribute `{name}`")
+    require(isinstance(value, int), "needs an integer attribute `%s`", name)
     assert isinstance(value, int)
     return value
 
@@ -294,7 +294,7 @@ def splatting(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     """A scalar, repeated in `lanes` lanes."""
     require_count(types, 1)
     scalar = types[0]
-    require(isinstance(scalar, DType), f"{scalar!r} is not a scalar")
+    require(isinstance(scalar, DType), "%r is not a scalar", scalar)
     return (make_line(element_of(scalar), _lane_count(attrs)),)
 
 
@@ -305,7 +305,7 @@ def _lane_count(attrs: Attrs) -> int:
 
 
 def _line(t: Type) -> Line:
-    require(isinstance(t, Line), f"{t!r} is not a line")
+    require(isinstance(t, Line), "%r is not a line", t)
     assert isinstance(t, Line)
     return t
 
@@ -316,7 +316,7 @@ def extracting(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     line = _line(types[0])
     if "lane" in attrs:
         require_count(types, 1)
-        require(0 <= int_attr(attrs, "lane") < line.width, f"no such lane in {line!r}")
+        require(0 <= int_attr(attrs, "lane") < line.width, "no such lane in %r", line)
     else:
         require_count(types, 2)
         require(types[1] is index, "the lane must be an index")
@@ -327,8 +327,8 @@ def inserting(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     """A line, a scalar of its element, and a lane attribute; the result is the line."""
     require_count(types, 2)
     line = _line(types[0])
-    require(types[1] == line.element, f"cannot insert {types[1]!r} into {line!r}")
-    require(0 <= int_attr(attrs, "lane") < line.width, f"no such lane in {line!r}")
+    require(types[1] == line.element, "cannot insert %r into %r", types[1], line)
+    require(0 <= int_attr(attrs, "lane") < line.width, "no such lane in %r", line)
     return (line,)
 
 
@@ -336,12 +336,12 @@ def shuffling(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     """Two lines of one type; the result takes `lanes` of their concatenation."""
     require_count(types, 2)
     line = _line(types[0])
-    require(types[1] == line, f"lines differ: {line!r} and {types[1]!r}")
+    require(types[1] == line, "lines differ: %r and %r", line, types[1])
     lanes = attrs.get("lanes")
     require(isinstance(lanes, tuple) and len(lanes) > 0, "needs a tuple attribute `lanes`")
     assert isinstance(lanes, tuple)
     valid = all(isinstance(k, int) and 0 <= k < 2 * line.width for k in lanes)
-    require(valid, f"a lane is outside {line!r}")
+    require(valid, "a lane is outside %r", line)
     return (make_line(line.element, len(lanes)),)
 
 
@@ -351,7 +351,7 @@ def reducing(class_name: str) -> Rule:
     def rule(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
         require_count(types, 1)
         line = _line(types[0])
-        require(CLASSES[class_name](line.element), f"takes {class_name} types, got {line!r}")
+        require(CLASSES[class_name](line.element), "takes %s types, got %r", class_name, line)
         return (line.element,)
 
     return rule
@@ -360,7 +360,7 @@ def reducing(class_name: str) -> Rule:
 def looking_up(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     """An index; the result is `type`, a scalar, of which `table` holds at least one number."""
     require_count(types, 1)
-    require(types[0] in INDICES, f"the position is {types[0]!r}, not an index")
+    require(types[0] in INDICES, "the position is %r, not an index", types[0])
     t, table = attrs.get("type"), attrs.get("table")
     require(isinstance(t, DType) and t not in INDICES, "needs a scalar attribute `type`")
     require(isinstance(table, tuple) and len(table) > 0, "needs a tuple attribute `table`")
@@ -382,7 +382,7 @@ def positioning(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     require_count(types, 0)
     require(attrs.get("axis") in ("x", "y", "z", "all"), "needs an axis: x, y, z or all")
     t = attrs.get("type", index)
-    require(t in INDICES, f"{t!r} is not an index")
+    require(t in INDICES, "%r is not an index", t)
     assert isinstance(t, DType)
     return (t,)
 
@@ -401,8 +401,8 @@ def allocating(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
 def _address(types: Sequence[Type]) -> Buffer:
     require(len(types) >= 2, "needs a buffer and an index")
     buffer = types[0]
-    require(isinstance(buffer, Buffer), f"{buffer!r} is not a buffer")
-    require(types[1] in INDICES, f"the offset is {types[1]!r}, not an index")
+    require(isinstance(buffer, Buffer), "%r is not a buffer", buffer)
+    require(types[1] in INDICES, "the offset is %r, not an index", types[1])
     assert isinstance(buffer, Buffer)
     return buffer
 
@@ -411,11 +411,11 @@ def loading(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     """buffer, offset [, mask, fill]; reads `type`, a scalar or consecutive lanes of the element."""
     buffer = _address(types)
     t = _type_attr(attrs)
-    require(element_of(t) is buffer.element, f"cannot read {t!r} from {buffer!r}")
+    require(element_of(t) is buffer.element, "cannot read %r from %r", t, buffer)
     if len(types) > 2:
         require_count(types, 4)
-        require(types[2] == with_element(t, bool_), f"{types[2]!r} is no mask for {t!r}")
-        require(types[3] == t, f"the fill is {types[3]!r}, not {t!r}")
+        require(types[2] == with_element(t, bool_), "%r is no mask for %r", types[2], t)
+        require(types[3] == t, "the fill is %r, not %r", types[3], t)
     return (t,)
 
 
@@ -424,9 +424,9 @@ def storing(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     buffer = _address(types)
     require(len(types) in (3, 4), "takes a buffer, an index, a value and perhaps a mask")
     require_plain(types[2], "the value")
-    require(element_of(types[2]) is buffer.element, f"cannot store {types[2]!r} into {buffer!r}")
+    require(element_of(types[2]) is buffer.element, "cannot store %r into %r", types[2], buffer)
     if len(types) == 4:
-        require(types[3] == with_element(types[2], bool_), f"{types[3]!r} is no mask")
+        require(types[3] == with_element(types[2], bool_), "%r is no mask", types[3])
     return ()
 
 
@@ -434,22 +434,22 @@ def _lanes_apart(types: Sequence[Type], mask: int) -> tuple[Buffer, Line]:
     buffer = _address(types)
     require_count(types, 5)
     lanes = _line(types[2])
-    require(lanes.element is index, f"the distances are {lanes!r}, not indices")
-    require(types[mask] == with_element(lanes, bool_), f"{types[mask]!r} is no mask")
+    require(lanes.element is index, "the distances are %r, not indices", lanes)
+    require(types[mask] == with_element(lanes, bool_), "%r is no mask", types[mask])
     return buffer, lanes
 
 
 def gathering(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     """buffer, offset, distances, mask, fill; the result is a line of the element."""
     buffer, lanes = _lanes_apart(types, 3)
-    require(types[4] == with_element(lanes, buffer.element), f"the fill is {types[4]!r}")
+    require(types[4] == with_element(lanes, buffer.element), "the fill is %r", types[4])
     return (types[4],)
 
 
 def scattering(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     """buffer, offset, distances, line, mask; no result."""
     buffer, lanes = _lanes_apart(types, 4)
-    require(types[3] == make_line(buffer.element, lanes.width), f"cannot store {types[3]!r}")
+    require(types[3] == make_line(buffer.element, lanes.width), "cannot store %r", types[3])
     return ()
 
 
@@ -463,7 +463,7 @@ def updating(count: int, step: OpDef | None = None) -> Rule:
         buffer = _address(types)
         require_count(types, 2 + count)
         for t in types[2:]:
-            require(t is buffer.element, f"cannot combine {t!r} with {buffer!r}")
+            require(t is buffer.element, "cannot combine %r with %r", t, buffer)
         if step is not None:
             step.rule((buffer.element, buffer.element), {})
         return (buffer.element,)
@@ -496,7 +496,7 @@ def getting(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     """A reference; the result is what it refers to."""
     require_count(types, 1)
     ref = types[0]
-    require(isinstance(ref, Ref), f"{ref!r} is not a reference")
+    require(isinstance(ref, Ref), "%r is not a reference", ref)
     assert isinstance(ref, Ref)
     return (ref.of,)
 
@@ -522,7 +522,7 @@ def one_index(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
 def voting(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     """A scalar bool; the result is a u64 with a bit for each lane."""
     require_count(types, 1)
-    require(types[0] is bool_, f"the vote is {types[0]!r}, not a bool")
+    require(types[0] is bool_, "the vote is %r, not a bool", types[0])
     return (u64,)
 
 
@@ -536,7 +536,7 @@ def shuffling_units(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     """A value and a lane, mask or distance (an index); the result is a value of the same type."""
     require_count(types, 2)
     require_plain(types[0])
-    require(types[1] is index, f"the lane is {types[1]!r}, not an index")
+    require(types[1] is index, "the lane is %r, not an index", types[1])
     return (types[0],)
 
 
@@ -583,7 +583,7 @@ def synchronising(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
 def branching(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     """A scalar bool; result types are those that the regions yield, checked by the verifier."""
     require_count(types, 1)
-    require(types[0] is bool_, f"the condition is {types[0]!r}, not a bool")
+    require(types[0] is bool_, "the condition is %r, not a bool", types[0])
     return ()
 
 

@@ -68,8 +68,9 @@ class _Verifier:
         self.define(region.args)
         for position, op in enumerate(region.ops):
             self._op(op, loop)
-            self.define(op.results)
-            added += op.results
+            if op.results:
+                self.define(op.results)
+                added += op.results
             if op.row.is_terminator:
                 self._terminator(op, parent, loop)
             if op.row.is_terminator != (position == len(region.ops) - 1):
@@ -79,9 +80,10 @@ class _Verifier:
         self._defined.difference_update(added)
 
     def _op(self, op: Op, loop: Op | None) -> None:
-        for value in op.operands:
-            if value not in self._defined:
-                self._complain(op, f"uses %{value.name or '?'} before its definition")
+        if not self._defined.issuperset(op.operands):
+            for value in op.operands:
+                if value not in self._defined:
+                    self._complain(op, f"uses %{value.name or '?'} before its definition")
         if op not in self._typed:
             self._typing(op)
             self._typed.add(op)

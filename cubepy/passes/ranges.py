@@ -6,7 +6,7 @@ Positions are bounded by what the kernel says of its launches: `cube_dim`, `limi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from math import prod
 
 from cubepy.ir import ops
@@ -19,6 +19,7 @@ Range = tuple[int, int]
 """The least and the largest value; both may be taken."""
 
 
+@lru_cache(maxsize=256)
 def whole(t: Type) -> Range | None:
     """The range of a type; None for what is no scalar integer."""
     if not isinstance(t, DType):
