@@ -56,9 +56,11 @@ def _assigned_names(node: ast.FunctionDef | ast.Lambda) -> Assigned:
     for name in parameters:
         most[name] += 1
         total[name] += 1
-    mutable = frozenset(n for n, count in most.items() if count > 1) | conditional_targets(node)
+    named = all_targets(node)
+    conditional = conditional_targets(node) if named else frozenset[str]()
+    mutable = frozenset(n for n, count in most.items() if count > 1) | conditional
     exclusive = frozenset(n for n, count in total.items() if count > 1) - mutable
-    return Assigned(mutable, exclusive, frozenset(total) | all_targets(node))
+    return Assigned(mutable, exclusive, frozenset(total) | named)
 
 
 def names_assigned_in(body: Iterable[ast.stmt]) -> frozenset[str]:

@@ -8,24 +8,22 @@ expression being true means that it was assigned: `if i < n and (v := x[i]) > 0:
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
-from cubepy.frontend.syntax import parts_of, walk
+from cubepy.frontend.syntax import parts_of
 
 _SCOPES = (ast.Lambda, ast.FunctionDef)
 
 
 def all_targets(node: ast.AST) -> frozenset[str]:
     """Every name that a `:=` in `node` assigns, inside of functions not counted."""
-    return frozenset(_targets(node))
-
-
-def _targets(node: ast.AST) -> Iterator[str]:
-    if isinstance(node, ast.NamedExpr):
-        yield node.target.id
-    for child in parts_of(node):
-        if not isinstance(child, _SCOPES):
-            yield from _targets(child)
+    found: set[str] = set()
+    waiting = [node]
+    while waiting:
+        inner = waiting.pop()
+        if isinstance(inner, ast.NamedExpr):
+            found.add(inner.target.id)
+        waiting += [part for part in parts_of(inner) if not isinstance(part, _SCOPES)]
+    return frozenset(found)
 
 
 def certain_targets(node: ast.expr) -> frozenset[str]:
@@ -58,11 +56,6 @@ def targets_where_true(node: ast.expr | None) -> frozenset[str]:
 
 def conditional_targets(node: ast.AST) -> frozenset[str]:
     """The names of a function's body that are assigned where operands may not run, or in a loop."""
-    has_any = any(isinstance(inner, ast.NamedExpr) for inner in walk(node))
-    return _conditional_targets(node) if has_any else frozenset()
-
-
-def _conditional_targets(node: ast.AST) -> frozenset[str]:
     found: set[str] = set()
     for child in parts_of(node):
         if isinstance(child, _SCOPES):
@@ -71,5 +64,5 @@ def _conditional_targets(node: ast.AST) -> frozenset[str]:
             is_repeated = isinstance(node, ast.While | ast.match_case)
             found |= all_targets(child) - (frozenset() if is_repeated else certain_targets(child))
         else:
-            found |= _conditional_targets(child)
+            found |= conditional_targets(child)
     return frozenset(found)
