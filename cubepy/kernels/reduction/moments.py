@@ -80,7 +80,9 @@ def lane_moments(x: Any, span: Any, state: Any, block: Any) -> Any:
         count += dtype(block)
         i += block * step
     while i < end:
-        mean, spread = with_part((mean, spread), count, (x(i), dtype(0)), dtype(1))
+        v = x(i)
+        none = v - v  # but for infinities, whose distance from themselves is no number
+        mean, spread = with_part((mean, spread), count, (v, none), dtype(1))
         count += dtype(1)
         i += step
     return count, mean, spread
