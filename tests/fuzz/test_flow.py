@@ -13,7 +13,7 @@ from collections import Counter
 import pytest
 
 from tests.fuzz.flow import model, oracle
-from tests.fuzz.flow.programs import HEAD
+from tests.fuzz.flow.prelude import HEAD
 
 PROGRAMS = 32 if os.environ.get("CI") else 6
 CONSTRUCTS = {

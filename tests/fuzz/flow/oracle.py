@@ -12,7 +12,9 @@ import numpy as np
 import cubepy as cp
 from tests.fuzz.chooser import Seeded
 from tests.fuzz.flow import model
-from tests.fuzz.flow.programs import HEAD, TYPES, Flow, write
+from tests.fuzz.flow.expressions import TYPES
+from tests.fuzz.flow.prelude import HEAD
+from tests.fuzz.flow.programs import Flow, write
 from tests.fuzz.typed.oracle import LANES, NUMPY, same
 from tests.fuzz.typed.rules import FLOATS, INTEGERS, SIGNED, Number
 

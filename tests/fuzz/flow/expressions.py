@@ -1,0 +1,172 @@
+"""Random expressions of a type, over what a block may read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from tests.fuzz.generator import Chooser
+from tests.fuzz.typed.rules import FLOATS
+
+TYPES = ("i32", "i32", "i64", "u8", "i16", "u32", "f32", "f64")
+
+
+@dataclass
+class Scope:
+    """What a block may read, by type, and which of it the function may assign."""
+
+    numbers: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    own: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    arrays: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    pairs: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    records: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    functions: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    indices: list[str] = field(default_factory=list[str])
+    comptime: list[str] = field(default_factory=list[str])
+
+    def copy(self) -> Scope:
+        """A scope whose changes are its own."""
+        return Scope(
+            _copy(self.numbers),
+            _copy(self.own),
+            _copy(self.arrays),
+            _copy(self.pairs),
+            _copy(self.records),
+            _copy(self.functions),
+            list(self.indices),
+            list(self.comptime),
+        )
+
+
+def _copy(names: dict[str, list[str]]) -> dict[str, list[str]]:
+    return {t: list(of) for t, of in names.items()}
+
+
+class Expressions:
+    """Writes expressions; `_scope` says what they may read, and what `:=` may assign."""
+
+    def __init__(self, chooser: Chooser, types: tuple[str, ...]) -> None:
+        self._c = chooser
+        self._count = 0
+        self._scope = Scope()
+        self.types = tuple(dict.fromkeys(("i32", *(chooser.choose(types) for _ in range(2)))))
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """A part that assigns no names, as what a comprehension runs over."""
+        saved, self._scope = self._scope, self._scope.copy()
+        self._scope.own = {}
+        yield
+        self._scope = saved
+
+    def _fresh(self, letter: str) -> str:
+        self._count += 1
+        return f"{letter}{self._count}"
+
+    def _type(self) -> str:
+        return self._c.choose(self.types)
+
+    def _small(self, limit: int) -> str:
+        """An integer from 0 to limit - 1."""
+        return f"cp.i32({self._value('i32', 1)}) % {limit}"
+
+    def _index(self, array: str) -> str:
+        forms = (self._small(2), f"{self._small(9)} % {array}.size", "1", f"i % {array}.size")
+        return self._c.choose(forms)
+
+    def _value(self, t: str, depth: int) -> str:
+        """An expression of a type."""
+        if depth <= 0 or self._c.number(0, 4) == 0:
+            return self._leaf(t)
+        d = depth - 1
+        a, b = self._value(t, d), self._value(t, d)
+        kind = self._c.number(0, 17)
+        if kind < 4:
+            operators = "+-*" if t in FLOATS else "+-*&|^"
+            return f"({a} {self._c.choose(operators)} {b})"
+        if kind == 4:
+            return f"({a} if {self._condition(d)} else {b})"
+        if kind == 5:
+            return f"({a} {self._c.choose(('and', 'or'))} {b})"
+        if kind == 6:
+            return f"note(log, {a})"
+        if kind == 7 and self._scope.own.get(t):
+            return f"({self._c.choose(self._scope.own[t])} := {a})"
+        if kind == 8 and self._scope.functions.get(t):
+            f = self._c.choose(self._scope.functions[t])
+            return f"{f}({self._c.choose((a, f'{a}, {b}'))})"
+        if kind == 9:
+            return f"{self._c.choose(('min', 'max'))}({a}, {b})"
+        if kind == 10 and t not in FLOATS:
+            return f"({a} {self._c.choose(('//', '%'))} {self._c.choose((f'({b} | 1)', '3', '7'))})"
+        if kind == 11:
+            q = self._fresh("q")
+            own = f"cp.{t}({q})"
+            return f"sum([{own} * {self._with(t, own, d)} for {q} in (1, 2)], {b})"
+        if kind == 12:
+            return f"cp.{t}({self._value(self._type(), d)})"
+        if kind == 13:
+            q, r = self._fresh("q"), self._fresh("q")
+            return f"(lambda {q}, {r}={b}: cp.{t}({q} - {self._with(t, r, d)}))({a})"
+        if kind == 14 and t not in FLOATS:
+            return f"(-{a})" if t[0] == "i" else f"(~{a})"
+        if kind == 15:
+            q = self._fresh("q")
+            made = f"[lambda: {self._with(t, f'cp.{t}({q})', d)} for {q} in (1, 2, 3)]"
+            return f"{made}[{self._c.number(0, 2)}]()"
+        if kind == 16:
+            return f"Pair({a}, {b}){self._c.choose(('.less', f'.more({a}).less', '.more(1).b'))}"
+        return f"cp.where({self._condition(d)}, {a}, {b})"
+
+    def _with(self, t: str, name: str, depth: int) -> str:
+        """An expression that may read one more name; it assigns none."""
+        with self._reading():
+            return name if self._c.number(0, 1) else f"({name} + {self._value(t, depth)})"
+
+    def _leaf(self, t: str) -> str:
+        s = self._scope
+        kind = self._c.number(0, 9)
+        if kind == 0:
+            return f"cp.{t}({self._c.choose(('0', '1', '2', '3', '5', '100'))})"
+        if kind == 1 and s.indices:
+            return f"cp.{t}({self._c.choose(s.indices)})"
+        if kind == 2 and s.arrays.get(t):
+            array = self._c.choose(s.arrays[t])
+            return f"{array}[{self._c.choose(('0', '1', f'i % {array}.size'))}]"
+        if kind == 3 and s.pairs.get(t):
+            return f"{self._c.choose(s.pairs[t])}[{self._c.number(0, 1)}]"
+        if kind == 4 and s.records.get(t):
+            return f"{self._c.choose(s.records[t])}.{self._c.choose('ab')}"
+        if kind == 5:
+            return f"cp.{t}({self._c.choose(s.comptime)})"
+        return self._c.choose(s.numbers[t])
+
+    def _condition(self, depth: int) -> str:
+        t, kind, d = self._type(), self._c.number(0, 9), max(depth - 1, 0)
+        a, b = self._value(t, d), self._value(t, d)
+        compare = self._c.choose(("<", "<=", ">", ">=", "==", "!="))
+        if depth > 0 and kind == 0:
+            word = self._c.choose(("and", "or"))
+            return f"({self._condition(d)} {word} {self._condition(d)})"
+        if depth > 0 and kind == 1:
+            return f"(not {self._condition(d)})"
+        if kind == 2:
+            return f"({a} {compare} {b} {self._c.choose(('<', '>=', '!='))} {self._value(t, d)})"
+        if kind == 3 and t not in FLOATS:
+            return f"({a} % 5 in (1, 3, {self._value(t, 0)}))"
+        if kind == 4:
+            return f"(({a}, {b}) {compare} ({self._value(t, 0)}, {self._value(t, 0)}))"
+        if kind == 5:
+            q, word = self._fresh("q"), self._c.choose(("any", "all"))
+            with self._reading():
+                items = f"({self._value(t, d)}, {self._value(t, 0)})"
+            return f"{word}([{q} {compare} {b} for {q} in {items}])"
+        if kind == 6 and self._scope.records.get(t):
+            names = [self._c.choose(self._scope.records[t]) for _ in "ab"]
+            return f"({names[0]} < {names[1]})"
+        if kind == 7 and t not in FLOATS:
+            return f"({a} % 3)"
+        if kind == 8 and depth > 0:
+            return f"({self._condition(d)} if {self._condition(d)} else {self._condition(d)})"
+        return f"({a} {compare} {b})"

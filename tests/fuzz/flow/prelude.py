@@ -1,0 +1,73 @@
+"""What every program may use: classes with members of all kinds, and a log of side effects."""
+
+from __future__ import annotations
+
+HEAD = """from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+
+class Pair(NamedTuple):
+    a: Any
+    b: Any
+
+    @property
+    def less(self):
+        return self.a - self.b
+
+    def more(self, v):
+        return Pair(self.a + v, self.less)
+
+
+@dataclass(frozen=True)
+class Duo:
+    a: Any
+    b: Any
+
+    def swapped(self):
+        return Duo(self.b, self.a)
+
+    def step(self, v):
+        for k in range(3):
+            if self.a > v:
+                return Duo(self.a - v, self.b)
+            if k == 1 and self.b > v:
+                return self.swapped()
+            v = v + self.b
+        return Duo(self.b, v)
+
+    def __add__(self, v):
+        if isinstance(v, Duo):
+            return Duo(self.a - v.b, self.b + v.a)
+        return Duo(self.a + v, self.b)
+
+    def __iadd__(self, v):
+        return Twin(self.b, self.a - v).swapped()
+
+    def __lt__(self, other):
+        return self.a < other.b
+
+
+@dataclass(frozen=True)
+class Twin(Duo):
+    def swapped(self):
+        return Duo(self.a, self.b)
+
+
+def held(numbers, name):
+    return numbers[name] > numbers["first"]
+
+
+def note(log, v):
+    log[0] = (log[0] + 1) % 12
+    log[log[0] + 1] += cp.i32(v)
+    return v
+
+
+def digest(log):
+    total = cp.i32(0)
+    for k in range(13):
+        total = total * 31 + log[k]
+    return total
+
+
+"""
