@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from weakref import WeakKeyDictionary
 
 from cubepy.frontend.syntax import parts_of
-from cubepy.frontend.walrus import all_targets, conditional_targets
+from cubepy.frontend.walrus import all_targets, conditional_targets, evaluated_around
 from cubepy.record import dataclass
 
 _EXPRESSIONS = (ast.expr, ast.keyword)
@@ -56,7 +56,7 @@ def _assigned_names(node: ast.FunctionDef | ast.Lambda) -> Assigned:
     for name in parameters:
         most[name] += 1
         total[name] += 1
-    named = all_targets(node)
+    named = all_targets(*node.body)
     conditional = conditional_targets(node) if named else frozenset[str]()
     mutable = frozenset(n for n, count in most.items() if count > 1) | conditional
     exclusive = frozenset(n for n, count in total.items() if count > 1) - mutable
@@ -122,16 +122,18 @@ def _own_targets(statement: ast.stmt) -> tuple[str, ...]:
 
 
 def _find_targets(statement: ast.stmt) -> list[str]:
-    if isinstance(statement, ast.FunctionDef):
-        return [statement.name]
     found: list[str] = []
     waiting: list[ast.AST] = [statement]
+    if isinstance(statement, ast.FunctionDef):
+        found, waiting = [statement.name], [*evaluated_around(statement)]
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.Name):
             if isinstance(node.ctx, ast.Store):
                 found.append(node.id)
-        elif not isinstance(node, ast.Lambda):
+        elif isinstance(node, ast.Lambda):
+            waiting += evaluated_around(node)
+        else:
             waiting += [n for n in parts_of(node) if isinstance(n, _EXPRESSIONS)]
     return found
 

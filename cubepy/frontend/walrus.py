@@ -8,21 +8,36 @@ expression being true means that it was assigned: `if i < n and (v := x[i]) > 0:
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 
 from cubepy.frontend.syntax import parts_of
 
 _SCOPES = (ast.Lambda, ast.FunctionDef)
 
 
-def all_targets(node: ast.AST) -> frozenset[str]:
-    """Every name that a `:=` in `node` assigns, inside of functions not counted."""
+def evaluated_around(function: ast.FunctionDef | ast.Lambda) -> list[ast.expr]:
+    """What a function's definition evaluates where it stands: the defaults of its parameters."""
+    defaults = [*function.args.defaults, *function.args.kw_defaults]
+    return [default for default in defaults if default is not None]
+
+
+def _in_scope(nodes: Iterable[ast.AST]) -> list[ast.AST]:
+    """The nodes, of functions what is evaluated around them."""
+    found: list[ast.AST] = []
+    for node in nodes:
+        found += evaluated_around(node) if isinstance(node, _SCOPES) else [node]
+    return found
+
+
+def all_targets(*nodes: ast.AST) -> frozenset[str]:
+    """Every name that a `:=` in the nodes assigns, inside of functions not counted."""
     found: set[str] = set()
-    waiting = [node]
+    waiting = _in_scope(nodes)
     while waiting:
         inner = waiting.pop()
         if isinstance(inner, ast.NamedExpr):
             found.add(inner.target.id)
-        waiting += [part for part in parts_of(inner) if not isinstance(part, _SCOPES)]
+        waiting += _in_scope(parts_of(inner))
     return frozenset(found)
 
 
@@ -40,7 +55,7 @@ def _certain_parts(node: ast.expr) -> list[ast.expr]:
     if isinstance(node, ast.Compare):
         return [node.left, node.comparators[0]]
     if isinstance(node, ast.Lambda):
-        return []
+        return evaluated_around(node)
     return [child for child in parts_of(node) if isinstance(child, ast.expr)]
 
 
@@ -57,9 +72,7 @@ def targets_where_true(node: ast.expr | None) -> frozenset[str]:
 def conditional_targets(node: ast.AST) -> frozenset[str]:
     """The names of a function's body that are assigned where operands may not run, or in a loop."""
     found: set[str] = set()
-    for child in parts_of(node):
-        if isinstance(child, _SCOPES):
-            continue
+    for child in _in_scope(parts_of(node)):
         if isinstance(child, ast.expr):
             is_repeated = isinstance(node, ast.While | ast.match_case)
             found |= all_targets(child) - (frozenset() if is_repeated else certain_targets(child))

@@ -514,6 +514,25 @@ def walrus_in_a_loop(x, out):
 
 
 @case
+def walrus_in_defaults(x, out):
+    """They run where the function is made, in the scope around it."""
+    i = cp.ABSOLUTE_POS
+    v, w = x[i], 1
+    total = 0
+    for k in range(3):
+        total += v * w
+        f = lambda q, r=(v := v + 1): q + r + v
+        if k != x[i]:
+
+            def g(q, *, r=(w := w * 2)):
+                return q + r + w
+
+            total += g(k)
+        total += f(k)
+    out[i] = total * 10 + v + w
+
+
+@case
 def walrus_in_a_guard(x, out):
     i = cp.ABSOLUTE_POS
     n = 0
