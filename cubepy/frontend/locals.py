@@ -134,6 +134,8 @@ class Locals(Numbers):
     def _assign_number(
         self, slot: Any, value: Any, key: Key, name: str, depth: int, joins: bool
     ) -> NumberSlot:
+        if isinstance(slot, ComptimeSlot) and depth == 0 and not joins:
+            slot = None  # on a straight path a number takes the place of None
         if slot is not None and not isinstance(slot, NumberSlot):
             raise self._changes(name, slot, value)
         value = value if is_number(value) else self.value(value)

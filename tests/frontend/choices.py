@@ -427,6 +427,23 @@ def parameters_of_nested_functions(x, out):
     out[i] = n + weigh(1, x[i], 3) - weigh(x[i], by=2)
 
 
+@case
+def parameters_that_may_be_none(x, out):
+    i = cp.ABSOLUTE_POS
+
+    def scaled(v, by=None):
+        if by is None:
+            by = v * 2
+        if v > 3:
+            by += 1
+        return v + by
+
+    total = 0
+    for k in range(3):
+        total += scaled(x[i] + cp.i32(k)) - scaled(x[i], cp.i32(k))
+    out[i] = total
+
+
 # Membership, and comparison of tuples
 
 
