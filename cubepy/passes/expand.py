@@ -11,20 +11,26 @@ from collections.abc import Callable, Collection
 from cubepy.ir import ops
 from cubepy.ir.core import Kernel, Op
 from cubepy.ir.types import DType, Line, element_of, f32, with_element
-from cubepy.lang.math import EXPANSIONS
 from cubepy.passes.inline import inlined
 from cubepy.passes.rewrite import Rewriter
 
 
 def expand(native: Collection[str] = ()) -> Callable[[Kernel], Kernel]:
     """The pass for a target that has the functions `native` itself, such as "exp_f32"."""
-    return lambda kernel: _Expand(native).run(kernel)
+    return lambda kernel: kernel if _is_exact(kernel) else _Expand(native).run(kernel)
+
+
+def _is_exact(kernel: Kernel) -> bool:
+    return all(op.row.exact for op in kernel.body.walk())
 
 
 class _Expand(Rewriter):
     def __init__(self, native: Collection[str]) -> None:
+        from cubepy.lang.math.table import EXPANSIONS  # not for kernels without such functions
+
         super().__init__()
         self._native = native
+        self._expansions = EXPANSIONS
 
     def visit(self, op: Op) -> None:
         if op.row.exact:
@@ -37,13 +43,13 @@ class _Expand(Rewriter):
         if wide != t:
             operands = tuple(self.emit(ops.CAST, (v,), {"type": wide}, op.span) for v in operands)
         element = element_of(wide).name
-        coarse = EXPANSIONS.get((op.row.name, element_of(t).name)) if wide != t else None
+        coarse = self._expansions.get((op.row.name, element_of(t).name)) if wide != t else None
         if coarse is not None:
             result = inlined(coarse, operands, wide, op.span, self.out)
         elif f"{op.row.name}_{element}" in self._native:
             result = self.emit(op.row, operands, {}, op.span, op.result.name)
         else:
-            function = EXPANSIONS[op.row.name, element]
+            function = self._expansions[op.row.name, element]
             result = inlined(function, operands, wide, op.span, self.out)
         if wide != t:
             result = self.emit(ops.CAST, (result,), {"type": t}, op.span)

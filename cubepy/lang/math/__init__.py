@@ -2,8 +2,5 @@
 
 They are branch-free per lane, so the same text serves scalars and lines, and every backend. The
 contract is OpenCL's full profile; each docstring states the method and the measured error.
+`table` lists them.
 """
-
-from cubepy.lang.math.table import EXPANSIONS
-
-__all__ = ["EXPANSIONS"]
