@@ -4,7 +4,9 @@
 what the cache kept, and Numba with `cache=True`. Each prints its own wall and processor time.
 With `--cuda` on the first GPU of NVIDIA, beside CuPy without and with what it kept, and a process
 that only opens the driver and makes the context, which the others do as well. `--parts` says what a
-process does that finds its kernel kept.
+process does that finds its kernel kept. `--prebuilt` times the first call of prebuilt functions on
+the CPU, nothing kept, NumPy and CubePy imported, and what its phases take; `--against REV` in turns
+with another commit.
 """
 
 from __future__ import annotations
@@ -20,6 +22,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
+
+from bench.children.first_calls import CALLS
+from bench.compile import checkouts
 
 HEAD = """
 import ctypes, sys, time
@@ -146,7 +151,12 @@ def main(lock: Callable[[], AbstractContextManager[Any]] = nullcontext) -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--cuda", action="store_true")
     parser.add_argument("--parts", action="store_true")
+    parser.add_argument("--prebuilt", action="store_true")
+    parser.add_argument("--against", help="a commit to compare prebuilt functions with")
     given = parser.parse_args()
+    if given.prebuilt:
+        show_prebuilt(given.rounds, given.against)
+        return
     if given.parts:
         show_parts(given.rounds)
         return
@@ -183,6 +193,43 @@ def show_parts(rounds: int) -> None:
         print(f"{name:40} {median:8.2f} ms")
     modules = sorted({name for row in found for name in row["modules"]})
     print("modules of tracer, passes and compilers:", ", ".join(modules) or "none")
+
+
+def show_prebuilt(rounds: int, against: str | None) -> None:
+    """Print milliseconds of the first call of each prebuilt function, here and at another commit;
+    then the processor time of its phases here."""
+    with checkouts(against) as sides, tempfile.TemporaryDirectory() as folder:
+        for name in CALLS:
+            texts = [f"{name:20}"]
+            for side in sides:
+                first_call(Path(folder), side.root, name)  # fills Python's caches
+            turns = [
+                [first_call(Path(folder), side.root, name) for side in sides] for _ in range(rounds)
+            ]
+            for side, rows in zip(sides, zip(*turns, strict=True), strict=True):
+                walls, spent = ([row[key] for row in rows] for key in ("wall", "processor"))
+                median = statistics.median(spent)
+                best = f"best {min(walls):4.0f} ms, processor {min(spent):4.0f}"
+                texts.append(f"{side.name}: {best}, median {median:4.0f}")
+            print("  ".join(texts), flush=True)
+            phases = first_call(Path(folder), sides[0].root, name, "phases")
+            for key in ("wall", "processor"):
+                del phases[key]
+            print(" " * 20, ", ".join(f"{key} {ms:.0f}" for key, ms in phases.items()), flush=True)
+
+
+def first_call(folder: Path, root: Path, name: str, *more: str) -> dict[str, float]:
+    """What `children/first_calls.py` measures of the CubePy at `root`."""
+    child = Path(__file__).parent / "children" / "first_calls.py"
+    done = subprocess.run(
+        [sys.executable, str(child), name, *more],
+        env=environment(folder) | {"PYTHONPATH": str(root), "CUBEPY_CACHE": "0"},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout)
 
 
 def environment(folder: Path) -> dict[str, str]:
