@@ -41,7 +41,8 @@ class Allocation(Queued):
         with suppress(DeviceError):  # raised where one waits
             queues.come_after(None, self, is_written=True)
             if self.is_shared:
-                queues.join(None, DEFAULT_STREAM)
+                with queues.contexts.enter(is_own=True):  # each context has a default stream
+                    queues.join(None, DEFAULT_STREAM)
             queues.free(self.address, self.nbytes)
 
 

@@ -281,6 +281,25 @@ def test_the_own_queue_is_the_primary_contexts(driver: fake_cuda.Driver, launch:
     assert driver.context == 99 and driver.loaded == [5, 1]
 
 
+def test_memory_of_others_is_freed_behind_the_primary_contexts_default_stream(
+    driver: fake_cuda.Driver, monkeypatch: pytest.MonkeyPatch
+):
+    recorded, record = list[tuple[int, int]](), driver.cuEventRecord
+
+    def noting(event: int, stream: int) -> Any:
+        recorded.append((stream, driver.context))
+        return record(event, stream)
+
+    x = cp.zeros(N, device="cuda:0")
+    x.__cuda_array_interface__  # which torch reads, and works with in its default stream
+    monkeypatch.setattr(driver, "cuEventRecord", noting)
+    driver.contexts[99] = (0, 5)
+    driver.context = 99
+    del x
+    gc.collect()
+    assert recorded == [(0, PRIMARY)] and driver.context == 99
+
+
 def test_code_that_dies_is_unloaded(driver: fake_cuda.Driver):
     device: Any = find_device("cuda:0")
     code = device.load(artifact("k"))
