@@ -18,6 +18,8 @@ of `struct sigaction` this takes: the handler is at 0, the flags are at 136.
 from __future__ import annotations
 
 import ctypes
+import signal
+import sys
 import threading
 from collections.abc import Mapping
 from string import Template
@@ -48,7 +50,8 @@ class Interrupts:
     """Ctrl-C in cubes that the main thread runs; `address` has the pool's symbols."""
 
     def __init__(self, address: Mapping[str, int]) -> None:
-        self._start = ctypes.CFUNCTYPE(None, ctypes.c_int64)(address[START])
+        self._start = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)(address[START])
+        self._pythons = 0
         self.listen = ctypes.CFUNCTYPE(None)(address[LISTEN])
         """Takes SIGINT, if a handler of others has it now; only the main thread does."""
         self._raised = (ctypes.c_void_p * 3).from_address(address[RAISED])
@@ -56,7 +59,8 @@ class Interrupts:
 
     def begin(self) -> None:
         """Know the main thread, also in the child of a fork."""
-        self._start(threading.main_thread().ident or 0)
+        self._pythons = self._pythons or pythons_handler()
+        self._start(threading.main_thread().ident or 0, self._pythons)
 
     def raise_again(self) -> None:
         """Raise the exception that made the main thread leave a cube. KeyboardInterrupt where it is
@@ -66,6 +70,26 @@ class Interrupts:
         if kept[0] is not None:
             _RestoreType(("PyErr_Restore", ctypes.pythonapi))(*kept)
         raise KeyboardInterrupt
+
+
+def pythons_handler() -> int:
+    """The address of the function with which Python notes signals; 0 where it is not found, as in
+    threads but the main one.
+
+    Python is made to handle a signal that nobody uses, and what it handled it with is read.
+    """
+    if sys.platform != "linux" or threading.current_thread() is not threading.main_thread():
+        return 0
+    sigaction = ctypes.CDLL(None).sigaction
+    before, now = (ctypes.c_int64 * 32)(), (ctypes.c_int64 * 32)()
+    for number in range(signal.SIGRTMAX, signal.SIGRTMIN, -1):
+        sigaction(number, None, before)
+        if before[0] == 0 and signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)
+            sigaction(number, None, now)
+            signal.signal(number, signal.SIG_DFL)
+            return now[0]
+    return 0
 
 
 def text(system: str, machine: str, layout: Mapping[str, int]) -> str:
@@ -114,7 +138,7 @@ _STUB = """
 @main = internal global i64 0
 @main.jump = internal global ptr null
 
-define void @cubepy_pool_start(i64 %main) nounwind {
+define void @cubepy_pool_start(i64 %main, ptr %python) nounwind {
   ret void
 }
 
@@ -140,6 +164,7 @@ define internal void @worker.begins(ptr %slot) nounwind {
 _LINUX = Template("""
 @cubepy_pool_raised = global [3 x ptr] zeroinitializer
 @main = internal global i64 0
+@python = internal global ptr null
 @main.jump = internal global ptr null
 @key = internal global i64 -1
 @before = internal global [256 x i8] zeroinitializer, align 16
@@ -159,8 +184,9 @@ declare void @Py_DecRef(ptr)
 $restore_declared
 
 ; Know the main thread. The key has 32 bits, in the low half of its word.
-define void @cubepy_pool_start(i64 %main) nounwind {
+define void @cubepy_pool_start(i64 %main, ptr %python) nounwind {
   store i64 %main, ptr @main
+  store ptr %python, ptr @python
   store ptr null, ptr @main.jump
   %key = load i64, ptr @key
   %fresh = icmp eq i64 %key, -1
@@ -197,8 +223,9 @@ left:
 
 ; Handle SIGINT from now on, unless it ends the process or is ignored. Whoever put a handler in
 ; place of this one may call this one from there, so that it is taken only from whom it was at
-; first. The flags: SA_SIGINFO and SA_NODEFER, because a jump leaves the handler, and not
-; SA_ONSTACK, because Python runs in it.
+; first, and from Python, which calls nobody: libraries may have come before Python's, or leave the
+; signal to it later, as LLVM's handler does. The flags: SA_SIGINFO and SA_NODEFER, because a jump
+; leaves the handler, and not SA_ONSTACK, because Python runs in it.
 define void @cubepy_pool_listen() nounwind {
   %self = call i64 @self()
   %main = load i64, ptr @main
@@ -215,7 +242,10 @@ look:
   %before = load ptr, ptr @before
   %fresh = icmp eq ptr %before, null
   %same = icmp eq ptr %handler, %before
-  %known = or i1 %fresh, %same
+  %python = load ptr, ptr @python
+  %pythons = icmp eq ptr %handler, %python
+  %same.or.pythons = or i1 %same, %pythons
+  %known = or i1 %fresh, %same.or.pythons
   %real.other = and i1 %real, %other
   %take = and i1 %real.other, %known
   br i1 %take, label %replace, label %done

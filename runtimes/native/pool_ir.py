@@ -102,7 +102,7 @@ define void @cubepy_pool_cancel(ptr %state) nounwind {
 
 @cubepy_pool_raised = global [3 x ptr] zeroinitializer
 
-define void @cubepy_pool_start(i64 %main) nounwind {
+define void @cubepy_pool_start(i64 %main, ptr %python) nounwind {
   ret void
 }
 

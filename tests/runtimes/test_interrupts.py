@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
 import subprocess
 import sys
 
 import pytest
 
+from cubepy.runtimes.native.interrupts import pythons_handler
 from cubepy.runtimes.native.pool import interrupts_of_main
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="cubes are left on Linux alone")
@@ -42,10 +45,11 @@ chatty[64, 1](0)
 """
 
 
-def run(script: str, threads: int = 2) -> list[str]:
-    """The lines that a script prints, which begins with `HEAD`."""
+def run(script: str, threads: int = 2, before: str = "") -> list[str]:
+    """The lines that a script prints, which begins with `HEAD`; `before`: its first launch."""
     environment = os.environ | {"CUBEPY_NUM_THREADS": str(threads)}
-    command = [sys.executable, "-c", HEAD + script]
+    head = HEAD.replace("out = ", f"{before}\nout = ", 1)
+    command = [sys.executable, "-c", head + script]
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=25, check=False
     )
@@ -91,6 +95,38 @@ for _ in range(2):
     )
     assert lines.count("left") == 2
     assert 1 <= sum("most recent call first" in line for line in lines) <= 2
+
+
+def test_a_handler_of_a_library_that_was_there_first():
+    """Python handles the signal later, as after `signal.signal`; PoCL brings such a handler."""
+    lines = run(
+        """
+signal.signal(signal.SIGINT, signal.default_int_handler)
+for _ in range(2):
+    sent = send("sleep 0.2; kill -INT ME")
+    try:
+        launch(out, 1_000_000_000_000)
+    except KeyboardInterrupt:
+        print("left", flush=True)
+    sent.wait()
+""",
+        before="faulthandler.register(signal.SIGINT)",
+    )
+    assert lines == ["left", "left"]
+
+
+def test_pythons_handler_is_found():
+    def handler(number: int) -> int:
+        held = (ctypes.c_int64 * 32)()
+        ctypes.CDLL(None).sigaction(number, None, held)
+        return held[0]
+
+    before = [handler(number) for number in range(1, 65)]
+    found = pythons_handler()
+    assert [handler(number) for number in range(1, 65)] == before
+    kept = signal.signal(signal.SIGUSR2, lambda *_: None)
+    assert handler(signal.SIGUSR2) == found
+    signal.signal(signal.SIGUSR2, kept)
 
 
 def test_handlers_of_other_signals_are_not_left():
