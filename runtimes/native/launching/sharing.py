@@ -12,6 +12,7 @@ from cubepy.runtimes.native.launching.frame import OFFSET_FLAG, call_void, conte
 from cubepy.runtimes.native.launching.state import (
     HAS_COUNTER,
     IS_USED,
+    LONG_NS,
     MAX_RATE,
     RATE,
     RATE_BITS,
@@ -25,8 +26,12 @@ TINY = 1_000 * TICKS
 """Launches below this have no rate: noting it would cost as much as some."""
 AWAKE, ASLEEP = 4_000 * TICKS, 40_000 * TICKS
 """What a launch must take in one thread to be shared with workers that spin, or that sleep."""
-MANY = 8
-"""Launches that follow each other closely, after which sleeping workers are woken for less."""
+ALWAYS = 1_000_000 * TICKS
+"""What is shared in any case."""
+MANY, MOST_FAILED = 8, 4
+"""Launches that follow each other closely, after which sleeping workers are woken for less than
+`ASLEEP`; and how often that, and how often it takes to wake them for more, doubles while they come
+too late."""
 CHUNK = 1_500 * TICKS
 """What a chunk of cubes should take at least, so that taking it costs little beside."""
 FEW_CHUNKS = 2
@@ -285,27 +290,40 @@ def _together() -> Routine:
             with f.when(status[1] > 0):
                 rate = _rate(status[2].least(MAX_TICKS) * TICKS, status[1])
                 plan[Plan.STATE].store(rate, RATE * 8)
+            _note_help(state, status[1] < count - first)
             f.leave(1)
         team.set(this.load(pool_ir.OTHER))
     f.leave(0)
     return f
 
 
-def _enough() -> Routine:
-    """(state): the ticks that a launch must take in one thread to be shared.
+def _is_shared() -> Routine:
+    """(state, expected): whether a launch that should take so long is shared.
 
-    Waking a worker takes long, and so is not worth it for most launches, but it stays awake if
-    launches follow each other closely."""
-    f = Routine("enough", 1)
-    (state,) = f.parameters
-    spin, close = state.load(pool_ir.SPIN) * TICKS, state.load(pool_ir.CLOSE)
-    is_close = f.invoke("now") - state.load(pool_ir.ENDED) < spin
-    state.store(f.choose(is_close, close + 1, 0), pool_ir.CLOSE)
-    f.refuse(state.load(pool_ir.SLEEPERS, "i32") < state.load(pool_ir.ALIVE, "i32"), AWAKE)
-    f.refuse(close < MANY, ASLEEP)
-    state.store(0, pool_ir.CLOSE)
-    f.leave(AWAKE)
+    Waking a worker takes as long as most launches, but it stays awake if others follow closely.
+    Where the machine is busy it comes too late to help, and is woken less and less often."""
+    f = Routine("is_shared", 2)
+    state, expected = f.parameters
+    f.refuse(expected < AWAKE)
+    is_asleep = state.load(pool_ir.SLEEPERS, "i32") >= state.load(pool_ir.ALIVE, "i32")
+    f.refuse(f.truth(is_asleep).equals(0), 1)
+    f.refuse(expected >= ALWAYS, 1)
+    spin, ended = state.load(pool_ir.SPIN) * TICKS, state.load(pool_ir.ENDED)
+    is_long, is_close = f.truth(expected >= ASLEEP), f.truth(f.invoke("now") - ended < spin)
+    counts = (is_long | is_close).differs(0)
+    declined = f.choose(counts, state.load(pool_ir.DECLINED) + 1, 0)
+    enough = f.choose(is_long.differs(0), 1, MANY) << state.load(pool_ir.FAILED)
+    is_shared = declined >= enough
+    state.store(f.choose(is_shared, 0, declined), pool_ir.DECLINED)
+    f.leave(f.truth(is_shared))
     return f
+
+
+def _note_help(state: Value, was_helped: Value) -> None:
+    """Note whether workers took a part in a launch that was shared."""
+    f = state.routine
+    failed = (state.load(pool_ir.FAILED) + 1).least(MOST_FAILED)
+    state.store(f.choose(was_helped, 0, failed), pool_ir.FAILED)
 
 
 def _spread() -> Routine:
@@ -313,11 +331,12 @@ def _spread() -> Routine:
     take short; 1, -1 for an exception, 2 where Python is to make a team, and to begin at `left`."""
     f = Routine("spread", 6)
     state, plan, block, begin, count, left = f.parameters
-    first, enough = f.local(begin), f.invoke("enough", state)
-    expected = f.invoke("expected", plan, count - begin)
-    is_short = f.truth(expected < enough) & f.truth(begin.equals(0))
-    with f.when(is_short.differs(0)):
-        budget = f.choose(expected < PATIENCE * TICKS, PATIENCE, 2 * ASLEEP // TICKS)
+    first, expected = f.local(begin), f.invoke("expected", plan, count - begin)
+    is_alone = f.local()
+    with f.when(begin.equals(0)):
+        is_alone.set(f.invoke("is_shared", state, expected) ^ 1)
+    with f.when(is_alone.get().differs(0)):
+        budget = f.choose(expected < PATIENCE * TICKS, PATIENCE, 2 * ALWAYS // TICKS)
         first.set(f.invoke("alone", plan, block, begin, count, budget))
         f.refuse(first.get() < 0, -1)
         f.refuse(first.get() >= count, 1)
@@ -368,7 +387,8 @@ def _run() -> Routine:
     first = f.local()
     plan[Plan.STATE].store(1, IS_USED * 8)
     is_small = f.truth(work < plan[Plan.INLINE_WORK])
-    is_short = is_small & f.truth(f.invoke("expected", plan, count) < AWAKE)
+    enough = f.choose(count.equals(1), LONG_NS * TICKS, AWAKE)  # nobody helps with one
+    is_short = is_small & f.truth(f.invoke("expected", plan, count) < enough)
     with f.when(is_short.differs(0)):
         slot = context(f, Context.CRASH_SLOT)
         before = slot[0]
@@ -401,7 +421,7 @@ def routines() -> tuple[Routine, ...]:
         _finish(),
         _share(),
         _together(),
-        _enough(),
+        _is_shared(),
         _spread(),
         _is_lacking(),
         _longer(),

@@ -18,7 +18,7 @@ HAS_COUNTER = platform.machine() == "x86_64"
 TICKS = 3 if HAS_COUNTER else 1
 """In a ns: time stamps have two to four."""
 LONG_NS = 50_000
-"""A kernel that took longer through Python is not tried with the GIL held."""
+"""A cube that takes longer does not run with the GIL held, as far as is known."""
 
 
 def note_time(marks: Any, cubes: int, ns: int) -> None:
