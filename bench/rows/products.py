@@ -36,6 +36,9 @@ class Problem:
 
 
 PROBLEMS = (
+    Problem(64, 64, 64, 0.6),
+    Problem(128, 128, 128, 0.9),
+    Problem(200, 200, 200, 0.9),
     Problem(256, 256, 256, 0.9),
     Problem(512, 512, 512, 1.0),
     Problem(1024, 1024, 1024, 1.0),

@@ -33,6 +33,9 @@ CUBES = 4
 BLOCK_WORK, LONG_WORK, BLOCK_CUBES = 1 << 19, 1 << 22, 2
 """As `CUBE_WORK` and `CUBES`, for blocks; and what a core has to do until it takes several cubes,
 each of which packs for itself."""
+FEW_WORK, FEW_BLOCKS = 1 << 17, 4
+"""Multiplications that are worth a cube while there are so few: 3 microseconds, which a core that
+is awake saves."""
 PACKED = 10
 """Multiplications in the time in which one element of a factor is packed."""
 LONG_ROW = 2048
@@ -211,7 +214,8 @@ def _balanced(target: Target, problem: Problem, t: Blocks) -> tuple[int, int]:
     has least."""
     most = BLOCK_CUBES if target.cores > 1 else 1
     turns = max(1, min(most, problem.work // (target.cores * LONG_WORK)))
-    wanted = max(1, min(turns * target.cores, problem.work // BLOCK_WORK))
+    worth = max(problem.work // BLOCK_WORK, min(FEW_BLOCKS, problem.work // FEW_WORK))
+    wanted = max(1, min(turns * target.cores, worth))
     parts = -(-wanted // problem.batches)
     heights = {_rounded(-(-problem.m // n), t.rows) for n in range(1, parts + 1)}
     least = -(-problem.n // t.width)
