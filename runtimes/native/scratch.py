@@ -47,7 +47,7 @@ def _lacking_word() -> ctypes.c_int64:
 @once
 def _library() -> Library:
     """The code and the key under which each thread finds its block."""
-    library = link(compile_text(text(sys.platform), level=1), (TAKE, _START, _LACKING))
+    library = link(compile_text(text(sys.platform), level=0), (TAKE, _START, _LACKING))
     if ctypes.CFUNCTYPE(ctypes.c_int)(library.address[_START])():
         raise MemoryError("the system has no more keys for memory of threads")
     return library
