@@ -34,6 +34,19 @@ def test_calls_inside_tuning_are_as_short_and_each_choice_has_its_own(
                 cp.kernels.sum(x, axis=1)
 
 
+def test_calls_under_a_number_of_threads_are_as_short(monkeypatch: pytest.MonkeyPatch):
+    x = np.random.default_rng(0).normal(size=(41, 59))
+    for _ in range(3):
+        cp.kernels.sum(x, axis=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(call, "library_of", refuse)
+        for threads in (1, 2, 3):
+            with cp.settings(num_threads=threads):
+                np.testing.assert_allclose(cp.kernels.sum(x, axis=1), x.sum(1))
+                with cp.settings(checked=True), pytest.raises(AssertionError, match="long"):
+                    cp.kernels.sum(x, axis=1)
+
+
 def test_equal_choices_are_one_object_and_others_are_not():
     found = []
     for seed in (1, 1, 2):

@@ -30,6 +30,8 @@ from cubepy.kernels.calls.libraries import (
 if TYPE_CHECKING:
     from cubepy.kernels.calls.plans import Plan
 
+_OF_LAUNCHES = {"num_threads"}
+"""Settings that a launch reads, and no plan."""
 LIMIT = 1024
 """Short calls kept for each function; the oldest go first."""
 
@@ -120,8 +122,8 @@ class ShortCalls:
     ) -> Any:
         """What finds a call; None where the general way is to be taken. `out`: None, or the one
         result that the caller brought."""
-        describe = self._describe
-        if describe is None or config.overrides.get():
+        describe, chosen = self._describe, config.overrides.get()
+        if describe is None or (chosen and not chosen.keys() <= _OF_LAUNCHES):
             return None
         has_result = out is not None
         found = describe[1](*arrays, out) if has_result else describe[0](*arrays)
