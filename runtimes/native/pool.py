@@ -231,6 +231,21 @@ class Pool:
         self._word(pool_ir.THREADS).value = threads
         self._word(pool_ir.SPIN).value = self._spin
 
+    def _lose_workers(self) -> None:
+        """Begin anew in the child of a fork, which has none of the workers.
+
+        A handler may have forked on top of a launch of this thread. Cubes that workers were in are
+        lost, so that the launch is cut in the child: it ends with the handler's exception, or with
+        KeyboardInterrupt.
+        """
+        is_launching = self._word(pool_ir.BUSY).value & 0xFFFFFFFF
+        if not is_launching or self._word(pool_ir.CALLER).value != threading.get_ident():
+            self._reset(self.threads)
+            return
+        self._word(pool_ir.GATE).value = 0
+        self._word(pool_ir.SLEEPERS).value = 0  # and nobody is alive, in the same word
+        self._cancel(self.state_address)
+
     def _word(self, offset: int) -> ctypes.c_int64:
         return ctypes.c_int64.from_address(self.state_address + offset)
 
@@ -307,9 +322,9 @@ def _new_state() -> int:
 
 
 def _after_fork() -> None:
-    """The child has none of the workers, and maybe a launch in progress that lost its caller."""
+    """The child has none of the workers, and maybe launches in progress that lost their callers."""
     for pool in list(_pools):
-        pool._reset(pool.threads)
+        pool._lose_workers()
         pool._interrupts.begin()
     _lock.release()
 

@@ -33,7 +33,7 @@ BUSY, THREADS, SPIN, CANCEL, KEPT = (2 * LINE + 8 * i for i in range(5))
 KEPT_END = KEPT + 8  # the rest of the caller's chunk when its time was up
 OTHER = KEPT_END + 8  # the state of the next team of the pool, which runs what this one cannot
 ENDED, DECLINED, FAILED = (OTHER + 8 * i for i in range(1, 4))  # of native launches, see `sharing`
-ENTRY, ARGS, GRAIN, RANGES, CORE = (3 * LINE + 8 * i for i in range(5))
+ENTRY, ARGS, GRAIN, RANGES, CORE, CALLER = (3 * LINE + 8 * i for i in range(6))
 CORES, CORES_BYTES = 4 * LINE, 128  # the affinity mask, all zero where there are more than 1024
 SLOTS = 5 * LINE
 NEXT, END, INDEX, SEEN, THREAD, JUMP = range(
@@ -206,6 +206,9 @@ give.up:
   store atomic i32 0, ptr %busy release, align 4
   br label %refuse
 open:
+  %self = call i64 @self()
+  %caller.p = getelementptr i8, ptr %state, i64 $CALLER
+  store i64 %self, ptr %caller.p
   %count = sub i64 %end, %begin
   call void @open(ptr %state, ptr %entry, ptr %args, i64 %begin, i64 %count, i64 %grain, i64 %team)
   %now = call i64 @now()

@@ -394,6 +394,35 @@ time.sleep(0.3)
 print("fine")
 """
 
+FORKED = """
+codes = []
+def handle(*_):
+    child = os.fork()
+    if child:
+        codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    elif len(codes) % 2:
+        raise SystemExit(6)
+me = os.getpid()
+signal.signal(signal.SIGINT, handle)
+for _ in range(4):
+    threading.Timer(0.1, lambda: os.kill(me, signal.SIGINT)).start()
+    before = len(codes)
+    while len(codes) == before:
+        out[:] = 7
+        try:
+            launch(x, out, 40_000)
+        except KeyboardInterrupt:
+            assert os.getpid() != me
+            out[:] = 7
+            launch(x, out, 60)
+            os._exit(5 if abs(out - 2).max() < 1e-6 else 1)
+        assert abs(out - 2).max() < 1e-6
+        if os.getpid() != me:
+            os._exit(0)
+assert set(codes[::2]) <= {0, 5} and set(codes[1::2]) == {6}, codes
+print("fine")
+"""
+
 HANDLED = """
 ran = []
 def handle(*_):
@@ -414,10 +443,10 @@ print("fine")
 
 
 @pytest.mark.parametrize("threads", [1, 4])
-@pytest.mark.parametrize("what", ["INTERRUPTED", "DAEMONS", "HANDLED"])
+@pytest.mark.parametrize("what", ["INTERRUPTED", "DAEMONS", "FORKED", "HANDLED"])
 def test_signals_and_the_end_of_the_process(what: str, threads: int):
     """Ctrl-C all the time ends launches or comes behind them; threads that still launch when the
-    process ends; a handler that launches on top of a cube."""
+    process ends; handlers that launch or fork on top of a cube."""
     environment = os.environ | {"CUBEPY_NUM_THREADS": str(threads)}
     command = [sys.executable, "-c", SCRIPT + globals()[what]]
     done = subprocess.run(
