@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from cubepy.array.creation import asarray
+from cubepy.array.graphs import is_recording
 from cubepy.array.memory import HOST
 from cubepy.array.placement import synchronize
 from cubepy.array.streams import Event
@@ -26,7 +27,9 @@ def can_tune(device: Any) -> bool:
 
 
 def is_capturing(kind: str) -> bool:
-    """Whether torch captures a graph now, in which nothing may be measured or waited for."""
+    """Whether a graph is recorded, CubePy's or torch's: nothing is measured or waited for there."""
+    if is_recording():
+        return True
     torch = sys.modules.get("torch") if kind == "cuda" else None
     return torch is not None and torch.cuda.is_current_stream_capturing()
 

@@ -5,6 +5,7 @@
 
 from cubepy.array.array import Array
 from cubepy.array.creation import arange, asarray, empty, full, ones, zeros
+from cubepy.array.graphs import Graph
 from cubepy.array.placement import release_memory, set_default_device, synchronize
 from cubepy.array.streams import Event, Stream
 from cubepy.autotune.autotuned import autotuned
@@ -23,6 +24,7 @@ from cubepy.errors import (
 )
 from cubepy.jit.ir_kernel import from_ir
 from cubepy.jit.kernel import cube
+from cubepy.jit.profiles import profile
 from cubepy.lang import atomic, cmma, cuda, pipelines
 from cubepy.lang.annotations import Comptime, Lines, Spec, Tensor, spec
 from cubepy.lang.builtins import *  # noqa: F403

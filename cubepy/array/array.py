@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from cubepy.array.copying import copy_into
 from cubepy.array.dlpack import CUDA_DEVICE, to_capsule
+from cubepy.array.graphs import is_recording, record
 from cubepy.array.interop import read_memory
 from cubepy.array.memory import HOST, Memory, contiguous_strides, numpy_dtype, pointer, raw_view
 from cubepy.array.order import Ordered
@@ -136,6 +138,9 @@ class Array:
         before anything is copied: E401 to E405 and E418 as a launch does, E422 for shapes that
         differ and for gaps; `UnsupportedError` E310 for a stream where there are none.
         """
+        if is_recording():
+            record(partial(self.copy_from, source, stream))
+            return
         try:
             copy_into(self._memory, source, stream)
         except Error as error:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cubepy.array.graphs import is_recording, record
 from cubepy.array.interop import read_memory
 from cubepy.array.memory import Memory, pointer
 from cubepy.jit.arguments import Matcher, is_struct
@@ -64,6 +65,9 @@ class Bound(Base):
 
     def __call__(self) -> None:
         """Launch with the arguments as they are now; errors are those of a launch."""
+        if is_recording():
+            record(self)
+            return
         facts, places, prepared, matcher = self._state
         memories = _unmoved(matcher, places)
         if memories is None or facts != self._facts() or not prepared.compiled.is_current():

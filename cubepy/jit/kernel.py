@@ -10,6 +10,7 @@ from dataclasses import fields, replace
 from time import perf_counter_ns
 from typing import Any, overload
 
+from cubepy.array.graphs import is_recording, record
 from cubepy.array.streams import queue_of
 from cubepy.compilers.registry import find_compiler
 from cubepy.errors import Error, LaunchError, fail
@@ -337,6 +338,9 @@ class Launcher(Base):
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         """Launch with these arguments; returns when NumPy and CPU torch arrays are written."""
+        if is_recording():
+            record(self.bind(*args, **kwargs))
+            return
         fast, native = FastPath.of(self.kernel), self.kernel.native
         if not kwargs and fast.launch(self.grid, args):
             return

@@ -10,6 +10,7 @@ import ctypes
 import operator
 from collections.abc import Collection, Iterable
 from dataclasses import field, replace
+from functools import partial
 from math import prod
 from struct import Struct
 from typing import Any
@@ -42,6 +43,7 @@ from cubepy.jit.grid import (
 )
 from cubepy.jit.observe import report_written
 from cubepy.jit.plan import GridRule, LaunchPlan, grid_rule, plan_of
+from cubepy.jit.profiles import current_profile
 from cubepy.jit.staging import Staged
 from cubepy.jit.tensor_maps import Encoder, encoder
 from cubepy.record import dataclass
@@ -132,6 +134,14 @@ class Prepared:
 
     def launch(self, block: Any, queue: int | None = None) -> None:
         """Launch with a filled block; raises what a check of the kernel found."""
+        profile = current_profile()
+        if profile is None:
+            self._launch(block, queue)
+        else:
+            launch = partial(self._launch, block, queue)
+            profile.time(self.compiled.artifact.entry, self.device, queue, launch)
+
+    def _launch(self, block: Any, queue: int | None) -> None:
         artifact = self.compiled.artifact
         grain = self.device.grain(self.count, self.work)
         if not artifact.faults:

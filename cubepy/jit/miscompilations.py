@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from cubepy import config
+from cubepy.array.graphs import is_recording
 from cubepy.cache.entry import Entry
 from cubepy.cache.store import named_store
 from cubepy.compilers.cuda import toolchain
@@ -92,7 +93,9 @@ def examine_once(device: Device) -> None:
 
 
 def _is_capturing() -> bool:
-    """Whether torch records a graph, which a test would break."""
+    """Whether a graph is recorded, CubePy's or torch's, which a test would break."""
+    if is_recording():
+        return True
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return False

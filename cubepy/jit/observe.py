@@ -5,10 +5,12 @@ Launches that native code runs are not seen; a block of `settings` keeps them in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any
 
+from cubepy.array.interop import read_memory
 from cubepy.array.memory import Memory
 
 Observer = Callable[[tuple[int, int]], None]
@@ -29,6 +31,15 @@ def observing(observer: Observer) -> Iterator[None]:
 def is_observed() -> bool:
     """Whether launches of this context are to report what they write."""
     return _observer.get() is not None
+
+
+def report_arrays(arrays: Iterable[Any]) -> None:
+    """Report arrays that a launch writes, if it is observed."""
+    observer = _observer.get()
+    memories = map(read_memory, arrays) if observer is not None else ()
+    for memory in memories:
+        if observer is not None and memory is not None:
+            observer(memory.extent())
 
 
 def report_written(written: Collection[str], memories: dict[str, Memory]) -> None:

@@ -100,6 +100,10 @@ class Program(Base):
         self._calls = calls = self._calls + 1
         if calls == CALLS:
             self._become_native(operands)
+        self.run(*operands)
+
+    def run(self, *operands: Any) -> None:
+        """Launch by Python, where a profile sees it."""
         if not self.steps:
             return
         if any(map(_is_tracked, operands)):

@@ -11,6 +11,8 @@ import pytest
 
 import cubepy as cp
 from cubepy import kernels
+from cubepy.array.interop import read_memory
+from cubepy.jit.observe import observing
 from cubepy.jit.programs import Program, Step
 from cubepy.jit.tables import native_executor
 from cubepy.kernels.calls import call
@@ -226,3 +228,15 @@ def test_results_in_numpys_arrays(draw: Draw, monkeypatch: pytest.MonkeyPatch):
         out = np.full((9, 5), np.nan)
         kernels.softmax(rows[:9], out=out)
         np.testing.assert_allclose(out, 0.2)
+
+
+def test_an_observer_sees_what_is_written_by_calls_that_native_code_knows():
+    x, out = np.ones((8, 9), np.float32), np.empty(8, np.float32)
+    for _ in range(6):
+        cp.kernels.sum(x, 1, out=out)
+    seen: list[tuple[int, int]] = []
+    with observing(seen.append), cp.settings(opt_level=3):
+        cp.kernels.sum(x, 1, out=out)
+        cp.kernels.sum(x[:, ::2], 1, out=out)
+    memory = read_memory(out)
+    assert memory is not None and seen.count(memory.extent()) == 2

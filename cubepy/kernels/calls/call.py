@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from cubepy.array.graphs import is_recording, record
 from cubepy.array.memory import Memory
 from cubepy.autotune import session
 from cubepy.errors import fail
@@ -16,6 +17,7 @@ from cubepy.jit.ahead import is_ahead
 from cubepy.kernels.calls.arguments import exact
 from cubepy.kernels.calls.libraries import Library, libraries_agree, library_of
 from cubepy.kernels.calls.plans import Plan, Planner, Plans
+from cubepy.kernels.calls.recorded import RecordedCall
 from cubepy.kernels.calls.tuned import Picks, tuned_plan
 
 Make = Callable[[Planner, list[Memory]], None]
@@ -73,6 +75,59 @@ def run(
 ) -> Any:
     """As `call`, for arrays as their library sees them. `short`: the key of a short call, and how
     many arguments that has."""
+    if is_recording():
+        return _recorded(plans, function, library, names, arrays, parameters, make, out, count)
+    how = plans, function, library, names, arrays, parameters, make
+    plan, given, addresses = _plan(*how, out, count)
+    results = plan.run(library, arrays, given, addresses)
+    if not is_ahead():
+        plans.short.keep(short[0], library, plan, arrays, short[1], out is not None)
+    if out is not None:
+        return out
+    if count == 1:
+        return library.scalar(results[0]) if plan.has_scalars else results[0]
+    return tuple(map(library.scalar, results)) if plan.has_scalars else tuple(results)
+
+
+def _recorded(
+    plans: Plans,
+    function: str,
+    library: Library,
+    names: Sequence[str],
+    arrays: list[Any],
+    parameters: tuple[Any, ...],
+    make: Make,
+    out: Any,
+    count: int,
+) -> Any:
+    """Add a call to the graph that is recorded; replays fill the results that are given here."""
+    how = plans, function, library, names, arrays, parameters, make
+    if out is None:
+        results = [make_one() for make_one in _plan(*how, None, count)[0].results]
+        out = results[0] if count == 1 else tuple(results)
+
+    def find() -> tuple[Plan, list[Any], list[int]]:
+        plan, given, addresses = _plan(*how, out, count)
+        assert given is not None
+        return plan, given, addresses
+
+    record(RecordedCall(library, arrays, find))
+    return out
+
+
+def _plan(
+    plans: Plans,
+    function: str,
+    library: Library,
+    names: Sequence[str],
+    arrays: list[Any],
+    parameters: tuple[Any, ...],
+    make: Make,
+    out: Any,
+    count: int,
+) -> tuple[Plan, list[Any] | None, list[int]]:
+    """The plan of a call, the results that the caller brought, and the addresses of the arguments
+    and of these, if there are some."""
     keys = tuple([library.key(x) for x in arrays])
     addresses: list[int] = []
     given, outputs = None, None
@@ -93,14 +148,7 @@ def run(
         plan = tuned_plan(library, build, arrays, given)
         if changes == session.changes[0] and not is_ahead():  # else a search behind this has ended
             plans.keep(key, plan)
-    results = plan.run(library, arrays, given, addresses)
-    if not is_ahead():
-        plans.short.keep(short[0], library, plan, arrays, short[1], out is not None)
-    if out is not None:
-        return out
-    if count == 1:
-        return library.scalar(results[0]) if plan.has_scalars else results[0]
-    return tuple(map(library.scalar, results)) if plan.has_scalars else tuple(results)
+    return plan, given, addresses
 
 
 def _together(

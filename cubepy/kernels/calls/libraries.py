@@ -25,7 +25,6 @@ from cubepy.array.memory import HOST, Memory, numpy_dtype, pointer
 from cubepy.errors import Error, fail
 from cubepy.ir.core import ALIGNMENT
 from cubepy.ir.types import DType
-from cubepy.jit.programs import Program
 from cubepy.record import dataclass
 from cubepy.runtimes.cpu.memory import HUGE_PAGE, MAPPED_BYTES, advise_huge_pages, get_memory
 from cubepy.runtimes.registry import find_device
@@ -101,7 +100,7 @@ class Library(Protocol):
         """A number as an array without axes, or several as one of one axis."""
         ...
 
-    def launch(self, program: Program, operands: Sequence[Any]) -> None:
+    def launch(self, program: Callable[..., None], operands: Sequence[Any]) -> None:
         """Launch a program on arrays, in the order of the queue that works on them."""
         ...
 
@@ -138,7 +137,7 @@ class NumpyLibrary:
     def constant(self, value: Number | Sequence[Number], dtype: DType) -> np.ndarray:
         return np.array(value, numpy_dtype(dtype))
 
-    def launch(self, program: Program, operands: Sequence[Any]) -> None:
+    def launch(self, program: Callable[..., None], operands: Sequence[Any]) -> None:
         program(*operands)
 
 
@@ -206,7 +205,7 @@ class TorchLibrary:
             return torch().stack([self._filled(v, kind) for v in value])
         return torch().full((), value, dtype=kind, device=self._place)
 
-    def launch(self, program: Program, operands: Sequence[Any]) -> None:
+    def launch(self, program: Callable[..., None], operands: Sequence[Any]) -> None:
         if self.keeps_alignment:
             program(*operands)
         else:
@@ -235,7 +234,7 @@ class _Foreign(ABC):
     def maker(self, shape: Shape) -> Callable[[], Any]:
         return partial(self.empty, shape)
 
-    def launch(self, program: Program, operands: Sequence[Any]) -> None:
+    def launch(self, program: Callable[..., None], operands: Sequence[Any]) -> None:
         program(*operands)
 
 

@@ -26,6 +26,8 @@ from cubepy.jit.compile import Captured
 from cubepy.jit.grid import Grid, Over
 from cubepy.jit.kernel import CubeKernel
 from cubepy.jit.launch import overlaps_itself, pack, prepare, shares_memory
+from cubepy.jit.observe import is_observed, report_arrays
+from cubepy.jit.profiles import current_profile
 from cubepy.jit.programs import Hole, Program, Step
 from cubepy.kernels.calls.inspection import Recording
 from cubepy.kernels.calls.libraries import (
@@ -134,15 +136,28 @@ class Plan:
         results = [make() for make in self.results] if given is None else given
         if given is not None or self.updated:
             addresses = addresses or library.addresses(arrays)
-            self._check_overlaps(addresses, (*self.updated, *range(len(arrays), len(addresses))))
-        made = results
-        if self.scratch:
-            made = [*results, *[make() for make in self.scratch]]
-        if is_ahead():
-            self.program.enqueue(library.addresses((*arrays, *made)), None)
-        else:
-            library.launch(self.program, (*arrays, *made))
+        operands = self.checked_operands(arrays, results, addresses)
+        self.launch(library, operands)
         return results
+
+    def launch(self, library: Library, operands: Sequence[Any]) -> None:
+        """Launch on operands of these types and layouts."""
+        if is_ahead():
+            self.program.enqueue(library.addresses(operands), None)
+        elif current_profile() is None and not is_observed():
+            library.launch(self.program, operands)
+        else:
+            report_arrays([operands[k] for k in self.program.written])
+            library.launch(self.program.run, operands)
+
+    def checked_operands(
+        self, arrays: Sequence[Any], results: Sequence[Any], addresses: list[int]
+    ) -> tuple[Any, ...]:
+        """What the program is called with. `addresses`: where the arrays are, and the results that
+        the caller brought, to be checked; none where nothing can overlap."""
+        if addresses:
+            self._check_overlaps(addresses, (*self.updated, *range(len(arrays), len(addresses))))
+        return (*arrays, *results, *[make() for make in self.scratch])
 
     def _check_overlaps(self, addresses: list[int], written: Sequence[int]) -> None:
         """E601 where a written operand shares memory with another that is not the same array."""
