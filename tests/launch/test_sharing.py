@@ -19,8 +19,8 @@ import pytest
 import cubepy as cp
 from cubepy import config
 from cubepy.runtimes.cpu.device import CpuDevice
+from cubepy.runtimes.native import chosen, pool_ir
 from cubepy.runtimes.native import pool as pool_module
-from cubepy.runtimes.native import pool_ir
 from cubepy.runtimes.native.launching import state
 from cubepy.runtimes.native.launching.process import existing_executor
 from cubepy.runtimes.native.pool import JOBS, Pool, get_pool
@@ -68,6 +68,14 @@ def is_right(launch: Callable[..., Any], seed: int = 0) -> bool:
     out = np.full(SIZE, np.nan, np.float32)
     launch(x, out)
     return np.array_equal(out, expected(x, TURNS))
+
+
+@pytest.fixture(autouse=True)
+def nothing_chosen() -> Iterator[None]:
+    """Native launches know no pool at first, nor behind: tests change how long they know it."""
+    chosen.words[:] = [0] * 4
+    yield
+    chosen.words[:] = [0] * 4
 
 
 @pytest.fixture(autouse=True)
@@ -193,7 +201,7 @@ def test_a_pools_number_of_threads_counts():
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no affinity masks")
-def test_cores_are_looked_up_again(by_python: list[int], monkeypatch: pytest.MonkeyPatch):
+def test_cores_are_looked_up_again(monkeypatch: pytest.MonkeyPatch):
     """Native launches ask Python when the time is up."""
     launch, usable = launches()["launcher"], [3]
     monkeypatch.setattr(pool_module, "usable_cores", lambda: usable[0])
