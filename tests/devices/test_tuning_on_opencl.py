@@ -18,6 +18,8 @@ from tests.devices.conftest import require
 
 pytestmark = pytest.mark.usefixtures("store")
 DEVICE = "opencl:0"
+PATIENT: Any = {"level": "full", "budget_s": 120.0, "limit_s": 60.0}
+"""Searches that end well also beside other work."""
 FAR = (1 << 31) - 1000
 """Elements: still in 32 bits, so that they are no distance of 0."""
 
@@ -86,7 +88,7 @@ def increase(x, *, config):
 def test_a_function_is_tuned_and_wrong_ones_are_left_out():
     x, host = numbers(1003)
     out = cp.asarray(np.full(1003, np.nan, np.float32), device=DEVICE)
-    with cp.tuning(level="full", budget_s=60.0), pytest.warns(RuntimeWarning, match="is wrong"):
+    with cp.tuning(**PATIENT), pytest.warns(RuntimeWarning, match="is wrong"):
         double(x, out)
     np.testing.assert_array_equal(out.numpy(), host * 2)
     np.testing.assert_array_equal(x.numpy(), host)
@@ -99,7 +101,7 @@ def test_a_function_is_tuned_and_wrong_ones_are_left_out():
 def test_what_strays_ends_a_process_of_its_own():
     x, host = numbers(100)
     out = cp.asarray(np.zeros(100, np.float32), device=DEVICE)
-    with cp.tuning(level="full", budget_s=60.0), pytest.warns(RuntimeWarning, match="crashed"):
+    with cp.tuning(**PATIENT), pytest.warns(RuntimeWarning, match="crashed"):
         strays(x, out)
     np.testing.assert_array_equal(out.numpy(), host * 2)
     assert sorted(statuses().values()) == ["crashed", "ok"]
@@ -107,7 +109,7 @@ def test_what_strays_ends_a_process_of_its_own():
 
 def test_what_is_updated_in_place_stays_for_the_search():
     x, host = numbers(517)
-    with cp.tuning(level="full", budget_s=60.0):
+    with cp.tuning(**PATIENT):
         increase.pick(x)
         np.testing.assert_array_equal(x.numpy(), host)
         increase(x)
@@ -117,7 +119,7 @@ def test_what_is_updated_in_place_stays_for_the_search():
 
 def test_prebuilt_functions_are_tuned_and_remembered():
     (a, one), (b, other) = numbers(67, 93), numbers(93, 41)
-    with cp.tuning(level="full", budget_s=60.0):
+    with cp.tuning(**PATIENT):
         found = cp.kernels.matmul(a, b)
     wanted = one.astype(np.float64) @ other.astype(np.float64)
     np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-4, atol=1e-4)
