@@ -6,7 +6,6 @@ for. A build takes some tenths of a second, so kernels need not share one.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -33,7 +32,7 @@ from tests.fuzz.generator import SLOTS, Program
 from tests.fuzz.typed import oracle
 from tests.guarded import Guarded
 
-KERNELS = 80 if os.environ.get("CI") else 40
+KERNELS = 40
 CHUNK = 40
 _BRANCHES = "PoCL 3.0 lets units store that are not alive, behind two barriers in branches"
 DRIVERS: dict[str, dict[bool, dict[int, str]]] = {
