@@ -13,7 +13,7 @@ from cubepy.kernels import sort, topk
 from cubepy.kernels.calls.libraries import serving
 from cubepy.kernels.calls.plans import Plans
 from cubepy.kernels.sorting import entry
-from cubepy.kernels.sorting.digits import DigitTiling
+from cubepy.kernels.sorting.digits import DigitTiling, holders
 from cubepy.kernels.sorting.merges import MergeTiling
 from cubepy.kernels.sorting.radix import RadixTiling
 from tests.guarded import Guarded
@@ -170,3 +170,20 @@ def test_torch(draw: Any, require_package: Any):
                 )
                 best = torch.topk(x, 3, axis, descending).values
                 torch.testing.assert_close(topk(x, 3, axis, descending)[0], best, equal_nan=True)
+
+
+@cp.cube
+def held_alike(x, out):
+    i = cp.ABSOLUTE_POS
+    out[i] = cp.u64(holders(x[i]))
+
+
+@pytest.mark.parametrize("plane", [1, 2, 8, 16, 32, 64])
+def test_units_of_a_plane_find_who_holds_the_same_digit(plane: int):
+    x = np.random.default_rng().integers(0, 6, 64).astype(np.int32)
+    out = np.zeros(64, np.uint64)
+    held_alike.configure(plane_dim=plane)[1, 64](x, out)
+    rows = x.reshape(-1, plane)
+    bits = np.uint64(1) << np.arange(plane, dtype=np.uint64)
+    same = rows[:, :, None] == rows[:, None, :]
+    np.testing.assert_array_equal(out, (same * bits).sum(2, dtype=np.uint64).reshape(-1))

@@ -195,9 +195,9 @@ def rank_tile(keys: Any, ranks: Any, counts: Any, shift: Any, how: Any, t: Any) 
 def holders(digit: Any) -> Any:
     """Bits of the units of the plane that hold the same digit."""
     word = cp.u32 if cp.PLANE_DIM <= 32 else cp.u64
-    found = ~word(0)
     if cp.PLANE_DIM == 1:
         return word(1)
+    found = word((1 << cp.PLANE_DIM) - 1)  # complements of votes have bits that are no unit's
     for b in cp.unroll(range(BITS)):
         is_set = (digit >> b) & 1
         votes = word(cp.plane_ballot(is_set != 0))
