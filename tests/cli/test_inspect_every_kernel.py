@@ -88,8 +88,8 @@ def public(module: Any) -> set[str]:
     """The functions that users call."""
     return {
         name
-        for name, found in vars(module).items()
-        if inspect.isfunction(found) and not name.startswith("_")
+        for name in dir(module)
+        if inspect.isfunction(getattr(module, name)) and not name.startswith("_")
     }
 
 
