@@ -1,6 +1,6 @@
 """Patterns of `match`: literals, `|`, captures, sequences of comptime length.
 
-A test tells what the pattern captures, and binds nothing: names are bound where it holds.
+A test also gives what the pattern captures, and binds nothing: names are bound where it holds.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ def current_profile() -> Profile | None:
 def _between_events(
     kernel: str, device: Any, queue: int | None, launch: Callable[[], Any]
 ) -> Callable[[], Timing]:
-    """Launch between two events; gives what waits for the second and tells the time."""
+    """Launch between two events; gives what waits for the second and computes the time."""
     start, end = device.new_event(), device.new_event()
     device.record_event(start.handle, queue)
     launch()

@@ -45,7 +45,7 @@ _InlineType = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 2, *[ctypes.
 
 
 class _Status(ctypes.Structure):
-    """What a team's caller is told, see `pool_ir`."""
+    """What a team reports to its caller, see `pool_ir`."""
 
     _fields_ = (
         ("value", ctypes.c_int64),

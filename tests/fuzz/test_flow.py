@@ -1,4 +1,4 @@
-"""Programs that steer are run by Python itself, and what it returns is what devices must give.
+"""Programs of control flow are run by Python itself, and what it returns is what devices must give.
 
 CI compares 32 programs on the interpreter and in three ways on the CPU, other runs 6;
 `python -m tests.fuzz --family flow` as many as asked for.

@@ -7,6 +7,7 @@ results and the launches, for a signature that was not seen before.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from cubepy.array.graphs import is_recording, record
@@ -17,7 +18,7 @@ from cubepy.jit.ahead import is_ahead
 from cubepy.kernels.calls.arguments import exact
 from cubepy.kernels.calls.libraries import Library, libraries_agree, library_of
 from cubepy.kernels.calls.plans import Plan, Planner, Plans
-from cubepy.kernels.calls.recorded import RecordedCall
+from cubepy.kernels.calls.recorded import Found, RecordedCall
 from cubepy.kernels.calls.tuned import Picks, tuned_plan
 
 Make = Callable[[Planner, list[Memory]], None]
@@ -75,10 +76,10 @@ def run(
 ) -> Any:
     """As `call`, for arrays as their library sees them. `short`: the key of a short call, and how
     many arguments that has."""
+    find = partial(_plan, plans, function, library, names, arrays, parameters, make)
     if is_recording():
-        return _recorded(plans, function, library, names, arrays, parameters, make, out, count)
-    how = plans, function, library, names, arrays, parameters, make
-    plan, given, addresses = _plan(*how, out, count)
+        return _recorded(find, library, arrays, out, count)
+    plan, given, addresses = find(out, count)
     results = plan.run(library, arrays, given, addresses)
     if not is_ahead():
         plans.short.keep(short[0], library, plan, arrays, short[1], out is not None)
@@ -90,28 +91,14 @@ def run(
 
 
 def _recorded(
-    plans: Plans,
-    function: str,
-    library: Library,
-    names: Sequence[str],
-    arrays: list[Any],
-    parameters: tuple[Any, ...],
-    make: Make,
-    out: Any,
-    count: int,
+    find: Callable[[Any, int], Found], library: Library, arrays: list[Any], out: Any, count: int
 ) -> Any:
-    """Add a call to the graph that is recorded; replays fill the results that are given here."""
-    how = plans, function, library, names, arrays, parameters, make
+    """Add a call to the graph that is recorded; replays fill the results that are given here.
+    `find`: `_plan` of the call."""
     if out is None:
-        results = [make_one() for make_one in _plan(*how, None, count)[0].results]
+        results = [make_one() for make_one in find(None, count)[0].results]
         out = results[0] if count == 1 else tuple(results)
-
-    def find() -> tuple[Plan, list[Any], list[int]]:
-        plan, given, addresses = _plan(*how, out, count)
-        assert given is not None
-        return plan, given, addresses
-
-    record(RecordedCall(library, arrays, find))
+    record(RecordedCall(library, arrays, partial(find, out, count)))
     return out
 
 
@@ -125,7 +112,7 @@ def _plan(
     make: Make,
     out: Any,
     count: int,
-) -> tuple[Plan, list[Any] | None, list[int]]:
+) -> Found:
     """The plan of a call, the results that the caller brought, and the addresses of the arguments
     and of these, if there are some."""
     keys = tuple([library.key(x) for x in arrays])

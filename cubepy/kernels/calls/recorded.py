@@ -10,8 +10,9 @@ from cubepy.autotune import session
 from cubepy.kernels.calls.libraries import Library
 from cubepy.kernels.calls.plans import Plan
 
-Found = tuple[Plan, list[Any], list[int]]
-"""A plan, the arrays that take the results, and the addresses of all arrays."""
+Found = tuple[Plan, list[Any] | None, list[int]]
+"""A plan, the arrays that the caller brought for results, and the addresses of all arrays if there
+are some."""
 
 
 class RecordedCall:
@@ -20,12 +21,13 @@ class RecordedCall:
     __slots__ = ("_arrays", "_facts", "_find", "_library", "_operands", "_plan", "results")
 
     def __init__(self, library: Library, arrays: Sequence[Any], find: Callable[[], Found]) -> None:
-        """`find` checks the arrays, and finds or makes their plan."""
+        """`find` checks the arrays, and finds or makes their plan, with arrays for the results."""
         self._library, self._arrays, self._find = library, arrays, find
         self._learn()
 
     def _learn(self) -> None:
-        self._plan, self.results, addresses = self._find()
+        self._plan, given, addresses = self._find()
+        self.results = given or []
         self._facts = self._facts_now()
         self._operands = self._plan.checked_operands(self._arrays, self.results, addresses)
 

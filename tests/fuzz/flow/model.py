@@ -1,6 +1,6 @@
 """What `cp` is to a program that Python runs: numbers that keep their type, and arrays of them.
 
-Python steers: branches, loops, scopes, patterns and the order of evaluation are its own. Only
+Control flow is Python's own: branches, loops, scopes, patterns and the order of evaluation. Only
 arithmetic is modelled, by the rules of `tests.fuzz.typed`.
 """
 

@@ -1,4 +1,4 @@
-"""Random programs that steer: text that the language and Python both run.
+"""Random programs of control flow: text that the language and Python both run.
 
 Each is a function of one unit, which returns a tuple of numbers. Names are assigned before they
 are read, and an assignment keeps the type; all else is as wild as Python allows.
