@@ -24,7 +24,7 @@ import pytest
 from cubepy import config
 from cubepy.runtimes.cuda import device as cuda_device
 from cubepy.runtimes.cuda import driver as cuda_driver
-from tests.devices.forget import forget_devices
+from tests.devices.forget import forget_devices, keepers
 
 Span = tuple[int, int]
 
@@ -489,6 +489,7 @@ def installed() -> Iterator[Driver]:
     fake = Driver()
     forget_devices()
     gc.collect()  # what they kept, and what died earlier, is freed by the driver that it came from
+    old = keepers()
     gc.freeze()  # what is left is not looked at again when the test ends
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cuda_driver, "import_module", lambda name: fake)
@@ -496,7 +497,7 @@ def installed() -> Iterator[Driver]:
         patch.setattr(cuda_device.CudaDevice, "free", _free_and_spoil(fake))
         _forget()
         yield fake
-        forget_devices()  # what they keep is freed by this driver
+        forget_devices(old)  # what they keep is freed by this driver
         gc.collect()
         gc.unfreeze()
         assert not fake.faults, fake.faults

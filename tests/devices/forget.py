@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterable
 
 from cubepy.jit.kernel import CubeKernel
 from cubepy.kernels.calls.plans import Plans
 from cubepy.runtimes import registry
 
 
-def forget_devices() -> None:
-    """Devices are opened again, and kernels compiled for them, at the next use."""
+def keepers() -> list[CubeKernel | Plans]:
+    """What keeps things of devices, except what the collector was told to freeze."""
+    return [found for found in gc.get_objects() if isinstance(found, CubeKernel | Plans)]
+
+
+def forget_devices(frozen: Iterable[CubeKernel | Plans] = ()) -> None:
+    """Devices are opened again, and kernels compiled for them, at the next use. `frozen`: keepers
+    that the collector does not look at."""
     registry._opened.clear()
-    for found in gc.get_objects():
+    for found in [*keepers(), *frozen]:
         if isinstance(found, CubeKernel):
             found.fast = None
             found.made.clear()
@@ -20,6 +27,6 @@ def forget_devices() -> None:
             for table in found.native._tables.values() if found.native else ():
                 table._learned.clear()  # launchers keep it
                 table._write()
-        elif isinstance(found, Plans):  # a launch is in the stream of the device it was made on
+        else:  # a launch is in the stream of the device it was made on
             found._made.clear()
             found.short._made.clear()

@@ -251,3 +251,19 @@ def transpose_in_its_stream(driver: fake_cuda.Driver) -> None:
     cp.kernels.transpose(x)
     device: Any = find_device(PLACE)
     assert {stream for _, stream in driver.launched} == {device.stream(None)}
+
+
+@cp.cube
+def fill_everywhere(out: cp.Tensor[cp.f32]):
+    fill(out)
+
+
+def test_code_of_a_made_up_driver_dies_before_it():
+    """Also that of kernels that were there before: the next driver must not unload it."""
+    unloaded: list[int] = []
+    with fake_cuda.installed() as driver:
+        inner = driver.cuModuleUnload
+        driver.cuModuleUnload = lambda module: unloaded.append(module) or inner(module)
+        fill_everywhere.over(N)(cp.empty(N, cp.f32, device=PLACE))
+        cp.synchronize(PLACE)
+    assert unloaded
