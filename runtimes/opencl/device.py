@@ -314,6 +314,7 @@ class OpenclDevice(OneOrder):
 
     def synchronize(self, queue: int | None = None) -> None:
         """Wait for all that was enqueued, and free what died."""
+        api()  # the child of a fork would wait for ever
         dead = self._dying.take()
         try:
             self._queue.finish()

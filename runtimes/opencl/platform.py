@@ -23,12 +23,14 @@ def api() -> Any:
     return _bindings()
 
 
+_users: list[int] = []
+"""The process that asked drivers for something. A list of its own: caches may be cleared."""
 _lost: list[int] = []
 """The child that this process is, if it is one of a process that used a driver."""
 
 
 def _after_fork() -> None:
-    if found_devices.cache_info().currsize:
+    if _users:
         _lost.append(os.getpid())
 
 
@@ -52,6 +54,7 @@ def found_devices() -> tuple[Any, ...]:
     Arrays are addresses here, as on all devices, which takes shared virtual memory (OpenCL 2.0).
     """
     cl = api()
+    _users[:] = [os.getpid()]
     try:
         platforms = cl.get_platforms()
     except cl.LogicError:

@@ -18,6 +18,7 @@ PROGRAM = """
 import os, sys
 import numpy as np
 import cubepy as cp
+from cubepy.runtimes.opencl.platform import found_devices
 
 @cp.cube
 def add_one(x):
@@ -34,9 +35,12 @@ ways = [
     lambda: cp.kernels.sum(x, out=result),
     x.numpy,
     lambda: cp.asarray(np.zeros(3), device="opencl:0"),
+    lambda: cp.synchronize("opencl:0"),
 ]
 for way in ways * 4:  # the later ones by native code
     way()
+if "cleared" in sys.argv:
+    found_devices.cache_clear()
 child = os.fork()
 if not child:
     for way in ways:
@@ -52,13 +56,15 @@ print(x.numpy().sum())
 """
 
 
-def test_all_calls_of_a_child_are_refused(tmp_path: Path):
+@pytest.mark.parametrize("caches", ["kept", "cleared"])
+def test_all_calls_of_a_child_are_refused(caches: str, tmp_path: Path):
+    """A driver would wait for its threads, which the child does not have, for ever."""
     require("opencl:0")
     program = tmp_path / "forking.py"
     program.write_text(PROGRAM)
-    command, root = [sys.executable, str(program)], Path(cp.__file__).parents[1]
+    command, root = [sys.executable, str(program), caches], Path(cp.__file__).parents[1]
     environment = os.environ | {"PYTHONPATH": str(root)}
     found = subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=120, check=True
     )
-    assert found.stdout.splitlines() == ["E508 True"] * 6 + ["800.0"], found.stderr
+    assert found.stdout.splitlines() == ["E508 True"] * 7 + ["800.0"], found.stderr
