@@ -1,6 +1,7 @@
 """`python -m bench`: time CubePy beside its peers, or check that all of them are right."""
 
 import gc
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Optional
@@ -46,11 +47,12 @@ def main(
 
 
 def run(rows: list[Row], plan: Plan, threads: int, console: Console) -> Report:
-    """Measure every row."""
+    """Measure every row; Ctrl-C ends with those that were."""
     report = Report(machine.describe(), threads, peers.absent())
-    for number, row in enumerate(rows, 1):
-        with console.status(f"{number} of {len(rows)}: {row.name}"):
-            report.rows.append(_run_row(row, plan, threads))
+    with suppress(KeyboardInterrupt):
+        for number, row in enumerate(rows, 1):
+            with console.status(f"{number} of {len(rows)}: {row.name}"):
+                report.rows.append(_run_row(row, plan, threads))
     return report
 
 

@@ -65,7 +65,9 @@ class Ring:
         cuda.barrier_expect(self.full, place.stage, nbytes)
 
     def wait(self, place: Place) -> None:
-        """Wait until a stage is full."""
+        """Wait until a stage is full. All units of a consumer must have waited before one of them
+        releases it: once it is filled again, a late one finds the parity of an empty stage and
+        waits for ever."""
         cuda.barrier_wait(self.full, place.stage, place.phase)
 
     def release(self, stage: Any) -> None:

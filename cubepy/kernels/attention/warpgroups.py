@@ -38,6 +38,7 @@ from cubepy.record import dataclass
 PIECE = 64
 """Elements of a row of shared memory, which has 128 bytes."""
 UNITS = pipelines.WARPGROUP
+PLANES = UNITS // 32
 OWN = 4
 """The first of the barriers that the units of one warpgroup have; those below are for turns."""
 LOG2_E = 1.4426950408889634
@@ -125,14 +126,15 @@ def turned_of(values: Any, t: Any) -> Any:
 
 @cp.cube
 def rings_of(t: Any) -> Any:
-    """Those of queries, keys, values, and values as products take them."""
+    """Those of queries, keys, values, and values as products take them, which each plane releases:
+    a unit asks for them twice, and finds them full only if none of its plane is ahead."""
     asked = pipelines.ring(t.tiles, t.consumers)
     by_key = pipelines.ring(t.stages, t.consumers)
     if not t.turns_values:
-        by_value = pipelines.ring(t.stages, t.consumers)
+        by_value = pipelines.ring(t.stages, t.consumers * PLANES)
         return asked, by_key, by_value, by_value
     by_value = pipelines.ring(t.stages, TURNING)
-    return asked, by_key, by_value, pipelines.ring(t.stages, t.consumers, TURNING)
+    return asked, by_key, by_value, pipelines.ring(t.stages, t.consumers * PLANES, TURNING)
 
 
 # Which tile a cube makes
@@ -384,7 +386,7 @@ def attend_tile(g: Any, places: Any, seen: Any, steps: Any, t: Any) -> Any:
     sums, words, scales, state, place, behind = carried
     g.by_value.wait(behind)
     added = cp.cuda.wgmma_wait(add_values(sums, words, g.z, behind.stage, t), 0)
-    if g.unit == 0:
+    if g.unit % 32 == 0:
         g.by_value.release(behind.stage)
     sums = scaled_with(sums, scales, added) if t.turns_values else added
     return sums, state, (g.asked.following(asked), place, g.by_value.following(behind))
@@ -458,7 +460,7 @@ def advance(g: Any, x: Any, carried: Any, hiding: Any, t: Any) -> Any:
     # It is full; asking again keeps ptxas from waiting for the sums before it weighs.
     g.by_value.wait(behind)
     added = cp.cuda.wgmma_wait(added, 0)
-    if g.unit == 0:
+    if g.unit % 32 == 0:
         g.by_value.release(behind.stage)
     sums = scaled_with(sums, scales, added) if t.turns_values else scaled(added, following)
     places = g.by_key.following(place), g.by_value.following(behind)
