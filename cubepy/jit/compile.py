@@ -112,9 +112,7 @@ def _marks() -> Any:
 
 
 def captured_of(facts: Facts) -> tuple[Captured, ...]:
-    """The captures that a trace used; Python's own names never change."""
-    import builtins
-
+    """The captures that a trace used, and Python's own names, which the user may define later."""
     return tuple(
         Captured(
             captures.lookup,
@@ -124,7 +122,6 @@ def captured_of(facts: Facts) -> tuple[Captured, ...]:
             isinstance(value, dict | list | tuple | set | partial) or is_numpy(value),
         )
         for captures, name, value in facts.captures.values()
-        if getattr(builtins, name, captures) is not value
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import ctypes
 from collections.abc import Iterable, Sequence
 from types import CodeType, FunctionType, ModuleType
@@ -470,6 +471,7 @@ def _capture_rows(words: Words, captured: Captured) -> list[list[int]]:
         _require(all(is_constant(v) or isinstance(v, CubeFunction) for v in value.values()))
     else:
         _require(not captured.is_container or is_constant(value))
+    rows: list[list[int]] = []
     if isinstance(reader, Attributes):
         _require(getattr(reader.owner, name) is value)
         is_plain = _is_in_module(reader.owner, name)
@@ -477,8 +479,9 @@ def _capture_rows(words: Words, captured: Captured) -> list[list[int]]:
         row = [kind, words.object(reader.owner), words.object(name)]
     else:
         _require(isinstance(reader, Captures))
-        row = _captured_row(words, reader.function, name)
+        *rows, row = _captured_rows(words, reader.function, name)
     return [
+        *rows,
         [*row, words.object(value)],
         *(
             [tables.Capture.ITEM, words.object(value), words.object(k), words.object(v)]
@@ -492,10 +495,14 @@ def _is_in_module(owner: Any, name: str) -> bool:
     return type(owner) is ModuleType and name in vars(owner) and not hasattr(ModuleType, name)
 
 
-def _captured_row(words: Words, function: FunctionType, name: str) -> list[int]:
-    code = function.__code__
+def _captured_rows(words: Words, function: FunctionType, name: str) -> list[list[int]]:
+    """Where a function finds a name; one of Python's own only while its module has none."""
+    code, kind = function.__code__, tables.Capture
     if name in code.co_freevars and function.__closure__:
         cell = function.__closure__[code.co_freevars.index(name)]
-        return [tables.Capture.CELL, words.object(cell), 0]
-    _require(name in function.__globals__)
-    return [tables.Capture.ITEM, words.object(function.__globals__), words.object(name)]
+        return [[kind.CELL, words.object(cell), 0]]
+    found, item = words.object(function.__globals__), words.object(name)
+    if name in function.__globals__:
+        return [[kind.ITEM, found, item]]
+    _require(name in vars(builtins))
+    return [[kind.ABSENT, found, item, 0], [kind.ITEM, words.object(vars(builtins)), item]]

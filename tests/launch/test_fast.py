@@ -14,6 +14,7 @@ from cubepy.jit.fast import FastPath
 from cubepy.jit.kernel import CubeKernel
 from cubepy.jit.native import NativeLaunches
 from cubepy.jit.tables import native_executor
+from cubepy.runtimes.native.launching.callables import SUPPORTED
 
 try:
     import torch
@@ -177,6 +178,12 @@ def test_the_short_way_is_taken():
     ways = [(is_line, (kind,) * 3) for is_line in (False, True) for kind in ("numpy", "array")]
     play([(is_line, *place, 2, 1, "out", 0, kinds) for is_line, kinds in ways] * 5, kernels)
     assert taken == 16
+
+
+@pytest.mark.skipif(not SUPPORTED, reason="native launches need CPython with its lock, on Linux")
+def test_there_are_native_launches():
+    """Tests of native launches are skipped where there are none, also where their text is wrong."""
+    assert native_executor() is not None
 
 
 def test_the_native_way_is_taken(monkeypatch: pytest.MonkeyPatch):

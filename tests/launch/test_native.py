@@ -199,6 +199,24 @@ def test_captured_names(watch: Watch):
         SCALE = 2.0
 
 
+def test_names_of_pythons_own(watch: Watch):
+    @cp.cube
+    def larger(x, out):
+        i = cp.ABSOLUTE_POS
+        if i < out.size:
+            out.flat[i] = max(x.flat[i], 0.0)
+
+    x, out = numbers(50), np.zeros(50, np.float32)
+    launch = larger.over(out)
+    for _ in range(3):
+        launch(x, out)
+    with watch:
+        for _ in range(3):
+            launch(x, out)
+    assert watch.count == 0
+    assert np.array_equal(out, np.maximum(x, 0))
+
+
 def test_in_place(watch: Watch):
     x, y = numbers(50), numbers(50, seed=1)
     for is_native in (False, False, True):

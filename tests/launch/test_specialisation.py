@@ -257,6 +257,65 @@ def test_changed_captures_compile_again(change: Any, compiled: list[Any]):
     assert len(compiled) == count, "the first form is still there"
 
 
+@cp.cube
+def calls_pythons_own(x, out):
+    i = cp.ABSOLUTE_POS
+    if i < out.size:
+        out.flat[i] = max(x.flat[i], 5.0)
+
+
+def shorter(v: Any) -> Any:
+    return min(v, 5.0)
+
+
+@cp.cube
+def calls_one_that_does(x, out):
+    i = cp.ABSOLUTE_POS
+    if i < out.size:
+        out.flat[i] = shorter(x.flat[i])
+
+
+def count_names() -> int:
+    return len(NAMES)
+
+
+@cp.cube
+def runs_one_at_comptime(x, out):
+    i = cp.ABSOLUTE_POS
+    if i < out.size:
+        out.flat[i] = x.flat[i] + count_names()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "name", "ours", "before", "after"),
+    [
+        (calls_pythons_own, "max", lambda a, b: a + b, np.maximum(X, 5), X + 5),
+        (calls_one_that_does, "min", lambda a, b: a - b, np.minimum(X, 5), X - 5),
+        (runs_one_at_comptime, "len", lambda names: 7, X + 1, X + 7),
+    ],
+)
+@pytest.mark.parametrize("launches", [1, 4])  # native code launches from the third on
+def test_names_of_pythons_own_may_be_defined_later(
+    kernel: Any, name: str, ours: Any, before: Any, after: Any, launches: int, compiled: list[Any]
+):
+    out = np.zeros_like(X)
+    fresh = cp.cube(kernel.function)
+    launch, bound = fresh.over(out), fresh.over(out).bind(X, out)
+
+    def results(expected: Any) -> None:
+        for run in (*[lambda: launch(X, out)] * launches, bound):
+            out[:] = 0
+            run()
+            np.testing.assert_array_equal(out, expected)
+
+    results(before)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(globals(), name, ours)
+        results(after)
+    results(before)
+    assert len(compiled) == 2, "both forms are still there"
+
+
 FOUND: Any = None
 
 

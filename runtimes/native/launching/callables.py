@@ -12,7 +12,7 @@ import sys
 import sysconfig
 from typing import Any
 
-_SUPPORTED = (
+SUPPORTED = (
     sys.implementation.name == "cpython"
     and sys.platform == "linux"
     and platform.machine() in ("x86_64", "aarch64")
@@ -21,6 +21,7 @@ _SUPPORTED = (
     and not sysconfig.get_config_var("Py_TRACE_REFS")
     and object.__basicsize__ == 16
 )
+"""Whether types whose calls are native can be made here."""
 _ENTRY_AT = 16
 """Where instances of `Base` keep the address of their native code, behind what all objects have,"""
 WORDS_AT = 24
@@ -81,7 +82,7 @@ class _Plain:
 
 
 def _base() -> Any:
-    if not _SUPPORTED:
+    if not SUPPORTED:
         return _Plain
     entry = _Member(b"_entry", _SIZE, _ENTRY_AT, 0, None)
     words = _Member(b"_words", _SIZE, WORDS_AT, 0, None)
@@ -99,7 +100,7 @@ def native_class(cls: Any) -> Any:
 
     None where that is not possible. Set `_entry` before `__class__`.
     """
-    if not _SUPPORTED:
+    if not SUPPORTED:
         return None
     offset = _Member(b"__vectorcalloffset__", _SIZE, _ENTRY_AT, _READONLY, None)
     call = ctypes.cast(ctypes.pythonapi.PyVectorcall_Call, ctypes.c_void_p).value

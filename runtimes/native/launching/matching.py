@@ -186,6 +186,8 @@ def _capture_holds() -> Routine:
             call_void(f, "PyErr_Clear")
             f.leave(0)
         f.leave(f.invoke("same_value", found, row[3]))
+    with f.when(row[0].equals(Capture.ABSENT)):
+        f.leave(f.truth(f.invoke("PyDict_GetItemWithError", row[1], row[2]).equals(0)))
     found = f.local()
     with f.when(row[0].equals(Capture.CELL)):
         found.set(f.invoke("PyCell_Get", row[1]))

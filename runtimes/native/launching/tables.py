@@ -356,6 +356,8 @@ class Capture(IntEnum):
     CELL = 2
     MODULE = 3
     """An attribute that stands in the module's dictionary."""
+    ABSENT = 4
+    """A name that a dictionary must not have."""
 
 
 CAPTURE_WORDS = 4
