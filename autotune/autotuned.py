@@ -228,6 +228,23 @@ class AutotunedKernel(Autotuned):
         key = what, per, cube_dim
         return self._kept(key, lambda: TunedLauncher(self, launcher, text, what))
 
+    def configure(self, **options: Any) -> AutotunedKernel:
+        """As `CubeKernel.configure`; an axis of the space comes before an option of its name."""
+        return AutotunedKernel(
+            self.kernel.configure(**options),
+            self.configs,
+            self._key,
+            self._valid,
+            self._priority,
+            self._reference,
+            self._rtol,
+            self._name,
+        )
+
+    def inspect(self, *args: Any, **kwargs: Any) -> str:
+        """As `CubeKernel.inspect`, in the first configuration; arguments may choose another."""
+        return self.inspected(lambda kernel, _: kernel, args, kwargs)
+
     def _kept(self, key: Any, make: Callable[[], TunedLauncher]) -> TunedLauncher:
         """The launcher of a grid of numbers, or of one function, which is made once."""
         try:
@@ -247,6 +264,12 @@ class AutotunedKernel(Autotuned):
         if self._takes_whole:
             kwargs["config"] = c
         return launch(kernel, c), kwargs
+
+    def inspected(self, launch: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        """A text in the first configuration, of which the caller may say another part."""
+        launcher, more = self.bound_to(launch, self.configs[0])
+        said = {*kwargs, *(kwargs.get("comptime") or {})}
+        return launcher.inspect(*args, **{k: more[k] for k in more if k not in said}, **kwargs)
 
 
 def _text_of(grid: Any) -> str:
@@ -279,6 +302,10 @@ class TunedLauncher(TunedCall):
         c = self._pick(signature(args, kwargs), args, kwargs)
         launcher, more = self._tuned.bound_to(self._launch, c)
         return launcher.bind(*args, **more, **kwargs)
+
+    def inspect(self, *args: Any, **kwargs: Any) -> str:
+        """As `Launcher.inspect`, in the first configuration; arguments may choose another."""
+        return self._tuned.inspected(self._launch, args, kwargs)
 
     def pick(self, *args: Any, **kwargs: Any) -> Config:
         """The configuration for these arguments, found now if it is not known yet."""

@@ -103,6 +103,21 @@ class FaultRecord(Protocol):
         ...
 
 
+class Named:
+    """What people see of a device. It equals its name, which is what arrays and errors say."""
+
+    name: str
+
+    def __repr__(self) -> str:
+        return f"cp.device({self.name!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, str) and other == self.name)
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+
 class Device(Protocol):
     """A device of one runtime. `name` is what `cp.device(name)` takes.
 
@@ -253,7 +268,7 @@ class Pinned(Queued):
     address: int
 
 
-class OneOrder:
+class OneOrder(Named):
     """The shared part of devices whose work runs in one order, and whose copies block."""
 
     order = nullcontext()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
 from math import prod
@@ -348,7 +349,10 @@ def _is_static(value: Any) -> bool:
     plain = isinstance(
         value, str | DType | Line | CubeFunction | FunctionType | BuiltinFunctionType
     )
-    return plain or value is None or isinstance(value, type) or hasattr(value, "__cubepy_builtin__")
+    if plain or value is None or isinstance(value, type):
+        return True
+    is_frozen = isinstance(value, Mapping) and type(value).__hash__ is not None  # a configuration
+    return is_frozen or hasattr(value, "__cubepy_builtin__")
 
 
 # Line sizes

@@ -159,6 +159,4 @@ def default_cube_dim(grid: Grid | None, plane_dim: int) -> Dim3:
         return grid.dim
     if isinstance(grid, Over) and grid.cube_dim is not None:
         return dim3(grid.cube_dim, "the cube dim", 1)
-    if isinstance(grid, Over) and grid.per == "cube":
-        return (1, 1, 1) if plane_dim == 1 else (256, 1, 1)
     return -(-256 // plane_dim) * plane_dim, 1, 1

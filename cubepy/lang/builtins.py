@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from inspect import Parameter, Signature
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cubepy.errors import Error
-from cubepy.ir import ops
-from cubepy.ir.types import DType, Line
+from cubepy.ir import ops, types
+from cubepy.ir.types import DType
 from cubepy.lang.dtypes import (
     bf16,
     bool_,
@@ -32,6 +32,17 @@ from cubepy.lang.dtypes import (
 )
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+if TYPE_CHECKING:
+
+    class Line(Any):
+        """To type checkers `cp.Line[...]` is a class, in annotations as in kernels."""
+
+        def __class_getitem__(cls, item: Any) -> Any: ...
+        def __new__(cls, *values: Any) -> Any: ...
+
+else:
+    Line = types.Line
 
 BUILTINS: dict[str, Any] = {}
 """Every stub by its name; the frontend has a handler for each."""

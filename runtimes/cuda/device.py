@@ -10,7 +10,14 @@ from typing import Any
 
 from cubepy.artifact import Artifact
 from cubepy.errors import fail
-from cubepy.runtimes.base import DeviceRecord, MemoryUse, NativeCode, Occupancy, Properties
+from cubepy.runtimes.base import (
+    DeviceRecord,
+    MemoryUse,
+    Named,
+    NativeCode,
+    Occupancy,
+    Properties,
+)
 from cubepy.runtimes.cuda.code import Code
 from cubepy.runtimes.cuda.contexts import PRIMARY, Contexts
 from cubepy.runtimes.cuda.driver import check, driver, failure, is_lost
@@ -28,7 +35,7 @@ from cubepy.runtimes.cuda.tensor_maps import EncodedMap, encode, encode_im2col
 from cubepy.targets import Target, cuda_target
 
 
-class CudaDevice(Owner):
+class CudaDevice(Named, Owner):
     """See `runtimes.base.Device`. Queues are streams; None is a stream of the device's own."""
 
     uses_host_memory = False

@@ -348,3 +348,38 @@ def test_settings_choose_the_level_too():
     with cp.settings(tune="quick"):
         scaled(x, out)
     assert len(measured(scaled)) == 2
+
+
+def test_a_kernel_takes_a_configuration_without_an_annotation():
+    @cp.autotuned(space={"n": (2, 4), "cube_dim": (64, 128)})
+    @cp.cube
+    def tuned(x, out, *, config):
+        i = cp.ABSOLUTE_POS * config["n"]
+        for k in cp.unroll(range(config["n"])):
+            if i + k < out.size:
+                out.flat[i + k] = x.flat[i + k] * 2
+
+    x, out = arrays()
+    with cp.tuning(**quick):
+        tuned.over(lambda c: -(-out.size // c["n"]))(x, out)
+    np.testing.assert_array_equal(out, x * 2)
+
+
+def test_tuned_kernels_are_configured_and_inspected():
+    @cp.autotuned(space={"n": (2, 4)})
+    @cp.cube
+    def tuned(x, out, n: cp.Comptime):
+        i = cp.ABSOLUTE_POS
+        if i < out.size:
+            out.flat[i] = x.flat[i + (n - 2)]
+
+    x, out = arrays()
+    with cp.tuning(level="off"):
+        tuned.over(out)(x, out)
+        np.testing.assert_array_equal(out, x)
+        with pytest.raises(cp.OutOfBoundsError):
+            tuned.configure(checked=True).over(out)(x[1:], out)
+    specs: Any = "f32[?]", "f32[?]"
+    preferred = tuned.inspect(*specs, target="opencl")
+    assert preferred == tuned.over(out).inspect(*specs, target="opencl", comptime={"n": 2})
+    assert preferred != tuned.inspect(*specs, target="opencl", n=4)

@@ -132,3 +132,11 @@ def test_released_memory_leaves_arrays_alone(device: str):
     cp.release_memory()
     np.testing.assert_array_equal(there.numpy(), np.full(1000, 3, np.float32))
     np.testing.assert_array_equal(cp.ones(1000, device=device).numpy(), np.ones(1000, np.float32))
+
+
+def test_devices_equal_their_names(device: str):
+    found = cp.device(device)
+    assert cp.empty(3, device=device).device == found == device
+    assert hash(found) == hash(device) and found in cp.devices()
+    assert found != "cuda:99" and found != 0 and (found == cp.device("cpu")) is (device == "cpu")
+    assert repr(found) == f"cp.device({device!r})"

@@ -141,3 +141,16 @@ def test_refusals(draw: Any):
     ):
         with pytest.raises(error, match=match):
             call()
+
+
+def test_dim_is_the_axis():
+    x, scale = (
+        np.linspace(-3, 3, 12, dtype="f4").reshape(3, 4),
+        np.array([0.1, 0.2, 0.3, 0.4], "f4"),
+    )
+    q = kernels.quantize(x, scale, dim=1)
+    np.testing.assert_array_equal(q, kernels.quantize(x, scale, axis=1))
+    found = kernels.dequantize(q, scale, dim=1)
+    np.testing.assert_array_equal(found, kernels.dequantize(q, scale, axis=1))
+    with pytest.raises(LaunchError, match="both `axis` and `dim` are given"):
+        kernels.quantize(x, scale, axis=1, dim=1)

@@ -78,6 +78,9 @@ def test_options(draw):
     x = draw.numbers.standard_normal((6, 70)).astype(np.float32)
     np.testing.assert_allclose(kernels.var(x, 1, correction=1), x.var(1, ddof=1), 1e-5)
     assert np.isinf(kernels.std(x[:, :2], 1, correction=3)).all()
+    np.testing.assert_allclose(kernels.std(x, 1, ddof=1), x.std(1, ddof=1), 1e-5)
+    with pytest.raises(LaunchError, match="both `correction` and `ddof` are given"):
+        kernels.var(x, correction=1, ddof=1)
     for order in (1, 2, np.inf, -np.inf):
         expected = np.linalg.norm(x.astype("f8"), order, 1)
         np.testing.assert_allclose(kernels.norm(x, 1, ord=order), expected, 1e-5)

@@ -48,12 +48,20 @@ def copy(x: cp.Tensor[T], out: cp.Tensor[T], offset: cp.u8 = 0, flag: cp.bool_ =
         out[i] = x[i + offset]
 
 
+@cp.cube
+def halved(x: cp.Tensor[cp.Line[cp.f32]], out: cp.Tensor[cp.Line[cp.f32]]):
+    i = cp.ABSOLUTE_POS
+    if i < out.shape[0]:
+        out[i] = x[i] * cp.Line[cp.f32, x.line_size](0.5)
+
+
 def launch_all(x: Any, out: Any) -> None:
     """Launches take any array, and numbers or none for parameters with defaults."""
     scaled_sum[1, 1](x, out)
     scaled_sum[1, 1](x, out, alpha=0.5, n=2)
     fill[1, 1](out, 1.5)
     copy.over(out)(x, out)
+    halved.over(out)(x, out)
 
 
 @cp.cube

@@ -140,6 +140,20 @@ def test_per_plane_and_per_cube(plane: int, count: int):
 
 
 @cp.cube
+def cube_sizes(out):
+    out[cp.CUBE_POS] = cp.CUBE_DIM
+
+
+@pytest.mark.parametrize("plane", [1, 32])
+@pytest.mark.parametrize("per", ["unit", "plane", "cube"])
+def test_cubes_have_256_units_by_default(plane: int, per: str):
+    """Whatever serves an item."""
+    sizes = np.zeros(1, np.int32)
+    cube_sizes.configure(plane_dim=plane).over(1, per=per)(sizes)
+    assert sizes[0] == 256
+
+
+@cp.cube
 def lines_by_row(x: cp.Lines[cp.f32], out: cp.Lines[cp.f32]):
     i, j = cp.ABSOLUTE_POS_Y, cp.ABSOLUTE_POS_X
     if i < out.shape[0] and j < out.shape[1]:

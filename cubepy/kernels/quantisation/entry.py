@@ -7,7 +7,7 @@ from typing import Any
 
 from cubepy.array.memory import Memory
 from cubepy.ir.types import DType, f32, f64, find_dtype, i32
-from cubepy.kernels.calls.arguments import refused, wrong
+from cubepy.kernels.calls.arguments import axis_or_dim, refused, wrong
 from cubepy.kernels.calls.call import run
 from cubepy.kernels.calls.libraries import Library, Shape, libraries_agree, library_of
 from cubepy.kernels.calls.plans import Planner, Plans
@@ -34,21 +34,25 @@ def quantize(
     block_size: int | None = None,
     *,
     out: Any = None,
+    dim: int | None = None,
 ) -> Any:
     """`x` as numbers of few bits: saturate(round(x / scale) + zero_point).
 
     `x`: floats of any shape and strides. `scale`: floats, and `zero_point`: None or integers, of
-    one shape: a number, or an array without axes, for all; with `axis`, one for each index of it;
-    with `block_size` too, the shape of `x` with as many blocks along `axis` as there are, each for
-    elements that follow each other. `dtype`: int8, uint8, int16, uint16, f8e4m3, f8e5m2, "int4" or
-    "uint4". Those of 4 bits lie two to a byte along the last axis, of which the first has the low
-    bits: the result is u8 and its last axis half as long, rounded up; a number without a second has
-    zeros beside it. Gives an array of the library of `x`, on its device, or `out`.
+    one shape: a number, or an array without axes, for all; with `axis`, which is also `dim`, one
+    for each index of it; with `block_size` too, the shape of `x` with as many blocks along `axis`
+    as there are, each for elements that follow each other. `dtype`: int8, uint8, int16, uint16,
+    f8e4m3, f8e5m2, "int4" or "uint4". Those of 4 bits lie two to a byte along the last axis, of
+    which the first has the low bits: the result is u8 and its last axis half as long, rounded up; a
+    number without a second has zeros beside it. Gives an array of the library of `x`, on its
+    device, or `out`.
 
     Computed in f32, f64 for f64; rounds half to even, once for floats of 8 bits; beyond the ends of
     the dtype (448 and 57344 for these floats) gives the end, and 0 for NaN among integers. Raises
     `LaunchError` for shapes that do not fit, `LaunchTypeError` for other dtypes.
     """
+    if dim is not None:
+        axis = axis_or_dim("quantize", axis, dim)
     form = find_format("quantize", dtype)
     library, arrays = _arrays("quantize", "x", (x, scale, zero_point))
 
@@ -70,6 +74,7 @@ def dequantize(
     packed: str | None = None,
     size: int | None = None,
     out: Any = None,
+    dim: int | None = None,
 ) -> Any:
     """What `quantize` stored, as floats: (q - zero_point) * scale.
 
@@ -81,6 +86,8 @@ def dequantize(
     Computed in f32, f64 for f64, and rounded to the dtype. Raises `LaunchError` for shapes that do
     not fit, `LaunchTypeError` for other dtypes.
     """
+    if dim is not None:
+        axis = axis_or_dim("dequantize", axis, dim)
     kind = find_dtype(dtype)
     if kind is None or not kind.is_float or kind.bits == 8:
         supported = "f16, bf16, f32 and f64 are supported"

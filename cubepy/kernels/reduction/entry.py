@@ -155,15 +155,17 @@ def var(
     epilogue: Any = None,
     out: Any = None,
     dim: Any = None,
+    ddof: int | None = None,
 ) -> Any:
-    """The variance over some axes, or all; as `numpy.var`, whose `ddof` is `correction`.
+    """The variance over some axes, or all; as `numpy.var`; `ddof` is the same as `correction`.
 
     Dtypes are those of `mean`. The mean squared distance from the mean, which is computed before,
     so that nothing cancels; the sum is divided by the number of elements less `correction`, or 0 if
     that is negative. Errors are those of `sum`.
     """
     functions = prologue, epilogue
-    return _reduce("var", x, axis, keepdims, out, dim, correction, functions)
+    less = correction if ddof is None else _correction("var", correction, ddof)
+    return _reduce("var", x, axis, keepdims, out, dim, less, functions)
 
 
 def std(
@@ -176,10 +178,12 @@ def std(
     epilogue: Any = None,
     out: Any = None,
     dim: Any = None,
+    ddof: int | None = None,
 ) -> Any:
     """The square root of `var`."""
     functions = prologue, epilogue
-    return _reduce("std", x, axis, keepdims, out, dim, correction, functions)
+    less = correction if ddof is None else _correction("std", correction, ddof)
+    return _reduce("std", x, axis, keepdims, out, dim, less, functions)
 
 
 def logsumexp(
@@ -221,6 +225,13 @@ def norm(
         raise wrong("norm", f"`ord` is {ord!r}", "it is 1, 2 or an infinity")
     functions = prologue, epilogue
     return _reduce("norm", x, axis, keepdims, out, dim, float(ord), functions)
+
+
+def _correction(function: str, correction: int, ddof: int) -> int:
+    """What `ddof` says, under which NumPy's users know `correction`."""
+    if correction:
+        raise wrong(function, "both `correction` and `ddof` are given", "they mean the same")
+    return ddof
 
 
 def _reduce(
