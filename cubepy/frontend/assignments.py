@@ -6,12 +6,12 @@ import ast
 from typing import Any
 
 from cubepy.errors import Error
-from cubepy.frontend import suggest
 from cubepy.frontend.calls import narrow
 from cubepy.frontend.dispatch import evaluate, statement
-from cubepy.frontend.overloads import apply_augmented
+from cubepy.frontend.overloads import apply_augmented, apply_method
 from cubepy.frontend.tensors import load_item, store_item
 from cubepy.frontend.tracer import Frame, bind
+from cubepy.frontend.unpacking import paired
 from cubepy.frontend.values import FlatRef, Table, TensorRef, is_sequence
 from cubepy.frontend.wording import describe
 from cubepy.ir.core import Value
@@ -33,7 +33,8 @@ def assign_target(frame: Frame, target: ast.expr, value: Any) -> None:
     if isinstance(target, ast.Name):
         bind(frame, target.id, value)
     elif isinstance(target, ast.Tuple | ast.List):
-        _unpack(frame, target, value)
+        for part, item in paired(frame, target, value):
+            assign_target(frame, part, item)
     elif isinstance(target, ast.Subscript):
         _store(frame, target, value)
     else:
@@ -50,29 +51,18 @@ def _fixed_attribute(frame: Frame, target: ast.expr) -> Error:
     )
 
 
-def _unpack(frame: Frame, target: ast.Tuple | ast.List, value: Any) -> None:
-    value = tuple(value) if is_numpy(value) else value
-    for part in target.elts:
-        if isinstance(part, ast.Starred):
-            raise suggest.unsupported(frame, part)
-    if not (isinstance(value, range) or is_sequence(value)) or len(value) != len(target.elts):
-        frame.tracer.b.span = frame.span(target)
-        count = len(target.elts)
-        given = f"a tuple of {len(value)}" if is_sequence(value) else describe(value)
-        what = f"unpacking into {count} names"
-        raise frame.tracer.error("E207", what=what, expected=f"a tuple of {count}", given=given)
-    for part, item in zip(target.elts, value, strict=True):
-        assign_target(frame, part, item)
-
-
 def _store(frame: Frame, target: ast.Subscript, value: Any) -> None:
-    owner = evaluate(frame, target.value)
-    item = evaluate(frame, target.slice)
+    owner, item = evaluate(frame, target.value), evaluate(frame, target.slice)
     frame.tracer.b.span = frame.span(target)
+    _store_item(frame, target, owner, item, value)
+
+
+def _store_item(frame: Frame, target: ast.AST, owner: Any, item: Any, value: Any) -> None:
+    """Of a tensor, or by `__setitem__` of the user."""
     if isinstance(owner, TensorRef | FlatRef):
         store_item(frame.tracer, owner, item, value)
-        return
-    raise _unchangeable(frame, owner)
+    elif apply_method(frame, target, owner, "__setitem__", item, value) is NotImplemented:
+        raise _unchangeable(frame, owner)
 
 
 def _unchangeable(frame: Frame, owner: Any) -> Error:
@@ -117,10 +107,12 @@ def assign_augmented(frame: Frame, node: ast.AugAssign) -> None:
 def _augmented_item(frame: Frame, node: ast.AugAssign, target: ast.Subscript) -> None:
     owner, item = evaluate(frame, target.value), evaluate(frame, target.slice)
     frame.tracer.b.span = frame.span(target)
-    if not isinstance(owner, TensorRef | FlatRef):
+    if isinstance(owner, TensorRef | FlatRef):
+        old = load_item(frame.tracer, owner, item)
+    else:
+        old = apply_method(frame, target, owner, "__getitem__", item)
+    if old is NotImplemented:
         raise _unchangeable(frame, owner)
-    old = load_item(frame.tracer, owner, item)
     value = evaluate(frame, node.value)
     frame.tracer.b.span = frame.span(node)
-    result = apply_augmented(frame, node, type(node.op), old, value)
-    store_item(frame.tracer, owner, item, result)
+    _store_item(frame, target, owner, item, apply_augmented(frame, node, type(node.op), old, value))

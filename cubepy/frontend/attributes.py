@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import ast
 import inspect
+from functools import cached_property
 from math import prod
 from types import ModuleType
 from typing import Any
 
 from cubepy.frontend.calls import LINE_METHODS, inline
-from cubepy.frontend.captured import is_users_method, may_change, note, refuse_array
+from cubepy.frontend.captured import (
+    is_fixed,
+    is_users_method,
+    may_change,
+    note,
+    note_captures,
+    note_method,
+    refuse_array,
+)
 from cubepy.frontend.foreign import is_foreign, translation
 from cubepy.frontend.positions import position
 from cubepy.frontend.suggest import closest
@@ -28,7 +37,8 @@ from cubepy.frontend.values import (
     type_of,
 )
 from cubepy.frontend.wording import describe
-from cubepy.ir.core import Value
+from cubepy.ir.core import Region, Value
+from cubepy.ir.opdef import Resource, effects
 from cubepy.ir.types import Buffer, Line, element_of
 from cubepy.lang.arrays import is_numpy
 from cubepy.lang.builtins import Position
@@ -73,11 +83,20 @@ def attribute(frame: Frame, owner: Any, name: str) -> Any:
         found = getattr(owner, name)
     except AttributeError:
         raise _missing(frame, owner, name, dir(owner)) from None
+    _note_property(frame, type_of(owner), name)
     if isinstance(found, Position):
         return position(frame.tracer, found)
     if may_change(owner) or is_users_method(found) or (is_numpy(found) and not is_numpy(owner)):
         found = note(frame, owner, Attributes(owner), name, found)
     return refuse_array(frame, name, found)
+
+
+def _note_property(frame: Frame, cls: type[Any], name: str) -> None:
+    """Note what a property of the user reads, which Python has run on a constant."""
+    found = None if is_fixed(cls.__module__) else inspect.getattr_static(cls, name, None)
+    if isinstance(found, property):
+        note_method(frame, cls, name)
+        note_captures(frame, unwrap(found.fget))
 
 
 def _missing(frame: Frame, owner: Any, name: str, names: Any) -> Exception:
@@ -147,7 +166,7 @@ def _of_sequence(frame: Frame, owner: Any, name: str) -> Any:
     if not hasattr(cls, name) or hasattr(tuple, name):
         raise _missing(frame, owner, name, names)
     found = inspect.getattr_static(cls, name)
-    frame.tracer.facts.captures[(id(cls), name)] = (Attributes(cls), name, getattr(cls, name))
+    note_method(frame, cls, name)
     if isinstance(found, property):
         return _property(frame, owner, found)
     return getattr(owner, name)
@@ -183,16 +202,33 @@ def _of_record(frame: Frame, record: Record, name: str) -> Any:
     found = inspect.getattr_static(record.cls, name, None)
     if found is None:
         raise _missing(frame, record, name, record.values)
-    held = Attributes(record.cls)
-    frame.tracer.facts.captures[(id(record.cls), name)] = (held, name, held.lookup(name))
+    note_method(frame, record.cls, name)
     if isinstance(found, property):
         return _property(frame, record, found)
-    is_bound = callable(found) and not isinstance(found, staticmethod)
-    return Method(record, name) if is_bound else getattr(record.cls, name)
+    if isinstance(found, cached_property):
+        return _cached_property(frame, record, found)
+    return Method(record, name) if unwrap(found) is not None else getattr(record.cls, name)
 
 
 def _property(frame: Frame, owner: Any, found: property) -> Any:
     return inline(frame, node_here(frame), unwrap(found.fget), [owner], {})
+
+
+def _cached_property(frame: Frame, owner: Any, found: Any) -> Any:
+    """Computed at each use, which gives the same unless it accesses memory: E108 then."""
+    with frame.tracer.b.region() as body:
+        value = inline(frame, node_here(frame), found.func, [owner], {})
+    accessed = frozenset[Resource]().union(
+        *(side for op in Region((), tuple(body)).walk() for side in effects(op))
+    )
+    if accessed - {Resource.VARIABLE, Resource.CONTROL}:
+        raise frame.tracer.error(
+            "E108",
+            name=f"the cached property `{found.attrname}`, which accesses memory,",
+            suggestion="make it a property, which runs at each use, or keep its value in a local",
+        )
+    frame.tracer.b.ops.extend(body)
+    return value
 
 
 def node_here(frame: Frame) -> ast.AST:

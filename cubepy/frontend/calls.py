@@ -14,7 +14,13 @@ from typing import Any
 
 from cubepy.errors import Error
 from cubepy.frontend import suggest
-from cubepy.frontend.captured import comptime_result, note_captures, note_code
+from cubepy.frontend.captured import (
+    comptime_result,
+    is_fixed,
+    note_captures,
+    note_code,
+    note_method,
+)
 from cubepy.frontend.dispatch import Flow, Intrinsic, execute_block, intrinsic_of
 from cubepy.frontend.suggest import closest
 from cubepy.frontend.tensors import mask_of_lanes
@@ -29,6 +35,7 @@ from cubepy.frontend.values import (
     is_generated,
     is_number,
     is_tuple_type,
+    type_of,
 )
 from cubepy.frontend.wording import describe, spell
 from cubepy.ir import ops
@@ -75,6 +82,8 @@ def call(
     if isinstance(function, BoundFunction):
         function, args = function.function, [function.owner, *args]
     if isinstance(function, MethodType) and unwrap(function.__func__) is not None:
+        if function.__func__.__module__ == "collections":  # of NamedTuples: it moves items alone
+            return comptime_result(frame, function, *args, **kwargs)
         function, args = function.__func__, [function.__self__, *args]
     plain = unwrap(function)
     if plain is not None and _must_inline(function, plain, args, kwargs):
@@ -212,6 +221,9 @@ def _call_python(
 ) -> Any:
     if isinstance(function, type) and not all(is_comptime(a) for a in (*args, *kwargs.values())):
         return _construct(frame, node, function, args, kwargs)
+    method = method_of(frame, function, "__call__")
+    if method is not None:
+        return call(frame, node, method, [function, *args], kwargs)
     if not callable(function):
         is_tensor = isinstance(function, TensorRef | FlatRef)
         suggestion = "index it with brackets, as in x[i]" if is_tensor else "it is not a function"
@@ -271,6 +283,18 @@ def _call_method(
     if isinstance(method.owner, TensorRef):
         return mask_of_lanes(frame.tracer, method.owner, args[0] if len(args) == 1 else tuple(args))
     return frame.tracer.b.emit(LINE_METHODS[method.name], method.owner)
+
+
+def method_of(frame: Frame, owner: Any, name: str) -> FunctionType | None:
+    """The method of that name that the user defined in the class of `owner`; it is noted."""
+    cls = owner.cls if isinstance(owner, Record) else type_of(owner)
+    if is_fixed(cls.__module__):
+        return None
+    function = unwrap(inspect.getattr_static(cls, name, None))
+    if function is None or is_generated(function):
+        return None
+    note_method(frame, cls, name)
+    return function
 
 
 # Inlining

@@ -78,31 +78,37 @@ _FIXED = ("cubepy", "ml_dtypes", "numpy", "torch")
 def may_change(owner: Any) -> bool:
     """Whether the attributes of a comptime object may be assigned between launches."""
     if isinstance(owner, ModuleType):
-        return not _is_fixed(owner.__name__)
+        return not is_fixed(owner.__name__)
     if isinstance(owner, SimpleNamespace):
         return True
     cls = owner if isinstance(owner, type) else type(owner)
     params = getattr(cls, "__dataclass_params__", None)
     if cls is not owner and (issubclass(cls, tuple) or (params is not None and params.frozen)):
         return False
-    return not _is_fixed(cls.__module__)
+    return not is_fixed(cls.__module__)
 
 
 def is_users_method(found: Any) -> bool:
     """Whether an attribute is a method that another may be assigned to, in its class."""
-    return isinstance(found, MethodType) and not _is_fixed(
+    return isinstance(found, MethodType) and not is_fixed(
         getattr(found.__func__, "__module__", None) or ""
     )
 
 
 def note_code(frame: Frame, function: FunctionType) -> None:
     """Note what a traced function does: reloaders put other code and defaults into it."""
-    if _is_fixed(function.__module__ or ""):
+    if is_fixed(function.__module__ or ""):
         return
     for name in ("__code__", "__defaults__", "__kwdefaults__"):
         found = getattr(function, name)
         if found is not None:
             frame.tracer.facts.captures[(id(function), name)] = (Attributes(function), name, found)
+
+
+def note_method(frame: Frame, cls: type[Any], name: str) -> None:
+    """Note a member of a class: another may be assigned to it."""
+    held = Attributes(cls)
+    frame.tracer.facts.captures[(id(cls), name)] = (held, name, held.lookup(name))
 
 
 def note_captures(frame: Frame, function: FunctionType | None) -> None:
@@ -111,7 +117,7 @@ def note_captures(frame: Frame, function: FunctionType | None) -> None:
     seen: set[int] = set()
     while todo:
         current = todo.pop()
-        if id(current) in seen or _is_fixed(current.__module__ or ""):
+        if id(current) in seen or is_fixed(current.__module__ or ""):
             continue
         seen.add(id(current))
         note_code(frame, current)
@@ -143,7 +149,8 @@ def _names_in(code: CodeType) -> frozenset[str]:
     return frozenset((*code.co_names, *code.co_freevars)).union(*inner)
 
 
-def _is_fixed(module: str) -> bool:
+def is_fixed(module: str) -> bool:
+    """Whether a module is one whose attributes are taken not to change."""
     top = module.partition(".")[0]
     return top in _FIXED or top in sys.stdlib_module_names
 

@@ -10,18 +10,23 @@ from inspect import Parameter, Signature
 from typing import Any
 
 from cubepy.frontend import suggest
-from cubepy.frontend.assigned import Assigned
 from cubepy.frontend.attributes import attribute
-from cubepy.frontend.calls import call
 from cubepy.frontend.captured import capture, comptime_result, note, refuse_array
 from cubepy.frontend.checks import check_index
 from cubepy.frontend.cooperation import Formatted, escape_braces, formatted
 from cubepy.frontend.dispatch import evaluate, expression
 from cubepy.frontend.literals import Choice
-from cubepy.frontend.overloads import apply_binary, apply_comparison, apply_unary
+from cubepy.frontend.overloads import (
+    apply_binary,
+    apply_comparison,
+    apply_method,
+    apply_unary,
+    deciding,
+)
 from cubepy.frontend.tables import look_up, table_of
 from cubepy.frontend.tensors import load_item
 from cubepy.frontend.tracer import Frame, Key, bind, lookup_local
+from cubepy.frontend.unpacking import items_of
 from cubepy.frontend.values import (
     UNSET,
     FlatRef,
@@ -32,15 +37,13 @@ from cubepy.frontend.values import (
     is_comptime,
     is_dict,
     is_number,
-    is_sequence,
 )
-from cubepy.frontend.walrus import all_targets, certain_targets, targets_where_true
+from cubepy.frontend.walrus import certain_targets, targets_where_true
 from cubepy.frontend.wording import describe, spell
 from cubepy.ir import ops
 from cubepy.ir.core import Op, Value
 from cubepy.ir.opdef import is_speculatable
 from cubepy.ir.types import Line, bool_
-from cubepy.lang.arrays import is_numpy
 from cubepy.lang.function import Source
 
 
@@ -107,6 +110,9 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Any:
         return load_item(frame.tracer, owner, item)
     if isinstance(owner, Value):
         return _lane(frame, owner, item, node.value)
+    found = apply_method(frame, node, owner, "__getitem__", item)
+    if found is not NotImplemented:
+        return found
     if not is_comptime(item) or isinstance(owner, Table):
         table = table_of(frame.tracer, owner, ast.unparse(node.value))
         if table is not None:
@@ -180,7 +186,7 @@ def _tuple(frame: Frame, node: ast.Tuple | ast.List) -> Any:
     items: list[Any] = []
     for element in node.elts:
         if isinstance(element, ast.Starred):
-            items += _starred(frame, element)
+            items += starred(frame, element)
         else:
             items.append(evaluate(frame, element))
     return tuple(items)
@@ -240,12 +246,14 @@ def _bool_op(frame: Frame, node: ast.BoolOp) -> Any:
     result = evaluate(frame, node.values[0])
     for k in range(1, len(node.values)):
         rest = partial(_operand, frame, node, k, evaluate)
-        if is_comptime(result):
-            if bool(result) != is_and:
+        decides = deciding(frame, node, result)
+        if is_comptime(decides):
+            if bool(decides) != is_and:
                 return result
             result = rest()
         else:
-            result = _deciding(frame, frame.key(node, "operand", k), result, rest, is_and)
+            key = frame.key(node, "operand", k)
+            result = _deciding(frame, key, (decides, result), rest, is_and)
     return result
 
 
@@ -258,11 +266,17 @@ def _operand(frame: Frame, node: ast.BoolOp, k: int, value: Callable[..., Any]) 
     return value(frame, node.values[k])
 
 
-def _deciding(frame: Frame, key: Key, left: Any, rest: Callable[[], Any], is_and: bool) -> Any:
-    """`left and rest()` or `left or rest()`; `rest` runs only where it decides."""
-    condition = _decided(frame, left)
+def _deciding(
+    frame: Frame, key: Key, operand: tuple[Any, Any], rest: Callable[[], Any], is_and: bool
+) -> Any:
+    """`left and rest()` or `left or rest()`; `rest` runs only where it decides.
+
+    The left operand comes with what decides for it.
+    """
+    decides, left = operand
+    condition = _decided(frame, decides)
     body, right = _in_region(frame, rest)
-    if left.type is bool_ and (isinstance(right, bool) or _is_bool(right)):
+    if _is_bool(left) and (isinstance(right, bool) or _is_bool(right)):
         return _either(frame, condition, body, frame.tracer.truth(right), is_and)
     kept, other = (list[Op](), left), (body, right)
     return choose(frame, key, condition, *((other, kept) if is_and else (kept, other)))
@@ -278,7 +292,7 @@ def condition(frame: Frame, node: ast.expr) -> Any:
     Operands of `and` and `or` then need no common type.
     """
     if not isinstance(node, ast.BoolOp):
-        return evaluate(frame, node)
+        return deciding(frame, node, evaluate(frame, node))
     is_and = isinstance(node.op, ast.And)
     result = condition(frame, node.values[0])
     for k in range(1, len(node.values)):
@@ -422,31 +436,12 @@ def select(frame: Frame, mask: Value, a: Any, b: Any) -> Value:
     return tracer.b.emit(ops.SELECT, condition, x, y)
 
 
-@expression(ast.Call)
-def _call(frame: Frame, node: ast.Call) -> Any:
-    function = evaluate(frame, node.func)
-    args: list[Any] = []
-    for a in node.args:
-        if isinstance(a, ast.Starred):
-            args += _starred(frame, a)
-        else:
-            args.append(evaluate(frame, a))
-    kwargs: dict[str, Any] = {}
-    for k in node.keywords:
-        more = {k.arg: evaluate(frame, k.value)} if k.arg else _double_starred(frame, k.value)
-        for name in kwargs.keys() & more.keys():
-            text = f"TypeError: the keyword argument `{name}` is given twice"
-            raise frame.tracer.error("E113", error=text)
-        kwargs |= more
-    _at(frame, node)
-    return call(frame, node, function, args, kwargs)
-
-
-def _starred(frame: Frame, node: ast.Starred) -> list[Any]:
+def starred(frame: Frame, node: ast.Starred) -> list[Any]:
     """The items of `*sequence`, whose number must be known."""
     value = evaluate(frame, node.value)
-    if isinstance(value, range) or is_sequence(value) or is_numpy(value):
-        return list(value)
+    items = items_of(value)
+    if items is not None:
+        return items
     _at(frame, node)
     raise frame.tracer.error(
         "E207",
@@ -457,7 +452,7 @@ def _starred(frame: Frame, node: ast.Starred) -> list[Any]:
     )
 
 
-def _double_starred(frame: Frame, node: ast.expr) -> dict[str, Any]:
+def double_starred(frame: Frame, node: ast.expr) -> dict[str, Any]:
     """The items of `**mapping`, a comptime dict."""
     value = evaluate(frame, node)
     if is_dict(value):
@@ -529,7 +524,7 @@ def _dict(frame: Frame, node: ast.Dict) -> dict[Any, Any]:
     made: dict[Any, Any] = {}
     for key, value in zip(node.keys, node.values, strict=True):
         if key is None:
-            made |= _double_starred(frame, value)
+            made |= double_starred(frame, value)
             continue
         name = evaluate(frame, key)
         if not is_comptime(name):
@@ -538,57 +533,3 @@ def _dict(frame: Frame, node: ast.Dict) -> dict[Any, Any]:
             raise frame.tracer.error("E112", what="the key of a dict", hint=hint)
         comptime_result(frame, made.__setitem__, name, evaluate(frame, value))
     return made
-
-
-@expression(ast.ListComp, ast.GeneratorExp)
-def _comprehension(frame: Frame, node: ast.ListComp | ast.GeneratorExp) -> tuple[Any, ...]:
-    """Over comptime sequences only; gives a tuple."""
-    items: list[Any] = []
-    saved, outer = dict(frame.env), frame.scope
-    frame.scope = _scope_within(frame)
-    _generate(frame, node, 0, items)
-    frame.scope = outer
-    frame.env = saved | {n: frame.env[n] for n in all_targets(node) if n in frame.env}
-    return tuple(items)
-
-
-def _scope_within(frame: Frame) -> Frame:
-    """The scope of a comprehension's own names, which functions made in it see for ever."""
-    scope = Frame(frame.tracer, frame.source, frame.captures, frame.path, frame.caller, frame.scope)
-    scope.assigned = Assigned(frozenset(), frozenset(), frozenset())
-    return scope
-
-
-def _generate(
-    frame: Frame, node: ast.ListComp | ast.GeneratorExp, level: int, out: list[Any]
-) -> None:
-    if level == len(node.generators):
-        out.append(evaluate(frame, node.elt))
-        return
-    generator = node.generators[level]
-    sequence = evaluate(frame, generator.iter)
-    if not (isinstance(sequence, range) or is_sequence(sequence) or is_numpy(sequence)):
-        _at(frame, generator.iter)
-        hint = "write a `for` loop that adds to a name or stores"
-        raise frame.tracer.error("E112", what="what a comprehension runs over", hint=hint)
-    outer = frame.unrolled
-    for position, item in enumerate(sequence):
-        _bind_item(frame, generator.target, item)
-        frame.unrolled = (*outer, position)
-        conditions = [evaluate(frame, c) for c in generator.ifs]
-        if not all(is_comptime(c) for c in conditions):
-            raise frame.tracer.error("E112", what="the condition of a comprehension")
-        if all(conditions):
-            _generate(frame, node, level + 1, out)
-    frame.unrolled = outer
-
-
-def _bind_item(frame: Frame, target: ast.expr, item: Any) -> None:
-    if isinstance(target, ast.Name):
-        frame.env[target.id] = frame.scope.env[target.id] = item
-        return
-    names = target.elts if isinstance(target, ast.Tuple | ast.List) else []
-    if not is_sequence(item) or len(item) != len(names):
-        raise frame.tracer.error("E112", what="what a comprehension unpacks")
-    for part, value in zip(names, item, strict=True):
-        _bind_item(frame, part, value)

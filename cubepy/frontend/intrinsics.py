@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import dataclasses
 import inspect
 import math
 from collections.abc import Callable, Iterable
@@ -15,11 +16,12 @@ from itertools import islice
 from typing import Any, cast
 
 from cubepy.frontend.attributes import counted_shape, node_here
+from cubepy.frontend.calls import call
 from cubepy.frontend.captured import comptime_result
 from cubepy.frontend.dispatch import intrinsic
 from cubepy.frontend.expressions import select
 from cubepy.frontend.operators import power
-from cubepy.frontend.overloads import apply_binary
+from cubepy.frontend.overloads import apply_binary, apply_method, deciding
 from cubepy.frontend.tracer import Frame
 from cubepy.frontend.values import (
     Range,
@@ -27,7 +29,9 @@ from cubepy.frontend.values import (
     Table,
     TensorRef,
     Unroll,
+    as_record,
     is_comptime,
+    is_dict,
     is_number,
     is_sequence,
     type_of,
@@ -155,6 +159,9 @@ for _row in (ops.DIV_TRUNC, ops.REM_TRUNC, ops.MUL_HI, ops.POPCOUNT, ops.CLZ, op
 
 @intrinsic(builtins.abs, math.fabs, numpy=("absolute", "fabs"))
 def _abs(frame: Frame, a: Any) -> Any:
+    found = apply_method(frame, node_here(frame), a, "__abs__")
+    if found is not NotImplemented:
+        return found
     if is_comptime(a):
         return abs(a)
     folded = frame.tracer.fold_literals(abs, a)
@@ -245,6 +252,7 @@ def _float(frame: Frame, a: Any = 0.0) -> Any:
 
 @intrinsic(builtins.bool)
 def _bool(frame: Frame, a: Any = False) -> Any:
+    a = deciding(frame, node_here(frame), a)
     return bool(a) if is_comptime(a) else frame.tracer.truth(a)
 
 
@@ -256,6 +264,9 @@ def _len(frame: Frame, x: Any) -> Any:
     if isinstance(x, TensorRef):
         frame.tracer.facts.shaped.add(x.name)
         return counted_shape(frame, x)[0]
+    found = apply_method(frame, node_here(frame), x, "__len__")
+    if found is not NotImplemented:
+        return found
     if isinstance(x, Value | Record | Range):
         line = "a line has `line_size` lanes; a number has no length"
         hint = line if isinstance(x, Value) else None
@@ -339,6 +350,39 @@ def _isinstance(frame: Frame, x: Any, cls: Any) -> bool:
     return issubclass(x.cls, cls) if isinstance(x, Record) else isinstance(x, cls)
 
 
+@intrinsic(builtins.type)
+def _type(frame: Frame, x: Any) -> Any:
+    """Python's, of what has a class in kernels."""
+    if isinstance(x, Record):
+        return x.cls
+    if is_comptime(x) or is_sequence(x) or is_dict(x):
+        return type_of(x)
+    hint = "compare the dtype, as in v.dtype == cp.f32" if isinstance(x, Value) else None
+    raise frame.tracer.error(
+        "E207", what="type()", expected="an object or a tuple", given=describe(x), hint=hint
+    )
+
+
+@intrinsic(dataclasses.replace)
+def _replace(frame: Frame, x: Any, /, **changes: Any) -> Any:
+    """Python's: an instance made anew, of the fields of `x` and of those given."""
+    record = as_record(x)
+    if record is None:
+        raise frame.tracer.error(
+            "E207", what="replace()", expected="an instance of a dataclass", given=describe(x)
+        )
+    if is_comptime((x, changes)):
+        return dataclasses.replace(x, **changes)
+    fields = dataclasses.fields(record.cls)
+    fixed = next((f.name for f in fields if f.name in changes and not f.init), None)
+    if fixed is not None:
+        reason = f"`{fixed}` is a field that its initialiser sets"
+        signature = f"replace({describe(x)}, field=value)"
+        raise frame.tracer.error("E106", name="replace", reason=reason, signature=signature)
+    values = {f.name: record.values[f.name] for f in fields if f.init}
+    return call(frame, node_here(frame), record.cls, [], values | changes)
+
+
 @intrinsic(builtins.super)
 def _super(frame: Frame, *args: Any) -> None:
     suggestion = "name the class, as in Base.method(self)"
@@ -358,7 +402,8 @@ def _all_of(frame: Frame, sequence: Any) -> Any:
 def _fold_truth(frame: Frame, sequence: Any, row: OpDef, what: str) -> Any:
     if isinstance(sequence, Value):
         return any_(frame, sequence) if row is ops.OR else _every(frame, sequence)
-    items = _items(frame, sequence, what)
+    node = node_here(frame)
+    items = [deciding(frame, node, item) for item in _items(frame, sequence, what)]
     if all(is_comptime(i) for i in items):
         return any(items) if row is ops.OR else all(items)
     result = frame.tracer.truth(items[0])

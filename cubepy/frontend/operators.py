@@ -292,10 +292,10 @@ def inverted(frame: Frame, test: Any) -> Any:
 
 def comparison(frame: Frame, kind: type[ast.cmpop], a: Any, b: Any) -> Any:
     """`a < b` and the like; `is` and `in` are comptime."""
-    if kind in (ast.Is, ast.IsNot) and (a is None or b is None):
-        return (a is b) == (kind is ast.Is)
     if is_comptime(a) and is_comptime(b):
         return _in_python(frame, kind, a, b)
+    if kind in (ast.Is, ast.IsNot) and any(is_comptime(x) and not is_number(x) for x in (a, b)):
+        return kind is ast.IsNot  # a runtime value is no object like None
     row = _COMPARE.get(kind)
     if row is None or isinstance(a, tuple) or isinstance(b, tuple):
         raise _refuse(frame, kind, a, b)

@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import ast
 from dataclasses import fields
-from types import FunctionType
 from typing import Any
 
-from cubepy.frontend.calls import inline
+from cubepy.frontend.calls import inline, method_of
+from cubepy.frontend.captured import note_captures
 from cubepy.frontend.operators import all_of, any_of, binary, comparison, inverted, unary
 from cubepy.frontend.tracer import Frame
 from cubepy.frontend.values import (
+    LocalFunction,
     Record,
     as_record,
     is_comptime,
     is_generated,
     is_mapping,
+    is_number,
     is_sequence,
     type_of,
 )
@@ -34,6 +36,11 @@ _BINARY: dict[type[ast.operator], str] = {
     ast.Mod: "mod",
     ast.Pow: "pow",
     ast.MatMult: "matmul",
+    ast.LShift: "lshift",
+    ast.RShift: "rshift",
+    ast.BitAnd: "and",
+    ast.BitOr: "or",
+    ast.BitXor: "xor",
 }
 _COMPARE: dict[type[ast.cmpop], tuple[str, str]] = {
     ast.Eq: ("__eq__", "__eq__"),
@@ -50,49 +57,61 @@ def apply_binary(
     frame: Frame, node: ast.AST, kind: type[ast.operator], left: Any, right: Any
 ) -> Any:
     """`left <op> right`, by a method of the user where an operand has one."""
-    if kind in _BINARY:
-        name = _BINARY[kind]
-        found = _apply(frame, node, (f"__{name}__", f"__r{name}__"), left, right)
-        if found is not NotImplemented:
-            return found
-    return binary(frame, kind, left, right)
+    name = _BINARY[kind]
+    found = _apply(frame, node, (f"__{name}__", f"__r{name}__"), left, right)
+    return binary(frame, kind, left, right) if found is NotImplemented else found
 
 
 def apply_augmented(
     frame: Frame, node: ast.AST, kind: type[ast.operator], left: Any, right: Any
 ) -> Any:
     """The value of `left` after `left <op>= right`."""
-    function = _method(left, f"__i{_BINARY[kind]}__") if kind in _BINARY else None
-    if function is None:
-        return apply_binary(frame, node, kind, left, right)
-    return inline(frame, node, function, [left, right], {})
+    found = apply_method(frame, node, left, f"__i{_BINARY[kind]}__", right)
+    return apply_binary(frame, node, kind, left, right) if found is NotImplemented else found
 
 
 def apply_comparison(
     frame: Frame, node: ast.AST, kind: type[ast.cmpop], left: Any, right: Any
 ) -> Any:
     """`left <op> right`, by a method of the user where an operand has one."""
+    found = _by_method(frame, node, kind, left, right)
+    if found is not NotImplemented:
+        return found
     if is_comptime(left) and is_comptime(right):
         return comparison(frame, kind, left, right)
     if kind in _COMPARE:
-        found = _apply(frame, node, _COMPARE[kind], left, right)
-        if found is not NotImplemented:
-            return found
-        if kind in (ast.Eq, ast.NotEq):
-            left, right = _fields(left, right)
+        left, right = _fields(kind, left, right)
         if is_sequence(left) and is_sequence(right):
             return _compare_items(frame, node, kind, tuple(left), tuple(right))
     if kind in (ast.In, ast.NotIn):
-        found = _contains(frame, node, right, left)
+        found = _is_among(frame, node, right, left)
         if found is not NotImplemented:
             return found if kind is ast.In else inverted(frame, found)
     return comparison(frame, kind, left, right)
 
 
-def _fields(left: Any, right: Any) -> tuple[Any, Any]:
+def _by_method(frame: Frame, node: ast.AST, kind: type[ast.cmpop], left: Any, right: Any) -> Any:
+    """What a method of the user gives; else NotImplemented."""
+    if kind in (ast.In, ast.NotIn):
+        found = apply_method(frame, node, right, "__contains__", left)
+    elif kind in _COMPARE:
+        found = _apply(frame, node, _COMPARE[kind], left, right)
+        if found is not NotImplemented or kind is not ast.NotEq:
+            return found
+        found = _apply(frame, node, _COMPARE[ast.Eq], left, right)
+    else:
+        return NotImplemented
+    if found is NotImplemented:
+        return found
+    found = deciding(frame, node, found)
+    return found if kind is ast.In else inverted(frame, found)
+
+
+def _fields(kind: type[ast.cmpop], left: Any, right: Any) -> tuple[Any, Any]:
     """The fields of two records of one class that compares by them; else the operands."""
     a, b = as_record(left), as_record(right)
-    if a is None or b is None or a.cls is not b.cls or not is_generated(a.cls.__eq__):
+    name = "__eq__" if kind is ast.NotEq else _COMPARE[kind][0]
+    if a is None or b is None or a.cls is not b.cls or not is_generated(getattr(a.cls, name)):
         return left, right
     names = [f.name for f in fields(a.cls) if f.compare]
     return tuple(a.values[n] for n in names), tuple(b.values[n] for n in names)
@@ -116,7 +135,7 @@ def _compare_items(
     return result
 
 
-def _contains(frame: Frame, node: ast.AST, container: Any, item: Any) -> Any:
+def _is_among(frame: Frame, node: ast.AST, container: Any, item: Any) -> Any:
     """Whether an item of a tuple, or a key of a mapping, or a number of a range equals `item`."""
     if isinstance(container, range):
         return _in_range(frame, container, item)
@@ -138,22 +157,64 @@ def _in_range(frame: Frame, numbers: range, item: Any) -> Any:
 
 
 def _apply(frame: Frame, node: ast.AST, names: tuple[str, str], left: Any, right: Any) -> Any:
-    if is_comptime(left) and is_comptime(right):
-        return NotImplemented
-    for owner, other, name in ((left, right, names[0]), (right, left, names[1])):
-        function = _method(owner, name)
-        if function is not None:
-            return inline(frame, node, function, [owner, other], {})
+    """The first result of the operands' methods that is not NotImplemented.
+
+    The left operand's comes first, unless the right one is of a class derived from its class.
+    """
+    attempts = [(left, right, names[0]), (right, left, names[1])]
+    a, b = _class_of(left), _class_of(right)
+    if a is not b and issubclass(b, a):
+        attempts.reverse()
+    for owner, other, name in attempts:
+        found = apply_method(frame, node, owner, name, other)
+        if found is not NotImplemented:
+            return found
     return NotImplemented
 
 
+def _class_of(x: Any) -> type[Any]:
+    return x.cls if isinstance(x, Record) else type_of(x)
+
+
+_UNARY: dict[type[ast.unaryop], str] = {
+    ast.USub: "__neg__",
+    ast.UAdd: "__pos__",
+    ast.Invert: "__invert__",
+}
+
+
 def apply_unary(frame: Frame, node: ast.AST, kind: type[ast.unaryop], a: Any) -> Any:
-    """`-a` and the like, by `__neg__` of the user where `a` has one."""
-    function = _method(a, "__neg__") if kind is ast.USub and not is_comptime(a) else None
-    return unary(frame, kind, a) if function is None else inline(frame, node, function, [a], {})
+    """`-a` and the like, by a method of the user where `a` has one."""
+    found = apply_method(frame, node, a, _UNARY[kind]) if kind in _UNARY else NotImplemented
+    return unary(frame, kind, a) if found is NotImplemented else found
 
 
-def _method(owner: Any, name: str) -> FunctionType | None:
-    cls = owner.cls if isinstance(owner, Record) else type_of(owner)
-    found = getattr(cls, name, None)
-    return found if isinstance(found, FunctionType) and not is_generated(found) else None
+def apply_method(frame: Frame, node: ast.AST, owner: Any, name: str, *args: Any) -> Any:
+    """`owner.name(*args)` of a method that the user defined; else NotImplemented.
+
+    So it is where all is comptime: Python itself runs that, and what it captures is noted.
+    """
+    function = method_of(frame, owner, name)
+    if function is None:
+        return NotImplemented
+    if all(map(is_comptime, (owner, *args))):
+        note_captures(frame, function)
+        return NotImplemented
+    return inline(frame, node, function, [owner, *args], {})
+
+
+def deciding(frame: Frame, node: ast.AST, value: Any) -> Any:
+    """What decides where a condition is `value`: what `__bool__` or `__len__` of an object gives.
+
+    Objects without these are true, and so are functions; tuples are where they have items.
+    """
+    if isinstance(value, Value) or is_number(value):
+        return value
+    found = apply_method(frame, node, value, "__bool__")
+    if found is NotImplemented:
+        found = apply_method(frame, node, value, "__len__")
+    if found is not NotImplemented:
+        return found
+    if isinstance(value, Record | LocalFunction):
+        return True
+    return any(True for _ in value) if is_sequence(value) or is_mapping(value) else value

@@ -14,10 +14,12 @@ from cubepy.frontend import (
     amx,
     assignments,
     bits,
+    comprehensions,
     cooperation,
     cuda,
     expressions,
     intrinsics,
+    invocations,
     memory,
     numeric,
     statements,
@@ -56,8 +58,8 @@ from cubepy.targets import Target
 MAX_TRACES = 3
 """The last one has all facts: types settle at once, and forms do not depend on them."""
 HANDLING = (
-    *(amx, assignments, cooperation, cuda, expressions),
-    *(bits, intrinsics, memory, numeric, statements),
+    *(amx, assignments, bits, comprehensions, cooperation, cuda),
+    *(expressions, intrinsics, invocations, memory, numeric, statements),
 )
 """The modules that bind their handlers to the dispatcher when they are imported."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import chain, islice
 from typing import Any
 
 from cubepy.errors import Error
@@ -12,28 +13,30 @@ from cubepy.frontend.assigned import names_assigned_in
 from cubepy.frontend.assignments import assign_target
 from cubepy.frontend.branches import LONG, Branch, chain_of_branches, runtime_branch
 from cubepy.frontend.checks import check
+from cubepy.frontend.comprehensions import items_one_by_one
 from cubepy.frontend.dispatch import Flow, evaluate, execute_block, statement
 from cubepy.frontend.expressions import condition, local_function, reveal, short_circuit
 from cubepy.frontend.naming import note_name
 from cubepy.frontend.patterns import Captured, pattern_test
 from cubepy.frontend.syntax import walk
 from cubepy.frontend.tracer import Frame, LoopContext, bind, leave_loop, store_back
+from cubepy.frontend.unpacking import items_of, paired
 from cubepy.frontend.values import (
     UNSET,
+    ComptimeSlot,
+    Conflict,
+    LocalFunction,
     Range,
     TensorRef,
     Unroll,
     is_comptime,
-    is_mapping,
     is_number,
-    is_sequence,
 )
 from cubepy.frontend.walrus import all_targets, certain_targets, targets_where_true
 from cubepy.frontend.wording import describe
 from cubepy.ir import ops
 from cubepy.ir.core import Region, Value
 from cubepy.ir.types import bool_, index
-from cubepy.lang.arrays import is_numpy
 
 # Simple statements
 
@@ -185,6 +188,8 @@ def _match_cases(frame: Frame, node: ast.Match, subject: Any, k: int) -> Flow:
 
 @statement(ast.For)
 def _for(frame: Frame, node: ast.For) -> Flow:
+    if isinstance(node.iter, ast.GeneratorExp):
+        return _unrolled_for(frame, node, items_one_by_one(frame, node.iter))
     sequence = evaluate(frame, node.iter)
     if isinstance(sequence, range):
         sequence = Range(sequence.start, sequence.stop, sequence.step)
@@ -192,8 +197,9 @@ def _for(frame: Frame, node: ast.For) -> Flow:
         return _runtime_for(frame, node, sequence)
     if isinstance(sequence, Unroll):
         return _unrolled_for(frame, node, sequence.items)
-    if is_sequence(sequence) or is_mapping(sequence) or is_numpy(sequence):
-        return _unrolled_for(frame, node, tuple(sequence))
+    items = items_of(sequence)
+    if items is not None:
+        return _unrolled_for(frame, node, items)
     frame.tracer.b.span = frame.span(node.iter)
     raise frame.tracer.error(
         "E207",
@@ -342,7 +348,7 @@ def _returns(body: list[ast.stmt]) -> bool:
     return any(isinstance(n, ast.Return) for s in body for n in walk(s))
 
 
-def _unrolled_for(frame: Frame, node: ast.For, items: tuple[Any, ...]) -> Flow:
+def _unrolled_for(frame: Frame, node: ast.For, items: Iterable[Any]) -> Flow:
     key = frame.key(node, "unrolled")
     context = LoopContext(False, frame.depth, key, key in frame.tracer.learned.looping)
     if context.is_wrapped:
@@ -368,15 +374,23 @@ def _unrolled_for(frame: Frame, node: ast.For, items: tuple[Any, ...]) -> Flow:
 
 def _take_item(frame: Frame, target: ast.expr, item: Any, assigned: frozenset[str]) -> None:
     """Assign the target; in the body it is comptime where the body does not assign it too."""
-    if isinstance(target, ast.Tuple) and is_sequence(item) and len(target.elts) == len(item):
-        for part, value in zip(target.elts, item, strict=True):
-            _take_item(frame, part, value, assigned)
-    elif not isinstance(target, ast.Name) or not is_comptime(item) or target.id in assigned:
-        assign_target(frame, target, item)
-    else:
-        if is_number(item):
-            assign_target(frame, target, item)
-        frame.env[target.id] = item
+    for part, value in _parts_of_target(frame, target, item):
+        is_fixed = is_comptime(value) or isinstance(value, LocalFunction)
+        if not isinstance(part, ast.Name) or not is_fixed or part.id in assigned:
+            assign_target(frame, part, value)
+        else:
+            if is_number(value):
+                assign_target(frame, part, value)
+            frame.env[part.id] = value
+
+
+def _parts_of_target(frame: Frame, target: ast.expr, item: Any) -> Iterator[tuple[ast.expr, Any]]:
+    """The names and places that a target consists of, with what they take of an item."""
+    if not isinstance(target, ast.Tuple | ast.List):
+        yield target, item
+        return
+    for part, value in paired(frame, target, item):
+        yield from _parts_of_target(frame, part, value)
 
 
 def _release(frame: Frame, node: ast.For) -> None:
@@ -386,29 +400,61 @@ def _release(frame: Frame, node: ast.For) -> None:
             frame.env[name.id] = frame.slots.get(name.id, frame.env[name.id])
 
 
-def _wrapped_for(frame: Frame, node: ast.For, items: tuple[Any, ...], context: LoopContext) -> Flow:
+def _wrapped_for(frame: Frame, node: ast.For, items: Iterable[Any], context: LoopContext) -> Flow:
     """An unrolled loop that is left, or continued, under runtime control.
 
     Each iteration is a loop that runs once, so that `continue` and `break` can leave it; a flag
     distinguishes the two.
     """
-    tracer, outer = frame.tracer, frame.unrolled
+    tracer, outer, items = frame.tracer, frame.unrolled, iter(items)
+    first = list(islice(items, 1))
+    if not first:
+        return execute_block(frame, node.orelse)
+    _declare_target(frame, node, first[0])
     context.leave_flag = tracer.flag("left")
     if node.orelse:
         context.else_flag = context.leave_flag
     frame.forced |= names_assigned_in(node.body) & frame.assigned.exclusive
-    with tracer.b.region() as chain:
+    with tracer.b.region() as iterations:
         frame.depth += 1
         context.depth = frame.depth + 1
-        for k, item in enumerate(items):
+        last: Any = first[0]
+        for k, last in enumerate(chain(first, items)):
             frame.unrolled = (*outer, (node.lineno, k))
-            if _wrapped_iteration(frame, node, item, context) is Flow.BREAK:
+            if _wrapped_iteration(frame, node, last, context) is Flow.BREAK:
                 break
         frame.depth -= 1
         tracer.close(ops.BREAK)
     frame.unrolled = outer
-    tracer.b.emit_op(ops.LOOP, regions=(Region((), tuple(chain)),))
+    tracer.b.emit_op(ops.LOOP, regions=(Region((), tuple(iterations)),))
+    _forget_target(frame, node, first[0], last)
     return _after_loop(frame, node, context)
+
+
+def _declare_target(frame: Frame, node: ast.For, item: Any) -> None:
+    """Locals for numbers that the target takes and that the function reads elsewhere as well."""
+    inside = {id(n) for statement in node.body for n in walk(statement)}
+    read = {
+        n.id
+        for n in walk(frame.source.node)
+        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and id(n) not in inside
+    }
+    for part, value in _parts_of_target(frame, node.target, item):
+        if isinstance(part, ast.Name) and part.id in read and _is_numeric(value):
+            frame.forced.add(part.id)
+            bind(frame, part.id, value)
+
+
+def _forget_target(frame: Frame, node: ast.For, first: Any, last: Any) -> None:
+    """E210 where an object that the target took is read behind the loop: which one is not known."""
+    pairs = zip(*(_parts_of_target(frame, node.target, x) for x in (first, last)), strict=True)
+    for (part, a), (_, b) in pairs:
+        if isinstance(part, ast.Name) and frame.env.get(part.id, UNSET) is UNSET:
+            frame.env[part.id] = Conflict(ComptimeSlot(a), ComptimeSlot(b))
+
+
+def _is_numeric(x: Any) -> bool:
+    return isinstance(x, Value) or is_number(x)
 
 
 def _wrapped_iteration(frame: Frame, node: ast.For, item: Any, context: LoopContext) -> Flow:

@@ -32,7 +32,6 @@ _INSTEAD: dict[type[ast.AST], tuple[str, str]] = {
     ast.Set: ("a set", "use a tuple"),
     ast.SetComp: ("a set comprehension", "use a tuple"),
     ast.DictComp: ("a dict comprehension", "build the dict outside the kernel"),
-    ast.Starred: ("`*` here", "index the tuple, as in values[1:]"),
     ast.MatchClass: ("a class pattern", "test fields with `if`"),
     ast.MatchMapping: ("a mapping pattern", "test items with `if`"),
 }

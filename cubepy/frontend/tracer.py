@@ -22,6 +22,7 @@ from cubepy.frontend.values import (
     Flag,
     NumberSlot,
     TensorRef,
+    is_number,
 )
 from cubepy.frontend.wording import describe_slot
 from cubepy.lang.function import Captures, Source
@@ -188,6 +189,8 @@ def store_back(frame: Frame, context: LoopContext) -> None:
     """Where an iteration ends: names that it bound anew go back into the locals of the loop."""
     for name in context.names:
         old, new = context.before.get(name), frame.env.get(name)
+        if is_number(new):  # the target of an unrolled loop, which its local holds as well
+            new = frame.slots.get(name, new)
         if new is old or not isinstance(old, SLOTS):
             continue
         if isinstance(new, Conflict) or not frame.tracer.store_back(old, new):

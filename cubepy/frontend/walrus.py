@@ -56,6 +56,8 @@ def _certain_parts(node: ast.expr) -> list[ast.expr]:
         return [node.left, node.comparators[0]]
     if isinstance(node, ast.Lambda):
         return evaluated_around(node)
+    if isinstance(node, ast.ListComp | ast.GeneratorExp):
+        return [node.generators[0].iter]
     return [child for child in parts_of(node) if isinstance(child, ast.expr)]
 
 

@@ -100,4 +100,4 @@ def describe_slot(slot: Any) -> str:
         return f"a tuple of {len(slot.items)}"
     if isinstance(slot, RecordSlot):
         return f"a `{slot.cls.__name__}`"
-    return describe(slot.value) if isinstance(slot, ComptimeSlot) else "nothing"
+    return describe(slot.value if isinstance(slot, ComptimeSlot) else slot)

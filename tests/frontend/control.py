@@ -374,3 +374,89 @@ def outer(v):
 def nested_functions(x, out):
     i = cp.ABSOLUTE_POS
     out[i] = outer(x[i])
+
+
+# Loops over comptime sequences that are left under runtime control
+
+
+@case
+def targets_behind_unrolled_loops(x, out):
+    """A target keeps the item at which the loop was left."""
+    i = cp.ABSOLUTE_POS
+    n = 0
+    for k in (1, 5, 9):
+        if x[i] == k:
+            break
+        n += k
+    for a, (b, c) in enumerate(((1, x[i]), (3, x[i] + 1), (5, 2))):
+        if x[i] > a + 4:
+            continue
+        if b > x[i]:
+            break
+        n += b
+    else:
+        n += a
+    m = 7
+    for m in cp.unroll(range(4)):
+        if m * 3 == x[i]:
+            break
+        n = n + m
+    out[i] = n + k * 10 + a * 100 + b * 1000 + c * 10000 + m * 7
+
+
+@case
+def targets_of_nested_unrolled_loops(x, out):
+    i = cp.ABSOLUTE_POS
+    n = 0
+    for q in (x[i], 2):
+        for r in (3, 4):
+            if r > q:
+                break
+        if r == 4:
+            continue
+        n += r * q
+    for s in (r for r in (7, 3, 5) if r != 3):
+        if x[i] == s:
+            break
+    out[i] = n * 10 + q + s
+
+
+def marked(out, i, v):
+    out[i] += 1
+    return v
+
+
+@case
+def generators_run_with_the_loop(x, out):
+    """Each item is computed where its iteration begins, and functions see the names of the time."""
+    i = cp.ABSOLUTE_POS
+    n = 0
+    for f in (lambda: w for w in (1, 2, 3)):
+        n = n * 3 + f()
+    for g in (lambda v=w: w * 7 + v for w in (1, 2, 3)):
+        n = n * 2 + g()
+        if n > x[i] * 10:
+            break
+    out[i] = n
+    for v in (out[i] + w for w in range(3)):
+        out[i] = v
+    for v in (marked(out, i, w) for w in (5, 1, 8)):
+        if v == x[i]:
+            break
+        out[i] += v
+    else:
+        out[i] += 100
+
+
+@case
+def any_and_all_go_no_further(x, out):
+    i = cp.ABSOLUTE_POS
+    out[i] = 0
+    a, b = x[i], x[(i + 1) % 3]
+    n = 100 * any(marked(out, i, v) > 4 for v in (1, a, b))
+    n += 1000 * all(marked(out, i, v) > 2 for v in (a, b, 9))
+    n += 10000 * any(marked(out, i, v) > 4 for v in (1, 7, a))
+    if any((hit := v) > 3 for v in (a, b)):
+        n += hit
+    n += 7 * all(v for v in ()) + 3 * any(v for v in (0, False))
+    out[i] += n

@@ -1,7 +1,9 @@
 """Dataclasses and tuples in kernels: rebinding under runtime control, methods and operators."""
 
 import linecache
-from dataclasses import InitVar, dataclass, field
+import re
+from dataclasses import InitVar, dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -372,3 +374,127 @@ def test_what_initialisers_cannot_do_is_refused_by_name(cls: Any, name: str):
 
     with pytest.raises(cp.CompileError, match=f"E108: .*{name}"):
         run(kernel, np.array([2], np.float32))
+
+
+FACTOR = (2,)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A class whose members read what is around them."""
+
+    x: Any
+
+    def __add__(self, other):
+        return (self.x + other.x) * FACTOR[0]
+
+    def __neg__(self):
+        return self.x * FACTOR[0]
+
+    def __call__(self, v):
+        return v * FACTOR[0]
+
+    def __getitem__(self, k):
+        return k + FACTOR[0]
+
+    def __len__(self):
+        return FACTOR[0]
+
+    def __bool__(self):
+        return bool(FACTOR[0] > 2)
+
+    def __contains__(self, v):
+        return v == FACTOR[0]
+
+    def __eq__(self, other):
+        return isinstance(other, Reading) and FACTOR[0] == 2
+
+    @property
+    def scaled(self):
+        return self.x * FACTOR[0]
+
+
+ONE = Reading(1)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    "ONE + {}|-{}|{}(3)|{}[3]|len({})|5 if {} else 6|2 in {}|ONE == {}|ONE != {}|{}.scaled".split(
+        "|"
+    ),
+)
+@pytest.mark.parametrize("owner", ["ONE", "Reading(x[0])"])
+def test_what_members_read_is_compared_at_each_launch(
+    expression: str, owner: str, monkeypatch: pytest.MonkeyPatch
+):
+    """Also where Python itself runs them, on constants."""
+    text = f"def kernel(x, out):\n    out[0] = {expression.format(owner)}\n"
+    file = f"<{expression} of {owner}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(True), file)
+    names: dict[str, Any] = {"Reading": Reading, "ONE": ONE}
+    exec(compile(text, file, "exec"), names)
+    kernel, x, out = cp.cube(names["kernel"]), np.ones(1), np.zeros(1)
+    for factor in (2, 3):
+        monkeypatch.setitem(globals(), "FACTOR", (factor,))
+        kernel[1, 1](x, out)
+        names["kernel"](x, expected := np.zeros(1))
+        assert out[0] == expected[0]
+
+
+def test_a_method_that_is_replaced_in_its_class(monkeypatch: pytest.MonkeyPatch):
+    @cp.cube
+    def kernel(x, out):
+        out[0], out[1] = (Vec(x[0], 1) + Vec(2, 3)).x, -ONE
+
+    assert run(kernel, np.ones(1)) == [3, 2]
+    monkeypatch.setattr(Vec, "__add__", lambda self, other: Vec(self.x - other.x, 0))
+    monkeypatch.setattr(Reading, "__neg__", lambda self: 77)
+    assert run(kernel, np.ones(1)) == [-1, 77]
+
+
+@dataclass(frozen=True)
+class Scale:
+    tensor: Any
+
+    @cached_property
+    def first(self):
+        return self.tensor[0]
+
+
+def test_a_cached_property_must_not_access_memory():
+    """It is computed at each use, and what it reads may be another value by then."""
+
+    @cp.cube
+    def kernel(x, out):
+        out[0] = Scale(x).first
+
+    with pytest.raises(cp.CompileError, match="E108: the cached property `first`, which accesses"):
+        run(kernel, np.ones(1))
+
+
+@dataclass(frozen=True)
+class Counted:
+    x: Any
+    count: Any = field(init=False, default=3)
+
+
+@pytest.mark.parametrize(
+    ("expression", "code"),
+    [
+        ("replace(Counted(x[0]), z=1).x", "E106: .*unexpected keyword argument 'z'"),
+        ("replace(Counted(x[0]), count=1).x", "E106: .*`count` is a field"),
+        ("replace(x[0], count=1).x", "E207: .*an instance of a dataclass"),
+        ("Pair(x[0], 1)._replace(c=x[1]).a", "E113: .*'c'"),
+        ("type(x[0])", "E207: .*as in v.dtype == cp.f32"),
+        ("[v for x[0] in (1, 2)]", "E101"),
+    ],
+)
+def test_what_cannot_be_replaced_is_refused(expression: str, code: str):
+    names: dict[str, Any] = {"replace": replace, "Counted": Counted, "Pair": Pair}
+    text = f"def kernel(x, out):\n    out[0] = {expression}\n"
+    file = f"<{expression}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(True), file)
+    exec(compile(text, file, "exec"), names)
+    with pytest.raises(cp.CompileError) as found:
+        cp.cube(names["kernel"])[1, 1](np.zeros(2), np.zeros(2))
+    assert re.search(code, str(found.value), re.DOTALL)

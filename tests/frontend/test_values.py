@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import cubepy as cp
+from tests.frontend import objects, values
 from tests.frontend.oracle import check
-from tests.frontend.values import CASES
 
+CASES = [*values.CASES, *objects.CASES]
 X = np.random.default_rng(2).integers(-9, 10, (4, 9)).astype(np.int32)
 
 

@@ -112,11 +112,11 @@ def delete_a_name():
 
 
 @case
-def starred_assignment():
+def too_few_for_a_star():
     @cp.cube
     def kernel(x):
-        first, *rest = x[0], x[1], x[2]  # here
-        x[0] = first
+        first, second, *rest = (x[0],)  # here
+        x[0] = first + second + len(rest)
 
     kernel[1, 1](floats())
 

@@ -115,9 +115,18 @@ class Expressions:
             q = self._fresh("q")
             made = f"[lambda: {self._with(t, f'cp.{t}({q})', d)} for {q} in (1, 2, 3)]"
             return f"{made}[{self._c.number(0, 2)}]()"
+        if kind == 16 and self._scope.records.get(t) and self._c.number(0, 1):
+            return self._member(self._c.choose(self._scope.records[t]), a, b)
         if kind == 16:
             return f"Pair({a}, {b}){self._c.choose(('.less', f'.more({a}).less', '.more(1).b'))}"
         return f"cp.where({self._condition(d)}, {a}, {b})"
+
+    def _member(self, record: str, a: str, b: str) -> str:
+        """What a record's class defines, or that of a copy of it."""
+        copy = f"replace({record}, {self._c.choose('ab')}={a})"
+        owner = self._c.choose((record, record, copy, f"({record} & {a})", f"({b} & {record})"))
+        forms = (f"({a})", f"({a}, k={b})", "[0]", f"[{self._small(3)}]", ".gap", ".gap")
+        return f"{owner}{self._c.choose(forms)}"
 
     def _with(self, t: str, name: str, depth: int) -> str:
         """An expression that may read one more name; it assigns none."""
@@ -161,10 +170,14 @@ class Expressions:
             q, word = self._fresh("q"), self._c.choose(("any", "all"))
             with self._reading():
                 items = f"({self._value(t, d)}, {self._value(t, 0)})"
-            return f"{word}([{q} {compare} {b} for {q} in {items}])"
+            form = self._c.choose(("[{}]", "{}"))
+            item = self._c.choose((q, f"note(log, {q})"))
+            made = form.format(f"{item} {compare} {b} for {q} in {items}")
+            return f"{word}({made})"
         if kind == 6 and self._scope.records.get(t):
-            names = [self._c.choose(self._scope.records[t]) for _ in "ab"]
-            return f"({names[0]} < {names[1]})"
+            x, y = (self._c.choose(self._scope.records[t]) for _ in "ab")
+            forms = (f"({x} < {y})", f"({x} > {y})", x, f"(not {x})", f"({a} in {x})")
+            return self._c.choose((*forms, f"({x} and {a})", f"({x} or {y})", f"bool({x})"))
         if kind == 7 and t not in FLOATS:
             return f"({a} % 3)"
         if kind == 8 and depth > 0:

@@ -27,6 +27,11 @@ def _number(x: Any) -> Number:
     return x.value if isinstance(x, Num) else x
 
 
+def _is_number(x: Any) -> bool:
+    """Else an operator leaves it to the other operand, as Python's numbers do."""
+    return isinstance(x, Num | int | float)
+
+
 def _met(a: Any, b: Any) -> tuple[str, Number, Number]:
     """The common type of two operands, and both in it."""
     t = common(_type(a), _type(b))
@@ -37,7 +42,9 @@ def _met(a: Any, b: Any) -> tuple[str, Number, Number]:
 
 
 def _binary(symbol: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    def forward(a: Any, b: Any) -> Num:
+    def forward(a: Any, b: Any) -> Any:
+        if not (_is_number(a) and _is_number(b)):
+            return NotImplemented
         t, x, y = _met(a, b)
         if symbol == "/" and t not in FLOATS:
             t, x, y = "f32", n.converted(x, "f32"), n.converted(y, "f32")
@@ -50,7 +57,9 @@ def _binary(symbol: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
 
 
 def _comparison(test: Callable[[Any, Any], bool]) -> Callable[..., bool]:
-    def compare(a: Any, b: Any) -> bool:
+    def compare(a: Any, b: Any) -> Any:
+        if not _is_number(b):
+            return NotImplemented
         _, x, y = _met(a, b)
         return test(x, y)
 

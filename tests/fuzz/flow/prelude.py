@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-HEAD = """from dataclasses import dataclass
+HEAD = """from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 
@@ -45,6 +46,31 @@ class Duo:
 
     def __lt__(self, other):
         return self.a < other.b
+
+    def __and__(self, v):
+        return Duo(self.a, v) if not isinstance(v, Duo) else NotImplemented
+
+    def __rand__(self, v):
+        return Duo(v - self.a, self.b)
+
+    def __call__(self, v, k=1):
+        return self.a * k - v
+
+    def __getitem__(self, k):
+        return self.a if k % 2 == 0 else self.b
+
+    def __setitem__(self, k, v):
+        self.b[k] = v
+
+    def __bool__(self):
+        return bool(self.a > self.b)
+
+    def __contains__(self, v):
+        return self.a == v or self.b == v
+
+    @cached_property
+    def gap(self):
+        return self.a - self.b if self else self.b
 
 
 @dataclass(frozen=True)

@@ -112,6 +112,7 @@ class _Writer(Expressions):
             self._record,
             self._view,
             self._literal,
+            self._starred,
         ]
         nested: list[Callable[[], None]] = [
             self._branch,
@@ -210,8 +211,19 @@ class _Writer(Expressions):
         name = self._c.choose(pairs)
         self._line(f"{self._own(t)}, {self._own(t)} = {name}")
 
+    def _starred(self) -> None:
+        """Targets of which one takes what the others leave."""
+        t, rest = self._type(), self._fresh("t")
+        values = [self._value(t, 1) for _ in range(self._c.number(2, 4))]
+        names = [self._own(t) for _ in range(len(values) - 2)]
+        names.insert(self._c.number(0, len(names)), f"*{rest}")
+        self._line(f"{', '.join(names)}, = {', '.join(values)}")
+        self._scope.pairs.setdefault(t, []).append(rest)
+
     def _turned(self, name: str, t: str) -> str:
         """A pair of the class of another one."""
+        if name.startswith("tPair") and self._c.number(0, 2) == 0:
+            return f"{name}._replace({self._c.choose('ab')}={self._value(t, 1)})"
         parts = [self._c.choose((f"{name}[1]", f"{name}[0]", self._value(t, 1))) for _ in "ab"]
         return f"{'Pair' if name.startswith('tPair') else ''}({parts[0]}, {parts[1]})"
 
@@ -232,6 +244,9 @@ class _Writer(Expressions):
                 f"{name} = {name} + {v}",
                 f"{name} = {name}.swapped().step({v}) + {v}",
                 f"{name} += {v}",
+                f"{name} = replace({name}, {self._c.choose('ab')}={v})",
+                f"{name} &= {v}",
+                f"{name} = {name} or Duo({v}, {v})",
                 f"{name} = sum(({name}, Duo({v}, {v}), {name}), {name})",
             )
             self._line(self._c.choose(forms))
@@ -321,13 +336,15 @@ class _Writer(Expressions):
     def _unrolled(self) -> None:
         """A loop over Python's numbers, over numbers of the unit, or over pairs of both."""
         t = self._type()
-        kind, k, j = self._c.number(0, 3), self._fresh("c"), self._fresh("v")
+        kind, k, j = self._c.number(0, 4), self._fresh("c"), self._fresh("v")
+        q = self._fresh("q")
         values = ", ".join(self._value(t, 1) for _ in range(self._c.number(1, 3)))
         heads = (
             f"for {k} in cp.unroll(range({self._c.number(1, 3)})):",
             f"for {k} in (1, 0, 3):",
             f"for {j} in ({values},):",
             f"for {k}, {j} in enumerate(({values},)):",
+            f"for {k}, {j} in (({q}, {self._with(t, f'cp.{t}({q})', 1)}) for {q} in (2, 0, 1)):",
         )
         self._budget -= 3
         with self._block(heads[kind]):
@@ -344,6 +361,9 @@ class _Writer(Expressions):
             self._loops -= 1
             self._loop_body()
         self._else()
+        self._scope.indices += [k] if kind != 2 else []
+        if kind > 1:
+            self._scope.numbers.setdefault(t, []).append(j)
 
     def _while(self) -> None:
         counter = self._fresh("n")

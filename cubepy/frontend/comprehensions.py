@@ -1,0 +1,103 @@
+"""Comprehensions and generator expressions: over comptime sequences, traced item by item."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Generator, Iterator
+from functools import partial
+from itertools import islice
+from typing import Any
+
+from cubepy.frontend import suggest
+from cubepy.frontend.assigned import Assigned
+from cubepy.frontend.dispatch import evaluate, expression
+from cubepy.frontend.expressions import condition, short_circuit
+from cubepy.frontend.overloads import deciding
+from cubepy.frontend.tracer import Frame
+from cubepy.frontend.unpacking import items_of, paired
+from cubepy.frontend.values import is_comptime
+from cubepy.frontend.walrus import all_targets
+
+
+@expression(ast.ListComp, ast.GeneratorExp)
+def _comprehension(frame: Frame, node: ast.ListComp | ast.GeneratorExp) -> tuple[Any, ...]:
+    """Over comptime sequences only; gives a tuple."""
+    return tuple(items_one_by_one(frame, node))
+
+
+def items_one_by_one(frame: Frame, node: ast.ListComp | ast.GeneratorExp) -> Iterator[Any]:
+    """The items of a comprehension, each computed when it is asked for.
+
+    Until then the names of the comprehension's own are hidden.
+    """
+    scope, targets = _scope_within(frame), all_targets(node)
+    items = _generate(frame, node, 0)
+    while True:
+        before, outer, unrolled = frame.env, frame.scope, frame.unrolled
+        frame.env, frame.scope = before | scope.env, scope
+        item = next(items, _NO_MORE)
+        kept = {n: frame.env[n] for n in targets if n in frame.env}
+        frame.env, frame.scope, frame.unrolled = before | kept, outer, unrolled
+        if item is _NO_MORE:
+            return
+        yield item
+
+
+_NO_MORE = object()
+
+
+def any_or_all(frame: Frame, node: ast.GeneratorExp, is_all: bool) -> Any:
+    """`any` or `all` of a generator expression: no item is computed behind one that decides."""
+    items = (deciding(frame, node, item) for item in items_one_by_one(frame, node))
+    result = next((x for x in items if not is_comptime(x) or bool(x) is not is_all), is_all)
+    if is_comptime(result):
+        return bool(result)
+    found = [result]
+    while found:
+        found = []
+        result = short_circuit(frame, result, partial(_next_of, items, found, is_all), is_all)
+    return result
+
+
+def _next_of(items: Iterator[Any], found: list[Any], otherwise: bool) -> Any:
+    """The next item, which is added to `found`, or `otherwise`."""
+    found += islice(items, 1)
+    return found[0] if found else otherwise
+
+
+def _scope_within(frame: Frame) -> Frame:
+    """The scope of a comprehension's own names, which functions made in it see for ever."""
+    scope = Frame(frame.tracer, frame.source, frame.captures, frame.path, frame.caller, frame.scope)
+    scope.assigned = Assigned(frozenset(), frozenset(), frozenset())
+    return scope
+
+
+def _generate(frame: Frame, node: ast.ListComp | ast.GeneratorExp, level: int) -> Generator[Any]:
+    if level == len(node.generators):
+        yield evaluate(frame, node.elt)
+        return
+    generator = node.generators[level]
+    sequence = items_of(evaluate(frame, generator.iter))
+    if sequence is None:
+        frame.tracer.b.span = frame.span(generator.iter)
+        hint = "write a `for` loop that adds to a name or stores"
+        raise frame.tracer.error("E112", what="what a comprehension runs over", hint=hint)
+    outer = frame.unrolled
+    for position, item in enumerate(sequence):
+        _bind_item(frame, generator.target, item)
+        frame.unrolled = (*outer, position)
+        conditions = [condition(frame, c) for c in generator.ifs]
+        if not all(is_comptime(c) for c in conditions):
+            raise frame.tracer.error("E112", what="the condition of a comprehension")
+        if all(conditions):
+            yield from _generate(frame, node, level + 1)
+
+
+def _bind_item(frame: Frame, target: ast.expr, item: Any) -> None:
+    if isinstance(target, ast.Name):
+        frame.env[target.id] = frame.scope.env[target.id] = item
+        return
+    if not isinstance(target, ast.Tuple | ast.List):
+        raise suggest.unsupported(frame, target)
+    for part, value in paired(frame, target, item):
+        _bind_item(frame, part, value)

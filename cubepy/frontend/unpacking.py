@@ -1,0 +1,46 @@
+"""Unpacking: what has items whose number is known, and which target takes which of them."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from cubepy.errors import Error
+from cubepy.frontend.tracer import Frame
+from cubepy.frontend.values import is_mapping, is_sequence
+from cubepy.frontend.wording import describe
+from cubepy.lang.arrays import is_numpy
+
+
+def items_of(value: Any) -> list[Any] | None:
+    """The items of a tuple, range, text, mapping or comptime array; None for anything else."""
+    if isinstance(value, range | str) or is_sequence(value) or is_mapping(value):
+        return list(value)
+    return list(value) if is_numpy(value) and value.ndim else None
+
+
+def paired(frame: Frame, target: ast.Tuple | ast.List, value: Any) -> list[tuple[ast.expr, Any]]:
+    """Each target of `a, *b, c = value` with what it takes: the starred one a tuple.
+
+    E207 where `value` has too few items or too many, or their number is not known.
+    """
+    parts, items = target.elts, items_of(value)
+    star = next((k for k, part in enumerate(parts) if isinstance(part, ast.Starred)), None)
+    if items is None or len(items) < len(parts) - 1:
+        raise _mismatch(frame, target, value, star is not None)
+    if star is not None:
+        end = len(items) - (len(parts) - star - 1)
+        items = [*items[:star], tuple(items[star:end]), *items[end:]]
+    if len(items) != len(parts):
+        raise _mismatch(frame, target, value, star is not None)
+    names = [part.value if isinstance(part, ast.Starred) else part for part in parts]
+    return list(zip(names, items, strict=True))
+
+
+def _mismatch(frame: Frame, target: ast.Tuple | ast.List, value: Any, has_star: bool) -> Error:
+    frame.tracer.b.span = frame.span(target)
+    count = len(target.elts)
+    given = f"a tuple of {len(value)}" if is_sequence(value) else describe(value)
+    expected = f"a tuple of {count - 1} or more" if has_star else f"a tuple of {count}"
+    what = f"unpacking into {count} names"
+    return frame.tracer.error("E207", what=what, expected=expected, given=given)
