@@ -1,4 +1,5 @@
-"""Numeric functions of Python and NumPy that take several operations: `round`, `clip`, `fmod`."""
+"""Numeric functions of Python and NumPy that take several operations, such as `round` and `clip`,
+and those of NumPy that are operators by another name, such as `add`."""
 
 from __future__ import annotations
 
@@ -11,14 +12,15 @@ from typing import Any
 
 from cubepy.frontend.dispatch import intrinsic
 from cubepy.frontend.intrinsics import common, maximum, minimum
-from cubepy.frontend.operators import binary
+from cubepy.frontend.operators import binary, comparison, inverted, unary
 from cubepy.frontend.promote import holds
 from cubepy.frontend.tracer import Frame
 from cubepy.frontend.values import is_comptime
 from cubepy.ir import ops
 from cubepy.ir.core import Value
 from cubepy.ir.opdef import OpDef
-from cubepy.ir.types import DType, element_of, f32, f64, with_element
+from cubepy.ir.types import DType, Kind, bool_, element_of, f32, f64, with_element
+from cubepy.lang import builtins as lang
 
 
 def _named(name: str, parameters: str) -> Any:
@@ -175,3 +177,155 @@ def _fmod(frame: Frame, x: Any, y: Any) -> Any:
         return emit(ops.REM_TRUNC, a, b)
     rest = emit(ops.MOD, emit(ops.ABS, a), emit(ops.ABS, b))
     return emit(ops.COPYSIGN, rest, a)
+
+
+# Operators by name
+
+_BINARY: dict[str, type[ast.operator]] = {
+    "add": ast.Add,
+    "subtract": ast.Sub,
+    "multiply": ast.Mult,
+    "divide": ast.Div,
+    "floor_divide": ast.FloorDiv,
+    "remainder": ast.Mod,
+    "bitwise_and": ast.BitAnd,
+    "bitwise_or": ast.BitOr,
+    "bitwise_xor": ast.BitXor,
+    "left_shift": ast.LShift,
+    "right_shift": ast.RShift,
+}
+_COMPARISONS: dict[str, type[ast.cmpop]] = {
+    "equal": ast.Eq,
+    "not_equal": ast.NotEq,
+    "less": ast.Lt,
+    "less_equal": ast.LtE,
+    "greater": ast.Gt,
+    "greater_equal": ast.GtE,
+}
+_UNARY: dict[str, type[ast.unaryop]] = {
+    "negative": ast.USub,
+    "positive": ast.UAdd,
+    "invert": ast.Invert,
+}
+_LOGICAL: dict[str, type[ast.operator]] = {
+    "logical_and": ast.BitAnd,
+    "logical_or": ast.BitOr,
+    "logical_xor": ast.BitXor,
+}
+
+
+def _of_one(kind: type[ast.unaryop]) -> Callable[..., Any]:
+    def handler(frame: Frame, x: Any) -> Any:
+        return unary(frame, kind, x)
+
+    return handler
+
+
+def _of_two(kind: Any, apply: Callable[..., Any]) -> Callable[..., Any]:
+    def handler(frame: Frame, x1: Any, x2: Any) -> Any:
+        return apply(frame, kind, x1, x2)
+
+    return handler
+
+
+def _truth(frame: Frame, a: Any) -> Any:
+    """Whether a number is not 0, for each lane of a line."""
+    if is_comptime(a):
+        return bool(a)
+    v = frame.tracer.value(a)
+    return v if element_of(v.type) is bool_ else comparison(frame, ast.NotEq, v, 0)
+
+
+def _logical(frame: Frame, kind: type[ast.operator], x1: Any, x2: Any) -> Any:
+    return binary(frame, kind, _truth(frame, x1), _truth(frame, x2))
+
+
+for _name, _kind in _UNARY.items():
+    intrinsic(_named(_name, "x"), numpy=(_name,))(_of_one(_kind))
+for _kinds, _apply in ((_BINARY, binary), (_COMPARISONS, comparison), (_LOGICAL, _logical)):
+    for _name, _kind in _kinds.items():
+        intrinsic(_named(_name, "x1 x2"), numpy=(_name,))(_of_two(_kind, _apply))
+
+
+@intrinsic(_named("logical_not", "x"), numpy=("logical_not",))
+def _logical_not(frame: Frame, x: Any) -> Any:
+    return inverted(frame, _truth(frame, x))
+
+
+@intrinsic(_named("square", "x"), numpy=("square",))
+def _square(frame: Frame, x: Any) -> Any:
+    return binary(frame, ast.Mult, x, x)
+
+
+@intrinsic(_named("reciprocal", "x"), numpy=("reciprocal",))
+def _reciprocal(frame: Frame, x: Any) -> Any:
+    """One over a float; of an integer it would be 0, or no number."""
+    if not is_comptime(x) and not element_of(frame.tracer.value(x).type).is_float:
+        hint = "convert it to a float first, as in cp.f32(x)"
+        raise frame.tracer.error("E201", operator="reciprocal", types="integers", suggestion=hint)
+    return binary(frame, ast.Div, 1.0, x)
+
+
+# Kinds of floats, and signs
+
+
+@intrinsic(lang.isinf, math.isinf, numpy=("isinf",))
+def _isinf(frame: Frame, a: Any) -> Any:
+    return math.isinf(a) if is_comptime(a) else _compare_magnitude(frame, a, ops.EQ)
+
+
+@intrinsic(lang.isfinite, math.isfinite, numpy=("isfinite",))
+def _isfinite(frame: Frame, a: Any) -> Any:
+    return math.isfinite(a) if is_comptime(a) else _compare_magnitude(frame, a, ops.LT)
+
+
+def _compare_magnitude(frame: Frame, a: Any, row: OpDef) -> Value:
+    """`abs(a)` against infinity; all integers are finite."""
+    v, b = frame.tracer.value(a), frame.tracer.b
+    if not element_of(v.type).is_float:
+        return b.const(row is ops.LT, with_element(v.type, bool_))
+    if element_of(v.type).bits == 8:
+        v = frame.tracer.cast(v, with_element(v.type, f32))  # f8e4m3 has no infinity
+    return b.emit(row, b.emit(ops.ABS, v), b.const(math.inf, v.type))
+
+
+@intrinsic(_named("signbit", "x"), numpy=("signbit",))
+def _signbit(frame: Frame, x: Any) -> Any:
+    """Whether a number is negative, of floats also -0.0."""
+    if is_comptime(x):
+        return math.copysign(1.0, x) < 0
+    v, b = frame.tracer.value(x), frame.tracer.b
+    if element_of(v.type).is_float:
+        v = b.emit(ops.COPYSIGN, b.const(1.0, v.type), v)
+    return comparison(frame, ast.Lt, v, 0)
+
+
+@intrinsic(_named("sign", "x"), numpy=("sign",))
+def _sign(frame: Frame, x: Any) -> Any:
+    """-1, 0 or 1 in the type of `x`; NaN of NaN."""
+    if is_comptime(x):
+        return x if x != x else type(x)((x > 0) - (x < 0))
+    v, b = frame.tracer.value(x), frame.tracer.b
+    if element_of(v.type) is bool_:
+        raise frame.tracer.error("E201", operator="sign", types="bool_", suggestion="it is a truth")
+    zero, one = b.const(0, v.type), b.const(1, v.type)
+    found = b.emit(ops.SELECT, b.emit(ops.GT, v, zero), one, zero)
+    if element_of(v.type).is_float:
+        found = b.emit(ops.SELECT, b.emit(ops.NE, v, v), v, found)
+    if element_of(v.type).kind is Kind.UINT:
+        return found
+    return b.emit(ops.SELECT, b.emit(ops.LT, v, zero), b.emit(ops.NEG, one), found)
+
+
+# Angles
+
+
+def _scaled(factor: float) -> Callable[..., Any]:
+    def handler(frame: Frame, x: Any) -> Any:
+        return binary(frame, ast.Mult, x, factor)
+
+    return handler
+
+
+intrinsic(math.degrees, numpy=("degrees", "rad2deg"))(_scaled(180 / math.pi))
+intrinsic(math.radians, numpy=("radians", "deg2rad"))(_scaled(math.pi / 180))

@@ -6,6 +6,7 @@ numbers compute in f64, and everything else raises.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -216,6 +217,18 @@ def copysign(a: Any, b: Any) -> Any:
 def isnan(a: Any) -> Any:
     """True for NaN, per lane."""
     return a != a
+
+
+@_builtin
+def isinf(a: Any) -> Any:
+    """True for the two infinities, per lane; false for integers."""
+    return math.isinf(a)
+
+
+@_builtin
+def isfinite(a: Any) -> Any:
+    """True for what is neither an infinity nor NaN, per lane; true for integers."""
+    return math.isfinite(a)
 
 
 @_builtin
@@ -515,6 +528,8 @@ __all__ = [
     "i16",
     "i32",
     "i64",
+    "isfinite",
+    "isinf",
     "isnan",
     "load",
     "local",

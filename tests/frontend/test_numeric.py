@@ -1,4 +1,4 @@
-"""`round` to digits, `fmin`, `fmax`, `clip` and `fmod`, against Python and NumPy."""
+"""Numeric functions that take several operations or are operators, against Python and NumPy."""
 
 import math
 from typing import Any
@@ -121,3 +121,131 @@ def test_as_in_numpy(name: str, dtype: Any, device: str):
     if name.endswith("fmod"):
         finite = ~np.isnan(wanted)
         np.testing.assert_array_equal(np.signbit(out[finite]), np.signbit(wanted[finite]))
+
+
+# Operators by name, kinds of floats, signs and angles
+
+ODD = [0.0, -0.0, 1.5, -2.0, 7.0, math.inf, -math.inf, math.nan]
+UNARY = "negative positive square reciprocal sign signbit isinf isfinite isnan logical_not"
+ANGLES = "degrees radians rad2deg deg2rad"
+BINARY = "add subtract multiply divide floor_divide remainder mod true_divide"
+TRUTHS = "equal not_equal less less_equal greater greater_equal logical_and logical_or logical_xor"
+INTEGER = "bitwise_and bitwise_or bitwise_xor left_shift right_shift"
+
+
+@cp.cube
+def of_one(x, function: cp.Comptime, out):
+    i = cp.ABSOLUTE_POS
+    if i < x.size:
+        out[i] = out.dtype(function(x[i]))
+
+
+@cp.cube
+def of_two(x, y, function: cp.Comptime, out):
+    i = cp.ABSOLUTE_POS
+    if i < x.size:
+        out[i] = out.dtype(function(x[i], y[i]))
+
+
+@cp.cube
+def of_two_lines(x: cp.Lines[cp.f32], y: cp.Lines[cp.f32], function: cp.Comptime, out: cp.Lines):
+    i = cp.ABSOLUTE_POS
+    if i < x.size:
+        out[i] = cp.Line[cp.f32, x.line_size](function(x[i], y[i]))
+
+
+def run_one(device: str, x: np.ndarray, function: Any, wanted: Any) -> np.ndarray:
+    out = np.zeros(x.shape, np.asarray(wanted).dtype)
+    of_one.configure(device=device).over(x)(x, function, out)
+    return out
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", f"{UNARY} {ANGLES}".split())
+def test_numpy_of_one_number(device: str, name: str):
+    function, x = getattr(np, name), np.array(ODD, np.float32)
+    with np.errstate(all="ignore"):
+        wanted = function(x)
+    found = run_one(device, x, function, wanted)
+    np.testing.assert_allclose(found, wanted, 2e-7 if name in ANGLES.split() else 0)
+    if wanted.dtype == np.float32 and name != "sign":
+        np.testing.assert_array_equal(np.signbit(found)[:-1], np.signbit(wanted)[:-1])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [np.int32, np.uint8])
+@pytest.mark.parametrize("name", UNARY.replace("reciprocal", "invert").split())
+def test_numpy_of_one_integer(device: str, dtype: Any, name: str):
+    x = np.array([0, 1, 7, 100], dtype)
+    if dtype == np.int32:
+        x = np.concatenate([x, -x])
+    wanted = getattr(np, name)(x)
+    if wanted.dtype.kind != "b":
+        wanted = wanted.astype(dtype)
+    np.testing.assert_array_equal(run_one(device, x, getattr(np, name), wanted), wanted)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", f"{BINARY} {TRUTHS}".split())
+def test_numpy_of_two_numbers(device: str, name: str):
+    function = getattr(np, name)
+    x, y = (np.array(v, np.float32).ravel() for v in np.meshgrid(ODD[2:5], ODD[2:5]))
+    if name in TRUTHS.split():
+        x, y = (np.array(v, np.float32).ravel() for v in np.meshgrid(ODD, ODD))
+    wanted = function(x, y)
+    out = np.zeros(x.shape, wanted.dtype)
+    of_two.configure(device=device).over(x)(x, y, function, out)
+    np.testing.assert_array_equal(out, wanted)
+    lines = np.zeros(x.shape, np.float32)
+    of_two_lines.configure(device=device, line_size=4).over(lines)(x, y, function, lines)
+    np.testing.assert_array_equal(lines, wanted)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", INTEGER.split())
+def test_numpy_of_two_integers(device: str, name: str):
+    x, y = np.array([12, -7, 1, 0], np.int32), np.array([5, 3, 4, 2], np.int32)
+    out = np.zeros_like(x)
+    of_two.configure(device=device).over(x)(x, y, getattr(np, name), out)
+    np.testing.assert_array_equal(out, getattr(np, name)(x, y))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_kinds_of_floats_of_all_widths(device: str):
+    import ml_dtypes
+
+    for dtype in (np.float16, np.float64, ml_dtypes.bfloat16, ml_dtypes.float8_e5m2):
+        x = np.array(ODD, dtype)
+        for function in (math.isinf, math.isfinite, cp.isinf, cp.isfinite):
+            wanted = [bool(function(float(v))) for v in x]
+            assert run_one(device, x, function, wanted).tolist() == wanted
+    x = np.array([0, 448, math.nan], ml_dtypes.float8_e4m3fn)  # has no infinity
+    assert run_one(device, x, math.isfinite, [True]).tolist() == [True, True, False]
+    assert run_one(device, x, math.isinf, [True]).tolist() == [False] * 3
+
+
+def test_comptime_numbers_stay_comptime():
+    @cp.cube
+    def kernel(out):
+        cp.static_assert(np.sign(-2.5) == -1 and np.square(3) == 9 and np.signbit(-0.0))
+        cp.static_assert(math.isinf(math.inf) and not np.isfinite(math.nan))
+        cp.static_assert(np.add(1, 2) == 3 and np.less(1, 2) and not np.logical_and(1, 0))
+        out[0] = math.degrees(math.pi)
+
+    out = np.zeros(1)
+    kernel[1, 1](out)
+    assert out[0] == pytest.approx(180)
+
+
+def test_reciprocals_of_integers_are_refused():
+    with pytest.raises(cp.CompileError, match="E201.*reciprocal"):
+        of_one.over(4)(np.ones(4, np.int32), np.reciprocal, np.ones(4, np.int32))
+
+
+_add: Any = np.add
+
+
+@pytest.mark.parametrize("function", [lambda x: _add(x), lambda x: np.sign(x, x)])
+def test_wrong_numbers_of_arguments_are_refused(function: Any):
+    with pytest.raises(cp.CompileError, match="E106"):
+        of_one.over(4)(np.ones(4, np.float32), function, np.ones(4, np.float32))
