@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import Any
 
 from cubepy.autotune.compare import same_bits
@@ -15,6 +14,7 @@ from cubepy.autotune.subject import Recording
 from cubepy.config import get, settings
 from cubepy.jit.ahead import compiling_ahead
 from cubepy.jit.observe import observing
+from cubepy.lazy import cached_property
 
 Call = Callable[[tuple[Any, ...], dict[str, Any], Any], Any]
 """Runs a function on arguments with a configuration."""

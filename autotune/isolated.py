@@ -67,6 +67,9 @@ def search(
             for message in child.messages(trials, limits, subject.reference, clock):
                 trials.apply(message)
                 watch(trials)
+        except BaseException:  # Ctrl-C waits for nobody
+            child.is_late = True
+            raise
         finally:
             status, detail = child.end()
         if trials.outcome is None and not child.is_last:

@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from functools import lru_cache
 from threading import RLock
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 from cubepy.autotune import session
 from cubepy.autotune.session import FILE, FOLDER
@@ -110,6 +111,7 @@ class Records:
         self._process = 0
         self._has_file = False
         self._lock = RLock()
+        _all.add(self)
 
     @property
     def exists(self) -> bool:
@@ -251,6 +253,10 @@ class Records:
 
         self._write(work)
 
+    def after_fork(self) -> None:
+        """In a child: a thread that is lost may have held the lock."""
+        self._lock = RLock()
+
     # The file
 
     def _read(self, query: str, values: tuple[Any, ...]) -> list[Any]:
@@ -304,6 +310,18 @@ class Records:
         if path is not None and is_damaged:
             with suppress(OSError):
                 os.replace(path, f"{path}.damaged")
+
+
+_all: WeakSet[Records] = WeakSet()
+
+
+def _after_fork() -> None:
+    for made in list(_all):
+        made.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _insert(db: sqlite3.Connection, how: str, pick: Pick, now: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import threading
 import time
 import warnings
@@ -101,6 +102,17 @@ class Choice:
 
 _busy: set[Any] = set()
 _lock = threading.Lock()
+
+
+def _after_fork() -> None:
+    """In a child: nobody searches for it, and a thread that is lost may have held the lock."""
+    global _lock
+    _lock = threading.Lock()
+    _busy.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def choose(request: Request, make: Callable[[], Subject]) -> Choice:

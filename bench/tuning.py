@@ -270,10 +270,10 @@ def _sample(call: Call) -> float:
     call()
     times: list[float] = []
     for _ in range(TAKEN):
-        count, began = 0, time.perf_counter()
-        while (took := time.perf_counter() - began) < SAMPLE_S:
+        count, took, began = 0, 0.0, time.perf_counter()
+        while took < SAMPLE_S:
             call()
-            count += 1
+            count, took = count + 1, time.perf_counter() - began
         times.append(took / count)
     return min(times)
 

@@ -13,11 +13,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+import cubepy.forks  # noqa: F401 - forks wait for imports from now on
 from cubepy.errors import fail
-from cubepy.forks import wait_for_imports
 from cubepy.record import dataclass
-
-wait_for_imports()
 
 
 @dataclass(frozen=True, slots=True)

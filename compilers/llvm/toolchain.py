@@ -5,7 +5,6 @@ The only module of the compilers that imports llvmlite, on first use.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -13,13 +12,12 @@ from threading import RLock
 from typing import Any
 
 from cubepy.errors import fail
+from cubepy.forks import at_fork
 from cubepy.targets import Target
 
 _lock = RLock()
-if hasattr(os, "register_at_fork"):  # a fork waits for LLVM: a lost thread can't finish its work
-    os.register_at_fork(
-        before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
-    )
+# A fork waits for LLVM: a lost thread can't finish its work.
+at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
 @lru_cache(maxsize=1)

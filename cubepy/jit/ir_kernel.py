@@ -5,7 +5,6 @@ from __future__ import annotations
 import linecache
 import re
 from dataclasses import replace
-from functools import cached_property
 from itertools import count
 from math import prod
 from typing import Any
@@ -28,6 +27,7 @@ from cubepy.jit.kernel import MAX_CONFIGURED, Launcher, changed, without_frames
 from cubepy.jit.launch import Settings, over
 from cubepy.lang.annotations import TensorAnnotation
 from cubepy.lang.cuda import TensorMap
+from cubepy.lazy import cached_property
 from cubepy.options import Options
 from cubepy.span import Span
 from cubepy.targets import Target

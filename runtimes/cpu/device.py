@@ -5,12 +5,13 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 from cubepy.artifact import Artifact
 from cubepy.config import get
 from cubepy.errors import fail
+from cubepy.lazy import cached_property
 from cubepy.record import dataclass
 from cubepy.runtimes.base import HostMemory, MemoryUse, Properties
 from cubepy.runtimes.cpu.memory import Block, get_memory

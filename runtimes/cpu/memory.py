@@ -24,6 +24,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cubepy.config import get
+from cubepy.forks import at_fork
 from cubepy.record import dataclass
 
 ALIGNMENT = 64  # a cache line, and the widest vector there is
@@ -325,9 +326,8 @@ def _exit() -> None:
     MemoryPool._exiting = True
 
 
-if hasattr(os, "register_at_fork"):  # a child must not inherit a lock held by a lost thread
-    os.register_at_fork(
-        before=MemoryPool._lock.acquire,
-        after_in_parent=MemoryPool._lock.release,
-        after_in_child=MemoryPool._lock.release,
-    )
+at_fork(  # a child must not inherit a lock held by a lost thread
+    before=MemoryPool._lock.acquire,
+    after_in_parent=MemoryPool._lock.release,
+    after_in_child=MemoryPool._lock.release,
+)

@@ -7,9 +7,9 @@ context in which it is launched. The device's own queue is the primary context's
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
+from cubepy.lazy import cached_property
 from cubepy.runtimes.cuda.driver import check, driver
 
 PRIMARY = 0

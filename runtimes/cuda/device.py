@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 from cubepy.artifact import Artifact
 from cubepy.errors import fail
+from cubepy.lazy import cached_property
 from cubepy.runtimes.base import (
     DeviceRecord,
     MemoryUse,

@@ -7,21 +7,28 @@ import sys
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
+from threading import RLock
+
+from cubepy.forks import at_fork
 
 _UNITS = {"K": 1 << 10, "M": 1 << 20}
 _ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA = 158, 0x1023, 18
 """From Linux's headers, for x86-64."""
+_lock = RLock()
+# A thread that is lost would hold the lock of llvmlite for ever.
+at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
 @lru_cache(maxsize=1)
 def host_cpu() -> tuple[str, dict[str, bool]]:
     """LLVM's name of the processor, and each of its features with whether it may be used."""
-    from llvmlite import binding
+    with _lock:
+        from llvmlite import binding
 
-    features = dict(binding.get_host_cpu_features())
+        features, name = dict(binding.get_host_cpu_features()), str(binding.get_host_cpu_name())
     if features.get("amx-tile") and not may_use_tiles():
-        features = {name: on and not name.startswith("amx") for name, on in features.items()}
-    return str(binding.get_host_cpu_name()), features
+        features = {f: on and not f.startswith("amx") for f, on in features.items()}
+    return name, features
 
 
 def may_use_tiles() -> bool:

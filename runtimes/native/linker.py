@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import os
 import re
 import sys
 import threading
@@ -15,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from cubepy.forks import at_fork
 from cubepy.record import dataclass
 from cubepy.runtimes.native.host import host_cpu, llvm_versions
 from cubepy.runtimes.remember import remembered
@@ -25,16 +25,11 @@ memory of each library until it ends."""
 
 _lock = threading.Lock()
 _serial = itertools.count()
-if hasattr(os, "register_at_fork"):  # a child must not inherit the lock held by a lost thread
-    os.register_at_fork(
-        before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
-    )
+# A child must not inherit the lock held by a lost thread.
+at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 _once = threading.RLock()  # taken before `_lock`, also where a fork takes both
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_once.acquire, after_in_parent=_once.release, after_in_child=_once.release
-    )
+at_fork(before=_once.acquire, after_in_parent=_once.release, after_in_child=_once.release)
 T = TypeVar("T")
 
 
@@ -126,13 +121,13 @@ def link(obj: bytes, symbols: Sequence[str], given: Mapping[str, int] | None = N
     """
     from llvmlite import binding
 
-    builder = binding.JITLibraryBuilder().add_object_img(obj).add_current_process()
-    for symbol in symbols:
-        builder.export_symbol(symbol)
-    for symbol, address in (given or {}).items():
-        builder.import_symbol(symbol, address)
     try:
         with _lock:
+            builder = binding.JITLibraryBuilder().add_object_img(obj).add_current_process()
+            for symbol in symbols:
+                builder.export_symbol(symbol)
+            for symbol, address in (given or {}).items():
+                builder.import_symbol(symbol, address)
             session, number = _session(), next(_serial)
             name = f"cubepy.{number}"  # ORC never frees a name, so none is used twice
             session.links += 1

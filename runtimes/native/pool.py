@@ -18,6 +18,7 @@ import weakref
 from contextlib import suppress
 from pathlib import Path
 
+from cubepy.forks import at_fork
 from cubepy.runtimes.native import interrupts, pool_ir
 from cubepy.runtimes.native.linker import Library, compile_text, link, once
 
@@ -329,7 +330,4 @@ def _after_fork() -> None:
     _lock.release()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_after_fork
-    )
+at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_after_fork)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import ctypes
 import warnings
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from threading import Lock, RLock
 from typing import Any
 from weakref import WeakSet
@@ -14,6 +14,7 @@ from weakref import WeakSet
 from cubepy.artifact import Artifact
 from cubepy.errors import fail
 from cubepy.ir.types import find_dtype
+from cubepy.lazy import cached_property
 from cubepy.runtimes.base import DeviceRecord, MemoryUse, NativeCode, OneOrder, Properties
 from cubepy.runtimes.native.host import host_cpu
 from cubepy.runtimes.opencl.launches import NativeWords

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cubepy.autotune import isolated
+from cubepy.autotune import children, isolated
 from cubepy.autotune.trials import CRASHED, FAILED, LATE, OK, Limits, Trials
 from tests.autotune.fakes import FakeSubject
 
@@ -84,6 +84,31 @@ def test_a_budget_that_ends_in_a_hang_ends_the_child():
     trials, began = Trials(subject.texts), time.perf_counter()
     isolated.search(subject, trials, Limits(began, began + 1.0, 50.0))
     assert trials.outcome is not None and trials.outcome["reason"] == "budget"
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+def test_an_interrupt_waits_for_no_child(monkeypatch: pytest.MonkeyPatch):
+    """A child that is in the middle of a candidate is ended, not given time to leave."""
+    done: list[str] = []
+
+    def note(name: str) -> None:
+        function = getattr(children, name)
+        monkeypatch.setattr(children, name, lambda pid: (done.append(name), function(pid))[1])
+
+    note("kill")
+    note("wait")
+    trials = Trials(["a", "b"])
+
+    def interrupt(trials: Trials) -> None:
+        if trials.doing == 1:
+            raise KeyboardInterrupt
+
+    began = time.perf_counter()
+    subject = RealSubject(GOOD, actions={1: lambda: time.sleep(100)})
+    with pytest.raises(KeyboardInterrupt):
+        isolated.search(subject, trials, Limits(began, began + 60.0, 50.0), watch=interrupt)
+    assert done[:2] == ["kill", "wait"]
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
 

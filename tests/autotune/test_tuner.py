@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import cubepy as cp
-from cubepy.autotune import behind, isolated, session
-from cubepy.autotune.records import find_records
+from cubepy.autotune import behind, isolated, session, tuner
+from cubepy.autotune.records import MEASURED, find_records
 from cubepy.autotune.tuner import Request, choose
 from cubepy.runtimes.base import Properties
 from cubepy.runtimes.registry import find_device
@@ -118,6 +119,47 @@ def test_a_search_in_the_background_leaves_nothing_behind(store: Path):
         while not find_records().picks() and time.perf_counter() < until:
             time.sleep(0.01)
     assert find_records().picks() and behind.wait(0.0)
+
+
+@pytest.mark.usefixtures("in_process")
+def test_the_child_of_a_fork_searches_for_itself(store: Path):
+    """Also where a thread of its parent searches for the same, or writes records."""
+    asked = Request("kernel", "source", "[1]", find_device("cpu"), ["0", "1"], "quick")
+    began, go = Event(), Event()
+
+    class Waiting(FakeSubject):
+        def run(self, k: int) -> None:
+            began.set()
+            go.wait(60)
+
+    def search() -> None:
+        with cp.tuning(level="quick", budget_s=1.0):
+            choose(asked, lambda: Waiting([0.002, 0.001]))
+
+    thread = Thread(target=search)
+    thread.start()
+    assert began.wait(60)
+    records, held, left = find_records(), Event(), Event()
+
+    def hold() -> None:
+        with records._lock, tuner._lock:
+            held.set()
+            left.wait(60)
+
+    other = Thread(target=hold)
+    other.start()
+    assert held.wait(60)
+    child = os.fork()
+    if not child:
+        signal.alarm(60)
+        with cp.tuning(level="quick", budget_s=1.0):
+            found = choose(asked, lambda: FakeSubject([0.002, 0.001]))
+        os._exit(0 if found.origin == MEASURED else 1)
+    left.set()
+    go.set()
+    other.join()
+    thread.join()
+    assert os.waitpid(child, 0)[1] == 0
 
 
 class Written(list[int]):

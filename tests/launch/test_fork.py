@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -20,6 +21,7 @@ from cubepy.compilers.llvm import toolchain
 from cubepy.forks import are_under_way
 from cubepy.frontend import specialise
 from cubepy.jit.compile import Specialisations
+from cubepy.lazy import cached_property
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 
@@ -133,6 +135,57 @@ def test_fork_waits_for_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert in_child(work, 10) == 0
     thread.join()
     assert not are_under_way()
+
+
+def test_what_is_registered_during_a_fork_is_not_ended_by_it(tmp_path: Path):
+    """As where a fork waits for an import of another thread, which registers a lock."""
+    program = tmp_path / "forking.py"
+    program.write_text(
+        "import os, threading\n"
+        "import cubepy\n"
+        "from cubepy.forks import at_fork\n"
+        "said = []\n"
+        "def begin():\n"
+        "    said.append('begin')\n"
+        "    late = threading.Lock()\n"
+        "    at_fork(late.acquire, late.release, late.release)\n"
+        "at_fork(begin, lambda: said.append('parent'), lambda: said.append('child'))\n"
+        "child = os.fork()\n"
+        "if not child:\n"
+        "    os._exit(said != ['begin', 'child'])\n"
+        "assert os.waitpid(child, 0)[1] == 0\n"
+        "assert said == ['begin', 'parent'], said\n"
+    )
+    environment = os.environ | {"PYTHONPATH": str(Path(cp.__file__).parents[1])}
+    command = [sys.executable, str(program)]
+    found = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (found.returncode, found.stderr) == (0, "")
+
+
+def test_a_property_that_another_thread_finds_is_found_by_the_child():
+    began, go = threading.Event(), threading.Event()
+    found: list[int] = []
+
+    class Held:
+        @cached_property
+        def value(self) -> int:
+            if threading.current_thread() is not threading.main_thread():
+                began.set()
+                go.wait(60)
+            found.append(1)
+            return len(found)
+
+    held = Held()
+    thread = threading.Thread(target=lambda: held.value)
+    thread.start()
+    assert began.wait(60)
+    assert in_child(lambda: held.value == 1, 10) == 0
+    threading.Timer(0.2, go.set).start()
+    assert held.value == 1  # waits for the other thread, and finds nothing itself
+    thread.join()
+    assert found == [1] and isinstance(Held.value, cached_property)
 
 
 def test_forks_at_any_time():

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -24,6 +23,7 @@ from cubepy.autotune.subject import Recording
 from cubepy.config import get
 from cubepy.jit.ahead import Recorded, compiling_ahead
 from cubepy.kernels.calls.libraries import Library, read
+from cubepy.lazy import cached_property
 from cubepy.record import dataclass
 from cubepy.runtimes.registry import find_device
 

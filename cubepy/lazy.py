@@ -1,0 +1,53 @@
+"""`cached_property`: found on first use, once for all threads, and again in the child of a fork."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from threading import RLock
+from typing import Any, Generic, TypeVar, overload
+
+T = TypeVar("T")
+
+
+class cached_property(Generic[T]):
+    """As that of `functools`, whose lock (before Python 3.12) a thread that is lost in a fork keeps
+    for ever, and which (since then) gives two threads a value each: a device has one queue."""
+
+    def __init__(self, find: Callable[[Any], T]) -> None:
+        self._find, self._name, self.__doc__ = find, "", find.__doc__
+        self._lock = RLock()
+        _all.append(self)
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, held: None, owner: type | None = None) -> cached_property[T]: ...
+    @overload
+    def __get__(self, held: object, owner: type | None = None) -> T: ...
+    def __get__(self, held: Any, owner: type | None = None) -> Any:
+        """The value; it stands in the object's dictionary from then on."""
+        if held is None:
+            return self
+        with self._lock:
+            values = held.__dict__
+            if self._name not in values:
+                values[self._name] = self._find(held)
+            return values[self._name]
+
+    def after_fork(self) -> None:
+        """In a child: whoever held the lock may be lost, and finds nothing any more."""
+        self._lock = RLock()
+
+
+_all: list[cached_property[Any]] = []
+
+
+def _after_fork() -> None:
+    for made in _all:
+        made.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
