@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-from functools import cached_property
 from math import prod
 from types import ModuleType
 from typing import Any
@@ -43,6 +42,7 @@ from cubepy.ir.types import Buffer, Line, element_of
 from cubepy.lang.arrays import is_numpy
 from cubepy.lang.builtins import Position
 from cubepy.lang.function import Attributes, unwrap
+from cubepy.lazy import cached_property
 
 _TENSOR_ATTRIBUTES = (
     "shape",
