@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+from functools import cached_property
 from math import prod
 from types import ModuleType
 from typing import Any
@@ -42,7 +43,6 @@ from cubepy.ir.types import Buffer, Line, element_of
 from cubepy.lang.arrays import is_numpy
 from cubepy.lang.builtins import Position
 from cubepy.lang.function import Attributes, unwrap
-from cubepy.lazy import cached_property
 
 _TENSOR_ATTRIBUTES = (
     "shape",
