@@ -171,7 +171,8 @@ class Fault:
 class Artifact:
     """Compiled code for one target. `code` is what its runtime loads; `entry` its symbol.
 
-    With `faults`, one more slot follows the cube counts: the address of a `FAULT_WORDS` record.
+    With `scratch_bytes`, one more slot follows the cube counts: 0, where the kernel writes how many
+    bytes it asked for in vain. With `faults`, so does the address of a `FAULT_WORDS` record.
     `shared_bytes`: memory of a cube that a launch must ask for; 0 where the code declares all.
     `scratch_bytes`: memory of a cube that threads of a CPU keep; 0 where their stack holds all.
     `has_barrier_in_loop`: units wait for each other in a loop of the source.
@@ -186,6 +187,11 @@ class Artifact:
     shared_bytes: int = 0
     scratch_bytes: int = 0
     has_barrier_in_loop: bool = False
+
+    @property
+    def lacking_at(self) -> int:
+        """Where in the argument block it says how much memory was lacking, in bytes; else 0."""
+        return 8 * (len(self.slots) + 3) if self.scratch_bytes else 0
 
 
 Place = tuple[str, int]

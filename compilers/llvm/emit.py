@@ -137,20 +137,23 @@ class Emitter:
         return f"ptr{flags}{'' if written else ' readonly'} {register}"
 
     def _wrapper(self, params: list[str]) -> list[str]:
-        """Reads the argument block: one slot of eight bytes for each parameter, then the counts."""
+        """Reads the argument block: one slot of eight bytes for each parameter, then the counts and
+        what `Artifact` says of more slots."""
         head = f"define void @{self.kernel.name}(ptr %args, i64 %begin, i64 %end) #0"
         lines = [f"{head}{self.w.attach(1)} {{", "entry:"]
         passed: list[str] = []
         types = [self._slot_type(p.value.type) for p in self.kernel.params] + ["i64"] * 3
-        types += ["ptr"] if self._reports_faults else []
-        for k, t in enumerate(types):
+        slots = list(enumerate(types))
+        if self._reports_faults:
+            slots.append((len(types) + bool(self.scratch.nbytes), "ptr"))
+        for k, t in slots:
             lines.append(f"  %slot{k} = getelementptr i8, ptr %args, i64 {8 * k}")
             memory_type = "i8" if t == "i1" else t
             lines.append(f"  %arg{k} = load {memory_type}, ptr %slot{k}, align 8")
             if t == "i1":
                 lines.append(f"  %bool{k} = icmp ne i8 %arg{k}, 0")
             passed.append(f"{t} %{'bool' if t == 'i1' else 'arg'}{k}")
-        passed += self._take_scratch(lines)
+        passed += self._take_scratch(lines, 8 * len(types))
         call = ", ".join([*passed, "i64 %begin", "i64 %end"])
         calls = [f"call void @{self.kernel.name}.cubes({call})"]
         if amx.uses_tiles(self.kernel):
@@ -158,8 +161,9 @@ class Emitter:
         lines += [f"  {text}{self.w.attach(2)}" for text in calls]
         return [*lines, "  ret void", "}", ""]
 
-    def _take_scratch(self, lines: list[str]) -> list[str]:
-        """Ask for the thread's scratch memory, and return where there is none; gives its blocks."""
+    def _take_scratch(self, lines: list[str], lacking_at: int) -> list[str]:
+        """Ask for the thread's scratch memory; gives its blocks. Where there is none, say in the
+        argument block how much was asked for, and return."""
         plan = self.scratch
         if not plan.nbytes:
             return []
@@ -170,6 +174,8 @@ class Emitter:
             "  %lacking = icmp eq ptr %scratch, null",
             "  br i1 %lacking, label %lost, label %given",
             "lost:",
+            f"  %wanted = getelementptr i8, ptr %args, i64 {lacking_at}",
+            f"  store atomic i64 {plan.nbytes}, ptr %wanted monotonic, align 8",
             "  ret void",
             "given:",
         ]

@@ -27,7 +27,6 @@ from cubepy.lang.function import Attributes, Captures, CubeFunction
 from cubepy.record import dataclass
 from cubepy.runtimes.base import EncodedMap, NativeCode
 from cubepy.runtimes.cpu.device import INLINE_WORK
-from cubepy.runtimes.native import scratch
 from cubepy.runtimes.native.launching import tables
 from cubepy.runtimes.native.launching.executor import DTYPES, NUMBERS, Executor
 from cubepy.runtimes.native.launching.tables import MAX_OPERANDS, Packed, Plan
@@ -243,7 +242,7 @@ def _write_code(words: Words, head: list[int], compiled: Compiled, code: NativeC
     head[Plan.ENTRY], head[Plan.NAME] = loaded.address, loaded.name.address
     head[Plan.LOADED] = words.object(loaded)
     head[Plan.INLINE_WORK] = INLINE_WORK
-    head[Plan.LACKING] = scratch.lacking_address() if loaded.takes_scratch else 0
+    head[Plan.LACKING_AT] = loaded.lacking_at
 
 
 def _require(condition: bool) -> None:

@@ -369,6 +369,8 @@ def _fill(
             numbers.append((position, slot.argument, _dtype(slot.dtype)))
         block.append(0 if slot.kind.varies else slot.bind(known) & (2**64 - 1))
     block += count
+    if compiled.artifact.scratch_bytes:
+        block.append(0)  # how much memory the kernel asked for in vain
     if compiled.artifact.faults:
         block.append(0)  # the address of the fault record
     total = prod(count)

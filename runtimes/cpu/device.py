@@ -32,12 +32,13 @@ CHUNKS = 8
 class Loaded:
     """Linked code: `address` is `void (ptr args, i64 begin, i64 end)`.
 
-    `takes_scratch`: it asks for scratch memory, and runs no cube where it gets none.
+    `lacking_at`: it asks for scratch memory; where it gets none it runs no cube, and says there in
+    its argument block how much it asked for. 0 where it needs none.
     """
 
     address: int
     library: Library
-    takes_scratch: bool
+    lacking_at: int
     name: crash.Name
 
 
@@ -69,11 +70,10 @@ class CpuDevice(HostMemory):
 
     def load(self, artifact: Artifact) -> Loaded:
         """Link machine code into this process."""
-        takes_scratch = artifact.scratch_bytes > 0
-        given = symbols() | (scratch.symbols() if takes_scratch else {})
+        given = symbols() | (scratch.symbols() if artifact.scratch_bytes else {})
         library = link(artifact.code, [artifact.entry], given)
         name = crash.Name(artifact.entry)
-        return Loaded(library.address[artifact.entry], library, takes_scratch, name)
+        return Loaded(library.address[artifact.entry], library, artifact.lacking_at, name)
 
     def launch(
         self, loaded: Loaded, block: Any, count: int, grain: int, queue: int | None = None
@@ -104,8 +104,10 @@ class CpuDevice(HostMemory):
             run(loaded.address, block, count, grain)
         finally:
             names[slot] = before
-        if loaded.takes_scratch and (nbytes := scratch.lacking()):
-            raise fail("E504", nbytes=nbytes, device=self.name)
+        if loaded.lacking_at:
+            lacking = ctypes.c_int64.from_address(block + loaded.lacking_at)
+            if lacking.value:
+                raise fail("E504", nbytes=lacking.value, device=self.name)
 
     def grain(self, count: int, work: int) -> int:
         """All cubes where the launch is small, else so many that uneven ones balance."""

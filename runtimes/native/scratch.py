@@ -19,7 +19,7 @@ last kernel left in it; null where the system has no more. The next call may mov
 HEADER = 64  # in front of the memory: how many bytes follow, kept in a line of its own
 SMALL = 64 << 10
 LARGE = 2 << 20  # from here on blocks are made of huge pages, where the system has them
-_START, _LACKING = "cubepy_scratch_start", "cubepy_scratch_lacking"
+_START = "cubepy_scratch_start"
 
 
 def symbols() -> dict[str, int]:
@@ -27,27 +27,10 @@ def symbols() -> dict[str, int]:
     return {TAKE: _library().address[TAKE]}
 
 
-def lacking_address() -> int:
-    """Where it says how many bytes a kernel asked for in vain."""
-    return _library().address[_LACKING]
-
-
-def lacking() -> int:
-    """How many bytes a kernel asked for in vain since the last call; 0 where none did."""
-    word = _lacking_word()
-    found, word.value = word.value, 0
-    return found
-
-
-@once
-def _lacking_word() -> ctypes.c_int64:
-    return ctypes.c_int64.from_address(lacking_address())
-
-
 @once
 def _library() -> Library:
     """The code and the key under which each thread finds its block."""
-    library = link(compile_text(text(sys.platform), level=0), (TAKE, _START, _LACKING))
+    library = link(compile_text(text(sys.platform), level=0), (TAKE, _START))
     if ctypes.CFUNCTYPE(ctypes.c_int)(library.address[_START])():
         raise MemoryError("the system has no more keys for memory of threads")
     return library
@@ -70,7 +53,6 @@ def text(system: str) -> str:
 
 _TEXT = Template("""
 @key = internal global i64 0
-@cubepy_scratch_lacking = global i64 0
 
 define ptr @cubepy_scratch(i64 %bytes) nounwind {
   %key = load i64, ptr @key
@@ -90,7 +72,6 @@ done:
   %memory = getelementptr i8, ptr %found, i64 $HEADER
   ret ptr %memory
 lack:
-  store atomic i64 %bytes, ptr @cubepy_scratch_lacking monotonic, align 8
   ret ptr null
 }
 

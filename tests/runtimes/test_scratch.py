@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import subprocess
+import sys
 import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import cubepy as cp
 from cubepy.config import settings
+from cubepy.jit.tables import native_executor
 from cubepy.runtimes.native import scratch
 from cubepy.runtimes.native.linker import compile_text
 
@@ -38,10 +45,8 @@ def test_a_thread_keeps_its_memory_and_others_have_their_own():
     assert other[0] == other[1] != mine
 
 
-def test_what_the_system_has_not_is_reported_once():
-    assert not scratch.lacking()
+def test_what_the_system_has_not_is_null():
     assert take(HALF_OF_ALL_ADDRESSES) == 0
-    assert (scratch.lacking(), scratch.lacking()) == (HALF_OF_ALL_ADDRESSES, 0)
     assert take(100)
 
 
@@ -134,12 +139,120 @@ def test_too_large_arrays_are_refused_at_their_line_or_allowed():
     assert (x == 1.0).all()
 
 
-def test_lack_of_memory_is_a_device_error():
-    """The system is not asked for all memory here: the word is set as the native code sets it."""
-    x, out = np.arange(1024, dtype=np.int32), np.zeros(1024, np.int32)
-    word = ctypes.c_int64.from_address(scratch.lacking_address())
-    for _ in range(4):  # native code launches from the third on
-        word.value = 12345
-        with pytest.raises(cp.DeviceError, match="E504.*12345"):
-            arrays_of_units[1, 1024](x, out)
-        arrays_of_units[1, 1024](x, out)
+@cp.cube
+def asks_for_too_much(x):
+    held = cp.local(1 << 59, cp.f32)
+    for k in range(x.size):
+        held[k] = x[k]
+    x[0] += held[x.size - 1]
+
+
+@pytest.fixture
+def lacking() -> Iterator[Any]:
+    """A compiled kernel that no system has the scratch memory for."""
+    kernel = cp.cube(asks_for_too_much.function)
+    with settings(scratch_bytes=1 << 62):
+        with pytest.raises(cp.DeviceError):
+            kernel[1, 1](np.ones(3, np.float32))
+        yield kernel
+
+
+@pytest.mark.parametrize("cubes", [1, 1000])
+def test_lack_of_memory_is_a_device_error(lacking: Any, cubes: int):
+    x = np.ones(3, np.float32)
+    launch = lacking[cubes, 1]
+    bound = launch.bind(x)
+    for run in (lambda: launch(x), bound, lambda: launch(x), bound):
+        with pytest.raises(cp.DeviceError, match=r"E504.* 2305843009213\d{6} "):
+            run()
+    assert (x == 1).all()
+
+
+LACKING = """
+import resource
+import sys
+import threading
+
+import numpy as np
+
+import cubepy as cp
+from cubepy.jit.kernel import Launcher
+
+
+@cp.cube
+def large(x, out):
+    held = cp.local(1 << 27, cp.f32)
+    for k in range(x.size):
+        held[k] = x[k]
+    out[cp.ABSOLUTE_POS] = held[x.size - 1]
+
+
+@cp.cube
+def small(x, out):
+    held = cp.local(1 << 16, cp.f32)
+    for k in range(x.size):
+        held[k] = x[k]
+    out[cp.ABSOLUTE_POS] = held[x.size - 1]
+
+
+cubes = int(sys.argv[1])
+x, barrier = np.ones(3, np.float32), threading.Barrier(5)
+failed, wrong, general = [0] * 4, [], 0
+inner = Launcher._prepared
+
+
+def counting(*args):
+    global general
+    general += 1
+    return inner(*args)
+
+
+def work(number):
+    out = np.zeros(cubes, np.float32)
+    small[cubes, 1](x, out)  # this thread has the memory of this one
+    barrier.wait()
+    barrier.wait()
+    for _ in range(300):
+        try:
+            large[cubes, 1](x, out)
+        except cp.DeviceError as error:
+            failed[number] += str(4 << 27)[:5] in str(error)
+        try:
+            out[:] = 0
+            small[cubes, 1](x, out)
+            assert (out == 1).all()
+        except BaseException as error:
+            wrong.append(error)
+
+
+threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+for thread in threads:
+    thread.start()
+out = np.zeros(cubes, np.float32)
+for _ in range(4):  # native code launches from the third on
+    large[cubes, 1](x, out)
+    small[cubes, 1](x, out)
+barrier.wait()
+Launcher._prepared = counting
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (64 << 20), resource.RLIM_INFINITY))
+barrier.wait()
+for thread in threads:
+    thread.join()
+print(failed, wrong, general)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads Linux's /proc")
+@pytest.mark.parametrize("cubes", [1, 3])
+def test_each_launch_that_lacks_memory_says_so(cubes: int, tmp_path: Path):
+    """Also where others do at the same time; and those that have enough say nothing."""
+    script = tmp_path / "lacking.py"
+    script.write_text(LACKING)
+    environment = {**os.environ, "CUBEPY_SCRATCH_BYTES": str(1 << 30), "CUBEPY_NUM_THREADS": "1"}
+    command = [sys.executable, str(script), str(cubes)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=100)
+    assert done.returncode == 0, done.stderr
+    is_native = native_executor() is not None
+    assert done.stdout.startswith("[300, 300, 300, 300] []"), done.stdout
+    assert done.stdout.endswith(" 0\n") or not is_native

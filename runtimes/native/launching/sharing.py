@@ -364,18 +364,19 @@ def _longer() -> Routine:
         state.store(f.invoke("now"), pool_ir.ENDED)
     f.refuse(done.get() < 0, -1)
     with f.when(done.get().equals(1)):
-        f.refuse(f.invoke("is_lacking", plan).equals(0), 1)
+        f.refuse(f.invoke("is_lacking", plan, block).equals(0), 1)
         left.store(count)
     f.leave(f.invoke("rest", plan[Plan.LOADED], block, left[0], count, work))
     return f
 
 
 def _is_lacking() -> Routine:
-    """(plan): whether the kernel got no scratch memory, so that Python is to raise that."""
-    f = Routine("is_lacking", 1, is_inlined=True)
-    (plan,) = f.parameters
-    f.refuse(plan[Plan.LACKING].equals(0))
-    f.leave(f.truth(plan[Plan.LACKING].load().differs(0)))
+    """(plan, block): whether the kernel got no scratch memory, so that Python is to raise that."""
+    f = Routine("is_lacking", 2, is_inlined=True)
+    plan, block = f.parameters
+    place = plan[Plan.LACKING_AT]
+    f.refuse(place.equals(0))
+    f.leave(f.truth((block + place)[0].differs(0)))
     return f
 
 
@@ -384,8 +385,10 @@ def _run() -> Routine:
     exception."""
     f = Routine("run", 4, is_inlined=True)
     plan, block, count, work = f.parameters
-    first = f.local()
+    first, lacking_at = f.local(), plan[Plan.LACKING_AT]
     plan[Plan.STATE].store(1, IS_USED * 8)
+    with f.when(lacking_at.differs(0)):
+        (block + lacking_at).store(0)
     is_small = f.truth(work < plan[Plan.INLINE_WORK])
     enough = f.choose(count.equals(1), LONG_NS * TICKS, AWAKE)  # nobody helps with one
     is_short = is_small & f.truth(f.invoke("expected", plan, count) < enough)
@@ -398,7 +401,7 @@ def _run() -> Routine:
         with f.when(first.get() < 0):
             f.leave(f.invoke("raise_again"))
         is_done = f.truth(first.get() >= count)
-        f.refuse((is_done & (f.invoke("is_lacking", plan) ^ 1)).differs(0), 1)
+        f.refuse((is_done & (f.invoke("is_lacking", plan, block) ^ 1)).differs(0), 1)
     f.leave(f.invoke("longer", plan, block, first.get(), count, work))
     return f
 

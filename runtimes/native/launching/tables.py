@@ -81,8 +81,8 @@ class Plan(IntEnum):
     STATE = 26
     """The address of the words of `state`."""
     INLINE_WORK = 27
-    LACKING = 28
-    """Where it says how much memory a kernel asked for in vain; 0: it asks for none."""
+    LACKING_AT = 28
+    """Where in the block a kernel says how much memory it asked for in vain; 0: for none at all."""
     GPU = 29
     """The words of `Gpu` of the device that runs it, 0 for this process's CPU. For a GPU `ENTRY` is
     the driver's handle of the function, `NAME` the kernel's number in the log of launches, and
