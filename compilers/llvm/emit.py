@@ -216,7 +216,7 @@ class Emitter:
             self._cubes.each_cube("%begin", "%end", lambda: self._cube(plan), end)
         w.start(end)
         if w.prints:
-            with printing.held(self):
+            with printing.held(self.w):
                 w.call("fflush", "i32", ("ptr", "null"))
         if w.has_stream_stores and "sse2" in self.target.attributes:
             w.call("llvm.x86.sse.sfence", "void")

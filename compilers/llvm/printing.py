@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cubepy.compilers.llvm import ops as spell
 from cubepy.compilers.llvm.numbers import convert
+from cubepy.compilers.llvm.writer import Writer
 from cubepy.compilers.printf import directive, directives
 from cubepy.ir import ops
 from cubepy.ir.core import Op
@@ -37,18 +38,18 @@ def emit_print(e: Emitter, op: Op) -> str:
     text = directives(str(op.attrs["text"]), shown)
     address = e.w.text(text + str(op.attrs.get("end", "\n")).replace("%", "%%"))
     e.w.prints = True
-    with held(e):
+    with held(e.w):
         e.w.call_variadic("printf", address, args)
     return ""
 
 
 @contextmanager
-def held(e: Emitter) -> Iterator[None]:
+def held(w: Writer) -> Iterator[None]:
     """Calls of C's streams, which have locks: Ctrl-C ends no cube in the middle of one."""
-    before = e.w.allocate("[128 x i8], align 16", "signals")
-    e.w.call("cubepy_hold", "void", ("ptr", before))
+    before = w.allocate("[128 x i8], align 16", "signals")
+    w.call("cubepy_hold", "void", ("ptr", before))
     yield
-    e.w.call("cubepy_let", "void", ("ptr", before))
+    w.call("cubepy_let", "void", ("ptr", before))
 
 
 def _lane(e: Emitter, t: Line, register: str, lane: int) -> str:
