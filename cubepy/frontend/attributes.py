@@ -38,7 +38,7 @@ from cubepy.frontend.values import (
 )
 from cubepy.frontend.wording import describe
 from cubepy.ir.core import Region, Value
-from cubepy.ir.opdef import Resource, effects
+from cubepy.ir.opdef import MEMORY, Resource, effects
 from cubepy.ir.types import Buffer, Line, element_of
 from cubepy.lang.arrays import is_numpy
 from cubepy.lang.builtins import Position
@@ -221,7 +221,7 @@ def _cached_property(frame: Frame, owner: Any, found: Any) -> Any:
     accessed = frozenset[Resource]().union(
         *(side for op in Region((), tuple(body)).walk() for side in effects(op))
     )
-    if accessed - {Resource.VARIABLE, Resource.CONTROL}:
+    if accessed & MEMORY:
         raise frame.tracer.error(
             "E108",
             name=f"the cached property `{found.attrname}`, which accesses memory,",

@@ -32,6 +32,7 @@ from cubepy.frontend.values import (
     Record,
     TensorRef,
     is_comptime,
+    is_dict,
     is_generated,
     is_number,
     is_tuple_type,
@@ -228,6 +229,8 @@ def _call_python(
         is_tensor = isinstance(function, TensorRef | FlatRef)
         suggestion = "index it with brackets, as in x[i]" if is_tensor else "it is not a function"
         raise frame.tracer.error("E108", name=describe(function), suggestion=suggestion)
+    if getattr(function, "__name__", "") == "get" and is_dict(getattr(function, "__self__", 0)):
+        return comptime_result(frame, function, *args, **kwargs)
     if not all(is_comptime(a) for a in (*args, *kwargs.values())):
         name = getattr(function, "__name__", type(function).__name__)
         known = closest(name, BUILTINS, "cp.", 0.8)

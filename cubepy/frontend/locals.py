@@ -106,6 +106,8 @@ class Locals(Numbers):
         result of a helper, which has the common type of all assignments.
         """
         record = as_record(value)
+        if not joins and _is_straight(slot, depth) and not _is_of_kind(slot, value, record):
+            slot = None  # on a straight path a name may take anything
         if isinstance(value, TensorRef):
             return self._assign_view(slot, value, key, name, depth)
         if isinstance(value, tuple | list) and not isinstance(slot, NumberSlot):
@@ -113,13 +115,13 @@ class Locals(Numbers):
         if record is not None:
             is_fixed = depth == 0 and is_comptime(value) and key not in self.learned.records
             if is_fixed and not isinstance(slot, RecordSlot):
-                return ComptimeSlot(value, key)
+                return ComptimeSlot(value, key, depth)
             return self._assign_record(slot, record, key, name, depth, joins)
         if isinstance(value, Value) or is_number(value) or typed_scalar(value):
             return self._assign_number(slot, value, key, name, depth, joins)
         is_same = isinstance(slot, ComptimeSlot) and slot.value is value
-        if depth == 0 or slot is None or is_same:
-            return ComptimeSlot(value, key)
+        if slot is None or is_same or _is_straight(slot, depth):
+            return ComptimeSlot(value, key, depth)
         raise self._changes(name, slot, value)
 
     def _changes(self, name: str, slot: Any, value: Any) -> Error:
@@ -134,8 +136,6 @@ class Locals(Numbers):
     def _assign_number(
         self, slot: Any, value: Any, key: Key, name: str, depth: int, joins: bool
     ) -> NumberSlot:
-        if isinstance(slot, ComptimeSlot) and depth == 0 and not joins:
-            slot = None  # on a straight path a number takes the place of None
         if slot is not None and not isinstance(slot, NumberSlot):
             raise self._changes(name, slot, value)
         value = value if is_number(value) else self.value(value)
@@ -430,6 +430,27 @@ class Locals(Numbers):
         self._note(local, value)
         self._set(local, value)
         return True
+
+
+def _is_straight(slot: Any, depth: int) -> bool:
+    """Whether a slot was declared on the path that an assignment stands on."""
+    if isinstance(slot, ComptimeSlot):
+        return slot.depth == depth
+    depths = [number.local.depth for number in numbers_of(slot)]
+    return not depths or max(depths) == depth
+
+
+def _is_of_kind(slot: Any, value: Any, record: Record | None) -> bool:
+    """Whether a slot holds what `value` is, so that it may take it."""
+    if isinstance(value, TensorRef):
+        return isinstance(slot, ViewSlot) and _same_base(slot.like, value)
+    if isinstance(value, tuple | list):
+        return isinstance(slot, TupleSlot) and len(slot.items) == len(value)  # type: ignore[misc]
+    if record is not None:
+        held = slot.value if isinstance(slot, ComptimeSlot) else slot
+        return getattr(held, "cls", type_of(held)) is record.cls
+    is_number_slot = isinstance(value, Value) or is_number(value) or typed_scalar(value)
+    return isinstance(slot, NumberSlot if is_number_slot else ComptimeSlot)
 
 
 def _takes(local: Local, t: DType | Line) -> bool:

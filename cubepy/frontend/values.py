@@ -205,6 +205,8 @@ class ComptimeSlot:
 
     value: Any
     key: tuple[Any, ...] = ()
+    depth: int = 0
+    """The number of open regions where it was declared."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

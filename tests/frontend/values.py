@@ -317,6 +317,42 @@ def dicts_of_runtime_numbers(x, out):
     out[i] = n + len(more) + more["c"] + numbers.get("b", 7)
 
 
+@case
+def names_that_change_their_kind(x, out):
+    """On a straight path, also in loops and arms."""
+    i = cp.ABSOLUTE_POS
+    t = (x[0, i], x[1, i])
+    t = t[0] - t[1]
+    row = x[1]
+    row = out[i:]
+    row[0] = t
+    functions = []
+    functions = [*functions, lambda: 3]
+    functions = [*functions, lambda: x[2, i]]
+    for k in range(3):
+        u = Point(x[k, i], 2)
+        u = u.a * u.b
+        out[i] += u
+        v = x[k]
+        v = v[i]
+        if v > 1:
+            w = (v, 1)
+            w = (*w, k)
+            w = sum(w)
+            f = lambda q: q + 1
+            f = f(w)
+            out[i] += f
+    some = ()
+    for k in (1, 2, 3):
+        some = (*some, x[k, i])
+    body = Body(x[0, i])
+    body = body.double
+    body = "text"
+    body = len(body)
+    numbers = {"a": 1}
+    out[i] += sum(some) + functions[0]() * functions[1]() + body + numbers.get("b", x[3, i])
+
+
 # Views
 
 

@@ -113,6 +113,7 @@ class _Writer(Expressions):
             self._view,
             self._literal,
             self._starred,
+            self._rebind,
         ]
         nested: list[Callable[[], None]] = [
             self._branch,
@@ -219,6 +220,22 @@ class _Writer(Expressions):
         names.insert(self._c.number(0, len(names)), f"*{rest}")
         self._line(f"{', '.join(names)}, = {', '.join(values)}")
         self._scope.pairs.setdefault(t, []).append(rest)
+
+    def _rebind(self) -> None:
+        """A name that takes things of other kinds on a straight path."""
+        t, name, q = self._type(), self._fresh("v"), self._fresh("q")
+        a, b = self._value(t, 1), self._value(t, 1)
+        forms = (
+            (f"({a}, {b})", f"{name}[0]"),
+            (f"Pair({a}, {b})", f"{name}.less"),
+            (f"Duo({a}, {b})", f"{name}.swapped().a"),
+            (f"lambda {q}: {self._lambda(t, q, q)}", f"{name}({b})"),
+            ("'text'", f"cp.{t}(len({name}))"),
+        )
+        for first, then in (self._c.choose(forms) for _ in range(self._c.number(1, 2))):
+            self._line(f"{name} = {first}")
+            self._line(f"{name} = {then}")
+        self._know(t, name)
 
     def _turned(self, name: str, t: str) -> str:
         """A pair of the class of another one."""
