@@ -26,6 +26,10 @@ GROUP = 8
 """Rows whose sums are in registers together then."""
 STEPS = 8
 """Rows of the right factor that are read side by side: as many as a prefetcher follows."""
+FETCHED = 64
+"""Bytes that are brought from memory at a time."""
+LONGEST = 1 << 12
+"""Columns of a cube, at most."""
 CUBE_WORK = 1 << 21
 """Multiplications that are worth a cube of their own: 20 microseconds."""
 CUBES = 4
@@ -236,8 +240,9 @@ def _cubes(problem: Problem, height: int, width: int) -> int:
 
 
 def streams(target: Target, problem: Problem) -> Streams:
-    """As many lines as registers hold sums of; columns are cut for all cores to have some, and for
-    sums to fill half of the nearest cache at most."""
+    """As many lines as registers hold sums of; columns are cut for all cores to have some. Where a
+    line is all that memory brings at a time, rows are fetched ahead, and sums fill half of the
+    nearest cache; shorter lines are read fastest in long runs."""
     groups = -(-problem.m // GROUP)
     rows = -(-problem.m // groups)
     line = lanes(target, problem)
@@ -245,11 +250,13 @@ def streams(target: Target, problem: Problem) -> Streams:
     wanted = -(-target.cores * (1 if problem.m == 1 else 2) // problem.batches)
     if problem.work < CUBE_WORK // 8:
         wanted = 1
-    step = line * lines
-    most = max(step, min(target.near_bytes // 2 // (rows * groups * problem.sums.itemsize), 4096))
-    width = even_part(-(-problem.n // wanted), most)
-    width = min(_rounded(width, step), max(step, most // step * step))
-    return Streams(rows, groups, line, lines, STEPS, width, rows > 1, problem.sums)
+    step, most = line * lines, LONGEST
+    is_fetched = target.line_bytes >= FETCHED
+    if is_fetched:
+        most = min(target.near_bytes // 2 // (rows * groups * problem.sums.itemsize), most)
+    most = max(step, most // step * step)
+    width = min(_rounded(even_part(-(-problem.n // wanted), most), step), most)
+    return Streams(rows, groups, line, lines, STEPS, width, rows > 1 and is_fetched, problem.sums)
 
 
 def dots(target: Target, problem: Problem) -> Dots:

@@ -10,8 +10,13 @@ from cubepy.kernels.calls.epilogues import applied
 def finisher(where: Any, epilogue: Any, extras: Any, places: Any) -> Any:
     """What an epilogue makes of a line of a row that has an index in the view."""
     if epilogue is None:
-        return lambda v, j: v
+        return unchanged
     return lambda v, j: applied(epilogue, v, (result_index((*where, j), places), *extras))
+
+
+def unchanged(v: Any, j: Any) -> Any:
+    """The line."""
+    return v
 
 
 def result_index(view: Any, places: Any) -> Any:

@@ -13,7 +13,7 @@ import cubepy as cp
 from cubepy.kernels.calls.cubes import add, cube_max, cube_sum, over_group
 from cubepy.kernels.calls.extremes import greater_of
 from cubepy.kernels.calls.positions import product, unravelled
-from cubepy.kernels.normalisation.functions import finisher
+from cubepy.kernels.normalisation.functions import finisher, unchanged
 from cubepy.kernels.normalisation.problem import Normalisation, Places, RowTiling
 from cubepy.kernels.normalisation.reading import is_inside, read_input, read_line, with_prologue
 from cubepy.kernels.normalisation.together import normalise_together
@@ -74,6 +74,9 @@ def written(row: Any, out: Any, change: Any, op: Any, tiling: Any) -> None:
 
 def soften(row: Any, out: Any, finish: Any, op: Any, tiling: Any) -> None:
     """Softmax, or its logarithm, of a row."""
+    if op.name == "softmax" and cp.CUBE_DIM == 1 and out.dtype == op.dtype and finish is unchanged:
+        soften_in_place(row, out, op, tiling)
+        return
     top, total = row_statistics(row, op, tiling)
     if op.name == "softmax":
         scale = 1 / total
@@ -81,6 +84,34 @@ def soften(row: Any, out: Any, finish: Any, op: Any, tiling: Any) -> None:
     else:
         shift = cp.log(total)
         written(row, out, lambda v, j, fill: finish(v - top - shift, j), op, tiling)
+
+
+def soften_in_place(row: Any, out: Any, op: Any, tiling: Any) -> None:
+    """Softmax of a row by one unit: the result first holds the exponentials, which take longer to
+    make again than to read."""
+    n, line, unroll = row.shape[0], tiling.line, tiling.unroll
+    top = maximum(row, op, tiling)
+    totals = tuple(cp.Line[op.dtype, line](0) for _ in range(unroll))
+    whole = n // (line * unroll) * (line * unroll)
+    for j in range(0, whole, line * unroll):
+        powers = tuple(
+            cp.exp(read_input(row, j + k * line, op, tiling, None) - top) for k in range(unroll)
+        )
+        for k in cp.unroll(range(unroll)):
+            cp.store(out, j + k * line, powers[k], whole=True)
+        totals = tuple(totals[k] + powers[k] for k in range(unroll))
+    total = totals[0]
+    for v in totals[1:]:
+        total = total + v
+    for j in range(whole, n, line):
+        v = cp.exp(read_input(row, j, op, tiling, float("-inf")) - top)
+        cp.store(out, j, v)
+        total = total + cp.where(is_inside(row, j, tiling), v, cp.Line[op.dtype, line](0))
+    scale = 1 / total.sum()
+    for j in range(0, n // line * line, line):
+        cp.store(out, j, cp.load(out, j, line=line, fill=None) * scale, whole=True)
+    for j in range(n // line * line, n, line):
+        cp.store(out, j, cp.load(out, j, line=line) * scale)
 
 
 def row_statistics(row: Any, op: Any, tiling: Any) -> Any:
@@ -372,23 +403,31 @@ def column_top(x: Any, at: Any, op: Any, tiling: Any, fill: Any) -> Any:
 
 
 def soften_column(x: Any, out: Any, at: Any, op: Any, tiling: Any, fill: Any) -> None:
-    """Softmax, or its logarithm, of some lines of columns from `at` on."""
+    """Softmax, or its logarithm, of some lines of columns from `at` on; see `soften_in_place`."""
     unroll, line = tiling.unroll, tiling.line
     tops = column_top(x, at, op, tiling, fill)
     totals = tuple(cp.Line[op.dtype, line](0) for _ in range(unroll))
+    keeps = op.name == "softmax" and tiling.units == 1 and out.dtype == op.dtype
     for i in range(x.shape[0]):
-        totals = tuple(
-            totals[k] + cp.exp(read_input(x[i], at + k * line, op, tiling, fill) - tops[k])
+        powers = tuple(
+            cp.exp(read_input(x[i], at + k * line, op, tiling, fill) - tops[k])
             for k in range(unroll)
         )
+        totals = tuple(totals[k] + powers[k] for k in range(unroll))
+        if keeps:
+            for k in cp.unroll(range(unroll)):
+                cp.store(out[i], at + k * line, powers[k], whole=fill is None)
     if op.name == "softmax":
         factors = tuple(1 / total for total in totals)
     else:
         factors = tuple(cp.log(total) for total in totals)
     for i in range(x.shape[0]):
         for k in cp.unroll(range(unroll)):
-            v = read_input(x[i], at + k * line, op, tiling, fill) - tops[k]
-            v = cp.exp(v) * factors[k] if op.name == "softmax" else v - factors[k]
+            if keeps:
+                v = cp.load(out[i], at + k * line, line=line, fill=fill) * factors[k]
+            else:
+                v = read_input(x[i], at + k * line, op, tiling, fill) - tops[k]
+                v = cp.exp(v) * factors[k] if op.name == "softmax" else v - factors[k]
             cp.store(out[i], at + k * line, v, whole=fill is None)
 
 
