@@ -142,8 +142,8 @@ define void @cubepy_pool_start(i64 %main, ptr %python) nounwind {
   ret void
 }
 
-define void @cubepy_pool_listen() nounwind {
-  ret void
+define i64 @cubepy_pool_listen() nounwind {
+  ret i64 1
 }
 
 define internal i64 @guarded(ptr %place, ptr %entry, ptr %args, i64 %begin, i64 %end,
@@ -225,8 +225,9 @@ left:
 ; place of this one may call this one from there, so that it is taken only from whom it was at
 ; first, and from Python, which calls nobody: libraries may have come before Python's, or leave the
 ; signal to it later, as LLVM's handler does. The flags: SA_SIGINFO and SA_NODEFER, because a jump
-; leaves the handler, and not SA_ONSTACK, because Python runs in it.
-define void @cubepy_pool_listen() nounwind {
+; leaves the handler, and not SA_ONSTACK, because Python runs in it. Gives 1 to the main thread,
+; which alone takes it.
+define i64 @cubepy_pool_listen() nounwind {
   %self = call i64 @self()
   %main = load i64, ptr @main
   %mine = icmp eq i64 %self, %main
@@ -254,7 +255,8 @@ replace:
   call void @handle(i32 2, ptr @interrupted, i32 1073741828)
   br label %done
 done:
-  ret void
+  %result = zext i1 %mine to i64
+  ret i64 %result
 }
 
 define internal void @handle(i32 %signal, ptr %handler, i32 %flags) nounwind {

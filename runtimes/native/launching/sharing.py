@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from cubepy.runtimes.native import pool_ir
 from cubepy.runtimes.native.crash import RUNNING
-from cubepy.runtimes.native.launching.frame import OFFSET_FLAG, call_void, context
+from cubepy.runtimes.native.launching.frame import CONTEXT, OFFSET_FLAG, call_void, context
 from cubepy.runtimes.native.launching.state import (
     HAS_COUNTER,
     IS_USED,
@@ -36,6 +36,9 @@ CHUNK = 1_500 * TICKS
 """What a chunk of cubes should take at least, so that taking it costs little beside."""
 FEW_CHUNKS = 2
 """Chunks for each thread at least."""
+HEARD = 100_000 * TICKS
+"""For how long launches that should take short take it that nobody else took SIGINT: looking costs
+as much as some."""
 MAX_TICKS = 1 << 40
 _NO_TEAM = 2
 
@@ -116,12 +119,25 @@ def _inline() -> Routine:
     f = Routine("inline", 5, is_inlined=True)
     plan, *args = f.parameters
     began = f.invoke("now")
+    with f.when(began - context(f, Context.HEARD) > HEARD):
+        f.invoke("listen", began)
     inline = f.pointer(context(f, Context.INLINE))
     reached = f.value("i64", f"call i64 {inline}({f.arguments((plan[Plan.ENTRY], *args))})")
     took = f.invoke("now") - began
     f.refuse(reached < 0, -1)
     f.invoke("note", plan, (reached - args[1]).most(1), took)
     f.leave(reached)
+    return f
+
+
+def _listen() -> Routine:
+    """(now): take SIGINT from whoever has it; the main thread does, and notes the time."""
+    f = Routine("listen", 1)
+    (now,) = f.parameters
+    is_main = f.value("i64", f"call i64 {f.pointer(context(f, Context.LISTEN))}()")
+    with f.when(is_main.differs(0)):
+        f.address(CONTEXT).store(now, Context.HEARD * 8)
+    f.leave(1)
     return f
 
 
@@ -201,7 +217,7 @@ def _alone() -> Routine:
     f = Routine("alone", 5)
     plan, block, first, count, budget = f.parameters
     saved = f.invoke("PyEval_SaveThread")
-    f.line(f"call void {f.pointer(context(f, Context.LISTEN))}()")
+    f.address(CONTEXT).store(0, Context.HEARD * 8)
     reached = f.invoke("inline", plan, block, first, count, budget)
     call_void(f, "PyEval_RestoreThread", saved)
     with f.when(reached < 0):
@@ -262,7 +278,7 @@ def _share() -> Routine:
     team, plan, block, first, count, status = f.parameters
     grain = _grain(plan, count - first, team.load(pool_ir.THREADS).most(1))
     saved = f.invoke("PyEval_SaveThread")
-    f.line(f"call void {f.pointer(context(f, Context.LISTEN))}()")
+    f.invoke("listen", f.invoke("now"))
     share = f.pointer(context(f, Context.SHARE))
     args = team, plan[Plan.ENTRY], block, first, count, grain, status
     f.line(f"call void {share}({f.arguments(args)})")
@@ -415,6 +431,7 @@ def routines() -> tuple[Routine, ...]:
         _raise_again(),
         _look(),
         _inline(),
+        _listen(),
         _expected(),
         _note(),
         _pool(),

@@ -573,7 +573,9 @@ class Context(IntEnum):
     KEYBOARD_INTERRUPT = 92
     CRASH_SLOTS = 93
     """Where names of kernels stand that run without the GIL."""
-    SIZE = 94
+    HEARD = 94
+    """When the main thread last saw to it that SIGINT comes to the pool; native code writes it."""
+    SIZE = 95
 
 
 NUMBER_ROW_WORDS = 3
