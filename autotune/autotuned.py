@@ -357,8 +357,11 @@ def autotuned(
     the others must agree with, within `rtol`; default: the first valid one.
 
     A launcher gets the picked configuration as `config`. Candidates run on copies of the arguments;
-    see `cp.tuning` for how long. `TypeError` for what is no space.
+    see `cp.tuning` for how long. `TypeError` for what is no space, `ValueError` for an `rtol` that
+    is not from 0 on.
     """
+    if rtol is not None and not rtol >= 0:
+        raise ValueError(f"rtol is {rtol!r}; it is a number from 0 on")
     if function is None:
         return functools.partial(
             autotuned,

@@ -6,6 +6,7 @@ import ctypes
 import gc
 import os
 import signal
+import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -31,6 +32,7 @@ def _work_and_leave(work: Callable[[], None]) -> None:
     try:
         gc.disable()
         _be_quiet()
+        _leave_threads()
         work()
         status = 0
     except BaseException:
@@ -49,6 +51,14 @@ def _be_quiet() -> None:
         os.dup2(null, fd)
     with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")
+
+
+def _leave_threads() -> None:
+    """torch would wait for threads that are not here (GNU's OpenMP is not made for forks)."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        with suppress(AttributeError):  # it is being imported
+            torch.set_num_threads(1)
 
 
 def wait(pid: int) -> int:

@@ -137,11 +137,15 @@ def ranked(
     valid: Callable[..., Any] | None,
     priority: Callable[..., Any] | None,
 ) -> tuple[Config, ...]:
-    """The legal configurations, those of higher priority first; negative ones are left out."""
+    """The legal configurations, those of higher priority first; negative ones are left out.
+    `TypeError` for a priority that is no number."""
     legal = [c for c in configs if valid is None or valid(c, target, problem)]
     if priority is None:
         return tuple(legal)
     ranks = {c: priority(c, target, problem) for c in legal}
+    for c, rank in ranks.items():
+        if not isinstance(rank, int | float) or rank != rank:
+            raise TypeError(f"`priority` gives {rank!r} for {c!r}; it gives a number")
     return tuple(sorted((c for c in legal if ranks[c] >= 0), key=lambda c: -ranks[c]))
 
 

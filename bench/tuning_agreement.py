@@ -61,8 +61,9 @@ def main() -> None:
         folder = Path(name)
         program = folder / "program.py"
         program.write_text(PROGRAM, encoding="utf-8")
-        assert start(program, folder / "first", "quick").wait() == 0
+        assert start(program, folder / "first", "full").wait() == 0
         text = export_text(Records(str(folder / "first")))
+        assert len(json.loads(text)["picks"]) == 3
         for number in range(given.starts):
             stores = [folder / f"{number} {k}" for k in range(given.processes)]
             for store in stores:

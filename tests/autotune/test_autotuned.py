@@ -290,6 +290,28 @@ def test_the_first_valid_one_judges_whatever_goes_first():
     np.testing.assert_array_equal(out, x)
 
 
+@pytest.mark.optional("torch")
+def test_functions_that_use_torch_are_tuned_where_it_has_threads():
+    import torch
+
+    @cp.autotuned(space={"n": (1, 4)})
+    def scaled(x, out, *, config):
+        between = (x * 0.5).abs()  # of so many elements by several threads
+        scale.over(-(-out.numel() // config["n"]))(between, out, config["n"])
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        x, out = torch.ones(1 << 20), torch.zeros(1 << 20)
+        x.sin().sum()
+        with cp.tuning(**quick):
+            scaled(x, out)
+        assert torch.get_num_threads() == 2  # it is the children's that are fewer
+    finally:
+        torch.set_num_threads(threads)
+    assert bool((out == x).all()) and set(measured(scaled).values()) == {"ok"}
+
+
 def test_methods_are_tuned_too():
     class Owner:
         factor = 2
@@ -336,6 +358,9 @@ def test_wrong_options_are_refused():
     for options in wrong:
         with pytest.raises(ValueError), cp.tuning(**options):
             pass
+    for rtol in (-1e-3, float("nan")):
+        with pytest.raises(ValueError, match="rtol"):
+            scaled_by({"n": (1, 4)}, rtol=rtol)
     with pytest.raises(cp.Error, match="E506"), cp.settings(tune="fast"):
         pass
 

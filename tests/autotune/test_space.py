@@ -106,3 +106,9 @@ def test_constraints_and_priorities_order_the_candidates():
 
     assert [c["n"] for c in ranked(configs, "target", (7,), None, priority)] == [1, 3, 5, 4]
     assert set(seen) == {("target", (7,))}
+
+
+@pytest.mark.parametrize("rank", [None, "1", float("nan")])
+def test_a_priority_that_is_no_number_is_refused(rank: object):
+    with pytest.raises(TypeError, match="`priority` gives .* for Config"):
+        ranked(configurations({"n": (1, 2)}), "target", (), None, lambda *given: rank)
