@@ -136,6 +136,7 @@ def multiply_mixed(
             cp.cuda.decrease_registers(REGISTERS[0])
         if cp.UNIT_POS == 0:
             copy(a, b, left, right, ring, (where, i0, j0), first, last, t)
+        cp.sync_plane()
     else:
         if t.rows > FEW_ROWS:
             cp.cuda.increase_registers(REGISTERS[1])
