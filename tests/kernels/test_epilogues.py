@@ -1,4 +1,4 @@
-"""Functions of the user that depend on no element: their number is that of all lanes."""
+"""Functions of the user: of no element, whose number is that of all lanes; of one; and of lines."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 import cubepy as cp
 from cubepy import kernels
+from cubepy.kernels.calls.epilogues import takes_elements
 
 T = np.array([3], np.float32)
 EPILOGUES: tuple[Any, ...] = (
@@ -45,3 +46,119 @@ def test_constant_prologues():
     for prologue in (lambda v: 3, lambda v: cp.f32(3)):
         found = kernels.max_pool2d(ones(1, 3, 9, 37), 2, prologue=prologue)
         np.testing.assert_array_equal(found, np.full(found.shape, 3))
+
+
+# Epilogues that read the index of an element
+
+
+def residual(v: Any, index: Any, more: Any) -> Any:
+    return v + more[index]
+
+
+def by_lines(v: Any, index: Any, more: Any) -> Any:
+    return v + cp.load(more[index[:-1]], index[-1], line=v.line_size)
+
+
+def random(*shape: int) -> np.ndarray:
+    return np.random.default_rng(len(shape)).standard_normal(shape, np.float32)
+
+
+SHAPES = ((5, 6, 7), (1, 6, 70), (3, 33, 29), (64, 64, 64), (40, 37, 129), (8, 512, 100))
+
+
+@pytest.mark.parametrize("m, k, n", SHAPES)
+def test_elements_of_products(m: int, k: int, n: int):
+    a, b, more = random(m, k), random(k, n), random(m, n)
+    expected = kernels.matmul(a, b) + more
+    for epilogue in ((residual, more), (by_lines, more)):
+        np.testing.assert_allclose(kernels.matmul(a, b, epilogue=epilogue), expected, 1e-5, 1e-5)
+    columns = (lambda v, i, c: max(v + c[i[1]], 0), more[0].copy())
+    expected = np.maximum(kernels.matmul(a, b) + more[0], 0)
+    np.testing.assert_allclose(kernels.matmul(a, b, epilogue=columns), expected, 1e-5, 1e-5)
+    found = kernels.matmul(a, b, epilogue=lambda v, i: v * 0 + cp.f32(i[0] * 1000 + i[1]))
+    np.testing.assert_array_equal(found, np.add.outer(np.arange(m) * 1000.0, np.arange(n)))
+
+
+def test_elements_are_numbers():
+    def clipped(v: Any, index: Any, more: Any) -> Any:
+        if v > more[index]:
+            return v
+        return 0
+
+    a, b, more = random(9, 5), random(5, 23), random(9, 23)
+    expected = kernels.matmul(a, b)
+    found = kernels.matmul(a, b, epilogue=(clipped, more))
+    np.testing.assert_array_equal(found, np.where(expected > more, expected, 0))
+
+
+def test_elements_of_quantised_products():
+    a, weights, more = random(3, 64), random(24, 64), random(3, 24)
+    scale = np.full(24, 0.05, np.float32)
+    b = kernels.Quantised(kernels.quantize(weights, scale, axis=0), scale, axis=0).T
+    expected, found = kernels.matmul(a, b), kernels.matmul(a, b, epilogue=(residual, more))
+    np.testing.assert_allclose(found, expected + more, 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize("device", ["interpreter", "opencl:0"])
+def test_elements_on_devices(device: str):
+    if device not in cp.devices():
+        pytest.skip(f"no device {device} here")
+    a, b, more = (cp.asarray(random(*s), device=device) for s in ((3, 5), (5, 7), (3, 7)))
+    found = kernels.matmul(a, b, epilogue=(residual, more)).numpy()
+    np.testing.assert_allclose(found, kernels.matmul(a, b).numpy() + more.numpy(), 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize("is_last", [False, True])
+@pytest.mark.parametrize(
+    "shape, filters", [((2, 4, 9, 8), (6, 4, 3, 3)), ((1, 16, 13, 13), (24, 16, 3, 3))]
+)
+def test_elements_of_images(shape: Any, filters: Any, is_last: bool):
+    """The index is [n, channel, depth, row, column]."""
+    x, weight = random(*shape), random(*filters)
+    if is_last:
+        x = np.ascontiguousarray(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
+    calls: tuple[Any, ...] = (
+        lambda e: kernels.conv2d(x, weight, epilogue=e),
+        lambda e: kernels.conv2d(x, weight, padding=1, stride=2, epilogue=e),
+        lambda e: kernels.max_pool2d(x, 2, epilogue=e),
+        lambda e: kernels.avg_pool2d(x, 3, 1, 1, epilogue=e),
+    )
+    for call in calls:
+        expected = call(None)
+        more = random(*expected.shape)
+        found = call((residual, more[:, :, None]))
+        np.testing.assert_allclose(found, expected + more, 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize("shape", [(2, 4, 9, 8), (5, 129), (3, 7, 33)])
+def test_elements_of_norms(shape: Any):
+    x, more, mean = random(*shape), random(*shape), random(shape[1])
+    calls: list[Any] = [
+        lambda e, axis=axis: kernels.softmax(x, axis, epilogue=e) for axis in range(x.ndim)
+    ]
+    calls += [
+        lambda e: kernels.layer_norm(x, shape[-2:], epilogue=e),
+        lambda e: kernels.rms_norm(x, shape[-1], epilogue=e),
+        lambda e: kernels.batch_norm(x, training=True, epilogue=e),
+        lambda e: kernels.batch_norm(x, mean, mean**2, epilogue=e),
+    ]
+    if shape[1] % 2 == 0:
+        calls.append(lambda e: kernels.group_norm(x, 2, epilogue=e))
+    for call in calls:
+        found, expected = call((residual, more)), call(None) + more
+        np.testing.assert_allclose(found, expected, 1e-5, 1e-5)
+
+
+def test_what_is_called_for_elements():
+    assert takes_elements(residual) and takes_elements(cp.cube(residual))
+    assert takes_elements(lambda v, i, c: (lambda: c[i])())
+    assert not takes_elements(by_lines)
+    assert not takes_elements(lambda v, i: v * 2) and not takes_elements(lambda v, i, c: v + c[0])
+
+
+def test_nothing_is_read_behind_the_arrays():
+    """Lines have lanes beyond the result, whose elements do not exist."""
+    with cp.settings(checked=True):
+        a, b, more = random(3, 5), random(5, 7), random(3, 7)
+        found = kernels.matmul(a, b, epilogue=(residual, more))
+    np.testing.assert_allclose(found, a @ b + more, 1e-5, 1e-5)

@@ -15,7 +15,7 @@ from typing import Any
 
 import cubepy as cp
 from cubepy.ir.types import DType
-from cubepy.kernels.calls.epilogues import applied
+from cubepy.kernels.calls.epilogues import applied_along
 from cubepy.kernels.convolution.problem import Window
 from cubepy.kernels.matmul.blocks import transposed
 from cubepy.record import dataclass
@@ -332,7 +332,7 @@ def finish(
                 if len(biases):
                     v = v + cp.load(biases[0], f, line=p.line)
                 if epilogue is not None:
-                    v = applied(epilogue, v, ((n, f, z, y, i + r), *extras))
+                    v = applied_along(epilogue, v, (n, f, z, y, i + r), 1, extras)
                 cp.store(row[i + r], f, v)
     else:
         for c in range((count + p.line - 1) // p.line):
@@ -358,6 +358,6 @@ def finish_turned(
             if len(biases):
                 v = v + biases[0][f]
             if epilogue is not None:
-                v = applied(epilogue, v, ((n, f, z, y, i + i0), *extras))
+                v = applied_along(epilogue, v, (n, f, z, y, i + i0), 4, extras)
             row = result[f, z, y]
             cp.store(row[: i + t.pixels], i + i0, v)

@@ -7,7 +7,7 @@ from typing import Any
 
 import cubepy as cp
 from cubepy.ir.types import DType
-from cubepy.kernels.calls.epilogues import applied
+from cubepy.kernels.calls.epilogues import applied_along
 from cubepy.kernels.calls.positions import unravelled
 from cubepy.kernels.convolution.problem import Window
 from cubepy.record import dataclass
@@ -57,7 +57,7 @@ def convolve_each(
             out[n, f, z, y, i] = found
         else:
             line = cp.Line[t.sums, 1](found)
-            out[n, f, z, y, i] = applied(epilogue, line, ((n, f, z, y, i), *extras))[0]
+            out[n, f, z, y, i] = applied_along(epilogue, line, (n, f, z, y, i), 4, extras)[0]
 
 
 def is_inside(x: Any, depth: Any, row: Any, column: Any) -> Any:

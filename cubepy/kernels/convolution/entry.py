@@ -10,6 +10,7 @@ from cubepy.errors import fail
 from cubepy.frontend.signature import comptime_key
 from cubepy.kernels.calls.arguments import wrong
 from cubepy.kernels.calls.call import call
+from cubepy.kernels.calls.epilogues import with_bounds
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
 from cubepy.kernels.convolution.launches import Convolution, launch_convolution
@@ -148,6 +149,7 @@ def _plan(
         return
     out = as_volumes(result, axes, channels_last)
     problem = problem_of(window, groups, seen, out)
+    extras = with_bounds(epilogue, extras, out.shape)
     launch_convolution(planner, Convolution(problem, seen, weights, out, biases, epilogue, extras))
 
 

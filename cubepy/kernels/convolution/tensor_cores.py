@@ -19,7 +19,7 @@ from typing import Any
 
 import cubepy as cp
 from cubepy.ir.types import DType
-from cubepy.kernels.calls.epilogues import applied
+from cubepy.kernels.calls.epilogues import applied_along
 from cubepy.kernels.matmul.pipelined import REGISTERS, packed, sync_warpgroup
 from cubepy.lang import pipelines
 from cubepy.record import dataclass
@@ -338,7 +338,7 @@ def finished_pair(pair: Any, filter: Any, pixel: Any, ends: Any, t: Any) -> Any:
         if filter < t.filters and is_result(place, t.results, t.batch):
             index = (place[0], filter, *(0,) * (3 - len(t.extents)), *place[1:])
             v = cp.Line[cp.f32, 1](pair[k])
-            found[k] = cp.f32(applied(ends[2], v, (index, *ends[1]))[0])
+            found[k] = cp.f32(applied_along(ends[2], v, index, 1, ends[1])[0])
     return cp.load(found, 0, line=2)
 
 

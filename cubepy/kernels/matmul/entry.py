@@ -12,6 +12,7 @@ from cubepy.ir.types import DType, f32, find_dtype
 from cubepy.jit.grid import Fixed, Over
 from cubepy.kernels.calls.arguments import wrong
 from cubepy.kernels.calls.call import call
+from cubepy.kernels.calls.epilogues import with_bounds
 from cubepy.kernels.calls.libraries import Shape, refused
 from cubepy.kernels.calls.plans import Planner, Plans
 from cubepy.kernels.matmul.aligned import aligned, in_lines, is_rounded, is_worth_copies
@@ -94,12 +95,14 @@ def matmul(
     `a`: (..., m, k) or (k,); `b`: (..., k, n) or (k,); any strides, the same dtype, no bools; axes
     before the last two are broadcast. `bias`: added; any shape that broadcasts to the result's.
     `epilogue`: a cube function `f(v, index, *extras)`, or `(f, *extras)` with further arrays; it
-    gets a line of sums and the index of its first element in the result, and gives the line that is
-    stored. `precision`: "tf32" or "flex32" allow rounding of factors to these, where that is
-    faster; "fast_accum" lets tensor cores add products of 8-bit floats with the fewer bits that
-    they have for these; "exact" keeps matrix units from taking bf16 below 2**-126 for 0, and
-    tensor cores from adding 8-bit floats. `dtype`: of the result, for products of floats. Gives an
-    array of the library of `a`, or fills `out`, which is no argument.
+    gets sums and gives what is stored. One that reads `index` is called for one element at a time,
+    whose index in the result it is, unless it asks for `v.line_size`: then, as where `index` is not
+    read, `v` is a line of sums, of which `index` is the first element's. `precision`: "tf32" or
+    "flex32" allow rounding of factors to these, where that is faster; "fast_accum" lets tensor
+    cores add products of 8-bit floats with the fewer bits that they have for these; "exact" keeps
+    matrix units from taking bf16 below 2**-126 for 0, and tensor cores from adding 8-bit floats.
+    `dtype`: of the result, for products of floats. Gives an array of the library of `a`, or fills
+    `out`, which is no argument.
 
     Each factor may be a `Quantised`. Two of them, of one dtype without zero points, whose scales do
     not change along k, are multiplied as they are: sums of integers are exact and scaled in f32.
@@ -199,6 +202,7 @@ def _plan(
         return
     seen = tuple(_seen(expanded(bias, extents), a, b) for bias in biases)
     result = _seen(result, a, b)
+    extras = with_bounds(options.epilogue, extras, result.shape)
     finish = options.epilogue, extras, options.precision
     left = a if isinstance(a, Factor) else _stacked(as_matrices(a, True), result)
     right = b if isinstance(b, Factor) else _stacked(as_matrices(b, False), result)

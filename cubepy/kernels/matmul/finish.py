@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import cubepy as cp
-from cubepy.kernels.calls.epilogues import applied
+from cubepy.kernels.calls.epilogues import applied_along
 
 
 def chosen(x: Any, where: Any) -> Any:
@@ -27,11 +27,13 @@ def finished(
     if epilogue is None:
         return v
     chosen = getattr(epilogue, "inside", epilogue) if is_inside else epilogue
-    return applied(chosen, v, (index, *extras))
+    return applied_along(chosen, v, index, len(index) - 1, extras)
 
 
 def finished_number(v: Any, index: Any, biases: Any, extras: Any, epilogue: Any) -> Any:
     """The same for one sum, which is a line of one to an epilogue."""
     if len(biases):
         v = v + biases[0][index]
-    return v if epilogue is None else applied(epilogue, cp.Line[v.dtype, 1](v), (index, *extras))[0]
+    if epilogue is None:
+        return v
+    return applied_along(epilogue, cp.Line[v.dtype, 1](v), index, len(index) - 1, extras)[0]

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 import cubepy as cp
-from cubepy.kernels.calls.epilogues import applied
+from cubepy.kernels.calls.epilogues import applied_along
 
 
 @lru_cache(maxsize=256)
@@ -38,7 +38,7 @@ def scaled_line(
     for bias in arrays[len(stands) : len(stands) + biases]:
         v = v + line_at(bias, index, v.line_size, is_inside)
     rest = arrays[len(stands) + biases :]
-    return v if function is None else applied(function, v, (index, *rest))
+    return v if function is None else applied_along(function, v, index, len(index) - 1, rest)
 
 
 def scale_at(scale: Any, index: Any, line: Any, stands: Any, is_inside: Any) -> Any:

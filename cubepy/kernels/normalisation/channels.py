@@ -11,6 +11,7 @@ from cubepy.array.memory import Memory
 from cubepy.frontend.signature import comptime_key
 from cubepy.kernels.calls.arguments import refused, wrong
 from cubepy.kernels.calls.call import call
+from cubepy.kernels.calls.epilogues import with_bounds
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
 from cubepy.kernels.normalisation.launches import Norm, along_axis, launch_given, launch_norm
@@ -219,7 +220,7 @@ def _norm(
         float(eps),
         Places(tuple(((k, 1),) for k in range(len(x.shape)))),
         epilogue,
-        extras,
+        with_bounds(epilogue, extras, x.shape),
     )
 
 

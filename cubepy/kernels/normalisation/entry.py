@@ -15,6 +15,7 @@ from cubepy.kernels.calls.arguments import axis_or_dim, normal_axis, refused, wr
 from cubepy.kernels.calls.axes import Axis, merged, seen
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.cubes import add
+from cubepy.kernels.calls.epilogues import with_bounds
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
 from cubepy.kernels.calls.tuned import memory_key
@@ -260,6 +261,7 @@ def _launch(
     """Rows as the last axis of views; across memory, for softmax, where columns are dense."""
     if not prod(x.shape):
         return
+    extras = with_bounds(functions.epilogue, extras, out.shape)
     has_index = functions.epilogue is not None
     operands = (x, out, *added, *weight, *bias)
     row = _row(operands, axes)

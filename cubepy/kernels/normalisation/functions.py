@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from cubepy.kernels.calls.epilogues import applied
+from cubepy.kernels.calls.epilogues import applied_at
 
 
 def finisher(where: Any, epilogue: Any, extras: Any, places: Any) -> Any:
     """What an epilogue makes of a line of a row that has an index in the view."""
     if epilogue is None:
         return unchanged
-    return lambda v, j: applied(epilogue, v, (result_index((*where, j), places), *extras))
+
+    def finish(v: Any, j: Any) -> Any:
+        return applied_at(epilogue, v, lambda k: result_index((*where, j + k), places), extras)
+
+    return finish
 
 
 def unchanged(v: Any, j: Any) -> Any:

@@ -12,6 +12,7 @@ from cubepy.ir.types import Kind, i64
 from cubepy.jit.grid import Fixed, Grid, Over
 from cubepy.kernels.calls.arguments import refused, wrong
 from cubepy.kernels.calls.call import call
+from cubepy.kernels.calls.epilogues import with_bounds
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
 from cubepy.kernels.calls.tuned import memory_key
@@ -391,6 +392,7 @@ def _plan(
     shapes += [Shape(tuple(extents), i64, order)] * bool(made.with_indices)
     outputs = [_as_volumes(planner.result(shape), axes, channel) for shape in shapes]
     if 0 not in extents:
+        extras = with_bounds(functions[1], extras, outputs[0].shape)
         how, seen = _flattened(how, seen, results)
         _launch(planner, how, seen, outputs, extras, functions)
 

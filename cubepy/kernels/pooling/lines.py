@@ -49,7 +49,7 @@ def pool_lines(
             v = combined(named(x[n], starts, c, how, tiling, via), how)
         else:
             v = window_line(x[n], spans, c, line, how, via)
-        v = finished(v, (n, c, z, y, j), divisor, how, via)
+        v = finished(v, (n, c, z, y, j), divisor, how, via, 1)
         cp.store(out, (n, z, y, j, c), v, whole=tiling.is_whole)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import cubepy as cp
 from cubepy.ir.numbers import limits
 from cubepy.ir.types import DType, f32
-from cubepy.kernels.calls.epilogues import applied
+from cubepy.kernels.calls.epilogues import applied, applied_along
 from cubepy.kernels.calls.extremes import greater_of
 from cubepy.kernels.calls.positions import count_up
 
@@ -60,10 +60,12 @@ def read_number(v: Any, functions: Any) -> Any:
     return line if functions[0] is None else line.dtype(applied(functions[0], line, ()))
 
 
-def finished(v: Any, index: Any, divisor: Any, how: Any, functions: Any) -> Any:
-    """A line of results from the index [n, channel, depth, row, column] on."""
+def finished(v: Any, index: Any, divisor: Any, how: Any, functions: Any, along: Any = 4) -> Any:
+    """A line of results from the index [n, channel, depth, row, column] on; `along`: its axis."""
     value = v if how.is_max else v / divisor
-    return value if functions[1] is None else applied(functions[1], value, (index, *functions[2]))
+    if functions[1] is None:
+        return value
+    return applied_along(functions[1], value, index, along, functions[2])
 
 
 # Of two, three and more

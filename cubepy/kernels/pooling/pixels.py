@@ -108,7 +108,7 @@ def store_channels(
 ) -> None:
     """A line of channels of one output, finished."""
     n, z, y, j = where
-    v = finished(v, (n, c, z, y, j), divisor, how, via)
+    v = finished(v, (n, c, z, y, j), divisor, how, via, 1)
     cp.store(out, c, v, hint="stream" if tiling.stream else None)
 
 

@@ -108,7 +108,7 @@ def pool_windows(
             v = window_along(x[n, :, :, :, c], spans, tiling.line, how, via)
         else:
             v = window_line(x[n], spans, c, tiling.line, how, via)
-        v = finished(v, (n, c, z, y, j), divisor, how, via)
+        v = finished(v, (n, c, z, y, j), divisor, how, via, 1)
         put(out, (n, z, y, j, c), v)
 
 
@@ -148,7 +148,7 @@ def pool_windows_with_indices(
         n, z, y, j, c = place_of(i, extents, tiling)
         spans = spans_of((z, y, j), x.shape, extents, how)
         best, where = best_of_window(x[n], spans, c, tiling.line, how, via)
-        v = finished(best, (n, c, z, y, j), best.dtype(1), how, via)
+        v = finished(best, (n, c, z, y, j), best.dtype(1), how, via, 1)
         put(out, (n, z, y, j, c), v)
         put(indices, (n, z, y, j, c), where)
 
