@@ -11,6 +11,7 @@ from typing import Any
 
 from cubepy.frontend.calls import LINE_METHODS, inline
 from cubepy.frontend.captured import (
+    CONTAINERS,
     is_fixed,
     is_users_method,
     may_change,
@@ -83,20 +84,22 @@ def attribute(frame: Frame, owner: Any, name: str) -> Any:
         found = getattr(owner, name)
     except AttributeError:
         raise _missing(frame, owner, name, dir(owner)) from None
-    _note_property(frame, type_of(owner), name)
+    _note_property(frame, owner, name)
     if isinstance(found, Position):
         return position(frame.tracer, found)
-    if may_change(owner) or is_users_method(found) or (is_numpy(found) and not is_numpy(owner)):
+    holds = isinstance(found, CONTAINERS) or (is_numpy(found) and not is_numpy(owner))
+    if holds or may_change(owner) or is_users_method(found):
         found = note(frame, owner, Attributes(owner), name, found)
     return refuse_array(frame, name, found)
 
 
-def _note_property(frame: Frame, cls: type[Any], name: str) -> None:
+def _note_property(frame: Frame, owner: Any, name: str) -> None:
     """Note what a property of the user reads, which Python has run on a constant."""
+    cls = type_of(owner)
     found = None if is_fixed(cls.__module__) else inspect.getattr_static(cls, name, None)
     if isinstance(found, property):
         note_method(frame, cls, name)
-        note_captures(frame, unwrap(found.fget))
+        note_captures(frame, unwrap(found.fget), (owner,))
 
 
 def _missing(frame: Frame, owner: Any, name: str, names: Any) -> Exception:

@@ -237,7 +237,7 @@ def _call_python(
         suggestion = known or "it runs in Python only: call it outside the kernel"
         raise frame.tracer.error("E108", name=f"`{name}`", suggestion=suggestion)
     plain = unwrap(function)
-    note_captures(frame, plain)
+    note_captures(frame, plain, args)
     try:
         return comptime_result(frame, function, *args, **kwargs)
     except Error:
@@ -324,7 +324,7 @@ def _head(tracer: Tracer, function: FunctionType) -> tuple[Signature, dict[str, 
     """The signature and the annotations of a function, looked at once in a trace."""
     known = tracer.heads.get(function)
     if known is None:
-        known = inspect.signature(function), resolve_annotations(function)
+        known = inspect.signature(function, follow_wrapped=False), resolve_annotations(function)
         tracer.heads[function] = known
     return known
 

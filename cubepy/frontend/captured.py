@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import is_dataclass
 from pathlib import Path
 from traceback import FrameSummary
 from types import CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
@@ -13,6 +14,7 @@ from typing import Any
 from cubepy.errors import Error
 from cubepy.frontend.positions import position
 from cubepy.frontend.tracer import Frame
+from cubepy.frontend.values import type_of
 from cubepy.lang.arrays import frozen, is_numpy
 from cubepy.lang.builtins import Position
 from cubepy.lang.function import Attributes, Captures
@@ -111,8 +113,9 @@ def note_method(frame: Frame, cls: type[Any], name: str) -> None:
     frame.tracer.facts.captures[(id(cls), name)] = (held, name, held.lookup(name))
 
 
-def note_captures(frame: Frame, function: FunctionType | None) -> None:
-    """Note all that a function which Python runs at comptime may read from outside."""
+def note_captures(frame: Frame, function: FunctionType | None, args: Sequence[Any] = ()) -> None:
+    """Note all that a function which Python runs at comptime may read: from outside, and of `args`
+    the attributes."""
     todo: list[FunctionType] = [function] if function is not None else []
     seen: set[int] = set()
     while todo:
@@ -130,17 +133,28 @@ def note_captures(frame: Frame, function: FunctionType | None) -> None:
             frame.tracer.facts.captures[(id(current), name)] = (captures, name, value)
             todo += [value] if isinstance(value, FunctionType) else []
             _note_attributes(frame, value, names)
+        for arg in args:
+            _note_attributes(frame, arg, names)
 
 
 def _note_attributes(frame: Frame, owner: Any, names: frozenset[str]) -> None:
-    if not may_change(owner):
+    """Note attributes that may be assigned, or hold what may change; of methods what they read."""
+    if not may_change(owner) and (not is_dataclass(owner) or is_fixed(type_of(owner).__module__)):
         return
     for name in names:
         found = getattr(owner, name, None)
         key = (id(owner), name)
-        if found is not None and key not in frame.tracer.facts.captures:
+        if found is None or key in frame.tracer.facts.captures:
+            continue
+        if may_change(owner) or is_users_method(found) or isinstance(found, CONTAINERS):
             frame.tracer.facts.captures[key] = (Attributes(owner), name, found)
-            _note_attributes(frame, found, names)
+        _note_attributes(frame, found, names)
+        if isinstance(found, MethodType) and isinstance(found.__func__, FunctionType):
+            note_captures(frame, found.__func__, (owner,))
+
+
+CONTAINERS = (dict, list, set)
+"""What changes in place, also where a frozen object holds it."""
 
 
 def _names_in(code: CodeType) -> frozenset[str]:

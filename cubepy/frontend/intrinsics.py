@@ -15,7 +15,8 @@ from functools import cache
 from itertools import islice
 from typing import Any, cast
 
-from cubepy.frontend.attributes import counted_shape, node_here
+from cubepy.errors import Error
+from cubepy.frontend.attributes import attribute, counted_shape, node_here
 from cubepy.frontend.calls import call
 from cubepy.frontend.captured import comptime_result
 from cubepy.frontend.dispatch import intrinsic
@@ -348,6 +349,24 @@ def _isinstance(frame: Frame, x: Any, cls: Any) -> bool:
             "E207", what="isinstance()", expected="a class", given=describe(cls), hint=hint
         )
     return issubclass(x.cls, cls) if isinstance(x, Record) else isinstance(x, cls)
+
+
+@intrinsic(builtins.getattr)
+def _getattr(frame: Frame, owner: Any, name: Any, *default: Any) -> Any:
+    if not isinstance(name, str):
+        raise frame.tracer.error("E207", what="getattr()", expected="a name", given=describe(name))
+    try:
+        return attribute(frame, owner, name)
+    except Error as error:
+        if error.code != "E107" or not default:
+            raise
+        return default[0]
+
+
+@intrinsic(builtins.hasattr)
+def _hasattr(frame: Frame, owner: Any, name: Any) -> bool:
+    missing = object()
+    return _getattr(frame, owner, name, missing) is not missing
 
 
 @intrinsic(builtins.type)

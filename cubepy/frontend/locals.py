@@ -410,7 +410,7 @@ class Locals(Numbers):
 
     def store_back(self, old: Any, new: Any) -> bool:
         """Assign what `new` holds to `old`, whose name it took; False where the types differ."""
-        if old is new:
+        if old is new or _holds_same(old, new):
             return True
         if isinstance(old, NumberSlot) and isinstance(new, NumberSlot):
             return self._store_number(old.local, self._read_number(new))

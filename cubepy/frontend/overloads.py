@@ -198,7 +198,7 @@ def apply_method(frame: Frame, node: ast.AST, owner: Any, name: str, *args: Any)
     if function is None:
         return NotImplemented
     if all(map(is_comptime, (owner, *args))):
-        note_captures(frame, function)
+        note_captures(frame, function, (owner, *args))
         return NotImplemented
     return inline(frame, node, function, [owner, *args], {})
 

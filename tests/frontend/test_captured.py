@@ -1,0 +1,162 @@
+"""What a kernel captures is compared at each launch, however deep Python reads it."""
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cubepy as cp
+
+STEP = (1,)
+
+
+class Counter:
+    """A mutable object whose methods use each other."""
+
+    def __init__(self) -> None:
+        self.n = 2
+
+    def total(self, v):
+        return self.part(v) + self.n
+
+    def part(self, v):
+        return v * (self.n + STEP[0])
+
+    def __call__(self, v):
+        return v * self.n
+
+    def __getitem__(self, k):
+        return k + self.n
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A frozen object that holds a list."""
+
+    items: Any
+
+    def total(self):
+        return sum(self.items)
+
+    @property
+    def first(self):
+        return self.items[0]
+
+
+COUNTER, HOLDER = Counter(), Holder([1, 2])
+
+
+def launch(kernel: Any) -> float:
+    out = np.zeros(1)
+    kernel[1, 1](np.ones(1), out)
+    return out[0]
+
+
+@cp.cube
+def by_methods(x, out):
+    out[0] = x[0] + COUNTER.total(2)
+
+
+@cp.cube
+def by_call(x, out):
+    out[0] = x[0] + COUNTER(3) * 10
+
+
+@cp.cube
+def by_item(x, out):
+    out[0] = x[0] + COUNTER[4]
+
+
+@pytest.mark.parametrize("kernel", [by_methods, by_call, by_item], ids=lambda k: k.__name__)
+def test_methods_that_python_runs_on_a_mutable_object(kernel: Any, monkeypatch: pytest.MonkeyPatch):
+    def expected() -> float:
+        kernel.function(np.ones(1), out := np.zeros(1))
+        return out[0]
+
+    assert launch(kernel) == expected()
+    monkeypatch.setattr(COUNTER, "n", 9)
+    assert launch(kernel) == expected()
+    monkeypatch.setitem(globals(), "STEP", (5,))
+    assert launch(kernel) == expected()
+
+
+@cp.cube
+def by_field(x, out):
+    out[0] = x[0] + HOLDER.items[1]
+
+
+@cp.cube
+def by_total(x, out):
+    out[0] = x[0] + HOLDER.total()
+
+
+@cp.cube
+def by_property(x, out):
+    out[0] = x[0] + HOLDER.first
+
+
+@pytest.mark.parametrize("kernel", [by_field, by_total, by_property], ids=lambda k: k.__name__)
+def test_lists_that_frozen_objects_hold(kernel: Any):
+    before = launch(kernel)
+    HOLDER.items[:] = [50, 60]
+    assert launch(kernel) >= before + 40
+    HOLDER.items[:] = [1, 2]
+    assert launch(kernel) == before
+
+
+def doubled(function: Any) -> Any:
+    @functools.wraps(function)
+    def around(*args):
+        return function(*args) * 2
+
+    return around
+
+
+@doubled
+def next_of(v):
+    return v + 1
+
+
+def test_a_decorated_helper_has_the_signature_of_what_surrounds_it():
+    @cp.cube
+    def kernel(x, out):
+        out[0] = next_of(x[0]) + next_of(5)
+
+    assert launch(kernel) == 16
+
+
+def test_getattr_and_hasattr():
+    @cp.cube
+    def kernel(x, out):
+        holder = Holder((x[0], 3))
+        out[0] = holder.items[1] + getattr(holder, "nothing", 20)
+        out[0] += 100 * hasattr(holder, "first") + 200 * hasattr(x, "sum")
+
+    assert launch(kernel) == 123
+
+
+def test_a_name_of_an_attribute_is_text():
+    @cp.cube
+    def kernel(x, out):
+        out[0] = getattr(x, 3)  # pyright: ignore[reportArgumentType]
+
+    with pytest.raises(cp.CompileError, match="E207: getattr\\(\\) expects a name"):
+        launch(kernel)
+
+
+def test_a_record_with_a_function_changes_in_a_loop():
+    @dataclass(frozen=True)
+    class Applied:
+        value: Any
+        function: Any
+
+    @cp.cube
+    def kernel(x, out):
+        a = Applied(x[0], lambda v: v + x[0])
+        for _ in range(3):
+            a = Applied(a.function(a.value), a.function)
+        out[0] = a.value
+
+    assert launch(kernel) == 4
