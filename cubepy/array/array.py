@@ -275,11 +275,12 @@ def allocate_pinned(shape: tuple[int, ...], dtype: DType) -> Array:
 
 
 def allocate(shape: tuple[int, ...], dtype: DType, device: Device) -> Array:
-    """An uninitialised, contiguous array."""
+    """An uninitialised, contiguous array; the interpreter's are the host's."""
+    if device.uses_host_memory:
+        device = find_device(HOST)
     block = device.allocate(prod(shape) * dtype.itemsize)
     strides = contiguous_strides(shape, dtype.itemsize)
     owner: Any = block
     if device.uses_host_memory:
         owner = (np.ndarray(shape, numpy_dtype(dtype), block), block)  # type: ignore[call-overload]
-    name = HOST if device.uses_host_memory else device.name
-    return Array(Memory(block.address, dtype, shape, strides, True, True, owner, name))
+    return Array(Memory(block.address, dtype, shape, strides, True, True, owner, device.name))

@@ -140,3 +140,19 @@ def test_devices_equal_their_names(device: str):
     assert hash(found) == hash(device) and found in cp.devices()
     assert found != "cuda:99" and found != 0 and (found == cp.device("cpu")) is (device == "cpu")
     assert repr(found) == f"cp.device({device!r})"
+
+
+def test_arrays_of_the_interpreter_are_on_the_host():
+    """It reads and writes host memory, and runs what is configured to run there."""
+    made = (
+        cp.empty(3, device="interpreter"),
+        cp.zeros(3, device="interpreter"),
+        cp.asarray(np.zeros(3, np.float32), device=cp.device("interpreter")),
+    )
+    with cp.settings(device="interpreter"):
+        made = (*made, cp.empty(3))
+    for out in made:
+        assert out.device == "cpu"
+        out.numpy()[:] = 1
+        increment.configure(device="interpreter").over(out)(out)
+        assert out.numpy().tolist() == [2, 2, 2]
