@@ -342,11 +342,12 @@ def export_tune(
     anywhere: Annotated[
         bool, typer.Option("--anywhere", help="The picks hold on all hardware.")
     ] = False,
+    json: Json = False,
 ) -> None:
-    """Write the picks as text that can be reviewed, committed and imported."""
+    """Write the picks as text that can be reviewed, committed and imported; the text is JSON."""
     from cubepy.cli.tuning import write_picks
 
-    write_picks(file, only, anywhere)
+    write_picks(file, only, anywhere, json)
 
 
 @tune.command("import")

@@ -272,7 +272,7 @@ def _draw(found: list[dict[str, Any]], path: Path) -> None:
     figure.savefig(path)
 
 
-def write_picks(file: Path | None, pattern: str, anywhere: bool) -> None:
+def write_picks(file: Path | None, pattern: str, anywhere: bool, as_json: bool) -> None:
     """The picks in force as text, to a file or to stdout."""
     try:
         text = export_text(named_records(), pattern, anywhere)
@@ -285,6 +285,8 @@ def write_picks(file: Path | None, pattern: str, anywhere: bool) -> None:
         file.write_text(text, encoding="utf-8")
     except OSError as error:
         raise Failure(f"cannot write {file}: {error.strerror}") from None
+    if as_json:
+        print_json({"exported": len(json.loads(text)["picks"]), "file": str(file)})
 
 
 def read_file(file: Path, as_json: bool) -> None:

@@ -68,7 +68,9 @@ def test_tune_show_export_and_import(command: Callable[..., Any], tmp_path: Path
     assert "nothing was measured" in command("tune", "show", "--only", "other").stdout
     assert command("tune", "export", "picks.json").returncode == 0
     text = (tmp_path / "picks.json").read_text(encoding="utf-8")
-    assert command("tune", "export").stdout == text
+    assert command("tune", "export").stdout == command("tune", "export", "--json").stdout == text
+    done = command("tune", "export", "picks.json", "--json")
+    assert json.loads(done.stdout) == {"exported": 1, "file": "picks.json"}
     done = command("tune", "import", "picks.json", "--json")
     assert json.loads(done.stdout) == {"imported": 1}
     (problem,) = json.loads(command("tune", "show", "--json").stdout)
