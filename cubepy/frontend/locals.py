@@ -106,8 +106,11 @@ class Locals(Numbers):
         result of a helper, which has the common type of all assignments.
         """
         record = as_record(value)
-        if not joins and _is_straight(slot, depth) and not _is_of_kind(slot, value, record):
-            slot = None  # on a straight path a name may take anything
+        if slot is not None and not _is_of_kind(slot, value, record):
+            if not joins and _is_straight(slot, depth):
+                slot = None  # on a straight path a name may take anything
+            elif joins and not (isinstance(slot, ViewSlot) and isinstance(value, TensorRef)):
+                raise self._changes(name, slot, value)
         if isinstance(value, TensorRef):
             return self._assign_view(slot, value, key, name, depth)
         if isinstance(value, tuple | list) and not isinstance(slot, NumberSlot):
@@ -120,7 +123,7 @@ class Locals(Numbers):
         if isinstance(value, Value) or is_number(value) or typed_scalar(value):
             return self._assign_number(slot, value, key, name, depth, joins)
         is_same = isinstance(slot, ComptimeSlot) and slot.value is value
-        if slot is None or is_same or _is_straight(slot, depth):
+        if slot is None or is_same or (not joins and _is_straight(slot, depth)):
             return ComptimeSlot(value, key, depth)
         raise self._changes(name, slot, value)
 

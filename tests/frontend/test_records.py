@@ -498,3 +498,22 @@ def test_what_cannot_be_replaced_is_refused(expression: str, code: str):
     with pytest.raises(cp.CompileError) as found:
         cp.cube(names["kernel"])[1, 1](np.zeros(2), np.zeros(2))
     assert re.search(code, str(found.value), re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "(abs if x[0] > 0 else max)(3)",
+        "(Vec(x[0], 1) if x[0] > 0 else (x[1], 2))[0]",
+        "((1, 2) if x[0] > 0 else (Vec(1, 1), 2))[1]",
+    ],
+)
+def test_arms_of_an_expression_that_are_of_different_kinds_are_refused(expression: str):
+    """Not the second one taken for both."""
+    names: dict[str, Any] = {"Vec": Vec}
+    text = f"def kernel(x, out):\n    out[0] = {expression}\n"
+    file = f"<{expression}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(True), file)
+    exec(compile(text, file, "exec"), names)
+    with pytest.raises(cp.CompileError, match="E206: `either"):
+        cp.cube(names["kernel"])[1, 1](np.zeros(2), np.zeros(2))
