@@ -230,8 +230,24 @@ def test_no_more_descriptors_is_a_miss(tmp_path: Path) -> None:
     assert done.stderr.count("RuntimeWarning") == 1
 
 
+def test_an_entry_appears_whole(kept: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of it is on disk before it has its name."""
+    before, seen = os.rename, []
+
+    def rename(aside: str, name: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
+        size = os.stat(aside, dir_fd=src_dir_fd).st_size
+        seen.append((name in os.listdir(dst_dir_fd), size))
+        before(aside, name, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+
+    monkeypatch.setattr(os, "rename", rename)
+    entry = Entry("1" * 64, {}, bytes(1 << 20))
+    kept.put(entry)
+    assert seen == [(False, len(encode(entry)))]
+    assert kept.get(entry.key) == entry
+
+
 def test_a_killed_writer_leaves_no_torn_entry(tmp_path: Path) -> None:
-    """20 kills here; bench/soak_cache.py does 1,000."""
+    """20 kills here; `python -m tests.cache.soak kills` does 1,000."""
     text = (
         "s = Store(sys.argv[1], 1 << 30)\nprint('ready', flush=True)\nn = 0\n"
         "while True:\n  n += 1\n"
