@@ -379,18 +379,18 @@ def _as_parameter(frame: Frame, name: str, value: Any, annotation: Any) -> Any:
 
 def narrow(frame: Frame, what: str, value: Any, t: DType | Line) -> Value:
     """`value` converted to an annotated type; floats do not become integers silently."""
-    if isinstance(value, Value):
-        source, target = element_of(value.type), element_of(t)
-        if source.is_float and not target.is_float:
-            raise frame.tracer.error(
-                "E207",
-                what=what,
-                expected=spell(t),
-                given=spell(value.type),
-                hint=f"convert it explicitly, as in cp.{target.name}(value)",
-            )
-        if isinstance(t, DType) and isinstance(value.type, Line):
-            t = Line[t, value.type.width]
+    target = element_of(t)
+    is_float = element_of(value.type).is_float if isinstance(value, Value) else type(value) is float
+    if is_float and not target.is_float:
+        raise frame.tracer.error(
+            "E207",
+            what=what,
+            expected=spell(t),
+            given=spell(value.type) if isinstance(value, Value) else describe(value),
+            hint=f"convert it explicitly, as in cp.{target.name}(value)",
+        )
+    if isinstance(value, Value) and isinstance(value.type, Line) and isinstance(t, DType):
+        t = Line[t, value.type.width]
     return frame.tracer.convert(value, t)
 
 

@@ -336,3 +336,22 @@ def test_parts_of_lines_keep_their_own_lanes():
     short = np.full(2, np.nan, np.float32)
     lanes_of_lines[1, 1](x, short, 3)
     np.testing.assert_array_equal(short, x[2:4] + 3)
+
+
+def test_float_literals_do_not_become_integers_by_annotation():
+    @cp.cube
+    def helper(v: cp.i32) -> cp.i32:
+        return v
+
+    @cp.cube
+    def argument(out):
+        out[0] = helper(2.5)
+
+    @cp.cube
+    def annotated(out):
+        n: cp.i32 = 2.5  # pyright: ignore[reportAssignmentType]
+        out[0] = n
+
+    for kernel in (argument, annotated):
+        with pytest.raises(cp.CompileError, match="E207: .* expects i32, got 2.5"):
+            kernel[1, 1](np.zeros(1))
