@@ -11,6 +11,7 @@ import pytest
 import cubepy as cp
 from cubepy import kernels
 from cubepy.kernels.calls.epilogues import takes_elements
+from cubepy.kernels.matmul.scaling import scaled
 
 T = np.array([3], np.float32)
 EPILOGUES: tuple[Any, ...] = (
@@ -148,10 +149,16 @@ def test_elements_of_norms(shape: Any):
         np.testing.assert_allclose(found, expected, 1e-5, 1e-5)
 
 
+def through_a_helper(v: Any, index: Any, c: Any) -> Any:
+    return by_lines(v, index, c)
+
+
 def test_what_is_called_for_elements():
     assert takes_elements(residual) and takes_elements(cp.cube(residual))
     assert takes_elements(lambda v, i, c: (lambda: c[i])())
-    assert not takes_elements(by_lines)
+    assert not takes_elements(by_lines) and not takes_elements(through_a_helper)
+    scaled_sums = scaled((False,), 0, None)
+    assert not takes_elements(scaled_sums) and not takes_elements(scaled_sums.inside)  # type: ignore[attr-defined]
     assert not takes_elements(lambda v, i: v * 2) and not takes_elements(lambda v, i, c: v + c[0])
 
 

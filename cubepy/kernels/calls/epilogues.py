@@ -5,7 +5,7 @@ from __future__ import annotations
 import dis
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 import cubepy as cp
@@ -34,11 +34,28 @@ def as_line(found: Any, dtype: Any, width: Any) -> Any:
 
 def takes_elements(function: Any) -> bool:
     """Whether an epilogue f(v, index, ...) is called for one element at a time: it reads its index,
-    which is that of one element, and does not ask how many its line has."""
-    code = getattr(getattr(function, "function", function), "__code__", None)
-    if code is None or code.co_argcount < 2 or hasattr(function, "inside"):
+    which is that of one element, and neither it nor what it calls asks how many its line has."""
+    plain = _undecorated(function)
+    if not isinstance(plain, FunctionType) or plain.__code__.co_argcount < 2:
         return False
-    return "line_size" not in _names(code) and code.co_varnames[1] in _loaded(code)
+    code = plain.__code__
+    return code.co_varnames[1] in _loaded(code) and not _asks_for_width(plain, set())
+
+
+def _undecorated(function: Any) -> Any:
+    return getattr(function, "function", function)
+
+
+def _asks_for_width(function: FunctionType, seen: set[CodeType]) -> bool:
+    if function.__code__ in seen:
+        return False
+    seen.add(function.__code__)
+    names = _names(function.__code__)
+    if "line_size" in names:
+        return True
+    held = [getattr(cell, "cell_contents", None) for cell in function.__closure__ or ()]
+    called = map(_undecorated, [*held, *map(function.__globals__.get, names)])
+    return any(isinstance(f, FunctionType) and _asks_for_width(f, seen) for f in called)
 
 
 def _names(code: CodeType) -> set[str]:

@@ -26,8 +26,6 @@ GROUP = 8
 """Rows whose sums are in registers together then."""
 STEPS = 8
 """Rows of the right factor that are read side by side: as many as a prefetcher follows."""
-FETCHED = 64
-"""Bytes that are brought from memory at a time."""
 LONGEST = 1 << 12
 """Columns of a cube, at most."""
 CUBE_WORK = 1 << 21
@@ -240,23 +238,19 @@ def _cubes(problem: Problem, height: int, width: int) -> int:
 
 
 def streams(target: Target, problem: Problem) -> Streams:
-    """As many lines as registers hold sums of; columns are cut for all cores to have some. Where a
-    line is all that memory brings at a time, rows are fetched ahead, and sums fill half of the
-    nearest cache; shorter lines are read fastest in long runs."""
+    """As many lines as registers hold sums of; columns are cut for all cores to have some. Rows are
+    read fastest in long runs, also where sums then come from the second cache."""
     groups = -(-problem.m // GROUP)
     rows = -(-problem.m // groups)
     line = lanes(target, problem)
     lines = max(1, min(4, tile_extents(target)[0] * 2 // 3 * 2 // rows))
-    wanted = -(-target.cores * (1 if problem.m == 1 else 2) // problem.batches)
+    wanted = -(-target.cores // problem.batches)
     if problem.work < CUBE_WORK // 8:
         wanted = 1
-    step, most = line * lines, LONGEST
-    is_fetched = target.line_bytes >= FETCHED
-    if is_fetched:
-        most = min(target.near_bytes // 2 // (rows * groups * problem.sums.itemsize), most)
-    most = max(step, most // step * step)
+    step = line * lines
+    most = max(step, LONGEST // step * step)
     width = min(_rounded(even_part(-(-problem.n // wanted), most), step), most)
-    return Streams(rows, groups, line, lines, STEPS, width, rows > 1 and is_fetched, problem.sums)
+    return Streams(rows, groups, line, lines, STEPS, width, problem.sums)
 
 
 def dots(target: Target, problem: Problem) -> Dots:

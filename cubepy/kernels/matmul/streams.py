@@ -20,7 +20,7 @@ from cubepy.record import dataclass
 @dataclass(frozen=True, slots=True)
 class Streams:
     """`groups` times `rows` rows; `steps` elements of k and `lines` lines of `line` columns at a
-    time; `width` columns of a cube. `ahead`: the next rows are prefetched."""
+    time; `width` columns of a cube."""
 
     rows: int
     groups: int
@@ -28,7 +28,6 @@ class Streams:
     lines: int
     steps: int
     width: int
-    ahead: bool
     sums: DType
 
 
@@ -119,8 +118,6 @@ def add_lines(factors: Any, y: Any, sums: Any, k: Any, j: Any, at: Any, t: Any) 
     for u in cp.unroll(range(t.steps)):
         row = y[k + u]
         for c in cp.unroll(range(t.lines)):
-            if t.ahead:
-                cp.prefetch(y, (k + u + t.steps, j + c * t.line))
             v = cp.Line[t.sums, t.line](cp.load(row, j + c * t.line, line=t.line, fill=None))
             for r in cp.unroll(range(t.rows)):
                 found[r, c] = found[r, c] + v * factors[r, u]
