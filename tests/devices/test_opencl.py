@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from threading import Thread
+from threading import Event, Thread
 from types import SimpleNamespace
 from typing import Any
 
@@ -176,3 +176,35 @@ def test_memory_is_found_while_another_thread_allocates(opencl: str):
         sys.setswitchinterval(before)
         thread.join()
     assert runtime.allocation_at(8) is None
+
+
+def test_memory_that_dies_in_threads_is_taken_once():
+    """Also while another thread counts it, as allocations do."""
+    dying, is_over = device.Dying(), Event()
+    failed: list[BaseException] = []
+    found: list[int] = []
+
+    def watch() -> None:
+        try:
+            while not is_over.is_set():
+                assert dying.nbytes >= 0
+        except BaseException as error:
+            failed.append(error)
+
+    def die(first: int) -> None:
+        for k in range(first, first + 20_000):
+            dying.add(np.empty(k % 7, np.uint8))
+            if k % 500 == 0:
+                found.append(len(dying.take()))
+
+    watching = [Thread(target=watch) for _ in range(2)]
+    adding = [Thread(target=die, args=(20_000 * k,)) for k in range(3)]
+    for thread in (*watching, *adding):
+        thread.start()
+    for thread in adding:
+        thread.join()
+    is_over.set()
+    for thread in watching:
+        thread.join()
+    assert not failed
+    assert sum(found) + len(dying.take()) == 60_000
