@@ -487,6 +487,7 @@ class Driver:
 def installed() -> Iterator[Driver]:
     """`cuda:0` is this module's device."""
     fake = Driver()
+    gc.unfreeze()  # kernels that were imported are among them
     forget_devices()
     gc.collect()  # what they kept, and what died earlier, is freed by the driver that it came from
     old = keepers()
