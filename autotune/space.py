@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from itertools import product
 from math import log2
+from numbers import Real
 from typing import Any
 
 from cubepy.ir.types import DType, find_dtype
@@ -144,7 +145,7 @@ def ranked(
         return tuple(legal)
     ranks = {c: priority(c, target, problem) for c in legal}
     for c, rank in ranks.items():
-        if not isinstance(rank, int | float) or rank != rank:
+        if not isinstance(rank, Real) or rank != rank:
             raise TypeError(f"`priority` gives {rank!r} for {c!r}; it gives a number")
     return tuple(sorted((c for c in legal if ranks[c] >= 0), key=lambda c: -ranks[c]))
 

@@ -83,7 +83,11 @@ def call(
     if isinstance(function, BoundFunction):
         function, args = function.function, [function.owner, *args]
     if isinstance(function, MethodType) and unwrap(function.__func__) is not None:
-        if function.__func__.__module__ == "collections":  # of NamedTuples: it moves items alone
+        owner = (
+            function.__self__ if isinstance(function.__self__, type) else type_of(function.__self__)
+        )
+        is_made = function.__func__.__module__ == "collections"
+        if is_made and is_tuple_type(owner):  # NamedTuples' own move items alone
             return comptime_result(frame, function, *args, **kwargs)
         function, args = function.__func__, [function.__self__, *args]
     plain = unwrap(function)
@@ -229,7 +233,10 @@ def _call_python(
         is_tensor = isinstance(function, TensorRef | FlatRef)
         suggestion = "index it with brackets, as in x[i]" if is_tensor else "it is not a function"
         raise frame.tracer.error("E108", name=describe(function), suggestion=suggestion)
-    if getattr(function, "__name__", "") == "get" and is_dict(getattr(function, "__self__", 0)):
+    is_get = getattr(function, "__name__", "") == "get" and is_dict(
+        getattr(function, "__self__", 0)
+    )
+    if is_get and is_comptime(args[:1]) and not kwargs:
         return comptime_result(frame, function, *args, **kwargs)
     if not all(is_comptime(a) for a in (*args, *kwargs.values())):
         name = getattr(function, "__name__", type(function).__name__)

@@ -142,9 +142,9 @@ def _note_attributes(frame: Frame, owner: Any, names: frozenset[str]) -> None:
     if not may_change(owner) and (not is_dataclass(owner) or is_fixed(type_of(owner).__module__)):
         return
     for name in names:
-        found = getattr(owner, name, None)
+        found = getattr(owner, name, _MISSING)
         key = (id(owner), name)
-        if found is None or key in frame.tracer.facts.captures:
+        if found is _MISSING or key in frame.tracer.facts.captures:
             continue
         if may_change(owner) or is_users_method(found) or isinstance(found, CONTAINERS):
             frame.tracer.facts.captures[key] = (Attributes(owner), name, found)
@@ -153,6 +153,7 @@ def _note_attributes(frame: Frame, owner: Any, names: frozenset[str]) -> None:
             note_captures(frame, found.__func__, (owner,))
 
 
+_MISSING = object()
 CONTAINERS = (dict, list, set)
 """What changes in place, also where a frozen object holds it."""
 

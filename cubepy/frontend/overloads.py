@@ -159,12 +159,18 @@ def _in_range(frame: Frame, numbers: range, item: Any) -> Any:
 def _apply(frame: Frame, node: ast.AST, names: tuple[str, str], left: Any, right: Any) -> Any:
     """The first result of the operands' methods that is not NotImplemented.
 
-    The left operand's comes first, unless the right one is of a class derived from its class.
+    The left operand's comes first, unless the right one is of a class derived from its class, which
+    in arithmetic has a method of its own. One class alone is asked once in arithmetic.
     """
     attempts = [(left, right, names[0]), (right, left, names[1])]
     a, b = _class_of(left), _class_of(right)
-    if a is not b and issubclass(b, a):
-        attempts.reverse()
+    is_arithmetic = names[1].startswith("__r")
+    if a is b and is_arithmetic:
+        attempts.pop()
+    elif a is not b and issubclass(b, a):
+        inherits = getattr(a, names[1], None) is getattr(b, names[1], None)
+        if not (is_arithmetic and inherits):
+            attempts.reverse()
     for owner, other, name in attempts:
         found = apply_method(frame, node, owner, name, other)
         if found is not NotImplemented:

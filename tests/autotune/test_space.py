@@ -112,3 +112,9 @@ def test_constraints_and_priorities_order_the_candidates():
 def test_a_priority_that_is_no_number_is_refused(rank: object):
     with pytest.raises(TypeError, match="`priority` gives .* for Config"):
         ranked(configurations({"n": (1, 2)}), "target", (), None, lambda *given: rank)
+
+
+def test_priorities_are_any_numbers():
+    configs = configurations({"n": (1, 2)})
+    found = ranked(configs, "target", (), None, lambda c, *given: np.int64(c["n"]))
+    assert [c["n"] for c in found] == [2, 1]

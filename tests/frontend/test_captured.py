@@ -160,3 +160,62 @@ def test_a_record_with_a_function_changes_in_a_loop():
         out[0] = a.value
 
     assert launch(kernel) == 4
+
+
+class Tuned:
+    scale: Any = None
+
+
+def test_an_attribute_that_was_none_is_compared():
+    held = Tuned()
+
+    def pick() -> float:
+        return 1.0 if held.scale is None else held.scale
+
+    @cp.cube
+    def kernel(out: cp.Tensor):
+        out[cp.ABSOLUTE_POS] = pick()
+
+    out = np.zeros(1, np.float32)
+    for scale in (None, 3.0, None):
+        held.scale = scale
+        kernel[1, 1](out)
+        assert out[0] == (scale or 1.0)
+
+
+TABLE = {0: 1.0, 1: 2.0}
+
+
+def test_keys_of_dictionaries_are_comptime():
+    @cp.cube
+    def kernel(out: cp.Tensor):
+        i = cp.ABSOLUTE_POS
+        out[i] = TABLE.get(i, 7.0)
+
+    with pytest.raises(cp.CompileError, match="E108"):
+        kernel[1, 1](np.zeros(1, np.float32))
+
+
+@dataclass(frozen=True)
+class Left:
+    x: Any
+
+    def __sub__(self, other):
+        return self.x - other.x
+
+    def __rsub__(self, other):
+        return 1000.0
+
+
+class Inheriting(Left):
+    """It has no reflected method of its own."""
+
+
+def test_inherited_reflected_methods_come_last():
+    @cp.cube
+    def kernel(x: cp.Tensor, out: cp.Tensor):
+        out[0] = Left(x[0]) - Inheriting(x[1])
+
+    x, out = np.array([5, 2], np.float32), np.zeros(1, np.float32)
+    kernel[1, 1](x, out)
+    assert out[0] == 3

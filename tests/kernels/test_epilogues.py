@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -168,3 +169,61 @@ def test_nothing_is_read_behind_the_arrays():
         a, b, more = random(3, 5), random(5, 7), random(3, 7)
         found = kernels.matmul(a, b, epilogue=(residual, more))
     np.testing.assert_allclose(found, a @ b + more, 1e-5, 1e-5)
+
+
+class Weighted:
+    @cp.cube
+    def marked(self, v: Any, index: Any, c: Any) -> Any:
+        return v + c[index]
+
+    def plain(self, v: Any, index: Any, c: Any) -> Any:
+        return v + c[index]
+
+    def __call__(self, v: Any, index: Any, c: Any) -> Any:
+        return v + c[index]
+
+
+def scaled_residual(factor: float, v: Any, index: Any, c: Any) -> Any:
+    return v + factor * c[index]
+
+
+def of_any_number(v: Any, *rest: Any) -> Any:
+    return v + rest[1][rest[0]]
+
+
+OF_ELEMENTS = (partial(scaled_residual, 1.0), Weighted().plain, Weighted(), of_any_number)
+
+
+@pytest.mark.parametrize("function", [*OF_ELEMENTS, Weighted().marked])
+def test_whatever_reads_its_index_is_called_for_elements(function: Any):
+    assert takes_elements(function)
+    a, b, more = random(5, 7), random(7, 13), random(5, 13)
+    found = kernels.matmul(a, b, epilogue=(function, more))
+    np.testing.assert_allclose(found, a @ b + more, 1e-5, 1e-5)
+
+
+def test_names_that_are_never_assigned():
+    def epilogue(v: Any, index: Any, c: Any) -> Any:
+        return v + c[index] if index[0] >= 0 else absent(v)  # pyright: ignore[reportUnboundVariable]
+
+    assert takes_elements(epilogue)
+    if not epilogue:
+        absent = abs
+
+
+def test_what_is_captured_is_not_read_behind_its_end():
+    columns = np.arange(13, dtype=np.float32)
+    a, b = random(5, 7), random(7, 13)
+    with cp.settings(checked=True):
+        found = kernels.matmul(a, b, epilogue=lambda v, index: v + columns[index[1]])
+    np.testing.assert_allclose(found, a @ b + columns, 1e-5, 1e-5)
+
+
+def test_epilogues_may_count():
+    def count(v: Any, index: Any, counts: Any) -> Any:
+        cp.atomic.add(counts, index[0], 1)
+        return v
+
+    a, b, counts = random(5, 7), random(7, 13), np.zeros(5, np.int32)
+    kernels.matmul(a, b, epilogue=(count, counts))
+    assert (counts == 13).all()

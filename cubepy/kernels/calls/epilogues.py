@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dis
+import inspect
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from types import CodeType, FunctionType
+from functools import partial
+from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any
 
 import cubepy as cp
 from cubepy.array.memory import Memory
 from cubepy.frontend.promote import promote_literal
+from cubepy.lang.function import BoundFunction, CubeFunction
 
 NUMBERS = (bool, int, float)
 
@@ -35,15 +37,33 @@ def as_line(found: Any, dtype: Any, width: Any) -> Any:
 def takes_elements(function: Any) -> bool:
     """Whether an epilogue f(v, index, ...) is called for one element at a time: it reads its index,
     which is that of one element, and neither it nor what it calls asks how many its line has."""
-    plain = _undecorated(function)
-    if not isinstance(plain, FunctionType) or plain.__code__.co_argcount < 2:
+    plain, given = _plain(function)
+    if plain is None:
         return False
     code = plain.__code__
-    return code.co_varnames[1] in _loaded(code) and not _asks_for_width(plain, set())
+    reads = code.co_argcount <= given + 1 or code.co_varnames[given + 1] in _loaded(code)
+    return reads and not _asks_for_width(plain, set())
 
 
-def _undecorated(function: Any) -> Any:
-    return getattr(function, "function", function)
+def _plain(function: Any) -> tuple[FunctionType | None, int]:
+    """The Python function that is called in the end, None if there is none, and how many of its
+    parameters have values before."""
+    if isinstance(function, FunctionType):
+        return function, 0
+    if isinstance(function, CubeFunction):
+        return function.function, 0
+    if isinstance(function, partial):
+        inner, more = function.func, len(function.args)
+    elif isinstance(function, MethodType):
+        inner, more = function.__func__, 1
+    elif isinstance(function, BoundFunction):
+        inner, more = function.function, 1
+    else:
+        inner, more = inspect.getattr_static(type(function), "__call__", None), 1
+        if not isinstance(inner, FunctionType | CubeFunction):
+            return None, 0
+    found, given = _plain(inner)
+    return found, given + more
 
 
 def _asks_for_width(function: FunctionType, seen: set[CodeType]) -> bool:
@@ -53,9 +73,17 @@ def _asks_for_width(function: FunctionType, seen: set[CodeType]) -> bool:
     names = _names(function.__code__)
     if "line_size" in names:
         return True
-    held = [getattr(cell, "cell_contents", None) for cell in function.__closure__ or ()]
-    called = map(_undecorated, [*held, *map(function.__globals__.get, names)])
-    return any(isinstance(f, FunctionType) and _asks_for_width(f, seen) for f in called)
+    held = [x for cell in function.__closure__ or () for x in _content(cell)]
+    called = [_plain(f)[0] for f in (*held, *map(function.__globals__.get, names))]
+    return any(f is not None and _asks_for_width(f, seen) for f in called)
+
+
+def _content(cell: CellType) -> list[Any]:
+    """What a cell holds; it is empty where its name was never assigned."""
+    try:
+        return [cell.cell_contents]
+    except ValueError:
+        return []
 
 
 def _names(code: CodeType) -> set[str]:
@@ -66,7 +94,7 @@ def _loaded(code: CodeType) -> set[str]:
     """The locals that code reads, also from inside lambdas."""
     found: set[str] = set(code.co_cellvars)
     for step in dis.get_instructions(code):
-        if step.opname.startswith("LOAD_FAST"):
+        if "LOAD_FAST" in step.opname:  # also those that store another one
             found |= set(step.argval) if isinstance(step.argval, tuple) else {step.argval}
     return found
 
@@ -77,12 +105,10 @@ def _inner(code: CodeType) -> Iterator[CodeType]:
 
 def with_bounds(
     function: Callable[..., Any] | None, extras: tuple[Memory, ...], extents: tuple[int, ...]
-) -> tuple[Memory, ...]:
-    """The arrays of an epilogue; behind them, where it is called for one element at a time, one
-    that has the extents of the result and is never read: lines may have lanes beyond these."""
-    if not extras or not takes_elements(function):
-        return extras
-    return (*extras, replace(extras[0], shape=extents, strides=(0,) * len(extents)))
+) -> tuple[Any, ...]:
+    """The arrays of an epilogue; behind them, where it is called for one element at a time, the
+    extents of the result: lines may have lanes beyond these."""
+    return (*extras, tuple(extents)) if takes_elements(function) else extras
 
 
 def applied_along(function: Any, v: Any, index: Any, axis: Any, extras: Any) -> Any:
@@ -100,28 +126,27 @@ def applied_at(function: Any, v: Any, at: Any, extras: Any) -> Any:
     `with_bounds` gives them."""
     if not takes_elements(function):
         return applied(function, v, (at(0), *extras))
-    arrays, bounds = (extras[:-1], extras[-1].shape) if len(extras) else ((), ())
-    if v.line_size == 1:
+    arrays, bounds, line = extras[: len(extras) - 1], extras[len(extras) - 1], v.line_size
+    if line == 1:
         return as_line(function(v[0], at(0), *arrays), v.dtype, 1)
-    dtype = as_line(function(v[0], nearest(at(0), bounds), *arrays), v.dtype, 1).dtype
-    held, found = cp.local(v.line_size, v.dtype), cp.local(v.line_size, dtype, fill=0)
+    first = as_line(function(v[0], nearest(at(0), bounds), *arrays), v.dtype, 1)
+    held, found = cp.local(line, v.dtype), cp.local(line, first.dtype, fill=0)
     cp.store(held, 0, v)
-    for k in range(v.line_size):
+    found[0] = first[0]
+    for k in range(1, line):
         index = at(k)
         if is_within(index, bounds):
             found[k] = as_line(function(held[k], index, *arrays), v.dtype, 1)[0]
-    return cp.load(found, 0, line=v.line_size)
+    return cp.load(found, 0, line=line)
 
 
 def nearest(index: Any, bounds: Any) -> Any:
     """The index of an element that exists."""
-    if not len(bounds):
-        return index
     return tuple(min(index[k], bounds[k] - 1) for k in range(len(bounds)))
 
 
 def is_within(index: Any, bounds: Any) -> Any:
-    """Whether the element exists; where there are no arrays to read, it does not matter."""
+    """Whether the element exists."""
     found = True
     for k in cp.unroll(range(len(bounds))):
         found = found and index[k] < bounds[k]
