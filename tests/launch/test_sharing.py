@@ -220,10 +220,10 @@ def test_cores_are_looked_up_again(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_kernels_time_is_noted():
-    """Of the last launch that is not too short."""
+    """Of the last launch by one thread that is not too short."""
     kernel = cp.cube(iterate.function)
     x, out = np.ones(SIZE, np.float32), np.empty(SIZE, np.float32)
-    with cp.settings(num_threads=2):
+    with cp.settings(num_threads=1):
         for _ in range(6):
             kernel.over(out)(x, out, TURNS)
         (marks,) = (c.marks for made in kernel.specialisations._made.values() for c in made)
