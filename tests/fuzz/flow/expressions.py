@@ -119,7 +119,7 @@ class Expressions:
             return self._member(self._c.choose(self._scope.records[t]), a, b)
         if kind == 16:
             return f"Pair({a}, {b}){self._c.choose(('.less', f'.more({a}).less', '.more(1).b'))}"
-        return f"cp.where({self._condition(d)}, {a}, {b})"
+        return f"cp.where(bool({self._condition(d)}), {a}, {b})"
 
     def _member(self, record: str, a: str, b: str) -> str:
         """What a record's class defines, or that of a copy of it."""
@@ -181,5 +181,6 @@ class Expressions:
         if kind == 7 and t not in FLOATS:
             return f"({a} % 3)"
         if kind == 8 and depth > 0:
-            return f"({self._condition(d)} if {self._condition(d)} else {self._condition(d)})"
+            one, other = (f"bool({self._condition(d)})" for _ in "ab")  # arms are of one kind
+            return f"({one} if {self._condition(d)} else {other})"
         return f"({a} {compare} {b})"
