@@ -185,11 +185,14 @@ before = handler()
 interrupt(40_000)
 assert handler() == before
 signal.signal(signal.SIGURG, signal.SIG_DFL)
-interrupt(1 << 30)  # shared, as the one before
+for _ in range(5):
+    interrupt(1 << 30)
+    if handler()[0]:  # it was shared, which busy machines may not do
+        break
 assert handler()[0] not in (0, before[0]) and handler()[1]
 """
     )
-    assert lines == ["left", "left"]
+    assert lines[:2] == ["left", "left"] and set(lines) == {"left"}
 
 
 def test_an_exception_that_is_gone_is_still_an_interrupt():
