@@ -11,7 +11,7 @@ from cubepy.runtimes import registry
 
 
 def keepers() -> list[CubeKernel | Plans]:
-    """What keeps things of devices, except what the collector was told to freeze."""
+    """What holds things of devices, but for frozen objects."""
     return [found for found in gc.get_objects() if isinstance(found, CubeKernel | Plans)]
 
 
