@@ -1,34 +1,48 @@
 """Forks of a process with threads: what a thread that is lost in the child had begun.
 
 A fork waits for imports that are under way, as nobody would finish such a module there; then it
-takes the locks that must be free in the child.
+takes the locks that must be free in the child. Ctrl-C may come meanwhile. What its handler raises
+then goes nowhere, as Python reports and drops it, and it may be raised instead of a hook's first
+line. So each lock is taken and let go whatever else is raised, and it is let go by two hooks.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable
+from contextlib import AbstractContextManager
+from functools import partial
 from importlib import _bootstrap as bootstrap
+from inspect import GEN_SUSPENDED, getgeneratorstate
 from threading import get_ident
-from typing import Any
+from typing import Any, NamedTuple
 
 PATIENCE = 10.0
 """Seconds after which the fork goes on: an import may itself wait for the thread that forks."""
-Hook = tuple[Callable[[], Any], Callable[[], Any], Callable[[], Any]]
-_hooks: list[Hook] = []
-_begun: dict[int, list[list[Hook]]] = {}
-"""The hooks that ran before the forks that each thread is in, in order."""
+
+Lock = AbstractContextManager[Any]
 
 
-def at_fork(
-    before: Callable[[], Any],
-    after_in_parent: Callable[[], Any],
-    after_in_child: Callable[[], Any],
-) -> None:
-    """As `os.register_at_fork`, but a fork under way does not end what another thread registers
-    meanwhile, by an import, and so had not begun. The last ones registered begin first."""
-    _hooks.append((before, after_in_parent, after_in_child))
+class Held(NamedTuple):
+    """A lock that a fork asked for: it has it while `until` is suspended, and closing that, once
+    or twice, lets it go."""
+
+    lock: Lock
+    until: Generator[None, None, None]
+    in_child: Callable[[], Any]
+
+
+_locks: list[tuple[Lock, Callable[[], Any]]] = []
+_forks: dict[int, list[list[Held]]] = {}
+"""What the forks hold that each thread is in, in order: a handler of signals may fork in a fork."""
+
+
+def at_fork(lock: Lock, in_child: Callable[[], Any] = int) -> None:
+    """Let forks hold `lock`, so that it guards no half of a change in the child, where `in_child`
+    is called before it is let go. The last ones registered are taken first. A fork under way
+    ignores what another thread registers meanwhile, by an import."""
+    _locks.append((lock, in_child))
 
 
 def are_under_way() -> bool:
@@ -44,32 +58,61 @@ def _wait() -> None:
         time.sleep(0.001)
 
 
+def _holding(lock: Lock) -> Generator[None, None, None]:
+    with lock:
+        yield
+
+
+def _hold(lock: Lock, in_child: Callable[[], Any]) -> None:
+    begun = _forks[get_ident()][-1]
+    if any(held.lock is lock and getgeneratorstate(held.until) == GEN_SUSPENDED for held in begun):
+        return  # interrupted when it had it
+    begun.append(Held(lock, _holding(lock), in_child))
+    next(begun[-1].until)
+
+
+def _do_all(steps: Iterable[Callable[[], Any]]) -> None:
+    """Do each step, and once more if it raises; raise the last of what was raised at the end."""
+    error: BaseException | None = None
+    for step in steps:
+        for _ in range(2):
+            try:
+                step()
+                break
+            except BaseException as raised:
+                error = raised
+    if error is not None:
+        raise error
+
+
 def _before() -> None:
-    begun: list[Hook] = []
-    _begun.setdefault(get_ident(), []).append(begun)
-    _wait()
-    for hook in reversed(_hooks.copy()):
-        hook[0]()
-        begun.append(hook)
+    _forks.setdefault(get_ident(), []).append([])
+    holds = [partial(_hold, *registered) for registered in reversed(_locks)]
+    _do_all([_wait, *holds])
 
 
-def _after(where: int) -> None:
-    """Go back to what was before, in the order of registration."""
-    thread = get_ident()
-    begun = _begun[thread].pop()
-    if not _begun[thread]:
-        del _begun[thread]
-    for hook in reversed(begun):
-        hook[where]()
+def _let_go() -> None:
+    _do_all([held.until.close for held in reversed(_forks[get_ident()][-1])])
 
 
-def _after_in_child() -> None:
-    for thread in [t for t in _begun if t != get_ident()]:  # theirs are not this process's
-        del _begun[thread]
-    _after(2)
+def _end() -> None:
+    """Let go what an exception in place of `_let_go` left."""
+    try:
+        _let_go()
+    finally:
+        thread = get_ident()
+        _forks[thread].pop()
+        if not _forks[thread]:
+            del _forks[thread]
+
+
+def _begin_child() -> None:
+    for thread in [t for t in _forks if t != get_ident()]:  # theirs are not this process's
+        del _forks[thread]
+    _do_all([held.in_child for held in reversed(_forks[get_ident()][-1])])
+    _end()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_before, after_in_parent=lambda: _after(1), after_in_child=_after_in_child
-    )
+    os.register_at_fork(before=_before, after_in_parent=_let_go, after_in_child=_begin_child)
+    os.register_at_fork(after_in_parent=_end)

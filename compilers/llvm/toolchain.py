@@ -17,7 +17,7 @@ from cubepy.targets import Target
 
 _lock = RLock()
 # A fork waits for LLVM: a lost thread can't finish its work.
-at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+at_fork(_lock)
 
 
 @lru_cache(maxsize=1)

@@ -326,8 +326,4 @@ def _exit() -> None:
     MemoryPool._exiting = True
 
 
-at_fork(  # a child must not inherit a lock held by a lost thread
-    before=MemoryPool._lock.acquire,
-    after_in_parent=MemoryPool._lock.release,
-    after_in_child=MemoryPool._lock.release,
-)
+at_fork(MemoryPool._lock)  # a child must not inherit a lock held by a lost thread

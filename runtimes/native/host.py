@@ -16,7 +16,7 @@ _ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA = 158, 0x1023, 18
 """From Linux's headers, for x86-64."""
 _lock = RLock()
 # A thread that is lost would hold the lock of llvmlite for ever.
-at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+at_fork(_lock)
 
 
 @lru_cache(maxsize=1)

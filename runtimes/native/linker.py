@@ -26,10 +26,10 @@ memory of each library until it ends."""
 _lock = threading.Lock()
 _serial = itertools.count()
 # A child must not inherit the lock held by a lost thread.
-at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+at_fork(_lock)
 
 _once = threading.RLock()  # taken before `_lock`, also where a fork takes both
-at_fork(before=_once.acquire, after_in_parent=_once.release, after_in_child=_once.release)
+at_fork(_once)
 T = TypeVar("T")
 
 

@@ -327,7 +327,6 @@ def _after_fork() -> None:
     for pool in list(_pools):
         pool._lose_workers()
         pool._interrupts.begin()
-    _lock.release()
 
 
-at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_after_fork)
+at_fork(_lock, in_child=_after_fork)

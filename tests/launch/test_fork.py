@@ -137,31 +137,81 @@ def test_fork_waits_for_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert not are_under_way()
 
 
-def test_what_is_registered_during_a_fork_is_not_ended_by_it(tmp_path: Path):
-    """As where a fork waits for an import of another thread, which registers a lock."""
-    program = tmp_path / "forking.py"
-    program.write_text(
-        "import os, threading\n"
-        "import cubepy\n"
-        "from cubepy.forks import at_fork\n"
-        "said = []\n"
-        "def begin():\n"
-        "    said.append('begin')\n"
-        "    late = threading.Lock()\n"
-        "    at_fork(late.acquire, late.release, late.release)\n"
-        "at_fork(begin, lambda: said.append('parent'), lambda: said.append('child'))\n"
-        "child = os.fork()\n"
-        "if not child:\n"
-        "    os._exit(said != ['begin', 'child'])\n"
-        "assert os.waitpid(child, 0)[1] == 0\n"
-        "assert said == ['begin', 'parent'], said\n"
-    )
+def run(program: Path, text: str) -> tuple[int, str]:
+    """The exit status and what the program said on stderr."""
+    program.write_text(text)
     environment = os.environ | {"PYTHONPATH": str(Path(cp.__file__).parents[1])}
     command = [sys.executable, str(program)]
     found = subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=60, check=False
     )
-    assert (found.returncode, found.stderr) == (0, "")
+    return found.returncode, found.stderr
+
+
+def test_what_is_registered_during_a_fork_is_not_ended_by_it(tmp_path: Path):
+    """As where a fork waits for an import of another thread, which registers a lock."""
+    text = (
+        "import os, threading\n"
+        "import cubepy\n"
+        "from cubepy.forks import at_fork\n"
+        "said = []\n"
+        "class Beginning:\n"
+        "    def __enter__(self):\n"
+        "        said.append('begin')\n"
+        "        at_fork(threading.RLock(), lambda: said.append('late'))\n"
+        "    def __exit__(self, *error):\n"
+        "        said.append('end')\n"
+        "at_fork(Beginning(), lambda: said.append('child'))\n"
+        "child = os.fork()\n"
+        "if not child:\n"
+        "    os._exit(said != ['begin', 'child', 'end'])\n"
+        "assert os.waitpid(child, 0)[1] == 0\n"
+        "assert said == ['begin', 'end'], said\n"
+    )
+    assert run(tmp_path / "forking.py", text) == (0, "")
+
+
+@pytest.mark.parametrize("moment", ["taking", "forking", "ending"])
+def test_ctrl_c_during_a_fork_leaves_no_lock_behind(tmp_path: Path, moment: str):
+    """Python drops what a handler raises in hooks, also instead of their first line."""
+    text = (
+        "import _thread, os, threading\n"
+        f"moment = {moment!r}\n"
+        "if moment == 'forking':  # the first one registered is called last\n"
+        "    os.register_at_fork(before=_thread.interrupt_main)\n"
+        "import cubepy\n"
+        "from cubepy.forks import at_fork\n"
+        "locks = [threading.RLock() for _ in range(3)]\n"
+        "class Interrupted:\n"
+        "    def __enter__(self):\n"
+        "        if moment == 'taking' and not said:\n"
+        "            said.append(1)\n"
+        "            _thread.interrupt_main()\n"
+        "        said.append(2)\n"
+        "    def __exit__(self, *error):\n"
+        "        if moment == 'ending':\n"
+        "            _thread.interrupt_main()\n"
+        "        said.append(3)\n"
+        "said = []\n"
+        "at_fork(locks[0])\n"
+        "at_fork(locks[1])\n"
+        "at_fork(Interrupted())\n"
+        "at_fork(locks[2])\n"
+        "def are_free():\n"
+        "    got = []\n"
+        "    asking = lambda: got.extend(lock.acquire(False) for lock in locks)\n"
+        "    thread = threading.Thread(target=asking)\n"
+        "    thread.start()\n"
+        "    thread.join()\n"
+        "    return got == [True] * 3\n"
+        "child = os.fork()\n"
+        "if not child:\n"
+        "    os._exit(not are_free())\n"
+        "assert os.waitpid(child, 0)[1] == 0\n"
+        "assert are_free() and (moment != 'taking' or said[:2] == [1, 2]), said\n"
+    )
+    status, said = run(tmp_path / "forking.py", text)
+    assert status == 0 and "KeyboardInterrupt" in said, said
 
 
 def test_a_property_that_another_thread_finds_is_found_by_the_child():
