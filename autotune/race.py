@@ -8,19 +8,21 @@ median by order statistics: W. J. Conover, Practical Nonparametric Statistics, s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from math import comb
 from random import Random
 
 from cubepy.record import dataclass
 
-ROUNDS = 40
-"""Samples of one candidate, at most."""
+ROUNDS = 200
+"""Samples of one candidate, at most: the budget of a quick search ends before."""
 CLEAR = ((3, 1.5), (4, 1.2))
 """After so many samples, a candidate that was slower by such a factor in all of them leaves."""
 MARGIN = 1.01
 """What is slower by less than this is as good."""
-TIE_ROUNDS = 15
-"""Rounds after which candidates within the margin are a tie."""
+NEAR, TIE_ROUNDS = 1.03, 15
+"""A race is a tie where, after so many rounds, the pick is shown to be within this factor of each
+candidate that is left."""
 ROOFLINE = 1.05
 """Within this factor of the bound nothing is left to be found."""
 
@@ -80,7 +82,7 @@ def race(
         if bound and count >= 2 and min(times[leader]) <= bound * ROOFLINE:
             reason = "roofline"
             break
-        if count >= TIE_ROUNDS and _is_tie(alive, times):
+        if count >= TIE_ROUNDS and _is_tie(alive, times, favourite):
             reason = "tie"
             break
     return decide(alive, times, favourite, reason)
@@ -90,10 +92,7 @@ def decide(
     alive: Sequence[int], times: Mapping[int, Sequence[float]], favourite: int, reason: str
 ) -> Outcome:
     """The outcome of what was sampled so far."""
-    sampled = [k for k in alive if times.get(k)]
-    leader = _leader(sampled, times) if sampled else favourite
-    if favourite != leader and not is_slower(_ratios(times, favourite, leader)):
-        leader = favourite
+    leader = _picked(alive, times, favourite)
     others = [k for k in times if k != leader and times[k]]
     if not others:
         return Outcome(leader, reason, 0.0 if len(times) > 1 else 1.0, times)
@@ -103,6 +102,16 @@ def decide(
 
 def _leader(alive: Sequence[int], times: Mapping[int, Sequence[float]]) -> int:
     return min(alive, key=lambda k: (median(times[k]), k))
+
+
+def _picked(
+    alive: Sequence[int], times: Mapping[int, Sequence[float]], favourite: int
+) -> int:
+    """The favourite, unless the leader is shown to be faster."""
+    sampled = [k for k in alive if times.get(k)]
+    leader = _leader(sampled, times) if sampled else favourite
+    is_out = favourite not in alive or is_slower(_ratios(times, favourite, leader))
+    return leader if is_out else favourite
 
 
 def _ratios(times: Mapping[int, Sequence[float]], k: int, leader: int) -> list[float]:
@@ -118,22 +127,28 @@ def is_slower(ratios: Sequence[float]) -> bool:
     return len(ratios) >= 6 and interval(ratios)[0] > MARGIN
 
 
-def _is_tie(alive: Sequence[int], times: Mapping[int, Sequence[float]]) -> bool:
-    middle = [median(times[k]) for k in alive]
-    return max(middle) <= min(middle) * MARGIN
+def _is_tie(alive: Sequence[int], times: Mapping[int, Sequence[float]], favourite: int) -> bool:
+    picked = _picked(alive, times, favourite)
+    others = (k for k in alive if k != picked)
+    return all(interval(_ratios(times, picked, k))[1] <= NEAR for k in others)
 
 
 def interval(samples: Sequence[float]) -> tuple[float, float]:
     """Bounds of the median at 95 % by order statistics; of few samples, the least and largest."""
-    ordered, n = sorted(samples), len(samples)
+    ordered, rank = sorted(samples), _rank(len(samples))
+    return ordered[rank], ordered[-1 - rank]
+
+
+@lru_cache(maxsize=ROUNDS)
+def _rank(n: int) -> int:
+    """How many of so many samples lie below the interval."""
     below, rank = 0.0, 0
     while rank < (n - 1) // 2:
         below += comb(n, rank) / 2**n
         if below > 0.025:
             break
         rank += 1
-    rank = max(0, rank - 1)
-    return ordered[rank], ordered[n - 1 - rank]
+    return max(0, rank - 1)
 
 
 def median(samples: Sequence[float]) -> float:

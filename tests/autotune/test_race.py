@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from cubepy.autotune.race import ROUNDS, confidence, interval, is_slower, median, race
+from cubepy.autotune.race import ROUNDS, confidence, decide, interval, is_slower, median, race
 from tests.autotune.fakes import FakeClock
 
 
@@ -47,6 +47,24 @@ def test_outliers_and_drift_of_the_machine_change_nothing():
         run([1.0, 0.8, 1.5], 0.1, seed=s, outliers=0.05, drift=0.01)[0].winner for s in range(30)
     ]
     assert wins.count(1) >= 28 and 2 not in wins
+
+
+def test_a_race_goes_on_until_the_pick_is_shown_to_be_near_the_best():
+    """Noise takes more rounds; the budget is what ends them."""
+    races = [run([1.0, 0.9], noise=0.6, seed=s) for s in range(30)]
+    assert [found.winner for found, _, _ in races].count(1) >= 28
+    assert max(samples[1] for _, samples, _ in races) > 40
+    ties = [run([1.0] * 9, noise=0.1, seed=s) for s in range(10)]
+    assert all(found.reason == "tie" and max(n.values()) < 60 for found, n, _ in ties)
+    far = [run([1.0, 0.96], noise=0.3, seed=s)[0] for s in range(30)]
+    assert not [found for found in far if (found.winner, found.reason) == (0, "tie")]
+    assert run([1.0] * 9, noise=0.5, budget=100)[0].reason == "budget"
+
+
+def test_a_default_that_left_does_not_come_back():
+    """It was shown to be slower than one that was then overtaken."""
+    times = {0: [1.0] * 6, 1: [0.9] * 6 + [5.0] * 9, 2: [1.0, 0.95] * 6 + [0.95] * 3}
+    assert decide([1, 2], times, 0, "tie").winner == 2
 
 
 @pytest.mark.parametrize("budget", [0.1, 0.5, 1.0, 2.0, 7.3])
