@@ -25,7 +25,8 @@ SILENCE_S = 3.0
 MOST_TASKS = 4096
 """More would not fit into a pipe; the rest is compiled by who runs it."""
 BEHIND = 10
-"""The priority of processes behind which others go first."""
+"""The priority of processes behind which others go first, where they cannot be given what nobody
+else wants of the processors."""
 _TASK, _ANSWER = struct.Struct("<i"), struct.Struct("<iid")
 _NEVER = -1.0
 _BEGUN, _DONE = 0, 1
@@ -106,14 +107,15 @@ class Ahead:
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let the processes go on, behind all others. Those that end are not replaced any more: the
-        arguments, which a new one would need, are nobody's concern."""
+        """Let the processes go on, on processors that are idle. Those that end are not replaced any
+        more: the arguments, which a new one would need, are nobody's concern."""
         self._compile = None
         for pid, task in self._doing.items():
             if task is not None:  # it has had no time since they were stopped
                 self._doing[pid] = task[0], self._clock()
             with suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, pid, BEHIND)
+                os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
         self._signal(signal.SIGCONT)
 
     def _signal(self, number: int) -> None:

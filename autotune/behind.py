@@ -7,16 +7,28 @@ import os
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from cubepy.autotune import session
-from cubepy.autotune.ahead import Ahead
+from cubepy.autotune.ahead import Ready
 from cubepy.record import dataclass
 
 LONGEST_S = 10.0
 """How long processes compile behind calls, for one search."""
 MOST = 64
 """Searches whose candidates wait; the oldest go first."""
+
+
+class Compiling(Protocol):
+    """What compiles candidates: `ahead.Ahead`, or the child of a search with one."""
+
+    def next(self, wanted: Sequence[int], until: float) -> Ready | None:
+        """One of those that are wanted whose code is on disk; None if there is none by then."""
+        ...
+
+    def close(self) -> None:
+        """End all processes."""
+        ...
 
 
 @dataclass
@@ -33,27 +45,27 @@ _changed = threading.Condition()
 
 
 def compile_behind(
-    name: Any, ahead: Ahead, left: Sequence[int], texts: Sequence[str], left_s: float
+    name: Any, compiling: Compiling, left: Sequence[int], texts: Sequence[str], left_s: float
 ) -> None:
-    """Let `ahead` go on with the candidates `left` behind this call, and close it."""
+    """Let `compiling` go on with the candidates `left` behind this call, and close it."""
     rest = Rest(left_s, [])
     with _changed:
         while len(_rests) >= MOST:
             _rests.pop(next(iter(_rests)))
         _rests[name] = rest
-    work = (rest, ahead, list(left), list(texts))
+    work = (rest, compiling, list(left), list(texts))
     threading.Thread(target=_work, args=work, daemon=True).start()
 
 
-def _work(rest: Rest, ahead: Ahead, left: list[int], texts: list[str]) -> None:
+def _work(rest: Rest, compiling: Compiling, left: list[int], texts: list[str]) -> None:
     try:
         until = time.perf_counter() + LONGEST_S
-        while left and (ready := ahead.next(left, until)) is not None:
+        while left and (ready := compiling.next(left, until)) is not None:
             left.remove(ready.k)
             if ready.is_made:
                 rest.compiled.append(texts[ready.k])
     finally:
-        ahead.close()
+        compiling.close()
         with _changed:
             rest.is_done = True
             session.note_change()  # kept picks are looked up again

@@ -21,6 +21,7 @@ from cubepy.autotune.trials import (
     Limits,
     Message,
     Report,
+    Trials,
 )
 from cubepy.jit.ahead import NotKept
 from cubepy.record import dataclass
@@ -32,6 +33,7 @@ class Checks:
     one of them took so far."""
 
     subject: Subject
+    trials: Trials
     wanted: list[Any]
     limits: Limits
     ahead: Ahead | None
@@ -41,10 +43,10 @@ class Checks:
     longest_s: float = 0.0
 
     def run(self, unknown: Sequence[int]) -> list[int]:
-        """Check candidates as they are compiled, until that share of the budget is spent, or the
-        longest so far would not fit into what is left; those that are left."""
-        left, until = list(unknown), self.limits.checked_by
-        while left and self.clock() < until and self._rest() > self.longest_s:
+        """Check candidates as they are compiled, until their race needs what is left of the budget,
+        or the longest check so far would not fit into that; those that are left."""
+        left = list(unknown)
+        while left and self.clock() < (until := self._until()) and self._rest() > self.longest_s:
             ready = self.ahead.next(left, until) if self.ahead else Ready(left[0])
             if ready is None or not self._may_run(until):
                 break
@@ -60,6 +62,10 @@ class Checks:
         for k in left:
             self._checked(k, UNTRIED)
         return left
+
+    def _until(self) -> float:
+        """When no candidate is waited for any more."""
+        return self.limits.checked_by(self.trials.race_s())
 
     def _rest(self) -> float:
         """What a check may take at most, with the time in which a first run is ended."""

@@ -11,18 +11,21 @@ import os
 import select
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from cubepy.autotune import children
-from cubepy.autotune.search import conclude, examine
+from cubepy.autotune.ahead import Ahead, Ready
+from cubepy.autotune.behind import LONGEST_S
+from cubepy.autotune.search import Later, conclude, examine
 from cubepy.autotune.subject import Subject
 from cubepy.autotune.trials import (
     CRASHED,
     LATE,
+    UNTRIED,
     Clock,
     Limits,
     Message,
@@ -52,32 +55,53 @@ def search(
     limits: Limits,
     clock: Clock = time.perf_counter,
     watch: Callable[[Trials], None] = lambda trials: None,
+    later: Later | None = None,
 ) -> None:
     """Fill `trials` by children, one after the other, until one reaches the end.
 
-    `watch` is called for each message. Nothing is raised for what candidates do.
+    `watch` is called for each message; `later` takes over a child that compiles on, as the limits
+    ask for. Nothing is raised for what candidates do.
     """
     for _ in range(MOST_CHILDREN):
         if trials.outcome is not None:
             return
         if clock() >= limits.deadline:
             break
-        child = _Child(lambda report: examine(subject, trials, limits, report, clock), trials)
+        child = _Child(lambda report: _examine(subject, trials, limits, report, clock), trials)
         try:
             for message in child.messages(trials, limits, subject.reference, clock):
                 trials.apply(message)
                 watch(trials)
-        except BaseException:  # Ctrl-C waits for nobody
-            child.is_late = True
-            raise
-        finally:
+            left = [k for k, known in enumerate(trials.status) if known == UNTRIED]
+            if trials.outcome is not None and left and later and limits.first_share is not None:
+                later(child, left)
+                return
             status, detail = child.end()
+        except BaseException:  # Ctrl-C waits for nobody
+            child.close()
+            raise
         if trials.outcome is None and not child.is_last:
             status = LATE if child.is_late else status
             detail = f"no answer within {limits.each_s:.3g} s" if child.is_late else detail
             trials.lost(status, detail, subject.reference)
     if trials.outcome is None:
         conclude(trials, subject.reference)
+
+
+def _examine(
+    subject: Subject, trials: Trials, limits: Limits, report: Report, clock: Clock
+) -> None:
+    """In the child: search; then compile what is left, and say what is there."""
+
+    def go_on(ahead: Ahead, left: Sequence[int]) -> None:
+        rest, until = list(left), clock() + LONGEST_S
+        while rest and (ready := ahead.next(rest, until)) is not None:
+            rest.remove(ready.k)
+            if ready.is_made:
+                report({"do": "made", "k": ready.k})
+        ahead.close()
+
+    examine(subject, trials, limits, report, clock, later=go_on)
 
 
 @cube
@@ -96,8 +120,8 @@ class _Child:
     """A forked process that reports by a pipe."""
 
     def __init__(self, work: Callable[[Report], None], trials: Trials) -> None:
-        self.is_late = self.is_last = False
-        self._buffer = b""
+        self.is_late = self.is_last = self._is_ended = False
+        self._buffer, self._lines = b"", list[bytes]()
         self._pipe, write = os.pipe()
 
         def report(message: Message) -> None:
@@ -116,24 +140,48 @@ class _Child:
         quiet = clock()
         while True:
             is_reference = trials.doing in (None, reference)
-            rest = (latest if is_reference else min(latest, quiet + limits.each_s)) - clock()
-            if rest <= 0 or not select.select([self._pipe], [], [], rest)[0]:
-                self.is_late, self.is_last = True, clock() >= latest
-                return
-            data = os.read(self._pipe, 1 << 16)
-            if not data:
+            until = latest if is_reference else min(latest, quiet + limits.each_s)
+            message = self._message(until - clock())
+            if message is None:
+                self.is_last = self.is_late and clock() >= latest
                 return
             quiet = clock()
-            *lines, self._buffer = (self._buffer + data).split(b"\n")
-            for line in lines:
-                message = json.loads(line)
-                yield message
-                if message["do"] == "end":
-                    return
+            yield message
+            if message["do"] == "end":
+                return
+
+    def _message(self, seconds: float) -> Message | None:
+        """The next message; None where none comes in time (then it is late), or ever."""
+        until = time.monotonic() + seconds
+        while not self._lines:
+            rest = until - time.monotonic()
+            if rest <= 0 or not select.select([self._pipe], [], [], rest)[0]:
+                self.is_late = True
+                return None
+            data = os.read(self._pipe, 1 << 16)
+            if not data:
+                return None
+            *self._lines, self._buffer = (self._buffer + data).split(b"\n")
+        return json.loads(self._lines.pop(0))
+
+    def next(self, wanted: Sequence[int], until: float) -> Ready | None:
+        """The next of those that are wanted whose code is on disk; None where there is none."""
+        while (message := self._message(until - time.perf_counter())) is not None:
+            if message["do"] == "made" and message["k"] in wanted:
+                return Ready(message["k"], is_made=True)
+        return None
+
+    def close(self) -> None:
+        """End the child, whatever it does."""
+        self.is_late = True
+        if not self._is_ended:
+            self.end()
 
     def end(self) -> tuple[str, str]:
         """End the child if it has not ended; how it did."""
-        os.close(self._pipe)
         if self.is_late:
             children.kill(self._pid)
-        return CRASHED, children.how_it_ended(children.wait(self._pid))
+        status = children.wait(self._pid)
+        self._is_ended = True
+        os.close(self._pipe)
+        return CRASHED, children.how_it_ended(status)

@@ -31,7 +31,7 @@ ROOFLINE = 1.05
 class Outcome:
     """How a race ended. `winner`: a candidate; `reason`: "separated", "tie", "budget", "roofline",
     "rounds" or "alone"; `confidence`: that the winner is faster than the one behind it by the
-    median, from 0 to 1; `times`: the samples of each, in seconds."""
+    median, from 0 to 1, and 0 where there is none; `times`: the samples of each, in seconds."""
 
     winner: int
     reason: str
@@ -95,7 +95,7 @@ def decide(
     leader = _picked(alive, times, favourite)
     others = [k for k in times if k != leader and times[k]]
     if not others:
-        return Outcome(leader, reason, 0.0 if len(times) > 1 else 1.0, times)
+        return Outcome(leader, reason, 0.0, times)
     second = min(others, key=lambda k: median(times[k]))
     return Outcome(leader, reason, confidence(_ratios(times, second, leader)), times)
 
@@ -104,9 +104,7 @@ def _leader(alive: Sequence[int], times: Mapping[int, Sequence[float]]) -> int:
     return min(alive, key=lambda k: (median(times[k]), k))
 
 
-def _picked(
-    alive: Sequence[int], times: Mapping[int, Sequence[float]], favourite: int
-) -> int:
+def _picked(alive: Sequence[int], times: Mapping[int, Sequence[float]], favourite: int) -> int:
     """The favourite, unless the leader is shown to be faster."""
     sampled = [k for k in alive if times.get(k)]
     leader = _leader(sampled, times) if sampled else favourite

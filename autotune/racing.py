@@ -8,11 +8,18 @@ from typing import Any
 from cubepy.autotune.checks import difference_from, shown
 from cubepy.autotune.race import Outcome, race
 from cubepy.autotune.subject import Subject
-from cubepy.autotune.trials import FAILED, OK, WRONG, Clock, Limits, Report, Trials
+from cubepy.autotune.trials import (
+    FAILED,
+    OK,
+    SAMPLE_S,
+    TIMED_SHARE,
+    WRONG,
+    Clock,
+    Limits,
+    Report,
+    Trials,
+)
 
-SAMPLE_S = 1e-3
-"""A sample is so many launches that it takes about this long: the clock and a launch are short
-against it."""
 MOST_LOOPS = 1 << 14
 RUNS = 2
 """Of a candidate that is timed once: one that is timed, and one before."""
@@ -26,8 +33,9 @@ def time_first(
     """Time a run of each that is right, the reference first: what takes much longer than others
     does not race. Nothing is compiled at the same time any more."""
     right = [k for k, status in enumerate(trials.status) if status == OK and k not in trials.first]
+    until = clock() + TIMED_SHARE * (limits.deadline - clock())
     for k in sorted(right, key=lambda k: k != subject.reference):
-        if k != subject.reference and clock() >= limits.timed_by:
+        if k != subject.reference and clock() >= until:
             break
         if clock() + RUNS * trials.ran.get(k, 0.0) >= limits.deadline:
             continue

@@ -17,8 +17,9 @@ from cubepy.autotune.trials import FAILED, OK, UNKNOWN, UNTRIED, Clock, Limits, 
 MANY = 4
 MAKING_S = 10.0
 """What a process that compiles ahead may take for a candidate at least: others work beside it."""
-Later = Callable[[Ahead, Sequence[int]], None]
-"""Goes on with compiling, and closes what does so: these candidates are left."""
+Later = Callable[[Any, Sequence[int]], None]
+"""Goes on with compiling (`behind.Compiling`), and closes what does so: these candidates are
+left."""
 
 
 def examine(
@@ -33,7 +34,7 @@ def examine(
     """Do what `trials` does not know yet, and report it, up to the message "end".
 
     `first_runs`: where candidates run before they may run here; None: here. `later`: what takes
-    over the candidates that were not compiled in time; None: they are left out.
+    over the candidates that were not compiled in time, where the limits leave some for later.
     """
     others = [k for k, s in enumerate(trials.status) if s == UNKNOWN and k != subject.reference]
     ahead = _compiling(subject, others, limits, clock)
@@ -46,13 +47,13 @@ def examine(
             difference_from(subject, wanted)  # what compares is loaded while others compile
         if ahead is not None and first_runs is not None:
             subject.seconds(subject.reference, 1)  # what times on a GPU, too
-        checks = Checks(subject, wanted, limits, ahead, first_runs, report, clock)
+        checks = Checks(subject, trials, wanted, limits, ahead, first_runs, report, clock)
         left = checks.run(others)
         reference = ahead and ahead.prediction(subject.reference)
         if reference is not None:
             report({"do": "predicted", "k": subject.reference, "s": reference})
         if ahead is not None:
-            if left and later is not None:
+            if left and later is not None and limits.first_share is not None:
                 ahead.pause()
                 limits = limits.first()
             else:
@@ -77,7 +78,7 @@ def _compiling(
 ) -> Ahead | None:
     """Compile the unknown ahead, where that is possible and there are some. The reference is
     compiled by who runs it, but predicted like the others: where there are few workers, last."""
-    if len(unknown) < limits.least_ahead or not limits.workers or not can_compile_ahead():
+    if not (unknown and limits.workers and can_compile_ahead()):
         return None
     try:
         subject.copy_arguments()

@@ -23,13 +23,20 @@ UNKNOWN, OK, WRONG, FAILED, CRASHED, LATE, UNTRIED = (
 )
 """What is known of a candidate. "late": it was not compiled and run within its limit, maybe because
 it hangs; "untried": the budget ended before it was looked at."""
-CHECKED_SHARE = {"cpu": 0.6, "gpu": 0.9}
-"""The share of a budget in which candidates are compiled and compared: a race on a GPU is short."""
-WAITED_SHARE, FIRST_SHARE = 0.35, 0.5
+CHECKED_SHARES = {"cpu": (0.6, 0.9), "gpu": (0.9, 0.9)}
+"""The share of a budget in which candidates are compiled and compared, at least, and at most, where
+their race will be short: on a GPU it always is."""
+WAITED_SHARES = {"cpu": (0.5, 0.5), "gpu": (0.35, 0.35)}
+FIRST_SHARES = {"cpu": 0.65, "gpu": 0.5}
 """Where the rest is compiled behind calls: the share in which a search waits for candidates, and
 the share that it takes of all if it does not get to some."""
 TIMED_SHARE = 0.375
-"""Of what is left, after which no other joins the race."""
+"""Of what is left when candidates are first timed, after which no other joins the race."""
+RACED = 20
+"""Samples of each candidate that a race is expected to take."""
+SAMPLE_S = 1e-3
+"""A sample is so many launches that it takes about this long: the clock and a launch are short
+against it."""
 HOPELESS = 3.0
 """Candidates whose first run takes so many times as long as the best one's are not timed again."""
 
@@ -38,10 +45,11 @@ HOPELESS = 3.0
 class Limits:
     """`deadline`: when a search ends, by its clock; `each_s`: seconds in which a candidate must
     have been compiled and run; `seed`: of the order of samples; `cold`: caches are flushed before
-    each sample; `workers`: processes that compile ahead; `share`: of the budget, in
-    which candidates are compiled and compared; `least_ahead`: candidates that are worth processes
-    that compile them; `predicts`: times of code that was on disk are predicted too;
-    `entrants`: of a race at most; None: all; `only_kept`: only code that is on disk is run."""
+    each sample; `workers`: processes that compile ahead; `shares`: of the budget, in which
+    candidates are compiled and compared at least and at most; `first_share`: what a search takes of
+    it that leaves candidates for later; None: it leaves none; `predicts`: times of code that was on
+    disk are predicted too; `entrants`: of a race at most; None: all; `only_kept`: only code that is
+    on disk is run."""
 
     started: float
     deadline: float
@@ -49,26 +57,22 @@ class Limits:
     seed: int = 0
     cold: bool = False
     workers: int = 0
-    share: float = CHECKED_SHARE["cpu"]
-    least_ahead: int = 2
+    shares: tuple[float, float] = CHECKED_SHARES["cpu"]
+    first_share: float | None = None
     predicts: bool = True
     entrants: int | None = None
     only_kept: bool = False
 
     def first(self) -> Limits:
         """Those of a search whose rest is done by a later one."""
-        part = FIRST_SHARE * (self.deadline - self.started)
-        return replace(self, deadline=self.started + part, share=self.share / FIRST_SHARE)
+        part = (self.first_share or 1.0) * (self.deadline - self.started)
+        return replace(self, deadline=self.started + part)
 
-    @property
-    def checked_by(self) -> float:
-        """When compiling ends."""
-        return self.started + self.share * (self.deadline - self.started)
-
-    @property
-    def timed_by(self) -> float:
-        """When the race begins at the latest."""
-        return self.checked_by + TIMED_SHARE * (self.deadline - self.checked_by)
+    def checked_by(self, race_s: float) -> float:
+        """When compiling ends, if the race that follows takes so many seconds."""
+        whole = self.deadline - self.started
+        least, most = (self.started + share * whole for share in self.shares)
+        return max(least, min(most, self.deadline - race_s))
 
 
 @dataclass
@@ -123,6 +127,11 @@ class Trials:
         if k == reference and self.status[k] == UNKNOWN and self.poisons:
             return self.apply({"do": "unpoisoned", "detail": detail})
         return self.apply({"do": "checked", "k": k, "status": status, "detail": detail})
+
+    def race_s(self) -> float:
+        """What a race of those that are right so far may take."""
+        right = (k for k, s in enumerate(self.status) if s == OK)
+        return RACED * sum(max(SAMPLE_S, self.ran.get(k, 0.0)) for k in right)
 
     def entrants(self, most: int | None = None) -> list[int]:
         """Those that are right and not hopeless; the fastest `most` by their first runs."""

@@ -14,7 +14,8 @@ from contextvars import copy_context
 from typing import Any
 
 from cubepy.autotune import behind, isolated, session
-from cubepy.autotune.ahead import Ahead, can_compile_ahead, cores
+from cubepy.autotune.ahead import can_compile_ahead, cores
+from cubepy.autotune.behind import Compiling
 from cubepy.autotune.first_runs import FirstRuns, can_rehearse
 from cubepy.autotune.hardware import Hardware, hardware_of
 from cubepy.autotune.measure import is_capturing
@@ -42,13 +43,14 @@ from cubepy.autotune.session import (
 )
 from cubepy.autotune.subject import Subject
 from cubepy.autotune.trials import (
-    CHECKED_SHARE,
+    CHECKED_SHARES,
     CRASHED,
+    FIRST_SHARES,
     LATE,
     OK,
     UNKNOWN,
     UNTRIED,
-    WAITED_SHARE,
+    WAITED_SHARES,
     WRONG,
     Clock,
     Limits,
@@ -245,13 +247,13 @@ def run(search: _Search, subject: Subject, clock: Clock = time.perf_counter) -> 
     if forks:
         isolated.warm()
     kind = "cpu" if request.device.target.kind == "cpu" else "gpu"
-    limits = _limits(search, kind, began, forks)
+    limits = _limits(search, kind, began)
     budget = limits.deadline - began
     behind.forget(search.name)
 
-    def later(ahead: Ahead, left: Sequence[int]) -> None:
+    def later(compiling: Compiling, left: Sequence[int]) -> None:
         rest_s = max(0.0, limits.deadline - clock())
-        behind.compile_behind(search.name, ahead, left, request.texts, rest_s)
+        behind.compile_behind(search.name, compiling, left, request.texts, rest_s)
 
     trials = Trials(list(request.texts), _begun(search))
     progress = Progress(request.kernel.rpartition(".")[2], budget)
@@ -263,22 +265,21 @@ def run(search: _Search, subject: Subject, clock: Clock = time.perf_counter) -> 
     try:
         with searching():
             if forks:
-                isolated.search(subject, trials, limits, clock, progress.show)
+                isolated.search(subject, trials, limits, clock, progress.show, later)
             else:
                 with _first_runs(search, subject, limits) as first_runs:
-                    leaves = later if limits.share == WAITED_SHARE else None
-                    examine(subject, trials, limits, shown, clock, first_runs, leaves)
+                    examine(subject, trials, limits, shown, clock, first_runs, later)
     finally:
         progress.end()
     _warn(request, trials, limits.each_s)
     return _kept(search, trials, limits)
 
 
-def _limits(search: _Search, kind: str, began: float, forks: bool) -> Limits:
+def _limits(search: _Search, kind: str, began: float) -> Limits:
     """The limits of a search that begins now. One that leaves candidates for later waits less."""
     options, level = search.options, search.level
     is_second, is_quick = search.left_s is not None, level == QUICK
-    waits_less = is_quick and not (is_second or options.background or forks)
+    leaves = is_quick and not (is_second or options.background) and can_compile_ahead()
     budget = options.seconds(kind, level) if search.left_s is None else search.left_s
     return Limits(
         started=began,
@@ -287,8 +288,8 @@ def _limits(search: _Search, kind: str, began: float, forks: bool) -> Limits:
         seed=options.seed,
         cold=options.cold,
         workers=0 if is_second else min(cores(), MOST_WORKERS[level]),
-        share=WAITED_SHARE if waits_less and can_compile_ahead() else CHECKED_SHARE[kind],
-        least_ahead=2 if forks else 1,
+        shares=WAITED_SHARES[kind] if leaves else CHECKED_SHARES[kind],
+        first_share=FIRST_SHARES[kind] if leaves else None,
         predicts=level == FULL,
         entrants=MOST_ENTRANTS if kind == "gpu" and is_quick else None,
         only_kept=is_second,

@@ -165,7 +165,7 @@ def test_no_search_takes_longer_than_its_budget_whatever_candidates_do(seed: int
 
     subject.recorded = noted
     clock = subject.clock
-    limits = Limits(clock(), clock() + budget, 0.7, seed, share=0.9)
+    limits = Limits(clock(), clock() + budget, 0.7, seed, shares=(0.9, 0.9))
     trials = Trials(subject.texts)
     examine(subject, trials, limits, trials.apply, clock, first_runs)
     assert clock() - limits.started <= budget * 1.1
