@@ -9,9 +9,14 @@ import pytest
 
 import cubepy as cp
 from cubepy.errors import LaunchError, LaunchTypeError
+from cubepy.ir.types import DType, f32, u8
 from cubepy.kernels import max_pool1d, max_pool2d
+from cubepy.kernels.calls.libraries import Shape, contiguous
 from cubepy.kernels.calls.plans import Plans
 from cubepy.kernels.pooling import entry, strategies
+from cubepy.kernels.pooling.problem import make_window, maximum
+from cubepy.kernels.pooling.rows import RowTiling
+from cubepy.targets import cpu_target
 from tests.guarded import Guarded
 
 FLOATS = (np.float16, np.float32, np.float64)
@@ -139,6 +144,37 @@ def test_streamed_results_are_the_same(draw, monkeypatch, width):
         out.check(out.array)
         np.testing.assert_array_equal(out.array, values)
         np.testing.assert_array_equal(max_pool2d(y, *window), values)
+
+
+@pytest.mark.parametrize("dtype", (np.uint8, np.float32))
+def test_every_division_gives_the_same(draw, monkeypatch, dtype):
+    """Those that the autotuner chooses among, with lines that are shorter or longer."""
+    for kernel, stride, padding, dilation in ((3, 3, 1, 1), (3, 2, 1, 1), (3, 1, 1, 4)):
+        x = Guarded((2, 3, 14, 71), dtype, offset=draw.pick.randrange(20)).array
+        x[...] = draw.array(x.shape, dtype)
+        values, _ = reference(x, kernel, stride, padding, dilation)
+        for way in strategies.divisions(cp.device("cpu").target):
+            monkeypatch.setattr(strategies, "divisions", lambda target, way=way: (way,))
+            monkeypatch.setattr(entry, "_PLANS", Plans())
+            out = Guarded(values.shape, dtype, offset=draw.pick.randrange(20))
+            max_pool2d(x, kernel, stride, padding, dilation, out=out.array)
+            out.check(out.array)
+            np.testing.assert_array_equal(out.array, values)
+        monkeypatch.undo()
+
+
+def test_lines_are_short_where_their_ends_and_strides_are_slow():
+    def lines(target: str, dtype: DType, stride: int) -> list[int]:
+        window = make_window("f", 2, 3, stride, 0, 1)
+        x, out = (contiguous(Shape((1, 4, 1, 60, n), dtype)) for n in (600, 600 // stride - 2))
+        how = maximum(window, (1, 60, 600))
+        found = strategies.tilings(cpu_target(target), how, x, [out])
+        return list(dict.fromkeys(t.line for t in found if isinstance(t, RowTiling)))
+
+    assert lines("x86-64-v3", u8, 2) == lines("x86-64-v3", f32, 1) == [8, 4, 16, 2]
+    assert lines("x86-64-v3", u8, 3) == [4, 2, 8]
+    assert lines("x86-64-v4", u8, 2) == [64, 32, 16]
+    assert lines("x86-64-v4", f32, 3) == [16, 8, 32, 4]
 
 
 def test_channels_last(draw):

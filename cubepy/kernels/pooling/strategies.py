@@ -26,7 +26,8 @@ class Division:
     `band_bytes`: input of one cube, enough to hide its start, little enough to spread over many
     threads. `ahead_bytes`: how far the input is prefetched, at least. `streamed`: caches that
     arrays must exceed before results bypass them. `most_block`: lines of channels that registers
-    hold for all columns of a window; `most_taps`: columns, and `most_rows` rows of it that a kernel
+    hold for all columns of a window; `line_scale`: a line of columns in those that `_lanes_of_row`
+    gives; `most_taps`: columns, and `most_rows` rows of it that a kernel
     names; `most_lanes`: elements of the widest line that is loaded at once; `named`: elements of a
     window up to which each is named. For devices whose cubes have many: `units` of a cube, at most
     `tile_across` of them side by side, with `tile_band` rows each where windows overlap;
@@ -38,6 +39,7 @@ class Division:
     ahead_bytes: int = 1 << 14
     streamed: int = 16
     most_block: int = 8
+    line_scale: float = 1.0
     most_taps: int = 16
     most_rows: int = 27
     most_lanes: int = 128
@@ -59,6 +61,9 @@ def divisions(target: Target) -> tuple[Division, ...]:
         return (Division(), *shapes, *named)
     return (
         Division(),
+        Division(line_scale=0.5),
+        Division(line_scale=2),
+        Division(line_scale=0.25),
         Division(band_bytes=1 << 19),
         Division(streamed=1 << 20),
         Division(streamed=4, ahead_bytes=1 << 15),
@@ -125,7 +130,7 @@ def rows_tiling(
     way: Division, target: Target, window: Window, x: Memory, out: Memory
 ) -> RowTiling | None:
     """Lines of columns; None for windows that are too large to be named tap by tap."""
-    line = min(lanes(target, x), max(2, _power_above(max(out.shape[4], window.reach))))
+    line = _lanes_of_row(way, target, window, x, out)
     if window.reach > line or line * window.stride[2] > way.most_lanes:
         return None
     if window.kernel[2] > way.most_taps or window.rows > way.most_rows:
@@ -135,6 +140,17 @@ def rows_tiling(
     streamed = _is_streamed(way, target, x, out)
     ahead = max(1, way.ahead_bytes // row_bytes) if streamed else 0
     return RowTiling(line, band, ahead, streamed)
+
+
+def _lanes_of_row(way: Division, target: Target, window: Window, x: Memory, out: Memory) -> int:
+    """Lanes of a line of columns. Without AVX-512 there are few: missing lanes of short elements
+    are branches there, and columns with long strides are picked one by one."""
+    most = lanes(target, x)
+    if target.line_bytes < 64:
+        most = min(most, 8 if window.stride[2] < 3 else 4)
+    fitting = max(2, _power_above(max(out.shape[4], window.reach)))
+    line = int(min(most, fitting) * way.line_scale)
+    return max(2, _power_above(window.reach), line)
 
 
 def pixels_tiling(
