@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 FAILED = 1
 USAGE = 2
@@ -16,12 +17,16 @@ _USAGE_CODES = frozenset({"E406", "E415", "E416", "E420", "E501", "E502", "E503"
 
 
 class Failure(Exception):
-    """What went wrong and what to do about it; ends the command with `status`."""
+    """What went wrong and what to do about it; ends the command with `status`. `code` is that of
+    the catalogue of errors, if there is one."""
 
-    def __init__(self, message: str, suggestion: str = "", status: int = FAILED) -> None:
+    def __init__(
+        self, message: str, suggestion: str = "", status: int = FAILED, code: str | None = None
+    ) -> None:
         super().__init__(message)
         self.suggestion = suggestion
         self.status = status
+        self.code = code
 
     def render(self) -> str:
         """The text for stderr."""
@@ -29,6 +34,11 @@ class Failure(Exception):
         if self.suggestion:
             lines.append(f"  help: {self.suggestion}")
         return "\n".join(lines)
+
+    def describe(self) -> dict[str, Any]:
+        """The failure as plain data, which commands print with `--json`."""
+        found = {"code": self.code, "message": str(self), "help": self.suggestion or None}
+        return {"error": found, "status": self.status}
 
 
 def misuse(message: str, suggestion: str = "") -> Failure:

@@ -6,50 +6,59 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 from typer.core import TyperGroup
 
-from cubepy.cli.failures import Failure, status_of
+from cubepy.cli.failures import USAGE, Failure, status_of
 
 
 class Commands(TyperGroup):
-    """The group of all commands; errors end as one short text on stderr."""
+    """The group of all commands; errors end as one short text on stderr, or with `--json` as one
+    document on stdout."""
 
-    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        *more: Any,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
         """Run a command and exit with its code."""
-        status, text = self._run(*args, **extra)
-        if text:
-            print(text, file=sys.stderr)
-        sys.exit(status)
-
-    def _run(self, *args: Any, **extra: Any) -> tuple[int, str]:
+        words = sys.argv[1:] if args is None else list(args)
         try:
-            found = super().main(*args, standalone_mode=False, **extra)
-            return (found if isinstance(found, int) else 0), ""
-        except typer.Abort:
-            return 1, "aborted"
-        except Failure as failure:
-            return failure.status, failure.render()
+            found = super().main(words, *more, standalone_mode=False, **extra)
         except Exception as error:
-            return _explain(error)
+            failure = _failure_of(error)
+            if "--json" in words and words[0] != "bench":  # whose options are its own
+                from cubepy.cli.output import print_json
+
+                print_json(failure.describe())
+            else:
+                print(failure.render(), file=sys.stderr)
+            found = failure.status
+        sys.exit(found if isinstance(found, int) else 0)
 
 
-def _explain(error: Exception) -> tuple[int, str]:
-    """The exit code and the text of what a command raised; what nobody foresaw is raised again."""
+def _failure_of(error: Exception) -> Failure:
+    """What a command raised, as a failure; what nobody foresaw is raised again."""
+    if isinstance(error, Failure):
+        return error
+    if isinstance(error, typer.Abort):
+        return Failure("aborted")
     message = getattr(error, "format_message", None)
     if message is not None:  # a usage error of Typer, whose class is private
         context = getattr(error, "ctx", None)
         path = context.command_path if context else "cubepy"
-        status = getattr(error, "exit_code", 2)
-        return status, f"error: {message()}\n  help: {path} --help"
+        return Failure(message(), f"{path} --help", getattr(error, "exit_code", USAGE))
     from cubepy.errors import Error
 
     if not isinstance(error, Error):
         raise error
-    return status_of(error.code), f"error: {error}"
+    return Failure(str(error), "", status_of(error.code), error.code)
 
 
 app = typer.Typer(

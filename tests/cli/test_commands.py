@@ -13,6 +13,7 @@ import pytest
 import cubepy
 from cubepy.errors import CATALOGUE
 from cubepy.runtimes import registry
+from tests.cli.conftest import KERNELS
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = ("demo", "inspect", "run", "devices", "doctor", "explain", "bench", "cache")
@@ -69,6 +70,30 @@ class TestErrors:
     def test_missing_argument(self, cli):
         found = cli("inspect")
         assert found.status == 2 and "help: cubepy inspect --help" in found.err
+
+    @pytest.mark.parametrize(
+        "words, status, code",
+        [
+            (("explain", "E999"), 2, None),
+            (("inspect",), 2, None),
+            (("inspect", "--json=3", "x"), 2, None),
+            (("inspet",), 2, None),
+            (("inspect", "nothing.py:kernel"), 2, None),
+            (("inspect", f"{KERNELS}:double_all", "--arg", "x=f3"), 2, "E415"),
+            (
+                ("inspect", f"{KERNELS}:broken", "--arg", "x=f32[4]", "--arg", "out=f32[4]"),
+                1,
+                "E102",
+            ),
+        ],
+    )
+    def test_json(self, cli, words, status, code):
+        found = cli(*words, "--json")
+        assert (found.status, found.err) == (status, "")
+        assert found.json["status"] == status and found.json["error"]["code"] == code
+        text = cli(*words)
+        assert found.json["error"]["message"] in text.err and text.out == ""
+        assert found.json["error"]["help"] is None or found.json["error"]["help"] in text.err
 
     def test_reaches_the_shell(self):
         done = cubepy_process("explain", "E999")
