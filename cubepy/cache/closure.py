@@ -391,7 +391,8 @@ class _Walk:
                 self._read(Attributes(cls), cls, name, member)
         named = [getattr(cls, name, None) for name in ("_fields", "_field_defaults")]
         self._items("named", named)
-        return self._members(cls, {n for n in vars(cls) if is_special(cls, n)})
+        users = filter(is_users, cls.__mro__)  # inherited ones are read of each class
+        return self._members(cls, {n for c in users for n in vars(c) if is_special(c, n)})
 
     def _members(self, cls: type, names: set[str]) -> None:
         for name in sorted(names - self._classes[cls]):

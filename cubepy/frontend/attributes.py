@@ -16,12 +16,12 @@ from cubepy.frontend.captured import (
     is_users_method,
     may_change,
     note,
-    note_captures,
     note_method,
     refuse_array,
 )
 from cubepy.frontend.foreign import is_foreign, translation
 from cubepy.frontend.positions import position
+from cubepy.frontend.running import note_reads
 from cubepy.frontend.suggest import closest
 from cubepy.frontend.tracer import Frame
 from cubepy.frontend.values import (
@@ -99,7 +99,7 @@ def _note_property(frame: Frame, owner: Any, name: str) -> None:
     found = None if is_fixed(cls.__module__) else inspect.getattr_static(cls, name, None)
     if isinstance(found, property):
         note_method(frame, cls, name)
-        note_captures(frame, unwrap(found.fget), (owner,))
+        note_reads(frame, found.fget, owner)
 
 
 def _missing(frame: Frame, owner: Any, name: str, names: Any) -> Exception:

@@ -10,18 +10,13 @@ from dataclasses import MISSING, fields, is_dataclass
 from functools import partial
 from inspect import BoundArguments, Signature
 from types import FunctionType, MethodType
-from typing import Any
+from typing import Any, TypeVar
 
 from cubepy.errors import Error
 from cubepy.frontend import suggest
-from cubepy.frontend.captured import (
-    comptime_result,
-    is_fixed,
-    note_captures,
-    note_code,
-    note_method,
-)
+from cubepy.frontend.captured import is_fixed, note_code, note_method
 from cubepy.frontend.dispatch import Flow, Intrinsic, execute_block, intrinsic_of
+from cubepy.frontend.running import comptime_result, note_reads
 from cubepy.frontend.suggest import closest
 from cubepy.frontend.tensors import mask_of_lanes
 from cubepy.frontend.tracer import Frame, Tracer, bind
@@ -74,6 +69,7 @@ def call(
     known = intrinsic_of(function)
     if known is not None:
         given = [*args, *kwargs.values()]
+        note_reads(frame, *given)
         return _checked(frame, known, given, lambda: known.handler(frame, *args, **kwargs))
     number_type = function if isinstance(function, Line) else _as_dtype(function)
     if number_type is not None:
@@ -232,6 +228,8 @@ def _call_python(
     if not callable(function):
         is_tensor = isinstance(function, TensorRef | FlatRef)
         suggestion = "index it with brackets, as in x[i]" if is_tensor else "it is not a function"
+        if isinstance(function, TypeVar):
+            suggestion = "annotate a parameter with it, which gives it a type"
         raise frame.tracer.error("E108", name=describe(function), suggestion=suggestion)
     is_get = getattr(function, "__name__", "") == "get" and is_dict(
         getattr(function, "__self__", 0)
@@ -244,7 +242,6 @@ def _call_python(
         suggestion = known or "it runs in Python only: call it outside the kernel"
         raise frame.tracer.error("E108", name=f"`{name}`", suggestion=suggestion)
     plain = unwrap(function)
-    note_captures(frame, plain, args)
     try:
         return comptime_result(frame, function, *args, **kwargs)
     except Error:
@@ -323,7 +320,8 @@ def inline(
     signature, annotations = _head(tracer, function)
     bound = _bind_arguments(frame, signature, source.name, args, kwargs)
     for name, value in bound.arguments.items():
-        bind(inner, name, _as_parameter(frame, name, value, annotations.get(name)))
+        inner.given[name] = _as_parameter(frame, name, value, annotations.get(name))
+        bind(inner, name, inner.given[name])
     return _run(inner)
 
 

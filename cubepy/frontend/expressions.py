@@ -7,11 +7,11 @@ import operator
 from collections.abc import Callable, Generator
 from functools import partial
 from inspect import Parameter, Signature
-from typing import Any
+from typing import Any, TypeVar
 
 from cubepy.frontend import suggest
 from cubepy.frontend.attributes import attribute
-from cubepy.frontend.captured import capture, comptime_result, note, refuse_array
+from cubepy.frontend.captured import capture, note, refuse_array
 from cubepy.frontend.checks import check_index
 from cubepy.frontend.cooperation import Formatted, escape_braces, formatted
 from cubepy.frontend.dispatch import evaluate, expression
@@ -23,9 +23,11 @@ from cubepy.frontend.overloads import (
     apply_unary,
     deciding,
 )
+from cubepy.frontend.running import comptime_result
 from cubepy.frontend.tables import look_up, table_of
 from cubepy.frontend.tensors import load_item
 from cubepy.frontend.tracer import Frame, Key, bind, lookup_local
+from cubepy.frontend.type_variables import dtype_of
 from cubepy.frontend.unpacking import items_of
 from cubepy.frontend.values import (
     UNSET,
@@ -77,7 +79,8 @@ def _captured(frame: Frame, owner: Frame, name: str) -> Any:
         value = captures.lookup(name)
     except KeyError:
         raise suggest.undefined(frame, owner, name) from None
-    return capture(frame, name, note(frame, captures.function, captures, name, value))
+    value = note(frame, captures.function, captures, name, value)
+    return dtype_of(owner, value) if isinstance(value, TypeVar) else capture(frame, name, value)
 
 
 @expression(ast.NamedExpr)

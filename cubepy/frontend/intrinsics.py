@@ -18,11 +18,12 @@ from typing import Any, cast
 from cubepy.errors import Error
 from cubepy.frontend.attributes import attribute, counted_shape, node_here
 from cubepy.frontend.calls import call
-from cubepy.frontend.captured import comptime_result
+from cubepy.frontend.captured import note_absent
 from cubepy.frontend.dispatch import intrinsic
 from cubepy.frontend.expressions import select
 from cubepy.frontend.operators import power
 from cubepy.frontend.overloads import apply_binary, apply_method, deciding
+from cubepy.frontend.running import comptime_result
 from cubepy.frontend.tracer import Frame
 from cubepy.frontend.values import (
     Range,
@@ -312,26 +313,26 @@ def limited(frame: Frame, items: Iterable[Any]) -> tuple[Any, ...]:
 
 @intrinsic(builtins.zip)
 def _zip(frame: Frame, *sequences: Any, strict: bool = False) -> Any:
-    items = [_items(frame, s, "zip") for s in sequences]
+    items = [items_of_call(frame, s, "zip") for s in sequences]
     return tuple(comptime_result(frame, list, zip(*items, strict=strict)))
 
 
 @intrinsic(builtins.enumerate)
 def _enumerate(frame: Frame, sequence: Any, start: int = 0) -> Any:
-    return tuple(enumerate(_items(frame, sequence, "enumerate"), start))
+    return tuple(enumerate(items_of_call(frame, sequence, "enumerate"), start))
 
 
 @intrinsic(builtins.reversed)
 def _reversed(frame: Frame, sequence: Any) -> Any:
-    return tuple(reversed(_items(frame, sequence, "reversed")))
+    return tuple(reversed(items_of_call(frame, sequence, "reversed")))
 
 
 @intrinsic(builtins.tuple, builtins.list)
 def _tuple(frame: Frame, sequence: Any = ()) -> Any:
-    return tuple(_items(frame, sequence, "tuple"))
+    return tuple(items_of_call(frame, sequence, "tuple"))
 
 
-def _items(frame: Frame, sequence: Any, what: str) -> tuple[Any, ...]:
+def items_of_call(frame: Frame, sequence: Any, what: str) -> tuple[Any, ...]:
     if isinstance(sequence, Unroll):
         return sequence.items
     if not issubclass(type_of(sequence), tuple | list | range | str | dict):
@@ -360,6 +361,7 @@ def _getattr(frame: Frame, owner: Any, name: Any, *default: Any) -> Any:
     except Error as error:
         if error.code != "E107" or not default:
             raise
+        note_absent(frame, owner, name)
         return default[0]
 
 
@@ -422,7 +424,7 @@ def _fold_truth(frame: Frame, sequence: Any, row: OpDef, what: str) -> Any:
     if isinstance(sequence, Value):
         return any_(frame, sequence) if row is ops.OR else _every(frame, sequence)
     node = node_here(frame)
-    items = [deciding(frame, node, item) for item in _items(frame, sequence, what)]
+    items = [deciding(frame, node, item) for item in items_of_call(frame, sequence, what)]
     if all(is_comptime(i) for i in items):
         return any(items) if row is ops.OR else all(items)
     result = frame.tracer.truth(items[0])
@@ -445,7 +447,7 @@ def any_(frame: Frame, mask: Any) -> Any:
 
 @intrinsic(builtins.sum)
 def _sum_of(frame: Frame, sequence: Any, start: Any = 0) -> Any:
-    items = _items(frame, sequence, "sum")
+    items = items_of_call(frame, sequence, "sum")
     if items and type_of(start) is int and start == 0:
         start, *items = items
     node = node_here(frame)

@@ -17,7 +17,7 @@ from cubepy.frontend.tracer import Frame
 def _call(frame: Frame, node: ast.Call) -> Any:
     function = evaluate(frame, node.func)
     if function is builtins.any or function is builtins.all:
-        items = _lone_generator(node)
+        items = _lone_generator(function, node)
         if items is not None:
             return any_or_all(frame, items, function is builtins.all)
     args: list[Any] = []
@@ -37,9 +37,34 @@ def _call(frame: Frame, node: ast.Call) -> Any:
     return call(frame, node, function, args, kwargs)
 
 
-def _lone_generator(node: ast.Call) -> ast.GeneratorExp | None:
-    """The generator expression with one `for` that is the only argument."""
-    if len(node.args) != 1 or node.keywords:
+def _lone_generator(function: Any, node: ast.Call) -> ast.GeneratorExp | None:
+    """The generator expression that is the only argument, with one `for` and no `if`.
+
+    `any(x for a in A for b in B)` means `any(any(x for b in B) for a in A)`, and with a condition
+    `any(x for a in A if c)` means `any(c and x for a in A)`, `all` then `all(not c or x ...)`.
+    """
+    if len(node.args) != 1 or node.keywords or not isinstance(node.args[0], ast.GeneratorExp):
         return None
     items = node.args[0]
-    return items if isinstance(items, ast.GeneratorExp) and not items.generators[1:] else None
+    item, generators = items.elt, items.generators
+    while True:
+        *outer, last = generators
+        if last.ifs:
+            item = _where(last.ifs, item, function is builtins.all)
+            last = ast.comprehension(last.target, last.iter, [], last.is_async)
+        inner = ast.copy_location(ast.GeneratorExp(item, [last]), items)
+        if not outer:
+            return inner
+        asked = ast.copy_location(ast.Constant(function), items)
+        item, generators = ast.copy_location(ast.Call(asked, [inner], []), items), outer
+
+
+def _where(conditions: list[ast.expr], item: ast.expr, is_all: bool) -> ast.expr:
+    """The truth of an item where all conditions hold; elsewhere that which decides nothing."""
+    wanted = _inverted(item) if is_all else item
+    found = _inverted(ast.copy_location(ast.BoolOp(ast.And(), [*conditions, wanted]), item))
+    return found if is_all else _inverted(found)
+
+
+def _inverted(item: ast.expr) -> ast.expr:
+    return ast.copy_location(ast.UnaryOp(ast.Not(), item), item)

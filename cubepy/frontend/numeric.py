@@ -23,7 +23,7 @@ from cubepy.ir.types import DType, Kind, bool_, element_of, f32, f64, with_eleme
 from cubepy.lang import builtins as lang
 
 
-def _named(name: str, parameters: str) -> Any:
+def named(name: str, parameters: str) -> Any:
     """The signature of a function of NumPy, for errors: the frontend does not import NumPy."""
 
     def function() -> None: ...
@@ -57,7 +57,7 @@ def _round(frame: Frame, number: Any, ndigits: Any = None) -> Any:
     return v if ndigits >= 0 else _round_integer(frame, v, -ndigits)
 
 
-@intrinsic(_named("round", "a decimals"), numpy=("round", "around"))
+@intrinsic(named("round", "a decimals"), numpy=("round", "around"))
 def _round_to_decimals(frame: Frame, a: Any, decimals: Any = 0) -> Any:
     return _round(frame, a, decimals)
 
@@ -150,11 +150,11 @@ def _ignoring_nan(row: OpDef) -> Callable[..., Any]:
     return handler
 
 
-intrinsic(_named("fmin", "x1 x2"), numpy=("fmin",))(_ignoring_nan(ops.MIN))
-intrinsic(_named("fmax", "x1 x2"), numpy=("fmax",))(_ignoring_nan(ops.MAX))
+intrinsic(named("fmin", "x1 x2"), numpy=("fmin",))(_ignoring_nan(ops.MIN))
+intrinsic(named("fmax", "x1 x2"), numpy=("fmax",))(_ignoring_nan(ops.MAX))
 
 
-@intrinsic(_named("clip", "a a_min a_max"), numpy=("clip",))
+@intrinsic(named("clip", "a a_min a_max"), numpy=("clip",))
 def _clip(frame: Frame, a: Any, a_min: Any = None, a_max: Any = None) -> Any:
     found = a if a_min is None else maximum(frame, a, a_min)
     return found if a_max is None else minimum(frame, found, a_max)
@@ -241,23 +241,23 @@ def _logical(frame: Frame, kind: type[ast.operator], x1: Any, x2: Any) -> Any:
 
 
 for _name, _kind in _UNARY.items():
-    intrinsic(_named(_name, "x"), numpy=(_name,))(_of_one(_kind))
+    intrinsic(named(_name, "x"), numpy=(_name,))(_of_one(_kind))
 for _kinds, _apply in ((_BINARY, binary), (_COMPARISONS, comparison), (_LOGICAL, _logical)):
     for _name, _kind in _kinds.items():
-        intrinsic(_named(_name, "x1 x2"), numpy=(_name,))(_of_two(_kind, _apply))
+        intrinsic(named(_name, "x1 x2"), numpy=(_name,))(_of_two(_kind, _apply))
 
 
-@intrinsic(_named("logical_not", "x"), numpy=("logical_not",))
+@intrinsic(named("logical_not", "x"), numpy=("logical_not",))
 def _logical_not(frame: Frame, x: Any) -> Any:
     return inverted(frame, _truth(frame, x))
 
 
-@intrinsic(_named("square", "x"), numpy=("square",))
+@intrinsic(named("square", "x"), numpy=("square",))
 def _square(frame: Frame, x: Any) -> Any:
     return binary(frame, ast.Mult, x, x)
 
 
-@intrinsic(_named("reciprocal", "x"), numpy=("reciprocal",))
+@intrinsic(named("reciprocal", "x"), numpy=("reciprocal",))
 def _reciprocal(frame: Frame, x: Any) -> Any:
     """One over a float; of an integer it would be 0, or no number."""
     if not is_comptime(x) and not element_of(frame.tracer.value(x).type).is_float:
@@ -289,7 +289,7 @@ def _compare_magnitude(frame: Frame, a: Any, row: OpDef) -> Value:
     return b.emit(row, b.emit(ops.ABS, v), b.const(math.inf, v.type))
 
 
-@intrinsic(_named("signbit", "x"), numpy=("signbit",))
+@intrinsic(named("signbit", "x"), numpy=("signbit",))
 def _signbit(frame: Frame, x: Any) -> Any:
     """Whether a number is negative, of floats also -0.0."""
     if is_comptime(x):
@@ -300,7 +300,7 @@ def _signbit(frame: Frame, x: Any) -> Any:
     return comparison(frame, ast.Lt, v, 0)
 
 
-@intrinsic(_named("sign", "x"), numpy=("sign",))
+@intrinsic(named("sign", "x"), numpy=("sign",))
 def _sign(frame: Frame, x: Any) -> Any:
     """-1, 0 or 1 in the type of `x`; NaN of NaN."""
     if is_comptime(x):

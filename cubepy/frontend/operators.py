@@ -9,6 +9,7 @@ from typing import Any
 
 from cubepy.errors import Error
 from cubepy.frontend.checks import SYMBOLS, check_divisor, check_range
+from cubepy.frontend.running import comptime_result
 from cubepy.frontend.tracer import Frame
 from cubepy.frontend.values import FlatRef, TensorRef, is_comptime, is_dict, is_number, is_sequence
 from cubepy.frontend.wording import describe, spell
@@ -203,10 +204,7 @@ def _in_python(frame: Frame, kind: type[ast.AST], *operands: Any) -> Any:
     function = _PYTHON.get(kind)
     if function is None:
         raise _refuse(frame, kind, *operands)
-    try:
-        return function(*operands)
-    except Exception as error:
-        raise frame.tracer.error("E113", error=f"{type(error).__name__}: {error}") from None
+    return comptime_result(frame, function, *operands)
 
 
 def power(frame: Frame, a: Any, b: Any) -> Any:
@@ -296,6 +294,8 @@ def comparison(frame: Frame, kind: type[ast.cmpop], a: Any, b: Any) -> Any:
         return _in_python(frame, kind, a, b)
     if kind in (ast.Is, ast.IsNot) and any(is_comptime(x) and not is_number(x) for x in (a, b)):
         return kind is ast.IsNot  # a runtime value is no object like None
+    if kind in (ast.Eq, ast.NotEq) and (a is None or b is None):
+        return kind is ast.NotEq
     row = _COMPARE.get(kind)
     if row is None or isinstance(a, tuple) or isinstance(b, tuple):
         raise _refuse(frame, kind, a, b)

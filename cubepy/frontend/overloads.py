@@ -10,8 +10,8 @@ from dataclasses import fields
 from typing import Any
 
 from cubepy.frontend.calls import inline, method_of
-from cubepy.frontend.captured import note_captures
 from cubepy.frontend.operators import all_of, any_of, binary, comparison, inverted, unary
+from cubepy.frontend.running import note_reads
 from cubepy.frontend.tracer import Frame
 from cubepy.frontend.values import (
     LocalFunction,
@@ -204,7 +204,7 @@ def apply_method(frame: Frame, node: ast.AST, owner: Any, name: str, *args: Any)
     if function is None:
         return NotImplemented
     if all(map(is_comptime, (owner, *args))):
-        note_captures(frame, function, (owner, *args))
+        note_reads(frame, function, owner, *args)
         return NotImplemented
     return inline(frame, node, function, [owner, *args], {})
 

@@ -128,7 +128,8 @@ class _Specialisation:
         note_code(frame, self._function)
         tracer.b.span = frame.span(source.node)
         for name, arg in self._signature.args:
-            bind(frame, name, self._argument(name, arg))
+            frame.given[name] = self._argument(name, arg)
+            bind(frame, name, frame.given[name])
         flow = execute_block(frame, source.body)
         if flow is not Flow.DEAD or not tracer.b.is_terminated:
             tracer.close(ops.RETURN)

@@ -71,6 +71,7 @@ class Frame:
         self.parent = parent
         self.scope: Frame = self  # whose names functions that are made here see
         self.env: dict[str, Any] = {}
+        self.given: dict[str, Any] = {}  # the arguments
         self.hidden: dict[str, Any] = {}  # names of a `:=` that may not have run
         self.slots: dict[str, Any] = {}
         self.forced: set[str] = set()

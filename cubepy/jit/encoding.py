@@ -23,7 +23,7 @@ from cubepy.jit.launch import Prepared
 from cubepy.jit.plan import ArrayRule, LaunchPlan, MapRule, NumberRule, Rule, StructRule
 from cubepy.jit.programs import Program, Step
 from cubepy.lang.cuda import TensorMap
-from cubepy.lang.function import Attributes, Captures, CubeFunction
+from cubepy.lang.function import ABSENT, Attributes, Captures, CubeFunction
 from cubepy.record import dataclass
 from cubepy.runtimes.base import EncodedMap, NativeCode
 from cubepy.runtimes.cpu.device import INLINE_WORK
@@ -472,7 +472,7 @@ def _capture_rows(words: Words, captured: Captured) -> list[list[int]]:
         _require(not captured.is_container or is_constant(value))
     rows: list[list[int]] = []
     if isinstance(reader, Attributes):
-        _require(getattr(reader.owner, name) is value)
+        _require(value is not ABSENT and getattr(reader.owner, name) is value)
         is_plain = _is_in_module(reader.owner, name)
         kind = tables.Capture.MODULE if is_plain else tables.Capture.ATTRIBUTE
         row = [kind, words.object(reader.owner), words.object(name)]

@@ -252,11 +252,21 @@ class Captures:
                 raise KeyError(name) from None
         if name in self.function.__globals__:
             return self.function.__globals__[name]
-        return getattr(builtins, name) if hasattr(builtins, name) else _missing(name)
+        return vars(builtins)[name]
 
     def names(self) -> set[str]:
         """Everything that could be meant, for suggestions."""
         return {*self.function.__code__.co_freevars, *self.function.__globals__, *dir(builtins)}
+
+
+class _Absent:
+    """What an attribute is that is missing."""
+
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+
+ABSENT = _Absent()
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,12 +276,8 @@ class Attributes:
     owner: Any
 
     def lookup(self, name: str) -> Any:
-        """The attribute's present value."""
-        return getattr(self.owner, name)
-
-
-def _missing(name: str) -> Any:
-    raise KeyError(name)
+        """The attribute's present value; `ABSENT` where the object has none."""
+        return getattr(self.owner, name, ABSENT)
 
 
 def unwrap(function: Any) -> FunctionType | None:

@@ -459,4 +459,8 @@ def any_and_all_go_no_further(x, out):
     if any((hit := v) > 3 for v in (a, b)):
         n += hit
     n += 7 * all(v for v in ()) + 3 * any(v for v in (0, False))
+    n += 1 << 20 if any(marked(out, i, v * w) > 4 for v in (a, 1) for w in (b, v)) else 0
+    n += 1 << 21 if all(marked(out, i, v) > w for v in (a, b) if a for w in (v - 1, 0)) else 0
+    n += 5 * any(v > w for v in (a, b) if v > 2 for w in (1, b) if w != 3 and v)
+    n += 1 << 22 if any(v for k in range(3) for v in range(k) if v > 5) else 0
     out[i] += n

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from typing import Any
+from typing import Any, TypeVar
 
 import ml_dtypes
 import numpy as np
@@ -355,3 +355,50 @@ def test_float_literals_do_not_become_integers_by_annotation():
     for kernel in (argument, annotated):
         with pytest.raises(cp.CompileError, match="E207: .* expects i32, got 2.5"):
             kernel[1, 1](np.zeros(1))
+
+
+Kind = TypeVar("Kind")
+More = TypeVar("More")
+CALLED: Any = Kind
+CALLED_TOO: Any = More
+
+
+@cp.cube
+def beside(v: Kind, more: More) -> Any:  # type: ignore[reportInvalidTypeVarUse]
+    return v + CALLED(CALLED_TOO(2.5)) + CALLED(1)
+
+
+@pytest.mark.parametrize("dtype", ["i4", "u1", "f2", "f4", "f8"])
+def test_a_type_variable_is_the_dtype_of_its_parameters(dtype: str):
+    @cp.cube
+    def kernel(x: cp.Tensor[Kind], n: Kind, out: cp.Tensor[Kind]):
+        held = cp.local(2, Kind, fill=0)
+        held[0] = sum(CALLED(k) for k in range(3))
+        is_same = cp.comptime(x.dtype == Kind) and CALLED(7).dtype == Kind
+        out[0] = beside(x[0], 1) + held[0] + n + (lambda v: CALLED(v))(x[1] if is_same else 100)
+
+    x, out = np.array([1, 2], dtype), np.zeros(1, dtype)
+    kernel[1, 1](x, 3, out)
+    assert out[0] == 1 + 2 + 1 + 3 + 3 + 2
+
+
+def test_a_type_variable_that_no_parameter_has():
+    @cp.cube
+    def kernel(out):
+        out[0] = CALLED(1)
+
+    with pytest.raises(cp.CompileError, match="annotate a parameter with it"):
+        kernel[1, 1](np.zeros(1))
+
+
+def test_no_number_equals_none():
+    @cp.cube
+    def kernel(x, out):
+        out[0] = 1 if None in (x[0], None) else 2
+        out[1] = 1 if None in (x[0], 3) else 2
+        out[2] = (x[0] == None) + 2 * (None != x[0])  # noqa: E711
+        out[3] = (x[0], None) == (0, None)
+
+    out = np.zeros(4)
+    kernel[1, 1](np.zeros(1), out)
+    np.testing.assert_array_equal(out, [1, 2, 2, 1])

@@ -171,8 +171,13 @@ class Expressions:
             with self._reading():
                 items = f"({self._value(t, d)}, {self._value(t, 0)})"
             form = self._c.choose(("[{}]", "{}"))
-            item = self._c.choose((q, f"note(log, {q})"))
-            made = form.format(f"{item} {compare} {b} for {q} in {items}")
+            item, more = self._c.choose((q, f"note(log, {q})")), ""
+            if self._c.number(0, 2) == 0:
+                r, own = self._fresh("q"), self._with(t, q, 0)
+                item, more = f"note(log, {r})", f" for {r} in ({own}, {q})"
+            if form == "{}" and self._c.number(0, 2) == 0:  # lists have as many items as written
+                more += f" if {q} {self._c.choose(('<', '!='))} {self._value(t, 0)}"
+            made = form.format(f"{item} {compare} {b} for {q} in {items}{more}")
             return f"{word}({made})"
         if kind == 6 and self._scope.records.get(t):
             x, y = (self._c.choose(self._scope.records[t]) for _ in "ab")

@@ -1,0 +1,259 @@
+"""Ordinary Python that a trace runs on comptime values, and all that its results may depend on.
+
+Nothing tells what Python read while it ran. So all is noted that it could have: what the functions
+that can be reached refer to by name, of objects that can be reached the attributes of these names,
+and what Python calls of their classes unasked, such as `__index__` and `__str__`.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import inspect
+import traceback
+from collections.abc import Callable, Iterable
+from dataclasses import MISSING, fields, is_dataclass
+from functools import cached_property, partial
+from operator import attrgetter, methodcaller
+from pathlib import Path
+from traceback import FrameSummary
+from types import CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
+from typing import Any, cast
+
+from cubepy.errors import Error
+from cubepy.frontend.captured import (
+    CONTAINERS,
+    is_fixed,
+    is_users_method,
+    may_change,
+    note_code,
+    note_method,
+)
+from cubepy.frontend.tracer import Frame
+from cubepy.frontend.values import is_dict, is_generated, type_of
+from cubepy.ir.core import Value
+from cubepy.lang.function import (
+    ABSENT,
+    Attributes,
+    BoundFunction,
+    Captures,
+    CubeFunction,
+    read_source,
+)
+
+
+def comptime_result(frame: Frame, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """The result of ordinary Python on comptime values; its exceptions become E113."""
+    note_reads(frame, function, *args, *kwargs.values())
+    try:
+        return function(*args, **kwargs)
+    except Error:
+        raise
+    except Exception as error:
+        text = f"{type(error).__name__}: {error}{_place(error)}"
+        raise frame.tracer.error("E113", error=text) from None
+
+
+_PACKAGE = Path(__file__).parents[1]
+
+
+_LONGEST_CHAIN = 4
+"""Calls of ordinary Python that an error shows."""
+
+
+def _place(error: Exception) -> str:
+    """Where a function that Python ran raised, if that is another one than the kernel calls, and
+    the calls that led there from the kernel's, the last first."""
+    frames: list[FrameSummary] = traceback.extract_tb(error.__traceback__)
+    calls = frames[1:]  # without `comptime_result`
+    if len(calls) < 2 or Path(calls[-1].filename).is_relative_to(_PACKAGE):
+        return ""  # an error of the library says enough
+    shown = [f"`{c.name}` ({Path(c.filename).name}:{c.lineno})" for c in reversed(calls)]
+    more = ["..."] if len(shown) > _LONGEST_CHAIN else []
+    return ", in " + ", called by ".join([*shown[:_LONGEST_CHAIN], *more])
+
+
+def note_reads(frame: Frame, *values: Any) -> None:
+    """Note all that Python may read when it calls and combines `values`."""
+    if not all(type(v) in _PLAIN for v in values):
+        _Reads(frame).follow(values)
+
+
+_PLAIN = frozenset({int, float, bool, str, bytes, complex, type(None), slice, range, Value})
+"""Most of what Python works on: these lead nowhere."""
+_MAKING = ("__init__", "__new__", "__post_init__")
+"""What Python calls to make an object, and no more when it is made."""
+_BY_TEXT = frozenset({"getattr", "hasattr", "attrgetter", "methodcaller"})
+"""Functions that are given the names of attributes as text."""
+
+
+class _Reads:
+    """All that can be reached from values; what is found late is looked up in what came before."""
+
+    def __init__(self, frame: Frame) -> None:
+        self._frame = frame
+        self._captures = frame.tracer.facts.captures
+        self._seen: dict[int, Any] = {}
+        self._owners: list[Any] = []
+        self._names: set[str] = set()
+        self._looked: set[tuple[int, str]] = set()
+        self._absent: set[str] = set()  # names of attributes that code does without
+
+    def follow(self, values: Iterable[Any]) -> None:
+        """Note what is read of all that `values` lead to."""
+        self._add_all(values)
+        before = -1
+        while before != len(self._looked):
+            before = len(self._looked)
+            for owner in list(self._owners):
+                for name in sorted(self._names):
+                    self._attribute(owner, name)
+
+    def _add_all(self, values: Iterable[Any]) -> None:
+        for value in values:
+            if type(value) not in _PLAIN and id(value) not in self._seen:
+                self._seen[id(value)] = value  # which keeps it alive, so that the identity is its
+                self._add(value)
+
+    def _add(self, value: Any) -> None:
+        inner = _inside(value)
+        if isinstance(value, FunctionType):
+            self._function(value)
+        elif inner is not None:
+            self._add_all(inner)
+        elif isinstance(value, attrgetter | methodcaller):
+            self._getter(value)
+        if isinstance(value, FunctionType | ModuleType | SimpleNamespace):
+            if may_change(value):
+                self._owners.append(value)
+            return
+        cls = value if isinstance(value, type) else type_of(cast("Any", value))
+        if not is_fixed(cls.__module__):
+            self._class(cls, is_making=cls is value)
+            self._owners.append(value)
+
+    def _function(self, function: FunctionType) -> None:
+        if is_fixed(function.__module__ or "") or is_generated(function):
+            return
+        if is_fixed(
+            function.__globals__.get("__name__") or ""
+        ):  # a library's, around one of a user
+            self._add_all(_held_by_cells(function))
+            return
+        note_code(self._frame, function)
+        code, captures = function.__code__, Captures(function)
+        names = _names_in(code)
+        if names & _BY_TEXT:
+            self._absent |= _texts_in(code)
+        if "AttributeError" in names:
+            self._absent |= names
+        if names & {"vars", "dir"} or (names & _BY_TEXT and _computes_names(function)):
+            names |= {"__dict__"}
+        for name in names:
+            try:
+                value = captures.lookup(name)
+            except KeyError:
+                continue
+            self._captures[(id(function), name)] = (captures, name, value)
+            self._add_all((value,))
+        self._add_all((*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()))
+        self._names |= {n for n in names | self._absent if n == "__dict__" or n[:2] != "__"}
+
+    def _getter(self, value: Any) -> None:
+        """`operator.attrgetter` and `methodcaller`: the names that they were made with."""
+        names = value.__reduce__()[1]
+        names = names[:1] if isinstance(value, methodcaller) else names
+        self._names |= {part for name in names if isinstance(name, str) for part in name.split(".")}
+
+    def _class(self, cls: type[Any], is_making: bool) -> None:
+        """What Python calls of a class of the user without naming it."""
+        for holder in cls.__mro__:
+            if is_fixed(holder.__module__):
+                continue
+            for name, held in vars(holder).items():
+                is_special = name.startswith("__") and name.endswith("__")
+                function = getattr(held, "__func__", held)
+                if not is_special or not isinstance(function, FunctionType | CubeFunction):
+                    continue
+                if name not in _MAKING or is_making:
+                    note_method(self._frame, cls, name)
+                    self._add_all(() if is_generated(function) else (function,))
+            if is_making and is_dataclass(holder):
+                factories = (f.default_factory for f in fields(holder))
+                self._add_all(f for f in factories if f is not MISSING)
+
+    def _attribute(self, owner: Any, name: str) -> None:
+        key = id(owner), name
+        if key in self._looked:
+            return
+        self._looked.add(key)
+        held = inspect.getattr_static(owner, name, ABSENT)
+        changes = may_change(owner)
+        if isinstance(held, property | cached_property):  # which need not run
+            note_method(self._frame, type_of(owner), name)
+            self._add_all((held.fget if isinstance(held, property) else held.func,))
+            return
+        try:
+            found: Any = getattr(owner, name, ABSENT)
+        except Exception:  # of the user's `__getattr__`, whose reads are noted
+            return
+        if found is ABSENT and name not in self._absent:
+            return
+        if changes or is_users_method(found) or _is_container(found):
+            self._captures.setdefault(key, (Attributes(owner), name, found))
+        self._add_all((found,))
+
+
+def _is_container(value: object) -> bool:
+    return isinstance(value, CONTAINERS)
+
+
+def _inside(value: Any) -> Iterable[Any] | None:
+    """What a container holds and what a callable object calls; None for anything else."""
+    if is_dict(value):
+        return (*value, *value.values())
+    if isinstance(value, list | tuple | set | frozenset):
+        return cast("Iterable[Any]", value)
+    if isinstance(value, partial):
+        return (value.func, *value.args, *value.keywords.values())
+    if isinstance(value, MethodType):
+        return value.__func__, value.__self__
+    if isinstance(value, BoundFunction):
+        return value.function, value.owner
+    if isinstance(value, CubeFunction):
+        return (value.function,)
+    if isinstance(value, staticmethod | classmethod):
+        return (cast("Any", value).__func__,)
+    is_cached = type(value).__name__ == "_lru_cache_wrapper"
+    return (value.__wrapped__,) if is_cached else None
+
+
+def _held_by_cells(function: FunctionType) -> Iterable[Any]:
+    """What a function was made with; a cell is empty where its name was never assigned."""
+    for cell in function.__closure__ or ():
+        with contextlib.suppress(ValueError):
+            yield cell.cell_contents
+
+
+def _names_in(code: CodeType) -> frozenset[str]:
+    """The names that code refers to, also inside functions that it defines."""
+    inner = [_names_in(c) for c in code.co_consts if isinstance(c, CodeType)]
+    return frozenset((*code.co_names, *code.co_freevars)).union(*inner)
+
+
+def _texts_in(code: CodeType) -> frozenset[str]:
+    """The texts in code that could be names."""
+    inner = [_texts_in(c) for c in code.co_consts if isinstance(c, CodeType)]
+    texts = (part for c in code.co_consts if isinstance(c, str) for part in c.split("."))
+    return frozenset(t for t in texts if t.isidentifier()).union(*inner)
+
+
+def _computes_names(function: FunctionType) -> bool:
+    """Whether a function computes names of attributes, as in `getattr(x, f"scale_{k}")`."""
+    try:
+        tree = read_source(function.__code__).node
+    except Error:
+        return False
+    calls = (n for n in ast.walk(tree) if isinstance(n, ast.Call) and n.args[1:])
+    names = (c.args[1] for c in calls if isinstance(c.func, ast.Name) and c.func.id in _BY_TEXT)
+    return not all(isinstance(name, ast.Constant) for name in names)
