@@ -17,6 +17,7 @@ from cubepy.frontend import (
     comprehensions,
     cooperation,
     cuda,
+    derived,
     expressions,
     intrinsics,
     invocations,
@@ -58,7 +59,7 @@ from cubepy.targets import Target
 MAX_TRACES = 3
 """The last one has all facts: types settle at once, and forms do not depend on them."""
 HANDLING = (
-    *(amx, assignments, bits, comprehensions, cooperation, cuda),
+    *(amx, assignments, bits, comprehensions, cooperation, cuda, derived),
     *(expressions, intrinsics, invocations, memory, numeric, statements),
 )
 """The modules that bind their handlers to the dispatcher when they are imported."""
