@@ -1,7 +1,7 @@
 """Generated kernels on OpenCL devices and as Metal: the interpreter's memory, bit for bit.
 
-CI runs 80 kernels on each, other runs 40; `python -m tests.fuzz --device` runs as many as asked
-for. A build takes some tenths of a second, so kernels need not share one.
+`python -m tests.fuzz --device` runs as many as asked for. A build takes some tenths of a second,
+so kernels need not share one.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from tests.fuzz.generator import SLOTS, Program
 from tests.fuzz.typed import oracle
 from tests.guarded import Guarded
 
-KERNELS = 40
-CHUNK = 40
+KERNELS = 24
+CHUNK = 24
 _BRANCHES = "PoCL 3.0 lets units store that are not alive, behind two barriers in branches"
 DRIVERS: dict[str, dict[bool, dict[int, str]]] = {
     "Portable": {False: dict.fromkeys((26, 94), _BRANCHES), True: {71: _BRANCHES}}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from tests.fuzz.finds import LANES_FINDS
 from tests.fuzz.lanes import CONSTRUCTS
 from tests.fuzz.units_as_lanes import census, check, generate
 
-KERNELS = 160 if os.environ.get("CI") else 24
+KERNELS = 48
 CHUNK = 12
 RARE = (417, 73, 41)
 """The first kernels that have what is rarest."""
