@@ -14,12 +14,13 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
-from threading import Lock
+from threading import RLock
 from typing import Any, TypeVar
 
 from cubepy.cache.entry import Damaged, Entry, decode, encode
 from cubepy.cache.folder import IS_SUPPORTED, Folder, Found, Refused
 from cubepy.config import get
+from cubepy.forks import at_fork
 
 T = TypeVar("T")
 
@@ -37,6 +38,8 @@ PATIENCE = 60.0
 _PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE)
 """Errors that say nothing about a file."""
 _NAME = re.compile(r"[0-9a-f]{64}")
+_lock = RLock()  # one for all stores, for the sake of fork
+at_fork(_lock)
 
 
 class Store:
@@ -48,7 +51,6 @@ class Store:
         self._limit = limit
         self._folder: Folder | None = None
         self._is_refused = False
-        self._lock = Lock()
         self._written = 0
 
     def get(self, key: str) -> Entry | None:
@@ -76,7 +78,7 @@ class Store:
         finally:
             if fd is not None and fd in _held:  # a child of a fork has closed it
                 _held.discard(fd)
-                os.close(fd)
+                _release(fd)
 
     def entries(self) -> list[tuple[Found, Entry | str]]:
         """All entries, those used last first; of one that is not whole, why."""
@@ -131,7 +133,7 @@ class Store:
         if found is None:
             if not makes and not os.path.isdir(self.path):
                 return None
-            with self._lock:
+            with _lock:
                 found = self._folder = self._folder or Folder(self.path)
         return found
 
@@ -156,7 +158,7 @@ class Store:
 
     def _write(self, folder: Folder, key: str, data: bytes) -> None:
         folder.write(key, data)
-        with self._lock:
+        with _lock:
             self._written += 1
             is_due = self._written % SWEEP == 1
         if is_due:
@@ -217,6 +219,16 @@ def _acquire(fd: int) -> None:
                 return  # a file system without locks
         time.sleep(pause)
         pause = min(2 * pause, 0.05)
+
+
+def _release(fd: int) -> None:
+    """Give up a lock, also where the child of a fork has the descriptor: one that another thread
+    opened at that moment."""
+    import fcntl
+
+    with suppress(OSError):  # a file system without locks
+        fcntl.flock(fd, fcntl.LOCK_UN)
+    os.close(fd)
 
 
 def _after_fork() -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from cubepy import config
 from cubepy.array.memory import HOST
+from cubepy.forks import at_fork
 from cubepy.jit.ahead import is_ahead
 from cubepy.jit.arguments import Matcher
 from cubepy.jit.bounded import make_room
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from cubepy.jit.tables import Table
 
 _JOINING = threading.Lock()
+at_fork(_JOINING)
 MAX_TABLES = 64
 """Tables of one kernel."""
 LAUNCHES = 2

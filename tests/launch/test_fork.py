@@ -17,11 +17,17 @@ import numpy as np
 import pytest
 
 import cubepy as cp
+from cubepy.autotune import behind, tuner
+from cubepy.autotune.records import find_records
+from cubepy.cache import store
 from cubepy.compilers.llvm import toolchain
 from cubepy.forks import are_under_way
 from cubepy.frontend import specialise
+from cubepy.jit import native
 from cubepy.jit.compile import Specialisations
+from cubepy.kernels.random.state import DEFAULT
 from cubepy.lazy import cached_property
+from cubepy.runtimes.native.launching import executor
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 
@@ -236,6 +242,60 @@ def test_a_property_that_another_thread_finds_is_found_by_the_child():
     assert held.value == 1  # waits for the other thread, and finds nothing itself
     thread.join()
     assert found == [1] and isinstance(Held.value, cached_property)
+
+
+LOCKS: dict[str, Callable[[], Any]] = {
+    "cache": lambda: store._lock,
+    "native launches": lambda: native._JOINING,
+    "executor": lambda: executor._lock,
+    "random numbers": lambda: DEFAULT.lock,
+    "searches": lambda: tuner._lock,
+    "what compiles behind calls": lambda: behind._changed,
+    "measurements": lambda: find_records()._lock,
+}
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_a_lock_that_another_thread_holds_is_free_in_the_child(name: str):
+    find = LOCKS[name]
+    held, go = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with find():
+            held.set()
+            go.wait(60)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert held.wait(60)
+    threading.Timer(0.2, go.set).start()
+    assert in_child(lambda: find().acquire(timeout=5), 30) == 0
+    thread.join()
+
+
+def test_a_lock_of_the_cache_that_a_child_knows_nothing_of_is_given_up(tmp_path: Path):
+    """The child is forked between the opening of the file and the note of its descriptor."""
+    kept = store.Store(str(tmp_path), 1 << 20)
+    go, done = os.pipe(), threading.Event()
+    with kept.lock("0" * 64):
+        known = store._held.copy()
+        store._held.clear()
+        child = os.fork()
+        if not child:
+            os.read(go[0], 1)
+            os._exit(0)
+        store._held.update(known)
+    try:
+
+        def take() -> None:
+            with kept.lock("0" * 64):
+                done.set()
+
+        threading.Thread(target=take, daemon=True).start()
+        assert done.wait(10)
+    finally:
+        os.write(go[1], b"x")
+        os.waitpid(child, 0)
 
 
 def test_forks_at_any_time():

@@ -6,6 +6,7 @@ import secrets
 from operator import index
 from threading import Lock
 
+from cubepy.forks import at_fork
 from cubepy.kernels.calls.arguments import refused
 
 
@@ -13,23 +14,24 @@ class State:
     """A seed, and the next block that nobody has used; safe to share between threads."""
 
     def __init__(self) -> None:
-        self._lock = Lock()
+        self.lock = Lock()
         self._seed, self._block = secrets.randbits(64), 0
 
     def restart(self, seed: int) -> None:
         """Begin the stream of another seed."""
-        with self._lock:
+        with self.lock:
             self._seed, self._block = seed, 0
 
     def take(self, blocks: int) -> tuple[int, int]:
         """The seed, and the first of so many blocks that are nobody else's."""
-        with self._lock:
+        with self.lock:
             first = self._block
             self._block += blocks
             return self._seed, first
 
 
 DEFAULT = State()
+at_fork(DEFAULT.lock)
 
 
 def seed(value: int) -> None:
