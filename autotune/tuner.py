@@ -242,13 +242,12 @@ def _behind(search: _Search, subject: Subject) -> None:
 
 def run(search: _Search, subject: Subject, clock: Clock = time.perf_counter) -> Choice:
     """Search, keep what was found, and say what went wrong."""
-    request, began = search.request, clock()
-    forks = isolated.can_fork(request.device.target.kind)
+    request, forks = search.request, isolated.can_fork(search.request.device.target.kind)
     if forks:
-        isolated.warm()
+        isolated.warm()  # once in a process, for all launches: no problem's budget pays for it
     kind = "cpu" if request.device.target.kind == "cpu" else "gpu"
-    limits = _limits(search, kind, began)
-    budget = limits.deadline - began
+    limits = _limits(search, kind, clock())
+    budget = limits.deadline - limits.started
     behind.forget(search.name)
 
     def later(compiling: Compiling, left: Sequence[int]) -> None:
@@ -320,6 +319,9 @@ def _begun(search: _Search) -> list[str]:
 def _kept(search: _Search, trials: Trials, limits: Limits) -> Choice:
     """Write down what was measured, and take the pick that stands."""
     request, end = search.request, trials.outcome or {}
+    unseen = {UNKNOWN, SKIPPED}
+    if trials.status[request.reference] == UNTRIED:  # nothing was tried: another process may
+        unseen.add(UNTRIED)
     measured = [
         Measurement(
             text,
@@ -329,7 +331,7 @@ def _kept(search: _Search, trials: Trials, limits: Limits) -> Choice:
             tuple(trials.samples.get(k, ())),
         )
         for k, text in enumerate(request.texts)
-        if trials.status[k] not in (UNKNOWN, SKIPPED)
+        if trials.status[k] not in unseen
     ]
     index, pick = end.get("pick"), None
     about = {n: end[n] for n in ("reason", "confidence") if n in end}

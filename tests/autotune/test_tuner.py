@@ -15,7 +15,10 @@ import pytest
 
 import cubepy as cp
 from cubepy.autotune import behind, isolated, session, tuner
+from cubepy.autotune.hardware import hardware_of
 from cubepy.autotune.records import MEASURED, find_records
+from cubepy.autotune.search import conclude
+from cubepy.autotune.trials import Limits, Trials
 from cubepy.autotune.tuner import Request, choose
 from cubepy.runtimes.base import Properties
 from cubepy.runtimes.registry import find_device
@@ -85,8 +88,13 @@ def statuses() -> dict[str, str]:
     return {c: m.status for c, m in find_records().measurements(key).items()}
 
 
+@pytest.mark.parametrize("forks", [False, isolated.can_fork()])
 @pytest.mark.usefixtures("in_process")
-def test_what_was_not_compiled_in_time_is_tried_by_a_later_call_within_the_budget(store: Path):
+def test_what_was_not_compiled_in_time_is_tried_by_a_later_call_within_the_budget(
+    store: Path, monkeypatch: pytest.MonkeyPatch, forks: bool
+):
+    """Processes or the child of the search go on compiling."""
+    monkeypatch.setattr(isolated, "can_fork", lambda kind="cpu": forks)
     times = [0.004, 0.003, 0.005, 0.004, 0.004, 0.001]
     texts = [f"{k}" for k in range(len(times))]
     asked = Request("kernel", "source", "[1]", find_device("cpu"), texts, "quick")
@@ -108,6 +116,9 @@ def test_what_was_not_compiled_in_time_is_tried_by_a_later_call_within_the_budge
     first, second = find_records().searches(key)
     spans = [s["deadline"] - s["started"] for s in (first, second)]
     assert spans[0] == pytest.approx(6.0) and 0 < spans[1] < 6.0 - 0.3 * 6.0
+    if forks:
+        with pytest.raises(ChildProcessError):  # none is left
+            os.waitpid(-1, os.WNOHANG)
 
 
 @pytest.mark.usefixtures("in_process")
@@ -191,3 +202,25 @@ def test_no_two_threads_note_the_same_change(monkeypatch: pytest.MonkeyPatch):
         sys.setswitchinterval(interval)
     # A search behind an earlier test may note its end meanwhile.
     assert len(set(word.numbers)) == len(word.numbers) >= 4000
+
+
+@pytest.mark.usefixtures("in_process")
+def test_a_search_that_tried_nothing_is_made_again_by_another_process(store: Path):
+    asked = Request("kernel", "source", "[1]", find_device("cpu"), ["0", "1"], "quick")
+    trials = Trials(list(asked.texts))
+    conclude(trials, 0)
+    hardware = hardware_of(asked.device)
+    search = tuner._Search(
+        asked,
+        asked.key(hardware),
+        hardware,
+        find_records(),
+        {},
+        None,
+        {0, 1},
+        "quick",
+        session.DEFAULT,
+    )
+    assert tuner._kept(search, trials, Limits(0.0, 1.0, 1.0)).index == 0
+    with cp.tuning(level="quick", budget_s=10.0):
+        assert choose(asked, lambda: FakeSubject([0.002, 0.001])).origin == MEASURED
