@@ -61,6 +61,10 @@ _TENSOR_ATTRIBUTES = (
 )
 
 
+OF_NUMBERS = "epilogues that read `index` get numbers, unless they ask for `v.line_size`"
+"""What errors about numbers that were taken for lines add."""
+
+
 def attribute(frame: Frame, owner: Any, name: str) -> Any:
     """`owner.name`; E107 with a suggestion where there is none."""
     if isinstance(owner, TensorRef):
@@ -118,6 +122,9 @@ def _of_value(frame: Frame, v: Value, name: str) -> Any:
             return v.type.width
         if name in LINE_METHODS:
             return Method(v, name)
+    if not isinstance(v.type, Line) and (name in LINE_METHODS or name == "line_size"):
+        hint = f"a number is no line; {OF_NUMBERS}"
+        raise frame.tracer.error("E107", name=describe(v), attribute=name, suggestion=hint)
     known = ("dtype", "line_size", *LINE_METHODS) if isinstance(v.type, Line) else ("dtype",)
     raise _missing(frame, v, name, known)
 

@@ -10,7 +10,7 @@ from inspect import Parameter, Signature
 from typing import Any, TypeVar
 
 from cubepy.frontend import suggest
-from cubepy.frontend.attributes import attribute
+from cubepy.frontend.attributes import OF_NUMBERS, attribute
 from cubepy.frontend.captured import capture, note, refuse_array
 from cubepy.frontend.checks import check_index
 from cubepy.frontend.cooperation import Formatted, escape_braces, formatted
@@ -143,7 +143,7 @@ def _lane(frame: Frame, line: Value, item: Any, node: ast.expr) -> Value:
             "E301",
             name=ast.unparse(node),
             type=describe(line),
-            suggestion="a number has no items",
+            suggestion=f"a number has no items; {OF_NUMBERS}",
         )
     b, width = frame.tracer.b, line.type.width
     if isinstance(item, slice):

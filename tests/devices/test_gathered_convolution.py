@@ -39,7 +39,7 @@ def convolved(x: Any, w: Any, stride: int, padding: int, dilation: int) -> Any:
 
 
 def relu_by_place(v: Any, index: Any, scale: Any) -> Any:
-    return max(v, 0.0) * scale[index[1]] + index[4]
+    return max(v, 0.0) * scale[index[1]] + index[-1]
 
 
 def check(

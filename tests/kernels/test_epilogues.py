@@ -114,7 +114,7 @@ def test_elements_on_a_device(device: str = "opencl:0"):
     "shape, filters", [((2, 4, 9, 8), (6, 4, 3, 3)), ((1, 16, 13, 13), (24, 16, 3, 3))]
 )
 def test_elements_of_images(shape: Any, filters: Any, is_last: bool):
-    """The index is [n, channel, depth, row, column]."""
+    """The index is one of the result, of as many axes."""
     x, weight = random(*shape), random(*filters)
     if is_last:
         x = np.ascontiguousarray(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
@@ -127,7 +127,7 @@ def test_elements_of_images(shape: Any, filters: Any, is_last: bool):
     for call in calls:
         expected = call(None)
         more = random(*expected.shape)
-        found = call((residual, more[:, :, None]))
+        found = call((residual, more))
         np.testing.assert_allclose(found, expected + more, 1e-5, 1e-5)
 
 
@@ -148,6 +148,10 @@ def test_elements_of_norms(shape: Any):
     for call in calls:
         found, expected = call((residual, more)), call(None) + more
         np.testing.assert_allclose(found, expected, 1e-5, 1e-5)
+
+
+class lines:
+    by_lines = staticmethod(by_lines)
 
 
 def through_a_helper(v: Any, index: Any, c: Any) -> Any:
@@ -227,3 +231,52 @@ def test_epilogues_may_count():
     a, b, counts = random(5, 7), random(7, 13), np.zeros(5, np.int32)
     kernels.matmul(a, b, epilogue=(count, counts))
     assert (counts == 13).all()
+
+
+LAYOUTS: dict[int, tuple[Any, Any, tuple[str, str]]] = {
+    1: (kernels.conv1d, kernels.max_pool1d, ("NCL", "NLC")),
+    2: (kernels.conv2d, kernels.max_pool2d, ("NCHW", "NHWC")),
+    3: (kernels.conv3d, kernels.max_pool3d, ("NCDHW", "NDHWC")),
+}
+
+
+@pytest.mark.parametrize("is_last", [False, True])
+@pytest.mark.parametrize("has_batch", [False, True])
+@pytest.mark.parametrize("axes", LAYOUTS)
+def test_indices_are_those_of_the_result(axes: int, has_batch: bool, is_last: bool):
+    """For elements and for lines, of any rank and layout."""
+    convolve, pool, names = LAYOUTS[axes]
+    extents = (5, 6, 7)[3 - axes :]
+    shape = (*((2,) if has_batch else ()), *((*extents, 8) if is_last else (8, *extents)))
+    x, weight = random(*shape), random(6, 8, *(3,) * axes)
+
+    def numbered(v: Any, index: Any, more: Any) -> Any:
+        return v + more[index] + 100 * len(index)
+
+    def first(v: Any, index: Any, more: Any) -> Any:
+        return v * 0 + more[index] * (v.line_size > 0)
+
+    calls: tuple[Any, ...] = (
+        lambda e: convolve(x, weight, layout=names[is_last], epilogue=e),
+        lambda e: pool(x, 2, layout=names[is_last], epilogue=e),
+    )
+    for call in calls:
+        expected = call(None)
+        more = random(*expected.shape)
+        found = call((numbered, more))
+        np.testing.assert_allclose(found, expected + more + 100 * x.ndim, 1e-5, 1e-4)
+        found = call((first, more)).ravel()
+        assert found[0] == more.ravel()[0] and np.isin(found, more).all()
+
+
+@pytest.mark.parametrize("function", [lambda v, i, c: v[0] + c[i], lambda v, i, c: v.sum() + c[i]])
+def test_numbers_that_are_taken_for_lines(function: Any):
+    with pytest.raises(cp.CompileError, match="that read `index` get numbers"):
+        kernels.matmul(random(3, 5), random(5, 7), epilogue=(function, random(3, 7)))
+
+
+def test_what_is_read_is_decided_by_the_source():
+    """Not by what Python makes of it: a module's helper may ask, a name may hide the index."""
+    assert takes_elements(lambda v, i, c: v + (lambda k: c[k])(i))
+    assert takes_elements(lambda v, i, c: sum(v + c[i] for _ in (0,)))
+    assert not takes_elements(lambda v, i, c: lines.by_lines(v, i, c))

@@ -57,7 +57,7 @@ def test_padding_bias_epilogue_and_out(size: int):
 
     @cp.cube
     def added(v, index, other):
-        _, f, _, y, i = index
+        _, f, y, i = index
         return (
             v + other[index[0], f, y, i]
             if v.line_size == 1

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import dis
+import ast
 import inspect
 from collections.abc import Callable, Iterator
-from functools import partial
-from types import CellType, CodeType, FunctionType, MethodType
+from functools import partial, reduce
+from types import FunctionType, MethodType
 from typing import Any
 
 import cubepy as cp
 from cubepy.array.memory import Memory
+from cubepy.cache.names import Names, names_of
+from cubepy.errors import Error
 from cubepy.frontend.promote import promote_literal
-from cubepy.lang.function import BoundFunction, CubeFunction
+from cubepy.lang.function import BoundFunction, Captures, CubeFunction, read_source
 
 NUMBERS = (bool, int, float)
 
@@ -40,16 +42,15 @@ def takes_elements(function: Any) -> bool:
     plain, given = _plain(function)
     if plain is None:
         return False
-    code = plain.__code__
-    reads = code.co_argcount <= given + 1 or code.co_varnames[given + 1] in _loaded(code)
-    return reads and not _asks_for_width(plain, set())
+    return _reads_index(plain, given) and not _asks_for_width(plain, set())
 
 
 def _plain(function: Any) -> tuple[FunctionType | None, int]:
     """The Python function that is called in the end, None if there is none, and how many of its
     parameters have values before."""
     if isinstance(function, FunctionType):
-        return function, 0
+        placed = vars(function).get("placed")
+        return (function, 0) if placed is None else _plain(placed)
     if isinstance(function, CubeFunction):
         return function.function, 0
     if isinstance(function, partial):
@@ -66,41 +67,64 @@ def _plain(function: Any) -> tuple[FunctionType | None, int]:
     return found, given + more
 
 
-def _asks_for_width(function: FunctionType, seen: set[CodeType]) -> bool:
-    if function.__code__ in seen:
+def _reads_index(function: FunctionType, given: int) -> bool:
+    """Whether the body of a function reads its second parameter behind those that are given."""
+    node = read_source(function.__code__).node
+    names = [a.arg for a in (*node.args.posonlyargs, *node.args.args)][given:]
+    rest = node.args.vararg
+    name = names[1] if names[1:] else rest.arg if rest else None
+    body = [node.body] if isinstance(node, ast.Lambda) else node.body
+    read = (n for part in body for n in ast.walk(part) if isinstance(n, ast.Name))
+    return any(n.id == name and isinstance(n.ctx, ast.Load) for n in read)
+
+
+def _asks_for_width(function: FunctionType, seen: set[FunctionType]) -> bool:
+    if function in seen or hasattr(function, "__cubepy_builtin__"):
         return False
-    seen.add(function.__code__)
-    names = _names(function.__code__)
-    if "line_size" in names:
+    seen.add(function)
+    try:
+        names = names_of(read_source(function.__code__), function.__code__)
+    except Error:  # no source: Python alone can run it
+        return False
+    if "line_size" in names.attributes:
         return True
-    held = [x for cell in function.__closure__ or () for x in _content(cell)]
-    called = [_plain(f)[0] for f in (*held, *map(function.__globals__.get, names))]
+    called = [_plain(value)[0] for value in _named(function, names)]
     return any(f is not None and _asks_for_width(f, seen) for f in called)
 
 
-def _content(cell: CellType) -> list[Any]:
-    """What a cell holds; it is empty where its name was never assigned."""
-    try:
-        return [cell.cell_contents]
-    except ValueError:
-        return []
+def _named(function: FunctionType, names: Names) -> Iterator[Any]:
+    """What the names of a function from outside stand for, and the attributes behind them."""
+    captures = Captures(function)
+    for name, chains in names.free.items():
+        try:
+            value = captures.lookup(name)
+        except KeyError:  # never assigned
+            continue
+        for chain in chains:
+            yield reduce(lambda owner, part: getattr(owner, part, None), chain, value)
 
 
-def _names(code: CodeType) -> set[str]:
-    return {*code.co_names, *(n for inner in _inner(code) for n in _names(inner))}
+def placed(function: Callable[..., Any] | None, axes: tuple[int, ...]) -> Any:
+    """An epilogue of results whose axes are those of a view; it is given their index alone."""
+    if function is None or axes == tuple(range(_VIEW)):
+        return function
+
+    def finish(v: Any, index: Any, *rest: Any) -> Any:
+        return function(v, tuple([index[a] for a in axes]), *rest)
+
+    finish.__dict__["placed"] = function
+    return finish
 
 
-def _loaded(code: CodeType) -> set[str]:
-    """The locals that code reads, also from inside lambdas."""
-    found: set[str] = set(code.co_cellvars)
-    for step in dis.get_instructions(code):
-        if "LOAD_FAST" in step.opname:  # also those that store another one
-            found |= set(step.argval) if isinstance(step.argval, tuple) else {step.argval}
-    return found
+_VIEW = 5
+"""Axes of images as the kernels see them: [n, channel, depth, row, column]."""
 
 
-def _inner(code: CodeType) -> Iterator[CodeType]:
-    return (c for c in code.co_consts if isinstance(c, CodeType))
+def places_of_images(rank: int, axes: int, channels_last: bool) -> tuple[int, ...]:
+    """Where the axes of a result with so many axes of space lie in [n, channel, depth, row,
+    column]."""
+    space = tuple(range(_VIEW - axes, _VIEW))
+    return ((0,) if rank > axes + 1 else ()) + ((*space, 1) if channels_last else (1, *space))
 
 
 def with_bounds(

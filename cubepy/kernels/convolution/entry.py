@@ -10,7 +10,7 @@ from cubepy.errors import fail
 from cubepy.frontend.signature import comptime_key
 from cubepy.kernels.calls.arguments import wrong
 from cubepy.kernels.calls.call import call
-from cubepy.kernels.calls.epilogues import with_bounds
+from cubepy.kernels.calls.epilogues import placed, places_of_images, with_bounds
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
 from cubepy.kernels.convolution.launches import Convolution, launch_convolution
@@ -59,9 +59,9 @@ def conv2d(
     last axis, of `x` and the result. `weight`: [filters, channels / groups, rows, columns] in both
     layouts, or what `prepack` gave; `bias`: one number for each filter. `stride`, `padding`,
     `dilation`: ints, or one for each axis; the padding may also be "valid", "same", or a pair
-    (before, after) for each axis. `epilogue`: as for `matmul`; its index is that of the first
-    element in [n, channel, depth, row, column], and a line runs along channels where these lie
-    densely in the result, else along columns. Gives an array of the library of `x`, with channels
+    (before, after) for each axis. `epilogue`: as for `matmul`; its index is one of the
+    result, and a line runs along channels where these lie densely in the result, else along
+    columns. Gives an array of the library of `x`, with channels
     last in memory where `x` has them so; or fills `out`.
 
     f16 and bf16 are added in f32 and rounded once. The error of a sum is at most its length times
@@ -150,6 +150,7 @@ def _plan(
     out = as_volumes(result, axes, channels_last)
     problem = problem_of(window, groups, seen, out)
     extras = with_bounds(epilogue, extras, out.shape)
+    epilogue = placed(epilogue, places_of_images(len(extents), axes, channels_last))
     launch_convolution(planner, Convolution(problem, seen, weights, out, biases, epilogue, extras))
 
 

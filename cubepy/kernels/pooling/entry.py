@@ -12,7 +12,7 @@ from cubepy.ir.types import Kind, i64
 from cubepy.jit.grid import Fixed, Grid, Over
 from cubepy.kernels.calls.arguments import refused, wrong
 from cubepy.kernels.calls.call import call
-from cubepy.kernels.calls.epilogues import with_bounds
+from cubepy.kernels.calls.epilogues import placed, places_of_images, with_bounds
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
 from cubepy.kernels.calls.tuned import memory_key
@@ -110,8 +110,9 @@ def max_pool2d(
 
     `prologue`: a cube function f(v) that lines of elements go through first. `epilogue`: a cube
     function f(v, index, *extras), or (f, *extras) with further arrays, for lines of results from
-    `index` = [n, channel, depth, row, column] on; a line runs along the channels where these lie
-    densely in the result, else along the columns, and may be a single element.
+    `index` on; a line runs along the channels where these lie densely in the result, else along
+    the columns, and may be a single element. As for `matmul`, one that reads its index without
+    asking for `v.line_size` is called for each element, a number.
 
     Exact; NaN is greater than any number. The sign of a zero is that of one of equal zeros.
     Raises `LaunchError` for parameters and shapes that do not fit together, and for a tensor that
@@ -393,6 +394,8 @@ def _plan(
     outputs = [_as_volumes(planner.result(shape), axes, channel) for shape in shapes]
     if 0 not in extents:
         extras = with_bounds(functions[1], extras, outputs[0].shape)
+        places = places_of_images(len(extents), axes, channel == len(extents) - 1)
+        functions = functions[0], placed(functions[1], places)
         how, seen = _flattened(how, seen, results)
         _launch(planner, how, seen, outputs, extras, functions)
 
