@@ -19,6 +19,7 @@ from cubepy.frontend import (
     cuda,
     derived,
     expressions,
+    higher,
     intrinsics,
     invocations,
     memory,
@@ -60,7 +61,7 @@ MAX_TRACES = 3
 """The last one has all facts: types settle at once, and forms do not depend on them."""
 HANDLING = (
     *(amx, assignments, bits, comprehensions, cooperation, cuda, derived),
-    *(expressions, intrinsics, invocations, memory, numeric, statements),
+    *(expressions, higher, intrinsics, invocations, memory, numeric, statements),
 )
 """The modules that bind their handlers to the dispatcher when they are imported."""
 

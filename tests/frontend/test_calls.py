@@ -1,6 +1,8 @@
 """Calls and patterns with stars, and what Python would take at comptime."""
 
 import enum
+import functools
+import operator
 
 import numpy as np
 import pytest
@@ -151,3 +153,41 @@ def test_a_plain_helper_of_a_plain_helper():
 
     with pytest.raises(cp.CompileError, match="E207"):
         length[1, 1](1.0, out)
+
+
+def test_functions_that_call_others():
+    def kernel(x, out):
+        out[0] = functools.reduce(operator.add, (x[0], x[1], x[2]))
+        out[1] = functools.reduce(lambda a, b: a * b, [x[1], x[2]], 2.0) + operator.pow(x[1], 2)
+        out[2] = sum(map(lambda v, w: v * w, (x[0], x[1]), (x[2], x[3], 5.0)))
+        a, b = map(float, (1, x[1]))
+        out[3] = a - b + max(map(abs, (x[1], -x[2]))) + operator.neg(x[3])
+        out[4] = sum(filter(lambda v: v > 1, (1, 2, 3))) + len(tuple(filter(None, (0, 4))))
+        out[5] = operator.lt(x[0], x[1]) + 2 * operator.ge(x[0], x[1]) + operator.mul(3, 4)
+        out[6] = functools.reduce(operator.or_, map(operator.gt, x_pairs(x), (9.0, 0.0)))
+
+    def x_pairs(x):
+        return x[1], x[2]
+
+    x, out, wanted = np.array([1.5, -2.0, 3.0, 4.0]), np.zeros(7), np.zeros(7)
+    kernel(x, wanted)
+    cp.cube(kernel)[1, 1](x, out)
+    np.testing.assert_array_equal(out, wanted)
+
+
+@pytest.mark.parametrize(
+    "function, error",
+    [
+        (lambda x: functools.reduce(operator.add, ()), "E207"),
+        (lambda x: sum(filter(lambda v: v > 1, (x[0], 2))), "E112"),
+        (lambda x: sum(map(abs, x)), "E112"),
+        (lambda x: operator.add(x[0]), "E106"),  # pyright: ignore[reportCallIssue]
+    ],
+)
+def test_functions_that_call_others_wrongly(function, error):
+    @cp.cube
+    def kernel(x, out):
+        out[0] = function(x)
+
+    with pytest.raises(cp.CompileError, match=error):
+        kernel[1, 1](np.ones(2), np.ones(2))
