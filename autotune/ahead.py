@@ -161,7 +161,8 @@ class Ahead:
     def _fork(self) -> None:
         if self._compile is None:
             return
-        with suppress(OSError):  # no process is to be had: the others do, or the search itself
+        # Where no process is to be had, the others do, or the search itself.
+        with children.uninterrupted(), suppress(OSError):
             self._doing[children.fork(self._work)] = None
 
     def _work(self) -> None:

@@ -126,7 +126,7 @@ class Autotuned(TunedCall):
             return legal[0]
         if config.get("checked"):
             return legal[0]
-        problem = canonical_text([found, layouts(arrays), extra])
+        problem = self._problem(found, [layouts(arrays), extra])
         texts = [c.text for c in legal]
         judge = self._judge(legal)
         request = Request(self._name, self._hash(), problem, device, texts, QUICK, judge)
@@ -149,6 +149,14 @@ class Autotuned(TunedCall):
         if not is_searching():
             self._choices[memo] = (state, choice)
         return legal[choice.index]
+
+    def _problem(self, found: Any, rest: list[Any]) -> str:
+        """The canonical text of what `key` gave, with the rest."""
+        try:
+            return canonical_text([found, *rest])
+        except TypeError as error:
+            name = self.function.__name__
+            raise TypeError(f"the key of `{name}` cannot be remembered: {error}") from None
 
     def _judge(self, legal: tuple[Config, ...]) -> int:
         """The position of the reference: as given, else the first valid one of the space."""

@@ -9,11 +9,21 @@ import signal
 import sys
 import time
 import warnings
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 _PARENT_DEATH_SIGNAL = 1
 """PR_SET_PDEATHSIG of Linux's prctl."""
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Signals wait for the end of the block, so that Ctrl-C loses no child that was just made."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def fork(work: Callable[[], None]) -> int:
@@ -45,6 +55,7 @@ def _be_quiet() -> None:
     """What a candidate prints, and the last words of one that crashes, go nowhere; the child dies
     with its parent, first where memory runs out, and of Ctrl-C as its parent says."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):

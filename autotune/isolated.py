@@ -67,8 +67,9 @@ def search(
             return
         if clock() >= limits.deadline:
             break
-        child = _Child(lambda report: _examine(subject, trials, limits, report, clock), trials)
+        child = _Child()
         try:
+            child.start(lambda report: _examine(subject, trials, limits, report, clock), trials)
             for message in child.messages(trials, limits, subject.reference, clock):
                 trials.apply(message)
                 watch(trials)
@@ -119,17 +120,24 @@ def warm() -> None:
 class _Child:
     """A forked process that reports by a pipe."""
 
-    def __init__(self, work: Callable[[Report], None], trials: Trials) -> None:
-        self.is_late = self.is_last = self._is_ended = False
+    def __init__(self) -> None:
+        self.is_late = self.is_last = False
         self._buffer, self._lines = b"", list[bytes]()
-        self._pipe, write = os.pipe()
+        self._pipe = self._pid = -1
 
-        def report(message: Message) -> None:
-            trials.apply(message)
-            os.write(write, json.dumps(message).encode() + b"\n")
+    def start(self, work: Callable[[Report], None], trials: Trials) -> None:
+        """Let it work, and report to here."""
+        with children.uninterrupted():
+            self._pipe, write = os.pipe()
 
-        self._pid = children.fork(lambda: work(report))
-        os.close(write)
+            def report(message: Message) -> None:
+                trials.apply(message)
+                os.write(write, json.dumps(message).encode() + b"\n")
+
+            try:
+                self._pid = children.fork(lambda: work(report))
+            finally:
+                os.close(write)
 
     def messages(
         self, trials: Trials, limits: Limits, reference: int, clock: Clock
@@ -174,14 +182,19 @@ class _Child:
     def close(self) -> None:
         """End the child, whatever it does."""
         self.is_late = True
-        if not self._is_ended:
+        if self._pid > 0:
             self.end()
+        if self._pipe >= 0:
+            os.close(self._pipe)
+            self._pipe = -1
 
     def end(self) -> tuple[str, str]:
         """End the child if it has not ended; how it did."""
         if self.is_late:
             children.kill(self._pid)
-        status = children.wait(self._pid)
-        self._is_ended = True
-        os.close(self._pipe)
+        with children.uninterrupted():
+            status = children.wait(self._pid)
+            self._pid = -1
+            os.close(self._pipe)
+            self._pipe = -1
         return CRASHED, children.how_it_ended(status)

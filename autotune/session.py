@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from itertools import count
+from typing import Any
 
 from cubepy.config import get
 from cubepy.record import dataclass
@@ -19,6 +20,8 @@ where nobody says anything."""
 LEVELS = (OFF, QUICK, FULL)
 BUDGETS_S = {("cpu", QUICK): 2.0, ("cpu", FULL): 120.0, ("gpu", QUICK): 1.0, ("gpu", FULL): 20.0}
 """Seconds for a key."""
+LONGEST_S = 86400.0
+"""Of a budget: what waits for a child counts in days at most."""
 LIMITS_S = {QUICK: 0.7, FULL: 10.0}
 """Seconds in which a candidate must have been compiled and run."""
 
@@ -72,13 +75,16 @@ def tuning(
     be compiled and run once. `seed`: of the order of samples. `background`: calls go on with the
     best so far while a search runs. `cold`: caches are flushed before each sample.
 
-    None leaves a choice as it is around the block. `ValueError` for what is no level or no time.
+    None leaves a choice as it is around the block. `ValueError` for what is no level, no time or
+    no seed.
     """
     if level is not None and level not in LEVELS:
         raise ValueError(f"level is {level!r}; one of {', '.join(map(repr, LEVELS))}")
     for name, seconds in (("budget_s", budget_s), ("limit_s", limit_s)):
-        if seconds is not None and not seconds > 0:
-            raise ValueError(f"{name} is {seconds!r}; it is a positive number of seconds")
+        if seconds is not None and not (_is_number(seconds) and 0 < seconds <= LONGEST_S):
+            raise ValueError(f"{name} is {seconds!r}; it is a number of seconds, a day's at most")
+    if seed is not None and type(seed) is not int:
+        raise ValueError(f"seed is {seed!r}; it is an int")
     given = {name: value for name, value in locals().items() if name in Tuning.__slots__}
     chosen = {name: value for name, value in given.items() if value is not None}
     token = current.set(_kept(replace(current.get(), **chosen)))
@@ -86,6 +92,10 @@ def tuning(
         yield
     finally:
         current.reset(token)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _kept(found: Tuning) -> Tuning:

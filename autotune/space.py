@@ -10,6 +10,7 @@ from dataclasses import fields, is_dataclass
 from itertools import product
 from math import log2
 from numbers import Real
+from reprlib import repr as shortened
 from typing import Any
 
 from cubepy.ir.types import DType, find_dtype
@@ -187,7 +188,9 @@ def _named(value: Any) -> Any:
     name = getattr(value, "__qualname__", None)
     if name is not None and "<lambda>" not in name:  # these have one name for all
         return f"{value.__module__}.{name}"
-    raise TypeError(f"{value!r} is no plain data: numbers, texts, types, tuples and mappings are")
+    raise TypeError(
+        f"{shortened(value)} is no plain data: numbers, texts, types, tuples and mappings are"
+    )
 
 
 def canonical_text(value: Any) -> str:

@@ -354,7 +354,10 @@ def test_the_best_so_far_serves_while_a_search_runs_behind():
 
 
 def test_wrong_options_are_refused():
-    wrong: Any = ({"level": "fast"}, {"budget_s": 0}, {"limit_s": float("nan")})
+    wrong: Any = (
+        *({"level": "fast"}, {"budget_s": 0}, {"limit_s": float("nan")}),
+        *({"budget_s": float("inf")}, {"budget_s": "a minute"}, {"seed": 1.5}),
+    )
     for options in wrong:
         with pytest.raises(ValueError), cp.tuning(**options):
             pass
@@ -363,6 +366,14 @@ def test_wrong_options_are_refused():
             scaled_by({"n": (1, 4)}, rtol=rtol)
     with pytest.raises(cp.Error, match="E506"), cp.settings(tune="fast"):
         pass
+
+
+@pytest.mark.parametrize("made", [object(), np.arange(1000), b"text"])
+def test_a_key_that_cannot_be_remembered_is_refused_in_one_line(made: object):
+    scaled, (x, out) = scaled_by({"n": (1, 4)}, key=lambda x, out: made), arrays()
+    with pytest.raises(TypeError, match="the key of `scaled`.*plain data") as caught:
+        scaled(x, out)
+    assert len(str(caught.value)) < 200
 
 
 def test_settings_choose_the_level_too():

@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -111,6 +112,24 @@ def test_an_interrupt_waits_for_no_child(monkeypatch: pytest.MonkeyPatch):
     assert done[:2] == ["kill", "wait"]
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
+
+
+@pytest.mark.parametrize("call", ["fork", "wait"])
+def test_an_interrupt_loses_no_child(monkeypatch: pytest.MonkeyPatch, call: str):
+    """Ctrl-C comes when a child was just made, and when it has just ended."""
+    before, plain = len(os.listdir("/proc/self/fd")), getattr(children, call)
+
+    def interrupted(*given: Any) -> Any:
+        found = plain(*given)
+        signal.raise_signal(signal.SIGINT)
+        return found
+
+    monkeypatch.setattr(children, call, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        search({})
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_a_child_that_hangs_dies_with_its_parent(tmp_path: Path):
