@@ -106,7 +106,16 @@ def _note_property(frame: Frame, owner: Any, name: str) -> None:
         note_reads(frame, found.fget, owner)
 
 
+_CHANGING = ("append", "extend", "insert", "pop", "remove", "sort", "reverse", "clear", "update")
+"""What changes a list in place; lists of a kernel are tuples."""
+
+
 def _missing(frame: Frame, owner: Any, name: str, names: Any) -> Exception:
+    if is_sequence(owner) and name in _CHANGING:
+        hint = (
+            "lists of kernels do not change: make a new one, as in `(*old, new)`, or use cp.local"
+        )
+        return frame.tracer.error("E107", name=describe(owner), attribute=name, suggestion=hint)
     is_language = isinstance(owner, ModuleType) and owner.__name__.partition(".")[0] == "cubepy"
     suggestion = (translation(name) if is_language else "") or closest(name, names)
     if not suggestion and isinstance(owner, Value | TensorRef | Record):

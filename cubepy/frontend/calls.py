@@ -106,6 +106,10 @@ def _checked(frame: Frame, known: Intrinsic, given: list[Any], action: Callable[
     except (TypeError, ValueError, ArithmeticError) as error:
         if isinstance(error, TypeError) and _is_about_call(error):
             reason = str(error).split(") ", 1)[-1].replace("positional ", "")
+            counts = re.fullmatch(r"takes (?:from \d+ to )?(\d+) arguments? but (\d+) .*", reason)
+            if counts:  # the handler takes the frame too
+                most, count = (int(n) - 1 for n in counts.groups())
+                reason = f"it takes {most} argument{'s' if most != 1 else ''}, not {count}"
             signature = f"{known.name}{_signature_text(known.stub)}"
             raise frame.tracer.error(
                 "E106", name=known.name, reason=reason, signature=signature

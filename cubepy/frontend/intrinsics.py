@@ -173,7 +173,15 @@ def _abs(frame: Frame, a: Any) -> Any:
     return frame.tracer.mark_arithmetic(result, ops.ABS, a)
 
 
-def _extremum(frame: Frame, row: OpDef, python: Any, args: tuple[Any, ...]) -> Any:
+def _extremum(
+    frame: Frame, row: OpDef, python: Any, args: tuple[Any, ...], options: dict[str, Any]
+) -> Any:
+    if options and is_comptime(args) and is_comptime(options):
+        return comptime_result(frame, python, *args, **options)
+    if options:
+        hint = "compare in a loop, with `if`"
+        what = f"what {python.__name__}() with `{next(iter(options))}` takes"
+        raise frame.tracer.error("E112", what=what, hint=hint)
     if args not in ((), ((),), ([],)) and all(is_comptime(a) for a in args):
         return python(*args)
     if len(args) < 2 and not (args and is_sequence(args[0]) and args[0]):
@@ -196,20 +204,25 @@ def _lesser_or_greater(frame: Frame, row: OpDef, a: Any, b: Any) -> Value:
 
 
 @intrinsic(lang.minimum, builtins.min, numpy=("minimum",))
-def minimum(frame: Frame, *args: Any) -> Any:
+def minimum(frame: Frame, *args: Any, **options: Any) -> Any:
     """`min` of several values or of one tuple; NaN propagates."""
-    return _extremum(frame, ops.MIN, min, args)
+    return _extremum(frame, ops.MIN, min, args, options)
 
 
 @intrinsic(lang.maximum, builtins.max, numpy=("maximum",))
-def maximum(frame: Frame, *args: Any) -> Any:
+def maximum(frame: Frame, *args: Any, **options: Any) -> Any:
     """`max` of several values or of one tuple; NaN propagates."""
-    return _extremum(frame, ops.MAX, max, args)
+    return _extremum(frame, ops.MAX, max, args, options)
 
 
 @intrinsic(builtins.pow)
-def _power(frame: Frame, a: Any, b: Any) -> Any:
-    return a**b if is_comptime(a) and is_comptime(b) else power(frame, a, b)
+def _power(frame: Frame, base: Any, exp: Any, mod: Any = None) -> Any:
+    if is_comptime((base, exp, mod)):
+        return comptime_result(frame, pow, base, exp, mod)
+    if mod is not None:
+        hint = "write base**exp % mod"
+        raise frame.tracer.error("E112", what="what pow() of three numbers takes", hint=hint)
+    return power(frame, base, exp)
 
 
 @intrinsic(builtins.divmod, numpy=("divmod",))

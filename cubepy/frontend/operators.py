@@ -211,6 +211,8 @@ def power(frame: Frame, a: Any, b: Any) -> Any:
     """`a ** b`: multiplications for small integer literals, else the elementary function."""
     if isinstance(b, int) and not isinstance(b, bool) and 0 <= b <= 64:
         return _integer_power(frame, frame.tracer.value(a), b)
+    if is_number(b) and isinstance(a, Value) and element_of(a.type).is_integer:
+        a = frame.tracer.cast(a, with_element(a.type, f32))  # which has room for any exponent
     x, y = unify(frame, ast.Pow, a, b)
     if not element_of(x.type).is_float:
         t = with_element(x.type, f32)

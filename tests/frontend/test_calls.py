@@ -191,3 +191,44 @@ def test_functions_that_call_others_wrongly(function, error):
 
     with pytest.raises(cp.CompileError, match=error):
         kernel[1, 1](np.ones(2), np.ones(2))
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i4", "f4", "f8"])
+def test_powers_below_zero(dtype: str):
+    @cp.cube
+    def kernel(x, out):
+        out[0] = x[0] ** -1 + x[0] ** -2
+        out[1] = (-2) ** x[1] if x.dtype.kind.name != "UINT" else -8
+        out[2] = pow(7, -1, 5) + pow(x[0], 2)
+
+    out = np.zeros(3)
+    kernel[1, 1](np.array([4, 3], dtype), out)
+    np.testing.assert_allclose(out, [1 / 4 + 1 / 16, -8, 3 + 16], 1e-6)
+
+
+def test_min_and_max_with_options():
+    @cp.cube
+    def kernel(x, out):
+        out[0] = max((3, -7, 2), key=abs) + min((), default=5) + x[0]
+
+    out = np.zeros(1)
+    kernel[1, 1](np.ones(1), out)
+    assert out[0] == -7 + 5 + 1
+
+
+@pytest.mark.parametrize(
+    "function, error",
+    [
+        (lambda x: max(x[0], 1, key=abs), "(?s)E112.*`key`.*in a loop"),
+        (lambda x: pow(x[0], 2, 3), r"(?s)E112.*base\*\*exp % mod"),
+        (lambda x: pow(x[0], 2, 3, 4), "E106.*it takes 3 arguments, not 4"),  # pyright: ignore[reportCallIssue]
+        (lambda x: [x[0]].append(1), r"(?s)E107.*\(\*old, new\)"),
+    ],
+)
+def test_what_calls_say_of_arguments(function, error):
+    @cp.cube
+    def kernel(x, out):
+        out[0] = function(x)
+
+    with pytest.raises(cp.CompileError, match=error):
+        kernel[1, 1](np.ones(2), np.ones(2))
