@@ -9,7 +9,7 @@ from typing import Any
 from cubepy.frontend.calls import call
 from cubepy.frontend.comprehensions import any_or_all
 from cubepy.frontend.dispatch import evaluate, expression
-from cubepy.frontend.expressions import double_starred, starred
+from cubepy.frontend.expressions import condition, double_starred, starred
 from cubepy.frontend.tracer import Frame
 
 
@@ -22,7 +22,9 @@ def _call(frame: Frame, node: ast.Call) -> Any:
             return any_or_all(frame, items, function is builtins.all)
     args: list[Any] = []
     for a in node.args:
-        if isinstance(a, ast.Starred):
+        if function is builtins.bool and isinstance(a, ast.BoolOp):
+            args.append(condition(frame, a))  # whose operands need no common type
+        elif isinstance(a, ast.Starred):
             args += starred(frame, a)
         else:
             args.append(evaluate(frame, a))

@@ -3,6 +3,7 @@
 import enum
 import functools
 import operator
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -232,3 +233,23 @@ def test_what_calls_say_of_arguments(function, error):
 
     with pytest.raises(cp.CompileError, match=error):
         kernel[1, 1](np.ones(2), np.ones(2))
+
+
+def test_the_truth_of_operands_of_different_kinds():
+    @dataclass(frozen=True)
+    class Pair:
+        a: float
+        b: float
+
+        def __bool__(self):
+            return bool(self.a > self.b)
+
+    def kernel(x, out):
+        pair = Pair(x[1], x[0])
+        out[0] = bool(pair and x[2]) + 2 * bool(x[0] or pair)
+        out[1] = bool(pair and pair.b) + 2 * bool(pair and (1, 2))
+
+    x, out, wanted = np.array([0.0, 1.0, 2.0]), np.zeros(2), np.zeros(2)
+    kernel(x, wanted)
+    cp.cube(kernel)[1, 1](x, out)
+    np.testing.assert_array_equal(out, wanted)

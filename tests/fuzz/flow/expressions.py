@@ -103,7 +103,9 @@ class Expressions:
         if kind == 11:
             q = self._fresh("q")
             own = f"cp.{t}({q})"
-            return f"sum([{own} * {self._with(t, own, d)} for {q} in (1, 2)], {b})"
+            item = f"{own} * {self._with(t, own, d)}"
+            made = (f"[{item} for {q} in (1, 2)]", f"map(lambda {q}: {item}, (1, 2))")
+            return f"sum({self._c.choose(made)}, {b})"
         if kind == 12:
             return f"cp.{t}({self._value(self._type(), d)})"
         if kind == 13:
