@@ -186,8 +186,14 @@ BOTH = pytest.mark.parametrize("small_steps", ["unit", "dots"], indirect=True)
 
 
 @BOTH
-@pytest.mark.parametrize("layouts", LAYOUT_PAIRS)
-@pytest.mark.parametrize("dtype", ["i1", "u1"])
+@pytest.mark.parametrize(
+    ("dtype", "layouts"),
+    [
+        *(("i1", layouts) for layouts in LAYOUT_PAIRS),
+        ("u1", "rows rows"),
+        ("u1", "columns columns"),
+    ],
+)
 def test_short_integers_in_steps(dtype: str, layouts: str, small_steps: list[Any]):
     left, right = layouts.split()
     for m, k, n in ((17, 1, 33), (61, 350, 143), (96, 128, 64)):

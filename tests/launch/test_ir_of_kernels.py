@@ -6,6 +6,7 @@ launch of theirs goes through the text of its IR.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -60,15 +61,14 @@ def launch_text(launcher: Launcher, args: tuple[Any, ...], kwargs: dict[str, Any
         return found
 
     kernel.made.clear()
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, cp.settings(opt_level=0):
         patch.setattr(specialisations, "trace", noted)
         patch.setattr(Prepared, "launch", lambda *_: None)
         prepared, matcher = launcher._prepared(args, kwargs)
     kernel.made.clear()
-    again = cp.from_ir(print_kernel(traced[-1])).configure(
-        device=prepared.device.name,
-        fast_math=kernel.options.fast_math,
-        contract=kernel.options.contract,
+    options = kernel.options
+    again = parsed(print_kernel(traced[-1])).configure(
+        device=prepared.device.name, fast_math=options.fast_math, contract=options.contract
     )
     slots = len(prepared.compiled.artifact.slots)
     count = prepared.template[slots : slots + 3]
@@ -81,6 +81,7 @@ def launch_text(launcher: Launcher, args: tuple[Any, ...], kwargs: dict[str, Any
 
 
 original = Launcher.__call__
+parsed = cache(cp.from_ir)  # a kernel that is launched again is compiled once
 
 
 def flat(value: Any, rank: int | None) -> Any:

@@ -31,7 +31,7 @@ from tests.compilers.c.random_kernels import (
 )
 from tests.optional import require_package
 
-CHUNK, CHUNKS = 25, int(os.environ.get("CUBEPY_FUZZ_CHUNKS", "8"))
+CHUNK, CHUNKS = 25, int(os.environ.get("CUBEPY_FUZZ_CHUNKS", "4"))
 """Kernels of one build, and builds of one run."""
 Run = Callable[[list[np.ndarray], list[int]], None]
 
