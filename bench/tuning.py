@@ -42,8 +42,8 @@ Call = Callable[[], Any]
 
 @dataclass
 class Row:
-    """One problem: ratios of times to the best configuration's, the pick's with its interval of
-    95 %; `search_s`: for which calls were held up, of these `first_s` the first one; `timed`:
+    """One problem: medians of ratios of times to those of the best configuration of an exhaustive
+    search, the pick's with its interval of 95 %; `search_s`: for which calls were held up, of these `first_s` the first one; `timed`:
     candidates in a quick search, and at the end of its first call; `reason` and `confidence` are
     what the search says of its pick."""
 
@@ -266,7 +266,12 @@ def _is_clear(times: Times) -> bool:
 
 
 def _beside_best(times: Times) -> tuple[float, float]:
-    return interval([a / b for a, b in zip(times["pick"], times["best"], strict=True)])
+    return interval(_ratios(times, "pick", "best"))
+
+
+def _ratios(times: Times, one: str, other: str) -> list[float]:
+    """Of what was sampled in the same round: a machine that slows down for both changes nothing."""
+    return [a / b for a, b in zip(times[one], times[other], strict=True)]
 
 
 def _sampler(call: Call, chosen: dict[Key, str], device: str) -> Call:
@@ -343,8 +348,7 @@ def row_of(name: str, call: Call, budgets: Budgets, device: str) -> Row:
         sets = {"best": chosen, "pick": picked, "guess": dict.fromkeys(chosen, "default")}
         sets["model"] = {key: found.modelled for key, found in best.items()}
         times = measure(call, sets, device, _is_clear)
-    found = {n: statistics.median(t) for n, t in times.items()}
-    least = min(found.values())
+    found = {n: statistics.median(_ratios(times, n, "best")) for n in times}
     low, high = _beside_best(times)
     abouts = [found.about for found in quick.values()]
     return Row(
@@ -352,12 +356,12 @@ def row_of(name: str, call: Call, budgets: Budgets, device: str) -> Row:
         count,
         *spent,
         sum(len(f.times) for f in quick.values()),
-        found["guess"] / least,
-        found["model"] / least,
-        found["pick"] / least,
+        found["guess"],
+        found["model"],
+        found["pick"],
         low,
         high,
-        found["guess"] / found["pick"],
+        statistics.median(_ratios(times, "guess", "pick")),
         ", ".join(a.get("reason", "") for a in abouts),
         min((a.get("confidence", 0.0) for a in abouts), default=1.0),
     )
