@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
+from math import inf
 from threading import RLock
 from typing import Any, TypeVar
 from weakref import WeakSet
@@ -129,7 +130,9 @@ class Records:
         for config, status, seconds, detail, samples in rows:
             with suppress(ValueError, TypeError):
                 times = tuple(float(s) for s in json.loads(samples))
-                found[config] = Measurement(config, status, seconds, detail, times)
+                taken = None if seconds is None else float(seconds)
+                if taken is None or 0 < taken < inf:
+                    found[config] = Measurement(config, status, taken, detail, times)
         return found
 
     def pick(self, key: Key, candidates: str, origins: Sequence[str]) -> Pick | None:

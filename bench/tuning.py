@@ -43,9 +43,9 @@ Call = Callable[[], Any]
 @dataclass
 class Row:
     """One problem: medians of ratios of times to those of the best configuration of an exhaustive
-    search, the pick's with its interval of 95 %; `search_s`: for which calls were held up, of these `first_s` the first one; `timed`:
-    candidates in a quick search, and at the end of its first call; `reason` and `confidence` are
-    what the search says of its pick."""
+    search, the pick's with its interval of 95 %; `search_s`: for which calls were held up, of these
+    `first_s` the first one; `timed`: candidates in a quick search, and at the end of its first
+    call; `reason` and `confidence` are what the search says of its pick."""
 
     problem: str
     configurations: int

@@ -207,10 +207,13 @@ def test_a_damaged_file_is_put_aside_for_the_next_process(tmp_path: Path, file: 
         assert filled(tmp_path).measurements(KEY)[ONE.config] == ONE
 
 
-def test_a_row_that_is_no_data_is_left_out(tmp_path: Path, file: Path):
+@pytest.mark.parametrize(
+    "change", ["samples='__import__'", "seconds='soon'", "seconds=-1", "seconds=9e999"]
+)
+def test_a_row_that_is_no_data_is_left_out(tmp_path: Path, file: Path, change: str):
     store = filled(tmp_path)
     with sqlite3.connect(file) as db:
-        db.execute("update measurements set samples='__import__' where config=?", (ONE.config,))
+        db.execute(f"update measurements set {change} where config=?", (ONE.config,))
     assert list(store.measurements(KEY)) == [TWO.config]
 
 
