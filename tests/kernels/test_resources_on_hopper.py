@@ -57,6 +57,11 @@ CALLS: dict[str, tuple[Any, dict[str, str], dict[str, Any]]] = {
         {**SLOPES, "mask": "f32[1024,1024]"},
         {"window": (100, 20)},
     ),
+    "attention_grad with a mask of bools": (
+        cp.kernels.attention_grad,
+        {**SLOPES, "mask": "bool[1024,1024]"},
+        {},
+    ),
     "causal attention_grad": (cp.kernels.attention_grad, WIDE_SLOPES, {"causal": True}),
     "attention within windows": (cp.kernels.attention, HEADS, {"window": (100, 20)}),
     "ragged attention": (cp.kernels.attention_ragged, SEQUENCES, {}),
@@ -106,6 +111,20 @@ def test_products_are_not_serialised(name: str, monkeypatch: pytest.MonkeyPatch)
         stored = re.search(r"spills +(\d+) bytes stored", text)
         assert stored is not None and int(stored.group(1)) <= MOST_SPILLED, text
     assert any("wgmma" in source for source in sources)
+
+
+@pytest.mark.usefixtures("nvrtc")
+@pytest.mark.parametrize("mask", ["bool", "bf16"])
+def test_masks_of_gradients_are_read_without_branches(mask: str):
+    """Behind a branch each element waits for its own mask: that took twice the time."""
+    if toolchain.find_nvdisasm() is None:
+        pytest.skip("package absent: nvidia-cuda-nvdisasm")
+    specs = {k: cp.spec(v) for k, v in {**SLOPES, "mask": f"{mask}[1024,1024]"}.items()}
+    launches = record(cp.kernels.attention_grad, specs, {}, HOPPER)
+    sums = next(x for x in launches if x.launcher.kernel.__name__ == "sum_gradients_by_warpgroups")
+    sass = sums.launcher.inspect(**sums.arguments, target="cuda:sm_90a", stage="sass")
+    assert "HGMMA" in sass
+    assert len(re.findall(r"\bBSSY\b", sass)) < 20
 
 
 @pytest.mark.usefixtures("nvrtc")

@@ -27,6 +27,8 @@ READY, FREE, OWN = 1, 2, 4
 """Barriers: gradients of scores are there; they may be overwritten; of one warpgroup."""
 FEW, MANY = 24, 240
 """Registers of a unit that copies, and of one that computes."""
+AT_ONCE = 5
+"""Blocks of 8 queries whose masks of bools a unit reads at once: more would spill."""
 
 
 @cp.cube
@@ -215,13 +217,14 @@ def group_of(memory: Any, rings: Any, scale: Any, t: Any) -> Group:
 @dataclass(frozen=True, slots=True)
 class Seen:
     """Which queries see the two keys of a unit: the first, with a window the one behind the last;
-    the keys, their masks, and the last query that these have."""
+    the keys, their masks, and the last query that these have; and 0, which compilers don't know."""
 
     firsts: Any
     ends: Any
     keys: Any
     masks: Any
     last: Any
+    zero: Any
 
 
 def seen_by(masks: Any, source: Any, own: Any, extents: Any, window: Any, t: Any) -> Seen:
@@ -233,7 +236,8 @@ def seen_by(masks: Any, source: Any, own: Any, extents: Any, window: Any, t: Any
     )
     ends = tuple(asked_to(key, queries, window) for key in (own, own + 8)) if len(window) else ()
     rows = tuple(m[source[0], source[1]] for m in masks)
-    return Seen(firsts, ends, (min(own, keys - 1), min(own + 8, keys - 1)), rows, queries - 1)
+    own_keys = min(own, keys - 1), min(own + 8, keys - 1)
+    return Seen(firsts, ends, own_keys, rows, queries - 1, cp.u32(queries >> 31))
 
 
 def compute(
@@ -299,6 +303,7 @@ def advance(g: Any, carried: Any, at: Any, hiding: Any, t: Any) -> Any:
     g.by_slope.wait(behind)
     if t.is_of_keys:
         changes = begin_product(g.values, at_stage(g.slopes, behind.stage, t), t)
+        hiding = with_bits(g, hiding, t)
         scores = cp.cuda.wgmma_wait(scores, 1)
         words = packed(weigh(scores, g, place.stage, hiding, t), t.dtype)
         if t.is_of_values:
@@ -308,6 +313,7 @@ def advance(g: Any, carried: Any, at: Any, hiding: Any, t: Any) -> Any:
         sums, places = (by_keys, by_values), (place, behind)
         by_keys, by_values = add_steps(g, sums, steps, at, places, t)
     else:
+        hiding = with_bits(g, hiding, t)
         scores = cp.cuda.wgmma_wait(scores, 0)
         words = packed(weigh(scores, g, place.stage, hiding, t), t.dtype)
         by_values = add_product(by_values, words, at_stage(g.wide_slopes, behind.stage, t), t)
@@ -400,27 +406,51 @@ def weigh(scores: Any, g: Any, stage: Any, hiding: Any, t: Any) -> Any:
             if hiding is None:
                 weights[i] = power(score - pair[n % 2])
             else:
-                seen, first = hiding
-                place = first + own, 8 * j + n % 2, n // 2
-                weights[i] = weight_of(score, pair[n % 2], seen, place)
+                seen, first, bits = hiding
+                place, bit = (first + own, 8 * j + n % 2, n // 2), (bits[i // 32], i % 32)
+                weights[i] = weight_of(score, pair[n % 2], seen, place, bit)
     return cp.load(weights, 0, line=t.rows // 2)
 
 
-def weight_of(score: Any, log: Any, seen: Any, place: Any) -> Any:
+def with_bits(g: Any, hiding: Any, t: Any) -> Any:
+    """What is hidden, with masks of bools as bits, which are read while products are under way.
+
+    Keys depend on what was read before by a 0 that compilers do not know: they would else begin all
+    reads at once, and have no registers for them.
+    """
+    if hiding is None:
+        return None
+    seen, first = hiding
+    bits = cp.local(-(-t.rows // 64), cp.u32, fill=0)
+    own, late = first + g.unit % 4 * 2, cp.i32(0)
+    for mask in seen.masks:
+        if mask.dtype == cp.bool_:
+            for i in cp.unroll(range(t.rows // 2)):
+                query = min(own + i // 4 * 8 + i % 2, seen.last)
+                held = mask[query, seen.keys[i // 2 % 2] + late]
+                bits[i // 32] = bits[i // 32] | cp.u32(held) << i % 32
+                if cp.comptime(i % (4 * AT_ONCE) == 4 * AT_ONCE - 1):
+                    late = cp.i32(bits[i // 32] & seen.zero)
+    return seen, first, bits
+
+
+def weight_of(score: Any, log: Any, seen: Any, place: Any, bit: Any) -> Any:
     """One weight, 0 where the query does not see the key. `place`: the first query of a unit, how
-    far behind this one is, and which of the unit's keys."""
+    far behind this one is, and which of the unit's keys; `bit`: where a mask of bools says so.
+    Nothing is done conditionally: branches would wait for each element by itself."""
     first, column, n = place
     sees = column >= seen.firsts[n] - first
     if len(seen.ends):
-        sees = sees and column < seen.ends[n] - first
+        sees = sees & (column < seen.ends[n] - first)
     for mask in seen.masks:
-        held = mask[min(first + column, seen.last), seen.keys[n]]
         if mask.dtype == cp.bool_:
-            sees = sees and held
+            sees = sees & (bit[0] >> bit[1] & 1 != 0)
         else:
+            held = mask[min(first + column, seen.last), seen.keys[n]]
             score = score + cp.f32(held) * cp.f32(LOG2_E)
     # A large mask leaves its rounding; weights are at most 1.
-    return power(min(score - log, cp.f32(0))) if sees else cp.f32(0)
+    weight = power(min(score - log, cp.f32(0)))
+    return weight if sees else cp.f32(0)
 
 
 def slopes_of(words: Any, changes: Any, g: Any, stage: Any, t: Any) -> Any:
