@@ -13,7 +13,7 @@ from cubepy.ir.types import DType, bf16, f16, f32, f64, i8, i32
 from cubepy.kernels.calls.inspection import record
 from cubepy.kernels.matmul import variants
 from cubepy.kernels.matmul.fragments import Fragments
-from cubepy.kernels.matmul.grids import copied_first, fragments, tiles
+from cubepy.kernels.matmul.grids import adders_for, copied_first, fragments, tiles
 from cubepy.kernels.matmul.problem import COLUMNS, ROWS, Problem, result_of, sums_of
 from cubepy.kernels.matmul.steps import add_many_parts
 from cubepy.kernels.matmul.strategies import choose, parts_of_k
@@ -77,12 +77,22 @@ def test_products_of_other_extents():
     product(replace(SMALL, factors=f64, sums=f64, rows=4), 21, 30, 41, "cpu", "f8")
 
 
-def test_sums_of_parts():
+@pytest.mark.parametrize("share", [1, 2, 8, 16])
+@pytest.mark.parametrize("device", ["cpu", "interpreter"])
+def test_sums_of_parts(device: str, share: int):
     rng = np.random.default_rng()
-    parts, bias = rng.standard_normal((3, 5, 21)), rng.standard_normal((5, 21))
+    parts, bias = rng.standard_normal((19, 5, 21)), rng.standard_normal((5, 21))
     out = np.full((5, 21), np.nan)
-    add_many_parts.over(30)(parts, out, (bias,), (), None, 4)
-    np.testing.assert_allclose(out, parts.sum(0) + bias, 1e-14, 1e-14)
+    kernel = add_many_parts.configure(plane_dim=32, device=device)
+    kernel.over(-(-30 // (32 // share)) * 32)(parts, out, (bias,), (), None, 4, share)
+    np.testing.assert_allclose(out, parts.sum(0) + bias, 1e-13, 1e-13)
+
+
+def test_few_results_are_added_by_many_units():
+    target = cuda_target("sm_90a")
+    assert adders_for(target, 128 * 128 // 4, 256) == 16
+    assert adders_for(target, 128 * 4096 // 4, 4) == 1
+    assert adders_for(target, 1 << 20, 256) == 1
 
 
 # What is chosen

@@ -19,7 +19,7 @@ from cubepy.kernels.matmul.aligned import aligned, in_lines, is_rounded, is_wort
 from cubepy.kernels.matmul.blocks import Blocks, multiply_blocks
 from cubepy.kernels.matmul.factors import Description, Factor, arrays_of, factor_of
 from cubepy.kernels.matmul.fragments import Fragments, multiply_fragments
-from cubepy.kernels.matmul.grids import copied_first
+from cubepy.kernels.matmul.grids import adders_for, copied_first
 from cubepy.kernels.matmul.maps import boxes
 from cubepy.kernels.matmul.pipelined import Pipelined, multiply_by_elements, multiply_pipelined
 from cubepy.kernels.matmul.problem import (
@@ -321,18 +321,22 @@ def _launch_parts(planner: Planner, problem: Problem, p: Product, parts: int) ->
     stack = Product(a, b, made, (), None, (), p.precision)
     launch(planner, problem_of(stack), stack)
     line = max(1, planner.target.line_bytes // sums.itemsize)
-    units = Over(m * -(-problem.n // line), "unit", None)
-    on_cpu = planner.target.kind == "cpu"
-    planner.launch(
-        add_parts if on_cpu else add_many_parts,
-        m if on_cpu else units,
-        parts=made,
-        out=replace(p.out, shape=p.out.shape[-2:], strides=p.out.strides[-2:]),
-        biases=tuple(replace(x, shape=x.shape[-2:], strides=x.strides[-2:]) for x in p.biases),
-        extras=p.extras,
-        epilogue=p.epilogue,
-        line=line,
-    )
+    added: dict[str, Any] = {
+        "parts": made,
+        "out": replace(p.out, shape=p.out.shape[-2:], strides=p.out.strides[-2:]),
+        "biases": tuple(replace(x, shape=x.shape[-2:], strides=x.strides[-2:]) for x in p.biases),
+        "extras": p.extras,
+        "epilogue": p.epilogue,
+        "line": line,
+    }
+    if planner.target.kind == "cpu":
+        planner.launch(add_parts, m, **added)
+    else:
+        lines = m * -(-problem.n // line)
+        share = adders_for(planner.target, lines, parts)
+        planes = -(-lines // (planner.target.plane_dim // share))
+        units = Over(planes * planner.target.plane_dim, "unit", None)
+        planner.launch(add_many_parts, units, **added, share=share)
 
 
 def _merged(p: Product) -> Product:

@@ -30,6 +30,8 @@ PASS, ADDITION = 870_000, 46
 multiplication of a multiprocessor, and of all."""
 CUT_WORK = 1 << 30
 """Multiplications from which on tiles are chosen for a sum of parts."""
+ADDERS, FEWEST_ADDED = 1024, 4
+"""Units of a multiprocessor that add parts of k, if there are so many, and the parts of each."""
 WORD = 4
 """The fewest bytes of an asynchronous copy."""
 
@@ -156,6 +158,18 @@ def parts_for(target: Target, problem: Problem, t: Tiles | Fragments) -> int:
     cubes = -(-problem.m // t.height) * -(-problem.n // t.width)
     wanted = (CUBES_THIN if t.height < THIN else 1) * target.multiprocessors // cubes
     return 1 << min(_cuts(target, problem, t), max(0, wanted.bit_length() - 1))
+
+
+def adders_for(target: Target, lines: int, parts: int) -> int:
+    """How many units add up the parts of each of some lines: a power of two, so many that
+    multiprocessors have enough of them, but at most half of a plane, so that neighbours read 32
+    bytes."""
+    share = 1
+    while 4 * share <= target.plane_dim and parts >= 2 * share * FEWEST_ADDED:
+        if lines * share >= ADDERS * target.multiprocessors:
+            break
+        share *= 2
+    return share
 
 
 # Ordinary arithmetic

@@ -169,14 +169,21 @@ def add_many_parts(
     extras: Any,
     epilogue: cp.Comptime[Callable[..., Any] | None],
     line: cp.Comptime[int],
+    share: cp.Comptime[int],
 ) -> None:
-    """Add sums over parts of k, [part, row, column]; a unit for each line of a row."""
-    across = (out.shape[1] + line - 1) // line
-    i, j = cp.ABSOLUTE_POS // across, cp.ABSOLUTE_POS % across * line
+    """Add sums over parts of k, [part, row, column]; `share` units of a plane for each line of a
+    row, which divide its parts among them. A plane reads lines that lie beside each other."""
+    across, beside = (out.shape[1] + line - 1) // line, cp.comptime(cp.PLANE_DIM // share)
+    plane, lane = cp.ABSOLUTE_POS // cp.PLANE_DIM, cp.ABSOLUTE_POS % cp.PLANE_DIM
+    place, first = plane * beside + lane % beside, lane // beside
+    i, j = place // across, place % across * line
+    v = cp.Line[parts.dtype, line](0)
     if i < out.shape[0]:
-        v = cp.load(parts[0, i], j, line=line)
-        for part in range(1, parts.shape[0]):
+        for part in range(first, parts.shape[0], share):
             v = v + cp.load(parts[part, i], j, line=line)
+    for n in cp.unroll(range(share.bit_length() - 1)):
+        v = v + cp.plane_shuffle_xor(v, beside << n)
+    if first == 0 and i < out.shape[0]:
         cp.store(out[i], j, finished(v, (i, j), biases, extras, epilogue))
 
 
