@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,13 +10,17 @@ import pytest
 
 import cubepy as cp
 from cubepy.errors import LaunchError, LaunchTypeError
+from cubepy.ir.types import f32
 from cubepy.kernels import sort, topk
 from cubepy.kernels.calls.libraries import serving
 from cubepy.kernels.calls.plans import Plans
 from cubepy.kernels.sorting import entry
 from cubepy.kernels.sorting.digits import DigitTiling, holders
 from cubepy.kernels.sorting.merges import MergeTiling
+from cubepy.kernels.sorting.parts import PartTiling
+from cubepy.kernels.sorting.problem import make_order
 from cubepy.kernels.sorting.radix import RadixTiling
+from cubepy.targets import parse_target
 from tests.guarded import Guarded
 
 DTYPES = ("f4", "f8", "f2", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?")
@@ -81,6 +86,8 @@ WAYS = (
     DigitTiling(1, 8),
     DigitTiling(16, 3),
     DigitTiling(32, 10, True),
+    PartTiling(2, 8),
+    PartTiling(5, 11),
 )
 
 
@@ -97,6 +104,18 @@ def test_every_way_gives_the_same(draw: Any, monkeypatch: Any, way: Any):
         same(topk(x, k, 1, descending), x, 1, descending, k)
         if not (isinstance(way, RadixTiling) and way.room):
             same(sort(x, 1, descending), x, 1, descending)
+
+
+def test_one_long_row_is_shared_by_threads(draw: Any):
+    target, how = parse_target("cpu:x86-64-v3"), make_order(f32, False, 80_000)
+    for cores, rows, parts in ((4, 1, 4), (4, 3, 2), (4, 4, None), (1, 1, None)):
+        way = entry.tilings(replace(target, cores=cores), how, 80_000, rows, 80_000, True)[0]
+        assert (way.parts if isinstance(way, PartTiling) else None) == parts
+    for dtype in ("f4", "i8", "u1"):
+        x = numbers(draw, (1, 80_000), dtype)
+        descending = draw.pick.random() < 0.5
+        same(sort(x, -1, descending), x, -1, descending)
+        same(topk(x, 70_000, -1, descending), x, -1, descending, 70_000)
 
 
 def test_long_rows(draw: Any):

@@ -36,6 +36,15 @@ class DigitTiling:
         """Elements of a tile."""
         return self.units * self.held
 
+    @property
+    def digit(self) -> int:
+        """Bits of a digit."""
+        return BITS
+
+    def tiles(self, n: int) -> int:
+        """For how many cubes a row of `n` elements is."""
+        return -(-n // self.tile)
+
 
 def place_of_cube(n: Any, t: Any) -> Any:
     """The row of a cube, its tile, and how many tiles a row has."""

@@ -19,14 +19,13 @@ from cubepy.kernels.calls.plans import Planner, Plans
 from cubepy.kernels.calls.tuned import memory_key
 from cubepy.kernels.scan.entry import running_sums
 from cubepy.kernels.sorting.digits import (
-    BITS,
-    DIGITS,
     DigitTiling,
     count_digits,
     move_digits,
     sort_whole,
 )
 from cubepy.kernels.sorting.merges import MergeTiling, merge_runs, sort_blocks
+from cubepy.kernels.sorting.parts import PartTiling, count_part, move_part
 from cubepy.kernels.sorting.problem import Order, make_order
 from cubepy.kernels.sorting.radix import RadixTiling, sort_rows
 from cubepy.kernels.sorting.selection import SelectTiling, select_rows
@@ -52,10 +51,11 @@ def sort(
     if `descending`; NaN is greater than any number. Equal elements, and all NaN, keep their order,
     whatever `stable` says.
 
-    Method: on CPUs radix sort of each row by one thread, or insertion of short ones; on GPUs blocks
-    in shared memory by a bitonic network, which are merged, or radix sort of long rows by all
-    cubes. Scratch is two arrays of a row for each thread, on GPUs two of the size of `x`. Raises
-    `LaunchError` for an axis that is not there, and `LaunchTypeError` for what is no array.
+    Method: on CPUs radix sort of each row by one thread, or by several of few long rows, or
+    insertion of short ones; on GPUs blocks in shared memory by a bitonic network, which are merged,
+    or radix sort of long rows by all cubes. Scratch is two arrays of a row for each thread, or two
+    of the size of `x`. Raises `LaunchError` for an axis that is not there, and `LaunchTypeError`
+    for what is no array.
     """
     if dim is not None:
         axis = axis_or_dim("sort", axis, dim, -1)
@@ -152,7 +152,7 @@ def _launch(planner: Planner, how: Order, views: list[Memory], bits: int | None 
     elif isinstance(tiling, DigitTiling) and tiling.is_whole:
         grid, results = Over(rows, "cube", tiling.units), {"values": values, "indices": indices}
         planner.launch(sort_whole, grid, x=x, **results, how=how, t=tiling)
-    elif isinstance(tiling, DigitTiling):
+    elif isinstance(tiling, DigitTiling | PartTiling):
         _launch_digits(planner, how, views, tiling, how.dtype.bits if bits is None else bits)
     else:
         _launch_merges(planner, how, views, tiling)
@@ -175,13 +175,16 @@ def _launch_radix(planner: Planner, how: Order, views: list[Memory], tiling: Rad
 
 
 def _launch_digits(
-    planner: Planner, how: Order, views: list[Memory], t: DigitTiling, bits: int
+    planner: Planner, how: Order, views: list[Memory], t: DigitTiling | PartTiling, bits: int
 ) -> None:
     """Sort rows digit by digit, between two places for keys and positions."""
     x, values, indices = views
     rows, n = prod(x.shape[:-1]), x.shape[-1]
-    tiles, shifts = -(-n // t.tile), range(0, max(1, bits), BITS)
-    counts, sums = (planner.scratch((rows, DIGITS * tiles), how.position) for _ in range(2))
+    count, move = count_digits, move_digits
+    if isinstance(t, PartTiling):
+        count, move = count_part, move_part
+    tiles, shifts = t.tiles(n), range(0, max(1, bits), t.digit)
+    counts, sums = (planner.scratch((rows, tiles << t.digit), how.position) for _ in range(2))
     flat = replace(x, shape=(rows, n))
     halves = [_runs(planner, how, flat) for _ in range(min(2, len(shifts) - 1))]
     grid = Over(rows * tiles, "cube", t.units)
@@ -189,10 +192,10 @@ def _launch_digits(
     for number, shift in enumerate(shifts):
         into = halves[number % 2] if number + 1 < len(shifts) else ()
         more: dict[str, Any] = {"x": x, "source": source, "shift": shift, "how": how, "t": t}
-        planner.launch(count_digits, grid, counts=counts, **more)
+        planner.launch(count, grid, counts=counts, **more)
         running_sums(planner, counts, sums)
         results = {"into": into, "values": values, "indices": indices}
-        planner.launch(move_digits, grid, sums=sums, **results, **more)
+        planner.launch(move, grid, sums=sums, **results, **more)
         source = into
 
 

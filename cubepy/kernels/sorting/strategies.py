@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from cubepy.kernels.calls.cubes import is_wide
-from cubepy.kernels.sorting.digits import DIGITS, DigitTiling
+from cubepy.kernels.sorting.digits import BITS, DIGITS, DigitTiling
 from cubepy.kernels.sorting.merges import MergeTiling
+from cubepy.kernels.sorting.parts import PartTiling
 from cubepy.kernels.sorting.problem import Order
 from cubepy.kernels.sorting.radix import RadixTiling
 from cubepy.kernels.sorting.selection import SelectTiling
 from cubepy.record import dataclass
 from cubepy.targets import Target
 
-Tiling = RadixTiling | MergeTiling | SelectTiling | DigitTiling
+Tiling = RadixTiling | MergeTiling | SelectTiling | DigitTiling | PartTiling
 
 
 @dataclass(frozen=True, slots=True)
 class Division:
     """What bounds the ways to sort.
 
-    `long`: elements of a row from which on fewer, longer digits pay; `inserted`: elements up to
-    which insertion does; `kept`: elements of the result that are kept in order while a row is read,
-    at most; `selected`: how many times as many a row has at least, where they are selected, from
-    `room` elements at least.
+    `long`: elements of a row from which on fewer, longer digits of 32 bits pay; `inserted`:
+    elements up to which insertion does; `kept`: elements of the result that are kept in order while
+    a row is read, at most; `selected`: how many times as many a row has at least, where they are
+    selected, from `room` elements at least.
+    `shared`: elements of a row from which on several threads sort it, if there are fewer rows.
     `block`: elements that a cube of many units sorts in shared memory; `most`: elements of the
     result that it selects from a longer row, and `spare` times as many it has room for. `merged`:
     elements of a row up to which sorted blocks are merged; longer ones are sorted by digits, by
@@ -33,6 +35,7 @@ class Division:
     kept: int = 32
     selected: int = 4
     room: int = 256
+    shared: int = 1 << 16
     block: int = 1024
     most: int = 256
     spare: int = 8
@@ -66,7 +69,10 @@ def tilings(
         return (_select(way, target, n, wanted, line), *ways)
     ways = divisions(target)
     found = [_radix(way, target, how, n, rows, wanted, is_dense) for way in ways]
-    return (*found, _merge(target, ways[0].block, n))
+    whole = (*found, _merge(target, ways[0].block, n))
+    if found[0].room or n < ways[0].shared or rows >= target.cores:
+        return whole
+    return PartTiling(-(-target.cores // rows), BITS), *whole
 
 
 def _radix(
@@ -77,7 +83,7 @@ def _radix(
     is_few = wanted * way.selected <= n
     keeps = is_few and wanted <= way.kept
     room = _room(way, n, wanted) if is_few else 0
-    digit = 11 if how.dtype.bits > 16 and (room or n) >= way.long else 8
+    digit = 11 if how.dtype.bits == 32 and (room or n) >= way.long else BITS
     return RadixTiling(slots, digit, way.inserted, room, keeps, line)
 
 
