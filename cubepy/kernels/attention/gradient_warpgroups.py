@@ -27,8 +27,9 @@ READY, FREE, OWN = 1, 2, 4
 """Barriers: gradients of scores are there; they may be overwritten; of one warpgroup."""
 FEW, MANY = 24, 240
 """Registers of a unit that copies, and of one that computes."""
-AT_ONCE = 5
-"""Blocks of 8 queries whose masks of bools a unit reads at once: more would spill."""
+AT_ONCE = 2
+"""Blocks of 8 queries whose masks of bools a unit reads at once: with 3, products wait for longer
+(5.05 ms instead of 4.68, see docs/decisions/0021)."""
 
 
 @cp.cube
@@ -237,7 +238,8 @@ def seen_by(masks: Any, source: Any, own: Any, extents: Any, window: Any, t: Any
     ends = tuple(asked_to(key, queries, window) for key in (own, own + 8)) if len(window) else ()
     rows = tuple(m[source[0], source[1]] for m in masks)
     own_keys = min(own, keys - 1), min(own + 8, keys - 1)
-    return Seen(firsts, ends, own_keys, rows, queries - 1, cp.u32(queries >> 31))
+    zero = cp.cuda.ptx("shr.s32 %0, %1, 31;", queries, result=cp.u32)
+    return Seen(firsts, ends, own_keys, rows, queries - 1, zero)
 
 
 def compute(
@@ -407,7 +409,7 @@ def weigh(scores: Any, g: Any, stage: Any, hiding: Any, t: Any) -> Any:
                 weights[i] = power(score - pair[n % 2])
             else:
                 seen, first, bits = hiding
-                place, bit = (first + own, 8 * j + n % 2, n // 2), (bits[i // 32], i % 32)
+                place, bit = (first + own, 8 * j + n % 2, n // 2), (bits[i // 32], 1 << i % 32)
                 weights[i] = weight_of(score, pair[n % 2], seen, place, bit)
     return cp.load(weights, 0, line=t.rows // 2)
 
@@ -436,15 +438,16 @@ def with_bits(g: Any, hiding: Any, t: Any) -> Any:
 
 def weight_of(score: Any, log: Any, seen: Any, place: Any, bit: Any) -> Any:
     """One weight, 0 where the query does not see the key. `place`: the first query of a unit, how
-    far behind this one is, and which of the unit's keys; `bit`: where a mask of bools says so.
-    Nothing is done conditionally: branches would wait for each element by itself."""
+    far behind this one is, and which of the unit's keys; `bit`: the word in which a mask of bools
+    says so, and its bit. Nothing is done conditionally: behind branches each element would wait for
+    itself."""
     first, column, n = place
     sees = column >= seen.firsts[n] - first
     if len(seen.ends):
         sees = sees & (column < seen.ends[n] - first)
     for mask in seen.masks:
         if mask.dtype == cp.bool_:
-            sees = sees & (bit[0] >> bit[1] & 1 != 0)
+            sees = sees & (bit[0] & cp.u32(bit[1]) != 0)
         else:
             held = mask[min(first + column, seen.last), seen.keys[n]]
             score = score + cp.f32(held) * cp.f32(LOG2_E)
