@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from dataclasses import field, replace
 from functools import partial
+from operator import is_
 from threading import RLock
 from types import CodeType
 from typing import Any
@@ -34,15 +35,21 @@ MAX_SIGNATURES = 256
 """Signatures whose specialisations are kept; those not launched for long go first."""
 
 
+_FIXED = frozenset({type(None), bool, int, float, complex, str, bytes})
+"""Types of objects that never change."""
+
+
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """A captured name: where it is read, and what it was when the kernel was compiled."""
+    """A captured name: where it is read, and what it was when the kernel was compiled. `objects`:
+    what it held, if that is nothing that changes; the same objects need no closer look."""
 
     read: Callable[[str], Any]
     name: str
     value: Any
     key: Any
     is_container: bool
+    objects: tuple[Any, ...] | None
 
     def is_unchanged(self) -> bool:
         """Whether the name still means the same."""
@@ -52,7 +59,32 @@ class Captured:
             return False
         if now is self.value and not self.is_container:
             return True
-        return type(now) is type(self.value) and _equal(_snapshot(now), self.key)
+        if type(now) is not type(self.value):
+            return False
+        return self._holds_the_same(now) or _equal(_snapshot(now), self.key)
+
+    def _holds_the_same(self, now: Any) -> bool:
+        """Whether a container holds the objects that it held; False where that says nothing."""
+        if self.objects is None:
+            return False
+        found = _objects(now)
+        return len(found) == len(self.objects) and all(map(is_, found, self.objects))
+
+
+def _objects(value: Any) -> tuple[Any, ...]:
+    return (*value, *value.values()) if type(value) is dict else tuple(value)
+
+
+def _fixed_objects(value: Any) -> tuple[Any, ...] | None:
+    """What a plain container holds, in order; None if it is none, or holds what may change."""
+    if type(value) not in (dict, list, tuple):
+        return None
+    found = _objects(value)
+    return found if all(map(_is_fixed, found)) else None
+
+
+def _is_fixed(value: Any) -> bool:
+    return type(value) in _FIXED or (type(value) is tuple and all(map(_is_fixed, value)))
 
 
 def _snapshot(value: Any) -> Any:
@@ -120,6 +152,7 @@ def captured_of(facts: Facts) -> tuple[Captured, ...]:
             value,
             _snapshot(value),
             isinstance(value, dict | list | tuple | set | partial) or is_numpy(value),
+            _fixed_objects(value),
         )
         for captures, name, value in facts.captures.values()
     )

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import cubepy as cp
+from cubepy.jit import compile as compiling
 
 STEP = (1,)
 
@@ -104,6 +105,81 @@ def test_lists_that_frozen_objects_hold(kernel: Any):
     assert launch(kernel) >= before + 40
     HOLDER.items[:] = [1, 2]
     assert launch(kernel) == before
+
+
+LISTED: list[Any] = [0.0, 1, (2, [3])]
+NAMED: dict[Any, Any] = {"a": 1, "b": 2}
+
+
+def shown_table(k):
+    return len(repr(LISTED[: k + 1])) * 100 + sum(ord(c) for c in repr(LISTED[: k + 1]))
+
+
+@cp.cube
+def by_table(x, out):
+    out[0] = x[0] + shown_table(2)
+
+
+@cp.cube
+def by_flat_table(x, out):
+    out[0] = x[0] + shown_table(1)
+
+
+@cp.cube
+def by_names(x, out):
+    total = x[0]
+    for k, name in enumerate(NAMED):
+        total += NAMED[name] * 10 ** (k + 1)
+    out[0] = total
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        [-0.0, 1, (2, [3])],
+        [0.0, True, (2, [3])],
+        [0.0, 1, (2, [4])],
+        [0.0, 1, (2.0, [3])],
+        [0, 1, (2, [3])],
+    ],
+    ids=str,
+)
+def test_objects_in_a_list_that_are_equal_and_others(changed: list[Any]):
+    """Equal ones may be of another type, or zeros of another sign; the same may change inside."""
+    before = launch(by_table)
+    kept = LISTED[:]
+    LISTED[:] = changed
+    assert launch(by_table) != before
+    LISTED[:] = kept
+    assert launch(by_table) == before
+    LISTED[2][1][0] = 9
+    assert launch(by_table) != before
+    LISTED[2][1][0] = 3
+    assert launch(by_table) == before
+
+
+def test_flat_containers_that_change(monkeypatch: pytest.MonkeyPatch):
+    """Those that hold the same objects are not looked at closely."""
+    monkeypatch.setattr("tests.frontend.test_captured.LISTED", [0.5, 1])
+    before, names = launch(by_flat_table), launch(by_names)
+    looks: list[Any] = []
+    snapshot = compiling._snapshot
+    monkeypatch.setattr(compiling, "_snapshot", lambda v: looks.append(v) or snapshot(v))
+    assert (launch(by_flat_table), launch(by_names)) == (before, names)
+    assert not [v for v in looks if v is LISTED or v is NAMED]
+    for now in ([1.5, 1], [1.5], [1.5, 2, 3], [0.5, 2.0, 3]):
+        last = launch(by_flat_table)
+        LISTED[:] = now
+        assert launch(by_flat_table) != last
+    NAMED["a"], NAMED["b"] = 2, 1
+    assert launch(by_names) != names
+    NAMED["b"] = NAMED.pop("b")
+    NAMED["a"] = 1
+    NAMED["b"] = 2
+    assert launch(by_names) == names
+    NAMED["a"] = NAMED.pop("a")  # another order
+    assert launch(by_names) != names
+    NAMED["b"] = NAMED.pop("b")
 
 
 def doubled(function: Any) -> Any:
