@@ -42,6 +42,10 @@ def relu_by_place(v: Any, index: Any, scale: Any) -> Any:
     return max(v, 0.0) * scale[index[1]] + index[-1]
 
 
+def relu_by_place_last(v: Any, index: Any, scale: Any) -> Any:
+    return max(v, 0.0) * scale[index[-1]] + index[-2]
+
+
 def check(
     device: str,
     x_shape: tuple[int, ...],
@@ -74,7 +78,8 @@ def check(
     if bias:
         options["bias"] = cp.asarray(b, device=device)
     if epilogue:
-        options["epilogue"] = (relu_by_place, cp.asarray(scale, device=device))
+        finish = relu_by_place_last if is_last else relu_by_place
+        options["epilogue"] = (finish, cp.asarray(scale, device=device))
     poison = np.full(expected.transpose(order).shape, np.nan, kind)
     out = cp.asarray(poison, device=device)
     CONVOLUTIONS[axes](
