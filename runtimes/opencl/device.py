@@ -8,11 +8,12 @@ import warnings
 from dataclasses import replace
 from functools import lru_cache
 from threading import Lock, RLock
-from typing import Any
+from typing import Any, ClassVar
 from weakref import WeakSet
 
 from cubepy.artifact import Artifact
 from cubepy.errors import fail
+from cubepy.forks import at_fork
 from cubepy.ir.types import find_dtype
 from cubepy.lazy import cached_property
 from cubepy.runtimes.base import DeviceRecord, MemoryUse, NativeCode, OneOrder, Properties
@@ -56,9 +57,10 @@ class Dying:
     Arrays die anywhere, also inside the garbage collector while the lock is held: it is reentrant.
     """
 
+    _lock: ClassVar[RLock] = RLock()  # one for all, for the sake of fork
+
     def __init__(self) -> None:
         self._held: list[Any] = []
-        self._lock = RLock()
 
     def add(self, held: Any) -> None:
         """Keep memory until it is taken."""
@@ -76,6 +78,9 @@ class Dying:
         """Bytes that are kept."""
         with self._lock:
             return sum(held.size for held in self._held)
+
+
+at_fork(Dying._lock)
 
 
 class Allocation:

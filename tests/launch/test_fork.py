@@ -21,13 +21,14 @@ from cubepy.autotune import behind, tuner
 from cubepy.autotune.records import find_records
 from cubepy.cache import store
 from cubepy.compilers.llvm import toolchain
-from cubepy.forks import are_under_way
+from cubepy.forks import are_under_way, at_fork
 from cubepy.frontend import specialise
 from cubepy.jit import native
 from cubepy.jit.compile import Specialisations
-from cubepy.kernels.random.state import DEFAULT
+from cubepy.kernels.random.state import DEFAULT, State
 from cubepy.lazy import cached_property
 from cubepy.runtimes.native.launching import executor
+from cubepy.runtimes.opencl.device import Dying
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 
@@ -244,11 +245,27 @@ def test_a_property_that_another_thread_finds_is_found_by_the_child():
     assert found == [1] and isinstance(Held.value, cached_property)
 
 
+@pytest.mark.parametrize("is_chosen", [False, True])
+def test_random_numbers_of_a_child(is_chosen: bool):
+    """As those of another process, unless somebody chose a seed."""
+    state, read = State(), os.pipe()
+    if is_chosen:
+        state.restart(7)
+    at_fork(state.lock, in_child=state.begin_child)
+    state.take(3)
+    assert in_child(lambda: os.write(read[1], repr(state.take(2)).encode()) > 0) == 0
+    of_child = os.read(read[0], 1000).decode()
+    assert (of_child == repr(state.take(2))) == is_chosen
+    for end in read:
+        os.close(end)
+
+
 LOCKS: dict[str, Callable[[], Any]] = {
     "cache": lambda: store._lock,
     "native launches": lambda: native._JOINING,
     "executor": lambda: executor._lock,
     "random numbers": lambda: DEFAULT.lock,
+    "memory of OpenCL": lambda: Dying._lock,
     "searches": lambda: tuner._lock,
     "what compiles behind calls": lambda: behind._changed,
     "measurements": lambda: find_records()._lock,
