@@ -1,6 +1,6 @@
 """Ordinary Python that a trace runs on comptime values, and all that its results may depend on.
 
-Nothing tells what Python read while it ran. So all is noted that it could have: what the functions
+What Python reads while it runs is unknown. So all is noted that it could read: what the functions
 that can be reached refer to by name, of objects that can be reached the attributes of these names,
 and what Python calls of their classes unasked, such as `__index__` and `__str__`.
 """
