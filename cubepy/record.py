@@ -46,7 +46,11 @@ def _is_special(annotation: str) -> bool:
 def _is_plain(cls: Any, name: str) -> bool:
     value = cls.__dict__.get(name)
     return not isinstance(value, dataclasses.Field) or (
-        value.init and value.repr and value.compare and value.hash is None and not value.kw_only
+        value.init
+        and value.repr
+        and value.compare
+        and value.hash is None
+        and value.kw_only is not True  # it is not False, but missing, until the class is made
     )
 
 
