@@ -9,7 +9,8 @@ A handler of SIGINT first does what the one before it does, which is Python's: i
 If it interrupted a cube in Python's main thread, it lets Python handle the signal then and there.
 Where that raises, as KeyboardInterrupt does, it keeps the exception and jumps out of the cube; else
 the cube goes on. So it does where SIGINT interrupted the handler of another signal, which may hold
-anything. Threads that are to look are sent SIGURG, unless the program has a handler of it.
+anything. Threads that are to look are sent SIGURG, unless the program has a handler of it. A signal
+that comes when Python has looked and the cube has not begun is handled before it begins.
 
 The stub does none of this; there cubes run to their end. It serves systems but Linux, whose layout
 of `struct sigaction` this takes: the handler is at 0, the flags are at 136.
@@ -166,6 +167,7 @@ _LINUX = Template("""
 @main = internal global i64 0
 @python = internal global ptr null
 @main.jump = internal global ptr null
+@missed = internal global i32 0
 @key = internal global i64 -1
 @before = internal global [256 x i8] zeroinitializer, align 16
 @blocked = internal global [128 x i8] zeroinitializer, align 16
@@ -188,6 +190,7 @@ define void @cubepy_pool_start(i64 %main, ptr %python) nounwind {
   store i64 %main, ptr @main
   store ptr %python, ptr @python
   store ptr null, ptr @main.jump
+  store i32 0, ptr @missed
   %key = load i64, ptr @key
   %fresh = icmp eq i64 %key, -1
   br i1 %fresh, label %make, label %done
@@ -203,7 +206,8 @@ done:
   ret void
 }
 
-; Run cubes as `timed` does, to be left by a jump to what `place` holds meanwhile; -1 then.
+; Run cubes as `timed` does, to be left by a jump to what `place` holds meanwhile; -1 then. A
+; handler that finds no buffer in the main thread's place leaves word in @missed, read here.
 define internal i64 @guarded(ptr %place, ptr %entry, ptr %args, i64 %begin, i64 %end,
                              i64 %budget) noinline nounwind {
   %buffer = alloca [1024 x i8], align 16
@@ -213,6 +217,16 @@ define internal i64 @guarded(ptr %place, ptr %entry, ptr %args, i64 %begin, i64 
   br i1 %is.first, label %run, label %left
 run:
   store volatile ptr %buffer, ptr %place
+  %missed = load volatile i32, ptr @missed
+  %none = icmp eq i32 %missed, 0
+  br i1 %none, label %cubes, label %compare
+compare:
+  %mine = icmp eq ptr %place, @main.jump
+  br i1 %mine, label %ask, label %cubes
+ask:
+  %stay = call i1 @stays(ptr %buffer)
+  br i1 %stay, label %cubes, label %left
+cubes:
   %reached = call i64 @timed(ptr %entry, ptr %args, i64 %begin, i64 %end, i64 %budget)
   store volatile ptr %before, ptr %place
   ret i64 %reached
@@ -281,7 +295,8 @@ look:
   call void @look(ptr %context)
   ret void
 ask:
-  %jump = load volatile ptr, ptr @main.jump
+  store atomic i32 1, ptr @missed seq_cst, align 4
+  %jump = load atomic ptr, ptr @main.jump seq_cst, align 8
   %outside = icmp eq ptr %jump, null
   br i1 %outside, label %done, label %notify
 notify:
@@ -294,12 +309,11 @@ done:
   ret void
 }
 
-; In the main thread: let Python handle signals, and leave the cube where that raises. What it
-; handles may run cubes, which keep buffers of their own.
+; In the main thread: let Python handle signals, and leave the cube where that raises.
 define internal void @look(ptr %context) nounwind {
   %jump = load volatile ptr, ptr @main.jump
   %outside = icmp eq ptr %jump, null
-  br i1 %outside, label %done, label %compare
+  br i1 %outside, label %later, label %compare
 compare:  ; a handler of another signal blocks that one
   %now.p = getelementptr i8, ptr %context, i64 $blocked
   %now = load i64, ptr %now.p
@@ -307,9 +321,29 @@ compare:  ; a handler of another signal blocks that one
   %others = xor i64 %usual, -1
   %more = and i64 %now, %others
   %deeper = icmp ne i64 %more, 0
-  br i1 %deeper, label %done, label %ask
+  br i1 %deeper, label %later, label %ask
+ask:
+  %stay = call i1 @stays(ptr %jump)
+  br i1 %stay, label %done, label %leave
+leave:
+  $restore
+  call void @longjmp(ptr %jump, i32 1)
+  unreachable
+later:
+  store volatile i32 1, ptr @missed
+  br label %done
+done:
+  ret void
+}
+
+; Whether Python's handlers let the cube go on that a jump to `jump` leaves; what they raise is
+; kept. They may run cubes, which keep buffers of their own. A signal that comes when they are done
+; and the buffer is not back is handled, too.
+define internal i1 @stays(ptr %jump) nounwind {
+  br label %ask
 ask:
   store volatile ptr null, ptr @main.jump
+  store volatile i32 0, ptr @missed
   %gil = call i32 @PyGILState_Ensure()
   %raised = call i32 @PyErr_CheckSignals()
   %stay = icmp eq i32 %raised, 0
@@ -317,7 +351,11 @@ ask:
 return:
   call void @PyGILState_Release(i32 %gil)
   store volatile ptr %jump, ptr @main.jump
-  ret void
+  %missed = load volatile i32, ptr @missed
+  %none = icmp eq i32 %missed, 0
+  br i1 %none, label %go.on, label %ask
+go.on:
+  ret i1 true
 leave:
   %value.p = getelementptr i8, ptr @cubepy_pool_raised, i64 8
   %trace.p = getelementptr i8, ptr @cubepy_pool_raised, i64 16
@@ -326,11 +364,7 @@ leave:
   call void @forget(ptr %trace.p)
   call void @PyErr_Fetch(ptr @cubepy_pool_raised, ptr %value.p, ptr %trace.p)
   call void @PyGILState_Release(i32 %gil)
-  $restore
-  call void @longjmp(ptr %jump, i32 1)
-  unreachable
-done:
-  ret void
+  ret i1 false
 }
 
 ; What was kept before and nobody raised, because the next signal came between.

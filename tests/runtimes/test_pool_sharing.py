@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import math
 import os
 import signal
 import subprocess
@@ -17,8 +19,22 @@ import pytest
 
 import cubepy as cp
 from cubepy.runtimes.native import pool as pool_module
+from cubepy.runtimes.native.interrupts import LEFT
 from cubepy.runtimes.native.linker import Library, compile_text, link
-from cubepy.runtimes.native.pool import JOBS, Pool, cpu_quota, get_pool, usable_cores
+from cubepy.runtimes.native.pool import (
+    CUT,
+    INLINE,
+    JOBS,
+    RESUME,
+    SHARE,
+    UNFINISHED,
+    Pool,
+    address_of,
+    cpu_quota,
+    get_pool,
+    interrupts_of_main,
+    usable_cores,
+)
 
 TEXT = """
 declare i32 @usleep(i32)
@@ -39,12 +55,27 @@ run:
 done:
   ret void
 }
+
+declare i32 @raise(i32)
+
+; A signal comes when Python has looked for the last time, and then cubes run.
+define i64 @inline(ptr %run, ptr %entry, ptr %args, i64 %count) {
+  %r = call i32 @raise(i32 2)
+  %reached = call i64 %run(ptr %entry, ptr %args, i64 0, i64 %count, i64 10000000)
+  ret i64 %reached
+}
+
+define void @share(ptr %run, ptr %state, ptr %entry, ptr %args, i64 %count, ptr %status) {
+  %r = call i32 @raise(i32 2)
+  call void %run(ptr %state, ptr %entry, ptr %args, i64 0, i64 %count, i64 1, ptr %status)
+  ret void
+}
 """
 
 
 @pytest.fixture(scope="module")
 def entries() -> Library:
-    return link(compile_text(TEXT, level=1), ["sleep"])
+    return link(compile_text(TEXT, level=1), ["sleep", "inline", "share"])
 
 
 @pytest.fixture
@@ -131,13 +162,16 @@ def test_an_interrupt_ends_a_launch(entries: Library, threads: int, grain: int):
 
 
 class Signals:
-    """Sends SIGINT to this process every `seconds`, `count` times. The handler raises while the
-    pool runs, and only then, so that no test ends by a signal that came too late."""
+    """Sends SIGINT to this process every `seconds`, `count` times or until the block ends. The
+    handler raises while the pool runs, and only then, so that no test ends by a signal that came
+    too late."""
 
-    def __init__(self, seconds: float, count: int = 1, raises: bool = True) -> None:
+    def __init__(self, seconds: float, count: float = 1, raises: bool = True) -> None:
         self.sent = self.taken = 0
+        self._is_over = False
         self._raises = raises
-        self._thread = threading.Thread(target=self._send, args=(seconds, count))
+        self._count = count
+        self._thread = threading.Thread(target=self._send, args=(seconds,))
 
     def __enter__(self) -> Signals:
         self._before = signal.signal(signal.SIGINT, self._take)
@@ -145,11 +179,12 @@ class Signals:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._is_over = math.isinf(self._count)
         self._thread.join()
         signal.signal(signal.SIGINT, self._before)
 
-    def _send(self, seconds: float, count: int) -> None:
-        for _ in range(count):
+    def _send(self, seconds: float) -> None:
+        while self.sent < self._count and not self._is_over:
             time.sleep(seconds)
             self.sent += 1
             os.kill(os.getpid(), signal.SIGINT)
@@ -172,10 +207,8 @@ def test_an_interrupt_ends_cubes_that_take_long(entries: Library, threads: int, 
     args[0] = 20_000_000
     for grain in (1, count):
         began = time.perf_counter()
-        with Signals(0.2) as signals:
-            with pytest.raises(KeyboardInterrupt):
-                pool.run(entries.address["sleep"], args.ctypes.data, count, grain)
-            assert signals.taken == 1
+        with Signals(0.2, math.inf), pytest.raises(KeyboardInterrupt):
+            pool.run(entries.address["sleep"], args.ctypes.data, count, grain)
         assert time.perf_counter() - began < 10, "of 20 seconds"
         assert not args[1:].any()
         run(pool, entries, 0.001, 40, 1)
@@ -187,7 +220,7 @@ def test_many_interrupts_leave_no_worker_behind(pool: Pool, entries: Library, co
     """Some come while others are served."""
     args = np.zeros(count + 1, np.int64)
     args[0] = 20_000_000
-    with Signals(1e-4, 300) as signals:
+    with Signals(1e-4, math.inf) as signals:  # the last may come when the pool does not run
         ended = 0
         while signals.sent < 300:
             try:
@@ -196,6 +229,57 @@ def test_many_interrupts_leave_no_worker_behind(pool: Pool, entries: Library, co
                 ended += 1
         assert ended > 10
     assert not args[1:].any()
+    run(pool, entries, 0.001, 40, 1)
+
+
+class Pressed(Exception):
+    """Raised for SIGINT, so that a test fails by it and no session ends."""
+
+
+@pytest.fixture
+def presses() -> Iterator[None]:
+    def press(*_: object) -> None:
+        raise Pressed
+
+    before = signal.signal(signal.SIGINT, press)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="cubes are left on Linux alone")
+@pytest.mark.usefixtures("presses")
+def test_an_interrupt_just_before_cubes_begin_ends_them(entries: Library):
+    args = np.zeros(2, np.int64)
+    args[0] = 20_000_000
+    of_main = interrupts_of_main()
+    of_main.listen()
+    inline = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 3, ctypes.c_int64)
+    run_inline, sleep = address_of(INLINE), entries.address["sleep"]
+    reached = inline(entries.address["inline"])(run_inline, sleep, args.ctypes.data, 1)
+    assert reached == LEFT and not args[1]
+    with pytest.raises(Pressed):
+        of_main.raise_again()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="cubes are left on Linux alone")
+@pytest.mark.usefixtures("presses")
+def test_an_interrupt_just_before_shared_cubes_begin_ends_them(pool: Pool, entries: Library):
+    count = 9
+    args = np.zeros(count + 1, np.int64)
+    args[0] = 20_000_000
+    interrupts_of_main().listen()
+    status = (ctypes.c_int64 * 3)()
+    pointers = [ctypes.c_void_p] * 4
+    share = ctypes.CFUNCTYPE(None, *pointers, ctypes.c_int64, ctypes.c_void_p)
+    resume = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 2)(address_of(RESUME))
+    entry = entries.address["sleep"]
+    began = share(entries.address["share"])
+    began(address_of(SHARE), pool.state_address, entry, args.ctypes.data, count, status)
+    while status[0] == UNFINISHED:
+        resume(pool.state_address, status)
+    assert status[0] == CUT and not args[1:].any()
+    with pytest.raises(Pressed):
+        interrupts_of_main().raise_again()
     run(pool, entries, 0.001, 40, 1)
 
 
