@@ -220,20 +220,24 @@ def test_cores_are_looked_up_again(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_kernels_time_is_noted():
-    """Of the last launch by one thread that is not too short."""
+    """Of the last launch by one thread that is not too short. Each is noted by its own length, of
+    which a machine that does something else meanwhile only makes more: the least ones count."""
     kernel = cp.cube(iterate.function)
     x, out = np.ones(SIZE, np.float32), np.empty(SIZE, np.float32)
     with cp.settings(num_threads=1):
-        for _ in range(6):
-            kernel.over(out)(x, out, TURNS)
+        kernel.over(out)(x, out, TURNS)
         (marks,) = (c.marks for made in kernel.specialisations._made.values() for c in made)
-        long = marks[state.RATE]
-        for _ in range(4):
-            kernel.over(out)(x, out, 20 * TURNS)
-        assert 0 < 5 * long < marks[state.RATE] <= state.MAX_RATE
-        for _ in range(4):
-            kernel.over(out[:64])(x[:64], out[:64], 1)
-        assert marks[state.RATE] == 0, "too short to be noted"
+
+        def least(times: int, elements: int, turns: int) -> int:
+            found: list[int] = []
+            for _ in range(times):
+                kernel.over(out[:elements])(x[:elements], out[:elements], turns)
+                found.append(marks[state.RATE])
+            return min(found[1:])  # the first may go through Python
+
+        long, longer = least(20, SIZE, TURNS), least(4, SIZE, 20 * TURNS)
+        assert 0 < 5 * long < longer <= state.MAX_RATE
+        assert least(20, 64, 1) == 0, "too short to be noted"
 
 
 def storm(seconds: float, actions: list[Callable[[random.Random], None]]) -> None:
@@ -253,7 +257,7 @@ def storm(seconds: float, actions: list[Callable[[random.Random], None]]) -> Non
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(300)
     assert not any(thread.is_alive() for thread in threads), "a launch hangs"
     assert not failed, failed[0]
 
@@ -364,9 +368,9 @@ sender = threading.Thread(target=send)
 threads = [sender, *(threading.Thread(target=work, args=(k,)) for k in range(7))]
 for thread in threads:
     thread.start()
-end = time.monotonic() + 2
+end = time.monotonic() + 1
 calls = [lambda: launch(x, out, 60), bound, lambda: launch(x, out, 20_000)]
-while time.monotonic() < end:
+while time.monotonic() < end or min(ended, done) <= 10:  # a busy machine takes its time
     for call in calls:
         out[:] = 7
         try:
@@ -383,7 +387,6 @@ stop = True
 for thread in threads:
     thread.join()
 assert not wrong
-assert ended > 10 and done > 10, (ended, done)
 for call in calls[:2]:
     out[:] = 7
     call()
@@ -442,8 +445,8 @@ def handle(*_):
 signal.signal(signal.SIGINT, handle)
 threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
 began = time.monotonic()
-while not ran and time.monotonic() < began + 20:
-    launch(x, out, 100_000)
+while not ran and time.monotonic() < began + 60:
+    launch(x, out, 20_000)
     assert abs(out - 2).max() < 1e-6
 assert ran
 print("fine")
@@ -458,6 +461,6 @@ def test_signals_and_the_end_of_the_process(what: str, threads: int):
     environment = os.environ | {"CUBEPY_NUM_THREADS": str(threads)}
     command = [sys.executable, "-c", SCRIPT + globals()[what]]
     done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=60, check=False
+        command, env=environment, capture_output=True, text=True, timeout=300, check=False
     )
     assert (done.returncode, done.stdout) == (0, "fine\n"), done.stderr
