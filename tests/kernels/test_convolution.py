@@ -11,8 +11,10 @@ import pytest
 import cubepy as cp
 from cubepy.compilers.llvm.compiler import LlvmCompiler
 from cubepy.errors import LaunchError
+from cubepy.ir.types import f32
 from cubepy.kernels.calls.inspection import record
 from cubepy.kernels.convolution import strategies
+from cubepy.kernels.convolution.problem import Problem, Window
 from cubepy.lang.annotations import spec
 from cubepy.targets import parse_target
 
@@ -84,6 +86,10 @@ CASES: tuple[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]], ...] = (
     ((1, 3, 21, 24), (20, 3, 7, 7), {"padding": 3, "stride": 2}),
     ((1, 20, 13, 17), (35, 20, 3, 2), {"dilation": (1, 3), "padding": (0, 2)}),
     ((1, 32, 7, 7), (32, 16, 3, 3), {"padding": ((1, 2), (0, 1)), "groups": 2}),
+    ((3, 2, 19, 23), (40, 2, 5, 5), {"padding": 2}),
+    ((1, 4, 43, 39), (16, 4, 11, 11), {"padding": ((5, 2), (2, 3)), "stride": 4}),
+    ((2, 200, 9, 1), (70, 200, 3, 3), {"padding": 1}),
+    ((1, 9, 5, 4), (24, 9, 2, 3), {}),
 )
 
 
@@ -98,6 +104,21 @@ def test_bands(case: Any, last: bool):
     check(found, x, w, bias, **options)
     packed = cp.kernels.prepack(w, groups=options.get("groups", 1))
     np.testing.assert_array_equal(cp.kernels.conv2d(seen, packed, bias, **options), found)
+
+
+@pytest.mark.parametrize("columns", [7, 14, 28, 56, 57, 112])
+def test_tiles_make_no_pixel_in_vain(columns: int):
+    """Short tiles go on in the next row; long ones, whose addresses would fill the registers, are
+    as even parts of a row as can be."""
+    window = Window((1, 3, 3), (1, 1, 1), (0, 1, 1), (0, 1, 1), (1, 1, 1))
+    extents = 1, columns, columns
+    problem = Problem(window, 1, 64, 64, 1, extents, extents, f32, True, True, True)
+    for name, short in (("cpu:znver3", True), ("cpu:sapphirerapids", False)):
+        target = parse_target(name)
+        packing = strategies.packing(target, 64, 64, 1, 9, f32)
+        t = strategies.bands(target, problem, packing)
+        assert t.wraps is short
+        assert t.pixels == 6 if short else -(-columns // t.pixels) * t.pixels < columns + 7
 
 
 @pytest.mark.parametrize(

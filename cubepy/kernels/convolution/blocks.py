@@ -55,10 +55,11 @@ class Packing:
 class Bands:
     """How a convolution is divided.
 
-    A tile has `pixels` pixels of a row. A cube makes `band` rows with `panels` panels of weights;
-    it has room for `held` elements of the array, in rows of up to `pitch` pixels, and for `tiles`
-    tiles. `has_whole_rows`: a part has all channels, and a row of the array is dense with channels
-    last. Weights are prefetched `ahead` lines of a panel.
+    A tile has `pixels` pixels; one that `wraps` goes on in the next row. A cube makes `band` rows
+    with `panels` panels of weights; it has room for `held` elements of the array, in rows of up to
+    `pitch` pixels, and for the `sums` of so many pixels. `has_whole_rows`: a part has all channels,
+    and a row of the array is dense with channels last. Weights are prefetched `ahead` lines of a
+    panel.
 
     A kernel is compiled for `compiled`, without what depends on the batch and the number of cores:
     `band` and `panels` are arguments.
@@ -70,11 +71,12 @@ class Bands:
     panels: int
     pitch: int
     held: int
-    tiles: int
+    sums: int
     has_channels_last: bool
     puts_channels_last: bool
     has_whole_rows: bool
-    ahead: int = 16
+    wraps: bool
+    ahead: int
 
     @property
     def compiled(self) -> Bands:
@@ -139,15 +141,17 @@ def convolve_bands(
     z, n = rest % results[0], rest // results[0]
     group, first = share // shares, share % shares * panels_each
     count, rows = min(panels_each, per_group - first), min(band, results[1] - y0)
-    across = (results[2] + t.pixels - 1) // t.pixels
+    wide = results[2] if t.wraps else (results[2] + t.pixels - 1) // t.pixels * t.pixels
     held = cp.shared(t.held + p.line * (p.depth + 1), p.dtype)
     near = cp.shared((p.line, t.pitch + p.line), p.dtype)
-    sums = cp.shared((t.tiles, t.pixels, p.lines), cp.Line[p.dtype, p.line])
-    pitch = (across * t.pixels - 1) * window.stride[2] + window.spans[2]
+    sums = cp.shared((t.sums, p.lines), cp.Line[p.dtype, p.line])
+    pitch = (wide - 1) * window.stride[2] + window.spans[2]
     parts = (channels + p.depth - 1) // p.depth
+    apart = (
+        (band * wide + t.pixels - 1) // t.pixels * t.pixels if parts * window.kernel[0] > 1 else 0
+    )
     taps = window.kernel[1] * window.kernel[2] * p.depth * p.step
     source = x[n]
-    result = out[n]
     for part in range(parts):
         for a in range(window.kernel[0]):
             depth = z * window.stride[0] + a * window.dilation[0] - window.before[0]
@@ -158,22 +162,17 @@ def convolve_bands(
             for panel in range(count):
                 number = (group * per_group + first + panel) * parts + part
                 at = (number * window.kernel[0] + a) * taps
-                f0 = (first + panel) * p.step
-                for tile in range(rows * across):
-                    y, i = tile // across, tile % across * t.pixels
-                    found = multiplied(held, panels, at, y, i, pitch, window, t)
-                    slot = sums[panel * (band * across) + tile]
-                    keep(found, slot, begins, t)
-                    if ends:
-                        place = (
-                            n,
-                            z,
-                            y0 + y,
-                            i,
-                            group * group_filters + f0,
-                            min(p.step, group_filters - f0),
-                        )
-                        finish(slot, result, place, biases, extras, epilogue, t)
+                for q in range(0, rows * wide, t.pixels):
+                    starts = places(q, rows * wide, wide, pitch, window, t)
+                    found = multiplied(held, panels, at, starts, pitch, window, t)
+                    keep(found, sums[panel * apart + q :], begins, t)
+                if ends:
+                    f0 = (first + panel) * p.step
+                    own_filters = min(p.step, group_filters - f0)
+                    for y in range(rows):
+                        place = n, z, y0 + y, 0, group * group_filters + f0, own_filters
+                        row = sums[panel * apart + y * wide :]
+                        finish(row, out[n], place, results[2], biases, extras, epilogue, t)
 
 
 def out_extents(out: Any, t: Any) -> Any:
@@ -254,7 +253,7 @@ def bring_rows(
     squares = (p.depth + p.line - 1) // p.line
     for square in range(min(squares, x.shape[0] + squares)):
         c = (squares - 1 - square) * p.line
-        for k in range(min(p.line, x.shape[0] + p.line)):
+        for k in range(min(p.line, p.depth)):
             row = x[own[0] + min(c + k, count - 1)][: x.shape[1] if c + k < count else 0]
             for i in range(0, pitch, p.line):
                 v = cp.load(row, first + i, line=p.line)
@@ -266,14 +265,37 @@ def bring_rows(
 def put_turned(near: Any, held: Any, at: Any, i: Any, t: Any) -> None:
     """A line of channels for each pixel of a square."""
     p = t.packing
-    lines = tuple(cp.load(near[k], i, line=p.line, fill=None) for k in range(p.line))
-    found = transposed(lines)
+    zero, count = cp.Line[p.dtype, p.line](0), min(p.line, p.depth)
+    lines = tuple(cp.load(near[k], i, line=p.line, fill=None) for k in range(count))
+    found = transposed(lines + tuple(zero for _ in range(p.line - count)))
     for k in cp.unroll(range(p.line)):
         cp.store(held, at + k * p.depth, found[k], whole=True)
 
 
+def places(q: Any, end: Any, wide: Any, pitch: Any, window: Any, t: Any) -> Any:
+    """Where the windows of the pixels of a tile begin in the rows that were brought.
+
+    Pixels are counted through the rows of a band, each `wide`; those that a tile has beyond the
+    `end` are the last one again.
+    """
+    across, down = window.stride[2] * t.packing.depth, window.stride[1] * pitch * t.packing.depth
+    starts = cp.local(t.pixels, cp.i64)
+    column = q % wide
+    start = q // wide * down + column * across
+    for r in cp.unroll(range(t.pixels)):
+        starts[r] = start
+        if not t.wraps or q + r + 1 < end:
+            start += across
+        if t.wraps:
+            column += 1
+            if column == wide:
+                column = 0
+                start += down - wide * across
+    return starts
+
+
 def multiplied(
-    held: Any, panels: Any, at: Any, y: Any, i: Any, pitch: Any, window: Any, t: Any
+    held: Any, panels: Any, at: Any, starts: Any, pitch: Any, window: Any, t: Any
 ) -> Any:
     """The products of some pixels and one panel, over the whole window."""
     p = t.packing
@@ -281,15 +303,15 @@ def multiplied(
     runs = 1 if window.dilation[2] == 1 else window.kernel[2]
     length = window.kernel[2] * p.depth // runs
     for b in range(window.kernel[1]):
-        line = (y * window.stride[1] + b * window.dilation[1]) * pitch + i * window.stride[2]
+        line = b * window.dilation[1] * pitch
         for run in range(runs):
-            pixel = held[(line + run * window.dilation[2]) * p.depth :]
+            pixels = held[(line + run * window.dilation[2]) * p.depth :]
             panel = panels[at + (b * runs + run) * (length * p.step) :]
-            add_run(found, pixel, panel, length, window, t)
+            add_run(found, pixels, starts, panel, length, t)
     return found
 
 
-def add_run(found: Any, pixel: Any, panel: Any, length: Any, window: Any, t: Any) -> None:
+def add_run(found: Any, pixels: Any, starts: Any, panel: Any, length: Any, t: Any) -> None:
     """Add the products along one run of elements that lie densely."""
     p = t.packing
     for k in range(length):
@@ -300,7 +322,7 @@ def add_run(found: Any, pixel: Any, panel: Any, length: Any, window: Any, t: Any
             for c in cp.unroll(range(p.lines)):
                 cp.prefetch(panel, (k + t.ahead) * p.step + c * p.line)
         for r in cp.unroll(range(t.pixels)):
-            factor = pixel[k + r * (window.stride[2] * p.depth)]
+            factor = pixels[starts[r] + k]
             for c in cp.unroll(range(p.lines)):
                 found[r, c] = found[r, c] + lines[c] * factor
 
@@ -318,14 +340,21 @@ def keep(found: Any, slot: Any, begins: Any, t: Any) -> None:
 
 
 def finish(
-    slot: Any, result: Any, place: Any, biases: Any, extras: Any, epilogue: Any, t: Any
+    slot: Any,
+    result: Any,
+    place: Any,
+    width: Any,
+    biases: Any,
+    extras: Any,
+    epilogue: Any,
+    t: Any,
 ) -> None:
-    """Store a tile, as channels of pixels or as pixels of channels."""
+    """Store the sums of `width` pixels of a row, as channels of pixels or as pixels of channels."""
     n, z, y, i, f0, count = place
     p = t.packing
     if t.puts_channels_last:
         row = result[z, y]
-        for r in range(min(t.pixels, row.shape[0] - i)):
+        for r in range(width):
             for c in range((count + p.line - 1) // p.line):
                 f = f0 + c * p.line
                 v = slot[r, c]
@@ -336,28 +365,35 @@ def finish(
                 cp.store(row[i + r], f, v)
     else:
         for c in range((count + p.line - 1) // p.line):
-            finish_turned(slot, result, place, c, biases, extras, epilogue, t)
+            for r in range(0, width, p.line):
+                lines = pixels_of(slot, r, c, width, p)
+                at = n, z, y, i + r, f0 + c * p.line, count - c * p.line
+                finish_turned(lines, result, at, i + width, biases, extras, epilogue, t)
+
+
+def pixels_of(slot: Any, r: Any, c: Any, width: Any, p: Any) -> Any:
+    """A line of filters for each pixel of a square; for those behind the row the last one again."""
+    lines = cp.local(p.line, cp.Line[p.dtype, p.line])
+    if r + p.line <= width:
+        for k in cp.unroll(range(p.line)):
+            lines[k] = slot[r + k, c]
+    else:
+        for k in cp.unroll(range(p.line)):
+            lines[k] = slot[min(r + k, width - 1), c]
+    return tuple(lines[k] for k in range(p.line))
 
 
 def finish_turned(
-    slot: Any, result: Any, place: Any, c: Any, biases: Any, extras: Any, epilogue: Any, t: Any
+    lines: Any, result: Any, place: Any, end: Any, biases: Any, extras: Any, epilogue: Any, t: Any
 ) -> None:
-    """A line of filters for each pixel as a line of pixels for each filter."""
+    """A line of filters for each pixel as a line of pixels for each filter; `end`: of the row."""
     n, z, y, i, f0, count = place
-    p = t.packing
-    for i0 in cp.unroll(range(0, t.pixels, p.line)):
-        zero = cp.Line[p.dtype, p.line](0)
-        lines = tuple(slot[i0 + k, c] if i0 + k < t.pixels else zero for k in range(p.line))
-        turned = cp.local(p.line, cp.Line[p.dtype, p.line])
-        found = transposed(lines)
-        for lane in cp.unroll(range(p.line)):
-            turned[lane] = found[lane]
-        for k in range(min(p.line, count - c * p.line)):
-            f = f0 + c * p.line + k
-            v = turned[k]
+    found = transposed(lines)
+    for k in cp.unroll(range(t.packing.line)):
+        if k < count:
+            v = found[k]
             if len(biases):
-                v = v + biases[0][f]
+                v = v + biases[0][f0 + k]
             if epilogue is not None:
-                v = applied_along(epilogue, v, (n, f, z, y, i + i0), 4, extras)
-            row = result[f, z, y]
-            cp.store(row[: i + t.pixels], i + i0, v)
+                v = applied_along(epilogue, v, (n, f0 + k, z, y, i), 4, extras)
+            cp.store(result[f0 + k, z, y][:end], i, v)

@@ -30,6 +30,15 @@ BROUGHT, RUN = 64, 512
 more where windows have so few taps that less than `RUN` products would be added in registers."""
 FEW_PIXELS = 1 << 18
 """Elements of weights from which on networks give them few pixels, 14x14 or 7x7."""
+LONG = 64
+"""Bytes of a line of a cache."""
+AHEAD = 16
+"""Lines of a panel that are prefetched ahead, where lines are as long as those of caches. Tiles of
+shorter lines load as often as they multiply for each two products: there prefetches cost more than
+they save (Zen 3: 12 % of a 3x3 window)."""
+FEW_PLACES = 6
+"""Pixels of a tile whose addresses leave registers for others, so that it may go on in the next row
+of a band: none of them is made in vain, whatever the length of rows."""
 PITCH = 64
 """Pixels of a row that kernels have room for at least, so that small arrays share one."""
 
@@ -81,28 +90,28 @@ def part_of(channels: int, most: int, line: int) -> int:
 def bands(target: Target, problem: Problem, p: Packing) -> Bands:
     """Bands whose part of the array and whose sums fill a quarter of the second cache each, and
     enough cubes for all cores."""
-    window, (_, rows, columns) = problem.window, problem.results
-    registers = prod(_tile(target))
-    pixels = even_part(columns, max(1, min(registers // p.lines, WIDE_TILE[0])))
-    across = -(-columns // pixels)
-    pitch = (across * pixels - 1) * window.stride[2] + window.spans[2]
+    (_, rows, columns) = problem.results
+    most = min(prod(_tile(target)) // p.lines, WIDE_TILE[0])
+    wraps = most <= FEW_PLACES
+    pixels = most if wraps else even_part(columns, most)
     room = target.cache_bytes // 4 // p.dtype.itemsize
     panels = p.panels(problem.group_filters)
+    wide, pitch = _row(problem, pixels, wraps)
     band = rows
-    while band > 1 and (_held(problem, band, pitch, p) > room):
+    while band > 1 and _held(problem, band, pitch, p) > room:
         band = -(-band // 2)
     wanted = CUBES * target.cores
     others = problem.batch * problem.results[0] * problem.groups
     share = panels
-    while share > 1 and (share * band * across * pixels * p.step > room):
+    while share > 1 and _summed(problem, band * wide, share, p) * p.step > room:
         share = -(-share // 2)
-    whole = divided(problem, p, pixels, band, share)
+    whole = divided(problem, p, pixels, band, share, wraps)
     if target.kind == "cpu":  # the interpreter's memory costs time
         whole = replace(
             whole,
             pitch=max(PITCH, _power_above(whole.pitch)),
             held=max(room, whole.held),
-            tiles=max(room // (pixels * p.step), whole.tiles),
+            sums=max(room // p.step, whole.sums),
         )
     while others * -(-rows // band) * -(-panels // share) < wanted:
         if share > 1 and share * p.step >= band * columns // 4:
@@ -116,10 +125,11 @@ def bands(target: Target, problem: Problem, p: Packing) -> Bands:
     return replace(whole, band=band, panels=share)
 
 
-def divided(problem: Problem, p: Packing, pixels: int, band: int, share: int) -> Bands:
+def divided(
+    problem: Problem, p: Packing, pixels: int, band: int, share: int, wraps: bool = False
+) -> Bands:
     """Cubes of `band` rows and `share` panels, in tiles of so many pixels."""
-    across = -(-problem.results[2] // pixels)
-    pitch = (across * pixels - 1) * problem.window.stride[2] + problem.window.spans[2]
+    wide, pitch = _row(problem, pixels, wraps)
     return Bands(
         p,
         pixels,
@@ -127,11 +137,27 @@ def divided(problem: Problem, p: Packing, pixels: int, band: int, share: int) ->
         share,
         pitch,
         _held(problem, band, pitch, p),
-        share * band * across,
+        _summed(problem, band * wide + pixels, share, p),
         problem.has_channels_last,
         problem.puts_channels_last,
         problem.has_dense_rows and p.depth == problem.channels,
+        wraps,
+        AHEAD if p.line * p.dtype.itemsize >= LONG else 0,
     )
+
+
+def _row(problem: Problem, pixels: int, wraps: bool) -> tuple[int, int]:
+    """Pixels of a row of tiles, and of the array that they depend on."""
+    columns, window = problem.results[2], problem.window
+    wide = columns if wraps else -(-columns // pixels) * pixels
+    return wide, (wide - 1) * window.stride[2] + window.spans[2]
+
+
+def _summed(problem: Problem, pixels: int, share: int, p: Packing) -> int:
+    """Pixels of a panel that a cube has sums of at a time: of all its panels where they are added
+    to, part by part."""
+    is_one = p.parts(problem.group_channels) * problem.window.kernel[0] == 1
+    return pixels if is_one else share * pixels
 
 
 def takes_squares(shape: tuple[int, ...], groups: int, sums: DType) -> bool:

@@ -30,8 +30,9 @@ def others(first: Bands, problem: Problem, scratch_bytes: int) -> Mapping[str, B
         pixels = max(1, min(int(t.pixels * tile), problem.results[2]))
         rows = max(1, min(int(t.band * band), problem.results[1]))
         most = t.packing.panels(problem.group_filters)
-        found = divided(problem, t.packing, pixels, rows, max(1, min(int(t.panels * panels), most)))
-        elements = found.held + found.tiles * found.pixels * t.packing.step
+        share = max(1, min(int(t.panels * panels), most))
+        found = divided(problem, t.packing, pixels, rows, share, t.wraps)
+        elements = found.held + found.sums * t.packing.step
         fits = SCRATCH_SHARE * elements * t.packing.dtype.itemsize <= scratch_bytes
         return found if fits else t
 

@@ -140,7 +140,7 @@ def convolve_squares(
     y0, n = rest % bands * b.band, rest // bands
     squares = cp.shared((s.positions, t.count, t.pitch), s.dtype)
     products = cp.shared((s.positions, t.count, s.lines), cp.Line[s.dtype, s.line])
-    sums = cp.shared((b.band * t.width + b.pixels, s.lines), cp.Line[s.dtype, s.line])
+    sums = cp.shared((b.band * t.width, s.lines), cp.Line[s.dtype, s.line])
     change_rows(x[n], squares, (0, y0, x0), channels, window, t)
     for panel in range(first, min(first + panels_each, total)):
         for position in range(s.positions):
@@ -151,10 +151,9 @@ def convolve_squares(
         change_products(products, sums, t)
         own = min(s.step, filters - panel * s.step)
         for row in range(min(b.band, results[1] - y0)):
-            for i in range(0, min(t.width, results[2] - x0), b.pixels):
-                place = n, 0, y0 + row, x0 + i, panel * s.step, own
-                slot = sums[row * t.width + i :]
-                finish(slot, out[n], place, biases, extras, epilogue, b)
+            place = n, 0, y0 + row, x0, panel * s.step, own
+            width = min(t.width, results[2] - x0)
+            finish(sums[row * t.width :], out[n], place, width, biases, extras, epilogue, b)
 
 
 def change_rows(x: Any, squares: Any, corner: Any, channels: Any, window: Any, t: Any) -> None:
