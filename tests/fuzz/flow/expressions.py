@@ -96,8 +96,13 @@ class Expressions:
         if kind == 8 and self._scope.functions.get(t):
             f = self._c.choose(self._scope.functions[t])
             return f"{f}({self._c.choose((a, f'{a}, {b}'))})"
+        if kind == 9 and self._c.number(0, 1):
+            q, r = self._fresh("q"), self._fresh("q")
+            step = f"cp.{t}({q} - {self._with(t, r, d)})"
+            items = self._c.choose((f"({a}, {b})", f"({a},), {b}"))
+            return f"reduce(lambda {q}, {r}: {step}, {items})"
         if kind == 9:
-            return f"{self._c.choose(('min', 'max'))}({a}, {b})"
+            return f"{self._c.choose(('min', 'max', 'add', 'mul', 'sub'))}({a}, {b})"
         if kind == 10 and t not in FLOATS:
             return f"({a} {self._c.choose(('//', '%'))} {self._c.choose((f'({b} | 1)', '3', '7'))})"
         if kind == 11:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 HEAD = """from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import add, mul, sub
 from typing import Any, NamedTuple
 
 

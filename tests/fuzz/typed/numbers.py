@@ -46,7 +46,8 @@ def rounded(x: Number | Fraction, t: str) -> float:
     whole += rest * 2 > step or (rest * 2 == step and whole % 2 == 1)
     size = whole * step
     if size > GREATEST[t]:
-        return math.nan if t == "f8e4m3" else math.copysign(math.inf, exact)
+        infinite = math.inf if exact > 0 else -math.inf
+        return math.nan if t == "f8e4m3" else infinite
     return math.copysign(float(size), exact)
 
 

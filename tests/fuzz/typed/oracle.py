@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import linecache
 import math
+import operator
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -63,7 +65,7 @@ class Wrong(Exception):
 def make(seeds: Sequence[int], has_f64: bool = True) -> Batch:
     """The kernel of some seeds of one batch."""
     contract = seeds[0] // BATCH % 2 == 0
-    pieces = {s: write(Seeded(s), Seeded(s ^ 0x7AB1E), f"p{s}_", contract, has_f64) for s in seeds}
+    pieces = {s: _piece(s, contract, has_f64) for s in seeds}
     inputs = _inputs(seeds[0] // BATCH, has_f64)
     runs = [_environment(inputs, unit) for unit in range(UNITS)]
     expected: dict[str, list[tuple[int, int, list[Number | None]]]] = {}
@@ -79,6 +81,11 @@ def make(seeds: Sequence[int], has_f64: bool = True) -> Batch:
             values = [None if e[name] is Unspecified else e[name] for e in runs]
             held.append((seed, places[name], values))
     return Batch(pieces, _source(pieces, inputs, expected, places), inputs, expected, contract)
+
+
+def _piece(seed: int, contract: bool, has_f64: bool) -> Piece:
+    choosers = Seeded(seed), Seeded(seed ^ 0x7AB1E), Seeded(seed ^ 0xCA115)
+    return write(*choosers, f"p{seed}_", contract, has_f64)
 
 
 def _source(
@@ -131,7 +138,8 @@ def load(source: str) -> Any:
     """The kernel as if it stood in a file."""
     name = f"<typed {hash(source)}>"
     linecache.cache[name] = (len(source), None, source.splitlines(True), name)
-    namespace: dict[str, Any] = {"cp": cp, "np": np, "__name__": __name__}
+    modules = {"cp": cp, "np": np, "math": math, "operator": operator, "functools": functools}
+    namespace: dict[str, Any] = {**modules, "__name__": __name__}
     exec(compile("from dataclasses import dataclass\n", name, "exec"), namespace)
     exec(compile(source, name, "exec"), namespace)
     return cp.cube(namespace["kernel"])

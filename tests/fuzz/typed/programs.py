@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 
 from tests.fuzz.generator import Chooser
-from tests.fuzz.typed import nodes
+from tests.fuzz.typed import functions, nodes
 from tests.fuzz.typed.expressions import Expressions
 from tests.fuzz.typed.nodes import Environment, Node
 from tests.fuzz.typed.numbers import Unspecified, converted
@@ -33,6 +33,8 @@ STORED = {"bool": "i32", "index": "i64", "bf16": "f32", "f8e4m3": "f32", "f8e5m2
 NUMPY_TYPES = {t: f"{'u' * (t in UNSIGNED)}int{bits}" for t, bits in INTEGERS.items()}
 NUMPY_TYPES |= {t: f"float{bits}" for t, bits in FLOATS.items()}
 DEPTH = 3
+CALLS = 3
+"""Calls of functions of Python's modules."""
 WIDE = ("i32", "u32", "i64", "u64", "f32", "f64")
 """Types that a local takes from the first value that meets its literals."""
 
@@ -49,12 +51,19 @@ class Piece:
 
 
 def write(
-    chooser: Chooser, tables: Chooser, prefix: str, contract: bool, has_f64: bool = True
+    chooser: Chooser,
+    tables: Chooser,
+    calls: Chooser,
+    prefix: str,
+    contract: bool,
+    has_f64: bool = True,
 ) -> Piece:
-    """A random program whose names begin with `prefix`; `tables` decides what it looks up."""
+    """A random program whose names begin with `prefix`; `tables` decides what it looks up, `calls`
+    which functions of Python's modules it calls, so that seeds mean what they meant before."""
     writer = _Writer(chooser, prefix, contract, has_f64)
     writer.piece()
     writer.table(tables)
+    writer.calls(calls)
     return writer.made
 
 
@@ -288,10 +297,7 @@ class _Writer:
             self._result(node)
 
     def table(self, chooser: Chooser) -> None:
-        """A table of the module, of literals or an array, indexed at run time.
-
-        It has decisions of its own, so that seeds mean what they meant before there were tables.
-        """
+        """A table of the module, of literals or an array, indexed at run time."""
         self._c = self._e.c = chooser
         t = self._c.choose((*INTEGERS, *(t for t in FLOATS if t in self._e.inputs)))
         some = [self._e.literal(t) for _ in range(self._c.choose((2, 3, 5, 12)))]
@@ -313,6 +319,30 @@ class _Writer:
         symbol = self._c.choose(("+", "*", "-", "min", "max"))
         node = nodes.binary(symbol, self._e.typed(t, 1), look, self._e.contract)
         for made in (look, node):
+            if made is not None and not isinstance(made.type, Weak):
+                self._result(made)
+
+    def calls(self, chooser: Chooser) -> None:
+        """Functions of Python's modules and of NumPy."""
+        self._c = self._e.c = chooser
+        floats = (*(t for t in FLOATS if t in self._e.inputs), "bf16")
+        for _ in range(CALLS):
+            x, y = (self._e.typed(self._c.choose(floats), 1) for _ in range(2))
+            k, m = (self._e.typed(self._c.choose(tuple(INTEGERS)), 1) for _ in range(2))
+            a, b, c = (self._e.arithmetic(1) for _ in range(3))
+            name = self._c.choose(tuple(functions.OPERATORS))
+            made = self._c.choose(
+                (
+                    functions.of_float(self._c.choose(tuple(functions.ONE_FLOAT)), x),
+                    functions.of_floats(self._c.choose(tuple(functions.TWO_FLOATS)), x, y),
+                    functions.of_integers(self._c.choose(tuple(functions.TWO_INTEGERS)), k, m),
+                    functions.root(k),
+                    functions.ldexp(x, self._e.typed("i32", 0)),
+                    functions.called(name, a, b, self._e.contract),
+                    functions.reduced(name, (a, b, c), self._e.contract),
+                    functions.mapped(a, b),
+                )
+            )
             if made is not None and not isinstance(made.type, Weak):
                 self._result(made)
 
