@@ -11,6 +11,11 @@ import pytest
 
 from cubepy import kernels
 from cubepy.errors import LaunchError, LaunchTypeError
+from cubepy.kernels.calls.inspection import record
+from cubepy.kernels.convolution.weight_gradient import sum_each, sum_lines
+from cubepy.kernels.convolution.weight_products import multiply_pixels
+from cubepy.lang.annotations import spec
+from cubepy.targets import parse_target
 from tests.guarded import Guarded
 
 EPS = {"f2": 2.0**-10, "f4": 2.0**-23, "f8": 2.0**-52}
@@ -105,6 +110,39 @@ def test_gradients_of_any_convolution(draw, axes, dtype, channels):
         bound = terms * EPS["f8" if dtype == "f8" else "f4"] * size + EPS[dtype] * np.abs(exact)
         least = 2.0**-25 if dtype == "f2" else 0  # half of the smallest number
         assert np.all(np.abs(out.astype("f8") - exact) <= bound + least), case
+
+
+@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("dtype", ["f4", "f2", "i1"])
+def test_gradients_by_the_weights_of_points(draw, n, stride, last, dtype):
+    """Over all pixels, whether these lie at one distance or are copied."""
+
+    def numbers(*shape: int) -> np.ndarray:
+        found = (draw.numbers.standard_normal(shape) * 4).astype(dtype)
+        return (
+            np.moveaxis(np.ascontiguousarray(np.moveaxis(found, 1, -1)), -1, 1) if last else found
+        )
+
+    case = Case([1, 1], [stride] * 2, [0, 0], [1, 1], 1, [9, 7])
+    x, g = numbers(n, 21, *case.extents), numbers(n, 34, *case.made)
+    arguments = x, (34, 21, 1, 1), g
+    found = kernels.conv2d_weight_grad(*arguments, stride)
+    exact = gradients(case, x, np.zeros((34, 21, 1, 1)), g)[1]
+    if dtype == "i1":
+        np.testing.assert_array_equal(found, exact)
+    else:
+        np.testing.assert_allclose(found, exact, *((1e-5, 1e-3) if dtype == "f4" else (2e-3, 1e-2)))
+
+
+@pytest.mark.parametrize("target", ["cpu:znver3", "cuda:sm_80", "metal"])
+def test_gradients_by_the_weights_of_points_are_products_of_matrices(target):
+    specs = {"x": spec("f32[1,64,56,56]"), "grad_output": spec("f32[1,256,56,56]")}
+    options = {"weight_size": (256, 64, 1, 1)}
+    plan = record(kernels.conv2d_weight_grad, specs, options, parse_target(target))
+    kinds = [launch.kernel for launch in plan]
+    assert kinds and not {multiply_pixels, sum_each, sum_lines} & set(kinds)
 
 
 @pytest.mark.parametrize("axes", [1, 2])

@@ -16,7 +16,7 @@ from cubepy.kernels.calls.arguments import refused, wrong
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
-from cubepy.kernels.convolution import waves
+from cubepy.kernels.convolution import points, waves
 from cubepy.kernels.convolution.gathered import launch_weight_gradient
 from cubepy.kernels.convolution.narrow import Filling, fill_pixels, filled, joined, weights_room
 from cubepy.kernels.convolution.problem import Problem, make_window
@@ -33,9 +33,10 @@ from cubepy.kernels.convolution.volumes import (
 )
 from cubepy.kernels.convolution.weight_gradient import sum_each, sum_lines
 from cubepy.kernels.convolution.weight_products import Products, multiply_pixels
-from cubepy.kernels.convolution.weights import Weights
+from cubepy.kernels.convolution.weights import Weights, matrix_of
 from cubepy.kernels.elementwise.launches import launch_each, same
-from cubepy.kernels.matmul.problem import result_of
+from cubepy.kernels.matmul.entry import multiply
+from cubepy.kernels.matmul.problem import Product, result_of, turned
 from cubepy.kernels.transposition.entry import copy_transposed
 
 _PLANS = Plans()
@@ -158,6 +159,9 @@ def _launch(planner: Planner, problem: Problem, x: Memory, grad: Memory, out: Me
         f = planner.pick_among("convolution", key, fillings)
         _launch_filled(planner, problem, f, x, grad, out)
         return
+    if problem.window.is_point and problem.groups == 1:
+        _launch_points(planner, problem, x, grad, out)
+        return
     products = weight_products(planner.target, problem)
     if products is not None:
         _launch_products(planner, problem, products, x, grad, out)
@@ -184,6 +188,17 @@ def _launch_filled(
     pixels = fill_pixels(planner, problem, x, f)
     launch_weight_gradient(planner, wide, way, pixels, grad, joined(made, f))
     launch_each(planner, same, [replace(permuted(made, VOLUME), shape=out.shape)], out)
+
+
+def _launch_points(
+    planner: Planner, problem: Problem, x: Memory, grad: Memory, out: Memory
+) -> None:
+    """Windows of one element: gradients by what they met, a product of matrices over all pixels."""
+    left = points.matrix(planner, grad)
+    right = points.matrix(planner, points.seen(problem, x))
+    result = matrix_of(out)
+    result = replace(result, shape=(1, *result.shape), strides=(0, *result.strides))
+    multiply(planner, Product(turned(left), right, result, (), None, ()))
 
 
 def _launch_products(

@@ -13,16 +13,15 @@ from cubepy.config import get
 from cubepy.jit.grid import Over
 from cubepy.kernels.calls.arguments import wrong
 from cubepy.kernels.calls.plans import Planner
-from cubepy.kernels.convolution import strategies, waves
+from cubepy.kernels.convolution import points, strategies, waves
 from cubepy.kernels.convolution.blocks import Bands, Packing, convolve_bands
-from cubepy.kernels.convolution.copies import copy_dense
 from cubepy.kernels.convolution.each import convolve_each
 from cubepy.kernels.convolution.gathered import launch_gathered
 from cubepy.kernels.convolution.narrow import Filling, fill_pixels, fill_weights, filled
 from cubepy.kernels.convolution.problem import Problem
 from cubepy.kernels.convolution.tensor_cores import Tiles
 from cubepy.kernels.convolution.variants import others, problem_key
-from cubepy.kernels.convolution.volumes import VOLUME, channels_last, permuted
+from cubepy.kernels.convolution.volumes import channels_last
 from cubepy.kernels.convolution.weights import Weights, matrix_of, pack_panels, packing_of
 from cubepy.kernels.convolution.winograd import Basis, convolve_squares
 from cubepy.kernels.matmul.entry import multiply
@@ -56,7 +55,7 @@ def launch_convolution(planner: Planner, c: Convolution) -> None:
     elif isinstance(c.weights.packing, Basis):
         _launch_squares(planner, c, c.weights.packing)
     elif is_plain and _is_product(c):
-        _launch_product(planner, replace(c, x=_points(planner, c)))
+        _launch_product(planner, replace(c, x=points.dense(planner, problem, c.x)))
     elif strategies.is_blocked(planner.target, c.weights.shape, problem.groups, problem.sums):
         _launch_bands(planner, c)
     else:
@@ -88,7 +87,7 @@ def _launch_filled(planner: Planner, c: Convolution, f: Filling) -> None:
 
 def _is_product(c: Convolution) -> bool:
     plain = c.problem.window.is_point and c.problem.groups == 1 and c.epilogue is None
-    return plain and _is_flat(c.out)
+    return plain and points.is_flat(c.out)
 
 
 def _has_matrices(c: Convolution) -> bool:
@@ -98,40 +97,11 @@ def _has_matrices(c: Convolution) -> bool:
     return rows and dense and max(c.problem.window.stride) == 1 and _is_product(c)
 
 
-def _points(planner: Planner, c: Convolution) -> Memory:
-    """The elements that windows of one element see, at one distance; a copy where there is none."""
-    x, steps = c.x, c.problem.window.stride
-    shape = (*x.shape[:2], *c.problem.results)
-    strides = tuple(s * step for s, step in zip(x.strides[2:], steps, strict=True))
-    seen = replace(x, shape=shape, strides=(*x.strides[:2], *strides))
-    if _is_flat(seen):
-        return seen
-    if not c.problem.has_channels_last:
-        made = planner.scratch(shape, x.dtype)
-        copy_dense(planner, seen, made)
-        return made
-    last = channels_last(seen)
-    made = planner.scratch(last.shape, x.dtype)
-    copy_dense(planner, last, made)
-    return permuted(made, VOLUME)
-
-
-def _is_flat(x: Memory) -> bool:
-    """Whether all pixels lie at one distance."""
-    step, steps = None, zip(reversed(x.shape[2:]), reversed(x.strides[2:]), strict=True)
-    for extent, stride in steps:
-        if extent > 1:
-            if step is not None and stride != step:
-                return False
-            step = stride * extent
-    return True
-
-
 def _launch_product(planner: Planner, c: Convolution) -> None:
     """A window of one element: pixels by channels times channels by filters, or turned."""
     w = matrix_of(c.weights.volume)
     w = replace(w, shape=(c.problem.batch, *w.shape), strides=(0, *w.strides))
-    x, out = _flat(c.x), _flat(c.out)
+    x, out = points.flat(c.x), points.flat(c.out)
     biases = tuple(replace(b, shape=out.shape, strides=(0, b.strides[0], 0)) for b in c.biases)
     if c.problem.puts_channels_last:
         turned_biases = tuple(map(turned, biases))
@@ -139,14 +109,6 @@ def _launch_product(planner: Planner, c: Convolution) -> None:
     else:
         product = Product(w, x, out, biases, None, ())
     multiply(planner, product)
-
-
-def _flat(x: Memory) -> Memory:
-    """[n, channel, pixel]"""
-    count = x.shape[2] * x.shape[3] * x.shape[4]
-    steps = [s for n, s in zip(x.shape[2:], x.strides[2:], strict=True) if n > 1]
-    step = min(steps) if steps else x.dtype.itemsize
-    return replace(x, shape=(*x.shape[:2], count), strides=(*x.strides[:2], step))
 
 
 def _launch_bands(planner: Planner, c: Convolution) -> None:
