@@ -458,7 +458,8 @@ print("fine")
 def test_signals_and_the_end_of_the_process(what: str, threads: int):
     """Ctrl-C all the time ends launches or comes behind them; threads that still launch when the
     process ends; handlers that launch or fork on top of a cube."""
-    environment = os.environ | {"CUBEPY_NUM_THREADS": str(threads)}
+    kept = {"CUBEPY_CACHE": "1"}  # each would compile the pool and the launcher again
+    environment = os.environ | kept | {"CUBEPY_NUM_THREADS": str(threads)}
     command = [sys.executable, "-c", SCRIPT + globals()[what]]
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=300, check=False

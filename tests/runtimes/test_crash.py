@@ -30,7 +30,8 @@ WORDS = "cubepy: the process crashed while the kernel `stray` ran; rerun with CU
 
 
 def run(end: str, *options: str) -> tuple[int, str]:
-    environment = os.environ | {"CUBEPY_NUM_THREADS": "2", "PYTHONFAULTHANDLER": ""}
+    kept = {"CUBEPY_CACHE": "1"}  # each would compile the pool and the launcher again
+    environment = os.environ | kept | {"CUBEPY_NUM_THREADS": "2", "PYTHONFAULTHANDLER": ""}
     done = subprocess.run(
         [sys.executable, *options, "-c", SCRIPT + end],
         env=environment,

@@ -49,7 +49,8 @@ for none in 4 * (0, -1):  # natively too, for small numbers and others: imports 
 def run(script: str, threads: int = 2, before: str = "") -> list[str]:
     """The lines that a script prints, which begins with `HEAD`; `before`: its first launch. Scripts
     send signals where they would catch them: one may come before the launch on a busy machine."""
-    environment = os.environ | {"CUBEPY_NUM_THREADS": str(threads)}
+    kept = {"CUBEPY_CACHE": "1"}  # each would compile the pool and the launcher again
+    environment = os.environ | kept | {"CUBEPY_NUM_THREADS": str(threads)}
     head = HEAD.replace("out = ", f"{before}\nout = ", 1)
     command = [sys.executable, "-c", head + script]
     done = subprocess.run(
