@@ -7,6 +7,7 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -283,20 +284,17 @@ def test_a_lock_is_held_by_one_process_and_dies_with_it(tmp_path: Path) -> None:
     )
     assert holder.stdout is not None
     holder.stdout.readline()
-    own = Store(str(tmp_path), 1)
-    start = time.monotonic()
+    own, is_killed = Store(str(tmp_path), 1), threading.Event()
 
     def kill_later() -> None:
         time.sleep(0.3)
+        is_killed.set()
         holder.kill()
-
-    import threading
 
     threading.Thread(target=kill_later).start()
     with own.lock(KEY):
-        waited = time.monotonic() - start
+        assert is_killed.is_set()
     holder.communicate()
-    assert 0.25 < waited < 20
 
 
 def test_nobody_waits_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -310,8 +308,8 @@ def test_a_child_of_a_fork_gives_up_its_parents_locks(tmp_path: Path) -> None:
     text = (
         "import os\ns = Store(sys.argv[1], 1)\nwith s.lock(KEY):\n  pid = os.fork()\n"
         "  if not pid:\n    import time; time.sleep(30); os._exit(0)\n"
-        "import time\nt = time.monotonic()\nwith s.lock(KEY): pass\nw = time.monotonic() - t\n"
-        "os.kill(pid, 9); os.waitpid(pid, 0)\nassert w < 10, w\n"
+        "with s.lock(KEY): assert os.waitpid(pid, os.WNOHANG) == (0, 0)\n"
+        "os.kill(pid, 9); os.waitpid(pid, 0)\n"
     )
     done = child(text, str(tmp_path))
     assert done.returncode == 0, done.stderr

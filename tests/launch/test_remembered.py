@@ -7,6 +7,7 @@ import sys
 import threading
 import types
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ import cubepy as cp
 from cubepy.jit.tables import native_executor
 from cubepy.runtimes.native.launching.tables import Memo
 from tests.launch.test_native import Options, Pair, axpy, of_structs, scaled
+from tests.launch.test_native_lifetime import least, most_moved
 
 pytestmark = pytest.mark.skipif(native_executor() is None, reason="no native launches here")
 
@@ -178,10 +180,7 @@ def test_references_balance():
     bound = remembering(axpy[1, 64].bind(x, y, out, 2.0))
     watched = [x, y, out, bound, bound._data, axpy, None]
     gc.collect()
-    before = [sys.getrefcount(v) for v in watched]
-    for _ in range(1000):
-        bound()
-    assert max(abs(sys.getrefcount(v) - n) for v, n in zip(watched, before, strict=True)) < 10
+    assert least(partial(most_moved, watched, bound)) < 10
     data = bound._data
     held = sys.getrefcount(data)
     del watched, bound
