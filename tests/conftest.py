@@ -41,6 +41,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_finish() -> None:
+    from cubepy.passes import pipeline  # not before the environment is set
+
+    pipeline.VERIFIES_EACH = True  # a pass that breaks the IR is found even if a later one mends it
     gc.freeze()  # what was imported lives to the end: collections need not look at it again
 
 

@@ -1,4 +1,4 @@
-"""Note what lines in memory are aligned to, where divisibility of their offsets proves it.
+"""Alignments of lines in memory, where divisibility of their offsets proves them.
 
 The bases of arguments are aligned as the launch promises, those of shared arrays always.
 """
@@ -8,16 +8,11 @@ from __future__ import annotations
 from cubepy.ir import ops
 from cubepy.ir.core import ALIGNMENT, SHARED_ALIGNMENT, Kernel, Op, Value
 from cubepy.ir.types import Buffer, Line, Space
-from cubepy.passes.flow import FactRewriter
+from cubepy.passes.facts import IntegerFacts
 
 
-def align(kernel: Kernel) -> Kernel:
-    """The kernel with alignments of lines that it does not state itself."""
-    lines = [op for op in kernel.body.walk() if _line_of(op) is not None]
-    return _Align(kernel).run(kernel) if lines else kernel
-
-
-def _line_of(op: Op) -> Line | None:
+def line_of(op: Op) -> Line | None:
+    """The type of the line that an operation loads or stores; None if it does neither."""
     if op.row is ops.LOAD:
         t = op.result.type
     elif op.row is ops.STORE:
@@ -27,23 +22,21 @@ def _line_of(op: Op) -> Line | None:
     return t if isinstance(t, Line) else None
 
 
-class _Align(FactRewriter):
-    def __init__(self, kernel: Kernel) -> None:
-        super().__init__(kernel)
+class Alignments:
+    """What `facts` prove of the lines of a kernel."""
+
+    def __init__(self, kernel: Kernel, facts: IntegerFacts) -> None:
+        self._facts = facts
         self._bases = {p.value: ALIGNMENT for p in kernel.params if p.argument in kernel.aligned}
 
-    def step(self, op: Op) -> None:
-        op = self.rename(op)
-        line = _line_of(op)
-        if line is not None:
-            op = self._aligned(op, line)
-        self.out.append(op)
-        self.facts.define(op)
-
-    def _aligned(self, op: Op, line: Line) -> Op:
+    def align(self, op: Op) -> Op:
+        """A load or store of a line with its alignment, if it does not state as much itself."""
+        line = line_of(op)
+        if line is None:
+            return op
         buffer, offset = op.operands[:2]
         size = line.element.itemsize * line.width
-        bytes_ = self.facts.multiple(offset) * line.element.itemsize
+        bytes_ = self._facts.multiple(offset) * line.element.itemsize
         found = min(self._base(buffer), size & -size, bytes_ & -bytes_ if bytes_ else ALIGNMENT)
         stated = op.attrs.get("align", line.element.itemsize)
         assert isinstance(stated, int)

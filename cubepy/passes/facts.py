@@ -49,6 +49,8 @@ class IntegerFacts:
         """For a value others with a distance: value + distance <= other."""
         self._true: frozenset[Value] = frozenset()
         self._same: dict[Value, Value] = {}
+        self._behind: dict[Value, frozenset[Value]] = {}
+        """Operands of a value's operation and theirs: what is learned of one may bound it."""
         self._computed: dict[tuple[OpDef, tuple[Value, ...], tuple[object, ...]], Value] = {}
         self._parameters()
 
@@ -102,6 +104,8 @@ class IntegerFacts:
             operands = tuple([self.same(v) for v in op.operands])
             key = op.row, operands, tuple(op.attrs.items())
             self._same[result] = self._computed.setdefault(key, result)
+        if op.operands:
+            self._behind[result] = self._operands_behind(op)
         ranges = [self.range(v) for v in op.operands]
         found = result_range(op, ranges, self._kernel)
         if op.row is ops.CAST and ranges[0] is not None and found == ranges[0]:
@@ -115,6 +119,14 @@ class IntegerFacts:
             self._bound_here(result, found)
         if multiple != 1:
             self._multiples[result] = multiple
+
+    def _operands_behind(self, op: Op) -> frozenset[Value]:
+        found = {self.same(v) for v in op.operands}
+        for value in tuple(found):
+            source = self._sources.get(value)
+            if source is not None:
+                found.update([self.same(v) for v in source.operands])
+        return frozenset(found)
 
     def _bound_here(self, result: Value, found: Range) -> None:
         """Note a range; the value that stands for all computed alike gets the union of theirs."""
@@ -193,8 +205,9 @@ class IntegerFacts:
             return None
         if value in self._learned:
             found = intersection(found, self._learned[value])
-        op = self._sources.get(value)
-        if depth and op is not None and op.operands and not op.regions:
+        behind = self._behind.get(value) if depth else None
+        if behind is not None and not self._learned.keys().isdisjoint(behind):
+            op = self._sources[value]
             again = [self.range(v, depth - 1) for v in op.operands]
             found = intersection(found, result_range(op, again, self._kernel) or found)
         return found

@@ -13,6 +13,7 @@ from cubepy.ir.core import Attr, Kernel, Op, Value
 from cubepy.ir.numbers import limits
 from cubepy.ir.opdef import is_speculatable
 from cubepy.ir.types import INDICES, bool_, i8, i16, i32, i64, index
+from cubepy.passes.align import Alignments, line_of
 from cubepy.passes.facts import OPPOSITE
 from cubepy.passes.flow import FactRewriter, carried_ranges
 from cubepy.passes.ranges import exact, whole
@@ -20,14 +21,14 @@ from cubepy.passes.ranges import exact, whole
 _ARITHMETIC = {"+": ops.ADD, "-": ops.SUB, "*": ops.MUL}
 _SHORT = (i8, i16, i32)
 _DIVISIONS = (ops.FLOORDIV, ops.MOD, ops.DIV_TRUNC, ops.REM_TRUNC)
+_OTHERS = ops.CHECK, ops.FOR, ops.CAST, ops.LOOKUP, ops.MIN, ops.MAX
+_DECIDED = frozenset((*_OTHERS, *_DIVISIONS, *OPPOSITE))
 
 
 def prove(kernel: Kernel) -> Kernel:
     """The kernel without what is known."""
     rows = {op.row for op in kernel.body.walk()}
-    if rows.isdisjoint(
-        (ops.CHECK, ops.FOR, ops.CAST, ops.LOOKUP, ops.MIN, ops.MAX, *_DIVISIONS, *OPPOSITE)
-    ):
+    if rows.isdisjoint(_DECIDED) and not any(line_of(op) for op in kernel.body.walk()):
         return kernel
     synchronises = any(row.convergent is not None for row in rows)
     return _Prove(kernel, synchronises).run(kernel)
@@ -37,9 +38,14 @@ class _Prove(FactRewriter):
     def __init__(self, kernel: Kernel, synchronises: bool) -> None:
         super().__init__(kernel, carried_ranges(kernel))
         self._synchronises = synchronises
+        self._alignments = Alignments(kernel, self.facts)
 
     def step(self, op: Op) -> None:
-        if op.row is ops.CHECK:
+        if op.row is ops.LOAD or op.row is ops.STORE:
+            op = self._alignments.align(self.rename(op))
+            self.out.append(op)
+            self.facts.define(op)
+        elif op.row is ops.CHECK:
             self._check(op)
         elif op.row in _DIVISIONS:
             self._divide(self.rename(op))

@@ -6,12 +6,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from cubepy.artifact import Extent
+from cubepy.errors import CompileError, fail
 from cubepy.ir.core import NARROW_LIMIT, Kernel
 from cubepy.ir.parser import parse_kernel
 from cubepy.ir.printer import print_kernel
 from cubepy.ir.types import Buffer, element_of
-from cubepy.ir.verify import verify
+from cubepy.ir.verify import InvalidIR, verify
 from cubepy.options import Options
+from cubepy.passes import pipeline
 from cubepy.passes.pipeline import Pass, run, standard_passes
 from tests.compilers.normal import small_indices
 from tests.ir.machine import Machine, Memory, bits
@@ -93,3 +95,34 @@ def test_expand_comes_after_contract() -> None:
     expand = Pass("expand", lambda kernel: kernel)
     names = [step.name for step in standard_passes(Options(), expand)]
     assert names.index("expand") == names.index("contract") + 1
+
+
+@pytest.mark.parametrize("each", [False, True])
+def test_the_pass_that_breaks_the_ir_is_named(each: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where what is verified comes later, or a later pass fails over it."""
+    monkeypatch.setattr(pipeline, "VERIFIES_EACH", each)
+
+    def cut(kernel: Kernel) -> Kernel:
+        return replace(kernel, body=replace(kernel.body, ops=kernel.body.ops[:-1]))
+
+    def crash(kernel: Kernel) -> Kernel:
+        assert kernel.body.terminator.row.is_terminator
+        return kernel
+
+    same = Pass("same", lambda kernel: kernel)
+    for passes in ([same, Pass("cut", cut), same], [Pass("cut", cut), Pass("crash", crash)]):
+        with pytest.raises(InvalidIR, match="after cut"):
+            run(random_kernel(1), passes)
+
+
+def test_a_pass_that_refuses_a_kernel_runs_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline, "VERIFIES_EACH", False)
+    runs: list[Kernel] = []
+
+    def refuse(kernel: Kernel) -> Kernel:
+        runs.append(kernel)
+        raise fail("E309", None, nbytes=1, limit=0)
+
+    with pytest.raises(CompileError):
+        run(random_kernel(1), [Pass("refuse", refuse)])
+    assert len(runs) == 1
