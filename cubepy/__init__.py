@@ -15,7 +15,21 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cubepy.api import *  # noqa: F403
+    from cubepy.autotune.autotuned import autotuned as autotuned
+    from cubepy.jit.ir_kernel import from_ir as from_ir
+    from cubepy.lang import atomic as atomic
+    from cubepy.lang import cmma as cmma
+    from cubepy.lang import pipelines as pipelines
 
+_LATE = {
+    "atomic": "cubepy.lang.atomic",
+    "autotuned": "cubepy.autotune.autotuned",
+    "cmma": "cubepy.lang.cmma",
+    "from_ir": "cubepy.jit.ir_kernel",
+    "kernels": "cubepy.kernels",
+    "pipelines": "cubepy.lang.pipelines",
+}
+"""Public names that are loaded apart from the others: where they are, as a module or in one."""
 __version__ = "0.1.0"
 
 
@@ -23,19 +37,20 @@ def __getattr__(name: str) -> Any:
     """The public names, loaded on first use: `cubepy --help` and plain imports stay instant."""
     from importlib import import_module
 
-    if name == "kernels":
-        return import_module("cubepy.kernels")
+    if name in _LATE:
+        module = import_module(_LATE[name])
+        return globals().setdefault(name, vars(module).get(name, module))
     if name.startswith("__") and name != "__all__":
         raise AttributeError(f"module 'cubepy' has no attribute {name!r}")
     found = {k: v for k, v in vars(import_module("cubepy.api")).items() if not k.startswith("_")}
     for key, value in found.items():
         globals().setdefault(key, value)
     if name == "__all__":
-        return sorted(found)
+        return sorted({*found, *_LATE} - {"kernels"})
     if name not in found:
         raise AttributeError(f"module 'cubepy' has no attribute {name!r}")
     return found[name]
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__getattr__("__all__"), "kernels"})
+    return sorted({*globals(), *__getattr__("__all__"), *_LATE})

@@ -3,8 +3,7 @@
 CubePy has about a hundred data classes on the way to the first launch, and making them took a
 quarter of it. Here only `__init__` is compiled, once for classes of one shape; the other methods
 are shared by all classes. The result is a data class for `dataclasses.replace`, `fields` and
-`is_dataclass`. What is not written here (`order`, `kw_only`, `InitVar`, ...) is left to the
-standard library.
+`is_dataclass`. What is not written here (`order`, `InitVar`, ...) is left to the standard library.
 """
 
 from __future__ import annotations
@@ -20,22 +19,23 @@ from typing import TYPE_CHECKING, Any
 _FIELD: Any = getattr(dataclasses, "_FIELD", None)
 """How the standard library marks fields, for those who look; without it, it makes the classes."""
 _MISSING = dataclasses.MISSING
-_KNOWN = {"frozen", "slots", "eq", "repr"}
+_KNOWN = {"frozen", "slots", "eq", "repr", "kw_only"}
 
 
 def _dataclass(cls: Any = None, /, **options: bool) -> Any:
-    """As `dataclasses.dataclass`, for the options `frozen`, `slots`, `eq` and `repr`."""
+    """As `dataclasses.dataclass`, for the options `frozen`, `slots`, `eq`, `repr` and `kw_only`."""
     if cls is None:
         return lambda made: _dataclass(made, **options)
     own = inspect.get_annotations(cls)
     simple = all(isinstance(t, str) and not _is_special(t) for t in own.values())
-    if not (simple and options.keys() <= _KNOWN and all(_is_plain(cls, name) for name in own)):
-        return dataclasses.dataclass(**options)(cls)
     fields: dict[str, Any] = {}
     for base in cls.__mro__[-1:0:-1]:
         fields |= getattr(base, "__dataclass_fields__", {})
+    simple = simple and not (options.get("kw_only", False) and fields)
+    if not (simple and options.keys() <= _KNOWN and all(_is_plain(cls, name) for name in own)):
+        return dataclasses.dataclass(**options)(cls)
     for name, t in own.items():
-        fields[name] = _field(cls, name, t)
+        fields[name] = _field(cls, name, t, options.get("kw_only", False))
     return _made(cls, fields, tuple(own), options)
 
 
@@ -48,26 +48,27 @@ def _is_plain(cls: Any, name: str) -> bool:
     return not isinstance(value, dataclasses.Field) or (
         value.init
         and value.repr
-        and value.compare
         and value.hash is None
         and value.kw_only is not True  # it is not False, but missing, until the class is made
     )
 
 
-def _field(cls: Any, name: str, t: str) -> Any:
+def _field(cls: Any, name: str, t: str, kw_only: bool) -> Any:
     value = cls.__dict__.get(name, _MISSING)
     made: Any = value if isinstance(value, dataclasses.Field) else dataclasses.field(default=value)
     if type(made.default).__hash__ is None:
         raise ValueError(f"mutable default {type(made.default)} for field {name}")
-    made.name, made.type, made._field_type, made.kw_only = name, t, _FIELD, False
+    made.name, made.type, made._field_type, made.kw_only = name, t, _FIELD, kw_only
     return made
 
 
 def _made(cls: Any, fields: dict[str, Any], own: tuple[str, ...], options: dict[str, bool]) -> Any:
     """The class with its methods; a new one if it has slots."""
-    names, frozen = tuple(fields), options.get("frozen", False)
-    key: Any = attrgetter(*names) if names else _nothing
-    body: dict[str, Any] = {"__dataclass_fields__": fields, "__match_args__": names}
+    frozen = options.get("frozen", False)
+    compared = [name for name, field in fields.items() if field.compare]
+    key: Any = attrgetter(*compared) if compared else _nothing
+    by_place = tuple([name for name, field in fields.items() if not field.kw_only])
+    body: dict[str, Any] = {"__dataclass_fields__": fields, "__match_args__": by_place}
     body["__dataclass_params__"] = SimpleNamespace(frozen=frozen)
     body["__init__"] = _init(cls, fields, frozen)
     if options.get("repr", True):
@@ -113,19 +114,24 @@ def _init(cls: Any, fields: dict[str, Any], frozen: bool) -> Any:
     """The one method that is compiled, so that it takes its arguments as any function; once for all
     classes with as many fields whose defaults are made in the same places."""
     space: dict[str, Any] = {"_set": object.__setattr__, "_missing": _MISSING}
-    defaults: list[Any] = []
+    defaults: dict[str, Any] = {}
     made_late: list[int] = []
+    by_name = any(field.kw_only for field in fields.values())
     for number, (name, field) in enumerate(fields.items()):
         if field.default is not _MISSING:
-            defaults.append(field.default)
+            defaults[name] = field.default
         elif field.default_factory is not _MISSING:
             made_late.append(number)
             space[f"_make{number}"] = field.default_factory
-            defaults.append(_MISSING)
-        elif defaults:
+            defaults[name] = _MISSING
+        elif defaults and not by_name:
             raise TypeError(f"non-default argument {name!r} follows default argument")
-    code = _init_code(len(fields), tuple(made_late), frozen, hasattr(cls, "__post_init__"))
-    made = FunctionType(_renamed(code, tuple(fields)), space, "__init__", tuple(defaults))
+    shape = len(fields), by_name, tuple(made_late), frozen, hasattr(cls, "__post_init__")
+    made = FunctionType(_renamed(_init_code(*shape), tuple(fields)), space, "__init__")
+    if by_name:
+        made.__kwdefaults__ = defaults
+    else:
+        made.__defaults__ = tuple(defaults.values())
     made.__qualname__ = f"{cls.__qualname__}.__init__"
     made.__annotations__ = {name: field.type for name, field in fields.items()} | {"return": None}
     made.__module__ = cls.__module__
@@ -133,7 +139,9 @@ def _init(cls: Any, fields: dict[str, Any], frozen: bool) -> Any:
 
 
 @functools.cache
-def _init_code(count: int, made_late: tuple[int, ...], frozen: bool, has_more: bool) -> CodeType:
+def _init_code(
+    count: int, by_name: bool, made_late: tuple[int, ...], frozen: bool, has_more: bool
+) -> CodeType:
     """The code of an `__init__` whose fields have numbers for names."""
     lines: list[str] = []
     for number in range(count):
@@ -143,7 +151,8 @@ def _init_code(count: int, made_late: tuple[int, ...], frozen: bool, has_more: b
         lines.append(f" _set(self,{name!r},{value})" if frozen else f" self.{name}={value}")
     if has_more:
         lines.append(" self.__post_init__()")
-    parameters = ",".join(["self", *(f"_{number}" for number in range(count))])
+    star = ["*"] if by_name else []
+    parameters = ",".join(["self", *star, *(f"_{number}" for number in range(count))])
     space: dict[str, Any] = {}
     exec(f"def __init__({parameters}):\n" + "\n".join(lines or [" pass"]), space)
     return space["__init__"].__code__

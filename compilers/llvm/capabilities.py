@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from cubepy.compilers.llvm import amx
 from cubepy.compilers.llvm.memory import ATOMIC_WORDS
 from cubepy.ir import ops
 from cubepy.ir.types import bf16, f8e4m3, f8e5m2, f16
 from cubepy.passes.legalise.capabilities import Capabilities, Planes
-from cubepy.passes.vectorise import Choice
 from cubepy.targets import Target
+
+if TYPE_CHECKING:
+    from cubepy.passes.vectorise import Choice
 
 _STORED = frozenset((bf16, f8e4m3, f8e5m2))
 """Floats that are only stored: processors lack them, or flush their denormals."""

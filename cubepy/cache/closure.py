@@ -333,6 +333,8 @@ class _Walk:
         held = vars(module)
         for attribute in sorted({chain[0] for chain in chains}):
             rest = frozenset(c[1:] for c in chains if c[0] == attribute)
+            if is_own:
+                getattr(module, attribute, None)  # some names are there once they were asked for
             if attribute not in held:
                 self.put("absent", attribute)
                 if not is_own:

@@ -10,13 +10,11 @@ from __future__ import annotations
 import ast
 import contextlib
 import inspect
-import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cached_property, partial
 from operator import attrgetter, methodcaller
 from pathlib import Path
-from traceback import FrameSummary
 from types import CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any, cast
 
@@ -64,7 +62,9 @@ _LONGEST_CHAIN = 4
 def _place(error: Exception) -> str:
     """Where a function that Python ran raised, if that is another one than the kernel calls, and
     the calls that led there from the kernel's, the last first."""
-    frames: list[FrameSummary] = traceback.extract_tb(error.__traceback__)
+    from traceback import extract_tb  # not on the way of most programs
+
+    frames = extract_tb(error.__traceback__)
     calls = frames[1:]  # without `comptime_result`
     if len(calls) < 2 or Path(calls[-1].filename).is_relative_to(_PACKAGE):
         return ""  # an error of the library says enough

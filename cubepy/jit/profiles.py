@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from contextvars import ContextVar
-from statistics import fmean
 from time import perf_counter
 from typing import Any
 
@@ -82,7 +81,7 @@ class Profile:
         ]
         for (kernel, device), times in self.by_kernel().items():
             share = f"{100 * sum(times) / total:.0f} %" if total else ""
-            spread = (f"{1e3 * t:.1f}" for t in (fmean(times), min(times), max(times)))
+            spread = (f"{1e3 * t:.1f}" for t in (sum(times) / len(times), min(times), max(times)))
             rows.append((kernel, device, str(len(times)), f"{sum(times):.3f}", share, *spread))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         return "\n".join(_line(row, widths) for row in rows)

@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 from enum import Enum
+from typing import TYPE_CHECKING
 
-from cubepy.ir.opdef import OpDef
+from cubepy.ir import ops
+from cubepy.ir.opdef import Group, OpDef
 from cubepy.ir.types import DTYPES, DType, f16, f32, f64
-from cubepy.passes.vectorise import Choice
 from cubepy.record import dataclass
+
+if TYPE_CHECKING:
+    from cubepy.passes.vectorise import Choice
+
+
+OF_PLANES = {row for row in ops.TABLE.values() if row.convergent in (Group.PLANE, Group.WARPGROUP)}
+"""Operations of the units of a plane together."""
 
 
 class Planes(Enum):

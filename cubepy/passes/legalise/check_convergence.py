@@ -9,12 +9,11 @@ from cubepy.errors import fail
 from cubepy.ir import ops
 from cubepy.ir.core import Kernel, Op, Region, Value
 from cubepy.ir.opdef import Group, OpDef
-from cubepy.passes.legalise.capabilities import Capabilities, Planes
+from cubepy.passes.legalise.capabilities import OF_PLANES, Capabilities, Planes
 from cubepy.passes.legalise.check_target import refusal
 from cubepy.passes.uniformity import Uniform, leaves_divergently
 
 _OF_CUBES = {row for row in ops.TABLE.values() if row.convergent in (Group.CUBE, Group.CLUSTER)}
-OF_PLANES = {row for row in ops.TABLE.values() if row.convergent in (Group.PLANE, Group.WARPGROUP)}
 _LOOPS = (ops.FOR, ops.LOOP)
 
 

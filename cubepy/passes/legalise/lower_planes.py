@@ -16,8 +16,8 @@ from cubepy.ir.core import Attr, Kernel, Op, Region, Value
 from cubepy.ir.opdef import OpDef, Scan
 from cubepy.ir.types import Type, bool_, element_of, index, u64, width_of
 from cubepy.passes.emulate_planes import PLANE_OPS, identity, lower_planes_of_one, split_lines
-from cubepy.passes.legalise.capabilities import Capabilities, Planes
-from cubepy.passes.legalise.check_convergence import OF_PLANES, returns_early
+from cubepy.passes.legalise.capabilities import OF_PLANES, Capabilities, Planes
+from cubepy.passes.legalise.check_convergence import returns_early
 from cubepy.passes.legalise.check_target import refusal
 from cubepy.passes.rewrite import Rewriter
 from cubepy.passes.uniformity import Uniform

@@ -1,45 +1,29 @@
 """The steps of legalisation: what a target has no form for becomes something else.
 
-One list serves all targets; their `Capabilities` say which steps a kernel takes. Each is verified
-and dumpable, as every pass is.
+One list serves all targets; their `Capabilities` say which steps a kernel takes. Each is dumpable,
+as every pass is. Most kernels need few of them: a step is imported when a kernel comes that has
+what it changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from importlib import import_module
+from math import prod
+from typing import Any
 
 from cubepy.artifact import Fault
+from cubepy.ir import ops
 from cubepy.ir.core import Kernel
+from cubepy.ir.opdef import OpDef
 from cubepy.ir.types import f64
 from cubepy.passes.cse import cse
 from cubepy.passes.dce import dce
-from cubepy.passes.fission import fission, needs_fission
 from cubepy.passes.fold import fold
-from cubepy.passes.interleave_units import interleave_units
-from cubepy.passes.legalise.capabilities import Capabilities, Planes
-from cubepy.passes.legalise.check_convergence import check_convergence
+from cubepy.passes.legalise.capabilities import OF_PLANES, Capabilities, Planes
 from cubepy.passes.legalise.check_target import check_target
-from cubepy.passes.legalise.compute_in_f32 import compute_in_f32
-from cubepy.passes.legalise.expand_arithmetic import expand_arithmetic
-from cubepy.passes.legalise.hide_negations import hide_negations
-from cubepy.passes.legalise.lower_atomics import lower_atomics
-from cubepy.passes.legalise.lower_dots import lower_dots
-from cubepy.passes.legalise.lower_lookups import lower_lookups
-from cubepy.passes.legalise.lower_named_barriers import lower_named_barriers
-from cubepy.passes.legalise.lower_planes import lower_planes
-from cubepy.passes.legalise.lower_positions import lower_positions
-from cubepy.passes.legalise.lower_reductions import lower_reductions
-from cubepy.passes.legalise.predicate import predicate
-from cubepy.passes.legalise.print_as_f32 import print_as_f32
-from cubepy.passes.legalise.print_nonfinite import print_nonfinite
-from cubepy.passes.legalise.store_bools_as_bytes import store_bools_as_bytes
-from cubepy.passes.legalise.unwrap_lines import unwrap_lines
-from cubepy.passes.legalise.wrap_signed import wrap_signed
 from cubepy.passes.lower_checks import faults_of, lower_checks
 from cubepy.passes.pipeline import Pass, run
-from cubepy.passes.sink_jumps import sink_jumps
-from cubepy.passes.vectorise import vectorise
-from cubepy.passes.widen import widen, widen_f16_fma
 
 Dump = Callable[[str, Kernel], None]
 
@@ -53,50 +37,105 @@ def legalise(
     for barriers that only some units reach.
     """
     check_target(kernel, target)
-    kernel = lower_named_barriers(sink_jumps(kernel), target)
-    check_convergence(kernel, target)
+    if prod(kernel.cube_dim) > 1:
+        kernel = _late("sink_jumps").run(kernel)
+    kernel = _step("lower_named_barriers", target, rows=(ops.SYNC_UNITS,)).run(kernel)
+    if prod(kernel.cube_dim) > 1:
+        from cubepy.passes.legalise.check_convergence import check_convergence
+
+        check_convergence(kernel, target)
     return run(kernel, steps(target), dump), faults_of(kernel)
 
 
 def steps(target: Capabilities) -> list[Pass]:
     """The steps that a target needs, in order."""
     loops = target.planes is Planes.LOOPS
+    prints = (ops.PRINT,)
     simplify = (Pass("fold", fold), Pass("cse", cse), Pass("dce", dce))
     listed: list[tuple[bool, tuple[Pass, ...]]] = [
-        (True, (Pass("lower_checks", lower_checks), Pass("lower_lookups", lower_lookups))),
-        (True, (_for(lower_dots, target),)),
-        (True, (Pass("print_nonfinite", print_nonfinite),)),
-        (loops, (Pass("unwrap_lines", unwrap_lines),)),
+        (True, (Pass("lower_checks", lower_checks),)),
+        (True, (_step("lower_lookups", rows=(ops.LOOKUP,)),)),
+        (True, (_step("lower_dots", target, rows=(ops.DOT,)),)),
+        (True, (_step("print_nonfinite", rows=prints),)),
+        (loops, (_step("unwrap_lines"),)),
         (
             target.planes is Planes.MEMORY or not (loops or target.early_exit),
-            (_for(predicate, target),),
+            (_step("predicate", target),),
         ),
-        (True, (_for(lower_planes, target),)),
-        (target.vectorise is not False, (_for(_units_as_lanes, target),)),
-        (True, (_for(lower_atomics, target),)),
-        (loops, (Pass("interleave_units", interleave_units), Pass("fission", _cut_at_barriers))),
-        (not target.reduces_lines, (Pass("lower_reductions", lower_reductions),)),
-        (target.narrows_f16_by_hand, (Pass("widen_f16_fma", widen_f16_fma),)),
-        (bool(target.stored), (_for(print_as_f32, target),)),
-        (bool(target.stored - target.soft), (_for(compute_in_f32, target),)),
-        (bool(target.soft), (Pass("widen", widen(target.soft, f64 in target.scalars)),)),
-        (bool(target.open_cases), (_for(expand_arithmetic, target),)),
-        (not target.linear_positions, (Pass("lower_positions", lower_positions),)),
-        (not target.bools_in_memory, (Pass("store_bools_as_bytes", store_bools_as_bytes),)),
+        (True, (_step("lower_planes", target, rows=OF_PLANES),)),
+        (target.vectorise is not False, (Pass("vectorise", _units_as_lanes(target)),)),
+        (True, (_step("lower_atomics", target, rows=ops.ATOMICS),)),
+        (loops, (Pass("interleave_units", _interleave), Pass("fission", _cut_at_barriers))),
+        (not target.reduces_lines, (_step("lower_reductions", rows=ops.REDUCTIONS),)),
+        (target.narrows_f16_by_hand, (Pass("widen_f16_fma", _widen_f16_fma),)),
+        (bool(target.stored), (_step("print_as_f32", target, rows=prints),)),
+        (bool(target.stored - target.soft), (_step("compute_in_f32", target),)),
+        (bool(target.soft), (Pass("widen", _widen(target)),)),
+        (bool(target.open_cases), (_step("expand_arithmetic", target),)),
+        (not target.linear_positions, (_step("lower_positions"),)),
+        (not target.bools_in_memory, (_step("store_bools_as_bytes"),)),
         # after folding, which makes sums of sums
-        (not target.wraps_signed, (*simplify, Pass("wrap_signed", wrap_signed), *simplify)),
-        (target.loses_negations, (_for(hide_negations, target),)),
+        (not target.wraps_signed, (*simplify, _step("wrap_signed"), *simplify)),
+        (target.loses_negations, (_step("hide_negations", target),)),
     ]
     return [step for is_needed, group in listed if is_needed for step in group]
 
 
-def _for(step: Callable[[Kernel, Capabilities], Kernel], target: Capabilities) -> Pass:
-    return Pass(step.__name__, lambda kernel: step(kernel, target))
+def _step(name: str, *arguments: Any, rows: Collection[OpDef] = ()) -> Pass:
+    """A step of this package, for kernels with an operation of `rows`, or for all."""
+    return _late(f"legalise.{name}", *arguments, rows=frozenset(rows))
 
 
-def _units_as_lanes(kernel: Kernel, target: Capabilities) -> Kernel:
-    return vectorise(kernel, target.line_bytes, target.vectorise, target.line_registers).kernel
+def _late(place: str, *arguments: Any, rows: Collection[OpDef] = ()) -> Pass:
+    """The pass of a module that has its name; it is imported when it runs."""
+    name = place.rpartition(".")[2]
+
+    def run_it(kernel: Kernel) -> Kernel:
+        if rows and not any(op.row in rows for op in kernel.body.walk()):
+            return kernel
+        return getattr(import_module(f"cubepy.passes.{place}"), name)(kernel, *arguments)
+
+    return Pass(name, run_it)
+
+
+def _widen(target: Capabilities) -> Callable[[Kernel], Kernel]:
+    def widened(kernel: Kernel) -> Kernel:
+        from cubepy.passes.widen import widen
+
+        return widen(target.soft, f64 in target.scalars)(kernel)
+
+    return widened
+
+
+def _widen_f16_fma(kernel: Kernel) -> Kernel:
+    from cubepy.passes.widen import widen_f16_fma
+
+    return widen_f16_fma(kernel)
+
+
+def _units_as_lanes(target: Capabilities) -> Callable[[Kernel], Kernel]:
+    def as_lanes(kernel: Kernel) -> Kernel:
+        if kernel.cube_dim[0] == 1:
+            return kernel
+        from cubepy.passes.vectorise import vectorise
+
+        line_bytes, registers = target.line_bytes, target.line_registers
+        return vectorise(kernel, line_bytes, target.vectorise, registers).kernel
+
+    return as_lanes
+
+
+def _interleave(kernel: Kernel) -> Kernel:
+    if prod(kernel.cube_dim) == 1:
+        return kernel
+    from cubepy.passes.interleave_units import interleave_units
+
+    return interleave_units(kernel)
 
 
 def _cut_at_barriers(kernel: Kernel) -> Kernel:
+    if prod(kernel.cube_dim) == 1:
+        return kernel
+    from cubepy.passes.fission import fission, needs_fission
+
     return fission(kernel) if needs_fission(kernel) else kernel

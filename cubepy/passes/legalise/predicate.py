@@ -28,8 +28,8 @@ from cubepy.ir.core import Attr, Kernel, Op, Region, Value
 from cubepy.ir.opdef import OpDef
 from cubepy.ir.types import Buffer, Space, bool_, element_of, i32, index
 from cubepy.passes.emulate_planes import PLANE_OPS, identity
-from cubepy.passes.legalise.capabilities import Capabilities, Planes
-from cubepy.passes.legalise.check_convergence import OF_PLANES, control_operands, returns_early
+from cubepy.passes.legalise.capabilities import OF_PLANES, Capabilities, Planes
+from cubepy.passes.legalise.check_convergence import control_operands, returns_early
 from cubepy.passes.origins import Origins, jumps
 from cubepy.passes.rewrite import Rewriter
 from cubepy.passes.uniformity import Uniform, leaves_divergently

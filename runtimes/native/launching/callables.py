@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import platform
 import sys
-import sysconfig
 from typing import Any
 
 SUPPORTED = (
@@ -17,8 +16,8 @@ SUPPORTED = (
     and sys.platform == "linux"
     and platform.machine() in ("x86_64", "aarch64")
     and ctypes.sizeof(ctypes.c_void_p) == 8
-    and not sysconfig.get_config_var("Py_GIL_DISABLED")
-    and not sysconfig.get_config_var("Py_TRACE_REFS")
+    and "t" not in sys.abiflags  # not free-threaded; `sysconfig` takes a millisecond to say so
+    and not hasattr(sys, "getobjects")  # nor a build that traces references
     and object.__basicsize__ == 16
 )
 """Whether types whose calls are native can be made here."""
