@@ -23,7 +23,7 @@ from cubepy.frontend import specialise as frontend
 from cubepy.options import Options
 from cubepy.passes import jam_units
 from cubepy.passes import pipeline as passes
-from cubepy.passes.legalise import pipeline
+from cubepy.passes import vectorise as units
 from cubepy.passes.vectorise import Vectorised
 from tests.fuzz.chooser import Seeded
 from tests.fuzz.differential import NUMPY, Arrays, compare, load_kernel, random_input
@@ -89,13 +89,13 @@ def replaced(module: Any, **functions: Any) -> Iterator[None]:
 def watched() -> Iterator[list[Vectorised]]:
     """What the pass makes of the kernels that are compiled meanwhile."""
     found: list[Vectorised] = []
-    original = pipeline.vectorise
+    original = units.vectorise
 
     def spy(*given: Any) -> Vectorised:
         found.append(original(*given))
         return found[-1]
 
-    with replaced(pipeline, vectorise=spy):
+    with replaced(units, vectorise=spy):
         yield found
 
 

@@ -90,7 +90,7 @@ def loops(x: cp.Tensor[cp.i32], out: cp.Tensor[cp.i32]):
 
 
 def _spied(monkeypatch: pytest.MonkeyPatch) -> list[Vectorised]:
-    from cubepy.passes.legalise import pipeline
+    from cubepy.passes import vectorise as module
 
     found: list[Vectorised] = []
 
@@ -98,7 +98,7 @@ def _spied(monkeypatch: pytest.MonkeyPatch) -> list[Vectorised]:
         found.append(vectorise(*given))
         return found[-1]
 
-    monkeypatch.setattr(pipeline, "vectorise", spy)
+    monkeypatch.setattr(module, "vectorise", spy)
     return found
 
 

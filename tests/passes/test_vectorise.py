@@ -214,7 +214,7 @@ def test_lanes_are_units(kernel: Any, count: int, extent: int) -> None:
 
 
 def _spied(monkeypatch: pytest.MonkeyPatch) -> list[Vectorised]:
-    from cubepy.passes.legalise import pipeline
+    from cubepy.passes import vectorise as module
 
     found: list[Vectorised] = []
 
@@ -222,7 +222,7 @@ def _spied(monkeypatch: pytest.MonkeyPatch) -> list[Vectorised]:
         found.append(vectorise(*given))
         return found[-1]
 
-    monkeypatch.setattr(pipeline, "vectorise", spy)
+    monkeypatch.setattr(module, "vectorise", spy)
     return found
 
 
