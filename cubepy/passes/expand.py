@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection
 from cubepy.ir import ops
 from cubepy.ir.core import Kernel, Op
 from cubepy.ir.types import DType, Line, element_of, f32, with_element
+from cubepy.lang.math.table import expansion
 from cubepy.passes.inline import inlined
 from cubepy.passes.rewrite import Rewriter
 
@@ -26,11 +27,8 @@ def _is_exact(kernel: Kernel) -> bool:
 
 class _Expand(Rewriter):
     def __init__(self, native: Collection[str]) -> None:
-        from cubepy.lang.math.table import EXPANSIONS  # not for kernels without such functions
-
         super().__init__()
         self._native = native
-        self._expansions = EXPANSIONS
 
     def visit(self, op: Op) -> None:
         if op.row.exact:
@@ -43,13 +41,14 @@ class _Expand(Rewriter):
         if wide != t:
             operands = tuple(self.emit(ops.CAST, (v,), {"type": wide}, op.span) for v in operands)
         element = element_of(wide).name
-        coarse = self._expansions.get((op.row.name, element_of(t).name)) if wide != t else None
+        coarse = expansion(op.row.name, element_of(t).name) if wide != t else None
         if coarse is not None:
             result = inlined(coarse, operands, wide, op.span, self.out)
         elif f"{op.row.name}_{element}" in self._native:
             result = self.emit(op.row, operands, {}, op.span, op.result.name)
         else:
-            function = self._expansions[op.row.name, element]
+            function = expansion(op.row.name, element)
+            assert function is not None
             result = inlined(function, operands, wide, op.span, self.out)
         if wide != t:
             result = self.emit(ops.CAST, (result,), {"type": t}, op.span)

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from cubepy.lang.math.table import HOMES
+
 ROOT = Path(__file__).resolve().parents[2]
 LITERALS = (bool, int, float)
 
@@ -165,7 +167,7 @@ def load(module: str, loaded: dict[str, dict[str, Any]] | None = None) -> dict[s
 def imported(module: str, name: str, loaded: dict[str, dict[str, Any]]) -> Any:
     if module == "cubepy.lang.builtins":
         return BUILTINS[name]
-    if module == "cubepy.lang.math" and name != "EXPANSIONS":
+    if module == "cubepy.lang.math":
         return type(name, (), load(f"{module}.{name}", loaded))
     return load(module, loaded)[name]
 
@@ -180,8 +182,9 @@ def expansions() -> dict[tuple[str, str], Callable[..., Any]]:
 
         return call
 
-    table = load("cubepy.lang.math.table")["EXPANSIONS"]
-    return {key: quiet(function) for key, function in table.items()}
+    homes = [home + suffix for home in HOMES for suffix in ("", "_f64")]
+    tables = [load(f"cubepy.lang.math.{home}")["EXPANSIONS"] for home in homes]
+    return {key: quiet(function) for table in tables for key, function in table.items()}
 
 
 def ulp_errors(got: Any, exact: Any) -> Any:

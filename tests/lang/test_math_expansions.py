@@ -16,7 +16,8 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from tests.lang.numpy_language import expansions, fma_f32, fma_f64, ulp_errors
+from cubepy.lang.math.table import HOMES, expansion
+from tests.lang.numpy_language import ROOT, expansions, fma_f32, fma_f64, ulp_errors
 
 EXPANSIONS = expansions()
 BOUNDS = {
@@ -441,3 +442,14 @@ if __name__ == "__main__":
     table(
         int(sys.argv[1]) if len(sys.argv) > 1 else 9973, sys.argv[2] if len(sys.argv) > 2 else "f32"
     )
+
+
+def test_the_table_knows_each_expansion() -> None:
+    """Each stands in the module that the table names, and no module is left out."""
+    folder = ROOT / "cubepy" / "lang" / "math"
+    files = {f.stem for f in folder.glob("*.py") if "EXPANSIONS = {" in f.read_text()}
+    assert files == {home + suffix for home in HOMES for suffix in ("", "_f64")}
+    for name, element in EXPANSIONS:
+        assert expansion(name, element) is not None
+    assert {name for name, _ in EXPANSIONS} == {n for names in HOMES.values() for n in names}
+    assert expansion("exp", "f16") is None

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cubepy.array.memory import Memory
 from cubepy.frontend.signature import comptime_key
 from cubepy.ir.types import DType, f32, find_dtype
-from cubepy.jit.grid import Fixed, Over
 from cubepy.kernels.calls.arguments import wrong
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.epilogues import with_bounds
 from cubepy.kernels.calls.libraries import Shape, refused
 from cubepy.kernels.calls.plans import Planner, Plans
-from cubepy.kernels.matmul.aligned import aligned, in_lines, is_rounded, is_worth_copies
 from cubepy.kernels.matmul.blocks import Blocks, multiply_blocks
-from cubepy.kernels.matmul.factors import Description, Factor, arrays_of, factor_of
-from cubepy.kernels.matmul.fragments import Fragments, multiply_fragments
-from cubepy.kernels.matmul.grids import adders_for, copied_first
-from cubepy.kernels.matmul.maps import boxes
-from cubepy.kernels.matmul.pipelined import Pipelined, multiply_by_elements, multiply_pipelined
 from cubepy.kernels.matmul.problem import (
     COLUMNS,
     ROWS,
@@ -39,23 +32,7 @@ from cubepy.kernels.matmul.problem import (
     sums_of,
     turned,
 )
-from cubepy.kernels.matmul.quantised import (
-    are_alike,
-    blockwise,
-    kind_of,
-    launch_blockwise,
-    launch_mixed,
-    launch_widened,
-    mixed,
-    scales_of,
-    streamed,
-    widened,
-    widened_copy,
-    with_scales,
-)
-from cubepy.kernels.matmul.skinny import launch_thin, launch_vectors
-from cubepy.kernels.matmul.steps import add_many_parts
-from cubepy.kernels.matmul.strategies import choose, divide, parts_of_k
+from cubepy.kernels.matmul.strategies import OnCpus, choose, divide, is_cpu, parts_of_k
 from cubepy.kernels.matmul.streams import (
     Dots,
     Streams,
@@ -63,16 +40,13 @@ from cubepy.kernels.matmul.streams import (
     multiply_dots,
     multiply_streams,
 )
-from cubepy.kernels.matmul.thin import Thin
-from cubepy.kernels.matmul.tiles import Tiles, multiply_tiles
 from cubepy.kernels.matmul.units import Units, multiply_units
 from cubepy.kernels.matmul.variants import others, problem_key
-from cubepy.kernels.matmul.vectors import Vectors
-from cubepy.kernels.matmul.waves import count as tile_count
 from cubepy.kernels.quantisation.operand import Quantised
-from cubepy.lang.pipelines import ROWS as ROWS_OF_UNIT
-from cubepy.lang.pipelines import box
 from cubepy.record import dataclass
+
+if TYPE_CHECKING:
+    from cubepy.kernels.matmul.factors import Description, Factor
 
 PRECISIONS = (None, "exact", "tf32", "flex32", "fast_accum")
 """What a caller may allow; products are at least as exact as each."""
@@ -152,6 +126,8 @@ def _call_quantised(
 ) -> Any:
     """A product of which one or both factors are quantised; `rest`: bias and arrays of the
     epilogue."""
+    from cubepy.kernels.matmul.factors import arrays_of, factor_of
+
     found: dict[str, Any] = {}
     how: dict[str, Description | None] = {}
     for name, x in zip(_NAMES, factors, strict=False):
@@ -204,8 +180,8 @@ def _plan(
     result = _seen(result, a, b)
     extras = with_bounds(options.epilogue, extras, result.shape)
     finish = options.epilogue, extras, options.precision
-    left = a if isinstance(a, Factor) else _stacked(as_matrices(a, True), result)
-    right = b if isinstance(b, Factor) else _stacked(as_matrices(b, False), result)
+    left = _stacked(as_matrices(a, True), result) if isinstance(a, Memory) else a
+    right = _stacked(as_matrices(b, False), result) if isinstance(b, Memory) else b
     if isinstance(left, Memory) and isinstance(right, Memory):
         multiply(planner, Product(left, right, result, seen, *finish))
     else:
@@ -221,16 +197,19 @@ def _multiply_quantised(
     planner: Planner, a: Memory | Factor, b: Memory | Factor, p: Product
 ) -> None:
     """Add the launches of a product of quantised factors; `p` has all but these."""
-    if isinstance(a, Factor) and isinstance(b, Factor) and are_alike(a, b):
+    from cubepy.kernels.matmul import quantised
+    from cubepy.kernels.matmul.factors import Factor
+
+    if isinstance(a, Factor) and isinstance(b, Factor) and quantised.are_alike(a, b):
         q = replace(p, a=_stacked(a.factor, p.out), b=_stacked(b.factor, p.out))
-        scales = scales_of(a, b, p.out.shape)
+        scales = quantised.scales_of(a, b, p.out.shape)
         if scales:
             multiply(planner, replace(q, scales=scales))
             return
         problem = problem_of(q)
-        blocks = blockwise(planner.target, problem, a, b)
+        blocks = quantised.blockwise(planner.target, problem, a, b)
         if blocks is not None:
-            launch_blockwise(planner, problem, q, (a.scales, b.scales), blocks)
+            quantised.launch_blockwise(planner, problem, q, (a.scales, b.scales), blocks)
             return
     if isinstance(b, Memory) and p.epilogue is None:  # as the transposed product
         assert isinstance(a, Factor)
@@ -240,17 +219,17 @@ def _multiply_quantised(
         values = turned(b.values) if b.is_turned else b.values
         q = replace(p, a=a, b=_stacked(values, p.out))
         q = _merged(q) if len(b.extents) == 2 else q
-        hopper = mixed(planner.target, q, b)
+        hopper = quantised.mixed(planner.target, q, b)
         if hopper is not None:
-            launch_mixed(planner, q, b, hopper)
+            quantised.launch_mixed(planner, q, b, hopper)
             return
-        t = widened(planner.target, q, b) or streamed(planner.target, q, b)
+        t = quantised.widened(planner.target, q, b) or quantised.streamed(planner.target, q, b)
         if t is not None:
-            launch_widened(planner, q, b, t)
+            quantised.launch_widened(planner, q, b, t)
             return
     kind = next((x.dtype for x in (a, b) if isinstance(x, Memory)), f32)
     left, right = (
-        x if isinstance(x, Memory) else _stacked(widened_copy(planner, x, kind), p.out)
+        x if isinstance(x, Memory) else _stacked(quantised.widened_copy(planner, x, kind), p.out)
         for x in (a, b)
     )
     multiply(planner, replace(p, a=left, b=right))
@@ -258,7 +237,9 @@ def _multiply_quantised(
 
 def _usual_result(a: Memory | Factor, b: Memory | Factor, options: Options) -> DType:
     """The dtype of the result, unless the caller names one; E602 for factors that do not fit."""
-    if isinstance(a, Factor) or isinstance(b, Factor):
+    if not (isinstance(a, Memory) and isinstance(b, Memory)):
+        from cubepy.kernels.matmul.quantised import kind_of
+
         return kind_of(a, b)
     check_factors("matmul", a, b)
     if options.dtype is not None and not a.dtype.is_float:
@@ -278,7 +259,12 @@ def _seen(x: Memory, a: Memory | Factor, b: Memory | Factor) -> Memory:
 
 def multiply(planner: Planner, p: Product) -> None:
     """Add the launches of a product."""
-    p = _aligned(planner, with_scales(_turned_if_better(_merged(p))))
+    p = _turned_if_better(_merged(p))
+    if p.scales:
+        from cubepy.kernels.matmul.quantised import with_scales
+
+        p = with_scales(p)
+    p = _aligned(planner, p)
     problem = problem_of(p)
     parts = parts_of_k(planner.target, problem) if len(p.out.shape) == 2 else 1
     if parts > 1:
@@ -322,7 +308,6 @@ def _launch_parts(planner: Planner, problem: Problem, p: Product, parts: int) ->
     launch(planner, problem_of(stack), stack)
     line = max(1, planner.target.line_bytes // sums.itemsize)
     added: dict[str, Any] = {
-        "parts": made,
         "out": replace(p.out, shape=p.out.shape[-2:], strides=p.out.strides[-2:]),
         "biases": tuple(replace(x, shape=x.shape[-2:], strides=x.strides[-2:]) for x in p.biases),
         "extras": p.extras,
@@ -330,13 +315,11 @@ def _launch_parts(planner: Planner, problem: Problem, p: Product, parts: int) ->
         "line": line,
     }
     if planner.target.kind == "cpu":
-        planner.launch(add_parts, m, **added)
+        planner.launch(add_parts, m, parts=made, **added)
     else:
-        lines = m * -(-problem.n // line)
-        share = adders_for(planner.target, lines, parts)
-        planes = -(-lines // (planner.target.plane_dim // share))
-        units = Over(planes * planner.target.plane_dim, "unit", None)
-        planner.launch(add_many_parts, units, **added, share=share)
+        from cubepy.kernels.matmul import on_gpus
+
+        on_gpus.launch_sum_of_parts(planner, made, m, problem.n, added)
 
 
 def _merged(p: Product) -> Product:
@@ -401,75 +384,38 @@ def launch(planner: Planner, problem: Problem, p: Product, *, may_copy: bool = T
     t = planner.pick(
         "matmul", problem_key(problem), default, lambda: others(target, default, problem)
     )
-    copies = copied_first(problem, t) if may_copy else (False, False)
-    if any(copies):
-        a = turned(in_lines(planner, turned(p.a))) if copies[0] else p.a
-        b = in_lines(planner, p.b) if copies[1] else p.b
-        p = replace(p, a=a, b=b)
-        launch(planner, problem_of(p), p, may_copy=False)
+    if not isinstance(t, OnCpus):
+        from cubepy.kernels.matmul import on_gpus
+
+        copied = on_gpus.copied(planner, problem, p, t) if may_copy else None
+        if copied is None:
+            on_gpus.launch(planner, problem, p, t)
+        else:
+            launch(planner, problem_of(copied), copied, may_copy=False)
         return
-    b = p.b
-    if not isinstance(t, Pipelined) and problem.right == COLUMNS:
-        b = turned(b)
+    b = turned(p.b) if problem.right == COLUMNS else p.b
     finish = {"biases": p.biases, "extras": p.extras, "epilogue": p.epilogue}
-    common = {**finish, "t": t}
     match t:
-        case Tiles() | Fragments():
-            count = -(-problem.m // t.height) * -(-problem.n // t.width) * problem.batches
-            grid = Fixed((count, 1, 1), (t.units, 1, 1))
-            kernel = multiply_tiles if isinstance(t, Tiles) else multiply_fragments
-            a = turned(p.a) if problem.left == COLUMNS else p.a
-            planner.launch(kernel, grid, a=a, b=b, out=p.out, **common)
-        case Pipelined():
-            launch_pipelined(planner, problem, p, t)
-        case Thin():
-            launch_thin(planner, problem, p.a, b, p.out, t, finish)
-        case Vectors():
-            launch_vectors(planner, problem, p.a, b, p.out, t, finish)
-        case Streams():
+        case Streams() | Dots():
             cubes = problem.batches * -(-problem.n // t.width)
-            planner.launch(multiply_streams, cubes, a=p.a, b=b, out=p.out, **common)
-        case Dots():
-            cubes = problem.batches * -(-problem.n // t.width)
-            planner.launch(multiply_dots, cubes, a=p.a, b=b, out=p.out, **common)
+            kernel = multiply_streams if isinstance(t, Streams) else multiply_dots
+            planner.launch(kernel, cubes, a=p.a, b=b, out=p.out, **finish, t=t)
         case Blocks() | Units():
             _launch_blocks(planner, problem, p, b, t)
 
 
 def _aligned(planner: Planner, p: Product) -> Product:
     """A product whose factors tensor maps can describe: copied, where that is worth it."""
-    problem = problem_of(p)
-    if not is_worth_copies(planner.target, problem):
+    if is_cpu(planner.target):
         return p
-    axes = (-1, -2) if is_rounded(problem) else (None, None)
-    return replace(p, a=aligned(planner, p.a, axes[0]), b=aligned(planner, p.b, axes[1]))
+    from cubepy.kernels.matmul import on_gpus
+
+    return on_gpus.for_maps(planner, p, problem_of(p))
 
 
 def _rowwise(x: Memory, dense: str) -> Memory:
     """A factor, or its transpose, so that it is dense along rows."""
     return x if dense == ROWS else turned(x)
-
-
-def launch_pipelined(planner: Planner, problem: Problem, p: Product, t: Pipelined) -> None:
-    """One cube for each multiprocessor, if there are as many tiles."""
-    a = turned(p.a) if t.left_turned else p.a
-    b = p.b if t.right_turned else turned(p.b)
-    clusters = min(planner.target.multiprocessors // t.cluster, tile_count(problem, t))
-    cubes = clusters * t.cluster
-    kernel = multiply_by_elements if t.by_elements else multiply_pipelined
-    planner.launch(
-        kernel.configure(cubes_per_sm=1, cluster=t.cluster),
-        Fixed((cubes, 1, 1), (t.units, 1, 1)),
-        a=boxes(a, box(t.height, t.factors, t.left_turned)),
-        b=boxes(b, box(t.width // t.cluster, t.factors, t.right_turned)),
-        out=p.out if t.by_elements else boxes(p.out, (ROWS_OF_UNIT, t.chunk), t.out_swizzle),
-        extents=p.out.shape,
-        k=problem.k,
-        biases=p.biases,
-        extras=p.extras,
-        epilogue=p.epilogue,
-        t=t,
-    )
 
 
 def _launch_blocks(

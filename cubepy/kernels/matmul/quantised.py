@@ -109,8 +109,6 @@ def scales_of(a: Factor, b: Factor, extents: tuple[int, ...]) -> tuple[Memory, .
 
 def with_scales(p: Product) -> Product:
     """A product whose epilogue scales its sums, in place of scales and biases."""
-    if not p.scales:
-        return p
     stands = tuple(s.strides[-1] == 0 for s in p.scales)
     function = scaled(stands, len(p.biases), p.epilogue)
     extras = (*p.scales, *p.biases, *p.extras)

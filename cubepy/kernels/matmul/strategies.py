@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from math import prod
+from typing import TYPE_CHECKING
 
 from cubepy.ir.types import DType, i8, u8
 from cubepy.kernels.matmul.blocks import Blocks
-from cubepy.kernels.matmul.fragments import Fragments
-from cubepy.kernels.matmul.grids import choose_grid, parts_for
-from cubepy.kernels.matmul.pipelined import Pipelined
 from cubepy.kernels.matmul.problem import ROWS, Problem
-from cubepy.kernels.matmul.skinny import skinny
 from cubepy.kernels.matmul.streams import Dots, Streams
-from cubepy.kernels.matmul.thin import Thin
-from cubepy.kernels.matmul.tiles import Tiles
 from cubepy.kernels.matmul.units import PANEL, ROW_BYTES, Units
-from cubepy.kernels.matmul.vectors import Vectors
-from cubepy.kernels.matmul.waves import pipelined
 from cubepy.record import dataclass
 from cubepy.targets import Target
+
+if TYPE_CHECKING:
+    from cubepy.kernels.matmul.on_gpus import OnGpus
 
 FEW = 16
 """Rows up to which the right factor is read once, as it lies."""
@@ -68,14 +64,20 @@ class Division:
     depth: int
 
 
-Configuration = Blocks | Streams | Dots | Units | Tiles | Fragments | Pipelined | Thin | Vectors
+OnCpus = Blocks | Streams | Dots | Units
 
 
-def choose(target: Target, problem: Problem) -> Configuration:
+def is_cpu(target: Target) -> bool:
+    """Whether a target takes the kernels of CPUs; what else there is is loaded for others alone."""
+    return target.kind in ("cpu", "interpreter")
+
+
+def choose(target: Target, problem: Problem) -> OnCpus | OnGpus:
     """The kernel for a problem, as its configuration."""
-    if target.kind not in ("cpu", "interpreter"):
-        found = skinny(target, problem) or pipelined(target, problem)
-        return found or choose_grid(target, problem)
+    if not is_cpu(target):
+        from cubepy.kernels.matmul import on_gpus
+
+        return on_gpus.choose(target, problem)
     if problem.m <= FEW and problem.left == ROWS:
         if problem.right == ROWS:
             return streams(target, problem)
@@ -88,9 +90,10 @@ def parts_of_k(target: Target, problem: Problem) -> int:
 
     One row reads the right factor in longer runs so; few results have work for one core else.
     """
-    if target.kind not in ("cpu", "interpreter"):
-        t = choose(target, problem)
-        return parts_for(target, problem, t) if isinstance(t, Tiles | Fragments) else 1
+    if not is_cpu(target):
+        from cubepy.kernels.matmul import on_gpus
+
+        return on_gpus.parts_of_k(target, problem)
     if target.kind != "cpu" or problem.batches > 1 or problem.work < CUBE_WORK:
         return 1
     is_row = problem.m == 1 and problem.right == ROWS and problem.n >= LONG_ROW

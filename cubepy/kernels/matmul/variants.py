@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cubepy.autotune.space import anchor, variants
 from cubepy.kernels.matmul.blocks import Blocks
-from cubepy.kernels.matmul.fragments import Fragments
-from cubepy.kernels.matmul.grids import fragments, tiles
-from cubepy.kernels.matmul.pipelined import Pipelined
 from cubepy.kernels.matmul.problem import Problem
-from cubepy.kernels.matmul.skinny import other_cuts
-from cubepy.kernels.matmul.strategies import Configuration, cuts, divide
+from cubepy.kernels.matmul.strategies import OnCpus, cuts, divide
 from cubepy.kernels.matmul.streams import Dots, Streams
-from cubepy.kernels.matmul.thin import Thin
-from cubepy.kernels.matmul.tiles import Tiles
 from cubepy.kernels.matmul.units import PANEL, Units
-from cubepy.kernels.matmul.vectors import Vectors
-from cubepy.kernels.matmul.waves import varied
 from cubepy.targets import Target
+
+if TYPE_CHECKING:
+    from cubepy.kernels.matmul.on_gpus import OnGpus
 
 
 def problem_key(problem: Problem) -> tuple[Any, ...]:
@@ -33,13 +28,11 @@ def problem_key(problem: Problem) -> tuple[Any, ...]:
     return (*sizes, *kinds, *boxes)
 
 
-def others(target: Target, first: Configuration, problem: Problem) -> Mapping[str, Configuration]:
+def others(
+    target: Target, first: OnCpus | OnGpus, problem: Problem
+) -> Mapping[str, OnCpus | OnGpus]:
     """Neighbours of a configuration, by what distinguishes them; all are right for the problem."""
     match first:
-        case Tiles():
-            return _others(first, tiles(target, problem))
-        case Fragments():
-            return _others(first, fragments(target, problem))
         case Streams():
             return variants(first, {"lines": (1, 2, 4), "width": (0.5, 1, 2)}, _streams)
         case Dots():
@@ -47,14 +40,6 @@ def others(target: Target, first: Configuration, problem: Problem) -> Mapping[st
                 s for s in ((1, 8), (2, 4), (4, 4), (4, 6), (4, 2), (1, 4)) if s[0] <= problem.m
             ]
             return variants(first, {"rows, columns": shapes}, _dots)
-        case Pipelined():
-            found = varied(target, problem)
-            return {text: t for text, t in found.items() if t != first}
-        case Thin():
-            cuts = other_cuts(target, problem)
-            return {text: t for text, t in cuts.items() if t != first}
-        case Vectors():
-            return variants(first, {"loads": (1, 2, 4, 8)}, _vectors)
         case Units():
             axes = {"depth": (0.25, 0.5, 1), "width": (0.5, 1, 2)}
             found = variants(first, axes, _units) | _cuts(target, problem, first)
@@ -63,6 +48,10 @@ def others(target: Target, first: Configuration, problem: Problem) -> Mapping[st
             axes = {"depth": (64, 128, 256, 384, 512), "width": (0.5, 1, 2, 4)}
             found = variants(first, axes, _blocks) | _cuts(target, problem, first)
             return _divided(target, problem, first, found)
+        case _:
+            from cubepy.kernels.matmul import on_gpus  # of which calls on CPUs load nothing
+
+            return on_gpus.others(target, first, problem)
 
 
 Divided = TypeVar("Divided", Blocks, Units)
@@ -85,14 +74,6 @@ def _divided(
     return kept
 
 
-Grid = TypeVar("Grid", Tiles, Fragments)
-
-
-def _others(first: Grid, candidates: Sequence[Grid]) -> dict[str, Grid]:
-    """All but the first, by the extents of a cube and of a unit."""
-    return {f"{t.height}x{t.width} of {t.rows}x{t.columns}": t for t in candidates if t != first}
-
-
 def _streams(first: Streams, lines: int, width: float) -> Streams:
     step = first.line * lines
     return replace(first, lines=lines, width=_rounded(int(first.width * width), step))
@@ -103,10 +84,6 @@ def _dots(first: Dots, shape: tuple[int, int]) -> Dots:
     groups = -(-first.rows * first.groups // rows)
     width = _rounded(first.width, columns)
     return replace(first, rows=rows, groups=groups, columns=columns, width=width)
-
-
-def _vectors(first: Vectors, loads: int) -> Vectors:
-    return replace(first, loads=loads)
 
 
 def _blocks(first: Blocks, depth: int, width: float) -> Blocks:
