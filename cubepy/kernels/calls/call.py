@@ -13,6 +13,7 @@ from typing import Any
 from cubepy.array.graphs import is_recording, record
 from cubepy.array.memory import Memory
 from cubepy.autotune import session
+from cubepy.collection import paused_collection
 from cubepy.errors import fail
 from cubepy.jit.ahead import is_ahead
 from cubepy.kernels.calls.arguments import exact
@@ -127,9 +128,11 @@ def _plan(
     if plan is None:
 
         def build(picks: Picks) -> Plan:
-            planner = Planner(function, library, given, picks)
-            make(planner, [planner.array(name, x) for name, x in zip(names, arrays, strict=True)])
-            return planner.plan()
+            with paused_collection():
+                planner = Planner(function, library, given, picks)
+                read = [planner.array(name, x) for name, x in zip(names, arrays, strict=True)]
+                make(planner, read)
+                return planner.plan()
 
         changes = session.changes[0]
         plan = tuned_plan(library, build, arrays, given)
