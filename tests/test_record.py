@@ -72,6 +72,18 @@ def make(dataclass: Any) -> dict[str, Any]:
         a: int
         shared: ClassVar[int] = 5
 
+    @dataclass(frozen=True, slots=True)
+    class Empty:
+        pass
+
+    found = {k: v for k, v in locals().items() if isinstance(v, type)}
+    found.pop("dataclass", None)
+    return found | make_others(dataclass)
+
+
+def make_others(dataclass: Any) -> dict[str, Any]:
+    """Classes whose fields are passed by name, or not all compared."""
+
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Named:
         a: int
@@ -84,13 +96,7 @@ def make(dataclass: Any) -> dict[str, Any]:
         a: int
         b: Any = field(default=None, compare=False)
 
-    @dataclass(frozen=True, slots=True)
-    class Empty:
-        pass
-
-    found = {k: v for k, v in locals().items() if isinstance(v, type)}
-    found.pop("dataclass", None)
-    return found
+    return {"Named": Named, "Partly": Partly}
 
 
 OURS, THEIRS = make(record.dataclass), make(dataclasses.dataclass)
