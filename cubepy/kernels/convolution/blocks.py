@@ -253,7 +253,8 @@ def bring_rows(
     squares = (p.depth + p.line - 1) // p.line
     for square in range(min(squares, x.shape[0] + squares)):
         c = (squares - 1 - square) * p.line
-        for k in range(min(p.line, p.depth)):
+        # a bound of run time, so that rows are not unrolled, which takes long to compile
+        for k in range(min(p.line, p.depth, x.shape[0] + p.line)):
             row = x[own[0] + min(c + k, count - 1)][: x.shape[1] if c + k < count else 0]
             for i in range(0, pitch, p.line):
                 v = cp.load(row, first + i, line=p.line)
@@ -373,14 +374,7 @@ def finish(
 
 def pixels_of(slot: Any, r: Any, c: Any, width: Any, p: Any) -> Any:
     """A line of filters for each pixel of a square; for those behind the row the last one again."""
-    lines = cp.local(p.line, cp.Line[p.dtype, p.line])
-    if r + p.line <= width:
-        for k in cp.unroll(range(p.line)):
-            lines[k] = slot[r + k, c]
-    else:
-        for k in cp.unroll(range(p.line)):
-            lines[k] = slot[min(r + k, width - 1), c]
-    return tuple(lines[k] for k in range(p.line))
+    return tuple(slot[min(r + k, width - 1), c] for k in range(p.line))
 
 
 def finish_turned(
@@ -388,12 +382,14 @@ def finish_turned(
 ) -> None:
     """A line of filters for each pixel as a line of pixels for each filter; `end`: of the row."""
     n, z, y, i, f0, count = place
-    found = transposed(lines)
-    for k in cp.unroll(range(t.packing.line)):
-        if k < count:
-            v = found[k]
-            if len(biases):
-                v = v + biases[0][f0 + k]
-            if epilogue is not None:
-                v = applied_along(epilogue, v, (n, f0 + k, z, y, i), 4, extras)
-            cp.store(result[f0 + k, z, y][:end], i, v)
+    p = t.packing
+    found, turned = transposed(lines), cp.local(p.line, cp.Line[p.dtype, p.line])
+    for k in cp.unroll(range(p.line)):
+        turned[k] = found[k]
+    for k in range(min(p.line, count)):
+        v = turned[k]
+        if len(biases):
+            v = v + biases[0][f0 + k]
+        if epilogue is not None:
+            v = applied_along(epilogue, v, (n, f0 + k, z, y, i), 4, extras)
+        cp.store(result[f0 + k, z, y][:end], i, v)
