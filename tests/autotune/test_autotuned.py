@@ -169,7 +169,7 @@ def test_candidates_that_fail_or_hang_leave_the_others():
         return scale.over(out)(x, out, 1)
 
     x, out = arrays()
-    with cp.tuning(level="quick", budget_s=24.0, limit_s=2.0):
+    with cp.tuning(level="quick", budget_s=90.0, limit_s=2.0):
         odd(x, out)
     np.testing.assert_array_equal(out, x * 2)
     assert list(measured(odd).values()) == ["ok", "failed", "failed", "late"]
