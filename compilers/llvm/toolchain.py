@@ -11,6 +11,7 @@ from functools import lru_cache
 from threading import RLock
 from typing import Any
 
+from cubepy.compilers.llvm.loops import are_final
 from cubepy.errors import fail
 from cubepy.forks import at_fork
 from cubepy.targets import Target
@@ -84,6 +85,29 @@ def _pass_builder(target: Target, level: int) -> Any:
     return _llvm().create_pass_builder(machine(target, level), options)
 
 
+_TIDYING = (
+    "sroa",
+    "instruction_combine",
+    "simplify_cfg",
+    "jump_threading",  # branches on what an earlier branch decided, as accesses by masks have
+    "loop_rotate",
+    "instruction_combine",
+    "simplify_cfg",
+)
+"""Passes of functions that tidy up behind the emitter, where the loops are final."""
+_ALL_PASSES = 3
+"""The level that asks for LLVM's whole pipeline in any case."""
+
+
+@lru_cache(maxsize=1)
+def _tidying() -> Any:
+    """The manager of those passes; kept, as builders are."""
+    passes = _llvm().create_new_function_pass_manager()
+    for name in _TIDYING:
+        getattr(passes, f"add_{name}_pass")()
+    return passes
+
+
 @contextmanager
 def _without_vector_combine() -> Iterator[None]:
     """A pass of LLVM 22.1 that aborts the process on some modules of lines; it changed the code of
@@ -105,18 +129,33 @@ def _optimised(text: str, target: Target, level: int) -> Iterator[Any]:
         context = binding.create_context()
         try:
             module = _parsed(text, context)
-            builder = _pass_builder(target, level)
-            passes = builder.getModulePassManager()
             try:
-                with _without_vector_combine():
-                    passes.run(module, builder)
+                if 0 < level < _ALL_PASSES and are_final(text):
+                    _tidy(module, _pass_builder(target, level))
+                else:
+                    _optimise(module, _pass_builder(target, level))
                 yield module
             finally:
-                binding.ffi.lib.LLVMPY_DisposeNewModulePassManger(passes)  # llvmlite forgets to
-                passes.detach()
                 module.close()
         finally:
             context.close()
+
+
+def _tidy(module: Any, builder: Any) -> None:
+    for function in module.functions:
+        if not function.is_declaration:
+            _tidying().run(function, builder)
+
+
+def _optimise(module: Any, builder: Any) -> None:
+    """LLVM's pipeline for the builder's level."""
+    passes = builder.getModulePassManager()
+    try:
+        with _without_vector_combine():
+            passes.run(module, builder)
+    finally:
+        _llvm().ffi.lib.LLVMPY_DisposeNewModulePassManger(passes)  # llvmlite forgets to
+        passes.detach()
 
 
 def _parsed(text: str, context: Any) -> Any:

@@ -11,6 +11,8 @@ from cubepy.span import Span
 _LOOPS = 1_000_000  # numbers of metadata from here on belong to loops
 UNROLLED = 8
 """How often a short body is unrolled that cannot be vectorised."""
+TO_UNROLL = f", !{_LOOPS - 2}"
+"""Marks a loop, in its metadata, that LLVM unrolls."""
 IN_PARALLEL = f", !llvm.access.group !{_LOOPS - 1}"
 """Marks an access that is not ordered with those of other units."""
 
@@ -89,7 +91,7 @@ class Writer:
     def jump_back(self, label: str, *, parallel: bool = False, unrolled: bool = False) -> None:
         """The jump to the head of a loop. Iterations of a `parallel` one do not depend on each
         other's accesses `IN_PARALLEL`."""
-        wishes = [(parallel, f"!{_LOOPS}"), (unrolled, f"!{_LOOPS - 2}")]
+        wishes = [(parallel, f"!{_LOOPS}"), (unrolled, TO_UNROLL[2:])]
         named = [name for is_wished, name in wishes if is_wished]
         if not named:
             self.jump(label)
@@ -141,10 +143,10 @@ class Writer:
         return "\n".join([*head, *functions, *tail, *self._metadata(), *self._loop_metadata(), ""])
 
     def _loop_metadata(self) -> list[str]:
-        group, about, unroll = f"!{_LOOPS - 1}", f"!{_LOOPS}", f"!{_LOOPS - 2}"
+        group, about = f"!{_LOOPS - 1}", f"!{_LOOPS}"
         lines = [f"{group} = distinct !{{}}"]
         lines.append(f'{about} = !{{!"llvm.loop.parallel_accesses", {group}}}')
-        lines.append(f'{unroll} = !{{!"llvm.loop.unroll.count", i32 {UNROLLED}}}')
+        lines.append(f'{TO_UNROLL[2:]} = !{{!"llvm.loop.unroll.count", i32 {UNROLLED}}}')
         for k, named in enumerate(self._loops, _LOOPS + 1):
             lines.append(f"!{k} = distinct !{{{', '.join([f'!{k}', *named])}}}")
         return lines
