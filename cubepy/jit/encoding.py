@@ -460,10 +460,15 @@ def _is_of(captured: Captured, function: Any) -> bool:
 
 
 def _capture_rows(words: Words, captured: Captured) -> list[list[int]]:
-    """How to read a captured name; what it is now was found to be what the code was made for."""
+    """How to read a captured name; what it is now was found to be what the code was made for.
+
+    Another object that is only equal, such as a function of the same text, is none to remember: the
+    other rows tell of changes of the first.
+    """
     reader: Any = getattr(captured.read, "__self__", None)
     name = captured.name
     value = captured.read(name)
+    _require(value is captured.value or is_constant(value))
     items: dict[str, Any] = {}
     if name == "__kwdefaults__" and isinstance(value, dict):
         items = value

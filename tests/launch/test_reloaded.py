@@ -186,6 +186,16 @@ def test_what_is_replaced_is_compiled_again(name: str, bind: bool, monkeypatch: 
     assert results(launch, out) == [2.0, 2.0]
 
 
+@pytest.mark.parametrize("bind", [False, True])
+def test_a_function_is_not_watched_by_another_of_the_same_text(
+    bind: bool, monkeypatch: pytest.MonkeyPatch
+):
+    """A specialisation that was made for one of them serves both; each is changed for itself."""
+    name = "a record's method"
+    test_what_is_replaced_is_compiled_again(name, bind, monkeypatch)
+    test_what_is_replaced_is_compiled_again(f"code of {name}", bind, monkeypatch)
+
+
 def test_items_of_a_partial_are_compared(monkeypatch: pytest.MonkeyPatch):
     out = np.zeros_like(X)
     launcher = calls_partial.over(out)
