@@ -182,6 +182,59 @@ def test_points_of_large_weights(last: bool):
     np.testing.assert_allclose(found, cp.kernels.conv2d(x, w), rtol=0.02, atol=0.2)
 
 
+POINTS_OF_13 = {
+    "dense": lambda x: x,
+    "reversed": lambda x: x[:, :, ::-1, ::-1],
+    "channels apart": lambda x: x[:, ::2],
+    "rows apart": lambda x: x[:, :, :, 1:],
+    "pixels apart": lambda x: x[:, :, 1:, ::4][:, :, :, :1],
+    "all the same": lambda x: np.broadcast_to(x[:, :, :1, :1], x.shape),
+    "turned": lambda x: x.swapaxes(2, 3),
+}
+
+
+@pytest.mark.parametrize("view", POINTS_OF_13)
+@pytest.mark.parametrize("epilogue", [None, "negated", "placed"])
+def test_rows_of_points_are_as_long_as_one_likes(view: str, epilogue: str | None):
+    """Pixels at one distance are counted as of longer rows, unless an epilogue asks for places."""
+    seen = POINTS_OF_13[view](numbers(2, 540, 13, 13))
+    w, bias = numbers(500, seen.shape[1], 1, 1), numbers(500)
+    packed = cp.kernels.prepack(w)
+    shape = 2, 500, *seen.shape[2:]
+    for out in (np.full(shape, np.nan, np.float32), np.full((*shape, 2), np.nan, np.float32)):
+        out = out if out.ndim == 4 else out[..., 0]
+        function, factor = None, np.float32(1)
+        if epilogue == "negated":
+            function, factor = lambda v, index: -v, np.float32(-1)
+        elif epilogue == "placed":
+            function = lambda v, index: v * (index[2] * 16 + index[3] + 1)
+            factor = (np.arange(shape[2])[:, None] * 16 + np.arange(shape[3]) + 1).astype("f4")
+        cp.kernels.conv2d(seen, packed, bias, epilogue=function, out=out)
+        check(out / factor, np.ascontiguousarray(seen), w, bias)
+
+
+@pytest.mark.parametrize("stride", [(1, 2), (2, 1), (2, 2)])
+def test_strides_over_single_columns(stride: tuple[int, int]):
+    """They skip no pixel of an axis of one, and would of longer rows."""
+    for x in (numbers(1, 540, 13, 1), numbers(1, 540, 1, 13)):
+        w = numbers(500, 540, 1, 1)
+        found = cp.kernels.conv2d(x, cp.kernels.prepack(w), stride=stride)
+        check(found, x, w, stride=stride)
+
+
+@pytest.mark.parametrize(
+    ("rows", "width", "columns"),
+    [(14, 14, 98), (7, 7, 49), (13, 13, 169), (56, 56, 112), (1, 251, 251)],
+)
+def test_rows_of_points_divide_the_pixels(rows: int, width: int, columns: int):
+    results = 1, rows, width
+    window = Window((1, 1, 1), (1, 1, 1), (0, 0, 0), (0, 0, 0), (1, 1, 1))
+    problem = Problem(window, 1, 256, 1024, 1, results, results, f32, False, False, False)
+    target = parse_target("cpu:znver3")
+    packing = strategies.packing(target, 1024, 256, 1, 1, f32)
+    assert strategies.point_columns(target, problem, packing) == columns
+
+
 def test_depthwise():
     x, w = numbers(2, 12, 8, 9), numbers(24, 1, 3, 3)
     check(cp.kernels.conv2d(x, w, padding=1, groups=12), x, w, padding=1, groups=12)

@@ -45,6 +45,12 @@ def takes_elements(function: Any) -> bool:
     return _reads_index(plain, given) and not _asks_for_width(plain, set())
 
 
+def may_read_index(function: Any) -> bool:
+    """Whether what an epilogue f(v, index, ...) makes may depend on where the result lies."""
+    plain, given = _plain(function)
+    return plain is None or _reads_index(plain, given)
+
+
 def _plain(function: Any) -> tuple[FunctionType | None, int]:
     """The Python function that is called in the end, None if there is none, and how many of its
     parameters have values before."""

@@ -12,6 +12,7 @@ from cubepy.array.memory import Memory
 from cubepy.config import get
 from cubepy.jit.grid import Over
 from cubepy.kernels.calls.arguments import wrong
+from cubepy.kernels.calls.epilogues import may_read_index
 from cubepy.kernels.calls.plans import Planner
 from cubepy.kernels.convolution import points, strategies, waves
 from cubepy.kernels.convolution.blocks import Bands, Packing, convolve_bands
@@ -21,12 +22,13 @@ from cubepy.kernels.convolution.narrow import Filling, fill_pixels, fill_weights
 from cubepy.kernels.convolution.problem import Problem
 from cubepy.kernels.convolution.tensor_cores import Tiles
 from cubepy.kernels.convolution.variants import others, problem_key
-from cubepy.kernels.convolution.volumes import channels_last
+from cubepy.kernels.convolution.volumes import channels_last, problem_of
 from cubepy.kernels.convolution.weights import Weights, matrix_of, pack_panels, packing_of
 from cubepy.kernels.convolution.winograd import Basis, convolve_squares
 from cubepy.kernels.matmul.entry import multiply
 from cubepy.kernels.matmul.problem import BOX_UNIT, Product, turned
 from cubepy.record import dataclass
+from cubepy.targets import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +114,8 @@ def _launch_product(planner: Planner, c: Convolution) -> None:
 
 
 def _launch_bands(planner: Planner, c: Convolution) -> None:
-    problem, weights, p = c.problem, c.weights, c.weights.packing
-    panels = weights.memory
+    weights, p = c.weights, c.weights.packing
+    problem, panels = c.problem, weights.memory
     if not isinstance(p, Packing):
         p = packing_of(planner.target, weights, problem.groups)
         size = p.elements(
@@ -121,6 +123,8 @@ def _launch_bands(planner: Planner, c: Convolution) -> None:
         )
         panels = planner.scratch((size,), p.dtype)
         pack_panels(planner, weights.volume, panels, problem.groups, p)
+    c = _in_long_rows(planner.target, c, p)
+    problem = c.problem
     rule = strategies.bands(planner.target, problem, p)
     t = planner.pick(
         "convolution",
@@ -145,6 +149,19 @@ def _launch_bands(planner: Planner, c: Convolution) -> None:
         epilogue=c.epilogue,
         t=t.compiled,
     )
+
+
+def _in_long_rows(target: Target, c: Convolution, p: Packing) -> Convolution:
+    """The same with pixels in longer rows, where rows are turned, windows have one element, and
+    nobody asks for the place of a result."""
+    is_placed = c.epilogue is not None and may_read_index(c.epilogue)
+    is_free = not is_placed and points.can_lie_in_rows(c.problem, c.x, c.out)
+    if c.problem.has_channels_last or not is_free:
+        return c
+    columns = strategies.point_columns(target, c.problem, p)
+    x, out = points.in_rows(c.x, columns), points.in_rows(c.out, columns)
+    problem = problem_of(c.problem.window, c.problem.groups, x, out)
+    return replace(c, problem=problem, x=x, out=out)
 
 
 def _launch_squares(planner: Planner, c: Convolution, basis: Basis) -> None:

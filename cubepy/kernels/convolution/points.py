@@ -47,6 +47,21 @@ def dense(planner: Planner, problem: Problem, x: Memory) -> Memory:
     return permuted(made, VOLUME)
 
 
+def can_lie_in_rows(problem: Problem, x: Memory, out: Memory) -> bool:
+    """Whether each result depends on the element in the same place, and both have their pixels at
+    one distance: rows may then be as long as one likes."""
+    is_in_place = problem.window.is_point and problem.window.stride == (1, 1, 1)
+    return is_in_place and is_flat(x) and is_flat(out)
+
+
+def in_rows(x: Memory, columns: int) -> Memory:
+    """Such an array in rows of so many pixels."""
+    pixels = flat(x)
+    count, step = pixels.shape[2], pixels.strides[2]
+    shape = (*x.shape[:2], 1, count // columns, columns)
+    return replace(x, shape=shape, strides=(*x.strides[:2], count * step, columns * step, step))
+
+
 def matrix(planner: Planner, x: Memory) -> Memory:
     """[1, pixel, channel] of all images; a copy where their pixels do not lie at one distance."""
     last = channels_last(x)

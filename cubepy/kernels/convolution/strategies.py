@@ -18,8 +18,9 @@ from cubepy.targets import Target
 WIDE_TILE = (14, 2)
 """Pixels, and lines of filters, of tiles where registers are many: rows of networks are multiples
 of 7 or 14 pixels."""
-CUBES = 4
-"""Cubes for each core."""
+CUBES, TURNING_CUBES = 4, 2
+"""Cubes for each core; fewer where each turns what it brings, and multiplies it little because
+windows have one element."""
 UNITS = 256
 START = 5000
 """Cycles that a cube takes to start, roughly."""
@@ -39,6 +40,9 @@ they save (Zen 3: 12 % of a 3x3 window)."""
 FEW_PLACES = 6
 """Pixels of a tile whose addresses leave registers for others, so that it may go on in the next row
 of a band: none of them is made in vain, whatever the length of rows."""
+POINTS = 112
+"""Pixels of a row, where rows may be as long as one likes: long ones are turned in fewer lines than
+many short ones, and a few of them share the work."""
 PITCH = 64
 """Pixels of a row that kernels have room for at least, so that small arrays share one."""
 
@@ -87,6 +91,15 @@ def part_of(channels: int, most: int, line: int) -> int:
     return found if waste <= channels // 16 else even_part(channels, max(most, line))
 
 
+def point_columns(target: Target, problem: Problem, p: Packing) -> int:
+    """The number of pixels of a row that is nearest to `POINTS`, of those that divide the pixels of
+    the result, where a row fits the cache's part for a band."""
+    count, columns = prod(problem.results), problem.results[2]
+    most = min(4 * POINTS, target.cache_bytes // 4 // (p.dtype.itemsize * p.depth))
+    whole = [n for n in range(columns, most + 1) if count % n == 0]
+    return min(whole, key=lambda n: max(n, POINTS) / min(n, POINTS), default=columns)
+
+
 def bands(target: Target, problem: Problem, p: Packing) -> Bands:
     """Bands whose part of the array and whose sums fill a quarter of the second cache each, and
     enough cubes for all cores."""
@@ -100,7 +113,8 @@ def bands(target: Target, problem: Problem, p: Packing) -> Bands:
     band = rows
     while band > 1 and _held(problem, band, pitch, p) > room:
         band = -(-band // 2)
-    wanted = CUBES * target.cores
+    is_turned = problem.window.is_point and not problem.has_channels_last
+    wanted = (TURNING_CUBES if is_turned else CUBES) * target.cores
     others = problem.batch * problem.results[0] * problem.groups
     share = panels
     while share > 1 and _summed(problem, band * wide, share, p) * p.step > room:
