@@ -106,6 +106,15 @@ def test_bands(case: Any, last: bool):
     np.testing.assert_array_equal(cp.kernels.conv2d(seen, packed, bias, **options), found)
 
 
+def test_last_tile_reads_what_was_brought():
+    """Rows so wide that there is room for no more than one band depends on; the pixels that its
+    last tile has beyond the end read the same window as the last one."""
+    x, weight = numbers(1, 64, 5, 803), numbers(16, 64, 3, 3)
+    expected = cp.kernels.conv2d(x, weight, stride=2)
+    with cp.settings(checked=True):
+        np.testing.assert_array_equal(cp.kernels.conv2d(x, weight, stride=2), expected)
+
+
 @pytest.mark.parametrize("columns", [7, 14, 28, 56, 57, 112])
 def test_tiles_make_no_pixel_in_vain(columns: int):
     """Short tiles go on in the next row; long ones, whose addresses would fill the registers, are

@@ -287,11 +287,11 @@ def places(q: Any, end: Any, wide: Any, pitch: Any, window: Any, t: Any) -> Any:
         starts[r] = start
         if not t.wraps or q + r + 1 < end:
             start += across
-        if t.wraps:
-            column += 1
-            if column == wide:
-                column = 0
-                start += down - wide * across
+            if t.wraps:
+                column += 1
+                if column == wide:
+                    column = 0
+                    start += down - wide * across
     return starts
 
 
