@@ -86,6 +86,23 @@ def one_number(x: SCALARS, w: SCALARS, out: SCALARS):
 
 
 @cp.cube
+def counted(x: LINES, w: LINES, out: LINES):
+    """A sum of integers that are computed: LLVM adds up lines of them."""
+    n = cp.i32(0)
+    for k in range(x.size):
+        if cp.i32(k) * 7 % 8 == 3:
+            n += 1
+    out.flat[0] = cp.Line[cp.f32, out.line_size](n)
+
+
+@cp.cube
+def fetched_ahead(x: LINES, w: LINES, out: LINES):
+    for k in range(x.size):
+        cp.prefetch(x.flat, k)
+    out.flat[0] = x.flat[0]
+
+
+@cp.cube
 def histogram(data: cp.Tensor[cp.i32], out: cp.Tensor[cp.i32]):
     counts = cp.shared(64, cp.i32)
     for k in range(64):
@@ -106,6 +123,8 @@ CASES: list[tuple[Any, bool]] = [
     (read_back, False),
     (written_twice, False),
     (one_number, False),
+    (counted, False),
+    (fetched_ahead, True),
 ]
 
 
