@@ -19,27 +19,28 @@ _was_on = False
 
 @contextmanager
 def paused_collection() -> Generator[None]:
-    """Collect no garbage while any thread is in such a block; cycles wait for its end."""
+    """Collect no garbage while any thread is in such a block; cycles wait for its end.
+
+    Ctrl-C comes behind calls and where functions begin: what belongs together has none between.
+    """
     global _was_on
-    thread = get_ident()
-    with _lock:
-        if not _pausing:
-            _was_on = gc.isenabled()
-            gc.disable()
-        _pausing[thread] = _pausing.get(thread, 0) + 1
+    thread, is_counted = get_ident(), False
     try:
+        with _lock:
+            if not _pausing:
+                _was_on = gc.isenabled()
+            _pausing[thread] = _pausing.get(thread, 0) + 1
+            is_counted = True
+            gc.disable()
         yield
     finally:
-        with _lock:
-            _pausing[thread] -= 1
-            if not _pausing[thread]:
-                del _pausing[thread]
-            _resume()
-
-
-def _resume() -> None:
-    if not _pausing and _was_on:
-        gc.enable()
+        if is_counted:
+            with _lock:
+                _pausing[thread] -= 1
+                if not _pausing[thread]:
+                    del _pausing[thread]
+                if not _pausing and _was_on:
+                    gc.enable()
 
 
 def _after_fork() -> None:
@@ -49,8 +50,8 @@ def _after_fork() -> None:
     others = [thread for thread in _pausing if thread != get_ident()]
     for thread in others:
         del _pausing[thread]
-    if others:
-        _resume()
+    if others and not _pausing and _was_on:
+        gc.enable()
 
 
 if hasattr(os, "register_at_fork"):

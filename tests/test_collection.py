@@ -24,6 +24,24 @@ def test_an_error_ends_a_pause():
     assert gc.isenabled()
 
 
+def test_ctrl_c_on_the_way_into_a_block(monkeypatch: pytest.MonkeyPatch):
+    """Python raises behind a call that has had its effect."""
+    real = gc.disable
+
+    def interrupted() -> None:
+        real()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(gc, "disable", interrupted)
+        with pytest.raises(KeyboardInterrupt), paused_collection():
+            pass
+    assert gc.isenabled()
+    with paused_collection():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
 def test_a_collector_that_is_off_stays_off():
     gc.disable()
     try:
