@@ -11,7 +11,7 @@ import pytest
 
 import cubepy as cp
 from cubepy.array.array import Array
-from cubepy.kernels.matmul import strategies
+from cubepy.kernels.matmul import on_gpus
 from cubepy.kernels.matmul.entry import _PLANS
 from cubepy.kernels.matmul.problem import turned as turned_matrices
 from cubepy.kernels.matmul.skinny import filled, thin
@@ -153,7 +153,7 @@ def cut(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
         return filled(target, replace(first, **changes), 1)
 
     _PLANS._made.clear()
-    monkeypatch.setattr(strategies, "skinny", chosen)
+    monkeypatch.setattr(on_gpus, "skinny", chosen)
     yield request.param
     _PLANS._made.clear()
 
