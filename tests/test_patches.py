@@ -1,4 +1,4 @@
-"""What tests of devices replace exists, although the tests themselves run only where the device is."""
+"""What tests of devices replace exists: most of them run only where their device is."""
 
 from __future__ import annotations
 
