@@ -31,6 +31,7 @@ from cubepy.runtimes.cuda.memory import (
     new_pool,
 )
 from cubepy.runtimes.cuda.occupancy import ATTRIBUTES, Multiprocessor, occupancy
+from cubepy.runtimes.cuda.pointers import gpu_of
 from cubepy.runtimes.cuda.spares import Spares, size_of
 from cubepy.runtimes.cuda.tensor_maps import EncodedMap, encode, encode_im2col
 from cubepy.targets import Target, cuda_target
@@ -309,7 +310,5 @@ def ordinal_of(address: int) -> int:
     """The device that memory belongs to; no look-up where there is only one."""
     if not address or count() == 1:
         return 0
-    api = driver()
-    which = api.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
     with make(0).contexts.enter():
-        return check("cuPointerGetAttribute", api.cuPointerGetAttribute(which, address))
+        return gpu_of(address)

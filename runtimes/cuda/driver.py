@@ -24,6 +24,8 @@ _STICKY = frozenset(
     )
 )
 """Errors after which a context does nothing more."""
+_VERSION = 12_000
+"""The version of the driver's functions that are looked up."""
 
 
 def is_usable(
@@ -55,6 +57,16 @@ def driver() -> Any:
         raise fail("E507", device="cuda", what="a GPU of NVIDIA", suggestion="")
     check("cuInit", (status,), found)
     return found
+
+
+def address_of(function: str) -> int:
+    """Where the driver's function of a name is; 0 if it does not say."""
+    api = driver()
+    try:
+        status, address, *_ = api.cuGetProcAddress(function.encode(), _VERSION, 0)
+    except (AttributeError, TypeError, RuntimeError):  # of bindings older than those tried
+        return 0
+    return 0 if status else int(address)
 
 
 def check(call: str, result: tuple[Any, ...], api: Any = None) -> Any:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any
 
-from cubepy.runtimes.cuda.driver import driver
+from cubepy.runtimes.cuda.driver import address_of
 from cubepy.runtimes.cuda.queues import Queues
 from cubepy.runtimes.native.launching.tables import LOGGED, Gpu
 
-_VERSION = 12_000
-"""The version of the driver's functions that are looked up."""
 _names: list[str] = []
 _numbers: dict[str, int] = {}
 
@@ -63,12 +60,12 @@ class NativeWords:
         contexts = queues.contexts
         self._held = words = (ctypes.c_int64 * Gpu.SIZE)()
         self.address = ctypes.addressof(words)
-        words[Gpu.LAUNCH] = _address("cuLaunchKernel")
-        words[Gpu.GET_CONTEXT] = _address("cuCtxGetCurrent")
-        words[Gpu.SET_CONTEXT] = _address("cuCtxSetCurrent")
-        words[Gpu.GET_DEVICE] = _address("cuCtxGetDevice")
+        words[Gpu.LAUNCH] = address_of("cuLaunchKernel")
+        words[Gpu.GET_CONTEXT] = address_of("cuCtxGetCurrent")
+        words[Gpu.SET_CONTEXT] = address_of("cuCtxSetCurrent")
+        words[Gpu.GET_DEVICE] = address_of("cuCtxGetDevice")
         self.is_known = all(words[k] for k in _CALLED)
-        words[Gpu.REPLACE_ADDRESS] = _address("cuTensorMapReplaceAddress")
+        words[Gpu.REPLACE_ADDRESS] = address_of("cuTensorMapReplaceAddress")
         self.replaces_maps = bool(words[Gpu.REPLACE_ADDRESS])
         words[Gpu.CONTEXT], words[Gpu.DEVICE] = contexts.primary, int(contexts.device)
         words[Gpu.ORDINAL], words[Gpu.LOG] = contexts.ordinal, log.address
@@ -77,13 +74,3 @@ class NativeWords:
 
 
 _CALLED = Gpu.LAUNCH, Gpu.GET_CONTEXT, Gpu.SET_CONTEXT, Gpu.GET_DEVICE
-
-
-def _address(function: str) -> int:
-    """Where the driver's function of a name is; 0 if it does not say."""
-    api: Any = driver()
-    try:
-        status, address, *_ = api.cuGetProcAddress(function.encode(), _VERSION, 0)
-    except (AttributeError, TypeError, RuntimeError):  # of bindings older than those tried
-        return 0
-    return 0 if status else int(address)

@@ -86,6 +86,7 @@ _NATIVE: dict[str, tuple[Any, ...]] = {
     "cuCtxGetCurrent": (_U64,),
     "cuCtxSetCurrent": (_U64,),
     "cuCtxGetDevice": (_U64,),
+    "cuPointerGetAttribute": (_U64, ctypes.c_int, _U64),
     "cuTensorMapReplaceAddress": (_U64, _U64),
 }
 """The parameters of functions that native code calls."""
@@ -379,9 +380,13 @@ class Driver:
         return OK, self.room, 1 << 31
 
     def cuPointerGetAttribute(self, name: str, address: int) -> Any:
-        assert name == "CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL" and self.context
+        return OK, 0  # as cuda-bindings 13.3 answers for all memory
+
+    def _cuPointerGetAttribute(self, place: int, attribute: int, address: int) -> int:
+        assert attribute == 9 and self.context, "the ordinal of the device"
         low = max(start for start in self.memory if start <= address)
-        return OK, self.owners[low]
+        ctypes.c_int.from_address(place).value = self.owners[low]
+        return OK
 
     def cuMemHostAlloc(self, nbytes: int, flags: int) -> Any:
         assert nbytes > 0 and flags == self.CU_MEMHOSTALLOC_PORTABLE
