@@ -11,7 +11,6 @@ from typing import Any
 
 from cubepy.frontend.calls import LINE_METHODS, inline
 from cubepy.frontend.captured import (
-    CONTAINERS,
     is_fixed,
     is_users_method,
     may_change,
@@ -43,6 +42,7 @@ from cubepy.ir.opdef import MEMORY, Resource, effects
 from cubepy.ir.types import Buffer, Line, element_of
 from cubepy.lang.arrays import is_numpy
 from cubepy.lang.builtins import Position
+from cubepy.lang.containers import may_change_inside
 from cubepy.lang.function import Attributes, unwrap
 
 _TENSOR_ATTRIBUTES = (
@@ -91,7 +91,7 @@ def attribute(frame: Frame, owner: Any, name: str) -> Any:
     _note_property(frame, owner, name)
     if isinstance(found, Position):
         return position(frame.tracer, found)
-    holds = isinstance(found, CONTAINERS) or (is_numpy(found) and not is_numpy(owner))
+    holds = may_change_inside(found) or (is_numpy(found) and not is_numpy(owner))
     if holds or may_change(owner) or is_users_method(found):
         found = note(frame, owner, Attributes(owner), name, found)
     return refuse_array(frame, name, found)

@@ -79,10 +79,6 @@ def note_method(frame: Frame, cls: type[Any], name: str) -> None:
     frame.tracer.facts.captures[(id(cls), name)] = (held, name, held.lookup(name))
 
 
-CONTAINERS = (dict, list, set)
-"""What changes in place, also where a frozen object holds it."""
-
-
 def note_absent(frame: Frame, owner: Any, name: str) -> None:
     """Note that an object, or the class of a record, has no attribute of that name."""
     owner = owner.cls if isinstance(owner, Record) else owner

@@ -20,7 +20,6 @@ from typing import Any, cast
 
 from cubepy.errors import Error
 from cubepy.frontend.captured import (
-    CONTAINERS,
     is_fixed,
     is_users_method,
     may_change,
@@ -28,8 +27,9 @@ from cubepy.frontend.captured import (
     note_method,
 )
 from cubepy.frontend.tracer import Frame
-from cubepy.frontend.values import is_dict, is_generated, type_of
+from cubepy.frontend.values import is_generated, type_of
 from cubepy.ir.core import Value
+from cubepy.lang.containers import is_mapping, is_ordered, may_change_inside
 from cubepy.lang.function import (
     ABSENT,
     Attributes,
@@ -130,7 +130,7 @@ class _Reads:
         cls = value if isinstance(value, type) else type_of(cast("Any", value))
         if not is_fixed(cls.__module__):
             self._class(cls, is_making=cls is value)
-            self._owners.append(value)
+            self._owners += [value, *_bases(cls)]
 
     def _function(self, function: FunctionType) -> None:
         if is_fixed(function.__module__ or "") or is_generated(function):
@@ -199,20 +199,21 @@ class _Reads:
             return
         if found is ABSENT and name not in self._absent:
             return
-        if changes or is_users_method(found) or _is_container(found):
+        if changes or is_users_method(found) or may_change_inside(found):
             self._captures.setdefault(key, (Attributes(owner), name, found))
         self._add_all((found,))
 
 
-def _is_container(value: object) -> bool:
-    return isinstance(value, CONTAINERS)
+def _bases(cls: type[Any]) -> list[type[Any]]:
+    """The user's classes behind a class, whose members `super()` finds."""
+    return [base for base in cls.__mro__[1:] if not is_fixed(base.__module__)]
 
 
 def _inside(value: Any) -> Iterable[Any] | None:
     """What a container holds and what a callable object calls; None for anything else."""
-    if is_dict(value):
+    if is_mapping(value):
         return (*value, *value.values())
-    if isinstance(value, list | tuple | set | frozenset):
+    if is_ordered(value) or isinstance(value, set | frozenset):
         return cast("Iterable[Any]", value)
     if isinstance(value, partial):
         return (value.func, *value.args, *value.keywords.values())

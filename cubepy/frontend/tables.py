@@ -1,4 +1,5 @@
-"""Constant tables: tuples of numbers, and NumPy arrays that a kernel captures, indexed at run time.
+"""Constant tables that are indexed at run time: tuples of numbers, bytes, and NumPy arrays that a
+kernel captures.
 
 Of literals a table has no type until an entry meets one; NumPy arrays and scalars keep theirs. An
 index outside is a fault in checked mode, and gives some entry of the table without it.
@@ -39,7 +40,7 @@ _LONGEST_ROW = 64
 
 
 def table_of(tracer: Tracer, value: Any, name: str) -> Table | None:
-    """A comptime array or (nested) tuple of numbers as a table; None for anything else.
+    """A comptime array, bytes or (nested) tuple of numbers as a table; None for anything else.
 
     E301 for arrays of what is no number, E309 for more than `MAX_BYTES`.
     """
@@ -49,6 +50,8 @@ def table_of(tracer: Tracer, value: Any, name: str) -> Table | None:
         return value.table
     if is_numpy(value):
         return _of_array(tracer, value, name)
+    if isinstance(value, bytes | bytearray | range):
+        value = tuple(value)
     shape = _shape(value) if is_sequence(value) else None
     if not shape or 0 in shape:
         return None

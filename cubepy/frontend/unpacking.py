@@ -13,8 +13,12 @@ from cubepy.lang.arrays import is_numpy
 
 
 def items_of(value: Any) -> list[Any] | None:
-    """The items of a tuple, range, text, mapping or comptime array; None for anything else."""
-    if isinstance(value, range | str) or is_sequence(value) or is_mapping(value):
+    """The items of a tuple, range, text, bytes, mapping or constant array; None for others."""
+    if (
+        isinstance(value, range | str | bytes | bytearray)
+        or is_sequence(value)
+        or is_mapping(value)
+    ):
         return list(value)
     return list(value) if is_numpy(value) and value.ndim else None
 

@@ -24,6 +24,7 @@ from cubepy.ir.core import Kernel
 from cubepy.ir.depth import deep_calls
 from cubepy.jit.ahead import check_kept, is_ahead, note_kernel
 from cubepy.lang.arrays import content, is_numpy
+from cubepy.lang.containers import buffer, is_mapping, is_ordered, may_change_inside
 from cubepy.options import Options
 from cubepy.record import dataclass
 from cubepy.runtimes.native.launching import state
@@ -95,12 +96,15 @@ def _snapshot(value: Any) -> Any:
         return id(value)  # equal code may come from different text
     if isinstance(value, partial):
         return [_snapshot(v) for v in (value.func, value.args, value.keywords)]
-    if isinstance(value, dict):
-        return [(_snapshot(k), _snapshot(v)) for k, v in value.items()]
-    if isinstance(value, list | tuple):
-        return [_snapshot(v) for v in value]
+    if is_mapping(value):
+        return type(value), [(_snapshot(k), _snapshot(v)) for k, v in value.items()]
+    if is_ordered(value):
+        return type(value), [_snapshot(v) for v in value]
     if isinstance(value, set):
         return {(comptime_key(v), comptime_type(v)) for v in value}
+    numbers = buffer(value)
+    if numbers is not None:
+        return numbers
     return comptime_key(value), comptime_type(value)
 
 
@@ -151,7 +155,7 @@ def captured_of(facts: Facts) -> tuple[Captured, ...]:
             name,
             value,
             _snapshot(value),
-            isinstance(value, dict | list | tuple | set | partial) or is_numpy(value),
+            may_change_inside(value) or isinstance(value, tuple | partial) or is_numpy(value),
             _fixed_objects(value),
         )
         for captures, name, value in facts.captures.values()

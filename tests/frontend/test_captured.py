@@ -1,7 +1,11 @@
 """What a kernel captures is compared at each launch, however deep Python reads it."""
 
 import functools
+from array import array
+from collections import ChainMap, UserDict, UserList, deque
+from collections.abc import Callable
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -105,6 +109,96 @@ def test_lists_that_frozen_objects_hold(kernel: Any):
     assert launch(kernel) >= before + 40
     HOLDER.items[:] = [1, 2]
     assert launch(kernel) == before
+
+
+HELD: Any = None
+
+
+def sum_of_held():
+    found = HELD.items if isinstance(HELD, Holder) else HELD
+    values = found.values() if hasattr(found, "values") else found
+    return sum(values)
+
+
+@cp.cube
+def by_container(x, out):
+    out[0] = x[0] + sum_of_held()
+
+
+def change_behind(known: dict[str, int]) -> Callable[[Any], None]:
+    """A change of the dictionary that a view shows."""
+    return lambda _: known.update(a=30)
+
+
+FIRST, SECOND, THIRD = {"a": 1}, {"a": 1}, {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("held", "change"),
+    [
+        (deque([1, 2]), lambda c: c.append(40)),
+        (bytearray(b"ab"), lambda c: c.append(40)),
+        (array("i", [1, 2]), lambda c: c.append(40)),
+        (memoryview(bytearray(b"ab")), lambda c: c.__setitem__(0, 40)),
+        (UserList([1, 2]), lambda c: c.append(40)),
+        (UserDict(a=1), lambda c: c.update(a=30)),
+        (ChainMap({"a": 1}), lambda c: c.update(a=30)),
+        (MappingProxyType(FIRST), change_behind(FIRST)),
+        (SECOND.values(), change_behind(SECOND)),
+        (Holder(deque([1, 2])), lambda c: c.items.append(40)),
+        (Holder(MappingProxyType(THIRD)), change_behind(THIRD)),
+    ],
+    ids=lambda c: type(c).__name__,
+)
+def test_containers_of_the_standard_library(
+    held: Any, change: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(globals(), "HELD", held)
+    for _ in range(4):  # native code launches from the third on
+        assert launch(by_container) == 1 + sum_of_held()
+    before = sum_of_held()
+    change(held)
+    assert sum_of_held() != before
+    for _ in range(4):
+        assert launch(by_container) == 1 + sum_of_held()
+
+
+@cp.cube
+def by_type(x, out):
+    out[0] = 1 if isinstance(HELD[0], list) else 2
+
+
+def test_the_type_of_what_a_list_holds(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(globals(), "HELD", [[1]])
+    assert launch(by_type) == 1
+    HELD[0] = (1,)
+    assert launch(by_type) == 2
+
+
+class Base:
+    """A class whose method another one extends."""
+
+    def rate(self):
+        return 1
+
+
+class Extended(Base):
+    def rate(self):
+        return super().rate() + 1
+
+
+EXTENDED = Extended()
+
+
+@cp.cube
+def by_super(x, out):
+    out[0] = x[0] + EXTENDED.rate()
+
+
+def test_a_method_that_super_finds(monkeypatch: pytest.MonkeyPatch):
+    assert launch(by_super) == 3
+    monkeypatch.setattr(Base, "rate", lambda self: 10)
+    assert launch(by_super) == 12
 
 
 LISTED: list[Any] = [0.0, 1, (2, [3])]

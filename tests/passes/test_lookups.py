@@ -116,3 +116,22 @@ def test_the_tables_of_a_kernel_are_bounded_together():
     assert out[0] == 10_006
     with pytest.raises(cp.CompileError, match="E309.*80000"):
         too_large[1, 1](x, out)
+
+
+LETTERS, STEPS = b"ABC\xff", range(5, 50, 7)
+
+
+def test_bytes_and_ranges_are_tables():
+    @cp.cube
+    def kernel(out):
+        i = cp.ABSOLUTE_POS
+        total = LETTERS[i] * 100 + STEPS[i]
+        for letter in LETTERS:
+            total += letter
+        out[i] = total
+
+    out = np.zeros(4, np.int32)
+    kernel[1, 4](out)
+    np.testing.assert_array_equal(
+        out, [LETTERS[i] * 100 + STEPS[i] + sum(LETTERS) for i in range(4)]
+    )

@@ -1,0 +1,38 @@
+"""Containers that change in place: captured by a kernel, they are compared by what they hold."""
+
+from __future__ import annotations
+
+from array import array
+from collections import ChainMap, UserDict, UserList, UserString, deque
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, TypeGuard
+
+_MAPPINGS = (dict, MappingProxyType, UserDict, ChainMap)
+_VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
+_SEQUENCES = (list, deque, UserList, UserString)
+_BUFFERS = (bytearray, memoryview, array)
+_CHANGING: Any = (*_MAPPINGS, *_VIEWS, *_SEQUENCES, *_BUFFERS, set)
+
+
+def may_change_inside(value: object) -> bool:
+    """Whether a value is a container that changes in place, also where a frozen object holds it."""
+    return isinstance(value, _CHANGING)
+
+
+def is_mapping(value: Any) -> TypeGuard[Mapping[Any, Any]]:
+    """Whether a value is a dictionary, or is read like one."""
+    return isinstance(value, _MAPPINGS)
+
+
+def is_ordered(value: Any) -> TypeGuard[Iterable[Any]]:
+    """Whether a value holds objects in an order, as tuples do; numbers in a buffer are none."""
+    return isinstance(value, (tuple, *_VIEWS, *_SEQUENCES))
+
+
+def buffer(value: Any) -> tuple[Any, ...] | None:
+    """What a container of plain numbers holds; None for any other value."""
+    if not isinstance(value, _BUFFERS):
+        return None
+    view = memoryview(value)
+    return view.format, view.shape, view.tobytes()
