@@ -175,7 +175,11 @@ class _Counter:
         elif name in _COPIES:
             found.copied += weight * sum(self._boxes.get(v, 0) for v in op.operands)
         elif name == "dot":
-            found.integers += weight * 8 * width_of(op.result.type)
+            lanes = weight * 2 * width_of(op.operands[0].type)
+            if element_of(op.result.type).is_float:
+                found.floats += lanes
+            else:
+                found.integers += lanes
         elif op.row.convergent is not None and not op.results:
             found.barriers += weight
         elif op.results and not isinstance(op.results[0].type, Buffer):

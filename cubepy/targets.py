@@ -172,8 +172,11 @@ _TILES = ("sapphirerapids", "emeraldrapids", "graniterapids", "diamondrapids")
 """CPUs with AMX."""
 _DOTS = ("cascadelake", "cooperlake", "icelake", "tigerlake", "rocketlake", "znver4", "znver5")
 """Further CPUs with dot products of bytes in lines of 64 (AVX-512 VNNI)."""
+_DOTS_OF_BF16 = ("cooperlake", "znver4", "znver5")
+"""Those of them that multiply bf16 too."""
 _DOT_FEATURES = frozenset(("avx512vnni", "avx512vl"))
-_TILE_FEATURES = _DOT_FEATURES | frozenset(("amx-tile", "amx-bf16", "amx-int8"))
+_BF16_FEATURES = _DOT_FEATURES | frozenset(("avx512bf16",))
+_TILE_FEATURES = _BF16_FEATURES | frozenset(("amx-tile", "amx-bf16", "amx-int8"))
 
 _CPU = Target(
     "cpu", "", line_bytes=32, shared_bytes=1 << 20, cache_bytes=1 << 20, max_cube_dim=1 << 16
@@ -201,6 +204,7 @@ def cpu_target(arch: str) -> Target:
     family = "aarch64" if arch.startswith(_ARM) else "x86-64"
     line_bytes = 64 if wide else 16 if arch in _NARROW else 32
     features = _DOT_FEATURES if arch.startswith(_DOTS) else _CPU.features
+    features = _BF16_FEATURES if arch.startswith(_DOTS_OF_BF16) else features
     features = _TILE_FEATURES if arch.startswith(_TILES) else features
     return replace(_CPU, arch=arch, line_bytes=line_bytes, family=family, features=features)
 

@@ -128,10 +128,11 @@ def _lane_mask(e: Emitter, op: Op) -> None:
 
 def _dot(e: Emitter, op: Op) -> None:
     a, b, sums = e.atoms(op)
+    word = f"_dot_{element_of(op.result.type).name}"
     if isinstance(op.result.type, DType):
-        e.assign(op, f"_dot({a}, {b}, ({sums},))[0]")
+        e.assign(op, f"{word}({a}, {b}, ({sums},))[0]")
     else:
-        e.assign(op, f"_dot({a}, {b}, {sums})")
+        e.assign(op, f"{word}({a}, {b}, {sums})")
 
 
 def _plane_pos(e: Emitter, op: Op) -> None:

@@ -269,7 +269,8 @@ DOT = _op(
     "dot",
     dot.dotting,
     "To each lane of c the products of four neighbouring lanes of a and b, as exact integers; the "
-    "sum wraps.",
+    "sum wraps. Of bf16, the products of two: first the odd lane's, then the even one's is added "
+    "in a step that rounds once to f32; numbers below 2**-126 may count as 0.",
     "cp.dot(a, b, c)",
     evaluation=dot.dot,
 )

@@ -313,8 +313,12 @@ def concat(a: Any, b: Any) -> Any:
 
 @_builtin
 def dot(a: Any, b: Any, c: Any) -> Any:
-    """c plus sums of products of four neighbouring lanes: lines of 4 n lanes of i8 or u8 each, and
-    a line of n lanes of i32, or one i32 for four lanes. Products are exact, the sums wrap."""
+    """c plus sums of products of neighbouring lanes: of four i8 or u8 in exact i32, which wraps, or
+    of two bf16 in f32. Lines of 4 n lanes of bytes, or 2 n of bf16, and n sums; or one sum.
+
+    Of bf16, first the odd lane's product, then the even one's is added in a step that rounds once;
+    factors and sums below 2**-126 may count as 0, as processors with such an instruction take them.
+    """
     return _only_inside("dot")
 
 

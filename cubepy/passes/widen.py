@@ -33,8 +33,9 @@ from cubepy.passes.round_to_odd import odd_f32, odd_fma
 _MOVES = (
     *(ops.CONST, ops.SELECT, ops.SPLAT, ops.EXTRACT, ops.INSERT, ops.SHUFFLE, ops.BITCAST),
     *(ops.MISALIGNMENT, cuda.ADDRESS),
+    ops.DOT,
 )
-"""Pure operations that look at no number."""
+"""Pure operations that look at no number, or that targets which have them have for all types."""
 _ROUNDING = (ops.ADD, ops.MUL)
 """Steps of reductions that round."""
 

@@ -18,7 +18,7 @@ from cubepy.ir.dot import dot
 from cubepy.ir.evaluate import halves
 from cubepy.ir.numbers import Number, convert, from_bits, round_to, to_bits
 from cubepy.ir.opdef import OpDef
-from cubepy.ir.types import DTYPES, DType, bf16, f8e4m3, f8e5m2, index32
+from cubepy.ir.types import DTYPES, DType, bf16, f8e4m3, f8e5m2, f32, i32, index32
 from cubepy.runtimes.interpreter.faults import check_failed, lane_outside
 from cubepy.runtimes.interpreter.memory import Tensor
 
@@ -133,7 +133,8 @@ WORDS: dict[str, Any] = {
     "_lane_mask": lane_mask,
     "_lane": lane_of,
     "_halves": halves,
-    "_dot": lambda *lanes: dot({}, (), lanes),
+    "_dot_i32": lambda *lanes: dot({}, (i32,) * 3, lanes),
+    "_dot_f32": lambda *lanes: dot({}, (f32,) * 3, lanes),
     "_range": positions,
     "_second": second,
     "_print": write,

@@ -418,3 +418,51 @@ def test_dots(device: str, n: int, left: str, right: str):
     np.testing.assert_array_equal(out[0], exact.astype("i4"))
     assert out[1, 0] == exact[:1].astype("i4")
     assert (out[1, 1:] == 5).all()
+
+
+@cp.cube
+def dots_of_bf16(a: cp.Lines, b: cp.Lines, c, out, n: cp.Comptime[int]):
+    """Sums of products of two neighbouring lanes: lines of sums, and one sum."""
+    i = cp.ABSOLUTE_POS
+    if i < a.size:
+        v, w = cp.bitcast(a[i], cp.bf16), cp.bitcast(b[i], cp.bf16)
+        cp.store(out[0], i * n, cp.dot(v, w, cp.load(c, i * n, line=n)))
+        if i == 0:
+            out[1, 0] = cp.dot(v[:2], w[:2], c[0])
+
+
+@pytest.mark.parametrize("n", [1, 3, 4, 8, 16])
+def test_dots_of_bf16(device: str, n: int):
+    """First the odd lane's product, then the even one's: each sum is rounded once."""
+    rng = np.random.default_rng(n)
+    a, b = (
+        (rng.standard_normal((40, 2 * n)) * 2.0 ** rng.integers(-9, 9, (40, 2 * n)))
+        .astype("f4")
+        .view("u4")
+        >> 16
+        for _ in range(2)
+    )
+    c = (rng.standard_normal(40 * n) * 2.0 ** rng.integers(-9, 20, 40 * n)).astype("f4")
+    c[0] = -np.inf
+    out = np.full((2, 40 * n), 5, "f4")
+    bits = (x.ravel().astype("u2") for x in (a, b))
+    dots_of_bf16.configure(device=device, line_size=2 * n).over(40)(*bits, c, out, n)
+    left, right = ((x << 16).view("f4").astype(np.longdouble).reshape(-1, 2) for x in (a, b))
+    product = left * right  # 16 bits, and sums of less than 64 besides: exact
+    expected = (c + product[:, 1]).astype("f4")
+    expected = (expected + product[:, 0]).astype("f4")
+    np.testing.assert_array_equal(out[0], expected)
+    assert out[1, 0] == expected[0]
+    assert (out[1, 1:] == 5).all()
+
+
+def test_dots_of_bf16_that_are_tiny_or_special(device: str):
+    """What lies below 2**-126 counts as itself or as 0; infinities and NaN stay what they are."""
+    a = np.array([1.0, 2.0**-130, np.inf, 0.0, np.inf, 1.0, np.nan, 0.0], "f4")
+    b = np.array([0.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0, 0.0], "f4")
+    c, out = np.array([0.0, 3.0, 1.0, 1.0], "f4"), np.full((2, 4), 5, "f4")
+    bits = ((x.view("u4") >> 16).astype("u2") for x in (a, b))
+    dots_of_bf16.configure(device=device, line_size=8).over(1)(*bits, c, out, 4)
+    assert out[0, 0] in (0.0, np.float32(2.0**-130))
+    assert out[0, 1] == np.inf
+    assert np.isnan(out[0, 2:]).all()

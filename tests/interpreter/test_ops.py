@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from cubepy.artifact import Data
@@ -18,6 +20,7 @@ from cubepy.ir.types import (
     Buffer,
     DType,
     Type,
+    bf16,
     bool_,
     element_of,
     f16,
@@ -107,6 +110,11 @@ def test_operations_with_attributes() -> None:
     check(ops.DOT, [make_line(i8, 4), make_line(i8, 4), i32], [a, b, (-(1 << 31),)])
     types: list[Type] = [make_line(i8, 8), make_line(i8, 8), make_line(i32, 2)]
     check(ops.DOT, types, [a + b, b + a, (1, (1 << 31) - 1)])
+    types = [make_line(bf16, 4), make_line(bf16, 4), make_line(f32, 2)]
+    check(ops.DOT, types, [(1.0, 2.5, -0.0, math.inf), (2.0**24, 3.0, 7.0, 1.0), (1.0, -math.inf)])
+    check(
+        ops.DOT, [make_line(bf16, 2), make_line(bf16, 2), f32], [(1.0, 1.0), (2.0**24, 1.0), (0.5,)]
+    )
     mask = make_line(bool_, 4)
     check(ops.SELECT, [mask, line, line], [(True, False, False, True), a, b])
     check(ops.SELECT, [bool_, line, line], [(False,), a, b])

@@ -461,7 +461,7 @@ class _Maker:
             return b.emit(row, self.value(element_of(t)), lanes=self.pick((2, 4)))
         if row is ops.LANE_MASK:
             return b.emit(row, self.value(index), self.value(index), lanes=self.pick((2, 4)))
-        if row is ops.DOT:
+        if row is ops.DOT:  # of bf16, what is below 2**-126 counts as what the processor likes
             lanes = self.pick((1, 2, 4))
             factors = (make_line(self.pick((i8, u8)), 4 * lanes) for _ in range(2))
             sums = i32 if lanes == 1 else make_line(i32, lanes)

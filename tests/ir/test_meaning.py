@@ -16,7 +16,21 @@ from cubepy.ir.evaluate import evaluate, halves
 from cubepy.ir.meaning import floordiv
 from cubepy.ir.numbers import Number, convert, from_bits, limits, to_bits
 from cubepy.ir.opdef import OpDef, TypingError
-from cubepy.ir.types import DTYPES, DType, Kind, f16, f32, f64, i8, i32, index, make_line, u8, u32
+from cubepy.ir.types import (
+    DTYPES,
+    DType,
+    Kind,
+    bf16,
+    f16,
+    f32,
+    f64,
+    i8,
+    i32,
+    index,
+    make_line,
+    u8,
+    u32,
+)
 from tests.floors import floor_pairs
 from tests.ir.strategies import special_numbers
 
@@ -283,6 +297,15 @@ def test_sums_of_products_wrap() -> None:
     a, b = (255, 255, 255, 255, 1, 2, 3, 4), (-128, -128, -128, -128, 127, -1, 0, 5)
     assert run(ops.DOT, types, a, b, (-(1 << 31), 7)) == ((1 << 31) - 4 * 255 * 128, 152)
     assert run(ops.DOT, [make_line(i8, 4)] * 2 + [i32], b[4:], b[:4], (0,)) == (-128 * 131,)
+
+
+def test_sums_of_products_of_bf16_round_each_step() -> None:
+    types = [make_line(bf16, 4), make_line(bf16, 4), make_line(f32, 2)]
+    a, b = (1.0, 1.0, 1.5, 2.0**-20), (-1.0, 2.0**24, 1.5, 2.0**-20)
+    assert run(ops.DOT, types, a, b, (1.0, 2.0**-24)) == (2.0**24 - 1, 2.25)
+    inner = [make_line(bf16, 2)] * 2 + [f32]
+    assert run(ops.DOT, inner, (2.0**-12, 1.0), (2.0**-12, 1.0), (2.0**-24,)) == (1.0,)
+    assert run(ops.DOT, inner, (math.inf, 1.0), (1.0, 1.0), (-math.inf,)) is not None
 
 
 def test_conversions() -> None:

@@ -161,6 +161,10 @@ def has_tiles() -> bool:
     return bool(cpu_device().target.matrix_units)
 
 
+DOTS = frozenset(("avx512vnni", "avx512bf16"))
+"""What processors with dot products of bytes and of bf16 are known by."""
+
+
 @pytest.fixture
 def small_steps(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Steps and cubes that small matrices have many of; what was chosen comes back.
@@ -171,7 +175,7 @@ def small_steps(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 
     def units(target: Any, problem: Any) -> Any:
         if request.param == "dots":
-            target = replace(target, line_bytes=64, features=frozenset(("avx512vnni",)))
+            target = replace(target, line_bytes=64, features=DOTS)
         found = real(target, problem)
         seen.append(found and replace(found, depth=found.line, width=64))
         return seen[-1]
@@ -225,9 +229,9 @@ def test_sums_of_short_integers_wrap():
 
 
 @pytest.mark.optional("torch")
-@pytest.mark.parametrize("small_steps", ["unit"], indirect=True)
+@BOTH
 @pytest.mark.parametrize("layouts", LAYOUT_PAIRS)
-def test_bf16_in_steps(layouts: str, small_steps: list[Any]):
+def test_bf16_in_steps(layouts: str, small_steps: list[Any], request: pytest.FixtureRequest):
     import torch
 
     torch.manual_seed(3)
@@ -241,7 +245,11 @@ def test_bf16_in_steps(layouts: str, small_steps: list[Any]):
         exact = a.double() @ b.double() + bias.double()
         largest = a.double().abs() @ b.double().abs() + bias.double().abs()
         assert ((out.double() - exact).abs() <= 2**-8 * exact.abs() + k * UNIT * largest).all()
-    assert [bool(t) for t in small_steps] == [has_tiles()] * 3
+    for t in small_steps:
+        assert t is None or t.has_unit == (has_tiles() and t.rows == 32)
+    has_form = bool(cpu_device().target.features & {"amx-bf16", "avx512bf16"})
+    is_told = request.node.callspec.params["small_steps"] == "dots"
+    assert all(small_steps) == (has_form or is_told)
 
 
 @pytest.mark.optional("torch")
@@ -266,6 +274,7 @@ def test_matrix_units_are_used_where_they_are(dtype: str):
     (launch,) = record(cp.kernels.matmul, specs, {}, parse_target("cpu:znver4"))
     text = launch.launcher.inspect(**launch.arguments, target="cpu:znver4")
     assert ("vpdpbusd.512" in text) == (dtype == "i8")
+    assert ("dpbf16ps.512" in text) == (dtype == "bf16")
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def matmul(
     read, `v` is a line of sums, of which `index` is the first element's. `precision`: "tf32" or
     "flex32" allow rounding of factors to these, where that is faster; "fast_accum" lets tensor
     cores add products of 8-bit floats with the fewer bits that they have for these; "exact" keeps
-    matrix units from taking bf16 below 2**-126 for 0, and tensor cores from adding 8-bit floats.
+    processors from taking bf16 below 2**-126 for 0, and tensor cores from adding 8-bit floats.
     `dtype`: of the result, for products of floats. Gives an array of the library of `a`, or fills
     `out`, which is no argument.
 
@@ -89,8 +89,9 @@ def matmul(
     floats are f32, of i8, i16 and u8 i32, others have the dtype of the factors. Integers wrap. The
     error of a float sum is at most k * 2**-24 (f64: 2**-53) times the sum of absolute products;
     tensor cores cut sums off, by up to (k + 1) * 2**-22 of that, and "tf32" cuts factors off first;
-    processors with AMX take factors and sums of bf16 below 2**-126 for 0, and Hopper's tensor cores
-    keep 13 bits of 128 products of 8-bit floats at a time, whose sums are added in f32.
+    processors with AMX or AVX512-BF16 take factors and sums of bf16 below 2**-126 for 0, and
+    Hopper's tensor cores keep 13 bits of 128 products of 8-bit floats at a time, whose sums are
+    added in f32.
     Raises `LaunchError` for shapes that do not fit, and `LaunchTypeError` for dtypes that do not.
     """
     if precision not in PRECISIONS:

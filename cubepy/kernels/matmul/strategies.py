@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from cubepy.ir.types import DType, i8, u8
+from cubepy.ir.types import DType, bf16, i8, u8
 from cubepy.kernels.matmul.blocks import Blocks
 from cubepy.kernels.matmul.problem import ROWS, Problem
 from cubepy.kernels.matmul.streams import Dots, Streams
@@ -53,6 +53,10 @@ EVEN = 64
 """Rows up to which tiles are made equally high."""
 DEEPEST = 512
 """The longest step along k."""
+
+
+_DOTS = {i8: "avx512vnni", u8: "avx512vnni", bf16: "avx512bf16"}
+"""What a processor that multiplies elements of a type by `cp.dot` is known by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +177,8 @@ def units(target: Target, problem: Problem) -> Units | None:
 
 def _has_dots(target: Target, dtype: DType) -> bool:
     """Whether lines of 64 bytes are multiplied by one instruction."""
-    return dtype in (i8, u8) and target.line_bytes >= ROW_BYTES and "avx512vnni" in target.features
+    feature = _DOTS.get(dtype)
+    return target.line_bytes >= ROW_BYTES and feature in target.features
 
 
 def divide(target: Target, problem: Problem, t: Blocks | Units) -> Division:

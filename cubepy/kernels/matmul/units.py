@@ -35,7 +35,7 @@ class Units:
     a block's. `width`: the most columns of a cube, a multiple of 32. `left`, `right`: the axis
     along which the factors are dense. `is_finished`: sums are converted, or go through a bias or an
     epilogue. `is_direct`: the left factor is whole blocks with dense rows, which are taken as they
-    lie. `has_unit`: by a matrix unit; else by `cp.dot`, of bytes. `cut`: cubes along the rows and
+    lie. `has_unit`: by a matrix unit; else by `cp.dot`. `cut`: cubes along the rows and
     along the columns of the result; empty where the rule cuts them.
     """
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from cubepy.ir import ops
 from cubepy.ir.core import Kernel, Op, Value
-from cubepy.ir.dot import GROUP
-from cubepy.ir.types import element_of, i32, width_of, with_element
+from cubepy.ir.dot import group_of
+from cubepy.ir.types import DType, element_of, f32, i32, width_of, with_element
 from cubepy.passes.legalise.capabilities import Capabilities
 from cubepy.passes.rewrite import Rewriter
 
 
 def lower_dots(kernel: Kernel, target: Capabilities) -> Kernel:
-    """`dot` as products of 32 bits, one lane of each group at a time."""
+    """`dot` as products of 32 bits, one lane of each group at a time, the last one first."""
     if target.has(ops.DOT, i32) or not any(op.row is ops.DOT for op in kernel.body.walk()):
         return kernel
     return _Lower().run(kernel)
@@ -23,19 +23,21 @@ class _Lower(Rewriter):
             self.out.append(self.renew(op))
             return
         a, b, total = self.values(op.operands)
-        for lane in range(GROUP):
+        for lane in reversed(range(group_of(element_of(op.result.type)))):
             left, right = self._lanes(op, a, lane), self._lanes(op, b, lane)
-            product = self.emit(ops.MUL, (left, right), {}, op.span)
-            total = self.emit(ops.ADD, (total, product), {}, op.span)
+            if element_of(op.result.type) is f32:
+                total = self.emit(ops.FMA, (left, right, total), {}, op.span)
+            else:
+                product = self.emit(ops.MUL, (left, right), {}, op.span)
+                total = self.emit(ops.ADD, (total, product), {}, op.span)
         self.replaced[op.result] = total
 
     def _lanes(self, op: Op, line: Value, lane: int) -> Value:
         """One lane of each group, in 32 bits."""
-        t = op.result.type
-        if width_of(line.type) == GROUP and t is i32:
+        t, dtype = op.result.type, element_of(op.result.type)
+        if isinstance(t, DType):
             found = self.emit(ops.EXTRACT, (line,), {"lane": lane}, op.span)
         else:
-            lanes = tuple(range(lane, width_of(line.type), GROUP))
+            lanes = tuple(range(lane, width_of(line.type), group_of(dtype)))
             found = self.emit(ops.SHUFFLE, (line, line), {"lanes": lanes}, op.span)
-        assert element_of(found.type).bits == 8
-        return self.emit(ops.CAST, (found,), {"type": with_element(found.type, i32)}, op.span)
+        return self.emit(ops.CAST, (found,), {"type": with_element(found.type, dtype)}, op.span)
