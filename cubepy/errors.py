@@ -184,6 +184,12 @@ _row(
     "return the same number and kinds of values everywhere",
 )
 _row(
+    "E117",
+    CompileError,
+    "this loop never ends: its condition always holds, and nothing leaves it",
+    "leave it with `break` or `return`",
+)
+_row(
     "E118",
     CompileError,
     "not every path through the helper `{name}` returns a value",

@@ -26,7 +26,7 @@ from cubepy.frontend.overloads import (
 from cubepy.frontend.running import comptime_result
 from cubepy.frontend.tables import look_up, table_of
 from cubepy.frontend.tensors import load_item
-from cubepy.frontend.tracer import Frame, Key, bind, lookup_local
+from cubepy.frontend.tracer import Frame, Key, bind, lookup_local, unset
 from cubepy.frontend.type_variables import dtype_of
 from cubepy.frontend.unpacking import items_of
 from cubepy.frontend.values import (
@@ -39,6 +39,7 @@ from cubepy.frontend.values import (
     is_comptime,
     is_dict,
     is_number,
+    type_of,
 )
 from cubepy.frontend.walrus import certain_targets, targets_where_true
 from cubepy.frontend.wording import describe, spell
@@ -66,7 +67,7 @@ def _name(frame: Frame, node: ast.Name) -> Any:
         if node.id in current.env:
             return lookup_local(current, node.id)
         if node.id in current.assigned.names:
-            raise frame.tracer.error("E103", name=node.id)
+            raise unset(frame, node.id)
         owner, current = current, current.parent
     return _captured(frame, owner, node.id)
 
@@ -120,21 +121,30 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Any:
         table = table_of(frame.tracer, owner, ast.unparse(node.value))
         if table is not None:
             return look_up(frame.tracer, table, item)
-    if not isinstance(owner, tuple | list | dict) and not is_comptime(owner):
+    known = is_comptime(item)
+    if not isinstance(owner, tuple | list | dict) and not (
+        is_comptime(owner) if known else hasattr(type_of(owner), "__getitem__")
+    ):
         raise frame.tracer.error(
             "E301",
             name=ast.unparse(node.value),
             type=describe(owner),
             suggestion="only tensors, lines and tuples have items",
         )
-    if not is_comptime(item):
-        hint = (
-            "its items are not all known: unroll the loop, as in `for k in cp.unroll(range(n))`, "
-            "or use cp.local(n, dtype)"
-        )
-        raise frame.tracer.error("E112", what="the index of a tuple", hint=hint)
+    if not known:
+        is_text = isinstance(owner, str)
+        what = "the index of a text" if is_text else "the index of a tuple"
+        hint = "use bytes, as in b'abc', whose items are numbers" if is_text else _UNROLL
+        raise frame.tracer.error("E112", what=what, hint=hint)
     found = comptime_result(frame, operator.getitem, owner, item)
     return refuse_array(frame, ast.unparse(node), found)
+
+
+_USE_NUMBER = "pass an array, or leave the brackets out"
+_UNROLL = (
+    "its items are not all known: unroll the loop, as in `for k in cp.unroll(range(n))`, "
+    "or use cp.local(n, dtype)"
+)
 
 
 def _lane(frame: Frame, line: Value, item: Any, node: ast.expr) -> Value:
@@ -143,7 +153,7 @@ def _lane(frame: Frame, line: Value, item: Any, node: ast.expr) -> Value:
             "E301",
             name=ast.unparse(node),
             type=describe(line),
-            suggestion=f"a number has no items; {OF_NUMBERS}",
+            suggestion=f"a number has no items; {_USE_NUMBER if frame.is_kernel else OF_NUMBERS}",
         )
     b, width = frame.tracer.b, line.type.width
     if isinstance(item, slice):

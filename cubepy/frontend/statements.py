@@ -235,6 +235,9 @@ def _while(frame: Frame, node: ast.While) -> Flow:
     known = _comptime_test(frame, node)
     if known is False:
         return execute_block(frame, node.orelse)
+    if known and not _breaks(node.body) and not _returns(node.body):
+        frame.tracer.b.span = frame.span(node.test)
+        raise frame.tracer.error("E117")
 
     tested: dict[str, Any] = {}
 

@@ -154,11 +154,26 @@ def bind(frame: Frame, name: str, value: Any) -> None:
         note_name(frame, name, value)
 
 
+def unset(frame: Frame, name: str) -> Error:
+    """E103; where a global has that name too, it says why it is not meant."""
+    owner: Frame | None = frame
+    while owner is not None and owner.captures is None:
+        owner = owner.parent
+    function = owner.captures.function if owner is not None and owner.captures else None
+    hint = None
+    if function is not None and name in function.__globals__:
+        hint = (
+            f"`{name}` is assigned in `{frame.source.name}`, so that the global is not meant here: "
+            "give the local another name"
+        )
+    return frame.tracer.error("E103", name=name, hint=hint)
+
+
 def lookup_local(frame: Frame, name: str) -> Any:
     """The value of a name in the frame; KeyError if the frame has none."""
     value = frame.env[name]
     if value is UNSET:
-        raise frame.tracer.error("E103", name=name)
+        raise unset(frame, name)
     if isinstance(value, Conflict):
         raise conflict_error(frame, name, value)
     if not isinstance(value, SLOTS):

@@ -341,3 +341,25 @@ def too_large_arrays_of_units():
         x[cp.UNIT_POS] = held[cp.UNIT_POS]
 
     kernel[1, 32](floats(32))
+
+
+@case
+def nothing_indexed():
+    @cp.cube
+    def kernel(x, bias):
+        i = cp.ABSOLUTE_POS
+        x[i] += bias[i]  # here
+
+    kernel[1, 8](floats(), None)
+
+
+@case
+def a_text_indexed_at_run_time():
+    letters = "abc"
+
+    @cp.cube
+    def kernel(x):
+        i = cp.ABSOLUTE_POS
+        x[i] = ord(letters[i])  # here
+
+    kernel[1, 3](floats())

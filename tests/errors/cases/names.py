@@ -419,3 +419,16 @@ def deep_chain_of_calls():
         x[0] = outer(x[0])
 
     kernel[1, 1](floats())
+
+
+COUNT = 0
+
+
+@case
+def a_global_is_assigned():
+    @cp.cube
+    def kernel(x):
+        COUNT += 1  # noqa: F823 # here
+        x[0] = COUNT
+
+    kernel[1, 1](floats())

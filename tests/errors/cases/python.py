@@ -344,3 +344,26 @@ def complex_literal():
         x[0] = x[0] * 2j  # here
 
     kernel[1, 1](floats())
+
+
+@case
+def loop_without_an_end():
+    @cp.cube
+    def kernel(x):
+        while True:  # here
+            x[0] += 1
+
+    kernel[1, 1](floats())
+
+
+@case
+def loop_that_only_an_inner_break_leaves():
+    @cp.cube
+    def kernel(x):
+        while True:  # here
+            for k in range(3):
+                if x[k] > 1:
+                    break
+            x[0] += 1
+
+    kernel[1, 1](floats())
