@@ -139,13 +139,14 @@ def source(name: str) -> str:
     """Where the value in force comes from: "settings", "environment" or "default"."""
     if name in (overrides.get() or {}) or name in _chosen:
         return "settings"
-    return "environment" if _ROWS[name].variable in os.environ else "default"
+    return "environment" if os.environ.get(_ROWS[name].variable) else "default"
 
 
 def _from_environment(row: Setting) -> Any:
-    """The environment is read once: launches ask for settings all the time."""
+    """The environment is read once: launches ask for settings all the time. An empty variable counts
+    as one that is not set."""
     text = os.environ.get(row.variable)
-    found = row.default if text is None else _parse(row, row.variable, text)
+    found = _parse(row, row.variable, text) if text else row.default
     return _read.setdefault(row.name, found)
 
 
