@@ -143,8 +143,10 @@ def source(name: str) -> str:
 
 
 def _from_environment(row: Setting) -> Any:
-    """The environment is read once: launches ask for settings all the time. An empty variable counts
-    as one that is not set."""
+    """The environment is read once: launches ask for settings all the time.
+
+    An empty variable counts as one that is not set.
+    """
     text = os.environ.get(row.variable)
     found = _parse(row, row.variable, text) if text else row.default
     return _read.setdefault(row.name, found)
