@@ -81,7 +81,7 @@ class CubeKernel(CubeFunction):
     def _read_parameters(self) -> None:
         """Take the function's parameters as they are now."""
         self._header = _header(self.function)
-        self.signature = inspect.signature(self.function)
+        self.signature = inspect.signature(self.function, follow_wrapped=False)
         self._annotations: dict[str, Any] | None = None
         self.parameters = tuple(self.signature.parameters)
         self.fast = None
@@ -476,9 +476,15 @@ def cube(function: Any = None) -> Any:
     if function is None:
         return cube
     if not callable(function) or not hasattr(function, "__code__"):
-        raise TypeError("@cube decorates Python functions")
+        above = type(function).__name__
+        hint = f"; write @{above} above @cp.cube" if above in _ABOVE else ""
+        raise TypeError(f"@cube decorates Python functions, not a {above}{hint}")
     _resolve_local_names(function, sys._getframe(1).f_locals)
     return CubeKernel(function)
+
+
+_ABOVE = ("staticmethod", "classmethod", "property")
+"""What else decorates methods."""
 
 
 def _resolve_local_names(function: Any, names: dict[str, Any]) -> None:

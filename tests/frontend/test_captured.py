@@ -284,6 +284,16 @@ def doubled(function: Any) -> Any:
     return around
 
 
+def doubled_stores(function: Any) -> Any:
+    @functools.wraps(function)
+    def around(*tensors):
+        function(*tensors)
+        out = tensors[1]
+        out[0] *= 2
+
+    return around
+
+
 @doubled
 def next_of(v):
     return v + 1
@@ -295,6 +305,26 @@ def test_a_decorated_helper_has_the_signature_of_what_surrounds_it():
         out[0] = next_of(x[0]) + next_of(5)
 
     assert launch(kernel) == 16
+
+
+@cp.cube
+@doubled_stores
+def store_next(x, out):
+    out[0] = x[0] + 1
+
+
+def test_a_decorated_kernel_has_the_signature_of_what_surrounds_it():
+    assert launch(store_next) == 4
+
+
+def test_what_stands_above_a_kernel_of_a_class():
+    with pytest.raises(TypeError, match="not a staticmethod; write @staticmethod above @cp.cube"):
+
+        class Holding:
+            @cp.cube
+            @staticmethod
+            def kernel(x, out):
+                out[0] = x[0]
 
 
 def test_getattr_and_hasattr():
