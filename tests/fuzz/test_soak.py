@@ -43,6 +43,14 @@ def test_a_crash_is_a_find_and_the_rest_is_run(capsys: pytest.CaptureFixture[str
     assert "wide 3: crash" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_child_runs_each_family(family: str) -> None:
+    """In its own process, where passes are verified once: tests verify each."""
+    tally = soak.Tally()
+    soak.child(Chunk(family, 34_000_001, 1), tally)
+    assert (tally.ran[family], tally.finds) == (1, [])
+
+
 def test_all_seeds_are_run_once() -> None:
     chunks = list(soak._chunks(100, 5000, None, None))
     assert sum(chunk.count for chunk in chunks) == 5000
