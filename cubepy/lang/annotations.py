@@ -72,6 +72,9 @@ class ComptimeAnnotation:
 
     of: Any = None
 
+    def __repr__(self) -> str:
+        return "cp.Comptime" if self.of is None else f"cp.Comptime[{_shown(self.of)}]"
+
 
 if TYPE_CHECKING:
     from typing import Annotated, Generic

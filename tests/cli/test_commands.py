@@ -29,6 +29,15 @@ def doctor_with(threads: str) -> subprocess.CompletedProcess[str]:
 
 
 class TestHelp:
+    def test_as_a_module(self):
+        found = subprocess.run(
+            [sys.executable, "-m", "cubepy", "--version"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (found.returncode, found.stdout.split()[0]) == (0, "cubepy")
+
     def test_lists_every_command(self, cli):
         found = cli("--help")
         assert found.status == 0

@@ -262,3 +262,12 @@ def no_valid_configuration():
         out[:] = config["n"]
 
     fill(np.zeros(3))  # here
+
+
+@case
+def missing_comptime_argument():
+    @cp.cube
+    def kernel(x, n: cp.Comptime[int]):
+        x[0] = n
+
+    kernel[1, 1](floats())  # here

@@ -1,0 +1,5 @@
+"""`python -m cubepy` is `cubepy`."""
+
+from cubepy.cli.main import main
+
+main()
