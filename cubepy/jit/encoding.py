@@ -463,7 +463,7 @@ def _capture_rows(words: Words, captured: Captured) -> list[list[int]]:
     """How to read a captured name; what it is now was found to be what the code was made for.
 
     Another object that is only equal, such as a function of the same text, is none to remember: the
-    other rows tell of changes of the first.
+    other rows report changes of the first.
     """
     reader: Any = getattr(captured.read, "__self__", None)
     name = captured.name

@@ -58,7 +58,7 @@ def of_left(f: cp.Comptime, a: cp.Comptime, b: cp.i64, out):
 
 
 def expect(launch: Any, python: Any, a: int, b: int, out: np.ndarray, kernel: str) -> None:
-    """The exact result, or the fault that tells both operands."""
+    """The exact result, or the fault that names both operands."""
     exact = python(a, b)
     if LEAST <= exact <= LARGEST:
         launch()

@@ -138,7 +138,7 @@ class Maker:
 
 
 def outcome(device: str, body: Any, a: int, b: int) -> Any:
-    """The sum, or what the first fault tells."""
+    """The sum, or what the first fault reports."""
     x, out = np.arange(1, SIZE + 1, dtype=np.float32), np.zeros(1, np.float32)
     try:
         program.configure(device=device, checked=True, line_size=1)[1, 1](body, x, a, b, out)

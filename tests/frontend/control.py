@@ -1,4 +1,4 @@
-"""Kernels that steer: loops, branches, jumps and returns; `test_control.py` runs them.
+"""Kernels of control flow: loops, branches, jumps and returns; `test_control.py` runs them.
 
 Each is `kernel(x, out)` with one unit for each element of `x`.
 """

@@ -1,4 +1,4 @@
-"""Control flow: every statement that steers, in kernels and helpers, against Python itself."""
+"""Control flow: every statement of it, in kernels and helpers, against Python itself."""
 
 from typing import Any
 

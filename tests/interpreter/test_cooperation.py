@@ -372,10 +372,10 @@ def test_inspection_shows_python():
 
 
 @cp.cube
-def tell(x):
+def say(x):
     print("unit", cp.UNIT_POS, f"has {x[cp.UNIT_POS]} of {{}}")
 
 
 def test_print(capsys):
-    on(tell)[1, 2](np.array([1.5, 2.5], np.float32))
+    on(say)[1, 2](np.array([1.5, 2.5], np.float32))
     assert capsys.readouterr().out == "unit 0 has 1.5 of {}\nunit 1 has 2.5 of {}\n"

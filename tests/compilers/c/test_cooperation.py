@@ -221,7 +221,7 @@ def test_units_that_returned_read_nothing(device: str):
 
 
 @cp.cube
-def tell(x):
+def say(x):
     i = cp.ABSOLUTE_POS
     if x[i] > 2:
         cp.print(f"x[{i}] is {x[i]}, 100%")
@@ -229,13 +229,13 @@ def tell(x):
 
 def test_print(require_text_device: Any, capfd: pytest.CaptureFixture[str]):
     require_text_device("pocl")
-    tell.configure(device="pocl")[1, 4](np.array([1.0, 2.5, 3.0, 0.0], np.float32))
+    say.configure(device="pocl")[1, 4](np.array([1.0, 2.5, 3.0, 0.0], np.float32))
     assert sorted(capfd.readouterr().out.splitlines()) == ["x[1] is 2.5, 100%", "x[2] is 3, 100%"]
 
 
 def test_print_is_refused_by_metal():
     with pytest.raises(UnsupportedError, match=r"`cp.print` is not available on metal.*printf"):
-        tell.inspect("f32[4]", target="metal")
+        say.inspect("f32[4]", target="metal")
 
 
 @cp.cube
