@@ -1,7 +1,8 @@
 """A product written with `cp.cmma`, beside cuBLAS: `python -m bench.gpu_fragments [--all]`.
 
-bf16, sums in f32, rows of both factors dense; timed as replays of graphs in turns. `--all` measures
-every configuration, else the first alone.
+bf16, sums in f32, rows of both factors dense; timed as replays of graphs in turns. Tiles lie
+swizzled in shared memory, where the copy engine puts them (from sm_90 on), or the units themselves.
+`--all` measures every configuration, else the first alone.
 """
 
 from __future__ import annotations
@@ -17,114 +18,240 @@ from cubepy.record import dataclass
 
 FLOOR = 0.6
 SIZES = (4096, 8192)
+DEPTH, WIDTH = 64, 64
+"""Elements of k in a stage, and columns of a plane: rows of 128 bytes in shared memory."""
+SWIZZLE = 128
+PART = 16
+"""Elements of k that a product of fragments takes."""
+PARTS = DEPTH // PART
+PRODUCERS = 128
+"""Units of the warpgroup whose first unit starts the copies of the engine."""
 
 
 @dataclass(frozen=True)
 class Config:
-    """Tiles of a cube (rows, columns, depth), planes along rows and columns, stages of the ring,
-    and rows of tiles that cubes take together, so that they share what the cache holds."""
+    """Rows and columns of a cube's tile, planes along the rows, stages of the ring, rows of tiles
+    that cubes take together, so that they share what the cache holds, and whether the copy engine
+    fills the stages."""
 
-    tile: tuple[int, int, int]
-    planes: tuple[int, int]
+    tile: tuple[int, int]
+    down: int
     stages: int
     band: int
+    engine: bool
+
+    @property
+    def across(self) -> int:
+        """Planes along the columns."""
+        return self.tile[1] // WIDTH
+
+    @property
+    def nbytes(self) -> int:
+        """A stage."""
+        return sum(self.tile) * DEPTH * 2
 
 
 CONFIGS = (
-    Config((128, 256, 64), (2, 4), 3, 8),
-    Config((128, 256, 64), (2, 4), 4, 8),
-    Config((128, 128, 32), (2, 2), 4, 8),
-    Config((128, 256, 32), (2, 4), 4, 8),
-    Config((128, 128, 64), (2, 2), 3, 8),
-    Config((256, 128, 64), (4, 2), 4, 4),
-    Config((256, 128, 32), (4, 2), 4, 4),
+    Config((256, 128), 4, 4, 4, True),
+    Config((128, 256), 2, 4, 8, True),
+    Config((128, 256), 2, 3, 8, True),
+    Config((128, 256), 2, 4, 8, False),
+    Config((256, 128), 4, 4, 4, False),
 )
 
 
-def copied(x: Any, extents: Any) -> Any:
-    """What lies behind the place of a unit's first copy of 16 bytes in a tile."""
-    across = extents[1] // 8
-    return x[cp.UNIT_POS // across :, cp.UNIT_POS % across * 8 :]
+# One tile, by planes
 
 
-def copy_tile(to: Any, x: Any, extents: Any, share: Any) -> None:
-    """Start copies of 16 bytes: share i of n of a tile of `x`; both are `copied`."""
-    high, (part, parts) = cp.CUBE_DIM * 8 // extents[1], share
-    for n in cp.unroll(range(part, extents[0] // high, parts)):
-        cp.cuda.async_copy(to, (n * high, 0), x, (n * high, 0), 8)
+def load_part(x: Any, y: Any, left: Any, right: Any, at: Any) -> None:
+    """A plane's part of k from `at` on; `left`, `right`: its rows and columns of a stage."""
+    cp.cmma.load(y, right, (at, 0), SWIZZLE)
+    for r in cp.unroll(range(len(x))):
+        cp.cmma.load(x[r], left, (r * 16, at), SWIZZLE)
 
 
-def tile_of(a: Any, c: Any, config: Any) -> Any:
-    """The first row and column of a cube's tile, by bands of rows."""
-    m, n, _ = config.tile
-    across = c.shape[1] // n
-    group, within = (
-        cp.CUBE_POS // (config.band * across),
-        cp.CUBE_POS % (config.band * across),
-    )
-    return (group * config.band + within % config.band) * m, within // config.band * n
+def multiply_part(sums: Any, x: Any, y: Any) -> None:
+    for r in cp.unroll(range(len(x))):
+        cp.cmma.mma(sums[r], x[r], y)
+
+
+def store_tile(c: Any, sums: Any, row: Any, column: Any) -> None:
+    for r in cp.unroll(range(len(sums))):
+        cp.cmma.store(c, (row + r * 16, column), sums[r])
+
+
+def banded(tile: Any, across: Any, config: Any) -> Any:
+    """The first row and column of a tile: bands of rows are gone through column by column."""
+    group, within = tile // (config.band * across), tile % (config.band * across)
+    row = (group * config.band + within % config.band) * config.tile[0]
+    return cp.i32(row), cp.i32(within // config.band * config.tile[1])
+
+
+def shared_tiles(config: Any) -> Any:
+    """Stages of blocks of rows of 128 bytes: one of rows of `a`; those of 64 columns of `b`, whose
+    rows are those of k."""
+    (m, n), stages = config.tile, config.stages
+    left = cp.shared((stages, 1, m, DEPTH), cp.bf16)
+    return left, cp.shared((stages, n // WIDTH, DEPTH, WIDTH), cp.bf16)
+
+
+def own_tiles(left: Any, right: Any, plane: Any, config: Any) -> Any:
+    """A plane's rows and columns of all stages, and where they begin in the cube's tile."""
+    i, j = plane // config.across * (config.tile[0] // config.down), plane % config.across
+    return left[:, 0, i:], right[:, j], i, j * WIDTH
+
+
+# By the copy engine
 
 
 @cp.cube
 def multiply(
+    a: cp.cuda.TensorMap,
+    b: cp.cuda.TensorMap,
+    c: cp.Tensor[cp.bf16],
+    tiles: cp.u32,
+    steps: cp.i32,
+    config: cp.Comptime[Config],
+):
+    """c = a @ b, whose extents are multiples of the tiles. Cubes stay, and make every
+    CUBE_COUNT-th tile; a warpgroup copies, so that the next tile begins while one is stored."""
+    left, right = shared_tiles(config)
+    ring = cp.pipelines.ring(config.stages, config.down * config.across)
+    cp.sync_cube()
+    place, across = ring.start(), cp.u32(c.shape[1]) // config.tile[1]
+    mine = range(cp.u32(cp.CUBE_POS), tiles, cp.u32(cp.CUBE_COUNT))
+    if cp.i32(cp.UNIT_POS // PRODUCERS) == 0:
+        cp.cuda.decrease_registers(40)
+        if cp.UNIT_POS == 0:
+            for tile in mine:
+                at = banded(tile, across, config)
+                place = copy_steps(left, right, a, b, ring, place, at, steps, config)
+    else:
+        cp.cuda.increase_registers(232)
+        plane = cp.PLANE_POS - PRODUCERS // cp.PLANE_DIM
+        rows, columns, i, j = own_tiles(left, right, plane, config)
+        for tile in mine:
+            row, column = banded(tile, across, config)
+            sums, place = sum_steps(rows, columns, ring, place, steps, config)
+            store_tile(c, sums, row + i, column + j)
+
+
+def copy_steps(
+    left: Any, right: Any, a: Any, b: Any, ring: Any, place: Any, tile: Any, steps: Any, config: Any
+) -> Any:
+    """Copy all steps of a tile; gives the next place in the ring."""
+    row, column = tile
+    for step in range(steps):
+        stage, k = place.stage, step * DEPTH
+        ring.acquire(place, config.nbytes)
+        cp.cuda.tensor_load(left, (stage, 0, 0, 0), a, (row, k), ring.full, stage)
+        for n in cp.unroll(range(right.shape[1])):
+            origin = k, column + n * WIDTH
+            cp.cuda.tensor_load(right, (stage, n, 0, 0), b, origin, ring.full, stage)
+        place = ring.following(place)
+    return place
+
+
+def sum_steps(left: Any, right: Any, ring: Any, place: Any, steps: Any, config: Any) -> Any:
+    """The sums of a plane over all steps, and the next place. `left`, `right`: its rows and columns
+    of all stages. Parts are loaded one ahead, also from the next stage; a stage is released once
+    its last part is in registers."""
+    high = range(config.tile[0] // config.down // 16)
+    x = [[cp.cmma.fragment("a", 16, PART, cp.bf16) for _ in high] for _ in range(2)]
+    y = [cp.cmma.fragment("b", PART, WIDTH, cp.bf16) for _ in range(2)]
+    sums = [cp.cmma.fragment("accumulator", 16, WIDTH, cp.f32, fill=0) for _ in high]
+    ring.wait(place)
+    load_part(x[0], y[0], left[place.stage], right[place.stage], 0)
+    for step in range(steps):
+        for part in cp.unroll(range(PARTS - 1)):
+            at, then = (part + 1) * PART, (part + 1) % 2
+            load_part(x[then], y[then], left[place.stage], right[place.stage], at)
+            multiply_part(sums, x[part % 2], y[part % 2])
+        last = place.stage
+        place = ring.following(place)
+        if step < steps - 1:
+            ring.wait(place)
+            load_part(x[0], y[0], left[place.stage], right[place.stage], 0)
+        multiply_part(sums, x[1], y[1])
+        if cp.plane_elect():
+            ring.release(last)
+    return sums, place
+
+
+# By asynchronous copies of all units
+
+
+def copied(x: Any) -> Any:
+    """What lies behind the place of a unit's first copy of 16 bytes in rows of 128."""
+    return x[cp.UNIT_POS // 8 :, cp.UNIT_POS % 8 * 8 :]
+
+
+def copy_part(to: Any, x: Any, part: Any, parts: Any) -> None:
+    """Start one of some parts of the copies of 16 bytes to the blocks of a stage; `x` is `copied`,
+    and its blocks lie side by side."""
+    r, high = cp.UNIT_POS // 8, cp.CUBE_DIM // 8
+    at = cp.pipelines.swizzled(r, cp.UNIT_POS % 8 * 16) // 2
+    blocks, rows, width = to.shape
+    for n in cp.unroll(range(part, blocks * rows // high, parts)):
+        block, row = n * high // rows, n * high % rows
+        cp.cuda.async_copy(to, (block, row + r, at), x, (row, block * width), 8)
+
+
+@cp.cube
+def multiply_copied(
     a: cp.Tensor[cp.bf16],
     b: cp.Tensor[cp.bf16],
     c: cp.Tensor[cp.bf16],
     config: cp.Comptime[Config],
 ):
-    """c = a @ b, whose extents are multiples of the tiles. A ring of stages hides the copies; rows
-    in shared memory are 16 bytes longer, so that eight of them lie in different banks. Fragments
-    come to registers one part of 16 elements of k ahead, also over the barrier, and copies are
-    spread over the parts, so that tensor cores always have work that has arrived."""
-    (m, n, depth), (down, across), stages = config.tile, config.planes, config.stages
-    left = cp.shared((stages, m, depth + 8), cp.bf16)
-    right = cp.shared((stages, depth, n + 8), cp.bf16)
-    row, column = tile_of(a, c, config)
-    i, j = cp.PLANE_POS // across * (m // down), cp.PLANE_POS % across * (n // across)
-    rows, columns = m // down, n // across
-    x = [[cp.cmma.fragment("a", 16, 16, cp.bf16) for _ in range(rows // 16)] for _ in range(2)]
-    y = [cp.cmma.fragment("b", 16, columns, cp.bf16) for _ in range(2)]
-    sums = [cp.cmma.fragment("accumulator", 16, columns, cp.f32, fill=0) for _ in range(rows // 16)]
-    steps, parts = a.shape[1] // depth, depth // 16
-    from_a, from_b = copied(a[row:], (m, depth)), copied(b[:, column:], (depth, n))
+    """As `multiply`, for GPUs without a copy engine: copies are spread over the parts of a step,
+    whose barrier says that those of a stage have arrived."""
+    stages, steps = config.stages, a.shape[1] // DEPTH
+    left, right = shared_tiles(config)
+    rows, columns, i, j = own_tiles(left, right, cp.PLANE_POS, config)
+    row, column = banded(cp.CUBE_POS, c.shape[1] // config.tile[1], config)
+    high = range(config.tile[0] // config.down // 16)
+    x = [[cp.cmma.fragment("a", 16, PART, cp.bf16) for _ in high] for _ in range(2)]
+    y = [cp.cmma.fragment("b", PART, WIDTH, cp.bf16) for _ in range(2)]
+    sums = [cp.cmma.fragment("accumulator", 16, WIDTH, cp.f32, fill=0) for _ in high]
+    from_a, from_b = copied(a[row:]), copied(b[:, column:])
     for s in cp.unroll(range(stages - 1)):
-        copy_tile(copied(left[s], (m, depth)), from_a[:, s * depth :], (m, depth), (0, 1))
-        copy_tile(copied(right[s], (depth, n)), from_b[s * depth :], (depth, n), (0, 1))
+        copy_part(left[s], from_a[:, s * DEPTH :], 0, 1)
+        copy_part(right[s], from_b[s * DEPTH :], 0, 1)
         cp.cuda.async_commit()
     cp.cuda.async_wait(stages - 2)
     cp.sync_cube()
-    for r in cp.unroll(range(rows // 16)):
-        cp.cmma.load(x[0][r], left[0, i:], (r * 16, 0))
-    cp.cmma.load(y[0], right[0, :, j:], (0, 0))
+    load_part(x[0], y[0], rows[0], columns[0], 0)
     stage, free = cp.i32(0), cp.i32(stages - 1)
     for step in range(steps):
-        start = min(step + stages - 1, steps - 1) * depth  # the last tile again, instead of an if
-        next_a, to_left = from_a[:, start:], copied(left[free], (m, depth))
-        next_b, to_right = from_b[start:], copied(right[free], (depth, n))
-        for part in cp.unroll(range(parts)):
-            at, now, then = (part + 1) % parts * 16, part % 2, (part + 1) % 2
-            if part == parts - 1:
+        start = min(step + stages - 1, steps - 1) * DEPTH  # the last tile again, instead of an if
+        for part in cp.unroll(range(PARTS)):
+            at, then = (part + 1) % PARTS * PART, (part + 1) % 2
+            if part == PARTS - 1:
                 cp.cuda.async_commit()
                 cp.cuda.async_wait(stages - 2)
                 cp.sync_cube()
                 stage = cp.i32(0) if stage == stages - 1 else stage + 1
                 free = cp.i32(0) if free == stages - 1 else free + 1
-            cp.cmma.load(y[then], right[stage, :, j:], (at, 0))
-            for r in cp.unroll(range(rows // 16)):
-                cp.cmma.load(x[then][r], left[stage, i:], (r * 16, at))
-                cp.cmma.mma(sums[r], x[now][r], y[now])
-            if part < parts - 1:
-                copy_tile(to_left, next_a, (m, depth), (part, parts - 1))
-                copy_tile(to_right, next_b, (depth, n), (part, parts - 1))
-    for r in cp.unroll(range(rows // 16)):
-        cp.cmma.store(c, (row + i + r * 16, column + j), sums[r])
+            load_part(x[then], y[then], rows[stage], columns[stage], at)
+            multiply_part(sums, x[part % 2], y[part % 2])
+            if part < PARTS - 1:
+                copy_part(left[free], from_a[:, start:], part, PARTS - 1)
+                copy_part(right[free], from_b[start:], part, PARTS - 1)
+    store_tile(c, sums, row + i, column + j)
 
 
 def launch(a: Any, b: Any, c: Any, config: Config) -> Callable[[], Any]:
     """A call without arguments."""
-    (m, n, _), (down, across) = config.tile, config.planes
-    cubes = c.shape[0] // m * (c.shape[1] // n)
-    return multiply[cubes, 32 * down * across].bind(a, b, c, config)
+    (m, n), planes = config.tile, config.down * config.across
+    tiles = c.shape[0] // m * (c.shape[1] // n)
+    if not config.engine:
+        return multiply_copied[tiles, 32 * planes].bind(a, b, c, config)
+    maps = [cp.cuda.tensor_map(x, (rows, 64), SWIZZLE) for x, rows in ((a, m), (b, DEPTH))]
+    cubes = min(tiles, cp.device("cuda:0").target.multiprocessors)
+    units = PRODUCERS + 32 * planes
+    kernel = multiply.configure(registers=168)
+    return kernel[cubes, units].bind(*maps, c, tiles, a.shape[1] // DEPTH, config)
 
 
 def measured(size: int, config: Config) -> Row:
@@ -139,7 +266,7 @@ def measured(size: int, config: Config) -> Row:
     rates = {name: 2e-9 * size**3 / ms for name, ms in times.items()}
     floor = FLOOR if size == SIZES[0] and config == CONFIGS[0] else None
     ratio = times["cublas"] / times["ours"]
-    name = f"cmma {size} {config.tile} {config.planes} {config.stages}"
+    name = f"cmma {size} {config.tile} {config.stages} {'engine' if config.engine else 'units'}"
     return Row(name, rates["ours"], rates["cublas"], ratio, floor, error)
 
 

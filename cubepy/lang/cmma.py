@@ -35,6 +35,7 @@ from cubepy.lang import amx, cuda, metal
 from cubepy.lang import builtins as cp
 from cubepy.lang.annotations import Comptime
 from cubepy.lang.builtins import CUBE_DIM, PLANE_COUNT, PLANE_DIM, PLANE_POS, UNIT_POS_PLANE
+from cubepy.lang.pipelines import swizzled
 from cubepy.lang.tiles import SUMS, Layout, choose
 from cubepy.record import dataclass
 
@@ -92,24 +93,26 @@ def _set_all(tile: Fragment, value: Any) -> None:
             tile.held[k] = tile.dtype(value)
 
 
-def load(tile: Fragment, x: Any, index: Any) -> None:
+def load(tile: Fragment, x: Any, index: Any, swizzle: Comptime = 0) -> None:
     """tile[r, c] = x[i + r, j + c], with index = (i, j); zero outside of `x`. Converts.
 
-    `x` has two axes, in global or shared memory.
+    `x` has two axes, in global or shared memory. `swizzle`: 0, or the bytes (32, 64, 128) that the
+    places of a row are exchanged within, as `cp.pipelines.swizzled` says and tensor maps do; rows
+    are counted from that of `x`, and consist of whole such spans.
     """
     cp.static_assert(x.rank == 2, "cp.cmma.load takes a tensor of two axes")
     i, j = index
     if tile.layout.is_shared:
-        _load_shared(tile, x, i, j)
+        _load_shared(tile, x, i, j, swizzle)
     elif _is_matrices(tile, x):
         if cp.plane_all(_covers(tile, x, i, j) and cp.misalignment(x, (0, j), line=_ROW) == 0):
-            _load_matrices(tile, x, i, j)
+            _load_matrices(tile, x, i, j, swizzle)
         else:
-            _load_held(tile, x, i, j, True)
+            _load_held(tile, x, i, j, swizzle, True)
     elif _covers(tile, x, i, j):
-        _load_held(tile, x, i, j, False)
+        _load_held(tile, x, i, j, swizzle, False)
     else:
-        _load_held(tile, x, i, j, True)
+        _load_held(tile, x, i, j, swizzle, True)
 
 
 def mma(accumulator: Fragment, a: Fragment, b: Fragment) -> None:
@@ -230,32 +233,42 @@ def _covers(tile: Fragment, x: Any, i: Any, j: Any) -> Any:
 # Loading
 
 
-def _load_shared(tile: Fragment, x: Any, i: Any, j: Any) -> None:
+def _column(x: Any, i: Any, j: Any, swizzle: int) -> Any:
+    """Where the element of row i and column j is in its row."""
+    if swizzle == 0:
+        return j
+    return swizzled(i, j * x.dtype.itemsize, swizzle) // x.dtype.itemsize
+
+
+def _load_shared(tile: Fragment, x: Any, i: Any, j: Any, swizzle: int) -> None:
     cp.sync_plane()  # others may still read what was there
     for e in range(UNIT_POS_PLANE, tile.rows * tile.columns, _units()):
         r, c = e // tile.columns, e % tile.columns
-        value = x[i + r, j + c] if _exists(x, i + r, j + c) else x.dtype(0)
+        at = _column(x, i + r, j + c, swizzle)
+        value = x[i + r, at] if _exists(x, i + r, j + c) else x.dtype(0)
         tile.held[PLANE_POS, r, c] = tile.dtype(value)
     cp.sync_plane()
 
 
-def _load_held(tile: Fragment, x: Any, i: Any, j: Any, guarded: bool) -> None:
+def _load_held(tile: Fragment, x: Any, i: Any, j: Any, swizzle: int, guarded: bool) -> None:
     if tile.layout.packed:
         packed = tile.layout.packed
         for k in cp.unroll(range(tile.held.size)):
-            parts = [_read(tile, x, i, j, k * packed + part, guarded) for part in range(packed)]
+            first = k * packed
+            parts = [_read(tile, x, i, j, first + n, swizzle, guarded) for n in range(packed)]
             tile.held[k] = _word(tile.layout, parts)
     else:
         for k in _elements(tile):
-            tile.held[k] = _read(tile, x, i, j, k, guarded)
+            tile.held[k] = _read(tile, x, i, j, k, swizzle, guarded)
 
 
-def _read(tile: Fragment, x: Any, i: Any, j: Any, k: Any, guarded: bool) -> Any:
+def _read(tile: Fragment, x: Any, i: Any, j: Any, k: Any, swizzle: int, guarded: bool) -> Any:
     r, c = _place(tile, k)
+    at = _column(x, i + r, j + c, swizzle)
     if not guarded:
-        return tile.dtype(x[i + r, j + c])
+        return tile.dtype(x[i + r, at])
     inside = _belongs(tile, r, c) and _exists(x, i + r, j + c)
-    return tile.dtype(x[i + r, j + c] if inside else x.dtype(0))
+    return tile.dtype(x[i + r, at] if inside else x.dtype(0))
 
 
 def _word(layout: Layout, parts: Any) -> Any:
@@ -286,17 +299,19 @@ def _is_matrices(tile: Fragment, x: Any) -> bool:
     )
 
 
-def _load_matrices(tile: Fragment, x: Any, i: Any, j: Any) -> None:
+def _load_matrices(tile: Fragment, x: Any, i: Any, j: Any, swizzle: int) -> None:
     layout, lane = tile.layout, UNIT_POS_PLANE
     across = tile.columns // layout.columns
     pairs = tile.use == "b" and across % 2 == 0
-    mine = x[lane % 16 :, lane // 16 * _ROW :] if tile.use == "a" or pairs else x[lane % 16 :]
+    right = lane // 16 * _ROW if tile.use == "a" or pairs else 0
+    mine = x[lane % 16 :, right:]
     for block in cp.unroll(range(0, tile.held.size // layout.count, 2 if pairs else 1)):
-        place = i + block // across * layout.rows, j + block % across * layout.columns
+        r, c = i + block // across * layout.rows, j + block % across * layout.columns
+        at = c if swizzle == 0 else _column(x, r + lane % 16, c + right, swizzle) - right
         if tile.use == "a":
-            words = cuda.ldmatrix(mine, place)
+            words = cuda.ldmatrix(mine, (r, at))
         else:
-            words = cuda.ldmatrix(mine, place, count=4 if pairs else 2, transposed=True)
+            words = cuda.ldmatrix(mine, (r, at), count=4 if pairs else 2, transposed=True)
         cp.store(tile.held, block * layout.count, words)
 
 

@@ -147,6 +147,41 @@ def test_products_of_shared_tiles(device: str, lacks: set[DType], dtype: DType, 
 
 
 @cp.cube
+def swizzled_product(a, b, c, span: cp.Comptime[int]):
+    """By way of shared memory whose rows of `span` bytes are swizzled, `a` from row 5 on."""
+    lane, width = cp.UNIT_POS_PLANE, span // a.dtype.itemsize
+    x, y = cp.shared((24, width), a.dtype), cp.shared((width, 2 * width), b.dtype)
+    left = cp.cmma.fragment("a", 16, width, a.dtype)
+    right = cp.cmma.fragment("b", width, 16, b.dtype)
+    total = cp.cmma.fragment("accumulator", 16, 16, c.dtype, fill=0)
+    for tile, given in ((x, a), (y, b)):
+        for e in range(lane, tile.size, cp.CUBE_DIM):
+            r, s = e // tile.shape[1], e % tile.shape[1]
+            byte = cp.pipelines.swizzled(r, s * a.dtype.itemsize, span)
+            tile[r, byte // a.dtype.itemsize] = given[r, s]
+    cp.sync_cube()
+    cp.cmma.load(left, x, (5, 0), span)
+    cp.cmma.load(right, y, (0, width), span)
+    cp.cmma.mma(total, left, right)
+    cp.cmma.store(c, (0, 0), total)
+
+
+@pytest.mark.parametrize("span", [32, 64, 128])
+@pytest.mark.parametrize("dtype", [f16, bf16, f32, i8], ids=str)
+def test_products_of_swizzled_tiles(device: str, lacks: set[DType], dtype: DType, span: int):
+    skip_absent(dtype, lacks)
+    width = span // dtype.itemsize
+    a, b = factors(dtype, 24, width, 2 * width)
+    expected = b[:, width : width + 16]
+    c = Guarded((16, 16), numpy_type(SUMS[dtype]))
+    plane = cp.device(device).target.plane_dim
+    swizzled_product.configure(device=device)[1, plane](a, b, c.array, span)
+    seen = min(16, width)
+    c.check(c.array)
+    check_product(a[5:21], expected[:, :seen], c.array[:, :seen], dtype)
+
+
+@cp.cube
 def sums_of_columns(b, c, weight: int):
     """A filled factor; the sums are filled between two tiles, which the first one leaves alone."""
     left = cp.cmma.fragment("a", 16, 32, b.dtype)

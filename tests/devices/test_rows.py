@@ -69,10 +69,14 @@ def test_norms_of_rows(torch: Any, shape: tuple[int, int]):
 
 @pytest.mark.parametrize("shape", [(1061, 14340), (5, 220, 15004), (2200, 16384)])
 def test_rows_that_pass(torch: Any, shape: tuple[int, ...]):
-    """On GPUs with room for two of these rows in shared memory."""
+    """On GPUs with a copy engine and room for some of these rows in shared memory."""
     x, n = numbers(*shape), shape[-1]
     w, b = numbers(n), numbers(n, 1)[:, 0]
     wide = [torch.tensor(a).double() for a in (x, w, b)]
+    apart = np.full((*shape[:-1], n + 8), np.nan, np.float32)
+    apart[..., :n] = x
+    found = cp.kernels.rms_norm(on_gpu(apart)[..., :n], n, on_gpu(w), 1e-5)
+    check(found, torch.nn.functional.rms_norm(wide[0], (n,), wide[1], 1e-5), 4e-6)
     expected = torch.nn.functional.layer_norm(wide[0], (n,), *wide[1:])
     out = on_gpu(np.full(shape, np.nan, np.float32))
     cp.kernels.layer_norm(on_gpu(x), n, on_gpu(w), on_gpu(b), out=out)

@@ -174,13 +174,17 @@ def test_functions_of_the_caller(draw):
 )
 def test_long_rows_pass_through_cubes_that_stay(shape: tuple[int, ...], dtype: str, passes: bool):
     n = shape[-1]
-    given = {"weight": spec(f"{dtype}[{n}]"), "bias": spec(f"{dtype}[{n}]")}
-    x = spec(f"{dtype}[{','.join(map(str, shape))}]")
-    for target, is_there in ((cuda_target("sm_90a"), True), (cuda_target("sm_75"), False)):
-        (launch,) = record(
-            cp.kernels.layer_norm, {"x": x, **given}, {"normalized_shape": n}, target
-        )
-        assert isinstance(launch.arguments.get("t"), Passing) == (passes and is_there)
-        if passes and is_there:
-            text = launch.launcher.inspect(**launch.arguments, target="cuda:sm_90a")
-            assert "cp.async" in text
+    weight, x = spec(f"{dtype}[{n}]"), spec(f"{dtype}[{','.join(map(str, shape))}]")
+    for function, names in (
+        (kernels.layer_norm, ("weight", "bias")),
+        (kernels.rms_norm, ("weight",)),
+    ):
+        given = {"x": x, **dict.fromkeys(names, weight)}
+        for target, is_there in ((cuda_target("sm_90a"), True), (cuda_target("sm_80"), False)):
+            launches = record(function, given, {"normalized_shape": n}, target)
+            launch = launches[-1]
+            assert isinstance(launch.arguments.get("t"), Passing) == (passes and is_there)
+            if passes and is_there:
+                assert len(launches) == 2
+                text = launch.launcher.inspect(**launch.arguments, target="cuda:sm_90a")
+                assert "cp.async.bulk" in text

@@ -123,3 +123,24 @@ def test_ldmatrix_loads_what_begins_at_whole_lines_of_shared_memory(column: int)
     loads = text[text.index("cp.cmma.load(left") :]
     assert loads.count("= ldmatrix") == (2 if column % 8 == 0 else 0)
     assert "__all_sync" not in loads
+
+
+@cp.cube
+def of_swizzled_rows(b, c):
+    kept = cp.shared((2, 64, 64), cp.f16)
+    for e in range(cp.UNIT_POS, kept.size, cp.CUBE_DIM):
+        kept.flat[e] = b.flat[e]
+    cp.sync_cube()
+    left, right = (cp.cmma.fragment(use, 16, 16, cp.f16) for use in ("a", "b"))
+    total = cp.cmma.fragment("accumulator", 16, 16, cp.f32, fill=0)
+    cp.cmma.load(left, kept[1], (16, 0), 128)
+    cp.cmma.load(right, kept[1], (0, 48), 128)
+    cp.cmma.mma(total, left, right)
+    cp.cmma.store(c, (0, 0), total)
+
+
+def test_ldmatrix_loads_swizzled_rows() -> None:
+    text = of_swizzled_rows[1, 32].inspect("f16[?,?,?]", "f32[?,?]", target="cuda:sm_80")
+    loads = text[text.index("cp.cmma.load(left") :]
+    assert loads.count("= ldmatrix") == 2
+    assert "__all_sync" not in loads

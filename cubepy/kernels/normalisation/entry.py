@@ -10,6 +10,7 @@ from typing import Any
 
 from cubepy.array.memory import Memory
 from cubepy.frontend.signature import comptime_key
+from cubepy.ir.types import i32
 from cubepy.jit.grid import Fixed, Over
 from cubepy.kernels.calls.arguments import axis_or_dim, normal_axis, refused, wrong
 from cubepy.kernels.calls.axes import Axis, merged, seen
@@ -24,7 +25,7 @@ from cubepy.kernels.matmul.problem import expanded
 from cubepy.kernels.normalisation.kernel import normalise_rows, soften_columns
 from cubepy.kernels.normalisation.launches import Norm, launch_norm
 from cubepy.kernels.normalisation.operands import check_floats, check_weights, computed_in
-from cubepy.kernels.normalisation.passing import normalise_passing
+from cubepy.kernels.normalisation.passing import begin_passing, normalise_passing
 from cubepy.kernels.normalisation.problem import Normalisation, Places
 from cubepy.kernels.normalisation.strategies import column_tilings, passing, row_tilings
 from cubepy.record import dataclass
@@ -304,7 +305,9 @@ def _launch_rows(
     t = None if added else passing(planner.target, op, x, out, weights)
     if t is not None:
         grid = Fixed((planner.target.multiprocessors, 1, 1), (t.units, 1, 1))
-        planner.launch(normalise_passing, grid, x=x, out=out, t=t, **rest)
+        ticket = planner.scratch((1,), i32)
+        planner.launch(begin_passing, 1, ticket=ticket)
+        planner.launch(normalise_passing, grid, x=x, out=out, ticket=ticket, t=t, **rest)
         return
     count = prod(x.shape[:-1])
     shared = 0 if added else weights  # rows with a residual are held

@@ -17,8 +17,8 @@ HELD, MOST_HELD = 32, 64
 LONG, TOGETHER, TOGETHER_UNITS = 1 << 13, 2, 512
 """Elements of a row from which on weights do not fit into registers beside it, and the rows that
 cubes of so many units normalise together then."""
-ASYNC_SINCE, RUN_BYTES = 80, 16
-"""The first architecture of NVIDIA with asynchronous copies, and the bytes of one."""
+ENGINE_SINCE, RUN_BYTES = 90, 16
+"""The first architecture of NVIDIA with a copy engine, and what its bytes are a multiple of."""
 PASSING_UNITS, LEAST_PASSING, MOST_PASSING, PASSING_ROWS = 512, 7 << 11, 1 << 14, 8
 """Units that rows pass through; elements of a row from which on they do, as shorter ones are held
 by several cubes at a time, and up to which weights fit into registers; rows a multiprocessor."""
@@ -83,20 +83,20 @@ def wide_rows(target: Target, x: Memory, n: int, rows: int, dense: bool, wanted:
 def passing(
     target: Target, op: Normalisation, x: Memory, out: Memory, weights: int
 ) -> Passing | None:
-    """How rows with two weights for each element pass through cubes that stay: in f32, where they
-    are so long that each multiprocessor has one, and enough. None for others."""
+    """How rows with weights for each element pass through cubes that stay: in f32, where they are
+    so long that each multiprocessor has one, and enough. None for others."""
     *kept, n = x.shape
     rows = prod(kept)
     line = max(1, target.line_bytes // x.dtype.itemsize)
     lines = n // line
-    has_copies = target.kind == "cuda" and target.version >= ASYNC_SINCE
+    has_engine = target.kind == "cuda" and target.version >= ENGINE_SINCE
     places = (m.strides[k] for m in (x, out) for k in range(len(kept)))
     aligned = all(v % RUN_BYTES == 0 for v in (x.address, out.address, *places))
     dense = all(m.strides[-1] == m.dtype.itemsize for m in (x, out))
-    if not (has_copies and aligned and dense and x.dtype is out.dtype is op.dtype is f32):
+    if not (has_engine and aligned and dense and x.dtype is out.dtype is op.dtype is f32):
         return None
     held = -(-lines // PASSING_UNITS)
-    short = weights < 2 or not LEAST_PASSING <= n <= MOST_PASSING or n % line
+    short = not weights or not LEAST_PASSING <= n <= MOST_PASSING or n % line
     stages = min(STAGES, target.shared_bytes // (held * PASSING_UNITS * RUN_BYTES + MARGIN))
     if short or stages < 2 or rows < PASSING_ROWS * target.multiprocessors:
         return None
