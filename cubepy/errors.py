@@ -483,6 +483,11 @@ def bounds_advice(argument: Any, axis: Any, index: int) -> str:
     return f"guard the access, as in `if i < {argument}.shape[{axis}]`"
 
 
+def shift_count(dtype: str, reported: int) -> int:
+    """The count of a shift, of which a check reports 64 bits."""
+    return reported % (1 << 64) if dtype == "u64" else reported
+
+
 _row(
     "E702",
     CheckError,
@@ -495,6 +500,18 @@ _row(
     CheckError,
     "{kernel}: the index {left} {operator} {right} leaves 64 bits, in {where}",
     "indices are signed and never wrap; use cp.u64(...) where wrapping is meant, as in hashes",
+)
+_row(
+    "E705",
+    CheckError,
+    "{kernel}: a shift of {type} by {count}, in {where}",
+    "shift by 0 to {last}; unchecked, no bits are left: the result is 0, or the sign to the right",
+)
+_row(
+    "E706",
+    CheckError,
+    "{kernel}: {dividend} // -1 leaves {type}, in {where}",
+    "convert to a wider type first; unchecked, the result is {dividend}",
 )
 _row(
     "E711",

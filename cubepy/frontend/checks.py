@@ -14,7 +14,7 @@ from cubepy.ir import ops
 from cubepy.ir.core import Value
 from cubepy.ir.numbers import limits
 from cubepy.ir.opdef import OpDef
-from cubepy.ir.types import DType, Line, element_of, i64, index
+from cubepy.ir.types import DType, Kind, i64, index
 
 LEAST, LARGEST = limits(index)
 SYMBOLS = {ops.ADD: "+", ops.SUB: "-", ops.MUL: "*"}
@@ -74,13 +74,44 @@ def check_line(
     check(tracer, inside, "bounds", argument, axis, missing, end)
 
 
-def check_divisor(tracer: Tracer, divisor: Value) -> None:
-    """A fault where a scalar integer is divided by zero."""
-    if not element_of(divisor.type).is_integer or isinstance(divisor.type, Line):
+_QUOTIENTS = (ops.FLOORDIV, ops.DIV_TRUNC)
+_DIVISIONS = (*_QUOTIENTS, ops.MOD, ops.REM_TRUNC)
+
+
+def check_operands(tracer: Tracer, row: OpDef, left: Value, right: Value) -> None:
+    """In a kernel that is to be checked, faults of operands whose result is one by definition.
+
+    Those of scalar integers: lanes that an array lacks hold any number.
+    """
+    dtype = right.type
+    if not tracer.strict or not isinstance(dtype, DType) or not dtype.is_integer:
         return
-    assert isinstance(divisor.type, DType)
-    zero = tracer.b.const(0, divisor.type)
+    if row in _DIVISIONS:
+        _check_divisor(tracer, dtype, right)
+    if row in _QUOTIENTS and dtype.kind is Kind.INT:
+        _check_quotient(tracer, dtype, left, right)
+    if row in (ops.SHL, ops.SHR):
+        _check_shift(tracer, dtype, right)
+
+
+def _check_divisor(tracer: Tracer, dtype: DType, divisor: Value) -> None:
+    zero = tracer.b.const(0, dtype)
     check(tracer, tracer.b.emit(ops.NE, divisor, zero), "division", "", 0)
+
+
+def _check_quotient(tracer: Tracer, dtype: DType, left: Value, right: Value) -> None:
+    b, least = tracer.b, limits(dtype)[0]
+    is_other = b.emit(ops.NE, left, b.const(least, dtype))
+    is_inside = b.emit(ops.OR, is_other, b.emit(ops.NE, right, b.const(-1, dtype)))
+    check(tracer, is_inside, "quotient", dtype.name, 0, tracer.index(left))
+
+
+def _check_shift(tracer: Tracer, dtype: DType, count: Value) -> None:
+    b = tracer.b
+    is_inside = b.emit(ops.LT, count, b.const(dtype.bits, dtype))
+    if dtype.kind is Kind.INT:
+        is_inside = b.emit(ops.AND, is_inside, b.emit(ops.GE, count, b.const(0, dtype)))
+    check(tracer, is_inside, "shift", dtype.name, dtype.bits - 1, tracer.index(count))
 
 
 def check_range(tracer: Tracer, row: OpDef, left: int | Value, right: int | Value) -> None:

@@ -19,6 +19,7 @@ from cubepy.errors import Error
 from cubepy.frontend.attributes import attribute, counted_shape, node_here
 from cubepy.frontend.calls import call
 from cubepy.frontend.captured import note_absent
+from cubepy.frontend.checks import check_operands
 from cubepy.frontend.dispatch import intrinsic
 from cubepy.frontend.expressions import select
 from cubepy.frontend.operators import power
@@ -150,6 +151,8 @@ def _integer(row: OpDef) -> Handler:
                 types=spell(values[0].type),
                 suggestion="it takes integers",
             )
+        if values[1:]:
+            check_operands(frame.tracer, row, *values)
         return frame.tracer.b.emit(row, *values)
 
     return handler

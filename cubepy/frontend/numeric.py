@@ -10,6 +10,7 @@ from collections.abc import Callable
 from inspect import Parameter, Signature
 from typing import Any
 
+from cubepy.frontend.checks import check_operands
 from cubepy.frontend.dispatch import intrinsic
 from cubepy.frontend.intrinsics import common, maximum, minimum
 from cubepy.frontend.operators import binary, comparison, inverted, unary
@@ -174,6 +175,7 @@ def _fmod(frame: Frame, x: Any, y: Any) -> Any:
     a, b = common(frame, (x, y), "fmod")
     emit = frame.tracer.b.emit
     if element_of(a.type).is_integer:
+        check_operands(frame.tracer, ops.REM_TRUNC, a, b)
         return emit(ops.REM_TRUNC, a, b)
     rest = emit(ops.MOD, emit(ops.ABS, a), emit(ops.ABS, b))
     return emit(ops.COPYSIGN, rest, a)

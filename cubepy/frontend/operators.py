@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from cubepy.errors import Error
-from cubepy.frontend.checks import SYMBOLS, check_divisor, check_range
+from cubepy.frontend.checks import SYMBOLS, check_operands, check_range
 from cubepy.frontend.running import comptime_result
 from cubepy.frontend.tracer import Frame
 from cubepy.frontend.values import FlatRef, TensorRef, is_comptime, is_dict, is_number, is_sequence
@@ -133,8 +133,7 @@ def binary(frame: Frame, kind: type[ast.operator], a: Any, b: Any) -> Any:
     if kind in _ARITHMETIC and x.type == with_element(x.type, bool_):
         t = with_element(x.type, i32)
         x, y = frame.tracer.cast(x, t), frame.tracer.cast(y, t)
-    if frame.tracer.strict and row in (ops.FLOORDIV, ops.MOD):
-        check_divisor(frame.tracer, y)
+    check_operands(frame.tracer, row, x, y)
     result = _emit(frame, kind, row, x, y)
     if frame.tracer.strict and x.type is index:
         _check_range(frame, row, a if is_number(a) else x, b if is_number(b) else y)

@@ -6,9 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from cubepy.artifact import Artifact, Fault
-from cubepy.errors import Error, bounds_advice, fail
+from cubepy.errors import Error, bounds_advice, fail, shift_count
 
-CODES = {"bounds": "E701", "division": "E702", "assert": "E703", "overflow": "E704"}
+CODES = {
+    "bounds": "E701",
+    "division": "E702",
+    "assert": "E703",
+    "overflow": "E704",
+    "shift": "E705",
+    "quotient": "E706",
+}
 
 
 def fault_of(artifact: Artifact, record: Sequence[int]) -> Error | None:
@@ -41,6 +48,14 @@ def fields_of(fault: Fault, found: list[int]) -> dict[str, Any]:
         }
     if fault.kind == "overflow":
         return {"operator": fault.argument, "left": first, "right": second}
+    if fault.kind == "shift":
+        return {
+            "type": fault.argument,
+            "count": shift_count(fault.argument, first),
+            "last": fault.axis,
+        }
+    if fault.kind == "quotient":
+        return {"type": fault.argument, "dividend": first}
     return {"message": fault.argument}
 
 

@@ -5,14 +5,21 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from cubepy.errors import Error, bounds_advice, fail
+from cubepy.errors import Error, bounds_advice, fail, shift_count
 
 if TYPE_CHECKING:
     from cubepy.runtimes.interpreter.cubes import Unit
     from cubepy.runtimes.interpreter.program import Site
     from cubepy.runtimes.interpreter.shadow import Access
 
-_CHECKS = {"bounds": "E701", "division": "E702", "assert": "E703", "overflow": "E704"}
+_CHECKS = {
+    "bounds": "E701",
+    "division": "E702",
+    "assert": "E703",
+    "overflow": "E704",
+    "shift": "E705",
+    "quotient": "E706",
+}
 _GENERATED = "cubepy.kernel."
 
 
@@ -24,6 +31,11 @@ def check_failed(unit: Unit, number: int, *reported: int) -> None:
     if kind == "overflow":
         left, right = reported
         raise _report(code, unit, number, operator=argument, left=left, right=right)
+    if kind == "shift":
+        count = shift_count(str(argument), reported[0])
+        raise _report(code, unit, number, type=argument, count=count, last=facts["axis"])
+    if kind == "quotient":
+        raise _report(code, unit, number, type=argument, dividend=reported[0])
     if kind != "bounds":
         raise _report(code, unit, number, message=argument, kind=kind)
     raise _beyond(unit, number, argument, facts["axis"], *reported[:2])

@@ -42,6 +42,10 @@ def value(e: Any, env: Any) -> Any:
         return a // b
     if e[0] == "mod":
         return a % b
+    if e[0] == "left":
+        return a << b
+    if e[0] == "right":
+        return a >> b
     if e[0] == "whole":
         return a + max(0, (b - a) // 4) * 4
     return a if a < b else b + 1
@@ -110,6 +114,7 @@ class Maker:
                 return "var", r.randrange(8)
             return "number", r.choice(HUGE if r.random() < 0.05 else NUMBERS)
         kinds = ("add", "sub", "mul", "min", "max", "floordiv", "mod", "whole", "choice", "add")
+        kinds += ("left", "right") if r.random() < 0.3 else ()
         return r.choice(kinds), self.expression(depth - 1), self.expression(depth - 1)
 
     def condition(self, depth: int = 2) -> Any:

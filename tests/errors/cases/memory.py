@@ -285,6 +285,24 @@ def checked_division_by_zero():
 
 
 @case
+def checked_shift_by_the_width():
+    @cp.cube
+    def kernel(x, n: cp.i32):
+        x[0] = x[0] << n  # here
+
+    kernel.configure(checked=True)[1, 1](integers(), 32)
+
+
+@case
+def checked_quotient_of_the_least_integer():
+    @cp.cube
+    def kernel(x):
+        x[0] = (x[0] << 31) // (x[1] - 2)  # here
+
+    kernel.configure(checked=True)[1, 1](integers())
+
+
+@case
 def checked_assert_fails():
     @cp.cube
     def kernel(x):

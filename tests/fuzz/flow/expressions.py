@@ -104,7 +104,9 @@ class Expressions:
         if kind == 9:
             return f"{self._c.choose(('min', 'max', 'add', 'mul', 'sub'))}({a}, {b})"
         if kind == 10 and t not in FLOATS:
-            return f"({a} {self._c.choose(('//', '%'))} {self._c.choose((f'({b} | 1)', '3', '7'))})"
+            operator = self._c.choose(("//", "%"))
+            divisor = self._c.choose((f"(({b} | 1) * 3)", "3", "7"))  # neither 0 nor -1
+            return f"({a} {operator} {divisor})"
         if kind == 11:
             q = self._fresh("q")
             own = f"cp.{t}({q})"
