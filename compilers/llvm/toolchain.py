@@ -87,6 +87,7 @@ def _pass_builder(target: Target, level: int) -> Any:
 
 _TIDYING = (
     "sroa",
+    "simplify_cfg",  # before it merges blocks, the next pass sinks loads, in reverse order
     "instruction_combine",
     "simplify_cfg",
     "jump_threading",  # branches on what an earlier branch decided, as accesses by masks have

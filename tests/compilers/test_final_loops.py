@@ -3,6 +3,7 @@ chosen for the others."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -219,3 +220,23 @@ end:
 }"""
     assert are_final(text.replace("SECOND", "%y"))
     assert not are_final(text.replace("SECOND", "%x"))
+
+
+@cp.cube
+def totals(x: SCALARS, out: SCALARS):
+    lines = tuple(cp.Line[cp.f32, 8](0.0) for _ in range(8))
+    for i in range(0, x.size, 64):
+        lines = tuple(
+            cp.where(lines[k] != 0, lines[k], cp.load(x, i + k * 8, line=8, fill=None))
+            for k in range(8)
+        )
+    for k in cp.unroll(range(8)):
+        cp.store(out, k * 8, lines[k], whole=True)
+
+
+def test_loads_stay_in_order(decided: list[bool]):
+    """Processors fetch ahead what is read upwards."""
+    text = totals.inspect("f32[?]", "f32[?]", stage="llvm")
+    assert decided == [True]
+    places = re.findall(r"i64 (\d+)\n +%x\.\d+ = load <8 x float>", text)
+    assert places == [str(32 * k) for k in range(1, 8)]
