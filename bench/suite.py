@@ -114,9 +114,11 @@ def all_rows() -> list[Row]:
         core,
         divergence,
         elementwise,
+        extremes,
         launch,
         memory,
         movers,
+        normalised,
         pooling,
         products,
         scans,
@@ -125,7 +127,7 @@ def all_rows() -> list[Row]:
         sums,
     )
 
-    arrays = (elementwise, sums, scans, sorting, movers)
+    arrays = (elementwise, sums, extremes, scans, normalised, sorting, movers)
     libraries = (pooling, averages, products, convolutions, *arrays)
     modules = (
         bandwidth,
