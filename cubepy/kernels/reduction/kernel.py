@@ -103,7 +103,7 @@ def two_sum(a: Any, b: Any) -> Any:
 def advanced(state: Any, v: Any, op: Any) -> Any:
     """The running result with a line added."""
     if not op.is_compensated:
-        return joined(state[0], v, op), state[1]
+        return joined(v, state[0], op), state[1]
     total, error = two_sum(state[0], v)
     return total, state[1] + error
 
@@ -151,13 +151,13 @@ def reduced_row(x: Any, first: Any, end: Any, state: Any, op: Any, tiling: Any, 
         lines = tuple(cp.Line[op.dtype, line](op.identity) for _ in range(tiling.unroll))
         for i in range(at, min(at + BLOCK * step, whole), step):
             lines = tuple(
-                joined(lines[k], loaded(x, i + k * line, op, line, None, centre), op)
+                joined(loaded(x, i + k * line, op, line, None, centre), lines[k], op)
                 for k in range(tiling.unroll)
             )
         state = advanced(state, in_pairs(lines, op), op)
     rest = cp.Line[op.dtype, line](op.identity)
     for j in range(whole, end, line):
-        rest = joined(rest, loaded_up_to(x, j, end, op, line, centre), op)
+        rest = joined(loaded_up_to(x, j, end, op, line, centre), rest, op)
     return advanced(state, rest, op)
 
 
