@@ -13,6 +13,7 @@ from typing import Any
 
 from cubepy.config import get
 from cubepy.record import dataclass
+from cubepy.scoped import Scoped
 
 OFF, KEPT, QUICK, FULL = "off", "kept", "quick", "full"
 """Levels. "kept": use what is remembered and measure nothing, which is what prebuilt functions do
@@ -135,19 +136,16 @@ def note_change() -> None:
     changes[0] = next(_counted)  # one step, so that threads never write one number twice
 
 
-_searching: ContextVar[bool] = ContextVar("cubepy_searching", default=False)
+_searching: Scoped[bool] = Scoped("cubepy_searching")
 
 
 @contextmanager
 def searching() -> Iterator[None]:
     """Inside the block a candidate runs: what it calls is not tuned."""
-    token = _searching.set(True)
-    try:
+    with _searching.holding(True):
         yield
-    finally:
-        _searching.reset(token)
 
 
 def is_searching() -> bool:
     """Whether a candidate is running."""
-    return _searching.get()
+    return _searching.get() is True

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from contextvars import ContextVar
 from typing import Any
 
 from cubepy.config import get, settings
 from cubepy.errors import fail
+from cubepy.scoped import Scoped
 
-_recorded: ContextVar[Graph | None] = ContextVar("cubepy_graph", default=None)
+_recorded: Scoped[Graph] = Scoped("cubepy_graph")
 
 
 def is_recording() -> bool:
@@ -50,7 +50,7 @@ class Graph:
         self._before, self._work = self._work, []
         # Launches in a block of settings go through Python, which looks for a graph.
         self._block.enter_context(settings(opt_level=get("opt_level")))
-        self._block.callback(_recorded.reset, _recorded.set(self))
+        self._block.enter_context(_recorded.holding(self))
         return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:

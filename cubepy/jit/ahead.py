@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import field
 from typing import Any
 
 from cubepy.artifact import Artifact
 from cubepy.ir.core import Kernel
 from cubepy.record import dataclass
+from cubepy.scoped import Scoped
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Made:
     launches: list[Recorded] = field(default_factory=list[Recorded])
 
 
-_made: ContextVar[Made | None] = ContextVar("cubepy_made", default=None)
+_made: Scoped[Made] = Scoped("cubepy_made")
 
 
 @contextmanager
@@ -62,11 +62,8 @@ def compiling_ahead(remakes: bool = True, only_kept: bool = False) -> Iterator[M
     it takes to compile it. `only_kept`: `NotKept` where something has to be compiled.
     """
     made = Made(remakes, only_kept)
-    token = _made.set(made)
-    try:
+    with _made.holding(made):
         yield made
-    finally:
-        _made.reset(token)
 
 
 def is_ahead() -> bool:

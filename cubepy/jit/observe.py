@@ -7,25 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Any
 
 from cubepy.array.interop import read_memory
 from cubepy.array.memory import Memory
+from cubepy.scoped import Scoped
 
 Observer = Callable[[tuple[int, int]], None]
 """Takes the first address of what may be written, and the one behind its end."""
-_observer: ContextVar[Observer | None] = ContextVar("cubepy_observer", default=None)
+_observer: Scoped[Observer] = Scoped("cubepy_observer")
 
 
 @contextmanager
 def observing(observer: Observer) -> Iterator[None]:
     """Inside the block launches of this context report what they may write."""
-    token = _observer.set(observer)
-    try:
+    with _observer.holding(observer):
         yield
-    finally:
-        _observer.reset(token)
 
 
 def is_observed() -> bool:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from contextvars import ContextVar
 from time import perf_counter
 from typing import Any
 
 from cubepy.config import get, settings
 from cubepy.record import dataclass
+from cubepy.scoped import Scoped
 
-_profile: ContextVar[Profile | None] = ContextVar("cubepy_profile", default=None)
+_profile: Scoped[Profile] = Scoped("cubepy_profile")
 
 
 HEADINGS: tuple[str, ...] = (
@@ -46,7 +46,7 @@ class Profile:
     def __enter__(self) -> Profile:
         # Launches in a block of settings go through Python, which looks for a profile.
         self._block.enter_context(settings(opt_level=get("opt_level")))
-        self._block.callback(_profile.reset, _profile.set(self))
+        self._block.enter_context(_profile.holding(self))
         return self
 
     def __exit__(self, *raised: object) -> None:
