@@ -29,8 +29,10 @@ class TunedCall(Guarded):
             return
         state = session.changes[0], current.get(), config.overrides.get()
         if self._state is None or any(a is not b for a, b in zip(state, self._state, strict=True)):
-            self._state, self._known = state, dict[Any, Guard]()
-        if key in self._known or len(self._known) >= MOST:
+            self._known = dict[Any, Guard]()
+            self._state = state  # behind it: another thread may look at both
+        known = self._known
+        if key in known or len(known) >= MOST:
             return
         self._times += 1
         seen = see(args)
@@ -40,5 +42,5 @@ class TunedCall(Guarded):
         words = ((session.changes.buffer_info()[0], changes),)
         variables = ((current, tuning), (config.overrides, overrides))
         guard = Guard(target, added, seen, words, variables)
-        if guard_calls(self, [guard, *self._known.values()]):
-            self._known[key] = guard
+        if guard_calls(self, [guard, *known.values()]):
+            known[key] = guard

@@ -388,13 +388,14 @@ def _number(db: sqlite3.Connection, pragma: str) -> int:
 
 _inherited: list[sqlite3.Connection] = []
 """Connections of the parent of a fork: SQLite forbids its child to use or to close them."""
-_warned: set[bool] = set()
+_warnings = [True]
+"""What is left to warn of: one thread takes it."""
 
 
 def _warn(reason: str) -> None:
     """Say once in a process that measurements are not kept."""
-    if not _warned:
-        _warned.add(True)
+    with suppress(IndexError):
+        _warnings.pop()
         text = f"measurements of the autotuner are not kept: {reason}; choose a folder of your own "
         warnings.warn(f"{text}with CUBEPY_CACHE_DIR", RuntimeWarning, stacklevel=2)
 

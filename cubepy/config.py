@@ -11,6 +11,7 @@ from array import array
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from itertools import count
 from typing import Any
 
 import cubepy.forks  # noqa: F401 - forks wait for imports from now on
@@ -106,7 +107,8 @@ _read: dict[str, Any] = {}
 overrides: ContextVar[dict[str, Any] | None] = ContextVar("cubepy_settings", default=None)
 """What `settings` chose in this context; the dictionary of a block is never changed."""
 generation = array("q", [0])
-"""How often `choose` was called: native launches compare it."""
+"""Another number after each `choose`: native launches compare it."""
+_counted = count(1)
 
 
 def get(name: str) -> Any:
@@ -122,7 +124,7 @@ def get(name: str) -> Any:
 def choose(name: str, value: Any) -> None:
     """Set a value for the whole process; `settings(...)` blocks still override it."""
     _chosen[name] = value
-    generation[0] += 1
+    generation[0] = next(_counted)  # one step, so that threads never write one number twice
 
 
 VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"

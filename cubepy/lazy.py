@@ -1,7 +1,9 @@
-"""`cached_property`: found on first use, once for all threads, and again in the child of a fork."""
+"""`cached_property` and `cached`: found on first use, once for all threads; a property again in the
+child of a fork."""
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable
 from threading import RLock
@@ -41,7 +43,29 @@ class cached_property(Generic[T]):
         self._lock = RLock()
 
 
-_all: list[cached_property[Any]] = []
+class cached(Generic[T]):
+    """As `functools.cache`, which gives threads that come together an object each: here they wait
+    for the first, and get what that found."""
+
+    def __init__(self, find: Callable[..., T]) -> None:
+        functools.update_wrapper(self, find)
+        self._find, self._lock = functools.cache(find), RLock()
+        _all.append(self)
+
+    def __call__(self, *args: Any) -> T:
+        with self._lock:
+            return self._find(*args)
+
+    def cache_clear(self) -> None:
+        """Forget all results."""
+        self._find.cache_clear()
+
+    def after_fork(self) -> None:
+        """In a child: whoever held the lock may be lost."""
+        self._lock = RLock()
+
+
+_all: list[cached_property[Any] | cached[Any]] = []
 
 
 def _after_fork() -> None:

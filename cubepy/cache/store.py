@@ -242,13 +242,14 @@ def _after_fork() -> None:
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
-_warned: set[bool] = set()
+_warnings = [True]
+"""What is left to warn of: one thread takes it."""
 
 
 def _warn(reason: str) -> None:
     """Say once in a process that nothing is kept."""
-    if not _warned:
-        _warned.add(True)
+    with suppress(IndexError):
+        _warnings.pop()
         message = f"compiled code is not kept on disk: {reason}; choose a folder of your own with "
         warnings.warn(
             f"{message}CUBEPY_CACHE_DIR, or set CUBEPY_CACHE=0", RuntimeWarning, stacklevel=2

@@ -196,8 +196,11 @@ class Line(metaclass=_LineMeta):
 
 @cache
 def make_line(element: DType, width: int) -> Line:
-    """The one `Line` object of this element and width."""
-    return Line(element, width)
+    """The one `Line` object of this element and width, for all threads."""
+    return _lines.setdefault((element, width), Line(element, width))
+
+
+_lines: dict[tuple[DType, int], Line] = {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 from cubepy.artifact import Artifact
 from cubepy.config import get
 from cubepy.errors import fail
-from cubepy.lazy import cached_property
+from cubepy.lazy import cached, cached_property
 from cubepy.record import dataclass
 from cubepy.runtimes.base import HostMemory, MemoryUse, Properties
 from cubepy.runtimes.cpu.memory import Block, get_memory
@@ -152,7 +151,7 @@ def _processor_name() -> str:
     return platform.processor() or platform.machine()
 
 
-@lru_cache(maxsize=1)
+@cached
 def cpu_device() -> CpuDevice:
     """The one CPU device of the process."""
     return CpuDevice()

@@ -10,7 +10,7 @@ from typing import Any
 
 from cubepy.artifact import Artifact
 from cubepy.errors import fail
-from cubepy.lazy import cached_property
+from cubepy.lazy import cached, cached_property
 from cubepy.runtimes.base import (
     DeviceRecord,
     MemoryUse,
@@ -295,7 +295,7 @@ def count() -> int:
     return check("cuDeviceGetCount", driver().cuDeviceGetCount())
 
 
-@lru_cache(maxsize=64)
+@cached
 def make(number: int) -> CudaDevice:
     """The device of a number."""
     return CudaDevice(number)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from functools import lru_cache
 from typing import Any
 
 from cubepy.artifact import Artifact
+from cubepy.lazy import cached
 from cubepy.runtimes.base import HostMemory, MemoryUse, Properties
 from cubepy.runtimes.interpreter.launch import Launch
 from cubepy.runtimes.interpreter.program import Program, load_program
@@ -61,7 +61,7 @@ class InterpreterDevice(HostMemory):
         return MemoryUse(0, 0)
 
 
-@lru_cache(maxsize=1)
+@cached
 def interpreter_device() -> InterpreterDevice:
     """The one interpreter of the process."""
     return InterpreterDevice()

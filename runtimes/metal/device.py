@@ -9,14 +9,13 @@ from __future__ import annotations
 import ctypes
 from collections import deque
 from dataclasses import replace
-from functools import lru_cache
 from math import prod
 from threading import Lock
 from typing import Any
 
 from cubepy.artifact import Artifact
 from cubepy.errors import fail
-from cubepy.lazy import cached_property
+from cubepy.lazy import cached, cached_property
 from cubepy.runtimes.base import DeviceRecord, MemoryUse, OneOrder, Properties
 from cubepy.runtimes.metal.memory import Allocation, Buffers
 from cubepy.runtimes.metal.platform import api, failed, found_devices
@@ -215,7 +214,7 @@ def count() -> int:
     return len(found_devices())
 
 
-@lru_cache(maxsize=64)
+@cached
 def make(number: int) -> MetalDevice:
     """The device of a number."""
     return MetalDevice(number, found_devices()[number])

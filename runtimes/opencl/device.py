@@ -6,7 +6,6 @@ from __future__ import annotations
 import ctypes
 import warnings
 from dataclasses import replace
-from functools import lru_cache
 from threading import Lock, RLock
 from typing import Any, ClassVar
 from weakref import WeakSet
@@ -15,7 +14,7 @@ from cubepy.artifact import Artifact
 from cubepy.errors import fail
 from cubepy.forks import at_fork
 from cubepy.ir.types import find_dtype
-from cubepy.lazy import cached_property
+from cubepy.lazy import cached, cached_property
 from cubepy.runtimes.base import DeviceRecord, MemoryUse, NativeCode, OneOrder, Properties
 from cubepy.runtimes.native.host import host_cpu
 from cubepy.runtimes.opencl.launches import NativeWords
@@ -383,7 +382,7 @@ def count() -> int:
     return len(found_devices())
 
 
-@lru_cache(maxsize=64)
+@cached
 def make(number: int) -> OpenclDevice:
     """The device of a number."""
     return OpenclDevice(number, found_devices()[number])

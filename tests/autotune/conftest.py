@@ -14,6 +14,6 @@ from cubepy.autotune import records
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The folder of the settings in force, in which measurements are kept."""
-    monkeypatch.setattr(records, "_warned", set())
+    monkeypatch.setattr(records, "_warnings", [True])
     with records.forgotten(), cp.settings(cache=True, cache_dir=str(tmp_path)):
         yield tmp_path

@@ -35,7 +35,7 @@ BOTH = ("imported", "measured")
 
 @pytest.fixture(autouse=True)
 def unwarned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "_warned", set())
+    monkeypatch.setattr(records, "_warnings", [True])
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ pytestmark = posix
 
 @pytest.fixture(autouse=True)
 def unwarned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "_warned", set())
+    monkeypatch.setattr(store, "_warnings", [True])
 
 
 @pytest.fixture
