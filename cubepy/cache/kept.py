@@ -21,7 +21,7 @@ from cubepy.cache.library import is_library, is_library_function
 from cubepy.cache.store import Store, find_store
 from cubepy.cache.versions import are_current, text_of, versions
 from cubepy.config import get
-from cubepy.frontend.facts import Facts
+from cubepy.frontend.facts import Facts, means_the_same
 from cubepy.frontend.signature import Signature
 from cubepy.lang.function import Attributes, Captures
 from cubepy.options import Options
@@ -121,12 +121,14 @@ class Kept:
 
     def _numbers_of(self, facts: Facts) -> list[int] | None:
         """Which of the closure's reads a trace captured; None if it captured what the walk did not
-        see, so that a change of that would not be a miss."""
+        see, so that a change of that would not be a miss, or saw otherwise."""
         if self.closure is None:
             return None
         numbers = {key: number for number, key in enumerate(self.closure.reads)}
         found: list[int] = []
         for key, (reader, name, value) in facts.captures.items():
+            if key in numbers and not means_the_same(self.closure.reads[key].value, value):
+                return None  # another thread changed it, and perhaps back
             key = key if key in numbers else _key_of_class(name, value)
             if key in numbers:
                 found.append(numbers[key])

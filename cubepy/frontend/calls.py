@@ -316,8 +316,9 @@ def inline(
 ) -> Any:
     """Trace the body of a function of the user in place of its call."""
     tracer = frame.tracer
-    source = read_source(function.__code__)
-    note_code(frame, function)
+    code = function.__code__
+    source = read_source(code)
+    note_code(frame, function, code)
     if len(list(frame.span(node).chain())) > MAX_DEPTH:
         raise tracer.error("E109", name=source.name, limit=MAX_DEPTH)
     inner = Frame(tracer, source, Captures(function), frame.call_key(node), frame.span(node))

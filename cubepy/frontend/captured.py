@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from types import FunctionType, MethodType, ModuleType, SimpleNamespace
+from types import CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
 
 from cubepy.frontend.positions import position
@@ -29,11 +29,11 @@ def note(frame: Frame, owner: Any, reader: Any, name: str, value: Any) -> Any:
 
     Of an array that is a copy, so that all of a trace and the comparison see the same numbers.
     """
-    captures, key = frame.tracer.facts.captures, (id(owner), name)
+    facts = frame.tracer.facts
     if is_numpy(value):
-        known = captures.get(key)
+        known = facts.captures.get((id(owner), name))
         value = known[2] if known is not None and is_numpy(known[2]) else frozen(value)
-    captures[key] = (reader, name, value)
+    facts.capture(owner, name, reader, value)
     return value
 
 
@@ -63,20 +63,20 @@ def is_users_method(found: Any) -> bool:
     )
 
 
-def note_code(frame: Frame, function: FunctionType) -> None:
-    """Note what a traced function does: reloaders put other code and defaults into it."""
+def note_code(frame: Frame, function: FunctionType, code: CodeType) -> None:
+    """Note that `code` is traced as a function's: reloaders put other code and defaults into it."""
     if is_fixed(function.__module__ or ""):
         return
-    for name in ("__code__", "__defaults__", "__kwdefaults__"):
-        found = getattr(function, name)
+    held = (code, function.__defaults__, function.__kwdefaults__)
+    for name, found in zip(("__code__", "__defaults__", "__kwdefaults__"), held, strict=True):
         if found is not None:
-            frame.tracer.facts.captures[(id(function), name)] = (Attributes(function), name, found)
+            frame.tracer.facts.capture(function, name, Attributes(function), found)
 
 
 def note_method(frame: Frame, cls: type[Any], name: str) -> None:
     """Note a member of a class: another may be assigned to it."""
     held = Attributes(cls)
-    frame.tracer.facts.captures[(id(cls), name)] = (held, name, held.lookup(name))
+    frame.tracer.facts.capture(cls, name, held, held.lookup(name))
 
 
 def note_absent(frame: Frame, owner: Any, name: str) -> None:
@@ -84,7 +84,7 @@ def note_absent(frame: Frame, owner: Any, name: str) -> None:
     owner = owner.cls if isinstance(owner, Record) else owner
     cls = owner if isinstance(owner, type) else type_of(owner)
     if may_change(owner) or not is_fixed(cls.__module__):
-        frame.tracer.facts.captures[(id(owner), name)] = (Attributes(owner), name, ABSENT)
+        frame.tracer.facts.capture(owner, name, Attributes(owner), ABSENT)
 
 
 def is_fixed(module: str) -> bool:

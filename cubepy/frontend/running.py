@@ -92,7 +92,7 @@ class _Reads:
 
     def __init__(self, frame: Frame) -> None:
         self._frame = frame
-        self._captures = frame.tracer.facts.captures
+        self._facts = frame.tracer.facts
         self._seen: dict[int, Any] = {}
         self._owners: list[Any] = []
         self._names: set[str] = set()
@@ -140,8 +140,8 @@ class _Reads:
         ):  # a library's, around one of a user
             self._add_all(_held_by_cells(function))
             return
-        note_code(self._frame, function)
         code, captures = function.__code__, Captures(function)
+        note_code(self._frame, function, code)
         names = _names_in(code)
         if names & _BY_TEXT:
             self._absent |= _texts_in(code)
@@ -154,7 +154,7 @@ class _Reads:
                 value = captures.lookup(name)
             except KeyError:
                 continue
-            self._captures[(id(function), name)] = (captures, name, value)
+            self._facts.capture(function, name, captures, value)
             self._add_all((value,))
         self._add_all((*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()))
         self._names |= {n for n in names | self._absent if n == "__dict__" or n[:2] != "__"}
@@ -200,7 +200,7 @@ class _Reads:
         if found is ABSENT and name not in self._absent:
             return
         if changes or is_users_method(found) or may_change_inside(found):
-            self._captures.setdefault(key, (Attributes(owner), name, found))
+            self._facts.capture(owner, name, Attributes(owner), found)
         self._add_all((found,))
 
 

@@ -124,10 +124,11 @@ class _Specialisation:
         return self._tracer.error("E119", error=f"{type(error).__name__}: {error}"[:200])
 
     def kernel(self) -> tuple[Kernel, Facts]:
-        tracer, source = self._tracer, read_source(self._function.__code__)
+        tracer, code = self._tracer, self._function.__code__
+        source = read_source(code)
         frame = Frame(tracer, source, Captures(self._function), (), None)
         frame.is_kernel = True
-        note_code(frame, self._function)
+        note_code(frame, self._function, code)
         tracer.b.span = frame.span(source.node)
         for name, arg in self._signature.args:
             frame.given[name] = self._argument(name, arg)

@@ -55,9 +55,12 @@ class Captured:
     def is_unchanged(self) -> bool:
         """Whether the name still means the same."""
         try:
-            now = self.read(self.name)
+            return self.was(self.read(self.name))
         except (KeyError, AttributeError):
             return False
+
+    def was(self, now: Any) -> bool:
+        """Whether the name meant the same as this when the kernel was compiled."""
         if now is self.value and not self.is_container:
             return True
         if type(now) is not type(self.value):

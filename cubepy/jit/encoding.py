@@ -6,7 +6,7 @@ import builtins
 import ctypes
 from collections.abc import Iterable, Sequence
 from types import CodeType, FunctionType, ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,6 +30,9 @@ from cubepy.runtimes.cpu.device import INLINE_WORK
 from cubepy.runtimes.native.launching import tables
 from cubepy.runtimes.native.launching.executor import DTYPES, NUMBERS, Executor
 from cubepy.runtimes.native.launching.tables import MAX_OPERANDS, Packed, Plan
+
+if TYPE_CHECKING:
+    from cubepy.jit.native import Header
 
 _NUMBERS = (int, float, bool, *NUMBERS)
 _CODES = {name: k for k, (name, _) in enumerate(DTYPES)}
@@ -74,9 +77,17 @@ class Learned:
 
 
 def learned_of(
-    known: Executor, function: Any, grid: Grid, prepared: Prepared, matcher: Matcher
+    known: Executor,
+    function: Any,
+    header: Header,
+    grid: Grid,
+    prepared: Prepared,
+    matcher: Matcher,
 ) -> Learned:
-    """The plan of a launch that was run, for native code; raises `Unknown` if that can't run it."""
+    """The plan of a launch that was run, for native code; raises `Unknown` if that can't run it.
+
+    `header`: what the function held when its parameters were read, as stands in the table.
+    """
     compiled, plan = prepared.compiled, prepared.plan
     _require(prepared.queue is None and not compiled.artifact.faults)
     code = native_code(prepared)
@@ -90,7 +101,7 @@ def learned_of(
     head[Plan.QUEUE] = _queue_of(place)
     _write_rules(known, words, head, plan, matcher, records, place)
     _write_slots(words, head, plan, matcher)
-    _write_captures(words, head, compiled.captured, function)
+    _write_captures(words, head, compiled.captured, function, header)
     _write_numbers(head, plan)
     _write_code(words, head, compiled, code)
     maps = [(at, made.at(matcher.memories[name].address)) for at, name, made in prepared.maps]
@@ -442,10 +453,19 @@ def _packed(name: str) -> list[int]:
 
 
 def _write_captures(
-    words: Words, head: list[int], captured: tuple[Captured, ...], function: Any
+    words: Words,
+    head: list[int],
+    captured: tuple[Captured, ...],
+    function: Any,
+    header: Header,
 ) -> None:
     """What the launched function itself consists of stands in the table already."""
-    rows = [row for c in captured if not _is_of(c, function) for row in _capture_rows(words, c)]
+    rows: list[list[int]] = []
+    for c in captured:
+        if _is_of(c, function):
+            _require(c.was(header[_OF_FUNCTION.index(c.name)]))
+        else:
+            rows += _capture_rows(words, c)
     head[Plan.CAPTURES], head[Plan.CAPTURES_AT] = len(rows), len(words.values) * 8
     for row in rows:
         words.add(row, tables.CAPTURE_WORDS)
@@ -453,14 +473,17 @@ def _write_captures(
 
 def _is_of(captured: Captured, function: Any) -> bool:
     reader: Any = getattr(captured.read, "__self__", None)
-    of_function = ("__code__", "__defaults__", "__kwdefaults__")
-    return (
-        isinstance(reader, Attributes) and reader.owner is function and captured.name in of_function
-    )
+    is_held = captured.name in _OF_FUNCTION
+    return isinstance(reader, Attributes) and reader.owner is function and is_held
+
+
+_OF_FUNCTION = ("__code__", "__defaults__", "__kwdefaults__")
+"""What headers hold, in their order."""
 
 
 def _capture_rows(words: Words, captured: Captured) -> list[list[int]]:
-    """How to read a captured name; what it is now was found to be what the code was made for.
+    """How to read a captured name; raises `Unknown` where it is no longer what the code was made
+    for, as another thread may have changed it since.
 
     Another object that is only equal, such as a function of the same text, is none to remember: the
     other rows report changes of the first.
@@ -468,6 +491,7 @@ def _capture_rows(words: Words, captured: Captured) -> list[list[int]]:
     reader: Any = getattr(captured.read, "__self__", None)
     name = captured.name
     value = captured.read(name)
+    _require(captured.was(value))
     _require(value is captured.value or is_constant(value))
     items: dict[str, Any] = {}
     if name == "__kwdefaults__" and isinstance(value, dict):

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import fields, replace
+from operator import is_
+from threading import RLock
 from time import perf_counter_ns
 from typing import Any, overload
 
@@ -14,6 +16,7 @@ from cubepy.array.graphs import is_recording, record
 from cubepy.array.streams import queue_of
 from cubepy.compilers.registry import find_compiler
 from cubepy.errors import Error, LaunchError, fail
+from cubepy.forks import at_fork
 from cubepy.frontend.signature import Signature
 from cubepy.jit.arguments import Matcher, finish, is_struct, line_width, wrong_arguments
 from cubepy.jit.bound import Bound
@@ -34,7 +37,7 @@ from cubepy.jit.grid import (
 )
 from cubepy.jit.launch import Prepared, Settings, over, prepare
 from cubepy.jit.method import MethodKernel
-from cubepy.jit.native import NativeLaunches
+from cubepy.jit.native import NativeLaunches, header_of
 from cubepy.lang.annotations import Comptime, Spec, resolve_annotations, spec
 from cubepy.lang.function import CubeFunction
 from cubepy.options import Options
@@ -47,6 +50,8 @@ MAX_CONFIGURED = 64
 """Configured forms of a kernel that are kept, so that asking for one again costs a look-up."""
 
 
+_READING = RLock()  # taken by who reads a function's parameters again
+at_fork(_READING)
 MAX_LAUNCHERS = 4096
 """Launchers of a kernel that are kept."""
 _COMPTIME_OWNER = "a method of a comptime object"
@@ -80,15 +85,16 @@ class CubeKernel(CubeFunction):
 
     def _read_parameters(self) -> None:
         """Take the function's parameters as they are now."""
-        self._header = _header(self.function)
+        header = header_of(self.function)
         self.signature = inspect.signature(self.function, follow_wrapped=False)
         self._annotations: dict[str, Any] | None = None
         self.parameters = tuple(self.signature.parameters)
         self.fast = None
-        self.native = NativeLaunches(self)
+        self.native = NativeLaunches(self, header)
         self._launchers: dict[Any, Launcher] = {}
         self._covers: dict[Any, Launcher] = {}
         self._table: Any = None
+        self._header = header  # last: other threads compare it, and take the rest
 
     @property
     def annotations(self) -> dict[str, Any]:
@@ -230,14 +236,20 @@ class CubeKernel(CubeFunction):
 
     def bind_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Arguments by name, with defaults; `LaunchError` E406 where they do not match."""
-        if any(a is not b for a, b in zip(_header(self.function), self._header, strict=True)):
-            self._read_parameters()  # a reloader gave the function another
+        if not self._is_as_read():
+            with _READING:
+                if not self._is_as_read():
+                    self._read_parameters()  # a reloader gave the function another
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
             raise wrong_arguments(self.__name__, error, self.signature) from None
         bound.apply_defaults()
         return dict(bound.arguments)
+
+    def _is_as_read(self) -> bool:
+        """Whether the function's parameters are those that were read."""
+        return all(map(is_, header_of(self.function), self._header))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Kernels run over a grid; a call without one is a mistake outside of kernels."""
@@ -283,11 +295,6 @@ def changed(settings: Settings, options: Options, **given: Any) -> tuple[Setting
     chosen = {n: v for n, v in found.items() if n in names}
     rest = {n: v for n, v in found.items() if n not in names}
     return replace(settings, **rest), replace(options, **chosen)
-
-
-def _header(function: Any) -> tuple[Any, ...]:
-    """What a function's parameters and their defaults are kept in."""
-    return function.__code__, function.__defaults__, function.__kwdefaults__
 
 
 def _device_name(device: Any) -> str:
@@ -341,7 +348,7 @@ class Launcher(Base):
         if is_recording():
             record(self.bind(*args, **kwargs))
             return
-        fast, native = FastPath.of(self.kernel), self.kernel.native
+        fast = FastPath.of(self.kernel)
         if not kwargs and fast.launch(self.grid, args):
             return
         found, matcher = self._prepared(args, kwargs)
@@ -350,7 +357,7 @@ class Launcher(Base):
             found.run(matcher.memories, matcher.scalars, self.kernel.__name__)
         except LaunchError as error:
             raise without_frames(error) from error.__cause__
-        took = perf_counter_ns() - began
+        took, native = perf_counter_ns() - began, self.kernel.native
         if not (native and native.learn(self, found, matcher, took)) and not kwargs:
             fast.remember(self.grid, args, found, matcher)
 

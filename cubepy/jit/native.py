@@ -41,11 +41,22 @@ _PLAIN = (
 )
 
 
+Header = tuple[Any, Any, Any]
+
+
+def header_of(function: Any) -> Header:
+    """What a function's code, and its parameters with their defaults, are kept in; reloaders put
+    others there."""
+    return function.__code__, function.__defaults__, function.__kwdefaults__
+
+
 class NativeLaunches:
     """The tables of one kernel, and what puts its launchers in front of them. It does not hold the
     kernel, so that one which is launched once dies when nobody holds it any more."""
 
-    def __init__(self, kernel: CubeKernel) -> None:
+    def __init__(self, kernel: CubeKernel, header: Header | None = None) -> None:
+        """`header`: of the kernel's function, whose parameters were read by it."""
+        self._header = header_of(kernel.function) if header is None else header
         self._tables: dict[Any, Table] = {}
         self._launches = 0
         parameters = kernel.signature.parameters.values()
@@ -89,7 +100,7 @@ class NativeLaunches:
         table = self._tables.get(key)
         if table is None:
             make_room(self._tables, MAX_TABLES)
-            table = self._tables[key] = Table(launcher.kernel)
+            table = self._tables[key] = Table(launcher.kernel, self._header)
         state.note_time(prepared.compiled.marks, prepared.count, took)
         is_learned = table.learn(learned)
         self._join(launcher, table)
@@ -110,7 +121,7 @@ class NativeLaunches:
         if not chosen.keys().isdisjoint(SETTINGS):
             return None
         try:
-            return learned_of(known, kernel.function, grid, prepared, matcher)
+            return learned_of(known, kernel.function, self._header, grid, prepared, matcher)
         except Unknown:
             return None
 

@@ -24,6 +24,7 @@ from cubepy.runtimes.native.launching.tables import Head
 
 if TYPE_CHECKING:
     from cubepy.jit.kernel import CubeKernel
+    from cubepy.jit.native import Header
 
 MAX_PLANS = 64
 """Plans of one table; the oldest are dropped first."""
@@ -37,12 +38,14 @@ class Table:
     `data`: a tuple of the words as bytes, and of what they refer to.
     """
 
-    __slots__ = ("_again", "_kernel", "_learned", "data")
+    __slots__ = ("_again", "_header", "_kernel", "_learned", "data")
 
     data: tuple[bytes, Any]
 
-    def __init__(self, kernel: CubeKernel) -> None:
-        self._kernel = kernel
+    def __init__(self, kernel: CubeKernel, header: Header) -> None:
+        """`header`: what the kernel's function held when its parameters were read; of no other
+        function are plans found here."""
+        self._kernel, self._header = kernel, header
         self._learned: dict[Any, Learned] = {}
         self._again = 0
         self._write()
@@ -95,11 +98,8 @@ class Table:
         function = getattr(kernel, "function", None)
         if function is not None:
             head[Head.FUNCTION] = words.object(function)
-            head[Head.CODE] = words.object(function.__code__)
-            for place, value in (
-                (Head.DEFAULTS, function.__defaults__),
-                (Head.KWDEFAULTS, function.__kwdefaults__),
-            ):
+            places = Head.CODE, Head.DEFAULTS, Head.KWDEFAULTS
+            for place, value in zip(places, self._header, strict=True):
                 head[place] = 0 if value is None else words.object(value)
 
     def _write_records(self, words: Words, head: list[int], learned: tuple[Learned, ...]) -> None:

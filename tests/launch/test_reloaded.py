@@ -229,3 +229,34 @@ def test_prebuilt_kernels_see_attributes_and_code(monkeypatch: pytest.MonkeyPatc
     assert (cp.kernels.map(scaled, X) == X * 6).all()
     monkeypatch.setattr(plain, "__code__", other_plain.__code__)
     assert (cp.kernels.map(scaled, X) == X * 9).all()
+
+
+def test_code_that_is_replaced_behind_launches_of_several_types():
+    """Nothing that native code learned of the old code is left for any type of the arguments."""
+
+    def first(x, out):
+        i = cp.ABSOLUTE_POS
+        if i < out.size:
+            out.flat[i] = x.flat[i] + 1
+
+    def second(x, out):
+        i = cp.ABSOLUTE_POS
+        if i < out.size:
+            out.flat[i] = x.flat[i] + 2
+
+    kernel = cp.cube(first)
+    launcher, bound_to = kernel[1, 8], {}
+    arrays = {t: (np.zeros(5, t), np.zeros(5, t)) for t in (np.float32, np.float64, np.int32)}
+    for _ in range(6):
+        for t, pair in arrays.items():
+            launcher(*pair)
+            bound_to.setdefault(t, launcher.bind(*pair))()
+            assert (pair[1] == 1).all()
+    for code, wanted in ((second.__code__, 2), (first.__code__, 1), (second.__code__, 2)):
+        first.__code__ = code
+        for _ in range(3):
+            for t, pair in arrays.items():
+                for launch in (lambda p=pair: launcher(*p), bound_to[t]):
+                    pair[1][:] = 0
+                    launch()
+                    assert (pair[1] == wanted).all(), (t, wanted)
