@@ -17,7 +17,9 @@ GUARDED = "cubepy_guarded"
 CONTEXT = "cubepy_launch_context"
 TYPE_OF = 8
 """Where objects keep their type; the following are places in objects too, checked by `executor`."""
-TUPLE_SIZE, TUPLE_ITEMS, BYTES_ITEMS, NUMBER_VALUE = 16, 24, 32, 16
+TUPLE_SIZE, BYTES_ITEMS, NUMBER_VALUE = 16, 32, 16
+TUPLE_ITEMS = tuple.__basicsize__
+"""Behind the size, and from Python 3.14 on behind the hash."""
 ARRAY_DATA, ARRAY_RANK, ARRAY_SHAPE, ARRAY_STRIDES, ARRAY_DTYPE, ARRAY_FLAGS = (
     16,
     24,
