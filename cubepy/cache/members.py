@@ -15,7 +15,10 @@ _WRAPPERS = (dataclasses.__file__, reprlib.__file__)
 _GETTERS = ("_tuplegetter", "getset_descriptor", "member_descriptor")
 """Types of what reads the field of a NamedTuple and a slot."""
 _HELD_DUNDERS = {"__match_args__", "__slots__"}
-_SKIPPED_DUNDERS = {"__doc__", "__module__", "__qualname__", "__annotations__", "__weakref__"}
+_SKIPPED_DUNDERS = {
+    *("__doc__", "__module__", "__qualname__", "__annotations__", "__weakref__"),
+    *("__annotate__", "__annotate_func__"),  # what makes annotations from Python 3.14 on
+}
 
 
 def is_users(cls: type) -> bool:

@@ -16,7 +16,7 @@ from types import CodeType, FunctionType
 from typing import Any, TypeGuard
 
 from cubepy.errors import Error, fail
-from cubepy.lang.unfiled import find_text
+from cubepy.lang.unfiled import find_text, typed_lines
 from cubepy.record import dataclass
 from cubepy.span import Span
 
@@ -91,7 +91,7 @@ def read_source(code: Any) -> Source:
 
 def _read_source(code: Any) -> Source:
     linecache.checkcache(code.co_filename)
-    lines = linecache.getlines(code.co_filename)
+    lines = linecache.getlines(code.co_filename) or typed_lines(code)
     tree, offset = _parse_block(_own_lines(lines, code), code.co_firstlineno)
     if tree is None or not [n for n in tree.body if isinstance(n, ast.FunctionDef)]:
         try:

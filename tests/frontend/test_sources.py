@@ -213,6 +213,9 @@ def test_the_repl():
     text += "o = np.zeros(2)\nk[2, 1](np.ones(2), o)\nprint(o)\n"
     done = subprocess.run([sys.executable, "-i"], input=text, capture_output=True, text=True)
     assert "[2. 2.]" in done.stdout
+    text = text.replace("x[i] * 2", "x[i] * y")
+    done = subprocess.run([sys.executable, "-i"], input=text, capture_output=True, text=True)
+    assert "x[i] * y" in done.stderr, "an error shows the line"
 
 
 def test_python_without_positions(tmp_path: Any):
