@@ -41,6 +41,7 @@ from cubepy.ir.types import DType, Line, LineOf, bool_, element_of, find_dtype, 
 from cubepy.lang.annotations import is_comptime_annotation, resolve_annotations
 from cubepy.lang.builtins import BUILTINS, Position
 from cubepy.lang.function import BoundFunction, Captures, CubeFunction, read_source, unwrap
+from cubepy.lang.postponed import signature_of
 
 MAX_DEPTH = 128
 LINE_METHODS: dict[str, OpDef] = {
@@ -128,7 +129,7 @@ def _is_about_call(error: TypeError) -> bool:
 
 def _signature_text(function: Any) -> str:
     try:
-        return _text_of(inspect.signature(function))
+        return _text_of(signature_of(function))
     except (TypeError, ValueError):
         return "(...)"
 
@@ -259,7 +260,7 @@ def _construct(
 ) -> Any:
     """A NamedTuple, or a dataclass as its generated `__init__` makes it."""
     if is_tuple_type(cls) and hasattr(cls, "_fields"):
-        return cls(*_bind_arguments(frame, inspect.signature(cls), cls.__name__, args, kwargs).args)
+        return cls(*_bind_arguments(frame, signature_of(cls), cls.__name__, args, kwargs).args)
     if not is_dataclass(cls) or not is_generated(getattr(cls, "__init__", None)):
         raise frame.tracer.error(
             "E108",
@@ -268,7 +269,7 @@ def _construct(
             if is_dataclass(cls)
             else "dataclasses and NamedTuples can be made inside kernels",
         )
-    signature = inspect.signature(cls)
+    signature = signature_of(cls)
     given = _bind_arguments(frame, signature, cls.__name__, args, kwargs).arguments
     values: dict[str, Any] = {}
     for field in fields(cls):
@@ -334,7 +335,7 @@ def _head(tracer: Tracer, function: FunctionType) -> tuple[Signature, dict[str, 
     """The signature and the annotations of a function, looked at once in a trace."""
     known = tracer.heads.get(function)
     if known is None:
-        known = inspect.signature(function, follow_wrapped=False), resolve_annotations(function)
+        known = signature_of(function, follow_wrapped=False), resolve_annotations(function)
         tracer.heads[function] = known
     return known
 

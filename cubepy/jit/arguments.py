@@ -5,7 +5,6 @@ Every refusal is a typed error that names the kernel, the argument and the fix.
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -43,6 +42,7 @@ from cubepy.lang.annotations import (
 from cubepy.lang.builtins import Position
 from cubepy.lang.cuda import TensorMap
 from cubepy.lang.function import CubeFunction
+from cubepy.lang.postponed import annotations_of
 from cubepy.record import dataclass
 from cubepy.targets import Target
 
@@ -296,7 +296,7 @@ def field_annotations(cls: type) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for base in reversed(cls.__mro__):
         names = dict(getattr(sys.modules.get(base.__module__), "__dict__", {}))
-        for name, annotation in inspect.get_annotations(base).items():
+        for name, annotation in annotations_of(base).items():
             found[name] = _resolved(annotation, names)
     return found
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -40,6 +39,8 @@ from cubepy.jit.method import MethodKernel
 from cubepy.jit.native import NativeLaunches, header_of
 from cubepy.lang.annotations import Comptime, Spec, resolve_annotations, spec
 from cubepy.lang.function import CubeFunction
+from cubepy.lang.postponed import annotations_of
+from cubepy.lang.postponed import signature_of as read_signature
 from cubepy.options import Options
 from cubepy.runtimes.base import Occupancy
 from cubepy.runtimes.native.launching.callables import Base
@@ -86,7 +87,7 @@ class CubeKernel(CubeFunction):
     def _read_parameters(self) -> None:
         """Take the function's parameters as they are now."""
         header = header_of(self.function)
-        self.signature = inspect.signature(self.function, follow_wrapped=False)
+        self.signature = read_signature(self.function, follow_wrapped=False)
         self._annotations: dict[str, Any] | None = None
         self.parameters = tuple(self.signature.parameters)
         self.fast = None
@@ -496,7 +497,7 @@ _ABOVE = ("staticmethod", "classmethod", "property")
 
 def _resolve_local_names(function: Any, names: dict[str, Any]) -> None:
     """Postponed annotations that name locals of the scope around, which nothing else keeps."""
-    for parameter, annotation in list(function.__annotations__.items()):
+    for parameter, annotation in annotations_of(function).items():
         if isinstance(annotation, str):
             with suppress(Exception):  # what is defined later is resolved at the first launch
                 found = eval(annotation, function.__globals__, names)

@@ -5,7 +5,6 @@ Data only; how an argument is matched against its annotation is the signature's 
 
 from __future__ import annotations
 
-import inspect
 import re
 from functools import lru_cache
 from types import CodeType
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_origin
 
 from cubepy.errors import fail
 from cubepy.ir.types import DType, Line, LineOf, find_dtype
+from cubepy.lang.postponed import annotations_of, names_around
 from cubepy.record import dataclass
 
 T = TypeVar("T")
@@ -148,12 +148,12 @@ def _extent(text: str, part: str) -> int | None:
 
 
 def resolve_annotations(function: Any) -> dict[str, Any]:
-    """The parameters' annotations as objects, also under `from __future__ import annotations`."""
-    raw = inspect.get_annotations(function)
+    """The annotations of parameters as objects, also where they are text; None for one that names
+    nothing."""
+    raw = annotations_of(function)
     if not any(isinstance(a, str) for a in raw.values()):
         return raw
-    cells = function.__closure__ or ()
-    closure = dict(zip(function.__code__.co_freevars, (_cell(c) for c in cells), strict=False))
+    closure = names_around(function)
     resolved: dict[str, Any] = {}
     for name, text in raw.items():
         try:
@@ -170,13 +170,6 @@ def resolve_annotations(function: Any) -> dict[str, Any]:
 @lru_cache(maxsize=1024)
 def _compiled(text: str) -> CodeType:
     return compile(text.lstrip(" \t"), "<annotation>", "eval")
-
-
-def _cell(cell: Any) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return None
 
 
 def is_comptime_annotation(annotation: Any) -> bool:

@@ -83,7 +83,8 @@ def test_what_changes_while_a_kernel_runs(change: Any, monkeypatch: pytest.Monke
         "    return 1.0\n"
     )
     file = f"<{change.__name__}>"
-    linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file
+    lines = list[str](source.splitlines(keepends=True))
+    linecache.cache[file] = len(source), None, lines, file
     held["n"] = 1.0
     exec(compile(source, file, "exec"), held)
     kernel, out, run = cp.cube(held["kernel"]), np.zeros(1, np.float32), Prepared.run

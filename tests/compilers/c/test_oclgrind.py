@@ -145,9 +145,7 @@ def test_only_the_races_of_atomic_loads_are_left_out():
     mine, other = race.format(load, swap), race.format(load, "store i32 1, i32* %p")
     plain = race.format(load.replace("volatile ", ""), swap)
     assert oclgrind.reports(f"\n{mine}\n\n{other}\n\n{plain}") == [other.strip(), plain.strip()]
-    assert len(oclgrind.reports(f"\n{mine}" * oclgrind.MOST)) == oclgrind.MOST, (
-        "it ends then"
-    )
+    assert len(oclgrind.reports(f"\n{mine}" * oclgrind.MOST)) == oclgrind.MOST, "it ends then"
 
 
 # Addresses
