@@ -52,8 +52,7 @@ class Config:
 
 
 CONFIGS = (
-    Config((256, 128), 4, 4, 4, True),
-    Config((128, 256), 2, 4, 8, True),
+    Config((256, 128), 4, 3, 4, True),
     Config((128, 256), 2, 3, 8, True),
     Config((128, 256), 2, 4, 8, False),
     Config((256, 128), 4, 4, 4, False),
@@ -73,11 +72,6 @@ def load_part(x: Any, y: Any, left: Any, right: Any, at: Any) -> None:
 def multiply_part(sums: Any, x: Any, y: Any) -> None:
     for r in cp.unroll(range(len(x))):
         cp.cmma.mma(sums[r], x[r], y)
-
-
-def store_tile(c: Any, sums: Any, row: Any, column: Any) -> None:
-    for r in cp.unroll(range(len(sums))):
-        cp.cmma.store(c, (row + r * 16, column), sums[r])
 
 
 def banded(tile: Any, across: Any, config: Any) -> Any:
@@ -108,18 +102,21 @@ def own_tiles(left: Any, right: Any, plane: Any, config: Any) -> Any:
 def multiply(
     a: cp.cuda.TensorMap,
     b: cp.cuda.TensorMap,
-    c: cp.Tensor[cp.bf16],
-    tiles: cp.u32,
+    c: cp.cuda.TensorMap,
+    down: cp.u32,
+    across: cp.u32,
     steps: cp.i32,
     config: cp.Comptime[Config],
 ):
     """c = a @ b, whose extents are multiples of the tiles. Cubes stay, and make every
     CUBE_COUNT-th tile; a warpgroup copies, so that the next tile begins while one is stored."""
+    planes, (height, _) = config.down * config.across, config.tile
     left, right = shared_tiles(config)
-    ring = cp.pipelines.ring(config.stages, config.down * config.across)
+    staged = cp.shared((planes, height // config.down, WIDTH), cp.bf16)
+    ring = cp.pipelines.ring(config.stages, planes)
     cp.sync_cube()
-    place, across = ring.start(), cp.u32(c.shape[1]) // config.tile[1]
-    mine = range(cp.u32(cp.CUBE_POS), tiles, cp.u32(cp.CUBE_COUNT))
+    place = ring.start()
+    mine = range(cp.u32(cp.CUBE_POS), down * across, cp.u32(cp.CUBE_COUNT))
     if cp.i32(cp.UNIT_POS // PRODUCERS) == 0:
         cp.cuda.decrease_registers(40)
         if cp.UNIT_POS == 0:
@@ -133,7 +130,9 @@ def multiply(
         for tile in mine:
             row, column = banded(tile, across, config)
             sums, place = sum_steps(rows, columns, ring, place, steps, config)
-            store_tile(c, sums, row + i, column + j)
+            send(c, staged[plane], sums, row + i, column + j)
+        if cp.UNIT_POS_PLANE == 0:
+            cp.cuda.bulk_wait()
 
 
 def copy_steps(
@@ -176,6 +175,21 @@ def sum_steps(left: Any, right: Any, ring: Any, place: Any, steps: Any, config: 
         if cp.plane_elect():
             ring.release(last)
     return sums, place
+
+
+def send(c: Any, staged: Any, sums: Any, row: Any, column: Any) -> None:
+    """Let the copy engine store a plane's sums, once it has read those before."""
+    first = cp.UNIT_POS_PLANE == 0
+    if first:
+        cp.cuda.bulk_wait(read=True)
+    cp.sync_plane()
+    for r in cp.unroll(range(len(sums))):
+        cp.cmma.store(staged, (r * 16, 0), sums[r], SWIZZLE)
+    cp.cuda.fence_async()
+    cp.sync_plane()
+    if first:
+        cp.cuda.tensor_store(c, (row, column), staged, (0, 0))
+        cp.cuda.bulk_commit()
 
 
 # By asynchronous copies of all units
@@ -238,20 +252,25 @@ def multiply_copied(
             if part < PARTS - 1:
                 copy_part(left[free], from_a[:, start:], part, PARTS - 1)
                 copy_part(right[free], from_b[start:], part, PARTS - 1)
-    store_tile(c, sums, row + i, column + j)
+    for r in cp.unroll(range(len(sums))):
+        cp.cmma.store(c, (row + i + r * 16, column + j), sums[r])
 
 
 def launch(a: Any, b: Any, c: Any, config: Config) -> Callable[[], Any]:
     """A call without arguments."""
     (m, n), planes = config.tile, config.down * config.across
-    tiles = c.shape[0] // m * (c.shape[1] // n)
+    down, across = c.shape[0] // m, c.shape[1] // n
     if not config.engine:
-        return multiply_copied[tiles, 32 * planes].bind(a, b, c, config)
-    maps = [cp.cuda.tensor_map(x, (rows, 64), SWIZZLE) for x, rows in ((a, m), (b, DEPTH))]
-    cubes = min(tiles, cp.device("cuda:0").target.multiprocessors)
-    units = PRODUCERS + 32 * planes
-    kernel = multiply.configure(registers=168)
-    return kernel[cubes, units].bind(*maps, c, tiles, a.shape[1] // DEPTH, config)
+        return multiply_copied[down * across, 32 * planes].bind(a, b, c, config)
+    cubes = min(down * across, cp.device("cuda:0").target.multiprocessors)
+    launcher = multiply.configure(registers=168)[cubes, PRODUCERS + 32 * planes]
+    return launcher.bind(*maps(a, b, c, config), down, across, a.shape[1] // DEPTH, config)
+
+
+def maps(a: Any, b: Any, c: Any, config: Config) -> list[Any]:
+    """Boxes of rows of 128 bytes: all rows of a tile, those of a step, those of a plane."""
+    boxes = (a, config.tile[0]), (b, DEPTH), (c, config.tile[0] // config.down)
+    return [cp.cuda.tensor_map(x, (rows, WIDTH), SWIZZLE) for x, rows in boxes]
 
 
 def measured(size: int, config: Config) -> Row:

@@ -144,34 +144,36 @@ def mma(accumulator: Fragment, a: Fragment, b: Fragment) -> None:
         _multiply_whole(accumulator, a, b)
 
 
-def store(x: Any, index: Any, tile: Fragment) -> None:
+def store(x: Any, index: Any, tile: Fragment, swizzle: Comptime = 0) -> None:
     """x[i + r, j + c] = tile[r, c], with index = (i, j); what lies outside of `x` is dropped.
 
     Converts to the type of `x`. `tile` is an accumulator. The plane sees what was stored.
+    `swizzle`: as for `load`.
     """
     cp.static_assert(x.rank == 2, "cp.cmma.store takes a tensor of two axes")
     cp.static_assert(tile.use == "accumulator", "cp.cmma.store takes an accumulator")
     i, j = index
     if _covers(tile, x, i, j):
-        _store_covered(x, i, j, tile)
+        _store_covered(x, i, j, tile, swizzle)
     else:
         for k in _elements(tile):
             r, c = _place(tile, k)
             if _belongs(tile, r, c) and _exists(x, i + r, j + c):
-                x[i + r, j + c] = x.dtype(tile.held[k])
+                x[i + r, _column(x, i + r, j + c, swizzle)] = x.dtype(tile.held[k])
     cp.sync_plane()
 
 
-def _store_covered(x: Any, i: Any, j: Any, tile: Fragment) -> None:
+def _store_covered(x: Any, i: Any, j: Any, tile: Fragment, swizzle: int) -> None:
     """Neighbours that a unit holds go to memory together, where they are neighbours there."""
     width = tile.layout.neighbours if x.line_axis == 1 else 1
     for k in cp.unroll(range(0, tile.held.size, width)) if width > 1 else _elements(tile):
         r, c = _place(tile, k)
+        at = _column(x, i + r, j + c, swizzle)
         if cp.comptime(width > 1):
             part = cp.load(tile.held, k, line=width)
-            cp.store(x, (i + r, j + c), cp.Line[x.dtype, width](part), whole=True)
+            cp.store(x, (i + r, at), cp.Line[x.dtype, width](part), whole=True)
         else:
-            x[i + r, j + c] = x.dtype(tile.held[k])
+            x[i + r, at] = x.dtype(tile.held[k])
 
 
 # Where elements are
@@ -222,6 +224,13 @@ def _exists(x: Any, i: Any, j: Any) -> Any:
     return 0 <= i < x.shape[0] and 0 <= j < x.shape[1]
 
 
+def _column(x: Any, i: Any, j: Any, swizzle: int) -> Any:
+    """Where the element of row i and column j is in its row."""
+    if swizzle == 0:
+        return j
+    return swizzled(i, j * x.dtype.itemsize, swizzle) // x.dtype.itemsize
+
+
 def _covers(tile: Fragment, x: Any, i: Any, j: Any) -> Any:
     """Whether nothing of the tile's blocks, which may be larger than it, lies outside of `x`. The
     extents are subtracted, as `i + tile.rows` may overflow."""
@@ -231,13 +240,6 @@ def _covers(tile: Fragment, x: Any, i: Any, j: Any) -> Any:
 
 
 # Loading
-
-
-def _column(x: Any, i: Any, j: Any, swizzle: int) -> Any:
-    """Where the element of row i and column j is in its row."""
-    if swizzle == 0:
-        return j
-    return swizzled(i, j * x.dtype.itemsize, swizzle) // x.dtype.itemsize
 
 
 def _load_shared(tile: Fragment, x: Any, i: Any, j: Any, swizzle: int) -> None:

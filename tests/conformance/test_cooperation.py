@@ -163,7 +163,11 @@ def swizzled_product(a, b, c, span: cp.Comptime[int]):
     cp.cmma.load(left, x, (5, 0), span)
     cp.cmma.load(right, y, (0, width), span)
     cp.cmma.mma(total, left, right)
-    cp.cmma.store(c, (0, 0), total)
+    z, size = cp.shared((24, 32), c.dtype), c.dtype.itemsize
+    cp.cmma.store(z, (3, 16), total, span)
+    for e in range(lane, 256, cp.CUBE_DIM):
+        r, s = e // 16, e % 16
+        c[r, s] = z[3 + r, cp.pipelines.swizzled(3 + r, (16 + s) * size, span) // size]
 
 
 @pytest.mark.parametrize("span", [32, 64, 128])

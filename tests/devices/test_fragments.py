@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-import cubepy as cp
 from bench import gpu_fragments as kernels
-from bench.gpu_fragments import CONFIGS, DEPTH, PRODUCERS, SWIZZLE, Config
+from bench.gpu_fragments import CONFIGS, DEPTH, PRODUCERS, Config
 from tests.optional import require_package
 
 TARGET = "cuda:sm_90a"
@@ -21,9 +20,8 @@ def form(config: Config) -> tuple[Any, tuple[Any, ...]]:
     x, units = f"bf16[{SIDE},{SIDE}]", 32 * config.down * config.across
     if not config.engine:
         return kernels.multiply_copied[1, units], (x, x, x, config)
-    left, right = (cp.cuda.tensor_map(x, (n, DEPTH), SWIZZLE) for n in (config.tile[0], DEPTH))
     launcher = kernels.multiply.configure(registers=168)[1, PRODUCERS + units]
-    return launcher, (left, right, x, "u32", "i32", config)
+    return launcher, (*kernels.maps(x, x, x, config), "u32", "u32", "i32", config)
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=str)
