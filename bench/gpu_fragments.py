@@ -52,8 +52,8 @@ class Config:
 
 
 CONFIGS = (
-    Config((256, 128), 4, 3, 4, True),
     Config((128, 256), 2, 3, 8, True),
+    Config((256, 128), 4, 3, 4, True),
     Config((128, 256), 2, 4, 8, False),
     Config((256, 128), 4, 4, 4, False),
 )
