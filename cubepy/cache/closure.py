@@ -39,7 +39,6 @@ from cubepy.cache.library import (
 )
 from cubepy.cache.members import (
     defaults_of,
-    held_by,
     is_generated,
     is_harmless,
     is_special,
@@ -61,6 +60,7 @@ from cubepy.lang.function import (
     read_source,
     unwrap,
 )
+from cubepy.lang.objects import held_by
 from cubepy.record import dataclass
 
 MAX_ARRAY = 1 << 20

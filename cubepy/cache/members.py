@@ -62,14 +62,3 @@ def defaults_of(field: Any) -> tuple[Any, ...]:
     found = (field.default, field.default_factory)
     missing = dataclasses.MISSING
     return tuple(f"missing {k}" if v is missing else v for k, v in enumerate(found))
-
-
-def held_by(value: Any) -> dict[str, Any]:
-    """What an object holds by name, in its dictionary and its slots."""
-    held = dict(getattr(value, "__dict__", {}))
-    for cls in type(value).__mro__:
-        slots = vars(cls).get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
-            if hasattr(value, name):
-                held[name] = getattr(value, name)
-    return held

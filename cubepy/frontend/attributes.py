@@ -11,7 +11,6 @@ from typing import Any
 
 from cubepy.frontend.calls import LINE_METHODS, inline
 from cubepy.frontend.captured import (
-    is_fixed,
     is_users_method,
     may_change,
     note,
@@ -44,6 +43,7 @@ from cubepy.lang.arrays import is_numpy
 from cubepy.lang.builtins import Position
 from cubepy.lang.containers import may_change_inside
 from cubepy.lang.function import Attributes, unwrap
+from cubepy.lang.objects import is_fixed
 
 _TENSOR_ATTRIBUTES = (
     "shape",

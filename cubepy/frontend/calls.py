@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from cubepy.errors import Error
 from cubepy.frontend import suggest
-from cubepy.frontend.captured import is_fixed, note_code, note_method
+from cubepy.frontend.captured import note_code, note_method
 from cubepy.frontend.dispatch import Flow, Intrinsic, execute_block, intrinsic_of
 from cubepy.frontend.running import comptime_result, note_reads
 from cubepy.frontend.suggest import closest
@@ -41,6 +41,7 @@ from cubepy.ir.types import DType, Line, LineOf, bool_, element_of, find_dtype, 
 from cubepy.lang.annotations import is_comptime_annotation, resolve_annotations
 from cubepy.lang.builtins import BUILTINS, Position
 from cubepy.lang.function import BoundFunction, Captures, CubeFunction, read_source, unwrap
+from cubepy.lang.objects import is_fixed
 from cubepy.lang.postponed import signature_of
 
 MAX_DEPTH = 128

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from types import CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
 
@@ -12,6 +11,7 @@ from cubepy.frontend.values import Record, type_of
 from cubepy.lang.arrays import frozen, is_numpy
 from cubepy.lang.builtins import Position
 from cubepy.lang.function import ABSENT, Attributes, CubeFunction
+from cubepy.lang.objects import is_fixed
 
 
 def capture(frame: Frame, name: str, value: Any) -> Any:
@@ -35,10 +35,6 @@ def note(frame: Frame, owner: Any, reader: Any, name: str, value: Any) -> Any:
         value = known[2] if known is not None and is_numpy(known[2]) else frozen(value)
     facts.capture(owner, name, reader, value)
     return value
-
-
-_FIXED = ("cubepy", "ml_dtypes", "numpy", "torch")
-"""Modules whose attributes are taken not to change, besides those of the standard library."""
 
 
 def may_change(owner: Any) -> bool:
@@ -85,12 +81,6 @@ def note_absent(frame: Frame, owner: Any, name: str) -> None:
     cls = owner if isinstance(owner, type) else type_of(owner)
     if may_change(owner) or not is_fixed(cls.__module__):
         frame.tracer.facts.capture(owner, name, Attributes(owner), ABSENT)
-
-
-def is_fixed(module: str) -> bool:
-    """Whether a module is one whose attributes are taken not to change."""
-    top = module.partition(".")[0]
-    return top in _FIXED or top in sys.stdlib_module_names
 
 
 _NO_ARRAYS = (int, float, str, type, FunctionType, ModuleType)

@@ -20,7 +20,6 @@ from typing import Any, cast
 
 from cubepy.errors import Error
 from cubepy.frontend.captured import (
-    is_fixed,
     is_users_method,
     may_change,
     note_code,
@@ -38,6 +37,7 @@ from cubepy.lang.function import (
     CubeFunction,
     read_source,
 )
+from cubepy.lang.objects import is_fixed
 
 
 def comptime_result(frame: Frame, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -6,15 +6,18 @@ Equal signatures give equal kernels. Data only; `jit` makes them from real argum
 from __future__ import annotations
 
 import ast
+from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
+from enum import Enum
 from math import copysign
 from typing import Any, TypeAlias
 
-from cubepy.frontend.values import is_frozenset, is_tuple, type_of
+from cubepy.frontend.values import is_frozenset, is_generated, is_tuple, type_of
 from cubepy.ir.core import UNLIMITED, Kernel
 from cubepy.ir.types import DType
 from cubepy.lang.arrays import content, is_numpy
 from cubepy.lang.function import read_source, unwrap
+from cubepy.lang.objects import held_by, is_computed, is_fixed
 from cubepy.record import dataclass
 
 
@@ -125,10 +128,13 @@ def comptime_type(value: Any) -> Any:
         return cls
     if isinstance(value, type):
         return cls
+    beyond = _beyond_equality(value, cls)
     if is_tuple(value):
-        return (cls, *[comptime_type(v) for v in value])
+        return (cls, *[comptime_type(v) for v in value], *beyond)
     if is_dataclass(value):
-        return (cls, *[comptime_type(getattr(value, f.name)) for f in fields(value)])
+        return (cls, *[comptime_type(getattr(value, f.name)) for f in fields(value)], *beyond)
+    if beyond:
+        return (cls, *beyond)
     if isinstance(value, float):
         return (cls, copysign(1.0, value))
     if isinstance(value, complex):
@@ -138,6 +144,42 @@ def comptime_type(value: Any) -> Any:
     if hasattr(cls, "tobytes"):  # a NumPy scalar
         return (cls, value.tobytes())
     return cls
+
+
+def _beyond_equality(value: Any, cls: type[Any]) -> tuple[Any, ...]:
+    """What an object holds that its class may leave out when it compares: the fields that a
+    dataclass does not, and all where the user wrote `__eq__` or the class is one of numbers."""
+    if cls.__eq__ is object.__eq__ or is_fixed(cls.__module__) or isinstance(value, Enum):
+        return ()
+    held = held_by(value)
+    names = set(held)
+    if is_dataclass(value) and is_generated(cls.__eq__):
+        names -= {f.name for f in fields(value) if f.compare}
+    return tuple([(n, *_identity(held[n])) for n in sorted(names) if not is_computed(cls, n)])
+
+
+def _identity(value: Any) -> tuple[Any, ...]:
+    """What tells a value from others; of what cannot be hashed or leads further, that it is it."""
+    params = getattr(type_of(value), "__dataclass_params__", None)
+    if is_fixed(type_of(value).__module__) or (params is not None and params.frozen):
+        found = comptime_key(value), comptime_type(value)
+        with suppress(TypeError):
+            hash(found)
+            return found
+    return (Itself(value),)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Itself:
+    """An object that equals itself alone."""
+
+    value: Any
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Itself) and other.value is self.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
 
 
 @dataclass(frozen=True, slots=True)

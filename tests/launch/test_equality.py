@@ -1,0 +1,96 @@
+"""Objects that compare as equal are the same to a kernel only where they hold the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cubepy as cp
+
+FOUND: Any = None
+
+
+def result(kernel: Any, *args: Any) -> float:
+    out = np.full(3, -1.0)
+    kernel.over(out)(*[out if a is ... else a for a in args])
+    assert (out == out[0]).all()
+    return float(out[0])
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Equal to another of its label, whatever it scales by."""
+
+    label: str
+    scale: float = field(default=1.0, compare=False)
+
+
+@dataclass
+class LabelledAnew:
+    """The same, but its fields may be assigned."""
+
+    label: str
+    scale: float = field(default=1.0, compare=False)
+
+
+class Named:
+    """Equal to another of its name, as the user wrote it."""
+
+    def __init__(self, name: str, scale: float) -> None:
+        self.name, self.scale = name, scale
+        self.more = [name]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Named) and other.name == self.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+
+class Tagged(int):
+    """A number with an attribute, equal to the number."""
+
+    scale: float
+
+
+def tagged(_: str, scale: float) -> Tagged:
+    found = Tagged(3)
+    found.scale = scale
+    return found
+
+
+MAKERS = [Labelled, LabelledAnew, Named, tagged]
+
+
+@cp.cube
+def scale_captured(out):
+    i = cp.ABSOLUTE_POS
+    if i < out.size:
+        out.flat[i] = FOUND.scale
+
+
+@cp.cube
+def scale_given(given: cp.Comptime, out):
+    i = cp.ABSOLUTE_POS
+    if i < out.size:
+        out.flat[i] = given.scale
+
+
+@pytest.mark.parametrize("make", MAKERS, ids=lambda m: m.__name__)
+def test_equal_objects_that_hold_other_values(make: Any, monkeypatch: pytest.MonkeyPatch):
+    for scale in (1.0, 2.0, 3.0, 1.0):
+        monkeypatch.setitem(globals(), "FOUND", make("a", scale))
+        for _ in range(4):  # native code launches from the third on
+            assert result(scale_captured, ...) == scale
+            if make is not LabelledAnew:  # which has no hash
+                assert result(scale_given, FOUND, ...) == scale
+
+
+def test_equal_objects_compile_once(compiled: list[Any]):
+    fresh = cp.cube(scale_given.function)
+    for scale in (7.0, 7.0, 8.0, 7.0):
+        assert result(fresh, Labelled("a", scale), ...) == scale
+    assert len(compiled) == 2
