@@ -254,7 +254,7 @@ class Matcher:
         return ScalarArg(dtype) if dtype is not None else _PENDING_FLOAT
 
     def _struct(self, name: str, value: Any) -> StructArg:
-        names, values = _struct_items(value)
+        names, values = struct_items(value)
         annotations = field_annotations(type(value))
         items = tuple(
             self._one(f"{name}.{n}", v, annotations.get(n))
@@ -337,7 +337,7 @@ def is_struct(value: Any) -> bool:
     return isinstance(value, tuple) or (is_dataclass(value) and not isinstance(value, type))
 
 
-def _struct_items(value: Any) -> tuple[tuple[str, ...], tuple[Any, ...]]:
+def struct_items(value: Any) -> tuple[tuple[str, ...], tuple[Any, ...]]:
     if isinstance(value, tuple):
         names = getattr(value, "_fields", None) or tuple(str(k) for k in range(len(value)))
         return tuple(names), tuple(value)

@@ -1,21 +1,23 @@
 """Launches whose arguments are kept: `launcher.bind(...)`.
 
 The arguments are kept, not what they were: an array may be given other memory, another shape or a
-read-only flag, a captured name another value, and torch another current stream.
+read-only flag, a field of a dataclass or a captured name another value, and torch another current
+stream.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from cubepy.array.graphs import is_recording, record
 from cubepy.array.interop import read_memory
 from cubepy.array.memory import Memory, pointer
-from cubepy.jit.arguments import Matcher, is_struct
+from cubepy.frontend.signature import Itself
+from cubepy.jit.arguments import Matcher, is_struct, struct_items
 from cubepy.jit.grid import Over
 from cubepy.jit.launch import Prepared
 from cubepy.runtimes.native.launching.callables import Base
@@ -43,6 +45,7 @@ class Bound(Base):
         "__weakref__",
         "_args",
         "_calls",
+        "_changing",
         "_data",
         "_grid",
         "_kernel",
@@ -58,6 +61,7 @@ class Bound(Base):
     ) -> None:
         self._launcher, self._calls = launcher, 0
         self._args, self._names = (*args, *kwargs.values()), tuple(kwargs) or None
+        self._changing = tuple([a for a in self._args if _may_change(a)])
         self._kernel = launcher.kernel
         self._grid = launcher.grid
         self._prepare = lambda: prepare(args, kwargs)
@@ -81,8 +85,7 @@ class Bound(Base):
         """Let native code launch from now on, where it can; dataclasses may change meanwhile."""
         self._calls += 1
         native = self._kernel.native
-        is_plain = all(isinstance(a, tuple) or not is_struct(a) for a in self._args)
-        if native is not None and is_plain and self._calls < MAX_CALLS:
+        if native is not None and not self._changing and self._calls < MAX_CALLS:
             native.join_bound(self, self._launcher, prepared, matcher, took)
 
     def _prepared(self) -> tuple[Any, list[Any], Prepared, Matcher]:
@@ -91,10 +94,27 @@ class Bound(Base):
         return facts, _places(matcher), prepared, matcher
 
     def _facts(self) -> Any:
-        """What else counts: settings, and the shape of the array that the grid covers, which need
-        not be an argument."""
+        """What else counts: settings, the shape of the array that the grid covers, which need not
+        be an argument, and what the fields of dataclasses are."""
         shape = getattr(self._grid.what, "shape", None) if isinstance(self._grid, Over) else None
-        return self._kernel.options.by_settings(), shape
+        fields = [Itself(leaf) for value in self._changing for leaf in _leaves(value)]
+        return self._kernel.options.by_settings(), shape, fields
+
+
+def _may_change(value: Any) -> bool:
+    """Whether an argument is passed as fields of which some may be assigned."""
+    if isinstance(value, tuple):
+        return any(map(_may_change, cast("tuple[Any, ...]", value)))
+    return is_struct(value)
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """The arrays and numbers that an argument is passed as."""
+    if is_struct(value):
+        for item in struct_items(value)[1]:
+            yield from _leaves(item)
+    else:
+        yield value
 
 
 def _places(matcher: Matcher) -> list[Any]:

@@ -395,7 +395,7 @@ class Launcher(Base):
         """A callable without arguments that launches with these; checks are done now.
 
         A launch takes the arrays as they are then: their memory, shape, flags and stream are read
-        again, and so are captured names and the settings. Numbers are fixed.
+        again, and so are fields of dataclasses, captured names and the settings. Numbers are fixed.
         """
         try:
             return Bound(self, self._prepared, args, kwargs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -166,3 +167,36 @@ def test_nothing_is_prepared_again_while_nothing_changes(monkeypatch: pytest.Mon
         for _ in range(3):
             bound()
         assert len(made) == 1
+
+
+@dataclass
+class Given:
+    """Arguments whose fields may be assigned between launches."""
+
+    x: Any
+    by: Any
+
+
+@cp.cube
+def scale_given(given, out):
+    out[0] = given.x[0] * given.by
+
+
+@cp.cube
+def scale_both(pair, out):
+    out[0] = pair[0].x[0] * pair[0].by + pair[1]
+
+
+@pytest.mark.parametrize("is_inside", [False, True])
+def test_fields_are_read_again(is_inside: bool):
+    given, out = Given(np.full(1, 3.0), 2), np.zeros(1)
+    kernel, rest = (scale_both, 1) if is_inside else (scale_given, 0)
+    bound = kernel[1, 1].bind((given, 1) if is_inside else given, out)
+    for x, by in ((3.0, 2), (3.0, 4), (5.0, 4), (5.0, 0.5), (5.0, np.float32(7)), (1.0, 2)):
+        given.x, given.by = np.full(1, x), by
+        for _ in range(4):  # native code launches from the third on
+            bound()
+            assert out[0] == x * by + rest
+    given.x[0] = 9.0
+    bound()
+    assert out[0] == 18 + rest
