@@ -384,8 +384,8 @@ def finish_turned(
     n, z, y, i, f0, count = place
     p = t.packing
     found, turned = transposed(lines), cp.local(p.line, cp.Line[p.dtype, p.line])
-    for k in cp.unroll(range(p.line)):
-        turned[k] = found[k]
+    for lane in cp.unroll(range(p.line)):  # not `k`, whose type would be known in a second trace
+        turned[lane] = found[lane]
     for k in range(min(p.line, count)):
         v = turned[k]
         if len(biases):
