@@ -2,7 +2,9 @@
 
 import gc
 import os
+import sys
 import threading
+from types import ModuleType
 
 import pytest
 
@@ -89,3 +91,23 @@ def test_a_child_collects_though_another_thread_of_its_parent_paused():
     end.set()
     other.join()
     assert status == 0
+
+
+def test_what_is_made_where_modules_are_loaded_is_old(monkeypatch: pytest.MonkeyPatch):
+    """Looking through it at the end of the block takes much of a first call."""
+    gc.unfreeze()  # what the tests' own set-up has frozen
+    with paused_collection():
+        monkeypatch.setitem(sys.modules, "cubepy_tests_loaded", ModuleType("loaded"))
+        kept = [[] for _ in range(5000)]
+    assert any(item is kept for item in gc.get_objects(generation=2))
+    with paused_collection():
+        more = [[] for _ in range(5000)]
+    assert not any(item is more for item in gc.get_objects(generation=2))
+
+
+def test_what_a_program_froze_stays_frozen(monkeypatch: pytest.MonkeyPatch):
+    gc.freeze()
+    frozen = gc.get_freeze_count()
+    with paused_collection():
+        monkeypatch.setitem(sys.modules, "cubepy_tests_loaded", ModuleType("loaded"))
+    assert gc.get_freeze_count() > frozen // 2
