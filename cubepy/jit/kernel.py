@@ -62,11 +62,11 @@ class CubeKernel(CubeFunction):
     """A function of the kernel language: launched with a grid, or called by other kernels.
 
     `kernel[cube_count, cube_dim](...)`, `kernel.over(what)(...)`; see the methods. Native code,
-    once there is some, finds both in `_launchers` and `_covers`, and puts launchers over arrays in
-    front of `_table`.
+    once there is some, finds both in `_launchers` and `_covers`, notes the last grid of numbers and
+    its launcher, and puts launchers over arrays in front of `_table`.
     """
 
-    __slots__ = ("_covers", "_launchers", "_table")
+    __slots__ = ("_covers", "_launchers", "_recent", "_recent_grid", "_table")
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class CubeKernel(CubeFunction):
         self.native = NativeLaunches(self, header)
         self._launchers: dict[Any, Launcher] = {}
         self._covers: dict[Any, Launcher] = {}
-        self._table: Any = None
+        self._table = self._recent_grid = self._recent = None
         self._header = header  # last: other threads compare it, and take the rest
 
     @property

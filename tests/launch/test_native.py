@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import weakref
 from dataclasses import asdict, dataclass, replace
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 import cubepy as cp
+from cubepy.jit.grid import fixed
 from cubepy.jit.kernel import Launcher
 from cubepy.jit.tables import native_executor
 from tests.optional import require_package
@@ -502,3 +504,33 @@ def test_plans_are_data():
         text = json.dumps(asdict(plan), sort_keys=True)
         assert json.loads(text)["kernel"] == "by_axes"
         assert hash(plan) == hash(replace(plan))
+
+
+def test_the_last_grid_is_found_by_its_numbers_alone():
+    """It is known by its objects, so that others which are equal to them are looked at again."""
+    x, out = numbers(1200), np.zeros(1200, np.float32)
+    for count, dim in [(1, 64), (20, 64), (1, 64), ((1, 2), 64), ((2, 1), 64), (1, 64)] * 2:
+        for _ in range(3):
+            launcher = scaled[count, dim]
+            assert launcher.grid == Launcher(scaled, fixed((count, dim))).grid
+            launcher(x, out)
+            scaled[count, dim](x, out)
+    many = [int(text) for text in ("1000", "1000")]  # equal, and two objects
+    assert scaled[many[0], 64] is scaled[many[0], 64]
+    assert scaled[many[0], 64].grid == scaled[many[1], 64].grid
+    for odd in (True, 1.0, (1, 1.0)):
+        assert scaled[1, 64] is scaled[1, 64]
+        if odd is True:
+            assert scaled[odd, 64] is not scaled[1, 64]
+        else:
+            with pytest.raises(cp.LaunchError, match="E416"):
+                scaled[odd, 64]
+    held = weakref.ref(scaled[3, 64])
+    for count in range(4, 8):
+        scaled[count, 64]
+        scaled[count, 64]
+    assert held() is scaled[3, 64]
+    assert scaled[7, 64].grid == fixed((7, 64))
+    with pytest.raises(cp.LaunchError, match="E416"):
+        scaled.__getitem__((1.0, 64))
+    assert scaled.__getitem__((7, 64)) is scaled[7, 64]

@@ -25,6 +25,8 @@ _ENTRY_AT = 16
 """Where instances of `Base` keep the address of their native code, behind what all objects have,"""
 WORDS_AT = 24
 """and that of words which belong to one of them; 0 for none."""
+_MAPPING_AT, _SUBSCRIPT_AT = 112, 8
+"""Where classes keep their functions of mappings, and where that of `x[key]` is among these."""
 _CALL, _MEMBERS = 50, 72
 _DEFAULT, _BASETYPE, _VECTORCALL = 1 << 18, 1 << 10, 1 << 11
 _SIZE, _READONLY = 19, 1
@@ -126,6 +128,28 @@ def set_method(cls: Any, name: str, address: int, takes_one: bool) -> None:
     make = ctypes.pythonapi.PyDescr_NewMethod
     make.restype, make.argtypes = ctypes.py_object, (ctypes.py_object, ctypes.c_void_p)
     setattr(cls, name, make(cls, ctypes.addressof(row)))
+
+
+def set_subscript(cls: type, address: int) -> None:
+    """Let `x[key]` go to native code that is the method `__getitem__` already, without looking the
+    method up each time; nothing is done where classes are laid out in another way."""
+
+    class Indexed:
+        def __getitem__(self, key: Any) -> Any:
+            """As any method of Python."""
+
+    class Plain:
+        pass
+
+    usual = word(_subscript_at(Indexed))
+    if word(_subscript_at(Plain)) == 0 and usual not in (0, word(_subscript_at(dict))):
+        place = ctypes.c_size_t.from_address(_subscript_at(cls))
+        place.value = address if place.value == usual else place.value
+
+
+def _subscript_at(cls: type) -> int:
+    """Where a class keeps what `x[key]` calls."""
+    return word(id(cls) + _MAPPING_AT) + _SUBSCRIPT_AT
 
 
 def function(name: str, address: int) -> Any:

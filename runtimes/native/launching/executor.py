@@ -26,6 +26,7 @@ from cubepy.runtimes.native.launching.callables import (
     native_class,
     place_of,
     set_method,
+    set_subscript,
     word,
 )
 from cubepy.runtimes.native.launching.cupy_arrays import cupy_layout
@@ -76,10 +77,10 @@ class Classes:
     """What the executor must know of the classes above it.
 
     `launcher` keeps `kernel`, `_grid`, `_table`, `_what` and `_cells`; `kernel` keeps `_launchers`,
-    `_covers` and `_table`, and has `__getitem__` and `over`; `table` keeps `data`; `array` keeps
-    `_memory`, a `memory`; `bound` keeps `_launcher`, `_args`, `_names` and `_data`;
-    `program` keeps `_data`; `tensor_map` keeps `array`, `box`, `swizzle` and `pixels`; `guarded`
-    keeps `_guards`.
+    `_covers`, `_table`, `_recent_grid` and `_recent`, and has `__getitem__` and `over`; `table`
+    keeps `data`; `array` keeps `_memory`, a `memory`; `bound` keeps `_launcher`, `_args`, `_names`
+    and `_data`; `program` keeps `_data`; `tensor_map` keeps `array`, `box`, `swizzle` and `pixels`;
+    `guarded` keeps `_guards`.
     `general` launches in Python; `rest` completes a launch; `overrides` is the context variable
     and `generation` the counter of the settings, of which code depends on `settings`.
     """
@@ -127,6 +128,7 @@ class Executor:
         self.describe_apart = function("describe", library.address[describing.DESCRIBE_APART])
         for name, symbol in (("__getitem__", grids.GETITEM), ("over", grids.OVER)):
             set_method(classes.kernel, name, library.address[symbol], symbol == grids.GETITEM)
+        set_subscript(classes.kernel, library.address[grids.GETITEM])
 
     def _objects(self, classes: Classes) -> dict[Context, int]:
         dtypes = [_numpys_dtype(name) for name, _ in DTYPES]
@@ -326,6 +328,8 @@ def _places(classes: Classes) -> dict[Context, int] | None:
         (Context.LAUNCHERS, kernel, "_launchers"),
         (Context.COVERS, kernel, "_covers"),
         (Context.KERNEL_TABLE, kernel, "_table"),
+        (Context.RECENT_GRID, kernel, "_recent_grid"),
+        (Context.RECENT, kernel, "_recent"),
         (Context.BOUND_LAUNCHER, bound, "_launcher"),
         (Context.BOUND_ARGS, bound, "_args"),
         (Context.BOUND_NAMES, bound, "_names"),

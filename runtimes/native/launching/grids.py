@@ -51,18 +51,57 @@ def _found() -> Routine:
     return f
 
 
+def _recent() -> Routine:
+    """(kernel, pair): the launcher that was found last, owned, if that was for the same objects,
+    which are what they were: ints, or tuples of them; else 0."""
+    f = Routine("recent", 2)
+    kernel, grid = f.parameters
+    known, value = (kernel.load(context(f, c)) for c in (Context.RECENT_GRID, Context.RECENT))
+    f.refuse(known.equals(0))
+    f.refuse(known.equals(context(f, Context.NONE)))
+    f.refuse(grid.load(TUPLE_ITEMS).differs(known.load(TUPLE_ITEMS)))
+    f.refuse(grid.load(TUPLE_ITEMS + 8).differs(known.load(TUPLE_ITEMS + 8)))
+    call_void(f, "Py_IncRef", value)
+    f.leave(value)
+    return f
+
+
+def _found_by_pair() -> Routine:
+    """(kernel, pair): the launcher that is kept for it, owned, and noted; 0 if there is none."""
+    f = Routine("found_by_pair", 2)
+    kernel, grid = f.parameters
+    with f.times(2) as k:
+        f.refuse(f.invoke("are_numbers", (grid + TUPLE_ITEMS)[k]).equals(0))
+    value = f.invoke("found", kernel.load(context(f, Context.LAUNCHERS)), grid)
+    f.refuse(value.equals(0))
+    # The end of a grid runs no code, so that none sees it beside another's launcher.
+    for place, new in ((Context.RECENT_GRID, grid), (Context.RECENT, value)):
+        call_void(f, "Py_IncRef", new)
+        f.invoke("replaced", kernel + context(f, place), new)
+    f.leave(value)
+    return f
+
+
+def _replaced() -> Routine:
+    """(address, object): an owned reference is stored, and the one before it is given up."""
+    f = Routine("replaced", 2)
+    place, new = f.parameters
+    old = place.load()
+    place.store(new)
+    with f.when(old.differs(0)):
+        call_void(f, "Py_DecRef", old)
+    f.leave(0)
+    return f
+
+
 def _getitem() -> Routine:
     """A method of one argument: (kernel, grid)."""
     f = Routine(GETITEM, 2, is_exported=True)
     kernel, grid = f.parameters
-    with f.when(grid.load(TYPE_OF).equals(context(f, Context.TUPLE))):
-        is_known = f.local(f.truth(grid.load(TUPLE_SIZE).equals(2)))
-        with f.times(is_known.get() * 2) as k:
-            numbers = f.invoke("are_numbers", (grid + TUPLE_ITEMS)[k])
-            is_known.set(is_known.get() & numbers)
-        with f.when(is_known.get().differs(0)):
-            known = kernel.load(context(f, Context.LAUNCHERS))
-            value = f.invoke("found", known, grid)
+    is_tuple = grid.load(TYPE_OF).equals(context(f, Context.TUPLE))
+    with f.when(is_tuple), f.when(grid.load(TUPLE_SIZE).equals(2)):
+        for way in ("recent", "found_by_pair"):
+            value = f.invoke(way, kernel, grid)
             f.refuse(value.differs(0), value)
     args = f.room(3)
     args.store(kernel, 8)
@@ -118,4 +157,13 @@ def _made() -> Routine:
 
 def routines() -> tuple[Routine, ...]:
     """The routines of this module."""
-    return _are_numbers(), _found(), _getitem(), _made(), _over()
+    return (
+        _are_numbers(),
+        _found(),
+        _recent(),
+        _found_by_pair(),
+        _replaced(),
+        _getitem(),
+        _made(),
+        _over(),
+    )

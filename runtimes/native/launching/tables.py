@@ -486,8 +486,8 @@ class Context(IntEnum):
     KERNEL = 34
     GRID = 35
     LAUNCHERS = 36
-    """where kernels keep the launchers of numbers, those that cover numbers, and the table of
-    those that cover arrays."""
+    """where kernels keep the launchers of numbers, those that cover numbers, the table of those
+    that cover arrays, and the last grid of numbers with its launcher."""
     COVERS = 37
     KERNEL_TABLE = 38
     GETITEM = 39
@@ -575,7 +575,9 @@ class Context(IntEnum):
     """Where names of kernels stand that run without the GIL."""
     HEARD = 94
     """When the main thread last saw to it that SIGINT comes to the pool; native code writes it."""
-    SIZE = 95
+    RECENT_GRID = 95
+    RECENT = 96
+    SIZE = 97
 
 
 NUMBER_ROW_WORDS = 3
