@@ -32,7 +32,7 @@ def assign_target(frame: Frame, target: ast.expr, value: Any) -> None:
     frame.tracer.b.span = frame.span(target)
     if isinstance(target, ast.Name):
         bind(frame, target.id, value)
-    elif isinstance(target, ast.Tuple | ast.List):
+    elif isinstance(target, (ast.Tuple, ast.List)):
         for part, item in paired(frame, target, value):
             assign_target(frame, part, item)
     elif isinstance(target, ast.Subscript):

@@ -79,7 +79,7 @@ def attribute(frame: Frame, owner: Any, name: str) -> Any:
         return _of_sequence(frame, owner, name)
     if isinstance(owner, Table) and name in ("shape", "dtype", "size"):
         return {"shape": owner.shape, "dtype": owner.dtype, "size": prod(owner.shape)}[name]
-    if isinstance(owner, FlatRef | Method | LocalFunction | Table):
+    if isinstance(owner, (FlatRef, Method, LocalFunction, Table)):
         raise _missing(frame, owner, name, ())
     if isinstance(owner, ModuleType) and is_foreign(owner) and translation(name):
         what = f"`{owner.__name__}.{name}`"

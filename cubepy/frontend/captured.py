@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from types import CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
 
@@ -41,7 +42,7 @@ def may_change(owner: Any) -> bool:
     """Whether the attributes of a comptime object may be assigned between launches."""
     if isinstance(owner, ModuleType):
         return not is_fixed(owner.__name__)
-    if isinstance(owner, FunctionType | CubeFunction):
+    if isinstance(owner, (FunctionType, CubeFunction)):
         return not is_fixed(owner.__module__ or "")
     if isinstance(owner, SimpleNamespace):
         return True
@@ -87,12 +88,13 @@ _NO_ARRAYS = (int, float, str, type, FunctionType, ModuleType)
 """Most of what kernels capture."""
 
 
-def refuse_array(frame: Frame, name: str, value: Any) -> Any:
+def refuse_array(frame: Frame, name: str | ast.expr, value: Any) -> Any:
     """E110 if a captured value is an array of another library than NumPy: it is no constant."""
     if isinstance(value, _NO_ARRAYS) or is_numpy(value):
         return value
     cls = type_of(value)  # objects may have a `__getattr__` that finds anything
     is_array = hasattr(cls, "__array_interface__") or hasattr(cls, "__dlpack__")
     if is_array and (hasattr(cls, "__setitem__") or getattr(value, "ndim", 0)):
-        raise frame.tracer.error("E110", name=name)
+        text = ast.unparse(name) if isinstance(name, ast.expr) else name
+        raise frame.tracer.error("E110", name=text)
     return value

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from cubepy.frontend import suggest
 from cubepy.frontend.tracer import Frame
+from cubepy.frontend.values import READ, UNSET
 from cubepy.record import dataclass
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -59,7 +60,14 @@ def statement(*kinds: type[ast.stmt]) -> Callable[[F], F]:
 
 def evaluate(frame: Frame, node: ast.expr) -> Any:
     """The value of an expression: a Python object if comptime, else a runtime value."""
-    handler = _EXPRESSIONS.get(type(node))
+    kind = type(node)
+    if kind is ast.Constant:
+        return node.value  # type: ignore[attr-defined]
+    if kind is ast.Name:
+        bound = frame.env.get(node.id, UNSET)  # type: ignore[attr-defined]
+        if type(bound) not in READ:
+            return bound
+    handler = _EXPRESSIONS.get(kind)
     builder = frame.tracer.b
     outer, builder.span = builder.span, frame.span(node)
     try:

@@ -54,11 +54,6 @@ def _at(frame: Frame, node: ast.AST) -> None:
     frame.tracer.b.span = frame.span(node)
 
 
-@expression(ast.Constant)
-def _constant(frame: Frame, node: ast.Constant) -> Any:
-    return node.value
-
-
 @expression(ast.Name)
 def _name(frame: Frame, node: ast.Name) -> Any:
     current: Frame | None = frame
@@ -110,7 +105,7 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Any:
     owner = evaluate(frame, node.value)
     item = evaluate(frame, node.slice)
     _at(frame, node)
-    if isinstance(owner, TensorRef | FlatRef):
+    if isinstance(owner, (TensorRef, FlatRef)):
         return load_item(frame.tracer, owner, item)
     if isinstance(owner, Value):
         return _lane(frame, owner, item, node.value)
@@ -122,7 +117,7 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Any:
         if table is not None:
             return look_up(frame.tracer, table, item)
     known = is_comptime(item)
-    if not isinstance(owner, tuple | list | dict) and not (
+    if not isinstance(owner, (tuple, list, dict)) and not (
         is_comptime(owner) if known else hasattr(type_of(owner), "__getitem__")
     ):
         raise frame.tracer.error(
@@ -137,7 +132,7 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Any:
         hint = "use bytes, as in b'abc', whose items are numbers" if is_text else _UNROLL
         raise frame.tracer.error("E112", what=what, hint=hint)
     found = comptime_result(frame, operator.getitem, owner, item)
-    return refuse_array(frame, ast.unparse(node), found)
+    return refuse_array(frame, node, found)
 
 
 _USE_NUMBER = "pass an array, or leave the brackets out"

@@ -115,7 +115,7 @@ class Local:
     def assign_literal(self, tree: Literal) -> None:
         """Note a literal that is assigned; however many numbers there are, `ends` stays short."""
         self.numbers.update(numbers_in(tree))
-        if not isinstance(tree, bool | int | float):
+        if not isinstance(tree, (int, float)):
             self.trees.append(tree)
             return
         alike = [n for n in self.ends if type(n) is type(tree)] + [tree]

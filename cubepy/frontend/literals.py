@@ -220,4 +220,4 @@ def _number(function: Callable[..., Any], args: tuple[Number, ...]) -> Number | 
         result = function(*args)
     except (ArithmeticError, TypeError, ValueError):
         return None
-    return result if isinstance(result, bool | int | float) else None
+    return result if isinstance(result, (int, float)) else None

@@ -113,7 +113,7 @@ class Locals(Numbers):
                 raise self._changes(name, slot, value)
         if isinstance(value, TensorRef):
             return self._assign_view(slot, value, key, name, depth)
-        if isinstance(value, tuple | list) and not isinstance(slot, NumberSlot):
+        if isinstance(value, (tuple, list)) and not isinstance(slot, NumberSlot):
             return self._assign_tuple(slot, value, key, name, depth, joins)
         if record is not None:
             is_fixed = depth == 0 and is_comptime(value) and key not in self.learned.records
@@ -447,7 +447,7 @@ def _is_of_kind(slot: Any, value: Any, record: Record | None) -> bool:
     """Whether a slot holds what `value` is, so that it may take it."""
     if isinstance(value, TensorRef):
         return isinstance(slot, ViewSlot) and _same_base(slot.like, value)
-    if isinstance(value, tuple | list):
+    if isinstance(value, (tuple, list)):
         return isinstance(slot, TupleSlot) and len(slot.items) == len(value)  # type: ignore[misc]
     if record is not None:
         held = slot.value if isinstance(slot, ComptimeSlot) else slot

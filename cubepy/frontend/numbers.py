@@ -5,7 +5,8 @@ Knows neither syntax nor names.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Any
 
 from cubepy.errors import Error, fail
@@ -45,6 +46,7 @@ from cubepy.ir.types import (
     DType,
     Line,
     Ref,
+    Type,
     bool_,
     element_of,
     f32,
@@ -59,16 +61,55 @@ from cubepy.span import Span
 
 
 class Recorder(Builder):
-    """A builder that knows which operation gave a value."""
+    """A builder that knows which operation gave a value, and shares scalar constants.
+
+    A constant of an open region is there for all that follows in it, so that a third of all
+    operations need not be made, nor looked at by each pass.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.made: dict[Value, Op] = {}
+        self._constants: list[dict[object, Value]] = [{}]
+        """Of each open region, those that were made in it since it was opened."""
+
+    def const(self, value: int | float | bool, t: Type, name: str = "") -> Value:
+        """A constant, of scalars without a name the one that is there."""
+        if not isinstance(t, DType) or name:
+            return super().const(value, t, name)
+        exactly = value if value else repr(value)  # -0.0 is another zero
+        key = t.name, type(value), exactly
+        for known in reversed(self._constants):
+            if key in known:
+                return known[key]
+        made = self._constants[-1][key] = super().const(value, t)
+        return made
+
+    @contextmanager
+    def region(self) -> Generator[list[Op]]:
+        """As of any builder."""
+        self._constants.append({})
+        try:
+            with super().region() as body:
+                yield body
+        finally:
+            self._constants.pop()
+
+    @contextmanager
+    def reopen(self, body: list[Op]) -> Generator[None]:
+        """As of any builder."""
+        self._constants.append({})
+        try:
+            with super().reopen(body):
+                yield
+        finally:
+            self._constants.pop()
 
     def append(self, op: Op) -> Op:
         for result in op.results:
             self.made[result] = op
-        return super().append(op)
+        self._open[-1].append(op)
+        return op
 
 
 class Numbers:
@@ -302,7 +343,7 @@ class Numbers:
 
     def index(self, x: Any, what: str = "an index") -> Index:
         """`x` as an index: a Python int, or a value of type index."""
-        if isinstance(x, bool) or not isinstance(x, int | Value):
+        if isinstance(x, bool) or not isinstance(x, (int, Value)):
             typed = typed_scalar(x)
             if typed is None or not typed[0].is_integer:
                 raise self.error("E207", what=what, expected="an integer", given=describe(x))
@@ -413,5 +454,5 @@ class Numbers:
 
 
 def _plain(v: Value) -> DType | Line:
-    assert isinstance(v.type, DType | Line)
+    assert isinstance(v.type, (DType, Line))
     return v.type

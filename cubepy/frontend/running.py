@@ -26,8 +26,9 @@ from cubepy.frontend.captured import (
     note_method,
 )
 from cubepy.frontend.tracer import Frame
-from cubepy.frontend.values import is_generated, type_of
+from cubepy.frontend.values import FlatRef, TensorRef, is_generated, type_of
 from cubepy.ir.core import Value
+from cubepy.ir.types import DType, Line
 from cubepy.lang.containers import is_mapping, is_ordered, may_change_inside
 from cubepy.lang.function import (
     ABSENT,
@@ -75,12 +76,19 @@ def _place(error: Exception) -> str:
 
 def note_reads(frame: Frame, *values: Any) -> None:
     """Note all that Python may read when it calls and combines `values`."""
-    if not all(type(v) in _PLAIN for v in values):
-        _Reads(frame).follow(values)
+    for value in values:
+        if type(value) not in _PLAIN:
+            _Reads(frame).follow(values)
+            return
 
 
-_PLAIN = frozenset({int, float, bool, str, bytes, complex, type(None), slice, range, Value})
-"""Most of what Python works on: these lead nowhere."""
+_PLAIN = frozenset(
+    {
+        *(int, float, bool, str, bytes, complex, type(None), slice, range),
+        *(Value, TensorRef, FlatRef, DType, Line),
+    }
+)
+"""Most of what Python and handlers work on: these lead nowhere."""
 _MAKING = ("__init__", "__new__", "__post_init__")
 """What Python calls to make an object, and no more when it is made."""
 _BY_TEXT = frozenset({"getattr", "hasattr", "attrgetter", "methodcaller"})
@@ -121,9 +129,9 @@ class _Reads:
             self._function(value)
         elif inner is not None:
             self._add_all(inner)
-        elif isinstance(value, attrgetter | methodcaller):
+        elif isinstance(value, (attrgetter, methodcaller)):
             self._getter(value)
-        if isinstance(value, FunctionType | ModuleType | SimpleNamespace):
+        if isinstance(value, (FunctionType, ModuleType, SimpleNamespace)):
             if may_change(value):
                 self._owners.append(value)
             return
@@ -213,7 +221,7 @@ def _inside(value: Any) -> Iterable[Any] | None:
     """What a container holds and what a callable object calls; None for anything else."""
     if is_mapping(value):
         return (*value, *value.values())
-    if is_ordered(value) or isinstance(value, set | frozenset):
+    if is_ordered(value) or isinstance(value, (set, frozenset)):
         return cast("Iterable[Any]", value)
     if isinstance(value, partial):
         return (value.func, *value.args, *value.keywords.values())
@@ -223,7 +231,7 @@ def _inside(value: Any) -> Iterable[Any] | None:
         return value.function, value.owner
     if isinstance(value, CubeFunction):
         return (value.function,)
-    if isinstance(value, staticmethod | classmethod):
+    if isinstance(value, (staticmethod, classmethod)):
         return (cast("Any", value).__func__,)
     is_cached = type(value).__name__ == "_lru_cache_wrapper"
     return (value.__wrapped__,) if is_cached else None

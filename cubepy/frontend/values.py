@@ -218,6 +218,8 @@ class Conflict:
 
 
 SLOTS = (NumberSlot, TupleSlot, RecordSlot, ViewSlot, ComptimeSlot)
+READ = frozenset({*SLOTS, Unset, Conflict})
+"""What a name may be bound to that is not its value."""
 
 
 def make_tuple(cls: type[Any], items: list[Any]) -> Any:
@@ -232,7 +234,7 @@ def is_tuple(value: Any) -> TypeGuard[tuple[Any, ...]]:
 
 def is_sequence(value: Any) -> TypeGuard[tuple[Any, ...] | list[Any]]:
     """Whether `value` is a tuple or list, of anything."""
-    return isinstance(value, tuple | list)
+    return isinstance(value, (tuple, list))
 
 
 def is_dict(value: Any) -> TypeGuard[dict[Any, Any]]:
@@ -247,7 +249,7 @@ def is_frozenset(value: Any) -> TypeGuard[frozenset[Any]]:
 
 def is_mapping(value: Any) -> TypeGuard[Iterable[Any]]:
     """Whether `value` is a mapping, or its keys, values or items."""
-    return isinstance(value, Mapping | MappingView)
+    return isinstance(value, (Mapping, MappingView))
 
 
 def is_slice(value: Any) -> TypeGuard[slice[Any, Any, Any]]:
@@ -282,13 +284,19 @@ _NO_RECORDS = (*_RUNTIME, type, DType, Line, Unroll, Range)
 """Dataclasses of the compiler, which are one thing, and classes, which are no instances."""
 
 
+_ATOMS = frozenset({int, float, bool, str, type(None), FunctionType, type, DType, Line})
+"""Types of most comptime values, which hold nothing else."""
+
+
 def is_comptime(value: Any) -> bool:
     """Whether `value` is an ordinary Python object through and through."""
+    if type(value) in _ATOMS:
+        return True
     if isinstance(value, _RUNTIME):
         return False
     if is_sequence(value):
         return all(is_comptime(item) for item in value)
-    if isinstance(value, dict | ValuesView | ItemsView):
+    if isinstance(value, (dict, ValuesView, ItemsView)):
         return all(is_comptime(item) for item in _held_in(value))
     return True
 
@@ -299,7 +307,7 @@ def _held_in(value: Any) -> Iterable[Any]:
 
 def is_number(value: Any) -> bool:
     """A comptime Python number; these are weakly typed."""
-    return isinstance(value, bool | int | float)
+    return isinstance(value, (int, float))  # a bool is an int
 
 
 def as_record(value: Any) -> Record | None:

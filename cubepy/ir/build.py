@@ -45,7 +45,7 @@ class Builder:
 
     def append(self, op: Op) -> Op:
         """Add a finished operation."""
-        self.ops.append(op)
+        self._open[-1].append(op)
         return op
 
     def emit_op(
@@ -59,7 +59,7 @@ class Builder:
     ) -> Op:
         """Append an operation; result types come from the table's rule, or from `types`."""
         inferred = row.rule([v.type for v in operands], attrs)
-        results = tuple(Value(t, name) for t in (inferred if types is None else types))
+        results = tuple([Value(t, name) for t in (inferred if types is None else types)])
         return self.append(Op(row, operands, attrs, results, tuple(regions), self.span))
 
     def emit_with(self, row: OpDef, operands: Sequence[Value], attrs: dict[str, Attr]) -> Op:
@@ -68,7 +68,10 @@ class Builder:
 
     def emit(self, row: OpDef, *operands: Value, name: str = "", **attrs: Attr) -> Value:
         """Append an operation that has one result, and give that."""
-        return self.emit_op(row, *operands, types=None, regions=(), name=name, **attrs).result
+        (t,) = row.rule([v.type for v in operands], attrs)
+        result = Value(t, name)
+        self.append(Op(row, operands, attrs, (result,), (), self.span))
+        return result
 
     def const(self, value: int | float | bool, t: Type, name: str = "") -> Value:
         """A constant; lines get the value in every lane."""

@@ -9,14 +9,16 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from fractions import Fraction
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from cubepy.ir.numbers import Number, convert, limits, round_to, wrap
+from cubepy.ir.numbers import Number, convert, fraction, limits, round_to, wrap
 from cubepy.ir.types import DType, f32
 
+if TYPE_CHECKING:
+    from fractions import Fraction
+
 Meaning = Callable[..., Number]
-Exact = TypeVar("Exact", int, Fraction)
+Exact = TypeVar("Exact", int, "Fraction")
 
 
 def _finite(*values: Number) -> bool:
@@ -31,10 +33,10 @@ def _arithmetic(exact: Callable[..., Number | Fraction], special: Meaning) -> Me
             return convert(int(exact(*(int(v) for v in values))), dtype)
         if not _finite(*values):
             return special(dtype, *values)
-        result = exact(*(Fraction(v) for v in values))
+        result = exact(*(fraction(v) for v in values))
         if result == 0:
             return special(dtype, *values)
-        return round_to(dtype, Fraction(result))
+        return round_to(dtype, fraction(result))
 
     return meaning
 
@@ -77,7 +79,7 @@ fma = _arithmetic(_product_and_sum, _special_fma)
 def div(dtype: DType, a: float, b: float) -> Number:
     """IEEE 754 division."""
     if _finite(a, b) and a != 0 and b != 0:
-        return round_to(dtype, Fraction(a) / Fraction(b))
+        return round_to(dtype, fraction(a) / fraction(b))
     if b == 0:
         if a == 0 or math.isnan(a):
             return math.nan
@@ -125,7 +127,7 @@ def mod(dtype: DType, a: Number, b: Number) -> Number:
         return math.nan
     if math.isinf(b):
         return math.copysign(0.0, b) if a == 0 else a if (a < 0) == (b < 0) else b
-    result = Fraction(a) % Fraction(b)
+    result = fraction(a) % fraction(b)
     return round_to(dtype, result) if result else math.copysign(0.0, b)
 
 
@@ -249,11 +251,11 @@ def sqrt(dtype: DType, a: float) -> float:
         return math.nan
     if math.isinf(a) or a == 0:
         return a
-    value = Fraction(a)
+    value = fraction(a)
     scale = 200 if dtype.bits == 64 else 80
     root = math.isqrt((value.numerator << 2 * scale + 2200) // value.denominator)
     exact = root * root * value.denominator == value.numerator << 2 * scale + 2200
-    return round_to(dtype, Fraction(2 * root + (0 if exact else 1), 1 << scale + 1101))
+    return round_to(dtype, fraction(2 * root + (0 if exact else 1), 1 << scale + 1101))
 
 
 def _rounding(function: Callable[[float], int]) -> Meaning:
@@ -328,8 +330,8 @@ def cube_root(a: float) -> float:
     root = math.cbrt(a)
     if root == 0 or not math.isfinite(root):
         return root
-    exact = Fraction(root)
-    return root - float((exact**3 - Fraction(a)) / (3 * exact**2))
+    exact = fraction(root)
+    return root - float((exact**3 - fraction(a)) / (3 * exact**2))
 
 
 def elementary(function: Callable[..., float]) -> Meaning:

@@ -8,10 +8,13 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable
-from fractions import Fraction
 from functools import cache
+from typing import TYPE_CHECKING
 
 from cubepy.ir.types import DType, Kind, bf16, f8e4m3, f8e5m2, f16, f32, f64
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 Number = int | float | bool
 
@@ -44,6 +47,13 @@ def limits(dtype: DType) -> tuple[int, int]:
     return 0, (1 << dtype.bits) - 1
 
 
+def fraction(value: float | Fraction, divisor: int = 1) -> Fraction:
+    """`value / divisor`, exactly; its module imports all of `decimal`, so who asks first does."""
+    from fractions import Fraction
+
+    return Fraction(value) / divisor if divisor != 1 else Fraction(value)
+
+
 def round_to(dtype: DType, value: float | Fraction) -> float:
     """`value` rounded to nearest even in a float type; overflow gives infinity (f8e4m3: NaN)."""
     if isinstance(value, float):
@@ -51,7 +61,7 @@ def round_to(dtype: DType, value: float | Fraction) -> float:
             return _special_to(dtype, value)
         if dtype is f32:
             return _round_f32(value)
-    return _round_exact(dtype, Fraction(value))
+    return _round_exact(dtype, fraction(value))
 
 
 def _special_to(dtype: DType, value: float) -> float:
@@ -70,13 +80,13 @@ def _round_exact(dtype: DType, value: Fraction) -> float:
         return 0.0
     magnitude = abs(value)
     exponent = magnitude.numerator.bit_length() - magnitude.denominator.bit_length()
-    if Fraction(2) ** exponent > magnitude:
+    if fraction(2) ** exponent > magnitude:
         exponent -= 1
     quantum = max(exponent, _MIN_EXPONENT[dtype]) - (_MANTISSA_BITS[dtype] - 1)
-    steps = round(magnitude / Fraction(2) ** quantum)
-    rounded = steps * Fraction(2) ** quantum
+    steps = round(magnitude / fraction(2) ** quantum)
+    rounded = steps * fraction(2) ** quantum
     sign = -1.0 if value < 0 else 1.0
-    if rounded > Fraction(_LARGEST[dtype]):
+    if rounded > fraction(_LARGEST[dtype]):
         return math.nan if dtype is f8e4m3 else sign * math.inf
     return sign * float(rounded)
 
@@ -90,7 +100,7 @@ def convert(value: Number, dtype: DType) -> Number:
         return bool(value)
     if dtype.is_float:
         is_exact = isinstance(value, float) or abs(value) <= 1 << 53
-        return round_to(dtype, float(value) if is_exact else Fraction(value))
+        return round_to(dtype, float(value) if is_exact else fraction(value))
     if isinstance(value, float):
         return _saturate(value, dtype)
     return wrap(int(value), dtype)

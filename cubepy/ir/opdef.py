@@ -178,14 +178,14 @@ def effects(op: Op) -> tuple[frozenset[Resource], frozenset[Resource]]:
     return reads, writes
 
 
-CLASSES: dict[str, Callable[[DType], bool]] = {
-    "number": lambda t: t.kind is not Kind.BOOL,
-    "integer": lambda t: t.is_integer,
-    "float": lambda t: t.is_float,
-    "bits": lambda t: t.kind is Kind.BOOL or t.is_integer,
-    "any": lambda t: True,
-    "bool": lambda t: t.kind is Kind.BOOL,
-    "signed": lambda t: t.kind in (Kind.INT, Kind.FLOAT),
+CLASSES: dict[str, tuple[Kind, ...]] = {
+    "number": (Kind.INT, Kind.UINT, Kind.FLOAT),
+    "integer": (Kind.INT, Kind.UINT),
+    "float": (Kind.FLOAT,),
+    "bits": (Kind.BOOL, Kind.INT, Kind.UINT),
+    "any": tuple(Kind),
+    "bool": (Kind.BOOL,),
+    "signed": (Kind.INT, Kind.FLOAT),
 }
 
 
@@ -202,11 +202,12 @@ def require_count(types: Sequence[Type], count: int) -> None:
 
 def require_plain(t: Type, what: str = "operand") -> None:
     """A scalar or a line."""
-    require(isinstance(t, DType | Line), "%s is %r, not a scalar or a line", what, t)
+    require(isinstance(t, (DType, Line)), "%s is %r, not a scalar or a line", what, t)
 
 
 def same(class_name: str, count: int) -> Rule:
     """`count` operands of one type, whose scalar type is in the class; the result has that type."""
+    kinds = CLASSES[class_name]
 
     def rule(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
         require_count(types, count)
@@ -214,8 +215,7 @@ def same(class_name: str, count: int) -> Rule:
         for t in types:
             require_plain(t)
             require(t is first or t == first, "operands differ: %r and %r", first, t)
-        is_fit = CLASSES[class_name](element_of(first))
-        require(is_fit, "takes %s types, got %r", class_name, first)
+        require(element_of(first).kind in kinds, "takes %s types, got %r", class_name, first)
         return (first,)
 
     return rule
@@ -245,23 +245,22 @@ def given(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
 
 def _type_attr(attrs: Attrs) -> Type:
     t = attrs.get("type")
-    require(isinstance(t, DType | Line), "needs an attribute `type`")
-    assert isinstance(t, DType | Line)
-    return t
+    if isinstance(t, (DType, Line)):
+        return t
+    raise TypingError("needs an attribute `type`")
 
 
 def literal(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     """No operands; `value` is a number of `type`: a float, a bool, or an integer in its range."""
     (t,) = given(types, attrs)
-    dtype, value = element_of(t), attrs.get("value")
-    require(isinstance(t, DType), "%r is a line: splat a scalar", t)
-    if dtype.is_float or dtype.kind is Kind.BOOL:
-        require(isinstance(value, float if dtype.is_float else bool), "%r is no %r", value, t)
-        return (t,)
-    require(isinstance(value, int) and not isinstance(value, bool), "%r is no %r", value, t)
-    assert isinstance(value, int)
-    low, high = limits(dtype)
-    require(low <= value <= high, "%s is out of range for %r", value, t)
+    value = attrs.get("value")
+    if not isinstance(t, DType):
+        raise TypingError(f"{t!r} is a line: splat a scalar")
+    python = int if t.is_integer else float if t.is_float else bool
+    if not isinstance(value, python) or (python is int and isinstance(value, bool)):
+        raise TypingError(f"{value!r} is no {t!r}")
+    fits = python is not int or limits(t)[0] <= value <= limits(t)[1]
+    require(fits, "%s is out of range for %r", value, t)
     return (t,)
 
 
@@ -351,7 +350,8 @@ def reducing(class_name: str) -> Rule:
     def rule(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
         require_count(types, 1)
         line = _line(types[0])
-        require(CLASSES[class_name](line.element), "takes %s types, got %r", class_name, line)
+        is_fit = line.element.kind in CLASSES[class_name]
+        require(is_fit, "takes %s types, got %r", class_name, line)
         return (line.element,)
 
     return rule

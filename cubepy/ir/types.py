@@ -45,14 +45,12 @@ class DType:
     kind: Kind
     bits: int
     numpy_name: str
+    is_float: bool = False
+    is_integer: bool = False
 
-    @property
-    def is_float(self) -> bool:
-        return self.kind is Kind.FLOAT
-
-    @property
-    def is_integer(self) -> bool:
-        return self.kind in (Kind.INT, Kind.UINT)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_float", self.kind is Kind.FLOAT)
+        object.__setattr__(self, "is_integer", self.kind in (Kind.INT, Kind.UINT))
 
     @property
     def itemsize(self) -> int:
