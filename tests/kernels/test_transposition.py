@@ -86,7 +86,8 @@ def test_tensors_of_torch(draw: Any):
     x = torch.from_numpy(draw.array((5, 40), "f4")).to(torch.bfloat16)
     assert torch.equal(kernels.transpose(x), x.T)
     k = torch.arange(40)
-    for a, b in ((x, k), (k, 1.5), (x, x.float())):
+    wide = torch.tensor(2.5, dtype=torch.float64)  # without axes it counts less, as in torch
+    for a, b in ((x, k), (k, 1.5), (x, x.float()), (x, wide), (wide, k), (wide, wide)):
         found, expected = kernels.where(x > 0, a, b), torch.where(x > 0, a, b)
         assert found.dtype is expected.dtype
         assert torch.equal(found, expected)

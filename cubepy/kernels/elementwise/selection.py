@@ -119,8 +119,11 @@ def _numpy_kind(x: Any) -> np.dtype[Any]:
 
 
 def _torch_kind(x: Any) -> Any:
-    """What torch asks for a common dtype: a number, or a vector, whatever the axes of `x`."""
-    return x if isinstance(x, NUMBERS) else torch().empty(1, dtype=_torch_dtype(x))
+    """What torch asks for a common dtype: a number, or a tensor, which counts less without axes."""
+    if isinstance(x, NUMBERS):
+        return x
+    has_axes = isinstance(x, np.generic) or x.ndim > 0
+    return torch().empty((1,) * has_axes, dtype=_torch_dtype(x))
 
 
 def _torch_dtype(x: Any) -> Any:
