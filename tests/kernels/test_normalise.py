@@ -11,8 +11,10 @@ import pytest
 import cubepy as cp
 from cubepy import kernels
 from cubepy.errors import LaunchError, LaunchTypeError
+from cubepy.ir.types import f32
 from cubepy.kernels.calls.inspection import record
-from cubepy.kernels.normalisation.problem import Passing
+from cubepy.kernels.normalisation.kernel import normalise_rows
+from cubepy.kernels.normalisation.problem import Normalisation, Passing, Places, RowTiling
 from cubepy.lang.annotations import spec
 from cubepy.targets import cuda_target
 from tests.guarded import Guarded
@@ -188,3 +190,43 @@ def test_long_rows_pass_through_cubes_that_stay(shape: tuple[int, ...], dtype: s
                 assert len(launches) == 2
                 text = launch.launcher.inspect(**launch.arguments, target="cuda:sm_90a")
                 assert "cp.async.bulk" in text
+
+
+@pytest.mark.parametrize("n", [1, 3, 37, 61, 64, 100, 128])
+@pytest.mark.parametrize("across", [8, 16])
+@pytest.mark.parametrize("name", ["softmax", "log_softmax", "layer_norm", "rms_norm"])
+def test_rows_that_units_hold(n: int, across: int, name: str):
+    """As on GPUs, by planes of eight units: lines of four elements, of which a unit's last may be
+    cut off or missing."""
+    rng = np.random.default_rng([n, across])
+    x, residual = rng.normal(size=(2, 5, n)).astype("f4")
+    weight, bias = rng.normal(size=(2, n)).astype("f4")
+    out, total = (Guarded((5, n), np.float32) for _ in range(2))
+    held = -(-n // (4 * across))
+    tiling = RowTiling(4, 16, 16 // across, 1, held, n % (4 * across) == 0, across)
+    is_soft = name.endswith("softmax")
+    added = () if is_soft else (residual, total.array)
+    given = ((), ()) if is_soft else ((weight,), (bias,) if name == "layer_norm" else ())
+    launcher = normalise_rows.configure(plane_dim=8)[-(-5 // tiling.band), 16]
+    op = Normalisation(name, f32)
+    launcher(x, added, *given, out.array, (), 1e-5, None, Places(), op, tiling)
+    wide = (x if is_soft else x + residual).astype("f8")
+    if is_soft:
+        expected = soft(wide, 1) if name == "softmax" else np.log(soft(wide, 1))
+    elif name == "layer_norm":
+        expected = norm_of_rows(wide, weight, bias, 1e-5)
+    else:
+        expected = wide / np.sqrt((wide**2).mean(-1, keepdims=True) + 1e-5) * weight
+    np.testing.assert_allclose(out.array, expected, 1e-5, 1e-5)
+    out.check(out.array)
+    if not is_soft:
+        np.testing.assert_array_equal(total.array, x + residual)
+        total.check(total.array)
+
+
+def test_only_the_last_line_of_a_unit_is_asked_where_it_ends():
+    (launch,) = record(kernels.softmax, {"x": spec("f32[4096,32000]")}, {}, cuda_target("sm_90a"))
+    text = launch.launcher.inspect(**launch.arguments, target="cuda:sm_90a", stage="source")
+    assert launch.arguments["tiling"].held == 8
+    calls = text[text.index("normalise_rows(") :]
+    assert calls.count("load_masked_f32x4(") == calls.count("store_masked_f32x4(") == 1

@@ -204,6 +204,12 @@ def places(tiling: Any) -> Any:
     return tuple(tiling.line * (own + k * tiling.across) for k in range(tiling.held))
 
 
+def fill_of(k: Any, tiling: Any, fill: Any) -> Any:
+    """What stands for lanes behind the end of a row in line k of a unit: None where there are none,
+    as in all lines but the last."""
+    return None if tiling.is_whole or k < tiling.held - 1 else fill
+
+
 def row_sum(v: Any, tiling: Any) -> Any:
     """The sum over the units that share a row."""
     if tiling.across == tiling.units:
@@ -218,16 +224,19 @@ def row_max(v: Any, tiling: Any) -> Any:
     return over_group(v, tiling.across, max)
 
 
-def store_held(out: Any, j: Any, v: Any, is_there: Any, tiling: Any) -> None:
-    """Store a line of a row, if there is one."""
+def store_held(out: Any, k: Any, v: Any, is_there: Any, tiling: Any) -> None:
+    """Store line k of a unit, if there is a row."""
     if is_there:
-        cp.store(out, j, v, whole=tiling.is_whole)
+        cp.store(out, places(tiling)[k], v, whole=fill_of(k, tiling, 0) is None)
 
 
 def held_lines(row: Any, op: Any, tiling: Any) -> Any:
     """A unit's lines of a row; lanes behind the end are -inf."""
-    fill = None if tiling.is_whole else float("-inf")
-    return tuple(read_input(row, j, op, tiling, fill) for j in places(tiling))
+    starts, lowest = places(tiling), float("-inf")
+    return tuple(
+        read_input(row, starts[k], op, tiling, fill_of(k, tiling, lowest))
+        for k in range(tiling.held)
+    )
 
 
 def top_and_powers(lines: Any, tiling: Any) -> Any:
@@ -255,7 +264,7 @@ def soften_held(row: Any, out: Any, is_there: Any, finish: Any, op: Any, tiling:
     scale, shift = 1 / total, cp.log(total)
     for k in cp.unroll(range(tiling.held)):
         v = powers[k] * scale if op.name == "softmax" else lines[k] - top - shift
-        store_held(out, starts[k], finish(v, starts[k]), is_there, tiling)
+        store_held(out, k, finish(v, starts[k]), is_there, tiling)
 
 
 def squares(row: Any, lines: Any, starts: Any, middle: Any, op: Any, tiling: Any) -> Any:
@@ -263,7 +272,7 @@ def squares(row: Any, lines: Any, starts: Any, middle: Any, op: Any, tiling: Any
     total = cp.Line[op.dtype, tiling.line](0)
     for k in cp.unroll(range(tiling.held)):
         v = (lines[k] - middle) * (lines[k] - middle)
-        if not tiling.is_whole:
+        if fill_of(k, tiling, 0) is not None:
             inside = is_inside(row, starts[k], tiling)
             v = cp.where(inside, v, cp.Line[op.dtype, tiling.line](0))
         total = total + v
@@ -273,19 +282,21 @@ def squares(row: Any, lines: Any, starts: Any, middle: Any, op: Any, tiling: Any
 def summed_lines(row: Any, added: Any, is_there: Any, op: Any, tiling: Any) -> Any:
     """A unit's lines of a row; where there is a residual, of the sum with it, which is stored as
     the row has it."""
-    fill = None if tiling.is_whole else 0
+    starts, fills = places(tiling), tuple(fill_of(k, tiling, 0) for k in range(tiling.held))
     if len(added) == 0:
-        return tuple(read_input(row, j, op, tiling, fill) for j in places(tiling))
+        return tuple(read_input(row, starts[k], op, tiling, fills[k]) for k in range(tiling.held))
     residual, into = added
     found = tuple(
-        row.dtype(read_line(row, j, op, tiling, fill) + read_line(residual, j, op, tiling, fill))
-        for j in places(tiling)
+        row.dtype(
+            read_line(row, starts[k], op, tiling, fills[k])
+            + read_line(residual, starts[k], op, tiling, fills[k])
+        )
+        for k in range(tiling.held)
     )
-    starts = places(tiling)
     for k in cp.unroll(range(tiling.held)):
-        store_held(into, starts[k], found[k], is_there, tiling)
+        store_held(into, k, found[k], is_there, tiling)
     return tuple(
-        with_prologue(row, starts[k], found[k], op, tiling, fill) for k in range(tiling.held)
+        with_prologue(row, starts[k], found[k], op, tiling, fills[k]) for k in range(tiling.held)
     )
 
 
@@ -302,7 +313,6 @@ def normalise_held(
     tiling: Any,
 ) -> None:
     """As `normalise`; the row is read once."""
-    fill = None if tiling.is_whole else 0
     starts, lines = places(tiling), summed_lines(row, added, is_there, op, tiling)
     count, middle = op.dtype(row.shape[0]), op.dtype(0)
     if op.name == "layer_norm":
@@ -310,8 +320,9 @@ def normalise_held(
     spread = row_sum(squares(row, lines, starts, middle, op, tiling), tiling) / count
     scale = 1 / cp.sqrt(spread + op.dtype(eps))
     for k in cp.unroll(range(tiling.held)):
+        fill = fill_of(k, tiling, 0)
         v = weighted((lines[k] - middle) * scale, starts[k], fill, weight, bias, op, tiling)
-        store_held(out, starts[k], finish(v, starts[k]), is_there, tiling)
+        store_held(out, k, finish(v, starts[k]), is_there, tiling)
 
 
 @cp.cube
