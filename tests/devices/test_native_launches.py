@@ -20,7 +20,7 @@ from cubepy.jit import fast, programs
 from cubepy.jit.kernel import CubeKernel
 from cubepy.jit.programs import Program, Step
 from cubepy.jit.tables import native_executor
-from cubepy.runtimes.native.launching.tables import Context
+from cubepy.runtimes.native.launching.tables import Context, Memo
 from tests.devices import fake_cuda
 from tests.devices.fake_cuda import PRIMARY, Result
 from tests.optional import require_package
@@ -166,6 +166,24 @@ def test_streams_are_those_of_the_moment(gpu: Torch):
         launch(*args)
         bound()
         assert gpu.driver.launched[-2:] == [("axpy", stream)] * 2
+    assert gpu.driver.native == native + 8
+
+
+def test_bound_launches_look_at_their_tensors(gpu: Torch):
+    """They are remembered, so that little is read of tensors that are as they were."""
+    kernel = cp.cube(axpy)
+    launches = gpu.launches(kernel, 3)
+    x, y, out = (torch.zeros(64) for _ in range(3))
+    bound = kernel.over(64).bind(x, y, out, 2.0)
+    warmed(kernel.over(64), x, y, out, 2.0)
+    warmed(bound)
+    native = gpu.driver.native
+    assert bound._memo[Memo.PLAN]
+    for size in (64, 64, 80, 64):
+        x.data = torch.zeros(size)
+        for _ in range(2):
+            bound()
+            assert {x.data_ptr(), y.data_ptr(), out.data_ptr()} <= set(launches[-1].words)
     assert gpu.driver.native == native + 8
 
 

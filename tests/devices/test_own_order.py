@@ -17,7 +17,7 @@ import cubepy as cp
 from cubepy.array.array import Array
 from cubepy.jit.kernel import CubeKernel
 from cubepy.jit.tables import native_executor
-from cubepy.runtimes.native.launching.tables import Order
+from cubepy.runtimes.native.launching.tables import Memo, Order
 from cubepy.runtimes.registry import find_device
 from tests.devices import fake_cuda
 
@@ -171,12 +171,21 @@ def test_any_order(driver: fake_cuda.Driver, kernels: Any, seed: int):
     arrays = [(made(k), np.full(N, k, np.float32)) for k in range(4)]
     pinned = [cp.empty(N, cp.f32, device="cpu", pinned=True) for _ in range(2)]
     copied: dict[int, np.ndarray] = {}
+    bounds: dict[tuple[int, int], Any] = {}
+    remembered = 0
     for _ in range(150):
         (x, wanted_x), (y, wanted_y) = choose.sample(arrays, 2)
         what, stream = choose.randrange(12), choose.choice(streams)
         move, fill = (k if stream is None else k.configure(stream=stream) for k in kernels)
         if what < 5:
-            move.over(N)(x, y)
+            if stream is None and choose.randrange(2):
+                bound = bounds.setdefault((id(x), id(y)), move.over(N).bind(x, y))
+                for _ in range(3):  # with what it wrote before
+                    bound()
+                memo = getattr(bound, "_memo", None)
+                remembered += memo is not None and memo[Memo.PLAN] != 0
+            else:
+                move.over(N)(x, y)
             wanted_y[:] = wanted_x * 2 + 1
             fill.over(N)(y)
             wanted_y += 1
@@ -201,11 +210,13 @@ def test_any_order(driver: fake_cuda.Driver, kernels: Any, seed: int):
         else:
             k = choose.randrange(4)
             arrays[k] = made(k), np.full(N, k, np.float32)
+            bounds.clear()
+            bound = None
             del x, y
             gc.collect()
     for x, wanted in arrays:
         np.testing.assert_array_equal(x.numpy(), wanted)
-    assert driver.native > native + 20
+    assert driver.native > native + 20 and remembered > 2
 
 
 def test_an_event_waits_for_launches_under_way(

@@ -20,6 +20,7 @@ from cubepy.jit.tables import native_executor
 from cubepy.runtimes.native.launching.tables import Memo
 from tests.launch.test_native import Options, Pair, axpy, of_structs, scaled
 from tests.launch.test_native_lifetime import least, most_moved
+from tests.optional import require_package
 
 pytestmark = pytest.mark.skipif(native_executor() is None, reason="no native launches here")
 
@@ -209,3 +210,43 @@ def test_threads_that_share_a_bound_launch():
         thread.join()
     constants.SHIFT = 1.0  # type: ignore[attr-defined]
     assert not wrong
+
+
+@pytest.mark.optional("torch")
+def test_tensors_that_are_others_inside():
+    """A tensor may get other memory, extents and strides, and be the same object."""
+    torch = require_package("torch")
+    x, out = torch.arange(12.0), torch.zeros(12)
+    bound = remembering(scaled.over(12).bind(x, out, 3.0))
+
+    def launched() -> Any:
+        out.fill_(7)
+        bound()
+        return out.clone()
+
+    changes: list[Callable[[], Any]] = [
+        lambda: None,
+        lambda: setattr(x, "data", torch.arange(12.0) + 100),
+        lambda: x.resize_(3, 4),
+        lambda: x.t_(),
+        lambda: x.set_(torch.arange(24.0)[::2]),
+        lambda: x.set_(torch.arange(5.0)),
+        lambda: setattr(x, "data", torch.arange(12).double()),
+        lambda: setattr(x, "data", -torch.arange(12.0)),
+        lambda: setattr(x, "data", torch.zeros(12, dtype=torch.complex64).conj().imag),
+        lambda: setattr(x, "data", torch.arange(12.0)),
+        lambda: setattr(x, "__class__", torch.nn.Parameter),
+    ]
+    for change in changes:
+        change()
+        expected = torch.full((12,), 7.0)
+        flat = x.detach().resolve_neg().reshape(-1).float()[:12]
+        try:
+            scaled.over(12)(x, expected, 3.0)
+        except cp.Error as error:
+            with pytest.raises(type(error)):
+                launched()
+            continue
+        assert torch.equal(expected[: len(flat)], flat * 3 * 2)
+        for _ in range(3):
+            assert torch.equal(launched(), expected)

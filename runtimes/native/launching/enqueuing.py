@@ -221,7 +221,7 @@ def _run_in_own() -> Routine:
     to launch, -1 for an exception."""
     f = Routine("run_in_own", 4)
     frame, plan, block, count = f.parameters
-    gpu, entered = plan[Plan.GPU], f.room(ENTERED_WORDS)
+    gpu = plan[Plan.GPU]
     with f.times(frame[COUNT]) as k:
         leaf, rule = leaf_at(frame, k), rule_at(plan, k)
         kind = leaf[Leaf.KIND]
@@ -229,6 +229,15 @@ def _run_in_own() -> Routine:
         with f.when(is_array.differs(0)):
             held = f.invoke("is_in_order", gpu, leaf[Leaf.OWNER], rule[IS_WRITTEN])
             f.refuse(held.equals(0))
+    f.leave(f.invoke("put_in_own", plan, block, count))
+    return f
+
+
+def _put_in_own() -> Routine:
+    """(plan, block, count): put a launch on memory that is in order into the device's own queue."""
+    f = Routine("put_in_own", 3)
+    plan, block, count = f.parameters
+    gpu, entered = plan[Plan.GPU], f.room(ENTERED_WORDS)
     f.refuse(f.invoke("enter_own", gpu, entered).equals(0))
     status = f.invoke("enqueue", plan, block, count, entered)
     f.invoke("leave_own", gpu, entered)
@@ -242,9 +251,19 @@ def _run_on_gpu() -> Routine:
     own queue; 1, 0 where Python is to launch, -1 for an exception."""
     f = Routine("run_on_gpu", 4)
     frame, plan, block, count = f.parameters
-    gpu, entered = plan[Plan.GPU], f.room(ENTERED_WORDS)
     with f.when(plan[Plan.QUEUE].equals(Queue.OWN)):
         f.leave(f.invoke("run_in_own", frame, plan, block, count))
+    f.leave(f.invoke("put", plan, block, count))
+    return f
+
+
+def _put() -> Routine:
+    """(plan, block, count): as `run_on_gpu`, of memory that is in order."""
+    f = Routine("put", 3)
+    plan, block, count = f.parameters
+    gpu, entered = plan[Plan.GPU], f.room(ENTERED_WORDS)
+    with f.when(plan[Plan.QUEUE].equals(Queue.OWN)):
+        f.leave(f.invoke("put_in_own", plan, block, count))
     f.refuse(f.invoke("enter", gpu, entered, plan[Plan.QUEUE]).equals(0))
     status = f.invoke("enqueue", plan, block, count, entered)
     f.invoke("leave", gpu, entered)
@@ -264,6 +283,8 @@ def routines() -> tuple[Routine, ...]:
         _refused(),
         _place_maps(),
         _enqueue(),
+        _put_in_own(),
+        _put(),
         _run_in_own(),
         _run_on_gpu(),
     )

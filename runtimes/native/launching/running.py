@@ -117,9 +117,9 @@ def _try() -> Routine:
         with f.when(f.invoke("matches", frame, this, launcher, counts, block).differs(0)):
             with f.when(this[Plan.QUEUE].equals(Queue.OPENCL)):
                 f.leave(f.invoke("run_on_opencl", frame, this, block, counts[3]))
+            f.invoke("remember", frame, this, block, counts)
             with f.when(this[Plan.GPU].differs(0)):
                 f.leave(f.invoke("run_on_gpu", frame, this, block, counts[3]))
-            f.invoke("remember", frame, this, block, counts)
             f.leave(f.invoke("run", this, block, counts[3], counts[4]))
         plan.set(this + this[Plan.BYTES])
     f.leave(0)

@@ -203,7 +203,7 @@ class Order(IntEnum):
 
 
 class Memo(IntEnum):
-    """The words of a bound launch: the last launch on the CPU that the next one may be like."""
+    """The words of a bound launch: the last launch, which the next one may be like."""
 
     PLAN = 0
     """The address of its plan; 0 for none. Its table's data is kept by the bound launch."""
@@ -216,7 +216,7 @@ class Memo(IntEnum):
 
 
 class Remembered(IntEnum):
-    """What stood in an array of NumPy's."""
+    """What stood in an array, of CubePy's own on a GPU: its memory, and whether it is written."""
 
     OBJECT = 0
     ADDRESS = 1
