@@ -47,7 +47,7 @@ from cubepy.cache.members import (
 )
 from cubepy.cache.names import Chain, Names, names_of
 from cubepy.errors import Error
-from cubepy.frontend.signature import FunctionValue
+from cubepy.frontend.signature import FunctionValue, PartialValue
 from cubepy.ir.types import DType
 from cubepy.lang.annotations import resolve_annotations
 from cubepy.lang.arrays import frozen, is_numpy
@@ -201,6 +201,8 @@ class _Walk:
         if isinstance(value, CubeFunction):
             self.put("cube")
             self.function(value.function)
+        elif isinstance(value, PartialValue):
+            self.value(value.function)
         elif isinstance(value, FunctionValue):
             self.put("cube" if isinstance(value.function, CubeFunction) else "plain")
             self.value(value.function)

@@ -10,11 +10,11 @@ from dataclasses import MISSING, fields, is_dataclass
 from functools import partial
 from inspect import BoundArguments, Signature
 from types import FunctionType, MethodType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from cubepy.errors import Error
 from cubepy.frontend import suggest
-from cubepy.frontend.captured import note_code, note_method
+from cubepy.frontend.captured import note_code, note_method, note_partial
 from cubepy.frontend.dispatch import Flow, Intrinsic, execute_block, intrinsic_of
 from cubepy.frontend.running import comptime_result, note_reads
 from cubepy.frontend.suggest import closest
@@ -62,6 +62,7 @@ def call(
     if isinstance(function, Method):
         return _call_method(frame, node, function, args, kwargs)
     if isinstance(function, partial):
+        note_partial(frame, cast("Any", function))
         function, args, kwargs = (
             function.func,
             [*function.args, *args],

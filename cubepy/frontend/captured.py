@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import partial
 from types import CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
 
@@ -68,6 +69,14 @@ def note_code(frame: Frame, function: FunctionType, code: CodeType) -> None:
     for name, found in zip(("__code__", "__defaults__", "__kwdefaults__"), held, strict=True):
         if found is not None:
             frame.tracer.facts.capture(function, name, Attributes(function), found)
+
+
+def note_partial(frame: Frame, function: partial[Any]) -> None:
+    """Note what a function is called with besides: lists among it change in place."""
+    for name in ("args", "keywords"):
+        held = getattr(function, name)
+        if held:
+            frame.tracer.facts.capture(function, name, Attributes(function), held)
 
 
 def note_method(frame: Frame, cls: type[Any], name: str) -> None:

@@ -6,9 +6,9 @@ Equal signatures give equal kernels. Data only; `jit` makes them from real argum
 from __future__ import annotations
 
 import ast
-from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from enum import Enum
+from functools import partial
 from math import copysign
 from typing import Any, TypeAlias
 
@@ -162,10 +162,7 @@ def _identity(value: Any) -> tuple[Any, ...]:
     """What tells a value from others; of what cannot be hashed or leads further, that it is it."""
     params = getattr(type_of(value), "__dataclass_params__", None)
     if is_fixed(type_of(value).__module__) or (params is not None and params.frozen):
-        found = comptime_key(value), comptime_type(value)
-        with suppress(TypeError):
-            hash(found)
-            return found
+        return _hashable(value)
     return (Itself(value),)
 
 
@@ -201,6 +198,20 @@ class FunctionValue:
         return hash((self.code, self.captured))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PartialValue:
+    """A `functools.partial`, equal to another of an equal function and equal arguments."""
+
+    held: tuple[Any, ...]
+    function: Any
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PartialValue) and self.held == other.held
+
+    def __hash__(self) -> int:
+        return hash(self.held)
+
+
 def _text(code: Any) -> str:
     """The source of a function; equal code may come from different annotations of locals."""
     return ast.dump(read_source(code).node)
@@ -219,6 +230,10 @@ def comptime_key(value: Any, outer: tuple[Any, ...] = ()) -> Any:
         return FunctionValue(function.__code__, captured, value)
     if function is not None:
         return ("recursive", len(outer) - outer.index(function))
+    if type_of(value) is partial:
+        held = (value.func, *value.args, *value.keywords.values())
+        names = len(value.args), tuple(value.keywords)
+        return PartialValue((names, *[_hashable(v, outer) for v in held]), value)
     if is_tuple(value) and type(value) is tuple:
         return tuple(comptime_key(v, outer) for v in value)
     return value
@@ -229,8 +244,18 @@ def _captured(function: Any, outer: tuple[Any, ...]) -> Any:
     values += function.__defaults__ or ()
     values += (function.__kwdefaults__ or {}).values()
     values = [content(v) if is_numpy(v) else v for v in values]
-    keys = tuple((comptime_key(v, outer), comptime_type(v)) for v in values)
-    return id(function.__globals__), keys
+    return id(function.__globals__), tuple([_hashable(v, outer) for v in values])
+
+
+def _hashable(value: Any, outer: tuple[Any, ...] = ()) -> tuple[Any, ...]:
+    """The key of what a function holds: a list counts as itself, and is compared at each launch as
+    all captured values are."""
+    found = comptime_key(value, outer), comptime_type(value)
+    try:
+        hash(found)
+    except TypeError:
+        return (Itself(value),)
+    return found
 
 
 def _is_empty(cell: Any) -> bool:
@@ -243,7 +268,7 @@ def _is_empty(cell: Any) -> bool:
 
 def comptime_value(key: Any) -> Any:
     """The value behind a `comptime_key`."""
-    if isinstance(key, FunctionValue):
+    if isinstance(key, FunctionValue | PartialValue):
         return key.function
     if is_tuple(key) and type(key) is tuple:
         return tuple(comptime_value(k) for k in key)

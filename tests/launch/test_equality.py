@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -93,4 +94,57 @@ def test_equal_objects_compile_once(compiled: list[Any]):
     fresh = cp.cube(scale_given.function)
     for scale in (7.0, 7.0, 8.0, 7.0):
         assert result(fresh, Labelled("a", scale), ...) == scale
+    assert len(compiled) == 2
+
+
+@cp.cube
+def apply(function: cp.Comptime, out):
+    i = cp.ABSOLUTE_POS
+    if i < out.size:
+        out.flat[i] = function(out.size * 0 + 2)
+
+
+def added(table, v):
+    return v + table[0]
+
+
+def scaled(v, *, by):
+    return v * by
+
+
+def functions_of(table: list[float]) -> dict[str, Any]:
+    def of_default(v, held=table):
+        return v + held[0]
+
+    return {
+        "capture": lambda v: v + table[0],
+        "default": of_default,
+        "partial": functools.partial(added, table),
+    }
+
+
+@pytest.mark.parametrize("which", ["capture", "default", "partial"])
+def test_lists_that_functions_hold(which: str):
+    """They have no hash, so that each counts as itself; what it holds is compared."""
+    tables = [1.0], [1.0]
+    first, second = (functions_of(table)[which] for table in tables)
+    for table, value in ((0, 1.0), (1, 5.0), (0, 2.0), (1, 6.0)):
+        tables[table][0] = value
+        for _ in range(4):
+            assert result(apply, first, ...) == 2 + tables[0][0]
+            assert result(apply, second, ...) == 2 + tables[1][0]
+
+
+def test_keywords_of_a_partial_change():
+    function: Any = functools.partial(scaled, by=3)
+    for by in (3, 4, 3):
+        function.keywords["by"] = by
+        for _ in range(4):
+            assert result(apply, function, ...) == 2 * by
+
+
+def test_equal_partials_compile_once(compiled: list[Any]):
+    fresh = cp.cube(apply.function)
+    for by in (3, 3, 4, 3):
+        assert result(fresh, functools.partial(scaled, by=by), ...) == 2 * by
     assert len(compiled) == 2

@@ -8,7 +8,7 @@ from operator import index
 from typing import Any
 
 from cubepy.errors import Error, fail
-from cubepy.frontend.signature import FunctionValue, comptime_type
+from cubepy.frontend.signature import FunctionValue, PartialValue, comptime_type
 from cubepy.ir.types import DType
 from cubepy.kernels.calls.libraries import refused
 
@@ -18,7 +18,7 @@ def wrong(function: str, reason: str, suggestion: str = "") -> Error:
     return fail("E601", function=function, reason=reason, suggestion=suggestion)
 
 
-_PLAIN = frozenset({type(None), bool, int, str, DType, FunctionValue})
+_PLAIN = frozenset({type(None), bool, int, str, DType, FunctionValue, PartialValue})
 """Classes of parameters that equality and the class identify."""
 
 
