@@ -62,6 +62,15 @@ CONFIGS = (
 # One tile, by planes
 
 
+def fragments(config: Any) -> Any:
+    """Two parts of both factors, of which one is loaded while the other is multiplied, and sums."""
+    high = range(config.tile[0] // config.down // 16)
+    x = [[cp.cmma.fragment("a", 16, PART, cp.bf16) for _ in high] for _ in range(2)]
+    y = [cp.cmma.fragment("b", PART, WIDTH, cp.bf16) for _ in range(2)]
+    sums = [cp.cmma.fragment("accumulator", 16, WIDTH, cp.f32, fill=0) for _ in high]
+    return x, y, sums
+
+
 def load_part(x: Any, y: Any, left: Any, right: Any, at: Any) -> None:
     """A plane's part of k from `at` on; `left`, `right`: its rows and columns of a stage."""
     cp.cmma.load(y, right, (at, 0), SWIZZLE)
@@ -155,10 +164,7 @@ def sum_steps(left: Any, right: Any, ring: Any, place: Any, steps: Any, config: 
     """The sums of a plane over all steps, and the next place. `left`, `right`: its rows and columns
     of all stages. Parts are loaded one ahead, also from the next stage; a stage is released once
     its last part is in registers."""
-    high = range(config.tile[0] // config.down // 16)
-    x = [[cp.cmma.fragment("a", 16, PART, cp.bf16) for _ in high] for _ in range(2)]
-    y = [cp.cmma.fragment("b", PART, WIDTH, cp.bf16) for _ in range(2)]
-    sums = [cp.cmma.fragment("accumulator", 16, WIDTH, cp.f32, fill=0) for _ in high]
+    x, y, sums = fragments(config)
     ring.wait(place)
     load_part(x[0], y[0], left[place.stage], right[place.stage], 0)
     for step in range(steps):
@@ -224,10 +230,7 @@ def multiply_copied(
     left, right = shared_tiles(config)
     rows, columns, i, j = own_tiles(left, right, cp.PLANE_POS, config)
     row, column = banded(cp.CUBE_POS, c.shape[1] // config.tile[1], config)
-    high = range(config.tile[0] // config.down // 16)
-    x = [[cp.cmma.fragment("a", 16, PART, cp.bf16) for _ in high] for _ in range(2)]
-    y = [cp.cmma.fragment("b", PART, WIDTH, cp.bf16) for _ in range(2)]
-    sums = [cp.cmma.fragment("accumulator", 16, WIDTH, cp.f32, fill=0) for _ in high]
+    x, y, sums = fragments(config)
     from_a, from_b = copied(a[row:]), copied(b[:, column:])
     for s in cp.unroll(range(stages - 1)):
         copy_part(left[s], from_a[:, s * DEPTH :], 0, 1)

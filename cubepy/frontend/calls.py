@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import MISSING, fields, is_dataclass
 from functools import partial
 from inspect import BoundArguments, Signature
-from types import FunctionType, MethodType
+from types import CodeType, FunctionType, MethodType
 from typing import Any, TypeVar, cast
 
 from cubepy.errors import Error
@@ -45,6 +45,7 @@ from cubepy.lang.objects import is_fixed
 from cubepy.lang.postponed import signature_of
 
 MAX_DEPTH = 128
+_COMPREHENSIONS = ("<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>")
 LINE_METHODS: dict[str, OpDef] = {
     "sum": ops.REDUCE_ADD,
     "prod": ops.REDUCE_MUL,
@@ -192,7 +193,7 @@ def _must_inline(function: Any, plain: Any, args: list[Any], kwargs: dict[str, A
 
 def _mentions_language(function: Any) -> bool:
     captures = Captures(function)
-    for name in (*function.__code__.co_names, *function.__code__.co_freevars):
+    for name in _free_names(function.__code__):
         try:
             value = captures.lookup(name)
         except KeyError:
@@ -202,6 +203,14 @@ def _mentions_language(function: Any) -> bool:
         if hasattr(value, "__cubepy_builtin__"):
             return True
     return False
+
+
+def _free_names(code: CodeType) -> Iterator[str]:
+    """Names of a function, and of its comprehensions, that it does not assign."""
+    yield from (*code.co_names, *code.co_freevars)
+    for part in code.co_consts:
+        if isinstance(part, CodeType) and part.co_name in _COMPREHENSIONS:
+            yield from _free_names(part)
 
 
 def _leads_to_language(function: Any) -> bool:
@@ -215,7 +224,7 @@ def _leads_to_language(function: Any) -> bool:
         if _mentions_language(current):
             return True
         captures = Captures(current)
-        for name in (*current.__code__.co_names, *current.__code__.co_freevars):
+        for name in _free_names(current.__code__):
             try:
                 value = captures.lookup(name)
             except KeyError:

@@ -253,3 +253,27 @@ def test_the_truth_of_operands_of_different_kinds():
     kernel(x, wanted)
     cp.cube(kernel)[1, 1](x, out)
     np.testing.assert_array_equal(out, wanted)
+
+
+def made(count):
+    return [cp.local(2, cp.f32, fill=k) for k in range(count)]
+
+
+def counted(count):
+    return tuple(cp.UNIT_POS + k for k in range(count))
+
+
+def of_both(count):
+    return [made(k + 1)[k] for k in range(count)]
+
+
+def test_comprehensions_of_functions_that_take_no_values_of_a_kernel():
+    @cp.cube
+    def kernel(x, out):
+        parts = made(2)
+        parts[0][1] += x[0]
+        out[0], out[1] = parts[0][1], parts[1][0]
+        out[2] = counted(4)[3]
+        out[3] = of_both(3)[2][0]
+
+    assert results(kernel, 5) == [5, 1, 3, 2]
