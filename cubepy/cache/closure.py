@@ -53,6 +53,7 @@ from cubepy.lang.annotations import resolve_annotations
 from cubepy.lang.arrays import frozen, is_numpy
 from cubepy.lang.builtins import Position
 from cubepy.lang.function import (
+    ABSENT,
     Attributes,
     BoundFunction,
     Captures,
@@ -396,12 +397,16 @@ class _Walk:
         named = [getattr(cls, name, None) for name in ("_fields", "_field_defaults")]
         self._items("named", named)
         users = filter(is_users, cls.__mro__)  # inherited ones are read of each class
-        return self._members(cls, {n for c in users for n in vars(c) if is_special(c, n)})
+        members = [member for c in users for member in vars(c).copy().items()]
+        return self._members(cls, {name for name, held in members if is_special(name, held)})
 
     def _members(self, cls: type, names: set[str]) -> None:
         for name in sorted(names - self._classes[cls]):
             self._classes[cls].add(name)
-            held = next(vars(c)[name] for c in cls.__mro__ if name in vars(c))
+            found = [vars(c).get(name, ABSENT) for c in cls.__mro__]
+            held = next((h for h in found if h is not ABSENT), ABSENT)
+            if held is ABSENT:  # another thread deleted it
+                raise Unknown(f"{cls.__qualname__} has no `{name}` any more")
             if is_generated(held):
                 self.put("generated", name)  # by dataclass or NamedTuple, from the fields
                 self.reads[(id(cls), name)] = Read(Attributes(cls), name, getattr(cls, name))

@@ -28,15 +28,14 @@ def is_users(cls: type) -> bool:
 
 def names_of_class(cls: type) -> set[str]:
     """What a class of the user has by name, from classes of the user."""
-    return {name for each in cls.__mro__ if is_users(each) for name in vars(each)}
+    return {name for each in cls.__mro__ if is_users(each) for name in vars(each).copy()}
 
 
-def is_special(cls: type, name: str) -> bool:
+def is_special(name: str, held: Any) -> bool:
     """Whether Python calls a member of a class without a function naming it."""
     if name in _HELD_DUNDERS:
         return True
     is_dunder = name.startswith("__") and name.endswith("__") and name not in _SKIPPED_DUNDERS
-    held = vars(cls)[name]
     return is_dunder and isinstance(held, FunctionType | staticmethod | classmethod | property)
 
 

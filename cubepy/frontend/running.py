@@ -178,7 +178,7 @@ class _Reads:
         for holder in cls.__mro__:
             if is_fixed(holder.__module__):
                 continue
-            for name, held in vars(holder).items():
+            for name, held in vars(holder).copy().items():  # other threads may change it
                 is_special = name.startswith("__") and name.endswith("__")
                 function = getattr(held, "__func__", held)
                 if not is_special or not isinstance(function, FunctionType | CubeFunction):

@@ -12,10 +12,12 @@ import linecache
 import textwrap
 import weakref
 from collections.abc import Callable
+from threading import RLock
 from types import CodeType, FunctionType
 from typing import Any, TypeGuard
 
 from cubepy.errors import Error, fail
+from cubepy.forks import at_fork
 from cubepy.lang.unfiled import find_text, typed_lines
 from cubepy.record import dataclass
 from cubepy.span import Span
@@ -84,9 +86,16 @@ def read_source(code: Any) -> Source:
     key = id(code)
     found = _sources.get(key)
     if found is None:
-        source = _read_source(code)
-        found = _sources[key] = (weakref.ref(code, lambda _: _sources.pop(key, None)), source)
+        with _reading:
+            found = _sources.get(key)
+            if found is None:
+                found = weakref.ref(code, lambda _: _sources.pop(key, None)), _read_source(code)
+                _sources[key] = found
     return found[1]
+
+
+_reading = RLock()  # Python's own `linecache` is made for threads from 3.14 on
+at_fork(_reading)
 
 
 def _read_source(code: Any) -> Source:

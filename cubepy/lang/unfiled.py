@@ -37,10 +37,9 @@ def find_text(code: CodeType) -> tuple[str, str] | None:
 def typed_lines(code: CodeType) -> list[str]:
     """The lines of a statement that was typed at a prompt of Python 3.14 or later, which keeps them
     by their code; they join `linecache` under the statement's name, as in Python 3.13."""
-    find = getattr(linecache, "_getlines_from_code", None)
-    lines: list[str] = find(code) if find is not None else []
+    name, find = code.co_filename, getattr(linecache, "_getlines_from_code", None)
+    lines: list[str] = find(code) if find is not None and name.startswith("<stdin-") else []
     if lines:
-        name = code.co_filename
         linecache.cache[name] = sum(map(len, lines)), None, lines, name
     return lines
 

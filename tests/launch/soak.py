@@ -1,8 +1,9 @@
 """Long checks of launches: `python -m tests.launch.soak threads | kernels | forks [N]`.
 
-`threads`: 8 threads launch N times (1,000,000) in all, each on arrays of its own, and results are
-compared as they go. `kernels`: N kernels (1,000) are compiled and dropped; what stays behind is
-printed. `forks`: N children (200) are forked while threads compile and launch, and launch too.
+`threads`: 8 threads launch N times (1,000,000) in all, on inputs that all read and now and then
+replace, and on arrays of their own; results are compared as they go. `kernels`: N kernels (1,000)
+are compiled and dropped; what stays behind is printed. `forks`: N children (200) are forked while
+threads compile and launch, and launch too.
 """
 
 from __future__ import annotations
@@ -36,17 +37,20 @@ def resident() -> int:
 
 
 def threads(count: int) -> None:
-    """Launches of threads that share one kernel."""
+    """Launches of threads that share one kernel and its inputs."""
     kernel, wrong = cp.cube(axpy), []
     each = count // THREADS
+    shared = [np.linspace(-1, 1, 10 + k, dtype=np.float32) for k in range(7)]
 
     def work(seed: int, times: int) -> None:
         rng = np.random.default_rng(seed)
-        arrays = [rng.normal(size=(3, 10 + seed + k)).astype(np.float32) for k in range(7)]
-        outs = [np.full(a.shape[1], np.nan, np.float32) for a in arrays]
+        arrays = [rng.normal(size=x.size).astype(np.float32) for x in shared]
+        outs = [np.full_like(y, np.nan) for y in arrays]
         for k in range(times):
-            (x, y, _), out, a = arrays[k % 7], outs[k % 7], float(k % 5)
-            kernel.over(out)(x, y, out, a)
+            x, y, out, a = shared[k % 7], arrays[k % 7], outs[k % 7], float(k % 5)
+            kernel.over(out)(shared[k % 7], y, out, a)
+            if k % 64 == seed:
+                shared[k % 7] = x.copy()  # nobody but a launch holds the other one from now on
             if k % 1000 < 7 and not np.allclose(out, x * a + y, rtol=1e-5, atol=1e-6):
                 wrong.append((seed, k))
 

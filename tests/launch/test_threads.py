@@ -242,6 +242,46 @@ def test_kernels_that_share_helpers_compile_at_once():
     together(*[lambda seed=seed: work(seed) for seed in range(THREADS)])
 
 
+class Scale:
+    """A comptime object, whose class gets and loses attributes while kernels are compiled."""
+
+    by = 2
+
+    def __index__(self) -> int:
+        return self.by
+
+    def times(self, n: int) -> int:
+        """Run by Python at comptime."""
+        return self.by * n
+
+
+SCALE = Scale()
+
+
+def test_classes_that_change_while_kernels_compile(tmp_path: Any):
+    """Traces and keys on disk walk through classes that another thread changes."""
+
+    def change(k: int) -> None:
+        setattr(Scale, f"extra{k % 40}", k)
+        if k % 40 == 39:
+            for n in range(40):
+                delattr(Scale, f"extra{n}")
+
+    def scaled(x, out):
+        i = cp.ABSOLUTE_POS
+        if i < out.size:
+            out.flat[i] = x.flat[i] * SCALE.times(3) + range(5)[SCALE]
+
+    def work(seed: int) -> None:
+        x, out = np.ones(5, np.float32), np.zeros(5, np.float32)
+        with cp.settings(cache=True, cache_dir=str(tmp_path)):
+            for _ in range(5):
+                cp.cube(scaled).over(out)(x, out)
+                assert (out == 8).all()
+
+    replacing(change, work)
+
+
 def test_the_interpreter_and_checked_kernels():
     def work(seed: int) -> None:
         x, out = np.full(5, seed, np.float32), np.zeros(5, np.float32)

@@ -318,7 +318,7 @@ def static_assert_on_a_runtime_value():
 def comptime_division_by_zero():
     @cp.cube
     def kernel(x, n: cp.Comptime[int]):
-        x[0] = 16 // n  # here
+        x[0] = 16 / n  # here
 
     kernel[1, 1](floats(), 0)
 
