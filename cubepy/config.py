@@ -167,7 +167,8 @@ def settings(**values: Any) -> Iterator[None]:
     """Override settings inside a `with` block, as in `with cp.settings(checked=True):`.
 
     Names are those of the table without the `CUBEPY_` prefix, in lower case; an unknown name is a
-    `TypeError`. Overrides are per context (thread or task).
+    `TypeError`. Overrides are per context (thread or task), which free-threaded Python hands on to
+    the threads that are started inside the block.
     """
     for name in values:
         if name not in _ROWS:
