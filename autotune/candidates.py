@@ -9,7 +9,7 @@ from typing import Any
 from cubepy.autotune.compare import same_bits
 from cubepy.autotune.measure import Clock, Timer
 from cubepy.autotune.predict import predicted
-from cubepy.autotune.scratch import Scratch
+from cubepy.autotune.scratch import Scratch, arrays_within, contents, owns_memory, poison
 from cubepy.autotune.subject import Recording
 from cubepy.config import get, settings
 from cubepy.jit.ahead import compiling_ahead
@@ -36,6 +36,8 @@ class CallCandidates:
         self.texts, self.reference, self.rtol = list(texts), reference, rtol
         self._call, self._configs, self._arguments = call, configs, arguments
         self._clock = clock
+        self._returned: list[Any] = []
+        self._kept: list[Any] = []
 
     @cached_property
     def _scratch(self) -> Scratch:
@@ -63,14 +65,28 @@ class CallCandidates:
         return Recording(tuple(made.launches), tuple(scratch.memories()))
 
     def run(self, k: int) -> None:
-        self._launch(k)
+        self._returned = []  # dies before others are made
+        self._returned = arrays_within(self._launch(k))
         self._timer.wait()
 
-    def _launch(self, k: int) -> None:
-        self._call(self._scratch.args, self._scratch.kwargs, self._configs[k])
+    def _launch(self, k: int) -> Any:
+        return self._call(self._scratch.args, self._scratch.kwargs, self._configs[k])
 
     def outputs(self) -> list[Any]:
-        return self._scratch.contents(self._scratch.keys())
+        """What the copies of arguments hold, then what the last run returned."""
+        found = self._scratch.contents(self._scratch.keys())
+        found += [contents(x) for x in self._returned]
+        self._spoil()
+        return found
+
+    def _spoil(self) -> None:
+        """Leave no result in memory that the next candidate may be given: what the reference
+        returned is kept, and what others made for themselves is overwritten."""
+        if not self._kept:
+            self._kept = self._returned
+        for x in self._returned:
+            if owns_memory(x) and not any(x is kept for kept in self._kept):
+                poison(x)
 
     def learn(self) -> None:
         """Run the reference twice, the second time with NaN in what it writes: an array that it

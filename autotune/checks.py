@@ -119,7 +119,10 @@ class Checks:
 
 def difference_from(subject: Subject, wanted: list[Any]) -> str:
     """How the last run's outputs differ from what is wanted; empty where they agree."""
-    for number, (a, b) in enumerate(zip(subject.outputs(), wanted, strict=True)):
+    found = subject.outputs()
+    if len(found) != len(wanted):
+        return f"it gives {len(found)} arrays in place of {len(wanted)}"
+    for number, (a, b) in enumerate(zip(found, wanted, strict=True)):
         wrong = difference(a, b, subject.rtol)
         if wrong:
             return f"output {number}: {wrong}"

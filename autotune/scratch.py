@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from math import prod
 from typing import Any
@@ -121,6 +122,22 @@ class Scratch:
         low, _ = memory.extent()
         span = next(s for s in self._spans if s.low <= low < s.low + len(s.copy))
         return _host_view(x, memory, span)
+
+
+def arrays_within(value: Any) -> list[Any]:
+    """The arrays in a value, in tuples, mappings and dataclasses too; those of unknown kinds are
+    left out."""
+    found: list[Any] = []
+    with suppress(Uncopyable):
+        _visit(value, found.append)
+    return found
+
+
+def owns_memory(x: Any) -> bool:
+    """Whether an array of NumPy or tensor of torch is no view, and may be written."""
+    if type(x) is np.ndarray:
+        return x.flags.owndata and x.flags.writeable
+    return type(x).__module__ == "torch" and not x._is_view() and not x.requires_grad
 
 
 def _visit(value: Any, note: Callable[[Any], None]) -> None:

@@ -54,8 +54,8 @@ class Subject(Protocol):
         ...
 
     def outputs(self) -> list[Any]:
-        """What the copies of arrays that are written hold, as arrays that do not change: NumPy's,
-        or torch's on a device."""
+        """What the copies of arrays that are written hold, and what the last run returned, as
+        arrays that do not change: NumPy's, or torch's on a device."""
         ...
 
     def learn(self) -> None:

@@ -157,6 +157,32 @@ def test_a_candidate_that_writes_nothing_is_wrong_also_where_the_result_is_there
     np.testing.assert_array_equal(out, x * 2)
 
 
+@pytest.mark.parametrize("forks", (True, False))
+def test_what_is_returned_is_compared_too(forks: bool, monkeypatch: pytest.MonkeyPatch):
+    """Where the function makes its result, in new memory or in an array that it keeps."""
+    if not forks:
+        monkeypatch.setattr(isolated, "can_fork", lambda kind: False)
+    x, kept = arrays((40, 300))[0], np.zeros((40, 300), np.float32)
+
+    @cp.autotuned(space={"way": ("right", "argument", "lazy", "more", "other", "kept", "fast")})
+    def scaled(x, *, config):
+        way = config["way"]
+        if way == "argument":
+            return x
+        out = kept if way == "kept" else np.empty_like(x, np.float64 if way == "other" else None)
+        if way != "lazy":
+            scale.over(out)(x, out, 1)
+        return (out, out) if way == "more" else {"out": out} if way == "fast" else out
+
+    with cp.tuning(**quick), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        found = scaled(x)
+    np.testing.assert_array_equal(found["out"] if isinstance(found, dict) else found, x * 2)
+    assert list(measured(scaled).values()) == ["ok", *["wrong"] * 4, "ok", "ok"]
+    if not forks:
+        np.testing.assert_array_equal(kept, x * 2)
+
+
 def test_candidates_that_fail_or_hang_leave_the_others():
     @cp.autotuned(space={"way": ("right", "raise", "compile", "hang")})
     def odd(x, out, *, config):
