@@ -36,15 +36,18 @@ _known_targets: WeakKeyDictionary[ast.AST, tuple[str, ...]] = WeakKeyDictionary(
 _known_names: WeakKeyDictionary[ast.AST, frozenset[str]] = WeakKeyDictionary()
 
 
-def assigned_names(node: ast.FunctionDef | ast.Lambda) -> Assigned:
-    """The names of a function by how they are assigned; parameters count once."""
+def assigned_names(node: ast.FunctionDef | ast.Lambda, has_walrus: bool = True) -> Assigned:
+    """The names of a function by how they are assigned; parameters count once.
+
+    `has_walrus`: whether a `:=` may stand in it. Looking for one takes longer than all else.
+    """
     found = _known.get(node)
     if found is None:
-        found = _known[node] = _assigned_names(node)
+        found = _known[node] = _assigned_names(node, has_walrus)
     return found
 
 
-def _assigned_names(node: ast.FunctionDef | ast.Lambda) -> Assigned:
+def _assigned_names(node: ast.FunctionDef | ast.Lambda, has_walrus: bool) -> Assigned:
     a = node.args
     stars = [arg for arg in (a.vararg, a.kwarg) if arg is not None]
     parameters = [arg.arg for arg in (*a.posonlyargs, *a.args, *a.kwonlyargs, *stars)]
@@ -56,7 +59,7 @@ def _assigned_names(node: ast.FunctionDef | ast.Lambda) -> Assigned:
     for name in parameters:
         most[name] += 1
         total[name] += 1
-    named = all_targets(*node.body)
+    named = all_targets(*node.body) if has_walrus else frozenset[str]()
     conditional = conditional_targets(node) if named else frozenset[str]()
     mutable = frozenset(n for n, count in most.items() if count > 1) | conditional
     exclusive = frozenset(n for n, count in total.items() if count > 1) - mutable

@@ -478,7 +478,8 @@ def _lambda(frame: Frame, node: ast.Lambda) -> LocalFunction:
 
 def local_function(frame: Frame, node: ast.FunctionDef | ast.Lambda, name: str) -> LocalFunction:
     """A function defined in a kernel; defaults are evaluated now, as in Python."""
-    source = Source(node, frame.source.file, name, frame.source.column_offset)
+    of = frame.source
+    source = Source(node, of.file, name, of.column_offset, of.has_walrus)
     return LocalFunction(source, frame.scope, Signature(list(_parameters(frame, node.args))))
 
 

@@ -15,7 +15,14 @@ from dataclasses import MISSING, fields, is_dataclass
 from functools import cached_property, partial
 from operator import attrgetter, methodcaller
 from pathlib import Path
-from types import CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FunctionType,
+    MethodType,
+    ModuleType,
+    SimpleNamespace,
+)
 from typing import Any, cast
 
 from cubepy.errors import Error
@@ -77,15 +84,20 @@ def _place(error: Exception) -> str:
 def note_reads(frame: Frame, *values: Any) -> None:
     """Note all that Python may read when it calls and combines `values`."""
     for value in values:
-        if type(value) not in _PLAIN:
+        if type(value) not in _PLAIN and not _holds_plain(value):
             _Reads(frame).follow(values)
             return
+
+
+def _holds_plain(value: Any) -> bool:
+    """Whether a value is a tuple of what leads nowhere."""
+    return type(value) is tuple and all(type(x) in _PLAIN for x in cast("tuple[Any, ...]", value))
 
 
 _PLAIN = frozenset(
     {
         *(int, float, bool, str, bytes, complex, type(None), slice, range),
-        *(Value, TensorRef, FlatRef, DType, Line),
+        *(Value, TensorRef, FlatRef, DType, Line, BuiltinFunctionType),
     }
 )
 """Most of what Python and handlers work on: these lead nowhere."""

@@ -75,7 +75,7 @@ class Frame:
         self.hidden: dict[str, Any] = {}  # names of a `:=` that may not have run
         self.slots: dict[str, Any] = {}
         self.forced: set[str] = set()
-        self.assigned: Assigned = assigned_names(source.node)
+        self.assigned: Assigned = assigned_names(source.node, source.has_walrus)
         self.loops: list[LoopContext] = []
         self.depth = 0
         self.unrolled: Key = ()

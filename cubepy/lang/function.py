@@ -62,6 +62,8 @@ class Source:
     file: str
     name: str
     column_offset: int = 0
+    has_walrus: bool = True
+    """Whether `:=` may stand in it, which then is looked for."""
 
     @property
     def body(self) -> list[ast.stmt]:
@@ -101,7 +103,8 @@ at_fork(_reading)
 def _read_source(code: Any) -> Source:
     linecache.checkcache(code.co_filename)
     lines = linecache.getlines(code.co_filename) or typed_lines(code)
-    tree, offset = _parse_block(_own_lines(lines, code), code.co_firstlineno)
+    block = _own_lines(lines, code)
+    tree, offset = _parse_block(block, code.co_firstlineno)
     if tree is None or not [n for n in tree.body if isinstance(n, ast.FunctionDef)]:
         try:
             block, first = inspect.getsourcelines(code)
@@ -109,6 +112,7 @@ def _read_source(code: Any) -> Source:
             return _read_unfiled(code)
         tree, offset = _parse_block(block, first)
     if tree is None:
+        block = lines
         tree, offset = _parse("".join(lines)) if lines else None, 0
     if tree is None:
         raise fail("E105", name=code.co_name)
@@ -117,7 +121,8 @@ def _read_source(code: Any) -> Source:
         raise _asynchronous(tree, code, offset)
     if node is None:
         raise fail("E105", name=code.co_name)
-    return Source(node, code.co_filename, code.co_name, offset)
+    has_walrus = any(":=" in line for line in block)
+    return Source(node, code.co_filename, code.co_name, offset, has_walrus)
 
 
 def _parse_block(block: list[str], first: int) -> tuple[ast.Module | None, int]:
