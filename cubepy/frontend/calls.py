@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, fields, is_dataclass
 from functools import partial
@@ -82,6 +83,7 @@ def call(
         return _inline_local(frame, node, function, args, kwargs)
     if isinstance(function, BoundFunction):
         function, args = function.function, [function.owner, *args]
+    _refuse_of_the_host(frame, function)
     if isinstance(function, MethodType) and unwrap(function.__func__) is not None:
         owner = (
             function.__self__ if isinstance(function.__self__, type) else type_of(function.__self__)
@@ -266,6 +268,34 @@ def _call_python(
     return inline(frame, node, plain, args, kwargs)
 
 
+_CHANCE = ("random", "secrets", "time")
+
+
+def _refuse_of_the_host(frame: Frame, function: Any) -> None:
+    """E108 for prebuilt functions, and for clocks and random numbers, which would be constants."""
+    name = getattr(function, "__name__", "")
+    module = getattr(function, "__module__", None) or ""
+    if isinstance(function, FunctionType):
+        public = sys.modules.get("cubepy.kernels") if module.startswith("cubepy.kernels.") else None
+        if public is not None and vars(public).get(name) is function:
+            suggestion = "it launches kernels itself: call it outside the kernel"
+            raise frame.tracer.error("E108", name=f"`cp.kernels.{name}`", suggestion=suggestion)
+        return
+    module = module or type_of(getattr(function, "__self__", None)).__module__
+    if module.startswith("numpy.random") or module in _CHANCE:
+        suggestion = (
+            "it would run once, when the kernel is compiled: pass its result as an argument, "
+            "such as numbers of cp.kernels.random"
+        )
+        raise frame.tracer.error("E108", name=f"`{module}.{name}`", suggestion=suggestion)
+
+
+_INSTEAD_OF_CLASSES: dict[type[Any], str] = {
+    str: "text is comptime; print values as print(text, value), or in an f-string",
+    partial: "write a lambda",
+}
+
+
 def _construct(
     frame: Frame, node: ast.AST, cls: type[Any], args: list[Any], kwargs: dict[str, Any]
 ) -> Any:
@@ -278,7 +308,9 @@ def _construct(
             name=f"`{cls.__name__}`",
             suggestion="kernels make dataclasses and NamedTuples, but run no `__init__` of the user"
             if is_dataclass(cls)
-            else "dataclasses and NamedTuples can be made inside kernels",
+            else _INSTEAD_OF_CLASSES.get(
+                cls, "dataclasses and NamedTuples can be made inside kernels"
+            ),
         )
     signature = signature_of(cls)
     given = _bind_arguments(frame, signature, cls.__name__, args, kwargs).arguments

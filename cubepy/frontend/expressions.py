@@ -127,9 +127,7 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Any:
             suggestion="only tensors, lines and tuples have items",
         )
     if not known:
-        is_text = isinstance(owner, str)
-        what = "the index of a text" if is_text else "the index of a tuple"
-        hint = "use bytes, as in b'abc', whose items are numbers" if is_text else _UNROLL
+        what, hint = next((w, h) for cls, w, h in _KNOWN_ALONE if isinstance(owner, cls))
         raise frame.tracer.error("E112", what=what, hint=hint)
     found = comptime_result(frame, operator.getitem, owner, item)
     return refuse_array(frame, node, found)
@@ -139,6 +137,13 @@ _USE_NUMBER = "pass an array, or leave the brackets out"
 _UNROLL = (
     "its items are not all known: unroll the loop, as in `for k in cp.unroll(range(n))`, "
     "or use cp.local(n, dtype)"
+)
+
+
+_KNOWN_ALONE: tuple[tuple[type[Any], str, str], ...] = (
+    (str, "the index of a text", "use bytes, as in b'abc', whose items are numbers"),
+    (dict, "the key of a dictionary", "use a tuple of numbers, which takes an index at run time"),
+    (object, "the index of a tuple", _UNROLL),
 )
 
 

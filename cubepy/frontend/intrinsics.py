@@ -296,6 +296,10 @@ def _len(frame: Frame, x: Any) -> Any:
 
 @intrinsic(builtins.range)
 def _range(frame: Frame, *args: Any) -> Any:
+    if not 1 <= len(args) <= 3:
+        reason = f"it takes 1 to 3 numbers, not {len(args)}"
+        signature = "range(start, stop, step)"
+        raise frame.tracer.error("E106", name="range", reason=reason, signature=signature)
     parts = [frame.tracer.index(a, "range()") for a in args]
     start, stop, step = (0, parts[0], 1) if len(parts) == 1 else (*parts, 1)[:3]
     if all(isinstance(p, int) for p in (start, stop, step)):

@@ -381,3 +381,25 @@ def a_text_indexed_at_run_time():
         x[i] = ord(letters[i])  # here
 
     kernel[1, 3](floats())
+
+
+@case
+def key_known_at_run_time():
+    weights = {0: 1, 1: 2}
+
+    @cp.cube
+    def kernel(x):
+        i = cp.ABSOLUTE_POS
+        x[i] = weights[i]  # here
+
+    kernel[1, 2](floats())
+
+
+@case
+def negative_shape():
+    @cp.cube
+    def kernel(x):
+        held = cp.local(-1, cp.f32)  # here
+        x[0] = held[0]
+
+    kernel[1, 1](floats())

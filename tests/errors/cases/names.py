@@ -1,5 +1,8 @@
 """Names: misspelt, unset, captured; attributes; calls with wrong arguments; comptime."""
 
+import random
+import time
+
 import numpy as np
 
 import cubepy as cp
@@ -430,5 +433,60 @@ def a_global_is_assigned():
     def kernel(x):
         COUNT += 1  # noqa: F823 # here
         x[0] = COUNT
+
+    kernel[1, 1](floats())
+
+
+@case
+def random_number_of_python():
+    @cp.cube
+    def kernel(x):
+        x[0] = random.random()  # here
+
+    kernel[1, 1](floats())
+
+
+@case
+def random_number_of_numpy():
+    @cp.cube
+    def kernel(x):
+        x[0] = np.random.rand()  # here
+
+    kernel[1, 1](floats())
+
+
+@case
+def clock():
+    @cp.cube
+    def kernel(x):
+        x[0] = time.time()  # here
+
+    kernel[1, 1](floats())
+
+
+@case
+def prebuilt_function_inside():
+    @cp.cube
+    def kernel(x):
+        x[0] = cp.kernels.sum(x)  # here
+
+    kernel[1, 1](floats())
+
+
+@case
+def range_of_four_numbers():
+    @cp.cube
+    def kernel(x):
+        for i in range(0, 1, 2, 3):  # here
+            x[i] = 1
+
+    kernel[1, 1](floats())
+
+
+@case
+def text_of_a_number():
+    @cp.cube
+    def kernel(x):
+        print("x is " + str(x[0]))  # here
 
     kernel[1, 1](floats())
