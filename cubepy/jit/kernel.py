@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import fields, replace
+from inspect import Parameter
 from operator import is_
 from threading import RLock
 from time import perf_counter_ns
@@ -244,7 +245,8 @@ class CubeKernel(CubeFunction):
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise wrong_arguments(self.__name__, error, self.signature) from None
+            reason = _misspelt(self.signature.parameters, kwargs) or error
+            raise wrong_arguments(self.__name__, reason, self.signature) from None
         bound.apply_defaults()
         return dict(bound.arguments)
 
@@ -296,6 +298,14 @@ def changed(settings: Settings, options: Options, **given: Any) -> tuple[Setting
     chosen = {n: v for n, v in found.items() if n in names}
     rest = {n: v for n, v in found.items() if n not in names}
     return replace(settings, **rest), replace(options, **chosen)
+
+
+def _misspelt(parameters: Mapping[str, Parameter], keywords: dict[str, Any]) -> TypeError | None:
+    """What is wrong with a keyword that no parameter has; Python names first what lacks then."""
+    if any(p.kind is Parameter.VAR_KEYWORD for p in parameters.values()):
+        return None
+    unknown = next((name for name in keywords if name not in parameters), None)
+    return None if unknown is None else TypeError(f"there is no parameter `{unknown}`")
 
 
 def _device_name(device: Any) -> str:

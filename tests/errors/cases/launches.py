@@ -271,3 +271,12 @@ def missing_comptime_argument():
         x[0] = n
 
     kernel[1, 1](floats())  # here
+
+
+@case
+def misspelt_keyword():
+    @cp.cube
+    def kernel(x, out):
+        out[0] = x[0]
+
+    kernel[1, 1](floats(), output=floats())  # here
