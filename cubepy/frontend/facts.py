@@ -43,6 +43,11 @@ class Facts:
         changed = known is not None and not means_the_same(known[2], value)
         self.captures[key] = reader, name, CHANGED if changed else value
 
+    def demands_the_same(self, other: Facts) -> bool:
+        """Whether two traces ask for the same checks and the same grid."""
+        names = ("uses_axes", "shaped", "written", "read", "lined")
+        return self is other or all(getattr(self, n) == getattr(other, n) for n in names)
+
 
 def means_the_same(a: Any, b: Any) -> bool:
     """Whether two values of a captured name give the same kernel."""

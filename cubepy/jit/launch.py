@@ -207,6 +207,9 @@ def prepare(
     if not has_addresses:
         signature = replace(signature, aligned=frozenset())
     compiled = specialisations.get(signature, device)
+    if not compiled.facts.demands_the_same(facts):  # another thread changed what it captures
+        given = kernel, annotations, arguments, grid, settings, specialisations, has_addresses
+        return prepare(*given)
     slots = compiled.artifact.slots
     plan = plan_of(matcher, signature, compiled.facts, slots, rule, width, collapsed)
     return _fill(plan, compiled, device, matcher, count, settings.queue), matcher

@@ -101,3 +101,33 @@ def test_what_changes_while_a_kernel_runs(change: Any, monkeypatch: pytest.Monke
     for _ in range(3):
         kernel[1, 1](out)
         assert out[0] == 24
+
+
+IS_SECOND = False
+
+
+@cp.cube
+def either(first, second):
+    if IS_SECOND:
+        second[0] = 1
+    else:
+        first[0] = 1
+
+
+def test_what_changes_behind_the_checks(monkeypatch: pytest.MonkeyPatch):
+    """Code that writes what was not checked to be writeable is not launched."""
+    from cubepy.jit.compile import Specialisations
+
+    first, second = np.zeros(3, np.float32), np.zeros(3, np.float32)
+    second.flags.writeable = False
+    get = Specialisations.get
+
+    def change(*given: Any) -> Any:
+        global IS_SECOND
+        IS_SECOND = True
+        return get(*given)
+
+    monkeypatch.setattr(Specialisations, "get", change)
+    with pytest.raises(cp.LaunchError, match="E404"):
+        either[1, 1](first, second)
+    assert not first.any() and not second.any()
