@@ -106,7 +106,10 @@ STRESS = {
     "260 calls": calls,
 }
 PHASES = {
-    "trace": (("cubepy.compilers.base", "specialise"),),
+    "trace": (
+        ("cubepy.compilers.base", "specialise"),
+        ("cubepy.jit.compile.Specialisations", "trace"),
+    ),
     "passes": (("cubepy.compilers.base", "run"),),
     "emission": (("cubepy.compilers.llvm.compiler.LlvmCompiler", "_module"),),
     "LLVM": (("cubepy.compilers.llvm.toolchain", "to_object"),),
@@ -145,7 +148,8 @@ class Clock:
             finally:
                 self.spent[phase] = self.spent.get(phase, 0) + time.thread_time() - begin
 
-        setattr(owner, name, staticmethod(timed) if isinstance(owner, type) else timed)
+        is_static = isinstance(vars(owner).get(name), staticmethod)
+        setattr(owner, name, staticmethod(timed) if is_static else timed)
 
 
 def fresh(source: str, serial: int) -> Any:
