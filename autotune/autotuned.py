@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
+import sys
 from collections.abc import Callable, Mapping
 from types import MethodType
 from typing import TYPE_CHECKING, Any
@@ -65,7 +67,7 @@ class Autotuned(TunedCall):
         if self._reference is not None and self._reference not in self.configs:
             raise TypeError(f"the reference {reference!r} is not in the space")
         self._rtol = rtol
-        self._name = name or f"{function.__module__}.{function.__qualname__}"
+        self._name = name or f"{_module_of(function)}.{function.__qualname__}"
         self._entries: dict[Any, Entry] = {}
         self._choices: dict[Any, tuple[Any, Choice]] = {}
         self._source: str | None = None
@@ -175,6 +177,18 @@ class Autotuned(TunedCall):
 
     def __repr__(self) -> str:
         return f"<autotuned {self._name}, {len(self.configs)} configurations>"
+
+
+def _module_of(function: Any) -> str:
+    """The module of a function; of a script that runs, the name that it has for who imports it."""
+    name = function.__module__
+    if name != "__main__":
+        return name
+    main = sys.modules[name]
+    spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+    if spec is not None:  # python -m
+        return spec.name
+    return name if file is None else os.path.splitext(os.path.basename(file))[0]
 
 
 def _is_current(entry: Entry) -> bool:

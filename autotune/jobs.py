@@ -11,9 +11,11 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +25,6 @@ from cubepy.array.memory import numpy_dtype
 from cubepy.autotune.records import Rows, find_records, forgotten
 from cubepy.autotune.session import FULL, tuning
 from cubepy.config import VISIBLE_GPUS, settings, visible_gpus
-from cubepy.errors import Error
 from cubepy.lang.annotations import spec
 from cubepy.record import dataclass
 from cubepy.runtimes.registry import devices
@@ -88,15 +89,24 @@ def run_job(job: Job, sweep: Sweep, load: Callable[[str], Any] | None = None) ->
 
 def _load(reference: str) -> Any:
     module, _, name = reference.rpartition(":")
-    if module.endswith(".py"):
-        found = importlib.util.spec_from_file_location("tuned_file", module)
-        assert found is not None and found.loader is not None
-        made = importlib.util.module_from_spec(found)
-        found.loader.exec_module(made)
-    else:
-        made = importlib.import_module(module)
+    made = _from_file(Path(module)) if module.endswith(".py") else importlib.import_module(module)
     for part in name.split("."):
         made = getattr(made, part)
+    return made
+
+
+def _from_file(path: Path) -> Any:
+    """A file as a module of the name that it has for who imports it: picks are found by that."""
+    name, folder = path.stem, path.resolve().parent
+    while (folder / "__init__.py").is_file():
+        name, folder = f"{folder.name}.{name}", folder.parent
+    kept = sys.modules.get(name)
+    if kept is not None and path.samefile(getattr(kept, "__file__", None) or os.devnull):
+        return kept
+    found = importlib.util.spec_from_file_location(name, path)
+    assert found is not None and found.loader is not None
+    made = importlib.util.module_from_spec(found)
+    found.loader.exec_module(made)
     return made
 
 
@@ -105,7 +115,7 @@ def worker(job: Job, sweep: Sweep) -> Done:
     with _own_store():
         try:
             run_job(job, sweep)
-        except (Error, ImportError, AttributeError, TypeError, ValueError) as error:
+        except Exception as error:  # files of users raise anything
             return Done(job, f"{type(error).__name__}: {error}", {})
         return Done(job, "", find_records().rows())
 
@@ -129,7 +139,7 @@ def run_all(
         try:
             run_job(job, sweep)
             done = Done(job, "", {})
-        except (Error, ImportError, AttributeError, TypeError, ValueError) as error:
+        except Exception as error:  # files of users raise anything
             done = Done(job, f"{type(error).__name__}: {error}", {})
         found.append(done)
         report(done)
