@@ -113,5 +113,8 @@ def _pick(number: int, row: Any) -> Pick:
 def import_text(records: Records, text: str) -> Sequence[Pick]:
     """Keep the picks of a file; they go before all that was or will be measured."""
     found = read_picks(text)
-    records.put_picks(found)
+    facts = json.loads(text).get("hardware")
+    held = facts if isinstance(facts, dict) else {}
+    texts = {k: json.dumps(v, sort_keys=True, separators=(",", ":")) for k, v in held.items() if v}
+    records.put_picks(found, texts)
     return found

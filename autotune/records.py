@@ -13,7 +13,7 @@ import sqlite3
 import stat
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from math import inf
@@ -201,11 +201,12 @@ class Records:
             return None
         return self.pick(key, pick.candidates, (pick.origin,)) or pick
 
-    def put_picks(self, picks: Sequence[Pick]) -> None:
-        """Keep picks in place of others of their origin."""
+    def put_picks(self, picks: Sequence[Pick], facts: Mapping[str, str] | None = None) -> None:
+        """Keep picks in place of others of their origin. `facts`: of hardware, by fingerprint."""
         session.note_change()
 
         def work(db: sqlite3.Connection) -> None:
+            db.executemany("insert or ignore into hardware values(?,?)", (facts or {}).items())
             for pick in picks:
                 _insert(db, "insert or replace", pick, time.time())
 

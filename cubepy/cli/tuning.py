@@ -136,6 +136,8 @@ def _problem(records: Records, key: Key, pick: Any) -> dict[str, Any]:
     predicted, bound = _modelled(records.searches(key))
     measured = records.measurements(key).values()
     rows = [_row(m) | {"predicted": predicted.get(m.config)} for m in measured]
+    if pick is not None and pick.config not in {m.config for m in measured}:
+        rows.append(_row(Measurement(pick.config, pick.origin, None)) | {"predicted": None})
     rows.sort(key=lambda r: (r["seconds"] is None, r["seconds"] or 0.0))
     about = json.loads(pick.about) if pick is not None else {}
     return {

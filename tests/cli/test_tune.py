@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -33,6 +34,12 @@ def double(x, out, *, config):
 
 def fails(x):
     raise ValueError("no such luck")
+
+if __name__ == "__main__":
+    import numpy as np
+
+    x = np.ones(1000, np.float32)
+    print(double.pick(x, x.copy())["n"])
 """
 
 
@@ -50,6 +57,7 @@ def command(tmp_path: Path) -> Callable[..., Any]:
             call, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
         )
 
+    run.environment = environment  # type: ignore[attr-defined]
     return run
 
 
@@ -90,6 +98,50 @@ def test_jobs_from_a_file_and_what_fails(command: Callable[..., Any], tmp_path: 
     assert done.returncode == 1
     first, second = json.loads(done.stdout)["jobs"]
     assert "no such luck" in first["error"] and second["error"] == ""
+
+
+def test_picks_of_a_file_hold_where_it_is_imported_and_where_it_runs(
+    command: Callable[..., Any], tmp_path: Path
+):
+    arguments = "--arg", "x=f32[1000]", "--arg", "out=f32[1000]", "--budget", "20"
+    assert command("tune", "--kernel", "mine.py:double", *arguments).returncode == 0
+    command("tune", "export", "picks.json")
+    text = (tmp_path / "picks.json").read_text(encoding="utf-8")
+    document = json.loads(text)
+    (pick,) = document["picks"]
+    assert pick["kernel"] == "mine.double"
+    pick["config"] = {"n": 2}
+    (tmp_path / "picks.json").write_text(json.dumps(document), encoding="utf-8")
+    (tmp_path / "other.py").write_text(
+        "import numpy as np, mine\n"
+        "x = np.ones(1000, np.float32)\n"
+        "print(mine.double.pick(x, x.copy())['n'])\n"
+    )
+    shutil.rmtree(tmp_path / "cache")
+    assert command("tune", "import", "picks.json").returncode == 0
+    environment: dict[str, str] = command.environment  # type: ignore[attr-defined]
+    environment = {**environment, "CUBEPY_TUNE": "off"}
+    for call in (["mine.py"], ["-m", "mine"], ["other.py"]):
+        done = subprocess.run(
+            [sys.executable, *call],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.stdout == "2\n", done.stderr
+    assert "*" in (shown := command("tune", "show").stdout) and "imported" in shown
+    again = json.loads(command("tune", "export").stdout)
+    assert again["hardware"] == document["hardware"] and all(again["hardware"].values())
+
+
+def test_what_cannot_be_loaded_is_said_in_a_line(command: Callable[..., Any], tmp_path: Path):
+    (tmp_path / "bad.py").write_text("def f(:", encoding="utf-8")
+    (tmp_path / "raises.py").write_text("raise KeyError('gone')", encoding="utf-8")
+    for name in ("absent.py", "bad.py", "raises.py"):
+        done = command("tune", "--kernel", f"{name}:f")
+        assert done.returncode == 1 and "Traceback" not in done.stderr and "Error" in done.stdout
 
 
 @pytest.mark.parametrize(
