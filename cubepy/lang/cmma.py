@@ -153,7 +153,7 @@ def store(x: Any, index: Any, tile: Fragment, swizzle: Comptime = 0) -> None:
     cp.static_assert(x.rank == 2, "cp.cmma.store takes a tensor of two axes")
     cp.static_assert(tile.use == "accumulator", "cp.cmma.store takes an accumulator")
     i, j = index
-    if _covers(tile, x, i, j):
+    if _covers(tile, x, i, j) and _keeps_neighbours(tile, j, swizzle):
         _store_covered(x, i, j, tile, swizzle)
     else:
         for k in _elements(tile):
@@ -161,6 +161,12 @@ def store(x: Any, index: Any, tile: Fragment, swizzle: Comptime = 0) -> None:
             if _belongs(tile, r, c) and _exists(x, i + r, j + c):
                 x[i + r, _column(x, i + r, j + c, swizzle)] = x.dtype(tile.held[k])
     cp.sync_plane()
+
+
+def _keeps_neighbours(tile: Fragment, j: Any, swizzle: int) -> Any:
+    """Whether what a unit holds side by side lies so in `x`; from an odd column on, swizzling parts
+    what stands on both sides of a span of 16 bytes."""
+    return swizzle == 0 or j % tile.layout.neighbours == 0
 
 
 def _store_covered(x: Any, i: Any, j: Any, tile: Fragment, swizzle: int) -> None:
@@ -306,10 +312,10 @@ def _load_matrices(tile: Fragment, x: Any, i: Any, j: Any, swizzle: int) -> None
     across = tile.columns // layout.columns
     pairs = tile.use == "b" and across % 2 == 0
     right = lane // 16 * _ROW if tile.use == "a" or pairs else 0
-    mine = x[lane % 16 :, right:]
+    mine = x[lane % 16 :, right:] if swizzle == 0 else x[lane % 16 :]
     for block in cp.unroll(range(0, tile.held.size // layout.count, 2 if pairs else 1)):
         r, c = i + block // across * layout.rows, j + block % across * layout.columns
-        at = c if swizzle == 0 else _column(x, r + lane % 16, c + right, swizzle) - right
+        at = c if swizzle == 0 else _column(x, r + lane % 16, c + right, swizzle)
         if tile.use == "a":
             words = cuda.ldmatrix(mine, (r, at))
         else:

@@ -144,3 +144,30 @@ def test_ldmatrix_loads_swizzled_rows() -> None:
     loads = text[text.index("cp.cmma.load(left") :]
     assert loads.count("= ldmatrix") == 2
     assert "__all_sync" not in loads
+
+
+def test_checked_kernels_load_swizzled_rows_without_a_fault() -> None:
+    """Matrices to the right were counted from their own column, which others come before."""
+    checked = of_swizzled_rows.configure(checked=True)[1, 32]
+    text = checked.inspect("f16[?,?,?]", "f32[?,?]", target="cuda:sm_80")
+    loads = text[text.index("cp.cmma.load(left") : text.index("cp.cmma.mma")]
+    assert loads.count("= ldmatrix") == 2
+    assert "note_fault" not in loads
+
+
+@cp.cube
+def into_swizzled_rows(c, column: cp.Comptime[int]):
+    total = cp.cmma.fragment("accumulator", 16, 16, cp.f32, fill=0)
+    kept = cp.shared((16, 32), cp.f32)
+    cp.cmma.store(kept, (0, column), total, 128)
+    cp.sync_cube()
+    c[cp.UNIT_POS] = kept.flat[cp.UNIT_POS]
+
+
+@pytest.mark.parametrize("column, pairs", [(0, 4), (15, 0), (16, 4)])
+def test_swizzled_rows_take_pairs_where_these_stay_together(column: int, pairs: int) -> None:
+    """Columns 3 and 4 of f32 do not: they are in two spans of 16 bytes."""
+    text = into_swizzled_rows[1, 32].inspect("f32[?]", column, target="cuda:sm_80")
+    stores = text[text.index("cp.cmma.store(kept") : text.index("cp.sync_cube")]
+    assert stores.count("store_f32x2(") == pairs
+    assert stores.count("] = held") == 8 - 2 * pairs
