@@ -55,11 +55,19 @@ def _known(dtype: Any) -> DType:
     return found
 
 
+MASKED = "masked: pass its .filled(...)"
+
+
+def is_masked(x: Any) -> bool:
+    """Whether elements of `x` do not count, of which kernels know nothing."""
+    masked = sys.modules.get("numpy.ma")  # NumPy imports it at its first use, which takes a while
+    return masked is not None and isinstance(x, masked.MaskedArray)
+
+
 def _of_numpy(array: np.ndarray, owner: Any) -> Memory:
     dtype = _known(array.dtype)
-    masked = sys.modules.get("numpy.ma")  # NumPy imports it at its first use, which takes a while
-    if masked is not None and isinstance(array, masked.MaskedArray):
-        raise TypeError("masked: pass its .filled(...)")
+    if is_masked(array):
+        raise TypeError(MASKED)
     return Memory(
         pointer(array),
         dtype,

@@ -92,12 +92,30 @@ def test_host_arrays_of_other_libraries():
 
 
 def test_two_libraries_are_refused():
-    with pytest.raises(LaunchTypeError, match=r"E602: .*two libraries or devices.*`out` on cpu"):
+    with pytest.raises(
+        LaunchTypeError, match=r"E602: .*two libraries or devices.*`out` is CubePy's on cpu"
+    ):
         kernels.sum(X, out=cp.empty(()))
-    with pytest.raises(LaunchTypeError, match=r"arrays\[0\]` on cpu and `arrays\[1\]` on cpu"):
+    with pytest.raises(
+        LaunchTypeError, match=r"\[0\]` is NumPy's on cpu and .*\[1\]` is CubePy's on"
+    ):
         kernels.map(lambda a, b: a + b, X, cp.asarray(X.copy()))
     with pytest.raises(LaunchTypeError, match="is a list, not an array"):
         kernels.sum([1.0])
+
+
+def test_masked_arrays_are_refused():
+    """Kernels would count elements that do not count."""
+    masked = np.ma.masked_array(X, X > 0)
+    calls = (
+        lambda: kernels.sum(masked),
+        lambda: kernels.sum(X, 0, out=np.ma.masked_array(np.empty(6, np.float32))),
+        lambda: kernels.map(lambda a, b: a + b, X, masked),
+    )
+    kernels.sum(X)
+    for call in calls:
+        with pytest.raises(LaunchTypeError, match="is masked"):
+            call()
 
 
 def test_overlaps_are_refused():

@@ -20,7 +20,7 @@ import numpy as np
 
 from cubepy.array.array import Array, allocate
 from cubepy.array.creation import asarray
-from cubepy.array.interop import read_memory
+from cubepy.array.interop import is_masked, read_memory
 from cubepy.array.memory import HOST, Memory, numpy_dtype, pointer
 from cubepy.errors import Error, fail
 from cubepy.ir.core import ALIGNMENT
@@ -360,6 +360,8 @@ def library_of(function: str, name: str, x: Any) -> tuple[Library, Any]:
     if isinstance(x, np.ndarray) or (
         not isinstance(x, np.generic) and hasattr(x, "__array_interface__")
     ):
+        if is_masked(x):
+            raise refused(function, name, "is masked", "pass its .filled(...)")
         return _serving.get(), np.asarray(x)
     found = _foreign(function, name, x)
     if found is not None:
@@ -390,10 +392,16 @@ def libraries_agree(function: str, named: Iterable[tuple[str, Library]]) -> Libr
     (first, library), *rest = named
     for name, other in rest:
         if other is not library:
-            where = f"`{first}` on {library.device} and `{name}` on {other.device}"
+            where = f"`{first}` is {_shown(library)} and `{name}` is {_shown(other)}"
             reason = f"the arrays are of two libraries or devices: {where}"
             raise fail("E602", function=function, reason=reason, suggestion="convert one of them")
     return library
+
+
+def _shown(library: Library) -> str:
+    """Whose arrays these are, and where, for people."""
+    owners = {NumpyLibrary: "NumPy's", TorchLibrary: "torch's", ArrayLibrary: "CubePy's"}
+    return f"{owners.get(type(library), 'of CUDA')} on {library.device}"
 
 
 # Reading
