@@ -230,7 +230,7 @@ class _Walk:
         if cls in (tuple, list):
             self._items(cls.__name__, value)
         elif cls is dict:
-            self._items("dict", [item for pair in value.items() for item in pair])
+            self._items("dict", [item for pair in list(value.items()) for item in pair])
         elif cls in (set, frozenset):
             self._set(value)
         elif cls in (range, slice):
@@ -250,7 +250,7 @@ class _Walk:
     def _set(self, items: Iterable[Any]) -> None:
         """Items in the order of their hashes; each must be plain, so that it has one of its own."""
         digests: list[str] = []
-        for item in items:
+        for item in list(items):  # another thread may change them
             start = len(self._tokens)
             if not self._is_plain(item):
                 raise Unknown(f"a set holds {_shown(item)}")

@@ -130,7 +130,7 @@ class _Reads:
                     self._attribute(owner, name)
 
     def _add_all(self, values: Iterable[Any]) -> None:
-        for value in values:
+        for value in list(values):  # another thread may change a container
             if type(value) not in _PLAIN and id(value) not in self._seen:
                 self._seen[id(value)] = value  # which keeps it alive, so that the identity is its
                 self._add(value)

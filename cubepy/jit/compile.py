@@ -92,7 +92,8 @@ def _is_fixed(value: Any) -> bool:
 
 
 def _snapshot(value: Any) -> Any:
-    """What a captured value is now: containers by their items, which may change in place."""
+    """What a captured value is now: containers by their items, which may change in place, also
+    while another thread looks at them."""
     if is_numpy(value):
         return content(value)
     if isinstance(value, CodeType):
@@ -100,11 +101,11 @@ def _snapshot(value: Any) -> Any:
     if isinstance(value, partial):
         return [_snapshot(v) for v in (value.func, value.args, value.keywords)]
     if is_mapping(value):
-        return type(value), [(_snapshot(k), _snapshot(v)) for k, v in value.items()]
+        return type(value), [(_snapshot(k), _snapshot(v)) for k, v in list(value.items())]
     if is_ordered(value):
-        return type(value), [_snapshot(v) for v in value]
+        return type(value), [_snapshot(v) for v in list(value)]
     if isinstance(value, set):
-        return {(comptime_key(v), comptime_type(v)) for v in value}
+        return {(comptime_key(v), comptime_type(v)) for v in list(value)}
     numbers = buffer(value)
     if numbers is not None:
         return numbers

@@ -242,6 +242,37 @@ def test_kernels_that_share_helpers_compile_at_once():
     together(*[lambda seed=seed: work(seed) for seed in range(THREADS)])
 
 
+NAMES: dict[str, int] = {"by": 2}
+WORDS = {1, 2}
+
+
+def test_containers_that_change_in_place():
+    """A launch compares what a kernel captured while another thread adds to it and takes away."""
+
+    def change(k: int) -> None:
+        for n in range(200):
+            NAMES[str(n)] = n
+            WORDS.add(n)
+        for n in range(200):
+            del NAMES[str(n)]
+            WORDS.discard(n)
+
+    def scaled(x, out):
+        i = cp.ABSOLUTE_POS
+        if i < out.size:
+            out.flat[i] = x.flat[i] * NAMES["by"] + (7777 in WORDS)
+
+    kernel = cp.cube(scaled)
+
+    def work(seed: int) -> None:
+        x, out = np.ones(5, np.float32), np.zeros(5, np.float32)
+        for _ in range(3):
+            kernel.over(out)(x, out)
+            assert (out == 2).all()
+
+    replacing(change, work)
+
+
 class Scale:
     """A comptime object, whose class gets and loses attributes while kernels are compiled."""
 
