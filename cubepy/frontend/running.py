@@ -20,6 +20,7 @@ from types import (
     CodeType,
     FunctionType,
     MethodType,
+    MethodWrapperType,
     ModuleType,
     SimpleNamespace,
 )
@@ -36,6 +37,7 @@ from cubepy.frontend.tracer import Frame
 from cubepy.frontend.values import FlatRef, TensorRef, is_generated, type_of
 from cubepy.ir.core import Value
 from cubepy.ir.types import DType, Line
+from cubepy.lang.arrays import is_numpy
 from cubepy.lang.containers import is_mapping, is_ordered, may_change_inside
 from cubepy.lang.function import (
     ABSENT,
@@ -84,20 +86,24 @@ def _place(error: Exception) -> str:
 def note_reads(frame: Frame, *values: Any) -> None:
     """Note all that Python may read when it calls and combines `values`."""
     for value in values:
-        if type(value) not in _PLAIN and not _holds_plain(value):
+        if not _leads_nowhere(value):
             _Reads(frame).follow(values)
             return
 
 
-def _holds_plain(value: Any) -> bool:
-    """Whether a value is a tuple of what leads nowhere."""
-    return type(value) is tuple and all(type(x) in _PLAIN for x in cast("tuple[Any, ...]", value))
+def _leads_nowhere(value: Any) -> bool:
+    """Whether a value is plain, a tuple of plain ones, or a function of a built-in module."""
+    if type(value) is tuple:
+        return all(type(x) in _PLAIN for x in cast("tuple[Any, ...]", value))
+    if type(value) is BuiltinFunctionType:
+        return type(value.__self__) is ModuleType
+    return type(value) in _PLAIN
 
 
 _PLAIN = frozenset(
     {
         *(int, float, bool, str, bytes, complex, type(None), slice, range),
-        *(Value, TensorRef, FlatRef, DType, Line, BuiltinFunctionType),
+        *(Value, TensorRef, FlatRef, DType, Line),
     }
 )
 """Most of what Python and handlers work on: these lead nowhere."""
@@ -105,6 +111,8 @@ _MAKING = ("__init__", "__new__", "__post_init__")
 """What Python calls to make an object, and no more when it is made."""
 _BY_TEXT = frozenset({"getattr", "hasattr", "attrgetter", "methodcaller"})
 """Functions that are given the names of attributes as text."""
+_BOUND = (BuiltinFunctionType, MethodWrapperType)
+"""Functions of built-in modules, and methods of built-in classes with their object."""
 
 
 class _Reads:
@@ -143,6 +151,8 @@ class _Reads:
             self._add_all(inner)
         elif isinstance(value, (attrgetter, methodcaller)):
             self._getter(value)
+        if isinstance(value, _BOUND):
+            self._owner(value)
         if isinstance(value, (FunctionType, ModuleType, SimpleNamespace)):
             if may_change(value):
                 self._owners.append(value)
@@ -178,6 +188,12 @@ class _Reads:
             self._add_all((value,))
         self._add_all((*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()))
         self._names |= {n for n in names | self._absent if n == "__dict__" or n[:2] != "__"}
+
+    def _owner(self, method: BuiltinFunctionType | MethodWrapperType) -> None:
+        """A method of a container, whose items it reads."""
+        owner = method.__self__
+        if may_change_inside(owner) or is_numpy(owner):
+            self._facts.capture(method, "__self__", Attributes(method), owner)
 
     def _getter(self, value: Any) -> None:
         """`operator.attrgetter` and `methodcaller`: the names that they were made with."""
@@ -239,6 +255,8 @@ def _inside(value: Any) -> Iterable[Any] | None:
         return (value.func, *value.args, *value.keywords.values())
     if isinstance(value, MethodType):
         return value.__func__, value.__self__
+    if isinstance(value, _BOUND):
+        return (value.__self__,)
     if isinstance(value, BoundFunction):
         return value.function, value.owner
     if isinstance(value, CubeFunction):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from collections import deque
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -133,6 +135,45 @@ def test_lists_that_functions_hold(which: str):
         for _ in range(4):
             assert result(apply, first, ...) == 2 + tables[0][0]
             assert result(apply, second, ...) == 2 + tables[1][0]
+
+
+TABLES: dict[str, Any] = {
+    "get": {0: 1.0, 1: 1.0},
+    "__getitem__": [1.0, 1.0],
+    "index": deque([1.0, 2.0]),
+    "__len__": [1.0, 1.0],
+    "item": np.ones(2),
+}
+"""Methods of built-in classes, and what they read; `index` and `__len__` ask for an item."""
+
+
+@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("is_captured", [True, False])
+def test_methods_of_containers_that_change(name: str, is_captured: bool):
+    table = copy(TABLES[name])
+    method = getattr(table, name)
+
+    @cp.cube
+    def captures(out):
+        i = cp.ABSOLUTE_POS
+        if i < out.size:
+            out.flat[i] = method(*by)
+
+    @cp.cube
+    def takes(function: cp.Comptime, out):
+        i = cp.ABSOLUTE_POS
+        if i < out.size:
+            out.flat[i] = function(*by)
+
+    by = {"index": (2.0,), "__len__": ()}.get(name, (1,))
+    for _ in range(3):
+        for _ in range(4):
+            found = result(captures, ...) if is_captured else result(takes, method, ...)
+            assert found == method(*by)
+        if name in ("index", "__len__"):
+            table.insert(0, 5.0)
+        else:
+            table[1] += 1
 
 
 def test_keywords_of_a_partial_change():
