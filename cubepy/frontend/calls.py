@@ -269,6 +269,7 @@ def _call_python(
 
 
 _CHANCE = ("random", "secrets", "time")
+_CLOCKS = ("datetime.now", "datetime.today", "datetime.utcnow")
 
 
 def _refuse_of_the_host(frame: Frame, function: Any) -> None:
@@ -281,8 +282,10 @@ def _refuse_of_the_host(frame: Frame, function: Any) -> None:
             suggestion = "it launches kernels itself: call it outside the kernel"
             raise frame.tracer.error("E108", name=f"`cp.kernels.{name}`", suggestion=suggestion)
         return
-    module = module or type_of(getattr(function, "__self__", None)).__module__
-    if module.startswith("numpy.random") or module in _CHANCE:
+    owner = getattr(function, "__self__", None)
+    module = module or (owner if isinstance(owner, type) else type_of(owner)).__module__
+    is_chance = module in _CHANCE or f"{module}.{name}" in _CLOCKS
+    if is_chance or module.startswith("numpy.random"):
         suggestion = (
             "it would run once, when the kernel is compiled: pass its result as an argument, "
             "such as numbers of cp.kernels.random"

@@ -2,6 +2,7 @@
 
 import random
 import time
+from datetime import datetime
 
 import numpy as np
 
@@ -460,6 +461,15 @@ def clock():
     @cp.cube
     def kernel(x):
         x[0] = time.time()  # here
+
+    kernel[1, 1](floats())
+
+
+@case
+def clock_of_a_class():
+    @cp.cube
+    def kernel(x):
+        x[0] = datetime.now().second  # here
 
     kernel[1, 1](floats())
 
