@@ -349,6 +349,36 @@ def test_parts_waste_little():
         assert -(-channels // part) * part - channels <= max(channels // 16, channels // part + 1)
 
 
+EDGES = [
+    ((3, 3), (1, 1), 1),
+    ((3, 3), ((2, 0), (1, 2)), 1),
+    ((3, 3), ((1, 1), (2, 1)), 1),
+    ((3, 5), (4, 2), 1),
+    ((5, 3), (4, 2), 2),
+    ((1, 2), (1, 1), 1),
+    ((3, 1), (2, 1), 1),
+]
+"""Windows, their padding and dilation."""
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize(("window", "padding", "dilation"), EDGES)
+def test_taps_beside_the_array(window: Any, padding: Any, dilation: int, last: bool):
+    """Tiles that begin and end rows, and rows that see few of the window or nothing, make no
+    product with the zeros there; others make all of theirs."""
+    w, bias = numbers(37, 5, *window), numbers(37)
+    packed = cp.kernels.prepack(w)
+    options: dict[str, Any] = {"padding": padding, "dilation": dilation}
+    for height, width in ((7, 7), (3, 14), (6, 15), (5, 28), (2, 33), (9, 5)):
+        x = numbers(2, 5, height, width)
+        given = channels_last(x) if last else x
+        shape = reference(x, w, **options).shape
+        out = np.full(shape, np.nan, "f4")
+        out = channels_last(out) if last else out
+        cp.kernels.conv2d(given, packed, bias, out=out, **options)
+        check(out, x, w, bias, **options)
+
+
 def test_a_batch_compiles_nothing_new(monkeypatch: pytest.MonkeyPatch):
     w = cp.kernels.prepack(numbers(40, 24, 3, 3))
     cp.kernels.conv2d(numbers(1, 24, 11, 12), w, padding=1)

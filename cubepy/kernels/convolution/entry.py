@@ -65,8 +65,10 @@ def conv2d(
     last in memory where `x` has them so; or fills `out`.
 
     f16 and bf16 are added in f32 and rounded once. The error of a sum is at most its length times
-    2**-24 (f64: 2**-53) times the sum of absolute products. Raises `LaunchError` for shapes and
-    parameters that do not fit, `LaunchTypeError` for dtypes that do not.
+    2**-24 (f64: 2**-53) times the sum of absolute products. Products with the zeros of the padding
+    may be left out: a weight that is infinite or NaN need not show where it meets these alone.
+    Raises `LaunchError` for shapes and parameters that do not fit, `LaunchTypeError` for dtypes
+    that do not.
     """
     options = (stride, padding, dilation, groups, layout)
     return _convolve("conv2d", 2, x, weight, bias, options, epilogue, out)

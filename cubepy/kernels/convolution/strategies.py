@@ -37,6 +37,9 @@ AHEAD = 16
 """Lines of a panel that are prefetched ahead, where lines are as long as those of caches. Tiles of
 shorter lines load as often as they multiply for each two products: there prefetches cost more than
 they save (Zen 3: 12 % of a 3x3 window)."""
+ROWS_AHEAD = 256
+"""Bytes of a channel that are prefetched ahead, there: rows of many channels are brought side by
+side, which no prefetcher of a processor follows."""
 FEW_PLACES = 6
 """Pixels of a tile whose addresses leave registers for others, so that it may go on in the next row
 of a band: none of them is made in vain, whatever the length of rows."""
@@ -144,6 +147,7 @@ def divided(
 ) -> Bands:
     """Cubes of `band` rows and `share` panels, in tiles of so many pixels."""
     wide, pitch = _row(problem, pixels, wraps)
+    is_long = p.line * p.dtype.itemsize >= LONG
     return Bands(
         p,
         pixels,
@@ -156,7 +160,8 @@ def divided(
         problem.puts_channels_last,
         problem.has_dense_rows and p.depth == problem.channels,
         wraps,
-        AHEAD if p.line * p.dtype.itemsize >= LONG else 0,
+        AHEAD if is_long else 0,
+        ROWS_AHEAD // p.dtype.itemsize if is_long else 0,
     )
 
 
