@@ -13,6 +13,7 @@ import ast
 import hashlib
 import struct
 from collections.abc import Iterable
+from copy import copy
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import partial
@@ -111,6 +112,16 @@ def closure_of(function: FunctionType, arguments: Any, has_places: bool) -> Clos
     except Error as error:  # no source
         raise Unknown(str(error).partition("\n")[0]) from None
     return Closure(walk.digest(0), walk.reads, walk.parts)
+
+
+def _undecorated(node: Any) -> Any:
+    """A function's tree without its own decorators: they are run, and change nothing inside. So a
+    longer space of a tuned function is no edit of it."""
+    if not getattr(node, "decorator_list", ()):
+        return node
+    plain = copy(node)
+    plain.decorator_list = []
+    return plain
 
 
 class _Walk:
@@ -458,7 +469,7 @@ class _Walk:
         if names.stateful:
             raise Unknown(f"`{name}` has `{names.stateful}`")
         self._attributes |= names.attributes
-        self.put("def", ast.dump(source.node), _code_text(function.__code__))
+        self.put("def", ast.dump(_undecorated(source.node)), _code_text(function.__code__))
         if self._has_places:
             self.put(source.file, str(source.node.lineno), str(source.column_offset))
         self._note(name, start)

@@ -105,6 +105,44 @@ def test_adding_a_configuration_measures_that_one_and_an_edit_all():
     assert len(find_records().measured_keys()) == 2
 
 
+TUNED = """
+import cubepy as cp
+
+@cp.cube
+def scale(x, out, n: cp.Comptime):
+    out.flat[cp.ABSOLUTE_POS] = x.flat[cp.ABSOLUTE_POS] * 2
+
+@cp.autotuned(space={SPACE})
+@cp.cube
+def twice(x, out, n: cp.Comptime):
+    i = cp.ABSOLUTE_POS * n
+    for k in cp.unroll(range(n)):
+        if i + k < out.size:
+            out.flat[i + k] = x.flat[i + k] * 2
+
+@cp.autotuned(space={SPACE})
+def doubled(x, out, *, config):
+    scale.over(-(-out.size // config["n"]))(x, out, config["n"])
+"""
+
+
+def test_a_space_that_is_written_longer_is_no_edit(tmp_path: Path):
+    """Of the source alone; what a decorator says is not part of it."""
+    spaces = ({"n": (1, 2)}, {"n": (1, 2, 4)}, {"n": (1, 2)})
+    sources = []
+    for number, space in enumerate(spaces):
+        text = TUNED.replace("{SPACE}", repr(space)).replace(
+            "* 2", "* 2.0" if number == 2 else "* 2"
+        )
+        path = tmp_path / f"tuned{number}.py"
+        path.write_text(text, encoding="utf-8")
+        found: dict[str, Any] = {"__name__": "tuned"}
+        exec(compile(text, str(path), "exec"), found)
+        sources.append((found["twice"]._hash(), found["doubled"]._hash()))
+    first, longer, edited = sources
+    assert first == longer and not set(first) & set(edited)
+
+
 IN_PLACE = [((n,), t) for n in (0, 1, 3, 17, 64) for t in ("f4", "i4")]
 IN_PLACE += [((), "f4"), ((), "f8"), ((7, 5), "f4"), ((7, 5), "u1"), ((3, 0), "f2")]
 
