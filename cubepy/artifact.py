@@ -154,6 +154,17 @@ class Slot:
         return self.kind.bind(arguments, self.argument, self.dtype)
 
 
+CHECKS = {
+    "bounds": "E701",
+    "division": "E702",
+    "assert": "E703",
+    "overflow": "E704",
+    "shift": "E705",
+    "quotient": "E706",
+}
+"""The code of what a check of a kernel reports, by the kind of the check."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
     """What a check of a kernel tests; the position in the artifact's table is its code.

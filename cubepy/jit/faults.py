@@ -5,17 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cubepy.artifact import Artifact, Fault
+from cubepy.artifact import CHECKS, Artifact, Fault
 from cubepy.errors import Error, bounds_advice, fail, shift_count
-
-CODES = {
-    "bounds": "E701",
-    "division": "E702",
-    "assert": "E703",
-    "overflow": "E704",
-    "shift": "E705",
-    "quotient": "E706",
-}
 
 
 def fault_of(artifact: Artifact, record: Sequence[int]) -> Error | None:
@@ -26,7 +17,7 @@ def fault_of(artifact: Artifact, record: Sequence[int]) -> Error | None:
     unit, cube = unit_position(record[2], artifact.cube_dim), record[3]
     found = fields_of(fault, list(record[4:]))
     where = f"unit {unit} of cube {cube}"
-    error: Any = fail(CODES[fault.kind], fault.span, kernel=artifact.entry, where=where, **found)
+    error: Any = fail(CHECKS[fault.kind], fault.span, kernel=artifact.entry, where=where, **found)
     error.kernel, error.unit, error.cube = artifact.entry, unit, cube
     error.line = fault.span.line if fault.span else 0
     for name in ("argument", "axis", "index", "extent"):

@@ -20,13 +20,13 @@ _observer: Scoped[Observer] = Scoped("cubepy_observer")
 
 @contextmanager
 def observing(observer: Observer) -> Iterator[None]:
-    """Inside the block launches of this context report what they may write."""
+    """Inside the block launches of this thread report what they may write."""
     with _observer.holding(observer):
         yield
 
 
 def is_observed() -> bool:
-    """Whether launches of this context are to report what they write."""
+    """Whether launches of this thread are to report what they write."""
     return _observer.get() is not None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from cubepy.artifact import CHECKS
 from cubepy.errors import Error, bounds_advice, fail, shift_count
 
 if TYPE_CHECKING:
@@ -12,14 +13,6 @@ if TYPE_CHECKING:
     from cubepy.runtimes.interpreter.program import Site
     from cubepy.runtimes.interpreter.shadow import Access
 
-_CHECKS = {
-    "bounds": "E701",
-    "division": "E702",
-    "assert": "E703",
-    "overflow": "E704",
-    "shift": "E705",
-    "quotient": "E706",
-}
 _GENERATED = "cubepy.kernel."
 
 
@@ -27,7 +20,7 @@ def check_failed(unit: Unit, number: int, *reported: int) -> None:
     """Raise the error of a check whose condition does not hold."""
     facts = unit.site(number).facts
     kind, argument = str(facts["kind"]), facts["argument"]
-    code = _CHECKS.get(kind, "E715")
+    code = CHECKS.get(kind, "E715")
     if kind == "overflow":
         left, right = reported
         raise _report(code, unit, number, operator=argument, left=left, right=right)
