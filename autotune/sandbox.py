@@ -119,6 +119,8 @@ class Sandbox:
             if ended is not None:  # with status 0 it had waited in vain for long, before this run
                 return Verdict(f"its process ended with status {ended}", is_unknown=ended == 0)
             return Verdict(f"no answer within {limit_s:.3g} s", is_late=True)
+        if said["is_last"]:
+            self.end()  # it may take a while to end by itself, and would run nothing meanwhile
         return Verdict(said["error"], is_unknown=said.get("code") == OUT_OF_MEMORY)
 
     def end(self) -> None:

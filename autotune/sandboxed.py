@@ -163,7 +163,7 @@ def main(name: str) -> None:
     device = find_device(name)
     device.synchronize()
     runner = Runner(device)
-    tells_loss = device.target.kind != "opencl"
+    says_loss = device.target.kind != "opencl"
     out.write(b'{"ready": true}\n')
     while True:
         try:
@@ -173,6 +173,7 @@ def main(name: str) -> None:
         assert message is not None
         said = answer(runner, *message)
         if said is not None:
+            said["is_last"] = said.get("code") == "E509" or bool(said["error"] and not says_loss)
             out.write(json.dumps(said).encode() + b"\n")
-            if said.get("code") == "E509" or (said["error"] and not tells_loss):
+            if said["is_last"]:
                 os._exit(1)  # the context is lost, or may be

@@ -199,3 +199,23 @@ def test_a_program_without_an_interpreter_has_no_process(
     monkeypatch.setattr(sys, "executable", name)
     made = sandbox.Sandbox("cpu")
     assert not made.is_alive and not made.is_ready(5)
+
+
+LINGERING = """
+import sys, time
+print('{"ready": true}', flush=True)
+for _ in range(2):
+    sys.stdin.readline()
+    print('{"error": "E509: cuda:0 is lost", "code": "E509", "is_last": true}', flush=True)
+time.sleep(60)
+"""
+"""Answers that the device is lost, and takes long to end."""
+
+
+def test_a_process_that_lost_its_device_is_asked_nothing_more(monkeypatch: pytest.MonkeyPatch):
+    """The next candidate would be taken for one that crashed."""
+    monkeypatch.setattr(sandbox, "_START", LINGERING)
+    made = sandbox.Sandbox("cpu")
+    assert made.is_ready(60)
+    assert "E509" in made.run((), (), 60).reason
+    assert not made.is_alive and not made.is_ready(0)

@@ -285,10 +285,12 @@ def _cupys(cupy: Any, extents: tuple[int, ...], dtype: Any, ordinal: int) -> Any
         return cupy.empty(extents, dtype)
 
 
-_MAKERS: dict[str, Any] = {
-    "cupy": _cupys,
-    "numba": lambda numba, extents, dtype, _: numba.cuda.device_array(extents, dtype),
-}
+def _numbas(numba: Any, extents: tuple[int, ...], dtype: Any, ordinal: int) -> Any:
+    with numba.cuda.gpus[ordinal]:
+        return numba.cuda.device_array(extents, dtype)
+
+
+_MAKERS: dict[str, Any] = {"cupy": _cupys, "numba": _numbas}
 
 NUMPY = NumpyLibrary()
 
