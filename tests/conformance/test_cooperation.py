@@ -146,13 +146,18 @@ def test_products_of_shared_tiles(device: str, lacks: set[DType], dtype: DType, 
     check_product(a, b, c.array, dtype)
 
 
+MOST_DEEP = 64
+"""Elements of k, so that 32 KiB hold both tiles."""
+
+
 @cp.cube
 def swizzled_product(a, b, c, span: cp.Comptime[int], column: cp.Comptime[int]):
     """By way of shared memory whose rows of `span` bytes are swizzled, `a` from row 5 on."""
     lane, width = cp.UNIT_POS_PLANE, span // a.dtype.itemsize
-    x, y = cp.shared((24, width), a.dtype), cp.shared((width, 2 * width), b.dtype)
-    left = cp.cmma.fragment("a", 16, width, a.dtype)
-    right = cp.cmma.fragment("b", width, 16, b.dtype)
+    deep = min(width, MOST_DEEP)
+    x, y = cp.shared((24, width), a.dtype), cp.shared((deep, 2 * width), b.dtype)
+    left = cp.cmma.fragment("a", 16, deep, a.dtype)
+    right = cp.cmma.fragment("b", deep, 16, b.dtype)
     total = cp.cmma.fragment("accumulator", 16, 16, c.dtype, fill=0)
     for tile, given in ((x, a), (y, b)):
         for e in range(lane, tile.size, cp.CUBE_DIM):
@@ -176,13 +181,14 @@ def test_products_of_swizzled_tiles(device: str, lacks: set[DType], dtype: DType
     skip_absent(dtype, lacks)
     width = span // dtype.itemsize
     a, b = factors(dtype, 24, width, 2 * width)
-    expected = b[:, width : width + 16]
+    deep = min(width, MOST_DEEP)
     plane, seen = cp.device(device).target.plane_dim, min(16, width)
     for column in (16, 15):
         c = Guarded((16, 16), numpy_type(SUMS[dtype]))
         swizzled_product.configure(device=device)[1, plane](a, b, c.array, span, column)
         c.check(c.array)
-        check_product(a[5:21], expected[:, :seen], c.array[:, :seen], dtype)
+        expected = b[:deep, width : width + seen]
+        check_product(a[5:21, :deep], expected, c.array[:, :seen], dtype)
 
 
 @cp.cube
