@@ -159,7 +159,7 @@ def _beyond_equality(value: Any, cls: type[Any]) -> tuple[Any, ...]:
 
 
 def _identity(value: Any) -> tuple[Any, ...]:
-    """What distinguishes a value from others; of what cannot be hashed or leads further, that it is it."""
+    """What distinguishes a value; of what cannot be hashed or leads further, its identity."""
     params = getattr(type_of(value), "__dataclass_params__", None)
     if is_fixed(type_of(value).__module__) or (params is not None and params.frozen):
         return _hashable(value)
