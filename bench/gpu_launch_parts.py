@@ -21,7 +21,7 @@ from typing import Any
 
 import cubepy as cp
 from bench.gpu_launch import ALPHA, UNITS, N, axpy
-from cubepy.runtimes.cuda.driver import driver
+from cubepy.runtimes.cuda.driver import address_of, driver
 from cubepy.runtimes.native.launching.callables import function
 from cubepy.runtimes.native.linker import Library, compile_text, link
 
@@ -198,7 +198,7 @@ def of_driver(x: Any, y: Any, out: Any) -> tuple[dict[int, int], Any]:
     config = (ctypes.c_int32 * 14)(N // UNITS, 1, 1, UNITS, 1, 1, 0)
     ctypes.c_int64.from_buffer(config, 32).value = stream
     names = {LAUNCH: "cuLaunchKernel", LAUNCH_EX: "cuLaunchKernelEx", CONTEXT: "cuCtxGetCurrent"}
-    found = {k: int(api.cuGetProcAddress(n.encode(), 12_000, 0)[1]) for k, n in names.items()}
+    found = {k: address_of(name) for k, name in names.items()}
     words = {
         **found,
         KERNEL: int(kernel),
