@@ -88,7 +88,7 @@ def attribute(frame: Frame, owner: Any, name: str) -> Any:
         found = getattr(owner, name)
     except AttributeError:
         raise _missing(frame, owner, name, dir(owner)) from None
-    _note_property(frame, owner, name)
+    _note_of_class(frame, owner, name)
     if isinstance(found, Position):
         return position(frame.tracer, found)
     holds = may_change_inside(found) or (is_numpy(found) and not is_numpy(owner))
@@ -97,13 +97,18 @@ def attribute(frame: Frame, owner: Any, name: str) -> Any:
     return refuse_array(frame, name, found)
 
 
-def _note_property(frame: Frame, owner: Any, name: str) -> None:
-    """Note what a property of the user reads, which Python has run on a constant."""
+def _note_of_class(frame: Frame, owner: Any, name: str) -> None:
+    """Note what a constant has from its class, the user's: a value, which may be assigned to also
+    where the constant's fields may not, or what a property reads, which Python has run."""
     cls = type_of(owner)
     found = None if is_fixed(cls.__module__) else inspect.getattr_static(cls, name, None)
     if isinstance(found, property):
         note_method(frame, cls, name)
         note_reads(frame, found.fget, owner)
+        return
+    is_held = found is None or inspect.getattr_static(owner, name, None) is not found
+    if not is_held and not hasattr(type_of(found), "__get__"):
+        note(frame, cls, Attributes(cls), name, found)
 
 
 _CHANGING = ("append", "extend", "insert", "pop", "remove", "sort", "reverse", "clear", "update")

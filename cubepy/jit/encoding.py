@@ -384,7 +384,7 @@ def _comptime_row(words: Words, value: Any) -> list[int]:
         return [tables.Rule.TEXT, words.object(value)]
     if cls is FunctionType:
         return _function_row(words, value)
-    _require(is_constant(value) or isinstance(value, CubeFunction))
+    _require(is_constant(value) or isinstance(value, CubeFunction) or is_frozen(value))
     return [tables.Rule.SAME, words.object(value)]
 
 
@@ -394,6 +394,18 @@ def is_constant(value: Any) -> bool:
         return all(is_constant(v) for v in value)
     plain = bool, int, float, complex, str, bytes, type(None), CodeType
     return type(value) in plain or isinstance(value, DType | Line | type)
+
+
+def is_frozen(value: Any) -> bool:
+    """Whether a value is a frozen dataclass of constants, whose fields cannot be assigned to.
+
+    A class that only inherits from one lets other attributes change.
+    """
+    params = vars(type(value)).get("__dataclass_params__")
+    if params is None or not params.frozen:
+        return False
+    fields = [getattr(value, name) for name in value.__dataclass_fields__]
+    return all(is_constant(v) or is_frozen(v) for v in fields)
 
 
 def _function_row(words: Words, function: Any) -> list[int]:
