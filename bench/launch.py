@@ -49,6 +49,19 @@ def applied(x, y, out, f: cp.Comptime):
         out.flat[i] = f(x.flat[i], y.flat[i])
 
 
+@dataclass(frozen=True)
+class Factors:
+    x: float
+    y: float
+
+
+@cp.cube
+def weighted(x, y, out, by: cp.Comptime[Factors]):
+    i = cp.ABSOLUTE_POS
+    if i < out.size:
+        out.flat[i] = x.flat[i] * by.x + y.flat[i] * by.y
+
+
 class Pair(NamedTuple):
     x: Any
     y: Any
@@ -79,6 +92,7 @@ def ways() -> dict[str, Call]:
     x, y, out = arrays()
     launch = axpy[1, SIZE]
     of_x, of_pairs, of_function = axpy[1, SIZE], of_pair[1, SIZE], applied[1, SIZE]
+    of_factors, factors = weighted[1, SIZE], Factors(2.0, 1.0)
     pair, held, two = Pair(x, y), Arrays(x, y), np.float32(2)
     bound, empty = launch.bind(x, y, out, 2.0), Empty().call
     return {
@@ -89,6 +103,7 @@ def ways() -> dict[str, Call]:
         "NamedTuple": lambda: of_pairs(pair, out, 2.0),
         "dataclass": lambda: of_pairs(held, out, 2.0),
         "comptime function": lambda: of_function(x, y, out, axpy_two),
+        "comptime dataclass": lambda: of_factors(x, y, out, factors),
         "in place": lambda: of_x(x, out, out, 0.0),
         "k[c, d](...)": lambda: axpy[1, SIZE](x, y, out, 2.0),
         "k.over(out)(...)": lambda: axpy.over(out)(x, y, out, 2.0),
