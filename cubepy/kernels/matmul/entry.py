@@ -32,7 +32,8 @@ from cubepy.kernels.matmul.problem import (
     sums_of,
     turned,
 )
-from cubepy.kernels.matmul.strategies import OnCpus, choose, divide, is_cpu, parts_of_k
+from cubepy.kernels.matmul.split import Split, multiply_split
+from cubepy.kernels.matmul.strategies import InBlocks, OnCpus, choose, divide, is_cpu, parts_of_k
 from cubepy.kernels.matmul.streams import (
     Dots,
     Streams,
@@ -52,6 +53,7 @@ PRECISIONS = (None, "exact", "tf32", "flex32", "fast_accum")
 """What a caller may allow; products are at least as exact as each."""
 _PLANS = Plans()
 _NAMES = "a", "b", "bias"
+_KERNELS = {Blocks: multiply_blocks, Units: multiply_units, Split: multiply_split}
 
 
 def matmul(
@@ -401,7 +403,7 @@ def launch(planner: Planner, problem: Problem, p: Product, *, may_copy: bool = T
             cubes = problem.batches * -(-problem.n // t.width)
             kernel = multiply_streams if isinstance(t, Streams) else multiply_dots
             planner.launch(kernel, cubes, a=p.a, b=b, out=p.out, **finish, t=t)
-        case Blocks() | Units():
+        case Blocks() | Units() | Split():
             _launch_blocks(planner, problem, p, b, t)
 
 
@@ -419,15 +421,13 @@ def _rowwise(x: Memory, dense: str) -> Memory:
     return x if dense == ROWS else turned(x)
 
 
-def _launch_blocks(
-    planner: Planner, problem: Problem, p: Product, b: Memory, t: Blocks | Units
-) -> None:
+def _launch_blocks(planner: Planner, problem: Problem, p: Product, b: Memory, t: InBlocks) -> None:
     d = divide(planner.target, problem, t)
     sums: tuple[Memory, ...] = ()
     if problem.k > d.depth and p.out.dtype is not problem.sums:
         sums = (planner.scratch(p.out.shape, problem.sums),)
     planner.launch(
-        multiply_units if isinstance(t, Units) else multiply_blocks,
+        _KERNELS[type(t)],
         problem.batches * -(-problem.m // d.height) * -(-problem.n // d.width),
         a=turned(p.a) if problem.left == COLUMNS else p.a,
         b=b,

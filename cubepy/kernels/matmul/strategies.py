@@ -5,9 +5,10 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from cubepy.ir.types import DType, bf16, i8, u8
+from cubepy.ir.types import DType, bf16, f32, i8, u8
 from cubepy.kernels.matmul.blocks import Blocks
 from cubepy.kernels.matmul.problem import ROWS, Problem
+from cubepy.kernels.matmul.split import PARTS, Split
 from cubepy.kernels.matmul.streams import Dots, Streams
 from cubepy.kernels.matmul.units import PANEL, ROW_BYTES, Units
 from cubepy.record import dataclass
@@ -47,6 +48,11 @@ UNIT_WORK, UNIT_CUBES = 1 << 23, 1
 """As `CUBE_WORK` and `CUBES`, for matrix units: each cube packs the factors for itself."""
 UNIT_TALL = 64
 """Rows of a cube for each column: it takes longer to pack the right factor than the left one."""
+SPLIT_DEPTH, SPLIT_WORK, SPLIT_PACKED, LEAST_SPLIT = 512, 1 << 19, 60, 1 << 20
+"""The longest step along k, `CUBE_WORK` and `PACKED`, for factors that are split for matrix units;
+and the least product for which they are."""
+SPLIT_GAIN = 1.9
+"""Multiplications of split factors in the time of one multiply-add."""
 WHOLE = 1 << 30
 """The depth of steps where all of k is one."""
 EVEN = 64
@@ -68,7 +74,9 @@ class Division:
     depth: int
 
 
-OnCpus = Blocks | Streams | Dots | Units
+OnCpus = Blocks | Streams | Dots | Units | Split
+InBlocks = Blocks | Units | Split
+"""Those of which cubes make blocks of the result."""
 
 
 def is_cpu(target: Target) -> bool:
@@ -86,7 +94,20 @@ def choose(target: Target, problem: Problem) -> OnCpus | OnGpus:
         if problem.right == ROWS:
             return streams(target, problem)
         return dots(target, problem)
-    return units(target, problem) or blocks(target, problem)
+    return units(target, problem) or _faster(target, problem)
+
+
+def _faster(target: Target, problem: Problem) -> Split | Blocks:
+    """Split factors, where they take less time than multiply-adds."""
+    whole, parts = blocks(target, problem), split(target, problem)
+    if parts is None:
+        return whole
+    efforts = []
+    for t in (whole, parts):
+        d = divide(target, problem, t)
+        cube = d.height, d.width
+        efforts.append(_effort(target, problem, t, cube) * _rounded(problem.k, t.line))
+    return parts if efforts[1] <= SPLIT_GAIN * efforts[0] else whole
 
 
 def parts_of_k(target: Target, problem: Problem) -> int:
@@ -175,20 +196,42 @@ def units(target: Target, problem: Problem) -> Units | None:
     )
 
 
+def split(target: Target, problem: Problem) -> Split | None:
+    """Half of the second cache holds the parts of a cube's columns; None where there is no unit for
+    them, too little to do, or so few elements of k that sums could err by more than `matmul` says.
+    """
+    if problem.elements is not f32 or problem.work < LEAST_SPLIT or problem.k < PANEL:
+        return None
+    if not any(unit.layout == "amx" and unit.factor == "bf16" for unit in target.matrix_units):
+        return None
+    depth = min(SPLIT_DEPTH, _rounded(problem.k, PANEL))
+    width = target.cache_bytes * UNIT_PART // 8 // (depth * PARTS * 2) // PANEL * PANEL
+    return Split(
+        depth,
+        min(max(PANEL, width), _rounded(problem.n, PANEL)),
+        problem.left,
+        problem.right,
+        is_finished=problem.is_finished,
+    )
+
+
 def _has_dots(target: Target, dtype: DType) -> bool:
     """Whether lines of 64 bytes are multiplied by one instruction."""
     feature = _DOTS.get(dtype)
     return target.line_bytes >= ROW_BYTES and feature in target.features
 
 
-def divide(target: Target, problem: Problem, t: Blocks | Units) -> Division:
+def divide(target: Target, problem: Problem, t: InBlocks) -> Division:
     """Cubes that are enough for all cores, and each worth its start."""
     if t.cut:
         height, width = -(-problem.m // t.cut[0]), min(-(-problem.n // t.cut[1]), t.width)
     elif isinstance(t, Units):
         height, width = _halved(target, problem, t)
+    elif isinstance(t, Split):
+        wanted = min(target.cores, problem.work // SPLIT_WORK)
+        height, width = _balanced(target, problem, t, max(1, wanted))
     else:
-        height, width = _balanced(target, problem, t)
+        height, width = _balanced(target, problem, t, _blocks_wanted(target, problem))
     depth = even_part(problem.k, t.depth)
     return Division(
         _rounded(height, t.rows), _rounded(width, t.step), min(_rounded(depth, t.line), t.depth)
@@ -219,26 +262,33 @@ def _halved(target: Target, problem: Problem, t: Units) -> tuple[int, int]:
     return height, width
 
 
-def _balanced(target: Target, problem: Problem, t: Blocks) -> tuple[int, int]:
-    """Rows and columns of a cube: those with which the core that has most to do, packing included,
-    has least."""
+def _blocks_wanted(target: Target, problem: Problem) -> int:
+    """Cubes that are enough, of those that multiply by multiply-adds."""
     most = BLOCK_CUBES if target.cores > 1 else 1
     turns = max(1, min(most, problem.work // (target.cores * LONG_WORK)))
     worth = max(problem.work // BLOCK_WORK, min(FEW_BLOCKS, problem.work // FEW_WORK))
-    wanted = max(1, min(turns * target.cores, worth))
+    return max(1, min(turns * target.cores, worth))
+
+
+def _balanced(target: Target, problem: Problem, t: Blocks | Split, wanted: int) -> tuple[int, int]:
+    """Rows and columns of a cube: those with which the core that has most to do has least."""
     parts = -(-wanted // problem.batches)
     heights = {_rounded(-(-problem.m // n), t.rows) for n in range(1, parts + 1)}
     least = -(-problem.n // t.width)
     widths = {_rounded(-(-problem.n // n), t.step) for n in range(least, least + parts + 1)}
-
-    def busiest(cube: tuple[int, int]) -> tuple[int, int]:
-        height, width = min(cube[0], problem.m), min(cube[1], problem.n)
-        turns = -(-_cubes(problem, *cube) // target.cores)
-        return turns * (height * width + PACKED * (height + width)), -height
-
     many = [(h, w) for h in heights for w in widths if w <= t.width]
     enough = [cube for cube in many if _cubes(problem, *cube) >= wanted]
-    return min(enough or many, key=busiest)
+    return min(enough or many, key=lambda cube: (_effort(target, problem, t, cube), -cube[0]))
+
+
+def _effort(target: Target, problem: Problem, t: Blocks | Split, cube: tuple[int, int]) -> int:
+    """Multiplications for an element of k that the busiest core makes or could make while it
+    packs."""
+    packed = SPLIT_PACKED if isinstance(t, Split) else PACKED
+    height = min(cube[0], _rounded(problem.m, t.rows))
+    width = min(cube[1], _rounded(problem.n, t.step))
+    turns = -(-_cubes(problem, *cube) // target.cores)
+    return turns * (height * width + packed * (height + width))
 
 
 def _cubes(problem: Problem, height: int, width: int) -> int:

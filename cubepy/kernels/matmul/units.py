@@ -268,11 +268,26 @@ def multiply_panels(
     t: Any,
 ) -> None:
     """Add the products of two panels to 32 by 32 elements of the result."""
-    sums = result[1]
     if t.has_unit:
         multiply_by_unit(x, left, right, spilled, i0, part[0], deep, t)
     else:
         multiply_by_dots(left, right, spilled, deep, t)
+    put_panel(spilled, result, biases, extras, i0, j0, part, epilogue, t)
+
+
+def put_panel(
+    spilled: Any,
+    result: Any,
+    biases: Any,
+    extras: Any,
+    i0: Any,
+    j0: Any,
+    part: Any,
+    epilogue: Any,
+    t: Any,
+) -> None:
+    """Add the sums of a panel to those of the steps before, and store them."""
+    sums = result[1]
     for r in range(min(t.rows, sums.shape[0] - i0)):
         lines = tuple(cp.load(spilled[r], c * SIDE, line=SIDE, fill=None) for c in range(2))
         for c in cp.unroll(range(2)):

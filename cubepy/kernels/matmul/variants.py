@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from cubepy.autotune.space import anchor, variants
 from cubepy.kernels.matmul.blocks import Blocks
 from cubepy.kernels.matmul.problem import Problem
+from cubepy.kernels.matmul.split import Split
 from cubepy.kernels.matmul.strategies import OnCpus, cuts, divide
 from cubepy.kernels.matmul.streams import Dots, Streams
 from cubepy.kernels.matmul.units import PANEL, Units
@@ -40,7 +41,7 @@ def others(
                 s for s in ((1, 8), (2, 4), (4, 4), (4, 6), (4, 2), (1, 4)) if s[0] <= problem.m
             ]
             return variants(first, {"rows, columns": shapes}, _dots)
-        case Units():
+        case Units() | Split():
             axes = {"depth": (0.25, 0.5, 1), "width": (0.5, 1, 2)}
             found = variants(first, axes, _units) | _cuts(target, problem, first)
             return _divided(target, problem, first, found)
@@ -54,7 +55,8 @@ def others(
             return on_gpus.others(target, first, problem)
 
 
-Divided = TypeVar("Divided", Blocks, Units)
+Divided = TypeVar("Divided", Blocks, Units, Split)
+Panels = TypeVar("Panels", Units, Split)
 
 
 def _cuts(target: Target, problem: Problem, first: Divided) -> dict[str, Divided]:
@@ -92,7 +94,7 @@ def _blocks(first: Blocks, depth: int, width: float) -> Blocks:
     return replace(first, depth=depth, width=_rounded(columns, first.step))
 
 
-def _units(first: Units, depth: float, width: float) -> Units:
+def _units(first: Panels, depth: float, width: float) -> Panels:
     columns = int(first.width / depth * width)
     return replace(
         first,
