@@ -76,7 +76,8 @@ def matmul(
     read, `v` is a line of sums, of which `index` is the first element's. `precision`: "tf32" or
     "flex32" allow rounding of factors to these, where that is faster; "fast_accum" lets tensor
     cores add products of 8-bit floats with the fewer bits that they have for these; "exact" keeps
-    processors from taking bf16 below 2**-126 for 0, and tensor cores from adding 8-bit floats.
+    processors from taking bf16 below 2**-126 for 0 and from splitting f32, and tensor cores from
+    adding 8-bit floats.
     `dtype`: of the result, for products of floats. Gives an array of the library of `a`, or fills
     `out`, which is no argument.
 
@@ -93,7 +94,8 @@ def matmul(
     tensor cores cut sums off, by up to (k + 1) * 2**-22 of that, and "tf32" cuts factors off first;
     processors with AMX or AVX512-BF16 take factors and sums of bf16 below 2**-126 for 0, and
     Hopper's tensor cores keep 13 bits of 128 products of 8-bit floats at a time, whose sums are
-    added in f32.
+    added in f32. Processors with AMX multiply larger matrices of f32 as sums of three bf16 each, with
+    smaller errors than multiply-adds; the first bound holds, for all numbers.
     Raises `LaunchError` for shapes that do not fit, and `LaunchTypeError` for dtypes that do not.
     """
     if precision not in PRECISIONS:
