@@ -94,8 +94,8 @@ def matmul(
     tensor cores cut sums off, by up to (k + 1) * 2**-22 of that, and "tf32" cuts factors off first;
     processors with AMX or AVX512-BF16 take factors and sums of bf16 below 2**-126 for 0, and
     Hopper's tensor cores keep 13 bits of 128 products of 8-bit floats at a time, whose sums are
-    added in f32. Processors with AMX multiply larger matrices of f32 as sums of three bf16 each, with
-    smaller errors than multiply-adds; the first bound holds, for all numbers.
+    added in f32. Processors with AMX multiply larger matrices of f32 as sums of three bf16 each,
+    with smaller errors than multiply-adds; the first bound holds, for all numbers.
     Raises `LaunchError` for shapes that do not fit, and `LaunchTypeError` for dtypes that do not.
     """
     if precision not in PRECISIONS:

@@ -18,6 +18,8 @@ from cubepy.targets import Target
 if TYPE_CHECKING:
     from cubepy.kernels.matmul.on_gpus import OnGpus
 
+_PANEL_AXES = {"depth": (0.25, 0.5, 1), "width": (0.5, 1, 2)}
+
 
 def problem_key(problem: Problem) -> tuple[Any, ...]:
     """What problems that share a pick have in common: sizes within a factor of two, and kinds."""
@@ -41,14 +43,13 @@ def others(
                 s for s in ((1, 8), (2, 4), (4, 4), (4, 6), (4, 2), (1, 4)) if s[0] <= problem.m
             ]
             return variants(first, {"rows, columns": shapes}, _dots)
-        case Units() | Split():
-            axes = {"depth": (0.25, 0.5, 1), "width": (0.5, 1, 2)}
-            found = variants(first, axes, _units) | _cuts(target, problem, first)
-            return _divided(target, problem, first, found)
+        case Units():
+            return _divided(target, problem, first, variants(first, _PANEL_AXES, _units))
+        case Split():
+            return _divided(target, problem, first, variants(first, _PANEL_AXES, _units))
         case Blocks():
             axes = {"depth": (64, 128, 256, 384, 512), "width": (0.5, 1, 2, 4)}
-            found = variants(first, axes, _blocks) | _cuts(target, problem, first)
-            return _divided(target, problem, first, found)
+            return _divided(target, problem, first, variants(first, axes, _blocks))
         case _:
             from cubepy.kernels.matmul import on_gpus  # of which calls on CPUs load nothing
 
@@ -59,16 +60,14 @@ Divided = TypeVar("Divided", Blocks, Units, Split)
 Panels = TypeVar("Panels", Units, Split)
 
 
-def _cuts(target: Target, problem: Problem, first: Divided) -> dict[str, Divided]:
-    return variants(first, {"cut": cuts(target, problem)}, lambda t, cut: replace(t, cut=cut))
-
-
 def _divided(
-    target: Target, problem: Problem, first: Divided, found: Mapping[str, Divided]
+    target: Target, problem: Problem, first: Divided, found: dict[str, Divided]
 ) -> dict[str, Divided]:
-    """Those that divide the very problem in another way than the first and than each other."""
+    """Those, and others in how cubes are cut, that divide the very problem in another way than the
+    first and than each other."""
+    cut = variants(first, {"cut": cuts(target, problem)}, lambda t, cut: replace(t, cut=cut))
     seen, kept = {divide(target, problem, first)}, dict[str, Divided]()
-    for text, t in found.items():
+    for text, t in (found | cut).items():
         division = divide(target, problem, t)
         if division not in seen:
             seen.add(division)
