@@ -37,6 +37,11 @@ class Packing:
         """Filters of a panel."""
         return self.lines * self.line
 
+    @property
+    def stored(self) -> DType:
+        """The type of what is in memory."""
+        return self.dtype
+
     def panels(self, filters: int) -> int:
         """Panels of one group."""
         return -(-filters // self.step)
@@ -394,7 +399,7 @@ def finish(
         for r in range(width):
             for c in range((count + p.line - 1) // p.line):
                 f = f0 + c * p.line
-                v = slot[r, c]
+                v = line_of(slot, r, c, p)
                 if len(biases):
                     v = v + cp.load(biases[0], f, line=p.line)
                 if epilogue is not None:
@@ -410,7 +415,14 @@ def finish(
 
 def pixels_of(slot: Any, r: Any, c: Any, width: Any, p: Any) -> Any:
     """A line of filters for each pixel of a square; for those behind the row the last one again."""
-    return tuple(slot[min(r + k, width - 1), c] for k in range(p.line))
+    return tuple(line_of(slot, min(r + k, width - 1), c, p) for k in range(p.line))
+
+
+def line_of(slot: Any, r: Any, c: Any, p: Any) -> Any:
+    """A line of sums, which are in memory as lines, or as numbers where tiles stored them."""
+    if slot.line_size == p.line:
+        return slot[r, c]
+    return cp.load(slot[r], c * p.line, line=p.line, fill=None)
 
 
 def finish_turned(

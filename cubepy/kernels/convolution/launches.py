@@ -20,10 +20,11 @@ from cubepy.kernels.convolution.each import convolve_each
 from cubepy.kernels.convolution.gathered import launch_gathered
 from cubepy.kernels.convolution.narrow import Filling, fill_pixels, fill_weights, filled
 from cubepy.kernels.convolution.problem import Problem
+from cubepy.kernels.convolution.split import SplitBands, SplitPacking, convolve_split
 from cubepy.kernels.convolution.tensor_cores import Tiles
 from cubepy.kernels.convolution.variants import others, problem_key
 from cubepy.kernels.convolution.volumes import channels_last, problem_of
-from cubepy.kernels.convolution.weights import Weights, matrix_of, pack_panels, packing_of
+from cubepy.kernels.convolution.weights import Weights, in_rows, matrix_of, pack_panels, packing_of
 from cubepy.kernels.convolution.winograd import Basis, convolve_squares
 from cubepy.kernels.matmul.entry import multiply
 from cubepy.kernels.matmul.problem import BOX_UNIT, Product, turned
@@ -56,6 +57,8 @@ def launch_convolution(planner: Planner, c: Convolution) -> None:
         _launch_filled(planner, c, planner.pick_among("convolution", key, fillings))
     elif isinstance(c.weights.packing, Basis):
         _launch_squares(planner, c, c.weights.packing)
+    elif isinstance(c.weights.packing, SplitPacking):
+        _launch_split(planner, c, c.weights.packing)
     elif is_plain and _is_product(c):
         _launch_product(planner, replace(c, x=points.dense(planner, problem, c.x)))
     elif strategies.is_blocked(planner.target, c.weights.shape, problem.groups, problem.sums):
@@ -151,6 +154,26 @@ def _launch_bands(planner: Planner, c: Convolution) -> None:
     )
 
 
+def _launch_split(planner: Planner, c: Convolution, p: SplitPacking) -> None:
+    problem = c.problem
+    t = strategies.split_bands(planner.target, problem, p)
+    shares = -(-p.panels(problem.filters) // t.panels)
+    planner.launch(
+        convolve_split,
+        problem.batch * problem.results[0] * -(-problem.results[1] // t.band) * shares,
+        x=_source(c.x, t),
+        panels=in_rows(c.weights.memory),
+        out=channels_last(c.out) if t.puts_channels_last else c.out,
+        biases=c.biases,
+        extras=c.extras,
+        band=t.band,
+        panels_each=t.panels,
+        window=problem.window,
+        epilogue=c.epilogue,
+        t=t.compiled,
+    )
+
+
 def _in_long_rows(target: Target, c: Convolution, p: Packing) -> Convolution:
     """The same with pixels in longer rows, where rows are turned, windows have one element, and
     nobody asks for the place of a result."""
@@ -188,7 +211,7 @@ def _launch_squares(planner: Planner, c: Convolution, basis: Basis) -> None:
     )
 
 
-def _source(x: Memory, t: Bands) -> Memory:
+def _source(x: Memory, t: Bands | SplitBands) -> Memory:
     """The array in the order that the kernel reads."""
     x = channels_last(x) if t.has_channels_last else x
     if not t.has_whole_rows:

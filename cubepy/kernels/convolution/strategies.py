@@ -5,14 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from cubepy.ir.types import DType
+from cubepy.ir.types import DType, f32
 from cubepy.kernels.convolution.blocks import Bands, Packing
 from cubepy.kernels.convolution.each import Each
 from cubepy.kernels.convolution.problem import Problem
+from cubepy.kernels.convolution.split import SplitBands, SplitPacking, beyond, row_of
 from cubepy.kernels.convolution.weight_gradient import Sums
 from cubepy.kernels.convolution.weight_products import Products
 from cubepy.kernels.convolution.winograd import TAPS, Basis, Squares
-from cubepy.kernels.matmul.strategies import even_part, tile_extents
+from cubepy.kernels.matmul.split import PARTS
+from cubepy.kernels.matmul.strategies import even_part, has_split_units, tile_extents
+from cubepy.kernels.matmul.units import PANEL, ROW_BYTES
 from cubepy.targets import Target
 
 WIDE_TILE = (14, 2)
@@ -46,6 +49,14 @@ of a band: none of them is made in vain, whatever the length of rows."""
 POINTS = 112
 """Pixels of a row, where rows may be as long as one likes: long ones are turned in fewer lines than
 many short ones, and a few of them share the work."""
+LEAST_TAPS = 4
+"""Taps of a window from which on weights are split for matrix units: pixels are brought once for
+each of them."""
+SPLIT_BLOCKS = 4
+"""The most blocks of 32 channels that are brought at a time."""
+SPLIT_PIXEL, SPLIT_TILE, SPLIT_WEIGHTS = 45, 420, 700
+"""Cycles for 32 channels of a pixel that are brought, for the products of 32 pixels, filters and
+channels, and for reading the weights of these, there."""
 PITCH = 64
 """Pixels of a row that kernels have room for at least, so that small arrays share one."""
 
@@ -92,6 +103,55 @@ def part_of(channels: int, most: int, line: int) -> int:
     found = min(lengths, key=lambda n: (-(-channels // n) * n, -n))
     waste = -(-channels // found) * found - channels
     return found if waste <= channels // 16 else even_part(channels, max(most, line))
+
+
+def split_packing(
+    target: Target, shape: tuple[int, ...], groups: int, dtype: DType
+) -> SplitPacking | None:
+    """Panels for matrix units; None where there are none, or products are too few."""
+    filters, channels, *kernel = shape
+    is_large = min(filters, channels) >= PANEL and prod(kernel) >= LEAST_TAPS
+    if groups > 1 or dtype is not f32 or not is_large or not has_split_units(target):
+        return None
+    return SplitPacking(even_part(-(-channels // PANEL), SPLIT_BLOCKS) * PANEL)
+
+
+def split_bands(target: Target, problem: Problem, p: SplitPacking) -> SplitBands:
+    """The division with the least work for the busiest core, of those whose part of the array fills
+    at most half of the second cache, or those of one row."""
+    _, rows, columns = problem.results
+    window, total = problem.window, p.panels(problem.filters)
+    pitch = (columns - 1) * window.stride[2] + window.spans[2]
+    wide = row_of(columns, pitch, window)
+    rounds = p.parts(problem.channels) * window.kernel[0]
+    taps, others = window.taps // window.kernel[0], problem.batch * problem.results[0]
+
+    def held(band: int) -> int:
+        """Rows of 16 words."""
+        area = ((band - 1) * window.stride[1] + window.spans[1]) * pitch + beyond(window)
+        return area * p.blocks * PARTS
+
+    def cost(band: int, panels: int) -> int:
+        """Cycles."""
+        cubes = others * -(-rows // band) * -(-total // panels)
+        brought = held(band) // PARTS * SPLIT_PIXEL
+        tiles = -(-band * wide // PANEL) * panels * taps * p.blocks * SPLIT_TILE
+        weights = panels * taps * p.blocks * SPLIT_WEIGHTS
+        return -(-cubes // target.cores) * (rounds * (brought + tiles + weights) + START)
+
+    most = target.cache_bytes // 2 // ROW_BYTES
+    heights = [n for n in parts_of(rows) if n == 1 or held(n) <= most]
+    band, panels = min(((h, n) for h in heights for n in parts_of(total)), key=lambda c: cost(*c))
+    pixels = (-(-band * wide // PANEL) + 1) * PANEL
+    return SplitBands(
+        p,
+        band,
+        panels,
+        held(band),
+        pixels * (panels if rounds > 1 else 1),
+        problem.has_channels_last,
+        problem.puts_channels_last,
+    )
 
 
 def point_columns(target: Target, problem: Problem, p: Packing) -> int:

@@ -16,12 +16,15 @@ from cubepy.kernels.calls.plans import Planner, Plans
 from cubepy.kernels.convolution import strategies, waves
 from cubepy.kernels.convolution.blocks import Packing, pack_weights
 from cubepy.kernels.convolution.gathered import copy_taps, has_taps
+from cubepy.kernels.convolution.split import SplitPacking, pack_split_weights
 from cubepy.kernels.convolution.winograd import Basis, change_weights
 from cubepy.kernels.matmul.problem import sums_of
+from cubepy.kernels.matmul.units import SIDE
 from cubepy.kernels.transposition.entry import copy_transposed
 from cubepy.record import dataclass
 from cubepy.targets import Target
 
+AnyPacking = Packing | SplitPacking | Basis
 _PLANS = Plans()
 PRECISIONS = {None: 0, "winograd2x2": 2, "winograd4x4": 4}
 """What `prepack` takes as `precision`, and the extent of squares that it allows."""
@@ -38,7 +41,7 @@ class Packed:
     shape: tuple[int, ...]
     dtype: DType
     groups: int
-    packing: Packing | Basis | None
+    packing: AnyPacking | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,7 @@ class Weights:
     packed: Packed | None
 
     @property
-    def packing(self) -> Packing | Basis | None:
+    def packing(self) -> AnyPacking | None:
         """How panels are packed; None for weights that are not in panels."""
         return None if self.packed is None else self.packed.packing
 
@@ -81,7 +84,9 @@ def prepack(weight: Any, *, groups: int = 1, precision: str | None = None) -> Pa
     `weight`: [filters, channels / groups, ...], 1 to 3 further axes. Gives what `conv1d`, `conv2d`
     and `conv3d` take for it, with the same `groups`; a copy, which does not follow later changes.
     Where the device's kernels read weights as they are, that is `weight` itself; Hopper's tensor
-    cores read an array of the same shape with the channels last in memory.
+    cores read an array of the same shape with the channels last in memory. Processors with AMX have
+    larger weights of f32 as three bf16 each, in 1.5 times the memory, with smaller errors of
+    results than multiply-adds make (docs/accuracy.md).
 
     `precision`: "winograd2x2" or "winograd4x4" allow Winograd's F(2x2, 3x3) or F(4x4, 3x3), which
     multiply 2.25 or 4 times less. CPUs use them for floats [filters, channels, 3, 3] of one group;
@@ -103,13 +108,14 @@ def prepack(weight: Any, *, groups: int = 1, precision: str | None = None) -> Pa
     if planner.target.kind not in ("cpu", "interpreter"):
         return _with_channels_last(weight, planner, w) if groups == 1 else weight
     size, sums = PRECISIONS[precision], sums_of(w.dtype)
-    p: Packing | Basis | None = None
+    p: AnyPacking | None = None
     if size and strategies.takes_squares(w.shape, groups, sums):
         p = strategies.basis(planner.target, size, w.shape[0], sums)
     elif not strategies.stays_matrix(w.shape, groups, w.dtype, sums):
         if not strategies.is_blocked(planner.target, w.shape, groups, sums):
             return weight  # each result is made for itself
-        p = packing_of(planner.target, w, groups)
+        split = strategies.split_packing(planner.target, w.shape, groups, w.dtype)
+        p = split or packing_of(planner.target, w, groups)
 
     def make(planner: Planner, arrays: list[Memory]) -> None:
         (w,) = arrays
@@ -123,7 +129,7 @@ def prepack(weight: Any, *, groups: int = 1, precision: str | None = None) -> Pa
             planner.launch(change_weights, Over(units), weight=seen, panels=panels, t=p)
         else:
             size = p.elements(groups, w.shape[0] // groups, w.shape[1], _taps(w))
-            pack_panels(planner, w, planner.result(Shape((size,), p.dtype)), groups, p)
+            pack_panels(planner, w, planner.result(Shape((size,), p.stored)), groups, p)
 
     panels = call(_PLANS, "prepack", ("weight",), (weight,), (groups, precision), make)
     return Packed(panels, w.shape, w.dtype, groups, p)
@@ -171,8 +177,20 @@ def _taps(w: Any) -> int:
     return prod(w.shape[2:])
 
 
-def pack_panels(planner: Planner, w: Memory, panels: Memory, groups: int, p: Packing) -> None:
+def pack_panels(
+    planner: Planner, w: Memory, panels: Memory, groups: int, p: Packing | SplitPacking
+) -> None:
     """Fill the panels."""
     cubes = groups * p.panels(w.shape[0] // groups) * p.parts(w.shape[1])
     seen = Weights(w, None).volume
-    planner.launch(pack_weights, cubes, weight=seen, panels=panels, groups=groups, t=p)
+    if isinstance(p, SplitPacking):
+        planner.launch(pack_split_weights, cubes, weight=seen, panels=in_rows(panels), t=p)
+    else:
+        planner.launch(pack_weights, cubes, weight=seen, panels=panels, groups=groups, t=p)
+
+
+def in_rows(panels: Memory) -> Memory:
+    """Panels of words as rows of 16."""
+    size = panels.dtype.itemsize
+    shape = (prod(panels.shape) // SIDE, SIDE)
+    return replace(panels, shape=shape, strides=(SIDE * size, size))

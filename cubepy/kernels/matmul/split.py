@@ -175,14 +175,14 @@ def are_in_range(one: Any, two: Any) -> Any:
 # Packing: a word holds an element of k and the one 16 behind it, so that no lanes are moved
 
 
-def put_words(low: Any, high: Any, panel: Any, row: Any, seen: Any) -> None:
-    """Store the parts of two lines, each as a row of words."""
+def put_words(low: Any, high: Any, panel: Any, row: Any, seen: Any, apart: Any = PANEL) -> None:
+    """Store the parts of two lines, each as a row of words, so many rows apart."""
     note(seen, low)
     note(seen, high)
     one, two = split(low), split(high)
     for s in cp.unroll(range(PARTS)):
         word = one[s] >> 16 | two[s] & UPPER
-        cp.store(panel[row + s * PANEL], 0, word, whole=True)
+        cp.store(panel[row + s * apart], 0, word, whole=True)
 
 
 def pack_left(x: Any, left: Any, i0: Any, k0: Any, deep: Any, t: Any) -> Any:

@@ -202,7 +202,7 @@ def split(target: Target, problem: Problem) -> Split | None:
     """
     if problem.elements is not f32 or problem.work < LEAST_SPLIT or problem.k < PANEL:
         return None
-    if not any(unit.layout == "amx" and unit.factor == "bf16" for unit in target.matrix_units):
+    if not has_split_units(target):
         return None
     depth = min(SPLIT_DEPTH, _rounded(problem.k, PANEL))
     width = target.cache_bytes * UNIT_PART // 8 // (depth * PARTS * 2) // PANEL * PANEL
@@ -213,6 +213,11 @@ def split(target: Target, problem: Problem) -> Split | None:
         problem.right,
         is_finished=problem.is_finished,
     )
+
+
+def has_split_units(target: Target) -> bool:
+    """Whether matrix units multiply the parts of numbers of f32."""
+    return any(unit.layout == "amx" and unit.factor == "bf16" for unit in target.matrix_units)
 
 
 def _has_dots(target: Target, dtype: DType) -> bool:

@@ -1,0 +1,452 @@
+"""Convolutions of f32 on matrix units that take bf16, as `matmul/split.py` multiplies matrices.
+
+As in `blocks`, a cube makes a band of rows of the result for some panels of filters, and brings the
+rows that the band depends on into a near cache, here as parts of bf16. For 32 channels at a time a
+pixel is one row of 64 bytes for each part, so that 16 pixels at one distance are a tile of the left
+factor where they lie, for each tap of the window; no window is copied. With strides of 1, pixels
+are counted through the rows that were brought, with those between two rows of the result; else a
+tile stays in a row.
+
+Bands whose numbers the unit would not multiply well are brought again as they are, and multiplied
+by multiply-adds with weights that are added up from their parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import cubepy as cp
+from cubepy.ir.types import f32, u32
+from cubepy.kernels.convolution.blocks import finish, out_extents
+from cubepy.kernels.convolution.problem import Window
+from cubepy.kernels.matmul.blocks import transposed
+from cubepy.kernels.matmul.split import (
+    ORDER,
+    PARTS,
+    ROUND,
+    UPPER,
+    are_in_range,
+    exponents,
+    new_range,
+    note,
+    put_words,
+)
+from cubepy.kernels.matmul.units import PANEL, SIDE
+from cubepy.lang import amx
+from cubepy.record import dataclass
+
+BLOCK_ROWS = PARTS * PANEL
+"""Rows of 16 words for the weights of 32 filters and channels at a tap."""
+STRIP = 8
+"""Pixels that are multiplied at once without the unit."""
+INFINITE, NEAR_INFINITE, QUIET = 0x7F800000, 0x7F000000, 0x400000
+"""Absolute values from which on numbers are infinite or NaN, or would become so by rounding; the
+bit of a NaN that stays one when its lower half is cut off."""
+
+
+@dataclass(frozen=True, slots=True)
+class SplitPacking:
+    """Weights in panels of 32 filters: for each part of `depth` channels, for each tap and each 32
+    channels the tiles of each part of the numbers. Before each part of the channels stands a row of
+    words that begins with the least and the largest exponent of its weights."""
+
+    depth: int
+
+    lines, line, step = 2, SIDE, PANEL
+    dtype, stored = f32, u32
+    """The type of the weights, and of what is in memory."""
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of 32 channels of a part."""
+        return self.depth // PANEL
+
+    def panels(self, filters: int) -> int:
+        """Panels of so many filters."""
+        return -(-filters // PANEL)
+
+    def parts(self, channels: int) -> int:
+        """Parts of the channels."""
+        return -(-channels // self.depth)
+
+    def rows(self, taps: int) -> int:
+        """Rows of 16 words of one part of one panel."""
+        return 1 + taps * self.blocks * BLOCK_ROWS
+
+    def elements(self, groups: int, filters: int, channels: int, taps: int) -> int:
+        """The size of all panels; there is one group."""
+        return groups * self.panels(filters) * self.parts(channels) * self.rows(taps) * SIDE
+
+
+@dataclass(frozen=True, slots=True)
+class SplitBands:
+    """How a convolution is divided.
+
+    A cube makes `band` rows with `panels` panels of weights; it has room for `held` rows of words
+    of the array and for the `sums` of so many pixels.
+
+    A kernel is compiled for `compiled`, without what depends on the batch and the number of cores:
+    `band` and `panels` are arguments.
+    """
+
+    packing: SplitPacking
+    band: int
+    panels: int
+    held: int
+    sums: int
+    has_channels_last: bool
+    puts_channels_last: bool
+
+    has_whole_rows = False
+    """Rows of the array are not one axis of columns and channels."""
+
+    @property
+    def compiled(self) -> SplitBands:
+        """What a kernel is compiled for."""
+        return replace(self, band=0, panels=0)
+
+
+# Weights
+
+
+@cp.cube
+def pack_split_weights(weight: cp.Tensor, panels: cp.Tensor, t: cp.Comptime[SplitPacking]) -> None:
+    """Weights [filter, channel, depth, row, column] as panels; a cube for each part of a panel."""
+    parts = (weight.shape[1] + t.depth - 1) // t.depth
+    part, panel = cp.CUBE_POS % parts, cp.CUBE_POS // parts
+    f0, c0 = panel * PANEL, part * t.depth
+    taps = weight.shape[2] * weight.shape[3] * weight.shape[4]
+    own = panels[cp.CUBE_POS * (1 + taps * (t.blocks * BLOCK_ROWS)) :]
+    near = cp.shared((PANEL, PANEL), cp.f32)
+    seen = new_range()
+    for block in range(t.blocks):
+        for tap in range(taps):
+            bring_weights(weight, near, (f0, c0 + block * PANEL), tap)
+            row = 1 + (tap * t.blocks + block) * BLOCK_ROWS
+            for c in range(0, PANEL, SIDE):
+                for k in range(SIDE):
+                    low = cp.load(near[k], c, line=SIDE, fill=None)
+                    high = cp.load(near[k + SIDE], c, line=SIDE, fill=None)
+                    put_any_words(low, high, own, row + c + k, seen)
+    found = exponents(seen)
+    own[0, 0], own[0, 1] = found[0], found[1]
+
+
+def bring_weights(weight: Any, near: Any, corner: Any, tap: Any) -> None:
+    """The weights of a tap as [channel, filter]; zeros where there are none."""
+    x = tap % weight.shape[4]
+    y = tap // weight.shape[4] % weight.shape[3]
+    z = tap // (weight.shape[4] * weight.shape[3])
+    f0, c0 = corner
+    for k in range(PANEL):
+        cp.store(near[k], 0, cp.Line[cp.f32, PANEL](0), whole=True)
+    for f in range(min(PANEL, weight.shape[0] - f0)):
+        for k in range(min(PANEL, weight.shape[1] - c0)):
+            near[k, f] = weight[f0 + f, c0 + k, z, y, x]
+
+
+def put_any_words(low: Any, high: Any, own: Any, row: Any, seen: Any) -> None:
+    """Store the parts of two lines as words; they add up to the numbers, whatever these are."""
+    note(seen, low)
+    note(seen, high)
+    one, two = split_any(low), split_any(high)
+    for s in cp.unroll(range(PARTS)):
+        cp.store(own[row + s * PANEL], 0, one[s] >> 16 | two[s] & UPPER, whole=True)
+
+
+def split_any(v: Any) -> Any:
+    """`matmul.split.split`, of infinities, NaN and numbers near infinity, too."""
+    word, zero = cp.bitcast(v, cp.u32), cp.Line[cp.u32, SIDE](0)
+    size = word & 0x7FFFFFFF
+    first = word + cp.where(size >= NEAR_INFINITE, zero, zero + ROUND)
+    first = first | cp.where(size > INFINITE, zero + QUIET, zero)
+    rest = v - cp.bitcast(first & UPPER, cp.f32)
+    rest = cp.where(size >= INFINITE, cp.Line[cp.f32, SIDE](0), rest)
+    second = cp.bitcast(rest, cp.u32) + ROUND
+    return first, second, cp.bitcast(rest - cp.bitcast(second & UPPER, cp.f32), cp.u32)
+
+
+# Convolution
+
+
+@cp.cube
+def convolve_split(
+    x: cp.Tensor,
+    panels: cp.Tensor,
+    out: cp.Tensor,
+    biases: Any,
+    extras: Any,
+    band: int,
+    panels_each: int,
+    window: cp.Comptime[Window],
+    epilogue: cp.Comptime[Callable[..., Any] | None],
+    t: cp.Comptime[SplitBands],
+) -> None:
+    """A cube for each `band` of rows by `panels_each` panels of filters; arrays as in
+    `convolve_bands`, `panels` as rows of 16 words."""
+    p = t.packing
+    filters, results = out_extents(out, t)
+    channels = x.shape[4 if t.has_channels_last else 1]
+    total = (filters + PANEL - 1) // PANEL
+    shares, bands = (total + panels_each - 1) // panels_each, (results[1] + band - 1) // band
+    share, rest = cp.CUBE_POS % shares, cp.CUBE_POS // shares
+    y0, rest = rest % bands * band, rest // bands
+    z, n = rest % results[0], rest // results[0]
+    first = share * panels_each
+    count, rows = min(panels_each, total - first), min(band, results[1] - y0)
+    held = cp.shared((t.held, SIDE), cp.u32)
+    sums = cp.shared((t.sums, PANEL), cp.f32)
+    pitch = (results[2] - 1) * window.stride[2] + window.spans[2]
+    wide = row_of(results[2], pitch, window)
+    area = ((band - 1) * window.stride[1] + window.spans[1]) * pitch + beyond(window)
+    lengths = rows, wide, pitch, area
+    parts = (channels + p.depth - 1) // p.depth
+    taps = window.kernel[1] * window.kernel[2]
+    apart = (band * wide + PANEL - 1) // PANEL * PANEL if parts * window.kernel[0] > 1 else 0
+    for part in range(parts):
+        for a in range(window.kernel[0]):
+            depth = z * window.stride[0] + a * window.dilation[0] - window.before[0]
+            begins, ends = part + a == 0, part == parts - 1 and a == window.kernel[0] - 1
+            corner = depth, y0 * window.stride[1], part * p.depth
+            seen = bring(x[n], held, corner, rows, pitch, area, put_words, window, t)
+            fits = are_in_range(seen, range_of(panels, first, count, parts, part, window, t))
+            if not fits:
+                bring(x[n], held, corner, rows, pitch, area, put_numbers, window, t)
+            for panel in range(count):
+                own = panels[place_of(first + panel, parts, part, window, t) :]
+                weights = own[1 + a * taps * (p.blocks * BLOCK_ROWS) :]
+                kept = sums[panel * apart :]
+                for q in range(0, rows * wide, PANEL):
+                    if fits:
+                        multiply_parts(held, weights, kept, q, lengths, begins, window, t)
+                    else:
+                        multiply_numbers(held, weights, kept, q, lengths, begins, window, t)
+                if ends:
+                    f0 = (first + panel) * PANEL
+                    own_filters = min(PANEL, filters - f0)
+                    for y in range(rows):
+                        place = n, z, y0 + y, 0, f0, own_filters
+                        finish(
+                            kept[y * wide :], out[n], place, results[2], biases, extras, epilogue, t
+                        )
+
+
+def is_even(window: Any) -> bool:
+    """Whether pixels of all rows of the result lie at one distance in the rows that are brought."""
+    return window.stride[1] == window.stride[2] == 1
+
+
+def row_of(columns: Any, pitch: Any, window: Any) -> Any:
+    """Pixels from a row of sums to the next."""
+    return pitch if is_even(window) else (columns + SIDE - 1) // SIDE * SIDE
+
+
+def beyond(window: Any) -> int:
+    """Pixels behind the last row that tiles may read, and lines that are turned may write."""
+    return 2 * PANEL + SIDE * window.stride[2] + window.spans[2]
+
+
+def place_of(panel: Any, parts: Any, part: Any, window: Any, t: Any) -> Any:
+    """The first row of words of a part of a panel."""
+    return (panel * parts + part) * t.packing.rows(window.taps)
+
+
+def range_of(
+    panels: Any, first: Any, count: Any, parts: Any, part: Any, window: Any, t: Any
+) -> Any:
+    """The exponents of the least and the largest weight of all panels of a cube."""
+    least, most = cp.u32(0xFFFFFFFF), cp.u32(0)
+    for panel in range(count):
+        at = place_of(first + panel, parts, part, window, t)
+        least, most = min(least, panels[at, 0]), max(most, panels[at, 1])
+    return least, most
+
+
+# Rows of the array
+
+
+def bring(
+    x: Any,
+    held: Any,
+    corner: Any,
+    rows: Any,
+    pitch: Any,
+    area: Any,
+    put: Any,
+    window: Any,
+    t: Any,
+) -> Any:
+    """The rows that a band depends on, with zeros around, 32 channels by 32; their range.
+
+    `corner`: the depth and the row of the padded array that the band begins at, and the channel.
+    `put` stores 16 channels of a pixel and the 16 behind them.
+    """
+    depth, top, c0 = corner
+    seen = new_range()
+    height = x.shape[1] if t.has_channels_last else x.shape[2]
+    deep = x.shape[0] if t.has_channels_last else x.shape[1]
+    inside = depth >= 0 and depth < deep
+    for block in range(t.packing.blocks):
+        for r in range((rows - 1) * window.stride[1] + window.spans[1]):
+            y, at = top + r - window.before[1], block * PARTS * area + r * pitch
+            if inside and y >= 0 and y < height:
+                if t.has_channels_last:
+                    bring_pixels(
+                        x[depth, y], held, at, c0 + block * PANEL, pitch, area, put, seen, window
+                    )
+                else:
+                    bring_rows(
+                        x[:, depth, y], held, at, c0 + block * PANEL, pitch, area, put, seen, window
+                    )
+            else:
+                for i in range(pitch):
+                    clear(held, at + i, area)
+    return exponents(seen)
+
+
+def bring_pixels(
+    row: Any, held: Any, at: Any, c: Any, pitch: Any, area: Any, put: Any, seen: Any, window: Any
+) -> None:
+    """One row that has channels last."""
+    width, first = row.shape[0], window.before[2]
+    for i in range(pitch):
+        column = i - first
+        if column >= 0 and column < width:
+            v = cp.load(row[column], c, line=PANEL)
+            put(v[:SIDE], v[SIDE:], held, at + i, seen, area)
+        else:
+            clear(held, at + i, area)
+
+
+def bring_rows(
+    x: Any, held: Any, at: Any, c: Any, pitch: Any, area: Any, put: Any, seen: Any, window: Any
+) -> None:
+    """One row of 32 channels, turned in squares; what a row has too much, the next overwrites."""
+    for i in range(0, pitch, SIDE):
+        low, high = (turned(x, c + e, i - window.before[2]) for e in (0, SIDE))
+        for k in cp.unroll(range(SIDE)):
+            put(low[k], high[k], held, at + i + k, seen, area)
+
+
+def turned(x: Any, c: Any, i: Any) -> Any:
+    """16 pixels of 16 channels from `c` on, a line for each pixel; zeros where there is nothing."""
+    count, width = x.shape[0], x.shape[1]
+    return transposed(
+        tuple(
+            cp.load(x[min(c + k, count - 1)][: width if c + k < count else 0], i, line=SIDE)
+            for k in range(SIDE)
+        )
+    )
+
+
+def clear(held: Any, row: Any, area: Any) -> None:
+    """Zeros for 32 channels of a pixel."""
+    for s in cp.unroll(range(PARTS)):
+        cp.store(held[row + s * area], 0, cp.Line[cp.u32, SIDE](0), whole=True)
+
+
+def put_numbers(low: Any, high: Any, held: Any, row: Any, seen: Any, area: Any) -> None:
+    """Store 32 channels of a pixel as they are."""
+    cp.store(held[row], 0, cp.bitcast(low, cp.u32), whole=True)
+    cp.store(held[row + area], 0, cp.bitcast(high, cp.u32), whole=True)
+
+
+# Products
+
+
+def start_of(q: Any, rows: Any, wide: Any, pitch: Any, window: Any) -> Any:
+    """The pixel that the windows of a tile begin with; a tile behind the last is that again."""
+    if is_even(window):
+        return q
+    place = min(q, rows * wide - SIDE)
+    return place // wide * (window.stride[1] * pitch) + place % wide * window.stride[2]
+
+
+def multiply_parts(
+    held: Any,
+    weights: Any,
+    kept: Any,
+    q: Any,
+    lengths: Any,
+    begins: Any,
+    window: Any,
+    t: Any,
+) -> None:
+    """Add the products of 32 pixels and a panel to their sums, in the tiles of a matrix unit."""
+    rows, wide, pitch, area = lengths
+    for tile in cp.unroll(range(4)):
+        if begins:
+            amx.zero(tile)
+        else:
+            amx.load(tile, kept, (q + tile // 2 * SIDE, tile % 2 * SIDE))
+    starts = tuple(start_of(q + half * SIDE, rows, wide, pitch, window) for half in range(2))
+    for b in range(window.kernel[1]):
+        for c in range(window.kernel[2]):
+            tap = b * window.dilation[1] * pitch + c * window.dilation[2]
+            for block in range(t.packing.blocks):
+                row = ((b * window.kernel[2] + c) * t.packing.blocks + block) * BLOCK_ROWS
+                at = block * PARTS * area + tap
+                for turn in cp.unroll(range(len(ORDER))):
+                    left, right = ORDER[turn]
+                    for half in cp.unroll(range(2)):
+                        if turn == 0 or left != ORDER[turn - 1][0]:
+                            pixels = held[at + left * area + starts[half] :: window.stride[2]]
+                            amx.load(4 + half, pixels, (0, 0))
+                        if turn == 0 or right != ORDER[turn - 1][1]:
+                            amx.load(6 + half, weights, (row + right * PANEL + half * SIDE, 0))
+                    for tile in cp.unroll(range(4)):
+                        amx.multiply(tile, 4 + tile // 2, 6 + tile % 2, cp.bf16)
+    for tile in cp.unroll(range(4)):
+        amx.store(tile, kept, (q + tile // 2 * SIDE, tile % 2 * SIDE))
+
+
+def multiply_numbers(
+    held: Any,
+    weights: Any,
+    kept: Any,
+    q: Any,
+    lengths: Any,
+    begins: Any,
+    window: Any,
+    t: Any,
+) -> None:
+    """The same by multiply-adds, with the numbers as they are."""
+    rows, wide, pitch, area = lengths
+    for r in range(0, PANEL, STRIP):
+        half = start_of(q + r // SIDE * SIDE, rows, wide, pitch, window)
+        start = half + r % SIDE * window.stride[2]
+        found = cp.local((STRIP, 2), cp.Line[cp.f32, SIDE], fill=0)
+        if not begins:
+            for s in cp.unroll(range(STRIP)):
+                for c in cp.unroll(range(2)):
+                    found[s, c] = cp.load(kept[q + r + s], c * SIDE, line=SIDE, fill=None)
+        for b in range(window.kernel[1]):
+            for c in range(window.kernel[2]):
+                tap = start + b * window.dilation[1] * pitch + c * window.dilation[2]
+                for block in range(t.packing.blocks):
+                    row = ((b * window.kernel[2] + c) * t.packing.blocks + block) * BLOCK_ROWS
+                    for high in cp.unroll(range(2)):
+                        pixels = held[(block * PARTS + high) * area + tap :: window.stride[2]]
+                        add_channels(found, pixels, weights, row, high)
+        for s in cp.unroll(range(STRIP)):
+            for c in cp.unroll(range(2)):
+                cp.store(kept[q + r + s], c * SIDE, found[s, c], whole=True)
+
+
+def add_channels(found: Any, pixels: Any, weights: Any, row: Any, high: Any) -> None:
+    """Add the products of 16 channels, those in the upper halves of words of weights if `high`."""
+    for k in range(SIDE):
+        lines = tuple(number_of(weights, row + c * SIDE + k, high) for c in range(2))
+        for s in cp.unroll(range(STRIP)):
+            factor = cp.bitcast(pixels[s, k], cp.f32)
+            for c in cp.unroll(range(2)):
+                found[s, c] += lines[c] * factor
+
+
+def number_of(weights: Any, row: Any, high: Any) -> Any:
+    """A line of weights, added up from the words of its parts."""
+    words = tuple(cp.load(weights[row + s * PANEL], 0, line=SIDE, fill=None) for s in range(PARTS))
+    a, b, c = (cp.bitcast(w & UPPER if high else w << 16, cp.f32) for w in words)
+    return a + (b + c)

@@ -1,0 +1,150 @@
+"""Convolutions of f32 by matrix units for bf16, against NumPy in f64."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cubepy as cp
+from cubepy.kernels.convolution import strategies
+from cubepy.kernels.convolution.split import SplitPacking
+from cubepy.runtimes.cpu.device import cpu_device
+from tests.kernels.test_convolution import channels_last, check, reference
+
+HAS_UNIT = {"amx-tile", "amx-bf16"} <= cpu_device().target.features
+pytestmark = pytest.mark.skipif(not HAS_UNIT, reason="no AMX here")
+
+
+def numbers(*shape: int, scale: int = 0) -> np.ndarray:
+    rng = np.random.default_rng()
+    return np.ldexp(rng.standard_normal(shape), scale).astype(np.float32)
+
+
+def packed(w: np.ndarray) -> Any:
+    """Weights, which are split."""
+    found = cp.kernels.prepack(w)
+    assert isinstance(found.packing, SplitPacking)
+    return found
+
+
+def convolved(x: np.ndarray, w: np.ndarray, last: bool, bias: Any = None, **options: Any) -> Any:
+    """The result in memory that held NaN."""
+    function = {3: cp.kernels.conv1d, 4: cp.kernels.conv2d, 5: cp.kernels.conv3d}[x.ndim]
+    x = channels_last(x) if last else x
+    made = function(x, packed(w), bias, **options)
+    out = np.full_like(made, np.nan)
+    function(x, packed(w), bias, **options, out=out)
+    assert np.array_equal(made, out, equal_nan=True)
+    return out
+
+
+CASES: tuple[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]], ...] = (
+    ((2, 40, 9, 15), (33, 40, 3, 3), {"padding": 1}),
+    ((1, 64, 21, 24), (70, 64, 7, 7), {"padding": 3, "stride": 2}),
+    ((1, 33, 13, 37), (35, 33, 3, 2), {"dilation": (1, 3), "padding": (0, 2)}),
+    ((3, 32, 19, 23), (32, 32, 5, 5), {"padding": ((1, 2), (0, 4)), "stride": (2, 1)}),
+    ((1, 290, 7, 7), (64, 290, 3, 3), {"padding": 1}),
+    ((2, 150, 9, 1), (40, 150, 3, 3), {"padding": 1}),
+    ((1, 35, 5, 50), (96, 35, 2, 2), {"stride": (1, 3)}),
+    ((1, 64, 70), (32, 64, 9), {"padding": 4}),
+    ((1, 40, 6, 7, 8), (36, 40, 3, 3, 3), {"padding": 1}),
+    ((1, 140, 5, 7, 9), (33, 140, 2, 2, 3), {"stride": (2, 1, 2), "dilation": (2, 1, 1)}),
+)
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_windows(case: Any, last: bool):
+    shape, weights, options = case
+    x, w, bias = numbers(*shape), numbers(*weights), numbers(weights[0])
+    check(convolved(x, w, last, bias, **options), x, w, bias, **options)
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_random_windows(last: bool):
+    rng = np.random.default_rng()
+    for _ in range(12):
+        kernel, stride, dilation = (rng.integers(1, top, 2) for top in (6, 4, 3))
+        kernel[0] += 4 if kernel.prod() < 4 else 0
+        spans = (kernel - 1) * dilation + 1
+        extents = spans + rng.integers(0, 40, 2)
+        padding = tuple((int(rng.integers(k)), int(rng.integers(k))) for k in kernel)
+        channels, filters = (int(n) for n in rng.integers(32, 170, 2))
+        options = {
+            "stride": tuple(map(int, stride)),
+            "dilation": tuple(map(int, dilation)),
+            "padding": padding,
+        }
+        x = numbers(int(rng.integers(1, 3)), channels, *map(int, extents))
+        w = numbers(filters, channels, *map(int, kernel))
+        if rng.random() < 0.3:
+            x[0, rng.integers(channels)] *= np.float32(1e-37)
+        check(convolved(x, w, last, **options), x, w, **options)
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_bands_and_shares_of_any_extent(stride: int, last: bool, monkeypatch: pytest.MonkeyPatch):
+    x, w = numbers(2, 40, 9, 11), numbers(100, 40, 3, 3)
+    rule, made = strategies.split_bands, []
+    for band, panels in ((1, 1), (1, 4), (2, 3), (5, 2), (9, 1), (9, 4)):
+
+        def divided(*args: Any, band: int = band, panels: int = panels) -> Any:
+            made.append(replace(rule(*args), band=band, panels=panels, held=1 << 13, sums=1 << 10))
+            return made[-1]
+
+        monkeypatch.setattr(strategies, "split_bands", divided)
+        shift = ((1, 1 + band), (1, panels))  # so that each is planned
+        options = {"padding": shift, "stride": stride}
+        check(convolved(x, w, last, **options), x, w, **options)
+    assert len(made) >= 6
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("scales", [(-120, 0), (0, -120), (-70, -70), (60, 60), (-140, 100)])
+def test_numbers_near_the_ends_of_the_range(scales: tuple[int, int], last: bool):
+    x, w = numbers(1, 40, 9, 11, scale=scales[0]), numbers(40, 40, 3, 3, scale=scales[1])
+    check(convolved(x, w, last, padding=1), x, w, padding=1)
+    check(convolved(x, w, last, padding=1, stride=2), x, w, padding=1, stride=2)
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 1e-45, -1e-39, 3.4028235e38])
+def test_one_number_is_special(value: float, last: bool):
+    """In the array, and in the weights, whose parts have to add up to it."""
+    for where in range(2):
+        x, w = numbers(1, 40, 9, 11), numbers(70, 40, 3, 3)
+        x *= np.float32(0.01)
+        w *= np.float32(0.01)
+        (x if where == 0 else w)[0, 7, 1, 1] = value
+        found = convolved(x, w, last)
+        with np.errstate(all="ignore"):
+            exact, largest = reference(x, w), reference(abs(x), abs(w))
+        finite = np.isfinite(exact)
+        error = abs(found[finite] - exact[finite])
+        assert (error <= 362 * 2.0**-24 * largest[finite] + 1e-42).all()
+        assert np.array_equal(found[~finite], exact[~finite].astype("f4"), equal_nan=True)
+
+
+def clipped(v: Any, index: Any, scale: Any) -> Any:
+    return cp.maximum(v, 0) * scale[index[1]]
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_epilogues(last: bool):
+    x, w, scale = numbers(2, 40, 9, 11), numbers(70, 40, 3, 3), numbers(70)
+    found = convolved(x, w, last, padding=1, epilogue=(clipped, scale))
+    exact = np.maximum(reference(x, w, padding=1), 0) * scale.reshape(-1, 1, 1)
+    largest = reference(abs(x), abs(w), padding=1) * abs(scale.reshape(-1, 1, 1))
+    assert (abs(found - exact) <= 370 * 2.0**-24 * largest).all()
+
+
+def test_other_weights_are_not_split():
+    for shape, groups in (((64, 32, 3, 3), 2), ((16, 64, 3, 3), 1), ((64, 3, 7, 7), 1)):
+        found = cp.kernels.prepack(numbers(*shape), groups=groups)
+        assert not isinstance(found.packing, SplitPacking)
+    half = cp.kernels.prepack(numbers(64, 64, 3, 3).astype("f2"))
+    assert not isinstance(half.packing, SplitPacking)
