@@ -11,6 +11,7 @@ import pytest
 import cubepy as cp
 from cubepy.kernels.convolution import strategies
 from cubepy.kernels.convolution.split import SplitPacking
+from cubepy.kernels.convolution.split_runs import RunPacking
 from cubepy.runtimes.cpu.device import cpu_device
 from tests.kernels.test_convolution import channels_last, check, reference
 
@@ -18,15 +19,14 @@ HAS_UNIT = {"amx-tile", "amx-bf16"} <= cpu_device().target.features
 pytestmark = pytest.mark.skipif(not HAS_UNIT, reason="no AMX here")
 
 
-def numbers(*shape: int, scale: int = 0) -> np.ndarray:
-    rng = np.random.default_rng()
-    return np.ldexp(rng.standard_normal(shape), scale).astype(np.float32)
+def numbers(*shape: int) -> np.ndarray:
+    return np.random.default_rng().standard_normal(shape).astype(np.float32)
 
 
 def packed(w: np.ndarray) -> Any:
     """Weights, which are split."""
     found = cp.kernels.prepack(w)
-    assert isinstance(found.packing, SplitPacking)
+    assert isinstance(found.packing, RunPacking if w.shape[1] <= 16 else SplitPacking)
     return found
 
 
@@ -52,6 +52,12 @@ CASES: tuple[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]], ...] = (
     ((1, 64, 70), (32, 64, 9), {"padding": 4}),
     ((1, 40, 6, 7, 8), (36, 40, 3, 3, 3), {"padding": 1}),
     ((1, 140, 5, 7, 9), (33, 140, 2, 2, 3), {"stride": (2, 1, 2), "dilation": (2, 1, 1)}),
+    ((2, 3, 33, 41), (64, 3, 7, 7), {"padding": 3, "stride": 2}),
+    ((1, 16, 9, 7), (33, 16, 3, 3), {"padding": 1}),
+    ((1, 5, 20, 33), (40, 5, 3, 11), {"padding": (0, 4), "stride": (1, 3), "dilation": 2}),
+    ((1, 1, 20, 70), (33, 1, 4, 24), {"padding": (0, 4), "stride": (3, 1)}),
+    ((1, 7, 5, 9, 40), (33, 7, 3, 3, 5), {"padding": 1, "stride": (1, 2, 1)}),
+    ((2, 4, 300), (32, 4, 40), {"stride": 7}),
 )
 
 
@@ -69,10 +75,12 @@ def test_random_windows(last: bool):
     for _ in range(12):
         kernel, stride, dilation = (rng.integers(1, top, 2) for top in (6, 4, 3))
         kernel[0] += 4 if kernel.prod() < 4 else 0
-        spans = (kernel - 1) * dilation + 1
-        extents = spans + rng.integers(0, 40, 2)
-        padding = tuple((int(rng.integers(k)), int(rng.integers(k))) for k in kernel)
         channels, filters = (int(n) for n in rng.integers(32, 170, 2))
+        if rng.random() < 0.5:
+            channels = int(rng.integers(1, 17))
+            kernel = np.array((5, -(-32 // channels)))
+        extents = (kernel - 1) * dilation + 1 + rng.integers(0, 40, 2)
+        padding = tuple((int(rng.integers(k)), int(rng.integers(k))) for k in kernel)
         options = {
             "stride": tuple(map(int, stride)),
             "dilation": tuple(map(int, dilation)),
@@ -105,18 +113,21 @@ def test_bands_and_shares_of_any_extent(stride: int, last: bool, monkeypatch: py
 
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize("scales", [(-120, 0), (0, -120), (-70, -70), (60, 60), (-140, 100)])
-def test_numbers_near_the_ends_of_the_range(scales: tuple[int, int], last: bool):
-    x, w = numbers(1, 40, 9, 11, scale=scales[0]), numbers(40, 40, 3, 3, scale=scales[1])
+@pytest.mark.parametrize("channels", [40, 12])
+def test_numbers_near_the_ends_of_the_range(channels: int, scales: tuple[int, int], last: bool):
+    x, w = numbers(1, channels, 9, 11), numbers(40, channels, 3, 3)
+    x, w = (np.ldexp(v, scale) for v, scale in zip((x, w), scales, strict=True))
     check(convolved(x, w, last, padding=1), x, w, padding=1)
     check(convolved(x, w, last, padding=1, stride=2), x, w, padding=1, stride=2)
 
 
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 1e-45, -1e-39, 3.4028235e38])
-def test_one_number_is_special(value: float, last: bool):
+@pytest.mark.parametrize("channels", [40, 12])
+def test_one_number_is_special(channels: int, value: float, last: bool):
     """In the array, and in the weights, whose parts have to add up to it."""
     for where in range(2):
-        x, w = numbers(1, 40, 9, 11), numbers(70, 40, 3, 3)
+        x, w = numbers(1, channels, 9, 11), numbers(70, channels, 3, 3)
         x *= np.float32(0.01)
         w *= np.float32(0.01)
         (x if where == 0 else w)[0, 7, 1, 1] = value
@@ -134,8 +145,9 @@ def clipped(v: Any, index: Any, scale: Any) -> Any:
 
 
 @pytest.mark.parametrize("last", [False, True])
-def test_epilogues(last: bool):
-    x, w, scale = numbers(2, 40, 9, 11), numbers(70, 40, 3, 3), numbers(70)
+@pytest.mark.parametrize("channels", [40, 12])
+def test_epilogues(channels: int, last: bool):
+    x, w, scale = numbers(2, channels, 9, 11), numbers(70, channels, 3, 3), numbers(70)
     found = convolved(x, w, last, padding=1, epilogue=(clipped, scale))
     exact = np.maximum(reference(x, w, padding=1), 0) * scale.reshape(-1, 1, 1)
     largest = reference(abs(x), abs(w), padding=1) * abs(scale.reshape(-1, 1, 1))
@@ -143,8 +155,8 @@ def test_epilogues(last: bool):
 
 
 def test_other_weights_are_not_split():
-    for shape, groups in (((64, 32, 3, 3), 2), ((16, 64, 3, 3), 1), ((64, 3, 7, 7), 1)):
+    for shape, groups in (((64, 32, 3, 3), 2), ((16, 64, 3, 3), 1), ((64, 20, 3, 3), 1)):
         found = cp.kernels.prepack(numbers(*shape), groups=groups)
-        assert not isinstance(found.packing, SplitPacking)
+        assert not isinstance(found.packing, SplitPacking | RunPacking)
     half = cp.kernels.prepack(numbers(64, 64, 3, 3).astype("f2"))
     assert not isinstance(half.packing, SplitPacking)

@@ -21,6 +21,7 @@ from cubepy.kernels.convolution.gathered import launch_gathered
 from cubepy.kernels.convolution.narrow import Filling, fill_pixels, fill_weights, filled
 from cubepy.kernels.convolution.problem import Problem
 from cubepy.kernels.convolution.split import SplitBands, SplitPacking, convolve_split
+from cubepy.kernels.convolution.split_runs import RunPacking, SplitRuns, convolve_runs
 from cubepy.kernels.convolution.tensor_cores import Tiles
 from cubepy.kernels.convolution.variants import others, problem_key
 from cubepy.kernels.convolution.volumes import channels_last, problem_of
@@ -57,7 +58,7 @@ def launch_convolution(planner: Planner, c: Convolution) -> None:
         _launch_filled(planner, c, planner.pick_among("convolution", key, fillings))
     elif isinstance(c.weights.packing, Basis):
         _launch_squares(planner, c, c.weights.packing)
-    elif isinstance(c.weights.packing, SplitPacking):
+    elif isinstance(c.weights.packing, SplitPacking | RunPacking):
         _launch_split(planner, c, c.weights.packing)
     elif is_plain and _is_product(c):
         _launch_product(planner, replace(c, x=points.dense(planner, problem, c.x)))
@@ -154,12 +155,16 @@ def _launch_bands(planner: Planner, c: Convolution) -> None:
     )
 
 
-def _launch_split(planner: Planner, c: Convolution, p: SplitPacking) -> None:
+def _launch_split(planner: Planner, c: Convolution, p: SplitPacking | RunPacking) -> None:
     problem = c.problem
-    t = strategies.split_bands(planner.target, problem, p)
+    t: SplitBands | SplitRuns
+    if isinstance(p, SplitPacking):
+        kernel, t = convolve_split, strategies.split_bands(planner.target, problem, p)
+    else:
+        kernel, t = convolve_runs, strategies.split_runs(planner.target, problem, p)
     shares = -(-p.panels(problem.filters) // t.panels)
     planner.launch(
-        convolve_split,
+        kernel,
         problem.batch * problem.results[0] * -(-problem.results[1] // t.band) * shares,
         x=_source(c.x, t),
         panels=in_rows(c.weights.memory),
@@ -211,7 +216,7 @@ def _launch_squares(planner: Planner, c: Convolution, basis: Basis) -> None:
     )
 
 
-def _source(x: Memory, t: Bands | SplitBands) -> Memory:
+def _source(x: Memory, t: Bands | SplitBands | SplitRuns) -> Memory:
     """The array in the order that the kernel reads."""
     x = channels_last(x) if t.has_channels_last else x
     if not t.has_whole_rows:

@@ -376,28 +376,49 @@ def multiply_parts(
 ) -> None:
     """Add the products of 32 pixels and a panel to their sums, in the tiles of a matrix unit."""
     rows, wide, pitch, area = lengths
-    for tile in cp.unroll(range(4)):
-        if begins:
-            amx.zero(tile)
-        else:
-            amx.load(tile, kept, (q + tile // 2 * SIDE, tile % 2 * SIDE))
+    begin_tiles(kept, q, begins)
     starts = tuple(start_of(q + half * SIDE, rows, wide, pitch, window) for half in range(2))
     for b in range(window.kernel[1]):
         for c in range(window.kernel[2]):
             tap = b * window.dilation[1] * pitch + c * window.dilation[2]
             for block in range(t.packing.blocks):
                 row = ((b * window.kernel[2] + c) * t.packing.blocks + block) * BLOCK_ROWS
-                at = block * PARTS * area + tap
-                for turn in cp.unroll(range(len(ORDER))):
-                    left, right = ORDER[turn]
-                    for half in cp.unroll(range(2)):
-                        if turn == 0 or left != ORDER[turn - 1][0]:
-                            pixels = held[at + left * area + starts[half] :: window.stride[2]]
-                            amx.load(4 + half, pixels, (0, 0))
-                        if turn == 0 or right != ORDER[turn - 1][1]:
-                            amx.load(6 + half, weights, (row + right * PANEL + half * SIDE, 0))
-                    for tile in cp.unroll(range(4)):
-                        amx.multiply(tile, 4 + tile // 2, 6 + tile % 2, cp.bf16)
+                source = held, block * PARTS * area + tap, area, starts, window.stride[2]
+                add_products(load_pixels, source, weights, row)
+    keep_tiles(kept, q)
+
+
+def load_pixels(tile: int, source: Any, half: int, part: int) -> None:
+    """Load a part of 32 channels of 16 pixels."""
+    held, at, apart, starts, step = source
+    amx.load(tile, held[at + part * apart + starts[half] :: step], (0, 0))
+
+
+def begin_tiles(kept: Any, q: Any, begins: Any) -> None:
+    """Clear the tiles of sums, or load those of 32 pixels."""
+    for tile in cp.unroll(range(4)):
+        if begins:
+            amx.zero(tile)
+        else:
+            amx.load(tile, kept, (q + tile // 2 * SIDE, tile % 2 * SIDE))
+
+
+def add_products(load: Any, source: Any, weights: Any, row: Any) -> None:
+    """Add the products of 32 pixels, 32 filters and 32 elements of k, of which `load` loads a part
+    for 16 pixels; `row`: where their weights begin."""
+    for turn in cp.unroll(range(len(ORDER))):
+        left, right = ORDER[turn]
+        for half in cp.unroll(range(2)):
+            if turn == 0 or left != ORDER[turn - 1][0]:
+                load(4 + half, source, half, left)
+            if turn == 0 or right != ORDER[turn - 1][1]:
+                amx.load(6 + half, weights, (row + right * PANEL + half * SIDE, 0))
+        for tile in cp.unroll(range(4)):
+            amx.multiply(tile, 4 + tile // 2, 6 + tile % 2, cp.bf16)
+
+
+def keep_tiles(kept: Any, q: Any) -> None:
+    """Store the sums of 32 pixels."""
     for tile in cp.unroll(range(4)):
         amx.store(tile, kept, (q + tile // 2 * SIDE, tile % 2 * SIDE))
 
@@ -446,7 +467,8 @@ def add_channels(found: Any, pixels: Any, weights: Any, row: Any, high: Any) -> 
 
 
 def number_of(weights: Any, row: Any, high: Any) -> Any:
-    """A line of weights, added up from the words of its parts."""
+    """A line of weights, added up from the words of its parts, of which it has one half."""
+    shift = 0 if high else 16
     words = tuple(cp.load(weights[row + s * PANEL], 0, line=SIDE, fill=None) for s in range(PARTS))
-    a, b, c = (cp.bitcast(w & UPPER if high else w << 16, cp.f32) for w in words)
+    a, b, c = (cp.bitcast(w << shift & UPPER, cp.f32) for w in words)
     return a + (b + c)

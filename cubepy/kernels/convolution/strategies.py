@@ -10,12 +10,13 @@ from cubepy.kernels.convolution.blocks import Bands, Packing
 from cubepy.kernels.convolution.each import Each
 from cubepy.kernels.convolution.problem import Problem
 from cubepy.kernels.convolution.split import SplitBands, SplitPacking, beyond, row_of
+from cubepy.kernels.convolution.split_runs import RunPacking, SplitRuns
 from cubepy.kernels.convolution.weight_gradient import Sums
 from cubepy.kernels.convolution.weight_products import Products
 from cubepy.kernels.convolution.winograd import TAPS, Basis, Squares
 from cubepy.kernels.matmul.split import PARTS
 from cubepy.kernels.matmul.strategies import even_part, has_split_units, tile_extents
-from cubepy.kernels.matmul.units import PANEL, ROW_BYTES
+from cubepy.kernels.matmul.units import PANEL, ROW_BYTES, SIDE
 from cubepy.targets import Target
 
 WIDE_TILE = (14, 2)
@@ -57,6 +58,8 @@ SPLIT_BLOCKS = 4
 SPLIT_PIXEL, SPLIT_TILE, SPLIT_WEIGHTS = 45, 420, 700
 """Cycles for 32 channels of a pixel that are brought, for the products of 32 pixels, filters and
 channels, and for reading the weights of these, there."""
+SPLIT_RUN = 120
+"""Cycles for 32 elements of a row of few channels."""
 PITCH = 64
 """Pixels of a row that kernels have room for at least, so that small arrays share one."""
 
@@ -69,12 +72,15 @@ def is_blocked(target: Target, shape: tuple[int, ...], groups: int, sums: DType)
     return target.kind in ("cpu", "interpreter") and many and filters >= 2 and channels > 0
 
 
-def stays_matrix(shape: tuple[int, ...], groups: int, dtype: DType, sums: DType) -> bool:
+def stays_matrix(
+    target: Target, shape: tuple[int, ...], groups: int, dtype: DType, sums: DType
+) -> bool:
     """Whether weights are better multiplied as a matrix than in panels: those of windows of one
-    element, but for large ones, which arrays of few pixels have, and those in f32 or more, as
-    products of matrices have instructions for others."""
+    element, but for large ones, which arrays of few pixels have, where products of matrices have
+    the same instructions."""
     is_point = groups == 1 and all(n == 1 for n in shape[2:])
-    return is_point and (dtype is not sums or prod(shape) < FEW_PIXELS)
+    has_others = dtype is not sums or (dtype is f32 and has_split_units(target))
+    return is_point and (has_others or prod(shape) < FEW_PIXELS)
 
 
 def each(problem: Problem) -> Each:
@@ -107,13 +113,51 @@ def part_of(channels: int, most: int, line: int) -> int:
 
 def split_packing(
     target: Target, shape: tuple[int, ...], groups: int, dtype: DType
-) -> SplitPacking | None:
+) -> SplitPacking | RunPacking | None:
     """Panels for matrix units; None where there are none, or products are too few."""
     filters, channels, *kernel = shape
-    is_large = min(filters, channels) >= PANEL and prod(kernel) >= LEAST_TAPS
-    if groups > 1 or dtype is not f32 or not is_large or not has_split_units(target):
+    if groups > 1 or dtype is not f32 or filters < PANEL or not has_split_units(target):
         return None
-    return SplitPacking(even_part(-(-channels // PANEL), SPLIT_BLOCKS) * PANEL)
+    if channels >= PANEL and prod(kernel) >= LEAST_TAPS:
+        return SplitPacking(even_part(-(-channels // PANEL), SPLIT_BLOCKS) * PANEL)
+    runs = RunPacking(max(1, channels), kernel[-1])
+    fills = 2 * runs.run > runs.blocks * PANEL and runs.run * prod(kernel[:-1]) >= 2 * PANEL
+    return runs if channels <= SIDE and fills else None
+
+
+def split_runs(target: Target, problem: Problem, p: RunPacking) -> SplitRuns:
+    """Bands as `split_bands` has them, of rows whose channels lie densely."""
+    _, rows, columns = problem.results
+    window, total = problem.window, p.panels(problem.filters)
+    wide = -(-columns // SIDE) * SIDE
+    pitch = (wide - 1) * window.stride[2] + window.spans[2]
+    line = (-(-pitch * p.channels // PANEL) + 1) * PANEL
+
+    def held(band: int) -> int:
+        """Elements."""
+        return ((band - 1) * window.stride[1] + window.spans[1]) * line
+
+    def cost(band: int, panels: int) -> int:
+        """Cycles."""
+        cubes = problem.batch * problem.results[0] * -(-rows // band) * -(-total // panels)
+        brought = held(band) // PANEL * SPLIT_RUN
+        tiles = -(-band * wide // PANEL) * panels * window.kernel[1] * p.blocks * SPLIT_TILE
+        return -(-cubes // target.cores) * (window.kernel[0] * (brought + tiles) + START)
+
+    most = target.cache_bytes // 2 // (2 * PARTS + p.dtype.itemsize)
+    heights = [n for n in parts_of(rows) if n == 1 or held(n) <= most]
+    band, panels = min(((h, n) for h in heights for n in parts_of(total)), key=lambda c: cost(*c))
+    pixels = (-(-band * wide // PANEL) + 1) * PANEL
+    return SplitRuns(
+        p,
+        band,
+        panels,
+        held(band),
+        line,
+        pixels * (panels if window.kernel[0] > 1 else 1),
+        problem.has_channels_last,
+        problem.puts_channels_last,
+    )
 
 
 def split_bands(target: Target, problem: Problem, p: SplitPacking) -> SplitBands:

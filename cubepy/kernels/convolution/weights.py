@@ -17,6 +17,7 @@ from cubepy.kernels.convolution import strategies, waves
 from cubepy.kernels.convolution.blocks import Packing, pack_weights
 from cubepy.kernels.convolution.gathered import copy_taps, has_taps
 from cubepy.kernels.convolution.split import SplitPacking, pack_split_weights
+from cubepy.kernels.convolution.split_runs import RunPacking, pack_runs
 from cubepy.kernels.convolution.winograd import Basis, change_weights
 from cubepy.kernels.matmul.problem import sums_of
 from cubepy.kernels.matmul.units import SIDE
@@ -24,7 +25,8 @@ from cubepy.kernels.transposition.entry import copy_transposed
 from cubepy.record import dataclass
 from cubepy.targets import Target
 
-AnyPacking = Packing | SplitPacking | Basis
+Panels = Packing | SplitPacking | RunPacking
+AnyPacking = Panels | Basis
 _PLANS = Plans()
 PRECISIONS = {None: 0, "winograd2x2": 2, "winograd4x4": 4}
 """What `prepack` takes as `precision`, and the extent of squares that it allows."""
@@ -111,7 +113,7 @@ def prepack(weight: Any, *, groups: int = 1, precision: str | None = None) -> Pa
     p: AnyPacking | None = None
     if size and strategies.takes_squares(w.shape, groups, sums):
         p = strategies.basis(planner.target, size, w.shape[0], sums)
-    elif not strategies.stays_matrix(w.shape, groups, w.dtype, sums):
+    elif not strategies.stays_matrix(planner.target, w.shape, groups, w.dtype, sums):
         if not strategies.is_blocked(planner.target, w.shape, groups, sums):
             return weight  # each result is made for itself
         split = strategies.split_packing(planner.target, w.shape, groups, w.dtype)
@@ -177,16 +179,17 @@ def _taps(w: Any) -> int:
     return prod(w.shape[2:])
 
 
-def pack_panels(
-    planner: Planner, w: Memory, panels: Memory, groups: int, p: Packing | SplitPacking
-) -> None:
+def pack_panels(planner: Planner, w: Memory, panels: Memory, groups: int, p: Panels) -> None:
     """Fill the panels."""
     cubes = groups * p.panels(w.shape[0] // groups) * p.parts(w.shape[1])
     seen = Weights(w, None).volume
-    if isinstance(p, SplitPacking):
-        planner.launch(pack_split_weights, cubes, weight=seen, panels=in_rows(panels), t=p)
-    else:
-        planner.launch(pack_weights, cubes, weight=seen, panels=panels, groups=groups, t=p)
+    match p:
+        case SplitPacking():
+            planner.launch(pack_split_weights, cubes, weight=seen, panels=in_rows(panels), t=p)
+        case RunPacking():
+            planner.launch(pack_runs, cubes, weight=seen, panels=in_rows(panels), t=p)
+        case Packing():
+            planner.launch(pack_weights, cubes, weight=seen, panels=panels, groups=groups, t=p)
 
 
 def in_rows(panels: Memory) -> Memory:
