@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import cubepy as cp
+from cubepy.array.memory import Memory
+from cubepy.ir.core import ALIGNMENT
 from cubepy.targets import Target
 
 ONE_BY_ONE = GROUPS = 16
@@ -14,6 +16,14 @@ ONE_BY_ONE = GROUPS = 16
 def is_wide(target: Target) -> bool:
     """Whether cubes have many units, as on GPUs; on a CPU a cube is one task of one unit."""
     return target.kind not in ("cpu", "interpreter")
+
+
+def begins_lines(x: Memory) -> bool:
+    """Whether all rows of an array begin where launches promise that lines do, so that a line is
+    one access of memory. Of other rows, lines of more than one element are read by element, and
+    what neighbouring units read does not lie side by side."""
+    strides = zip(x.shape[:-1], x.strides[:-1], strict=True)
+    return not any(v % ALIGNMENT for v in (x.address, *(s for n, s in strides if n > 1)))
 
 
 def over_cube(v: Any, combine: Any, combine_plane: Any) -> Any:

@@ -311,7 +311,7 @@ def _launch_rows(
         return
     count = prod(x.shape[:-1])
     shared = 0 if added else weights  # rows with a residual are held
-    ways = row_tilings(planner.target, op, x, out, x.shape[-1], count, shared)
+    ways = row_tilings(planner.target, op, views, x.shape[-1], count, shared)
     tiling = planner.pick_among("normalisation", (op, *map(memory_key, views)), ways)
     if added and not tiling.held:
         x, added = _added(planner, x, added), []

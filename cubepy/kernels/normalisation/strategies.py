@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
 from cubepy.array.memory import Memory
 from cubepy.ir.types import DType, f32
-from cubepy.kernels.calls.cubes import is_wide
+from cubepy.kernels.calls.cubes import begins_lines, is_wide
 from cubepy.kernels.normalisation.beside import Beside
 from cubepy.kernels.normalisation.problem import Normalisation, Passing, RowTiling, Slabs
 from cubepy.targets import Target
@@ -37,10 +38,11 @@ SLAB_UNITS = 512
 
 
 def row_tilings(
-    target: Target, op: Normalisation, x: Memory, out: Memory, n: int, rows: int, weights: int = 0
+    target: Target, op: Normalisation, arrays: Sequence[Memory], n: int, rows: int, weights: int = 0
 ) -> tuple[RowTiling, ...]:
-    """The tilings for rows of `n` elements, with so many weights for each; the preferred first."""
-    dense = all(m.strides[-1] == m.dtype.itemsize for m in (x, out)) or n == 1
+    """The tilings for rows of `n` elements of all these arrays, of which the first is normalised,
+    with so many weights for each; the preferred first."""
+    dense = all(m.strides[-1] == m.dtype.itemsize for m in arrays) or n == 1
     if not is_wide(target):
         line = target.line_bytes // op.dtype.itemsize if dense else 8
         band = max(1, min(1 << 16, max(1, rows * n // 64)) // max(1, n))
@@ -48,20 +50,21 @@ def row_tilings(
         bands = [replace(preferred, band=max(1, int(band * share))) for share in (0.25, 4)]
         unrolls = [replace(preferred, unroll=u) for u in (1, 2, 8) if n >= u * line]
         return (preferred, *unrolls, *bands)
-    ways = [wide_rows(target, x, n, rows, dense, held) for held in (HELD, HELD // 2, HELD * 2)]
+    line = 1
+    if dense and all(map(begins_lines, arrays)):
+        line = max(1, target.line_bytes // arrays[0].dtype.itemsize)
+    ways = [wide_rows(target, line, n, rows, held) for held in (HELD, HELD // 2, HELD * 2)]
     if weights and n >= LONG:
-        line = ways[0].line
         units = min(TOGETHER_UNITS, target.max_cube_dim)
         unroll = max(1, HELD // 2 // line)
         ways.append(RowTiling(line, units, TOGETHER, unroll, across=units, together=TOGETHER))
     return tuple(dict.fromkeys(ways))
 
 
-def wide_rows(target: Target, x: Memory, n: int, rows: int, dense: bool, wanted: int) -> RowTiling:
+def wide_rows(target: Target, line: int, n: int, rows: int, wanted: int) -> RowTiling:
     """Units that hold some `wanted` elements each share a row: a group of a plane, so that nobody
     waits at a barrier, or a cube. Few rows have more units each, for all multiprocessors to have
     some. Very long rows are read twice."""
-    line = max(1, target.line_bytes // x.dtype.itemsize) if dense else 1
     lines, across = -(-n // line), 1
     busy = BUSY_UNITS * target.multiprocessors if target.multiprocessors > 1 else 0
     while across < min(MOST_UNITS, target.max_cube_dim) and across * wanted < lines * line:
@@ -107,7 +110,7 @@ def loss_tilings(target: Target, op: Normalisation, x: Memory) -> tuple[RowTilin
     """The tilings for rows without results for their elements: long ones go through registers block
     by block."""
     rows, n = x.shape
-    ways = row_tilings(target, op, x, x, n, rows)
+    ways = row_tilings(target, op, (x,), n, rows)
     if not is_wide(target) or n <= HELD * target.plane_dim:
         return ways
     loops = tuple(
