@@ -139,13 +139,8 @@ def sum_of_all(x: Any, size: str) -> Iterator[Work]:
 
 def reductions() -> Iterator[Work]:
     x, t = random(SIDE, SIDE), torch()
-    yield Work(
-        f"argmax of rows, f32, {SIDE}^2",
-        lambda: kernels.argmax(x, 1),
-        {"torch": lambda: t.argmax(x, 1), COMPILED: compiled(lambda v: t.argmax(v, 1), x)},
-        x.nbytes,
-        (COMPILED, 1.15),
-    )
+    yield argmax(x, f"{SIDE}^2", 1.15)
+    yield argmax(random(SIDE, 1003), f"{SIDE}x1003", 1.0)
     yield Work(
         f"max of rows, f32, {SIDE}^2",
         lambda: kernels.max(x, 1),
@@ -172,6 +167,17 @@ def reductions() -> Iterator[Work]:
         )
 
 
+def argmax(x: Any, size: str, least: float) -> Work:
+    t = torch()
+    return Work(
+        f"argmax of rows, f32, {size}",
+        lambda: kernels.argmax(x, 1),
+        {"torch": lambda: t.argmax(x, 1), COMPILED: compiled(lambda v: t.argmax(v, 1), x)},
+        x.nbytes,
+        (COMPILED, least),
+    )
+
+
 # Normalisation
 
 
@@ -184,6 +190,10 @@ def softmaxes() -> Iterator[Work]:
         (4096, 1024, None),
         (8192, 8192, None),
         (2048, 131072, None),
+        (SIDE, 1003, half),  # rows that begin anywhere
+        (8192, 4097, None),
+        (8192, 4097, half),
+        (4096, 16383, half),
     ):
         yield softmax(kernels.softmax, torch().softmax, rows, n, dtype)
     yield softmax(kernels.log_softmax, torch().log_softmax, SIDE, SIDE, None)
@@ -208,7 +218,8 @@ def softmax(ours: Any, theirs: Any, rows: int, n: int, dtype: Any) -> Work:
 
 
 def norms() -> Iterator[Work]:
-    for rows, n, dtype in ((SIDE, SIDE, None), (16384, 4096, torch().bfloat16)):
+    half = torch().bfloat16
+    for rows, n, dtype in ((SIDE, SIDE, None), (SIDE, 4096, half), (8192, 4097, half)):
         x = random(rows, n, dtype=dtype)
         w, b = random(n, dtype=dtype), random(n, dtype=dtype)
 

@@ -368,6 +368,40 @@ def test_normalisation(on: On):
     np.testing.assert_allclose(on(cp.kernels.rms_norm, x, 70, eps=0.5), expected, 1e-4, 1e-5)
 
 
+def between(on: On, x: np.ndarray, first: int) -> tuple[Any, Any]:
+    """The rows of `x` on the device within longer rows, from element `first` of them on: the whole
+    array, and a function that gives the view of such an array."""
+    n = x.shape[1]
+    whole = np.full((x.shape[0], n + 5), 9, x.dtype)
+    whole[:, first : first + n] = x
+    return whole if on.is_here else on.placed(whole), lambda y: y[:, first : first + n]
+
+
+@pytest.mark.parametrize("dtype", ["f4", "bf16"])
+def test_rows_that_begin_anywhere(on: On, dtype: str):
+    """Neither rows nor arrays begin at multiples of a line; what is beside results stays."""
+    numpy_type = ml_dtypes.bfloat16 if dtype == "bf16" else np.dtype(dtype)
+    tolerance = 1e-2 if dtype == "bf16" else 1e-5
+    lengths = (77,) if on.device in SLOW else (1, 77, 519, 1003, 4097)
+    for n in lengths[:3] if on.device == "interpreter" else lengths:
+        x, w = numbers(5, n).astype(numpy_type), numbers(n).astype(numpy_type)
+        wide = x.astype("f8")
+        powers = np.exp(wide - wide.max(1, keepdims=True))
+        spread = np.sqrt((wide**2).mean(1, keepdims=True) + 0.5)
+        for function, more, expected in (
+            (cp.kernels.softmax, (), powers / powers.sum(1, keepdims=True)),
+            (cp.kernels.rms_norm, (n, w, 0.5), wide / spread * w.astype("f8")),
+        ):
+            np.testing.assert_allclose(on(function, x, *more).astype("f8"), expected, tolerance)
+            source, part = between(on, x, 3)
+            out, _ = between(on, np.full_like(x, 7), 2)
+            on(function, part(source), *more, out=out[:, 2 : 2 + n])
+            found = on.taken(out).astype("f8")
+            np.testing.assert_allclose(found[:, 2 : 2 + n], expected, tolerance)
+            assert (np.delete(found, np.s_[2 : 2 + n], 1) == 9).all()
+        np.testing.assert_array_equal(on(cp.kernels.argmax, x, 1), np.argmax(wide, 1))
+
+
 def centred_over(x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
     centred = x - x.mean(axes, keepdims=True, dtype="f8")
     return centred / np.sqrt((centred**2).mean(axes, keepdims=True) + 1e-5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import ml_dtypes
@@ -230,3 +231,29 @@ def test_only_the_last_line_of_a_unit_is_asked_where_it_ends():
     assert launch.arguments["tiling"].held == 8
     calls = text[text.index("normalise_rows(") :]
     assert calls.count("load_masked_f32x4(") == calls.count("store_masked_f32x4(") == 1
+
+
+@pytest.mark.parametrize(
+    ("x", "line", "units"),
+    [
+        ("f32[4096,1024]", 4, 128),
+        ("bf16[4096,1024]", 8, 128),
+        ("f32[4096,1003]", 1, 64),
+        ("bf16[4096,1003]", 1, 64),
+        ("bf16[4096,77]", 1, 128),
+        ("bf16[4096,4097]", 1, 256),
+        ("f32[4096,131071]", 1, 1024),
+    ],
+)
+def test_rows_that_begin_anywhere_are_read_by_element(x: str, line: int, units: int):
+    """Lines of several elements would be moved one by one there, none beside its neighbour's."""
+    n = int(x[:-1].split(",")[1])
+    for function, given, more in (
+        (kernels.softmax, {}, {}),
+        (kernels.layer_norm, {"weight": spec(f"{x.split('[')[0]}[{n}]")}, {"normalized_shape": n}),
+    ):
+        launch = record(function, {"x": spec(x), **given}, more, cuda_target("sm_90a"))[-1]
+        tiling = launch.arguments["tiling"]
+        assert (tiling.line, tiling.units) == (line, units)
+        text = launch.launcher.inspect(**launch.arguments, target="cuda:sm_90a", stage="ptx")
+        assert bool(re.search(r"global\S*\.v4", text)) == (line > 1)

@@ -13,8 +13,9 @@ from cubepy.kernels.normalisation.beside import Beside
 from cubepy.kernels.normalisation.problem import Normalisation, Passing, RowTiling, Slabs
 from cubepy.targets import Target
 
-HELD, MOST_HELD = 32, 64
-"""Elements of a long row that a unit of a wide cube holds in registers, and how many at most."""
+HELD, MOST_HELD, PLANE_HELD = 32, 64, 16
+"""Elements of a long row that a unit of a wide cube holds in registers, and how many at most; lines
+that each unit of one plane holds, at most, as weights are read beside them."""
 LONG, TOGETHER, TOGETHER_UNITS = 1 << 13, 2, 512
 """Elements of a row from which on weights do not fit into registers beside it, and the rows that
 cubes of so many units normalise together then."""
@@ -72,6 +73,8 @@ def wide_rows(target: Target, line: int, n: int, rows: int, wanted: int) -> RowT
     while across < target.plane_dim and 4 * across <= lines:  # neighbours read neighbours
         across *= 2
     while across < min(lines, MOST_UNITS, target.max_cube_dim) and rows * across < busy:
+        across *= 2
+    while across <= target.plane_dim and across * PLANE_HELD < lines:
         across *= 2
     while target.plane_dim < across < min(LEAST_UNITS, lines):
         across *= 2

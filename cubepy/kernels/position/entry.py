@@ -117,6 +117,20 @@ CHUNK = 1 << 16
 """Elements of a row that are worth a cube of their own."""
 FEW = 64
 """Rows that do not keep all threads busy."""
+LEAST_UNITS, MOST_UNITS, UNIT_LINES = 64, 256, 16
+"""Units of a cube that searches a row, and lines that are worth another one."""
+BUSY_UNITS = 2048
+"""Units that each multiprocessor should have, where rows are few."""
+
+
+def _units(target: Target, lines: int, cubes: int) -> int:
+    """Units of a cube that searches so many lines."""
+    if not is_wide(target):
+        return 1
+    units, busy = LEAST_UNITS, BUSY_UNITS * target.multiprocessors
+    while units < MOST_UNITS and (units * UNIT_LINES < lines or cubes * units < busy):
+        units *= 2
+    return units
 
 
 def _launch_rows(
@@ -140,7 +154,7 @@ def _launch_rows(
         partial = planner.scratch(extents, find.dtype)
     planner.launch(
         search_rows,
-        Over(results * chunks, "cube", 256 if wide else 1),
+        Over(results * chunks, "cube", _units(planner.target, -(-chunk // line), results * chunks)),
         x=seen(x, [*rest, row]),
         values=() if partial is None else (partial,),
         out=written,
