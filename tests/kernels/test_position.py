@@ -9,6 +9,10 @@ import pytest
 
 from cubepy import kernels
 from cubepy.errors import LaunchError
+from cubepy.jit.grid import Over
+from cubepy.kernels.calls.inspection import record
+from cubepy.lang.annotations import spec
+from cubepy.targets import cuda_target
 from tests.guarded import Guarded
 
 
@@ -49,3 +53,19 @@ def test_options_and_refusals(draw: Any):
     assert kernels.argmax(x[:0], 1).shape == (0,)
     with pytest.raises(LaunchError, match="has no argmax"):
         kernels.argmax(x[:0], 0)
+
+
+@pytest.mark.parametrize(
+    ("shape", "units"),
+    [
+        ("65536,77", 32),
+        ("16384,1003", 64),
+        ("8192,4097", 128),
+        ("16384,16384", 256),
+        ("100,1003", 256),  # few rows
+    ],
+)
+def test_cubes_have_as_many_units_as_rows_have_lines_for(shape: str, units: int):
+    x = spec(f"f32[{shape}]")
+    (launch,) = record(kernels.argmax, {"x": x}, {"axis": 1}, cuda_target("sm_90a"))
+    assert isinstance(launch.grid, Over) and launch.grid.cube_dim == units

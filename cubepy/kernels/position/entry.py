@@ -117,8 +117,9 @@ CHUNK = 1 << 16
 """Elements of a row that are worth a cube of their own."""
 FEW = 64
 """Rows that do not keep all threads busy."""
-LEAST_UNITS, MOST_UNITS, UNIT_LINES = 64, 256, 16
-"""Units of a cube that searches a row, and lines that are worth another one."""
+FEW_UNITS, MOST_UNITS, UNIT_LINES = 64, 256, 16
+"""Units of a cube that searches a row, as far as it has lines for them, at most, and lines of each
+that are worth more units."""
 BUSY_UNITS = 2048
 """Units that each multiprocessor should have, where rows are few."""
 
@@ -127,8 +128,9 @@ def _units(target: Target, lines: int, cubes: int) -> int:
     """Units of a cube that searches so many lines."""
     if not is_wide(target):
         return 1
-    units, busy = LEAST_UNITS, BUSY_UNITS * target.multiprocessors
-    while units < MOST_UNITS and (units * UNIT_LINES < lines or cubes * units < busy):
+    units, wanted = target.plane_dim, BUSY_UNITS * target.multiprocessors // max(1, cubes)
+    wanted = min(MOST_UNITS, max(FEW_UNITS, wanted, -(-lines // UNIT_LINES)))
+    while units < min(wanted, lines):
         units *= 2
     return units
 
