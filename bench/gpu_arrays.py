@@ -24,5 +24,6 @@ def worst(found: Any, expected: Any) -> float:
 
 def compiled(function: Callable[..., Any], *args: Any) -> Callable[[], Any]:
     """`function` of these arguments by `torch.compile`, compiled for their very shapes."""
+    torch()._dynamo.reset()  # of one code object it compiles eight, and runs others as they are
     made = torch().compile(function, dynamic=False)
     return lambda: made(*args)
