@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import cubepy as cp
+from cubepy.compilers.llvm.compiler import LlvmCompiler
 from cubepy.kernels.convolution import strategies
 from cubepy.kernels.convolution.split import SplitPacking
 from cubepy.kernels.convolution.split_runs import RunPacking
@@ -95,20 +96,36 @@ def test_random_windows(last: bool):
 
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize("stride", [1, 2])
-def test_bands_and_shares_of_any_extent(stride: int, last: bool, monkeypatch: pytest.MonkeyPatch):
-    x, w = numbers(2, 40, 9, 11), numbers(100, 40, 3, 3)
-    rule, made = strategies.split_bands, []
+@pytest.mark.parametrize(("rule", "channels"), [("split_bands", 40), ("split_runs", 8)])
+def test_bands_and_shares_of_any_extent(
+    rule: str, channels: int, stride: int, last: bool, monkeypatch: pytest.MonkeyPatch
+):
+    x, w = numbers(2, channels, 9, 11), numbers(100, channels, 3, 3)
+    chosen, made = getattr(strategies, rule), []
     for band, panels in ((1, 1), (1, 4), (2, 3), (5, 2), (9, 1), (9, 4)):
 
         def divided(*args: Any, band: int = band, panels: int = panels) -> Any:
-            made.append(replace(rule(*args), band=band, panels=panels, held=1 << 13, sums=1 << 10))
+            made.append(replace(chosen(*args), band=band, panels=panels))
             return made[-1]
 
-        monkeypatch.setattr(strategies, "split_bands", divided)
+        monkeypatch.setattr(strategies, rule, divided)
         shift = ((1, 1 + band), (1, panels))  # so that each is planned
         options = {"padding": shift, "stride": stride}
         check(convolved(x, w, last, **options), x, w, **options)
     assert len(made) >= 6
+
+
+@pytest.mark.parametrize("shape", [(40, 40, 3, 3), (64, 3, 7, 7)])
+def test_other_extents_compile_nothing_new(shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch):
+    w, channels = packed(numbers(*shape)), shape[1]
+    cp.kernels.conv2d(numbers(1, channels, 11, 12), w, padding=1)
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("other extents compiled a kernel")
+
+    monkeypatch.setattr(LlvmCompiler, "build", refuse)
+    for extents in ((2, 11, 12), (9, 11, 12), (1, 28, 36)):
+        cp.kernels.conv2d(numbers(extents[0], channels, *extents[1:]), w, padding=1)
 
 
 @pytest.mark.parametrize("last", [False, True])

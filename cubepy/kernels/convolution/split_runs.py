@@ -83,14 +83,14 @@ class RunPacking:
 
 @dataclass(frozen=True, slots=True)
 class SplitRuns:
-    """How a convolution is divided, as `SplitBands` says; `held` counts elements of the array,
-    `line` those of a row."""
+    """How a convolution is divided, as `SplitBands` says; there is room for `held` elements of the
+    array, and for `row` of one row."""
 
     packing: RunPacking
     band: int
     panels: int
     held: int
-    line: int
+    row: int
     sums: int
     has_channels_last: bool
     puts_channels_last: bool
@@ -157,14 +157,16 @@ def convolve_runs(
     count, rows = min(panels_each, total - first), min(band, results[1] - y0)
     held = cp.shared(PARTS * t.held, cp.u16)
     numbers = cp.shared(t.held, cp.f32)
-    near = cp.shared(t.line + SIDE * (p.channels + 1), cp.f32)
+    near = cp.shared(t.row + SIDE * (p.channels + 1), cp.f32)
     sums = cp.shared((t.sums, PANEL), cp.f32)
     wide = (results[2] + SIDE - 1) // SIDE * SIDE
+    line = line_of(wide, window, p)
+    lengths = rows, wide, line
     apart = (band * wide + PANEL - 1) // PANEL * PANEL if window.kernel[0] > 1 else 0
     for a in range(window.kernel[0]):
         depth = z * window.stride[0] + a * window.dilation[0] - window.before[0]
         corner = depth, y0 * window.stride[1]
-        seen = bring(x[n], held, numbers, near, corner, rows, window, t)
+        seen = bring(x[n], held, numbers, near, corner, rows, line, window, t)
         fits = are_in_range(seen, range_of(panels, first, count, 1, 0, window, t))
         for panel in range(count):
             own = panels[(first + panel) * p.rows(window.taps) :]
@@ -172,9 +174,9 @@ def convolve_runs(
             kept = sums[panel * apart :]
             for q in range(0, rows * wide, PANEL):
                 if fits and window.dilation[2] == 1:
-                    multiply_parts(held, weights, kept, q, rows, wide, a == 0, window, t)
+                    multiply_parts(held, weights, kept, q, lengths, a == 0, window, t)
                 else:
-                    multiply_numbers(numbers, weights, kept, q, rows, wide, a == 0, window, t)
+                    multiply_numbers(numbers, weights, kept, q, lengths, a == 0, window, t)
             if a == window.kernel[0] - 1:
                 f0 = (first + panel) * PANEL
                 for y in range(rows):
@@ -190,6 +192,7 @@ def bring(
     near: Any,
     corner: Any,
     rows: Any,
+    line: Any,
     window: Any,
     t: Any,
 ) -> Any:
@@ -202,47 +205,52 @@ def bring(
     inside = depth >= 0 and depth < deep
     for r in range((rows - 1) * window.stride[1] + window.spans[1]):
         y = top + r - window.before[1]
-        for k in range(0, t.line, SIDE):
+        for k in range(0, line, SIDE):
             cp.store(near, k, cp.Line[cp.f32, SIDE](0), whole=True)
         if inside and y >= 0 and y < height:
             if t.has_channels_last:
-                bring_pixels(x[depth, y], near, window, t)
+                bring_pixels(x[depth, y], near, line, window, t.packing)
             else:
-                bring_rows(x[:, depth, y], near, window, t)
-        for k in range(0, t.line, PANEL):
+                bring_rows(x[:, depth, y], near, line, window, t.packing)
+        for k in range(0, line, PANEL):
             v = cp.load(near, k, line=PANEL, fill=None)
-            cp.store(numbers, r * t.line + k, v, whole=True)
+            cp.store(numbers, r * line + k, v, whole=True)
             note(seen, v[:SIDE])
             note(seen, v[SIDE:])
             words = split(v)
             for s in cp.unroll(range(PARTS)):
                 half = cp.Line[cp.u16, PANEL](words[s] >> 16)
-                cp.store(held, s * t.held + r * t.line + k, half, whole=True)
+                cp.store(held, s * t.held + r * line + k, half, whole=True)
     return exponents(seen)
 
 
-def columns_of(width: Any, window: Any, t: Any) -> Any:
-    """Pixels of a row of the array that windows see, and that there is room for."""
-    return min(width, t.line // t.packing.channels - window.before[2])
+def line_of(wide: Any, window: Any, p: Any) -> Any:
+    """Elements of a row that is brought, for so many pixels of the result: whole tiles, and one
+    more, so that runs end in the row."""
+    pixels = (wide - 1) * window.stride[2] + window.spans[2]
+    return ((pixels * p.channels + PANEL - 1) // PANEL + 1) * PANEL
 
 
-def bring_pixels(row: Any, near: Any, window: Any, t: Any) -> None:
+def columns_of(width: Any, line: Any, window: Any, p: Any) -> Any:
+    """Pixels of a row of the array that there is room for."""
+    return min(width, line // p.channels - window.before[2])
+
+
+def bring_pixels(row: Any, near: Any, line: Any, window: Any, p: Any) -> None:
     """One row that has channels last; what a line has too much is zero."""
-    c = t.packing.channels
-    for i in range(columns_of(row.shape[0], window, t)):
-        v = cp.load(row[i, :c], 0, line=SIDE)
-        cp.store(near, (i + window.before[2]) * c, v, whole=True)
+    for i in range(columns_of(row.shape[0], line, window, p)):
+        v = cp.load(row[i, : p.channels], 0, line=SIDE)
+        cp.store(near, (i + window.before[2]) * p.channels, v, whole=True)
 
 
-def bring_rows(x: Any, near: Any, window: Any, t: Any) -> None:
+def bring_rows(x: Any, near: Any, line: Any, window: Any, p: Any) -> None:
     """One row of each channel, turned in squares; what lies behind it is zero."""
-    c = t.packing.channels
     zero = cp.Line[cp.f32, SIDE](0)
-    for i in range(0, columns_of(x.shape[1], window, t), SIDE):
-        lines = tuple(cp.load(x[k], i, line=SIDE) for k in range(c))
-        found = transposed(lines + tuple(zero for _ in range(SIDE - c)))
+    for i in range(0, columns_of(x.shape[1], line, window, p), SIDE):
+        lines = tuple(cp.load(x[k], i, line=SIDE) for k in range(p.channels))
+        found = transposed(lines + tuple(zero for _ in range(SIDE - p.channels)))
         for k in cp.unroll(range(SIDE)):
-            cp.store(near, (i + k + window.before[2]) * c, found[k], whole=True)
+            cp.store(near, (i + k + window.before[2]) * p.channels, found[k], whole=True)
 
 
 def multiply_parts(
@@ -250,8 +258,7 @@ def multiply_parts(
     weights: Any,
     kept: Any,
     q: Any,
-    rows: Any,
-    wide: Any,
+    lengths: Any,
     begins: Any,
     window: Any,
     t: Any,
@@ -259,20 +266,21 @@ def multiply_parts(
     """Add the products of 32 pixels and a panel to their sums, in the tiles of a matrix unit."""
     p = t.packing
     begin_tiles(kept, q, begins)
-    starts = tuple(start_of(q + half * SIDE, rows, wide, window, t) for half in range(2))
+    starts = tuple(start_of(q + half * SIDE, lengths, window, p) for half in range(2))
     for b in range(window.kernel[1]):
         for block in range(p.blocks):
-            at = b * (window.dilation[1] * t.line) + block * PANEL
+            at = b * (window.dilation[1] * lengths[2]) + block * PANEL
             source = held, at, t.held, starts, window.stride[2] * p.channels
             add_products(load_run, source, weights, (b * p.blocks + block) * BLOCK_ROWS)
     keep_tiles(kept, q)
 
 
-def start_of(q: Any, rows: Any, wide: Any, window: Any, t: Any) -> Any:
+def start_of(q: Any, lengths: Any, window: Any, p: Any) -> Any:
     """The element that the windows of a tile begin with; a tile behind the last is that again."""
+    rows, wide, line = lengths
     at = min(q, rows * wide - SIDE)
-    across = window.stride[2] * t.packing.channels
-    return at // wide * (window.stride[1] * t.line) + at % wide * across
+    across = window.stride[2] * p.channels
+    return at // wide * (window.stride[1] * line) + at % wide * across
 
 
 def load_run(tile: int, source: Any, half: int, part: int) -> None:
@@ -286,8 +294,7 @@ def multiply_numbers(
     weights: Any,
     kept: Any,
     q: Any,
-    rows: Any,
-    wide: Any,
+    lengths: Any,
     begins: Any,
     window: Any,
     t: Any,
@@ -296,7 +303,7 @@ def multiply_numbers(
     p = t.packing
     across = window.stride[2] * p.channels
     for r in range(0, PANEL, STRIP):
-        start = start_of(q + r // SIDE * SIDE, rows, wide, window, t) + r % SIDE * across
+        start = start_of(q + r // SIDE * SIDE, lengths, window, p) + r % SIDE * across
         found = cp.local((STRIP, 2), cp.Line[cp.f32, SIDE], fill=0)
         if not begins:
             for s in cp.unroll(range(STRIP)):
@@ -305,7 +312,7 @@ def multiply_numbers(
         for b in range(window.kernel[1]):
             for k in range(p.run):
                 apart = k // p.channels * window.dilation[2] * p.channels + k % p.channels
-                at = start + b * (window.dilation[1] * t.line) + apart
+                at = start + b * (window.dilation[1] * lengths[2]) + apart
                 row = (b * p.blocks + k // PANEL) * BLOCK_ROWS + k % PANEL // 2
                 lines = tuple(number_of(weights, row + c * SIDE, k % 2) for c in range(2))
                 for s in cp.unroll(range(STRIP)):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from math import prod
 
 from cubepy.ir.types import DType, f32
@@ -10,7 +12,7 @@ from cubepy.kernels.convolution.blocks import Bands, Packing
 from cubepy.kernels.convolution.each import Each
 from cubepy.kernels.convolution.problem import Problem
 from cubepy.kernels.convolution.split import SplitBands, SplitPacking, beyond, row_of
-from cubepy.kernels.convolution.split_runs import RunPacking, SplitRuns
+from cubepy.kernels.convolution.split_runs import RunPacking, SplitRuns, line_of
 from cubepy.kernels.convolution.weight_gradient import Sums
 from cubepy.kernels.convolution.weight_products import Products
 from cubepy.kernels.convolution.winograd import TAPS, Basis, Squares
@@ -60,6 +62,9 @@ SPLIT_PIXEL, SPLIT_TILE, SPLIT_WEIGHTS = 45, 420, 700
 channels, and for reading the weights of these, there."""
 SPLIT_RUN = 120
 """Cycles for 32 elements of a row of few channels."""
+SPLIT_SUMS, SPLIT_ROW = 1 << 14, 1 << 13
+"""Pixels of sums and elements of a row that kernels have room for at least, so that extents that
+need no more share one."""
 PITCH = 64
 """Pixels of a row that kernels have room for at least, so that small arrays share one."""
 
@@ -125,13 +130,17 @@ def split_packing(
     return runs if channels <= SIDE and fills else None
 
 
+def _heights(rows: int, held: Callable[[int], int], most: int) -> list[int]:
+    """Rows of a band that share them evenly, of those that hold no more than that, or one."""
+    return [n for n in parts_of(rows) if n == 1 or held(n) <= most]
+
+
 def split_runs(target: Target, problem: Problem, p: RunPacking) -> SplitRuns:
     """Bands as `split_bands` has them, of rows whose channels lie densely."""
     _, rows, columns = problem.results
     window, total = problem.window, p.panels(problem.filters)
     wide = -(-columns // SIDE) * SIDE
-    pitch = (wide - 1) * window.stride[2] + window.spans[2]
-    line = (-(-pitch * p.channels // PANEL) + 1) * PANEL
+    line = line_of(wide, window, p)
 
     def held(band: int) -> int:
         """Elements."""
@@ -145,16 +154,16 @@ def split_runs(target: Target, problem: Problem, p: RunPacking) -> SplitRuns:
         return -(-cubes // target.cores) * (window.kernel[0] * (brought + tiles) + START)
 
     most = target.cache_bytes // 2 // (2 * PARTS + p.dtype.itemsize)
-    heights = [n for n in parts_of(rows) if n == 1 or held(n) <= most]
-    band, panels = min(((h, n) for h in heights for n in parts_of(total)), key=lambda c: cost(*c))
+    heights = _heights(rows, held, most)
+    band, panels = min(product(heights, parts_of(total)), key=lambda choice: cost(*choice))
     pixels = (-(-band * wide // PANEL) + 1) * PANEL
     return SplitRuns(
         p,
         band,
         panels,
-        held(band),
-        line,
-        pixels * (panels if window.kernel[0] > 1 else 1),
+        max(most, held(band)),
+        max(SPLIT_ROW, line),
+        max(SPLIT_SUMS, pixels * (panels if window.kernel[0] > 1 else 1)),
         problem.has_channels_last,
         problem.puts_channels_last,
     )
@@ -184,15 +193,15 @@ def split_bands(target: Target, problem: Problem, p: SplitPacking) -> SplitBands
         return -(-cubes // target.cores) * (rounds * (brought + tiles + weights) + START)
 
     most = target.cache_bytes // 2 // ROW_BYTES
-    heights = [n for n in parts_of(rows) if n == 1 or held(n) <= most]
-    band, panels = min(((h, n) for h in heights for n in parts_of(total)), key=lambda c: cost(*c))
+    heights = _heights(rows, held, most)
+    band, panels = min(product(heights, parts_of(total)), key=lambda choice: cost(*choice))
     pixels = (-(-band * wide // PANEL) + 1) * PANEL
     return SplitBands(
         p,
         band,
         panels,
-        held(band),
-        pixels * (panels if rounds > 1 else 1),
+        max(most, held(band)),
+        max(SPLIT_SUMS, pixels * (panels if rounds > 1 else 1)),
         problem.has_channels_last,
         problem.puts_channels_last,
     )
