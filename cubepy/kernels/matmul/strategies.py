@@ -53,6 +53,11 @@ SPLIT_DEPTH, SPLIT_WORK, SPLIT_PACKED, LEAST_SPLIT = 512, 1 << 19, 60, 1 << 20
 and the least product for which they are."""
 SPLIT_GAIN = 1.9
 """Multiplications of split factors in the time of one multiply-add."""
+FAR_PACKED = 50
+"""`PACKED`, of multiply-adds, where the second cache does not hold the right factor."""
+SPLIT_FEW_DEPTH, SPLIT_FEW_WIDTH = 64, 1024
+"""The longest step along k and the most columns of a cube where rows are few: the right factor is
+read once, fastest in long runs."""
 WHOLE = 1 << 30
 """The depth of steps where all of k is one."""
 EVEN = 64
@@ -102,12 +107,13 @@ def _faster(target: Target, problem: Problem) -> Split | Blocks:
     whole, parts = blocks(target, problem), split(target, problem)
     if parts is None:
         return whole
-    efforts = []
-    for t in (whole, parts):
-        d = divide(target, problem, t)
-        cube = d.height, d.width
-        efforts.append(_effort(target, problem, t, cube) * _rounded(problem.k, t.line))
-    return parts if efforts[1] <= SPLIT_GAIN * efforts[0] else whole
+    is_far = problem.k * problem.n * problem.factors.itemsize > target.cache_bytes
+    slow, fast = (
+        _effort(target, problem, t, divide(target, problem, t), packed)
+        * _rounded(problem.k, t.line)
+        for t, packed in ((whole, FAR_PACKED if is_far else PACKED), (parts, SPLIT_PACKED))
+    )
+    return parts if fast <= SPLIT_GAIN * slow else whole
 
 
 def parts_of_k(target: Target, problem: Problem) -> int:
@@ -204,8 +210,10 @@ def split(target: Target, problem: Problem) -> Split | None:
         return None
     if not has_split_units(target):
         return None
-    depth = min(SPLIT_DEPTH, _rounded(problem.k, PANEL))
+    is_few = problem.m <= EVEN
+    depth = min(SPLIT_FEW_DEPTH if is_few else SPLIT_DEPTH, _rounded(problem.k, PANEL))
     width = target.cache_bytes * UNIT_PART // 8 // (depth * PARTS * 2) // PANEL * PANEL
+    width = min(width, SPLIT_FEW_WIDTH) if is_few else width
     return Split(
         depth,
         min(max(PANEL, width), _rounded(problem.n, PANEL)),
@@ -281,18 +289,19 @@ def _balanced(target: Target, problem: Problem, t: Blocks | Split, wanted: int) 
     heights = {_rounded(-(-problem.m // n), t.rows) for n in range(1, parts + 1)}
     least = -(-problem.n // t.width)
     widths = {_rounded(-(-problem.n // n), t.step) for n in range(least, least + parts + 1)}
-    many = [(h, w) for h in heights for w in widths if w <= t.width]
-    enough = [cube for cube in many if _cubes(problem, *cube) >= wanted]
-    return min(enough or many, key=lambda cube: (_effort(target, problem, t, cube), -cube[0]))
-
-
-def _effort(target: Target, problem: Problem, t: Blocks | Split, cube: tuple[int, int]) -> int:
-    """Multiplications for an element of k that the busiest core makes or could make while it
-    packs."""
+    many = [Division(h, w, t.depth) for h in heights for w in widths if w <= t.width]
+    enough = [d for d in many if _cubes(problem, d.height, d.width) >= wanted]
     packed = SPLIT_PACKED if isinstance(t, Split) else PACKED
-    height = min(cube[0], _rounded(problem.m, t.rows))
-    width = min(cube[1], _rounded(problem.n, t.step))
-    turns = -(-_cubes(problem, *cube) // target.cores)
+    d = min(enough or many, key=lambda d: (_effort(target, problem, t, d, packed), -d.height))
+    return d.height, d.width
+
+
+def _effort(target: Target, problem: Problem, t: Blocks | Split, d: Division, packed: int) -> int:
+    """Multiplications for an element of k that the busiest core makes, where to pack an element
+    takes as long as `packed` of them."""
+    height = min(d.height, _rounded(problem.m, t.rows))
+    width = min(d.width, _rounded(problem.n, t.step))
+    turns = -(-_cubes(problem, d.height, d.width) // target.cores)
     return turns * (height * width + packed * (height + width))
 
 
