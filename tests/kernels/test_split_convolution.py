@@ -138,6 +138,45 @@ def test_numbers_near_the_ends_of_the_range(channels: int, scales: tuple[int, in
     check(convolved(x, w, last, padding=1, stride=2), x, w, padding=1, stride=2)
 
 
+@pytest.mark.parametrize("channels", [40, 12])
+@pytest.mark.parametrize("scale", [-149, -140, -130, -119, -112, -104, -103, -102, 126])
+def test_weights_are_what_their_parts_say(scale: int, channels: int):
+    """All of them alike and of all bits, so that no errors cancel."""
+    w = np.full((40, channels, 3, 3), np.ldexp(1.99999, scale), np.float32)
+    x = np.ldexp(abs(numbers(1, channels, 9, 11)) + 1, min(100, -scale)).astype(np.float32)
+    for last in (False, True):
+        check(convolved(x, w, last), x, w)
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        ((1, 40, 3, 9, 11), (40, 40, 2, 3, 3)),
+        ((1, 8, 3, 9, 11), (40, 8, 2, 3, 3)),
+        ((1, 256, 9, 11), (40, 256, 3, 3)),
+    ],
+)
+def test_sums_below_the_least_normal_number_are_kept(shapes: Any):
+    """From round to round, also where the numbers of the next are all 0."""
+    x, w = (np.ldexp(numbers(*shape), -66).astype(np.float32) for shape in shapes)
+    x[:, 128:] = 0
+    options: dict[str, Any] = {"padding": (1, 0, 0)} if x.ndim == 5 else {}
+    exact, largest = reference(x, w, **options), reference(abs(x), abs(w), **options)
+    for last in (False, True):
+        error = abs(convolved(x, w, last, **options) - exact)
+        assert (error <= 2500 * 2.0**-24 * largest + 2500 * 2.0**-149).all()
+
+
+def test_long_rows_and_wide_windows_find_room():
+    for shape, weights, options in (
+        ((1, 128, 49, 700), (32, 128, 3, 3), {"dilation": 24}),
+        ((1, 128, 90000), (32, 128, 9), {"padding": 4}),
+        ((1, 200, 3000), (300, 200, 5), {"stride": 1}),
+    ):
+        x, w = numbers(*shape), numbers(*weights)
+        check(convolved(x, w, False, **options), x, w, **options)
+
+
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 1e-45, -1e-39, 3.4028235e38])
 @pytest.mark.parametrize("channels", [40, 12])

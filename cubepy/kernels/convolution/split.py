@@ -8,7 +8,7 @@ are counted through the rows that were brought, with those between two rows of t
 tile stays in a row.
 
 Bands whose numbers the unit would not multiply well are brought again as they are, and multiplied
-by multiply-adds with weights that are added up from their parts.
+by multiply-adds with weights that are put together from their parts.
 """
 
 from __future__ import annotations
@@ -23,15 +23,17 @@ from cubepy.kernels.convolution.blocks import finish, out_extents
 from cubepy.kernels.convolution.problem import Window
 from cubepy.kernels.matmul.blocks import transposed
 from cubepy.kernels.matmul.split import (
+    LARGEST,
+    LEAST,
     ORDER,
     PARTS,
-    ROUND,
     UPPER,
     are_in_range,
     exponents,
     new_range,
     note,
     put_words,
+    split,
 )
 from cubepy.kernels.matmul.units import PANEL, SIDE
 from cubepy.lang import amx
@@ -41,9 +43,8 @@ BLOCK_ROWS = PARTS * PANEL
 """Rows of 16 words for the weights of 32 filters and channels at a tap."""
 STRIP = 8
 """Pixels that are multiplied at once without the unit."""
-INFINITE, NEAR_INFINITE, QUIET = 0x7F800000, 0x7F000000, 0x400000
-"""Absolute values from which on numbers are infinite or NaN, or would become so by rounding; the
-bit of a NaN that stays one when its lower half is cut off."""
+MARK = 0xFFFF0000
+"""The third part, which is none that a number has, of weights that are stored as two halves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +85,9 @@ class SplitPacking:
 class SplitBands:
     """How a convolution is divided.
 
-    A cube makes `band` rows with `panels` panels of weights; it has room for `held` rows of words
-    of the array and for the `sums` of so many pixels.
+    A cube makes `band` rows with `panels` panels of weights, and brings `blocks` blocks of 32
+    channels at a time. It has room for `held` rows of words of the array, and for the `sums` of so
+    many pixels.
 
     A kernel is compiled for `compiled`, without what depends on the batch and the number of cores:
     `band` and `panels` are arguments.
@@ -94,6 +96,7 @@ class SplitBands:
     packing: SplitPacking
     band: int
     panels: int
+    blocks: int
     held: int
     sums: int
     has_channels_last: bool
@@ -148,7 +151,7 @@ def bring_weights(weight: Any, near: Any, corner: Any, tap: Any) -> None:
 
 
 def put_any_words(low: Any, high: Any, own: Any, row: Any, seen: Any) -> None:
-    """Store the parts of two lines as words; they add up to the numbers, whatever these are."""
+    """Store the parts of two lines as words, of which `number_of` makes the numbers again."""
     note(seen, low)
     note(seen, high)
     one, two = split_any(low), split_any(high)
@@ -157,15 +160,13 @@ def put_any_words(low: Any, high: Any, own: Any, row: Any, seen: Any) -> None:
 
 
 def split_any(v: Any) -> Any:
-    """`matmul.split.split`, of infinities, NaN and numbers near infinity, too."""
-    word, zero = cp.bitcast(v, cp.u32), cp.Line[cp.u32, SIDE](0)
+    """`matmul.split.split`; of numbers that the unit is not given, whose parts may be infinite or
+    need more bits than bf16 has, both halves and a mark."""
+    word = cp.bitcast(v, cp.u32)
     size = word & 0x7FFFFFFF
-    first = word + cp.where(size >= NEAR_INFINITE, zero, zero + ROUND)
-    first = first | cp.where(size > INFINITE, zero + QUIET, zero)
-    rest = v - cp.bitcast(first & UPPER, cp.f32)
-    rest = cp.where(size >= INFINITE, cp.Line[cp.f32, SIDE](0), rest)
-    second = cp.bitcast(rest, cp.u32) + ROUND
-    return first, second, cp.bitcast(rest - cp.bitcast(second & UPPER, cp.f32), cp.u32)
+    is_split = (size == 0) | ((size >= LEAST << 23) & (size < LARGEST + 1 << 23))
+    found, halves = split(v), (word, word << 16, cp.Line[cp.u32, SIDE](MARK))
+    return tuple(cp.where(is_split, found[s], halves[s]) for s in range(PARTS))
 
 
 # Convolution
@@ -198,39 +199,39 @@ def convolve_split(
     count, rows = min(panels_each, total - first), min(band, results[1] - y0)
     held = cp.shared((t.held, SIDE), cp.u32)
     sums = cp.shared((t.sums, PANEL), cp.f32)
+    spilled = cp.shared((PANEL, PANEL), cp.f32)
     pitch = (results[2] - 1) * window.stride[2] + window.spans[2]
     wide = row_of(results[2], pitch, window)
     area = ((band - 1) * window.stride[1] + window.spans[1]) * pitch + beyond(window)
-    lengths = rows, wide, pitch, area
     parts = (channels + p.depth - 1) // p.depth
     taps = window.kernel[1] * window.kernel[2]
-    apart = (band * wide + PANEL - 1) // PANEL * PANEL if parts * window.kernel[0] > 1 else 0
-    for part in range(parts):
-        for a in range(window.kernel[0]):
-            depth = z * window.stride[0] + a * window.dilation[0] - window.before[0]
-            begins, ends = part + a == 0, part == parts - 1 and a == window.kernel[0] - 1
-            corner = depth, y0 * window.stride[1], part * p.depth
-            seen = bring(x[n], held, corner, rows, pitch, area, put_words, window, t)
-            fits = are_in_range(seen, range_of(panels, first, count, parts, part, window, t))
-            if not fits:
-                bring(x[n], held, corner, rows, pitch, area, put_numbers, window, t)
-            for panel in range(count):
-                own = panels[place_of(first + panel, parts, part, window, t) :]
-                weights = own[1 + a * taps * (p.blocks * BLOCK_ROWS) :]
-                kept = sums[panel * apart :]
-                for q in range(0, rows * wide, PANEL):
-                    if fits:
-                        multiply_parts(held, weights, kept, q, lengths, begins, window, t)
-                    else:
-                        multiply_numbers(held, weights, kept, q, lengths, begins, window, t)
-                if ends:
-                    f0 = (first + panel) * PANEL
-                    own_filters = min(PANEL, filters - f0)
-                    for y in range(rows):
-                        place = n, z, y0 + y, 0, f0, own_filters
-                        finish(
-                            kept[y * wide :], out[n], place, results[2], biases, extras, epilogue, t
-                        )
+    is_once = parts * window.kernel[0] == 1 and t.blocks == p.blocks
+    apart = 0 if is_once else (band * wide + PANEL - 1) // PANEL * PANEL
+    rounds = (p.blocks + t.blocks - 1) // t.blocks
+    for turn in range(parts * window.kernel[0] * rounds):
+        part, a = turn // (window.kernel[0] * rounds), turn // rounds % window.kernel[0]
+        block = turn % rounds * t.blocks
+        lengths = rows, wide, pitch, area, min(t.blocks, p.blocks - block)
+        depth = z * window.stride[0] + a * window.dilation[0] - window.before[0]
+        corner = depth, y0 * window.stride[1], part * p.depth + block * PANEL
+        seen = bring(x[n], held, corner, lengths, put_words, window, t)
+        fits = are_in_range(seen, range_of(panels, first, count, parts, part, window, t))
+        if not fits:
+            bring(x[n], held, corner, lengths, put_numbers, window, t)
+        for panel in range(count):
+            own = panels[place_of(first + panel, parts, part, window, t) :]
+            weights = own[1 + (a * taps * p.blocks + block) * BLOCK_ROWS :]
+            kept, begins = sums[panel * apart :], turn == 0
+            for q in range(0, rows * wide, PANEL):
+                if fits:
+                    multiply_parts(held, weights, kept, spilled, q, lengths, begins, window, t)
+                else:
+                    multiply_numbers(held, weights, kept, q, lengths, begins, window, t)
+            if turn == parts * window.kernel[0] * rounds - 1:
+                f0 = (first + panel) * PANEL
+                for y in range(rows):
+                    row, place = kept[y * wide :], (n, z, y0 + y, 0, f0, min(PANEL, filters - f0))
+                    finish(row, out[n], place, results[2], biases, extras, epilogue, t)
 
 
 def is_even(window: Any) -> bool:
@@ -271,9 +272,7 @@ def bring(
     x: Any,
     held: Any,
     corner: Any,
-    rows: Any,
-    pitch: Any,
-    area: Any,
+    lengths: Any,
     put: Any,
     window: Any,
     t: Any,
@@ -284,11 +283,12 @@ def bring(
     `put` stores 16 channels of a pixel and the 16 behind them.
     """
     depth, top, c0 = corner
+    rows, _, pitch, area, blocks = lengths
     seen = new_range()
     height = x.shape[1] if t.has_channels_last else x.shape[2]
     deep = x.shape[0] if t.has_channels_last else x.shape[1]
     inside = depth >= 0 and depth < deep
-    for block in range(t.packing.blocks):
+    for block in range(blocks):
         for r in range((rows - 1) * window.stride[1] + window.spans[1]):
             y, at = top + r - window.before[1], block * PARTS * area + r * pitch
             if inside and y >= 0 and y < height:
@@ -368,6 +368,7 @@ def multiply_parts(
     held: Any,
     weights: Any,
     kept: Any,
+    spilled: Any,
     q: Any,
     lengths: Any,
     begins: Any,
@@ -375,32 +376,24 @@ def multiply_parts(
     t: Any,
 ) -> None:
     """Add the products of 32 pixels and a panel to their sums, in the tiles of a matrix unit."""
-    rows, wide, pitch, area = lengths
-    begin_tiles(kept, q, begins)
+    rows, wide, pitch, area, blocks = lengths
+    for tile in cp.unroll(range(4)):
+        amx.zero(tile)
     starts = tuple(start_of(q + half * SIDE, rows, wide, pitch, window) for half in range(2))
     for b in range(window.kernel[1]):
         for c in range(window.kernel[2]):
             tap = b * window.dilation[1] * pitch + c * window.dilation[2]
-            for block in range(t.packing.blocks):
+            for block in range(blocks):
                 row = ((b * window.kernel[2] + c) * t.packing.blocks + block) * BLOCK_ROWS
                 source = held, block * PARTS * area + tap, area, starts, window.stride[2]
                 add_products(load_pixels, source, weights, row)
-    keep_tiles(kept, q)
+    keep_tiles(kept, spilled, q, begins)
 
 
 def load_pixels(tile: int, source: Any, half: int, part: int) -> None:
     """Load a part of 32 channels of 16 pixels."""
     held, at, apart, starts, step = source
     amx.load(tile, held[at + part * apart + starts[half] :: step], (0, 0))
-
-
-def begin_tiles(kept: Any, q: Any, begins: Any) -> None:
-    """Clear the tiles of sums, or load those of 32 pixels."""
-    for tile in cp.unroll(range(4)):
-        if begins:
-            amx.zero(tile)
-        else:
-            amx.load(tile, kept, (q + tile // 2 * SIDE, tile % 2 * SIDE))
 
 
 def add_products(load: Any, source: Any, weights: Any, row: Any) -> None:
@@ -417,10 +410,19 @@ def add_products(load: Any, source: Any, weights: Any, row: Any) -> None:
             amx.multiply(tile, 4 + tile // 2, 6 + tile % 2, cp.bf16)
 
 
-def keep_tiles(kept: Any, q: Any) -> None:
-    """Store the sums of 32 pixels."""
-    for tile in cp.unroll(range(4)):
-        amx.store(tile, kept, (q + tile // 2 * SIDE, tile % 2 * SIDE))
+def keep_tiles(kept: Any, spilled: Any, q: Any, begins: Any) -> None:
+    """Store the sums of 32 pixels, or add them to what is there, which the unit would take for 0
+    where it is below 2**-126."""
+    if begins:
+        for tile in cp.unroll(range(4)):
+            amx.store(tile, kept, (q + tile // 2 * SIDE, tile % 2 * SIDE))
+    else:
+        for tile in cp.unroll(range(4)):
+            amx.store(tile, spilled, (tile // 2 * SIDE, tile % 2 * SIDE))
+        for r in range(PANEL):
+            v = cp.load(kept[q + r], 0, line=PANEL, fill=None)
+            v = v + cp.load(spilled[r], 0, line=PANEL, fill=None)
+            cp.store(kept[q + r], 0, v, whole=True)
 
 
 def multiply_numbers(
@@ -434,7 +436,7 @@ def multiply_numbers(
     t: Any,
 ) -> None:
     """The same by multiply-adds, with the numbers as they are."""
-    rows, wide, pitch, area = lengths
+    rows, wide, pitch, area, blocks = lengths
     for r in range(0, PANEL, STRIP):
         half = start_of(q + r // SIDE * SIDE, rows, wide, pitch, window)
         start = half + r % SIDE * window.stride[2]
@@ -446,7 +448,7 @@ def multiply_numbers(
         for b in range(window.kernel[1]):
             for c in range(window.kernel[2]):
                 tap = start + b * window.dilation[1] * pitch + c * window.dilation[2]
-                for block in range(t.packing.blocks):
+                for block in range(blocks):
                     row = ((b * window.kernel[2] + c) * t.packing.blocks + block) * BLOCK_ROWS
                     for high in cp.unroll(range(2)):
                         pixels = held[(block * PARTS + high) * area + tap :: window.stride[2]]
@@ -467,8 +469,9 @@ def add_channels(found: Any, pixels: Any, weights: Any, row: Any, high: Any) -> 
 
 
 def number_of(weights: Any, row: Any, high: Any) -> Any:
-    """A line of weights, added up from the words of its parts, of which it has one half."""
+    """A line of weights, put together from the words of its parts, of which it has one half."""
     shift = 0 if high else 16
     words = tuple(cp.load(weights[row + s * PANEL], 0, line=SIDE, fill=None) for s in range(PARTS))
-    a, b, c = (cp.bitcast(w << shift & UPPER, cp.f32) for w in words)
-    return a + (b + c)
+    a, b, c = (w << shift & UPPER for w in words)
+    whole = cp.bitcast(a, cp.f32) + (cp.bitcast(b, cp.f32) + cp.bitcast(c, cp.f32))
+    return cp.where(c == MARK, cp.bitcast(a | b >> 16, cp.f32), whole)

@@ -21,7 +21,6 @@ from cubepy.kernels.convolution.split import (
     BLOCK_ROWS,
     STRIP,
     add_products,
-    begin_tiles,
     keep_tiles,
     number_of,
     put_any_words,
@@ -159,6 +158,7 @@ def convolve_runs(
     numbers = cp.shared(t.held, cp.f32)
     near = cp.shared(t.row + SIDE * (p.channels + 1), cp.f32)
     sums = cp.shared((t.sums, PANEL), cp.f32)
+    spilled = cp.shared((PANEL, PANEL), cp.f32)
     wide = (results[2] + SIDE - 1) // SIDE * SIDE
     line = line_of(wide, window, p)
     lengths = rows, wide, line
@@ -174,7 +174,7 @@ def convolve_runs(
             kept = sums[panel * apart :]
             for q in range(0, rows * wide, PANEL):
                 if fits and window.dilation[2] == 1:
-                    multiply_parts(held, weights, kept, q, lengths, a == 0, window, t)
+                    multiply_parts(held, weights, kept, spilled, q, lengths, a == 0, window, t)
                 else:
                     multiply_numbers(numbers, weights, kept, q, lengths, a == 0, window, t)
             if a == window.kernel[0] - 1:
@@ -257,6 +257,7 @@ def multiply_parts(
     held: Any,
     weights: Any,
     kept: Any,
+    spilled: Any,
     q: Any,
     lengths: Any,
     begins: Any,
@@ -265,14 +266,15 @@ def multiply_parts(
 ) -> None:
     """Add the products of 32 pixels and a panel to their sums, in the tiles of a matrix unit."""
     p = t.packing
-    begin_tiles(kept, q, begins)
+    for tile in cp.unroll(range(4)):
+        amx.zero(tile)
     starts = tuple(start_of(q + half * SIDE, lengths, window, p) for half in range(2))
     for b in range(window.kernel[1]):
         for block in range(p.blocks):
             at = b * (window.dilation[1] * lengths[2]) + block * PANEL
             source = held, at, t.held, starts, window.stride[2] * p.channels
             add_products(load_run, source, weights, (b * p.blocks + block) * BLOCK_ROWS)
-    keep_tiles(kept, q)
+    keep_tiles(kept, spilled, q, begins)
 
 
 def start_of(q: Any, lengths: Any, window: Any, p: Any) -> Any:

@@ -62,9 +62,9 @@ SPLIT_PIXEL, SPLIT_TILE, SPLIT_WEIGHTS = 45, 420, 700
 channels, and for reading the weights of these, there."""
 SPLIT_RUN = 120
 """Cycles for 32 elements of a row of few channels."""
-SPLIT_SUMS, SPLIT_ROW = 1 << 14, 1 << 13
-"""Pixels of sums and elements of a row that kernels have room for at least, so that extents that
-need no more share one."""
+SPLIT_ROW = 1 << 13
+"""Elements of a row that kernels have room for at least, so that extents that need no more share
+one."""
 PITCH = 64
 """Pixels of a row that kernels have room for at least, so that small arrays share one."""
 
@@ -155,15 +155,14 @@ def split_runs(target: Target, problem: Problem, p: RunPacking) -> SplitRuns:
 
     most = target.cache_bytes // 2 // (2 * PARTS + p.dtype.itemsize)
     heights = _heights(rows, held, most)
-    band, panels = min(product(heights, parts_of(total)), key=lambda choice: cost(*choice))
-    pixels = (-(-band * wide // PANEL) + 1) * PANEL
+    band, panels, sums = _division(heights, wide, total, window.kernel[0], target, cost)
     return SplitRuns(
         p,
         band,
         panels,
         max(most, held(band)),
         max(SPLIT_ROW, line),
-        max(SPLIT_SUMS, pixels * (panels if window.kernel[0] > 1 else 1)),
+        sums,
         problem.has_channels_last,
         problem.puts_channels_last,
     )
@@ -171,40 +170,64 @@ def split_runs(target: Target, problem: Problem, p: RunPacking) -> SplitRuns:
 
 def split_bands(target: Target, problem: Problem, p: SplitPacking) -> SplitBands:
     """The division with the least work for the busiest core, of those whose part of the array fills
-    at most half of the second cache, or those of one row."""
+    at most half of the second cache, or those of one row and as few channels as that needs."""
     _, rows, columns = problem.results
     window, total = problem.window, p.panels(problem.filters)
     pitch = (columns - 1) * window.stride[2] + window.spans[2]
     wide = row_of(columns, pitch, window)
-    rounds = p.parts(problem.channels) * window.kernel[0]
     taps, others = window.taps // window.kernel[0], problem.batch * problem.results[0]
+    most = target.cache_bytes // 2 // ROW_BYTES
 
-    def held(band: int) -> int:
+    def held(band: int, blocks: int) -> int:
         """Rows of 16 words."""
         area = ((band - 1) * window.stride[1] + window.spans[1]) * pitch + beyond(window)
-        return area * p.blocks * PARTS
+        return area * blocks * PARTS
+
+    blocks = next((n for n in reversed(parts_of(p.blocks)) if held(1, n) <= most), 1)
+    rounds = p.parts(problem.channels) * window.kernel[0] * -(-p.blocks // blocks)
 
     def cost(band: int, panels: int) -> int:
         """Cycles."""
         cubes = others * -(-rows // band) * -(-total // panels)
-        brought = held(band) // PARTS * SPLIT_PIXEL
-        tiles = -(-band * wide // PANEL) * panels * taps * p.blocks * SPLIT_TILE
-        weights = panels * taps * p.blocks * SPLIT_WEIGHTS
+        brought = held(band, blocks) // PARTS * SPLIT_PIXEL
+        tiles = -(-band * wide // PANEL) * panels * taps * blocks * SPLIT_TILE
+        weights = panels * taps * blocks * SPLIT_WEIGHTS
         return -(-cubes // target.cores) * (rounds * (brought + tiles + weights) + START)
 
-    most = target.cache_bytes // 2 // ROW_BYTES
-    heights = _heights(rows, held, most)
-    band, panels = min(product(heights, parts_of(total)), key=lambda choice: cost(*choice))
-    pixels = (-(-band * wide // PANEL) + 1) * PANEL
+    heights = _heights(rows, lambda n: held(n, blocks), most)
+    band, panels, sums = _division(heights, wide, total, rounds, target, cost)
     return SplitBands(
         p,
         band,
         panels,
-        max(most, held(band)),
-        max(SPLIT_SUMS, pixels * (panels if rounds > 1 else 1)),
+        blocks,
+        max(most, held(band, blocks)),
+        sums,
         problem.has_channels_last,
         problem.puts_channels_last,
     )
+
+
+def _division(
+    heights: list[int],
+    wide: int,
+    total: int,
+    rounds: int,
+    target: Target,
+    cost: Callable[[int, int], int],
+) -> tuple[int, int, int]:
+    """Rows of a band and panels of a cube, and the pixels of sums that there is room for, of all
+    panels where several rounds add to them: the division of the least cost, of those whose sums fit
+    the second cache, or that of one row and panel."""
+
+    def pixels(band: int, panels: int) -> int:
+        return (-(-band * wide // PANEL) + 1) * PANEL * (panels if rounds > 1 else 1)
+
+    most = target.cache_bytes // (PANEL * f32.itemsize)
+    choices = list(product(heights, parts_of(total)))
+    small = [c for c in choices if pixels(*c) <= most] or choices[:1]
+    band, panels = min(small, key=lambda choice: cost(*choice))
+    return band, panels, max(most, pixels(band, panels))
 
 
 def point_columns(target: Target, problem: Problem, p: Packing) -> int:
