@@ -214,10 +214,12 @@ def convolve_split(
         lengths = rows, wide, pitch, area, min(t.blocks, p.blocks - block)
         depth = z * window.stride[0] + a * window.dilation[0] - window.before[0]
         corner = depth, y0 * window.stride[1], part * p.depth + block * PANEL
-        seen = bring(x[n], held, corner, lengths, put_words, window, t)
-        fits = are_in_range(seen, range_of(panels, first, count, parts, part, window, t))
-        if not fits:
-            bring(x[n], held, corner, lengths, put_numbers, window, t)
+        weights_range = range_of(panels, first, count, parts, part, window, t)
+        fits = False
+        for attempt in range(2):  # one place that brings: it is long to compile
+            if not fits:
+                seen = bring(x[n], held, corner, lengths, attempt == 1, window, t)
+                fits = attempt == 0 and are_in_range(seen, weights_range)
         for panel in range(count):
             own = panels[place_of(first + panel, parts, part, window, t) :]
             weights = own[1 + (a * taps * p.blocks + block) * BLOCK_ROWS :]
@@ -273,14 +275,14 @@ def bring(
     held: Any,
     corner: Any,
     lengths: Any,
-    put: Any,
+    whole: Any,
     window: Any,
     t: Any,
 ) -> Any:
-    """The rows that a band depends on, with zeros around, 32 channels by 32; their range.
+    """The rows that a band depends on, with zeros around, 32 channels by 32, as parts or, if they
+    are `whole`, as they are; their range.
 
     `corner`: the depth and the row of the padded array that the band begins at, and the channel.
-    `put` stores 16 channels of a pixel and the 16 behind them.
     """
     depth, top, c0 = corner
     rows, _, pitch, area, blocks = lengths
@@ -294,11 +296,19 @@ def bring(
             if inside and y >= 0 and y < height:
                 if t.has_channels_last:
                     bring_pixels(
-                        x[depth, y], held, at, c0 + block * PANEL, pitch, area, put, seen, window
+                        x[depth, y], held, at, c0 + block * PANEL, pitch, area, whole, seen, window
                     )
                 else:
                     bring_rows(
-                        x[:, depth, y], held, at, c0 + block * PANEL, pitch, area, put, seen, window
+                        x[:, depth, y],
+                        held,
+                        at,
+                        c0 + block * PANEL,
+                        pitch,
+                        area,
+                        whole,
+                        seen,
+                        window,
                     )
             else:
                 for i in range(pitch):
@@ -307,7 +317,7 @@ def bring(
 
 
 def bring_pixels(
-    row: Any, held: Any, at: Any, c: Any, pitch: Any, area: Any, put: Any, seen: Any, window: Any
+    row: Any, held: Any, at: Any, c: Any, pitch: Any, area: Any, whole: Any, seen: Any, window: Any
 ) -> None:
     """One row that has channels last."""
     width, first = row.shape[0], window.before[2]
@@ -315,30 +325,34 @@ def bring_pixels(
         column = i - first
         if column >= 0 and column < width:
             v = cp.load(row[column], c, line=PANEL)
-            put(v[:SIDE], v[SIDE:], held, at + i, seen, area)
+            put_pixel(v, held, at + i, area, whole, seen)
         else:
             clear(held, at + i, area)
 
 
 def bring_rows(
-    x: Any, held: Any, at: Any, c: Any, pitch: Any, area: Any, put: Any, seen: Any, window: Any
+    x: Any, held: Any, at: Any, c: Any, pitch: Any, area: Any, whole: Any, seen: Any, window: Any
 ) -> None:
     """One row of 32 channels, turned in squares; what a row has too much, the next overwrites."""
+    square = cp.local((SIDE, PANEL), cp.f32)
     for i in range(0, pitch, SIDE):
-        low, high = (turned(x, c + e, i - window.before[2]) for e in (0, SIDE))
-        for k in cp.unroll(range(SIDE)):
-            put(low[k], high[k], held, at + i + k, seen, area)
+        for e in range(0, PANEL, SIDE):
+            turn(x, square, c, e, i - window.before[2])
+        for k in range(SIDE):
+            v = cp.load(square[k], 0, line=PANEL, fill=None)
+            put_pixel(v, held, at + i + k, area, whole, seen)
 
 
-def turned(x: Any, c: Any, i: Any) -> Any:
-    """16 pixels of 16 channels from `c` on, a line for each pixel; zeros where there is nothing."""
+def turn(x: Any, square: Any, c: Any, e: Any, i: Any) -> None:
+    """16 pixels of 16 channels from `c + e` on, a line for each pixel; zeros outside."""
     count, width = x.shape[0], x.shape[1]
-    return transposed(
-        tuple(
-            cp.load(x[min(c + k, count - 1)][: width if c + k < count else 0], i, line=SIDE)
-            for k in range(SIDE)
-        )
+    lines = tuple(
+        cp.load(x[min(c + e + k, count - 1)][: width if c + e + k < count else 0], i, line=SIDE)
+        for k in range(SIDE)
     )
+    found = transposed(lines)
+    for k in cp.unroll(range(SIDE)):
+        cp.store(square[k], e, found[k], whole=True)
 
 
 def clear(held: Any, row: Any, area: Any) -> None:
@@ -347,10 +361,14 @@ def clear(held: Any, row: Any, area: Any) -> None:
         cp.store(held[row + s * area], 0, cp.Line[cp.u32, SIDE](0), whole=True)
 
 
-def put_numbers(low: Any, high: Any, held: Any, row: Any, seen: Any, area: Any) -> None:
-    """Store 32 channels of a pixel as they are."""
-    cp.store(held[row], 0, cp.bitcast(low, cp.u32), whole=True)
-    cp.store(held[row + area], 0, cp.bitcast(high, cp.u32), whole=True)
+def put_pixel(v: Any, held: Any, row: Any, area: Any, whole: Any, seen: Any) -> None:
+    """Store 32 channels of a pixel, as parts or as they are."""
+    low, high = v[:SIDE], v[SIDE:]
+    if whole:
+        cp.store(held[row], 0, cp.bitcast(low, cp.u32), whole=True)
+        cp.store(held[row + area], 0, cp.bitcast(high, cp.u32), whole=True)
+    else:
+        put_words(low, high, held, row, seen, area)
 
 
 # Products
@@ -450,7 +468,7 @@ def multiply_numbers(
                 tap = start + b * window.dilation[1] * pitch + c * window.dilation[2]
                 for block in range(blocks):
                     row = ((b * window.kernel[2] + c) * t.packing.blocks + block) * BLOCK_ROWS
-                    for high in cp.unroll(range(2)):
+                    for high in range(2):
                         pixels = held[(block * PARTS + high) * area + tap :: window.stride[2]]
                         add_channels(found, pixels, weights, row, high)
         for s in cp.unroll(range(STRIP)):
