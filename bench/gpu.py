@@ -47,8 +47,8 @@ def measured(work: Work) -> Row:
 
 
 def compile_row() -> tuple[float, float]:
-    """Milliseconds from a new small kernel to a finished launch, and those of NVRTC alone; code that
-    an earlier run kept on disk is not asked for."""
+    """Milliseconds from a new small kernel to a finished launch, and those of NVRTC alone; what an
+    earlier run kept on disk is not asked for."""
     from cubepy.compilers.cuda import toolchain
 
     x = cp.zeros(1024, device="cuda:0")
