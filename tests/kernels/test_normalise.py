@@ -19,6 +19,7 @@ from cubepy.kernels.normalisation.problem import Normalisation, Passing, Places,
 from cubepy.lang.annotations import spec
 from cubepy.targets import cuda_target
 from tests.guarded import Guarded
+from tests.optional import require_package
 
 EPS = {"f2": 2.0**-10, "f4": 2.0**-23, "f8": 2.0**-52}
 SHAPES = ((6, 1), (3, 4, 33), (2, 1025))
@@ -247,6 +248,7 @@ def test_only_the_last_line_of_a_unit_is_asked_where_it_ends():
 )
 def test_rows_that_begin_anywhere_are_read_by_element(x: str, line: int, units: int):
     """Lines of several elements would be moved one by one there, none beside its neighbour's."""
+    require_package("cuda.bindings")
     n = int(x[:-1].split(",")[1])
     for function, given, more in (
         (kernels.softmax, {}, {}),
