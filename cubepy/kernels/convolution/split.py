@@ -458,11 +458,7 @@ def multiply_numbers(
     for r in range(0, PANEL, STRIP):
         half = start_of(q + r // SIDE * SIDE, rows, wide, pitch, window)
         start = half + r % SIDE * window.stride[2]
-        found = cp.local((STRIP, 2), cp.Line[cp.f32, SIDE], fill=0)
-        if not begins:
-            for s in cp.unroll(range(STRIP)):
-                for c in cp.unroll(range(2)):
-                    found[s, c] = cp.load(kept[q + r + s], c * SIDE, line=SIDE, fill=None)
+        found = strip_of(kept, q + r, begins)
         for b in range(window.kernel[1]):
             for c in range(window.kernel[2]):
                 tap = start + b * window.dilation[1] * pitch + c * window.dilation[2]
@@ -471,9 +467,24 @@ def multiply_numbers(
                     for high in range(2):
                         pixels = held[(block * PARTS + high) * area + tap :: window.stride[2]]
                         add_channels(found, pixels, weights, row, high)
+        keep_strip(found, kept, q + r)
+
+
+def strip_of(kept: Any, row: Any, begins: Any) -> Any:
+    """Sums of some pixels from `row` on, as lines: none yet, or those in memory."""
+    found = cp.local((STRIP, 2), cp.Line[cp.f32, SIDE], fill=0)
+    if not begins:
         for s in cp.unroll(range(STRIP)):
             for c in cp.unroll(range(2)):
-                cp.store(kept[q + r + s], c * SIDE, found[s, c], whole=True)
+                found[s, c] = cp.load(kept[row + s], c * SIDE, line=SIDE, fill=None)
+    return found
+
+
+def keep_strip(found: Any, kept: Any, row: Any) -> None:
+    """Store them."""
+    for s in cp.unroll(range(STRIP)):
+        for c in cp.unroll(range(2)):
+            cp.store(kept[row + s], c * SIDE, found[s, c], whole=True)
 
 
 def add_channels(found: Any, pixels: Any, weights: Any, row: Any, high: Any) -> None:

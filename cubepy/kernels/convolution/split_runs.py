@@ -21,10 +21,12 @@ from cubepy.kernels.convolution.split import (
     BLOCK_ROWS,
     STRIP,
     add_products,
+    keep_strip,
     keep_tiles,
     number_of,
     put_any_words,
     range_of,
+    strip_of,
 )
 from cubepy.kernels.matmul.blocks import transposed
 from cubepy.kernels.matmul.split import (
@@ -160,7 +162,7 @@ def convolve_runs(
     sums = cp.shared((t.sums, PANEL), cp.f32)
     spilled = cp.shared((PANEL, PANEL), cp.f32)
     wide = (results[2] + SIDE - 1) // SIDE * SIDE
-    line = line_of(wide, window, p)
+    line = row_length(wide, window, p)
     lengths = rows, wide, line
     apart = (band * wide + PANEL - 1) // PANEL * PANEL if window.kernel[0] > 1 else 0
     for a in range(window.kernel[0]):
@@ -224,7 +226,7 @@ def bring(
     return exponents(seen)
 
 
-def line_of(wide: Any, window: Any, p: Any) -> Any:
+def row_length(wide: Any, window: Any, p: Any) -> Any:
     """Elements of a row that is brought, for so many pixels of the result: whole tiles, and one
     more, so that runs end in the row."""
     pixels = (wide - 1) * window.stride[2] + window.spans[2]
@@ -306,11 +308,7 @@ def multiply_numbers(
     across = window.stride[2] * p.channels
     for r in range(0, PANEL, STRIP):
         start = start_of(q + r // SIDE * SIDE, lengths, window, p) + r % SIDE * across
-        found = cp.local((STRIP, 2), cp.Line[cp.f32, SIDE], fill=0)
-        if not begins:
-            for s in cp.unroll(range(STRIP)):
-                for c in cp.unroll(range(2)):
-                    found[s, c] = cp.load(kept[q + r + s], c * SIDE, line=SIDE, fill=None)
+        found = strip_of(kept, q + r, begins)
         for b in range(window.kernel[1]):
             for k in range(p.run):
                 apart = k // p.channels * window.dilation[2] * p.channels + k % p.channels
@@ -321,6 +319,4 @@ def multiply_numbers(
                     factor = numbers[at + s * across]
                     for c in cp.unroll(range(2)):
                         found[s, c] += lines[c] * factor
-        for s in cp.unroll(range(STRIP)):
-            for c in cp.unroll(range(2)):
-                cp.store(kept[q + r + s], c * SIDE, found[s, c], whole=True)
+        keep_strip(found, kept, q + r)

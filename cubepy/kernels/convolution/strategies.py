@@ -12,7 +12,7 @@ from cubepy.kernels.convolution.blocks import Bands, Packing
 from cubepy.kernels.convolution.each import Each
 from cubepy.kernels.convolution.problem import Problem
 from cubepy.kernels.convolution.split import SplitBands, SplitPacking, beyond, row_of
-from cubepy.kernels.convolution.split_runs import RunPacking, SplitRuns, line_of
+from cubepy.kernels.convolution.split_runs import RunPacking, SplitRuns, row_length
 from cubepy.kernels.convolution.weight_gradient import Sums
 from cubepy.kernels.convolution.weight_products import Products
 from cubepy.kernels.convolution.winograd import TAPS, Basis, Squares
@@ -140,7 +140,7 @@ def split_runs(target: Target, problem: Problem, p: RunPacking) -> SplitRuns:
     _, rows, columns = problem.results
     window, total = problem.window, p.panels(problem.filters)
     wide = -(-columns // SIDE) * SIDE
-    line = line_of(wide, window, p)
+    line = row_length(wide, window, p)
 
     def held(band: int) -> int:
         """Elements."""
