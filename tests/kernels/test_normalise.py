@@ -12,12 +12,12 @@ import pytest
 import cubepy as cp
 from cubepy import kernels
 from cubepy.errors import LaunchError, LaunchTypeError
-from cubepy.ir.types import f32
+from cubepy.ir.types import f32, f64
 from cubepy.kernels.calls.inspection import record
 from cubepy.kernels.normalisation.kernel import normalise_rows
 from cubepy.kernels.normalisation.problem import Normalisation, Passing, Places, RowTiling
 from cubepy.lang.annotations import spec
-from cubepy.targets import cuda_target
+from cubepy.targets import cuda_target, parse_target
 from tests.guarded import Guarded
 from tests.optional import require_package
 
@@ -224,6 +224,49 @@ def test_rows_that_units_hold(n: int, across: int, name: str):
     if not is_soft:
         np.testing.assert_array_equal(total.array, x + residual)
         total.check(total.array)
+
+
+ROW_PLACES = Places((((0, 1),), ((1, 1),)))
+"""The index of a result of two axes is that of the view."""
+
+
+@pytest.mark.parametrize("dtype", ["f4", "bf16", "f8"])
+@pytest.mark.parametrize("name", ["softmax", "log_softmax", "layer_norm"])
+@pytest.mark.parametrize("has_epilogue", [False, True])
+def test_results_that_go_past_the_caches(draw, name: str, dtype: str, has_epilogue: bool):
+    """By one unit, whose lines lie where they are aligned in the result: the first may begin before
+    a row, unless an epilogue asks for its place."""
+    kind = np.dtype(ml_dtypes.bfloat16 if dtype == "bf16" else dtype)
+    op, line = Normalisation(name, f64 if dtype == "f8" else f32), 8 if dtype == "f8" else 16
+    eps = 2e-2 if dtype == "bf16" else 2e-5
+    for n in (1, 15, 16, 17, 33, 511, 512, 1000):
+        x, by = draw.numbers.standard_normal((2, 3, n)).astype(kind)
+        wide = x.astype("f8")
+        expected = norm_of_rows(wide, 1, 0, 1e-5) if name == "layer_norm" else soft(wide, 1)
+        expected = np.log(expected) if name == "log_softmax" else expected
+        expected = expected * 2 + by.astype("f8") if has_epilogue else expected
+        weights = (np.ones(n, "f4"),) if name == "layer_norm" else ()
+        end = ((by,), 1e-5, moved, ROW_PLACES) if has_epilogue else ((), 1e-5, None, Places())
+        for unroll in (1, 2, 8):
+            out = Guarded((3, n), kind, draw.pick.randrange(line))
+            kept = 1024 if name == "softmax" else 0
+            tiling = RowTiling(line, 1, 2, unroll, stream=True, kept=kept)
+            normalise_rows[2, 1](x, (), weights, (), out.array, *end, op, tiling)
+            np.testing.assert_allclose(out.array.astype("f8"), expected, eps, eps)
+            assert out.is_fenced
+
+
+def test_large_results_go_past_the_caches_of_a_cpu():
+    for shape, stream, kept, held in (
+        ((4096, 4096), True, 8192, 0),
+        ((400, 100_000), False, 0, 0),  # exponentials are kept in the result
+        ((400_000, 60), False, 0, 4),
+        ((64, 4096), False, 8192, 0),
+    ):
+        x = spec(f"f32[{shape[0]},{shape[1]}]")
+        (launch,) = record(kernels.softmax, {"x": x}, {}, parse_target("cpu:sapphirerapids"))
+        tiling = launch.arguments["tiling"]
+        assert (tiling.stream, tiling.kept, tiling.held) == (stream, kept, held)
 
 
 def test_only_the_last_line_of_a_unit_is_asked_where_it_ends():

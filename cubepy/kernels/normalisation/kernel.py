@@ -55,40 +55,80 @@ def summed(row: Any, step: Any, op: Any, tiling: Any) -> Any:
     return cube_sum(folded(row, 0, step, added, op, tiling, 0).sum())
 
 
+def larger_of(a: Any, b: Any) -> Any:
+    """The greater of each pair of lanes, or either where one is NaN."""
+    return cp.where(a > b, a, b)
+
+
 def maximum(row: Any, op: Any, tiling: Any) -> Any:
-    """The maximum of a row, known to all units."""
+    """The maximum of a row, known to all units; anything where a number is NaN, whose exponential
+    makes the sum of the row NaN."""
     lowest = float("-inf")
-    return cube_max(folded(row, lowest, lambda v: v, greater_of, op, tiling, lowest).max())
+    return cube_max(folded(row, lowest, lambda v: v, larger_of, op, tiling, lowest).max())
 
 
-def written(row: Any, out: Any, change: Any, op: Any, tiling: Any) -> None:
-    """Store `change(line, j)` for a unit's lines."""
-    stride = tiling.line * cp.CUBE_DIM
-    n = row.shape[0]
-    whole = n // stride * stride
-    for j in range(tiling.line * cp.UNIT_POS, whole, stride):
-        cp.store(out, j, change(read_input(row, j, op, tiling, None), j, None), whole=True)
-    for j in range(whole + tiling.line * cp.UNIT_POS, n, stride):
-        cp.store(out, j, change(read_input(row, j, op, tiling, 0), j, 0))
+def written(row: Any, out: Any, change: Any, is_plain: Any, op: Any, tiling: Any) -> None:
+    """Store `change(line, j, fill)` for a unit's lines of a row; `is_plain`: without epilogue."""
+    put_lines(
+        out, lambda j, fill: change(read_input(row, j, op, tiling, fill), j, fill), is_plain, tiling
+    )
+
+
+def put_lines(out: Any, make: Any, is_plain: Any, tiling: Any) -> None:
+    """Store `make(j, fill)` for a unit's lines of a result; `fill` is None where they are whole.
+
+    Those of one unit that go past the caches lie where they are aligned in `out`, so that the first
+    may start before the row; an epilogue sees no such places.
+    """
+    line, n, hint = tiling.line, out.shape[0], "stream" if tiling.stream else None
+    stride, first, inside = line * cp.CUBE_DIM, line * cp.UNIT_POS, 0
+    if tiling.stream and is_plain:
+        start = 0 - cp.misalignment(out, 0, line=line)
+        inside = start + line if start < 0 else 0
+        for j in range(start, min(inside, n), line):
+            cp.store(out, j, make(j, 0))
+    edge = inside + max(0, n - inside) // stride * stride
+    for j in range(inside + first, edge, stride):
+        cp.store(out, j, make(j, None), whole=True, hint=hint)
+    for j in range(edge + first, n, stride):
+        cp.store(out, j, make(j, 0))
 
 
 def soften(row: Any, out: Any, finish: Any, op: Any, tiling: Any) -> None:
     """Softmax, or its logarithm, of a row."""
-    if op.name == "softmax" and cp.CUBE_DIM == 1 and out.dtype == op.dtype and finish is unchanged:
-        soften_in_place(row, out, op, tiling)
+    is_plain = finish is unchanged
+    if op.name == "softmax" and tiling.kept > 0:
+        line = tiling.line
+        kept = cp.shared(tiling.kept + 2 * line, op.dtype)  # a line before and behind any row
+        scale = 1 / exponentials(row, kept[line:], True, op, tiling)
+        put_lines(
+            out,
+            lambda j, fill: finish(cp.load(kept, line + j, line=line, fill=None) * scale, j),
+            is_plain,
+            tiling,
+        )
+        return
+    if op.name == "softmax" and cp.CUBE_DIM == 1 and out.dtype == op.dtype and is_plain:
+        scale = 1 / exponentials(row, out, False, op, tiling)
+        put_lines(
+            out, lambda j, fill: cp.load(out, j, line=tiling.line, fill=fill) * scale, True, tiling
+        )
         return
     top, total = row_statistics(row, op, tiling)
     if op.name == "softmax":
         scale = 1 / total
-        written(row, out, lambda v, j, fill: finish(cp.exp(v - top) * scale, j), op, tiling)
+        written(
+            row, out, lambda v, j, fill: finish(cp.exp(v - top) * scale, j), is_plain, op, tiling
+        )
     else:
         shift = cp.log(total)
-        written(row, out, lambda v, j, fill: finish(v - top - shift, j), op, tiling)
+        written(row, out, lambda v, j, fill: finish(v - top - shift, j), is_plain, op, tiling)
 
 
-def soften_in_place(row: Any, out: Any, op: Any, tiling: Any) -> None:
-    """Softmax of a row by one unit: the result first holds the exponentials, which take longer to
-    make again than to read."""
+def exponentials(row: Any, out: Any, has_room: Any, op: Any, tiling: Any) -> Any:
+    """The sum of exp(v - maximum) over a row of one unit, which stores them: they take longer to
+    make again than to read. Where `out` has room behind the row, all its lines are whole, as masked
+    ones cannot be read before they are in the cache."""
     n, line, unroll = row.shape[0], tiling.line, tiling.unroll
     top = maximum(row, op, tiling)
     totals = tuple(cp.Line[op.dtype, line](0) for _ in range(unroll))
@@ -105,13 +145,9 @@ def soften_in_place(row: Any, out: Any, op: Any, tiling: Any) -> None:
         total = total + v
     for j in range(whole, n, line):
         v = cp.exp(read_input(row, j, op, tiling, float("-inf")) - top)
-        cp.store(out, j, v)
+        cp.store(out, j, v, whole=has_room)
         total = total + cp.where(is_inside(row, j, tiling), v, cp.Line[op.dtype, line](0))
-    scale = 1 / total.sum()
-    for j in range(0, n // line * line, line):
-        cp.store(out, j, cp.load(out, j, line=line, fill=None) * scale, whole=True)
-    for j in range(n // line * line, n, line):
-        cp.store(out, j, cp.load(out, j, line=line) * scale)
+    return total.sum()
 
 
 def row_statistics(row: Any, op: Any, tiling: Any) -> Any:
@@ -190,6 +226,7 @@ def normalise(
         lambda v, j, fill: finish(
             weighted((v - middle) * scale, j, fill, weight, bias, op, tiling), j
         ),
+        finish is unchanged,
         op,
         tiling,
     )
@@ -414,7 +451,7 @@ def column_top(x: Any, at: Any, op: Any, tiling: Any, fill: Any) -> Any:
 
 
 def soften_column(x: Any, out: Any, at: Any, op: Any, tiling: Any, fill: Any) -> None:
-    """Softmax, or its logarithm, of some lines of columns from `at` on; see `soften_in_place`."""
+    """Softmax, or its logarithm, of some lines of columns from `at` on; see `exponentials`."""
     unroll, line = tiling.unroll, tiling.line
     tops = column_top(x, at, op, tiling, fill)
     totals = tuple(cp.Line[op.dtype, line](0) for _ in range(unroll))

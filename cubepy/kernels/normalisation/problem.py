@@ -34,7 +34,8 @@ class RowTiling:
     `across` units share a row: all of a cube, or a group of a plane. `unroll`: lines side by side,
     to hide the time that one operation takes. `held`: lines of a row that each unit keeps in
     registers, 0 to read the row again; `is_whole`: these are all lines, and whole. `together`: rows
-    that a cube normalises at the same time, which share their weights.
+    that a cube normalises at the same time, which share their weights. `stream`: results are too
+    large for the caches; `kept`: elements of a row whose exponentials one unit keeps beside it.
     """
 
     line: int
@@ -45,6 +46,8 @@ class RowTiling:
     is_whole: bool = False
     across: int = 1
     together: int = 1
+    stream: bool = False
+    kept: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,12 @@ MOST_LINES = 16
 """Lines of a row of a slab that are worth another unit, where there are rows for all."""
 BUSY_UNITS = 192
 """Units that each multiprocessor should have, as far as rows have lines for them."""
+STREAMED, LEAST_STREAMED = 16, 16
+"""Caches of a CPU that arrays must exceed before results go past them, and lines of their rows."""
+HELD_LINES = 4
+"""Lines of rows that a unit of a CPU holds in registers, at most."""
+ROOMS = 1 << 10, 1 << 13, 1 << 16
+"""Elements of rows whose exponentials a unit of a CPU keeps beside them."""
 NEIGHBOURS = 32
 """Units that take neighbouring lines of channels, at most."""
 UNITS, LEAST_UNITS, MOST_UNITS = 128, 64, 1024
@@ -45,12 +51,7 @@ def row_tilings(
     with so many weights for each; the preferred first."""
     dense = all(m.strides[-1] == m.dtype.itemsize for m in arrays) or n == 1
     if not is_wide(target):
-        line = target.line_bytes // op.dtype.itemsize if dense else 8
-        band = max(1, min(1 << 16, max(1, rows * n // 64)) // max(1, n))
-        preferred = RowTiling(line, 1, band, 4 if n >= 4 * line else 1)
-        bands = [replace(preferred, band=max(1, int(band * share))) for share in (0.25, 4)]
-        unrolls = [replace(preferred, unroll=u) for u in (1, 2, 8) if n >= u * line]
-        return (preferred, *unrolls, *bands)
+        return _narrow_rows(target, op, arrays, n, rows, dense)
     line = 1
     if dense and all(map(begins_lines, arrays)):
         line = max(1, target.line_bytes // arrays[0].dtype.itemsize)
@@ -60,6 +61,28 @@ def row_tilings(
         unroll = max(1, HELD // 2 // line)
         ways.append(RowTiling(line, units, TOGETHER, unroll, across=units, together=TOGETHER))
     return tuple(dict.fromkeys(ways))
+
+
+def _narrow_rows(
+    target: Target, op: Normalisation, arrays: Sequence[Memory], n: int, rows: int, dense: bool
+) -> tuple[RowTiling, ...]:
+    """Whole rows for each unit."""
+    line = target.line_bytes // op.dtype.itemsize if dense else 8
+    band = max(1, min(1 << 16, max(1, rows * n // 64)) // max(1, n))
+    if n <= HELD_LINES * line:
+        return (RowTiling(line, 1, band, 1, -(-n // line), n % line == 0),)
+    kept = 0
+    if op.name == "softmax":
+        kept = next((room for room in ROOMS if n <= room), 0)
+    nbytes = sum(prod(m.shape) * m.dtype.itemsize for m in arrays)
+    stream = dense and nbytes > STREAMED * target.cache_bytes and n >= LEAST_STREAMED * line
+    stream = stream and (op.name != "softmax" or kept > 0)
+    unroll = next(u for u in (8, 4, 1) if n >= u * line or u == 1)
+    preferred = RowTiling(line, 1, band, unroll, stream=stream, kept=kept)
+    bands = [replace(preferred, band=max(1, int(band * share))) for share in (0.25, 4)]
+    unrolls = [replace(preferred, unroll=u) for u in (1, 2, 4) if n >= u * line and u < unroll]
+    cached = [replace(preferred, stream=False)] if stream else []
+    return (preferred, *unrolls, *bands, *cached)
 
 
 def wide_rows(target: Target, line: int, n: int, rows: int, wanted: int) -> RowTiling:

@@ -57,42 +57,53 @@ def scaled_f32(p: Any, t: Any, back: Any) -> Any:
     return p * power_of_two_f32(t) * back
 
 
+def vanishing_f32(p: Any, t: Any, is_zero: Any) -> Any:
+    """p * 2**n, with t = n + magic + 127, or 0 where the result would round to 0.
+
+    A product of 0 is exact; one that rounds below the normal numbers takes many processors ten
+    times as long.
+    """
+    return where(is_zero, 0.0, p * power_of_two_f32(t))
+
+
 def exp_f32(x: Any) -> Any:
     """e**x. Max error 0.88 ULP (measured). exp(-inf) = 0, exp(inf) = inf; denormal results."""
-    x = clamp_f32(x, -104.0, 89.0)
+    x = where(x > 89.0, 89.0, x)
     magic = where(x < 0.0, MAGIC_UP, f32(MAGIC_DOWN))
     t = fma(x, LOG2_E, magic)
     n = t - magic
     r = fma(n, -LN2_LOW, fma(n, -LN2_HIGH, x))
-    return scaled_f32(fma(r, horner(r, EXP), 1.0), t, where(x < 0.0, SCALE_DOWN, f32(SCALE_UP)))
+    p = vanishing_f32(fma(r, horner(r, EXP), 1.0), t, x < -104.0)
+    return p * where(x < 0.0, SCALE_DOWN, f32(SCALE_UP))
 
 
 def exp2_f32(x: Any) -> Any:
     """2**x. Max error 0.83 ULP (measured). Exact at integers; denormal results."""
-    x = clamp_f32(x, -151.0, 129.0)
+    x = where(x > 129.0, 129.0, x)
     magic = where(x < 0.0, MAGIC_UP, f32(MAGIC_DOWN))
     t = x + magic
     r = x - (t - magic)
-    return scaled_f32(fma(r, horner(r, EXP2), 1.0), t, where(x < 0.0, SCALE_DOWN, f32(SCALE_UP)))
+    p = vanishing_f32(fma(r, horner(r, EXP2), 1.0), t, x < -151.0)
+    return p * where(x < 0.0, SCALE_DOWN, f32(SCALE_UP))
 
 
 def exp10_f32(x: Any) -> Any:
     """10**x. Max error 0.93 ULP (measured). Denormal results."""
-    x = clamp_f32(x, -46.0, 39.0)
+    x = where(x > 39.0, 39.0, x)
     magic = where(x < 0.0, MAGIC_UP, f32(MAGIC_DOWN))
     t = fma(x, LOG2_10, magic)
     n = t - magic
     r = fma(n, -LOG10_2_LOW, fma(n, -LOG10_2_HIGH, x))
-    return scaled_f32(fma(r, horner(r, EXP10), 1.0), t, where(x < 0.0, SCALE_DOWN, f32(SCALE_UP)))
+    p = vanishing_f32(fma(r, horner(r, EXP10), 1.0), t, x < -46.0)
+    return p * where(x < 0.0, SCALE_DOWN, f32(SCALE_UP))
 
 
 def exp_of_negative_f32(x: Any) -> Any:
     """e**x for x <= 0, three operations less than `exp_f32`."""
-    x = where(x < -104.0, -104.0, x)
     t = fma(x, LOG2_E, MAGIC_UP)
     n = t - MAGIC_UP
     r = fma(n, -LN2_LOW, fma(n, -LN2_HIGH, x))
-    return scaled_f32(fma(r, horner(r, EXP), 1.0), t, SCALE_DOWN)
+    return vanishing_f32(fma(r, horner(r, EXP), 1.0), t, x < -104.0) * SCALE_DOWN
 
 
 def expm1_f32(x: Any) -> Any:
