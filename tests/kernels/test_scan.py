@@ -63,6 +63,22 @@ def test_columns_in_bands(draw: Any):
     compare(cumprod(x, 0), "cumprod", x, 0)
 
 
+def test_results_that_go_past_the_caches(draw: Any, monkeypatch: Any):
+    """Rows and chunks of them begin anywhere in the lines that are stored."""
+    ways = (strategies.Division(chunk=1 << 12, streamed=0, lines=1),)
+    monkeypatch.setattr(strategies, "divisions", lambda target: ways)
+    monkeypatch.setattr(entry, "_PLANS", Plans())
+    for shape in ((5, 8), (5, 9), (3, 1003), (1, 40_003)):
+        x = draw.numbers.standard_normal(shape).astype("f4")
+        out = Guarded(shape, offset=draw.pick.randrange(16))
+        cumsum(x, 1, out=out.array)
+        assert out.is_fenced
+        compare(out.array, "cumsum", x, 1)
+        whole = (x * 100).astype("i4")
+        compare(cumsum(whole, 1), "cumsum", whole, 1)
+        compare(cumsum(x[:, 1:], 1), "cumsum", x[:, 1:], 1)
+
+
 def test_sums_do_not_overflow_by_the_way():
     x = np.array([-3e38, 1, 3e38, 3e38, -3e38, 0, 0, 0, 1e38], np.float32)
     np.testing.assert_array_equal(cumsum(x), np.cumsum(x.astype("f8")).astype("f4"))
@@ -78,6 +94,8 @@ def test_special_numbers(draw: Any):
     for axis in (0, 1):
         with np.errstate(invalid="ignore"):
             np.testing.assert_array_equal(cumsum(x, axis), np.cumsum(x, axis))
+    zeros = np.array([-0.0, -0.0, 0.0, -0.0] * 9, np.float32)
+    assert not np.signbit(cumsum(zeros)[2:]).any()
 
 
 def test_results(draw: Any):

@@ -21,8 +21,8 @@ class ScanTiling:
 
     `kept` axes come before the scanned one. `line` elements at a time; `chunk` of a row (or rows of
     a column) go together, of which a cube of one unit takes `band`. For columns, `band` is how many
-    of them a cube takes. Cubes have `units` units. `stream`: results of columns are
-    too large for the caches.
+    of them a cube takes. Cubes have `units` units. `stream`: results are too large
+    for the caches.
     """
 
     kept: int
@@ -44,12 +44,12 @@ def read(x: Any, index: Any, line: Any, fill: Any, op: Any) -> Any:
     return v if v.dtype == op.dtype else op.dtype(v)
 
 
-def write(out: Any, index: Any, v: Any, whole: Any) -> None:
+def write(out: Any, index: Any, v: Any, whole: Any, stream: Any = False) -> None:
     """Store a line, or one number."""
     if v.line_size == 1:
         out[index] = v[0]
     else:
-        cp.store(out, index, v, whole=whole)
+        cp.store(out, index, v, whole=whole, hint="stream" if stream else None)
 
 
 def prefixes(v: Any, step: Any, op: Any) -> Any:
@@ -57,16 +57,8 @@ def prefixes(v: Any, step: Any, op: Any) -> Any:
     lanes = v.line_size
     if step >= lanes:
         return v
-    nothing = cp.Line[op.dtype, step](op.identity)
-    moved = cp.concat(nothing, v[: lanes - step]) if step == lanes // 2 else shifted(v, step, op)
-    return prefixes(joined(moved, v, op), step * 2, op)
-
-
-def shifted(v: Any, step: Any, op: Any) -> Any:
-    """A line moved up by some lanes."""
-    lanes = v.line_size
-    both = cp.concat(cp.Line[op.dtype, lanes](op.identity), v)
-    return both[lanes - step : 2 * lanes - step]
+    both = cp.concat(cp.Line[op.dtype, lanes](op.nothing), v)
+    return prefixes(joined(both[lanes - step : 2 * lanes - step], v, op), step * 2, op)
 
 
 def folded(v: Any, op: Any) -> Any:
@@ -86,18 +78,32 @@ def carried(totals: Any, chunk: Any, op: Any) -> Any:
 # Rows
 
 
-def scan_span(x: Any, out: Any, span: Any, start: Any, op: Any, line: Any) -> None:
-    """The scan of the elements [first, end) of a row, after those that came to `start`."""
+def scan_span(x: Any, out: Any, span: Any, start: Any, op: Any, tiling: Any) -> None:
+    """The scan of the elements [first, end) of a row, after those that came to `start`.
+
+    Lines that go past the caches begin where they are aligned in `out`.
+    """
     first, end = span
+    line = tiling.line
+    carry = cp.Line[op.dtype, line](op.dtype(start))
+    if tiling.stream:
+        begin = min(end, first + (line - cp.misalignment(out, first, line=line)) % line)
+        if begin > first:
+            carry = scan_line(x[0:begin], out[0:begin], first, carry, False, op, tiling)
+        first = begin
     whole = first + (end - first) // line * line
-    carry = op.dtype(start)
     for j in range(first, whole, line):
-        v = prefixes(read(x, j, line, None, op), 1, op)
-        write(out, j, joined(cp.Line[op.dtype, line](carry), v, op), True)
-        carry = joined(carry, v[line - 1], op)
+        carry = scan_line(x, out, j, carry, True, op, tiling)
     for j in range(whole, end, line):
-        v = prefixes(read(x[0:end], j, line, op.identity, op), 1, op)
-        write(out[0:end], j, joined(cp.Line[op.dtype, line](carry), v, op), False)
+        carry = scan_line(x[0:end], out[0:end], j, carry, False, op, tiling)
+
+
+def scan_line(x: Any, out: Any, j: Any, carry: Any, whole: Any, op: Any, tiling: Any) -> Any:
+    """Store the scan of a line after lines that came to `carry`, and what they come to with it; all
+    lanes of both have that number."""
+    v = prefixes(read(x, j, tiling.line, None if whole else op.identity, op), 1, op)
+    write(out, j, joined(carry, v, op), whole, tiling.stream and whole)
+    return joined(carry, cp.Line[op.dtype, tiling.line](v[tiling.line - 1]), op)
 
 
 @cp.cube
@@ -117,7 +123,7 @@ def scan_rows(
         first = chunk * tiling.chunk
         start = carried(tuple(t[where] for t in totals), chunk, op)
         span = (first, min(first + tiling.chunk, n))
-        scan_span(x[where], out[where], span, start, op, tiling.line)
+        scan_span(x[where], out[where], span, start, op, tiling)
 
 
 @cp.cube

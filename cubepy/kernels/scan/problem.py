@@ -18,6 +18,11 @@ class Scan:
         """What changes no result."""
         return 0 if self.name == "sum" else 1
 
+    @property
+    def nothing(self) -> float:
+        """What changes no number at all: 0 + -0.0 is 0.0, and -0.0 + -0.0 is -0.0."""
+        return -0.0 if self.name == "sum" and self.dtype.is_float else self.identity
+
 
 def result_type(dtype: DType) -> DType:
     """That of sums and products: 64 bits for integers."""

@@ -18,9 +18,9 @@ class Division:
 
     `cube_elements`: elements of a cube of short rows; `chunk`: of a part of a long row, at least,
     and `cubes` for each core are enough. `near`: running results of columns that the nearest cache
-    holds, `least` columns that go together. `units` of a cube, `lines` of a unit in a chunk, and
-    `items`: units that keep a device busy, for cubes of many units. `streamed`: caches that arrays
-    must exceed before results of columns bypass them.
+    holds, `least` columns that go together. `units` of a cube, and `items`: units that keep a
+    device busy, for cubes of many units. `lines` of a unit in a chunk, or of a row of results that
+    bypasses caches, where arrays exceed `streamed` of them.
     """
 
     cube_elements: int = 1 << 16
@@ -68,7 +68,9 @@ def _rows(way: Division, target: Target, rest: list[Axis], row: Axis, line: int)
     if target.cores > 1 and _count(rest) < wanted and row.extent >= 2 * way.chunk:
         chunk = max(way.chunk, -(-row.extent // wanted) // 64 * 64)
     band = max(1, way.cube_elements // min(row.extent, chunk))
-    return ScanTiling(len(rest), line, chunk, min(band, max(1, _count(rest))))
+    is_long = line > 1 and row.extent >= way.lines * line
+    stream = is_long and _is_streamed(way, target, _count(rest) * row.extent, row)
+    return ScanTiling(len(rest), line, chunk, min(band, max(1, _count(rest))), stream=stream)
 
 
 def _is_streamed(way: Division, target: Target, elements: int, axis: Axis) -> bool:
