@@ -10,7 +10,7 @@ import pytest
 import cubepy as cp
 from cubepy.errors import LaunchError, LaunchTypeError
 from cubepy.ir.types import DType, f32, u8
-from cubepy.kernels import max_pool1d, max_pool2d
+from cubepy.kernels import avg_pool2d, max_pool1d, max_pool2d
 from cubepy.kernels.calls.libraries import Shape, contiguous
 from cubepy.kernels.calls.plans import Plans
 from cubepy.kernels.pooling import entry, strategies
@@ -191,6 +191,29 @@ def test_channels_last(draw):
             values, indices = max_pool2d(x, **window, return_indices=True)
             np.testing.assert_array_equal(values, found)
             np.testing.assert_array_equal(indices, reference(x, *list(window.values()))[1])
+
+
+@pytest.mark.parametrize("strip_bytes", (1, 1 << 9, 1 << 11))
+def test_strips_of_columns(draw, monkeypatch, strip_bytes):
+    """Strips of one output and more, some of which are over an edge as a whole."""
+    way = strategies.Division(strip_bytes=strip_bytes, streamed=0, band_bytes=1 << 12)
+    monkeypatch.setattr(strategies, "divisions", lambda target: (way,))
+    monkeypatch.setattr(entry, "_PLANS", Plans())
+    for channels in (16, 33):
+        shape = (2, draw.pick.choice((5, 13)), draw.pick.choice((4, 9, 30)), channels)
+        x = draw.array(shape, np.float32, specials=True).transpose(0, 3, 1, 2)
+        for window in ((3, 1, 1), (3, 2, 1), (4, 1, 2), (2, 2, 0), (3, 3, 0)):
+            expected = reference(x, *window)[0]
+            out = Guarded(np.moveaxis(expected, 1, -1).shape, offset=draw.pick.randrange(20))
+            max_pool2d(x, *window, out=np.moveaxis(out.array, -1, 1))
+            out.check(np.moveaxis(expected, 1, -1))
+        y = draw.numbers.standard_normal(shape).astype("f4").transpose(0, 3, 1, 2)
+        for kernel, stride, padding in ((3, 1, 1), (3, 2, 1)):
+            found = avg_pool2d(y, kernel, stride, padding)
+            wide = np.pad(y.astype("f8"), ((0, 0), (0, 0), (padding,) * 2, (padding,) * 2))
+            seen = np.lib.stride_tricks.sliding_window_view(wide, (kernel, kernel), (2, 3))
+            expected = seen[:, :, ::stride, ::stride].mean((-2, -1))
+            np.testing.assert_allclose(found, expected, 1e-5, 1e-6)
 
 
 def test_one_dimension(draw):

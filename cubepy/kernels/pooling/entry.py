@@ -491,7 +491,8 @@ def _launch(
         strips = -(-columns // (tiling.line * tiling.across))
         grid = Fixed((planes * tiles * strips, 1, 1), (tiling.across, tiling.down, 1))
     elif isinstance(tiling, PixelTiling):
-        kernel, grid = pool_pixels, batch * depth * -(-rows // tiling.band)
+        strips = -(-columns // tiling.columns)
+        kernel, grid = pool_pixels, batch * depth * strips * -(-rows // tiling.band)
     elif isinstance(tiling, LineTiling):
         kernel, lines = pool_lines, -(-channels // tiling.line)
         count = batch * depth * rows * columns * lines

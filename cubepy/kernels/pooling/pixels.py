@@ -25,18 +25,21 @@ from cubepy.record import dataclass
 class PixelTiling:
     """How a kernel goes through its data.
 
-    `line`: channels at a time. `band`: rows of output in a cube. `ahead`: rows of input that are
-    prefetched before they are needed; 0 for none. `stream`: results are too large for the caches.
-    `block`: lines of channels that go along a row of pixels together; 0 for pixel by pixel.
-    `named`: elements of a window up to which a kernel names each.
+    `line`: channels at a time. `band`: rows of output in a cube, of `columns` each. `ahead`: rows
+    of input that are prefetched before they are needed; 0 for none. `stream`: results are too large
+    for the caches. `block`: lines of channels that go along a row of pixels together; 0 for pixel
+    by pixel. `named`: elements of a window up to which a kernel names each. `is_whole`: channels
+    fill lines.
     """
 
     line: int
     band: int
+    columns: int
     ahead: int = 0
     stream: bool = False
     block: int = 1
     named: int = 16
+    is_whole: bool = False
 
 
 @cp.cube
@@ -48,11 +51,14 @@ def pool_pixels(
     tiling: cp.Comptime[PixelTiling],
     functions: cp.Comptime[Any],
 ) -> None:
-    """A cube pools a band of rows of one image, [n, depth, row, column, channel]."""
+    """A cube pools a band of rows of a strip of columns of one image, [n, depth, row, column,
+    channel]."""
     window, via = how.window, (*functions, extras)
     bands = (out.shape[2] + tiling.band - 1) // tiling.band
-    n, z = unravelled(cp.CUBE_POS // bands, out.shape[:2])
-    first = cp.CUBE_POS % bands * tiling.band
+    strips = (out.shape[3] + tiling.columns - 1) // tiling.columns
+    n, z = unravelled(cp.CUBE_POS // bands // strips, out.shape[:2])
+    first, left = cp.CUBE_POS % bands * tiling.band, cp.CUBE_POS // bands % strips * tiling.columns
+    right = min(left + tiling.columns, out.shape[3])
     front = z * window.stride[0] - window.padding[0]
     for y in range(first, min(first + tiling.band, out.shape[2])):
         top = y * window.stride[1] - window.padding[1]
@@ -60,9 +66,9 @@ def pool_pixels(
             how.is_max
             or (is_whole(front, 0, x.shape[1], window) and is_whole(top, 1, x.shape[2], window))
         ):
-            pool_pixel_row(x[n], out[n, z, y], (n, z, y), how, tiling, via)
+            pool_pixel_row(x[n], out[n, z, y], (n, z, y), (left, right), how, tiling, via)
         else:
-            for j in range(out.shape[3]):
+            for j in range(left, right):
                 pool_pixel(x[n], out[n, z, y, j], out.shape, (n, z, y, j), how, tiling, via)
 
 
@@ -95,7 +101,9 @@ def pool_pixel(x: Any, out: Any, results: Any, where: Any, how: Any, tiling: Any
                 for b in range(window.kernel[1])
                 for e in range(window.kernel[2])
             )
-            v = combined(tuple(read(x, at, tiling.line, False, how, via) for at in taps), how)
+            v = combined(
+                tuple(read(x, at, tiling.line, tiling.is_whole, how, via) for at in taps), how
+            )
             store_channels(out, c, v, where, divisor, how, tiling, via)
     else:
         for c in range(0, x.shape[3], tiling.line):
@@ -109,14 +117,16 @@ def store_channels(
     """A line of channels of one output, finished."""
     n, z, y, j = where
     v = finished(v, (n, c, z, y, j), divisor, how, via, 1)
-    cp.store(out, c, v, hint="stream" if tiling.stream else None)
+    cp.store(out, c, v, hint="stream" if tiling.stream else None, whole=tiling.is_whole)
 
 
 # Along rows of pixels
 
 
-def pool_pixel_row(x: Any, out: Any, where: Any, how: Any, tiling: Any, via: Any) -> None:
-    """One row of outputs, from left to right; `where` is [n, depth, row].
+def pool_pixel_row(
+    x: Any, out: Any, where: Any, strip: Any, how: Any, tiling: Any, via: Any
+) -> None:
+    """The outputs [left, right) of one row, from left to right; `where` is [n, depth, row].
 
     What a column of pixels gives is computed once and handed on to the next outputs.
     """
@@ -128,11 +138,14 @@ def pool_pixel_row(x: Any, out: Any, where: Any, how: Any, tiling: Any, via: Any
     deepest = max(0, min(x.shape[0] - 1, front + window.kernel[0] - 1))
     below = x[deepest, min(x.shape[1] - 1, top + window.kernel[1] - 1 + tiling.ahead)]
     # Outputs from `begin` to `edge` add columns inside alone to those that they share.
-    begin = min(out.shape[0], (pad - shared + step - 1) // step) if pad > shared else 0
-    edge = max(begin, min(out.shape[0], (x.shape[2] + pad - taps) // step + 1))
+    left, right = strip
+    begin = max(left, min(right, (pad - shared + step - 1) // step)) if pad > shared else left
+    edge = max(begin, min(right, (x.shape[2] + pad - taps) // step + 1))
     for c in range(0, x.shape[3], tiling.line * tiling.block):
-        held = tuple(edge_column(rows, k - pad, c, how, tiling, via) for k in range(shared))
-        for j in range(begin):
+        held = tuple(
+            edge_column(rows, left * step + k - pad, c, how, tiling, via) for k in range(shared)
+        )
+        for j in range(left, begin):
             held = pool_edge(rows, out, held, c, (*where, j), x.shape, how, tiling, via)
         for j in range(begin, edge):
             at = j * step + shared - pad
@@ -143,7 +156,7 @@ def pool_pixel_row(x: Any, out: Any, where: Any, how: Any, tiling: Any, via: Any
                     cp.prefetch(below, place, level=2)
             store_pixel(out[j], c, (*held, *new), (*where, j), x.shape, how, tiling, via)
             held = (*held, *new)[step:]
-        for j in range(edge, out.shape[0]):
+        for j in range(edge, right):
             held = pool_edge(rows, out, held, c, (*where, j), x.shape, how, tiling, via)
 
 
@@ -171,7 +184,10 @@ def column(rows: Any, place: Any, c: Any, how: Any, tiling: Any, via: Any) -> An
     line = tiling.line
     return tuple(
         combined(
-            tuple(read(row, (place, c + b * line), line, False, how, via) for row in rows), how
+            tuple(
+                read(row, (place, c + b * line), line, tiling.is_whole, how, via) for row in rows
+            ),
+            how,
         )
         for b in range(tiling.block)
     )

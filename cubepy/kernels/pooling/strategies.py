@@ -24,7 +24,9 @@ class Division:
     """What bounds the pieces of a pooling.
 
     `band_bytes`: input of one cube, enough to hide its start, little enough to spread over many
-    threads. `ahead_bytes`: how far the input is prefetched, at least. `streamed`: caches that
+    threads. `ahead_bytes`: how far the input is prefetched, at least. `strip_bytes`: of a row of
+    the columns of one cube, where channels lie side by side, so that the nearer caches hold the
+    rows of a window and those that are prefetched. `streamed`: caches that
     arrays must exceed before results bypass them. `most_block`: lines of channels that registers
     hold for all columns of a window; `line_scale`: a line of columns in those that `_lanes_of_row`
     gives; `most_taps`: columns, and `most_rows` rows of it that a kernel
@@ -37,6 +39,7 @@ class Division:
 
     band_bytes: int = 1 << 17
     ahead_bytes: int = 1 << 14
+    strip_bytes: int = 1 << 15
     streamed: int = 16
     most_block: int = 8
     line_scale: float = 1.0
@@ -162,15 +165,28 @@ def pixels_tiling(
     channels of some columns, the others pixel by pixel.
     """
     line = min(lanes(target, x), max(2, _power_above(x.shape[1])))
-    row_bytes = x.shape[1] * x.shape[4] * x.dtype.itemsize
+    pixel_bytes = max(1, x.shape[1] * x.dtype.itemsize)
+    seen = max(window.stride[2], way.strip_bytes // pixel_bytes)
+    columns = max(1, min(out.shape[4], seen // window.stride[2]))
+    row_bytes = min(x.shape[4], columns * window.stride[2]) * pixel_bytes
     band = min(max(out.shape[3], 1), max(1, way.band_bytes // max(1, row_bytes)))
     streamed = _is_streamed(way, target, x, out)
     block = -(-x.shape[1] // line)
     overlap = window.dilation[2] == 1 and window.kernel[2] > window.stride[2]
     few = window.rows <= way.named and window.kernel[2] <= 4 and block <= way.most_block
     along = overlap and few and not window.may_miss
-    whole = streamed and x.shape[1] % line == 0
-    return PixelTiling(line, band, 1 if streamed else 0, whole, block if along else 0, way.named)
+    is_whole = x.shape[1] % line == 0
+    ahead = max(1, way.strip_bytes // row_bytes) if streamed else 0
+    return PixelTiling(
+        line,
+        band,
+        columns,
+        ahead,
+        streamed and is_whole,
+        block if along else 0,
+        way.named,
+        is_whole,
+    )
 
 
 def tile_tiling(
