@@ -58,7 +58,7 @@ def test_options_and_refusals(draw: Any):
 @pytest.mark.parametrize(
     ("shape", "units"),
     [
-        ("65536,77", 32),
+        ("65536,77", 128),  # of several rows
         ("16384,1003", 64),
         ("8192,4097", 128),
         ("16384,16384", 256),

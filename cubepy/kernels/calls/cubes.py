@@ -11,6 +11,9 @@ from cubepy.targets import Target
 
 ONE_BY_ONE = GROUPS = 16
 """Parts of planes that each unit combines by itself; more are combined in so many groups first."""
+EACH_BYTES, GROUPED_UNITS = 64, 128
+"""What one unit reads of a short row, at most, and units of a cube that shares such rows out among
+groups of them."""
 
 
 def is_wide(target: Target) -> bool:
@@ -24,6 +27,16 @@ def begins_lines(x: Memory) -> bool:
     what neighbouring units read does not lie side by side."""
     strides = zip(x.shape[:-1], x.strides[:-1], strict=True)
     return not any(v % ALIGNMENT for v in (x.address, *(s for n, s in strides if n > 1)))
+
+
+def units_of_short_row(target: Target, line: int, n: int, size: int) -> int:
+    """Units of a plane that share a row of `n` elements of `size` bytes, a power of two; 0 where a
+    row is worth a cube. Without lines, a whole plane reads words too slowly."""
+    units, each = 1, max(line, EACH_BYTES // size)
+    while units * each < n:
+        units *= 2
+    most = target.plane_dim if line > 1 or size < 4 else target.plane_dim // 2
+    return units if units <= most else 0
 
 
 def over_cube(v: Any, combine: Any, combine_plane: Any) -> Any:

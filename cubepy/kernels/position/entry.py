@@ -12,11 +12,22 @@ from cubepy.jit.grid import Over
 from cubepy.kernels.calls.arguments import axis_or_dim, normal_axis, refused, wrong
 from cubepy.kernels.calls.axes import Axis, merged, seen
 from cubepy.kernels.calls.call import call
-from cubepy.kernels.calls.cubes import is_wide
+from cubepy.kernels.calls.cubes import (
+    GROUPED_UNITS,
+    begins_lines,
+    is_wide,
+    units_of_short_row,
+)
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
 from cubepy.kernels.calls.tuned import memory_key
-from cubepy.kernels.position.kernel import Search, pick_chunks, search_columns, search_rows
+from cubepy.kernels.position.kernel import (
+    Search,
+    pick_chunks,
+    search_columns,
+    search_rows,
+    search_short_rows,
+)
 from cubepy.kernels.reduction.problem import Reduction, running_type
 from cubepy.kernels.transposition.entry import copy_transposed
 from cubepy.targets import Target
@@ -140,8 +151,10 @@ def _launch_rows(
 ) -> None:
     name = planner.function
     wide, n, results = is_wide(planner.target), row.extent, prod(a.extent for a in rest)
-    dense = row.strides[0] == x.dtype.itemsize
+    dense, view = row.strides[0] == x.dtype.itemsize, seen(x, [*rest, row])
     line = find.line if dense or not wide else 1
+    if wide and rest and _launch_short_rows(planner, view, seen(out, rest, 1), find):
+        return
     chunk = n if results >= FEW or n <= 2 * CHUNK else CHUNK
     unroll = 4 if min(n, chunk) >= 16 * line and not wide else 1
     find = replace(find, line=line, kept=len(rest), chunk=chunk, unroll=unroll)
@@ -157,7 +170,7 @@ def _launch_rows(
     planner.launch(
         search_rows,
         Over(results * chunks, "cube", _units(planner.target, -(-chunk // line), results * chunks)),
-        x=seen(x, [*rest, row]),
+        x=view,
         values=() if partial is None else (partial,),
         out=written,
         find=find,
@@ -171,6 +184,24 @@ def _launch_rows(
             out=seen(out, rest, 1),
             find=find,
         )
+
+
+def _launch_short_rows(planner: Planner, x: Memory, out: Memory, find: Search) -> bool:
+    """Search rows by groups of units, if they are short."""
+    size = x.dtype.itemsize
+    line = find.line if x.strides[-1] == size and begins_lines(x) else 1
+    group = units_of_short_row(planner.target, line, x.shape[-1], size)
+    if not group:
+        return False
+    units, rows = max(group, GROUPED_UNITS), prod(out.shape)
+    planner.launch(
+        search_short_rows,
+        Over(-(-rows * group // units), "cube", units),
+        x=x,
+        out=out,
+        find=replace(find, line=line, kept=len(out.shape), across=group),
+    )
+    return True
 
 
 def _launch_columns(

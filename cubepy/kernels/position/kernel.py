@@ -10,7 +10,7 @@ from typing import Any
 
 import cubepy as cp
 from cubepy.ir.types import DType
-from cubepy.kernels.calls.cubes import cube_max, cube_min
+from cubepy.kernels.calls.cubes import cube_max, cube_min, over_group
 from cubepy.kernels.calls.positions import count_up, product, unravelled
 from cubepy.record import dataclass
 
@@ -22,6 +22,7 @@ class Search:
     `dtype`: what elements are compared in; `index`: the type of indices. `line` elements at a time.
     Kernels see `kept` axes first. A cube searches `chunk` elements of a row, or a unit a line of
     columns. `unroll`: lines of a row side by side, to hide the time that one comparison takes.
+    `across`: units of a plane that share a short row; 0 for all of the cube.
     """
 
     is_max: bool
@@ -32,6 +33,7 @@ class Search:
     kept: int
     chunk: int
     unroll: int = 1
+    across: int = 0
 
 
 def read_line(x: Any, j: Any, find: Any, fill: Any) -> Any:
@@ -67,15 +69,22 @@ def start(find: Any, first: Any) -> Any:
     return cp.Line[find.dtype, line](find.worst), cp.Line[find.index, line](find.index(first))
 
 
+def over_units(v: Any, is_max: Any, find: Any) -> Any:
+    """The greatest number, or the least, of the units that share a row."""
+    if find.across > 0:
+        return over_group(v, find.across, max if is_max else min)
+    return cube_max(v) if is_max else cube_min(v)
+
+
 def best_of_lanes(state: Any, find: Any) -> Any:
     """The best element of all lanes and units, and the first index of it."""
     best, at = state
-    top = cube_max(best.max()) if find.is_max else cube_min(best.min())
+    top = over_units(best.max() if find.is_max else best.min(), find.is_max, find)
     is_top = best == top
     if find.dtype.is_float:
         is_top = is_top | ((top != top) & (best != best))
     last = cp.Line[find.index, find.line](2**31 - 1 if find.index == cp.i32 else 2**63 - 1)
-    return top, cube_min(cp.where(is_top, at, last).min())
+    return top, over_units(cp.where(is_top, at, last).min(), False, find)
 
 
 @cp.cube
@@ -113,6 +122,25 @@ def search_rows(x: cp.Tensor, values: Any, out: cp.Tensor, find: cp.Comptime[Sea
         out[(*where, chunk)] = at
         for v in values:
             v[(*where, chunk)] = top
+
+
+@cp.cube
+def search_short_rows(x: cp.Tensor, out: cp.Tensor, find: cp.Comptime[Search]) -> None:
+    """A group of units of a plane searches a row; groups behind the last one search it again."""
+    rows, item = out.size, cp.ABSOLUTE_POS // find.across
+    where = unravelled(min(item, rows - 1), out.shape)
+    row, own = x[where], find.line * (cp.UNIT_POS % find.across)
+    lanes, state = count_up(find.line, find.index), start(find, 0)
+    n, step = row.shape[0], find.line * find.across
+    whole = n // step * step
+    for j in range(own, whole, step):
+        state = better_of(state, read_line(row, j, find, None), lanes + find.index(j), find)
+    for j in range(whole + own, n, step):
+        v = read_line(row, j, find, find.worst)
+        state = better_of(state, v, lanes + find.index(j), find)
+    _, at = best_of_lanes(state, find)
+    if item < rows and cp.UNIT_POS % find.across == 0:
+        out[where] = at
 
 
 @cp.cube

@@ -34,7 +34,11 @@ from cubepy.kernels.reduction.strategies import (
     wide_columns_tiling,
     wide_rows_tiling,
 )
-from cubepy.kernels.reduction.wide_kernel import reduce_wide_columns, reduce_wide_rows
+from cubepy.kernels.reduction.wide_kernel import (
+    reduce_short_rows,
+    reduce_wide_columns,
+    reduce_wide_rows,
+)
 
 
 class Reducer:
@@ -192,6 +196,18 @@ class Reducer:
 
     def _launch_wide_rows(self, x: Memory, out: Memory, kept: list[Axis], axes: list[Axis]) -> None:
         tiling = wide_rows_tiling(self._way, self._target, self._op, x, kept, axes)
+        if tiling.across:
+            self._planner.launch(
+                reduce_short_rows,
+                Over(-(-count_of(kept) * tiling.across // tiling.units), "cube", tiling.units),
+                x=seen(x, [*kept, *axes]),
+                centre=self._views(kept),
+                out=seen(out, [*kept, Axis(1, (0, 0))], 1),
+                count=self._count,
+                op=self._op,
+                tiling=tiling,
+            )
+            return
         lines = count_of(axes[:-1]) * -(-axes[-1].extent // tiling.line)
         chunks = max(1, -(-lines // tiling.chunk))
         written, part = seen(out, [*kept, Axis(1, (0, 0))], 1), self

@@ -7,8 +7,13 @@ from dataclasses import replace
 from math import prod
 
 from cubepy.array.memory import Memory
-from cubepy.kernels.calls.axes import Axis
-from cubepy.kernels.calls.cubes import is_wide
+from cubepy.kernels.calls.axes import Axis, seen
+from cubepy.kernels.calls.cubes import (
+    GROUPED_UNITS,
+    begins_lines,
+    is_wide,
+    units_of_short_row,
+)
 from cubepy.kernels.reduction.kernel import BLOCK, ReduceTiling
 from cubepy.kernels.reduction.problem import Reduction
 from cubepy.kernels.reduction.wide_kernel import WideTiling
@@ -203,9 +208,15 @@ def columns_tiling(
 def wide_rows_tiling(
     way: Division, target: Target, op: Reduction, x: Memory, kept: list[Axis], axes: list[Axis]
 ) -> WideTiling:
-    """A cube for a result, or several for each of few long ones; no larger than it is busy."""
+    """A cube for a result, or several for each of few long ones; no larger than it is busy. Groups
+    of units for short ones."""
     dense = axes[-1].strides[0] == x.dtype.itemsize
     line = max(1, target.line_bytes // x.dtype.itemsize) if dense else 1
+    of_group = line if begins_lines(seen(x, [*kept, *axes])) else 1
+    n = count_of(axes[:-1]) * -(-axes[-1].extent // of_group) * of_group
+    group = units_of_short_row(target, of_group, n, x.dtype.itemsize)
+    if group and count_of(kept) > 1:
+        return WideTiling(len(kept), of_group, max(group, GROUPED_UNITS), 1, group)
     lines = count_of(axes[:-1]) * -(-axes[-1].extent // line)
     units = target.plane_dim
     while units < min(way.units, lines):

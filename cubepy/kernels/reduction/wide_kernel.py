@@ -1,11 +1,12 @@
-"""Kernels of reductions for cubes of many units: one result by all units, or one line by each."""
+"""Kernels of reductions for cubes of many units: one result by all units or by a group of them, or
+one line by each."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import cubepy as cp
-from cubepy.kernels.calls.cubes import cube_max, cube_min, cube_prod, cube_sum
+from cubepy.kernels.calls.cubes import cube_max, cube_min, cube_prod, cube_sum, over_group
 from cubepy.kernels.calls.positions import product, unravelled
 from cubepy.kernels.reduction.kernel import (
     across,
@@ -25,13 +26,15 @@ class WideTiling:
     """How cubes of `units` units go through the data.
 
     `line` elements at a time. A cube, or a unit for columns, takes `chunk` lines (rows) of one
-    result. `kept` axes are not reduced.
+    result. `kept` axes are not reduced. `across`: units of a plane that share a result of few
+    lines; 0 for all of the cube.
     """
 
     kept: int
     line: int
     units: int
     chunk: int
+    across: int = 0
 
 
 def over_units(v: Any, op: Any) -> Any:
@@ -53,15 +56,17 @@ def line_of(x: Any, p: Any, lines: Any, op: Any, line: Any, centre: Any) -> Any:
 
 def total_of(x: Any, first: Any, end: Any, lines: Any, op: Any, tiling: Any, centre: Any) -> Any:
     """A unit's share of the lines [first, end)."""
-    line = tiling.line
+    line, own, step = tiling.line, cp.UNIT_POS, cp.CUBE_DIM
+    if tiling.across > 0:
+        own, step = cp.UNIT_POS % tiling.across, tiling.across
     total = cp.Line[op.dtype, line](op.identity)
     whole = end
     if x.rank == 1:
         whole = min(end, x.shape[0] // line)
-        for p in range(first + cp.UNIT_POS, whole, cp.CUBE_DIM):
+        for p in range(first + own, whole, step):
             total = joined(total, loaded(x, p * line, op, line, None, centre), op)
         first = max(first, whole)
-    for p in range(first + cp.UNIT_POS, end, cp.CUBE_DIM):
+    for p in range(first + own, end, step):
         total = joined(total, line_of(x, p, lines, op, line, centre), op)
     return total
 
@@ -87,6 +92,28 @@ def reduce_wide_rows(
     found = over_units(across((total, total), op), op)
     if cp.UNIT_POS == 0:
         out[(*where, chunk)] = written(found, op, count, middle)
+
+
+@cp.cube
+def reduce_short_rows(
+    x: cp.Tensor,
+    centre: Any,
+    out: cp.Tensor,
+    count: int,
+    op: cp.Comptime[Reduction],
+    tiling: cp.Comptime[WideTiling],
+) -> None:
+    """A group of units of a plane makes one result; groups behind the last one make it again."""
+    kept, line, items = tiling.kept, tiling.line, product(out.shape)
+    item = cp.ABSOLUTE_POS // tiling.across
+    where = unravelled(min(item, items - 1), out.shape[:kept])
+    seen, middle = x[where], centre_at(centre, where)
+    lines = (seen.shape[-1] + line - 1) // line
+    total = total_of(seen, 0, lines * product(seen.shape[:-1]), lines, op, tiling, middle)
+    one = across((total, total), op)
+    found = over_group(one, tiling.across, lambda a, b: joined(a, b, op))
+    if item < items and cp.UNIT_POS % tiling.across == 0:
+        out[(*where, 0)] = written(found, op, count, middle)
 
 
 def column_total(x: Any, at: Any, span: Any, total: Any, op: Any, fill: Any, centre: Any) -> Any:
