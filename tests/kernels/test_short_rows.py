@@ -12,7 +12,8 @@ from cubepy.ir.types import DType, f32, i32
 from cubepy.kernels.calls.cubes import units_of_short_row
 from cubepy.kernels.calls.inspection import record
 from cubepy.kernels.position.kernel import Search, search_short_rows
-from cubepy.kernels.reduction.problem import Reduction
+from cubepy.kernels.reduction.moments import MomentTiling, describe_short_rows
+from cubepy.kernels.reduction.problem import Reduction, mean
 from cubepy.kernels.reduction.wide_kernel import WideTiling, reduce_short_rows
 from cubepy.lang.annotations import spec
 from cubepy.targets import cuda_target
@@ -42,6 +43,19 @@ def test_reductions(draw: Any, name: str, dtype: str, line: int, across: int):
 
 @pytest.mark.parametrize("across", [1, 2, 8])
 @pytest.mark.parametrize("line", [1, 4])
+def test_variances(draw: Any, line: int, across: int):
+    for shape in SHAPES[:-1]:
+        x = draw.numbers.standard_normal(shape).astype("f4") + 1e4
+        out = Guarded(shape[:1])
+        tiling = MomentTiling(WideTiling(1, line, 16, 1, across), 8)
+        launch = describe_short_rows.configure(plane_dim=8)[-(-shape[0] * across // 16), 16]
+        launch(x, out.array, shape[1], Reduction("sum", f32, write=mean), tiling)
+        np.testing.assert_allclose(out.array, x.astype("f8").var(1), 1e-5, 1e-6)
+        assert out.is_fenced
+
+
+@pytest.mark.parametrize("across", [1, 2, 8])
+@pytest.mark.parametrize("line", [1, 4])
 @pytest.mark.parametrize(("name", "dtype"), [("max", f32), ("min", f32), ("max", i32)])
 def test_searches(draw: Any, name: str, dtype: DType, line: int, across: int):
     for shape in SHAPES[:-1]:
@@ -65,12 +79,13 @@ def test_groups_are_chosen_by_the_length_of_rows():
     for function, kernel in (
         (kernels.sum, reduce_short_rows),
         (kernels.argmax, search_short_rows),
+        (kernels.var, describe_short_rows),
     ):
         for n, line in ((64, 4), (77, 1)):
             x = spec(f"f32[65536,{n}]")
             (launch,) = record(function, {"x": x}, {"axis": 1}, target)
             assert f"<cube function {kernel.__name__}>" in repr(launch)
             how = launch.arguments.get("tiling") or launch.arguments["find"]
-            assert how.line == line
+            assert getattr(how, "wide", how).line == line
         (launch,) = record(function, {"x": spec("f32[64]")}, {"axis": 0}, target)
         assert kernel.__name__ not in repr(launch)

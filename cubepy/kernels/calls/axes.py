@@ -53,3 +53,9 @@ def seen(x: Memory, axes: Sequence[Axis], number: int = 0) -> Memory:
     """`x`, which is array `number` of the axes, with these axes for its own."""
     strides = tuple(a.strides[number] for a in axes)
     return replace(x, shape=tuple(a.extent for a in axes), strides=strides)
+
+
+def with_last(x: Memory, axis: int) -> Memory:
+    """An array whose axis `axis` comes behind the others."""
+    order = [*(k for k in range(len(x.shape)) if k != axis), axis]
+    return seen(x, [Axis(x.shape[k], (x.strides[k],)) for k in order])

@@ -28,6 +28,7 @@ from cubepy.kernels.normalisation.operands import check_floats, check_weights, c
 from cubepy.kernels.normalisation.passing import begin_passing, normalise_passing
 from cubepy.kernels.normalisation.problem import Normalisation, Places
 from cubepy.kernels.normalisation.strategies import column_tilings, passing, row_tilings
+from cubepy.kernels.normalisation.tall import is_tall, launch_tall_columns
 from cubepy.record import dataclass
 
 _PLANS = Plans()
@@ -344,6 +345,9 @@ def _launch_columns(planner: Planner, op: Normalisation, x: Memory, out: Memory)
     tiling = planner.pick_among("normalisation", (op, memory_key(x), memory_key(out)), ways)
     blocks = -(-x.shape[-1] // (tiling.line * tiling.unroll))
     units = prod(x.shape[:-2]) * blocks
+    if is_tall(planner.target, x.shape[-2], units):
+        launch_tall_columns(planner, op, x, out)
+        return
     planner.launch(
         soften_columns,
         Over(-(-units // tiling.units), "cube", tiling.units),

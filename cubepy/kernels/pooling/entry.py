@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 from cubepy.array.memory import Memory
@@ -11,6 +12,7 @@ from cubepy.frontend.signature import comptime_key
 from cubepy.ir.types import Kind, i64
 from cubepy.jit.grid import Fixed, Grid, Over
 from cubepy.kernels.calls.arguments import refused, wrong
+from cubepy.kernels.calls.axes import Axis
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.epilogues import placed, places_of_images, with_bounds
 from cubepy.kernels.calls.libraries import Shape
@@ -36,6 +38,8 @@ from cubepy.kernels.pooling.windows import (
     pool_windows,
     pool_windows_with_indices,
 )
+from cubepy.kernels.reduction.launches import Reducer
+from cubepy.kernels.reduction.problem import Reduction, mean, running_type
 from cubepy.record import dataclass
 
 _PLANS = Plans()
@@ -392,12 +396,26 @@ def _plan(
     shapes = [Shape(tuple(extents), x.dtype, order)]
     shapes += [Shape(tuple(extents), i64, order)] * bool(made.with_indices)
     outputs = [_as_volumes(planner.result(shape), axes, channel) for shape in shapes]
-    if 0 not in extents:
+    if 0 in extents:
+        return
+    if _covers(how, seen, results) and len(outputs) == 1 and functions[1] is None:
+        _reduce_images(planner, how, functions[0], seen, outputs[0])
+    else:
         extras = with_bounds(functions[1], extras, outputs[0].shape)
         places = places_of_images(len(extents), axes, channel == len(extents) - 1)
         functions = functions[0], placed(functions[1], places)
         how, seen = _flattened(how, seen, results)
         _launch(planner, how, seen, outputs, extras, functions)
+
+
+def _reduce_images(planner: Planner, how: Pooling, prologue: Any, x: Memory, out: Memory) -> None:
+    """The average or the maximum of each whole image: a reduction."""
+    dtype = running_type("max" if how.is_max else "sum", x.dtype)
+    op = Reduction("max" if how.is_max else "sum", dtype, write=None if how.is_max else mean)
+    kept = [Axis(x.shape[k], (x.strides[k], out.strides[k])) for k in (0, 1)]
+    axes = [Axis(x.shape[k], (x.strides[k],)) for k in (2, 3, 4)]
+    reducer = Reducer(planner, replace(op, prologue=prologue), how.divisor or prod(x.shape[2:]))
+    reducer.launch(x, out, kept, axes)
 
 
 def _channel(made: Call, x: Memory) -> int:
@@ -448,16 +466,22 @@ def _order(x: Memory, seen: Memory, channel: int) -> tuple[int, ...] | None:
     return (*_spatial(len(x.shape), channel), channel)
 
 
+def _covers(how: Pooling, x: Memory, results: Triple) -> bool:
+    """Whether the only window is the whole image."""
+    window = how.window
+    alone = window.padding == window.after == (0, 0, 0) and window.dilation == (1, 1, 1)
+    whole = how.is_adaptive or (alone and window.kernel == x.shape[2:])
+    return whole and results == (1, 1, 1)
+
+
 def _flattened(how: Pooling, x: Memory, results: Triple) -> tuple[Pooling, Memory]:
     """A window that covers the array as one row, where its rows follow each other in memory."""
     *others, depth, rows, columns = x.shape
     size = x.dtype.itemsize
-    covers = results == (1, 1, 1) and how.window.kernel == (depth, rows, columns)
     dense = x.strides[4] == size and x.strides[3] == columns * size
-    if not covers or not dense or (depth > 1 and x.strides[2] != rows * columns * size):
+    if how.is_adaptive or not _covers(how, x, results) or not dense:
         return how, x
-    padded = how.window.padding != (0, 0, 0) or how.window.after != (0, 0, 0)
-    if padded or how.window.dilation != (1, 1, 1):
+    if depth > 1 and x.strides[2] != rows * columns * size:
         return how, x
     one = (1, 1, depth * rows * columns)
     window = replace(how.window, kernel=one, stride=one)

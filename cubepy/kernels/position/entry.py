@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import prod
+from math import isqrt, prod
 from typing import Any
 
 from cubepy.array.memory import Memory
 from cubepy.ir.types import Kind, bool_, i32, i64, u8, u32
 from cubepy.jit.grid import Over
 from cubepy.kernels.calls.arguments import axis_or_dim, normal_axis, refused, wrong
-from cubepy.kernels.calls.axes import Axis, merged, seen
+from cubepy.kernels.calls.axes import Axis, merged, seen, with_last
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.cubes import (
     GROUPED_UNITS,
@@ -176,14 +176,7 @@ def _launch_rows(
         find=find,
     )
     if partial is not None:
-        planner.launch(
-            pick_chunks,
-            Over(results, "unit", 32 if wide else 1),
-            values=partial,
-            indices=written,
-            out=seen(out, rest, 1),
-            find=find,
-        )
+        _launch_picks(planner, partial, written, seen(out, rest, 1), find)
 
 
 def _launch_short_rows(planner: Planner, x: Memory, out: Memory, find: Search) -> bool:
@@ -209,10 +202,45 @@ def _launch_columns(
 ) -> None:
     units = 128 if is_wide(planner.target) else 1
     lines = prod(a.extent for a in rest[:-1]) * -(-rest[-1].extent // find.line)
+    find = replace(find, kept=len(rest), chunk=_rows_each(planner.target, row.extent, lines))
+    chunks = -(-row.extent // find.chunk)
+    written = seen(out, [*rest[:-1], Axis(1, (0, 0)), rest[-1]], 1)
+    partial: tuple[Memory, ...] = ()
+    if chunks > 1:
+        extents = (*(a.extent for a in rest[:-1]), chunks, rest[-1].extent)
+        written = planner.scratch(extents, i64)
+        partial = (planner.scratch(extents, find.dtype),)
     planner.launch(
         search_columns,
-        Over(-(-lines // units), "cube", units),
+        Over(-(-lines * chunks // units), "cube", units),
         x=seen(x, [*rest[:-1], row, rest[-1]]),
-        out=seen(out, rest, 1),
+        values=partial,
+        out=written,
+        find=find,
+    )
+    if partial:
+        values, indices = (with_last(m, len(rest) - 1) for m in (*partial, written))
+        _launch_picks(planner, values, indices, seen(out, rest, 1), find)
+
+
+def _rows_each(target: Target, rows: int, lines: int) -> int:
+    """Rows that a unit searches in a line of columns, of so many lines: all, but on wide devices
+    that these would leave idle, where both steps are to be short."""
+    wanted = BUSY_UNITS * target.multiprocessors // max(1, lines)
+    if not is_wide(target) or wanted < 2 or rows < FEW:
+        return max(1, rows)
+    return max(-(-rows // wanted), isqrt(rows) // 2)
+
+
+def _launch_picks(
+    planner: Planner, values: Memory, indices: Memory, out: Memory, find: Search
+) -> None:
+    """Join the chunks of each result, which the last axis counts."""
+    planner.launch(
+        pick_chunks,
+        Over(prod(out.shape), "unit", 32 if is_wide(planner.target) else 1),
+        values=values,
+        indices=indices,
+        out=out,
         find=find,
     )

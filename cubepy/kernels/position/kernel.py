@@ -160,24 +160,32 @@ def pick_chunks(
         out[where] = at
 
 
-def search_column(x: Any, out: Any, at: Any, find: Any, fill: Any) -> None:
-    """The results of one line of columns."""
-    state = start(find, 0)
-    for i in range(x.shape[0]):
+def search_column(x: Any, values: Any, out: Any, at: Any, span: Any, find: Any, fill: Any) -> None:
+    """The results of one line of columns of the rows [first, end)."""
+    state = start(find, span[0])
+    for i in range(span[0], span[1]):
         here = cp.Line[find.index, find.line](find.index(i))
         state = better_of(state, read_line(x[i], at, find, fill), here, find)
     cp.store(out, at, cp.i64(state[1]), whole=fill is None)
+    for v in values:
+        cp.store(v, at, state[0], whole=fill is None)
 
 
 @cp.cube
-def search_columns(x: cp.Tensor, out: cp.Tensor, find: cp.Comptime[Search]) -> None:
-    """A unit searches a line of columns; rows are the last axis of `x` but one."""
-    columns = out.shape[-1]
+def search_columns(x: cp.Tensor, values: Any, out: cp.Tensor, find: cp.Comptime[Search]) -> None:
+    """A unit searches a line of columns of a chunk of rows, which are the last axis of `x` but one;
+    that of `out` counts the chunks.
+
+    `values`: none, or an array like `out` for the elements that were found.
+    """
+    columns, kept = out.shape[-1], find.kept - 1
     lines, items = (columns + find.line - 1) // find.line, product(out.shape[:-1])
     if items * lines > cp.ABSOLUTE_POS:
         where = unravelled(cp.ABSOLUTE_POS // lines, out.shape[:-1])
-        at = cp.ABSOLUTE_POS % lines * find.line
+        at, first = cp.ABSOLUTE_POS % lines * find.line, where[kept] * find.chunk
+        span = (first, min(first + find.chunk, x.shape[kept]))
+        seen, found = x[where[:kept]], tuple(v[where] for v in values)
         if at + find.line <= columns:
-            search_column(x[where], out[where], at, find, None)
+            search_column(seen, found, out[where], at, span, find, None)
         else:
-            search_column(x[where], out[where], at, find, find.worst)
+            search_column(seen, found, out[where], at, span, find, find.worst)

@@ -28,6 +28,7 @@ from cubepy.kernels.reduction.strategies import (
     in_order_tiling,
     is_across,
     is_read_in_order,
+    is_small,
     lanes,
     rows_tiling,
     stages,
@@ -189,7 +190,8 @@ class Reducer:
         op = self._op
         if op.dtype.is_integer and op.dtype.bits < 32:  # planes work on words
             self._op = replace(op, dtype=u32 if op.dtype.kind is Kind.UINT else i32)
-        if kept and kept[-1].strides[0] == size and axes[-1].strides[0] != size:
+        is_across = kept and kept[-1].strides[0] == size and axes[-1].strides[0] != size
+        if is_across and not is_small(kept, axes):
             self._launch_wide_columns(x, out, kept, axes)
         else:
             self._launch_wide_rows(x, out, kept, axes)

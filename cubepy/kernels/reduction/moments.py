@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 import cubepy as cp
-from cubepy.kernels.calls.cubes import cube_sum
+from cubepy.kernels.calls.cubes import add, cube_sum, over_group
 from cubepy.kernels.calls.positions import product, unravelled
 from cubepy.kernels.reduction.kernel import loaded, written
 from cubepy.kernels.reduction.problem import Reduction
@@ -128,27 +128,53 @@ def row_moments(row: Any, first: Any, end: Any, op: Any, tiling: Any) -> Any:
         line,
         op.dtype,
         tiling.block,
+        tiling.wide.across,
     )
 
 
-def moments_of(whole: Any, each: Any, number: Any, line: Any, dtype: Any, block: Any) -> Any:
-    """The mean and the squared distances of a row of `number` elements, by all units of a cube:
-    whole(p) is line number p of it, each(j) its element j as a line of one."""
-    lines = number // line
-    span = cp.UNIT_POS, cp.CUBE_DIM, lines
-    state = lane_moments(whole, span, no_lines(dtype, line), block)
-    span = lines * line + cp.UNIT_POS, cp.CUBE_DIM, number
+def moments_of(
+    whole: Any, each: Any, number: Any, line: Any, dtype: Any, block: Any, across: Any = 0
+) -> Any:
+    """The mean and the squared distances of a row of `number` elements, by all units of a cube, or
+    by a group of `across` units of a plane: whole(p) is line number p of it, each(j) its element j
+    as a line of one."""
+    lines, own, step = number // line, cp.UNIT_POS, cp.CUBE_DIM
+    if across > 0:
+        own, step = cp.UNIT_POS % across, across
+    state = lane_moments(whole, (own, step, lines), no_lines(dtype, line), block)
+    span = lines * line + own, step, number
     few = lane_moments(each, span, no_lines(dtype, 1), 1)
-    return over_units(state, few, dtype(number))
+    return over_units(state, few, dtype(number), across)
 
 
-def over_units(state: Any, few: Any, number: Any) -> Any:
-    """The mean and the squared distances of all `number` elements of the states of all units."""
+def over_units(state: Any, few: Any, number: Any, across: Any = 0) -> Any:
+    """The mean and the squared distances of all `number` elements of the states of the units."""
     (count, mean, spread), (rest, middle, around) = state, few
-    found = cube_sum((mean * count).sum() + (middle * rest).sum()) / number
+    found = unit_sum((mean * count).sum() + (middle * rest).sum(), across) / number
     away, aside = mean - found, middle - found
     total = (spread + away * (away * count)).sum() + (around + aside * (aside * rest)).sum()
-    return found, cube_sum(total)
+    return found, unit_sum(total, across)
+
+
+def unit_sum(v: Any, across: Any) -> Any:
+    """The sum over the units that share a row."""
+    return over_group(v, across, add) if across > 0 else cube_sum(v)
+
+
+@cp.cube
+def describe_short_rows(
+    x: cp.Tensor,
+    out: cp.Tensor,
+    count: int,
+    op: cp.Comptime[Reduction],
+    tiling: cp.Comptime[MomentTiling],
+) -> None:
+    """A group of units of a plane describes a row; groups behind the last one do it again."""
+    item, across = cp.ABSOLUTE_POS // tiling.wide.across, tiling.wide.across
+    where = unravelled(min(item, out.size - 1), out.shape)
+    _, spread = row_moments(x[where], 0, x.shape[tiling.wide.kept], op, tiling)
+    if item < out.size and cp.UNIT_POS % across == 0:
+        out[where] = written(spread, op, count, 0)
 
 
 @cp.cube

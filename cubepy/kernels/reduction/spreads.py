@@ -7,13 +7,14 @@ from math import prod
 
 from cubepy.array.memory import Memory
 from cubepy.jit.grid import Over
-from cubepy.kernels.calls.axes import Axis, ascending, merged, seen
+from cubepy.kernels.calls.axes import Axis, ascending, merged, seen, with_last
 from cubepy.kernels.calls.cubes import is_wide
 from cubepy.kernels.calls.plans import Planner
 from cubepy.kernels.reduction.moments import (
     MomentTiling,
     describe_columns,
     describe_rows,
+    describe_short_rows,
     join_columns,
     join_rows,
 )
@@ -25,8 +26,8 @@ from cubepy.kernels.reduction.strategies import (
     wide_rows_tiling,
 )
 
-BLOCK = 8
-"""Lines or rows that a unit describes at a time."""
+BLOCK, MOST_CHUNKS = 8, 32
+"""Lines or rows that a unit describes at a time, and chunks of a column that one unit joins."""
 
 
 def launch_spread(
@@ -66,6 +67,17 @@ def _launch_rows(
     way = divisions(planner.target)[0]
     wide = wide_rows_tiling(way, planner.target, op, x, kept, axes)
     tiling = MomentTiling(wide, BLOCK)
+    if wide.across:
+        planner.launch(
+            describe_short_rows,
+            Over(-(-count_of(kept) * wide.across // wide.units), "cube", wide.units),
+            x=seen(x, [*kept, *axes]),
+            out=seen(out, kept, 1),
+            count=count,
+            op=op,
+            tiling=tiling,
+        )
+        return
     extents = tuple(a.extent for a in kept)
     chunks = -(-axes[0].extent // (wide.chunk * wide.line))
     number = 2 if chunks > 1 else 0
@@ -120,6 +132,19 @@ def _launch_columns(
         op=op,
         tiling=tiling,
     )
+    if extents[place] > MOST_CHUNKS:
+        planner.launch(
+            join_rows,
+            Over(count_of(kept), "cube", wide.units),
+            means=with_last(means, place),
+            spreads=with_last(spreads, place),
+            out=seen(out, kept, 1),
+            extent=axes[0].extent,
+            count=count,
+            op=op,
+            tiling=MomentTiling(replace(wide, line=1), BLOCK),
+        )
+        return
     planner.launch(
         join_columns,
         Over(count_of(kept), "unit", wide.units),

@@ -66,6 +66,9 @@ def divisions(target: Target) -> tuple[Division, ...]:
     return (Division(), *unrolls, *sizes, *columns, Division(band_bytes=1 << 13))
 
 
+SMALL, SMALL_RESULTS, LEAST_EACH = 1 << 18, 1 << 10, 1 << 6
+"""Elements, results and elements of each that are reduced by a cube for each result, also where
+these lie side by side."""
 FEWER_UNITS = 8
 """How many times fewer units than along rows go down columns, where each has several loads on its
 way."""
@@ -223,6 +226,13 @@ def wide_rows_tiling(
         units *= 2
     chunks = max(1, min(way.items // max(1, count_of(kept)), lines // (4 * units)))
     return WideTiling(len(kept), line, units, max(1, -(-lines // chunks)))
+
+
+def is_small(kept: list[Axis], axes: list[Axis]) -> bool:
+    """Whether one launch of a cube for each result, however it reads columns, is better than parts
+    of columns and further launches that join them."""
+    results, each = count_of(kept), count_of(axes)
+    return results <= SMALL_RESULTS and each >= LEAST_EACH and results * each <= SMALL
 
 
 def wide_columns_tiling(
