@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from cubepy import kernels
-from cubepy.ir.types import f32
+from cubepy.ir.types import f32, i32
 from cubepy.kernels.calls.inspection import record
 from cubepy.kernels.calls.plans import Plans
 from cubepy.kernels.normalisation import entry as normalisation
 from cubepy.kernels.normalisation.tall import is_tall
 from cubepy.kernels.position import entry as position
+from cubepy.kernels.position.kernel import Search, pick_among_chunks
 from cubepy.kernels.reduction.moments import MomentTiling, join_rows
 from cubepy.kernels.reduction.problem import Reduction, mean
 from cubepy.kernels.reduction.wide_kernel import WideTiling
@@ -66,6 +67,19 @@ def test_searches(draw: Any, monkeypatch: Any, name: str):
             x[..., 0] = -np.inf if dtype.startswith("f") else 0
             expected = getattr(np, name)(x, -2)
             np.testing.assert_array_equal(getattr(kernels, name)(x, -2), expected)
+
+
+@pytest.mark.parametrize("is_max", [True, False])
+def test_many_chunks_are_picked_from_by_a_cube(draw: Any, is_max: bool):
+    values = np.round(draw.array((5, 40), "f4", specials=True))
+    worst = -np.inf if is_max else np.inf
+    values[0], values[1, 7], values[2] = worst, np.nan, np.nan
+    indices = np.arange(200).reshape(5, 40) % 40 * 3
+    find = Search(is_max, worst, f32, i32, 1, 1, 3)
+    out = Guarded((5,), np.int64)
+    pick_among_chunks.configure(plane_dim=8)[5, 16](values, indices, out.array, find)
+    expected = (np.argmax if is_max else np.argmin)(values, 1) * 3
+    out.check(expected)
 
 
 def test_chunks_of_a_column_are_joined_by_a_cube(draw: Any):

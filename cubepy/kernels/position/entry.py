@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import isqrt, prod
+from math import prod
 from typing import Any
 
 from cubepy.array.memory import Memory
@@ -23,6 +23,7 @@ from cubepy.kernels.calls.plans import Planner, Plans
 from cubepy.kernels.calls.tuned import memory_key
 from cubepy.kernels.position.kernel import (
     Search,
+    pick_among_chunks,
     pick_chunks,
     search_columns,
     search_rows,
@@ -128,6 +129,8 @@ CHUNK = 1 << 16
 """Elements of a row that are worth a cube of their own."""
 FEW = 64
 """Rows that do not keep all threads busy."""
+LEAST_ROWS, FEW_CHUNKS = 32, 8
+"""Rows of a line of columns that are worth a unit, and chunks that one unit joins."""
 FEW_UNITS, MOST_UNITS, UNIT_LINES = 64, 256, 16
 """Units of a cube that searches a row, as far as it has lines for them, at most, and lines of each
 that are worth more units."""
@@ -229,18 +232,20 @@ def _rows_each(target: Target, rows: int, lines: int) -> int:
     wanted = BUSY_UNITS * target.multiprocessors // max(1, lines)
     if not is_wide(target) or wanted < 2 or rows < FEW:
         return max(1, rows)
-    return max(-(-rows // wanted), isqrt(rows) // 2)
+    return max(-(-rows // wanted), LEAST_ROWS)
 
 
 def _launch_picks(
     planner: Planner, values: Memory, indices: Memory, out: Memory, find: Search
 ) -> None:
     """Join the chunks of each result, which the last axis counts."""
+    results, wide = prod(out.shape), is_wide(planner.target)
+    is_many = wide and values.shape[-1] > FEW_CHUNKS
     planner.launch(
-        pick_chunks,
-        Over(prod(out.shape), "unit", 32 if is_wide(planner.target) else 1),
+        pick_among_chunks if is_many else pick_chunks,
+        Over(results, "cube", FEW_UNITS) if is_many else Over(results, "unit", 32 if wide else 1),
         values=values,
         indices=indices,
         out=out,
-        find=find,
+        find=replace(find, line=1),
     )

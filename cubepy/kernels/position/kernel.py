@@ -160,6 +160,21 @@ def pick_chunks(
         out[where] = at
 
 
+@cp.cube
+def pick_among_chunks(
+    values: cp.Tensor, indices: cp.Tensor, out: cp.Tensor, find: cp.Comptime[Search]
+) -> None:
+    """A cube takes the best of many chunks of one result; `find` has lines of one."""
+    where, state = unravelled(cp.CUBE_POS, out.shape), start(find, 0)
+    for k in range(cp.UNIT_POS, values.shape[-1], cp.CUBE_DIM):
+        v = cp.Line[find.dtype, 1](values[(*where, k)])
+        here = cp.Line[find.index, 1](find.index(indices[(*where, k)]))
+        state = first_of(state, (v, here), find)
+    _, at = best_of_lanes(state, find)
+    if cp.UNIT_POS == 0:
+        out[where] = at
+
+
 def search_column(x: Any, values: Any, out: Any, at: Any, span: Any, find: Any, fill: Any) -> None:
     """The results of one line of columns of the rows [first, end)."""
     state = start(find, span[0])
