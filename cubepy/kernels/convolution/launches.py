@@ -16,6 +16,7 @@ from cubepy.kernels.calls.epilogues import may_read_index
 from cubepy.kernels.calls.plans import Planner
 from cubepy.kernels.convolution import points, strategies, waves
 from cubepy.kernels.convolution.blocks import Bands, Packing, convolve_bands
+from cubepy.kernels.convolution.depthwise import convolve_channels, convolve_planes
 from cubepy.kernels.convolution.each import convolve_each
 from cubepy.kernels.convolution.gathered import launch_gathered
 from cubepy.kernels.convolution.narrow import Filling, fill_pixels, fill_weights, filled
@@ -24,11 +25,12 @@ from cubepy.kernels.convolution.split import SplitBands, SplitPacking, convolve_
 from cubepy.kernels.convolution.split_runs import RunPacking, SplitRuns, convolve_runs
 from cubepy.kernels.convolution.tensor_cores import Tiles
 from cubepy.kernels.convolution.variants import others, problem_key
-from cubepy.kernels.convolution.volumes import channels_last, problem_of
+from cubepy.kernels.convolution.volumes import channels_last, permuted, problem_of
 from cubepy.kernels.convolution.weights import Weights, in_rows, matrix_of, pack_panels, packing_of
 from cubepy.kernels.convolution.winograd import Basis, convolve_squares
 from cubepy.kernels.matmul.entry import multiply
 from cubepy.kernels.matmul.problem import BOX_UNIT, Product, turned
+from cubepy.kernels.transposition.entry import copy_transposed
 from cubepy.record import dataclass
 from cubepy.targets import Target
 
@@ -64,6 +66,8 @@ def launch_convolution(planner: Planner, c: Convolution) -> None:
         _launch_product(planner, replace(c, x=points.dense(planner, problem, c.x)))
     elif strategies.is_blocked(planner.target, c.weights.shape, problem.groups, problem.sums):
         _launch_bands(planner, c)
+    elif strategies.is_depthwise(problem, c.x, c.out):
+        _launch_depthwise(planner, c)
     else:
         launch_each(planner, c)
 
@@ -223,6 +227,42 @@ def _source(x: Memory, t: Bands | SplitBands | SplitRuns) -> Memory:
         return x
     shape = (*x.shape[:3], x.shape[3] * x.shape[4])
     return replace(x, shape=shape, strides=(*x.strides[:3], x.strides[4]))
+
+
+def _launch_depthwise(planner: Planner, c: Convolution) -> None:
+    """Lines of pixels, or of channels where these lie side by side."""
+    t = strategies.depth(planner.target, c.problem, c.x.dtype)
+    x, weight, out, kernel = c.x, c.weights.volume, c.out, convolve_planes
+    _, rows, columns = c.problem.results
+    count = prod(out.shape[:3]) * -(-rows // t.band) * -(-columns // t.columns)
+    if c.problem.has_channels_last:
+        x, out, kernel = channels_last(x), channels_last(out), convolve_channels
+        weight = _taps_first(planner, weight)
+        count = count // c.problem.channels * -(-c.problem.channels // t.channels)
+    planner.launch(
+        kernel,
+        Over(-(-count // t.units), "cube", t.units),
+        x=x,
+        weight=weight,
+        out=out,
+        biases=c.biases,
+        extras=c.extras,
+        window=c.problem.window,
+        epilogue=c.epilogue,
+        t=t,
+    )
+
+
+def _taps_first(planner: Planner, weight: Memory) -> Memory:
+    """Weights [filter, 1, ...] as [..., filter], with the filters side by side; a copy, unless they
+    are."""
+    seen = permuted(weight, (1, 2, 3, 4, 0))
+    seen = replace(seen, shape=seen.shape[1:], strides=seen.strides[1:])
+    if seen.strides[-1] == seen.dtype.itemsize:
+        return seen
+    made = planner.scratch(seen.shape, seen.dtype)
+    copy_transposed(planner, seen, made)
+    return made
 
 
 def launch_each(planner: Planner, c: Convolution) -> None:

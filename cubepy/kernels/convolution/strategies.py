@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
-from math import prod
+from math import gcd, prod
 
+from cubepy.array.memory import Memory
 from cubepy.ir.types import DType, f32
+from cubepy.kernels.calls.cubes import is_wide
 from cubepy.kernels.convolution.blocks import Bands, Packing
+from cubepy.kernels.convolution.depthwise import Depth
 from cubepy.kernels.convolution.each import Each
 from cubepy.kernels.convolution.problem import Problem
 from cubepy.kernels.convolution.split import SplitBands, SplitPacking, beyond, row_of
@@ -28,6 +31,9 @@ CUBES, TURNING_CUBES = 4, 2
 """Cubes for each core; fewer where each turns what it brings, and multiplies it little because
 windows have one element."""
 UNITS = 256
+NAMED_TAPS, DEPTH_ROWS, LEAST_STRIP = 64, 4, 4
+"""Of windows of one channel: taps that kernels name, at most; rows of a unit of wide devices; and
+pixels of a strip, at least, whose rows stay in the nearest cache of a CPU."""
 START = 5000
 """Cycles that a cube takes to start, roughly."""
 SQUARES = 7
@@ -86,6 +92,38 @@ def stays_matrix(
     is_point = groups == 1 and all(n == 1 for n in shape[2:])
     has_others = dtype is not sums or (dtype is f32 and has_split_units(target))
     return is_point and (has_others or prod(shape) < FEW_PIXELS)
+
+
+def is_depthwise(problem: Problem, x: Memory, out: Memory) -> bool:
+    """Whether results depend on one channel each, and lines of them on lines of the array."""
+    if problem.has_channels_last or problem.puts_channels_last:
+        both = problem.has_channels_last and problem.puts_channels_last
+        fits = both and problem.group_filters == 1
+    else:
+        fits = all(m.strides[4] == m.dtype.itemsize or m.shape[4] == 1 for m in (x, out))
+    is_one = problem.groups > 1 and problem.group_channels == 1
+    return is_one and fits and problem.window.taps <= NAMED_TAPS
+
+
+def depth(target: Target, problem: Problem, x: DType) -> Depth:
+    """Rows of planes, or of pixels with all their channels, for each unit of a CPU, and enough of
+    them for all cores; neighbouring pixels, or lines of channels, for neighbouring units."""
+    _, rows, columns = problem.results
+    sums, last = problem.sums, problem.has_channels_last
+    if is_wide(target):
+        line = gcd(target.line_bytes // x.itemsize, problem.channels) if last else 1
+        return Depth(line, 1 if last else DEPTH_ROWS, 1, line, UNITS, sums)
+    extent = problem.channels if last else columns
+    line = min(max(1, target.line_bytes // sums.itemsize), _power_above(extent + 1) // 2)
+    planes = problem.batch * problem.results[0] * (1 if last else problem.filters)
+    band = rows
+    while band > 1 and planes * -(-rows // band) < CUBES * target.cores:
+        band = -(-band // 2)
+    if last:
+        seen = problem.window.spans[1] + problem.window.stride[1]
+        most = target.near_bytes // 2 // (seen * problem.channels * x.itemsize)
+        columns = even_part(columns, max(LEAST_STRIP, most // problem.window.stride[2]))
+    return Depth(line, band, columns, problem.channels, 1, sums, 4)
 
 
 def each(problem: Problem) -> Each:

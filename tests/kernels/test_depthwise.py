@@ -1,0 +1,132 @@
+"""Convolutions whose results depend on one channel each, against NumPy in f64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cubepy as cp
+from cubepy import kernels
+from cubepy.ir.types import f32
+from cubepy.kernels.calls.inspection import record
+from cubepy.kernels.convolution.depthwise import Depth, convolve_channels, convolve_planes
+from cubepy.kernels.convolution.problem import Window
+from cubepy.lang.annotations import spec
+from cubepy.targets import cuda_target, parse_target
+from tests.guarded import Guarded
+from tests.kernels.test_convolution import channels_last, check, numbers, reference
+
+CASES: tuple[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]], ...] = (
+    ((2, 64, 9, 56), (3, 3), {"padding": 1}),
+    ((1, 33, 7, 7), (3, 3), {"padding": 1, "stride": 2}),
+    ((2, 16, 14, 31), (5, 5), {"padding": 2}),
+    ((1, 3, 12, 40), (3, 2), {"dilation": (2, 3), "padding": ((1, 0), (2, 3))}),
+    ((1, 20, 15, 15), (7, 7), {"padding": 3, "stride": (1, 3)}),
+    ((2, 5, 4, 3), (2, 3), {}),
+    ((1, 17, 6, 50), (1, 8), {"padding": (0, 7)}),
+    ((1, 2, 3, 1), (3, 1), {"padding": (1, 0)}),
+    ((1, 4, 30, 30), (9, 9), {"padding": 4}),  # more taps than kernels name
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("last", [False, True])
+def test_every_window(case: Any, last: bool):
+    shape, kernel, options = case
+    channels = shape[1]
+    for times in (1, 3):
+        x, bias = numbers(*shape), numbers(channels * times)
+        w = numbers(channels * times, 1, *kernel)
+        seen = channels_last(x) if last else x
+        for by in (None, bias):
+            found = kernels.conv2d(seen, w, by, groups=channels, **options)
+            check(found, x, w, by, groups=channels, **options)
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f8"])
+@pytest.mark.parametrize("last", [False, True])
+def test_other_dtypes(dtype: str, last: bool):
+    x, w = numbers(2, 20, 9, 23, dtype=dtype), numbers(20, 1, 3, 3, dtype=dtype)
+    seen = channels_last(x) if last else x
+    check(kernels.conv2d(seen, w, groups=20, padding=1), x, w, groups=20, padding=1)
+
+
+def test_integers():
+    rng = np.random.default_rng(3)
+    x, w = (rng.integers(-9, 9, shape).astype("i4") for shape in ((2, 6, 9, 23), (6, 1, 3, 3)))
+    for seen in (x, channels_last(x)):
+        found = kernels.conv2d(seen, w, groups=6)
+        np.testing.assert_array_equal(found, reference(x, w, groups=6))
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_volumes_and_rows(last: bool):
+    x, w = numbers(2, 9, 5, 6, 20), numbers(9, 1, 2, 3, 3)
+    seen = channels_last(x) if last else x
+    found = kernels.conv3d(seen, w, groups=9, padding=(1, 0, 1))
+    check(found, x, w, groups=9, padding=(1, 0, 1))
+    x, w = numbers(2, 9, 40), numbers(9, 1, 4)
+    found = kernels.conv1d(channels_last(x) if last else x, w, groups=9, stride=3)
+    check(found, x, w, groups=9, stride=3)
+
+
+def moved(v: Any, index: Any, by: Any) -> Any:
+    return v * 2 + by[index]
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_results_are_written_where_they_belong(draw: Any, last: bool):
+    x, w = numbers(2, 21, 8, 19), numbers(21, 1, 3, 3)
+    by = numbers(2, 21, 8, 19)
+    expected = reference(x, w, padding=1, groups=21) * 2 + by
+    shape = (2, 8, 19, 21) if last else expected.shape
+    out = Guarded(shape, offset=draw.pick.randrange(20))
+    result = np.moveaxis(out.array, -1, 1) if last else out.array
+    seen = channels_last(x) if last else x
+    kernels.conv2d(seen, w, groups=21, padding=1, epilogue=(moved, by), out=result)
+    np.testing.assert_allclose(result, expected, 1e-4, 1e-4)
+    assert out.is_fenced
+
+
+def test_a_view_of_rows_that_are_not_dense():
+    wide, w = numbers(2, 6, 9, 46), numbers(6, 1, 3, 3)
+    x = wide[..., ::2]
+    check(kernels.conv2d(x, w, groups=6), x, w, groups=6)
+    check(kernels.conv2d(wide[:, :, ::2, 3:], w, groups=6), wide[:, :, ::2, 3:], w, groups=6)
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_units_of_wide_cubes(last: bool):
+    """As on GPUs: neighbouring units make neighbouring results."""
+    x, w = numbers(2, 12, 7, 9), numbers(12, 1, 3, 3)
+    window = Window((1, 3, 3), (1, 1, 1), (0, 1, 1), (0, 1, 1), (1, 1, 1))
+    expected = reference(x, w, padding=1, groups=12)
+    if last:
+        out = Guarded((2, 1, 7, 9, 12))
+        t = Depth(4, 1, 1, 4, 16, f32)
+        seen, taps = np.moveaxis(x, 1, -1)[:, None], np.moveaxis(w[:, 0], 0, -1)[None]
+        kernel, result = convolve_channels, np.moveaxis(out.array, -1, 1)[:, :, 0]
+    else:
+        out = Guarded((2, 12, 1, 7, 9))
+        t = Depth(1, 4, 1, 12, 16, f32)
+        seen, taps = x[:, :, None], w[:, :, None]
+        kernel, result = convolve_planes, out.array[:, :, 0]
+    count = out.array.size // t.line
+    launch = kernel.configure(plane_dim=8)[-(-count // 16), 16]
+    dense = np.ascontiguousarray(seen), np.ascontiguousarray(taps)
+    launch(*dense, out.array, (), (), window, None, t)
+    np.testing.assert_allclose(result, expected, 1e-5, 1e-5)
+    assert out.is_fenced
+
+
+def test_they_are_chosen_on_every_device():
+    given = {"x": spec("f32[8,64,56,56]"), "weight": spec("f32[64,1,3,3]")}
+    for target in (parse_target("cpu:znver3"), cuda_target("sm_90a")):
+        launches = record(kernels.conv2d, given, {"padding": 1, "groups": 64}, target)
+        assert isinstance(launches[-1].arguments["t"], Depth)
+    with cp.settings(checked=True):
+        x, w = numbers(1, 20, 5, 18), numbers(20, 1, 3, 3)
+        for seen in (x, channels_last(x)):
+            check(kernels.conv2d(seen, w, groups=20, padding=1), x, w, groups=20, padding=1)
