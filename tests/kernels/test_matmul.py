@@ -145,6 +145,25 @@ def test_parts_of_k(shape: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
     assert seen == [4]
 
 
+def test_parts_of_k_and_a_rest(monkeypatch: pytest.MonkeyPatch):
+    """As of a k that is prime, where devices cut it into powers of two."""
+    monkeypatch.setattr(entry, "_PLANS", type(entry._PLANS)())
+    seen = list[int]()
+
+    def parts(target: Any, problem: Any) -> int:
+        seen.append(problem.k)
+        return 1 if problem.k % 8 else 8
+
+    monkeypatch.setattr(entry, "parts_of_k", parts)
+    for m, k, n in ((3, 9001, 32), (1, 8193, 37)):
+        a, b, bias = matrix(m, k), matrix(k, n), matrix(n)
+        found = cp.kernels.matmul(a, b, bias=bias, epilogue=lambda v, index: v * 2)
+        np.testing.assert_allclose(found, 2 * (a.astype("f8") @ b + bias), 1e-4, 1e-3)
+        turned = np.ascontiguousarray(a.T).T
+        check(cp.kernels.matmul(turned, b), a, b, UNIT)
+    assert set(seen) == {9001, 8193, 8192}
+
+
 @pytest.mark.optional("torch")
 def test_bf16():
     import torch

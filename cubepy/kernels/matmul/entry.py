@@ -45,6 +45,7 @@ from cubepy.kernels.matmul.units import Units, multiply_units
 from cubepy.kernels.matmul.variants import others, problem_key
 from cubepy.kernels.quantisation.operand import Quantised
 from cubepy.record import dataclass
+from cubepy.targets import Target
 
 if TYPE_CHECKING:
     from cubepy.kernels.matmul.factors import Description, Factor
@@ -53,6 +54,9 @@ PRECISIONS = (None, "exact", "tf32", "flex32", "fast_accum")
 """What a caller may allow; products are at least as exact as each."""
 _PLANS = Plans()
 _NAMES = "a", "b", "bias"
+WHOLE_K, LEAST_K = 1 << 10, 1 << 13
+"""What k is cut to a multiple of where it has no equal parts, and how much of it is left, at
+least."""
 _KERNELS = {Blocks: multiply_blocks, Units: multiply_units, Split: multiply_split}
 
 
@@ -271,11 +275,22 @@ def multiply(planner: Planner, p: Product) -> None:
         p = with_scales(p)
     p = _aligned(planner, p)
     problem = problem_of(p)
-    parts = parts_of_k(planner.target, problem) if len(p.out.shape) == 2 else 1
+    parts, length = _division_of_k(planner.target, problem) if len(p.out.shape) == 2 else (1, 0)
     if parts > 1:
-        _launch_parts(planner, problem, p, parts)
+        _launch_parts(planner, problem, p, parts, length)
     else:
         launch(planner, problem, p)
+
+
+def _division_of_k(target: Target, problem: Problem) -> tuple[int, int]:
+    """How many parts of k are multiplied side by side, and their length; of a k that has no such
+    parts, those of the most that has, before a rest."""
+    parts = parts_of_k(target, problem)
+    whole = problem.k // WHOLE_K * WHOLE_K
+    if parts == 1 and LEAST_K <= whole < problem.k:
+        parts = parts_of_k(target, replace(problem, k=whole))
+        return parts, whole // parts
+    return parts, problem.k // parts
 
 
 def problem_of(p: Product) -> Problem:
@@ -300,17 +315,23 @@ def problem_of(p: Product) -> Problem:
     )
 
 
-def _launch_parts(planner: Planner, problem: Problem, p: Product, parts: int) -> None:
-    """Products over parts of k as a stack, and the sum of the stack."""
-    length, sums = problem.k // parts, problem.sums
-    (m, k), (row, column) = p.a.shape[-2:], p.b.strides[-2:]
-    step, along = p.a.strides[-2:]
-    assert k == length * parts
+def _launch_parts(planner: Planner, problem: Problem, p: Product, parts: int, length: int) -> None:
+    """Products over parts of k as a stack, one over the rest of k, if there is one, and the sum of
+    all these."""
+    sums, (m, k), (row, column) = problem.sums, p.a.shape[-2:], p.b.strides[-2:]
+    (step, along), whole = p.a.strides[-2:], parts * length
     a = replace(p.a, shape=(parts, m, length), strides=(length * along, step, along))
     b = replace(p.b, shape=(parts, length, problem.n), strides=(length * row, row, column))
-    made = planner.scratch((parts, m, problem.n), sums)
-    stack = Product(a, b, made, (), None, (), p.precision)
+    made = planner.scratch((parts + (whole < k), m, problem.n), sums)
+    first = replace(made, shape=(parts, m, problem.n))
+    stack = Product(a, b, first, (), None, (), p.precision)
     launch(planner, problem_of(stack), stack)
+    if whole < k:
+        last = made.address + parts * made.strides[0]
+        out = replace(made, address=last, shape=made.shape[1:], strides=made.strides[1:])
+        a, b = _behind(p.a, -1, whole), _behind(p.b, -2, whole)
+        rest = Product(a, b, out, (), None, (), p.precision)
+        launch(planner, problem_of(rest), rest)
     line = max(1, planner.target.line_bytes // sums.itemsize)
     added: dict[str, Any] = {
         "out": replace(p.out, shape=p.out.shape[-2:], strides=p.out.strides[-2:]),
@@ -325,6 +346,14 @@ def _launch_parts(planner: Planner, problem: Problem, p: Product, parts: int) ->
         from cubepy.kernels.matmul import on_gpus
 
         on_gpus.launch_sum_of_parts(planner, made, m, problem.n, added)
+
+
+def _behind(x: Memory, axis: int, first: int) -> Memory:
+    """A matrix without the places before `first` of an axis."""
+    shape = list(x.shape[-2:])
+    shape[axis] -= first
+    address = x.address + first * x.strides[axis]
+    return replace(x, address=address, shape=tuple(shape), strides=x.strides[-2:])
 
 
 def _merged(p: Product) -> Product:
