@@ -45,6 +45,18 @@ def test_every_window(case: Any, last: bool):
             check(found, x, w, by, groups=channels, **options)
 
 
+@pytest.mark.parametrize("channels", [1, 2, 3, 40])
+@pytest.mark.parametrize("filters", [1, 3, 4])
+def test_few_filters(channels: int, filters: int):
+    x, bias = numbers(2, channels, 9, 37), numbers(filters)
+    w = numbers(filters, channels, 3, 3)
+    check(
+        kernels.conv2d(x, w, bias, padding=1, stride=(2, 1)), x, w, bias, padding=1, stride=(2, 1)
+    )
+    x, w = numbers(1, 2 * channels, 7, 20), numbers(2 * filters, channels, 2, 3)
+    check(kernels.conv2d(x, w, groups=2), x, w, groups=2)
+
+
 @pytest.mark.parametrize("dtype", ["f2", "f8"])
 @pytest.mark.parametrize("last", [False, True])
 def test_other_dtypes(dtype: str, last: bool):

@@ -1,8 +1,9 @@
-"""Convolutions whose results depend on one channel each: lines of pixels or of channels.
+"""Convolutions whose results depend on one channel each, and those of few filters: lines of pixels
+or of channels.
 
-Nothing is shared by filters, so that there is no product of matrices in it: a line of results is
-multiplied and added tap by tap, from a tap's line of the array. Taps stay in registers where they
-are few.
+Nothing is shared by filters, or by few, so that there is no product of matrices in it: a line of
+results is multiplied and added tap by tap, from a tap's line of the array. Taps of one channel stay
+in registers where they are few.
 """
 
 from __future__ import annotations
@@ -81,11 +82,9 @@ def convolve_planes(
     extents = (*out.shape[:3], bands, strips)
     if product(extents) > cp.ABSOLUTE_POS:
         n, f, z, band, strip = unravelled(cp.ABSOLUTE_POS, extents)
-        plane = x[n, f // (out.shape[1] // x.shape[1])]
-        taps = tuple(
-            cp.Line[t.sums, t.line](t.sums(weight[f, 0, a, b, e]))
-            for a, b, e in tap_numbers(window)
-        )
+        planes, filter = x[n], weight[f]
+        c0 = f // (out.shape[1] // (x.shape[1] // weight.shape[1])) * weight.shape[1]
+        taps = taps_of(filter[0], window, t)
         start = cp.Line[t.sums, t.line](0)
         if len(biases) > 0:
             start = cp.Line[t.sums, t.line](t.sums(biases[0][f]))
@@ -95,10 +94,20 @@ def convolve_planes(
             row = out[n, f, z, y]
             for at in range(left, right, t.line):
                 j = min(at, right - t.line)
-                v = line_of_pixels(plane, taps, start, (z, y, j), window, t)
+                v = line_of_pixels(planes[c0], taps, start, (z, y, j), window, t)
+                for c in range(1, weight.shape[1]):
+                    more = taps_of(filter[c], window, t)
+                    v = line_of_pixels(planes[c0 + c], more, v, (z, y, j), window, t)
                 if epilogue is not None:
                     v = applied_along(epilogue, v, (n, f, z, y, j), 4, extras)
                 put(row, j, v, t.line)
+
+
+def taps_of(filter: Any, window: Any, t: Any) -> Any:
+    """The taps of one channel, each as a line."""
+    return tuple(
+        cp.Line[t.sums, t.line](t.sums(filter[a, b, e])) for a, b, e in tap_numbers(window)
+    )
 
 
 def line_of_pixels(x: Any, taps: Any, start: Any, place: Any, window: Any, t: Any) -> Any:

@@ -64,10 +64,10 @@ def launch_convolution(planner: Planner, c: Convolution) -> None:
         _launch_split(planner, c, c.weights.packing)
     elif is_plain and _is_product(c):
         _launch_product(planner, replace(c, x=points.dense(planner, problem, c.x)))
+    elif is_plain and strategies.goes_by_lines(planner.target, problem, c.x, c.out):
+        _launch_by_lines(planner, c)
     elif strategies.is_blocked(planner.target, c.weights.shape, problem.groups, problem.sums):
         _launch_bands(planner, c)
-    elif strategies.is_depthwise(problem, c.x, c.out):
-        _launch_depthwise(planner, c)
     else:
         launch_each(planner, c)
 
@@ -229,7 +229,7 @@ def _source(x: Memory, t: Bands | SplitBands | SplitRuns) -> Memory:
     return replace(x, shape=shape, strides=(*x.strides[:3], x.strides[4]))
 
 
-def _launch_depthwise(planner: Planner, c: Convolution) -> None:
+def _launch_by_lines(planner: Planner, c: Convolution) -> None:
     """Lines of pixels, or of channels where these lie side by side."""
     t = strategies.depth(planner.target, c.problem, c.x.dtype)
     x, weight, out, kernel = c.x, c.weights.volume, c.out, convolve_planes

@@ -31,9 +31,10 @@ CUBES, TURNING_CUBES = 4, 2
 """Cubes for each core; fewer where each turns what it brings, and multiplies it little because
 windows have one element."""
 UNITS = 256
-NAMED_TAPS, DEPTH_ROWS, LEAST_STRIP = 64, 4, 4
-"""Of windows of one channel: taps that kernels name, at most; rows of a unit of wide devices; and
-pixels of a strip, at least, whose rows stay in the nearest cache of a CPU."""
+NAMED_TAPS, DEPTH_ROWS, LEAST_STRIP, FEW_FILTERS = 64, 4, 4, 4
+"""Of convolutions by lines: taps of a channel that kernels name, at most; rows of a unit of wide
+devices; pixels of a strip, at least, whose rows stay in the nearest cache of a CPU; and the most
+filters of a group that are few."""
 START = 5000
 """Cycles that a cube takes to start, roughly."""
 SQUARES = 7
@@ -94,15 +95,19 @@ def stays_matrix(
     return is_point and (has_others or prod(shape) < FEW_PIXELS)
 
 
-def is_depthwise(problem: Problem, x: Memory, out: Memory) -> bool:
-    """Whether results depend on one channel each, and lines of them on lines of the array."""
-    if problem.has_channels_last or problem.puts_channels_last:
-        both = problem.has_channels_last and problem.puts_channels_last
-        fits = both and problem.group_filters == 1
+def goes_by_lines(target: Target, problem: Problem, x: Memory, out: Memory) -> bool:
+    """Whether lines of results are made tap by tap from lines of the array: where they depend on
+    one channel each, and on CPUs where filters are so few that lines of them would be empty."""
+    last, few = problem.has_channels_last, problem.group_filters <= FEW_FILTERS
+    if last or problem.puts_channels_last:
+        fits = last and problem.puts_channels_last and problem.filters == problem.groups
     else:
         fits = all(m.strides[4] == m.dtype.itemsize or m.shape[4] == 1 for m in (x, out))
-    is_one = problem.groups > 1 and problem.group_channels == 1
-    return is_one and fits and problem.window.taps <= NAMED_TAPS
+    if not fits or problem.window.taps > NAMED_TAPS or not problem.group_channels:
+        return False
+    if problem.group_channels == 1:
+        return problem.groups > 1 or few
+    return few and not last and not is_wide(target)
 
 
 def depth(target: Target, problem: Problem, x: DType) -> Depth:

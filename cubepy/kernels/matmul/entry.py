@@ -54,7 +54,7 @@ PRECISIONS = (None, "exact", "tf32", "flex32", "fast_accum")
 """What a caller may allow; products are at least as exact as each."""
 _PLANS = Plans()
 _NAMES = "a", "b", "bias"
-WHOLE_K, LEAST_K = 1 << 10, 1 << 13
+WHOLE_K, LEAST_K = 1 << 9, 1 << 11
 """What k is cut to a multiple of where it has no equal parts, and how much of it is left, at
 least."""
 _KERNELS = {Blocks: multiply_blocks, Units: multiply_units, Split: multiply_split}
