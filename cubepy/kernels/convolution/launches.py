@@ -24,8 +24,14 @@ from cubepy.kernels.convolution.problem import Problem
 from cubepy.kernels.convolution.split import SplitBands, SplitPacking, convolve_split
 from cubepy.kernels.convolution.split_runs import RunPacking, SplitRuns, convolve_runs
 from cubepy.kernels.convolution.tensor_cores import Tiles
+from cubepy.kernels.convolution.tiles import LINE_BYTES, Tile, convolve_by_tiles
 from cubepy.kernels.convolution.variants import others, problem_key
-from cubepy.kernels.convolution.volumes import channels_last, permuted, problem_of
+from cubepy.kernels.convolution.volumes import (
+    channels_last,
+    has_channels_last,
+    permuted,
+    problem_of,
+)
 from cubepy.kernels.convolution.weights import Weights, in_rows, matrix_of, pack_panels, packing_of
 from cubepy.kernels.convolution.winograd import Basis, convolve_squares
 from cubepy.kernels.matmul.entry import multiply
@@ -69,7 +75,11 @@ def launch_convolution(planner: Planner, c: Convolution) -> None:
     elif strategies.is_blocked(planner.target, c.weights.shape, problem.groups, problem.sums):
         _launch_bands(planner, c)
     else:
-        launch_each(planner, c)
+        t = strategies.tile(planner.target, problem, _line_of(c.out)) if is_plain else None
+        if t is None:
+            launch_each(planner, c)
+        else:
+            _launch_tiles(planner, c, t)
 
 
 def _launch_gathered(
@@ -281,3 +291,47 @@ def launch_each(planner: Planner, c: Convolution) -> None:
         epilogue=c.epilogue,
         t=t,
     )
+
+
+def _launch_tiles(planner: Planner, c: Convolution, t: Tile) -> None:
+    """Tiles of pixels by filters; weights are copied to where filters are dense."""
+    problem = c.problem
+    pixels = problem.batch * prod(problem.results)
+    weight = _dense_along_filters(planner, c.weights.volume, problem.groups, t.width)
+    cubes = -(-pixels // t.height) * problem.groups * (weight.shape[3] // t.width)
+    planner.launch(
+        convolve_by_tiles.configure(cubes_per_sm=2),
+        Over(cubes, "cube", t.units),
+        x=channels_last(c.x),
+        weight=weight,
+        out=channels_last(c.out) if t.puts_channels_last else c.out,
+        biases=c.biases,
+        extras=c.extras,
+        filters=problem.group_filters,
+        window=problem.window,
+        epilogue=c.epilogue,
+        t=t,
+    )
+
+
+def _dense_along_filters(planner: Planner, w: Memory, groups: int, width: int) -> Memory:
+    """Weights [filter, channel, depth, row, column] as [group, tap, channel, filter] with multiples
+    of `width` filters; those that are too many are not set."""
+    filters, (channels, *kernel) = w.shape[0] // groups, w.shape[1:]
+    filled_up = -(-filters // width) * width
+    made = planner.scratch((groups, *kernel, channels, filled_up), w.dtype)
+    seen = replace(
+        w,
+        shape=(groups, *kernel, channels, filters),
+        strides=(filters * w.strides[0], *w.strides[2:], w.strides[1], w.strides[0]),
+    )
+    copy_transposed(planner, seen, replace(made, shape=seen.shape))
+    shape = (groups, prod(kernel), channels, filled_up)
+    steps = (made.strides[0], made.strides[3], *made.strides[4:])
+    return replace(made, shape=shape, strides=steps)
+
+
+def _line_of(out: Memory) -> int:
+    """Elements of a result that may be stored at once, along its channels or its columns."""
+    is_dense = out.strides[4] == out.dtype.itemsize or has_channels_last(out)
+    return LINE_BYTES // out.dtype.itemsize if is_dense else 1

@@ -16,12 +16,14 @@ from cubepy.kernels.convolution.each import Each
 from cubepy.kernels.convolution.problem import Problem
 from cubepy.kernels.convolution.split import SplitBands, SplitPacking, beyond, row_of
 from cubepy.kernels.convolution.split_runs import RunPacking, SplitRuns, row_length
+from cubepy.kernels.convolution.tiles import Tile
 from cubepy.kernels.convolution.weight_gradient import Sums
 from cubepy.kernels.convolution.weight_products import Products
 from cubepy.kernels.convolution.winograd import TAPS, Basis, Squares
 from cubepy.kernels.matmul.split import PARTS
 from cubepy.kernels.matmul.strategies import even_part, has_split_units, tile_extents
 from cubepy.kernels.matmul.units import PANEL, ROW_BYTES, SIDE
+from cubepy.record import dataclass
 from cubepy.targets import Target
 
 WIDE_TILE = (14, 2)
@@ -74,6 +76,46 @@ SPLIT_ROW = 1 << 13
 one."""
 PITCH = 64
 """Pixels of a row that kernels have room for at least, so that small arrays share one."""
+FEWEST = 8
+"""Filters of a group, and elements that each result is a sum of, from which on pixels and filters
+are multiplied in tiles on GPUs."""
+MOST_PIXELS = (1 << 31) - (1 << 10)
+"""Pixels that 32 bits number, and those of a tile."""
+DEPTHS = (16, 8, 4)
+"""Channels of a step there."""
+STEP = 96
+"""What a unit does in a step beside its products, in their time: addresses, copies, a barrier."""
+TILE_SUMS = {4: 64, 8: 16}
+"""The most sums of a unit, by their bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Units down and across, so many of them side by side, and the pixels and filters of each.
+
+    `alone`, `full`: shares of what a multiprocessor can do, with one cube, and with as many as
+    there is room for.
+    """
+
+    down: int
+    across: int
+    lanes: int
+    rows: int
+    columns: int
+    alone: float
+    full: float
+
+
+SHAPES = (
+    Shape(16, 16, 8, 8, 8, 0.55, 0.72),
+    Shape(16, 16, 8, 8, 4, 0.42, 0.58),
+    Shape(32, 8, 8, 8, 4, 0.42, 0.58),
+    Shape(16, 16, 8, 4, 4, 0.28, 0.42),
+    Shape(32, 8, 8, 4, 4, 0.28, 0.42),
+    Shape(64, 4, 4, 4, 4, 0.28, 0.42),
+    Shape(16, 16, 8, 4, 2, 0.18, 0.30),
+    Shape(64, 4, 4, 4, 2, 0.18, 0.30),
+)
 
 
 def is_blocked(target: Target, shape: tuple[int, ...], groups: int, sums: DType) -> bool:
@@ -134,6 +176,45 @@ def depth(target: Target, problem: Problem, x: DType) -> Depth:
 def each(problem: Problem) -> Each:
     """A unit for each result."""
     return Each(UNITS, problem.sums)
+
+
+def tile(target: Target, problem: Problem, line: int) -> Tile | None:
+    """Pixels by filters, in the tiles that take the least time; None where a unit for each result
+    is better. `line`: elements of the result that may be stored at once."""
+    p = problem
+    if not is_wide(target) or min(p.group_filters, p.group_channels * p.window.taps) < FEWEST:
+        return None
+    if p.batch * prod(p.results) >= MOST_PIXELS:
+        return None
+    shapes = [s for s in SHAPES if s.rows * s.columns <= TILE_SUMS[p.sums.itemsize]]
+    made = [(_tile_of(p, s, depth, line), s) for s in shapes for depth in DEPTHS]
+    units = target.max_cube_dim
+    fits = [m for m in made if m[0].shared_bytes <= target.shared_bytes and m[0].units <= units]
+    if not fits:
+        return None
+    return min(fits, key=lambda m: _duration(target, p, *m))[0]
+
+
+def _tile_of(problem: Problem, s: Shape, depth: int, line: int) -> Tile:
+    p = problem
+    extents = s.down, s.across, s.lanes, s.rows, s.columns
+    is_whole = p.group_channels % depth == 0
+    made = Tile(
+        *(*extents, depth, p.sums, is_whole, p.has_channels_last, p.puts_channels_last, 1),
+    )
+    most = made.column_line if p.puts_channels_last else made.row_line
+    along = p.group_filters if p.puts_channels_last else p.results[2]
+    return replace(made, line=gcd(along, most, line))
+
+
+def _duration(target: Target, problem: Problem, t: Tile, s: Shape) -> float:
+    """The time of the multiprocessor that has the most cubes."""
+    pixels = problem.batch * prod(problem.results)
+    cubes = problem.groups * -(-pixels // t.height) * -(-problem.group_filters // t.width)
+    most = -(-cubes // target.multiprocessors)
+    steps = -(-problem.group_channels // t.depth)
+    products = t.height * t.width * t.depth * max(1 / s.alone, most / s.full)
+    return steps * (products + STEP * t.units * most)
 
 
 def packing(
