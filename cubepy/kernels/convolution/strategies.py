@@ -83,6 +83,9 @@ MOST_PIXELS = (1 << 31) - (1 << 10)
 """Pixels that 32 bits number, and those of a tile."""
 DEPTHS = (16, 8, 4)
 """Channels of a step there."""
+TESTED_DEPTH = 8
+"""The most channels of a step that may end within it, where units have the most sums: what says
+which of them are there takes registers too."""
 STEP = 96
 """What a unit does in a step beside its products, in their time: addresses, copies, a barrier."""
 TILE_SUMS = {4: 64, 8: 16}
@@ -187,12 +190,19 @@ def tile(target: Target, problem: Problem, line: int) -> Tile | None:
     if p.batch * prod(p.results) >= MOST_PIXELS:
         return None
     shapes = [s for s in SHAPES if s.rows * s.columns <= TILE_SUMS[p.sums.itemsize]]
-    made = [(_tile_of(p, s, depth, line), s) for s in shapes for depth in DEPTHS]
+    made = [(_tile_of(p, s, depth, line), s) for s in shapes for depth in _depths(p, s)]
     units = target.max_cube_dim
     fits = [m for m in made if m[0].shared_bytes <= target.shared_bytes and m[0].units <= units]
     if not fits:
         return None
     return min(fits, key=lambda m: _duration(target, p, *m))[0]
+
+
+def _depths(problem: Problem, s: Shape) -> list[int]:
+    """Channels that a step may have."""
+    is_full = s.rows * s.columns == max(TILE_SUMS.values())
+    most = TESTED_DEPTH if is_full else DEPTHS[0]
+    return [n for n in DEPTHS if n <= most or problem.group_channels % n == 0]
 
 
 def _tile_of(problem: Problem, s: Shape, depth: int, line: int) -> Tile:

@@ -163,22 +163,23 @@ def add_products(
     corners = corner_of(p0 + pixel, extents, window)
     lines = cp.local(t.depth // (t.sharers * t.copy), cp.Line[x.dtype, t.copy])
     columns = cp.local(count_columns(t), cp.Line[weight.dtype, t.column_line])
-    steps = cp.i32(window.taps * ((channels + t.depth - 1) // t.depth))
-    tap, c0 = cp.u32(0), cp.i32(0)
-    fetch_pixels(x, corners, tap, c0, group * channels, channels, share, lines, window, t)
-    fetch_filters(weight[tap], c0, f0, columns, t)
+    parts = (channels + t.depth - 1) // t.depth
+    tap, part = cp.u32(0), cp.i32(0)
+    fetch_pixels(x, corners, tap, part, group, channels, share, lines, window, t)
+    fetch_filters(weight[tap], part, f0, columns, t)
     put_pixels(lines, pixels[0], pixel, share, t)
     put_filters(columns, factors[0], t)
     cp.sync_cube()
+    steps = window.taps * parts
     for step in range(steps):
-        c0 = c0 + t.depth
-        if c0 >= channels:
-            c0 = cp.i32(0)
+        part = part + 1
+        if part == parts:
+            part = cp.i32(0)
             tap = tap + 1
         stage = step % STAGES
         if step + 1 < steps:
-            fetch_pixels(x, corners, tap, c0, group * channels, channels, share, lines, window, t)
-            fetch_filters(weight[tap], c0, f0, columns, t)
+            fetch_pixels(x, corners, tap, part, group, channels, share, lines, window, t)
+            fetch_filters(weight[tap], part, f0, columns, t)
         multiply_step(pixels[stage], factors[stage], at, found, t)
         if step + 1 < steps:
             put_pixels(lines, pixels[1 - stage], pixel, share, t)
@@ -237,16 +238,16 @@ def fetch_pixels(
     x: Any,
     corner: Any,
     tap: Any,
-    c0: Any,
-    first: Any,
+    part: Any,
+    group: Any,
     channels: Any,
     share: Any,
     lines: Any,
     window: Any,
     t: Any,
 ) -> None:
-    """Bring a unit's channels of a step to registers; zeros stand for what is not there. `first`:
-    the first channel of the group."""
+    """Bring a unit's channels of a step to registers; zeros stand for what is not there. `part`: how
+    many steps of the tap are before this one."""
     n, depth, row, column = corner
     beside = window.kernel[1] * window.kernel[2]
     depth = depth + cp.i32(tap // beside) * window.dilation[0]
@@ -254,14 +255,16 @@ def fetch_pixels(
     column = column + cp.i32(tap % window.kernel[2]) * window.dilation[2]
     if is_inside(x, depth, row, column, window):
         source = x[n, depth, row, column]
-        if t.is_whole:
+        if t.is_whole:  # lines begin at multiples of the step, as compilers see
+            first = (group * (channels // t.depth) + part) * t.depth
             for e in cp.unroll(range(lines.size)):
-                c = first + c0 + channel_of(e, share, t)
+                c = first + channel_of(e, share, t)
                 lines[e] = cp.load(source, c, line=t.copy, fill=None)
         else:
-            seen = source[first : first + channels]
+            seen = source[group * channels : (group + 1) * channels]
             for e in cp.unroll(range(lines.size)):
-                lines[e] = cp.load(seen, c0 + channel_of(e, share, t), line=t.copy, fill=0)
+                c = part * t.depth + channel_of(e, share, t)
+                lines[e] = cp.load(seen, c, line=t.copy, fill=0)
     else:
         for e in cp.unroll(range(lines.size)):
             lines[e] = cp.Line[x.dtype, t.copy](0)
@@ -298,13 +301,14 @@ def place_of_columns(e: Any, t: Any) -> Any:
     return at // lines, at % lines * t.column_line
 
 
-def fetch_filters(weight: Any, c0: Any, f0: Any, columns: Any, t: Any) -> None:
+def fetch_filters(weight: Any, part: Any, f0: Any, columns: Any, t: Any) -> None:
     """Bring a unit's lines of filters to registers; zeros stand for channels that are not there, in
     whose place there may be an infinity."""
     for e in cp.unroll(range(columns.size)):
         c, f = place_of_columns(e, t)
-        if is_step(c, t) and (t.is_whole or c0 + c < weight.shape[0]):
-            columns[e] = cp.load(weight[c0 + c], f0 + f, line=t.column_line, fill=None)
+        channel = part * t.depth + c
+        if is_step(c, t) and (t.is_whole or channel < weight.shape[0]):
+            columns[e] = cp.load(weight[channel], f0 + f, line=t.column_line, fill=None)
         else:
             columns[e] = cp.Line[weight.dtype, t.column_line](0)
 
