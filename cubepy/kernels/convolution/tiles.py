@@ -246,8 +246,8 @@ def fetch_pixels(
     window: Any,
     t: Any,
 ) -> None:
-    """Bring a unit's channels of a step to registers; zeros stand for what is not there. `part`: how
-    many steps of the tap are before this one."""
+    """Bring a unit's channels of a step to registers; zeros stand for what is not there. `part`:
+    how many steps of the tap are before this one."""
     n, depth, row, column = corner
     beside = window.kernel[1] * window.kernel[2]
     depth = depth + cp.i32(tap // beside) * window.dilation[0]
