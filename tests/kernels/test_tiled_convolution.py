@@ -302,7 +302,6 @@ def test_weights_are_filled_up_for_tiles():
 @pytest.mark.parametrize(
     ("x", "w", "options"),
     [
-        ((2, 64, 9, 9), (64, 1, 3, 3), {"groups": 64}),
         ((2, 16, 9, 9), (4, 16, 3, 3), {}),
         ((2, 2, 9, 9), (64, 2, 1, 3), {}),
     ],
