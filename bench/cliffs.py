@@ -90,7 +90,7 @@ def of_axes(device: str, shape: tuple[int, int]) -> Iterator[Work]:
             "norm": (lambda a=axis: k.norm(x, a), lambda a=axis: t.linalg.vector_norm(x, dim=a)),
             "cumsum": (lambda a=axis: k.cumsum(x, a), lambda a=axis: t.cumsum(x, a)),
             "softmax": (lambda a=axis: k.softmax(x, a), lambda a=axis: t.softmax(x, a)),
-            "sort": (lambda a=axis: k.sort(x, a), lambda a=axis: t.sort(x, a)[0]),
+            "sort": (lambda a=axis: k.sort(x, a)[0], lambda a=axis: t.sort(x, a)[0]),
         }
         if shape[axis] >= 5:
             pairs["topk 5"] = (

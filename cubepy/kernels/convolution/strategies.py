@@ -76,9 +76,9 @@ SPLIT_ROW = 1 << 13
 one."""
 PITCH = 64
 """Pixels of a row that kernels have room for at least, so that small arrays share one."""
-FEWEST = 8
-"""Filters of a group, and elements that each result is a sum of, from which on pixels and filters
-are multiplied in tiles on GPUs."""
+FEWEST, MANY = (8, 2), (8, 64)
+"""Filters of a group from which on pixels and filters are multiplied in tiles on GPUs, where each
+result is a sum of so many elements: fewer filters where sums are longer."""
 MOST_PIXELS = (1 << 31) - (1 << 10)
 """Pixels that 32 bits number, and those of a tile."""
 DEPTHS = (16, 8, 4)
@@ -185,7 +185,9 @@ def tile(target: Target, problem: Problem, line: int) -> Tile | None:
     """Pixels by filters, in the tiles that take the least time; None where a unit for each result
     is better. `line`: elements of the result that may be stored at once."""
     p = problem
-    if not is_wide(target) or min(p.group_filters, p.group_channels * p.window.taps) < FEWEST:
+    length = p.group_channels * p.window.taps
+    worth = any(p.group_filters >= n and length >= k for n, k in zip(FEWEST, MANY, strict=True))
+    if not is_wide(target) or not worth:
         return None
     if p.batch * prod(p.results) >= MOST_PIXELS:
         return None

@@ -54,9 +54,9 @@ PRECISIONS = (None, "exact", "tf32", "flex32", "fast_accum")
 """What a caller may allow; products are at least as exact as each."""
 _PLANS = Plans()
 _NAMES = "a", "b", "bias"
-WHOLE_K, LEAST_K = 1 << 9, 1 << 11
-"""What k is cut to a multiple of where it has no equal parts, and how much of it is left, at
-least."""
+LEAST_K, MOST_WHOLE, REST = 1 << 11, 1 << 12, 16
+"""A k from which on it is cut to a multiple of a power of two where it has no equal parts: of the
+largest one, at most, that leaves a rest of less than this part of it."""
 _KERNELS = {Blocks: multiply_blocks, Units: multiply_units, Split: multiply_split}
 
 
@@ -286,7 +286,8 @@ def _division_of_k(target: Target, problem: Problem) -> tuple[int, int]:
     """How many parts of k are multiplied side by side, and their length; of a k that has no such
     parts, those of the most that has, before a rest."""
     parts = parts_of_k(target, problem)
-    whole = problem.k // WHOLE_K * WHOLE_K
+    unit = min(MOST_WHOLE, 1 << max(1, problem.k // REST).bit_length() - 1)
+    whole = problem.k // unit * unit
     if parts == 1 and LEAST_K <= whole < problem.k:
         parts = parts_of_k(target, replace(problem, k=whole))
         return parts, whole // parts
