@@ -35,6 +35,9 @@ LEAST_STAGES, MOST_STAGES, MOST_PIECES = 4, 14, 4
 """A stage has as many pieces of k as leave so many stages: weights come in long runs."""
 VECTOR_ROWS, VECTOR_UNITS, VECTOR_LINES = 8, 128, 16
 """Rows that need no matrix units, units of a cube, and lines that each has on their way."""
+SHORT_COLUMNS = 96
+"""Elements of a column that keep the units of a cube busy: H100, 65536 columns of 10, 64 and 128:
+16, 16 and 18 us, where tiles take 4, 9 and 18."""
 LINE_BYTES = 16
 ROW_ELEMENTS = 64
 """Columns of a multiple of so many elements are aligned for lines; one row needs no more there."""
@@ -152,8 +155,9 @@ def launch_thin(
 
 
 def vectors(problem: Problem) -> Vectors | None:
-    """Lines of 16 bytes for each unit; None for more rows than units can multiply meanwhile."""
-    if problem.m > VECTOR_ROWS:
+    """Lines of 16 bytes for each unit; None for more rows than units can multiply meanwhile, and
+    for dense columns that are so short that most units of a cube would have nothing of them."""
+    if problem.m > VECTOR_ROWS or (problem.right == COLUMNS and problem.k < SHORT_COLUMNS):
         return None
     line = LINE_BYTES // problem.dtype.itemsize
     if problem.right == COLUMNS:
