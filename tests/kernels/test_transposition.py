@@ -9,6 +9,9 @@ import pytest
 
 from cubepy import kernels
 from cubepy.errors import LaunchError, LaunchTypeError
+from cubepy.kernels.calls.inspection import record
+from cubepy.lang.annotations import spec
+from cubepy.targets import cuda_target
 from tests.guarded import Guarded
 
 
@@ -91,3 +94,11 @@ def test_tensors_of_torch(draw: Any):
         found, expected = kernels.where(x > 0, a, b), torch.where(x > 0, a, b)
         assert found.dtype is expected.dtype
         assert torch.equal(found, expected)
+
+
+def test_narrow_matrices_fill_no_tiles():
+    for shape, is_tiled in (("3,100000", False), ("100000,8", False), ("9,100000", True)):
+        (launch,) = record(
+            kernels.transpose, {"x": spec(f"f32[{shape}]")}, {}, cuda_target("sm_90a")
+        )
+        assert ("transpose_shared" in repr(launch)) == is_tiled
