@@ -65,6 +65,43 @@ def test_other_dtypes(dtype: str, last: bool):
     check(kernels.conv2d(seen, w, groups=20, padding=1), x, w, groups=20, padding=1)
 
 
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("columns", [3, 40])
+def test_padding_is_not_multiplied(last: bool, columns: int):
+    """By an infinite weight it would give NaN."""
+    x, w = np.ones((1, 3, 4, columns), "f4"), np.ones((3, 1, 3, 3), "f4")
+    w[:, :, 0, 0] = np.inf
+    seen = channels_last(x) if last else x
+    found = kernels.conv2d(seen, w, padding=1, groups=3)
+    assert not np.isnan(found).any()
+    assert (found[:, :, 0] < 10).all() and (found[:, :, :, 0] < 10).all()
+    assert np.isinf(found[:, :, 1:, 1:]).all()
+
+
+@pytest.mark.parametrize(("stride", "kernel"), [(3, 5), (5, 3), (100, 10)])
+def test_long_strides(stride: int, kernel: int):
+    x = numbers(2, 3, stride * 37 + kernel)
+    for w, groups in ((numbers(3, 1, kernel), 3), (numbers(2, 3, kernel), 1)):
+        found = kernels.conv1d(x, w, stride=stride, groups=groups)
+        check(found, x, w, stride=stride, groups=groups)
+
+
+def test_few_filters_go_by_lines_where_rows_are_long():
+    target = parse_target("cpu:sapphirerapids")
+    for x, w, options, by_lines in (
+        ("32,512,7,7", "4,512,3,3", {}, False),
+        ("1,64,224,224", "4,64,3,3", {}, True),
+        ("1,3,30,30", "3,3,3,3", {}, True),
+        ("1,3,4000,1", "3,3,3,1", {}, False),
+        ("2,32,7,7", "32,4,3,3", {"groups": 8}, True),
+        ("1,1,160000,1", "4,1,64,1", {"stride": (320, 1)}, False),
+        ("1,1,1,160000", "4,1,1,64", {"stride": (1, 320)}, False),
+    ):
+        given = {"x": spec(f"f32[{x}]"), "weight": spec(f"f32[{w}]")}
+        launch = record(kernels.conv2d, given, options, target)[-1]
+        assert isinstance(launch.arguments["t"], Depth) is by_lines
+
+
 def test_integers():
     rng = np.random.default_rng(3)
     x, w = (rng.integers(-9, 9, shape).astype("i4") for shape in ((2, 6, 9, 23), (6, 1, 3, 3)))

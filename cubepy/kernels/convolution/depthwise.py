@@ -14,7 +14,7 @@ from typing import Any
 import cubepy as cp
 from cubepy.ir.types import DType
 from cubepy.kernels.calls.epilogues import applied_along
-from cubepy.kernels.calls.positions import product, unravelled
+from cubepy.kernels.calls.positions import count_up, product, unravelled
 from cubepy.kernels.convolution.problem import Window
 from cubepy.record import dataclass
 
@@ -125,17 +125,25 @@ def line_of_pixels(x: Any, taps: Any, start: Any, place: Any, window: Any, t: An
         for k, tap in enumerate(tap_numbers(window)):
             d, r, c = place_of(tap, starts, window)
             if d >= 0 and d < x.shape[0] and r >= 0 and r < x.shape[1]:
-                total = total + pixels(x[d, r], c, window, t, 0) * taps[k]
+                there = inside(c, x.shape[2], window, t)
+                more = total + pixels(x[d, r], c, window, t, 0) * taps[k]
+                total = cp.where(there, more, total)  # a product of 0 may be NaN
     return total
+
+
+def inside(c: Any, extent: Any, window: Any, t: Any) -> Any:
+    """Which results of a line see an element of a row there, from `c` on."""
+    step, lanes = window.stride[2], count_up(t.line, cp.i32)
+    first = cp.i32(max(0, min(t.line, (step - 1 - c) // step)))
+    end = cp.i32(max(0, min(t.line, (extent - c + step - 1) // step)))
+    return (lanes >= first) & (lanes < end)
 
 
 def pixels(row: Any, c: Any, window: Any, t: Any, fill: Any) -> Any:
     """What one tap sees for a line of results: every element of a row from `c` on, or some."""
     stride = window.stride[2]
     if t.line == 1:
-        inside = (c >= 0) & (c < row.shape[0])
-        v = row[max(0, min(c, row.shape[0] - 1))]
-        return cp.Line[t.sums, 1](cp.where(inside, t.sums(v), t.sums(0)))
+        return cp.Line[t.sums, 1](t.sums(row[max(0, min(c, row.shape[0] - 1))]))
     v = cp.load(row, c, line=t.line * stride, fill=fill)
     v = v if stride == 1 else v[::stride]
     return v if v.dtype == t.sums else t.sums(v)

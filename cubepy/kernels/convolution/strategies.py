@@ -33,10 +33,12 @@ CUBES, TURNING_CUBES = 4, 2
 """Cubes for each core; fewer where each turns what it brings, and multiplies it little because
 windows have one element."""
 UNITS = 256
-NAMED_TAPS, DEPTH_ROWS, LEAST_STRIP, FEW_FILTERS = 64, 4, 4, 4
+NAMED_TAPS, DEPTH_ROWS, LEAST_STRIP = 64, 4, 4
 """Of convolutions by lines: taps of a channel that kernels name, at most; rows of a unit of wide
-devices; pixels of a strip, at least, whose rows stay in the nearest cache of a CPU; and the most
-filters of a group that are few."""
+devices; and pixels of a strip, at least, whose rows stay in the nearest cache of a CPU."""
+FEW_FILTERS, LONG_ROWS, MOST_STRIDE = 4, 4, 4
+"""There: the most filters of a group, or channels, that are few; lines of a row from which on few
+filters of many channels are made so; and the longest stride along rows."""
 START = 5000
 """Cycles that a cube takes to start, roughly."""
 SQUARES = 7
@@ -150,9 +152,17 @@ def goes_by_lines(target: Target, problem: Problem, x: Memory, out: Memory) -> b
         fits = all(m.strides[4] == m.dtype.itemsize or m.shape[4] == 1 for m in (x, out))
     if not fits or problem.window.taps > NAMED_TAPS or not problem.group_channels:
         return False
-    if problem.group_channels == 1:
-        return problem.groups > 1 or few
-    return few and not last and not is_wide(target)
+    if problem.group_channels == 1 and problem.groups > 1:
+        return True
+    columns, line = problem.results[2], target.line_bytes // problem.sums.itemsize
+    is_wide_image = problem.group_channels <= FEW_FILTERS or columns >= LONG_ROWS * line
+    worth = problem.groups > 1 or (columns > 1 and is_wide_image)
+    return few and worth and _takes_lines(problem) and not last and not is_wide(target)
+
+
+def _takes_lines(problem: Problem) -> bool:
+    """Whether what a line of results sees of a row is not much more than a line."""
+    return problem.window.stride[2] <= MOST_STRIDE
 
 
 def depth(target: Target, problem: Problem, x: DType) -> Depth:
@@ -165,6 +175,8 @@ def depth(target: Target, problem: Problem, x: DType) -> Depth:
         return Depth(line, 1 if last else DEPTH_ROWS, 1, line, UNITS, sums)
     extent = problem.channels if last else columns
     line = min(max(1, target.line_bytes // sums.itemsize), _power_above(extent + 1) // 2)
+    if not last and not _takes_lines(problem):
+        line = 1
     planes = problem.batch * problem.results[0] * (1 if last else problem.filters)
     band = rows
     while band > 1 and planes * -(-rows // band) < CUBES * target.cores:
