@@ -59,50 +59,48 @@ softmax(
         for (int k1 = v2; k1 < x_shape1; k1 += 64) {
             // kernels.py:119: total += cp.exp(x[row, k] - largest)
             const float v21 = x[v1 + k1] - largest_2;
-            const float v22 = v21 < -104.0f ? -104.0f : v21;
-            const float v23 = v22 > 89.0f ? 89.0f : v22;
-            const bool v24 = v23 < 0.0f;
-            const float v25 = v24 ? 12583103.0f : 12582975.0f;
-            const float v26 = fmaf(v23, 1.442695f, v25);
-            const float v27 = v26 - v25;
-            const float v28 = fmaf(v27, 1.9046542e-09f, fmaf(v27, -0.6931472f, v23));
-            const float v29 = fmaf(fmaf(fmaf(v28, 0.0013818947f, 0.008368704f), v28, 0.04166829f),
-                    v28, 0.16666521f);
-            const float v30 = fmaf(v28, fmaf(fmaf(v29, v28, 0.49999994f), v28, 1.0f), 1.0f)
-                    * __uint_as_float(__float_as_uint(v26) << 23u);
-            total += v30 * (v24 ? 5.421011e-20f : 1.8446744e+19f);
+            const float v22 = v21 > 89.0f ? 89.0f : v21;
+            const bool v23 = v22 < 0.0f;
+            const float v24 = v23 ? 12583103.0f : 12582975.0f;
+            const float v25 = fmaf(v22, 1.442695f, v24);
+            const float v26 = v25 - v24;
+            const float v27 = fmaf(v26, 1.9046542e-09f, fmaf(v26, -0.6931472f, v22));
+            const float v28 = fmaf(fmaf(fmaf(v27, 0.0013818947f, 0.008368704f), v27, 0.04166829f),
+                    v27, 0.16666521f);
+            const float v29 = fmaf(v27, fmaf(fmaf(v28, v27, 0.49999994f), v27, 1.0f), 1.0f)
+                    * __uint_as_float(__float_as_uint(v25) << 23u);
+            total += (v22 < -104.0f ? 0.0f : v29) * (v23 ? 5.421011e-20f : 1.8446744e+19f);
         }
         // kernels.py:120: scale = 1 / cp.plane_sum(total)
-        const float v31 = __shfl_xor(total, (int)32);
-        const float v32 = total + v31;
-        const float v33 = __shfl_xor(v32, (int)16);
-        const float v34 = v32 + v33;
-        const float v35 = __shfl_xor(v34, (int)8);
-        const float v36 = v34 + v35;
-        const float v37 = __shfl_xor(v36, (int)4);
-        const float v38 = v36 + v37;
-        const float v39 = __shfl_xor(v38, (int)2);
-        const float v40 = v38 + v39;
-        const float v41 = __shfl_xor(v40, (int)1);
-        const float scale = 1.0f / (v40 + v41);
+        const float v30 = __shfl_xor(total, (int)32);
+        const float v31 = total + v30;
+        const float v32 = __shfl_xor(v31, (int)16);
+        const float v33 = v31 + v32;
+        const float v34 = __shfl_xor(v33, (int)8);
+        const float v35 = v33 + v34;
+        const float v36 = __shfl_xor(v35, (int)4);
+        const float v37 = v35 + v36;
+        const float v38 = __shfl_xor(v37, (int)2);
+        const float v39 = v37 + v38;
+        const float v40 = __shfl_xor(v39, (int)1);
+        const float scale = 1.0f / (v39 + v40);
         // kernels.py:121: for k in range(cp.UNIT_POS_PLANE, x.shape[1], cp.PLANE_DIM)
-        const unsigned int v42 = (unsigned int)row * (unsigned int)out_stride0;
+        const unsigned int v41 = (unsigned int)row * (unsigned int)out_stride0;
         for (int k2 = v2; k2 < x_shape1; k2 += 64) {
             // kernels.py:122: out[row, k] = cp.exp(x[row, k] - largest) * scale
-            const float v43 = x[v1 + k2] - largest_2;
-            const float v44 = v43 < -104.0f ? -104.0f : v43;
-            const float v45 = v44 > 89.0f ? 89.0f : v44;
-            const bool v46 = v45 < 0.0f;
-            const float v47 = v46 ? 12583103.0f : 12582975.0f;
-            const float v48 = fmaf(v45, 1.442695f, v47);
-            const float v49 = v48 - v47;
-            const float v50 = fmaf(v49, 1.9046542e-09f, fmaf(v49, -0.6931472f, v45));
-            const float v51 = fmaf(fmaf(fmaf(v50, 0.0013818947f, 0.008368704f), v50, 0.04166829f),
-                    v50, 0.16666521f);
-            const float v52 = fmaf(v50, fmaf(fmaf(v51, v50, 0.49999994f), v50, 1.0f), 1.0f)
-                    * __uint_as_float(__float_as_uint(v48) << 23u);
-            out[(int)(v42 + (unsigned int)k2)] = v52 * (v46 ? 5.421011e-20f : 1.8446744e+19f)
-                    * scale;
+            const float v42 = x[v1 + k2] - largest_2;
+            const float v43 = v42 > 89.0f ? 89.0f : v42;
+            const bool v44 = v43 < 0.0f;
+            const float v45 = v44 ? 12583103.0f : 12582975.0f;
+            const float v46 = fmaf(v43, 1.442695f, v45);
+            const float v47 = v46 - v45;
+            const float v48 = fmaf(v47, 1.9046542e-09f, fmaf(v47, -0.6931472f, v43));
+            const float v49 = fmaf(fmaf(fmaf(v48, 0.0013818947f, 0.008368704f), v48, 0.04166829f),
+                    v48, 0.16666521f);
+            const float v50 = fmaf(v48, fmaf(fmaf(v49, v48, 0.49999994f), v48, 1.0f), 1.0f)
+                    * __uint_as_float(__float_as_uint(v46) << 23u);
+            out[(int)(v41 + (unsigned int)k2)] = (v43 < -104.0f ? 0.0f : v50)
+                    * (v44 ? 5.421011e-20f : 1.8446744e+19f) * scale;
         }
     }
 }

@@ -64,47 +64,46 @@ kernel void softmax(
         for (int k1 = v2; k1 < arguments.x_shape1; k1 += 32) {
             // kernels.py:119: total += cp.exp(x[row, k] - largest)
             const float v18 = x[v1 + k1] - largest_2;
-            const float v19 = v18 < -104.0f ? -104.0f : v18;
-            const float v20 = v19 > 89.0f ? 89.0f : v19;
-            const bool v21 = v20 < 0.0f;
-            const float v22 = v21 ? 12583103.0f : 12582975.0f;
-            const float v23 = fma(v20, 1.442695f, v22);
-            const float v24 = v23 - v22;
-            const float v25 = fma(v24, 1.9046542e-09f, fma(v24, -0.6931472f, v20));
-            const float v26 = fma(fma(fma(v25, 0.0013818947f, 0.008368704f), v25, 0.04166829f), v25,
+            const float v19 = v18 > 89.0f ? 89.0f : v18;
+            const bool v20 = v19 < 0.0f;
+            const float v21 = v20 ? 12583103.0f : 12582975.0f;
+            const float v22 = fma(v19, 1.442695f, v21);
+            const float v23 = v22 - v21;
+            const float v24 = fma(v23, 1.9046542e-09f, fma(v23, -0.6931472f, v19));
+            const float v25 = fma(fma(fma(v24, 0.0013818947f, 0.008368704f), v24, 0.04166829f), v24,
                     0.16666521f);
-            const float v27 = fma(v25, fma(fma(v26, v25, 0.49999994f), v25, 1.0f), 1.0f)
-                    * as_type<float>(as_type<uint>(v23) << 23u);
-            total += v27 * (v21 ? 5.421011e-20f : 1.8446744e+19f);
+            const float v26 = fma(v24, fma(fma(v25, v24, 0.49999994f), v24, 1.0f), 1.0f)
+                    * as_type<float>(as_type<uint>(v22) << 23u);
+            total += (v19 < -104.0f ? 0.0f : v26) * (v20 ? 5.421011e-20f : 1.8446744e+19f);
         }
         // kernels.py:120: scale = 1 / cp.plane_sum(total)
-        const float v28 = simd_shuffle_xor(total, (ushort)16);
-        const float v29 = total + v28;
-        const float v30 = simd_shuffle_xor(v29, (ushort)8);
-        const float v31 = v29 + v30;
-        const float v32 = simd_shuffle_xor(v31, (ushort)4);
-        const float v33 = v31 + v32;
-        const float v34 = simd_shuffle_xor(v33, (ushort)2);
-        const float v35 = v33 + v34;
-        const float v36 = simd_shuffle_xor(v35, (ushort)1);
-        const float scale = 1.0f / (v35 + v36);
+        const float v27 = simd_shuffle_xor(total, (ushort)16);
+        const float v28 = total + v27;
+        const float v29 = simd_shuffle_xor(v28, (ushort)8);
+        const float v30 = v28 + v29;
+        const float v31 = simd_shuffle_xor(v30, (ushort)4);
+        const float v32 = v30 + v31;
+        const float v33 = simd_shuffle_xor(v32, (ushort)2);
+        const float v34 = v32 + v33;
+        const float v35 = simd_shuffle_xor(v34, (ushort)1);
+        const float scale = 1.0f / (v34 + v35);
         // kernels.py:121: for k in range(cp.UNIT_POS_PLANE, x.shape[1], cp.PLANE_DIM)
-        const uint v37 = (uint)row * (uint)arguments.out_stride0;
+        const uint v36 = (uint)row * (uint)arguments.out_stride0;
         for (int k2 = v2; k2 < arguments.x_shape1; k2 += 32) {
             // kernels.py:122: out[row, k] = cp.exp(x[row, k] - largest) * scale
-            const float v38 = x[v1 + k2] - largest_2;
-            const float v39 = v38 < -104.0f ? -104.0f : v38;
-            const float v40 = v39 > 89.0f ? 89.0f : v39;
-            const bool v41 = v40 < 0.0f;
-            const float v42 = v41 ? 12583103.0f : 12582975.0f;
-            const float v43 = fma(v40, 1.442695f, v42);
-            const float v44 = v43 - v42;
-            const float v45 = fma(v44, 1.9046542e-09f, fma(v44, -0.6931472f, v40));
-            const float v46 = fma(fma(fma(v45, 0.0013818947f, 0.008368704f), v45, 0.04166829f), v45,
+            const float v37 = x[v1 + k2] - largest_2;
+            const float v38 = v37 > 89.0f ? 89.0f : v37;
+            const bool v39 = v38 < 0.0f;
+            const float v40 = v39 ? 12583103.0f : 12582975.0f;
+            const float v41 = fma(v38, 1.442695f, v40);
+            const float v42 = v41 - v40;
+            const float v43 = fma(v42, 1.9046542e-09f, fma(v42, -0.6931472f, v38));
+            const float v44 = fma(fma(fma(v43, 0.0013818947f, 0.008368704f), v43, 0.04166829f), v43,
                     0.16666521f);
-            const float v47 = fma(v45, fma(fma(v46, v45, 0.49999994f), v45, 1.0f), 1.0f)
-                    * as_type<float>(as_type<uint>(v43) << 23u);
-            out[(int)(v37 + (uint)k2)] = v47 * (v41 ? 5.421011e-20f : 1.8446744e+19f) * scale;
+            const float v45 = fma(v43, fma(fma(v44, v43, 0.49999994f), v43, 1.0f), 1.0f)
+                    * as_type<float>(as_type<uint>(v41) << 23u);
+            out[(int)(v36 + (uint)k2)] = (v38 < -104.0f ? 0.0f : v45)
+                    * (v39 ? 5.421011e-20f : 1.8446744e+19f) * scale;
         }
     }
 }
