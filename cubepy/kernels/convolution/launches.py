@@ -17,6 +17,7 @@ from cubepy.kernels.calls.plans import Planner
 from cubepy.kernels.convolution import points, strategies, waves
 from cubepy.kernels.convolution.blocks import Bands, Packing, convolve_bands
 from cubepy.kernels.convolution.depthwise import convolve_channels, convolve_planes
+from cubepy.kernels.convolution.dots import Dots, convolve_dots
 from cubepy.kernels.convolution.each import convolve_each
 from cubepy.kernels.convolution.gathered import launch_gathered
 from cubepy.kernels.convolution.narrow import Filling, fill_pixels, fill_weights, filled
@@ -72,6 +73,8 @@ def launch_convolution(planner: Planner, c: Convolution) -> None:
         _launch_product(planner, replace(c, x=points.dense(planner, problem, c.x)))
     elif is_plain and strategies.goes_by_lines(planner.target, problem, c.x, c.out):
         _launch_by_lines(planner, c)
+    elif is_plain and (t := strategies.dots(planner.target, problem)) is not None:
+        _launch_dots(planner, c, t)
     elif strategies.is_blocked(planner.target, c.weights.shape, problem.groups, problem.sums):
         _launch_bands(planner, c)
     else:
@@ -261,6 +264,32 @@ def _launch_by_lines(planner: Planner, c: Convolution) -> None:
         epilogue=c.epilogue,
         t=t,
     )
+
+
+def _launch_dots(planner: Planner, c: Convolution, t: Dots) -> None:
+    """Runs of taps and channels, which are dense in the array, and in a copy of the weights."""
+    x, weight = channels_last(c.x), channels_last(c.weights.volume)
+    dense = planner.scratch(weight.shape, weight.dtype)
+    copy_transposed(planner, weight, dense)
+    planner.launch(
+        convolve_dots,
+        c.problem.batch * c.problem.results[0] * -(-c.problem.results[1] // t.band),
+        x=_in_runs(x),
+        weight=_in_runs(dense),
+        out=channels_last(c.out),
+        biases=c.biases,
+        extras=c.extras,
+        window=c.problem.window,
+        epilogue=c.epilogue,
+        t=t,
+    )
+
+
+def _in_runs(x: Memory) -> Memory:
+    """[..., column, channel] as rows of elements, which lie side by side."""
+    *rest, columns, channels = x.shape
+    strides = (*x.strides[:3], x.dtype.itemsize)
+    return replace(x, shape=(*rest, columns * channels), strides=strides)
 
 
 def _taps_first(planner: Planner, weight: Memory) -> Memory:

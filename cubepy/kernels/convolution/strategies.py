@@ -12,6 +12,7 @@ from cubepy.ir.types import DType, f32
 from cubepy.kernels.calls.cubes import is_wide
 from cubepy.kernels.convolution.blocks import Bands, Packing
 from cubepy.kernels.convolution.depthwise import Depth
+from cubepy.kernels.convolution.dots import Dots
 from cubepy.kernels.convolution.each import Each
 from cubepy.kernels.convolution.problem import Problem
 from cubepy.kernels.convolution.split import SplitBands, SplitPacking, beyond, row_of
@@ -158,6 +159,20 @@ def goes_by_lines(target: Target, problem: Problem, x: Memory, out: Memory) -> b
     is_wide_image = problem.group_channels <= FEW_FILTERS or columns >= LONG_ROWS * line
     worth = problem.groups > 1 or (columns > 1 and is_wide_image)
     return few and worth and _takes_lines(problem) and not last and not is_wide(target)
+
+
+def dots(target: Target, problem: Problem) -> Dots | None:
+    """Dot products of runs, where few filters see pixels whose channels lie side by side."""
+    p, w = problem, problem.window
+    is_one = p.groups == 1 and p.filters <= FEW_FILTERS and w.dilation[2] == 1
+    if is_wide(target) or not (is_one and p.has_dense_rows and p.group_channels):
+        return None
+    run = w.kernel[2] * p.channels
+    line = max(1, target.line_bytes // p.sums.itemsize)
+    band = p.results[1]
+    while band > 1 and p.batch * p.results[0] * -(-p.results[1] // band) < CUBES * target.cores:
+        band = -(-band // 2)
+    return Dots(p.filters, p.channels, min(line, max(2, _power_above(run))), band, p.sums)
 
 
 def _takes_lines(problem: Problem) -> bool:
