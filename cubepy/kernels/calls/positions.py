@@ -27,3 +27,8 @@ def count_up(n: Any, dtype: Any) -> Any:
         return cp.Line[dtype, 1](0)
     half = count_up(n // 2, dtype)
     return cp.concat(half, half + n // 2)
+
+
+def is_whole(start: Any, axis: Any, extent: Any, window: Any) -> Any:
+    """Whether all taps of a window that begins at `start` of an axis are inside."""
+    return start >= 0 and start + window.spans[axis] <= extent

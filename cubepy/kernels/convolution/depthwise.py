@@ -14,7 +14,7 @@ from typing import Any
 import cubepy as cp
 from cubepy.ir.types import DType
 from cubepy.kernels.calls.epilogues import applied_along
-from cubepy.kernels.calls.positions import count_up, product, unravelled
+from cubepy.kernels.calls.positions import count_up, is_whole, product, unravelled
 from cubepy.kernels.convolution.problem import Window
 from cubepy.record import dataclass
 
@@ -35,11 +35,6 @@ class Depth:
     units: int
     sums: DType
     pixels: int = 1
-
-
-def is_whole(start: Any, axis: Any, extent: Any, window: Any) -> Any:
-    """Whether all taps of a window along an axis are inside."""
-    return start >= 0 and start + window.spans[axis] <= extent
 
 
 def first_of(place: Any, axis: Any, window: Any) -> Any:

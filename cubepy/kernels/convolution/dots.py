@@ -13,8 +13,8 @@ from typing import Any
 import cubepy as cp
 from cubepy.ir.types import DType
 from cubepy.kernels.calls.epilogues import applied_along
-from cubepy.kernels.calls.positions import product, unravelled
-from cubepy.kernels.convolution.depthwise import first_of, inner_span, is_whole
+from cubepy.kernels.calls.positions import is_whole, product, unravelled
+from cubepy.kernels.convolution.depthwise import first_of, inner_span
 from cubepy.kernels.convolution.problem import Window
 from cubepy.record import dataclass
 
@@ -54,19 +54,29 @@ def convolve_dots(
             begin, end = out.shape[3], out.shape[3]
             if is_whole(depth, 0, x.shape[1], window) and is_whole(row, 1, x.shape[2], window):
                 begin, end = inner_span((0, out.shape[3]), 2, columns, window)
-            for j in range(begin):
-                found = sums_of(
-                    x[n], weight, (depth, row, first_of(j, 2, window)), False, window, t
-                )
-                put_sums(found, out, (n, z, y, j), biases, extras, epilogue, t)
-            for j in range(begin, end):
-                found = sums_of(x[n], weight, (depth, row, first_of(j, 2, window)), True, window, t)
-                put_sums(found, out, (n, z, y, j), biases, extras, epilogue, t)
-            for j in range(end, out.shape[3]):
-                found = sums_of(
-                    x[n], weight, (depth, row, first_of(j, 2, window)), False, window, t
-                )
-                put_sums(found, out, (n, z, y, j), biases, extras, epilogue, t)
+            some = (x[n], weight, biases, extras)
+            put_pixels(some, out, (n, z, y), (0, begin), False, window, epilogue, t)
+            put_pixels(some, out, (n, z, y), (begin, end), True, window, epilogue, t)
+            put_pixels(some, out, (n, z, y), (end, out.shape[3]), False, window, epilogue, t)
+
+
+def put_pixels(
+    arrays: Any,
+    out: Any,
+    where: Any,
+    span: Any,
+    is_inside: Any,
+    window: Any,
+    epilogue: Any,
+    t: Any,
+) -> None:
+    """The results [first, end) of the row `where` = [n, depth, row]; `is_inside`: all taps are."""
+    x, weight, biases, extras = arrays
+    n, z, y = where
+    for j in range(span[0], span[1]):
+        starts = tuple(first_of(v, k, window) for k, v in enumerate((z, y, j)))
+        found = sums_of(x, weight, starts, is_inside, window, t)
+        put_sums(found, out, (n, z, y, j), biases, extras, epilogue, t)
 
 
 def sums_of(x: Any, weight: Any, starts: Any, is_inside: Any, window: Any, t: Any) -> Any:

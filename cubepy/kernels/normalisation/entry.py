@@ -26,7 +26,7 @@ from cubepy.kernels.normalisation.kernel import normalise_rows, soften_columns
 from cubepy.kernels.normalisation.launches import Norm, launch_norm
 from cubepy.kernels.normalisation.operands import check_floats, check_weights, computed_in
 from cubepy.kernels.normalisation.passing import begin_passing, normalise_passing
-from cubepy.kernels.normalisation.problem import Normalisation, Places
+from cubepy.kernels.normalisation.problem import Normalisation, Places, RowTiling
 from cubepy.kernels.normalisation.strategies import column_tilings, passing, row_tilings
 from cubepy.kernels.normalisation.tall import is_tall, launch_tall_columns
 from cubepy.record import dataclass
@@ -340,14 +340,18 @@ def _is_across(rows: list[Axis], row: Axis, size: int) -> bool:
     return bool(rows) and row.strides[0] != size and rows[-1].strides[0] == size
 
 
+def _column_units(x: Memory, tiling: RowTiling) -> int:
+    """Units that have whole columns, some lines of them each."""
+    return prod(x.shape[:-2]) * -(-x.shape[-1] // (tiling.line * tiling.unroll))
+
+
 def _launch_columns(planner: Planner, op: Normalisation, x: Memory, out: Memory) -> None:
     ways = column_tilings(planner.target, op, x, out)
-    tiling = planner.pick_among("normalisation", (op, memory_key(x), memory_key(out)), ways)
-    blocks = -(-x.shape[-1] // (tiling.line * tiling.unroll))
-    units = prod(x.shape[:-2]) * blocks
-    if is_tall(planner.target, x.shape[-2], units):
+    if is_tall(planner.target, x.shape[-2], _column_units(x, ways[0])):
         launch_tall_columns(planner, op, x, out)
         return
+    tiling = planner.pick_among("normalisation", (op, memory_key(x), memory_key(out)), ways)
+    units = _column_units(x, tiling)
     planner.launch(
         soften_columns,
         Over(-(-units // tiling.units), "cube", tiling.units),

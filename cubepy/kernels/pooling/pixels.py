@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import cubepy as cp
-from cubepy.kernels.calls.positions import unravelled
+from cubepy.kernels.calls.positions import is_whole, unravelled
 from cubepy.kernels.pooling.numbers import (
     combined,
     compared,
@@ -16,7 +16,7 @@ from cubepy.kernels.pooling.numbers import (
     span,
 )
 from cubepy.kernels.pooling.problem import Pooling
-from cubepy.kernels.pooling.rows import is_whole, rows_of
+from cubepy.kernels.pooling.rows import rows_of
 from cubepy.kernels.pooling.windows import window_line
 from cubepy.record import dataclass
 

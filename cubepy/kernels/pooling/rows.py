@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import cubepy as cp
-from cubepy.kernels.calls.positions import count_up, unravelled
+from cubepy.kernels.calls.positions import count_up, is_whole, unravelled
 from cubepy.kernels.pooling.numbers import (
     combined,
     compared,
@@ -56,11 +56,6 @@ def rows_of(x: Any, front: Any, top: Any, window: Any) -> Any:
     depths = places_of(front, 0, x.shape[0], window)
     rows = places_of(top, 1, x.shape[1], window)
     return tuple(x[d, r] for d in depths for r in rows)
-
-
-def is_whole(start: Any, axis: Any, extent: Any, window: Any) -> Any:
-    """Whether all taps of a window are inside."""
-    return start >= 0 and start + window.spans[axis] <= extent
 
 
 def columns(rows: Any, at: Any, how: Any, line: Any, is_inside: Any, via: Any) -> Any:

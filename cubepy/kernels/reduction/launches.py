@@ -190,8 +190,8 @@ class Reducer:
         op = self._op
         if op.dtype.is_integer and op.dtype.bits < 32:  # planes work on words
             self._op = replace(op, dtype=u32 if op.dtype.kind is Kind.UINT else i32)
-        is_across = kept and kept[-1].strides[0] == size and axes[-1].strides[0] != size
-        if is_across and not is_small(kept, axes):
+        columns = kept and kept[-1].strides[0] == size and axes[-1].strides[0] != size
+        if columns and not is_small(kept, axes):
             self._launch_wide_columns(x, out, kept, axes)
         else:
             self._launch_wide_rows(x, out, kept, axes)

@@ -21,8 +21,8 @@ class ScanTiling:
 
     `kept` axes come before the scanned one. `line` elements at a time; `chunk` of a row (or rows of
     a column) go together, of which a cube of one unit takes `band`. For columns, `band` is how many
-    of them a cube takes. Cubes have `units` units. `stream`: results are too large
-    for the caches.
+    of them a cube takes. Cubes have `units` units. `stream`: results are too large for the
+    caches.
     """
 
     kept: int
