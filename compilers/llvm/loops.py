@@ -16,20 +16,22 @@ from cubepy.compilers.llvm.writer import TO_UNROLL
 _ACCESS = re.compile(r"(?: |@llvm\.)((?:masked\.)?(?:load|store))\b.*?ptr (?:align \d+ )?(%[\w.]+)")
 _ALLOCATED = re.compile(r"^  (%[\w.]+) = alloca ", re.MULTILINE)
 _BASE = re.compile(r"getelementptr .*?ptr (%[\w.]+)")
+_BRANCH = re.compile(r"(then|else|after)[.\d]*:")
 _INDEXED = re.compile(r"getelementptr .*ptr (%[\w.]+), i64 %")
 _LINE = re.compile(r"<\d+ x ")
 _REGISTER = re.compile(r"%[\w.]+")
+_SMALL_STEP = re.compile(r"(?:add|sub|[sz]ext|trunc|getelementptr)\b|mul .*, [1-8](?:,|$)")
 _TARGET = re.compile(r"label %([\w.]+)")
 
 
 def are_final(text: str) -> bool:
     """Whether LLVM's whole pipeline has nothing to do in the loops of a module.
 
-    It has where an innermost loop accesses memory without lines, or carries more than its counter
-    without them, such as a sum of integers, which LLVM makes of lines or of a formula; where it
-    accesses a place that stays, which LLVM keeps in a register; where it reads a place twice, of
-    which LLVM computes what follows once; where the emitter marked a loop to be unrolled; and where
-    accesses are checked, of which LLVM removes some.
+    It has where an innermost loop without lines accesses memory that lies side by side from turn to
+    turn, or only carries more than its counter, such as a sum of integers, which LLVM makes of
+    lines or of a formula; where it accesses a place that stays, which LLVM keeps in a register;
+    where it reads a place twice, of which LLVM computes what follows once; where the emitter marked
+    a loop to be unrolled; and where accesses are checked, of which LLVM removes some.
     """
     if "%faults" in text or TO_UNROLL in text:
         return False
@@ -60,10 +62,34 @@ def _innermost(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
 
 def _is_final(loop: Sequence[str], held: frozenset[str]) -> bool:
     if not any(map(_LINE.search, loop)):
-        carried = [line for line in loop if " = phi " in line]
-        return len(carried) <= 1 and not any(map(_ACCESS.search, loop))
+        if not any(map(_ACCESS.search, loop)):
+            return sum(" = phi " in line for line in loop) <= 1
+        if not _are_far_apart(loop):
+            return False
     values = _Values(held)
     return all(values.note(line) for line in loop)
+
+
+def _are_far_apart(loop: Sequence[str]) -> bool:
+    """Whether no access of a loop lies near that of the turn before, so that no line holds both."""
+    near: set[str] = set()
+    far: set[str] = set()
+    """Registers that change by little, and by much or by what is unknown, in each turn."""
+    for line in loop:
+        access = _ACCESS.search(line)
+        if access is not None and access[2] not in far:
+            return False
+        register, is_made, text = line.partition(" = ")
+        if not is_made:
+            continue
+        used = _REGISTER.findall(text)
+        if text.startswith("phi "):
+            near.add(register.strip())
+        elif not far.isdisjoint(used):
+            far.add(register.strip())
+        elif not near.isdisjoint(used):
+            (near if _SMALL_STEP.match(text) else far).add(register.strip())
+    return True
 
 
 class _Values:
@@ -76,15 +102,30 @@ class _Values:
         """Of each register, the first of equal value."""
         self._made: dict[str, str] = {}
         self._seen: set[tuple[str, str]] = set()
+        self._before: list[set[tuple[str, str]]] = []
+        """What was seen in front of each open branch."""
 
     def note(self, line: str) -> bool:
         """Whether an instruction is no access that LLVM would save."""
+        branch = _BRANCH.match(line)
+        if branch is not None:
+            self._enter(branch[1])
         access = _ACCESS.search(line)
         is_final = access is None or self._is_needed(access[1], access[2])
         register, is_made, text = line.partition(" = ")
         if is_made:
             self._define(register.strip(), text.partition(", !")[0])
         return is_final
+
+    def _enter(self, block: str) -> None:
+        """Of the blocks of a branch, none comes behind another in a turn."""
+        if block == "then":
+            self._before.append(self._seen)
+        elif not self._before:
+            return  # the branch began before the loop
+        self._seen = set(self._before[-1])
+        if block == "after":
+            self._before.pop()
 
     def _define(self, register: str, text: str) -> None:
         text = _REGISTER.sub(lambda found: self._equal.get(found[0], found[0]), text)

@@ -20,6 +20,9 @@ from cubepy.kernels.convolution.problem import Window
 from cubepy.kernels.matmul.blocks import transposed
 from cubepy.record import dataclass
 
+SHORT_ROW = 2
+"""Tiles of a row, at most, of which the zeros beside the array are a share that counts."""
+
 
 @dataclass(frozen=True, slots=True)
 class Packing:
@@ -346,9 +349,11 @@ def multiplied(
 
 def skips_columns(window: Any, t: Any) -> bool:
     """Whether the first and the last tap of a row are left out where they meet the zeros beside it:
-    a tenth of the products of 3x3 windows on rows of 7."""
+    a tenth of the products of 3x3 windows on rows of 7, a hundredth on rows of 56, which are not
+    worth two more copies of the loop."""
     least, most = min(window.before[2], window.after[2]), max(window.before[2], window.after[2])
-    return 0 < least <= most < t.pixels and window.stride[2] == 1 and not t.wraps
+    is_short = t.pitch < SHORT_ROW * t.pixels + window.spans[2]
+    return is_short and 0 < least <= most < t.pixels and window.stride[2] == 1 and not t.wraps
 
 
 def add_run(

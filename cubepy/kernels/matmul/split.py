@@ -305,10 +305,11 @@ def multiply_strip(
         for c in cp.unroll(range(2)):
             found[s, c] = cp.load(spilled[r + s], c * SIDE, line=SIDE, fill=None)
     for e in range(count):
+        lines = tuple(cp.load(near[e], c * SIDE, line=SIDE, fill=None) for c in range(2))
         for s in cp.unroll(range(STRIP)):
             v = element(x, i + s, k + e, t)
             for c in cp.unroll(range(2)):
-                found[s, c] += v * cp.load(near[e], c * SIDE, line=SIDE, fill=None)
+                found[s, c] += v * lines[c]
     for s in cp.unroll(range(STRIP)):
         for c in cp.unroll(range(2)):
             cp.store(spilled[r + s], c * SIDE, found[s, c], whole=True)
