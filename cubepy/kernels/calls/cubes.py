@@ -14,6 +14,9 @@ ONE_BY_ONE = GROUPS = 16
 EACH_BYTES, GROUPED_UNITS = 64, 128
 """What one unit reads of a short row, at most, and units of a cube that shares such rows out among
 groups of them."""
+SHARED_UNITS, LEAST_BESIDE, MOST_ROWS = (512, 1024), 8, 64
+"""Units of a cube that shares columns, lines of columns of one at least, where there are few, and
+rows of a unit at most: for more of them parts of columns come first."""
 
 
 def is_wide(target: Target) -> bool:
@@ -37,6 +40,18 @@ def units_of_short_row(target: Target, line: int, n: int, size: int) -> int:
         units *= 2
     most = target.plane_dim if line > 1 or size < 4 else target.plane_dim // 2
     return units if units <= most else 0
+
+
+def units_above_each_other(target: Target, lines: int, rows: int, inner: int) -> tuple[int, int]:
+    """Lines of columns of a cube, and units that share the rows of each, for so many lines in all,
+    with `inner` elements of each of the rows; (0, 0) where a unit would have too many of them."""
+    beside = target.plane_dim
+    while beside > LEAST_BESIDE and lines < beside * target.multiprocessors:
+        beside //= 2
+    for units in SHARED_UNITS:
+        if -(-rows // (units // beside)) * inner <= MOST_ROWS:
+            return beside, units // beside
+    return 0, 0
 
 
 def over_cube(v: Any, combine: Any, combine_plane: Any) -> Any:

@@ -16,6 +16,7 @@ from cubepy.kernels.calls.cubes import (
     GROUPED_UNITS,
     begins_lines,
     is_wide,
+    units_above_each_other,
     units_of_short_row,
 )
 from cubepy.kernels.calls.libraries import Shape
@@ -27,6 +28,7 @@ from cubepy.kernels.position.kernel import (
     pick_chunks,
     search_columns,
     search_rows,
+    search_shared_columns,
     search_short_rows,
 )
 from cubepy.kernels.reduction.problem import Reduction, running_type
@@ -207,6 +209,9 @@ def _launch_columns(
     lines = prod(a.extent for a in rest[:-1]) * -(-rest[-1].extent // find.line)
     find = replace(find, kept=len(rest), chunk=_rows_each(planner.target, row.extent, lines))
     chunks = -(-row.extent // find.chunk)
+    view = seen(x, [*rest[:-1], row, rest[-1]])
+    if chunks > 1 and _launch_shared_columns(planner, view, seen(out, rest, 1), find):
+        return
     written = seen(out, [*rest[:-1], Axis(1, (0, 0)), rest[-1]], 1)
     partial: tuple[Memory, ...] = ()
     if chunks > 1:
@@ -216,7 +221,7 @@ def _launch_columns(
     planner.launch(
         search_columns,
         Over(-(-lines * chunks // units), "cube", units),
-        x=seen(x, [*rest[:-1], row, rest[-1]]),
+        x=view,
         values=partial,
         out=written,
         find=find,
@@ -224,6 +229,23 @@ def _launch_columns(
     if partial:
         values, indices = (with_last(m, len(rest) - 1) for m in (*partial, written))
         _launch_picks(planner, values, indices, seen(out, rest, 1), find)
+
+
+def _launch_shared_columns(planner: Planner, x: Memory, out: Memory, find: Search) -> bool:
+    """Search columns by units above each other, if these have few rows each then."""
+    line = find.line if begins_lines(x) else 1
+    lines = prod(out.shape[:-1]) * -(-out.shape[-1] // line)
+    beside, down = units_above_each_other(planner.target, lines, x.shape[-2], 1)
+    if not down:
+        return False
+    planner.launch(
+        search_shared_columns,
+        Over(-(-lines // beside), "cube", beside * down),
+        x=x,
+        out=out,
+        find=replace(find, line=line, chunk=0, down=down),
+    )
+    return True
 
 
 def _rows_each(target: Target, rows: int, lines: int) -> int:

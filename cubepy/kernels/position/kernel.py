@@ -22,7 +22,8 @@ class Search:
     `dtype`: what elements are compared in; `index`: the type of indices. `line` elements at a time.
     Kernels see `kept` axes first. A cube searches `chunk` elements of a row, or a unit a line of
     columns. `unroll`: lines of a row side by side, to hide the time that one comparison takes.
-    `across`: units of a plane that share a short row; 0 for all of the cube.
+    `across`: units of a plane that share a short row; 0 for all of the cube. `down`: units of a cube
+    that share a line of columns.
     """
 
     is_max: bool
@@ -34,6 +35,7 @@ class Search:
     chunk: int
     unroll: int = 1
     across: int = 0
+    down: int = 1
 
 
 def read_line(x: Any, j: Any, find: Any, fill: Any) -> Any:
@@ -204,3 +206,38 @@ def search_columns(x: cp.Tensor, values: Any, out: cp.Tensor, find: cp.Comptime[
             search_column(seen, found, out[where], at, span, find, None)
         else:
             search_column(seen, found, out[where], at, span, find, find.worst)
+
+
+@cp.cube
+def search_shared_columns(x: cp.Tensor, out: cp.Tensor, find: cp.Comptime[Search]) -> None:
+    """Units above each other search a line of columns, each every so many rows, which are the last
+    axis of `x` but one. Those behind the last line search it again."""
+    columns, beside = out.shape[-1], cp.CUBE_DIM // find.down
+    lines = (columns + find.line - 1) // find.line
+    items = product(out.shape[:-1]) * lines
+    own, row = cp.UNIT_POS % beside, cp.UNIT_POS // beside
+    item = cp.CUBE_POS * beside + own
+    place = min(item, items - 1)
+    where, at = unravelled(place // lines, out.shape[:-1]), place % lines * find.line
+    seen, state = x[where], start(find, row)
+    best = cp.shared((find.down, beside), cp.Line[find.dtype, find.line])
+    indices = cp.shared((find.down, beside), cp.Line[find.index, find.line])
+    for i in range(row, seen.shape[0], find.down):
+        here = cp.Line[find.index, find.line](find.index(i))
+        state = better_of(state, read_line(seen[i], at, find, find.worst), here, find)
+    best[row, own], indices[row, own] = state
+    cp.sync_cube()
+    find_first(best, indices, row, own, find.down // 2, find)
+    if row == 0 and item < items:
+        cp.store(out[where], at, cp.i64(indices[0, own]))
+
+
+def find_first(best: Any, indices: Any, row: Any, own: Any, half: Any, find: Any) -> None:
+    """Join what units above each other found, in the first row."""
+    if half > 0:
+        if row < half:
+            one = best[row, own], indices[row, own]
+            two = best[row + half, own], indices[row + half, own]
+            best[row, own], indices[row, own] = first_of(one, two, find)
+        cp.sync_cube()
+        find_first(best, indices, row, own, half // 2, find)

@@ -31,11 +31,14 @@ from cubepy.kernels.reduction.strategies import (
     is_small,
     lanes,
     rows_tiling,
+    shared_columns_tiling,
     stages,
     wide_columns_tiling,
     wide_rows_tiling,
 )
 from cubepy.kernels.reduction.wide_kernel import (
+    WideTiling,
+    reduce_shared_columns,
     reduce_short_rows,
     reduce_wide_columns,
     reduce_wide_rows,
@@ -234,6 +237,10 @@ class Reducer:
     ) -> None:
         tiling = wide_columns_tiling(self._way, self._target, x, kept, axes)
         chunks = max(1, -(-axes[0].extent // tiling.chunk))
+        shared = shared_columns_tiling(self._target, x, kept, axes) if chunks > 1 else None
+        if shared is not None:
+            self._launch_shared_columns(shared, x, out, kept, axes)
+            return
         written, part = self._columns_result(out, kept, chunks, chunks == 1)
         lines = -(-written.shape[-1] // tiling.line)
         place = len(kept) - 1
@@ -249,6 +256,22 @@ class Reducer:
         )
         if chunks > 1:
             self._launch_rest(written, out, kept, place)
+
+    def _launch_shared_columns(
+        self, tiling: WideTiling, x: Memory, out: Memory, kept: list[Axis], axes: list[Axis]
+    ) -> None:
+        written, part = self._columns_result(out, kept, 1, True)
+        lines = prod(written.shape[:-1]) * -(-written.shape[-1] // tiling.line)
+        self._planner.launch(
+            reduce_shared_columns,
+            Over(-(-lines // tiling.beside), "cube", tiling.units),
+            x=seen(x, [*kept[:-1], *axes, kept[-1]]),
+            centre=part._views(kept),
+            out=written,
+            count=self._count,
+            op=part._op,
+            tiling=tiling,
+        )
 
 
 def _as_numbers(x: Memory) -> Memory:

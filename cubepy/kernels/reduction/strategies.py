@@ -12,6 +12,7 @@ from cubepy.kernels.calls.cubes import (
     GROUPED_UNITS,
     begins_lines,
     is_wide,
+    units_above_each_other,
     units_of_short_row,
 )
 from cubepy.kernels.reduction.kernel import BLOCK, ReduceTiling
@@ -72,6 +73,7 @@ these lie side by side."""
 FEWER_UNITS = 8
 """How many times fewer units than along rows go down columns, where each has several loads on its
 way."""
+
 
 
 def count_of(axes: Sequence[Axis]) -> int:
@@ -247,3 +249,17 @@ def wide_columns_tiling(
     wanted = way.items * way.units // FEWER_UNITS // lines
     chunks = max(1, min(wanted, slowest * inner // way.few, slowest))
     return WideTiling(len(kept) - 1, line, way.units // 2, -(-slowest // chunks))
+
+
+def shared_columns_tiling(
+    target: Target, x: Memory, kept: list[Axis], axes: list[Axis]
+) -> WideTiling | None:
+    """Units above each other in a cube share the rows of a line of columns; None where each would
+    have too many of them."""
+    line = max(1, target.line_bytes // x.dtype.itemsize)
+    if not begins_lines(seen(x, [*kept[:-1], *axes, kept[-1]])):
+        line = 1
+    lines = count_of(kept[:-1]) * -(-kept[-1].extent // line)
+    rows = axes[0].extent
+    beside, down = units_above_each_other(target, lines, rows, count_of(axes[1:]))
+    return WideTiling(len(kept) - 1, line, beside * down, rows, down=down) if down else None

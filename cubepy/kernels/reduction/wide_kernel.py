@@ -1,5 +1,5 @@
 """Kernels of reductions for cubes of many units: one result by all units or by a group of them, or
-one line by each."""
+one line of them by each unit or by a column of units."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class WideTiling:
 
     `line` elements at a time. A cube, or a unit for columns, takes `chunk` lines (rows) of one
     result. `kept` axes are not reduced. `across`: units of a plane that share a result of few
-    lines; 0 for all of the cube.
+    lines; 0 for all of the cube. `down`: units of a cube that share the rows of a line of columns.
     """
 
     kept: int
@@ -35,6 +35,12 @@ class WideTiling:
     units: int
     chunk: int
     across: int = 0
+    down: int = 1
+
+    @property
+    def beside(self) -> int:
+        """Lines of columns of a cube whose units share them."""
+        return self.units // self.down
 
 
 def over_units(v: Any, op: Any) -> Any:
@@ -117,21 +123,26 @@ def reduce_short_rows(
 
 
 def column_total(x: Any, at: Any, span: Any, total: Any, op: Any, fill: Any, centre: Any) -> Any:
-    """A line of columns after some positions of the first axis, whatever lies below."""
+    """A line of columns after some positions of the first axis, whatever lies below; `span`: the
+    first of them, the one behind the last, and the step."""
     if x.rank == 1:
         return joined(total, loaded(x, at, op, total.line_size, fill, centre), op)
-    for i in range(span[0], span[1]):
-        total = column_total(x[i], at, (0, x.shape[1]), total, op, fill, centre)
+    for i in range(span[0], span[1], span[2]):
+        total = column_total(x[i], at, (0, x.shape[1], 1), total, op, fill, centre)
     return total
+
+
+def centre_line(centre: Any, at: Any, line: Any, fill: Any) -> Any:
+    """What reading and writing a line of columns takes from a centre, if there is one."""
+    return 0 if len(centre) == 0 else cp.load(centre[0], at, line=line, fill=fill)
 
 
 def store_column(
     x: Any, centre: Any, out: Any, at: Any, span: Any, count: Any, op: Any, tiling: Any, fill: Any
 ) -> None:
     """The results of one line of columns."""
-    line = tiling.line
-    c = 0 if len(centre) == 0 else cp.load(centre[0], at, line=line, fill=fill)
-    start = cp.Line[op.dtype, line](op.identity)
+    c = centre_line(centre, at, tiling.line, fill)
+    start = cp.Line[op.dtype, tiling.line](op.identity)
     total = column_total(x, at, span, start, op, fill, c)
     cp.store(out, at, written_line(total, op, count, c), whole=fill is None)
 
@@ -152,9 +163,54 @@ def reduce_wide_columns(
     if items * lines > cp.ABSOLUTE_POS:
         where = unravelled(cp.ABSOLUTE_POS // lines, out.shape[: kept + 1])
         at, first = cp.ABSOLUTE_POS % lines * line, where[kept] * tiling.chunk
-        span = (first, min(first + tiling.chunk, x.shape[kept]))
+        span = (first, min(first + tiling.chunk, x.shape[kept]), 1)
         seen, middle = x[where[:kept]], tuple(c[where[:kept]] for c in centre)
         if at + line <= columns:
             store_column(seen, middle, out[where], at, span, count, op, tiling, None)
         else:
             store_column(seen, middle, out[where], at, span, count, op, tiling, 0)
+
+
+@cp.cube
+def reduce_shared_columns(
+    x: cp.Tensor,
+    centre: Any,
+    out: cp.Tensor,
+    count: int,
+    op: cp.Comptime[Reduction],
+    tiling: cp.Comptime[WideTiling],
+) -> None:
+    """Units above each other make a line of columns, of every so many rows each; the last axis but
+    one of `out` is 1. Those behind the last line make it again."""
+    kept, line, down = tiling.kept, tiling.line, tiling.down
+    columns = out.shape[kept + 1]
+    lines = (columns + line - 1) // line
+    items = product(out.shape[: kept + 1]) * lines
+    own, row = cp.UNIT_POS % tiling.beside, cp.UNIT_POS // tiling.beside
+    item = cp.CUBE_POS * tiling.beside + own
+    place = min(item, items - 1)
+    where, at = unravelled(place // lines, out.shape[: kept + 1]), place % lines * line
+    seen, middle = x[where[:kept]], tuple(c[where[:kept]] for c in centre)
+    span = row, x.shape[kept], down
+    start = cp.Line[op.dtype, line](op.identity)
+    parts = cp.shared((down, tiling.beside), cp.Line[op.dtype, line])
+    if at + line <= columns:
+        c = centre_line(middle, at, line, None)
+        parts[row, own] = column_total(seen, at, span, start, op, None, c)
+    else:
+        c = centre_line(middle, at, line, 0)
+        parts[row, own] = column_total(seen, at, span, start, op, 0, c)
+    cp.sync_cube()
+    join_rows(parts, row, own, down // 2, op)
+    if row == 0 and item < items:
+        c = centre_line(middle, at, line, 0)
+        cp.store(out[where], at, written_line(parts[0, own], op, count, c))
+
+
+def join_rows(parts: Any, row: Any, own: Any, half: Any, op: Any) -> None:
+    """Join what units above each other have, in the first row."""
+    if half > 0:
+        if row < half:
+            parts[row, own] = joined(parts[row, own], parts[row + half, own], op)
+        cp.sync_cube()
+        join_rows(parts, row, own, half // 2, op)
