@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -18,7 +19,7 @@ from cubepy.kernels.calls.inspection import record
 from cubepy.kernels.convolution import entry, strategies
 from cubepy.kernels.convolution.each import convolve_each
 from cubepy.kernels.convolution.problem import Window
-from cubepy.kernels.convolution.tiles import Tile, convolve_by_tiles
+from cubepy.kernels.convolution.tiles import Tile, convolve_by_tiles, join_parts
 from cubepy.targets import cuda_target
 from tests.guarded import Guarded
 from tests.optional import require_package
@@ -50,6 +51,9 @@ WINDOWS = {
 }
 SHAPES = ((8, 4, 4, 2, 4, 4), (16, 4, 4, 1, 2, 8), (4, 16, 8, 8, 1, 16))
 """Units down, across and beside each other, pixels and filters of each, and channels of a step."""
+
+PARTS = 3
+"""Into which k is cut, where it is."""
 
 
 def by_taps(x: Any, w: Any, window: Window, groups: int) -> Any:
@@ -100,16 +104,25 @@ def launch(x: Any, w: Any, out: Any, window: Window, groups: int, t: Tile, **res
     pixels = out.size // w.shape[0]
     weight = filled_up(w, groups, t.width)
     cubes = -(-pixels // t.height) * groups * (weight.shape[3] // t.width)
-    given = {"biases": (), "extras": (), "epilogue": None, **rest}
-    convolve_by_tiles.configure(plane_dim=8)[cubes, t.units](
+    given: dict[str, Any] = {"biases": (), "extras": (), "epilogue": None}
+    share, parts, sums = window.taps * -(-w.shape[1] // t.depth), 1, out
+    if t.is_split:
+        share = -(-share // PARTS)
+        parts = -(-window.taps * -(-w.shape[1] // t.depth) // share)
+        sums = np.full((parts, *out.shape), np.nan, np.float32)
+    convolve_by_tiles.configure(plane_dim=8)[cubes * parts, t.units](
         x=as_given(x, t.has_channels_last),
         weight=weight,
-        out=out,
+        out=sums,
         filters=w.shape[0] // groups,
+        share=share,
         window=window,
         t=t,
-        **given,
+        **(given if t.is_split else given | rest),
     )
+    if t.is_split:
+        cubes = -(-out.size // (t.line * 16))
+        join_parts[cubes, 16](sums=sums, out=out, t=t, **(given | rest))
 
 
 def tile(
@@ -120,7 +133,9 @@ def tile(
     return Tile(down, across, lanes, rows, columns, depth, sums, is_whole, *lasts, line)
 
 
-def check(name: str, shape: Any, lasts: Any, draw: Any, line: int = 1, **rest: Any) -> None:
+def check(
+    name: str, shape: Any, lasts: Any, draw: Any, line: int = 1, is_split: bool = False
+) -> None:
     """A convolution of the table against one in f64."""
     extents, (filters, channels), window, groups = WINDOWS[name]
     x = draw.numbers.standard_normal(extents).astype("f4")
@@ -128,7 +143,8 @@ def check(name: str, shape: Any, lasts: Any, draw: Any, line: int = 1, **rest: A
     expected = by_taps(x, w, window, groups)
     made = last(expected) if lasts[1] else expected
     out = Guarded(made.shape)
-    launch(x, w, out.array, window, groups, tile(shape, lasts, channels, line), **rest)
+    t = replace(tile(shape, lasts, channels, line), is_split=is_split)
+    launch(x, w, out.array, window, groups, t)
     out.check(made, rtol=1e-4, atol=1e-4)
 
 
@@ -148,14 +164,23 @@ def test_shapes_of_tiles(draw: Any, name: str, shape: Any, lasts: Any):
     check(name, shape, lasts, draw)
 
 
+@pytest.mark.parametrize("lasts", LASTS)
+@pytest.mark.parametrize("name", WINDOWS)
+def test_parts_of_k(draw: Any, name: str, lasts: Any):
+    check(name, SHAPES[0], lasts, draw, is_split=True)
+
+
 @pytest.mark.parametrize(("name", "lasts"), [("square", (True, True)), ("point", (False, False))])
 def test_lines_of_results(draw: Any, name: str, lasts: Any):
     check(name, (8, 4, 4, 4, 4, 4), lasts, draw, line=4)
 
 
+@pytest.mark.parametrize("is_split", [False, True])
 @pytest.mark.parametrize("line", [1, 4])
 @pytest.mark.parametrize("is_last", [False, True])
-def test_bias_and_an_epilogue_that_reads_its_index(draw: Any, is_last: bool, line: int):
+def test_bias_and_an_epilogue_that_reads_its_index(
+    draw: Any, is_last: bool, line: int, is_split: bool
+):
     window = SQUARE
     x = draw.numbers.integers(-4, 5, (2, 3, 1, 5, 8)).astype("f4")
     w = draw.numbers.integers(-4, 5, (24, 3, 1, 3, 3)).astype("f4")
@@ -166,7 +191,7 @@ def test_bias_and_an_epilogue_that_reads_its_index(draw: Any, is_last: bool, lin
         n, f, _, y, i = index
         return v * scales[f] + cp.f32(1000 * n + 100 * y + i)
 
-    t = tile((8, 4, 4, 4, 4, 4), (is_last, is_last), 3, line)
+    t = replace(tile((8, 4, 4, 4, 4, 4), (is_last, is_last), 3, line), is_split=is_split)
     n, f, _, y, i = np.indices((2, 24, 1, 5, 8))
     expected = (by_taps(x, w, window, 1) + bias[f]) * scale[f] + 1000 * n + 100 * y + i
     made = last(expected) if is_last else expected
@@ -277,12 +302,17 @@ def planned(dtype: str, x: Any, w: Any, options: Any, layout: str = "NCHW") -> A
     return record(kernels.conv2d, specs, {"layout": layout, **options}, HOPPER)
 
 
+def by_tiles(launches: Any) -> Any:
+    """The launch that multiplies."""
+    (found,) = (n for n in launches if n.launcher.kernel.__name__ == "convolve_by_tiles")
+    return found
+
+
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("plan", PLANS)
 def test_plans_and_their_registers(plan: Any, layout: str):
     dtype, x, w, options = plan
-    found = planned(dtype, x, w, options, layout)[-1]
-    assert found.launcher.kernel.__name__ == "convolve_by_tiles"
+    found = by_tiles(planned(dtype, x, w, options, layout))
     text = found.launcher.inspect(**found.arguments, target="cuda:sm_90a")
     assert "convolve_by_tiles" in str(text)
     require_package("cuda.bindings")
@@ -292,8 +322,20 @@ def test_plans_and_their_registers(plan: Any, layout: str):
     assert stored is not None and int(stored.group(1)) == 0, used
 
 
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_k_is_cut_where_pixels_are_few(layout: str):
+    found = planned("f32", (1, 512, 14, 14), (16, 512, 3, 3), {"padding": 1}, layout)
+    *_, made, joined = (launch.launcher.kernel.__name__ for launch in found)
+    assert (made, joined) == ("convolve_by_tiles", "join_parts")
+    product = found[-2].arguments
+    steps = 9 * 512 // product["t"].depth
+    parts = product["out"].shape[0]
+    assert (parts - 1) * product["share"] < steps <= parts * product["share"] and parts > 8
+
+
 def test_weights_are_filled_up_for_tiles():
-    *_, copy, found = planned("f32", (8, 64, 28, 28), (60, 64, 3, 3), {})
+    launches = planned("f32", (8, 64, 28, 28), (60, 64, 3, 3), {})
+    found, copy = by_tiles(launches), launches[0]
     weight = found.arguments["weight"]
     assert weight.shape[:3] == (1, 9, 64) and weight.shape[3] % found.arguments["t"].width == 0
     assert copy.launcher.kernel is not found.launcher.kernel

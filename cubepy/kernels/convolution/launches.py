@@ -25,7 +25,7 @@ from cubepy.kernels.convolution.problem import Problem
 from cubepy.kernels.convolution.split import SplitBands, SplitPacking, convolve_split
 from cubepy.kernels.convolution.split_runs import RunPacking, SplitRuns, convolve_runs
 from cubepy.kernels.convolution.tensor_cores import Tiles
-from cubepy.kernels.convolution.tiles import LINE_BYTES, Tile, convolve_by_tiles
+from cubepy.kernels.convolution.tiles import LINE_BYTES, Tile, convolve_by_tiles, join_parts
 from cubepy.kernels.convolution.variants import others, problem_key
 from cubepy.kernels.convolution.volumes import (
     channels_last,
@@ -40,6 +40,9 @@ from cubepy.kernels.matmul.problem import BOX_UNIT, Product, turned
 from cubepy.kernels.transposition.entry import copy_transposed
 from cubepy.record import dataclass
 from cubepy.targets import Target
+
+JOINING_UNITS = 128
+"""Units of a cube that joins parts of sums."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,19 +331,25 @@ def _launch_tiles(planner: Planner, c: Convolution, t: Tile) -> None:
     pixels = problem.batch * prod(problem.results)
     weight = _dense_along_filters(planner, c.weights.volume, problem.groups, t.width)
     cubes = -(-pixels // t.height) * problem.groups * (weight.shape[3] // t.width)
+    out = channels_last(c.out) if t.puts_channels_last else c.out
+    ends: dict[str, Any] = {"biases": c.biases, "extras": c.extras, "epilogue": c.epilogue}
+    parts, share = strategies.parts_of_tiles(planner.target, problem, t)
+    sums = planner.scratch((parts, *out.shape), t.sums) if t.is_split else out
     planner.launch(
         convolve_by_tiles.configure(cubes_per_sm=2),
-        Over(cubes, "cube", t.units),
+        Over(cubes * parts, "cube", t.units),
         x=channels_last(c.x),
         weight=weight,
-        out=channels_last(c.out) if t.puts_channels_last else c.out,
-        biases=c.biases,
-        extras=c.extras,
+        out=sums,
         filters=problem.group_filters,
+        share=share,
         window=problem.window,
-        epilogue=c.epilogue,
         t=t,
+        **({"biases": (), "extras": (), "epilogue": None} if t.is_split else ends),
     )
+    if t.is_split:
+        lines = Over(prod(out.shape) // t.line, "unit", JOINING_UNITS)
+        planner.launch(join_parts, lines, sums=sums, out=out, t=t, **ends)
 
 
 def _dense_along_filters(planner: Planner, w: Memory, groups: int, width: int) -> Memory:

@@ -91,6 +91,8 @@ TESTED_DEPTH = 8
 which of them are there takes registers too."""
 STEP = 96
 """What a unit does in a step beside its products, in their time: addresses, copies, a barrier."""
+LEAST_STEPS, MOST_PARTS, JOIN = 8, 64, 400_000
+"""Steps that are worth a part of k, the most parts, and what joining them takes, in products."""
 TILE_SUMS = {4: 64, 8: 16}
 """The most sums of a unit, by their bytes."""
 
@@ -224,7 +226,8 @@ def tile(target: Target, problem: Problem, line: int) -> Tile | None:
     fits = [m for m in made if m[0].shared_bytes <= target.shared_bytes and m[0].units <= units]
     if not fits:
         return None
-    return min(fits, key=lambda m: _duration(target, p, *m))[0]
+    t = min(fits, key=lambda m: _duration(target, p, *m))[0]
+    return replace(t, is_split=_share(target, p, t) < _steps(p, t))
 
 
 def _depths(problem: Problem, s: Shape) -> list[int]:
@@ -246,14 +249,38 @@ def _tile_of(problem: Problem, s: Shape, depth: int, line: int) -> Tile:
     return replace(made, line=gcd(along, most, line))
 
 
+def _steps(problem: Problem, t: Tile) -> int:
+    """Steps along k."""
+    return problem.window.taps * -(-problem.group_channels // t.depth)
+
+
+def _tiles(problem: Problem, t: Tile) -> int:
+    pixels = problem.batch * prod(problem.results)
+    return problem.groups * -(-pixels // t.height) * -(-problem.group_filters // t.width)
+
+
+def _share(target: Target, problem: Problem, t: Tile) -> int:
+    """Steps of a part: all, unless tiles leave most multiprocessors idle."""
+    steps = _steps(problem, t)
+    wanted = target.multiprocessors // _tiles(problem, t)
+    parts = min(wanted, steps // LEAST_STEPS, MOST_PARTS)
+    return -(-steps // parts) if parts > 1 else steps
+
+
+def parts_of_tiles(target: Target, problem: Problem, t: Tile) -> tuple[int, int]:
+    """Parts of k, and the steps of each."""
+    share = _share(target, problem, t)
+    return -(-_steps(problem, t) // share), share
+
+
 def _duration(target: Target, problem: Problem, t: Tile, s: Shape) -> float:
     """The time of the multiprocessor that has the most cubes."""
-    pixels = problem.batch * prod(problem.results)
-    cubes = problem.groups * -(-pixels // t.height) * -(-problem.group_filters // t.width)
-    most = -(-cubes // target.multiprocessors)
-    steps = -(-problem.group_channels // t.depth)
+    share = _share(target, problem, t)
+    parts = -(-_steps(problem, t) // share)
+    most = -(-_tiles(problem, t) * parts // target.multiprocessors)
     products = t.height * t.width * t.depth * max(1 / s.alone, most / s.full)
-    return steps * (products + STEP * t.units * most)
+    joining = JOIN if parts > 1 else 0
+    return share * (products + STEP * t.units * most) + joining
 
 
 def packing(

@@ -4,7 +4,8 @@ Rows of the product are pixels of all images, columns filters of a group, and k 
 channels of one tap after another. A step along k is one tap and `depth` channels, so a unit, which
 copies elements of one pixel alone, finds once a step whether the tap lies in the array and where.
 Both factors pass through shared memory, and each unit keeps a tile of sums in registers, as in
-products of matrices.
+products of matrices. Where tiles are too few for all multiprocessors, k is cut into parts, whose
+sums another kernel joins.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ class Tile:
     A cube is `down` by `across` units, each of which makes `rows` by `columns` sums in steps of
     `depth` channels; `lanes` units that follow each other lie side by side. `is_whole`: the
     channels of a group are whole steps. `has_channels_last`: channels lie densely in the array,
-    `puts_channels_last`: in the result, of which `line` elements are stored at once.
+    `puts_channels_last`: in the result, of which `line` elements are stored at once. `is_split`: a
+    cube makes one part of the steps.
     """
 
     down: int
@@ -46,6 +48,7 @@ class Tile:
     has_channels_last: bool
     puts_channels_last: bool
     line: int
+    is_split: bool = False
 
     @property
     def height(self) -> int:
@@ -103,6 +106,7 @@ def convolve_by_tiles(
     biases: Any,
     extras: Any,
     filters: int,
+    share: int,
     window: cp.Comptime[Window],
     epilogue: cp.Comptime[Callable[..., Any] | None],
     t: cp.Comptime[Tile],
@@ -110,19 +114,27 @@ def convolve_by_tiles(
     """A cube for each tile. `x` is [n, depth, row, column, channel], `weight` [group, tap, channel,
     filter] with whole tiles of filters, of which a group has `filters`.
 
-    `out` is [n, depth, row, column, filter] where it has channels last, else [n, filter, ...].
+    `out` is [n, depth, row, column, filter] where it has channels last, else [n, filter, ...]. If
+    it is split, another axis in front counts the parts, each of which takes `share` steps.
     """
     shares = cp.u32(weight.shape[3]) // t.width
     beside = shares * cp.u32(weight.shape[0])
     row, column = cp.u32(cp.CUBE_POS) // beside, cp.u32(cp.CUBE_POS) % beside
+    steps = window.taps * ((cp.i32(weight.shape[2]) + t.depth - 1) // t.depth)
+    if t.is_split:
+        parts = cp.u32(out.shape[0])
+        part, row = cp.i32(row % parts), row // parts
+        into, span = out[part], (part * share, min(part * share + share, steps))
+    else:
+        into, span = out, (0, steps)
     p0, f0 = cp.i32(row) * t.height, cp.i32(column % shares) * t.width
     group = cp.i32(column // shares)
     found = cp.local((t.rows, t.columns // t.column_line), cp.Line[t.sums, t.column_line], fill=0)
     i, j = place_of_unit(t)
-    extents = results_of(out, t)
-    add_products(x, weight[group], (p0, f0, group), extents, (i, j), found, window, t)
+    extents = results_of(into, t)
+    add_products(x, weight[group], (p0, f0, group), span, extents, (i, j), found, window, t)
     store_results(
-        found, out, (p0 + i, f0 + j, group * filters), filters, biases, extras, epilogue, t
+        found, into, (p0 + i, f0 + j, group * filters), filters, biases, extras, epilogue, t
     )
 
 
@@ -152,9 +164,17 @@ def pixel_at(p: Any, extents: Any) -> Any:
 
 
 def add_products(
-    x: Any, weight: Any, corner: Any, extents: Any, at: Any, found: Any, window: Any, t: Any
+    x: Any,
+    weight: Any,
+    corner: Any,
+    span: Any,
+    extents: Any,
+    at: Any,
+    found: Any,
+    window: Any,
+    t: Any,
 ) -> None:
-    """Go through all steps: the next one comes to registers while one is multiplied."""
+    """Go through a span of steps: the next one comes to registers while one is multiplied."""
     p0, f0, group = corner
     channels = cp.i32(weight.shape[1])
     pixels = cp.shared((STAGES, t.depth, t.pitch), t.sums)
@@ -164,13 +184,13 @@ def add_products(
     lines = cp.local(t.depth // (t.sharers * t.copy), cp.Line[x.dtype, t.copy])
     columns = cp.local(count_columns(t), cp.Line[weight.dtype, t.column_line])
     parts = (channels + t.depth - 1) // t.depth
-    tap, part = cp.u32(0), cp.i32(0)
+    tap, part = cp.u32(span[0] // parts), cp.i32(span[0] % parts)
     fetch_pixels(x, corners, tap, part, group, channels, share, lines, window, t)
     fetch_filters(weight[tap], part, f0, columns, t)
     put_pixels(lines, pixels[0], pixel, share, t)
     put_filters(columns, factors[0], t)
     cp.sync_cube()
-    steps = window.taps * parts
+    steps = span[1] - span[0]
     for step in range(steps):
         part = part + 1
         if part == parts:
@@ -409,21 +429,27 @@ def store_line(
 ) -> None:
     """One line of results; `at`: the pixel and the filter, counted in the unit."""
     r, c = at
-    n, z, y, i = pixel
     inner = first[1] + column_of(c // t.column_line, t) + c % t.column_line
     if inner < filters:
-        f = first[2] + inner
         row, place = (r, c) if t.puts_channels_last else (c, r)
         v = cp.load(kept[row], place, line=t.line, fill=None)
-        if len(biases):
-            v = v + cp.Line[t.sums, t.line](bias_at(biases[0], f, t))
-        if epilogue is not None:
-            axis = 1 if t.puts_channels_last else 4
-            v = applied_along(epilogue, v, (n, f, z, y, i), axis, extras)
-        if t.puts_channels_last:
-            cp.store(out[n, z, y, i], f, v, whole=True)
-        else:
-            cp.store(out[n, f, z, y], i, v, whole=True)
+        put_line(v, out, pixel, first[2] + inner, biases, extras, epilogue, t)
+
+
+def put_line(
+    v: Any, out: Any, pixel: Any, f: Any, biases: Any, extras: Any, epilogue: Any, t: Any
+) -> None:
+    """What bias and epilogue make of a line of sums, from a pixel and a filter on."""
+    n, z, y, i = pixel
+    if len(biases):
+        v = v + cp.Line[t.sums, t.line](bias_at(biases[0], f, t))
+    if epilogue is not None:
+        axis = 1 if t.puts_channels_last else 4
+        v = applied_along(epilogue, v, (n, f, z, y, i), axis, extras)
+    if t.puts_channels_last:
+        cp.store(out[n, z, y, i], f, v, whole=True)
+    else:
+        cp.store(out[n, f, z, y], i, v, whole=True)
 
 
 def bias_at(bias: Any, f: Any, t: Any) -> Any:
@@ -431,3 +457,27 @@ def bias_at(bias: Any, f: Any, t: Any) -> Any:
     if t.puts_channels_last:
         return cp.load(bias, f, line=t.line, fill=None)
     return bias[f]
+
+
+@cp.cube
+def join_parts(
+    sums: cp.Tensor,
+    out: cp.Tensor,
+    biases: Any,
+    extras: Any,
+    epilogue: cp.Comptime[Callable[..., Any] | None],
+    t: cp.Comptime[Tile],
+) -> None:
+    """A unit for each line of results, whose sums `sums` has in parts."""
+    lines = out.shape[4] // t.line
+    if product(out.shape[:4]) * lines > cp.ABSOLUTE_POS:
+        where = unravelled(cp.ABSOLUTE_POS // lines, out.shape[:4])
+        at = cp.ABSOLUTE_POS % lines * t.line
+        v = cp.load(sums[(0, *where)], at, line=t.line, fill=None)
+        for part in range(1, sums.shape[0]):
+            v = v + cp.load(sums[(part, *where)], at, line=t.line, fill=None)
+        if t.puts_channels_last:
+            put_line(v, out, where, at, biases, extras, epilogue, t)
+        else:
+            n, f, z, y = where
+            put_line(v, out, (n, z, y, at), f, biases, extras, epilogue, t)

@@ -22,8 +22,8 @@ class Search:
     `dtype`: what elements are compared in; `index`: the type of indices. `line` elements at a time.
     Kernels see `kept` axes first. A cube searches `chunk` elements of a row, or a unit a line of
     columns. `unroll`: lines of a row side by side, to hide the time that one comparison takes.
-    `across`: units of a plane that share a short row; 0 for all of the cube. `down`: units of a cube
-    that share a line of columns.
+    `across`: units of a plane that share a short row; 0 for all of the cube. `down`: units of a
+    cube that share a line of columns.
     """
 
     is_max: bool

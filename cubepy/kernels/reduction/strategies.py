@@ -75,7 +75,6 @@ FEWER_UNITS = 8
 way."""
 
 
-
 def count_of(axes: Sequence[Axis]) -> int:
     """Positions of some axes."""
     return prod(a.extent for a in axes)
