@@ -177,7 +177,7 @@ def adders_for(target: Target, lines: int, parts: int) -> int:
 
 def tiles(target: Target, problem: Problem) -> list[Tiles]:
     """Tiles of all shapes that fit the target."""
-    is_async = _has_async(target) and problem.dtype is problem.factors
+    is_async = has_async(target) and problem.dtype is problem.factors
     most = MOST_SUMS if is_async else MOST_SUMS // 2
     size = problem.sums.itemsize
     made = [_tiles(problem, s, is_async) for s in TILES if s.rows * s.columns * size <= most]
@@ -282,5 +282,6 @@ def _fragments(
     )
 
 
-def _has_async(target: Target) -> bool:
+def has_async(target: Target) -> bool:
+    """Whether memory is copied into shared memory without going through registers."""
     return target.kind == "cuda" and target.version >= ASYNC_SINCE

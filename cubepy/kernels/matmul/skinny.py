@@ -15,6 +15,7 @@ from cubepy.array.memory import Memory
 from cubepy.ir.types import bf16, f16
 from cubepy.jit.grid import Fixed
 from cubepy.kernels.calls.plans import Planner
+from cubepy.kernels.matmul.grids import WORD, has_async
 from cubepy.kernels.matmul.maps import boxes
 from cubepy.kernels.matmul.problem import COLUMNS, ROWS, Problem
 from cubepy.kernels.matmul.thin import DEPTH, Thin, multiply_thin
@@ -35,9 +36,9 @@ LEAST_STAGES, MOST_STAGES, MOST_PIECES = 4, 14, 4
 """A stage has as many pieces of k as leave so many stages: weights come in long runs."""
 VECTOR_ROWS, VECTOR_UNITS, VECTOR_LINES = 8, 128, 16
 """Rows that need no matrix units, units of a cube, and lines that each has on their way."""
-SHORT_COLUMNS = 96
-"""Elements of a column that keep the units of a cube busy: H100, 65536 columns of 10, 64 and 128:
-16, 16 and 18 us, where tiles take 4, 9 and 18."""
+SHORT = 96
+"""A k that keeps the units of a cube busy: H100, 65536 dense columns of 10, 64 and 128: 16, 16 and
+18 us, where tiles take 4, 9 and 18."""
 LINE_BYTES = 16
 ROW_ELEMENTS = 64
 """Columns of a multiple of so many elements are aligned for lines; one row needs no more there."""
@@ -48,7 +49,7 @@ def skinny(target: Target, problem: Problem) -> Thin | Vectors | None:
     if problem.left != ROWS or problem.m > MOST_ROWS:
         return None
     is_row = problem.m == 1 and problem.right == COLUMNS and problem.k % ROW_ELEMENTS == 0
-    return (None if is_row else thin(target, problem)) or vectors(problem)
+    return (None if is_row else thin(target, problem)) or vectors(target, problem)
 
 
 # By tensor cores
@@ -154,10 +155,18 @@ def launch_thin(
 # By ordinary arithmetic
 
 
-def vectors(problem: Problem) -> Vectors | None:
-    """Lines of 16 bytes for each unit; None for more rows than units can multiply meanwhile, and
-    for dense columns that are so short that most units of a cube would have nothing of them."""
-    if problem.m > VECTOR_ROWS or (problem.right == COLUMNS and problem.k < SHORT_COLUMNS):
+def vectors(target: Target, problem: Problem) -> Vectors | None:
+    """Lines of 16 bytes for each unit; None where others are faster.
+
+    They are for more rows than units can multiply meanwhile, for a k so short that most units of a
+    cube would have nothing of it, and from two rows on where tiles bring lines of rows of the right
+    factor beside the products (H100, 8x1024 by 8192 columns: 18 us, these 31).
+    """
+    if problem.m > VECTOR_ROWS or problem.k < SHORT:
+        return None
+    is_word = problem.dtype is problem.factors and problem.factors.itemsize == WORD
+    has_lines = is_word and problem.runs[1] * WORD == LINE_BYTES
+    if problem.right == ROWS and problem.m > 1 and has_lines and has_async(target):
         return None
     line = LINE_BYTES // problem.dtype.itemsize
     if problem.right == COLUMNS:
