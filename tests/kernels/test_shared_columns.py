@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -76,11 +77,14 @@ def test_searches(draw: Any, name: str, dtype: DType, line: int, down: int):
 
 def test_units_are_chosen_by_the_columns_and_the_rows():
     target = cuda_target("sm_90a")
-    assert units_above_each_other(target, 1 << 20, 256, 1) == (32, 16)
-    assert units_above_each_other(target, 100, 256, 1) == (8, 64)
-    assert units_above_each_other(target, 100, 5000, 1) == (8, 128)
-    assert units_above_each_other(target, 100, 9000, 1) == (0, 0)
-    assert units_above_each_other(target, 100, 900, 20) == (0, 0)
+    assert units_above_each_other(target, 1 << 20, 256, 1, 16) == (32, 16)
+    assert units_above_each_other(target, 100, 256, 1, 16) == (8, 64)
+    assert units_above_each_other(target, 100, 5000, 1, 16) == (8, 128)
+    assert units_above_each_other(target, 100, 5000, 1, 64) == (0, 0), "too much shared memory"
+    assert units_above_each_other(target, 100, 9000, 1, 16) == (0, 0)
+    assert units_above_each_other(target, 100, 900, 20, 16) == (0, 0)
+    few = replace(target, max_cube_dim=256)
+    assert units_above_each_other(few, 100, 256, 1, 16) == (0, 0)
     for function, kernel, other in (
         (kernels.sum, reduce_shared_columns, reduce_wide_columns),
         (kernels.argmax, search_shared_columns, search_columns),

@@ -17,6 +17,8 @@ groups of them."""
 SHARED_UNITS, LEAST_BESIDE, MOST_ROWS = (512, 1024), 8, 64
 """Units of a cube that shares columns, lines of columns of one at least, where there are few, and
 rows of a unit at most: for more of them parts of columns come first."""
+MOST_SHARED = 48 << 10
+"""Bytes of shared memory that leave room for several cubes."""
 
 
 def is_wide(target: Target) -> bool:
@@ -42,14 +44,21 @@ def units_of_short_row(target: Target, line: int, n: int, size: int) -> int:
     return units if units <= most else 0
 
 
-def units_above_each_other(target: Target, lines: int, rows: int, inner: int) -> tuple[int, int]:
+def units_above_each_other(
+    target: Target, lines: int, rows: int, inner: int, nbytes: int
+) -> tuple[int, int]:
     """Lines of columns of a cube, and units that share the rows of each, for so many lines in all,
-    with `inner` elements of each of the rows; (0, 0) where a unit would have too many of them."""
+    with `inner` elements of each of the rows; (0, 0) where a unit would have too many of them.
+
+    `nbytes`: of shared memory for each unit.
+    """
     beside = target.plane_dim
     while beside > LEAST_BESIDE and lines < beside * target.multiprocessors:
         beside //= 2
+    room = min(MOST_SHARED, target.shared_bytes) // nbytes
     for units in SHARED_UNITS:
-        if -(-rows // (units // beside)) * inner <= MOST_ROWS:
+        is_enough = -(-rows // (units // beside)) * inner <= MOST_ROWS
+        if is_enough and units <= min(room, target.max_cube_dim):
             return beside, units // beside
     return 0, 0
 

@@ -235,7 +235,8 @@ def _launch_shared_columns(planner: Planner, x: Memory, out: Memory, find: Searc
     """Search columns by units above each other, if these have few rows each then."""
     line = find.line if begins_lines(x) else 1
     lines = prod(out.shape[:-1]) * -(-out.shape[-1] // line)
-    beside, down = units_above_each_other(planner.target, lines, x.shape[-2], 1)
+    nbytes = line * (find.dtype.itemsize + find.index.itemsize)
+    beside, down = units_above_each_other(planner.target, lines, x.shape[-2], 1, nbytes)
     if not down:
         return False
     planner.launch(

@@ -237,8 +237,8 @@ class Reducer:
     ) -> None:
         tiling = wide_columns_tiling(self._way, self._target, x, kept, axes)
         chunks = max(1, -(-axes[0].extent // tiling.chunk))
-        shared = shared_columns_tiling(self._target, x, kept, axes) if chunks > 1 else None
-        if shared is not None:
+        shared = shared_columns_tiling(self._target, self._op, x, kept, axes)
+        if chunks > 1 and shared is not None:
             self._launch_shared_columns(shared, x, out, kept, axes)
             return
         written, part = self._columns_result(out, kept, chunks, chunks == 1)

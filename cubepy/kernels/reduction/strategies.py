@@ -251,7 +251,7 @@ def wide_columns_tiling(
 
 
 def shared_columns_tiling(
-    target: Target, x: Memory, kept: list[Axis], axes: list[Axis]
+    target: Target, op: Reduction, x: Memory, kept: list[Axis], axes: list[Axis]
 ) -> WideTiling | None:
     """Units above each other in a cube share the rows of a line of columns; None where each would
     have too many of them."""
@@ -259,6 +259,6 @@ def shared_columns_tiling(
     if not begins_lines(seen(x, [*kept[:-1], *axes, kept[-1]])):
         line = 1
     lines = count_of(kept[:-1]) * -(-kept[-1].extent // line)
-    rows = axes[0].extent
-    beside, down = units_above_each_other(target, lines, rows, count_of(axes[1:]))
+    rows, inner, nbytes = axes[0].extent, count_of(axes[1:]), line * op.dtype.itemsize
+    beside, down = units_above_each_other(target, lines, rows, inner, nbytes)
     return WideTiling(len(kept) - 1, line, beside * down, rows, down=down) if down else None
