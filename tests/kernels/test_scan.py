@@ -63,6 +63,54 @@ def test_columns_in_bands(draw: Any):
     compare(cumprod(x, 0), "cumprod", x, 0)
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8", "f2", "i1", "u4", "i8", "?"])
+def test_lines_of_several_rows(draw: Any, monkeypatch: Any, dtype: str):
+    """Few columns whose rows follow each other, whole and in chunks."""
+    ways = (strategies.Division(chunk=1 << 9),)
+    monkeypatch.setattr(strategies, "divisions", lambda target: ways)
+    monkeypatch.setattr(entry, "_PLANS", Plans())
+    for columns in (2, 3, 5, 8, 10, 15, 16, 17):
+        rows = draw.pick.choice((2, 3, 7, 67, 1001))
+        x = draw.array((rows, columns), dtype)
+        compare(cumsum(x, 0), "cumsum", x, 0)
+        signs = np.sign(x.astype("i1")).astype(dtype) if dtype != "?" else x
+        compare(cumprod(signs, 0), "cumprod", signs, 0)
+        several = draw.array((3, rows, columns), dtype)
+        for y in (several, several[::-1, 1:], several[..., 1:], several[:, ::-1]):
+            compare(cumsum(y, 1), "cumsum", y, 1)
+
+
+def test_few_columns_in_place_and_fenced(draw: Any, monkeypatch: Any):
+    ways = (strategies.Division(chunk=1 << 9),)
+    monkeypatch.setattr(strategies, "divisions", lambda target: ways)
+    monkeypatch.setattr(entry, "_PLANS", Plans())
+    for shape in ((2, 3), (401, 3), (901, 10), (5, 16)):
+        x = draw.numbers.standard_normal(shape).astype("f4")
+        out = Guarded(shape, offset=draw.pick.randrange(16))
+        cumsum(x, 0, out=out.array)
+        assert out.is_fenced
+        compare(out.array, "cumsum", x, 0)
+        before = x.copy()
+        assert cumsum(x, 0, out=x) is x
+        compare(x, "cumsum", before, 0)
+
+
+def test_few_columns_keep_apart(draw: Any):
+    """NaN and infinities stay in their columns, and f64 is added row by row."""
+    for dtype in ("f4", "f8"):
+        x = draw.array((101, 5), dtype)
+        x[7, 0], x[9, 1], x[3, 2], x[30, 2], x[:, 3] = np.nan, np.inf, -np.inf, np.inf, -0.0
+        with np.errstate(invalid="ignore"):
+            expected = np.cumsum(x.astype("f8"), 0).astype(dtype)
+        np.testing.assert_array_equal(cumsum(x, 0), expected)
+    for columns in (2, 3, 7, 10, 16):
+        wide = np.array([-3e38, 1, 3e38, 3e38, -3e38, 0, 0, 0, 1e38]) * 5e269
+        wide = np.repeat(wide[:, None], columns, 1)
+        np.testing.assert_array_equal(cumsum(wide, 0), np.cumsum(wide, 0))
+        uneven = draw.numbers.standard_normal((1003, columns))
+        np.testing.assert_array_equal(cumsum(uneven, 0), np.cumsum(uneven, 0))
+
+
 def test_results_that_go_past_the_caches(draw: Any, monkeypatch: Any):
     """Rows and chunks of them begin anywhere in the lines that are stored."""
     ways = (strategies.Division(chunk=1 << 12, streamed=0, lines=1),)

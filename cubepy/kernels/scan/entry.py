@@ -25,8 +25,9 @@ from cubepy.kernels.scan.kernel import (
     total_rows,
     total_wide_columns,
 )
+from cubepy.kernels.scan.narrow import NarrowTiling, scan_narrow_columns, total_narrow_columns
 from cubepy.kernels.scan.problem import Scan, result_type, running_type
-from cubepy.kernels.scan.strategies import column_tilings, row_tilings
+from cubepy.kernels.scan.strategies import column_tilings, narrow_tilings, row_tilings
 
 _PLANS = Plans()
 
@@ -41,11 +42,11 @@ def cumsum(x: Any, axis: int | None = None, *, out: Any = None, dim: Any = None)
 
     On CPUs f16, bf16 and f32 are added in f64 and rounded once, so that a result is off by half a
     unit in the last place and n * 2**-53 times the sum of absolute values; f64 is added one by one,
-    in chunks where a row is long. On GPUs f16 and bf16 are added in f32, all others in their type,
-    in lines, units and cubes, whose sums are added in turn: the error is at most
-    (log2(n) + n / 4096 + 40) * 2**-24 (f64: 2**-53) times the sum of absolute values, and an
-    intermediate sum may overflow where those one after the other do not. Raises `LaunchError` for
-    an axis that is not there, and `LaunchTypeError` for what is no array.
+    in chunks where a row, or one of few columns, is long. On GPUs f16 and bf16 are added in f32,
+    all others in their type, in lines, units and cubes, whose sums are added in turn: the error is
+    at most (log2(n) + n / 4096 + 40) * 2**-24 (f64: 2**-53) times the sum of absolute values, and
+    an intermediate sum may overflow where those one after the other do not. Raises `LaunchError`
+    for an axis that is not there, and `LaunchTypeError` for what is no array.
     """
     return _scan("cumsum", "sum", x, axis, out, dim)
 
@@ -114,7 +115,14 @@ def _launch(
 ) -> None:
     size = x.dtype.itemsize, out.dtype.itemsize
     dense = row.strides == size or row.extent == 1
-    if rest and not dense and rest[-1].strides == size:
+    columns = bool(rest) and not dense and rest[-1].strides == size
+    if (
+        columns
+        and rest[-1].ends_on(row)
+        and (ways := narrow_tilings(planner.target, op, rest, row))
+    ):
+        _launch_narrow_columns(planner, op, x, out, rest, row, ways)
+    elif columns:
         _launch_columns(planner, op, x, out, rest, row)
     else:
         _launch_rows(planner, op, x, out, rest, row, dense)
@@ -159,4 +167,31 @@ def _launch_columns(
         planner.launch(total_wide_columns, grid, x=source, out=totals[0], op=op, tiling=tiling)
     planner.launch(
         scan_wide_columns, grid, x=source, totals=totals, out=result, op=op, tiling=tiling
+    )
+
+
+def _launch_narrow_columns(
+    planner: Planner,
+    op: Scan,
+    x: Memory,
+    out: Memory,
+    rest: list[Axis],
+    row: Axis,
+    ways: tuple[NarrowTiling, ...],
+) -> None:
+    """Scan columns whose rows follow each other, as one axis of elements."""
+    *kept, columns = rest
+    tiling = planner.pick_among("scan", (op, memory_key(x), "narrow"), ways)
+    elements = Axis(row.extent * columns.extent, columns.strides)
+    source, result = seen(x, [*kept, elements]), seen(out, [*kept, elements], 1)
+    chunks, others = -(-elements.extent // tiling.chunk), prod(a.extent for a in kept)
+    totals: tuple[Memory, ...] = ()
+    if chunks > 1:
+        extents = (*(a.extent for a in kept), chunks - 1, 2 * tiling.line)
+        totals = (planner.scratch(extents, op.dtype),)
+        cubes = others * (chunks - 1)
+        planner.launch(total_narrow_columns, cubes, x=source, out=totals[0], op=op, tiling=tiling)
+    grid = Over(-(-others * chunks // tiling.band), "cube", 1)
+    planner.launch(
+        scan_narrow_columns, grid, x=source, totals=totals, out=result, op=op, tiling=tiling
     )

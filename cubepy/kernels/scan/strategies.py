@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from math import prod
+from math import lcm, prod
 
 from cubepy.kernels.calls.axes import Axis
 from cubepy.kernels.calls.cubes import is_wide
 from cubepy.kernels.scan.kernel import ScanTiling
+from cubepy.kernels.scan.narrow import NarrowTiling
 from cubepy.kernels.scan.problem import Scan
 from cubepy.record import dataclass
 from cubepy.targets import Target
+
+MOST_CHUNKS = 64
+"""Of a column, each of which adds the totals of those before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,3 +118,31 @@ def _wide_columns(
     items = columns.extent * _count(kept)
     chunks = max(1, min(-(-way.items // items), row.extent // (4 * way.lines)))
     return ScanTiling(len(kept), 1, -(-row.extent // chunks), 1, way.units // 2)
+
+
+def narrow_tilings(
+    target: Target, op: Scan, rest: list[Axis], row: Axis
+) -> tuple[NarrowTiling, ...]:
+    """Lines of several rows of few columns, on CPUs; none for more of them. `rest` ends with the
+    columns.
+
+    Floats of 64 bits are added one by one, as in `row_tilings`: a line holds no column twice.
+    Chunks are the same for any number of cores.
+    """
+    *kept, columns = rest
+    most = 2 * max(1, target.line_bytes // op.dtype.itemsize)
+    if is_wide(target) or not 1 < columns.extent <= most:
+        return ()
+    line = most
+    if columns.strides[0] == 8 and op.dtype.is_float:
+        line = 1 << columns.extent.bit_length() - 1
+    ways = (_narrow(way, kept, row, columns.extent, min(line, most)) for way in divisions(target))
+    return tuple(dict.fromkeys(ways))
+
+
+def _narrow(way: Division, kept: list[Axis], row: Axis, columns: int, line: int) -> NarrowTiling:
+    elements, step = row.extent * columns, lcm(columns, line)
+    least = max(way.chunk, elements // MOST_CHUNKS)
+    chunk = elements if elements < 2 * way.chunk else -(-least // step) * step
+    band = max(1, way.cube_elements // min(elements, chunk))
+    return NarrowTiling(len(kept), columns, line, max(1, chunk), min(band, max(1, _count(kept))))
