@@ -10,6 +10,8 @@ import pytest
 import cubepy as cp
 from cubepy import kernels
 from cubepy.errors import LaunchError, LaunchTypeError
+from cubepy.kernels.calls.plans import Plans
+from cubepy.kernels.normalisation import group_launches
 from tests.guarded import Guarded
 
 EPS = {"f2": 2.0**-10, "f4": 2.0**-23, "f8": 2.0**-52}
@@ -108,6 +110,87 @@ def test_epilogue_is_told_where_it_is(draw):
     found = kernels.group_norm(x, 2, epilogue=(shifted, shifts))
     expected = normalised(x.reshape(3, 2, -1), 2).reshape(x.shape) * 2 + added
     np.testing.assert_allclose(found, expected, 1e-4, 1e-4)
+
+
+def channels_last(x: np.ndarray) -> np.ndarray:
+    return np.moveaxis(np.ascontiguousarray(np.moveaxis(x, 1, -1)), -1, 1)
+
+
+@pytest.fixture
+def beside(monkeypatch):
+    """Small arrays are normalised by lines of several groups, too."""
+    monkeypatch.setattr(group_launches, "LEAST_GROUPED", 1)
+    monkeypatch.setattr("cubepy.kernels.normalisation.channels._PLANS", Plans())
+
+
+GROUPED = (
+    ((2, 6, 5, 7), 3),
+    ((1, 16, 9, 31), 4),
+    ((3, 40, 33), 10),
+    ((2, 64, 3, 5, 4), 64),
+    ((2, 48, 2, 1), 2),
+    ((1, 80, 1, 40), 5),
+    ((2, 3, 70, 71), 3),
+)
+
+
+@pytest.mark.usefixtures("beside")
+@pytest.mark.parametrize("dtype", EPS)
+def test_groups_side_by_side(draw, dtype):
+    shape, groups = draw.pick.choice(GROUPED)
+    whole = (draw.numbers.standard_normal(shape) * 2 + 3).astype(dtype)
+    weight, bias = draw.numbers.standard_normal((2, 2 * shape[1])).astype(dtype)
+    weight, bias = weight[::2], bias[: shape[1]][::-1]
+    last = channels_last(whole)
+    wider = channels_last(np.repeat(whole, 2, 1))[:, : shape[1]]
+    for x in (last, wider, last[:, :, ::-1], last[::-1], last[:, :, :1]):
+        split = x.reshape(shape[0], groups, -1)
+        w, b = channels(weight, x.ndim), channels(bias, x.ndim)
+        expected = normalised(split, 2).reshape(x.shape) * w + b
+        off = np.repeat(bound(split, 2, dtype), split.shape[2], 2).reshape(x.shape)
+        limit = off * (1 + np.abs(w)) * 4 + EPS[dtype] * np.abs(expected)
+        found = kernels.group_norm(x, groups, weight, bias)
+        assert np.all(np.abs(found.astype("f8") - expected) <= limit)
+        out = np.empty(x.shape, dtype)
+        kernels.group_norm(x, groups, weight, bias, out=out)
+        assert np.all(np.abs(out.astype("f8") - expected) <= limit)
+
+
+@pytest.mark.usefixtures("beside")
+def test_groups_side_by_side_far_from_zero_and_not_finite(draw):
+    x = channels_last((draw.numbers.standard_normal((2, 18, 101, 30)) + 1000).astype("f4"))
+    x[0, 1, 7, 3], x[1, 4, 100, 0], x[1, 17, 0, 0] = np.nan, np.inf, -np.inf
+    found = kernels.group_norm(x, 9)
+    with np.errstate(invalid="ignore"):
+        expected = normalised(x.reshape(2, 9, -1), 2).reshape(x.shape)
+    np.testing.assert_allclose(found, expected, 0, 1e-3)
+    assert np.isnan(found).reshape(2, 9, -1).all(2).sum() == 3
+    flat = np.full((1, 4, 6, 7), 3, "f4")
+    np.testing.assert_array_equal(kernels.instance_norm(channels_last(flat)), 0 * flat)
+
+
+@cp.cube
+def doubled(v: Any) -> Any:
+    return v * 2 + 1
+
+
+@pytest.mark.usefixtures("beside")
+def test_groups_side_by_side_fused_and_in_place(draw):
+    for shape in ((3, 4, 5, 7), (2, 36, 9, 3)):
+        x = channels_last(draw.numbers.standard_normal(shape).astype("f4"))
+        shifts = draw.numbers.standard_normal(shape[:2]).astype("f4")
+        expected = normalised(x.reshape(shape[0], 2, -1), 2, 1e-5 / 4).reshape(shape) * 2
+        expected = expected + shifts[:, :, None, None]
+        call = {"prologue": doubled, "epilogue": (shifted, shifts)}
+        np.testing.assert_allclose(kernels.group_norm(x, 2, **call), expected, 1e-4, 1e-4)
+        count, last = x.size, (shape[0], *shape[2:], shape[1])
+        fence = Guarded((count,), x.dtype, draw.pick.randrange(9))
+        out = np.moveaxis(fence.array.reshape(last), -1, 1)
+        assert kernels.group_norm(x, 2, out=out, **call) is out
+        assert fence.is_fenced
+        np.testing.assert_allclose(out, expected, 1e-4, 1e-4)
+        kernels.group_norm(x, 2, out=x, **call)
+        np.testing.assert_array_equal(x, out)
 
 
 def test_results_are_written_where_they_belong(draw):

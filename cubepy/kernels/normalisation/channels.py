@@ -14,6 +14,7 @@ from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.epilogues import with_bounds
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
+from cubepy.kernels.normalisation.group_launches import is_beside, launch_groups
 from cubepy.kernels.normalisation.launches import Norm, along_axis, launch_given, launch_norm
 from cubepy.kernels.normalisation.operands import (
     check_floats,
@@ -166,7 +167,9 @@ def _group_norm(
         w, b = _channel_weights(name, x, names[1:3], has, rest)
         norm = _norm(planner, x, w, b, eps, function, tuple(rest))
         norm = replace(norm, prologue=prologue)
-        if prod(x.shape):
+        if prod(x.shape) and is_beside(planner, norm, count):
+            launch_groups(planner, norm, count)
+        elif prod(x.shape):
             each = x.shape[1] // count
             axes = tuple(range(2, len(x.shape) + 1))
             launch_norm(planner, _grouped(norm, count, each), axes)

@@ -10,6 +10,7 @@ from cubepy.array.memory import Memory
 from cubepy.ir.types import DType, f32
 from cubepy.kernels.calls.cubes import begins_lines, is_wide
 from cubepy.kernels.normalisation.beside import Beside
+from cubepy.kernels.normalisation.groups import Groups
 from cubepy.kernels.normalisation.problem import Normalisation, Passing, RowTiling, Slabs
 from cubepy.targets import Target
 
@@ -40,6 +41,9 @@ NEIGHBOURS = 32
 """Units that take neighbouring lines of channels, at most."""
 UNITS, LEAST_UNITS, MOST_UNITS = 128, 64, 1024
 """Units of a cube whose planes have rows of their own, and of one that shares a row."""
+LEAST_PIXELS, LEAST_BAND, MOST_BANDS = 32, 1 << 13, 32
+"""Pixels whose statistics are made together, bytes of some that are worth a cube, and cubes that
+are enough."""
 SLAB_UNITS = 512
 """The most units of a cube that makes a slab."""
 
@@ -198,6 +202,19 @@ def column_parts(target: Target, dtype: DType, x: Memory, rows: int) -> tuple[Sl
         fitting = target.cache_bytes // 4 // (channels * x.dtype.itemsize)
         part, width = max(1, min(fitting, -(-rows // (2 * target.cores)))), channels
     return Slabs(dtype, 0, line, units, 1, 4, part, True), width
+
+
+def pixel_groups(target: Target, dtype: DType, x: Memory, each: int) -> Groups:
+    """Parts of the pixels of [item, ..., channel] that the nearest cache holds, as they are read
+    twice, and bands that the next one does; the same for any number of cores."""
+    items, *extents, channels = x.shape
+    size, pixels = channels * x.dtype.itemsize, prod(extents)
+    line = target.line_bytes // dtype.itemsize
+    least = max(LEAST_BAND // size, -(-pixels * items // MOST_BANDS), 1)
+    part = max(LEAST_PIXELS, target.near_bytes // 2 // size)
+    band = max(1, min(target.cache_bytes // 8 // size, least))
+    wide = next(k for k in (4, 2, 1) if -(-channels // line) % k == 0)
+    return Groups(dtype, channels, each, line, wide, 4 // wide, part, band)
 
 
 def beside(
