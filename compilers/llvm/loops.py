@@ -20,18 +20,17 @@ _BRANCH = re.compile(r"(then|else|after)[.\d]*:")
 _INDEXED = re.compile(r"getelementptr .*ptr (%[\w.]+), i64 %")
 _LINE = re.compile(r"<\d+ x ")
 _REGISTER = re.compile(r"%[\w.]+")
-_SMALL_STEP = re.compile(r"(?:add|sub|[sz]ext|trunc|getelementptr)\b|mul .*, [1-8](?:,|$)")
 _TARGET = re.compile(r"label %([\w.]+)")
 
 
 def are_final(text: str) -> bool:
     """Whether LLVM's whole pipeline has nothing to do in the loops of a module.
 
-    It has where an innermost loop without lines accesses memory that lies side by side from turn to
-    turn, or only carries more than its counter, such as a sum of integers, which LLVM makes of
-    lines or of a formula; where it accesses a place that stays, which LLVM keeps in a register;
-    where it reads a place twice, of which LLVM computes what follows once; where the emitter marked
-    a loop to be unrolled; and where accesses are checked, of which LLVM removes some.
+    It has where an innermost loop accesses memory without lines, or carries more than its counter
+    without them, such as a sum of integers, which LLVM makes of lines or of a formula; where it
+    accesses a place that stays, which LLVM keeps in a register; where it reads a place twice, of
+    which LLVM computes what follows once; where the emitter marked a loop to be unrolled; and where
+    accesses are checked, of which LLVM removes some.
     """
     if "%faults" in text or TO_UNROLL in text:
         return False
@@ -62,34 +61,10 @@ def _innermost(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
 
 def _is_final(loop: Sequence[str], held: frozenset[str]) -> bool:
     if not any(map(_LINE.search, loop)):
-        if not any(map(_ACCESS.search, loop)):
-            return sum(" = phi " in line for line in loop) <= 1
-        if not _are_far_apart(loop):
-            return False
+        carried = [line for line in loop if " = phi " in line]
+        return len(carried) <= 1 and not any(map(_ACCESS.search, loop))
     values = _Values(held)
     return all(values.note(line) for line in loop)
-
-
-def _are_far_apart(loop: Sequence[str]) -> bool:
-    """Whether no access of a loop lies near that of the turn before, so that no line holds both."""
-    near: set[str] = set()
-    far: set[str] = set()
-    """Registers that change by little, and by much or by what is unknown, in each turn."""
-    for line in loop:
-        access = _ACCESS.search(line)
-        if access is not None and access[2] not in far:
-            return False
-        register, is_made, text = line.partition(" = ")
-        if not is_made:
-            continue
-        used = _REGISTER.findall(text)
-        if text.startswith("phi "):
-            near.add(register.strip())
-        elif not far.isdisjoint(used):
-            far.add(register.strip())
-        elif not near.isdisjoint(used):
-            (near if _SMALL_STEP.match(text) else far).add(register.strip())
-    return True
 
 
 class _Values:

@@ -87,32 +87,6 @@ def one_number(x: SCALARS, w: SCALARS, out: SCALARS):
 
 
 @cp.cube
-def far_apart(x: SCALARS, w: SCALARS, out: SCALARS):
-    for k in range(w.size // 16):
-        out[k * 16] = w[k * 16] + 1.0
-
-
-@cp.cube
-def far_and_near(x: SCALARS, w: SCALARS, out: SCALARS):
-    for k in range(w.size // 16):
-        out[k] = w[k * 16]
-
-
-@cp.cube
-def few_apart(x: SCALARS, w: SCALARS, out: SCALARS):
-    """LLVM reads lines and takes every third number."""
-    for k in range(w.size // 3):
-        out[k * 3] = w[k * 3]
-
-
-@cp.cube
-def far_apart_twice(x: SCALARS, w: SCALARS, out: SCALARS):
-    for k in range(w.size // 16):
-        out[k * 16] = cp.exp(w[k * 16])
-        x[k * 16] = cp.exp(w[k * 16])
-
-
-@cp.cube
 def either(x: LINES, w: LINES, out: LINES):
     """Of two accesses to a place only one happens."""
     for k in range(x.size):
@@ -169,10 +143,6 @@ CASES: list[tuple[Any, bool]] = [
     (read_back, False),
     (written_twice, False),
     (one_number, False),
-    (far_apart, True),
-    (far_and_near, False),
-    (few_apart, False),
-    (far_apart_twice, False),
     (either, True),
     (before_and_in, False),
     (counted, False),
@@ -228,10 +198,6 @@ def ones(*shape: int) -> np.ndarray:
 FAMILIES: dict[str, Callable[[], Any]] = {
     "matmul": lambda: cp.kernels.matmul(ones(96, 96), ones(96, 96)),
     "large matmul": lambda: cp.kernels.matmul(ones(256, 256), ones(256, 256)),
-    "prepack": lambda: cp.kernels.prepack(ones(64, 64, 3, 3)),
-    "prepacked": lambda: cp.kernels.conv2d(
-        ones(1, 64, 28, 28), cp.kernels.prepack(ones(64, 64, 3, 3)), padding=1
-    ),
     "conv2d": lambda: cp.kernels.conv2d(ones(1, 16, 20, 20), ones(16, 16, 3, 3), padding=1),
     "attention": lambda: cp.kernels.attention(*[ones(2, 64, 64)] * 3),
     "max_pool2d": lambda: cp.kernels.max_pool2d(ones(1, 2, 20, 20), 2),
