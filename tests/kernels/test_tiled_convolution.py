@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import itertools
 import re
-from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -99,14 +98,23 @@ def as_given(x: Any, is_last: bool) -> Any:
     return np.ascontiguousarray(last(x)) if is_last else last(x)
 
 
-def launch(x: Any, w: Any, out: Any, window: Window, groups: int, t: Tile, **rest: Any) -> None:
+def launch(
+    x: Any,
+    w: Any,
+    out: Any,
+    window: Window,
+    groups: int,
+    t: Tile,
+    is_split: bool = False,
+    **rest: Any,
+) -> None:
     """`out`: [n, filter, ...], or with filters last as `t` says."""
     pixels = out.size // w.shape[0]
     weight = filled_up(w, groups, t.width)
     cubes = -(-pixels // t.height) * groups * (weight.shape[3] // t.width)
     given: dict[str, Any] = {"biases": (), "extras": (), "epilogue": None}
     share, parts, sums = window.taps * -(-w.shape[1] // t.depth), 1, out
-    if t.is_split:
+    if is_split:
         share = -(-share // PARTS)
         parts = -(-window.taps * -(-w.shape[1] // t.depth) // share)
         sums = np.full((parts, *out.shape), np.nan, np.float32)
@@ -118,9 +126,9 @@ def launch(x: Any, w: Any, out: Any, window: Window, groups: int, t: Tile, **res
         share=share,
         window=window,
         t=t,
-        **(given if t.is_split else given | rest),
+        **(given if is_split else given | rest),
     )
-    if t.is_split:
+    if is_split:
         cubes = -(-out.size // (t.line * 16))
         join_parts[cubes, 16](sums=sums, out=out, t=t, **(given | rest))
 
@@ -143,8 +151,7 @@ def check(
     expected = by_taps(x, w, window, groups)
     made = last(expected) if lasts[1] else expected
     out = Guarded(made.shape)
-    t = replace(tile(shape, lasts, channels, line), is_split=is_split)
-    launch(x, w, out.array, window, groups, t)
+    launch(x, w, out.array, window, groups, tile(shape, lasts, channels, line), is_split)
     out.check(made, rtol=1e-4, atol=1e-4)
 
 
@@ -191,13 +198,14 @@ def test_bias_and_an_epilogue_that_reads_its_index(
         n, f, _, y, i = index
         return v * scales[f] + cp.f32(1000 * n + 100 * y + i)
 
-    t = replace(tile((8, 4, 4, 4, 4, 4), (is_last, is_last), 3, line), is_split=is_split)
+    t = tile((8, 4, 4, 4, 4, 4), (is_last, is_last), 3, line)
     n, f, _, y, i = np.indices((2, 24, 1, 5, 8))
     expected = (by_taps(x, w, window, 1) + bias[f]) * scale[f] + 1000 * n + 100 * y + i
     made = last(expected) if is_last else expected
     out = Guarded(made.shape)
     extras = (scale, (2, 24, 1, 5, 8))
-    launch(x, w, out.array, window, 1, t, biases=(bias,), extras=extras, epilogue=finish)
+    given = {"biases": (bias,), "extras": extras, "epilogue": finish}
+    launch(x, w, out.array, window, 1, t, is_split, **given)
     out.check(made)
 
 

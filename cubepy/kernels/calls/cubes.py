@@ -48,9 +48,10 @@ def units_above_each_other(
     target: Target, lines: int, rows: int, inner: int, nbytes: int
 ) -> tuple[int, int]:
     """Lines of columns of a cube, and units that share the rows of each, for so many lines in all,
-    with `inner` elements of each of the rows; (0, 0) where a unit would have too many of them.
+    with `inner` elements of each of the rows.
 
-    `nbytes`: of shared memory for each unit.
+    `nbytes`: of shared memory for each unit. (0, 0) where units would have too many elements, and
+    where the device has too few units or too little shared memory for a cube.
     """
     beside = target.plane_dim
     while beside > LEAST_BESIDE and lines < beside * target.multiprocessors:
@@ -102,6 +103,28 @@ def over_group(v: Any, size: Any, combine: Any) -> Any:
         return v
     half = size // 2
     return over_group(combine(v, cp.plane_shuffle_xor(v, half)), half, combine)
+
+
+def unit_of_columns(beside: Any, items: Any) -> Any:
+    """Of a cube with `beside` columns of units: the unit's column and row in it, the item of that
+    column, and whether it is one of the `items`; the last stands for those that are none."""
+    own = cp.UNIT_POS % beside
+    item = cp.CUBE_POS * beside + own
+    return own, cp.UNIT_POS // beside, min(item, items - 1), item < items
+
+
+def join_rows(parts: Any, own: Any, row: Any, rows: Any, join: Any) -> None:
+    """Join what `rows` units above each other have in the shared `parts[k][row, own]`, in the first
+    row; `join` makes one tuple of two. `rows`: a power of two."""
+    cp.sync_cube()
+    if rows > 1:
+        half = rows // 2
+        if row < half:
+            one, two = (tuple(p[row + r, own] for p in parts) for r in (0, half))
+            found = join(one, two)
+            for k in cp.unroll(range(len(parts))):
+                parts[k][row, own] = found[k]
+        join_rows(parts, own, row, half, join)
 
 
 def add(a: Any, b: Any) -> Any:

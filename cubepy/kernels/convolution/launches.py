@@ -334,7 +334,7 @@ def _launch_tiles(planner: Planner, c: Convolution, t: Tile) -> None:
     out = channels_last(c.out) if t.puts_channels_last else c.out
     ends: dict[str, Any] = {"biases": c.biases, "extras": c.extras, "epilogue": c.epilogue}
     parts, share = strategies.parts_of_tiles(planner.target, problem, t)
-    sums = planner.scratch((parts, *out.shape), t.sums) if t.is_split else out
+    sums = planner.scratch((parts, *out.shape), t.sums) if parts > 1 else out
     planner.launch(
         convolve_by_tiles.configure(cubes_per_sm=2),
         Over(cubes * parts, "cube", t.units),
@@ -345,9 +345,9 @@ def _launch_tiles(planner: Planner, c: Convolution, t: Tile) -> None:
         share=share,
         window=problem.window,
         t=t,
-        **({"biases": (), "extras": (), "epilogue": None} if t.is_split else ends),
+        **({"biases": (), "extras": (), "epilogue": None} if parts > 1 else ends),
     )
-    if t.is_split:
+    if parts > 1:
         lines = Over(prod(out.shape) // t.line, "unit", JOINING_UNITS)
         planner.launch(join_parts, lines, sums=sums, out=out, t=t, **ends)
 

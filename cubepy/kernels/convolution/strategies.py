@@ -226,8 +226,7 @@ def tile(target: Target, problem: Problem, line: int) -> Tile | None:
     fits = [m for m in made if m[0].shared_bytes <= target.shared_bytes and m[0].units <= units]
     if not fits:
         return None
-    t = min(fits, key=lambda m: _duration(target, p, *m))[0]
-    return replace(t, is_split=_share(target, p, t) < _steps(p, t))
+    return min(fits, key=lambda m: _duration(target, p, *m))[0]
 
 
 def _depths(problem: Problem, s: Shape) -> list[int]:
@@ -259,24 +258,17 @@ def _tiles(problem: Problem, t: Tile) -> int:
     return problem.groups * -(-pixels // t.height) * -(-problem.group_filters // t.width)
 
 
-def _share(target: Target, problem: Problem, t: Tile) -> int:
-    """Steps of a part: all, unless tiles leave most multiprocessors idle."""
+def parts_of_tiles(target: Target, problem: Problem, t: Tile) -> tuple[int, int]:
+    """Parts of k, and the steps of each: all, unless tiles leave most multiprocessors idle."""
     steps = _steps(problem, t)
     wanted = target.multiprocessors // _tiles(problem, t)
-    parts = min(wanted, steps // LEAST_STEPS, MOST_PARTS)
-    return -(-steps // parts) if parts > 1 else steps
-
-
-def parts_of_tiles(target: Target, problem: Problem, t: Tile) -> tuple[int, int]:
-    """Parts of k, and the steps of each."""
-    share = _share(target, problem, t)
-    return -(-_steps(problem, t) // share), share
+    share = -(-steps // max(1, min(wanted, steps // LEAST_STEPS, MOST_PARTS)))
+    return -(-steps // share), share
 
 
 def _duration(target: Target, problem: Problem, t: Tile, s: Shape) -> float:
     """The time of the multiprocessor that has the most cubes."""
-    share = _share(target, problem, t)
-    parts = -(-_steps(problem, t) // share)
+    parts, share = parts_of_tiles(target, problem, t)
     most = -(-_tiles(problem, t) * parts // target.multiprocessors)
     products = t.height * t.width * t.depth * max(1 / s.alone, most / s.full)
     joining = JOIN if parts > 1 else 0

@@ -33,8 +33,7 @@ class Tile:
     A cube is `down` by `across` units, each of which makes `rows` by `columns` sums in steps of
     `depth` channels; `lanes` units that follow each other lie side by side. `is_whole`: the
     channels of a group are whole steps. `has_channels_last`: channels lie densely in the array,
-    `puts_channels_last`: in the result, of which `line` elements are stored at once. `is_split`: a
-    cube makes one part of the steps.
+    `puts_channels_last`: in the result, of which `line` elements are stored at once.
     """
 
     down: int
@@ -48,7 +47,6 @@ class Tile:
     has_channels_last: bool
     puts_channels_last: bool
     line: int
-    is_split: bool = False
 
     @property
     def height(self) -> int:
@@ -114,14 +112,14 @@ def convolve_by_tiles(
     """A cube for each tile. `x` is [n, depth, row, column, channel], `weight` [group, tap, channel,
     filter] with whole tiles of filters, of which a group has `filters`.
 
-    `out` is [n, depth, row, column, filter] where it has channels last, else [n, filter, ...]. If
-    it is split, another axis in front counts the parts, each of which takes `share` steps.
+    `out` is [n, depth, row, column, filter] where it has channels last, else [n, filter, ...]; with
+    another axis in front it takes parts of the sums, each of `share` steps.
     """
     shares = cp.u32(weight.shape[3]) // t.width
     beside = shares * cp.u32(weight.shape[0])
     row, column = cp.u32(cp.CUBE_POS) // beside, cp.u32(cp.CUBE_POS) % beside
     steps = window.taps * ((cp.i32(weight.shape[2]) + t.depth - 1) // t.depth)
-    if t.is_split:
+    if out.rank > 5:
         parts = cp.u32(out.shape[0])
         part, row = cp.i32(row % parts), row // parts
         into, span = out[part], (part * share, min(part * share + share, steps))

@@ -10,7 +10,13 @@ from typing import Any
 
 import cubepy as cp
 from cubepy.ir.types import DType
-from cubepy.kernels.calls.cubes import cube_max, cube_min, over_group
+from cubepy.kernels.calls.cubes import (
+    cube_max,
+    cube_min,
+    join_rows,
+    over_group,
+    unit_of_columns,
+)
 from cubepy.kernels.calls.positions import count_up, product, unravelled
 from cubepy.record import dataclass
 
@@ -215,9 +221,7 @@ def search_shared_columns(x: cp.Tensor, out: cp.Tensor, find: cp.Comptime[Search
     columns, beside = out.shape[-1], cp.CUBE_DIM // find.down
     lines = (columns + find.line - 1) // find.line
     items = product(out.shape[:-1]) * lines
-    own, row = cp.UNIT_POS % beside, cp.UNIT_POS // beside
-    item = cp.CUBE_POS * beside + own
-    place = min(item, items - 1)
+    own, row, place, is_there = unit_of_columns(beside, items)
     where, at = unravelled(place // lines, out.shape[:-1]), place % lines * find.line
     seen, state = x[where], start(find, row)
     best = cp.shared((find.down, beside), cp.Line[find.dtype, find.line])
@@ -226,18 +230,6 @@ def search_shared_columns(x: cp.Tensor, out: cp.Tensor, find: cp.Comptime[Search
         here = cp.Line[find.index, find.line](find.index(i))
         state = better_of(state, read_line(seen[i], at, find, find.worst), here, find)
     best[row, own], indices[row, own] = state
-    cp.sync_cube()
-    find_first(best, indices, row, own, find.down // 2, find)
-    if row == 0 and item < items:
+    join_rows((best, indices), own, row, find.down, lambda a, b: first_of(a, b, find))
+    if row == 0 and is_there:
         cp.store(out[where], at, cp.i64(indices[0, own]))
-
-
-def find_first(best: Any, indices: Any, row: Any, own: Any, half: Any, find: Any) -> None:
-    """Join what units above each other found, in the first row."""
-    if half > 0:
-        if row < half:
-            one = best[row, own], indices[row, own]
-            two = best[row + half, own], indices[row + half, own]
-            best[row, own], indices[row, own] = first_of(one, two, find)
-        cp.sync_cube()
-        find_first(best, indices, row, own, half // 2, find)

@@ -37,7 +37,6 @@ from cubepy.kernels.reduction.strategies import (
     wide_rows_tiling,
 )
 from cubepy.kernels.reduction.wide_kernel import (
-    WideTiling,
     reduce_shared_columns,
     reduce_short_rows,
     reduce_wide_columns,
@@ -237,9 +236,7 @@ class Reducer:
     ) -> None:
         tiling = wide_columns_tiling(self._way, self._target, x, kept, axes)
         chunks = max(1, -(-axes[0].extent // tiling.chunk))
-        shared = shared_columns_tiling(self._target, self._op, x, kept, axes)
-        if chunks > 1 and shared is not None:
-            self._launch_shared_columns(shared, x, out, kept, axes)
+        if chunks > 1 and self._launch_shared_columns(x, out, kept, axes):
             return
         written, part = self._columns_result(out, kept, chunks, chunks == 1)
         lines = -(-written.shape[-1] // tiling.line)
@@ -258,20 +255,25 @@ class Reducer:
             self._launch_rest(written, out, kept, place)
 
     def _launch_shared_columns(
-        self, tiling: WideTiling, x: Memory, out: Memory, kept: list[Axis], axes: list[Axis]
-    ) -> None:
-        written, part = self._columns_result(out, kept, 1, True)
+        self, x: Memory, out: Memory, kept: list[Axis], axes: list[Axis]
+    ) -> bool:
+        """Reduce columns by units above each other, if these have few rows each then."""
+        tiling = shared_columns_tiling(self._target, self._op, x, kept, axes)
+        if tiling is None:
+            return False
+        written, _ = self._columns_result(out, kept, 1, True)
         lines = prod(written.shape[:-1]) * -(-written.shape[-1] // tiling.line)
         self._planner.launch(
             reduce_shared_columns,
             Over(-(-lines // tiling.beside), "cube", tiling.units),
             x=seen(x, [*kept[:-1], *axes, kept[-1]]),
-            centre=part._views(kept),
+            centre=self._views(kept),
             out=written,
             count=self._count,
-            op=part._op,
+            op=self._op,
             tiling=tiling,
         )
+        return True
 
 
 def _as_numbers(x: Memory) -> Memory:

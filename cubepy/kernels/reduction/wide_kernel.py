@@ -6,7 +6,15 @@ from __future__ import annotations
 from typing import Any
 
 import cubepy as cp
-from cubepy.kernels.calls.cubes import cube_max, cube_min, cube_prod, cube_sum, over_group
+from cubepy.kernels.calls.cubes import (
+    cube_max,
+    cube_min,
+    cube_prod,
+    cube_sum,
+    join_rows,
+    over_group,
+    unit_of_columns,
+)
 from cubepy.kernels.calls.positions import product, unravelled
 from cubepy.kernels.reduction.kernel import (
     across,
@@ -186,9 +194,7 @@ def reduce_shared_columns(
     columns = out.shape[kept + 1]
     lines = (columns + line - 1) // line
     items = product(out.shape[: kept + 1]) * lines
-    own, row = cp.UNIT_POS % tiling.beside, cp.UNIT_POS // tiling.beside
-    item = cp.CUBE_POS * tiling.beside + own
-    place = min(item, items - 1)
+    own, row, place, is_there = unit_of_columns(tiling.beside, items)
     where, at = unravelled(place // lines, out.shape[: kept + 1]), place % lines * line
     seen, middle = x[where[:kept]], tuple(c[where[:kept]] for c in centre)
     span = row, x.shape[kept], down
@@ -200,17 +206,7 @@ def reduce_shared_columns(
     else:
         c = centre_line(middle, at, line, 0)
         parts[row, own] = column_total(seen, at, span, start, op, 0, c)
-    cp.sync_cube()
-    join_rows(parts, row, own, down // 2, op)
-    if row == 0 and item < items:
+    join_rows((parts,), own, row, down, lambda a, b: (joined(a[0], b[0], op),))
+    if row == 0 and is_there:
         c = centre_line(middle, at, line, 0)
         cp.store(out[where], at, written_line(parts[0, own], op, count, c))
-
-
-def join_rows(parts: Any, row: Any, own: Any, half: Any, op: Any) -> None:
-    """Join what units above each other have, in the first row."""
-    if half > 0:
-        if row < half:
-            parts[row, own] = joined(parts[row, own], parts[row + half, own], op)
-        cp.sync_cube()
-        join_rows(parts, row, own, half // 2, op)

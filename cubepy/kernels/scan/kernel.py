@@ -75,6 +75,23 @@ def carried(totals: Any, chunk: Any, op: Any) -> Any:
     return found
 
 
+def chunk_at(i: Any, out: Any, tiling: Any) -> Any:
+    """Of the i-th chunk of all: the kept axes, its number, and its elements [first, end)."""
+    kept, n = tiling.kept, out.shape[tiling.kept]
+    chunks = (n + tiling.chunk - 1) // tiling.chunk
+    where, chunk = unravelled(i // chunks, out.shape[:kept]), i % chunks
+    first = chunk * tiling.chunk
+    return where, chunk, (first, min(first + tiling.chunk, n))
+
+
+def chunks_of_cube(out: Any, tiling: Any) -> Any:
+    """The chunks [begin, end) of all that a cube takes."""
+    kept, n = tiling.kept, out.shape[tiling.kept]
+    count = (n + tiling.chunk - 1) // tiling.chunk * product(out.shape[:kept])
+    begin = cp.CUBE_POS * tiling.band
+    return begin, min(begin + tiling.band, count)
+
+
 # Rows
 
 
@@ -115,14 +132,10 @@ def scan_rows(
     tiling: cp.Comptime[ScanTiling],
 ) -> None:
     """A cube of one unit scans `band` chunks of rows; `totals`: none, or those of all chunks."""
-    kept, n = tiling.kept, out.shape[tiling.kept]
-    chunks = (n + tiling.chunk - 1) // tiling.chunk
-    items, begin = chunks * product(out.shape[:kept]), cp.CUBE_POS * tiling.band
-    for i in range(begin, min(begin + tiling.band, items)):
-        where, chunk = unravelled(i // chunks, out.shape[:kept]), i % chunks
-        first = chunk * tiling.chunk
+    begin, end = chunks_of_cube(out, tiling)
+    for i in range(begin, end):
+        where, chunk, span = chunk_at(i, out, tiling)
         start = carried(tuple(t[where] for t in totals), chunk, op)
-        span = (first, min(first + tiling.chunk, n))
         scan_span(x[where], out[where], span, start, op, tiling)
 
 

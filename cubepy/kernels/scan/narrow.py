@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import cubepy as cp
-from cubepy.kernels.calls.positions import product, unravelled
-from cubepy.kernels.scan.kernel import joined, prefixes, read, write
+from cubepy.kernels.calls.positions import unravelled
+from cubepy.kernels.scan.kernel import chunk_at, chunks_of_cube, joined, prefixes, read, write
 from cubepy.kernels.scan.problem import Scan
 from cubepy.record import dataclass
 
@@ -81,14 +81,10 @@ def scan_narrow_columns(
     tiling: cp.Comptime[NarrowTiling],
 ) -> None:
     """A cube of one unit scans `band` chunks; `totals`: none, or those of all chunks."""
-    kept, n = tiling.kept, out.shape[tiling.kept]
-    chunks = (n + tiling.chunk - 1) // tiling.chunk
-    items, begin = chunks * product(out.shape[:kept]), cp.CUBE_POS * tiling.band
-    for i in range(begin, min(begin + tiling.band, items)):
-        where, chunk = unravelled(i // chunks, out.shape[:kept]), i % chunks
-        first = chunk * tiling.chunk
+    begin, end = chunks_of_cube(out, tiling)
+    for i in range(begin, end):
+        where, chunk, span = chunk_at(i, out, tiling)
         state = state_before(tuple(t[where] for t in totals), chunk, op, tiling)
-        span = (first, min(first + tiling.chunk, n))
         scan_rows_of(x[where], (out[where],), span, state, op, tiling)
 
 
