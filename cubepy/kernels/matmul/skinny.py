@@ -158,9 +158,9 @@ def launch_thin(
 def vectors(target: Target, problem: Problem) -> Vectors | None:
     """Lines of 16 bytes for each unit; None where others are faster.
 
-    They are for more rows than units can multiply meanwhile, for a k so short that most units of a
-    cube would have nothing of it, and from two rows on where tiles bring lines of rows of the right
-    factor beside the products (H100, 8x1024 by 8192 columns: 18 us, these 31).
+    Others are for more rows than units can multiply meanwhile, for a k so short that most units of
+    a cube would have nothing of it, and from two rows on where tiles copy lines of rows of the
+    right factor while they multiply (H100, 8x1024 by 8192 columns: 18 us, by vectors 31).
     """
     if problem.m > VECTOR_ROWS or problem.k < SHORT:
         return None

@@ -116,11 +116,9 @@ def _launch(
     size = x.dtype.itemsize, out.dtype.itemsize
     dense = row.strides == size or row.extent == 1
     columns = bool(rest) and not dense and rest[-1].strides == size
-    if (
-        columns
-        and rest[-1].ends_on(row)
-        and (ways := narrow_tilings(planner.target, op, rest, row))
-    ):
+    follow = columns and rest[-1].ends_on(row)
+    ways = narrow_tilings(planner.target, op, rest, row) if follow else ()
+    if ways:
         _launch_narrow_columns(planner, op, x, out, rest, row, ways)
     elif columns:
         _launch_columns(planner, op, x, out, rest, row)
