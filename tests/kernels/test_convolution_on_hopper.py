@@ -11,6 +11,7 @@ from cubepy.ir.types import bf16, f16, f32
 from cubepy.kernels.calls.inspection import record
 from cubepy.kernels.convolution import waves
 from cubepy.kernels.convolution.problem import Problem, make_window, result_extents
+from cubepy.kernels.convolution.tensor_cores import UNROLLED, shift_of
 from cubepy.targets import cuda_target
 from tests.optional import require_package
 
@@ -88,7 +89,7 @@ def test_shared_memory_suffices(stride: int):
 def test_shifts_are_those_of_the_taps():
     t = next(t for t in waves.tilings(HOPPER, SQUARE, bf16) if t.shared == 2)
     assert t.extents == (57, 57)
-    assert [t.shift_of(k) for k in range(9)] == [0, 1, 2, 57, 58, 59, 114, 115, 116]
+    assert [shift_of(k, t) for k in range(9)] == [0, 1, 2, 57, 58, 59, 114, 115, 116]
     assert t.run == t.pixels * t.across + 116
 
 
@@ -120,6 +121,17 @@ def test_its_text_is_compiled(arrays: Any, options: Any):
     text = launch.launcher.inspect(**launch.arguments, target="cuda:sm_90a", stage="ptx")
     assert text.count("wgmma.mma_async") % (t.shifts * t.depth // 16) == 0
     assert ".im2col.mbarrier" in text
+    assert "st.local" not in text
+
+
+def test_many_taps_of_a_load_are_no_long_text():
+    require_package("cuda.bindings")
+    specs = {"x": cp.spec("bf16[2,3000,64]"), "weight": cp.spec("bf16[64,64,400]")}
+    launch = record(cp.kernels.conv1d, specs, {"layout": "NLC", "padding": 200}, HOPPER)[-1]
+    t = launch.arguments["t"]
+    assert t.shifts > UNROLLED
+    text = launch.launcher.inspect(**launch.arguments, target="cuda:sm_90a", stage="ptx")
+    assert text.count("wgmma.mma_async") <= 2 * t.depth // 16
     assert "st.local" not in text
 
 

@@ -25,6 +25,7 @@ SPREAD = [
     ((1, 6, 9, 9), (8, 6, 3, 3), {"dilation": 2, "padding": 2}),
     ((1, 7, 9, 9), (8, 7, 1, 3), {}),
     ((1, 20, 7, 7), (8, 20, 3, 2), {"stride": 2, "padding": 1}),
+    ((2, 1, 2, 300), (8, 1, 2, 100), {"padding": (1, 50)}),
 ]
 
 
@@ -74,9 +75,11 @@ def test_what_is_filled(x_shape: Any, w_shape: Any, options: Any, which: int, mo
     for launch, given, name in ((pixels, x, "x"), (weights, w, "weight")):
         held = np.full(launch.arguments["out"].shape, np.nan, np.float16)
         more = {name: launch.arguments[name] for name in ("before", "f")}
+        share = 7  # a part of a row
+        stores = held.shape[3] * held.shape[4] // more["f"].line
         wide = given.reshape(*given.shape[:2], 1, *given.shape[2:]).astype(np.float16)
-        launcher = launch.kernel[int(np.prod(held.shape[:3])), 1]
-        launcher(x=wide, out=held, **more)
+        launcher = launch.kernel[int(np.prod(held.shape[:3])) * -(-stores // share), 1]
+        launcher(x=wide, out=held, share=share, **more)
         operands.append(as_planned(held, tiles.arguments[name].array).astype(np.float64))
     left, right = operands
     found = by_taps(left, right, tiles.arguments["t"])

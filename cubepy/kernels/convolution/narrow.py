@@ -27,6 +27,8 @@ from cubepy.record import dataclass
 
 UNITS = 256
 """The most units of a wide cube."""
+SHARE = 4 * UNITS
+"""The most lines that a cube copies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +86,18 @@ def fill_rows(
     out: cp.Tensor,
     before: cp.Comptime[Triple],
     f: cp.Comptime[Filling],
+    share: cp.Comptime[int],
 ) -> None:
-    """A cube copies one row of pixels of `x`, [n, channel, depth, row, column], to `out`,
-    [n, depth, row, column, channel], which begins `before` it; zeros stand for what is not there.
+    """A cube copies a row of pixels of `x`, [n, channel, depth, row, column], or `share` lines of
+    it, to `out`, [n, depth, row, column, channel], which begins `before` it; zeros stand for what
+    is not there.
     """
-    n, z, y = unravelled(cp.CUBE_POS, out.shape[:3])
+    lines = f.channels // f.line
+    total = out.shape[3] * lines
+    n, z, y, part = unravelled(cp.CUBE_POS, (*out.shape[:3], (total + share - 1) // share))
     source, depth, row = x[n], z - before[0], y - before[1]
     is_there = depth >= 0 and depth < x.shape[2] and row >= 0 and row < x.shape[3]
-    lines = f.channels // f.line
-    for k in range(cp.UNIT_POS, out.shape[3] * lines, cp.CUBE_DIM):
+    for k in range(part * share + cp.UNIT_POS, min((part + 1) * share, total), cp.CUBE_DIM):
         place, first = k // lines, k % lines * f.line
         column = place - before[2]
         held = cp.local(f.line, out.dtype, fill=0)
@@ -150,5 +155,5 @@ def _room(planner: Planner, extents: Sequence[int], dtype: DType, f: Filling) ->
 def _fill(planner: Planner, x: Memory, made: Memory, before: Triple, f: Filling) -> None:
     stores = made.shape[3] * f.channels // f.line
     units = min(UNITS, _multiple(stores, 32)) if is_wide(planner.target) else 1
-    rows: Any = Over(prod(made.shape[:3]), "cube", units)
-    planner.launch(fill_rows, rows, x=x, out=made, before=before, f=f)
+    parts: Any = Over(prod(made.shape[:3]) * -(-stores // SHARE), "cube", units)
+    planner.launch(fill_rows, parts, x=x, out=made, before=before, f=f, share=SHARE)

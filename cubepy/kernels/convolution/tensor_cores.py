@@ -28,6 +28,8 @@ FILTERS = pipelines.ROWS
 """Filters of a warpgroup."""
 PIECE = 8
 """Filters that a unit stores at once."""
+UNROLLED = 64
+"""Taps of a load whose products are unrolled, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ class Tiles:
     @property
     def halo(self) -> int:
         """Pixels of a load behind those of the first tap."""
-        return self.shift_of(self.shifts - 1) if self.shifts > 1 else 0
+        return shift_of(self.shifts - 1, self)
 
     @property
     def run(self) -> int:
@@ -113,14 +115,18 @@ class Tiles:
         """Tiles along filters."""
         return -(-self.filters // (FILTERS * self.down))
 
-    def shift_of(self, tap: int) -> int:
-        """How many pixels later a tap of a load begins."""
-        place, step = 0, 1
-        for axis in range(len(self.kernel) - 1, len(self.kernel) - 1 - self.shared, -1):
-            place += tap % self.kernel[axis] * self.dilation[axis] * step
-            tap //= self.kernel[axis]
-            step *= self.extents[axis]
-        return place
+
+def shift_of(tap: Any, t: Any) -> Any:
+    """How many pixels later a tap of a load begins."""
+    split = len(t.kernel) - t.shared
+    return _shift(tap, t.kernel[split:], t.dilation[split:], t.extents[split:])
+
+
+def _shift(tap: Any, kernel: Any, dilation: Any, extents: Any) -> Any:
+    if not kernel:
+        return 0
+    row = _shift(tap // kernel[-1], kernel[:-1], dilation[:-1], extents[:-1])
+    return row * extents[-1] + tap % kernel[-1] * dilation[-1]
 
 
 def place_of(pixel: Any, extents: Any) -> Any:
@@ -244,7 +250,6 @@ def multiply(
     row, column = mine % t.down, mine // t.down  # in uniform registers, as descriptors are
     across = pipelines.ROW_BYTES if t.is_turned else t.swizzle
     left = cp.cuda.wgmma_descriptor(weights, (0, row, 0), 16, 8 * across, swizzle=across)
-    along = pipelines.ROW_BYTES if t.is_turned else 2  # of 16 bytes each, to the next 16 channels
     right = cp.cuda.wgmma_descriptor(
         pixels, (0, t.pixels * column, 0), 16, 8 * t.swizzle, swizzle=t.swizzle
     )
@@ -256,23 +261,13 @@ def multiply(
             step = steps.start()
         for k in range(t.chunks * t.windows):
             loads.wait(load)
-            for shift in cp.unroll(range(t.shifts)):
-                steps.wait(step)
-                cp.cuda.wgmma_fence()
-                w = left + cp.u64(step.stage * (FILTERS * t.down * t.depth // 8))
-                p = right + cp.u64((load.stage * t.rows + t.shift_of(shift)) * (t.depth // 8))
-                for q in cp.unroll(range(t.depth // 16)):
-                    a, b = w + cp.u64(along * q), p + cp.u64(2 * q)
-                    sums = cp.cuda.wgmma(sums, a, b, t.dtype, t.is_turned)
-                cp.cuda.wgmma_commit()
-                sums = cp.cuda.wgmma_wait(sums, 1)
-                if unit == 0 and (k > 0 or shift > 0):
-                    if not t.is_resident:
-                        steps.release(last_step)
-                    if shift == 0:
-                        loads.release(last_load)
-                last_step = step.stage
-                step = steps.following(step)
+            among = (left, right, loads, steps, load, last_load)
+            if t.shifts <= UNROLLED:
+                for shift in cp.unroll(range(t.shifts)):
+                    sums, step, last_step = multiply_tap(sums, step, last_step, k, shift, among, t)
+            else:
+                for shift in range(t.shifts):
+                    sums, step, last_step = multiply_tap(sums, step, last_step, k, shift, among, t)
             last_load = load.stage
             load = loads.following(load)
         sums = cp.cuda.wgmma_wait(sums, 0)
@@ -283,6 +278,30 @@ def multiply(
         filter = (cp.i32(tile) % t.columns * t.down + row) * FILTERS
         pixel = (cp.i32(tile) // t.columns * t.across + column) * t.pixels
         store_tile(out, staged, sums, me, filter, pixel, ends, t)
+
+
+def multiply_tap(
+    sums: Any, step: Any, last_step: Any, k: Any, shift: Any, among: Any, t: Any
+) -> Any:
+    """Add the products of one tap of load `k`; the sums, and the next and the last step. Stages are
+    released when the products of the tap behind theirs have begun."""
+    left, right, loads, steps, load, last_load = among
+    unit, along = cp.UNIT_POS % pipelines.WARPGROUP, pipelines.ROW_BYTES if t.is_turned else 2
+    steps.wait(step)
+    cp.cuda.wgmma_fence()
+    place = load.stage * t.rows + cp.i32(shift_of(shift, t))
+    w = left + cp.u64(step.stage * (FILTERS * t.down * t.depth // 8))
+    p = right + cp.u64(place * (t.depth // 8))
+    for q in cp.unroll(range(t.depth // 16)):  # `along`: 16 bytes each, to the next 16 channels
+        sums = cp.cuda.wgmma(sums, w + cp.u64(along * q), p + cp.u64(2 * q), t.dtype, t.is_turned)
+    cp.cuda.wgmma_commit()
+    sums = cp.cuda.wgmma_wait(sums, 1)
+    if unit == 0 and (k > 0 or shift > 0):
+        if not t.is_resident:
+            steps.release(last_step)
+        if shift == 0:
+            loads.release(last_load)
+    return sums, steps.following(step), step.stage
 
 
 def store_tile(
