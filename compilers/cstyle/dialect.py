@@ -77,6 +77,8 @@ class Dialect:
     `calls`: operations that are a call of a helper with their operands as they are (`{t}`: the
     scalar type of the first).
 
+    `end_of_loop`: what stands at the end of loops with barriers.
+
     `tensor_map` declares such a parameter; `cluster` the cubes that run together. `head_of_planes`
     fixes the size of planes in the head.
     """
@@ -136,6 +138,7 @@ class Dialect:
     vector_store: Spelling | None = None
     stream_store: Spelling | None = None
     unroll: str = "#pragma unroll"
+    end_of_loop: str = ""
     print_words: Mapping[str, str]
     print_float: Spelling = _AS_IT_IS
     prints_strings: bool = True

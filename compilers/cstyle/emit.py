@@ -406,6 +406,9 @@ class Emitter:
         for inner in body.ops[:-1]:
             self._op(inner, body)
         self._end(body.terminator, body)
+        if self.dialect.end_of_loop and any(inner.row is ops.SYNC_CUBE for inner in body.ops):
+            self.use_helpers(self.dialect.end_of_loop)
+            self.w.line(f"{self.dialect.end_of_loop};")
         self._merges = merges
         self._loops.pop()
         self.w.close()

@@ -66,6 +66,16 @@ def _functions() -> Spellings:
 _FENCES = "CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE"
 STORAGE_FENCE = "storage_fence"
 _ORDERS = "defined(__opencl_c_atomic_order_seq_cst) && defined(__opencl_c_atomic_scope_device)"
+END_OF_LOOP = "end_of_loop"
+_END_OF_LOOP = Helper(
+    f"""#ifdef POCL_DEVICE_ADDRESS_BITS
+#define {END_OF_LOOP}() barrier(CLK_LOCAL_MEM_FENCE)
+#else
+#define {END_OF_LOOP}()
+#endif"""
+)
+"""PoCL 3 gives all units the condition of one behind the last barrier of a loop, where the loop does
+not change it."""
 _STORAGE_FENCE = Helper(
     f"""static inline void {STORAGE_FENCE}(void) {{
 #if __OPENCL_C_VERSION__ == 200 || ({_ORDERS})
@@ -296,7 +306,9 @@ BASE = Dialect(
         "hidden_long_negation": _hidden_negation("hidden_long_negation", "long", "ulong", 64, "l"),
         "note_fault": _NOTE,
         STORAGE_FENCE: _STORAGE_FENCE,
+        END_OF_LOOP: _END_OF_LOOP,
     },
+    end_of_loop=f"{END_OF_LOOP}()",
     vector_load=Spelling("vload{width}(0, {0})"),
     vector_store=Spelling("vstore{width}({1}, 0, {0})"),
     unroll="__attribute__((opencl_unroll_hint))",

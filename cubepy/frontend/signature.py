@@ -13,7 +13,7 @@ from math import copysign
 from typing import Any, TypeAlias
 
 from cubepy.frontend.values import is_frozenset, is_generated, is_tuple, type_of
-from cubepy.ir.core import UNLIMITED, Kernel
+from cubepy.ir.core import ALIGNMENT, UNLIMITED, Kernel
 from cubepy.ir.types import DType
 from cubepy.lang.arrays import content, is_numpy
 from cubepy.lang.function import read_source, unwrap
@@ -86,7 +86,8 @@ Arg: TypeAlias = TensorArg | ScalarArg | TensorMapArg | ComptimeArg | StructArg
 class Signature:
     """All arguments of a kernel by name, and the comptime facts of the launch.
 
-    `limit`, `flat`, `aligned` and `small`: see `ir.core.Kernel`; traces do not depend on them.
+    `limit`, `flat`, `aligned`, `small` and `alignment`: see `ir.core.Kernel`; traces do not depend
+    on them.
     """
 
     args: tuple[tuple[str, Arg], ...]
@@ -99,12 +100,13 @@ class Signature:
     flat: bool = False
     aligned: frozenset[str] = frozenset()
     small: frozenset[str] = frozenset()
+    alignment: int = ALIGNMENT
 
     def traced(self) -> Signature:
         """The signature of the trace: without what only passes look at."""
         none: frozenset[str] = frozenset()
         facts = {"limit": UNLIMITED, "flat": False, "aligned": none, "small": none}
-        return replace(self, noalias=True, **facts)
+        return replace(self, noalias=True, alignment=ALIGNMENT, **facts)
 
     def states(self, kernel: Kernel) -> Kernel:
         """A kernel with what this launch promises, besides what it was made for."""
@@ -115,6 +117,7 @@ class Signature:
             flat=kernel.flat or self.flat,
             aligned=kernel.aligned | self.aligned,
             small=kernel.small | self.small,
+            alignment=self.alignment,
         )
 
 

@@ -76,7 +76,7 @@ UNLIMITED = (1 << 63) - 1
 NARROW_LIMIT = 1 << 30
 """Two numbers up to here have a sum of 32 bits."""
 ALIGNMENT = 64
-"""Bytes that rows of aligned tensors begin at multiples of."""
+"""Bytes that rows of aligned tensors begin at multiples of, unless the target needs less."""
 SHARED_ALIGNMENT = 16
 """Bytes that every target aligns shared arrays to."""
 
@@ -98,7 +98,7 @@ class Kernel:
     of the launch that code is compiled for, by the names in `targets.LAUNCH_ATTRIBUTES`, sorted.
     `limit`: no extent, size, stride or offset of an element of an argument and no number of units
     is larger. `flat`: the grid has one axis, x. `aligned`: tensors of which the base and all
-    strides but those of one element are multiples of `ALIGNMENT` bytes. `small`: numbers of 64
+    strides but those of one element are multiples of `alignment` bytes. `small`: numbers of 64
     bits that lie between 0 and `NARROW_LIMIT`.
     """
 
@@ -114,6 +114,7 @@ class Kernel:
     flat: bool = False
     aligned: frozenset[str] = frozenset()
     small: frozenset[str] = frozenset()
+    alignment: int = ALIGNMENT
 
     def attribute(self, name: str, default: Any) -> Any:
         """The value of a setting, `default` where it was not given."""

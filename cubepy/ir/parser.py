@@ -11,7 +11,7 @@ from dataclasses import fields
 from typing import Any, NoReturn
 
 from cubepy.artifact import KINDS, ParamKind
-from cubepy.ir.core import UNLIMITED, Attr, Kernel, Op, Param, Region, Value
+from cubepy.ir.core import ALIGNMENT, UNLIMITED, Attr, Kernel, Op, Param, Region, Value
 from cubepy.ir.ops import TABLE
 from cubepy.ir.types import Buffer, DType, Ref, Space, Type, find_dtype, make_line
 from cubepy.span import Span
@@ -109,11 +109,12 @@ class _Parser:
         attributes = self._launch_attributes()
         limit = self._integer() if self._accept("limit") else UNLIMITED
         flat = self._accept("flat")
+        alignment = self._integer() if self._accept("alignment") else ALIGNMENT
         aligned, small = self._counted("aligned"), self._counted("small")
         written = self._written()
         noalias = self._accept("noalias")
         body = self._region(())
-        facts = (limit, flat, aligned, small)
+        facts = (limit, flat, aligned, small, alignment)
         return Kernel(name, params, body, dims, plane, written, noalias, attributes, *facts)
 
     def _tables(self) -> None:

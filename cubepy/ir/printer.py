@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import fields
 
 from cubepy.artifact import Listing, Place
-from cubepy.ir.core import UNLIMITED, Attr, Kernel, Op, Param, Region, Value
+from cubepy.ir.core import ALIGNMENT, UNLIMITED, Attr, Kernel, Op, Param, Region, Value
 from cubepy.ir.types import Buffer, DType, Line, Ref
 from cubepy.span import Span
 
@@ -41,6 +41,8 @@ class _Printer:
             head += f" limit {kernel.limit}"
         if kernel.flat:
             head += " flat"
+        if kernel.alignment != ALIGNMENT:
+            head += f" alignment {kernel.alignment}"
         for keyword, names in (("aligned", kernel.aligned), ("small", kernel.small)):
             if names:
                 head += f" {keyword} {len(names)} " + " ".join(sorted(names))

@@ -76,12 +76,11 @@ class Layout:
             expected *= 1 if n is None else max(n, 1)
         return True
 
-    def alignment(self) -> int:
-        """64 where the base and every stride but the unit one are multiples of it, else 0."""
+    def begins_at(self, alignment: int) -> bool:
+        """Whether the base and every stride but the unit one are multiples of so many bytes."""
         size = self.dtype.itemsize
         others = [s * size for k, s in enumerate(self.strides) if k != self.axis]
-        whole = all(v % ALIGNMENT == 0 for v in (self.address, *others))
-        return ALIGNMENT if whole else 0
+        return all(v % alignment == 0 for v in (self.address, *others))
 
 
 def layout_of(kernel: str, name: str, memory: Memory) -> Layout:
@@ -380,7 +379,7 @@ def line_width(
 
 
 def tensor_arg(
-    layout: Layout, annotation: TensorAnnotation, width: int, collapse: bool
+    layout: Layout, annotation: TensorAnnotation, width: int, alignment: int, collapse: bool
 ) -> TensorArg:
     """What a kernel is specialised on, of one array."""
     rank, axis, shape = len(layout.shape), layout.axis, layout.shape
@@ -398,7 +397,7 @@ def tensor_arg(
         axis,
         layout.is_linear,
         divisible,
-        layout.alignment() if not collapse or layout.address % ALIGNMENT == 0 else 0,
+        alignment if layout.begins_at(alignment) else 0,
     )
 
 
@@ -424,10 +423,10 @@ def wrong_arguments(kernel: str, error: TypeError, signature: Any) -> Error:
 
 
 def finish(
-    items: list[tuple[str, Any]], matcher: Matcher, width: int, collapse: bool
+    items: list[tuple[str, Any]], matcher: Matcher, width: int, alignment: int, collapse: bool
 ) -> tuple[tuple[str, Arg], ...]:
     """The signature's arguments, once line size and float type are known."""
-    how = matcher.tensors, ScalarArg(matcher.float_dtype()), width, collapse
+    how = matcher.tensors, ScalarArg(matcher.float_dtype()), width, alignment, collapse
     return tuple([(name, _finished(item, *how)) for name, item in items])
 
 
@@ -436,13 +435,14 @@ def _finished(
     tensors: dict[str, tuple[Layout, TensorAnnotation]],
     float_arg: ScalarArg,
     width: int,
+    alignment: int,
     collapse: bool,
 ) -> Arg:
     if item is _PENDING_FLOAT:
         return float_arg
     if isinstance(item, str):
-        return tensor_arg(*tensors[item], width, collapse)
+        return tensor_arg(*tensors[item], width, alignment, collapse)
     if isinstance(item, StructArg):
-        items = [_finished(i, tensors, float_arg, width, collapse) for i in item.items]
+        items = [_finished(i, tensors, float_arg, width, alignment, collapse) for i in item.items]
         return StructArg(item.cls, item.names, tuple(items))
     return item

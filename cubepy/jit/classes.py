@@ -11,22 +11,26 @@ from math import prod
 
 from cubepy.frontend.facts import Facts
 from cubepy.frontend.signature import Arg, ScalarArg, Signature, StructArg
-from cubepy.ir.core import NARROW_LIMIT, UNLIMITED
+from cubepy.ir.core import ALIGNMENT, NARROW_LIMIT, UNLIMITED
 from cubepy.ir.types import i64
 from cubepy.jit.arguments import Layout, Matcher
 from cubepy.jit.grid import Dim3
-from cubepy.targets import CHECKED_LIMIT
+from cubepy.targets import CHECKED_LIMIT, Target
 
 
-def promised(signature: Signature, matcher: Matcher, facts: Facts, count: Dim3) -> Signature:
-    """The signature with what a launch of so many cubes promises."""
+def promised(
+    signature: Signature, matcher: Matcher, facts: Facts, count: Dim3, alignment: int
+) -> Signature:
+    """The signature with what a launch of so many cubes promises, with rows that begin at multiples
+    of `alignment` bytes."""
     units = prod(count) * prod(signature.cube_dim)
     return replace(
         signature,
         limit=limit_of(matcher, units),
         flat=count[1:] == (1, 1),
-        aligned=aligned(matcher, facts.lined),
+        aligned=aligned(matcher, facts.lined, alignment),
         small=small(matcher, signature.args),
+        alignment=alignment,
     )
 
 
@@ -45,10 +49,16 @@ def _numbers(layout: Layout) -> Iterator[int]:
     yield from strides
 
 
-def aligned(matcher: Matcher, names: Collection[str]) -> frozenset[str]:
+def alignment_of(target: Target) -> int:
+    """What lines of a target need their addresses to be multiples of, in bytes; CPUs need nothing,
+    but write past the caches there."""
+    return target.line_alignment or ALIGNMENT
+
+
+def aligned(matcher: Matcher, names: Collection[str], alignment: int) -> frozenset[str]:
     """Those of the tensors whose rows begin at aligned addresses."""
     tensors = matcher.tensors
-    return frozenset(n for n in names if n in tensors and tensors[n][0].alignment())
+    return frozenset(n for n in names if n in tensors and tensors[n][0].begins_at(alignment))
 
 
 def small(matcher: Matcher, args: tuple[tuple[str, Arg], ...]) -> frozenset[str]:

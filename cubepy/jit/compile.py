@@ -23,6 +23,7 @@ from cubepy.frontend.signature import Signature, comptime_key, comptime_type
 from cubepy.ir.core import Kernel
 from cubepy.ir.depth import deep_calls
 from cubepy.jit.ahead import check_kept, is_ahead, note_kernel
+from cubepy.jit.classes import alignment_of
 from cubepy.lang.arrays import content, is_numpy
 from cubepy.lang.containers import buffer, is_mapping, is_ordered, may_change_inside
 from cubepy.options import Options
@@ -201,6 +202,10 @@ class Specialisations:
     def after_fork(self) -> None:
         """A thread that is lost may have held the lock; what it made was not there yet."""
         self._lock = RLock()
+
+    def alignment(self, target: Target) -> int:
+        """What rows of aligned tensors begin at multiples of, in bytes."""
+        return alignment_of(target)
 
     def facts(self, signature: Signature, target: Target) -> Facts:
         """What a trace of the function finds for this signature."""

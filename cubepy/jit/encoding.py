@@ -324,9 +324,11 @@ def _array_row(rule: ArrayRule, device: int) -> list[int]:
     code = _CODES.get(found.numpy_name)
     _require(code is not None and rule.rank <= tables.MAX_RANK)
     assert code is not None
-    flags = rule.is_linear, bool(rule.is_aligned), rule.is_written
+    alignment = rule.alignment if rule.is_aligned else 0
+    flags = rule.is_linear, alignment, rule.is_written
     wanted = tables.array_class(code, rule.rank, rule.axis, *flags, device)
-    flags = True, rule.is_aligned is not None, rule.is_written
+    alignment = 0 if rule.is_aligned is None else rule.alignment
+    flags = True, alignment, rule.is_written
     mask = tables.array_class(0xFF, 0xFF, 0xFE, *flags, tables.MAX_PLACE)
     whole = 2 if rule.is_whole is None else int(rule.is_whole)
     return [tables.Rule.ARRAY, wanted, mask, whole, 0, 0, 0, 0, rule.is_written, rule.is_line]
@@ -338,8 +340,8 @@ def _map_row(words: Words, rule: MapRule, value: TensorMap, device: int) -> list
     code, rank = _CODES.get(found.numpy_name), len(memory.shape)
     _require(code is not None and type(value.box) is tuple and rank <= tables.MAX_RANK)
     assert code is not None
-    wanted = tables.array_class(code, rank, None, False, False, rule.is_written, device)
-    flags = False, False, rule.is_written
+    wanted = tables.array_class(code, rank, None, False, 0, rule.is_written, device)
+    flags = False, 0, rule.is_written
     mask = tables.array_class(0xFF, 0xFF, None, *flags, tables.MAX_PLACE)
     held = [words.object(v) for v in (value.box, value.swizzle, value.pixels)]
     place = words.add(_layout(memory), 2 * rank)

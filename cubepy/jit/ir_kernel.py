@@ -15,7 +15,7 @@ from cubepy.frontend.facts import Facts
 from cubepy.frontend.signature import Signature as CallSignature
 from cubepy.ir import ops
 from cubepy.ir.accesses import written_arguments
-from cubepy.ir.core import ALIGNMENT, NARROW_LIMIT, Kernel, Param
+from cubepy.ir.core import NARROW_LIMIT, Kernel, Param
 from cubepy.ir.types import Buffer, DType, element_of
 from cubepy.ir.verify import InvalidIR, verify
 from cubepy.jit.arguments import Layout, Matcher, wrong_arguments
@@ -253,6 +253,10 @@ class _CompiledIR(Specialisations):
             lined=set(ir.aligned),
         )
 
+    def alignment(self, target: Target) -> int:
+        """What the IR says, on all targets."""
+        return self._ir.alignment
+
     def facts(self, signature: CallSignature, target: Target) -> Facts:
         """What the operations of the IR say; no trace is needed."""
         return self._known
@@ -278,7 +282,7 @@ class _CompiledIR(Specialisations):
         elif missing and missing[0] in ir.small:
             reason = f"it is not between 0 and {NARROW_LIMIT}"
         elif missing:
-            reason = f"its address or a stride is no multiple of {ALIGNMENT} bytes"
+            reason = f"its address or a stride is no multiple of {ir.alignment} bytes"
         if reason:
             argument = missing[0] if missing and "it" in reason[:3] else "the launch"
             raise fail("E424", kernel=ir.name, argument=argument, reason=reason)
@@ -325,7 +329,7 @@ def _misfit(ir: Kernel, name: str, kind: Data, layout: Layout) -> str:
     unit = kind.unit_axis
     if unit is not None and unit < len(layout.strides) and layout.strides[unit] != 1:
         return f"its stride along axis {unit} is not one element"
-    if kind.align and layout.alignment() < kind.align:
+    if kind.align and not layout.begins_at(kind.align):
         return f"its address or a stride is no multiple of {kind.align} bytes"
     extent = (
         layout.shape[unit]

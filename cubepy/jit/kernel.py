@@ -231,10 +231,12 @@ class CubeKernel(CubeFunction):
         dim = default_cube_dim(grid, plane)
         check_limits(self.__name__, Fixed((1, 1, 1), dim), target)
         checked, attributes = options.is_checked, options.attributes_on(target)
-        found = finish(items, matcher, width, False)
+        alignment = self.specialisations.alignment(target)
+        found = finish(items, matcher, width, alignment, False)
         signature = Signature(found, dim, plane, True, checked, attributes)
         facts = self.specialisations.facts(signature, target)
-        return promised(signature, matcher, facts, _nominal_count(grid, facts.uses_axes))
+        count = _nominal_count(grid, facts.uses_axes)
+        return promised(signature, matcher, facts, count, alignment)
 
     def bind_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Arguments by name, with defaults; `LaunchError` E406 where they do not match."""

@@ -185,13 +185,15 @@ def prepare(
     width = line_width(matcher.tensors, target, options.line_size)
     dim = default_cube_dim(grid, plane)
     checked, attributes = options.is_checked, options.attributes_on(target)
-    args = finish(items, matcher, width, False)
+    alignment = specialisations.alignment(target)
+    args = finish(items, matcher, width, alignment, False)
     signature = Signature(args, dim, plane, True, checked, attributes)
     collapsed = _can_collapse(matcher, width) and _asks_for_flat(
         specialisations.facts(signature, target)
     )
     if collapsed:
-        signature = replace(signature, args=finish(items, matcher, width, True))
+        args = finish(items, matcher, width, alignment, True)
+        signature = replace(signature, args=args)
     facts = specialisations.facts(signature, target)
     check_written(kernel, facts.written, matcher.memories)
     report_written(facts.written, matcher.memories)
@@ -203,7 +205,7 @@ def prepare(
     check_clusters(kernel, count, options.clusters, target)
     if checked:
         check_sizes(kernel, matcher, prod(count) * prod(dim))
-    signature = promised(signature, matcher, facts, count)
+    signature = promised(signature, matcher, facts, count, alignment)
     if not has_addresses:
         signature = replace(signature, aligned=frozenset())
     compiled = specialisations.get(signature, device)

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class ArrayRule:
     """An array of a class of layouts. `axis`: the last of stride one; `is_linear`: row-major
-    without gaps; `is_aligned`: rows begin at multiples of 64 bytes; `is_whole`: the extent along
-    the axis is a multiple of the line size. None: either will do."""
+    without gaps; `is_aligned`: rows begin at multiples of `alignment` bytes; `is_whole`: the extent
+    along the axis is a multiple of the line size. None: either will do."""
 
     path: str
     dtype: str
@@ -47,6 +47,7 @@ class ArrayRule:
     is_whole: bool | None
     is_line: bool
     is_written: bool
+    alignment: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,9 +165,8 @@ def plan_of(
     is_collapsed: bool,
 ) -> LaunchPlan:
     """The plan of a launch whose arguments were matched and whose code was compiled."""
-    rules = [
-        rule for name, arg in signature.args for rule in _rules(name, arg, matcher, facts, width)
-    ]
+    how = matcher, facts, width, signature.alignment
+    rules = [rule for name, arg in signature.args for rule in _rules(name, arg, *how)]
     return LaunchPlan(
         matcher.kernel,
         tuple(rules),
@@ -182,14 +182,16 @@ def plan_of(
     )
 
 
-def _rules(name: str, arg: Arg, matcher: Matcher, facts: Facts, width: int) -> list[Rule]:
+def _rules(
+    name: str, arg: Arg, matcher: Matcher, facts: Facts, width: int, alignment: int
+) -> list[Rule]:
     if isinstance(arg, StructArg):
         rules: list[Rule] = [StructRule(name, arg.cls.__qualname__, arg.names)]
         for field, item in zip(arg.names, arg.items, strict=True):
-            rules += _rules(f"{name}.{field}", item, matcher, facts, width)
+            rules += _rules(f"{name}.{field}", item, matcher, facts, width, alignment)
         return rules
     if isinstance(arg, TensorArg):
-        return [_array_rule(name, arg, *matcher.tensors[name], facts, width)]
+        return [_array_rule(name, arg, *matcher.tensors[name], facts, width, alignment)]
     if isinstance(arg, ScalarArg):
         value = matcher.given[name]
         small = is_small(matcher.scalars[name]) if arg.dtype is i64 else None
@@ -208,6 +210,7 @@ def _array_rule(
     annotation: TensorAnnotation,
     facts: Facts,
     width: int,
+    alignment: int,
 ) -> ArrayRule:
     is_line = annotation.is_line
     return ArrayRule(
@@ -216,10 +219,11 @@ def _array_rule(
         len(layout.shape),
         layout.axis,
         layout.is_linear,
-        bool(layout.alignment()) if is_line or name in facts.lined else None,
+        layout.begins_at(alignment) if is_line or name in facts.lined else None,
         arg.is_divisible if is_line and width > 1 else None,
         is_line,
         name in facts.written,
+        alignment,
     )
 
 

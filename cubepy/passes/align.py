@@ -27,7 +27,8 @@ class Alignments:
 
     def __init__(self, kernel: Kernel, facts: IntegerFacts) -> None:
         self._facts = facts
-        self._bases = {p.value: ALIGNMENT for p in kernel.params if p.argument in kernel.aligned}
+        aligned = (p.value for p in kernel.params if p.argument in kernel.aligned)
+        self._bases = dict.fromkeys(aligned, kernel.alignment)
 
     def align(self, op: Op) -> Op:
         """A load or store of a line with its alignment, if it does not state as much itself."""

@@ -13,7 +13,7 @@ from math import gcd
 
 from cubepy.artifact import Data, Extent, Stride
 from cubepy.ir import ops
-from cubepy.ir.core import ALIGNMENT, NARROW_LIMIT, UNLIMITED, Kernel, Op, Value
+from cubepy.ir.core import NARROW_LIMIT, UNLIMITED, Kernel, Op, Value
 from cubepy.ir.opdef import OpDef
 from cubepy.ir.types import INDICES, element_of
 from cubepy.passes.multiples import result_multiple
@@ -89,7 +89,8 @@ class IntegerFacts:
             rank = data.kind.rank or 0
             is_row = data.kind.linear and rank > 1 and isinstance(p.kind, Extent)
             if isinstance(p.kind, Stride) or (is_row and p.kind == Extent(rank - 1)):
-                self._multiples[p.value] = ALIGNMENT // element_of(data.value.type).itemsize
+                size = element_of(data.value.type).itemsize
+                self._multiples[p.value] = self._kernel.alignment // size
 
     def define(self, op: Op) -> None:
         """Note the results of a new operation."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import cubepy as cp
 from cubepy.array.memory import Memory
-from cubepy.ir.core import ALIGNMENT
+from cubepy.jit.classes import alignment_of
 from cubepy.targets import Target
 
 ONE_BY_ONE = GROUPS = 16
@@ -26,12 +26,13 @@ def is_wide(target: Target) -> bool:
     return target.kind not in ("cpu", "interpreter")
 
 
-def begins_lines(x: Memory) -> bool:
+def begins_lines(target: Target, x: Memory) -> bool:
     """Whether all rows of an array begin where launches promise that lines do, so that a line is
     one access of memory. Of other rows, lines of more than one element are read by element, and
     what neighbouring units read does not lie side by side."""
     strides = zip(x.shape[:-1], x.strides[:-1], strict=True)
-    return not any(v % ALIGNMENT for v in (x.address, *(s for n, s in strides if n > 1)))
+    places = (x.address, *(s for n, s in strides if n > 1))
+    return not any(v % alignment_of(target) for v in places)
 
 
 def units_of_short_row(target: Target, line: int, n: int, size: int) -> int:

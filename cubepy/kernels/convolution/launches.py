@@ -16,10 +16,12 @@ from cubepy.kernels.calls.epilogues import may_read_index
 from cubepy.kernels.calls.plans import Planner
 from cubepy.kernels.convolution import points, strategies, waves
 from cubepy.kernels.convolution.blocks import Bands, Packing, convolve_bands
+from cubepy.kernels.convolution.columns import Columns, convolve_columns
 from cubepy.kernels.convolution.depthwise import convolve_channels, convolve_planes
 from cubepy.kernels.convolution.dots import Dots, convolve_dots
 from cubepy.kernels.convolution.each import convolve_each
 from cubepy.kernels.convolution.gathered import launch_gathered
+from cubepy.kernels.convolution.groups import Strips, convolve_groups
 from cubepy.kernels.convolution.narrow import Filling, fill_pixels, fill_weights, filled
 from cubepy.kernels.convolution.problem import Problem
 from cubepy.kernels.convolution.split import SplitBands, SplitPacking, convolve_split
@@ -74,6 +76,10 @@ def launch_convolution(planner: Planner, c: Convolution) -> None:
         _launch_split(planner, c, c.weights.packing)
     elif is_plain and _is_product(c):
         _launch_product(planner, replace(c, x=points.dense(planner, problem, c.x)))
+    elif is_plain and (strips := strategies.strips(planner.target, problem, c.x.dtype)):
+        _launch_strips(planner, c, strips)
+    elif is_plain and (columns := strategies.columns(planner.target, problem)):
+        _launch_columns(planner, c, columns)
     elif is_plain and strategies.goes_by_lines(planner.target, problem, c.x, c.out):
         _launch_by_lines(planner, c)
     elif is_plain and (t := strategies.dots(planner.target, problem)) is not None:
@@ -264,6 +270,43 @@ def _launch_by_lines(planner: Planner, c: Convolution) -> None:
         biases=c.biases,
         extras=c.extras,
         window=c.problem.window,
+        epilogue=c.epilogue,
+        t=t,
+    )
+
+
+def _launch_strips(planner: Planner, c: Convolution, t: Strips) -> None:
+    """Strips of pixels; weights as they are."""
+    *others, columns = (c.problem.batch, *c.problem.results)
+    places = prod(others) * -(-columns // t.pixels)
+    planner.launch(
+        convolve_groups,
+        Over(-(-places // t.down) * -(-c.problem.filters // t.filters), "cube", t.units),
+        x=channels_last(c.x),
+        weight=c.weights.volume,
+        out=channels_last(c.out),
+        biases=c.biases,
+        extras=c.extras,
+        window=c.problem.window,
+        epilogue=c.epilogue,
+        t=t,
+    )
+
+
+def _launch_columns(planner: Planner, c: Convolution, t: Columns) -> None:
+    """Parts of columns of pixels; weights as they are."""
+    p = c.problem
+    bands = -(-p.results[1] // t.rows)
+    parts = p.batch * p.filters // t.filters * p.results[0] * bands * p.results[2]
+    planner.launch(
+        convolve_columns,
+        Over(parts, "unit", t.units),
+        x=c.x,
+        weight=c.weights.volume,
+        out=c.out,
+        biases=c.biases,
+        extras=c.extras,
+        window=p.window,
         epilogue=c.epilogue,
         t=t,
     )

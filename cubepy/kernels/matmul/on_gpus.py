@@ -10,6 +10,7 @@ from cubepy.array.memory import Memory
 from cubepy.autotune.space import variants
 from cubepy.jit.grid import Fixed, Over
 from cubepy.kernels.calls.plans import Planner
+from cubepy.kernels.matmul import waves
 from cubepy.kernels.matmul.aligned import aligned, in_lines, is_rounded, is_worth_copies
 from cubepy.kernels.matmul.fragments import Fragments, multiply_fragments
 from cubepy.kernels.matmul.grids import (
@@ -28,8 +29,6 @@ from cubepy.kernels.matmul.steps import add_many_parts
 from cubepy.kernels.matmul.thin import Thin
 from cubepy.kernels.matmul.tiles import Tiles, multiply_tiles
 from cubepy.kernels.matmul.vectors import Vectors
-from cubepy.kernels.matmul.waves import count as tile_count
-from cubepy.kernels.matmul.waves import pipelined, varied
 from cubepy.lang.pipelines import ROWS as ROWS_OF_UNIT
 from cubepy.lang.pipelines import box
 from cubepy.targets import Target
@@ -39,13 +38,15 @@ OnGpus = Tiles | Fragments | Pipelined | Thin | Vectors
 
 def choose(target: Target, problem: Problem) -> OnGpus:
     """The kernel for a problem, as its configuration."""
-    found = skinny(target, problem) or pipelined(target, problem)
+    found = skinny(target, problem) or waves.pipelined(target, problem)
     return found or choose_grid(target, problem)
 
 
 def parts_of_k(target: Target, problem: Problem) -> int:
     """Into how many parts k is cut, whose sums are added behind."""
     t = choose(target, problem)
+    if isinstance(t, Pipelined):
+        return waves.parts_of_k(target, problem)
     return parts_for(target, problem, t) if isinstance(t, Tiles | Fragments) else 1
 
 
@@ -57,7 +58,7 @@ def others(target: Target, first: OnGpus, problem: Problem) -> Mapping[str, OnGp
         case Fragments():
             return _others(first, fragments(target, problem))
         case Pipelined():
-            found = varied(target, problem)
+            found = waves.varied(target, problem)
             return {text: t for text, t in found.items() if t != first}
         case Thin():
             cuts = other_cuts(target, problem)
@@ -119,7 +120,7 @@ def launch_pipelined(planner: Planner, problem: Problem, p: Product, t: Pipeline
     """One cube for each multiprocessor, if there are as many tiles."""
     a = turned(p.a) if t.left_turned else p.a
     b = p.b if t.right_turned else turned(p.b)
-    clusters = min(planner.target.multiprocessors // t.cluster, tile_count(problem, t))
+    clusters = min(planner.target.multiprocessors // t.cluster, waves.count(problem, t))
     cubes = clusters * t.cluster
     kernel = multiply_by_elements if t.by_elements else multiply_pipelined
     planner.launch(

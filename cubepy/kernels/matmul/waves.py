@@ -37,6 +37,9 @@ BAND = 8
 BANDS = (BAND, 4, 16, 2, 32, 12, 1, 64)
 FEWER = (0, 1)
 """What the autotuner may try: other bands, and stages less than fit."""
+JOIN, JOINED, LEAST_PART = 4000, 500, 256
+"""Cycles of the launch that adds parts of k, bytes of these that all multiprocessors add in one,
+and the least length of a part."""
 MOST_STAGES, LEAST_STAGES = 8, 3
 ROW_ELEMENTS = 64
 """Columns of a right factor that is dense along them, in one row of shared memory."""
@@ -171,6 +174,28 @@ def duration(target: Target, problem: Problem, t: Pipelined) -> float:
     copied = (t.height + t.width / t.cluster) * problem.k * size * busy / COPIED
     longer, shorter = max(multiplied, copied), min(multiplied, copied)
     return waves * (longer + APART * shorter + TILE + RESULT * results)
+
+
+def parts_of_k(target: Target, problem: Problem) -> int:
+    """Into how many parts k is cut where that is faster: a sum of all of them then follows."""
+    least, found = _joined(target, problem, 1), 1
+    parts = 2
+    while problem.k % (parts * ROW_ELEMENTS) == 0 and problem.k // parts >= LEAST_PART:
+        made = _joined(target, problem, parts)
+        if made < least:
+            least, found = made, parts
+        parts *= 2
+    return found
+
+
+def _joined(target: Target, problem: Problem, parts: int) -> float:
+    """The cycles of a product in parts of k, and of their sum."""
+    if parts == 1:
+        return min(duration(target, problem, t) for t in tilings(target, problem))
+    more = {"k": problem.k // parts, "result": problem.sums, "is_finished": False}
+    part = replace(problem, batch=(parts,), **more)
+    read = parts * problem.m * problem.n * problem.sums.itemsize
+    return _joined(target, part, 1) + JOIN + read / JOINED
 
 
 def count(problem: Problem, t: Pipelined) -> int:

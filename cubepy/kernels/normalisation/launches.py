@@ -21,13 +21,24 @@ from cubepy.kernels.normalisation.beside import (
     normalise_channels,
 )
 from cubepy.kernels.normalisation.problem import Places
+from cubepy.kernels.normalisation.shared_slabs import (
+    SharedSlabs,
+    describe_slabs,
+    normalise_shared,
+)
 from cubepy.kernels.normalisation.slabs import (
     column_statistics,
     finish_columns,
     normalise_given,
     normalise_slabs,
 )
-from cubepy.kernels.normalisation.strategies import beside, column_parts, given_slabs, slabs
+from cubepy.kernels.normalisation.strategies import (
+    beside,
+    column_parts,
+    given_slabs,
+    shared_slabs,
+    slabs,
+)
 from cubepy.record import dataclass
 
 DESCRIBING, NORMALISING = (3, 6, 2), (8, 4, 16)
@@ -75,8 +86,13 @@ def launch_norm(planner: Planner, n: Norm, reduced: tuple[int, ...]) -> None:
     order, axes, places = _arranged(n, kept, reduced)
     views = _views(n.operands, axes)
     length, rows = axes[-1].extent, prod(a.extent for a in axes[len(order) : -1])
-    t = slabs(planner.target, n.dtype, views[0], views[1], len(order), rows, length)
-    along = any(axes[-1].strides[2:])
+    size, along = (len(order), rows, length), any(axes[-1].strides[2:])
+    shared = shared_slabs(planner.target, n.dtype, views[0], views[1], *size)
+    if shared is not None and n.is_centred:
+        shared = replace(shared, is_along=along, prologue=n.prologue)
+        _launch_shared(planner, n, views, places, rows, shared)
+        return
+    t = slabs(planner.target, n.dtype, views[0], views[1], *size)
     planner.launch(
         normalise_slabs,
         Over(prod(a.extent for a in axes[: len(order)]), "cube", t.units),
@@ -91,6 +107,34 @@ def launch_norm(planner: Planner, n: Norm, reduced: tuple[int, ...]) -> None:
         epilogue=n.epilogue,
         places=places,
         t=replace(t, is_along=along, is_centred=n.is_centred, prologue=n.prologue),
+    )
+
+
+def _launch_shared(
+    planner: Planner, n: Norm, views: list[Memory], places: Places, rows: int, t: SharedSlabs
+) -> None:
+    """Statistics of parts of slabs by a cube each, and then the norm."""
+    x, out = views[:2]
+    items, parts = x.shape[: t.items], -(-rows // t.rows) * -(-x.shape[-1] // t.span)
+    means, spreads = (planner.scratch((*items, parts), n.dtype) for _ in range(2))
+    cubes = Over(prod(items) * parts, "cube", t.units)
+    planner.launch(describe_slabs, cubes, x=x, means=means, spreads=spreads, t=t)
+    planner.launch(
+        normalise_shared,
+        cubes,
+        x=x,
+        means=means,
+        spreads=spreads,
+        weight=tuple(views[2 : 2 + len(n.weights)]),
+        bias=tuple(views[2 + len(n.weights) :]),
+        running=n.running,
+        out=out,
+        extras=n.extras,
+        eps=n.eps,
+        momentum=n.momentum,
+        epilogue=n.epilogue,
+        places=places,
+        t=t,
     )
 
 

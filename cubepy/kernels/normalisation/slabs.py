@@ -86,24 +86,24 @@ def shared_statistics(slab: Any, t: Any) -> Any:
     pivot = pivot_of(read_element(row_of(slab, 0), 0, t)[0])
     state, few = no_lines(t.dtype, t.line), no_lines(t.dtype, 1)
     for r in range(cp.UNIT_POS // t.across, rows, cp.CUBE_DIM // t.across):
-        state = line_moments(slab, r, pivot, state, t)
-        few = rest_moments(slab, r, pivot, few, t)
+        row = row_of(slab, r)
+        state = line_moments(row, pivot, state, t)
+        few = rest_moments(row, pivot, few, t)
     found, spread = over_units(state, few, t.dtype(rows * length))
     return pivot + found, spread
 
 
-def line_moments(slab: Any, r: Any, pivot: Any, state: Any, t: Any) -> Any:
+def line_moments(row: Any, pivot: Any, state: Any, t: Any) -> Any:
     """A unit's state after the whole lines of a row."""
-    span = cp.UNIT_POS % t.across, t.across, slab.shape[slab.rank - 1] // t.line
-    row = row_of(slab, r)
+    span = cp.UNIT_POS % t.across, t.across, row.shape[0] // t.line
     return lane_moments(
         lambda p: read_input(row, p * t.line, t, t, None) - pivot, span, state, BLOCK
     )
 
 
-def rest_moments(slab: Any, r: Any, pivot: Any, state: Any, t: Any) -> Any:
+def rest_moments(row: Any, pivot: Any, state: Any, t: Any) -> Any:
     """A unit's state after the elements behind the last whole line of a row."""
-    length, row = slab.shape[slab.rank - 1], row_of(slab, r)
+    length = row.shape[0]
     span = length // t.line * t.line + cp.UNIT_POS % t.across, t.across, length
     return lane_moments(lambda j: read_element(row, j, t) - pivot, span, state, 1)
 

@@ -12,6 +12,7 @@ from cubepy.kernels.calls.cubes import begins_lines, is_wide
 from cubepy.kernels.normalisation.beside import Beside
 from cubepy.kernels.normalisation.groups import Groups
 from cubepy.kernels.normalisation.problem import Normalisation, Passing, RowTiling, Slabs
+from cubepy.kernels.normalisation.shared_slabs import SharedSlabs
 from cubepy.targets import Target
 
 HELD, MOST_HELD, PLANE_HELD = 32, 64, 16
@@ -46,6 +47,8 @@ LEAST_PIXELS, LEAST_BAND, MOST_BANDS = 32, 1 << 13, 32
 are enough."""
 SLAB_UNITS = 512
 """The most units of a cube that makes a slab."""
+SHARING, LEAST_SHARED = 4, 1 << 13
+"""Cubes of a multiprocessor that share few slabs, and the elements that are worth one."""
 
 
 def row_tilings(
@@ -57,7 +60,7 @@ def row_tilings(
     if not is_wide(target):
         return _narrow_rows(target, op, arrays, n, rows, dense)
     line = 1
-    if dense and all(map(begins_lines, arrays)):
+    if dense and all(begins_lines(target, m) for m in arrays):
         line = max(1, target.line_bytes // arrays[0].dtype.itemsize)
     ways = [wide_rows(target, line, n, rows, held) for held in (HELD, HELD // 2, HELD * 2)]
     if weights and n >= LONG:
@@ -180,6 +183,24 @@ def slabs(
     return Slabs(dtype, items, line, units, across, unroll, max(1, part), False)
 
 
+def shared_slabs(
+    target: Target, dtype: DType, x: Memory, out: Memory, items: int, rows: int, length: int
+) -> SharedSlabs | None:
+    """Parts of slabs for several cubes, where these are few and large; None for others."""
+    count = prod(x.shape[:items])
+    wanted = min(SHARING * target.multiprocessors // count, rows * length // LEAST_SHARED)
+    if not is_wide(target) or wanted < 2:
+        return None
+    band, span = max(1, rows // wanted), length
+    if rows < wanted:
+        line = max(1, target.line_bytes // x.dtype.itemsize)
+        unit = target.plane_dim * line
+        chunks = -(-wanted // rows)
+        span = -(-length // (chunks * unit)) * unit
+    line, units, across, _ = _shape(target, dtype, x, out, band, min(span, length))
+    return SharedSlabs(dtype, items, line, units, across, band, span)
+
+
 def given_slabs(
     target: Target, dtype: DType, x: Memory, out: Memory, rows: int, length: int
 ) -> Slabs:
@@ -253,6 +274,7 @@ def _shape(
         line = target.line_bytes // dtype.itemsize if dense else 8
         return line, 1, 1, 4 if length >= 4 * line else 1
     line = max(1, target.line_bytes // x.dtype.itemsize) if dense else 1
+    line = min(line, 1 << max(1, length).bit_length() - 1)
     lines, units, across = -(-length // line), target.plane_dim, 1
     while units < rows * lines and 2 * units <= min(SLAB_UNITS, target.max_cube_dim):
         units *= 2

@@ -187,7 +187,7 @@ def _launch_rows(
 def _launch_short_rows(planner: Planner, x: Memory, out: Memory, find: Search) -> bool:
     """Search rows by groups of units, if they are short."""
     size = x.dtype.itemsize
-    line = find.line if x.strides[-1] == size and begins_lines(x) else 1
+    line = find.line if x.strides[-1] == size and begins_lines(planner.target, x) else 1
     group = units_of_short_row(planner.target, line, x.shape[-1], size)
     if not group:
         return False
@@ -233,7 +233,7 @@ def _launch_columns(
 
 def _launch_shared_columns(planner: Planner, x: Memory, out: Memory, find: Search) -> bool:
     """Search columns by units above each other, if these have few rows each then."""
-    line = find.line if begins_lines(x) else 1
+    line = find.line if begins_lines(planner.target, x) else 1
     lines = prod(out.shape[:-1]) * -(-out.shape[-1] // line)
     nbytes = line * (find.dtype.itemsize + find.index.itemsize)
     beside, down = units_above_each_other(planner.target, lines, x.shape[-2], 1, nbytes)

@@ -216,7 +216,7 @@ def wide_rows_tiling(
     of units for short ones."""
     dense = axes[-1].strides[0] == x.dtype.itemsize
     line = max(1, target.line_bytes // x.dtype.itemsize) if dense else 1
-    of_group = line if begins_lines(seen(x, [*kept, *axes])) else 1
+    of_group = line if begins_lines(target, seen(x, [*kept, *axes])) else 1
     n = count_of(axes[:-1]) * -(-axes[-1].extent // of_group) * of_group
     group = units_of_short_row(target, of_group, n, x.dtype.itemsize)
     if group and count_of(kept) > 1:
@@ -256,7 +256,7 @@ def shared_columns_tiling(
     """Units above each other in a cube share the rows of a line of columns; None where each would
     have too many of them."""
     line = max(1, target.line_bytes // x.dtype.itemsize)
-    if not begins_lines(seen(x, [*kept[:-1], *axes, kept[-1]])):
+    if not begins_lines(target, seen(x, [*kept[:-1], *axes, kept[-1]])):
         line = 1
     lines = count_of(kept[:-1]) * -(-kept[-1].extent // line)
     rows, inner, nbytes = axes[0].extent, count_of(axes[1:]), line * op.dtype.itemsize

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from cubepy.ir.core import ALIGNMENT
 from cubepy.runtimes.native.launching import tensors
 from cubepy.runtimes.native.launching.frame import (
     ARRAY_DATA,
@@ -167,10 +166,10 @@ def _read_elements() -> Routine:
     with f.when(count.equals(0)):
         low.set(address)
         high.set(address)
-    aligned = f.choose((low_bits.get() & (ALIGNMENT - 1)).equals(0), ALIGNED, 0)
-    leaf.store(
-        leaf[Leaf.CLASS] | rank << 8 | unit.get() << 16 | linear.get() | aligned, Leaf.CLASS * 8
-    )
+    found = leaf[Leaf.CLASS] | rank << 8 | unit.get() << 16 | linear.get()
+    for nbytes, flag in ALIGNED.items():
+        found = found | f.choose((low_bits.get() & (nbytes - 1)).equals(0), flag, 0)
+    leaf.store(found, Leaf.CLASS * 8)
     leaf.store(counted + MAX_RANK * 8, Leaf.BYTE_STRIDES_AT * 8)
     leaf.store(counted + MAX_RANK * 16, Leaf.SHAPE_AT * 8)
     leaf.store(low.get(), Leaf.LOW * 8)

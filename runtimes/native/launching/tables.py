@@ -402,18 +402,20 @@ def array_class(
     rank: int,
     axis: int | None,
     is_linear: bool,
-    is_aligned: bool,
+    alignment: int,
     is_writeable: bool,
     place: int,
 ) -> int:
-    """An array's class in a word; `dtype` is its place in the table of dtypes, `place` 0 on the
-    host, else one more than the number of its GPU."""
+    """An array's class in a word; `dtype` is its place in the table of dtypes, `alignment` a key of
+    `ALIGNED` or 0, `place` 0 on the host, else one more than the number of its GPU."""
     unit = 0 if axis is None else axis + 1
-    flags = is_linear * LINEAR | is_aligned * ALIGNED | is_writeable * WRITEABLE
+    flags = is_linear * LINEAR | ALIGNED.get(alignment, 0) | is_writeable * WRITEABLE
     return dtype | rank << 8 | unit << 16 | flags | place << PLACE_SHIFT
 
 
-LINEAR, ALIGNED, WRITEABLE = 1 << 24, 1 << 25, 1 << 26
+LINEAR, WRITEABLE = 1 << 24, 1 << 26
+ALIGNED = {64: 1 << 25, 16: 1 << 27}
+"""By what rows begin at multiples of, in bytes; rules look at one of them."""
 PLACE_SHIFT, MAX_PLACE = 32, 0xFFFF
 OWN_PLACE, OPENCL_PLACE, CUPY_PLACE = MAX_PLACE, MAX_PLACE - 1, 1 << 15
 """The place of CubePy's own arrays on GPUs of NVIDIA and on OpenCL devices; on which one, their
