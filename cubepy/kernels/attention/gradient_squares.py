@@ -14,7 +14,7 @@ from typing import Any
 import cubepy as cp
 from cubepy.kernels.attention.problem import GradientSquares
 from cubepy.kernels.attention.rows import Rows
-from cubepy.kernels.attention.squares import bring, with_mask
+from cubepy.kernels.attention.squares import with_mask
 from cubepy.kernels.attention.strips import LOWEST
 from cubepy.kernels.attention.window import asked_from, asked_to, has_ends, seen_from, seen_to
 from cubepy.kernels.calls.positions import product, unravelled
@@ -188,3 +188,12 @@ def multiply_rows(x: cp.Tensor, y: cp.Tensor, out: cp.Tensor) -> None:
         for c in range(left.shape[0]):
             total += out.dtype(left[c]) * out.dtype(right[c])
         out[where] = total
+
+
+def bring(x: Any, held: Any, i0: Any, d0: Any, count: Any, size: Any, t: Any) -> None:
+    """Some elements of some rows, turned, with zeros outside of them."""
+    units = t.side * t.side
+    for e in cp.unroll(range(0, count * t.depth, units)):
+        i, d = (e + cp.UNIT_POS) // t.depth, (e + cp.UNIT_POS) % t.depth
+        inside = i0 + i < x.count and d0 + d < size
+        held[d, i] = t.dtype(x.row(i0 + i)[d0 + d]) if inside else t.dtype(0)

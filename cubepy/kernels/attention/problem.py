@@ -5,6 +5,9 @@ from __future__ import annotations
 from cubepy.ir.types import DType
 from cubepy.record import dataclass
 
+LINE_BYTES = 16
+"""Bytes of a line in shared memory."""
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -110,7 +113,7 @@ class Squares:
 
     A cube of `side` by `side` units has `side * rows` queries and takes `side * columns` keys at a
     time; each unit has `rows` by `columns` scores, and `rows` by `wide` elements of the result in
-    registers. `depth` elements of queries and keys, or rows of values, are in shared memory at a
+    registers, both in whole lines. `depth` elements of queries and keys are in shared memory at a
     time.
     """
 
@@ -121,6 +124,11 @@ class Squares:
     depth: int
     dtype: DType
     is_causal: bool
+
+    @property
+    def line(self) -> int:
+        """Elements that units read from shared memory at a time."""
+        return LINE_BYTES // self.dtype.itemsize
 
     @property
     def height(self) -> int:
@@ -136,6 +144,21 @@ class Squares:
     def width(self) -> int:
         """Elements of values of a cube."""
         return self.side * self.wide
+
+    @property
+    def pitch(self) -> int:
+        """Elements of a row of queries or keys in shared memory."""
+        return max(self.height, self.keys) + self.line
+
+    @property
+    def held(self) -> int:
+        """Elements of queries and keys in shared memory, and then of values."""
+        return 2 * self.depth * self.pitch
+
+    @property
+    def deep(self) -> int:
+        """Rows of values in shared memory at a time."""
+        return min(self.keys, 1 << (self.held // self.width).bit_length() - 1)
 
 
 @dataclass(frozen=True, slots=True)

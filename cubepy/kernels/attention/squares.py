@@ -1,7 +1,8 @@
-"""Attention on GPUs: queries, keys and values in shared memory, both products in registers.
+"""Attention on GPUs in ordinary arithmetic: both products are tiles of sums in registers.
 
-The running maximum and sum of each query are as in `strips`. Nothing depends on the size of planes:
-what the units of a row know together goes through shared memory.
+Queries, keys and values pass through shared memory in turns, weights go there with queries side by
+side. The running maximum and sum of each query are as in `strips`; units that share queries find
+them by shuffles, or through shared memory where planes are smaller.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ import cubepy as cp
 from cubepy.kernels.attention.problem import Squares
 from cubepy.kernels.attention.rows import Rows, band_at
 from cubepy.kernels.attention.strips import LOWEST, highest
+from cubepy.kernels.attention.unit_strips import larger, largest
 from cubepy.kernels.attention.window import seen_from, seen_to
+from cubepy.kernels.calls.cubes import add, over_group
 from cubepy.kernels.calls.positions import unravelled
 from cubepy.kernels.matmul.finish import chosen
 
@@ -69,30 +72,49 @@ def attend_square(
     """Queries from `first` on by elements from `c0` on, with the keys and values of one head, and
     the results; `beside`: logarithms and masks, if there are any."""
     x, y, z, result = arrays
-    logs, seen = beside
+    logs, masks = beside
     queries, keys, width = x.shape[0], y.count, result.shape[1]
-    left = cp.shared((t.depth, t.height + 1), t.dtype)
-    right = cp.shared((t.depth, t.keys + 1), t.dtype)
-    beside = cp.shared((t.depth, t.width), t.dtype)
-    scores = cp.shared((t.height, t.keys + 1), t.dtype)
+    held = cp.shared(t.held, t.dtype)
+    weights = cp.shared((t.keys, t.height + t.line), t.dtype)
     parts = cp.shared((t.height, t.side), t.dtype)
-    totals = cp.local((t.rows, t.wide), t.dtype, fill=0)
+    totals = cp.local((t.rows, t.wide // t.line), cp.Line[t.dtype, t.line], fill=0)
     tops = cp.local(t.rows, t.dtype, fill=LOWEST)
     sums = cp.local(t.rows, t.dtype, fill=0)
-    ty, tx = cp.UNIT_POS // t.side, cp.UNIT_POS % t.side
     begin = max(0, seen_from(first, window))
     for j0 in range(begin, seen_to(first + t.height - 1, keys, window, t), t.keys):
-        make_scores(x, y, left, right, scores, first, j0, scale, t)
-        place = first, j0, keys, queries
-        weigh(scores, parts, seen, tops, sums, totals, place, window, t)
-        add_values(z, beside, scores, sums, totals, (j0, c0, width), t)
+        scores = make_scores(x, y, held, first, j0, scale, t)
+        hide(scores, masks, (first, j0, keys, queries), window, t)
+        weigh(scores, weights, parts, tops, sums, totals, t)
+        add_values(z, held, weights, totals, (j0, c0, width), t)
+    at, c = unit_of(t)[0] * t.rows, c0 + unit_of(t)[1] * t.line
     for r in cp.unroll(range(t.rows)):
-        factor = t.dtype(0) if sums[r] == t.dtype(0) else 1 / sums[r]
-        for c in cp.unroll(range(t.wide)):
-            i, j = first + ty + r * t.side, c0 + tx + c * t.side
-            if i < queries and j < width:
-                result[i, j] = totals[r, c] * factor
-        note_logs(logs, first + ty + r * t.side, tops[r], sums[r], c0 + tx)
+        i, total = first + at + r, over_row(sums[r], parts, at + r, add, t)
+        factor = t.dtype(0) if total == t.dtype(0) else 1 / total
+        for w in cp.unroll(range(t.wide // t.line)):
+            if i < queries:
+                v = totals[r, w] * factor
+                v = v if result.dtype == t.dtype else result.dtype(v)
+                cp.store(result[i], c + w * t.side * t.line, v)
+        note_logs(logs, i, tops[r], total, c)
+
+
+def unit_of(t: Any) -> Any:
+    """The row and the column of a unit in its cube."""
+    return cp.UNIT_POS // t.side, cp.UNIT_POS % t.side
+
+
+def over_row(v: Any, parts: Any, row: Any, combine: Any, t: Any) -> Any:
+    """One number of all units that share a row of the cube, known to them: by shuffles where these
+    lie in one plane."""
+    if cp.PLANE_DIM % t.side == 0:
+        return over_group(v, t.side, combine)
+    cp.sync_cube()
+    parts[row, cp.UNIT_POS % t.side] = v
+    cp.sync_cube()
+    found = parts[row, 0]
+    for k in range(1, t.side):
+        found = combine(found, parts[row, k])
+    return found
 
 
 def note_logs(logs: Any, i: Any, top: Any, total: Any, column: Any) -> None:
@@ -102,87 +124,80 @@ def note_logs(logs: Any, i: Any, top: Any, total: Any, column: Any) -> None:
             log[i] = top + cp.log(total)
 
 
-def make_scores(
-    x: Any,
-    y: Any,
-    left: Any,
-    right: Any,
-    scores: Any,
-    first: Any,
-    j0: Any,
-    scale: Any,
-    t: Any,
-) -> None:
-    """The products of the cube's queries and some keys, in shared memory."""
-    ty, tx = cp.UNIT_POS // t.side, cp.UNIT_POS % t.side
-    found = cp.local((t.rows, t.columns), t.dtype, fill=0)
+def make_scores(x: Any, y: Any, held: Any, first: Any, j0: Any, scale: Any, t: Any) -> Any:
+    """The products of the cube's queries and some keys: a unit's rows, each in lines of keys."""
+    ty, tx = unit_of(t)
+    found = cp.local((t.rows, t.columns // t.line), cp.Line[t.dtype, t.line], fill=0)
+    behind = t.depth * t.pitch
     for d0 in range(0, x.shape[1], t.depth):
-        bring(Rows(x), left, first, d0, t.height, x.shape[1], t)
-        bring(y, right, j0, d0, t.keys, x.shape[1], t)
         cp.sync_cube()
-        for d in range(t.depth):
-            row = tuple(right[d, tx + c * t.side] for c in range(t.columns))
-            for r in cp.unroll(range(t.rows)):
-                a = left[d, ty + r * t.side] * t.dtype(scale)
-                for c in cp.unroll(range(t.columns)):
-                    found[r, c] = found[r, c] + a * row[c]
+        bring_turned(Rows(x), held, 0, (first, d0), t.height, x.shape[1], scale, t)
+        bring_turned(y, held, behind, (j0, d0), t.keys, x.shape[1], 1, t)
         cp.sync_cube()
-    for r in cp.unroll(range(t.rows)):
-        for c in cp.unroll(range(t.columns)):
-            scores[ty + r * t.side, tx + c * t.side] = found[r, c]
+        for d in cp.unroll(range(t.depth)):
+            left = cp.load(held, d * t.pitch + ty * t.rows, line=t.rows, fill=None)
+            for c in cp.unroll(range(t.columns // t.line)):
+                place = behind + d * t.pitch + (c * t.side + tx) * t.line
+                right = cp.load(held, place, line=t.line, fill=None)
+                for r in cp.unroll(range(t.rows)):
+                    found[r, c] = found[r, c] + right * left[r]
+    return found
 
 
-def bring(x: Any, held: Any, i0: Any, d0: Any, count: Any, size: Any, t: Any) -> None:
-    """Some elements of some rows, turned, with zeros outside of them."""
-    units = t.side * t.side
+def bring_turned(
+    x: Any, held: Any, begin: Any, place: Any, count: Any, size: Any, scale: Any, t: Any
+) -> None:
+    """Some elements of some rows, times a scale, as columns of `held` from `begin` on, with zeros
+    outside of them."""
+    (i0, d0), units = place, t.side * t.side
     for e in cp.unroll(range(0, count * t.depth, units)):
         i, d = (e + cp.UNIT_POS) // t.depth, (e + cp.UNIT_POS) % t.depth
-        inside = i0 + i < x.count and d0 + d < size
-        held[d, i] = t.dtype(x.row(i0 + i)[d0 + d]) if inside else t.dtype(0)
+        if i < count:
+            inside = i0 + i < x.count and d0 + d < size
+            v = t.dtype(x.row(i0 + i)[d0 + d]) * t.dtype(scale) if inside else t.dtype(0)
+            held[begin + d * t.pitch + i] = v
 
 
-def weigh(
-    scores: Any,
-    parts: Any,
-    masks: Any,
-    tops: Any,
-    sums: Any,
-    totals: Any,
-    place: Any,
-    window: Any,
-    t: Any,
-) -> None:
-    """Scores become exponentials; maxima and sums follow, and rescale what was added before.
-
-    A unit works on the scores that it has made.
-    """
-    ty, tx = cp.UNIT_POS // t.side, cp.UNIT_POS % t.side
+def hide(scores: Any, masks: Any, place: Any, window: Any, t: Any) -> None:
+    """Add masks to scores; those of keys that a query does not see become the lowest number."""
     first, j0, keys, queries = place
+    if len(window) or len(masks) or j0 + t.keys > seen_to(first, keys, window, t):
+        ty, tx = unit_of(t)
+        for r in cp.unroll(range(t.rows)):
+            i = first + ty * t.rows + r
+            for c in cp.unroll(range(t.columns // t.line)):
+                line = cp.local(t.line, t.dtype)
+                cp.store(line, 0, scores[r, c])
+                for e in cp.unroll(range(t.line)):
+                    j = j0 + (c * t.side + tx) * t.line + e
+                    line[e] = visible(line[e], masks, i, j, keys, queries, window, t)
+                scores[r, c] = cp.load(line, 0, line=t.line, fill=None)
+
+
+def weigh(scores: Any, weights: Any, parts: Any, tops: Any, sums: Any, totals: Any, t: Any) -> None:
+    """Scores become weights, [key, query] in shared memory; maxima and the unit's sums follow, and
+    rescale what was added before."""
+    ty, tx = unit_of(t)
     for r in cp.unroll(range(t.rows)):
-        at = ty + r * t.side
-        top = t.dtype(LOWEST)
-        for c in cp.unroll(range(t.columns)):
-            j = tx + c * t.side
-            s = visible(scores[at, j], masks, first + at, j0 + j, keys, queries, window, t)
-            scores[at, j] = s
-            top = highest(top, s)
-        parts[at, tx] = top
-    cp.sync_cube()
-    for r in cp.unroll(range(t.rows)):
-        at = ty + r * t.side
-        most = tops[r]
-        for c in range(t.side):
-            most = highest(most, parts[at, c])
+        top = scores[r, 0]
+        for c in cp.unroll(range(1, t.columns // t.line)):
+            top = larger(top, scores[r, c])
+        most = highest(tops[r], over_row(largest(top), parts, ty * t.rows + r, highest, t))
         base = t.dtype(0) if most == t.dtype(LOWEST) else most
-        factor = cp.exp(tops[r] - base)
-        tops[r] = most
-        sums[r] = sums[r] * factor
-        for c in cp.unroll(range(t.wide)):
-            totals[r, c] = totals[r, c] * factor
-        for c in cp.unroll(range(t.columns)):
-            j = tx + c * t.side
-            scores[at, j] = cp.exp(scores[at, j] - base)
-    cp.sync_cube()
+        factor, tops[r], added = cp.exp(tops[r] - base), most, cp.Line[t.dtype, t.line](0)
+        for c in cp.unroll(range(t.columns // t.line)):
+            scores[r, c] = cp.exp(scores[r, c] - base)
+            added = added + scores[r, c]
+        sums[r] = sums[r] * factor + added.sum()
+        for w in cp.unroll(range(t.wide // t.line)):
+            totals[r, w] = totals[r, w] * factor
+    for c in cp.unroll(range(t.columns // t.line)):
+        for e in cp.unroll(range(t.line)):
+            column = cp.local(t.rows, t.dtype)
+            for r in cp.unroll(range(t.rows)):
+                column[r] = scores[r, c][e]
+            v = cp.load(column, 0, line=t.rows, fill=None)
+            cp.store(weights, ((c * t.side + tx) * t.line + e, ty * t.rows), v, whole=True)
 
 
 def visible(
@@ -207,24 +222,27 @@ def with_mask(s: Any, mask: Any, t: Any) -> Any:
     return s + t.dtype(mask)
 
 
-def add_values(
-    z: Any, beside: Any, scores: Any, sums: Any, totals: Any, place: Any, t: Any
-) -> None:
-    """Add the weighted values of some keys, and their weights to the sums."""
+def add_values(z: Any, held: Any, weights: Any, totals: Any, place: Any, t: Any) -> None:
+    """Add the weighted values of some keys."""
     j0, c0, width = place
-    ty, tx = cp.UNIT_POS // t.side, cp.UNIT_POS % t.side
-    units = t.side * t.side
-    for k0 in cp.unroll(range(0, t.keys, t.depth)):
-        for e in cp.unroll(range(0, t.depth * t.width, units)):
-            k, c = (e + cp.UNIT_POS) // t.width, (e + cp.UNIT_POS) % t.width
-            inside = j0 + k0 + k < z.count and c0 + c < width
-            beside[k, c] = t.dtype(z.row(j0 + k0 + k)[c0 + c]) if inside else t.dtype(0)
+    ty, tx = unit_of(t)
+    for k0 in range(0, t.keys, t.deep):
         cp.sync_cube()
-        for k in range(t.depth):
-            row = tuple(beside[k, tx + c * t.side] for c in range(t.wide))
-            for r in cp.unroll(range(t.rows)):
-                weight = scores[ty + r * t.side, k0 + k]
-                sums[r] = sums[r] + weight
-                for c in cp.unroll(range(t.wide)):
-                    totals[r, c] = totals[r, c] + weight * row[c]
+        bring_values(z, held, (j0 + k0, c0), width, t)
         cp.sync_cube()
+        for k in cp.unroll(range(t.deep)):
+            left = cp.load(weights, (k0 + k, ty * t.rows), line=t.rows, fill=None)
+            for w in cp.unroll(range(t.wide // t.line)):
+                at = k * t.width + (w * t.side + tx) * t.line
+                right = cp.load(held, at, line=t.line, fill=None)
+                for r in cp.unroll(range(t.rows)):
+                    totals[r, w] = totals[r, w] + right * left[r]
+
+
+def bring_values(z: Any, held: Any, place: Any, width: Any, t: Any) -> None:
+    """Rows of values in shared memory, with zeros outside of them."""
+    (j0, c0), units = place, t.side * t.side
+    for e in cp.unroll(range(0, t.deep * t.width, units)):
+        k, c = (e + cp.UNIT_POS) // t.width, (e + cp.UNIT_POS) % t.width
+        inside = j0 + k < z.count and c0 + c < width
+        held[e + cp.UNIT_POS] = t.dtype(z.row(j0 + k)[c0 + c]) if inside else t.dtype(0)

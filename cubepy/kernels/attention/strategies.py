@@ -10,6 +10,7 @@ import numpy as np
 from cubepy.ir.types import bf16, f8e4m3, f8e5m2, f16, f32
 from cubepy.kernels.attention.problem import (
     CLUSTER,
+    LINE_BYTES,
     Configuration,
     GradientSquares,
     GradientStrips,
@@ -81,9 +82,11 @@ def unit_strips(target: Target, p: Problem) -> UnitStrips | None:
 
 def squares(p: Problem) -> Squares:
     """Sixteen by sixteen units; shared memory stays below 32 KiB."""
-    wide = 4 if p.width <= 4 * SIDE or p.dtype.bits == 64 else 8
-    rows = 2 if p.dtype.bits == 64 or p.queries <= 2 * SIDE else 4
-    return Squares(SIDE, rows, 2, wide, SIDE, p.dtype, p.is_causal)
+    line = LINE_BYTES // p.dtype.itemsize
+    most = 8 if p.dtype.bits == 64 else 16
+    wide = next((n for n in (line, 2 * line, 4 * line) if p.width <= n * SIDE), most)
+    rows = next((n for n in (1, 2) if p.queries <= n * SIDE), line)
+    return Squares(SIDE, min(rows, line), line, min(wide, most), SIDE, p.dtype, p.is_causal)
 
 
 KEYS_OF_BLOCK, QUERIES_OF_BLOCK = 256, 192
