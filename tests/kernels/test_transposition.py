@@ -96,9 +96,11 @@ def test_tensors_of_torch(draw: Any):
         assert torch.equal(found, expected)
 
 
-def test_narrow_matrices_fill_no_tiles():
-    for shape, is_tiled in (("3,100000", False), ("100000,8", False), ("9,100000", True)):
-        (launch,) = record(
-            kernels.transpose, {"x": spec(f"f32[{shape}]")}, {}, cuda_target("sm_90a")
-        )
-        assert ("transpose_shared" in repr(launch)) == is_tiled
+@pytest.mark.parametrize("shape", [(3, 100000), (100000, 8), (9, 100000), (512, 9), (70, 31)])
+def test_blocks_have_all_of_few_rows_or_columns(shape: tuple[int, int]):
+    given = {"x": spec(f"u16[{shape[0]},{shape[1]}]")}
+    (launch,) = record(kernels.transpose, given, {}, cuda_target("sm_90a"))
+    tiling = launch.arguments["tiling"]
+    assert min(tiling.band, tiling.columns) == min(shape)
+    assert 1024 <= tiling.band * tiling.columns <= 4096 + 32 * min(shape)
+

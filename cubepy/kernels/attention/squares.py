@@ -16,7 +16,7 @@ from cubepy.kernels.attention.strips import LOWEST, highest
 from cubepy.kernels.attention.unit_strips import larger, largest
 from cubepy.kernels.attention.window import seen_from, seen_to
 from cubepy.kernels.calls.cubes import add, over_group
-from cubepy.kernels.calls.positions import unravelled
+from cubepy.kernels.calls.positions import product, unravelled
 from cubepy.kernels.matmul.finish import chosen
 
 
@@ -36,8 +36,16 @@ def attend_squares(
     `attend_strips`; `window`: see `window.seen_from`."""
     queries, width = out.shape[out.rank - 2], out.shape[out.rank - 1]
     across, down = (width + t.width - 1) // t.width, (queries + t.height - 1) // t.height
-    where = unravelled(cp.CUBE_POS // (across * down), out.shape[: out.rank - 2])
-    first, c0 = cp.CUBE_POS // across % down * t.height, cp.CUBE_POS % across * t.width
+    tile, c0, heads = (
+        cp.CUBE_POS // across,
+        cp.CUBE_POS % across * t.width,
+        out.shape[: out.rank - 2],
+    )
+    if t.is_causal:  # those with most keys first
+        head, first = tile % product(heads), (down - 1 - tile // product(heads)) * t.height
+    else:
+        head, first = tile // down, tile % down * t.height
+    where = unravelled(head, heads)
     rows = Rows(chosen(k, where)), Rows(chosen(v, where))
     arrays = chosen(q, where), *rows, chosen(out, where)
     beside = tuple(chosen(m, where) for m in logs), tuple(chosen(m, where) for m in masks)
@@ -83,9 +91,11 @@ def attend_square(
     begin = max(0, seen_from(first, window))
     for j0 in range(begin, seen_to(first + t.height - 1, keys, window, t), t.keys):
         scores = make_scores(x, y, held, first, j0, scale, t)
+        brought = cp.local(-(-t.deep * t.width // (t.side * t.side)), t.dtype)
+        fetch_values(z, brought, (j0, c0), width, t)
         hide(scores, masks, (first, j0, keys, queries), window, t)
         weigh(scores, weights, parts, tops, sums, totals, t)
-        add_values(z, held, weights, totals, (j0, c0, width), t)
+        add_values(z, held, weights, totals, brought, (j0, c0, width), t)
     at, c = unit_of(t)[0] * t.rows, c0 + unit_of(t)[1] * t.line
     for r in cp.unroll(range(t.rows)):
         i, total = first + at + r, over_row(sums[r], parts, at + r, add, t)
@@ -128,34 +138,50 @@ def make_scores(x: Any, y: Any, held: Any, first: Any, j0: Any, scale: Any, t: A
     """The products of the cube's queries and some keys: a unit's rows, each in lines of keys."""
     ty, tx = unit_of(t)
     found = cp.local((t.rows, t.columns // t.line), cp.Line[t.dtype, t.line], fill=0)
-    behind = t.depth * t.pitch
-    for d0 in range(0, x.shape[1], t.depth):
+    behind, size, queries = t.depth * t.pitch, x.shape[1], Rows(x)
+    left = cp.local(-(-t.height * t.depth // (t.side * t.side)), t.dtype)
+    right = cp.local(-(-t.keys * t.depth // (t.side * t.side)), t.dtype)
+    fetch_turned(queries, left, (first, 0), t.height, size, t)
+    fetch_turned(y, right, (j0, 0), t.keys, size, t)
+    for d0 in range(0, size, t.depth):
         cp.sync_cube()
-        bring_turned(Rows(x), held, 0, (first, d0), t.height, x.shape[1], scale, t)
-        bring_turned(y, held, behind, (j0, d0), t.keys, x.shape[1], 1, t)
+        put_turned(left, held, 0, t.height, scale, t)
+        put_turned(right, held, behind, t.keys, 1, t)
         cp.sync_cube()
+        if d0 + t.depth < size:
+            fetch_turned(queries, left, (first, d0 + t.depth), t.height, size, t)
+            fetch_turned(y, right, (j0, d0 + t.depth), t.keys, size, t)
         for d in cp.unroll(range(t.depth)):
-            left = cp.load(held, d * t.pitch + ty * t.rows, line=t.rows, fill=None)
+            row = cp.load(held, d * t.pitch + ty * t.rows, line=t.rows, fill=None)
             for c in cp.unroll(range(t.columns // t.line)):
-                place = behind + d * t.pitch + (c * t.side + tx) * t.line
-                right = cp.load(held, place, line=t.line, fill=None)
+                at = behind + d * t.pitch + (c * t.side + tx) * t.line
+                column = cp.load(held, at, line=t.line, fill=None)
                 for r in cp.unroll(range(t.rows)):
-                    found[r, c] = found[r, c] + right * left[r]
+                    found[r, c] = found[r, c] + column * row[r]
     return found
 
 
-def bring_turned(
-    x: Any, held: Any, begin: Any, place: Any, count: Any, size: Any, scale: Any, t: Any
-) -> None:
-    """Some elements of some rows, times a scale, as columns of `held` from `begin` on, with zeros
-    outside of them."""
-    (i0, d0), units = place, t.side * t.side
-    for e in cp.unroll(range(0, count * t.depth, units)):
-        i, d = (e + cp.UNIT_POS) // t.depth, (e + cp.UNIT_POS) % t.depth
+def fetch_turned(x: Any, brought: Any, place: Any, count: Any, size: Any, t: Any) -> None:
+    """Bring a unit's elements of some rows to registers, with zeros outside of them."""
+    i0, d0 = place
+    for e in cp.unroll(range(brought.size)):
+        i, d = element_of(e, t)
+        inside = i < count and i0 + i < x.count and d0 + d < size
+        brought[e] = t.dtype(x.row(i0 + i)[d0 + d]) if inside else t.dtype(0)
+
+
+def put_turned(brought: Any, held: Any, begin: Any, count: Any, scale: Any, t: Any) -> None:
+    """Store them times a scale, as columns from `begin` on."""
+    for e in cp.unroll(range(brought.size)):
+        i, d = element_of(e, t)
         if i < count:
-            inside = i0 + i < x.count and d0 + d < size
-            v = t.dtype(x.row(i0 + i)[d0 + d]) * t.dtype(scale) if inside else t.dtype(0)
-            held[begin + d * t.pitch + i] = v
+            held[begin + d * t.pitch + i] = brought[e] * t.dtype(scale)
+
+
+def element_of(e: Any, t: Any) -> Any:
+    """The row and the column of a unit's e-th element."""
+    at = e * (t.side * t.side) + cp.UNIT_POS
+    return at // t.depth, at % t.depth
 
 
 def hide(scores: Any, masks: Any, place: Any, window: Any, t: Any) -> None:
@@ -222,27 +248,35 @@ def with_mask(s: Any, mask: Any, t: Any) -> Any:
     return s + t.dtype(mask)
 
 
-def add_values(z: Any, held: Any, weights: Any, totals: Any, place: Any, t: Any) -> None:
-    """Add the weighted values of some keys."""
+def add_values(
+    z: Any, held: Any, weights: Any, totals: Any, brought: Any, place: Any, t: Any
+) -> None:
+    """Add the weighted values of some keys, of which the first are `brought`."""
     j0, c0, width = place
     ty, tx = unit_of(t)
     for k0 in range(0, t.keys, t.deep):
         cp.sync_cube()
-        bring_values(z, held, (j0 + k0, c0), width, t)
+        for e in cp.unroll(range(brought.size)):
+            at = e * (t.side * t.side) + cp.UNIT_POS
+            if at < t.deep * t.width:
+                held[at] = brought[e]
         cp.sync_cube()
+        if k0 + t.deep < t.keys:
+            fetch_values(z, brought, (j0 + k0 + t.deep, c0), width, t)
         for k in cp.unroll(range(t.deep)):
             left = cp.load(weights, (k0 + k, ty * t.rows), line=t.rows, fill=None)
             for w in cp.unroll(range(t.wide // t.line)):
-                at = k * t.width + (w * t.side + tx) * t.line
-                right = cp.load(held, at, line=t.line, fill=None)
+                first = k * t.width + (w * t.side + tx) * t.line
+                right = cp.load(held, first, line=t.line, fill=None)
                 for r in cp.unroll(range(t.rows)):
                     totals[r, w] = totals[r, w] + right * left[r]
 
 
-def bring_values(z: Any, held: Any, place: Any, width: Any, t: Any) -> None:
-    """Rows of values in shared memory, with zeros outside of them."""
-    (j0, c0), units = place, t.side * t.side
-    for e in cp.unroll(range(0, t.deep * t.width, units)):
-        k, c = (e + cp.UNIT_POS) // t.width, (e + cp.UNIT_POS) % t.width
+def fetch_values(z: Any, brought: Any, place: Any, width: Any, t: Any) -> None:
+    """Bring a unit's elements of some rows of values, with zeros outside of them."""
+    j0, c0 = place
+    for e in cp.unroll(range(brought.size)):
+        at = e * (t.side * t.side) + cp.UNIT_POS
+        k, c = at // t.width, at % t.width
         inside = j0 + k < z.count and c0 + c < width
-        held[e + cp.UNIT_POS] = t.dtype(z.row(j0 + k)[c0 + c]) if inside else t.dtype(0)
+        brought[e] = t.dtype(z.row(j0 + k)[c0 + c]) if inside else t.dtype(0)

@@ -33,7 +33,8 @@ LARGEST = 2048
 """The largest size of a query or value whose packed keys fit a near cache."""
 CUBES = 4
 """Cubes for each core, so that one that is slow does not hold up all."""
-SIDE = 16
+SIDE, WIDE = 16, (2, 4, 8, 16)
+"""Units along each side of a cube of a GPU, and elements of a result that a unit may have."""
 
 
 def choose(target: Target, p: Problem) -> Configuration:
@@ -83,10 +84,9 @@ def unit_strips(target: Target, p: Problem) -> UnitStrips | None:
 def squares(p: Problem) -> Squares:
     """Sixteen by sixteen units; shared memory stays below 32 KiB."""
     line = LINE_BYTES // p.dtype.itemsize
-    most = 8 if p.dtype.bits == 64 else 16
-    wide = next((n for n in (line, 2 * line, 4 * line) if p.width <= n * SIDE), most)
+    wide = next((n for n in WIDE if n >= line and p.width <= n * SIDE), WIDE[-1])
     rows = next((n for n in (1, 2) if p.queries <= n * SIDE), line)
-    return Squares(SIDE, min(rows, line), line, min(wide, most), SIDE, p.dtype, p.is_causal)
+    return Squares(SIDE, min(rows, line), line, wide, SIDE, p.dtype, p.is_causal)
 
 
 KEYS_OF_BLOCK, QUERIES_OF_BLOCK = 256, 192

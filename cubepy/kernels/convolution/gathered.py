@@ -19,7 +19,7 @@ from cubepy.kernels.convolution.tensor_core_gradient import (
     add_parts,
     sum_products,
 )
-from cubepy.kernels.convolution.tensor_cores import FILTERS, Tiles, convolve_tiles
+from cubepy.kernels.convolution.tensor_cores import FILTERS, Tiles, convolve_tiles, join_tiles
 from cubepy.kernels.convolution.volumes import VOLUME, channels_last, permuted
 from cubepy.kernels.convolution.waves import axes_of, count, run_of
 from cubepy.kernels.transposition.entry import copy_transposed
@@ -52,9 +52,13 @@ def launch_gathered(
     box = (t.depth, *box, FILTERS) if is_turned else (FILTERS * t.down, *box, t.depth)
     t = replace(t, is_turned=is_turned, is_reversed=is_reversed)
     result = writable(planner, out)
+    shape = (tiles * t.parts, t.consumers, t.pixels // 2, pipelines.WARPGROUP)
+    partial = (planner.scratch(shape, f32),) if t.parts > 1 else ()
+    seen = _without(channels_last(result), trivial)
+    ends = {"biases": biases, "extras": extras, "epilogue": epilogue}
     planner.launch(
         convolve_tiles.configure(cubes_per_sm=1),
-        Fixed((min(planner.target.multiprocessors, tiles), 1, 1), (t.units, 1, 1)),
+        Fixed((min(planner.target.multiprocessors, tiles * t.parts), 1, 1), (t.units, 1, 1)),
         x=tensor_map_im2col(
             _without(source, trivial),
             *(t.run, t.depth, run.lower, run.upper, t.stride, t.swizzle),
@@ -62,13 +66,15 @@ def launch_gathered(
         weight=tensor_map(
             _without(weights, trivial), box, pipelines.ROW_BYTES if is_turned else t.swizzle
         ),
-        out=_without(channels_last(result), trivial),
-        biases=biases,
-        extras=extras,
-        tiles=tiles,
-        epilogue=epilogue,
+        out=seen,
+        tiles=tiles * t.parts,
+        partial=partial,
         t=t,
+        **ends,
     )
+    if partial:
+        cubes = Fixed((tiles, 1, 1), (t.consumers * pipelines.WARPGROUP, 1, 1))
+        planner.launch(join_tiles, cubes, partial=partial[0], out=seen, t=t, **ends)
     if result is not out:
         copy_transposed(planner, result, out)
 

@@ -40,8 +40,9 @@ class Tiles:
     they are counted, on each axis. A load serves all taps of the last `shared` axes. `down` and
     `across`: warpgroups along filters and pixels, with `pixels` of `FILTERS` filters each.
     `depth`: channels of a step, 16, 32 or 64. `loads`, `steps`: stages of the rings of pixels and
-    of weights; `is_resident`: the ring holds all weights, which are loaded once. `is_turned`: they
-    are dense along filters, not channels; `is_reversed`: the last tap comes first in memory.
+    of weights; `is_resident`: the ring holds all weights, which are loaded once. `parts`: cubes
+    that share the loads of a tile. `is_turned`: weights are dense along filters, not channels;
+    `is_reversed`: the last tap comes first in memory.
     """
 
     kernel: tuple[int, ...]
@@ -64,6 +65,12 @@ class Tiles:
     dtype: DType
     is_turned: bool = False
     is_reversed: bool = False
+    parts: int = 1
+
+    @property
+    def share(self) -> int:
+        """Loads of a part of a tile."""
+        return -(-self.chunks * self.windows // self.parts)
 
     @property
     def units(self) -> int:
@@ -159,11 +166,14 @@ def convolve_tiles(
     biases: Any,
     extras: Any,
     tiles: cp.i32,
+    partial: Any,
     epilogue: cp.Comptime[Callable[..., Any] | None],
     t: cp.Comptime[Tiles],
 ) -> None:
     """`x`: in im2col mode; `weight`: [filter, ..., channel], or [channel, ..., filter] turned;
-    `out`: [n, ..., filter]; `tiles`: in all, those along filters follow each other."""
+    `out`: [n, ..., filter]; `tiles`: in all, with parts, which follow each other, as tiles along
+    filters do. `partial`: what takes the sums of parts, [part of a tile, warpgroup, sum, unit], or
+    nothing."""
     pixels = cp.shared((t.loads, t.rows, t.depth), t.dtype)
     weights = cp.shared((t.steps, t.down, FILTERS * t.depth), t.dtype)
     staged = cp.shared((t.consumers, t.pixels, FILTERS), t.dtype)
@@ -183,7 +193,8 @@ def convolve_tiles(
         if many:
             cp.cuda.increase_registers(many)
         ends = biases, extras, epilogue
-        multiply(out, pixels, weights, staged, loads, steps, group - 1, tiles, ends, t)
+        into = partial[0] if t.parts > 1 else out
+        multiply(into, pixels, weights, staged, loads, steps, group - 1, tiles, ends, t)
 
 
 def load_pixels(x: Any, pixels: Any, ring: Any, tiles: Any, t: Any) -> None:
@@ -191,22 +202,38 @@ def load_pixels(x: Any, pixels: Any, ring: Any, tiles: Any, t: Any) -> None:
     split = len(t.kernel) - t.shared
     place = ring.start()
     for tile in range(cp.i32(cp.CUBE_POS), tiles, cp.i32(cp.CUBE_COUNT)):
-        pixel = place_of(cp.i32(tile) // t.columns * (t.pixels * t.across), t.extents)
+        pixel = place_of(cp.i32(tile) // (t.columns * t.parts) * (t.pixels * t.across), t.extents)
         first = (pixel[0], *window_of(pixel[1:], t.stride, t.before))
-        for c in range(t.chunks):
-            for window in range(t.windows):
-                apart = offsets_of(cp.i32(window), t.kernel[:split], t.dilation[:split])
-                ring.acquire(place, x.nbytes)
-                cp.cuda.tensor_load(
-                    pixels,
-                    (place.stage, 0, 0),
-                    x,
-                    (*first, cp.i32(c) * t.depth),
-                    ring.full,
-                    place.stage,
-                    offsets=(*apart, *(0,) * t.shared),
-                )
-                place = ring.following(place)
+        begin, end = loads_of(tile, t)
+        c, window = cp.i32(begin // t.windows), cp.i32(begin % t.windows)
+        for _ in range(begin, end):
+            apart = offsets_of(window, t.kernel[:split], t.dilation[:split])
+            ring.acquire(place, x.nbytes)
+            cp.cuda.tensor_load(
+                pixels,
+                (place.stage, 0, 0),
+                x,
+                (*first, c * t.depth),
+                ring.full,
+                place.stage,
+                offsets=(*apart, *(0,) * t.shared),
+            )
+            place = ring.following(place)
+            c, window = following(c, window, t.windows)
+
+
+def following(c: Any, tap: Any, taps: Any) -> Any:
+    """The next tap, which may be the first of the next chunk of channels."""
+    return (c + 1, cp.i32(0)) if tap + 1 == taps else (c, tap + 1)
+
+
+def loads_of(tile: Any, t: Any) -> Any:
+    """The first and behind the last of the loads of a part of a tile; those of a chunk of channels
+    follow each other."""
+    if t.parts == 1:
+        return 0, t.chunks * t.windows
+    begin = cp.i32(tile) % t.parts * t.share
+    return begin, min(begin + t.share, t.chunks * t.windows)
 
 
 def load_weights(weight: Any, weights: Any, ring: Any, tiles: Any, t: Any) -> None:
@@ -214,23 +241,23 @@ def load_weights(weight: Any, weights: Any, ring: Any, tiles: Any, t: Any) -> No
     place = ring.start()
     end = cp.i32(cp.CUBE_POS) + 1 if t.is_resident else tiles
     for tile in range(cp.i32(cp.CUBE_POS), end, cp.i32(cp.CUBE_COUNT)):
-        first = cp.i32(tile) % t.columns * (FILTERS * t.down)
-        for c in range(t.chunks):
-            for tap in range(t.windows * t.shifts):
-                met = t.windows * t.shifts - 1 - cp.i32(tap) if t.is_reversed else cp.i32(tap)
-                taps = offsets_of(met, t.kernel, (1,) * len(t.kernel))
-                ring.acquire(place, FILTERS * t.down * t.swizzle)
-                stage, channel = place.stage, cp.i32(c) * t.depth
-                if t.is_turned:
-                    for k in cp.unroll(range(t.down)):
-                        origin = (channel, *taps, first + k * FILTERS)
-                        cp.cuda.tensor_load(
-                            weights, (stage, k, 0), weight, origin, ring.full, stage
-                        )
-                else:
-                    origin = (first, *taps, channel)
-                    cp.cuda.tensor_load(weights, (stage, 0, 0), weight, origin, ring.full, stage)
-                place = ring.following(place)
+        first = cp.i32(tile) // t.parts % t.columns * (FILTERS * t.down)
+        begin, last = loads_of(tile, t)
+        c, tap = cp.i32(begin // t.windows), cp.i32(begin % t.windows * t.shifts)
+        for _ in range(begin * t.shifts, last * t.shifts):
+            met = t.windows * t.shifts - 1 - tap if t.is_reversed else tap
+            taps = offsets_of(met, t.kernel, (1,) * len(t.kernel))
+            ring.acquire(place, FILTERS * t.down * t.swizzle)
+            stage, channel = place.stage, c * t.depth
+            if t.is_turned:
+                for k in cp.unroll(range(t.down)):
+                    origin = (channel, *taps, first + k * FILTERS)
+                    cp.cuda.tensor_load(weights, (stage, k, 0), weight, origin, ring.full, stage)
+            else:
+                origin = (first, *taps, channel)
+                cp.cuda.tensor_load(weights, (stage, 0, 0), weight, origin, ring.full, stage)
+            place = ring.following(place)
+            c, tap = following(c, tap, t.windows * t.shifts)
 
 
 def multiply(
@@ -259,9 +286,10 @@ def multiply(
         last_load, last_step = cp.i32(0), cp.i32(0)
         if t.is_resident:
             step = steps.start()
-        for k in range(t.chunks * t.windows):
+        begin, end = loads_of(tile, t)
+        for k in range(begin, end):
             loads.wait(load)
-            among = (left, right, loads, steps, load, last_load)
+            among = (left, right, loads, steps, load, last_load, begin)
             if t.shifts <= UNROLLED:
                 for shift in cp.unroll(range(t.shifts)):
                     sums, step, last_step = multiply_tap(sums, step, last_step, k, shift, among, t)
@@ -275,9 +303,39 @@ def multiply(
             if not t.is_resident:
                 steps.release(last_step)
             loads.release(last_load)
-        filter = (cp.i32(tile) % t.columns * t.down + row) * FILTERS
-        pixel = (cp.i32(tile) // t.columns * t.across + column) * t.pixels
-        store_tile(out, staged, sums, me, filter, pixel, ends, t)
+        if t.parts > 1:
+            for k in cp.unroll(range(t.pixels // 2)):
+                out[tile, me, k, unit] = sums[k]
+        else:
+            store_tile(out, staged, sums, me, *corner_of(cp.i32(tile), row, column, t), ends, t)
+
+
+def corner_of(tile: Any, row: Any, column: Any, t: Any) -> Any:
+    """The first filter and the first pixel of a warpgroup, which is one of rows and columns."""
+    filter = (tile % t.columns * t.down + row) * FILTERS
+    return filter, (tile // t.columns * t.across + column) * t.pixels
+
+
+@cp.cube
+def join_tiles(
+    partial: cp.Tensor,
+    out: cp.Tensor,
+    biases: Any,
+    extras: Any,
+    epilogue: cp.Comptime[Callable[..., Any] | None],
+    t: cp.Comptime[Tiles],
+) -> None:
+    """A cube adds the parts of a tile, each unit the sums that it would have, and stores it."""
+    staged = cp.shared((t.consumers, t.pixels, FILTERS), t.dtype)
+    me, unit = cp.i32(cp.UNIT_POS // pipelines.WARPGROUP), cp.UNIT_POS % pipelines.WARPGROUP
+    first = cp.CUBE_POS * t.parts
+    held = cp.local(t.pixels // 2, cp.f32, fill=0)
+    for part in range(t.parts):
+        for k in cp.unroll(range(t.pixels // 2)):
+            held[k] = held[k] + partial[first + part, me, k, unit]
+    sums = cp.load(held, 0, line=t.pixels // 2, fill=None)
+    corner = corner_of(cp.i32(cp.CUBE_POS), me % t.down, me // t.down, t)
+    store_tile(out, staged, sums, me, *corner, (biases, extras, epilogue), t)
 
 
 def multiply_tap(
@@ -285,7 +343,7 @@ def multiply_tap(
 ) -> Any:
     """Add the products of one tap of load `k`; the sums, and the next and the last step. Stages are
     released when the products of the tap behind theirs have begun."""
-    left, right, loads, steps, load, last_load = among
+    left, right, loads, steps, load, last_load, begin = among
     unit, along = cp.UNIT_POS % pipelines.WARPGROUP, pipelines.ROW_BYTES if t.is_turned else 2
     steps.wait(step)
     cp.cuda.wgmma_fence()
@@ -296,7 +354,7 @@ def multiply_tap(
         sums = cp.cuda.wgmma(sums, w + cp.u64(along * q), p + cp.u64(2 * q), t.dtype, t.is_turned)
     cp.cuda.wgmma_commit()
     sums = cp.cuda.wgmma_wait(sums, 1)
-    if unit == 0 and (k > 0 or shift > 0):
+    if unit == 0 and (k > begin or shift > 0):
         if not t.is_resident:
             steps.release(last_step)
         if shift == 0:

@@ -34,6 +34,9 @@ SHAPES = ((1, 2), (2, 1))
 GRADIENT_SHAPES = ((1, 2), (2, 1), (1, 3))
 MOST_BLOCKS = {2: 4, 3: 3}
 """Blocks of channels whose sums a warpgroup has registers for, by the number of warpgroups."""
+JOIN, JOINED, LEAST_STEPS = 4000, 1000, 8
+"""Cycles of the launch that joins parts of tiles, the bytes of these that all multiprocessors write
+and read in one, and the least steps of a part."""
 MOST_WAVES = 3
 ALONE, SUMMED, STEP = 34, 1600, 60
 """Of gradients by weights: `APART`, bytes of sums that all write or read in a cycle, and the cycles
@@ -104,10 +107,11 @@ def tilings(target: Target, problem: Problem, elements: DType) -> list[Tiles]:
 
 
 def varied(ways: Sequence[Tiles]) -> list[Tiles]:
-    """The fastest of each way to load and to divide filters; the first is the fastest of all."""
-    found: dict[tuple[int, int], Tiles] = {}
+    """The fastest of each way to load, to divide filters and to share tiles; the first is the
+    fastest of all."""
+    found: dict[tuple[int, int, bool], Tiles] = {}
     for t in ways:
-        found.setdefault((t.shared, t.down), t)
+        found.setdefault((t.shared, t.down, t.parts > 1), t)
     return list(found.values())
 
 
@@ -165,20 +169,36 @@ def _of_run(target: Target, problem: Problem, elements: DType, shared: int) -> I
                 *(problem.channels, problem.filters, shared, down, across, pixels, depth),
                 *(1, 1, False, elements),
             )
-            made = _filled(target, t)
-            if made is not None and FILTERS * (down - 1) < problem.filters:
-                yield made
+            if FILTERS * (down - 1) < problem.filters:
+                made = (_filled(target, t), _in_parts(target, t))
+                yield from (m for m in made if m is not None)
+
+
+def _in_parts(target: Target, t: Tiles) -> Tiles | None:
+    """Tiles whose loads several cubes share, where there are so few that most would be idle."""
+    loads = t.chunks * t.windows
+    parts = min(target.multiprocessors // count(t), loads * t.shifts // LEAST_STEPS, loads)
+    if parts < 2:
+        return None
+    share = -(-loads // parts)
+    return _filled(target, replace(t, parts=-(-loads // share)))
 
 
 def _filled(target: Target, t: Tiles) -> Tiles | None:
-    """With as many stages as fit in shared memory; all weights where these do."""
+    """With as many stages as fit in shared memory; all weights where these do, and serve several
+    tiles."""
     out = t.consumers * t.pixels * FILTERS * t.dtype.itemsize
     room = target.shared_bytes - _RESERVED - out
     load, step = t.rows * t.swizzle, FILTERS * t.down * t.swizzle
     taps = t.chunks * t.windows * t.shifts
     if t.run > MOST_RUN:
         return None
-    if t.columns == 1 and taps <= 4 * MOST_STAGES and room >= taps * step + 2 * load:
+    if (
+        t.parts == 1
+        and t.columns == 1
+        and taps <= 4 * MOST_STAGES
+        and room >= taps * step + 2 * load
+    ):
         loads = min(MOST_STAGES, (room - taps * step) // load)
         return replace(t, loads=loads, steps=taps, is_resident=True)
     for ahead in range(-(-MOST_STAGES // t.shifts) + 1, 1, -1):
@@ -190,15 +210,17 @@ def _filled(target: Target, t: Tiles) -> Tiles | None:
 
 def duration(target: Target, t: Tiles) -> float:
     """The cycles of all waves."""
-    steps = t.chunks * t.windows * t.shifts
+    steps = t.share * t.shifts
     products = t.consumers * steps * (t.depth // 16)
     multiplied = products * FILTERS * t.pixels * 16 / FACTORS
     read = products * (FILTERS + t.pixels) * 16 * t.dtype.itemsize / READ
     weights = 0 if t.is_resident else steps * FILTERS * t.down * t.swizzle
-    pixels = t.chunks * t.windows * t.run * t.swizzle
+    pixels = t.share * t.run * t.swizzle
     copied = max((pixels + weights) / COPIED, pixels / (APART * t.columns))
-    waves = -(-count(t) // target.multiprocessors)
+    waves = -(-count(t) * t.parts // target.multiprocessors)
     begin_and_end = t.run * t.swizzle / APART + STORED * t.pixels
+    if t.parts > 1:
+        begin_and_end += JOIN + count(t) * t.parts * t.consumers * FILTERS * t.pixels * 8 / JOINED
     return waves * (max(EFFORT * multiplied, read, copied) + TILE) + begin_and_end
 
 

@@ -21,8 +21,6 @@ from cubepy.kernels.transposition.kernel import transpose_shared, transpose_tile
 from cubepy.kernels.transposition.strategies import transpose_tiling
 
 _PLANS = Plans()
-NARROW = 8
-"""Rows or columns of matrices on GPUs, at most, of which tiles would be nearly empty."""
 _BITS: dict[int, DType] = {1: u8, 2: u16, 4: u32, 8: u64}
 """Elements are moved as bits; the types by their bytes."""
 UNITS = 256
@@ -78,8 +76,7 @@ def copy_transposed(planner: Planner, x: Memory, out: Memory) -> None:
         ]
     )
     own = next((a for a in axes[:-1] if a.strides[1] == size), None)
-    is_narrow = own is not None and min(own.extent, axes[-1].extent) <= NARROW
-    if own is None or axes[-1].strides[0] != size or (is_narrow and is_wide(planner.target)):
+    if own is None or axes[-1].strides[0] != size:
         launch_each(planner, same, [x], out)
         return
     rest = [a for a in axes[:-1] if a is not own]

@@ -17,8 +17,8 @@ from cubepy.record import dataclass
 class TransposeTiling:
     """How a kernel goes through its data.
 
-    A tile has `tile` rows of `tile` elements; a cube makes `band` rows by `columns` of `x`, both
-    multiples of `tile`. Rows are prefetched `ahead` elements before they are needed, 0 for not.
+    A cube makes `band` rows by `columns` of `x`: on CPUs multiples of `tile`, in tiles of as many
+    rows and columns. Rows are prefetched `ahead` elements before they are needed, 0 for not.
     """
 
     tile: int
@@ -88,21 +88,24 @@ def transpose_tiles(x: cp.Tensor, out: cp.Tensor, tiling: cp.Comptime[TransposeT
 
 @cp.cube
 def transpose_shared(x: cp.Tensor, out: cp.Tensor, tiling: cp.Comptime[TransposeTiling]) -> None:
-    """A wide cube transposes one tile through shared memory, whose rows are one element longer
-    than the tile, so that its columns lie in different banks."""
-    n, outer = tiling.tile, x.rank - 2
+    """A wide cube transposes one block through shared memory, whose rows have an odd length, so
+    that its columns lie in different banks. Units that follow each other read what follows in
+    memory, and store so, also where rows or columns are short."""
+    high, wide, outer = tiling.band, tiling.columns, x.rank - 2
     height, width = x.shape[outer], x.shape[outer + 1]
-    across, down = (width + n - 1) // n, (height + n - 1) // n
+    across, down = (width + wide - 1) // wide, (height + high - 1) // high
     where = unravelled(cp.CUBE_POS // (across * down), x.shape[:outer])
     block = cp.CUBE_POS % (across * down)
-    i, j = block // across * n, block % across * n
-    tile = cp.shared(n * (n + 1), x.dtype)
+    i, j = block // across * high, block % across * wide
+    pitch = wide + 1 - wide % 2
+    tile = cp.shared(high * pitch, x.dtype)
     seen, made = x[where], out[where]
-    column, row = cp.UNIT_POS % n, cp.UNIT_POS // n
-    for k in cp.unroll(range(0, n, cp.CUBE_DIM // n)):
-        if i + row + k < height and j + column < width:
-            tile[(row + k) * (n + 1) + column] = seen[i + row + k, j + column]
+    for k in cp.unroll(range(0, high * wide, cp.CUBE_DIM)):
+        row, column = (k + cp.UNIT_POS) // wide, (k + cp.UNIT_POS) % wide
+        if row < min(high, height - i) and j + column < width:
+            tile[row * pitch + column] = seen[i + row, j + column]
     cp.sync_cube()
-    for k in cp.unroll(range(0, n, cp.CUBE_DIM // n)):
-        if i + column < height and j + row + k < width:
-            made[j + row + k, i + column] = tile[column * (n + 1) + row + k]
+    for k in cp.unroll(range(0, high * wide, cp.CUBE_DIM)):
+        row, column = (k + cp.UNIT_POS) % high, (k + cp.UNIT_POS) // high
+        if i + row < height and column < min(wide, width - j):
+            made[j + column, i + row] = tile[row * pitch + column]
