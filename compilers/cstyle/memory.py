@@ -73,10 +73,12 @@ def _space(op: Op) -> Space:
     return buffer.space
 
 
-def _is_aligned(op: Op, t: Line) -> bool:
-    """Whether the access may be one of the line's type."""
-    align = op.attrs.get("align")
-    return isinstance(align, int) and align >= alignment(t)
+def _is_aligned(e: Emitter, op: Op, t: Line) -> bool:
+    """Whether the access may be one of the line's type. Vectors that a function moves from any
+    address are else aligned to their size."""
+    align, size = op.attrs.get("align"), t.element.itemsize * t.width
+    least = size & -size if _is_vector(e, t) else alignment(t)
+    return isinstance(align, int) and align >= least
 
 
 def _is_vector(e: Emitter, t: Line) -> bool:
@@ -103,7 +105,7 @@ def emit_load(e: Emitter, op: Op) -> Expr:
         return Expr(text, TERNARY)
     if len(op.operands) == 4:
         return _masked_load(e, op, t)
-    if _is_aligned(op, t):
+    if _is_aligned(e, op, t):
         return Expr(_cast_pointer(e, op, t, "const "), UNARY)
     if _is_vector(e, t):
         assert e.dialect.vector_load is not None
@@ -162,7 +164,7 @@ def emit_store(e: Emitter, op: Op) -> None:
         _masked_store(e, op, t)
     elif not isinstance(t, Line):
         e.statement(_streamed(e, op, t) or _assignment(e, op, value))
-    elif _is_aligned(op, t):
+    elif _is_aligned(e, op, t):
         streamed = _streamed(e, op, t)
         e.statement(streamed or f"{_cast_pointer(e, op, t, '')} = {e.value(value).whole}")
     elif _is_vector(e, t):

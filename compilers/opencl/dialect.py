@@ -74,8 +74,8 @@ _END_OF_LOOP = Helper(
 #define {END_OF_LOOP}()
 #endif"""
 )
-"""PoCL 3 gives all units the condition of one behind the last barrier of a loop, where the loop does
-not change it."""
+"""PoCL 3 gives all units the condition of one behind the last barrier of a loop, where the loop
+does not change it."""
 _STORAGE_FENCE = Helper(
     f"""static inline void {STORAGE_FENCE}(void) {{
 #if __OPENCL_C_VERSION__ == 200 || ({_ORDERS})

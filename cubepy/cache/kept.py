@@ -111,7 +111,7 @@ class Kept:
         """The key of an artifact: of the trace, and of all that its passes look at."""
         promises = (
             *(signature.noalias, signature.limit, signature.flat),
-            *(sorted(signature.aligned), sorted(signature.small)),
+            *(sorted(signature.aligned), sorted(signature.small), signature.alignment),
         )
         chosen = _options(options.in_force())
         return hashlib.sha256(f"{self.key} {promises!r} {chosen!r}".encode()).hexdigest()

@@ -540,7 +540,7 @@ def test_the_key_holds_every_field_of_signatures_and_options() -> None:
     from cubepy.options import Options
 
     traced = {"args", "cube_dim", "plane_dim", "checked", "attributes"}
-    promised = {"noalias", "limit", "flat", "aligned", "small"}
+    promised = {"noalias", "limit", "flat", "aligned", "small", "alignment"}
     assert {f.name for f in fields(Signature)} == traced | promised
     signature = Signature((), (1, 1, 1), 1, True)
     keys = {NOTHING_KEPT._key_of(signature, Options())}

@@ -259,8 +259,9 @@ def test_pixels_that_are_filled_up(device: str, channels: int):
     wide = -(-channels // 4) * 4
     out = np.full((2, 1, 8, 10, wide), np.nan, "f4")
     many = 1 if cp.device(device).target.kind in ("cpu", "interpreter") else 32
-    fill = fill_rows.configure(device=device)[16, many]
-    fill(x, out, before=(0, 2, 1), f=Filling(wide, False))
+    f, share = Filling(wide, False), 3
+    fill = fill_rows.configure(device=device)[16 * -(-10 * wide // f.line // share), many]
+    fill(x, out, before=(0, 2, 1), f=f, share=share)
     expected = np.zeros_like(out)
     expected[:, 0, 2:7, 1:7, :channels] = x[:, :, 0].transpose(0, 2, 3, 1)
     np.testing.assert_array_equal(out, expected)

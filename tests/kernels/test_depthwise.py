@@ -14,7 +14,7 @@ from cubepy.kernels.calls.inspection import record
 from cubepy.kernels.convolution.depthwise import Depth, convolve_channels, convolve_planes
 from cubepy.kernels.convolution.problem import Window
 from cubepy.lang.annotations import spec
-from cubepy.targets import cuda_target, parse_target
+from cubepy.targets import parse_target
 from tests.guarded import Guarded
 from tests.kernels.test_convolution import channels_last, check, numbers, reference
 
@@ -170,11 +170,11 @@ def test_units_of_wide_cubes(last: bool):
     assert out.is_fenced
 
 
-def test_they_are_chosen_on_every_device():
+def test_they_are_chosen_on_cpus():
     given = {"x": spec("f32[8,64,56,56]"), "weight": spec("f32[64,1,3,3]")}
-    for target in (parse_target("cpu:znver3"), cuda_target("sm_90a")):
-        launches = record(kernels.conv2d, given, {"padding": 1, "groups": 64}, target)
-        assert isinstance(launches[-1].arguments["t"], Depth)
+    options = {"padding": 1, "groups": 64}
+    launches = record(kernels.conv2d, given, options, parse_target("cpu:znver3"))
+    assert isinstance(launches[-1].arguments["t"], Depth)
     with cp.settings(checked=True):
         x, w = numbers(1, 20, 5, 18), numbers(20, 1, 3, 3)
         for seen in (x, channels_last(x)):

@@ -103,4 +103,3 @@ def test_blocks_have_all_of_few_rows_or_columns(shape: tuple[int, int]):
     tiling = launch.arguments["tiling"]
     assert min(tiling.band, tiling.columns) == min(shape)
     assert 1024 <= tiling.band * tiling.columns <= 4096 + 32 * min(shape)
-

@@ -14,7 +14,7 @@ from cubepy.jit.grid import Over
 from cubepy.kernels.calls.arguments import wrong
 from cubepy.kernels.calls.epilogues import may_read_index
 from cubepy.kernels.calls.plans import Planner
-from cubepy.kernels.convolution import points, strategies, waves
+from cubepy.kernels.convolution import few_channels, points, strategies, waves
 from cubepy.kernels.convolution.blocks import Bands, Packing, convolve_bands
 from cubepy.kernels.convolution.columns import Columns, convolve_columns
 from cubepy.kernels.convolution.depthwise import convolve_channels, convolve_planes
@@ -76,9 +76,9 @@ def launch_convolution(planner: Planner, c: Convolution) -> None:
         _launch_split(planner, c, c.weights.packing)
     elif is_plain and _is_product(c):
         _launch_product(planner, replace(c, x=points.dense(planner, problem, c.x)))
-    elif is_plain and (strips := strategies.strips(planner.target, problem, c.x.dtype)):
+    elif is_plain and (strips := few_channels.strips(planner.target, problem, c.x.dtype)):
         _launch_strips(planner, c, strips)
-    elif is_plain and (columns := strategies.columns(planner.target, problem)):
+    elif is_plain and (columns := few_channels.columns(planner.target, problem)):
         _launch_columns(planner, c, columns)
     elif is_plain and strategies.goes_by_lines(planner.target, problem, c.x, c.out):
         _launch_by_lines(planner, c)
