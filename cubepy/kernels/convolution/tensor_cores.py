@@ -41,7 +41,7 @@ class Tiles:
     `across`: warpgroups along filters and pixels, with `pixels` of `FILTERS` filters each.
     `depth`: channels of a step, 16, 32 or 64. `loads`, `steps`: stages of the rings of pixels and
     of weights; `is_resident`: the ring holds all weights, which are loaded once. `parts`: cubes
-    that share the loads of a tile. `is_turned`: weights are dense along filters, not channels;
+    that share the channels of a tile. `is_turned`: weights are dense along filters, not channels;
     `is_reversed`: the last tap comes first in memory.
     """
 
@@ -69,8 +69,8 @@ class Tiles:
 
     @property
     def share(self) -> int:
-        """Loads of a part of a tile."""
-        return -(-self.chunks * self.windows // self.parts)
+        """Chunks of channels of a part of a tile."""
+        return -(-self.chunks // self.parts)
 
     @property
     def units(self) -> int:
@@ -204,36 +204,29 @@ def load_pixels(x: Any, pixels: Any, ring: Any, tiles: Any, t: Any) -> None:
     for tile in range(cp.i32(cp.CUBE_POS), tiles, cp.i32(cp.CUBE_COUNT)):
         pixel = place_of(cp.i32(tile) // (t.columns * t.parts) * (t.pixels * t.across), t.extents)
         first = (pixel[0], *window_of(pixel[1:], t.stride, t.before))
-        begin, end = loads_of(tile, t)
-        c, window = cp.i32(begin // t.windows), cp.i32(begin % t.windows)
-        for _ in range(begin, end):
-            apart = offsets_of(window, t.kernel[:split], t.dilation[:split])
-            ring.acquire(place, x.nbytes)
-            cp.cuda.tensor_load(
-                pixels,
-                (place.stage, 0, 0),
-                x,
-                (*first, c * t.depth),
-                ring.full,
-                place.stage,
-                offsets=(*apart, *(0,) * t.shared),
-            )
-            place = ring.following(place)
-            c, window = following(c, window, t.windows)
+        begin, end = chunks_of(tile, t)
+        for c in range(begin, end):
+            for window in range(t.windows):
+                apart = offsets_of(cp.i32(window), t.kernel[:split], t.dilation[:split])
+                ring.acquire(place, x.nbytes)
+                cp.cuda.tensor_load(
+                    pixels,
+                    (place.stage, 0, 0),
+                    x,
+                    (*first, cp.i32(c) * t.depth),
+                    ring.full,
+                    place.stage,
+                    offsets=(*apart, *(0,) * t.shared),
+                )
+                place = ring.following(place)
 
 
-def following(c: Any, tap: Any, taps: Any) -> Any:
-    """The next tap, which may be the first of the next chunk of channels."""
-    return (c + 1, cp.i32(0)) if tap + 1 == taps else (c, tap + 1)
-
-
-def loads_of(tile: Any, t: Any) -> Any:
-    """The first and behind the last of the loads of a part of a tile; those of a chunk of channels
-    follow each other."""
+def chunks_of(tile: Any, t: Any) -> Any:
+    """The first and behind the last of the chunks of channels of a part of a tile."""
     if t.parts == 1:
-        return 0, t.chunks * t.windows
+        return 0, t.chunks
     begin = cp.i32(tile) % t.parts * t.share
-    return begin, min(begin + t.share, t.chunks * t.windows)
+    return begin, min(begin + t.share, t.chunks)
 
 
 def load_weights(weight: Any, weights: Any, ring: Any, tiles: Any, t: Any) -> None:
@@ -242,22 +235,23 @@ def load_weights(weight: Any, weights: Any, ring: Any, tiles: Any, t: Any) -> No
     end = cp.i32(cp.CUBE_POS) + 1 if t.is_resident else tiles
     for tile in range(cp.i32(cp.CUBE_POS), end, cp.i32(cp.CUBE_COUNT)):
         first = cp.i32(tile) // t.parts % t.columns * (FILTERS * t.down)
-        begin, last = loads_of(tile, t)
-        c, tap = cp.i32(begin // t.windows), cp.i32(begin % t.windows * t.shifts)
-        for _ in range(begin * t.shifts, last * t.shifts):
-            met = t.windows * t.shifts - 1 - tap if t.is_reversed else tap
-            taps = offsets_of(met, t.kernel, (1,) * len(t.kernel))
-            ring.acquire(place, FILTERS * t.down * t.swizzle)
-            stage, channel = place.stage, c * t.depth
-            if t.is_turned:
-                for k in cp.unroll(range(t.down)):
-                    origin = (channel, *taps, first + k * FILTERS)
-                    cp.cuda.tensor_load(weights, (stage, k, 0), weight, origin, ring.full, stage)
-            else:
-                origin = (first, *taps, channel)
-                cp.cuda.tensor_load(weights, (stage, 0, 0), weight, origin, ring.full, stage)
-            place = ring.following(place)
-            c, tap = following(c, tap, t.windows * t.shifts)
+        begin, last = chunks_of(tile, t)
+        for c in range(begin, last):
+            for tap in range(t.windows * t.shifts):
+                met = t.windows * t.shifts - 1 - cp.i32(tap) if t.is_reversed else cp.i32(tap)
+                taps = offsets_of(met, t.kernel, (1,) * len(t.kernel))
+                ring.acquire(place, FILTERS * t.down * t.swizzle)
+                stage, channel = place.stage, cp.i32(c) * t.depth
+                if t.is_turned:
+                    for k in cp.unroll(range(t.down)):
+                        origin = (channel, *taps, first + k * FILTERS)
+                        cp.cuda.tensor_load(
+                            weights, (stage, k, 0), weight, origin, ring.full, stage
+                        )
+                else:
+                    origin = (first, *taps, channel)
+                    cp.cuda.tensor_load(weights, (stage, 0, 0), weight, origin, ring.full, stage)
+                place = ring.following(place)
 
 
 def multiply(
@@ -286,7 +280,7 @@ def multiply(
         last_load, last_step = cp.i32(0), cp.i32(0)
         if t.is_resident:
             step = steps.start()
-        begin, end = loads_of(tile, t)
+        begin, end = (n * t.windows for n in chunks_of(tile, t))
         for k in range(begin, end):
             loads.wait(load)
             among = (left, right, loads, steps, load, last_load, begin)

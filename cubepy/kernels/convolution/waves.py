@@ -175,13 +175,13 @@ def _of_run(target: Target, problem: Problem, elements: DType, shared: int) -> I
 
 
 def _in_parts(target: Target, t: Tiles) -> Tiles | None:
-    """Tiles whose loads several cubes share, where there are so few that most would be idle."""
-    loads = t.chunks * t.windows
-    parts = min(target.multiprocessors // count(t), loads * t.shifts // LEAST_STEPS, loads)
+    """Tiles whose channels several cubes share, where there are so few that most would be idle."""
+    steps = t.chunks * t.windows * t.shifts
+    parts = min(target.multiprocessors // count(t), steps // LEAST_STEPS, t.chunks)
     if parts < 2:
         return None
-    share = -(-loads // parts)
-    return _filled(target, replace(t, parts=-(-loads // share)))
+    share = -(-t.chunks // parts)
+    return _filled(target, replace(t, parts=-(-t.chunks // share)))
 
 
 def _filled(target: Target, t: Tiles) -> Tiles | None:
@@ -210,12 +210,12 @@ def _filled(target: Target, t: Tiles) -> Tiles | None:
 
 def duration(target: Target, t: Tiles) -> float:
     """The cycles of all waves."""
-    steps = t.share * t.shifts
+    steps = t.share * t.windows * t.shifts
     products = t.consumers * steps * (t.depth // 16)
     multiplied = products * FILTERS * t.pixels * 16 / FACTORS
     read = products * (FILTERS + t.pixels) * 16 * t.dtype.itemsize / READ
     weights = 0 if t.is_resident else steps * FILTERS * t.down * t.swizzle
-    pixels = t.share * t.run * t.swizzle
+    pixels = t.share * t.windows * t.run * t.swizzle
     copied = max((pixels + weights) / COPIED, pixels / (APART * t.columns))
     waves = -(-count(t) * t.parts // target.multiprocessors)
     begin_and_end = t.run * t.swizzle / APART + STORED * t.pixels
