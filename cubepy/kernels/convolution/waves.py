@@ -34,7 +34,7 @@ SHAPES = ((1, 2), (2, 1))
 GRADIENT_SHAPES = ((1, 2), (2, 1), (1, 3))
 MOST_BLOCKS = {2: 4, 3: 3}
 """Blocks of channels whose sums a warpgroup has registers for, by the number of warpgroups."""
-JOIN, JOINED, LEAST_STEPS = 4000, 1000, 8
+JOIN, JOINED, LEAST_STEPS = 4000, 700, 8
 """Cycles of the launch that joins parts of tiles, the bytes of these that all multiprocessors write
 and read in one, and the least steps of a part."""
 MOST_WAVES = 3
