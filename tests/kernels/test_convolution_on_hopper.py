@@ -53,7 +53,6 @@ def test_tensor_cores_take_what_they_have_the_types_for():
     "p",
     [
         problem((56, 56), (3, 3), channels=12),
-        problem((56, 56), (3, 3), filters=20),
         problem((56, 56), (3, 3), channels=128, groups=2),
         problem((56, 56), (3, 3), stride=9, padding=4),
         problem((300, 300), (3, 3), padding=130, dilation=130),
@@ -62,6 +61,40 @@ def test_tensor_cores_take_what_they_have_the_types_for():
 )
 def test_other_convolutions_keep_their_way(p: Problem):
     assert waves.tilings(HOPPER, p, bf16) == []
+
+
+@pytest.mark.parametrize("filters", [1, 3, 20, 91])
+def test_filters_need_not_be_in_eights(filters: int):
+    require_package("cuda.bindings")
+    p = problem((56, 56), (3, 3), filters=filters)
+    assert waves.tilings(HOPPER, p, bf16)
+    assert waves.divisions(HOPPER, p, bf16) == []  # but those of gradients
+    given = "bf16[2,20,20,64]", f"bf16[{filters},64,3,3]"
+    *_, launch = launches(*given, layout="NHWC", padding=1)
+    assert launch.kernel.__name__ == "convolve_tiles"
+    launch.launcher.inspect(**launch.arguments, target="cuda:sm_90a", stage="ptx")
+    *_, point = launches(given[0], f"bf16[{filters},64,1,1]", layout="NHWC")
+    assert point.kernel.__name__ != "convolve_tiles"
+
+
+def test_few_tiles_are_made_by_parts():
+    def planned(x: str, weight: str) -> list[Any]:
+        found = launches(x, weight, layout="NHWC", padding=1)
+        return [r for r in found if r.kernel.__name__ in ("convolve_tiles", "join_tiles")]
+
+    one, join = planned("bf16[1,14,14,512]", "bf16[512,512,3,3]")
+    t = one.arguments["t"]
+    assert t.parts > 1 and not t.is_resident
+    assert one.arguments["tiles"] == join.cubes * t.parts
+    shape = one.arguments["partial"][0].shape
+    assert shape == (join.cubes * t.parts, t.consumers, t.pixels // 2, 128)
+    assert (t.parts - 1) * t.share < t.chunks <= t.parts * t.share
+    require_package("cuda.bindings")
+    for launch in (one, join):
+        text = launch.launcher.inspect(**launch.arguments, target="cuda:sm_90a", stage="ptx")
+        assert "st.local" not in text
+    (many,) = planned("bf16[32,56,56,64]", "bf16[64,64,3,3]")
+    assert many.arguments["t"].parts == 1
 
 
 def test_a_row_goes_on_to_the_padding_of_the_next():

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import cubepy as cp
 from cubepy import kernels
 from cubepy.ir.types import f32
 from cubepy.kernels.calls.inspection import record
@@ -35,7 +36,13 @@ GROUPS = {"each": (6, 1, 1), "several filters": (3, 1, 4), "fours": (3, 4, 4), "
 
 
 def moved(v: Any, index: Any, by: Any) -> Any:
-    return v * 2 + by[index]
+    """Indices are numbers that may be subtracted from."""
+    return v * 2 + by[index] + max(cp.f32(sum(index[k] - 9 for k in range(5))), -99.0)
+
+
+def shifted(shape: tuple[int, ...]) -> np.ndarray:
+    """What `moved` adds besides."""
+    return np.maximum(np.indices(shape).sum(0) - 45.0, -99.0)
 
 
 @pytest.mark.parametrize("window", WINDOWS)
@@ -59,7 +66,7 @@ def test_against_sums_in_f64(draw: Any, window: str, of: str, last: bool):
     launch = kernel.configure(plane_dim=8)[cubes, t.units]
     launch(seen, weight, out.array, (bias,), (by, expected.shape), w, moved, t)
     found = np.moveaxis(out.array, -1, 1) if last else out.array
-    np.testing.assert_allclose(found, expected * 2 + by, 1e-4, 1e-4)
+    np.testing.assert_allclose(found, expected * 2 + by + shifted(by.shape), 1e-4, 1e-4)
     assert out.is_fenced
 
 

@@ -88,7 +88,7 @@ def test_what_is_filled(x_shape: Any, w_shape: Any, options: Any, which: int, mo
 
 def test_others_keep_their_way():
     for x, w, options in (
-        ((1, 3, 9, 9), (12, 3, 3, 3), {}),  # filters not in eights
+        ((1, 3, 9, 9), (6, 3, 3, 3), {}),  # few filters
         ((1, 6, 9, 9), (16, 3, 3, 3), {"groups": 2}),
         ((1, 3, 40, 40), (8, 3, 3, 3), {"stride": 9, "dilation": 2}),
     ):

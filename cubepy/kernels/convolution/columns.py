@@ -47,9 +47,9 @@ def convolve_columns(
     lines, columns = cp.u32(out.shape[1]) // t.filters, cp.u32(out.shape[4])
     extents = (cp.u32(out.shape[0]), lines, cp.u32(out.shape[2]), bands, columns)
     if product(extents) > cp.u32(cp.ABSOLUTE_POS):
-        n, line, z, band, column = unravelled(cp.u32(cp.ABSOLUTE_POS), extents)
-        f, i = cp.i32(line) * t.filters, cp.i32(column)
-        y = min(cp.i32(band) * t.rows, rows - t.rows)
+        place = unravelled(cp.u32(cp.ABSOLUTE_POS), extents)
+        n, line, z, band, i = (cp.i32(k) for k in place)
+        f, y = line * t.filters, min(band * t.rows, rows - t.rows)
         found = cp.local((t.filters, t.rows), t.sums, fill=0)
         if len(biases) > 0:
             for e in cp.unroll(range(t.filters)):
@@ -58,7 +58,7 @@ def convolve_columns(
         groups = cp.i32(x.shape[1]) // t.channels
         c0 = f // (cp.i32(out.shape[1]) // groups) * t.channels
         for c in range(t.channels):
-            add_plane(x[n, c0 + c], weight, found, (cp.i32(z), y, i), (f, c), window, t)
+            add_plane(x[n, c0 + c], weight, found, (z, y, i), (f, c), window, t)
         for e in cp.unroll(range(t.filters)):
             for r in cp.unroll(range(t.rows)):
                 v = cp.Line[t.sums, 1](found[e, r])

@@ -81,23 +81,27 @@ def convolve_groups(
     strips = (cp.u32(columns) + t.pixels - 1) // t.pixels
     extents = (*(cp.u32(n) for n in out.shape[:3]), strips)
     if place < product(extents) and f0 + lane < filters:
-        n, z, y, strip = unravelled(place, extents)
+        n, z, y, strip = (cp.i32(k) for k in unravelled(place, extents))
         f = cp.i32(f0 + lane)
-        j = min(cp.i32(strip) * t.pixels, columns - t.pixels)
+        j = min(strip * t.pixels, columns - t.pixels)
         start = cp.Line[t.sums, t.line](0)
         if len(biases) > 0:
             start = cp.Line[t.sums, t.line](cp.load(biases[0], f, line=t.line, fill=None))
         found = cp.local(t.pixels, cp.Line[t.sums, t.line])
         for p in cp.unroll(range(t.pixels)):
             found[p] = start
-        c = (
-            f
-            if t.is_depthwise
-            else f // (cp.i32(filters) * t.channels // cp.i32(x.shape[4])) * t.channels
-        )
-        add_window(x[n], factors, found, (cp.i32(z), cp.i32(y), j), (c, lane), window, t)
+        c = channel_of(f, x.shape[4], filters, t)
+        add_window(x[n], factors, found, (z, y, j), (c, lane), window, t)
         for p in cp.unroll(range(t.pixels)):
             finish(out[n, z, y, j + p], found[p], (n, f, z, y, j + p), extras, epilogue, t)
+
+
+def channel_of(f: Any, channels: Any, filters: Any, t: Any) -> Any:
+    """The first channel that a line of filters reads."""
+    if t.is_depthwise:
+        return f
+    groups = cp.i32(channels) // t.channels
+    return f // (cp.i32(filters) // groups) * t.channels
 
 
 def bring_factors(weight: Any, factors: Any, f0: Any, window: Any, t: Any) -> None:

@@ -26,7 +26,7 @@ from cubepy.kernels.convolution.narrow import Filling, fill_pixels, fill_weights
 from cubepy.kernels.convolution.problem import Problem
 from cubepy.kernels.convolution.split import SplitBands, SplitPacking, convolve_split
 from cubepy.kernels.convolution.split_runs import RunPacking, SplitRuns, convolve_runs
-from cubepy.kernels.convolution.tensor_cores import Tiles
+from cubepy.kernels.convolution.tensor_cores import PIECE, Tiles
 from cubepy.kernels.convolution.tiles import LINE_BYTES, Tile, convolve_by_tiles, join_parts
 from cubepy.kernels.convolution.variants import others, problem_key
 from cubepy.kernels.convolution.volumes import (
@@ -63,7 +63,7 @@ class Convolution:
 def launch_convolution(planner: Planner, c: Convolution) -> None:
     """Fill `out` in the fastest way that the target and the operands allow."""
     problem, is_plain = c.problem, c.weights.packing is None
-    tilings = [] if _has_matrices(c) else waves.tilings(planner.target, problem, c.x.dtype)
+    tilings = [] if _is_better_product(c) else waves.tilings(planner.target, problem, c.x.dtype)
     fillings = [] if _is_product(c) else waves.fillings_of(planner.target, problem, c.x.dtype)
     if tilings and is_plain:
         _launch_gathered(planner, problem, tilings, c.x, c.weights.volume, c)
@@ -122,11 +122,13 @@ def _is_product(c: Convolution) -> bool:
     return plain and points.is_flat(c.out)
 
 
-def _has_matrices(c: Convolution) -> bool:
-    """Whether it is a product of matrices that tensor maps describe, dense along pixels."""
+def _is_better_product(c: Convolution) -> bool:
+    """Whether it is a product of matrices that tensor maps describe, dense along pixels, or one of
+    filters that are not in eights."""
     rows = prod(c.problem.results) * c.x.dtype.itemsize % BOX_UNIT == 0
     dense = not (c.problem.has_channels_last or c.problem.puts_channels_last)
-    return rows and dense and max(c.problem.window.stride) == 1 and _is_product(c)
+    has_maps = rows and dense and max(c.problem.window.stride) == 1
+    return _is_product(c) and (has_maps or c.problem.filters % PIECE > 0)
 
 
 def _launch_product(planner: Planner, c: Convolution) -> None:

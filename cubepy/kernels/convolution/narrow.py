@@ -46,8 +46,8 @@ class Filling:
 
 
 def fillings(problem: Problem) -> list[Filling]:
-    """The ways for a problem, where its channels are not in eights."""
-    if problem.channels % PIECE == 0 or problem.groups > 1:
+    """The ways for a problem, where its channels are not in eights, and filters not too few."""
+    if problem.channels % PIECE == 0 or problem.groups > 1 or problem.filters < PIECE:
         return []
     found = [Filling(_multiple(problem.channels, PIECE), False)]
     w = problem.window

@@ -369,7 +369,7 @@ def store_tile(
         place, column = place_of(pixel + row, t.extents), filter + piece * PIECE
         if row < t.pixels and column < t.filters and is_result(place, t.results, t.batch):
             held = cp.load(staged, (me, row, (piece ^ row % 8) * PIECE), line=PIECE, fill=None)
-            cp.store(out, (*place, column), held, whole=True)
+            cp.store(out, (*place, column), held, whole=t.filters % PIECE == 0)
 
 
 def stage_tile(staged: Any, sums: Any, me: Any, filter: Any, pixel: Any, ends: Any, t: Any) -> None:

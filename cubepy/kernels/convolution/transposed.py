@@ -336,7 +336,7 @@ def _launch(
     if 0 in out.shape:
         return
     volume, result = Weights(w, None).volume, out
-    if groups == 1 and waves.has_tensor_cores(planner.target, w.shape[:2], x.dtype):
+    if groups == 1 and waves.has_tensor_cores(planner.target, w.shape[:1], x.dtype):
         x, volume, out = ordered(planner, x), ordered(planner, volume), writable(planner, result)
     weight = _filters_first(planner, volume, groups)
     steps = zip(

@@ -95,7 +95,7 @@ def run_of(problem: Problem, shared: int) -> Run:
 
 def tilings(target: Target, problem: Problem, elements: DType) -> list[Tiles]:
     """All ways for a convolution, the fastest first; none where the hardware has none."""
-    if not _is_served(target, problem, elements):
+    if not (problem.filters and _is_served(target, problem, elements, problem.channels)):
         return []
     found = [
         t
@@ -130,9 +130,10 @@ def gradient_fillings(target: Target, problem: Problem, elements: DType) -> list
     return [f for _, f in sorted(times, key=lambda pair: pair[0])]
 
 
-def _is_served(target: Target, problem: Problem, elements: DType) -> bool:
-    """Whether the hardware has instructions for such elements and extents."""
-    sizes, w, axes = (problem.channels, problem.filters), problem.window, axes_of(problem)
+def _is_served(target: Target, problem: Problem, elements: DType, *sizes: int) -> bool:
+    """Whether the hardware has instructions for such elements and extents; `sizes`: those that are
+    counted in eights."""
+    w, axes = problem.window, axes_of(problem)
     reach = max(span - 1 for span in w.spans[3 - axes :])
     fits = max(w.stride) <= _STRIDES and reach < 2 * _OFFSETS[axes]
     fits = fits and problem.groups == 1 and 0 not in problem.extents
@@ -140,7 +141,7 @@ def _is_served(target: Target, problem: Problem, elements: DType) -> bool:
 
 
 def has_tensor_cores(target: Target, sizes: Sequence[int], elements: DType) -> bool:
-    """Whether tensor cores multiply such elements, of so many channels and filters."""
+    """Whether tensor cores multiply such elements, of so many channels or filters."""
     sized = all(n > 0 and n % PIECE == 0 for n in sizes)
     return sized and target.arch == "sm_90a" and elements in (bf16, f16)
 
@@ -233,7 +234,8 @@ def count(t: Tiles) -> int:
 def divisions(target: Target, problem: Problem, elements: DType) -> list[Parts]:
     """All ways for the gradient of a convolution by its weights, the fastest first."""
     pixels = problem.batch * prod(problem.results)
-    served = _is_served(target, problem, elements) and _has_corners(problem, 0)
+    sizes = problem.channels, problem.filters
+    served = _is_served(target, problem, elements, *sizes) and _has_corners(problem, 0)
     if not served or not 0 < pixels <= MOST_COUNT:
         return []
     w, first = problem.window, 3 - axes_of(problem)

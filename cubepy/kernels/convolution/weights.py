@@ -140,7 +140,7 @@ def prepack(weight: Any, *, groups: int = 1, precision: str | None = None) -> Pa
 def _with_channels_last(weight: Any, planner: Planner, w: Memory) -> Any:
     """Weights as tensor cores read them, if there are any and these are read otherwise."""
     seen = Weights(w, None).volume
-    if not waves.has_tensor_cores(planner.target, w.shape[:2], w.dtype) or has_taps(seen):
+    if not waves.has_tensor_cores(planner.target, w.shape[1:2], w.dtype) or has_taps(seen):
         return weight
 
     def make(planner: Planner, arrays: list[Memory]) -> None:
