@@ -59,6 +59,16 @@ class Convolution:
     epilogue: Callable[..., Any] | None
     extras: tuple[Memory, ...]
 
+    @property
+    def beside(self) -> dict[str, Any]:
+        """What kernels take beside arrays and their configuration."""
+        return {
+            "biases": self.biases,
+            "extras": self.extras,
+            "window": self.problem.window,
+            "epilogue": self.epilogue,
+        }
+
 
 def launch_convolution(planner: Planner, c: Convolution) -> None:
     """Fill `out` in the fastest way that the target and the operands allow."""
@@ -172,14 +182,11 @@ def _launch_bands(planner: Planner, c: Convolution) -> None:
         x=_source(c.x, t),
         panels=panels,
         out=channels_last(c.out) if t.puts_channels_last else c.out,
-        biases=c.biases,
-        extras=c.extras,
         groups=problem.groups,
         band=t.band,
         panels_each=t.panels,
-        window=problem.window,
-        epilogue=c.epilogue,
         t=t.compiled,
+        **c.beside,
     )
 
 
@@ -197,13 +204,10 @@ def _launch_split(planner: Planner, c: Convolution, p: SplitPacking | RunPacking
         x=_source(c.x, t),
         panels=in_rows(c.weights.memory),
         out=channels_last(c.out) if t.puts_channels_last else c.out,
-        biases=c.biases,
-        extras=c.extras,
         band=t.band,
         panels_each=t.panels,
-        window=problem.window,
-        epilogue=c.epilogue,
         t=t.compiled,
+        **c.beside,
     )
 
 
@@ -235,12 +239,9 @@ def _launch_squares(planner: Planner, c: Convolution, basis: Basis) -> None:
         x=_source(c.x, t.bands),
         panels=c.weights.memory,
         out=channels_last(c.out) if t.bands.puts_channels_last else c.out,
-        biases=c.biases,
-        extras=c.extras,
         panels_each=t.panels,
-        window=window,
-        epilogue=c.epilogue,
         t=t.compiled,
+        **c.beside | {"window": window},
     )
 
 
@@ -269,11 +270,8 @@ def _launch_by_lines(planner: Planner, c: Convolution) -> None:
         x=x,
         weight=weight,
         out=out,
-        biases=c.biases,
-        extras=c.extras,
-        window=c.problem.window,
-        epilogue=c.epilogue,
         t=t,
+        **c.beside,
     )
 
 
@@ -287,11 +285,8 @@ def _launch_strips(planner: Planner, c: Convolution, t: Strips) -> None:
         x=channels_last(c.x),
         weight=c.weights.volume,
         out=channels_last(c.out),
-        biases=c.biases,
-        extras=c.extras,
-        window=c.problem.window,
-        epilogue=c.epilogue,
         t=t,
+        **c.beside,
     )
 
 
@@ -306,11 +301,8 @@ def _launch_columns(planner: Planner, c: Convolution, t: Columns) -> None:
         x=c.x,
         weight=c.weights.volume,
         out=c.out,
-        biases=c.biases,
-        extras=c.extras,
-        window=p.window,
-        epilogue=c.epilogue,
         t=t,
+        **c.beside,
     )
 
 
@@ -325,11 +317,8 @@ def _launch_dots(planner: Planner, c: Convolution, t: Dots) -> None:
         x=_in_runs(x),
         weight=_in_runs(dense),
         out=channels_last(c.out),
-        biases=c.biases,
-        extras=c.extras,
-        window=c.problem.window,
-        epilogue=c.epilogue,
         t=t,
+        **c.beside,
     )
 
 
@@ -361,12 +350,9 @@ def launch_each(planner: Planner, c: Convolution) -> None:
         x=c.x,
         weight=c.weights.volume,
         out=c.out,
-        biases=c.biases,
-        extras=c.extras,
         groups=c.problem.groups,
-        window=c.problem.window,
-        epilogue=c.epilogue,
         t=t,
+        **c.beside,
     )
 
 
