@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import cubepy as cp
-from cubepy.kernels.matmul import on_gpus, waves
+from cubepy.kernels.matmul import waves
 from cubepy.kernels.matmul.entry import _PLANS
 from cubepy.kernels.matmul.problem import Problem
 from cubepy.targets import Target
@@ -70,7 +70,7 @@ def tiling(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> A
         return next(t for t in found if (t.height, t.width) == request.param)
 
     _PLANS._made.clear()
-    monkeypatch.setattr(on_gpus, "pipelined", chosen)
+    monkeypatch.setattr(waves, "pipelined", chosen)
     yield request.param
     _PLANS._made.clear()
 
@@ -85,7 +85,7 @@ def cluster(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         return replace(next(t for t in found if [t.height, t.width] == tile), cluster=cubes)
 
     _PLANS._made.clear()
-    monkeypatch.setattr(on_gpus, "pipelined", chosen)
+    monkeypatch.setattr(waves, "pipelined", chosen)
     yield request.param
     _PLANS._made.clear()
 
