@@ -73,10 +73,11 @@ def test_what_is_filled(x_shape: Any, w_shape: Any, options: Any, which: int, mo
     x, w = (RNG.integers(-8, 9, s).astype(np.float64) for s in (x_shape, w_shape))
     operands: list[Any] = []
     for launch, given, name in ((pixels, x, "x"), (weights, w, "weight")):
-        held = np.full(launch.arguments["out"].shape, np.nan, np.float16)
+        extents = launch.arguments["out"].shape
+        held = np.full(extents, np.nan, np.float16)
         more = {name: launch.arguments[name] for name in ("before", "f")}
         share = 7  # a part of a row
-        stores = held.shape[3] * held.shape[4] // more["f"].line
+        stores = extents[3] * extents[4] // more["f"].line
         wide = given.reshape(*given.shape[:2], 1, *given.shape[2:]).astype(np.float16)
         launcher = launch.kernel[int(np.prod(held.shape[:3])) * -(-stores // share), 1]
         launcher(x=wide, out=held, share=share, **more)

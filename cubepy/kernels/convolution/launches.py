@@ -239,9 +239,12 @@ def _launch_squares(planner: Planner, c: Convolution, basis: Basis) -> None:
         x=_source(c.x, t.bands),
         panels=c.weights.memory,
         out=channels_last(c.out) if t.bands.puts_channels_last else c.out,
+        biases=c.biases,
+        extras=c.extras,
         panels_each=t.panels,
+        window=window,
+        epilogue=c.epilogue,
         t=t.compiled,
-        **c.beside | {"window": window},
     )
 
 

@@ -301,7 +301,8 @@ def multiply(
             for k in cp.unroll(range(t.pixels // 2)):
                 out[tile, me, k, unit] = sums[k]
         else:
-            store_tile(out, staged, sums, me, *corner_of(cp.i32(tile), row, column, t), ends, t)
+            filter, pixel = corner_of(cp.i32(tile), row, column, t)
+            store_tile(out, staged, sums, me, filter, pixel, ends, t)
 
 
 def corner_of(tile: Any, row: Any, column: Any, t: Any) -> Any:
@@ -328,8 +329,8 @@ def join_tiles(
         for k in cp.unroll(range(t.pixels // 2)):
             held[k] = held[k] + partial[first + part, me, k, unit]
     sums = cp.load(held, 0, line=t.pixels // 2, fill=None)
-    corner = corner_of(cp.i32(cp.CUBE_POS), me % t.down, me // t.down, t)
-    store_tile(out, staged, sums, me, *corner, (biases, extras, epilogue), t)
+    filter, pixel = corner_of(cp.i32(cp.CUBE_POS), me % t.down, me // t.down, t)
+    store_tile(out, staged, sums, me, filter, pixel, (biases, extras, epilogue), t)
 
 
 def multiply_tap(
