@@ -24,6 +24,7 @@ from typing import Any
 
 import cubepy as cp
 from bench.gpu_arrays import torch
+from cubepy.errors import Error
 
 kernels = cp.kernels
 MATRICES = (
@@ -292,7 +293,7 @@ def main() -> None:
                 continue
             try:
                 rows.append(measured(options.device, work))
-            except RuntimeError as error:  # torch's, of a dtype that it lacks, or ours
+            except (RuntimeError, Error) as error:  # torch's, of a dtype that it lacks, or ours
                 failed.append(f"{work.name}: {error}")
             else:
                 r = rows[-1]
@@ -303,9 +304,10 @@ def main() -> None:
     print(f"{len(slow)} of {len(rows)} under {options.least} of torch")
     for r in slow:
         print(f"  {r.ratio:5.2f}  {r.name}")
-    print(*failed, sep="\n")
     if options.json:
         options.json.write_text(json.dumps([asdict(r) for r in rows], indent=1))
+    if failed:
+        raise SystemExit("\n".join(failed))
 
 
 if __name__ == "__main__":

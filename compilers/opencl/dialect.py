@@ -64,8 +64,6 @@ def _functions() -> Spellings:
 
 
 _FENCES = "CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE"
-STORAGE_FENCE = "storage_fence"
-_ORDERS = "defined(__opencl_c_atomic_order_seq_cst) && defined(__opencl_c_atomic_scope_device)"
 END_OF_LOOP = "end_of_loop"
 _END_OF_LOOP = Helper(
     f"""#ifdef POCL_DEVICE_ADDRESS_BITS
@@ -76,6 +74,8 @@ _END_OF_LOOP = Helper(
 )
 """PoCL 3 gives all units the condition of one behind the last barrier of a loop, where the loop
 does not change it."""
+STORAGE_FENCE = "storage_fence"
+_ORDERS = "defined(__opencl_c_atomic_order_seq_cst) && defined(__opencl_c_atomic_scope_device)"
 _STORAGE_FENCE = Helper(
     f"""static inline void {STORAGE_FENCE}(void) {{
 #if __OPENCL_C_VERSION__ == 200 || ({_ORDERS})

@@ -9,10 +9,8 @@ import pytest
 
 import cubepy as cp
 from cubepy import kernels
-from cubepy.ir.types import f32
 from cubepy.kernels.calls.inspection import record
-from cubepy.kernels.convolution.depthwise import Depth, convolve_channels, convolve_planes
-from cubepy.kernels.convolution.problem import Window
+from cubepy.kernels.convolution.depthwise import Depth
 from cubepy.lang.annotations import spec
 from cubepy.targets import parse_target
 from tests.guarded import Guarded
@@ -144,30 +142,6 @@ def test_a_view_of_rows_that_are_not_dense():
     x = wide[..., ::2]
     check(kernels.conv2d(x, w, groups=6), x, w, groups=6)
     check(kernels.conv2d(wide[:, :, ::2, 3:], w, groups=6), wide[:, :, ::2, 3:], w, groups=6)
-
-
-@pytest.mark.parametrize("last", [False, True])
-def test_units_of_wide_cubes(last: bool):
-    """As on GPUs: neighbouring units make neighbouring results."""
-    x, w = numbers(2, 12, 7, 9), numbers(12, 1, 3, 3)
-    window = Window((1, 3, 3), (1, 1, 1), (0, 1, 1), (0, 1, 1), (1, 1, 1))
-    expected = reference(x, w, padding=1, groups=12)
-    if last:
-        out = Guarded((2, 1, 7, 9, 12))
-        t = Depth(4, 1, 1, 4, 16, f32)
-        seen, taps = np.moveaxis(x, 1, -1)[:, None], np.moveaxis(w[:, 0], 0, -1)[None]
-        kernel, result = convolve_channels, np.moveaxis(out.array, -1, 1)[:, :, 0]
-    else:
-        out = Guarded((2, 12, 1, 7, 9))
-        t = Depth(1, 4, 1, 12, 16, f32)
-        seen, taps = x[:, :, None], w[:, :, None]
-        kernel, result = convolve_planes, out.array[:, :, 0]
-    count = out.array.size // t.line
-    launch = kernel.configure(plane_dim=8)[-(-count // 16), 16]
-    dense = np.ascontiguousarray(seen), np.ascontiguousarray(taps)
-    launch(*dense, out.array, (), (), window, None, t)
-    np.testing.assert_allclose(result, expected, 1e-5, 1e-5)
-    assert out.is_fenced
 
 
 def test_they_are_chosen_on_cpus():

@@ -12,8 +12,7 @@ from typing import Any
 import cubepy as cp
 from cubepy.kernels.attention.problem import Squares
 from cubepy.kernels.attention.rows import Rows, band_at
-from cubepy.kernels.attention.strips import LOWEST, highest
-from cubepy.kernels.attention.unit_strips import larger, largest
+from cubepy.kernels.attention.strips import LOWEST, highest, larger, largest
 from cubepy.kernels.attention.window import seen_from, seen_to
 from cubepy.kernels.calls.cubes import add, over_group
 from cubepy.kernels.calls.positions import product, unravelled
@@ -36,11 +35,8 @@ def attend_squares(
     `attend_strips`; `window`: see `window.seen_from`."""
     queries, width = out.shape[out.rank - 2], out.shape[out.rank - 1]
     across, down = (width + t.width - 1) // t.width, (queries + t.height - 1) // t.height
-    tile, c0, heads = (
-        cp.CUBE_POS // across,
-        cp.CUBE_POS % across * t.width,
-        out.shape[: out.rank - 2],
-    )
+    tile, c0 = cp.CUBE_POS // across, cp.CUBE_POS % across * t.width
+    heads = out.shape[: out.rank - 2]
     if t.is_causal:  # those with most keys first
         head, first = tile % product(heads), (down - 1 - tile // product(heads)) * t.height
     else:

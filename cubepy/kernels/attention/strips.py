@@ -242,6 +242,19 @@ def highest(a: Any, b: Any) -> Any:
     return a if a != a or a > b else b
 
 
+def larger(a: Any, b: Any) -> Any:
+    """The larger of each pair of lanes; the second where one is NaN, which sums report."""
+    return cp.where(a > b, a, b)
+
+
+def largest(v: Any) -> Any:
+    """The largest of the lanes of a line."""
+    if v.line_size == 1:
+        return v[0]
+    half = v.line_size // 2
+    return largest(larger(v[:half], v[half:]))
+
+
 def masked(s: Any, masks: Any, j0: Any, j: Any, ends: Any, window: Any, t: Any) -> Any:
     """A line of scores from key `j0 + j` on, without those that the query does not see, which sees
     those between `ends`, counted from `j0` on."""

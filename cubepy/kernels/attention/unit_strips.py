@@ -13,7 +13,7 @@ from typing import Any
 import cubepy as cp
 from cubepy.kernels.attention.bands import attend_keys, finish_band
 from cubepy.kernels.attention.problem import UnitStrips
-from cubepy.kernels.attention.strips import LOWEST, highest, masked
+from cubepy.kernels.attention.strips import LOWEST, highest, larger, largest, masked
 from cubepy.kernels.attention.window import seen_from, seen_to
 from cubepy.kernels.calls.positions import unravelled
 from cubepy.kernels.matmul.finish import chosen
@@ -223,19 +223,6 @@ def weigh_lines(
         low, high = (cp.bitcast(v, cp.u32) + 0x8000 for v in lines)
         words = (low >> 16) | (high & 0xFFFF0000)
         cp.store(weights[j // t.line, u], 0, cp.bitcast(words, t.factors), whole=True)
-
-
-def larger(a: Any, b: Any) -> Any:
-    """The larger of each pair of lanes; the second where one is NaN, which sums report."""
-    return cp.where(a > b, a, b)
-
-
-def largest(v: Any) -> Any:
-    """The largest of the lanes of a line."""
-    if v.line_size == 1:
-        return v[0]
-    half = v.line_size // 2
-    return largest(larger(v[:half], v[half:]))
 
 
 def power(x: Any) -> Any:

@@ -14,6 +14,7 @@ from cubepy.ir.types import DType
 from cubepy.kernels.calls.epilogues import applied_along
 from cubepy.kernels.calls.positions import product, unravelled
 from cubepy.kernels.convolution.depthwise import first_of, put
+from cubepy.kernels.convolution.groups import first_channel
 from cubepy.kernels.convolution.problem import Window
 from cubepy.record import dataclass
 
@@ -55,8 +56,7 @@ def convolve_columns(
             for e in cp.unroll(range(t.filters)):
                 for r in cp.unroll(range(t.rows)):
                     found[e, r] = t.sums(biases[0][f + e])
-        groups = cp.i32(x.shape[1]) // t.channels
-        c0 = f // (cp.i32(out.shape[1]) // groups) * t.channels
+        c0 = first_channel(f, x.shape[1], out.shape[1], t)
         for c in range(t.channels):
             add_plane(x[n, c0 + c], weight, found, (z, y, i), (f, c), window, t)
         for e in cp.unroll(range(t.filters)):

@@ -14,27 +14,25 @@ from typing import Any
 import cubepy as cp
 from cubepy.ir.types import DType
 from cubepy.kernels.calls.epilogues import applied_along
-from cubepy.kernels.calls.positions import count_up, is_whole, product, unravelled
+from cubepy.kernels.calls.positions import count_up, is_whole, unravelled
 from cubepy.kernels.convolution.problem import Window
 from cubepy.record import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """How units go through planes: `line` pixels (or channels) at a time, in the type `sums`.
+    """How cubes go through planes: `line` pixels (or channels) at a time, in the type `sums`.
 
-    A unit makes `band` rows of `columns` pixels, of `channels` channels where these lie side by
-    side, of which `pixels` go together; a cube has `units`. Each part has at least a line, and its
-    last line begins where that fits, and makes some results again.
+    A cube makes `band` rows of `columns` pixels, of all channels where these lie side by side, of
+    which `pixels` go together. Each part has at least a line, and its last line begins where that
+    fits, and makes some results again.
     """
 
     line: int
     band: int
     columns: int
-    channels: int
-    units: int
     sums: DType
-    pixels: int = 1
+    pixels: int
 
 
 def first_of(place: Any, axis: Any, window: Any) -> Any:
@@ -71,31 +69,30 @@ def convolve_planes(
     epilogue: cp.Comptime[Callable[..., Any] | None],
     t: cp.Comptime[Depth],
 ) -> None:
-    """A unit makes a part of one plane. `x` and `out` are [n, channel, depth, row, column]."""
+    """A cube makes a part of one plane. `x` and `out` are [n, channel, depth, row, column]."""
     bands = (out.shape[3] + t.band - 1) // t.band
     strips = (out.shape[4] + t.columns - 1) // t.columns
     extents = (*out.shape[:3], bands, strips)
-    if product(extents) > cp.ABSOLUTE_POS:
-        n, f, z, band, strip = unravelled(cp.ABSOLUTE_POS, extents)
-        planes, filter = x[n], weight[f]
-        c0 = f // (out.shape[1] // (x.shape[1] // weight.shape[1])) * weight.shape[1]
-        taps = taps_of(filter[0], window, t)
-        start = cp.Line[t.sums, t.line](0)
-        if len(biases) > 0:
-            start = cp.Line[t.sums, t.line](t.sums(biases[0][f]))
-        first, left = band * t.band, strip * t.columns
-        right = min(left + t.columns, out.shape[4])
-        for y in range(first, min(first + t.band, out.shape[3])):
-            row = out[n, f, z, y]
-            for at in range(left, right, t.line):
-                j = min(at, right - t.line)
-                v = line_of_pixels(planes[c0], taps, start, (z, y, j), window, t)
-                for c in range(1, weight.shape[1]):
-                    more = taps_of(filter[c], window, t)
-                    v = line_of_pixels(planes[c0 + c], more, v, (z, y, j), window, t)
-                if epilogue is not None:
-                    v = applied_along(epilogue, v, (n, f, z, y, j), 4, extras)
-                put(row, j, v, t.line)
+    n, f, z, band, strip = unravelled(cp.CUBE_POS, extents)
+    planes, filter = x[n], weight[f]
+    c0 = f // (out.shape[1] // (x.shape[1] // weight.shape[1])) * weight.shape[1]
+    taps = taps_of(filter[0], window, t)
+    start = cp.Line[t.sums, t.line](0)
+    if len(biases) > 0:
+        start = cp.Line[t.sums, t.line](t.sums(biases[0][f]))
+    first, left = band * t.band, strip * t.columns
+    right = min(left + t.columns, out.shape[4])
+    for y in range(first, min(first + t.band, out.shape[3])):
+        row = out[n, f, z, y]
+        for at in range(left, right, t.line):
+            j = min(at, right - t.line)
+            v = line_of_pixels(planes[c0], taps, start, (z, y, j), window, t)
+            for c in range(1, weight.shape[1]):
+                more = taps_of(filter[c], window, t)
+                v = line_of_pixels(planes[c0 + c], more, v, (z, y, j), window, t)
+            if epilogue is not None:
+                v = applied_along(epilogue, v, (n, f, z, y, j), 4, extras)
+            put(row, j, v, t.line)
 
 
 def taps_of(filter: Any, window: Any, t: Any) -> Any:
@@ -166,21 +163,19 @@ def convolve_channels(
     epilogue: cp.Comptime[Callable[..., Any] | None],
     t: cp.Comptime[Depth],
 ) -> None:
-    """A unit makes some pixels of some channels. `x` and `out` are [n, depth, row, column,
+    """A cube makes some pixels. `x` and `out` are [n, depth, row, column,
     channel], `weight` is [depth, row, column, channel]."""
     bands = (out.shape[2] + t.band - 1) // t.band
     strips = (out.shape[3] + t.columns - 1) // t.columns
-    parts = (out.shape[4] + t.channels - 1) // t.channels
-    extents = (*out.shape[:2], bands, strips, parts)
-    if product(extents) > cp.ABSOLUTE_POS:
-        n, z, band, strip, part = unravelled(cp.ABSOLUTE_POS, extents)
-        first, left, lowest = band * t.band, strip * t.columns, part * t.channels
-        right, highest = min(left + t.columns, out.shape[3]), min(lowest + t.channels, out.shape[4])
-        some = (x[n], weight, out[n, z], biases, extras)
-        for y in range(first, min(first + t.band, out.shape[2])):
-            for at in range(lowest, highest, t.line):
-                c = min(at, highest - t.line)
-                row_of_channels(some, (n, z, y), (left, right), c, window, epilogue, t)
+    extents = (*out.shape[:2], bands, strips)
+    n, z, band, strip = unravelled(cp.CUBE_POS, extents)
+    first, left, channels = band * t.band, strip * t.columns, out.shape[4]
+    right = min(left + t.columns, out.shape[3])
+    some = (x[n], weight, out[n, z], biases, extras)
+    for y in range(first, min(first + t.band, out.shape[2])):
+        for at in range(0, channels, t.line):
+            c = min(at, channels - t.line)
+            row_of_channels(some, (n, z, y), (left, right), c, window, epilogue, t)
 
 
 def row_of_channels(

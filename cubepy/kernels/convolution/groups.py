@@ -90,16 +90,14 @@ def convolve_groups(
         found = cp.local(t.pixels, cp.Line[t.sums, t.line])
         for p in cp.unroll(range(t.pixels)):
             found[p] = start
-        c = channel_of(f, x.shape[4], filters, t)
+        c = f if t.is_depthwise else first_channel(f, x.shape[4], filters, t)
         add_window(x[n], factors, found, (z, y, j), (c, lane), window, t)
         for p in cp.unroll(range(t.pixels)):
             finish(out[n, z, y, j + p], found[p], (n, f, z, y, j + p), extras, epilogue, t)
 
 
-def channel_of(f: Any, channels: Any, filters: Any, t: Any) -> Any:
-    """The first channel that a line of filters reads."""
-    if t.is_depthwise:
-        return f
+def first_channel(f: Any, channels: Any, filters: Any, t: Any) -> Any:
+    """The first channel that a filter reads."""
     groups = cp.i32(channels) // t.channels
     return f // (cp.i32(filters) // groups) * t.channels
 

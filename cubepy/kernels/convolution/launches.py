@@ -1,5 +1,5 @@
-"""How a convolution is launched: on tensor cores, as a product of matrices, by bands or squares of
-pixels, or each result for itself."""
+"""How a convolution is launched: on tensor cores, as a product of matrices, by bands, squares,
+tiles, lines, strips or columns of pixels, or each result for itself."""
 
 from __future__ import annotations
 
@@ -262,14 +262,15 @@ def _launch_by_lines(planner: Planner, c: Convolution) -> None:
     t = strategies.depth(planner.target, c.problem, c.x.dtype)
     x, weight, out, kernel = c.x, c.weights.volume, c.out, convolve_planes
     _, rows, columns = c.problem.results
-    count = prod(out.shape[:3]) * -(-rows // t.band) * -(-columns // t.columns)
+    planes = c.problem.batch * c.problem.results[0]
     if c.problem.has_channels_last:
         x, out, kernel = channels_last(x), channels_last(out), convolve_channels
         weight = _taps_first(planner, weight)
-        count = count // c.problem.channels * -(-c.problem.channels // t.channels)
+    else:
+        planes *= c.problem.filters
     planner.launch(
         kernel,
-        Over(-(-count // t.units), "cube", t.units),
+        planes * -(-rows // t.band) * -(-columns // t.columns),
         x=x,
         weight=weight,
         out=out,

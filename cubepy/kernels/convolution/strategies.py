@@ -34,9 +34,9 @@ CUBES, TURNING_CUBES = 4, 2
 """Cubes for each core; fewer where each turns what it brings, and multiplies it little because
 windows have one element."""
 UNITS = 256
-NAMED_TAPS, DEPTH_ROWS, LEAST_STRIP = 64, 4, 4
-"""Of convolutions by lines: taps of a channel that kernels name, at most; rows of a unit of wide
-devices; and pixels of a strip, at least, whose rows stay in the nearest cache of a CPU."""
+NAMED_TAPS, LEAST_STRIP = 64, 4
+"""Of convolutions by lines: taps of a channel that kernels name, at most; and pixels of a strip, at
+least, whose rows stay in the nearest cache."""
 FEW_FILTERS, LONG_ROWS, MOST_STRIDE = 4, 4, 4
 """There: the most filters of a group, or channels, that are few; lines of a row from which on few
 filters of many channels are made so; and the longest stride along rows."""
@@ -147,11 +147,12 @@ def stays_matrix(
 
 def goes_by_lines(target: Target, problem: Problem, x: Memory, out: Memory) -> bool:
     """Whether lines of results are made tap by tap from lines of the array: where they depend on
-    one channel each, and on CPUs where filters are so few that lines of them would be empty."""
+    one channel each, or filters are so few that lines of them would be empty; on CPUs."""
+    if is_wide(target):
+        return False
     last, few = problem.has_channels_last, problem.group_filters <= FEW_FILTERS
     if last or problem.puts_channels_last:
         fits = last and problem.puts_channels_last and problem.filters == problem.groups
-        fits = fits and not is_wide(target)
     else:
         fits = all(m.strides[4] == m.dtype.itemsize or m.shape[4] == 1 for m in (x, out))
     if not fits or problem.window.taps > NAMED_TAPS or not problem.group_channels:
@@ -161,7 +162,7 @@ def goes_by_lines(target: Target, problem: Problem, x: Memory, out: Memory) -> b
     columns, line = problem.results[2], target.line_bytes // problem.sums.itemsize
     is_wide_image = problem.group_channels <= FEW_FILTERS or columns >= LONG_ROWS * line
     worth = problem.groups > 1 or (columns > 1 and is_wide_image)
-    return few and worth and _takes_lines(problem) and not last and not is_wide(target)
+    return few and worth and _takes_lines(problem) and not last
 
 
 def dots(target: Target, problem: Problem) -> Dots | None:
@@ -184,12 +185,10 @@ def _takes_lines(problem: Problem) -> bool:
 
 
 def depth(target: Target, problem: Problem, x: DType) -> Depth:
-    """Rows of planes, or of pixels with all their channels, for each unit of a CPU, and enough of
-    them for all cores; neighbouring pixels, or lines of channels, for neighbouring units."""
+    """Rows of planes, or of pixels with all their channels, for each cube, and enough of them for
+    all cores."""
     _, rows, columns = problem.results
     sums, last = problem.sums, problem.has_channels_last
-    if is_wide(target):
-        return Depth(1, DEPTH_ROWS, 1, 1, UNITS, sums)
     extent = problem.channels if last else columns
     line = min(max(1, target.line_bytes // sums.itemsize), _power_above(extent + 1) // 2)
     if not last and not _takes_lines(problem):
@@ -202,7 +201,7 @@ def depth(target: Target, problem: Problem, x: DType) -> Depth:
         seen = problem.window.spans[1] + problem.window.stride[1]
         most = target.near_bytes // 2 // (seen * problem.channels * x.itemsize)
         columns = even_part(columns, max(LEAST_STRIP, most // problem.window.stride[2]))
-    return Depth(line, band, columns, problem.channels, 1, sums, 4)
+    return Depth(line, band, columns, sums, 4)
 
 
 def each(problem: Problem) -> Each:

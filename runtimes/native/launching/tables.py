@@ -406,15 +406,15 @@ def array_class(
     is_writeable: bool,
     place: int,
 ) -> int:
-    """`dtype`: its place in the table; `place`: 0 on the host, else a GPU's number and one."""
+    """An array's class in a word. `dtype`: its place in the table; `alignment`: a key of `ALIGNED`,
+    or 0; `place`: 0 on the host, else one more than the number of its GPU."""
     unit = 0 if axis is None else axis + 1
     flags = is_linear * LINEAR | ALIGNED.get(alignment, 0) | is_writeable * WRITEABLE
     return dtype | rank << 8 | unit << 16 | flags | place << PLACE_SHIFT
 
 
-LINEAR, WRITEABLE = 1 << 24, 1 << 26
+LINEAR, WRITEABLE, PLACE_SHIFT, MAX_PLACE = 1 << 24, 1 << 26, 32, 0xFFFF
 ALIGNED = {64: 1 << 25, 16: 1 << 27}  # by what rows begin at multiples of, in bytes
-PLACE_SHIFT, MAX_PLACE = 32, 0xFFFF
 OWN_PLACE, OPENCL_PLACE, CUPY_PLACE = MAX_PLACE, MAX_PLACE - 1, 1 << 15
 """The place of CubePy's own arrays on GPUs of NVIDIA and on OpenCL devices; on which one, their
 owner says. And that of CuPy's, to which the number of their GPU is added."""
