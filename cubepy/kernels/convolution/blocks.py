@@ -66,7 +66,8 @@ class Bands:
     A tile has `pixels` pixels; one that `wraps` goes on in the next row. A cube makes `band` rows
     with `panels` panels of weights; it has room for `held` elements of the array, in rows of up to
     `pitch` pixels, and for the `sums` of so many pixels. `has_whole_rows`: a part has all channels,
-    and a row of the array is dense with channels last. Weights are prefetched `ahead` lines of a
+    and a row of the array is dense with channels last. `has_ends`: the last line of a group's
+    filters reaches into the next group's. Weights are prefetched `ahead` lines of a
     panel, rows that are turned `fetched` elements ahead.
 
     A kernel is compiled for `compiled`, without what depends on the batch and the number of cores:
@@ -84,6 +85,7 @@ class Bands:
     puts_channels_last: bool
     has_whole_rows: bool
     wraps: bool
+    has_ends: bool
     ahead: int
     fetched: int = 0
 
@@ -182,7 +184,10 @@ def convolve_bands(
                     for y in range(rows):
                         place = n, z, y0 + y, 0, group * group_filters + f0, own_filters
                         row = sums[panel * apart + y * wide :]
-                        finish(row, out[n], place, results[2], biases, extras, epilogue, t)
+                        result = out[n]
+                        if t.has_ends and t.puts_channels_last:
+                            result = result[:, :, :, : (group + 1) * group_filters]
+                        finish(row, result, place, results[2], biases, extras, epilogue, t)
 
 
 def out_extents(out: Any, t: Any) -> Any:

@@ -13,8 +13,8 @@ import cubepy as cp
 from cubepy.ir.types import DType
 from cubepy.kernels.calls.epilogues import applied_along
 from cubepy.kernels.calls.positions import product, unravelled
-from cubepy.kernels.convolution.depthwise import first_of, put
 from cubepy.kernels.convolution.groups import first_channel
+from cubepy.kernels.convolution.planes import first_of, put
 from cubepy.kernels.convolution.problem import Window
 from cubepy.record import dataclass
 

@@ -14,7 +14,7 @@ import cubepy as cp
 from cubepy.ir.types import DType
 from cubepy.kernels.calls.epilogues import applied_along
 from cubepy.kernels.calls.positions import is_whole, product, unravelled
-from cubepy.kernels.convolution.depthwise import first_of, inner_span
+from cubepy.kernels.convolution.planes import first_of
 from cubepy.kernels.convolution.problem import Window
 from cubepy.record import dataclass
 
@@ -138,3 +138,12 @@ def put_sums(
         if epilogue is not None:
             v = applied_along(epilogue, v, (n, f, z, y, j), 1, extras)
         out[n, z, y, j, f] = out.dtype(v[0])
+
+
+def inner_span(span: Any, axis: Any, extent: Any, window: Any) -> Any:
+    """The results of a span along an axis all of whose taps are inside."""
+    step, before = window.stride[axis], window.before[axis]
+    begin = max(span[0], min(span[1], (before + step - 1) // step))
+    room = extent + before - window.spans[axis]
+    end = span[0] if room < 0 else min(span[1], room // step + 1)
+    return begin, max(begin, end)

@@ -12,8 +12,9 @@ from typing import Any
 
 import cubepy as cp
 from cubepy.ir.types import DType
+from cubepy.kernels.calls.epilogues import applied_along
 from cubepy.kernels.calls.positions import product, unravelled
-from cubepy.kernels.convolution.depthwise import finish, first_of
+from cubepy.kernels.convolution.planes import first_of, put
 from cubepy.kernels.convolution.problem import Window
 from cubepy.record import dataclass
 
@@ -151,3 +152,10 @@ def offsets_of(pixels: int, window: Window) -> list[int]:
     """What neighbouring pixels see of a row, in columns behind the first."""
     taps, step, apart = window.kernel[2], window.stride[2], window.dilation[2]
     return sorted({p * step + k * apart for p in range(pixels) for k in range(taps)})
+
+
+def finish(out: Any, v: Any, index: Any, extras: Any, epilogue: Any, t: Any) -> None:
+    """Store a line of channels of the result at `index`."""
+    if epilogue is not None:
+        v = applied_along(epilogue, v, index, 1, extras)
+    put(out, index[1], v, t.line)

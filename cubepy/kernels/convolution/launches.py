@@ -17,12 +17,14 @@ from cubepy.kernels.calls.plans import Planner
 from cubepy.kernels.convolution import few_channels, points, strategies, waves
 from cubepy.kernels.convolution.blocks import Bands, Packing, convolve_bands
 from cubepy.kernels.convolution.columns import Columns, convolve_columns
-from cubepy.kernels.convolution.depthwise import convolve_channels, convolve_planes
 from cubepy.kernels.convolution.dots import Dots, convolve_dots
 from cubepy.kernels.convolution.each import convolve_each
+from cubepy.kernels.convolution.few_channels import Division
 from cubepy.kernels.convolution.gathered import launch_gathered
 from cubepy.kernels.convolution.groups import Strips, convolve_groups
+from cubepy.kernels.convolution.lanes import convolve_lanes, pack_lanes
 from cubepy.kernels.convolution.narrow import Filling, fill_pixels, fill_weights, filled
+from cubepy.kernels.convolution.planes import convolve_planes
 from cubepy.kernels.convolution.problem import Problem
 from cubepy.kernels.convolution.split import SplitBands, SplitPacking, convolve_split
 from cubepy.kernels.convolution.split_runs import RunPacking, SplitRuns, convolve_runs
@@ -32,7 +34,6 @@ from cubepy.kernels.convolution.variants import others, problem_key
 from cubepy.kernels.convolution.volumes import (
     channels_last,
     has_channels_last,
-    permuted,
     problem_of,
 )
 from cubepy.kernels.convolution.weights import Weights, in_rows, matrix_of, pack_panels, packing_of
@@ -88,13 +89,15 @@ def launch_convolution(planner: Planner, c: Convolution) -> None:
         _launch_product(planner, replace(c, x=points.dense(planner, problem, c.x)))
     elif is_plain and (strips := few_channels.strips(planner.target, problem, c.x.dtype)):
         _launch_strips(planner, c, strips)
+    elif is_plain and (division := _lanes(planner.target, c)):
+        _launch_lanes(planner, c, division)
     elif is_plain and (columns := few_channels.columns(planner.target, problem)):
         _launch_columns(planner, c, columns)
     elif is_plain and strategies.goes_by_lines(planner.target, problem, c.x, c.out):
         _launch_by_lines(planner, c)
     elif is_plain and (t := strategies.dots(planner.target, problem)) is not None:
         _launch_dots(planner, c, t)
-    elif strategies.is_blocked(planner.target, c.weights.shape, problem.groups, problem.sums):
+    elif strategies.is_blocked(planner.target, c.weights.shape, problem.groups):
         _launch_bands(planner, c)
     else:
         t = strategies.tile(planner.target, problem, _line_of(c.out)) if is_plain else None
@@ -258,22 +261,14 @@ def _source(x: Memory, t: Bands | SplitBands | SplitRuns) -> Memory:
 
 
 def _launch_by_lines(planner: Planner, c: Convolution) -> None:
-    """Lines of pixels, or of channels where these lie side by side."""
-    t = strategies.depth(planner.target, c.problem, c.x.dtype)
-    x, weight, out, kernel = c.x, c.weights.volume, c.out, convolve_planes
-    _, rows, columns = c.problem.results
-    planes = c.problem.batch * c.problem.results[0]
-    if c.problem.has_channels_last:
-        x, out, kernel = channels_last(x), channels_last(out), convolve_channels
-        weight = _taps_first(planner, weight)
-    else:
-        planes *= c.problem.filters
+    """Lines of pixels."""
+    t, p = strategies.planes(planner.target, c.problem), c.problem
     planner.launch(
-        kernel,
-        planes * -(-rows // t.band) * -(-columns // t.columns),
-        x=x,
-        weight=weight,
-        out=out,
+        convolve_planes,
+        p.batch * p.results[0] * p.filters * -(-p.results[1] // t.band),
+        x=c.x,
+        weight=c.weights.volume,
+        out=c.out,
         t=t,
         **c.beside,
     )
@@ -289,6 +284,33 @@ def _launch_strips(planner: Planner, c: Convolution, t: Strips) -> None:
         x=channels_last(c.x),
         weight=c.weights.volume,
         out=channels_last(c.out),
+        t=t,
+        **c.beside,
+    )
+
+
+def _lanes(target: Target, c: Convolution) -> Division | None:
+    is_placed = c.epilogue is not None and may_read_index(c.epilogue)
+    return few_channels.division(target, c.problem, c.x, c.out, is_placed)
+
+
+def _launch_lanes(planner: Planner, c: Convolution, d: Division) -> None:
+    """Lines of filters of several groups; weights are packed at each call."""
+    p, t = c.problem, d.lanes
+    lines = -(-p.filters // t.step)
+    each = p.window.taps * p.group_channels * t.packing.line
+    panels = planner.scratch((lines * each,), p.sums)
+    planner.launch(pack_lanes, lines, weight=c.weights.volume, panels=panels, t=t)
+    cuts = -(-p.results[1] // d.band) * -(-p.results[2] // d.strip)
+    planner.launch(
+        convolve_lanes,
+        p.batch * p.results[0] * cuts * lines,
+        x=_as_read(c.x, t.has_channels_last, t.is_dense),
+        panels=panels,
+        out=_as_read(c.out, t.puts_channels_last, t.is_flat),
+        extents=p.extents[1:],
+        results=p.results[1:],
+        cut=(d.band, d.strip, d.pitch),
         t=t,
         **c.beside,
     )
@@ -326,23 +348,21 @@ def _launch_dots(planner: Planner, c: Convolution, t: Dots) -> None:
     )
 
 
+def _as_read(x: Memory, is_last: bool, is_one_row: bool) -> Memory:
+    """The array in the order that lanes are brought and stored in; planes as one row."""
+    if is_last:
+        return channels_last(x)
+    if not is_one_row:
+        return x
+    shape = (*x.shape[:3], 1, x.shape[3] * x.shape[4])
+    return replace(x, shape=shape, strides=(*x.strides[:3], 0, x.strides[4]))
+
+
 def _in_runs(x: Memory) -> Memory:
     """[..., column, channel] as rows of elements, which lie side by side."""
     *rest, columns, channels = x.shape
     strides = (*x.strides[:3], x.dtype.itemsize)
     return replace(x, shape=(*rest, columns * channels), strides=strides)
-
-
-def _taps_first(planner: Planner, weight: Memory) -> Memory:
-    """Weights [filter, 1, ...] as [..., filter], with the filters side by side; a copy, unless they
-    are."""
-    seen = permuted(weight, (1, 2, 3, 4, 0))
-    seen = replace(seen, shape=seen.shape[1:], strides=seen.strides[1:])
-    if seen.strides[-1] == seen.dtype.itemsize:
-        return seen
-    made = planner.scratch(seen.shape, seen.dtype)
-    copy_transposed(planner, seen, made)
-    return made
 
 
 def launch_each(planner: Planner, c: Convolution) -> None:

@@ -11,9 +11,9 @@ from cubepy.array.memory import Memory
 from cubepy.ir.types import DType, f32
 from cubepy.kernels.calls.cubes import is_wide
 from cubepy.kernels.convolution.blocks import Bands, Packing
-from cubepy.kernels.convolution.depthwise import Depth
 from cubepy.kernels.convolution.dots import Dots
 from cubepy.kernels.convolution.each import Each
+from cubepy.kernels.convolution.planes import Planes
 from cubepy.kernels.convolution.problem import Problem
 from cubepy.kernels.convolution.split import SplitBands, SplitPacking, beyond, row_of
 from cubepy.kernels.convolution.split_runs import RunPacking, SplitRuns, row_length
@@ -34,9 +34,8 @@ CUBES, TURNING_CUBES = 4, 2
 """Cubes for each core; fewer where each turns what it brings, and multiplies it little because
 windows have one element."""
 UNITS = 256
-NAMED_TAPS, LEAST_STRIP = 64, 4
-"""Of convolutions by lines: taps of a channel that kernels name, at most; and pixels of a strip, at
-least, whose rows stay in the nearest cache."""
+NAMED_TAPS = 64
+"""Taps of a channel that kernels name, at most, of convolutions by lines."""
 FEW_FILTERS, LONG_ROWS, MOST_STRIDE = 4, 4, 4
 """There: the most filters of a group, or channels, that are few; lines of a row from which on few
 filters of many channels are made so; and the longest stride along rows."""
@@ -126,12 +125,10 @@ SHAPES = (
 )
 
 
-def is_blocked(target: Target, shape: tuple[int, ...], groups: int, sums: DType) -> bool:
+def is_blocked(target: Target, shape: tuple[int, ...], groups: int) -> bool:
     """Whether pixels are multiplied by lines of filters; `shape`: of the weights."""
     filters, channels = shape[0] // groups, shape[1]
-    line = max(1, target.line_bytes // sums.itemsize)
-    many = groups == 1 or filters % line == 0
-    return target.kind in ("cpu", "interpreter") and many and filters >= 2 and channels > 0
+    return target.kind in ("cpu", "interpreter") and filters >= 2 and channels > 0
 
 
 def stays_matrix(
@@ -146,23 +143,17 @@ def stays_matrix(
 
 
 def goes_by_lines(target: Target, problem: Problem, x: Memory, out: Memory) -> bool:
-    """Whether lines of results are made tap by tap from lines of the array: where they depend on
-    one channel each, or filters are so few that lines of them would be empty; on CPUs."""
-    if is_wide(target):
+    """Whether lines of results are made tap by tap from lines of the array: where filters are so
+    few that lines of them would be empty; on CPUs."""
+    p, last = problem, problem.has_channels_last or problem.puts_channels_last
+    dense = all(m.strides[4] == m.dtype.itemsize or m.shape[4] == 1 for m in (x, out))
+    if is_wide(target) or last or not dense or not p.group_channels:
         return False
-    last, few = problem.has_channels_last, problem.group_filters <= FEW_FILTERS
-    if last or problem.puts_channels_last:
-        fits = last and problem.puts_channels_last and problem.filters == problem.groups
-    else:
-        fits = all(m.strides[4] == m.dtype.itemsize or m.shape[4] == 1 for m in (x, out))
-    if not fits or problem.window.taps > NAMED_TAPS or not problem.group_channels:
+    if p.window.taps > NAMED_TAPS or p.group_filters > FEW_FILTERS:
         return False
-    if problem.group_channels == 1 and problem.groups > 1:
-        return True
-    columns, line = problem.results[2], target.line_bytes // problem.sums.itemsize
-    is_wide_image = problem.group_channels <= FEW_FILTERS or columns >= LONG_ROWS * line
-    worth = problem.groups > 1 or (columns > 1 and is_wide_image)
-    return few and worth and _takes_lines(problem) and not last
+    columns, line = p.results[2], target.line_bytes // p.sums.itemsize
+    is_wide_image = p.group_channels <= FEW_FILTERS or columns >= LONG_ROWS * line
+    return p.groups > 1 or (columns > 1 and is_wide_image and _takes_lines(p))
 
 
 def dots(target: Target, problem: Problem) -> Dots | None:
@@ -184,24 +175,17 @@ def _takes_lines(problem: Problem) -> bool:
     return problem.window.stride[2] <= MOST_STRIDE
 
 
-def depth(target: Target, problem: Problem, x: DType) -> Depth:
-    """Rows of planes, or of pixels with all their channels, for each cube, and enough of them for
-    all cores."""
+def planes(target: Target, problem: Problem) -> Planes:
+    """Rows of planes for each cube, and enough of them for all cores."""
     _, rows, columns = problem.results
-    sums, last = problem.sums, problem.has_channels_last
-    extent = problem.channels if last else columns
-    line = min(max(1, target.line_bytes // sums.itemsize), _power_above(extent + 1) // 2)
-    if not last and not _takes_lines(problem):
+    line = min(max(1, target.line_bytes // problem.sums.itemsize), _power_above(columns + 1) // 2)
+    if not _takes_lines(problem):
         line = 1
-    planes = problem.batch * problem.results[0] * (1 if last else problem.filters)
+    count = problem.batch * problem.results[0] * problem.filters
     band = rows
-    while band > 1 and planes * -(-rows // band) < CUBES * target.cores:
+    while band > 1 and count * -(-rows // band) < CUBES * target.cores:
         band = -(-band // 2)
-    if last:
-        seen = problem.window.spans[1] + problem.window.stride[1]
-        most = target.near_bytes // 2 // (seen * problem.channels * x.itemsize)
-        columns = even_part(columns, max(LEAST_STRIP, most // problem.window.stride[2]))
-    return Depth(line, band, columns, sums, 4)
+    return Planes(line, band, problem.sums)
 
 
 def each(problem: Problem) -> Each:
@@ -477,6 +461,7 @@ def divided(
         problem.puts_channels_last,
         problem.has_dense_rows and p.depth == problem.channels,
         wraps,
+        problem.groups > 1 and problem.group_filters % p.line > 0,
         AHEAD if is_long else 0,
         ROWS_AHEAD // p.dtype.itemsize if is_long else 0,
     )

@@ -13,7 +13,7 @@ from cubepy.kernels.calls.arguments import refused, wrong
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.libraries import Shape, library_of
 from cubepy.kernels.calls.plans import Planner, Plans
-from cubepy.kernels.convolution import strategies, waves
+from cubepy.kernels.convolution import few_channels, strategies, waves
 from cubepy.kernels.convolution.blocks import Packing, pack_weights
 from cubepy.kernels.convolution.gathered import copy_taps, has_taps
 from cubepy.kernels.convolution.split import SplitPacking, pack_split_weights
@@ -114,7 +114,9 @@ def prepack(weight: Any, *, groups: int = 1, precision: str | None = None) -> Pa
     if size and strategies.takes_squares(w.shape, groups, sums):
         p = strategies.basis(planner.target, size, w.shape[0], sums)
     elif not strategies.stays_matrix(planner.target, w.shape, groups, w.dtype, sums):
-        if not strategies.is_blocked(planner.target, w.shape, groups, sums):
+        if few_channels.takes_lanes(planner.target, w.shape, groups, sums):
+            return weight
+        if not strategies.is_blocked(planner.target, w.shape, groups):
             return weight  # each result is made for itself
         split = strategies.split_packing(planner.target, w.shape, groups, w.dtype)
         p = split or packing_of(planner.target, w, groups)

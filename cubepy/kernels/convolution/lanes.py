@@ -1,0 +1,330 @@
+"""Convolutions of few channels a group on CPUs: lines of filters, each lane of which reads its own
+channel.
+
+A cube makes a band of rows of a strip of columns for one line of filters of some groups. It brings
+what these depend on into a near cache, as lines in the type of the sums: for each pixel and each
+channel of a group, what that channel is for each filter of the line, with the zeros around the
+array. Then a tile of pixels beside each other stays in registers, what a row of the window sees of
+it is read once, and the taps of a row stay in registers too. No lane is guarded or empty, however
+short the rows are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import cubepy as cp
+from cubepy.kernels.calls.epilogues import applied_along
+from cubepy.kernels.convolution.blocks import Packing, finish_turned, pixels_of, rows_seen
+from cubepy.kernels.convolution.problem import Window
+from cubepy.kernels.matmul.blocks import transposed
+from cubepy.record import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """How pixels and filters are divided.
+
+    A line has `filters` filters of each of `groups` groups of `packing.depth` channels. A tile has
+    `pixels` pixels, whose `taps` of a row at most are in registers. There is room for `held` lines
+    that results depend on, and for `sums` lines of them. `is_whole`: no line reaches beyond the
+    channels. `is_dense`: rows of planes follow each other in the array, and `is_flat`: in the
+    result, where both are seen as one row.
+    """
+
+    packing: Packing
+    groups: int
+    filters: int
+    pixels: int
+    taps: int
+    held: int
+    sums: int
+    has_channels_last: bool
+    puts_channels_last: bool
+    is_whole: bool
+    is_dense: bool
+    is_flat: bool
+
+    @property
+    def step(self) -> int:
+        """Filters of a line."""
+        return self.groups * self.filters
+
+    @property
+    def size(self) -> int:
+        """Elements that a pixel is brought as."""
+        return self.packing.depth * self.packing.line
+
+    @property
+    def brought(self) -> int:
+        """Channels that they read."""
+        return self.groups * self.packing.depth
+
+
+def channels_of(lanes: int, filters: int, channels: int, number: int) -> tuple[int, ...]:
+    """For each lane, which of the channels of a line's groups is `number` of its own group."""
+    return tuple(min(k // filters * channels + number, lanes - 1) for k in range(lanes))
+
+
+@cp.cube
+def pack_lanes(weight: cp.Tensor, panels: cp.Tensor, t: cp.Comptime[Lanes]) -> None:
+    """Weights [filter, channel, depth, row, column] as lines of filters; a cube for each line, in
+    the order depth, row, channel, column."""
+    f0, (deep, rows, columns) = cp.CUBE_POS * t.step, weight.shape[2:]
+    at = cp.CUBE_POS * (deep * rows * columns * t.packing.depth * t.packing.line)
+    for f in range(min(t.step, weight.shape[0] - f0)):
+        filter = weight[f0 + f]
+        for z in range(deep):
+            for y in range(rows):
+                for c in range(t.packing.depth):
+                    first = ((z * rows + y) * t.packing.depth + c) * columns
+                    for i in range(columns):
+                        into = at + (first + i) * t.packing.line + f
+                        panels[into] = t.packing.dtype(filter[c, z, y, i])
+
+
+@cp.cube
+def convolve_lanes(
+    x: cp.Tensor,
+    panels: cp.Tensor,
+    out: cp.Tensor,
+    biases: Any,
+    extras: Any,
+    extents: Any,
+    results: Any,
+    cut: Any,
+    window: cp.Comptime[Window],
+    epilogue: cp.Comptime[Callable[..., Any] | None],
+    t: cp.Comptime[Lanes],
+) -> None:
+    """A cube for each band of rows of a strip of columns by a line of filters.
+
+    `x` is [n, depth, row, column, channel] where it has channels last, else [n, channel, depth,
+    row, column] or, where it is dense, [n, channel, depth, 1, pixel]; `out` likewise. `extents`,
+    `results`: rows and columns of these; `cut`: rows of a band, columns of a strip, and pixels of
+    the array that the memory of a row is for.
+    """
+    band, strip, pitch = cut
+    filters = out.shape[4 if t.puts_channels_last else 1]
+    deep = out.shape[1 if t.puts_channels_last else 2]
+    lines = (filters + t.step - 1) // t.step
+    bands, strips = (results[0] + band - 1) // band, (results[1] + strip - 1) // strip
+    number, rest = cp.CUBE_POS % lines, cp.CUBE_POS // lines
+    left, rest = rest % strips * strip, rest // strips
+    top, rest = rest % bands * band, rest // bands
+    z, n = rest % deep, rest // deep
+    rows, columns = min(band, results[0] - top), min(strip, results[1] - left)
+    held = cp.shared(t.held * t.packing.line, t.packing.dtype)
+    near = cp.shared((t.packing.line, t.packing.line), t.packing.dtype)
+    sums = cp.shared((t.sums, t.packing.line), t.packing.dtype)
+    high = (rows - 1) * window.stride[1] + window.spans[1]
+    corner = top * window.stride[1] - window.before[1], left * window.stride[2] - window.before[2]
+    for a in range(window.kernel[0]):
+        depth = z * window.stride[0] + a * window.dilation[0] - window.before[0]
+        into = held[a * high * pitch * t.size :]
+        bring(x[n], into, near, depth, corner, high, pitch, number, extents, t)
+    weights = panels[number * (window.taps * t.packing.depth * t.packing.line) :]
+    count = min(t.step, filters - number * t.step)
+    wide = max(columns, t.pixels)
+    for tile in range(0, columns, t.pixels):
+        q = max(0, min(tile, columns - t.pixels))  # the last one makes some results again
+        for y in range(rows):
+            at = y * window.stride[1] * pitch + q * window.stride[2]
+            seen = rows_seen(top + y, top + y, extents[0], window)
+            found = multiplied(held[at * t.size :], weights, seen, high * pitch, pitch, window, t)
+            slot = sums[0 if t.puts_channels_last else y * wide + q :]
+            for k in cp.unroll(range(t.pixels)):
+                cp.store(slot[k], 0, found[k], whole=True)
+            if t.puts_channels_last:
+                place = n, z, top + y, left + q, number * t.step, count
+                width = min(t.pixels, columns - q)
+                put_pixels(slot, out[n], place, width, biases, extras, epilogue, t)
+    if t.is_flat:
+        place = n, z, 0, top * columns, number * t.step, count
+        put_planes(sums, out[n], place, rows * columns, biases, extras, epilogue, t)
+    elif not t.puts_channels_last:
+        for y in range(rows):
+            place = n, z, top + y, left, number * t.step, count
+            put_planes(sums[y * wide :], out[n], place, columns, biases, extras, epilogue, t)
+
+
+def bring(
+    x: Any,
+    held: Any,
+    near: Any,
+    depth: Any,
+    corner: Any,
+    high: Any,
+    pitch: Any,
+    number: Any,
+    extents: Any,
+    t: Any,
+) -> None:
+    """What the rows of one depth are for the filters of a line, with zeros around.
+
+    `corner`: the row and the column of the array that the first of `high` rows begins at.
+    """
+    (height, width), (top, left) = extents, corner
+    deep = x.shape[0 if t.has_channels_last else 1]
+    is_inside = depth >= 0 and depth < deep
+    begin, end = min(high, max(0, -top)), 0
+    if is_inside:
+        end = min(high, height - top)
+    else:
+        clear(held, 0, high * pitch, t)
+    before = min(pitch, max(0, -left))
+    behind = max(before, min(pitch, width - left))
+    for r in range(begin, end):
+        clear(held, r * pitch, r * pitch + before, t)
+        clear(held, r * pitch + behind, (r + 1) * pitch, t)
+    c0 = number * t.brought
+    if t.has_channels_last:
+        for r in range(begin, end):
+            row = x[depth, top + r]
+            for i in range(before, behind):
+                v = channels_at(row[left + i], c0, t)
+                put(held, r * pitch + i, v, t)
+    elif t.is_dense:
+        if begin < end:
+            start = begin * pitch + before
+            span = (top + begin) * width, (top + end) * width
+            bring_pixels(x[:, depth, 0], held, near, c0, span, start, (width, pitch), t)
+    else:
+        for r in range(begin, end):
+            start, span = r * pitch + before, (left + before, left + behind)
+            bring_pixels(x[:, depth, top + r], held, near, c0, span, start, (width, pitch), t)
+
+
+def clear(held: Any, begin: Any, end: Any, t: Any) -> None:
+    """Zeros for some pixels."""
+    for k in range(begin * t.size, end * t.size, t.packing.line):
+        cp.store(held, k, cp.Line[t.packing.dtype, t.packing.line](0), whole=True)
+
+
+def channels_at(pixel: Any, c0: Any, t: Any) -> Any:
+    """The channels of a pixel that a line reads."""
+    v = cp.load(pixel, c0, line=t.packing.line, fill=None if t.is_whole else 0)
+    return cp.Line[t.packing.dtype, t.packing.line](v)
+
+
+def put(held: Any, pixel: Any, v: Any, t: Any) -> None:
+    """What the channels of a pixel are for the filters."""
+    p = t.packing
+    for c in cp.unroll(range(p.depth)):
+        lanes = channels_of(p.line, t.filters, p.depth, c)
+        seen = v if t.filters == p.depth == 1 else v[lanes]
+        cp.store(held, pixel * t.size + c * p.line, seen, whole=True)
+
+
+def bring_pixels(
+    planes: Any, held: Any, near: Any, c0: Any, span: Any, start: Any, row: Any, t: Any
+) -> None:
+    """Pixels of `planes[channel, pixel]`, turned square by square; the first is put at `start`, and
+    `row` is how many of them a row has, and has room for."""
+    p, (width, pitch), (begin, end) = t.packing, row, span
+    column, at = begin % width if t.is_dense else 0, start
+    last = planes.shape[0] - 1
+    for u in range(begin, end, p.line):
+        # a bound of run time, so that rows are not unrolled, which takes long to compile
+        for k in range(min(t.brought, planes.shape[0] - c0)):
+            v = cp.load(planes[min(c0 + k, last)], u, line=p.line)
+            cp.store(near[k], 0, cp.Line[p.dtype, p.line](v), whole=True)
+        lines = tuple(cp.load(near[k], 0, line=p.line, fill=None) for k in range(p.line))
+        found = transposed(lines)
+        for lane in cp.unroll(range(p.line)):
+            if u + lane < end:
+                put(held, at, found[lane], t)
+                at += 1
+                if t.is_dense:
+                    column += 1
+                    if column == width:
+                        column = 0
+                        at += pitch - width
+
+
+def multiplied(
+    held: Any, weights: Any, seen: Any, depth: Any, pitch: Any, window: Any, t: Any
+) -> Any:
+    """The sums of a tile whose first window begins here. `seen`: which rows of the window see the
+    array, `depth`: pixels from one depth to the next."""
+    p, step, apart = t.packing, window.stride[2], window.dilation[2]
+    found = cp.local(t.pixels, cp.Line[p.dtype, p.line], fill=0)
+    for a in range(window.kernel[0]):
+        for b in range(seen[0], seen[1]):
+            row = held[(a * depth + b * window.dilation[1] * pitch) * t.size :]
+            number = (a * window.kernel[1] + b) * p.depth
+            for c in range(p.depth):
+                for first in cp.unroll(range(0, window.kernel[2], t.taps)):
+                    count = min(t.taps, window.kernel[2] - first)
+                    taps = tuple(
+                        cp.load(
+                            weights,
+                            ((number + c) * window.kernel[2] + first + k) * p.line,
+                            line=p.line,
+                            fill=None,
+                        )
+                        for k in range(count)
+                    )
+                    for i in cp.unroll(range((t.pixels - 1) * step + (count - 1) * apart + 1)):
+                        pairs = seen_by(i, t.pixels, count, step, apart)
+                        if len(pairs):
+                            at = (first * apart + i) * t.size + c * p.line
+                            v = cp.load(row, at, line=p.line, fill=None)
+                            for pixel, tap in cp.unroll(pairs):
+                                found[pixel] = found[pixel] + v * taps[tap]
+    return found
+
+
+def seen_by(
+    column: int, pixels: int, taps: int, stride: int, dilation: int
+) -> tuple[tuple[int, int], ...]:
+    """The pixels of a tile that see a column of the array, each with the tap through which."""
+    found = ((p, column - p * stride) for p in range(pixels))
+    return tuple(
+        (p, rest // dilation)
+        for p, rest in found
+        if 0 <= rest < taps * dilation and rest % dilation == 0
+    )
+
+
+def put_pixels(
+    slot: Any,
+    result: Any,
+    place: Any,
+    width: Any,
+    biases: Any,
+    extras: Any,
+    epilogue: Any,
+    t: Any,
+) -> None:
+    """Store the sums of `width` pixels as channels of pixels."""
+    n, z, y, i, f0, count = place
+    for r in range(width):
+        pixel, v = result[z, y, i + r], cp.load(slot[r], 0, line=t.packing.line, fill=None)
+        if len(biases):
+            v = v + cp.load(biases[0], f0, line=t.packing.line)
+        if epilogue is not None:
+            v = applied_along(epilogue, v, (n, f0, z, y, i + r), 1, extras)
+        if t.step == t.packing.line:
+            cp.store(pixel, f0, v)
+        else:
+            cp.store(pixel[: f0 + count], f0, v)
+
+
+def put_planes(
+    slot: Any,
+    result: Any,
+    place: Any,
+    width: Any,
+    biases: Any,
+    extras: Any,
+    epilogue: Any,
+    t: Any,
+) -> None:
+    """Store the sums of `width` pixels as pixels of channels, square by square."""
+    n, z, y, i, f0, count = place
+    for r in range(0, width, t.packing.line):
+        lines = pixels_of(slot, r, 0, width, t.packing)
+        at = n, z, y, i + r, f0, count
+        finish_turned(lines, result, at, i + width, biases, extras, epilogue, t)
