@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from math import gcd, prod
 
 from cubepy.array.memory import Memory
@@ -36,8 +37,9 @@ MOST_TAPS, MOST_TILE = 8, 14
 """On CPUs: taps of a row that are in registers at a time, and pixels of a tile, at most."""
 FEW_TAPS = 25
 """Taps up to which lines of pixels of few filters are better than lines of these."""
-BRINGING, TURNING, FINISHING = 6, 10, 8
-"""Cycles for a line that is brought, with channels last and turned, and for a line of results."""
+BRINGING, TURNING, FINISHING, APART = 6, 10, 8, 20
+"""Cycles for a line that is brought, with channels last and turned, for a line of results, and for
+each place in memory that lines with channels last are brought from."""
 
 
 def strips(target: Target, problem: Problem, x: DType) -> Strips | None:
@@ -90,9 +92,11 @@ def columns(target: Target, problem: Problem) -> Columns | None:
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """Lanes, and rows of a band, columns of a strip, and pixels that the memory of a row is for."""
+    """Lanes, and lines of a cube, rows of a band, columns of a strip, and pixels that the memory of
+    a row is for."""
 
     lanes: Lanes
+    lines: int
     band: int
     strip: int
     pitch: int
@@ -110,7 +114,7 @@ def division(
     target: Target, problem: Problem, x: Memory, out: Memory, is_placed: bool
 ) -> Division | None:
     """Lines of filters of few channels a group on CPUs. The band is the one with the least work for
-    the busiest core, of those whose part of the array fills at most a quarter of the second cache.
+    the busiest core, of those whose part of the array fills at most an eighth of the second cache.
 
     `is_placed`: somebody asks for the place of a result.
     """
@@ -124,7 +128,7 @@ def division(
     groups = min(line // p.group_filters, line // p.group_channels, p.groups)
     rows, columns = p.results[1:]
     pixels, taps = _tile(target, p)
-    most = target.cache_bytes // 4 // (line * p.sums.itemsize)
+    most = target.cache_bytes // 8 // (line * p.sums.itemsize)
 
     def pitch(strip: int) -> int:
         """Pixels of the array that a row of tiles depends on."""
@@ -136,18 +140,27 @@ def division(
         high = (band - 1) * window.stride[1] + window.spans[1]
         return window.kernel[0] * high * pitch(strip) * p.group_channels
 
-    lines = -(-p.groups // groups)
+    total = -(-p.groups // groups)
     bring = BRINGING if p.has_channels_last else TURNING
 
-    def cost(band: int) -> int:
+    def cost(lines: int, band: int, strip: int) -> float:
         """Cycles."""
-        cubes = p.batch * p.results[0] * lines * -(-rows // band) * -(-columns // strip)
+        others = p.batch * p.results[0] * -(-total // lines)
+        cubes = others * -(-rows // band) * -(-columns // strip)
+        apart = APART / lines if p.has_channels_last and lines < total else 0
+        brought = held(band, strip) * (bring + apart)
         made = band * strip * (window.taps * p.group_channels + FINISHING)
-        return -(-cubes // target.cores) * (held(band, strip) * bring + made + START)
+        return -(-cubes // target.cores) * (lines * (brought + made) + START)
 
     strip = next((n for n in reversed(parts_of(columns)) if held(1, n) <= most), pixels)
-    bands = [n for n in parts_of(rows) if n == 1 or held(n, strip) <= most]
-    band = min(bands, key=cost)
+    least = min(total, max(1, most // held(1, strip)))
+    counts = [n for n in parts_of(total) if n <= least] if p.has_channels_last else [1]
+    choices = [
+        (n, band)
+        for n, band in product(counts or [1], parts_of(rows))
+        if band == 1 or n * held(band, strip) <= most
+    ]
+    lines, band = min(choices, key=lambda choice: cost(*choice, strip))
     is_one = strip == columns
     t = Lanes(
         Packing(1, line, p.group_channels, p.sums),
@@ -155,15 +168,15 @@ def division(
         p.group_filters,
         pixels,
         taps,
-        max(most, held(band, strip)),
-        max(most, band * strip) + pixels,
+        max(most, lines * held(band, strip)),
+        pixels + (0 if p.puts_channels_last else max(most // 2, band * strip)),
         p.has_channels_last,
         p.puts_channels_last,
         groups * p.group_channels == line and p.channels % line == 0,
         is_one and not p.has_channels_last and _are_dense(x),
         is_one and not p.puts_channels_last and _are_dense(out) and not is_placed,
     )
-    return Division(t, band, strip, pitch(strip))
+    return Division(t, lines, band, strip, pitch(strip))
 
 
 def _has_better_lines(target: Target, problem: Problem) -> bool:

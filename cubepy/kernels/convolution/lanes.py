@@ -98,19 +98,20 @@ def convolve_lanes(
     epilogue: cp.Comptime[Callable[..., Any] | None],
     t: cp.Comptime[Lanes],
 ) -> None:
-    """A cube for each band of rows of a strip of columns by a line of filters.
+    """A cube for each band of rows of a strip of columns by some lines of filters.
 
     `x` is [n, depth, row, column, channel] where it has channels last, else [n, channel, depth,
     row, column] or, where it is dense, [n, channel, depth, 1, pixel]; `out` likewise. `extents`,
-    `results`: rows and columns of these; `cut`: rows of a band, columns of a strip, and pixels of
-    the array that the memory of a row is for.
+    `results`: rows and columns of these; `cut`: lines of a cube, rows of a band, columns of a
+    strip, and pixels of the array that the memory of a row is for.
     """
-    band, strip, pitch = cut
+    each, band, strip, pitch = cut
     filters = out.shape[4 if t.puts_channels_last else 1]
     deep = out.shape[1 if t.puts_channels_last else 2]
     lines = (filters + t.step - 1) // t.step
+    shares = (lines + each - 1) // each
     bands, strips = (results[0] + band - 1) // band, (results[1] + strip - 1) // strip
-    number, rest = cp.CUBE_POS % lines, cp.CUBE_POS // lines
+    first, rest = cp.CUBE_POS % shares * each, cp.CUBE_POS // shares
     left, rest = rest % strips * strip, rest // strips
     top, rest = rest % bands * band, rest // bands
     z, n = rest % deep, rest // deep
@@ -120,33 +121,80 @@ def convolve_lanes(
     sums = cp.shared((t.sums, t.packing.line), t.packing.dtype)
     high = (rows - 1) * window.stride[1] + window.spans[1]
     corner = top * window.stride[1] - window.before[1], left * window.stride[2] - window.before[2]
+    count, area = min(each, lines - first), high * pitch
     for a in range(window.kernel[0]):
         depth = z * window.stride[0] + a * window.dilation[0] - window.before[0]
-        into = held[a * high * pitch * t.size :]
-        bring(x[n], into, near, depth, corner, high, pitch, number, extents, t)
-    weights = panels[number * (window.taps * t.packing.depth * t.packing.line) :]
-    count = min(t.step, filters - number * t.step)
-    wide = max(columns, t.pixels)
+        some = first, count, window.kernel[0] * area
+        bring(x[n], held[a * area * t.size :], near, depth, corner, high, pitch, some, extents, t)
+    for line in range(count):
+        own = held[line * window.kernel[0] * area * t.size :]
+        place = n, z, top, left, (first + line) * t.step
+        convolved(
+            own,
+            panels,
+            sums,
+            place,
+            (rows, columns),
+            (high, pitch, extents[0]),
+            window,
+            t,
+            out,
+            biases,
+            extras,
+            epilogue,
+        )
+
+
+def convolved(
+    held: Any,
+    panels: Any,
+    sums: Any,
+    place: Any,
+    results: Any,
+    extents: Any,
+    window: Any,
+    t: Any,
+    out: Any,
+    biases: Any,
+    extras: Any,
+    epilogue: Any,
+) -> None:
+    """The results of one line of filters, from `place` on: n, depth, row, column and filter."""
+    (n, z, top, left, f0), (rows, columns), (high, pitch, height) = place, results, extents
+    weights = panels[f0 // t.step * (window.taps * t.size) :]
+    filters = out.shape[4 if t.puts_channels_last else 1]
+    count, wide = min(t.step, filters - f0), max(columns, t.pixels)
+    start = cp.Line[t.packing.dtype, t.packing.line](0)
+    if len(biases):
+        start = cp.Line[t.packing.dtype, t.packing.line](
+            cp.load(biases[0], f0, line=t.packing.line)
+        )
     for tile in range(0, columns, t.pixels):
         q = max(0, min(tile, columns - t.pixels))  # the last one makes some results again
         for y in range(rows):
-            at = y * window.stride[1] * pitch + q * window.stride[2]
-            seen = rows_seen(top + y, top + y, extents[0], window)
-            found = multiplied(held[at * t.size :], weights, seen, high * pitch, pitch, window, t)
-            slot = sums[0 if t.puts_channels_last else y * wide + q :]
-            for k in cp.unroll(range(t.pixels)):
-                cp.store(slot[k], 0, found[k], whole=True)
-            if t.puts_channels_last:
-                place = n, z, top + y, left + q, number * t.step, count
-                width = min(t.pixels, columns - q)
-                put_pixels(slot, out[n], place, width, biases, extras, epilogue, t)
+            corner = y * window.stride[1] * pitch + q * window.stride[2]
+            seen = rows_seen(top + y, top + y, height, window)
+            pixels = held[corner * t.size :]
+            found = multiplied(pixels, weights, start, seen, high * pitch, pitch, window, t)
+            if t.puts_channels_last and epilogue is None and columns >= t.pixels:
+                row = out[n, z, top + y]
+                for k in cp.unroll(range(t.pixels)):
+                    put_line(row[left + q + k], f0, found[k], count, t)
+            else:
+                slot = sums[0 if t.puts_channels_last else y * wide + q :]
+                for k in cp.unroll(range(t.pixels)):
+                    cp.store(slot[k], 0, found[k], whole=True)
+                if t.puts_channels_last:
+                    at = n, z, top + y, left + q, f0, count
+                    width = min(t.pixels, columns - q)
+                    put_pixels(slot, out[n], at, width, extras, epilogue, t)
     if t.is_flat:
-        place = n, z, 0, top * columns, number * t.step, count
-        put_planes(sums, out[n], place, rows * columns, biases, extras, epilogue, t)
+        at = n, z, 0, top * columns, f0, count
+        put_planes(sums, out[n], at, rows * columns, extras, epilogue, t)
     elif not t.puts_channels_last:
         for y in range(rows):
-            place = n, z, top + y, left, number * t.step, count
-            put_planes(sums[y * wide :], out[n], place, columns, biases, extras, epilogue, t)
+            at = n, z, top + y, left, f0, count
+            put_planes(sums[y * wide :], out[n], at, columns, extras, epilogue, t)
 
 
 def bring(
@@ -157,43 +205,47 @@ def bring(
     corner: Any,
     high: Any,
     pitch: Any,
-    number: Any,
+    some: Any,
     extents: Any,
     t: Any,
 ) -> None:
-    """What the rows of one depth are for the filters of a line, with zeros around.
+    """What the rows of one depth are for some lines of filters, with zeros around.
 
-    `corner`: the row and the column of the array that the first of `high` rows begins at.
+    `corner`: the row and the column of the array that the first of `high` rows begins at. `some`:
+    the first line, how many, and pixels from one to the next.
     """
-    (height, width), (top, left) = extents, corner
+    (height, width), (top, left), (first, count, apart) = extents, corner, some
     deep = x.shape[0 if t.has_channels_last else 1]
     is_inside = depth >= 0 and depth < deep
-    begin, end = min(high, max(0, -top)), 0
-    if is_inside:
-        end = min(high, height - top)
-    else:
-        clear(held, 0, high * pitch, t)
+    begin, end = min(high, max(0, -top)), min(high, height - top) if is_inside else 0
     before = min(pitch, max(0, -left))
     behind = max(before, min(pitch, width - left))
-    for r in range(begin, end):
-        clear(held, r * pitch, r * pitch + before, t)
-        clear(held, r * pitch + behind, (r + 1) * pitch, t)
-    c0 = number * t.brought
+    for line in range(count):
+        own = held[line * apart * t.size :]
+        if not is_inside:
+            clear(own, 0, high * pitch, t)
+        for r in range(begin, end):
+            clear(own, r * pitch, r * pitch + before, t)
+            clear(own, r * pitch + behind, (r + 1) * pitch, t)
     if t.has_channels_last:
         for r in range(begin, end):
             row = x[depth, top + r]
             for i in range(before, behind):
-                v = channels_at(row[left + i], c0, t)
-                put(held, r * pitch + i, v, t)
-    elif t.is_dense:
-        if begin < end:
-            start = begin * pitch + before
-            span = (top + begin) * width, (top + end) * width
-            bring_pixels(x[:, depth, 0], held, near, c0, span, start, (width, pitch), t)
+                for line in range(count):
+                    v = channels_at(row[left + i], (first + line) * t.brought, t)
+                    put(held, line * apart + r * pitch + i, v, t)
     else:
-        for r in range(begin, end):
-            start, span = r * pitch + before, (left + before, left + behind)
-            bring_pixels(x[:, depth, top + r], held, near, c0, span, start, (width, pitch), t)
+        for line in range(count):
+            c0, base = (first + line) * t.brought, line * apart
+            if t.is_dense and begin < end:
+                start = base + begin * pitch + before
+                span = (top + begin) * width, (top + end) * width
+                bring_pixels(x[:, depth, 0], held, near, c0, span, start, (width, pitch), t)
+            elif not t.is_dense:
+                for r in range(begin, end):
+                    start, span = base + r * pitch + before, (left + before, left + behind)
+                    plane = x[:, depth, top + r]
+                    bring_pixels(plane, held, near, c0, span, start, (width, pitch), t)
 
 
 def clear(held: Any, begin: Any, end: Any, t: Any) -> None:
@@ -244,12 +296,14 @@ def bring_pixels(
 
 
 def multiplied(
-    held: Any, weights: Any, seen: Any, depth: Any, pitch: Any, window: Any, t: Any
+    held: Any, weights: Any, start: Any, seen: Any, depth: Any, pitch: Any, window: Any, t: Any
 ) -> Any:
-    """The sums of a tile whose first window begins here. `seen`: which rows of the window see the
-    array, `depth`: pixels from one depth to the next."""
+    """The sums of a tile whose first window begins here, added to `start`. `seen`: which rows of
+    the window see the array, `depth`: pixels from one depth to the next."""
     p, step, apart = t.packing, window.stride[2], window.dilation[2]
-    found = cp.local(t.pixels, cp.Line[p.dtype, p.line], fill=0)
+    found = cp.local(t.pixels, cp.Line[p.dtype, p.line])
+    for k in cp.unroll(range(t.pixels)):
+        found[k] = start
     for a in range(window.kernel[0]):
         for b in range(seen[0], seen[1]):
             row = held[(a * depth + b * window.dilation[1] * pitch) * t.size :]
@@ -289,42 +343,31 @@ def seen_by(
 
 
 def put_pixels(
-    slot: Any,
-    result: Any,
-    place: Any,
-    width: Any,
-    biases: Any,
-    extras: Any,
-    epilogue: Any,
-    t: Any,
+    slot: Any, result: Any, place: Any, width: Any, extras: Any, epilogue: Any, t: Any
 ) -> None:
     """Store the sums of `width` pixels as channels of pixels."""
     n, z, y, i, f0, count = place
     for r in range(width):
-        pixel, v = result[z, y, i + r], cp.load(slot[r], 0, line=t.packing.line, fill=None)
-        if len(biases):
-            v = v + cp.load(biases[0], f0, line=t.packing.line)
+        v = cp.load(slot[r], 0, line=t.packing.line, fill=None)
         if epilogue is not None:
             v = applied_along(epilogue, v, (n, f0, z, y, i + r), 1, extras)
-        if t.step == t.packing.line:
-            cp.store(pixel, f0, v)
-        else:
-            cp.store(pixel[: f0 + count], f0, v)
+        put_line(result[z, y, i + r], f0, v, count, t)
+
+
+def put_line(pixel: Any, f0: Any, v: Any, count: Any, t: Any) -> None:
+    """Store a line of filters of a pixel, of which there are `count`."""
+    if t.step == t.packing.line:
+        cp.store(pixel, f0, v)
+    else:
+        cp.store(pixel[: f0 + count], f0, v)
 
 
 def put_planes(
-    slot: Any,
-    result: Any,
-    place: Any,
-    width: Any,
-    biases: Any,
-    extras: Any,
-    epilogue: Any,
-    t: Any,
+    slot: Any, result: Any, place: Any, width: Any, extras: Any, epilogue: Any, t: Any
 ) -> None:
     """Store the sums of `width` pixels as pixels of channels, square by square."""
     n, z, y, i, f0, count = place
     for r in range(0, width, t.packing.line):
         lines = pixels_of(slot, r, 0, width, t.packing)
         at = n, z, y, i + r, f0, count
-        finish_turned(lines, result, at, i + width, biases, extras, epilogue, t)
+        finish_turned(lines, result, at, i + width, (), extras, epilogue, t)

@@ -304,13 +304,13 @@ def _launch_lanes(planner: Planner, c: Convolution, d: Division) -> None:
     cuts = -(-p.results[1] // d.band) * -(-p.results[2] // d.strip)
     planner.launch(
         convolve_lanes,
-        p.batch * p.results[0] * cuts * lines,
+        p.batch * p.results[0] * cuts * -(-lines // d.lines),
         x=_as_read(c.x, t.has_channels_last, t.is_dense),
         panels=panels,
         out=_as_read(c.out, t.puts_channels_last, t.is_flat),
         extents=p.extents[1:],
         results=p.results[1:],
-        cut=(d.band, d.strip, d.pitch),
+        cut=(d.lines, d.band, d.strip, d.pitch),
         t=t,
         **c.beside,
     )
