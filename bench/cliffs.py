@@ -48,7 +48,10 @@ HEADS = (
     (16, 32, 1, 1000, 128),
 )
 """Batch, heads, queries, keys, and elements of a head."""
-TOLERANCE, SECONDS, LEAST_TURNS = 3e-2, 0.25, 4
+TOLERANCE, SECONDS, LEAST_TURNS, CALLS = 3e-2, 0.25, 4, 3
+PAUSE = 0.01
+"""Seconds in which the other's workers, which wait for more work in a loop, fall asleep: until then
+they take a core from calls of all of them."""
 MOST_COLUMNS = 1 << 16
 """Columns of a matrix that is a factor, at most."""
 
@@ -256,10 +259,12 @@ def times_of(device: str, work: Work) -> tuple[float, float]:
     begun = time.perf_counter()
     while time.perf_counter() - begun < SECONDS or len(spent[0]) < LEAST_TURNS:
         for call, times in zip((work.ours, work.theirs), spent, strict=True):
+            time.sleep(PAUSE)
             call()  # what another's call left in the caches is no matter
-            start = time.perf_counter()
-            call()
-            times.append(1e3 * (time.perf_counter() - start))
+            for _ in range(CALLS):
+                start = time.perf_counter()
+                call()
+                times.append(1e3 * (time.perf_counter() - start))
     return statistics.median(spent[0]), statistics.median(spent[1])
 
 

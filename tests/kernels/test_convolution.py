@@ -128,7 +128,7 @@ def test_tiles_make_no_pixel_in_vain(columns: int):
     problem = Problem(window, 1, 64, 64, 1, extents, extents, f32, True, True, True)
     for name, short in (("cpu:znver3", True), ("cpu:sapphirerapids", False)):
         target = parse_target(name)
-        packing = strategies.packing(target, 64, 64, 1, 9, f32)
+        packing = strategies.packing(target, 64, 64, 1, 9, f32, f32)
         t = strategies.bands(target, problem, packing)
         assert t.wraps is short
         assert t.pixels == 6 if short else -(-columns // t.pixels) * t.pixels < columns + 7
@@ -244,7 +244,7 @@ def test_rows_of_points_divide_the_pixels(rows: int, width: int, columns: int):
     window = Window((1, 1, 1), (1, 1, 1), (0, 0, 0), (0, 0, 0), (1, 1, 1))
     problem = Problem(window, 1, 256, 1024, 1, results, results, f32, False, False, False)
     target = parse_target("cpu:znver3")
-    packing = strategies.packing(target, 1024, 256, 1, 1, f32)
+    packing = strategies.packing(target, 1024, 256, 1, 1, f32, f32)
     assert strategies.point_columns(target, problem, packing) == columns
 
 

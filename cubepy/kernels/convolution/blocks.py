@@ -28,12 +28,17 @@ SHORT_ROW = 2
 class Packing:
     """Weights in panels: for each `lines` lines of `line` filters, for each part of `depth`
     channels, for each tap, one line after the other for each channel. Zeros stand for the channels
-    that the last part lacks; lanes beyond the last filter are of no use."""
+    that the last part lacks; lanes beyond the last filter are of no use.
+
+    `dtype`: of sums, `factors`: of what is multiplied. Where that has half the bits, each line has
+    two channels, which lie beside each other for each filter, as `cp.dot` takes them.
+    """
 
     lines: int
     line: int
     depth: int
     dtype: DType
+    factors: DType
 
     @property
     def step(self) -> int:
@@ -43,7 +48,12 @@ class Packing:
     @property
     def stored(self) -> DType:
         """The type of what is in memory."""
-        return self.dtype
+        return self.factors
+
+    @property
+    def word(self) -> int:
+        """Channels of a line."""
+        return self.dtype.itemsize // self.factors.itemsize
 
     def panels(self, filters: int) -> int:
         """Panels of one group."""
@@ -113,12 +123,20 @@ def pack_weights(
             for y in range(weight.shape[3]):
                 for x in range(weight.shape[4]):
                     tap = (z * weight.shape[3] + y) * weight.shape[4] + x
-                    into = panels[at + (tap * t.depth + c) * t.step :]
+                    into = panels[at + tap * (t.depth * t.step) :]
                     for f in range(min(t.step, filters - f0)):
-                        into[f] = t.dtype(own[f, c0 + c, z, y, x])
+                        into[place_of(c, f, t)] = t.factors(own[f, c0 + c, z, y, x])
     for tap in range(taps):
-        for k in range((channels - c0) * t.step, t.depth * t.step):
-            panels[at + tap * (t.depth * t.step) + k] = t.dtype(0)
+        into = panels[at + tap * (t.depth * t.step) :]
+        for c in range(channels - c0, t.depth):
+            for f in range(t.step):
+                into[place_of(c, f, t)] = t.factors(0)
+
+
+def place_of(c: Any, f: Any, t: Any) -> Any:
+    """Where the weight of a channel and a filter is among those of a tap."""
+    word = t.word
+    return (c // word * t.step + f) * word + c % word
 
 
 @cp.cube
@@ -153,8 +171,8 @@ def convolve_bands(
     group, first = share // shares, share % shares * panels_each
     count, rows = min(panels_each, per_group - first), min(band, results[1] - y0)
     wide = results[2] if t.wraps else (results[2] + t.pixels - 1) // t.pixels * t.pixels
-    held = cp.shared(t.held + p.line * (p.depth + 1), p.dtype)
-    near = cp.shared((p.line, t.pitch + p.line), p.dtype)
+    held = cp.shared(t.held + p.line * (p.depth + 1), p.factors)
+    near = cp.shared((p.line, t.pitch + p.line), p.factors)
     sums = cp.shared((t.sums, p.lines), cp.Line[p.dtype, p.line])
     pitch = (wide - 1) * window.stride[2] + window.spans[2]
     parts = (channels + p.depth - 1) // p.depth
@@ -232,7 +250,7 @@ def bring(
 def clear(held: Any, at: Any, count: Any, t: Any) -> None:
     """Zeros, up to a line more than asked for."""
     for k in range(0, count, t.packing.line):
-        cp.store(held, at + k, cp.Line[t.packing.dtype, t.packing.line](0), whole=True)
+        cp.store(held, at + k, cp.Line[t.packing.factors, t.packing.line](0), whole=True)
 
 
 def bring_pixels(
@@ -243,7 +261,7 @@ def bring_pixels(
     if t.has_whole_rows:
         for k in range(0, pitch * p.depth, p.line):
             v = cp.load(row, first * p.depth + k, line=p.line)
-            cp.store(held, at + k, cp.Line[p.dtype, p.line](v), whole=True)
+            cp.store(held, at + k, cp.Line[p.factors, p.line](v), whole=True)
         return
     for i in range(pitch):
         column, to = first + i, at + i * p.depth
@@ -251,7 +269,7 @@ def bring_pixels(
             pixel = row[column, : own[1]]
             for c in range(0, p.depth, p.line):
                 v = cp.load(pixel, own[0] + c, line=p.line)
-                cp.store(held, to + c, cp.Line[p.dtype, p.line](v), whole=True)
+                cp.store(held, to + c, cp.Line[p.factors, p.line](v), whole=True)
         else:
             clear(held, to, p.depth, t)
 
@@ -275,7 +293,7 @@ def bring_rows(
                 v = cp.load(row, first + i, line=p.line)
                 if t.fetched:
                     cp.prefetch(row, first + i + t.fetched)
-                cp.store(near[k], i, cp.Line[p.dtype, p.line](v), whole=True)
+                cp.store(near[k], i, cp.Line[p.factors, p.line](v), whole=True)
         for i in range(0, pitch, p.line):
             put_turned(near, held, at + i * p.depth + c, i, t)
 
@@ -283,7 +301,7 @@ def bring_rows(
 def put_turned(near: Any, held: Any, at: Any, i: Any, t: Any) -> None:
     """A line of channels for each pixel of a square."""
     p = t.packing
-    zero, count = cp.Line[p.dtype, p.line](0), min(p.line, p.depth)
+    zero, count = cp.Line[p.factors, p.line](0), min(p.line, p.depth)
     lines = tuple(cp.load(near[k], i, line=p.line, fill=None) for k in range(count))
     found = transposed(lines + tuple(zero for _ in range(p.line - count)))
     for k in cp.unroll(range(p.line)):
@@ -366,17 +384,25 @@ def add_run(
 ) -> None:
     """Add the products along one run of elements that lie densely, for the pixels `among`."""
     p = t.packing
-    for k in range(length):
+    word, size = p.word, p.word * p.step
+    same = tuple(e for _ in range(p.line) for e in range(p.word))
+    for k in range(length // word):
         lines = tuple(
-            cp.load(panel, k * p.step + c * p.line, line=p.line, fill=None) for c in range(p.lines)
+            cp.load(panel, k * size + c * word * p.line, line=word * p.line, fill=None)
+            for c in range(p.lines)
         )
         if t.ahead:
             for c in cp.unroll(range(p.lines)):
-                cp.prefetch(panel, (k + t.ahead) * p.step + c * p.line)
+                cp.prefetch(panel, (k + t.ahead) * size + c * word * p.line)
         for r in cp.unroll(range(among[0], among[1])):
-            factor = pixels[starts[r] + k]
-            for c in cp.unroll(range(p.lines)):
-                found[r, c] = found[r, c] + lines[c] * factor
+            if word == 1:
+                factor = pixels[starts[r] + k]
+                for c in cp.unroll(range(p.lines)):
+                    found[r, c] = found[r, c] + lines[c] * factor
+            else:
+                pair = cp.load(pixels, starts[r] + k * word, line=word, fill=None)[same]
+                for c in cp.unroll(range(p.lines)):
+                    found[r, c] = cp.dot(pair, lines[c], found[r, c])
 
 
 def keep(found: Any, slot: Any, begins: Any, t: Any) -> None:

@@ -163,7 +163,7 @@ def division(
     lines, band = min(choices, key=lambda choice: cost(*choice, strip))
     is_one = strip == columns
     t = Lanes(
-        Packing(1, line, p.group_channels, p.sums),
+        Packing(1, line, p.group_channels, p.sums, p.sums),
         groups,
         p.group_filters,
         pixels,

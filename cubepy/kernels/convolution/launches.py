@@ -166,7 +166,7 @@ def _launch_bands(planner: Planner, c: Convolution) -> None:
         size = p.elements(
             problem.groups, problem.group_filters, problem.group_channels, problem.window.taps
         )
-        panels = planner.scratch((size,), p.dtype)
+        panels = planner.scratch((size,), p.stored)
         pack_panels(planner, weights.volume, panels, problem.groups, p)
     c = _in_long_rows(planner.target, c, p)
     problem = c.problem

@@ -8,7 +8,7 @@ from itertools import product
 from math import gcd, prod
 
 from cubepy.array.memory import Memory
-from cubepy.ir.types import DType, f32
+from cubepy.ir.types import DType, bf16, f32
 from cubepy.kernels.calls.cubes import is_wide
 from cubepy.kernels.convolution.blocks import Bands, Packing
 from cubepy.kernels.convolution.dots import Dots
@@ -22,7 +22,7 @@ from cubepy.kernels.convolution.weight_gradient import Sums
 from cubepy.kernels.convolution.weight_products import Products
 from cubepy.kernels.convolution.winograd import TAPS, Basis, Squares
 from cubepy.kernels.matmul.split import PARTS
-from cubepy.kernels.matmul.strategies import even_part, has_split_units, tile_extents
+from cubepy.kernels.matmul.strategies import even_part, has_dots, has_split_units, tile_extents
 from cubepy.kernels.matmul.units import PANEL, ROW_BYTES, SIDE
 from cubepy.record import dataclass
 from cubepy.targets import Target
@@ -259,15 +259,17 @@ def _duration(target: Target, problem: Problem, t: Tile, s: Shape) -> float:
 
 
 def packing(
-    target: Target, filters: int, channels: int, groups: int, taps: int, sums: DType
+    target: Target, filters: int, channels: int, groups: int, taps: int, dtype: DType, sums: DType
 ) -> Packing:
     """Panels of which a part fills at most a quarter of the second cache."""
+    factors = dtype if dtype is bf16 and has_dots(target, dtype) else sums
+    word = sums.itemsize // factors.itemsize
     line = max(1, target.line_bytes // sums.itemsize)
     most = _tile(target)[1]
     lines = max(1, min(most, -(-(filters // groups) // line)))
-    room = target.cache_bytes // 4 // (sums.itemsize * lines * line * taps)
+    room = target.cache_bytes // 4 // (factors.itemsize * lines * line * taps)
     depth = part_of(channels // groups, min(room, max(BROUGHT, RUN // taps)), line)
-    return Packing(lines, line, max(1, depth), sums)
+    return Packing(lines, line, -(-max(1, depth) // word) * word, sums, factors)
 
 
 def part_of(channels: int, most: int, line: int) -> int:
@@ -459,7 +461,7 @@ def divided(
         _summed(problem, band * wide + pixels, share, p),
         problem.has_channels_last,
         problem.puts_channels_last,
-        problem.has_dense_rows and p.depth == problem.channels,
+        problem.has_dense_rows and problem.groups == 1 and p.depth == problem.channels,
         wraps,
         problem.groups > 1 and problem.group_filters % p.line > 0,
         AHEAD if is_long else 0,
@@ -515,7 +517,7 @@ def squares(target: Target, problem: Problem, s: Basis) -> Squares:
     choices = ((d, n) for d in heights for n in parts_of(total))
     down, panels = min(choices, key=lambda choice: cost(*choice))
     depth = min(BROUGHT, -(-problem.channels // line) * line)
-    packing = Packing(s.lines, line, depth, s.dtype)
+    packing = Packing(s.lines, line, depth, s.dtype, s.dtype)
     width = across * s.size
     pixels = even_part(width, WIDE_TILE[0])
     held = (down * s.size + TAPS - 1) * (width + TAPS - 1) * depth

@@ -174,7 +174,8 @@ def matrix_of(w: Memory) -> Memory:
 def packing_of(target: Target, w: Any, groups: int) -> Packing:
     """How weights of that shape and type are packed."""
     taps, sums = _taps(w), sums_of(w.dtype)
-    return strategies.packing(target, w.shape[0], w.shape[1] * groups, groups, taps, sums)
+    channels = w.shape[1] * groups
+    return strategies.packing(target, w.shape[0], channels, groups, taps, w.dtype, sums)
 
 
 def _taps(w: Any) -> int:

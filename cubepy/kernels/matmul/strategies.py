@@ -180,7 +180,7 @@ def units(target: Target, problem: Problem) -> Units | None:
         return None
     takes = (unit.factor for unit in target.matrix_units if unit.layout == "amx")
     has_unit = problem.elements.name in takes
-    if not has_unit and not _has_dots(target, problem.elements):
+    if not has_unit and not has_dots(target, problem.elements):
         return None
     size = problem.elements.itemsize
     depth = min(UNIT_DEPTH, _rounded(problem.k * size, ROW_BYTES)) // size
@@ -228,7 +228,7 @@ def has_split_units(target: Target) -> bool:
     return any(unit.layout == "amx" and unit.factor == "bf16" for unit in target.matrix_units)
 
 
-def _has_dots(target: Target, dtype: DType) -> bool:
+def has_dots(target: Target, dtype: DType) -> bool:
     """Whether lines of 64 bytes are multiplied by one instruction."""
     feature = _DOTS.get(dtype)
     return target.line_bytes >= ROW_BYTES and feature in target.features
