@@ -15,6 +15,7 @@ from cubepy.kernels.calls.epilogues import with_bounds
 from cubepy.kernels.calls.libraries import Shape, refused
 from cubepy.kernels.calls.plans import Planner, Plans
 from cubepy.kernels.matmul.blocks import Blocks, multiply_blocks
+from cubepy.kernels.matmul.narrow import Narrow, multiply_narrow
 from cubepy.kernels.matmul.problem import (
     COLUMNS,
     ROWS,
@@ -33,7 +34,15 @@ from cubepy.kernels.matmul.problem import (
     turned,
 )
 from cubepy.kernels.matmul.split import Split, multiply_split
-from cubepy.kernels.matmul.strategies import InBlocks, OnCpus, choose, divide, is_cpu, parts_of_k
+from cubepy.kernels.matmul.strategies import (
+    InBlocks,
+    OnCpus,
+    choose,
+    divide,
+    is_cpu,
+    narrow_height,
+    parts_of_k,
+)
 from cubepy.kernels.matmul.streams import (
     Dots,
     Streams,
@@ -435,8 +444,26 @@ def launch(planner: Planner, problem: Problem, p: Product, *, may_copy: bool = T
             cubes = problem.batches * -(-problem.n // t.width)
             kernel = multiply_streams if isinstance(t, Streams) else multiply_dots
             planner.launch(kernel, cubes, a=p.a, b=b, out=p.out, **finish, t=t)
+        case Narrow():
+            _launch_narrow(planner, problem, p, b, t)
         case Blocks() | Units() | Split():
             _launch_blocks(planner, problem, p, b, t)
+
+
+def _launch_narrow(planner: Planner, problem: Problem, p: Product, b: Memory, t: Narrow) -> None:
+    height = narrow_height(planner.target, problem, t)
+    planner.launch(
+        multiply_narrow,
+        problem.batches * -(-problem.m // height),
+        a=turned(p.a) if problem.left == COLUMNS else p.a,
+        b=b,
+        out=p.out,
+        biases=p.biases,
+        extras=p.extras,
+        height=height,
+        epilogue=p.epilogue,
+        t=t,
+    )
 
 
 def _aligned(planner: Planner, p: Product) -> Product:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cubepy.ir.types import DType, bf16, f32, i8, u8
 from cubepy.kernels.matmul.blocks import Blocks
+from cubepy.kernels.matmul.narrow import Narrow
 from cubepy.kernels.matmul.problem import ROWS, Problem
 from cubepy.kernels.matmul.split import PARTS, Split
 from cubepy.kernels.matmul.streams import Dots, Streams
@@ -66,6 +67,13 @@ DEEPEST = 512
 """The longest step along k."""
 
 
+NARROW_ROWS = {1: 12, 2: 8, 4: 6}
+"""Of tiles that have all columns: rows, by lines of columns, with many registers."""
+SHORT_COLUMN, LONG_COLUMN, NARROW_WORK = 31, 128, 1 << 16
+"""The most elements of k there, with matrix units and without, and multiplications that are worth a
+cube, which brings all columns for itself."""
+LEAST_NARROW, LEAST_OF_PAIRS = 128, 256
+"""The least rows there, and where columns are brought in pairs, element by element."""
 _DOTS = {i8: "avx512vnni", u8: "avx512vnni", bf16: "avx512bf16"}
 """What a processor that multiplies elements of a type by `cp.dot` is known by."""
 
@@ -79,7 +87,7 @@ class Division:
     depth: int
 
 
-OnCpus = Blocks | Streams | Dots | Units | Split
+OnCpus = Blocks | Streams | Dots | Units | Split | Narrow
 InBlocks = Blocks | Units | Split
 """Those of which cubes make blocks of the result."""
 
@@ -99,7 +107,7 @@ def choose(target: Target, problem: Problem) -> OnCpus | OnGpus:
         if problem.right == ROWS:
             return streams(target, problem)
         return dots(target, problem)
-    return units(target, problem) or _faster(target, problem)
+    return narrow(target, problem) or units(target, problem) or _faster(target, problem)
 
 
 def _faster(target: Target, problem: Problem) -> Split | Blocks:
@@ -173,6 +181,29 @@ def blocks(target: Target, problem: Problem) -> Blocks:
     )
 
 
+def narrow(target: Target, problem: Problem) -> Narrow | None:
+    """All columns in a tile, where they are few and short; None where they are not."""
+    p, line = problem, lanes(target, problem)
+    count = _power_above(-(-p.n // line))
+    has_dots_of = p.elements is not None and has_dots(target, p.elements)
+    most = SHORT_COLUMN if has_matrix_units(target) else LONG_COLUMN
+    least, factors = LEAST_NARROW, p.sums
+    if has_dots_of:
+        if p.left != ROWS or p.elements is not bf16:
+            return None
+        least, factors = LEAST_OF_PAIRS, p.elements
+    if count > max(NARROW_ROWS) or not 0 < p.k <= most or p.m < least:
+        return None
+    rows = NARROW_ROWS[count] // (1 if prod(tile_extents(target)) >= 24 else 2)
+    return Narrow(rows, count, line, most, p.left, p.right, factors, p.sums)
+
+
+def narrow_height(target: Target, problem: Problem, t: Narrow) -> int:
+    """Rows of a cube: as many as are worth a cube, or as few as give all cores their share."""
+    wanted = min(CUBES * target.cores, problem.work // NARROW_WORK) // problem.batches
+    return _rounded(-(-problem.m // max(1, wanted)), t.rows)
+
+
 def units(target: Target, problem: Problem) -> Units | None:
     """The packed part of the right factor fills half of the second cache; None where neither matrix
     units nor dot products take the factors."""
@@ -226,6 +257,11 @@ def split(target: Target, problem: Problem) -> Split | None:
 def has_split_units(target: Target) -> bool:
     """Whether matrix units multiply the parts of numbers of f32."""
     return any(unit.layout == "amx" and unit.factor == "bf16" for unit in target.matrix_units)
+
+
+def has_matrix_units(target: Target) -> bool:
+    """Whether there are tiles of AMX."""
+    return any(unit.layout == "amx" for unit in target.matrix_units)
 
 
 def has_dots(target: Target, dtype: DType) -> bool:
@@ -346,6 +382,10 @@ def even_part(n: int, most: int) -> int:
     """The length of parts of `n`, at most `most`, as few and as equal as they can be."""
     count = max(1, -(-n // most))
     return max(1, -(-n // count))
+
+
+def _power_above(n: int) -> int:
+    return 1 << max(0, n - 1).bit_length()
 
 
 def _rounded(n: int, step: int) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from cubepy.autotune.space import anchor, variants
 from cubepy.kernels.matmul.blocks import Blocks
+from cubepy.kernels.matmul.narrow import Narrow
 from cubepy.kernels.matmul.problem import Problem
 from cubepy.kernels.matmul.split import Split
 from cubepy.kernels.matmul.strategies import OnCpus, cuts, divide
@@ -47,6 +48,9 @@ def others(
             return _divided(target, problem, first, variants(first, _PANEL_AXES, _units))
         case Split():
             return _divided(target, problem, first, variants(first, _PANEL_AXES, _units))
+        case Narrow():
+            rows = [n for n in (2, 3, 4, 6, 8, 12) if n <= first.rows]
+            return variants(first, {"rows": rows}, lambda t, rows: replace(t, rows=rows))
         case Blocks():
             axes = {"depth": (64, 128, 256, 384, 512), "width": (0.5, 1, 2, 4)}
             return _divided(target, problem, first, variants(first, axes, _blocks))
