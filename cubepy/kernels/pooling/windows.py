@@ -100,22 +100,52 @@ def pool_windows(
     """One output, or line of channels of outputs, after the other."""
     via, extents = (*functions, extras), out.shape
     first, count = cp.ABSOLUTE_POS * tiling.band, lines_of(extents, tiling)
-    for i in range(first, min(first + tiling.band, count)):
-        n, z, y, j, c = place_of(i, extents, tiling)
-        spans = spans_of((z, y, j), x.shape, extents, how)
+    place = place_of(first, extents, tiling)
+    spans = spans_of(place[1:], x.shape, extents, how)
+    for _ in range(first, min(first + tiling.band, count)):
+        n, z, y, j, c = place
         divisor = divisor_of(spans, (z, y, j), x.shape[1:], compared(x.dtype), how)
         if tiling.is_along:
             v = window_along(x[n, :, :, :, c], spans, tiling.line, how, via)
         else:
             v = window_line(x[n], spans, c, tiling.line, how, via)
         v = finished(v, (n, c, z, y, j), divisor, how, via, 1)
-        put(out, (n, z, y, j, c), v)
+        put(out, place, v)
+        if tiling.band > 1:
+            place, spans = following(place, spans, x.shape, extents, how, tiling)
 
 
 def lines_of(extents: Any, tiling: Any) -> Any:
     """How many lines of outputs there are."""
     line = tiling.line if tiling.is_last else 1
     return extents[0] * extents[1] * extents[2] * extents[3] * ((extents[4] + line - 1) // line)
+
+
+def following(place: Any, spans: Any, shape: Any, extents: Any, how: Any, tiling: Any) -> Any:
+    """The next place in the order of memory, and the taps of its window: divisions are for what
+    changes alone."""
+    n, z, y, j, c = place
+    depth, rows, columns = spans
+    if tiling.is_last:
+        c += tiling.line
+    if not tiling.is_last or c >= extents[4]:
+        j += 1
+        if tiling.is_last:
+            c = 0
+        if j == extents[3]:
+            j, y = 0, y + 1
+            if y == extents[2]:
+                y, z = 0, z + 1
+                if z == extents[1]:
+                    z = 0
+                    if not tiling.is_last:
+                        c += 1
+                    if tiling.is_last or c == extents[4]:
+                        c, n = 0, n + 1
+                depth = span(z, 0, shape[1], extents[1], how)
+            rows = span(y, 1, shape[2], extents[2], how)
+        columns = span(j, 2, shape[3], extents[3], how)
+    return (n, z, y, j, c), (depth, rows, columns)
 
 
 def spans_of(place: Any, extents: Any, results: Any, how: Any) -> Any:
@@ -144,13 +174,16 @@ def pool_windows_with_indices(
     """As `pool_windows`; the first of equal maxima counts, and the last NaN."""
     via, extents = (*functions, extras), out.shape
     first, count = cp.ABSOLUTE_POS * tiling.band, lines_of(extents, tiling)
-    for i in range(first, min(first + tiling.band, count)):
-        n, z, y, j, c = place_of(i, extents, tiling)
-        spans = spans_of((z, y, j), x.shape, extents, how)
+    place = place_of(first, extents, tiling)
+    spans = spans_of(place[1:], x.shape, extents, how)
+    for _ in range(first, min(first + tiling.band, count)):
+        n, z, y, j, c = place
         best, where = best_of_window(x[n], spans, c, tiling.line, how, via)
         v = finished(best, (n, c, z, y, j), best.dtype(1), how, via, 1)
-        put(out, (n, z, y, j, c), v)
-        put(indices, (n, z, y, j, c), where)
+        put(out, place, v)
+        put(indices, place, where)
+        if tiling.band > 1:
+            place, spans = following(place, spans, x.shape, extents, how, tiling)
 
 
 def best_of_window(x: Any, spans: Any, c: Any, line: Any, how: Any, via: Any) -> Any:
