@@ -17,6 +17,8 @@ groups of them."""
 SHARED_UNITS, LEAST_BESIDE, MOST_ROWS = (512, 1024), 8, 64
 """Units of a cube that shares columns, lines of columns of one at least, where there are few, and
 rows of a unit at most: for more of them parts of columns come first."""
+JOINED, LEAST_JOINING = 8, 64
+"""Parts of a result that a unit joins, and the least units that join them."""
 MOST_SHARED = 48 << 10
 """Bytes of shared memory that leave room for several cubes."""
 
@@ -43,6 +45,14 @@ def units_of_short_row(target: Target, line: int, n: int, size: int) -> int:
         units *= 2
     most = target.plane_dim if line > 1 or size < 4 else target.plane_dim // 2
     return units if units <= most else 0
+
+
+def joining_units(target: Target, parts: int) -> int:
+    """Units of a cube that joins so many parts of one result."""
+    units = LEAST_JOINING
+    while units < target.max_cube_dim and units * JOINED < parts:
+        units *= 2
+    return units
 
 
 def units_above_each_other(

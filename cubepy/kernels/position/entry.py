@@ -16,6 +16,7 @@ from cubepy.kernels.calls.cubes import (
     GROUPED_UNITS,
     begins_lines,
     is_wide,
+    joining_units,
     units_above_each_other,
     units_of_short_row,
 )
@@ -264,9 +265,10 @@ def _launch_picks(
     """Join the chunks of each result, which the last axis counts."""
     results, wide = prod(out.shape), is_wide(planner.target)
     is_many = wide and values.shape[-1] > FEW_CHUNKS
+    units = joining_units(planner.target, values.shape[-1])
     planner.launch(
         pick_among_chunks if is_many else pick_chunks,
-        Over(results, "cube", FEW_UNITS) if is_many else Over(results, "unit", 32 if wide else 1),
+        Over(results, "cube", units) if is_many else Over(results, "unit", 32 if wide else 1),
         values=values,
         indices=indices,
         out=out,

@@ -8,7 +8,7 @@ from math import prod
 from cubepy.array.memory import Memory
 from cubepy.jit.grid import Over
 from cubepy.kernels.calls.axes import Axis, ascending, merged, seen, with_last
-from cubepy.kernels.calls.cubes import is_wide
+from cubepy.kernels.calls.cubes import is_wide, joining_units
 from cubepy.kernels.calls.plans import Planner
 from cubepy.kernels.reduction.moments import (
     MomentTiling,
@@ -135,7 +135,7 @@ def _launch_columns(
     if extents[place] > MOST_CHUNKS:
         planner.launch(
             join_rows,
-            Over(count_of(kept), "cube", wide.units),
+            Over(count_of(kept), "cube", joining_units(planner.target, extents[place])),
             means=with_last(means, place),
             spreads=with_last(spreads, place),
             out=seen(out, kept, 1),
