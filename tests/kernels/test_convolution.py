@@ -5,15 +5,16 @@ from __future__ import annotations
 from itertools import product
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import cubepy as cp
 from cubepy.compilers.llvm.compiler import LlvmCompiler
 from cubepy.errors import LaunchError
-from cubepy.ir.types import f32
+from cubepy.ir.types import bf16, f32
 from cubepy.kernels.calls.inspection import record
-from cubepy.kernels.convolution import strategies
+from cubepy.kernels.convolution import entry, strategies
 from cubepy.kernels.convolution.blocks import Packing
 from cubepy.kernels.convolution.problem import Problem, Window
 from cubepy.lang.annotations import spec
@@ -108,6 +109,39 @@ def test_bands(case: Any, last: bool):
     check(again, x, w, bias, **options)
     if isinstance(packed.packing, Packing):  # else weights that are not packed are not split
         np.testing.assert_array_equal(again, found)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("last", [False, True])
+def test_bands_of_pairs(case: Any, last: bool, monkeypatch: Any):
+    """As processors multiply bf16 that have the instruction; others do it in f32."""
+    shape, weights, options = case
+    monkeypatch.setattr(strategies, "has_dots", lambda target, dtype: True)
+    monkeypatch.setattr(entry, "_PLANS", type(entry._PLANS)())
+    x, w = (numbers(*extents).astype(ml_dtypes.bfloat16) for extents in (shape, weights))
+    exact = reference(x.astype("f8"), w.astype("f8"), **options)
+    largest = reference(abs(x.astype("f8")), abs(w.astype("f8")), **options)
+    bound = (w[0].size + 2) * 2.0**-24 * largest + 2.0**-8 * abs(exact)
+    for seen in (w, channels_last(w)):
+        packed = cp.kernels.prepack(seen, groups=options.get("groups", 1))
+        assert packed.packing.factors is bf16
+        for weight in (seen, packed):
+            given = channels_last(x) if last else x
+            found = cp.kernels.conv2d(given, weight, **options).astype("f8")
+            assert (abs(found - exact) <= bound).all()
+
+
+def test_an_odd_channel_has_no_partner(monkeypatch: Any):
+    """Of the pairs that a part of the channels ends with, the second is 0, whatever lies there."""
+    monkeypatch.setattr(strategies, "has_dots", lambda target, dtype: True)
+    monkeypatch.setattr(entry, "_PLANS", type(entry._PLANS)())
+    x = np.ones((1, 6, 5, 9), ml_dtypes.bfloat16)
+    x[:, 3:] = np.inf
+    w = np.ones((32, 3, 3, 3), x.dtype)
+    for given in (x, channels_last(x)):
+        found = cp.kernels.conv2d(given, w, groups=2)
+        assert (found[:, :16] == 27).all()
+        assert np.isinf(found[:, 16:].astype("f4")).all()
 
 
 def test_last_tile_reads_what_was_brought():

@@ -73,6 +73,9 @@ def test_groups(draw: Any, of: str, last: bool, packs: bool):
             kernels.conv2d(seen, weight, groups=groups, out=result, **options)
             check(result, x, w, groups=groups, **options)
             assert out.is_fenced
+            by = draw.array(expected.shape, "f4")
+            changed = kernels.conv2d(seen, weight, groups=groups, epilogue=(moved, by), **options)
+            np.testing.assert_allclose(changed, expected * 2 + by, 1e-4, 1e-4)
 
 
 def test_long_rows_are_cut_into_strips():

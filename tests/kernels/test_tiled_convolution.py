@@ -15,7 +15,7 @@ import cubepy as cp
 from cubepy import kernels
 from cubepy.ir.types import f32, f64, i32
 from cubepy.kernels.calls.inspection import record
-from cubepy.kernels.convolution import entry, strategies
+from cubepy.kernels.convolution import entry, launches, tile_strategies
 from cubepy.kernels.convolution.each import convolve_each
 from cubepy.kernels.convolution.problem import Window
 from cubepy.kernels.convolution.tiles import Tile, convolve_by_tiles, join_parts
@@ -274,8 +274,8 @@ def test_whole_calls_as_a_gpu_makes_them(
     def finish(v: Any, index: Any) -> Any:
         return v + v.dtype(index[3])
 
-    monkeypatch.setattr(strategies, "is_wide", lambda target: True)
-    monkeypatch.setattr(strategies, "is_blocked", lambda *given: False)
+    monkeypatch.setattr(launches, "is_cpu", lambda target: False)
+    monkeypatch.setattr(tile_strategies, "is_wide", lambda target: True)
     monkeypatch.setattr(entry, "_PLANS", type(entry._PLANS)())
     found, changed = (
         kernels.conv2d(given, w, bias, layout=layout, epilogue=e, **options) for e in (None, finish)

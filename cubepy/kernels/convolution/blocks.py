@@ -107,36 +107,98 @@ class Bands:
 
 @cp.cube
 def pack_weights(
-    weight: cp.Tensor, panels: cp.Tensor, groups: int, t: cp.Comptime[Packing]
+    weight: cp.Tensor,
+    panels: cp.Tensor,
+    groups: int,
+    dense: cp.Comptime[str],
+    t: cp.Comptime[Packing],
 ) -> None:
-    """Weights [filter, channel, depth, row, column] as panels; a cube for each part of a panel."""
-    filters, channels = weight.shape[0] // groups, weight.shape[1]
-    parts = (channels + t.depth - 1) // t.depth
+    """Weights [filter, channel, depth, row, column] as panels; a cube for each part of a panel.
+
+    `dense`: "taps" of a row or "channels", if these lie side by side, go square by square; with
+    "channels" the axes are [filter, depth, row, column, channel].
+    """
+    channels = weight.shape[4 if dense == "channels" else 1]
+    filters, parts = weight.shape[0] // groups, (channels + t.depth - 1) // t.depth
     count = (filters + t.step - 1) // t.step
     part, panel = cp.CUBE_POS % parts, cp.CUBE_POS // parts
     f0, c0 = panel % count * t.step, part * t.depth
-    own = weight[panel // count * filters + f0 :]
-    taps = weight.shape[2] * weight.shape[3] * weight.shape[4]
-    at = cp.CUBE_POS * (taps * t.depth * t.step)
-    for c in range(min(t.depth, channels - c0)):
-        for z in range(weight.shape[2]):
-            for y in range(weight.shape[3]):
-                for x in range(weight.shape[4]):
-                    tap = (z * weight.shape[3] + y) * weight.shape[4] + x
-                    into = panels[at + tap * (t.depth * t.step) :]
-                    for f in range(min(t.step, filters - f0)):
-                        into[place_of(c, f, t)] = t.factors(own[f, c0 + c, z, y, x])
-    for tap in range(taps):
-        into = panels[at + tap * (t.depth * t.step) :]
-        for c in range(channels - c0, t.depth):
-            for f in range(t.step):
-                into[place_of(c, f, t)] = t.factors(0)
+    own = weight[panel // count * filters + f0 :][: min(t.step, filters - f0)]
+    extents = weight.shape[1:4] if dense == "channels" else weight.shape[2:]
+    near = cp.shared((t.word * t.line, t.line), t.factors)
+    at = cp.CUBE_POS * (extents[0] * extents[1] * extents[2] * t.depth * t.step)
+    end = min(c0 + t.depth, channels)
+    for line in range((own.shape[0] + t.line - 1) // t.line):
+        some, place = own[line * t.line :], at + line * (t.line * t.word)
+        for z in range(extents[0]):
+            for y in range(extents[1]):
+                row = (z * extents[1] + y) * extents[2]
+                into = panels[place + row * (t.depth * t.step) :]
+                if dense == "channels":
+                    for x in range(extents[2]):
+                        tap = into[x * (t.depth * t.step) :]
+                        pack_channels(some[:, z, y, x], tap, near, c0, end, t)
+                elif dense == "taps":
+                    pack_taps(some[:, :, z, y], into, near, c0, end, t)
+                else:
+                    pack_each(some[: t.line, :, z, y], into, c0, end, t)
 
 
-def place_of(c: Any, f: Any, t: Any) -> Any:
-    """Where the weight of a channel and a filter is among those of a tap."""
-    word = t.word
-    return (c // word * t.step + f) * word + c % word
+def pack_channels(weight: Any, into: Any, near: Any, c0: Any, end: Any, t: Any) -> None:
+    """Weights [filter, channel] of one tap, the channels [c0, end)."""
+    for c in range(0, t.depth, t.line):
+        turn_square(weight[:, :end], near, c0 + c, t)
+        for lane in range(0, min(t.line, t.depth - c), t.word):
+            v = word_of(tuple(near[lane + k] for k in range(t.word)), t)
+            cp.store(into, (c + lane) * t.step, v, whole=True)
+
+
+def pack_taps(weight: Any, into: Any, near: Any, c0: Any, end: Any, t: Any) -> None:
+    """Weights [filter, channel, tap] of a row of taps, the channels [c0, end)."""
+    taps = weight.shape[2]
+    for c in range(0, t.depth, t.word):
+        for first in range(0, taps, t.line):
+            for k in range(t.word):
+                seen = weight[:, min(c0 + c + k, end - 1)]
+                there = taps if c0 + c + k < end else 0
+                turn_square(seen[:, :there], near[k * t.line :], first, t)
+            for lane in range(min(t.line, taps - first)):
+                v = word_of(tuple(near[lane + k * t.line] for k in range(t.word)), t)
+                cp.store(into, (first + lane) * (t.depth * t.step) + c * t.step, v, whole=True)
+
+
+def pack_each(weight: Any, into: Any, c0: Any, end: Any, t: Any) -> None:
+    """As `pack_taps`, element by element."""
+    for c in range(t.depth):
+        for x in range(weight.shape[2]):
+            tap = into[x * (t.depth * t.step) + c // t.word * (t.word * t.step) + c % t.word :]
+            for f in range(weight.shape[0]):
+                v = t.factors(0)
+                if c0 + c < end:
+                    v = t.factors(weight[f, c0 + c, x])
+                tap[f * t.word] = v
+
+
+def turn_square(weight: Any, near: Any, begin: Any, t: Any) -> None:
+    """A line of filters for each element from `begin` on of weights [filter, element]; zeros for
+    elements that are not there, and the last filter for those."""
+    last = weight.shape[0] - 1
+    # a bound of run time, so that rows are not unrolled, which takes long to compile
+    for k in range(min(t.line, weight.shape[0] + t.line)):
+        v = cp.load(weight[min(k, last)], begin, line=t.line)
+        cp.store(near[k], 0, cp.Line[t.factors, t.line](v), whole=True)
+    found = transposed(tuple(cp.load(near[k], 0, line=t.line, fill=None) for k in range(t.line)))
+    for lane in cp.unroll(range(t.line)):
+        cp.store(near[lane], 0, found[lane], whole=True)
+
+
+def word_of(rows: Any, t: Any) -> Any:
+    """What lines in memory have for each filter, beside each other."""
+    lines = tuple(cp.load(row, 0, line=t.line, fill=None) for row in rows)
+    if t.word == 1:
+        return lines[0]
+    both = cp.concat(lines[0], lines[1])
+    return both[tuple(e * t.line + k for k in range(t.line) for e in range(2))]
 
 
 @cp.cube
@@ -202,10 +264,13 @@ def convolve_bands(
                     for y in range(rows):
                         place = n, z, y0 + y, 0, group * group_filters + f0, own_filters
                         row = sums[panel * apart + y * wide :]
-                        result = out[n]
-                        if t.has_ends and t.puts_channels_last:
-                            result = result[:, :, :, : (group + 1) * group_filters]
+                        result = filters_before(out[n], (group + 1) * group_filters, t)
                         finish(row, result, place, results[2], biases, extras, epilogue, t)
+
+
+def filters_before(result: Any, end: Any, t: Any) -> Any:
+    """The filters up to the end of a group, where its last line would reach into the next one."""
+    return result[:, :, :, :end] if t.has_ends and t.puts_channels_last else result
 
 
 def out_extents(out: Any, t: Any) -> Any:

@@ -64,7 +64,8 @@ def conv2d(
     columns. Gives an array of the library of `x`, with channels
     last in memory where `x` has them so; or fills `out`.
 
-    f16 and bf16 are added in f32 and rounded once. The error of a sum is at most its length times
+    f16 and bf16 are added in f32 and rounded once; processors with AVX512-BF16 take factors and
+    sums of bf16 below 2**-126 for 0. The error of a sum is at most its length times
     2**-24 (f64: 2**-53) times the sum of absolute products. Products with the zeros of the padding
     may be left out: a weight that is infinite or NaN need not show where it meets these alone.
     Raises `LaunchError` for shapes and parameters that do not fit, `LaunchTypeError` for dtypes

@@ -229,11 +229,16 @@ def bring(
             clear(own, r * pitch + behind, (r + 1) * pitch, t)
     if t.has_channels_last:
         for r in range(begin, end):
-            row = x[depth, top + r]
-            for i in range(before, behind):
-                for line in range(count):
-                    v = channels_at(row[left + i], (first + line) * t.brought, t)
-                    put(held, line * apart + r * pitch + i, v, t)
+            row, into = x[depth, top + r], held[r * pitch * t.size :]
+            if count == 1:
+                for i in range(before, behind):
+                    put(into, i, channels_at(row[left + i], first * t.brought, t), t)
+            else:
+                for i in range(before, behind):
+                    pixel, at = row[left + i], i
+                    for line in range(first, first + count):
+                        put(into, at, channels_at(pixel, line * t.brought, t), t)
+                        at += apart
     else:
         for line in range(count):
             c0, base = (first + line) * t.brought, line * apart

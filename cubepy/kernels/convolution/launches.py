@@ -1,5 +1,5 @@
-"""How a convolution is launched: on tensor cores, as a product of matrices, by bands, squares,
-tiles, lines, strips or columns of pixels, or each result for itself."""
+"""How a convolution is launched on CPUs: as a product of matrices, by bands, squares, lanes, lines
+or dot products, or each result for itself."""
 
 from __future__ import annotations
 
@@ -14,38 +14,29 @@ from cubepy.jit.grid import Over
 from cubepy.kernels.calls.arguments import wrong
 from cubepy.kernels.calls.epilogues import may_read_index
 from cubepy.kernels.calls.plans import Planner
-from cubepy.kernels.convolution import few_channels, points, strategies, waves
+from cubepy.kernels.convolution import lane_strategies, points, strategies
 from cubepy.kernels.convolution.blocks import Bands, Packing, convolve_bands
-from cubepy.kernels.convolution.columns import Columns, convolve_columns
 from cubepy.kernels.convolution.dots import Dots, convolve_dots
 from cubepy.kernels.convolution.each import convolve_each
-from cubepy.kernels.convolution.few_channels import Division
-from cubepy.kernels.convolution.gathered import launch_gathered
-from cubepy.kernels.convolution.groups import Strips, convolve_groups
+from cubepy.kernels.convolution.lane_strategies import Division
 from cubepy.kernels.convolution.lanes import convolve_lanes, pack_lanes
-from cubepy.kernels.convolution.narrow import Filling, fill_pixels, fill_weights, filled
 from cubepy.kernels.convolution.planes import convolve_planes
 from cubepy.kernels.convolution.problem import Problem
 from cubepy.kernels.convolution.split import SplitBands, SplitPacking, convolve_split
 from cubepy.kernels.convolution.split_runs import RunPacking, SplitRuns, convolve_runs
-from cubepy.kernels.convolution.tensor_cores import PIECE, Tiles
-from cubepy.kernels.convolution.tiles import LINE_BYTES, Tile, convolve_by_tiles, join_parts
 from cubepy.kernels.convolution.variants import others, problem_key
 from cubepy.kernels.convolution.volumes import (
     channels_last,
-    has_channels_last,
     problem_of,
 )
 from cubepy.kernels.convolution.weights import Weights, in_rows, matrix_of, pack_panels, packing_of
 from cubepy.kernels.convolution.winograd import Basis, convolve_squares
 from cubepy.kernels.matmul.entry import multiply
-from cubepy.kernels.matmul.problem import BOX_UNIT, Product, turned
+from cubepy.kernels.matmul.problem import Product, turned
+from cubepy.kernels.matmul.strategies import is_cpu
 from cubepy.kernels.transposition.entry import copy_transposed
 from cubepy.record import dataclass
 from cubepy.targets import Target
-
-JOINING_UNITS = 128
-"""Units of a cube that joins parts of sums."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,78 +64,42 @@ class Convolution:
 
 def launch_convolution(planner: Planner, c: Convolution) -> None:
     """Fill `out` in the fastest way that the target and the operands allow."""
-    problem, is_plain = c.problem, c.weights.packing is None
-    tilings = [] if _is_better_product(c) else waves.tilings(planner.target, problem, c.x.dtype)
-    fillings = [] if _is_product(c) else waves.fillings_of(planner.target, problem, c.x.dtype)
-    if tilings and is_plain:
-        _launch_gathered(planner, problem, tilings, c.x, c.weights.volume, c)
-    elif fillings and is_plain:
-        key = ("narrow", *problem_key(problem), c.x.dtype)
-        _launch_filled(planner, c, planner.pick_among("convolution", key, fillings))
-    elif isinstance(c.weights.packing, Basis):
-        _launch_squares(planner, c, c.weights.packing)
-    elif isinstance(c.weights.packing, SplitPacking | RunPacking):
-        _launch_split(planner, c, c.weights.packing)
-    elif is_plain and _is_product(c):
-        _launch_product(planner, replace(c, x=points.dense(planner, problem, c.x)))
-    elif is_plain and (strips := few_channels.strips(planner.target, problem, c.x.dtype)):
-        _launch_strips(planner, c, strips)
-    elif is_plain and (division := _lanes(planner.target, c)):
+    if is_cpu(planner.target):
+        _launch_on_cpu(planner, c)
+    else:
+        from cubepy.kernels.convolution import on_gpus
+
+        on_gpus.launch(planner, c)
+
+
+def _launch_on_cpu(planner: Planner, c: Convolution) -> None:
+    problem, packing, target = c.problem, c.weights.packing, planner.target
+    is_plain = packing is None
+    if isinstance(packing, Basis):
+        _launch_squares(planner, c, packing)
+    elif isinstance(packing, SplitPacking | RunPacking):
+        _launch_split(planner, c, packing)
+    elif is_plain and is_product(c):
+        launch_product(planner, replace(c, x=points.dense(planner, problem, c.x)))
+    elif is_plain and (division := _lanes(target, c)):
         _launch_lanes(planner, c, division)
-    elif is_plain and (columns := few_channels.columns(planner.target, problem)):
-        _launch_columns(planner, c, columns)
-    elif is_plain and strategies.goes_by_lines(planner.target, problem, c.x, c.out):
+    elif is_plain and strategies.goes_by_lines(target, problem, c.x, c.out):
         _launch_by_lines(planner, c)
-    elif is_plain and (t := strategies.dots(planner.target, problem)) is not None:
+    elif is_plain and (t := strategies.dots(target, problem)) is not None:
         _launch_dots(planner, c, t)
-    elif strategies.is_blocked(planner.target, c.weights.shape, problem.groups):
+    elif strategies.is_blocked(c.weights.shape, problem.groups):
         _launch_bands(planner, c)
     else:
-        t = strategies.tile(planner.target, problem, _line_of(c.out)) if is_plain else None
-        if t is None:
-            launch_each(planner, c)
-        else:
-            _launch_tiles(planner, c, t)
+        launch_each(planner, c)
 
 
-def _launch_gathered(
-    planner: Planner,
-    problem: Problem,
-    tilings: list[Tiles],
-    x: Memory,
-    weight: Memory,
-    c: Convolution,
-) -> None:
-    """On Hopper's tensor cores: `x` and `weight` as `problem` has them."""
-    key = (*problem_key(problem), x.dtype)
-    t = planner.pick_among("convolution", key, waves.varied(tilings))
-    launch_gathered(planner, problem, t, x, weight, c.out, c.biases, c.extras, c.epilogue)
-
-
-def _launch_filled(planner: Planner, c: Convolution, f: Filling) -> None:
-    """There, with the channels filled up."""
-    problem = filled(c.problem, f)
-    tilings = waves.tilings(planner.target, problem, c.x.dtype)
-    x = fill_pixels(planner, c.problem, c.x, f)
-    weight = fill_weights(planner, c.problem, c.weights.volume, f)
-    _launch_gathered(planner, problem, tilings, x, weight, c)
-
-
-def _is_product(c: Convolution) -> bool:
+def is_product(c: Convolution) -> bool:
+    """Whether pixels are multiplied by filters as they lie, and nothing comes behind."""
     plain = c.problem.window.is_point and c.problem.groups == 1 and c.epilogue is None
     return plain and points.is_flat(c.out)
 
 
-def _is_better_product(c: Convolution) -> bool:
-    """Whether it is a product of matrices that tensor maps describe, dense along pixels, or one of
-    filters that are not in eights."""
-    rows = prod(c.problem.results) * c.x.dtype.itemsize % BOX_UNIT == 0
-    dense = not (c.problem.has_channels_last or c.problem.puts_channels_last)
-    has_maps = rows and dense and max(c.problem.window.stride) == 1
-    return _is_product(c) and (has_maps or c.problem.filters % PIECE > 0)
-
-
-def _launch_product(planner: Planner, c: Convolution) -> None:
+def launch_product(planner: Planner, c: Convolution) -> None:
     """A window of one element: pixels by channels times channels by filters, or turned."""
     w = matrix_of(c.weights.volume)
     w = replace(w, shape=(c.problem.batch, *w.shape), strides=(0, *w.strides))
@@ -274,24 +229,9 @@ def _launch_by_lines(planner: Planner, c: Convolution) -> None:
     )
 
 
-def _launch_strips(planner: Planner, c: Convolution, t: Strips) -> None:
-    """Strips of pixels; weights as they are."""
-    *others, columns = (c.problem.batch, *c.problem.results)
-    places = prod(others) * -(-columns // t.pixels)
-    planner.launch(
-        convolve_groups,
-        Over(-(-places // t.down) * -(-c.problem.filters // t.filters), "cube", t.units),
-        x=channels_last(c.x),
-        weight=c.weights.volume,
-        out=channels_last(c.out),
-        t=t,
-        **c.beside,
-    )
-
-
 def _lanes(target: Target, c: Convolution) -> Division | None:
     is_placed = c.epilogue is not None and may_read_index(c.epilogue)
-    return few_channels.division(target, c.problem, c.x, c.out, is_placed)
+    return lane_strategies.division(target, c.problem, c.x, c.out, is_placed)
 
 
 def _launch_lanes(planner: Planner, c: Convolution, d: Division) -> None:
@@ -311,22 +251,6 @@ def _launch_lanes(planner: Planner, c: Convolution, d: Division) -> None:
         extents=p.extents[1:],
         results=p.results[1:],
         cut=(d.lines, d.band, d.strip, d.pitch),
-        t=t,
-        **c.beside,
-    )
-
-
-def _launch_columns(planner: Planner, c: Convolution, t: Columns) -> None:
-    """Parts of columns of pixels; weights as they are."""
-    p = c.problem
-    bands = -(-p.results[1] // t.rows)
-    parts = p.batch * p.filters // t.filters * p.results[0] * bands * p.results[2]
-    planner.launch(
-        convolve_columns,
-        Over(parts, "unit", t.units),
-        x=c.x,
-        weight=c.weights.volume,
-        out=c.out,
         t=t,
         **c.beside,
     )
@@ -378,53 +302,3 @@ def launch_each(planner: Planner, c: Convolution) -> None:
         t=t,
         **c.beside,
     )
-
-
-def _launch_tiles(planner: Planner, c: Convolution, t: Tile) -> None:
-    """Tiles of pixels by filters; weights are copied to where filters are dense."""
-    problem = c.problem
-    pixels = problem.batch * prod(problem.results)
-    weight = _dense_along_filters(planner, c.weights.volume, problem.groups, t.width)
-    cubes = -(-pixels // t.height) * problem.groups * (weight.shape[3] // t.width)
-    out = channels_last(c.out) if t.puts_channels_last else c.out
-    ends: dict[str, Any] = {"biases": c.biases, "extras": c.extras, "epilogue": c.epilogue}
-    parts, share = strategies.parts_of_tiles(planner.target, problem, t)
-    sums = planner.scratch((parts, *out.shape), t.sums) if parts > 1 else out
-    planner.launch(
-        convolve_by_tiles.configure(cubes_per_sm=2),
-        Over(cubes * parts, "cube", t.units),
-        x=channels_last(c.x),
-        weight=weight,
-        out=sums,
-        filters=problem.group_filters,
-        share=share,
-        window=problem.window,
-        t=t,
-        **({"biases": (), "extras": (), "epilogue": None} if parts > 1 else ends),
-    )
-    if parts > 1:
-        lines = Over(prod(out.shape) // t.line, "unit", JOINING_UNITS)
-        planner.launch(join_parts, lines, sums=sums, out=out, t=t, **ends)
-
-
-def _dense_along_filters(planner: Planner, w: Memory, groups: int, width: int) -> Memory:
-    """Weights [filter, channel, depth, row, column] as [group, tap, channel, filter] with multiples
-    of `width` filters; those that are too many are not set."""
-    filters, (channels, *kernel) = w.shape[0] // groups, w.shape[1:]
-    filled_up = -(-filters // width) * width
-    made = planner.scratch((groups, *kernel, channels, filled_up), w.dtype)
-    seen = replace(
-        w,
-        shape=(groups, *kernel, channels, filters),
-        strides=(filters * w.strides[0], *w.strides[2:], w.strides[1], w.strides[0]),
-    )
-    copy_transposed(planner, seen, replace(made, shape=seen.shape))
-    shape = (groups, prod(kernel), channels, filled_up)
-    steps = (made.strides[0], made.strides[3], *made.strides[4:])
-    return replace(made, shape=shape, strides=steps)
-
-
-def _line_of(out: Memory) -> int:
-    """Elements of a result that may be stored at once, along its channels or its columns."""
-    is_dense = out.strides[4] == out.dtype.itemsize or has_channels_last(out)
-    return LINE_BYTES // out.dtype.itemsize if is_dense else 1

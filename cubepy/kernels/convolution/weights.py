@@ -13,11 +13,11 @@ from cubepy.kernels.calls.arguments import refused, wrong
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.libraries import Shape, library_of
 from cubepy.kernels.calls.plans import Planner, Plans
-from cubepy.kernels.convolution import few_channels, strategies, waves
+from cubepy.kernels.convolution import lane_strategies, strategies
 from cubepy.kernels.convolution.blocks import Packing, pack_weights
-from cubepy.kernels.convolution.gathered import copy_taps, has_taps
 from cubepy.kernels.convolution.split import SplitPacking, pack_split_weights
 from cubepy.kernels.convolution.split_runs import RunPacking, pack_runs
+from cubepy.kernels.convolution.volumes import channels_last, has_channels_last
 from cubepy.kernels.convolution.winograd import Basis, change_weights
 from cubepy.kernels.matmul.problem import sums_of
 from cubepy.kernels.matmul.units import SIDE
@@ -108,15 +108,19 @@ def prepack(weight: Any, *, groups: int = 1, precision: str | None = None) -> Pa
         known = ", ".join(map(repr, PRECISIONS))
         raise wrong("prepack", f"`precision` is {precision!r}", f"one of {known}")
     if planner.target.kind not in ("cpu", "interpreter"):
-        return _with_channels_last(weight, planner, w) if groups == 1 else weight
+        if groups > 1:
+            return weight
+        from cubepy.kernels.convolution.on_gpus import prepack as prepack_on_gpus
+
+        return prepack_on_gpus(planner, weight, w)
     size, sums = PRECISIONS[precision], sums_of(w.dtype)
     p: AnyPacking | None = None
     if size and strategies.takes_squares(w.shape, groups, sums):
         p = strategies.basis(planner.target, size, w.shape[0], sums)
     elif not strategies.stays_matrix(planner.target, w.shape, groups, w.dtype, sums):
-        if few_channels.takes_lanes(planner.target, w.shape, groups, sums):
+        if lane_strategies.takes_lanes(planner.target, w.shape, groups, sums):
             return weight
-        if not strategies.is_blocked(planner.target, w.shape, groups):
+        if not strategies.is_blocked(w.shape, groups):
             return weight  # each result is made for itself
         split = strategies.split_packing(planner.target, w.shape, groups, w.dtype)
         p = split or packing_of(planner.target, w, groups)
@@ -137,21 +141,6 @@ def prepack(weight: Any, *, groups: int = 1, precision: str | None = None) -> Pa
 
     panels = call(_PLANS, "prepack", ("weight",), (weight,), (groups, precision), make)
     return Packed(panels, w.shape, w.dtype, groups, p)
-
-
-def _with_channels_last(weight: Any, planner: Planner, w: Memory) -> Any:
-    """Weights as tensor cores read them, if there are any and these are read otherwise."""
-    seen = Weights(w, None).volume
-    if not waves.has_tensor_cores(planner.target, w.shape[1:2], w.dtype) or has_taps(seen):
-        return weight
-
-    def make(planner: Planner, arrays: list[Memory]) -> None:
-        (w,) = arrays
-        order = (0, *range(2, len(w.shape)), 1)
-        result = planner.result(Shape(w.shape, w.dtype, order))
-        copy_taps(planner, Weights(w, None).volume, Weights(result, None).volume)
-
-    return call(_PLANS, "prepack", ("weight",), (weight,), ("channels last",), make)
 
 
 def check_weight(function: str, w: Any, groups: int) -> None:
@@ -192,7 +181,28 @@ def pack_panels(planner: Planner, w: Memory, panels: Memory, groups: int, p: Pan
         case RunPacking():
             planner.launch(pack_runs, cubes, weight=seen, panels=in_rows(panels), t=p)
         case Packing():
-            planner.launch(pack_weights, cubes, weight=seen, panels=panels, groups=groups, t=p)
+            last, seen = has_channels_last(seen), in_one_row(seen)
+            has_taps = seen.shape[4] > 1 and seen.strides[4] == seen.dtype.itemsize
+            planner.launch(
+                pack_weights,
+                cubes,
+                weight=channels_last(seen) if last else seen,
+                panels=panels,
+                groups=groups,
+                dense="channels" if last else "taps" if has_taps else "",
+                t=p,
+            )
+
+
+def in_one_row(w: Memory) -> Memory:
+    """Weights [filter, channel, depth, row, column] with all taps as one row of columns, where they
+    follow each other in memory."""
+    size, (_, _, deep, rows, columns) = w.dtype.itemsize, w.shape
+    strides = columns * rows * size, columns * size, size
+    if any(n > 1 and s != e for n, s, e in zip(w.shape[2:], w.strides[2:], strides, strict=True)):
+        return w
+    shape = (*w.shape[:2], 1, 1, deep * rows * columns)
+    return replace(w, shape=shape, strides=(*w.strides[:2], 0, 0, size))
 
 
 def in_rows(panels: Memory) -> Memory:
