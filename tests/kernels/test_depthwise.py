@@ -62,7 +62,11 @@ GROUPS = {
 @pytest.mark.parametrize("packs", [False, True])
 def test_groups(draw: Any, of: str, last: bool, packs: bool):
     groups, channels, filters = GROUPS[of]
-    for options in ({"padding": 1}, {"stride": (2, 1), "padding": ((0, 2), (1, 0))}):
+    ways: tuple[dict[str, Any], ...] = (
+        {"padding": 1},
+        {"stride": (2, 1), "padding": ((0, 2), (1, 0))},
+    )
+    for options in ways:
         for shape in ((2, groups * channels, 7, 7), (1, groups * channels, 6, 33)):
             x, w = draw.array(shape, "f4"), draw.array((groups * filters, channels, 3, 3), "f4")
             weight = kernels.prepack(w, groups=groups) if packs else w

@@ -183,15 +183,13 @@ def blocks(target: Target, problem: Problem) -> Blocks:
 
 def narrow(target: Target, problem: Problem) -> Narrow | None:
     """All columns in a tile, where they are few and short; None where they are not."""
-    p, line = problem, lanes(target, problem)
-    count = _power_above(-(-p.n // line))
-    has_dots_of = p.elements is not None and has_dots(target, p.elements)
-    most = SHORT_COLUMN if has_matrix_units(target) else LONG_COLUMN
-    least, factors = LEAST_NARROW, p.sums
-    if has_dots_of:
+    p, line, factors, least = problem, lanes(target, problem), problem.sums, LEAST_NARROW
+    if p.elements is not None and has_dots(target, p.elements):
         if p.left != ROWS or p.elements is not bf16:
             return None
         least, factors = LEAST_OF_PAIRS, p.elements
+    count = _power_above(-(-p.n // line))
+    most = SHORT_COLUMN if has_matrix_units(target) else LONG_COLUMN
     if count > max(NARROW_ROWS) or not 0 < p.k <= most or p.m < least:
         return None
     rows = NARROW_ROWS[count] // (1 if prod(tile_extents(target)) >= 24 else 2)
