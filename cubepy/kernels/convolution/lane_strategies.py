@@ -18,7 +18,7 @@ from cubepy.kernels.convolution.strategies import (
     START,
     parts_of,
 )
-from cubepy.kernels.matmul.strategies import even_part, is_cpu, tile_extents
+from cubepy.kernels.matmul.strategies import even_part, is_cpu, power_above, tile_extents
 from cubepy.record import dataclass
 from cubepy.targets import Target
 
@@ -44,7 +44,7 @@ class Division:
 def takes_lanes(target: Target, shape: tuple[int, ...], groups: int, sums: DType) -> bool:
     """Whether a line of filters has several groups of them on CPUs; `shape`: of the weights."""
     filters, channels = shape[0] // groups, shape[1]
-    line = min(target.line_bytes // sums.itemsize, _power_above(shape[0]))
+    line = min(target.line_bytes // sums.itemsize, power_above(shape[0]))
     few = 0 < channels <= line and 2 * filters <= line
     return is_cpu(target) and groups > 1 and few and shape[-1] <= NAMED_TAPS
 
@@ -113,7 +113,7 @@ def division(
         return None
     if _has_better_lines(target, p):
         return None
-    line = min(target.line_bytes // p.sums.itemsize, _power_above(p.filters))
+    line = min(target.line_bytes // p.sums.itemsize, power_above(p.filters))
     pixels, taps = _tile(target, p)
     groups = min(line // p.group_filters, line // p.group_channels, p.groups)
     work, most = _Work(target, p, groups, pixels), target.cache_bytes // 8 // LONG
@@ -155,7 +155,3 @@ def _tile(target: Target, problem: Problem) -> tuple[int, int]:
 def _are_dense(x: Memory) -> bool:
     """Whether the rows of planes [..., row, column] follow each other."""
     return x.strides[4] == x.dtype.itemsize and x.strides[3] == x.shape[4] * x.strides[4]
-
-
-def _power_above(n: int) -> int:
-    return 1 << max(0, n - 1).bit_length()

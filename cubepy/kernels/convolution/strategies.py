@@ -21,7 +21,13 @@ from cubepy.kernels.convolution.weight_gradient import Sums
 from cubepy.kernels.convolution.weight_products import Products
 from cubepy.kernels.convolution.winograd import TAPS, Basis, Squares
 from cubepy.kernels.matmul.split import PARTS
-from cubepy.kernels.matmul.strategies import even_part, has_dots, has_split_units, tile_extents
+from cubepy.kernels.matmul.strategies import (
+    even_part,
+    has_dots,
+    has_split_units,
+    power_above,
+    tile_extents,
+)
 from cubepy.kernels.matmul.units import PANEL, ROW_BYTES, SIDE
 from cubepy.targets import Target
 
@@ -122,7 +128,7 @@ def dots(target: Target, problem: Problem) -> Dots | None:
     band = p.results[1]
     while band > 1 and p.batch * p.results[0] * -(-p.results[1] // band) < CUBES * target.cores:
         band = -(-band // 2)
-    return Dots(p.filters, p.channels, min(line, max(2, _power_above(run))), band, p.sums)
+    return Dots(p.filters, p.channels, min(line, max(2, power_above(run))), band, p.sums)
 
 
 def _takes_lines(problem: Problem) -> bool:
@@ -133,7 +139,7 @@ def _takes_lines(problem: Problem) -> bool:
 def planes(target: Target, problem: Problem) -> Planes:
     """Rows of planes for each cube, and enough of them for all cores."""
     _, rows, columns = problem.results
-    line = min(max(1, target.line_bytes // problem.sums.itemsize), _power_above(columns + 1) // 2)
+    line = min(max(1, target.line_bytes // problem.sums.itemsize), power_above(columns + 1) // 2)
     if not _takes_lines(problem):
         line = 1
     count = problem.batch * problem.results[0] * problem.filters
@@ -320,7 +326,7 @@ def bands(target: Target, problem: Problem, p: Packing) -> Bands:
     if target.kind == "cpu":  # the interpreter's memory costs time
         whole = replace(
             whole,
-            pitch=max(PITCH, _power_above(whole.pitch)),
+            pitch=max(PITCH, power_above(whole.pitch)),
             held=max(room, whole.held),
             sums=max(room // p.step, whole.sums),
         )
@@ -427,10 +433,6 @@ def _held(problem: Problem, band: int, pitch: int, p: Packing) -> int:
     """Elements of the array that a band depends on."""
     window = problem.window
     return ((band - 1) * window.stride[1] + window.spans[1]) * pitch * p.depth
-
-
-def _power_above(n: int) -> int:
-    return 1 << max(0, n - 1).bit_length()
 
 
 def _tile(target: Target) -> tuple[int, int]:

@@ -188,7 +188,7 @@ def narrow(target: Target, problem: Problem) -> Narrow | None:
         if p.left != ROWS or p.elements is not bf16:
             return None
         least, factors = LEAST_OF_PAIRS, p.elements
-    count = _power_above(-(-p.n // line))
+    count = power_above(-(-p.n // line))
     most = SHORT_COLUMN if has_matrix_units(target) else LONG_COLUMN
     if count > max(NARROW_ROWS) or not 0 < p.k <= most or p.m < least:
         return None
@@ -382,7 +382,8 @@ def even_part(n: int, most: int) -> int:
     return max(1, -(-n // count))
 
 
-def _power_above(n: int) -> int:
+def power_above(n: int) -> int:
+    """The smallest power of two that is at least n; 1 for what is less."""
     return 1 << max(0, n - 1).bit_length()
 
 
