@@ -20,6 +20,8 @@ from cubepy.kernels.convolution.problem import Window
 from cubepy.kernels.matmul.blocks import transposed
 from cubepy.record import dataclass
 
+NO_AXIS, CHANNEL_AXIS, TAP_AXIS = 0, 1, 4
+"""What lies side by side in weights, by its axis."""
 SHORT_ROW = 2
 """Tiles of a row, at most, of which the zeros beside the array are a share that counts."""
 
@@ -110,21 +112,21 @@ def pack_weights(
     weight: cp.Tensor,
     panels: cp.Tensor,
     groups: int,
-    dense: cp.Comptime[str],
+    dense: cp.Comptime[int],
     t: cp.Comptime[Packing],
 ) -> None:
     """Weights [filter, channel, depth, row, column] as panels; a cube for each part of a panel.
 
-    `dense`: "taps" of a row or "channels", if these lie side by side, go square by square; with
-    "channels" the axes are [filter, depth, row, column, channel].
+    `dense`: the axis whose elements lie side by side, which go square by square: `TAP_AXIS` of a row,
+    or `CHANNEL_AXIS`, with axes [filter, depth, row, column, channel]; `NO_AXIS` goes one by one.
     """
-    channels = weight.shape[4 if dense == "channels" else 1]
+    channels = weight.shape[4 if dense == CHANNEL_AXIS else 1]
     filters, parts = weight.shape[0] // groups, (channels + t.depth - 1) // t.depth
     count = (filters + t.step - 1) // t.step
     part, panel = cp.CUBE_POS % parts, cp.CUBE_POS // parts
     f0, c0 = panel % count * t.step, part * t.depth
     own = weight[panel // count * filters + f0 :][: min(t.step, filters - f0)]
-    extents = weight.shape[1:4] if dense == "channels" else weight.shape[2:]
+    extents = weight.shape[1:4] if dense == CHANNEL_AXIS else weight.shape[2:]
     near = cp.shared((t.word * t.line, t.line), t.factors)
     at = cp.CUBE_POS * (extents[0] * extents[1] * extents[2] * t.depth * t.step)
     end = min(c0 + t.depth, channels)
@@ -134,11 +136,11 @@ def pack_weights(
             for y in range(extents[1]):
                 row = (z * extents[1] + y) * extents[2]
                 into = panels[place + row * (t.depth * t.step) :]
-                if dense == "channels":
+                if dense == CHANNEL_AXIS:
                     for x in range(extents[2]):
                         tap = into[x * (t.depth * t.step) :]
                         pack_channels(some[:, z, y, x], tap, near, c0, end, t)
-                elif dense == "taps":
+                elif dense == TAP_AXIS:
                     pack_taps(some[:, :, z, y], into, near, c0, end, t)
                 else:
                     pack_each(some[: t.line, :, z, y], into, c0, end, t)

@@ -130,7 +130,7 @@ def division(
         p.has_channels_last,
         p.puts_channels_last,
         groups * p.group_channels == line and p.channels % line == 0,
-        is_one and not p.has_channels_last and _are_dense(x),
+        is_one and not p.has_channels_last and _are_dense(x) and p.window.before[2] >= 0,
         is_one and not p.puts_channels_last and _are_dense(out) and not is_placed,
     )
     return Division(t, lines, band, strip, work.pitch(strip))

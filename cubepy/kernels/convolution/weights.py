@@ -14,7 +14,7 @@ from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.libraries import Shape, library_of
 from cubepy.kernels.calls.plans import Planner, Plans
 from cubepy.kernels.convolution import lane_strategies, strategies
-from cubepy.kernels.convolution.blocks import Packing, pack_weights
+from cubepy.kernels.convolution.blocks import CHANNEL_AXIS, NO_AXIS, TAP_AXIS, Packing, pack_weights
 from cubepy.kernels.convolution.split import SplitPacking, pack_split_weights
 from cubepy.kernels.convolution.split_runs import RunPacking, pack_runs
 from cubepy.kernels.convolution.volumes import channels_last, has_channels_last
@@ -189,7 +189,7 @@ def pack_panels(planner: Planner, w: Memory, panels: Memory, groups: int, p: Pan
                 weight=channels_last(seen) if last else seen,
                 panels=panels,
                 groups=groups,
-                dense="channels" if last else "taps" if has_taps else "",
+                dense=CHANNEL_AXIS if last else TAP_AXIS if has_taps else NO_AXIS,
                 t=p,
             )
 
