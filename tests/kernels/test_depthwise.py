@@ -198,3 +198,33 @@ def test_they_are_chosen_on_cpus():
         x, w = numbers(1, 20, 5, 18), numbers(20, 1, 3, 3)
         for seen in (x, channels_last(x)):
             check(kernels.conv2d(seen, w, groups=20, padding=1), x, w, groups=20, padding=1)
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize(
+    ("shape", "weights", "options"),
+    [
+        ((1, 16, 900, 900), (16, 1, 3, 3), {"groups": 16, "dilation": 420}),
+        ((1, 48, 1, 250000), (16, 3, 1, 3), {"groups": 16, "dilation": (1, 100000)}),
+        ((1, 16, 1, 40000), (16, 1, 1, 3), {"groups": 16, "stride": (1, 5000)}),
+        ((1, 32, 65, 65), (32, 1, 3, 3), {"groups": 32, "dilation": 36, "padding": 36}),
+    ],
+)
+def test_windows_with_wide_gaps(shape: Any, weights: Any, options: Any, last: bool):
+    x, w = numbers(*shape), numbers(*weights)
+    check(kernels.conv2d(channels_last(x) if last else x, w, **options), x, w, **options)
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_gradients_of_windows_with_gaps(last: bool):
+    """Of which the first pixels of rows are no part."""
+    g, w = numbers(2, 10, 6, 21), numbers(10, 3, 3, 1)
+    given = (2, 6, 19, 19), w, channels_last(g) if last else g
+    found = kernels.conv2d_input_grad(*given, (3, 1), (2, 1), (3, 3), 2)
+    expected = np.zeros((2, 6, 25, 21))
+    for group in range(2):
+        some = slice(5 * group, 5 * group + 5)
+        for tap in range(3):
+            part = np.einsum("nfyx,fc->ncyx", g[:, some], w[some, :, tap, 0], dtype="f8")
+            expected[:, 3 * group : 3 * group + 3, 3 * tap : 3 * tap + 16 : 3] += part
+    np.testing.assert_allclose(found, expected[:, :, 2:21, 1:20], 1e-4, 1e-4)

@@ -99,6 +99,16 @@ def test_they_are_chosen_where_columns_are_few_and_short():
             assert narrow_height(target, given, t) % t.rows == 0
 
 
+def test_pairs_of_the_longest_column_have_room():
+    """An odd element of k has a partner, which is 0."""
+    t = choose(parse_target("cpu:sapphirerapids"), problem(1000, 31, 64, bf16))
+    assert isinstance(t, Narrow)
+    a, b = (np.ones(shape, ml_dtypes.bfloat16) for shape in ((300, 31), (31, 64)))
+    out = Guarded((300, 64))
+    multiply_narrow.configure(checked=True)[3, 1](a, b, out.array, (), (), 100, None, t)
+    assert (out.array == 31).all()
+
+
 def test_matrix_units_have_longer_columns():
     target = parse_target("cpu:sapphirerapids")
     assert isinstance(choose(target, problem(1000, 31, 6)), Narrow)

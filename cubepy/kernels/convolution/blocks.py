@@ -117,8 +117,9 @@ def pack_weights(
 ) -> None:
     """Weights [filter, channel, depth, row, column] as panels; a cube for each part of a panel.
 
-    `dense`: the axis whose elements lie side by side, which go square by square: `TAP_AXIS` of a row,
-    or `CHANNEL_AXIS`, with axes [filter, depth, row, column, channel]; `NO_AXIS` goes one by one.
+    `dense`: the axis whose elements lie side by side, which go square by square: `TAP_AXIS` of a
+    row, or `CHANNEL_AXIS`, with axes [filter, depth, row, column, channel]; `NO_AXIS` goes one by
+    one.
     """
     channels = weight.shape[4 if dense == CHANNEL_AXIS else 1]
     filters, parts = weight.shape[0] // groups, (channels + t.depth - 1) // t.depth

@@ -27,6 +27,9 @@ MOST_TAPS, MOST_TILE = 8, 14
 BRINGING, TURNING, FINISHING, APART = 6, 10, 8, 20
 """Cycles for a line that is brought, with channels last and turned, for a line of results, and for
 each place in memory that lines with channels last are brought from."""
+FAR, MOST_HELD = 3, 1 << 17
+"""How much longer lines take that are not near, which windows with gaps are worth, and the most
+lines that a cube has room for: 8 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +54,14 @@ def takes_lanes(target: Target, shape: tuple[int, ...], groups: int, sums: DType
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What bands and strips cost, for lines of so many groups in tiles of so many pixels."""
+    """What bands and strips cost, for lines of so many groups in tiles of so many pixels, where so
+    many lines are `near`."""
 
     target: Target
     problem: Problem
     groups: int
     pixels: int
+    near: int
 
     @property
     def lines(self) -> int:
@@ -83,21 +88,31 @@ class _Work:
         bring = BRINGING if p.has_channels_last else TURNING
         if p.has_channels_last and lines < self.lines:
             bring += APART // lines
-        made = band * strip * (p.window.taps * p.group_channels + FINISHING)
-        work = lines * (self.held(band, strip) * bring + made)
+        held = lines * self.held(band, strip)
+        if held > self.near:
+            bring *= FAR
+        work = held * bring + lines * band * strip * self.each
         return -(-cubes // self.target.cores) * (work + START)
 
-    def cheapest(self, most: int) -> tuple[int, int, int]:
+    @property
+    def each(self) -> int:
+        """Cycles for a line of results."""
+        return self.problem.window.taps * self.problem.group_channels + FINISHING
+
+    def cheapest(self) -> tuple[int, int, int] | None:
         """Lines of a cube, rows of a band and columns of a strip: those with the least work for the
-        busiest core, of those that hold at most so many lines, or no fewer than need be."""
+        busiest core; None where even one row, of as few columns as a tile, is too much to hold."""
         rows, columns = self.problem.results[1:]
-        fits = (n for n in reversed(parts_of(columns)) if self.held(1, n) <= most)
-        strip = next(fits, self.pixels)
-        beside = max(1, most // self.held(1, strip)) if self.problem.has_channels_last else 1
+        strips = [*reversed(parts_of(columns)), self.pixels]
+        near = (n for n in strips if self.held(1, n) <= self.near)
+        strip = next(near, next((n for n in strips if self.held(1, n) <= MOST_HELD), 0))
+        if not strip:
+            return None
+        most = max(1, self.near // self.held(1, strip)) if self.problem.has_channels_last else 1
         choices = [
             (lines, band, strip)
             for lines, band in product(parts_of(self.lines), parts_of(rows))
-            if lines <= beside and (band == 1 or lines * self.held(band, strip) <= most)
+            if lines <= most and lines * self.held(band, strip) <= MOST_HELD
         ]
         return min(choices, key=lambda choice: self.cost(*choice))
 
@@ -105,8 +120,8 @@ class _Work:
 def division(
     target: Target, problem: Problem, x: Memory, out: Memory, is_placed: bool
 ) -> Division | None:
-    """Lines of filters of few channels a group on CPUs, which bring as much as an eighth of the
-    second cache holds. `is_placed`: somebody asks for the place of a result."""
+    """Lines of filters of few channels a group on CPUs; an eighth of the second cache is near for
+    what they bring. `is_placed`: somebody asks for the place of a result."""
     p = problem
     shape = (p.filters, p.group_channels, *p.window.kernel)
     if not takes_lanes(target, shape, p.groups, p.sums) or min(p.results) < 1:
@@ -116,8 +131,12 @@ def division(
     line = min(target.line_bytes // p.sums.itemsize, power_above(p.filters))
     pixels, taps = _tile(target, p)
     groups = min(line // p.group_filters, line // p.group_channels, p.groups)
-    work, most = _Work(target, p, groups, pixels), target.cache_bytes // 8 // LONG
-    lines, band, strip = work.cheapest(most)
+    most = target.cache_bytes // 8 // LONG
+    work = _Work(target, p, groups, pixels, most)
+    found = work.cheapest()
+    if found is None:
+        return None
+    lines, band, strip = found
     is_one = strip == p.results[2]
     t = Lanes(
         Packing(1, line, p.group_channels, p.sums, p.sums),

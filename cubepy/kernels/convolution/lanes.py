@@ -325,26 +325,24 @@ def multiplied(
                         )
                         for k in range(count)
                     )
-                    for i in cp.unroll(range((t.pixels - 1) * step + (count - 1) * apart + 1)):
-                        pairs = seen_by(i, t.pixels, count, step, apart)
-                        if len(pairs):
-                            at = (first * apart + i) * t.size + c * p.line
-                            v = cp.load(row, at, line=p.line, fill=None)
-                            for pixel, tap in cp.unroll(pairs):
-                                found[pixel] = found[pixel] + v * taps[tap]
+                    for i, pairs in cp.unroll(seen_columns(t.pixels, count, step, apart)):
+                        at = (first * apart + i) * t.size + c * p.line
+                        v = cp.load(row, at, line=p.line, fill=None)
+                        for pixel, tap in cp.unroll(pairs):
+                            found[pixel] = found[pixel] + v * taps[tap]
     return found
 
 
-def seen_by(
-    column: int, pixels: int, taps: int, stride: int, dilation: int
-) -> tuple[tuple[int, int], ...]:
-    """The pixels of a tile that see a column of the array, each with the tap through which."""
-    found = ((p, column - p * stride) for p in range(pixels))
-    return tuple(
-        (p, rest // dilation)
-        for p, rest in found
-        if 0 <= rest < taps * dilation and rest % dilation == 0
-    )
+def seen_columns(
+    pixels: int, taps: int, stride: int, dilation: int
+) -> tuple[tuple[int, tuple[tuple[int, int], ...]], ...]:
+    """The columns of the array that a tile sees, each with the pixels that see it and the taps
+    through which they do."""
+    seen: dict[int, list[tuple[int, int]]] = {}
+    for pixel in range(pixels):
+        for tap in range(taps):
+            seen.setdefault(pixel * stride + tap * dilation, []).append((pixel, tap))
+    return tuple((column, tuple(seen[column])) for column in sorted(seen))
 
 
 def put_pixels(

@@ -193,7 +193,8 @@ def narrow(target: Target, problem: Problem) -> Narrow | None:
     if count > max(NARROW_ROWS) or not 0 < p.k <= most or p.m < least:
         return None
     rows = NARROW_ROWS[count] // (1 if prod(tile_extents(target)) >= 24 else 2)
-    return Narrow(rows, count, line, most, p.left, p.right, factors, p.sums)
+    depth = most + most % 2  # columns are brought in pairs
+    return Narrow(rows, count, line, depth, p.left, p.right, factors, p.sums)
 
 
 def narrow_height(target: Target, problem: Problem, t: Narrow) -> int:
