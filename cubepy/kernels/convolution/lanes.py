@@ -1,12 +1,12 @@
 """Convolutions of few channels a group on CPUs: lines of filters, each lane of which reads its own
 channel.
 
-A cube makes a band of rows of a strip of columns for one line of filters of some groups. It brings
+A cube makes a band of rows of a strip of columns for some lines of filters. It brings
 what these depend on into a near cache, as lines in the type of the sums: for each pixel and each
 channel of a group, what that channel is for each filter of the line, with the zeros around the
 array. Then a tile of pixels beside each other stays in registers, what a row of the window sees of
-it is read once, and the taps of a row stay in registers too. No lane is guarded or empty, however
-short the rows are.
+it is read once, and the taps of a row stay in registers too. No lane is guarded, however short the
+rows are; those are empty that are too few for one more group.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Lanes:
 
     A line has `filters` filters of each of `groups` groups of `packing.depth` channels. A tile has
     `pixels` pixels, whose `taps` of a row at most are in registers. There is room for `held` lines
-    that results depend on, and for `sums` lines of them. `is_whole`: no line reaches beyond the
-    channels. `is_dense`: rows of planes follow each other in the array, all of whose pixels are
+    that results of all lines of a cube depend on, and for `sums` lines of results. `is_whole`: no
+    line reaches beyond the channels. `is_dense`: rows of planes follow each other in the array, all of whose pixels are
     brought, and `is_flat`: in the result, where both are seen as one row.
     """
 
@@ -70,7 +70,7 @@ def channels_of(lanes: int, filters: int, channels: int, number: int) -> tuple[i
 @cp.cube
 def pack_lanes(weight: cp.Tensor, panels: cp.Tensor, t: cp.Comptime[Lanes]) -> None:
     """Weights [filter, channel, depth, row, column] as lines of filters; a cube for each line, in
-    the order depth, row, channel, column."""
+    the order depth, row, channel, column. Lanes without a filter are not set."""
     f0, (deep, rows, columns) = cp.CUBE_POS * t.step, weight.shape[2:]
     at = cp.CUBE_POS * (deep * rows * columns * t.packing.depth * t.packing.line)
     for f in range(min(t.step, weight.shape[0] - f0)):
