@@ -29,8 +29,8 @@ class Lanes:
     A line has `filters` filters of each of `groups` groups of `packing.depth` channels. A tile has
     `pixels` pixels, whose `taps` of a row at most are in registers. There is room for `held` lines
     that results of all lines of a cube depend on, and for `sums` lines of results. `is_whole`: no
-    line reaches beyond the channels. `is_dense`: rows of planes follow each other in the array, all of whose pixels are
-    brought, and `is_flat`: in the result, where both are seen as one row.
+    line reaches beyond the channels. `is_dense`: rows of planes follow each other in the array, all
+    of whose pixels are brought, and `is_flat`: in the result, where both are seen as one row.
     """
 
     packing: Packing
