@@ -24,7 +24,7 @@ SMALLEST = {"float16": 2.0**-24}
 """The distance of the smallest numbers."""
 DTYPES = ("float32", "float32", "float64", "float16", "bfloat16", "bfloat16")
 EXTENTS = (1, 2, 4, 7, 14, 17, 33)
-CHANNELS = (1, 1, 1, 2, 3, 4, 5, 8, 16, 17, 24)
+CHANNELS = (1, 1, 1, 2, 3, 4, 5, 8, 16, 17, 24, 40)
 CONVOLUTIONS = {1: kernels.conv1d, 2: kernels.conv2d, 3: kernels.conv3d}
 
 

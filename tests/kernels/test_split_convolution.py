@@ -10,7 +10,7 @@ import pytest
 
 import cubepy as cp
 from cubepy.compilers.llvm.compiler import LlvmCompiler
-from cubepy.kernels.convolution import strategies
+from cubepy.kernels.convolution import unit_strategies
 from cubepy.kernels.convolution.split import SplitPacking
 from cubepy.kernels.convolution.split_runs import RunPacking
 from cubepy.runtimes.cpu.device import cpu_device
@@ -101,14 +101,14 @@ def test_bands_and_shares_of_any_extent(
     rule: str, channels: int, stride: int, last: bool, monkeypatch: pytest.MonkeyPatch
 ):
     x, w = numbers(2, channels, 9, 11), numbers(100, channels, 3, 3)
-    chosen, made = getattr(strategies, rule), []
+    chosen, made = getattr(unit_strategies, rule), []
     for band, panels in ((1, 1), (1, 4), (2, 3), (5, 2), (9, 1), (9, 4)):
 
         def divided(*args: Any, band: int = band, panels: int = panels) -> Any:
             made.append(replace(chosen(*args), band=band, panels=panels))
             return made[-1]
 
-        monkeypatch.setattr(strategies, rule, divided)
+        monkeypatch.setattr(unit_strategies, rule, divided)
         shift = ((1, 1 + band), (1, panels))  # so that each is planned
         options = {"padding": shift, "stride": stride}
         check(convolved(x, w, last, **options), x, w, **options)

@@ -33,7 +33,8 @@ class Packing:
     that the last part lacks; lanes beyond the last filter are of no use.
 
     `dtype`: of sums, `factors`: of what is multiplied. Where that has half the bits, each line has
-    two channels, which lie beside each other for each filter, as `cp.dot` takes them.
+    two channels, which lie beside each other for each filter, as `cp.dot` and matrix units take
+    them. `has_unit`: they are for a matrix unit.
     """
 
     lines: int
@@ -41,6 +42,7 @@ class Packing:
     depth: int
     dtype: DType
     factors: DType
+    has_unit: bool = False
 
     @property
     def step(self) -> int:

@@ -15,21 +15,25 @@ from cubepy.kernels.calls.arguments import wrong
 from cubepy.kernels.calls.epilogues import may_read_index
 from cubepy.kernels.calls.plans import Planner
 from cubepy.kernels.convolution import lane_strategies, points, strategies
-from cubepy.kernels.convolution.blocks import Bands, Packing, convolve_bands
+from cubepy.kernels.convolution.blocks import Packing, convolve_bands
 from cubepy.kernels.convolution.dots import Dots, convolve_dots
 from cubepy.kernels.convolution.each import convolve_each
 from cubepy.kernels.convolution.lane_strategies import Division
 from cubepy.kernels.convolution.lanes import convolve_lanes, pack_lanes
 from cubepy.kernels.convolution.planes import convolve_planes
 from cubepy.kernels.convolution.problem import Problem
-from cubepy.kernels.convolution.split import SplitBands, SplitPacking, convolve_split
-from cubepy.kernels.convolution.split_runs import RunPacking, SplitRuns, convolve_runs
 from cubepy.kernels.convolution.variants import others, problem_key
 from cubepy.kernels.convolution.volumes import (
     channels_last,
     problem_of,
 )
-from cubepy.kernels.convolution.weights import Weights, in_rows, matrix_of, pack_panels, packing_of
+from cubepy.kernels.convolution.weights import (
+    Weights,
+    matrix_of,
+    on_units,
+    pack_panels,
+    packing_of,
+)
 from cubepy.kernels.convolution.winograd import Basis, convolve_squares
 from cubepy.kernels.matmul.entry import multiply
 from cubepy.kernels.matmul.problem import Product, turned
@@ -77,8 +81,6 @@ def _launch_on_cpu(planner: Planner, c: Convolution) -> None:
     is_plain = packing is None
     if isinstance(packing, Basis):
         _launch_squares(planner, c, packing)
-    elif isinstance(packing, SplitPacking | RunPacking):
-        _launch_split(planner, c, packing)
     elif is_plain and is_product(c):
         launch_product(planner, replace(c, x=points.dense(planner, problem, c.x)))
     elif is_plain and (division := _lanes(target, c)):
@@ -116,13 +118,16 @@ def launch_product(planner: Planner, c: Convolution) -> None:
 def _launch_bands(planner: Planner, c: Convolution) -> None:
     weights, p = c.weights, c.weights.packing
     problem, panels = c.problem, weights.memory
-    if not isinstance(p, Packing):
+    if p is None:
         p = packing_of(planner.target, weights, problem.groups)
         size = p.elements(
             problem.groups, problem.group_filters, problem.group_channels, problem.window.taps
         )
         panels = planner.scratch((size,), p.stored)
         pack_panels(planner, weights.volume, panels, problem.groups, p)
+    if not isinstance(p, Packing) or p.has_unit:
+        on_units().launch(planner, c, p, panels)
+        return
     c = _in_long_rows(planner.target, c, p)
     problem = c.problem
     rule = strategies.bands(planner.target, problem, p)
@@ -137,31 +142,10 @@ def _launch_bands(planner: Planner, c: Convolution) -> None:
     planner.launch(
         convolve_bands,
         problem.batch * problem.results[0] * bands * problem.groups * shares,
-        x=_source(c.x, t),
+        x=source_of(c.x, t),
         panels=panels,
         out=channels_last(c.out) if t.puts_channels_last else c.out,
         groups=problem.groups,
-        band=t.band,
-        panels_each=t.panels,
-        t=t.compiled,
-        **c.beside,
-    )
-
-
-def _launch_split(planner: Planner, c: Convolution, p: SplitPacking | RunPacking) -> None:
-    problem = c.problem
-    t: SplitBands | SplitRuns
-    if isinstance(p, SplitPacking):
-        kernel, t = convolve_split, strategies.split_bands(planner.target, problem, p)
-    else:
-        kernel, t = convolve_runs, strategies.split_runs(planner.target, problem, p)
-    shares = -(-p.panels(problem.filters) // t.panels)
-    planner.launch(
-        kernel,
-        problem.batch * problem.results[0] * -(-problem.results[1] // t.band) * shares,
-        x=_source(c.x, t),
-        panels=in_rows(c.weights.memory),
-        out=channels_last(c.out) if t.puts_channels_last else c.out,
         band=t.band,
         panels_each=t.panels,
         t=t.compiled,
@@ -194,7 +178,7 @@ def _launch_squares(planner: Planner, c: Convolution, basis: Basis) -> None:
     planner.launch(
         convolve_squares,
         problem.batch * bands * stripes * shares,
-        x=_source(c.x, t.bands),
+        x=source_of(c.x, t.bands),
         panels=c.weights.memory,
         out=channels_last(c.out) if t.bands.puts_channels_last else c.out,
         biases=c.biases,
@@ -206,8 +190,8 @@ def _launch_squares(planner: Planner, c: Convolution, basis: Basis) -> None:
     )
 
 
-def _source(x: Memory, t: Bands | SplitBands | SplitRuns) -> Memory:
-    """The array in the order that the kernel reads."""
+def source_of(x: Memory, t: Any) -> Memory:
+    """The array in the order that the kernel of a division reads."""
     x = channels_last(x) if t.has_channels_last else x
     if not t.has_whole_rows:
         return x

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from itertools import product
 from math import prod
 
 from cubepy.array.memory import Memory
@@ -15,12 +13,9 @@ from cubepy.kernels.convolution.dots import Dots
 from cubepy.kernels.convolution.each import Each
 from cubepy.kernels.convolution.planes import Planes
 from cubepy.kernels.convolution.problem import Problem
-from cubepy.kernels.convolution.split import SplitBands, SplitPacking, beyond, row_of
-from cubepy.kernels.convolution.split_runs import RunPacking, SplitRuns, row_length
 from cubepy.kernels.convolution.weight_gradient import Sums
 from cubepy.kernels.convolution.weight_products import Products
 from cubepy.kernels.convolution.winograd import TAPS, Basis, Squares
-from cubepy.kernels.matmul.split import PARTS
 from cubepy.kernels.matmul.strategies import (
     even_part,
     has_dots,
@@ -28,7 +23,6 @@ from cubepy.kernels.matmul.strategies import (
     power_above,
     tile_extents,
 )
-from cubepy.kernels.matmul.units import PANEL, ROW_BYTES, SIDE
 from cubepy.targets import Target
 
 WIDE_TILE = (14, 2)
@@ -69,19 +63,6 @@ of a band: none of them is made in vain, whatever the length of rows."""
 POINTS = 112
 """Pixels of a row, where rows may be as long as one likes: long ones are turned in fewer lines than
 many short ones, and a few of them share the work."""
-LEAST_TAPS = 4
-"""Taps of a window from which on weights are split for matrix units: pixels are brought once for
-each of them."""
-SPLIT_BLOCKS = 4
-"""The most blocks of 32 channels that are brought at a time."""
-SPLIT_PIXEL, SPLIT_TILE, SPLIT_WEIGHTS = 45, 420, 700
-"""Cycles for 32 channels of a pixel that are brought, for the products of 32 pixels, filters and
-channels, and for reading the weights of these, there."""
-SPLIT_RUN = 120
-"""Cycles for 32 elements of a row of few channels."""
-SPLIT_ROW = 1 << 13
-"""Elements of a row that kernels have room for at least, so that extents that need no more share
-one."""
 PITCH = 64
 """Pixels of a row that kernels have room for at least, so that small arrays share one."""
 
@@ -180,120 +161,6 @@ def part_of(channels: int, most: int, line: int) -> int:
     return found if waste <= channels // 16 else even_part(channels, max(most, line))
 
 
-def split_packing(
-    target: Target, shape: tuple[int, ...], groups: int, dtype: DType
-) -> SplitPacking | RunPacking | None:
-    """Panels for matrix units; None where there are none, or products are too few."""
-    filters, channels, *kernel = shape
-    if groups > 1 or dtype is not f32 or filters < PANEL or not has_split_units(target):
-        return None
-    if channels >= PANEL and prod(kernel) >= LEAST_TAPS:
-        return SplitPacking(even_part(-(-channels // PANEL), SPLIT_BLOCKS) * PANEL)
-    runs = RunPacking(max(1, channels), kernel[-1])
-    fills = 2 * runs.run > runs.blocks * PANEL and runs.run * prod(kernel[:-1]) >= 2 * PANEL
-    return runs if channels <= SIDE and fills else None
-
-
-def _heights(rows: int, held: Callable[[int], int], most: int) -> list[int]:
-    """Rows of a band that share them evenly, of those that hold no more than that, or one."""
-    return [n for n in parts_of(rows) if n == 1 or held(n) <= most]
-
-
-def split_runs(target: Target, problem: Problem, p: RunPacking) -> SplitRuns:
-    """Bands as `split_bands` has them, of rows whose channels lie densely."""
-    _, rows, columns = problem.results
-    window, total = problem.window, p.panels(problem.filters)
-    wide = -(-columns // SIDE) * SIDE
-    line = row_length(wide, window, p)
-
-    def held(band: int) -> int:
-        """Elements."""
-        return ((band - 1) * window.stride[1] + window.spans[1]) * line
-
-    def cost(band: int, panels: int) -> int:
-        """Cycles."""
-        cubes = problem.batch * problem.results[0] * -(-rows // band) * -(-total // panels)
-        brought = held(band) // PANEL * SPLIT_RUN
-        tiles = -(-band * wide // PANEL) * panels * window.kernel[1] * p.blocks * SPLIT_TILE
-        return -(-cubes // target.cores) * (window.kernel[0] * (brought + tiles) + START)
-
-    most = target.cache_bytes // 2 // (2 * PARTS + p.dtype.itemsize)
-    heights = _heights(rows, held, most)
-    band, panels, sums = _division(heights, wide, total, window.kernel[0], target, cost)
-    return SplitRuns(
-        p,
-        band,
-        panels,
-        max(most, held(band)),
-        max(SPLIT_ROW, line),
-        sums,
-        problem.has_channels_last,
-        problem.puts_channels_last,
-    )
-
-
-def split_bands(target: Target, problem: Problem, p: SplitPacking) -> SplitBands:
-    """The division with the least work for the busiest core, of those whose part of the array fills
-    at most half of the second cache, or those of one row and as few channels as that needs."""
-    _, rows, columns = problem.results
-    window, total = problem.window, p.panels(problem.filters)
-    pitch = (columns - 1) * window.stride[2] + window.spans[2]
-    wide = row_of(columns, pitch, window)
-    taps, others = window.taps // window.kernel[0], problem.batch * problem.results[0]
-    most = target.cache_bytes // 2 // ROW_BYTES
-
-    def held(band: int, blocks: int) -> int:
-        """Rows of 16 words."""
-        area = ((band - 1) * window.stride[1] + window.spans[1]) * pitch + beyond(window)
-        return area * blocks * PARTS
-
-    blocks = next((n for n in reversed(parts_of(p.blocks)) if held(1, n) <= most), 1)
-    rounds = p.parts(problem.channels) * window.kernel[0] * -(-p.blocks // blocks)
-
-    def cost(band: int, panels: int) -> int:
-        """Cycles."""
-        cubes = others * -(-rows // band) * -(-total // panels)
-        brought = held(band, blocks) // PARTS * SPLIT_PIXEL
-        tiles = -(-band * wide // PANEL) * panels * taps * blocks * SPLIT_TILE
-        weights = panels * taps * blocks * SPLIT_WEIGHTS
-        return -(-cubes // target.cores) * (rounds * (brought + tiles + weights) + START)
-
-    heights = _heights(rows, lambda n: held(n, blocks), most)
-    band, panels, sums = _division(heights, wide, total, rounds, target, cost)
-    return SplitBands(
-        p,
-        band,
-        panels,
-        blocks,
-        max(most, held(band, blocks)),
-        sums,
-        problem.has_channels_last,
-        problem.puts_channels_last,
-    )
-
-
-def _division(
-    heights: list[int],
-    wide: int,
-    total: int,
-    rounds: int,
-    target: Target,
-    cost: Callable[[int, int], int],
-) -> tuple[int, int, int]:
-    """Rows of a band and panels of a cube, and the pixels of sums that there is room for, of all
-    panels where several rounds add to them: the division of the least cost, of those whose sums fit
-    the second cache, or that of one row and panel."""
-
-    def pixels(band: int, panels: int) -> int:
-        return (-(-band * wide // PANEL) + 1) * PANEL * (panels if rounds > 1 else 1)
-
-    most = target.cache_bytes // (PANEL * f32.itemsize)
-    choices = list(product(heights, parts_of(total)))
-    small = [c for c in choices if pixels(*c) <= most] or choices[:1]
-    band, panels = min(small, key=lambda choice: cost(*choice))
-    return band, panels, max(most, pixels(band, panels))
-
-
 def point_columns(target: Target, problem: Problem, p: Packing) -> int:
     """The number of pixels of a row that is nearest to `POINTS`, of those that divide the pixels of
     the result, where a row fits the cache's part for a band."""
@@ -360,10 +227,15 @@ def divided(
         problem.puts_channels_last,
         problem.has_dense_rows and problem.groups == 1 and p.depth == problem.channels,
         wraps,
-        problem.groups > 1 and problem.group_filters % p.line > 0,
+        has_ends(problem, p),
         AHEAD if is_long else 0,
         ROWS_AHEAD // p.dtype.itemsize if is_long else 0,
     )
+
+
+def has_ends(problem: Problem, p: Packing) -> bool:
+    """Whether the last line of a group's filters reaches into the next group's."""
+    return problem.groups > 1 and problem.group_filters % p.line > 0
 
 
 def _row(problem: Problem, pixels: int, wraps: bool) -> tuple[int, int]:

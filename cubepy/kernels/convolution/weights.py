@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cubepy.array.memory import Memory
 from cubepy.ir.types import DType, Kind
@@ -15,18 +15,22 @@ from cubepy.kernels.calls.libraries import Shape, library_of
 from cubepy.kernels.calls.plans import Planner, Plans
 from cubepy.kernels.convolution import lane_strategies, strategies
 from cubepy.kernels.convolution.blocks import CHANNEL_AXIS, NO_AXIS, TAP_AXIS, Packing, pack_weights
-from cubepy.kernels.convolution.split import SplitPacking, pack_split_weights
-from cubepy.kernels.convolution.split_runs import RunPacking, pack_runs
 from cubepy.kernels.convolution.volumes import channels_last, has_channels_last
 from cubepy.kernels.convolution.winograd import Basis, change_weights
 from cubepy.kernels.matmul.problem import sums_of
-from cubepy.kernels.matmul.units import SIDE
+from cubepy.kernels.matmul.strategies import has_split_units
 from cubepy.kernels.transposition.entry import copy_transposed
 from cubepy.record import dataclass
 from cubepy.targets import Target
 
-Panels = Packing | SplitPacking | RunPacking
-AnyPacking = Panels | Basis
+if TYPE_CHECKING:
+    from cubepy.kernels.convolution.split import SplitPacking
+    from cubepy.kernels.convolution.split_runs import RunPacking
+    from cubepy.kernels.convolution.unit_runs import UnitRunPacking
+
+    Panels = Packing | SplitPacking | RunPacking | UnitRunPacking
+    AnyPacking = Panels | Basis
+
 _PLANS = Plans()
 PRECISIONS = {None: 0, "winograd2x2": 2, "winograd4x4": 4}
 """What `prepack` takes as `precision`, and the extent of squares that it allows."""
@@ -122,8 +126,7 @@ def prepack(weight: Any, *, groups: int = 1, precision: str | None = None) -> Pa
             return weight
         if not strategies.is_blocked(w.shape, groups):
             return weight  # each result is made for itself
-        split = strategies.split_packing(planner.target, w.shape, groups, w.dtype)
-        p = split or packing_of(planner.target, w, groups)
+        p = packing_of(planner.target, w, groups, is_kept=True)
 
     def make(planner: Planner, arrays: list[Memory]) -> None:
         (w,) = arrays
@@ -160,11 +163,24 @@ def matrix_of(w: Memory) -> Memory:
     return replace(w, shape=w.shape[:2], strides=w.strides[:2])
 
 
-def packing_of(target: Target, w: Any, groups: int) -> Packing:
-    """How weights of that shape and type are packed."""
-    taps, sums = _taps(w), sums_of(w.dtype)
+def packing_of(target: Target, w: Any, groups: int, is_kept: bool = False) -> Panels:
+    """How weights of that shape and type are packed, for one call or to be kept."""
+    if has_split_units(target):
+        found = on_units().packing_of(target, w.shape, groups, w.dtype, is_kept)
+        if found is not None:
+            return found
     channels = w.shape[1] * groups
-    return strategies.packing(target, w.shape[0], channels, groups, taps, w.dtype, sums)
+    return strategies.packing(
+        target, w.shape[0], channels, groups, _taps(w), w.dtype, sums_of(w.dtype)
+    )
+
+
+def on_units() -> Any:
+    """What only processors with matrix units need: imported where there are some, so that first
+    calls are short elsewhere."""
+    from cubepy.kernels.convolution import on_units
+
+    return on_units
 
 
 def _taps(w: Any) -> int:
@@ -173,25 +189,23 @@ def _taps(w: Any) -> int:
 
 def pack_panels(planner: Planner, w: Memory, panels: Memory, groups: int, p: Panels) -> None:
     """Fill the panels."""
-    cubes = groups * p.panels(w.shape[0] // groups) * p.parts(w.shape[1])
     seen = Weights(w, None).volume
-    match p:
-        case SplitPacking():
-            planner.launch(pack_split_weights, cubes, weight=seen, panels=in_rows(panels), t=p)
-        case RunPacking():
-            planner.launch(pack_runs, cubes, weight=seen, panels=in_rows(panels), t=p)
-        case Packing():
-            last, seen = has_channels_last(seen), in_one_row(seen)
-            has_taps = seen.shape[4] > 1 and seen.strides[4] == seen.dtype.itemsize
-            planner.launch(
-                pack_weights,
-                cubes,
-                weight=channels_last(seen) if last else seen,
-                panels=panels,
-                groups=groups,
-                dense=CHANNEL_AXIS if last else TAP_AXIS if has_taps else NO_AXIS,
-                t=p,
-            )
+    if not isinstance(p, Packing):
+        on_units().pack(planner, seen, panels, p)
+        return
+    last, seen = has_channels_last(seen), in_one_row(seen)
+    has_taps = seen.shape[4] > 1 and seen.strides[4] == seen.dtype.itemsize
+    dense = CHANNEL_AXIS if last else TAP_AXIS if has_taps else NO_AXIS
+    pack_lines(planner, channels_last(seen) if last else seen, panels, groups, dense, p)
+
+
+def pack_lines(
+    planner: Planner, w: Memory, panels: Memory, groups: int, dense: int, p: Packing
+) -> None:
+    """Fill panels of lines of filters; see `pack_weights`."""
+    parts = p.parts(w.shape[4 if dense == CHANNEL_AXIS else 1])
+    cubes = groups * p.panels(w.shape[0] // groups) * parts
+    planner.launch(pack_weights, cubes, weight=w, panels=panels, groups=groups, dense=dense, t=p)
 
 
 def in_one_row(w: Memory) -> Memory:
@@ -203,10 +217,3 @@ def in_one_row(w: Memory) -> Memory:
         return w
     shape = (*w.shape[:2], 1, 1, deep * rows * columns)
     return replace(w, shape=shape, strides=(*w.strides[:2], 0, 0, size))
-
-
-def in_rows(panels: Memory) -> Memory:
-    """Panels of words as rows of 16."""
-    size = panels.dtype.itemsize
-    shape = (prod(panels.shape) // SIDE, SIDE)
-    return replace(panels, shape=shape, strides=(SIDE * size, size))
