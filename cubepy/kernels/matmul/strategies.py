@@ -69,6 +69,9 @@ DEEPEST = 512
 
 NARROW_ROWS = {1: 12, 2: 8, 4: 6}
 """Of tiles that have all columns: rows, by lines of columns, with many registers."""
+FEW_PANELS = 4
+"""Panels of columns up to which rows are taken as they lie though they begin anywhere: tiles cross
+lines of the cache then, so that more of them are better packed."""
 SHORT_COLUMN, LONG_COLUMN, NARROW_WORK = 31, 128, 1 << 16
 """The most elements of k there, with matrix units and without, and multiplications that are worth a
 cube, which brings all columns for itself."""
@@ -226,8 +229,7 @@ def units(target: Target, problem: Problem) -> Units | None:
         is_finished=problem.is_finished,
         is_direct=has_unit
         and problem.has_dense_rows
-        and problem.m % PANEL == 0
-        and problem.k * size % ROW_BYTES == 0,
+        and (problem.k * size % ROW_BYTES == 0 or problem.n <= FEW_PANELS * PANEL),
         has_unit=has_unit,
     )
 

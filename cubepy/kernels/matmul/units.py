@@ -34,7 +34,7 @@ class Units:
     `rows`: rows of a tile, 32 for matrix units. `depth`: elements of a step along k, a multiple of
     a block's. `width`: the most columns of a cube, a multiple of 32. `left`, `right`: the axis
     along which the factors are dense. `is_finished`: sums are converted, or go through a bias or an
-    epilogue. `is_direct`: the left factor is whole blocks with dense rows, which are taken as they
+    epilogue. `is_direct`: rows of the left factor are dense, and whole blocks are taken as they
     lie. `has_unit`: by a matrix unit; else by `cp.dot`. `cut`: cubes along the rows and
     along the columns of the result; empty where the rule cuts them.
     """
@@ -102,7 +102,7 @@ def multiply_units(
     blocks = t.depth // t.line
     held = (t.rows + SIDE - 1) // SIDE * SIDE
     kind = cp.u8 if t.moved else t.factors
-    left = cp.shared((0 if t.is_direct else blocks, held, t.line), kind)
+    left = cp.shared((blocks, held, t.line), kind)
     # One row more than is used: panels share no set of a cache
     right = cp.shared((t.width // PANEL, blocks * PANEL + 1, t.line), t.factors)
     spilled = cp.shared((t.rows, PANEL), t.sums)
@@ -112,8 +112,9 @@ def multiply_units(
         part = k0, k0 + depth >= inner
         pack_right(y, right, j0, k0, deep, tiles, t)
         for i0 in range(first, min(first + height, m), t.rows):
-            if not t.is_direct:
-                pack_left(x, left, i0, k0, deep, t)
+            taken = blocks_taken(x, i0, k0, deep, t)
+            if taken < deep:
+                pack_left(x, left, i0, k0, (taken, deep), t)
             for tile in range(tiles):
                 j = j0 + tile * PANEL
                 multiply_panels(
@@ -126,38 +127,51 @@ def multiply_units(
                     extras,
                     i0,
                     j,
-                    deep,
+                    (taken, deep),
                     part,
                     epilogue,
                     t,
                 )
 
 
-def pack_left(x: Any, left: Any, i0: Any, k0: Any, deep: Any, t: Any) -> None:
-    """Rows of the left factor, block by block; zeros beyond the end of k."""
+def blocks_taken(x: Any, i0: Any, k0: Any, deep: Any, t: Any) -> Any:
+    """The blocks of the rows from `i0` on that are taken as they lie."""
+    if not t.is_direct:
+        return 0
+    return min(deep, (x.shape[1] - k0) // t.line) if i0 + t.rows <= x.shape[0] else 0
+
+
+def pack_left(x: Any, left: Any, i0: Any, k0: Any, among: Any, t: Any) -> None:
+    """Rows of the left factor, some blocks; zeros beyond the end of k."""
+    begin, deep = among
     if t.left == "rows":
         whole = min(deep, (x.shape[1] - k0) // t.line)
         for r in range(t.rows):
             row = x[min(i0 + r, x.shape[0] - 1)]
-            for k in range(whole):
+            for k in range(begin, whole):
                 v = cp.load(row, k0 + k * t.line, line=t.line, fill=None)
                 cp.store(left[k, r], 0, as_packed(v, t), whole=True)
             if whole < deep:
                 v = cp.load(row, k0 + whole * t.line, line=t.line)
                 cp.store(left[whole, r], 0, as_packed(v, t), whole=True)
     else:
-        for k in range(deep):
-            for e in range(0, t.line, SIDE):
-                for r in range(0, t.rows, SIDE):
-                    pack_square(x, left[k], i0, k0 + k * t.line, e, r, t)
+        for k in range(begin, deep):
+            for r in range(0, t.rows, SIDE):
+                pack_block(x, left[k], i0 + r, k0 + k * t.line, r, t)
 
 
-def pack_square(x: Any, block: Any, i0: Any, k: Any, e: Any, r: Any, t: Any) -> None:
-    """A square of a left factor whose columns are dense."""
-    lines = tuple(row_or_zero(x, k + e + lane, i0 + r, SIDE, t) for lane in range(SIDE))
-    found = transposed(lines)
+def pack_block(x: Any, block: Any, i: Any, k: Any, r: Any, t: Any) -> None:
+    """16 rows of a block, of a left factor whose columns are dense: words are turned."""
+    words = tuple(word_of(x, i, k + p * t.word, t) for p in range(SIDE))
+    found = transposed(words)
     for lane in cp.unroll(range(SIDE)):
-        cp.store(block[r + lane], e, as_packed(found[lane], t), whole=True)
+        cp.store(block[r + lane], 0, cp.bitcast(found[lane], block.dtype), whole=True)
+
+
+def word_of(x: Any, i: Any, k: Any, t: Any) -> Any:
+    """What 16 rows have in one word of k."""
+    rows = tuple(as_packed(row_or_zero(x, k + e, i, SIDE, t), t) for e in range(t.word))
+    return cp.bitcast(interleaved(rows, 1), cp.u32)
 
 
 def as_packed(v: Any, t: Any) -> Any:
@@ -262,16 +276,17 @@ def multiply_panels(
     extras: Any,
     i0: Any,
     j0: Any,
-    deep: Any,
+    among: Any,
     part: Any,
     epilogue: Any,
     t: Any,
 ) -> None:
-    """Add the products of two panels to 32 by 32 elements of the result."""
+    """Add the products of two panels to 32 by 32 elements of the result; `among`: the blocks of k
+    that are taken as they lie, and all."""
     if t.has_unit:
-        multiply_by_unit(x, left, right, spilled, i0, part[0], deep, t)
+        multiply_by_unit(x, left, right, spilled, i0, part[0], among, t)
     else:
-        multiply_by_dots(left, right, spilled, deep, t)
+        multiply_by_dots(left, right, spilled, among[1], t)
     put_panel(spilled, result, biases, extras, i0, j0, part, epilogue, t)
 
 
@@ -299,22 +314,30 @@ def put_panel(
 
 
 def multiply_by_unit(
-    x: Any, left: Any, right: Any, spilled: Any, i0: Any, k0: Any, deep: Any, t: Any
+    x: Any, left: Any, right: Any, spilled: Any, i0: Any, k0: Any, among: Any, t: Any
 ) -> None:
     """The products of two panels, in the tiles of a matrix unit."""
     for tile in cp.unroll(range(4)):
         amx.zero(tile)
-    for k in range(deep):
-        for half in cp.unroll(range(2)):
-            if t.is_direct:
+    if t.is_direct:
+        for k in range(among[0]):
+            for half in cp.unroll(range(2)):
                 amx.load(4 + half, x, (i0 + half * SIDE, k0 + k * t.line))
-            else:
-                amx.load(4 + half, left[k], (half * SIDE, 0))
-            amx.load(6 + half, right, (k * PANEL + half * SIDE, 0))
-        for tile in cp.unroll(range(4)):
-            amx.multiply(tile, 4 + tile // 2, 6 + tile % 2, t.factors)
+            add_block(right, k, t)
+    for k in range(among[0], among[1]):
+        for half in cp.unroll(range(2)):
+            amx.load(4 + half, left[k], (half * SIDE, 0))
+        add_block(right, k, t)
     for tile in cp.unroll(range(4)):
         amx.store(tile, spilled, (tile // 2 * SIDE, tile % 2 * SIDE))
+
+
+def add_block(right: Any, k: Any, t: Any) -> None:
+    """The products of two tiles of rows and a block of the right factor."""
+    for half in cp.unroll(range(2)):
+        amx.load(6 + half, right, (k * PANEL + half * SIDE, 0))
+    for tile in cp.unroll(range(4)):
+        amx.multiply(tile, 4 + tile // 2, 6 + tile % 2, t.factors)
 
 
 def multiply_by_dots(left: Any, right: Any, spilled: Any, deep: Any, t: Any) -> None:
