@@ -65,6 +65,15 @@ class Shape:
         assert self.order is not None
         return sorted(range(len(self.order)), key=self.order.__getitem__)
 
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Elements from one to the next of each axis, in dense memory."""
+        strides, step = [0] * len(self.extents), 1
+        for k in reversed(range(len(self.extents)) if self.order is None else self.order):
+            strides[k] = step
+            step *= max(1, self.extents[k])
+        return tuple(strides)
+
 
 class Library(Protocol):
     """One library's arrays on one device, whose name is `device`.
@@ -127,9 +136,13 @@ class NumpyLibrary:
 
     def maker(self, shape: Shape) -> Callable[[], np.ndarray]:
         dtype = numpy_dtype(shape.dtype)
-        if shape.order is None and prod(shape.extents) * dtype.itemsize < MAPPED_BYTES:
-            return partial(np.empty, shape.extents, dtype)  # as the pool would
-        return partial(self.empty, shape)
+        if prod(shape.extents) * dtype.itemsize >= MAPPED_BYTES:
+            return partial(self.empty, shape)
+        make = partial(np.empty, shape.stored, dtype)  # as the pool would
+        if shape.order is None:
+            return make
+        back = shape.back
+        return lambda: make().transpose(back)
 
     def scalar(self, x: np.ndarray) -> Any:
         return x[()]
@@ -142,13 +155,15 @@ class NumpyLibrary:
 
 
 class TorchMaker:
-    """Makes contiguous tensors of one shape."""
+    """Makes dense tensors of one shape, with the axes in one order."""
 
-    __slots__ = ("_make", "dtype", "extents")
+    __slots__ = ("_make", "dtype", "extents", "is_contiguous", "strides")
 
-    def __init__(self, extents: tuple[int, ...], dtype: Any, place: Any) -> None:
-        self.extents, self.dtype = extents, dtype
-        self._make = partial(torch().empty, extents, dtype=dtype, device=place)
+    def __init__(self, shape: Shape, dtype: Any, place: Any) -> None:
+        self.extents, self.strides, self.dtype = shape.extents, shape.strides, dtype
+        self.is_contiguous = shape.order is None
+        make = torch().empty_strided
+        self._make = partial(make, self.extents, self.strides, dtype=dtype, device=place)
 
     def __call__(self) -> Any:
         return self._make()
@@ -185,10 +200,9 @@ class TorchLibrary:
 
     def maker(self, shape: Shape) -> Callable[[], Any]:
         nbytes = prod(shape.extents) * shape.dtype.itemsize
-        if shape.order is not None or (not self.keeps_alignment and nbytes >= 2 * HUGE_PAGE):
+        if not self.keeps_alignment and nbytes >= 2 * HUGE_PAGE:
             return partial(self.empty, shape)
-        dtype = getattr(torch(), shape.dtype.numpy_name)
-        return TorchMaker(shape.extents, dtype, self._place)
+        return TorchMaker(shape, getattr(torch(), shape.dtype.numpy_name), self._place)
 
     def scalar(self, x: Any) -> Any:
         return x

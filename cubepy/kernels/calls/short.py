@@ -167,20 +167,13 @@ def _maker(make: Callable[[], Any], arrays: Sequence[Any]) -> tuple[Callable[[An
     """What makes a result from one of the arguments, and which one it is."""
     if not isinstance(make, TorchMaker):
         return lambda _: make(), 0
-    extents, dtype = make.extents, make.dtype
-    fitting = [k for k, x in enumerate(arrays) if x.dtype == dtype]
+    extents, strides = make.extents, make.strides
+    fitting = [k for k, x in enumerate(arrays) if x.dtype == make.dtype]
     for k in fitting:
-        if tuple(arrays[k].shape) == extents and arrays[k].stride() == _dense(extents):
+        if tuple(arrays[k].shape) == extents and arrays[k].stride() == strides:
             return torch().empty_like, k
-    if fitting:
+    if fitting and make.is_contiguous:
         return methodcaller("new_empty", extents), fitting[0]
+    if fitting:
+        return methodcaller("new_empty_strided", extents, strides), fitting[0]
     return lambda _: make(), 0
-
-
-def _dense(extents: tuple[int, ...]) -> tuple[int, ...]:
-    """torch's strides of a new tensor."""
-    strides, step = [0] * len(extents), 1
-    for k in reversed(range(len(extents))):
-        strides[k] = step
-        step *= max(1, extents[k])
-    return tuple(strides)
