@@ -147,6 +147,10 @@ def _init(cls: Any, fields: dict[str, Any], frozen: bool, through: bool) -> Any:
     return made
 
 
+_QUALIFIED = "__create_fn__.<locals>.__init__"
+"""What code of Python's `dataclass` is named: kernels make objects of both alike."""
+
+
 @functools.cache
 def _init_code(
     count: int,
@@ -172,7 +176,7 @@ def _init_code(
     parameters = ",".join(["self", *star, *(f"_{number}" for number in range(count))])
     space: dict[str, Any] = {}
     exec(f"def __init__({parameters}):\n" + "\n".join(lines or [" pass"]), space)
-    return space["__init__"].__code__
+    return space["__init__"].__code__.replace(co_qualname=_QUALIFIED)
 
 
 def _renamed(code: CodeType, names: tuple[str, ...]) -> CodeType:

@@ -9,6 +9,7 @@ from types import FunctionType, SimpleNamespace
 from typing import Any
 
 from cubepy.cache.library import is_library_class
+from cubepy.lang import objects
 
 _WRAPPERS = (dataclasses.__file__, reprlib.__file__)
 """Files of functions around those that `dataclass` writes."""
@@ -48,7 +49,7 @@ def is_generated(held: Any) -> bool:
         return False
     if held.__code__.co_filename in _WRAPPERS:  # around what `dataclass` made
         held = inspect.getclosurevars(held).nonlocals.get("user_function", held)
-    return isinstance(held, FunctionType) and held.__code__.co_filename == "<string>"
+    return objects.is_generated(held)
 
 
 def is_harmless(cls: type) -> bool:

@@ -29,7 +29,6 @@ from cubepy.frontend.values import (
     TensorRef,
     is_comptime,
     is_dict,
-    is_generated,
     is_number,
     is_tuple_type,
     type_of,
@@ -42,7 +41,7 @@ from cubepy.ir.types import DType, Line, LineOf, bool_, element_of, find_dtype, 
 from cubepy.lang.annotations import is_comptime_annotation, resolve_annotations
 from cubepy.lang.builtins import BUILTINS, Position
 from cubepy.lang.function import BoundFunction, Captures, CubeFunction, read_source, unwrap
-from cubepy.lang.objects import is_fixed
+from cubepy.lang.objects import is_fixed, is_generated
 from cubepy.lang.postponed import signature_of
 
 MAX_DEPTH = 128

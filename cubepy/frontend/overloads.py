@@ -18,7 +18,6 @@ from cubepy.frontend.values import (
     Record,
     as_record,
     is_comptime,
-    is_generated,
     is_mapping,
     is_number,
     is_sequence,
@@ -26,6 +25,7 @@ from cubepy.frontend.values import (
 )
 from cubepy.ir.core import Value
 from cubepy.ir.types import element_of
+from cubepy.lang.objects import is_generated
 
 _BINARY: dict[type[ast.operator], str] = {
     ast.Add: "add",

@@ -34,7 +34,7 @@ from cubepy.frontend.captured import (
     note_method,
 )
 from cubepy.frontend.tracer import Frame
-from cubepy.frontend.values import FlatRef, TensorRef, is_generated, type_of
+from cubepy.frontend.values import FlatRef, TensorRef, type_of
 from cubepy.ir.core import Value
 from cubepy.ir.types import DType, Line
 from cubepy.lang.arrays import is_numpy
@@ -47,7 +47,7 @@ from cubepy.lang.function import (
     CubeFunction,
     read_source,
 )
-from cubepy.lang.objects import is_fixed
+from cubepy.lang.objects import is_fixed, is_generated
 
 
 def comptime_result(frame: Frame, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

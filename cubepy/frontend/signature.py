@@ -12,12 +12,12 @@ from functools import partial
 from math import copysign
 from typing import Any, TypeAlias
 
-from cubepy.frontend.values import is_frozenset, is_generated, is_tuple, type_of
+from cubepy.frontend.values import is_frozenset, is_slice, is_tuple, type_of
 from cubepy.ir.core import ALIGNMENT, UNLIMITED, Kernel
 from cubepy.ir.types import DType
 from cubepy.lang.arrays import content, is_numpy
 from cubepy.lang.function import read_source, unwrap
-from cubepy.lang.objects import held_by, is_computed, is_fixed
+from cubepy.lang.objects import held_by, is_computed, is_fixed, is_generated
 from cubepy.record import dataclass
 
 
@@ -125,7 +125,8 @@ _PLAIN = frozenset({type(None), bool, int, str, DType})
 
 
 def comptime_type(value: Any) -> Any:
-    """What a comptime value's identity has besides equality: types inside it, and signs of zero."""
+    """What a comptime value's identity has besides equality: types inside it, signs of zero, and
+    what else equal objects may differ in."""
     cls = type_of(value)
     if cls in _PLAIN:
         return cls
@@ -136,17 +137,27 @@ def comptime_type(value: Any) -> Any:
         return (cls, *[comptime_type(v) for v in value], *beyond)
     if is_dataclass(value):
         return (cls, *[comptime_type(getattr(value, f.name)) for f in fields(value)], *beyond)
-    if beyond:
-        return (cls, *beyond)
+    found = (*_parts(value, cls), *beyond)
+    return (cls, *found) if found else cls
+
+
+_LENIENT = frozenset({"datetime", "decimal"})
+"""Modules of Python whose objects are equal also where they show other digits, zones or folds."""
+
+
+def _parts(value: Any, cls: type[Any]) -> tuple[Any, ...]:
+    """What equal objects of a class of Python or NumPy may differ in."""
     if isinstance(value, float):
-        return (cls, copysign(1.0, value))
+        return (copysign(1.0, value),)
     if isinstance(value, complex):
-        return (cls, copysign(1.0, value.real), copysign(1.0, value.imag))
+        return copysign(1.0, value.real), copysign(1.0, value.imag)
     if is_frozenset(value):
-        return (cls, frozenset((v, comptime_type(v)) for v in value))
+        return (frozenset((v, comptime_type(v)) for v in value),)
     if hasattr(cls, "tobytes"):  # a NumPy scalar
-        return (cls, value.tobytes())
-    return cls
+        return (value.tobytes(),)
+    if isinstance(value, range) or is_slice(value):  # equal ranges count the same numbers
+        return tuple([_hashable(v) for v in (value.start, value.stop, value.step)])
+    return (repr(value),) if any(c.__module__ in _LENIENT for c in cls.__mro__) else ()
 
 
 def _beyond_equality(value: Any, cls: type[Any]) -> tuple[Any, ...]:

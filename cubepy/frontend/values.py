@@ -267,11 +267,6 @@ def is_tuple_type(cls: type[Any]) -> bool:
     return issubclass(cls, tuple)
 
 
-def is_generated(function: Any) -> bool:
-    """Whether `@dataclass` made the function; such functions have no source."""
-    return isinstance(function, FunctionType) and function.__code__.co_filename == "<string>"
-
-
 def as_items(index: Any) -> tuple[Any, ...]:
     """What stands in brackets or as a shape: the items of a tuple, or the one item."""
     return index if is_tuple(index) else (index,)

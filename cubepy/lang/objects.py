@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from functools import cached_property
+from types import FunctionType
 from typing import Any
 
 _FIXED = ("cubepy", "ml_dtypes", "numpy", "torch")
@@ -14,6 +15,16 @@ def is_fixed(module: str) -> bool:
     """Whether a module is one whose attributes are taken not to change."""
     top = module.partition(".")[0]
     return top in _FIXED or top in sys.stdlib_module_names
+
+
+def is_generated(function: Any) -> bool:
+    """Whether `dataclass` or `NamedTuple` wrote the function, from the fields of its class. Its
+    file is that of `python -c` and of what `exec` runs, too; what it was defined in is not."""
+    if not isinstance(function, FunctionType) or function.__code__.co_filename != "<string>":
+        return False
+    module = str(function.__globals__.get("__name__"))
+    is_named = function.__code__.co_name == "<lambda>" and module.startswith("namedtuple_")
+    return is_named or function.__code__.co_qualname.startswith("__create_fn__.<locals>.")
 
 
 def held_by(value: Any) -> dict[str, Any]:

@@ -54,6 +54,39 @@ def test_code_that_the_command_line_only_looks_like():
     assert done.stdout.split() == ["E105", "ir"], done.stderr
 
 
+CAPTURED = """
+from dataclasses import dataclass
+import cubepy as cp
+import numpy as np
+SCALE = 2.0
+def scaled(n): return SCALE * n
+@dataclass(frozen=True)
+class Pair:
+    a: int
+    def __init__(self, a): object.__setattr__(self, "a", 2 * a)
+    def __eq__(self, other): return True
+    def __hash__(self): return 1
+@cp.cube
+def k(out, pair: cp.Comptime): out[0] = scaled(3) + pair.a
+@cp.cube
+def make(out, n: int): out[0] = Pair(n).a
+out = np.zeros(1)
+for SCALE, a in ((2.0, 1), (5.0, 1), (5.0, 4)):
+    k[1, 1](out, Pair(a))
+    print(out[0])
+try: make[1, 1](out, 3)
+except cp.CompileError as error: print(error.code)
+"""
+
+
+def test_functions_of_the_command_line_are_the_users_own():
+    """They have the file of what `dataclass` writes, but are read at each launch."""
+    done = subprocess.run(
+        [sys.executable, "-c", CAPTURED], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.stdout.split() == ["8.0", "17.0", "23.0", "E108"], done.stderr
+
+
 def test_errors_show_the_line():
     text = "import cubepy as cp\n@cp.cube\ndef k(x):\n    x[0] = x.foo\nk.inspect('f32[4]')\n"
     done = subprocess.run([sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import functools
 from collections import deque
 from copy import copy
@@ -97,6 +99,63 @@ def test_equal_objects_compile_once(compiled: list[Any]):
     for scale in (7.0, 7.0, 8.0, 7.0):
         assert result(fresh, Labelled("a", scale), ...) == scale
     assert len(compiled) == 2
+
+
+class Weighed(float):
+    """A number with a weight, equal to another whatever that weighs."""
+
+    def __init__(self, _: float) -> None:
+        self.weight = 1.0
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, float) and float(other) == float(self)
+
+    def __hash__(self) -> int:
+        return hash(float(self))
+
+
+NOON = datetime.datetime(2000, 1, 1, 12, tzinfo=datetime.UTC)
+EQUAL_PARTS: dict[str, tuple[Any, Any, Any]] = {
+    "the end of a range": (range(0, 3, 2), range(0, 4, 2), lambda v: v.stop),
+    "the step of a range": (range(1), range(0, 1, 5), lambda v: v.step),
+    "a range in a tuple": ((range(0, 3, 2),), (range(0, 4, 2),), lambda v: v[0].stop),
+    "the digits of a decimal": (
+        decimal.Decimal("1"),
+        decimal.Decimal("1.0"),
+        lambda v: len(str(v)),
+    ),
+    "the fold of a time": (datetime.time(1), datetime.time(1, fold=1), lambda v: v.fold),
+    "the hour of a zone": (
+        NOON,
+        NOON.astimezone(datetime.timezone(datetime.timedelta(hours=2))),
+        lambda v: v.hour,
+    ),
+    "the sign of zero": (Weighed(0.0), Weighed(-0.0), lambda v: str(float(v)) == "-0.0"),
+}
+
+
+@pytest.mark.parametrize("what", EQUAL_PARTS)
+def test_equal_values_that_are_made_otherwise(what: str, monkeypatch: pytest.MonkeyPatch):
+    first, second, read = EQUAL_PARTS[what]
+    assert first == second and read(first) != read(second)
+
+    @cp.cube
+    def read_captured(out):
+        i = cp.ABSOLUTE_POS
+        if i < out.size:
+            out.flat[i] = read(FOUND)
+
+    @cp.cube
+    def read_given(given: cp.Comptime, out):
+        i = cp.ABSOLUTE_POS
+        if i < out.size:
+            out.flat[i] = read(given)
+
+    for value in (first, second, first, second):
+        monkeypatch.setitem(globals(), "FOUND", value)
+        for _ in range(4):
+            assert result(read_captured, ...) == read(value)
+            assert result(read_given, value, ...) == read(value)
 
 
 @cp.cube
