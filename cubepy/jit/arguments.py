@@ -160,7 +160,7 @@ class Matcher:
         if is_comptime_annotation(annotation):
             return self._comptime(name, value)
         wanted = tensor_annotation(annotation)
-        memory = self._memory(name, value)
+        memory = None if isinstance(value, type) else self._memory(name, value)
         if memory is not None and (isinstance(annotation, DType) or annotation in _NUMBERS):
             expected = getattr(annotation, "__name__", annotation)
             raise fail("E417", kernel=self.kernel, argument=name, expected=expected)
@@ -333,7 +333,9 @@ def _own_dtype(value: Any) -> DType | None:
 
 def is_struct(value: Any) -> bool:
     """Whether a value is passed as its fields: a tuple, NamedTuple or dataclass."""
-    return isinstance(value, tuple) or (is_dataclass(value) and not isinstance(value, type))
+    if isinstance(value, type | DType | Line):  # dtypes are dataclasses, but one thing
+        return False
+    return isinstance(value, tuple) or is_dataclass(value)
 
 
 def struct_items(value: Any) -> tuple[tuple[str, ...], tuple[Any, ...]]:

@@ -383,6 +383,27 @@ def test_every_dtype_is_copied(dtype: Any, kernel: Any):
         assert out.array.tobytes() == x.tobytes()
 
 
+def test_types_are_comptime():
+    """Those of NumPy have the attributes of arrays; those of CubePy are dataclasses."""
+
+    @cp.cube
+    def convert(out, kind, more):
+        out[0] = kind(out[1]) + more[0](out[1])
+
+    single = float(np.float32(2.7))
+    for kinds, value in (
+        ((cp.f32, np.float32), single),
+        ((cp.i8, np.int8, int), 2.0),
+        ((cp.f64, np.float64, float), 2.7),
+    ):
+        for kind in kinds:
+            out = np.array([0.0, 2.7])
+            for _ in range(4):
+                convert[1, 1](out, kind, (kind,))
+            assert out[0] == value + value
+    refused("E401", TypeError, lambda: copy_f32.over(4)(np.float32, out), Guarded(4), "`x`", "type")
+
+
 def test_keywords_and_defaults():
     @cp.cube
     def affine(
