@@ -7,12 +7,13 @@ nothing of state from outside, such as files, clocks and random numbers: what re
 from __future__ import annotations
 
 import builtins
-import os
 import sys
 from functools import lru_cache
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
+
+from cubepy.lang.objects import is_made_without_module, lies_with_python
 
 _VERSIONED = ("cubepy", "numpy", "ml_dtypes")
 """Packages whose versions are part of every key."""
@@ -34,9 +35,6 @@ _IMPURE = {
         *("set_printoptions", "seterr"),
     },
 }
-_ON_HEAP = 1 << 9
-"""The flag of types that were made by Python code, `Py_TPFLAGS_HEAPTYPE`."""
-_INSTALLED = {"site-packages", "dist-packages"}
 _WORDS_OF_CUBEPY = ("cubepy.lang", "cubepy.ir", "cubepy.kernels", "cubepy.span")
 
 
@@ -53,12 +51,10 @@ def is_library(module: str) -> bool:
     file = getattr(found, "__file__", None)
     if file is None:
         return top in sys.builtin_module_names or getattr(found, "__spec__", None) is not None
-    path = Path(file)
     if top in _VERSIONED:
         package = getattr(sys.modules.get(top), "__file__", None)
-        return package is not None and path.is_relative_to(Path(package).parent)
-    is_installed = _INSTALLED & set(path.parts)  # Python's folder holds that of other packages
-    return not is_installed and path.is_relative_to(Path(os.__file__).parent)
+        return package is not None and Path(file).is_relative_to(Path(package).parent)
+    return lies_with_python(file)
 
 
 def is_library_function(function: FunctionType) -> bool:
@@ -75,14 +71,12 @@ def _is_library_file(file: str) -> bool:
     packages = [getattr(sys.modules.get(name), "__file__", None) for name in _VERSIONED]
     if any(package and path.is_relative_to(Path(package).parent) for package in packages):
         return True
-    return not _INSTALLED & set(path.parts) and path.is_relative_to(Path(os.__file__).parent)
+    return lies_with_python(file)
 
 
 def is_library_class(cls: type) -> bool:
-    """Whether a class comes from a library; code without a module makes classes that name the
-    built-in one, and on the heap."""
-    is_made = cls.__module__ == "builtins" and bool(cls.__flags__ & _ON_HEAP)
-    return is_library(cls.__module__) and not is_made
+    """Whether a class comes from a library."""
+    return is_library(cls.__module__) and not is_made_without_module(cls)
 
 
 def is_pure(value: Any) -> bool:

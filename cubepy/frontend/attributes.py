@@ -43,7 +43,7 @@ from cubepy.lang.arrays import is_numpy
 from cubepy.lang.builtins import Position
 from cubepy.lang.containers import may_change_inside
 from cubepy.lang.function import Attributes, unwrap
-from cubepy.lang.objects import is_fixed
+from cubepy.lang.objects import is_fixed_class
 
 _TENSOR_ATTRIBUTES = (
     "shape",
@@ -101,7 +101,7 @@ def _note_of_class(frame: Frame, owner: Any, name: str) -> None:
     """Note what a constant has from its class, the user's: a value, which may be assigned to also
     where the constant's fields may not, or what a property reads, which Python has run."""
     cls = type_of(owner)
-    found = None if is_fixed(cls.__module__) else inspect.getattr_static(cls, name, None)
+    found = None if is_fixed_class(cls) else inspect.getattr_static(cls, name, None)
     if isinstance(found, property):
         note_method(frame, cls, name)
         note_reads(frame, found.fget, owner)

@@ -41,7 +41,7 @@ from cubepy.ir.types import DType, Line, LineOf, bool_, element_of, find_dtype, 
 from cubepy.lang.annotations import is_comptime_annotation, resolve_annotations
 from cubepy.lang.builtins import BUILTINS, Position
 from cubepy.lang.function import BoundFunction, Captures, CubeFunction, read_source, unwrap
-from cubepy.lang.objects import is_fixed, is_generated
+from cubepy.lang.objects import is_fixed_class, is_generated
 from cubepy.lang.postponed import signature_of
 
 MAX_DEPTH = 128
@@ -345,7 +345,7 @@ def _call_method(
 def method_of(frame: Frame, owner: Any, name: str) -> FunctionType | None:
     """The method of that name that the user defined in the class of `owner`; it is noted."""
     cls = owner.cls if isinstance(owner, Record) else type_of(owner)
-    if is_fixed(cls.__module__):
+    if is_fixed_class(cls):
         return None
     function = unwrap(inspect.getattr_static(cls, name, None))
     if function is None or is_generated(function):

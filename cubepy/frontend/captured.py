@@ -12,8 +12,8 @@ from cubepy.frontend.tracer import Frame
 from cubepy.frontend.values import Record, type_of
 from cubepy.lang.arrays import frozen, is_numpy
 from cubepy.lang.builtins import Position
-from cubepy.lang.function import ABSENT, Attributes, CubeFunction
-from cubepy.lang.objects import is_fixed
+from cubepy.lang.function import ABSENT, Attributes, CubeFunction, unwrap
+from cubepy.lang.objects import is_fixed, is_fixed_class, is_fixed_function
 
 
 def capture(frame: Frame, name: str, value: Any) -> Any:
@@ -44,26 +44,26 @@ def may_change(owner: Any) -> bool:
     if isinstance(owner, ModuleType):
         return not is_fixed(owner.__name__)
     if isinstance(owner, (FunctionType, CubeFunction)):
-        return not is_fixed(owner.__module__ or "")
+        return not is_fixed_function(unwrap(owner))
     if isinstance(owner, SimpleNamespace):
         return True
     cls = owner if isinstance(owner, type) else type(owner)
     params = getattr(cls, "__dataclass_params__", None)
     if cls is not owner and (issubclass(cls, tuple) or (params is not None and params.frozen)):
         return False
-    return not is_fixed(cls.__module__)
+    return not is_fixed_class(cls)
 
 
 def is_users_method(found: Any) -> bool:
     """Whether an attribute is a method that another may be assigned to, in its class."""
-    return isinstance(found, MethodType) and not is_fixed(
-        getattr(found.__func__, "__module__", None) or ""
+    return isinstance(found, MethodType) and not is_fixed_function(
+        unwrap(found.__func__) or found.__func__
     )
 
 
 def note_code(frame: Frame, function: FunctionType, code: CodeType) -> None:
     """Note that `code` is traced as a function's: reloaders put other code and defaults into it."""
-    if is_fixed(function.__module__ or ""):
+    if is_fixed_function(function):
         return
     held = (code, function.__defaults__, function.__kwdefaults__)
     for name, found in zip(("__code__", "__defaults__", "__kwdefaults__"), held, strict=True):
@@ -89,7 +89,7 @@ def note_absent(frame: Frame, owner: Any, name: str) -> None:
     """Note that an object, or the class of a record, has no attribute of that name."""
     owner = owner.cls if isinstance(owner, Record) else owner
     cls = owner if isinstance(owner, type) else type_of(owner)
-    if may_change(owner) or not is_fixed(cls.__module__):
+    if may_change(owner) or not is_fixed_class(cls):
         frame.tracer.facts.capture(owner, name, Attributes(owner), ABSENT)
 
 

@@ -47,7 +47,7 @@ from cubepy.lang.function import (
     CubeFunction,
     read_source,
 )
-from cubepy.lang.objects import is_fixed, is_generated
+from cubepy.lang.objects import is_fixed, is_fixed_class, is_fixed_function, is_generated
 
 
 def comptime_result(frame: Frame, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -158,12 +158,12 @@ class _Reads:
                 self._owners.append(value)
             return
         cls = value if isinstance(value, type) else type_of(cast("Any", value))
-        if not is_fixed(cls.__module__):
+        if not is_fixed_class(cls):
             self._class(cls, is_making=cls is value)
             self._owners += [value, *_bases(cls)]
 
     def _function(self, function: FunctionType) -> None:
-        if is_fixed(function.__module__ or "") or is_generated(function):
+        if is_fixed_function(function) or is_generated(function):
             return
         if is_fixed(
             function.__globals__.get("__name__") or ""
@@ -204,7 +204,7 @@ class _Reads:
     def _class(self, cls: type[Any], is_making: bool) -> None:
         """What Python calls of a class of the user without naming it."""
         for holder in cls.__mro__:
-            if is_fixed(holder.__module__):
+            if is_fixed_class(holder):
                 continue
             for name, held in vars(holder).copy().items():  # other threads may change it
                 is_special = name.startswith("__") and name.endswith("__")
@@ -242,7 +242,7 @@ class _Reads:
 
 def _bases(cls: type[Any]) -> list[type[Any]]:
     """The user's classes behind a class, whose members `super()` finds."""
-    return [base for base in cls.__mro__[1:] if not is_fixed(base.__module__)]
+    return [base for base in cls.__mro__[1:] if not is_fixed_class(base)]
 
 
 def _inside(value: Any) -> Iterable[Any] | None:

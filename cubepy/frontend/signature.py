@@ -17,7 +17,7 @@ from cubepy.ir.core import ALIGNMENT, UNLIMITED, Kernel
 from cubepy.ir.types import DType
 from cubepy.lang.arrays import content, is_numpy
 from cubepy.lang.function import read_source, unwrap
-from cubepy.lang.objects import held_by, is_computed, is_fixed, is_generated
+from cubepy.lang.objects import held_by, is_computed, is_fixed_class, is_generated
 from cubepy.record import dataclass
 
 
@@ -163,7 +163,7 @@ def _parts(value: Any, cls: type[Any]) -> tuple[Any, ...]:
 def _beyond_equality(value: Any, cls: type[Any]) -> tuple[Any, ...]:
     """What an object holds that its class may leave out when it compares: the fields that a
     dataclass does not, and all where the user wrote `__eq__` or the class is one of numbers."""
-    if cls.__eq__ is object.__eq__ or is_fixed(cls.__module__) or isinstance(value, Enum):
+    if cls.__eq__ is object.__eq__ or is_fixed_class(cls) or isinstance(value, Enum):
         return ()
     held = held_by(value)
     names = set(held)
@@ -175,7 +175,7 @@ def _beyond_equality(value: Any, cls: type[Any]) -> tuple[Any, ...]:
 def _identity(value: Any) -> tuple[Any, ...]:
     """What distinguishes a value; of what cannot be hashed or leads further, its identity."""
     params = getattr(type_of(value), "__dataclass_params__", None)
-    if is_fixed(type_of(value).__module__) or (params is not None and params.frozen):
+    if is_fixed_class(type_of(value)) or (params is not None and params.frozen):
         return _hashable(value)
     return (Itself(value),)
 

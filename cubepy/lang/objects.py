@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from functools import cached_property
+from functools import cached_property, lru_cache
+from pathlib import Path
 from types import FunctionType
 from typing import Any
 
@@ -11,10 +13,49 @@ _FIXED = ("cubepy", "ml_dtypes", "numpy", "torch")
 """Modules whose attributes are taken not to change, besides those of the standard library."""
 
 
+_INSTALLED = {"site-packages", "dist-packages"}
+"""Folders of other packages, which Python's own may hold."""
+_ON_HEAP = 1 << 9
+"""The flag of types that were made by Python code, `Py_TPFLAGS_HEAPTYPE`."""
+
+
 def is_fixed(module: str) -> bool:
-    """Whether a module is one whose attributes are taken not to change."""
+    """Whether a module is one whose attributes are taken not to change. A name of Python's library
+    is not enough: a user's `wave.py` has one."""
     top = module.partition(".")[0]
-    return top in _FIXED or top in sys.stdlib_module_names
+    if top in _FIXED:
+        return True
+    if top not in sys.stdlib_module_names:
+        return False
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return file is None or lies_with_python(file)
+
+
+@lru_cache(maxsize=1024)
+def lies_with_python(file: str) -> bool:
+    """Whether a file of code came with Python."""
+    path = Path(file)
+    return not _INSTALLED & set(path.parts) and path.is_relative_to(Path(os.__file__).parent)
+
+
+def is_fixed_function(function: Any) -> bool:
+    """Whether a function is of a fixed module. The name of one is not enough: `functools.wraps`
+    gives a user's function that of what it wraps."""
+    if not is_fixed(getattr(function, "__module__", None) or ""):
+        return False
+    names = getattr(function, "__globals__", None)
+    return names is None or is_fixed(names.get("__name__") or "")
+
+
+def is_fixed_class(cls: type) -> bool:
+    """Whether a class is of a fixed module; code without a module makes classes that name the
+    built-in one, and on the heap."""
+    return is_fixed(cls.__module__) and not is_made_without_module(cls)
+
+
+def is_made_without_module(cls: type) -> bool:
+    """Whether code made a class that runs in no module."""
+    return cls.__module__ == "builtins" and bool(cls.__flags__ & _ON_HEAP)
 
 
 def is_generated(function: Any) -> bool:
