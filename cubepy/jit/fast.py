@@ -7,6 +7,7 @@ overlaps of addresses and captured names are checked again.
 from __future__ import annotations
 
 import ctypes
+from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +27,8 @@ from cubepy.lang.annotations import is_comptime_annotation
 if TYPE_CHECKING:
     from cubepy.jit.kernel import CubeKernel
 
+_BITS = Struct("d")
+"""Numbers that are equal and others, as zeros are, and signs of NaN, have bits of their own."""
 LIMIT = 1024
 """Prepared launches kept for a kernel; the oldest go first."""
 
@@ -88,7 +91,7 @@ class _Arguments:
                 parts.append((a.dtype, a.shape, a.strides, a.flags.num, pointer(a) % ALIGNMENT))
             elif kind is int or kind is float or kind is bool:
                 if is_comptime[k]:
-                    parts.append((kind, repr(a)))
+                    parts.append((kind, _BITS.pack(a) if kind is float else a))
                 else:
                     parts.append((kind, is_small(a)) if kind is int else kind)
             elif is_comptime[k]:

@@ -136,6 +136,19 @@ def test_comptime_values_are_compared_by_the_short_way_too():
         assert (out == X * n).all()
 
 
+@pytest.mark.parametrize("device", ["cpu", "interpreter"])
+def test_the_sign_of_not_a_number(device: str):
+    @cp.cube
+    def sign(out, value: cp.Comptime):
+        out[0] = math.copysign(1.0, value)
+
+    out, launch = np.zeros(1), sign.configure(device=device)[1, 1]
+    for value in (math.nan, -math.nan, math.nan, 0.0, -0.0, -math.nan):
+        for _ in range(3):
+            launch(out, value)
+            assert out[0] == math.copysign(1.0, value)
+
+
 def test_not_a_number_compiles_once_for_each_object(compiled: list[Any]):
     for _ in range(3):
         assert result(describe, ..., math.nan) == 4.0
