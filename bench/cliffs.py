@@ -1,5 +1,6 @@
 """Prebuilt functions beside eager torch over shapes that networks and tables have, and odd ones:
-`python -m bench.cliffs [--device cuda] [--dtype bfloat16] [--only REGEX] [--least RATIO]`.
+`python -m bench.cliffs [--device cuda] [--dtype bfloat16] [--only REGEX] [--least RATIO]`; with
+`--networks` over the layers of well-known networks instead.
 
 Other benchmarks measure shapes with floors; this one looks for those that nobody thought of: rows
 of ten columns, three long columns, images of three channels, one filter for each channel, heads of
@@ -19,10 +20,12 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
 import cubepy as cp
+from bench import networks
 from bench.gpu_arrays import torch
 from cubepy.errors import Error
 
@@ -283,6 +286,7 @@ def main() -> None:
     parser.add_argument("--dtype", default="float32", help="of torch, for all tensors of floats")
     parser.add_argument("--only", default="", help="works whose name has a match")
     parser.add_argument("--least", type=float, default=0.7)
+    parser.add_argument("--networks", action="store_true", help="the works of bench/networks.py")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     rows, failed = list[Row](), list[str]()
@@ -293,7 +297,7 @@ def main() -> None:
         return torch().randn(*shape, device=options.device, dtype=dtype)
 
     with torch().no_grad():
-        for work in works(random):
+        for work in starmap(Work, networks.works(random)) if options.networks else works(random):
             if not re.search(options.only, work.name):
                 continue
             try:

@@ -153,6 +153,26 @@ def test_last_tile_reads_what_was_brought():
         np.testing.assert_array_equal(cp.kernels.conv2d(x, weight, stride=2), expected)
 
 
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize(
+    ("shape", "weights", "options"),
+    [
+        ((1, 70, 20000), (40, 70, 5), {"padding": 2, "stride": 2}),
+        ((2, 64, 3, 3001), (17, 64, 3, 3), {"padding": (1, 4), "dilation": (1, 3)}),
+        ((1, 130, 2, 1500), (34, 65, 2, 2), {"groups": 2}),
+    ],
+)
+def test_rows_that_are_too_long_are_cut(shape: Any, weights: Any, options: Any, last: bool):
+    """As those of signals: strips of a row are brought, with what their windows see beside them."""
+    x, w = numbers(*shape), numbers(*weights)
+    bias = numbers(weights[0])
+    function = {3: cp.kernels.conv1d, 4: cp.kernels.conv2d}[x.ndim]
+    given = channels_last(x) if last else x
+    out = np.full_like(function(given, w, bias, **options), np.nan)
+    function(given, w, bias, **options, out=out)
+    check(out, x, w, bias, **options)
+
+
 @pytest.mark.parametrize("columns", [7, 14, 28, 56, 57, 112])
 def test_tiles_make_no_pixel_in_vain(columns: int):
     """Short tiles go on in the next row; long ones, whose addresses would fill the registers, are

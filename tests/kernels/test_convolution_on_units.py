@@ -35,10 +35,10 @@ def takes_unit(packed: Any) -> bool:
 def check(x: np.ndarray, w: np.ndarray, last: bool, bias: Any = None, **options: Any) -> None:
     """Results of weights as they are and packed, into memory between guard bands."""
     function = {3: kernels.conv1d, 4: kernels.conv2d, 5: kernels.conv3d}[x.ndim]
-    wide, axes = [v.astype("f8") for v in (x, w)], x.ndim - 2
+    axes, (a, b) = x.ndim - 2, (v.astype("f8") for v in (x, w))
     more = 0 if bias is None else bias.astype("f8").reshape(-1, *[1] * axes)
-    exact = reference(*wide, **options) + more
-    largest = reference(*map(abs, wide), **options) + abs(more)
+    exact = reference(a, b, **options) + more
+    largest = reference(abs(a), abs(b), **options) + abs(more)
     bound = (w[0].size + 4) * 2.0**-24 * largest + 2.0**-8 * abs(exact) + 1e-30
     given = channels_last(x) if last else x
     packed = kernels.prepack(w, groups=options.get("groups", 1))
@@ -67,6 +67,8 @@ CASES: tuple[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]], ...] = (
     ((1, 64, 70), (32, 64, 9), {"padding": 4}),
     ((1, 40, 6, 7, 8), (36, 40, 3, 3, 3), {"padding": 1}),
     ((1, 140, 5, 7, 9), (33, 140, 2, 2, 3), {"stride": (2, 1, 2), "dilation": (2, 1, 1)}),
+    ((1, 70, 30000), (40, 70, 5), {"padding": 2, "stride": 2}),
+    ((1, 64, 3, 9000), (16, 64, 3, 3), {"padding": 1}),
     # Few channels, whose runs are elements of k
     ((2, 3, 33, 41), (64, 3, 7, 7), {"padding": 3, "stride": 2}),
     ((1, 16, 9, 7), (16, 16, 3, 3), {"padding": 1}),

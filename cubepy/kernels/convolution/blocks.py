@@ -22,8 +22,8 @@ from cubepy.record import dataclass
 
 NO_AXIS, CHANNEL_AXIS, TAP_AXIS = 0, 1, 4
 """What lies side by side in weights, by its axis."""
-SHORT_ROW = 2
-"""Tiles of a row, at most, of which the zeros beside the array are a share that counts."""
+SHORT_ROW = 7
+"""Pixels of tiles of which the zeros beside the array are a share that counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,19 +78,20 @@ class Bands:
     """How a convolution is divided.
 
     A tile has `pixels` pixels; one that `wraps` goes on in the next row. A cube makes `band` rows
-    with `panels` panels of weights; it has room for `held` elements of the array, in rows of up to
-    `pitch` pixels, and for the `sums` of so many pixels. `has_whole_rows`: a part has all channels,
-    and a row of the array is dense with channels last. `has_ends`: the last line of a group's
-    filters reaches into the next group's. Weights are prefetched `ahead` lines of a
-    panel, rows that are turned `fetched` elements ahead.
+    of `strip` pixels with `panels` panels of weights; it has room for `held` elements of the array,
+    in rows of up to `pitch` pixels, and for the `sums` of so many pixels. `has_whole_rows`: a part
+    has all channels, and a row of the array is dense with channels last. `has_ends`: the last line
+    of a group's filters reaches into the next group's. Weights are
+    prefetched `ahead` lines of a panel, rows that are turned `fetched` elements ahead.
 
     A kernel is compiled for `compiled`, without what depends on the batch and the number of cores:
-    `band` and `panels` are arguments.
+    `band`, `strip` and `panels` are arguments.
     """
 
     packing: Packing
     pixels: int
     band: int
+    strip: int
     panels: int
     pitch: int
     held: int
@@ -106,7 +107,7 @@ class Bands:
     @property
     def compiled(self) -> Bands:
         """What a kernel is compiled for."""
-        return replace(self, band=0, panels=0)
+        return replace(self, band=0, strip=0, panels=0)
 
 
 @cp.cube
@@ -215,12 +216,13 @@ def convolve_bands(
     extras: Any,
     groups: int,
     band: int,
+    strip: int,
     panels_each: int,
     window: cp.Comptime[Window],
     epilogue: cp.Comptime[Callable[..., Any] | None],
     t: cp.Comptime[Bands],
 ) -> None:
-    """A cube for each `band` of rows by `panels_each` panels of filters.
+    """A cube for each `band` of rows of a `strip` of columns by `panels_each` panels of filters.
 
     `x` is [n, depth, row, column, channel] where it has channels last, else [n, channel, depth,
     row, column]; `out` likewise. Whole rows are one axis of columns and channels.
@@ -234,10 +236,12 @@ def convolve_bands(
     bands = (results[1] + band - 1) // band
     share, rest = cp.CUBE_POS % (groups * shares), cp.CUBE_POS // (groups * shares)
     y0, rest = rest % bands * band, rest // bands
+    strips = (results[2] + strip - 1) // strip
+    x0, rest = rest % strips * strip, rest // strips
     z, n = rest % results[0], rest // results[0]
     group, first = share // shares, share % shares * panels_each
     count, rows = min(panels_each, per_group - first), min(band, results[1] - y0)
-    wide = results[2] if t.wraps else (results[2] + t.pixels - 1) // t.pixels * t.pixels
+    wide = strip if t.wraps else (strip + t.pixels - 1) // t.pixels * t.pixels
     held = cp.shared(t.held + p.line * (p.depth + 1), p.factors)
     near = cp.shared((p.line, t.pitch + p.line), p.factors)
     sums = cp.shared((t.sums, p.lines), cp.Line[p.dtype, p.line])
@@ -253,24 +257,25 @@ def convolve_bands(
             depth = z * window.stride[0] + a * window.dilation[0] - window.before[0]
             begins, ends = part + a == 0, part == parts - 1 and a == window.kernel[0] - 1
             own = group * channels + part * p.depth, (group + 1) * channels
-            corner = depth, y0 * window.stride[1], 0
+            corner = depth, y0 * window.stride[1], x0 * window.stride[2]
             bring(source, held, near, corner, rows, own, pitch, window, t)
             for panel in range(count):
                 number = (group * per_group + first + panel) * parts + part
                 at = (number * window.kernel[0] + a) * taps
                 for q in range(0, rows * wide, t.pixels):
                     starts = places(q, rows * wide, wide, pitch, window, t)
-                    seen = seen_from(q, y0, rows, wide, x, window, t)
+                    seen = seen_from(q, y0, rows, wide, x, strip >= results[2], window, t)
                     found = multiplied(held, panels, at, starts, seen, pitch, window, t)
                     keep(found, sums[panel * apart + q :], begins, t)
                 if ends:
                     f0 = (first + panel) * p.step
                     own_filters = min(p.step, group_filters - f0)
                     for y in range(rows):
-                        place = n, z, y0 + y, 0, group * group_filters + f0, own_filters
+                        place = n, z, y0 + y, x0, group * group_filters + f0, own_filters
                         row = sums[panel * apart + y * wide :]
                         result = filters_before(out[n], (group + 1) * group_filters, t)
-                        finish(row, result, place, results[2], biases, extras, epilogue, t)
+                        width = min(strip, results[2] - x0)
+                        finish(row, result, place, width, biases, extras, epilogue, t)
 
 
 def filters_before(result: Any, end: Any, t: Any) -> Any:
@@ -400,13 +405,16 @@ def places(q: Any, end: Any, wide: Any, pitch: Any, window: Any, t: Any) -> Any:
     return starts
 
 
-def seen_from(q: Any, y0: Any, rows: Any, wide: Any, x: Any, window: Any, t: Any) -> Any:
+def seen_from(
+    q: Any, y0: Any, rows: Any, wide: Any, x: Any, is_whole: Any, window: Any, t: Any
+) -> Any:
     """The rows of the window that a tile sees the array through: the first, the one behind the
-    last; whether the tile begins a row of the result, and whether it ends one."""
+    last; whether the tile begins a row of the result, and whether it ends one, of rows that are
+    whole."""
     height = x.shape[2 if t.has_channels_last else 3]
     last = min(q + t.pixels, rows * wide) - 1
     begin, end = rows_seen(y0 + q // wide, y0 + last // wide, height, window)
-    return begin, end, q % wide == 0, (q + t.pixels) % wide == 0
+    return begin, end, is_whole and q % wide == 0, is_whole and (q + t.pixels) % wide == 0
 
 
 def rows_seen(first: Any, last: Any, height: Any, window: Any) -> Any:
@@ -442,11 +450,11 @@ def multiplied(
 
 def skips_columns(window: Any, t: Any) -> bool:
     """Whether the first and the last tap of a row are left out where they meet the zeros beside it:
-    a tenth of the products of 3x3 windows on rows of 7, a hundredth on rows of 56, which are not
-    worth two more copies of the loop."""
+    a tenth of the products of 3x3 windows on rows of 7, which is worth two more copies of the
+    loop."""
     least, most = min(window.before[2], window.after[2]), max(window.before[2], window.after[2])
-    is_short = t.pitch < SHORT_ROW * t.pixels + window.spans[2]
-    return is_short and 0 < least <= most < t.pixels and window.stride[2] == 1 and not t.wraps
+    is_short = t.pixels <= SHORT_ROW and not t.wraps
+    return is_short and 0 < least <= most < t.pixels and window.stride[2] == 1
 
 
 def add_run(

@@ -138,15 +138,16 @@ def _launch_bands(planner: Planner, c: Convolution) -> None:
         lambda: others(rule, problem, get("scratch_bytes")),
     )
     shares = -(-p.panels(problem.group_filters) // t.panels)
-    bands = -(-problem.results[1] // t.band)
+    bands, strips = -(-problem.results[1] // t.band), -(-problem.results[2] // t.strip)
     planner.launch(
         convolve_bands,
-        problem.batch * problem.results[0] * bands * problem.groups * shares,
+        problem.batch * problem.results[0] * bands * strips * problem.groups * shares,
         x=source_of(c.x, t),
         panels=panels,
         out=channels_last(c.out) if t.puts_channels_last else c.out,
         groups=problem.groups,
         band=t.band,
+        strip=t.strip,
         panels_each=t.panels,
         t=t.compiled,
         **c.beside,

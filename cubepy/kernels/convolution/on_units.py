@@ -50,22 +50,24 @@ def pack(planner: Planner, w: Memory, panels: Memory, p: UnitPacking) -> None:
 
 def launch(planner: Planner, c: Convolution, p: UnitPacking, panels: Memory) -> None:
     """Multiply what was packed."""
-    problem, more = c.problem, {}
+    problem, more = c.problem, dict[str, int]()
     t: Any
     match p:
         case SplitPacking():
             kernel, t = convolve_split, unit_strategies.split_bands(planner.target, problem, p)
+            more = {"strip": t.strip}
         case RunPacking():
             kernel, t = convolve_runs, unit_strategies.split_runs(planner.target, problem, p)
         case UnitRunPacking():
             kernel, t = convolve_unit_runs, unit_strategies.unit_runs(planner.target, problem, p)
         case Packing():
             kernel, t = convolve_units, unit_strategies.unit_bands(planner.target, problem, p)
-            more = {"groups": problem.groups, "blocks": t.blocks}
+            more = {"groups": problem.groups, "strip": t.strip, "blocks": t.blocks}
+    strips = -(-problem.results[2] // more.get("strip", problem.results[2]))
     shares = problem.groups * -(-p.panels(problem.group_filters) // t.panels)
     planner.launch(
         kernel,
-        problem.batch * problem.results[0] * -(-problem.results[1] // t.band) * shares,
+        problem.batch * problem.results[0] * -(-problem.results[1] // t.band) * strips * shares,
         x=source_of(c.x, t),
         panels=in_rows(panels),
         out=channels_last(c.out) if t.puts_channels_last else c.out,

@@ -85,16 +85,17 @@ class SplitPacking:
 class SplitBands:
     """How a convolution is divided.
 
-    A cube makes `band` rows with `panels` panels of weights, and brings `blocks` blocks of 32
-    channels at a time. It has room for `held` rows of words of the array, and for the `sums` of so
-    many pixels.
+    A cube makes `band` rows of `strip` pixels with `panels` panels of weights, and brings `blocks`
+    blocks of 32 channels at a time. It has room for `held` rows of words of the array, and for the
+    `sums` of so many pixels.
 
     A kernel is compiled for `compiled`, without what depends on the batch and the number of cores:
-    `band` and `panels` are arguments.
+    `band`, `strip` and `panels` are arguments.
     """
 
     packing: SplitPacking
     band: int
+    strip: int
     panels: int
     blocks: int
     held: int
@@ -108,7 +109,7 @@ class SplitBands:
     @property
     def compiled(self) -> SplitBands:
         """What a kernel is compiled for."""
-        return replace(self, band=0, panels=0)
+        return replace(self, band=0, strip=0, panels=0)
 
 
 # Weights
@@ -180,12 +181,13 @@ def convolve_split(
     biases: Any,
     extras: Any,
     band: int,
+    strip: int,
     panels_each: int,
     window: cp.Comptime[Window],
     epilogue: cp.Comptime[Callable[..., Any] | None],
     t: cp.Comptime[SplitBands],
 ) -> None:
-    """A cube for each `band` of rows by `panels_each` panels of filters; arrays as in
+    """A cube for each `band` of rows of a `strip` of columns by `panels_each` panels; arrays as in
     `convolve_bands`, `panels` as rows of 16 words."""
     p = t.packing
     filters, results = out_extents(out, t)
@@ -194,14 +196,16 @@ def convolve_split(
     shares, bands = (total + panels_each - 1) // panels_each, (results[1] + band - 1) // band
     share, rest = cp.CUBE_POS % shares, cp.CUBE_POS // shares
     y0, rest = rest % bands * band, rest // bands
+    strips = (results[2] + strip - 1) // strip
+    x0, rest = rest % strips * strip, rest // strips
     z, n = rest % results[0], rest // results[0]
     first = share * panels_each
     count, rows = min(panels_each, total - first), min(band, results[1] - y0)
     held = cp.shared((t.held, SIDE), cp.u32)
     sums = cp.shared((t.sums, PANEL), cp.f32)
     spilled = cp.shared((PANEL, PANEL), cp.f32)
-    pitch = (results[2] - 1) * window.stride[2] + window.spans[2]
-    wide = row_of(results[2], pitch, window)
+    pitch = (strip - 1) * window.stride[2] + window.spans[2]
+    wide = row_of(strip, pitch, window)
     area = ((band - 1) * window.stride[1] + window.spans[1]) * pitch + beyond(window)
     parts = (channels + p.depth - 1) // p.depth
     taps = window.kernel[1] * window.kernel[2]
@@ -213,7 +217,8 @@ def convolve_split(
         block = turn % rounds * t.blocks
         lengths = rows, wide, pitch, area, min(t.blocks, p.blocks - block)
         depth = z * window.stride[0] + a * window.dilation[0] - window.before[0]
-        corner = depth, y0 * window.stride[1], part * p.depth + block * PANEL
+        left = x0 * window.stride[2]
+        corner = depth, y0 * window.stride[1], left, part * p.depth + block * PANEL
         weights_range = range_of(panels, first, count, parts, part, window, t)
         fits = False
         for attempt in range(2):  # one place that brings: it is long to compile
@@ -232,8 +237,9 @@ def convolve_split(
             if turn == parts * window.kernel[0] * rounds - 1:
                 f0 = (first + panel) * PANEL
                 for y in range(rows):
-                    row, place = kept[y * wide :], (n, z, y0 + y, 0, f0, min(PANEL, filters - f0))
-                    finish(row, out[n], place, results[2], biases, extras, epilogue, t)
+                    row, place = kept[y * wide :], (n, z, y0 + y, x0, f0, min(PANEL, filters - f0))
+                    width = min(strip, results[2] - x0)
+                    finish(row, out[n], place, width, biases, extras, epilogue, t)
 
 
 def is_even(window: Any) -> bool:
@@ -282,9 +288,11 @@ def bring(
     """The rows that a band depends on, with zeros around, 32 channels by 32, as parts or, if they
     are `whole`, as they are; their range.
 
-    `corner`: the depth and the row of the padded array that the band begins at, and the channel.
+    `corner`: the depth, the row and the column of the padded array that the band begins at, and the
+    channel.
     """
-    depth, top, c0 = corner
+    depth, top, left, c0 = corner
+    before = window.before[2] - left
     rows, _, pitch, area, blocks = lengths
     seen = new_range()
     height = x.shape[1] if t.has_channels_last else x.shape[2]
@@ -294,22 +302,11 @@ def bring(
         for r in range((rows - 1) * window.stride[1] + window.spans[1]):
             y, at = top + r - window.before[1], block * PARTS * area + r * pitch
             if inside and y >= 0 and y < height:
+                c = c0 + block * PANEL
                 if t.has_channels_last:
-                    bring_pixels(
-                        x[depth, y], held, at, c0 + block * PANEL, pitch, area, whole, seen, window
-                    )
+                    bring_pixels(x[depth, y], held, at, c, pitch, area, whole, seen, before)
                 else:
-                    bring_rows(
-                        x[:, depth, y],
-                        held,
-                        at,
-                        c0 + block * PANEL,
-                        pitch,
-                        area,
-                        whole,
-                        seen,
-                        window,
-                    )
+                    bring_rows(x[:, depth, y], held, at, c, pitch, area, whole, seen, before)
             else:
                 for i in range(pitch):
                     clear(held, at + i, area)
@@ -317,12 +314,12 @@ def bring(
 
 
 def bring_pixels(
-    row: Any, held: Any, at: Any, c: Any, pitch: Any, area: Any, whole: Any, seen: Any, window: Any
+    row: Any, held: Any, at: Any, c: Any, pitch: Any, area: Any, whole: Any, seen: Any, before: Any
 ) -> None:
-    """One row that has channels last."""
-    width, first = row.shape[0], window.before[2]
+    """One row that has channels last, from so many pixels `before` it on."""
+    width = row.shape[0]
     for i in range(pitch):
-        column = i - first
+        column = i - before
         if column >= 0 and column < width:
             v = cp.load(row[column], c, line=PANEL)
             put_pixel(v, held, at + i, area, whole, seen)
@@ -331,13 +328,13 @@ def bring_pixels(
 
 
 def bring_rows(
-    x: Any, held: Any, at: Any, c: Any, pitch: Any, area: Any, whole: Any, seen: Any, window: Any
+    x: Any, held: Any, at: Any, c: Any, pitch: Any, area: Any, whole: Any, seen: Any, before: Any
 ) -> None:
     """One row of 32 channels, turned in squares; what a row has too much, the next overwrites."""
     square = cp.local((SIDE, PANEL), cp.f32)
     for i in range(0, pitch, SIDE):
         for e in range(0, PANEL, SIDE):
-            turn(x, square, c, e, i - window.before[2])
+            turn(x, square, c, e, i - before)
         for k in range(SIDE):
             v = cp.load(square[k], 0, line=PANEL, fill=None)
             put_pixel(v, held, at + i + k, area, whole, seen)

@@ -176,20 +176,18 @@ def bands(target: Target, problem: Problem, p: Packing) -> Bands:
     (_, rows, columns) = problem.results
     most = min(prod(_tile(target)) // p.lines, WIDE_TILE[0])
     wraps = most <= FEW_PLACES
-    pixels = most if wraps else even_part(columns, most)
     room = target.cache_bytes // 4 // p.dtype.itemsize
     panels = p.panels(problem.group_filters)
-    wide, pitch = _row(problem, pixels, wraps)
-    band = rows
-    while band > 1 and _held(problem, band, pitch, p) > room:
-        band = -(-band // 2)
+    band, strip = _cut(problem, p, most, room)
+    pixels = most if wraps else even_part(strip, most)
+    wide = _row(problem, strip, pixels, wraps)[0]
     is_turned = problem.window.is_point and not problem.has_channels_last
     wanted = (TURNING_CUBES if is_turned else CUBES) * target.cores
-    others = problem.batch * problem.results[0] * problem.groups
+    others = problem.batch * problem.results[0] * problem.groups * -(-columns // strip)
     share = panels
     while share > 1 and _summed(problem, band * wide, share, p) * p.step > room:
         share = -(-share // 2)
-    whole = divided(problem, p, pixels, band, share, wraps)
+    whole = divided(problem, p, pixels, band, strip, share, wraps)
     if target.kind == "cpu":  # the interpreter's memory costs time
         whole = replace(
             whole,
@@ -198,7 +196,7 @@ def bands(target: Target, problem: Problem, p: Packing) -> Bands:
             sums=max(room // p.step, whole.sums),
         )
     while others * -(-rows // band) * -(-panels // share) < wanted:
-        if share > 1 and share * p.step >= band * columns // 4:
+        if share > 1 and share * p.step >= band * strip // 4:
             share = -(-share // 2)
         elif band > 1:
             band = -(-band // 2)
@@ -209,16 +207,39 @@ def bands(target: Target, problem: Problem, p: Packing) -> Bands:
     return replace(whole, band=band, panels=share)
 
 
+def _cut(problem: Problem, p: Packing, pixels: int, room: int) -> tuple[int, int]:
+    """Rows and columns of the result that a cube makes, whose part of the array fits: whole rows,
+    or strips of tiles where a row is too long, as those of signals are."""
+    _, band, columns = problem.results
+
+    def held(band: int, strip: int) -> int:
+        return _held(problem, band, _row(problem, strip, pixels, False)[1], p)
+
+    while band > 1 and held(band, columns) > room:
+        band = -(-band // 2)
+    strips = (-(-columns // n // pixels) * pixels for n in range(2, columns // pixels + 1))
+    if held(band, columns) <= room:
+        return band, columns
+    return band, next((n for n in strips if held(1, n) <= room), min(pixels, columns))
+
+
 def divided(
-    problem: Problem, p: Packing, pixels: int, band: int, share: int, wraps: bool = False
+    problem: Problem,
+    p: Packing,
+    pixels: int,
+    band: int,
+    strip: int,
+    share: int,
+    wraps: bool = False,
 ) -> Bands:
-    """Cubes of `band` rows and `share` panels, in tiles of so many pixels."""
-    wide, pitch = _row(problem, pixels, wraps)
+    """Cubes of `band` rows of `strip` columns and `share` panels, in tiles of so many pixels."""
+    wide, pitch = _row(problem, strip, pixels, wraps)
     is_long = p.line * p.dtype.itemsize >= LONG
     return Bands(
         p,
         pixels,
         band,
+        strip,
         share,
         pitch,
         _held(problem, band, pitch, p),
@@ -238,10 +259,10 @@ def has_ends(problem: Problem, p: Packing) -> bool:
     return problem.groups > 1 and problem.group_filters % p.line > 0
 
 
-def _row(problem: Problem, pixels: int, wraps: bool) -> tuple[int, int]:
+def _row(problem: Problem, strip: int, pixels: int, wraps: bool) -> tuple[int, int]:
     """Pixels of a row of tiles, and of the array that they depend on."""
-    columns, window = problem.results[2], problem.window
-    wide = columns if wraps else -(-columns // pixels) * pixels
+    window = problem.window
+    wide = strip if wraps else -(-strip // pixels) * pixels
     return wide, (wide - 1) * window.stride[2] + window.spans[2]
 
 
@@ -290,7 +311,7 @@ def squares(target: Target, problem: Problem, s: Basis) -> Squares:
     width = across * s.size
     pixels = even_part(width, WIDE_TILE[0])
     held = (down * s.size + TAPS - 1) * (width + TAPS - 1) * depth
-    bands = divided(problem, packing, pixels, down * s.size, 1)
+    bands = divided(problem, packing, pixels, down * s.size, problem.results[2], 1)
     bands = replace(bands, pitch=width + TAPS - 1, held=held)
     tile = even_part(down * across, min(prod(_tile(target)) // s.lines, WIDE_TILE[0]))
     return Squares(s, down, across, panels, pitch, tile, bands)

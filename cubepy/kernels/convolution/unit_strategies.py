@@ -37,6 +37,8 @@ CHUNK = 24 << 10
 """Bytes of weights there that stay in the first cache, of which processors with AMX have 48 KiB."""
 LEAST_SIDE = 16
 """Filters and channels of a group from which on a matrix unit multiplies them."""
+LEAST_STRIP = 128
+"""Columns of the result from which on rows are not cut."""
 SPLIT_RUN = 120
 """Cycles for 32 elements of a row of few channels."""
 SPLIT_ROW = 1 << 13
@@ -99,24 +101,23 @@ def split_runs(target: Target, problem: Problem, p: RunPacking) -> SplitRuns:
 def split_bands(target: Target, problem: Problem, p: SplitPacking) -> SplitBands:
     """The division with the least work for the busiest core, of those whose part of the array fills
     at most half of the second cache, or those of one row and as few channels as that needs."""
-    _, rows, columns = problem.results
-    window, total = problem.window, p.panels(problem.filters)
-    pitch = (columns - 1) * window.stride[2] + window.spans[2]
-    wide = row_of(columns, pitch, window)
-    taps, others = window.taps // window.kernel[0], problem.batch * problem.results[0]
+    rows, window, total = problem.results[1], problem.window, p.panels(problem.filters)
+    others = problem.batch * problem.results[0]
     most = target.cache_bytes // 2 // ROW_BYTES
+    strip, pitch = _strip(problem, most // PARTS // p.blocks)
+    wide, strips = row_of(strip, pitch, window), -(-problem.results[2] // strip)
+    taps = window.taps // window.kernel[0]
 
     def held(band: int, blocks: int) -> int:
         """Rows of 16 words."""
-        area = ((band - 1) * window.stride[1] + window.spans[1]) * pitch + beyond(window)
-        return area * blocks * PARTS
+        return _area(band, pitch, window) * blocks * PARTS
 
     blocks = next((n for n in reversed(parts_of(p.blocks)) if held(1, n) <= most), 1)
     rounds = p.parts(problem.channels) * window.kernel[0] * -(-p.blocks // blocks)
 
     def cost(band: int, panels: int) -> int:
         """Cycles."""
-        cubes = others * -(-rows // band) * -(-total // panels)
+        cubes = others * -(-rows // band) * strips * -(-total // panels)
         brought = held(band, blocks) // PARTS * SPLIT_PIXEL
         tiles = -(-band * wide // PANEL) * panels * taps * blocks * SPLIT_TILE
         weights = panels * taps * blocks * SPLIT_WEIGHTS
@@ -127,6 +128,7 @@ def split_bands(target: Target, problem: Problem, p: SplitPacking) -> SplitBands
     return SplitBands(
         p,
         band,
+        strip,
         panels,
         blocks,
         max(most, held(band, blocks)),
@@ -136,28 +138,43 @@ def split_bands(target: Target, problem: Problem, p: SplitPacking) -> SplitBands
     )
 
 
+def _strip(problem: Problem, most: int) -> tuple[int, int]:
+    """Columns of the result that a cube makes, and those of the array that they depend on: all, or
+    so few of a long row, as those of signals are, that what one depends on has `most` pixels."""
+    window, columns = problem.window, problem.results[2]
+    strip, cuts = columns, 1
+    while True:
+        pitch = (strip - 1) * window.stride[2] + window.spans[2]
+        if strip <= LEAST_STRIP or _area(1, pitch, window) <= most:
+            return strip, pitch
+        cuts += 1
+        strip = -(-columns // cuts // SIDE) * SIDE
+
+
+def _area(band: int, pitch: int, window: Window) -> int:
+    """Pixels that are brought for a band of rows."""
+    return ((band - 1) * window.stride[1] + window.spans[1]) * pitch + beyond(window)
+
+
 def unit_bands(target: Target, problem: Problem, p: Packing) -> UnitBands:
     """Bands as `split_bands` has them, of elements as they are."""
-    _, rows, columns = problem.results
-    window, total = problem.window, p.panels(problem.group_filters)
-    pitch = (columns - 1) * window.stride[2] + window.spans[2]
-    wide = row_of(columns, pitch, window)
-    taps = window.taps // window.kernel[0]
+    rows, window, total = problem.results[1], problem.window, p.panels(problem.group_filters)
     others = problem.batch * problem.results[0] * problem.groups
-    most = target.cache_bytes // 2 // ROW_BYTES
-    parts = p.parts(problem.group_channels)
+    most, parts = target.cache_bytes // 2 // ROW_BYTES, p.parts(problem.group_channels)
+    strip, pitch = _strip(problem, most // parts)
+    wide, strips = row_of(strip, pitch, window), -(-problem.results[2] // strip)
+    taps = window.taps // window.kernel[0]
 
     def held(band: int, blocks: int) -> int:
         """Pixels of a block of channels."""
-        area = ((band - 1) * window.stride[1] + window.spans[1]) * pitch + beyond(window)
-        return area * blocks
+        return _area(band, pitch, window) * blocks
 
     blocks = next((n for n in reversed(parts_of(parts)) if held(1, n) <= most), 1)
     rounds = window.kernel[0] * -(-parts // blocks)
 
     def cost(band: int, panels: int) -> int:
         """Cycles."""
-        cubes = others * -(-rows // band) * -(-total // panels)
+        cubes = others * -(-rows // band) * strips * -(-total // panels)
         tiles = -(-band * wide * p.step // PANEL**2) * panels * taps * blocks * UNIT_TILE
         weights = panels * taps * blocks * UNIT_WEIGHTS
         each = rounds * (held(band, blocks) * UNIT_PIXEL + tiles + weights) + START
@@ -168,6 +185,7 @@ def unit_bands(target: Target, problem: Problem, p: Packing) -> UnitBands:
     return UnitBands(
         p,
         band,
+        strip,
         panels,
         blocks,
         max(most, held(band, blocks)),

@@ -28,17 +28,18 @@ from cubepy.record import dataclass
 class UnitBands:
     """How a convolution is divided.
 
-    A cube makes `band` rows with `panels` panels of weights, and brings `blocks` blocks of 32
-    channels at a time. It has room for `held` pixels of a block, and for the `sums` of so many
-    pixels. Weights are multiplied in a `chunk` of so many blocks and rows of the window at a time.
-    `has_ends`: the last line of a group's filters reaches into the next group's.
+    A cube makes `band` rows of `strip` pixels with `panels` panels of weights, and brings `blocks`
+    blocks of 32 channels at a time. It has room for `held` pixels of a block, and for the `sums` of
+    so many pixels. Weights are multiplied in a `chunk` of so many blocks and rows of the window at
+    a time. `has_ends`: the last line of a group's filters reaches into the next group's.
 
     A kernel is compiled for `compiled`, without what depends on the batch, the channels and the
-    number of cores: `band`, `panels` and `blocks` are arguments.
+    number of cores: `band`, `strip`, `panels` and `blocks` are arguments.
     """
 
     packing: Packing
     band: int
+    strip: int
     panels: int
     blocks: int
     held: int
@@ -54,7 +55,7 @@ class UnitBands:
     @property
     def compiled(self) -> UnitBands:
         """What a kernel is compiled for."""
-        return replace(self, band=0, panels=0, blocks=0)
+        return replace(self, band=0, strip=0, panels=0, blocks=0)
 
 
 @cp.cube
@@ -66,13 +67,14 @@ def convolve_units(
     extras: Any,
     groups: int,
     band: int,
+    strip: int,
     panels_each: int,
     blocks: int,
     window: cp.Comptime[Window],
     epilogue: cp.Comptime[Callable[..., Any] | None],
     t: cp.Comptime[UnitBands],
 ) -> None:
-    """A cube for each `band` of rows by `panels_each` panels of filters; arrays as in
+    """A cube for each `band` of rows of a `strip` of columns by `panels_each` panels; arrays as in
     `convolve_bands`, `panels` as rows of 64 bytes."""
     p = t.packing
     filters, results = out_extents(out, t)
@@ -82,13 +84,15 @@ def convolve_units(
     shares, bands = (per_group + panels_each - 1) // panels_each, (results[1] + band - 1) // band
     share, rest = cp.CUBE_POS % (groups * shares), cp.CUBE_POS // (groups * shares)
     y0, rest = rest % bands * band, rest // bands
+    strips = (results[2] + strip - 1) // strip
+    x0, rest = rest % strips * strip, rest // strips
     z, n = rest % results[0], rest // results[0]
     group, first = share // shares, share % shares * panels_each
     count, rows = min(panels_each, per_group - first), min(band, results[1] - y0)
     held = cp.shared((t.held, PANEL), p.factors)
     sums = cp.shared((t.sums, p.step), cp.f32)
-    pitch = (results[2] - 1) * window.stride[2] + window.spans[2]
-    wide = row_of(results[2], pitch, window)
+    pitch = (strip - 1) * window.stride[2] + window.spans[2]
+    wide = row_of(strip, pitch, window)
     area = ((band - 1) * window.stride[1] + window.spans[1]) * pitch + beyond(window)
     parts = (channels + PANEL - 1) // PANEL
     rounds = (parts + blocks - 1) // blocks * window.kernel[0]
@@ -99,7 +103,8 @@ def convolve_units(
         a, block = turn % window.kernel[0], turn // window.kernel[0] * blocks
         lengths = rows, wide, pitch, area, min(blocks, parts - block)
         depth = z * window.stride[0] + a * window.dilation[0] - window.before[0]
-        bring(source, held, (depth, y0 * window.stride[1], block * PANEL), lengths, window, t)
+        corner = depth, y0 * window.stride[1], x0 * window.stride[2], block * PANEL
+        bring(source, held, corner, lengths, window, t)
         for panel in range(count):
             number = (group * per_group + first + panel) * parts + block
             tap = number * window.taps + a * (window.kernel[1] * window.kernel[2])
@@ -108,7 +113,7 @@ def convolve_units(
             if turn == rounds - 1:
                 f0 = (first + panel) * p.step
                 own, f = min(p.step, group_filters - f0), group * group_filters + f0
-                place, extents = (n, z, y0, 0, f, own), (rows, wide, results[2])
+                place, extents = (n, z, y0, x0, f, own), (rows, wide, min(strip, results[2] - x0))
                 finish_rows(kept, result, place, extents, biases, extras, epilogue, t)
 
 
@@ -124,7 +129,7 @@ def finish_rows(
 ) -> None:
     """Store the sums of some rows; `extents`: how many, and pixels of a row of sums, and of the
     result."""
-    n, z, y0, _, f0, count = place
+    n, z, y0, x0, f0, count = place
     rows, wide, width = extents
     p = t.packing
     for y in range(rows):
@@ -135,10 +140,10 @@ def finish_rows(
                 if len(biases):
                     v = v + cp.load(biases[0], f0, line=p.step, fill=None)
                 if epilogue is not None:
-                    v = applied_along(epilogue, v, (n, f0, z, y0 + y, i), 1, extras)
-                cp.store(result[z, y0 + y, i], f0, v, whole=True)
+                    v = applied_along(epilogue, v, (n, f0, z, y0 + y, x0 + i), 1, extras)
+                cp.store(result[z, y0 + y, x0 + i], f0, v, whole=True)
         else:
-            at = n, z, y0 + y, 0, f0, count
+            at = n, z, y0 + y, x0, f0, count
             finish(row, result, at, width, biases, extras, epilogue, t)
 
 
@@ -155,9 +160,10 @@ def channels_of(x: Any, begin: Any, end: Any, t: Any) -> Any:
 def bring(x: Any, held: Any, corner: Any, lengths: Any, window: Any, t: Any) -> None:
     """The rows that a band depends on, with zeros around, 32 channels by 32.
 
-    `corner`: the depth and the row of the padded array that the band begins at, and the channel.
+    `corner`: the depth, the row and the column of the padded array that the band begins at, and the
+    channel.
     """
-    depth, top, c0 = corner
+    depth, top, left, c0 = corner
     rows, _, pitch, area, blocks = lengths
     height = x.shape[1] if t.has_channels_last else x.shape[2]
     deep = x.shape[0] if t.has_channels_last else x.shape[1]
@@ -168,9 +174,9 @@ def bring(x: Any, held: Any, corner: Any, lengths: Any, window: Any, t: Any) -> 
             c = c0 + block * PANEL
             if inside and y >= 0 and y < height:
                 if t.has_channels_last:
-                    bring_pixels(x[depth, y], own, c, pitch, window)
+                    bring_pixels(x[depth, y], own, c, pitch, window.before[2] - left)
                 else:
-                    bring_rows(x[:, depth, y], own, c, pitch, window)
+                    bring_rows(x[:, depth, y], own, c, pitch, window.before[2] - left)
             else:
                 clear(own, 0, pitch)
 
@@ -181,9 +187,8 @@ def clear(held: Any, begin: Any, end: Any) -> None:
         cp.store(held[i], 0, cp.Line[held.dtype, PANEL](0), whole=True)
 
 
-def bring_pixels(row: Any, held: Any, c: Any, pitch: Any, window: Any) -> None:
-    """One row that has channels last."""
-    before = window.before[2]
+def bring_pixels(row: Any, held: Any, c: Any, pitch: Any, before: Any) -> None:
+    """One row that has channels last, from so many pixels `before` it on."""
     begin = min(max(before, 0), pitch)
     end = max(begin, min(pitch, row.shape[0] + before))
     clear(held, 0, begin)
@@ -192,10 +197,10 @@ def bring_pixels(row: Any, held: Any, c: Any, pitch: Any, window: Any) -> None:
     clear(held, end, pitch)
 
 
-def bring_rows(x: Any, held: Any, c: Any, pitch: Any, window: Any) -> None:
+def bring_rows(x: Any, held: Any, c: Any, pitch: Any, before: Any) -> None:
     """One row of 32 channels, turned in squares; what a row has too much, the next overwrites."""
     for i in range(0, pitch, SIDE):
-        pairs = tuple(pair_of(x, c + 2 * k, i - window.before[2]) for k in range(SIDE))
+        pairs = tuple(pair_of(x, c + 2 * k, i - before) for k in range(SIDE))
         found = transposed(pairs)
         for k in cp.unroll(range(SIDE)):
             cp.store(held[i + k], 0, cp.bitcast(found[k], held.dtype), whole=True)

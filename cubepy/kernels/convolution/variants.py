@@ -31,7 +31,7 @@ def others(first: Bands, problem: Problem, scratch_bytes: int) -> Mapping[str, B
         rows = max(1, min(int(t.band * band), problem.results[1]))
         most = t.packing.panels(problem.group_filters)
         share = max(1, min(int(t.panels * panels), most))
-        found = divided(problem, t.packing, pixels, rows, share, t.wraps)
+        found = divided(problem, t.packing, pixels, rows, t.strip, share, t.wraps)
         elements = found.held + found.sums * t.packing.step
         fits = SCRATCH_SHARE * elements * t.packing.dtype.itemsize <= scratch_bytes
         return found if fits else t
