@@ -144,3 +144,22 @@ def test_addresses_of_a_gpu_are_specialised_on_their_alignment(monkeypatch: pyte
         np.testing.assert_array_equal(kernels.sum(x, 0).numpy(), x.numpy().sum(0))
         np.testing.assert_array_equal(kernels.sum(x, 1).numpy(), x.numpy().sum(1))
         np.testing.assert_array_equal(kernels.map(lambda v: v * 2, x).numpy(), x.numpy() * 2)
+
+
+def test_messages_name_arrays_by_their_shapes():
+    """As where a function has its parameters in another order than one thinks."""
+    x = np.ones((20, 768), np.float32)
+    calls = (
+        lambda: cp.kernels.layer_norm(x, x[0], x[0]),
+        lambda: cp.kernels.sum(x, x),
+        lambda: cp.kernels.topk(x, x[0]),
+        lambda: cp.kernels.max_pool2d(x, x[0]),
+    )
+    for call in calls:
+        with pytest.raises(cp.Error) as found:
+            call()
+        text = str(found.value)
+        assert "an array of shape (" in text and "..." not in text and len(text) < 800
+    with pytest.raises(cp.Error) as found:
+        cp.kernels.max_pool2d(x, ["window"] * 1000)
+    assert len(str(found.value)) < 800

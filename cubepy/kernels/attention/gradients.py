@@ -44,7 +44,7 @@ from cubepy.kernels.attention.views import (
     without_column,
 )
 from cubepy.kernels.attention.window import Sides, checked_window, reach_of
-from cubepy.kernels.calls.arguments import refused, wrong
+from cubepy.kernels.calls.arguments import refused, shown, wrong
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
@@ -91,7 +91,7 @@ def attention_grad(
     `LaunchTypeError` for dtypes that do not.
     """
     if scale is not None and not isinstance(scale, int | float):
-        raise refused("attention_grad", "scale", f"is {scale!r}; it takes a number", "")
+        raise refused("attention_grad", "scale", f"is {shown(scale)}; it takes a number", "")
 
     sides = bool(causal), checked_window("attention_grad", window)
 

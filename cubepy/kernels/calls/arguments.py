@@ -18,6 +18,15 @@ def wrong(function: str, reason: str, suggestion: str = "") -> Error:
     return fail("E601", function=function, reason=reason, suggestion=suggestion)
 
 
+def shown(value: Any) -> str:
+    """A value as messages name it: an array by its shape, all else by its first characters."""
+    extents = tuple(getattr(value, "shape", ()))
+    text = f"an array of shape {extents}" if extents else repr(value)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+
+
+LONGEST = 80
+"""Characters of a value in a message."""
 _PLAIN = frozenset({type(None), bool, int, str, DType, FunctionValue, PartialValue})
 """Classes of parameters that equality and the class identify."""
 
@@ -37,7 +46,7 @@ def exact(function: str, value: Any) -> Any:
         if hasattr(cls, "__index__") and not issubclass(cls, Integral):
             raise TypeError
     except TypeError:
-        reason = f"{value!r} is no value of any of its parameters"
+        reason = f"{shown(value)} is no value of any of its parameters"
         raise fail("E602", function=function, reason=reason, suggestion="") from None
     return comptime_type(value), value
 
@@ -48,11 +57,11 @@ def numbers_of(function: str, name: str, axes: int, value: Any, least: int) -> l
     try:
         found = [index(v) for v in values]
     except TypeError:
-        raise refused(function, name, f"is {value!r}; it takes integers", "") from None
+        raise refused(function, name, f"is {shown(value)}; it takes integers", "") from None
     if len(found) == 1:
         found *= axes
     if len(found) != axes or min(found) < least:
-        reason = f"`{name}` is {value!r}; it takes 1 or {axes} integers, each {least} or more"
+        reason = f"`{name}` is {shown(value)}; it takes 1 or {axes} integers, each {least} or more"
         raise wrong(function, reason)
     return found
 
@@ -62,7 +71,7 @@ def pairs_of(function: str, name: str, axes: int, value: Any) -> list[tuple[int,
     if not isinstance(value, Sequence) or not any(isinstance(v, Sequence) for v in value):
         return [(n, n) for n in numbers_of(function, name, axes, value, 0)]
     if len(value) != axes or any(not isinstance(v, Sequence) or len(v) != 2 for v in value):
-        raise wrong(function, f"`{name}` is {value!r}", f"{axes} pairs (before, after)")
+        raise wrong(function, f"`{name}` is {shown(value)}", f"{axes} pairs (before, after)")
     return [(v[0], v[1]) for v in (numbers_of(function, name, 2, pair, 0) for pair in value)]
 
 
@@ -80,7 +89,7 @@ def normal_axis(function: str, rank: int, axis: Any, name: str = "axis") -> int:
     try:
         found = index(axis)
     except TypeError:
-        raise refused(function, name, f"is {axis!r}; it takes ints", "") from None
+        raise refused(function, name, f"is {shown(axis)}; it takes ints", "") from None
     if not -rank <= found < rank:
         raise wrong(function, f"axis {found} is out of bounds for an array of {rank} axes")
     return found % rank

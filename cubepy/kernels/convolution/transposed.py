@@ -18,7 +18,7 @@ from typing import Any
 from cubepy.array.memory import Memory
 from cubepy.errors import fail
 from cubepy.ir.types import Kind
-from cubepy.kernels.calls.arguments import numbers_of, refused, wrong
+from cubepy.kernels.calls.arguments import numbers_of, refused, shown, wrong
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
@@ -220,7 +220,7 @@ def extents_of(function: str, name: str, given: Any) -> tuple[int, ...]:
     try:
         return tuple(index(n) for n in given)
     except TypeError:
-        raise refused(function, name, f"is {given!r}; it takes integers", "") from None
+        raise refused(function, name, f"is {shown(given)}; it takes integers", "") from None
 
 
 def check_transposed(

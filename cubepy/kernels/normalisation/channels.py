@@ -9,7 +9,7 @@ from typing import Any
 
 from cubepy.array.memory import Memory
 from cubepy.frontend.signature import comptime_key
-from cubepy.kernels.calls.arguments import refused, wrong
+from cubepy.kernels.calls.arguments import refused, shown, wrong
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.epilogues import with_bounds
 from cubepy.kernels.calls.libraries import Shape
@@ -110,7 +110,7 @@ def group_norm(
     parts of `x`, which is [n, channels, ...]. See `batch_norm`.
     """
     if not isinstance(num_groups, int):
-        raise refused("group_norm", "num_groups", f"is {num_groups!r}; it takes an int", "")
+        raise refused("group_norm", "num_groups", f"is {shown(num_groups)}; it takes an int", "")
     return _group_norm("group_norm", x, num_groups, weight, bias, eps, (prologue, epilogue), out)
 
 

@@ -12,7 +12,7 @@ from cubepy.array.memory import Memory
 from cubepy.frontend.signature import comptime_key
 from cubepy.ir.types import i32
 from cubepy.jit.grid import Fixed, Over
-from cubepy.kernels.calls.arguments import axis_or_dim, normal_axis, refused, wrong
+from cubepy.kernels.calls.arguments import axis_or_dim, normal_axis, refused, shown, wrong
 from cubepy.kernels.calls.axes import Axis, merged, seen
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.cubes import add
@@ -181,7 +181,7 @@ def _shape(function: str, given: Any) -> tuple[int, ...]:
         values = given if isinstance(given, Sequence) else (given,)
         return tuple(index(n) for n in values)
     except TypeError:
-        what = f"is {given!r}; it takes integers"
+        what = f"is {shown(given)}; it takes integers"
         raise refused(function, "normalized_shape", what, "") from None
 
 

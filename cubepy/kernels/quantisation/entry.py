@@ -7,7 +7,7 @@ from typing import Any
 
 from cubepy.array.memory import Memory
 from cubepy.ir.types import DType, f32, f64, find_dtype, i32
-from cubepy.kernels.calls.arguments import axis_or_dim, refused, wrong
+from cubepy.kernels.calls.arguments import axis_or_dim, refused, shown, wrong
 from cubepy.kernels.calls.call import run
 from cubepy.kernels.calls.libraries import Library, Shape, libraries_agree, library_of
 from cubepy.kernels.calls.plans import Planner, Plans
@@ -122,7 +122,7 @@ def _arrays(function: str, first: str, given: tuple[Any, ...]) -> tuple[Library,
 def _value(function: str, name: str, v: Any, kind: DType) -> Any:
     value = v if isinstance(v, bool | int | float) else v.item()
     if kind is i32 and (not isinstance(value, int) or abs(value) >= 2**31):
-        raise refused(function, name, f"is {v!r}; it takes integers of 32 bits", "")
+        raise refused(function, name, f"is {shown(v)}; it takes integers of 32 bits", "")
     return float(value) if kind is f64 else value
 
 

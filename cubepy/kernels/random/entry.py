@@ -12,7 +12,7 @@ from typing import Any
 from cubepy.array.memory import Memory
 from cubepy.ir.types import DType, Kind, bool_, f32, f64, find_dtype, i64, u32
 from cubepy.jit.grid import Over
-from cubepy.kernels.calls.arguments import refused, wrong
+from cubepy.kernels.calls.arguments import refused, shown, wrong
 from cubepy.kernels.calls.call import run
 from cubepy.kernels.calls.cubes import is_wide
 from cubepy.kernels.calls.libraries import Library, Shape, arrays_on, library_of, serving_numpy
@@ -141,9 +141,9 @@ def _number(function: str, name: str, value: Any) -> float:
     try:
         found = float(value)
     except (TypeError, ValueError):
-        raise refused(function, name, f"is {value!r}; it takes a number", "") from None
+        raise refused(function, name, f"is {shown(value)}; it takes a number", "") from None
     if not isfinite(found):
-        raise wrong(function, f"`{name}` is {value!r}; it takes finite numbers")
+        raise wrong(function, f"`{name}` is {shown(value)}; it takes finite numbers")
     return found
 
 
@@ -172,7 +172,7 @@ def _shape(function: str, shape: Any, out: Any) -> tuple[int, ...]:
     try:
         found = tuple(index(n) for n in (shape if isinstance(shape, Sequence) else (shape,)))
     except TypeError:
-        raise refused(function, "shape", f"is {shape!r}; it takes integers", "") from None
+        raise refused(function, "shape", f"is {shown(shape)}; it takes integers", "") from None
     if any(n < 0 for n in found):
         raise wrong(function, f"`shape` is {shape!r}, which has a negative extent")
     return found

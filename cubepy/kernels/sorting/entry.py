@@ -11,7 +11,7 @@ from cubepy.array.memory import Memory
 from cubepy.autotune.space import anchor
 from cubepy.ir.types import bool_, i64, u8
 from cubepy.jit.grid import Over
-from cubepy.kernels.calls.arguments import axis_or_dim, normal_axis, refused, wrong
+from cubepy.kernels.calls.arguments import axis_or_dim, normal_axis, refused, shown, wrong
 from cubepy.kernels.calls.axes import Axis, merged, seen
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.libraries import Shape
@@ -85,7 +85,7 @@ def topk(
     try:
         wanted = index(k)
     except TypeError:
-        raise refused("topk", "k", f"is {k!r}; it takes an int", "") from None
+        raise refused("topk", "k", f"is {shown(k)}; it takes an int", "") from None
     return _sort("topk", x, axis, wanted, bool(largest), out)
 
 
