@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import cubepy as cp
+from cubepy import kernels
 from cubepy.ir.types import bf16, f32, f64, i32
 from cubepy.kernels.calls.inspection import record
 from cubepy.kernels.matmul.problem import COLUMNS, ROWS, Problem
@@ -18,6 +20,7 @@ from cubepy.kernels.matmul.thin import Thin
 from cubepy.kernels.matmul.variants import others
 from cubepy.kernels.matmul.vectors import Vectors, multiply_vectors
 from cubepy.targets import cuda_target, parse_target
+from tests.guarded import Guarded
 from tests.optional import require_package
 
 RNG = np.random.default_rng(5)
@@ -160,3 +163,27 @@ def test_f16_is_summed_in_f32():
     (launch,) = launches("f16[4,512]", "f16[512,64]", parse_target("opencl"))
     assert launch.arguments["t"].sums is f32
     assert launch.arguments["t"].line == 8
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "f2", ml_dtypes.bfloat16, "i4"])
+@pytest.mark.parametrize("layout", ["rows", "columns", "apart"])
+def test_few_columns_of_long_rows(dtype: Any, layout: str):
+    """Rows are multiplied as they lie; columns are copied where they are not dense."""
+    rng = np.random.default_rng()
+    for m, k, n in ((17, 128, 1), (100, 300, 3), (1000, 131, 8), (33, 2048, 5)):
+        a = (8 * rng.standard_normal((m, k))).astype(dtype)
+        b = (8 * rng.standard_normal((k, n))).astype(dtype)
+        bias = (8 * rng.standard_normal(n)).astype(dtype)
+        if layout == "columns":
+            b = np.ascontiguousarray(b.T).T
+        elif layout == "apart":
+            b = np.repeat(b, 2, 1)[:, ::2]
+        exact = a.astype("f8") @ b.astype("f8") + bias.astype("f8")
+        largest = abs(a.astype("f8")) @ abs(b.astype("f8")) + abs(bias.astype("f8"))
+        rounding = {2: 2.0**-8 if a.dtype.itemsize == 2 and dtype != "f2" else 2.0**-11}
+        bound = (k + 4) * (2.0**-53 if dtype == "f8" else 2.0**-24) * largest
+        bound = bound + rounding.get(a.dtype.itemsize, 0.0) * abs(exact)
+        out = Guarded((m, n), a.dtype)
+        kernels.matmul(a, b, bias=bias, out=out.array)
+        assert out.is_fenced
+        assert (abs(out.array.astype("f8") - exact) <= bound).all()

@@ -35,6 +35,7 @@ from cubepy.kernels.matmul.problem import (
 )
 from cubepy.kernels.matmul.split import Split, multiply_split
 from cubepy.kernels.matmul.strategies import (
+    FEW,
     InBlocks,
     OnCpus,
     choose,
@@ -53,6 +54,7 @@ from cubepy.kernels.matmul.streams import (
 from cubepy.kernels.matmul.units import Units, multiply_units
 from cubepy.kernels.matmul.variants import others, problem_key
 from cubepy.kernels.quantisation.operand import Quantised
+from cubepy.kernels.transposition.entry import copy_transposed
 from cubepy.record import dataclass
 from cubepy.targets import Target
 
@@ -66,6 +68,8 @@ _NAMES = "a", "b", "bias"
 LEAST_K, MOST_WHOLE, REST = 1 << 11, 1 << 12, 16
 """A k from which on it is cut to a multiple of a power of two where it has no equal parts: of the
 largest one, at most, that leaves a rest of less than this part of it."""
+FEW_COLUMNS, LONG_K = 8, 128
+"""Columns up to which, and elements of k from which on, CPUs make dot products of rows."""
 _KERNELS = {Blocks: multiply_blocks, Units: multiply_units, Split: multiply_split}
 
 
@@ -277,7 +281,7 @@ def _seen(x: Memory, a: Memory | Factor, b: Memory | Factor) -> Memory:
 
 def multiply(planner: Planner, p: Product) -> None:
     """Add the launches of a product."""
-    p = _turned_if_better(_merged(p))
+    p = _turned_if_better(planner, _merged(p))
     if p.scales:
         from cubepy.kernels.matmul.quantised import with_scales
 
@@ -404,14 +408,33 @@ def _without(values: tuple[int, ...]) -> tuple[int, ...]:
     return (*values[:-3], *values[-2:])
 
 
-def _turned_if_better(p: Product) -> Product:
-    """The transposed product, where that has long rows: one column, or columns dense in memory."""
+def _turned_if_better(planner: Planner, p: Product) -> Product:
+    """The transposed product, where that has long rows: one column, or columns dense in memory; or
+    on CPUs few columns, whose lines would be mostly empty."""
     if p.epilogue is not None:
         return p
     narrow = p.out.shape[-1] == 1 and p.out.shape[-2] > 1
+    if not narrow and is_cpu(planner.target) and _has_few_columns(p):
+        narrow, p = True, replace(p, b=_dense_columns(planner, p.b))
     if not narrow and (is_dense(p.out, -1) or not is_dense(p.out, -2)):
         return p
     return _turned(replace(p, a=turned(p.b), b=turned(p.a)))
+
+
+def _has_few_columns(p: Product) -> bool:
+    """Whether dot products of long rows and few columns make the result."""
+    rows, columns = p.out.shape[-2:]
+    is_tall = columns <= FEW_COLUMNS and rows > FEW and p.a.shape[-1] >= LONG_K
+    return is_tall and is_dense(p.a, -1) and (len(p.b.shape) == 2 or is_dense(p.b, -2))
+
+
+def _dense_columns(planner: Planner, b: Memory) -> Memory:
+    """A matrix, or a copy of it, whose columns are dense."""
+    if is_dense(b, -2):
+        return b
+    dense = planner.scratch(turned(b).shape, b.dtype)
+    copy_transposed(planner, turned(b), dense)
+    return turned(dense)
 
 
 def _turned(p: Product) -> Product:
