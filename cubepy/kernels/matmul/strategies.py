@@ -228,6 +228,7 @@ def units(target: Target, problem: Problem) -> Units | None:
         problem.sums,
         is_finished=problem.is_finished,
         is_direct=has_unit
+        and problem.left == ROWS
         and problem.has_dense_rows
         and (problem.k * size % ROW_BYTES == 0 or problem.n <= FEW_PANELS * PANEL),
         has_unit=has_unit,
