@@ -30,7 +30,8 @@ SHORT_ROW = 7
 class Packing:
     """Weights in panels: for each `lines` lines of `line` filters, for each part of `depth`
     channels, for each tap, one line after the other for each channel. Zeros stand for the channels
-    that the last part lacks; lanes beyond the last filter are of no use.
+    that the last part lacks; lanes beyond the last filter repeat it: numbers below the smallest
+    normal one, which memory may hold otherwise, take processors a hundred times as long.
 
     `dtype`: of sums, `factors`: of what is multiplied. Where that has half the bits, each line has
     two channels, which lie beside each other for each filter, as `cp.dot` and matrix units take
@@ -134,8 +135,8 @@ def pack_weights(
     near = cp.shared((t.word * t.line, t.line), t.factors)
     at = cp.CUBE_POS * (extents[0] * extents[1] * extents[2] * t.depth * t.step)
     end = min(c0 + t.depth, channels)
-    for line in range((own.shape[0] + t.line - 1) // t.line):
-        some, place = own[line * t.line :], at + line * (t.line * t.word)
+    for line in range(t.lines):
+        some, place = own[min(line * t.line, own.shape[0] - 1) :], at + line * (t.line * t.word)
         for z in range(extents[0]):
             for y in range(extents[1]):
                 row = (z * extents[1] + y) * extents[2]
@@ -178,10 +179,10 @@ def pack_each(weight: Any, into: Any, c0: Any, end: Any, t: Any) -> None:
     for c in range(t.depth):
         for x in range(weight.shape[2]):
             tap = into[x * (t.depth * t.step) + c // t.word * (t.word * t.step) + c % t.word :]
-            for f in range(weight.shape[0]):
+            for f in range(t.line):
                 v = t.factors(0)
                 if c0 + c < end:
-                    v = t.factors(weight[f, c0 + c, x])
+                    v = t.factors(weight[min(f, weight.shape[0] - 1), c0 + c, x])
                 tap[f * t.word] = v
 
 

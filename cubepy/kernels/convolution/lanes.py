@@ -70,11 +70,12 @@ def channels_of(lanes: int, filters: int, channels: int, number: int) -> tuple[i
 @cp.cube
 def pack_lanes(weight: cp.Tensor, panels: cp.Tensor, t: cp.Comptime[Lanes]) -> None:
     """Weights [filter, channel, depth, row, column] as lines of filters; a cube for each line, in
-    the order depth, row, channel, column. Lanes without a filter are not set."""
+    the order depth, row, channel, column. Lanes without a filter have the last one, as those of
+    `blocks.Packing` have."""
     f0, (deep, rows, columns) = cp.CUBE_POS * t.step, weight.shape[2:]
     at = cp.CUBE_POS * (deep * rows * columns * t.packing.depth * t.packing.line)
-    for f in range(min(t.step, weight.shape[0] - f0)):
-        filter = weight[f0 + f]
+    for f in range(t.packing.line):
+        filter = weight[min(f0 + f, weight.shape[0] - 1)]
         for z in range(deep):
             for y in range(rows):
                 for c in range(t.packing.depth):
@@ -119,6 +120,8 @@ def convolve_lanes(
     held = cp.shared(t.held * t.packing.line, t.packing.dtype)
     near = cp.shared((t.packing.line, t.packing.line), t.packing.dtype)
     sums = cp.shared((t.sums, t.packing.line), t.packing.dtype)
+    for k in range(t.packing.line):  # lanes without a channel
+        cp.store(near[k], 0, cp.Line[t.packing.dtype, t.packing.line](0), whole=True)
     high = (rows - 1) * window.stride[1] + window.spans[1]
     corner = top * window.stride[1] - window.before[1], left * window.stride[2] - window.before[2]
     count, area = min(each, lines - first), high * pitch
