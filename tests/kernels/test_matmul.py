@@ -13,6 +13,7 @@ import cubepy as cp
 from cubepy.ir.types import bf16, f32
 from cubepy.kernels.calls.inspection import record
 from cubepy.kernels.matmul import entry, strategies
+from cubepy.kernels.matmul.problem import ROWS
 from cubepy.lang.annotations import spec
 from cubepy.runtimes.cpu.device import cpu_device
 from cubepy.targets import parse_target
@@ -228,7 +229,7 @@ def test_short_integers_in_steps(dtype: str, layouts: str, small_steps: list[Any
         np.testing.assert_array_equal(found, 2 * exact - 3)
     for k, t in enumerate(small_steps):
         assert t is None or t.has_unit == (has_tiles() and t.rows == 32)
-        assert t is None or t.is_direct == (t.has_unit and left == "rows" and k not in (2, 3))
+        assert t is None or t.is_direct == (t.has_unit and t.left == ROWS and k not in (2, 3))
 
 
 @BOTH
