@@ -211,11 +211,11 @@ def rows(random: Callable[..., Any]) -> Pairs:
             "softmax": (lambda x=x: k.softmax(x, -1), lambda x=x: t.softmax(x, -1)),
             "log_softmax": (lambda x=x: k.log_softmax(x, -1), lambda x=x: t.log_softmax(x, -1)),
             "layer_norm": (
-                lambda x=x, w=w, b=b: k.layer_norm(x, w, b),
+                lambda x=x, w=w, b=b, n=size: k.layer_norm(x, n, w, b),
                 lambda x=x, w=w, b=b, n=size: f.layer_norm(x, (n,), w, b),
             ),
             "rms_norm": (
-                lambda x=x, w=w: k.rms_norm(x, w),
+                lambda x=x, w=w, n=size: k.rms_norm(x, n, w),
                 lambda x=x, w=w, n=size: f.rms_norm(x, (n,), w),
             ),
             "argmax": (lambda x=x: k.argmax(x, -1), lambda x=x: x.argmax(-1)),

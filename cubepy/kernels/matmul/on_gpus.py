@@ -122,6 +122,7 @@ def launch_pipelined(planner: Planner, problem: Problem, p: Product, t: Pipeline
     b = p.b if t.right_turned else turned(p.b)
     clusters = min(planner.target.multiprocessors // t.cluster, waves.count(problem, t))
     cubes = clusters * t.cluster
+    t = replace(t, has_bias_row=t.result.itemsize == 2 and any(map(is_row, p.biases)))
     kernel = multiply_by_elements if t.by_elements else multiply_pipelined
     planner.launch(
         kernel.configure(cubes_per_sm=1, cluster=t.cluster),
@@ -136,6 +137,11 @@ def launch_pipelined(planner: Planner, problem: Problem, p: Product, t: Pipeline
         epilogue=p.epilogue,
         t=t,
     )
+
+
+def is_row(bias: Memory) -> bool:
+    """Whether all rows of a matrix are the same memory."""
+    return bias.shape[-2] == 1 or bias.strides[-2] == 0
 
 
 def launch_sum_of_parts(

@@ -34,6 +34,7 @@ class Pipelined:
     only within a stage, as it does so with fewer bits; stages are added in f32. `by_elements`:
     results leave one by one, where the copy engine cannot store them. The tiles of the cubes of a
     `cluster` are below each other, and each copies a part of the right factor for all of them.
+    `has_bias_row`: the bias is one for each column, and units read theirs once for a tile.
     """
 
     height: int
@@ -50,6 +51,7 @@ class Pipelined:
     is_finished: bool
     by_elements: bool = False
     cluster: int = 1
+    has_bias_row: bool = False
 
     @property
     def consumers(self) -> int:
@@ -164,11 +166,12 @@ class Staging:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """What is done with sums before they are stored."""
+    """What is done with sums before they are stored; `row`: a unit's share of a row of biases."""
 
     biases: Any
     extras: Any
     epilogue: Any
+    row: Any = ()
 
 
 def allocate(t: Any) -> Staging:
@@ -390,9 +393,28 @@ def multiply_tiles(
         where, row, column = corner(cp.u32(tile), down, across, extents, t)
         sums, place = sum_tile(steps, memory, x0, y0, place, unit, t)
         corners = where, row + pipelines.ROWS * me, column
-        store_tile(leave, sums, corners, extents, memory.out, me, unit, finish, t)
+        biases = row_of_biases(finish.biases, where, column, unit, t)
+        last = Finish(finish.biases, finish.extras, finish.epilogue, biases)
+        store_tile(leave, sums, corners, extents, memory.out, me, unit, last, t)
     if unit == 0:
         cp.cuda.bulk_wait(0, read=True)
+
+
+def row_of_biases(biases: Any, where: Any, column: Any, unit: Any, t: Any) -> Any:
+    """The biases of the columns of which a unit has sums, if they are a row; of those behind the
+    last column that one's. None is read conditionally, so that all are under way together."""
+    if not t.has_bias_row:
+        return ()
+    row, first = biases[0][(*where, 0)], column + unit % 4 * 2
+    last = row.shape[0] - 1
+    held = cp.local(t.width // 4, row.dtype)
+    if column + t.width <= row.shape[0]:
+        for k in cp.unroll(range(t.width // 8)):
+            cp.store(held, 2 * k, cp.load(row, first + 8 * k, line=2, fill=None), whole=True)
+    else:
+        for k in cp.unroll(range(t.width // 4)):
+            held[k] = row[min(first + k // 2 * 8 + k % 2, last)]
+    return held
 
 
 def factors(memory: Any, me: Any) -> Any:
@@ -486,7 +508,7 @@ def stage_chunk(
     t: Any,
 ) -> None:
     """Convert the sums of the columns from `first` on, and put them where a box is stored from."""
-    if t.is_finished:
+    if t.is_finished and reads_elements(finish, t):
         corner = corners[1], corners[2] + first
         inside = corner[0] + pipelines.ROWS <= extents[-2]
         inside = inside and corner[1] + t.chunk <= extents[-1]
@@ -496,6 +518,11 @@ def stage_chunk(
             put_chunk(staged, sums, corners, extents, first, chunk, me, unit, finish, False, t)
     else:
         put_chunk(staged, sums, corners, extents, first, chunk, me, unit, finish, False, t)
+
+
+def reads_elements(finish: Any, t: Any) -> bool:
+    """Whether results depend on arrays that are read for each of them."""
+    return not t.has_bias_row or finish.epilogue is not None
 
 
 def put_chunk(
@@ -517,11 +544,14 @@ def put_chunk(
     for j in cp.unroll(range(t.chunk // 4)):
         i = down + lane // 4 + j % 2 * 8
         v = sums[first // 2 + 2 * j : first // 2 + 2 * j + 2]
+        if t.has_bias_row:
+            v = v + cp.load(finish.row, first // 4 + j // 2 * 2, line=2, fill=None)
         pair = cp.Line[t.result, 2](v)
-        if t.is_finished:
+        if t.is_finished and reads_elements(finish, t):
+            biases = () if t.has_bias_row else finish.biases
             index = (*corners[0], corners[1] + i, corners[2] + first + j // 2 * 8 + lane % 4 * 2)
             if is_inside or (index[-2] < extents[-2] and index[-1] < extents[-1]):
-                v = finished(v, index, finish.biases, finish.extras, finish.epilogue, is_inside)
+                v = finished(v, index, biases, finish.extras, finish.epilogue, is_inside)
                 pair = cp.Line[t.result, 2](v)
         if t.result.itemsize == 2:
             matrix[j % 4] = packed(pair, t.result)
