@@ -23,6 +23,7 @@ from cubepy.kernels.convolution.launches import (
     launch_product,
 )
 from cubepy.kernels.convolution.narrow import Filling, fill_pixels, fill_weights, filled
+from cubepy.kernels.convolution.patches import launch_patches, takes_patches
 from cubepy.kernels.convolution.problem import Problem
 from cubepy.kernels.convolution.tensor_cores import PIECE, Tiles
 from cubepy.kernels.convolution.tiles import LINE_BYTES, Tile, convolve_by_tiles, join_parts
@@ -40,6 +41,9 @@ JOINING_UNITS = 128
 def launch(planner: Planner, c: Convolution) -> None:
     """Fill `out` in the fastest way that the target and the operands allow."""
     problem, target = c.problem, planner.target
+    if takes_patches(c):
+        launch_patches(planner, c)
+        return
     tilings = [] if _is_better_product(c) else waves.tilings(target, problem, c.x.dtype)
     fillings = [] if is_product(c) else waves.fillings_of(target, problem, c.x.dtype)
     if tilings:
