@@ -234,12 +234,7 @@ def convolve_bands(
     group_filters = filters // groups
     per_group = (group_filters + p.step - 1) // p.step
     shares = (per_group + panels_each - 1) // panels_each
-    bands = (results[1] + band - 1) // band
-    share, rest = cp.CUBE_POS % (groups * shares), cp.CUBE_POS // (groups * shares)
-    y0, rest = rest % bands * band, rest // bands
-    strips = (results[2] + strip - 1) // strip
-    x0, rest = rest % strips * strip, rest // strips
-    z, n = rest % results[0], rest // results[0]
+    share, (n, z, y0, x0) = place_of_cube(groups * shares, results, band, strip)
     group, first = share // shares, share % shares * panels_each
     count, rows = min(panels_each, per_group - first), min(band, results[1] - y0)
     wide = strip if t.wraps else (strip + t.pixels - 1) // t.pixels * t.pixels
@@ -277,6 +272,15 @@ def convolve_bands(
                         result = filters_before(out[n], (group + 1) * group_filters, t)
                         width = min(strip, results[2] - x0)
                         finish(row, result, place, width, biases, extras, epilogue, t)
+
+
+def place_of_cube(shares: Any, results: Any, band: Any, strip: Any) -> Any:
+    """The share of the filters of a cube, and its image, depth, and first row and column."""
+    bands, strips = (results[1] + band - 1) // band, (results[2] + strip - 1) // strip
+    share, rest = cp.CUBE_POS % shares, cp.CUBE_POS // shares
+    y0, rest = rest % bands * band, rest // bands
+    x0, rest = rest % strips * strip, rest // strips
+    return share, (rest // results[0], rest % results[0], y0, x0)
 
 
 def filters_before(result: Any, end: Any, t: Any) -> Any:

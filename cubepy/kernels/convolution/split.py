@@ -19,7 +19,7 @@ from typing import Any
 
 import cubepy as cp
 from cubepy.ir.types import f32, u32
-from cubepy.kernels.convolution.blocks import finish, out_extents
+from cubepy.kernels.convolution.blocks import finish, out_extents, place_of_cube
 from cubepy.kernels.convolution.problem import Window
 from cubepy.kernels.matmul.blocks import transposed
 from cubepy.kernels.matmul.split import (
@@ -193,12 +193,8 @@ def convolve_split(
     filters, results = out_extents(out, t)
     channels = x.shape[4 if t.has_channels_last else 1]
     total = (filters + PANEL - 1) // PANEL
-    shares, bands = (total + panels_each - 1) // panels_each, (results[1] + band - 1) // band
-    share, rest = cp.CUBE_POS % shares, cp.CUBE_POS // shares
-    y0, rest = rest % bands * band, rest // bands
-    strips = (results[2] + strip - 1) // strip
-    x0, rest = rest % strips * strip, rest // strips
-    z, n = rest % results[0], rest // results[0]
+    shares = (total + panels_each - 1) // panels_each
+    share, (n, z, y0, x0) = place_of_cube(shares, results, band, strip)
     first = share * panels_each
     count, rows = min(panels_each, total - first), min(band, results[1] - y0)
     held = cp.shared((t.held, SIDE), cp.u32)

@@ -15,7 +15,13 @@ from typing import Any
 
 import cubepy as cp
 from cubepy.kernels.calls.epilogues import applied_along
-from cubepy.kernels.convolution.blocks import Packing, filters_before, finish, out_extents
+from cubepy.kernels.convolution.blocks import (
+    Packing,
+    filters_before,
+    finish,
+    out_extents,
+    place_of_cube,
+)
 from cubepy.kernels.convolution.problem import Window
 from cubepy.kernels.convolution.split import beyond, row_of, start_of
 from cubepy.kernels.matmul.blocks import transposed
@@ -81,12 +87,8 @@ def convolve_units(
     channels = x.shape[4 if t.has_channels_last else 1] // groups
     group_filters = filters // groups
     per_group = (group_filters + p.step - 1) // p.step
-    shares, bands = (per_group + panels_each - 1) // panels_each, (results[1] + band - 1) // band
-    share, rest = cp.CUBE_POS % (groups * shares), cp.CUBE_POS // (groups * shares)
-    y0, rest = rest % bands * band, rest // bands
-    strips = (results[2] + strip - 1) // strip
-    x0, rest = rest % strips * strip, rest // strips
-    z, n = rest % results[0], rest // results[0]
+    shares = (per_group + panels_each - 1) // panels_each
+    share, (n, z, y0, x0) = place_of_cube(groups * shares, results, band, strip)
     group, first = share // shares, share % shares * panels_each
     count, rows = min(panels_each, per_group - first), min(band, results[1] - y0)
     held = cp.shared((t.held, PANEL), p.factors)
