@@ -15,6 +15,7 @@ from cubepy.errors import LaunchError
 from cubepy.ir.types import bf16, f32
 from cubepy.kernels.calls.inspection import record
 from cubepy.kernels.convolution import entry, strategies
+from cubepy.kernels.convolution import weights as weights_of
 from cubepy.kernels.convolution.blocks import Packing
 from cubepy.kernels.convolution.problem import Problem, Window
 from cubepy.lang.annotations import spec
@@ -117,6 +118,7 @@ def test_bands_of_pairs(case: Any, last: bool, monkeypatch: Any):
     """As processors multiply bf16 that have the instruction; others do it in f32."""
     shape, weights, options = case
     monkeypatch.setattr(strategies, "has_dots", lambda target, dtype: True)
+    monkeypatch.setattr(weights_of, "has_split_units", lambda target: False)
     monkeypatch.setattr(entry, "_PLANS", type(entry._PLANS)())
     x, w = (numbers(*extents).astype(ml_dtypes.bfloat16) for extents in (shape, weights))
     exact = reference(x.astype("f8"), w.astype("f8"), **options)
@@ -134,6 +136,7 @@ def test_bands_of_pairs(case: Any, last: bool, monkeypatch: Any):
 def test_an_odd_channel_has_no_partner(monkeypatch: Any):
     """Of the pairs that a part of the channels ends with, the second is 0, whatever lies there."""
     monkeypatch.setattr(strategies, "has_dots", lambda target, dtype: True)
+    monkeypatch.setattr(weights_of, "has_split_units", lambda target: False)
     monkeypatch.setattr(entry, "_PLANS", type(entry._PLANS)())
     x = np.ones((1, 18, 5, 9), ml_dtypes.bfloat16)
     x[:, 9:] = np.inf

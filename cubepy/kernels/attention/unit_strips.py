@@ -134,7 +134,7 @@ def attend_rows(
     near, scores, weights, added, totals, state = memory
     i, r, j0, count = place
     count = seen_to(i + PANEL - 1, j0 + count, window, t) - j0
-    pack_left(q, near, i, 0, t.deep, t)
+    pack_left(q, near, i, 0, (0, t.deep), t)
     for tile in range((count + PANEL - 1) // PANEL):
         multiply(near, packed[tile], t.deep, scores, tile * PANEL, t)
     for u in range(PANEL):
