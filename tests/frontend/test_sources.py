@@ -142,12 +142,8 @@ EDITED = (
 
 
 @pytest.mark.parametrize("edit", [("v + 2", "v + 7"), ("+ 1", "+ 4"), ("import", "\n\nimport")])
-def test_a_file_that_was_edited_behind_its_import(
-    edit: tuple[str, str], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_file_that_was_edited_behind_its_import(edit: tuple[str, str], tmp_path: Any):
     """What Python runs is the text before; the text of now would give other results."""
-    # Python keeps code by seconds and sizes, which both files have in common
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     path, x, out = tmp_path / "edited.py", np.ones(1), np.zeros(1)
     path.write_text(EDITED)
     module = load(path, "edited")
