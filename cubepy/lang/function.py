@@ -9,9 +9,7 @@ import ast
 import builtins
 import inspect
 import linecache
-import os
 import textwrap
-import time
 import weakref
 from collections.abc import Callable
 from threading import RLock
@@ -20,7 +18,7 @@ from typing import Any, TypeGuard
 
 from cubepy.errors import Error, fail
 from cubepy.forks import at_fork
-from cubepy.lang.unfiled import defines, find_text, typed_lines
+from cubepy.lang.unfiled import find_text, typed_lines
 from cubepy.record import dataclass
 from cubepy.span import Span
 
@@ -105,8 +103,6 @@ at_fork(_reading)
 def _read_source(code: Any) -> Source:
     linecache.checkcache(code.co_filename)
     lines = linecache.getlines(code.co_filename) or typed_lines(code)
-    if _is_newer(code.co_filename) and not defines("".join(lines), "exec", code):
-        raise fail("E105", name=code.co_name, hint="its file has changed; import it again")
     block = _own_lines(lines, code)
     tree, offset = _parse_block(block, code.co_firstlineno)
     if tree is None or not [n for n in tree.body if isinstance(n, ast.FunctionDef)]:
@@ -127,17 +123,6 @@ def _read_source(code: Any) -> Source:
         raise fail("E105", name=code.co_name)
     has_walrus = any(":=" in line for line in block)
     return Source(node, code.co_filename, code.co_name, offset, has_walrus)
-
-
-_BEGAN = time.time()
-
-
-def _is_newer(file: str) -> bool:
-    """Whether a file was written since CubePy was imported, perhaps behind the import of it."""
-    try:
-        return os.stat(file).st_mtime > _BEGAN
-    except (OSError, ValueError):  # no file
-        return False
 
 
 def _parse_block(block: list[str], first: int) -> tuple[ast.Module | None, int]:

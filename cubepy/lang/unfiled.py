@@ -25,11 +25,11 @@ def find_text(code: CodeType) -> tuple[str, str] | None:
     """The name and the text of the statements that define `code`; None where they are not known."""
     if code.co_filename == "<string>":
         text = command_text(sys.orig_argv)
-        return None if text is None or not defines(text, "exec", code) else _kept(text, "<-c>")
+        return None if text is None or not _defines(text, "exec", code) else _kept(text, "<-c>")
     if code.co_filename not in _PROMPTS:
         return None
     for text in _typed(code):
-        if defines(text, "single", code):
+        if _defines(text, "single", code):
             return _kept(text, f"<input {len(_names)}>")
     return None
 
@@ -103,8 +103,7 @@ def _lines_of(code: CodeType) -> Iterator[int]:
             yield from _lines_of(constant)
 
 
-def defines(text: str, mode: str, code: CodeType) -> bool:
-    """Whether `code` comes from a text that stands in its file; `mode` as of `compile`."""
+def _defines(text: str, mode: str, code: CodeType) -> bool:
     flags = code.co_flags & _FUTURE
     try:
         compiled = compile(text, code.co_filename, mode, flags=flags, dont_inherit=True)

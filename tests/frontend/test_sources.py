@@ -135,28 +135,6 @@ def test_a_file_that_changed_on_disk(tmp_path: Any):
         assert out[0] == expected
 
 
-EDITED = (
-    "import cubepy as cp\n@cp.cube\ndef k(x, out):\n    out[0] = h(x[0]) + 1\n"
-    "def h(v):\n    return v + 2\n@cp.cube\ndef other(x, out):\n    out[0] = h(x[0]) - 1\n"
-)
-
-
-@pytest.mark.parametrize("edit", [("v + 2", "v + 7"), ("+ 1", "+ 4"), ("import", "\n\nimport")])
-def test_a_file_that_was_edited_behind_its_import(edit: tuple[str, str], tmp_path: Any):
-    """What Python runs is the text before; the text of now would give other results."""
-    path, x, out = tmp_path / "edited.py", np.ones(1), np.zeros(1)
-    path.write_text(EDITED)
-    module = load(path, "edited")
-    if edit[0] == "import":
-        module.k[1, 1](x, out)
-        assert out[0] == 4
-    path.write_text(EDITED.replace(*edit, 1))
-    with pytest.raises(cp.CompileError, match="E105(.|\n)*import it again"):
-        (module.other if edit[0] == "import" else module.k)[1, 1](x, out)
-    load(path, "edited").k[1, 1](x, out)
-    assert out[0] == {"v + 2": 9, "+ 1": 7, "import": 4}[edit[0]]
-
-
 def test_stacked_decorators_keep_the_kernel():
     def traced(f):
         @functools.wraps(f)
