@@ -77,7 +77,7 @@ CASES: tuple[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]], ...] = (
     ((1, 1, 20, 70), (33, 1, 4, 24), {"padding": (0, 4), "stride": (3, 1)}),
     ((1, 7, 5, 9, 40), (33, 7, 3, 3, 5), {"padding": 1, "stride": (1, 2, 1)}),
     ((1, 16, 30, 31), (70, 16, 11, 11), {"padding": 5}),
-    ((2, 4, 300), (9, 4, 40), {"stride": 7}),
+    ((2, 4, 3, 300), (9, 4, 2, 40), {"stride": (1, 7)}),
     ((1, 2, 5, 4), (8, 2, 4, 4), {"padding": 5, "stride": 3}),
 )
 
@@ -101,7 +101,7 @@ def test_random_windows(last: bool):
             int(rng.integers(*span)) for span in ((1, 3), (16, 90), (16, 90))
         )
         if groups == 1 and rng.random() < 0.5:
-            channels, kernel[1] = int(rng.integers(1, 17)), 8
+            channels, kernel[0], kernel[1] = int(rng.integers(1, 17)), 2, 8
         padding = tuple((int(a), int(b)) for a, b in rng.integers(0, 4, (2, 2)))
         extents = (kernel - 1) * dilation + rng.integers(1, 30, 2)
         x = numbers(int(rng.integers(1, 3)), groups * channels, *extents)
@@ -189,6 +189,7 @@ def test_epilogues(last: bool):
         ((64, 3, 7, 7), 1, "cpu:sapphirerapids", True),
         ((64, 3, 7, 7), 1, "cpu:znver4", False),
         ((64, 1, 2, 2), 1, "cpu:sapphirerapids", False),
+        ((64, 3, 1, 9), 1, "cpu:sapphirerapids", False),
     ],
 )
 def test_units_are_used_where_they_are(

@@ -160,6 +160,8 @@ def test_messages_name_arrays_by_their_shapes():
             call()
         text = str(found.value)
         assert "an array of shape (" in text and "..." not in text and len(text) < 800
+    with pytest.raises(cp.Error, match="it takes integers"):
+        cp.kernels.max_pool2d(x[None], np.ndarray)
     with pytest.raises(cp.Error) as found:
         cp.kernels.max_pool2d(x, ["window"] * 1000)
     assert len(str(found.value)) < 800

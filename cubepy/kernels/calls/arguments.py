@@ -20,8 +20,9 @@ def wrong(function: str, reason: str, suggestion: str = "") -> Error:
 
 def shown(value: Any) -> str:
     """A value as messages name it: an array by its shape, all else by its first characters."""
-    extents = tuple(getattr(value, "shape", ()))
-    text = f"an array of shape {extents}" if extents else repr(value)
+    shape: Any = None if isinstance(value, type) else getattr(value, "shape", None)
+    is_array = isinstance(shape, tuple) and len(shape) > 0
+    text = f"an array of shape {tuple(shape)}" if is_array else repr(value)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 

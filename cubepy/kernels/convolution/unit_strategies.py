@@ -200,12 +200,13 @@ def unit_bands(target: Target, problem: Problem, p: Packing) -> UnitBands:
 def unit_packing(
     target: Target, shape: tuple[int, ...], groups: int, dtype: DType
 ) -> Packing | UnitRunPacking | None:
-    """Panels of bf16 for matrix units; None where there are none, or products are too few."""
+    """Panels of bf16 for matrix units; None where there are none, or products are too few. Windows
+    of one row go by no runs: rows of signals may be too long for a cube, which makes whole ones."""
     filters, channels, *kernel = shape[0] // groups, *shape[1:]
     if dtype is not bf16 or not has_split_units(target):
         return None
     lines, run = 1 if filters <= SIDE else 2, channels * kernel[-1]
-    is_few = groups == 1 and 0 < channels <= SIDE
+    is_few = groups == 1 and 0 < channels <= SIDE and prod(kernel[:-1]) > 1
     if is_few and filters >= LEAST_FILTERS and run >= LEAST_RUN:
         depth = -(-run // PANEL) * PANEL
         packing = Packing(lines, SIDE, depth, f32, dtype, has_unit=True)
