@@ -12,6 +12,11 @@ from cubepy.frontend.signature import FunctionValue, PartialValue, comptime_type
 from cubepy.ir.types import DType
 from cubepy.kernels.calls.libraries import refused
 
+LONGEST = 80
+"""Characters of a value in a message."""
+_PLAIN = frozenset({type(None), bool, int, str, DType, FunctionValue, PartialValue})
+"""Classes of parameters that equality and the class identify."""
+
 
 def wrong(function: str, reason: str, suggestion: str = "") -> Error:
     """E601 for a value or shape that a function cannot use."""
@@ -24,12 +29,6 @@ def shown(value: Any) -> str:
     is_array = isinstance(shape, tuple) and len(shape) > 0
     text = f"an array of shape {tuple(shape)}" if is_array else repr(value)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
-
-
-LONGEST = 80
-"""Characters of a value in a message."""
-_PLAIN = frozenset({type(None), bool, int, str, DType, FunctionValue, PartialValue})
-"""Classes of parameters that equality and the class identify."""
 
 
 def exact(function: str, value: Any) -> Any:

@@ -157,11 +157,10 @@ class NumpyLibrary:
 class TorchMaker:
     """Makes dense tensors of one shape, with the axes in one order."""
 
-    __slots__ = ("_make", "dtype", "extents", "is_contiguous", "strides")
+    __slots__ = ("_make", "dtype", "extents", "strides")
 
     def __init__(self, shape: Shape, dtype: Any, place: Any) -> None:
         self.extents, self.strides, self.dtype = shape.extents, shape.strides, dtype
-        self.is_contiguous = shape.order is None
         make = torch().empty_strided
         self._make = partial(make, self.extents, self.strides, dtype=dtype, device=place)
 

@@ -172,8 +172,6 @@ def _maker(make: Callable[[], Any], arrays: Sequence[Any]) -> tuple[Callable[[An
     for k in fitting:
         if tuple(arrays[k].shape) == extents and arrays[k].stride() == strides:
             return torch().empty_like, k
-    if fitting and make.is_contiguous:
-        return methodcaller("new_empty", extents), fitting[0]
     if fitting:
         return methodcaller("new_empty_strided", extents, strides), fitting[0]
     return lambda _: make(), 0

@@ -83,7 +83,7 @@ class Bands:
     in rows of up to `pitch` pixels, and for the `sums` of so many pixels. `has_whole_rows`: a part
     has all channels, and a row of the array is dense with channels last. `has_ends`: the last line
     of a group's filters reaches into the next group's. Weights are
-    prefetched `ahead` lines of a panel, rows that are turned `fetched` elements ahead.
+    prefetched `ahead` lines of a panel, and rows that are turned `fetched` elements ahead.
 
     A kernel is compiled for `compiled`, without what depends on the batch and the number of cores:
     `band`, `strip` and `panels` are arguments.

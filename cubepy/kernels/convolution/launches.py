@@ -30,7 +30,6 @@ from cubepy.kernels.convolution.volumes import (
 from cubepy.kernels.convolution.weights import (
     Weights,
     matrix_of,
-    on_units,
     pack_panels,
     packing_of,
 )
@@ -117,6 +116,7 @@ def launch_product(planner: Planner, c: Convolution) -> None:
 
 def _launch_bands(planner: Planner, c: Convolution) -> None:
     weights, p = c.weights, c.weights.packing
+    assert not isinstance(p, Basis)
     problem, panels = c.problem, weights.memory
     if p is None:
         p = packing_of(planner.target, weights, problem.groups)
@@ -126,7 +126,9 @@ def _launch_bands(planner: Planner, c: Convolution) -> None:
         panels = planner.scratch((size,), p.stored)
         pack_panels(planner, weights.volume, panels, problem.groups, p)
     if not isinstance(p, Packing) or p.has_unit:
-        on_units().launch(planner, c, p, panels)
+        from cubepy.kernels.convolution import on_units
+
+        on_units.launch(planner, c, p, panels)
         return
     c = _in_long_rows(planner.target, c, p)
     problem = c.problem

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from cubepy.array.memory import Memory
+from cubepy.array.memory import Memory, contiguous_strides
 from cubepy.kernels.calls.plans import Planner
 from cubepy.kernels.convolution import points
 from cubepy.kernels.convolution.launches import Convolution
@@ -39,10 +39,10 @@ def launch_patches(planner: Planner, c: Convolution) -> None:
     order = (2, 3, 4, 1) if p.has_channels_last else (1, 2, 3, 4)
     n, _, *axes = c.x.strides
     outer = n, *(s * k for s, k in zip(axes, kernel, strict=True))
-    seen = _in_rows((p.batch, *p.results), outer, c.x, (0, p.channels, *kernel), order)
+    seen = _in_rows((p.batch, *p.results), outer, c.x, (p.channels, *kernel), order)
     pixels = _matrix(planner, seen, p.batch)
     w = c.weights.volume
-    rows = _in_rows((w.shape[0],), w.strides[:1], w, w.shape, order)
+    rows = _in_rows((w.shape[0],), w.strides[:1], w, w.shape[1:], order)
     weights = _matrix(planner, rows, 1)
     weights = replace(
         weights, shape=(p.batch, *weights.shape[1:]), strides=(0, *weights.strides[1:])
@@ -64,8 +64,9 @@ def _in_rows(
     order: tuple[int, ...],
 ) -> Memory:
     """An array as rows, one for each of the `extents`, of the elements that one window sees:
-    `shape` says how many there are along the axes of `x`, which follow each other in an `order`."""
-    inner = tuple(shape[k] for k in order)
+    `shape` has their channels, depth, rows and columns, the axes of `x` from 1 on, which follow
+    each other in an `order`."""
+    inner = tuple(shape[k - 1] for k in order)
     steps = tuple(x.strides[k] for k in order)
     return replace(x, shape=(*extents, *inner), strides=(*strides, *steps))
 
@@ -76,14 +77,7 @@ def _matrix(planner: Planner, x: Memory, batch: int) -> Memory:
     pitch = -(-length * size // ROW_UNIT) * ROW_UNIT
     count = prod(x.shape[:-4])
     made = planner.scratch((count * pitch // size,), x.dtype)
-    strides, step = list[int](), size
-    for extent in reversed(x.shape[-4:]):
-        strides.insert(0, step)
-        step *= extent
-    step = pitch
-    for extent in reversed(x.shape[:-4]):
-        strides.insert(0, step)
-        step *= extent
-    copy_transposed(planner, x, replace(made, shape=x.shape, strides=tuple(strides)))
+    strides = *contiguous_strides(x.shape[:-4], pitch), *contiguous_strides(x.shape[-4:], size)
+    copy_transposed(planner, x, replace(made, shape=x.shape, strides=strides))
     shape = (batch, count // batch, length)
     return replace(made, shape=shape, strides=(count // batch * pitch, pitch, size))

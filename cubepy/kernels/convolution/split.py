@@ -202,7 +202,7 @@ def convolve_split(
     spilled = cp.shared((PANEL, PANEL), cp.f32)
     pitch = (strip - 1) * window.stride[2] + window.spans[2]
     wide = row_of(strip, pitch, window)
-    area = ((band - 1) * window.stride[1] + window.spans[1]) * pitch + beyond(window)
+    area = area_of(band, pitch, window)
     parts = (channels + p.depth - 1) // p.depth
     taps = window.kernel[1] * window.kernel[2]
     is_once = parts * window.kernel[0] == 1 and t.blocks == p.blocks
@@ -248,9 +248,16 @@ def row_of(columns: Any, pitch: Any, window: Any) -> Any:
     return pitch if is_even(window) else (columns + SIDE - 1) // SIDE * SIDE
 
 
-def beyond(window: Any) -> int:
-    """Pixels behind the last row that tiles may read, and lines that are turned may write."""
-    return 2 * PANEL + SIDE * window.stride[2] + window.spans[2]
+def rows_of(band: Any, window: Any) -> Any:
+    """Rows of the array that a band of rows of the result depends on."""
+    return (band - 1) * window.stride[1] + window.spans[1]
+
+
+def area_of(band: Any, pitch: Any, window: Any) -> Any:
+    """Pixels that are brought for a band of rows, and behind the last those that tiles may read and
+    lines that are turned may write."""
+    beyond = 2 * PANEL + SIDE * window.stride[2] + window.spans[2]
+    return rows_of(band, window) * pitch + beyond
 
 
 def place_of(panel: Any, parts: Any, part: Any, window: Any, t: Any) -> Any:
@@ -295,7 +302,7 @@ def bring(
     deep = x.shape[0] if t.has_channels_last else x.shape[1]
     inside = depth >= 0 and depth < deep
     for block in range(blocks):
-        for r in range((rows - 1) * window.stride[1] + window.spans[1]):
+        for r in range(rows_of(rows, window)):
             y, at = top + r - window.before[1], block * PARTS * area + r * pitch
             if inside and y >= 0 and y < height:
                 c = c0 + block * PANEL

@@ -15,7 +15,7 @@ from typing import Any
 
 import cubepy as cp
 from cubepy.ir.types import f32, u32
-from cubepy.kernels.convolution.blocks import finish, out_extents
+from cubepy.kernels.convolution.blocks import finish, out_extents, place_of_cube
 from cubepy.kernels.convolution.problem import Window
 from cubepy.kernels.convolution.split import (
     BLOCK_ROWS,
@@ -26,6 +26,7 @@ from cubepy.kernels.convolution.split import (
     number_of,
     put_any_words,
     range_of,
+    rows_of,
     strip_of,
 )
 from cubepy.kernels.matmul.blocks import transposed
@@ -150,10 +151,8 @@ def convolve_runs(
     p = t.packing
     filters, results = out_extents(out, t)
     total = (filters + PANEL - 1) // PANEL
-    shares, bands = (total + panels_each - 1) // panels_each, (results[1] + band - 1) // band
-    share, rest = cp.CUBE_POS % shares, cp.CUBE_POS // shares
-    y0, rest = rest % bands * band, rest // bands
-    z, n = rest % results[0], rest // results[0]
+    shares = (total + panels_each - 1) // panels_each
+    share, (n, z, y0, _) = place_of_cube(shares, results, band, results[2])
     first = share * panels_each
     count, rows = min(panels_each, total - first), min(band, results[1] - y0)
     held = cp.shared(PARTS * t.held, cp.u16)
@@ -205,7 +204,7 @@ def bring(
     height = x.shape[1] if t.has_channels_last else x.shape[2]
     deep = x.shape[0] if t.has_channels_last else x.shape[1]
     inside = depth >= 0 and depth < deep
-    for r in range((rows - 1) * window.stride[1] + window.spans[1]):
+    for r in range(rows_of(rows, window)):
         y = top + r - window.before[1]
         for k in range(0, line, SIDE):
             cp.store(near, k, cp.Line[cp.f32, SIDE](0), whole=True)

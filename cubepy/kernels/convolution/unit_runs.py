@@ -14,8 +14,9 @@ from typing import Any
 
 import cubepy as cp
 from cubepy.ir.types import DType
-from cubepy.kernels.convolution.blocks import Packing, out_extents
+from cubepy.kernels.convolution.blocks import Packing, out_extents, place_of_cube
 from cubepy.kernels.convolution.problem import Window
+from cubepy.kernels.convolution.split import rows_of
 from cubepy.kernels.convolution.split_runs import row_length, start_of
 from cubepy.kernels.convolution.units import (
     add_products,
@@ -122,10 +123,8 @@ def convolve_unit_runs(
     p = t.packing
     filters, results = out_extents(out, t)
     total = (filters + p.step - 1) // p.step
-    shares, bands = (total + panels_each - 1) // panels_each, (results[1] + band - 1) // band
-    share, rest = cp.CUBE_POS % shares, cp.CUBE_POS // shares
-    y0, rest = rest % bands * band, rest // bands
-    z, n = rest % results[0], rest // results[0]
+    shares = (total + panels_each - 1) // panels_each
+    share, (n, z, y0, _) = place_of_cube(shares, results, band, results[2])
     first = share * panels_each
     count, rows = min(panels_each, total - first), min(band, results[1] - y0)
     held = cp.shared(t.held + SIDE * (t.runs.channels + 2), p.factors)
@@ -143,10 +142,8 @@ def convolve_unit_runs(
             multiply_band(held, weights, kept, lengths, a == 0, fits, window, t)
             if a == window.kernel[0] - 1:
                 f0 = (first + panel) * p.step
-                place, extents = (
-                    (n, z, y0, 0, f0, min(p.step, filters - f0)),
-                    (rows, wide, results[2]),
-                )
+                place = n, z, y0, 0, f0, min(p.step, filters - f0)
+                extents = rows, wide, results[2]
                 finish_rows(kept, out[n], place, extents, biases, extras, epilogue, t)
 
 
@@ -160,7 +157,7 @@ def bring(x: Any, held: Any, corner: Any, lengths: Any, window: Any, t: Any) -> 
     height = x.shape[1] if t.has_channels_last else x.shape[2]
     deep = x.shape[0] if t.has_channels_last else x.shape[1]
     inside = depth >= 0 and depth < deep
-    for r in range((rows - 1) * window.stride[1] + window.spans[1]):
+    for r in range(rows_of(rows, window)):
         y, own = top + r - window.before[1], held[r * line :]
         is_there = inside and y >= 0 and y < height
         if not (t.has_whole_rows and is_there):

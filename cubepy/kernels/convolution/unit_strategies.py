@@ -9,7 +9,7 @@ from math import prod
 from cubepy.ir.types import DType, bf16, f32
 from cubepy.kernels.convolution.blocks import Packing
 from cubepy.kernels.convolution.problem import Problem, Window
-from cubepy.kernels.convolution.split import SplitBands, SplitPacking, beyond, row_of
+from cubepy.kernels.convolution.split import SplitBands, SplitPacking, area_of, row_of, rows_of
 from cubepy.kernels.convolution.split_runs import RunPacking, SplitRuns, row_length
 from cubepy.kernels.convolution.strategies import START, has_ends, parts_of
 from cubepy.kernels.convolution.unit_runs import UnitRunPacking, UnitRuns
@@ -49,15 +49,17 @@ one."""
 def split_packing(
     target: Target, shape: tuple[int, ...], groups: int, dtype: DType
 ) -> SplitPacking | RunPacking | None:
-    """Panels for matrix units; None where there are none, or products are too few."""
+    """Panels of f32 in parts for matrix units; None where there are none, or products are too few.
+    Windows of one row go by no runs: rows of signals may be too long for a cube, which makes whole
+    ones."""
     filters, channels, *kernel = shape
     if groups > 1 or dtype is not f32 or filters < PANEL or not has_split_units(target):
         return None
     if channels >= PANEL and prod(kernel) >= LEAST_TAPS:
         return SplitPacking(even_part(-(-channels // PANEL), SPLIT_BLOCKS) * PANEL)
-    runs = RunPacking(max(1, channels), kernel[-1])
-    fills = 2 * runs.run > runs.blocks * PANEL and runs.run * prod(kernel[:-1]) >= 2 * PANEL
-    return runs if channels <= SIDE and fills else None
+    runs, rows = RunPacking(max(1, channels), kernel[-1]), prod(kernel[:-1])
+    fills = 2 * runs.run > runs.blocks * PANEL and runs.run * rows >= 2 * PANEL
+    return runs if channels <= SIDE and rows > 1 and fills else None
 
 
 def _heights(rows: int, held: Callable[[int], int], most: int) -> list[int]:
@@ -74,7 +76,7 @@ def split_runs(target: Target, problem: Problem, p: RunPacking) -> SplitRuns:
 
     def held(band: int) -> int:
         """Elements."""
-        return ((band - 1) * window.stride[1] + window.spans[1]) * line
+        return rows_of(band, window) * line
 
     def cost(band: int, panels: int) -> int:
         """Cycles."""
@@ -110,7 +112,7 @@ def split_bands(target: Target, problem: Problem, p: SplitPacking) -> SplitBands
 
     def held(band: int, blocks: int) -> int:
         """Rows of 16 words."""
-        return _area(band, pitch, window) * blocks * PARTS
+        return area_of(band, pitch, window) * blocks * PARTS
 
     blocks = next((n for n in reversed(parts_of(p.blocks)) if held(1, n) <= most), 1)
     rounds = p.parts(problem.channels) * window.kernel[0] * -(-p.blocks // blocks)
@@ -145,15 +147,10 @@ def _strip(problem: Problem, most: int) -> tuple[int, int]:
     strip, cuts = columns, 1
     while True:
         pitch = (strip - 1) * window.stride[2] + window.spans[2]
-        if strip <= LEAST_STRIP or _area(1, pitch, window) <= most:
+        if strip <= LEAST_STRIP or area_of(1, pitch, window) <= most:
             return strip, pitch
         cuts += 1
         strip = -(-columns // cuts // SIDE) * SIDE
-
-
-def _area(band: int, pitch: int, window: Window) -> int:
-    """Pixels that are brought for a band of rows."""
-    return ((band - 1) * window.stride[1] + window.spans[1]) * pitch + beyond(window)
 
 
 def unit_bands(target: Target, problem: Problem, p: Packing) -> UnitBands:
@@ -167,7 +164,7 @@ def unit_bands(target: Target, problem: Problem, p: Packing) -> UnitBands:
 
     def held(band: int, blocks: int) -> int:
         """Pixels of a block of channels."""
-        return _area(band, pitch, window) * blocks
+        return area_of(band, pitch, window) * blocks
 
     blocks = next((n for n in reversed(parts_of(parts)) if held(1, n) <= most), 1)
     rounds = window.kernel[0] * -(-parts // blocks)
@@ -200,8 +197,7 @@ def unit_bands(target: Target, problem: Problem, p: Packing) -> UnitBands:
 def unit_packing(
     target: Target, shape: tuple[int, ...], groups: int, dtype: DType
 ) -> Packing | UnitRunPacking | None:
-    """Panels of bf16 for matrix units; None where there are none, or products are too few. Windows
-    of one row go by no runs: rows of signals may be too long for a cube, which makes whole ones."""
+    """The same of bf16."""
     filters, channels, *kernel = shape[0] // groups, *shape[1:]
     if dtype is not bf16 or not has_split_units(target):
         return None
@@ -225,7 +221,7 @@ def unit_runs(target: Target, problem: Problem, p: UnitRunPacking) -> UnitRuns:
 
     def held(band: int) -> int:
         """Elements."""
-        return ((band - 1) * window.stride[1] + window.spans[1]) * line
+        return rows_of(band, window) * line
 
     def cost(band: int, panels: int) -> int:
         """Cycles."""

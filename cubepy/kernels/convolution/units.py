@@ -23,7 +23,7 @@ from cubepy.kernels.convolution.blocks import (
     place_of_cube,
 )
 from cubepy.kernels.convolution.problem import Window
-from cubepy.kernels.convolution.split import beyond, row_of, start_of
+from cubepy.kernels.convolution.split import area_of, row_of, rows_of, start_of
 from cubepy.kernels.matmul.blocks import transposed
 from cubepy.kernels.matmul.units import PANEL, SIDE, zipped
 from cubepy.lang import amx
@@ -95,7 +95,7 @@ def convolve_units(
     sums = cp.shared((t.sums, p.step), cp.f32)
     pitch = (strip - 1) * window.stride[2] + window.spans[2]
     wide = row_of(strip, pitch, window)
-    area = ((band - 1) * window.stride[1] + window.spans[1]) * pitch + beyond(window)
+    area = area_of(band, pitch, window)
     parts = (channels + PANEL - 1) // PANEL
     rounds = (parts + blocks - 1) // blocks * window.kernel[0]
     apart = 0 if rounds == 1 else rounded(band * wide)
@@ -171,7 +171,7 @@ def bring(x: Any, held: Any, corner: Any, lengths: Any, window: Any, t: Any) -> 
     deep = x.shape[0] if t.has_channels_last else x.shape[1]
     inside = depth >= 0 and depth < deep
     for block in range(blocks):
-        for r in range((rows - 1) * window.stride[1] + window.spans[1]):
+        for r in range(rows_of(rows, window)):
             y, own = top + r - window.before[1], held[block * area + r * pitch :]
             c = c0 + block * PANEL
             if inside and y >= 0 and y < height:

@@ -166,21 +166,15 @@ def matrix_of(w: Memory) -> Memory:
 def packing_of(target: Target, w: Any, groups: int, is_kept: bool = False) -> Panels:
     """How weights of that shape and type are packed, for one call or to be kept."""
     if has_split_units(target):
-        found = on_units().packing_of(target, w.shape, groups, w.dtype, is_kept)
+        from cubepy.kernels.convolution import on_units
+
+        found = on_units.packing_of(target, w.shape, groups, w.dtype, is_kept)
         if found is not None:
             return found
     channels = w.shape[1] * groups
     return strategies.packing(
         target, w.shape[0], channels, groups, _taps(w), w.dtype, sums_of(w.dtype)
     )
-
-
-def on_units() -> Any:
-    """What only processors with matrix units need: imported where there are some, so that first
-    calls are short elsewhere."""
-    from cubepy.kernels.convolution import on_units
-
-    return on_units
 
 
 def _taps(w: Any) -> int:
@@ -191,7 +185,9 @@ def pack_panels(planner: Planner, w: Memory, panels: Memory, groups: int, p: Pan
     """Fill the panels."""
     seen = Weights(w, None).volume
     if not isinstance(p, Packing):
-        on_units().pack(planner, seen, panels, p)
+        from cubepy.kernels.convolution import on_units
+
+        on_units.pack(planner, seen, panels, p)
         return
     last, seen = has_channels_last(seen), in_one_row(seen)
     has_taps = seen.shape[4] > 1 and seen.strides[4] == seen.dtype.itemsize

@@ -49,6 +49,9 @@ UNIT_WORK, UNIT_CUBES = 1 << 23, 1
 """As `CUBE_WORK` and `CUBES`, for matrix units: each cube packs the factors for itself."""
 UNIT_TALL = 64
 """Rows of a cube for each column: it takes longer to pack the right factor than the left one."""
+FEW_PANELS = 4
+"""Panels of columns up to which rows are taken as they lie though they begin anywhere: tiles cross
+lines of the cache then, so that more of them are better packed."""
 SPLIT_DEPTH, SPLIT_WORK, SPLIT_PACKED, LEAST_SPLIT = 512, 1 << 19, 60, 1 << 20
 """The longest step along k, `CUBE_WORK` and `PACKED`, for factors that are split for matrix units;
 and the least product for which they are."""
@@ -69,9 +72,6 @@ DEEPEST = 512
 
 NARROW_ROWS = {1: 12, 2: 8, 4: 6}
 """Of tiles that have all columns: rows, by lines of columns, with many registers."""
-FEW_PANELS = 4
-"""Panels of columns up to which rows are taken as they lie though they begin anywhere: tiles cross
-lines of the cache then, so that more of them are better packed."""
 SHORT_COLUMN, LONG_COLUMN, NARROW_WORK = 31, 128, 1 << 16
 """The most elements of k there, with matrix units and without, and multiplications that are worth a
 cube, which brings all columns for itself."""
