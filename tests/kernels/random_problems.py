@@ -8,6 +8,7 @@ what lies behind their rows.
 from __future__ import annotations
 
 import argparse
+from math import prod
 from random import Random
 from typing import Any
 
@@ -22,14 +23,16 @@ ROUNDING = {"float32": 0.0, "float64": 0.0, "float16": 2.0**-11, "bfloat16": 2.0
 """Of one rounding of a result, for each dtype of the arrays."""
 SMALLEST = {"float16": 2.0**-24}
 """The distance of the smallest numbers."""
-DTYPES = ("float32", "float32", "float64", "float16", "bfloat16", "bfloat16")
+DTYPES = ("float32", "float32", "float64", "float16", "bfloat16", "bfloat16", "int8", "uint8")
 EXTENTS = (1, 2, 4, 7, 14, 17, 33)
 CHANNELS = (1, 1, 1, 2, 3, 4, 5, 8, 16, 17, 24, 40)
 CONVOLUTIONS = {1: kernels.conv1d, 2: kernels.conv2d, 3: kernels.conv3d}
 
 
 def array(rng: Random, shape: tuple[int, ...], dtype: str) -> np.ndarray:
-    """Normal numbers of a dtype."""
+    """Normal numbers of a dtype, or bytes of all sizes."""
+    if dtype in ("int8", "uint8"):
+        return np.frombuffer(rng.randbytes(prod(shape)), dtype).reshape(shape)
     numbers = np.random.default_rng(rng.getrandbits(32)).standard_normal(shape)
     return numbers.astype(getattr(ml_dtypes, dtype, dtype))
 
@@ -40,7 +43,7 @@ def laid(rng: Random, x: np.ndarray) -> np.ndarray:
         case 0:
             return np.moveaxis(np.ascontiguousarray(np.moveaxis(x, 1, -1)), -1, 1)
         case 1:
-            wide = np.full((*x.shape[:-1], 2 * x.shape[-1] + 1), np.nan, x.dtype)
+            wide = np.full((*x.shape[:-1], 2 * x.shape[-1] + 1), behind(x.dtype), x.dtype)
             wide[..., : x.shape[-1]] = x
             return wide[..., : x.shape[-1]]
         case 2:
@@ -49,8 +52,29 @@ def laid(rng: Random, x: np.ndarray) -> np.ndarray:
             return x
 
 
+def behind(dtype: np.dtype) -> float:
+    """What no result depends on."""
+    return 77 if dtype.kind in "iu" else np.nan
+
+
+def result_dtype(dtype: np.dtype) -> np.dtype:
+    """The dtype of results of arrays of a dtype."""
+    return np.dtype("i4") if dtype.kind in "iu" else dtype
+
+
+def bias_of(rng: Random, count: int, dtype: str) -> np.ndarray | None:
+    """Biases of the dtype of the arrays or of sums, or none."""
+    sums = "int32" if dtype in ("int8", "uint8") else "float64" if dtype == "float64" else "float32"
+    kind = rng.choice((None, None, dtype, sums))
+    if kind == "int32":
+        return np.frombuffer(rng.randbytes(2 * count), "i2").astype("i4")
+    return None if kind is None else array(rng, (count,), kind)
+
+
 def bound(exact: np.ndarray, largest: np.ndarray, count: int, dtype: str) -> np.ndarray:
     """How far results may be from the exact ones, whose products have a sum of `largest`."""
+    if dtype in ("int8", "uint8"):
+        return np.zeros(exact.shape)
     unit = 2.0**-53 if dtype == "float64" else 2.0**-24
     rounding = ROUNDING[dtype] * abs(exact) + SMALLEST.get(dtype, 1e-30)
     return (count + 4) * unit * largest + rounding
@@ -70,12 +94,12 @@ def convolve(rng: Random) -> None:
     }
     spans = [(k - 1) * d + 1 for k, d in zip(window, options["dilation"], strict=True)]
     extents = [
-        max(rng.choice(EXTENTS[: 7 - axes]), span - before - behind)
-        for span, (before, behind) in zip(spans, options["padding"], strict=True)
+        max(rng.choice(EXTENTS[: 7 - axes]), span - before - after)
+        for span, (before, after) in zip(spans, options["padding"], strict=True)
     ]
     x = array(rng, (rng.choice((1, 2)), groups * channels, *extents), dtype)
     w = array(rng, (groups * filters, channels, *window), dtype)
-    bias = array(rng, (groups * filters,), dtype) if rng.random() < 0.5 else None
+    bias = bias_of(rng, groups * filters, dtype)
     more = 0 if bias is None else bias.astype("f8").reshape(-1, *[1] * axes)
     exact = reference(x.astype("f8"), w.astype("f8"), **options) + more
     largest = reference(abs(x.astype("f8")), abs(w.astype("f8")), **options) + abs(more)
@@ -85,7 +109,9 @@ def convolve(rng: Random) -> None:
     seen, call = laid(rng, x), CONVOLUTIONS[axes]
     if rng.random() < 0.5:
         last = rng.random() < 0.5
-        out = Guarded(np.moveaxis(exact, 1, -1).shape if last else exact.shape, x.dtype)
+        out = Guarded(
+            np.moveaxis(exact, 1, -1).shape if last else exact.shape, result_dtype(x.dtype)
+        )
         found = np.moveaxis(out.array, -1, 1) if last else out.array
         call(seen, weight, bias, out=found, **options)
         assert out.is_fenced
@@ -100,11 +126,11 @@ def multiply(rng: Random) -> None:
     dtype = rng.choice(DTYPES)
     m, k, n = rng.choice((127, 128, 301, 1000)), rng.randrange(1, 140), rng.randrange(1, 70)
     a, b = array(rng, (m, k), dtype), array(rng, (k, n), dtype)
-    bias = array(rng, (n,), dtype) if rng.random() < 0.5 else None
+    bias = bias_of(rng, n, dtype)
     more = 0 if bias is None else bias.astype("f8")
     exact = a.astype("f8") @ b.astype("f8") + more
     largest = abs(a.astype("f8")) @ abs(b.astype("f8")) + abs(more)
-    out = Guarded((m, n), a.dtype)
+    out = Guarded((m, n), result_dtype(a.dtype))
     kernels.matmul(laid(rng, a), laid(rng, b), bias=bias, out=out.array)
     assert out.is_fenced
     limit = bound(exact, largest, k, dtype)

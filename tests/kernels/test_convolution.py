@@ -16,7 +16,7 @@ from cubepy.ir.types import bf16, f32
 from cubepy.kernels.calls.inspection import record
 from cubepy.kernels.convolution import entry, strategies
 from cubepy.kernels.convolution import weights as weights_of
-from cubepy.kernels.convolution.blocks import Packing
+from cubepy.kernels.convolution.packing import Packing
 from cubepy.kernels.convolution.problem import Problem, Window
 from cubepy.lang.annotations import spec
 from cubepy.targets import parse_target

@@ -14,64 +14,14 @@ from dataclasses import replace
 from typing import Any
 
 import cubepy as cp
-from cubepy.ir.types import DType
 from cubepy.kernels.calls.epilogues import applied_along
+from cubepy.kernels.convolution.packing import Packing
 from cubepy.kernels.convolution.problem import Window
 from cubepy.kernels.matmul.blocks import transposed
 from cubepy.record import dataclass
 
-NO_AXIS, CHANNEL_AXIS, TAP_AXIS = 0, 1, 4
-"""What lies side by side in weights, by its axis."""
 SHORT_ROW = 7
 """Pixels of tiles of which the zeros beside the array are a share that counts."""
-
-
-@dataclass(frozen=True, slots=True)
-class Packing:
-    """Weights in panels: for each `lines` lines of `line` filters, for each part of `depth`
-    channels, for each tap, one line after the other for each channel. Zeros stand for the channels
-    that the last part lacks; lanes beyond the last filter repeat it: numbers below the smallest
-    normal one, which memory may hold otherwise, take processors a hundred times as long.
-
-    `dtype`: of sums, `factors`: of what is multiplied. Where that has half the bits, each line has
-    two channels, which lie beside each other for each filter, as `cp.dot` and matrix units take
-    them. `has_unit`: they are for a matrix unit.
-    """
-
-    lines: int
-    line: int
-    depth: int
-    dtype: DType
-    factors: DType
-    has_unit: bool = False
-
-    @property
-    def step(self) -> int:
-        """Filters of a panel."""
-        return self.lines * self.line
-
-    @property
-    def stored(self) -> DType:
-        """The type of what is in memory."""
-        return self.factors
-
-    @property
-    def word(self) -> int:
-        """Channels of a line."""
-        return self.dtype.itemsize // self.factors.itemsize
-
-    def panels(self, filters: int) -> int:
-        """Panels of one group."""
-        return -(-filters // self.step)
-
-    def parts(self, channels: int) -> int:
-        """Parts of the channels of one group."""
-        return -(-channels // self.depth)
-
-    def elements(self, groups: int, filters: int, channels: int, taps: int) -> int:
-        """The size of all panels."""
-        each = self.parts(channels) * self.depth * taps * self.step
-        return groups * self.panels(filters) * each
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,103 +62,6 @@ class Bands:
 
 
 @cp.cube
-def pack_weights(
-    weight: cp.Tensor,
-    panels: cp.Tensor,
-    groups: int,
-    dense: cp.Comptime[int],
-    t: cp.Comptime[Packing],
-) -> None:
-    """Weights [filter, channel, depth, row, column] as panels; a cube for each part of a panel.
-
-    `dense`: the axis whose elements lie side by side, which go square by square: `TAP_AXIS` of a
-    row, or `CHANNEL_AXIS`, with axes [filter, depth, row, column, channel]; `NO_AXIS` goes one by
-    one.
-    """
-    channels = weight.shape[4 if dense == CHANNEL_AXIS else 1]
-    filters, parts = weight.shape[0] // groups, (channels + t.depth - 1) // t.depth
-    count = (filters + t.step - 1) // t.step
-    part, panel = cp.CUBE_POS % parts, cp.CUBE_POS // parts
-    f0, c0 = panel % count * t.step, part * t.depth
-    own = weight[panel // count * filters + f0 :][: min(t.step, filters - f0)]
-    extents = weight.shape[1:4] if dense == CHANNEL_AXIS else weight.shape[2:]
-    near = cp.shared((t.word * t.line, t.line), t.factors)
-    at = cp.CUBE_POS * (extents[0] * extents[1] * extents[2] * t.depth * t.step)
-    end = min(c0 + t.depth, channels)
-    for line in range(t.lines):
-        some, place = own[min(line * t.line, own.shape[0] - 1) :], at + line * (t.line * t.word)
-        for z in range(extents[0]):
-            for y in range(extents[1]):
-                row = (z * extents[1] + y) * extents[2]
-                into = panels[place + row * (t.depth * t.step) :]
-                if dense == CHANNEL_AXIS:
-                    for x in range(extents[2]):
-                        tap = into[x * (t.depth * t.step) :]
-                        pack_channels(some[:, z, y, x], tap, near, c0, end, t)
-                elif dense == TAP_AXIS:
-                    pack_taps(some[:, :, z, y], into, near, c0, end, t)
-                else:
-                    pack_each(some[: t.line, :, z, y], into, c0, end, t)
-
-
-def pack_channels(weight: Any, into: Any, near: Any, c0: Any, end: Any, t: Any) -> None:
-    """Weights [filter, channel] of one tap, the channels [c0, end)."""
-    for c in range(0, t.depth, t.line):
-        turn_square(weight[:, :end], near, c0 + c, t)
-        for lane in range(0, min(t.line, t.depth - c), t.word):
-            v = word_of(tuple(near[lane + k] for k in range(t.word)), t)
-            cp.store(into, (c + lane) * t.step, v, whole=True)
-
-
-def pack_taps(weight: Any, into: Any, near: Any, c0: Any, end: Any, t: Any) -> None:
-    """Weights [filter, channel, tap] of a row of taps, the channels [c0, end)."""
-    taps = weight.shape[2]
-    for c in range(0, t.depth, t.word):
-        for first in range(0, taps, t.line):
-            for k in range(t.word):
-                seen = weight[:, min(c0 + c + k, end - 1)]
-                there = taps if c0 + c + k < end else 0
-                turn_square(seen[:, :there], near[k * t.line :], first, t)
-            for lane in range(min(t.line, taps - first)):
-                v = word_of(tuple(near[lane + k * t.line] for k in range(t.word)), t)
-                cp.store(into, (first + lane) * (t.depth * t.step) + c * t.step, v, whole=True)
-
-
-def pack_each(weight: Any, into: Any, c0: Any, end: Any, t: Any) -> None:
-    """As `pack_taps`, element by element."""
-    for c in range(t.depth):
-        for x in range(weight.shape[2]):
-            tap = into[x * (t.depth * t.step) + c // t.word * (t.word * t.step) + c % t.word :]
-            for f in range(t.line):
-                v = t.factors(0)
-                if c0 + c < end:
-                    v = t.factors(weight[min(f, weight.shape[0] - 1), c0 + c, x])
-                tap[f * t.word] = v
-
-
-def turn_square(weight: Any, near: Any, begin: Any, t: Any) -> None:
-    """A line of filters for each element from `begin` on of weights [filter, element]; zeros for
-    elements that are not there, and the last filter for those."""
-    last = weight.shape[0] - 1
-    # a bound of run time, so that rows are not unrolled, which takes long to compile
-    for k in range(min(t.line, weight.shape[0] + t.line)):
-        v = cp.load(weight[min(k, last)], begin, line=t.line)
-        cp.store(near[k], 0, cp.Line[t.factors, t.line](v), whole=True)
-    found = transposed(tuple(cp.load(near[k], 0, line=t.line, fill=None) for k in range(t.line)))
-    for lane in cp.unroll(range(t.line)):
-        cp.store(near[lane], 0, found[lane], whole=True)
-
-
-def word_of(rows: Any, t: Any) -> Any:
-    """What lines in memory have for each filter, beside each other."""
-    lines = tuple(cp.load(row, 0, line=t.line, fill=None) for row in rows)
-    if t.word == 1:
-        return lines[0]
-    both = cp.concat(lines[0], lines[1])
-    return both[tuple(e * t.line + k for k in range(t.line) for e in range(2))]
-
-
-@cp.cube
 def convolve_bands(
     x: cp.Tensor,
     panels: cp.Tensor,
@@ -238,8 +91,8 @@ def convolve_bands(
     group, first = share // shares, share % shares * panels_each
     count, rows = min(panels_each, per_group - first), min(band, results[1] - y0)
     wide = strip if t.wraps else (strip + t.pixels - 1) // t.pixels * t.pixels
-    held = cp.shared(t.held + p.line * (p.depth + 1), p.factors)
-    near = cp.shared((p.line, t.pitch + p.line), p.factors)
+    held = cp.shared(t.held + p.line * (p.depth + 1), p.pixels)
+    near = cp.shared((p.line, t.pitch + p.line), p.pixels)
     sums = cp.shared((t.sums, p.lines), cp.Line[p.dtype, p.line])
     pitch = (wide - 1) * window.stride[2] + window.spans[2]
     parts = (channels + p.depth - 1) // p.depth
@@ -258,11 +111,12 @@ def convolve_bands(
             for panel in range(count):
                 number = (group * per_group + first + panel) * parts + part
                 at = (number * window.kernel[0] + a) * taps
+                zero = zero_products(panels, at, parts * window.kernel[0] * taps, begins, p)
                 for q in range(0, rows * wide, t.pixels):
                     starts = places(q, rows * wide, wide, pitch, window, t)
                     seen = seen_from(q, y0, rows, wide, x, strip >= results[2], window, t)
                     found = multiplied(held, panels, at, starts, seen, pitch, window, t)
-                    keep(found, sums[panel * apart + q :], begins, t)
+                    keep(found, sums[panel * apart + q :], begins, zero, t)
                 if ends:
                     f0 = (first + panel) * p.step
                     own_filters = min(p.step, group_filters - f0)
@@ -329,8 +183,29 @@ def bring(
 
 def clear(held: Any, at: Any, count: Any, t: Any) -> None:
     """Zeros, up to a line more than asked for."""
-    for k in range(0, count, t.packing.line):
-        cp.store(held, at + k, cp.Line[t.packing.factors, t.packing.line](0), whole=True)
+    p = t.packing
+    for k in range(0, count, p.line):
+        cp.store(held, at + k, pixels_as(cp.Line[p.factors, p.line](0), p), whole=True)
+
+
+def pixels_as(v: Any, p: Any) -> Any:
+    """Elements of the array as they are multiplied."""
+    v = cp.Line[p.factors, p.line](v)
+    return cp.bitcast(cp.bitcast(v, cp.u8) ^ 128, p.pixels) if p.is_moved else v
+
+
+def zero_products(panels: Any, at: Any, length: Any, begins: Any, p: Any) -> Any:
+    """The products of weights of a panel, from `at` on, by zeros that are brought: they are not 0
+    where bytes are moved."""
+    found = cp.local(p.lines, cp.Line[p.dtype, p.line], fill=0)
+    if p.is_moved and begins:
+        moved = cp.bitcast(cp.Line[cp.u8, p.word * p.line](128), p.pixels)
+        size = p.word * p.line
+        for k in range(0, length, p.word * p.step):
+            for c in cp.unroll(range(p.lines)):
+                line = cp.load(panels, at + k + c * size, line=size, fill=None)
+                found[c] = cp.dot(moved, line, found[c])
+    return found
 
 
 def bring_pixels(
@@ -341,7 +216,7 @@ def bring_pixels(
     if t.has_whole_rows:
         for k in range(0, pitch * p.depth, p.line):
             v = cp.load(row, first * p.depth + k, line=p.line)
-            cp.store(held, at + k, cp.Line[p.factors, p.line](v), whole=True)
+            cp.store(held, at + k, pixels_as(v, p), whole=True)
         return
     for i in range(pitch):
         column, to = first + i, at + i * p.depth
@@ -349,7 +224,7 @@ def bring_pixels(
             pixel = row[column, : own[1]]
             for c in range(0, p.depth, p.line):
                 v = cp.load(pixel, own[0] + c, line=p.line)
-                cp.store(held, to + c, cp.Line[p.factors, p.line](v), whole=True)
+                cp.store(held, to + c, pixels_as(v, p), whole=True)
         else:
             clear(held, to, p.depth, t)
 
@@ -373,7 +248,7 @@ def bring_rows(
                 v = cp.load(row, first + i, line=p.line)
                 if t.fetched:
                     cp.prefetch(row, first + i + t.fetched)
-                cp.store(near[k], i, cp.Line[p.factors, p.line](v), whole=True)
+                cp.store(near[k], i, pixels_as(v, p), whole=True)
         for i in range(0, pitch, p.line):
             put_turned(near, held, at + i * p.depth + c, i, t)
 
@@ -381,7 +256,7 @@ def bring_rows(
 def put_turned(near: Any, held: Any, at: Any, i: Any, t: Any) -> None:
     """A line of channels for each pixel of a square."""
     p = t.packing
-    zero, count = cp.Line[p.factors, p.line](0), min(p.line, p.depth)
+    zero, count = cp.Line[p.pixels, p.line](0), min(p.line, p.depth)
     lines = tuple(cp.load(near[k], i, line=p.line, fill=None) for k in range(count))
     found = transposed(lines + tuple(zero for _ in range(p.line - count)))
     for k in cp.unroll(range(p.line)):
@@ -418,7 +293,9 @@ def seen_from(
     whole."""
     height = x.shape[2 if t.has_channels_last else 3]
     last = min(q + t.pixels, rows * wide) - 1
-    begin, end = rows_seen(y0 + q // wide, y0 + last // wide, height, window)
+    begin, end = 0, window.kernel[1]
+    if not t.packing.is_moved:
+        begin, end = rows_seen(y0 + q // wide, y0 + last // wide, height, window)
     return begin, end, is_whole and q % wide == 0, is_whole and (q + t.pixels) % wide == 0
 
 
@@ -458,7 +335,7 @@ def skips_columns(window: Any, t: Any) -> bool:
     a tenth of the products of 3x3 windows on rows of 7, which is worth two more copies of the
     loop."""
     least, most = min(window.before[2], window.after[2]), max(window.before[2], window.after[2])
-    is_short = t.pixels <= SHORT_ROW and not t.wraps
+    is_short = t.pixels <= SHORT_ROW and not t.wraps and not t.packing.is_moved
     return is_short and 0 < least <= most < t.pixels and window.stride[2] == 1
 
 
@@ -488,12 +365,12 @@ def add_run(
                     found[r, c] = cp.dot(pair, lines[c], found[r, c])
 
 
-def keep(found: Any, slot: Any, begins: Any, t: Any) -> None:
-    """Put a tile into memory, or add it to what is there."""
+def keep(found: Any, slot: Any, begins: Any, zero: Any, t: Any) -> None:
+    """Put a tile into memory, without what `zero_products` are, or add it to what is there."""
     if begins:
         for r in cp.unroll(range(t.pixels)):
             for c in cp.unroll(range(t.packing.lines)):
-                slot[r, c] = found[r, c]
+                slot[r, c] = found[r, c] - zero[c] if t.packing.is_moved else found[r, c]
     else:
         for r in cp.unroll(range(t.pixels)):
             for c in cp.unroll(range(t.packing.lines)):

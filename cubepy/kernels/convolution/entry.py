@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from cubepy.array.memory import Memory
-from cubepy.errors import fail
 from cubepy.frontend.signature import comptime_key
 from cubepy.kernels.calls.arguments import wrong
 from cubepy.kernels.calls.call import call
@@ -16,7 +15,7 @@ from cubepy.kernels.calls.plans import Planner, Plans
 from cubepy.kernels.convolution.launches import Convolution, launch_convolution
 from cubepy.kernels.convolution.problem import make_window, result_extents, triple
 from cubepy.kernels.convolution.volumes import LAYOUTS, as_volumes, order_of, problem_of
-from cubepy.kernels.convolution.weights import Packed, Weights, check_weight
+from cubepy.kernels.convolution.weights import Packed, Weights, check_dtypes, check_weight
 from cubepy.kernels.matmul.problem import result_of
 
 _PLANS = Plans()
@@ -57,12 +56,12 @@ def conv2d(
 
     `x`: [n, channels, rows, columns], or without n; "NHWC" in `layout` means that channels are the
     last axis, of `x` and the result. `weight`: [filters, channels / groups, rows, columns] in both
-    layouts, or what `prepack` gave; `bias`: one number for each filter. `stride`, `padding`,
-    `dilation`: ints, or one for each axis; the padding may also be "valid", "same", or a pair
-    (before, after) for each axis. `epilogue`: as for `matmul`; its index is one of the
-    result, and a line runs along channels where these lie densely in the result, else along
-    columns. Gives an array of the library of `x`, with channels
-    last in memory where `x` has them so; or fills `out`.
+    layouts, or what `prepack` gave; `bias`: one number for each filter, of the dtype of `x` or of
+    its sums (f32 of short floats, i32 of short integers). `stride`, `padding`, `dilation`: ints, or
+    one for each axis; the padding may also be "valid", "same", or a pair (before, after) for each
+    axis. `epilogue`: as for `matmul`; its index is one of the result, and a line runs along
+    channels where these lie densely in the result, else along columns. Gives an array of the
+    library of `x`, with channels last in memory where `x` has them so; or fills `out`.
 
     f16 and bf16 are added in f32 and rounded once; processors with AVX512-BF16 take factors and
     sums of bf16 below 2**-126 for 0. The error of a sum is at most its length times
@@ -175,10 +174,7 @@ def _check(
     if channels != w[1] * groups:
         reason = f"`x` has shape {x.shape} and `weight` {w}: {channels} channels in {groups} groups"
         raise wrong(name, reason, f"`weight` takes {w[1] * groups} channels")
-    if x.dtype is not weights.dtype or any(b.dtype is not x.dtype for b in biases):
-        kinds = ", ".join(f"`{n}` is {m.dtype}" for n, m in (("x", x), ("weight", weights)))
-        kinds += "".join(f", `bias` is {b.dtype}" for b in biases)
-        raise fail("E602", function=name, reason=kinds, suggestion="convert them to one dtype")
+    check_dtypes(name, "x", x.dtype, weights.dtype, biases)
     for bias in biases:
         if bias.shape != w[:1]:
             raise wrong(name, f"`bias` has shape {bias.shape}, `weight` {w}", "one for each filter")

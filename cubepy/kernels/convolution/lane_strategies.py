@@ -7,8 +7,8 @@ from math import prod
 
 from cubepy.array.memory import Memory
 from cubepy.ir.types import DType
-from cubepy.kernels.convolution.blocks import Packing
 from cubepy.kernels.convolution.lanes import Lanes
+from cubepy.kernels.convolution.packing import Packing
 from cubepy.kernels.convolution.problem import Problem
 from cubepy.kernels.convolution.strategies import (
     LONG,

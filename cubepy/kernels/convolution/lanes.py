@@ -16,7 +16,8 @@ from typing import Any
 
 import cubepy as cp
 from cubepy.kernels.calls.epilogues import applied_along
-from cubepy.kernels.convolution.blocks import Packing, finish_turned, pixels_of, rows_seen
+from cubepy.kernels.convolution.blocks import finish_turned, pixels_of, rows_seen
+from cubepy.kernels.convolution.packing import Packing
 from cubepy.kernels.convolution.problem import Window
 from cubepy.kernels.matmul.blocks import transposed
 from cubepy.record import dataclass
@@ -71,7 +72,7 @@ def channels_of(lanes: int, filters: int, channels: int, number: int) -> tuple[i
 def pack_lanes(weight: cp.Tensor, panels: cp.Tensor, t: cp.Comptime[Lanes]) -> None:
     """Weights [filter, channel, depth, row, column] as lines of filters; a cube for each line, in
     the order depth, row, channel, column. Lanes without a filter have the last one, as those of
-    `blocks.Packing` have."""
+    `packing.Packing` have."""
     f0, (deep, rows, columns) = cp.CUBE_POS * t.step, weight.shape[2:]
     at = cp.CUBE_POS * (deep * rows * columns * t.packing.depth * t.packing.line)
     for f in range(t.packing.line):

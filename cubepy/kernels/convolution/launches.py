@@ -15,11 +15,12 @@ from cubepy.kernels.calls.arguments import wrong
 from cubepy.kernels.calls.epilogues import may_read_index
 from cubepy.kernels.calls.plans import Planner
 from cubepy.kernels.convolution import lane_strategies, points, strategies
-from cubepy.kernels.convolution.blocks import Packing, convolve_bands
+from cubepy.kernels.convolution.blocks import convolve_bands
 from cubepy.kernels.convolution.dots import Dots, convolve_dots
 from cubepy.kernels.convolution.each import convolve_each
 from cubepy.kernels.convolution.lane_strategies import Division
 from cubepy.kernels.convolution.lanes import convolve_lanes, pack_lanes
+from cubepy.kernels.convolution.packing import Packing
 from cubepy.kernels.convolution.planes import convolve_planes
 from cubepy.kernels.convolution.problem import Problem
 from cubepy.kernels.convolution.variants import others, problem_key

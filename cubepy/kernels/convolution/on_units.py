@@ -10,8 +10,8 @@ from cubepy.array.memory import Memory
 from cubepy.ir.types import DType
 from cubepy.kernels.calls.plans import Planner
 from cubepy.kernels.convolution import unit_strategies
-from cubepy.kernels.convolution.blocks import CHANNEL_AXIS, Packing
 from cubepy.kernels.convolution.launches import Convolution, source_of
+from cubepy.kernels.convolution.packing import CHANNEL_AXIS, Packing
 from cubepy.kernels.convolution.split import SplitPacking, convolve_split, pack_split_weights
 from cubepy.kernels.convolution.split_runs import RunPacking, convolve_runs, pack_runs
 from cubepy.kernels.convolution.unit_runs import UnitRunPacking, convolve_unit_runs

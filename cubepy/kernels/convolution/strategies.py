@@ -6,11 +6,12 @@ from dataclasses import replace
 from math import prod
 
 from cubepy.array.memory import Memory
-from cubepy.ir.types import DType, bf16, f32
+from cubepy.ir.types import DType, f32
 from cubepy.kernels.calls.cubes import is_wide
-from cubepy.kernels.convolution.blocks import Bands, Packing
+from cubepy.kernels.convolution.blocks import Bands
 from cubepy.kernels.convolution.dots import Dots
 from cubepy.kernels.convolution.each import Each
+from cubepy.kernels.convolution.packing import Packing
 from cubepy.kernels.convolution.planes import Planes
 from cubepy.kernels.convolution.problem import Problem
 from cubepy.kernels.convolution.weight_gradient import Sums
@@ -139,8 +140,8 @@ def packing(
     target: Target, filters: int, channels: int, groups: int, taps: int, dtype: DType, sums: DType
 ) -> Packing:
     """Panels of which a part fills at most a quarter of the second cache."""
-    is_paired = channels // groups % 2 == 0 or channels // groups >= MANY_CHANNELS
-    factors = dtype if dtype is bf16 and is_paired and has_dots(target, dtype) else sums
+    has_words = _fills_words(channels // groups, dtype) and has_dots(target, dtype)
+    factors = dtype if has_words else sums
     word = sums.itemsize // factors.itemsize
     line = max(1, target.line_bytes // sums.itemsize)
     most = _tile(target)[1]
@@ -148,6 +149,13 @@ def packing(
     room = target.cache_bytes // 4 // (factors.itemsize * lines * line * taps)
     depth = part_of(channels // groups, min(room, max(BROUGHT, RUN // taps)), line)
     return Packing(lines, line, -(-max(1, depth) // word) * word, sums, factors)
+
+
+def _fills_words(channels: int, dtype: DType) -> bool:
+    """Whether words of several channels multiply more than they waste."""
+    if dtype.bits == 8:
+        return channels > 1
+    return channels % 2 == 0 or channels >= MANY_CHANNELS
 
 
 def part_of(channels: int, most: int, line: int) -> int:

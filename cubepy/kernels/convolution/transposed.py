@@ -16,7 +16,6 @@ from operator import index
 from typing import Any
 
 from cubepy.array.memory import Memory
-from cubepy.errors import fail
 from cubepy.ir.types import Kind
 from cubepy.kernels.calls.arguments import numbers_of, refused, shown, wrong
 from cubepy.kernels.calls.call import call
@@ -28,7 +27,7 @@ from cubepy.kernels.convolution.gathered import ordered, writable
 from cubepy.kernels.convolution.launches import Convolution, launch_convolution, launch_each
 from cubepy.kernels.convolution.problem import Window, make_window, triple
 from cubepy.kernels.convolution.volumes import LAYOUTS, as_volumes, order_of, problem_of
-from cubepy.kernels.convolution.weights import Weights
+from cubepy.kernels.convolution.weights import Weights, check_dtypes
 from cubepy.kernels.matmul.problem import result_of
 from cubepy.kernels.transposition.entry import copy_transposed
 from cubepy.record import dataclass
@@ -242,10 +241,7 @@ def check_transposed(
         raise wrong(function, f"`groups` is {groups!r}, `weight` has shape {w.shape}")
     if channels != w.shape[0]:
         raise wrong(function, shown, f"`weight` takes {w.shape[0]} channels")
-    if x.dtype is not w.dtype or any(b.dtype is not x.dtype for b in biases):
-        kinds = ", ".join(f"`{n}` is {m.dtype}" for n, m in ((name, x), ("weight", w)))
-        kinds += "".join(f", `bias` is {b.dtype}" for b in biases)
-        raise fail("E602", function=function, reason=kinds, suggestion="convert them to one dtype")
+    check_dtypes(function, name, x.dtype, w.dtype, biases)
     if x.dtype.kind is Kind.BOOL:
         raise refused(function, name, "has dtype bool_", "convert it")
     for bias in biases:

@@ -14,7 +14,8 @@ from typing import Any
 
 import cubepy as cp
 from cubepy.ir.types import DType
-from cubepy.kernels.convolution.blocks import Packing, out_extents, place_of_cube
+from cubepy.kernels.convolution.blocks import out_extents, place_of_cube
+from cubepy.kernels.convolution.packing import Packing
 from cubepy.kernels.convolution.problem import Window
 from cubepy.kernels.convolution.split import rows_of
 from cubepy.kernels.convolution.split_runs import row_length, start_of
@@ -22,9 +23,9 @@ from cubepy.kernels.convolution.units import (
     add_products,
     finish_rows,
     keep_sums,
-    pair_of,
     rounded,
     take_sums,
+    words_of,
 )
 from cubepy.kernels.matmul.blocks import transposed
 from cubepy.kernels.matmul.split import UPPER
@@ -200,7 +201,7 @@ def bring_rows(x: Any, held: Any, line: Any, seen: Any, window: Any, p: Any) -> 
     """One row of each channel, turned in squares; what a row has too much, the next overwrites."""
     zero = cp.Line[cp.u32, SIDE](0)
     for i in range(0, line // p.channels, SIDE):
-        pairs = tuple(pair_of(x, c, i - window.before[2]) for c in range(0, p.channels, 2))
+        pairs = tuple(words_of(x, c, i - window.before[2], 2) for c in range(0, p.channels, 2))
         for pair in pairs:
             note(seen, pair)
         found = transposed(pairs + tuple(zero for _ in range(SIDE - len(pairs))))

@@ -1,4 +1,5 @@
-"""How convolutions are divided for matrix units of processors: of f32 in parts, and of bf16."""
+"""How convolutions are divided for matrix units of processors: of f32 in parts, and of bf16 and
+bytes as they are."""
 
 from __future__ import annotations
 
@@ -6,14 +7,15 @@ from collections.abc import Callable
 from itertools import product
 from math import prod
 
-from cubepy.ir.types import DType, bf16, f32
-from cubepy.kernels.convolution.blocks import Packing
+from cubepy.ir.types import DType, bf16, f32, i8, u8
+from cubepy.kernels.convolution.packing import Packing
 from cubepy.kernels.convolution.problem import Problem, Window
 from cubepy.kernels.convolution.split import SplitBands, SplitPacking, area_of, row_of, rows_of
 from cubepy.kernels.convolution.split_runs import RunPacking, SplitRuns, row_length
 from cubepy.kernels.convolution.strategies import START, has_ends, parts_of
 from cubepy.kernels.convolution.unit_runs import UnitRunPacking, UnitRuns
 from cubepy.kernels.convolution.units import UnitBands
+from cubepy.kernels.matmul.problem import sums_of
 from cubepy.kernels.matmul.split import PARTS
 from cubepy.kernels.matmul.strategies import even_part, has_split_units
 from cubepy.kernels.matmul.units import PANEL, ROW_BYTES, SIDE
@@ -28,7 +30,7 @@ SPLIT_PIXEL, SPLIT_TILE, SPLIT_WEIGHTS = 45, 420, 700
 """Cycles for 32 channels of a pixel that are brought, for the products of 32 pixels, filters and
 channels, and for reading the weights of these, there."""
 UNIT_PIXEL, UNIT_TILE, UNIT_WEIGHTS = 10, 75, 250
-"""The same without splitting, for bf16."""
+"""The same without splitting, for rows of 64 bytes."""
 LEAST_FILTERS, LEAST_RUN = 8, 8
 """Filters, and elements of a row of a window, from which on it multiplies few channels."""
 UNIT_SUMS = 4
@@ -197,18 +199,19 @@ def unit_bands(target: Target, problem: Problem, p: Packing) -> UnitBands:
 def unit_packing(
     target: Target, shape: tuple[int, ...], groups: int, dtype: DType
 ) -> Packing | UnitRunPacking | None:
-    """The same of bf16."""
+    """The same of bf16 and of bytes."""
     filters, channels, *kernel = shape[0] // groups, *shape[1:]
-    if dtype is not bf16 or not has_split_units(target):
+    if dtype not in (bf16, i8, u8) or not has_split_units(target):
         return None
     lines, run = 1 if filters <= SIDE else 2, channels * kernel[-1]
-    is_few = groups == 1 and 0 < channels <= SIDE and prod(kernel[:-1]) > 1
+    is_few = groups == 1 and 0 < channels <= SIDE and prod(kernel[:-1]) > 1 and dtype is bf16
     if is_few and filters >= LEAST_FILTERS and run >= LEAST_RUN:
         depth = -(-run // PANEL) * PANEL
         packing = Packing(lines, SIDE, depth, f32, dtype, has_unit=True)
         return UnitRunPacking(channels, kernel[-1], packing)
     if min(filters, channels) >= LEAST_SIDE:
-        return Packing(lines, SIDE, PANEL, f32, dtype, has_unit=True)
+        depth = ROW_BYTES // dtype.itemsize
+        return Packing(lines, SIDE, depth, sums_of(dtype), dtype, has_unit=True)
     return None
 
 
@@ -251,7 +254,7 @@ def unit_runs(target: Target, problem: Problem, p: UnitRunPacking) -> UnitRuns:
 def chunk_of(window: Window, p: Packing) -> tuple[int, int]:
     """Blocks of channels and rows of the window whose weights fit `CHUNK`."""
     _, rows, columns = window.kernel
-    tap = p.step * PANEL * p.factors.itemsize
+    tap = p.step * p.depth * p.factors.itemsize
     if rows * columns * tap > CHUNK:
         return 1, max(1, CHUNK // (columns * tap))
     return CHUNK // (rows * columns * tap), rows

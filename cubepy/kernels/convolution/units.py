@@ -1,10 +1,10 @@
-"""Convolutions of bf16 on matrix units of processors.
+"""Convolutions of bf16 and of bytes on matrix units of processors.
 
 As in `split`, a cube makes a band of rows of the result for some panels of filters, and brings the
-rows that the band depends on into a near cache: for 32 channels at a time a pixel is one row of 64
-bytes, so that 16 pixels at one distance are a tile of the left factor where they lie. Weights are
-in the panels of `blocks.Packing`, whose lines for pairs of channels are the rows of tiles of the
-right factor.
+rows that the band depends on into a near cache: for 32 channels of bf16, or 64 of bytes, at a time
+a pixel is one row of 64 bytes, so that 16 pixels at one distance are a tile of the left factor
+where they lie. Weights are in the panels of `packing.Packing`, whose lines for words of channels
+are the rows of tiles of the right factor.
 """
 
 from __future__ import annotations
@@ -15,17 +15,12 @@ from typing import Any
 
 import cubepy as cp
 from cubepy.kernels.calls.epilogues import applied_along
-from cubepy.kernels.convolution.blocks import (
-    Packing,
-    filters_before,
-    finish,
-    out_extents,
-    place_of_cube,
-)
+from cubepy.kernels.convolution.blocks import filters_before, finish, out_extents, place_of_cube
+from cubepy.kernels.convolution.packing import Packing
 from cubepy.kernels.convolution.problem import Window
 from cubepy.kernels.convolution.split import area_of, row_of, rows_of, start_of
 from cubepy.kernels.matmul.blocks import transposed
-from cubepy.kernels.matmul.units import PANEL, SIDE, zipped
+from cubepy.kernels.matmul.units import SIDE, interleaved
 from cubepy.lang import amx
 from cubepy.record import dataclass
 
@@ -35,9 +30,10 @@ class UnitBands:
     """How a convolution is divided.
 
     A cube makes `band` rows of `strip` pixels with `panels` panels of weights, and brings `blocks`
-    blocks of 32 channels at a time. It has room for `held` pixels of a block, and for the `sums` of
-    so many pixels. Weights are multiplied in a `chunk` of so many blocks and rows of the window at
-    a time. `has_ends`: the last line of a group's filters reaches into the next group's.
+    blocks of `packing.depth` channels at a time. It has room for `held` pixels of a block, and for
+    the `sums` of so many pixels. Weights are multiplied in a `chunk` of so many blocks and rows of
+    the window at a time. `has_ends`: the last line of a group's filters reaches into the next
+    group's.
 
     A kernel is compiled for `compiled`, without what depends on the batch, the channels and the
     number of cores: `band`, `strip`, `panels` and `blocks` are arguments.
@@ -91,12 +87,12 @@ def convolve_units(
     share, (n, z, y0, x0) = place_of_cube(groups * shares, results, band, strip)
     group, first = share // shares, share % shares * panels_each
     count, rows = min(panels_each, per_group - first), min(band, results[1] - y0)
-    held = cp.shared((t.held, PANEL), p.factors)
-    sums = cp.shared((t.sums, p.step), cp.f32)
+    held = cp.shared((t.held, p.depth), p.factors)
+    sums = cp.shared((t.sums, p.step), p.dtype)
     pitch = (strip - 1) * window.stride[2] + window.spans[2]
     wide = row_of(strip, pitch, window)
     area = area_of(band, pitch, window)
-    parts = (channels + PANEL - 1) // PANEL
+    parts = (channels + p.depth - 1) // p.depth
     rounds = (parts + blocks - 1) // blocks * window.kernel[0]
     apart = 0 if rounds == 1 else rounded(band * wide)
     source = channels_of(x[n], group * channels, (group + 1) * channels, t)
@@ -105,7 +101,7 @@ def convolve_units(
         a, block = turn % window.kernel[0], turn // window.kernel[0] * blocks
         lengths = rows, wide, pitch, area, min(blocks, parts - block)
         depth = z * window.stride[0] + a * window.dilation[0] - window.before[0]
-        corner = depth, y0 * window.stride[1], x0 * window.stride[2], block * PANEL
+        corner = depth, y0 * window.stride[1], x0 * window.stride[2], block * p.depth
         bring(source, held, corner, lengths, window, t)
         for panel in range(count):
             number = (group * per_group + first + panel) * parts + block
@@ -160,7 +156,7 @@ def channels_of(x: Any, begin: Any, end: Any, t: Any) -> Any:
 
 
 def bring(x: Any, held: Any, corner: Any, lengths: Any, window: Any, t: Any) -> None:
-    """The rows that a band depends on, with zeros around, 32 channels by 32.
+    """The rows that a band depends on, with zeros around, block by block of the channels.
 
     `corner`: the depth, the row and the column of the padded array that the band begins at, and the
     channel.
@@ -173,7 +169,7 @@ def bring(x: Any, held: Any, corner: Any, lengths: Any, window: Any, t: Any) -> 
     for block in range(blocks):
         for r in range(rows_of(rows, window)):
             y, own = top + r - window.before[1], held[block * area + r * pitch :]
-            c = c0 + block * PANEL
+            c = c0 + block * t.packing.depth
             if inside and y >= 0 and y < height:
                 if t.has_channels_last:
                     bring_pixels(x[depth, y], own, c, pitch, window.before[2] - left)
@@ -186,7 +182,7 @@ def bring(x: Any, held: Any, corner: Any, lengths: Any, window: Any, t: Any) -> 
 def clear(held: Any, begin: Any, end: Any) -> None:
     """Zeros for the pixels [begin, end)."""
     for i in range(begin, end):
-        cp.store(held[i], 0, cp.Line[held.dtype, PANEL](0), whole=True)
+        cp.store(held[i], 0, cp.Line[held.dtype, held.shape[1]](0), whole=True)
 
 
 def bring_pixels(row: Any, held: Any, c: Any, pitch: Any, before: Any) -> None:
@@ -195,27 +191,28 @@ def bring_pixels(row: Any, held: Any, c: Any, pitch: Any, before: Any) -> None:
     end = max(begin, min(pitch, row.shape[0] + before))
     clear(held, 0, begin)
     for i in range(begin, end):
-        cp.store(held[i], 0, cp.load(row[i - before], c, line=PANEL), whole=True)
+        cp.store(held[i], 0, cp.load(row[i - before], c, line=held.shape[1]), whole=True)
     clear(held, end, pitch)
 
 
 def bring_rows(x: Any, held: Any, c: Any, pitch: Any, before: Any) -> None:
-    """One row of 32 channels, turned in squares; what a row has too much, the next overwrites."""
+    """One row of a block of channels, turned in squares; what a row has too much, the next
+    overwrites."""
+    word = held.shape[1] // SIDE
     for i in range(0, pitch, SIDE):
-        pairs = tuple(pair_of(x, c + 2 * k, i - before) for k in range(SIDE))
-        found = transposed(pairs)
+        found = transposed(tuple(words_of(x, c + k * word, i - before, word) for k in range(SIDE)))
         for k in cp.unroll(range(SIDE)):
             cp.store(held[i + k], 0, cp.bitcast(found[k], held.dtype), whole=True)
 
 
-def pair_of(x: Any, c: Any, i: Any) -> Any:
-    """A word of two channels for each of 16 pixels; zeros outside."""
+def words_of(x: Any, c: Any, i: Any, word: int) -> Any:
+    """A word of two or four channels for each of 16 pixels; zeros outside."""
     count, width = x.shape[0], x.shape[1]
-    one, two = (
+    rows = tuple(
         cp.load(x[min(c + k, count - 1)][: width if c + k < count else 0], i, line=SIDE)
-        for k in range(2)
+        for k in range(word)
     )
-    return cp.bitcast(zipped(one, two, 1), cp.u32)
+    return cp.bitcast(interleaved(rows, 1), cp.u32)
 
 
 def multiply_band(
@@ -262,7 +259,7 @@ def multiply(
 
 
 def load_pixels(tile: int, source: Any, part: int) -> None:
-    """Load 32 channels of 16 pixels."""
+    """Load a block of channels of 16 pixels."""
     held, at, starts, step = source
     amx.load(tile, held[at + starts[part] :: step], (0, 0))
 
@@ -284,8 +281,8 @@ def keep_sums(kept: Any, q: Any, p: Any) -> None:
 
 
 def add_products(load: Any, source: Any, weights: Any, block: Any, p: Any) -> None:
-    """Add the products of pixels, of which `load` loads 32 elements for 16, and a block of weights
-    for these elements: of 32 pixels and 32 filters, or 64 and 16."""
+    """Add the products of pixels, of which `load` loads a row of 64 bytes for 16, and a block of
+    weights for these elements: of 32 pixels and 32 filters, or 64 and 16."""
     row = block * (SIDE * p.lines)
     for c in cp.unroll(range(p.lines)):
         amx.load(7 - c, weights[row + c :: p.lines], (0, 0))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 from cubepy.array.memory import Memory
+from cubepy.errors import fail
 from cubepy.ir.types import DType, Kind
 from cubepy.jit.grid import Over
 from cubepy.kernels.calls.arguments import refused, wrong
@@ -14,7 +16,13 @@ from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.libraries import Shape, library_of
 from cubepy.kernels.calls.plans import Planner, Plans
 from cubepy.kernels.convolution import lane_strategies, strategies
-from cubepy.kernels.convolution.blocks import CHANNEL_AXIS, NO_AXIS, TAP_AXIS, Packing, pack_weights
+from cubepy.kernels.convolution.packing import (
+    CHANNEL_AXIS,
+    NO_AXIS,
+    TAP_AXIS,
+    Packing,
+    pack_weights,
+)
 from cubepy.kernels.convolution.volumes import channels_last, has_channels_last
 from cubepy.kernels.convolution.winograd import Basis, change_weights
 from cubepy.kernels.matmul.problem import sums_of
@@ -156,6 +164,19 @@ def check_weight(function: str, w: Any, groups: int) -> None:
         raise wrong(function, f"`weight` has shape {w.shape}, whose window is empty")
     if w.dtype.kind is Kind.BOOL:
         raise refused(function, "weight", "has dtype bool_", "convert it")
+
+
+def check_dtypes(function: str, name: str, x: DType, w: DType, biases: Sequence[Memory]) -> None:
+    """E602 unless weights have the dtype of the array called `name`, and biases that or the one of
+    sums."""
+    if x is w and all(b.dtype in (x, sums_of(x)) for b in biases):
+        return
+    kinds = f"`{name}` is {x}, `weight` is {w}"
+    kinds += "".join(f", `bias` is {b.dtype}" for b in biases)
+    wanted = "convert them to one dtype"
+    if x is w and sums_of(x) is not x:
+        wanted = f"convert `bias` to {x} or {sums_of(x)}"
+    raise fail("E602", function=function, reason=kinds, suggestion=wanted)
 
 
 def matrix_of(w: Memory) -> Memory:
