@@ -87,10 +87,18 @@ def _of_torch(x: Any) -> Memory:
         raise TypeError("a lazily negated view: pass its .resolve_neg()")
     dtype, size = _known(x.dtype), x.element_size()
     strides = tuple([s * size for s in x.stride()])
+    memory = x.data_ptr(), dtype, tuple(x.shape), strides, not records_gradients(x), True, x
     if device.type == "cpu":
-        return Memory(x.data_ptr(), dtype, tuple(x.shape), strides, True, True, x)
-    place = f"cuda:{device.index}", queue_of_tensor(x)
-    return Memory(x.data_ptr(), dtype, tuple(x.shape), strides, True, True, x, *place)
+        return Memory(*memory)
+    return Memory(*memory, f"cuda:{device.index}", queue_of_tensor(x))
+
+
+def records_gradients(x: Any) -> bool:
+    """Whether an array is one of torch's whose gradients it records: nobody else may write to it
+    then, since gradients would be those of other numbers."""
+    torch = sys.modules.get("torch")
+    is_tensor = torch is not None and isinstance(x, torch.Tensor)
+    return is_tensor and x.requires_grad and torch.is_grad_enabled()
 
 
 def queue_of_tensor(x: Any) -> int | None:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from cubepy.array.interop import read_memory
+from cubepy.array.interop import read_memory, records_gradients
 from cubepy.array.memory import HOST, Memory, raw_view
 from cubepy.array.order import Ordered
 from cubepy.errors import fail
@@ -244,13 +244,20 @@ def _asks_for_flat(facts: Any) -> bool:
 
 
 def check_written(kernel: str, written: Collection[str], memories: dict[str, Memory]) -> None:
-    """E404 for read-only outputs, E410 for outputs with several elements at one address."""
+    """E404 for outputs that are read-only or whose gradients torch records, E410 for outputs with
+    several elements at one address."""
     for name in written:
         memory = memories.get(name)
         if memory is None:
             continue
         if not memory.is_writeable:
-            raise fail("E404", kernel=kernel, argument=name)
+            hint = None
+            if records_gradients(memory.owner):
+                hint = (
+                    f"`{name}` requires grad, and kernels record no gradients: "
+                    "launch inside torch.no_grad(), or pass its .detach()"
+                )
+            raise fail("E404", kernel=kernel, argument=name, hint=hint)
         if overlaps_itself(memory):
             raise fail("E410", kernel=kernel, argument=name, strides=memory.strides)
 

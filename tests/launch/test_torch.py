@@ -59,10 +59,35 @@ def test_what_is_refused():
 
 
 def test_tensors_that_record_gradients():
+    """They may be read; what torch would not know of is not written."""
     x, out = torch.ones(4, requires_grad=True), torch.zeros(4)
-    with torch.no_grad():
-        double.over(out)(x, out)
+    grown = double.over(4)
+    for _ in range(4):
+        grown(x, out)
     assert torch.equal(out, torch.full((4,), 2.0))
+    loss = (x**2).sum()
+    for _ in range(4):
+        with pytest.raises(cp.LaunchError, match=r"E404.*\n.*requires grad.*detach"):
+            grown(out, x)
+        with torch.no_grad():
+            grown(out, out)
+    loss.backward()
+    assert torch.equal(x.grad, torch.full((4,), 2.0))
+    with torch.no_grad():
+        bound = grown.bind(out, x)
+        for _ in range(4):
+            bound()
+    assert torch.equal(x.detach(), 2 * out)
+    for _ in range(4):
+        with pytest.raises(cp.LaunchError, match="E404"):
+            bound()
+    late = torch.zeros(4)
+    remembered = grown.bind(out, late)
+    for _ in range(4):
+        remembered()
+    late.requires_grad_()
+    with pytest.raises(cp.LaunchError, match="E404"):
+        remembered()
 
 
 def test_a_tensor_over_numpy_memory():

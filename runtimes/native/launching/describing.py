@@ -109,10 +109,7 @@ def _written() -> Routine:
     with f.when(is_tensor(f, obj.load(TYPE_OF)).equals(0)):
         f.leave(f.invoke("written_on_device", obj, place, reach))
     f.refuse(f.invoke("is_negated", obj).differs(0))
-    records = f.invoke("PyObject_GetAttr", obj, context(f, Context.REQUIRES_GRAD))
-    f.refuse(records.equals(0))
-    call_void(f, "Py_DecRef", records)
-    f.refuse(records.differs(context(f, Context.FALSE)))
+    f.refuse(f.invoke("records", obj).differs(0))
     held = f.room(tensors.DLTENSOR_WORDS)
     f.refuse(f.invoke("describe", obj, held).equals(0))
     device, rank = f.invoke("device_of", held), held.load(tensors.RANK, "i32")

@@ -32,7 +32,8 @@ from cubepy.runtimes.native.launching.callables import (
 from cubepy.runtimes.native.launching.cupy_arrays import cupy_layout
 from cubepy.runtimes.native.launching.module import text
 from cubepy.runtimes.native.launching.process import made
-from cubepy.runtimes.native.launching.tables import Context, Kind, Reading
+from cubepy.runtimes.native.launching.reading import Reading
+from cubepy.runtimes.native.launching.tables import Context, Kind
 from cubepy.runtimes.native.linker import Library, compile_text, link, once
 from cubepy.runtimes.native.pool import CANCEL, INLINE, RESUME, SHARE, address_of
 
@@ -204,7 +205,7 @@ class Executor:
             tensor, parameter = torch.Tensor, torch.nn.Parameter
             found = tensors.interface(tensor)
             name, requires = sys.intern("is_neg"), sys.intern("requires_grad")
-            self._kept += [tensor, parameter, name, requires]
+            self._kept += [tensor, parameter, name, requires, torch.is_grad_enabled]
             self._context[Context.IS_NEG] = id(name)
             self._context[Context.REQUIRES_GRAD] = id(requires)
             if found is not None:
@@ -212,6 +213,8 @@ class Executor:
                 self._context[Context.IMPL_AT] = found.impl_at
                 self._context[Context.KEYS_AT] = found.keys_at
                 self._context[Context.NEGATIVE] = found.negative
+                self._context[Context.GRAD_AT] = found.grad_at
+                self._context[Context.GRAD_MODE] = id(torch.is_grad_enabled)
                 self._stream = found.stream
                 if parameter.__basicsize__ == tensor.__basicsize__:
                     self._context[Context.PARAMETER] = id(parameter)

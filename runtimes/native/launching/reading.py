@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
+
 from cubepy.runtimes.native.launching import tensors
 from cubepy.runtimes.native.launching.frame import (
     ARRAY_DATA,
@@ -49,9 +51,24 @@ from cubepy.runtimes.native.launching.tables import (
     Head,
     Kind,
     Leaf,
-    Reading,
 )
 from cubepy.runtimes.native.words import Routine, Value
+
+
+class Reading(IntEnum):
+    """How NumPy keeps a scalar."""
+
+    F32 = 0
+    F64 = 1
+    I8 = 2
+    I16 = 3
+    I32 = 4
+    I64 = 5
+    U8 = 6
+    U16 = 7
+    U32 = 8
+    U64 = 9
+    BOOL = 10
 
 
 def _read_number() -> Routine:
@@ -220,6 +237,25 @@ def _is_negated() -> Routine:
     return f
 
 
+def _records() -> Routine:
+    """(tensor): whether it requires gradients that are recorded now; -1 for an exception."""
+    f = Routine("records", 1)
+    (obj,) = f.parameters
+    place = context(f, Context.GRAD_AT)
+    with f.when(place.differs(0)):
+        known = obj.load(context(f, Context.IMPL_AT)).load(place)
+        f.refuse(known.equals(0))
+    found = f.invoke("PyObject_GetAttr", obj, context(f, Context.REQUIRES_GRAD))
+    f.refuse(found.equals(0), -1)
+    call_void(f, "Py_DecRef", found)
+    f.refuse(found.equals(context(f, Context.FALSE)))
+    mode = f.invoke("PyObject_Vectorcall", context(f, Context.GRAD_MODE), 0, 0, 0)
+    f.refuse(mode.equals(0), -1)
+    call_void(f, "Py_DecRef", mode)
+    f.leave(f.truth(mode.differs(context(f, Context.FALSE))))
+    return f
+
+
 def _describe() -> Routine:
     """(tensor, place): write the tensor's description; 0 for an exception."""
     f = Routine("describe", 2)
@@ -250,6 +286,10 @@ def _read_tensor() -> Routine:
     with f.when(negated < 0):
         f.leave(f.invoke("forget_error", frame))
     f.refuse(negated.differs(0))
+    records = f.invoke("records", obj)
+    with f.when(records < 0):
+        f.leave(f.invoke("forget_error", frame))
+    flags = f.choose(records.equals(0), WRITEABLE, 0)
     with f.when(f.invoke("describe", obj, held).equals(0)):
         f.leave(f.invoke("forget_error", frame))
     device = f.invoke("device_of", held)
@@ -269,7 +309,7 @@ def _read_tensor() -> Routine:
         leaf.store(address, Leaf.VALUE * 8)
         leaf.store(held.load(tensors.SHAPE), Leaf.SHAPE_AT * 8)
         leaf.store(strides, Leaf.BYTE_STRIDES_AT * 8)
-        leaf.store(place | k | WRITEABLE, Leaf.CLASS * 8)
+        leaf.store(place | k | flags, Leaf.CLASS * 8)
         f.leave(f.invoke("read_elements", leaf, scale))
     return f
 
@@ -491,6 +531,7 @@ def routines() -> tuple[Routine, ...]:
         _read_elements(),
         _read_array(),
         _is_negated(),
+        _records(),
         _describe(),
         _device_of(),
         _read_tensor(),

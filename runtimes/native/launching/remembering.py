@@ -165,6 +165,10 @@ def _is_tensor_remembered() -> Routine:
     with f.when(negated < 0):
         f.leave(f.invoke("forget_error", frame))
     f.refuse(negated.differs(0))
+    records = f.invoke("records", obj)
+    with f.when(records < 0):
+        f.leave(f.invoke("forget_error", frame))
+    f.refuse(records.differs(0))
     with f.when(f.invoke("describe", obj, held).equals(0)):
         f.leave(f.invoke("forget_error", frame))
     rank, number, axes = row[Remembered.RANK], row[Remembered.DTYPE], row + Remembered.AXES * 8

@@ -577,24 +577,12 @@ class Context(IntEnum):
     """When the main thread last saw to it that SIGINT comes to the pool; native code writes it."""
     RECENT_GRID = 95
     RECENT = 96
-    SIZE = 97
+    GRAD_AT = 97
+    """Where implementations of tensors say what is known of gradients, 0: not known; nothing is of
+    those that record none. And the function that tells whether any are recorded now."""
+    GRAD_MODE = 98
+    SIZE = 99
 
 
 NUMBER_ROW_WORDS = 3
 DTYPE_ROW_WORDS = 2
-
-
-class Reading(IntEnum):
-    """How NumPy keeps a scalar."""
-
-    F32 = 0
-    F64 = 1
-    I8 = 2
-    I16 = 3
-    I32 = 4
-    I64 = 5
-    U8 = 6
-    U16 = 7
-    U32 = 8
-    U64 = 9
-    BOOL = 10

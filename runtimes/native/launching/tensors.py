@@ -49,14 +49,15 @@ def type_word(name: str) -> int:
 class Interface:
     """Where tensors of a class are read: the addresses of torch's functions that describe one and
     that give the current stream of a device, and where its dispatch keys are, if that is known: the
-    place of the implementation in the object, that of the keys in the implementation, and the key
-    of tensors that are negated lazily."""
+    place of the implementation in the object, that of the keys in the implementation, the key of
+    tensors that are negated lazily; and there the place of what is known of gradients."""
 
     fill: int
     stream: int
     impl_at: int = 0
     keys_at: int = 0
     negative: int = 0
+    grad_at: int = 0
 
 
 def interface(cls: Any) -> Interface | None:
@@ -88,8 +89,9 @@ def gives_streams(stream: int, ordinal: int, handle: int) -> bool:
     return not failed and found.value == handle
 
 
-def _keys() -> tuple[int, int, int]:
-    """Where tensors keep their dispatch keys, of which torch gives a copy; zeros if not found.
+def _keys() -> tuple[int, int, int, int]:
+    """Where tensors keep their dispatch keys, of which torch gives a copy, and what is known of
+    gradients; zeros if not found.
 
     Asking a tensor by its method whether it is negated takes longer than all else that is read.
     """
@@ -104,13 +106,30 @@ def _keys() -> tuple[int, int, int]:
         impls = [int(x._cdata) for x in probes]
         negative = int(torch._C.DispatchKeySet(torch._C.DispatchKey.Negative).raw_repr())
     except (AttributeError, TypeError):  # none of this is documented
-        return 0, 0, 0
+        return 0, 0, 0, 0
     objects = [id(x) for x in probes]
     impl_at = _place(objects, impls, range(16, type(plain).__basicsize__, 8))
     keys_at = _place(impls, keys, range(0, _IMPL_BYTES, 8)) if impl_at else None
     is_known = [bool(k & negative) for k in keys] == [x.is_neg() for x in probes]
     is_known = is_known and keys[0] | negative == keys[2]
-    return (impl_at, keys_at, negative) if impl_at and keys_at and is_known else (0, 0, 0)
+    if not (impl_at and keys_at and is_known):
+        return 0, 0, 0, 0
+    return impl_at, keys_at, negative, _grad_at((plain, plain.short()), (graded, graded * 2))
+
+
+def _grad_at(plain: tuple[Any, ...], graded: tuple[Any, ...]) -> int:
+    """The one place in an implementation that has something for tensors that require gradients
+    alone; 0 if there is none."""
+    found = [
+        at
+        for at in range(8, _IMPL_BYTES, 8)
+        if all(_word(x, at) for x in graded) and not any(_word(x, at) for x in plain)
+    ]
+    return found[0] if len(found) == 1 else 0
+
+
+def _word(tensor: Any, at: int) -> int:
+    return ctypes.c_uint64.from_address(int(tensor._cdata) + at).value
 
 
 def _place(bases: list[int], words: list[int], places: range) -> int | None:
