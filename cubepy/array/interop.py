@@ -97,8 +97,9 @@ def records_gradients(x: Any) -> bool:
     """Whether an array is one of torch's whose gradients it records: nobody else may write to it
     then, since gradients would be those of other numbers."""
     torch = sys.modules.get("torch")
-    is_tensor = torch is not None and isinstance(x, torch.Tensor)
-    return is_tensor and x.requires_grad and torch.is_grad_enabled()
+    if torch is None or not isinstance(x, torch.Tensor):
+        return False
+    return x.requires_grad and torch.is_grad_enabled()
 
 
 def queue_of_tensor(x: Any) -> int | None:
