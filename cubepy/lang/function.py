@@ -18,6 +18,7 @@ from typing import Any, TypeGuard
 
 from cubepy.errors import Error, fail
 from cubepy.forks import at_fork
+from cubepy.lang.edited import edit_behind, remember
 from cubepy.lang.unfiled import find_text, typed_lines
 from cubepy.record import dataclass
 from cubepy.span import Span
@@ -33,6 +34,7 @@ class CubeFunction:
         self.__doc__ = function.__doc__
         self.__module__ = function.__module__
         self.__wrapped__ = function
+        remember(function)
 
 
 class BoundFunction:
@@ -103,6 +105,9 @@ at_fork(_reading)
 def _read_source(code: Any) -> Source:
     linecache.checkcache(code.co_filename)
     lines = linecache.getlines(code.co_filename) or typed_lines(code)
+    edit = edit_behind(code, lines) if lines else None
+    if edit is not None:
+        raise fail("E105", name=code.co_name, hint=edit)
     block = _own_lines(lines, code)
     tree, offset = _parse_block(block, code.co_firstlineno)
     if tree is None or not [n for n in tree.body if isinstance(n, ast.FunctionDef)]:

@@ -104,19 +104,22 @@ def _lines_of(code: CodeType) -> Iterator[int]:
 
 
 def _defines(text: str, mode: str, code: CodeType) -> bool:
-    flags = code.co_flags & _FUTURE
+    return code in compiled(text, mode, code.co_filename, code.co_flags)
+
+
+def compiled(text: str, mode: str, file: str, flags: int) -> list[CodeType]:
+    """All code of a text, under the `__future__` that `flags` has; none where it is no Python."""
     try:
-        compiled = compile(text, code.co_filename, mode, flags=flags, dont_inherit=True)
+        code = compile(text, file, mode, flags=flags & _FUTURE, dont_inherit=True)
     except (SyntaxError, ValueError):
-        return False
-    return any(found == code for found in _codes(compiled))
+        return []
+    return codes_in(code)
 
 
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _codes(constant)
+def codes_in(code: CodeType) -> list[CodeType]:
+    """Code and that of all functions in it."""
+    inner = [c for c in code.co_consts if isinstance(c, CodeType)]
+    return [code, *(found for c in inner for found in codes_in(c))]
 
 
 _names: dict[str, str] = {}

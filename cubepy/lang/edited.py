@@ -1,0 +1,150 @@
+"""Whether a file was edited after Python imported it, so that it holds other code than runs.
+
+That the text of now compiles to other code than the one that runs proves nothing: the same text
+gives other code where it is compiled in parts (a name that the module imports is called by other
+instructions), and where a tool rewrites it (pytest's `assert`). So a function is refused only if
+its very code comes from an older text, and not from that of now. Older texts are those of files
+whose functions became cube functions, or are called by them, and those of Python's bytecode on
+disk. Where neither holds the code, the file is trusted.
+"""
+
+from __future__ import annotations
+
+import linecache
+import marshal
+import os
+import tokenize
+import warnings
+from collections.abc import Iterator
+from functools import lru_cache
+from importlib.util import MAGIC_NUMBER, cache_from_source
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+from cubepy.lang.objects import is_fixed
+from cubepy.lang.unfiled import codes_in, compiled
+
+_KEPT = 4
+"""How many texts of a file are kept."""
+_Stamp = tuple[int, int, int]  # the time of its last edit, its size, its inode
+_texts: dict[str, list[tuple[_Stamp, list[str]]]] = {}
+"""By file, its lines at the times when functions became cube functions, the newest last."""
+_older: dict[str, list[str]] = {}
+"""By file, its lines when it was found to be no newer than its bytecode."""
+
+
+def remember(function: Any) -> None:
+    """Keep the text of a function's file, and of the files of what it calls, as they are now."""
+    if type(function) is not FunctionType or is_fixed(_module(function)):
+        return
+    _keep(function.__code__.co_filename)
+    for called in _called(function):
+        if _keep(called.__code__.co_filename):
+            remember(called)
+
+
+def edit_behind(code: CodeType, lines: list[str]) -> str | None:
+    """What to do about a file that holds `lines` now, and held others when `code` was imported;
+    None where that is not certain."""
+    file = code.co_filename
+    try:
+        bytecode = _bytecode(file, lines)
+        stale = bytecode is not None and _has_columns(code) and code in codes_in(bytecode[1])
+        if not (stale or _was_read(code, lines)) or _gives(lines, code):
+            return None
+    except (RecursionError, MemoryError):
+        return None
+    name = f"`{os.path.basename(file)}`"
+    if stale and bytecode is not None and bytecode[0]:
+        return f"Python runs bytecode of {name} before its last edit; touch it and import it again"
+    return f"{name} was edited after Python imported it; import it again"
+
+
+def _module(function: FunctionType) -> str:
+    return str(function.__globals__.get("__name__"))
+
+
+def _called(function: FunctionType) -> Iterator[FunctionType]:
+    """Functions that a function names, by themselves or as those of a user's module. Types are
+    compared, as `isinstance` would load modules and objects that are lazy."""
+    names = {name for code in codes_in(function.__code__) for name in code.co_names}
+    found = [function.__globals__.get(name) for name in names]
+    for module in [m for m in found if type(m) is ModuleType and not is_fixed(m.__name__)]:
+        found += [vars(module).get(name) for name in names]
+    for value in found:
+        if type(value) is FunctionType and not is_fixed(_module(value)):
+            yield value
+
+
+def _keep(file: str) -> bool:
+    """Keep the text of a file; whether it was not known. `linecache` then need not read it."""
+    try:
+        stat = os.stat(file)
+        stamp = stat.st_mtime_ns, stat.st_size, stat.st_ino
+        texts = _texts.setdefault(file, [])
+        if texts and texts[-1][0] == stamp:
+            return False
+        with tokenize.open(file) as opened:
+            lines = opened.readlines()
+    except (OSError, ValueError, SyntaxError):  # no file, or not of text
+        return False
+    if lines and not lines[-1].endswith("\n"):
+        lines[-1] += "\n"
+    linecache.cache[file] = stat.st_size, stat.st_mtime, lines, file
+    texts.append((stamp, lines))
+    del texts[:-_KEPT]
+    return True
+
+
+def _was_read(code: CodeType, lines: list[str]) -> bool:
+    """Whether the code comes from a text that was kept, of which the function has changed."""
+    rows = _rows(lines, code)
+    olds = [old for _, old in _texts.get(code.co_filename, ()) if old is not lines]
+    return any(_rows(old, code) != rows and _gives(old, code) for old in olds)
+
+
+def _rows(lines: list[str], code: CodeType) -> list[str]:
+    """The lines that the code comes from."""
+    inner = codes_in(code)
+    ends = [end for each in inner for _, end, _, _ in each.co_positions() if end is not None]
+    return lines[code.co_firstlineno - 1 : max(ends, default=code.co_firstlineno)]
+
+
+def _gives(lines: list[str], code: CodeType) -> bool:
+    """Whether a file of these lines has the code."""
+    return code in _compiled("".join(lines), code.co_filename, code.co_flags)
+
+
+@lru_cache(maxsize=8)
+def _compiled(text: str, file: str, flags: int) -> list[CodeType]:
+    with warnings.catch_warnings(action="ignore"):  # Python has shown them at the import
+        return compiled(text, "exec", file, flags)
+
+
+def _bytecode(file: str, lines: list[str]) -> tuple[bool, CodeType] | None:
+    """The module that Python's bytecode of a file holds, where the file is newer than it, and
+    whether an import would still take it: the times in it are of whole seconds."""
+    if _older.get(file) is lines:
+        return None
+    try:
+        cached = cache_from_source(file)
+        stat = os.stat(file)
+        if stat.st_mtime_ns <= os.stat(cached).st_mtime_ns:
+            _older[file] = lines
+            return None
+        with open(cached, "rb") as opened:
+            head, data = opened.read(16), opened.read()
+        of_time = head[:8] == MAGIC_NUMBER + bytes(4)  # the others are of a text's hash
+        module = marshal.loads(data) if of_time else None
+    except (OSError, ValueError, EOFError, TypeError, NotImplementedError):
+        return None
+    second, size = (n & 0xFFFFFFFF for n in (int(stat.st_mtime), stat.st_size))
+    is_taken = head[8:] == second.to_bytes(4, "little") + size.to_bytes(4, "little")
+    return (is_taken, module) if isinstance(module, CodeType) else None
+
+
+def _has_columns(code: CodeType) -> bool:
+    """Whether code has columns, and so does what is compiled now: `-X no_debug_ranges` drops them,
+    and bytecode may come from a process with it."""
+    both = code, compile("0", "", "eval")
+    return all(any(p[2] is not None for p in each.co_positions()) for each in both)
