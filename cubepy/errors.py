@@ -406,6 +406,12 @@ _row(
     "{kernel}: `{argument}` does not have the layout that the IR was made for: {reason}",
     "copy it into an array that has, or make the IR for this one",
 )
+_row(
+    "E425",
+    LaunchTypeError,
+    "{kernel}: the annotation of `{argument}` cannot be read: {reason}",
+    "annotate it with cp.Tensor, cp.Lines, cp.Comptime, a dtype, or not at all",
+)
 _row("E422", LaunchError, "no copy: {reason}", "{suggestion}")
 _row("E421", LaunchError, "no tensor map: {reason}", "{suggestion}")
 _row("E416", LaunchError, "{given} is no grid: {reason}", "{suggestion}")

@@ -38,6 +38,7 @@ from cubepy.lang.annotations import (
     Tensor,
     TensorAnnotation,
     is_comptime_annotation,
+    read_annotation,
 )
 from cubepy.lang.builtins import Position
 from cubepy.lang.cuda import TensorMap
@@ -158,7 +159,7 @@ class Matcher:
         if isinstance(value, Spec):
             return self._spec(name, value, annotation)
         if is_comptime_annotation(annotation):
-            return self._comptime(name, value)
+            return self._comptime(name, value, getattr(annotation, "of", None))
         wanted = tensor_annotation(annotation)
         memory = None if isinstance(value, type) else self._memory(name, value)
         if memory is not None and (isinstance(annotation, DType) or annotation in _NUMBERS):
@@ -261,7 +262,16 @@ class Matcher:
         )
         return StructArg(type(value), names, items)
 
-    def _comptime(self, name: str, value: Any) -> ComptimeArg:
+    def _comptime(self, name: str, value: Any, of: Any = None) -> ComptimeArg:
+        if not _is_of(value, of):
+            raise fail(
+                "E402",
+                kernel=self.kernel,
+                argument=name,
+                given=type(value).__name__,
+                expected=of.__name__,
+                hint=f"its annotation is cp.Comptime[{of.__name__}]",
+            )
         if isinstance(value, Position):
             raise fail("E401", kernel=self.kernel, argument=name, type=repr(value))
         key = comptime_key(value)
@@ -276,6 +286,18 @@ class Matcher:
     def float_dtype(self) -> DType:
         """The type of Python float arguments in this call."""
         return widest_float([layout.dtype for layout, _ in self.tensors.values()])
+
+
+def _is_of(value: Any, of: Any) -> bool:
+    """Whether a comptime value is of the class that an annotation names; others say nothing here.
+    Integers are floats, as type checkers have it, and NumPy's numbers are Python's."""
+    if of is bool:
+        return isinstance(value, bool | np.bool_)
+    if of is int:
+        return isinstance(value, int | np.integer)
+    if of is float:
+        return isinstance(value, int | float | np.integer | np.floating)
+    return of is not str or isinstance(value, str)
 
 
 def _is_number(value: Any) -> bool:
@@ -296,17 +318,12 @@ def field_annotations(cls: type) -> dict[str, Any]:
     for base in reversed(cls.__mro__):
         names = dict(getattr(sys.modules.get(base.__module__), "__dict__", {}))
         for name, annotation in annotations_of(base).items():
-            found[name] = _resolved(annotation, names)
+            try:
+                found[name] = read_annotation(annotation, names)
+            except (AttributeError, TypeError) as error:
+                reason = f"{error}"
+                raise fail("E425", kernel=cls.__name__, argument=name, reason=reason) from None
     return found
-
-
-def _resolved(annotation: Any, names: dict[str, Any]) -> Any:
-    if not isinstance(annotation, str):
-        return annotation
-    try:
-        return eval(annotation, names)  # the user's own annotation
-    except Exception:
-        return None
 
 
 def tensor_annotation(annotation: Any) -> TensorAnnotation | None:

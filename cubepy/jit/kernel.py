@@ -361,7 +361,7 @@ class Launcher(Base):
         if is_recording():
             record(self.bind(*args, **kwargs))
             return
-        fast = FastPath.of(self.kernel)
+        fast = self.kernel.fast or self._fast_path()
         if not kwargs and fast.launch(self.grid, args):
             return
         found, matcher = self._prepared(args, kwargs)
@@ -383,6 +383,12 @@ class Launcher(Base):
 
     def __reduce__(self) -> Any:
         return Launcher, (self.kernel, self.grid)
+
+    def _fast_path(self) -> FastPath:
+        try:
+            return FastPath.of(self.kernel)
+        except Error as error:  # of annotations
+            raise without_frames(error) from error.__cause__
 
     def _prepared(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Prepared, Matcher]:
         try:

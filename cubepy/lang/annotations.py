@@ -6,8 +6,9 @@ Data only; how an argument is matched against its annotation is the signature's 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
-from types import CodeType
+from types import CodeType, MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar, get_origin
 
 from cubepy.errors import fail
@@ -148,23 +149,58 @@ def _extent(text: str, part: str) -> int | None:
 
 
 def resolve_annotations(function: Any) -> dict[str, Any]:
-    """The annotations of parameters as objects, also where they are text; None for one that names
-    nothing."""
+    """The annotations of parameters as objects, also where they are text, and dtypes of other
+    libraries and their names as ours.
+
+    None for text that says nothing to kernels, as a name that only type checkers import. E425 for
+    text that asks CubePy for what it does not have, as `cp.float32`.
+    """
     raw = annotations_of(function)
     if not any(isinstance(a, str) for a in raw.values()):
-        return raw
+        return {name: meant(a) for name, a in raw.items()}
     closure = names_around(function)
     resolved: dict[str, Any] = {}
-    for name, text in raw.items():
+    for name, annotation in raw.items():
         try:
-            resolved[name] = (
-                eval(_compiled(text), function.__globals__, closure)
-                if isinstance(text, str)
-                else text
-            )
-        except Exception:
-            resolved[name] = None
+            resolved[name] = read_annotation(annotation, function.__globals__, closure)
+        except (AttributeError, TypeError) as error:
+            raise fail("E425", kernel=function.__name__, argument=name, reason=f"{error}") from None
     return resolved
+
+
+def read_annotation(
+    annotation: Any, names: dict[str, Any], around: Mapping[str, Any] = MappingProxyType({})
+) -> Any:
+    """An annotation that may be text with names of a module, and of functions around; None for text
+    that says nothing to kernels. AttributeError, TypeError for what CubePy's own names do not
+    have."""
+    if not isinstance(annotation, str):
+        return meant(annotation)
+    try:
+        code = _compiled(annotation)
+        return meant(eval(code, names, around))
+    except (AttributeError, TypeError):
+        if any(_is_ours(around.get(name, names.get(name))) for name in code.co_names):
+            raise
+        return None
+    except Exception:  # text for readers, names for type checkers, or a dtype's
+        return find_dtype(annotation)
+
+
+def _is_ours(value: Any) -> bool:
+    """Whether a value is CubePy, or one of its names."""
+    home = getattr(value, "__name__" if isinstance(value, ModuleType) else "__module__", "")
+    return isinstance(home, str) and home.partition(".")[0] == "cubepy"
+
+
+def meant(annotation: Any) -> Any:
+    """The dtype that NumPy's, torch's or a name stands for; other annotations as they are. Python's
+    own types stay, whose numbers follow the other arguments."""
+    is_type = isinstance(annotation, type) and annotation.__module__ in ("numpy", "ml_dtypes")
+    is_dtype = type(annotation).__module__.partition(".")[0] in ("numpy", "torch", "ml_dtypes")
+    if is_type or is_dtype or isinstance(annotation, str):
+        return find_dtype(annotation) or annotation
+    return annotation
 
 
 @lru_cache(maxsize=1024)

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
@@ -75,3 +75,43 @@ def test_annotations_are_shown_as_they_are_written():
         "cp.Lines[cp.f16]",
         "cp.Tensor[cp.Line[cp.f32, 4]]",
     ]
+
+
+@cp.cube
+def by_names(n: i32, m: np.uint8, out: Unknown):  # type: ignore[name-defined]  # noqa: F821
+    out[0] = n / 2
+    out[1] = m + 0.5
+
+
+def test_dtypes_of_numpy_and_names_of_dtypes():
+    """As those of CubePy; what only type checkers know says nothing."""
+    out = np.zeros(2)
+    by_names[1, 1](7, 200, out)
+    assert out.tolist() == [3.5, 200.5]
+    with pytest.raises(cp.LaunchError, match="E402.*`n`.*float.*i32"):
+        by_names[1, 1](7.5, 200, out)
+    with pytest.raises(cp.LaunchError, match="E407.*`m` = 300 does not fit u8"):
+        by_names[1, 1](7, 300, out)
+
+
+@pytest.mark.parametrize(
+    ("of", "taken", "refused"),
+    [
+        (bool, (True, np.True_), (1, 1.0, "yes")),
+        (int, (3, np.int8(3), True), (3.0, np.float32(3), "3", None)),
+        (float, (3, 2.5, np.float16(2.5)), ("3", None, (1.0,))),
+        (str, ("3",), (3, None)),
+    ],
+)
+def test_comptime_values_are_of_the_class_that_is_named(of: type, taken: Any, refused: Any):
+    @cp.cube
+    def noted(n: cp.Comptime[of], out):  # type: ignore[valid-type]
+        out[0] = 1
+
+    for value in taken:
+        out = np.zeros(1)
+        noted[1, 1](value, out)
+        assert out[0] == 1
+    for value in refused:
+        with pytest.raises(cp.LaunchError, match=rf"E402.*`n`.*{type(value).__name__}"):
+            noted[1, 1](value, np.zeros(1))

@@ -103,6 +103,36 @@ def array_for_a_number():
     scale[1, 8](floats(), floats(), floats())  # here
 
 
+@cp.cube
+def misspelled(x: "cp.Tensor[cp.float32]"):
+    x[0] = 1
+
+
+@cp.cube
+def of_numpy(x, n: np.int32):
+    x[0] = n
+
+
+@cp.cube
+def counted(x, n: cp.Comptime[int]):
+    x[0] = n
+
+
+@case
+def unknown_name_in_an_annotation():
+    misspelled[1, 8](floats())  # here
+
+
+@case
+def float_for_an_integer_of_numpy():
+    of_numpy[1, 8](floats(), 2.5)  # here
+
+
+@case
+def float_for_a_comptime_integer():
+    counted[1, 8](floats(), 2.5)  # here
+
+
 @case
 def text_for_a_number():
     scale[1, 8](floats(), floats(), "2.0")  # here
