@@ -11,13 +11,16 @@ import runpy
 import sys
 import textwrap
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cubepy import config
 from cubepy.errors import CATALOGUE, Error
 from cubepy.ir.ops import TABLE
+from cubepy.jit.kernel import CubeKernel
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "docs" / "index.md", *(ROOT / "docs" / "guide").glob("*.md")])
@@ -146,6 +149,13 @@ def test_the_reference_of_prebuilt_functions_is_current(bless: bool):
     if bless and path.read_text(encoding="utf-8") != page:
         path.write_text(page, encoding="utf-8")
     assert path.read_text(encoding="utf-8") == page, "`--bless` writes it again"
+
+
+def test_options_and_settings_are_listed():
+    page = (ROOT / "docs" / "guide" / "settings.md").read_text(encoding="utf-8")
+    options = set(signature(CubeKernel.configure).parameters) - {"self"}
+    settings = {f"{row.name}` | `{row.variable}" for row in config.TABLE}
+    assert {name for name in options | settings if f"\n| `{name}` |" not in page} == set()
 
 
 def test_the_error_index_names_every_code():
