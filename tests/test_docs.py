@@ -103,7 +103,7 @@ class Page:
 def test_page(path: Path, tmp_path: Path, capfd: Any, monkeypatch: Any, bless: bool):
     text = path.read_text(encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    file = tmp_path / f"{path.stem.replace('-', '_')}.py"
+    file = tmp_path / f"page_{path.stem.replace('-', '_')}.py"  # no module of Python has its name
     page, changes = Page(text, file), []
     monkeypatch.setitem(sys.modules, file.stem, type(sys)(file.stem))
     page.names = vars(sys.modules[file.stem]) | page.names
