@@ -1,9 +1,11 @@
 """The guide is true: its Python runs, gives the outputs and errors shown, and its tables are whole.
 
 Blocks of a page run in order in one namespace. A comment before a block changes what is done with
-it: `<!-- not run: reason -->` skips a Python block; `<!-- output -->` marks what the block before
-prints; `<!-- error -->` marks the message of the exception that the block before raises. `--bless`
-rewrites the marked texts. Line numbers in errors count from the top of their block.
+it: `<!-- not run: reason -->` skips a Python block; `<!-- needs torch -->` ends the test there if
+an optional package is absent, so that such blocks stand last; `<!-- output -->` marks what the
+block before prints; `<!-- error -->` marks the message of the exception that the block before
+raises. `--bless` rewrites the marked texts. Line numbers in errors count from the top of their
+block.
 """
 
 import re
@@ -11,6 +13,7 @@ import runpy
 import sys
 import textwrap
 from dataclasses import dataclass
+from importlib.util import find_spec
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -21,6 +24,7 @@ from cubepy import config
 from cubepy.errors import CATALOGUE, Error
 from cubepy.ir.ops import TABLE
 from cubepy.jit.kernel import CubeKernel
+from tests.optional import leave_out
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "docs" / "index.md", *(ROOT / "docs" / "guide").glob("*.md")])
@@ -37,6 +41,7 @@ class Snippet:
 
     code: str
     line: int
+    package: str = ""
     output: re.Match[str] | None = None
     error: re.Match[str] | None = None
 
@@ -48,7 +53,8 @@ def snippets(text: str) -> list[Snippet]:
         mark = match["mark"] or ""
         if match["language"] == "python" and not mark.startswith("not run: "):
             line = text.count("\n", 0, match.start("body")) + 1
-            found.append(Snippet(textwrap.dedent(match["body"]), line))
+            package = mark.removeprefix("needs ") if mark.startswith("needs ") else ""
+            found.append(Snippet(textwrap.dedent(match["body"]), line, package))
         elif mark in ("output", "error"):
             setattr(found[-1], mark, match)
     return found
@@ -104,10 +110,13 @@ def test_page(path: Path, tmp_path: Path, capfd: Any, monkeypatch: Any, bless: b
     text = path.read_text(encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     file = tmp_path / f"page_{path.stem.replace('-', '_')}.py"  # no module of Python has its name
-    page, changes = Page(text, file), []
+    page, changes, absent = Page(text, file), [], ""
     monkeypatch.setitem(sys.modules, file.stem, type(sys)(file.stem))
     page.names = vars(sys.modules[file.stem]) | page.names
     for snippet in page.snippets:
+        if snippet.package and find_spec(snippet.package) is None:
+            absent = snippet.package
+            break
         capfd.readouterr()
         error = page.run(snippet)
         sys.stdout.flush()
@@ -121,6 +130,8 @@ def test_page(path: Path, tmp_path: Path, capfd: Any, monkeypatch: Any, bless: b
         path.write_text(rewritten(text, changes), encoding="utf-8")
     for match, found in changes:
         assert bless or normal(found) == normal(match["body"]), f"{path.name}: see {match['body']}"
+    if absent:
+        leave_out(absent)
 
 
 def normal(text: str) -> list[str]:
