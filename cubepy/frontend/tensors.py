@@ -91,6 +91,7 @@ def _element(
     offset, end = x.offset, None
     for axis, i in enumerate(indices):
         if not is_inside:
+            _check_known(tracer, x, axis, i)
             check_index(tracer, i, _counted_extent(tracer, x, axis), x.name, x.named_axis(axis))
         if x.is_line and axis == x.axis:
             start = tracer.mul(i, x.width)
@@ -99,6 +100,23 @@ def _element(
         else:
             offset = tracer.add(offset, tracer.mul(i, x.strides[axis]))
     return Place(x, offset, 0, end, x.alignment)
+
+
+def _check_known(tracer: Tracer, x: TensorRef, axis: int, i: Index) -> None:
+    """E207 for an index that is known to lie outside."""
+    extent = x.shape[axis]
+    if not isinstance(i, int) or not isinstance(extent, int):
+        return
+    if x.is_line and axis == x.axis:
+        extent = -(-extent // x.width)
+    if i >= extent:
+        raise tracer.error(
+            "E207",
+            what=f"an index of `{x.name}`",
+            expected=f"less than {extent}",
+            given=str(i),
+            hint=f"axis {axis} has the indices from 0 to {extent - 1}" if extent else None,
+        )
 
 
 def _counted_extent(tracer: Tracer, x: TensorRef, axis: int) -> Index:

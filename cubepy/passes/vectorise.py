@@ -68,7 +68,7 @@ def vectorise(kernel: Kernel, line_bytes: int, choice: Choice, registers: int = 
         return Vectorised(kernel, 1, [Remark("units stay scalar: vectorise=False asks for it")])
     found = _refusal(kernel, line_bytes)
     if found is None and choice == "auto":
-        found = _cost_rule(kernel)
+        found = _waiting_loop(kernel) or _cost_rule(kernel)
     if found is not None:
         return Vectorised(kernel, 1, [found])
     lanes, shapes = shapes_of(kernel, line_bytes)
@@ -104,6 +104,22 @@ def _refusal(kernel: Kernel, line_bytes: int) -> Remark | None:
             return Remark("units stay scalar: the kernel computes with lines itself", op.span)
         if op.row not in _TAKEN:
             text = f"units stay scalar: `{op.row.name}` has no form for lanes"
+            return Remark(text, op.span)
+    return None
+
+
+def _waiting_loop(kernel: Kernel) -> Remark | None:
+    """A loop that may wait for another unit, as one that tries to take a lock: lanes leave a loop
+    together, so that one would wait for ever for another that waits with it."""
+    read = {v for op in kernel.body.walk() for v in op.operands}
+    for op in kernel.body.walk():
+        if op.row not in LOOPS:
+            continue
+        body = [o for region in op.regions for o in region.walk()]
+        may_end_early = op.row is ops.LOOP or any(o.row is ops.BREAK for o in body)
+        atomics = [o for o in body if o.row in ops.ATOMICS]
+        if may_end_early and any(v in read for o in atomics for v in o.results):
+            text = "units stay scalar: this loop may wait for another unit"
             return Remark(text, op.span)
     return None
 

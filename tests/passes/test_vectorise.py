@@ -336,6 +336,40 @@ def test_the_choice_is_checked() -> None:
         nested.configure(vectorise="yes")  # pyright: ignore[reportArgumentType]
 
 
+@cp.cube
+def counts_with_a_lock(lock: cp.Tensor[cp.i32], out: cp.Tensor[cp.i64]):
+    while cp.atomic.cas(lock, 0, 0, 1) != 0:
+        pass
+    out[0] += 1
+    cp.sync_storage()
+    cp.atomic.store(lock, 0, 0)
+
+
+@cp.cube
+def takes_turns(turn: cp.Tensor[cp.i32], out: cp.Tensor[cp.i64]):
+    while True:
+        if cp.atomic.load(turn, 0) == cp.UNIT_POS:
+            break
+    out[0] = out[0] * 3 % 1009 + cp.UNIT_POS
+    cp.sync_storage()
+    cp.atomic.add(turn, 0, 1)
+
+
+def test_loops_that_wait_for_other_units_stay_scalar() -> None:
+    """As lanes they would wait for themselves."""
+    for kernel, cubes in ((counts_with_a_lock, 8), (takes_turns, 1)):
+        launcher = kernel[cubes, 32]
+        remarks = launcher.inspect("i32[1]", "i64[1]", target="cpu:x86-64-v3", stage="remarks")
+        assert "may wait for another unit" in remarks
+    count, last = np.zeros(1, np.int64), np.zeros(1, np.int64)
+    counts_with_a_lock[8, 32](np.zeros(1, np.int32), count)
+    takes_turns[1, 32](np.zeros(1, np.int32), last)
+    expected = 0
+    for unit in range(32):
+        expected = expected * 3 % 1009 + unit
+    assert (count[0], last[0]) == (256, expected)
+
+
 def test_auto_takes_loops_of_units_alone() -> None:
     """Units without loops are LLVM's, and loops that mostly gather stay scalar."""
 
