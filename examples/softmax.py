@@ -14,6 +14,7 @@ import cubepy as cp
 
 @cp.cube
 def softmax_kernel(x: cp.Lines[cp.f32], out: cp.Lines[cp.f32]):
+    cp.static_assert(x.line_axis in (None, 1), "lines run along rows: pass a row-major matrix")
     row = cp.ABSOLUTE_POS // cp.PLANE_DIM
     lane, step, lines = cp.UNIT_POS_PLANE, cp.PLANE_DIM, x.shape[1]
     if row < x.shape[0]:

@@ -186,6 +186,30 @@ class Array:
         """The only element as a Python number; ValueError unless there is one."""
         return self.numpy().item()
 
+    def __bool__(self) -> bool:
+        """Whether the only element is not 0; ValueError unless there is one."""
+        return bool(self._only("truth"))
+
+    def __float__(self) -> float:
+        return float(self._only("number"))
+
+    def __int__(self) -> int:
+        return int(self._only("number"))
+
+    def __index__(self) -> int:
+        """The only element of an array of integers."""
+        if not self.dtype.is_integer:
+            raise TypeError(f"an array of {self.dtype} is no index")
+        return int(self._only("number"))
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if spec else str(self)
+
+    def _only(self, what: str) -> Any:
+        if self.size != 1:
+            raise ValueError(f"an array of shape {self.shape} has no {what}; see .numpy()")
+        return self.item()
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         found = self.numpy()
         return np.array(found, dtype, copy=copy)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+from collections import deque
 from functools import cached_property
 from math import prod
 from types import ModuleType
@@ -84,6 +85,9 @@ def attribute(frame: Frame, owner: Any, name: str) -> Any:
     if isinstance(owner, ModuleType) and is_foreign(owner) and translation(name):
         what = f"`{owner.__name__}.{name}`"
         raise frame.tracer.error("E108", name=what, suggestion=translation(name))
+    if isinstance(owner, list | dict | set | bytearray | deque) and name in _OF_CONTAINERS:
+        what = f"a {type(owner).__name__} that the kernel captured"
+        raise frame.tracer.error("E302", what=what, suggestion=_CHANGED_ONCE.format(name=name))
     try:
         found = getattr(owner, name)
     except AttributeError:
@@ -113,6 +117,17 @@ def _note_of_class(frame: Frame, owner: Any, name: str) -> None:
 
 _CHANGING = ("append", "extend", "insert", "pop", "remove", "sort", "reverse", "clear", "update")
 """What changes a list in place; lists of a kernel are tuples."""
+_OF_CONTAINERS = frozenset(
+    (
+        *(*_CHANGING, "add", "appendleft", "discard", "extendleft", "popitem", "popleft", "rotate"),
+        *("setdefault", "difference_update", "intersection_update", "symmetric_difference_update"),
+    )
+)
+"""What changes a list, dict, set or deque in place."""
+_CHANGED_ONCE = (
+    "`{name}` would run once while the kernel is compiled, and not in a launch; "
+    "store results in an output tensor"
+)
 
 
 def _missing(frame: Frame, owner: Any, name: str, names: Any) -> Exception:

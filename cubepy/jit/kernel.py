@@ -120,6 +120,21 @@ class CubeKernel(CubeFunction):
             return self
         return MethodKernel(self if is_struct(owner) else self._of_comptime_owner(), owner)
 
+    def __reduce__(self) -> Any:
+        """By its name, as functions are; configured, by that of its function and by how."""
+        named: Any = sys.modules.get(self.function.__module__)
+        for name in self.function.__qualname__.split("."):
+            named = getattr(named, name, None)
+        if isinstance(named, CubeKernel) and named is not self and named.function is self.function:
+            return CubeKernel._with, (named, self.settings, self.options)
+        return self.function.__qualname__
+
+    def __copy__(self) -> CubeKernel:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> CubeKernel:
+        return self
+
     def _of_comptime_owner(self) -> CubeKernel:
         """The same kernel, whose first parameter is comptime unless it is annotated."""
         key = (_COMPTIME_OWNER, self.settings, self.options)

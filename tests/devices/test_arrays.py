@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 import numpy as np
 import pytest
 
@@ -156,3 +158,17 @@ def test_arrays_of_the_interpreter_are_on_the_host():
         out.numpy()[:] = 1
         increment.configure(device="interpreter").over(out)(out)
         assert out.numpy().tolist() == [2, 2, 2]
+
+
+def test_an_array_of_one_element_is_a_number():
+    array = cp.asarray(np.array([[2.5]], np.float32))
+    assert (float(array), int(array), f"{array:.3f}") == (2.5, 2, "2.500")
+    assert bool(array)
+    assert not cp.zeros(1)
+    assert "abc"[cp.asarray([2])] == "c"
+    with pytest.raises(TypeError, match="f32 is no index"):
+        operator.index(array)
+    for shape in ((3,), (0,)):
+        for kind in (bool, float, int):
+            with pytest.raises(ValueError, match=r"an array of shape .* has no (truth|number)"):
+                kind(cp.zeros(shape))

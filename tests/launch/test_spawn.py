@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import multiprocessing
+import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -41,3 +44,45 @@ def test_children_launch_kernels(method: str):
     for out, total, is_native in [*found, work(x)]:
         np.testing.assert_array_equal(out, x * 2)
         assert total == x.sum() and is_native == (native_executor() is not None)
+
+
+def named(kernel: Any, x: np.ndarray) -> np.ndarray:
+    """Launch a kernel that came as an argument."""
+    out = np.full_like(x, np.nan)
+    kernel.over(out)(x, out)
+    return out
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_kernels_are_arguments_of_children(method: str):
+    """By name; configured ones as they are configured."""
+    x = np.arange(100, dtype=np.float32)
+    checked = doubled.configure(checked=True, line_size=4)
+    with multiprocessing.get_context(method).Pool(1) as pool:
+        for kernel in (doubled, checked):
+            assert (pool.apply(named, (kernel, x)) == 2 * x).all()
+
+
+class Doubling:
+    @cp.cube
+    def of_class(self, x: Any):
+        x[0] = 2
+
+
+def test_kernels_are_pickled_by_name_and_never_copied():
+    x = np.arange(8, dtype=np.float32)
+    for kernel in (doubled, Doubling.of_class):
+        assert pickle.loads(pickle.dumps(kernel)) is kernel
+    for kernel in (doubled, doubled.configure(plane_dim=1)):
+        for _ in range(4):
+            kernel.over(x)(x, x)
+        assert pickle.loads(pickle.dumps(kernel)) is kernel
+        assert copy.deepcopy({"kernel": kernel})["kernel"] is copy.copy(kernel) is kernel
+    assert (x == 256 * np.arange(8)).all()
+
+    @cp.cube
+    def local(x: Any):
+        x[0] = 1
+
+    with pytest.raises((pickle.PicklingError, AttributeError), match=r"<locals>\.local"):
+        pickle.dumps(local)

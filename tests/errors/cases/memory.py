@@ -403,3 +403,38 @@ def negative_shape():
         x[0] = held[0]
 
     kernel[1, 1](floats())
+
+
+@case
+def captured_list_changed():
+    seen: list[int] = []
+
+    @cp.cube
+    def kernel(x):
+        seen.append(1)  # here
+        x[0] = len(seen)
+
+    kernel[1, 1](floats())
+
+
+@case
+def captured_dict_changed():
+    seen: dict[str, int] = {}
+
+    @cp.cube
+    def kernel(x):
+        seen.update(a=1)  # here
+        x[0] = len(seen)
+
+    kernel[1, 1](floats())
+
+
+@case
+def index_beyond_a_local():
+    @cp.cube
+    def kernel(x):
+        held = cp.local((2, 4), cp.f32, fill=0)
+        held[1, 4] = 1  # here
+        x[0] = held[0, 0]
+
+    kernel[1, 1](floats())
