@@ -222,6 +222,12 @@ _row(
     "put inner blocks or parts of the expression on lines of their own",
 )
 _row(
+    "E123",
+    CompileError,
+    "the function `{name}` must give one number, but it gives {given}",
+    "end it with a `return` of a number, as in `return v * 2`",
+)
+_row(
     "E130",
     CompileError,
     "this is no valid IR: {reason}",

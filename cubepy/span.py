@@ -15,6 +15,8 @@ from cubepy.record import dataclass
 
 _LIBRARY = str(Path(__file__).parent / "lang") + os.sep
 """What is written in the kernel language and comes with it."""
+_PREBUILT = str(Path(__file__).parent / "kernels") + os.sep
+"""The prebuilt kernels, which call functions of the user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +73,11 @@ def render(span: Span) -> list[str]:
 
 
 def render_calls(span: Span, limit: int = 3) -> list[str]:
-    """One line for each call that led to `span`, outermost calls cut after `limit`."""
+    """One line for each call that led to `span`, outermost calls cut after `limit`; where it is in
+    code of the user, without those inside of prebuilt kernels."""
     calls = list(span.chain())[1:]
+    if not span.file.startswith(_PREBUILT):
+        calls = [call for call in calls if not call.file.startswith(_PREBUILT)]
     lines = [f"  called from {call} in {call.function}" for call in calls[:limit]]
     if len(calls) > limit:
         more = len(calls) - limit

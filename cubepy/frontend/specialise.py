@@ -20,6 +20,7 @@ from cubepy.frontend import (
     derived,
     expressions,
     higher,
+    hooks,
     intrinsics,
     invocations,
     memory,
@@ -61,7 +62,7 @@ MAX_TRACES = 3
 """The last one has all facts: types settle at once, and forms do not depend on them."""
 HANDLING = (
     *(amx, assignments, bits, comprehensions, cooperation, cuda, derived),
-    *(expressions, higher, intrinsics, invocations, memory, numeric, statements),
+    *(expressions, higher, hooks, intrinsics, invocations, memory, numeric, statements),
 )
 """The modules that bind their handlers to the dispatcher when they are imported."""
 

@@ -14,8 +14,9 @@ from cubepy.array.graphs import is_recording, record
 from cubepy.array.memory import Memory
 from cubepy.autotune import session
 from cubepy.collection import paused_collection
-from cubepy.errors import fail
+from cubepy.errors import Error, fail
 from cubepy.jit.ahead import is_ahead
+from cubepy.jit.kernel import without_frames
 from cubepy.kernels.calls.arguments import exact
 from cubepy.kernels.calls.libraries import Library, libraries_agree, library_of
 from cubepy.kernels.calls.plans import Plan, Planner, Plans
@@ -80,7 +81,10 @@ def run(
     find = partial(_plan, plans, function, library, names, arrays, parameters, make)
     if is_recording():
         return _recorded(find, library, arrays, out, count)
-    plan, given, addresses = find(out, count)
+    try:
+        plan, given, addresses = find(out, count)
+    except Error as error:
+        raise without_frames(error) from error.__cause__
     results = plan.run(library, arrays, given, addresses)
     if not is_ahead():
         plans.short.keep(short[0], library, plan, arrays, short[1], out is not None)

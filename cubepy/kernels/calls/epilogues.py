@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import ast
-import inspect
 from collections.abc import Callable, Iterator
-from functools import partial, reduce
-from types import FunctionType, MethodType
+from functools import reduce
+from types import FunctionType
 from typing import Any
 
 import cubepy as cp
@@ -14,7 +13,8 @@ from cubepy.array.memory import Memory
 from cubepy.cache.names import Names, names_of
 from cubepy.errors import Error
 from cubepy.frontend.promote import promote_literal
-from cubepy.lang.function import BoundFunction, Captures, CubeFunction, read_source
+from cubepy.lang.function import Captures, read_source
+from cubepy.lang.hooks import is_no_number, plain_of, refuse_result
 
 NUMBERS = (bool, int, float)
 
@@ -24,11 +24,13 @@ def applied(function: Any, v: Any, rest: Any) -> Any:
 
     A number that it gives instead is that of all lanes; a literal takes the dtype of the line.
     """
-    return as_line(function(v, *rest), v.dtype, v.line_size)
+    return as_line(function, function(v, *rest), v.dtype, v.line_size)
 
 
-def as_line(found: Any, dtype: Any, width: Any) -> Any:
-    """A line, or the line of a number."""
+def as_line(function: Any, found: Any, dtype: Any, width: Any) -> Any:
+    """What a function gave: a line, or the line of a number; E123 for anything else."""
+    if is_no_number(found):
+        refuse_result(function, found)
     kind = promote_literal(found, dtype) if isinstance(found, NUMBERS) else found.dtype
     return cp.Line[kind, width](found)
 
@@ -39,7 +41,7 @@ def as_line(found: Any, dtype: Any, width: Any) -> Any:
 def takes_elements(function: Any) -> bool:
     """Whether an epilogue f(v, index, ...) is called for one element at a time: it reads its index,
     which is that of one element, and neither it nor what it calls asks how many its line has."""
-    plain, given = _plain(function)
+    plain, given = plain_of(function)
     if plain is None:
         return False
     return _reads_index(plain, given) and not _asks_for_width(plain, set())
@@ -47,30 +49,8 @@ def takes_elements(function: Any) -> bool:
 
 def may_read_index(function: Any) -> bool:
     """Whether what an epilogue f(v, index, ...) makes may depend on where the result lies."""
-    plain, given = _plain(function)
+    plain, given = plain_of(function)
     return plain is None or _reads_index(plain, given)
-
-
-def _plain(function: Any) -> tuple[FunctionType | None, int]:
-    """The Python function that is called in the end, None if there is none, and how many of its
-    parameters have values before."""
-    if isinstance(function, FunctionType):
-        placed = vars(function).get("placed")
-        return (function, 0) if placed is None else _plain(placed)
-    if isinstance(function, CubeFunction):
-        return function.function, 0
-    if isinstance(function, partial):
-        inner, more = function.func, len(function.args)
-    elif isinstance(function, MethodType):
-        inner, more = function.__func__, 1
-    elif isinstance(function, BoundFunction):
-        inner, more = function.function, 1
-    else:
-        inner, more = inspect.getattr_static(type(function), "__call__", None), 1
-        if not isinstance(inner, FunctionType | CubeFunction):
-            return None, 0
-    found, given = _plain(inner)
-    return found, given + more
 
 
 def _reads_index(function: FunctionType, given: int) -> bool:
@@ -94,7 +74,7 @@ def _asks_for_width(function: FunctionType, seen: set[FunctionType]) -> bool:
         return False
     if "line_size" in names.attributes:
         return True
-    called = [_plain(value)[0] for value in _named(function, names)]
+    called = [plain_of(value)[0] for value in _named(function, names)]
     return any(f is not None and _asks_for_width(f, seen) for f in called)
 
 
@@ -158,15 +138,15 @@ def applied_at(function: Any, v: Any, at: Any, extras: Any) -> Any:
         return applied(function, v, (at(0), *extras))
     arrays, bounds, line = extras[: len(extras) - 1], extras[len(extras) - 1], v.line_size
     if line == 1:
-        return as_line(function(v[0], at(0), *arrays), v.dtype, 1)
-    first = as_line(function(v[0], nearest(at(0), bounds), *arrays), v.dtype, 1)
+        return as_line(function, function(v[0], at(0), *arrays), v.dtype, 1)
+    first = as_line(function, function(v[0], nearest(at(0), bounds), *arrays), v.dtype, 1)
     held, found = cp.local(line, v.dtype), cp.local(line, first.dtype, fill=0)
     cp.store(held, 0, v)
     found[0] = first[0]
     for k in range(1, line):
         index = at(k)
         if is_within(index, bounds):
-            found[k] = as_line(function(held[k], index, *arrays), v.dtype, 1)[0]
+            found[k] = as_line(function, function(held[k], index, *arrays), v.dtype, 1)[0]
     return cp.load(found, 0, line=line)
 
 

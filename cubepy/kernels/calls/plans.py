@@ -92,7 +92,7 @@ def _watched(step: Step) -> list[Captured]:
 def _is_ours(captured: Captured) -> bool:
     """Whether a captured name is read by this library's code, where it never changes."""
     reader: Any = captured.read.__self__  # type: ignore[attr-defined]
-    return isinstance(reader, Captures) and reader.function.__module__.startswith("cubepy.")
+    return isinstance(reader, Captures) and (reader.function.__module__ or "").startswith("cubepy.")
 
 
 def _operand(address: int) -> int:

@@ -10,6 +10,7 @@ from cubepy.frontend.signature import comptime_key
 from cubepy.kernels.calls.arguments import wrong
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.epilogues import placed, places_of_images, with_bounds
+from cubepy.kernels.calls.hooks import NO_FUNCTION, check_epilogue
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
 from cubepy.kernels.convolution.launches import Convolution, launch_convolution
@@ -103,7 +104,7 @@ def _convolve(
     out: Any,
 ) -> Any:
     packed = weight if isinstance(weight, Packed) else None
-    after, *extras = epilogue if isinstance(epilogue, tuple) else (epilogue,)
+    after, *extras = (epilogue or NO_FUNCTION) if isinstance(epilogue, tuple) else (epilogue,)
     names = ("x", "weight", "bias", *(f"epilogue[{k + 1}]" for k in range(len(extras))))
 
     def make(planner: Planner, arrays: list[Memory]) -> None:
@@ -133,6 +134,7 @@ def _plan(
 ) -> None:
     name = planner.function
     stride, padding, dilation, groups, layout = options
+    check_epilogue(name, epilogue, len(extras))
     check_weight(name, weights, groups)
     if layout not in LAYOUTS[axes]:
         raise wrong(name, f"`layout` is {layout!r}", f"one of {', '.join(LAYOUTS[axes][:2])}")

@@ -11,6 +11,7 @@ from cubepy.frontend.signature import comptime_key
 from cubepy.ir.types import DType
 from cubepy.jit.kernel import without_frames
 from cubepy.kernels.calls.call import run
+from cubepy.kernels.calls.hooks import check_function
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
 from cubepy.kernels.elementwise.kernel import RESULTS, trace_result
@@ -36,7 +37,8 @@ def map(function: Callable[..., Any], *arrays: Any, out: Any = None) -> Any:
 
     Rounds as the function's operations do. Raises `LaunchError` for shapes that do not broadcast
     and for a tensor that requires grad outside of `torch.no_grad()`, `LaunchTypeError` for what is
-    no array, `CompileError` for what is not in the kernel language.
+    no array and what is no function of so many numbers, `CompileError` for what is not in the
+    kernel language.
     """
     library, seen = operands("map", _NAMES, arrays)
 
@@ -52,6 +54,9 @@ def map(function: Callable[..., Any], *arrays: Any, out: Any = None) -> Any:
 
 
 def _plan(planner: Planner, function: Any, inputs: list[Memory], out: Any) -> None:
+    names = ("v",) if len(inputs) == 1 else tuple(f"v{k + 1}" for k in range(len(inputs)))
+    about = "the function takes an element of each array"
+    check_function("map", "function", function, names, about)
     extents = broadcast("map", [x.shape for x in inputs])
     traced = traced_dtype(function, [x.dtype for x in inputs])
     dtype = traced if out is None else dtype_of("map", out)

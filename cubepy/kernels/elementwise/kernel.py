@@ -9,10 +9,10 @@ import cubepy as cp
 from cubepy.frontend.promote import literal_type
 from cubepy.ir.types import DTYPES, INDICES
 from cubepy.kernels.calls.positions import product, unravelled
+from cubepy.lang.hooks import is_no_number, refuse_result
 from cubepy.record import dataclass
 
 NUMBERS = (bool, int, float)
-NO_NUMBERS = (tuple, list, type(None))
 RESULTS = tuple(dtype for dtype in DTYPES if dtype not in INDICES)
 """What functions may give: no positions, of which a line has one for all its elements."""
 
@@ -142,7 +142,9 @@ def trace_result(function: cp.Comptime[Callable[..., Any]], inputs: Any, results
     """Runs nowhere: of `results`, arrays of `RESULTS`, it writes the one of the dtype that
     `function` gives for some inputs, so that the array it writes has the dtype."""
     v = function(*(x.flat[0] for x in inputs))
-    cp.static_assert(not isinstance(v, NO_NUMBERS), "the function gives one number")
+    if is_no_number(v):
+        refuse_result(function, v)
     dtype = literal_type(v) if isinstance(v, NUMBERS) else v.dtype
-    cp.static_assert(dtype in RESULTS, "the function gives a number, not a position")
+    if dtype not in RESULTS:
+        refuse_result(function, v)
     results[RESULTS.index(dtype)].flat[0] = v

@@ -12,6 +12,7 @@ from cubepy.ir.types import DType, f32, find_dtype
 from cubepy.kernels.calls.arguments import wrong
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.epilogues import with_bounds
+from cubepy.kernels.calls.hooks import NO_FUNCTION, check_epilogue
 from cubepy.kernels.calls.libraries import Shape, refused
 from cubepy.kernels.calls.plans import Planner, Plans
 from cubepy.kernels.matmul.blocks import Blocks, multiply_blocks
@@ -123,7 +124,7 @@ def matmul(
         raise refused("matmul", "dtype", f"is {dtype!r}", "name a float")
     names, extras, function = _NAMES, (), epilogue
     if isinstance(epilogue, tuple):
-        function, *extras = epilogue
+        function, *extras = epilogue or NO_FUNCTION
         names = (*names, *(f"epilogue[{k + 1}]" for k in range(len(extras))))
     parameters = precision, kind, None if function is None else comptime_key(function)
     planned = Options(function, precision, kind)
@@ -189,6 +190,7 @@ def _plan(
     extras: tuple[Memory, ...],
     options: Options,
 ) -> None:
+    check_epilogue("matmul", options.epilogue, len(extras))
     usual = _usual_result(a, b, options)
     extents = product_extents("matmul", a.shape, b.shape)
     result = planner.result(Shape(extents, options.dtype or usual))

@@ -17,6 +17,7 @@ from cubepy.kernels.calls.axes import Axis, merged, seen
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.cubes import add
 from cubepy.kernels.calls.epilogues import with_bounds
+from cubepy.kernels.calls.hooks import NO_FUNCTION, check_epilogue, check_prologue
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
 from cubepy.kernels.calls.tuned import memory_key
@@ -85,7 +86,8 @@ class Functions:
         """Of the arguments of a public function."""
         if prologue is None and epilogue is None:
             return PLAIN
-        function, *extras = epilogue if isinstance(epilogue, tuple) else (epilogue,)
+        given = (epilogue or NO_FUNCTION) if isinstance(epilogue, tuple) else (epilogue,)
+        function, *extras = given
         return cls(prologue, function, tuple(extras))
 
     @property
@@ -261,6 +263,8 @@ def _launch(
     added: Sequence[Memory] = (),
 ) -> None:
     """Rows as the last axis of views; across memory, for softmax, where columns are dense."""
+    check_prologue(planner.function, functions.prologue)
+    check_epilogue(planner.function, functions.epilogue, len(extras))
     if not prod(x.shape):
         return
     extras = with_bounds(functions.epilogue, extras, out.shape)

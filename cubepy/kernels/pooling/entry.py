@@ -15,6 +15,7 @@ from cubepy.kernels.calls.arguments import refused, wrong
 from cubepy.kernels.calls.axes import Axis
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.epilogues import placed, places_of_images, with_bounds
+from cubepy.kernels.calls.hooks import NO_FUNCTION, check_epilogue, check_prologue
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
 from cubepy.kernels.calls.tuned import memory_key
@@ -358,7 +359,8 @@ def _adaptive_pool(made: Call, x: Any, output_size: Any, out: Any) -> Any:
 
 
 def _pool(made: Call, x: Any, parameters: tuple[Any, ...], decide: Decide, out: Any) -> Any:
-    epilogue, *extras = made.epilogue if isinstance(made.epilogue, tuple) else (made.epilogue,)
+    given = made.epilogue
+    epilogue, *extras = (given or NO_FUNCTION) if isinstance(given, tuple) else (given,)
     names = ("x", *(f"epilogue[{k + 1}]" for k in range(len(extras))))
     functions = (made.prologue, epilogue)
 
@@ -384,6 +386,8 @@ def _plan(
     functions: tuple[Any, Any],
 ) -> None:
     axes, function = made.axes, made.function
+    check_prologue(function, functions[0])
+    check_epilogue(function, functions[1], len(extras))
     channel = _channel(made, x)
     _check(made, x)
     seen = _as_volumes(x, axes, channel)

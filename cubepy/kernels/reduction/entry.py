@@ -14,6 +14,7 @@ from cubepy.ir.types import DType, bool_, u8
 from cubepy.kernels.calls.arguments import axis_or_dim, normal_axes, refused, wrong
 from cubepy.kernels.calls.axes import Axis
 from cubepy.kernels.calls.call import call
+from cubepy.kernels.calls.hooks import check_function, check_prologue
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
 from cubepy.kernels.reduction import problem
@@ -309,6 +310,10 @@ def _plan(
     functions: tuple[Any, Any],
 ) -> None:
     name, rank = planner.function, len(x.shape)
+    check_prologue(name, functions[0])
+    if functions[1] is not None:
+        about = f"an epilogue of {name} takes the result alone"
+        check_function(name, "epilogue", functions[1], ("v",), about)
     if x.dtype.is_float and x.dtype.bits == 8:
         raise refused(name, "x", f"has dtype {x.dtype}", "convert it to f16")
     axes = normal_axes(name, rank, axis)

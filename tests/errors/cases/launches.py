@@ -310,3 +310,16 @@ def misspelt_keyword():
         out[0] = x[0]
 
     kernel[1, 1](floats(), output=floats())  # here
+
+
+@case
+def epilogue_without_an_index():
+    cp.kernels.matmul(floats(2, 2), floats(2, 2), epilogue=lambda v: v)  # here
+
+
+@case
+def function_that_gives_nothing():
+    def increased(v):  # here
+        v = v + 1
+
+    cp.kernels.map(increased, floats())
