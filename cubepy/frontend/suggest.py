@@ -68,8 +68,31 @@ def closest(name: str, names: Iterable[str], prefix: str = "", cutoff: float = 0
     """A sentence that names the closest of `names`, or nothing."""
     import difflib  # an error needs it, a launch does not
 
-    found = difflib.get_close_matches(name, list(names), 1, cutoff)
-    return f"did you mean `{prefix}{found[0]}`?" if found else ""
+    found = difflib.get_close_matches(name, list(names), _LOOKED_AT, cutoff)
+    if not found:
+        return ""
+    return f"did you mean `{prefix}{min(found, key=lambda known: edits(name, known))}`?"
+
+
+_LOOKED_AT = 8
+"""Names that share most characters, of which the closest is the one with the fewest edits."""
+
+
+def edits(a: str, b: str) -> int:
+    """How many characters were left out, added, changed or swapped with their neighbour: the
+    distance of Damerau and Levenshtein (F. J. Damerau, CACM 7 (3), 1964), in which no part of the
+    text is edited twice."""
+    before: list[int] = []
+    row = list(range(len(b) + 1))
+    for i in range(1, len(a) + 1):
+        last, before, row = before, row, [i]
+        for j in range(1, len(b) + 1):
+            changed = before[j - 1] + (a[i - 1] != b[j - 1])
+            found = min(before[j] + 1, row[j - 1] + 1, changed)
+            if min(i, j) > 1 and a[i - 1] == b[j - 2] and a[i - 2] == b[j - 1]:
+                found = min(found, last[j - 2] + 1)
+            row.append(found)
+    return row[-1]
 
 
 def undefined(frame: Frame, owner: Frame, name: str) -> Error:
