@@ -25,6 +25,8 @@ from cubepy.array.memory import numpy_dtype
 from cubepy.autotune.records import Rows, find_records, forgotten
 from cubepy.autotune.session import FULL, tuning
 from cubepy.config import VISIBLE_GPUS, settings, visible_gpus
+from cubepy.errors import fail
+from cubepy.jit.kernel import CubeKernel
 from cubepy.lang.annotations import spec
 from cubepy.record import dataclass
 from cubepy.runtimes.registry import devices
@@ -81,6 +83,10 @@ def argument(value: Any, device: str, rng: np.random.Generator) -> Any:
 def run_job(job: Job, sweep: Sweep, load: Callable[[str], Any] | None = None) -> None:
     """Call the function of a job under `tuning`; raises what it raises."""
     function = (load or _load)(job.function)
+    if isinstance(function, CubeKernel):
+        hint = "write @cp.autotuned(space=...) above @cp.cube, or name a function that is autotuned"
+        reason = "it is not @cp.autotuned: there is nothing to search"
+        raise fail("E602", function=function.__name__, reason=reason, suggestion=hint)
     rng = np.random.default_rng(sweep.seed)
     given = {name: argument(value, job.device, rng) for name, value in job.arguments}
     with tuning(level=sweep.level, budget_s=sweep.budget_s, seed=sweep.seed):

@@ -144,6 +144,12 @@ def test_what_cannot_be_loaded_is_said_in_a_line(command: Callable[..., Any], tm
         assert done.returncode == 1 and "Traceback" not in done.stderr and "Error" in done.stdout
 
 
+def test_a_kernel_that_is_not_autotuned_is_said(command: Callable[..., Any]):
+    done = command("tune", "--kernel", "mine.py:scale", "--arg", "x=f32[8]")
+    assert done.returncode == 1
+    assert "scale: it is not @cp.autotuned: there is nothing to search" in done.stdout
+
+
 @pytest.mark.parametrize(
     "args",
     [
