@@ -121,7 +121,7 @@ _BY_NAME: dict[str, DType] = {
     **{d.name: d for d in DTYPES},
     **{d.numpy_name: d for d in DTYPES if d.numpy_name},
     "half": f16,
-    "float": f32,
+    "float": f64,
     "double": f64,
     "int": i64,
     index32.name: index32,

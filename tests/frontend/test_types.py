@@ -265,7 +265,7 @@ def test_conversions_of_literals(target: Any):
 
 
 @pytest.mark.parametrize(
-    "spelling", [np.float64, "f64", "float64", np.dtype("f8"), float, cp.f64], ids=repr
+    "spelling", [np.float64, "f64", "float64", "float", np.dtype("f8"), float, cp.f64], ids=repr
 )
 def test_spellings_of_dtypes(spelling: Any):
     assert cp.f64 == spelling
@@ -274,6 +274,11 @@ def test_spellings_of_dtypes(spelling: Any):
         cp.f64,
     )
     assert types_of(lambda x: cp.local(3, spelling, fill=0)[0], array(cp.i8)) == cp.f64
+
+
+@pytest.mark.parametrize("name", ["half", "float", "double", "int"])
+def test_names_that_numpy_has_mean_the_same(name: str):
+    assert cp.empty(3, dtype=name).dtype == np.dtype(name)
 
 
 @pytest.mark.optional("torch")
