@@ -136,7 +136,8 @@ _row(
     "E105",
     CompileError,
     "cannot read the source of `{name}`",
-    "define the kernel in a file, a notebook cell, `python -c` or the REPL",
+    "define the kernel in a file, a notebook cell, `python -c` or the REPL: of a program on stdin "
+    "Python keeps no text",
 )
 _row(
     "E106",
@@ -293,6 +294,12 @@ _row(
     "`{name}` is {old} where an iteration of the loop begins, and {new} where it ends",
     "convert what is assigned to the type at the start, or start with the other type",
 )
+_row(
+    "E212",
+    CompileError,
+    "a condition chooses between {first} and {second}, which have no common type at run time",
+    "convert one of them, as in cp.i64(value)",
+)
 
 
 # E3xx: tensors and memory inside kernels
@@ -339,7 +346,7 @@ _row("E310", UnsupportedError, "{op} is not available on {target}: {reason}", "{
 _row(
     "E401",
     LaunchTypeError,
-    "{kernel}: `{argument}` is a {type}, which no kernel takes",
+    "{kernel}: `{argument}` {what}",
     "pass a NumPy array, a CubePy array, a torch CPU tensor or a number",
 )
 _row(
@@ -418,6 +425,7 @@ _row(
     "{kernel}: the annotation of `{argument}` cannot be read: {reason}",
     "annotate it with cp.Tensor, cp.Lines, cp.Comptime, a dtype, or not at all",
 )
+_row("E426", LaunchTypeError, "there is no dtype {given}", "{suggestion}")
 _row("E422", LaunchError, "no copy: {reason}", "{suggestion}")
 _row("E421", LaunchError, "no tensor map: {reason}", "{suggestion}")
 _row("E416", LaunchError, "{given} is no grid: {reason}", "{suggestion}")

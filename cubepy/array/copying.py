@@ -40,7 +40,8 @@ def _source(given: Any) -> Memory:
         raise fail("E402", given=given, expected="a dtype of kernels", **fields) from None
     if found is None:
         hint = "pass a NumPy array, a CubePy array or another library's"
-        raise fail("E401", kernel=_NAME, argument="source", type=type(given).__name__, hint=hint)
+        what = f"is a {type(given).__name__}, which no kernel takes"
+        raise fail("E401", kernel=_NAME, argument="source", what=what, hint=hint)
     return found
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from cubepy.array.array import Array, allocate, allocate_pinned, from_numpy
-from cubepy.array.interop import read_memory
+from cubepy.array.interop import UnknownDtype, read_memory, unknown_dtype
 from cubepy.array.memory import HOST, numpy_dtype
 from cubepy.array.placement import placed
-from cubepy.errors import fail
+from cubepy.errors import Error, fail
 from cubepy.ir.types import DType, f32, find_dtype
 from cubepy.runtimes.registry import find_device
 
@@ -22,22 +22,28 @@ def asarray(obj: Any, device: Any = None, dtype: Any = None, copy: bool | None =
 
     `device`: a name or device; default: where `obj` is, or the default device for what is no array.
     `dtype`: the type of the elements, converted as NumPy does. `copy`: True for a new array in any
-    case, False to raise ValueError where one would be needed. Raises TypeError for what has no
-    elements that kernels take, `DeviceError` where there is no such device.
+    case, False to raise ValueError where one would be needed. Raises `LaunchTypeError`, a
+    TypeError, for what has no elements that kernels take and for unknown dtypes; `DeviceError`
+    where there is no such device.
     """
-    memory = None if isinstance(obj, list | tuple) else read_memory(obj)
-    if memory is None:
-        target = placed(device)
-        return from_numpy(np.asarray(obj, None if dtype is None else _numpy(dtype)), target)
+    kind = None if dtype is None else _known(dtype)
+    try:
+        memory = None if isinstance(obj, list | tuple) else read_memory(obj)
+        if memory is None:
+            return from_numpy(
+                np.asarray(obj, None if kind is None else numpy_dtype(kind)), placed(device)
+            )
+    except UnknownDtype as error:
+        raise _no_numbers(obj, error) from None
     target = find_device(memory.device) if device is None else placed(device)
     is_there = target.name == memory.device or (target.uses_host_memory and memory.device == HOST)
-    is_same = dtype is None or find_dtype(dtype) is memory.dtype
+    is_same = kind is None or kind is memory.dtype
     if is_there and is_same and not copy:
         return obj if isinstance(obj, Array) else Array(memory)
     if copy is False:
         raise ValueError("a copy is needed: of another dtype, or on another device")
     held = Array(memory).numpy()
-    return from_numpy(held if is_same else held.astype(_numpy(dtype)), target, copy=True)
+    return from_numpy(held if is_same else held.astype(_numpy(kind)), target, copy=True)
 
 
 def empty(
@@ -110,10 +116,22 @@ def _extents(shape: int | Sequence[int]) -> tuple[int, ...]:
     return found
 
 
+def _no_numbers(obj: Any, error: UnknownDtype) -> Error:
+    """E401 for what is no array of numbers."""
+    what, hint = error.what, error.advice("obj")
+    if not hasattr(obj, "dtype"):
+        name = "None" if obj is None else f"of type {type(obj).__name__}"
+        what = f"is {name}, which makes an array of {error}"
+        if error.dtype.kind != "c":
+            hint = "pass an array, a number, or nested lists of numbers"
+    return fail("E401", kernel="asarray", argument="obj", what=what, hint=hint)
+
+
 def _known(dtype: Any) -> DType:
+    """E426 for what names no dtype."""
     found = find_dtype(dtype)
     if found is None:
-        raise TypeError(f"no dtype {dtype!r}")
+        raise unknown_dtype(dtype)
     return found
 
 

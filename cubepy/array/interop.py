@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from cubepy.array.memory import Memory, contiguous_strides, pointer
-from cubepy.ir.types import DType, find_dtype
+from cubepy.errors import Error, fail
+from cubepy.ir.types import DTYPES, INDICES, DType, find_dtype
 from cubepy.runtimes.registry import cuda_ordinal
 
 _DEFAULT_STREAMS = None, 1
@@ -47,12 +48,52 @@ def read_memory(x: Any) -> Memory | None:
     return None
 
 
+class UnknownDtype(TypeError):
+    """An array has elements that kernels do not take."""
+
+    def __init__(self, dtype: Any) -> None:
+        super().__init__(f"dtype {dtype}")
+        self.dtype = dtype
+
+    @property
+    def what(self) -> str:
+        """What is wrong with the array, for a message."""
+        return f"has {self}, which no kernel takes"
+
+    def advice(self, name: str) -> str:
+        """What to pass instead of the array with a name."""
+        kind, text = getattr(self.dtype, "kind", ""), str(self.dtype)
+        if kind == "c" or "complex" in text:
+            return f"pass its real and imaginary parts as two arrays, {name}.real and {name}.imag"
+        if kind == "V" and self.dtype.names:
+            return f"pass its fields as arrays, as in {name}[{self.dtype.names[0]!r}]"
+        if kind in ("m", "M"):
+            return f"pass its numbers, as in {name}.view(np.int64)"
+        if kind in ("U", "S", "T"):
+            return "kernels take numbers, and no text"
+        return f"make it an array of numbers, as in {name}.astype(np.float64)"
+
+
 @lru_cache(maxsize=256)
 def _known(dtype: Any) -> DType:
     found = find_dtype(dtype)
     if found is None:
-        raise TypeError(f"dtype {dtype}")
+        raise UnknownDtype(dtype)
     return found
+
+
+def unknown_dtype(given: Any) -> Error:
+    """E426 for what names no dtype, with the one that is spelled most like it."""
+    from cubepy.frontend.suggest import closest  # an error needs it, a call does not
+
+    names = [d.name for d in DTYPES if d not in INDICES]
+    known = f"dtypes are {', '.join(names)}, and what NumPy and torch call these"
+    text = given if isinstance(given, str) else getattr(given, "__name__", None) or str(given)
+    more = [d.numpy_name for d in DTYPES if d.numpy_name]
+    suggestion = closest(text, [*names, *more]) or known
+    if "complex" in text:
+        suggestion = "real and imaginary parts are two arrays of floats in kernels"
+    return fail("E426", given=repr(given), suggestion=suggestion)
 
 
 MASKED = "masked: pass its .filled(...)"

@@ -25,6 +25,7 @@ from cubepy.frontend.suggest import closest
 from cubepy.frontend.tracer import Frame
 from cubepy.frontend.values import (
     FlatRef,
+    Formatted,
     Index,
     LocalFunction,
     Method,
@@ -36,7 +37,7 @@ from cubepy.frontend.values import (
     is_sequence,
     type_of,
 )
-from cubepy.frontend.wording import describe
+from cubepy.frontend.wording import OF_TEXT, describe
 from cubepy.ir.core import Region, Value
 from cubepy.ir.opdef import MEMORY, Resource, effects
 from cubepy.ir.types import Buffer, Line, element_of
@@ -136,10 +137,16 @@ def _missing(frame: Frame, owner: Any, name: str, names: Any) -> Exception:
             "lists of kernels do not change: make a new one, as in `(*old, new)`, or use cp.local"
         )
         return frame.tracer.error("E107", name=describe(owner), attribute=name, suggestion=hint)
+    if isinstance(owner, Formatted):
+        what = describe(owner)
+        return frame.tracer.error("E107", name=what, attribute=name, suggestion=OF_TEXT)
     is_language = isinstance(owner, ModuleType) and owner.__name__.partition(".")[0] == "cubepy"
-    suggestion = (translation(name) if is_language else "") or closest(name, names)
+    fields = getattr(owner, "_fields", ()) if is_sequence(owner) else ()
+    suggestion = (translation(name) if is_language else "") or closest(name, fields or names)
     if not suggestion and isinstance(owner, Value | TensorRef | Record):
-        suggestion = f"it has {', '.join(names)}" if names else ""
+        fields = names
+    if not suggestion and fields:
+        suggestion = f"it has {', '.join(fields)}"
     return frame.tracer.error("E107", name=describe(owner), attribute=name, suggestion=suggestion)
 
 

@@ -17,7 +17,7 @@ from cubepy.errors import Error
 from cubepy.frontend import suggest
 from cubepy.frontend.captured import note_code, note_method, note_partial
 from cubepy.frontend.dispatch import Flow, Intrinsic, execute_block, intrinsic_of
-from cubepy.frontend.running import comptime_result, note_reads
+from cubepy.frontend.running import comptime_result, failed, note_reads
 from cubepy.frontend.suggest import closest
 from cubepy.frontend.tensors import mask_of_lanes
 from cubepy.frontend.tracer import Frame, Tracer, bind
@@ -121,8 +121,7 @@ def _checked(frame: Frame, known: Intrinsic, given: list[Any], action: Callable[
             ) from None
         if not all(is_comptime(a) for a in given):
             raise
-        text = f"{type(error).__name__}: {error}"
-        raise frame.tracer.error("E113", error=text) from None
+        raise failed(frame, error, given) from None
 
 
 def _is_about_call(error: TypeError) -> bool:

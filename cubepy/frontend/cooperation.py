@@ -11,7 +11,7 @@ from typing import Any
 from cubepy.frontend.dispatch import intrinsic
 from cubepy.frontend.tensors import Place, locate, stored_value
 from cubepy.frontend.tracer import Frame
-from cubepy.frontend.values import FlatRef, TensorRef, is_comptime
+from cubepy.frontend.values import FlatRef, Formatted, TensorRef, is_comptime
 from cubepy.frontend.wording import describe, spell
 from cubepy.ir import ops
 from cubepy.ir.core import Value
@@ -227,13 +227,6 @@ def stop_here(frame: Frame) -> None:
     """`breakpoint()`: only the interpreter, which keeps names, stops."""
     if "names" in frame.tracer.target.features:
         frame.tracer.b.emit_op(ops.BREAKPOINT)
-
-
-class Formatted:
-    """An f-string with runtime values: `text` has `{}` for each of `operands`."""
-
-    def __init__(self, text: str, operands: list[Value]) -> None:
-        self.text, self.operands = text, operands
 
 
 _FORMAT = r"(?:[<>][+ ]?(?!0)|[+ ]?0?)\d*(?:\.\d+)?[dxXoeEfFgG]?"

@@ -9,12 +9,14 @@ from functools import partial
 from inspect import Parameter, Signature
 from typing import Any, TypeVar
 
+from cubepy.errors import Error
 from cubepy.frontend import suggest
 from cubepy.frontend.attributes import OF_NUMBERS, attribute
 from cubepy.frontend.captured import capture, note, refuse_array
 from cubepy.frontend.checks import check_index
-from cubepy.frontend.cooperation import Formatted, escape_braces, formatted
+from cubepy.frontend.cooperation import escape_braces, formatted
 from cubepy.frontend.dispatch import evaluate, expression
+from cubepy.frontend.joins import EITHER
 from cubepy.frontend.literals import Choice
 from cubepy.frontend.overloads import (
     apply_binary,
@@ -32,13 +34,16 @@ from cubepy.frontend.unpacking import items_of
 from cubepy.frontend.values import (
     UNSET,
     FlatRef,
+    Formatted,
     LocalFunction,
+    Record,
     Table,
     TensorRef,
     as_items,
     is_comptime,
     is_dict,
     is_number,
+    is_sequence,
     type_of,
 )
 from cubepy.frontend.walrus import certain_targets, targets_where_true
@@ -416,17 +421,35 @@ def _is_numeric(x: Any) -> bool:
 def _branching_conditional(frame: Frame, key: Key, condition: Value, *arms: Any) -> Any:
     """Both arms assign one hidden local, in regions of an `if`."""
     tracer, slot = frame.tracer, None
+    key = (*key, EITHER)
     regions: list[list[Op]] = []
     frame.depth += 1
     for body, value in arms:
         with tracer.b.region() as region:
             tracer.b.ops.extend(body)
-            slot = tracer.assign(slot, value, key, "either", frame.depth, True)
+            try:
+                slot = tracer.assign(slot, value, key, "either", frame.depth, True)
+            except Error as error:
+                if error.code != "E206":
+                    raise
+                raise _no_choice(frame, *(v for _, v in arms)) from None
             tracer.close(ops.YIELD)
         regions.append(region)
     frame.depth -= 1
     tracer.if_(condition, *regions)
     return tracer.read(slot)
+
+
+def _no_choice(frame: Frame, first: Any, second: Any) -> Error:
+    """E212 for two values of which no local holds either."""
+    both, hint = (first, second), None
+    if any(isinstance(v, Record) or is_sequence(v) for v in both):
+        hint = "give both one form: tuples of as many items, or one class with fields"
+    elif any(is_comptime(v) and not is_number(v) for v in both):
+        hint = "text, None and functions are comptime: choose between numbers"
+    if all(isinstance(v, TensorRef) for v in both):
+        hint = "a view moves within one tensor; put the accesses into the branches"
+    return frame.tracer.error("E212", first=describe(first), second=describe(second), hint=hint)
 
 
 def _one_of(condition: Any, a: Any, b: Any) -> Any:

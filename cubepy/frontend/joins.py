@@ -43,6 +43,8 @@ from cubepy.record import dataclass
 from cubepy.span import Span
 
 Key = tuple[Any, ...]
+EITHER = "either arm"
+"""What is in the key of a local that only holds what a condition chooses; no name has a space."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from typing import Any
 
 from cubepy.errors import Error
 from cubepy.frontend.joins import (
+    EITHER,
     Assigned,
     Key,
     Learned,
@@ -198,6 +199,8 @@ class Locals(Numbers):
             t = "the type of what it shares a local with"
             return self.error("E203", value=value, type=t, hint=NO_INTEGER)
         types = [spell(assigned.type) for assigned in local.typed]
+        if EITHER in local.key:
+            return self.error("E212", first=types[0], second=types[-1])
         return self.error("E206", name=local.name, old=types[0], new=types[-1])
 
     def _set(self, local: Local, value: Any) -> None:

@@ -34,7 +34,8 @@ from cubepy.frontend.captured import (
     note_method,
 )
 from cubepy.frontend.tracer import Frame
-from cubepy.frontend.values import FlatRef, TensorRef, type_of
+from cubepy.frontend.values import FlatRef, Formatted, TensorRef, type_of
+from cubepy.frontend.wording import OF_TEXT
 from cubepy.ir.core import Value
 from cubepy.ir.types import DType, Line
 from cubepy.lang.arrays import is_numpy
@@ -58,8 +59,19 @@ def comptime_result(frame: Frame, function: Callable[..., Any], *args: Any, **kw
     except Error:
         raise
     except Exception as error:
-        text = f"{type(error).__name__}: {error}{_place(error)}"
-        raise frame.tracer.error("E113", error=text) from None
+        raise failed(frame, error, (*args, *kwargs.values()), _place(error)) from None
+
+
+def failed(frame: Frame, error: Exception, given: Iterable[Any], place: str = "") -> Error:
+    """E113 for what Python raised about values."""
+    text, hint = str(error), None
+    if any(isinstance(value, Formatted) for value in given):
+        text, hint = text.replace("Formatted", "formatted string"), OF_TEXT
+    if isinstance(error, ZeroDivisionError):
+        hint = "test the divisor first, as in `a // n if n else 0`; infinity is written math.inf"
+    if text.startswith("range() arg 3"):
+        hint = "the third number of range() is its step: 1, or any other but 0"
+    return frame.tracer.error("E113", error=f"{type(error).__name__}: {text}{place}", hint=hint)
 
 
 _PACKAGE = Path(__file__).parents[1]

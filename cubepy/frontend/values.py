@@ -209,6 +209,13 @@ class ComptimeSlot:
     """The number of open regions where it was declared."""
 
 
+class Formatted:
+    """An f-string with runtime values: `text` has `{}` for each of `operands`."""
+
+    def __init__(self, text: str, operands: list[Value]) -> None:
+        self.text, self.operands = text, operands
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Conflict:
     """A name that two paths to this point bound to slots of different types."""

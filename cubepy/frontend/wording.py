@@ -8,6 +8,7 @@ from typing import Any
 from cubepy.frontend.values import (
     ComptimeSlot,
     FlatRef,
+    Formatted,
     LocalFunction,
     Method,
     NumberSlot,
@@ -35,6 +36,8 @@ INTEGER_HINTS = {
     Kind.FLOAT: "divide with //, or convert with cp.i64(value)",
     Kind.BOOL: "a condition selects nothing here: write `if`, or cp.where(mask, a, b)",
 }
+OF_TEXT = "its text is known when the kernel runs: pass it to print or cp.print"
+"""What errors about formatted strings add."""
 NO_INTEGER = "no type of integers holds it; write it as a float, as in 1e30"
 
 
@@ -56,6 +59,10 @@ def describe(x: Any) -> str:
         return f"the method `{x.name}`, which is not called"
     if isinstance(x, LocalFunction):
         return f"the function `{x.source.name}`"
+    if isinstance(x, Formatted):
+        return "a formatted string"
+    if is_sequence(x) and not is_comptime(x) and hasattr(type_of(x), "_fields"):
+        return f"a `{type_of(x).__name__}`"
     if is_sequence(x) and not is_comptime(x):
         return f"a {type_of(x).__name__} of {len(x)}"
     return _describe_python(x)

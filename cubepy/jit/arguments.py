@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from cubepy.array.interop import read_memory
+from cubepy.array.interop import UnknownDtype, read_memory
 from cubepy.array.memory import Memory
 from cubepy.errors import Error, fail
 from cubepy.frontend.promote import widest_float
@@ -119,6 +119,7 @@ class Matcher:
         self.kernel = kernel
         self._annotations = annotations
         self._bound: dict[TypeVar, DType] = {}
+        self._order: tuple[str, ...] = ()
         self.tensors: dict[str, tuple[Layout, TensorAnnotation]] = {}
         self.memories: dict[str, Memory] = {}
         self.arrays: dict[str, Any] = {}
@@ -143,6 +144,7 @@ class Matcher:
     def match(self, arguments: dict[str, Any]) -> list[tuple[str, Any]]:
         """Each argument as a finished `Arg`, or as a name in `tensors`, or a pending scalar."""
         found: dict[str, Any] = {}
+        self._order = tuple(arguments)
         for want_tensor in (True, False):  # numbers take the types that tensors give a TypeVar
             for name, value in arguments.items():
                 annotation = self._annotations.get(name)
@@ -155,7 +157,7 @@ class Matcher:
         if isinstance(value, TensorMap) and annotation in (None, TensorMap):
             return self._tensor_map(name, value)
         if isinstance(value, TensorMap) or annotation is TensorMap:
-            raise self._refused(name, value)
+            raise self._refused(name, value, annotation)
         if isinstance(value, Spec):
             return self._spec(name, value, annotation)
         if is_comptime_annotation(annotation):
@@ -169,7 +171,7 @@ class Matcher:
             self.arrays[name] = value
             return self._tensor(name, layout_of(self.kernel, name, memory), wanted, memory)
         if wanted is not None:
-            raise self._refused(name, value)
+            raise self._refused(name, value, annotation)
         dtype = self._scalar_dtype(annotation)
         if dtype is not None or _is_number(value):
             return self._scalar(name, value, dtype, annotation)
@@ -179,13 +181,19 @@ class Matcher:
             return self._comptime(name, value)
         raise self._refused(name, value)
 
-    def _refused(self, name: str, value: Any) -> Error:
-        """E401 for what is neither an array nor a number."""
-        hint = f"make it an array, as in np.array({name})" if isinstance(value, list) else None
-        if self._annotations.get(name) is TensorMap:
+    def _refused(self, name: str, value: Any, annotation: Any = None) -> Error:
+        """E401 for what is neither an array nor a number, or not what the annotation asks for."""
+        what, hint = f"{_spelled(value)}, which no kernel takes", None
+        if tensor_annotation(annotation) is not None:
+            what = f"{_spelled(value)}, but a tensor is expected"
+            hint = f"pass an array; the order of the arguments is ({', '.join(self._order)})"
+        if isinstance(value, list):
+            hint = f"make it an array, as in np.array({name})"
+        if _is_complex(value):
+            hint = f"pass its real and imaginary parts, {name}.real and {name}.imag"
+        if annotation is TensorMap:
             hint = "make a tensor map, as in cp.cuda.tensor_map(x, box)"
-        cls = type(value).__name__
-        return fail("E401", kernel=self.kernel, argument=name, type=cls, hint=hint)
+        return fail("E401", kernel=self.kernel, argument=name, what=f"is {what}", hint=hint)
 
     def _tensor_map(self, name: str, value: TensorMap) -> TensorMapArg:
         """A tensor map; its array is an argument like others to all checks of memory."""
@@ -193,18 +201,20 @@ class Matcher:
             return TensorMapArg(value.array.dtype, value.box, value.swizzle, value.axes)
         memory = self._memory(name, value.array)
         if memory is None:
-            raise self._refused(name, value.array)
+            raise self._refused(name, value.array, TensorMap)
         self.maps[name], self.memories[name] = value, memory
         self.arrays[name] = value.array
         return TensorMapArg(memory.dtype, value.box, value.swizzle, value.axes)
 
     def _memory(self, name: str, value: Any) -> Memory | None:
+        fields: dict[str, Any] = {"kernel": self.kernel, "argument": name}
         try:
             return read_memory(value)
+        except UnknownDtype as error:
+            raise fail("E401", what=error.what, hint=error.advice(name), **fields) from None
         except (TypeError, ValueError, RuntimeError, BufferError) as error:
-            raise fail(
-                "E401", kernel=self.kernel, argument=name, type=f"{type(value).__name__} ({error})"
-            ) from None
+            what = f"is {_spelled(value)} that cannot be read: {error}"
+            raise fail("E401", what=what, hint="", **fields) from None
 
     def _spec(self, name: str, spec: Spec, annotation: Any) -> Any:
         if spec.shape is None:
@@ -246,8 +256,11 @@ class Matcher:
 
     def _scalar(self, name: str, value: Any, dtype: DType | None, annotation: Any) -> Any:
         if not _is_number(value):
-            cls, hint = type(value).__name__, "pass a number"
-            raise fail("E401", kernel=self.kernel, argument=name, type=cls, hint=hint)
+            what, hint = f"is {_spelled(value)}, but a number is expected", "pass a number"
+            if _is_complex(value):
+                what = f"is {_spelled(value)}, but a real number is expected"
+                hint = f"pass its real and imaginary parts, {name}.real and {name}.imag"
+            raise fail("E401", kernel=self.kernel, argument=name, what=what, hint=hint)
         self.scalars[name] = value.item() if isinstance(value, np.generic) else value
         if dtype is None:
             dtype = _own_dtype(value) if annotation is not float else None
@@ -273,7 +286,8 @@ class Matcher:
                 hint=f"its annotation is cp.Comptime[{of.__name__}]",
             )
         if isinstance(value, Position):
-            raise fail("E401", kernel=self.kernel, argument=name, type=repr(value))
+            what = f"is {value!r}, which is known inside kernels alone"
+            raise fail("E401", kernel=self.kernel, argument=name, what=what)
         key = comptime_key(value)
         try:
             hash(key)
@@ -305,6 +319,18 @@ def _is_number(value: Any) -> bool:
     if isinstance(value, np.generic):
         return find_dtype(value.dtype) is not None
     return isinstance(value, bool | int | float)
+
+
+def _is_complex(value: Any) -> bool:
+    return isinstance(value, complex | np.complexfloating)
+
+
+def _spelled(value: Any) -> str:
+    """The class of a value, with its article."""
+    name = type(value).__name__
+    if value is None:
+        return "None"
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
 
 
 _PENDING_FLOAT = object()

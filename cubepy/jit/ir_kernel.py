@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 from itertools import count
 from math import prod
-from typing import Any
+from typing import Any, Never
 
 from cubepy.artifact import Data, Extent, Scalar, Stride, TensorMapOf
 from cubepy.errors import Error, fail
@@ -23,7 +23,7 @@ from cubepy.jit.bounded import make_room
 from cubepy.jit.compile import Compiled, Specialisations
 from cubepy.jit.fast import FastPath
 from cubepy.jit.grid import Fixed, Grid, dim3
-from cubepy.jit.kernel import MAX_CONFIGURED, Launcher, changed, without_frames
+from cubepy.jit.kernel import MAX_CONFIGURED, Launcher, changed, unknown_setting, without_frames
 from cubepy.jit.launch import Settings, over
 from cubepy.lang.annotations import TensorAnnotation
 from cubepy.lang.cuda import TensorMap
@@ -166,11 +166,15 @@ class IRKernel:
         stream: Any = None,
         fast_math: bool | None = None,
         contract: bool | None = None,
+        **unknown: Never,
     ) -> IRKernel:
         """The same kernel with other settings; see `CubeKernel.configure`.
 
-        Line size, plane dim, launch attributes and checks are part of the IR.
+        Line size, plane dim, launch attributes and checks are part of the IR; E406 for these.
         """
+        if unknown:
+            known = ("device", "stream", "fast_math", "contract")
+            raise unknown_setting(self.__name__, unknown, known)
         settings, options = changed(
             self.settings,
             self.options,

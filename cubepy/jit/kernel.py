@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import fields, replace
 from inspect import Parameter
 from operator import is_
 from threading import RLock
 from time import perf_counter_ns
-from typing import Any, overload
+from typing import Any, Never, overload
 
 from cubepy.array.graphs import is_recording, record
 from cubepy.array.streams import queue_of
@@ -187,6 +187,7 @@ class CubeKernel(CubeFunction):
         cluster: Any = None,
         registers: int | None = None,
         cubes_per_sm: int | None = None,
+        **unknown: Never,
     ) -> CubeKernel:
         """The same kernel with other settings, used in the same way.
 
@@ -199,8 +200,10 @@ class CubeKernel(CubeFunction):
         together on CUDA devices from sm_90 on, at most 8; see `cp.cuda.cluster_rank`. `registers`:
         at most so many for a unit; `cubes_per_sm`: so many cubes must fit on a multiprocessor. Both
         are hints to the compilers of GPUs. `vectorise`: on CPUs run units as lanes of lines, under
-        masks where their control flow differs; "auto" does so where LLVM cannot.
+        masks where their control flow differs; "auto" does so where LLVM cannot. E406 for others.
         """
+        if unknown:
+            raise unknown_setting(self.__name__, unknown, _CHECKS)
         given = {name: value for name, value in locals().items() if name in _CHECKS}
         try:
             return self._with(*changed(self.settings, self.options, **given))
@@ -315,6 +318,17 @@ def changed(settings: Settings, options: Options, **given: Any) -> tuple[Setting
     chosen = {n: v for n, v in found.items() if n in names}
     rest = {n: v for n, v in found.items() if n not in names}
     return replace(settings, **rest), replace(options, **chosen)
+
+
+def unknown_setting(kernel: str, unknown: Mapping[str, Any], known: Iterable[str]) -> Error:
+    """E406 for keywords that name no setting, with the one that is spelled most like the first."""
+    from cubepy.frontend.suggest import closest  # an error needs it, a launch does not
+
+    name = next(iter(unknown))
+    hint = closest(name, known) or f"settings are {', '.join(known)}"
+    return fail(
+        "E406", kernel=f"{kernel}.configure", reason=f"there is no setting `{name}`", hint=hint
+    )
 
 
 def _misspelt(parameters: Mapping[str, Parameter], keywords: dict[str, Any]) -> TypeError | None:

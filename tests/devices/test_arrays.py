@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -172,3 +173,37 @@ def test_an_array_of_one_element_is_a_number():
         for kind in (bool, float, int):
             with pytest.raises(ValueError, match=r"an array of shape .* has no (truth|number)"):
                 kind(cp.zeros(shape))
+
+
+@pytest.mark.parametrize(
+    "value, message",
+    [
+        (None, "`obj` is None, which makes an array of dtype object\n  help: pass an array, a num"),
+        ("abc", "`obj` is of type str, which makes an array of dtype <U3\n  help: pass an array"),
+        (["abc"], "`obj` is of type list, which makes an array of dtype <U3"),
+        (1j, "dtype complex128\n  help: pass its real and imaginary parts as two arrays, obj.real"),
+        (np.zeros(3, complex), "`obj` has dtype complex128, which no kernel takes"),
+    ],
+    ids=str,
+)
+def test_what_has_no_numbers_is_refused(value: Any, message: str):
+    with pytest.raises(TypeError) as found:
+        cp.asarray(value)
+    assert isinstance(found.value, cp.LaunchError) and found.value.code == "E401"
+    assert message in str(found.value)
+
+
+@pytest.mark.parametrize(
+    "dtype, suggestion",
+    [
+        ("f31", "did you mean `f32`?"),
+        ("flaot32", "did you mean `float32`?"),
+        (complex, "real and imaginary parts are two arrays"),
+        ("zzz", "dtypes are bool_, i8, i16"),
+    ],
+)
+def test_unknown_dtypes_are_refused(dtype: Any, suggestion: str):
+    for make in (lambda: cp.asarray([1], dtype=dtype), lambda: cp.empty(3, dtype)):
+        with pytest.raises(TypeError, match="E426: there is no dtype") as found:
+            make()
+        assert suggestion in str(found.value)

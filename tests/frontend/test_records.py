@@ -515,5 +515,5 @@ def test_arms_of_an_expression_that_are_of_different_kinds_are_refused(expressio
     file = f"<{expression}>"
     linecache.cache[file] = (len(text), None, text.splitlines(True), file)
     exec(compile(text, file, "exec"), names)
-    with pytest.raises(cp.CompileError, match="E206: `either"):
+    with pytest.raises(cp.CompileError, match="E212: a condition chooses between"):
         cp.cube(names["kernel"])[1, 1](np.zeros(2), np.zeros(2))

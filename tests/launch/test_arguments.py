@@ -198,6 +198,35 @@ def test_other_dtypes(value: np.ndarray):
     refused("E401", TypeError, lambda: copy.over(out.array)(value, out.array), out, "copy", "`x`")
 
 
+ADVICE = {
+    "complex64": "pass its real and imaginary parts as two arrays, x.real and x.imag",
+    "object": "make it an array of numbers, as in x.astype(np.float64)",
+    "datetime64[s]": "pass its numbers, as in x.view(np.int64)",
+    "<U1": "kernels take numbers, and no text",
+    "[('a', '<f4')]": "pass its fields as arrays, as in x['a']",
+}
+
+
+@pytest.mark.parametrize("dtype", ADVICE)
+def test_advice_about_other_dtypes(dtype: str):
+    kind = [("a", "<f4")] if dtype.startswith("[") else dtype
+    value, out = np.zeros(4, kind), Guarded(4)
+    what = f"`x` has dtype {dtype}, which no kernel takes"
+    refused(
+        "E401", TypeError, lambda: copy.over(out.array)(value, out.array), out, what, ADVICE[dtype]
+    )
+
+
+def test_complex_numbers():
+    out = Guarded(4, np.int32)
+    for value in (1j, np.complex64(1)):
+        call = lambda v=value: fill.over(out.array)(out.array, v)
+        parts = "pass its real and imaginary parts, value.real and value.imag"
+        refused("E401", TypeError, call, out, "but a real number is expected", parts)
+        with pytest.raises(cp.LaunchError, match=r"`x` .*which no kernel takes\n.*parts, x\.real"):
+            copy.over(out.array)(value, out.array)
+
+
 @pytest.mark.parametrize(
     "value", [[1.0, 2.0], {"a": 1}, object(), 1 + 2j, {1, 2}], ids=lambda v: type(v).__name__
 )
@@ -209,7 +238,12 @@ def test_other_objects(value: Any):
 def test_a_number_for_a_tensor():
     out = Guarded(4)
     refused(
-        "E401", TypeError, lambda: copy_f32.over(out.array)(1.0, out.array), out, "`x`", "float"
+        "E401",
+        TypeError,
+        lambda: copy_f32.over(out.array)(1.0, out.array),
+        out,
+        "`x` is a float, but a tensor is expected",
+        "the order of the arguments is (x, out)",
     )
 
 

@@ -208,3 +208,14 @@ def test_configured_kernels_are_bounded():
     for width in range(1, 200):
         multiply_add.configure(line_size=width)
     assert len(multiply_add._configured) <= MAX_CONFIGURED
+
+
+def test_unknown_settings_are_refused():
+    for kernel in (total, cp.from_ir(total.inspect("f32[8]", "f32[1]", stage="ir"))):
+        with pytest.raises(TypeError, match="E406.*no setting `chekced`") as found:
+            kernel.configure(chekced=True)  # pyright: ignore[reportArgumentType]
+        assert isinstance(found.value, cp.LaunchError)
+    with pytest.raises(TypeError, match="did you mean `line_size`"):
+        multiply_add.configure(linesize=4)
+    with pytest.raises(TypeError, match="settings are line_size, plane_dim"):
+        multiply_add.configure(zzz=4)

@@ -20,7 +20,7 @@ import numpy as np
 
 from cubepy.array.array import Array, allocate
 from cubepy.array.creation import asarray
-from cubepy.array.interop import is_masked, read_memory
+from cubepy.array.interop import UnknownDtype, is_masked, read_memory
 from cubepy.array.memory import HOST, Memory, numpy_dtype, pointer
 from cubepy.errors import Error, fail
 from cubepy.ir.core import ALIGNMENT
@@ -394,7 +394,7 @@ def _foreign(function: str, name: str, x: Any) -> tuple[Library, Any] | None:
     try:
         memory = None if isinstance(x, np.generic) else read_memory(x)
     except (TypeError, ValueError, RuntimeError, BufferError) as error:
-        raise refused(function, name, f"cannot be read: {error}", "") from None
+        raise _unread(function, name, error) from None
     if memory is None:
         return None
     if memory.device == HOST:
@@ -429,13 +429,20 @@ def checked_memory(function: str, name: str, library: Library, x: Any) -> Memory
     try:
         memory = read(x)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise refused(function, name, f"cannot be read: {error}", "") from None
+        raise _unread(function, name, error) from None
     if not memory.is_native:
         raise refused(function, name, "is big-endian", "convert it with .astype(...)")
     size = memory.dtype.itemsize
     if 0 not in memory.shape and any(v % size for v in (memory.address, *_used(memory))):
         raise refused(function, name, "has elements that are not aligned to their size", "copy it")
     return memory
+
+
+def _unread(function: str, name: str, error: Exception) -> Error:
+    """E602 for an array that cannot be read."""
+    if isinstance(error, UnknownDtype):
+        return refused(function, name, error.what, error.advice(name))
+    return refused(function, name, f"cannot be read: {error}", "")
 
 
 def _check_tensor(function: str, name: str, x: Any) -> None:

@@ -60,6 +60,16 @@ def array_of_objects():
 
 
 @case
+def array_of_complex_numbers():
+    scale[1, 8](np.ones(8, np.complex64), floats())  # here
+
+
+@case
+def number_for_a_tensor():
+    typed[1, 8](1.0)  # here
+
+
+@case
 def big_endian():
     scale[1, 8](np.ones(8, ">f4"), floats())  # here
 
@@ -323,3 +333,18 @@ def function_that_gives_nothing():
         v = v + 1
 
     cp.kernels.map(increased, floats())
+
+
+@case
+def array_of_nothing():
+    cp.asarray(None)  # here
+
+
+@case
+def misspelt_dtype():
+    cp.asarray([1], dtype="f31")  # here
+
+
+@case
+def misspelt_setting():
+    scale.configure(chekced=True)  # here

@@ -3,11 +3,17 @@
 import random
 import time
 from datetime import datetime
+from typing import NamedTuple
 
 import numpy as np
 
 import cubepy as cp
 from tests.errors.case import case, floats
+
+
+class Size(NamedTuple):
+    height: float
+    width: float
 
 
 @case
@@ -498,5 +504,51 @@ def text_of_a_number():
     @cp.cube
     def kernel(x):
         print("x is " + str(x[0]))  # here
+
+    kernel[1, 1](floats())
+
+
+@case
+def letters_of_an_attribute_swapped():
+    @cp.cube
+    def kernel(x):
+        x[0] = x.shpae[0]  # here
+
+    kernel[1, 1](floats())
+
+
+@case
+def missing_field_of_a_named_tuple():
+    @cp.cube
+    def kernel(x, size):
+        x[0] = size.z  # here
+
+    kernel[1, 1](floats(), Size(2.0, 3.0))
+
+
+@case
+def length_of_a_formatted_string():
+    @cp.cube
+    def kernel(x):
+        x[0] = len(f"{x[0]}")  # here
+
+    kernel[1, 1](floats())
+
+
+@case
+def method_of_a_formatted_string():
+    @cp.cube
+    def kernel(x):
+        print(f"{x[0]}".upper())  # here
+
+    kernel[1, 1](floats())
+
+
+@case
+def range_without_a_step():
+    @cp.cube
+    def kernel(x):
+        for i in range(0, 4, 0):  # here
+            x[i] = 0
 
     kernel[1, 1](floats())

@@ -382,3 +382,33 @@ def line_of_a_runtime_width():
         x[0] = v[0]
 
     kernel[1, 1](floats())
+
+
+@case
+def number_or_none():
+    @cp.cube
+    def kernel(x):
+        v = 1 if x[0] > 0 else None  # here
+        x[1] = v
+
+    kernel[1, 1](floats())
+
+
+@case
+def signed_or_unsigned():
+    @cp.cube
+    def kernel(x, signed, unsigned):
+        i = cp.ABSOLUTE_POS
+        x[i] = signed[i] if x[i] > 0 else unsigned[i]  # here
+
+    kernel[1, 1](floats(), np.ones(4, np.int64), np.ones(4, np.uint64))
+
+
+@case
+def one_tensor_or_another():
+    @cp.cube
+    def kernel(a, b):
+        chosen = a if a[0] > 0 else b  # here
+        chosen[0] = 1
+
+    kernel[1, 1](floats(), floats())
