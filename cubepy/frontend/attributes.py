@@ -86,8 +86,8 @@ def attribute(frame: Frame, owner: Any, name: str) -> Any:
     if isinstance(owner, ModuleType) and is_foreign(owner) and translation(name):
         what = f"`{owner.__name__}.{name}`"
         raise frame.tracer.error("E108", name=what, suggestion=translation(name))
-    if isinstance(owner, list | dict | set | bytearray | deque) and name in _OF_CONTAINERS:
-        what = f"a {type(owner).__name__} that the kernel captured"
+    if name in _OF_CONTAINERS and issubclass(type_of(owner), _CONTAINERS):
+        what = f"a {type_of(owner).__name__} that the kernel captured"
         raise frame.tracer.error("E302", what=what, suggestion=_CHANGED_ONCE.format(name=name))
     try:
         found = getattr(owner, name)
@@ -118,6 +118,7 @@ def _note_of_class(frame: Frame, owner: Any, name: str) -> None:
 
 _CHANGING = ("append", "extend", "insert", "pop", "remove", "sort", "reverse", "clear", "update")
 """What changes a list in place; lists of a kernel are tuples."""
+_CONTAINERS = list, dict, set, bytearray, deque
 _OF_CONTAINERS = frozenset(
     (
         *(*_CHANGING, "add", "appendleft", "discard", "extendleft", "popitem", "popleft", "rotate"),
