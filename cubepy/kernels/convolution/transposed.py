@@ -1,17 +1,12 @@
 """Transposed convolutions, as convolutions: `conv_transpose1d`, `conv_transpose2d`,
 `conv_transpose3d`, and the gradients of convolutions by their input.
 
-Results whose places are equal modulo the stride depend on the same taps, and on neighbouring
-elements: each such phase is a convolution of stride 1 whose result lies with gaps. Nothing is
-stuffed with zeros, and no product with them is made.
+See `phases`: nothing is stuffed with zeros, and no product with them is made.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from itertools import product
-from math import gcd, prod
 from operator import index
 from typing import Any
 
@@ -21,16 +16,11 @@ from cubepy.kernels.calls.arguments import numbers_of, refused, shown, wrong
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
-from cubepy.kernels.convolution import waves
-from cubepy.kernels.convolution.copies import copy_dense
-from cubepy.kernels.convolution.gathered import ordered, writable
-from cubepy.kernels.convolution.launches import Convolution, launch_convolution, launch_each
-from cubepy.kernels.convolution.problem import Window, make_window, triple
-from cubepy.kernels.convolution.volumes import LAYOUTS, as_volumes, order_of, problem_of
-from cubepy.kernels.convolution.weights import Weights, check_dtypes
+from cubepy.kernels.convolution.phases import launch_phases
+from cubepy.kernels.convolution.problem import Window, make_window
+from cubepy.kernels.convolution.volumes import LAYOUTS, as_volumes, order_of
+from cubepy.kernels.convolution.weights import check_dtypes
 from cubepy.kernels.matmul.problem import result_of
-from cubepy.kernels.transposition.entry import copy_transposed
-from cubepy.record import dataclass
 
 _PLANS = Plans()
 
@@ -182,7 +172,7 @@ def _transpose(
         shape = (*batch, *inner, filters) if last else (*batch, filters, *inner)
         order = None if last else order_of(seen, len(shape), axes)
         result = planner.result(Shape(shape, result_of(x.dtype), order))
-        _launch(planner, window, groups, seen, w, as_volumes(result, axes, last), arrays[2:])
+        launch_phases(planner, window, groups, seen, w, as_volumes(result, axes, last), arrays[2:])
 
     names = ("x", "weight", "bias")
     return call(_PLANS, function, names, (x, weight, bias), options, make, out)
@@ -208,7 +198,7 @@ def _input_grad(
         seen = as_volumes(grad, axes, False)
         order = order_of(seen, len(shape), axes)
         result = planner.result(Shape(shape, result_of(grad.dtype), order))
-        _launch(planner, window, groups, seen, w, as_volumes(result, axes, False), [])
+        launch_phases(planner, window, groups, seen, w, as_volumes(result, axes, False), [])
 
     names = ("weight", "grad_output")
     return call(_PLANS, function, names, (weight, grad_output), (shape, *options), make, out)
@@ -280,124 +270,3 @@ def _window(
     if isinstance(padding, str):
         raise wrong(function, f"`padding` is {padding!r}", "give it as numbers")
     return make_window(function, axes, w.shape[2:], stride, padding, dilation)
-
-
-# What is done for one signature
-
-
-@dataclass(frozen=True, slots=True)
-class Phase:
-    """Results at `first`, `first` + stride, ... of an axis: the convolution of stride 1 with `taps`
-    taps, from `last` on backwards in steps of `step`, that lie `dilation` elements apart, of which
-    the first meets element `-before`."""
-
-    first: int
-    count: int
-    taps: int
-    last: int
-    step: int
-    dilation: int
-    before: int
-
-
-def phases(extent: int, taps: int, stride: int, before: int, dilation: int) -> list[Phase]:
-    """The phases of an axis whose result has `extent` places."""
-    found = []
-    for first in range(min(stride, extent)):
-        met = [t for t in range(taps) if (first + before - t * dilation) % stride == 0]
-        last = met[-1] if met else 0
-        found.append(
-            Phase(
-                first,
-                -(-(extent - first) // stride),
-                len(met),
-                last,
-                stride // gcd(stride, dilation),
-                dilation // gcd(stride, dilation),
-                -((first + before - last * dilation) // stride),
-            )
-        )
-    return found
-
-
-def _launch(
-    planner: Planner,
-    window: Window,
-    groups: int,
-    x: Memory,
-    w: Memory,
-    out: Memory,
-    biases: list[Memory],
-) -> None:
-    if 0 in out.shape:
-        return
-    volume, result = Weights(w, None).volume, out
-    if groups == 1 and waves.has_tensor_cores(planner.target, w.shape[:1], x.dtype):
-        x, volume, out = ordered(planner, x), ordered(planner, volume), writable(planner, result)
-    weight = _filters_first(planner, volume, groups)
-    steps = zip(
-        out.shape[2:], window.kernel, window.stride, window.before, window.dilation, strict=True
-    )
-    for at in product(*(phases(*step) for step in steps)):
-        _launch_phase(planner, at, window, groups, x, weight, out, tuple(biases))
-    if out is not result:
-        copy_transposed(planner, out, result)
-
-
-def _filters_first(planner: Planner, w: Memory, groups: int) -> Memory:
-    """Weights [channel, filter of a group, ...] as [filter, channel of a group, ...]."""
-    each, filters = w.shape[0] // groups, w.shape[1]
-    shape = (groups, filters, each, *w.shape[2:])
-    strides = (each * w.strides[0], w.strides[1], w.strides[0], *w.strides[2:])
-    if groups == 1 or filters == 1 or strides[0] == filters * strides[1]:
-        step = strides[0] if filters == 1 else strides[1]
-        return replace(w, shape=(groups * filters, *shape[2:]), strides=(step, *strides[2:]))
-    made = planner.scratch(shape, w.dtype)
-    if prod(shape):
-        copy_dense(planner, replace(w, shape=shape, strides=strides), made)
-    return replace(made, shape=(groups * filters, *shape[2:]), strides=made.strides[1:])
-
-
-def _launch_phase(
-    planner: Planner,
-    at: tuple[Phase, ...],
-    window: Window,
-    groups: int,
-    x: Memory,
-    w: Memory,
-    out: Memory,
-    biases: tuple[Memory, ...],
-) -> None:
-    """One phase of each axis: its places of the result, and its taps."""
-    result = replace(
-        out,
-        address=out.address + sum(p.first * s for p, s in zip(at, out.strides[2:], strict=True)),
-        shape=(*out.shape[:2], *(p.count for p in at)),
-        strides=(
-            *out.strides[:2],
-            *(s * n for s, n in zip(out.strides[2:], window.stride, strict=True)),
-        ),
-    )
-    weight = replace(
-        w,
-        address=w.address + sum(p.last * s for p, s in zip(at, w.strides[2:], strict=True)),
-        shape=(*w.shape[:2], *(p.taps for p in at)),
-        strides=(*w.strides[:2], *(-s * p.step for p, s in zip(at, w.strides[2:], strict=True))),
-    )
-    behind = (
-        p.count + (p.taps - 1) * p.dilation - p.before - n
-        for p, n in zip(at, x.shape[2:], strict=True)
-    )
-    seen = Window(
-        triple(tuple(p.taps for p in at)),
-        (1, 1, 1),
-        triple(tuple(p.before for p in at)),
-        triple(tuple(behind)),
-        triple(tuple(p.dilation for p in at)),
-    )
-    problem = problem_of(seen, groups, x, result)
-    phase = Convolution(problem, x, Weights(weight, None), result, biases, None, ())
-    if seen.taps and x.shape[1]:
-        launch_convolution(planner, phase)
-    else:
-        launch_each(planner, phase)
