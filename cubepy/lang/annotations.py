@@ -56,6 +56,8 @@ class _TensorMeta(type):
 def _element(item: Any) -> Any:
     if isinstance(item, TypeVar) or item is None:
         return item
+    if item is Any:
+        return None
     dtype = find_dtype(item)
     if dtype is None:
         raise TypeError(f"{item!r} is not a dtype")

@@ -115,3 +115,13 @@ def test_comptime_values_are_of_the_class_that_is_named(of: type, taken: Any, re
     for value in refused:
         with pytest.raises(cp.LaunchError, match=rf"E402.*`n`.*{type(value).__name__}"):
             noted[1, 1](value, np.zeros(1))
+
+
+def test_a_tensor_of_any_elements():
+    @cp.cube
+    def halves(x: cp.Tensor[Any], out: cp.Lines[Any]):  # type: ignore[misc]
+        out[0] = x[0] / 2
+
+    out = np.zeros(1, np.float32)
+    halves[1, 1](np.full(1, 3), out)
+    assert out[0] == 1.5
