@@ -98,6 +98,8 @@ def launch_phases(
     out: Memory,
     biases: list[Memory],
 ) -> None:
+    """Fill `out` with a transposed convolution; arrays are [n, channel, depth, row, column], and
+    `w` as it was given, [channel, filter of a group, ...]."""
     if 0 in out.shape:
         return
     volume, result = Weights(w, None).volume, out
