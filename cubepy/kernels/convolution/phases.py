@@ -29,10 +29,8 @@ from cubepy.kernels.convolution.volumes import (
 from cubepy.kernels.convolution.weights import Weights
 from cubepy.kernels.elementwise.launches import launch_each as launch_elements
 from cubepy.kernels.elementwise.launches import same
-from cubepy.kernels.matmul.strategies import is_cpu
 from cubepy.kernels.transposition.entry import copy_transposed
 from cubepy.record import dataclass
-from cubepy.targets import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +112,7 @@ def launch_phases(
             volume, out = ordered(planner, volume), writable(planner, result)
     weight = _filters_first(planner, volume, groups)
     for run in runs:
-        if groups == 1 and _is_one(planner.target, run, weight, out):
+        if groups == 1 and _is_one(run, weight, out, has_cores):
             _launch_run(planner, run, window, x, weight, out, tuple(biases), has_cores)
         else:
             for at in product(*run):
@@ -137,17 +135,18 @@ def _filters_first(planner: Planner, w: Memory, groups: int) -> Memory:
     return replace(made, shape=(groups * filters, *shape[2:]), strides=made.strides[1:])
 
 
-def _is_one(target: Target, run: tuple[list[Phase], ...], w: Memory, out: Memory) -> bool:
-    """Whether a run of phases is one convolution: on CPUs unless the copy of its weights would cost
-    more than it saves."""
+def _is_one(run: tuple[list[Phase], ...], w: Memory, out: Memory, has_cores: bool) -> bool:
+    """Whether a run of phases is one convolution: unless the copy of its weights would cost more
+    than it saves, which tensor cores are fed by in any case."""
     if prod(map(len, run)) == 1:
         return False
     has_stride = len(in_order(_filters_of(run, w, has_channels_last(out)))) <= 1
-    return not is_cpu(target) or has_stride or prod(w.shape) <= prod(out.shape)
+    return has_cores or has_stride or prod(w.shape) <= prod(out.shape)
 
 
 def _filters_of(run: tuple[list[Phase], ...], w: Memory, last: bool) -> list[Axis]:
-    """The filters of all phases of a run: phases first where channels are `last` in the result."""
+    """The filters of all phases of a run: phases first where channels are `last` in the result,
+    else phases of a filter beside each other, so that they come to lie so."""
     apart = (p[1].last - p[0].last if len(p) > 1 else 0 for p in run)
     axes = [Axis(len(p), (d * s,)) for p, d, s in zip(run, apart, w.strides[2:], strict=True)]
     own = Axis(w.shape[0], (w.strides[0],))
@@ -167,11 +166,11 @@ def _launch_run(
     """Phases of each axis that are alike: one convolution to memory of its own, with the filters of
     all, and a copy to their places."""
     first, numbers = tuple(phases[0] for phases in run), tuple(map(len, run))
-    last = has_cores or has_channels_last(out)
+    last = has_channels_last(out)
     filters = prod(numbers) * out.shape[1]
     weight = _filters_of_run(planner, run, w, last, has_cores)
     shape = x.shape[0], *(p.count for p in first)
-    if last:
+    if has_cores or last:
         made = permuted(planner.scratch((*shape, filters), out.dtype), VOLUME)
     else:
         made = planner.scratch((shape[0], filters, *shape[1:]), out.dtype)

@@ -58,8 +58,32 @@ def _order(rank: int, axes: Any) -> tuple[int, ...]:
     return normal_axes("transpose", rank, given)
 
 
-def _as_bits(x: Memory) -> Memory:
-    return replace(x, dtype=_BITS[x.dtype.itemsize])
+def _in_words(x: Memory, out: Memory) -> tuple[Memory, Memory]:
+    """Arrays of one shape as bits; elements that lie beside each other in both are one word, where
+    the extent of their axis allows."""
+    size = x.dtype.itemsize
+    for axis, n in enumerate(x.shape):
+        wide, pair = n * size, (x, out)
+        dense = n > 1 and all(m.strides[axis] == size for m in pair)
+        if dense and wide in _BITS and all(_is_of(m, axis, wide) for m in pair):
+            return _in_words(_of_words(x, axis), _of_words(out, axis))
+    return (replace(x, dtype=_BITS[size]), replace(out, dtype=_BITS[size]))
+
+
+def _is_of(x: Memory, axis: int, nbytes: int) -> bool:
+    """Whether all elements beside an axis are aligned to so many bytes."""
+    steps = (
+        s for k, (n, s) in enumerate(zip(x.shape, x.strides, strict=True)) if k != axis and n > 1
+    )
+    return x.address % nbytes == 0 and all(s % nbytes == 0 for s in steps)
+
+
+def _of_words(x: Memory, axis: int) -> Memory:
+    """Whole axes of elements as words."""
+    n = x.shape[axis]
+    strides = tuple(0 if k == axis else s for k, s in enumerate(x.strides))
+    shape = tuple(1 if k == axis else e for k, e in enumerate(x.shape))
+    return replace(x, dtype=_BITS[n * x.dtype.itemsize], shape=shape, strides=strides)
 
 
 def copy_transposed(planner: Planner, x: Memory, out: Memory) -> None:
@@ -67,7 +91,7 @@ def copy_transposed(planner: Planner, x: Memory, out: Memory) -> None:
     the last of `out`; else element by element."""
     if not prod(out.shape):
         return
-    x, out = _as_bits(x), _as_bits(out)
+    x, out = _in_words(x, out)
     size = x.dtype.itemsize
     axes = merged(
         [
