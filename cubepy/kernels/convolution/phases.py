@@ -68,6 +68,13 @@ def phases(extent: int, taps: int, stride: int, before: int, dilation: int) -> l
     return found
 
 
+def _seeing(phase: Phase, extent: int) -> Phase:
+    """A phase over an axis of so many elements: without taps where all windows lie outside, which
+    matrix units would read."""
+    seen = phase.count + (phase.taps - 1) * phase.dilation - phase.before
+    return phase if -phase.before < extent and seen > 0 else replace(phase, taps=0)
+
+
 def alike(found: list[Phase]) -> list[list[Phase]]:
     """The phases in runs: those of one follow each other, begin at the same element, and their taps
     lie equally far apart."""
@@ -104,7 +111,8 @@ def launch_phases(
     steps = zip(
         out.shape[2:], window.kernel, window.stride, window.before, window.dilation, strict=True
     )
-    runs = list(product(*(alike(phases(*step)) for step in steps)))
+    axes = zip((phases(*step) for step in steps), x.shape[2:], strict=True)
+    runs = list(product(*(alike([_seeing(p, n) for p in axis]) for axis, n in axes)))
     has_cores = groups == 1 and waves.has_tensor_cores(planner.target, w.shape[:1], x.dtype)
     if has_cores:
         x = ordered(planner, x)
