@@ -70,7 +70,6 @@ class Autotuned(TunedCall):
         self._name = name or f"{_module_of(function)}.{function.__qualname__}"
         self._entries: dict[Any, Entry] = {}
         self._choices: dict[Any, tuple[Any, Choice]] = {}
-        self._source: str | None = None
 
     def __get__(self, owner: Any, cls: Any = None) -> Any:
         """The function as a method of `owner`."""
@@ -131,12 +130,13 @@ class Autotuned(TunedCall):
         problem = self._problem(found, [layouts(arrays), extra])
         texts = [c.text for c in legal]
         judge = self._judge(legal)
-        request = Request(self._name, self._hash(), problem, device, texts, QUICK, judge)
+        source = self._hash()
+        request = Request(self._name, source, problem, device, texts, QUICK, judge)
 
         def make() -> CallCandidates:
             return CallCandidates(run, legal, texts, (args, kwargs), judge, self._rtol)
 
-        memo = (problem, tuple(texts), device.name)
+        memo = (source, problem, tuple(texts), device.name)
         state = (
             session.changes[0],
             current.get(),
@@ -167,13 +167,11 @@ class Autotuned(TunedCall):
         return min(range(len(legal)), key=lambda k: self.configs.index(legal[k]))
 
     def _hash(self) -> str:
-        if self._source is None:
-            function = self.function
-            kernel = function.function if isinstance(function, CubeKernel) else function
-            from cubepy.autotune.sources import source_of
+        """What the function is made of now: what it names may have changed since the last pick."""
+        from cubepy.autotune.sources import source_of
 
-            self._source = source_of(kernel)
-        return self._source
+        function = self.function
+        return source_of(function.function if isinstance(function, CubeKernel) else function)
 
     def __repr__(self) -> str:
         return f"<autotuned {self._name}, {len(self.configs)} configurations>"
