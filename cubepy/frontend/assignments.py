@@ -69,11 +69,16 @@ def _unchangeable(frame: Frame, owner: Any) -> Error:
     """E302 for an item of something that is no tensor."""
     suggestion = "only tensors have items that change"
     if is_numpy(owner) or isinstance(owner, Table):
-        suggestion = "a captured array is constant; pass it as an argument to write to it"
+        suggestion = (
+            "an array of NumPy's is constant in a kernel: pass it as an argument to write to it, "
+            "or keep values in cp.local(n, dtype, fill=0)"
+        )
     if is_sequence(owner):
         suggestion = "make a new tuple, or keep the values in cp.local(n, dtype)"
     if isinstance(owner, Value):
         suggestion = "make a new line, as in cp.where(mask, a, b)"
+        if not isinstance(owner.type, Line):
+            suggestion = "it is a number here; pass an array, or keep values in cp.local(n, dtype)"
     return frame.tracer.error("E302", what=f"an item of {describe(owner)}", suggestion=suggestion)
 
 

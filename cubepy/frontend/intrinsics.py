@@ -233,6 +233,7 @@ def _divmod(frame: Frame, a: Any, b: Any) -> Any:
     if is_comptime(a) and is_comptime(b):
         return divmod(a, b)
     x, y = common(frame, (a, b), "divmod")
+    check_operands(frame.tracer, ops.FLOORDIV, x, y)
     return frame.tracer.b.emit(ops.FLOORDIV, x, y), frame.tracer.b.emit(ops.MOD, x, y)
 
 

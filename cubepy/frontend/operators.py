@@ -190,10 +190,12 @@ def _suggestion(kind: type[ast.AST], operands: tuple[Any, ...]) -> str:
         return "write the loops, or call cp.kernels.matmul outside the kernel"
     if any(isinstance(o, TensorRef | FlatRef) for o in operands):
         return "index the tensor on every axis, as in x[i]"
+    if any(isinstance(o, str) for o in operands):
+        return "text is comptime; print values as print(text, value), or in an f-string"
+    if kind is ast.Mult and any(is_sequence(o) for o in operands):
+        return "write the items out, or add tuples: t + t"
     if any(is_sequence(o) for o in operands):
         return "index the tuple, as in x.shape[0]"
-    if any(isinstance(o, str) for o in operands):
-        return "text is comptime; print several values as print(text, value)"
     if any(isinstance(o, complex) for o in operands):
         return "keep the real and the imaginary part apart"
     return "convert to a number first" if any(o is None for o in operands) else ""

@@ -25,6 +25,7 @@ from cubepy.frontend.values import (
     UNSET,
     ComptimeSlot,
     Conflict,
+    Formatted,
     LocalFunction,
     Range,
     TensorRef,
@@ -58,7 +59,9 @@ def _assert(frame: Frame, node: ast.Assert) -> None:
         if not holds:
             raise frame.tracer.error("E114", message=message)
     elif frame.tracer.checked:
-        check(frame.tracer, frame.tracer.truth(holds), "assert", str(message), 0)
+        is_text = is_comptime(message) and not isinstance(message, Formatted)
+        text = message if is_text else ast.unparse(node.msg or node.test)
+        check(frame.tracer, frame.tracer.truth(holds), "assert", str(text), 0)
 
 
 @statement(ast.FunctionDef)

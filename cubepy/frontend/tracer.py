@@ -192,6 +192,8 @@ def conflict_error(frame: Frame, name: str, conflict: Conflict) -> Error:
 
 def _described(slot: Any) -> str:
     """What a slot holds, and where that was assigned."""
+    while isinstance(slot, Conflict):  # of a path on which paths met before
+        slot = slot.new
     numbers = numbers_of(slot)
     place = numbers[-1].local.span if numbers else None
     if place is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,3 +18,20 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(records, "_warnings", [True])
     with records.forgotten(), cp.settings(cache=True, cache_dir=str(tmp_path)):
         yield tmp_path
+
+
+@pytest.fixture
+def leaves_no_children() -> Iterator[None]:
+    """No process that the test started is left; those of tests before it may live on."""
+    before = children()
+    yield
+    assert children() <= before
+
+
+def children() -> set[int]:
+    """The processes that this one started, and that nobody has waited for."""
+    found: set[int] = set()
+    for task in Path("/proc/self/task").glob("*"):
+        with contextlib.suppress(FileNotFoundError):  # a thread that ended
+            found |= {int(n) for n in (task / "children").read_text().split()}
+    return found

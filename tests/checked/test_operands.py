@@ -31,6 +31,10 @@ def remainder(a, b):
     return a % b  # %
 
 
+def both(a, b):
+    return divmod(a, b)[1]  # divmod
+
+
 def truncated(a, b):
     return cp.div_trunc(a, b)  # div_trunc
 
@@ -44,6 +48,7 @@ MARKS = {
     shifted_right: ">>",
     quotient: "//",
     remainder: "%",
+    both: "divmod",
     truncated: "div_trunc",
     rest: "rem_trunc",
 }
@@ -61,7 +66,7 @@ def fault(function: Any, t: type[np.integer], a: int, b: int) -> str | None:
         return None if 0 <= b < info.bits else f"E705: apply: a shift of {name} by {b}, in unit"
     if b == 0:
         return "E702: apply: an integer is divided by zero in unit"
-    is_quotient = function in (quotient, truncated)
+    is_quotient = function in (quotient, truncated, both)
     if is_quotient and info.min < 0 and (a, b) == (info.min, -1):
         return f"E706: apply: {a} // -1 leaves {name}, in unit"
     return None

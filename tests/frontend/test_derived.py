@@ -212,10 +212,12 @@ def test_functions_of_integers(device: str, dtype: str):
     roots = np.array([v for v in (*some, *squares) if v <= info.max], dtype)
     wanted = [math.isqrt(int(v)) for v in roots]
     assert computed(device, math.isqrt, dtype, roots).tolist() == wanted
-    signed = [-v for v in some] if dtype[0] == "i" else []
+    below = np.array([0, *(-v for v in some[:5] if dtype[0] == "i"), info.min], dtype)
+    assert not computed(device, math.isqrt, dtype, below[below <= 0]).any()
+    signed = [*(-v for v in some), info.min] if dtype[0] == "i" else []
     x, y = (v.ravel() for v in np.meshgrid(*[np.array([*some, *signed], dtype)] * 2))
     for function in (math.gcd, np.gcd):
-        wanted = [math.gcd(int(a), int(b)) for a, b in zip(x, y, strict=True)]
+        wanted = np.gcd(x, y).tolist()  # of the least integer by itself, or by 0, that wraps
         assert computed(device, function, dtype, x, y).tolist() == wanted
     small = (np.abs(x.astype(np.float64) * y) <= info.max).nonzero()
     x, y = x[small], y[small]

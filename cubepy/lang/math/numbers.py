@@ -27,10 +27,15 @@ from cubepy.lang.builtins import (
     sin,
     sqrt,
     trunc,
+    u8,
+    u16,
+    u32,
+    u64,
     where,
 )
 
 INTEGERS = {8: i8, 16: i16, 32: i32, 64: i64}
+NATURALS = {8: u8, 16: u16, 32: u32, 64: u64}
 DIGITS = {16: 10, 32: 23, 64: 52}
 """Bits of the fraction of f16, f32 and f64."""
 SMALLEST = {32: -126, 64: -1022}
@@ -110,26 +115,30 @@ def nearest_remainder(x: Any, y: Any) -> Any:
 
 
 def greatest_divisor(a: Any, b: Any) -> Any:
-    """Euclid's algorithm; the greatest common divisor of 0 and 0 is 0."""
-    a, b = abs(a), abs(b)
+    """Euclid's algorithm; the greatest common divisor of 0 and 0 is 0. Without signs, so that the
+    least integer has an absolute value."""
+    word, kind = NATURALS[a.dtype.bits], a.dtype
+    a, b = bitcast(abs(a), word), bitcast(abs(b), word)
     while any_(b != 0):
-        rest = a % b
+        rest = a % where(b != 0, b, 1)
         a, b = where(b != 0, b, a), where(b != 0, rest, b)
-    return a
+    return bitcast(a, kind)
 
 
 def least_multiple(a: Any, b: Any) -> Any:
     """The least common multiple; 0 where one of the two is 0."""
-    return abs(a // greatest_divisor(a, b) * b)
+    divisor = greatest_divisor(a, b)
+    return abs(a // where(divisor != 0, divisor, 1) * b)
 
 
 def integer_root(n: Any) -> Any:
     """The integral part of the square root, by two steps of Newton's method; 0 below 0."""
-    root = n.dtype(sqrt(f32(n)))
+    positive = where(n > 0, n, 1)
+    root = n.dtype(sqrt(f32(positive)))
     for _ in (0, 1):
-        root = (root + n // root) >> 1
-    root = where(root > n // root, root - 1, root)
-    return where(n > 0, where(root + 1 <= n // (root + 1), root + 1, root), n - n)
+        root = (root + positive // root) >> 1
+    root = where(root > positive // root, root - 1, root)
+    return where(n > 0, where(root + 1 <= positive // (root + 1), root + 1, root), n - n)
 
 
 # Comparison, steps and sums of exponentials
