@@ -13,6 +13,7 @@ import cubepy as cp
 from cubepy.kernels.convolution import entry, waves
 from cubepy.kernels.convolution.problem import Problem
 from cubepy.targets import Target
+from tests.kernels import test_phases
 from tests.optional import require_package
 
 RNG = np.random.default_rng(12)
@@ -277,3 +278,10 @@ def assert_close(found: Any, expected: Any, length: Any) -> None:
     error = abs(values.astype(np.float64) - expected)
     assert not np.isnan(values).any()
     assert (error <= abs(expected) * 2.0**-10 + 1e-4 * float(length) ** 0.5).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16], ids=["f16", "bf16"])
+@pytest.mark.parametrize("case", test_phases.CASES, ids=str)
+def test_transposed(hopper: str, case: Any, dtype: Any):
+    """Phase by phase, of which some see nothing."""
+    test_phases.check(case, dtype, False, hopper)
