@@ -71,6 +71,22 @@ def names_assigned_in(body: Iterable[ast.stmt]) -> frozenset[str]:
     return frozenset[str]().union(*map(_names, body))
 
 
+def names_read_beside(function: ast.AST, loop: ast.stmt) -> frozenset[str]:
+    """Every name that a function reads, but for what a loop of it reads."""
+    found: set[str] = set()
+    left = [function]
+    while left:
+        node = left.pop()
+        if node is loop:
+            continue
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            found.add(node.id)
+        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            found.add(node.target.id)
+        left += ast.iter_child_nodes(node)
+    return frozenset(found)
+
+
 def _names(statement: ast.stmt) -> frozenset[str]:
     known = _known_names.get(statement)
     if known is None:

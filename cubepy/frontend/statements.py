@@ -9,7 +9,7 @@ from itertools import chain, islice
 from typing import Any
 
 from cubepy.errors import Error
-from cubepy.frontend.assigned import names_assigned_in
+from cubepy.frontend.assigned import names_assigned_in, names_read_beside
 from cubepy.frontend.assignments import assign_target
 from cubepy.frontend.branches import LONG, Branch, chain_of_branches, runtime_branch
 from cubepy.frontend.checks import check
@@ -242,6 +242,8 @@ def _while(frame: Frame, node: ast.While) -> Flow:
         frame.tracer.b.span = frame.span(node.test)
         raise frame.tracer.error("E117")
 
+    if known:
+        _keep_names(frame, node)
     tested: dict[str, Any] = {}
 
     def test() -> None:
@@ -256,6 +258,8 @@ def _while(frame: Frame, node: ast.While) -> Flow:
     region, context = _loop_body(frame, node, test, ())
     frame.env |= {n: slot for n, slot in tested.items() if frame.env.get(n, UNSET) is UNSET}
     frame.tracer.b.emit_op(ops.LOOP, regions=(region,))
+    if known:  # nothing but a `break` ends it
+        _keep_where_broken(frame, context)
     flow = _after_loop(frame, node, context)
     return flow if known is None or _breaks(node.body) else Flow.DEAD
 
@@ -310,6 +314,7 @@ def _loop_body(
     context = _open_loop(frame, node, LoopContext(True, frame.depth + 1, frame.key(node)))
     if node.orelse and _breaks(node.body):
         context.else_flag = tracer.flag("broke")
+        _keep_names(frame, node)
     before = frame.env
     frame.env = dict(before)
     frame.depth += 1
@@ -326,6 +331,19 @@ def _loop_body(
     return Region(args, tuple(body)), context
 
 
+def _keep_names(frame: Frame, node: ast.For | ast.While) -> None:
+    """Names that a loop binds, and that are read behind it where a `break` left it, are locals."""
+    read = names_read_beside(frame.source.node, node)
+    frame.forced |= names_assigned_in([node]) & read
+
+
+def _keep_where_broken(frame: Frame, context: LoopContext) -> None:
+    """Behind a loop that a `break` left: what each leaves it with stays bound."""
+    kept = context.set_by_breaks
+    frame.env |= kept
+    frame.loose |= kept.keys()
+
+
 def _open_loop(frame: Frame, node: ast.For | ast.While, context: LoopContext) -> LoopContext:
     """Note what the names that the loop assigns are bound to before it."""
     context.names, context.before = names_assigned_in([node]), frame.env
@@ -340,11 +358,16 @@ def _after_loop(frame: Frame, node: ast.For | ast.While, context: LoopContext) -
     if context.else_flag is None:
         return execute_block(frame, node.orelse)
     broke = tracer.read(context.else_flag)
+
+    def where_broken() -> Flow:
+        _keep_where_broken(frame, context)
+        return Flow.NEXT
+
     return runtime_branch(
         frame,
         tracer.b.emit(ops.NOT, broke),
         lambda: execute_block(frame, node.orelse),
-        lambda: Flow.NEXT,
+        where_broken,
         names_assigned_in(node.orelse),
         frame.span(node),
     )
@@ -508,6 +531,8 @@ def _jump(frame: Frame, node: ast.Break | ast.Continue) -> Flow:
     if is_break and context.else_flag is not None:
         tracer.set_number(context.else_flag, tracer.b.const(True, bool_))
     store_back(frame, context)
+    if is_break:
+        context.broken.append({n: frame.env[n] for n in context.names if n in frame.env})
     tracer.close(ops.BREAK if is_break else ops.CONTINUE)
     return Flow.DEAD
 

@@ -49,6 +49,20 @@ class LoopContext:
     """Which of these names an iteration reads as they were at its start."""
     conflicts: dict[str, Conflict] = field(default_factory=dict[str, Conflict])
     """Which of these names have another type at its end."""
+    broken: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    """What the names are bound to at each `break`."""
+
+    @property
+    def set_by_breaks(self) -> dict[str, Any]:
+        """The names that the loop alone binds, and that each `break` leaves it with."""
+        first, *others = self.broken or [{}]
+        return {
+            name: slot
+            for name, slot in first.items()
+            if self.before.get(name, UNSET) is UNSET
+            and isinstance(slot, SLOTS)
+            and all(other.get(name) is slot for other in others)
+        }
 
 
 class Frame:
@@ -75,6 +89,8 @@ class Frame:
         self.hidden: dict[str, Any] = {}  # names of a `:=` that may not have run
         self.slots: dict[str, Any] = {}
         self.forced: set[str] = set()
+        self.loose: set[str] = set()
+        """Names that are bound by a loop that was left: what is assigned next may have any type."""
         self.assigned: Assigned = assigned_names(source.node, source.has_walrus)
         self.loops: list[LoopContext] = []
         self.depth = 0
@@ -145,7 +161,8 @@ def bind(frame: Frame, name: str, value: Any) -> None:
         value = replace(value, name=name)  # memory of the kernel's own is called as it is assigned
     if name in frame.assigned.mutable or name in frame.forced:
         key, slot = (*frame.path, *frame.unrolled, name), frame.env.get(name)
-        old = slot if isinstance(slot, SLOTS) else None
+        old = slot if isinstance(slot, SLOTS) and name not in frame.loose else None
+        frame.loose.discard(name)
         slot = frame.tracer.assign(old, value, key, name, frame.depth)
         frame.slots[name] = frame.env[name] = slot
         note_name(frame, name, slot)

@@ -122,6 +122,7 @@ class _Writer(Expressions):
             self._for,
             self._unrolled,
             self._while,
+            self._search,
             self._match,
             self._function,
             self._function_of_arms,
@@ -392,9 +393,10 @@ class _Writer(Expressions):
             f"while not ({counter} >= {limit} or {self._condition(1)}):",
             "while True:",
         )
-        kind = self._c.number(0, 3)
+        kind, t, late = self._c.number(0, 3), self._type(), ""
         with self._block(heads[kind]):
             if kind == 3:
+                late = self._declare(t, self._value(t, 2))
                 with self._block(f"if {counter} >= {limit}:"):
                     self._line("break")
             if kind != 1:
@@ -403,6 +405,27 @@ class _Writer(Expressions):
         if kind != 3:
             self._else()
         self._know("i32", counter)
+        if late:
+            self._know(t, late)
+
+    def _search(self) -> None:
+        """A loop that a `break` leaves with what it found; its `else` has something else."""
+        t, found, k = self._type(), self._fresh("v"), self._fresh("k")
+        counter = self._fresh("n")
+        is_for = self._c.number(0, 1)
+        if not is_for:
+            self._line(f"{counter} = cp.i32(-1)")
+        head = f"for {k} in range({self._small(5)}):"
+        with self._block(head if is_for else f"while ({counter} := {counter} + 1) < 3:"):
+            if is_for:
+                self._scope.indices.append(k)
+            self._body(self._c.number(0, 1))
+            with self._block(f"if {self._condition(1)}:"):
+                self._line(f"{found} = {self._value(t, 2)}")
+                self._line("break")
+        with self._block("else:"):
+            self._line(f"{found} = {self._value(t, 1)}")
+        self._know(t, found)
 
     def _match(self) -> None:
         t = "i32"

@@ -1,0 +1,246 @@
+"""Names that a loop alone binds, behind it: what each `break` leaves it with stays bound."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cubepy as cp
+
+WAYS: tuple[dict[str, Any], ...] = (
+    {"device": "cpu"},
+    {"device": "interpreter"},
+    {"checked": True},
+)
+
+
+def leaves_while_true(x: Any, o: Any) -> None:
+    i = 0
+    while True:
+        v = x[i] * 2
+        if v > 3:
+            break
+        i += 1
+    o[0] = v
+
+
+def returns_in_else(x: Any, o: Any) -> None:
+    for i in range(x.shape[0]):
+        if x[i] > 3:
+            break
+    else:
+        return
+    o[0] = i
+
+
+def leaves_with_a_tuple(x: Any, o: Any) -> None:
+    while True:
+        p = (x[0], x[1])
+        if p[1] > 0:
+            break
+    o[0] = p[0] + p[1]
+
+
+def inside_a_loop(x: Any, o: Any) -> None:
+    for j in range(3):
+        while True:
+            v = x[j]
+            if v >= j:
+                break
+        o[0] += v
+
+
+def nested(x: Any, o: Any) -> None:
+    i = 0
+    while True:
+        if x[i] > 1:
+            v = x[i]
+            while True:
+                u = v * 2
+                if u > 2:
+                    break
+            if u > 5:
+                break
+        i += 1
+    o[0] = u + v
+
+
+def another_type_next(x: Any, o: Any) -> None:
+    while True:
+        v = x[0]
+        if v >= 0:
+            break
+    o[0] = v
+    while True:
+        v = cp.i32(3)
+        if x[1] > 0:
+            break
+    o[0] += v
+    for k in range(3):
+        v = v + 1
+    o[0] += v
+    if x[2] > 1:
+        v = 10
+    o[0] += v
+
+
+def a_tuple_then_a_number(x: Any, o: Any) -> None:
+    while True:
+        while True:
+            t = (x[0], x[1] + 1)
+            if t[0] >= 0:
+                break
+        if t[1] > 0:
+            break
+    v = t[0] + t[1]
+    t = x[3]
+    o[0] = t + v
+
+
+def else_has_another(x: Any, o: Any) -> None:
+    total = 0.0
+    for j in range(4):
+        for i in range(9):
+            if x[i] > j:
+                best = x[i]
+                break
+        else:
+            best = x[8] * 100
+        total += best
+    o[0] = total
+
+
+def assigned_again(x: Any, o: Any) -> None:
+    i = 0
+    while True:
+        if x[i] > 2:
+            v = 1
+            break
+        i += 1
+    w = v * x[i]
+    v = x[i] + 0.5
+    o[0] = v + w
+
+
+def while_with_else(x: Any, o: Any) -> None:
+    n = 0
+    while n < 5:
+        if x[n] > 3:
+            hit = x[n]
+            break
+        n += 1
+    else:
+        hit = -1.0
+    o[0] = hit
+
+
+def of_a_helper(x: Any, n: Any) -> Any:
+    while True:
+        v = x[n]
+        if v > 2:
+            return v * 2
+        n = n + 1
+        if n > 5:
+            break
+    return v
+
+
+def returns_or_breaks(x: Any, o: Any) -> None:
+    o[0] = of_a_helper(x, 0) + of_a_helper(x, 4)
+
+
+KERNELS = (
+    leaves_while_true,
+    returns_in_else,
+    leaves_with_a_tuple,
+    inside_a_loop,
+    nested,
+    another_type_next,
+    a_tuple_then_a_number,
+    else_has_another,
+    assigned_again,
+    while_with_else,
+    returns_or_breaks,
+)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+@pytest.mark.parametrize("function", KERNELS, ids=lambda f: f.__name__)
+def test_as_python_has_it(function: Any, way: dict[str, Any]):
+    x, expected, found = np.arange(9.0), np.zeros(1), np.zeros(1)
+    function(x, expected)
+    cp.cube(function).configure(**way)[1, 1](x, found)
+    assert found[0] == expected[0]
+
+
+@cp.cube
+def searches(x: Any, o: Any):
+    i = cp.ABSOLUTE_POS
+    if i < o.size:
+        k = 0
+        while True:
+            v = x[(i * 7 + k) % x.size]
+            if v > 0.9:
+                break
+            k += 1
+        for j in range(50):
+            if x[(i + j) % x.size] < 0.1:
+                q = x[(i + j) % x.size]
+                break
+        else:
+            q = v * 0 - 1
+        o[i] = v + q * 10 + k
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"vectorise": True}, {"vectorise": False}, {"plane_dim": 32}, {"checked": True}],
+    ids=str,
+)
+def test_units_leave_loops_at_different_times(options: dict[str, Any]):
+    x, found = np.random.default_rng().random(1000), np.zeros(3000)
+    expected = np.zeros(3000)
+    for i in range(expected.size):
+        turned = np.roll(x, -i * 7)
+        k = int((turned > 0.9).argmax())
+        near = np.roll(x, -i)[:50]
+        least = near[near < 0.1]
+        expected[i] = turned[k] + (least[0] if least.size else -1.0) * 10 + k
+    searches.configure(**options).over(found)(x, found)
+    assert (found == expected).all()
+
+
+def one_way_without(x: Any, o: Any) -> None:
+    i = 0
+    while True:
+        if x[i] > 100:
+            break
+        v = x[i]
+        if v > 3:
+            break
+        i += 1
+    o[0] = v
+
+
+def may_not_run(x: Any, o: Any) -> None:
+    for k in range(x.shape[0]):
+        v = x[k]
+    o[0] = v
+
+
+def ends_by_its_test(x: Any, o: Any) -> None:
+    k = 0
+    while x[k] < 5:
+        v = x[k]
+        if v > 3:
+            break
+        k += 1
+    o[0] = v
+
+
+@pytest.mark.parametrize("function", [one_way_without, may_not_run, ends_by_its_test])
+def test_names_that_a_way_does_not_set(function: Any):
+    with pytest.raises(cp.CompileError, match="E103: `v` is not set on every path"):
+        cp.cube(function)[1, 1](np.arange(9.0), np.zeros(1))
