@@ -25,6 +25,7 @@ from cubepy.frontend.values import (
     is_number,
 )
 from cubepy.frontend.wording import describe_slot
+from cubepy.ir.core import Value
 from cubepy.lang.function import Captures, Source
 from cubepy.record import dataclass
 from cubepy.span import Span
@@ -161,14 +162,24 @@ def bind(frame: Frame, name: str, value: Any) -> None:
         value = replace(value, name=name)  # memory of the kernel's own is called as it is assigned
     if name in frame.assigned.mutable or name in frame.forced:
         key, slot = (*frame.path, *frame.unrolled, name), frame.env.get(name)
-        old = slot if isinstance(slot, SLOTS) and name not in frame.loose else None
-        frame.loose.discard(name)
+        old = slot if isinstance(slot, SLOTS) and not _begins_anew(frame, name, value) else None
         slot = frame.tracer.assign(old, value, key, name, frame.depth)
         frame.slots[name] = frame.env[name] = slot
         note_name(frame, name, slot)
     else:
         frame.env[name] = value
         note_name(frame, name, value)
+
+
+def _begins_anew(frame: Frame, name: str, value: Any) -> bool:
+    """Whether a name that a loop left bound gets something of another type, as it may there."""
+    if name not in frame.loose:
+        return False
+    frame.loose.discard(name)
+    slot = frame.env.get(name)
+    if not isinstance(slot, NumberSlot) or not isinstance(value, Value):
+        return True
+    return value.type != slot.local.type
 
 
 def unset(frame: Frame, name: str) -> Error:

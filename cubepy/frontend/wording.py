@@ -18,6 +18,7 @@ from cubepy.frontend.values import (
     TensorMapRef,
     TensorRef,
     TupleSlot,
+    Unset,
     ViewSlot,
     is_comptime,
     is_sequence,
@@ -107,4 +108,6 @@ def describe_slot(slot: Any) -> str:
         return f"a tuple of {len(slot.items)}"
     if isinstance(slot, RecordSlot):
         return f"a `{slot.cls.__name__}`"
+    if isinstance(slot, Unset):
+        return "not set"
     return describe(slot.value if isinstance(slot, ComptimeSlot) else slot)

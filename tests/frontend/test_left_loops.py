@@ -244,3 +244,25 @@ def ends_by_its_test(x: Any, o: Any) -> None:
 def test_names_that_a_way_does_not_set(function: Any):
     with pytest.raises(cp.CompileError, match="E103: `v` is not set on every path"):
         cp.cube(function)[1, 1](np.arange(9.0), np.zeros(1))
+
+
+def assigned_on_the_way(x: Any, o: Any) -> None:
+    for k in range(x.shape[0]):
+        if x[k] > 3:
+            v = x[k]
+            break
+    else:
+        v = x[0]
+    for k in range(3):
+        if v > k and (v := x[k] + 10) > 11:
+            o[0] += v
+    o[0] += v
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_a_name_that_may_be_assigned_next(way: dict[str, Any]):
+    """By a `:=` that may not run; it is the same name."""
+    x, expected, found = np.arange(9.0), np.zeros(1), np.zeros(1)
+    assigned_on_the_way(x, expected)
+    cp.cube(assigned_on_the_way).configure(**way)[1, 1](x, found)
+    assert found[0] == expected[0]

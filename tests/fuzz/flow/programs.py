@@ -419,7 +419,6 @@ class _Writer(Expressions):
         with self._block(head if is_for else f"while ({counter} := {counter} + 1) < 3:"):
             if is_for:
                 self._scope.indices.append(k)
-            self._body(self._c.number(0, 1))
             with self._block(f"if {self._condition(1)}:"):
                 self._line(f"{found} = {self._value(t, 2)}")
                 self._line("break")
