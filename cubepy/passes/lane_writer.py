@@ -73,12 +73,13 @@ class LaneWriter(LaneBranches):
         self._set(loop.live, self._without(self._get(loop.live), self._mask_line()))
 
     def _carry_together(self, loop: OpenLoop, op: Op) -> None:
+        is_break = op.row is ops.BREAK
+        ends = is_break or loop.op.row is ops.FOR  # which may end behind any iteration
         for k, value in enumerate(op.operands):
             ref, result = loop.carried[k], loop.results[k]
-            is_break = op.row is ops.BREAK
             if (not is_break or result is ref) and value is not loop.args[k]:
                 self._set(ref, self._as(value, self._shapes.stride(loop.args[k])))
-            if result is not None and result is not ref:
+            if result is not None and result is not ref and ends:
                 self._set(result, self._as(value, self._shapes.stride(loop.op.results[k])))
 
     def _carry(self, loop: OpenLoop, op: Op, mask: Value | None) -> None:

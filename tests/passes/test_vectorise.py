@@ -355,6 +355,30 @@ def takes_turns(turn: cp.Tensor[cp.i32], out: cp.Tensor[cp.i64]):
     cp.atomic.add(turn, 0, 1)
 
 
+@cp.cube
+def ends_alike(x: cp.Tensor[cp.i32], sums: cp.Tensor[cp.i32], out: cp.Tensor[cp.i32]):
+    i = cp.ABSOLUTE_POS
+    if i < out.size:
+        n, total = 0, 0
+        while True:
+            v = cp.i32(x.shape[0])
+            if n >= 3:
+                break
+            n += 1
+            v = x[i] * n
+            total += v
+        sums[i], out[i] = total, v
+
+
+@pytest.mark.parametrize("choice", [True, False, "auto"])
+def test_a_local_that_differs_in_a_loop_and_not_behind_it(choice: bool | str) -> None:
+    x = np.arange(100, dtype=np.int32)
+    sums, out = np.zeros_like(x), np.zeros_like(x)
+    ends_alike.configure(vectorise=choice).over(x)(x, sums, out)
+    assert (sums == 6 * x).all()
+    assert (out == 100).all()
+
+
 def test_loops_that_wait_for_other_units_stay_scalar() -> None:
     """As lanes they would wait for themselves."""
     for kernel, cubes in ((counts_with_a_lock, 8), (takes_turns, 1)):
