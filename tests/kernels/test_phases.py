@@ -89,8 +89,9 @@ def check(case: Any, dtype: Any, last: bool, device: str | None = None) -> None:
             TRANSPOSED[x.ndim - 2](given, weight, bias, out=found, **options)
             assert out.is_fenced
         else:
-            there = (cp.asarray(np.ascontiguousarray(v), device=device) for v in (x, w, bias))
-            found = TRANSPOSED[x.ndim - 2](*there, **options).numpy()
+            arrays = (cp.asarray(np.ascontiguousarray(v), device=device) for v in (x, w, bias))
+            first, second, third = arrays
+            found = TRANSPOSED[x.ndim - 2](first, second, third, **options).numpy()
         assert (abs(found.astype("f8") - exact) <= bound).all()
 
 
