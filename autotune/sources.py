@@ -24,7 +24,7 @@ from cubepy.cache import closure
 from cubepy.cache.closure import Unknown, closure_of
 from cubepy.ir.types import DType
 from cubepy.lang.function import CubeFunction
-from cubepy.lang.objects import is_fixed
+from cubepy.lang.objects import is_installed
 
 DEPTH = 16
 """Steps from a launcher to what it names that are followed where it has no closure."""
@@ -77,7 +77,7 @@ class _Parts:
         elif isinstance(value, ModuleType | type):
             yield from self._of_names(value, names, depth)
         elif isinstance(value, FunctionType):
-            if _is_installed(value.__module__ or ""):
+            if is_installed(value.__module__ or ""):
                 yield f"{value.__module__}.{value.__qualname__}".encode()
             else:
                 yield from self.of_function(value, depth)
@@ -92,11 +92,11 @@ class _Parts:
         """What a user's module or class has under certain names; a class with its methods."""
         home = owner.__name__ if isinstance(owner, ModuleType) else owner.__module__
         yield f"{home} {owner.__name__}".encode()
-        if _is_installed(home) or self._is_known(owner) or depth > DEPTH:
+        if is_installed(home) or self._is_known(owner) or depth > DEPTH:
             return
         for name, value in sorted(vars(owner).items()):
-            is_called = isinstance(owner, type) and (name in _IMPLICIT or callable(value))
-            if name in names or is_called:
+            is_method = isinstance(owner, type) and callable(value)
+            if name in names or is_method:
                 yield name.encode()
                 yield from self.of_value(value, names, depth + 1)
 
@@ -107,15 +107,7 @@ class _Parts:
 
 
 _PLAIN = bool | int | float | complex | str | bytes | None | DType | Enum
-_IMPLICIT = ("__init__", "__call__", "__post_init__")
-
-
-@lru_cache(maxsize=1024)
-def _is_installed(module: str) -> bool:
-    """Whether a module came with Python or with a package, so that users do not edit it."""
-    file = getattr(sys.modules.get(module), "__file__", None) or ""
-    folders = set(Path(file).parts)
-    return is_fixed(module) or not folders.isdisjoint(("site-packages", "dist-packages"))
+"""What its text says all about."""
 
 
 def _inside(value: Any) -> Iterator[Any]:
@@ -139,7 +131,7 @@ def _inside(value: Any) -> Iterator[Any]:
         yield vars(value)
     elif isinstance(value, BuiltinFunctionType | type(np.add)):
         yield value.__name__
-    elif not _is_installed(type(value).__module__):
+    elif not is_installed(type(value).__module__):
         yield type(value)
         yield from getattr(value, "__dict__", {}).values()
 

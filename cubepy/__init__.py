@@ -48,7 +48,7 @@ def __getattr__(name: str) -> Any:
     if name == "__all__":
         return sorted({*found, *_LATE} - {"kernels"})
     if name not in found:
-        raise import_module("cubepy.lang.missing").no_attribute(name, found)
+        raise import_module("cubepy.frontend.suggest").no_attribute(name, found)
     return found[name]
 
 

@@ -74,7 +74,7 @@ def names_assigned_in(body: Iterable[ast.stmt]) -> frozenset[str]:
 def names_read_beside(function: ast.AST, loop: ast.stmt) -> frozenset[str]:
     """Every name that a function reads, but for what a loop of it reads."""
     found: set[str] = set()
-    left = [function]
+    left: list[ast.AST] = [function]
     while left:
         node = left.pop()
         if node is loop:
@@ -83,7 +83,7 @@ def names_read_beside(function: ast.AST, loop: ast.stmt) -> frozenset[str]:
             found.add(node.id)
         elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
             found.add(node.target.id)
-        left += ast.iter_child_nodes(node)
+        left += parts_of(node)
     return frozenset(found)
 
 

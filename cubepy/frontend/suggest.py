@@ -11,6 +11,7 @@ from dataclasses import replace
 from cubepy.errors import Error
 from cubepy.frontend.foreign import translation
 from cubepy.frontend.tracer import Frame
+from cubepy.ir.types import find_dtype
 from cubepy.span import Span, line_text
 
 _INSTEAD: dict[type[ast.AST], tuple[str, str]] = {
@@ -93,6 +94,14 @@ def edits(a: str, b: str) -> int:
                 found = min(found, last[j - 2] + 1)
             row.append(found)
     return row[-1]
+
+
+def no_attribute(name: str, names: Iterable[str]) -> AttributeError:
+    """The error for a name that is none of CubePy's: it says which dtype another library calls so,
+    or what is like it."""
+    dtype = find_dtype(name)
+    hint = f"did you mean `cp.{dtype.name}`?" if dtype else closest(name, names, "cp.", 0.7)
+    return AttributeError(f"module 'cubepy' has no attribute {name!r}{hint and '; '}{hint}")
 
 
 def undefined(frame: Frame, owner: Frame, name: str) -> Error:

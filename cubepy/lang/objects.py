@@ -38,6 +38,14 @@ def lies_with_python(file: str) -> bool:
     return not _INSTALLED & set(path.parts) and path.is_relative_to(Path(os.__file__).parent)
 
 
+@lru_cache(maxsize=1024)
+def is_installed(module: str) -> bool:
+    """Whether a module came with Python, CubePy or another package, so that users do not edit it;
+    what it has may change all the same."""
+    file = getattr(sys.modules.get(module), "__file__", None) or ""
+    return is_fixed(module) or bool(_INSTALLED & set(Path(file).parts))
+
+
 def is_fixed_function(function: Any) -> bool:
     """Whether a function is of a fixed module. The name of one is not enough: `functools.wraps`
     gives a user's function that of what it wraps."""

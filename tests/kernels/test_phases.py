@@ -16,7 +16,7 @@ from cubepy.kernels.convolution.phases import alike, phases
 from cubepy.lang.annotations import spec
 from cubepy.targets import parse_target
 from tests.guarded import Guarded
-from tests.kernels.test_convolution import channels_last
+from tests.kernels.test_convolution import channels_last, each
 
 TRANSPOSED = {
     1: kernels.conv_transpose1d,
@@ -40,10 +40,6 @@ CASES: tuple[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]], ...] = (
     ((1, 3, 4, 3), (3, 5, 2, 3), {"stride": (5, 4), "dilation": (1, 2), "padding": 1}),
     ((1, 4, 5), (4, 3, 4), {"stride": 4, "dilation": 3, "output_padding": 3}),
 )
-
-
-def each(value: Any, axes: int) -> tuple[int, ...]:
-    return value if isinstance(value, tuple) else (value,) * axes
 
 
 def transposed(

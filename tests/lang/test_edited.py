@@ -140,7 +140,7 @@ def test_a_helper_of_another_file(
 
 
 def test_a_helper_edited_before_its_kernel_is_defined(folder: Any, monkeypatch: Any):
-    """As in a notebook: only Python's bytecode still tells what was imported."""
+    """As in a notebook: only Python's bytecode has what was imported."""
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     file = folder.write("helpers", "def h(v):\n    return v + 2\ndef same(v):\n    return v\n")
     helpers = folder.load("helpers")

@@ -143,6 +143,11 @@ def _filters_first(planner: Planner, w: Memory, groups: int) -> Memory:
     return replace(made, shape=(groups * filters, *shape[2:]), strides=made.strides[1:])
 
 
+def _begins(run: tuple[list[Phase], ...]) -> tuple[Phase, ...]:
+    """The first phase of each axis."""
+    return tuple(axis[0] for axis in run)
+
+
 def _is_one(run: tuple[list[Phase], ...], w: Memory, out: Memory, has_cores: bool) -> bool:
     """Whether a run of phases is one convolution: unless the copy of its weights would cost more
     than it saves, which tensor cores are fed by in any case."""
@@ -173,7 +178,7 @@ def _launch_run(
 ) -> None:
     """Phases of each axis that are alike: one convolution to memory of its own, with the filters of
     all, and a copy to their places."""
-    first, numbers = tuple(phases[0] for phases in run), tuple(map(len, run))
+    first, numbers = _begins(run), tuple(map(len, run))
     last = has_channels_last(out)
     filters = prod(numbers) * out.shape[1]
     weight = _filters_of_run(planner, run, w, last, has_cores)
@@ -198,7 +203,7 @@ def _filters_of_run(
 ) -> Memory:
     """Weights of all phases of a run: as they lie where one stride leads from filter to filter, or
     a copy."""
-    seen = _taps_of(w, tuple(phases[0] for phases in run))
+    seen = _taps_of(w, _begins(run))
     filters = _filters_of(run, w, last)
     count, found = prod(a.extent for a in filters), in_order(filters)
     if len(found) <= 1:
@@ -239,7 +244,7 @@ def _of_all_filters(planner: Planner, bias: Memory, numbers: tuple[int, ...], la
 def _places_of(out: Memory, run: tuple[list[Phase], ...], window: Window) -> Memory:
     """The results of a run as [n, filter, depth phase, row phase, column phase, depth, row,
     column]."""
-    first, steps = tuple(phases[0] for phases in run), out.strides[2:]
+    first, steps = _begins(run), out.strides[2:]
     return replace(
         out,
         address=out.address + sum(p.first * s for p, s in zip(first, steps, strict=True)),
@@ -259,8 +264,8 @@ def _put_between(
     their places."""
     extents = (*numbers, places.shape[1]) if last else (places.shape[1], *numbers)
     steps = contiguous_strides(extents, made.strides[1])
-    own, phases = (steps[-1], steps[:-1]) if last else (steps[0], steps[1:])
-    strides = (made.strides[0], own, *phases, *made.strides[2:])
+    own, between = (steps[-1], steps[:-1]) if last else (steps[0], steps[1:])
+    strides = (made.strides[0], own, *between, *made.strides[2:])
     copy_transposed(planner, replace(made, shape=places.shape, strides=strides), places)
 
 

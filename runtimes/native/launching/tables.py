@@ -578,8 +578,8 @@ class Context(IntEnum):
     RECENT_GRID = 95
     RECENT = 96
     GRAD_AT = 97
-    """Where implementations of tensors say what is known of gradients, 0: not known; nothing is of
-    those that record none. And the function that tells whether any are recorded now."""
+    """Where implementations of tensors keep a pointer that is null without gradients, 0: not known;
+    and torch's function that says whether gradients are recorded now."""
     GRAD_MODE = 98
     SIZE = 99
 
