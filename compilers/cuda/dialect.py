@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from cubepy.compilers.cstyle import cuda_family as family
+from cubepy.compilers.cstyle import narrowing
 from cubepy.compilers.cstyle.cuda_family import function
 from cubepy.compilers.cstyle.dialect import REFUSED, Dialect, Helper, Spellings, complete
 from cubepy.compilers.cstyle.shared import SHARED
@@ -102,12 +103,10 @@ def _type_helpers() -> dict[str, Helper]:
     return found
 
 
-def _negate(name: str, word: str) -> Helper:
-    """-v by a product: ptxas 13.0 takes `neg.s16` of -32768 for 32768 where it is widened."""
+def _narrow(name: str, word: str, wide: str) -> Helper:
     return function(
-        f"{word} {name}({word} value)",
-        f'{word} result;\n    asm("mul.lo.s16 %0, %1, -1;" : "=h"(result) : "h"(value));\n'
-        "    return result;",
+        f"{word} {name}({wide} value)",
+        f"{word} result;\n    {narrowing.INSTRUCTION}\n    return result;",
     )
 
 
@@ -175,8 +174,8 @@ HELPERS: dict[str, Helper] = {
         "    return (value < 0.0f ? e : 1.0f) * near_reciprocal(e + 1.0f);",
     ),
     "error_function": _error_function(),
-    "negate_short": _negate("negate_short", "short"),
-    "negate_ushort": _negate("negate_ushort", "unsigned short"),
+    "to_short": _narrow("to_short", "short", "int"),
+    "to_ushort": _narrow("to_ushort", "unsigned short", "unsigned int"),
     "hidden_negation": _hidden_negation("hidden_negation", "int", 32, "r"),
     "hidden_long_negation": _hidden_negation("hidden_long_negation", "long long", 64, "l"),
     "near_reciprocal": function(
@@ -244,7 +243,10 @@ _COOPERATION: Spellings = {
 }
 
 _CONVERSIONS = (
-    family.BITCASTS | family.conversions(f16, "half") | family.conversions(bf16, "bfloat16")
+    family.BITCASTS
+    | family.conversions(f16, "half")
+    | family.conversions(bf16, "bfloat16")
+    | narrowing.CONVERSIONS
 )
 
 
@@ -264,8 +266,6 @@ def _functions() -> Spellings:
 
 
 _NEGATIONS: Spellings = {
-    (ops.NEG, i16): call("negate_short"),
-    (ops.NEG, u16): call("negate_ushort"),
     (HIDDEN_NEG, None): cast(Spelling("hidden_negation((int){0})", needs=(UNARY,))),
     **dict.fromkeys(
         ((HIDDEN_NEG, t) for t in (i64, index, u64)),
@@ -326,6 +326,7 @@ BASE = Dialect(
     | family.numbers()
     | family.bits()
     | _functions()
+    | narrowing.ARITHMETIC
     | _NEGATIONS
     | family.atomics()
     | _shuffles()

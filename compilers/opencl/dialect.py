@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 
+from cubepy.compilers.cstyle import narrowing
 from cubepy.compilers.cstyle.dialect import REFUSED, Dialect, Helper, Spellings, complete
 from cubepy.compilers.cstyle.shared import FLOAT_FUNCTIONS, SHARED, SHORT_NAMES
 from cubepy.compilers.cstyle.spelling import EQUAL, UNARY, Spelling, call, cast
@@ -151,16 +152,16 @@ def _swap(name: str, word: str, dtype: str) -> Spelling:
     return Spelling(f"as_{dtype}({name}((volatile {{space}}{word}*){{p}}, {values}))")
 
 
-def _negate(word: str) -> Helper:
-    """-v, with NVIDIA's driver by a product: its assembler does not wrap -(-32768)."""
+def _narrow(name: str, word: str, wide: str) -> Helper:
+    """A conversion, with NVIDIA's driver by an instruction."""
     return Helper(
-        f"static inline {word} negate_{word}({word} value) {{\n"
+        f"static inline {word} {name}({wide} value) {{\n"
         "#ifdef __NV_CL_C_VERSION\n"
         f"    {word} result;\n"
-        '    asm("mul.lo.s16 %0, %1, -1;" : "=h"(result) : "h"(value));\n'
+        f"    {narrowing.INSTRUCTION}\n"
         "    return result;\n"
         "#else\n"
-        f"    return ({word})-value;\n"
+        f"    return ({word})value;\n"
         "#endif\n"
         "}"
     )
@@ -183,8 +184,6 @@ def _hidden_negation(name: str, word: str, unsigned: str, bits: int, register: s
 
 
 _NEGATIONS: Spellings = {
-    (ops.NEG, i16): call("negate_short"),
-    (ops.NEG, u16): call("negate_ushort"),
     (HIDDEN_NEG, None): cast(Spelling("hidden_negation((int){0})", needs=(UNARY,))),
     **dict.fromkeys(
         ((HIDDEN_NEG, t) for t in (i64, index, u64)),
@@ -296,12 +295,18 @@ BASE = Dialect(
     },
     prelude=("#pragma OPENCL FP_CONTRACT OFF",),
     pragmas=_pragmas(),
-    spellings=SHARED | _functions() | _NEGATIONS | _COOPERATION | _atomics(has_int64=False),
+    spellings=SHARED
+    | _functions()
+    | narrowing.ARITHMETIC
+    | _NEGATIONS
+    | _COOPERATION
+    | _atomics(has_int64=False),
+    conversions=narrowing.CONVERSIONS,
     bitcast=call("as_{t}"),
     line_bitcast=call("as_{t}"),
     helpers={
-        "negate_short": _negate("short"),
-        "negate_ushort": _negate("ushort"),
+        "to_short": _narrow("to_short", "short", "int"),
+        "to_ushort": _narrow("to_ushort", "ushort", "uint"),
         "hidden_negation": _hidden_negation("hidden_negation", "int", "uint", 32, "r"),
         "hidden_long_negation": _hidden_negation("hidden_long_negation", "long", "ulong", 64, "l"),
         "note_fault": _NOTE,

@@ -21,7 +21,7 @@ from cubepy.compilers.cuda import toolchain
 from cubepy.errors import Error
 from cubepy.runtimes.base import Device
 
-FORMAT = 1
+FORMAT = 2
 """To be raised with every change of the kernels, so that all versions are tested again."""
 _UNITS = 256
 _examined: set[str] = set()

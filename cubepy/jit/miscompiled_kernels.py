@@ -44,6 +44,21 @@ def negated_short(x: Any, y: Any, out: Any):
     out[i] = i32(-y[i])
 
 
+@cube
+def difference_of_shorts(x: Any, y: Any, out: Any):
+    """The same where the compiler before it makes the negation of a sum."""
+    i = UNIT_POS
+    short = i16(x[i])
+    out[i] = i32(short - (short + y[i]))
+
+
+@cube
+def narrowed_negation(x: Any, y: Any, out: Any):
+    """The same where it makes it of a negation in 32 bits."""
+    i = UNIT_POS
+    out[i] = i32(i16(x[i] - (x[i] + y[i]))) + i32(i16(~i32(y[i]) + 1))
+
+
 def _negated(x: Any) -> Any:
     return (0 - x.astype(np.int64)).astype(np.int32)
 
@@ -71,4 +86,6 @@ CASES: dict[str, tuple[CubeKernel, Expected]] = {
     "three-way maximum of 16 bits": (three_way_maximum_of_shorts, _three_way_maximum),
     "minimum by comparison": (chosen_by_comparison, _chosen),
     "negation of 16 bits": (negated_short, _negated_short),
+    "difference of 16 bits": (difference_of_shorts, _negated_short),
+    "negation cut to 16 bits": (narrowed_negation, lambda x, y: 2 * _negated_short(x, y)),
 }

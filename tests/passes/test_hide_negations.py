@@ -51,6 +51,13 @@ def selected(x, y, out):
 
 
 @cp.cube
+def differences(x, y, out):
+    i = cp.UNIT_POS
+    y32 = cp.i32(y[i])
+    out[i] = min(min(y32 - (y32 + x[i]), 3 * x[i] - (x[i] << 2)), ~(x[i] - 1))
+
+
+@cp.cube
 def ordinary(x, y, out):
     i = cp.UNIT_POS
     out[i] = max(min(x[i] - y[i], 255), 0) - min(x[i], abs(x[i]))
@@ -70,7 +77,7 @@ def text(kernel: cp.CubeKernel, target: str, specs: tuple[str, ...] = INTEGERS) 
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("kernel", [of_shorts, of_sums, chosen, carried, selected])
+@pytest.mark.parametrize("kernel", [of_shorts, of_sums, chosen, carried, selected, differences])
 def test_negations_before_minima_are_hidden(kernel: cp.CubeKernel, target: str):
     assert "hidden_negation" in text(kernel, target)
 

@@ -1,9 +1,9 @@
 """Negations that feed an integer minimum or maximum, for compilers that lose their sign.
 
 ptxas of CUDA 13.0 folds a negation into the second operand of a minimum, makes one instruction of
-two minima (VIMNMX3) and forgets the sign there. It takes anything for a negation that its
-arithmetic shows to be one. So the negations that reach such an operand become `HIDDEN_NEG`, whose
-spelling is not recognised: one instruction more, in kernels that have the combination alone.
+two minima (VIMNMX3) and forgets the sign there. It takes anything for a negation that arithmetic
+shows to be one, as `y - (y + x)`. So the negations that reach such an operand become `HIDDEN_NEG`,
+whose spelling is not recognised: one instruction more, in kernels that have the combination alone.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from collections.abc import Iterator
 
 from cubepy.ir import ops
 from cubepy.ir.core import Kernel, Op, Value
-from cubepy.ir.types import Buffer, element_of
+from cubepy.passes.dce import dce
 from cubepy.passes.legalise.capabilities import Capabilities
+from cubepy.passes.legalise.linear_forms import LinearForms, is_integer
 from cubepy.passes.legalise.rows import HIDDEN_NEG
 from cubepy.passes.origins import Origins
 from cubepy.passes.rewrite import Rewriter
@@ -32,7 +33,7 @@ def hide_negations(kernel: Kernel, target: Capabilities) -> Kernel:
     if not any(op.row in _EXTREMA or op.row in _ORDERS for op in kernel.body.walk()):
         return kernel
     found = _Negations(kernel).reaching_extrema()
-    return _Hide(found).run(kernel) if found else kernel
+    return dce(_Hide(found).run(kernel)) if found else kernel
 
 
 class _Negations:
@@ -41,12 +42,7 @@ class _Negations:
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
         self._origins = Origins(kernel)
-        self._numbers: dict[Value, object] = {}
-        for op in kernel.body.walk():
-            if op.row is ops.CONST:
-                self._numbers[op.result] = op.attrs["value"]
-            elif op.row is ops.SPLAT and op.operands[0] in self._numbers:
-                self._numbers[op.result] = self._numbers[op.operands[0]]
+        self._forms = LinearForms(kernel, self._origins)
 
     def reaching_extrema(self) -> dict[Op, Value]:
         """Each such negation, with what it negates."""
@@ -68,38 +64,21 @@ class _Negations:
 
     def _compared(self, op: Op) -> Iterator[Value]:
         """What a minimum, or a choice by a comparison, takes."""
-        if op.row in _EXTREMA and _is_integer(op.operands[0]):
+        if op.row in _EXTREMA and is_integer(op.operands[0]):
             yield from op.operands
         elif op.row in (ops.SELECT, ops.IF):
             condition = self._origins.owner(op.operands[0])
             if condition is None or condition.row not in _ORDERS:
                 return
             chosen = {v for result in op.results for v in self._origins.of(result)}
-            if _is_integer(condition.operands[0]) and chosen & set(condition.operands):
+            if is_integer(condition.operands[0]) and chosen & set(condition.operands):
                 yield from condition.operands
 
     def _negated(self, op: Op) -> Value | None:
         """What an operation negates, if it is a negation in any form."""
-        row = op.row
-        if op.regions or not op.results or not _is_integer(op.results[0]):
+        if op.regions or len(op.results) != 1 or not is_integer(op.result):
             return None
-        if row is ops.NEG:
-            return op.operands[0]
-        if row is ops.SUB and self._numbers.get(op.operands[0]) == 0:
-            return op.operands[1]
-        if row is ops.MUL:
-            return self._beside(op, -1)
-        if row is ops.ADD:
-            other = self._beside(op, 1)
-            inner = self._owner_of_bits(other) if other is not None else None
-            return inner.operands[0] if inner is not None and inner.row is ops.NOT else None
-        if row is ops.NOT:
-            inner = self._owner_of_bits(op.operands[0])
-            if inner is not None and inner.row is ops.SUB and self._is(inner.operands[1], 1):
-                return inner.operands[0]
-            if inner is not None and inner.row is ops.ADD:
-                return self._beside(inner, -1)
-        return None
+        return self._forms.of(op.result).negated
 
     def _is_absolute(self, op: Op) -> bool:
         """Whether it is `-x if x < 0 else x`, an instruction of its own."""
@@ -111,7 +90,8 @@ class _Negations:
         if condition is None or condition.row is not ops.LT or negated is None:
             return False
         asked, limit = condition.operands
-        return self._is(limit, 0) and self._bits(asked) is kept and self._bits(negated) is kept
+        is_sign = self._forms.numbers.get(limit) == 0 and self._bits(asked) is kept
+        return is_sign and self._bits(negated) is kept
 
     def _bits(self, value: Value) -> Value:
         """The value that has these bits first, under whatever type."""
@@ -123,19 +103,6 @@ class _Negations:
 
     def _owner_of_bits(self, value: Value) -> Op | None:
         return self._origins.owner(self._bits(value))
-
-    def _beside(self, op: Op, number: int) -> Value | None:
-        """The operand beside a constant."""
-        a, b = op.operands
-        if self._is(b, number):
-            return a
-        return b if self._is(a, number) else None
-
-    def _is(self, value: Value, number: int) -> bool:
-        known = self._numbers.get(value)
-        if not isinstance(known, int):
-            return False
-        return (known - number) % (1 << element_of(value.type).bits) == 0
 
 
 class _Hide(Rewriter):
@@ -150,9 +117,5 @@ class _Hide(Rewriter):
         else:
             value = self.value(negated)
             if value.type != op.result.type:
-                value = self.emit(ops.BITCAST, (value,), {"type": op.result.type}, op.span)
+                value = self.emit(ops.CAST, (value,), {"type": op.result.type}, op.span)
             self.out.append(Op(HIDDEN_NEG, (value,), {}, op.results, (), op.span))
-
-
-def _is_integer(value: Value) -> bool:
-    return not isinstance(value.type, Buffer) and element_of(value.type).is_integer
