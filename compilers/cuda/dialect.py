@@ -6,11 +6,11 @@ from dataclasses import replace
 from functools import lru_cache
 
 from cubepy.compilers.cstyle import cuda_family as family
-from cubepy.compilers.cstyle import narrowing
+from cubepy.compilers.cstyle import nvidia
 from cubepy.compilers.cstyle.cuda_family import function
 from cubepy.compilers.cstyle.dialect import REFUSED, Dialect, Helper, Spellings, complete
 from cubepy.compilers.cstyle.shared import SHARED
-from cubepy.compilers.cstyle.spelling import UNARY, Spelling, call, cast
+from cubepy.compilers.cstyle.spelling import UNARY, Spelling, call
 from cubepy.compilers.cuda.instructions import (
     REGISTERS,
     SHARED_ADDRESS,
@@ -41,7 +41,6 @@ from cubepy.ir.types import (
 )
 from cubepy.lang.math.error_function import ERF_P, ERF_Q
 from cubepy.passes.legalise.capabilities import Capabilities, Planes
-from cubepy.passes.legalise.rows import HIDDEN_NEG
 from cubepy.targets import cuda_target
 
 SCALARS: dict[DType, str] = {
@@ -103,20 +102,11 @@ def _type_helpers() -> dict[str, Helper]:
     return found
 
 
-def _narrow(name: str, word: str, wide: str) -> Helper:
+def _disguise(found: nvidia.Disguise) -> Helper:
+    result, value = SCALARS[found.result], SCALARS[found.value]
     return function(
-        f"{word} {name}({wide} value)",
-        f"{word} result;\n    {narrowing.INSTRUCTION}\n    return result;",
-    )
-
-
-def _hidden_negation(name: str, word: str, bits: int, register: str) -> Helper:
-    """-v as ~v + 1: ptxas loses the sign of negations that it puts into three-way minima."""
-    text = f"{{ .reg .b{bits} all; not.b{bits} all, %1; add.s{bits} %0, all, 1; }}"
-    return function(
-        f"{word} {name}({word} value)",
-        f'{word} result;\n    asm("{text}" : "={register}"(result) : "{register}"(value));\n'
-        "    return result;",
+        f"{result} {found.name}({value} value)",
+        f"{result} result;\n    {found.statement}\n    return result;",
     )
 
 
@@ -174,10 +164,7 @@ HELPERS: dict[str, Helper] = {
         "    return (value < 0.0f ? e : 1.0f) * near_reciprocal(e + 1.0f);",
     ),
     "error_function": _error_function(),
-    "to_short": _narrow("to_short", "short", "int"),
-    "to_ushort": _narrow("to_ushort", "unsigned short", "unsigned int"),
-    "hidden_negation": _hidden_negation("hidden_negation", "int", 32, "r"),
-    "hidden_long_negation": _hidden_negation("hidden_long_negation", "long long", 64, "l"),
+    **{found.name: _disguise(found) for found in nvidia.DISGUISES},
     "near_reciprocal": function(
         "float near_reciprocal(float value)",
         'float result;\n    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(value));\n'
@@ -246,7 +233,7 @@ _CONVERSIONS = (
     family.BITCASTS
     | family.conversions(f16, "half")
     | family.conversions(bf16, "bfloat16")
-    | narrowing.CONVERSIONS
+    | nvidia.CONVERSIONS
 )
 
 
@@ -265,13 +252,6 @@ def _functions() -> Spellings:
     return table
 
 
-_NEGATIONS: Spellings = {
-    (HIDDEN_NEG, None): cast(Spelling("hidden_negation((int){0})", needs=(UNARY,))),
-    **dict.fromkeys(
-        ((HIDDEN_NEG, t) for t in (i64, index, u64)),
-        cast(Spelling("hidden_long_negation((long long){0})", needs=(UNARY,))),
-    ),
-}
 _RECENT = {(ops.MIN, f32): call("min_nan", 2), (ops.MAX, f32): call("max_nan", 2)}
 """From sm_80 on the hardware has IEEE 754 minimum and maximum of f32."""
 
@@ -286,7 +266,7 @@ BASE = Dialect(
         shuffles_keep=True,
         named_barriers=True,
         early_exit=True,
-        loses_negations=True,
+        of_nvidia=True,
     ),
     scalars=SCALARS,
     suffixes={i64: "ll", index: "ll", u32: "u", u64: "ull"},
@@ -326,8 +306,7 @@ BASE = Dialect(
     | family.numbers()
     | family.bits()
     | _functions()
-    | narrowing.ARITHMETIC
-    | _NEGATIONS
+    | nvidia.spellings("long long")
     | family.atomics()
     | _shuffles()
     | _COOPERATION,

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 
-from cubepy.compilers.cstyle import narrowing
+from cubepy.compilers.cstyle import nvidia
 from cubepy.compilers.cstyle.dialect import REFUSED, Dialect, Helper, Spellings, complete
 from cubepy.compilers.cstyle.shared import FLOAT_FUNCTIONS, SHARED, SHORT_NAMES
-from cubepy.compilers.cstyle.spelling import EQUAL, UNARY, Spelling, call, cast
+from cubepy.compilers.cstyle.spelling import EQUAL, UNARY, Spelling, call
 from cubepy.compilers.opencl.reserved import RESERVED
 from cubepy.ir import ops
 from cubepy.ir.types import (
@@ -38,7 +38,7 @@ from cubepy.ir.types import (
     u64,
 )
 from cubepy.passes.legalise.capabilities import Capabilities, Planes
-from cubepy.passes.legalise.rows import FMOD, HIDDEN_NEG
+from cubepy.passes.legalise.rows import FMOD
 
 SCALARS = {**SHORT_NAMES, f16: "ushort", f64: "double"}
 _WIDTHS = (2, 4, 8, 16)
@@ -152,44 +152,23 @@ def _swap(name: str, word: str, dtype: str) -> Spelling:
     return Spelling(f"as_{dtype}({name}((volatile {{space}}{word}*){{p}}, {values}))")
 
 
-def _narrow(name: str, word: str, wide: str) -> Helper:
-    """A conversion, with NVIDIA's driver by an instruction."""
+def _disguise(found: nvidia.Disguise) -> Helper:
+    """By NVIDIA's instructions with NVIDIA's driver alone."""
+    result, value = SCALARS[found.result], SCALARS[found.value]
+    plain = found.plain.format(result=result, unsigned=f"u{result}")
     return Helper(
-        f"static inline {word} {name}({wide} value) {{\n"
+        f"static inline {result} {found.name}({value} value) {{\n"
         "#ifdef __NV_CL_C_VERSION\n"
-        f"    {word} result;\n"
-        f"    {narrowing.INSTRUCTION}\n"
+        f"    {result} result;\n"
+        f"    {found.statement}\n"
         "    return result;\n"
         "#else\n"
-        f"    return ({word})value;\n"
+        f"    return {plain};\n"
         "#endif\n"
         "}"
     )
 
 
-def _hidden_negation(name: str, word: str, unsigned: str, bits: int, register: str) -> Helper:
-    """-v, with NVIDIA's driver as ~v + 1: its assembler loses the sign before a minimum."""
-    text = f"{{ .reg .b{bits} all; not.b{bits} all, %1; add.s{bits} %0, all, 1; }}"
-    return Helper(
-        f"static inline {word} {name}({word} value) {{\n"
-        "#ifdef __NV_CL_C_VERSION\n"
-        f"    {word} result;\n"
-        f'    asm("{text}" : "={register}"(result) : "{register}"(value));\n'
-        "    return result;\n"
-        "#else\n"
-        f"    return ({word})-({unsigned})value;\n"
-        "#endif\n"
-        "}"
-    )
-
-
-_NEGATIONS: Spellings = {
-    (HIDDEN_NEG, None): cast(Spelling("hidden_negation((int){0})", needs=(UNARY,))),
-    **dict.fromkeys(
-        ((HIDDEN_NEG, t) for t in (i64, index, u64)),
-        cast(Spelling("hidden_long_negation((long){0})", needs=(UNARY,))),
-    ),
-}
 _NOTE = Helper(
     "static inline void note_fault(volatile __global ulong* faults, long code, long unit, "
     "long cube,\n        long a, long b, long c, long d) {\n"
@@ -249,7 +228,7 @@ BASE = Dialect(
         soft=_STORED | {f16},
         native_fma=frozenset((f32, f64)),
         refused=REFUSED,
-        loses_negations=True,
+        of_nvidia=True,
         plane_dim=32,
     ),
     scalars=SCALARS,
@@ -297,18 +276,14 @@ BASE = Dialect(
     pragmas=_pragmas(),
     spellings=SHARED
     | _functions()
-    | narrowing.ARITHMETIC
-    | _NEGATIONS
+    | nvidia.spellings("long")
     | _COOPERATION
     | _atomics(has_int64=False),
-    conversions=narrowing.CONVERSIONS,
+    conversions=nvidia.CONVERSIONS,
     bitcast=call("as_{t}"),
     line_bitcast=call("as_{t}"),
     helpers={
-        "to_short": _narrow("to_short", "short", "int"),
-        "to_ushort": _narrow("to_ushort", "ushort", "uint"),
-        "hidden_negation": _hidden_negation("hidden_negation", "int", "uint", 32, "r"),
-        "hidden_long_negation": _hidden_negation("hidden_long_negation", "long", "ulong", 64, "l"),
+        **{found.name: _disguise(found) for found in nvidia.DISGUISES},
         "note_fault": _NOTE,
         STORAGE_FENCE: _STORAGE_FENCE,
         END_OF_LOOP: _END_OF_LOOP,

@@ -243,3 +243,11 @@ def width_of(t: Type) -> int:
 def with_element(t: Type, element: DType) -> DType | Line:
     """`t` with another scalar type and the same number of lanes."""
     return make_line(element, t.width) if isinstance(t, Line) else element
+
+
+_UNSIGNED = {8: u8, 16: u16, 32: u32, 64: u64}
+
+
+def unsigned_like(t: Type) -> DType | Line:
+    """`t` with unsigned integers of the same size."""
+    return with_element(t, _UNSIGNED[element_of(t).bits])

@@ -58,6 +58,18 @@ def differences(x, y, out):
 
 
 @cp.cube
+def of_places(x, y, out):
+    p = cp.ABSOLUTE_POS
+    out[p] = max(max(-cp.i32(p), x[p] | 7), x[p] >> 3)
+
+
+@cp.cube
+def of_two(x, y, out):
+    i = cp.UNIT_POS
+    out[i] = max(max(-x[i] - y[i], x[i] | 7), x[i] >> 3)
+
+
+@cp.cube
 def ordinary(x, y, out):
     i = cp.UNIT_POS
     out[i] = max(min(x[i] - y[i], 255), 0) - min(x[i], abs(x[i]))
@@ -77,7 +89,9 @@ def text(kernel: cp.CubeKernel, target: str, specs: tuple[str, ...] = INTEGERS) 
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("kernel", [of_shorts, of_sums, chosen, carried, selected, differences])
+@pytest.mark.parametrize(
+    "kernel", [of_shorts, of_sums, chosen, carried, selected, differences, of_places, of_two]
+)
 def test_negations_before_minima_are_hidden(kernel: cp.CubeKernel, target: str):
     assert "hidden_negation" in text(kernel, target)
 

@@ -42,8 +42,8 @@ class Capabilities:
     are operations whose native forms leave edge cases undefined (a divisor of zero, a shift by the
     width, a conversion out of range). `refused` names what the target lacks, with a reason.
     `wraps_signed`: sums of signed integers wrap. `reduces_lines`: reductions of lines are native.
-    `linear_positions`: positions over all axes are native. `loses_negations`: its compilers are
-    known to drop the sign of a negation that feeds an integer minimum or maximum.
+    `linear_positions`: positions over all axes are native. `of_nvidia`: NVIDIA's compilers, whose
+    known defects are spelled around, may compile its text.
 
     Cooperation: `planes`, of `plane_dim` units, which go along rows of units only if
     `planes_in_rows`; `shuffles_keep`: a relative shuffle that finds no lane gives the own value.
@@ -69,7 +69,7 @@ class Capabilities:
     wraps_signed: bool = False
     reduces_lines: bool = False
     linear_positions: bool = False
-    loses_negations: bool = False
+    of_nvidia: bool = False
     planes: Planes = Planes.MEMORY
     plane_dim: int = 1
     planes_in_rows: bool = False

@@ -18,10 +18,7 @@ from cubepy.ir.types import (
     f32,
     i32,
     index32,
-    u8,
-    u16,
-    u32,
-    u64,
+    unsigned_like,
     with_element,
 )
 from cubepy.passes.inline import inlined
@@ -37,7 +34,6 @@ _SIGNED = {
     ops.REM_TRUNC: total.rem_trunc_signed,
 }
 _QUOTIENTS = (ops.FLOORDIV, ops.DIV_TRUNC)
-_UNSIGNED = {8: u8, 16: u16, 32: u32, 64: u64}
 
 
 def expand_arithmetic(kernel: Kernel, target: Capabilities) -> Kernel:
@@ -117,7 +113,7 @@ class _Expand(Rewriter):
 
     def _divide_unsigned(self, op: Op, a: Value, b: Value, is_safe: bool) -> None:
         is_quotient, t = op.row in _QUOTIENTS, op.result.type
-        unsigned = with_element(t, _UNSIGNED[element_of(t).bits])
+        unsigned = unsigned_like(t)
         a, b = (self._same_bits(op, v, unsigned) for v in (a, b))
         if is_safe:
             row = ops.DIV_TRUNC if is_quotient else ops.REM_TRUNC
@@ -185,7 +181,7 @@ class _Expand(Rewriter):
     def trailing_zeros(self, op: Op) -> None:
         """The ones below the lowest one: popcount(~a & (a - 1)), of all bits for 0."""
         (value,) = self.values(op.operands)
-        unsigned = with_element(value.type, _UNSIGNED[element_of(value.type).bits])
+        unsigned = unsigned_like(value.type)
         bits = self.emit(ops.BITCAST, (value,), {"type": unsigned}, op.span)
         one = self.emit_const(unsigned, 1, op.span)
         below = self.emit(ops.SUB, (bits, one), {}, op.span)

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 from cubepy.ir import ops
 from cubepy.ir.core import Kernel, Op, Value
+from cubepy.ir.types import Type, unsigned_like
 from cubepy.passes.dce import dce
-from cubepy.passes.legalise.capabilities import Capabilities
 from cubepy.passes.legalise.linear_forms import LinearForms, is_integer
 from cubepy.passes.legalise.rows import HIDDEN_NEG
 from cubepy.passes.origins import Origins
@@ -28,7 +28,7 @@ _MOVES = (
 """Operations that hand on the number of an operand."""
 
 
-def hide_negations(kernel: Kernel, target: Capabilities) -> Kernel:
+def hide_negations(kernel: Kernel) -> Kernel:
     """The kernel whose minima and maxima of integers get no negation that a compiler sees."""
     if not any(op.row in _EXTREMA or op.row in _ORDERS for op in kernel.body.walk()):
         return kernel
@@ -44,9 +44,9 @@ class _Negations:
         self._origins = Origins(kernel)
         self._forms = LinearForms(kernel, self._origins)
 
-    def reaching_extrema(self) -> dict[Op, Value]:
-        """Each such negation, with what it negates."""
-        found: dict[Op, Value] = {}
+    def reaching_extrema(self) -> dict[Op, tuple[Value, ...]]:
+        """Each such negation, with the values whose sum it negates."""
+        found: dict[Op, tuple[Value, ...]] = {}
         seen: set[Value] = set()
         waiting = [v for op in self._kernel.body.walk() for v in self._compared(op)]
         while waiting:
@@ -56,7 +56,7 @@ class _Negations:
                 continue
             seen.add(value)
             negated = self._negated(op)
-            if negated is not None:
+            if negated:
                 found[op] = negated
             elif op.regions or (op.row in _MOVES and not self._is_absolute(op)):
                 waiting += self._origins.of(value)
@@ -74,11 +74,11 @@ class _Negations:
             if is_integer(condition.operands[0]) and chosen & set(condition.operands):
                 yield from condition.operands
 
-    def _negated(self, op: Op) -> Value | None:
-        """What an operation negates, if it is a negation in any form."""
+    def _negated(self, op: Op) -> tuple[Value, ...]:
+        """The values whose sum an operation negates, if it is a negation in any form."""
         if op.regions or len(op.results) != 1 or not is_integer(op.result):
-            return None
-        return self._forms.of(op.result).negated
+            return ()
+        return self._forms.negated(op)
 
     def _is_absolute(self, op: Op) -> bool:
         """Whether it is `-x if x < 0 else x`, an instruction of its own."""
@@ -86,12 +86,12 @@ class _Negations:
             return False
         condition = self._origins.owner(op.operands[0])
         other, kept = self._owner_of_bits(op.operands[1]), self._bits(op.operands[2])
-        negated = self._negated(other) if other is not None else None
-        if condition is None or condition.row is not ops.LT or negated is None:
+        negated = self._negated(other) if other is not None else ()
+        if condition is None or condition.row is not ops.LT or len(negated) != 1:
             return False
         asked, limit = condition.operands
         is_sign = self._forms.numbers.get(limit) == 0 and self._bits(asked) is kept
-        return is_sign and self._bits(negated) is kept
+        return is_sign and self._bits(negated[0]) is kept
 
     def _bits(self, value: Value) -> Value:
         """The value that has these bits first, under whatever type."""
@@ -106,7 +106,7 @@ class _Negations:
 
 
 class _Hide(Rewriter):
-    def __init__(self, found: dict[Op, Value]) -> None:
+    def __init__(self, found: dict[Op, tuple[Value, ...]]) -> None:
         super().__init__()
         self._found = found
 
@@ -114,8 +114,19 @@ class _Hide(Rewriter):
         negated = self._found.get(op)
         if negated is None:
             self.out.append(self.renew(op))
-        else:
-            value = self.value(negated)
-            if value.type != op.result.type:
-                value = self.emit(ops.CAST, (value,), {"type": op.result.type}, op.span)
-            self.out.append(Op(HIDDEN_NEG, (value,), {}, op.results, (), op.span))
+            return
+        t = op.result.type
+        value = self.value(negated[0]) if len(negated) == 1 else self._sum(op, negated)
+        self.out.append(Op(HIDDEN_NEG, (self._as(op, t, value),), {}, op.results, (), op.span))
+
+    def _sum(self, op: Op, values: tuple[Value, ...]) -> Value:
+        """The sum, unsigned as it may wrap."""
+        unsigned = unsigned_like(op.result.type)
+        first, *others = [self._as(op, unsigned, self.value(v)) for v in values]
+        for other in others:
+            first = self.emit(ops.ADD, (first, other), {}, op.span)
+        return first
+
+    def _as(self, op: Op, t: Type, value: Value) -> Value:
+        """The lower bits of a value as another type."""
+        return value if value.type == t else self.emit(ops.CAST, (value,), {"type": t}, op.span)

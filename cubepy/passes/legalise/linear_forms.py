@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field
 
 from cubepy.ir import ops
@@ -11,8 +11,9 @@ from cubepy.ir.types import Buffer, element_of
 from cubepy.passes.origins import Origins
 from cubepy.record import dataclass
 
-MOST_SUMS, MOST_VALUES = 32, 6
-"""Sums within sums that a form looks through, and values that it may have."""
+MOST_SUMS, MOST_VALUES, MOST_LEVELS = 32, 6, 4
+"""Sums within sums that a form looks through, values that it may have, and levels of sums in which
+a negation's operand is looked for."""
 _ROWS = (ops.NEG, ops.NOT, ops.ADD, ops.SUB, ops.MUL, ops.SHL, ops.CAST, ops.BITCAST)
 
 
@@ -42,14 +43,6 @@ class LinearForm:
     def cut(self, bits: int) -> LinearForm:
         """Its lower bits."""
         return _form(bits, self.number, self.factors)
-
-    @property
-    def negated(self) -> Value | None:
-        """The value whose negation it is, if it is one."""
-        if self.number or len(self.factors) != 1:
-            return None
-        ((value, factor),) = self.factors.items()
-        return value if factor == (1 << self.bits) - 1 else None
 
 
 def _form(bits: int, number: int, factors: Mapping[Value, int]) -> LinearForm:
@@ -87,6 +80,51 @@ class LinearForms:
         if found is None or len(found.factors) > MOST_VALUES:
             return LinearForm(bits, 0, {value: 1})
         return found
+
+    def steps(self, value: Value) -> Iterator[Value]:
+        """The counters of loops, by ones, that a value follows in their steps, up or down. Widening
+        is looked through."""
+        form = self.of(value)
+        for atom, factor in form.factors.items():
+            owner = self._origins.owner(atom)
+            if owner is None or factor not in (1, (1 << form.bits) - 1):
+                continue
+            if owner.row is ops.CAST and is_integer(owner.operands[0]):
+                yield from self.steps(owner.operands[0])
+            elif owner.regions and self._counts(atom, owner):
+                yield atom
+
+    def _counts(self, value: Value, loop: Op) -> bool:
+        """Whether a loop adds or subtracts 1 to an argument of its body in each step."""
+        if loop.row is ops.FOR and value is loop.regions[0].args[0]:
+            return self.numbers.get(loop.operands[2]) in (1, -1)
+        if loop.row is ops.IF or value in loop.results:
+            return False
+        next_ones = map(self.of, self._origins.of(value))
+        return any(
+            dict(form.factors) == {value: 1} and form.number in (1, (1 << form.bits) - 1)
+            for form in next_ones
+        )
+
+    def negated(self, op: Op) -> tuple[Value, ...]:
+        """Values whose sum an operation negates: one that it is made of, or all of its form."""
+        form = self.of(op.result)
+        opposite = form.times(-1)
+        if form.factors:
+            for value in self._within(op, MOST_LEVELS):
+                if self.of(value).cut(form.bits) == opposite:
+                    return (value,)
+        is_sum = not form.number and set(opposite.factors.values()) == {1}
+        return tuple(opposite.factors) if is_sum else ()
+
+    def _within(self, op: Op, levels: int) -> Iterator[Value]:
+        """The integers that the sums of an operation are made of, the nearest first."""
+        if op.row not in _ROWS or not all(map(is_integer, op.operands)):
+            return
+        yield from op.operands
+        owners = map(self._origins.owner, op.operands)
+        for inner in (owner for owner in owners if owner is not None and levels):
+            yield from self._within(inner, levels - 1)
 
     def _sum(self, op: Op, bits: int, depth: int) -> LinearForm | None:
         """The sum that an operation makes; None if it makes none."""

@@ -9,6 +9,9 @@ FMOD = OpDef("fmod", "The exact remainder, with the sign of the dividend.", rule
 HIDDEN_NEG = OpDef(
     "hidden_neg", "Negation in a form that compilers do not recognise.", rule.same("integer", 1)
 )
+HIDDEN = OpDef(
+    "hidden", "The operand, which compilers do not know to be it.", rule.same("integer", 1)
+)
 NOTE = OpDef(
     "note",
     "A fault with the positions of the unit and of the cube before what is reported.",

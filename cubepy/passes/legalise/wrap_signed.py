@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from cubepy.ir import ops
 from cubepy.ir.core import Attr, Kernel, Op
-from cubepy.ir.types import Kind, bool_, element_of, i32, i64, u8, u16, u32, u64, with_element
+from cubepy.ir.types import Kind, bool_, element_of, i32, i64, unsigned_like
 from cubepy.passes.rewrite import Rewriter
 
-_UNSIGNED = {8: u8, 16: u16, 32: u32, 64: u64}
 _OVERFLOWING = (ops.ADD, ops.SUB, ops.MUL, ops.NEG)
 
 
@@ -27,7 +26,7 @@ class _Wrap(Rewriter):
         if not wraps and not (op.row is ops.SHL and dtype.kind is Kind.INT):
             self.out.append(self.renew(op))
             return
-        unsigned: Attr = with_element(op.result.type, _UNSIGNED[dtype.bits])
+        unsigned: Attr = unsigned_like(op.result.type)
         operands = [
             self.emit(ops.BITCAST, (v,), {"type": unsigned}, op.span)
             for v in self.values(op.operands)

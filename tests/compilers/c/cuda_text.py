@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import re
 import subprocess
 import tempfile
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from cubepy.compilers.cstyle.compiler import Source
-from cubepy.compilers.cstyle.narrowing import INSTRUCTION
+from cubepy.compilers.cstyle.nvidia import DISGUISES
 from cubepy.ir.core import Kernel
 from tests.compilers.c.metal_text import find_clang
 
@@ -21,7 +20,6 @@ FLAGS = (
     *("-std=c++17", "-O1", "-fPIC", "-shared", "-ffp-contract=off", "-fno-strict-aliasing"),
     "-w",
 )
-_HIDDEN = re.compile(r'asm\("\{ \.reg \.b\d+ all; not\.b\d+ all, %1; add[^;]*; \}" : [^;]*;')
 
 
 def build(made: list[tuple[int, Kernel, Source]]) -> list[Any]:
@@ -39,7 +37,10 @@ def build(made: list[tuple[int, Kernel, Source]]) -> list[Any]:
 
 def _plain(text: str) -> str:
     """Without the assembly of NVIDIA."""
-    return _HIDDEN.sub("result = ~value + 1ull;", text.replace(INSTRUCTION, "result = value;"))
+    for found in DISGUISES:
+        plain = "~value + 1ull" if "negation" in found.name else "value"
+        text = text.replace(found.statement, f"result = {plain};")
+    return text
 
 
 def _run(function: Any) -> Any:

@@ -1,0 +1,97 @@
+"""Spellings that NVIDIA's compilers cannot look into, around what they are known to get wrong.
+
+ptxas of CUDA 13.0 takes the negation of -32768 in 16 bits for 32768 where the result is widened.
+NVVM, before it, makes such a negation of any sum that is one: `y - (y + x)`, `~x + 1`. So sums and
+products of 16 bits are computed in 32, and a helper narrows them by an instruction of its own.
+
+What else is hidden the passes `hide_negations` and `hide_guards` say.
+"""
+
+from __future__ import annotations
+
+from cubepy.compilers.cstyle.dialect import Spellings
+from cubepy.compilers.cstyle.spelling import ADD, MUL, UNARY, Spelling, call, cast, infix, prefix
+from cubepy.ir import ops
+from cubepy.ir.opdef import OpDef
+from cubepy.ir.types import DType, i16, i32, i64, index, index32, u16, u32, u64
+from cubepy.passes.legalise.rows import HIDDEN, HIDDEN_NEG
+from cubepy.record import dataclass
+
+_NARROWED = {i16: "to_short", u16: "to_ushort"}
+_WIDE = {i16: "int", u16: "unsigned int"}
+_ROWS = {
+    ops.NEG: prefix("-"),
+    ops.ADD: infix("+", ADD),
+    ops.SUB: infix("-", ADD),
+    ops.MUL: infix("*", MUL),
+}
+_NAMES = {HIDDEN: "hidden", HIDDEN_NEG: "hidden_negation"}
+_REGISTERS = {16: "h", 32: "r", 64: "l"}
+
+
+@dataclass(frozen=True, slots=True)
+class Disguise:
+    """A helper that makes a `result` of a `value` by `instructions` of PTX.
+
+    `plain`: the same in C, for other compilers of the text, with {result} and {unsigned} for types.
+    """
+
+    name: str
+    result: DType
+    value: DType
+    instructions: str
+    plain: str = "({result})value"
+
+    @property
+    def statement(self) -> str:
+        """The inline assembly."""
+        out, into = (_REGISTERS[t.bits] for t in (self.result, self.value))
+        return f'asm("{self.instructions}" : "={out}"(result) : "{into}"(value));'
+
+
+def _of(t: DType, suffix: str) -> tuple[Disguise, Disguise]:
+    """Those of a size: a value in another register, and -v as ~v + 1."""
+    bits = t.bits
+    negate = f"{{ .reg .b{bits} all; not.b{bits} all, %1; add.s{bits} %0, all, 1; }}"
+    return (
+        Disguise(f"hidden{suffix}", t, t, f"mov.b{bits} %0, %1;"),
+        Disguise(f"hidden_negation{suffix}", t, t, negate, "({result})-({unsigned})value"),
+    )
+
+
+DISGUISES = (
+    Disguise(_NARROWED[i16], i16, i32, "cvt.u16.u32 %0, %1;"),
+    Disguise(_NARROWED[u16], u16, u32, "cvt.u16.u32 %0, %1;"),
+    *_of(i32, ""),
+    *_of(i64, "_long"),
+)
+
+
+def spellings(long: str) -> Spellings:
+    """Sums of 16 bits, and what is hidden; `long` names the signed type of 64 bits."""
+    table: Spellings = {
+        (row, dtype): Spelling(f"{name}({inner.text})", needs=inner.needs)
+        for dtype, name in _NARROWED.items()
+        for row, inner in _ROWS.items()
+    }
+    # The product of two large u16 does not fit into an int.
+    table[ops.MUL, u16] = Spelling("to_ushort((unsigned int){0} * {1})", needs=(UNARY, UNARY))
+    for row, name in _NAMES.items():
+        table[row, None] = cast(Spelling(f"{name}((int){{0}})", needs=(UNARY,)))
+        table[row, u64] = cast(Spelling(f"{name}_long(({long}){{0}})", needs=(UNARY,)))
+        table |= {(row, t): call(name) for t in (i32, index32)}
+        table |= {(row, t): call(f"{name}_long") for t in (i64, index)}
+    return table
+
+
+def _conversions() -> dict[tuple[OpDef, DType, DType], Spelling]:
+    found: dict[tuple[OpDef, DType, DType], Spelling] = {}
+    for dtype, name in _NARROWED.items():
+        found |= {(ops.CAST, wide, dtype): call(name) for wide in (i32, u32, index32)}
+        cut = Spelling(f"{name}(({_WIDE[dtype]}){{0}})", needs=(UNARY,))
+        found |= {(ops.CAST, wide, dtype): cut for wide in (i64, u64, index)}
+    return found
+
+
+CONVERSIONS = _conversions()
+"""From wider integers to 16 bits."""

@@ -1,0 +1,86 @@
+"""Guards in loops, for a compiler that splits loops at them wrongly.
+
+NVVM (CUDA 13.0 to 13.5) makes of `for k in range(n): if k <= y: ...` a loop up to
+`min(y + 1, n)` and another one behind it. Where it knows that `n` is not negative it compares
+unsigned numbers, and for a negative `y` all steps go into the wrong loop; a `y` that is the
+greatest integer overflows. So what follows a counter is `HIDDEN` where it is compared with a value
+that is no constant. Conditions that end a loop stay: they are right, and say how often it runs.
+"""
+
+from __future__ import annotations
+
+from cubepy.ir import ops
+from cubepy.ir.core import Kernel, Op, Region, Value
+from cubepy.passes.legalise.linear_forms import LinearForms, is_integer
+from cubepy.passes.legalise.rows import HIDDEN
+from cubepy.passes.origins import Origins
+from cubepy.passes.rewrite import Rewriter
+
+_ORDERS = (ops.LT, ops.LE, ops.GT, ops.GE)
+_LOGIC = (ops.NOT, ops.AND, ops.OR, ops.XOR)
+_LOOPS = (ops.FOR, ops.LOOP)
+
+
+def hide_guards(kernel: Kernel) -> Kernel:
+    """The kernel in which no guard shows that it compares the counter of a loop."""
+    if not any(op.row in _LOOPS for op in kernel.body.walk()):
+        return kernel
+    found = _Guards(kernel).hidden()
+    return _Hide(found).run(kernel) if found else kernel
+
+
+class _Guards:
+    """Finds comparisons of counters, and whether they guard something."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._forms = LinearForms(kernel, Origins(kernel))
+        self._users: dict[Value, list[Op]] = {}
+        for op in kernel.body.walk():
+            for value in op.operands:
+                self._users.setdefault(value, []).append(op)
+
+    def hidden(self) -> dict[Op, int]:
+        """Such comparisons, each with the operand that follows the counter."""
+        found: dict[Op, int] = {}
+        for op in self._kernel.body.walk():
+            if op.row in _ORDERS and is_integer(op.operands[0]):
+                places = [k for k, v in enumerate(op.operands) if any(self._forms.steps(v))]
+                if places and self._is_open(op) and self._guards(op.result):
+                    found[op] = places[0]
+        return found
+
+    def _is_open(self, op: Op) -> bool:
+        """Whether more than the counter decides."""
+        values = {v for operand in op.operands for v in self._forms.of(operand).factors}
+        return len(values) > 1
+
+    def _guards(self, condition: Value) -> bool:
+        """Whether anything but the end of a loop depends on it."""
+        return any(
+            self._guards(user.result) if user.row in _LOGIC else not _ends_loop(user)
+            for user in self._users.get(condition, ())
+        )
+
+
+def _ends_loop(op: Op) -> bool:
+    return op.row is ops.IF and any(_leaves(region) for region in op.regions)
+
+
+def _leaves(region: Region) -> bool:
+    return region.ops[-1].row is ops.BREAK
+
+
+class _Hide(Rewriter):
+    def __init__(self, found: dict[Op, int]) -> None:
+        super().__init__()
+        self._found = found
+
+    def visit(self, op: Op) -> None:
+        place = self._found.get(op)
+        if place is None:
+            self.out.append(self.renew(op))
+            return
+        operands = list(self.values(op.operands))
+        operands[place] = self.emit(HIDDEN, (operands[place],), {}, op.span)
+        self.replaced[op.result] = self.emit(op.row, operands, {}, op.span, op.result.name)
