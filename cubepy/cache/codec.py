@@ -18,14 +18,16 @@ _OWN = str(Path(__file__).parents[1])
 
 def facts_to(facts: Facts) -> dict[str, Any]:
     """Facts without captures."""
-    return {"uses_axes": facts.uses_axes, **{n: sorted(getattr(facts, n)) for n in _SETS}}
+    flags = {"uses_axes": facts.uses_axes, "lanewise": facts.lanewise}
+    return {**flags, **{n: sorted(getattr(facts, n)) for n in _SETS}}
 
 
 def facts_from(data: Any) -> Facts:
     """The facts that `facts_to` gave data of."""
     try:
         shaped, written, read, lined = ({_text(item) for item in data[n]} for n in _SETS)
-        return Facts(_flag(data["uses_axes"]), shaped, written, read, lined)
+        flags = _flag(data["uses_axes"]), _flag(data["lanewise"])
+        return Facts(flags[0], shaped, written, read, lined, flags[1])
     except (KeyError, TypeError, ValueError) as error:
         raise Damaged(f"facts: {error}") from None
 

@@ -30,6 +30,8 @@ class Facts:
     read: set[str] = field(default_factory=set[str])
     lined: set[str] = field(default_factory=set[str])
     """Tensors of scalars that are accessed in lines."""
+    lanewise: bool = False
+    """Whether it does not matter where lines begin; asked of line tensors of one axis alone."""
     captures: dict[tuple[int, str], tuple[Any, str, Any]] = field(
         default_factory=dict[tuple[int, str], tuple[Any, str, Any]]
     )

@@ -41,6 +41,11 @@ class TensorArg:
     alignment: int = 0
     shape: tuple[int | None, ...] | None = None
 
+    @property
+    def is_collapsible(self) -> bool:
+        """Whether it may be several axes of a contiguous line tensor, taken for one."""
+        return self.is_line and self.rank == 1 and self.width > 1
+
 
 @dataclass(frozen=True, slots=True)
 class ScalarArg:

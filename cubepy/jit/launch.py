@@ -188,19 +188,19 @@ def prepare(
     alignment = specialisations.alignment(target)
     args = finish(items, matcher, width, alignment, False)
     signature = Signature(args, dim, plane, True, checked, attributes)
-    collapsed = _can_collapse(matcher, width) and _asks_for_flat(
-        specialisations.facts(signature, target)
-    )
-    if collapsed:
-        args = finish(items, matcher, width, alignment, True)
-        signature = replace(signature, args=args)
     facts = specialisations.facts(signature, target)
+    collapsed: bool | None = False  # None: it could, but where lines begin matters
+    if _can_collapse(matcher, width) and _asks_for_flat(facts):
+        flat = replace(signature, args=finish(items, matcher, width, alignment, True))
+        flat_facts = specialisations.facts(flat, target)
+        collapsed = flat_facts.lanewise or None
+        signature, facts = (flat, flat_facts) if collapsed else (signature, facts)
     check_written(kernel, facts.written, matcher.memories)
     report_written(facts.written, matcher.memories)
     if check_overlaps(kernel, facts.written, matcher.memories):
         signature = replace(signature, noalias=False)
     rule = grid_rule(grid, signature, facts, matcher, target, options.clusters)
-    count = _cube_count(kernel, grid, rule, matcher, width, collapsed)
+    count = _cube_count(kernel, grid, rule, matcher, width, bool(collapsed))
     check_limits(kernel, Fixed(count, dim), target)
     check_clusters(kernel, count, options.clusters, target)
     if checked:

@@ -162,9 +162,13 @@ def plan_of(
     slots: tuple[Slot, ...],
     grid: GridRule,
     width: int,
-    is_collapsed: bool,
+    is_collapsed: bool | None,
 ) -> LaunchPlan:
-    """The plan of a launch whose arguments were matched and whose code was compiled."""
+    """The plan of a launch whose arguments were matched and whose code was compiled.
+
+    `is_collapsed`: whether line tensors were passed as if they had one axis; None: they could have
+    been, but where lines begin matters to the kernel.
+    """
     how = matcher, facts, width, signature.alignment
     rules = [rule for name, arg in signature.args for rule in _rules(name, arg, *how)]
     return LaunchPlan(
@@ -227,9 +231,11 @@ def _array_rule(
     )
 
 
-def _collapses(matcher: Matcher, facts: Facts, width: int, is_collapsed: bool) -> bool | None:
+def _collapses(
+    matcher: Matcher, facts: Facts, width: int, is_collapsed: bool | None
+) -> bool | None:
     lines = [layout for layout, annotation in matcher.tensors.values() if annotation.is_line]
-    if width == 1 or not lines or len(lines[0].shape) < 2:
+    if is_collapsed is None or width == 1 or not lines or len(lines[0].shape) < 2:
         return None
     return is_collapsed if is_collapsed or not (facts.shaped or facts.uses_axes) else None
 
