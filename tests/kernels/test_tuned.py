@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
+from operator import mul
 from pathlib import Path
 from typing import Any
 
@@ -167,3 +169,44 @@ def _noting(places: list[tuned.Place], index: int) -> Any:
         return Choice(index)
 
     return choose
+
+
+class Times:
+    """A function that is an object."""
+
+    def __init__(self, by: float) -> None:
+        self.by = by
+
+    def __call__(self, v: Any) -> Any:
+        """Its product."""
+        return v * self.by
+
+
+def hooked(k: Any, x: np.ndarray, f: Any) -> dict[str, tuple[Any, np.ndarray]]:
+    """Calls with a function that doubles, and what they give."""
+    twice, row = 2 * x.astype(np.float64), x.shape[1:]
+    soft = np.exp(twice - twice.max(1, keepdims=True))
+    norm = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5)
+    return {
+        "sum": (k.sum(x, axis=1, prologue=f), twice.sum(1)),
+        "sum, on write": (k.sum(x, axis=0, epilogue=f), 2 * x.sum(0, dtype=np.float64)),
+        "mean": (k.mean(x, axis=0, prologue=f), twice.mean(0)),
+        "max": (k.max(x, axis=1, prologue=f), twice.max(1)),
+        "var": (k.var(x, axis=1), x.var(1, dtype=np.float64)),
+        "softmax": (k.softmax(x, prologue=f), soft / soft.sum(1, keepdims=True)),
+        "layer_norm": (k.layer_norm(x, row, epilogue=lambda v, i: f(v)), 2 * norm),
+        "max_pool1d": (k.max_pool1d(x[None], 2, prologue=f)[0], twice.reshape(9, -1, 2).max(2)),
+    }
+
+
+@pytest.mark.parametrize(
+    "f",
+    [lambda v: v * 2, partial(mul, 2), Times(2.0), Times(2.0).__call__, cp.cube(lambda v: v + v)],
+)
+def test_functions_of_any_kind_are_in_no_key(f: Any):
+    a, b = factors(40, 48, 64)
+    with quick():
+        cp.kernels.matmul(a, b)
+    x = np.random.default_rng(2).normal(size=(9, 14)).astype(np.float32)
+    for name, (found, expected) in hooked(cp.kernels, x, f).items():
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5, err_msg=name)

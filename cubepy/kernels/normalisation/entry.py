@@ -317,7 +317,7 @@ def _launch_rows(
     count = prod(x.shape[:-1])
     shared = 0 if added else weights  # rows with a residual are held
     ways = row_tilings(planner.target, op, views, x.shape[-1], count, shared)
-    tiling = planner.pick_among("normalisation", (op, *map(memory_key, views)), ways)
+    tiling = planner.pick_among("normalisation", (op.key, *map(memory_key, views)), ways)
     if added and not tiling.held:
         x, added = _added(planner, x, added), []
     planner.launch(
@@ -354,7 +354,7 @@ def _launch_columns(planner: Planner, op: Normalisation, x: Memory, out: Memory)
     if is_tall(planner.target, x.shape[-2], _column_units(x, ways[0])):
         launch_tall_columns(planner, op, x, out)
         return
-    tiling = planner.pick_among("normalisation", (op, memory_key(x), memory_key(out)), ways)
+    tiling = planner.pick_among("normalisation", (op.key, memory_key(x), memory_key(out)), ways)
     units = _column_units(x, tiling)
     planner.launch(
         soften_columns,

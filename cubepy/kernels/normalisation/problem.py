@@ -21,6 +21,11 @@ class Normalisation:
     prologue: Callable[..., Any] | None = None
 
     @property
+    def key(self) -> tuple[Any, ...]:
+        """What picks depend on: not which function the caller gave, but whether there is one."""
+        return self.name, self.dtype, self.prologue is not None
+
+    @property
     def is_softmax(self) -> bool:
         """Whether rows are normalised by their maximum and the sum of exponentials."""
         return self.name.endswith("softmax")

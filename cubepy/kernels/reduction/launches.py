@@ -77,7 +77,7 @@ class Reducer:
         kept = merged(kept)
         if self._given is None:
             shape = [(anchor(a.extent), a.strides[0] == size) for a in (*kept, *axes)]
-            key = (self._op, x.dtype, len(kept), shape, bool(self._centre))
+            key = (self._op.key, x.dtype, len(kept), shape, bool(self._centre))
             self._way = self._planner.pick_among("reduction", key, divisions(self._target))
         if is_wide(self._target):
             self._launch_wide(x, out, kept, axes)

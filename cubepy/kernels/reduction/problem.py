@@ -30,6 +30,12 @@ class Reduction:
     epilogue: Callable[..., Any] | None = None
 
     @property
+    def key(self) -> tuple[Any, ...]:
+        """What picks depend on: not which functions the caller gave, but whether there are some."""
+        given = self.prologue is not None, self.epilogue is not None
+        return self.name, self.dtype, self.is_compensated, self.read, self.write, *given
+
+    @property
     def reads(self) -> bool:
         """Whether elements are changed when they are read."""
         return self.read is not None or self.prologue is not None
