@@ -90,6 +90,9 @@ def check_limits(kernel: str, grid: Fixed, target: Target) -> None:
     _check_axes(kernel, "the cube count", grid.count, target.max_cube_counts, target)
     if prod(grid.count) > 2**62:
         raise _beyond(kernel, "the cube count", grid.count, target, "at most 2**62 cubes")
+    if prod(grid.count) * units >= 2**63:  # positions are of 64 bits
+        given = prod(grid.count) * units
+        raise _beyond(kernel, "the number of units", given, target, "less than 2**63")
 
 
 def checked_amount(name: str, least: int, most: int) -> Callable[[Any], int]:
@@ -141,7 +144,7 @@ def _check_axes(kernel: str, what: str, given: Dim3, limit: Dim3, target: Target
         raise _beyond(kernel, what, given, target, f"at most {limit}")
 
 
-def _beyond(kernel: str, what: str, given: Dim3, target: Target, limit: str) -> Exception:
+def _beyond(kernel: str, what: str, given: Dim3 | int, target: Target, limit: str) -> Exception:
     return fail(
         "E408",
         kernel=kernel,

@@ -258,3 +258,15 @@ def test_a_launcher_serves_arguments_of_other_sizes():
         out = np.zeros(n, np.int32)
         launcher(out)
         assert (out == 1).all()
+
+
+@pytest.mark.parametrize("units", [2**63, 2**64, 2**64 + 5, 2**70])
+def test_more_units_than_positions_count(units: int):
+    @cp.cube
+    def kernel(out):
+        i = cp.ABSOLUTE_POS
+        if i < out.size:
+            out[i] = 1
+
+    with pytest.raises(cp.LaunchError, match="E408: kernel: the number of units is"):
+        kernel.over(units)(np.zeros(3))
