@@ -72,19 +72,32 @@ def names_assigned_in(body: Iterable[ast.stmt]) -> frozenset[str]:
 
 
 def names_read_beside(function: ast.AST, loop: ast.stmt) -> frozenset[str]:
-    """Every name that a function reads, but for what a loop of it reads."""
+    """Every name of its own that a function reads, but for what a loop of it reads."""
     found: set[str] = set()
-    left: list[ast.AST] = [function]
+    left: list[tuple[ast.AST, frozenset[str]]] = [
+        (part, frozenset()) for part in parts_of(function)
+    ]
     while left:
-        node = left.pop()
+        node, hidden = left.pop()
         if node is loop:
             continue
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-            found.add(node.id)
+            found |= {node.id} - hidden
         elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            found.add(node.target.id)
-        left += parts_of(node)
+            found |= {node.target.id} - hidden
+        inside = hidden | _names_of_scope(node)
+        if isinstance(node, ast.FunctionDef | ast.Lambda):
+            left += [(part, hidden) for part in evaluated_around(node)]
+        left += [(part, inside) for part in parts_of(node)]
     return frozenset(found)
+
+
+def _names_of_scope(node: ast.AST) -> frozenset[str]:
+    """The names that a function within a function, or a comprehension, has for itself."""
+    if isinstance(node, ast.FunctionDef | ast.Lambda):
+        return assigned_names(node).names
+    targets = (g.target for g in getattr(node, "generators", ()))
+    return frozenset(n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name))
 
 
 def _names(statement: ast.stmt) -> frozenset[str]:

@@ -86,7 +86,7 @@ def attribute(frame: Frame, owner: Any, name: str) -> Any:
     if isinstance(owner, ModuleType) and is_foreign(owner) and translation(name):
         what = f"`{owner.__name__}.{name}`"
         raise frame.tracer.error("E108", name=what, suggestion=translation(name))
-    if name in _OF_CONTAINERS and issubclass(type_of(owner), _CONTAINERS):
+    if name in _OF_CONTAINERS and _is_of_container(type_of(owner), name):
         what = f"a {type_of(owner).__name__} that the kernel captured"
         raise frame.tracer.error("E302", what=what, suggestion=_CHANGED_ONCE.format(name=name))
     try:
@@ -100,6 +100,13 @@ def attribute(frame: Frame, owner: Any, name: str) -> Any:
     if holds or may_change(owner) or is_users_method(found):
         found = note(frame, owner, Attributes(owner), name, found)
     return refuse_array(frame, name, found)
+
+
+def _is_of_container(cls: type, name: str) -> bool:
+    """Whether a class has a method as one of Python's containers has it."""
+    method = getattr(cls, name, None)
+    bases = (base for base in _CONTAINERS if issubclass(cls, base))
+    return any(method is getattr(base, name, None) for base in bases)
 
 
 def _note_of_class(frame: Frame, owner: Any, name: str) -> None:

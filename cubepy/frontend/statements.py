@@ -328,7 +328,13 @@ def _loop_body(
     frame.depth -= 1
     leave_loop(frame, context)
     tracer.b.span = frame.span(node)
-    return Region(args, tuple(body)), context
+    region = Region(args, tuple(body))
+    context.memory = _memory_in(region)
+    return region, context
+
+
+def _memory_in(region: Region) -> frozenset[Value]:
+    return frozenset(op.result for op in region.walk() if op.row is ops.ALLOC)
 
 
 def _keep_names(frame: Frame, node: ast.For | ast.While) -> None:
@@ -384,6 +390,7 @@ def _unrolled_for(frame: Frame, node: ast.For, items: Iterable[Any]) -> Flow:
         return _wrapped_for(frame, node, items, context)
     outer = frame.unrolled
     flow = Flow.NEXT
+    frame.tracer.unrolling.append(frame.tracer.b.depth)
     frame.loops.append(context)
     for k, item in enumerate(items):
         frame.unrolled = (*outer, (node.lineno, k))
@@ -392,6 +399,7 @@ def _unrolled_for(frame: Frame, node: ast.For, items: Iterable[Any]) -> Flow:
         if flow not in (Flow.NEXT, Flow.CONTINUE):
             break
     frame.loops.pop()
+    frame.tracer.unrolling.pop()
     frame.unrolled = outer
     _release(frame, node)
     if flow in (Flow.RETURN, Flow.DEAD):
@@ -444,6 +452,7 @@ def _wrapped_for(frame: Frame, node: ast.For, items: Iterable[Any], context: Loo
     if node.orelse:
         context.else_flag = context.leave_flag
     frame.forced |= names_assigned_in(node.body) & frame.assigned.exclusive
+    tracer.unrolling.append(tracer.b.depth)
     with tracer.b.region() as iterations:
         frame.depth += 1
         context.depth = frame.depth + 1
@@ -454,8 +463,11 @@ def _wrapped_for(frame: Frame, node: ast.For, items: Iterable[Any], context: Loo
                 break
         frame.depth -= 1
         tracer.close(ops.BREAK)
+    tracer.unrolling.pop()
     frame.unrolled = outer
-    tracer.b.emit_op(ops.LOOP, regions=(Region((), tuple(iterations)),))
+    region = Region((), tuple(iterations))
+    context.memory = _memory_in(region)
+    tracer.b.emit_op(ops.LOOP, regions=(region,))
     _forget_target(frame, node, first[0], last)
     return _after_loop(frame, node, context)
 

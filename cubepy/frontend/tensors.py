@@ -103,9 +103,11 @@ def _element(
 
 
 def _check_known(tracer: Tracer, x: TensorRef, axis: int, i: Index) -> None:
-    """E207 for an index that is known to lie outside."""
+    """E207 for an index that is known to lie outside; in an unrolled loop a branch may guard it."""
     extent = x.shape[axis]
     if not isinstance(i, int) or not isinstance(extent, int):
+        return
+    if tracer.unrolling and tracer.b.depth > tracer.unrolling[0]:
         return
     if x.is_line and axis == x.axis:
         extent = -(-extent // x.width)

@@ -23,6 +23,7 @@ from cubepy.frontend.values import (
     NumberSlot,
     TensorRef,
     is_number,
+    memory_of,
 )
 from cubepy.frontend.wording import describe_slot
 from cubepy.ir.core import Value
@@ -52,6 +53,8 @@ class LoopContext:
     """Which of these names have another type at its end."""
     broken: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     """What the names are bound to at each `break`."""
+    memory: frozenset[Value] = frozenset()
+    """The memory that its body allocates, which is none behind it."""
 
     @property
     def set_by_breaks(self) -> dict[str, Any]:
@@ -63,6 +66,7 @@ class LoopContext:
             if self.before.get(name, UNSET) is UNSET
             and isinstance(slot, SLOTS)
             and all(other.get(name) is slot for other in others)
+            and self.memory.isdisjoint(memory_of(slot))
         }
 
 
@@ -152,6 +156,8 @@ class Tracer(Locals):
         self.checked = strict or "checks" in target.features
         self.facts = Facts()
         self.inlined = 0
+        self.unrolling: list[int] = []
+        """The depths at which loops that are being unrolled began."""
         self.heads: dict[FunctionType, tuple[Signature, dict[str, Any]]] = {}
         """Signatures and annotations of the functions that were inlined."""
 

@@ -6,7 +6,7 @@ rest: tensors and views, their flat form, methods, and mutable locals.
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterable, Mapping, MappingView, ValuesView
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, MappingView, ValuesView
 from dataclasses import fields, is_dataclass
 from inspect import Signature
 from math import prod
@@ -227,6 +227,25 @@ class Conflict:
 SLOTS = (NumberSlot, TupleSlot, RecordSlot, ViewSlot, ComptimeSlot)
 READ = frozenset({*SLOTS, Unset, Conflict})
 """What a name may be bound to that is not its value."""
+
+
+def memory_of(bound: Any) -> Iterator[Value]:
+    """The buffers of the tensors that a name is bound to."""
+    match bound:
+        case TensorRef(buffer=buffer) | ViewSlot(like=TensorRef(buffer=buffer)):
+            yield buffer
+        case FlatRef(tensor=tensor):
+            yield from memory_of(tensor)
+        case ComptimeSlot(value=value):
+            yield from memory_of(value)
+        case RecordSlot(items=items) | Record(values=items):
+            for item in items.values():
+                yield from memory_of(item)
+        case TupleSlot(items=items) | (tuple() | list() as items):
+            for item in items:
+                yield from memory_of(item)
+        case _:
+            pass
 
 
 def make_tuple(cls: type[Any], items: list[Any]) -> Any:

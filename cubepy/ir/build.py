@@ -132,6 +132,11 @@ class Builder:
             Kernel(name, tuple(self._params), body, cube_dim, plane_dim, written, noalias)
         )
 
+    @property
+    def depth(self) -> int:
+        """The number of open regions."""
+        return len(self._open)
+
     @contextmanager
     def region(self) -> Generator[list[Op]]:
         """Open a region; the yielded list holds its operations afterwards."""

@@ -4,6 +4,7 @@ import enum
 import functools
 import operator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -277,3 +278,51 @@ def test_comprehensions_of_functions_that_take_no_values_of_a_kernel():
         out[3] = of_both(3)[2][0]
 
     assert results(kernel, 5) == [5, 1, 3, 2]
+
+
+def test_an_index_that_a_branch_of_an_unrolled_loop_guards():
+    @cp.cube
+    def kernel(out, n):
+        t = cp.local(4, cp.f32, fill=1)
+        if n > 0:
+            for k in cp.unroll(range(5)):
+                out[0] += t[k + 1] if k + 1 < n else 0.5
+                if k < n:
+                    out[1] += t[k]
+
+    out = np.zeros(2)
+    kernel[1, 1](out, 4)
+    assert out.tolist() == [3 + 2 * 0.5, 4]
+
+
+@pytest.mark.parametrize("index", [4, 5])
+def test_an_index_that_nothing_guards(index: int):
+    @cp.cube
+    def kernel(out, n):
+        t = cp.local(4, cp.f32, fill=1)
+        if n > 0:
+            for k in cp.unroll(range(index, index + 1)):
+                out[0] = t[k]
+
+    with pytest.raises(cp.CompileError, match="E207: an index of `t` expects less than 4"):
+        kernel[1, 1](np.zeros(2), 4)
+
+
+class Tab(dict[str, float]):
+    """A table with a method that changes nothing, by the name of one that would."""
+
+    def add(self, v: Any) -> Any:
+        """A number of it added."""
+        return v + self["b"]
+
+
+def test_methods_of_a_users_container():
+    table = Tab(a=1.0, b=2.0)
+
+    @cp.cube
+    def kernel(out):
+        out[0] = table.add(out[0])
+
+    out = np.ones(1)
+    kernel[1, 1](out)
+    assert out[0] == 3

@@ -266,3 +266,73 @@ def test_a_name_that_may_be_assigned_next(way: dict[str, Any]):
     assigned_on_the_way(x, expected)
     cp.cube(assigned_on_the_way).configure(**way)[1, 1](x, found)
     assert found[0] == expected[0]
+
+
+def memory_of_the_last_step(x: Any, o: Any) -> None:
+    k = 0
+    while True:
+        v = cp.local(4, cp.f32, fill=1)
+        v[0] += x[k]
+        k += 1
+        if k == 4:
+            break
+    o[0] = v[0]
+
+
+def memory_in_a_tuple(x: Any, o: Any) -> None:
+    for k in range(5):
+        v = (x[k], cp.local(4, cp.f32, fill=1))
+        if v[0] > 2:
+            break
+    else:
+        return
+    o[0] = v[1][0]
+
+
+def part_of_memory(x: Any, o: Any) -> None:
+    while True:
+        s = cp.local(4, cp.f32, fill=1)
+        v = s[1:]
+        if v[0] > 0:
+            break
+    o[0] = v[0]
+
+
+@pytest.mark.parametrize("function", [memory_of_the_last_step, memory_in_a_tuple, part_of_memory])
+def test_memory_of_a_loop_ends_with_it(function: Any):
+    with pytest.raises(cp.CompileError, match="E103: `v` is not set on every path"):
+        cp.cube(function)[1, 1](np.arange(9.0), np.zeros(1))
+
+
+def memory_from_before(x: Any, o: Any) -> None:
+    s = cp.local(4, cp.f64, fill=1)
+    while True:
+        v = s[1:]
+        v[0] += x[1]
+        if v[0] > 3:
+            break
+    o[0] = v[0]
+
+
+def names_of_others(x: Any, o: Any) -> None:
+    half = lambda n: n * 0.5  # noqa: E731
+
+    def third(m: Any) -> Any:
+        n = m
+        return n / 3
+
+    sums = sum([n for n in (1.0, 2.0)], x[2])
+    while True:
+        n = 2
+        t = cp.local(n, cp.f64, fill=1)
+        o[0] += half(t[0]) + third(t[1]) + sums
+        if o[0] > 4:
+            break
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+@pytest.mark.parametrize("function", [memory_from_before, names_of_others])
+def test_what_is_none_of_the_loop(function: Any, way: dict[str, Any]):
+    found = np.zeros(1)
+    cp.cube(function).configure(**way)[1, 1](np.arange(9.0), found)
+    assert found[0] == (4 if function is memory_from_before else 5.5 + 1 / 3)
