@@ -26,8 +26,8 @@ def facts_from(data: Any) -> Facts:
     """The facts that `facts_to` gave data of."""
     try:
         shaped, written, read, lined = ({_text(item) for item in data[n]} for n in _SETS)
-        flags = _flag(data["uses_axes"]), _flag(data["lanewise"])
-        return Facts(flags[0], shaped, written, read, lined, flags[1])
+        uses_axes, lanewise = _flag(data["uses_axes"]), _flag(data["lanewise"])
+        return Facts(uses_axes, shaped, written, read, lined, lanewise)
     except (KeyError, TypeError, ValueError) as error:
         raise Damaged(f"facts: {error}") from None
 

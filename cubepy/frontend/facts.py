@@ -47,7 +47,7 @@ class Facts:
 
     def demands_the_same(self, other: Facts) -> bool:
         """Whether two traces ask for the same checks and the same grid."""
-        names = ("uses_axes", "shaped", "written", "read", "lined")
+        names = ("uses_axes", "shaped", "written", "read", "lined", "lanewise")
         return self is other or all(getattr(self, n) == getattr(other, n) for n in names)
 
 

@@ -528,7 +528,7 @@ def test_artifacts_are_kept_whole() -> None:
     from cubepy.frontend.facts import Facts
 
     assert {f.name for f in fields(Artifact)} == ARTIFACT_FIELDS
-    known = {"uses_axes", "shaped", "written", "read", "lined", "captures"}
+    known = {"uses_axes", "shaped", "written", "read", "lined", "lanewise", "captures"}
     assert {f.name for f in fields(Facts)} == known
 
 

@@ -315,7 +315,7 @@ def memory_from_before(x: Any, o: Any) -> None:
 
 
 def names_of_others(x: Any, o: Any) -> None:
-    half = lambda n: n * 0.5  # noqa: E731
+    half = lambda n: n * 0.5
 
     def third(m: Any) -> Any:
         n = m
