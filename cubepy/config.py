@@ -15,7 +15,7 @@ from itertools import count
 from typing import Any
 
 import cubepy.forks  # noqa: F401 - forks wait for imports from now on
-from cubepy.errors import fail
+from cubepy.errors import Error, fail
 from cubepy.record import dataclass
 
 
@@ -180,13 +180,13 @@ def _parse(row: Setting, name: str, text: str) -> Any:
 def settings(**values: Any) -> Iterator[None]:
     """Override settings inside a `with` block, as in `with cp.settings(checked=True):`.
 
-    Names are those of the table without the `CUBEPY_` prefix, in lower case; an unknown name is a
-    `TypeError`. Overrides are per context (thread or task), which free-threaded Python hands on to
-    the threads that are started inside the block.
+    Names are those of the table without the `CUBEPY_` prefix, in lower case; an unknown name is
+    `LaunchTypeError` E406, a `TypeError`. Overrides are per context (thread or task), which
+    free-threaded Python hands on to the threads that are started inside the block.
     """
     for name in values:
         if name not in _ROWS:
-            raise TypeError(f"no setting {name!r}; settings: {', '.join(_ROWS)}")
+            raise _unknown(name)
     for name, value in values.items():
         if isinstance(value, int | str):
             _parse(_ROWS[name], name, str(value))
@@ -197,3 +197,12 @@ def settings(**values: Any) -> Iterator[None]:
         yield
     finally:
         overrides.reset(token)
+
+
+def _unknown(name: str) -> Error:
+    """E406 for a name that is no setting, with the one that is spelled most like it."""
+    import difflib  # an error needs it, a launch does not
+
+    found = difflib.get_close_matches(name, _ROWS, 1)
+    hint = f"did you mean `{found[0]}`?" if found else f"settings are {', '.join(_ROWS)}"
+    return fail("E406", kernel="cp.settings", reason=f"there is no setting `{name}`", hint=hint)
