@@ -389,3 +389,13 @@ def shape_of_a_float():
 @case
 def code_of_a_dtype():
     cp.asarray([1], dtype="i4")  # here
+
+
+@case
+def grid_over_a_name():
+    scale.over("out")  # here
+
+
+@case
+def grid_over_a_float():
+    scale.over(5.0)  # here

@@ -1,5 +1,6 @@
 """Names: misspelt, unset, captured; attributes; calls with wrong arguments; comptime."""
 
+import math
 import random
 import time
 from datetime import datetime
@@ -552,3 +553,58 @@ def range_without_a_step():
             x[i] = 0
 
     kernel[1, 1](floats())
+
+
+@case
+def name_like_one_of_python_that_kernels_do_not_call():
+    @cp.cube
+    def kernel(x):
+        x[0] = vale  # here
+
+    kernel[1, 1](floats())
+
+
+@case
+def product_of_rows():
+    @cp.cube
+    def kernel(m, out):
+        out[0] = np.dot(m[0], m[1])  # here
+
+    kernel[1, 1](floats(2, 2), floats())
+
+
+@case
+def mean_of_a_tensor():
+    @cp.cube
+    def kernel(x, out):
+        out[0] = x.mean()  # here
+
+    kernel[1, 1](floats(), floats())
+
+
+@case
+def logarithm_to_the_base_2():
+    @cp.cube
+    def kernel(x):
+        x[0] = math.log(x[0], 2)  # here
+
+    kernel[1, 1](floats())
+
+
+@case
+def logarithm_to_a_base():
+    @cp.cube
+    def kernel(x):
+        x[0] = math.log(x[0], x[1])  # here
+
+    kernel[1, 1](floats())
+
+
+@case
+def reversed_range_of_runtime_bounds():
+    @cp.cube
+    def kernel(x, a: int, n: int):
+        for i in reversed(range(a, n)):  # here
+            x[i] = 1
+
+    kernel[1, 1](floats(), 1, 3)
