@@ -1,6 +1,5 @@
 """Names: misspelt, unset, captured; attributes; calls with wrong arguments; comptime."""
 
-import math
 import random
 import time
 from datetime import datetime
@@ -580,31 +579,3 @@ def mean_of_a_tensor():
         out[0] = x.mean()  # here
 
     kernel[1, 1](floats(), floats())
-
-
-@case
-def logarithm_to_the_base_2():
-    @cp.cube
-    def kernel(x):
-        x[0] = math.log(x[0], 2)  # here
-
-    kernel[1, 1](floats())
-
-
-@case
-def logarithm_to_a_base():
-    @cp.cube
-    def kernel(x):
-        x[0] = math.log(x[0], x[1])  # here
-
-    kernel[1, 1](floats())
-
-
-@case
-def reversed_range_of_runtime_bounds():
-    @cp.cube
-    def kernel(x, a: int, n: int):
-        for i in reversed(range(a, n)):  # here
-            x[i] = 1
-
-    kernel[1, 1](floats(), 1, 3)
