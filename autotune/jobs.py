@@ -10,22 +10,25 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import numpy as np
 
 from cubepy.array.creation import asarray
 from cubepy.array.memory import numpy_dtype
+from cubepy.autotune.autotuned import Autotuned, AutotunedKernel
 from cubepy.autotune.records import Rows, find_records, forgotten
 from cubepy.autotune.session import FULL, tuning
 from cubepy.config import VISIBLE_GPUS, settings, visible_gpus
-from cubepy.errors import fail
+from cubepy.errors import Error, fail
 from cubepy.jit.kernel import CubeKernel
 from cubepy.lang.annotations import spec
 from cubepy.record import dataclass
@@ -87,10 +90,25 @@ def run_job(job: Job, sweep: Sweep, load: Callable[[str], Any] | None = None) ->
         hint = "write @cp.autotuned(space=...) above @cp.cube, or name a function that is autotuned"
         reason = "it is not @cp.autotuned: there is nothing to search"
         raise fail("E602", function=function.__name__, reason=reason, suggestion=hint)
+    _refuse_unbound(function, dict(job.arguments))
     rng = np.random.default_rng(sweep.seed)
     given = {name: argument(value, job.device, rng) for name, value in job.arguments}
     with tuning(level=sweep.level, budget_s=sweep.budget_s, seed=sweep.seed):
         function(**given)
+
+
+def _refuse_unbound(function: Callable[..., Any], given: Mapping[str, Any]) -> None:
+    """E602 for arguments that are missing or that the function does not have."""
+    if isinstance(function, AutotunedKernel):
+        return  # it needs a grid, which its call says
+    signature = inspect.signature(function)
+    chosen = {"config": None} if isinstance(function, Autotuned) else {}
+    try:
+        signature.bind(**{**given, **chosen})
+    except TypeError as error:
+        name = getattr(function, "__name__", "the function")
+        takes = f"it takes {', '.join(p for p in signature.parameters if p not in chosen)}"
+        raise fail("E602", function=name, reason=error, suggestion=takes) from None
 
 
 def _load(reference: str) -> Any:
@@ -218,13 +236,42 @@ def visible_devices() -> list[str]:
     return [d.name.partition(":")[2] for d in devices() if d.name.startswith("cuda:")]
 
 
-def jobs_of(rows: Sequence[Mapping[str, Any]]) -> list[Job]:
-    """Jobs from JSON: objects with "function", "arguments" and maybe "device". `ValueError`."""
-    found: list[Job] = []
-    for number, row in enumerate(rows):
-        function, arguments = row.get("function"), row.get("arguments")
-        if not isinstance(function, str) or not isinstance(arguments, Mapping):
-            raise ValueError(f"job {number} has no function or no arguments")
-        device = row.get("device", "cpu")
-        found.append(Job(function, tuple(arguments.items()), str(device)))
-    return found
+def jobs_of(rows: Any) -> list[Job]:
+    """Jobs from JSON: a list of objects with "function", "arguments" and maybe "device".
+
+    ValueError, which says what is wrong with which of them, counted from 0.
+    """
+    if not isinstance(rows, list):
+        raise ValueError(f"a list of objects is expected, not {_kind_of(rows)}")
+    if not rows:
+        raise ValueError("the list is empty: there is nothing to tune")
+    return [_job_of(number, row) for number, row in enumerate(rows)]
+
+
+def _job_of(number: int, row: Any) -> Job:
+    if not isinstance(row, Mapping):
+        raise ValueError(f"job {number} is {_kind_of(row)}; an object is expected")
+    function, arguments = row.get("function"), row.get("arguments")
+    if not isinstance(function, str) or not isinstance(arguments, Mapping):
+        raise ValueError(f"job {number} has no function or no arguments")
+    for name, value in arguments.items():
+        if fault := fault_of_argument(value):
+            raise ValueError(f"job {number}: `{name}`: {fault}")
+    return Job(function, tuple(arguments.items()), str(row.get("device", "cpu")))
+
+
+def _kind_of(value: Any) -> str:
+    """What JSON calls a value."""
+    names = {dict: "an object", list: "a list", str: "a text", bool: "a boolean", NoneType: "null"}
+    return names.get(type(value), "a number")
+
+
+def fault_of_argument(value: Any) -> str:
+    """Why an argument of a job says nothing that can be made; empty where it does."""
+    if not isinstance(value, str):
+        return ""
+    try:
+        shape = spec(value).shape or ()
+    except Error:
+        return f"{value!r} is no specification, such as f32[512,512] or f32, and no number"
+    return f"`?` of {value!r} has no size; write numbers for all extents" if None in shape else ""

@@ -12,6 +12,7 @@ from itertools import count
 from typing import Any
 
 from cubepy.config import get
+from cubepy.errors import fail
 from cubepy.record import dataclass
 from cubepy.scoped import Scoped
 
@@ -76,16 +77,18 @@ def tuning(
     be compiled and run once. `seed`: of the order of samples. `background`: calls go on with the
     best so far while a search runs. `cold`: caches are flushed before each sample.
 
-    None leaves a choice as it is around the block. `ValueError` for what is no level, no time or
-    no seed.
+    None leaves a choice as it is around the block. `LaunchError` E420, a `ValueError`, for what is
+    no level, no time or no seed.
     """
     if level is not None and level not in LEVELS:
-        raise ValueError(f"level is {level!r}; one of {', '.join(map(repr, LEVELS))}")
+        reason = f"it is one of {', '.join(map(repr, LEVELS))}"
+        raise fail("E420", name="level", value=level, reason=reason)
     for name, seconds in (("budget_s", budget_s), ("limit_s", limit_s)):
         if seconds is not None and not (_is_number(seconds) and 0 < seconds <= LONGEST_S):
-            raise ValueError(f"{name} is {seconds!r}; it is a number of seconds, a day's at most")
+            reason = "it is a number of seconds, a day's at most"
+            raise fail("E420", name=name, value=seconds, reason=reason)
     if seed is not None and type(seed) is not int:
-        raise ValueError(f"seed is {seed!r}; it is an int")
+        raise fail("E420", name="seed", value=seed, reason="it is an int")
     given = {name: value for name, value in locals().items() if name in Tuning.__slots__}
     chosen = {name: value for name, value in given.items() if value is not None}
     token = current.set(_kept(replace(current.get(), **chosen)))

@@ -15,7 +15,7 @@ from itertools import count
 from typing import Any
 
 import cubepy.forks  # noqa: F401 - forks wait for imports from now on
-from cubepy.errors import fail
+from cubepy.errors import Error, fail
 from cubepy.record import dataclass
 
 
@@ -74,6 +74,20 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
+_STAGES = ("ir", "llvm", "asm", "remarks", "source", "passes")
+
+
+def _stages(text: str) -> tuple[str, ...]:
+    """Stages by name; those behind a pass are known to the compilers alone."""
+    found = _words(text)
+    for word in found:
+        if word not in _STAGES and not word.startswith("after:"):
+            raise ValueError(
+                f"there is no stage `{word}`; stages: {', '.join(_STAGES)}, after:<pass>"
+            )
+    return found
+
+
 def _user_cache() -> str:
     """The system's place for caches; the package `platformdirs` would add 5 ms to each start."""
     if sys.platform == "win32":
@@ -89,7 +103,7 @@ TABLE: tuple[Setting, ...] = (
     Setting("device", str, "cpu", "where cp.empty, cp.asarray and friends place arrays"),
     Setting("num_threads", _threads, None, "threads of the CPU device; default: usable cores"),
     Setting("checked", _flag, False, "check every access of every kernel"),
-    Setting("dump", _words, (), "stages to print on stderr: ir, llvm, asm, after:<pass>, passes"),
+    Setting("dump", _stages, (), f"stages to print on stderr: {', '.join(_STAGES)}, after:<pass>"),
     Setting("opt_level", _level, 2, "LLVM optimisation level of the CPU compiler, 0 to 3"),
     Setting("scratch_bytes", _positive, 64 << 20, "most bytes of a cube's memory on a CPU"),
     Setting("cache_dir", str, _user_cache(), "the folder of files that are kept between runs"),
@@ -166,18 +180,29 @@ def _parse(row: Setting, name: str, text: str) -> Any:
 def settings(**values: Any) -> Iterator[None]:
     """Override settings inside a `with` block, as in `with cp.settings(checked=True):`.
 
-    Names are those of the table without the `CUBEPY_` prefix, in lower case; an unknown name is a
-    `TypeError`. Overrides are per context (thread or task), which free-threaded Python hands on to
-    the threads that are started inside the block.
+    Names are those of the table without the `CUBEPY_` prefix, in lower case; an unknown name is
+    `LaunchTypeError` E406, a `TypeError`. Overrides are per context (thread or task), which
+    free-threaded Python hands on to the threads that are started inside the block.
     """
     for name in values:
         if name not in _ROWS:
-            raise TypeError(f"no setting {name!r}; settings: {', '.join(_ROWS)}")
+            raise _unknown(name)
     for name, value in values.items():
         if isinstance(value, int | str):
             _parse(_ROWS[name], name, str(value))
+        elif isinstance(value, tuple):
+            _parse(_ROWS[name], name, ",".join(map(str, value)))
     token = overrides.set({**(overrides.get() or {}), **values})
     try:
         yield
     finally:
         overrides.reset(token)
+
+
+def _unknown(name: str) -> Error:
+    """E406 for a name that is no setting, with the one that is spelled most like it."""
+    import difflib  # an error needs it, a launch does not
+
+    found = difflib.get_close_matches(name, _ROWS, 1)
+    hint = f"did you mean `{found[0]}`?" if found else f"settings are {', '.join(_ROWS)}"
+    return fail("E406", kernel="cp.settings", reason=f"there is no setting `{name}`", hint=hint)

@@ -256,15 +256,33 @@ _CUDA_SHARED = {
     103: 227 << 10,
 }
 _CUDA_MULTIPROCESSORS = {75: 72, 80: 108, 90: 132, 100: 148, 103: 148}
-_CUDA_OLDEST = 50
-"""The oldest architecture that compilers of CUDA 12 know."""
-_CUDA_PATTERN = r"sm_(\d+)([af]?)"  # compiled where it is used: most processes have one target
+_CUDA_KNOWN = (75, 80, 86, 87, 88, 89, 90, 100, 101, 103, 110, 120, 121)
+_CUDA_END = 200
+"""No architecture has such a number; what lies between the newest known one and this may come."""
+_CUDA_PATTERN = r"sm_([1-9]\d*)([af]?)"  # compiled where it is used: most processes have one target
+_CUDA_VARIANTS = {"": 0, "a": 90, "f": 100}
+"""The first architecture that has each variant."""
+
+
+def _named_cuda_target(arch: str) -> Target:
+    """The target that a user names; E503 for an architecture that is too old or does not exist."""
+    target = cuda_target(arch)
+    may_come = _CUDA_KNOWN[-1] < target.version < _CUDA_END
+    if target.version < _CUDA_KNOWN[0]:
+        reason = "sm_75 is the oldest architecture that kernels are compiled for"
+    elif target.version not in _CUDA_KNOWN and not may_come:
+        reason = f"architectures: {', '.join(f'sm_{version}' for version in _CUDA_KNOWN)}"
+    elif target.version < _CUDA_VARIANTS[target.variant]:
+        reason = f"`{target.variant}` begins with sm_{_CUDA_VARIANTS[target.variant]}"
+    else:
+        return target
+    raise fail("E503", target=f"cuda:{arch}", suggestion=reason)
 
 
 def cuda_target(arch: str) -> Target:
     """An architecture of NVIDIA, such as sm_90a; shared memory is what one cube may have."""
     found = re.fullmatch(_CUDA_PATTERN, arch)
-    if found is None or int(found[1]) < _CUDA_OLDEST or found[1].startswith("0"):
+    if found is None:
         raise fail("E503", target=f"cuda:{arch}", suggestion="architectures: sm_75, sm_80, sm_90a")
     version = int(found[1])
     return replace(
@@ -355,7 +373,7 @@ _MATRIX_UNITS: dict[str, tuple[MatrixUnit, ...]] = {
 
 _NAMED = {
     "cpu": cpu_target,
-    "cuda": cuda_target,
+    "cuda": _named_cuda_target,
     "opencl": opencl_target,
     "metal": metal_target,
     "hip": hip_target,

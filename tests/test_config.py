@@ -3,6 +3,7 @@
 import pytest
 
 from cubepy import config
+from cubepy.errors import Error
 
 
 @pytest.fixture(autouse=True)
@@ -22,3 +23,17 @@ def test_a_variable_is_read(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("CUBEPY_OPT_LEVEL", "1")
     assert config.get("opt_level") == 1
     assert config.source("opt_level") == "environment"
+
+
+@pytest.mark.parametrize("text", ["ir", "llvm, asm,remarks", "passes,after:fold", "source"])
+def test_stages_to_print(text: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("CUBEPY_DUMP", text)
+    assert config.get("dump") == tuple(word.strip() for word in text.split(","))
+
+
+def test_a_stage_that_does_not_exist_is_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("CUBEPY_DUMP", "ir,lvm")
+    with pytest.raises(Error, match=r"E506.*no stage `lvm`; stages: ir, llvm, asm"):
+        config.get("dump")
+    with pytest.raises(Error, match="no stage `lvm`"), config.settings(dump=("lvm",)):
+        pass

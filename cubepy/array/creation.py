@@ -10,7 +10,7 @@ import numpy as np
 
 from cubepy.array.array import Array, allocate, allocate_pinned, from_numpy
 from cubepy.array.interop import UnknownDtype, read_memory, unknown_dtype
-from cubepy.array.memory import HOST, numpy_dtype
+from cubepy.array.memory import HOST, Memory, numpy_dtype
 from cubepy.array.placement import placed
 from cubepy.errors import Error, fail
 from cubepy.ir.types import DType, f32, find_dtype
@@ -28,11 +28,9 @@ def asarray(obj: Any, device: Any = None, dtype: Any = None, copy: bool | None =
     """
     kind = None if dtype is None else _known(dtype)
     try:
-        memory = None if isinstance(obj, list | tuple) else read_memory(obj)
+        memory = None if isinstance(obj, list | tuple) else _memory_of(obj)
         if memory is None:
-            return from_numpy(
-                np.asarray(obj, None if kind is None else numpy_dtype(kind)), placed(device)
-            )
+            return from_numpy(_listed(obj, kind), placed(device))
     except UnknownDtype as error:
         raise _no_numbers(obj, error) from None
     target = find_device(memory.device) if device is None else placed(device)
@@ -109,11 +107,39 @@ def arange(
 
 
 def _extents(shape: int | Sequence[int]) -> tuple[int, ...]:
-    """ValueError for negative extents."""
-    found = tuple(index(n) for n in shape) if isinstance(shape, Sequence) else (index(shape),)
+    """E602 for what holds no integers, E420 for negative extents."""
+    try:
+        found = tuple(index(n) for n in shape) if isinstance(shape, Sequence) else (index(shape),)
+    except TypeError:
+        reason = f"it is an integer or a tuple of integers, not {shape!r}"
+        hint = "write 4 or (4, 8)"
+        raise fail("E602", function="shape", reason=reason, suggestion=hint) from None
     if any(n < 0 for n in found):
-        raise ValueError(f"negative extent in {found}")
+        raise fail("E420", name="shape", value=shape, reason="an extent is negative")
     return found
+
+
+def _memory_of(obj: Any) -> Memory | None:
+    """As `read_memory`; E401 for an array whose elements lie at no address that can be had."""
+    try:
+        return read_memory(obj)
+    except UnknownDtype:
+        raise
+    except (TypeError, ValueError, RuntimeError, BufferError) as error:
+        what = f"is a {type(obj).__name__} that cannot be read: {error}"
+        raise fail("E401", kernel="asarray", argument="obj", what=what, hint="") from None
+
+
+def _listed(obj: Any, kind: DType | None) -> np.ndarray:
+    """What NumPy makes of numbers and lists; E401 where lists of one depth differ in length."""
+    try:
+        return np.asarray(obj, None if kind is None else numpy_dtype(kind))
+    except ValueError as error:
+        if "inhomogeneous" not in str(error):
+            raise
+    what = "is a list whose parts have different lengths or depths"
+    hint = "pass lists of one length, or an array for each of them"
+    raise fail("E401", kernel="asarray", argument="obj", what=what, hint=hint)
 
 
 def _no_numbers(obj: Any, error: UnknownDtype) -> Error:

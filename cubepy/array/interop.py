@@ -90,10 +90,22 @@ def unknown_dtype(given: Any) -> Error:
     known = f"dtypes are {', '.join(names)}, and what NumPy and torch call these"
     text = given if isinstance(given, str) else getattr(given, "__name__", None) or str(given)
     more = [d.numpy_name for d in DTYPES if d.numpy_name]
-    suggestion = closest(text, [*names, *more]) or known
+    suggestion = _of_code(text) or closest(text, [*names, *more]) or known
     if "complex" in text:
         suggestion = "real and imaginary parts are two arrays of floats in kernels"
     return fail("E426", given=repr(given), suggestion=suggestion)
+
+
+def _of_code(text: str) -> str:
+    """What NumPy means by a code such as f4 or d, which counts bytes; else nothing."""
+    try:
+        found = find_dtype(np.dtype(text))
+    except (TypeError, ValueError, SyntaxError):
+        return ""
+    if found is None:
+        return ""
+    more = " names count bits, and NumPy's codes bytes" if text[-1].isdigit() else ""
+    return f"did you mean `{found.name}`?{more}"
 
 
 MASKED = "masked: pass its .filled(...)"
@@ -123,15 +135,26 @@ def _of_numpy(array: np.ndarray, owner: Any) -> Memory:
 def _of_torch(x: Any) -> Memory:
     device = x.device
     if device.type not in ("cpu", "cuda"):
-        raise TypeError(f"device {device}")
+        raise TypeError(f"kernels do not run on torch's device {device}")
     if x.is_neg() or x.is_conj():
         raise TypeError("a lazily negated view: pass its .resolve_neg()")
     dtype, size = _known(x.dtype), x.element_size()
-    strides = tuple([s * size for s in x.stride()])
-    memory = x.data_ptr(), dtype, tuple(x.shape), strides, not records_gradients(x), True, x
+    try:
+        address, steps = x.data_ptr(), x.stride()
+    except RuntimeError as error:
+        raise TypeError(_why_unreadable(x, error)) from None
+    strides = tuple([s * size for s in steps])
+    memory = address, dtype, tuple(x.shape), strides, not records_gradients(x), True, x
     if device.type == "cpu":
         return Memory(*memory)
     return Memory(*memory, f"cuda:{device.index}", queue_of_tensor(x))
+
+
+def _why_unreadable(x: Any, error: RuntimeError) -> str:
+    """Why a tensor has no elements at an address."""
+    if "sparse" in str(x.layout):
+        return "it is sparse: pass its .to_dense()"
+    return str(error).partition("\n")[0]
 
 
 def records_gradients(x: Any) -> bool:

@@ -12,7 +12,8 @@ from cubepy.artifact import Listing
 from cubepy.cli.failures import misuse
 from cubepy.cli.loading import load
 from cubepy.cli.output import console, print_json
-from cubepy.cli.values import read_comptime, read_extents, split_pairs
+from cubepy.cli.values import is_literal, read_comptime, read_extents, split_pairs
+from cubepy.errors import Error
 from cubepy.jit.kernel import CubeKernel, Launcher
 from cubepy.lang.annotations import Spec, spec
 from cubepy.record import dataclass
@@ -50,7 +51,7 @@ def show_inspection(request: Request, as_json: bool) -> None:
 def inspect_kernel(request: Request) -> tuple[str, Listing]:
     """The kernel's name and the text of the stage."""
     module, name, found = load(request.kernel)
-    specs = {k: spec(v) for k, v in split_pairs("--arg", request.args).items()}
+    specs = {k: _spec(k, v) for k, v in split_pairs("--arg", request.args).items()}
     comptime = read_comptime(request.comptime, module)
     if isinstance(found, CubeKernel):
         return name, inspect_cube(found, request, specs, comptime)
@@ -61,6 +62,18 @@ def inspect_kernel(request: Request) -> tuple[str, Listing]:
     raise misuse(
         f"`{name}` is a {type(found).__name__}, not a kernel", "decorate a function with @cp.cube"
     )
+
+
+def _spec(name: str, text: str) -> Spec:
+    """What stands for an argument; a value is said to belong to `--comptime`."""
+    try:
+        return spec(text)
+    except Error:
+        if not is_literal(text):
+            raise
+    reason = "a value, where a specification such as f32[1024] or f32 is expected"
+    hint = f"write -c {name}={text} for the value of a cp.Comptime parameter"
+    raise misuse(f"--arg {name}={text}: {reason}", hint)
 
 
 def _is_prebuilt(found: Any) -> bool:

@@ -49,6 +49,8 @@ def _failure_of(error: Exception) -> Failure:
         return error
     if isinstance(error, typer.Abort):
         return Failure("aborted")
+    if isinstance(error, MemoryError):
+        return Failure(f"out of memory: {error}", "pass smaller arrays")
     message = getattr(error, "format_message", None)
     if message is not None:  # a usage error of Typer, whose class is private
         context = getattr(error, "ctx", None)
@@ -72,7 +74,14 @@ app = typer.Typer(
 Kernel = Annotated[
     str, typer.Argument(metavar="KERNEL", help="FILE.py:KERNEL or package.module:KERNEL.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def _json_here_or_before(context: typer.Context, value: bool) -> bool:
+    """Whether `--json` stands behind this command or behind one that it belongs to."""
+    return value or bool(context.parent and context.parent.params.get("json"))
+
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.", callback=_json_here_or_before)]
 Comptimes = Annotated[
     list[str] | None,
     typer.Option(

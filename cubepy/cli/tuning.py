@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import fnmatch
 import json
+import re
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,16 @@ from typing import Any
 import typer
 
 from cubepy.autotune.files import BadFile, export_text, import_text
-from cubepy.autotune.jobs import Done, Job, Sweep, jobs_of, run_all, run_on_workers, workers
+from cubepy.autotune.jobs import (
+    Done,
+    Job,
+    Sweep,
+    fault_of_argument,
+    jobs_of,
+    run_all,
+    run_on_workers,
+    workers,
+)
 from cubepy.autotune.race import interval
 from cubepy.autotune.records import Key, Measurement, Records, named_records
 from cubepy.autotune.replay import replay
@@ -66,13 +77,23 @@ def show_tuning(request: Request, as_json: bool) -> None:
 def _run(jobs: list[Job], sweep: Sweep, where: str | None, report: Any) -> list[Done]:
     if where is None:
         return run_all(jobs, sweep, report)
-    try:
-        with workers(where) as client:
-            return run_on_workers(jobs, sweep, client, report)
-    except ImportError:
-        raise misuse(
-            "--workers needs the package `distributed`", "pip install 'cubepy-jit[tune]'"
-        ) from None
+    if not re.fullmatch(_WORKERS, where):
+        expected = "a number of processes from 1 on, or the address of a Dask scheduler"
+        raise misuse(f"--workers {where}: expected {expected}", "such as 4 or tcp://host:8786")
+    with ExitStack() as stack:
+        try:
+            client = stack.enter_context(workers(where))
+        except ImportError:
+            raise misuse(
+                "--workers needs the package `distributed`", "pip install 'cubepy-jit[tune]'"
+            ) from None
+        except (OSError, ValueError) as error:
+            raise Failure(f"--workers {where}: {error}", "is a scheduler running there?") from None
+        return run_on_workers(jobs, sweep, client, report)
+
+
+_WORKERS = r"[1-9][0-9]{0,3}|(\w+://)?[^/\s]+:[0-9]+"
+"""A number, or an address with its port."""
 
 
 def _jobs(request: Request) -> list[Job]:
@@ -82,14 +103,17 @@ def _jobs(request: Request) -> list[Job]:
         if ":" not in request.kernel:
             raise misuse(f"`{request.kernel}` names no function", "write module:function")
         pairs = split_pairs("--arg", request.args)
-        given = tuple((name, _value(text)) for name, text in pairs.items())
-        return [Job(_absolute(request.kernel), given, request.device)]
+        given = {name: _value(text) for name, text in pairs.items()}
+        for name, value in given.items():
+            if fault := fault_of_argument(value):
+                raise misuse(f"--arg {name}={value}: {fault}")
+        return [Job(_absolute(request.kernel), tuple(given.items()), request.device)]
     assert request.jobs is not None
     try:
         rows = json.loads(request.jobs.read_text(encoding="utf-8"))
         jobs = jobs_of(rows)
         return [replace(job, function=_absolute(job.function)) for job in jobs]
-    except (OSError, ValueError, AttributeError) as error:
+    except (OSError, ValueError) as error:
         raise misuse(f"--jobs {request.jobs}: {error}") from None
 
 

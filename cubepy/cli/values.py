@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable
+from math import prod
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -49,23 +50,48 @@ def _comptime_value(text: str, module: ModuleType) -> Any:
     return find_dtype(text) or text
 
 
+def is_literal(text: str) -> bool:
+    """Whether a text is a Python literal, such as a number."""
+    try:
+        ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return False
+    return True
+
+
 def read_array(name: str, path: str) -> np.ndarray:
     """The array of a .npy file."""
     import numpy as np
 
+    option = f"--arg {name}=@{path}"
     try:
-        loaded = np.load(path, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise misuse(f"--arg {name}=@{path}: {_first_line(error)}") from None
-    if not isinstance(loaded, np.ndarray):
-        raise misuse(f"--arg {name}=@{path}: an .npz holds several arrays", "save one with np.save")
-    return loaded
+        with open(path, "rb") as file:
+            head = file.read(len(_MAGIC))
+            file.seek(0)
+            if head.startswith(_ZIP):
+                raise misuse(f"{option}: an .npz holds several arrays", "save one with np.save")
+            if head != _MAGIC:
+                raise misuse(f"{option}: this is no .npy file", "write one with np.save")
+            return np.load(file, allow_pickle=False)
+    except FileNotFoundError:
+        raise misuse(f"{option}: there is no such file") from None
+    except OSError as error:
+        raise misuse(f"{option}: {error.strerror or error}") from None
+    except ValueError as error:
+        raise misuse(f"{option}: {_fault_of_file(error)}") from None
 
 
-def _first_line(error: Exception) -> str:
-    if isinstance(error, FileNotFoundError):
-        return "there is no such file"
-    return str(error).partition("\n")[0]
+_MAGIC = b"\x93NUMPY"
+"""How a .npy file begins."""
+_ZIP = b"PK"
+
+
+def _fault_of_file(error: ValueError) -> str:
+    """What NumPy says of a .npy file, without advice to load code from it."""
+    text = str(error).partition("\n")[0]
+    if "allow_pickle" in text:
+        return "it holds Python objects, which are not loaded; kernels take numbers"
+    return f"the file is damaged: {text}"
 
 
 def read_argument(name: str, text: str) -> Any:
@@ -85,14 +111,24 @@ def _zeros(name: str, text: str) -> np.ndarray:
     import numpy as np
 
     from cubepy.array.memory import numpy_dtype
+    from cubepy.cli.output import bytes_text
     from cubepy.lang.annotations import spec
+    from cubepy.runtimes.registry import find_device
 
     found = spec(text)
     if found.shape is None:
         raise misuse(f"--arg {name}={text}: a scalar needs a value", f"write --arg {name}=1.5")
     if None in found.shape:
         raise misuse(f"--arg {name}={text}: `?` has no size", "write numbers for all extents")
-    return np.zeros([n or 0 for n in found.shape], numpy_dtype(found.dtype))
+    shape, dtype = [n or 0 for n in found.shape], numpy_dtype(found.dtype)
+    size, limit = prod(shape) * dtype.itemsize, find_device("cpu").properties.memory_bytes
+    if limit and size > limit:
+        sizes = f"{bytes_text(size)} are more than the {bytes_text(limit)} of memory here"
+        raise misuse(f"--arg {name}={text}: {sizes}", "write smaller extents")
+    try:
+        return np.zeros(shape, dtype)
+    except ValueError as error:
+        raise misuse(f"--arg {name}={text}: {error}") from None
 
 
 def read_extents(option: str, text: str) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ from cubepy.frontend.captured import (
 from cubepy.frontend.foreign import is_foreign, translation
 from cubepy.frontend.positions import position
 from cubepy.frontend.running import note_reads
-from cubepy.frontend.suggest import closest
+from cubepy.frontend.suggest import closest, of_whole_arrays
 from cubepy.frontend.tracer import Frame
 from cubepy.frontend.values import (
     FlatRef,
@@ -150,7 +150,9 @@ def _missing(frame: Frame, owner: Any, name: str, names: Any) -> Exception:
         return frame.tracer.error("E107", name=what, attribute=name, suggestion=OF_TEXT)
     is_language = isinstance(owner, ModuleType) and owner.__name__.partition(".")[0] == "cubepy"
     fields = getattr(owner, "_fields", ()) if is_sequence(owner) else ()
-    suggestion = (translation(name) if is_language else "") or closest(name, fields or names)
+    other = translation(name) if is_language else ""
+    other = of_whole_arrays(name) if isinstance(owner, TensorRef) else other
+    suggestion = other or closest(name, fields or names)
     if not suggestion and isinstance(owner, Value | TensorRef | Record):
         fields = names
     if not suggestion and fields:

@@ -254,7 +254,9 @@ def _call_python(
         return comptime_result(frame, function, *args, **kwargs)
     if not all(is_comptime(a) for a in (*args, *kwargs.values())):
         name = getattr(function, "__name__", type(function).__name__)
-        known = closest(name, BUILTINS, "cp.", 0.8)
+        has_tensors = any(isinstance(a, TensorRef) for a in args)
+        known = suggest.of_whole_arrays(name) if has_tensors else ""
+        known = known or closest(name, BUILTINS, "cp.", 0.8)
         suggestion = known or "it runs in Python only: call it outside the kernel"
         raise frame.tracer.error("E108", name=f"`{name}`", suggestion=suggestion)
     plain = unwrap(function)

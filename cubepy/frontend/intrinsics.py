@@ -69,13 +69,24 @@ def _elementwise(row: OpDef, stub: Any) -> Handler:
         if len(args) != len(names):
             reason = f"it takes {len(names)} argument{'s' if names[1:] else ''}, not {len(args)}"
             text = f"{row.name}({', '.join(names)})"
-            raise frame.tracer.error("E106", name=row.name, reason=reason, signature=text)
+            hint = _of_bases(args) if row.name == "log" and len(args) == 2 else None
+            raise frame.tracer.error(
+                "E106", name=row.name, reason=reason, signature=text, hint=hint
+            )
         if all(is_number(a) for a in args):
             return stub(*args)
         folded = frame.tracer.fold_literals(stub, *args)
         return _apply(frame, row, args) if folded is None else folded
 
     return handler
+
+
+def _of_bases(args: tuple[Any, ...]) -> str:
+    """What to write for the logarithm to a base."""
+    base = args[1]
+    if is_number(base) and base in (2, 10):
+        return f"write cp.log{base:.0f}(value)"
+    return "write cp.log(value) / cp.log(base)"
 
 
 @cache
@@ -345,7 +356,10 @@ def _enumerate(frame: Frame, sequence: Any, start: int = 0) -> Any:
 
 @intrinsic(builtins.reversed)
 def _reversed(frame: Frame, sequence: Any) -> Any:
-    return tuple(reversed(items_of_call(frame, sequence, "reversed")))
+    hint = "loop over range(n - 1, -1, -1), and index"
+    if isinstance(sequence, Range):
+        hint = "write range(n - 1, a - 1, -1) for range(a, n) from its end"
+    return tuple(reversed(items_of_call(frame, sequence, "reversed", hint)))
 
 
 @intrinsic(builtins.tuple, builtins.list)
@@ -353,11 +367,12 @@ def _tuple(frame: Frame, sequence: Any = ()) -> Any:
     return tuple(items_of_call(frame, sequence, "tuple"))
 
 
-def items_of_call(frame: Frame, sequence: Any, what: str) -> tuple[Any, ...]:
+def items_of_call(
+    frame: Frame, sequence: Any, what: str, hint: str = "loop over range(n), and index"
+) -> tuple[Any, ...]:
     if isinstance(sequence, Unroll):
         return sequence.items
     if not issubclass(type_of(sequence), tuple | list | range | str | dict):
-        hint = "loop over range(n), and index"
         raise frame.tracer.error("E112", what=f"what {what}() runs over", hint=hint)
     return limited(frame, sequence)
 

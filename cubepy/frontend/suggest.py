@@ -107,8 +107,35 @@ def no_attribute(name: str, names: Iterable[str]) -> AttributeError:
 def undefined(frame: Frame, owner: Frame, name: str) -> Error:
     """E102 for an unknown name."""
     known = set(frame.env) | (owner.captures.names() if owner.captures else set[str]())
-    suggestion = translation(name) or closest(name, known) or _DEFINE
+    suggestion = translation(name) or closest(name, known | OF_PYTHON) or _DEFINE
     return frame.tracer.error("E102", name=name, suggestion=suggestion)
+
+
+OF_PYTHON = frozenset(
+    (
+        *("abs", "all", "any", "bool", "breakpoint", "divmod", "enumerate", "filter", "float"),
+        *("getattr", "hasattr", "int", "isinstance", "len", "list", "map", "max", "min", "pow"),
+        *("print", "range", "reversed", "round", "sum", "super", "tuple", "type", "zip"),
+    )
+)
+"""Python's own functions that kernels call."""
+
+
+def of_whole_arrays(name: str) -> str:
+    """What to do in place of NumPy's function of all elements; nothing for other names."""
+    if name in PRODUCTS:
+        return "multiply and add in a loop, or call cp.kernels.matmul outside the kernel"
+    if name in REDUCTIONS:
+        return f"loop over the elements, or call cp.kernels.{name} outside the kernel"
+    return ""
+
+
+PRODUCTS = ("dot", "inner", "matmul", "vdot")
+REDUCTIONS = (
+    *("all", "any", "argmax", "argmin", "cumprod", "cumsum", "max", "mean", "min", "prod", "std"),
+    *("sum", "var"),
+)
+"""Names that are those of `cp.kernels` too."""
 
 
 _DEFINE = "set it in the kernel, pass it as an argument, or define it at the head of the file"

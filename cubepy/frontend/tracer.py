@@ -259,6 +259,19 @@ def leave_loop(frame: Frame, context: LoopContext) -> None:
         if name in context.reads:
             frame.tracer.b.span = context.reads[name]
             old, new = (_described(slot) for slot in (conflict.old, conflict.new))
-            raise frame.tracer.error("E211", name=name, old=old, new=new)
+            hint = _of_indices(old, new)
+            raise frame.tracer.error("E211", name=name, old=old, new=new, hint=hint)
     names = (*before, *(n for n in frame.env if n not in before))
     frame.env = {n: conflicts.get(n, before.get(n, UNSET)) for n in names}
+
+
+def _of_indices(old: str, new: str) -> str | None:
+    """What to write where an integer meets an index; None for other types."""
+    before, after = old.partition(" ")[0], new.partition(" ")[0]
+    if after != "index" or before not in _INTEGERS:
+        return None
+    what = "counters of loops and extents are of the type index"
+    return f"{what}: convert them, as in cp.{before}(j)"
+
+
+_INTEGERS = ("i8", "i16", "i32", "u8", "u16", "u32", "u64")

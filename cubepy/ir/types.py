@@ -126,6 +126,14 @@ _BY_NAME: dict[str, DType] = {
     "int": i64,
     index32.name: index32,
 }
+_BY_CODE: dict[str, DType] = {
+    **{f"|{code}": d for code, d in (("b1", bool_), ("i1", i8), ("u1", u8))},
+    **{f"<i{d.itemsize}": d for d in (i16, i32, i64)},
+    **{f"<u{d.itemsize}": d for d in (u16, u32, u64)},
+    **{f"<f{d.itemsize}": d for d in (f16, f32, f64)},
+}
+"""What `np.dtype(...).str` gives. NumPy's codes without the order of bytes are not taken: its i8
+has 64 bits."""
 _PYTHON_TYPES: dict[object, DType] = {bool: bool_, int: i64, float: f64}
 
 
@@ -136,7 +144,7 @@ def find_dtype(spelling: object) -> DType | None:
     if isinstance(spelling, type) and spelling in _PYTHON_TYPES:
         return _PYTHON_TYPES[spelling]
     if isinstance(spelling, str):
-        return _BY_NAME.get(spelling)
+        return _BY_NAME.get(spelling) or _BY_CODE.get(spelling)
     name = getattr(spelling, "name", None) or getattr(spelling, "__name__", None)
     if not isinstance(name, str):
         name = str(spelling).removeprefix("torch.")

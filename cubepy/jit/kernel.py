@@ -527,15 +527,31 @@ def cube(function: Callable[..., Any]) -> Any: ...
 @overload
 def cube(function: None = None) -> Callable[[Callable[..., Any]], Any]: ...
 def cube(function: Any = None) -> Any:
-    """Make a function a kernel, or a helper that kernels call; nothing is compiled yet."""
+    """Make a function a kernel, or a helper that kernels call; nothing is compiled yet.
+
+    `LaunchTypeError` E602, a `TypeError`, for what is no function that is written in Python.
+    """
     if function is None:
         return cube
     if not callable(function) or not hasattr(function, "__code__"):
-        above = type(function).__name__
-        hint = f"; write @{above} above @cp.cube" if above in _ABOVE else ""
-        raise TypeError(f"@cube decorates Python functions, not a {above}{hint}")
+        raise _no_function(function)
     _resolve_local_names(function, sys._getframe(1).f_locals)
     return CubeKernel(function)
+
+
+def _no_function(given: Any) -> Error:
+    """E602 for what `cube` decorates in vain."""
+    name = type(given).__name__
+    kind = f"the class `{given.__name__}`" if isinstance(given, type) else f"a value of type {name}"
+    hint = "decorate a function that is written with `def`"
+    if isinstance(given, type):
+        hint += "; kernels take frozen dataclasses as they are, and call their methods"
+    elif name in _ABOVE:
+        hint = f"write @{name} above @cp.cube"
+    elif isinstance(given, CubeKernel):
+        hint = "leave out one of the two @cp.cube"
+    reason = f"it decorates Python functions, not {kind}"
+    return fail("E602", function="@cp.cube", reason=reason, suggestion=hint)
 
 
 _ABOVE = ("staticmethod", "classmethod", "property")

@@ -457,8 +457,15 @@ def _items(what: Any) -> Any:
             "E416",
             given=shown(what),
             reason="over() takes an array, an int or a shape",
-            suggestion="use // for the division",
+            suggestion=_of_counts(extents),
         ) from None
     if any(n < 0 for n in numbers):
         raise fail("E416", given=shown(what), reason="it counts no items", suggestion="")
     return numbers if isinstance(what, tuple | list) else numbers[0]
+
+
+def _of_counts(extents: Any) -> str:
+    """What to give to `.over` in place of extents that are no integers."""
+    if any(isinstance(n, float) for n in extents):
+        return "a count is an integer; use // for a division"
+    return "give it the array, as in over(out), or a count, as in over(1024)"

@@ -274,8 +274,8 @@ class Captures:
         return vars(builtins)[name]
 
     def names(self) -> set[str]:
-        """Everything that could be meant, for suggestions."""
-        return {*self.function.__code__.co_freevars, *self.function.__globals__, *dir(builtins)}
+        """What the user could mean, for suggestions; of Python's own names none."""
+        return {*self.function.__code__.co_freevars, *self.function.__globals__}
 
 
 class _Absent:

@@ -69,6 +69,20 @@ class TestVersion:
         assert cli("--version", "--json").json == {"version": cubepy.__version__}
 
 
+class TestJsonBeforeTheCommand:
+    @pytest.mark.parametrize(
+        "words", [("devices",), ("explain", "E104"), ("cache",), ("cache", "list")]
+    )
+    def test_is_the_same_as_behind_it(self, cli, words):
+        assert cli("--json", *words).json.keys() == cli(*words, "--json").json.keys()
+
+    def test_between_a_group_and_its_command(self, cli):
+        assert cli("cache", "--json", "list").json == cli("cache", "list", "--json").json
+
+    def test_of_an_error(self, cli):
+        assert cli("--json", "explain", "E999").json["status"] == 2
+
+
 class TestErrors:
     def test_unknown_command(self, cli):
         found = cli("inspet")

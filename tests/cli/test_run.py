@@ -53,6 +53,13 @@ def test_numbers_that_json_lacks(run, tmp_path):
         (("-a", "x=@none.npy", "-a", "out=f32[4]", "--over", "out"), 2, "no such file"),
         (("-a", "x=f32", "-a", "out=f32[4]", "--over", "out"), 2, "needs a value"),
         (("-a", "x=f32[?]", "-a", "out=f32[4]", "--over", "out"), 2, "`?` has no size"),
+        (
+            ("-a", "x=f32[9]", "-a", "out=f32[999999999999]", "--over", "9"),
+            2,
+            "out=f32[999999999999]",
+        ),
+        (("-a", f"x=i8[{10**20}]", "-a", "out=f32[4]", "--over", "4"), 2, "of memory here"),
+        (("-a", f"x=i8[0,{10**20}]", "-a", "out=f32[4]", "--over", "4"), 2, "--arg x=i8[0,1000"),
         (("-a", "x='a'", "-a", "out=f32[4]", "--over", "out"), 2, "not a number"),
         ((*ARGS[:2], "-a", "out=f64[10,100]", "--over", "out"), 1, "E402"),
         ((*ARGS, "--over", "out", "--out", "out=@no/such/folder.npy"), 1, "cannot write"),
@@ -69,3 +76,33 @@ def test_no_pickles(run, tmp_path):
     np.save(tmp_path / "x.npy", np.array([{}], dtype=object), allow_pickle=True)
     found = run("double_all", *ARGS, "--over", "out")
     assert found.status == 2 and "x.npy" in found.err
+    assert "holds Python objects" in found.err and "allow_pickle" not in found.err
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"", "this is no .npy file"),
+        (b"garbage and more garbage", "this is no .npy file"),
+        (b"PK\x03\x04", "an .npz holds several arrays"),
+        (b"\x93NUMPY\x01\x00", "the file is damaged"),
+    ],
+)
+def test_files_that_are_no_arrays(run, tmp_path, data, text):
+    (tmp_path / "x.npy").write_bytes(data)
+    found = run("double_all", *ARGS, "--over", "out")
+    assert found.status == 2 and f"x=@x.npy: {text}" in found.err and "pickle" not in found.err
+
+
+def test_a_folder_is_no_file(run, tmp_path):
+    (tmp_path / "x.npy").mkdir()
+    assert "Is a directory" in run("double_all", *ARGS, "--over", "out").err
+
+
+def test_memory_that_is_used_up(run, x, monkeypatch):
+    def fail(*args, **kw):
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(np, "zeros", fail)
+    found = run("double_all", *ARGS, "--over", "out")
+    assert (found.status, found.err.splitlines()[0]) == (1, "error: out of memory: no room")

@@ -166,6 +166,54 @@ def test_wrong_usage_is_said(args: tuple[str, ...], command: Callable[..., Any])
     assert done.returncode == 2 and done.stderr.startswith("error: ")
 
 
+MATMUL = ("--kernel", "cubepy.kernels:matmul", "--arg")
+
+
+@pytest.mark.parametrize(
+    ("args", "text"),
+    [
+        ((*MATMUL, "a=f32[?,4]"), "--arg a=f32[?,4]: `?` of 'f32[?,4]' has no size"),
+        ((*MATMUL, "a=f32[4"), "--arg a=f32[4: 'f32[4' is no specification"),
+        ((*MATMUL, "a=f32[4,4]", "--workers", "zzz"), "--workers zzz: expected a number"),
+        ((*MATMUL, "a=f32[4,4]", "--workers", "0"), "--workers 0: expected a number"),
+    ],
+)
+def test_what_is_wrong_is_named(cli: Callable[..., Any], args: tuple[str, ...], text: str):
+    found = cli("tune", *args)
+    assert found.status == 2 and text in found.err
+
+
+@pytest.mark.parametrize(
+    ("rows", "text"),
+    [
+        ({"a": 1}, "a list of objects is expected, not an object"),
+        ([], "there is nothing to tune"),
+        ([{"function": "a:b", "arguments": {}}, 5], "job 1 is a number; an object is expected"),
+        ([{"function": "a:b", "arguments": {"x": "f32[?]"}}], "job 0: `x`: `?` of 'f32[?]'"),
+        ([{"function": "a:b", "arguments": [1]}], "job 0 has no function or no arguments"),
+    ],
+)
+def test_a_wrong_list_of_jobs(cli: Callable[..., Any], tmp_path: Path, rows: Any, text: str):
+    file = tmp_path / "jobs.json"
+    file.write_text(json.dumps(rows), encoding="utf-8")
+    found = cli("tune", "--jobs", file)
+    assert found.status == 2 and text in found.err and str(file) in found.err
+
+
+def test_a_missing_argument_is_named(cli: Callable[..., Any]):
+    found = cli("tune", *MATMUL, "a=f32[4,4]")
+    assert found.status == 1 and "matmul: missing a required argument: 'b'" in found.out
+
+
+def test_a_scheduler_that_does_not_answer(cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch):
+    def refuse(where: str) -> Any:
+        raise OSError("timed out")
+
+    monkeypatch.setattr("cubepy.cli.tuning.workers", refuse)
+    found = cli("tune", *MATMUL, "a=f32[4,4]", "--workers", "tcp://nowhere:1")
+    assert found.status == 1 and "tcp://nowhere:1: timed out" in found.err
+
+
 @pytest.mark.optional("matplotlib")
 def test_a_picture_is_drawn(tmp_path: Path):
     require_package("matplotlib")

@@ -200,6 +200,9 @@ def test_what_has_no_numbers_is_refused(value: Any, message: str):
         ("flaot32", "did you mean `float32`?"),
         (complex, "real and imaginary parts are two arrays"),
         ("zzz", "dtypes are bool_, i8, i16"),
+        ("f4", "did you mean `f32`? names count bits, and NumPy's codes bytes"),
+        ("u1", "did you mean `u8`?"),
+        ("d", "did you mean `f64`?"),
     ],
 )
 def test_unknown_dtypes_are_refused(dtype: Any, suggestion: str):
@@ -207,3 +210,9 @@ def test_unknown_dtypes_are_refused(dtype: Any, suggestion: str):
         with pytest.raises(TypeError, match="E426: there is no dtype") as found:
             make()
         assert suggestion in str(found.value)
+
+
+@pytest.mark.parametrize("dtype", ["b1", "i1", "u1", "i2", "u4", "i8", "u8", "f2", "f4", "f8"])
+def test_what_dtypes_of_numpy_print_are_dtypes(dtype: str):
+    text = np.dtype(dtype).str
+    assert cp.zeros(3, text).numpy().dtype == np.dtype(dtype)

@@ -1,13 +1,15 @@
 """The dispatcher: every name of the language has a handler, and no module needs a late import."""
 
 import ast
+import builtins as python
 import math
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from cubepy.frontend import dispatch, specialise
+import cubepy as cp
+from cubepy.frontend import dispatch, specialise, suggest
 from cubepy.lang import atomic, builtins, cuda
 
 FOLDER = Path(specialise.__file__).parent
@@ -52,3 +54,9 @@ def test_no_function_imports(path: Path):
     functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)]
     found = [ast.unparse(i) for f in functions for i in _imports(f)]
     assert [text for text in found if "cubepy" in text] == []
+
+
+def test_suggestions_name_what_kernels_and_users_can_call():
+    found = {name for name, value in vars(python).items() if dispatch.intrinsic_of(value)}
+    assert found == suggest.OF_PYTHON
+    assert {*suggest.REDUCTIONS, "matmul"} <= set(cp.kernels.__all__)

@@ -460,3 +460,40 @@ def test_parts_see_their_own_channels_alone(last: bool, monkeypatch: pytest.Monk
     x[0, 19], x[0, 20:] = np.inf, np.nan
     found = cp.kernels.conv2d(channels_last(x) if last else x, w, padding=1, groups=2)
     assert np.isposinf(found[0, :16]).all() and np.isnan(found[0, 16:]).all()
+
+
+def test_groups_may_be_integers_of_numpy():
+    x, w = numbers(1, 4, 8, 8), numbers(4, 2, 3, 3)
+    grad = np.ones((1, 4, 6, 6), np.float32)
+    for groups in (np.int64(2), np.int32(2)):
+        for found, expected in (
+            (cp.kernels.conv2d(x, w, groups=groups), cp.kernels.conv2d(x, w, groups=2)),
+            (
+                cp.kernels.conv_transpose2d(x, w, groups=groups),
+                cp.kernels.conv_transpose2d(x, w, groups=2),
+            ),
+            (
+                cp.kernels.conv2d_weight_grad(x, w.shape, grad, groups=groups),
+                cp.kernels.conv2d_weight_grad(x, w.shape, grad, groups=2),
+            ),
+            (
+                cp.kernels.conv2d_input_grad(x.shape, w, grad, groups=groups),
+                cp.kernels.conv2d_input_grad(x.shape, w, grad, groups=2),
+            ),
+            (
+                cp.kernels.conv2d(x, cp.kernels.prepack(w, groups=groups), groups=groups),
+                cp.kernels.conv2d(x, w, groups=2),
+            ),
+        ):
+            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("groups", [2.0, "a", None])
+def test_groups_that_are_no_integer_are_refused(groups: Any):
+    with pytest.raises(TypeError, match="E602: conv2d: `groups` is .*; it takes an integer"):
+        cp.kernels.conv2d(numbers(1, 4, 8, 8), numbers(4, 2, 3, 3), groups=groups)
+
+
+def test_one_axis_takes_one_integer():
+    with pytest.raises(LaunchError, match="`stride` is 0; it takes 1 integer, 1 or more"):
+        cp.kernels.conv1d(numbers(1, 4, 8), numbers(4, 4, 3), stride=0)

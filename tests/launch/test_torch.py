@@ -49,6 +49,19 @@ def refused(code: str, x: Any, out: Any) -> None:
     assert before is None or torch.equal(out.detach(), before)
 
 
+@pytest.mark.parametrize(
+    ("x", "text"),
+    [
+        (torch.eye(3).to_sparse(), "it is sparse: pass its .to_dense()"),
+        (torch.empty(6, device="meta"), "torch's device meta"),
+    ],
+)
+def test_tensors_without_elements_make_no_array(x: Any, text: str):
+    with pytest.raises(cp.LaunchError, match="E401: asarray: `obj` is a Tensor") as found:
+        cp.asarray(x)
+    assert text in str(found.value)
+
+
 def test_what_is_refused():
     x = torch.arange(6.0)
     refused("E405", x[:-1], x[1:])

@@ -61,9 +61,17 @@ def numbers_of(function: str, name: str, axes: int, value: Any, least: int) -> l
     if len(found) == 1:
         found *= axes
     if len(found) != axes or min(found) < least:
-        reason = f"`{name}` is {shown(value)}; it takes 1 or {axes} integers, each {least} or more"
-        raise wrong(function, reason)
+        takes = "1 integer," if axes == 1 else f"1 or {axes} integers, each"
+        raise wrong(function, f"`{name}` is {shown(value)}; it takes {takes} {least} or more")
     return found
+
+
+def number_of(function: str, name: str, value: Any) -> int:
+    """A parameter as one integer; E602."""
+    try:
+        return index(value)
+    except TypeError:
+        raise refused(function, name, f"is {shown(value)}; it takes an integer", "") from None
 
 
 def pairs_of(function: str, name: str, axes: int, value: Any) -> list[tuple[int, int]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from cubepy.array.memory import Memory
 from cubepy.frontend.signature import comptime_key
-from cubepy.kernels.calls.arguments import wrong
+from cubepy.kernels.calls.arguments import number_of, wrong
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.epilogues import placed, places_of_images, with_bounds
 from cubepy.kernels.calls.hooks import NO_FUNCTION, check_epilogue
@@ -135,6 +135,7 @@ def _plan(
     name = planner.function
     stride, padding, dilation, groups, layout = options
     check_epilogue(name, epilogue, len(extras))
+    groups = number_of(name, "groups", groups)
     check_weight(name, weights, groups)
     if layout not in LAYOUTS[axes]:
         raise wrong(name, f"`layout` is {layout!r}", f"one of {', '.join(LAYOUTS[axes][:2])}")

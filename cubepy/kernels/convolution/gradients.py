@@ -12,7 +12,7 @@ from cubepy.array.memory import Memory
 from cubepy.errors import fail
 from cubepy.ir.types import DType, Kind
 from cubepy.jit.grid import Over
-from cubepy.kernels.calls.arguments import refused, wrong
+from cubepy.kernels.calls.arguments import number_of, refused, wrong
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
@@ -113,6 +113,7 @@ def _weight_grad(
 
     def make(planner: Planner, arrays: list[Memory]) -> None:
         stride, padding, dilation, groups = options
+        groups = number_of(function, "groups", groups)
         x, grad = arrays
         _check(function, axes, x, shape, grad, groups)
         window = make_window(function, axes, shape[2:], stride, padding, dilation)
@@ -131,12 +132,12 @@ def _weight_grad(
 
 
 def _check(
-    function: str, axes: int, x: Memory, shape: tuple[int, ...], grad: Memory, groups: Any
+    function: str, axes: int, x: Memory, shape: tuple[int, ...], grad: Memory, groups: int
 ) -> None:
     if len(shape) != axes + 2 or len(x.shape) not in (axes + 1, axes + 2):
         reason = f"`x` has shape {x.shape} and `weight_size` is {shape}"
         raise wrong(function, reason, f"they have {axes + 1} or {axes + 2}, and {axes + 2} axes")
-    if not isinstance(groups, int) or groups < 1 or shape[0] % groups:
+    if groups < 1 or shape[0] % groups:
         raise wrong(function, f"`groups` is {groups!r}, `weight_size` is {shape}")
     if x.dtype is not grad.dtype:
         kinds = f"`x` is {x.dtype}, `grad_output` is {grad.dtype}"

@@ -12,7 +12,7 @@ from typing import Any
 
 from cubepy.array.memory import Memory
 from cubepy.ir.types import Kind
-from cubepy.kernels.calls.arguments import numbers_of, refused, shown, wrong
+from cubepy.kernels.calls.arguments import number_of, numbers_of, refused, shown, wrong
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
@@ -144,6 +144,7 @@ def _transpose(
 ) -> Any:
     def make(planner: Planner, arrays: list[Memory]) -> None:
         stride, padding, more, groups, dilation, layout = options
+        groups = number_of(function, "groups", groups)
         x, w = arrays[:2]
         if layout not in LAYOUTS[axes]:
             known = ", ".join(LAYOUTS[axes][:2])
@@ -191,6 +192,7 @@ def _input_grad(
 
     def make(planner: Planner, arrays: list[Memory]) -> None:
         stride, padding, dilation, groups = options
+        groups = number_of(function, "groups", groups)
         w, grad = arrays
         check_transposed(function, axes, ("grad_output", grad), w, (), groups, False)
         window = _window(function, axes, w, stride, padding, dilation)
@@ -218,7 +220,7 @@ def check_transposed(
     named: tuple[str, Memory],
     w: Memory,
     biases: tuple[Memory, ...],
-    groups: Any,
+    groups: int,
     channels_last: bool,
 ) -> None:
     """E601 and E602 unless an array, weights and bias of a transposed convolution fit."""
@@ -227,7 +229,7 @@ def check_transposed(
     if len(x.shape) not in (axes + 1, axes + 2) or len(w.shape) != axes + 2:
         raise wrong(function, shown, f"they have {axes + 1} or {axes + 2}, and {axes + 2} axes")
     channels = x.shape[-1] if channels_last else x.shape[-axes - 1]
-    if not isinstance(groups, int) or groups < 1 or w.shape[0] % groups:
+    if groups < 1 or w.shape[0] % groups:
         raise wrong(function, f"`groups` is {groups!r}, `weight` has shape {w.shape}")
     if channels != w.shape[0]:
         raise wrong(function, shown, f"`weight` takes {w.shape[0]} channels")

@@ -11,7 +11,7 @@ from cubepy.array.memory import Memory
 from cubepy.errors import fail
 from cubepy.ir.types import DType, Kind
 from cubepy.jit.grid import Over
-from cubepy.kernels.calls.arguments import refused, wrong
+from cubepy.kernels.calls.arguments import number_of, refused, wrong
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.libraries import Shape, library_of
 from cubepy.kernels.calls.plans import Planner, Plans
@@ -115,6 +115,7 @@ def prepack(weight: Any, *, groups: int = 1, precision: str | None = None) -> Pa
     library, seen = library_of("prepack", "weight", weight)
     planner = Planner("prepack", library)
     w = planner.array("weight", seen)
+    groups = number_of("prepack", "groups", groups)
     check_weight("prepack", w, groups)
     if precision not in tuple(PRECISIONS):
         known = ", ".join(map(repr, PRECISIONS))
@@ -158,7 +159,7 @@ def check_weight(function: str, w: Any, groups: int) -> None:
     """E601 and E602 for weights that no convolution of so many groups has."""
     if not 3 <= len(w.shape) <= 5:
         raise wrong(function, f"`weight` has shape {w.shape}; it has 3 to 5 axes")
-    if not isinstance(groups, int) or groups < 1 or w.shape[0] % groups:
+    if groups < 1 or w.shape[0] % groups:
         raise wrong(function, f"`groups` is {groups!r}, `weight` has shape {w.shape}")
     if 0 in w.shape[2:]:
         raise wrong(function, f"`weight` has shape {w.shape}, whose window is empty")

@@ -1,5 +1,7 @@
 """Launches that are refused: arguments, grids, targets, settings, prebuilt kernels."""
 
+from typing import cast
+
 import numpy as np
 
 import cubepy as cp
@@ -348,3 +350,52 @@ def misspelt_dtype():
 @case
 def misspelt_setting():
     scale.configure(chekced=True)  # here
+
+
+@case
+def misspelt_setting_of_the_process():
+    with cp.settings(chekced=True):  # here
+        pass
+
+
+@case
+def unknown_level_of_tuning():
+    with cp.tuning(level="x"):  # here
+        pass
+
+
+@case
+def class_as_a_kernel():
+    @cp.cube  # here
+    class Kernel:
+        pass
+
+
+@case
+def ragged_list():
+    cp.asarray([[1], [2, 3]])  # here
+
+
+@case
+def negative_extent():
+    cp.empty((2, -1))  # here
+
+
+@case
+def shape_of_a_float():
+    cp.zeros(cast("int", 2.5))  # here
+
+
+@case
+def code_of_a_dtype():
+    cp.asarray([1], dtype="i4")  # here
+
+
+@case
+def grid_over_a_name():
+    scale.over("out")  # here
+
+
+@case
+def grid_over_a_float():
+    scale.over(5.0)  # here

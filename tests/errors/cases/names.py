@@ -552,3 +552,30 @@ def range_without_a_step():
             x[i] = 0
 
     kernel[1, 1](floats())
+
+
+@case
+def name_like_one_of_python_that_kernels_do_not_call():
+    @cp.cube
+    def kernel(x):
+        x[0] = vale  # here
+
+    kernel[1, 1](floats())
+
+
+@case
+def product_of_rows():
+    @cp.cube
+    def kernel(m, out):
+        out[0] = np.dot(m[0], m[1])  # here
+
+    kernel[1, 1](floats(2, 2), floats())
+
+
+@case
+def mean_of_a_tensor():
+    @cp.cube
+    def kernel(x, out):
+        out[0] = x.mean()  # here
+
+    kernel[1, 1](floats(), floats())

@@ -1,5 +1,7 @@
 """Python that is no part of the kernel language."""
 
+import math
+
 import cubepy as cp
 from tests.errors.case import case, floats
 
@@ -367,3 +369,31 @@ def loop_that_only_an_inner_break_leaves():
             x[0] += 1
 
     kernel[1, 1](floats())
+
+
+@case
+def logarithm_to_the_base_2():
+    @cp.cube
+    def kernel(x):
+        x[0] = math.log(x[0], 2)  # here
+
+    kernel[1, 1](floats())
+
+
+@case
+def logarithm_to_a_base():
+    @cp.cube
+    def kernel(x):
+        x[0] = math.log(x[0], x[1])  # here
+
+    kernel[1, 1](floats())
+
+
+@case
+def reversed_range_of_runtime_bounds():
+    @cp.cube
+    def kernel(x, a: int, n: int):
+        for i in reversed(range(a, n)):  # here
+            x[i] = 1
+
+    kernel[1, 1](floats(), 1, 3)

@@ -412,3 +412,15 @@ def one_tensor_or_another():
         chosen[0] = 1
 
     kernel[1, 1](floats(), floats())
+
+
+@case
+def counter_in_a_sum_of_i32():
+    @cp.cube
+    def kernel(x):
+        s = x[0]
+        for j in range(x.shape[0]):
+            s += j  # here
+        x[0] = s
+
+    kernel[1, 1](integers())
