@@ -19,7 +19,7 @@ from cubepy.autotune.signature import arrays_of, default_key, device_of, layouts
 from cubepy.autotune.space import Config, canonical_text, configurations, ranked
 from cubepy.errors import fail
 from cubepy.jit.bounded import make_room
-from cubepy.jit.kernel import CubeKernel
+from cubepy.jit.kernel import CubeKernel, found_by_name
 from cubepy.record import dataclass
 from cubepy.runtimes.registry import find_device
 
@@ -94,6 +94,16 @@ class Autotuned(TunedCall):
         if entry is not None and _is_current(entry):
             return entry.config
         return self._resolve(key, args, kwargs, self._run)
+
+    def __reduce__(self) -> Any:
+        """By its name, as functions are."""
+        return self.function.__qualname__
+
+    def __copy__(self) -> Any:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return self
 
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any], chosen: Any) -> Any:
         return self.function(*args, config=chosen, **kwargs)
@@ -250,8 +260,20 @@ class AutotunedKernel(Autotuned):
 
     def configure(self, **options: Any) -> AutotunedKernel:
         """As `CubeKernel.configure`; an axis of the space comes before an option of its name."""
+        return self._of(self.kernel.configure(**options))
+
+    def __reduce__(self) -> Any:
+        """By its name; configured, by that and by how."""
+        named = found_by_name(self.kernel.function)
+        is_same = isinstance(named, AutotunedKernel) and named is not self
+        if is_same and named.kernel.function is self.kernel.function:
+            return AutotunedKernel._of, (named, self.kernel)
+        return super().__reduce__()
+
+    def _of(self, kernel: CubeKernel) -> AutotunedKernel:
+        """The same with the kernel configured otherwise."""
         return AutotunedKernel(
-            self.kernel.configure(**options),
+            kernel,
             self.configs,
             self._key,
             self._valid,
