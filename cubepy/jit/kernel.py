@@ -38,7 +38,7 @@ from cubepy.jit.grid import (
 from cubepy.jit.launch import Prepared, Settings, over, prepare
 from cubepy.jit.method import MethodKernel
 from cubepy.jit.native import NativeLaunches, header_of
-from cubepy.lang.annotations import Comptime, Spec, resolve_annotations, spec
+from cubepy.lang.annotations import Comptime, ComptimeAnnotation, Spec, resolve_annotations, spec
 from cubepy.lang.function import CubeFunction
 from cubepy.lang.postponed import annotations_of
 from cubepy.lang.postponed import signature_of as read_signature
@@ -108,8 +108,17 @@ class CubeKernel(CubeFunction):
             found = resolve_annotations(self.function)
             if self._has_comptime_owner:
                 found = {self.parameters[0]: Comptime[Any]} | found
-            self._annotations = found
+            self._annotations = {n: self._with_default(n, a) for n, a in found.items()}
         return self._annotations
+
+    def _with_default(self, name: str, annotation: Any) -> Any:
+        """The annotation of a comptime parameter with its default."""
+        parameter = self.signature.parameters.get(name)
+        if parameter is None or parameter.default is Parameter.empty:
+            return annotation
+        if not isinstance(annotation, ComptimeAnnotation):
+            return annotation
+        return replace(annotation, default=(parameter.default,))
 
     @property
     def specialisations(self) -> Specialisations:
