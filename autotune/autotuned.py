@@ -177,7 +177,8 @@ class Autotuned(TunedCall):
         return min(range(len(legal)), key=lambda k: self.configs.index(legal[k]))
 
     def _hash(self) -> str:
-        """What the function is made of now: what it names may have changed since the last pick."""
+        """What the function is made of now: what it names may have changed since the last pick. It
+        takes tenths of a millisecond, so signatures that have one are called without it."""
         from cubepy.autotune.sources import source_of
 
         function = self.function
