@@ -19,7 +19,7 @@ from cubepy.autotune.signature import arrays_of, default_key, device_of, layouts
 from cubepy.autotune.space import Config, canonical_text, configurations, ranked
 from cubepy.errors import fail
 from cubepy.jit.bounded import make_room
-from cubepy.jit.kernel import CubeKernel
+from cubepy.jit.kernel import CubeKernel, found_by_name
 from cubepy.record import dataclass
 from cubepy.runtimes.registry import find_device
 
@@ -95,6 +95,16 @@ class Autotuned(TunedCall):
             return entry.config
         return self._resolve(key, args, kwargs, self._run)
 
+    def __reduce__(self) -> Any:
+        """By its name, as functions are."""
+        return self.function.__qualname__
+
+    def __copy__(self) -> Any:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return self
+
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any], chosen: Any) -> Any:
         return self.function(*args, config=chosen, **kwargs)
 
@@ -167,7 +177,8 @@ class Autotuned(TunedCall):
         return min(range(len(legal)), key=lambda k: self.configs.index(legal[k]))
 
     def _hash(self) -> str:
-        """What the function is made of now: what it names may have changed since the last pick."""
+        """What the function is made of now: what it names may have changed since the last pick. It
+        takes tenths of a millisecond, so signatures that have one are called without it."""
         from cubepy.autotune.sources import source_of
 
         function = self.function
@@ -250,8 +261,20 @@ class AutotunedKernel(Autotuned):
 
     def configure(self, **options: Any) -> AutotunedKernel:
         """As `CubeKernel.configure`; an axis of the space comes before an option of its name."""
+        return self._of(self.kernel.configure(**options))
+
+    def __reduce__(self) -> Any:
+        """By its name; configured, by that and by how."""
+        named = found_by_name(self.kernel.function)
+        is_same = isinstance(named, AutotunedKernel) and named is not self
+        if is_same and named.kernel.function is self.kernel.function:
+            return AutotunedKernel._of, (named, self.kernel)
+        return super().__reduce__()
+
+    def _of(self, kernel: CubeKernel) -> AutotunedKernel:
+        """The same with the kernel configured otherwise."""
         return AutotunedKernel(
-            self.kernel.configure(**options),
+            kernel,
             self.configs,
             self._key,
             self._valid,

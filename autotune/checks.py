@@ -23,6 +23,7 @@ from cubepy.autotune.trials import (
     Report,
     Trials,
 )
+from cubepy.errors import Error
 from cubepy.jit.ahead import NotKept
 from cubepy.record import dataclass
 
@@ -109,7 +110,7 @@ class Checks:
             self._checked(k, UNTRIED)
             return
         except Exception as error:
-            self._checked(k, FAILED, shown(error))
+            self.report(failed(k, error))
             return
         if wrong:
             self._checked(k, WRONG, wrong)
@@ -127,6 +128,13 @@ def difference_from(subject: Subject, wanted: list[Any]) -> str:
         if wrong:
             return f"output {number}: {wrong}"
     return ""
+
+
+def failed(k: int, error: Exception) -> Message:
+    """That a candidate raised an error: CubePy's own say that a device cannot run it, any other
+    one may be a mistake in it."""
+    said: Message = {"do": "checked", "k": k, "status": FAILED, "detail": shown(error)}
+    return said if isinstance(error, Error) else {**said, "is_foreign": True}
 
 
 def shown(error: BaseException) -> str:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from math import isfinite
 from typing import Any
 
-from cubepy.autotune.checks import difference_from, shown
+from cubepy.autotune.checks import difference_from, failed, shown
 from cubepy.autotune.race import Outcome, race
 from cubepy.autotune.subject import Subject
 from cubepy.autotune.trials import (
-    FAILED,
     OK,
     SAMPLE_S,
     TIMED_SHARE,
@@ -43,7 +42,7 @@ def time_first(
         try:
             report({"do": "first", "k": k, "s": _first(subject, k)})
         except Exception as error:
-            report({"do": "checked", "k": k, "status": FAILED, "detail": shown(error)})
+            report(failed(k, error))
 
 
 def _first(subject: Subject, k: int) -> float:
@@ -83,7 +82,7 @@ def run_race(
             try:
                 found = subject.seconds(k, loops[k]) / loops[k]
             except Exception as error:
-                report({"do": "checked", "k": k, "status": FAILED, "detail": shown(error)})
+                report(failed(k, error))
                 raise _Failed from None
             report({"do": "sample", "k": k, "s": found})
             return found

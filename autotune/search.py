@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from cubepy.autotune.ahead import Ahead, can_compile_ahead
-from cubepy.autotune.checks import Checks, difference_from, shown
+from cubepy.autotune.checks import Checks, difference_from, failed
 from cubepy.autotune.first_runs import FirstRuns
 from cubepy.autotune.race import decide
 from cubepy.autotune.racing import run_race, time_first
 from cubepy.autotune.subject import Subject
-from cubepy.autotune.trials import FAILED, OK, UNKNOWN, UNTRIED, Clock, Limits, Report, Trials
+from cubepy.autotune.trials import OK, UNKNOWN, UNTRIED, Clock, Limits, Report, Trials
 
 MANY = 4
 MAKING_S = 10.0
@@ -112,7 +112,7 @@ def _reference(
             first_runs.reference_s = time.perf_counter() - began
         wanted = subject.outputs()
     except Exception as error:
-        report({"do": "checked", "k": k, "status": FAILED, "detail": shown(error)})
+        report(failed(k, error))
         return None
     report({"do": "checked", "k": k, "status": OK})
     return wanted

@@ -78,7 +78,8 @@ class Limits:
 @dataclass
 class Trials:
     """What a search has found so far; `apply` adds a message. `ran`: seconds of a run in a check,
-    with the loading of its code; `first`: of one that was timed."""
+    with the loading of its code; `first`: of one that was timed; `foreign`: candidates that raised
+    an error that is not CubePy's."""
 
     texts: list[str]
     status: list[str] = field(default_factory=list[str])
@@ -86,6 +87,7 @@ class Trials:
     ran: dict[int, float] = field(default_factory=dict[int, float])
     first: dict[int, float] = field(default_factory=dict[int, float])
     predicted: dict[int, float] = field(default_factory=dict[int, float])
+    foreign: set[int] = field(default_factory=set[int])
     samples: dict[int, list[float]] = field(default_factory=dict[int, list[float]])
     doing: int | None = None
     outcome: Message | None = None
@@ -105,6 +107,8 @@ class Trials:
             self.status[k], self.doing = message["status"], None
             if message.get("detail"):
                 self.details[k] = message["detail"]
+            if message.get("is_foreign"):
+                self.foreign.add(k)
             if "ran_s" in message:
                 self.ran[k] = message["ran_s"]
         elif kind == "predicted":

@@ -361,8 +361,21 @@ def _warn(request: Request, trials: Trials, limit_s: float) -> None:
         if status in names and k in trials.details:
             text = f"{request.kernel} with {request.texts[k]} {names[status]} and is never chosen"
             warnings.warn(f"{text}: {trials.details[k]}", RuntimeWarning, stacklevel=2)
+    for detail, failed in _raised(request, trials).items():
+        more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
+        text = f"{request.kernel} with {request.texts[failed[0]]}{more} fails and is never chosen"
+        warnings.warn(f"{text}: {detail}", RuntimeWarning, stacklevel=2)
     end = trials.outcome or {}
     if end.get("pick") is None:
         why = trials.details.get(request.reference, "")
         text = f"{request.kernel} was not tuned: {end.get('reason', 'the search was lost')}"
         warnings.warn(f"{text}{': ' if why else ''}{why}", RuntimeWarning, stacklevel=2)
+
+
+def _raised(request: Request, trials: Trials) -> dict[str, list[int]]:
+    """Candidates that raised errors that are not CubePy's, by these; the reference's is told with
+    what becomes of the search."""
+    found: dict[str, list[int]] = {}
+    for k in sorted(trials.foreign - {request.reference}):
+        found.setdefault(trials.details[k], []).append(k)
+    return found

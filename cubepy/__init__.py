@@ -13,6 +13,8 @@ A kernel is written once as a decorated Python function and runs at the speed of
 
 from typing import TYPE_CHECKING, Any
 
+from cubepy import started  # noqa: F401  # which reads the file of the program now
+
 if TYPE_CHECKING:
     from cubepy.api import *  # noqa: F403
     from cubepy.autotune.autotuned import autotuned as autotuned

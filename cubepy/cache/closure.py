@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import struct
 from collections.abc import Iterable
 from copy import copy
 from dataclasses import fields, is_dataclass
@@ -19,7 +18,6 @@ from enum import Enum
 from functools import partial
 from types import (
     BuiltinFunctionType,
-    CodeType,
     FunctionType,
     GenericAlias,
     MethodType,
@@ -47,12 +45,12 @@ from cubepy.cache.members import (
     names_of_class,
 )
 from cubepy.cache.names import Chain, Names, names_of
+from cubepy.cache.plain import code_text, dtype_text, plain_bytes, plain_tokens
 from cubepy.errors import Error
 from cubepy.frontend.signature import FunctionValue, PartialValue
 from cubepy.ir.types import DType
 from cubepy.lang.annotations import resolve_annotations
 from cubepy.lang.arrays import frozen, is_numpy
-from cubepy.lang.builtins import Position
 from cubepy.lang.function import (
     ABSENT,
     Attributes,
@@ -186,28 +184,10 @@ class _Walk:
 
     def _is_plain(self, value: Any) -> bool:
         """Numbers, texts and types of elements."""
-        cls = type(value)
-        if value is None or value is Ellipsis or cls in (bool, int, str):
-            self.put(cls.__name__, str(value))
-        elif cls is float:
-            self.put("float", struct.pack("<d", value))
-        elif cls is complex:
-            self.put("complex", struct.pack("<dd", value.real, value.imag))
-        elif cls is bytes:
-            self.put("bytes", value)
-        elif isinstance(value, DType):
-            self.put("dtype", value.name)
-        elif isinstance(value, Position):
-            self.put("position", value.name)
-        elif isinstance(value, np.generic) and cls.__module__ in ("numpy", "ml_dtypes"):
-            self.put("number", _dtype_text(value.dtype), value.tobytes())
-        elif isinstance(value, np.dtype):
-            self.put("numpy dtype", _dtype_text(value))
-        elif cls.__module__ == "torch" and cls.__name__ == "dtype":
-            self.put("torch", str(value))
-        else:
-            return False
-        return True
+        tokens = plain_tokens(value)
+        if tokens is not None:
+            self.put(*tokens)
+        return tokens is not None
 
     def _is_callable(self, value: Any) -> bool:
         if isinstance(value, CubeFunction):
@@ -238,7 +218,10 @@ class _Walk:
 
     def _is_container(self, value: Any) -> bool:
         cls = type(value)
-        if cls in (tuple, list):
+        data = plain_bytes(value) if cls in (tuple, list, dict) else None
+        if data is not None:
+            self.put("plain", data)
+        elif cls in (tuple, list):
             self._items(cls.__name__, value)
         elif cls is dict:
             self._items("dict", [item for pair in list(value.items()) for item in pair])
@@ -272,7 +255,7 @@ class _Walk:
     def _array(self, value: Any) -> None:
         if value.nbytes > MAX_ARRAY or value.dtype.hasobject:
             raise Unknown(f"an array of {value.nbytes} bytes")
-        self.put("array", _dtype_text(value.dtype), repr(value.shape), value.tobytes())
+        self.put("array", dtype_text(value.dtype), repr(value.shape), value.tobytes())
 
     def _of_library(self, value: Any) -> None:
         owner = getattr(value, "__self__", None)
@@ -462,14 +445,14 @@ class _Walk:
                 raise Unknown(f"{_shown(function)} may read state")
             self.put("library", function.__module__, name)
             if "<" in name:  # made by a function, or a lambda
-                self.put(_code_text(function.__code__))
+                self.put(code_text(function.__code__))
             return self._captured(function)
         source = read_source(function.__code__)
         names = names_of(source, function.__code__)
         if names.stateful:
             raise Unknown(f"`{name}` has `{names.stateful}`")
         self._attributes |= names.attributes
-        self.put("def", ast.dump(_undecorated(source.node)), _code_text(function.__code__))
+        self.put("def", ast.dump(_undecorated(source.node)), code_text(function.__code__))
         if self._has_places:
             self.put(source.file, str(source.node.lineno), str(source.column_offset))
         self._note(name, start)
@@ -529,11 +512,6 @@ def _is_librarys(value: Any) -> bool:
     return callable(value) and not isinstance(value, DType) and is_library(_module(value))
 
 
-def _dtype_text(dtype: Any) -> str:
-    """A NumPy dtype: those of other packages have no letters of their own."""
-    return repr((dtype.str, dtype.name, dtype.descr, repr(dtype)))
-
-
 def _module(value: Any) -> str:
     found = getattr(value, "__module__", None)
     return found if isinstance(found, str) else type(value).__module__
@@ -542,21 +520,6 @@ def _module(value: Any) -> str:
 def _is_slot(value: Any) -> bool:
     """Whether a value is a method of a type that is not written in Python."""
     return type(value).__name__ in ("method_descriptor", "wrapper_descriptor", "method-wrapper")
-
-
-def _code_text(code: CodeType) -> bytes:
-    """What code does, without where it stands."""
-    consts = [_code_text(c) if isinstance(c, CodeType) else _const_text(c) for c in code.co_consts]
-    names = repr((code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars))
-    counts = repr((code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount))
-    return b"\0".join([code.co_code, names.encode(), counts.encode(), *consts])
-
-
-def _const_text(value: Any) -> bytes:
-    """A constant of code; sets have no order of their own."""
-    if isinstance(value, frozenset):
-        return b"set" + b"\0".join(sorted(_const_text(v) for v in value))
-    return f"{type(value).__name__} {value!r}".encode(errors="surrogatepass")
 
 
 def _shown(value: Any) -> str:

@@ -9,7 +9,7 @@ from cubepy.frontend.checks import unchecked
 from cubepy.frontend.dispatch import intrinsic
 from cubepy.frontend.tensors import Place, line_place, load, load_line, locate, store, store_line
 from cubepy.frontend.tracer import Frame
-from cubepy.frontend.values import FlatRef, TensorRef, as_items, is_comptime
+from cubepy.frontend.values import FlatRef, TensorRef, as_integer, as_items, is_comptime
 from cubepy.frontend.wording import describe
 from cubepy.ir import ops
 from cubepy.ir.core import SHARED_ALIGNMENT, Region, Value
@@ -51,6 +51,7 @@ def _load(
 
 
 def _width(frame: Frame, line: Any) -> int:
+    line = as_integer(line)
     if not isinstance(line, int) or line < 1:
         raise frame.tracer.error(
             "E207",
@@ -107,7 +108,7 @@ def _misalignment(frame: Frame, x: Any, index: Any, line: int) -> Value:
 
 
 def _allocate(frame: Frame, shape: Any, dtype: Any, space: Space) -> TensorRef:
-    extents = as_items(shape)
+    extents = tuple(map(as_integer, as_items(shape)))
     wrong = [n for n in extents if is_comptime(n) and not (isinstance(n, int) and n >= 0)]
     if wrong:
         what, given = f"the shape of cp.{space.value}", describe(wrong[0])

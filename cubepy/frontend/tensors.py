@@ -7,7 +7,15 @@ from typing import Any
 
 from cubepy.frontend.checks import check_index, check_line, check_range, check_start
 from cubepy.frontend.tracer import Tracer
-from cubepy.frontend.values import FlatRef, Index, TensorRef, as_items, is_number, is_slice
+from cubepy.frontend.values import (
+    FlatRef,
+    Index,
+    TensorRef,
+    as_integer,
+    as_items,
+    is_number,
+    is_slice,
+)
 from cubepy.frontend.wording import describe, spell
 from cubepy.ir import ops
 from cubepy.ir.core import Attr, Value
@@ -198,7 +206,7 @@ def _bounds(
     tracer: Tracer, x: TensorRef, axis: int, item: slice[Any, Any, Any], scale: int
 ) -> tuple[Index, Index, int]:
     """Start and extent in elements, and the step of a slice; the end is cut at the extent."""
-    step = 1 if item.step is None else item.step
+    step = 1 if item.step is None else as_integer(item.step)
     if not isinstance(step, int) or step < 1 or (scale > 1 and step != 1):
         hint = "count backwards in the index, as in x[n - 1 - i]"
         raise tracer.error("E305", what="a positive comptime step (1 along lines)", hint=hint)

@@ -340,6 +340,14 @@ def as_record(value: Any) -> Record | None:
     return None
 
 
+def as_integer(x: Any) -> Any:
+    """An integer of NumPy as Python's; anything else as it is."""
+    if isinstance(x, (int, Value)):
+        return x
+    typed = typed_scalar(x)
+    return int(typed[1]) if typed is not None and typed[0].is_integer else x
+
+
 def typed_scalar(x: Any) -> tuple[DType, int | float | bool] | None:
     """A NumPy scalar as its type and a Python number."""
     dtype = find_dtype(getattr(x, "dtype", None)) if hasattr(x, "item") else None

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from enum import Enum
 from functools import cache
-from typing import Any, TypeAlias, TypeGuard, TypeVar, overload
+from operator import index as index_of
+from typing import Any, SupportsIndex, TypeAlias, TypeGuard, TypeVar, overload
 
 from cubepy.record import dataclass
 
@@ -178,6 +179,8 @@ class _LineMeta(type):
             return LineOf(item if isinstance(item, TypeVar) else find_dtype(item))
         element, width = item if _is_pair(item) else (item, None)
         dtype = find_dtype(element)
+        if not isinstance(width, int) and isinstance(width, SupportsIndex):
+            width = index_of(width)
         if dtype is None or not isinstance(width, int) or width < 1:
             raise TypeError(f"Line[dtype, width] needs a dtype and a positive width, not {item!r}")
         return make_line(dtype, width)

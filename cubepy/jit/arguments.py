@@ -161,7 +161,7 @@ class Matcher:
         if isinstance(value, Spec):
             return self._spec(name, value, annotation)
         if is_comptime_annotation(annotation):
-            return self._comptime(name, value, getattr(annotation, "of", None))
+            return self._comptime(name, value, annotation)
         wanted = tensor_annotation(annotation)
         memory = None if isinstance(value, type) else self._memory(name, value)
         if memory is not None and (isinstance(annotation, DType) or annotation in _NUMBERS):
@@ -275,8 +275,10 @@ class Matcher:
         )
         return StructArg(type(value), names, items)
 
-    def _comptime(self, name: str, value: Any, of: Any = None) -> ComptimeArg:
-        if not _is_of(value, of):
+    def _comptime(self, name: str, value: Any, annotation: Any = None) -> ComptimeArg:
+        of: Any = getattr(annotation, "of", None)
+        is_default = any(value is default for default in getattr(annotation, "default", ()))
+        if not is_default and not _is_of(value, of):
             raise fail(
                 "E402",
                 kernel=self.kernel,

@@ -38,7 +38,7 @@ from cubepy.jit.grid import (
 from cubepy.jit.launch import Prepared, Settings, over, prepare
 from cubepy.jit.method import MethodKernel
 from cubepy.jit.native import NativeLaunches, header_of
-from cubepy.lang.annotations import Comptime, Spec, resolve_annotations, spec
+from cubepy.lang.annotations import Comptime, ComptimeAnnotation, Spec, resolve_annotations, spec
 from cubepy.lang.function import CubeFunction
 from cubepy.lang.postponed import annotations_of
 from cubepy.lang.postponed import signature_of as read_signature
@@ -57,6 +57,7 @@ at_fork(_READING)
 MAX_LAUNCHERS = 4096
 """Launchers of a kernel that are kept."""
 _COMPTIME_OWNER = "a method of a comptime object"
+"""What tells the key of a kernel in `_configured` whose first parameter is such an object."""
 
 
 class CubeKernel(CubeFunction):
@@ -75,8 +76,10 @@ class CubeKernel(CubeFunction):
         settings: Settings | None = None,
         options: Options | None = None,
         family: CubeKernel | None = None,
+        has_comptime_owner: bool = False,
     ) -> None:
         super().__init__(function)
+        self._has_comptime_owner = has_comptime_owner
         self.settings = settings or Settings()
         self.options = options or Options()
         self.made: dict[Any, Specialisations] = {} if family is None else family.made
@@ -102,8 +105,20 @@ class CubeKernel(CubeFunction):
     def annotations(self) -> dict[str, Any]:
         """The parameters' annotations as objects."""
         if self._annotations is None:
-            self._annotations = resolve_annotations(self.function)
+            found = resolve_annotations(self.function)
+            if self._has_comptime_owner:
+                found = {self.parameters[0]: Comptime[Any]} | found
+            self._annotations = {n: self._with_default(n, a) for n, a in found.items()}
         return self._annotations
+
+    def _with_default(self, name: str, annotation: Any) -> Any:
+        """The annotation of a comptime parameter with its default."""
+        parameter = self.signature.parameters.get(name)
+        if parameter is None or parameter.default is Parameter.empty:
+            return annotation
+        if not isinstance(annotation, ComptimeAnnotation):
+            return annotation
+        return replace(annotation, default=(parameter.default,))
 
     @property
     def specialisations(self) -> Specialisations:
@@ -121,12 +136,20 @@ class CubeKernel(CubeFunction):
         return MethodKernel(self if is_struct(owner) else self._of_comptime_owner(), owner)
 
     def __reduce__(self) -> Any:
-        """By its name, as functions are; configured, by that of its function and by how."""
-        named: Any = sys.modules.get(self.function.__module__)
-        for name in self.function.__qualname__.split("."):
-            named = getattr(named, name, None)
-        if isinstance(named, CubeKernel) and named is not self and named.function is self.function:
-            return CubeKernel._with, (named, self.settings, self.options)
+        """By its name, as functions are; configured, by that of its function and by how; one that
+        is tuned or a method, by what it was made from."""
+        named = found_by_name(self.function)
+        if not isinstance(named, CubeKernel) and getattr(named, "__wrapped__", None) is self:
+            return getattr, (named, "__wrapped__")
+        kernel = named if isinstance(named, CubeKernel) else getattr(named, "__wrapped__", None)
+        if not isinstance(kernel, CubeKernel) or kernel.function is not self.function:
+            return self.function.__qualname__
+        if self._has_comptime_owner:
+            how = self.settings, self.options
+            is_named = how == (kernel.settings, kernel.options)
+            return CubeKernel._of_comptime_owner, (kernel if is_named else kernel._with(*how),)
+        if kernel is not self:
+            return CubeKernel._with, (kernel, self.settings, self.options)
         return self.function.__qualname__
 
     def __copy__(self) -> CubeKernel:
@@ -140,8 +163,7 @@ class CubeKernel(CubeFunction):
         key = (_COMPTIME_OWNER, self.settings, self.options)
         found = self._configured.get(key)
         if found is None:
-            found = CubeKernel(self.function, self.settings, self.options, self)
-            found._annotations = {self.parameters[0]: Comptime[Any]} | self.annotations
+            found = CubeKernel(self.function, self.settings, self.options, self, True)
             found = self._configured.setdefault(key, found)
         return found
 
@@ -280,6 +302,14 @@ class CubeKernel(CubeFunction):
 
     def __repr__(self) -> str:
         return f"<cube function {self.__qualname__}>"
+
+
+def found_by_name(function: Any) -> Any:
+    """What stands where a function says that it was defined; None where there is nothing."""
+    named: Any = sys.modules.get(function.__module__)
+    for name in function.__qualname__.split("."):
+        named = getattr(named, name, None)
+    return named
 
 
 def _keep(launchers: dict[Any, Launcher], numbers: Any, launcher: Launcher) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import field
 from functools import lru_cache
 from types import CodeType, MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar, get_origin
@@ -71,9 +72,11 @@ class _LinesMeta(_TensorMeta):
 
 @dataclass(frozen=True, slots=True)
 class ComptimeAnnotation:
-    """`Comptime[...]`: a hashable Python value that the kernel is specialised on."""
+    """`Comptime[...]`: a hashable Python value that the kernel is specialised on. `default`: that
+    of the parameter, in brackets, which is allowed whatever class is named."""
 
     of: Any = None
+    default: tuple[Any, ...] = field(default=(), compare=False)
 
     def __repr__(self) -> str:
         return "cp.Comptime" if self.of is None else f"cp.Comptime[{_shown(self.of)}]"

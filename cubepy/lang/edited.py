@@ -3,32 +3,48 @@
 That the text of now compiles to other code than the one that runs proves nothing: the same text
 gives other code where it is compiled in parts (a name that the module imports is called by other
 instructions), and where a tool rewrites it (pytest's `assert`). So a function is refused only if
-its very code comes from an older text, and not from that of now. Older texts are those of files
-whose functions became cube functions, or are called by them, and those of Python's bytecode on
-disk. Where neither holds the code, the file is trusted.
+its very code comes from an older text, and not from that of now. Older texts are
+
+- that of the program that runs, as it was when CubePy was imported;
+- those of files whose functions became cube functions, or which these name: functions, modules,
+  and what lies in classes, objects and short containers by their side;
+- that of Python's bytecode on disk.
+
+Where none holds the code, the file is trusted. So a new text runs where a file has no bytecode, is
+no program, and was edited before any cube function named something of it: a function that only
+calls of prebuilt kernels are given, or one that a kernel gets as an argument.
 """
 
 from __future__ import annotations
 
+import io
 import linecache
 import marshal
 import os
 import tokenize
 import warnings
-from collections.abc import Iterator
-from functools import lru_cache
+import weakref
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from functools import cache, lru_cache
 from importlib.util import MAGIC_NUMBER, cache_from_source
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from cubepy.lang.objects import is_fixed
+from cubepy import started
+from cubepy.lang.objects import is_fixed, is_installed
 from cubepy.lang.unfiled import codes_in, compiled
 
 _KEPT = 4
-"""How many texts of a file are kept."""
+"""How many texts of a file are kept, beside those of functions that live."""
+_SHORT = 64
+"""Items of a container that are looked through."""
 _Stamp = tuple[int, int, int]  # the time of its last edit, its size, its inode
 _texts: dict[str, list[tuple[_Stamp, list[str]]]] = {}
 """By file, its lines at the times when functions became cube functions, the newest last."""
+_by_code: dict[int, tuple[Any, list[str]]] = {}
+"""By the identity of code, the text of its file when its function became a cube function or was
+first named by one, with a weak reference that removes the entry when the code dies."""
 _older: dict[str, list[str]] = {}
 """By file, its lines when it was found to be no newer than its bytecode."""
 
@@ -37,9 +53,9 @@ def remember(function: Any) -> None:
     """Keep the text of a function's file, and of the files of what it calls, as they are now."""
     if type(function) is not FunctionType or is_fixed(_module(function)):
         return
-    _keep(function.__code__.co_filename)
+    _hold(function)
     for called in _called(function):
-        if _keep(called.__code__.co_filename):
+        if _hold(called):
             remember(called)
 
 
@@ -57,6 +73,8 @@ def edit_behind(code: CodeType, lines: list[str]) -> str | None:
     name = f"`{os.path.basename(file)}`"
     if stale and bytecode is not None and bytecode[0]:
         return f"Python runs bytecode of {name} before its last edit; touch it and import it again"
+    if file == started.FILE:
+        return f"{name} was edited after it began to run; run it again"
     return f"{name} was edited after Python imported it; import it again"
 
 
@@ -64,16 +82,54 @@ def _module(function: FunctionType) -> str:
     return str(function.__globals__.get("__name__"))
 
 
+def _hold(function: FunctionType) -> bool:
+    """Keep the text of a function's file as long as its code lives; whether one was not known."""
+    code = function.__code__
+    is_new, key = _keep(code.co_filename), id(code)
+    texts = _texts.get(code.co_filename)
+    if not texts or key in _by_code:
+        return is_new
+    _by_code[key] = weakref.ref(code, lambda _: _by_code.pop(key, None)), texts[-1][1]
+    return True
+
+
 def _called(function: FunctionType) -> Iterator[FunctionType]:
-    """Functions that a function names, by themselves or as those of a user's module. Types are
-    compared, as `isinstance` would load modules and objects that are lazy."""
+    """Functions of the user that a function names, by themselves or by what holds them. The files
+    of modules that it names are kept by the way."""
     names = {name for code in codes_in(function.__code__) for name in code.co_names}
     found = [function.__globals__.get(name) for name in names]
+    for cell in function.__closure__ or ():
+        with suppress(ValueError):  # not assigned yet
+            found.append(cell.cell_contents)
     for module in [m for m in found if type(m) is ModuleType and not is_fixed(m.__name__)]:
+        if isinstance(module.__dict__.get("__file__"), str) and not is_installed(module.__name__):
+            _keep(module.__file__ or "")
         found += [vars(module).get(name) for name in names]
     for value in found:
-        if type(value) is FunctionType and not is_fixed(_module(value)):
-            yield value
+        if value is None or type(value) is ModuleType:
+            continue
+        for each in _held(value, names):
+            if type(each) is FunctionType and not is_fixed(_module(each)):
+                yield each
+
+
+def _held(value: Any, names: set[str]) -> Iterable[Any]:
+    """What may be functions: a value, the items of a short container, and members of a user's class
+    or object. Types are compared, as `isinstance` would load modules and objects that are lazy."""
+    kind = type(value)
+    if kind is FunctionType:
+        return (value,)
+    if kind in (list, tuple, dict):
+        items = value.values() if kind is dict else value
+        return list(items) if len(value) <= _SHORT else ()
+    cls = value if issubclass(kind, type) else kind
+    if is_fixed(cls.__module__):
+        return ()
+    members = (m for n, m in list(vars(cls).items()) if n in names or n.startswith("__"))
+    return [getattr(m, "__func__", m) if type(m) in _METHODS else m for m in members]
+
+
+_METHODS = (staticmethod, classmethod)
 
 
 def _keep(file: str) -> bool:
@@ -99,8 +155,25 @@ def _keep(file: str) -> bool:
 def _was_read(code: CodeType, lines: list[str]) -> bool:
     """Whether the code comes from a text that was kept, of which the function has changed."""
     rows = _rows(lines, code)
-    olds = [old for _, old in _texts.get(code.co_filename, ()) if old is not lines]
+    olds = [old for _, old in _texts.get(code.co_filename, ())]
+    if id(code) in _by_code:
+        olds.append(_by_code[id(code)][1])
+    if code.co_filename == started.FILE:
+        olds.append(_of_program())
+    olds = [old for old in olds if old is not lines]
     return any(_rows(old, code) != rows and _gives(old, code) for old in olds)
+
+
+@cache
+def _of_program() -> list[str]:
+    """The lines of the program that runs, when CubePy was imported."""
+    opened = io.BytesIO(started.TEXT)
+    try:
+        encoding, _ = tokenize.detect_encoding(opened.readline)
+        text = started.TEXT.decode(encoding)
+    except (SyntaxError, ValueError, LookupError):
+        return []
+    return io.StringIO(text if text.endswith(("\n", "\r")) else f"{text}\n", None).readlines()
 
 
 def _rows(lines: list[str], code: CodeType) -> list[str]:

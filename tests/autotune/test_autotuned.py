@@ -221,6 +221,33 @@ def test_what_is_returned_is_compared_too(forks: bool, monkeypatch: pytest.Monke
         np.testing.assert_array_equal(kept, x * 2)
 
 
+@pytest.mark.parametrize("forks", (True, False))
+def test_errors_that_are_not_of_cubepy_are_told(forks: bool, monkeypatch: pytest.MonkeyPatch):
+    """Each with one candidate that raises it: it may be a mistake in the function. CubePy says by
+    its errors what a device cannot run, which is no news."""
+    if not forks:
+        monkeypatch.setattr(isolated, "can_fork", lambda kind: False)
+
+    @cp.autotuned(space={"way": ("right", "raise", "again", "compile", "other")})
+    def odd(x, out, *, config):
+        if config["way"] in ("raise", "again"):
+            raise RuntimeError("a mistake")
+        if config["way"] == "other":
+            raise KeyError("other")
+        scale.over(out)(x, out, "text" if config["way"] == "compile" else 1)
+
+    x, out = arrays()
+    with cp.tuning(**quick), warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        odd(x, out)
+    texts = sorted(str(w.message).partition(".odd with ")[2] for w in told)
+    assert texts == [
+        '{"way":"other"} fails and is never chosen: KeyError: \'other\'',
+        '{"way":"raise"} and 1 more fails and is never chosen: RuntimeError: a mistake',
+    ]
+    np.testing.assert_array_equal(out, x * 2)
+
+
 def test_candidates_that_fail_or_hang_leave_the_others():
     @cp.autotuned(space={"way": ("right", "raise", "compile", "hang")})
     def odd(x, out, *, config):
@@ -233,7 +260,8 @@ def test_candidates_that_fail_or_hang_leave_the_others():
         return scale.over(out)(x, out, 1)
 
     x, out = arrays()
-    with cp.tuning(level="quick", budget_s=90.0, limit_s=2.0):
+    tuning = cp.tuning(level="quick", budget_s=90.0, limit_s=2.0)
+    with tuning, pytest.warns(RuntimeWarning, match='"raise"} fails(.*)RuntimeError: no'):
         odd(x, out)
     np.testing.assert_array_equal(out, x * 2)
     assert list(measured(odd).values()) == ["ok", "failed", "failed", "late"]

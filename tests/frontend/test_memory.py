@@ -38,3 +38,29 @@ def test_a_large_fill_takes_a_few_operations(checked: bool):
     kernel = filled.configure(checked=checked)
     text = kernel[1, 4].inspect("i32[4]", "f32[4]", "f32", comptime={"n": 5000}, stage="ir")
     assert text.count("store") == 5
+
+
+@cp.cube
+def sized(x, out, n: cp.Comptime[int]):
+    local = cp.local((n, 2), cp.f32, fill=1)
+    shared = cp.shared(n, cp.f32)
+    shared[0] = 2
+    line = cp.load(x, 0, line=n)
+    out[0] = local[0, 0] + shared[0] + line.sum() + cp.Line[cp.f32, n](3).sum() + x[::n].size
+
+
+@pytest.mark.parametrize("kind", [int, np.int32, np.int64, np.uint8])
+def test_sizes_are_integers_of_numpy_too(kind: type):
+    x, out = np.ones(8, np.float32), np.zeros(1, np.float32)
+    sized[1, 1](x, out, kind(4))
+    assert out[0] == 1 + 2 + 4 + 12 + 2
+
+
+@pytest.mark.parametrize("size", [np.float32(4), 4.0, np.int32(-1)])
+def test_sizes_that_are_no_integers_are_refused(size):
+    @cp.cube
+    def wrong(x, n: cp.Comptime):
+        x[0] = cp.local(n, cp.f32, fill=1)[0]
+
+    with pytest.raises(cp.CompileError, match="E207(.*)expects integers from 0 on"):
+        wrong[1, 1](np.zeros(1), size)

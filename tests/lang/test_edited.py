@@ -281,3 +281,78 @@ def test_files_that_are_not_bytecode(head: bytes, folder: Any):
     cached.write_bytes(head + b"?")
     os.utime(cached, (SECOND - 10, SECOND - 10))
     assert result(module.k) == 4
+
+
+PROGRAM = """
+import numpy as np, cubepy as cp, pathlib
+
+def h(v):
+    return v + 2
+
+def same(v):
+    return v
+
+def make():
+    @cp.cube
+    def k(x, out):
+        out[0] = x[0] + 2
+    return k
+
+file = pathlib.Path(__file__)
+file.write_text(file.read_text().replace("return v + 2", "return v + 3").replace("] + 2", "] + 3"))
+x, out = np.ones(4), np.zeros(1)
+print(cp.kernels.map(same, x)[0])
+for run in (lambda: cp.kernels.map(h, x), lambda: make()[1, 1](x, out)):
+    try:
+        print(run(), out)
+    except cp.CompileError as error:
+        print("edited" if "program.py` was edited after it began to run" in str(error) else error)
+"""
+
+
+def test_a_program_that_is_edited_while_it_runs(tmp_path: Path):
+    """Python keeps no bytecode of it, and its functions are read when they are used."""
+    (tmp_path / "program.py").write_text(PROGRAM)
+    run = [sys.executable, str(tmp_path / "program.py")]
+    done = subprocess.run(run, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["1.0", "edited", "edited"]
+
+
+def test_a_kernel_that_lives_longer_than_many_edits(folder: Any, monkeypatch: Any):
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    folder.write("kernels", KERNELS)
+    module = folder.load("kernels")
+    old, other = module.k, module.other
+    for number in range(8):
+        text = KERNELS.replace("+ 1", f"+ {number + 4}")
+        file = folder.write("kernels", text + f"# {number}\n")
+        importlib.reload(module)
+    refuses(old, file)
+    assert result(other) == 2 and result(module.k) == 14
+
+
+@pytest.mark.parametrize(
+    ("way", "call"),
+    [
+        ("import @@helpers as m", "m.TABLE['a'](v)"),
+        ("from @@helpers import TABLE", "TABLE['a'](v)"),
+        ("from @@helpers import C", "C.static(v)"),
+        ("from @@helpers import C\nc = C()", "c.method(v)"),
+        ("import @@helpers as m", "m.C.static(v)"),
+        ("from @@helpers import h\ndef g(v): return h(v)", "g(v)"),
+    ],
+)
+def test_a_helper_that_something_holds(way: str, call: str, folder: Any, monkeypatch: Any):
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    text = (
+        "def h(v):\n    return v + 2\nTABLE = {'a': h}\nclass C:\n    @staticmethod\n"
+        "    def static(v):\n        return v + 2\n    def method(self, v):\n        return v + 2\n"
+    )
+    file = folder.write("helpers", text)
+    head = f"import cubepy as cp\n{way}\n@cp.cube\ndef k(x, out):\n    v = x[0]\n"
+    folder.write("kernels", f"{head}    out[0] = {call}\n")
+    module = folder.load("kernels")
+    folder.write("helpers", text.replace("+ 2", "+ 7"))
+    refuses(module.k, file)
+    folder.load("helpers")
+    assert result(folder.load("kernels").k) == 8

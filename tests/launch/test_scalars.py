@@ -223,3 +223,26 @@ def test_tuples():
     out = np.zeros(3, np.float64)
     kernel[1, 1]((np.full(1, 4.0), (5, np.float32(6))), out)
     assert_same(out, np.array([4.0, 5.0, 6.0]))
+
+
+@cp.cube
+def defaults(
+    x,
+    n: cp.Comptime[int] = None,  # pyright: ignore[reportArgumentType]
+    flag: cp.Comptime[bool] = 0,  # pyright: ignore[reportArgumentType]
+):
+    x[0] = -1 if n is None else n
+    x[1] = 1 if flag else 0
+
+
+def test_a_default_is_allowed_whatever_its_annotation_says():
+    """As `None` is by many, for what is not given; any other value is checked."""
+    x = np.zeros(2, np.int32)
+    for given, expected in (((), (-1, 0)), ((None, 0), (-1, 0)), ((3, True), (3, 1))):
+        for _ in range(3):
+            defaults[1, 1](x, *given)
+            assert tuple(x) == expected
+    assert defaults.annotations["n"] == cp.Comptime[int]
+    for wrong in ((1.5,), (1, None), (1, 1)):
+        with pytest.raises(cp.LaunchError, match="E402"):
+            defaults[1, 1](x, *wrong)

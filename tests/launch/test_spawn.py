@@ -86,3 +86,57 @@ def test_kernels_are_pickled_by_name_and_never_copied():
 
     with pytest.raises((pickle.PicklingError, AttributeError), match=r"<locals>\.local"):
         pickle.dumps(local)
+
+
+class Scaling:
+    """No data class: kernels are specialised on it."""
+
+    def __init__(self, factor: int) -> None:
+        self.factor = factor
+
+    @cp.cube
+    def scale(self, x: Any):
+        i = cp.ABSOLUTE_POS
+        if i < x.size:
+            x[i] = x[i] * self.factor
+
+
+def test_methods_are_pickled_with_their_objects():
+    kernel = Scaling(3).scale
+    for protocol in (2, 5):
+        for each in (kernel, kernel.configure(checked=True)):
+            found = pickle.loads(pickle.dumps(each, protocol))
+            assert found.function is each.function and found.owner.factor == 3
+            for launch in (found[1, 4], pickle.loads(pickle.dumps(found[1, 4], protocol))):
+                x = np.ones(4, np.float32)
+                launch(x)
+                assert (x == 3).all()
+    x = np.ones(4, np.float32)
+    copy.deepcopy(kernel)[1, 4](x)
+    assert (x == 3).all()
+
+
+@cp.autotuned(space={"n": (1, 2)})
+@cp.cube
+def tuned_kernel(x: Any, n: cp.Comptime[int]):
+    x[0] = 1
+
+
+@cp.autotuned(space={"n": (1, 2)})
+def tuned_function(x: Any, *, config: Any) -> None:
+    doubled.over(x)(x, x)
+
+
+def test_tuned_functions_are_pickled_by_name_and_never_copied():
+    for tuned in (tuned_kernel, tuned_function, tuned_kernel.kernel):
+        assert pickle.loads(pickle.dumps(tuned)) is tuned
+        assert copy.deepcopy([tuned])[0] is copy.copy(tuned) is tuned
+    configured = tuned_kernel.configure(checked=True)
+    found = pickle.loads(pickle.dumps(configured))
+    assert found.kernel is configured.kernel and found.configs == configured.configs
+
+    @cp.autotuned(space={"n": (1, 2)})
+    def local(x: Any, *, config: Any) -> None: ...
+
+    with pytest.raises((pickle.PicklingError, AttributeError), match=r"<locals>\.local"):
+        pickle.dumps(local)
