@@ -18,7 +18,7 @@ from cubepy.frontend.dispatch import Flow, evaluate, execute_block, statement
 from cubepy.frontend.expressions import condition, local_function, reveal, short_circuit
 from cubepy.frontend.naming import note_name
 from cubepy.frontend.patterns import Captured, pattern_test
-from cubepy.frontend.syntax import walk
+from cubepy.frontend.syntax import breaks, returns, walk
 from cubepy.frontend.tracer import Frame, LoopContext, bind, leave_loop, store_back
 from cubepy.frontend.unpacking import items_of, paired
 from cubepy.frontend.values import (
@@ -238,7 +238,7 @@ def _while(frame: Frame, node: ast.While) -> Flow:
     known = _comptime_test(frame, node)
     if known is False:
         return execute_block(frame, node.orelse)
-    if known and not _breaks(node.body) and not _returns(node.body):
+    if known and not breaks(node.body) and not returns(node.body):
         frame.tracer.b.span = frame.span(node.test)
         raise frame.tracer.error("E117")
 
@@ -261,7 +261,7 @@ def _while(frame: Frame, node: ast.While) -> Flow:
     if known:  # nothing but a `break` ends it
         _keep_where_broken(frame, context)
     flow = _after_loop(frame, node, context)
-    return flow if known is None or _breaks(node.body) else Flow.DEAD
+    return flow if known is None or breaks(node.body) else Flow.DEAD
 
 
 def _comptime_test(frame: Frame, node: ast.While) -> bool | None:
@@ -274,26 +274,6 @@ def _comptime_test(frame: Frame, node: ast.While) -> bool | None:
     frame.depth -= 1
     frame.env = before
     return bool(holds) if is_comptime(holds) else None
-
-
-def _breaks(body: list[ast.stmt]) -> bool:
-    """Whether a `break` in `body` leaves the loop of this body."""
-    for node in body:
-        if isinstance(node, ast.Break):
-            return True
-        if isinstance(node, ast.For | ast.While):
-            if _breaks(node.orelse):
-                return True
-        elif not isinstance(node, ast.FunctionDef) and any(
-            _breaks(block) for block in _blocks(node)
-        ):
-            return True
-    return False
-
-
-def _blocks(node: ast.stmt) -> list[list[ast.stmt]]:
-    blocks = [getattr(node, "body", []), getattr(node, "orelse", [])]
-    return blocks + [case.body for case in getattr(node, "cases", [])]
 
 
 def _leave_unless(frame: Frame, condition: Value) -> None:
@@ -312,7 +292,7 @@ def _loop_body(
     tracer = frame.tracer
     frame.forced |= names_assigned_in(node.body) & frame.assigned.exclusive
     context = _open_loop(frame, node, LoopContext(True, frame.depth + 1, frame.key(node)))
-    if node.orelse and _breaks(node.body):
+    if node.orelse and breaks(node.body):
         context.else_flag = tracer.flag("broke")
         _keep_names(frame, node)
     before = frame.env
@@ -359,7 +339,7 @@ def _open_loop(frame: Frame, node: ast.For | ast.While, context: LoopContext) ->
 def _after_loop(frame: Frame, node: ast.For | ast.While, context: LoopContext) -> Flow:
     """Leave outer loops where the body returned from an inlined function; run the `else`."""
     tracer = frame.tracer
-    if frame.return_flag is not None and _returns(node.body):
+    if frame.return_flag is not None and returns(node.body):
         _leave_unless(frame, tracer.b.emit(ops.NOT, tracer.read(frame.return_flag)))
     if context.else_flag is None:
         return execute_block(frame, node.orelse)
@@ -377,10 +357,6 @@ def _after_loop(frame: Frame, node: ast.For | ast.While, context: LoopContext) -
         names_assigned_in(node.orelse),
         frame.span(node),
     )
-
-
-def _returns(body: list[ast.stmt]) -> bool:
-    return any(isinstance(n, ast.Return) for s in body for n in walk(s))
 
 
 def _unrolled_for(frame: Frame, node: ast.For, items: Iterable[Any]) -> Flow:
