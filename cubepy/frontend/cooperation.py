@@ -108,13 +108,16 @@ def _of_condition(row: OpDef) -> Handler:
     return handler
 
 
-def _of_lane(row: OpDef, is_lane: bool) -> Handler:
+def _of_lane(row: OpDef, lane_text: str = "{}") -> Handler:
+    """`lane_text`: names a lane that no unit finds; empty where some units may find none."""
+
     def handler(frame: Frame, value: Any, lane: Any) -> Value:
         tracer = frame.tracer
         position = tracer.index(lane, "a lane")
         width = tracer.plane_dim
-        if isinstance(position, int) and (position < 0 or (is_lane and position >= width)):
-            raise tracer.error("E306", lane=position, width=width, kernel=frame.source.name)
+        if isinstance(position, int) and (position < 0 or (lane_text and position >= width)):
+            text = lane_text.format(position) or position
+            raise tracer.error("E306", lane=text, width=width, kernel=frame.source.name)
         return tracer.b.emit(row, tracer.value(value), tracer.index_value(position))
 
     return handler
@@ -133,14 +136,14 @@ for _row in (
     intrinsic(lang.BUILTINS[_row.name])(_of_number(_row))
 for _row in (ops.PLANE_ALL, ops.PLANE_ANY, ops.PLANE_BALLOT):
     intrinsic(lang.BUILTINS[_row.name])(_of_condition(_row))
-for _row in (
-    ops.PLANE_SHUFFLE,
-    ops.PLANE_SHUFFLE_XOR,
-    ops.PLANE_SHUFFLE_UP,
-    ops.PLANE_SHUFFLE_DOWN,
+for _row, _text in (
+    (ops.PLANE_SHUFFLE, "{}"),
+    (ops.PLANE_SHUFFLE_XOR, "own ^ {}"),
+    (ops.PLANE_SHUFFLE_UP, ""),
+    (ops.PLANE_SHUFFLE_DOWN, ""),
 ):
-    intrinsic(lang.BUILTINS[_row.name])(_of_lane(_row, _row is ops.PLANE_SHUFFLE))
-intrinsic(lang.plane_broadcast)(_of_lane(ops.PLANE_SHUFFLE, True))
+    intrinsic(lang.BUILTINS[_row.name])(_of_lane(_row, _text))
+intrinsic(lang.plane_broadcast)(_of_lane(ops.PLANE_SHUFFLE))
 
 
 @intrinsic(lang.plane_elect)

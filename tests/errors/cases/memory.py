@@ -213,6 +213,18 @@ def lane_outside_the_plane():
 
 
 @case
+def sum_of_a_warp_in_a_plane_of_one():
+    @cp.cube
+    def kernel(x):
+        v = x[cp.UNIT_POS]
+        for mask in (16, 8, 4, 2, 1):
+            v += cp.plane_shuffle_xor(v, mask)  # here
+        x[0] = v
+
+    kernel[1, 32](floats())
+
+
+@case
 def atomic_on_a_value():
     @cp.cube
     def kernel(x):
