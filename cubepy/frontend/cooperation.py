@@ -136,13 +136,13 @@ for _row in (
     intrinsic(lang.BUILTINS[_row.name])(_of_number(_row))
 for _row in (ops.PLANE_ALL, ops.PLANE_ANY, ops.PLANE_BALLOT):
     intrinsic(lang.BUILTINS[_row.name])(_of_condition(_row))
-for _row, _text in (
+for _row, _lane in (
     (ops.PLANE_SHUFFLE, "{}"),
     (ops.PLANE_SHUFFLE_XOR, "own ^ {}"),
     (ops.PLANE_SHUFFLE_UP, ""),
     (ops.PLANE_SHUFFLE_DOWN, ""),
 ):
-    intrinsic(lang.BUILTINS[_row.name])(_of_lane(_row, _text))
+    intrinsic(lang.BUILTINS[_row.name])(_of_lane(_row, _lane))
 intrinsic(lang.plane_broadcast)(_of_lane(ops.PLANE_SHUFFLE))
 
 

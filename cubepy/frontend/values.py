@@ -241,8 +241,11 @@ def memory_of(bound: Any) -> Iterator[Value]:
         case RecordSlot(items=items) | Record(values=items):
             for item in items.values():
                 yield from memory_of(item)
-        case TupleSlot(items=items) | (tuple() | list() as items):
-            for item in items:
+        case TupleSlot(items=parts):
+            for item in parts:
+                yield from memory_of(item)
+        case _ if is_sequence(bound):
+            for item in bound:
                 yield from memory_of(item)
         case _:
             pass

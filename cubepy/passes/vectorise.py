@@ -10,7 +10,7 @@ from dataclasses import field
 
 from cubepy.ir import ops
 from cubepy.ir.core import Kernel, Op, Region
-from cubepy.ir.types import Line
+from cubepy.ir.types import Line, element_of
 from cubepy.passes.construct_ssa import construct_ssa
 from cubepy.passes.cse import cse
 from cubepy.passes.dce import dce
@@ -30,6 +30,10 @@ LINES_OF_A_PLANE = 4
 """Registers that the lanes of a plane may take, of four bytes each."""
 GATHER = 3
 """Operations that a gather takes as long as."""
+ROWS = 48
+"""Operations on integers, over the number of lanes, that a gather down rows takes as long as: a
+unit that runs along its row has it in close caches, and needs no index for each lane. Loops on
+floats are not looked at, whose sums in scalars wait for each other."""
 LEFT_TO_LLVM = (
     "units are left to LLVM's loop vectoriser: they have no loop of their own, no planes, and "
     "share no tiles"
@@ -77,7 +81,7 @@ def vectorise(kernel: Kernel, line_bytes: int, choice: Choice, registers: int = 
         return Vectorised(kernel, 1, [Remark(text)])
     found = _refusal_of_shapes(kernel, shapes)
     if found is None and choice == "auto":
-        found = _loop_of_gathers(kernel, shapes)
+        found = _loop_of_gathers(kernel, shapes) or _loop_along_rows(kernel, shapes, lanes)
     if found is not None:
         return Vectorised(kernel, 1, [found])
     made = dce(cse(construct_ssa(LaneWriter(kernel, lanes, shapes).kernel())))
@@ -155,6 +159,22 @@ def _loop_of_gathers(kernel: Kernel, shapes: Shapes) -> Remark | None:
         work = sum(o.row in LANEWISE and o.row is not ops.CAST for o in body)
         if GATHER * gathers > work:
             return Remark("units stay scalar: this loop mostly gathers", op.span)
+    return None
+
+
+def _loop_along_rows(kernel: Kernel, shapes: Shapes, lanes: int) -> Remark | None:
+    """A loop on integers that mostly reads one row in each lane."""
+    for op in kernel.body.walk():
+        if op.row not in LOOPS or any(o.row in LOOPS for o in op.regions[0].walk()):
+            continue
+        body = [o for o in op.regions[0].walk() if not all(map(shapes.is_alike, o.results))]
+        work = [o for o in body if o.row in LANEWISE and o.row is not ops.CAST]
+        if any(element_of(o.result.type).is_float for o in work):
+            continue
+        strides = [shapes.stride(o.operands[1]) for o in body if o.row is ops.LOAD]
+        rows = sum(isinstance(stride, tuple) for stride in strides)
+        if rows and rows * ROWS // lanes + strides.count(None) > len(work):
+            return Remark("units stay scalar: this loop mostly reads rows of integers", op.span)
     return None
 
 

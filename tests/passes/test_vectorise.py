@@ -421,3 +421,47 @@ def test_auto_takes_loops_of_units_alone() -> None:
     assert "mostly gathers" in remarks(follows)
     assert "lines of 8" in remarks(plain, vectorise=True)
     assert "vectorise=False asks" in remarks(nested, vectorise=False)
+
+
+def test_units_that_read_rows_of_integers_stay_scalar():
+    """Where they do little with each; long work, tables and floats become lanes."""
+
+    @cp.cube
+    def hashed(x, out: cp.Tensor[cp.u64]):
+        i = cp.ABSOLUTE_POS
+        if i < out.size:
+            h = cp.u64(7)
+            for k in range(x.shape[1]):
+                h = (h ^ x[i, k]) * 31
+            out[i] = h
+
+    @cp.cube
+    def worked(x, out: cp.Tensor[cp.u64]):
+        i = cp.ABSOLUTE_POS
+        if i < out.size:
+            h = cp.u64(7)
+            for k in range(x.shape[1]):
+                for shift in cp.unroll((3, 5, 7, 11, 13, 17, 19)):
+                    h = (h ^ x[i, k]) * 31 + (h >> shift)
+            out[i] = h
+
+    @cp.cube
+    def added(x, out: cp.Tensor[cp.f32]):
+        i = cp.ABSOLUTE_POS
+        if i < out.size:
+            total = cp.f32(0)
+            for k in range(x.shape[1]):
+                total += x[i, k]
+            out[i] = total
+
+    def remarks(kernel: Any, x: str, out: str) -> str:
+        return kernel[4, 64].inspect(x, out, target="cpu:x86-64-v4", stage="remarks")
+
+    assert "rows of integers" in remarks(hashed, "u8[64,40]", "u64[64]")
+    assert "lines of 8" in remarks(worked, "u8[64,40]", "u64[64]")
+    assert "lines of 16" in remarks(added, "f32[64,40]", "f32[64]")
+    x, found = np.random.default_rng(5).integers(0, 256, (77, 40)).astype(np.uint8), []
+    for vectorise in ("auto", True, False):
+        found.append(np.zeros(77, np.uint64))
+        hashed.configure(vectorise=vectorise).over(77)(x, found[-1])
+    assert np.array_equal(found[0], found[1]) and np.array_equal(found[0], found[2])

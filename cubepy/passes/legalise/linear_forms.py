@@ -35,9 +35,9 @@ class LinearForm:
 
     def plus(self, other: LinearForm) -> LinearForm:
         """The sum of both."""
-        both = self.factors | {
-            value: self.factors.get(value, 0) + factor for value, factor in other.factors.items()
-        }
+        both = dict(self.factors)
+        for value, factor in other.factors.items():
+            both[value] = both.get(value, 0) + factor
         return _form(self.bits, self.number + other.number, both)
 
     def cut(self, bits: int) -> LinearForm:
@@ -147,7 +147,8 @@ class LinearForms:
                 return a.times(1 << b.number)
             case ((ops.CAST | ops.BITCAST), [a]) if a.bits >= bits:
                 return a.cut(bits)
-        return None
+            case _:
+                return None
 
 
 def is_integer(value: Value) -> bool:
