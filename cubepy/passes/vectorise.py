@@ -171,7 +171,8 @@ def _loop_along_rows(kernel: Kernel, shapes: Shapes, lanes: int) -> Remark | Non
         work = [o for o in body if o.row in LANEWISE and o.row is not ops.CAST]
         if any(element_of(o.result.type).is_float for o in work):
             continue
-        strides = [shapes.stride(o.operands[1]) for o in body if o.row is ops.LOAD]
+        places = {o.operands[:2] for o in body if o.row is ops.LOAD}
+        strides = [shapes.stride(place) for _, place in places]
         rows = sum(isinstance(stride, tuple) for stride in strides)
         if rows and rows * ROWS // lanes + strides.count(None) > len(work):
             return Remark("units stay scalar: this loop mostly reads rows of integers", op.span)
