@@ -81,7 +81,7 @@ def vectorise(kernel: Kernel, line_bytes: int, choice: Choice, registers: int = 
         return Vectorised(kernel, 1, [Remark(text)])
     found = _refusal_of_shapes(kernel, shapes)
     if found is None and choice == "auto":
-        found = _loop_of_gathers(kernel, shapes) or _loop_along_rows(kernel, shapes, lanes)
+        found = _loop_of_gathers(kernel, shapes, lanes) or _loop_along_rows(kernel, shapes, lanes)
     if found is not None:
         return Vectorised(kernel, 1, [found])
     made = dce(cse(construct_ssa(LaneWriter(kernel, lanes, shapes).kernel())))
@@ -148,7 +148,7 @@ def _has_own_loop(kernel: Kernel) -> bool:
     return any(op.row in LOOPS and not _waits(op) for op in interleave_units(kernel).body.walk())
 
 
-def _loop_of_gathers(kernel: Kernel, shapes: Shapes) -> Remark | None:
+def _loop_of_gathers(kernel: Kernel, shapes: Shapes, lanes: int) -> Remark | None:
     """A loop that lanes leave one by one and that mostly gathers: scalar loads are as fast, and no
     lane waits for another."""
     for op in kernel.body.walk():
@@ -156,8 +156,8 @@ def _loop_of_gathers(kernel: Kernel, shapes: Shapes) -> Remark | None:
             continue
         body = list(op.regions[0].walk())
         gathers = sum(o.row in (ops.LOAD, ops.STORE) and _access(o, shapes) != "" for o in body)
-        work = sum(o.row in LANEWISE and o.row is not ops.CAST for o in body)
-        if GATHER * gathers > work:
+        work = [o for o in body if o.row in LANEWISE and o.row is not ops.CAST]
+        if gathers * (GATHER if _on_floats(work) else max(GATHER, ROWS // lanes)) > len(work):
             return Remark("units stay scalar: this loop mostly gathers", op.span)
     return None
 
@@ -169,7 +169,7 @@ def _loop_along_rows(kernel: Kernel, shapes: Shapes, lanes: int) -> Remark | Non
             continue
         body = [o for o in op.regions[0].walk() if not all(map(shapes.is_alike, o.results))]
         work = [o for o in body if o.row in LANEWISE and o.row is not ops.CAST]
-        if any(element_of(o.result.type).is_float for o in work):
+        if _on_floats(work):
             continue
         places = {o.operands[:2] for o in body if o.row is ops.LOAD}
         strides = [shapes.stride(place) for _, place in places]
@@ -177,6 +177,10 @@ def _loop_along_rows(kernel: Kernel, shapes: Shapes, lanes: int) -> Remark | Non
         if rows and rows * ROWS // lanes + strides.count(None) > len(work):
             return Remark("units stay scalar: this loop mostly reads rows of integers", op.span)
     return None
+
+
+def _on_floats(work: list[Op]) -> bool:
+    return any(element_of(o.result.type).is_float for o in work)
 
 
 def _waits(op: Op) -> bool:

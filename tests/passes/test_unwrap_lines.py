@@ -56,7 +56,7 @@ def bits(x: cp.Lines[cp.f32], out: cp.Lines[cp.f32]):
 def exchanged(x: cp.Lines[cp.f32], out: cp.Lines[cp.f32]):
     t = cp.UNIT_POS
     tile = cp.shared(8, cp.Line[cp.f32, x.line_size])
-    tile[t] = x[t] + cp.plane_shuffle_xor(x[t], 1)
+    tile[t] = x[t] + cp.plane_shuffle_xor(x[t], 1 % cp.PLANE_DIM)
     cp.sync_cube()
     out[t] = tile[7 - t] * cp.plane_sum(tile[t])
 
