@@ -461,7 +461,7 @@ def test_units_that_read_rows_of_integers_stay_scalar():
     assert "lines of 8" in remarks(worked, "u8[64,40]", "u64[64]")
     assert "lines of 16" in remarks(added, "f32[64,40]", "f32[64]")
     x, found = np.random.default_rng(5).integers(0, 256, (77, 40)).astype(np.uint8), []
-    for vectorise in ("auto", True, False):
+    for choice in ("auto", True, False):
         found.append(np.zeros(77, np.uint64))
-        hashed.configure(vectorise=vectorise).over(77)(x, found[-1])
+        hashed.configure(vectorise=choice).over(77)(x, found[-1])
     assert np.array_equal(found[0], found[1]) and np.array_equal(found[0], found[2])
