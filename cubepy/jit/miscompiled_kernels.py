@@ -59,6 +59,19 @@ def narrowed_negation(x: Any, y: Any, out: Any):
     out[i] = i32(i16(x[i] - (x[i] + y[i]))) + i32(i16(~i32(y[i]) + 1))
 
 
+@cube
+def guarded_steps(x: Any, y: Any, out: Any):
+    """NVVM of CUDA 13.0 to 13.5 takes a negative y for a large one where it splits the loop."""
+    i = UNIT_POS
+    found, limit = x[i], i32(y[i])
+    if found != 5:
+        for k in range(i & 7):
+            if k <= limit:
+                continue
+            found = found % 7 * 3 + i32(k)
+    out[i] = found
+
+
 def _negated(x: Any) -> Any:
     return (0 - x.astype(np.int64)).astype(np.int32)
 
@@ -81,11 +94,20 @@ def _negated_short(x: Any, y: Any) -> Any:
     return (0 - y.astype(np.int32)).astype(np.int16).astype(np.int32)
 
 
+def _guarded_steps(x: Any, y: Any) -> Any:
+    found = x.astype(np.int64)
+    for k in range(7):
+        takes = (k < np.arange(len(x)) % 8) & (k > y) & (x != 5)
+        found = np.where(takes, found % 7 * 3 + k, found)
+    return found.astype(np.int32)
+
+
 CASES: dict[str, tuple[CubeKernel, Expected]] = {
     "three-way minimum": (three_way_minimum, _three_way_minimum),
     "three-way maximum of 16 bits": (three_way_maximum_of_shorts, _three_way_maximum),
     "minimum by comparison": (chosen_by_comparison, _chosen),
     "negation of 16 bits": (negated_short, _negated_short),
     "difference of 16 bits": (difference_of_shorts, _negated_short),
+    "guard in a loop": (guarded_steps, _guarded_steps),
     "negation cut to 16 bits": (narrowed_negation, lambda x, y: 2 * _negated_short(x, y)),
 }

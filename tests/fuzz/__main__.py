@@ -2,9 +2,10 @@
 [--device cuda:0]`.
 
 Kernels of all families (`--family` for one) run in child processes, LLVM and the interpreter
-against each other and against a model, or the named device. A mismatch, an error and a crash of a
-child are finds; each is printed once with its family and seed, and the soak goes on. With
-`--seed` only one kernel is run, in this process.
+against each other and against a model, or the named device; `--family flow --device ptx` runs what
+NVVM makes of CUDA C, without a GPU. A mismatch, an error and a crash of a child are finds; each is
+printed once with its family and seed, and the soak goes on. With `--seed` only one kernel is run,
+in this process.
 """
 
 from __future__ import annotations

@@ -86,9 +86,9 @@ def _typed(seeds: Sequence[int], device: str | None) -> Ran:
 
 
 def _flow(seeds: Sequence[int], device: str | None) -> Ran:
-    """Python itself against the interpreter and LLVM, or against a device."""
+    """Python itself against the interpreter and LLVM, or against a device or PTX."""
     if device is not None:
-        has_f64 = differential.has_f64(cp.device(device).target)
+        has_f64 = device == flow.PTX or differential.has_f64(cp.device(device).target)
         return Ran(sum(flow.check_device(seed, device, has_f64) for seed in seeds))
     for seed in seeds:
         flow.check(seed, ("interpreter", *flow.WAYS))

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 import cubepy as cp
+from tests.compilers.ptx import launching
+from tests.compilers.ptx.machine import Unknown
 from tests.fuzz.chooser import Seeded
 from tests.fuzz.flow import model
 from tests.fuzz.flow.expressions import TYPES
@@ -26,6 +28,8 @@ WAYS: dict[str, dict[str, Any]] = {
     CHECKED: {"checked": True},
 }
 """Ways to run a kernel on this machine's CPU; other words are devices."""
+PTX = "ptx"
+"""What NVVM makes of CUDA C, run by an interpreter."""
 Results = list[tuple[Number, ...]]
 """What a program returns, for each unit."""
 
@@ -103,8 +107,12 @@ def load(text: str) -> Any:
 def run(flow: Flow, arrays: dict[str, np.ndarray], way: str) -> Results:
     """What the program returns on a device."""
     outputs = [np.full(UNITS, 77, NUMPY[t]) for t in flow.results]
-    kernel = load(source(flow)).configure(contract=False, **WAYS.get(way, {"device": way}))
-    kernel[1, UNITS](*(array.copy() for array in arrays.values()), *outputs)
+    kernel, given = load(source(flow)).configure(contract=False), list(arrays.values())
+    if way == PTX:
+        launching.launch(kernel, UNITS, [*(array.copy() for array in given), *outputs])
+    else:
+        kernel = kernel.configure(**WAYS.get(way, {"device": way}))
+        kernel[1, UNITS](*(array.copy() for array in given), *outputs)
     return list(zip(*(array.tolist() for array in outputs), strict=True))
 
 
@@ -128,6 +136,6 @@ def check_device(seed: int, device: str, has_f64: bool) -> bool:
     """`check` on one device, of the types that it has; False if it cannot run the kernel."""
     try:
         check(seed, (device,), has_f64)
-    except cp.UnsupportedError:
+    except (cp.UnsupportedError, Unknown):
         return False
     return True

@@ -1,0 +1,31 @@
+"""Launches of kernels by the interpreter of PTX."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cubepy.compilers.cuda import toolchain
+from tests.compilers.ptx.machine import Machine
+from tests.optional import leave_out, require_package
+
+TARGET = "cuda:sm_90a"
+
+
+def require() -> None:
+    """Skip the test where NVRTC is absent."""
+    require_package("cuda.bindings")
+    if not toolchain.version():
+        leave_out("nvidia-cuda-nvrtc")
+
+
+def compiled(kernel: Any, units: int, arrays: list[np.ndarray]) -> Machine:
+    """What NVVM makes of one cube; `Unknown` for an instruction that the machine lacks."""
+    return Machine(kernel[1, units].inspect(*arrays, target=TARGET, stage="ptx"))
+
+
+def launch(kernel: Any, units: int, arrays: list[np.ndarray]) -> None:
+    """Run one cube on arrays, which are all parameters of the kernel."""
+    machine = compiled(kernel, units, arrays)
+    machine.launch([array.ctypes.data for array in arrays], (1, 1, 1), (units, 1, 1))

@@ -1,0 +1,182 @@
+"""Runs the units of a cube, each until its next barrier."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tests.compilers.ptx.numbers import BITS, bits_of
+from tests.compilers.ptx.operations import compute, is_known
+from tests.compilers.ptx.parser import Instruction, Program, parse
+
+LOCAL, SHARED, CONSTANT = 1 << 61, 1 << 60, 1 << 59
+"""Where the addresses of these spaces begin; all others are the host's."""
+MOST_STEPS = 2_000_000
+_ADDRESS = re.compile(r"\[([%\w$.]+)(?:\+(-?\w+))?\]")
+_NUMBER = re.compile(r"-?(?:0[xX][0-9a-fA-F]+|\d+)U?$")
+_BARRIERS, _FENCES = ("bar", "barrier"), ("membar", "fence")
+
+
+class Unknown(Exception):
+    """An instruction that the machine does not have."""
+
+
+class Machine:
+    """A compiled kernel."""
+
+    def __init__(self, text: str) -> None:
+        self.program: Program = parse(text)
+        unknown = next((one for one in self.program.code if not is_known(one)), None)
+        if unknown is not None:
+            raise Unknown(".".join((unknown.name, *unknown.parts)))
+        self.places: dict[str, int] = {}
+        ends = {"local": LOCAL, "shared": SHARED, "const": CONSTANT, "global": CONSTANT}
+        starts = dict(ends)
+        for name, variable in self.program.variables.items():
+            space = "const" if variable.space == "global" else variable.space
+            place = -(-ends[space] // variable.align) * variable.align
+            self.places[name], ends[space] = place, place + variable.size
+        self.sizes = {space: ends[space] - starts[space] for space in starts}
+
+    def launch(self, words: Sequence[int], grid: Sequence[int], dim: Sequence[int]) -> None:
+        """Run all cubes; `words` are the parameters."""
+        for cube in _positions(grid):
+            shared = bytearray(self.sizes["shared"])
+            units = [_Unit(self, words, shared, unit, cube, grid, dim) for unit in _positions(dim)]
+            waiting = [unit.run() for unit in units]
+            while waiting:
+                waiting = [unit for unit in waiting if next(unit, None) is not None]
+
+
+def _positions(extents: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    x, y, z = extents
+    return ((i, j, k) for k in range(z) for j in range(y) for i in range(x))
+
+
+class _Unit:
+    def __init__(
+        self,
+        machine: Machine,
+        words: Sequence[int],
+        shared: bytearray,
+        unit: Sequence[int],
+        cube: Sequence[int],
+        grid: Sequence[int],
+        dim: Sequence[int],
+    ) -> None:
+        self._machine, self._program = machine, machine.program
+        self._params = dict(zip(machine.program.params, words, strict=True))
+        self._local, self._shared = bytearray(machine.sizes["local"]), shared
+        self._constant = bytearray(machine.sizes["const"])
+        for name, variable in machine.program.variables.items():
+            at = machine.places[name] - CONSTANT
+            if variable.data and at < LOCAL - CONSTANT:
+                self._constant[at : at + len(variable.data)] = variable.data
+        self._registers: dict[str, int] = {}
+        for word, values in (("tid", unit), ("ctaid", cube), ("nctaid", grid), ("ntid", dim)):
+            for axis, value in zip("xyz", values, strict=True):
+                self._registers[f"%{word}.{axis}"] = value
+
+    def run(self) -> Iterator[bool]:
+        """Run; yields at each barrier."""
+        code, at, steps = self._program.code, 0, 0
+        while at < len(code):
+            one, at, steps = code[at], at + 1, steps + 1
+            assert steps < MOST_STEPS, "a unit does not end"
+            if one.guard and bool(self._value(one.guard[0], "pred")) != one.guard[1]:
+                continue
+            if one.name in ("ret", "exit"):
+                return
+            if one.name == "bra":
+                at = self._program.labels[one.operands[0]]
+            elif one.name in _BARRIERS:
+                yield True
+            elif one.name not in _FENCES:
+                self._execute(one)
+
+    def _execute(self, one: Instruction) -> None:
+        target, *sources = one.operands
+        if one.name == "ld":
+            self._load(one, target, sources[0])
+        elif one.name == "st":
+            self._store(one, target, sources[0])
+        elif one.name == "mov" and (target[0] == "{" or sources[0][0] == "{"):
+            self._move_parts(one, target, sources[0])
+        elif one.name == "cvta":
+            self._registers[target] = self._value(sources[0], "u64")
+        else:
+            kind = one.type
+            self._registers[target] = compute(one, [self._value(s, kind) for s in sources])
+
+    def _value(self, text: str, kind: str) -> int:
+        """The bits of an operand."""
+        if text in self._registers:
+            return self._registers[text]
+        if text in self._machine.places:
+            return self._machine.places[text]
+        if text[:2] in ("0f", "0d"):
+            return int(text[2:], 16)
+        assert _NUMBER.match(text), f"{text} has no value"
+        return bits_of(int(text.rstrip("U"), 0), "u64" if kind[0] == "f" else kind)
+
+    def _address(self, one: Instruction, text: str) -> int:
+        found = _ADDRESS.match(text)
+        assert found, text
+        address = self._value(found[1], "u64") + int(found[2] or "0", 0)
+        if "shared" in one.parts:  # such addresses may have 32 bits
+            return SHARED + address % (1 << 32)
+        return address
+
+    def _load(self, one: Instruction, target: str, source: str) -> None:
+        size, names = BITS[one.type] // 8, _names(target)
+        if "param" in one.parts:
+            word = self._params[source[1:-1]]
+            self._registers[target] = _extended(word, one.type)
+            return
+        address = self._address(one, source)
+        for k, name in enumerate(names):
+            bits = int.from_bytes(self._memory(address + k * size, size), "little")
+            self._registers[name] = _extended(bits, one.type)
+
+    def _store(self, one: Instruction, target: str, source: str) -> None:
+        size, address = BITS[one.type] // 8, self._address(one, target)
+        for k, name in enumerate(_names(source)):
+            bits = self._value(name, one.type) & ((1 << 8 * size) - 1)
+            self._memory(address + k * size, size)[:] = bits.to_bytes(size, "little")
+
+    def _move_parts(self, one: Instruction, target: str, source: str) -> None:
+        """Between a register and its parts, the lowest first."""
+        names = _names(target if target[0] == "{" else source)
+        size = BITS[one.type] // len(names)
+        mask = (1 << size) - 1
+        if target[0] == "{":
+            whole = self._value(source, one.type)
+            self._registers |= {name: whole >> size * k & mask for k, name in enumerate(names)}
+            return
+        parts = [self._value(name, f"b{size}") & mask for name in names]
+        self._registers[target] = sum(part << size * k for k, part in enumerate(parts))
+
+    def _memory(self, address: int, size: int) -> Any:
+        for first, memory in (
+            (LOCAL, self._local),
+            (SHARED, self._shared),
+            (CONSTANT, self._constant),
+        ):
+            if address >= first:
+                at = address - first
+                assert at + size <= len(memory), "an access outside of its variable"
+                return memoryview(memory)[at : at + size]
+        return memoryview((ctypes.c_ubyte * size).from_address(address)).cast("B")
+
+
+def _names(text: str) -> list[str]:
+    return re.findall(r"[^\s,{}]+", text)
+
+
+def _extended(bits: int, kind: str) -> int:
+    """As loads leave registers that are wider: signed types with their sign."""
+    size = BITS[kind]
+    bits &= (1 << size) - 1
+    return bits | (-1 << size) % (1 << 64) if kind[0] == "s" and bits >> (size - 1) else bits
