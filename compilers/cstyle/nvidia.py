@@ -1,8 +1,9 @@
 """Spellings that NVIDIA's compilers cannot look into, around what they are known to get wrong.
 
-ptxas of CUDA 13.0 takes the negation of -32768 in 16 bits for 32768 where the result is widened.
-NVVM, before it, makes such a negation of any sum that is one: `y - (y + x)`, `~x + 1`. So sums and
-products of 16 bits are computed in 32, and a helper narrows them by an instruction of its own.
+ptxas of CUDA 13.0 takes the negation of -32768 in 16 bits for 32768 where its sign is extended.
+NVVM, before it, makes such a negation of any sum that is one: `y - (y + x)`, `~x + 1`. So signed
+sums and products of 16 bits are computed in 32, and a helper narrows them by an instruction of its
+own, as it does what becomes a signed number of 16 bits.
 
 What else is hidden the passes `hide_negations` and `hide_guards` say.
 """
@@ -17,8 +18,6 @@ from cubepy.ir.types import DType, i16, i32, i64, index, index32, u16, u32, u64
 from cubepy.passes.legalise.rows import HIDDEN, HIDDEN_NEG
 from cubepy.record import dataclass
 
-_NARROWED = {i16: "to_short", u16: "to_ushort"}
-_WIDE = {i16: "int", u16: "unsigned int"}
 _ROWS = {
     ops.NEG: prefix("-"),
     ops.ADD: infix("+", ADD),
@@ -60,22 +59,18 @@ def _of(t: DType, suffix: str) -> tuple[Disguise, Disguise]:
 
 
 DISGUISES = (
-    Disguise(_NARROWED[i16], i16, i32, "cvt.u16.u32 %0, %1;"),
-    Disguise(_NARROWED[u16], u16, u32, "cvt.u16.u32 %0, %1;"),
+    Disguise("to_short", i16, i32, "cvt.u16.u32 %0, %1;"),
     *_of(i32, ""),
     *_of(i64, "_long"),
 )
 
 
 def spellings(long: str) -> Spellings:
-    """Sums of 16 bits, and what is hidden; `long` names the signed type of 64 bits."""
+    """Signed sums of 16 bits, and what is hidden; `long` names the signed type of 64 bits."""
     table: Spellings = {
-        (row, dtype): Spelling(f"{name}({inner.text})", needs=inner.needs)
-        for dtype, name in _NARROWED.items()
+        (row, i16): Spelling(f"to_short({inner.text})", needs=inner.needs)
         for row, inner in _ROWS.items()
     }
-    # The product of two large u16 does not fit into an int.
-    table[ops.MUL, u16] = Spelling("to_ushort((unsigned int){0} * {1})", needs=(UNARY, UNARY))
     for row, name in _NAMES.items():
         table[row, None] = cast(Spelling(f"{name}((int){{0}})", needs=(UNARY,)))
         table[row, u64] = cast(Spelling(f"{name}_long(({long}){{0}})", needs=(UNARY,)))
@@ -84,14 +79,10 @@ def spellings(long: str) -> Spellings:
     return table
 
 
-def _conversions() -> dict[tuple[OpDef, DType, DType], Spelling]:
-    found: dict[tuple[OpDef, DType, DType], Spelling] = {}
-    for dtype, name in _NARROWED.items():
-        found |= {(ops.CAST, wide, dtype): call(name) for wide in (i32, u32, index32)}
-        cut = Spelling(f"{name}(({_WIDE[dtype]}){{0}})", needs=(UNARY,))
-        found |= {(ops.CAST, wide, dtype): cut for wide in (i64, u64, index)}
-    return found
-
-
-CONVERSIONS = _conversions()
-"""From wider integers to 16 bits."""
+_CUT = Spelling("to_short((int){0})", needs=(UNARY,))
+CONVERSIONS: dict[tuple[OpDef, DType, DType], Spelling] = {
+    **{(ops.CAST, t, i16): call("to_short") for t in (i32, u32, index32)},
+    **{(ops.CAST, t, i16): _CUT for t in (i64, u64, index)},
+    **{(row, u16, i16): call("to_short") for row in (ops.CAST, ops.BITCAST)},
+}
+"""What becomes signed numbers of 16 bits."""

@@ -30,19 +30,9 @@ static inline uchar8 gt_boolx8_u32x8(uint8 a, uint8 b) {
             a.s6 > b.s6, a.s7 > b.s7);
 }
 
-static inline ushort to_ushort(uint value) {
-#ifdef __NV_CL_C_VERSION
-    ushort result;
-    asm("cvt.u16.u32 %0, %1;" : "=h"(result) : "r"(value));
-    return result;
-#else
-    return (ushort)value;
-#endif
-}
-
 static inline ushort8 cast_u16x8_u32x8(uint8 a) {
-    return (ushort8)(to_ushort(a.s0), to_ushort(a.s1), to_ushort(a.s2), to_ushort(a.s3),
-            to_ushort(a.s4), to_ushort(a.s5), to_ushort(a.s6), to_ushort(a.s7));
+    return (ushort8)((ushort)a.s0, (ushort)a.s1, (ushort)a.s2, (ushort)a.s3, (ushort)a.s4,
+            (ushort)a.s5, (ushort)a.s6, (ushort)a.s7);
 }
 
 __kernel __attribute__((reqd_work_group_size(256, 1, 1)))
