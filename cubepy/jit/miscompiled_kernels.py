@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from cubepy.jit.kernel import CubeKernel, cube
-from cubepy.lang.builtins import UNIT_POS, i16, i32
+from cubepy.lang.builtins import UNIT_POS, i16, i32, u16
 
 Expected = Callable[[Any, Any], Any]
 
@@ -72,6 +72,14 @@ def guarded_steps(x: Any, y: Any, out: Any):
     out[i] = found
 
 
+@cube
+def signed_negation(x: Any, y: Any, out: Any):
+    """The same where unsigned numbers are negated."""
+    i = UNIT_POS
+    word = u16(y[i])
+    out[i] = i32(i16(word - (word + u16(y[i]))))
+
+
 def _negated(x: Any) -> Any:
     return (0 - x.astype(np.int64)).astype(np.int32)
 
@@ -108,6 +116,7 @@ CASES: dict[str, tuple[CubeKernel, Expected]] = {
     "minimum by comparison": (chosen_by_comparison, _chosen),
     "negation of 16 bits": (negated_short, _negated_short),
     "difference of 16 bits": (difference_of_shorts, _negated_short),
+    "negation of unsigned 16 bits": (signed_negation, _negated_short),
     "guard in a loop": (guarded_steps, _guarded_steps),
     "negation cut to 16 bits": (narrowed_negation, lambda x, y: 2 * _negated_short(x, y)),
 }

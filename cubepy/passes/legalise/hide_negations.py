@@ -4,6 +4,9 @@ ptxas of CUDA 13.0 folds a negation into the second operand of a minimum, makes 
 two minima (VIMNMX3) and forgets the sign there. It takes anything for a negation that arithmetic
 shows to be one, as `y - (y + x)`. So the negations that reach such an operand become `HIDDEN_NEG`,
 whose spelling is not recognised: one instruction more, in kernels that have the combination alone.
+
+Negations of u16 that become i16 are hidden as well, for the reason that
+`compilers/cstyle/nvidia.py` gives.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from collections.abc import Iterator
 
 from cubepy.ir import ops
 from cubepy.ir.core import Kernel, Op, Value
-from cubepy.ir.types import Type, unsigned_like
+from cubepy.ir.types import Type, element_of, i16, u16, unsigned_like
 from cubepy.passes.dce import dce
 from cubepy.passes.legalise.linear_forms import LinearForms, is_integer
 from cubepy.passes.legalise.rows import HIDDEN_NEG
@@ -30,9 +33,10 @@ _MOVES = (
 
 def hide_negations(kernel: Kernel) -> Kernel:
     """The kernel whose minima and maxima of integers get no negation that a compiler sees."""
-    if not any(op.row in _EXTREMA or op.row in _ORDERS for op in kernel.body.walk()):
+    if not any(op.row in _EXTREMA or op.row in _ORDERS or _signs(op) for op in kernel.body.walk()):
         return kernel
-    found = _Negations(kernel).reaching_extrema()
+    negations = _Negations(kernel)
+    found = negations.reaching_extrema() | negations.becoming_signed()
     return dce(_Hide(found).run(kernel)) if found else kernel
 
 
@@ -61,6 +65,11 @@ class _Negations:
             elif op.regions or (op.row in _MOVES and not self._is_absolute(op)):
                 waiting += self._origins.of(value)
         return found
+
+    def becoming_signed(self) -> dict[Op, tuple[Value, ...]]:
+        """Negations of 16 bits without a sign that become signed numbers."""
+        signed = [op for op in self._kernel.body.walk() if _signs(op)]
+        return {op: negated for op in signed if (negated := self._negated(op))}
 
     def _compared(self, op: Op) -> Iterator[Value]:
         """What a minimum, or a choice by a comparison, takes."""
@@ -103,6 +112,13 @@ class _Negations:
 
     def _owner_of_bits(self, value: Value) -> Op | None:
         return self._origins.owner(self._bits(value))
+
+
+def _signs(op: Op) -> bool:
+    """Whether it makes a signed number of 16 bits of an unsigned one."""
+    if op.row not in (ops.CAST, ops.BITCAST) or not is_integer(op.operands[0]):
+        return False
+    return element_of(op.result.type) is i16 and element_of(op.operands[0].type) is u16
 
 
 class _Hide(Rewriter):
