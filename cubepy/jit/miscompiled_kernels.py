@@ -60,6 +60,13 @@ def narrowed_negation(x: Any, y: Any, out: Any):
 
 
 @cube
+def remainder_of_absolute(x: Any, y: Any, out: Any):
+    """ptxas 13.0 takes the absolute value of the least integer for a positive number."""
+    i = UNIT_POS
+    out[i] = abs(x[i]) % (i32(y[i]) & 255 | 1)
+
+
+@cube
 def guarded_steps(x: Any, y: Any, out: Any):
     """NVVM of CUDA 13.0 to 13.5 takes a negative y for a large one where it splits the loop."""
     i = UNIT_POS
@@ -102,6 +109,11 @@ def _negated_short(x: Any, y: Any) -> Any:
     return (0 - y.astype(np.int32)).astype(np.int16).astype(np.int32)
 
 
+def _remainder(x: Any, y: Any) -> Any:
+    absolute = np.abs(x.astype(np.int64)).astype(np.int32)
+    return np.mod(absolute, y.astype(np.int32) & 255 | 1)
+
+
 def _guarded_steps(x: Any, y: Any) -> Any:
     found = x.astype(np.int64)
     for k in range(7):
@@ -117,6 +129,7 @@ CASES: dict[str, tuple[CubeKernel, Expected]] = {
     "negation of 16 bits": (negated_short, _negated_short),
     "difference of 16 bits": (difference_of_shorts, _negated_short),
     "negation of unsigned 16 bits": (signed_negation, _negated_short),
+    "remainder of an absolute value": (remainder_of_absolute, _remainder),
     "guard in a loop": (guarded_steps, _guarded_steps),
     "negation cut to 16 bits": (narrowed_negation, lambda x, y: 2 * _negated_short(x, y)),
 }

@@ -70,9 +70,24 @@ def of_two(x, y, out):
 
 
 @cp.cube
+def of_absolutes(x, y, out):
+    i = cp.UNIT_POS
+    out[i] = abs(x[i]) % 7 + (x[i] if x[i] >= 0 else -x[i])
+
+
+@cp.cube
+def of_branches(x, y, out):
+    i = cp.UNIT_POS
+    v = x[i]
+    if v < 0:
+        v = 0 - v
+    out[i] = v % 7
+
+
+@cp.cube
 def ordinary(x, y, out):
     i = cp.UNIT_POS
-    out[i] = max(min(x[i] - y[i], 255), 0) - min(x[i], abs(x[i]))
+    out[i] = max(min(x[i] - y[i], 255), 0) - min(x[i], 7)
 
 
 @cp.cube
@@ -90,7 +105,19 @@ def text(kernel: cp.CubeKernel, target: str, specs: tuple[str, ...] = INTEGERS) 
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(
-    "kernel", [of_shorts, of_sums, chosen, carried, selected, differences, of_places, of_two]
+    "kernel",
+    [
+        of_shorts,
+        of_sums,
+        chosen,
+        carried,
+        selected,
+        differences,
+        of_places,
+        of_two,
+        of_absolutes,
+        of_branches,
+    ],
 )
 def test_negations_before_minima_are_hidden(kernel: cp.CubeKernel, target: str):
     assert "hidden_negation" in text(kernel, target)

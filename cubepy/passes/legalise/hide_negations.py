@@ -5,6 +5,9 @@ two minima (VIMNMX3) and forgets the sign there. It takes anything for a negatio
 shows to be one, as `y - (y + x)`. So the negations that reach such an operand become `HIDDEN_NEG`,
 whose spelling is not recognised: one instruction more, in kernels that have the combination alone.
 
+ptxas takes an absolute value (`abs.s32`, which NVVM makes of a choice) for no negative number, but
+that of the least integer is negative: so its negation is hidden, at two instructions more.
+
 Negations of u16 that become i16 are hidden as well, for the reason that
 `compilers/cstyle/nvidia.py` gives.
 """
@@ -36,7 +39,7 @@ def hide_negations(kernel: Kernel) -> Kernel:
     if not any(op.row in _EXTREMA or op.row in _ORDERS or _signs(op) for op in kernel.body.walk()):
         return kernel
     negations = _Negations(kernel)
-    found = negations.reaching_extrema() | negations.becoming_signed()
+    found = negations.reaching_extrema() | negations.becoming_signed() | negations.of_absolutes()
     return dce(_Hide(found).run(kernel)) if found else kernel
 
 
@@ -62,7 +65,7 @@ class _Negations:
             negated = self._negated(op)
             if negated:
                 found[op] = negated
-            elif op.regions or (op.row in _MOVES and not self._is_absolute(op)):
+            elif op.regions or op.row in _MOVES:
                 waiting += self._origins.of(value)
         return found
 
@@ -71,36 +74,42 @@ class _Negations:
         signed = [op for op in self._kernel.body.walk() if _signs(op)]
         return {op: negated for op in signed if (negated := self._negated(op))}
 
+    def of_absolutes(self) -> dict[Op, tuple[Value, ...]]:
+        """Negations that a comparison chooses beside what they negate."""
+        found: dict[Op, tuple[Value, ...]] = {}
+        for op in self._kernel.body.walk():
+            compared = {self._bits(v) for v in self._choosing(op)}
+            chosen = (v for result in op.results if compared for v in self._origins.of(result))
+            for owner in filter(None, map(self._owner_of_bits, chosen)):
+                negated = self._negated(owner)
+                if negated and compared & set(map(self._bits, negated)):
+                    found[owner] = negated
+        return found
+
+    def _choosing(self, op: Op) -> tuple[Value, ...]:
+        """The integers whose comparison chooses the results of an operation."""
+        if op.row not in (ops.SELECT, ops.IF):
+            return ()
+        condition = self._origins.owner(op.operands[0])
+        if condition is None or condition.row not in _ORDERS:
+            return ()
+        return condition.operands if is_integer(condition.operands[0]) else ()
+
     def _compared(self, op: Op) -> Iterator[Value]:
         """What a minimum, or a choice by a comparison, takes."""
         if op.row in _EXTREMA and is_integer(op.operands[0]):
             yield from op.operands
-        elif op.row in (ops.SELECT, ops.IF):
-            condition = self._origins.owner(op.operands[0])
-            if condition is None or condition.row not in _ORDERS:
-                return
-            chosen = {v for result in op.results for v in self._origins.of(result)}
-            if is_integer(condition.operands[0]) and chosen & set(condition.operands):
-                yield from condition.operands
+        else:
+            operands = self._choosing(op)
+            chosen = {v for result in op.results if operands for v in self._origins.of(result)}
+            if chosen & set(operands):
+                yield from operands
 
     def _negated(self, op: Op) -> tuple[Value, ...]:
         """The values whose sum an operation negates, if it is a negation in any form."""
         if op.regions or len(op.results) != 1 or not is_integer(op.result):
             return ()
         return self._forms.negated(op)
-
-    def _is_absolute(self, op: Op) -> bool:
-        """Whether it is `-x if x < 0 else x`, an instruction of its own."""
-        if op.row is not ops.SELECT:
-            return False
-        condition = self._origins.owner(op.operands[0])
-        other, kept = self._owner_of_bits(op.operands[1]), self._bits(op.operands[2])
-        negated = self._negated(other) if other is not None else ()
-        if condition is None or condition.row is not ops.LT or len(negated) != 1:
-            return False
-        asked, limit = condition.operands
-        is_sign = self._forms.numbers.get(limit) == 0 and self._bits(asked) is kept
-        return is_sign and self._bits(negated[0]) is kept
 
     def _bits(self, value: Value) -> Value:
         """The value that has these bits first, under whatever type."""
