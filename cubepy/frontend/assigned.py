@@ -88,6 +88,8 @@ def names_read_beside(function: ast.AST, loop: ast.stmt) -> frozenset[str]:
         inside = hidden | _names_of_scope(node)
         if isinstance(node, ast.FunctionDef | ast.Lambda):
             left += [(part, hidden) for part in evaluated_around(node)]
+        generators = getattr(node, "generators", ())
+        left += [(g.iter, hidden) for g in generators[:1]]  # evaluated in the scope around
         left += [(part, inside) for part in parts_of(node)]
     return frozenset(found)
 

@@ -12,17 +12,18 @@ from cubepy.ir.core import Kernel, Op, Value
 from cubepy.ir.types import Line
 
 _ORDERS = (ops.LT, ops.LE, ops.GT, ops.GE)
-_MOVES = (
-    *(ops.CAST, ops.SELECT, ops.SPLAT, ops.LOAD, ops.STORE, ops.VAR, ops.GET, ops.SET),
-    *(ops.IF, ops.YIELD, ops.CONTINUE, ops.BREAK, ops.NAME),
+_PLAIN = (
+    *(ops.CONST, ops.CAST, ops.SELECT, ops.SPLAT, ops.VAR, ops.GET, ops.SET, ops.NAME),
+    *(ops.IF, ops.FOR, ops.LOOP, ops.YIELD, ops.CONTINUE, ops.BREAK, ops.RETURN),
 )
-"""Operations that are no arithmetic and keep each lane's number in its lane."""
-_POSITIONS = (ops.UNIT_POS, ops.CUBE_POS, ops.CUBE_COUNT, *ops.ATOMICS)
+"""Operations that are no arithmetic, keep each lane's number in its lane, and are seen by no other
+unit."""
 
 
 def is_lanewise(kernel: Kernel) -> bool:
-    """Whether lines are loaded and stored at the position of the unit alone, nothing depends on
-    a lane or on the position besides, and no more is compared with it than the number of lines."""
+    """Whether a kernel does nothing but to compute lines of lines, which it loads and stores at the
+    position of the unit, where that is less than the number of lines. It has no other use for the
+    position and for the extents of these tensors, and none for a lane or another unit."""
     return _Lanewise(kernel).holds()
 
 
@@ -35,66 +36,95 @@ class _Lanewise:
             self._owners |= dict.fromkeys(op.results, op)
             for value in op.operands:
                 self._users.setdefault(value, []).append(op)
-        self._buffers = {
-            p.value for p in kernel.params if isinstance(p.kind, Data) and p.kind.lanes > 1
+        widths = {
+            p.argument: (p.value, p.kind.lanes)
+            for p in kernel.params
+            if isinstance(p.kind, Data) and p.kind.lanes > 1
         }
-        self._extents = {p.value for p in kernel.params if isinstance(p.kind, Extent)}
-        self._places = {
-            op.result
-            for op in self._owners.values()
-            if op.row is ops.MUL and self._owner(op.operands[0], ops.ABSOLUTE_POS)
+        self._buffers = {buffer for buffer, _ in widths.values()}
+        self._lanes = max((lanes for _, lanes in widths.values()), default=1)
+        self._extents = {
+            p.value for p in kernel.params if isinstance(p.kind, Extent) and p.argument in widths
         }
-        """Where lines begin, in elements."""
 
     def holds(self) -> bool:
         """See `is_lanewise`."""
-        return all(map(self._keeps_lanes, self._kernel.body.walk()))
+        extents = (user for extent in self._extents for user in self._users.get(extent, ()))
+        return all(map(self._takes_extent, extents)) and all(
+            map(self._keeps_lanes, self._kernel.body.walk())
+        )
 
     def _keeps_lanes(self, op: Op) -> bool:
         if op.row is ops.ABSOLUTE_POS:
             return op.attrs["axis"] == "all" and all(
-                self._begins_lines(user) or self._asks_for_the_end(user) for user in self._of(op)
+                self._is_place(user) or self._is_guard(user) for user in self._of(op)
             )
-        if op.row in _POSITIONS:
-            return False
-        if not any(isinstance(v.type, Line) for v in (*op.results, *op.operands)):
-            return True
         if op.row is ops.LANE_MASK:
             return all(user.row in (ops.LOAD, ops.STORE) for user in self._of(op))
         if op.row in (ops.LOAD, ops.STORE):
-            return self._is_access(op) and op.operands[1] in self._places
-        return op.row in _MOVES or op.row.meaning is not None
+            if op.operands[0] in self._buffers:
+                place = self._owners.get(op.operands[1])
+                return place is not None and self._is_place(place)
+            return op.row is ops.LOAD and not isinstance(op.result.type, Line)
+        return op.row in _PLAIN or op.row.meaning is not None
 
-    def _begins_lines(self, op: Op) -> bool:
-        """Whether it is the place of a line, which is for accesses and what guards them."""
-        if op.row is not ops.MUL or op.result not in self._places:
+    def _is_place(self, op: Op) -> bool:
+        """Whether it is where the line of the unit begins, for accesses and what guards them."""
+        if op.row is not ops.MUL or not self._owner(op.operands[0], ops.ABSOLUTE_POS):
             return False
-        return all(
-            self._is_access(user) or (user.row is ops.SUB and user.operands[0] in self._extents)
-            for user in self._of(op)
+        return self._is_number(op.operands[1], self._lanes) and all(
+            self._is_access(user) or self._is_rest(user) for user in self._of(op)
         )
 
     def _is_access(self, op: Op) -> bool:
-        """Whether it loads or stores lines of a line tensor."""
         return op.row in (ops.LOAD, ops.STORE) and op.operands[0] in self._buffers
 
-    def _asks_for_the_end(self, op: Op) -> bool:
+    def _is_rest(self, op: Op) -> bool:
+        """Whether it is how many elements there are from a place on, which decides about masks."""
+        if op.row is not ops.SUB or op.operands[0] not in self._extents:
+            return False
+        return all(
+            user.row is ops.LANE_MASK
+            or (user.row is ops.GE and self._is_number(user.operands[1], self._lanes))
+            for user in self._of(op)
+        )
+
+    def _takes_extent(self, op: Op) -> bool:
+        """Whether it makes the number of lines of an extent, or of what is left from a place on."""
+        if op.row is ops.SUB:
+            place = self._owners.get(op.operands[1])
+            return place is not None and self._is_place(place)
+        if op.row is ops.ADD and self._is_number(op.operands[1], self._lanes - 1):
+            return all(map(self._is_count, self._of(op)))
+        return self._is_count(op)
+
+    def _is_count(self, op: Op) -> bool:
+        """Whether it divides by the line size, for comparisons with the position alone."""
+        if op.row is not ops.FLOORDIV or not self._is_number(op.operands[1], self._lanes):
+            return False
+        return all(map(self._is_guard, self._of(op)))
+
+    def _is_guard(self, op: Op) -> bool:
         """Whether it compares the position with the number of lines."""
         if op.row not in _ORDERS:
             return False
         a, b = op.operands
-        return self._is_count(b) if self._owner(a, ops.ABSOLUTE_POS) else self._is_count(a)
-
-    def _is_count(self, value: Value) -> bool:
-        """Whether it is the extent of a tensor over the line size."""
-        op = self._owner(value, ops.FLOORDIV)
-        if op is None or not self._owner(op.operands[1], ops.CONST):
+        count = b if self._owner(a, ops.ABSOLUTE_POS) else a
+        if not self._owner(b if count is a else a, ops.ABSOLUTE_POS):
             return False
+        owner = self._owner(count, ops.FLOORDIV)
+        return owner is not None and self._counts_lines(owner)
+
+    def _counts_lines(self, op: Op) -> bool:
         whole = op.operands[0]
         rounded = self._owner(whole, ops.ADD)
-        if rounded is not None and self._owner(rounded.operands[1], ops.CONST):
+        if rounded is not None and self._is_number(rounded.operands[1], self._lanes - 1):
             whole = rounded.operands[0]
-        return whole in self._extents
+        return whole in self._extents and self._is_number(op.operands[1], self._lanes)
+
+    def _is_number(self, value: Value, number: int) -> bool:
+        owner = self._owner(value, ops.CONST)
+        return owner is not None and owner.attrs["value"] == number
 
     def _owner(self, value: Value, row: object) -> Op | None:
         op = self._owners.get(value)

@@ -299,11 +299,13 @@ def _loop_body(
     frame.env = dict(before)
     frame.depth += 1
     frame.loops.append(context)
+    tracer.loops += 1
     with tracer.b.region() as body:
         start()
         if execute_block(frame, node.body) is Flow.NEXT:
             store_back(frame, context)
         tracer.close(ops.CONTINUE)
+    tracer.loops -= 1
     frame.loops.pop()
     frame.depth -= 1
     leave_loop(frame, context)
@@ -366,7 +368,7 @@ def _unrolled_for(frame: Frame, node: ast.For, items: Iterable[Any]) -> Flow:
         return _wrapped_for(frame, node, items, context)
     outer = frame.unrolled
     flow = Flow.NEXT
-    frame.tracer.unrolling.append(frame.tracer.b.depth)
+    frame.tracer.unrolling.append(frame.tracer.branches)
     frame.loops.append(context)
     for k, item in enumerate(items):
         frame.unrolled = (*outer, (node.lineno, k))
@@ -428,7 +430,8 @@ def _wrapped_for(frame: Frame, node: ast.For, items: Iterable[Any], context: Loo
     if node.orelse:
         context.else_flag = context.leave_flag
     frame.forced |= names_assigned_in(node.body) & frame.assigned.exclusive
-    tracer.unrolling.append(tracer.b.depth)
+    tracer.unrolling.append(tracer.branches)
+    tracer.loops += 1
     with tracer.b.region() as iterations:
         frame.depth += 1
         context.depth = frame.depth + 1
@@ -439,6 +442,7 @@ def _wrapped_for(frame: Frame, node: ast.For, items: Iterable[Any], context: Loo
                 break
         frame.depth -= 1
         tracer.close(ops.BREAK)
+    tracer.loops -= 1
     tracer.unrolling.pop()
     frame.unrolled = outer
     region = Region((), tuple(iterations))

@@ -115,7 +115,7 @@ def _check_known(tracer: Tracer, x: TensorRef, axis: int, i: Index) -> None:
     extent = x.shape[axis]
     if not isinstance(i, int) or not isinstance(extent, int):
         return
-    if tracer.unrolling and tracer.b.depth > tracer.unrolling[0]:
+    if tracer.unrolling and tracer.branches > tracer.unrolling[0]:
         return
     if x.is_line and axis == x.axis:
         extent = -(-extent // x.width)

@@ -156,10 +156,17 @@ class Tracer(Locals):
         self.checked = strict or "checks" in target.features
         self.facts = Facts()
         self.inlined = 0
+        self.loops = 0
+        """The open regions that are bodies of loops."""
         self.unrolling: list[int] = []
-        """The depths at which loops that are being unrolled began."""
+        """The open branches where loops began that are being unrolled."""
         self.heads: dict[FunctionType, tuple[Signature, dict[str, Any]]] = {}
         """Signatures and annotations of the functions that were inlined."""
+
+    @property
+    def branches(self) -> int:
+        """The open regions that may not run."""
+        return self.b.depth - self.loops
 
 
 def bind(frame: Frame, name: str, value: Any) -> None:

@@ -244,9 +244,11 @@ def memory_of(bound: Any) -> Iterator[Value]:
         case TupleSlot(items=parts):
             for item in parts:
                 yield from memory_of(item)
-        case _ if is_sequence(bound):
+        case _ if is_sequence(bound) or isinstance(bound, MappingView):
             for item in bound:
                 yield from memory_of(item)
+        case _ if isinstance(bound, Mapping):
+            yield from memory_of(tuple(bound.values()))
         case _:
             pass
 

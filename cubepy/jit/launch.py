@@ -191,6 +191,8 @@ def prepare(
     facts = specialisations.facts(signature, target)
     collapsed: bool | None = False  # None: it could, but where lines begin matters
     if _can_collapse(matcher, width) and _asks_for_flat(facts):
+        collapsed = None
+    if collapsed is None and _covers_lines(grid, matcher):
         flat = replace(signature, args=finish(items, matcher, width, alignment, True))
         flat_facts = specialisations.facts(flat, target)
         collapsed = flat_facts.lanewise or None
@@ -236,6 +238,14 @@ def _can_collapse(matcher: Matcher, width: int) -> bool:
     first = lines[0]
     same = all(lay.shape == first.shape and lay.is_linear for lay in lines)
     return same and None not in first.shape and first.axis == len(first.shape) - 1
+
+
+def _covers_lines(grid: Grid, matcher: Matcher) -> bool:
+    """Whether there is a unit for each line, however these are cut: a grid over a line tensor."""
+    if isinstance(grid, Fixed) or grid.per != "unit" or isinstance(grid.what, int | tuple):
+        return False
+    name = matcher.name_of(grid.what)
+    return name is not None and name in matcher.tensors and matcher.tensors[name][1].is_line
 
 
 def _asks_for_flat(facts: Any) -> bool:

@@ -94,8 +94,60 @@ def scales_of_blocks(x: cp.Lines[cp.f32], out: cp.Lines[cp.f32], scale):
         scale.flat[i] = abs(x.flat[i]).max()
 
 
+@cp.cube
+def counted(x: cp.Lines[cp.f32], out: cp.Lines[cp.f32]):
+    i = cp.ABSOLUTE_POS
+    if i < out.size:
+        out.flat[i] = x.flat[i] + cp.f32(out.size)
+
+
+@cp.cube
+def asked(x: cp.Lines[cp.f32], out: cp.Lines[cp.f32]):
+    i = cp.ABSOLUTE_POS
+    if out.size > 5:
+        if i < out.size:
+            out.flat[i] = x.flat[i]
+
+
+@cp.cube
+def of_planes(x: cp.Lines[cp.f32], out: cp.Lines[cp.f32]):
+    i = cp.ABSOLUTE_POS
+    place = cp.plane_inclusive_sum(cp.f32(1))
+    if i < out.size:
+        out.flat[i] = x.flat[i] + place
+
+
+@cp.cube
+def behind_the_end(x: cp.Lines[cp.f32], out: cp.Lines[cp.f32]):
+    i = cp.ABSOLUTE_POS
+    t = cp.shared(1, cp.f32)
+    if i == 0:
+        t[0] = 0
+    cp.sync_cube()
+    if i == out.size - 1:
+        t[0] = 5.0
+    cp.sync_cube()
+    if i < out.size:
+        out.flat[i] = x.flat[i] + t[0]
+
+
+@cp.cube
+def half(x: cp.Lines[cp.f32], out: cp.Lines[cp.f32]):
+    i = cp.ABSOLUTE_POS
+    if i <= out.size // 2:
+        out.flat[i] = x.flat[i]
+
+
+@cp.cube
+def scaled_by(x: cp.Lines[cp.f32], out: cp.Lines[cp.f32], s):
+    i = cp.ABSOLUTE_POS
+    if i <= s.size // 8:
+        out.flat[i] = x.flat[i] + s[0] * cp.f32(s.size - i * 4)
+
+
 ALIKE = (scaled, returned)
 TELLING = (first_lanes, sums, turned, numbered, some, neighbours, by_hand, any_of_them)
+TELLING += (counted, asked, of_planes, behind_the_end, half)
 
 
 def padded(shape: tuple[int, ...]) -> np.ndarray:
@@ -112,9 +164,11 @@ def test_strides_change_no_result(kernel: Any, shape: tuple[int, ...], device: s
     apart[...] = x
     chosen = kernel.configure(line_size=LINE, device=device)
     units = int(np.prod(shape[:-1])) * -(-shape[-1] // LINE)
-    chosen.over(units)(apart, expected)
-    chosen.over(units)(x, found)
-    assert np.array_equal(found, expected)
+    for grid_apart, grid in ((apart, x), (units, units)):
+        expected[...] = found[...] = 0
+        chosen.over(grid_apart)(apart, expected)
+        chosen.over(grid)(x, found)
+        assert np.array_equal(found, expected)
 
 
 @pytest.mark.parametrize("kernel", [*ALIKE, *TELLING], ids=lambda k: k.__name__)
@@ -123,7 +177,7 @@ def test_only_kernels_that_cannot_tell_are_collapsed(kernel: Any, monkeypatch: p
     plan_of = launch.plan_of
     monkeypatch.setattr(launch, "plan_of", lambda *a: seen.append(a[-1]) or plan_of(*a))
     x = np.ones((3, 6), np.float32)
-    kernel.configure(line_size=LINE).over(6)(x, np.zeros_like(x))
+    kernel.configure(line_size=LINE).over(x)(x, np.zeros_like(x))
     assert seen == [True if kernel in ALIKE else None]
 
 
@@ -143,3 +197,15 @@ def test_one_launcher_takes_both():
             x = np.arange(15, dtype=np.float32).reshape(3, 5)
             launcher(x, out)
             assert np.array_equal(out[:, 0], x[:, 0]) and np.array_equal(out[:, 4], x[:, 4])
+
+
+@pytest.mark.parametrize("units", [3, 12])
+def test_grids_that_cover_a_part_and_extents_of_others(units: int):
+    """What is written does not depend on strides."""
+    x, s = np.random.default_rng(5).random((3, 6), np.float32), np.ones(12, np.float32)
+    for kernel, more in ((scaled, ()), (scaled_by, (s,))):
+        found, expected = np.zeros((3, 6), np.float32), padded((3, 6))
+        chosen = kernel.configure(line_size=LINE, plane_dim=1)[units, 1]
+        chosen(x, found, *more)
+        chosen(x, expected, *more)
+        assert np.array_equal(found, expected)
