@@ -244,11 +244,12 @@ def memory_of(bound: Any) -> Iterator[Value]:
         case TupleSlot(items=parts):
             for item in parts:
                 yield from memory_of(item)
-        case _ if is_sequence(bound) or isinstance(bound, MappingView):
+        case _ if is_sequence(bound):
             for item in bound:
                 yield from memory_of(item)
-        case _ if isinstance(bound, Mapping):
-            yield from memory_of(tuple(bound.values()))
+        case _ if is_mapping(bound):
+            views: Any = bound
+            yield from memory_of(tuple(getattr(views, "values", views.__iter__)()))
         case _:
             pass
 
