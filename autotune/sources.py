@@ -46,7 +46,7 @@ from cubepy.lang.objects import held_by, is_computed, is_installed, is_made_with
 LARGEST = 1 << 20
 """Bytes of arrays whose elements count."""
 _NESTED = 32
-"""Tuples that lie so deep in others are told for themselves."""
+"""Tuples that lie so deep in others are hashed for themselves."""
 _CACHED: Any = type(lru_cache(len))
 _PARTS: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (Autotuned, ("function", "configs", "_key", "_valid", "_priority")),
@@ -92,8 +92,8 @@ def source_of(function: Any) -> str:
 
 
 class _Walk:
-    """Tells a hash of all objects that a function leads to, each once, in the order in which they
-    are met; what holds one tells its number. So circles end, and it counts who holds what."""
+    """Adds to a hash all objects that a function leads to, each once, in the order in which they
+    are met; what holds one adds its number. So circles end, and it counts who holds what."""
 
     def __init__(self) -> None:
         self._hash = hashlib.sha256()
@@ -105,12 +105,12 @@ class _Walk:
     def hash_of(self, function: Any) -> str:
         """The hash of a function; 32 hexadecimal digits."""
         self.value(function)
-        told = 0
-        while told < len(self._met):
-            while told < len(self._met):
-                self._tell(self._met[told])
-                told += 1
-            for owner, known in self._owners:  # of which what was told now may name more
+        done = 0
+        while done < len(self._met):
+            while done < len(self._met):
+                self._add(self._met[done])
+                done += 1
+            for owner, known in self._owners:  # of which what was added now may name more
                 self._members(owner, known)
         return self._hash.hexdigest()[:32]
 
@@ -139,7 +139,7 @@ class _Walk:
         for item in found:
             self.value(item, depth)
 
-    def _tell(self, value: Any) -> None:
+    def _add(self, value: Any) -> None:
         if self._is_code(value) or self._is_data(value):
             return
         names = next((parts for kind, parts in _PARTS if isinstance(value, kind)), None)
@@ -314,7 +314,7 @@ def _qualname(value: Any) -> str:
 
 
 def _order(item: Any) -> str:
-    """Where an item of a set is told: sets have no order that another process would have."""
+    """Where an item of a set is hashed: sets have no order that another process would have."""
     tokens = plain_tokens(item)
     if tokens is None and type(item) is not tuple:
         return str(getattr(item, "__qualname__", _name_of(type(item))))

@@ -373,8 +373,8 @@ def _warn(request: Request, trials: Trials, limit_s: float) -> None:
 
 
 def _raised(request: Request, trials: Trials) -> dict[str, list[int]]:
-    """Candidates that raised errors that are not CubePy's, by these; the reference's is told with
-    what becomes of the search."""
+    """Candidates that raised errors that are not CubePy's, by these; that of the reference is
+    reported with what becomes of the search."""
     found: dict[str, list[int]] = {}
     for k in sorted(trials.foreign - {request.reference}):
         found.setdefault(trials.details[k], []).append(k)

@@ -68,7 +68,7 @@ def remainder_of_absolute(x: Any, y: Any, out: Any):
 
 @cube
 def guarded_steps(x: Any, y: Any, out: Any):
-    """NVVM of CUDA 13.0 to 13.5 takes a negative y for a large one where it splits the loop."""
+    """NVVM of CUDA 13.0 and 13.5 takes a negative y for a large one where it splits the loop."""
     i = UNIT_POS
     found, limit = x[i], i32(y[i])
     if found != 5:

@@ -1,6 +1,6 @@
 """Guards in loops, for a compiler that splits loops at them wrongly.
 
-NVVM (CUDA 13.0 to 13.5) makes of `for k in range(n): if k <= y: ...` a loop up to
+NVVM (CUDA 13.0 and 13.5) makes of `for k in range(n): if k <= y: ...` a loop up to
 `min(y + 1, n)` and another one behind it. Where it knows that `n` is not negative it compares
 unsigned numbers, and for a negative `y` all steps go into the wrong loop; a `y` that is the
 greatest integer overflows. So what follows a counter is `HIDDEN` where it is compared with a value
