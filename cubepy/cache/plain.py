@@ -73,7 +73,8 @@ def _inside(level: list[Any]) -> list[Any]:
 
 
 def _marshalled(value: Any) -> bytes | None:
-    """Version 2 of the format: in later ones an object that is held twice is not as two equal ones."""
+    """Version 2 of the format: later ones give an object that is held twice other bytes than two
+    equal ones."""
     try:
         return marshal.dumps(value, 2)
     except (ValueError, RuntimeError):  # another thread changed it
