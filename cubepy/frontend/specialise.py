@@ -31,6 +31,7 @@ from cubepy.frontend.captured import note_code
 from cubepy.frontend.dispatch import Flow, execute_block
 from cubepy.frontend.facts import Facts
 from cubepy.frontend.joins import Learned
+from cubepy.frontend.lanewise import is_lanewise
 from cubepy.frontend.signature import (
     Arg,
     ComptimeArg,
@@ -153,8 +154,6 @@ class _Specialisation:
         )
         tensors = (arg for _, arg in self._signature.args if isinstance(arg, TensorArg))
         if any(arg.is_collapsible for arg in tensors):
-            from cubepy.frontend.lanewise import is_lanewise  # few kernels have such tensors
-
             facts.lanewise = is_lanewise(kernel)
         return self._signature.states(kernel), facts
 
