@@ -21,6 +21,10 @@ Body = Callable[[], str]
 
 Each = Callable[[Body, str], None]
 """Emits a loop over units with this body, which jumps to this label at its end."""
+UnitOfRow = Callable[[Given], str]
+"""Emits the work of one unit of a row, of which some is known; gives the label behind it."""
+EachOfRow = Callable[[UnitOfRow, str], None]
+"""Emits a loop over units of a row, which jumps to this label at its end."""
 
 
 class Cubes:
@@ -83,11 +87,12 @@ class Cubes:
         self._between(start, stop, unit, end)
 
     def each_row(
-        self, bounds: list[Bound], rows: Rows, body: Callable[[Given], str], end: str
+        self, bounds: list[Bound], rows: Rows, body: Callable[[EachOfRow, EachOfRow], str], end: str
     ) -> None:
-        """As `each_position`, row by row; `body` is emitted for the ends of rows and the middle.
+        """As `each_position`, row by row.
 
-        It takes the registers of quotients, remainders and decided comparisons.
+        `body` gets the loop over the units of a row, and one in parts: the ends of the row, and its
+        middle, where comparisons are decided. Their units take the registers of what is known.
         """
         w = self._w
         start, stop = (
@@ -104,16 +109,20 @@ class Cubes:
             rest = w.value(f"sub nsw i64 {stop}, {position}")
             run = w.call("llvm.smin.i64", "i64", ("i64", left), ("i64", rest))
             last = w.value(f"add nsw i64 {position}, {run}", "row_end")
-            given: Given = dict.fromkeys(rows.quotients, quotient)
+            known: Given = dict.fromkeys(rows.quotients, quotient)
 
-            def unit(place: str, decided: Given) -> str:
+            def at(unit: UnitOfRow, place: str, decided: Given) -> str:
                 self.positions["absolute_all"] = place
                 remainder = w.value(f"sub nsw i64 {place}, {first}", "column")
-                return body({**given, **dict.fromkeys(rows.remainders, remainder), **decided})
+                return unit({**known, **dict.fromkeys(rows.remainders, remainder), **decided})
 
-            after = w.label("row_done")
-            self._parts(rows, quotient, first, (position, last), unit, after)
-            return last, after
+            def whole(unit: UnitOfRow, after: str) -> None:
+                self._between(position, last, lambda place: at(unit, place, {}), after)
+
+            def parts(unit: UnitOfRow, after: str) -> None:
+                self._parts(rows, quotient, first, (position, last), partial(at, unit), after)
+
+            return last, body(whole, parts if rows.tests else whole)
 
         self._stepping(start, stop, row, end)
 
@@ -129,9 +138,6 @@ class Cubes:
         """The start of a row, its middle, where all comparisons are decided, and its end."""
         w = self._w
         begin, end = ends
-        if not rows.tests:
-            self._between(begin, end, lambda place: unit(place, {}), after)
-            return
         low, high = self._middle(rows, row, first, ends)
         decided = {t.result: "true" if t.truth else "false" for t in rows.tests}
         none: Given = {}

@@ -12,10 +12,11 @@ from math import prod
 
 from cubepy.compilers.llvm import amx, dots, memory, numbers, printing
 from cubepy.compilers.llvm import ops as spell
-from cubepy.compilers.llvm.cubes import Cubes, Each
+from cubepy.compilers.llvm.cubes import Body, Cubes, Each, EachOfRow, Given
+from cubepy.compilers.llvm.jumps import Edge, Loop, Merge
 from cubepy.compilers.llvm.memory import updates_own_memory
 from cubepy.compilers.llvm.rows import find_rows
-from cubepy.compilers.llvm.scratch import TAKE, ScratchPlan
+from cubepy.compilers.llvm.scratch import ScratchPlan
 from cubepy.compilers.llvm.units import (
     AXES,
     UnitPlan,
@@ -31,12 +32,14 @@ from cubepy.compilers.llvm.versions import (
     ExpensiveBranches,
     find_expensive,
 )
+from cubepy.compilers.llvm.wrapper import wrapper
 from cubepy.compilers.llvm.writer import Writer
 from cubepy.errors import fail
 from cubepy.ir import ops
 from cubepy.ir.core import Kernel, Op, Param, Region, Value
 from cubepy.ir.opdef import OpDef
 from cubepy.ir.types import Buffer, Type, index32
+from cubepy.passes.nest_divisions import nest_divisions
 from cubepy.targets import Target
 
 _EMITTERS = {
@@ -79,8 +82,8 @@ class Emitter:
         self._given: dict[Value, str] = {}
         """Registers of values for which nothing is emitted."""
         self._cubes = Cubes(kernel, self.w, self._registers)
-        self._loops: list[_Loop] = []
-        self._merges: list[_Merge] = []
+        self._loops: list[Loop] = []
+        self._merges: list[Merge] = []
         self._unit_end = ""
         self._cheap: dict[Op, ExpensiveBranch] = {}
         self._reports_faults = any(op.row is ops.FAULT for op in kernel.body.walk())
@@ -124,7 +127,15 @@ class Emitter:
         name = self.kernel.name
         head = f"define internal void @{name}.cubes({args}) #1{self.w.attach(0)} {{"
         body = [head, "entry:", *self.w.entry, *self.w.lines, "}", ""]
-        return self.w.module([*self._wrapper(params), *body, self._attributes()], triple, layout)
+        return self.w.module(
+            [
+                *wrapper(self.kernel, self.scratch, self.w, self._reports_faults),
+                *body,
+                self._attributes(),
+            ],
+            triple,
+            layout,
+        )
 
     def _param(self, param: Param) -> str:
         value = param.value
@@ -135,57 +146,6 @@ class Emitter:
         written = param.argument in self.kernel.written
         flags = " noalias" if self.kernel.noalias else ""
         return f"ptr{flags}{'' if written else ' readonly'} {register}"
-
-    def _wrapper(self, params: list[str]) -> list[str]:
-        """Reads the argument block: one slot of eight bytes for each parameter, then the counts and
-        what `Artifact` says of more slots."""
-        head = f"define void @{self.kernel.name}(ptr %args, i64 %begin, i64 %end) #0"
-        lines = [f"{head}{self.w.attach(1)} {{", "entry:"]
-        passed: list[str] = []
-        types = [self._slot_type(p.value.type) for p in self.kernel.params] + ["i64"] * 3
-        slots = list(enumerate(types))
-        if self._reports_faults:
-            slots.append((len(types) + bool(self.scratch.nbytes), "ptr"))
-        for k, t in slots:
-            lines.append(f"  %slot{k} = getelementptr i8, ptr %args, i64 {8 * k}")
-            memory_type = "i8" if t == "i1" else t
-            lines.append(f"  %arg{k} = load {memory_type}, ptr %slot{k}, align 8")
-            if t == "i1":
-                lines.append(f"  %bool{k} = icmp ne i8 %arg{k}, 0")
-            passed.append(f"{t} %{'bool' if t == 'i1' else 'arg'}{k}")
-        passed += self._take_scratch(lines, 8 * len(types))
-        call = ", ".join([*passed, "i64 %begin", "i64 %end"])
-        calls = [f"call void @{self.kernel.name}.cubes({call})"]
-        if amx.uses_tiles(self.kernel):
-            calls = [amx.configure(self.w), *calls, amx.RELEASE]
-        lines += [f"  {text}{self.w.attach(2)}" for text in calls]
-        return [*lines, "  ret void", "}", ""]
-
-    def _take_scratch(self, lines: list[str], lacking_at: int) -> list[str]:
-        """Ask for the thread's scratch memory; gives its blocks. Where there is none, say in the
-        argument block how much was asked for, and return."""
-        plan = self.scratch
-        if not plan.nbytes:
-            return []
-        head, place = f"declare noalias ptr @{TAKE}(i64)", self.w.attach(2)
-        self.w.declare(TAKE, head)
-        lines += [
-            f"  %scratch = call ptr @{TAKE}(i64 {plan.nbytes}){place}",
-            "  %lacking = icmp eq ptr %scratch, null",
-            "  br i1 %lacking, label %lost, label %given",
-            "lost:",
-            f"  %wanted = getelementptr i8, ptr %args, i64 {lacking_at}",
-            f"  store atomic i64 {plan.nbytes}, ptr %wanted monotonic, align 8",
-            "  ret void",
-            "given:",
-        ]
-        for offset in plan.offsets.values():
-            lines.append(f"  %block{offset} = getelementptr i8, ptr %scratch, i64 {offset}")
-        return [f"ptr %block{offset}" for offset in plan.offsets.values()]
-
-    @staticmethod
-    def _slot_type(t: Type) -> str:
-        return "ptr" if isinstance(t, Buffer) else spell.type_name(t)
 
     def _attributes(self) -> str:
         """`noinline` on the loops over cubes: LLVM would optimise them once more in the wrapper."""
@@ -200,18 +160,9 @@ class Emitter:
     def _body(self, plan: UnitPlan) -> None:
         w = self.w
         end = w.label("done")
-        for op in plan.launch:
-            self.op(op)
-        w.at(None)
-        rows = find_rows(self.kernel, plan)
-        costly = find_expensive(plan.body) if plan.is_flat and rows is None else ExpensiveBranches()
-        if rows is not None:
-            self._cubes.each_row(plan.bounds, rows, lambda given: self._row(plan, given), end)
-        elif costly.branches:
-            loop = partial(self._stretch, plan.body, costly)
-            self._cubes.each_stretch(plan.bounds, STRETCH, loop, end)
-        elif plan.is_flat:
-            self._cubes.each_position(plan.bounds, lambda: self._unit(plan.body), end)
+        self._launch(plan)
+        if plan.is_flat:
+            self._flat(plan, end)
         else:
             self._cubes.each_cube("%begin", "%end", lambda: self._cube(plan), end)
         w.start(end)
@@ -221,6 +172,43 @@ class Emitter:
         if w.has_stream_stores and "sse2" in self.target.attributes:
             w.call("llvm.x86.sse.sfence", "void")
         w.line("ret void")
+
+    def _launch(self, plan: UnitPlan) -> None:
+        """What is the same in the whole launch."""
+        for op in plan.launch:
+            if op.results[0] not in self._registers:
+                self.op(op)
+        self.w.at(None)
+
+    def _flat(self, plan: UnitPlan, end: str) -> None:
+        """Units that use nothing of their cube: along rows, where they divide their position."""
+        w, nested = self.w, nest_divisions(self.kernel)
+        in_rows = plan if nested is None else plan_units(nested.kernel)
+        rows = find_rows(self.kernel, in_rows)
+        if rows is None:
+            self._each_position(plan, end)
+            return
+        self._launch(in_rows)
+        holds = "true"
+        for value in nested.positive if nested is not None else ():
+            is_positive = w.value(f"icmp sgt i64 {self._registers[value]}, 0")
+            holds = w.value(f"and i1 {holds}, {is_positive}")
+        if holds != "true":
+            some, none = w.label("extents"), w.label("no_extents")
+            w.branch(holds, some, none)
+            w.start(none)
+            self._each_position(plan, end)
+            w.start(some)
+        each = partial(self._row, in_rows.body, find_expensive(in_rows.body))
+        self._cubes.each_row(in_rows.bounds, rows, each, end)
+
+    def _each_position(self, plan: UnitPlan, end: str) -> None:
+        costly = find_expensive(plan.body)
+        if costly.branches:
+            loop = partial(self._stretch, plan.body, costly)
+            self._cubes.each_stretch(plan.bounds, STRETCH, loop, end)
+        else:
+            self._cubes.each_position(plan.bounds, lambda: self._unit(plan.body), end)
 
     def _cube(self, plan: UnitPlan) -> str:
         for op in plan.cube:
@@ -249,7 +237,15 @@ class Emitter:
         self._ask_all(each, body, costly, latch)
         return latch
 
-    def _ask_all(self, each: Each, body: Sequence[Op], costly: ExpensiveBranches, end: str) -> None:
+    def _ask_all(
+        self,
+        each: Each,
+        body: Sequence[Op],
+        costly: ExpensiveBranches,
+        end: str,
+        cheap: Each | None = None,
+    ) -> None:
+        """Ask all units; `cheap` loops over them where none takes an expensive branch."""
         w = self.w
         flag = w.allocate("i8", "costly")
         asked, some, none = map(w.label, ("asked", "some", "none"))
@@ -261,7 +257,7 @@ class Emitter:
         each(lambda: self._unit(body), end)
         w.start(none)
         self._cheap = costly.branches
-        each(lambda: self._unit(body), end)
+        (cheap or each)(lambda: self._unit(body), end)
         self._cheap = {}
 
     def _ask(self, costly: ExpensiveBranches, flag: str) -> None:
@@ -283,7 +279,7 @@ class Emitter:
         """
         outer, end = self._unit_end, self.w.label("unit_end")
         self._unit_end = end
-        self._merges.append(_Merge(end, []))
+        self._merges.append(Merge(end, []))
         self._ops(body)
         if finish is not None:
             finish()
@@ -291,12 +287,30 @@ class Emitter:
         self._unit_end = outer
         return end
 
-    def _row(self, plan: UnitPlan, given: dict[Value, str]) -> str:
-        """The work of one unit of a row, of which some is known."""
-        self._given = given
-        label = self._unit(plan.body)
-        self._given = {}
-        return label
+    def _row(
+        self, body: Sequence[Op], costly: ExpensiveBranches, whole: EachOfRow, parts: EachOfRow
+    ) -> str:
+        """The units of a row."""
+        after = self.w.label("row_done")
+        if costly.branches:
+            self._ask_all(self._knowing(whole), body, costly, after, self._knowing(parts))
+        else:
+            self._knowing(parts)(lambda: self._unit(body), after)
+        return after
+
+    def _knowing(self, loop: EachOfRow) -> Each:
+        """A loop over units of a row as one over units."""
+
+        def each(body: Body, end: str) -> None:
+            def unit(given: Given) -> str:
+                self._given = given
+                label = body()
+                self._given = {}
+                return label
+
+            loop(unit, end)
+
+        return each
 
     def _units_op(self, op: Op) -> None:
         latch = self.w.label("units_end")
@@ -381,7 +395,7 @@ class Emitter:
             return
         (condition,) = self.operands(op)
         yes, no, after = w.label("then"), w.label("else"), w.label("after")
-        merge = _Merge(after, [])
+        merge = Merge(after, [])
         w.branch(condition, yes, no)
         for label, region in ((yes, op.regions[0]), (no, op.regions[1])):
             w.start(label)
@@ -394,7 +408,7 @@ class Emitter:
             w.start(w.label("dead"))
         self._phis(op.results, merge.edges)
 
-    def _phis(self, results: tuple[Value, ...], edges: list[_Edge]) -> None:
+    def _phis(self, results: tuple[Value, ...], edges: list[Edge]) -> None:
         for k, result in enumerate(results):
             t = spell.type_name(result.type)
             if not edges:
@@ -415,7 +429,7 @@ class Emitter:
         w = self.w
         start, stop, step = self.operands(op)[:3]
         (body,) = op.regions
-        loop = _Loop(w.label("for_next"), w.label("for_end"))
+        loop = Loop(w.label("for_next"), w.label("for_end"))
         head, inside = w.label("for"), w.label("for_body")
         initial = self.operands(op)[3:]
         counts = bool(op.attrs.get("fits")) or self.constant_of(op.operands[2]) in (1, -1)
@@ -479,18 +493,18 @@ class Emitter:
             marks.append(self._registers[arg])
         return marks
 
-    def _fill(self, args: tuple[Value, ...], at: int, first: _Edge, again: _Edge) -> None:
+    def _fill(self, args: tuple[Value, ...], at: int, first: Edge, again: Edge) -> None:
         for k, arg in enumerate(args):
             t, name = spell.type_name(arg.type), self._registers[arg]
             edges = ", ".join(f"[{values[k]}, %{block}]" for block, values in (first, again))
             self.w.lines[at + k] = f"  {name} = phi {t} {edges}"
 
-    def _loop_body(self, loop: _Loop, body: Region) -> None:
+    def _loop_body(self, loop: Loop, body: Region) -> None:
         self._loops.append(loop)
         self._ops(body.ops)
         self._loops.pop()
 
-    def _merge_continues(self, loop: _Loop, args: tuple[Value, ...]) -> list[str]:
+    def _merge_continues(self, loop: Loop, args: tuple[Value, ...]) -> list[str]:
         merged: list[str] = []
         for k, arg in enumerate(args):
             t = spell.type_name(arg.type)
@@ -504,7 +518,7 @@ class Emitter:
     def _loop(self, op: Op) -> None:
         w = self.w
         (body,) = op.regions
-        loop = _Loop(w.label("loop_next"), w.label("loop_end"))
+        loop = Loop(w.label("loop_next"), w.label("loop_end"))
         head, before = w.label("loop"), w.block
         w.jump(head)
         w.start(head)
@@ -525,7 +539,7 @@ class Emitter:
             w.start(w.label("dead"))
         self._phis(op.results, loop.exits)
 
-    def _fill_once(self, args: tuple[Value, ...], at: int, edge: _Edge) -> None:
+    def _fill_once(self, args: tuple[Value, ...], at: int, edge: Edge) -> None:
         block, values = edge
         for k, arg in enumerate(args):
             t, name = spell.type_name(arg.type), self._registers[arg]
@@ -562,25 +576,6 @@ class Emitter:
 
     def _return(self, op: Op) -> None:
         self.w.jump(self._unit_end)
-
-
-_Edge = tuple[str, list[str]]
-
-
-class _Merge:
-    """The end of an `if`: its block, and from where it is reached with which values."""
-
-    def __init__(self, after: str, edges: list[_Edge]) -> None:
-        self.after, self.edges = after, edges
-
-
-class _Loop:
-    """An open loop: the blocks that `continue` and `break` jump to, and with which values."""
-
-    def __init__(self, following: str, end: str) -> None:
-        self.following, self.end = following, end
-        self.continues: list[_Edge] = []
-        self.exits: list[_Edge] = []
 
 
 _POSITION_ROWS = (ops.UNIT_POS, ops.CUBE_POS, ops.CUBE_COUNT, ops.ABSOLUTE_POS)

@@ -62,6 +62,8 @@ class Learned:
     types: dict[Key, Typing] = field(default_factory=dict[Key, Typing])
     looping: set[Key] = field(default_factory=set[Key])
     """The unrolled loops that are left, or continued, under runtime control."""
+    joining: set[Key] = field(default_factory=set[Key])
+    """The names that exits of a loop bind to different locals, and that are read behind it."""
     records: set[Key] = field(default_factory=set[Key])
     """The locals that begin as a comptime record, but change at run time."""
 

@@ -59,8 +59,8 @@ from cubepy.ir.types import Buffer, Space, Type, index
 from cubepy.lang.function import Captures, read_source
 from cubepy.targets import Target
 
-MAX_TRACES = 3
-"""The last one has all facts: types settle at once, and forms do not depend on them."""
+MAX_TRACES = 5
+"""The last one has all facts: what loops bind, one in the other, and types settle at once."""
 HANDLING = (
     *(amx, assignments, bits, comprehensions, cooperation, cuda, derived),
     *(expressions, higher, hooks, intrinsics, invocations, memory, numeric, statements),

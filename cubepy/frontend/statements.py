@@ -15,6 +15,16 @@ from cubepy.frontend.branches import LONG, Branch, chain_of_branches, runtime_br
 from cubepy.frontend.checks import check
 from cubepy.frontend.comprehensions import items_one_by_one
 from cubepy.frontend.dispatch import Flow, evaluate, execute_block, statement
+from cubepy.frontend.exits import (
+    end_iteration,
+    memory_in,
+    note_exit,
+    open_loop,
+    set_at_ends,
+    set_behind,
+    set_where_broken,
+    set_where_complete,
+)
 from cubepy.frontend.expressions import condition, local_function, reveal, short_circuit
 from cubepy.frontend.naming import note_name
 from cubepy.frontend.patterns import Captured, pattern_test
@@ -228,9 +238,17 @@ def _runtime_for(frame: Frame, node: ast.For, bounds: Range) -> Flow:
     def body() -> None:
         assign_target(frame, node.target, position)
 
-    region, context = _loop_body(frame, node, body, (position,))
+    region, context = _loop_body(frame, node, body, (position,), _is_sure(bounds))
     tracer.b.emit_op(ops.FOR, *parts, regions=(region,))
     return _after_loop(frame, node, context)
+
+
+def _is_sure(bounds: Range) -> bool:
+    """Whether a loop is known to have an iteration."""
+    start, stop, step = bounds.start, bounds.stop, bounds.step
+    if not (isinstance(start, int) and isinstance(stop, int) and isinstance(step, int)):
+        return False
+    return step != 0 and (stop - start) * step > 0
 
 
 @statement(ast.While)
@@ -255,11 +273,9 @@ def _while(frame: Frame, node: ast.While) -> Flow:
             _leave_unless(frame, frame.tracer.truth(holds))
             reveal(frame, targets_where_true(node.test))
 
-    region, context = _loop_body(frame, node, test, ())
+    region, context = _loop_body(frame, node, test, is_endless=known is True)
     frame.env |= {n: slot for n, slot in tested.items() if frame.env.get(n, UNSET) is UNSET}
     frame.tracer.b.emit_op(ops.LOOP, regions=(region,))
-    if known:  # nothing but a `break` ends it
-        _keep_where_broken(frame, context)
     flow = _after_loop(frame, node, context)
     return flow if known is None or breaks(node.body) else Flow.DEAD
 
@@ -286,13 +302,20 @@ def _leave_unless(frame: Frame, condition: Value) -> None:
 
 
 def _loop_body(
-    frame: Frame, node: ast.For | ast.While, start: Callable[[], None], args: tuple[Value, ...]
+    frame: Frame,
+    node: ast.For | ast.While,
+    start: Callable[[], None],
+    args: tuple[Value, ...] = (),
+    is_sure: bool = False,
+    is_endless: bool = False,
 ) -> tuple[Region, LoopContext]:
     """Trace the body of a runtime loop; names that it alone binds are unset afterwards."""
     tracer = frame.tracer
     frame.forced |= names_assigned_in(node.body) & frame.assigned.exclusive
-    context = _open_loop(frame, node, LoopContext(True, frame.depth + 1, frame.key(node)))
-    if node.orelse and breaks(node.body):
+    context = LoopContext(True, frame.depth + 1, frame.key(node), start=frame.env)
+    context.is_sure, context.is_endless = is_sure, is_endless
+    open_loop(frame, node, context)
+    if node.orelse and breaks(node.body) and not is_endless:
         context.else_flag = tracer.flag("broke")
         _keep_names(frame, node)
     before = frame.env
@@ -304,6 +327,7 @@ def _loop_body(
         start()
         if execute_block(frame, node.body) is Flow.NEXT:
             store_back(frame, context)
+            context.ended.append(note_exit(frame, context))
         tracer.close(ops.CONTINUE)
     tracer.loops -= 1
     frame.loops.pop()
@@ -311,12 +335,8 @@ def _loop_body(
     leave_loop(frame, context)
     tracer.b.span = frame.span(node)
     region = Region(args, tuple(body))
-    context.memory = _memory_in(region)
+    context.memory = memory_in(region)
     return region, context
-
-
-def _memory_in(region: Region) -> frozenset[Value]:
-    return frozenset(op.result for op in region.walk() if op.row is ops.ALLOC)
 
 
 def _keep_names(frame: Frame, node: ast.For | ast.While) -> None:
@@ -325,36 +345,28 @@ def _keep_names(frame: Frame, node: ast.For | ast.While) -> None:
     frame.forced |= names_assigned_in([node]) & read
 
 
-def _keep_where_broken(frame: Frame, context: LoopContext) -> None:
-    """Behind a loop that a `break` left: what each leaves it with stays bound."""
-    kept = context.set_by_breaks
-    frame.env |= kept
-    frame.loose |= kept.keys()
-
-
-def _open_loop(frame: Frame, node: ast.For | ast.While, context: LoopContext) -> LoopContext:
-    """Note what the names that the loop assigns are bound to before it."""
-    context.names, context.before = names_assigned_in([node]), frame.env
-    return context
-
-
 def _after_loop(frame: Frame, node: ast.For | ast.While, context: LoopContext) -> Flow:
     """Leave outer loops where the body returned from an inlined function; run the `else`."""
     tracer = frame.tracer
     if frame.return_flag is not None and returns(node.body):
         _leave_unless(frame, tracer.b.emit(ops.NOT, tracer.read(frame.return_flag)))
     if context.else_flag is None:
-        return execute_block(frame, node.orelse)
+        set_behind(frame, context)
+        return Flow.NEXT if context.is_endless else execute_block(frame, node.orelse)
     broke = tracer.read(context.else_flag)
 
+    def complete() -> Flow:
+        set_where_complete(frame, context)
+        return execute_block(frame, node.orelse)
+
     def where_broken() -> Flow:
-        _keep_where_broken(frame, context)
+        set_where_broken(frame, context)
         return Flow.NEXT
 
     return runtime_branch(
         frame,
         tracer.b.emit(ops.NOT, broke),
-        lambda: execute_block(frame, node.orelse),
+        complete,
         where_broken,
         names_assigned_in(node.orelse),
         frame.span(node),
@@ -426,6 +438,7 @@ def _wrapped_for(frame: Frame, node: ast.For, items: Iterable[Any], context: Loo
     if not first:
         return execute_block(frame, node.orelse)
     _declare_target(frame, node, first[0])
+    context.start = frame.env
     context.leave_flag = tracer.flag("left")
     if node.orelse:
         context.else_flag = context.leave_flag
@@ -446,7 +459,7 @@ def _wrapped_for(frame: Frame, node: ast.For, items: Iterable[Any], context: Loo
     tracer.unrolling.pop()
     frame.unrolled = outer
     region = Region((), tuple(iterations))
-    context.memory = _memory_in(region)
+    context.memory = memory_in(region)
     tracer.b.emit_op(ops.LOOP, regions=(region,))
     _forget_target(frame, node, first[0], last)
     return _after_loop(frame, node, context)
@@ -480,24 +493,24 @@ def _is_numeric(x: Any) -> bool:
 
 def _wrapped_iteration(frame: Frame, node: ast.For, item: Any, context: LoopContext) -> Flow:
     tracer = frame.tracer
-    _open_loop(frame, node, context)
+    open_loop(frame, node, context)
     frame.env = dict(context.before)
     frame.depth += 1
     frame.loops.append(context)
     with tracer.b.region() as body:
         _take_item(frame, node.target, item, names_assigned_in(node.body))
         flow = execute_block(frame, node.body)
-        if flow is Flow.BREAK and context.leave_flag is not None:
-            tracer.set_number(context.leave_flag, tracer.b.const(True, bool_))
         if not tracer.b.is_terminated:
-            store_back(frame, context)
+            end_iteration(frame, context, flow is Flow.BREAK)
         tracer.close(ops.BREAK)
     frame.loops.pop()
     frame.depth -= 1
     context.reads.clear()  # the iterations are no loop: what follows reads what they bound
     leave_loop(frame, context)
     context.conflicts.clear()
-    tracer.b.emit_op(ops.LOOP, regions=(Region((), tuple(body)),))
+    region = Region((), tuple(body))
+    set_at_ends(frame, context, region)
+    tracer.b.emit_op(ops.LOOP, regions=(region,))
     assert context.leave_flag is not None
     stop = tracer.read(context.leave_flag)
     if frame.return_flag is not None:
@@ -506,42 +519,7 @@ def _wrapped_iteration(frame: Frame, node: ast.For, item: Any, context: LoopCont
     return flow
 
 
-# Jumps
-
-
-@statement(ast.Break, ast.Continue)
-def _jump(frame: Frame, node: ast.Break | ast.Continue) -> Flow:
-    tracer = frame.tracer
-    if not frame.loops:
-        raise tracer.error(
-            "E101", what=f"`{ast.unparse(node)}` outside a loop", instead="remove it"
-        )
-    context = frame.loops[-1]
-    is_break = isinstance(node, ast.Break)
-    if not context.is_runtime:
-        return _jump_unrolled(frame, context, is_break)
-    if is_break and context.else_flag is not None:
-        tracer.set_number(context.else_flag, tracer.b.const(True, bool_))
-    store_back(frame, context)
-    if is_break:
-        context.broken.append({n: frame.env[n] for n in context.names if n in frame.env})
-    tracer.close(ops.BREAK if is_break else ops.CONTINUE)
-    return Flow.DEAD
-
-
-def _jump_unrolled(frame: Frame, context: LoopContext, is_break: bool) -> Flow:
-    if frame.depth == context.depth:
-        return Flow.BREAK if is_break else Flow.CONTINUE
-    tracer = frame.tracer
-    if not context.is_wrapped:
-        tracer.learned.looping.add(context.key)
-        tracer.is_stale = True  # the next trace wraps the loop; this one goes on for what it finds
-        return Flow.DEAD
-    if is_break and context.leave_flag is not None:
-        tracer.set_number(context.leave_flag, tracer.b.const(True, bool_))
-    store_back(frame, context)
-    tracer.close(ops.BREAK)
-    return Flow.DEAD
+# Returns
 
 
 @statement(ast.Return)

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import field, replace
 from inspect import Signature
 from types import FunctionType
-from typing import Any
+from typing import Any, TypeAlias
 
 from cubepy.errors import Error
 from cubepy.frontend.assigned import Assigned, assigned_names
@@ -23,7 +23,6 @@ from cubepy.frontend.values import (
     NumberSlot,
     TensorRef,
     is_number,
-    memory_of,
 )
 from cubepy.frontend.wording import describe_slot
 from cubepy.ir.core import Value
@@ -31,6 +30,9 @@ from cubepy.lang.function import Captures, Source
 from cubepy.record import dataclass
 from cubepy.span import Span
 from cubepy.targets import Target
+
+Bound: TypeAlias = dict[str, Any]
+"""What names are bound to."""
 
 
 @dataclass
@@ -41,33 +43,30 @@ class LoopContext:
     depth: int
     key: Key
     is_wrapped: bool = False
+    is_sure: bool = False
+    """Whether it is a `for` that is known to have an iteration."""
+    is_endless: bool = False
+    """Whether nothing but a `break` ends it."""
     leave_flag: Flag | None = None
     else_flag: Flag | None = None
     names: frozenset[str] = frozenset()
     """The names that its body assigns."""
-    before: dict[str, Any] = field(default_factory=dict[str, Any])
+    before: Bound = field(default_factory=dict[str, Any])
     """What the names were bound to before it."""
     reads: dict[str, Span | None] = field(default_factory=dict[str, "Span | None"])
     """Which of these names an iteration reads as they were at its start."""
     conflicts: dict[str, Conflict] = field(default_factory=dict[str, Conflict])
     """Which of these names have another type at its end."""
-    broken: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    start: Bound = field(default_factory=dict[str, Any])
+    """What all names were bound to before the loop; `before`: before its present iteration."""
+    broken: list[Bound] = field(default_factory=list["Bound"])
     """What the names are bound to at each `break`."""
+    ended: list[Bound] = field(default_factory=list["Bound"])
+    """The same at each end of an iteration, which the next one may follow."""
+    joined: Bound = field(default_factory=dict[str, Any])
+    """The locals that all exits assign."""
     memory: frozenset[Value] = frozenset()
     """The memory that its body allocates, which is none behind it."""
-
-    @property
-    def set_by_breaks(self) -> dict[str, Any]:
-        """The names that the loop alone binds, and that each `break` leaves it with."""
-        first, *others = self.broken or [{}]
-        return {
-            name: slot
-            for name, slot in first.items()
-            if self.before.get(name, UNSET) is UNSET
-            and isinstance(slot, SLOTS)
-            and all(other.get(name) is slot for other in others)
-            and self.memory.isdisjoint(memory_of(slot))
-        }
 
 
 class Frame:
@@ -96,6 +95,8 @@ class Frame:
         self.forced: set[str] = set()
         self.loose: set[str] = set()
         """Names that are bound by a loop that was left: what is assigned next may have any type."""
+        self.lost: dict[str, tuple[Key, Any]] = {}
+        """Names that a loop left unset, as its exits bind them differently, with one of these."""
         self.assigned: Assigned = assigned_names(source.node, source.has_walrus)
         self.loops: list[LoopContext] = []
         self.depth = 0
@@ -214,7 +215,7 @@ def lookup_local(frame: Frame, name: str) -> Any:
     """The value of a name in the frame; KeyError if the frame has none."""
     value = frame.env[name]
     if value is UNSET:
-        raise unset(frame, name)
+        value = _lost(frame, name)
     if isinstance(value, Conflict):
         raise conflict_error(frame, name, value)
     if not isinstance(value, SLOTS):
@@ -223,6 +224,19 @@ def lookup_local(frame: Frame, name: str) -> Any:
         if name in context.names and context.before.get(name) is value:
             context.reads.setdefault(name, frame.tracer.b.span)
     return frame.tracer.read(value)
+
+
+def _lost(frame: Frame, name: str) -> Any:
+    """What an exit of a loop bound a name to that others bind differently: the next trace joins
+    them, and this one goes on for what it finds. E103 for other names."""
+    key, slot = frame.lost.get(name, ((), UNSET))
+    learned = frame.tracer.learned
+    if slot is UNSET or key in learned.joining:
+        raise unset(frame, name)
+    learned.joining.add(key)
+    frame.tracer.is_stale = True
+    frame.env[name] = slot
+    return slot
 
 
 def conflict_error(frame: Frame, name: str, conflict: Conflict) -> Error:

@@ -9,52 +9,43 @@ from __future__ import annotations
 from dataclasses import field
 
 from cubepy.ir import ops
-from cubepy.ir.core import Kernel, Op, Region
-from cubepy.ir.types import Line, element_of
+from cubepy.ir.core import Kernel, Region
+from cubepy.ir.types import Line
 from cubepy.passes.construct_ssa import construct_ssa
 from cubepy.passes.cse import cse
 from cubepy.passes.dce import dce
-from cubepy.passes.interleave_units import interleave_units
 from cubepy.passes.jam_units import jam_units
+from cubepy.passes.lane_costs import (
+    BARRIERS,
+    LEFT_TO_LLVM,
+    Remark,
+    access,
+    has_loops_or_planes,
+    has_own_loop,
+    loop_along_rows,
+    loop_of_gathers,
+    may_serve_body,
+    serves_body,
+)
 from cubepy.passes.lane_operations import LANEWISE, ONE_BY_ONE
 from cubepy.passes.lane_shapes import LOOPS, Shapes, shapes_of
 from cubepy.passes.lane_writer import LaneWriter
 from cubepy.passes.split_edges import split_edges
 from cubepy.passes.strip_cubes import strip_cubes
 from cubepy.record import dataclass
-from cubepy.span import Span
 
 Choice = bool | str
 """What `configure(vectorise=...)` says: True, False or "auto"."""
 LINES_OF_A_PLANE = 4
 """Registers that the lanes of a plane may take, of four bytes each."""
-GATHER = 3
-"""Operations that a gather takes as long as."""
-ROWS = 48
-"""Operations on integers, over the number of lanes, that a gather down rows takes as long as: a
-unit that runs along its row has it in close caches, and needs no index for each lane. Loops on
-floats are not looked at, whose sums in scalars wait for each other."""
-LEFT_TO_LLVM = (
-    "units are left to LLVM's loop vectoriser: they have no loop of their own, no planes, and "
-    "share no tiles"
-)
 _CONTROL = (ops.IF, *LOOPS, ops.YIELD, ops.BREAK, ops.CONTINUE, ops.RETURN, ops.FAULT)
-_BARRIERS = (ops.SYNC_CUBE, ops.SYNC_PLANE, *ops.PLANE_ROWS)
 _TAKEN = frozenset(
     (
-        *(*_CONTROL, *_BARRIERS, *LANEWISE, *ONE_BY_ONE, ops.SYNC_STORAGE, ops.ALLOC, ops.LOAD),
+        *(*_CONTROL, *BARRIERS, *LANEWISE, *ONE_BY_ONE, ops.SYNC_STORAGE, ops.ALLOC, ops.LOAD),
         *(ops.STORE, ops.CONST, ops.PREFETCH, ops.NAME, ops.BREAKPOINT, ops.UNIT_POS),
         *(ops.CUBE_POS, ops.CUBE_COUNT, ops.ABSOLUTE_POS, ops.MISALIGNMENT),
     )
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Remark:
-    """What was done with a kernel or a loop of it, or why not."""
-
-    text: str
-    span: Span | None = None
 
 
 @dataclass(slots=True)
@@ -71,8 +62,12 @@ def vectorise(kernel: Kernel, line_bytes: int, choice: Choice, registers: int = 
     if choice is False:
         return Vectorised(kernel, 1, [Remark("units stay scalar: vectorise=False asks for it")])
     found = _refusal(kernel, line_bytes)
-    if found is None and choice == "auto":
-        found = _waiting_loop(kernel) or _cost_rule(kernel)
+    asks = choice == "auto"
+    needs_body = asks and not has_loops_or_planes(kernel)
+    if found is None and asks:
+        found = _waiting_loop(kernel)
+        if needs_body and not may_serve_body(kernel):
+            found = found or Remark(LEFT_TO_LLVM)
     if found is not None:
         return Vectorised(kernel, 1, [found])
     lanes, shapes = shapes_of(kernel, line_bytes)
@@ -80,13 +75,16 @@ def vectorise(kernel: Kernel, line_bytes: int, choice: Choice, registers: int = 
         text = f"units stay scalar: rows of {kernel.cube_dim[0]} units are no multiple of a line"
         return Vectorised(kernel, 1, [Remark(text)])
     found = _refusal_of_shapes(kernel, shapes)
-    if found is None and choice == "auto":
-        found = _loop_of_gathers(kernel, shapes, lanes) or _loop_along_rows(kernel, shapes, lanes)
+    if found is None and needs_body and not serves_body(kernel, shapes):
+        found = Remark(LEFT_TO_LLVM)
+    if found is None and asks:
+        found = loop_of_gathers(kernel, shapes, lanes) or loop_along_rows(kernel, shapes, lanes)
     if found is not None:
         return Vectorised(kernel, 1, [found])
     made = dce(cse(construct_ssa(LaneWriter(kernel, lanes, shapes).kernel())))
     made, (x, y) = jam_units(made, registers)
-    if choice == "auto" and x * y == 1 and not _has_own_loop(kernel) and kernel.plane_dim == 1:
+    is_plain = not needs_body and not has_own_loop(kernel) and kernel.plane_dim == 1
+    if asks and x * y == 1 and is_plain:
         return Vectorised(kernel, 1, [Remark(LEFT_TO_LLVM)])
     remarks = [Remark(f"units are lanes of lines of {lanes}"), *_describe(kernel, shapes)]
     if x * y > 1:
@@ -128,65 +126,6 @@ def _waiting_loop(kernel: Kernel) -> Remark | None:
     return None
 
 
-def _cost_rule(kernel: Kernel) -> Remark | None:
-    """Why LLVM's vectoriser, or plain loops, serve a kernel as well.
-
-    Lanes serve loops of a unit's own, planes of several units, which are emulated otherwise, and
-    tiles: a loop around a barrier, where blocks of units may share what they load.
-    """
-    rows = {op.row for op in kernel.body.walk()}
-    has_planes = kernel.plane_dim > 1 and not rows.isdisjoint(ops.PLANE_ROWS)
-    has_tiles = any(op.row in LOOPS and _waits(op) for op in kernel.body.walk())
-    return None if has_planes or has_tiles or _has_own_loop(kernel) else Remark(LEFT_TO_LLVM)
-
-
-def _has_own_loop(kernel: Kernel) -> bool:
-    """Whether units have a loop that does not wait.
-
-    Loops that stride over units become loops of the cube with a barrier inside, and do not count.
-    """
-    return any(op.row in LOOPS and not _waits(op) for op in interleave_units(kernel).body.walk())
-
-
-def _loop_of_gathers(kernel: Kernel, shapes: Shapes, lanes: int) -> Remark | None:
-    """A loop that lanes leave one by one and that mostly gathers: scalar loads are as fast, and no
-    lane waits for another."""
-    for op in kernel.body.walk():
-        if op not in shapes.masked or any(o.row in LOOPS for o in op.regions[0].walk()):
-            continue
-        body = list(op.regions[0].walk())
-        gathers = sum(o.row in (ops.LOAD, ops.STORE) and _access(o, shapes) != "" for o in body)
-        work = [o for o in body if o.row in LANEWISE and o.row is not ops.CAST]
-        if gathers * (GATHER if _on_floats(work) else max(GATHER, ROWS // lanes)) > len(work):
-            return Remark("units stay scalar: this loop mostly gathers", op.span)
-    return None
-
-
-def _loop_along_rows(kernel: Kernel, shapes: Shapes, lanes: int) -> Remark | None:
-    """A loop on integers that mostly reads one row in each lane."""
-    for op in kernel.body.walk():
-        if op.row not in LOOPS or any(o.row in LOOPS for o in op.regions[0].walk()):
-            continue
-        body = [o for o in op.regions[0].walk() if not all(map(shapes.is_alike, o.results))]
-        work = [o for o in body if o.row in LANEWISE and o.row is not ops.CAST]
-        if _on_floats(work):
-            continue
-        places = {o.operands[:2] for o in body if o.row is ops.LOAD}
-        strides = [shapes.stride(place) for _, place in places]
-        rows = sum(isinstance(stride, tuple) for stride in strides)
-        if rows and rows * ROWS // lanes + strides.count(None) > len(work):
-            return Remark("units stay scalar: this loop mostly reads rows of integers", op.span)
-    return None
-
-
-def _on_floats(work: list[Op]) -> bool:
-    return any(element_of(o.result.type).is_float for o in work)
-
-
-def _waits(op: Op) -> bool:
-    return any(o.row in _BARRIERS for region in op.regions for o in region.walk())
-
-
 def _refusal_of_shapes(kernel: Kernel, shapes: Shapes) -> Remark | None:
     for op in kernel.body.walk():
         if op.row is ops.MISALIGNMENT and not shapes.is_alike(op.operands[1]):
@@ -201,7 +140,7 @@ def _refusal_of_shapes(kernel: Kernel, shapes: Shapes) -> Remark | None:
 
 def _divergent_barrier(region: Region, shapes: Shapes, divergent: bool) -> Remark | None:
     for op in region.ops:
-        if divergent and op.row in _BARRIERS:
+        if divergent and op.row in BARRIERS:
             return Remark("units stay scalar: lanes reach this barrier one by one", op.span)
         inner = divergent or op in shapes.masked or op in shapes.soft
         inner = inner or (op.row is ops.IF and not shapes.is_alike(op.operands[0]))
@@ -221,20 +160,9 @@ def _describe(kernel: Kernel, shapes: Shapes) -> list[Remark]:
             how += ", some skip parts" if op in shapes.soft else ""
             remarks.append(Remark(f"loop runs {how}", op.span))
         elif op.row in (ops.LOAD, ops.STORE):
-            text = _access(op, shapes)
+            text = access(op, shapes)
             if text:
                 remarks.append(Remark(text, op.span))
         elif op.row in ONE_BY_ONE and not (op.row is ops.LOOKUP and shapes.is_alike(op.result)):
             remarks.append(Remark(f"`{op.row.name}` runs lane by lane", op.span))
     return remarks
-
-
-def _access(op: Op, shapes: Shapes) -> str:
-    """How an access that is not one of neighbours, or of all lanes, is done."""
-    stride = shapes.stride(op.operands[1])
-    if stride in (0, 1):
-        return ""
-    word = "gather" if op.row is ops.LOAD else "scatter"
-    if isinstance(stride, tuple):
-        return f"{word} of lanes that lie a number apart which the launch decides"
-    return f"{word} of lanes that lie {'anywhere' if stride is None else f'{stride} apart'}"

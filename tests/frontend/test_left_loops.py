@@ -151,6 +151,132 @@ def returns_or_breaks(x: Any, o: Any) -> None:
     o[0] = of_a_helper(x, 0) + of_a_helper(x, 4)
 
 
+def two_breaks(x: Any, o: Any) -> None:
+    k = 0
+    while True:
+        if x[k] > 5:
+            v = x[k] * 2
+            break
+        if x[k] > 2 and k > 3:
+            v = 1
+            break
+        k += 1
+    o[0] = v
+
+
+def two_breaks_or_else(x: Any, o: Any) -> None:
+    for j in range(4):
+        for i in range(9):
+            if x[i] > j * 4:
+                best = x[i], j
+                break
+            if i * j == 15:
+                best = (i, 0.5)
+                break
+        else:
+            best = x[0], 7.5
+        o[0] += best[0] * 10 + best[1]
+
+
+def a_known_number_of_times(x: Any, o: Any) -> None:
+    for i in range(2, 8):
+        v = x[i]
+        if v > 4:
+            break
+        if v > 100:
+            v = 7
+            continue
+        o[0] += v + 1
+    o[0] += v + i
+
+
+def all_ends_bind(x: Any, o: Any) -> None:
+    for i in range(6):
+        if x[i] < 2:
+            last = x[i] * 3
+            continue
+        if x[i] > 30:
+            last = 5
+            break
+        last = i
+    else:
+        last = last + 100
+    o[0] = last
+
+
+def else_reads_what_the_last_step_bound(x: Any, o: Any) -> None:
+    for i in range(6):
+        seen = x[i]
+        if seen > 50:
+            break
+    else:
+        seen = seen * 3
+    o[0] = seen
+
+
+def unrolled(x: Any, o: Any) -> None:
+    for k in cp.unroll(range(5)):
+        v = x[k] * 2
+        if v > 3:
+            break
+    o[0] = v + k
+
+
+def unrolled_with_else(x: Any, o: Any) -> None:
+    for limit in cp.unroll((1.5, 20, 3)):
+        for k in cp.unroll((2, 1, 4)):
+            if x[k] > limit:
+                v = x[k] * limit
+                break
+        else:
+            v = limit
+        o[0] += v
+
+
+def unrolled_and_continued(x: Any, o: Any) -> None:
+    for k in cp.unroll(range(5)):
+        if k > 0:
+            o[0] += v  # noqa: F821 - bound by the step before
+        if x[k] < 2:
+            v = 1
+            continue
+        v = x[k] + 1.5
+        if v > 4:
+            break
+    o[0] += v
+
+
+def one_in_the_other(x: Any, o: Any) -> None:
+    while True:
+        while True:
+            if x[1] > 100:
+                v = x[3]
+                break
+            if x[1] > 0:
+                v = x[5] + 1
+                break
+        if v > 3:
+            w = v * 2
+            break
+        if v > 2:
+            w = 0
+            break
+    o[0] = w + v
+
+
+def several_names(x: Any, o: Any) -> None:
+    k = 0
+    while True:
+        if x[k] > 5:
+            a, b, c = k, x[k], True
+            break
+        if x[k] > 3 and k > 8:
+            a, b, c = 3, 2.5, False
+            break
+        k += 1
+    o[0] = a + b + (1 if c else 0)
+
+
 KERNELS = (
     leaves_while_true,
     returns_in_else,
@@ -163,6 +289,16 @@ KERNELS = (
     assigned_again,
     while_with_else,
     returns_or_breaks,
+    two_breaks,
+    two_breaks_or_else,
+    a_known_number_of_times,
+    all_ends_bind,
+    else_reads_what_the_last_step_bound,
+    unrolled,
+    unrolled_with_else,
+    unrolled_and_continued,
+    one_in_the_other,
+    several_names,
 )
 
 
@@ -224,6 +360,40 @@ def one_way_without(x: Any, o: Any) -> None:
     o[0] = v
 
 
+def unrolled_without(x: Any, o: Any) -> None:
+    for k in cp.unroll(range(4)):
+        if x[k] > 100:
+            break
+        v = x[k]
+        if v > 3:
+            break
+    o[0] = v
+
+
+def a_break_of_some_step_without(x: Any, o: Any) -> None:
+    for k in cp.unroll(range(4)):
+        if k == 0:
+            if x[0] > 100:
+                break
+        v = x[k]
+        if v > 3:
+            break
+    else:
+        v = 3
+    o[0] = v
+
+
+def no_common_kind(x: Any, o: Any) -> None:
+    while True:
+        if x[0] > 0:
+            v = (x[0], x[1])
+            break
+        if x[1] > 0:
+            v = x[1]
+            break
+    o[0] = v
+
+
 def may_not_run(x: Any, o: Any) -> None:
     for k in range(x.shape[0]):
         v = x[k]
@@ -240,7 +410,16 @@ def ends_by_its_test(x: Any, o: Any) -> None:
     o[0] = v
 
 
-@pytest.mark.parametrize("function", [one_way_without, may_not_run, ends_by_its_test])
+@pytest.mark.parametrize(
+    "function",
+    [
+        one_way_without,
+        unrolled_without,
+        a_break_of_some_step_without,
+        may_not_run,
+        ends_by_its_test,
+    ],
+)
 def test_names_that_a_way_does_not_set(function: Any):
     with pytest.raises(cp.CompileError, match="E103: `v` is not set on every path"):
         cp.cube(function)[1, 1](np.arange(9.0), np.zeros(1))

@@ -1,0 +1,192 @@
+"""Divisions of positions in a nest, and the loops over rows that they make possible.
+
+Programs are made at random, of the ways in which users find the place of a unit in an array; Python
+computes what they give. `CUBEPY_SOAK=2000 pytest tests/passes/test_nest_divisions.py` makes more.
+"""
+
+from __future__ import annotations
+
+import linecache
+import os
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cubepy as cp
+
+PROGRAMS = int(os.environ.get("CUBEPY_SOAK", "40"))
+EXTENTS = (1, 2, 3, 4, 5, 7, 8, 14, 16, 20, 56, 64, 65)
+
+
+class _Program:
+    """A kernel that computes parts of its position, and stores them all."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        self._lines: list[str] = []
+        self.known = [self._random.random() < 0.5 for _ in range(3)]
+        """Which extents are constants of the kernel."""
+        self.extents = [self._random.choice(EXTENTS) for _ in range(3)]
+        self.count = 0
+        self._names = ["i"]
+        for _ in range(self._random.randint(2, 7)):
+            self._step()
+        self.shown = self._names[1:]
+
+    def _extent(self, k: int) -> str:
+        return str(self.extents[k]) if self.known[k] else f"x.shape[{k}]"
+
+    def _divisor(self) -> str:
+        """A product of extents: mostly of the inner ones."""
+        choice = self._random.random()
+        a, b, c = (self._extent(k) for k in (2, 1, 0))
+        if choice < 0.35:
+            return a
+        if choice < 0.55:
+            return b
+        if choice < 0.8:
+            return f"({a} * {b})" if self._random.random() < 0.5 else f"({b} * {a})"
+        if choice < 0.9:
+            return f"({a} * {b} * {c})"
+        return str(self._random.choice((2, 3, 4, 6, 8, 12, 64)))
+
+    def _step(self) -> None:
+        """One more name, which holds a part of one before."""
+        recent = self._random.choice(self._names[-3:])
+        d, n = self._divisor(), f"v{len(self._names)}"
+        form = self._random.choice(("//", "%", "//", "%", "minus", "divmod", "if", "plus"))
+        if form in ("//", "%"):
+            self._lines.append(f"{n} = {recent} {form} {d}")
+        elif form == "minus":
+            self._lines.append(f"{n} = {recent} - {recent} // {d} * {d}")
+        elif form == "divmod":
+            self._lines.append(f"{n}, r{n} = divmod({recent}, {d})")
+            self._names.append(f"r{n}")
+        elif form == "plus":
+            self._lines.append(f"{n} = {recent} + {self._random.randint(-2, 2)}")
+        else:
+            self._lines += [f"{n} = {recent} % {d}", f"if {n} > {self._random.randint(0, 9)}:"]
+            self._lines += [f"    {n} = {recent} // {d} + {recent} % {self._divisor()}"]
+        self._names.append(n)
+
+    @property
+    def text(self) -> str:
+        """The kernel, as Python also runs it with a position."""
+        lines = ["def kernel(x, o):", "    i = position()", "    if i < o.shape[0]:"]
+        lines += [f"        {line}" for line in self._lines]
+        lines += [f"        o[i, {k}] = {name}" for k, name in enumerate(self.shown)]
+        return "\n".join(lines) + "\n"
+
+    def kernel(self, position: str, **names: Any) -> Any:
+        """The function, with the position that a unit has."""
+        text = self.text.replace("position()", position)
+        file = f"<nest {id(self)} {position}>"
+        linecache.cache[file] = (len(text), None, text.splitlines(True), file)
+        namespace = {"cp": cp, **names}
+        exec(compile(text, file, "exec"), namespace)
+        return namespace["kernel"]
+
+
+def _expected(program: _Program, x: Any, units: int) -> Any:
+    places: Any = iter(range(units))
+    function = program.kernel("next(places)", places=places)
+    expected = np.zeros((units, len(program.shown)), np.int64)
+    for _ in range(units):
+        function(x, expected)
+    return expected
+
+
+@pytest.mark.parametrize("seed", range(PROGRAMS))
+def test_parts_of_positions(seed: int):
+    program = _Program(seed)
+    x = np.zeros(program.extents, np.float32)
+    units = min(x.size, 700) + seed % 40
+    expected = _expected(program, x, units)
+    kernel = cp.cube(program.kernel("cp.ABSOLUTE_POS"))
+    ways: list[dict[str, Any]] = [{}, {"vectorise": True}, {"device": "interpreter"}]
+    for way in ways[: 2 if seed % 4 else 3]:
+        found = np.full_like(expected, -77)
+        kernel.configure(**way).over(units)(x, found)
+        assert (found == expected).all(), f"{way}\n{program.text}"
+
+
+@cp.cube
+def directly(x: Any, o: Any):
+    i = cp.ABSOLUTE_POS
+    if i < o.size:
+        c, h, w = i // (x.shape[1] * x.shape[2]), i // x.shape[2] % x.shape[1], i % x.shape[2]
+        o[c, h, w] = x[c, h, w] * 2
+
+
+@cp.cube
+def by_remainders(x: Any, o: Any):
+    i = cp.ABSOLUTE_POS
+    if i < o.size:
+        c, rest = divmod(i, x.shape[1] * x.shape[2])
+        h, w = divmod(rest, x.shape[2])
+        o[c, h, w] = x[c, h, w] * 2
+
+
+@cp.cube
+def by_differences(x: Any, o: Any):
+    i = cp.ABSOLUTE_POS
+    if i < o.size:
+        c = i // (x.shape[1] * x.shape[2])
+        rest = i - c * x.shape[1] * x.shape[2]
+        h = rest // x.shape[2]
+        w = rest - h * x.shape[2]
+        o[c, h, w] = x[c, h, w] * 2
+
+
+@cp.cube
+def from_the_inside(x: Any, o: Any):
+    i = cp.ABSOLUTE_POS
+    if i < o.size:
+        rest, w = divmod(i, x.shape[2])
+        c, h = divmod(rest, x.shape[1])
+        o[c, h, w] = x[c, h, w] * 2
+
+
+WAYS = (directly, by_remainders, by_differences, from_the_inside)
+
+
+@pytest.mark.parametrize("kernel", WAYS, ids=lambda k: k.__name__)
+def test_ways_to_find_a_place_are_loops_over_rows(kernel: Any):
+    x = np.random.default_rng().random((3, 5, 70)).astype(np.float32)
+    o = np.zeros_like(x)
+    launcher = kernel.over(x.size)
+    launcher(x, o)
+    assert (o == x * 2).all()
+    text = launcher.inspect(x, o, target="cpu:x86-64-v3", stage="remarks")
+    assert "LLVM vectorised no loop" not in text, text
+
+
+@pytest.mark.parametrize("shape", [(0, 5, 7), (3, 0, 7), (3, 5, 0), (1, 1, 1), (2, 3, 1)], ids=str)
+@pytest.mark.parametrize("kernel", WAYS, ids=lambda k: k.__name__)
+def test_extents_of_none_or_one(kernel: Any, shape: tuple[int, int, int]):
+    x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    o = np.full(shape, 7, np.float32)
+    kernel.over(8)(x, o)
+    assert (o == x * 2).all()
+
+
+@cp.cube
+def waves(x: Any, o: Any):
+    i = cp.ABSOLUTE_POS
+    if i < o.size:
+        row, k = divmod(i, o.shape[1])
+        o[row, k] = cp.sin(x[row] * (k + 1))
+
+
+@pytest.mark.parametrize("columns", [5, 64, 100])
+def test_expensive_branches_in_rows(columns: int):
+    """Arguments of a sine that are large in some rows alone."""
+    x = np.array([1.0, 1e7, 0.5, -3e9, np.inf, 2.0, 1e4], np.float32)
+    o = np.zeros((len(x), columns), np.float32)
+    waves.over(o)(x, o)
+    with np.errstate(invalid="ignore"):
+        scaled = x[:, None] * np.arange(1, columns + 1, dtype=np.float32)
+        expected = np.sin(scaled.astype(np.float64))
+    assert np.allclose(o, expected, rtol=0, atol=3e-7, equal_nan=True)
