@@ -74,6 +74,7 @@ class Cubes:
         self._counted("stretch", "0", count, stretch, end)
 
     def _all_positions(self, bounds: list[Bound]) -> tuple[str, str]:
+        """The first of the positions that units of these cubes have, and the one behind them."""
         start, stop = (
             self._w.value(f"mul nsw i64 {cubes}, {self._units}") for cubes in ("%begin", "%end")
         )
@@ -95,10 +96,7 @@ class Cubes:
         middle, where comparisons are decided. Their units take the registers of what is known.
         """
         w = self._w
-        start, stop = (
-            w.value(f"mul nsw i64 {cubes}, {self._units}") for cubes in ("%begin", "%end")
-        )
-        stop = self._stop(stop, "0", bounds)
+        start, stop = self._all_positions(bounds)
         divisor = self._registers[rows.divisor]
 
         def row(position: str) -> tuple[str, str]:

@@ -190,9 +190,11 @@ class Emitter:
             return
         self._launch(in_rows)
         holds = "true"
-        for value in nested.positive if nested is not None else ():
-            is_positive = w.value(f"icmp sgt i64 {self._registers[value]}, 0")
-            holds = w.value(f"and i1 {holds}, {is_positive}")
+        for value, most in nested.limits if nested is not None else ():
+            t = spell.type_name(value.type)
+            below = w.value(f"sub {t} {self._registers[value]}, 1")
+            fits = w.value(f"icmp ult {t} {below}, {most}")
+            holds = w.value(f"and i1 {holds}, {fits}")
         if holds != "true":
             some, none = w.label("extents"), w.label("no_extents")
             w.branch(holds, some, none)

@@ -17,7 +17,7 @@ from cubepy.artifact import Extent
 from cubepy.ir import ops
 from cubepy.ir.core import Attr, Kernel, Op, Region, Value
 from cubepy.ir.opdef import is_speculatable
-from cubepy.ir.types import index
+from cubepy.ir.types import element_of, i32, i64, index, u32
 from cubepy.passes.rewrite import Rewriter
 from cubepy.record import dataclass
 
@@ -80,10 +80,16 @@ class Digits:
 
 @dataclass(frozen=True, slots=True)
 class Nested:
-    """A kernel with divisions in a nest, which is right where all of `positive` are above 0."""
+    """A kernel with divisions in a nest, which is right where some values are within limits.
+
+    `limits`: each value, which is to be at least 1, and the most that it may be.
+    """
 
     kernel: Kernel
-    positive: tuple[Value, ...]
+    limits: tuple[tuple[Value, int], ...]
+
+
+_TYPES = (index, i32, u32, i64)
 
 
 def nest_divisions(kernel: Kernel) -> Nested | None:
@@ -99,7 +105,7 @@ def nest_divisions(kernel: Kernel) -> Nested | None:
     innermost = parts.innermost()
     if innermost is None:
         return None
-    return Nested(_Nest(parts, innermost).run(kernel), tuple(parts.assumed))
+    return Nested(_Nest(parts, innermost).run(kernel), tuple(parts.assumed.items()))
 
 
 class _Parts:
@@ -111,16 +117,20 @@ class _Parts:
         """The position that each is a part of."""
         self.found: dict[Op, Digits] = {}
         """The divisions, and differences that are remainders."""
-        self.assumed: dict[Value, None] = {}
-        """Factors of divisors that are not known to be above 0."""
+        self.assumed: dict[Value, int] = {}
+        """Factors of divisors that are not known to be above 0, or of products that may wrap; and
+        the most that each may be."""
         self._products: dict[Value, Product] = {}
         """What is the same in the whole launch."""
         self._operands: dict[Value, Sequence[Value]] = {}
         """Of products that are not."""
+        self._bits: dict[Value, int] = {}
+        """Of products in integers that wrap: how many their type has."""
+        self._is_narrow = kernel.limit < 1 << 31
         self._extents = {p.value for p in kernel.params if isinstance(p.kind, Extent)}
         self._fixed = {p.value for p in kernel.params}
         for param in kernel.params:
-            if param.value.type is index:
+            if param.value.type in _TYPES:
                 self._products[param.value] = _factor(param.value)
         for op in kernel.body.walk():
             self._note(op)
@@ -145,10 +155,10 @@ class _Parts:
                 self.digits[op.result] = Digits()
                 self.positions[op.result] = op.result
             return
-        if not op.results or op.regions or len(op.results) > 1:
+        if len(op.results) != 1 or op.regions:
             return
         product = self._product(op)
-        if op.result.type is not index:
+        if op.result.type not in _TYPES:
             return
         if product is not None:
             self._products[op.result] = product
@@ -158,19 +168,41 @@ class _Parts:
             self._divide(op)
         elif op.row is ops.SUB:
             self._subtract(op)
+        elif op.row is ops.CAST:
+            self._convert(op)
 
     def _product(self, op: Op) -> Product | None:
         """The product that a value is which all units share."""
-        if not is_speculatable(op) or not self._fixed.issuperset(op.operands) or op.row.reads:
+        if not is_speculatable(op) or op.row.reads or not self._fixed.issuperset(op.operands):
             return None
         self._fixed.add(op.result)
         if op.row is ops.CONST:
             value = op.attrs["value"]
             return Product(value) if isinstance(value, int) and value > 0 else None
-        if op.row is ops.MUL:
-            a, b = (self._products.get(v) for v in op.operands)
-            return a.times(b) if a is not None and b is not None else None
+        if op.row is ops.MUL or (op.row is ops.CAST and _widens(op)):
+            known = [self._products.get(v) for v in op.operands]
+            found = ONE
+            for product in known:
+                if product is None:
+                    return None
+                found = found.times(product)
+            self._note_bits(op)
+            return found
         return _factor(op.result)
+
+    def _note_bits(self, op: Op) -> None:
+        bits = [self._bits[v] for v in op.operands if v in self._bits]
+        if op.row is ops.MUL and op.result.type is not index:
+            bits.append(element_of(op.result.type).bits)
+        if bits:
+            self._bits[op.result] = min(bits)
+
+    def _convert(self, op: Op) -> None:
+        """A part of a position stays one in another type that holds all positions."""
+        (value,) = op.operands
+        if value in self.digits and (self._is_narrow or element_of(op.result.type).bits == 64):
+            self.digits[op.result] = self.digits[value]
+            self.positions[op.result] = self.positions[value]
 
     def _divide(self, op: Op) -> None:
         value, divisor = op.operands
@@ -178,12 +210,14 @@ class _Parts:
         if digits is None or product is None:
             return
         part = digits.quotient(product) if op.row is ops.FLOORDIV else digits.remainder(product)
-        if part is not None:
-            is_known = op.attrs.get("nonzero")
-            for factor, _ in product.values:
-                if not is_known or factor not in self._extents:
-                    self.assumed[factor] = None
-            self._add(op, value, part)
+        if part is None:
+            return
+        bits = self._bits.get(divisor)
+        limit = _limit(product, bits or 64)
+        for factor, _ in product.values:
+            if bits or not op.attrs.get("nonzero") or factor not in self._extents:
+                self.assumed[factor] = min(limit, self.assumed.get(factor, limit))
+        self._add(op, value, part)
 
     def _subtract(self, op: Op) -> None:
         """`x - x // n * n` is `x % n`."""
@@ -215,6 +249,18 @@ class _Parts:
         self.positions[op.result] = self.positions[value]
 
 
+def _widens(op: Op) -> bool:
+    """Whether a conversion of an integer keeps its number."""
+    source, target = element_of(op.operands[0].type), element_of(op.result.type)
+    return source in _TYPES and target in _TYPES and (target.bits == 64 or source is target)
+
+
+def _limit(product: Product, bits: int) -> int:
+    """What values may be at most, so that their product needs less than so many bits."""
+    times = sum(times for _, times in product.values)
+    return 1 << max(bits - 2 - product.number.bit_length(), 0) // max(times, 1)
+
+
 class _Nest(Rewriter):
     """Writes digits by the quotient and the remainder of one division of the position."""
 
@@ -234,7 +280,10 @@ class _Nest(Rewriter):
     def visit(self, op: Op) -> None:
         digits = self._parts.found.get(op)
         if digits is not None and self._is_above(digits.low) and self._is_above(digits.high):
-            self.replaced[op.result] = self._written(op, digits)
+            made = self._written(op, digits)
+            if op.result.type is not index:
+                made = self.emit(ops.CAST, (made,), {"type": op.result.type}, op.span)
+            self.replaced[op.result] = made
         else:
             super().visit(op)
 
@@ -282,10 +331,15 @@ class _Nest(Rewriter):
 
     def _value(self, op: Op, product: Product) -> Value:
         """A value that is the product."""
-        factors = [v for v, times in product.values for _ in range(times)]
+        factors = [self._as_index(op, v) for v, times in product.values for _ in range(times)]
         if product.number != 1 or not factors:
             factors.insert(0, self.emit_const(index, product.number, op.span))
         value = factors[0]
         for factor in factors[1:]:
             value = self._emit(op, ops.MUL, value, factor)
         return value
+
+    def _as_index(self, op: Op, value: Value) -> Value:
+        if value.type is index:
+            return value
+        return self.emit(ops.CAST, (value,), {"type": index}, op.span, value.name)

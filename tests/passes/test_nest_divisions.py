@@ -17,6 +17,14 @@ import pytest
 import cubepy as cp
 
 PROGRAMS = int(os.environ.get("CUBEPY_SOAK", "40"))
+POSITIONS = (
+    *("cp.ABSOLUTE_POS",) * 3,
+    "cp.ABSOLUTE_POS_X",
+    "cp.i32(cp.ABSOLUTE_POS)",
+    "cp.i64(cp.u32(cp.ABSOLUTE_POS_X))",
+    "cp.CUBE_POS_X * cp.CUBE_DIM_X + cp.UNIT_POS_X",
+    "cp.UNIT_POS + cp.CUBE_DIM * cp.CUBE_POS",
+)
 EXTENTS = (1, 2, 3, 4, 5, 7, 8, 14, 16, 20, 56, 64, 65)
 
 
@@ -26,9 +34,11 @@ class _Program:
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
         self._lines: list[str] = []
-        self.known = [self._random.random() < 0.5 for _ in range(3)]
-        """Which extents are constants of the kernel."""
+        self._given = [self._random.choice(("shape", "number", "argument")) for _ in range(3)]
+        """Where the kernel has each extent from."""
         self.extents = [self._random.choice(EXTENTS) for _ in range(3)]
+        self.position = self._random.choice(POSITIONS)
+        self.argument_type = self._random.choice(("cp.i64", "cp.i32"))
         self.count = 0
         self._names = ["i"]
         for _ in range(self._random.randint(2, 7)):
@@ -36,7 +46,8 @@ class _Program:
         self.shown = self._names[1:]
 
     def _extent(self, k: int) -> str:
-        return str(self.extents[k]) if self.known[k] else f"x.shape[{k}]"
+        how = self._given[k]
+        return str(self.extents[k]) if how == "number" else f"{how[0]}{k}"
 
     def _divisor(self) -> str:
         """A product of extents: mostly of the inner ones."""
@@ -74,7 +85,9 @@ class _Program:
     @property
     def text(self) -> str:
         """The kernel, as Python also runs it with a position."""
-        lines = ["def kernel(x, o):", "    i = position()", "    if i < o.shape[0]:"]
+        arguments = ", ".join(f"a{k}: {self.argument_type}" for k in range(3))
+        lines = [f"def kernel(x, {arguments}, o):", "    s0, s1, s2 = x.shape"]
+        lines += ["    i = position()", "    if i < o.shape[0]:"]
         lines += [f"        {line}" for line in self._lines]
         lines += [f"        o[i, {k}] = {name}" for k, name in enumerate(self.shown)]
         return "\n".join(lines) + "\n"
@@ -94,7 +107,7 @@ def _expected(program: _Program, x: Any, units: int) -> Any:
     function = program.kernel("next(places)", places=places)
     expected = np.zeros((units, len(program.shown)), np.int64)
     for _ in range(units):
-        function(x, expected)
+        function(x, *program.extents, expected)
     return expected
 
 
@@ -104,11 +117,11 @@ def test_parts_of_positions(seed: int):
     x = np.zeros(program.extents, np.float32)
     units = min(x.size, 700) + seed % 40
     expected = _expected(program, x, units)
-    kernel = cp.cube(program.kernel("cp.ABSOLUTE_POS"))
+    kernel = cp.cube(program.kernel(program.position))
     ways: list[dict[str, Any]] = [{}, {"vectorise": True}, {"device": "interpreter"}]
     for way in ways[: 2 if seed % 4 else 3]:
         found = np.full_like(expected, -77)
-        kernel.configure(**way).over(units)(x, found)
+        kernel.configure(**way).over(units)(x, *program.extents, found)
         assert (found == expected).all(), f"{way}\n{program.text}"
 
 
@@ -190,3 +203,57 @@ def test_expensive_branches_in_rows(columns: int):
         scaled = x[:, None] * np.arange(1, columns + 1, dtype=np.float32)
         expected = np.sin(scaled.astype(np.float64))
     assert np.allclose(o, expected, rtol=0, atol=3e-7, equal_nan=True)
+
+
+@cp.cube
+def by_arguments(h: cp.i64, w: cp.i64, o: Any):
+    i = cp.ABSOLUTE_POS
+    if i < o.shape[0]:
+        o[i, 0], o[i, 1], o[i, 2] = i // (h * w), i // w % h, i % w
+        o[i, 3], o[i, 4] = i % (h * w) // w, i % (w * h)
+
+
+@cp.cube
+def by_narrow_arguments(h: cp.i32, w: cp.i32, o: Any):
+    i = cp.i32(cp.ABSOLUTE_POS)
+    if i < o.shape[0]:
+        o[i, 0], o[i, 1], o[i, 2] = i // (h * w), i // w % h, i % w
+        o[i, 3], o[i, 4] = i % (h * w) // w, i % (w * h)
+
+
+NUMBERS = (-(2**31), -7, -1, 0, 1, 3, 40, 2**15, 2**16, 2**30, 2**31 - 1)
+WIDE = (2**31, 2**32, 2**33, 2**62, 2**63 - 1, -(2**63))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "numbers"),
+    [(by_arguments, NUMBERS + WIDE), (by_narrow_arguments, NUMBERS)],
+    ids=("i64", "i32"),
+)
+def test_extents_that_are_none(kernel: Any, numbers: tuple[int, ...]):
+    """Zero, below zero, and such that products wrap: as without the pass, which takes others."""
+    for h in numbers:
+        for w in numbers:
+            expected, found = np.full((2, 300, 5), -7)
+            kernel.configure(device="interpreter").over(12)(h, w, expected[:12])
+            kernel.over(300)(h, w, found)
+            assert (found[:12] == expected[:12]).all(), (h, w)
+
+
+@cp.cube
+def guarded_by_another(x: Any, o: Any):
+    i = cp.ABSOLUTE_POS
+    if i < o.shape[0]:
+        o[i, 0], o[i, 1] = i // (x.shape[0] * x.shape[1]), i // x.shape[1] % x.shape[0]
+        o[i, 2] = i % x.shape[1]
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0), (3, 5), (1, 1)], ids=str)
+def test_extents_that_no_guard_knows(shape: tuple[int, int]):
+    h, w = shape
+    found = np.full((40, 3), -7)
+    guarded_by_another.over(40)(np.zeros(shape, np.float32), found)
+    for i, (c, row, k) in enumerate(found):
+        assert c == (i // (h * w) if h * w else 0)
+        assert row == (i // w % h if h * w else 0)
+        assert k == (i % w if w else 0)

@@ -25,6 +25,7 @@ from cubepy.passes.legalise.check_target import check_target
 from cubepy.passes.lower_checks import faults_of, lower_checks
 from cubepy.passes.pipeline import Pass, run
 
+_POSITIONS = (ops.UNIT_POS, ops.CUBE_POS, ops.CUBE_COUNT, ops.ABSOLUTE_POS)
 Dump = Callable[[str, Kernel], None]
 
 
@@ -63,6 +64,7 @@ def steps(target: Capabilities) -> list[Pass]:
             (_step("predicate", target),),
         ),
         (True, (_step("lower_planes", target, rows=OF_PLANES),)),
+        (loops, (_late("join_positions", rows=_POSITIONS), Pass("dce", dce))),
         (target.vectorise is not False, (Pass("vectorise", _units_as_lanes(target)),)),
         (True, (_step("lower_atomics", target, rows=ops.ATOMICS),)),
         (loops, (Pass("interleave_units", _interleave), Pass("fission", _cut_at_barriers))),
