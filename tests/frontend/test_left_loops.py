@@ -187,7 +187,8 @@ def a_known_number_of_times(x: Any, o: Any) -> None:
             v = 7
             continue
         o[0] += v + 1
-    o[0] += v + i
+    o[0] += v
+    o[0] += i
 
 
 def all_ends_bind(x: Any, o: Any) -> None:
@@ -200,8 +201,8 @@ def all_ends_bind(x: Any, o: Any) -> None:
             break
         last = i
     else:
-        last = last + 100
-    o[0] = last
+        o[0] = 100
+    o[0] += last
 
 
 def else_reads_what_the_last_step_bound(x: Any, o: Any) -> None:
@@ -219,7 +220,8 @@ def unrolled(x: Any, o: Any) -> None:
         v = x[k] * 2
         if v > 3:
             break
-    o[0] = v + k
+    o[0] = v
+    o[0] += k
 
 
 def unrolled_with_else(x: Any, o: Any) -> None:
