@@ -6,40 +6,23 @@ follows the kernel's regions. Registers map one to one to IR values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
-from math import prod
+from collections.abc import Callable
 
 from cubepy.compilers.llvm import amx, dots, memory, numbers, printing
 from cubepy.compilers.llvm import ops as spell
-from cubepy.compilers.llvm.cubes import Body, Cubes, Each, EachOfRow, Given
 from cubepy.compilers.llvm.jumps import Edge, Loop, Merge
 from cubepy.compilers.llvm.memory import updates_own_memory
-from cubepy.compilers.llvm.rows import find_rows
 from cubepy.compilers.llvm.scratch import ScratchPlan
+from cubepy.compilers.llvm.unit_loops import UnitLoops
 from cubepy.compilers.llvm.units import (
     AXES,
-    UnitPlan,
-    guarded_segment,
-    is_cube_program,
-    plan_units,
-    uses_axes,
-)
-from cubepy.compilers.llvm.versions import (
-    MIN_UNITS,
-    STRETCH,
-    ExpensiveBranch,
-    ExpensiveBranches,
-    find_expensive,
 )
 from cubepy.compilers.llvm.wrapper import wrapper
-from cubepy.compilers.llvm.writer import Writer
 from cubepy.errors import fail
 from cubepy.ir import ops
 from cubepy.ir.core import Kernel, Op, Param, Region, Value
 from cubepy.ir.opdef import OpDef
 from cubepy.ir.types import Buffer, Type, index32
-from cubepy.passes.nest_divisions import nest_divisions
 from cubepy.targets import Target
 
 _EMITTERS = {
@@ -66,36 +49,21 @@ def emit(
     return Emitter(kernel, target, scratch, fast_math, debug).module(triple, layout)
 
 
-class Emitter:
+class Emitter(UnitLoops):
     """State of one emission: the writer, registers of values, and the targets of jumps."""
 
     def __init__(
         self, kernel: Kernel, target: Target, scratch: ScratchPlan, fast_math: bool, debug: bool
     ) -> None:
-        self.kernel = kernel
-        self.target = target
+        super().__init__(kernel, target, debug)
         self.scratch = scratch
         self.fast = _FAST if fast_math else ""
-        self.w = Writer(debug)
-        self._registers: dict[Value, str] = {}
         self._constants: dict[Value, int | float] = {}
-        self._given: dict[Value, str] = {}
-        """Registers of values for which nothing is emitted."""
-        self._cubes = Cubes(kernel, self.w, self._registers)
         self._loops: list[Loop] = []
-        self._merges: list[Merge] = []
-        self._unit_end = ""
-        self._cheap: dict[Op, ExpensiveBranch] = {}
         self._reports_faults = any(op.row is ops.FAULT for op in kernel.body.walk())
         self.orders_storage = any(op.row is ops.SYNC_STORAGE for op in kernel.body.walk())
-        self._is_program = is_cube_program(kernel)
-        self._has_axes = uses_axes(kernel.body)
 
     # Values
-
-    def operands(self, op: Op) -> list[str]:
-        """The registers of the operands."""
-        return [self._registers[v] for v in op.operands]
 
     def constant_of(self, value: Value) -> int | float | None:
         """The number of a constant, which a line has in every lane."""
@@ -116,10 +84,9 @@ class Emitter:
     # The module
 
     def module(self, triple: str, layout: str) -> str:
-        plan = plan_units(self.kernel)
         params = [self._param(p) for p in self.kernel.params]
         counts = [f"i64 %count_{a}" for a in AXES]
-        self._body(plan)
+        self.body()
         record = ["ptr %faults"] if self._reports_faults else []
         kept = "ptr noalias nonnull align 64"
         blocks = [f"{kept} {self.scratch_parameter(v)}" for v in self.scratch.offsets]
@@ -155,188 +122,7 @@ class Emitter:
             f"attributes #1 = {{ nounwind noinline {width} }}\n"
         )
 
-    # Cubes and units
-
-    def _body(self, plan: UnitPlan) -> None:
-        w = self.w
-        end = w.label("done")
-        self._launch(plan)
-        if plan.is_flat:
-            self._flat(plan, end)
-        else:
-            self._cubes.each_cube("%begin", "%end", lambda: self._cube(plan), end)
-        w.start(end)
-        if w.prints:
-            with printing.held(self.w):
-                w.call("fflush", "i32", ("ptr", "null"))
-        if w.has_stream_stores and "sse2" in self.target.attributes:
-            w.call("llvm.x86.sse.sfence", "void")
-        w.line("ret void")
-
-    def _launch(self, plan: UnitPlan) -> None:
-        """What is the same in the whole launch."""
-        for op in plan.launch:
-            if op.results[0] not in self._registers:
-                self.op(op)
-        self.w.at(None)
-
-    def _flat(self, plan: UnitPlan, end: str) -> None:
-        """Units that use nothing of their cube: along rows, where they divide their position."""
-        w, nested = self.w, nest_divisions(self.kernel)
-        in_rows = plan if nested is None else plan_units(nested.kernel)
-        rows = find_rows(self.kernel, in_rows)
-        if rows is None:
-            self._each_position(plan, end)
-            return
-        self._launch(in_rows)
-        holds = "true"
-        for value, most in nested.limits if nested is not None else ():
-            t = spell.type_name(value.type)
-            below = w.value(f"sub {t} {self._registers[value]}, 1")
-            fits = w.value(f"icmp ult {t} {below}, {most}")
-            holds = w.value(f"and i1 {holds}, {fits}")
-        if holds != "true":
-            some, none = w.label("extents"), w.label("no_extents")
-            w.branch(holds, some, none)
-            w.start(none)
-            self._each_position(plan, end)
-            w.start(some)
-        each = partial(self._row, in_rows.body, find_expensive(in_rows.body))
-        self._cubes.each_row(in_rows.bounds, rows, each, end)
-
-    def _each_position(self, plan: UnitPlan, end: str) -> None:
-        costly = find_expensive(plan.body)
-        if costly.branches:
-            loop = partial(self._stretch, plan.body, costly)
-            self._cubes.each_stretch(plan.bounds, STRETCH, loop, end)
-        else:
-            self._cubes.each_position(plan.bounds, lambda: self._unit(plan.body), end)
-
-    def _cube(self, plan: UnitPlan) -> str:
-        for op in plan.cube:
-            self.op(op)
-        latch = self.w.label("cube_end")
-        if self._is_program:
-            self._unit_end = latch
-            self._ops(plan.body)
-        else:
-            self._each_unit(
-                partial(self._cubes.each_unit, plan.bounds, plan.axes), plan.body, latch
-            )
-        return latch
-
-    def _each_unit(self, each: Each, body: Sequence[Op], end: str) -> None:
-        """Loops over the units; where no unit takes an expensive branch, loops without it."""
-        costly = find_expensive(body if prod(self.kernel.cube_dim) >= MIN_UNITS else ())
-        self._cubes.unrolls = updates_own_memory(body)
-        if costly.branches:
-            self._ask_all(each, body, costly, end)
-        else:
-            each(lambda: self._unit(body), end)
-
-    def _stretch(self, body: Sequence[Op], costly: ExpensiveBranches, each: Each) -> str:
-        latch = self.w.label("stretch_end")
-        self._ask_all(each, body, costly, latch)
-        return latch
-
-    def _ask_all(
-        self,
-        each: Each,
-        body: Sequence[Op],
-        costly: ExpensiveBranches,
-        end: str,
-        cheap: Each | None = None,
-    ) -> None:
-        """Ask all units; `cheap` loops over them where none takes an expensive branch."""
-        w = self.w
-        flag = w.allocate("i8", "costly")
-        asked, some, none = map(w.label, ("asked", "some", "none"))
-        w.line(f"store i8 0, ptr {flag}")
-        each(lambda: self._unit(costly.test, lambda: self._ask(costly, flag)), asked)
-        w.start(asked)
-        w.branch(w.value(f"icmp ne i8 {w.value(f'load i8, ptr {flag}')}, 0"), some, none)
-        w.start(some)
-        each(lambda: self._unit(body), end)
-        w.start(none)
-        self._cheap = costly.branches
-        (cheap or each)(lambda: self._unit(body), end)
-        self._cheap = {}
-
-    def _ask(self, costly: ExpensiveBranches, flag: str) -> None:
-        """Set `flag` where this unit takes an expensive branch."""
-        w = self.w
-        for branch in costly.branches.values():
-            (taken,) = self.operands(branch.op)
-            if not branch.then:
-                taken = w.value(f"xor i1 {taken}, true")
-            wide = w.value(f"zext i1 {taken} to i8")
-            either = w.value(f"or i8 {w.value(f'load i8, ptr {flag}')}, {wide}")
-            w.line(f"store i8 {either}, ptr {flag}")
-        w.jump(self._unit_end)
-
-    def _unit(self, body: Sequence[Op], finish: Callable[[], None] | None = None) -> str:
-        """The work of one unit (or plane); `return` and the end of the body go to its end.
-
-        A body without an end of its own has one in `finish`.
-        """
-        outer, end = self._unit_end, self.w.label("unit_end")
-        self._unit_end = end
-        self._merges.append(Merge(end, []))
-        self._ops(body)
-        if finish is not None:
-            finish()
-        self._merges.pop()
-        self._unit_end = outer
-        return end
-
-    def _row(
-        self, body: Sequence[Op], costly: ExpensiveBranches, whole: EachOfRow, parts: EachOfRow
-    ) -> str:
-        """The units of a row."""
-        after = self.w.label("row_done")
-        if costly.branches:
-            self._ask_all(self._knowing(whole), body, costly, after, self._knowing(parts))
-        else:
-            self._knowing(parts)(lambda: self._unit(body), after)
-        return after
-
-    def _knowing(self, loop: EachOfRow) -> Each:
-        """A loop over units of a row as one over units."""
-
-        def each(body: Body, end: str) -> None:
-            def unit(given: Given) -> str:
-                self._given = given
-                label = body()
-                self._given = {}
-                return label
-
-            loop(unit, end)
-
-        return each
-
-    def _units_op(self, op: Op) -> None:
-        latch = self.w.label("units_end")
-        body: Sequence[Op] = op.regions[0].ops
-        axes, limit = self._has_axes and not self._cubes.plane, ""
-        guarded = None if axes else guarded_segment(body)
-        if guarded is not None:
-            limit, body = self._registers[guarded[0]], guarded[1]
-        self._each_unit(partial(self._cubes.each_unit, [], axes, limit=limit), body, latch)
-        self.w.start(latch)
-
-    def _planes_op(self, op: Op) -> None:
-        latch = self.w.label("planes_end")
-        self._cubes.each_plane(lambda: self._unit(op.regions[0].ops), latch)
-        self.w.start(latch)
-
-    def _plane_pos(self, op: Op) -> None:
-        self._registers[op.result] = self._cubes.plane
-
     # Regions
-
-    def _ops(self, body: Sequence[Op]) -> None:
-        for op in body:
-            self.op(op)
 
     def op(self, op: Op) -> None:
         """Emit one operation."""

@@ -1,0 +1,264 @@
+"""The loops around the work of a unit: over cubes, units and rows, in versions of a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from math import prod
+
+from cubepy.compilers.llvm import ops as spell
+from cubepy.compilers.llvm import printing
+from cubepy.compilers.llvm.cubes import Body, Cubes, Each, EachOfRow, Given
+from cubepy.compilers.llvm.jumps import Merge
+from cubepy.compilers.llvm.memory import updates_own_memory
+from cubepy.compilers.llvm.rows import find_rows
+from cubepy.compilers.llvm.units import (
+    UnitPlan,
+    guarded_segment,
+    is_cube_program,
+    plan_units,
+    uses_axes,
+)
+from cubepy.compilers.llvm.versions import (
+    MIN_UNITS,
+    STRETCH,
+    ExpensiveBranch,
+    ExpensiveBranches,
+    find_expensive,
+)
+from cubepy.compilers.llvm.writer import Writer
+from cubepy.ir.core import Kernel, Op, Value
+from cubepy.passes.guess_extents import guess_extents
+from cubepy.passes.nest_divisions import nest_divisions
+from cubepy.targets import Target
+
+
+class UnitLoops:
+    """Writes the loops of a kernel; operations are written by what derives from it."""
+
+    def __init__(self, kernel: Kernel, target: Target, debug: bool) -> None:
+        self.kernel = kernel
+        self.target = target
+        self.w = Writer(debug)
+        self._registers: dict[Value, str] = {}
+        self._given: dict[Value, str] = {}
+        """Registers of values for which nothing is emitted."""
+        self._cubes = Cubes(kernel, self.w, self._registers)
+        self._merges: list[Merge] = []
+        self._unit_end = ""
+        self._cheap: dict[Op, ExpensiveBranch] = {}
+        self._is_program = is_cube_program(kernel)
+        self._has_axes = uses_axes(kernel.body)
+
+    def op(self, op: Op) -> None:
+        """Emit one operation."""
+        raise NotImplementedError
+
+    def operands(self, op: Op) -> list[str]:
+        """The registers of the operands."""
+        return [self._registers[v] for v in op.operands]
+
+    # Versions
+
+    def body(self) -> None:
+        """The loops of the kernel, also for the extents that its indices tell."""
+        w = self.w
+        end, guessed = w.label("done"), guess_extents(self.kernel)
+        if guessed is not None:
+            known, other = w.label("known_extents"), w.label("other_extents")
+            tests = (
+                w.value(f"icmp eq i64 {self._registers[extent]}, {number}")
+                for extent, number in guessed.extents
+            )
+            w.branch(self._all(tests), known, other)
+            w.start(known)
+            self._version(guessed.kernel, end)
+            w.start(other)
+        self._version(self.kernel, end)
+        w.start(end)
+        if w.prints:
+            with printing.held(self.w):
+                w.call("fflush", "i32", ("ptr", "null"))
+        if w.has_stream_stores and "sse2" in self.target.attributes:
+            w.call("llvm.x86.sse.sfence", "void")
+        w.line("ret void")
+
+    def _all(self, tests: Iterable[str]) -> str:
+        holds = "true"
+        for test in tests:
+            holds = self.w.value(f"and i1 {holds}, {test}")
+        return holds
+
+    def _version(self, kernel: Kernel, end: str) -> None:
+        plan = plan_units(kernel)
+        self._launch(plan.launch)
+        if plan.is_flat:
+            self._flat(kernel, plan, end)
+        else:
+            self._cubes.each_cube("%begin", "%end", lambda: self._cube(plan), end)
+
+    def _launch(self, body: Iterable[Op]) -> None:
+        """What is the same in the whole launch."""
+        for op in body:
+            self.op(op)
+        self.w.at(None)
+
+    def _flat(self, kernel: Kernel, plan: UnitPlan, end: str) -> None:
+        """Units that use nothing of their cube: along rows, where they divide their position."""
+        w, nested = self.w, nest_divisions(kernel)
+        in_rows = plan if nested is None else plan_units(nested.kernel)
+        rows = find_rows(kernel, in_rows)
+        if rows is None:
+            self._each_position(plan, end)
+            return
+        done = set(plan.launch)
+        self._launch(op for op in in_rows.launch if op not in done)
+        if nested is not None and nested.limits:
+            some, none = w.label("extents"), w.label("no_extents")
+            tests = (self._is_within(value, most) for value, most in nested.limits)
+            w.branch(self._all(tests), some, none)
+            w.start(none)
+            self._each_position(plan, end)
+            w.start(some)
+        each = partial(self._row, in_rows.body, find_expensive(in_rows.body))
+        self._cubes.each_row(in_rows.bounds, rows, each, end)
+
+    def _is_within(self, value: Value, most: int) -> str:
+        """Whether an integer is at least 1, and at most `most`."""
+        t = spell.type_name(value.type)
+        below = self.w.value(f"sub {t} {self._registers[value]}, 1")
+        return self.w.value(f"icmp ult {t} {below}, {most}")
+
+    # Cubes and units
+
+    def _each_position(self, plan: UnitPlan, end: str) -> None:
+        costly = find_expensive(plan.body)
+        if costly.branches:
+            loop = partial(self._stretch, plan.body, costly)
+            self._cubes.each_stretch(plan.bounds, STRETCH, loop, end)
+        else:
+            self._cubes.each_position(plan.bounds, lambda: self._unit(plan.body), end)
+
+    def _cube(self, plan: UnitPlan) -> str:
+        for op in plan.cube:
+            self.op(op)
+        latch = self.w.label("cube_end")
+        if self._is_program:
+            self._unit_end = latch
+            self._ops(plan.body)
+        else:
+            self._each_unit(
+                partial(self._cubes.each_unit, plan.bounds, plan.axes), plan.body, latch
+            )
+        return latch
+
+    def _each_unit(self, each: Each, body: Sequence[Op], end: str) -> None:
+        """Loops over the units; where no unit takes an expensive branch, loops without it."""
+        costly = find_expensive(body if prod(self.kernel.cube_dim) >= MIN_UNITS else ())
+        self._cubes.unrolls = updates_own_memory(body)
+        if costly.branches:
+            self._ask_all(each, body, costly, end)
+        else:
+            each(lambda: self._unit(body), end)
+
+    def _stretch(self, body: Sequence[Op], costly: ExpensiveBranches, each: Each) -> str:
+        latch = self.w.label("stretch_end")
+        self._ask_all(each, body, costly, latch)
+        return latch
+
+    def _ask_all(
+        self,
+        each: Each,
+        body: Sequence[Op],
+        costly: ExpensiveBranches,
+        end: str,
+        cheap: Each | None = None,
+    ) -> None:
+        """Ask all units; `cheap` loops over them where none takes an expensive branch."""
+        w = self.w
+        flag = w.allocate("i8", "costly")
+        asked, some, none = map(w.label, ("asked", "some", "none"))
+        w.line(f"store i8 0, ptr {flag}")
+        each(lambda: self._unit(costly.test, lambda: self._ask(costly, flag)), asked)
+        w.start(asked)
+        w.branch(w.value(f"icmp ne i8 {w.value(f'load i8, ptr {flag}')}, 0"), some, none)
+        w.start(some)
+        each(lambda: self._unit(body), end)
+        w.start(none)
+        self._cheap = costly.branches
+        (cheap or each)(lambda: self._unit(body), end)
+        self._cheap = {}
+
+    def _ask(self, costly: ExpensiveBranches, flag: str) -> None:
+        """Set `flag` where this unit takes an expensive branch."""
+        w = self.w
+        for branch in costly.branches.values():
+            (taken,) = self.operands(branch.op)
+            if not branch.then:
+                taken = w.value(f"xor i1 {taken}, true")
+            wide = w.value(f"zext i1 {taken} to i8")
+            either = w.value(f"or i8 {w.value(f'load i8, ptr {flag}')}, {wide}")
+            w.line(f"store i8 {either}, ptr {flag}")
+        w.jump(self._unit_end)
+
+    def _unit(self, body: Sequence[Op], finish: Callable[[], None] | None = None) -> str:
+        """The work of one unit (or plane); `return` and the end of the body go to its end.
+
+        A body without an end of its own has one in `finish`.
+        """
+        outer, end = self._unit_end, self.w.label("unit_end")
+        self._unit_end = end
+        self._merges.append(Merge(end, []))
+        self._ops(body)
+        if finish is not None:
+            finish()
+        self._merges.pop()
+        self._unit_end = outer
+        return end
+
+    def _row(
+        self, body: Sequence[Op], costly: ExpensiveBranches, whole: EachOfRow, parts: EachOfRow
+    ) -> str:
+        """The units of a row."""
+        after = self.w.label("row_done")
+        if costly.branches:
+            self._ask_all(self._knowing(whole), body, costly, after, self._knowing(parts))
+        else:
+            self._knowing(parts)(lambda: self._unit(body), after)
+        return after
+
+    def _knowing(self, loop: EachOfRow) -> Each:
+        """A loop over units of a row as one over units."""
+
+        def each(body: Body, end: str) -> None:
+            def unit(given: Given) -> str:
+                self._given = given
+                label = body()
+                self._given = {}
+                return label
+
+            loop(unit, end)
+
+        return each
+
+    def _units_op(self, op: Op) -> None:
+        latch = self.w.label("units_end")
+        body: Sequence[Op] = op.regions[0].ops
+        axes, limit = self._has_axes and not self._cubes.plane, ""
+        guarded = None if axes else guarded_segment(body)
+        if guarded is not None:
+            limit, body = self._registers[guarded[0]], guarded[1]
+        self._each_unit(partial(self._cubes.each_unit, [], axes, limit=limit), body, latch)
+        self.w.start(latch)
+
+    def _planes_op(self, op: Op) -> None:
+        latch = self.w.label("planes_end")
+        self._cubes.each_plane(lambda: self._unit(op.regions[0].ops), latch)
+        self.w.start(latch)
+
+    def _plane_pos(self, op: Op) -> None:
+        self._registers[op.result] = self._cubes.plane
+
+    def _ops(self, body: Sequence[Op]) -> None:
+        for op in body:
+            self.op(op)

@@ -1,0 +1,129 @@
+"""Extents that a kernel's own indices tell: `p[i, 0], p[i, 1], p[i, 2]` are of rows of three.
+
+Where rows are as long, their distance is a number that LLVM's vectoriser knows, so that points,
+colours and complex numbers are loaded by lines and shuffled; else each is gathered by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from cubepy.artifact import Data, Extent
+from cubepy.ir import ops
+from cubepy.ir.core import Kernel, Op, Region, Value
+from cubepy.ir.types import Line
+from cubepy.passes.rewrite import Rewriter
+from cubepy.record import dataclass
+
+LONGEST = 8
+"""LLVM loads rows of so many elements by lines."""
+MANY = 400
+"""Operations of a kernel that is not worth being compiled twice."""
+_OTHERS = frozenset((ops.FOR, ops.LOOP, ops.UNITS, ops.PLANES, ops.SYNC_CUBE, ops.FAULT, ops.PRINT))
+
+
+@dataclass(frozen=True, slots=True)
+class Guessed:
+    """A kernel that is right where extents are what was guessed."""
+
+    kernel: Kernel
+    extents: tuple[tuple[Value, int], ...]
+
+
+def guess_extents(kernel: Kernel) -> Guessed | None:
+    """The kernel with numbers for the extents that its indices tell; None where there are none."""
+    body = list(kernel.body.walk())
+    if len(body) > MANY or any(op.row in _OTHERS for op in body):
+        return None
+    rows = dict(_rows(kernel))
+    if not rows or any(isinstance(v.type, Line) for op in body for v in op.results):
+        return None
+    last = _Last(body, rows)
+    found = tuple((extent, k + 1) for extent, k in last.places.items() if 0 < k < LONGEST)
+    return Guessed(_Known(kernel, found).kernel, found) if found else None
+
+
+def _rows(kernel: Kernel) -> Iterator[tuple[Value, Value | None]]:
+    """The extents of rows that lie side by side, each with that of the axis before it."""
+    extents = {
+        (p.argument, p.kind.axis): p.value for p in kernel.params if isinstance(p.kind, Extent)
+    }
+    for param in kernel.params:
+        layout = param.kind
+        if not isinstance(layout, Data) or not layout.linear or layout.lanes > 1:
+            continue
+        axis = (layout.rank or 0) - 1
+        row = extents.get((param.argument, axis))
+        if axis > 0 and row is not None:
+            yield row, extents.get((param.argument, axis - 1)) if axis > 1 else None
+
+
+class _Last:
+    """The last place in a row, and the last row of a matrix, that constant indices name."""
+
+    def __init__(self, body: list[Op], rows: dict[Value, Value | None]) -> None:
+        self.places: dict[Value, int] = {}
+        self._rows = rows
+        self._sources = {op.result: op for op in body if len(op.results) == 1}
+        for op in body:
+            if op.row in (ops.LOAD, ops.STORE):
+                self._note(op.operands[1])
+
+    def _note(self, index: Value) -> None:
+        """Note the constants of `... * rows * row + constant * row + constant`."""
+        row, matrix = None, None
+        place, rows = 0, 0
+        for term in self._terms(index):
+            op = self._sources.get(term)
+            place += self._constant(term)
+            if term in self._rows:
+                row, rows = term, rows + 1
+            if op is None or op.row is not ops.MUL:
+                continue
+            for factor, other in zip(op.operands, reversed(op.operands), strict=True):
+                if factor in self._rows:
+                    row = factor
+                    rows += self._constant(other)
+                elif self._is_matrix(factor):
+                    row, matrix = self._sources[factor].operands[1], self._sources[factor]
+        if row is not None:
+            self.places[row] = max(self.places.get(row, 0), place)
+        if matrix is not None:
+            (extent,) = (v for v in matrix.operands if v is not row)
+            self.places[extent] = max(self.places.get(extent, 0), rows)
+
+    def _is_matrix(self, value: Value) -> bool:
+        """Whether a value is the product of an extent of rows and that of the axis before."""
+        op = self._sources.get(value)
+        return (
+            op is not None
+            and op.row is ops.MUL
+            and self._rows.get(op.operands[1]) is op.operands[0]
+            and op.operands[0] is not op.operands[1]
+        )
+
+    def _constant(self, value: Value) -> int:
+        op = self._sources.get(value)
+        number = op.attrs["value"] if op is not None and op.row is ops.CONST else 0
+        return number if isinstance(number, int) else 0
+
+    def _terms(self, value: Value) -> Iterator[Value]:
+        op = self._sources.get(value)
+        if op is not None and op.row is ops.ADD:
+            for operand in op.operands:
+                yield from self._terms(operand)
+        else:
+            yield value
+
+
+class _Known(Rewriter):
+    """Puts numbers in the place of extents."""
+
+    def __init__(self, kernel: Kernel, extents: tuple[tuple[Value, int], ...]) -> None:
+        super().__init__()
+        for extent, number in extents:
+            self.replaced[extent] = self.emit_const(extent.type, number)
+        numbers, self.out = self.out, []
+        body = self.region(kernel.body)
+        self.kernel = replace(kernel, body=Region((), (*numbers, *body.ops)))
