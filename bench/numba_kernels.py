@@ -336,3 +336,46 @@ def aobench(out, spheres, height, samples, far, lift):
                 state = np.uint32(np.uint32(i * columns + j) * np.uint32(2654435761) + np.uint32(1))
                 hidden = _occlusion(p, n, state, spheres, height, samples, far, lift)
                 out[i, j] = one - hidden
+
+
+@_parallel
+def scale_planes(x, a, out):
+    depth, height, width = x.shape
+    for i in numba.prange(depth * height * width):
+        c, h, w = i // (height * width), i // width % height, i % width
+        out[c, h, w] = x[c, h, w] * a[c]
+
+
+@_parallel
+def add_bias(x, b, out):
+    for i in numba.prange(x.size):
+        row, k = i // x.shape[1], i % x.shape[1]
+        out[row, k] = math.exp(x[row, k]) + b[k]
+
+
+@_parallel
+def rotate(x, cosines, sines, out):
+    heads, half = x.shape[1], cosines.shape[1]
+    for i in numba.prange(x.size // 2):
+        p, h, k = i // (heads * half), i // half % heads, i % half
+        a, b = x[p, h, k], x[p, h, k + half]
+        out[p, h, k] = a * cosines[p, k] - b * sines[p, k]
+        out[p, h, k + half] = a * sines[p, k] + b * cosines[p, k]
+
+
+@_parallel
+def gray(x, out):
+    for i in numba.prange(out.shape[0]):
+        for j in range(out.shape[1]):
+            red, green = np.uint32(x[i, j, 0]), np.uint32(x[i, j, 1])
+            blue = np.uint32(x[i, j, 2])
+            out[i, j] = (red * 77 + green * 150 + blue * 29) >> 8
+
+
+@_parallel
+def attract(p, out):
+    for i in numba.prange(p.shape[0]):
+        x, y, z = p[i, 0], p[i, 1], p[i, 2]
+        s = np.float32(1) / np.sqrt(x * x + y * y + z * z + np.float32(0.001))
+        s = s * s * s
+        out[i, 0], out[i, 1], out[i, 2] = -x * s, -y * s, -z * s

@@ -44,8 +44,8 @@ def guess_extents(kernel: Kernel) -> Guessed | None:
     return Guessed(_Known(kernel, found).kernel, found) if found else None
 
 
-def _rows(kernel: Kernel) -> Iterator[tuple[Value, Value | None]]:
-    """The extents of rows that lie side by side, each with that of the axis before it."""
+def _rows(kernel: Kernel) -> Iterator[tuple[Value, tuple[Value, Value | None]]]:
+    """Of buffers whose rows lie side by side: their extent, and that of the axis before."""
     extents = {
         (p.argument, p.kind.axis): p.value for p in kernel.params if isinstance(p.kind, Extent)
     }
@@ -56,52 +56,41 @@ def _rows(kernel: Kernel) -> Iterator[tuple[Value, Value | None]]:
         axis = (layout.rank or 0) - 1
         row = extents.get((param.argument, axis))
         if axis > 0 and row is not None:
-            yield row, extents.get((param.argument, axis - 1)) if axis > 1 else None
+            before = extents.get((param.argument, axis - 1)) if axis > 1 else None
+            yield param.value, (row, before)
 
 
 class _Last:
     """The last place in a row, and the last row of a matrix, that constant indices name."""
 
-    def __init__(self, body: list[Op], rows: dict[Value, Value | None]) -> None:
+    def __init__(self, body: list[Op], rows: dict[Value, tuple[Value, Value | None]]) -> None:
         self.places: dict[Value, int] = {}
-        self._rows = rows
         self._sources = {op.result: op for op in body if len(op.results) == 1}
         for op in body:
-            if op.row in (ops.LOAD, ops.STORE):
-                self._note(op.operands[1])
+            if op.row in (ops.LOAD, ops.STORE) and op.operands[0] in rows:
+                self._note(op.operands[1], *rows[op.operands[0]])
 
-    def _note(self, index: Value) -> None:
-        """Note the constants of `... * rows * row + constant * row + constant`."""
-        row, matrix = None, None
+    def _note(self, index: Value, row: Value, before: Value | None) -> None:
+        """Note the constants of `... * before * row + constant * row + constant`."""
         place, rows = 0, 0
+        has_row = has_matrix = False
         for term in self._terms(index):
             op = self._sources.get(term)
+            factors = op.operands if op is not None and op.row is ops.MUL else (term,)
+            others = {self._sources[v].operands for v in factors if self._is_product(v)}
             place += self._constant(term)
-            if term in self._rows:
-                row, rows = term, rows + 1
-            if op is None or op.row is not ops.MUL:
-                continue
-            for factor, other in zip(op.operands, reversed(op.operands), strict=True):
-                if factor in self._rows:
-                    row = factor
-                    rows += self._constant(other)
-                elif self._is_matrix(factor):
-                    row, matrix = self._sources[factor].operands[1], self._sources[factor]
-        if row is not None:
+            if row in factors:
+                has_row = True
+                rows += 1 if len(factors) == 1 else sum(map(self._constant, factors))
+            has_matrix |= any({row, before} == set(pair) for pair in others)
+        if has_row or has_matrix:
             self.places[row] = max(self.places.get(row, 0), place)
-        if matrix is not None:
-            (extent,) = (v for v in matrix.operands if v is not row)
-            self.places[extent] = max(self.places.get(extent, 0), rows)
+        if has_matrix and before is not None:
+            self.places[before] = max(self.places.get(before, 0), rows)
 
-    def _is_matrix(self, value: Value) -> bool:
-        """Whether a value is the product of an extent of rows and that of the axis before."""
+    def _is_product(self, value: Value) -> bool:
         op = self._sources.get(value)
-        return (
-            op is not None
-            and op.row is ops.MUL
-            and self._rows.get(op.operands[1]) is op.operands[0]
-            and op.operands[0] is not op.operands[1]
-        )
+        return op is not None and op.row is ops.MUL
 
     def _constant(self, value: Value) -> int:
         op = self._sources.get(value)

@@ -106,3 +106,24 @@ def test_what_is_guessed():
     guessed = guess_extents(kernel)
     assert guessed is not None
     assert [(v.name, n) for v, n in guessed.extents] == [("x_shape1", 3)]
+
+
+@cp.cube
+def rotate(x: Any, angles: Any, o: Any):
+    i = cp.ABSOLUTE_POS
+    half = angles.shape[1]
+    if i < o.size // 2:
+        p, h, k = i // (x.shape[1] * half), i // half % x.shape[1], i % half
+        a, b = x[p, h, k], x[p, h, k + half]
+        o[p, h, k] = a * angles[p, k] - b
+        o[p, h, k + half] = a + b * angles[p, k]
+
+
+@pytest.mark.parametrize("half", [1, 2, 5, 64])
+def test_an_extent_that_is_added_to_indices_of_another_array(half: int):
+    rng = np.random.default_rng()
+    x, angles = rng.standard_normal((7, 3, 2 * half)), rng.standard_normal((7, half))
+    o = np.full_like(x, np.nan)
+    rotate.over(o.size // 2)(x, angles, o)
+    a, b, c = x[..., :half], x[..., half:], angles[:, None]
+    assert np.allclose(o, np.concatenate([a * c - b, a + b * c], -1))
