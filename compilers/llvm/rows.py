@@ -48,7 +48,7 @@ class Rows:
 def find_rows(kernel: Kernel, plan: UnitPlan) -> Rows | None:
     """The rows of a flat kernel; None where no division by one number is sure to be done."""
     body = [o for op in plan.body for o in _with_inner(op)]
-    if not plan.is_flat or any(op.row in (ops.ALLOC, ops.PRINT) for op in body):
+    if not plan.is_flat or any(op.row is ops.PRINT for op in body):
         return None
     fixed = {p.value for p in kernel.params} | {v for op in plan.launch for v in op.results}
     constants = {op.result: op.attrs["value"] for op in plan.launch if op.row is ops.CONST}

@@ -115,7 +115,7 @@ class UnitLoops:
         self._launch(op for op in in_rows.launch if op not in done)
         if nested is not None and nested.limits:
             some, none = w.label("extents"), w.label("no_extents")
-            tests = (self._is_within(value, most) for value, most in nested.limits)
+            tests = (self._is_within(*limits) for limits in nested.limits)
             w.branch(self._all(tests), some, none)
             w.start(none)
             self._each_position(plan, end)
@@ -123,11 +123,13 @@ class UnitLoops:
         each = partial(self._row, in_rows.body, find_expensive(in_rows.body))
         self._cubes.each_row(in_rows.bounds, rows, each, end)
 
-    def _is_within(self, value: Value, most: int) -> str:
-        """Whether an integer is at least 1, and at most `most`."""
+    def _is_within(self, value: Value, least: int, most: int) -> str:
+        """Whether an integer is at least and at most so large."""
+        if least > most:
+            return "false"
         t = spell.type_name(value.type)
-        below = self.w.value(f"sub {t} {self._registers[value]}, 1")
-        return self.w.value(f"icmp ult {t} {below}, {most}")
+        above = self.w.value(f"sub {t} {self._registers[value]}, {least}")
+        return self.w.value(f"icmp ule {t} {above}, {most - least}")
 
     # Cubes and units
 

@@ -82,11 +82,11 @@ class Digits:
 class Nested:
     """A kernel with divisions in a nest, which is right where some values are within limits.
 
-    `limits`: each value, which is to be at least 1, and the most that it may be.
+    `limits`: each value, the least that it may be, at least 1, and the most.
     """
 
     kernel: Kernel
-    limits: tuple[tuple[Value, int], ...]
+    limits: tuple[tuple[Value, int, int], ...]
 
 
 _TYPES = (index, i32, u32, i64)
@@ -105,7 +105,8 @@ def nest_divisions(kernel: Kernel) -> Nested | None:
     innermost = parts.innermost()
     if innermost is None:
         return None
-    return Nested(_Nest(parts, innermost).run(kernel), tuple(parts.assumed.items()))
+    nested = _Nest(parts, innermost).run(kernel)
+    return Nested(nested, tuple((v, least, most) for v, (least, most) in parts.assumed.items()))
 
 
 class _Parts:
@@ -117,13 +118,17 @@ class _Parts:
         """The position that each is a part of."""
         self.found: dict[Op, Digits] = {}
         """The divisions, and differences that are remainders."""
-        self.assumed: dict[Value, int] = {}
+        self.assumed: dict[Value, tuple[int, int]] = {}
         """Factors of divisors that are not known to be above 0, or of products that may wrap; and
-        the most that each may be."""
+        the least and the most that each may be."""
+        self.shifted: dict[Op, tuple[Value, int]] = {}
+        """Remainders of a remainder that was moved by a constant, as at periodic boundaries."""
         self._products: dict[Value, Product] = {}
         """What is the same in the whole launch."""
         self._operands: dict[Value, Sequence[Value]] = {}
         """Of products that are not."""
+        self._sums: dict[Value, Op] = {}
+        self._constants: dict[Value, int] = {}
         self._bits: dict[Value, int] = {}
         """Of products in integers that wrap: how many their type has."""
         self._is_narrow = kernel.limit < 1 << 31
@@ -145,7 +150,7 @@ class _Parts:
             others = [p for p in places if p != row]
             is_first = not any(row.over(p) for p in others if p in rows)
             if is_first and all(p.over(row) or row.over(p) for p in others):
-                gains = self.assumed or any(p.over(row) for p in others)
+                gains = self.assumed or self.shifted or any(p.over(row) for p in others)
                 return row if gains else None
         return None
 
@@ -160,6 +165,8 @@ class _Parts:
         product = self._product(op)
         if op.result.type not in _TYPES:
             return
+        if op.row in (ops.ADD, ops.SUB):
+            self._sums[op.result] = op
         if product is not None:
             self._products[op.result] = product
         elif op.row is ops.MUL:
@@ -178,7 +185,10 @@ class _Parts:
         self._fixed.add(op.result)
         if op.row is ops.CONST:
             value = op.attrs["value"]
-            return Product(value) if isinstance(value, int) and value > 0 else None
+            if not isinstance(value, int):
+                return None
+            self._constants[op.result] = value
+            return Product(value) if value > 0 else None
         if op.row is ops.MUL or (op.row is ops.CAST and _widens(op)):
             known = [self._products.get(v) for v in op.operands]
             found = ONE
@@ -207,7 +217,10 @@ class _Parts:
     def _divide(self, op: Op) -> None:
         value, divisor = op.operands
         digits, product = self.digits.get(value), self._products.get(divisor)
-        if digits is None or product is None:
+        if product is None:
+            return
+        if digits is None:
+            self._shift(op, product)
             return
         part = digits.quotient(product) if op.row is ops.FLOORDIV else digits.remainder(product)
         if part is None:
@@ -216,8 +229,48 @@ class _Parts:
         limit = _limit(product, bits or 64)
         for factor, _ in product.values:
             if bits or not op.attrs.get("nonzero") or factor not in self._extents:
-                self.assumed[factor] = min(limit, self.assumed.get(factor, limit))
+                self._assume(factor, 1, limit)
         self._add(op, value, part)
+
+    def _assume(self, factor: Value, least: int, most: int) -> None:
+        known = self.assumed.get(factor, (least, most))
+        self.assumed[factor] = max(known[0], least), min(known[1], most)
+
+    def _shift(self, op: Op, extent: Product) -> None:
+        """`(x % n + c) % n`, with any multiple of `n` added: for `c` up to `n`, at most one step
+        away."""
+        if op.row is not ops.MOD or op.result.type is not index:
+            return
+        parts: list[Value] = []
+        terms, distance = self._terms(op.operands[0])
+        for term in terms:
+            if term in self.digits:
+                parts.append(term)
+            elif self._products.get(term) != extent:
+                return
+        if len(parts) != 1 or self.digits[parts[0]] != Digits(ONE, extent):
+            return
+        if not extent.values:
+            distance %= extent.number
+            distance -= extent.number if 2 * distance > extent.number else 0
+        elif extent.number == 1 and len(extent.values) == 1:
+            ((factor, times),) = extent.values
+            if times > 1:
+                return
+            self._assume(factor, max(abs(distance), 1), _limit(extent, 64))
+        else:
+            return
+        self.shifted[op] = parts[0], distance
+
+    def _terms(self, value: Value) -> tuple[list[Value], int]:
+        """What a sum consists of, and the constant in it."""
+        if value in self._constants:
+            return [], self._constants[value]
+        op = self._sums.get(value)
+        if op is None or (op.row is ops.SUB and op.operands[1] not in self._constants):
+            return [value], 0
+        (a, k), (b, n) = (self._terms(v) for v in op.operands)
+        return [*a, *b], k - n if op.row is ops.SUB else k + n
 
     def _subtract(self, op: Op) -> None:
         """`x - x // n * n` is `x % n`."""
@@ -284,8 +337,27 @@ class _Nest(Rewriter):
             if op.result.type is not index:
                 made = self.emit(ops.CAST, (made,), {"type": op.result.type}, op.span)
             self.replaced[op.result] = made
+        elif self._shifts(op):
+            self.replaced[op.result] = self._moved(op, *self._parts.shifted[op])
         else:
             super().visit(op)
+
+    def _shifts(self, op: Op) -> bool:
+        shifted = self._parts.shifted.get(op)
+        return shifted is not None and self._parts.digits[shifted[0]].high == self._innermost
+
+    def _moved(self, op: Op, part: Value, distance: int) -> Value:
+        """A place in a row that many places on, or from the other end of the row."""
+        row = self._value(op, self._innermost)
+        place = self._emit(op, ops.ADD, self.value(part), self._number(op, distance))
+        if distance < 0:
+            leaves = self._emit(op, ops.LT, place, self._number(op, 0))
+            return self._emit(op, ops.SELECT, leaves, self._emit(op, ops.ADD, place, row), place)
+        leaves = self._emit(op, ops.GE, place, row)
+        return self._emit(op, ops.SELECT, leaves, self._emit(op, ops.SUB, place, row), place)
+
+    def _number(self, op: Op, number: int) -> Value:
+        return self.emit_const(index, number, op.span)
 
     def _is_above(self, place: Product | None) -> bool:
         """Whether rows end at a place; others are within a row."""

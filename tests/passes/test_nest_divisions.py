@@ -67,7 +67,7 @@ class _Program:
         """One more name, which holds a part of one before."""
         recent = self._random.choice(self._names[-3:])
         d, n = self._divisor(), f"v{len(self._names)}"
-        form = self._random.choice(("//", "%", "//", "%", "minus", "divmod", "if", "plus"))
+        form = self._random.choice((*("//", "%") * 2, "minus", "divmod", "if", "plus", "moved"))
         if form in ("//", "%"):
             self._lines.append(f"{n} = {recent} {form} {d}")
         elif form == "minus":
@@ -75,6 +75,10 @@ class _Program:
         elif form == "divmod":
             self._lines.append(f"{n}, r{n} = divmod({recent}, {d})")
             self._names.append(f"r{n}")
+        elif form == "moved":
+            c = self._random.choice((0, 1, 1, 2, 5, 60))
+            how = self._random.choice((f"+ {c}", f"- {c}", f"+ {c} + {d}", f"- {c} + {d}"))
+            self._lines.append(f"{n} = ({recent} % {d} {how}) % {d}")
         elif form == "plus":
             self._lines.append(f"{n} = {recent} + {self._random.randint(-2, 2)}")
         else:
@@ -162,6 +166,33 @@ def from_the_inside(x: Any, o: Any):
         o[c, h, w] = x[c, h, w] * 2
 
 
+@cp.cube
+def on_a_torus(x: Any, o: Any):
+    i = cp.ABSOLUTE_POS
+    if i < o.size:
+        h, w = o.shape
+        r, c = divmod(i, w)
+        sides = x[r, (c - 1) % w] + x[r, (c + 1) % w]
+        o[r, c] = x[(r - 1 + h) % h, c] + x[(r + 1) % h, (c + 2 + w) % w] + sides
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (5, 1), (4, 2), (6, 3), (7, 40), (3, 130)], ids=str)
+@pytest.mark.parametrize("way", [{}, {"vectorise": True}, {"checked": True}], ids=str)
+def test_periodic_boundaries(shape: tuple[int, int], way: dict[str, Any]):
+    x = np.random.default_rng().integers(0, 99, shape).astype(np.float32)
+    o = np.full_like(x, np.nan)
+    on_a_torus.configure(**way).over(o.size)(x, o)
+    sides = np.roll(x, 1, 1) + np.roll(x, -1, 1)
+    assert (o == np.roll(x, 1, 0) + np.roll(np.roll(x, -1, 0), -2, 1) + sides).all()
+
+
+def test_periodic_boundaries_are_loops_over_rows():
+    x = np.ones((5, 70), np.float32)
+    o = np.ones_like(x)
+    text = on_a_torus.over(o.size).inspect(x, o, target="cpu:x86-64-v3", stage="remarks")
+    assert "LLVM vectorised no loop" not in text, text
+
+
 WAYS = (directly, by_remainders, by_differences, from_the_inside)
 
 
@@ -210,7 +241,7 @@ def by_arguments(h: cp.i64, w: cp.i64, o: Any):
     i = cp.ABSOLUTE_POS
     if i < o.shape[0]:
         o[i, 0], o[i, 1], o[i, 2] = i // (h * w), i // w % h, i % w
-        o[i, 3], o[i, 4] = i % (h * w) // w, i % (w * h)
+        o[i, 3], o[i, 4] = i % (h * w) // w, (i % w + 3) % w
 
 
 @cp.cube
@@ -218,7 +249,7 @@ def by_narrow_arguments(h: cp.i32, w: cp.i32, o: Any):
     i = cp.i32(cp.ABSOLUTE_POS)
     if i < o.shape[0]:
         o[i, 0], o[i, 1], o[i, 2] = i // (h * w), i // w % h, i % w
-        o[i, 3], o[i, 4] = i % (h * w) // w, i % (w * h)
+        o[i, 3], o[i, 4] = i % (h * w) // w, (i % w - 2) % w
 
 
 NUMBERS = (-(2**31), -7, -1, 0, 1, 3, 40, 2**15, 2**16, 2**30, 2**31 - 1)
