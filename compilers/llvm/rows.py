@@ -14,9 +14,10 @@ from cubepy.compilers.llvm.units import UnitPlan
 from cubepy.ir import ops
 from cubepy.ir.core import Kernel, Op, Value
 from cubepy.ir.types import index
-from cubepy.passes.nest_divisions import SHORTEST
 from cubepy.record import dataclass
 
+SHORTEST = 4
+"""A constant divisor below this makes rows that are too short to gain anything."""
 _MIRRORED = {ops.LT: ops.GT, ops.GT: ops.LT, ops.LE: ops.GE, ops.GE: ops.LE}
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from math import prod
+from typing import TYPE_CHECKING
 
 from cubepy.compilers.llvm import ops as spell
 from cubepy.compilers.llvm import printing
 from cubepy.compilers.llvm.cubes import Body, Cubes, Each, EachOfRow, Given
 from cubepy.compilers.llvm.jumps import Merge
 from cubepy.compilers.llvm.memory import updates_own_memory
-from cubepy.compilers.llvm.rows import find_rows
+from cubepy.compilers.llvm.rows import SHORTEST, find_rows
 from cubepy.compilers.llvm.units import (
     UnitPlan,
     guarded_segment,
@@ -27,10 +28,30 @@ from cubepy.compilers.llvm.versions import (
     find_expensive,
 )
 from cubepy.compilers.llvm.writer import Writer
+from cubepy.ir import ops
 from cubepy.ir.core import Kernel, Op, Value
-from cubepy.passes.guess_extents import guess_extents
-from cubepy.passes.nest_divisions import nest_divisions
 from cubepy.targets import Target
+
+if TYPE_CHECKING:
+    from cubepy.passes.guess_extents import Guessed
+    from cubepy.passes.nest_divisions import Nested
+
+
+def _guessed(kernel: Kernel) -> Guessed | None:
+    """What few kernels need is imported late, as for `_nested`."""
+    if any(op.row in (ops.FOR, ops.LOOP) for op in kernel.body.walk()):
+        return None
+    from cubepy.passes.guess_extents import guess_extents
+
+    return guess_extents(kernel)
+
+
+def _nested(kernel: Kernel) -> Nested | None:
+    if not any(op.row in (ops.FLOORDIV, ops.MOD) for op in kernel.body.walk()):
+        return None
+    from cubepy.passes.nest_divisions import nest_divisions
+
+    return nest_divisions(kernel, SHORTEST)
 
 
 class UnitLoops:
@@ -63,7 +84,7 @@ class UnitLoops:
     def body(self) -> None:
         """The loops of the kernel, also for the extents that its indices tell."""
         w = self.w
-        end, guessed = w.label("done"), guess_extents(self.kernel)
+        end, guessed = w.label("done"), _guessed(self.kernel)
         if guessed is not None:
             known, other = w.label("known_extents"), w.label("other_extents")
             tests = (
@@ -105,7 +126,7 @@ class UnitLoops:
 
     def _flat(self, kernel: Kernel, plan: UnitPlan, end: str) -> None:
         """Units that use nothing of their cube: along rows, where they divide their position."""
-        w, nested = self.w, nest_divisions(kernel)
+        w, nested = self.w, _nested(kernel)
         in_rows = plan if nested is None else plan_units(nested.kernel)
         rows = find_rows(kernel, in_rows)
         if rows is None:

@@ -53,8 +53,6 @@ def _factor(value: Value) -> Product:
 
 
 ONE = Product()
-SHORTEST = 4
-"""A constant divisor below this makes rows that are too short to gain anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,17 +90,16 @@ class Nested:
 _TYPES = (index, i32, u32, i64)
 
 
-def nest_divisions(kernel: Kernel) -> Nested | None:
+def nest_divisions(kernel: Kernel, shortest: int) -> Nested | None:
     """The kernel with divisions of its units' linear position in a nest; None without any.
+
+    `shortest`: constants below it make no rows.
 
     What is divided by zero is zero, and users compare positions with extents of other arrays: so
     that extents are above zero is mostly known at the launch alone.
     """
-    rows = {op.row for op in kernel.body.walk()}
-    if ops.ABSOLUTE_POS not in rows or rows.isdisjoint((ops.FLOORDIV, ops.MOD)):
-        return None
     parts = _Parts(kernel)
-    innermost = parts.innermost()
+    innermost = parts.innermost(shortest)
     if innermost is None:
         return None
     nested = _Nest(parts, innermost).run(kernel)
@@ -140,12 +137,12 @@ class _Parts:
         for op in kernel.body.walk():
             self._note(op)
 
-    def innermost(self) -> Product | None:
+    def innermost(self, shortest: int) -> Product | None:
         """The shortest extent of a row that others are multiples of; None where there is none."""
         low = {d.low for d in self.found.values()}
         high = {d.high for d in self.found.values() if d.high is not None}
         places = (low | high) - {ONE}
-        rows = [p for p in places if p.values or p.number >= SHORTEST]
+        rows = [p for p in places if p.values or p.number >= shortest]
         for row in rows:
             others = [p for p in places if p != row]
             is_first = not any(row.over(p) for p in others if p in rows)

@@ -64,7 +64,7 @@ def steps(target: Capabilities) -> list[Pass]:
             (_step("predicate", target),),
         ),
         (True, (_step("lower_planes", target, rows=OF_PLANES),)),
-        (loops, (_late("join_positions", rows=_POSITIONS), Pass("dce", dce))),
+        (loops, (Pass("join_positions", _join), Pass("dce", dce))),
         (target.vectorise is not False, (Pass("vectorise", _units_as_lanes(target)),)),
         (True, (_step("lower_atomics", target, rows=ops.ATOMICS),)),
         (loops, (Pass("interleave_units", _interleave), Pass("fission", _cut_at_barriers))),
@@ -125,6 +125,18 @@ def _units_as_lanes(target: Capabilities) -> Callable[[Kernel], Kernel]:
         return vectorise(kernel, line_bytes, target.vectorise, registers).kernel
 
     return as_lanes
+
+
+def _join(kernel: Kernel) -> Kernel:
+    """Kernels that have nothing but linear positions of one kind need no joining."""
+    rows = {op.row for op in kernel.body.walk()}
+    axes = {op.attrs["axis"] for op in kernel.body.walk() if op.row in _POSITIONS}
+    is_converted = ops.ABSOLUTE_POS in rows and ops.CAST in rows
+    if axes <= {"all"} and ops.UNIT_POS not in rows and not is_converted:
+        return kernel
+    from cubepy.passes.join_positions import join_positions
+
+    return join_positions(kernel)
 
 
 def _interleave(kernel: Kernel) -> Kernel:
