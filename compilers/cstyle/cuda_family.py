@@ -171,8 +171,19 @@ def atomics() -> Spellings:
     return table
 
 
+_FUNCTIONS = words(
+    """
+    sincospi rhypot rcbrt norm norm3d norm4d rnorm rnorm3d rnorm4d fdivide cyl_bessel_i0
+    cyl_bessel_i1 nan
+    """
+)
+"""Mathematics that C has not; that of f32 ends in "f". Kernels' names, which have C linkage, would
+be overloads."""
+
+
 def reserved(own: str, vectors: str) -> frozenset[str]:
     """Reserved words: those of C++, a dialect's `own`, and its types of vectors of scalars."""
     of_vectors = vector_words(vectors, (1, 2, 3, 4))
     makers = frozenset(f"make_{name}" for name in of_vectors)
-    return C_WORDS | CPP_WORDS | C_FUNCTIONS | words(own) | of_vectors | makers
+    functions = C_FUNCTIONS | _FUNCTIONS | frozenset(f"{name}f" for name in _FUNCTIONS)
+    return C_WORDS | CPP_WORDS | functions | words(own) | of_vectors | makers

@@ -81,6 +81,8 @@ class Dialect:
 
     `tensor_map` declares such a parameter; `cluster` the cubes that run together. `head_of_planes`
     fixes the size of planes in the head.
+
+    `print_most`: values that a call of printf takes; 0 for any number.
     """
 
     can: Capabilities
@@ -141,6 +143,7 @@ class Dialect:
     end_of_loop: str = ""
     print_words: Mapping[str, str]
     print_float: Spelling = _AS_IT_IS
+    print_most: int = 0
     prints_strings: bool = True
     reserved: frozenset[str]
 

@@ -1,8 +1,9 @@
-"""Emission of `print`: one call of printf for each unit that prints."""
+"""Emission of `print`: one call of printf for each unit that prints, more for very many values."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from cubepy.compilers.cstyle.spelling import LOWEST, UNARY, Expr
@@ -14,6 +15,8 @@ from cubepy.ir.types import DType, Kind, Line, bool_, element_of, f64, i64, u64
 
 if TYPE_CHECKING:
     from cubepy.compilers.cstyle.emit import Emitter
+
+_DIRECTIVE = re.compile(r"%%|%[-+ 0-9.]*l*[a-zA-Z]")
 
 
 def emit_print(e: Emitter, op: Op) -> None:
@@ -28,7 +31,23 @@ def emit_print(e: Emitter, op: Op) -> None:
 
     text = directives(str(op.attrs["text"]), shown)
     end = str(op.attrs.get("end", "\n")).replace("%", "%%")
-    e.statement(f"printf({', '.join([quoted(text + end), *args])})")
+    first = 0
+    for part, count in _calls(text + end, e.dialect.print_most or len(args)):
+        e.statement(f"printf({', '.join([quoted(part), *args[first : first + count]])})")
+        first += count
+
+
+def _calls(text: str, most: int) -> Iterator[tuple[str, int]]:
+    """A format in parts of at most so many directives, each with their number."""
+    start = count = 0
+    for found in _DIRECTIVE.finditer(text):
+        if found[0] == "%%":
+            continue
+        if count == most:
+            yield text[start : found.start()], count
+            start, count = found.start(), 0
+        count += 1
+    yield text[start:], count
 
 
 def _arguments(e: Emitter, value: Value) -> list[str]:

@@ -33,8 +33,8 @@ _FUNCTIONS = words(
     sqrt cbrt rsqrt hypot exp exp2 exp10 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2
     sinh cosh tanh asinh acosh atanh erf erfc erfinv erfcinv erfcx lgamma tgamma gamma pow ldexp
     frexp modf copysign signbit isnan isinf isfinite isnormal logb ilogb scalbn scalbln nextafter
-    fdim remquo sincos sinpi cospi tanpi normcdf normcdfinv j0 j1 jn y0 y1 yn min max clamp select
-    index memcpy memset memmove malloc free alloca exit abort assert
+    fdim remquo lrint llrint lround llround sincos sinpi cospi tanpi normcdf normcdfinv j0 j1 jn y0
+    y1 yn min max clamp select index memcpy memset memmove malloc free alloca exit abort assert
     """
 )
 C_FUNCTIONS = frozenset(f"{name}{suffix}" for name in _FUNCTIONS for suffix in ("", "f", "l"))

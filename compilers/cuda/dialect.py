@@ -315,6 +315,7 @@ BASE = Dialect(
     stream_store=call("__stcs", 2),
     print_words={"int": "%lld", "uint": "%llu"},
     print_float=Spelling("(double){0}", UNARY, (UNARY,)),
+    print_most=32,  # CUDA C++ Programming Guide, Formatted Output: others are not printed
     reserved=RESERVED,
 )
 

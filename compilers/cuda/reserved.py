@@ -10,10 +10,9 @@ _VECTORS = """
 _OWN = """
     threadIdx blockIdx blockDim gridDim warpSize dim3 cudaError_t clock clock64 longlong ulonglong
     umin umax llmin llmax ullmin ullmax saturate nanosleep bfloat16 float8_e4m3 float8_e5m2
-    shared_memory nan nanf trap brkpt rhypot norm norm3d norm4d rnorm rnorm3d rnorm4d rcbrt fdivide
-    cyl_bessel_i0 cyl_bessel_i1 atomicAdd atomicSub atomicExch atomicMin atomicMax atomicInc
-    atomicDec atomicCAS atomicAnd atomicOr atomicXor mul24 umul24 mulhi umulhi mul64hi umul64hi
-    float_as_int int_as_float float_as_uint uint_as_float surfaceReference textureReference
-    cudaSuccess nv_std cuda_std
+    shared_memory trap brkpt va_list va_start va_arg va_copy va_end atomicAdd atomicSub atomicExch
+    atomicMin atomicMax atomicInc atomicDec atomicCAS atomicAnd atomicOr atomicXor mul24 umul24
+    mulhi umulhi mul64hi umul64hi float_as_int int_as_float float_as_uint uint_as_float
+    surfaceReference textureReference cudaSuccess nv_std cuda_std
 """
 RESERVED = reserved(_OWN, _VECTORS)

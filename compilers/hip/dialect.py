@@ -12,7 +12,7 @@ from functools import lru_cache
 from cubepy.compilers.cstyle import cuda_family as family
 from cubepy.compilers.cstyle.dialect import REFUSED, Dialect, Helper, Spellings, complete
 from cubepy.compilers.cstyle.shared import FLOAT_FUNCTIONS, SHARED
-from cubepy.compilers.cstyle.spelling import EQUAL, UNARY, Spelling, call
+from cubepy.compilers.cstyle.spelling import EQUAL, UNARY, Spelling, call, cast
 from cubepy.compilers.hip.reserved import RESERVED
 from cubepy.ir import ops
 from cubepy.ir.types import (
@@ -74,7 +74,8 @@ def _halves() -> Spellings:
     for row, (name, count) in {**FLOAT_FUNCTIONS, FMOD: ("fmod", 2)}.items():
         operands = ", ".join(f"(float){{{k}}}" for k in range(count))
         table[row, f16] = Spelling(f"(_Float16){name}f({operands})", UNARY, (UNARY,) * count)
-    return table | {(ops.FMA, f16): call("__builtin_fmaf16", 3)}
+    # The builtin gives `__fp16`, which braces do not narrow to `_Float16`.
+    return table | {(ops.FMA, f16): cast(call("__builtin_fmaf16", 3))}
 
 
 def _shuffles() -> Spellings:
@@ -119,6 +120,13 @@ def _is_wide(dtype: DType | Kind | None) -> bool:
     return not isinstance(dtype, DType) or dtype.bits >= 32
 
 
+_BITS_AS = Helper(
+    "template <typename To, typename From>\n"
+    f"{family.INLINE}To bits_as(From value) {{\n"
+    "    return __builtin_bit_cast(To, value);\n"
+    "}"
+)
+"""By a copy: of a vector's element itself clang, at least 16 to 19, takes the bits of the first."""
 _SUMS = frozenset((ops.ADD, ops.SUB, ops.MUL))
 _BIT_ROWS = frozenset((ops.AND, ops.OR, ops.XOR))
 
@@ -179,9 +187,9 @@ BASE = Dialect(
     | _shuffles()
     | _COOPERATION,
     conversions=family.BITCASTS,
-    bitcast=Spelling("__builtin_bit_cast({t}, {0})"),
+    bitcast=call("bits_as<{t}>"),
     line_bitcast=Spelling("__builtin_bit_cast({t}, {0})"),
-    helpers=_type_helpers() | {"note_fault": family.NOTE_FAULT},
+    helpers=_type_helpers() | {"note_fault": family.NOTE_FAULT, "bits_as": _BITS_AS},
     print_words={"int": "%lld", "uint": "%llu"},
     print_float=Spelling("(double){0}", UNARY, (UNARY,)),
     reserved=RESERVED,

@@ -100,7 +100,7 @@ class _Reader:
         else:
             tree = self._take()
             assert re.fullmatch(r"\w[\w.]*", tree), tree
-            if self._peek() == "<" and tree in ("as_type",):
+            if self._peek() == "<" and tree in ("as_type", "bits_as"):
                 while self._take() != ">":
                     pass
         while self._peek() in ("(", "[", "."):

@@ -13,7 +13,7 @@ import pytest
 SHIM = Path(__file__).with_name("hip_shim.h")
 FLAGS = (
     *("-x", "hip", "-std=c++17", "-O3", "--cuda-device-only", "-nogpulib", "-nogpuinc"),
-    *("--no-gpu-bundle-output", "-c", "-fgpu-rdc", "-Wno-everything"),
+    *("--no-gpu-bundle-output", "-c", "-fgpu-rdc", "-w"),
 )
 
 

@@ -114,7 +114,7 @@ INTEGER T clz(T a) {
 }
 INTEGER T mulhi(T a, T b) {
     static_assert(sizeof(T) <= 4, "mulhi takes up to 32 bits");
-    return (T)(((long)a * (long)b) >> (8 * sizeof(T)));
+    return (T)(((__int128)a * b) >> (8 * sizeof(T)));
 }
 #undef INTEGER
 

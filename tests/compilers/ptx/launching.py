@@ -20,12 +20,16 @@ def require() -> None:
         leave_out("nvidia-cuda-nvrtc")
 
 
-def compiled(kernel: Any, units: int, arrays: list[np.ndarray]) -> Machine:
-    """What NVVM makes of one cube; `Unknown` for an instruction that the machine lacks."""
-    return Machine(kernel[1, units].inspect(*arrays, target=TARGET, stage="ptx"))
+def compiled(
+    kernel: Any, units: int, arrays: list[np.ndarray], target: str = TARGET, cubes: int = 1
+) -> Machine:
+    """What NVVM makes of a kernel; `Unknown` for an instruction that the machine lacks."""
+    return Machine(kernel[cubes, units].inspect(*arrays, target=target, stage="ptx"))
 
 
-def launch(kernel: Any, units: int, arrays: list[np.ndarray]) -> None:
-    """Run one cube on arrays, which are all parameters of the kernel."""
-    machine = compiled(kernel, units, arrays)
-    machine.launch([array.ctypes.data for array in arrays], (1, 1, 1), (units, 1, 1))
+def launch(
+    kernel: Any, units: int, arrays: list[np.ndarray], target: str = TARGET, cubes: int = 1
+) -> None:
+    """Run cubes on arrays, which are all parameters of the kernel."""
+    machine = compiled(kernel, units, arrays, target, cubes)
+    machine.launch([array.ctypes.data for array in arrays], (cubes, 1, 1), (units, 1, 1))

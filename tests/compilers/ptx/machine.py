@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tests.compilers.ptx.numbers import BITS, bits_of
-from tests.compilers.ptx.operations import compute, is_known
+from tests.compilers.ptx.operations import compute, is_known, updated
 from tests.compilers.ptx.parser import Instruction, Program, parse
+from tests.compilers.ptx.warps import EXCHANGES, Exchange, Run, run_cube
 
 LOCAL, SHARED, CONSTANT = 1 << 61, 1 << 60, 1 << 59
 """Where the addresses of these spaces begin; all others are the host's."""
@@ -41,14 +42,14 @@ class Machine:
             self.places[name], ends[space] = place, place + variable.size
         self.sizes = {space: ends[space] - starts[space] for space in starts}
 
-    def launch(self, words: Sequence[int], grid: Sequence[int], dim: Sequence[int]) -> None:
-        """Run all cubes; `words` are the parameters."""
+    def launch(
+        self, words: Sequence[int], grid: Sequence[int], dim: Sequence[int], dynamic: int = 0
+    ) -> None:
+        """Run all cubes; `words` are the parameters, `dynamic` bytes of shared memory are added."""
         for cube in _positions(grid):
-            shared = bytearray(self.sizes["shared"])
+            shared = bytearray(self.sizes["shared"] + dynamic)
             units = [_Unit(self, words, shared, unit, cube, grid, dim) for unit in _positions(dim)]
-            waiting = [unit.run() for unit in units]
-            while waiting:
-                waiting = [unit for unit in waiting if next(unit, None) is not None]
+            run_cube([unit.run() for unit in units])
 
 
 def _positions(extents: Sequence[int]) -> Iterator[tuple[int, int, int]]:
@@ -80,8 +81,8 @@ class _Unit:
             for axis, value in zip("xyz", values, strict=True):
                 self._registers[f"%{word}.{axis}"] = value
 
-    def run(self) -> Iterator[bool]:
-        """Run; yields at each barrier."""
+    def run(self) -> Run:
+        """Run; yields None at each barrier, and what it gives to other units of its warp."""
         code, at, steps = self._program.code, 0, 0
         while at < len(code):
             one, at, steps = code[at], at + 1, steps + 1
@@ -93,9 +94,18 @@ class _Unit:
             if one.name == "bra":
                 at = self._program.labels[one.operands[0]]
             elif one.name in _BARRIERS:
-                yield True
+                yield Exchange(one, ()) if "warp" in one.parts else None
+            elif one.name in EXCHANGES:
+                yield from self._exchange(one)
             elif one.name not in _FENCES:
                 self._execute(one)
+
+    def _exchange(self, one: Instruction) -> Run:
+        """A result for the register, and for shuffles whether the lane was there."""
+        target, *sources = one.operands
+        found = yield Exchange(one, tuple([self._value(s, "b32") for s in sources]))
+        for name, bits in zip(target.split("|"), (found, found >> 64), strict=False):
+            self._registers[name] = bits & ((1 << 64) - 1)
 
     def _execute(self, one: Instruction) -> None:
         target, *sources = one.operands
@@ -103,6 +113,8 @@ class _Unit:
             self._load(one, target, sources[0])
         elif one.name == "st":
             self._store(one, target, sources[0])
+        elif one.name in ("atom", "red"):
+            self._update(one)
         elif one.name == "mov" and (target[0] == "{" or sources[0][0] == "{"):
             self._move_parts(one, target, sources[0])
         elif one.name == "cvta":
@@ -113,6 +125,8 @@ class _Unit:
 
     def _value(self, text: str, kind: str) -> int:
         """The bits of an operand."""
+        if text[0] == "!":
+            return 1 - self._value(text[1:], kind)
         if text in self._registers:
             return self._registers[text]
         if (
@@ -130,7 +144,7 @@ class _Unit:
         found = _ADDRESS.match(text)
         assert found, text
         address = self._value(found[1], "u64") + int(found[2] or "0", 0)
-        if "shared" in one.parts:  # such addresses may have 32 bits
+        if "shared" in one.parts or "shared::cta" in one.parts:  # such addresses may have 32 bits
             return SHARED + address % (1 << 32)
         return address
 
@@ -150,6 +164,17 @@ class _Unit:
         for k, name in enumerate(_names(source)):
             bits = self._value(name, one.type) & ((1 << 8 * size) - 1)
             self._memory(address + k * size, size)[:] = bits.to_bytes(size, "little")
+
+    def _update(self, one: Instruction) -> None:
+        """Nothing comes between, as units run one by one."""
+        target, place, *given = one.operands if one.name == "atom" else ("", *one.operands)
+        size = BITS[one.type] // 8
+        memory = self._memory(self._address(one, place), size)
+        old = int.from_bytes(memory, "little")
+        new = updated(one, old, [self._value(text, one.type) for text in given])
+        memory[:] = new.to_bytes(size, "little")
+        if target:
+            self._registers[target] = old
 
     def _move_parts(self, one: Instruction, target: str, source: str) -> None:
         """Between a register and its parts, the lowest first."""

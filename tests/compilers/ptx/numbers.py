@@ -5,10 +5,11 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import struct
+from fractions import Fraction
 
 import numpy as np
 
-BITS = {f"{kind}{n}": n for kind in "busf" for n in (8, 16, 32, 64)} | {"pred": 1}
+BITS = {f"{kind}{n}": n for kind in "busf" for n in (8, 16, 32, 64)} | {"pred": 1, "bf16": 16}
 _FLOATS = {16: "e", 32: "f", 64: "d"}
 _LIBRARY = ctypes.CDLL(ctypes.util.find_library("m"))
 _LIBRARY.fmaf.argtypes = [ctypes.c_float] * 3
@@ -17,10 +18,17 @@ _LIBRARY.fma.argtypes = [ctypes.c_double] * 3
 _LIBRARY.fma.restype = ctypes.c_double
 
 
+def is_float(kind: str) -> bool:
+    """Whether numbers of the type are floats."""
+    return kind[0] == "f" or kind == "bf16"
+
+
 def meaning(bits: int, kind: str) -> int | float:
     """The number of bits of a type."""
     size = BITS[kind]
     bits &= (1 << size) - 1
+    if kind == "bf16":
+        return meaning(bits << 16, "f32")
     if kind[0] == "f":
         (number,) = struct.unpack(f"<{_FLOATS[size]}", bits.to_bytes(size // 8, "little"))
         return float(number)
@@ -30,11 +38,32 @@ def meaning(bits: int, kind: str) -> int | float:
 def bits_of(number: int | float, kind: str) -> int:
     """The bits of a number in a type; integers wrap, floats are rounded to the nearest."""
     size = BITS[kind]
+    if kind == "bf16":
+        return _to_bf16(float(number))
     if kind[0] != "f":
         return int(number) & ((1 << size) - 1)
     with np.errstate(all="ignore"):
-        rounded = np.dtype(f"<f{size // 8}").type(_to_odd(number))
+        rounded = np.dtype(f"<f{size // 8}").type(number if size == 64 else _to_odd(number))
     return int.from_bytes(rounded.tobytes(), "little")
+
+
+def _to_bf16(number: float) -> int:
+    """The upper half of an f32, rounded to the nearest; ties to even."""
+    bits = bits_of(number, "f32")
+    return bits >> 16 if number != number else (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
+
+
+def directed(number: Fraction, kind: str, way: str) -> float:
+    """A finite number rounded downwards (`rm`), upwards (`rp`) or to zero (`rz`)."""
+    with np.errstate(all="ignore"):
+        near = np.dtype(f"<f{BITS[kind] // 8}").type(float(number))
+    if way == "rz":
+        way = "rm" if number > 0 else "rp"
+    end = near.dtype.type(np.inf if way == "rp" else -np.inf)
+    is_past = not np.isfinite(near) or (near < number if way == "rp" else near > number)
+    if np.isinf(near):
+        is_past = (near > 0) == (way == "rm")
+    return float(np.nextafter(near, end) if is_past else near)
 
 
 def _to_odd(number: int | float) -> int | float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 _COMMENT = re.compile(r"//[^\n]*")
 _PARAM = re.compile(r"\.param\s+\.\w+\s+(?:\.ptr[^%]*?)?(\w+)\s*(?:,|$)")
 _VARIABLE = re.compile(
-    r"\.(local|shared|const|global)\s+\.align\s+(\d+)\s+\.(\w+)\s+(\w+)(?:\[(\d*)\])?"
+    r"\.(local|shared|const|global)\s+\.align\s+(\d+)\s+\.(\w+)\s+([\w$]+)(?:\[(\d*)\])?"
     r"(?:\s*=\s*(?:\{([^}]*)\}|(\S+)))?;"
 )
 _OPERAND = re.compile(r"\{[^}]*\}|\[[^\]]*\]|[^,\s]+")
@@ -91,7 +91,7 @@ def _statements(body: str) -> list[str]:
 def _add(program: Program, text: str) -> None:
     while label := _LABEL.match(text):
         program.labels[label[1]] = len(program.code)
-        text = text[label.end() :]
+        text = text[label.end() :].lstrip("{} \t\n")
     guard = _GUARD.match(text)
     if guard:
         text = text[guard.end() :]
