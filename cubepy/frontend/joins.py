@@ -65,6 +65,10 @@ class Learned:
     records: set[Key] = field(default_factory=set[Key])
     """The locals that begin as a comptime record, but change at run time."""
 
+    def copy(self) -> Learned:
+        """The same facts, which further traces do not add to."""
+        return Learned(dict(self.types), set(self.looping), set(self.records))
+
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
