@@ -445,7 +445,7 @@ def _no_choice(frame: Frame, first: Any, second: Any) -> Error:
     both, hint = (first, second), None
     if any(isinstance(v, Record) or is_sequence(v) for v in both):
         hint = "give both one form: tuples of as many items, or one class with fields"
-    elif any(is_comptime(v) and not is_number(v) for v in both):
+    elif any(isinstance(v, LocalFunction) or (is_comptime(v) and not is_number(v)) for v in both):
         hint = "text, None and functions are comptime: choose between numbers"
     if all(isinstance(v, TensorRef) for v in both):
         hint = "a view moves within one tensor; put the accesses into the branches"

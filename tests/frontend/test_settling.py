@@ -79,3 +79,16 @@ def test_an_error_behind_types_that_settle_late_is_reported():
 
     with pytest.raises(cp.CompileError, match="text"):
         kernel[1, 1](np.ones(1, np.int32), np.zeros(5, np.int64))
+
+
+def test_help_for_a_counter_that_a_loop_assigns_to_an_i32():
+    @cp.cube
+    def kernel(x, out):
+        best = cp.i32(-1)
+        for k in range(3):
+            if x[k] > 0:
+                best = k
+        out[0] = best
+
+    with pytest.raises(cp.CompileError, match=r"E210(.|\n)*cp.i32\(j\)"):
+        kernel[1, 1](np.ones(3, np.int32), np.zeros(1, np.int32))
