@@ -30,7 +30,7 @@ from cubepy.frontend.tables import look_up, table_of
 from cubepy.frontend.tensors import load_item
 from cubepy.frontend.tracer import Frame, Key, bind, lookup_local, unset
 from cubepy.frontend.type_variables import dtype_of
-from cubepy.frontend.unpacking import items_of
+from cubepy.frontend.unpacking import items_of, limited
 from cubepy.frontend.values import (
     UNSET,
     FlatRef,
@@ -472,12 +472,12 @@ def select(frame: Frame, mask: Value, a: Any, b: Any) -> Value:
     return tracer.b.emit(ops.SELECT, condition, x, y)
 
 
-def starred(frame: Frame, node: ast.Starred) -> list[Any]:
+def starred(frame: Frame, node: ast.Starred) -> tuple[Any, ...]:
     """The items of `*sequence`, whose number must be known."""
     value = evaluate(frame, node.value)
     items = items_of(value)
     if items is not None:
-        return items
+        return limited(frame, items)
     _at(frame, node)
     raise frame.tracer.error(
         "E207",
