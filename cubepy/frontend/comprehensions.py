@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Generator, Iterator
 from functools import partial
 from itertools import islice
@@ -14,7 +15,7 @@ from cubepy.frontend.dispatch import evaluate, expression
 from cubepy.frontend.expressions import condition, short_circuit
 from cubepy.frontend.overloads import deciding
 from cubepy.frontend.tracer import Frame
-from cubepy.frontend.unpacking import items_of, paired
+from cubepy.frontend.unpacking import MAX_UNROLLED, items_of, paired, too_many
 from cubepy.frontend.values import is_comptime
 from cubepy.frontend.walrus import all_targets
 
@@ -26,13 +27,13 @@ def _comprehension(frame: Frame, node: ast.ListComp | ast.GeneratorExp) -> tuple
 
 
 def items_one_by_one(frame: Frame, node: ast.ListComp | ast.GeneratorExp) -> Iterator[Any]:
-    """The items of a comprehension, each computed when it is asked for.
+    """The items of a comprehension, each computed when it is asked for; E120 if they are too many.
 
     Until then the names of the comprehension's own are hidden.
     """
     scope, targets = _scope_within(frame), all_targets(node)
     items = _generate(frame, node, 0)
-    while True:
+    for count in itertools.count():
         before, outer, unrolled = frame.env, frame.scope, frame.unrolled
         frame.env, frame.scope = before | scope.env, scope
         item = next(items, _NO_MORE)
@@ -40,6 +41,8 @@ def items_one_by_one(frame: Frame, node: ast.ListComp | ast.GeneratorExp) -> Ite
         frame.env, frame.scope, frame.unrolled = before | kept, outer, unrolled
         if item is _NO_MORE:
             return
+        if count == MAX_UNROLLED:
+            raise too_many(frame)
         yield item
 
 

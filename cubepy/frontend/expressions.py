@@ -30,7 +30,7 @@ from cubepy.frontend.tables import look_up, table_of
 from cubepy.frontend.tensors import load_item
 from cubepy.frontend.tracer import Frame, Key, bind, lookup_local, unset
 from cubepy.frontend.type_variables import dtype_of
-from cubepy.frontend.unpacking import items_of
+from cubepy.frontend.unpacking import items_of, limited
 from cubepy.frontend.values import (
     UNSET,
     FlatRef,
@@ -445,7 +445,7 @@ def _no_choice(frame: Frame, first: Any, second: Any) -> Error:
     both, hint = (first, second), None
     if any(isinstance(v, Record) or is_sequence(v) for v in both):
         hint = "give both one form: tuples of as many items, or one class with fields"
-    elif any(is_comptime(v) and not is_number(v) for v in both):
+    elif any(isinstance(v, LocalFunction) or (is_comptime(v) and not is_number(v)) for v in both):
         hint = "text, None and functions are comptime: choose between numbers"
     if all(isinstance(v, TensorRef) for v in both):
         hint = "a view moves within one tensor; put the accesses into the branches"
@@ -472,12 +472,12 @@ def select(frame: Frame, mask: Value, a: Any, b: Any) -> Value:
     return tracer.b.emit(ops.SELECT, condition, x, y)
 
 
-def starred(frame: Frame, node: ast.Starred) -> list[Any]:
+def starred(frame: Frame, node: ast.Starred) -> tuple[Any, ...]:
     """The items of `*sequence`, whose number must be known."""
     value = evaluate(frame, node.value)
     items = items_of(value)
     if items is not None:
-        return items
+        return limited(frame, items)
     _at(frame, node)
     raise frame.tracer.error(
         "E207",

@@ -12,7 +12,6 @@ import inspect
 import math
 from collections.abc import Callable, Iterable
 from functools import cache
-from itertools import islice
 from typing import Any, cast
 
 from cubepy.errors import Error
@@ -26,6 +25,7 @@ from cubepy.frontend.operators import power
 from cubepy.frontend.overloads import apply_binary, apply_method, deciding
 from cubepy.frontend.running import comptime_result
 from cubepy.frontend.tracer import Frame
+from cubepy.frontend.unpacking import items_of, limited
 from cubepy.frontend.values import (
     Range,
     Record,
@@ -56,8 +56,6 @@ from cubepy.lang import builtins as lang
 from cubepy.lang import metal as lang_metal
 
 Handler = Callable[..., Any]
-MAX_UNROLLED = 1 << 16
-"""Iterations that one loop may be unrolled to."""
 
 
 # Numbers
@@ -196,9 +194,11 @@ def _extremum(
         hint = "compare in a loop, with `if`"
         what = f"what {python.__name__}() with `{next(iter(options))}` takes"
         raise frame.tracer.error("E112", what=what, hint=hint)
-    if args not in ((), ((),), ([],)) and all(is_comptime(a) for a in args):
+    is_one = len(args) == 1
+    is_empty = is_sequence(args[0]) and not args[0] if is_one else not args
+    if not is_empty and all(is_comptime(a) for a in args):
         return python(*args)
-    if len(args) < 2 and not (args and is_sequence(args[0]) and args[0]):
+    if is_empty or (is_one and not is_sequence(args[0])):
         what, given = f"{python.__name__}()", describe(args[0]) if args else "nothing"
         raise frame.tracer.error(
             "E207", what=what, expected="two values or more, or a tuple of them", given=given
@@ -334,15 +334,6 @@ def _unroll(frame: Frame, iterable: Any) -> Unroll:
     return Unroll(limited(frame, cast("Iterable[Any]", iterable)))
 
 
-def limited(frame: Frame, items: Iterable[Any]) -> tuple[Any, ...]:
-    """The items of a comptime sequence; E120 where each of so many would be traced."""
-    found = tuple(islice(items, MAX_UNROLLED + 1))
-    if len(found) > MAX_UNROLLED:
-        count = str(len(items)) if isinstance(items, list | tuple) else f"over {MAX_UNROLLED}"
-        raise frame.tracer.error("E120", count=count, limit=MAX_UNROLLED)
-    return found
-
-
 @intrinsic(builtins.zip)
 def _zip(frame: Frame, *sequences: Any, strict: bool = False) -> Any:
     items = [items_of_call(frame, s, "zip") for s in sequences]
@@ -372,9 +363,10 @@ def items_of_call(
 ) -> tuple[Any, ...]:
     if isinstance(sequence, Unroll):
         return sequence.items
-    if not issubclass(type_of(sequence), tuple | list | range | str | dict):
+    items = items_of(sequence)
+    if items is None:
         raise frame.tracer.error("E112", what=f"what {what}() runs over", hint=hint)
-    return limited(frame, sequence)
+    return limited(frame, items)
 
 
 @intrinsic(builtins.isinstance)

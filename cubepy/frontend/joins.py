@@ -67,6 +67,11 @@ class Learned:
     records: set[Key] = field(default_factory=set[Key])
     """The locals that begin as a comptime record, but change at run time."""
 
+    def copy(self) -> Learned:
+        """The same facts, which further traces do not add to."""
+        sets = (set(self.looping), set(self.joining), set(self.records))
+        return Learned(dict(self.types), *sets)
+
 
 @dataclass(frozen=True, slots=True)
 class Assigned:

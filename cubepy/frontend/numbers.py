@@ -315,7 +315,7 @@ class Numbers:
         try:
             t = promote_types(_plain(x), _plain(y))
         except NoCommonType:
-            raise self._no_common_type(x, y) from None
+            raise self._no_common_type(x, y, operator) from None
         return self.implicit(x, t), self.implicit(y, t)
 
     def implicit(self, x: Any, t: DType | Line) -> Value:
@@ -325,10 +325,13 @@ class Numbers:
             self._implicit.add(result)
         return result
 
-    def _no_common_type(self, x: Value, y: Value) -> Error:
+    def _no_common_type(self, x: Value, y: Value, operator: str) -> Error:
         if isinstance(x.type, Line) and isinstance(y.type, Line) and x.type.width != y.type.width:
             return self.error("E208", left=spell(x.type), right=spell(y.type))
-        return self.error("E202", left=spell(x.type), right=spell(y.type), example="i64")
+        left, right, hint = spell(x.type), spell(y.type), None
+        if operator in ("<<", ">>"):  # a shift of i64 to the right would keep the sign
+            hint = f"convert the count, as in v {operator} cp.{element_of(x.type).name}(n)"
+        return self.error("E202", left=left, right=right, example="i64", hint=hint)
 
     def truth(self, x: Any) -> Value:
         """A condition: a scalar bool."""

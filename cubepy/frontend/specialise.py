@@ -59,8 +59,9 @@ from cubepy.ir.types import Buffer, Space, Type, index
 from cubepy.lang.function import Captures, read_source
 from cubepy.targets import Target
 
-MAX_TRACES = 5
-"""The last one has all facts: what loops bind, one in the other, and types settle at once."""
+MAX_TRACES = 100
+"""A guard: two suffice for most, as types settle at once. A trace that ends in an error, for a type
+that it guessed wrong, has not seen what follows; the next one goes further."""
 HANDLING = (
     *(amx, assignments, bits, comprehensions, cooperation, cuda, derived),
     *(expressions, higher, hooks, intrinsics, invocations, memory, numeric, statements),
@@ -75,10 +76,13 @@ def specialise(function: Any, signature: Signature, target: Target) -> tuple[Ker
     """
     learned = Learned()
     with deep_calls():
-        for _ in range(MAX_TRACES - 1):
+        for _ in range(MAX_TRACES):
+            before = learned.copy()
             kernel = _Specialisation(function, signature, target, learned).attempt()
             if kernel is not None:
                 return kernel
+            if learned == before:
+                break
         return _Specialisation(function, signature, target, learned).last_attempt()
 
 

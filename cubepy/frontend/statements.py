@@ -30,7 +30,7 @@ from cubepy.frontend.naming import note_name
 from cubepy.frontend.patterns import Captured, pattern_test
 from cubepy.frontend.syntax import breaks, returns, walk
 from cubepy.frontend.tracer import Frame, LoopContext, bind, leave_loop, store_back
-from cubepy.frontend.unpacking import items_of, paired
+from cubepy.frontend.unpacking import items_of, limited, paired
 from cubepy.frontend.values import (
     UNSET,
     ComptimeSlot,
@@ -212,7 +212,7 @@ def _for(frame: Frame, node: ast.For) -> Flow:
         return _unrolled_for(frame, node, sequence.items)
     items = items_of(sequence)
     if items is not None:
-        return _unrolled_for(frame, node, items)
+        return _unrolled_for(frame, node, limited(frame, items))
     frame.tracer.b.span = frame.span(node.iter)
     raise frame.tracer.error(
         "E207",

@@ -242,7 +242,7 @@ def _lost(frame: Frame, name: str) -> Any:
 def conflict_error(frame: Frame, name: str, conflict: Conflict) -> Error:
     """E210: two paths bound a name to values of different types."""
     old, new = (_described(slot) for slot in (conflict.old, conflict.new))
-    return frame.tracer.error("E210", name=name, old=old, new=new)
+    return frame.tracer.error("E210", name=name, old=old, new=new, hint=_of_indices(old, new))
 
 
 def _described(slot: Any) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Any
 
 from cubepy.errors import Error
@@ -11,16 +13,32 @@ from cubepy.frontend.values import is_mapping, is_sequence
 from cubepy.frontend.wording import describe
 from cubepy.lang.arrays import is_numpy
 
+MAX_UNROLLED = 1 << 16
+"""Iterations that one loop may be unrolled to."""
 
-def items_of(value: Any) -> list[Any] | None:
+
+def items_of(value: Any) -> Sequence[Any] | None:
     """The items of a tuple, range, text, bytes, mapping or constant array; None for others."""
-    if (
-        isinstance(value, range | str | bytes | bytearray)
-        or is_sequence(value)
-        or is_mapping(value)
-    ):
+    if isinstance(value, range):
+        return value  # of any length
+    if isinstance(value, str | bytes | bytearray) or is_sequence(value) or is_mapping(value):
         return list(value)
     return list(value) if is_numpy(value) and value.ndim else None
+
+
+def limited(frame: Frame, items: Iterable[Any]) -> tuple[Any, ...]:
+    """The items of a comptime sequence; E120 where each of so many would be traced."""
+    found = tuple(islice(items, MAX_UNROLLED + 1))
+    if len(found) > MAX_UNROLLED:
+        count = str(len(items)) if isinstance(items, list | tuple) else None
+        raise too_many(frame, count)
+    return found
+
+
+def too_many(frame: Frame, count: str | None = None) -> Error:
+    """E120: more items than are traced, `count` where that is known."""
+    count = f"over {MAX_UNROLLED}" if count is None else count
+    return frame.tracer.error("E120", count=count, limit=MAX_UNROLLED)
 
 
 def paired(frame: Frame, target: ast.Tuple | ast.List, value: Any) -> list[tuple[ast.expr, Any]]:
@@ -34,7 +52,7 @@ def paired(frame: Frame, target: ast.Tuple | ast.List, value: Any) -> list[tuple
         raise _mismatch(frame, target, value, star is not None)
     if star is not None:
         end = len(items) - (len(parts) - star - 1)
-        items = [*items[:star], tuple(items[star:end]), *items[end:]]
+        items = [*items[:star], limited(frame, items[star:end]), *items[end:]]
     if len(items) != len(parts):
         raise _mismatch(frame, target, value, star is not None)
     names = [part.value if isinstance(part, ast.Starred) else part for part in parts]

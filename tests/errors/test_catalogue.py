@@ -18,7 +18,7 @@ PRODUCT = ("cubepy", "compilers", "runtimes", "autotune")
 BLOCK = re.compile(r"^(Wrong|Right):\n\n```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NO_EXAMPLE = {
     "E119": "a defect of the compiler; tests/errors/test_malformed.py looks for it",
-    "E121": "a guard: types settle in two traces, as far as known",
+    "E121": "a guard: types settle, as far as known",
     "E122": "what CPython parses is hardly nested so deeply",
     "E418": "needs two devices with memories of their own",
     "E419": "its limit is more work than a test should do",

@@ -208,3 +208,31 @@ def test_a_long_chain_in_a_helper_returns(tmp_path: Path):
     out = np.zeros_like(x)
     cp.cube(made(tmp_path, text)).over(out)(x, out)
     assert out.tolist() == [3 * v if 0 <= v < 60 else -v for v in x.tolist()]
+
+
+LOOPS = {
+    "sum": "out[0] = sum(x[k % 3] for k in range(10**9))",
+    "list": "out[0] = len([k for k in range(10**9)])",
+    "nested": "out[0] = sum(i * j for i in range(300) for j in range(300))",
+    "star": "out[0] = len([*range(10**9)])",
+    "rest": "first, *rest = range(10**9)",
+    "generator": "for v in (x[k] for k in range(10**9)):\n        out[0] += v",
+    "tuple": "for v in (0,) * 70_000:\n        out[0] += v",
+}
+
+
+@pytest.mark.parametrize("body", LOOPS.values(), ids=LOOPS)
+def test_what_would_be_traced_too_often_is_refused(body: str, tmp_path: Path):
+    kernel = cp.cube(made(tmp_path, f"def kernel(x, out):\n    {body}\n"))
+    with pytest.raises(cp.CompileError, match="E120"):
+        kernel[1, 1](np.ones(3), np.ones(3))
+
+
+def test_any_stops_early_in_a_long_range():
+    @cp.cube
+    def kernel(out):
+        out[0] = any(k * k == 49 for k in range(10**9))
+
+    out = np.zeros(1)
+    kernel[1, 1](out)
+    assert out[0] == 1

@@ -407,3 +407,17 @@ def test_no_number_equals_none():
     out = np.zeros(4)
     kernel[1, 1](np.zeros(1), out)
     np.testing.assert_array_equal(out, [1, 2, 2, 1])
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "shift", "count"),
+    [
+        (cp.u64, cp.i32, lambda v, n: v >> n, r"v >> cp\.u64\(n\)"),
+        (cp.u64, cp.i64, lambda v, n: v << n, r"v << cp\.u64\(n\)"),
+        (cp.i32, cp.u64, lambda v, n: v << n, r"v << cp\.i32\(n\)"),
+    ],
+)
+def test_help_for_a_shift_converts_the_count(a: Any, b: Any, shift: Any, count: str):
+    """Not the value: i64 in place of u64 keeps the sign."""
+    with pytest.raises(cp.CompileError, match=f"E202(.|\n)*help: convert the count, as in {count}"):
+        types_of(shift, array(a), array(b))

@@ -458,3 +458,20 @@ def deletes_nothing(x, out):
     pass
     ...
     out[i] = w
+
+
+LETTERS = b"abc"
+COUNTS = np.array([3, 1, 2])
+
+
+@case
+def constant_bytes_and_arrays(x, out):
+    i = cp.ABSOLUTE_POS
+    total = 0
+    for k, c in enumerate(LETTERS):
+        total += c * (k + 1)
+    for c, n in zip(reversed(LETTERS), COUNTS):
+        total -= c * n
+    total += sum(COUNTS) + max(COUNTS) * min(COUNTS) + tuple(LETTERS)[1] + list(COUNTS)[2]
+    total += sum(map(lambda n: n * n, COUNTS)) + any(COUNTS) + all(LETTERS)
+    out[i] = x[0, i] + total
