@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from math import prod
 
-from cubepy.compilers.llvm.rows import Rows
+from cubepy.compilers.llvm.rows import MOST_GUARDS, Rows, Test
 from cubepy.compilers.llvm.units import AXES, Bound
 from cubepy.compilers.llvm.writer import Writer
 from cubepy.ir import ops
@@ -21,19 +22,18 @@ Body = Callable[[], str]
 
 Each = Callable[[Body, str], None]
 """Emits a loop over units with this body, which jumps to this label at its end."""
-UnitOfRow = Callable[[Given], str]
-"""Emits the work of one unit of a row, of which some is known; gives the label behind it."""
-EachOfRow = Callable[[UnitOfRow, str], None]
-"""Emits a loop over units of a row, which jumps to this label at its end."""
 
 
 class Cubes:
     """Loops of one kernel; `positions` and `plane` hold the registers of where the code is."""
 
-    def __init__(self, kernel: Kernel, w: Writer, registers: dict[Value, str]) -> None:
+    def __init__(
+        self, kernel: Kernel, w: Writer, registers: dict[Value, str], given: Given
+    ) -> None:
         self._kernel = kernel
         self._w = w
         self._registers = registers
+        self._given = given
         self._units = prod(kernel.cube_dim)
         self.positions: dict[str, str] = {}
         self.plane = ""
@@ -73,6 +73,57 @@ class Cubes:
 
         self._counted("stretch", "0", count, stretch, end)
 
+    def each_part(self, bounds: list[Bound], guards: list[Test], unit: Body, end: str) -> None:
+        """As `each_position`, in a loop for each way that comparisons with limits turn out."""
+
+        def work(place: str) -> str:
+            self.positions["absolute_all"] = place
+            return unit()
+
+        def loop(start: str, stop: str, after: str) -> None:
+            self._between(start, stop, work, after)
+
+        self._split(guards, *self._all_positions(bounds), loop, end)
+
+    def _split(
+        self,
+        guards: Sequence[Test],
+        start: str,
+        stop: str,
+        loop: Callable[[str, str, str], None],
+        end: str,
+        base: str = "0",
+    ) -> None:
+        """Loops from start up to stop, cut at the limits of guards, which are counted from base."""
+        if not guards:
+            loop(start, stop, end)
+            return
+        w, (guard, *others) = self._w, guards
+        limit = self._limit(guard)
+        if base != "0":
+            limit = w.call("llvm.ssub.sat.i64", "i64", ("i64", limit), ("i64", base))
+        limit = w.call("llvm.smax.i64", "i64", ("i64", limit), ("i64", start))
+        limit = w.call("llvm.smin.i64", "i64", ("i64", limit), ("i64", stop))
+        before, after = ("true" if truth else "false" for truth in guard.sides)
+        behind = w.label("behind_limit")
+        with self._knowing({guard.result: before}):
+            self._split(others, start, limit, loop, behind, base)
+        w.start(behind)
+        with self._knowing({guard.result: after}):
+            self._split(others, limit, stop, loop, end, base)
+
+    @contextmanager
+    def _knowing(self, known: Given) -> Iterator[None]:
+        """Registers of values while some code is emitted."""
+        self._given.update(known)
+        yield
+        for value in known:
+            del self._given[value]
+
+    def _limit(self, test: Test) -> str:
+        args = ("i64", self._registers[test.limit]), ("i64", str(test.offset))
+        return self._w.call("llvm.sadd.sat.i64", "i64", *args)
+
     def _all_positions(self, bounds: list[Bound]) -> tuple[str, str]:
         """The first of the positions that units of these cubes have, and the one behind them."""
         start, stop = (
@@ -88,12 +139,12 @@ class Cubes:
         self._between(start, stop, unit, end)
 
     def each_row(
-        self, bounds: list[Bound], rows: Rows, body: Callable[[EachOfRow, EachOfRow], str], end: str
+        self, bounds: list[Bound], rows: Rows, body: Callable[[Each, Each], str], end: str
     ) -> None:
         """As `each_position`, row by row.
 
         `body` gets the loop over the units of a row, and one in parts: the ends of the row, and its
-        middle, where comparisons are decided. Their units take the registers of what is known.
+        middle, where comparisons are decided.
         """
         w = self._w
         start, stop = self._all_positions(bounds)
@@ -109,15 +160,16 @@ class Cubes:
             last = w.value(f"add nsw i64 {position}, {run}", "row_end")
             known: Given = dict.fromkeys(rows.quotients, quotient)
 
-            def at(unit: UnitOfRow, place: str, decided: Given) -> str:
+            def at(unit: Body, place: str, decided: Given) -> str:
                 self.positions["absolute_all"] = place
                 remainder = w.value(f"sub nsw i64 {place}, {first}", "column")
-                return unit({**known, **dict.fromkeys(rows.remainders, remainder), **decided})
+                with self._knowing(known | dict.fromkeys(rows.remainders, remainder) | decided):
+                    return unit()
 
-            def whole(unit: UnitOfRow, after: str) -> None:
+            def whole(unit: Body, after: str) -> None:
                 self._between(position, last, lambda place: at(unit, place, {}), after)
 
-            def parts(unit: UnitOfRow, after: str) -> None:
+            def parts(unit: Body, after: str) -> None:
                 self._parts(rows, quotient, first, (position, last), partial(at, unit), after)
 
             return last, body(whole, parts if rows.tests else whole)
@@ -133,37 +185,85 @@ class Cubes:
         unit: Callable[[str, Given], str],
         after: str,
     ) -> None:
+        """Rows for which comparisons with the row, at most MOST_GUARDS, turn out so or so."""
+        tests = [t for t in rows.tests if t.of_row and t.is_order][:MOST_GUARDS]
+        rest = [t for t in rows.tests if t not in tests]
+
+        def work(known: Given, is_inside: bool, end: str) -> None:
+            if is_inside:
+                self._middle_and_ends(rest, row, first, ends, unit, known, end)
+            else:
+                self._between(*ends, lambda place: unit(place, known), end)
+
+        self._by_row(tests, row, {}, True, work, after)
+
+    def _by_row(
+        self,
+        tests: Sequence[Test],
+        row: str,
+        known: Given,
+        is_inside: bool,
+        work: Callable[[Given, bool, str], None],
+        end: str,
+    ) -> None:
+        """A branch for each comparison with the row; `is_inside`: all have their usual result."""
+        if not tests:
+            work(known, is_inside, end)
+            return
+        w, (test, *others) = self._w, tests
+        usual, other = w.label("usual_row"), w.label("other_row")
+        w.branch(self._holds_in(test, row), usual, other)
+        for label, holds in ((usual, True), (other, False)):
+            w.start(label)
+            result = "true" if test.truth is holds else "false"
+            self._by_row(others, row, known | {test.result: result}, is_inside and holds, work, end)
+
+    def _holds_in(self, test: Test, row: str) -> str:
+        word = "sge" if test.is_from else "slt"
+        return self._w.value(f"icmp {word} i64 {row}, {self._limit(test)}")
+
+    def _middle_and_ends(
+        self,
+        tests: Sequence[Test],
+        row: str,
+        first: str,
+        ends: tuple[str, str],
+        unit: Callable[[str, Given], str],
+        known: Given,
+        after: str,
+    ) -> None:
         """The start of a row, its middle, where all comparisons are decided, and its end."""
         w = self._w
         begin, end = ends
-        low, high = self._middle(rows, row, first, ends)
-        decided = {t.result: "true" if t.truth else "false" for t in rows.tests}
-        none: Given = {}
-        for start, stop, known, following in (
-            (begin, low, none, w.label("middle")),
+        if not tests:
+            self._between(begin, end, lambda place: unit(place, known), after)
+            return
+        low, high = self._middle(tests, row, first, ends)
+        decided = known | {t.result: "true" if t.truth else "false" for t in tests}
+        until = [t for t in tests if not t.of_row and not t.is_from]
+        at_end = {k: v for k, v in decided.items() if all(t.result is not k for t in until)}
+        if len(until) == 1 and until[0].is_order:
+            at_end[until[0].result] = "false" if until[0].truth else "true"
+        for start, stop, given, following in (
+            (begin, low, known, w.label("middle")),
             (low, high, decided, w.label("edge")),
-            (high, end, none, after),
+            (high, end, at_end, after),
         ):
-            self._between(start, stop, lambda place, k=known: unit(place, k), following)
+            self._between(start, stop, lambda place, k=given: unit(place, k), following)
             if following is not after:
                 w.start(following)
 
-    def _middle(self, rows: Rows, row: str, first: str, ends: tuple[str, str]) -> tuple[str, str]:
+    def _middle(
+        self, tests: Sequence[Test], row: str, first: str, ends: tuple[str, str]
+    ) -> tuple[str, str]:
         """Between which positions of a row all comparisons are decided."""
         w = self._w
         (low, high), end, is_inside = ends, ends[1], "true"
-        for test in rows.tests:
-            limit = w.call(
-                "llvm.sadd.sat.i64",
-                "i64",
-                ("i64", self._registers[test.limit]),
-                ("i64", str(test.offset)),
-            )
+        for test in tests:
             if test.of_row:
-                word = "sge" if test.is_from else "slt"
-                holds = w.value(f"icmp {word} i64 {row}, {limit}")
-                is_inside = w.value(f"and i1 {is_inside}, {holds}")
+                is_inside = w.value(f"and i1 {is_inside}, {self._holds_in(test, row)}")
                 continue
+            limit = self._limit(test)
             place = w.call("llvm.sadd.sat.i64", "i64", ("i64", limit), ("i64", first))
             if test.is_from:
                 low = w.call("llvm.smax.i64", "i64", ("i64", low), ("i64", place))
@@ -202,14 +302,21 @@ class Cubes:
         self.plane = ""
 
     def each_unit(
-        self, bounds: list[Bound], axes: bool, body: Body, latch: str, limit: str = ""
+        self,
+        bounds: list[Bound],
+        axes: bool,
+        body: Body,
+        latch: str,
+        limit: str = "",
+        guards: Sequence[Test] = (),
     ) -> None:
         """Loops over the units of the cube (or of the plane), cut by bounds.
 
-        `limit`: only units below it, where they are not counted along axes.
+        `limit`: only units below it, where they are not counted along axes. `guards`: comparisons
+        of positions along axes, at whose limits loops are cut.
         """
         if axes:
-            self._unit_axes(bounds, body, latch)
+            self._unit_axes(bounds, guards, body, latch)
         else:
             self._unit_loop(bounds, body, latch, limit)
 
@@ -315,7 +422,9 @@ class Cubes:
             stop = self._w.call("llvm.smin.i64", "i64", ("i64", left), ("i64", stop))
         return stop
 
-    def _unit_axes(self, bounds: list[Bound], body: Body, latch: str) -> None:
+    def _unit_axes(
+        self, bounds: list[Bound], guards: Sequence[Test], body: Body, latch: str
+    ) -> None:
         """Three loops, x innermost; axes of extent one need none."""
         dims: dict[str, int] = dict(zip(AXES, self._kernel.cube_dim, strict=True))
         bases = {
@@ -341,7 +450,12 @@ class Cubes:
                 nest(rest, inner)
                 return inner
 
-            self._counted(f"unit_{axis}", "0", stop, position_loop, out, parallel=not rest)
+            def loop(start: str, stop: str, after: str) -> None:
+                hint, parallel = f"unit_{axis}", not rest
+                self._counted(hint, start, stop, position_loop, after, parallel=parallel)
+
+            cut = [guard for guard in guards if guard.axis == axis]
+            self._split(cut, "0", stop, loop, out, bases[axis])
 
         nest(("z", "y", "x"), latch)
 

@@ -8,7 +8,7 @@ middle of a row has none of them, and LLVM can vectorise it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 
 from cubepy.compilers.llvm.units import UnitPlan
 from cubepy.ir import ops
@@ -18,6 +18,7 @@ from cubepy.record import dataclass
 
 SHORTEST = 4
 """A constant divisor below this makes rows that are too short to gain anything."""
+_ORDERS = (ops.LT, ops.LE, ops.GT, ops.GE)
 _MIRRORED = {ops.LT: ops.GT, ops.GT: ops.LT, ops.LE: ops.GE, ops.GE: ops.LE}
 
 
@@ -34,6 +35,15 @@ class Test:
     offset: int
     is_from: bool
     truth: bool
+    is_order: bool = False
+    """Whether it gives the opposite on the other side of the limit."""
+    axis: str = "all"
+    """Along which the position is that is compared."""
+
+    @property
+    def sides(self) -> tuple[bool, bool]:
+        """Of an order: what it gives before the limit, and from there on."""
+        return (not self.truth, self.truth) if self.is_from else (self.truth, not self.truth)
 
 
 @dataclass(slots=True)
@@ -70,6 +80,39 @@ def find_rows(kernel: Kernel, plan: UnitPlan) -> Rows | None:
     if rows is not None:
         rows.tests = list(_tests(body, rows, fixed, constants))
     return rows
+
+
+MOST_GUARDS = 2
+"""Each doubles the number of loops."""
+
+
+def find_guards(kernel: Kernel, plan: UnitPlan) -> list[Test]:
+    """Comparisons of positions that decide on accesses, and are decided on both sides of a limit.
+
+    Loops over positions are cut there: accesses that no lane of a line makes may lie on pages that
+    do not exist, which processors take hundreds of cycles to find out.
+    """
+    body = [o for op in plan.body for o in _with_inner(op)]
+    conditions = {op.operands[0] for op in body if op.row is ops.IF and _accesses(op)}
+    if not conditions or any(op.row is ops.PRINT for op in body):
+        return []
+    for op in reversed(body):  # what they are joined of
+        if op.row in (ops.AND, ops.OR, ops.NOT) and op.result in conditions:
+            conditions.update(op.operands)
+    fixed = {p.value for p in kernel.params} | {v for op in plan.launch for v in op.results}
+    constants = {op.result: op.attrs["value"] for op in plan.launch if op.row is ops.CONST}
+    decided = {op.result for op in body if op.row in _ORDERS and op.result in conditions}
+    found: list[Test] = []
+    for op in body:
+        if op.row is ops.ABSOLUTE_POS and (op.attrs["axis"] == "all") is not plan.axes:
+            rows = Rows(op.result, [], [op.result])
+            tests = (t for t in _tests(body, rows, fixed, constants) if t.result in decided)
+            found += [replace(test, axis=str(op.attrs["axis"])) for test in tests]
+    return sorted(found, key=lambda test: test.axis)[:MOST_GUARDS]  # x, the inner loop, first
+
+
+def _accesses(op: Op) -> bool:
+    return any(o.row in (ops.LOAD, ops.STORE) for region in op.regions for o in region.walk())
 
 
 def _with_inner(op: Op) -> Iterator[Op]:
@@ -110,7 +153,8 @@ def _tests(
             if a in offsets and b in fixed:
                 is_from = b in constants
                 offset, truth = _RULES[row](is_from)
-                yield Test(op.result, a in in_row, b, offset - offsets[a], is_from, truth)
+                of_row, is_order = a in in_row, op.row in _ORDERS
+                yield Test(op.result, of_row, b, offset - offsets[a], is_from, truth, is_order)
 
 
 _RULES = {

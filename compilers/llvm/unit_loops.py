@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from cubepy.compilers.llvm import ops as spell
 from cubepy.compilers.llvm import printing
-from cubepy.compilers.llvm.cubes import Body, Cubes, Each, EachOfRow, Given
+from cubepy.compilers.llvm.cubes import Cubes, Each, Given
 from cubepy.compilers.llvm.jumps import Merge
 from cubepy.compilers.llvm.memory import updates_own_memory
-from cubepy.compilers.llvm.rows import SHORTEST, find_rows
+from cubepy.compilers.llvm.rows import SHORTEST, find_guards, find_rows
 from cubepy.compilers.llvm.units import (
     UnitPlan,
     guarded_segment,
@@ -62,9 +62,9 @@ class UnitLoops:
         self.target = target
         self.w = Writer(debug)
         self._registers: dict[Value, str] = {}
-        self._given: dict[Value, str] = {}
+        self._given: Given = {}
         """Registers of values for which nothing is emitted."""
-        self._cubes = Cubes(kernel, self.w, self._registers)
+        self._cubes = Cubes(kernel, self.w, self._registers, self._given)
         self._merges: list[Merge] = []
         self._unit_end = ""
         self._cheap: dict[Op, ExpensiveBranch] = {}
@@ -130,7 +130,7 @@ class UnitLoops:
         in_rows = plan if nested is None else plan_units(nested.kernel)
         rows = find_rows(kernel, in_rows)
         if rows is None:
-            self._each_position(plan, end)
+            self._each_position(kernel, plan, end)
             return
         done = set(plan.launch)
         self._launch(op for op in in_rows.launch if op not in done)
@@ -139,7 +139,7 @@ class UnitLoops:
             tests = (self._is_within(*limits) for limits in nested.limits)
             w.branch(self._all(tests), some, none)
             w.start(none)
-            self._each_position(plan, end)
+            self._each_position(kernel, plan, end)
             w.start(some)
         each = partial(self._row, in_rows.body, find_expensive(in_rows.body))
         self._cubes.each_row(in_rows.bounds, rows, each, end)
@@ -154,11 +154,13 @@ class UnitLoops:
 
     # Cubes and units
 
-    def _each_position(self, plan: UnitPlan, end: str) -> None:
-        costly = find_expensive(plan.body)
+    def _each_position(self, kernel: Kernel, plan: UnitPlan, end: str) -> None:
+        costly, guards = find_expensive(plan.body), find_guards(kernel, plan)
         if costly.branches:
             loop = partial(self._stretch, plan.body, costly)
             self._cubes.each_stretch(plan.bounds, STRETCH, loop, end)
+        elif guards:
+            self._cubes.each_part(plan.bounds, guards, lambda: self._unit(plan.body), end)
         else:
             self._cubes.each_position(plan.bounds, lambda: self._unit(plan.body), end)
 
@@ -170,9 +172,9 @@ class UnitLoops:
             self._unit_end = latch
             self._ops(plan.body)
         else:
-            self._each_unit(
-                partial(self._cubes.each_unit, plan.bounds, plan.axes), plan.body, latch
-            )
+            guards = find_guards(self.kernel, plan) if plan.axes else []
+            loop = partial(self._cubes.each_unit, plan.bounds, plan.axes, guards=guards)
+            self._each_unit(loop, plan.body, latch)
         return latch
 
     def _each_unit(self, each: Each, body: Sequence[Op], end: str) -> None:
@@ -239,30 +241,14 @@ class UnitLoops:
         self._unit_end = outer
         return end
 
-    def _row(
-        self, body: Sequence[Op], costly: ExpensiveBranches, whole: EachOfRow, parts: EachOfRow
-    ) -> str:
+    def _row(self, body: Sequence[Op], costly: ExpensiveBranches, whole: Each, parts: Each) -> str:
         """The units of a row."""
         after = self.w.label("row_done")
         if costly.branches:
-            self._ask_all(self._knowing(whole), body, costly, after, self._knowing(parts))
+            self._ask_all(whole, body, costly, after, parts)
         else:
-            self._knowing(parts)(lambda: self._unit(body), after)
+            parts(lambda: self._unit(body), after)
         return after
-
-    def _knowing(self, loop: EachOfRow) -> Each:
-        """A loop over units of a row as one over units."""
-
-        def each(body: Body, end: str) -> None:
-            def unit(given: Given) -> str:
-                self._given = given
-                label = body()
-                self._given = {}
-                return label
-
-            loop(unit, end)
-
-        return each
 
     def _units_op(self, op: Op) -> None:
         latch = self.w.label("units_end")
