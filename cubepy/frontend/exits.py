@@ -152,7 +152,7 @@ def _set(frame: Frame, context: LoopContext, kept: Bound) -> None:
     for bound in (*context.ended, *context.broken):
         for name, slot in bound.items():
             if frame.env.setdefault(name, UNSET) is UNSET:
-                frame.lost[name] = (*context.key, name), slot
+                frame.lost.setdefault(name, {})[*context.key, name] = slot
 
 
 def _bound_at_all(before: Bound, exits: list[Bound], memory: frozenset[Value]) -> Bound:

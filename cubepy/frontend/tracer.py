@@ -95,8 +95,8 @@ class Frame:
         self.forced: set[str] = set()
         self.loose: set[str] = set()
         """Names that are bound by a loop that was left: what is assigned next may have any type."""
-        self.lost: dict[str, tuple[Key, Any]] = {}
-        """Names that a loop left unset, as its exits bind them differently, with one of these."""
+        self.lost: dict[str, dict[Key, Any]] = {}
+        """Names that loops left unset, as exits bind them differently: what one exit bound."""
         self.assigned: Assigned = assigned_names(source.node, source.has_walrus)
         self.loops: list[LoopContext] = []
         self.depth = 0
@@ -229,13 +229,13 @@ def lookup_local(frame: Frame, name: str) -> Any:
 def _lost(frame: Frame, name: str) -> Any:
     """What an exit of a loop bound a name to that others bind differently: the next trace joins
     them, and this one goes on for what it finds. E103 for other names."""
-    key, slot = frame.lost.get(name, ((), UNSET))
     learned = frame.tracer.learned
-    if slot is UNSET or key in learned.joining:
+    lost = {k: v for k, v in frame.lost.get(name, {}).items() if k not in learned.joining}
+    if not lost:
         raise unset(frame, name)
-    learned.joining.add(key)
+    learned.joining |= lost.keys()
     frame.tracer.is_stale = True
-    frame.env[name] = slot
+    frame.env[name] = slot = list(lost.values())[-1]
     return slot
 
 

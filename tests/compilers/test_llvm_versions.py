@@ -78,9 +78,13 @@ def test_huge_arguments_anywhere(kernel: Any, grid: Any, n: int, dtype: type):
             np.testing.assert_allclose(found, exact, rtol=0, atol=4 * np.finfo(dtype).eps)
 
 
+def test_dear_branches_behind_a_guard_that_is_no_bound_are_for_lanes():
+    text = along_axes.inspect("f32[?]", "f32[?]", target="cpu:x86-64-v4", stage="remarks")
+    assert "units are lanes of lines of 16" in text
+
+
 def test_the_cheap_version_does_not_hold_the_dear_branch():
     """Payne and Hanek's product of 64 bits stands once, in the loop for units that need it."""
     text = flat.inspect("f32[?]", "f32[?]", target="cpu:x86-64-v4", stage="llvm")
-    plain = along_axes.inspect("f32[?]", "f32[?]", target="cpu:x86-64-v4", stage="llvm")
-    assert "vector.body" in text and "vector.body" in plain
+    assert "vector.body" in text
     assert text.count("or <16 x i1>") or text.count("or <16 x i8>"), "units are asked in lanes"

@@ -266,6 +266,27 @@ def one_in_the_other(x: Any, o: Any) -> None:
     o[0] = w + v
 
 
+def one_after_the_other(x: Any, o: Any) -> None:
+    for k in range(x.shape[0]):
+        if x[k] > 5:
+            v = x[k]
+            break
+        if x[k] > 4:
+            v = x[k] + 1
+            break
+    else:
+        v = x[0]
+    n = 0
+    while True:
+        n += 1
+        if x[n] > 2:
+            v = x[1]
+            break
+        if n > 3:
+            break
+    o[0] = v
+
+
 def several_names(x: Any, o: Any) -> None:
     k = 0
     while True:
@@ -300,6 +321,7 @@ KERNELS = (
     unrolled_with_else,
     unrolled_and_continued,
     one_in_the_other,
+    one_after_the_other,
     several_names,
 )
 

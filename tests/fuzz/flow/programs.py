@@ -409,22 +409,42 @@ class _Writer(Expressions):
             self._know(t, late)
 
     def _search(self) -> None:
-        """A loop that a `break` leaves with what it found; its `else` has something else."""
+        """A loop that alone binds a name, at each of its exits."""
         t, found, k = self._type(), self._fresh("v"), self._fresh("k")
-        counter = self._fresh("n")
-        is_for = self._c.number(0, 1)
-        if not is_for:
+        counter, kind = self._fresh("n"), self._c.number(0, 4)
+        heads = (
+            f"for {k} in range({self._small(5)}):",
+            f"while ({counter} := {counter} + 1) < 3:",
+            "while True:",
+            f"for {k} in cp.unroll(range({self._c.number(1, 3)})):",
+            f"for {k} in range({self._c.number(1, 4)}):",
+        )
+        if kind in (1, 2):
             self._line(f"{counter} = cp.i32(-1)")
-        head = f"for {k} in range({self._small(5)}):"
-        with self._block(head if is_for else f"while ({counter} := {counter} + 1) < 3:"):
-            if is_for:
+        with self._block(heads[kind]):
+            if kind in (0, 4):
                 self._scope.indices.append(k)
-            with self._block(f"if {self._condition(1)}:"):
+            if kind == 2:
+                self._line(f"{counter} += 1")
+            if kind == 4:
                 self._line(f"{found} = {self._value(t, 2)}")
-                self._line("break")
-        with self._block("else:"):
-            self._line(f"{found} = {self._value(t, 1)}")
+            for _ in range(self._c.number(1, 3)):
+                self._exit(t, found, "continue" if kind == 4 else "break")
+            if kind == 2:
+                with self._block(f"if {counter} > {self._c.number(0, 3)}:"):
+                    self._line(f"{found} = {self._value(t, 1)}")
+                    self._line("break")
+        if kind in (0, 1, 3):
+            with self._block("else:"):
+                self._line(f"{found} = {self._value(t, 1)}")
         self._know(t, found)
+
+    def _exit(self, t: str, found: str, other: str) -> None:
+        with self._block(f"if {self._condition(1)}:"):
+            self._line(f"{found} = {self._value(t, 2)}")
+            if self._c.number(0, 2) == 0:
+                self._change()
+            self._line(self._c.choose(("break", "break", other)))
 
     def _match(self) -> None:
         t = "i32"
