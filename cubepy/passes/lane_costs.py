@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from cubepy.ir import ops
 from cubepy.ir.core import Kernel, Op, Region, Value
-from cubepy.ir.types import INDICES, element_of
+from cubepy.ir.types import INDICES, Buffer, Space, element_of
 from cubepy.passes.interleave_units import interleave_units
 from cubepy.passes.lane_operations import LANEWISE
 from cubepy.passes.lane_shapes import LOOPS, Shapes
@@ -44,6 +44,15 @@ class Remark:
 
     text: str
     span: Span | None = None
+
+
+def _local(loop: Op) -> Iterator[Op]:
+    """Accesses to a unit's own memory, which wait for each other where lanes do not."""
+    for op in loop.regions[0].walk():
+        if op.row in (ops.LOAD, ops.STORE):
+            t = op.operands[0].type
+            if isinstance(t, Buffer) and t.space is Space.LOCAL:
+                yield op
 
 
 def has_loops_or_planes(kernel: Kernel) -> bool:
@@ -87,9 +96,11 @@ def loop_along_rows(kernel: Kernel, shapes: Shapes, lanes: int) -> Remark | None
             continue
         body = [o for o in op.regions[0].walk() if not all(map(shapes.is_alike, o.results))]
         work = [o for o in body if o.row in LANEWISE and o.row is not ops.CAST]
-        if _on_floats(work):
+        loads = [o for o in body if o.row is ops.LOAD]
+        if _on_floats([*work, *loads]):
             continue
-        places = {o.operands[:2] for o in body if o.row is ops.LOAD}
+        places = {o.operands[:2] for o in loads}
+        work += [o for o in _local(op) if shapes.is_alike(o.operands[1])]
         strides = [shapes.stride(place) for _, place in places]
         rows = sum(isinstance(stride, tuple) for stride in strides)
         if rows and rows * ROWS // lanes + strides.count(None) > len(work):
