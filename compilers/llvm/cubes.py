@@ -186,7 +186,7 @@ class Cubes:
         after: str,
     ) -> None:
         """Rows for which comparisons with the row, at most MOST_GUARDS, turn out so or so."""
-        tests = [t for t in rows.tests if t.of_row and t.is_order][:MOST_GUARDS]
+        tests = [t for t in rows.tests if t.of_row and t.is_order and not t.is_edge][:MOST_GUARDS]
         rest = [t for t in rows.tests if t not in tests]
 
         def work(known: Given, is_inside: bool, end: str) -> None:

@@ -37,6 +37,8 @@ class Test:
     truth: bool
     is_order: bool = False
     """Whether it gives the opposite on the other side of the limit."""
+    is_edge: bool = False
+    """Whether nearly all positions lie on one side: the limit is an end of what units cover."""
     axis: str = "all"
     """Along which the position is that is compared."""
 
@@ -78,12 +80,14 @@ def find_rows(kernel: Kernel, plan: UnitPlan) -> Rows | None:
         rows = rows or Rows(divisor)
         (rows.quotients if op.row is ops.FLOORDIV else rows.remainders).append(op.result)
     if rows is not None:
-        rows.tests = list(_tests(body, rows, fixed, constants))
+        rows.tests = list(_tests(body, rows, fixed, constants, _ends(plan, constants)))
     return rows
 
 
 MOST_GUARDS = 2
 """Each doubles the number of loops."""
+NEAR = 64
+"""Constants up to this are limits near the start."""
 
 
 def find_guards(kernel: Kernel, plan: UnitPlan) -> list[Test]:
@@ -102,13 +106,28 @@ def find_guards(kernel: Kernel, plan: UnitPlan) -> list[Test]:
     fixed = {p.value for p in kernel.params} | {v for op in plan.launch for v in op.results}
     constants = {op.result: op.attrs["value"] for op in plan.launch if op.row is ops.CONST}
     decided = {op.result for op in body if op.row in _ORDERS and op.result in conditions}
+    ends = _ends(plan, constants)
     found: list[Test] = []
     for op in body:
         if op.row is ops.ABSOLUTE_POS and (op.attrs["axis"] == "all") is not plan.axes:
             rows = Rows(op.result, [], [op.result])
-            tests = (t for t in _tests(body, rows, fixed, constants) if t.result in decided)
-            found += [replace(test, axis=str(op.attrs["axis"])) for test in tests]
+            for test in _tests(body, rows, fixed, constants, ends):
+                if test.result in decided and not test.is_edge:
+                    found.append(replace(test, axis=str(op.attrs["axis"])))
     return sorted(found, key=lambda test: test.axis)[:MOST_GUARDS]  # x, the inner loop, first
+
+
+def _ends(plan: UnitPlan, constants: Mapping[Value, object]) -> set[object]:
+    """Where what units cover ends: the bounds of the loops, the extents of which they are products,
+    and their numbers."""
+    products = {op.result: op.operands for op in plan.launch if op.row is ops.MUL}
+    found: set[object] = set()
+    todo = [bound.limit for bound in plan.bounds]
+    while todo:
+        value = todo.pop()
+        found |= {value, constants.get(value, value)}
+        todo += products.get(value, ())
+    return found
 
 
 def _accesses(op: Op) -> bool:
@@ -130,7 +149,11 @@ def _surely_done(body: Sequence[Op]) -> Iterator[Op]:
 
 
 def _tests(
-    body: Sequence[Op], rows: Rows, fixed: set[Value], constants: Mapping[Value, object]
+    body: Sequence[Op],
+    rows: Rows,
+    fixed: set[Value],
+    constants: Mapping[Value, object],
+    ends: set[object],
 ) -> Iterator[Test]:
     """Comparisons of a quotient or remainder + constant with a value that the loop does not change.
 
@@ -153,8 +176,10 @@ def _tests(
             if a in offsets and b in fixed:
                 is_from = b in constants
                 offset, truth = _RULES[row](is_from)
-                of_row, is_order = a in in_row, op.row in _ORDERS
-                yield Test(op.result, of_row, b, offset - offsets[a], is_from, truth, is_order)
+                number = constants.get(b, b)
+                is_edge = number in ends or (isinstance(number, int) and abs(number) <= NEAR)
+                kind = is_from, truth, op.row in _ORDERS, is_edge
+                yield Test(op.result, a in in_row, b, offset - offsets[a], *kind)
 
 
 _RULES = {

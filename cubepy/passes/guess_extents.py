@@ -66,36 +66,42 @@ class _Last:
     def __init__(self, body: list[Op], rows: dict[Value, tuple[Value, Value | None]]) -> None:
         self.places: dict[Value, int] = {}
         self._sources = {op.result: op for op in body if len(op.results) == 1}
+        numbers = {op.result: op.attrs["value"] for op in body if op.row is ops.CONST}
+        self._constants = {v: n for v, n in numbers.items() if isinstance(n, int)}
         for op in body:
             if op.row in (ops.LOAD, ops.STORE) and op.operands[0] in rows:
                 self._note(op.operands[1], *rows[op.operands[0]])
 
     def _note(self, index: Value, row: Value, before: Value | None) -> None:
-        """Note the constants of `... * before * row + constant * row + constant`."""
+        """Note the constants of `... * before * row + constant * row + constant`.
+
+        Beside a place that varies a constant says nothing, as in `x[i, j + 1]`.
+        """
         place, rows = 0, 0
-        has_row = has_matrix = False
+        has_row = has_matrix = varies = False
         for term in self._terms(index):
             op = self._sources.get(term)
             factors = op.operands if op is not None and op.row is ops.MUL else (term,)
             others = {self._sources[v].operands for v in factors if self._is_product(v)}
-            place += self._constant(term)
             if row in factors:
+                numbers = [self._constants[v] for v in factors if v in self._constants]
                 has_row = True
-                rows += 1 if len(factors) == 1 else sum(map(self._constant, factors))
-            has_matrix |= any({row, before} == set(pair) for pair in others)
+                varies |= len(factors) > 1 and not numbers
+                rows += sum(numbers) if len(factors) > 1 else 1
+            elif any({row, before} == set(pair) for pair in others):
+                has_matrix = True
+            elif term in self._constants:
+                place += self._constants[term]
+            else:
+                return
         if has_row or has_matrix:
             self.places[row] = max(self.places.get(row, 0), place)
-        if has_matrix and before is not None:
+        if has_matrix and not varies and before is not None:
             self.places[before] = max(self.places.get(before, 0), rows)
 
     def _is_product(self, value: Value) -> bool:
         op = self._sources.get(value)
         return op is not None and op.row is ops.MUL
-
-    def _constant(self, value: Value) -> int:
-        op = self._sources.get(value)
-        number = op.attrs["value"] if op is not None and op.row is ops.CONST else 0
-        return number if isinstance(number, int) else 0
 
     def _terms(self, value: Value) -> Iterator[Value]:
         op = self._sources.get(value)

@@ -88,24 +88,30 @@ def test_rows_are_shuffled(kernel: Any, shape: tuple[int, ...]):
     assert "shufflevector" in text
 
 
+HEAD = """
+kernel @k(%x: buffer<f32, global> = data x {rank = 2, linear = true, unit_axis = 1},
+          %x_shape1: index = shape x 1) cube_dim 256 1 1 plane_dim 1 {
+  %i = absolute_pos {axis = 'all'} : index
+  %row = mul %i, %x_shape1 : index
+  %two = const {type = index, value = 2} : index
+"""
+TAIL = """
+  %v = load %x, %place {type = f32} : f32
+  store %x, %row, %v
+  return
+}
+"""
+
+
 def test_what_is_guessed():
-    kernel = parse_kernel(
-        """
-        kernel @k(%x: buffer<f32, global> = data x {rank = 2, linear = true, unit_axis = 1},
-                  %x_shape1: index = shape x 1) cube_dim 256 1 1 plane_dim 1 {
-          %i = absolute_pos {axis = 'all'} : index
-          %row = mul %i, %x_shape1 : index
-          %two = const {type = index, value = 2} : index
-          %place = add %row, %two : index
-          %v = load %x, %place {type = f32} : f32
-          store %x, %row, %v
-          return
-        }
-        """
-    )
-    guessed = guess_extents(kernel)
+    guessed = guess_extents(parse_kernel(f"{HEAD} %place = add %row, %two : index {TAIL}"))
     assert guessed is not None
     assert [(v.name, n) for v, n in guessed.extents] == [("x_shape1", 3)]
+
+
+def test_neighbours_say_nothing():
+    place = "%j = add %row, %i : index\n %place = add %j, %two : index"
+    assert guess_extents(parse_kernel(f"{HEAD} {place} {TAIL}")) is None
 
 
 @cp.cube
