@@ -112,6 +112,10 @@ class Cubes:
         with self._knowing({guard.result: after}):
             self._split(others, limit, stop, loop, end, base)
 
+    def _where_known(self, work: Callable[[str], str], place: str, known: Given) -> str:
+        with self._knowing(known):
+            return work(place)
+
     @contextmanager
     def _knowing(self, known: Given) -> Iterator[None]:
         """Registers of values while some code is emitted."""
@@ -309,14 +313,16 @@ class Cubes:
         latch: str,
         limit: str = "",
         guards: Sequence[Test] = (),
+        edges: Sequence[Test] = (),
     ) -> None:
         """Loops over the units of the cube (or of the plane), cut by bounds.
 
         `limit`: only units below it, where they are not counted along axes. `guards`: comparisons
-        of positions along axes, at whose limits loops are cut.
+        of positions along axes, at whose limits loops are cut. `edges`: those along x that the
+        middle of a row decides.
         """
         if axes:
-            self._unit_axes(bounds, guards, body, latch)
+            self._unit_axes(bounds, guards, edges, body, latch)
         else:
             self._unit_loop(bounds, body, latch, limit)
 
@@ -423,7 +429,12 @@ class Cubes:
         return stop
 
     def _unit_axes(
-        self, bounds: list[Bound], guards: Sequence[Test], body: Body, latch: str
+        self,
+        bounds: list[Bound],
+        guards: Sequence[Test],
+        edges: Sequence[Test],
+        body: Body,
+        latch: str,
     ) -> None:
         """Three loops, x innermost; axes of extent one need none."""
         dims: dict[str, int] = dict(zip(AXES, self._kernel.cube_dim, strict=True))
@@ -454,6 +465,11 @@ class Cubes:
                 hint, parallel = f"unit_{axis}", not rest
                 self._counted(hint, start, stop, position_loop, after, parallel=parallel)
 
+            if axis == "x" and edges:
+                first = self._w.value(f"sub nsw i64 0, {bases[axis]}")
+                known = partial(self._where_known, position_loop)
+                self._middle_and_ends(edges, "", first, ("0", stop), known, {}, out)
+                return
             cut = [guard for guard in guards if guard.axis == axis]
             self._split(cut, "0", stop, loop, out, bases[axis])
 

@@ -103,18 +103,31 @@ def find_guards(kernel: Kernel, plan: UnitPlan) -> list[Test]:
     for op in reversed(body):  # what they are joined of
         if op.row in (ops.AND, ops.OR, ops.NOT) and op.result in conditions:
             conditions.update(op.operands)
+    tests = [t for t in _of_positions(kernel, plan, body) if t.is_order and not t.is_edge]
+    found = [test for test in tests if test.result in conditions]
+    return sorted(found, key=lambda test: test.axis)[:MOST_GUARDS]  # x, the inner loop, first
+
+
+def find_edges(kernel: Kernel, plan: UnitPlan) -> list[Test]:
+    """Comparisons of positions along x, which the middle of a row decides."""
+    body = [o for op in plan.body for o in _with_inner(op)]
+    return [test for test in _of_positions(kernel, plan, body) if test.axis == "x"]
+
+
+def _of_positions(kernel: Kernel, plan: UnitPlan, body: Sequence[Op]) -> Iterator[Test]:
+    """Comparisons of positions with what all units share."""
     fixed = {p.value for p in kernel.params} | {v for op in plan.launch for v in op.results}
     constants = {op.result: op.attrs["value"] for op in plan.launch if op.row is ops.CONST}
-    decided = {op.result for op in body if op.row in _ORDERS and op.result in conditions}
     ends = _ends(plan, constants)
-    found: list[Test] = []
     for op in body:
         if op.row is ops.ABSOLUTE_POS and (op.attrs["axis"] == "all") is not plan.axes:
             rows = Rows(op.result, [], [op.result])
             for test in _tests(body, rows, fixed, constants, ends):
-                if test.result in decided and not test.is_edge:
-                    found.append(replace(test, axis=str(op.attrs["axis"])))
-    return sorted(found, key=lambda test: test.axis)[:MOST_GUARDS]  # x, the inner loop, first
+                yield replace(test, axis=str(op.attrs["axis"]))
+
+
+def _accesses(op: Op) -> bool:
+    return any(o.row in (ops.LOAD, ops.STORE) for region in op.regions for o in region.walk())
 
 
 def _ends(plan: UnitPlan, constants: Mapping[Value, object]) -> set[object]:
@@ -128,10 +141,6 @@ def _ends(plan: UnitPlan, constants: Mapping[Value, object]) -> set[object]:
         found |= {value, constants.get(value, value)}
         todo += products.get(value, ())
     return found
-
-
-def _accesses(op: Op) -> bool:
-    return any(o.row in (ops.LOAD, ops.STORE) for region in op.regions for o in region.walk())
 
 
 def _with_inner(op: Op) -> Iterator[Op]:

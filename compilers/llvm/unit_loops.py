@@ -12,7 +12,7 @@ from cubepy.compilers.llvm import printing
 from cubepy.compilers.llvm.cubes import Cubes, Each, Given
 from cubepy.compilers.llvm.jumps import Merge
 from cubepy.compilers.llvm.memory import updates_own_memory
-from cubepy.compilers.llvm.rows import SHORTEST, find_guards, find_rows
+from cubepy.compilers.llvm.rows import SHORTEST, find_edges, find_guards, find_rows
 from cubepy.compilers.llvm.units import (
     UnitPlan,
     guarded_segment,
@@ -52,6 +52,15 @@ def _nested(kernel: Kernel) -> Nested | None:
     from cubepy.passes.nest_divisions import nest_divisions
 
     return nest_divisions(kernel, SHORTEST)
+
+
+def _wrapped(kernel: Kernel, plan: UnitPlan) -> Nested | None:
+    rows = {op.row for op in plan.body for op in (op, *(o for r in op.regions for o in r.walk()))}
+    if not plan.axes or ops.MOD not in rows or ops.UNITS in rows:
+        return None
+    from cubepy.passes.nest_divisions import wrap_positions
+
+    return wrap_positions(kernel, {bound.axis: bound.limit for bound in plan.bounds})
 
 
 class UnitLoops:
@@ -115,8 +124,29 @@ class UnitLoops:
         self._launch(plan.launch)
         if plan.is_flat:
             self._flat(kernel, plan, end)
-        else:
-            self._cubes.each_cube("%begin", "%end", lambda: self._cube(plan), end)
+            return
+        wrapped = _wrapped(kernel, plan)
+        if wrapped is not None:
+            self._around(wrapped, plan, end)
+        self._cubes.each_cube("%begin", "%end", lambda: self._cube(plan), end)
+
+    def _around(self, wrapped: Nested, plan: UnitPlan, end: str) -> None:
+        """Loops that step around the ends of rows, and the start of what runs otherwise."""
+        around, done = plan_units(wrapped.kernel), set(plan.launch)
+        self._launch(op for op in around.launch if op not in done)
+        other = self._branch_within(wrapped) or self.w.label("never")
+        self._cubes.each_cube("%begin", "%end", lambda: self._cube(around, True), end)
+        self.w.start(other)
+
+    def _branch_within(self, nested: Nested) -> str:
+        """Go on where extents are within limits; gives the label for others, if there are any."""
+        w = self.w
+        if not nested.limits:
+            return ""
+        within, others = w.label("extents"), w.label("other_extents")
+        w.branch(self._all(self._is_within(*limits) for limits in nested.limits), within, others)
+        w.start(within)
+        return others
 
     def _launch(self, body: Iterable[Op]) -> None:
         """What is the same in the whole launch."""
@@ -134,15 +164,12 @@ class UnitLoops:
             return
         done = set(plan.launch)
         self._launch(op for op in in_rows.launch if op not in done)
-        if nested is not None and nested.limits:
-            some, none = w.label("extents"), w.label("no_extents")
-            tests = (self._is_within(*limits) for limits in nested.limits)
-            w.branch(self._all(tests), some, none)
-            w.start(none)
-            self._each_position(kernel, plan, end)
-            w.start(some)
+        others = "" if nested is None else self._branch_within(nested)
         each = partial(self._row, in_rows.body, find_expensive(in_rows.body))
         self._cubes.each_row(in_rows.bounds, rows, each, end)
+        if others:
+            w.start(others)
+            self._each_position(kernel, plan, end)
 
     def _is_within(self, value: Value, least: int, most: int) -> str:
         """Whether an integer is at least and at most so large."""
@@ -164,7 +191,8 @@ class UnitLoops:
         else:
             self._cubes.each_position(plan.bounds, lambda: self._unit(plan.body), end)
 
-    def _cube(self, plan: UnitPlan) -> str:
+    def _cube(self, plan: UnitPlan, steps: bool = False) -> str:
+        """A cube; `steps`: its rows have ends, around which units step."""
         for op in plan.cube:
             self.op(op)
         latch = self.w.label("cube_end")
@@ -173,7 +201,10 @@ class UnitLoops:
             self._ops(plan.body)
         else:
             guards = find_guards(self.kernel, plan) if plan.axes else []
-            loop = partial(self._cubes.each_unit, plan.bounds, plan.axes, guards=guards)
+            edges = find_edges(self.kernel, plan) if steps else []
+            loop = partial(
+                self._cubes.each_unit, plan.bounds, plan.axes, guards=guards, edges=edges
+            )
             self._each_unit(loop, plan.body, latch)
         return latch
 

@@ -11,7 +11,8 @@ Programming 2, section 4.1): `i // low % (high // low)`, where `low` divides `hi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from cubepy.artifact import Extent
 from cubepy.ir import ops
@@ -106,10 +107,26 @@ def nest_divisions(kernel: Kernel, shortest: int) -> Nested | None:
     return Nested(nested, tuple((v, least, most) for v, (least, most) in parts.assumed.items()))
 
 
+def wrap_positions(kernel: Kernel, bounds: Mapping[str, Value]) -> Nested | None:
+    """The kernel with steps in the place of remainders of positions along axes that were moved.
+
+    `bounds`: what the positions of units along an axis are below. None where there are no such
+    remainders.
+    """
+    parts = _Parts(kernel, bounds)
+    if not any(part in parts.bounded for part, *_ in parts.shifted.values()):
+        return None
+    nested = _Wrap(parts).run(kernel)
+    return Nested(nested, tuple((v, least, most) for v, (least, most) in parts.assumed.items()))
+
+
 class _Parts:
     """The values of a kernel that are digits of a position, and the products that divide them."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, bounds: Mapping[str, Value] = MappingProxyType({})) -> None:
+        self._bounds = bounds
+        self.bounded: dict[Value, Product] = {}
+        """Positions along axes, and what they are below."""
         self.digits: dict[Value, Digits] = {}
         self.positions: dict[Value, Value] = {}
         """The position that each is a part of."""
@@ -118,12 +135,13 @@ class _Parts:
         self.assumed: dict[Value, tuple[int, int]] = {}
         """Factors of divisors that are not known to be above 0, or of products that may wrap; and
         the least and the most that each may be."""
-        self.shifted: dict[Op, tuple[Value, int]] = {}
+        self.shifted: dict[Op, tuple[Value, int, Product]] = {}
         """Remainders of a remainder that was moved by a constant, as at periodic boundaries."""
         self._products: dict[Value, Product] = {}
         """What is the same in the whole launch."""
         self._operands: dict[Value, Sequence[Value]] = {}
         """Of products that are not."""
+        self._limited: dict[Value, Value] = {}
         self._sums: dict[Value, Op] = {}
         self._constants: dict[Value, int] = {}
         self._bits: dict[Value, int] = {}
@@ -153,9 +171,12 @@ class _Parts:
 
     def _note(self, op: Op) -> None:
         if op.row is ops.ABSOLUTE_POS:
-            if op.attrs["axis"] == "all":
+            axis = str(op.attrs["axis"])
+            if axis == "all":
                 self.digits[op.result] = Digits()
                 self.positions[op.result] = op.result
+            elif axis in self._bounds:
+                self._limited[op.result] = self._bounds[axis]
             return
         if len(op.results) != 1 or op.regions:
             return
@@ -241,11 +262,11 @@ class _Parts:
         parts: list[Value] = []
         terms, distance = self._terms(op.operands[0])
         for term in terms:
-            if term in self.digits:
+            if term in self.digits or term in self._limited:
                 parts.append(term)
             elif self._products.get(term) != extent:
                 return
-        if len(parts) != 1 or self.digits[parts[0]] != Digits(ONE, extent):
+        if len(parts) != 1 or not self._is_below(parts[0], extent):
             return
         if not extent.values:
             distance %= extent.number
@@ -257,7 +278,16 @@ class _Parts:
             self._assume(factor, max(abs(distance), 1), _limit(extent, 64))
         else:
             return
-        self.shifted[op] = parts[0], distance
+        self.shifted[op] = parts[0], distance, extent
+
+    def _is_below(self, part: Value, extent: Product) -> bool:
+        """Whether a value counts from 0 up to an extent."""
+        if part in self.digits:
+            return self.digits[part] == Digits(ONE, extent)
+        if self._products.get(self._limited[part]) != extent:
+            return False
+        self.bounded[part] = extent
+        return True
 
     def _terms(self, value: Value) -> tuple[list[Value], int]:
         """What a sum consists of, and the constant in it."""
@@ -311,12 +341,57 @@ def _limit(product: Product, bits: int) -> int:
     return 1 << max(bits - 2 - product.number.bit_length(), 0) // max(times, 1)
 
 
-class _Nest(Rewriter):
+class _Wrap(Rewriter):
+    """Writes remainders of what was moved."""
+
+    def __init__(self, parts: _Parts) -> None:
+        super().__init__()
+        self._parts = parts
+
+    def visit(self, op: Op) -> None:
+        shifted = self._parts.shifted.get(op)
+        if shifted is None:
+            super().visit(op)
+        else:
+            self.replaced[op.result] = self._moved(op, *shifted)
+
+    def _moved(self, op: Op, part: Value, distance: int, extent: Product) -> Value:
+        """A place in a row that many places on, or from the other end of the row."""
+        row = self._value(op, extent)
+        place = self._emit(op, ops.ADD, self.value(part), self._number(op, distance))
+        if distance < 0:
+            leaves = self._emit(op, ops.LT, place, self._number(op, 0))
+            return self._emit(op, ops.SELECT, leaves, self._emit(op, ops.ADD, place, row), place)
+        leaves = self._emit(op, ops.GE, place, row)
+        return self._emit(op, ops.SELECT, leaves, self._emit(op, ops.SUB, place, row), place)
+
+    def _number(self, op: Op, number: int) -> Value:
+        return self.emit_const(index, number, op.span)
+
+    def _emit(self, op: Op, row: ops.OpDef, *operands: Value) -> Value:
+        return self.emit(row, operands, {}, op.span, op.result.name)
+
+    def _value(self, op: Op, product: Product) -> Value:
+        """A value that is the product."""
+        factors = [self._as_index(op, v) for v, times in product.values for _ in range(times)]
+        if product.number != 1 or not factors:
+            factors.insert(0, self.emit_const(index, product.number, op.span))
+        value = factors[0]
+        for factor in factors[1:]:
+            value = self._emit(op, ops.MUL, value, factor)
+        return value
+
+    def _as_index(self, op: Op, value: Value) -> Value:
+        if value.type is index:
+            return value
+        return self.emit(ops.CAST, (value,), {"type": index}, op.span, value.name)
+
+
+class _Nest(_Wrap):
     """Writes digits by the quotient and the remainder of one division of the position."""
 
     def __init__(self, parts: _Parts, innermost: Product) -> None:
-        super().__init__()
-        self._parts = parts
+        super().__init__(parts)
         self._innermost = innermost
         self._divided: dict[Value, tuple[Value, Value, Value]] = {}
         """Of a position: the divisor, the quotient and the remainder, in the open regions."""
@@ -335,26 +410,13 @@ class _Nest(Rewriter):
                 made = self.emit(ops.CAST, (made,), {"type": op.result.type}, op.span)
             self.replaced[op.result] = made
         elif self._shifts(op):
-            self.replaced[op.result] = self._moved(op, *self._parts.shifted[op])
-        else:
             super().visit(op)
+        else:
+            Rewriter.visit(self, op)
 
     def _shifts(self, op: Op) -> bool:
         shifted = self._parts.shifted.get(op)
-        return shifted is not None and self._parts.digits[shifted[0]].high == self._innermost
-
-    def _moved(self, op: Op, part: Value, distance: int) -> Value:
-        """A place in a row that many places on, or from the other end of the row."""
-        row = self._value(op, self._innermost)
-        place = self._emit(op, ops.ADD, self.value(part), self._number(op, distance))
-        if distance < 0:
-            leaves = self._emit(op, ops.LT, place, self._number(op, 0))
-            return self._emit(op, ops.SELECT, leaves, self._emit(op, ops.ADD, place, row), place)
-        leaves = self._emit(op, ops.GE, place, row)
-        return self._emit(op, ops.SELECT, leaves, self._emit(op, ops.SUB, place, row), place)
-
-    def _number(self, op: Op, number: int) -> Value:
-        return self.emit_const(index, number, op.span)
+        return shifted is not None and shifted[2] == self._innermost
 
     def _is_above(self, place: Product | None) -> bool:
         """Whether rows end at a place; others are within a row."""
@@ -394,21 +456,3 @@ class _Nest(Rewriter):
         known = ("nonnegative", "nonzero") if product.values else ("nonnegative",)
         attrs: dict[str, Attr] = dict.fromkeys(known, True)
         return self.emit(row, (value, divisor), attrs, op.span, op.result.name)
-
-    def _emit(self, op: Op, row: ops.OpDef, *operands: Value) -> Value:
-        return self.emit(row, operands, {}, op.span, op.result.name)
-
-    def _value(self, op: Op, product: Product) -> Value:
-        """A value that is the product."""
-        factors = [self._as_index(op, v) for v, times in product.values for _ in range(times)]
-        if product.number != 1 or not factors:
-            factors.insert(0, self.emit_const(index, product.number, op.span))
-        value = factors[0]
-        for factor in factors[1:]:
-            value = self._emit(op, ops.MUL, value, factor)
-        return value
-
-    def _as_index(self, op: Op, value: Value) -> Value:
-        if value.type is index:
-            return value
-        return self.emit(ops.CAST, (value,), {"type": index}, op.span, value.name)
