@@ -366,9 +366,22 @@ def _lookup(e: Emitter, op: Op) -> str:
     array = f"[{len(table)} x {name}]"
     address = e.w.table(f"{array} [{numbers}]")
     (index,) = e.operands(op)
-    position = f"{spell.scalar_name(element_of(op.operands[0].type))} {index}"
+    position = f"{spell.type_name(op.operands[0].type)} {index}"
     place = e.w.value(f"getelementptr inbounds {array}, ptr {address}, i64 0, {position}")
+    if isinstance(op.result.type, Line):
+        return _gathered(e, place, op.result.type)
     return e.w.value(f"load {name}, ptr {place}{IN_PARALLEL}")
+
+
+def _gathered(e: Emitter, places: str, t: Line) -> str:
+    vector, width = spell.type_name(t), t.width
+    return e.w.call(
+        f"llvm.masked.gather.{spell.suffix(t)}.v{width}p0",
+        vector,
+        (f"<{width} x ptr> align {t.element.itemsize}", places),
+        (f"<{width} x i1>", "splat (i1 true)"),
+        (vector, "poison"),
+    )
 
 
 def _insert(e: Emitter, op: Op) -> str:

@@ -69,12 +69,12 @@ def select(attrs: Attrs, types: Sequence[Type], values: Sequence[Lanes]) -> Lane
 
 
 def lookup(attrs: Attrs, types: Sequence[Type], values: Sequence[Lanes]) -> Lanes:
-    """The number at an index, which is clamped to the table."""
+    """The number at each index, which is clamped to the table."""
     table = attrs["table"]
     assert isinstance(table, tuple)
-    number = table[min(max(int(values[0][0]), 0), len(table) - 1)]
-    assert isinstance(number, int | float)
-    return (convert(number, element_of(_type(attrs))),)
+    found = (table[min(max(int(place), 0), len(table) - 1)] for place in values[0])
+    numbers = (number for number in found if isinstance(number, int | float))
+    return tuple([convert(number, element_of(_type(attrs))) for number in numbers])
 
 
 def splat(attrs: Attrs, types: Sequence[Type], values: Sequence[Lanes]) -> Lanes:

@@ -358,16 +358,18 @@ def reducing(class_name: str) -> Rule:
 
 
 def looking_up(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
-    """An index; the result is `type`, a scalar, of which `table` holds at least one number."""
+    """An index, or a line of them; the result is `type`, a scalar, of which `table` holds at least
+    one number, or a line of as many lanes."""
     require_count(types, 1)
-    require(types[0] in INDICES, "the position is %r, not an index", types[0])
+    is_index = isinstance(types[0], DType | Line) and element_of(types[0]) in INDICES
+    require(is_index, "the position is %r, not an index", types[0])
     t, table = attrs.get("type"), attrs.get("table")
     require(isinstance(t, DType) and t not in INDICES, "needs a scalar attribute `type`")
     require(isinstance(table, tuple) and len(table) > 0, "needs a tuple attribute `table`")
     assert isinstance(t, DType) and isinstance(table, tuple)
     for number in set(table):
         literal((), {"type": t, "value": number})
-    return (t,)
+    return (with_element(types[0], t),)
 
 
 def masking(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:

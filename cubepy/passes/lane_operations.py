@@ -14,7 +14,7 @@ LANEWISE = frozenset(
     | {ops.SELECT, ops.CAST, ops.BITCAST}
 )
 """What is done lane by lane with lines in place of scalars."""
-ONE_BY_ONE = frozenset((*ops.ATOMICS, ops.PRINT, ops.LOOKUP))
+ONE_BY_ONE = frozenset((*ops.ATOMICS, ops.PRINT))
 """What lanes do one after the other."""
 POSITIONS = (ops.UNIT_POS, ops.ABSOLUTE_POS)
 _ORDERS = (ops.LT, ops.LE, ops.GT, ops.GE)
@@ -47,6 +47,8 @@ class LaneOperations(LanePlanes):
             self._store(op)
         elif row in ONE_BY_ONE:
             self._one_by_one(op)
+        elif row is ops.LOOKUP:
+            self._lookup(op)
         elif row in (ops.FLOORDIV, ops.MOD) and self._divides_position(op):
             self._divide(op)
         elif row in LANEWISE:
@@ -60,7 +62,7 @@ class LaneOperations(LanePlanes):
 
     def _is_alike(self, op: Op) -> bool:
         """Whether it is done once for all lanes; with the first lane, where strides are kept."""
-        if op.row in ONE_BY_ONE and op.row is not ops.LOOKUP:
+        if op.row in ONE_BY_ONE:
             return False
         if op.results:
             return self._shapes.stride(op.result) is not None
@@ -95,6 +97,15 @@ class LaneOperations(LanePlanes):
         if op.row is ops.SELECT and self._shapes.is_alike(op.operands[0]):
             operands[0] = self._scalar(op.operands[0])
         self._new[op.result] = self._emit(op.row, *operands, name=op.result.name, **attrs)
+
+    def _lookup(self, op: Op) -> None:
+        """From a table for all lanes; those that are off may have any index, and take the first."""
+        places = self._line(op.operands[0])
+        if self._mask is not None or self._may_be_empty:
+            first = self._splat(self._const(element_of(places.type), 0))
+            places = self._emit(ops.SELECT, self._mask_line(), places, first)
+        attrs = dict(op.attrs)
+        self._new[op.result] = self._emit(ops.LOOKUP, places, name=op.result.name, **attrs)
 
     # Masks of the first lanes: comparisons of positions with what lanes share
 

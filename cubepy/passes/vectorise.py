@@ -42,6 +42,7 @@ _CONTROL = (ops.IF, *LOOPS, ops.YIELD, ops.BREAK, ops.CONTINUE, ops.RETURN, ops.
 _TAKEN = frozenset(
     (
         *(*_CONTROL, *BARRIERS, *LANEWISE, *ONE_BY_ONE, ops.SYNC_STORAGE, ops.ALLOC, ops.LOAD),
+        ops.LOOKUP,
         *(ops.STORE, ops.CONST, ops.PREFETCH, ops.NAME, ops.BREAKPOINT, ops.UNIT_POS),
         *(ops.CUBE_POS, ops.CUBE_COUNT, ops.ABSOLUTE_POS, ops.MISALIGNMENT),
     )
@@ -163,6 +164,8 @@ def _describe(kernel: Kernel, shapes: Shapes) -> list[Remark]:
             text = access(op, shapes)
             if text:
                 remarks.append(Remark(text, op.span))
-        elif op.row in ONE_BY_ONE and not (op.row is ops.LOOKUP and shapes.is_alike(op.result)):
+        elif op.row is ops.LOOKUP and not shapes.is_alike(op.result):
+            remarks.append(Remark("gather from a table", op.span))
+        elif op.row in ONE_BY_ONE:
             remarks.append(Remark(f"`{op.row.name}` runs lane by lane", op.span))
     return remarks

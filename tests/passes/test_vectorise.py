@@ -465,3 +465,30 @@ def test_units_that_read_rows_of_integers_stay_scalar():
         found.append(np.zeros(77, np.uint64))
         hashed.configure(vectorise=choice).over(77)(x, found[-1])
     assert np.array_equal(found[0], found[1]) and np.array_equal(found[0], found[2])
+
+
+SQUARES = np.arange(100, dtype=np.int16) ** 2
+
+
+@cp.cube
+def looks_up(x: Any, o: Any):
+    i = cp.ABSOLUTE_POS
+    if i < o.size:
+        total = cp.i32(0)
+        for k in range(3):
+            if x[i] > k - 2 and x[i] < 97 - k:
+                total += SQUARES[cp.i32(x[i]) + k + 2]
+        o[i] = total
+
+
+def test_lanes_that_are_off_look_up_nothing():
+    """Their indices lie far outside of the table."""
+    x = np.random.default_rng().integers(-(2**31), 2**31, 999).astype(np.int32)
+    x[::3] = np.arange(-20, 313)
+    o = np.full_like(x, -1)
+    looks_up.configure(vectorise=True).over(o)(x, o)
+    expected = np.zeros_like(x)
+    for k in range(3):
+        on = (x > k - 2) & (x < 97 - k)
+        expected[on] += SQUARES[x[on] + k + 2]
+    assert (o == expected).all()
