@@ -2,7 +2,8 @@
 
 `python -m bench.models --json bench/results/models_cpu.json` records a CPU's part, with `--device
 cuda` and `models_h200.json` a GPU's, `python -m bench --only divergence --threads 1 --json
-bench/results/divergence.json` that of units whose control flow differs.
+bench/results/divergence.json` that of units whose control flow differs, `--only positions` that of
+places in arrays.
 """
 
 from __future__ import annotations
@@ -48,12 +49,16 @@ def main() -> None:
 def made() -> dict[Path, str]:
     """The files that the records make."""
     records = {name: Record.read(RESULTS / f"models_{name}.json") for name in MACHINES}
-    divergence = Report.from_json((RESULTS / "divergence.json").read_text(encoding="utf-8"))
+    divergence, positions = (_report(name) for name in ("divergence", "positions"))
     parts = [HEAD, MODELS, _families(records)]
     parts += [_machine(name, record) for name, record in records.items()]
-    parts.append(_divergence(divergence))
+    parts += [_divergence(divergence), _positions(positions)]
     pictures = {_picture(name): roofline.draw(record) for name, record in records.items()}
     return {PAGE: "\n".join(parts), **pictures}
+
+
+def _report(name: str) -> Report:
+    return Report.from_json((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
 
 
 def _picture(name: str) -> Path:
@@ -116,6 +121,25 @@ def _lanes(row: RowResult) -> tuple[str, ...]:
     speeds = (row.find_verdict("speed"), row.find_verdict("unit by unit"))
     times = (format_seconds(t.median) if t else "" for t in (ours, peer))
     return row.label, *times, *(f"{v.value:.2f}x" if v else "" for v in speeds)
+
+
+def _positions(report: Report) -> str:
+    """Units that find their place in arrays, beside numba's loops."""
+    where = f"{report.machine['cpu']}, numba {report.machine['numba']}"
+    return (
+        "## Places in arrays\n\n"
+        "`python -m bench --only positions`: a unit for each element, which finds its place by "
+        f"division, or reads a point or a colour; {where}, "
+        f"threads: {report.machine['threads']}.\n\n"
+        + _table(("work", "CubePy", "numba", "x numba"), (_places(row) for row in report.rows))
+    )
+
+
+def _places(row: RowResult) -> tuple[str, ...]:
+    times = (row.find_timing("cubepy out"), row.find_timing("numba loop"))
+    speed = row.find_verdict("speed")
+    shown = (format_seconds(t.median) if t else "" for t in times)
+    return row.label, *shown, f"{speed.value:.2f}x" if speed else ""
 
 
 if __name__ == "__main__":

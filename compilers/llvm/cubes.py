@@ -76,12 +76,8 @@ class Cubes:
     def each_part(self, bounds: list[Bound], guards: list[Test], unit: Body, end: str) -> None:
         """As `each_position`, in a loop for each way that comparisons with limits turn out."""
 
-        def work(place: str) -> str:
-            self.positions["absolute_all"] = place
-            return unit()
-
         def loop(start: str, stop: str, after: str) -> None:
-            self._between(start, stop, work, after)
+            self._positions(start, stop, unit, after)
 
         self._split(guards, *self._all_positions(bounds), loop, end)
 
