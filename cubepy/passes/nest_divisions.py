@@ -251,6 +251,7 @@ class _Parts:
         self._add(op, value, part)
 
     def _assume(self, factor: Value, least: int, most: int) -> None:
+        most = min(most, (1 << element_of(factor.type).bits - 1) - 1)
         known = self.assumed.get(factor, (least, most))
         self.assumed[factor] = max(known[0], least), min(known[1], most)
 

@@ -280,14 +280,35 @@ def by_narrow_arguments(h: cp.i32, w: cp.i32, o: Any):
         o[i, 3], o[i, 4] = i % (h * w) // w, (i % w - 2) % w
 
 
+@cp.cube
+def by_one_narrow_argument(h: cp.i32, w: cp.i32, o: Any):
+    i = cp.i32(cp.ABSOLUTE_POS)
+    if i < o.shape[0]:
+        o[i, 0], o[i, 1], o[i, 2] = i // w, i % w, (i % w + 1) % w
+        o[i, 3], o[i, 4] = i + h, i % w // 1
+
+
+@cp.cube
+def by_unsigned_arguments(h: cp.u32, w: cp.u32, o: Any):
+    i = cp.u32(cp.ABSOLUTE_POS)
+    if i < o.shape[0]:
+        o[i, 0], o[i, 1], o[i, 2] = i // w, i % w, i // w % h
+        o[i, 3], o[i, 4] = i // (w * h), i % (w * h)
+
+
 NUMBERS = (-(2**31), -7, -1, 0, 1, 3, 40, 2**15, 2**16, 2**30, 2**31 - 1)
 WIDE = (2**31, 2**32, 2**33, 2**62, 2**63 - 1, -(2**63))
 
 
 @pytest.mark.parametrize(
     ("kernel", "numbers"),
-    [(by_arguments, NUMBERS + WIDE), (by_narrow_arguments, NUMBERS)],
-    ids=("i64", "i32"),
+    [
+        (by_arguments, NUMBERS + WIDE),
+        (by_narrow_arguments, NUMBERS),
+        (by_one_narrow_argument, NUMBERS),
+        (by_unsigned_arguments, (0, 1, 3, 40, 2**15, 2**16, 2**31, 2**32 - 1)),
+    ],
+    ids=("i64", "i32", "one i32", "u32"),
 )
 def test_extents_that_are_none(kernel: Any, numbers: tuple[int, ...]):
     """Zero, below zero, and such that products wrap: as without the pass, which takes others."""
