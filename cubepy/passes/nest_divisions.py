@@ -193,6 +193,8 @@ class _Parts:
                 if product is None:
                     return None
                 found = found.times(product)
+            if found.number.bit_length() > element_of(op.result.type).bits - 2:
+                return _factor(op.result)  # it wraps, whatever the values are
             self._note_bits(op)
             return found
         return _factor(op.result)
@@ -230,6 +232,7 @@ class _Parts:
         self._add(op, value, part)
 
     def _assume(self, factor: Value, least: int, most: int) -> None:
+        most = min(most, (1 << element_of(factor.type).bits - 1) - 1)
         known = self.assumed.get(factor, (least, most))
         self.assumed[factor] = max(known[0], least), min(known[1], most)
 

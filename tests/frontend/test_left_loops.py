@@ -248,6 +248,15 @@ def unrolled_and_continued(x: Any, o: Any) -> None:
     o[0] += v
 
 
+def unrolled_and_left_where_not_continued(x: Any, o: Any) -> None:
+    for k in cp.unroll(range(5)):
+        o[0] += k + 1
+        if x[k] < 2:
+            continue
+        break
+    o[0] += k * 10
+
+
 def one_in_the_other(x: Any, o: Any) -> None:
     while True:
         while True:
@@ -320,6 +329,7 @@ KERNELS = (
     unrolled,
     unrolled_with_else,
     unrolled_and_continued,
+    unrolled_and_left_where_not_continued,
     one_in_the_other,
     one_after_the_other,
     several_names,
