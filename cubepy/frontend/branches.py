@@ -8,15 +8,7 @@ from typing import Any, TypeAlias
 from cubepy.frontend.dispatch import Flow
 from cubepy.frontend.locals import Bodies
 from cubepy.frontend.tracer import Frame
-from cubepy.frontend.values import (
-    SLOTS,
-    UNSET,
-    Conflict,
-    Flag,
-    TensorRef,
-    as_record,
-    is_comptime,
-)
+from cubepy.frontend.values import SLOTS, UNSET, Conflict, Flag, TensorRef, is_comptime
 from cubepy.ir import ops
 from cubepy.ir.core import Op, Value
 from cubepy.ir.types import bool_
@@ -78,9 +70,6 @@ def _holds(value: Any, own: set[Value]) -> bool:
         return any(_holds(x, own) for x in value)
     if isinstance(value, TensorRef):
         return _holds((value.offset, *value.shape, *value.strides), own)
-    record = as_record(value)
-    if record is not None:
-        return _holds(tuple(record.values.values()), own)
     return isinstance(value, Value) and value in own
 
 
