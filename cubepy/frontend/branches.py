@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from cubepy.frontend.dispatch import Flow
 from cubepy.frontend.locals import Bodies
 from cubepy.frontend.tracer import Frame
-from cubepy.frontend.values import SLOTS, UNSET, Conflict, Flag, is_comptime
+from cubepy.frontend.values import SLOTS, UNSET, Conflict, Flag, TensorRef, is_comptime
 from cubepy.ir import ops
 from cubepy.ir.core import Op, Value
 from cubepy.ir.types import bool_
@@ -49,7 +49,28 @@ def _leave_arms(frame: Frame, before: dict[str, Any], arms: list[Arm]) -> Flow:
         return Flow.DEAD
     bodies, envs = zip(*open_, strict=True)
     frame.env = envs[0] if len(envs) == 1 else _join(frame, bodies, envs)
+    if len(envs) == 1:
+        _keep(frame, bodies[0])
     return Flow.NEXT
+
+
+def _keep(frame: Frame, body: list[Op]) -> None:
+    """Locals for what the only arm whose end is reached bound to values of its own."""
+    own = {result for op in body for result in op.results}
+    for name, value in frame.env.items():
+        if _holds(value, own):
+            key = (*frame.path, *frame.unrolled, name, "arm")
+            with frame.tracer.b.reopen(body):
+                frame.env[name] = frame.tracer.assign(None, value, key, name, frame.depth)
+
+
+def _holds(value: Any, own: set[Value]) -> bool:
+    """Whether a value consists of some of these."""
+    if isinstance(value, tuple | list):
+        return any(_holds(x, own) for x in value)
+    if isinstance(value, TensorRef):
+        return _holds((value.offset, *value.shape, *value.strides), own)
+    return isinstance(value, Value) and value in own
 
 
 # Chains of many branches: nested, they would be too deep for compilers

@@ -492,7 +492,7 @@ def _is_numeric(x: Any) -> bool:
 
 
 def _wrapped_iteration(frame: Frame, node: ast.For, item: Any, context: LoopContext) -> Flow:
-    tracer = frame.tracer
+    tracer, breaks_before = frame.tracer, len(context.broken)
     open_loop(frame, node, context)
     frame.env = dict(context.before)
     frame.depth += 1
@@ -516,7 +516,8 @@ def _wrapped_iteration(frame: Frame, node: ast.For, item: Any, context: LoopCont
     if frame.return_flag is not None:
         stop = tracer.b.emit(ops.OR, stop, tracer.read(frame.return_flag))
     _leave_unless(frame, tracer.b.emit(ops.NOT, stop))
-    return flow
+    goes_on = len(context.ended) > len(context.broken) - breaks_before  # where it is continued
+    return Flow.NEXT if goes_on else flow
 
 
 # Returns

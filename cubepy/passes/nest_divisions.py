@@ -214,6 +214,8 @@ class _Parts:
                 if product is None:
                     return None
                 found = found.times(product)
+            if found.number.bit_length() > element_of(op.result.type).bits - 2:
+                return _factor(op.result)  # it wraps, whatever the values are
             self._note_bits(op)
             return found
         return _factor(op.result)

@@ -248,6 +248,34 @@ def unrolled_and_continued(x: Any, o: Any) -> None:
     o[0] += v
 
 
+def unrolled_and_left_where_not_continued(x: Any, o: Any) -> None:
+    for k in cp.unroll(range(5)):
+        o[0] += k + 1
+        if x[k] < 2:
+            continue
+        break
+    o[0] += k * 10
+
+
+def bound_where_the_other_arm_returns(x: Any, o: Any) -> None:
+    if x[5] > 4:
+        v, p = x[2], (x[3], 0.5)
+        k = p[0] > 2
+        part = x[2 if k else 1 :]
+    else:
+        return
+    o[0] = v + p[0] + p[1] + part[1]
+
+
+def bound_where_the_other_arm_continues(x: Any, o: Any) -> None:
+    for k in range(4):
+        if x[k] > 1:
+            v = x[k]
+        else:
+            continue
+        o[0] += v * 2
+
+
 def one_in_the_other(x: Any, o: Any) -> None:
     while True:
         while True:
@@ -320,6 +348,9 @@ KERNELS = (
     unrolled,
     unrolled_with_else,
     unrolled_and_continued,
+    unrolled_and_left_where_not_continued,
+    bound_where_the_other_arm_returns,
+    bound_where_the_other_arm_continues,
     one_in_the_other,
     one_after_the_other,
     several_names,

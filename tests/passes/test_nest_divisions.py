@@ -321,6 +321,30 @@ def test_extents_that_are_none(kernel: Any, numbers: tuple[int, ...]):
 
 
 @cp.cube
+def by_a_narrow_argument(w: cp.i32, o: Any):
+    i = cp.ABSOLUTE_POS
+    if i < o.shape[0]:
+        o[i, 0], o[i, 1] = i // w, i % w
+
+
+@cp.cube
+def by_a_product_that_wraps(w: cp.i64, o: Any):
+    i = cp.ABSOLUTE_POS
+    if i < o.shape[0]:
+        o[i, 0], o[i, 1] = i // (w * 2**40 * w * 2**40), i % w
+
+
+@pytest.mark.parametrize("kernel", [by_a_narrow_argument, by_a_product_that_wraps])
+@pytest.mark.parametrize("number", NUMBERS)
+def test_limits_of_types(kernel: Any, number: int):
+    """The limits of an extent are none that its type does not have."""
+    expected, found = np.full((2, 40, 2), -7)
+    kernel.configure(device="interpreter").over(40)(number, expected)
+    kernel.over(40)(number, found)
+    assert (found == expected).all()
+
+
+@cp.cube
 def guarded_by_another(x: Any, o: Any):
     i = cp.ABSOLUTE_POS
     if i < o.shape[0]:
