@@ -26,6 +26,7 @@ from cubepy.passes.lower_checks import faults_of, lower_checks
 from cubepy.passes.pipeline import Pass, run
 
 _POSITIONS = (ops.UNIT_POS, ops.CUBE_POS, ops.CUBE_COUNT, ops.ABSOLUTE_POS)
+_DIVISIONS = (ops.FLOORDIV, ops.MOD, ops.DIV_TRUNC, ops.REM_TRUNC)
 Dump = Callable[[str, Kernel], None]
 
 
@@ -64,7 +65,14 @@ def steps(target: Capabilities) -> list[Pass]:
             (_step("predicate", target),),
         ),
         (True, (_step("lower_planes", target, rows=OF_PLANES),)),
-        (loops, (Pass("join_positions", _join), Pass("dce", dce))),
+        (
+            loops,
+            (
+                Pass("join_positions", _join),
+                _late("hoist_divisions", rows=_DIVISIONS),
+                Pass("dce", dce),
+            ),
+        ),
         (target.vectorise is not False, (Pass("vectorise", _units_as_lanes(target)),)),
         (True, (_step("lower_atomics", target, rows=ops.ATOMICS),)),
         (loops, (Pass("interleave_units", _interleave), Pass("fission", _cut_at_barriers))),
