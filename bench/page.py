@@ -130,7 +130,7 @@ def _positions(report: Report) -> str:
         "## Places in arrays\n\n"
         "`python -m bench --only positions`: a unit for each element, which finds its place by "
         f"division, or reads a point or a colour; {where}, "
-        f"threads: {report.machine['threads']}.\n\n"
+        f"threads: {report.threads}.\n\n"
         + _table(("work", "CubePy", "numba", "x numba"), (_places(row) for row in report.rows))
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from cubepy.frontend.dispatch import Flow
 from cubepy.frontend.locals import Bodies
@@ -67,7 +67,7 @@ def _keep(frame: Frame, body: list[Op]) -> None:
 def _holds(value: Any, own: set[Value]) -> bool:
     """Whether a value consists of some of these."""
     if isinstance(value, tuple | list):
-        return any(_holds(x, own) for x in value)
+        return any(_holds(part, own) for part in cast("Sequence[Any]", value))
     if isinstance(value, TensorRef):
         return _holds((value.offset, *value.shape, *value.strides), own)
     return isinstance(value, Value) and value in own
