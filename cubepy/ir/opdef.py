@@ -358,11 +358,9 @@ def reducing(class_name: str) -> Rule:
 
 
 def looking_up(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
-    """An index, or a line of them; the result is `type`, a scalar, of which `table` holds at least
-    one number, or a line of as many lanes."""
+    """An index, or a line; the result is `type`, of which `table` has numbers, or a line."""
     require_count(types, 1)
-    is_index = isinstance(types[0], DType | Line) and element_of(types[0]) in INDICES
-    require(is_index, "the position is %r, not an index", types[0])
+    require(element_of(types[0]) in INDICES, "the position is %r, not an index", types[0])
     t, table = attrs.get("type"), attrs.get("table")
     require(isinstance(t, DType) and t not in INDICES, "needs a scalar attribute `type`")
     require(isinstance(table, tuple) and len(table) > 0, "needs a tuple attribute `table`")
