@@ -63,8 +63,7 @@ def find_rows(kernel: Kernel, plan: UnitPlan) -> Rows | None:
     body = [o for op in plan.body for o in _with_inner(op)]
     if not plan.is_flat or any(op.row is ops.PRINT for op in body):
         return None
-    fixed = {p.value for p in kernel.params} | {v for op in plan.launch for v in op.results}
-    constants = {op.result: op.attrs["value"] for op in plan.launch if op.row is ops.CONST}
+    fixed, constants = _shared(kernel, plan)
     positions = {op.result for op in plan.body if op.row is ops.ABSOLUTE_POS}
     rows: Rows | None = None
     for op in _surely_done(plan.body):
@@ -116,14 +115,19 @@ def find_edges(kernel: Kernel, plan: UnitPlan) -> list[Test]:
 
 def _of_positions(kernel: Kernel, plan: UnitPlan, body: Sequence[Op]) -> Iterator[Test]:
     """Comparisons of positions with what all units share."""
-    fixed = {p.value for p in kernel.params} | {v for op in plan.launch for v in op.results}
-    constants = {op.result: op.attrs["value"] for op in plan.launch if op.row is ops.CONST}
+    fixed, constants = _shared(kernel, plan)
     ends = _ends(plan, constants)
     for op in body:
         if op.row is ops.ABSOLUTE_POS and (op.attrs["axis"] == "all") is not plan.axes:
             rows = Rows(op.result, [], [op.result])
             for test in _tests(body, rows, fixed, constants, ends):
                 yield replace(test, axis=str(op.attrs["axis"]))
+
+
+def _shared(kernel: Kernel, plan: UnitPlan) -> tuple[set[Value], dict[Value, object]]:
+    """The values that all units share, and the numbers of constants."""
+    fixed = {p.value for p in kernel.params} | {v for op in plan.launch for v in op.results}
+    return fixed, {op.result: op.attrs["value"] for op in plan.launch if op.row is ops.CONST}
 
 
 def _accesses(op: Op) -> bool:

@@ -91,7 +91,7 @@ class UnitLoops:
     # Versions
 
     def body(self) -> None:
-        """The loops of the kernel, also for the extents that its indices tell."""
+        """The loops of the kernel, also in a version for the extents that its indices imply."""
         w = self.w
         end, guessed = w.label("done"), _guessed(self.kernel)
         if guessed is not None:
@@ -127,16 +127,19 @@ class UnitLoops:
             return
         wrapped = _wrapped(kernel, plan)
         if wrapped is not None:
-            self._around(wrapped, plan, end)
+            others = self._around(wrapped, plan, end)
+            if not others:
+                return
+            self.w.start(others)
         self._cubes.each_cube("%begin", "%end", lambda: self._cube(plan), end)
 
-    def _around(self, wrapped: Nested, plan: UnitPlan, end: str) -> None:
-        """Loops that step around the ends of rows, and the start of what runs otherwise."""
+    def _around(self, wrapped: Nested, plan: UnitPlan, end: str) -> str:
+        """Loops that step around the ends of rows; gives the label as `_branch_within` does."""
         around, done = plan_units(wrapped.kernel), set(plan.launch)
         self._launch(op for op in around.launch if op not in done)
-        other = self._branch_within(wrapped) or self.w.label("never")
+        others = self._branch_within(wrapped)
         self._cubes.each_cube("%begin", "%end", lambda: self._cube(around, True), end)
-        self.w.start(other)
+        return others
 
     def _branch_within(self, nested: Nested) -> str:
         """Go on where extents are within limits; gives the label for others, if there are any."""

@@ -1,4 +1,4 @@
-"""Extents that a kernel's own indices tell: `p[i, 0], p[i, 1], p[i, 2]` are of rows of three.
+"""Extents that a kernel's own indices imply: `p[i, 0], p[i, 1], p[i, 2]` are of rows of three.
 
 Where rows are as long, their distance is a number that LLVM's vectoriser knows, so that points,
 colours and complex numbers are loaded by lines and shuffled; else each is gathered by itself.
@@ -32,7 +32,7 @@ class Guessed:
 
 
 def guess_extents(kernel: Kernel) -> Guessed | None:
-    """The kernel with numbers for the extents that its indices tell; None where there are none."""
+    """The kernel with numbers for the extents that its indices imply; None where there are none."""
     body = list(kernel.body.walk())
     if len(body) > MANY or any(op.row in _OTHERS for op in body):
         return None

@@ -1,4 +1,4 @@
-"""Extents that constant indices tell, and arrays that are otherwise."""
+"""Extents that constant indices imply, and arrays that are otherwise."""
 
 from __future__ import annotations
 

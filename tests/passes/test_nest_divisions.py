@@ -212,6 +212,21 @@ def test_periodic_boundaries_along_axes(
     assert (o == np.roll(np.roll(x, 1, 0), -2, 1) + 100 * far).all()
 
 
+@cp.cube
+def on_a_torus_of_known_size(x: Any, o: Any):
+    r, c = cp.ABSOLUTE_POS_Y, cp.ABSOLUTE_POS_X
+    if r < 6 and c < 70:
+        o[r, c] = x[(r + 7) % 6, (c + 69) % 70] - 2 * x[r, (c - 75) % 70]
+
+
+@pytest.mark.parametrize("cube", [(64, 4), (16, 16), (5, 3)], ids=str)
+def test_periodic_boundaries_of_known_sizes(cube: tuple[int, int]):
+    x = np.random.default_rng().integers(0, 99, (6, 70)).astype(np.float32)
+    o = np.full_like(x, np.nan)
+    on_a_torus_of_known_size[(-(-70 // cube[0]), -(-6 // cube[1])), cube](x, o)
+    assert (o == np.roll(np.roll(x, -1, 0), 1, 1) - 2 * np.roll(x, 5, 1)).all()
+
+
 @pytest.mark.parametrize("kernel", [on_a_torus, on_a_torus_of_axes])
 def test_periodic_boundaries_are_loops_over_rows(kernel: Any):
     x = np.ones((5, 70), np.float32)
@@ -321,26 +336,17 @@ def test_extents_that_are_none(kernel: Any, numbers: tuple[int, ...]):
 
 
 @cp.cube
-def by_a_narrow_argument(w: cp.i32, o: Any):
-    i = cp.ABSOLUTE_POS
-    if i < o.shape[0]:
-        o[i, 0], o[i, 1] = i // w, i % w
-
-
-@cp.cube
 def by_a_product_that_wraps(w: cp.i64, o: Any):
     i = cp.ABSOLUTE_POS
     if i < o.shape[0]:
         o[i, 0], o[i, 1] = i // (w * 2**40 * w * 2**40), i % w
 
 
-@pytest.mark.parametrize("kernel", [by_a_narrow_argument, by_a_product_that_wraps])
 @pytest.mark.parametrize("number", NUMBERS)
-def test_limits_of_types(kernel: Any, number: int):
-    """The limits of an extent are none that its type does not have."""
+def test_constants_whose_product_wraps(number: int):
     expected, found = np.full((2, 40, 2), -7)
-    kernel.configure(device="interpreter").over(40)(number, expected)
-    kernel.over(40)(number, found)
+    by_a_product_that_wraps.configure(device="interpreter").over(40)(number, expected)
+    by_a_product_that_wraps.over(40)(number, found)
     assert (found == expected).all()
 
 
