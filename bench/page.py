@@ -3,16 +3,19 @@
 `python -m bench.models --json bench/results/models_cpu.json` records a CPU's part, with `--device
 cuda` and `models_h200.json` a GPU's, `python -m bench --only divergence --threads 1 --json
 bench/results/divergence.json` that of units whose control flow differs, `--only positions` that of
-places in arrays.
+places in arrays, `python -m bench.gpu_profile --json bench/results/gpu_profile.json` what binds
+rows on a GPU.
 """
 
 from __future__ import annotations
 
+import json
 import statistics
 from collections.abc import Iterator
 from pathlib import Path
 
 from bench import roofline
+from bench.gpu_profile import Profile
 from bench.models.record import Record, Row
 from bench.readme import RESULTS, ROOT
 from bench.report import format_seconds
@@ -52,7 +55,7 @@ def made() -> dict[Path, str]:
     divergence, positions = (_report(name) for name in ("divergence", "positions"))
     parts = [HEAD, MODELS, _families(records)]
     parts += [_machine(name, record) for name, record in records.items()]
-    parts += [_divergence(divergence), _positions(positions)]
+    parts += [_profiles(), _divergence(divergence), _positions(positions)]
     pictures = {_picture(name): roofline.draw(record) for name, record in records.items()}
     return {PAGE: "\n".join(parts), **pictures}
 
@@ -102,6 +105,42 @@ def _machine(name: str, record: Record) -> str:
 def _cells(row: Row) -> tuple[str, ...]:
     times = format_seconds(row.ours), row.rate(row.ours), format_seconds(row.theirs)
     return row.model, row.family, row.work, *times, f"{row.ratio:.2f}x"
+
+
+def _profiles() -> str:
+    """What binds the rows on a GPU that miss what was asked of them."""
+    found = json.loads((RESULTS / "gpu_profile.json").read_text(encoding="utf-8"))
+    head = (
+        "work",
+        "",
+        "steady",
+        "MHz",
+        "W",
+        "alone",
+        "tensor",
+        "FMA",
+        "DRAM",
+        "issue",
+        "waits for",
+    )
+    return (
+        "## What binds what is slower\n\n"
+        f"`python -m bench.gpu_profile`, {found['device']}: rows of the README's tables that miss "
+        "what was asked of them, beside the peer. Steady: a second of replays, with the clock and "
+        "the power meanwhile (at most 1,980 MHz, 700 W). Alone: one launch by Nsight Compute, with "
+        "the share of that time in which tensor cores, units for multiply-adds, memory and the "
+        "issue of instructions reach their peak, and cycles for each instruction that warps wait. "
+        "[Decision 32](../decisions/0032-what-binds.md) reads this table.\n\n"
+        + _table(head, (_profile(Profile(**row)) for row in found["rows"]))
+    )
+
+
+def _profile(row: Profile) -> tuple[str, ...]:
+    steady, alone = (format_seconds(ms * 1e-3) for ms in (row.steady_ms, row.alone_ms))
+    shares = (f"{share:.1f} %" for share in (row.tensor, row.fma, row.dram, row.issue))
+    stalls = ", ".join(f"{name.replace('_', ' ')} {n:.1f}" for name, n in row.stalls.items())
+    clock = f"{row.mhz:.0f}", f"{row.watts:.0f}"
+    return row.work, row.contender, steady, *clock, alone, *shares, stalls
 
 
 def _divergence(report: Report) -> str:

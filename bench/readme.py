@@ -127,7 +127,9 @@ def _mean_row(rows: list[dict[str, Any]]) -> str:
 def launch_table() -> str:
     """What a launch costs the host, in the order of the record."""
     found: dict[str, Any] = json.loads((RESULTS / "gpu_launch.json").read_text(encoding="utf-8"))
-    rows = [f"| {name} | {us:.1f} us |" for name, us in found["launch_us"].items()]
+    rows = [
+        f"| {name} | {us:.{1 if us > 0.1 else 2}f} us |" for name, us in found["launch_us"].items()
+    ]
     return "\n".join(("| launch | host |", "|---|---|", *rows))
 
 

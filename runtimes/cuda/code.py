@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-from contextlib import suppress
 from typing import Any
 
 from cubepy.artifact import Artifact
-from cubepy.errors import DeviceError
-from cubepy.runtimes.cuda.contexts import PRIMARY, Contexts
-from cubepy.runtimes.cuda.driver import check, driver, is_usable
+from cubepy.runtimes.cuda.driver import check, driver
 from cubepy.runtimes.cuda.launches import number_of
 
 STATIC_SHARED_BYTES = 48 << 10
@@ -17,13 +14,10 @@ STATIC_SHARED_BYTES = 48 << 10
 
 
 class Code:
-    """A kernel of the device whose `contexts` these are; it is unloaded when it dies."""
+    """A kernel of a device. No module is unloaded before the process ends: a graph that captured a
+    launch holds the function, and outlives the kernel where it was made in a function."""
 
-    is_usable = staticmethod(is_usable)
-
-    def __init__(self, artifact: Artifact, contexts: Contexts | None = None) -> None:
-        self._contexts = contexts
-        self._modules: dict[int, Any] = {}
+    def __init__(self, artifact: Artifact) -> None:
         self.entry = artifact.entry
         self.number = number_of(artifact.entry)
         self.dim = artifact.cube_dim
@@ -41,16 +35,8 @@ class Code:
         """The function in the current context, whose key is `context`."""
         found = self._functions.get(context)
         if found is None:
-            found = self._functions[context] = self._load(context)
+            found = self._functions[context] = self._load()
         return found
-
-    def __del__(self) -> None:
-        """Other libraries' contexts unload what is in them when they end; they may have ended."""
-        module = self._modules.get(PRIMARY)
-        if module is None or self._contexts is None or not self.is_usable():
-            return
-        with suppress(DeviceError), self._contexts.enter(is_own=True):  # raised where one waits
-            driver().cuModuleUnload(module)
 
     def parameters(self, block: Any) -> Any:
         """Pointers to the parameters: words of the block, which lives until the call, or tensor
@@ -62,10 +48,9 @@ class Code:
             *[block[k] if k in self._maps else start + 8 * k for k in self._places]
         )
 
-    def _load(self, context: int) -> Any:
+    def _load(self) -> Any:
         api = driver()
         module = check("cuModuleLoadData", api.cuModuleLoadData(self._cubin))
-        self._modules[context] = module
         name = self.entry.encode()
         function = check("cuModuleGetFunction", api.cuModuleGetFunction(module, name))
         if self.shared_bytes > STATIC_SHARED_BYTES:

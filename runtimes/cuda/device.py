@@ -88,7 +88,7 @@ class CudaDevice(Named, Owner):
 
     def load(self, artifact: Artifact) -> Code:
         """Load a cubin into the current context."""
-        code = Code(artifact, self.contexts)
+        code = Code(artifact)
         with self.contexts.enter() as context:
             code.function(context)
         return code

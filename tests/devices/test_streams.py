@@ -300,14 +300,14 @@ def test_memory_of_others_is_freed_behind_the_primary_contexts_default_stream(
     assert recorded == [(0, PRIMARY)] and driver.context == 99
 
 
-def test_code_that_dies_is_unloaded(driver: fake_cuda.Driver):
+def test_code_that_dies_stays_loaded(driver: fake_cuda.Driver):
+    """A graph that captured its launch may still be replayed."""
     device: Any = find_device("cuda:0")
     code = device.load(artifact("k"))
     assert driver.loaded == [1]
-    driver.contexts[99] = (0, 5)
-    driver.context = 99
     del code
-    assert driver.loaded == [] and driver.context == 99
+    gc.collect()
+    assert driver.loaded == [1]
 
 
 # Streams

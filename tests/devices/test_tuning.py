@@ -141,7 +141,9 @@ def assert_context_is_there() -> None:
     assert torch.equal(torch.ones(3, device="cuda").cumsum(0).cpu(), torch.tensor([1.0, 2.0, 3.0]))
 
 
-def test_what_was_not_compiled_in_time_is_tried_by_a_later_call(monkeypatch: pytest.MonkeyPatch):
+def test_what_was_not_compiled_in_time_is_tried_by_a_later_call(
+    monkeypatch: pytest.MonkeyPatch, with_sandbox: None
+):
     monkeypatch.setattr(behind, "LONGEST_S", 60.0)  # compilers have a low priority
     a, b = factors(1000, 1600), factors(1600, 2000)
     cp.kernels.matmul(a, b)
@@ -149,6 +151,7 @@ def test_what_was_not_compiled_in_time_is_tried_by_a_later_call(monkeypatch: pyt
         cp.kernels.matmul(a, b)
         first = list(statuses().values()).count("ok")
         assert behind.wait(90.0)
+    with cp.tuning(level="quick", budget_s=10.0):  # other tests may use the processors
         found = cp.kernels.matmul(a, b)
     wanted = a.double() @ b.double()
     assert ((found.double() - wanted).abs().max() / wanted.abs().max()) < 1e-2
@@ -189,18 +192,18 @@ def test_a_product_is_tuned_within_its_budget_and_its_factors_stay():
     assert "ok" in statuses().values() and not {"wrong", "crashed"} & set(statuses().values())
 
 
-def test_what_is_updated_in_place_stays_for_the_search():
+def test_what_is_updated_in_place_stays_for_the_search(with_sandbox: None):
     x = torch.arange(100_003, device="cuda", dtype=torch.float32)
-    with cp.tuning(level="quick", budget_s=5.0):
+    with cp.tuning(level="quick", budget_s=60.0):
         increase(x)
     assert torch.equal(x, torch.arange(100_003, device="cuda", dtype=torch.float32) + 1)
     assert set(statuses().values()) == {"ok"}
 
 
-def test_a_wrong_candidate_and_one_that_fails_are_left_out():
+def test_a_wrong_candidate_and_one_that_fails_are_left_out(with_sandbox: None):
     x = torch.randn(50_001, device="cuda")
     out = torch.full_like(x, float("nan"))
-    with cp.tuning(level="quick", budget_s=5.0):
+    with cp.tuning(level="quick", budget_s=60.0):
         with pytest.warns(RuntimeWarning, match="is wrong"):
             wrong(x, out)
         assert torch.equal(out, x * 2) and wrong.pick(x, out)["factor"] == 2
