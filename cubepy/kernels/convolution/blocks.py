@@ -30,10 +30,10 @@ class Bands:
 
     A tile has `pixels` pixels; one that `wraps` goes on in the next row. A cube makes `band` rows
     of `strip` pixels with `panels` panels of weights; it has room for `held` elements of the array,
-    in rows of up to `pitch` pixels, and for the `sums` of so many pixels. `has_whole_rows`: a part
-    has all channels, and a row of the array is dense with channels last. `has_ends`: the last line
-    of a group's filters reaches into the next group's. Weights are
-    prefetched `ahead` lines of a panel, and rows that are turned `fetched` elements ahead.
+    and for the `sums` of so many pixels. `has_whole_rows`: a part has all channels, and a row of
+    the array is dense with channels last. `has_ends`: the last line of a group's filters reaches
+    into the next group's. Weights are prefetched `ahead` lines of a panel, and rows that are turned
+    `fetched` elements ahead.
 
     A kernel is compiled for `compiled`, without what depends on the batch and the number of cores:
     `band`, `strip` and `panels` are arguments.
@@ -44,7 +44,6 @@ class Bands:
     band: int
     strip: int
     panels: int
-    pitch: int
     held: int
     sums: int
     has_channels_last: bool
@@ -92,7 +91,7 @@ def convolve_bands(
     count, rows = min(panels_each, per_group - first), min(band, results[1] - y0)
     wide = strip if t.wraps else (strip + t.pixels - 1) // t.pixels * t.pixels
     held = cp.shared(t.held + p.line * (p.depth + 1), p.pixels)
-    near = cp.shared((p.line, t.pitch + p.line), p.pixels)
+    near = cp.shared((p.line, p.line), p.pixels)
     sums = cp.shared((t.sums, p.lines), cp.Line[p.dtype, p.line])
     pitch = (wide - 1) * window.stride[2] + window.spans[2]
     parts = (channels + p.depth - 1) // p.depth
@@ -234,33 +233,46 @@ def bring_rows(
 ) -> None:
     """One row of each channel, turned square by square.
 
-    The last channels come first: what a pixel has too much, the next one overwrites, and what a row
-    has too much, the next row.
+    The last channels of some pixels come first: what a pixel has too much, the next one overwrites,
+    and what a row has too much, the next row.
     """
     p, count, first = t.packing, own[1] - own[0], left - window.before[2]
     squares = (p.depth + p.line - 1) // p.line
-    for square in range(min(squares, x.shape[0] + squares)):
-        c = (squares - 1 - square) * p.line
-        # a bound of run time, so that rows are not unrolled, which takes long to compile
-        for k in range(min(p.line, p.depth, x.shape[0] + p.line)):
-            row = x[own[0] + min(c + k, count - 1)][: x.shape[1] if c + k < count else 0]
-            for i in range(0, pitch, p.line):
-                v = cp.load(row, first + i, line=p.line)
-                if t.fetched:
-                    cp.prefetch(row, first + i + t.fetched)
-                cp.store(near[k], i, pixels_as(v, p), whole=True)
-        for i in range(0, pitch, p.line):
-            put_turned(near, held, at + i * p.depth + c, i, t)
+    for i in range(0, pitch, p.line):
+        for square in range(min(squares, x.shape[0] + squares)):
+            c = (squares - 1 - square) * p.line
+            if p.depth >= p.line and c + p.line <= count:
+                lines = tuple(row_of(x, own[0] + c + k, first + i, t) for k in range(p.line))
+            else:
+                lines = rows_before(x, near, own[0] + c, own[1], first + i, t)
+            put_turned(lines, held, at + i * p.depth + c, t)
 
 
-def put_turned(near: Any, held: Any, at: Any, i: Any, t: Any) -> None:
-    """A line of channels for each pixel of a square."""
+def row_of(x: Any, channel: Any, i: Any, t: Any) -> Any:
+    """A line of a channel; what lies ahead is fetched."""
+    row = x[channel]
+    if t.fetched:
+        cp.prefetch(row, i + t.fetched)
+    return pixels_as(cp.load(row, i, line=t.packing.line), t.packing)
+
+
+def rows_before(x: Any, near: Any, channel: Any, end: Any, i: Any, t: Any) -> Any:
+    """Lines of channels from one on, with zeros for those from `end` on."""
     p = t.packing
+    # a bound of run time, so that rows are not unrolled, which takes long to compile
+    for k in range(min(p.line, p.depth, x.shape[0] + p.line)):
+        row = x[min(channel + k, end - 1)][: x.shape[1] if channel + k < end else 0]
+        cp.store(near[k], 0, pixels_as(cp.load(row, i, line=p.line), p), whole=True)
     zero, count = cp.Line[p.pixels, p.line](0), min(p.line, p.depth)
-    lines = tuple(cp.load(near[k], i, line=p.line, fill=None) for k in range(count))
-    found = transposed(lines + tuple(zero for _ in range(p.line - count)))
-    for k in cp.unroll(range(p.line)):
-        cp.store(held, at + k * p.depth, found[k], whole=True)
+    lines = tuple(cp.load(near[k], 0, line=p.line, fill=None) for k in range(count))
+    return lines + tuple(zero for _ in range(p.line - count))
+
+
+def put_turned(lines: Any, held: Any, at: Any, t: Any) -> None:
+    """A line of channels for each pixel of a square, whose lines are pixels of a channel each."""
+    found = transposed(lines)
+    for k in cp.unroll(range(t.packing.line)):
+        cp.store(held, at + k * t.packing.depth, found[k], whole=True)
 
 
 def places(q: Any, end: Any, wide: Any, pitch: Any, window: Any, t: Any) -> Any:

@@ -29,9 +29,13 @@ from cubepy.targets import Target
 WIDE_TILE = (14, 2)
 """Pixels, and lines of filters, of tiles where registers are many: rows of networks are multiples
 of 7 or 14 pixels."""
-CUBES, TURNING_CUBES = 4, 2
-"""Cubes for each core; fewer where each turns what it brings, and multiplies it little because
-windows have one element."""
+CUBES = 4
+"""Cubes for each core, of kernels whose cubes share nothing."""
+MOVED, TURNED, READ = 0.5, 0.8, 4
+"""Cycles in which a cube brings an element of the array, as it lies or turned, and a line of
+weights (Zen 5)."""
+UNEVEN = 0.1
+"""How much of the work of a cube a core may wait for others."""
 UNITS = 256
 NAMED_TAPS = 64
 """Taps of a channel that kernels name, at most, of convolutions by lines."""
@@ -64,8 +68,6 @@ of a band: none of them is made in vain, whatever the length of rows."""
 POINTS = 112
 """Pixels of a row, where rows may be as long as one likes: long ones are turned in fewer lines than
 many short ones, and a few of them share the work."""
-PITCH = 64
-"""Pixels of a row that kernels have room for at least, so that small arrays share one."""
 
 
 def is_blocked(shape: tuple[int, ...], groups: int) -> bool:
@@ -179,9 +181,9 @@ def point_columns(target: Target, problem: Problem, p: Packing) -> int:
 
 
 def bands(target: Target, problem: Problem, p: Packing) -> Bands:
-    """Bands whose part of the array and whose sums fill a quarter of the second cache each, and
-    enough cubes for all cores."""
-    (_, rows, columns) = problem.results
+    """Bands whose part of the array and whose sums fill a quarter of the second cache each, shared
+    out so that the busiest core has least to do."""
+    rows = problem.results[1]
     most = min(prod(_tile(target)) // p.lines, WIDE_TILE[0])
     wraps = most <= FEW_PLACES
     room = target.cache_bytes // 4 // p.dtype.itemsize
@@ -189,9 +191,6 @@ def bands(target: Target, problem: Problem, p: Packing) -> Bands:
     band, strip = _cut(problem, p, most, room)
     pixels = most if wraps else even_part(strip, most)
     wide = _row(problem, strip, pixels, wraps)[0]
-    is_turned = problem.window.is_point and not problem.has_channels_last
-    wanted = (TURNING_CUBES if is_turned else CUBES) * target.cores
-    others = problem.batch * problem.results[0] * problem.groups * -(-columns // strip)
     share = panels
     while share > 1 and _summed(problem, band * wide, share, p) * p.step > room:
         share = -(-share // 2)
@@ -199,20 +198,29 @@ def bands(target: Target, problem: Problem, p: Packing) -> Bands:
     if target.kind == "cpu":  # the interpreter's memory costs time
         whole = replace(
             whole,
-            pitch=max(PITCH, power_above(whole.pitch)),
             held=max(room, whole.held),
             sums=max(room // p.step, whole.sums),
         )
-    while others * -(-rows // band) * -(-panels // share) < wanted:
-        if share > 1 and share * p.step >= band * strip // 4:
-            share = -(-share // 2)
-        elif band > 1:
-            band = -(-band // 2)
-        elif share > 1:
-            share = -(-share // 2)
-        else:
-            break
+    heights = [n for n in parts_of(rows) if n <= band]
+    shares = [n for n in parts_of(panels) if n <= share]
+    choices = [(height, n) for height in reversed(heights) for n in reversed(shares)]
+    band, share = min(choices, key=lambda choice: _effort(target, problem, whole, *choice))
     return replace(whole, band=band, panels=share)
+
+
+def _effort(target: Target, problem: Problem, t: Bands, band: int, share: int) -> float:
+    """Cycles of the busiest core, if cubes make `band` rows of `share` panels."""
+    p, window, (depth, rows, columns) = t.packing, problem.window, problem.results
+    strips = -(-columns // t.strip)
+    shares = problem.groups * -(-p.panels(problem.group_filters) // share)
+    cubes = problem.batch * depth * -(-rows // band) * strips * shares
+    wide, pitch = _row(problem, t.strip, t.pixels, t.wraps)
+    seen = ((band - 1) * window.stride[1] + window.spans[1]) * pitch * window.kernel[0]
+    moved = MOVED if problem.has_channels_last else TURNED
+    taps = window.taps * -(-problem.group_channels // p.word)
+    products = share * p.lines * taps * (band * wide / 2 + READ)
+    each = START + moved * seen * problem.group_channels + products
+    return (-(-cubes // target.cores) + UNEVEN) * each
 
 
 def _cut(problem: Problem, p: Packing, pixels: int, room: int) -> tuple[int, int]:
@@ -249,7 +257,6 @@ def divided(
         band,
         strip,
         share,
-        pitch,
         _held(problem, band, pitch, p),
         _summed(problem, band * wide + pixels, share, p),
         problem.has_channels_last,
@@ -320,7 +327,7 @@ def squares(target: Target, problem: Problem, s: Basis) -> Squares:
     pixels = even_part(width, WIDE_TILE[0])
     held = (down * s.size + TAPS - 1) * (width + TAPS - 1) * depth
     bands = divided(problem, packing, pixels, down * s.size, problem.results[2], 1)
-    bands = replace(bands, pitch=width + TAPS - 1, held=held)
+    bands = replace(bands, held=held)
     tile = even_part(down * across, min(prod(_tile(target)) // s.lines, WIDE_TILE[0]))
     return Squares(s, down, across, panels, pitch, tile, bands)
 

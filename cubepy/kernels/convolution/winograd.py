@@ -160,7 +160,7 @@ def change_rows(x: Any, squares: Any, corner: Any, channels: Any, window: Any, t
     """Bring the rows that a cube depends on, some channels at a time, in the other basis."""
     p, pitch = t.bands.packing, t.width + TAPS - 1
     held = cp.shared(t.bands.held + p.line * (p.depth + 1), p.dtype)
-    near = cp.shared((p.line, t.bands.pitch + p.line), p.dtype)
+    near = cp.shared((p.line, p.line), p.dtype)
     for c0 in range(0, channels, p.depth):
         bring(x, held, near, corner, t.bands.band, (c0, channels), pitch, window, t.bands)
         for k in range(t.count):
