@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeAlias, cast
+from dataclasses import replace
+from typing import Any, TypeAlias
 
 from cubepy.frontend.dispatch import Flow
+from cubepy.frontend.joins import Key
 from cubepy.frontend.locals import Bodies
 from cubepy.frontend.tracer import Frame
-from cubepy.frontend.values import SLOTS, UNSET, Conflict, Flag, TensorRef, is_comptime
+from cubepy.frontend.values import (
+    SLOTS,
+    UNSET,
+    ComptimeSlot,
+    Conflict,
+    Flag,
+    NumberSlot,
+    TensorRef,
+    is_comptime,
+    is_dict,
+    is_sequence,
+    make_tuple,
+    memory_of,
+    type_of,
+)
 from cubepy.ir import ops
 from cubepy.ir.core import Op, Value
 from cubepy.ir.types import bool_
@@ -29,11 +45,12 @@ def runtime_branch(
     frame.forced |= names & frame.assigned.exclusive
     arms = [_arm(frame, before, action) for action in (then, otherwise)]
     tracer.b.span = span
-    flow = _leave_arms(frame, before, arms)
+    flow, kept = _leave_arms(frame, before, arms)
     for body, _, _ in arms:
         with tracer.b.reopen(body):
             tracer.close(ops.YIELD)
     tracer.if_(condition, arms[0][0], arms[1][0])
+    _restore(frame, kept)
     return flow
 
 
@@ -41,36 +58,75 @@ Arm: TypeAlias = tuple[list[Op], dict[str, Any], Flow]
 """What a branch emitted, what it bound, and how it ended."""
 
 
-def _leave_arms(frame: Frame, before: dict[str, Any], arms: list[Arm]) -> Flow:
-    """Join the names of the arms whose end is reached."""
+def _leave_arms(
+    frame: Frame, before: dict[str, Any], arms: list[Arm]
+) -> tuple[Flow, dict[str, Any]]:
+    """Join the names of the arms whose end is reached; gives what `_keep` does, where it is one."""
     open_ = [(body, env) for body, env, flow in arms if flow is Flow.NEXT]
     if not open_:
         frame.env = before
-        return Flow.DEAD
-    bodies, envs = zip(*open_, strict=True)
-    frame.env = envs[0] if len(envs) == 1 else _join(frame, bodies, envs)
-    if len(envs) == 1:
-        _keep(frame, bodies[0])
-    return Flow.NEXT
+        return Flow.DEAD, {}
+    if len(open_) > 1:
+        bodies, envs = zip(*open_, strict=True)
+        frame.env = _join(frame, bodies, envs)
+        return Flow.NEXT, {}
+    body, frame.env = open_[0]
+    return Flow.NEXT, _keep(frame, body)
 
 
-def _keep(frame: Frame, body: list[Op]) -> None:
-    """Locals for what the only arm whose end is reached bound to values of its own."""
+def _keep(frame: Frame, body: list[Op]) -> dict[str, Any]:
+    """Keep what the only arm whose end is reached bound to values of its own: its memory is that of
+    the branch, and locals hold its values. Gives what names are bound to, with such locals."""
     own = {result for op in body for result in op.results}
-    for name, value in frame.env.items():
-        if _holds(value, own):
-            key = (*frame.path, *frame.unrolled, name, "arm")
-            with frame.tracer.b.reopen(body):
-                frame.env[name] = frame.tracer.assign(None, value, key, name, frame.depth)
+    memory = {v for value in frame.env.values() for v in memory_of(value)} & own
+    for op in [op for op in body if op.row is ops.ALLOC and op.result in memory]:
+        body.remove(op)
+        frame.tracer.b.ops.append(op)
+    own -= memory
+
+    def hold(value: Any, key: Key, name: str) -> Any:
+        if not isinstance(value, Value):
+            return _changed(value, lambda part, k: hold(part, (*key, k), f"{name}_{k}"))
+        return frame.tracer.assign(None, value, key, name, frame.depth) if value in own else value
+
+    kept: dict[str, Any] = {}
+    with frame.tracer.b.reopen(body):
+        for name, value in frame.env.items():
+            held = hold(value, (*frame.path, *frame.unrolled, name, "arm"), name)
+            if held is not value:
+                kept[name] = held
+    return kept
 
 
-def _holds(value: Any, own: set[Value]) -> bool:
-    """Whether a value consists of some of these."""
-    if isinstance(value, tuple | list):
-        return any(_holds(part, own) for part in cast("Sequence[Any]", value))
+def _restore(frame: Frame, kept: dict[str, Any]) -> None:
+    """Behind the branch: bind names to what `_keep` gave, with what the locals hold."""
+
+    def read(value: Any, _: Any = None) -> Any:
+        return frame.tracer.read(value) if isinstance(value, NumberSlot) else _changed(value, read)
+
+    frame.env |= {name: read(value) for name, value in kept.items()}
+
+
+def _changed(value: Any, change: Callable[[Any, Any], Any]) -> Any:
+    """A value with other parts, each of which `change` gets with its key; itself where all of them
+    are the same."""
+    if isinstance(value, ComptimeSlot):
+        made = change(value.value, "value")
+        return value if made is value.value else replace(value, value=made)
     if isinstance(value, TensorRef):
-        return _holds((value.offset, *value.shape, *value.strides), own)
-    return isinstance(value, Value) and value in own
+        parts = value.offset, value.shape, value.strides
+        offset, shape, strides = made = change(parts, "view")
+        return (
+            value if made is parts else replace(value, offset=offset, shape=shape, strides=strides)
+        )
+    if is_dict(value):
+        found = {k: change(part, k) for k, part in value.items()}
+        return value if all(found[k] is part for k, part in value.items()) else found
+    if is_sequence(value):
+        items = [change(part, k) for k, part in enumerate(value)]
+        same = all(a is b for a, b in zip(items, value, strict=True))
+        return value if same else make_tuple(type_of(value), items)
+    return value
 
 
 # Chains of many branches: nested, they would be too deep for compilers
@@ -116,10 +172,11 @@ def chain_of_branches(
             break
     frame.depth -= 1
     arms.append(_arm(frame, before, otherwise))
-    flow = _leave_arms(frame, before, arms)
+    flow, kept = _leave_arms(frame, before, arms)
     for (body, chosen), arm in zip(tests, arms, strict=False):
         _append_branch(frame, done, body, (chosen, arm[0]))
     _append_branch(frame, done, arms[-1][0], None)
+    _restore(frame, kept)
     return flow
 
 

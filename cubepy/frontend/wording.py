@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 from cubepy.frontend.values import (
     ComptimeSlot,
@@ -66,6 +66,8 @@ def describe(x: Any) -> str:
         return f"a `{type_of(x).__name__}`"
     if is_sequence(x) and not is_comptime(x):
         return f"a {type_of(x).__name__} of {len(x)}"
+    if isinstance(x, dict) and not is_comptime(x):
+        return f"a dict with {', '.join(map(repr, cast('dict[Any, Any]', x)))}"
     return _describe_python(x)
 
 

@@ -119,6 +119,7 @@ class _Writer(Expressions):
             self._branch,
             self._comptime_branch,
             self._both_arms,
+            self._only_arm,
             self._for,
             self._unrolled,
             self._while,
@@ -319,6 +320,28 @@ class _Writer(Expressions):
             self._line(f"{name} = {self._value(t, 2)}")
             self._body(self._c.number(0, 1))
         self._know(t, name)
+
+    def _only_arm(self) -> None:
+        """A name that the only arm that goes on gives its first value, which may be memory."""
+        t, name, result = self._type(), self._fresh("v"), self._fresh("v")
+        forms = (
+            ("{}", "{}"),
+            ("({}, {})", "{}[1]"),
+            ("{{'a': {}, 'b': ({}, 1)}}", "{}['b'][0]"),
+            (f"cp.local({SPAN}, cp.{t}, {self._c.number(0, 3)})", f"{{}}[{SPAN - 1}]"),
+            (f"{{{{'m': cp.local({SPAN}, cp.{t}, 2), 'n': {{}}}}}}", "{0}['m'][1] + {0}['n']"),
+        )
+        form, then = self._c.choose(forms)
+        binds = self._c.number(0, 1) == 0
+        for is_first in (True, False):
+            with self._block(f"if {self._condition(2)}:" if is_first else "else:"):
+                if is_first is binds:
+                    self._body(self._c.number(0, 1))
+                    self._line(f"{name} = " + form.format(self._value(t, 2), self._value(t, 1)))
+                else:
+                    self._jump()
+        self._line(f"{result} = " + then.format(name))
+        self._know(t, result)
 
     def _loop_body(self) -> None:
         self._loops += 1
