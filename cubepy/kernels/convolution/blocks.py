@@ -236,43 +236,40 @@ def bring_rows(
     The last channels of some pixels come first: what a pixel has too much, the next one overwrites,
     and what a row has too much, the next row.
     """
-    p, count, first = t.packing, own[1] - own[0], left - window.before[2]
+    p, first = t.packing, left - window.before[2]
     squares = (p.depth + p.line - 1) // p.line
     for i in range(0, pitch, p.line):
         for square in range(min(squares, x.shape[0] + squares)):
             c = (squares - 1 - square) * p.line
-            if p.depth >= p.line and c + p.line <= count:
-                lines = tuple(row_of(x, own[0] + c + k, first + i, t) for k in range(p.line))
+            channel = own[0] + c
+            if p.depth >= p.line and channel + p.line <= own[1]:
+                for k in range(p.line):
+                    bring_line(x[channel + k], near[k], first + i, t)
             else:
-                lines = rows_before(x, near, own[0] + c, own[1], first + i, t)
-            put_turned(lines, held, at + i * p.depth + c, t)
+                # a bound of run time, so that rows are not unrolled, which takes long to compile
+                for k in range(min(p.line, p.depth, x.shape[0] + p.line)):
+                    row = x[min(channel + k, own[1] - 1)]
+                    there = x.shape[1] if channel + k < own[1] else 0
+                    bring_line(row[:there], near[k], first + i, t)
+            put_turned(near, held, at + i * p.depth + c, t)
 
 
-def row_of(x: Any, channel: Any, i: Any, t: Any) -> Any:
+def bring_line(row: Any, near: Any, i: Any, t: Any) -> None:
     """A line of a channel; what lies ahead is fetched."""
-    row = x[channel]
+    p = t.packing
     if t.fetched:
         cp.prefetch(row, i + t.fetched)
-    return pixels_as(cp.load(row, i, line=t.packing.line), t.packing)
+    cp.store(near, 0, pixels_as(cp.load(row, i, line=p.line), p), whole=True)
 
 
-def rows_before(x: Any, near: Any, channel: Any, end: Any, i: Any, t: Any) -> Any:
-    """Lines of channels from one on, with zeros for those from `end` on."""
+def put_turned(near: Any, held: Any, at: Any, t: Any) -> None:
+    """A line of channels for each pixel of a square."""
     p = t.packing
-    # a bound of run time, so that rows are not unrolled, which takes long to compile
-    for k in range(min(p.line, p.depth, x.shape[0] + p.line)):
-        row = x[min(channel + k, end - 1)][: x.shape[1] if channel + k < end else 0]
-        cp.store(near[k], 0, pixels_as(cp.load(row, i, line=p.line), p), whole=True)
     zero, count = cp.Line[p.pixels, p.line](0), min(p.line, p.depth)
     lines = tuple(cp.load(near[k], 0, line=p.line, fill=None) for k in range(count))
-    return lines + tuple(zero for _ in range(p.line - count))
-
-
-def put_turned(lines: Any, held: Any, at: Any, t: Any) -> None:
-    """A line of channels for each pixel of a square, whose lines are pixels of a channel each."""
-    found = transposed(lines)
-    for k in cp.unroll(range(t.packing.line)):
-        cp.store(held, at + k * t.packing.depth, found[k], whole=True)
+    found = transposed(lines + tuple(zero for _ in range(p.line - count)))
+    for k in cp.unroll(range(p.line)):
+        cp.store(held, at + k * p.depth, found[k], whole=True)
 
 
 def places(q: Any, end: Any, wide: Any, pitch: Any, window: Any, t: Any) -> Any:
