@@ -141,9 +141,8 @@ _CHANGED_ONCE = (
 
 def _missing(frame: Frame, owner: Any, name: str, names: Any) -> Exception:
     if is_sequence(owner) and name in _CHANGING:
-        hint = (
-            "lists of kernels do not change: make a new one, as in `(*old, new)`, or use cp.local"
-        )
+        made = "sorted(old)" if name == "sort" else "(*old, new)"
+        hint = f"lists of kernels do not change: make a new one, as in `{made}`, or use cp.local"
         return frame.tracer.error("E107", name=describe(owner), attribute=name, suggestion=hint)
     if isinstance(owner, Formatted):
         what = describe(owner)

@@ -25,6 +25,7 @@ from cubepy.frontend import (
     invocations,
     memory,
     numeric,
+    sorting,
     statements,
 )
 from cubepy.frontend.captured import note_code
@@ -64,7 +65,7 @@ MAX_TRACES = 100
 that it guessed wrong, has not seen what follows; the next one goes further."""
 HANDLING = (
     *(amx, assignments, bits, comprehensions, cooperation, cuda, derived),
-    *(expressions, higher, hooks, intrinsics, invocations, memory, numeric, statements),
+    *(expressions, higher, hooks, intrinsics, invocations, memory, numeric, sorting, statements),
 )
 """The modules that bind their handlers to the dispatcher when they are imported."""
 

@@ -115,7 +115,7 @@ OF_PYTHON = frozenset(
     (
         *("abs", "all", "any", "bool", "breakpoint", "divmod", "enumerate", "filter", "float"),
         *("getattr", "hasattr", "int", "isinstance", "len", "list", "map", "max", "min", "pow"),
-        *("print", "range", "reversed", "round", "sum", "super", "tuple", "type", "zip"),
+        *("print", "range", "reversed", "round", "sorted", "sum", "super", "tuple", "type", "zip"),
     )
 )
 """Python's own functions that kernels call."""

@@ -81,7 +81,7 @@ class Expressions:
             return self._leaf(t)
         d = depth - 1
         a, b = self._value(t, d), self._value(t, d)
-        kind = self._c.number(0, 17)
+        kind = self._c.number(0, 18)
         if kind < 4:
             operators = "+-*" if t in FLOATS else "+-*&|^"
             return f"({a} {self._c.choose(operators)} {b})"
@@ -120,6 +120,9 @@ class Expressions:
             return f"(lambda {q}, {r}={b}: cp.{t}({q} - {self._with(t, r, d)}))({a})"
         if kind == 14 and t not in FLOATS:
             return f"(-{a})" if t[0] == "i" else f"(~{a})"
+        if kind == 18 and t not in FLOATS:  # equal floats differ, as 0.0 and -0.0
+            items, reverse = f"({a}, {self._leaf(t)}, {b})", self._c.choose(("", ", reverse=True"))
+            return f"sorted({items}{reverse})[{self._c.number(0, 2)}]"
         if kind == 15:
             q = self._fresh("q")
             made = f"[lambda: {self._with(t, f'cp.{t}({q})', d)} for {q} in (1, 2, 3)]"
