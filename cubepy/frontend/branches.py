@@ -16,8 +16,15 @@ from cubepy.frontend.values import (
     ComptimeSlot,
     Conflict,
     Flag,
+    FlatRef,
+    Method,
     NumberSlot,
+    Range,
+    Record,
+    Row,
+    Table,
     TensorRef,
+    Unroll,
     is_comptime,
     is_dict,
     is_sequence,
@@ -71,14 +78,15 @@ def _leave_arms(
         frame.env = _join(frame, bodies, envs)
         return Flow.NEXT, {}
     body, frame.env = open_[0]
-    return Flow.NEXT, _keep(frame, body)
+    return Flow.NEXT, _keep(frame, before, body)
 
 
-def _keep(frame: Frame, body: list[Op]) -> dict[str, Any]:
+def _keep(frame: Frame, before: dict[str, Any], body: list[Op]) -> dict[str, Any]:
     """Keep what the only arm whose end is reached bound to values of its own: its memory is that of
     the branch, and locals hold its values. Gives what names are bound to, with such locals."""
+    bound = {name: x for name, x in frame.env.items() if x is not before.get(name, UNSET)}
     own = {result for op in body for result in op.results}
-    memory = {v for value in frame.env.values() for v in memory_of(value)} & own
+    memory = {v for value in bound.values() for v in memory_of(value)} & own
     for op in [op for op in body if op.row is ops.ALLOC and op.result in memory]:
         body.remove(op)
         frame.tracer.b.ops.append(op)
@@ -91,8 +99,10 @@ def _keep(frame: Frame, body: list[Op]) -> dict[str, Any]:
 
     kept: dict[str, Any] = {}
     with frame.tracer.b.reopen(body):
-        for name, value in frame.env.items():
+        for name, value in bound.items():
             held = hold(value, (*frame.path, *frame.unrolled, name, "arm"), name)
+            if isinstance(held, ComptimeSlot):
+                held = replace(held, depth=frame.depth)  # behind the branch its path is straight
             if held is not value:
                 kept[name] = held
     return kept
@@ -107,25 +117,45 @@ def _restore(frame: Frame, kept: dict[str, Any]) -> None:
     frame.env |= {name: read(value) for name, value in kept.items()}
 
 
+PARTS: dict[type[Any], tuple[str, ...]] = {
+    ComptimeSlot: ("value",),
+    FlatRef: ("tensor",),
+    Method: ("owner",),
+    Range: ("start", "stop", "step"),
+    Record: ("values",),
+    Table: ("position",),
+    TensorRef: ("offset", "shape", "strides"),
+    Unroll: ("items",),
+}
+"""The fields of what is bound to names that may hold values."""
+_EMPTY: dict[Any, Any] = {}
+VIEWS: dict[type[Any], str] = {type(_EMPTY.values()): "values", type(_EMPTY.items()): "items"}
+"""The methods of dictionaries that give views of what they hold."""
+
+
 def _changed(value: Any, change: Callable[[Any, Any], Any]) -> Any:
     """A value with other parts, each of which `change` gets with its key; itself where all of them
     are the same."""
-    if isinstance(value, ComptimeSlot):
-        made = change(value.value, "value")
-        return value if made is value.value else replace(value, value=made)
-    if isinstance(value, TensorRef):
-        parts = value.offset, value.shape, value.strides
-        offset, shape, strides = made = change(parts, "view")
-        return (
-            value if made is parts else replace(value, offset=offset, shape=shape, strides=strides)
-        )
+    cls = type_of(value)
+    if cls in PARTS:
+        fields = {name: getattr(value, name) for name in PARTS[cls]}
+        made = change(fields, "fields")
+        return value if made is fields else replace(value, **made)
+    if cls in VIEWS:
+        items = dict(value.mapping)
+        made = change(items, "items")
+        return value if made is items else getattr(made, VIEWS[cls])()
+    if isinstance(value, Row):
+        parts = tuple(value), value.table
+        made = change(parts, "row")
+        return value if made is parts else Row(*made)
     if is_dict(value):
         found = {k: change(part, k) for k, part in value.items()}
         return value if all(found[k] is part for k, part in value.items()) else found
     if is_sequence(value):
         items = [change(part, k) for k, part in enumerate(value)]
         same = all(a is b for a, b in zip(items, value, strict=True))
-        return value if same else make_tuple(type_of(value), items)
+        return value if same else make_tuple(cls, items)
     return value
 
 

@@ -13,7 +13,15 @@ from cubepy.errors import Error
 from cubepy.frontend.assigned import names_assigned_in
 from cubepy.frontend.dispatch import Flow, statement
 from cubepy.frontend.tracer import Bound, Frame, LoopContext, store_back
-from cubepy.frontend.values import SLOTS, UNSET, Conflict, memory_of
+from cubepy.frontend.values import (
+    SLOTS,
+    UNSET,
+    ComptimeSlot,
+    Conflict,
+    is_comptime,
+    is_dict,
+    memory_of,
+)
 from cubepy.ir import ops
 from cubepy.ir.core import Region, Value
 from cubepy.ir.types import bool_
@@ -165,7 +173,13 @@ def _bound_at_all(before: Bound, exits: list[Bound], memory: frozenset[Value]) -
         and isinstance(slot, (*SLOTS, Conflict))
         and all(other.get(name) is slot for other in others)
         and memory.isdisjoint(memory_of(slot))
+        and not _holds_values(slot)
     }
+
+
+def _holds_values(slot: Any) -> bool:
+    """Whether a slot holds a dictionary of values, which are those of the loop."""
+    return isinstance(slot, ComptimeSlot) and is_dict(slot.value) and not is_comptime(slot.value)
 
 
 def memory_in(region: Region) -> frozenset[Value]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -38,13 +39,78 @@ def where_the_other_arm_continues(x: Any, o: Any) -> None:
         o[0] += d["a"]
 
 
-@pytest.mark.parametrize("way", WAYS, ids=str)
-@pytest.mark.parametrize(
-    "function",
-    [where_the_other_arms_return, where_the_other_arm_continues],
-    ids=lambda f: f.__name__,
+@dataclass(frozen=True)
+class Pair:
+    a: Any
+    b: Any
+
+    def total(self) -> Any:
+        return self.a + self.b
+
+
+class Two(NamedTuple):
+    a: Any
+    b: Any
+
+
+def records(x: Any, o: Any) -> None:
+    for k in range(4):
+        if x[k] > 1:
+            pair, two = Pair(x[k], x[k:]), Two(Pair(x[k] * 2, 2.0), x[k])
+            d = {"p": (Pair(x[k], k), 1)}
+            total = d["p"][0].total
+        else:
+            continue
+        o[0] += pair.a * pair.b[1] + two.a.total() * two.b + total()
+
+
+def ranges_views_and_flat_elements(x: Any, o: Any) -> None:
+    if x[5] > 4:
+        d = {"a": x[2], "b": 2}
+        values, items, flat = d.values(), d.items(), (x[3:].flat, 1)
+        steps = {"r": range(int(x[4]))}
+    else:
+        return
+    for v in values:
+        o[0] += v
+    for _, v in items:
+        o[0] += v * flat[0][1]
+    for k in steps["r"]:
+        o[0] += k
+
+
+def rows_of_tables(x: Any, o: Any) -> None:
+    k = int(x[2])
+    if x[5] > 4:
+        row = ((1, 2), (3, 4), (5, 6))[k]
+    else:
+        return
+    o[0] = row[k % 2] + row[1]
+
+
+def bound_again(x: Any, o: Any) -> None:
+    if x[5] > 4:
+        d = {"a": x[1], "n": 2}
+    else:
+        return
+    o[0] = d["a"]
+    d = {"a": x[2] * 5, "n": 3}
+    o[0] += d["a"] + d["n"]
+
+
+FUNCTIONS = (
+    where_the_other_arms_return,
+    where_the_other_arm_continues,
+    records,
+    ranges_views_and_flat_elements,
+    rows_of_tables,
+    bound_again,
 )
-def test_dictionaries_as_python_has_them(function: Any, way: dict[str, Any]):
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
+def test_as_python_has_it(function: Any, way: dict[str, Any]):
     x, expected, found = np.arange(9.0), np.zeros(1), np.zeros(1)
     function(x, expected)
     cp.cube(function).configure(**way)[1, 1](x, found)
@@ -105,3 +171,15 @@ def test_what_is_comptime_in_an_arm_is_comptime_behind_it():
     x, found = np.random.default_rng().random(20), np.zeros(20)
     keeps_comptime_parts.over(20)(x, found)
     np.testing.assert_allclose(found, 6 * (3 * x + 1) + 2)
+
+
+@cp.cube
+def dictionary_of_a_loop(x: Any):
+    for j in range(3):
+        d = {"a": x[j]}
+    x[0] = d["a"]
+
+
+def test_dictionaries_of_loops_are_refused_behind_them():
+    with pytest.raises(cp.CompileError, match="E103: `d` is not set"):
+        dictionary_of_a_loop[1, 1](np.ones(3))
