@@ -333,8 +333,13 @@ def squares(target: Target, problem: Problem, s: Basis) -> Squares:
 
 
 def parts_of(total: int) -> list[int]:
-    """The ways to share so many as evenly as can be."""
-    return sorted({-(-total // n) for n in range(1, total + 1)})
+    """The sizes of parts into which so many can be shared as evenly as can be, the least first."""
+    found, count = list[int](), 1
+    while count <= total:
+        size = -(-total // count)
+        found.append(size)
+        count = -(-total // (size - 1)) if size > 1 else total + 1
+    return found[::-1]
 
 
 def _held(problem: Problem, band: int, pitch: int, p: Packing) -> int:
