@@ -32,13 +32,24 @@ from bench.replays import captured, replay_ms, torch
 SECONDS = 1.0
 """How long a contender runs in its steady state."""
 SECTIONS = ("SpeedOfLight", "ComputeWorkloadAnalysis", "WarpStateStats")
-COUNTERS = "sm__pipe_tensor_cycles_active", "sm__pipe_fma_cycles_active"
-COUNTERS += "gpu__dram_throughput", "sm__inst_issued"
+"""Groups of counters that are read."""
+COUNTERS = (
+    "sm__pipe_tensor_cycles_active",
+    "sm__pipe_fma_cycles_active",
+    "gpu__dram_throughput",
+    "sm__inst_issued",
+)
+"""What `Profile` has as `tensor`, `fma`, `dram` and `issue`."""
 STALL = re.compile(r"issue_stalled_(\w+)_per_issue_active\.ratio")
 SEPARATOR = "spin_kernel"
 """The kernel that stands between contenders in a profile."""
-MATMULS = ("square 4096x4096x4096 bfloat16", "square 4096x4096x4096 float16")
-MATMULS += ("square 8192x8192x8192 float16", "f32 4096x4096x4096 float32")
+MATMULS = (
+    "square 4096x4096x4096 bfloat16",
+    "square 4096x4096x4096 float16",
+    "square 8192x8192x8192 float16",
+    "f32 4096x4096x4096 float32",
+)
+"""Rows of `bench.gpu_matmul`."""
 ROWS = {
     "copy": ("copy, f32",),
     "softmax": ("f32, 4096x1024",),
@@ -52,8 +63,9 @@ Calls = dict[str, Callable[[], Any]]
 
 @dataclass
 class Profile:
-    """One contender of a row; times in milliseconds, shares in percent, `stalls` by their cause:
-    cycles for each instruction that a warp issues."""
+    """One contender of a row: times in milliseconds, the clock in MHz, the power in watts, which
+    reads lower for the first of a row as it begins cool; shares of the peak in percent. `stalls`:
+    the three longest by their cause, in cycles for each instruction that a warp issues."""
 
     work: str
     contender: str

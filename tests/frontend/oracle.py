@@ -113,3 +113,12 @@ def check(
             np.testing.assert_array_equal(given, used)
     out.check(expected)
     return out.array
+
+
+def check_one_unit(function: Any, **options: Any) -> None:
+    """Compare what one unit of `function(x, out)` puts into `out[0]`, which is 0, for the numbers
+    from 0 to 8. `options`: of `configure`."""
+    x, expected, found = np.arange(9.0), np.zeros(1), np.zeros(1)
+    function(x, expected)
+    cp.cube(function).configure(**options)[1, 1](x, found)
+    assert found[0] == expected[0]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import cubepy as cp
+from tests.frontend.oracle import check_one_unit
 
 WAYS: tuple[dict[str, Any], ...] = (
     {"device": "cpu"},
@@ -360,10 +361,7 @@ KERNELS = (
 @pytest.mark.parametrize("way", WAYS, ids=str)
 @pytest.mark.parametrize("function", KERNELS, ids=lambda f: f.__name__)
 def test_as_python_has_it(function: Any, way: dict[str, Any]):
-    x, expected, found = np.arange(9.0), np.zeros(1), np.zeros(1)
-    function(x, expected)
-    cp.cube(function).configure(**way)[1, 1](x, found)
-    assert found[0] == expected[0]
+    check_one_unit(function, **way)
 
 
 @cp.cube
