@@ -11,20 +11,15 @@ from cubepy.frontend.joins import Key
 from cubepy.frontend.locals import Bodies
 from cubepy.frontend.tracer import Frame
 from cubepy.frontend.values import (
+    PARTS,
     SLOTS,
     UNSET,
+    VIEWS,
     ComptimeSlot,
     Conflict,
     Flag,
-    FlatRef,
-    Method,
     NumberSlot,
-    Range,
-    Record,
     Row,
-    Table,
-    TensorRef,
-    Unroll,
     is_comptime,
     is_dict,
     is_sequence,
@@ -115,22 +110,6 @@ def _restore(frame: Frame, kept: dict[str, Any]) -> None:
         return frame.tracer.read(value) if isinstance(value, NumberSlot) else _changed(value, read)
 
     frame.env |= {name: read(value) for name, value in kept.items()}
-
-
-PARTS: dict[type[Any], tuple[str, ...]] = {
-    ComptimeSlot: ("value",),
-    FlatRef: ("tensor",),
-    Method: ("owner",),
-    Range: ("start", "stop", "step"),
-    Record: ("values",),
-    Table: ("position",),
-    TensorRef: ("offset", "shape", "strides"),
-    Unroll: ("items",),
-}
-"""The fields of what is bound to names that may hold values."""
-_EMPTY: dict[Any, Any] = {}
-VIEWS: dict[type[Any], str] = {type(_EMPTY.values()): "values", type(_EMPTY.items()): "items"}
-"""The methods of dictionaries that give views of what they hold."""
 
 
 def _changed(value: Any, change: Callable[[Any, Any], Any]) -> Any:

@@ -402,6 +402,14 @@ def _bind_arguments(
 def _inline_local(
     frame: Frame, node: ast.AST, function: LocalFunction, args: list[Any], kwargs: dict[str, Any]
 ) -> Any:
+    bound = _bind_arguments(frame, function.signature, function.source.name, args, kwargs)
+    return run_local(frame, node, function, bound.arguments)
+
+
+def run_local(
+    frame: Frame, node: ast.AST, function: LocalFunction, arguments: dict[str, Any]
+) -> Any:
+    """Trace the body of a function that was defined in the kernel in place of its call."""
     tracer, source = frame.tracer, function.source
     inner = Frame(
         tracer,
@@ -413,8 +421,7 @@ def _inline_local(
     )
     if len(list(frame.span(node).chain())) > MAX_DEPTH:
         raise tracer.error("E109", name=source.name, limit=MAX_DEPTH)
-    bound = _bind_arguments(frame, function.signature, source.name, args, kwargs)
-    for name, value in bound.arguments.items():
+    for name, value in arguments.items():
         bind(inner, name, value)
     return _run(inner)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import itertools
 from collections.abc import Generator, Iterator
 from functools import partial
 from itertools import islice
@@ -31,18 +30,58 @@ def items_one_by_one(frame: Frame, node: ast.ListComp | ast.GeneratorExp) -> Ite
 
     Until then the names of the comprehension's own are hidden.
     """
+    try:
+        for count, item in enumerate(_items_of(frame, node)):
+            if count == MAX_UNROLLED:
+                raise too_many(frame)
+            yield item
+    except AtRunTime as found:
+        frame.tracer.b.span = frame.span(found.node)
+        raise frame.tracer.error("E112", what=found.what, hint=found.hint) from None
+
+
+class AtRunTime(Exception):
+    """What decides which items a comprehension has is known at run time only."""
+
+    def __init__(self, node: ast.expr, what: str, hint: str | None = None) -> None:
+        super().__init__(what)
+        self.node, self.what, self.hint = node, what, hint
+
+
+def is_loop(frame: Frame, node: ast.GeneratorExp, long: int) -> bool:
+    """Whether a fold of a generator expression becomes a loop: where what decides on its items is
+    known at run time only, or where it has more than `long` of a range, computed at run time.
+
+    Looks at the items in a region that is thrown away.
+    """
+    counted = ast.copy_location(ast.GeneratorExp(ast.Constant(None), node.generators), node)
+    before, frame.depth = frame.env, frame.depth + 1
+    try:
+        with frame.tracer.b.region():
+            count = len(list(islice(_items_of(frame, counted), long + 1)))
+            is_range = isinstance(evaluate(frame, node.generators[0].iter), range)
+            if count <= long or not is_range:
+                return False
+            return not is_comptime(next(_items_of(frame, node)))
+    except AtRunTime:
+        return True
+    finally:
+        frame.env, frame.depth = before, frame.depth - 1
+
+
+def _items_of(frame: Frame, node: ast.ListComp | ast.GeneratorExp) -> Iterator[Any]:
     scope, targets = _scope_within(frame), all_targets(node)
     items = _generate(frame, node, 0)
-    for count in itertools.count():
+    while True:
         before, outer, unrolled = frame.env, frame.scope, frame.unrolled
         frame.env, frame.scope = before | scope.env, scope
-        item = next(items, _NO_MORE)
-        kept = {n: frame.env[n] for n in targets if n in frame.env}
-        frame.env, frame.scope, frame.unrolled = before | kept, outer, unrolled
+        try:
+            item = next(items, _NO_MORE)
+        finally:
+            kept = {n: frame.env[n] for n in targets if n in frame.env}
+            frame.env, frame.scope, frame.unrolled = before | kept, outer, unrolled
         if item is _NO_MORE:
             return
-        if count == MAX_UNROLLED:
-            raise too_many(frame)
         yield item
 
 
@@ -82,16 +121,20 @@ def _generate(frame: Frame, node: ast.ListComp | ast.GeneratorExp, level: int) -
     generator = node.generators[level]
     sequence = items_of(evaluate(frame, generator.iter))
     if sequence is None:
-        frame.tracer.b.span = frame.span(generator.iter)
-        hint = "write a `for` loop that adds to a name or stores"
-        raise frame.tracer.error("E112", what="what a comprehension runs over", hint=hint)
+        where = (
+            "write it where"
+            if isinstance(node, ast.GeneratorExp)
+            else "leave the brackets out where"
+        )
+        hint = f"{where} `sum`, `min`, `max`, `any` or `all` takes it, or write a `for` loop"
+        raise AtRunTime(generator.iter, "what a comprehension runs over", hint)
     outer = frame.unrolled
     for position, item in enumerate(sequence):
         _bind_item(frame, generator.target, item)
         frame.unrolled = (*outer, position)
         conditions = [condition(frame, c) for c in generator.ifs]
         if not all(is_comptime(c) for c in conditions):
-            raise frame.tracer.error("E112", what="the condition of a comprehension")
+            raise AtRunTime(generator.iter, "the condition of a comprehension")
         if all(conditions):
             yield from _generate(frame, node, level + 1)
 

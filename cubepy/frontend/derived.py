@@ -12,12 +12,13 @@ from typing import Any
 from cubepy.frontend.attributes import node_here
 from cubepy.frontend.calls import call, inline
 from cubepy.frontend.dispatch import intrinsic
-from cubepy.frontend.intrinsics import common, items_of_call
+from cubepy.frontend.intrinsics import common
 from cubepy.frontend.numeric import named
 from cubepy.frontend.operators import binary
 from cubepy.frontend.running import comptime_result
+from cubepy.frontend.sequences import items_of_call
 from cubepy.frontend.tracer import Frame
-from cubepy.frontend.values import is_comptime, is_number, is_tuple
+from cubepy.frontend.values import is_comptime, is_tuple
 from cubepy.ir.core import Value
 from cubepy.ir.types import DType, bf16, element_of, f16, f32, i32, with_element
 from cubepy.lang import builtins as lang
@@ -164,15 +165,6 @@ def _dist(frame: Frame, p: Any, q: Any, /) -> Any:
         )
     apart = [binary(frame, ast.Sub, a, b) for a, b in zip(first, second, strict=True)]
     return _hypot(frame, *apart)
-
-
-@intrinsic(_ANY.prod)
-def _prod(frame: Frame, sequence: Any, /, *, start: Any = 1) -> Any:
-    """The product of a sequence."""
-    items = items_of_call(frame, sequence, "prod")
-    if items and is_number(start) and start == 1 and not isinstance(start, float):
-        start, *items = items
-    return functools.reduce(lambda a, b: binary(frame, ast.Mult, a, b), items, start)
 
 
 # NumPy's other names

@@ -18,8 +18,7 @@ from cubepy.frontend.values import (
     UNSET,
     ComptimeSlot,
     Conflict,
-    is_comptime,
-    is_dict,
+    holds_values,
     memory_of,
 )
 from cubepy.ir import ops
@@ -173,13 +172,8 @@ def _bound_at_all(before: Bound, exits: list[Bound], memory: frozenset[Value]) -
         and isinstance(slot, (*SLOTS, Conflict))
         and all(other.get(name) is slot for other in others)
         and memory.isdisjoint(memory_of(slot))
-        and not _holds_values(slot)
+        and not (isinstance(slot, ComptimeSlot) and holds_values(slot))
     }
-
-
-def _holds_values(slot: Any) -> bool:
-    """Whether a slot holds a dictionary of values, which are those of the loop."""
-    return isinstance(slot, ComptimeSlot) and is_dict(slot.value) and not is_comptime(slot.value)
 
 
 def memory_in(region: Region) -> frozenset[Value]:

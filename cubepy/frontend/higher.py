@@ -13,17 +13,20 @@ from typing import Any
 from cubepy.frontend.attributes import node_here
 from cubepy.frontend.calls import call
 from cubepy.frontend.dispatch import intrinsic
-from cubepy.frontend.intrinsics import items_of_call
+from cubepy.frontend.iterables import is_lazy, mapped
 from cubepy.frontend.overloads import apply_binary, apply_comparison, apply_unary, deciding
+from cubepy.frontend.sequences import items_of_call, iterable_of_call
 from cubepy.frontend.tracer import Frame
 from cubepy.frontend.values import is_comptime
 
 
 @intrinsic(builtins.map)
-def _map(frame: Frame, function: Any, *sequences: Any) -> tuple[Any, ...]:
-    """All results, as a tuple."""
+def _map(frame: Frame, function: Any, *sequences: Any) -> Any:
+    """All results, as a tuple; where a sequence has its items at run time, one by one."""
     if not sequences:
         raise TypeError("map() must have at least two arguments.")
+    if any(is_lazy(s) for s in sequences):
+        return mapped(function, *[iterable_of_call(frame, s, "map") for s in sequences])
     rows = zip(*[items_of_call(frame, s, "map") for s in sequences], strict=False)
     return tuple([call(frame, node_here(frame), function, list(row), {}) for row in rows])
 

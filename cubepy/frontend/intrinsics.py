@@ -5,33 +5,29 @@ One handler for each name; elementary functions share one that is driven by the 
 
 from __future__ import annotations
 
-import ast
 import builtins
 import dataclasses
 import inspect
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cache
-from typing import Any, cast
+from typing import Any
 
 from cubepy.errors import Error
-from cubepy.frontend.attributes import attribute, counted_shape, node_here
+from cubepy.frontend.attributes import attribute, node_here
 from cubepy.frontend.calls import call
 from cubepy.frontend.captured import note_absent
 from cubepy.frontend.checks import check_operands
 from cubepy.frontend.dispatch import intrinsic
 from cubepy.frontend.expressions import select
+from cubepy.frontend.folds import most
+from cubepy.frontend.iterables import is_lazy
 from cubepy.frontend.operators import power
-from cubepy.frontend.overloads import apply_binary, apply_method, deciding
+from cubepy.frontend.overloads import apply_method, deciding
 from cubepy.frontend.running import comptime_result
 from cubepy.frontend.tracer import Frame
-from cubepy.frontend.unpacking import items_of, limited
 from cubepy.frontend.values import (
-    Range,
     Record,
-    Table,
-    TensorRef,
-    Unroll,
     as_record,
     is_comptime,
     is_dict,
@@ -190,6 +186,12 @@ def _extremum(
 ) -> Any:
     if options and is_comptime(args) and is_comptime(options):
         return comptime_result(frame, python, *args, **options)
+    for option in options.keys() - {"default", "key"}:
+        reason = f"got an unexpected keyword argument '{option}'"
+        signature = f"{python.__name__}(items, *, default, key)"
+        raise frame.tracer.error("E106", name=python.__name__, reason=reason, signature=signature)
+    if len(args) == 1 and (is_lazy(args[0]) or "key" in options):
+        return most(frame, python, args[0], **options)
     if options:
         hint = "compare in a loop, with `if`"
         what = f"what {python.__name__}() with `{next(iter(options))}` takes"
@@ -201,7 +203,7 @@ def _extremum(
     if is_empty or (is_one and not is_sequence(args[0])):
         what, given = f"{python.__name__}()", describe(args[0]) if args else "nothing"
         raise frame.tracer.error(
-            "E207", what=what, expected="two values or more, or a tuple of them", given=given
+            "E207", what=what, expected="two values or more, or a sequence of them", given=given
         )
     result, *rest = args[0] if len(args) == 1 else args
     for a in rest:
@@ -286,87 +288,7 @@ def _bool(frame: Frame, a: Any = False) -> Any:
     return bool(a) if is_comptime(a) else frame.tracer.truth(a)
 
 
-# Sequences
-
-
-@intrinsic(builtins.len)
-def _len(frame: Frame, x: Any) -> Any:
-    if isinstance(x, TensorRef):
-        frame.tracer.facts.shaped.add(x.name)
-        return counted_shape(frame, x)[0]
-    found = apply_method(frame, node_here(frame), x, "__len__")
-    if found is not NotImplemented:
-        return found
-    if isinstance(x, Value | Record | Range):
-        line = "a line has `line_size` lanes; a number has no length"
-        hint = line if isinstance(x, Value) else None
-        raise frame.tracer.error(
-            "E207", what="len()", expected="a tensor or a sequence", given=describe(x), hint=hint
-        )
-    return x.shape[0] if isinstance(x, Table) else len(x)
-
-
-@intrinsic(builtins.range)
-def _range(frame: Frame, *args: Any) -> Any:
-    if not 1 <= len(args) <= 3:
-        reason = f"it takes 1 to 3 numbers, not {len(args)}"
-        signature = "range(start, stop, step)"
-        raise frame.tracer.error("E106", name="range", reason=reason, signature=signature)
-    parts = [frame.tracer.index(a, "range()") for a in args]
-    start, stop, step = (0, parts[0], 1) if len(parts) == 1 else (*parts, 1)[:3]
-    if all(isinstance(p, int) for p in (start, stop, step)):
-        return range(start, stop, step)  # type: ignore[arg-type]
-    return Range(start, stop, step)
-
-
-@intrinsic(lang.unroll)
-def _unroll(frame: Frame, iterable: Any) -> Unroll:
-    if isinstance(iterable, Unroll):
-        return iterable
-    if isinstance(iterable, Range) or not (is_comptime(iterable) or is_sequence(iterable)):
-        hint = "loop over range(...) itself, which need not be unrolled"
-        raise frame.tracer.error("E112", what="the length of an unrolled loop", hint=hint)
-    if not isinstance(iterable, Iterable):
-        given = describe(iterable)
-        raise frame.tracer.error(
-            "E207", what="cp.unroll", expected="range(...) or a tuple", given=given
-        )
-    return Unroll(limited(frame, cast("Iterable[Any]", iterable)))
-
-
-@intrinsic(builtins.zip)
-def _zip(frame: Frame, *sequences: Any, strict: bool = False) -> Any:
-    items = [items_of_call(frame, s, "zip") for s in sequences]
-    return tuple(comptime_result(frame, list, zip(*items, strict=strict)))
-
-
-@intrinsic(builtins.enumerate)
-def _enumerate(frame: Frame, sequence: Any, start: int = 0) -> Any:
-    return tuple(enumerate(items_of_call(frame, sequence, "enumerate"), start))
-
-
-@intrinsic(builtins.reversed)
-def _reversed(frame: Frame, sequence: Any) -> Any:
-    hint = "loop over range(n - 1, -1, -1), and index"
-    if isinstance(sequence, Range):
-        hint = "write range(n - 1, a - 1, -1) for range(a, n) from its end"
-    return tuple(reversed(items_of_call(frame, sequence, "reversed", hint)))
-
-
-@intrinsic(builtins.tuple, builtins.list)
-def _tuple(frame: Frame, sequence: Any = ()) -> Any:
-    return tuple(items_of_call(frame, sequence, "tuple"))
-
-
-def items_of_call(
-    frame: Frame, sequence: Any, what: str, hint: str = "loop over range(n), and index"
-) -> tuple[Any, ...]:
-    if isinstance(sequence, Unroll):
-        return sequence.items
-    items = items_of(sequence)
-    if items is None:
-        raise frame.tracer.error("E112", what=f"what {what}() runs over", hint=hint)
-    return limited(frame, items)
+# Objects and classes
 
 
 @intrinsic(builtins.isinstance)
@@ -436,52 +358,6 @@ def _replace(frame: Frame, x: Any, /, **changes: Any) -> Any:
 def _super(frame: Frame, *args: Any) -> None:
     suggestion = "name the class, as in Base.method(self)"
     raise frame.tracer.error("E108", name="`super`", suggestion=suggestion)
-
-
-@intrinsic(builtins.any)
-def _any_of(frame: Frame, sequence: Any) -> Any:
-    return _fold_truth(frame, sequence, ops.OR, "any")
-
-
-@intrinsic(builtins.all)
-def _all_of(frame: Frame, sequence: Any) -> Any:
-    return _fold_truth(frame, sequence, ops.AND, "all")
-
-
-def _fold_truth(frame: Frame, sequence: Any, row: OpDef, what: str) -> Any:
-    if isinstance(sequence, Value):
-        return any_(frame, sequence) if row is ops.OR else _every(frame, sequence)
-    node = node_here(frame)
-    items = [deciding(frame, node, item) for item in items_of_call(frame, sequence, what)]
-    if all(is_comptime(i) for i in items):
-        return any(items) if row is ops.OR else all(items)
-    result = frame.tracer.truth(items[0])
-    for item in items[1:]:
-        result = frame.tracer.b.emit(row, result, frame.tracer.truth(item))
-    return result
-
-
-def _every(frame: Frame, mask: Value) -> Value:
-    return frame.tracer.b.emit(ops.REDUCE_AND, mask) if isinstance(mask.type, Line) else mask
-
-
-@intrinsic(lang.any_)
-def any_(frame: Frame, mask: Any) -> Any:
-    """One bool for a mask; see `cp.any_`."""
-    if is_comptime(mask):
-        return bool(mask)
-    return frame.tracer.b.emit(ops.REDUCE_OR, mask) if isinstance(mask.type, Line) else mask
-
-
-@intrinsic(builtins.sum)
-def _sum_of(frame: Frame, sequence: Any, start: Any = 0) -> Any:
-    items = items_of_call(frame, sequence, "sum")
-    if items and type_of(start) is int and start == 0:
-        start, *items = items
-    node = node_here(frame)
-    for item in items:
-        start = apply_binary(frame, node, ast.Add, start, item)
-    return start
 
 
 # Comptime tools

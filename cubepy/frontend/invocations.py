@@ -7,21 +7,44 @@ import builtins
 from typing import Any
 
 from cubepy.frontend.calls import call
-from cubepy.frontend.comprehensions import any_or_all
+from cubepy.frontend.comprehensions import any_or_all, is_loop
 from cubepy.frontend.dispatch import evaluate, expression
 from cubepy.frontend.expressions import condition, double_starred, starred
+from cubepy.frontend.folds import LONG, generated, is_fold
 from cubepy.frontend.tracer import Frame
 
 
 @expression(ast.Call)
 def _call(frame: Frame, node: ast.Call) -> Any:
     function = evaluate(frame, node.func)
-    if function is builtins.any or function is builtins.all:
-        items = _lone_generator(function, node)
-        if items is not None:
-            return any_or_all(frame, items, function is builtins.all)
+    if is_fold(function) and node.args and isinstance(node.args[0], ast.GeneratorExp):
+        return _fold(frame, node, function, node.args[0])
+    args, kwargs = _arguments(frame, function, node.args, node.keywords)
+    frame.tracer.b.span = frame.span(node)
+    return call(frame, node, function, args, kwargs)
+
+
+def _fold(frame: Frame, node: ast.Call, function: Any, items: ast.GeneratorExp) -> Any:
+    """A call of `sum` or its like with a generator expression."""
+    is_truth = function is builtins.any or function is builtins.all
+    items = _lone_generator(function, items) if is_truth else items
+    is_lone = len(node.args) == 1 and not node.keywords
+    if is_loop(frame, items, LONG):
+        first: Any = generated(frame, items)
+    elif is_truth and is_lone:
+        return any_or_all(frame, items, function is builtins.all)
+    else:
+        first = evaluate(frame, items)
+    args, kwargs = _arguments(frame, function, node.args[1:], node.keywords)
+    frame.tracer.b.span = frame.span(node)
+    return call(frame, node, function, [first, *args], kwargs)
+
+
+def _arguments(
+    frame: Frame, function: Any, given: list[ast.expr], keywords: list[ast.keyword]
+) -> tuple[list[Any], dict[str, Any]]:
     args: list[Any] = []
-    for a in node.args:
+    for a in given:
         if function is builtins.bool and isinstance(a, ast.BoolOp):
             args.append(condition(frame, a))  # whose operands need no common type
         elif isinstance(a, ast.Starred):
@@ -29,25 +52,21 @@ def _call(frame: Frame, node: ast.Call) -> Any:
         else:
             args.append(evaluate(frame, a))
     kwargs: dict[str, Any] = {}
-    for k in node.keywords:
+    for k in keywords:
         more = {k.arg: evaluate(frame, k.value)} if k.arg else double_starred(frame, k.value)
         for name in kwargs.keys() & more.keys():
             text = f"TypeError: the keyword argument `{name}` is given twice"
             raise frame.tracer.error("E113", error=text)
         kwargs |= more
-    frame.tracer.b.span = frame.span(node)
-    return call(frame, node, function, args, kwargs)
+    return args, kwargs
 
 
-def _lone_generator(function: Any, node: ast.Call) -> ast.GeneratorExp | None:
-    """The generator expression that is the only argument, with one `for` and no `if`.
+def _lone_generator(function: Any, items: ast.GeneratorExp) -> ast.GeneratorExp:
+    """A generator expression of `any` or `all` as one with one `for` and no `if`.
 
     `any(x for a in A for b in B)` means `any(any(x for b in B) for a in A)`, and with a condition
     `any(x for a in A if c)` means `any(c and x for a in A)`, `all` then `all(not c or x ...)`.
     """
-    if len(node.args) != 1 or node.keywords or not isinstance(node.args[0], ast.GeneratorExp):
-        return None
-    items = node.args[0]
     item, generators = items.elt, items.generators
     while True:
         *outer, last = generators

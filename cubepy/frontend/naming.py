@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 
 def note_name(frame: Frame, name: str, bound: Any) -> None:
-    """Note that the local `name` of the frame is bound to a value or slot."""
+    """Note that the local `name` of the frame is bound to a value or slot; the compiler's own names
+    begin with a dot."""
     tracer = frame.tracer
-    if "names" not in tracer.target.features:
+    if "names" not in tracer.target.features or name.startswith("."):
         return
     outer = tracer.b.span
     tracer.b.span = _inside(frame, outer)

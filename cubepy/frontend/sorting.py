@@ -8,8 +8,9 @@ from typing import Any
 
 from cubepy.frontend.dispatch import intrinsic
 from cubepy.frontend.expressions import select
-from cubepy.frontend.intrinsics import common, items_of_call
+from cubepy.frontend.intrinsics import common
 from cubepy.frontend.running import comptime_result
+from cubepy.frontend.sequences import items_of_call
 from cubepy.frontend.tracer import Frame
 from cubepy.frontend.values import is_comptime
 from cubepy.ir import ops

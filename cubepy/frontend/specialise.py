@@ -19,12 +19,14 @@ from cubepy.frontend import (
     cuda,
     derived,
     expressions,
+    folds,
     higher,
     hooks,
     intrinsics,
     invocations,
     memory,
     numeric,
+    sequences,
     sorting,
     statements,
 )
@@ -65,7 +67,8 @@ MAX_TRACES = 100
 that it guessed wrong, has not seen what follows; the next one goes further."""
 HANDLING = (
     *(amx, assignments, bits, comprehensions, cooperation, cuda, derived),
-    *(expressions, higher, hooks, intrinsics, invocations, memory, numeric, sorting, statements),
+    *(expressions, folds, higher, hooks, intrinsics, invocations, memory, numeric),
+    *(sequences, sorting, statements),
 )
 """The modules that bind their handlers to the dispatcher when they are imported."""
 

@@ -26,6 +26,7 @@ from cubepy.frontend.exits import (
     set_where_complete,
 )
 from cubepy.frontend.expressions import condition, local_function, reveal, short_circuit
+from cubepy.frontend.iterables import count_of, is_lazy, item_at
 from cubepy.frontend.naming import note_name
 from cubepy.frontend.patterns import Captured, pattern_test
 from cubepy.frontend.syntax import breaks, returns, walk
@@ -208,6 +209,9 @@ def _for(frame: Frame, node: ast.For) -> Flow:
         sequence = Range(sequence.start, sequence.stop, sequence.step)
     if isinstance(sequence, Range):
         return _runtime_for(frame, node, sequence)
+    if is_lazy(sequence):
+        bounds = Range(0, count_of(frame, sequence), 1)
+        return _runtime_for(frame, node, bounds, partial(item_at, frame, sequence))
     if isinstance(sequence, Unroll):
         return _unrolled_for(frame, node, sequence.items)
     items = items_of(sequence)
@@ -217,7 +221,7 @@ def _for(frame: Frame, node: ast.For) -> Flow:
     raise frame.tracer.error(
         "E207",
         what="a loop",
-        expected="range(...), a tuple or cp.unroll(...)",
+        expected="range(...), a tensor, a tuple or cp.unroll(...)",
         given=describe(sequence),
         hint=_loop_hint(sequence),
     )
@@ -225,18 +229,21 @@ def _for(frame: Frame, node: ast.For) -> Flow:
 
 def _loop_hint(sequence: Any) -> str:
     if isinstance(sequence, TensorRef):
-        return f"loop over range({sequence.name}.shape[0]), and index the tensor"
+        return f"it has no axes: read it as {sequence.name}[()]"
     return "write range(n)" if isinstance(sequence, Value) else ""
 
 
-def _runtime_for(frame: Frame, node: ast.For, bounds: Range) -> Flow:
+def _runtime_for(
+    frame: Frame, node: ast.For, bounds: Range, item: Callable[[Value], Any] | None = None
+) -> Flow:
+    """A loop whose target takes a counter, or the `item` of one."""
     tracer = frame.tracer
-    name = node.target.id if isinstance(node.target, ast.Name) else "i"
+    name = node.target.id if isinstance(node.target, ast.Name) and item is None else "i"
     position = Value(index, name)
     parts = [tracer.index_value(p) for p in (bounds.start, bounds.stop, bounds.step)]
 
     def body() -> None:
-        assign_target(frame, node.target, position)
+        assign_target(frame, node.target, position if item is None else item(position))
 
     region, context = _loop_body(frame, node, body, (position,), _is_sure(bounds))
     tracer.b.emit_op(ops.FOR, *parts, regions=(region,))

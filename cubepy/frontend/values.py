@@ -6,6 +6,7 @@ rest: tensors and views, their flat form, methods, and mutable locals.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, MappingView, ValuesView
 from dataclasses import fields, is_dataclass
 from inspect import Signature
@@ -162,6 +163,27 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Iterated:
+    """`zip`, `enumerate`, `map` or `reversed` of `parts`, some of which have items at run time.
+
+    `other`: what `map` calls, and where `enumerate` starts.
+    """
+
+    function: str
+    parts: tuple[Any, ...]
+    other: Any = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Generated:
+    """A generator expression that becomes a loop, in a call that takes its items; `first` is what
+    its first `for` runs over."""
+
+    node: ast.GeneratorExp
+    first: Any
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class NumberSlot:
     """A mutable local that holds a number."""
 
@@ -229,21 +251,35 @@ READ = frozenset({*SLOTS, Unset, Conflict})
 """What a name may be bound to that is not its value."""
 
 
+PARTS: dict[type[Any], tuple[str, ...]] = {
+    ComptimeSlot: ("value",),
+    FlatRef: ("tensor",),
+    Iterated: ("parts", "other"),
+    Method: ("owner",),
+    Range: ("start", "stop", "step"),
+    Record: ("values",),
+    Table: ("position",),
+    TensorRef: ("offset", "shape", "strides"),
+    Unroll: ("items",),
+}
+"""The fields of what is bound to names that may hold values."""
+_EMPTY: dict[Any, Any] = {}
+VIEWS: dict[type[Any], str] = {type(_EMPTY.values()): "values", type(_EMPTY.items()): "items"}
+"""The methods of dictionaries that give views of what they hold."""
+
+
 def memory_of(bound: Any) -> Iterator[Value]:
     """The buffers of the tensors that a name is bound to."""
     match bound:
         case TensorRef(buffer=buffer) | ViewSlot(like=TensorRef(buffer=buffer)):
             yield buffer
-        case FlatRef(tensor=tensor):
-            yield from memory_of(tensor)
-        case ComptimeSlot(value=value):
-            yield from memory_of(value)
-        case RecordSlot(items=items) | Record(values=items):
-            for item in items.values():
-                yield from memory_of(item)
+        case RecordSlot(items=items):
+            yield from memory_of(items)
         case TupleSlot(items=parts):
-            for item in parts:
-                yield from memory_of(item)
+            yield from memory_of(parts)
+        case _ if type_of(bound) in PARTS:
+            for name in PARTS[type_of(bound)]:
+                yield from memory_of(getattr(bound, name))
         case _ if is_sequence(bound):
             for item in bound:
                 yield from memory_of(item)
@@ -252,6 +288,20 @@ def memory_of(bound: Any) -> Iterator[Value]:
             yield from memory_of(tuple(getattr(views, "values", views.__iter__)()))
         case _:
             pass
+
+
+def holds_values(bound: Any) -> bool:
+    """Whether something of `PARTS`, or a container, holds values of run time."""
+    if isinstance(bound, Value):
+        return True
+    if type_of(bound) in PARTS:
+        return any(holds_values(getattr(bound, name)) for name in PARTS[type_of(bound)])
+    if is_sequence(bound):
+        return any(holds_values(item) for item in bound)
+    if is_mapping(bound):
+        views: Any = bound
+        return holds_values(tuple(getattr(views, "values", views.__iter__)()))
+    return False
 
 
 def make_tuple(cls: type[Any], items: list[Any]) -> Any:
@@ -304,7 +354,10 @@ def as_items(index: Any) -> tuple[Any, ...]:
     return index if is_tuple(index) else (index,)
 
 
-_RUNTIME = (Value, TensorRef, FlatRef, Table, TensorMapRef, Method, Record, LocalFunction)
+_RUNTIME = (
+    *(Value, TensorRef, FlatRef, Table, TensorMapRef),
+    *(Method, Record, LocalFunction, Iterated, Generated),
+)
 
 
 _NO_RECORDS = (*_RUNTIME, type, DType, Line, Unroll, Range)

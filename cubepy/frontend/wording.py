@@ -9,9 +9,11 @@ from cubepy.frontend.values import (
     ComptimeSlot,
     FlatRef,
     Formatted,
+    Iterated,
     LocalFunction,
     Method,
     NumberSlot,
+    Range,
     Record,
     RecordSlot,
     Table,
@@ -56,6 +58,10 @@ def describe(x: Any) -> str:
         return f"the tensor map `{x.name}`"
     if isinstance(x, Record):
         return f"a `{x.cls.__name__}`"
+    if isinstance(x, Iterated):
+        return f"{x.function}(...)"
+    if isinstance(x, Range):
+        return "range(...)"
     if isinstance(x, Method):
         return f"the method `{x.name}`, which is not called"
     if isinstance(x, LocalFunction):

@@ -211,7 +211,7 @@ def test_a_long_chain_in_a_helper_returns(tmp_path: Path):
 
 
 LOOPS = {
-    "sum": "out[0] = sum(x[k % 3] for k in range(10**9))",
+    "sum": "out[0] = sum([x[k % 3] for k in range(10**9)])",
     "list": "out[0] = len([k for k in range(10**9)])",
     "nested": "out[0] = sum(i * j for i in range(300) for j in range(300))",
     "star": "out[0] = len([*range(10**9)])",

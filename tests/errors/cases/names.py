@@ -343,10 +343,10 @@ def maximum_of_nothing():
 
 
 @case
-def minimum_of_a_tensor():
+def minimum_of_a_number():
     @cp.cube
     def kernel(x):
-        x[0] = min(x)  # here
+        x[0] = min(x[0])  # here
 
     kernel[1, 1](floats())
 

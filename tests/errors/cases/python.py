@@ -2,6 +2,8 @@
 
 import math
 
+import numpy as np
+
 import cubepy as cp
 from tests.errors.case import case, floats
 
@@ -136,7 +138,7 @@ def starred_runtime_value():
 def comprehension_over_a_tensor():
     @cp.cube
     def kernel(x):
-        x[0] = sum(v * v for v in x)  # here
+        x[0] = sum([v * v for v in x])  # here
 
     kernel[1, 1](floats())
 
@@ -243,13 +245,13 @@ def runtime_recursion():
 
 
 @case
-def loop_over_a_tensor():
+def loop_over_a_tensor_of_no_axes():
     @cp.cube
-    def kernel(x, out):
+    def kernel(x):
         for v in x:  # here
-            out[0] += v
+            x[()] = v
 
-    kernel[1, 1](floats(), floats())
+    kernel[1, 1](np.zeros((), np.float32))
 
 
 @case
@@ -263,11 +265,48 @@ def loop_over_a_number():
 
 
 @case
-def enumerate_a_tensor():
+def tuple_of_a_tensor():
     @cp.cube
     def kernel(x):
-        for i, v in enumerate(x):  # here
-            x[i] = -v
+        x[0] = len(tuple(x))  # here
+
+    kernel[1, 1](floats())
+
+
+@case
+def zip_with_values_of_the_unit():
+    @cp.cube
+    def kernel(x):
+        for a, b in zip((x[0], x[1]), x):  # here
+            x[2] = a + b
+
+    kernel[1, 1](floats())
+
+
+@case
+def strict_zip_of_tensors():
+    @cp.cube
+    def kernel(x):
+        for a, b in zip(x, x, strict=True):  # here
+            x[2] = a + b
+
+    kernel[1, 1](floats())
+
+
+@case
+def name_bound_in_a_loop_of_a_generator_expression():
+    @cp.cube
+    def kernel(x):
+        x[0] = sum((last := v) for v in x) + last  # here
+
+    kernel[1, 1](floats())
+
+
+@case
+def greatest_with_an_unknown_option():
+    @cp.cube
+    def kernel(x):
+        x[0] = max(x, start=1)  # here
 
     kernel[1, 1](floats())
 
@@ -390,10 +429,20 @@ def logarithm_to_a_base():
 
 
 @case
-def reversed_range_of_runtime_bounds():
+def reversed_zip():
     @cp.cube
-    def kernel(x, a: int, n: int):
-        for i in reversed(range(a, n)):  # here
-            x[i] = 1
+    def kernel(x):
+        for a, b in reversed(zip(x, x)):  # here
+            x[2] = a + b
 
-    kernel[1, 1](floats(), 1, 3)
+    kernel[1, 1](floats())
+
+
+@case
+def runtime_step_within_zip():
+    @cp.cube
+    def kernel(x):
+        for k, v in zip(range(0, 9, x.size), x):  # here
+            x[k] = v
+
+    kernel[1, 1](floats())

@@ -81,7 +81,7 @@ class Expressions:
             return self._leaf(t)
         d = depth - 1
         a, b = self._value(t, d), self._value(t, d)
-        kind = self._c.number(0, 18)
+        kind = self._c.number(0, 20)
         if kind < 4:
             operators = "+-*" if t in FLOATS else "+-*&|^"
             return f"({a} {self._c.choose(operators)} {b})"
@@ -127,11 +127,62 @@ class Expressions:
             q = self._fresh("q")
             made = f"[lambda: {self._with(t, f'cp.{t}({q})', d)} for {q} in (1, 2, 3)]"
             return f"{made}[{self._c.number(0, 2)}]()"
+        if kind >= 19:
+            return self._fold(t, b, d)
         if kind == 16 and self._scope.records.get(t) and self._c.number(0, 1):
             return self._member(self._c.choose(self._scope.records[t]), a, b)
         if kind == 16:
             return f"Pair({a}, {b}){self._c.choose(('.less', f'.more({a}).less', '.more(1).b'))}"
         return f"cp.where(bool({self._condition(d)}), {a}, {b})"
+
+    def _items(self, t: str) -> tuple[str, str, str]:
+        """What a loop at run time runs over: its target, the iterable, and an item of a type."""
+        q, r = self._fresh("q"), self._fresh("q")
+        arrays = self._scope.arrays.get(t)
+        ranges = (f"range({self._small(4)})", f"range({self._small(3)}, 4)", "range(i % 3)")
+        some = self._c.choose(ranges)
+        if arrays:
+            array = self._c.choose(arrays)
+            some = self._c.choose((some, array, f"reversed({array})", f"{array}[:i % 3]"))
+        is_range = some.startswith("range")
+        own = f"cp.{t}({q})"
+        kind = self._c.number(0, 5)
+        if kind == 0 and is_range:
+            some = f"reversed({some})"
+        if kind == 1:
+            return f"{q}, {r}", f"enumerate({some}, {self._c.number(0, 2)})", f"{own} - cp.{t}({r})"
+        if kind == 2:
+            other = self._c.choose((*ranges, *(arrays or ()), "(3, 1, 2)"))
+            return f"{q}, {r}", f"zip({some}, {other})", f"({own} - cp.{t}({r}))"
+        if kind == 3:
+            item = self._with(t, f"cp.{t}({r})", 0)
+            return q, f"map(lambda {r}: note(log, {item}), {some})", q
+        return q, some, own
+
+    def _fold(self, t: str, start: str, depth: int) -> str:
+        """A generator expression over what has its items at run time, folded to one number."""
+        with self._reading():
+            target, items, own = self._items(t)
+            item = self._with(t, own, depth)
+            loops = f"for {target} in {items}"
+            if self._c.number(0, 2) == 0:
+                loops += f" if {own} {self._c.choose(('<', '!='))} {self._value(t, 0)}"
+            if self._c.number(0, 3) == 0:
+                inner, others, other = self._items(t)
+                loops, item = f"{loops} for {inner} in {others}", f"{item} - {other}"
+            if self._c.number(0, 1):
+                item = f"note(log, {item})"
+            kind = self._c.number(0, 4)
+            if kind < 2:
+                return f"sum(({item} {loops}), {start})"
+            if kind == 2:
+                return f"prod(({item} {loops}), start={start})"
+            name = self._c.choose(("min", "max"))
+            if kind == 3:
+                return f"{name}(({item} {loops}), default={start})"
+            k = self._fresh("q")
+            by = self._with(t, f"cp.{t}({k})", 0)
+            return f"cp.{t}({name}(({item} {loops}), default={start}, key=lambda {k}: {by}))"
 
     def _member(self, record: str, a: str, b: str) -> str:
         """What a record's class defines, or that of a copy of it."""
@@ -180,6 +231,11 @@ class Expressions:
             return f"(({a}, {b}) {compare} ({self._value(t, 0)}, {self._value(t, 0)}))"
         if kind == 5:
             q, word = self._fresh("q"), self._c.choose(("any", "all"))
+            if self._c.number(0, 2) == 0:
+                with self._reading():
+                    target, items, own = self._items(t)
+                    item = self._c.choose((own, f"note(log, {own})"))
+                    return f"{word}({item} {compare} {self._value(t, 0)} for {target} in {items})"
             with self._reading():
                 items = f"({self._value(t, d)}, {self._value(t, 0)})"
             form = self._c.choose(("[{}]", "{}"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import reduce
 from types import SimpleNamespace
 from typing import Any
 
@@ -125,6 +126,12 @@ class Array:
     def __setitem__(self, index: Any, value: Any) -> None:
         self._memory[self._place(index)] = n.converted(_number(value), self.type)
 
+    def __iter__(self) -> Iterator[Num]:
+        return (self[k] for k in range(len(self._places)))
+
+    def __reversed__(self) -> Iterator[Num]:
+        return (self[k] for k in reversed(range(len(self._places))))
+
     def _place(self, index: Any) -> int:
         if not 0 <= _number(index) < len(self._places):
             raise Refused(f"index {index} of {len(self._places)}")
@@ -136,9 +143,13 @@ class _Range:
 
     def __init__(self, *bounds: Any) -> None:
         self.numbers = range(*(int(_number(b)) for b in bounds))
+        self.is_known = not any(isinstance(b, Num) for b in bounds)
 
     def __iter__(self) -> Iterator[Num]:
         return (Num("index", k) for k in self.numbers)
+
+    def __reversed__(self) -> Iterator[Num]:
+        return (Num("index", k) for k in reversed(self.numbers))
 
 
 def _cast(t: str) -> Callable[[Any], Num]:
@@ -148,10 +159,12 @@ def _cast(t: str) -> Callable[[Any], Num]:
 def _extreme(symbol: str) -> Callable[..., Any]:
     two, _ = _binary(symbol)
 
-    def extreme(first: Any, *others: Any) -> Any:
-        for other in others:
-            first = two(first, other)
-        return first
+    def extreme(*items: Any, default: Any = None, key: Any = None) -> Any:
+        if key is not None:
+            return (min if symbol == "min" else max)(*items, default=default, key=key)
+        given: Any = items
+        found = given if len(given) > 1 else tuple(given[0])
+        return reduce(two, found) if found else default
 
     return extreme
 
@@ -170,11 +183,16 @@ def _unroll(items: Any) -> Any:
     return items.numbers if isinstance(items, _Range) else items
 
 
+def _map(function: Any, items: Any) -> Any:
+    """Of known items at once, as the guide says of kernels; else one by one, as in Python."""
+    is_known = items.is_known if isinstance(items, _Range) else isinstance(items, tuple)
+    return tuple(map(function, items)) if is_known else map(function, items)
+
+
 def namespace() -> dict[str, Any]:
     """The names that a program finds: `cp`, and built-in functions that know its numbers."""
     casts = {t: _cast(t) for t in (*INTEGERS, *FLOATS)}
     cp = SimpleNamespace(**casts, local=_local, where=_where, unroll=_unroll, comptime=lambda x: x)
     cp.static_assert = lambda condition, message="": None
-    at_once = lambda *given: tuple(map(*given))  # as the guide says of kernels
     extremes = {"min": _extreme("min"), "max": _extreme("max")}
-    return {"cp": cp, "range": _Range, "map": at_once, **extremes}
+    return {"cp": cp, "range": _Range, "map": _map, **extremes}

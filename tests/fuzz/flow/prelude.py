@@ -4,6 +4,7 @@ from __future__ import annotations
 
 HEAD = """from dataclasses import dataclass, replace
 from functools import cached_property, reduce
+from math import prod
 from operator import add, mul, sub
 from typing import Any, NamedTuple
 

@@ -1,0 +1,289 @@
+"""`sum`, `any`, `all`, `min`, `max` and `math.prod`: of known items in a row, and of what has its
+items at run time, generator expressions among them, as loops."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import functools
+import math
+from inspect import Signature
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from cubepy.frontend.attributes import node_here
+from cubepy.frontend.calls import run_local
+from cubepy.frontend.dispatch import evaluate, intrinsic
+from cubepy.frontend.iterables import is_lazy
+from cubepy.frontend.overloads import apply_binary, deciding
+from cubepy.frontend.sequences import items_of_call
+from cubepy.frontend.tracer import Frame
+from cubepy.frontend.unpacking import items_of, limited
+from cubepy.frontend.values import (
+    UNSET,
+    Generated,
+    LocalFunction,
+    Unroll,
+    is_comptime,
+    is_number,
+    type_of,
+    typed_scalar,
+)
+from cubepy.frontend.walrus import all_targets
+from cubepy.frontend.wording import describe
+from cubepy.ir import ops
+from cubepy.ir.core import Value
+from cubepy.ir.opdef import OpDef
+from cubepy.ir.types import Line
+from cubepy.lang import builtins as lang
+from cubepy.lang.function import Source
+
+LONG = 64
+"""A range of more numbers becomes a loop in a fold, though its numbers are comptime."""
+
+# Known items
+
+
+@intrinsic(builtins.any)
+def _any_of(frame: Frame, sequence: Any) -> Any:
+    return _fold_truth(frame, sequence, ops.OR, builtins.any)
+
+
+@intrinsic(builtins.all)
+def _all_of(frame: Frame, sequence: Any) -> Any:
+    return _fold_truth(frame, sequence, ops.AND, builtins.all)
+
+
+def _fold_truth(frame: Frame, sequence: Any, row: OpDef, function: Any) -> Any:
+    if isinstance(sequence, Value):
+        return _of_lanes(frame, sequence, ops.REDUCE_OR if row is ops.OR else ops.REDUCE_AND)
+    if is_lazy(sequence):
+        return fold(frame, function, sequence)
+    node = node_here(frame)
+    known = items_of_call(frame, sequence, function.__name__)
+    items = [deciding(frame, node, item) for item in known]
+    if all(is_comptime(i) for i in items):
+        return any(items) if row is ops.OR else all(items)
+    result = frame.tracer.truth(items[0])
+    for item in items[1:]:
+        result = frame.tracer.b.emit(row, result, frame.tracer.truth(item))
+    return result
+
+
+def _of_lanes(frame: Frame, mask: Value, row: OpDef) -> Value:
+    return frame.tracer.b.emit(row, mask) if isinstance(mask.type, Line) else mask
+
+
+@intrinsic(lang.any_)
+def any_(frame: Frame, mask: Any) -> Any:
+    """One bool for a mask; see `cp.any_`."""
+    return bool(mask) if is_comptime(mask) else _of_lanes(frame, mask, ops.REDUCE_OR)
+
+
+@intrinsic(builtins.sum)
+def _sum_of(frame: Frame, sequence: Any, /, start: Any = 0) -> Any:
+    if is_lazy(sequence):
+        return fold(frame, builtins.sum, sequence, start=start)
+    items = items_of_call(frame, sequence, "sum")
+    if items and type_of(start) is int and start == 0:
+        start, *items = items
+    return _in_a_row(frame, ast.Add, items, start)
+
+
+_math: Any = math
+
+
+@intrinsic(_math.prod)
+def _prod(frame: Frame, sequence: Any, /, *, start: Any = 1) -> Any:
+    """The product of a sequence."""
+    if is_lazy(sequence):
+        return fold(frame, math.prod, sequence, start=start)
+    items = items_of_call(frame, sequence, "prod")
+    if items and is_number(start) and start == 1 and not isinstance(start, float):
+        start, *items = items
+    return _in_a_row(frame, ast.Mult, items, start)
+
+
+def _in_a_row(frame: Frame, kind: type[ast.operator], items: Any, start: Any) -> Any:
+    node = node_here(frame)
+    return functools.reduce(lambda a, b: apply_binary(frame, node, kind, a, b), items, start)
+
+
+def most(
+    frame: Frame, function: Any, sequence: Any, *, default: Any = UNSET, key: Any = None
+) -> Any:
+    """`min` or `max` of a sequence; of several items with the same key the first. Of no items it is
+    `default`; without one 0, and a fault in checked mode."""
+    if not is_lazy(sequence):
+        sequence = Unroll(items_of_call(frame, sequence, function.__name__))
+    options = {} if key is None else {"key": key}
+    is_given = default is not UNSET
+    options |= {"default": default if is_given else 0, "is_given": is_given}
+    return fold(frame, function, sequence, **options)
+
+
+# Loops
+
+_SUM = """
+def fold(items, start):
+    total = start
+    for EACH in ALL:
+        total = total + ITEM
+    return total
+"""
+_ANY = """
+def fold(items):
+    for EACH in ALL:
+        if ITEM:
+            return True
+    return False
+"""
+_ALL = """
+def fold(items):
+    for EACH in ALL:
+        if not ITEM:
+            return False
+    return True
+"""
+_MOST = """
+def fold(items, default, is_given):
+    found, best = False, default
+    for EACH in ALL:
+        item = NUMBER(ITEM)
+        best = FUNCTION(best, item) if found else item
+        found = True
+    if not is_given:
+        assert found, "a sequence without items has no least and no greatest"
+    return best
+"""
+_MOST_BY_KEY = """
+def fold(items, default, is_given, key):
+    found, best, most = False, default, 0
+    for EACH in ALL:
+        item = NUMBER(ITEM)
+        value = NUMBER(key(item))
+        if not found or value > most:
+            found, best, most = True, item, value
+    if not is_given:
+        assert found, "a sequence without items has no least and no greatest"
+    return best
+"""
+_FOLDS: dict[Any, str] = {
+    builtins.sum: _SUM,
+    math.prod: _SUM.replace("+", "*"),
+    builtins.any: _ANY,
+    builtins.all: _ALL,
+    builtins.max: _MOST,
+    builtins.min: _MOST,
+}
+_BY_KEY = {builtins.max: _MOST_BY_KEY, builtins.min: _MOST_BY_KEY.replace(">", "<")}
+
+
+def is_fold(function: Any) -> bool:
+    """Whether a function of one sequence can be a loop over a generator expression."""
+    return any(function is known for known in _FOLDS)
+
+
+def generated(frame: Frame, node: ast.GeneratorExp) -> Generated:
+    """A generator expression of which `is_loop` holds: its first sequence is evaluated now."""
+    names = all_targets(node)
+    if names:
+        frame.tracer.b.span = frame.span(node)
+        what = f"what `{min(names)} :=` binds in a generator expression"
+        raise frame.tracer.error("E112", what=what, hint="write a `for` loop")
+    return Generated(node, _unrolled(frame, evaluate(frame, node.generators[0].iter)))
+
+
+def fold(frame: Frame, function: Any, sequence: Any, **options: Any) -> Any:
+    """A function of what has its items at run time."""
+    templates = _BY_KEY if "key" in options else _FOLDS
+    if not isinstance(sequence, Generated):
+        sequence = Generated(_items_themselves(node_here(frame)), sequence)
+    of, generator = frame.source, sequence.node
+    node = _function_of(function, templates[function], generator)
+    source = Source(node, of.file, "<genexpr>", of.column_offset, of.has_walrus)
+    given = {f".{name}": value for name, value in {"items": sequence.first, **options}.items()}
+    return run_local(frame, generator, LocalFunction(source, frame.scope, Signature()), given)
+
+
+def _items_themselves(here: ast.AST) -> ast.GeneratorExp:
+    """`(item for item in items)`"""
+    target, item = ast.Name(".item", ast.Store()), ast.Name(".item", ast.Load())
+    items = ast.Name(".items", ast.Load())
+    generator = ast.GeneratorExp(item, [ast.comprehension(target, items, [], 0)])
+    for node in (target, item, items, generator):
+        ast.copy_location(node, here)
+    return generator
+
+
+def _unrolled(frame: Frame, sequence: Any) -> Any:
+    """What has items, so that a loop over it is unrolled where they are comptime, and few."""
+    if is_lazy(sequence) or (isinstance(sequence, range) and len(sequence) > LONG):
+        return sequence
+    items = items_of(sequence)
+    return sequence if items is None else Unroll(limited(frame, items))
+
+
+def _number(frame: Frame, item: Any) -> Any:
+    """An item of which the least or greatest is asked for."""
+    if isinstance(item, Value) or is_number(item) or typed_scalar(item):
+        return item
+    what, hint = "the loop of min() or max()", "look for the place, as in max(range(n), key=...)"
+    given = describe(item)
+    raise frame.tracer.error("E207", what=what, expected="numbers", given=given, hint=hint)
+
+
+_CALLED: dict[str, Any] = {"UNROLLED": _unrolled, "NUMBER": _number}
+"""What templates call that no function of Python is."""
+for _function in _CALLED.values():
+    intrinsic(_function)(_function)
+
+
+_made: WeakKeyDictionary[ast.AST, dict[str, ast.FunctionDef]] = WeakKeyDictionary()
+
+
+def _function_of(function: Any, template: str, generator: ast.GeneratorExp) -> ast.FunctionDef:
+    """A template with the loops, the conditions and the items of a generator expression."""
+    known = _made.setdefault(generator, {})
+    if template not in known:
+        tree = ast.parse(template).body[0]
+        for node in ast.walk(tree):
+            ast.copy_location(node, generator)
+        known[template] = _Filled(function, generator).visit(tree)
+    return known[template]
+
+
+class _Filled(ast.NodeTransformer):
+    """Fills a template; its own names begin with a dot, so that no name of a user is one."""
+
+    def __init__(self, function: Any, generator: ast.GeneratorExp) -> None:
+        self.function, self.generator = function, generator
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        if node.id == "ITEM":
+            return self.generator.elt
+        constants = {"FUNCTION": self.function, **_CALLED}
+        if node.id in constants:
+            return ast.copy_location(ast.Constant(constants[node.id]), node)
+        return ast.copy_location(ast.Name(f".{node.id}", node.ctx), node)
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        return ast.copy_location(ast.arg(f".{node.arg}"), node)
+
+    def visit_For(self, node: ast.For) -> ast.stmt:
+        body: list[ast.stmt] = [self.visit(statement) for statement in node.body]
+        for k, part in reversed(list(enumerate(self.generator.generators))):
+            for condition in reversed(part.ifs):
+                body = [ast.copy_location(ast.If(condition, body, []), condition)]
+            body = [self._loop(part, body, is_first=k == 0)]
+        return body[0]
+
+    def _loop(self, part: ast.comprehension, body: list[ast.stmt], is_first: bool) -> ast.For:
+        sequence: ast.expr = ast.Name(".items", ast.Load())
+        if not is_first:
+            sequence = ast.Call(ast.Constant(_CALLED["UNROLLED"]), [part.iter], [])
+        for node in (sequence, getattr(sequence, "func", sequence)):
+            ast.copy_location(node, part.iter)
+        loop = ast.copy_location(ast.For(part.target, sequence, body, []), part.target)
+        loop.end_lineno, loop.end_col_offset = part.iter.end_lineno, part.iter.end_col_offset
+        return loop

@@ -1,0 +1,177 @@
+"""Loops and folds over what has its items at run time, against Python itself."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cubepy as cp
+from tests.frontend.loops_over_items import CASES
+from tests.frontend.oracle import check, run_in_python
+
+WAYS: tuple[dict[str, Any], ...] = (
+    {"device": "interpreter"},
+    {"checked": True},
+    {"vectorise": True},
+)
+
+
+def _inputs() -> tuple[np.ndarray, np.ndarray, int]:
+    generator = np.random.default_rng()
+    x, m = (generator.integers(-9, 10, shape, np.int32) for shape in (33, (9, 7)))
+    return x, m, int(generator.integers(1, 30))
+
+
+@pytest.mark.parametrize("kernel", CASES, ids=lambda k: k.__name__)
+def test_as_in_python(kernel: Any):
+    check(kernel, *_inputs())
+
+
+@pytest.mark.parametrize("kernel", CASES, ids=lambda k: k.__name__)
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_as_in_python_in_other_ways(kernel: Any, way: dict[str, Any]):
+    given = _inputs()
+    expected, found = np.full(33, -7, np.int32), np.full(33, -7, np.int32)
+    run_in_python(kernel, 33, *given, expected)
+    kernel.configure(**way)[33, 1](*given, found)
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "wide"),
+    [
+        (np.float16, np.float32),
+        (np.float32, np.float32),
+        (np.float64, np.float64),
+        (np.uint8, np.int32),
+        (np.int64, np.int64),
+    ],
+)
+def test_sums_have_the_type_of_a_local_that_starts_with_0(dtype: Any, wide: Any):
+    @cp.cube
+    def kernel(x: Any, out: Any):
+        out[0], out[1], out[2] = sum(x), math.prod(x), max(x)
+
+    x = (np.random.default_rng().random(40) * 100).astype(dtype)
+    out = np.zeros(3, wide)
+    kernel[1, 1](x, out)
+    with np.errstate(over="ignore"):
+        folds = (np.add.accumulate(x, dtype=wide), np.multiply.accumulate(x, dtype=wide))
+    np.testing.assert_array_equal(out, [folds[0][-1], folds[1][-1], x.max()])
+
+
+@pytest.mark.parametrize("device", ["cpu", "interpreter"])
+def test_lines(device: str):
+    @cp.cube
+    def kernel(x: cp.Lines[cp.f32], out: cp.Lines[cp.f32]):
+        out[0] = sum(v * v for v in x)
+        out[1] = max(v for v in x)
+
+    x = np.arange(32, dtype=np.float32)
+    out = np.zeros(8, np.float32)
+    kernel.configure(device=device, line_size=4)[1, 1](x, out)
+    rows = x.reshape(8, 4)
+    np.testing.assert_array_equal(out.reshape(2, 4), [(rows * rows).sum(0), rows.max(0)])
+
+
+def test_the_first_sequence_is_evaluated_once_and_before_the_start():
+    def noted(log: Any, x: Any, k: int) -> Any:
+        log[0] = log[0] * 10 + k
+        return x
+
+    @cp.cube
+    def kernel(x: Any, log: Any, out: Any):
+        out[0] = sum((noted(log, v, 2) for v in noted(log, x, 1)), noted(log, 5, 3))
+
+    x, log, out = np.arange(3), np.zeros(1, np.int64), np.zeros(1, np.int64)
+    kernel[1, 1](x, log, out)
+    assert (log[0], out[0]) == (13222, 8)
+
+
+@cp.cube
+def greatest(x: Any, n: int, out: Any):
+    out[0] = max(x[k] for k in range(n))
+
+
+@cp.cube
+def least_by_key(x: Any, n: int, out: Any):
+    out[0] = min((x[k] for k in range(n)), key=lambda v: -v)
+
+
+@pytest.mark.parametrize("kernel", [greatest, least_by_key], ids=lambda k: k.__name__)
+def test_an_extreme_of_no_items_without_a_default(kernel: Any):
+    out = np.full(1, np.nan)
+    kernel[1, 1](np.ones(3), 0, out)
+    assert out[0] == 0
+    with pytest.raises(cp.CheckError, match="a sequence without items"):
+        kernel.configure(checked=True)[1, 1](np.ones(3), 0, out)
+    kernel.configure(checked=True)[1, 1](np.ones(3), 2, out)
+    assert out[0] == 1
+
+
+@cp.cube
+def unknown_option(x: Any):
+    x[0] = max(x, start=1)  # type: ignore[call-overload]
+
+
+@cp.cube
+def binds_a_name(x: Any):
+    x[0] = sum((last := v) for v in x) + last
+
+
+@cp.cube
+def strict(x: Any):
+    for a, b in zip(x, x, strict=True):
+        x[0] = a + b
+
+
+@cp.cube
+def runtime_step(x: Any):
+    for a, b in zip(range(0, 9, x.size), x):
+        x[0] = a + b
+
+
+@cp.cube
+def runtime_items_beside(x: Any):
+    for a, b in zip((x[0], 2), x):
+        x[0] = a + b
+
+
+@cp.cube
+def reversed_pairs(x: Any):
+    for a, b in reversed(zip(x, x)):  # type: ignore[call-overload]
+        x[0] = a + b
+
+
+@cp.cube
+def tuple_of_a_tensor(x: Any):
+    x[0] = len(tuple(x))
+
+
+@cp.cube
+def of_no_axes(x: Any):
+    for v in x:
+        x[()] = v
+
+
+@pytest.mark.parametrize(
+    ("kernel", "shape", "message"),
+    [
+        (unknown_option, 3, "E106"),
+        (binds_a_name, 3, "E112: what `last :=` binds"),
+        (strict, 3, "E112: how many items zip"),
+        (runtime_step, 3, "E112: the step of a range"),
+        (runtime_items_beside, 3, "E112: what is zipped with a tensor"),
+        (reversed_pairs, 3, "'zip' object is not reversible"),
+        (tuple_of_a_tensor, 3, "E112: what tuple"),
+        (of_no_axes, (), "it has no axes: read it as x"),
+    ],
+    ids=lambda x: getattr(x, "__name__", ""),
+)
+def test_what_is_refused(kernel: Any, shape: Any, message: str):
+    with pytest.raises(cp.CompileError) as raised:
+        kernel[1, 1](np.zeros(shape, np.float32))
+    assert message in str(raised.value)
