@@ -207,8 +207,8 @@ def fold(frame: Frame, function: Any, sequence: Any, **options: Any) -> Any:
 
 
 def _items_themselves(here: ast.AST) -> ast.GeneratorExp:
-    """`(item for item in items)`"""
-    target, item = ast.Name(".item", ast.Store()), ast.Name(".item", ast.Load())
+    """`(each for each in items)`"""
+    target, item = ast.Name(".each", ast.Store()), ast.Name(".each", ast.Load())
     items = ast.Name(".items", ast.Load())
     generator = ast.GeneratorExp(item, [ast.comprehension(target, items, [], 0)])
     for node in (target, item, items, generator):
@@ -239,18 +239,18 @@ for _function in _CALLED.values():
     intrinsic(_function)(_function)
 
 
-_made: WeakKeyDictionary[ast.AST, dict[str, ast.FunctionDef]] = WeakKeyDictionary()
+_made: WeakKeyDictionary[ast.AST, dict[tuple[str, str], ast.FunctionDef]] = WeakKeyDictionary()
 
 
 def _function_of(function: Any, template: str, generator: ast.GeneratorExp) -> ast.FunctionDef:
     """A template with the loops, the conditions and the items of a generator expression."""
-    known = _made.setdefault(generator, {})
-    if template not in known:
+    known, key = _made.setdefault(generator, {}), (function.__name__, template)
+    if key not in known:
         tree = ast.parse(template).body[0]
         for node in ast.walk(tree):
             ast.copy_location(node, generator)
-        known[template] = _Filled(function, generator).visit(tree)
-    return known[template]
+        known[key] = _Filled(function, generator).visit(tree)
+    return known[key]
 
 
 class _Filled(ast.NodeTransformer):

@@ -17,7 +17,7 @@ from cubepy.frontend.tracer import Frame
 @expression(ast.Call)
 def _call(frame: Frame, node: ast.Call) -> Any:
     function = evaluate(frame, node.func)
-    if is_fold(function) and node.args and isinstance(node.args[0], ast.GeneratorExp):
+    if node.args and isinstance(node.args[0], ast.GeneratorExp) and is_fold(function):
         return _fold(frame, node, function, node.args[0])
     args, kwargs = _arguments(frame, function, node.args, node.keywords)
     frame.tracer.b.span = frame.span(node)

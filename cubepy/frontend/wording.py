@@ -9,6 +9,7 @@ from cubepy.frontend.values import (
     ComptimeSlot,
     FlatRef,
     Formatted,
+    Generated,
     Iterated,
     LocalFunction,
     Method,
@@ -60,6 +61,8 @@ def describe(x: Any) -> str:
         return f"a `{x.cls.__name__}`"
     if isinstance(x, Iterated):
         return f"{x.function}(...)"
+    if isinstance(x, Generated):
+        return "a generator expression"
     if isinstance(x, Range):
         return "range(...)"
     if isinstance(x, Method):

@@ -130,6 +130,19 @@ def extremes(x, m, n, out):
 
 
 @case
+def functions_that_are_chosen(x, m, n, out):
+    i = cp.ABSOLUTE_POS
+    total = 0
+    for f in (min, max, sum, min):
+        total = total * 7 + f(v - n for v in m[i % 9])
+    for f in (any, all):
+        total = total * 2 + (1 if f(v > n for v in m[i % 9]) else 0)
+    for f, by in ((max, abs), (min, abs), (max, lambda v: -v)):
+        total = total * 7 + f(m[i % 9], key=by) + f((v for v in x if v < n), key=by, default=1)
+    out[i] = total
+
+
+@case
 def tests(x, m, n, out):
     i = cp.ABSOLUTE_POS
     total = 0
