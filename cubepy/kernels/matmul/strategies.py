@@ -160,12 +160,12 @@ def tile_extents(target: Target) -> tuple[int, int]:
 
 
 def blocks(target: Target, problem: Problem) -> Blocks:
-    """Some rows of the left factor fill half of the nearest cache, the packed part of the right one
-    half of the next."""
+    """Some rows of the left factor fill three quarters of the nearest cache, as the packed part of
+    the right one, half of the next, streams past them; sums are brought once for each step."""
     line, (most, lines) = lanes(target, problem), tile_extents(target)
     size = problem.sums.itemsize
     rows = even_part(problem.m, most) if problem.m <= EVEN else most
-    depth = target.near_bytes // 2 // (most * size) // 64 * 64
+    depth = target.near_bytes * 3 // 4 // (most * size) // 64 * 64
     depth = max(64, min(depth, DEEPEST))
     width = target.cache_bytes // 2 // (depth * size) // (line * lines) * (line * lines)
     return Blocks(
