@@ -15,7 +15,7 @@ from cubepy.frontend.expressions import condition, short_circuit
 from cubepy.frontend.overloads import deciding
 from cubepy.frontend.tracer import Frame
 from cubepy.frontend.unpacking import MAX_UNROLLED, items_of, paired, too_many
-from cubepy.frontend.values import is_comptime
+from cubepy.frontend.values import UNSET, is_comptime
 from cubepy.frontend.walrus import all_targets
 
 
@@ -25,13 +25,16 @@ def _comprehension(frame: Frame, node: ast.ListComp | ast.GeneratorExp) -> tuple
     return tuple(items_one_by_one(frame, node))
 
 
-def items_one_by_one(frame: Frame, node: ast.ListComp | ast.GeneratorExp) -> Iterator[Any]:
+def items_one_by_one(
+    frame: Frame, node: ast.ListComp | ast.GeneratorExp, first: Any = UNSET
+) -> Iterator[Any]:
     """The items of a comprehension, each computed when it is asked for; E120 if they are too many.
+    `first`: what its first `for` runs over, where that has been evaluated.
 
     Until then the names of the comprehension's own are hidden.
     """
     try:
-        for count, item in enumerate(_items_of(frame, node)):
+        for count, item in enumerate(_items_of(frame, node, first)):
             if count == MAX_UNROLLED:
                 raise too_many(frame)
             yield item
@@ -48,9 +51,10 @@ class AtRunTime(Exception):
         self.node, self.what, self.hint = node, what, hint
 
 
-def is_loop(frame: Frame, node: ast.GeneratorExp, long: int) -> bool:
+def is_loop(frame: Frame, node: ast.GeneratorExp, first: Any, long: int, is_computed: bool) -> bool:
     """Whether a fold of a generator expression becomes a loop: where what decides on its items is
-    known at run time only, or where it has more than `long` of a range, computed at run time.
+    known at run time only, or where it has more than `long` items of a range, and `is_computed`, so
+    that what is made of them is of run time, or the first one is.
 
     Looks at the items in a region that is thrown away.
     """
@@ -58,20 +62,19 @@ def is_loop(frame: Frame, node: ast.GeneratorExp, long: int) -> bool:
     before, frame.depth = frame.env, frame.depth + 1
     try:
         with frame.tracer.b.region():
-            count = len(list(islice(_items_of(frame, counted), long + 1)))
-            is_range = isinstance(evaluate(frame, node.generators[0].iter), range)
-            if count <= long or not is_range:
+            count = len(list(islice(_items_of(frame, counted, first), long + 1)))
+            if count <= long or not isinstance(first, range):
                 return False
-            return not is_comptime(next(_items_of(frame, node)))
+            return is_computed or not is_comptime(next(_items_of(frame, node, first)))
     except AtRunTime:
         return True
     finally:
         frame.env, frame.depth = before, frame.depth - 1
 
 
-def _items_of(frame: Frame, node: ast.ListComp | ast.GeneratorExp) -> Iterator[Any]:
+def _items_of(frame: Frame, node: ast.ListComp | ast.GeneratorExp, first: Any) -> Iterator[Any]:
     scope, targets = _scope_within(frame), all_targets(node)
-    items = _generate(frame, node, 0)
+    items = _generate(frame, node, 0, first)
     while True:
         before, outer, unrolled = frame.env, frame.scope, frame.unrolled
         frame.env, frame.scope = before | scope.env, scope
@@ -88,9 +91,9 @@ def _items_of(frame: Frame, node: ast.ListComp | ast.GeneratorExp) -> Iterator[A
 _NO_MORE = object()
 
 
-def any_or_all(frame: Frame, node: ast.GeneratorExp, is_all: bool) -> Any:
+def any_or_all(frame: Frame, node: ast.GeneratorExp, first: Any, is_all: bool) -> Any:
     """`any` or `all` of a generator expression: no item is computed behind one that decides."""
-    items = (deciding(frame, node, item) for item in items_one_by_one(frame, node))
+    items = (deciding(frame, node, item) for item in items_one_by_one(frame, node, first))
     result = next((x for x in items if not is_comptime(x) or bool(x) is not is_all), is_all)
     if is_comptime(result):
         return bool(result)
@@ -114,12 +117,14 @@ def _scope_within(frame: Frame) -> Frame:
     return scope
 
 
-def _generate(frame: Frame, node: ast.ListComp | ast.GeneratorExp, level: int) -> Generator[Any]:
+def _generate(
+    frame: Frame, node: ast.ListComp | ast.GeneratorExp, level: int, first: Any = UNSET
+) -> Generator[Any]:
     if level == len(node.generators):
         yield evaluate(frame, node.elt)
         return
     generator = node.generators[level]
-    sequence = items_of(evaluate(frame, generator.iter))
+    sequence = items_of(evaluate(frame, generator.iter) if first is UNSET else first)
     if sequence is None:
         where = (
             "write it where"

@@ -16,7 +16,6 @@ from cubepy.frontend.tracer import Bound, Frame, LoopContext, store_back
 from cubepy.frontend.values import (
     SLOTS,
     UNSET,
-    ComptimeSlot,
     Conflict,
     holds_values,
     memory_of,
@@ -172,7 +171,7 @@ def _bound_at_all(before: Bound, exits: list[Bound], memory: frozenset[Value]) -
         and isinstance(slot, (*SLOTS, Conflict))
         and all(other.get(name) is slot for other in others)
         and memory.isdisjoint(memory_of(slot))
-        and not (isinstance(slot, ComptimeSlot) and holds_values(slot))
+        and not holds_values(slot)
     }
 
 

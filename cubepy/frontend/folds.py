@@ -11,14 +11,14 @@ from inspect import Signature
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from cubepy.errors import Error
 from cubepy.frontend.attributes import node_here
 from cubepy.frontend.calls import run_local
-from cubepy.frontend.dispatch import evaluate, intrinsic
+from cubepy.frontend.dispatch import intrinsic
 from cubepy.frontend.iterables import is_lazy
 from cubepy.frontend.overloads import apply_binary, deciding
 from cubepy.frontend.sequences import items_of_call
 from cubepy.frontend.tracer import Frame
-from cubepy.frontend.unpacking import items_of, limited
 from cubepy.frontend.values import (
     UNSET,
     Generated,
@@ -114,10 +114,12 @@ def most(
 ) -> Any:
     """`min` or `max` of a sequence; of several items with the same key the first. Of no items it is
     `default`; without one 0, and a fault in checked mode."""
-    if not is_lazy(sequence):
-        sequence = Unroll(items_of_call(frame, sequence, function.__name__))
+    sequence = _unrolled(frame, sequence)
     options = {} if key is None else {"key": key}
     is_given = default is not UNSET
+    if is_given and not _is_number(default):
+        what, given = f"the default of {function.__name__}()", describe(default)
+        raise frame.tracer.error("E207", what=what, expected="a number", given=given)
     options |= {"default": default if is_given else 0, "is_given": is_given}
     return fold(frame, function, sequence, **options)
 
@@ -184,14 +186,14 @@ def is_fold(function: Any) -> bool:
     return any(function is known for known in _FOLDS)
 
 
-def generated(frame: Frame, node: ast.GeneratorExp) -> Generated:
-    """A generator expression of which `is_loop` holds: its first sequence is evaluated now."""
+def generated(frame: Frame, node: ast.GeneratorExp, first: Any) -> Generated:
+    """A generator expression of which `is_loop` holds, and what its first `for` runs over."""
     names = all_targets(node)
     if names:
         frame.tracer.b.span = frame.span(node)
         what = f"what `{min(names)} :=` binds in a generator expression"
         raise frame.tracer.error("E112", what=what, hint="write a `for` loop")
-    return Generated(node, _unrolled(frame, evaluate(frame, node.generators[0].iter)))
+    return Generated(node, _unrolled(frame, first))
 
 
 def fold(frame: Frame, function: Any, sequence: Any, **options: Any) -> Any:
@@ -203,7 +205,16 @@ def fold(frame: Frame, function: Any, sequence: Any, **options: Any) -> Any:
     node = _function_of(function, templates[function], generator)
     source = Source(node, of.file, "<genexpr>", of.column_offset, of.has_walrus)
     given = {f".{name}": value for name, value in {"items": sequence.first, **options}.items()}
-    return run_local(frame, generator, LocalFunction(source, frame.scope, Signature()), given)
+    try:
+        return run_local(frame, generator, LocalFunction(source, frame.scope, Signature()), given)
+    except Error as error:
+        if error.code != "E206" or "`.total`" not in str(error):
+            raise
+        what, hint = f"{function.__name__}() at run time", "give a `start` of the type of the items"
+        expected, start = "items like its start", describe(options["start"])
+        raise frame.tracer.error(
+            "E207", what=what, expected=expected, given=f"others than {start}", hint=hint
+        ) from None
 
 
 def _items_themselves(here: ast.AST) -> ast.GeneratorExp:
@@ -220,13 +231,16 @@ def _unrolled(frame: Frame, sequence: Any) -> Any:
     """What has items, so that a loop over it is unrolled where they are comptime, and few."""
     if is_lazy(sequence) or (isinstance(sequence, range) and len(sequence) > LONG):
         return sequence
-    items = items_of(sequence)
-    return sequence if items is None else Unroll(limited(frame, items))
+    return Unroll(items_of_call(frame, sequence, "a fold"))
+
+
+def _is_number(item: Any) -> bool:
+    return isinstance(item, Value) or is_number(item) or typed_scalar(item) is not None
 
 
 def _number(frame: Frame, item: Any) -> Any:
     """An item of which the least or greatest is asked for."""
-    if isinstance(item, Value) or is_number(item) or typed_scalar(item):
+    if _is_number(item):
         return item
     what, hint = "the loop of min() or max()", "look for the place, as in max(range(n), key=...)"
     given = describe(item)

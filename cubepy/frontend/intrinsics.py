@@ -25,9 +25,11 @@ from cubepy.frontend.iterables import is_lazy
 from cubepy.frontend.operators import power
 from cubepy.frontend.overloads import apply_method, deciding
 from cubepy.frontend.running import comptime_result
+from cubepy.frontend.sequences import items_of_call
 from cubepy.frontend.tracer import Frame
 from cubepy.frontend.values import (
     Record,
+    Unroll,
     as_record,
     is_comptime,
     is_dict,
@@ -184,22 +186,26 @@ def _abs(frame: Frame, a: Any) -> Any:
 def _extremum(
     frame: Frame, row: OpDef, python: Any, args: tuple[Any, ...], options: dict[str, Any]
 ) -> Any:
+    if len(args) == 1 and isinstance(args[0], Unroll):
+        args = (args[0].items,)
     if options and is_comptime(args) and is_comptime(options):
         return comptime_result(frame, python, *args, **options)
-    for option in options.keys() - {"default", "key"}:
-        reason = f"got an unexpected keyword argument '{option}'"
-        signature = f"{python.__name__}(items, *, default, key)"
-        raise frame.tracer.error("E106", name=python.__name__, reason=reason, signature=signature)
-    if len(args) == 1 and (is_lazy(args[0]) or "key" in options):
-        return most(frame, python, args[0], **options)
-    if options:
-        hint = "compare in a loop, with `if`"
-        what = f"what {python.__name__}() with `{next(iter(options))}` takes"
-        raise frame.tracer.error("E112", what=what, hint=hint)
     is_one = len(args) == 1
+    for option in options.keys() - ({"default", "key"} if is_one else {"key"}):
+        reason = f"got an unexpected keyword argument '{option}'"
+        signature = f"{python.__name__}({'items, *, default' if is_one else 'a, b, *'}, key)"
+        raise frame.tracer.error("E106", name=python.__name__, reason=reason, signature=signature)
     is_empty = is_sequence(args[0]) and not args[0] if is_one else not args
-    if not is_empty and all(is_comptime(a) for a in args):
+    if not options and not is_empty and is_comptime(args):
         return python(*args)
+    if is_one and (is_lazy(args[0]) or "key" in options):
+        return most(frame, python, args[0], **options)
+    if "key" in options:
+        return most(frame, python, args, **options)
+    if "default" in options:
+        args = (items_of_call(frame, args[0], python.__name__),)
+        if args == ((),):
+            return options["default"]
     if is_empty or (is_one and not is_sequence(args[0])):
         what, given = f"{python.__name__}()", describe(args[0]) if args else "nothing"
         raise frame.tracer.error(

@@ -7,7 +7,7 @@ import builtins
 from typing import Any
 
 from cubepy.frontend.calls import call
-from cubepy.frontend.comprehensions import any_or_all, is_loop
+from cubepy.frontend.comprehensions import any_or_all, is_loop, items_one_by_one
 from cubepy.frontend.dispatch import evaluate, expression
 from cubepy.frontend.expressions import condition, double_starred, starred
 from cubepy.frontend.folds import LONG, generated, is_fold
@@ -29,15 +29,16 @@ def _fold(frame: Frame, node: ast.Call, function: Any, items: ast.GeneratorExp) 
     is_truth = function is builtins.any or function is builtins.all
     items = _lone_generator(function, items) if is_truth else items
     is_lone = len(node.args) == 1 and not node.keywords
-    if is_loop(frame, items, LONG):
-        first: Any = generated(frame, items)
+    first = evaluate(frame, items.generators[0].iter)
+    if is_loop(frame, items, first, LONG, any(k.arg == "key" for k in node.keywords)):
+        given: Any = generated(frame, items, first)
     elif is_truth and is_lone:
-        return any_or_all(frame, items, function is builtins.all)
+        return any_or_all(frame, items, first, function is builtins.all)
     else:
-        first = evaluate(frame, items)
+        given = tuple(items_one_by_one(frame, items, first))
     args, kwargs = _arguments(frame, function, node.args[1:], node.keywords)
     frame.tracer.b.span = frame.span(node)
-    return call(frame, node, function, [first, *args], kwargs)
+    return call(frame, node, function, [given, *args], kwargs)
 
 
 def _arguments(

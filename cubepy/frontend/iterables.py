@@ -3,7 +3,7 @@ them. Their items are computed one by one, where the loop asks for them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
@@ -12,7 +12,7 @@ from cubepy.frontend.calls import call
 from cubepy.frontend.tables import look_up, table_of
 from cubepy.frontend.tensors import load_item
 from cubepy.frontend.tracer import Frame
-from cubepy.frontend.unpacking import items_of
+from cubepy.frontend.unpacking import MAX_UNROLLED, items_of
 from cubepy.frontend.values import (
     FlatRef,
     Generated,
@@ -26,15 +26,13 @@ from cubepy.frontend.values import (
 
 
 def is_lazy(sequence: Any) -> bool:
-    """Whether the items of `sequence` are computed one by one, at run time."""
+    """Whether the items of `sequence` are computed one by one, at run time: they are not known, or
+    too many."""
     if isinstance(sequence, TensorRef):
         return sequence.rank > 0
+    if isinstance(sequence, range):
+        return bool(sequence[MAX_UNROLLED:])
     return isinstance(sequence, Range | FlatRef | Iterated | Table | Generated)
-
-
-def is_iterable(sequence: Any) -> bool:
-    """Whether `sequence` has items, which are known at comptime or computed one by one."""
-    return is_lazy(sequence) or isinstance(sequence, Unroll) or items_of(sequence) is not None
 
 
 def count_of(frame: Frame, sequence: Any) -> Index:
@@ -50,7 +48,9 @@ def count_of(frame: Frame, sequence: Any) -> Index:
         return _length(frame, sequence)
     if isinstance(sequence, Iterated):
         return reduce(frame.tracer.minimum, [count_of(frame, part) for part in sequence.parts])
-    return len(_known_items(sequence))
+    items = sequence.items if isinstance(sequence, Unroll) else items_of(sequence)
+    assert items is not None
+    return len(items)
 
 
 def _length(frame: Frame, r: Range) -> Index:
@@ -81,20 +81,12 @@ def item_at(frame: Frame, sequence: Any, i: Index) -> Any:
         return _ITEMS[sequence.function](frame, sequence, i)
     if isinstance(sequence, Table):
         return look_up(tracer, sequence, i)
-    items = _known_items(sequence)
-    if isinstance(i, int):
-        return items[i]
-    table = table_of(tracer, tuple(items), "a sequence")
+    known = sequence.items if isinstance(sequence, Unroll) else sequence
+    table = table_of(tracer, known, "a sequence")
     if table is None:
-        hint = "put them into a cp.local, which is a tensor"
-        raise tracer.error("E112", what="what is zipped with a tensor or its like", hint=hint)
+        hint = "zip it with what are numbers at comptime, or put values into a cp.local"
+        raise tracer.error("E112", what="what stands beside a tensor or its like", hint=hint)
     return look_up(tracer, table, i)
-
-
-def _known_items(sequence: Any) -> Sequence[Any]:
-    items = sequence.items if isinstance(sequence, Unroll) else items_of(sequence)
-    assert items is not None
-    return items
 
 
 def backwards(frame: Frame, r: Range) -> Range:

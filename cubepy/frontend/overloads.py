@@ -10,12 +10,16 @@ from dataclasses import fields
 from typing import Any
 
 from cubepy.frontend.calls import inline, method_of
+from cubepy.frontend.iterables import count_of
 from cubepy.frontend.operators import all_of, any_of, binary, comparison, inverted, unary
 from cubepy.frontend.running import note_reads
 from cubepy.frontend.tracer import Frame
 from cubepy.frontend.values import (
+    Iterated,
     LocalFunction,
+    Range,
     Record,
+    Unroll,
     as_record,
     is_comptime,
     is_mapping,
@@ -221,6 +225,9 @@ def deciding(frame: Frame, node: ast.AST, value: Any) -> Any:
         found = apply_method(frame, node, value, "__len__")
     if found is not NotImplemented:
         return found
-    if isinstance(value, Record | LocalFunction):
+    if isinstance(value, Record | LocalFunction | Iterated):
         return True
+    if isinstance(value, Range):
+        return count_of(frame, value)
+    value = value.items if isinstance(value, Unroll) else value
     return any(True for _ in value) if is_sequence(value) or is_mapping(value) else value

@@ -25,6 +25,7 @@ from cubepy.frontend.values import (
     Iterated,
     Range,
     Record,
+    Row,
     Table,
     TensorRef,
     Unroll,
@@ -91,15 +92,16 @@ def _zip(frame: Frame, *sequences: Any, strict: bool = False) -> Any:
     if strict:
         hint = "leave `strict` out: the shortest ends the loop"
         raise frame.tracer.error("E112", what="how many items zip() compares", hint=hint)
-    return zipped(*[iterable_of_call(frame, s, "zip") for s in sequences])
+    parts = [iterable_of_call(frame, s, "zip") for s in sequences]
+    return () if any(count_of(frame, p) == 0 for p in parts) else zipped(*parts)
 
 
 @intrinsic(builtins.enumerate)
-def _enumerate(frame: Frame, sequence: Any, start: Any = 0) -> Any:
+def _enumerate(frame: Frame, iterable: Any, start: Any = 0) -> Any:
     start = frame.tracer.index(start, "the start of enumerate()")
-    if is_lazy(sequence):
-        return enumerated(sequence, start)
-    items = items_of_call(frame, sequence, "enumerate")
+    if is_lazy(iterable):
+        return enumerated(iterable, start)
+    items = items_of_call(frame, iterable, "enumerate")
     return tuple([(frame.tracer.add(start, k), item) for k, item in enumerate(items)])
 
 
@@ -107,6 +109,8 @@ def _enumerate(frame: Frame, sequence: Any, start: Any = 0) -> Any:
 def _reversed(frame: Frame, sequence: Any) -> Any:
     if isinstance(sequence, Range):
         return backwards(frame, sequence)
+    if isinstance(sequence, range) and is_lazy(sequence):
+        return sequence[::-1]
     if isinstance(sequence, TensorRef | Table) and is_lazy(sequence):
         return turned(sequence)
     if isinstance(sequence, Iterated | FlatRef):
@@ -129,10 +133,13 @@ def items_of_call(
         return sequence.items
     items = items_of(sequence)
     if items is None:
+        if isinstance(sequence, TensorRef) and not sequence.rank:
+            hint = f"it has no axes: read it as {sequence.name}[()]"
         raise frame.tracer.error("E112", what=f"what {what}() runs over", hint=hint)
     return limited(frame, items)
 
 
 def iterable_of_call(frame: Frame, sequence: Any, what: str) -> Any:
-    """What has items, known or not: as it is, or as a tuple."""
-    return sequence if is_lazy(sequence) else items_of_call(frame, sequence, what)
+    """What has items, known or not: as it is, or a tuple where each of few is traced."""
+    is_kept = is_lazy(sequence) or isinstance(sequence, range | Row)
+    return sequence if is_kept else items_of_call(frame, sequence, what)

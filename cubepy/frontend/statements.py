@@ -41,6 +41,7 @@ from cubepy.frontend.values import (
     Range,
     TensorRef,
     Unroll,
+    holds_values,
     is_comptime,
     is_number,
 )
@@ -564,6 +565,10 @@ def _return_from_loop(frame: Frame, value: Any) -> Flow:
             if error.code != "E206":
                 raise
             raise tracer.error("E116", name=frame.source.name) from None
+    if holds_values(frame.result):
+        what, kinds = "a `return` that may not run", "numbers, tensors, tuples or records"
+        given = describe(value)
+        raise tracer.error("E207", what=what, expected=kinds, given=given)
     frame.has_result = True
     tracer.set_number(frame.return_flag, tracer.b.const(True, bool_))
     tracer.close(ops.BREAK)

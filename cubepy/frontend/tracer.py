@@ -22,6 +22,7 @@ from cubepy.frontend.values import (
     Flag,
     NumberSlot,
     TensorRef,
+    holds_values,
     is_number,
 )
 from cubepy.frontend.wording import describe_slot
@@ -196,13 +197,16 @@ def _begins_anew(frame: Frame, name: str, value: Any) -> bool:
     return value.type != slot.local.type
 
 
-def unset(frame: Frame, name: str) -> Error:
+OF_LOOPS = "make what `{name}` holds behind the loop: it is of values of one iteration"
+"""What errors about sequences, functions and dictionaries add that a loop made."""
+
+
+def unset(frame: Frame, name: str, hint: str | None = None) -> Error:
     """E103; where a global has that name too, it says why it is not meant."""
     owner: Frame | None = frame
     while owner is not None and owner.captures is None:
         owner = owner.parent
     function = owner.captures.function if owner is not None and owner.captures else None
-    hint = None
     if function is not None and name in function.__globals__:
         hint = (
             f"`{name}` is assigned in `{frame.source.name}`, so that the global is not meant here: "
@@ -232,7 +236,8 @@ def _lost(frame: Frame, name: str) -> Any:
     learned = frame.tracer.learned
     lost = {k: v for k, v in frame.lost.get(name, {}).items() if k not in learned.joining}
     if not lost:
-        raise unset(frame, name)
+        is_of_loop = any(map(holds_values, frame.lost.get(name, {}).values()))
+        raise unset(frame, name, OF_LOOPS.format(name=name) if is_of_loop else None)
     learned.joining |= lost.keys()
     frame.tracer.is_stale = True
     frame.env[name] = slot = list(lost.values())[-1]

@@ -291,9 +291,14 @@ def memory_of(bound: Any) -> Iterator[Value]:
 
 
 def holds_values(bound: Any) -> bool:
-    """Whether something of `PARTS`, or a container, holds values of run time."""
+    """Whether comptime slots, containers, functions or what is in `PARTS` hold values of run time;
+    those of other slots are in locals."""
     if isinstance(bound, Value):
         return True
+    if isinstance(bound, LocalFunction):
+        return any(holds_values(p.default) for p in bound.signature.parameters.values())
+    if isinstance(bound, TupleSlot | RecordSlot):
+        return holds_values(bound.items)
     if type_of(bound) in PARTS:
         return any(holds_values(getattr(bound, name)) for name in PARTS[type_of(bound)])
     if is_sequence(bound):
@@ -356,11 +361,11 @@ def as_items(index: Any) -> tuple[Any, ...]:
 
 _RUNTIME = (
     *(Value, TensorRef, FlatRef, Table, TensorMapRef),
-    *(Method, Record, LocalFunction, Iterated, Generated),
+    *(Method, Record, LocalFunction, Range, Unroll, Iterated, Generated),
 )
 
 
-_NO_RECORDS = (*_RUNTIME, type, DType, Line, Unroll, Range)
+_NO_RECORDS = (*_RUNTIME, type, DType, Line)
 """Dataclasses of the compiler, which are one thing, and classes, which are no instances."""
 
 

@@ -207,6 +207,49 @@ def what_changes_while_it_runs(x, m, n, out):
     out[i] = steps
 
 
+def summed(items):
+    return sum(v for v in items)
+
+
+@case
+def ranges_as_values(x, m, n, out):
+    i = cp.ABSOLUTE_POS
+    none, some = range(n, n - 3), range(n % 3, n)
+    total = 1 if none else 2
+    total += 4 if bool(some) and n > 0 else 8
+    total += sum(1 for r in (none, None, some) if r) * 16
+    total += 32 if any((none, 0)) else 64
+    total += max(none, default=5) * 3 + summed(range(n, n + 9)) + max(some, key=abs, default=0)
+    total += max((m.shape[0], 3), default=3) + min((v for v in ()), default=n)
+    total += max(n, 3, key=lambda v: v % 4) + max((v for v in (n, x[i])), default=1)
+    while range(total % 5):
+        total += 1
+    out[i] = cp.i32(total)
+
+
+NESTED = ((3, 1, 4), (1, 5, 9))
+
+
+@case
+def known_beside_unknown(x, m, n, out):
+    i = cp.ABSOLUTE_POS
+    total = sum(a * cp.i32(b) for a, b in zip(x, range(1000000)))
+    for _ in zip(x, ()):
+        total += 100
+    total += sum(a * b for a, b in zip(m[i % 9], NESTED[n % 2]))
+    for k in reversed(range(70000)):
+        if k < 69990:
+            break
+        total += cp.i32(k)
+    for k, j in enumerate(range(n, n + 200000, 2)):
+        total += cp.i32(k + j)
+        if k > i:
+            break
+    total += cp.i32(min(range(3000), key=lambda k: x[k % 33] * 100 + k))
+    total += sum(map(lambda a, b: a - cp.i32(b), x, range(100000)))
+    out[i] = total
+
+
 @case
 def long_ranges(x, m, n, out):
     i = cp.ABSOLUTE_POS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -147,6 +148,49 @@ def reversed_pairs(x: Any):
 
 
 @cp.cube
+def kept_beside_a_number(x: Any):
+    for k in range(3):
+        v = (zip(x[k:], x), 1)
+    x[0] = sum(a * b for a, b in v[0])
+
+
+@cp.cube
+def function_with_a_default_of_a_loop(x: Any):
+    for k in range(3):
+        f = lambda v, s=k: v * s
+    x[0] = f(3)
+
+
+def from_a_loop(x: Any) -> Any:
+    while True:
+        k = int(x[0])
+        return enumerate(x, k)
+
+
+@cp.cube
+def returned_from_a_loop(x: Any):
+    x[0] = sum(k * v for k, v in from_a_loop(x))
+
+
+@cp.cube
+def default_of_another_kind(x: Any):
+    x[0] = max(x, default=None)
+
+
+@dataclass(frozen=True)
+class Weight:
+    kg: Any
+
+    def __radd__(self, other: Any) -> Any:
+        return self
+
+
+@cp.cube
+def records_without_a_start(x: Any):
+    x[0] = sum(Weight(v) for v in x).kg  # type: ignore[union-attr]
+
+
+@cp.cube
 def tuple_of_a_tensor(x: Any):
     x[0] = len(tuple(x))
 
@@ -164,8 +208,13 @@ def of_no_axes(x: Any):
         (binds_a_name, 3, "E112: what `last :=` binds"),
         (strict, 3, "E112: how many items zip"),
         (runtime_step, 3, "E112: the step of a range"),
-        (runtime_items_beside, 3, "E112: what is zipped with a tensor"),
+        (runtime_items_beside, 3, "E112: what stands beside a tensor"),
         (reversed_pairs, 3, "'zip' object is not reversible"),
+        (kept_beside_a_number, 3, "make what `v` holds behind the loop"),
+        (function_with_a_default_of_a_loop, 3, "make what `f` holds behind the loop"),
+        (returned_from_a_loop, 3, "E207: a `return` that may not run"),
+        (default_of_another_kind, 3, "the default of max() expects a number"),
+        (records_without_a_start, 3, "give a `start`"),
         (tuple_of_a_tensor, 3, "E112: what tuple"),
         (of_no_axes, (), "it has no axes: read it as x"),
     ],
