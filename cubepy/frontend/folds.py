@@ -19,6 +19,7 @@ from cubepy.frontend.iterables import is_lazy
 from cubepy.frontend.overloads import apply_binary, deciding
 from cubepy.frontend.sequences import items_of_call
 from cubepy.frontend.tracer import Frame
+from cubepy.frontend.unpacking import items_of, limited
 from cubepy.frontend.values import (
     UNSET,
     Generated,
@@ -231,7 +232,8 @@ def _unrolled(frame: Frame, sequence: Any) -> Any:
     """What has items, so that a loop over it is unrolled where they are comptime, and few."""
     if is_lazy(sequence) or (isinstance(sequence, range) and len(sequence) > LONG):
         return sequence
-    return Unroll(items_of_call(frame, sequence, "a fold"))
+    items = items_of(sequence)
+    return sequence if items is None else Unroll(limited(frame, items))
 
 
 def _is_number(item: Any) -> bool:

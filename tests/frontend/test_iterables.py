@@ -191,6 +191,16 @@ def records_without_a_start(x: Any):
 
 
 @cp.cube
+def items_of_a_number(x: Any):
+    x[0] = sum(v for v in x[0])
+
+
+@cp.cube
+def greatest_of_a_number_by_key(x: Any):
+    x[0] = max(x[0], key=abs)
+
+
+@cp.cube
 def tuple_of_a_tensor(x: Any):
     x[0] = len(tuple(x))
 
@@ -215,6 +225,8 @@ def of_no_axes(x: Any):
         (returned_from_a_loop, 3, "E207: a `return` that may not run"),
         (default_of_another_kind, 3, "the default of max() expects a number"),
         (records_without_a_start, 3, "give a `start`"),
+        (items_of_a_number, 3, "E207: a loop expects range(...), a tensor"),
+        (greatest_of_a_number_by_key, 3, "E207: a loop expects range(...), a tensor"),
         (tuple_of_a_tensor, 3, "E112: what tuple"),
         (of_no_axes, (), "it has no axes: read it as x"),
     ],
