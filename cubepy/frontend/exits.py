@@ -17,8 +17,8 @@ from cubepy.frontend.values import (
     SLOTS,
     UNSET,
     Conflict,
-    holds_values,
     memory_of,
+    values_in,
 )
 from cubepy.ir import ops
 from cubepy.ir.core import Region, Value
@@ -114,7 +114,7 @@ def _join(frame: Frame, context: LoopContext, name: str, slot: Any) -> Any:
 
 def set_at_ends(frame: Frame, context: LoopContext, body: Region) -> None:
     """Behind an iteration of a wrapped loop: what each of its ends binds is bound."""
-    _set(frame, context, _bound_at_all(context.before, context.ended, memory_in(body)))
+    _set(frame, context, _bound_at_all(context.before, context.ended, made_in(body)))
 
 
 def set_behind(frame: Frame, context: LoopContext) -> None:
@@ -125,20 +125,20 @@ def set_behind(frame: Frame, context: LoopContext) -> None:
                 frame.env[name] = UNSET
     elif context.is_sure or context.is_endless:
         ends = [] if context.is_endless else context.ended
-        _set(frame, context, _bound_at_all(context.start, [*ends, *context.broken], context.memory))
+        _set(frame, context, _bound_at_all(context.start, [*ends, *context.broken], context.made))
 
 
 def set_where_complete(frame: Frame, context: LoopContext) -> None:
     """In the `else` of a loop: what its last iteration binds is bound."""
     if context.is_sure and not context.is_wrapped:
-        _set(frame, context, _bound_at_all(context.start, context.ended, context.memory))
+        _set(frame, context, _bound_at_all(context.start, context.ended, context.made))
 
 
 def set_where_broken(frame: Frame, context: LoopContext) -> None:
     """Behind a loop that a `break` left: what each leaves it with is bound."""
     if context.is_sure or context.is_wrapped:
         frame.env |= dict.fromkeys(_own_names(frame, context), UNSET)
-    _set(frame, context, _bound_at_all(context.start, context.broken, context.memory))
+    _set(frame, context, _bound_at_all(context.start, context.broken, context.made))
 
 
 def _own_names(frame: Frame, context: LoopContext) -> Bound:
@@ -161,7 +161,7 @@ def _set(frame: Frame, context: LoopContext, kept: Bound) -> None:
                 frame.lost.setdefault(name, {})[*context.key, name] = slot
 
 
-def _bound_at_all(before: Bound, exits: list[Bound], memory: frozenset[Value]) -> Bound:
+def _bound_at_all(before: Bound, exits: list[Bound], made: frozenset[Value]) -> Bound:
     """The names that were not bound before, and that each of the exits binds to one local."""
     first, *others = exits or [{}]
     return {
@@ -170,11 +170,13 @@ def _bound_at_all(before: Bound, exits: list[Bound], memory: frozenset[Value]) -
         if before.get(name, UNSET) is UNSET
         and isinstance(slot, (*SLOTS, Conflict))
         and all(other.get(name) is slot for other in others)
-        and memory.isdisjoint(memory_of(slot))
-        and not holds_values(slot)
+        and made.isdisjoint((*memory_of(slot), *values_in(slot)))
     }
 
 
-def memory_in(region: Region) -> frozenset[Value]:
-    """What a region allocates, which is none behind it."""
-    return frozenset(op.result for op in region.walk() if op.row is ops.ALLOC)
+def made_in(region: Region) -> frozenset[Value]:
+    """The values and memory of a region, which are none behind it."""
+    made = set(region.args)
+    for op in region.walk():
+        made.update(op.results, *(inner.args for inner in op.regions))
+    return frozenset(made)

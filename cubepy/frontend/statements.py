@@ -17,7 +17,7 @@ from cubepy.frontend.comprehensions import items_one_by_one
 from cubepy.frontend.dispatch import Flow, evaluate, execute_block, statement
 from cubepy.frontend.exits import (
     end_iteration,
-    memory_in,
+    made_in,
     note_exit,
     open_loop,
     set_at_ends,
@@ -343,7 +343,7 @@ def _loop_body(
     leave_loop(frame, context)
     tracer.b.span = frame.span(node)
     region = Region(args, tuple(body))
-    context.memory = memory_in(region)
+    context.made = made_in(region)
     return region, context
 
 
@@ -467,7 +467,7 @@ def _wrapped_for(frame: Frame, node: ast.For, items: Iterable[Any], context: Loo
     tracer.unrolling.pop()
     frame.unrolled = outer
     region = Region((), tuple(iterations))
-    context.memory = memory_in(region)
+    context.made = made_in(region)
     tracer.b.emit_op(ops.LOOP, regions=(region,))
     _forget_target(frame, node, first[0], last)
     return _after_loop(frame, node, context)

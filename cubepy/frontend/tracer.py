@@ -66,8 +66,8 @@ class LoopContext:
     """The same at each end of an iteration, which the next one may follow."""
     joined: Bound = field(default_factory=dict[str, Any])
     """The locals that all exits assign."""
-    memory: frozenset[Value] = frozenset()
-    """The memory that its body allocates, which is none behind it."""
+    made: frozenset[Value] = frozenset()
+    """The values and memory of its body, which are none behind it."""
 
 
 class Frame:

@@ -290,23 +290,30 @@ def memory_of(bound: Any) -> Iterator[Value]:
             pass
 
 
-def holds_values(bound: Any) -> bool:
-    """Whether comptime slots, containers, functions or what is in `PARTS` hold values of run time;
-    those of other slots are in locals."""
+def values_in(bound: Any) -> Iterator[Value]:
+    """The values of run time that comptime slots, containers, functions and what is in `PARTS`
+    hold; those of other slots are in locals."""
     if isinstance(bound, Value):
-        return True
-    if isinstance(bound, LocalFunction):
-        return any(holds_values(p.default) for p in bound.signature.parameters.values())
-    if isinstance(bound, TupleSlot | RecordSlot):
-        return holds_values(bound.items)
-    if type_of(bound) in PARTS:
-        return any(holds_values(getattr(bound, name)) for name in PARTS[type_of(bound)])
-    if is_sequence(bound):
-        return any(holds_values(item) for item in bound)
-    if is_mapping(bound):
+        yield bound
+    elif isinstance(bound, LocalFunction):
+        for parameter in bound.signature.parameters.values():
+            yield from values_in(parameter.default)
+    elif isinstance(bound, TupleSlot | RecordSlot):
+        yield from values_in(bound.items)
+    elif type_of(bound) in PARTS:
+        for name in PARTS[type_of(bound)]:
+            yield from values_in(getattr(bound, name))
+    elif is_sequence(bound):
+        for item in bound:
+            yield from values_in(item)
+    elif is_mapping(bound):
         views: Any = bound
-        return holds_values(tuple(getattr(views, "values", views.__iter__)()))
-    return False
+        yield from values_in(tuple(getattr(views, "values", views.__iter__)()))
+
+
+def holds_values(bound: Any) -> bool:
+    """Whether something holds values of run time that are in no local."""
+    return any(True for _ in values_in(bound))
 
 
 def make_tuple(cls: type[Any], items: list[Any]) -> Any:

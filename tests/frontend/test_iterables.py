@@ -65,6 +65,21 @@ def test_sums_have_the_type_of_a_local_that_starts_with_0(dtype: Any, wide: Any)
 
 
 @pytest.mark.parametrize("device", ["cpu", "interpreter"])
+def test_what_a_loop_makes_of_values_from_before_it_is_kept(device: str):
+    @cp.cube
+    def kernel(x: Any, n: int, out: Any):
+        for _ in range(3):
+            flat, some, pairs = x.flat, (range(x.shape[0]), 1), zip(x, x)
+            scaled = lambda v, s=n: v * s
+        out[0], out[1] = flat[1], sum(some[0])
+        out[2], out[3] = sum(a * b for a, b in pairs), scaled(x[2])
+
+    x, out = np.arange(1.0, 6), np.zeros(4)
+    kernel.configure(device=device)[1, 1](x, 4, out)
+    assert out.tolist() == [2, 10, 55, 12]
+
+
+@pytest.mark.parametrize("device", ["cpu", "interpreter"])
 def test_lines(device: str):
     @cp.cube
     def kernel(x: cp.Lines[cp.f32], out: cp.Lines[cp.f32]):
