@@ -85,9 +85,28 @@ def of_branches(x, y, out):
 
 
 @cp.cube
+def of_choices(x, y, out):
+    """NVVM knows that the middle one of `a`, 1 and `a` is `a`."""
+    i = cp.UNIT_POS
+    a, b = x[i], cp.i32(y[i])
+    low, high = (a, 1) if a < 1 else (1, a)
+    second = low if a < low else a
+    middle = high if high < second else second
+    out[i] = max(max(b, 1), a - (middle + i))
+
+
+@cp.cube
+def of_extrema(x, y, out):
+    i = cp.UNIT_POS
+    a = x[i]
+    out[i] = min(min(cp.i32(a - (min(max(a, 1), a) + y[i])), 7), x[i] >> 3)
+
+
+@cp.cube
 def ordinary(x, y, out):
     i = cp.UNIT_POS
     out[i] = max(min(x[i] - y[i], 255), 0) - min(x[i], 7)
+    out[i] += max(x[i] - min(x[i], 7), 0) + max(min(x[i], 255) - y[i], min(y[i] - x[i], 3))
 
 
 @cp.cube
@@ -117,6 +136,8 @@ def text(kernel: cp.CubeKernel, target: str, specs: tuple[str, ...] = INTEGERS) 
         of_two,
         of_absolutes,
         of_branches,
+        of_choices,
+        of_extrema,
     ],
 )
 def test_negations_before_minima_are_hidden(kernel: cp.CubeKernel, target: str):

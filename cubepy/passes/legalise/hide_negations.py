@@ -4,6 +4,8 @@ ptxas of CUDA 13.0 folds a negation into the second operand of a minimum, makes 
 two minima (VIMNMX3) and forgets the sign there. It takes anything for a negation that arithmetic
 shows to be one, as `y - (y + x)`. So the negations that reach such an operand become `HIDDEN_NEG`,
 whose spelling is not recognised: one instruction more, in kernels that have the combination alone.
+A difference counts as one where a choice may be what it is subtracted from, as in
+`y - (min(max(y, 1), y) + x)`, of which NVVM knows that it is: such a one is negated twice.
 
 ptxas takes an absolute value (`abs.s32`, which NVVM makes of a choice) for no negative number, but
 that of the least integer is negative: so its negation is hidden, at two instructions more.
@@ -14,10 +16,11 @@ Negations of u16 that become i16 are hidden as well, for the reason that
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from cubepy.ir import ops
 from cubepy.ir.core import Kernel, Op, Value
+from cubepy.ir.opdef import OpDef
 from cubepy.ir.types import Type, element_of, i16, u16, unsigned_like
 from cubepy.passes.dce import dce
 from cubepy.passes.legalise.linear_forms import LinearForms, is_integer
@@ -32,6 +35,8 @@ _MOVES = (
     ops.SELECT,
 )
 """Operations that hand on the number of an operand."""
+_CASTS = (ops.CAST, ops.BITCAST)
+_CHOICES = (*_CASTS, *_EXTREMA, ops.SELECT, ops.IF, ops.FOR, ops.LOOP)
 
 
 def hide_negations(kernel: Kernel) -> Kernel:
@@ -52,7 +57,7 @@ class _Negations:
         self._forms = LinearForms(kernel, self._origins)
 
     def reaching_extrema(self) -> dict[Op, tuple[Value, ...]]:
-        """Each such negation, with the values whose sum it negates."""
+        """Each such negation with the values whose sum it negates, or with none if it only may be one."""
         found: dict[Op, tuple[Value, ...]] = {}
         seen: set[Value] = set()
         waiting = [v for op in self._kernel.body.walk() for v in self._compared(op)]
@@ -63,7 +68,7 @@ class _Negations:
                 continue
             seen.add(value)
             negated = self._negated(op)
-            if negated:
+            if negated or self._may_negate(op):
                 found[op] = negated
             elif op.regions or op.row in _MOVES:
                 waiting += self._origins.of(value)
@@ -111,6 +116,43 @@ class _Negations:
             return ()
         return self._forms.negated(op)
 
+    def _may_negate(self, op: Op) -> bool:
+        """Whether an operation negates a sum if choices in it are what they are subtracted from."""
+        if op.regions or len(op.results) != 1 or not is_integer(op.result):
+            return False
+        form = self._forms.of(op.result)
+        added = [v for v, factor in form.factors.items() if factor == 1]
+        taken = [v for v, factor in form.factors.items() if factor == (1 << form.bits) - 1]
+        if form.number or not added or len(added) + len(taken) < len(form.factors):
+            return False
+        for value in added:
+            same = next((v for v in taken if self._may_be(v, value)), None)
+            if same is None:
+                return False
+            taken.remove(same)
+        return bool(taken)
+
+    def _may_be(self, a: Value, b: Value) -> bool:
+        """Whether one of two values may be chosen of others that have the other."""
+        return bool(
+            self._chosen_of(a) & self._chosen_of(b, _CASTS)
+            or self._chosen_of(b) & self._chosen_of(a, _CASTS)
+        )
+
+    def _chosen_of(self, value: Value, rows: Sequence[OpDef] = _CHOICES) -> set[Value]:
+        """What a value may be, or is the bits of."""
+        found: set[Value] = set()
+        waiting = [value]
+        while waiting:
+            v = waiting.pop()
+            op = self._origins.owner(v)
+            if v in found or op is None:
+                continue
+            found.add(v)
+            if op.row in rows:
+                waiting += self._origins.of(v)
+        return found
+
     def _bits(self, value: Value) -> Value:
         """The value that has these bits first, under whatever type."""
         op = self._origins.owner(value)
@@ -141,7 +183,11 @@ class _Hide(Rewriter):
             self.out.append(self.renew(op))
             return
         t = op.result.type
-        value = self.value(negated[0]) if len(negated) == 1 else self._sum(op, negated)
+        if not negated:
+            value = self.emit(op.row, self.values(op.operands), dict(op.attrs), op.span)
+            value = self.emit(ops.NEG, (value,), {}, op.span)
+        else:
+            value = self.value(negated[0]) if len(negated) == 1 else self._sum(op, negated)
         self.out.append(Op(HIDDEN_NEG, (self._as(op, t, value),), {}, op.results, (), op.span))
 
     def _sum(self, op: Op, values: tuple[Value, ...]) -> Value:
