@@ -151,6 +151,15 @@ def _hinted(op: Op, instruction: str, operands: str) -> str:
     return _scoped(policy, f"{instruction}.L2::cache_hint {operands}, policy;")
 
 
+def _bulk_load(op: Op) -> str:
+    copy = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+    return _hinted(op, copy, "[%0], [%1], %2, [%3]")
+
+
+def _bulk_store(op: Op) -> str:
+    return _hinted(op, "cp.async.bulk.global.shared::cta.bulk_group", "[%0], [%1], %2")
+
+
 def _tensor_load(op: Op) -> str:
     rank = _rank(op, 5)
     return _hinted(op, _to_shared(rank, "tile"), f"[%0], [%1, {_registers(3, rank)}], [%2]")
@@ -265,9 +274,6 @@ _TRY_WAIT = _scoped(
     f"{_MBARRIER.format('try_wait.parity')} ended, [%1], %2;",
     "selp.b32 %0, 1, 0, ended;",
 )
-_BULK_LOAD = (
-    "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
-)
 
 
 def _named_barrier(op: Op) -> str:
@@ -297,11 +303,8 @@ ALL: dict[OpDef, tuple[int, Instruction]] = {
     cuda.BARRIER_TRY_WAIT: (90, Instruction(_fixed(_TRY_WAIT))),
     cuda.FENCE_BARRIERS: (90, Instruction(_fixed("fence.mbarrier_init.release.cluster;"))),
     cuda.FENCE_ASYNC: (90, Instruction(_fixed("fence.proxy.async.shared::cta;"))),
-    cuda.BULK_LOAD: (90, Instruction(_fixed(_BULK_LOAD))),
-    cuda.BULK_STORE: (
-        90,
-        Instruction(_fixed("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;")),
-    ),
+    cuda.BULK_LOAD: (90, Instruction(_bulk_load)),
+    cuda.BULK_STORE: (90, Instruction(_bulk_store)),
     cuda.TENSOR_LOAD: (90, Instruction(_tensor_load, alignments={0: BOX_ALIGNMENT})),
     cuda.TENSOR_MULTICAST: (90, Instruction(_tensor_multicast, alignments={0: BOX_ALIGNMENT})),
     cuda.IM2COL_LOAD: (90, Instruction(_im2col_load, alignments={0: BOX_ALIGNMENT})),

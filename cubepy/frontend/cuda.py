@@ -274,29 +274,35 @@ def _bulk_load(
     elements: Any,
     barrier: Any,
     barrier_index: Any,
+    hint: Any = None,
 ) -> None:
     what = "cp.cuda.bulk_load"
+    attrs = _hint(frame, what, hint)
     count = elements if isinstance(elements, int) else 1
     target = _shared(frame, what, shared, index, count)
     source = _read(frame, what, x, x_index, count)
     nbytes = _nbytes(frame, shared, what, elements)
-    _emit(
-        frame,
-        cuda.BULK_LOAD,
-        *target,
-        *source,
-        nbytes,
-        *_shared(frame, what, barrier, barrier_index),
-    )
+    arrival = _shared(frame, what, barrier, barrier_index)
+    _emit(frame, cuda.BULK_LOAD, *target, *source, nbytes, *arrival, **attrs)
 
 
 @intrinsic(lang.bulk_store)
-def _bulk_store(frame: Frame, x: Any, x_index: Any, shared: Any, index: Any, elements: Any) -> None:
+def _bulk_store(
+    frame: Frame,
+    x: Any,
+    x_index: Any,
+    shared: Any,
+    index: Any,
+    elements: Any,
+    hint: Any = None,
+) -> None:
     what = "cp.cuda.bulk_store"
+    attrs = _hint(frame, what, hint)
     count = elements if isinstance(elements, int) else 1
     target = _written(frame, what, x, x_index, count)
     source = _shared(frame, what, shared, index, count)
-    _emit(frame, cuda.BULK_STORE, *target, *source, _nbytes(frame, shared, what, elements))
+    nbytes = _nbytes(frame, shared, what, elements)
+    _emit(frame, cuda.BULK_STORE, *target, *source, nbytes, **attrs)
 
 
 def _box(frame: Frame, what: str, tensor: Any, origin: Any) -> tuple[TensorMapRef, list[Value]]:

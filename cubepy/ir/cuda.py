@@ -320,18 +320,24 @@ FENCE_ASYNC = _fence(
 )
 
 
-def _bulk_loading(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
-    found = takes(Space.SHARED, Space.GLOBAL, u32, Space.SHARED)(types, attrs)
-    require(element_of(types[5]) is u64, "takes a barrier: u64 in shared memory")
-    return found
-
-
 HINTS = ("evict_first", "evict_last")
 """How long the L2 cache keeps what a copy touches."""
 
 
 def _require_hint(attrs: Attrs) -> None:
     require(attrs.get("hint") in (None, *HINTS), f"has the hints {' and '.join(HINTS)}")
+
+
+def _bulk_loading(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    _require_hint(attrs)
+    found = takes(Space.SHARED, Space.GLOBAL, u32, Space.SHARED)(types, attrs)
+    require(element_of(types[5]) is u64, "takes a barrier: u64 in shared memory")
+    return found
+
+
+def _bulk_storing(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    _require_hint(attrs)
+    return takes(Space.GLOBAL, Space.SHARED, u32)(types, attrs)
 
 
 def _tensor_loading(types: Sequence[Type], attrs: Attrs, *more: Wanted) -> tuple[Type, ...]:
@@ -391,16 +397,19 @@ def _require_elements(memory: Type, tensor_map: Type) -> None:
 BULK_LOAD = _op(
     "bulk_load",
     _bulk_loading,
-    "cp.async.bulk: bytes from global to shared memory, which complete at a barrier.",
+    "cp.async.bulk: bytes from global to shared memory, which complete at a barrier. `hint`: what "
+    "the L2 cache evicts first, or last.",
     reads=_GLOBAL,
     writes=_SHARED | _MACHINE,
+    attrs=("hint",),
 )
 BULK_STORE = _op(
     "bulk_store",
-    takes(Space.GLOBAL, Space.SHARED, u32),
+    _bulk_storing,
     "cp.async.bulk: bytes from shared to global memory, in the unit's bulk group.",
     reads=_SHARED,
     writes=_GLOBAL | _MACHINE,
+    attrs=("hint",),
 )
 _load = partial(
     _op, reads=_GLOBAL, writes=_SHARED | _MACHINE, surface="tensor_load", attrs=("hint",)

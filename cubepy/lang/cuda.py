@@ -170,20 +170,29 @@ def fence_async() -> None:
 
 @_instruction
 def bulk_load(
-    shared: Any, index: Any, x: Any, x_index: Any, elements: Any, barrier: Any, barrier_index: Any
+    shared: Any,
+    index: Any,
+    x: Any,
+    x_index: Any,
+    elements: Any,
+    barrier: Any,
+    barrier_index: Any,
+    hint: Any = None,
 ) -> None:
     """Copy elements (a multiple of 16 bytes, aligned to 16) to shared memory; by one unit.
 
-    The bytes arrive at the barrier, see `barrier_expect`. sm_90.
+    The bytes arrive at the barrier, see `barrier_expect`. `hint` is as in `tensor_load`. sm_90.
     """
     _only_inside("bulk_load")
 
 
 @_instruction
-def bulk_store(x: Any, x_index: Any, shared: Any, index: Any, elements: Any) -> None:
+def bulk_store(
+    x: Any, x_index: Any, shared: Any, index: Any, elements: Any, hint: Any = None
+) -> None:
     """Copy elements from shared memory; `bulk_commit` and `bulk_wait` say when that is over.
 
-    A multiple of 16 bytes, aligned to 16; by one unit. sm_90.
+    A multiple of 16 bytes, aligned to 16; by one unit. `hint` is as in `tensor_load`. sm_90.
     """
     _only_inside("bulk_store")
 

@@ -205,7 +205,7 @@ def transpose_matrices(x: cp.Tensor[cp.u16], out: cp.Tensor[cp.u16]):
 
 @cp.cube
 def reverse_by_bulk(x: cp.Tensor[cp.f32], out: cp.Tensor[cp.f32]):
-    """cp.async.bulk in and out; four rounds by one barrier, whose parity alternates."""
+    """cp.async.bulk in and out, with hints; four rounds by one barrier, whose parity alternates."""
     i = cp.UNIT_POS
     source = cp.shared(256, cp.f32)
     target = cp.shared(256, cp.f32)
@@ -217,13 +217,13 @@ def reverse_by_bulk(x: cp.Tensor[cp.f32], out: cp.Tensor[cp.f32]):
     for k in range(4):
         if i == 0:
             cp.cuda.barrier_expect(barrier, 0, 1024)
-            cp.cuda.bulk_load(source, 0, x, 256 * k, 256, barrier, 0)
+            cp.cuda.bulk_load(source, 0, x, 256 * k, 256, barrier, 0, hint="evict_last")
         cp.cuda.barrier_wait(barrier, 0, k % 2)
         target[255 - i] = source[i]
         cp.cuda.fence_async()
         cp.sync_cube()
         if i == 0:
-            cp.cuda.bulk_store(out, 256 * k, target, 0, 256)
+            cp.cuda.bulk_store(out, 256 * k, target, 0, 256, hint="evict_first")
             cp.cuda.bulk_commit()
             cp.cuda.bulk_wait(0, read=True)
         cp.sync_cube()

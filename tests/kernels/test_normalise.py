@@ -280,7 +280,7 @@ def test_only_the_last_line_of_a_unit_is_asked_where_it_ends():
 @pytest.mark.parametrize(
     ("x", "line", "units"),
     [
-        ("f32[4096,1024]", 4, 128),
+        ("f32[4096,1024]", 4, 64),
         ("bf16[4096,1024]", 8, 128),
         ("f32[4096,1003]", 1, 64),
         ("bf16[4096,1003]", 1, 64),

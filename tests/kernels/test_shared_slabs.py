@@ -35,7 +35,8 @@ def test_parts_of_slabs(draw: Any, rows: int, span: int, dtype: str):
     means, spreads = (Guarded((2, 3, -(-5 // rows) * -(-37 // span)), dtype) for _ in range(2))
     running = np.zeros((2, 3), dtype), np.ones((2, 3), dtype)
     out = Guarded(shape, dtype)
-    t = SharedSlabs(f64 if dtype == "f8" else f32, 2, 4, 16, 4, rows, span)
+    unroll, stream = 1 + rows % 3, rows % 2 == 0
+    t = SharedSlabs(f64 if dtype == "f8" else f32, 2, 4, 16, 4, unroll, rows, span, stream)
     cubes = means.array.size
     describe_slabs.configure(plane_dim=8)[cubes, 16](x, means.array, spreads.array, t)
     beside = tuple((np.broadcast_to(v, shape),) for v in (weight, bias))
@@ -60,7 +61,7 @@ def test_an_infinity_is_reported_as_by_one_cube(draw: Any):
     x[0, 1, 3], x[1, 2, 5] = np.inf, np.nan
     means, spreads = (np.empty((2, 4), "f4") for _ in range(2))
     out = np.zeros_like(x)
-    t = SharedSlabs(f32, 1, 4, 16, 4, 1, 40)
+    t = SharedSlabs(f32, 1, 4, 16, 4, 4, 1, 40, False)
     describe_slabs[8, 16](x, means, spreads, t)
     normalise_shared[8, 16](x, means, spreads, (), (), (), out, (), EPS, 0.0, None, Places(), t)
     assert np.isnan(out).all()

@@ -19,8 +19,8 @@ from cubepy.kernels.calls.plans import Planner
 from cubepy.kernels.elementwise.kernel import MapTiling, map_lines, map_rows
 from cubepy.kernels.elementwise.strategies import tiling_for
 
-UNITS = 256
-"""Units of a wide cube, with a line each."""
+LINES = 256
+"""Lines of a wide cube, one or two of each unit."""
 
 
 def broadcast(function: str, shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
@@ -76,7 +76,7 @@ def _launch_tiled(
     line, columns = tiling.line, tiling.columns
     if is_wide(planner.target):
         lines = prod(out.shape[:-1]) * -(-out.shape[-1] // line)
-        grid = Over(-(-lines // (UNITS * tiling.unroll)), "cube", UNITS)
+        grid = Over(-(-lines // LINES), "cube", LINES // tiling.unroll)
         planner.launch(
             map_lines, grid, function=function, inputs=tuple(inputs), out=out, tiling=tiling
         )

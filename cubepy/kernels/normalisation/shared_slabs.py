@@ -1,7 +1,8 @@
 """Kernels that normalise few large slabs on GPUs, each of which several cubes share.
 
 First each cube describes its part of a slab; then it joins what all parts of that have (Chan, Golub
-and LeVeque, see `reduction/moments.py`), and normalises its own.
+and LeVeque, see `reduction/moments.py`), and normalises one. That goes backwards, from the last
+part to the first and from the end of each, as what was read last is still in a cache.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from cubepy.kernels.normalisation.functions import finisher
 from cubepy.kernels.normalisation.problem import Places
 from cubepy.kernels.normalisation.reading import read_element
 from cubepy.kernels.normalisation.slabs import (
+    change_of,
     line_moments,
+    put_lines,
     rest_moments,
     row_count,
     row_of,
+    starts_of,
     update,
-    write_row,
 )
 from cubepy.kernels.reduction.moments import no_lines, over_units, pivot_of, with_part
 from cubepy.record import dataclass
@@ -30,15 +33,18 @@ from cubepy.record import dataclass
 @dataclass(frozen=True, slots=True)
 class SharedSlabs:
     """How cubes go through slabs, in `dtype`; see `problem.Slabs`. A cube has `rows` rows, and
-    `span` elements of each."""
+    `span` elements of each, of which a unit stores `unroll` lines at a time; `stream`: results are
+    too large for the caches."""
 
     dtype: DType
     items: int
     line: int
     units: int
     across: int
+    unroll: int
     rows: int
     span: int
+    stream: bool
     is_along: bool = False
     prologue: Callable[..., Any] | None = None
 
@@ -117,7 +123,7 @@ def normalise_shared(
     t: cp.Comptime[SharedSlabs],
 ) -> None:
     """A cube normalises its part of a slab; arrays are those of `normalise_slabs`."""
-    *where, part = unravelled(cp.CUBE_POS, means.shape)
+    *where, part = unravelled(cp.CUBE_COUNT - 1 - cp.CUBE_POS, means.shape)
     where = tuple(where)
     slab, into = x[where], out[where]
     middle, spread, total = joined(slab, means[where], spreads[where], t)
@@ -126,16 +132,20 @@ def normalise_shared(
     scale = 1 / cp.sqrt(spread / total + t.dtype(eps))
     rows, (begin, end) = part_of(slab, part, t)
     down = cp.CUBE_DIM // t.across
-    for r in range(rows[0] + cp.UNIT_POS // t.across, rows[1], down):
+    for r in reversed(range(rows[0] + cp.UNIT_POS // t.across, rows[1], down)):
         at = unravelled(r, slab.shape[:-1])
         finish = finisher((*where, *at), epilogue, extras, places)
-        write_row(
-            slab[at][begin:end],
-            into[at][begin:end],
-            tuple(w[where][at][begin:end] for w in weight),
-            tuple(b[where][at][begin:end] for b in bias),
-            middle,
-            scale,
-            finisher_behind(finish, begin),
-            t,
-        )
+        weights = tuple(w[where][at][begin:end] for w in weight)
+        biases = tuple(b[where][at][begin:end] for b in bias)
+        change = change_of(weights, biases, middle, scale, finisher_behind(finish, begin), t)
+        write_backwards(slab[at][begin:end], into[at][begin:end], change, t)
+
+
+def write_backwards(row: Any, out: Any, change: Any, t: Any) -> None:
+    """As `write_row`, from the end to the beginning."""
+    hint = "stream" if t.stream else None
+    blocks, rest = starts_of(out.shape[0], t)
+    for j in reversed(rest):
+        put_lines(row, out, j, 1, change, 0, t, hint)
+    for j in reversed(blocks):
+        put_lines(row, out, j, t.unroll, change, None, t, hint)

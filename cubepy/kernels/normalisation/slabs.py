@@ -18,6 +18,7 @@ from cubepy.kernels.normalisation.functions import finisher
 from cubepy.kernels.normalisation.problem import Places, Slabs
 from cubepy.kernels.normalisation.reading import is_inside, read_element, read_input, read_line
 from cubepy.kernels.reduction.moments import lane_moments, no_lines, over_units, pivot_of, with_part
+from cubepy.record import dataclass
 
 BLOCK = 4
 """Lines that a unit of a wide cube describes at a time."""
@@ -126,51 +127,69 @@ def move(running: Any, where: Any, v: Any, momentum: Any) -> None:
     running[where] = old * (1 - momentum) + v * momentum
 
 
-def factor(weight: Any, scale: Any, t: Any) -> Any:
-    """The scale times the weight of a row, where there is one for all of it."""
-    if len(weight) > 0 and not t.is_along:
-        return scale * t.dtype(weight[0][0])
-    return scale
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What lines of a row become: (line - middle) * scale, times the weights and plus the biases
+    that lie along it, plus a shift, and what an epilogue makes of that."""
+
+    middle: Any
+    scale: Any
+    weight: Any
+    bias: Any
+    shift: Any
+    finish: Any
 
 
-def addend(bias: Any, t: Any) -> Any:
-    """The bias of a row, where there is one for all of it, or none."""
-    if len(bias) > 0 and not t.is_along:
-        return t.dtype(bias[0][0])
-    return t.dtype(0)
+def change_of(weight: Any, bias: Any, middle: Any, scale: Any, finish: Any, t: Any) -> Change:
+    """A row's change; one weight or bias for all of it becomes a part of the scale or the shift."""
+    if t.is_along:
+        return Change(middle, scale, weight, bias, (), finish)
+    if len(weight) > 0:
+        scale = scale * t.dtype(weight[0][0])
+    shift = tuple(t.dtype(b[0]) for b in bias)
+    return Change(middle, scale, (), (), shift, finish)
 
 
-def weighted(v: Any, shift: Any, j: Any, fill: Any, weight: Any, bias: Any, t: Any) -> Any:
-    """A line with the weights and biases that lie there."""
-    if t.is_along and len(weight) > 0:
-        v = v * read_line(weight[0], j, t, t, fill)
-    if t.is_along and len(bias) > 0:
-        return v + read_line(bias[0], j, t, t, fill)
-    return v + shift if len(bias) > 0 else v
+def changed(v: Any, j: Any, fill: Any, change: Any, t: Any) -> Any:
+    """A line that begins at element `j` of a row, and may end behind it unless `fill` is None."""
+    v = (v - change.middle) * change.scale
+    for weight in change.weight:
+        v = v * read_line(weight, j, t, t, fill)
+    for bias in change.bias:
+        v = v + read_line(bias, j, t, t, fill)
+    for shift in change.shift:
+        v = v + shift
+    return change.finish(v, j)
 
 
-def write_row(
-    row: Any,
-    out: Any,
-    weight: Any,
-    bias: Any,
-    middle: Any,
-    scale: Any,
-    finish: Any,
-    t: Any,
-) -> None:
-    """Store (row - middle) * scale with weights, biases and epilogue; a unit's lines."""
-    scaled, shift = factor(weight, scale, t), addend(bias, t)
+def starts_of(n: Any, t: Any) -> Any:
+    """Where a unit's lines of a row of `n` elements begin: every `unroll`th of those that are whole
+    and so many, and each one behind them."""
     stride = t.line * t.across
-    first, n = t.line * (cp.UNIT_POS % t.across), row.shape[0]
-    whole = n // stride * stride
-    for j in range(first, whole, stride):
-        v = (read_input(row, j, t, t, None) - middle) * scaled
-        v = finish(weighted(v, shift, j, None, weight, bias, t), j)
-        cp.store(out, j, v, whole=True)
-    for j in range(whole + first, n, stride):
-        v = (read_input(row, j, t, t, 0) - middle) * scaled
-        cp.store(out, j, finish(weighted(v, shift, j, 0, weight, bias, t), j))
+    first, block = t.line * (cp.UNIT_POS % t.across), stride * t.unroll
+    whole = n // block * block
+    return range(first, whole, block), range(whole + first, n, stride)
+
+
+def put_lines(
+    row: Any, out: Any, j: Any, count: Any, change: Any, fill: Any, t: Any, hint: Any = None
+) -> None:
+    """Store what `count` lines of a unit become, which are read together; those that are not whole
+    read as `fill`."""
+    stride = t.line * t.across
+    lines = tuple(read_input(row, j + k * stride, t, t, fill) for k in range(count))
+    for k in cp.unroll(range(count)):
+        v = changed(lines[k], j + k * stride, fill, change, t)
+        cp.store(out, j + k * stride, v, whole=fill is None, hint=hint)
+
+
+def write_row(row: Any, out: Any, change: Any, t: Any) -> None:
+    """Store what a unit's lines of a row become."""
+    blocks, rest = starts_of(out.shape[0], t)
+    for j in blocks:
+        put_lines(row, out, j, t.unroll, change, None, t)
+    for j in rest:
+        put_lines(row, out, j, 1, change, 0, t)
 
 
 @cp.cube
@@ -205,16 +224,9 @@ def normalise_slabs(
     down = cp.CUBE_DIM // t.across
     for r in range(cp.UNIT_POS // t.across, rows, down):
         at = unravelled(r, slab.shape[:-1])
-        write_row(
-            slab[at],
-            into[at],
-            tuple(w[at] for w in weights),
-            tuple(b[at] for b in biases),
-            middle,
-            scale,
-            finisher((*where, *at), epilogue, extras, places),
-            t,
-        )
+        finish = finisher((*where, *at), epilogue, extras, places)
+        ws, bs = tuple(w[at] for w in weights), tuple(b[at] for b in biases)
+        write_row(slab[at], into[at], change_of(ws, bs, middle, scale, finish, t), t)
 
 
 # Statistics that are known
@@ -245,7 +257,9 @@ def normalise_given(
             write_columns(x[at], out[at], mean[at], variance[at], weights, biases, eps, finish, t)
         else:
             scale = 1 / cp.sqrt(t.dtype(variance[at][0]) + t.dtype(eps))
-            write_row(x[at], out[at], weights, biases, t.dtype(mean[at][0]), scale, finish, t)
+            middle = t.dtype(mean[at][0])
+            change = change_of(weights, biases, middle, scale, finish, t)
+            write_row(x[at], out[at], change, t)
 
 
 def write_columns(
@@ -284,9 +298,8 @@ def write_column(
 ) -> None:
     """One line; where `fill` is not None, it may end behind the row."""
     scale = 1 / cp.sqrt(read_line(variance, j, t, t, fill) + t.dtype(eps))
-    v = (read_input(row, j, t, t, fill) - read_line(mean, j, t, t, fill)) * scale
-    v = finish(weighted(v, t.dtype(0), j, fill, weight, bias, t), j)
-    cp.store(out, j, v, whole=fill is None)
+    change = Change(read_line(mean, j, t, t, fill), scale, weight, bias, (), finish)
+    put_lines(row, out, j, 1, change, fill, t)
 
 
 # Statistics of columns, for arrays with channels last

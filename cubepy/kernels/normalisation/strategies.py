@@ -15,7 +15,7 @@ from cubepy.kernels.normalisation.problem import Normalisation, Passing, RowTili
 from cubepy.kernels.normalisation.shared_slabs import SharedSlabs
 from cubepy.targets import Target
 
-HELD, MOST_HELD, PLANE_HELD = 32, 64, 16
+HELD, MOST_HELD, PLANE_HELD = 32, 64, 4
 """Elements of a long row that a unit of a wide cube holds in registers, and how many at most; lines
 that each unit of one plane holds, at most, as weights are read beside them."""
 LONG, TOGETHER, TOGETHER_UNITS = 1 << 13, 2, 512
@@ -26,8 +26,8 @@ ENGINE_SINCE, RUN_BYTES = 90, 16
 PASSING_UNITS, LEAST_PASSING, MOST_PASSING, PASSING_ROWS = 512, 7 << 11, 1 << 14, 8
 """Units that rows pass through; elements of a row from which on they do, as shorter ones are held
 by several cubes at a time, and up to which weights fit into registers; rows a multiprocessor."""
-STAGES, MARGIN = 3, 256
-"""Rows in shared memory, at most, and bytes of it for sums over a cube."""
+STAGES, MARGIN = 2, 256
+"""Rows in shared memory, and bytes of it for sums over a cube."""
 MOST_LINES = 16
 """Lines of a row of a slab that are worth another unit, where there are rows for all."""
 BUSY_UNITS = 192
@@ -47,8 +47,10 @@ LEAST_PIXELS, LEAST_BAND, MOST_BANDS = 32, 1 << 13, 32
 are enough."""
 SLAB_UNITS = 512
 """The most units of a cube that makes a slab."""
-SHARING, LEAST_SHARED = 4, 1 << 13
-"""Cubes of a multiprocessor that share few slabs, and the elements that are worth one."""
+SHARING, SHARED_BYTES, LEAST_SHARED, SHARED_UNROLL = (8, 4), 80 << 10, 1 << 13, 4
+"""Cubes of a multiprocessor that share few slabs: so many that they have one after the other, of so
+many bytes, else as many as it has at once; the elements that are worth one, and lines of a row that
+a unit of them has under way."""
 
 
 def row_tilings(
@@ -133,10 +135,10 @@ def passing(
         return None
     held = -(-lines // PASSING_UNITS)
     short = not weights or not LEAST_PASSING <= n <= MOST_PASSING or n % line
-    stages = min(STAGES, target.shared_bytes // (held * PASSING_UNITS * RUN_BYTES + MARGIN))
-    if short or stages < 2 or rows < PASSING_ROWS * target.multiprocessors:
+    fits = STAGES * (held * PASSING_UNITS * RUN_BYTES + MARGIN) <= target.shared_bytes
+    if short or not fits or rows < PASSING_ROWS * target.multiprocessors:
         return None
-    return Passing(line, PASSING_UNITS, held, stages, lines % PASSING_UNITS == 0)
+    return Passing(line, PASSING_UNITS, held, STAGES, lines % PASSING_UNITS == 0)
 
 
 def loss_tilings(target: Target, op: Normalisation, x: Memory) -> tuple[RowTiling, ...]:
@@ -187,8 +189,10 @@ def shared_slabs(
     target: Target, dtype: DType, x: Memory, out: Memory, items: int, rows: int, length: int
 ) -> SharedSlabs | None:
     """Parts of slabs for several cubes, where these are few and large; None for others."""
-    count = prod(x.shape[:items])
-    wanted = min(SHARING * target.multiprocessors // count, rows * length // LEAST_SHARED)
+    count, nbytes = prod(x.shape[:items]), prod(x.shape) * x.dtype.itemsize
+    many, few = (each * target.multiprocessors for each in SHARING)
+    cubes = many if nbytes >= SHARED_BYTES * many else few
+    wanted = min(cubes // count, rows * length // LEAST_SHARED)
     if not is_wide(target) or wanted < 2:
         return None
     band, span = max(1, rows // wanted), length
@@ -198,7 +202,8 @@ def shared_slabs(
         chunks = -(-wanted // rows)
         span = -(-length // (chunks * unit)) * unit
     line, units, across, _ = _shape(target, dtype, x, out, band, min(span, length))
-    return SharedSlabs(dtype, items, line, units, across, band, span)
+    stream = 2 * nbytes > target.cache_bytes
+    return SharedSlabs(dtype, items, line, units, across, SHARED_UNROLL, band, span, stream)
 
 
 def given_slabs(
