@@ -138,6 +138,7 @@ class Dialect:
     helpers: dict[str, Helper] = field(default_factory=dict[str, Helper])
     vector_load: Spelling | None = None
     vector_store: Spelling | None = None
+    stream_load: Spelling | None = None
     stream_store: Spelling | None = None
     unroll: str = "#pragma unroll"
     end_of_loop: str = ""

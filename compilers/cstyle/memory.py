@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cubepy.compilers.cstyle.dialect import Dialect
 from cubepy.compilers.cstyle.lines import alignment, tag
 from cubepy.compilers.cstyle.literals import short_index
-from cubepy.compilers.cstyle.spelling import ADD, POSTFIX, TERNARY, UNARY, Expr
+from cubepy.compilers.cstyle.spelling import ADD, POSTFIX, TERNARY, UNARY, Expr, Spelling
 from cubepy.ir import ops
 from cubepy.ir.core import Kernel, Op, Value
 from cubepy.ir.opdef import OpDef
@@ -91,6 +91,20 @@ def _cast_pointer(e: Emitter, op: Op, t: Line, const: str) -> str:
     return f"*({const}{space}{e.lines.type(t)}*)({pointer(e, op).whole})"
 
 
+def _streamed(
+    e: Emitter, op: Op, t: Type, spelling: Spelling | None, const: str = ""
+) -> Expr | None:
+    """An access that caches evict first, where the dialect has one for the type."""
+    if op.attrs.get("hint") != "stream" or spelling is None or _space(op) is not Space.GLOBAL:
+        return None
+    if isinstance(t, Line) and not e.lines.is_native(t):
+        return None
+    address = pointer(e, op)
+    if isinstance(t, Line):
+        address = Expr(f"({const}{e.lines.type(t)}*)({address.whole})", UNARY)
+    return spelling.fill([address, *map(e.value, op.operands[2:])])
+
+
 # Loads
 
 
@@ -99,14 +113,15 @@ def emit_load(e: Emitter, op: Op) -> Expr:
     t = op.result.type
     if not isinstance(t, Line):
         if len(op.operands) == 2:
-            return element(e, op)
+            return _streamed(e, op, t, e.dialect.stream_load) or element(e, op)
         mask, fill = (e.value(v) for v in op.operands[2:])
         text = f"{mask.within(TERNARY + 2)} ? {element(e, op).whole} : {fill.within(UNARY)}"
         return Expr(text, TERNARY)
     if len(op.operands) == 4:
         return _masked_load(e, op, t)
     if _is_aligned(e, op, t):
-        return Expr(_cast_pointer(e, op, t, "const "), UNARY)
+        plain = Expr(_cast_pointer(e, op, t, "const "), UNARY)
+        return _streamed(e, op, t, e.dialect.stream_load, "const ") or plain
     if _is_vector(e, t):
         assert e.dialect.vector_load is not None
         return e.dialect.vector_load.fill([pointer(e, op)], width=str(t.width))
@@ -163,10 +178,12 @@ def emit_store(e: Emitter, op: Op) -> None:
     if len(op.operands) == 4:
         _masked_store(e, op, t)
     elif not isinstance(t, Line):
-        e.statement(_streamed(e, op, t) or _assignment(e, op, value))
+        streamed = _streamed(e, op, t, e.dialect.stream_store)
+        e.statement(streamed.whole if streamed else _assignment(e, op, value))
     elif _is_aligned(e, op, t):
-        streamed = _streamed(e, op, t)
-        e.statement(streamed or f"{_cast_pointer(e, op, t, '')} = {e.value(value).whole}")
+        streamed = _streamed(e, op, t, e.dialect.stream_store)
+        plain = f"{_cast_pointer(e, op, t, '')} = {e.value(value).whole}"
+        e.statement(streamed.whole if streamed else plain)
     elif _is_vector(e, t):
         assert e.dialect.vector_store is not None
         operands = [pointer(e, op), e.value(value)]
@@ -180,20 +197,6 @@ def _assignment(e: Emitter, op: Op, value: Value) -> str:
     short = e.augmented(place, value)
     text = e.value(value).whole
     return short or f"{place} = {text}"
-
-
-def _streamed(e: Emitter, op: Op, t: Type) -> str:
-    """A store past the caches, where the dialect has one for the type."""
-    if op.attrs.get("hint") != "stream" or e.dialect.stream_store is None:
-        return ""
-    if isinstance(t, Line) and not e.lines.is_native(t):
-        return ""
-    if _space(op) is not Space.GLOBAL:
-        return ""
-    address = pointer(e, op)
-    if isinstance(t, Line):
-        address = Expr(f"({e.lines.type(t)}*)({address.whole})", UNARY)
-    return e.dialect.stream_store.fill([address, e.value(op.operands[2])]).whole
 
 
 def _masked_store(e: Emitter, op: Op, t: Type) -> None:

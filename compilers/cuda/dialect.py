@@ -312,6 +312,7 @@ BASE = Dialect(
     | _COOPERATION,
     conversions=_CONVERSIONS,
     helpers=HELPERS,
+    stream_load=call("__ldcs"),
     stream_store=call("__stcs", 2),
     print_words={"int": "%lld", "uint": "%llu"},
     print_float=Spelling("(double){0}", UNARY, (UNARY,)),

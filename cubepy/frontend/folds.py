@@ -7,6 +7,7 @@ import ast
 import builtins
 import functools
 import math
+import operator
 from inspect import Signature
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -22,12 +23,13 @@ from cubepy.frontend.tracer import Frame
 from cubepy.frontend.unpacking import items_of, limited
 from cubepy.frontend.values import (
     UNSET,
+    FlatRef,
     Generated,
     LocalFunction,
+    TensorRef,
     Unroll,
     is_comptime,
     is_number,
-    type_of,
     typed_scalar,
 )
 from cubepy.frontend.walrus import all_targets
@@ -35,7 +37,7 @@ from cubepy.frontend.wording import describe
 from cubepy.ir import ops
 from cubepy.ir.core import Value
 from cubepy.ir.opdef import OpDef
-from cubepy.ir.types import Line
+from cubepy.ir.types import Line, element_of, i32
 from cubepy.lang import builtins as lang
 from cubepy.lang.function import Source
 
@@ -86,9 +88,15 @@ def _sum_of(frame: Frame, sequence: Any, /, start: Any = 0) -> Any:
     if is_lazy(sequence):
         return fold(frame, builtins.sum, sequence, start=start)
     items = items_of_call(frame, sequence, "sum")
-    if items and type_of(start) is int and start == 0:
-        start, *items = items
-    return _in_a_row(frame, ast.Add, items, start)
+    return _in_a_row(frame, builtins.sum, ast.Add, items, start)
+
+
+@intrinsic(operator.contains)
+def _contains(frame: Frame, sequence: Any, item: Any, /) -> Any:
+    """Whether an item of a sequence equals another; of a tensor with several axes, an element."""
+    if isinstance(sequence, TensorRef) and sequence.rank != 1:
+        sequence = FlatRef(sequence)
+    return fold(frame, operator.contains, sequence, item=item)
 
 
 _math: Any = math
@@ -100,14 +108,20 @@ def _prod(frame: Frame, sequence: Any, /, *, start: Any = 1) -> Any:
     if is_lazy(sequence):
         return fold(frame, math.prod, sequence, start=start)
     items = items_of_call(frame, sequence, "prod")
-    if items and is_number(start) and start == 1 and not isinstance(start, float):
-        start, *items = items
-    return _in_a_row(frame, ast.Mult, items, start)
+    return _in_a_row(frame, math.prod, ast.Mult, items, start)
 
 
-def _in_a_row(frame: Frame, kind: type[ast.operator], items: Any, start: Any) -> Any:
+def _in_a_row(frame: Frame, function: Any, kind: type[ast.operator], items: Any, start: Any) -> Any:
+    if is_number(start) and any(map(_is_narrow, items)):  # a local has more bits than these
+        return fold(frame, function, Unroll(tuple(items)), start=start)
     node = node_here(frame)
     return functools.reduce(lambda a, b: apply_binary(frame, node, kind, a, b), items, start)
+
+
+def _is_narrow(item: Any) -> bool:
+    """Whether it is a bool, or a number of less than 32 bits."""
+    dtype = element_of(item.type) if isinstance(item, Value) else (typed_scalar(item) or (i32,))[0]
+    return dtype.bits < 32
 
 
 def most(
@@ -148,6 +162,13 @@ def fold(items):
             return False
     return True
 """
+_CONTAINS = """
+def fold(items, item):
+    for EACH in ALL:
+        if ITEM == item:
+            return True
+    return False
+"""
 _MOST = """
 def fold(items, default, is_given):
     found, best = False, default
@@ -178,7 +199,10 @@ _FOLDS: dict[Any, str] = {
     builtins.all: _ALL,
     builtins.max: _MOST,
     builtins.min: _MOST,
+    operator.contains: _CONTAINS,
 }
+_STARTS = {".total": "start", ".best": "default"}
+"""What the locals of templates that hold results begin with."""
 _BY_KEY = {builtins.max: _MOST_BY_KEY, builtins.min: _MOST_BY_KEY.replace(">", "<")}
 
 
@@ -209,12 +233,17 @@ def fold(frame: Frame, function: Any, sequence: Any, **options: Any) -> Any:
     try:
         return run_local(frame, generator, LocalFunction(source, frame.scope, Signature()), given)
     except Error as error:
-        if error.code != "E206" or "`.total`" not in str(error):
+        own = next((n for n in _STARTS if f"`{n}`" in str(error)), None)
+        if error.code not in ("E206", "E211") or own is None:
             raise
-        what, hint = f"{function.__name__}() at run time", "give a `start` of the type of the items"
-        expected, start = "items like its start", describe(options["start"])
+        name = _STARTS[own]
+        what, hint = (
+            f"{function.__name__}() at run time",
+            f"give a `{name}` of the type of the items",
+        )
+        expected, given = f"items like its {name}", f"others than {describe(options[name])}"
         raise frame.tracer.error(
-            "E207", what=what, expected=expected, given=f"others than {start}", hint=hint
+            "E207", what=what, expected=expected, given=given, hint=hint
         ) from None
 
 

@@ -55,13 +55,14 @@ def count_of(frame: Frame, sequence: Any) -> Index:
 
 def _length(frame: Frame, r: Range) -> Index:
     """The number of items of a range: the distance in steps, rounded up."""
-    tracer, step = frame.tracer, _known_step(frame, r)
+    tracer, step = frame.tracer, known_step(frame, r)
     distance = tracer.sub(r.stop, r.start) if step > 0 else tracer.sub(r.start, r.stop)
     steps = tracer.floordiv(tracer.add(distance, abs(step) - 1), abs(step))
     return tracer.maximum(steps, 0)
 
 
-def _known_step(frame: Frame, r: Range) -> int:
+def known_step(frame: Frame, r: Range) -> int:
+    """The step of a range, which is not 0; E112 where it is known at run time only."""
     if not isinstance(r.step, int):
         hint = "loop over range(n), and compute the position"
         raise frame.tracer.error("E112", what="the step of a range whose items count", hint=hint)
@@ -91,7 +92,7 @@ def item_at(frame: Frame, sequence: Any, i: Index) -> Any:
 
 def backwards(frame: Frame, r: Range) -> Range:
     """The items of a range from its end."""
-    tracer, step = frame.tracer, _known_step(frame, r)
+    tracer, step = frame.tracer, known_step(frame, r)
     last = tracer.sub(r.stop, 1 if step > 0 else -1)
     if abs(step) > 1:
         steps = tracer.floordiv(tracer.sub(last, r.start), step)

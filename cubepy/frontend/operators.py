@@ -11,7 +11,15 @@ from cubepy.errors import Error
 from cubepy.frontend.checks import SYMBOLS, check_operands, check_range
 from cubepy.frontend.running import comptime_result
 from cubepy.frontend.tracer import Frame
-from cubepy.frontend.values import FlatRef, TensorRef, is_comptime, is_dict, is_number, is_sequence
+from cubepy.frontend.values import (
+    FlatRef,
+    TensorRef,
+    is_comptime,
+    is_dict,
+    is_number,
+    is_sequence,
+    typed_scalar,
+)
 from cubepy.frontend.wording import describe, spell
 from cubepy.ir import ops
 from cubepy.ir.core import Value
@@ -113,6 +121,8 @@ _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.LShift, as
 def binary(frame: Frame, kind: type[ast.operator], a: Any, b: Any) -> Any:
     """`a <op> b`: in Python if both are comptime, else an operation on the common type."""
     if is_comptime(a) and is_comptime(b):
+        if kind in _ARITHMETIC:
+            a, b = _plain(a), _plain(b)
         return _in_python(frame, kind, a, b)
     if isinstance(a, tuple) and isinstance(b, tuple) and kind is ast.Add:
         return (*a, *b)
@@ -138,6 +148,12 @@ def binary(frame: Frame, kind: type[ast.operator], a: Any, b: Any) -> Any:
     if frame.tracer.strict and x.type is index:
         _check_range(frame, row, a if is_number(a) else x, b if is_number(b) else y)
     return frame.tracer.mark_arithmetic(result, row, a, b)
+
+
+def _plain(v: Any) -> Any:
+    """A bool of NumPy as one of Python, which is a number in arithmetic."""
+    found = typed_scalar(v)
+    return found[1] if found is not None and found[0] is bool_ else v
 
 
 def _check_range(frame: Frame, row: OpDef, a: Any, b: Any) -> None:

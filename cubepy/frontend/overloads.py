@@ -6,19 +6,24 @@ Their methods are inlined like any other.
 from __future__ import annotations
 
 import ast
+import operator
+from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
-from cubepy.frontend.calls import inline, method_of
-from cubepy.frontend.iterables import count_of
+from cubepy.frontend.calls import call, inline, method_of
+from cubepy.frontend.iterables import count_of, known_step
 from cubepy.frontend.operators import all_of, any_of, binary, comparison, inverted, unary
 from cubepy.frontend.running import note_reads
 from cubepy.frontend.tracer import Frame
 from cubepy.frontend.values import (
+    FlatRef,
     Iterated,
     LocalFunction,
     Range,
     Record,
+    Table,
+    TensorRef,
     Unroll,
     as_record,
     is_comptime,
@@ -28,7 +33,7 @@ from cubepy.frontend.values import (
     type_of,
 )
 from cubepy.ir.core import Value
-from cubepy.ir.types import element_of
+from cubepy.ir.types import Kind, element_of, index
 from cubepy.lang.objects import is_generated
 
 _BINARY: dict[type[ast.operator], str] = {
@@ -140,9 +145,13 @@ def _compare_items(
 
 
 def _is_among(frame: Frame, node: ast.AST, container: Any, item: Any) -> Any:
-    """Whether an item of a tuple, or a key of a mapping, or a number of a range equals `item`."""
+    """Whether an item of a sequence, a key of a mapping, or a number of a range equals `item`."""
     if isinstance(container, range):
         return _in_range(frame, container, item)
+    if isinstance(container, Range):
+        return _in_range_of_run_time(frame, container, item)
+    if isinstance(container, TensorRef | FlatRef | Table | Iterated):
+        return call(frame, node, operator.contains, [container, item], {})
     if not is_sequence(container) and not is_mapping(container):
         return NotImplemented
     equal = [apply_comparison(frame, node, ast.Eq, item, x) for x in container]
@@ -152,12 +161,32 @@ def _is_among(frame: Frame, node: ast.AST, container: Any, item: Any) -> Any:
 def _in_range(frame: Frame, numbers: range, item: Any) -> Any:
     if not numbers:
         return False
-    low, high, step = min(numbers[0], numbers[-1]), max(numbers[0], numbers[-1]), abs(numbers.step)
+    ends, step = sorted((numbers[0], numbers[-1])), abs(numbers.step)
+    low, high = (_bound(frame, item, end) for end in ends)
     tests = [comparison(frame, ast.GtE, item, low), comparison(frame, ast.LtE, item, high)]
+    return all_of(frame, [*tests, *_on_step(frame, item, low, step)])
+
+
+def _in_range_of_run_time(frame: Frame, r: Range, item: Any) -> Any:
+    up = known_step(frame, r) > 0
+    first, end = (ast.GtE, ast.Lt) if up else (ast.LtE, ast.Gt)
+    start, stop = (_bound(frame, item, v) for v in (r.start, r.stop))
+    tests = [comparison(frame, first, item, start), comparison(frame, end, item, stop)]
+    return all_of(frame, [*tests, *_on_step(frame, item, start, abs(known_step(frame, r)))])
+
+
+def _bound(frame: Frame, item: Any, number: Any) -> Any:
+    """An end of a range; a negative one as an index beside what has no sign."""
+    is_unsigned = isinstance(item, Value) and element_of(item.type).kind is Kind.UINT
+    is_negative = isinstance(number, int) and number < 0
+    return frame.tracer.literal(number, index) if is_unsigned and is_negative else number
+
+
+def _on_step(frame: Frame, item: Any, start: Any, step: int) -> Iterator[Any]:
+    """The test that an item is whole steps away from the start, if it needs one."""
     if step > 1 or not (isinstance(item, Value) and element_of(item.type).is_integer):
-        rest = binary(frame, ast.Mod, binary(frame, ast.Sub, item, low), step)
-        tests.append(comparison(frame, ast.Eq, rest, 0))
-    return all_of(frame, tests)
+        rest = binary(frame, ast.Mod, binary(frame, ast.Sub, item, start), step)
+        yield comparison(frame, ast.Eq, rest, 0)
 
 
 def _apply(frame: Frame, node: ast.AST, names: tuple[str, str], left: Any, right: Any) -> Any:

@@ -45,7 +45,7 @@ def _len(frame: Frame, x: Any) -> Any:
     found = apply_method(frame, node_here(frame), x, "__len__")
     if found is not NotImplemented:
         return found
-    if isinstance(x, Range):
+    if isinstance(x, Range | FlatRef):
         return count_of(frame, x)
     if isinstance(x, Value | Record | Iterated):
         line = "a line has `line_size` lanes; a number has no length"

@@ -330,7 +330,8 @@ def load(
     x: Any, index: Any, line: int | None = None, fill: Any = 0, hint: str | None = None
 ) -> Any:
     """`x[index]`; with `line=n`, n elements of a scalar tensor from `index` on, along its axis of
-    unit stride (the last, if several). Lanes outside give `fill`. `hint` is "stream" or None.
+    unit stride (the last, if several). Lanes outside give `fill`. `hint="stream"` says that nobody
+    reads the data again soon.
     """
     return _only_inside("load")
 

@@ -400,6 +400,21 @@ def test_clusters_that_cannot_be(cluster: Any):
         plain.configure(cluster=cluster)
 
 
+@cp.cube
+def streams(x: cp.Tensor, out: cp.Tensor):
+    i = 4 * cp.ABSOLUTE_POS
+    cp.store(out, i, cp.load(x, i, line=4, fill=None, hint="stream"), hint="stream", whole=True)
+    out[i] = cp.load(x, i, hint="stream")
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "i8", "bool"])
+def test_what_is_streamed_goes_past_the_caches(dtype: str):
+    given = streams[1, 32], (f"{dtype}[128]", f"{dtype}[128]")
+    text = given[0].inspect(*given[1], target="cuda:sm_80")
+    assert (text.count("__ldcs("), text.count("__stcs(")) == (2, 1)
+    assert "__ldcs" not in given[0].inspect(*given[1], target="hip:gfx942")
+
+
 def test_registers_and_cubes_are_hints():
     """The compilers of GPUs take them, other targets ignore them, and nonsense is refused."""
     asked = plain.configure(registers=64, cubes_per_sm=4)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,6 +63,105 @@ def test_sums_have_the_type_of_a_local_that_starts_with_0(dtype: Any, wide: Any)
     with np.errstate(over="ignore"):
         folds = (np.add.accumulate(x, dtype=wide), np.multiply.accumulate(x, dtype=wide))
     np.testing.assert_array_equal(out, [folds[0][-1], folds[1][-1], x.max()])
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i1", "i2", "f2", "?"])
+@pytest.mark.parametrize("count", [2, 64, 65])
+def test_sums_of_few_items_are_as_those_of_many(dtype: str, count: int):
+    """Known items add in the type of a local as well, and so do those of captured arrays."""
+    x = np.full(70, 100, dtype)
+
+    @cp.cube
+    def fold(x: Any, out: Any):
+        out[0] = sum(x[k] for k in range(count))
+        out[1] = sum((x[0], x[1]))
+        out[2] = sum(TABLES[dtype]) - sum(TABLES[dtype], 1)
+        out[3] = sum(TABLES[dtype][k] for k in range(3))
+        out[4] = math.prod((x[0], x[1], x[2]))
+        out[5] = sum(x[:2], 0.5)
+
+    out = np.zeros(6)
+    fold[1, 1](x, out)
+    one = 1 if dtype == "?" else 100
+    assert out.tolist() == [count * one, 2 * one, -1, 3 * one, one**3, 2 * one + 0.5]
+
+
+TABLES = {dtype: np.full(3, 100, dtype) for dtype in ("u1", "i1", "i2", "f2", "?")}
+
+
+def test_a_sum_begins_with_its_start():
+    """0 + -0.0 is 0.0."""
+
+    @cp.cube
+    def signs(x: Any, out: Any):
+        out[0] = math.copysign(1.0, sum((x[0], x[1])))
+        out[1] = math.copysign(1.0, sum(x))
+
+    out = np.zeros(2)
+    signs[1, 1](np.array([-0.0, -0.0]), out)
+    assert out.tolist() == [1, 1]
+
+
+def test_tables_of_bools_are_numbers():
+    """At comptime and at run time; NumPy's sum of two bools is a bool."""
+
+    @cp.cube
+    def both(j: cp.i32, out: Any):
+        out[0] = TABLES["?"][0] + TABLES["?"][2]
+        out[1] = TABLES["?"][j] + TABLES["?"][j + 2]
+        out[2] = TABLES["?"][0] - TABLES["?"][1]
+
+    out = np.zeros(3, int)
+    both[1, 1](0, out)
+    assert out.tolist() == [2, 2, 0]
+
+
+def among(x: Any, m: Any, n: Any, v: Any, u: Any, w: Any, out: Any):
+    out[0] = v in x
+    out[1] = v not in x[2:5]
+    out[2] = v in m
+    out[3] = 1 if v in m[1] and v not in m[0] else 0
+    out[4] = w in x.flat
+    out[5] = (v, x[2]) in zip(x, x[2:])
+    out[6] = (0, v) in enumerate(x)
+    out[7] = v in reversed(x)
+    out[8] = operator.contains(x, v)
+    out[9] = v in map(lambda a: a + 1, x)
+    out[10] = v in range(-3, n)
+    out[11] = v in range(1, n, 3)
+    out[12] = v not in range(n, -4, -2)
+    out[13] = 3 in range(n)
+    out[14] = w in range(n)
+    out[15] = u in range(-3, n)
+    out[16] = u in range(-5, 6)
+    out[17] = u in range(n, -4, -3)
+    out[18] = u in reversed(range(n))
+    out[19] = (v > 2) in range(-4, n, 3)
+
+
+@pytest.mark.parametrize("device", ["cpu", "interpreter"])
+def test_what_is_among_items(device: str):
+    numbers = np.random.default_rng()
+    kernel = cp.cube(among).configure(device=device)
+    for k in range(40):
+        x, m = (numbers.integers(-3, 9, s).astype("i4") for s in (7, (2, 3)))
+        n, v, u = (int(numbers.integers(low, 9)) for low in (-6, -6, 0))
+        u, v = (2**32 - 1, -(2**31)) if k % 9 == 8 else (u, v)
+        w = float(v) + numbers.choice([0, 0.5])
+        found, expected = np.zeros(20), np.zeros(20)
+        among(x, m, n, v, u, w, expected)
+        kernel[1, 1](x, m, n, np.int32(v), np.uint32(u), w, found)
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_elements_are_counted():
+    @cp.cube
+    def count(x: Any, out: Any):
+        out[0] = len(x.flat)
+
+    out = np.zeros(1)
+    count[1, 1](np.zeros((2, 3)), out)
+    assert out[0] == 6
 
 
 @pytest.mark.parametrize("device", ["cpu", "interpreter"])

@@ -58,11 +58,12 @@ def conv2d(
     `x`: [n, channels, rows, columns], or without n; "NHWC" in `layout` means that channels are the
     last axis, of `x` and the result. `weight`: [filters, channels / groups, rows, columns] in both
     layouts, or what `prepack` gave; `bias`: one number for each filter, of the dtype of `x` or of
-    its sums (f32 of short floats, i32 of short integers). `stride`, `padding`, `dilation`: ints, or
-    one for each axis; the padding may also be "valid", "same", or a pair (before, after) for each
-    axis. `epilogue`: as for `matmul`; its index is one of the result, and a line runs along
-    channels where these lie densely in the result, else along columns. Gives an array of the
-    library of `x`, with channels last in memory where `x` has them so; or fills `out`.
+    its sums (f32 of short floats; i32 of short integers and u32 of u16, which results have then).
+    `stride`, `padding`, `dilation`: ints, or one for each axis; the padding may also be "valid",
+    "same", or a pair (before, after) for each axis. `epilogue`: as for `matmul`; its index is one
+    of the result, and a line runs along channels where these lie densely in the result, else along
+    columns. Gives an array of the library of `x`, with channels last in memory where `x` has them
+    so; or fills `out`.
 
     f16 and bf16 are added in f32 and rounded once; processors with AVX512-BF16 take factors and
     sums of bf16 below 2**-126 for 0. The error of a sum is at most its length times

@@ -107,13 +107,13 @@ def matmul(
     or f32.
 
     Products of f16, bf16 and 8-bit floats are added in f32 and rounded once; the results of 8-bit
-    floats are f32, of i8, i16 and u8 i32, others have the dtype of the factors. Integers wrap. The
-    error of a float sum is at most k * 2**-24 (f64: 2**-53) times the sum of absolute products;
-    tensor cores cut sums off, by up to (k + 1) * 2**-22 of that, and "tf32" cuts factors off first;
-    processors with AMX or AVX512-BF16 take factors and sums of bf16 below 2**-126 for 0, and
-    Hopper's tensor cores keep 13 bits of 128 products of 8-bit floats at a time, whose sums are
-    added in f32. Processors with AMX multiply larger matrices of f32 as sums of three bf16 each,
-    with smaller errors than multiply-adds; the first bound holds, for all numbers.
+    floats are f32, of i8, i16 and u8 i32, of u16 u32, others have the dtype of the factors.
+    Integers wrap. The error of a float sum is at most k * 2**-24 (f64: 2**-53) times the sum of
+    absolute products; tensor cores cut sums off, by up to (k + 1) * 2**-22 of that, and "tf32" cuts
+    factors off first; processors with AMX or AVX512-BF16 take factors and sums of bf16 below
+    2**-126 for 0, and Hopper's tensor cores keep 13 bits of 128 products of 8-bit floats at a time,
+    whose sums are added in f32. Processors with AMX multiply larger matrices of f32 as sums of
+    three bf16 each, with smaller errors than multiply-adds; the first bound holds, for all numbers.
     Raises `LaunchError` for shapes that do not fit, and `LaunchTypeError` for dtypes that do not.
     """
     if precision not in PRECISIONS:

@@ -41,7 +41,8 @@ def quantize(
     `x`: floats of any shape and strides. `scale`: floats, and `zero_point`: None or integers, of
     one shape: a number, or an array without axes, for all; with `axis`, which is also `dim`, one
     for each index of it; with `block_size` too, the shape of `x` with as many blocks along `axis`
-    as there are, each for elements that follow each other. `dtype`: int8, uint8, int16, uint16,
+    as there are, each for elements that follow each other; blocks divide the axis, and of 4 bits
+    along the last axis have an even number of elements. `dtype`: int8, uint8, int16, uint16,
     f8e4m3, f8e5m2, "int4" or "uint4". Those of 4 bits lie two to a byte along the last axis, of
     which the first has the low bits: the result is u8 and its last axis half as long, rounded up; a
     number without a second has zeros beside it. Gives an array of the library of `x`, on its
@@ -78,7 +79,7 @@ def dequantize(
 ) -> Any:
     """What `quantize` stored, as floats: (q - zero_point) * scale.
 
-    `q`: integers of 8, 16 or 32 bits or floats of 8; `packed`: "int4" or "uint4" for bytes that
+    `q`: i8, u8, i16, u16, i32 or floats of 8 bits; `packed`: "int4" or "uint4" for bytes that
     hold two numbers, of which the last axis has `size` in all (None: all that there are). `scale`,
     `zero_point`, `axis` and `block_size` are those of `quantize`, for the shape of the result.
     `dtype`: f16, bf16, f32 or f64. Gives an array of the library of `q`, on its device, or `out`.
@@ -216,7 +217,7 @@ def _stored_format(function: str, q: Memory, packed: Any) -> Format:
     if packed is None:
         form = FORMATS.get(q.dtype.name)
         if form is None:
-            supported = "integers of 8 to 32 bits and floats of 8 are supported"
+            supported = "i8, u8, i16, u16, i32, f8e4m3 and f8e5m2 are supported"
             raise refused(function, "q", f"has dtype {q.dtype}", supported)
         return form
     form = FORMATS.get(packed)

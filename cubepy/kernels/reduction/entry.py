@@ -220,7 +220,8 @@ def norm(
     """The vector norm over some axes, or all; as `numpy.linalg.vector_norm`.
 
     `ord`: 1, 2, or plus or minus infinity. Dtypes are those of `mean`. Squares are not scaled: the
-    2-norm overflows where they do. Errors are those of `sum`; `LaunchError` also for another `ord`.
+    2-norm overflows where they do. Errors are those of `sum`; `LaunchError` also for another `ord`,
+    and for an infinity of no elements.
     """
     if ord not in (1, 2, inf, -inf):
         raise wrong("norm", f"`ord` is {ord!r}", "it is 1, 2 or an infinity")

@@ -57,7 +57,7 @@ class _Negations:
         self._forms = LinearForms(kernel, self._origins)
 
     def reaching_extrema(self) -> dict[Op, tuple[Value, ...]]:
-        """Each such negation with the values whose sum it negates, or with none if it only may be one."""
+        """Each such negation, with the values whose sum it negates; none if it only may be one."""
         found: dict[Op, tuple[Value, ...]] = {}
         seen: set[Value] = set()
         waiting = [v for op in self._kernel.body.walk() for v in self._compared(op)]

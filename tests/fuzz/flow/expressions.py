@@ -173,7 +173,9 @@ class Expressions:
             if self._c.number(0, 1):
                 item = f"note(log, {item})"
             kind = self._c.number(0, 4)
-            if kind < 2:
+            if kind == 0:
+                return f"cp.{t}(sum({item} {loops}))"
+            if kind == 1:
                 return f"sum(({item} {loops}), {start})"
             if kind == 2:
                 return f"prod(({item} {loops}), start={start})"
@@ -225,8 +227,13 @@ class Expressions:
             return f"(not {self._condition(d)})"
         if kind == 2:
             return f"({a} {compare} {b} {self._c.choose(('<', '>=', '!='))} {self._value(t, d)})"
-        if kind == 3 and t not in FLOATS:
+        if kind == 3 and t not in FLOATS and self._c.number(0, 1):
             return f"({a} % 5 in (1, 3, {self._value(t, 0)}))"
+        if kind == 3:
+            with self._reading():
+                target, items, _ = self._items(t)
+            item = f"({a}, {b})" if "," in target else a
+            return f"({item} {self._c.choose(('in', 'not in'))} {items})"
         if kind == 4:
             return f"(({a}, {b}) {compare} ({self._value(t, 0)}, {self._value(t, 0)}))"
         if kind == 5:
