@@ -30,6 +30,7 @@ from cubepy.frontend.values import (
     TensorRef,
     Unroll,
     is_comptime,
+    is_number,
     is_sequence,
 )
 from cubepy.frontend.wording import describe
@@ -133,6 +134,9 @@ def items_of_call(
         return sequence.items
     items = items_of(sequence)
     if items is None:
+        if isinstance(sequence, Value) or is_number(sequence):
+            given = describe(sequence)
+            raise frame.tracer.error("E207", what=f"{what}()", expected="a sequence", given=given)
         if isinstance(sequence, TensorRef) and not sequence.rank:
             hint = f"it has no axes: read it as {sequence.name}[()]"
         raise frame.tracer.error("E112", what=f"what {what}() runs over", hint=hint)

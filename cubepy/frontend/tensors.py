@@ -137,7 +137,11 @@ def _counted_extent(tracer: Tracer, x: TensorRef, axis: int) -> Index:
 
 
 def _locate_flat(tracer: Tracer, x: TensorRef, item: Any) -> Place:
-    if isinstance(item, slice | tuple):
+    if isinstance(item, slice):
+        hint = f"slice `{x.name}`, or loop over `{x.name}.flat`"
+        what, expected = f"an index of `{x.name}.flat`", "a number"
+        raise tracer.error("E207", what=what, expected=expected, given="a slice", hint=hint)
+    if isinstance(item, tuple):
         given = len(as_items(item))
         hint = "it counts the elements in row-major order, from 0 to x.size - 1"
         raise tracer.error("E104", name=f"{x.name}.flat", rank=1, given=given, hint=hint)

@@ -306,6 +306,26 @@ def records_without_a_start(x: Any):
 
 
 @cp.cube
+def sum_of_a_number(x: Any):
+    x[0] = sum(x[1])
+
+
+@cp.cube
+def slice_of_elements(x: Any):
+    x[0] = sum(x.flat[:2])
+
+
+@cp.cube
+def start_of_another_type(x: Any):
+    x[0] = sum((v for v in x), cp.ABSOLUTE_POS)
+
+
+@cp.cube
+def default_of_another_type(x: Any):
+    x[0] = min((v for v in x), default=cp.ABSOLUTE_POS)
+
+
+@cp.cube
 def items_of_a_number(x: Any):
     x[0] = sum(v for v in x[0])
 
@@ -340,6 +360,10 @@ def of_no_axes(x: Any):
         (returned_from_a_loop, 3, "E207: a `return` that may not run"),
         (default_of_another_kind, 3, "the default of max() expects a number"),
         (records_without_a_start, 3, "give a `start`"),
+        (sum_of_a_number, 3, "E207: sum() expects a sequence, got a value of type f32"),
+        (slice_of_elements, 3, "an index of `x.flat` expects a number, got a slice"),
+        (start_of_another_type, 3, "give a `start` of the type of the items"),
+        (default_of_another_type, 3, "give a `default` of the type of the items"),
         (items_of_a_number, 3, "E207: a loop expects range(...), a tensor"),
         (greatest_of_a_number_by_key, 3, "E207: a loop expects range(...), a tensor"),
         (tuple_of_a_tensor, 3, "E112: what tuple"),
