@@ -17,7 +17,7 @@ from cubepy.frontend.attributes import node_here
 from cubepy.frontend.calls import run_local
 from cubepy.frontend.dispatch import intrinsic
 from cubepy.frontend.iterables import is_lazy
-from cubepy.frontend.overloads import apply_binary, deciding
+from cubepy.frontend.overloads import apply_binary, apply_comparison, deciding
 from cubepy.frontend.sequences import items_of_call
 from cubepy.frontend.tracer import Frame
 from cubepy.frontend.unpacking import items_of, limited
@@ -39,6 +39,7 @@ from cubepy.ir.core import Value
 from cubepy.ir.opdef import OpDef
 from cubepy.ir.types import Line, element_of, i32
 from cubepy.lang import builtins as lang
+from cubepy.lang.arrays import is_numpy
 from cubepy.lang.function import Source
 
 LONG = 64
@@ -94,8 +95,12 @@ def _sum_of(frame: Frame, sequence: Any, /, start: Any = 0) -> Any:
 @intrinsic(operator.contains)
 def _contains(frame: Frame, sequence: Any, item: Any, /) -> Any:
     """Whether an item of a sequence equals another; of a tensor with several axes, an element."""
-    if isinstance(sequence, TensorRef) and sequence.rank != 1:
-        sequence = FlatRef(sequence)
+    if isinstance(sequence, TensorRef):
+        sequence = sequence if sequence.rank == 1 else FlatRef(sequence)
+    elif is_numpy(sequence) and not is_comptime(item):
+        sequence = sequence.reshape(-1)
+    elif not is_lazy(sequence):
+        return apply_comparison(frame, node_here(frame), ast.In, item, sequence)
     return fold(frame, operator.contains, sequence, item=item)
 
 

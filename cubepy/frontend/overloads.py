@@ -34,6 +34,7 @@ from cubepy.frontend.values import (
 )
 from cubepy.ir.core import Value
 from cubepy.ir.types import Kind, element_of, index
+from cubepy.lang.arrays import is_numpy
 from cubepy.lang.objects import is_generated
 
 _BINARY: dict[type[ast.operator], str] = {
@@ -150,7 +151,7 @@ def _is_among(frame: Frame, node: ast.AST, container: Any, item: Any) -> Any:
         return _in_range(frame, container, item)
     if isinstance(container, Range):
         return _in_range_of_run_time(frame, container, item)
-    if isinstance(container, TensorRef | FlatRef | Table | Iterated):
+    if isinstance(container, TensorRef | FlatRef | Table | Iterated) or is_numpy(container):
         return call(frame, node, operator.contains, [container, item], {})
     if not is_sequence(container) and not is_mapping(container):
         return NotImplemented

@@ -116,6 +116,9 @@ def test_tables_of_bools_are_numbers():
     assert out.tolist() == [2, 2, 0]
 
 
+LOOKED_AT = np.array([[3, 1], [4, 7]])
+
+
 def among(x: Any, m: Any, n: Any, v: Any, u: Any, w: Any, out: Any):
     out[0] = v in x
     out[1] = v not in x[2:5]
@@ -137,6 +140,10 @@ def among(x: Any, m: Any, n: Any, v: Any, u: Any, w: Any, out: Any):
     out[17] = u in range(n, -4, -3)
     out[18] = u in reversed(range(n))
     out[19] = (v > 2) in range(-4, n, 3)
+    out[20] = v in LOOKED_AT
+    out[21] = v in LOOKED_AT[1] or v not in LOOKED_AT[n % 2]
+    out[22] = operator.contains("abcd", "bc") and 4 in LOOKED_AT
+    out[23] = operator.contains((1, v), u)
 
 
 @pytest.mark.parametrize("device", ["cpu", "interpreter"])
@@ -148,7 +155,7 @@ def test_what_is_among_items(device: str):
         n, v, u = (int(numbers.integers(low, 9)) for low in (-6, -6, 0))
         u, v = (2**32 - 1, -(2**31)) if k % 9 == 8 else (u, v)
         w = float(v) + numbers.choice([0, 0.5])
-        found, expected = np.zeros(20), np.zeros(20)
+        found, expected = np.zeros(24), np.zeros(24)
         among(x, m, n, v, u, w, expected)
         kernel[1, 1](x, m, n, np.int32(v), np.uint32(u), w, found)
         np.testing.assert_array_equal(found, expected)

@@ -103,6 +103,12 @@ def of_extrema(x, y, out):
 
 
 @cp.cube
+def of_arguments(x, a, out):
+    i = cp.UNIT_POS
+    out[i] = min(min(cp.i32(a - (min(max(a, 1), a) + x[i])), 7), x[i] >> 3)
+
+
+@cp.cube
 def ordinary(x, y, out):
     i = cp.UNIT_POS
     out[i] = max(min(x[i] - y[i], 255), 0) - min(x[i], 7)
@@ -142,6 +148,11 @@ def text(kernel: cp.CubeKernel, target: str, specs: tuple[str, ...] = INTEGERS) 
 )
 def test_negations_before_minima_are_hidden(kernel: cp.CubeKernel, target: str):
     assert "hidden_negation" in text(kernel, target)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_arguments_cancel_as_well(target: str):
+    assert "hidden_negation" in text(of_arguments, target, ("i32[8]", "i32", "i32[8]"))
 
 
 @pytest.mark.parametrize("target", TARGETS)

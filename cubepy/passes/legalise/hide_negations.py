@@ -145,11 +145,11 @@ class _Negations:
         waiting = [value]
         while waiting:
             v = waiting.pop()
-            op = self._origins.owner(v)
-            if v in found or op is None:
+            if v in found:
                 continue
             found.add(v)
-            if op.row in rows:
+            op = self._origins.owner(v)
+            if op is not None and op.row in rows:
                 waiting += self._origins.of(v)
         return found
 
