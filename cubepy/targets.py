@@ -110,10 +110,17 @@ class Target:
             ]
         )
 
+    @property
+    def overlaps_launches(self) -> bool:
+        """Whether kernels may begin while those before them in a stream end: compilers let them
+        wait for these first, runtimes launch them so."""
+        return self.kind == "cuda" and self.version >= _OVERLAPS_FROM
+
     def __str__(self) -> str:
         return f"{self.kind}:{self.arch}" if self.arch else self.kind
 
 
+_OVERLAPS_FROM = 90
 _WIDE = (
     "x86-64-v4",
     "skylake-avx512",

@@ -80,7 +80,7 @@ class Dialect:
     `end_of_loop`: what stands at the end of loops with barriers.
 
     `tensor_map` declares such a parameter; `cluster` the cubes that run together. `head_of_planes`
-    fixes the size of planes in the head.
+    fixes the size of planes in the head. `begin`: the first statement of each kernel, if any.
 
     `print_most`: values that a call of printf takes; 0 for any number.
     """
@@ -115,6 +115,7 @@ class Dialect:
     declarations: Mapping[Space, str]
     table: str
     large_table: str = ""
+    begin: str = ""
     dynamic_block: str = ""
     dynamic_shared: str = ""
     static_shared_bytes: int = 0

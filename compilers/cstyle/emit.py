@@ -54,6 +54,9 @@ class Emitter:
         self.shared = memory.SharedMemory(kernel, allocations, dialect)
         if self.shared.is_dynamic:
             self.entry.append(dialect.dynamic_block.format(align=self.shared.alignment))
+        if dialect.begin:
+            self.entry.append(dialect.begin)
+            self.lines.use_in(dialect.begin)
         self._source_names = names_of(kernel)
         self._exprs: dict[Value, Expr] = {}
         self._free: set[Value] = set()

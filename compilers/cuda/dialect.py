@@ -188,6 +188,16 @@ _BF16_HELPERS = {
     "double_to_bfloat16": _DOUBLE_TO_BF16,
 }
 
+_DEPENDENCIES = {
+    "sync_dependencies": function(
+        "void sync_dependencies()", 'asm volatile("griddepcontrol.wait;" ::: "memory");'
+    )
+}
+"""What kernels begin with where launches overlap: it waits until those before are done, and what
+they wrote is seen (PTX ISA, griddepcontrol). None lets the next one begin before it ends
+(griddepcontrol.launch_dependents): cubes that come early take the places that are free then, so
+that kernels with few are spread unevenly, up to 2.5 times as slow, for 0.5 us that others gain."""
+
 
 def _extremum(name: str, word: str) -> Helper:
     text = f'asm("{word}.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));'
@@ -341,6 +351,7 @@ def dialect(arch: str) -> Dialect:
         base,
         spellings=BASE.spellings | _RECENT,
         conversions=_CONVERSIONS,
-        helpers=HELPERS | _NAN_HELPERS | _BF16_HELPERS,
+        helpers=HELPERS | _NAN_HELPERS | _BF16_HELPERS | _DEPENDENCIES,
+        begin="sync_dependencies();" if cuda_target(arch).overlaps_launches else "",
     )
     return complete(base)

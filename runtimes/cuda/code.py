@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from typing import Any
 
 from cubepy.artifact import Artifact
@@ -47,6 +48,14 @@ class Code:
         return self._pointers(
             *[block[k] if k in self._maps else start + 8 * k for k in self._places]
         )
+
+    def config(self, grid: Sequence[int]) -> Any:
+        """The driver's description of a launch over a grid."""
+        found = driver().CUlaunchConfig()
+        found.gridDimX, found.gridDimY, found.gridDimZ = grid
+        found.blockDimX, found.blockDimY, found.blockDimZ = self.dim
+        found.sharedMemBytes = self.shared_bytes
+        return found
 
     def _load(self) -> Any:
         api = driver()

@@ -22,7 +22,7 @@ from cubepy.runtimes.base import (
 from cubepy.runtimes.cuda.code import Code
 from cubepy.runtimes.cuda.contexts import PRIMARY, Contexts
 from cubepy.runtimes.cuda.driver import check, driver, failure, is_lost
-from cubepy.runtimes.cuda.launches import Log, NativeWords
+from cubepy.runtimes.cuda.launches import OVERLAPS_FROM, Log, NativeWords, overlap
 from cubepy.runtimes.cuda.memory import (
     Allocation,
     Owner,
@@ -103,23 +103,25 @@ class CudaDevice(Named, Owner):
         with self.contexts.enter(queue is None) as context:
             function = loaded.function(context)
             parameters = loaded.parameters(block)
-            grid = block[loaded.counts : loaded.counts + 3]
-            (status,) = driver().cuLaunchKernel(
-                function,
-                *grid,
-                *loaded.dim,
-                loaded.shared_bytes,
-                stream,
-                ctypes.addressof(parameters),
-                0,
-            )
+            config = loaded.config(block[loaded.counts : loaded.counts + 3])
+            config.hStream = stream
+            config.attrs, config.numAttrs = self._attributes, len(self._attributes)
+            place = ctypes.addressof(parameters)
+            (status,) = driver().cuLaunchKernelEx(config, function, place, 0)
         self._log.add(stream, loaded.number)
         if status:
             raise self.failed(f"the launch of {loaded.entry}", status)
 
     @cached_property
+    def _attributes(self) -> list[Any]:
+        """Those of all launches."""
+        version = check("cuDriverGetVersion", driver().cuDriverGetVersion())
+        may_overlap = self.target.overlaps_launches and version >= OVERLAPS_FROM
+        return [overlap()] if may_overlap else []
+
+    @cached_property
     def _native(self) -> NativeWords:
-        return NativeWords(self, self.stream(None), self._log)
+        return NativeWords(self, self.stream(None), self._log, self._attributes)
 
     def native_code(self, loaded: Code) -> NativeCode | None:
         """What native code needs to launch in the primary context; None where it cannot."""

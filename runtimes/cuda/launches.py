@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
+from typing import Any
 
-from cubepy.runtimes.cuda.driver import address_of
+from cubepy.runtimes.cuda.driver import address_of, driver
 from cubepy.runtimes.cuda.queues import Queues
 from cubepy.runtimes.native.launching.tables import LOGGED, Gpu
 
@@ -53,14 +55,31 @@ class Log:
         return list(dict.fromkeys(_names[n] for n in numbers if n >= 0))
 
 
+OVERLAPS_FROM = 12_030
+"""The version of CUDA from which on graphs capture launches that overlap."""
+
+
+def overlap() -> Any:
+    """The attribute of launches that overlap: cubes are brought to multiprocessors as soon as those
+    of the kernel before have ended, and wait there until its memory is written (CUDA Driver API,
+    programmatic stream serialization)."""
+    api = driver()
+    found = api.CUlaunchAttribute()
+    name = "CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION"
+    found.id = getattr(api.CUlaunchAttributeID, name)
+    found.value.programmaticStreamSerializationAllowed = 1
+    return found
+
+
 class NativeWords:
     """The words that native code reads of a device; see `runtimes.native.launching.tables`."""
 
-    def __init__(self, queues: Queues, stream: int, log: Log) -> None:
+    def __init__(self, queues: Queues, stream: int, log: Log, attributes: Sequence[Any]) -> None:
+        """`attributes`: of all launches, one at most; they live as long as the device."""
         contexts = queues.contexts
         self._held = words = (ctypes.c_int64 * Gpu.SIZE)()
         self.address = ctypes.addressof(words)
-        words[Gpu.LAUNCH] = address_of("cuLaunchKernel")
+        words[Gpu.LAUNCH] = address_of("cuLaunchKernelEx")
         words[Gpu.GET_CONTEXT] = address_of("cuCtxGetCurrent")
         words[Gpu.SET_CONTEXT] = address_of("cuCtxSetCurrent")
         words[Gpu.GET_DEVICE] = address_of("cuCtxGetDevice")
@@ -71,6 +90,8 @@ class NativeWords:
         words[Gpu.ORDINAL], words[Gpu.LOG] = contexts.ordinal, log.address
         words[Gpu.STREAM], words[Gpu.ORDER] = stream, queues.own.address
         words[Gpu.QUEUES] = id(queues)
+        words[Gpu.ATTRIBUTES] = attributes[0].getPtr() if attributes else 0
+        words[Gpu.ATTRIBUTE_COUNT] = len(attributes)
 
 
 _CALLED = Gpu.LAUNCH, Gpu.GET_CONTEXT, Gpu.SET_CONTEXT, Gpu.GET_DEVICE

@@ -99,11 +99,7 @@ def _clusters(function: Any, code: Code) -> tuple[int, int]:
     if prod(axes) <= 1:
         return 0, 0
     api = driver()
-    config = api.CUlaunchConfig()
-    config.gridDimX, config.gridDimY, config.gridDimZ = axes
-    config.blockDimX, config.blockDimY, config.blockDimZ = code.dim
-    config.sharedMemBytes = code.shared_bytes
-    found = api.cuOccupancyMaxActiveClusters(function, config)
+    found = api.cuOccupancyMaxActiveClusters(function, code.config(axes))
     return prod(axes), check("cuOccupancyMaxActiveClusters", found)
 
 

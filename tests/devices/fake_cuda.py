@@ -24,7 +24,7 @@ import pytest
 from cubepy import config
 from cubepy.runtimes.cuda import device as cuda_device
 from cubepy.runtimes.cuda import driver as cuda_driver
-from tests.devices.forget import forget_devices, keepers
+from tests.devices.forget import forget_devices, frozen_keepers
 
 Span = tuple[int, int]
 
@@ -40,6 +40,8 @@ class Result(IntEnum):
 
 OK = Result.CUDA_SUCCESS
 PRIMARY, DEFAULT_POOL = 77, 5
+OVERLAPS = 6
+"""The number of the attribute of launches that overlap."""
 
 
 HOPPER = {
@@ -61,6 +63,23 @@ class Config:
     """A launch that is asked about, and other structures: what is assigned."""
 
 
+OVERLAP = "CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION"
+
+
+class Attribute:
+    """A `CUlaunchAttribute` as native code passes it on: a number, 8 bytes behind it its value."""
+
+    def __init__(self) -> None:
+        self.id = ""
+        self.value = Config()
+        self._held = (ctypes.c_uint32 * 18)()
+
+    def getPtr(self) -> int:
+        self._held[0] = OVERLAPS if self.id == OVERLAP else 0
+        self._held[2] = vars(self.value)["programmaticStreamSerializationAllowed"]
+        return ctypes.addressof(self._held)
+
+
 class Function(int):
     """The driver's handle of a kernel."""
 
@@ -78,11 +97,12 @@ class Launch:
     shared: int
     stream: int
     words: tuple[Any, ...]
+    overlaps: bool
 
 
 _U32, _U64 = ctypes.c_uint32, ctypes.c_uint64
 _NATIVE: dict[str, tuple[Any, ...]] = {
-    "cuLaunchKernel": (_U64, *[_U32] * 7, *[_U64] * 3),
+    "cuLaunchKernelEx": (_U64,) * 4,
     "cuCtxGetCurrent": (_U64,),
     "cuCtxSetCurrent": (_U64,),
     "cuCtxGetDevice": (_U64,),
@@ -90,6 +110,10 @@ _NATIVE: dict[str, tuple[Any, ...]] = {
     "cuTensorMapReplaceAddress": (_U64, _U64),
 }
 """The parameters of functions that native code calls."""
+
+
+def _words_of(attribute: int) -> list[int]:
+    return list((_U32 * 3).from_address(attribute))
 
 
 class Names:
@@ -137,7 +161,8 @@ class Driver:
     CUdevice_attribute = Names("CUdevice_attribute")
     CUfunction_attribute = Names("CUfunction_attribute")
     CUpointer_attribute = Names("CUpointer_attribute")
-    CUlaunchConfig = Config
+    CUlaunchConfig, CUlaunchAttribute = Config, Attribute
+    CUlaunchAttributeID = Names("CUlaunchAttributeID")
     CUtensorMapDataType = Names("CUtensorMapDataType")
     CUtensorMapInterleave = Names("CUtensorMapInterleave")
     CUtensorMapSwizzle = Names("CUtensorMapSwizzle")
@@ -150,7 +175,7 @@ class Driver:
         self.streams: dict[int, list[Work]] = defaultdict(list)  # the last work of each
         self.events: dict[int, Work] = {}
         self.memory: dict[int, Any] = {}
-        self.gpus = 1
+        self.gpus, self.version = 1, 13_000
         self.owners: dict[int, int] = {}
         """The GPU of memory, by its address."""
         self.pinned: set[int] = set()
@@ -199,6 +224,9 @@ class Driver:
     def cuInit(self, flags: int) -> Any:
         return (OK,)
 
+    def cuDriverGetVersion(self) -> Any:
+        return OK, self.version
+
     def cuDeviceGetCount(self) -> Any:
         return OK, self.gpus
 
@@ -235,9 +263,14 @@ class Driver:
             self._addresses[name] = made(getattr(self, f"_{name}"))
         return OK, ctypes.cast(self._addresses[name], ctypes.c_void_p).value, 0
 
-    def _cuLaunchKernel(self, function: int, *rest: int) -> int:
+    def _cuLaunchKernelEx(self, config: int, function: int, places: int, extra: int) -> int:
         self.native += 1
-        return int(self.cuLaunchKernel(self._functions[function], *rest)[0])
+        dims = (_U32 * 7).from_address(config)
+        stream, attributes, count = (_U64 * 3).from_address(config + 32)
+        if count:
+            assert count == 1 and _words_of(attributes) == [OVERLAPS, 0, 1]
+        kernel = self._functions[function]
+        return int(self.launch(kernel, *dims, stream, places, extra, count > 0)[0])
 
     def _cuCtxGetCurrent(self, place: int) -> int:
         _U64.from_address(place).value = self.context
@@ -286,11 +319,17 @@ class Driver:
         self.loaded.append(self.contexts[self.context][1])
         return OK, len(cubin)
 
-    def cuModuleUnload(self, module: int) -> Any:
-        self.loaded.remove(self.contexts[self.context][1])
-        return (OK,)
+    def cuLaunchKernelEx(self, config: Config, function: Function, places: int, extra: int) -> Any:
+        asked = vars(config)
+        assert asked["numAttrs"] == len(asked["attrs"])
+        for attribute in asked["attrs"]:
+            assert _words_of(attribute.getPtr()) == [OVERLAPS, 0, 1]
+        names = [f"{what}Dim{axis}" for what in ("grid", "block") for axis in "XYZ"]
+        dims = [asked[name] for name in (*names, "sharedMemBytes")]
+        overlaps = bool(asked["attrs"])
+        return self.launch(function, *dims, asked["hStream"], places, extra, overlaps)
 
-    def cuLaunchKernel(
+    def launch(
         self,
         function: Function,
         grid_x: int,
@@ -303,6 +342,7 @@ class Driver:
         stream: int,
         parameters: int,
         extra: int,
+        overlaps: bool,
     ) -> Any:
         assert self.context in self.contexts and extra == 0
         if self.refused is not None:
@@ -316,7 +356,7 @@ class Driver:
         words += tuple(tuple(each) for each in maps)
         if name in self.parameters:
             grid, dim = (grid_x, grid_y, grid_z), (dim_x, dim_y, dim_z)
-            self.launches.append(Launch(name, grid, dim, shared, stream, words))
+            self.launches.append(Launch(name, grid, dim, shared, stream, words, overlaps))
         body = self.kernels.get(name, lambda *words: None)
         self.enqueue(stream, lambda: body(*words))
         return (OK,)
@@ -492,20 +532,16 @@ class Driver:
 def installed() -> Iterator[Driver]:
     """`cuda:0` is this module's device."""
     fake = Driver()
-    gc.unfreeze()  # kernels that were imported are among them
-    forget_devices()
+    forget_devices(frozen_keepers())
     gc.collect()  # what they kept, and what died earlier, is freed by the driver that it came from
-    old = keepers()
-    gc.freeze()  # what is left is not looked at again when the test ends
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cuda_driver, "import_module", lambda name: fake)
         patch.setitem(config._chosen, "self_test", False)  # it runs no kernels
         patch.setattr(cuda_device.CudaDevice, "free", _free_and_spoil(fake))
         _forget()
         yield fake
-        forget_devices(old)  # what they keep is freed by this driver
+        forget_devices(frozen_keepers())  # what they keep is freed by this driver
         gc.collect()
-        gc.unfreeze()
         assert not fake.faults, fake.faults
     _forget()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterable
+from functools import lru_cache
 
 from cubepy.jit.kernel import CubeKernel
 from cubepy.kernels.calls.plans import Plans
@@ -13,6 +14,16 @@ from cubepy.runtimes import registry
 def keepers() -> list[CubeKernel | Plans]:
     """What holds things of devices, but for frozen objects."""
     return [found for found in gc.get_objects() if isinstance(found, CubeKernel | Plans)]
+
+
+@lru_cache(maxsize=1)
+def frozen_keepers() -> list[CubeKernel | Plans]:
+    """Those of them that were frozen when the first device was made up."""
+    gc.unfreeze()
+    gc.collect()
+    found = keepers()
+    gc.freeze()
+    return found
 
 
 def forget_devices(frozen: Iterable[CubeKernel | Plans] = ()) -> None:

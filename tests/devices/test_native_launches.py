@@ -9,6 +9,7 @@ import ctypes
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -137,6 +138,21 @@ def test_the_driver_is_asked_for_the_same(gpu: Torch, function: Any):
         assert native == python, (round_number, shape, step)
         assert len(native) == (0 not in shape)
     assert gpu.driver.native > 20
+
+
+@pytest.mark.parametrize(
+    ("major", "version", "overlaps"),
+    [(9, 13_000, True), (9, 12_030, True), (9, 12_020, False), (8, 13_000, False)],
+)
+def test_launches_overlap_where_kernels_wait(gpu: Torch, major: int, version: int, overlaps: bool):
+    gpu.driver.attributes["COMPUTE_CAPABILITY_MAJOR"], gpu.driver.version = major, version
+    kernel, tensors = cp.cube(axpy), [torch.zeros(64) for _ in range(3)]
+    launches = gpu.launches(kernel, 3)
+    warmed(kernel.over(64), *tensors, 2.0)
+    kernel.over(64)(*tensors, 2.0)
+    assert gpu.driver.native and [x.overlaps for x in launches] == [overlaps] * 4
+    known = import_module("cuda.bindings.driver").CUlaunchAttributeID
+    assert int(getattr(known, fake_cuda.OVERLAP)) == fake_cuda.OVERLAPS
 
 
 def test_every_shape_is_launched_natively(gpu: Torch):
@@ -295,16 +311,16 @@ def test_other_threads_run_while_the_driver_waits(gpu: Torch, monkeypatch: pytes
         assert asked.wait(10)
         answered.set()
 
-    def wait(function: int, *rest: int) -> int:
+    def wait(config: int, *rest: int) -> int:
         asked.set()
         return 0 if answered.wait(10) else 1
 
     helper = threading.Thread(target=answer)
     helper.start()
     gpu.driver._addresses.clear()
-    monkeypatch.setattr(gpu.driver, "_cuLaunchKernel", wait)
+    monkeypatch.setattr(gpu.driver, "_cuLaunchKernelEx", wait)
     device: Any = cp.device("cuda:0")
-    device._native._held[0] = gpu.driver.cuGetProcAddress(b"cuLaunchKernel", 0, 0)[1]
+    device._native._held[0] = gpu.driver.cuGetProcAddress(b"cuLaunchKernelEx", 0, 0)[1]
     launch(*args)
     helper.join()
 
@@ -462,7 +478,7 @@ def test_programs_that_the_driver_refuses(gpu: Torch, monkeypatch: pytest.Monkey
         gpu.driver.launched.append(("asked", 0))
         return (Result.CUDA_ERROR_ILLEGAL_ADDRESS if len(gpu.driver.launched) == 2 else 0,)
 
-    monkeypatch.setattr(gpu.driver, "cuLaunchKernel", refuse_second)
+    monkeypatch.setattr(gpu.driver, "launch", refuse_second)
     with pytest.raises(cp.DeviceError, match="E509"):
         program(*tensors)
     assert len(gpu.driver.launched) == 2  # neither again nor the rest

@@ -228,7 +228,7 @@ def test_an_event_waits_for_launches_under_way(
     in_stream = kernels[0].configure(stream=stream).over(N)
     in_stream(made(), out)
     x, held = made(), cp.empty(N, cp.f32, device="cpu", pinned=True)
-    entered, inner = threading.Event(), driver.cuLaunchKernel
+    entered, inner = threading.Event(), driver.launch
 
     def slowly(function: Any, *rest: Any) -> Any:
         if function.name == "fill":
@@ -236,7 +236,7 @@ def test_an_event_waits_for_launches_under_way(
             time.sleep(0.2)
         return inner(function, *rest)
 
-    monkeypatch.setattr(driver, "cuLaunchKernel", slowly)
+    monkeypatch.setattr(driver, "launch", slowly)
     helper = threading.Thread(target=kernels[1].over(N), args=(x,))
     native = driver.native
     helper.start()
@@ -262,19 +262,3 @@ def transpose_in_its_stream(driver: fake_cuda.Driver) -> None:
     cp.kernels.transpose(x)
     device: Any = find_device(PLACE)
     assert {stream for _, stream in driver.launched} == {device.stream(None)}
-
-
-@cp.cube
-def fill_everywhere(out: cp.Tensor[cp.f32]):
-    fill(out)
-
-
-def test_code_of_a_made_up_driver_dies_before_it():
-    """Also that of kernels that were there before: the next driver must not unload it."""
-    unloaded: list[int] = []
-    with fake_cuda.installed() as driver:
-        inner = driver.cuModuleUnload
-        driver.cuModuleUnload = lambda module: unloaded.append(module) or inner(module)
-        fill_everywhere.over(N)(cp.empty(N, cp.f32, device=PLACE))
-        cp.synchronize(PLACE)
-    assert unloaded

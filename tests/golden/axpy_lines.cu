@@ -1,3 +1,7 @@
+static __device__ __forceinline__ void sync_dependencies() {
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
 struct __align__(4) boolx4 {
     bool lane[4];
 };
@@ -36,6 +40,7 @@ axpy_lines(
     int x_shape0,
     float* __restrict__ y,
     int y_shape0) {
+    sync_dependencies();
     // kernels.py:27: i = cp.ABSOLUTE_POS
     const int i = (int)blockIdx.x * 256 + (int)threadIdx.x;
     // kernels.py:28: if i < y.size

@@ -1,3 +1,7 @@
+static __device__ __forceinline__ void sync_dependencies() {
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
 extern "C" __global__ void __launch_bounds__(256)
 blur_rows(
     const float* __restrict__ image,
@@ -7,6 +11,7 @@ blur_rows(
     int out_shape0,
     int out_shape1,
     int out_stride0) {
+    sync_dependencies();
     // kernels.py:41: row, column = cp.ABSOLUTE_POS_Y, cp.ABSOLUTE_POS_X
     const int row = (int)blockIdx.y * 8 + (int)threadIdx.y;
     const int column = (int)blockIdx.x * 32 + (int)threadIdx.x;

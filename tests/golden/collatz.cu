@@ -1,5 +1,10 @@
+static __device__ __forceinline__ void sync_dependencies() {
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
 extern "C" __global__ void __launch_bounds__(256)
 collatz(const int* __restrict__ x, int x_shape0, int* __restrict__ steps, int limit) {
+    sync_dependencies();
     // kernels.py:134: i = cp.ABSOLUTE_POS
     const int i = (int)blockIdx.x * 256 + (int)threadIdx.x;
     // kernels.py:135: if i >= x.size

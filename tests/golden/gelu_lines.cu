@@ -1,3 +1,7 @@
+static __device__ __forceinline__ void sync_dependencies() {
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
 static __device__ __forceinline__ float4 make_float4(float value) {
     return make_float4(value, value, value, value);
 }
@@ -21,6 +25,7 @@ static __device__ __forceinline__ float4 operator+(float4 a, float4 b) {
 
 extern "C" __global__ void __launch_bounds__(256)
 gelu_lines(const float* __restrict__ x, float* __restrict__ out, int out_shape0) {
+    sync_dependencies();
     // kernels.py:20: i = cp.ABSOLUTE_POS
     const int i = (int)blockIdx.x * 256 + (int)threadIdx.x;
     // kernels.py:21: if i < out.size

@@ -1,3 +1,7 @@
+static __device__ __forceinline__ void sync_dependencies() {
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
 typedef unsigned short half;
 
 typedef unsigned short bfloat16;
@@ -67,6 +71,7 @@ mix_halves(
     const bfloat16* __restrict__ b,
     half* __restrict__ out,
     int out_shape0) {
+    sync_dependencies();
     // kernels.py:127: i = cp.ABSOLUTE_POS
     const int i = (int)blockIdx.x * 256 + (int)threadIdx.x;
     // kernels.py:128: if i < out.size

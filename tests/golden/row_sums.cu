@@ -1,3 +1,7 @@
+static __device__ __forceinline__ void sync_dependencies() {
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
 extern "C" __global__ void __launch_bounds__(256)
 row_sums(
     const float* __restrict__ x,
@@ -5,6 +9,7 @@ row_sums(
     int x_shape1,
     int x_stride0,
     float* __restrict__ out) {
+    sync_dependencies();
     // kernels.py:86: row = cp.ABSOLUTE_POS // cp.PLANE_DIM
     const int unit_x = (int)threadIdx.x;
     const int absolute_pos = (int)blockIdx.x * 256 + unit_x;

@@ -1,3 +1,7 @@
+static __device__ __forceinline__ void sync_dependencies() {
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
 extern "C" __global__ void __launch_bounds__(256)
 saxpy(
     float alpha,
@@ -5,6 +9,7 @@ saxpy(
     const float* __restrict__ y,
     float* __restrict__ out,
     int out_shape0) {
+    sync_dependencies();
     // kernels.py:34: i = cp.ABSOLUTE_POS
     const int i = (int)blockIdx.x * 256 + (int)threadIdx.x;
     // kernels.py:35: if i < out.size

@@ -1,3 +1,7 @@
+static __device__ __forceinline__ void sync_dependencies() {
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
 static __device__ __forceinline__ float max_nan(float a, float b) {
     float result;
     asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
@@ -12,6 +16,7 @@ softmax(
     int x_stride0,
     float* __restrict__ out,
     int out_stride0) {
+    sync_dependencies();
     // kernels.py:111: row = cp.ABSOLUTE_POS // cp.PLANE_DIM
     const int unit_x = (int)threadIdx.x;
     const int absolute_pos = (int)blockIdx.x * 256 + unit_x;

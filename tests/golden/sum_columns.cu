@@ -1,3 +1,7 @@
+static __device__ __forceinline__ void sync_dependencies() {
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
 static __device__ __forceinline__ float4 operator+(float4 a, float4 b) {
     return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
 }
@@ -9,6 +13,7 @@ sum_columns(
     int x_shape1,
     float* __restrict__ out,
     int out_shape0) {
+    sync_dependencies();
     // kernels.py:176: column = cp.ABSOLUTE_POS
     const int column = (int)blockIdx.x * 256 + (int)threadIdx.x;
     // kernels.py:177: if column < out.size

@@ -52,6 +52,24 @@ def test_shape(name: str, suffix: str):
     assert "// kernels.py:" in text and "goto" not in text
 
 
+GLOBAL = re.compile(r"\b(LDG|STG|LD|ST|RED|REDG|ATOM|ATOMG|LDGSTS|CCTL|U\w*LDG|U\w*STG|UBLK\w+)\b")
+"""What reads or writes memory that other kernels see, in machine code."""
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_launches_that_overlap_wait_first(name: str):
+    """Before anything that kernels before may have written is read, or what they read is written;
+    ptxas and NVVM move loads up, but not across the wait."""
+    require_package("cuda.bindings")
+    if toolchain._nvrtc() is None or toolchain.find_nvdisasm() is None:
+        pytest.skip("package absent: nvidia-cuda-nvrtc")
+    for arch in ("sm_90a", "sm_100a"):
+        target = parse_target(f"cuda:{arch}")
+        sass = toolchain.to_sass(text_for(name, str(target)), target)
+        before, waits, behind = sass.partition("ACQBULK")
+        assert waits and not GLOBAL.search(before) and GLOBAL.search(behind), sass
+
+
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("name", CASES)
 def test_nvrtc_takes_it(name: str, arch: str):

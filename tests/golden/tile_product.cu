@@ -1,3 +1,7 @@
+static __device__ __forceinline__ void sync_dependencies() {
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
 typedef unsigned short half;
 
 static __device__ __forceinline__ float4 load_f32x4(const float* from) {
@@ -47,6 +51,7 @@ tile_product(
     int c_shape0,
     int c_shape1,
     int c_stride0) {
+    sync_dependencies();
     __align__(16) unsigned int held[4];
     __align__(16) unsigned int held_1[2];
     __align__(16) float held_2[4];

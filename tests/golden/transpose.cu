@@ -1,3 +1,7 @@
+static __device__ __forceinline__ void sync_dependencies() {
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
 extern "C" __global__ void __launch_bounds__(256)
 transpose(
     const float* __restrict__ x,
@@ -6,6 +10,7 @@ transpose(
     int x_stride0,
     float* __restrict__ out,
     int out_stride0) {
+    sync_dependencies();
     __shared__ __align__(16) float tile[1056];
     // kernels.py:54: tx, ty = cp.UNIT_POS_X, cp.UNIT_POS_Y
     const int tx = (int)threadIdx.x;

@@ -1,5 +1,10 @@
+static __device__ __forceinline__ void sync_dependencies() {
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
 extern "C" __global__ void __launch_bounds__(256)
 tree_sum(const float* __restrict__ x, int x_shape0, float* __restrict__ partial) {
+    sync_dependencies();
     __shared__ __align__(16) float sums[256];
     // kernels.py:67: unit, units = cp.UNIT_POS, cp.CUBE_DIM
     const int unit = (int)threadIdx.x;

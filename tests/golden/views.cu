@@ -1,3 +1,7 @@
+static __device__ __forceinline__ void sync_dependencies() {
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
 static __device__ __forceinline__ float max_nan(float a, float b) {
     float result;
     asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
@@ -19,6 +23,7 @@ views(
     int out_shape1,
     int out_stride0,
     float gain) {
+    sync_dependencies();
     // kernels.py:167: i = cp.ABSOLUTE_POS
     const int i = (int)blockIdx.x * 256 + (int)threadIdx.x;
     // kernels.py:168: if i < out.shape[0]

@@ -33,6 +33,9 @@ from cubepy.runtimes.native.words import Operand, Routine, Value
 STREAM, PREVIOUS = 0, 1
 """Words that `enter` writes: the stream, and the context of the thread, which it gets back."""
 ENTERED_WORDS = 2
+CONFIG_WORDS = 7
+"""Of a `CUlaunchConfig`: extents of the grid and of a cube and bytes of shared memory, of 32 bits,
+then the stream, where its attributes are, and how many."""
 _UNCHANGED = -1
 
 
@@ -114,19 +117,16 @@ def _enqueue() -> Routine:
         failed = f.invoke("place_maps", plan, block, places, room)
         f.refuse(failed.differs(0), failed)
     _note(gpu[Gpu.LOG], stream, plan[Plan.NAME])
-    counts = block + slots * 8
+    counts, config = block + slots * 8, f.room(CONFIG_WORDS)
     dims = [counts[k] for k in range(3)]
     dims += [plan[k] for k in (Plan.DIM_X, Plan.DIM_Y, Plan.DIM_Z, Plan.SHARED)]
+    for k, n in enumerate(dims):
+        config.store(n, 4 * k, "i32")
+    for k, n in enumerate((stream, gpu[Gpu.ATTRIBUTES], gpu[Gpu.ATTRIBUTE_COUNT]), 4):
+        config.store(n, 8 * k)
     state = f.invoke("PyEval_SaveThread")
-    status = status_of(
-        f,
-        gpu[Gpu.LAUNCH],
-        ("i64", plan[Plan.ENTRY]),
-        *(("i32", n) for n in dims),
-        ("i64", stream),
-        ("i64", places),
-        ("i64", 0),
-    )
+    given = config, plan[Plan.ENTRY], places, 0
+    status = status_of(f, gpu[Gpu.LAUNCH], *(("i64", n) for n in given))
     call_void(f, "PyEval_RestoreThread", state)
     f.leave(status)
     return f

@@ -176,7 +176,10 @@ class Gpu(IntEnum):
     """The device's own queue, where the words of `Order` are, and the device."""
     ORDER = 10
     QUEUES = 11
-    SIZE = 12
+    ATTRIBUTES = 12
+    """Those of all launches, and how many."""
+    ATTRIBUTE_COUNT = 13
+    SIZE = 14
 
 
 class Cl(IntEnum):
