@@ -45,6 +45,7 @@ def pytest_collection_finish() -> None:
 
     pipeline.VERIFIES_EACH = True  # a pass that breaks the IR is found even if a later one mends it
     gc.freeze()  # what was imported lives to the end: collections need not look at it again
+    gc.set_threshold(20_000, 20, 50)  # compiling makes many objects, few of them in cycles
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

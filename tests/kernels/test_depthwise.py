@@ -35,13 +35,12 @@ CASES: tuple[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]], ...] = (
 def test_every_window(case: Any, last: bool):
     shape, kernel, options = case
     channels = shape[1]
-    for times in (1, 3):
-        x, bias = numbers(*shape), numbers(channels * times)
+    for times, has_bias in ((1, not last), (3, last)):
+        x, bias = numbers(*shape), numbers(channels * times) if has_bias else None
         w = numbers(channels * times, 1, *kernel)
         seen = channels_last(x) if last else x
-        for by in (None, bias):
-            found = kernels.conv2d(seen, w, by, groups=channels, **options)
-            check(found, x, w, by, groups=channels, **options)
+        found = kernels.conv2d(seen, w, bias, groups=channels, **options)
+        check(found, x, w, bias, groups=channels, **options)
 
 
 GROUPS = {
@@ -66,20 +65,20 @@ def test_groups(draw: Any, of: str, last: bool, packs: bool):
         {"padding": 1},
         {"stride": (2, 1), "padding": ((0, 2), (1, 0))},
     )
-    for options in ways:
-        for shape in ((2, groups * channels, 7, 7), (1, groups * channels, 6, 33)):
-            x, w = draw.array(shape, "f4"), draw.array((groups * filters, channels, 3, 3), "f4")
-            weight = kernels.prepack(w, groups=groups) if packs else w
-            expected = reference(x, w, groups=groups, **options)
-            out = Guarded(np.moveaxis(expected, 1, -1).shape if last else expected.shape)
-            result = np.moveaxis(out.array, -1, 1) if last else out.array
-            seen = channels_last(x) if last else x
-            kernels.conv2d(seen, weight, groups=groups, out=result, **options)
-            check(result, x, w, groups=groups, **options)
-            assert out.is_fenced
-            by = draw.array(expected.shape, "f4")
-            changed = kernels.conv2d(seen, weight, groups=groups, epilogue=(moved, by), **options)
-            np.testing.assert_allclose(changed, expected * 2 + by, 1e-4, 1e-4)
+    shapes = (2, groups * channels, 7, 7), (1, groups * channels, 6, 33)
+    for options, shape in zip(ways if packs else reversed(ways), shapes, strict=True):
+        x, w = draw.array(shape, "f4"), draw.array((groups * filters, channels, 3, 3), "f4")
+        weight = kernels.prepack(w, groups=groups) if packs else w
+        expected = reference(x, w, groups=groups, **options)
+        out = Guarded(np.moveaxis(expected, 1, -1).shape if last else expected.shape)
+        result = np.moveaxis(out.array, -1, 1) if last else out.array
+        seen = channels_last(x) if last else x
+        kernels.conv2d(seen, weight, groups=groups, out=result, **options)
+        check(result, x, w, groups=groups, **options)
+        assert out.is_fenced
+        by = draw.array(expected.shape, "f4")
+        changed = kernels.conv2d(seen, weight, groups=groups, epilogue=(moved, by), **options)
+        np.testing.assert_allclose(changed, expected * 2 + by, 1e-4, 1e-4)
 
 
 def test_long_rows_are_cut_into_strips():
