@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import gc
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -92,8 +92,8 @@ class Launch:
     """What the driver was asked to launch, and the words of its parameters."""
 
     name: str
-    grid: tuple[int, int, int]
-    dim: tuple[int, int, int]
+    grid: tuple[int, ...]
+    dim: tuple[int, ...]
     shared: int
     stream: int
     words: tuple[Any, ...]
@@ -265,12 +265,12 @@ class Driver:
 
     def _cuLaunchKernelEx(self, config: int, function: int, places: int, extra: int) -> int:
         self.native += 1
-        dims = (_U32 * 7).from_address(config)
+        dims = list((_U32 * 7).from_address(config))
         stream, attributes, count = (_U64 * 3).from_address(config + 32)
         if count:
             assert count == 1 and _words_of(attributes) == [OVERLAPS, 0, 1]
         kernel = self._functions[function]
-        return int(self.launch(kernel, *dims, stream, places, extra, count > 0)[0])
+        return int(self.launch(kernel, dims, stream, places, extra, count > 0)[0])
 
     def _cuCtxGetCurrent(self, place: int) -> int:
         _U64.from_address(place).value = self.context
@@ -327,23 +327,18 @@ class Driver:
         names = [f"{what}Dim{axis}" for what in ("grid", "block") for axis in "XYZ"]
         dims = [asked[name] for name in (*names, "sharedMemBytes")]
         overlaps = bool(asked["attrs"])
-        return self.launch(function, *dims, asked["hStream"], places, extra, overlaps)
+        return self.launch(function, dims, asked["hStream"], places, extra, overlaps)
 
     def launch(
         self,
         function: Function,
-        grid_x: int,
-        grid_y: int,
-        grid_z: int,
-        dim_x: int,
-        dim_y: int,
-        dim_z: int,
-        shared: int,
+        dims: Sequence[int],
         stream: int,
         parameters: int,
         extra: int,
         overlaps: bool,
     ) -> Any:
+        """`dims`: of the grid and of a cube, then bytes of shared memory."""
         assert self.context in self.contexts and extra == 0
         if self.refused is not None:
             return (self.refused,)
@@ -355,8 +350,8 @@ class Driver:
         maps = [(_U64 * 16).from_address(places[k]) for k in self.maps.get(name, ())]
         words += tuple(tuple(each) for each in maps)
         if name in self.parameters:
-            grid, dim = (grid_x, grid_y, grid_z), (dim_x, dim_y, dim_z)
-            self.launches.append(Launch(name, grid, dim, shared, stream, words, overlaps))
+            grid, dim = (tuple(dims[k : k + 3]) for k in (0, 3))
+            self.launches.append(Launch(name, grid, dim, dims[6], stream, words, overlaps))
         body = self.kernels.get(name, lambda *words: None)
         self.enqueue(stream, lambda: body(*words))
         return (OK,)
