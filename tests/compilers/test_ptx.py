@@ -17,7 +17,7 @@ from tests.compilers.ptx.machine import Machine, Unknown
 from tests.fuzz.flow import oracle
 
 UNITS = 16
-PROGRAMS = 40
+PROGRAMS = 16
 
 
 @pytest.fixture(autouse=True)

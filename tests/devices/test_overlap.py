@@ -7,10 +7,13 @@ import numpy as np
 import pytest
 
 import cubepy as cp
+from tests.devices.kernels import spin
 
 REACH = 8
 """Elements that are added: of several cubes, and of sectors that others write."""
 ROUNDS = 25
+BUSY = 20_000
+"""Square roots one after another: about a millisecond of a GPU."""
 
 
 @cp.cube
@@ -42,8 +45,11 @@ def test_each_kernel_sees_what_the_one_before_wrote(device: str, cubes: int):
     pairs = cp.asarray(np.stack([wanted, 0 * wanted], axis=1), device=device)
     evens, odds = pairs[:, 0], pairs[:, 1]  # of the same sectors
     total = cp.zeros(n, device=device)
+    busy = cp.full(32, 3, device=device)
     for number in range(ROUNDS):
         shift = number * 977 % n
+        if number % 5 == 0:
+            spin.over(busy)(busy, BUSY)  # what comes behind is launched long before it can begin
         add_neighbours.over(n)(evens, shift, odds)
         add_neighbours.over(n)(odds, 0, total)
         step.over(n)(evens)

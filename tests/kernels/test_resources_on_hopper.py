@@ -52,16 +52,6 @@ CALLS: dict[str, tuple[Any, dict[str, str], dict[str, Any]]] = {
     "groups": (cp.kernels.grouped_matmul, GROUPS, {}),
     "causal attention": (cp.kernels.attention, HEADS, {"causal": True}),
     "attention_grad": (cp.kernels.attention_grad, SLOPES, {}),
-    "masked attention_grad": (
-        cp.kernels.attention_grad,
-        {**SLOPES, "mask": "f32[1024,1024]"},
-        {"window": (100, 20)},
-    ),
-    "attention_grad with a mask of bools": (
-        cp.kernels.attention_grad,
-        {**SLOPES, "mask": "bool[1024,1024]"},
-        {},
-    ),
     "causal attention_grad": (cp.kernels.attention_grad, WIDE_SLOPES, {"causal": True}),
     "attention within windows": (cp.kernels.attention, HEADS, {"window": (100, 20)}),
     "ragged attention": (cp.kernels.attention_ragged, SEQUENCES, {}),

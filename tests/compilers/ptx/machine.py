@@ -18,7 +18,7 @@ MOST_STEPS = 2_000_000
 NEVER_SET = 0xA5A5_5A5A_C3C3_3C3D
 _ADDRESS = re.compile(r"\[([%\w$.]+)(?:\+(-?\w+))?\]")
 _NUMBER = re.compile(r"-?(?:0[xX][0-9a-fA-F]+|\d+)U?$")
-_BARRIERS, _FENCES = ("bar", "barrier"), ("membar", "fence")
+_BARRIERS, _FENCES = ("bar", "barrier"), ("membar", "fence", "griddepcontrol")
 
 
 class Unknown(Exception):

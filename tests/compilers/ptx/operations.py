@@ -102,7 +102,19 @@ _UNKNOWN = frozenset(("cc", "relu", *_PACKED))
 _DIRECTIONS = ("rz", "rm", "rp")
 _DIRECTED = ("add", "sub", "mul", "fma", "cvt")
 """What may round otherwise than to the nearest."""
-_CONTROL = {"bra", "ret", "exit", "ld", "st", "cvta", "bar", "barrier", "membar", "fence"}
+_CONTROL = {
+    "bra",
+    "ret",
+    "exit",
+    "ld",
+    "st",
+    "cvta",
+    "bar",
+    "barrier",
+    "membar",
+    "fence",
+    "griddepcontrol",
+}
 _UPDATES: dict[str, Numbers] = {
     **{name: INTEGERS[name] for name in ("add", "min", "max", "and", "or", "xor")},
     "exch": lambda old, new: new,
