@@ -188,11 +188,8 @@ _BF16_HELPERS = {
     "double_to_bfloat16": _DOUBLE_TO_BF16,
 }
 
-_DEPENDENCIES = {
-    "sync_dependencies": function(
-        "void sync_dependencies()", 'asm volatile("griddepcontrol.wait;" ::: "memory");'
-    )
-}
+WAIT = 'asm volatile("griddepcontrol.wait;" ::: "memory");'
+_DEPENDENCIES = {"sync_dependencies": function("void sync_dependencies()", WAIT)}
 """What kernels begin with where launches overlap: it waits until those before are done, and what
 they wrote is seen (PTX ISA, griddepcontrol). None lets the next one begin before it ends
 (griddepcontrol.launch_dependents): cubes that come early take the places that are free then, so
