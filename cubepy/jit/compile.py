@@ -353,12 +353,20 @@ class Specialisations:
         with deep_calls():
             return optimise(signature.states(traced), target, self.options)
 
+    def _traced(self, signature: Signature, target: Target) -> Kernel:
+        """The kernel before all passes: that of the trace for the facts, while it is kept."""
+        key = (signature.traced(), target)
+        with self._lock:
+            self._seen(signature, target)
+            kernel = self._kernels.get(key)
+        return self.trace(*key)[0] if kernel is None else kernel
+
     def text(self, signature: Signature, target: Target, stage: str) -> str:
         """The text of a stage."""
         from cubepy.compilers.base import optimise
         from cubepy.ir.printer import print_kernel
 
-        kernel, _ = self.trace(signature.traced(), target)
+        kernel = self._traced(signature, target)
         with deep_calls():
             kernel = optimise(signature.states(kernel), target, self.options)
             if stage == "ir":

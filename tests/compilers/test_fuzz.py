@@ -25,7 +25,7 @@ from tests.ir.machine import Machine, Memory
 from tests.ir.strategies import BUFFER_SIZE, kernels, random_kernel, special_numbers, stable
 
 EXPAND = Pass("expand", expand())
-KERNELS, CHUNK = 150, 25
+KERNELS, CHUNK = 75, 25
 
 
 def start(kernel: Kernel) -> tuple[Memory, dict[Value, Number]]:

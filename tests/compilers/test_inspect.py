@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import cubepy as cp
+from cubepy.jit.compile import Specialisations
 from cubepy.runtimes.cpu.device import cpu_device
 
 TARGETS = [
@@ -216,3 +217,27 @@ def test_wrong_arguments():
         add.inspect("f32[4]")
     with pytest.raises(cp.LaunchError, match="E402"):
         multiply_add.inspect("f64[4]", "f32[4]", "f32[4]")
+
+
+def test_stages_of_a_signature_are_traced_once(monkeypatch: pytest.MonkeyPatch):
+    traced: list[str] = []
+    plain = Specialisations.trace
+
+    def counting(self: Specialisations, signature: Any, target: Any) -> Any:
+        traced.append(str(target))
+        return plain(self, signature, target)
+
+    monkeypatch.setattr(Specialisations, "trace", counting)
+    scale = 2.0
+
+    @cp.cube
+    def scaled(x, out):
+        i = cp.ABSOLUTE_POS
+        if i < out.size:
+            out[i] = x[i] * scale
+
+    texts = [scaled.inspect(*FLOATS[:2], stage=stage) for stage in ("ir", "llvm", "ir")]
+    assert len(traced) == 1 and texts[0] == texts[2]
+    scale = 3.0
+    assert scaled.inspect(*FLOATS[:2], stage="ir") != texts[0]
+    assert len(traced) == 2

@@ -15,7 +15,7 @@ import pytest
 
 import cubepy as cp
 
-PROGRAMS = int(os.environ.get("CUBEPY_SOAK", "30"))
+PROGRAMS = int(os.environ.get("CUBEPY_SOAK", "15"))
 HEIGHT, WIDTH = 9, 23
 FORMS = {
     "line": ("i = cp.ABSOLUTE_POS", "i < o.size", "o.flat[i]", "x.flat[i]", ("i",)),

@@ -17,7 +17,7 @@ from tests.compilers.ptx.machine import Machine, Unknown
 from tests.fuzz.flow import oracle
 
 UNITS = 16
-PROGRAMS = 16
+PROGRAMS = 8
 
 
 @pytest.fixture(autouse=True)

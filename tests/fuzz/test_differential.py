@@ -34,7 +34,7 @@ from tests.fuzz.generator import Generator, Program
 from tests.optional import require_package
 
 T = TypeVar("T")
-KERNELS, CHUNK = 160, 40
+KERNELS, CHUNK = 80, 20
 
 
 @pytest.mark.parametrize("start", range(0, KERNELS, CHUNK))

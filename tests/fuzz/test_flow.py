@@ -14,7 +14,7 @@ import pytest
 from tests.fuzz.flow import model, oracle
 from tests.fuzz.flow.prelude import HEAD
 
-PROGRAMS = 12
+PROGRAMS = 8
 CONSTRUCTS = {
     ast.NamedExpr, ast.Lambda, ast.FunctionDef, ast.Match, ast.MatchAs, ast.MatchOr,
     ast.MatchSequence, ast.While, ast.For, ast.Break, ast.Continue, ast.Return, ast.IfExp,

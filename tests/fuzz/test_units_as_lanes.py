@@ -12,7 +12,7 @@ from tests.fuzz.finds import LANES_FINDS
 from tests.fuzz.lanes import CONSTRUCTS
 from tests.fuzz.units_as_lanes import census, check, generate
 
-KERNELS = 48
+KERNELS = 24
 CHUNK = 12
 RARE = (417, 73, 41)
 """The first kernels that have what is rarest."""

@@ -46,12 +46,11 @@ def check(x: np.ndarray, w: np.ndarray, last: bool, bias: Any = None, **options:
         assert (found == exact).all()
 
 
-@pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize("number", range(len(CASES)))
-def test_windows(number: int, last: bool):
-    """Signed bytes in one layout, others in the other."""
+def test_windows(number: int):
+    """Signed bytes or others, in either layout: cases in a row have all four."""
     shape, weights, options = CASES[number]
-    dtype = "i1" if last == (number % 2 == 0) else "u1"
+    dtype, last = "i1" if number % 2 else "u1", number // 2 % 2 == 0
     bias = numbers(dtype if last else "i2", weights[0]).astype(dtype if last else "i4")
     check(numbers(dtype, *shape), numbers(dtype, *weights), last, bias, **options)
 
