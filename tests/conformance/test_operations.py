@@ -35,8 +35,8 @@ EVERY_WIDTH = ("f32", "i32", "u8", "f16")
 
 def widths(dtype: DType, is_slow: bool, is_text: bool, longest: int) -> list[int]:
     """All widths for a type of each kind; on devices of text for one type."""
-    every = EVERY_WIDTH[:1] if is_text else EVERY_WIDTH
-    chosen = (1, 4) if is_slow else ALL_WIDTHS if dtype.name in every else FEW_WIDTHS
+    every, few = (EVERY_WIDTH[:1], FEW_WIDTHS[:2]) if is_text else (EVERY_WIDTH, FEW_WIDTHS)
+    chosen = (1, 4) if is_slow else ALL_WIDTHS if dtype.name in every else few
     return [width for width in chosen if width <= longest]
 
 
