@@ -62,6 +62,16 @@ def test_strides_and_wide_ends(k: int, step: int, n: int):
     np.testing.assert_allclose(found, expected(x, weights, [2, 7]), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize(("k", "n"), [(1, 5), (6, 1), (6, 21)])
+def test_lines_run_along_columns_whatever_axis_is_dense(order: Any, k: int, n: int):
+    x = np.asarray(RNG.standard_normal((7, k)), np.float32, order=order)
+    weights = np.asarray(RNG.standard_normal((3, k, n)), np.float32, order="F")
+    out = np.full((7, n), np.nan, np.float32, order=order)
+    cp.kernels.grouped_matmul(x, weights, np.array([2, 3, 7]), out=out)
+    np.testing.assert_allclose(out, expected(x, weights, [2, 3, 7]), rtol=1e-5, atol=1e-5)
+
+
 def test_what_does_not_fit_is_refused():
     x, weights = np.zeros((4, 3), np.float32), np.zeros((2, 3, 5), np.float32)
     ends = np.array([2, 4], np.int32)

@@ -39,13 +39,16 @@ def multiply_rows_of_groups(
         sums = cp.Line[t.sums, t.line](0)
         if group < weights.shape[0]:
             for i in range(0, x.shape[1], t.line // step):
-                values = cp.load(weights, (group, i, c), line=t.line)
-                left = cp.load(x, (row, i), line=t.line) if t.turned else x[row, i]
+                if t.turned:
+                    values = cp.load(weights[group, :, c], i, line=t.line)
+                else:
+                    values = cp.load(weights[group, i], c, line=t.line)
+                left = cp.load(x[row], i, line=t.line) if t.turned else x[row, i]
                 sums = sums + t.sums(left) * t.sums(values)
         if t.turned:
             out[row, c] = out.dtype(sums.sum())
         else:
-            cp.store(out, (row, c), out.dtype(sums))
+            cp.store(out[row], c, out.dtype(sums))
 
 
 def group_of_row(row: Any, ends: Any) -> Any:
