@@ -59,6 +59,8 @@ def test_cross_entropy_refuses_what_does_not_fit():
         cp.kernels.cross_entropy(x, np.zeros(2, np.int64))
     with pytest.raises(cp.LaunchError, match="mean, sum or none"):
         cp.kernels.cross_entropy(x, np.zeros(3, np.int64), reduction="max")
+    with pytest.raises(cp.LaunchError, match="`ignore_index` is 4294967296, which no i32 is"):
+        cp.kernels.cross_entropy(x, np.zeros(3, np.int32), ignore_index=1 << 32)
     for dtype in (np.float32, np.uint32):
         with pytest.raises(TypeError, match="`target` has dtype"):
             cp.kernels.cross_entropy(x, np.zeros(3, dtype))
@@ -90,3 +92,9 @@ def test_a_residual_of_another_shape_is_refused():
     both = np.empty_like(x)
     with pytest.raises(cp.LaunchError, match="overlaps"):
         cp.kernels.rms_norm(x, 4, residual=x.copy(), out=(both, both))
+
+
+def test_tensors_without_elements_are_two_results(torch: Any):
+    x = torch.empty(3, 0, 4)
+    out = torch.empty(3, 0, 4), torch.empty(3, 0, 4)
+    assert cp.kernels.rms_norm(x, 4, residual=torch.empty(3, 0, 4), out=out)[1] is out[1]

@@ -6,6 +6,7 @@ from operator import index
 from typing import Any
 
 from cubepy.array.memory import Memory
+from cubepy.ir.numbers import limits
 from cubepy.ir.types import DType, Kind
 from cubepy.jit.grid import Over
 from cubepy.kernels.calls.arguments import refused, wrong
@@ -60,6 +61,9 @@ def _plan(planner: Planner, x: Memory, target: Memory, ignored: int, reduction: 
     if target.dtype.kind is not Kind.INT or target.dtype.bits < 32:
         what = f"has dtype {target.dtype}"
         raise refused("cross_entropy", "target", what, "convert it to i64")
+    low, high = limits(target.dtype)
+    if not low <= ignored <= high:
+        raise wrong("cross_entropy", f"`ignore_index` is {ignored}, which no {target.dtype} is")
     if len(x.shape) not in (1, 2) or not x.shape[-1]:
         raise wrong("cross_entropy", f"`x` has shape {x.shape}; it is [n, classes] or [classes]")
     if target.shape != x.shape[:-1]:
