@@ -43,6 +43,9 @@ from cubepy.cache.members import (
     is_special,
     is_users,
     names_of_class,
+    names_of_protocol,
+    parts_of_alias,
+    registered_with,
 )
 from cubepy.cache.names import Chain, Names, names_of
 from cubepy.cache.plain import code_text, dtype_text, plain_bytes, plain_tokens
@@ -109,6 +112,8 @@ def closure_of(function: FunctionType, arguments: Any, has_places: bool) -> Clos
         raise Unknown("what it captures is nested too deep") from None
     except Error as error:  # no source
         raise Unknown(str(error).partition("\n")[0]) from None
+    except ValueError as error:  # numbers in a source that are too long for Python to write
+        raise Unknown(str(error)) from None
     return Closure(walk.digest(0), walk.reads, walk.parts)
 
 
@@ -132,6 +137,8 @@ class _Walk:
         self._alive: list[Any] = []
         self._classes: dict[type, set[str]] = {}
         self._objects: list[Any] = []
+        self._callables: list[Any] = []
+        self._types: list[type] = []
         self._attributes: set[str] = set()
         self.reads: dict[tuple[int, str], Read] = {}
         self.parts: dict[str, str] = {}
@@ -202,16 +209,18 @@ class _Walk:
             self._items("bound", (value.function, value.owner))
         elif isinstance(value, partial):
             self._items("partial", (value.func, value.args, value.keywords))
+            self._callables.append(value)
         elif isinstance(value, MethodType):
             self._items("method", (value.__func__, value.__self__))
         elif isinstance(value, property):
-            self._items("property", (value.fget,))
+            self._items("property", (value.fget, value.fset, value.fdel))
         elif isinstance(value, staticmethod | classmethod):
             self._items(type(value).__name__, (value.__func__,))
         elif isinstance(value, BuiltinFunctionType | np.ufunc) or _is_slot(value):
             self._of_library(value)
         elif type(value).__name__ == "_lru_cache_wrapper":
-            self._items("cached", (value.__wrapped__,))
+            self._items("cached", (value.__wrapped__, value.cache_parameters()))
+            self._callables.append(value)
         else:
             return False
         return True
@@ -282,7 +291,8 @@ class _Walk:
             self.put("type variable", value.__name__)
             return self._items("of", (value.__bound__, *value.__constraints__))
         if isinstance(value, GenericAlias | UnionType) or cls.__module__ == "typing":
-            return self.put("alias", repr(value))
+            self.put("alias", repr(value))
+            return self._items("of", parts_of_alias(value))
         if self._is_again(value):
             return None
         self._base_value(value)
@@ -327,6 +337,8 @@ class _Walk:
         if is_own and not is_pure(module):
             raise Unknown(f"the module {name} may read state")
         self.put("module", f"{name} {getattr(module, '__version__', '')}" if is_own else "")
+        if not is_own:
+            self._is_again(module)
         held = vars(module)
         for attribute in sorted({chain[0] for chain in chains}):
             rest = frozenset(c[1:] for c in chains if c[0] == attribute)
@@ -351,6 +363,8 @@ class _Walk:
                 raise Unknown(f"{_shown(value)} may read state")
             name = getattr(value, "__qualname__", getattr(value, "__name__", ""))
             self.put("library", _module(value), name)
+            if isinstance(value, type):
+                self._types.append(value)
         else:
             self.value(value)
 
@@ -367,6 +381,7 @@ class _Walk:
         """A class by its name; a user's also by its bases, special methods and fields, and later by
         the attributes that functions mention."""
         self.put("class", cls.__qualname__)
+        self._types.append(cls)
         if not is_users(cls):
             is_own = cls.__module__.startswith("cubepy.")
             if not (is_own or is_pure(cls)):
@@ -385,11 +400,16 @@ class _Walk:
             for field in cls.__dataclass_fields__.values():  # those for `__init__` alone too
                 self.put(field.name, str(field.type), str(field.init), str(field.compare))
                 self._items("default", [*defaults_of(field)])
+                self.put(repr((field.repr, field.hash, field.kw_only)))
+                self._items("metadata", [x for pair in field.metadata.items() for x in pair])
         if issubclass(cls, Enum):
             for name, member in cls.__members__.items():
                 self._read(Attributes(cls), cls, name, member)
         named = [getattr(cls, name, None) for name in ("_fields", "_field_defaults")]
         self._items("named", named)
+        asked = names_of_protocol(cls)
+        self._attributes.update(asked)
+        self.put("asked", repr(asked))
         users = filter(is_users, cls.__mro__)  # inherited ones are read of each class
         members = [member for c in users for member in vars(c).copy().items()]
         return self._members(cls, {name for name, held in members if is_special(name, held)})
@@ -405,7 +425,11 @@ class _Walk:
                 self.put("generated", name)  # by dataclass or NamedTuple, from the fields
                 self.reads[(id(cls), name)] = Read(Attributes(cls), name, getattr(cls, name))
                 continue
-            self._read(Attributes(cls), cls, name, getattr(cls, name, None))
+            try:
+                found = getattr(cls, name, None)
+            except Exception as error:  # of a descriptor that expects an object
+                raise Unknown(f"{name} of {_shown(cls)} raises {error}") from None
+            self._read(Attributes(cls), cls, name, found)
             self.value(held)
 
     def classes(self) -> None:
@@ -413,12 +437,23 @@ class _Walk:
         done = -1
         while done != len(self._tokens):
             done = len(self._tokens)
+            if "__match_args__" in self._attributes:
+                matched = [getattr(cls, "__match_args__", ()) for cls in self._classes]
+                self._attributes.update(*matched)
             for cls in list(self._classes):
                 members = getattr(cls, "__members__", {})
                 wanted = self._attributes & names_of_class(cls)
                 self._members(cls, {name for name in wanted if name not in members})
             for value in list(self._objects):
                 self._of_class(value)
+        for cls in self._types:
+            found = registered_with(cls)
+            known = [str(self._seen[id(c)]) for c in found if id(c) in self._seen]
+            known += [f"{c.__module__}.{c.__qualname__}" for c in found if not is_users(c)]
+            self.put("registered", repr(sorted(known)))
+        for value in self._callables:
+            if read := sorted(self._attributes & vars(value).keys()):
+                raise Unknown(f"the attribute {read[0]} of a function")
 
     def _of_class(self, value: Any) -> None:
         """What an object has of its class: methods, properties and constants."""
@@ -435,7 +470,7 @@ class _Walk:
 
     def function(self, function: FunctionType, is_root: bool = False) -> None:
         """A function: of a library by name, of the user by its source and all that it reads."""
-        if hasattr(function, "__cubepy_builtin__"):
+        if hasattr(function, "__cubepy_builtin__") and is_library_function(function):
             return self.put("word", function.__module__, function.__qualname__)
         if self._is_again(function):
             return None
@@ -447,6 +482,7 @@ class _Walk:
             if "<" in name:  # made by a function, or a lambda
                 self.put(code_text(function.__code__))
             return self._captured(function)
+        self._callables.append(function)
         source = read_source(function.__code__)
         names = names_of(source, function.__code__)
         if names.stateful:

@@ -24,6 +24,8 @@ _PURE = {
 }
 """Packages whose functions depend on their arguments alone, but for what follows."""
 _IMPURE = {
+    "abc": {"get_cache_token"},
+    "typing": {"get_type_hints"},
     "builtins": {
         *("__import__", "breakpoint", "compile", "delattr", "dir", "eval", "exec", "getattr"),
         *("globals", "hasattr", "hash", "help", "id", "input", "locals", "memoryview", "open"),
@@ -86,6 +88,8 @@ def is_pure(value: Any) -> bool:
     top = module.partition(".")[0]
     if top == "cubepy":
         return _is_word(value, module)
+    if type(value).__name__ == "ufunc":  # others than NumPy's may run a user's function
+        return getattr(sys.modules["numpy"], name, None) is value
     if top not in _PURE or name in _IMPURE.get(top, ()):
         return False
     return top != "numpy" or not (_IMPURE["numpy"] & set(module.split(".")))

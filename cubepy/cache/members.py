@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import reprlib
+import typing
+from abc import ABC, ABCMeta, _get_dump  # type: ignore[attr-defined]
 from types import FunctionType, SimpleNamespace
 from typing import Any
 
@@ -15,9 +17,10 @@ _WRAPPERS = (dataclasses.__file__, reprlib.__file__)
 """Files of functions around those that `dataclass` writes."""
 _GETTERS = ("_tuplegetter", "getset_descriptor", "member_descriptor")
 """Types of what reads the field of a NamedTuple and a slot."""
-_HELD_DUNDERS = {"__match_args__", "__slots__"}
+_HELD = {"__match_args__", "__slots__", "_missing_", "_boundary_"}
+"""What Python reads of classes without a function naming it; the last two of enumerations."""
 _SKIPPED_DUNDERS = {
-    *("__doc__", "__module__", "__qualname__", "__annotations__", "__weakref__"),
+    *("__doc__", "__module__", "__qualname__", "__annotations__", "__weakref__", "__dict__"),
     *("__annotate__", "__annotate_func__"),  # what makes annotations from Python 3.14 on
 }
 
@@ -34,10 +37,10 @@ def names_of_class(cls: type) -> set[str]:
 
 def is_special(name: str, held: Any) -> bool:
     """Whether Python calls a member of a class without a function naming it."""
-    if name in _HELD_DUNDERS:
+    if name in _HELD:
         return True
     is_dunder = name.startswith("__") and name.endswith("__") and name not in _SKIPPED_DUNDERS
-    return is_dunder and isinstance(held, FunctionType | staticmethod | classmethod | property)
+    return is_dunder and (held is None or callable(held) or hasattr(type(held), "__get__"))
 
 
 def is_generated(held: Any) -> bool:
@@ -55,6 +58,29 @@ def is_generated(held: Any) -> bool:
 def is_harmless(cls: type) -> bool:
     """Whether a base class of Python adds no state of its own."""
     return cls in (object, SimpleNamespace) or cls.__module__ in ("abc", "enum", "typing")
+
+
+def names_of_protocol(cls: type) -> list[str]:
+    """The attributes that `isinstance` asks objects for, sorted; of other classes none."""
+    if not getattr(cls, "_is_protocol", False):
+        return []
+    named = (getattr(c, "__annotations__", {}) for c in cls.__mro__ if is_users(c))
+    return sorted(n for n in names_of_class(cls).union(*named) if n[:1] != "_")
+
+
+def registered_with(cls: type) -> list[type]:
+    """The classes that `isinstance` takes for ones of an abstract class by `register`."""
+    if not isinstance(cls, ABCMeta) or cls in (ABC, typing.Protocol):
+        return []
+    found = [reference() for reference in _get_dump(cls)[0]]
+    derived = [c for each in cls.__subclasses__() for c in registered_with(each)]
+    return [*(c for c in found if c is not None), *derived]
+
+
+def parts_of_alias(alias: Any) -> tuple[Any, ...]:
+    """What an alias of a type is made of, as in `list[T]`."""
+    named = (getattr(alias, name, None) for name in ("__supertype__", "__value__"))
+    return (typing.get_origin(alias), *typing.get_args(alias), *named)
 
 
 def defaults_of(field: Any) -> tuple[Any, ...]:

@@ -13,7 +13,10 @@ from cubepy.record import dataclass
 Chain: TypeAlias = tuple[str, ...]
 """The attributes behind a name, as in `("linalg", "norm")` for `np.linalg.norm`."""
 _STATEFUL = (ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom, ast.Await, ast.AsyncFor)
-_INNARDS = {"__builtins__", "__class__", "__closure__", "__dict__", "__globals__", "__subclasses__"}
+_INNARDS = {
+    *("__builtins__", "__class__", "__closure__", "__code__", "__dict__", "__globals__"),
+    "__subclasses__",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +50,17 @@ def names_of(source: Source, code: CodeType) -> Names:
                 attributes.update(found[1:])
             elif isinstance(found, ast.Attribute):
                 attributes.add(found.attr)
+            elif isinstance(found, ast.MatchClass):
+                attributes |= _matched(found)
     known, local = _of_code(code)
     free = {n: frozenset(c) for n, c in uses.items() if n in known or n not in local}
     inside = attributes & _INNARDS
     return Names(free, frozenset(attributes), stateful or next(iter(sorted(inside)), ""))
+
+
+def _matched(pattern: ast.MatchClass) -> set[str]:
+    """The attributes that a pattern reads; those without a name stand in `__match_args__`."""
+    return {*pattern.kwd_attrs, *(["__match_args__"] if pattern.patterns else [])}
 
 
 def _walk(node: ast.AST) -> Iterator[ast.AST | Chain]:

@@ -23,8 +23,10 @@ _MOST = 1 << 22
 def plain_tokens(value: Any) -> tuple[str | bytes, ...] | None:
     """Numbers, texts and types of elements; None for anything else."""
     cls = type(value)
-    if value is None or value is Ellipsis or cls in (bool, int, str):
+    if value is None or value is Ellipsis or cls in (bool, str):
         return cls.__name__, str(value)
+    if cls is int:
+        return "int", f"{value:x}"  # Python writes no decimals of very large ones
     if cls is float:
         return "float", struct.pack("<d", value)
     if cls is complex:
@@ -99,4 +101,5 @@ def _const_text(value: Any) -> bytes:
     """A constant of code; sets have no order of their own."""
     if isinstance(value, frozenset):
         return b"set" + b"\0".join(sorted(_const_text(v) for v in value))
-    return f"{type(value).__name__} {value!r}".encode(errors="surrogatepass")
+    text = f"{value:x}" if type(value) is int else repr(value)
+    return f"{type(value).__name__} {text}".encode(errors="surrogatepass")

@@ -56,6 +56,28 @@ SLOTS = "@dataclass(frozen=True, slots=True)\nclass P:\n    a: int\n    b: int =
 WRAPPED = "import functools, textwrap\n@functools.wraps(np.broadcast_to)\ndef h(v):\n"
 WRAPPED += "    return v * {n}\n"
 GETTER = "class C:\n    @property\n    def n(self):\n        return {n}\nc = C()\n"
+SETTER = "class C:\n    @property\n    def n(self): return self.m\n"
+SETTER += "    @n.setter\n    def n(self, value): self.m = value * {n}\n"
+SETTER += "def h():\n    c = C()\n    c.n = 2\n    return c.n\n"
+CACHED = "from functools import lru_cache\nclass C:\n    @lru_cache\n"
+CACHED += "    def __getitem__(self, k): return k + {n}\nc = C()\n"
+CALLED = "class Adder:\n    def __call__(self, k): return k + {n}\n"
+CALLED += "class C:\n    __add__ = Adder()\nc = C()\n"
+SLOT = "class C(int):\n    __add__ = int.{name}\nc = C(3)\n"
+MATCHED = "class C:\n    __match_args__ = ('n',)\n    n = {n}\nc = C()\n"
+MATCHED += "def h():\n    match c:\n        case C({pattern}):\n            return found\n"
+MISSING = "import enum\nclass Mode(enum.Enum):\n    A = 2\n    B = 3\n    @classmethod\n"
+MISSING += "    def _missing_(cls, value): return cls.{name}\n"
+MORE = "import dataclasses\n@dataclass\nclass C:\n"
+MORE += "    n: int = dataclasses.field(default=1, metadata={{'tile': {n}}})\n"
+MORE += "def h(): return dataclasses.fields(C)[0].metadata['tile']\n"
+ABSTRACT = "import abc, numbers\nclass A(abc.ABC): pass\nclass B(A): pass\nclass C: pass\nc = C()\n"
+ABSTRACT += "{name}.register(C)\ndef h(): return 2 if isinstance(c, {asked}) else 3\n"
+PROTOCOL = "import typing\n@typing.runtime_checkable\nclass A(typing.Protocol):\n"
+PROTOCOL += "    def {name}(self): ...\nclass C:\n    def one(self): ...\nc = C()\n"
+PROTOCOL += "def h(): return 2 if isinstance(c, A) else 3\n"
+ALIAS = "import typing\nclass C:\n    n = {n}\nT = list[C]\n"
+ALIAS += "def h(): return typing.get_args(T)[0].n\n"
 
 CHANGES: dict[str, tuple[str, str]] = {
     "the body": (kernel("v * 2"), kernel("v * 3")),
@@ -241,6 +263,66 @@ CHANGES: dict[str, tuple[str, str]] = {
             "v * m.h(2.5)", "from types import SimpleNamespace\nm = SimpleNamespace(h=math.ceil)\n"
         ),
     ),
+    "what an assignment to a property does": (
+        kernel("v * h()", SETTER.format(n=2)),
+        kernel("v * h()", SETTER.format(n=3)),
+    ),
+    "a special method that remembers": (
+        kernel("v * c[1]", CACHED.format(n=2)),
+        kernel("v * c[1]", CACHED.format(n=3)),
+    ),
+    "an object in place of a special method": (
+        kernel("v * (c + 1)", CALLED.format(n=2)),
+        kernel("v * (c + 1)", CALLED.format(n=3)),
+    ),
+    "a special method of Python's": (
+        kernel("v * (c + 4)", SLOT.format(name="__mul__")),
+        kernel("v * (c + 4)", SLOT.format(name="__sub__")),
+    ),
+    "an attribute that a pattern names": (
+        kernel("v * h()", MATCHED.format(n=2, pattern="n=found")),
+        kernel("v * h()", MATCHED.format(n=3, pattern="n=found")),
+    ),
+    "an attribute that a pattern finds by its place": (
+        kernel("v * h()", MATCHED.format(n=2, pattern="found")),
+        kernel("v * h()", MATCHED.format(n=3, pattern="found")),
+    ),
+    "what an enumeration takes other values for": (
+        kernel("v * Mode(7).value", MISSING.format(name="A")),
+        kernel("v * Mode(7).value", MISSING.format(name="B")),
+    ),
+    "what a field says of itself": (
+        kernel("v * h()", MORE.format(n=2)),
+        kernel("v * h()", MORE.format(n=3)),
+    ),
+    "a class that an abstract one knows": (
+        kernel("v * h()", ABSTRACT.format(name="A", asked="A")),
+        kernel("v * h()", ABSTRACT.format(name="abc.ABC", asked="A")),
+    ),
+    "a class that one below an abstract one knows": (
+        kernel("v * h()", ABSTRACT.format(name="B", asked="A")),
+        kernel("v * h()", ABSTRACT.format(name="abc.ABC", asked="A")),
+    ),
+    "a class that one of Python's knows": (
+        kernel("v * h()", ABSTRACT.format(name="numbers.Real", asked="numbers.Number")),
+        kernel("v * h()", ABSTRACT.format(name="abc.ABC", asked="numbers.Number")),
+    ),
+    "what a protocol asks for": (
+        kernel("v * h()", PROTOCOL.format(name="one")),
+        kernel("v * h()", PROTOCOL.format(name="other")),
+    ),
+    "a class in an alias": (
+        kernel("v * h()", ALIAS.format(n=2)),
+        kernel("v * h()", ALIAS.format(n=3)),
+    ),
+    "a function that is named as a word": (
+        kernel("v * h(2)", "import functools\n@functools.wraps(cp.sqrt)\ndef h(n): return n * 2\n"),
+        kernel("v * h(2)", "import functools\n@functools.wraps(cp.sqrt)\ndef h(n): return n * 3\n"),
+    ),
+    "a number that is too long to be written": (
+        kernel("v * (N % 10)", "N = 10**5000 + 2\n"),
+        kernel("v * (N % 10)", "N = 10**5000 + 3\n"),
+    ),
     "a nested function": (
         kernel(
             "h(v)", "@cp.cube\ndef h(v):\n    def g(w):\n        return w * 2\n    return g(v)\n"
@@ -310,6 +392,21 @@ UNKNOWN = {
         "v * h()", "calls = []\ndef h():\n    calls.append(1)\n    return len(calls) * 0 + 2\n"
     ),
     "an attribute of a function": kernel("v * h.n", "def h(): pass\nh.n = 2\n"),
+    "an attribute of a partial function": kernel(
+        "v * h()", "import functools\np = functools.partial(int)\np.n = 2\ndef h(): return p.n\n"
+    ),
+    "a function that NumPy was given": kernel(
+        "v * h()", "f = np.frompyfunc(lambda n: n * 2, 1, 1)\ndef h(): return int(f(1))\n"
+    ),
+    "annotations as Python reads them": kernel(
+        "v * h()",
+        "import typing\nclass C:\n    a: int\n    b: int\n"
+        "def h(): return len(typing.get_type_hints(C))\n",
+    ),
+    "the line of a function": kernel("v * h()", "def h(): return h.__code__.co_argcount + 2\n"),
+    "a number in the text that is too long to be written": kernel(
+        "v * h()", f"def h(): return 0x{'f' * 5000} % 10\n"
+    ),
 }
 
 
