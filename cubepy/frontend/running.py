@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import dis
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, fields, is_dataclass
-from functools import cached_property, partial
+from functools import cached_property, partial, partialmethod
 from operator import attrgetter, methodcaller
 from pathlib import Path
 from types import (
@@ -119,6 +120,9 @@ _PLAIN = frozenset(
     }
 )
 """Most of what Python and handlers work on: these lead nowhere."""
+_MATCH = dis.opmap["MATCH_CLASS"]
+_UNASKED = ("_missing_",)
+"""What enumerations call, beside special methods."""
 _MAKING = ("__init__", "__new__", "__post_init__")
 """What Python calls to make an object, and no more when it is made."""
 _BY_TEXT = frozenset({"getattr", "hasattr", "attrgetter", "methodcaller"})
@@ -138,6 +142,7 @@ class _Reads:
         self._names: set[str] = set()
         self._looked: set[tuple[int, str]] = set()
         self._absent: set[str] = set()  # names of attributes that code does without
+        self._matches = False  # whether code has patterns with classes
 
     def follow(self, values: Iterable[Any]) -> None:
         """Note what is read of all that `values` lead to."""
@@ -148,6 +153,8 @@ class _Reads:
             for owner in list(self._owners):
                 for name in sorted(self._names):
                     self._attribute(owner, name)
+                if self._matches and isinstance(owner, type):
+                    self._names.update(getattr(owner, "__match_args__", ()))
 
     def _add_all(self, values: Iterable[Any]) -> None:
         for value in list(values):  # another thread may change a container
@@ -200,6 +207,9 @@ class _Reads:
             self._add_all((value,))
         self._add_all((*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()))
         self._names |= {n for n in names | self._absent if n == "__dict__" or n[:2] != "__"}
+        if matched := _matched_in(code):
+            self._matches = True
+            self._names |= matched - {""}
 
     def _owner(self, method: BuiltinFunctionType | MethodWrapperType) -> None:
         """A method of a container, whose items it reads."""
@@ -219,9 +229,9 @@ class _Reads:
             if is_fixed_class(holder):
                 continue
             for name, held in vars(holder).copy().items():  # other threads may change it
-                is_special = name.startswith("__") and name.endswith("__")
+                is_special = (name.startswith("__") and name.endswith("__")) or name in _UNASKED
                 function = getattr(held, "__func__", held)
-                if not is_special or not isinstance(function, FunctionType | CubeFunction):
+                if not is_special or not (callable(function) or isinstance(held, partialmethod)):
                     continue
                 if name not in _MAKING or is_making:
                     note_method(self._frame, cls, name)
@@ -239,7 +249,9 @@ class _Reads:
         changes = may_change(owner)
         if isinstance(held, property | cached_property):  # which need not run
             note_method(self._frame, type_of(owner), name)
-            self._add_all((held.fget if isinstance(held, property) else held.func,))
+            is_property = isinstance(held, property)
+            run = (held.fget, held.fset, held.fdel) if is_property else (held.func,)
+            self._add_all(function for function in run if function is not None)
             return
         try:
             found: Any = getattr(owner, name, ABSENT)
@@ -263,7 +275,7 @@ def _inside(value: Any) -> Iterable[Any] | None:
         return (*value, *value.values())
     if is_ordered(value) or isinstance(value, (set, frozenset)):
         return cast("Iterable[Any]", value)
-    if isinstance(value, partial):
+    if isinstance(value, partial | partialmethod):
         return (value.func, *value.args, *value.keywords.values())
     if isinstance(value, MethodType):
         return value.__func__, value.__self__
@@ -290,6 +302,16 @@ def _names_in(code: CodeType) -> frozenset[str]:
     """The names that code refers to, also inside functions that it defines."""
     inner = [_names_in(c) for c in code.co_consts if isinstance(c, CodeType)]
     return frozenset((*code.co_names, *code.co_freevars)).union(*inner)
+
+
+def _matched_in(code: CodeType) -> frozenset[str]:
+    """The attributes that patterns with classes name, with those of calls; the empty text where
+    there is a pattern."""
+    found = frozenset[str]().union(*(_matched_in(c) for c in code.co_consts if type(c) is CodeType))
+    if _MATCH not in code.co_code[::2]:
+        return found
+    tuples = (c for c in code.co_consts if type(c) is tuple)
+    return found.union({""}, (n for names in tuples for n in names if isinstance(n, str)))
 
 
 def _texts_in(code: CodeType) -> frozenset[str]:

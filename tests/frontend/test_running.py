@@ -1,5 +1,6 @@
 """What Python runs at comptime may depend on: a change of any of it gives other code."""
 
+import enum
 import functools
 import operator
 from collections.abc import Callable
@@ -87,7 +88,45 @@ class New:
     x: float
 
 
-HELD, SPECIAL, DERIVED = Held(), Special(), Derived()
+class Assigned:
+    x: float
+
+    @property
+    def y(self):
+        return self.x
+
+    @y.setter
+    def y(self, value):
+        self.x = value * FACTOR
+
+
+class Adder:
+    def __call__(self, other):
+        return other * FACTOR
+
+
+class Odd:
+    """Special methods that are no functions of Python."""
+
+    __add__ = Adder()
+    __mul__ = functools.partialmethod(lambda self, n, other: other * FACTOR + n, 2)
+
+
+class Kind(enum.Enum):
+    ONE = 1
+    THREE = 3
+
+    @classmethod
+    def _missing_(cls, value: object):
+        return cls(FACTOR)
+
+
+class Placed:
+    __match_args__ = ("x",)
+    x: float
+
+
+HELD, SPECIAL, DERIVED, ODD, PLACED = Held(), Special(), Derived(), Odd(), Placed()
 OBJECTS, BY_NAME = [Held()], {"a": Held()}
 NAMESPACE = SimpleNamespace()
 
@@ -102,14 +141,14 @@ def reset() -> None:
     for owner in (HELD, NAMESPACE, OBJECTS[0], BY_NAME["a"], tagged):
         vars(owner).clear()
     HELD.inner = Held()
-    HELD.inner.x = OBJECTS[0].x = BY_NAME["a"].x = 1.0
+    HELD.inner.x = PLACED.x = OBJECTS[0].x = BY_NAME["a"].x = 1.0
     setattr(tagged, "x", 1.0)  # noqa: B010 - functions have no such attribute, say type checkers
 
 
 def change() -> None:
     global FACTOR
     FACTOR = 3
-    for owner in (HELD, HELD.inner, NAMESPACE, OBJECTS[0], BY_NAME["a"], tagged):
+    for owner in (HELD, HELD.inner, NAMESPACE, OBJECTS[0], BY_NAME["a"], tagged, PLACED):
         setattr(owner, "x", 7.0)  # noqa: B010
 
 
@@ -179,7 +218,41 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "__new__": lambda v: New().x,
     "reduce": lambda v: functools.reduce(weighed, (1, 2, 3)),
     "a function in a keyword": lambda v: chosen((3, 1, 2), key=turned),
+    "what an assignment does": lambda v: assigned_inside(),
+    "an object in place of a special method": lambda v: odd_sum(),
+    "a special method with an argument": lambda v: odd_product(),
+    "_missing_": lambda v: Kind(7).value,
+    "an attribute in a pattern": lambda v: matched(HELD.inner),
+    "an attribute in a pattern by its place": lambda v: matched_by_place(PLACED),
 }
+
+
+def assigned_inside():
+    made = Assigned()
+    made.y = 2.0
+    return made.y
+
+
+def odd_sum():
+    return ODD + 2.0  # type: ignore[operator]
+
+
+def odd_product():
+    return ODD * 2.0  # type: ignore[operator]
+
+
+def matched(value):
+    match value:
+        case Held(x=found):
+            return found
+    return 0.0
+
+
+def matched_by_place(value):
+    match value:
+        case Placed(found):
+            return found
+    return 0.0
 
 
 def all_of_them():
