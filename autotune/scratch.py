@@ -8,8 +8,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from copy import copy as shallow_copy
 from dataclasses import fields, is_dataclass, replace
 from math import prod
+from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from cubepy.array.array import Array
 from cubepy.array.interop import read_memory
 from cubepy.array.memory import HOST, Memory, numpy_dtype, raw_view
 from cubepy.ir.types import u8
+from cubepy.lang.objects import is_installed
 from cubepy.record import dataclass
 
 ALIGNMENT = 64
@@ -129,7 +132,7 @@ def arrays_within(value: Any) -> list[Any]:
     left out."""
     found: list[Any] = []
     with suppress(Uncopyable):
-        _visit(value, found.append)
+        _mapped(value, lambda x: (found.append(x), x)[1], None)
     return found
 
 
@@ -145,23 +148,67 @@ def _visit(value: Any, note: Callable[[Any], None]) -> None:
     _mapped(value, lambda x: (note(x), x)[1])
 
 
-def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
-    """A value with its arrays changed."""
+def _mapped(value: Any, change: Callable[[Any], Any], outer: tuple[int, ...] | None = ()) -> Any:
+    """A value with its arrays changed. `outer`: the objects around it; None: those of other
+    classes than dataclasses stay as they are."""
     if isinstance(value, bool | int | float | str | np.generic) or value is None:
         return value
     if isinstance(value, tuple):
-        items = [_mapped(v, change) for v in value]
+        items = [_mapped(v, change, outer) for v in value]
         return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
     if isinstance(value, list):
-        return [_mapped(v, change) for v in value]
+        return [_mapped(v, change, outer) for v in value]
     if isinstance(value, dict):
-        return {k: _mapped(v, change) for k, v in value.items()}
+        return {k: _mapped(v, change, outer) for k, v in value.items()}
     if is_dataclass(value) and not isinstance(value, type):
         held = {f.name: getattr(value, f.name) for f in fields(value) if f.init}
-        changed = {name: _mapped(v, change) for name, v in held.items()}
+        changed = {name: _mapped(v, change, outer) for name, v in held.items()}
         same = all(changed[name] is v for name, v in held.items())
         return value if same else replace(value, **changed)
-    return change(value) if _is_array(value) else value
+    if _is_array(value):
+        return change(value) if not outer or _is_copyable(value) else value
+    if outer is None or not _is_users_object(value):
+        return value
+    return _mapped_object(value, change, outer)
+
+
+def _mapped_object(value: Any, change: Callable[[Any], Any], outer: tuple[int, ...]) -> Any:
+    """An object of the user's, or a copy of it where it holds arrays."""
+    if id(value) in outer:
+        return value
+    held = dict(vars(value))
+    changed = {name: _mapped(v, change, (*outer, id(value))) for name, v in held.items()}
+    if all(_is_same(changed[name], v) for name, v in held.items()):
+        return value
+    try:
+        made = shallow_copy(value)
+        vars(made).update(changed)
+    except Exception as error:
+        raise Uncopyable(f"arguments of type {type(value).__qualname__}: {error}") from None
+    return made
+
+
+def _is_same(mapped: Any, value: Any) -> bool:
+    """Whether nothing in a value was changed: lists and their like are made anew in any case."""
+    if mapped is value:
+        return True
+    if isinstance(value, tuple | list):
+        return all(map(_is_same, mapped, value))
+    return isinstance(value, dict) and all(_is_same(mapped[k], v) for k, v in value.items())
+
+
+def _is_users_object(value: Any) -> bool:
+    """Whether an object is of classes of the user alone, so that it may be copied."""
+    if isinstance(value, type | FunctionType | ModuleType) or not hasattr(value, "__dict__"):
+        return False
+    return not any(is_installed(cls.__module__) for cls in type(value).__mro__[:-1])
+
+
+def _is_copyable(x: Any) -> bool:
+    """Whether an array can be copied as it is; others in objects stay what they are."""
+    if isinstance(x, Array) or type(x) in (np.ndarray, np.memmap):
+        return True
+    return f"{type(x).__module__}.{type(x).__name__}" == "torch.Tensor" and not x.requires_grad
 
 
 def _is_array(value: Any) -> bool:

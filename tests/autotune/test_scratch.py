@@ -52,6 +52,21 @@ def test_tuples_and_dataclasses_are_made_anew_and_other_values_kept():
     assert named.x is pair.x is nested[0][0] and nested[1]["y"] is named.y and same is plain
 
 
+class Held:
+    def __init__(self, x: Any):
+        self.x, self.names, self.around = x, ["a"], self
+
+
+def test_objects_that_hold_arrays_are_copied_and_others_kept():
+    x, plain = np.ones(3), Held(2)
+    held = Held({"inside": (x, Held(x))})
+    copied, again, same = Scratch((held, x, plain), {}).args
+    assert same is plain and type(copied) is Held and copied is not held
+    assert copied.x["inside"][0] is copied.x["inside"][1].x is again is not x
+    again[...] = 7
+    assert (x == 1).all() and held.x["inside"][0] is x and copied.names == ["a"]
+
+
 def test_poison_is_nan_and_written_contents_come_back():
     arrays = tuple(np.ones(5, t) for t in (np.float16, np.float32, np.float64, np.int32, np.bool_))
     scratch = Scratch(arrays, {})
