@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dis
 import hashlib
 import sys
 from collections import deque
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import (
@@ -15,6 +17,8 @@ from functools import (
     partialmethod,
     singledispatchmethod,
 )
+from importlib import import_module
+from importlib.util import find_spec, resolve_name
 from pathlib import Path
 from types import (
     BuiltinFunctionType,
@@ -41,10 +45,11 @@ from cubepy.errors import Error
 from cubepy.jit.kernel import CubeKernel, Launcher
 from cubepy.jit.method import MethodLauncher
 from cubepy.lang.function import BoundFunction, CubeFunction
-from cubepy.lang.objects import held_by, is_computed, is_installed, is_made_without_module
+from cubepy.lang.objects import held_by, is_computed, is_fixed, is_installed, is_made_without_module
 
 LARGEST = 1 << 20
 """Bytes of arrays whose elements count."""
+_INSTALLED = {"site-packages", "dist-packages"}
 _NESTED = 32
 """Tuples that lie so deep in others are hashed for themselves."""
 _CACHED: Any = type(lru_cache(len))
@@ -195,6 +200,9 @@ class _Walk:
             if name in space:
                 self.put(name)
                 self.value(space[name])
+        for name in _imported(function.__code__, str(space.get("__package__") or "")):
+            self.put("import", name)
+            self.value(_users_module(name))
         return None
 
     def _kernel(self, kernel: CubeFunction) -> None:
@@ -335,6 +343,30 @@ def _inner(code: CodeType) -> list[CodeType]:
 def _names(code: CodeType) -> set[str]:
     """The names in code and in the functions inside it."""
     return set(code.co_names).union(*map(_names, _inner(code)))
+
+
+def _imported(code: CodeType, package: str) -> list[str]:
+    """The modules that code imports while it runs, and those that may be such."""
+    found: list[str] = []
+    consts: list[Any] = []
+    for step in dis.get_instructions(code):
+        if step.opname == "IMPORT_NAME":
+            level, names = consts[-2:]
+            base = f"{'.' * level}{step.argval}"
+            inner = [f"{base}{'' if base.endswith('.') else '.'}{name}" for name in names or ()]
+            found += [resolve_name(n, package) for n in (base, *inner) if package or not level]
+        consts.append(step.argval)
+    return found + [name for inner in _inner(code) for name in _imported(inner, package)]
+
+
+def _users_module(name: str) -> Any:
+    """A module of the user, imported now where it was not yet; None for others."""
+    with suppress(Exception):  # as whoever imports it will see
+        top = find_spec(name.partition(".")[0])
+        parts = set(Path(top.origin or "").parts) if top is not None else _INSTALLED
+        if not (is_fixed(name) or _INSTALLED & parts):
+            return import_module(name)
+    return None
 
 
 def _attributes(code: CodeType) -> set[str]:

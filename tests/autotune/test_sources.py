@@ -88,8 +88,13 @@ def of_class_data(x, out, *, config):
 def of_function(x, out, *, config):
     cp.empty(3)
     kernels.deep(x, out)
+
+def of_import(x, out, *, config):
+    from kernels_of_test import deep as found
+    found(x, out)
 """
 NAMES = ("of_module", "of_table", "of_static", "of_partial", "of_object", "of_function")
+NAMES += ("of_import",)
 
 
 @pytest.fixture
