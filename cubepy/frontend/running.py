@@ -310,7 +310,7 @@ def _matched_in(code: CodeType) -> frozenset[str]:
     found = frozenset[str]().union(*(_matched_in(c) for c in code.co_consts if type(c) is CodeType))
     if _MATCH not in code.co_code[::2]:
         return found
-    tuples = (c for c in code.co_consts if type(c) is tuple)
+    tuples = [cast("tuple[Any, ...]", c) for c in code.co_consts if type(c) is tuple]
     return found.union({""}, (n for names in tuples for n in names if isinstance(n, str)))
 
 
