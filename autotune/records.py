@@ -301,19 +301,18 @@ class Records:
                 found = _connect(_checked(self.path))
             except (OSError, Refused, sqlite3.Error, ValueError) as error:
                 _warn(f"{self.path}: {error}")
+                _put_aside(self.path, error)
                 self.path = None
         self._has_file = found is not None
         self._connection = found or _connect(":memory:")
         return self._connection
 
     def _give_up(self, error: sqlite3.Error) -> None:
-        """Go on in memory. A file that is damaged is put aside, for the next process."""
+        """Go on in memory."""
         path, self.path, self._connection = self.path, None, None
         _warn(f"{path}: {error}")
-        is_damaged = type(error) is sqlite3.DatabaseError
-        if path is not None and is_damaged:
-            with suppress(OSError):
-                os.replace(path, f"{path}.damaged")
+        if path is not None:
+            _put_aside(path, error)
 
 
 _all: WeakSet[Records] = WeakSet()
@@ -326,6 +325,13 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
+
+
+def _put_aside(path: str, error: Exception) -> None:
+    """Make room for the next process, where a file is damaged."""
+    if type(error) is sqlite3.DatabaseError:
+        with suppress(OSError):
+            os.replace(path, f"{path}.damaged")
 
 
 def _insert(db: sqlite3.Connection, how: str, pick: Pick, now: float) -> None:

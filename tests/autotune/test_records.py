@@ -196,15 +196,25 @@ def test_a_store_that_cannot_be_written_costs_one_warning(
     assert file.read_bytes() == before
 
 
-def test_a_damaged_file_is_put_aside_for_the_next_process(tmp_path: Path, file: Path):
+def lose_the_tables(file: Path) -> None:
+    """What stands behind the header is read when a file is opened."""
+    data = file.read_bytes()
+    file.write_bytes(data[:100] + b"\xff" * (len(data) - 100))
+
+
+@pytest.mark.parametrize("spoil", [corrupt_header, lose_the_tables])
+def test_a_damaged_file_is_put_aside_for_the_next_process(
+    spoil: Callable[[Path], None], tmp_path: Path, file: Path
+):
     filled(tmp_path)
     checkpoint(file)
-    corrupt_header(file)
+    spoil(file)
     with pytest.warns(RuntimeWarning, match="not kept"):
         Records(str(tmp_path)).measurements(KEY)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert filled(tmp_path).measurements(KEY)[ONE.config] == ONE
+        assert Records(str(tmp_path)).measurements(KEY)[ONE.config] == ONE
 
 
 @pytest.mark.parametrize(
