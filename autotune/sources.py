@@ -17,7 +17,6 @@ from functools import (
     partialmethod,
     singledispatchmethod,
 )
-from importlib import import_module
 from importlib.util import find_spec, resolve_name
 from pathlib import Path
 from types import (
@@ -360,12 +359,20 @@ def _imported(code: CodeType, package: str) -> list[str]:
 
 
 def _users_module(name: str) -> Any:
-    """A module of the user, imported now where it was not yet; None for others."""
+    """A module of the user; its text where nothing has imported it yet, as running it may have
+    effects; None for others."""
+    if is_fixed(name):
+        return None
+    if name in sys.modules:
+        module = sys.modules[name]
+        file = getattr(module, "__file__", None)
+        return None if file is None or _INSTALLED & set(Path(file).parts) else module
     with suppress(Exception):  # as whoever imports it will see
-        top = find_spec(name.partition(".")[0])
-        parts = set(Path(top.origin or "").parts) if top is not None else _INSTALLED
-        if not (is_fixed(name) or _INSTALLED & parts):
-            return import_module(name)
+        parent = name.rpartition(".")[0]
+        spec = find_spec(name) if not parent or parent in sys.modules else None
+        file = Path(spec.origin) if spec is not None and spec.origin else None
+        if file is not None and not _INSTALLED & set(file.parts):
+            return file.read_bytes()
     return None
 
 

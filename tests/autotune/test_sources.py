@@ -390,3 +390,22 @@ def test_long_lists_are_read_by_c():
     others: list[Any] = [circle, doubled, [len], [np.zeros(3)], [cp.f32], 1]
     assert [plain_bytes(v) for v in others[:5]] == [None] * 5
     assert plain_bytes([1, True, 1.0]) != plain_bytes([1, 1, 1.0]) != plain_bytes((1, 1, 1.0))
+
+
+def test_modules_that_nothing_imported_yet_are_read_and_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def launcher(x: Any, out: Any, *, config: Any) -> Any:
+        import late_module_of_test  # type: ignore[import-not-found]
+
+        return late_module_of_test.N
+
+    found: list[str] = []
+    for n in (1, 2):
+        text = f"raise SystemExit('not asked for')\nN = {n}\n"
+        (tmp_path / "late_module_of_test.py").write_text(text)
+        importlib.invalidate_caches()
+        found.append(source_of(launcher))
+    assert found[0] != found[1] and "late_module_of_test" not in sys.modules
