@@ -143,6 +143,8 @@ def _of_torch(x: Any) -> Memory:
         address, steps = x.data_ptr(), x.stride()
     except RuntimeError as error:
         raise TypeError(_why_unreadable(x, error)) from None
+    if not address and x.numel():  # a FakeTensor, or a storage that was resized to 0
+        raise TypeError("it has elements and no memory: pass a tensor that holds numbers")
     strides = tuple([s * size for s in steps])
     memory = address, dtype, tuple(x.shape), strides, not records_gradients(x), True, x
     if device.type == "cpu":

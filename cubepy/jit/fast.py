@@ -116,6 +116,8 @@ class _Arguments:
             address, strides = a.data_ptr(), a.stride()
         except Exception:  # as of sparse ones
             return None
+        if not address and a.numel():  # the general way reports that it has no memory
+            return None
         self._addresses[k] = address
         self._tensors.append(a)
         return a.device, a.dtype, a.shape, strides, a.is_neg(), a.is_conj(), address % ALIGNMENT

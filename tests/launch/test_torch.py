@@ -62,6 +62,30 @@ def test_tensors_without_elements_make_no_array(x: Any, text: str):
     assert text in str(found.value)
 
 
+def without_memory(n: int) -> list[Any]:
+    """Tensors on the CPU of `n` elements that have no memory: a fake one, and an emptied one."""
+    fake_tensors = pytest.importorskip("torch._subclasses.fake_tensor")
+    with fake_tensors.FakeTensorMode():
+        fake = torch.zeros(n)
+    emptied = torch.zeros(n)
+    emptied.untyped_storage().resize_(0)
+    return [fake, emptied]
+
+
+def test_tensors_without_memory_are_refused():
+    x, out = torch.ones(6), torch.zeros(6)
+    for _ in range(2):  # the second time with all that is remembered of launches
+        double.over(out)(x, out)
+        for absent in without_memory(6):
+            for given in ((absent, out), (x, absent)):
+                with pytest.raises(cp.LaunchError, match="E401.* no memory"):
+                    double.over(6)(*given)
+            with pytest.raises(cp.LaunchError, match="no memory"):
+                cp.kernels.sum(absent)
+        assert cp.kernels.sum(x) == 6
+    cp.kernels.sum(torch.ones(0))
+
+
 def test_what_is_refused():
     x = torch.arange(6.0)
     refused("E405", x[:-1], x[1:])

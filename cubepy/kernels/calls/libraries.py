@@ -181,7 +181,9 @@ class TorchLibrary:
     def key(self, x: Any) -> Any:
         is_special = x.is_neg() or x.layout is not torch().strided
         records = x.requires_grad and torch().is_grad_enabled()
-        place = -1 if is_special else x.data_ptr() % self._unit
+        address = 0 if is_special else x.data_ptr()
+        is_absent = not address and x.numel() > 0  # which is refused when its plan is made
+        place = -1 if is_special or is_absent else address % self._unit
         return x.dtype, x.shape, None if is_special else x.stride(), records, place
 
     def addresses(self, arrays: Iterable[Any]) -> list[int]:
