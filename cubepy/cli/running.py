@@ -12,6 +12,7 @@ from cubepy.cli.failures import Failure, closest, misuse
 from cubepy.cli.loading import load
 from cubepy.cli.output import console, make_table, print_json, time_text
 from cubepy.cli.values import read_argument, read_comptime, read_extents, split_pairs
+from cubepy.ir.types import find_dtype
 from cubepy.jit.kernel import CubeKernel, Launcher
 from cubepy.record import dataclass
 
@@ -109,9 +110,10 @@ def _describe(
         "saved": saved,
     }
     statistics = ("min", "max", "mean")
-    if not array.size or array.dtype.kind not in "biuf":
+    if not array.size or find_dtype(array.dtype) is None:
         return row | dict.fromkeys(statistics)
-    return row | {k: _finite(getattr(array, k)()) for k in statistics}
+    numbers = array if array.dtype.kind in "biuf" else array.astype(np.float32)  # bf16, f8
+    return row | {k: _finite(getattr(numbers, k)()) for k in statistics}
 
 
 def _finite(value: Any) -> float | None:

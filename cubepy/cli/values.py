@@ -9,11 +9,15 @@ from math import prod
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from cubepy.cli.failures import misuse
+from cubepy.cli.failures import closest, misuse
 from cubepy.cli.loading import load
 
 if TYPE_CHECKING:
     import numpy as np
+
+
+NO_LITERAL = ValueError, SyntaxError, TypeError, MemoryError, RecursionError
+"""What `ast.literal_eval` raises: TypeError as of {[]: 1}, the last two of deep brackets."""
 
 
 def split_pairs(option: str, texts: Iterable[str]) -> dict[str, str]:
@@ -41,20 +45,33 @@ def _comptime_value(text: str, module: ModuleType) -> Any:
 
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+    except NO_LITERAL:
         pass
-    if hasattr(module, text):
-        return getattr(module, text)
+    head, *rest = text.split(".")
+    if hasattr(module, head) and all(part.isidentifier() for part in rest):
+        return _named(module, text)
     if re.fullmatch(r"[\w./-]+:[\w.]+", text):
         return load(text)[2]
     return find_dtype(text) or text
+
+
+def _named(module: ModuleType, text: str) -> Any:
+    """What a name of the module means, and its attributes, as `Mode.FAST`."""
+    found: Any = module
+    for part in text.split("."):
+        if not hasattr(found, part):
+            known = [name for name in dir(found) if not name.startswith("_")]
+            hint = closest(part, known) or f"for text write {text!r} with its quotes"
+            raise misuse(f"--comptime {text}: there is no `{part}`", hint)
+        found = getattr(found, part)
+    return found
 
 
 def is_literal(text: str) -> bool:
     """Whether a text is a Python literal, such as a number."""
     try:
         ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+    except NO_LITERAL:
         return False
     return True
 
@@ -100,7 +117,7 @@ def read_argument(name: str, text: str) -> Any:
         return read_array(name, text[1:])
     try:
         value = ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+    except NO_LITERAL:
         return _zeros(name, text)
     if not isinstance(value, bool | int | float):
         raise misuse(f"--arg {name}={text}: a {type(value).__name__} is not a number")

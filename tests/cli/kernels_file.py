@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import Enum
+
 import cubepy as cp
 
 if __name__ == "__main__":
@@ -33,6 +35,18 @@ def add_times(x, out, a: cp.f32, n: cp.Comptime[int], f: cp.Comptime):
 @cp.cube
 def broken(x, out):
     out.flat[cp.ABSOLUTE_POS] = undefined_name  # noqa: F821  # pyright: ignore[reportUndefinedVariable]
+
+
+class Step(Enum):
+    ONE = 1
+    TEN = 10
+
+
+@cp.cube
+def step(x, by: cp.Comptime[Step]):
+    i = cp.ABSOLUTE_POS
+    if i < x.size:
+        x.flat[i] += 10 if by is Step.TEN else 1
 
 
 not_a_kernel = 3

@@ -72,6 +72,26 @@ def test_refusals(run, x, words, status, text):
     assert text in found.err and "Traceback" not in found.err
 
 
+def test_a_dotted_name_of_the_file(run):
+    words = ("-a", "x=i32[3]", "--over", "x")
+    found = run("step", *words, "-c", "by=Step.TEN", "--json")
+    assert found.json["arguments"][0]["max"] == 10
+    found = run("step", *words, "-c", "by=Step.TWO")
+    assert (found.status, found.out) == (2, "") and "there is no `TWO`" in found.err
+
+
+def test_a_literal_that_cannot_be(run):
+    assert run("step", "-a", "x={[]: 1}", "-c", "by=1", "--over", "3").status == 2
+    assert run("step", "-a", "x=i32[3]", "-c", "by={[]: 1}", "--over", "x").status == 0  # a text
+
+
+@pytest.mark.parametrize("name", ["bf16", "f8e4m3"])
+def test_statistics_of_narrow_floats(run, name):
+    found = run("step", "-a", f"x={name}[3]", "-c", "by=Step.TEN", "--over", "x", "--json")
+    row = found.json["arguments"][0]
+    assert [row[key] for key in ("min", "max", "mean")] == [10, 10, 10]
+
+
 def test_no_pickles(run, tmp_path):
     np.save(tmp_path / "x.npy", np.array([{}], dtype=object), allow_pickle=True)
     found = run("double_all", *ARGS, "--over", "out")
