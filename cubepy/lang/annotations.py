@@ -139,16 +139,17 @@ def spec(text: str | Spec) -> Spec:
         raise fail("E415", text=text, reason=f"{match['dtype']} is not a dtype")
     if match["shape"] is None:
         return Spec(dtype)
-    return Spec(
-        dtype, tuple(_extent(text, part) for part in match["shape"].split(",") if part.strip())
-    )
+    parts = match["shape"].split(",")
+    if not parts[-1].strip():  # of rank 0, or behind a last comma
+        parts.pop()
+    return Spec(dtype, tuple(_extent(text, part) for part in parts))
 
 
 def _extent(text: str, part: str) -> int | None:
     part = part.strip()
     if part == "?":
         return None
-    if not part.isdigit():
+    if not (part.isascii() and part.isdigit()):
         raise fail("E415", text=text, reason=f"{part!r} is not an extent")
     return int(part)
 

@@ -133,6 +133,8 @@ class TestRefusals:
             ("double_all", (), 2, "E406"),
             ("double_all", ("--arg", "x"), 2, "NAME=VALUE"),
             ("double_all", ("--arg", "x=f33[4]"), 2, "E415"),
+            ("double_all", ("--arg", "x=f32[4,,4]"), 2, "E415"),
+            ("double_all", ("--arg", "x=f32[²]"), 2, "E415"),
             ("double_all", (*SPECS, "--arg", "x=f32"), 2, "twice"),
             ("double_all", (*SPECS, "--stage", "ptx"), 2, "stages: ir, llvm, asm, remarks"),
             ("double_all", (*SPECS, "--target", "tpu"), 2, "E503"),
