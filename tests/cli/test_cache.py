@@ -75,6 +75,17 @@ def test_the_life_of_an_entry(command: Callable[..., Any], tmp_path: Path) -> No
     assert json.loads(command("cache", "list", "--json").stdout)["entries"] == []
 
 
+def test_objects_of_drivers_are_not_called_outdated(tmp_path: Path) -> None:
+    from cubepy import settings
+    from cubepy.cache.objects import kept_object
+    from cubepy.cli.caching import explain
+    from tests.cli import kernels_file
+
+    with settings(cache=True, cache_dir=str(tmp_path / "c")):
+        assert kept_object("double_all", "text", lambda: b"binary") == b"binary"
+        assert explain(kernels_file.double_all)["entries"] == []
+
+
 def test_it_says_why_nothing_is_kept(command: Callable[..., Any]) -> None:
     lost = command("cache", "list", CUBEPY_CACHE_DIR="/proc/cubepy")
     assert "nothing is kept: " in lost.stdout
