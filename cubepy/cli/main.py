@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,7 +34,8 @@ class Commands(TyperGroup):
             found = super().main(words, *more, standalone_mode=False, **extra)
         except Exception as error:
             failure = _failure_of(error)
-            if "--json" in words and words[0] != "bench":  # whose options are its own
+            is_json = "--json" in words and words[0] != "bench"  # whose options are its own
+            if is_json and not isinstance(error, OSError):  # as of a full disk
                 from cubepy.cli.output import print_json
 
                 print_json(failure.describe())
@@ -51,6 +53,8 @@ def _failure_of(error: Exception) -> Failure:
         return Failure("aborted")
     if isinstance(error, MemoryError):
         return Failure(f"out of memory: {error}", "pass smaller arrays")
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return Failure(f"cannot write: {error.strerror}")
     message = getattr(error, "format_message", None)
     if message is not None:  # a usage error of Typer, whose class is private
         context = getattr(error, "ctx", None)

@@ -257,3 +257,14 @@ def test_a_broken_pipe_is_quiet():
     os.close(process.stdout.fileno())
     assert b"Traceback" not in process.stderr.read()
     process.wait()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a disk that is always full is Linux's")
+@pytest.mark.parametrize("words", [("explain", "--json"), ("explain", "E104"), ("--version",)])
+def test_a_full_disk_is_said(words: tuple[str, ...]):
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "cubepy.cli", *words]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1
+    assert "cannot write: No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
