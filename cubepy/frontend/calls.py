@@ -455,6 +455,9 @@ def narrow(frame: Frame, what: str, value: Any, t: DType | Line) -> Value:
         )
     if isinstance(value, Value) and isinstance(value.type, Line) and isinstance(t, DType):
         t = Line[t, value.type.width]
+    literal = frame.tracer.literal_of(value)
+    if literal is not None and target.is_integer:
+        frame.tracer.check_fit(literal, target)
     return frame.tracer.convert(value, t)
 
 

@@ -224,6 +224,27 @@ def test_a_local_annotated():
     assert types_of(f, array(cp.f32))[:2] == (cp.f64, cp.i8)
 
 
+def test_an_annotation_holds_its_literal():
+    def narrow(v: cp.i8):
+        return v
+
+    def local(out, k: cp.Comptime[int]):
+        v: cp.u8 = k  # pyright: ignore[reportAssignmentType]
+        out[0] = v
+
+    def chosen(out, k: cp.Comptime[int]):
+        out[0] = narrow(k if out[1] > 0 else 5)  # pyright: ignore[reportArgumentType]
+
+    for function, least, most in ((local, 0, 255), (chosen, -128, 127)):
+        kernel, out = cp.cube(function), np.array([7, 1])
+        for k in (least, most):
+            kernel[1, 1](out, k)
+            assert out[0] == k
+        for k in (least - 1, most + 1):
+            with pytest.raises(cp.CompileError, match=f"E203: the literal {k} does not fit"):
+                kernel[1, 1](out, k)
+
+
 # Stores and conversions
 
 
