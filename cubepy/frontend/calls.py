@@ -272,10 +272,17 @@ _CHANCE = ("random", "secrets", "time")
 _CLOCKS = ("datetime.now", "datetime.today", "datetime.utcnow")
 
 
+_OF_CALLERS = globals, locals, eval, exec
+"""What Python gives by whoever calls it, which is the compiler here."""
+
+
 def _refuse_of_the_host(frame: Frame, function: Any) -> None:
     """E108 for prebuilt functions, and for clocks and random numbers, which would be constants."""
     name = getattr(function, "__name__", "")
     module = getattr(function, "__module__", None) or ""
+    if any(function is known for known in _OF_CALLERS):
+        suggestion = "it would see the names of the compiler: write the name that you mean"
+        raise frame.tracer.error("E108", name=f"`{name}`", suggestion=suggestion)
     if isinstance(function, FunctionType):
         public = sys.modules.get("cubepy.kernels") if module.startswith("cubepy.kernels.") else None
         if public is not None and vars(public).get(name) is function:

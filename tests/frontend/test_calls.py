@@ -326,3 +326,15 @@ def test_methods_of_a_users_container():
     out = np.ones(1)
     kernel[1, 1](out)
     assert out[0] == 3
+
+
+@pytest.mark.parametrize("function", [globals, locals, eval, exec], ids=lambda f: f.__name__)
+def test_what_depends_on_the_caller_is_refused(function: Any):
+    """These would give names of the compiler."""
+
+    @cp.cube
+    def kernel(x, f: cp.Comptime):
+        x[0] = len(f("3") if f is eval or f is exec else f())
+
+    with pytest.raises(cp.CompileError, match=f"E108: `{function.__name__}` cannot be called"):
+        kernel[1, 1](np.zeros(1), function)
