@@ -211,8 +211,12 @@ def print_values(
             raise frame.tracer.error(
                 "E207", what="print", expected="numbers and text", given=describe(value)
             )
+    text = separator.join(parts)
+    if "\0" in text + ending:
+        expected, given = "text without NUL, which ends a text in C", describe(text + ending)
+        raise frame.tracer.error("E207", what="print", expected=expected, given=given)
     attrs: dict[str, Any] = {} if ending == "\n" else {"end": ending}
-    frame.tracer.b.emit_op(ops.PRINT, *operands, text=separator.join(parts), **attrs)
+    frame.tracer.b.emit_op(ops.PRINT, *operands, text=text, **attrs)
 
 
 def _text(frame: Frame, name: str, given: Any, default: str) -> str:

@@ -147,3 +147,15 @@ def test_separators_are_comptime_text():
 
     with pytest.raises(cp.CompileError, match="E207: sep= of print"):
         kernel[1, 1](np.zeros(1))
+
+
+@pytest.mark.parametrize("end", ["\n", "\0"])
+def test_text_that_c_would_cut_is_refused(end: str):
+    text = "a\0b" if end == "\n" else "a"
+
+    @cp.cube
+    def kernel(x):
+        print(text, x[0], end=end)
+
+    with pytest.raises(cp.CompileError, match="E207: print expects text without NUL"):
+        kernel[1, 1](np.zeros(1))
