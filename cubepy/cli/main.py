@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -413,6 +412,4 @@ def bench(context: typer.Context) -> None:
 
 def main() -> None:
     """The entry point of the command `cubepy`."""
-    if os.environ.get("COLUMNS") == "0":  # not known; Rich would print nothing
-        del os.environ["COLUMNS"]
     app(prog_name="cubepy")
