@@ -12,7 +12,7 @@ import pytest
 import cubepy as cp
 from cubepy.cache.folder import IS_SUPPORTED
 from tests.cache.conftest import Cache, X, run
-from tests.cache.test_kept import kernel
+from tests.cache.changes import kernel
 
 pytestmark = pytest.mark.skipif(not IS_SUPPORTED, reason="the cache is POSIX only")
 Load = Callable[..., Any]
