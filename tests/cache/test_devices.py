@@ -11,8 +11,8 @@ import pytest
 
 import cubepy as cp
 from cubepy.cache.folder import IS_SUPPORTED
-from tests.cache.conftest import Cache, X, run
 from tests.cache.changes import kernel
+from tests.cache.conftest import Cache, X, run
 
 pytestmark = pytest.mark.skipif(not IS_SUPPORTED, reason="the cache is POSIX only")
 Load = Callable[..., Any]
