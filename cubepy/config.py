@@ -151,6 +151,13 @@ def visible_gpus() -> list[str] | None:
     return None if found is None else [name for name in found.split(",") if name]
 
 
+def forget_unknown_width() -> None:
+    """Take COLUMNS=0 away, by which some programs say that they know no width: Rich prints nothing
+    then."""
+    if os.environ.get("COLUMNS") == "0":
+        del os.environ["COLUMNS"]
+
+
 def source(name: str) -> str:
     """Where the value in force comes from: "settings", "environment" or "default"."""
     if name in (overrides.get() or {}) or name in _chosen:

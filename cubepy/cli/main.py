@@ -412,4 +412,7 @@ def bench(context: typer.Context) -> None:
 
 def main() -> None:
     """The entry point of the command `cubepy`."""
+    from cubepy.config import forget_unknown_width
+
+    forget_unknown_width()
     app(prog_name="cubepy")

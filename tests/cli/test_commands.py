@@ -268,3 +268,13 @@ def test_a_full_disk_is_said(words: tuple[str, ...]):
     assert done.returncode == 1
     assert "cannot write: No space left on device" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_width_of_zero_is_unknown():
+    done = subprocess.run(
+        [sys.executable, "-m", "cubepy.cli", "--help"],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"COLUMNS": "0"},
+    )
+    assert "Usage: cubepy" in done.stdout
