@@ -98,6 +98,20 @@ def test_in_place(draw):
         cube_map(lambda a: a + 1, y[1:], out=y[:-1])
 
 
+def test_one_array_several_times_and_as_the_result(draw):
+    x, y = draw.array((70, 33), np.float32), draw.array((70, 33), np.float32)
+    function = lambda a, b, c: a * 2 + b - c * np.float32(0.5)
+    for given in ((x, x, y), (x, y, x), (y, x, x), (x, x, x), (y, y, x), (y, y, y)):
+        expected = function(*given)
+        assert cube_map(lambda a, b, c: a * 2 + b - c * 0.5, *given, out=x) is x
+        np.testing.assert_array_equal(x, expected)
+    expected = np.where(x != 0, x, 2)
+    assert cp.kernels.where(x, x, 2.0, out=x) is x
+    np.testing.assert_array_equal(x, expected)
+    with pytest.raises(LaunchError, match="overlap"):
+        cube_map(lambda a, b: a + b, y, y[::-1], out=y)
+
+
 def test_numbers(draw):
     x = draw.array((7, 5), np.float32)
     np.testing.assert_array_equal(cube_map(lambda a, b: a * b, x, 2.5), x * np.float32(2.5))

@@ -101,6 +101,18 @@ def test_results_are_written_where_they_belong(draw):
     assert kernels.softmax(np.full((), 3.0, np.float32)) == 1
 
 
+@pytest.mark.parametrize("is_sum", [False, True])
+def test_one_array_twice_and_as_a_result(draw, is_sum: bool):
+    x, other = draw.array((7, 133), np.float32), np.empty((7, 133), np.float32)
+    twice = x.astype("f8") * 2
+    kernels.layer_norm(x, 133, residual=x, out=(other, x) if is_sum else (x, other))
+    norms, sums = (other, x) if is_sum else (x, other)
+    np.testing.assert_array_equal(sums, twice)
+    np.testing.assert_allclose(norms, norm_of_rows(twice, 1, 0, 2.0**-23), 1e-4, 1e-5)
+    with pytest.raises(LaunchError, match="overlaps"):
+        kernels.layer_norm(x[0], 133, weight=x[0], out=x[0])
+
+
 def test_refused():
     x = np.zeros((2, 3), np.float32)
     with pytest.raises(LaunchTypeError, match="i64.*\n.*f32 and f64 are supported"):

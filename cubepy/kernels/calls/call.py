@@ -190,6 +190,6 @@ def _output(function: str, name: str, first: tuple[str, Library], x: Any) -> Any
 def _shared(addresses: list[int], library: Library, given: list[Any]) -> Any:
     """Which results begin where arguments begin; their addresses join those of the arguments."""
     outputs = library.addresses(given)
-    same = [(k, addresses.index(o)) for k, o in enumerate(outputs) if o in addresses]
+    same = [(k, i) for k, o in enumerate(outputs) for i, a in enumerate(addresses) if a == o]
     addresses += outputs
     return tuple(same)

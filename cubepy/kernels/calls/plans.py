@@ -275,7 +275,7 @@ class Planner:
         return argument
 
     def joined(self, result: Memory, arguments: Sequence[Memory]) -> Memory:
-        """The result just added, under the number of an argument that is the same array.
+        """The result just added, under the number of the first argument that is the same array.
 
         For kernels that read an element of an argument before they write it.
         """
@@ -284,6 +284,19 @@ class Planner:
                 self._operands[-1] = replace(result, address=argument.address)
                 return self._operands[-1]
         return result
+
+    def merged(self, arguments: Sequence[Memory]) -> list[Memory]:
+        """Arguments that may be results, as `joined` has it, of which those that are one array and
+        a result have one number."""
+        brought = self.library.addresses(self._given or ())
+        found: list[Memory] = []
+        for argument in arguments:
+            number = _operand(argument.address)
+            if self._places[number] in brought:
+                first = next((x for x in found if self._is_same(x, argument)), argument)
+                argument = self._operands[number] = replace(argument, address=first.address)
+            found.append(argument)
+        return found
 
     def _is_same(self, a: Memory, b: Memory) -> bool:
         """Whether two operands are one array, element for element."""

@@ -61,6 +61,7 @@ def _plan(planner: Planner, function: Any, inputs: list[Memory], out: Any) -> No
     traced = traced_dtype(function, [x.dtype for x in inputs])
     dtype = traced if out is None else dtype_of("map", out)
     result = planner.result(Shape(extents, dtype, _order(inputs, extents)))
+    inputs = planner.merged(inputs)
     result = planner.joined(result, inputs)
     launch_each(planner, function, inputs, result)
 

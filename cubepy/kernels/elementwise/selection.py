@@ -55,6 +55,7 @@ def where(condition: Any, a: Any, b: Any, *, out: Any = None) -> Any:
     def make(planner: Planner, inputs: list[Memory]) -> None:
         extents = broadcast("where", [x.shape for x in inputs])
         result = planner.result(Shape(extents, dtype))
+        inputs = planner.merged(inputs)
         result = planner.joined(result, inputs)
         launch_each(planner, _selecting(dtype), inputs, result)
 

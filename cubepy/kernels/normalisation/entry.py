@@ -206,10 +206,10 @@ def _normalise(
         first = len(x.shape) - len(shape)
         if not shape or first < 0 or x.shape[first:] != shape:
             raise wrong(function, f"`x` has shape {x.shape}, whose last axes are not {shape}")
-        residual = (_residual(function, x, next(rest)),) if has[0] else ()
+        summands = [x, _residual(function, x, next(rest))] if has[0] else [x]
+        x, *residual = read = planner.merged(summands)
         weights = _weights(function, "weight", x, shape, next(rest) if has[1] else None)
         biases = _weights(function, "bias", x, shape, next(rest) if has[2] else None)
-        read = (x, *residual)
         result = planner.joined(planner.result(Shape(x.shape, x.dtype)), read)
         added = [*residual, *(_sum(planner, x, read, result) for _ in residual)]
         axes = tuple(range(first, len(x.shape)))
