@@ -127,11 +127,12 @@ def matmul(
         function, *extras = epilogue or NO_FUNCTION
         names = (*names, *(f"epilogue[{k + 1}]" for k in range(len(extras))))
     parameters = precision, kind, None if function is None else comptime_key(function)
-    planned = Options(function, precision, kind)
     if isinstance(a, Quantised) or isinstance(b, Quantised):
+        planned = Options(function, precision, kind)
         return _call_quantised((a, b), (bias, *extras), names[2:], planned, parameters, out)
 
     def make(planner: Planner, arrays: list[Memory]) -> None:
+        planned = Options(function, precision, kind)  # calls that are known go without
         biases = arrays[2:3] if bias is not None else []
         rest = arrays[2 + len(biases) :]
         _plan(planner, arrays[0], arrays[1], biases, tuple(rest), planned)
