@@ -44,11 +44,16 @@ from cubepy.errors import Error
 from cubepy.jit.kernel import CubeKernel, Launcher
 from cubepy.jit.method import MethodLauncher
 from cubepy.lang.function import BoundFunction, CubeFunction
-from cubepy.lang.objects import held_by, is_computed, is_fixed, is_installed, is_made_without_module
+from cubepy.lang.objects import (
+    held_by,
+    is_computed,
+    is_installed,
+    is_made_without_module,
+    lies_with_packages,
+)
 
 LARGEST = 1 << 20
 """Bytes of arrays whose elements count."""
-_INSTALLED = {"site-packages", "dist-packages"}
 _NESTED = 32
 """Tuples that lie so deep in others are hashed for themselves."""
 _CACHED: Any = type(lru_cache(len))
@@ -361,18 +366,15 @@ def _imported(code: CodeType, package: str) -> list[str]:
 def _users_module(name: str) -> Any:
     """A module of the user; its text where nothing has imported it yet, as running it may have
     effects; None for others."""
-    if is_fixed(name):
+    if is_installed(name):
         return None
     if name in sys.modules:
-        module = sys.modules[name]
-        file = getattr(module, "__file__", None)
-        return None if file is None or _INSTALLED & set(Path(file).parts) else module
+        return sys.modules[name]
     with suppress(Exception):  # as whoever imports it will see
         parent = name.rpartition(".")[0]
         spec = find_spec(name) if not parent or parent in sys.modules else None
-        file = Path(spec.origin) if spec is not None and spec.origin else None
-        if file is not None and not _INSTALLED & set(file.parts):
-            return file.read_bytes()
+        if spec is not None and spec.origin and not lies_with_packages(spec.origin):
+            return Path(spec.origin).read_bytes()
     return None
 
 

@@ -43,7 +43,12 @@ def is_installed(module: str) -> bool:
     """Whether a module came with Python, CubePy or another package, so that users do not edit it;
     what it has may change all the same."""
     file = getattr(sys.modules.get(module), "__file__", None) or ""
-    return is_fixed(module) or bool(_INSTALLED & set(Path(file).parts))
+    return is_fixed(module) or lies_with_packages(file)
+
+
+def lies_with_packages(file: str) -> bool:
+    """Whether a file of code came with a package that was installed."""
+    return bool(_INSTALLED & set(Path(file).parts))
 
 
 def is_fixed_function(function: Any) -> bool:
