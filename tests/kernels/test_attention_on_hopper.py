@@ -12,7 +12,7 @@ import cubepy as cp
 from cubepy.ir.types import bf16, f16, f32
 from cubepy.kernels.attention.problem import CLUSTER, Problem, Warpgroups
 from cubepy.kernels.attention.strategies import TILES, choose, order
-from cubepy.kernels.attention.warpgroups import tile_at, turns
+from cubepy.kernels.attention.tiles import tile_at, turns
 from cubepy.kernels.calls.inspection import record
 from cubepy.targets import cuda_target
 from tests.optional import require_package

@@ -11,10 +11,12 @@ from cubepy.array.memory import Memory
 from cubepy.ir.types import DType, f32
 from cubepy.jit.grid import Fixed, Over
 from cubepy.kernels.attention.boxes import Boxed, boxed, gathered, with_values
+from cubepy.kernels.attention.fragments import attend_fragments
 from cubepy.kernels.attention.parts import join_parts
 from cubepy.kernels.attention.problem import (
     CLUSTER,
     Configuration,
+    Fragments,
     Order,
     Problem,
     Squares,
@@ -23,7 +25,13 @@ from cubepy.kernels.attention.problem import (
     Warpgroups,
 )
 from cubepy.kernels.attention.squares import attend_squares
-from cubepy.kernels.attention.strategies import choose, launches, order
+from cubepy.kernels.attention.strategies import (
+    choose,
+    fragments,
+    launches,
+    order,
+    order_of_fragments,
+)
 from cubepy.kernels.attention.strips import attend_strips
 from cubepy.kernels.attention.unit_strips import attend_unit_strips
 from cubepy.kernels.attention.views import (
@@ -145,6 +153,10 @@ def _plan(
             own = with_values(boxes, first, x.width)
             _launch_boxes(planner, own, t, order(planner.target, x, t), window, number)
         return
+    if boxes is not None and (wide := fragments(planner.target, p)) is not None:
+        dealt = order_of_fragments(planner.target, p, wide)
+        _launch_fragments(planner, boxes, wide, dealt, window, number)
+        return
     factors = q.dtype if all(is_dense(m, -1) for m in (q, k, v)) else None
     p = Problem(prod(batch), q.shape[-2], *sizes[1:], dtype, causal, factors=factors)
     shown = tuple(without_column(m) for m in logs)
@@ -161,10 +173,7 @@ def _launch_boxes(
 ) -> None:
     """One cube for each multiprocessor, if there are as many tiles or parts."""
     cubes = min(planner.target.multiprocessors, max(dealt.whole, dealt.sharers))
-    parts: tuple[Memory, ...] = ()
-    if t.is_split and not t.is_clustered:
-        rows = dealt.parts, dealt.rest, t.height
-        parts = planner.scratch((*rows, t.width), f32), planner.scratch(rows, f32)
+    parts = () if t.is_clustered else _scratch(planner, dealt, t)
     planner.launch(
         attend_warpgroups.configure(cluster=CLUSTER if t.is_clustered else None),
         Fixed((cubes, 1, 1), ((t.consumers + 1) * WARPGROUP, 1, 1)),
@@ -173,16 +182,60 @@ def _launch_boxes(
         v=pieces(boxes.v, t.keys),
         out=pieces(boxes.out, ROWS),
         wide=(boxes.out,) if t.is_clustered or not t.result_pieces else (),
-        logs=() if boxes.log is None else (boxes.log,),
-        masks=() if boxes.mask is None else (boxes.mask,),
         parts=parts,
-        extents=boxes.extents,
-        shared=boxes.shared,
-        order=dealt.numbers,
-        window=tuple(map(np.int32, window)),
-        scale=scale,
+        **_common(boxes, dealt, window, scale),
         t=t,
     )
+    _join(planner, boxes, parts, dealt)
+
+
+def _launch_fragments(
+    planner: Planner,
+    boxes: Boxed,
+    t: Fragments,
+    dealt: Order,
+    window: tuple[int, ...],
+    scale: float,
+) -> None:
+    """A cube for each tile or part."""
+    parts = _scratch(planner, dealt, t)
+    planner.launch(
+        attend_fragments,
+        Fixed((max(dealt.whole, dealt.sharers), 1, 1), (t.units, 1, 1)),
+        q=boxes.q,
+        k=boxes.k,
+        v=boxes.v,
+        out=boxes.out,
+        parts=parts,
+        **_common(boxes, dealt, window, scale),
+        t=t,
+    )
+    _join(planner, boxes, parts, dealt)
+
+
+def _common(boxes: Boxed, dealt: Order, window: tuple[int, ...], scale: float) -> dict[str, Any]:
+    """What kernels of tiles take alike."""
+    return {
+        "logs": () if boxes.log is None else (boxes.log,),
+        "masks": () if boxes.mask is None else (boxes.mask,),
+        "extents": boxes.extents,
+        "shared": boxes.shared,
+        "order": dealt.numbers,
+        "window": tuple(map(np.int32, window)),
+        "scale": scale,
+    }
+
+
+def _scratch(planner: Planner, dealt: Order, t: Warpgroups | Fragments) -> tuple[Memory, ...]:
+    """Memory for results over parts of the keys, if there are any, and for their sizes."""
+    if not t.is_split:
+        return ()
+    rows = dealt.parts, dealt.rest, t.height
+    return planner.scratch((*rows, t.width), f32), planner.scratch(rows, f32)
+
+
+def _join(planner: Planner, boxes: Boxed, parts: tuple[Memory, ...], dealt: Order) -> None:
+    """Make results of parts, if there are any."""
     if parts:
         results, sizes = parts
         grid = Over(prod(results.shape[1:]), "unit", None)

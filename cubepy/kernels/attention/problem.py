@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from cubepy.ir.types import DType
 from cubepy.record import dataclass
 
@@ -323,6 +325,76 @@ class Warpgroups:
         return {1: (0, 0), 2: (24, 240), 3: (32, 160)}[self.consumers]
 
 
+@dataclass(frozen=True, slots=True)
+class Fragments:
+    """How tensor cores that planes share (`cp.cuda.mma`, sm_80 on) divide attention.
+
+    A cube has `down` planes below each other, each with `rows` blocks of 16 queries, and takes
+    `keys` keys at a time, of which `stages` steps are in shared memory; `across` planes divide the
+    keys of a step among them, and join what they have at the end. `size`, `width`: elements of a
+    query and of a value, multiples of 8. `dtype`: of queries, keys and values. `noted`: the most
+    queries of a tile, which planes join results of. `is_split`: some tiles are made by several
+    cubes, as an `Order` says.
+    """
+
+    down: int
+    across: int
+    rows: int
+    keys: int
+    stages: int
+    size: int
+    width: int
+    dtype: DType
+    is_causal: bool
+    noted: int
+    is_split: bool = False
+
+    @property
+    def units(self) -> int:
+        """Units of a cube."""
+        return 32 * self.down * self.across
+
+    @property
+    def height(self) -> int:
+        """Queries of a tile."""
+        return 16 * self.rows * self.down
+
+    @property
+    def deep(self) -> int:
+        """Elements of a query in whole products."""
+        return -(-self.size // 16) * 16
+
+    @property
+    def wide(self) -> int:
+        """Elements of a value in pairs of products."""
+        return -(-self.width // 16) * 16
+
+    @property
+    def of_plane(self) -> Fragments:
+        """What one plane has."""
+        return replace(self, down=1, across=1, keys=self.keys // self.across)
+
+    @property
+    def shift(self) -> int:
+        """The exponent of what weights are multiplied by."""
+        return 0
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory of a cube."""
+        rows = self.height * self.pitches[0] + self.stages * self.keys * sum(self.pitches)
+        parts = self.across * self.noted * (self.width + 1) if self.across > 1 else 0
+        return rows * self.dtype.itemsize + 4 * parts
+
+    @property
+    def pitches(self) -> tuple[int, int]:
+        """Elements from row to row of queries and keys in shared memory, and of values: an odd
+        number of 16 bytes, so that `ldmatrix` finds eight rows in different banks."""
+        return self.deep + CHUNK, self.wide + CHUNK
+
+
+CHUNK = 8
+"""Elements of 16 bits that are copied at once."""
 KEYS = 128
 """Keys of a cube that sums gradients on Hopper."""
 
@@ -414,4 +486,4 @@ class Sequences:
     page: int
 
 
-Configuration = Strips | UnitStrips | Squares | Warpgroups
+Configuration = Strips | UnitStrips | Squares | Fragments | Warpgroups

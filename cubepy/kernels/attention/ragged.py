@@ -14,6 +14,7 @@ from cubepy.kernels.attention.dealing import after, first_of, note_makers, tile_
 from cubepy.kernels.attention.parts import note
 from cubepy.kernels.attention.problem import Sequences, Warpgroups
 from cubepy.kernels.attention.rows import Packed
+from cubepy.kernels.attention.tiles import whole_steps
 from cubepy.kernels.attention.turning import FIRST, turn_step
 from cubepy.kernels.attention.warpgroups import (
     attend_tile,
@@ -24,7 +25,6 @@ from cubepy.kernels.attention.warpgroups import (
     pass_turn,
     rings_of,
     store_sums,
-    whole_steps,
 )
 from cubepy.kernels.attention.weights import Seen
 from cubepy.kernels.attention.window import seen_from, seen_to
@@ -258,8 +258,8 @@ def store(outs: Any, staged: Any, tile: Any, g: Any, sums: Any, state: Any, t: A
         rows = cp.cuda.ragged_rows(tile.row, tile.queries, tile.first + 64 // r.packed * g.me)
         finish(outs[0], staged, g, sums, state, (*rows, tile.head * r.packed), t)
     else:
-        results = Packed(outs[1][0], tile.row, tile.head * r.packed, r.packed)
         first, count = tile.first * r.packed, tile.queries * r.packed
+        results = Packed(outs[1][0], tile.row, tile.head * r.packed, r.packed, count)
         store_sums(results, first, g, sums, state, count, t)
 
 

@@ -42,17 +42,34 @@ class Pages:
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Rows of `packed` neighbouring heads of each token, from a token and a head on; `matrix` is
-    [tokens, heads, elements]."""
+    """`count` rows of `packed` neighbouring heads of each token, from a token and a head on;
+    `matrix` is [tokens, heads, elements]."""
 
     matrix: Any
     token: Any
     head: Any
     packed: int
+    count: Any
 
     def row(self, i: Any) -> Any:
         """One of them."""
         return self.matrix[self.token + i // self.packed, self.head + i % self.packed]
+
+
+@dataclass(frozen=True, slots=True)
+class PackedPages:
+    """The first `count` rows of one head in pages of `page` rows: `matrix` is [pages * page, heads,
+    elements], `table` says which page has the first rows, the next and so on."""
+
+    matrix: Any
+    table: Any
+    head: Any
+    page: int
+    count: Any
+
+    def row(self, i: Any) -> Any:
+        """One of them."""
+        return self.matrix[self.table[i // self.page] * self.page + i % self.page, self.head]
 
 
 # Which queries a cube has

@@ -15,13 +15,15 @@ from cubepy.jit.grid import Fixed, Over
 from cubepy.kernels.attention.boxes import BoxedSequences, boxed_sequences, columns, ragged_pieces
 from cubepy.kernels.attention.entry import SCALES
 from cubepy.kernels.attention.parts import join_sequences
-from cubepy.kernels.attention.problem import Problem, Squares, Strips, Warpgroups
+from cubepy.kernels.attention.problem import Fragments, Problem, Squares, Strips, Warpgroups
 from cubepy.kernels.attention.ragged import attend_ragged
+from cubepy.kernels.attention.ragged_fragments import attend_ragged_fragments
 from cubepy.kernels.attention.rows import FAR, slots
 from cubepy.kernels.attention.squares import attend_ragged_squares
 from cubepy.kernels.attention.strategies import (
     are_dealt,
     choose,
+    fragments_of_sequences,
     launches,
     warpgroups_of_sequences,
 )
@@ -169,6 +171,10 @@ def _plan(
             _launch_boxes(planner, own, wide, count, marks, reach, scale)
         if parts:
             return
+        blocks = fragments_of_sequences(planner.target, tiled, not starts)
+        if blocks is not None:
+            _launch_fragments(planner, boxes, blocks, count, marks, reach, scale)
+            return
     t = choose(planner.target, p)
     common = {"q": q, "k": k, "v": v, "out": result, "marks": marks, "window": reach}
     common |= {"scale": float(scale), "t": t}
@@ -193,48 +199,105 @@ def _launch_boxes(
 ) -> None:
     """One cube for each multiprocessor, if there are as many tiles or parts. `extents`: tokens,
     queries and sequences, and keys at most."""
-    form, (tokens, queries, sequences, keys) = boxes.form, extents
-    steps = -(-keys // t.keys)
-    height, heads = t.height // form.packed, boxes.q.shape[1] // form.packed
-    bands = slots(tokens, sequences, height) if marks[0] else sequences * -(-queries // height)
+    form, d = boxes.form, _dealt(planner, boxes, t, extents, marks[0])
+    cubes = min(planner.target.multiprocessors, d.cubes)
     rows = gcd(form.page, t.keys) if form.page else t.keys
-    tall = queries * form.packed
-    t = replace(t, is_split=are_dealt(planner.target, bands, heads, tall, steps, t.height))
-    cubes, parts = min(planner.target.multiprocessors, bands * heads), ()
-    if t.is_split:
-        teams = min(planner.target.multiprocessors // heads, bands * steps)
-        cubes = teams * heads
-        shape = 2 * cubes, 1, t.height
-        parts = planner.scratch((*shape, t.width), f32), planner.scratch(shape, f32)
-        parts = *parts, planner.scratch((bands * heads, 2), i32)
     planner.launch(
         attend_ragged,
         Fixed((cubes, 1, 1), ((t.consumers + 1) * WARPGROUP, 1, 1)),
-        q=ragged_pieces(boxes.q, height, form.packed),
+        q=ragged_pieces(boxes.q, d.height, form.packed),
         k=ragged_pieces(boxes.k, rows, 1),
         v=ragged_pieces(boxes.v, rows, 1),
         out=ragged_pieces(boxes.out, ROWS // form.packed, form.packed),
         wide=() if t.result_pieces else (boxes.out,),
         marks=marks,
-        parts=parts,
-        extents=(bands, heads, queries),
+        parts=d.parts,
+        extents=d.extents,
         window=tuple(map(np.int32, window)),
         scale=scale,
-        t=t,
+        t=replace(t, is_split=len(d.parts) > 0),
         r=form,
     )
-    if parts:
+    _join(planner, boxes, d, marks[0])
+
+
+def _launch_fragments(
+    planner: Planner,
+    boxes: BoxedSequences,
+    t: Fragments,
+    extents: tuple[int, int, int, int],
+    marks: tuple[tuple[Memory, ...], Memory, tuple[Memory, ...]],
+    window: tuple[int, ...],
+    scale: float,
+) -> None:
+    """A cube for each tile or share of the steps; `extents` as above."""
+    d = _dealt(planner, boxes, t, extents, marks[0])
+    planner.launch(
+        attend_ragged_fragments,
+        Fixed((d.cubes, 1, 1), (t.units, 1, 1)),
+        q=boxes.q,
+        k=boxes.k,
+        v=boxes.v,
+        out=boxes.out,
+        marks=marks,
+        parts=d.parts,
+        extents=d.extents,
+        window=tuple(map(np.int32, window)),
+        scale=scale,
+        t=replace(t, is_split=len(d.parts) > 0),
+        r=boxes.form,
+    )
+    _join(planner, boxes, d, marks[0])
+
+
+@dataclass(frozen=True, slots=True)
+class _Dealt:
+    """How tiles are dealt out: `height` tokens each, slots, heads over those that are packed and
+    queries of a sequence; cubes that have something to do; and where steps are dealt out, memory
+    for results over parts, for their sizes, and for the makers of tiles."""
+
+    height: int
+    extents: tuple[int, int, int]
+    cubes: int
+    parts: tuple[Memory, ...]
+
+
+def _dealt(
+    planner: Planner,
+    boxes: BoxedSequences,
+    t: Warpgroups | Fragments,
+    extents: tuple[int, int, int, int],
+    starts: tuple[Memory, ...],
+) -> _Dealt:
+    """`extents`: tokens, queries and sequences, and keys at most."""
+    form, (tokens, queries, sequences, keys) = boxes.form, extents
+    steps, cores = -(-keys // t.keys), planner.target.multiprocessors
+    height, heads = t.height // form.packed, boxes.q.shape[1] // form.packed
+    bands = slots(tokens, sequences, height) if starts else sequences * -(-queries // height)
+    tall = queries * form.packed
+    if not are_dealt(planner.target, bands, heads, tall, steps, t.height):
+        return _Dealt(height, (bands, heads, queries), bands * heads, ())
+    cubes = min(cores // heads, bands * steps) * heads
+    shape = 2 * cubes, 1, t.height
+    parts = planner.scratch((*shape, t.width), f32), planner.scratch(shape, f32)
+    makers = planner.scratch((bands * heads, 2), i32)
+    return _Dealt(height, (bands, heads, queries), cubes, (*parts, makers))
+
+
+def _join(planner: Planner, boxes: BoxedSequences, d: _Dealt, starts: tuple[Memory, ...]) -> None:
+    """Make results of parts, if there are any."""
+    if d.parts:
         planner.launch(
             join_sequences,
             Over(prod(boxes.out.shape[:2]), "plane", None),
-            results=parts[0],
-            sizes=parts[1],
-            makers=parts[2],
+            results=d.parts[0],
+            sizes=d.parts[1],
+            makers=d.parts[2],
             out=boxes.out,
-            starts=marks[0],
-            queries=queries,
-            packed=form.packed,
-            height=height,
+            starts=starts,
+            queries=d.extents[2],
+            packed=boxes.form.packed,
+            height=d.height,
         )
 
 

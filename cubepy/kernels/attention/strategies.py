@@ -9,9 +9,11 @@ import numpy as np
 
 from cubepy.ir.types import bf16, f8e4m3, f8e5m2, f16, f32
 from cubepy.kernels.attention.problem import (
+    CHUNK,
     CLUSTER,
     LINE_BYTES,
     Configuration,
+    Fragments,
     GradientSquares,
     GradientStrips,
     GradientWarpgroups,
@@ -41,7 +43,7 @@ def choose(target: Target, p: Problem) -> Configuration:
     """The kernel for a problem, as its configuration."""
     if target.kind in ("cpu", "interpreter") and max(p.size, p.width) <= LARGEST:
         return unit_strips(target, p) or strips(target, p)
-    return warpgroups(target, p) or squares(p)
+    return warpgroups(target, p) or fragments(target, p) or squares(p)
 
 
 def strips(target: Target, p: Problem) -> Strips:
@@ -218,6 +220,77 @@ def warpgroups(target: Target, p: Problem) -> Warpgroups | None:
     return next((x for x in each if x.shared_bytes <= target.shared_bytes), None)
 
 
+FEW = 16
+"""Queries of one block: cubes that have no more divide keys among their planes."""
+LOW = 4 * FEW
+"""Queries of four planes with a block each."""
+_Tiles = tuple[tuple[int, int, int, int, int], ...]
+BLOCKS: dict[int, _Tiles] = {
+    64: ((4, 1, 2, 64, 1), (4, 1, 1, 64, 2)),
+    128: ((4, 1, 2, 64, 2), (4, 1, 2, 64, 1), (4, 1, 1, 64, 2), (4, 1, 1, 64, 1)),
+    256: ((4, 1, 1, 32, 2), (4, 1, 1, 32, 1)),
+}
+"""Planes below and beside each other, blocks of queries of a plane, keys of a step, and stages, by
+the elements of a query or value: sums, scores and weights fit registers. The first that fits twice
+on a multiprocessor is taken, if any does; one without more than `LOW` queries where there are no
+more."""
+BLOCKS_OF_FEW: _Tiles = (
+    (1, 8, 1, 128, 2),
+    (1, 4, 1, 64, 2),
+    (1, 2, 1, 32, 2),
+    (1, 2, 1, 32, 1),
+)
+"""The same of cubes with `FEW` queries, the first that fits at all."""
+FRAGMENTS_SINCE = 80
+CUBES_OF_MULTIPROCESSOR = 2
+
+
+def fragments(target: Target, p: Problem, noted: int = 0) -> Fragments | None:
+    """The tiles for the tensor cores of planes; None where the target or the arrays have no way.
+    `noted`: the most queries of a tile whose results planes join, 0 if there are those of `p`."""
+    largest = max(p.size, p.width)
+    if target.kind != "cuda" or target.version < FRAGMENTS_SINCE or largest > max(BLOCKS):
+        return None
+    elements = p.elements
+    if elements is None or elements not in (bf16, f16) or p.size % CHUNK or p.width % CHUNK:
+        return None
+    noted = noted or min(FEW, 1 << (p.queries - 1).bit_length())
+    tiles = BLOCKS_OF_FEW
+    if p.queries > FEW:
+        tiles = next(found for size, found in BLOCKS.items() if largest <= size)
+    each = [Fragments(*tile, p.size, p.width, elements, p.is_causal, noted) for tile in tiles]
+    low = [x for x in each if p.queries > LOW or x.height <= LOW]
+    fit = [x for x in low if x.shared_bytes <= target.shared_bytes]
+    twice = [x for x in fit if x.across == 1 and per_multiprocessor(target, x) > 1]
+    t = next(iter(twice + fit), None)
+    return None if t is None else replace(t, is_split=order_of_fragments(target, p, t).rest > 0)
+
+
+def fragments_of_sequences(target: Target, p: Problem, is_even: bool) -> Fragments | None:
+    """The same of ragged and paged sequences; of those that are not even, which means that all have
+    as many queries, one may fill a tile."""
+    return fragments(target, replace(p, has_window=True), 0 if is_even else FEW)
+
+
+def order_of_fragments(target: Target, p: Problem, t: Fragments) -> Order:
+    """A cube for each tile, of which causal heads have their longest first; if that leaves the
+    target idle, tiles are split, where that saves more than joining their parts costs."""
+    tiles, steps = p.heads * -(-p.queries // t.height), -(-p.keys // t.keys)
+    if p.is_causal or p.has_window:
+        return Order(min(p.heads, TOGETHER) if p.is_causal else 1, tiles, 0, 1, steps)
+    sharers = min(target.multiprocessors * per_multiprocessor(target, t), tiles * steps)
+    saved = steps - -(-tiles * steps // sharers)
+    is_long = tiles * steps * sharers >= 1 << 32
+    if tiles >= sharers or saved <= JOIN or is_long:
+        return Order(1, tiles, 0, 1, steps)
+    return Order(1, 0, tiles, sharers, steps)
+
+
+def per_multiprocessor(target: Target, t: Fragments) -> int:
+    """Cubes of a multiprocessor at a time, by their shared memory."""
+    return max(1, min(CUBES_OF_MULTIPROCESSOR, target.shared_bytes // t.shared_bytes))
+
+
 Tiler = Callable[[Target, Problem], Warpgroups | None]
 
 
@@ -300,7 +373,7 @@ def together(target: Target, p: Problem, t: Warpgroups) -> int:
 
 
 def longest(target: Target, p: Problem, t: Warpgroups, count: int) -> int:
-    """The steps of keys of the cube that has the most, as `warpgroups.tile_at` deals out tiles."""
+    """The steps of keys of the cube that has the most, as `tiles.tile_at` deals out tiles."""
     down, cubes = -(-p.queries // t.height), target.multiprocessors
     place = np.arange(p.heads * down)
     turn, seat = place // cubes, place % cubes
