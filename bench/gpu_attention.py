@@ -18,6 +18,7 @@ from typing import Any
 
 import cubepy as cp
 from bench.replays import medians, torch
+from cubepy.kernels.attention import entry, sequences
 
 BACKENDS = ("CUDNN_ATTENTION", "FLASH_ATTENTION", "EFFICIENT_ATTENTION")
 SMALL = "float8_e4m3fn"
@@ -257,11 +258,20 @@ def show(row: Row) -> None:
     )
 
 
+def without_wgmma() -> None:
+    """From here on attention is made as GPUs of NVIDIA make it that have no `wgmma`."""
+    for module in (entry, sequences):
+        vars(module)["launches"] = lambda *_: []
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--only", default="")
+    parser.add_argument("--fragments", action="store_true", help="ours by mma instead of wgmma")
     options = parser.parse_args()
+    if options.fragments:
+        without_wgmma()
     rows: list[Row] = []
     for work in WORK:
         if options.only in str(work):

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import cubepy as cp
+from bench.gpu_attention import without_wgmma
 from bench.replays import medians, torch
 
 Calls = dict[str, Callable[[], Any]]
@@ -158,7 +159,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--only", default="")
+    parser.add_argument("--fragments", action="store_true", help="ours by mma instead of wgmma")
     options = parser.parse_args()
+    if options.fragments:
+        without_wgmma()
     rows: list[Row] = []
     for work, make in WORK.items():
         if options.only in work:

@@ -89,9 +89,10 @@ def attention(
     then.
 
     Scores are never stored as a whole (online softmax; Dao, "FlashAttention-2", 2023). f16 and bf16
-    are summed in f32 and rounded once. Where tensor cores multiply them (sm_90a; at most 256
-    elements, whose rows begin at multiples of 16 bytes), weights are rounded to the dtype too, and
-    exponentials have an error of 2 ULP (Shah et al., "FlashAttention-3", 2024). 8-bit floats are
+    are summed in f32 and rounded once. Where tensor cores multiply them (sm_80 on; at most 256
+    elements, whose rows begin at multiples of 16 bytes; before and after sm_90a a multiple of 8),
+    weights are rounded to the dtype too, and exponentials have an error of 2 ULP (on sm_90a: Shah
+    et al., "FlashAttention-3", 2024). 8-bit floats are
     summed in f32; where tensor cores multiply them (sm_90a; at most 256 elements), weights are
     rounded to f8e4m3, and docs/accuracy.md bounds the error. Processors with AMX round weights of
     bf16 to it too, make exponentials with an error of 2**-12, and take factors and sums below

@@ -118,25 +118,33 @@ def lanes_of(scale: Any, t: Any) -> Lanes:
 def copy_rows(x: Any, first: Any, memory: Any, size: int, t: Any) -> None:
     """Begin to copy rows from `first` on, of `size` elements, by all units; zeros stand for what is
     not there."""
+    turns = -(-memory.shape[0] * chunks_of(memory) // t.units)
     if first + memory.shape[0] <= cp.i32(x.count):
-        copy_chunks(x, first, memory, size, True, t)
-    else:
-        copy_chunks(x, first, memory, size, False, t)
+        for n in cp.unroll(range(turns)):
+            r, c, is_inside = place_of(n, memory, t)
+            if is_inside:
+                cp.cuda.async_copy(memory, (r, c), x.row(first + r), c, CHUNK, c < size)
+    else:  # seldom, so that a loop does, which leaves registers to others
+        last = cp.i32(x.count) - 1
+        for n in range(turns):
+            r, c, is_inside = place_of(cp.i32(n), memory, t)
+            if is_inside:
+                row, present = max(min(first + r, last), 0), first + r <= last and c < size
+                cp.cuda.async_copy(memory, (r, c), x.row(row), c, CHUNK, present)
 
 
-def copy_chunks(x: Any, first: Any, memory: Any, size: int, is_whole: bool, t: Any) -> None:
-    """The same; all rows are there if it `is_whole`."""
-    chunks = (memory.shape[1] - CHUNK) // CHUNK
-    count = memory.shape[0] * chunks
-    for e in cp.unroll(range(-(-count // t.units))):
-        at = cp.i32(e * t.units) + cp.i32(cp.UNIT_POS)
-        r, c = at // chunks, at % chunks * CHUNK
-        if count % t.units == 0 or at < count:
-            row, present = first + r, c < size
-            if not is_whole:
-                present = present and row < cp.i32(x.count)
-                row = max(min(row, cp.i32(x.count) - 1), 0)
-            cp.cuda.async_copy(memory, (r, c), x.row(row), c, CHUNK, present)
+def chunks_of(memory: Any) -> int:
+    """How many chunks a row has."""
+    return (memory.shape[1] - CHUNK) // CHUNK
+
+
+def place_of(n: Any, memory: Any, t: Any) -> Any:
+    """The row and the first element of the n-th chunk that a unit copies, and whether there is
+    one."""
+    chunks = chunks_of(memory)
+    at = n * t.units + cp.i32(cp.UNIT_POS)
+    is_inside = memory.shape[0] * chunks % t.units == 0 or at < memory.shape[0] * chunks
+    return at // chunks, at % chunks * CHUNK, is_inside
 
 
 def copy_step(x: Any, step: Any, begin: Any, memory: Any, stage: Any, size: int, t: Any) -> None:
