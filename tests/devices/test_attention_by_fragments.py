@@ -83,6 +83,15 @@ def test_masks(gpu: str, size: int):
     check(gpu, (2, 2, 3, size), (2, 2, 700, size), mask=few)
 
 
+def test_masks_of_the_least_floats_give_means(gpu: str):
+    """Parts of the keys of a row weigh as many as they are."""
+    least = np.finfo(np.float32).min
+    for queries, keys in ((3, 300), (1, 3001), (130, 2000)):
+        mask = np.where(RNG.random((queries, keys)) < 0.5, least, np.float32(0))
+        mask[queries // 2] = least
+        check(gpu, (2, queries, 128), (2, keys, 128), mask=mask)
+
+
 @pytest.mark.parametrize("window", [(0, 0), (70, None), (None, 5), (100, 200)], ids=str)
 def test_windows(gpu: str, window: tuple[int | None, int | None]):
     check(gpu, (2, 300, 64), (2, 400, 64), window=window)

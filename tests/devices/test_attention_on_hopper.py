@@ -243,6 +243,9 @@ def test_masks(hopper: str, size: int, causal: bool):
 @pytest.mark.parametrize("causal", [False, True])
 def test_masks_of_the_least_floats_give_means(hopper: str, causal: bool):
     least = np.finfo(np.float32).min
+    mask = np.where(RNG.random((2, 3001)) < 0.5, least, np.float32(0))
+    mask[1] = least
+    check(hopper, (2, 2, 128), (2, 3001, 128), mask=mask)  # keys that several cubes share
     for size, queries in ((64, 200), (128, 3)):
         mask = np.where(RNG.random((queries, 300)) < 0.5, least, np.float32(0))
         mask[1] = least

@@ -16,19 +16,25 @@ RNG = np.random.default_rng(4)
 def parts_of(shape: tuple[int, ...], width: int) -> tuple[np.ndarray, np.ndarray]:
     """Results and sizes, of which some are of no keys."""
     results = RNG.standard_normal((*shape, width)).astype(np.float32)
-    sizes = (RNG.standard_normal(shape) * 5).astype(np.float32)
-    sizes[RNG.random(shape) < 0.2] = -np.inf
-    sizes[:, 0, 0] = -np.inf
+    sizes = np.empty((*shape, 2), np.float32)
+    sizes[..., 0] = RNG.standard_normal(shape) * 5
+    sizes[:, 0, 1, 0] = -(2.0**117)  # beside which the logarithm of a sum is nothing
+    sizes[..., 1] = RNG.integers(1, 100, shape)
+    empty = RNG.random(shape) < 0.2
+    empty[:, 0, 0] = True
+    sizes[empty] = -np.inf, 0
     return results, sizes
 
 
 def joined(results: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The sum over the first axis, and the logarithms to base 2 of all weights."""
-    weights = np.exp2(sizes.astype(np.float64))
+    tops, sums = sizes[..., 0].astype(np.float64), sizes[..., 1].astype(np.float64)
+    base = np.where(tops.max(0) == -np.inf, 0, tops.max(0))
+    weights = np.exp2(tops - base) * sums
     total = weights.sum(0)
     found = (results * weights[..., None]).sum(0)
     with np.errstate(divide="ignore"):
-        return found / np.where(total == 0, 1, total)[..., None], np.log2(total)
+        return found / np.where(total == 0, 1, total)[..., None], np.log2(total) + base
 
 
 @pytest.mark.parametrize("sharers", [3, 20, 132])

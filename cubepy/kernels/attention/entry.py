@@ -232,7 +232,7 @@ def _scratch(planner: Planner, dealt: Order, t: Warpgroups | Fragments) -> tuple
     if not t.is_split:
         return ()
     rows = dealt.parts, dealt.rest, t.height
-    return planner.scratch((*rows, t.width), f32), planner.scratch(rows, f32)
+    return planner.scratch((*rows, t.width), f32), planner.scratch((*rows, 2), f32)
 
 
 def _join(planner: Planner, boxes: Boxed, parts: tuple[Memory, ...], dealt: Order) -> None:

@@ -101,7 +101,9 @@ def memory_of(t: Any) -> Any:
 def shared_parts(t: Any) -> Any:
     """Shared memory for what planes have of the same queries, as `parts.note` takes it."""
     count = t.across if t.across > 1 else 0
-    return cp.shared((count, 1, t.noted, t.width), cp.f32), cp.shared((count, 1, t.noted), cp.f32)
+    return cp.shared((count, 1, t.noted, t.width), cp.f32), cp.shared(
+        (count, 1, t.noted, 2), cp.f32
+    )
 
 
 def lanes_of(scale: Any, t: Any) -> Lanes:
@@ -293,8 +295,8 @@ def store(row: Any, g: Any, sums: Any, place: Any, share: Any, t: Any) -> None:
 def finish_part(
     parts: Any, slot: Any, held: Any, g: Any, sums: Any, state: Any, count: Any, t: Any
 ) -> None:
-    """Store the results over a part of the keys, of `count` rows, and the logarithms to base 2 of
-    their sums of weights. `slot`: the part and the tile."""
+    """Store the results over a part of the keys, of `count` rows, and their sizes. `slot`: the part
+    and the tile."""
     if t.across > 1:
         note_planes(held, g, sums, state, t)
         for e in range(cp.i32(cp.UNIT_POS), t.noted * t.width, t.units):
@@ -304,8 +306,8 @@ def finish_part(
                 value, top, total = joined(held[0], held[1], t.across, lambda n: n, where)
                 parts[0][slot[0], slot[1], row, column] = value
                 if column == 0:
-                    size = top + cp.log2(total)
-                    parts[1][slot[0], slot[1], row] = size if total != 0 else cp.f32(LOWEST)
+                    parts[1][slot[0], slot[1], row, 0] = top
+                    parts[1][slot[0], slot[1], row, 1] = total
     else:
         note_blocks(parts, slot, g, sums, state, count, t)
 

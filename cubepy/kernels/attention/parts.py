@@ -1,4 +1,9 @@
-"""Parts of the keys of a tile: results over each are noted in memory, and joined behind."""
+"""Parts of the keys of a tile: results over each are noted in memory, and joined behind.
+
+With each result go two numbers, its size: the logarithm to base 2 of the greatest weight, and the
+sum of all weights over that. As one number the sum would be lost beside a large logarithm, which
+masks of the least floats make.
+"""
 
 from __future__ import annotations
 
@@ -28,29 +33,31 @@ def note(parts: Any, place: Any, g: Any, sums: Any, state: Any, count: Any, t: A
                 results[8 * j + column] = sums[4 * j + 2 * half] * share
                 results[8 * j + column + 1] = sums[4 * j + 2 * half + 1] * share
             if column == 0:
-                size = state[half] * g.factor + cp.log2(total) - t.shift
-                parts[1][place[0], place[1], row] = size if total != cp.f32(0) else cp.f32(LOWEST)
+                size = parts[1][place[0], place[1], row]
+                top = state[half] * g.factor - t.shift
+                size[0] = top if total != cp.f32(0) else cp.f32(LOWEST)
+                size[1] = total
 
 
 def joined(results: Any, sizes: Any, parts: Any, place: Any, where: Any) -> Any:
-    """One element of a result over parts of the keys, weighted by their sums of weights, whose
-    logarithms to base 2 are `sizes`; the greatest of these, and the sum over it. `place`: where
-    the n-th part lies, a function; `where`: tile, row, column."""
+    """One element of a result over parts of the keys, weighted by their `sizes`, and the size of
+    all. `place`: where the n-th part lies, a function; `where`: tile, row, column."""
     tile, row, column = where
     top = cp.f32(LOWEST)
     for first in range(0, parts, AT_ONCE):
-        own = tuple(sizes[place(min(first + n, parts - 1)), tile, row] for n in range(AT_ONCE))
+        own = tuple(sizes[place(min(first + n, parts - 1)), tile, row, 0] for n in range(AT_ONCE))
         for size in own:
             top = max(top, size)
     base = cp.f32(0) if top == cp.f32(LOWEST) else top
     found, total = cp.f32(0), cp.f32(0)
     for first in range(0, parts, AT_ONCE):
         own = tuple(sizes[place(min(first + n, parts - 1)), tile, row] for n in range(AT_ONCE))
+        tops, sums = (tuple(size[i] for size in own) for i in range(2))
         values = tuple(
             results[place(min(first + n, parts - 1)), tile, row, column] for n in range(AT_ONCE)
         )
         for n in cp.unroll(range(AT_ONCE)):
-            weight = cp.exp2(own[n] - base) if first + n < parts else cp.f32(0)
+            weight = cp.exp2(tops[n] - base) * sums[n] if first + n < parts else cp.f32(0)
             found += weight * values[n]
             total += weight
     return found * inverse(total), top, total
@@ -59,7 +66,7 @@ def joined(results: Any, sizes: Any, parts: Any, place: Any, where: Any) -> Any:
 @cp.cube
 def shared_parts(t: Any) -> Any:
     """Shared memory for the part of a cube of a cluster, as `note` takes it."""
-    return cp.shared((1, 1, t.height, t.width), cp.f32), cp.shared((1, 1, t.height), cp.f32)
+    return cp.shared((1, 1, t.height, t.width), cp.f32), cp.shared((1, 1, t.height, 2), cp.f32)
 
 
 def join_cluster(parts: Any, out: Any, logs: Any, where: Any, first: Any, queries: Any) -> None:
@@ -70,7 +77,10 @@ def join_cluster(parts: Any, out: Any, logs: Any, where: Any, first: Any, querie
     begin = cp.i32(cp.cuda.cluster_rank()) * cp.CUBE_DIM + cp.i32(cp.UNIT_POS)
     for e in range(begin, rows * width, CLUSTER * cp.CUBE_DIM):
         row, column = cp.i32(e) // width, cp.i32(e) % width
-        own = tuple(cp.cuda.cluster_load(sizes, (0, 0, row), n) for n in range(CLUSTER))
+        own, sums = (
+            tuple(cp.cuda.cluster_load(sizes, (0, 0, row, i), n) for n in range(CLUSTER))
+            for i in range(2)
+        )
         values = tuple(
             cp.cuda.cluster_load(results, (0, 0, row, column), n) for n in range(CLUSTER)
         )
@@ -80,7 +90,7 @@ def join_cluster(parts: Any, out: Any, logs: Any, where: Any, first: Any, querie
         base = cp.f32(0) if top == cp.f32(LOWEST) else top
         found, total = cp.f32(0), cp.f32(0)
         for n in cp.unroll(range(CLUSTER)):
-            weight = cp.exp2(own[n] - base)
+            weight = cp.exp2(own[n] - base) * sums[n]
             found += weight * values[n]
             total += weight
         out[where[0], where[1], first + row, column] = found * inverse(total)

@@ -314,7 +314,7 @@ class Warpgroups:
         rows += 0 if self.shares_memory else self.height * self.result_pieces
         rows += self.stages * self.keys * (self.pieces + self.wide_pieces)
         rows += self.stages * self.turned_rows * self.turned_pieces
-        parts = 4 * self.height * (self.width + 1) if self.is_clustered else 0
+        parts = 4 * self.height * (self.width + 2) if self.is_clustered else 0
         return rows * 128 + parts + 16 * (3 * self.stages + self.tiles) + 1024
 
     @property
@@ -383,7 +383,7 @@ class Fragments:
     def shared_bytes(self) -> int:
         """Shared memory of a cube."""
         rows = self.height * self.pitches[0] + self.stages * self.keys * sum(self.pitches)
-        parts = self.across * self.noted * (self.width + 1) if self.across > 1 else 0
+        parts = self.across * self.noted * (self.width + 2) if self.across > 1 else 0
         return rows * self.dtype.itemsize + 4 * parts
 
     @property

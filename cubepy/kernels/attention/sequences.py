@@ -279,7 +279,7 @@ def _dealt(
         return _Dealt(height, (bands, heads, queries), bands * heads, ())
     cubes = min(cores // heads, bands * steps) * heads
     shape = 2 * cubes, 1, t.height
-    parts = planner.scratch((*shape, t.width), f32), planner.scratch(shape, f32)
+    parts = planner.scratch((*shape, t.width), f32), planner.scratch((*shape, 2), f32)
     makers = planner.scratch((bands * heads, 2), i32)
     return _Dealt(height, (bands, heads, queries), cubes, (*parts, makers))
 

@@ -66,8 +66,8 @@ def attend_warpgroups(
     an `Order`; `window`: see `window.seen_from`. `wide`: results as a tensor where
     they are f32; `logs`: perhaps what the logarithms of the sums of
     exponentials are stored to. `parts`: where tiles are split, the results over each part of their
-    keys, [parts, tiles, queries, elements], and the logarithms to base 2 of their sums of weights;
-    see `parts.join_parts`."""
+    keys, [parts, tiles, queries, elements], and their sizes, [parts, tiles, queries, 2]; see
+    `parts.join_parts`."""
     memory, rings = memory_of(t), rings_of(t)
     held = held_parts(parts, t)
     cp.sync_cube()
