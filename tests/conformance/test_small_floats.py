@@ -18,7 +18,7 @@ from tests.conformance.operations import numpy_type
 pytestmark = pytest.mark.filterwarnings("ignore:.*encountered in cast:RuntimeWarning")
 SMALL = (f16, bf16, f8e4m3, f8e5m2)
 SOURCES = (f64, f32, i64, u64, i32, u32, *SMALL)
-COUNT = 3000
+COUNT = 1500
 
 
 @cache

@@ -19,7 +19,7 @@ from tests.fuzz.typed import numbers, oracle, rules
 from tests.fuzz.typed.rules import FLOATS, INTEGERS, Weak
 from tests.optional import require_package
 
-PROGRAMS = 64
+PROGRAMS = 40
 NUMPY_NAMES = {**{t: oracle.NUMPY[t] for t in INTEGERS}, "f16": "float16", "f32": "float32"}
 
 

@@ -65,7 +65,7 @@ def random(*shape: int) -> np.ndarray:
     return np.random.default_rng(len(shape)).standard_normal(shape, np.float32)
 
 
-SHAPES = ((5, 6, 7), (1, 6, 70), (3, 33, 29), (64, 64, 64), (40, 37, 129), (8, 512, 100))
+SHAPES = ((5, 6, 7), (1, 6, 70), (64, 64, 64), (40, 37, 129), (8, 512, 100))
 
 
 @pytest.mark.parametrize("m, k, n", SHAPES)
@@ -114,16 +114,19 @@ def test_elements_on_a_device(device: str = "opencl:0"):
     "shape, filters", [((2, 4, 9, 8), (6, 4, 3, 3)), ((1, 16, 13, 13), (24, 16, 3, 3))]
 )
 def test_elements_of_images(shape: Any, filters: Any, is_last: bool):
-    """The index is one of the result, of as many axes."""
+    """The index is one of the result, of as many axes; each call sees both shapes and layouts."""
     x, weight = random(*shape), random(*filters)
     if is_last:
         x = np.ascontiguousarray(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
     calls: tuple[Any, ...] = (
         lambda e: kernels.conv2d(x, weight, epilogue=e),
-        lambda e: kernels.conv2d(x, weight, padding=1, stride=2, epilogue=e),
         lambda e: kernels.max_pool2d(x, 2, epilogue=e),
-        lambda e: kernels.avg_pool2d(x, 3, 1, 1, epilogue=e),
     )
+    if is_last == (shape[0] == 1):
+        calls = (
+            lambda e: kernels.conv2d(x, weight, padding=1, stride=2, epilogue=e),
+            lambda e: kernels.avg_pool2d(x, 3, 1, 1, epilogue=e),
+        )
     for call in calls:
         expected = call(None)
         more = random(*expected.shape)
@@ -240,9 +243,17 @@ LAYOUTS: dict[int, tuple[Any, Any, tuple[str, str]]] = {
 }
 
 
-@pytest.mark.parametrize("is_last", [False, True])
-@pytest.mark.parametrize("has_batch", [False, True])
-@pytest.mark.parametrize("axes", LAYOUTS)
+@pytest.mark.parametrize(
+    "axes, has_batch, is_last",  # all pairs
+    [
+        (1, False, False),
+        (1, True, True),
+        (2, False, True),
+        (2, True, False),
+        (3, False, False),
+        (3, True, True),
+    ],
+)
 def test_indices_are_those_of_the_result(axes: int, has_batch: bool, is_last: bool):
     """For elements and for lines, of any rank and layout."""
     convolve, pool, names = LAYOUTS[axes]

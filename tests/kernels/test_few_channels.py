@@ -47,9 +47,10 @@ def shifted(shape: tuple[int, ...]) -> np.ndarray:
 
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("of", GROUPS)
-@pytest.mark.parametrize("last", [False, True])
-def test_against_sums_in_f64(draw: Any, window: str, of: str, last: bool):
+def test_against_sums_in_f64(draw: Any, window: str, of: str):
+    """Each window and each kind of groups in both layouts."""
     (groups, channels, filters), w = GROUPS[of], WINDOWS[window]
+    last = (list(WINDOWS).index(window) + list(GROUPS).index(of)) % 2 == 1
     x = draw.array((2, groups * channels, 3 if window == "volume" else 1, 7, 9), "f4")
     weight = draw.array((groups * filters, channels, *w.kernel), "f4")
     bias = draw.array((groups * filters,), "f4")

@@ -91,13 +91,19 @@ def check(case: Any, dtype: Any, last: bool, device: str | None = None) -> None:
         assert (abs(found.astype("f8") - exact) <= bound).all()
 
 
-@pytest.mark.parametrize("last", [False, True])
-@pytest.mark.parametrize("number", range(len(CASES)))
+# One layout of each case, and both of one of each kind.
+@pytest.mark.parametrize(
+    "number, last",
+    [
+        *((k, False) for k in (0, 2, 4, 7, 9, 10)),
+        *((k, True) for k in (0, 1, 3, 4, 5, 6, 7, 8, 10)),
+    ],
+)
 def test_phases(number: int, last: bool):
     check(CASES[number], np.float32, last)
 
 
-@pytest.mark.parametrize("number", range(len(CASES)))
+@pytest.mark.parametrize("number", [0, 3, 4, 5, 7, 8, 10])
 def test_phases_of_halves(number: int):
     check(CASES[number], ml_dtypes.bfloat16, number % 2 == 0)
 

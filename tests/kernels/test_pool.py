@@ -199,21 +199,24 @@ def test_strips_of_columns(draw, monkeypatch, strip_bytes):
     way = strategies.Division(strip_bytes=strip_bytes, streamed=0, band_bytes=1 << 12)
     monkeypatch.setattr(strategies, "divisions", lambda target: (way,))
     monkeypatch.setattr(entry, "_PLANS", Plans())
-    for channels in (16, 33):
+    for channels, windows, average in (
+        (16, ((3, 1, 1), (4, 1, 2), (3, 3, 0)), (3, 1, 1)),
+        (33, ((3, 1, 1), (3, 2, 1), (2, 2, 0)), (3, 2, 1)),
+    ):
         shape = (2, draw.pick.choice((5, 13)), draw.pick.choice((4, 9, 30)), channels)
         x = draw.array(shape, np.float32, specials=True).transpose(0, 3, 1, 2)
-        for window in ((3, 1, 1), (3, 2, 1), (4, 1, 2), (2, 2, 0), (3, 3, 0)):
+        for window in windows:
             expected = reference(x, *window)[0]
             out = Guarded(np.moveaxis(expected, 1, -1).shape, offset=draw.pick.randrange(20))
             max_pool2d(x, *window, out=np.moveaxis(out.array, -1, 1))
             out.check(np.moveaxis(expected, 1, -1))
         y = draw.numbers.standard_normal(shape).astype("f4").transpose(0, 3, 1, 2)
-        for kernel, stride, padding in ((3, 1, 1), (3, 2, 1)):
-            found = avg_pool2d(y, kernel, stride, padding)
-            wide = np.pad(y.astype("f8"), ((0, 0), (0, 0), (padding,) * 2, (padding,) * 2))
-            seen = np.lib.stride_tricks.sliding_window_view(wide, (kernel, kernel), (2, 3))
-            expected = seen[:, :, ::stride, ::stride].mean((-2, -1))
-            np.testing.assert_allclose(found, expected, 1e-5, 1e-6)
+        kernel, stride, padding = average
+        found = avg_pool2d(y, kernel, stride, padding)
+        wide = np.pad(y.astype("f8"), ((0, 0), (0, 0), (padding,) * 2, (padding,) * 2))
+        seen = np.lib.stride_tricks.sliding_window_view(wide, (kernel, kernel), (2, 3))
+        expected = seen[:, :, ::stride, ::stride].mean((-2, -1))
+        np.testing.assert_allclose(found, expected, 1e-5, 1e-6)
 
 
 def test_one_dimension(draw):

@@ -38,7 +38,7 @@ def test_any_axis_and_strides(draw: Any, dtype: str):
     shape = draw.pick.choice(((3, 4, 37), (2, 65, 9), (70, 1, 8)))
     x = draw.array(shape, dtype)
     for y in (x, draw.layout(x), x.transpose(2, 0, 1)):
-        for axis in (None, 0, 1, -1):
+        for axis in draw.pick.sample((None, 0, 1, -1), 2):
             compare(cumsum(y, axis), "cumsum", y, axis)
             signs = np.sign(y.astype("i1")).astype(dtype) if dtype != "?" else y
             compare(cumprod(signs, axis), "cumprod", signs, axis)
@@ -69,7 +69,7 @@ def test_lines_of_several_rows(draw: Any, monkeypatch: Any, dtype: str):
     ways = (strategies.Division(chunk=1 << 9),)
     monkeypatch.setattr(strategies, "divisions", lambda target: ways)
     monkeypatch.setattr(entry, "_PLANS", Plans())
-    for columns in draw.pick.sample((2, 3, 5, 8, 10, 15, 16, 17), 4):
+    for columns in draw.pick.sample((2, 3, 5, 8, 10, 15, 16, 17), 2):
         rows = draw.pick.choice((2, 3, 7, 67, 1001))
         x = draw.array((rows, columns), dtype)
         compare(cumsum(x, 0), "cumsum", x, 0)

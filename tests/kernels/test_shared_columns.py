@@ -34,9 +34,20 @@ def cubes_of(shape: tuple[int, ...], line: int) -> int:
     return -(-lines // BESIDE)
 
 
-@pytest.mark.parametrize("down", [1, 2, 8])
-@pytest.mark.parametrize("line", [1, 4])
-@pytest.mark.parametrize(("name", "dtype"), [("sum", "f4"), ("max", "f4"), ("min", "i4")])
+@pytest.mark.parametrize(
+    ("name", "dtype", "line", "down"),  # all pairs
+    [
+        ("sum", "f4", 1, 1),
+        ("sum", "f4", 4, 2),
+        ("sum", "f4", 1, 8),
+        ("max", "f4", 4, 1),
+        ("max", "f4", 1, 2),
+        ("max", "f4", 4, 8),
+        ("min", "i4", 1, 1),
+        ("min", "i4", 4, 2),
+        ("min", "i4", 1, 8),
+    ],
+)
 def test_reductions(draw: Any, name: str, dtype: str, line: int, down: int):
     for shape in draw.pick.sample(SHAPES, 3):
         x = draw.array(shape, dtype, specials=name == "max")

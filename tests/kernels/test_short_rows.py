@@ -23,9 +23,20 @@ SHAPES = ((7, 1), (5, 3), (9, 16), (33, 37), (2, 3, 60))
 """Of three axes, the last two are reduced together."""
 
 
-@pytest.mark.parametrize("across", [1, 2, 8])
-@pytest.mark.parametrize("line", [1, 4])
-@pytest.mark.parametrize(("name", "dtype"), [("sum", "f4"), ("max", "f4"), ("min", "i4")])
+@pytest.mark.parametrize(
+    ("name", "dtype", "line", "across"),  # all pairs
+    [
+        ("sum", "f4", 1, 1),
+        ("sum", "f4", 4, 2),
+        ("sum", "f4", 1, 8),
+        ("max", "f4", 4, 1),
+        ("max", "f4", 1, 2),
+        ("max", "f4", 4, 8),
+        ("min", "i4", 1, 1),
+        ("min", "i4", 4, 2),
+        ("min", "i4", 1, 8),
+    ],
+)
 def test_reductions(draw: Any, name: str, dtype: str, line: int, across: int):
     for shape in SHAPES:
         x = draw.array(shape, dtype, specials=name == "max")
@@ -54,9 +65,20 @@ def test_variances(draw: Any, line: int, across: int):
         assert out.is_fenced
 
 
-@pytest.mark.parametrize("across", [1, 2, 8])
-@pytest.mark.parametrize("line", [1, 4])
-@pytest.mark.parametrize(("name", "dtype"), [("max", f32), ("min", f32), ("max", i32)])
+@pytest.mark.parametrize(
+    ("name", "dtype", "line", "across"),  # all pairs
+    [
+        ("max", f32, 1, 1),
+        ("max", f32, 4, 2),
+        ("max", f32, 1, 8),
+        ("min", f32, 4, 1),
+        ("min", f32, 1, 2),
+        ("min", f32, 4, 8),
+        ("max", i32, 1, 1),
+        ("max", i32, 4, 2),
+        ("max", i32, 1, 8),
+    ],
+)
 def test_searches(draw: Any, name: str, dtype: DType, line: int, across: int):
     for shape in SHAPES[:-1]:
         x = draw.array(shape, "f4" if dtype is f32 else "i4", specials=True)

@@ -129,13 +129,20 @@ def test_the_text_for_others_is_written(target: str, dtype: str):
 # The portable kernel
 
 
-@pytest.mark.parametrize("right", [ROWS, COLUMNS])
+VECTORS = ((1, 37, 1111), (3, 70, 515), (2, 9, 5))
+KINDS = (("f4", "f4", f32), ("f2", "f2", f32), ("f8", "f8", f64), ("i1", "i4", i32))
+
+
 @pytest.mark.parametrize(
-    ("dtype", "result", "sums"),
-    [("f4", "f4", f32), ("f2", "f2", f32), ("f8", "f8", f64), ("i1", "i4", i32)],
+    ("extents", "kind", "right"),  # all pairs
+    [
+        (extents, kind, (ROWS, COLUMNS)[(i + k) % 2])
+        for i, extents in enumerate(VECTORS)
+        for k, kind in enumerate(KINDS)
+    ],
 )
-@pytest.mark.parametrize(("m", "n", "k"), [(1, 37, 1111), (3, 70, 515), (2, 9, 5)])
-def test_vectors(m: int, n: int, k: int, dtype: str, result: str, sums: Any, right: str):
+def test_vectors(extents: tuple[int, int, int], kind: Any, right: str):
+    (m, n, k), (dtype, result, sums) = extents, kind
     numbers = RNG.integers(-7, 8, (m + n, k)).astype(dtype)
     a, b = numbers[:m], numbers[m:].T
     line = 16 // a.itemsize

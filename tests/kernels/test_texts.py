@@ -39,7 +39,7 @@ CALLS: list[tuple[str, dict[str, str], dict[str, Any]]] = [
     ("cross_entropy", {"x": "f32[40,5000]", "target": "i64[40]"}, {"reduction": "none"}),
     ("cumsum", {"x": "f32[3,300000]"}, {"axis": 1}),
     ("cumprod", {"x": "i16[300000,3]"}, {"axis": 0}),
-    ("sort", {"x": "f32[3,5000]"}, {}),
+    ("sort", {"x": "f16[3,5000]"}, {}),
     ("topk", {"x": "f16[3,300]"}, {"k": 4}),
     ("topk", {"x": "f32[3,30000]"}, {"k": 40}),
     ("transpose", {"x": "f16[4,200,300]"}, {"axes": (0, 2, 1)}),

@@ -155,24 +155,34 @@ def check(
     out.check(made, rtol=1e-4, atol=1e-4)
 
 
-LASTS = list(itertools.product([False, True], repeat=2))
+SAME, MIXED = [(False, False), (True, True)], [(False, True), (True, False)]
+"""Layouts of inputs and results: for each window two in `test_windows`, and the other two where k
+is cut."""
+SOME = [(name, lasts) for k, name in enumerate(WINDOWS) for lasts in (SAME, MIXED)[k % 2]]
+OTHERS = [(name, lasts) for k, name in enumerate(WINDOWS) for lasts in (MIXED, SAME)[k % 2]]
 
 
-@pytest.mark.parametrize("lasts", LASTS)
-@pytest.mark.parametrize("name", WINDOWS)
+@pytest.mark.parametrize("name, lasts", SOME)
 def test_windows(draw: Any, name: str, lasts: Any):
     check(name, SHAPES[0], lasts, draw)
 
 
-@pytest.mark.parametrize("lasts", LASTS)
-@pytest.mark.parametrize("shape", SHAPES[1:])
-@pytest.mark.parametrize("name", ["odd", "groups", "point"])
+@pytest.mark.parametrize(
+    "name, shape, lasts",
+    [
+        *(("odd", SHAPES[1], lasts) for lasts in SAME),
+        *(("odd", SHAPES[2], lasts) for lasts in MIXED),
+        *(("groups", SHAPES[1], lasts) for lasts in MIXED),
+        *(("groups", SHAPES[2], lasts) for lasts in SAME),
+        *(("point", SHAPES[1], lasts) for lasts in SAME),
+        *(("point", SHAPES[2], lasts) for lasts in MIXED),
+    ],
+)
 def test_shapes_of_tiles(draw: Any, name: str, shape: Any, lasts: Any):
     check(name, shape, lasts, draw)
 
 
-@pytest.mark.parametrize("lasts", LASTS)
-@pytest.mark.parametrize("name", WINDOWS)
+@pytest.mark.parametrize("name, lasts", OTHERS)
 def test_parts_of_k(draw: Any, name: str, lasts: Any):
     check(name, SHAPES[0], lasts, draw, is_split=True)
 
@@ -249,16 +259,16 @@ def test_results_at_a_distance(draw: Any):
 # Whole calls
 
 
-@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize(
-    ("dtype", "x_shape", "w_shape", "options"),
+    ("dtype", "x_shape", "w_shape", "options", "layout"),
     [
-        ("f4", (2, 16, 9, 8), (40, 16, 3, 3), {"padding": 1}),
-        ("f4", (1, 6, 11, 7), (18, 3, 3, 2), {"padding": ((2, 0), (1, 3)), "groups": 2}),
-        ("f4", (1, 16, 9, 9), (16, 8, 1, 1), {"stride": 2, "groups": 2}),
-        ("f2", (2, 5, 9, 9), (9, 5, 3, 3), {"dilation": 2}),
-        ("f8", (1, 4, 6, 12), (70, 4, 3, 3), {}),
-        ("i2", (1, 4, 6, 7), (12, 4, 3, 3), {}),
+        ("f4", (2, 16, 9, 8), (40, 16, 3, 3), {"padding": 1}, "NCHW"),
+        ("f4", (2, 16, 9, 8), (40, 16, 3, 3), {"padding": 1}, "NHWC"),
+        ("f4", (1, 6, 11, 7), (18, 3, 3, 2), {"padding": ((2, 0), (1, 3)), "groups": 2}, "NCHW"),
+        ("f4", (1, 16, 9, 9), (16, 8, 1, 1), {"stride": 2, "groups": 2}, "NHWC"),
+        ("f2", (2, 5, 9, 9), (9, 5, 3, 3), {"dilation": 2}, "NCHW"),
+        ("f8", (1, 4, 6, 12), (70, 4, 3, 3), {}, "NHWC"),
+        ("i2", (1, 4, 6, 7), (12, 4, 3, 3), {}, "NHWC"),
     ],
 )
 def test_whole_calls_as_a_gpu_makes_them(

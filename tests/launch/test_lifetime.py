@@ -123,6 +123,7 @@ def test_a_dropped_specialisation_that_is_bound_goes_on(monkeypatch: pytest.Monk
 
 def test_the_limit_of_variants(monkeypatch: pytest.MonkeyPatch, compiled: list[Any]):
     global BIAS
+    monkeypatch.setattr(specialising, "MAX_VARIANTS", 16)
     kernel = cp.cube(biased.function)
     try:
         for _ in range(2):

@@ -226,7 +226,7 @@ def test_kernels_that_share_helpers_compile_at_once():
     """Each thread compiles kernels of its own, which inline the same functions."""
 
     def work(seed: int) -> None:
-        for n in range(4):
+        for n in (0, 3):
 
             @cp.cube
             def kernel(x, out, n: cp.Comptime[int]):

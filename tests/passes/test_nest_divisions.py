@@ -16,7 +16,7 @@ import pytest
 
 import cubepy as cp
 
-PROGRAMS = int(os.environ.get("CUBEPY_SOAK", "40"))
+PROGRAMS = int(os.environ.get("CUBEPY_SOAK", "28"))
 POSITIONS = (
     *("cp.ABSOLUTE_POS",) * 3,
     "cp.ABSOLUTE_POS_X",
