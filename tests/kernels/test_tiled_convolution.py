@@ -329,11 +329,11 @@ def by_tiles(launches: Any) -> Any:
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("plan", PLANS)
 def test_plans_and_their_registers(plan: Any, layout: str):
+    require_package("cuda.bindings")
     dtype, x, w, options = plan
     found = by_tiles(planned(dtype, x, w, options, layout))
     text = found.launcher.inspect(**found.arguments, target="cuda:sm_90a")
     assert "convolve_by_tiles" in str(text)
-    require_package("cuda.bindings")
     found.launcher.inspect(**found.arguments, target="cuda:sm_90a", stage="ptx")
     used = found.launcher.inspect(**found.arguments, target="cuda:sm_90a", stage="resources")
     stored = re.search(r"spills +(\d+) bytes stored", str(used))
