@@ -94,7 +94,7 @@ def flat(value: Any, rank: int | None) -> Any:
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", ["i8", "f32", "u64", "f16"])
 def test_conversions(device: str, dtype: str):
-    operations.test_conversions(device, True, set(), getattr(cp, dtype))
+    operations.test_conversions(device, True, False, set(), getattr(cp, dtype))
 
 
 @pytest.mark.parametrize("device", DEVICES)
