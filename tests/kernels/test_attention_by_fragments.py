@@ -91,8 +91,9 @@ def test_each_step_has_one_cube(sizes: tuple[int, int, int], causal: bool):
     np.testing.assert_array_equal(counts, np.broadcast_to(wanted, counts.shape))
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_120"])
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize(
+    ("name", "arch"), [*((name, "sm_80") for name in CALLS), ("many queries", "sm_120")]
+)
 def test_nvrtc_keeps_them_in_registers(name: str, arch: str):
     require_package("cuda.bindings")
     if toolchain._nvrtc() is None:

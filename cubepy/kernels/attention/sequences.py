@@ -172,7 +172,7 @@ def _plan(
         if parts:
             return
         blocks = fragments_of_sequences(planner.target, tiled, not starts)
-        if blocks is not None:
+        if blocks is not None and keys:  # of a table without pages no entry can be read
             _launch_fragments(planner, boxes, blocks, count, marks, reach, scale)
             return
     t = choose(planner.target, p)
