@@ -91,6 +91,13 @@ def test_each_step_has_one_cube(sizes: tuple[int, int, int], causal: bool):
     np.testing.assert_array_equal(counts, np.broadcast_to(wanted, counts.shape))
 
 
+def test_tables_without_pages_are_not_read():
+    for pages, kernel in ((128, "attend_ragged_fragments"), (0, "attend_ragged_squares")):
+        specs = {k: cp.spec(v) for k, v in {**PAGES, "block_table": f"i32[4,{pages}]"}.items()}
+        found = record(cp.kernels.attention_paged, specs, {}, cuda_target("sm_80"))
+        assert found[0].kernel.__name__ == kernel
+
+
 @pytest.mark.parametrize(
     ("name", "arch"), [*((name, "sm_80") for name in CALLS), ("many queries", "sm_120")]
 )
