@@ -13,7 +13,11 @@ import cubepy as cp
 from cubepy.compilers.cuda import toolchain
 from cubepy.ir.types import bf16, f16, f32
 from cubepy.kernels.attention.problem import Fragments, Problem, Squares
-from cubepy.kernels.attention.strategies import choose, order_of_fragments
+from cubepy.kernels.attention.strategies import (
+    choose,
+    fragments_of_sequences,
+    order_of_fragments,
+)
 from cubepy.kernels.attention.tiles import tile_at, turns
 from cubepy.kernels.calls.inspection import record
 from cubepy.targets import cuda_target
@@ -89,6 +93,33 @@ def test_each_step_has_one_cube(sizes: tuple[int, int, int], causal: bool):
     last = -(-np.minimum(np.arange(1, tiles + 1) * t.height, keys) // t.keys)
     wanted = np.arange(steps) < (last[:, None] if causal else steps)
     np.testing.assert_array_equal(counts, np.broadcast_to(wanted, counts.shape))
+
+
+@pytest.mark.parametrize("arch", ARCHES)
+@pytest.mark.parametrize("is_even", [False, True])
+def test_shared_memory_of_sequences_suffices(arch: str, is_even: bool):
+    target = cuda_target(arch)
+    for size in range(8, 257, 8):
+        for width in (8, 200, 232, 256, size):
+            for queries in (1, 4, 16, 17, 65):
+                p = replace(LARGE, size=size, width=width, queries=queries)
+                t = fragments_of_sequences(target, p, is_even)
+                assert t is not None and t.shared_bytes <= target.shared_bytes
+                assert is_even or t.noted >= min(16, t.height)
+
+
+def test_nvrtc_takes_as_much_shared_memory_as_is_counted():
+    require_package("cuda.bindings")
+    if toolchain._nvrtc() is None:
+        pytest.skip("package absent: nvidia-cuda-nvrtc")
+    specs = {"q": "f16[4,8,2,200]", "block_table": "i32[4,128]", "lengths": "i32[4]"}
+    specs |= {"k": "f16[700,12,2,200]", "v": "f16[700,12,2,256]"}
+    given = {k: cp.spec(v) for k, v in specs.items()}
+    first = record(cp.kernels.attention_paged, given, {}, cuda_target("sm_86"))[0]
+    assert first.kernel.__name__ == "attend_ragged_fragments"
+    text = first.launcher.inspect(**first.arguments, target="cuda:sm_86", stage="resources")
+    found = re.search(r"shared memory +(\d+) bytes", text)
+    assert found is not None and int(found.group(1)) <= first.arguments["t"].shared_bytes
 
 
 def test_tables_without_pages_are_not_read():

@@ -23,6 +23,7 @@ def parts_of(shape: tuple[int, ...], width: int) -> tuple[np.ndarray, np.ndarray
     empty = RNG.random(shape) < 0.2
     empty[:, 0, 0] = True
     sizes[empty] = -np.inf, 0
+    results[:, 0, 2, 0], sizes[:, 0, 2] = np.inf, (0, 1)
     return results, sizes
 
 

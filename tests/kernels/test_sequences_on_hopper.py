@@ -180,7 +180,7 @@ def test_boxes_of_pages_fill_steps(page: int):
 def test_what_takes_another_way():
     for changed in ("bf16[20,12,2,128]", "bf16[20,4,2,128]"):
         (launch,) = paged(PAGED[0], changed, *PAGED[2:])
-        assert launch.kernel.__name__ == "attend_ragged_squares"
+        assert launch.kernel.__name__ == "attend_ragged_fragments"
     for size in (100, 264):
         (launch,) = ragged(f"bf16[1000,8,{size}]", f"bf16[2000,2,{size}]", *RAGGED[2:])
         assert launch.kernel.__name__ == "attend_ragged_squares"

@@ -218,7 +218,7 @@ def boxed_sequences(q: Memory, k: Memory, v: Memory, out: Memory) -> BoxedSequen
     group = q.shape[-2] // k.shape[-2]
     found = [_as_tokens(x) for x in (q, k, v, out)]
     rows = [x for x in found if x is not None and has_boxes(x) and x.shape[0] < FAR_ROWS // 2]
-    if len(rows) < len(found) or page % LEAST_ROWS:
+    if len(rows) < len(found):
         return None
     form = Sequences(group, group if ROWS % group == 0 else 1, page)
     return BoxedSequences(rows[0], rows[1], rows[2], rows[3], form)

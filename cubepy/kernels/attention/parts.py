@@ -15,6 +15,8 @@ from cubepy.kernels.attention.strips import LOWEST
 from cubepy.kernels.attention.weights import LN_2, inverse, whole
 from cubepy.kernels.calls.positions import unravelled
 
+LEAST_TOP = -(2.0**127)
+"""What large scales leave of the least masks, so that they differ from no weight at all."""
 AT_ONCE = 8
 """Parts that are read before any is used."""
 
@@ -34,7 +36,7 @@ def note(parts: Any, place: Any, g: Any, sums: Any, state: Any, count: Any, t: A
                 results[8 * j + column + 1] = sums[4 * j + 2 * half + 1] * share
             if column == 0:
                 size = parts[1][place[0], place[1], row]
-                top = state[half] * g.factor - t.shift
+                top = max(state[half] * g.factor - t.shift, cp.f32(LEAST_TOP))
                 size[0] = top if total != cp.f32(0) else cp.f32(LOWEST)
                 size[1] = total
 
@@ -57,9 +59,10 @@ def joined(results: Any, sizes: Any, parts: Any, place: Any, where: Any) -> Any:
             results[place(min(first + n, parts - 1)), tile, row, column] for n in range(AT_ONCE)
         )
         for n in cp.unroll(range(AT_ONCE)):
-            weight = cp.exp2(tops[n] - base) * sums[n] if first + n < parts else cp.f32(0)
-            found += weight * values[n]
-            total += weight
+            if first + n < parts:
+                weight = cp.exp2(tops[n] - base) * sums[n]
+                found += weight * values[n]
+                total += weight
     return found * inverse(total), top, total
 
 

@@ -381,10 +381,10 @@ class Fragments:
 
     @property
     def shared_bytes(self) -> int:
-        """Shared memory of a cube."""
+        """Shared memory of a cube, with what the kernel of sequences keeps beside."""
         rows = self.height * self.pitches[0] + self.stages * self.keys * sum(self.pitches)
         parts = self.across * self.noted * (self.width + 2) if self.across > 1 else 0
-        return rows * self.dtype.itemsize + 4 * parts
+        return rows * self.dtype.itemsize + 4 * parts + CURSOR_BYTES
 
     @property
     def pitches(self) -> tuple[int, int]:
@@ -395,6 +395,8 @@ class Fragments:
 
 CHUNK = 8
 """Elements of 16 bits that are copied at once."""
+CURSOR_BYTES = 32
+"""Shared memory of `ragged_fragments.agreed`."""
 KEYS = 128
 """Keys of a cube that sums gradients on Hopper."""
 
@@ -475,7 +477,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Sequences:
-    """How sequences lie in tiles of `Warpgroups`.
+    """How sequences lie in tiles.
 
     `group` neighbouring heads of queries share keys, of which `packed` are rows of one tile.
     `page`: keys of a page, 0 where they follow each other.

@@ -12,7 +12,13 @@ from cubepy.array.memory import Memory
 from cubepy.errors import fail
 from cubepy.ir.types import DType, f32, i32, i64
 from cubepy.jit.grid import Fixed, Over
-from cubepy.kernels.attention.boxes import BoxedSequences, boxed_sequences, columns, ragged_pieces
+from cubepy.kernels.attention.boxes import (
+    LEAST_ROWS,
+    BoxedSequences,
+    boxed_sequences,
+    columns,
+    ragged_pieces,
+)
 from cubepy.kernels.attention.entry import SCALES
 from cubepy.kernels.attention.parts import join_sequences
 from cubepy.kernels.attention.problem import Fragments, Problem, Squares, Strips, Warpgroups
@@ -164,7 +170,8 @@ def _plan(
     if boxes is not None:
         packed, count = boxes.form.packed, (tokens, queries, sequences, keys)
         tiled = replace(p, heads=p.heads // packed, queries=queries * packed, elements=q.dtype)
-        parts = launches(planner.target, tiled, warpgroups_of_sequences)
+        is_by_boxes = boxes.form.page % LEAST_ROWS == 0
+        parts = launches(planner.target, tiled, warpgroups_of_sequences) if is_by_boxes else []
         for first, x, wide in parts:
             v, out = (columns(m, first, x.width) for m in (boxes.v, boxes.out))
             own = replace(boxes, v=v, out=out)
@@ -253,7 +260,7 @@ def _launch_fragments(
 @dataclass(frozen=True, slots=True)
 class _Dealt:
     """How tiles are dealt out: `height` tokens each, slots, heads over those that are packed and
-    queries of a sequence; cubes that have something to do; and where steps are dealt out, memory
+    queries of a sequence; how many cubes; and where steps are dealt out, memory
     for results over parts, for their sizes, and for the makers of tiles."""
 
     height: int

@@ -243,6 +243,8 @@ BLOCKS_OF_FEW: _Tiles = (
 """The same of cubes with `FEW` queries, the first that fits at all."""
 FRAGMENTS_SINCE = 80
 CUBES_OF_MULTIPROCESSOR = 2
+RESERVED = 1 << 10
+"""Bytes of shared memory that CUDA keeps for itself in each cube."""
 
 
 def fragments(target: Target, p: Problem, noted: int = 0) -> Fragments | None:
@@ -287,8 +289,9 @@ def order_of_fragments(target: Target, p: Problem, t: Fragments) -> Order:
 
 
 def per_multiprocessor(target: Target, t: Fragments) -> int:
-    """Cubes of a multiprocessor at a time, by their shared memory."""
-    return max(1, min(CUBES_OF_MULTIPROCESSOR, target.shared_bytes // t.shared_bytes))
+    """Cubes of a multiprocessor at a time, by their shared memory and what the hardware keeps."""
+    fit = (target.shared_bytes + RESERVED) // (t.shared_bytes + RESERVED)
+    return max(1, min(CUBES_OF_MULTIPROCESSOR, fit))
 
 
 Tiler = Callable[[Target, Problem], Warpgroups | None]

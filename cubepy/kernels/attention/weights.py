@@ -1,7 +1,7 @@
-"""Weights of attention on Hopper: what scores of a warpgroup become, in registers.
+"""Weights of attention by tensor cores: what scores of a warpgroup or a plane become, in registers.
 
-Unit t of a warpgroup holds two rows of each result of `wgmma`, 8 apart, and two neighbours of each
-8 columns; four units share a row.
+A unit holds two rows of each result of `wgmma` or `mma`, 8 apart, and two neighbours of each 8
+columns; four units share a row.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cubepy.record import dataclass
 
 LN_2 = 0.6931471805599453
 LEAST = -(2.0**120)
-"""What finite masks add at least: it stays finite when it is scaled."""
+"""What finite masks add at least: it stays finite when it is scaled by less than 2^7."""
 
 
 @dataclass(frozen=True, slots=True)
