@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cubepy.compilers.cuda import toolchain
+from tests.optional import require_package
+
 
 @dataclass
 class Draw:
@@ -47,3 +50,11 @@ def draw() -> Draw:
     seed = int(os.environ.get("CUBEPY_TEST_SEED", random.SystemRandom().randrange(2**32)))
     print(f"CUBEPY_TEST_SEED={seed}")
     return Draw(random.Random(seed), np.random.default_rng(seed))
+
+
+@pytest.fixture
+def nvrtc() -> None:
+    """CUDA's compiler as a library."""
+    require_package("cuda.bindings")
+    if toolchain._nvrtc() is None:
+        pytest.skip("package absent: nvidia-cuda-nvrtc")

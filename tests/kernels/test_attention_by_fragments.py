@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import cubepy as cp
-from cubepy.compilers.cuda import toolchain
 from cubepy.ir.types import bf16, f16, f32
 from cubepy.kernels.attention.problem import Fragments, Problem, Squares
 from cubepy.kernels.attention.strategies import (
@@ -21,7 +20,6 @@ from cubepy.kernels.attention.strategies import (
 from cubepy.kernels.attention.tiles import tile_at, turns
 from cubepy.kernels.calls.inspection import record
 from cubepy.targets import cuda_target
-from tests.optional import require_package
 
 LARGE = Problem(64, 4096, 4096, 128, 128, f32, False, bf16)
 ARCHES = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
@@ -108,10 +106,8 @@ def test_shared_memory_of_sequences_suffices(arch: str, is_even: bool):
                 assert is_even or t.noted >= min(16, t.height)
 
 
+@pytest.mark.usefixtures("nvrtc")
 def test_nvrtc_takes_as_much_shared_memory_as_is_counted():
-    require_package("cuda.bindings")
-    if toolchain._nvrtc() is None:
-        pytest.skip("package absent: nvidia-cuda-nvrtc")
     specs = {"q": "f16[4,8,2,200]", "block_table": "i32[4,128]", "lengths": "i32[4]"}
     specs |= {"k": "f16[700,12,2,200]", "v": "f16[700,12,2,256]"}
     given = {k: cp.spec(v) for k, v in specs.items()}
@@ -129,13 +125,11 @@ def test_tables_without_pages_are_not_read():
         assert found[0].kernel.__name__ == kernel
 
 
+@pytest.mark.usefixtures("nvrtc")
 @pytest.mark.parametrize(
     ("name", "arch"), [*((name, "sm_80") for name in CALLS), ("many queries", "sm_120")]
 )
 def test_nvrtc_keeps_them_in_registers(name: str, arch: str):
-    require_package("cuda.bindings")
-    if toolchain._nvrtc() is None:
-        pytest.skip("package absent: nvidia-cuda-nvrtc")
     call, specs, options = CALLS[name]
     given = {k: cp.spec(v) for k, v in specs.items()}
     launches = record(call, given, options, cuda_target(arch))

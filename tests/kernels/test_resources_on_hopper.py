@@ -12,7 +12,6 @@ from cubepy.compilers.cuda import toolchain
 from cubepy.kernels.calls.inspection import record
 from cubepy.targets import cuda_target
 from tests.devices import cuda_tiles as tiles
-from tests.optional import require_package
 
 HOPPER = cuda_target("sm_90a")
 MOST_SPILLED = 64
@@ -73,14 +72,6 @@ CALLS: dict[str, tuple[Any, dict[str, str], dict[str, Any]]] = {
         {"weight_size": (512, 512, 3, 3), "padding": 1},
     ),
 }
-
-
-@pytest.fixture
-def nvrtc() -> None:
-    """CUDA's compiler as a library."""
-    require_package("cuda.bindings")
-    if toolchain._nvrtc() is None:
-        pytest.skip("package absent: nvidia-cuda-nvrtc")
 
 
 @pytest.mark.usefixtures("nvrtc")

@@ -19,6 +19,7 @@ from cubepy.kernels.attention.strips import LOWEST
 from cubepy.kernels.attention.tiles import tile_at, turns, whole_steps
 from cubepy.kernels.attention.weights import (
     LN_2,
+    LOG2_E,
     factor_words,
     hidden,
     inverse,
@@ -28,7 +29,6 @@ from cubepy.kernels.attention.weights import (
 )
 from cubepy.record import dataclass
 
-LOG2_E = 1.4426950408889634
 BLOCK = 16
 """Queries or keys of a block; elements of a query that one product takes."""
 

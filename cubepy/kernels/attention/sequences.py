@@ -217,11 +217,7 @@ def _launch_boxes(
         v=ragged_pieces(boxes.v, rows, 1),
         out=ragged_pieces(boxes.out, ROWS // form.packed, form.packed),
         wide=() if t.result_pieces else (boxes.out,),
-        marks=marks,
-        parts=d.parts,
-        extents=d.extents,
-        window=tuple(map(np.int32, window)),
-        scale=scale,
+        **_common(d, marks, window, scale),
         t=replace(t, is_split=len(d.parts) > 0),
         r=form,
     )
@@ -246,11 +242,7 @@ def _launch_fragments(
         k=boxes.k,
         v=boxes.v,
         out=boxes.out,
-        marks=marks,
-        parts=d.parts,
-        extents=d.extents,
-        window=tuple(map(np.int32, window)),
-        scale=scale,
+        **_common(d, marks, window, scale),
         t=replace(t, is_split=len(d.parts) > 0),
         r=boxes.form,
     )
@@ -260,13 +252,25 @@ def _launch_fragments(
 @dataclass(frozen=True, slots=True)
 class _Dealt:
     """How tiles are dealt out: `height` tokens each, slots, heads over those that are packed and
-    queries of a sequence; how many cubes; and where steps are dealt out, memory
-    for results over parts, for their sizes, and for the makers of tiles."""
+    queries of a sequence; how many cubes; and where steps are dealt out, memory for results over
+    parts, for their sizes, and for the makers of tiles."""
 
     height: int
     extents: tuple[int, int, int]
     cubes: int
     parts: tuple[Memory, ...]
+
+
+def _common(
+    d: _Dealt,
+    marks: tuple[tuple[Memory, ...], Memory, tuple[Memory, ...]],
+    window: tuple[int, ...],
+    scale: float,
+) -> dict[str, Any]:
+    """What both kernels of tiles take alike."""
+    reach = tuple(map(np.int32, window))
+    common = {"marks": marks, "parts": d.parts, "extents": d.extents}
+    return {**common, "window": reach, "scale": scale}
 
 
 def _dealt(

@@ -14,6 +14,7 @@ import cubepy as cp
 from cubepy.kernels.attention.bands import attend_keys, finish_band
 from cubepy.kernels.attention.problem import UnitStrips
 from cubepy.kernels.attention.strips import LOWEST, highest, larger, largest, masked
+from cubepy.kernels.attention.weights import LOG2_E
 from cubepy.kernels.attention.window import seen_from, seen_to
 from cubepy.kernels.calls.positions import unravelled
 from cubepy.kernels.matmul.finish import chosen
@@ -28,7 +29,6 @@ from cubepy.kernels.matmul.units import (
 )
 from cubepy.lang import amx
 
-LOG2_E = 1.4426950408889634
 LEAST = -127.0
 """Where `power` ends."""
 ROUNDING = 1.5 * 2.0**23

@@ -22,6 +22,7 @@ from cubepy.kernels.attention.tiles import tile_at, turns, whole_steps
 from cubepy.kernels.attention.turning import FIRST, TURNING, turn_step
 from cubepy.kernels.attention.weights import (
     LN_2,
+    LOG2_E,
     factor_words,
     hidden,
     inverse,
@@ -41,7 +42,6 @@ UNITS = pipelines.WARPGROUP
 PLANES = UNITS // 32
 OWN = 4
 """The first of the barriers that the units of one warpgroup have; those below are for turns."""
-LOG2_E = 1.4426950408889634
 
 
 @cp.cube

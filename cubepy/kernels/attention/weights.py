@@ -13,7 +13,7 @@ from cubepy.kernels.attention.strips import LOWEST
 from cubepy.kernels.attention.window import seen_from, seen_to
 from cubepy.record import dataclass
 
-LN_2 = 0.6931471805599453
+LN_2, LOG2_E = 0.6931471805599453, 1.4426950408889634
 LEAST = -(2.0**120)
 """What finite masks add at least: it stays finite when it is scaled by less than 2^7."""
 
