@@ -43,6 +43,7 @@ from cubepy.cache.plain import code_text, dtype_text, plain_bytes, plain_tokens
 from cubepy.errors import Error
 from cubepy.jit.kernel import CubeKernel, Launcher
 from cubepy.jit.method import MethodLauncher
+from cubepy.lang.containers import listed
 from cubepy.lang.function import BoundFunction, CubeFunction
 from cubepy.lang.objects import (
     held_by,
@@ -250,7 +251,7 @@ class _Walk:
         elif cls in (list, tuple):
             self._items(cls.__name__, value)
         elif cls in (dict, MappingProxyType):
-            self._items("dict", [part for item in list(value.items()) for part in item])
+            self._items("dict", [part for item in listed(value.items()) for part in item])
         elif cls in (set, frozenset):
             self._items("set", sorted(value, key=_order))
         elif isinstance(value, np.ndarray):

@@ -15,6 +15,7 @@ import numpy as np
 
 from cubepy.array.memory import Memory, contiguous_strides, pointer
 from cubepy.errors import Error, fail
+from cubepy.ir.core import FIRST_ADDRESS
 from cubepy.ir.types import DTYPES, INDICES, DType, find_dtype
 from cubepy.runtimes.registry import cuda_ordinal
 
@@ -140,16 +141,26 @@ def _of_torch(x: Any) -> Memory:
         raise TypeError("a lazily negated view: pass its .resolve_neg()")
     dtype, size = _known(x.dtype), x.element_size()
     try:
-        address, steps = x.data_ptr(), x.stride()
+        address, steps = address_of_tensor(x), x.stride()
     except RuntimeError as error:
         raise TypeError(_why_unreadable(x, error)) from None
-    if not address and x.numel():  # a FakeTensor, or a storage that was resized to 0
-        raise TypeError("it has elements and no memory: pass a tensor that holds numbers")
     strides = tuple([s * size for s in steps])
     memory = address, dtype, tuple(x.shape), strides, not records_gradients(x), True, x
     if device.type == "cpu":
         return Memory(*memory)
     return Memory(*memory, f"cuda:{device.index}", queue_of_tensor(x))
+
+
+class NoMemory(TypeError):
+    """A tensor has elements and no memory, as a fake one, or one whose storage was resized to 0."""
+
+
+def address_of_tensor(x: Any) -> int:
+    """Where the elements of torch's tensor are; it raises `NoMemory`."""
+    address = x.data_ptr()
+    if address < FIRST_ADDRESS and x.numel():
+        raise NoMemory("it has elements and no memory: pass a tensor that holds numbers")
+    return address
 
 
 def _why_unreadable(x: Any, error: RuntimeError) -> str:

@@ -54,6 +54,7 @@ from cubepy.frontend.signature import FunctionValue, PartialValue
 from cubepy.ir.types import DType
 from cubepy.lang.annotations import resolve_annotations
 from cubepy.lang.arrays import frozen, is_numpy
+from cubepy.lang.containers import listed
 from cubepy.lang.function import (
     ABSENT,
     Attributes,
@@ -233,7 +234,7 @@ class _Walk:
         elif cls in (tuple, list):
             self._items(cls.__name__, value)
         elif cls is dict:
-            self._items("dict", [item for pair in list(value.items()) for item in pair])
+            self._items("dict", [item for pair in listed(value.items()) for item in pair])
         elif cls in (set, frozenset):
             self._set(value)
         elif cls in (range, slice):

@@ -25,7 +25,7 @@ from cubepy.ir.depth import deep_calls
 from cubepy.jit.ahead import check_kept, is_ahead, note_kernel
 from cubepy.jit.classes import alignment_of
 from cubepy.lang.arrays import content, is_numpy
-from cubepy.lang.containers import buffer, is_mapping, is_ordered, may_change_inside
+from cubepy.lang.containers import buffer, is_mapping, is_ordered, listed, may_change_inside
 from cubepy.options import Options
 from cubepy.record import dataclass
 from cubepy.runtimes.native.launching import state
@@ -102,11 +102,11 @@ def _snapshot(value: Any) -> Any:
     if isinstance(value, partial):
         return [_snapshot(v) for v in (value.func, value.args, value.keywords)]
     if is_mapping(value):
-        return type(value), [(_snapshot(k), _snapshot(v)) for k, v in list(value.items())]
+        return type(value), [(_snapshot(k), _snapshot(v)) for k, v in listed(value.items())]
     if is_ordered(value):
-        return type(value), [_snapshot(v) for v in list(value)]
+        return type(value), [_snapshot(v) for v in listed(value)]
     if isinstance(value, set):
-        return {(comptime_key(v), comptime_type(v)) for v in list(value)}
+        return {(comptime_key(v), comptime_type(v)) for v in listed(value)}
     numbers = buffer(value)
     if numbers is not None:
         return numbers

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cubepy.array.interop import queue_of_tensor, read_memory
+from cubepy.array.interop import address_of_tensor, queue_of_tensor, read_memory
 from cubepy.array.memory import Memory, pointer
 from cubepy.array.order import Ordered
 from cubepy.jit.ahead import is_ahead
@@ -23,6 +23,7 @@ from cubepy.jit.grid import Fixed, Grid
 from cubepy.jit.launch import Prepared, pack
 from cubepy.jit.observe import is_observed
 from cubepy.lang.annotations import is_comptime_annotation
+from cubepy.lang.containers import listed
 
 if TYPE_CHECKING:
     from cubepy.jit.kernel import CubeKernel
@@ -113,10 +114,8 @@ class _Arguments:
     def _of_tensor(self, k: int, a: Any) -> Any:
         """What `read_memory` finds in a tensor, without making it: this is the way of most."""
         try:
-            address, strides = a.data_ptr(), a.stride()
-        except Exception:  # as of sparse ones
-            return None
-        if not address and a.numel():  # the general way reports that it has no memory
+            address, strides = address_of_tensor(a), a.stride()
+        except Exception:  # as of sparse ones; the general way reports what is wrong with it
             return None
         self._addresses[k] = address
         self._tensors.append(a)
@@ -204,7 +203,7 @@ class FastPath:
 
     def _forget_retired(self) -> None:
         """Keep no code that the kernel does not keep."""
-        for key, entry in list(self._entries.items()):
+        for key, entry in listed(self._entries.items()):
             if entry.prepared.compiled.is_retired:
                 self._entries.pop(key, None)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from cubepy.array.interop import queue_of_tensor, read_memory
+from cubepy.array.interop import address_of_tensor, queue_of_tensor, read_memory
 from cubepy.array.memory import Memory, pointer
 from cubepy.array.order import Ordered
 from cubepy.jit.ahead import is_ahead
@@ -62,9 +62,7 @@ class Step:
 def _address(operand: Any) -> int:
     if isinstance(operand, np.ndarray):
         return pointer(operand)
-    if isinstance(operand, int):
-        return operand
-    return operand.data_ptr() if hasattr(operand, "data_ptr") else _memory(operand).address
+    return operand if isinstance(operand, int) else address_of_tensor(operand)
 
 
 def _memory(operand: Any) -> Memory:

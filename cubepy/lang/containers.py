@@ -5,12 +5,16 @@ from __future__ import annotations
 from array import array
 from collections import ChainMap, UserDict, UserList, UserString, deque
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from types import MappingProxyType
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, TypeVar
+
+T = TypeVar("T")
 
 _MAPPINGS = (dict, MappingProxyType, UserDict, ChainMap)
 _VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
 _SEQUENCES = (list, deque, UserList, UserString)
+_TRIES = 1000
 _BUFFERS = (bytearray, memoryview, array)
 _CHANGING: Any = (*_MAPPINGS, *_VIEWS, *_SEQUENCES, *_BUFFERS, set)
 
@@ -28,6 +32,18 @@ def is_mapping(value: Any) -> TypeGuard[Mapping[Any, Any]]:
 def is_ordered(value: Any) -> TypeGuard[Iterable[Any]]:
     """Whether a value holds objects in an order, as tuples do; numbers in a buffer are none."""
     return isinstance(value, (tuple, *_VIEWS, *_SEQUENCES))
+
+
+def listed(values: Iterable[T]) -> list[T]:
+    """What a container or a view holds, also while another thread changes it.
+
+    `list(items)` makes tuples, so memory may be collected meanwhile, and a callback or a finaliser
+    of that lets other threads run; iteration then ends with RuntimeError.
+    """
+    for _ in range(_TRIES):
+        with suppress(RuntimeError):
+            return list(values)
+    return list(values)
 
 
 def buffer(value: Any) -> tuple[Any, ...] | None:

@@ -32,6 +32,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from cubepy import started
+from cubepy.lang.containers import listed
 from cubepy.lang.objects import is_fixed, is_installed
 from cubepy.lang.unfiled import codes_in, compiled
 
@@ -125,7 +126,7 @@ def _held(value: Any, names: set[str]) -> Iterable[Any]:
     cls = value if issubclass(kind, type) else kind
     if is_fixed(cls.__module__):
         return ()
-    members = (m for n, m in list(vars(cls).items()) if n in names or n.startswith("__"))
+    members = (m for n, m in listed(vars(cls).items()) if n in names or n.startswith("__"))
     return [getattr(m, "__func__", m) if type(m) in _METHODS else m for m in members]
 
 

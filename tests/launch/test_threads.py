@@ -5,6 +5,7 @@ With Python's global lock these are rare moments; without it (free-threaded Pyth
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 
 import cubepy as cp
+from cubepy.lang.containers import listed
 
 THREADS = 8
 LAUNCHES = 300
@@ -271,6 +273,25 @@ def test_containers_that_change_in_place():
             assert (out == 2).all()
 
     replacing(change, work)
+
+
+def test_dictionaries_that_change_while_memory_is_collected():
+    """Listing items makes tuples; a collection then calls what adds to the dictionary."""
+    table = {str(n): n for n in range(30)}
+    thresholds = gc.get_threshold()
+
+    def grow(phase: str, info: dict[str, int]) -> None:
+        if len(table) < 35:
+            table[f"more{len(table)}"] = 0
+
+    gc.callbacks.append(grow)
+    gc.set_threshold(1)
+    try:
+        found = listed(table.items())
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.callbacks.remove(grow)
+    assert found[:30] == [(str(n), n) for n in range(30)]
 
 
 class Scale:

@@ -68,13 +68,15 @@ def without_memory(n: int) -> list[Any]:
     with fake_tensors.FakeTensorMode():
         fake = torch.zeros(n)
     emptied = torch.zeros(n)
-    emptied.untyped_storage().resize_(0)
-    return [fake, emptied]
+    behind = torch.zeros(n + 2)[2:]
+    for x in (emptied, behind):
+        x.untyped_storage().resize_(0)
+    return [fake, emptied, behind]
 
 
 def test_tensors_without_memory_are_refused():
     x, out = torch.ones(6), torch.zeros(6)
-    for _ in range(2):  # the second time with all that is remembered of launches
+    for _ in range(5):  # later with all that is remembered of launches
         double.over(out)(x, out)
         for absent in without_memory(6):
             for given in ((absent, out), (x, absent)):
@@ -83,7 +85,21 @@ def test_tensors_without_memory_are_refused():
             with pytest.raises(cp.LaunchError, match="no memory"):
                 cp.kernels.sum(absent)
         assert cp.kernels.sum(x) == 6
-    cp.kernels.sum(torch.ones(0))
+        assert cp.kernels.sum(torch.ones(0)) == 0
+
+
+@pytest.mark.parametrize("calls", [0, 1, 4])
+def test_results_without_memory_are_refused(calls):
+    """A function makes its result by torch, whose mode may make it a fake one."""
+    fake_tensors = pytest.importorskip("torch._subclasses.fake_tensor")
+    x = torch.ones(3, 5 + calls)
+    for _ in range(calls):
+        cp.kernels.sum(x, axis=1)
+    mode = fake_tensors.FakeTensorMode(allow_non_fake_inputs=True)
+    for _ in range(3):
+        with mode, pytest.raises(cp.LaunchError, match="E602.* no memory"):
+            cp.kernels.sum(x, axis=1)
+    assert cp.kernels.sum(x, axis=1).tolist() == [5.0 + calls] * 3
 
 
 def test_what_is_refused():

@@ -20,10 +20,10 @@ import numpy as np
 
 from cubepy.array.array import Array, allocate
 from cubepy.array.creation import asarray
-from cubepy.array.interop import UnknownDtype, is_masked, read_memory
+from cubepy.array.interop import UnknownDtype, address_of_tensor, is_masked, read_memory
 from cubepy.array.memory import HOST, Memory, numpy_dtype, pointer
 from cubepy.errors import Error, fail
-from cubepy.ir.core import ALIGNMENT
+from cubepy.ir.core import ALIGNMENT, FIRST_ADDRESS
 from cubepy.ir.types import DType
 from cubepy.record import dataclass
 from cubepy.runtimes.cpu.memory import HUGE_PAGE, MAPPED_BYTES, advise_huge_pages, get_memory
@@ -182,7 +182,9 @@ class TorchLibrary:
         is_special = x.is_neg() or x.layout is not torch().strided
         records = x.requires_grad and torch().is_grad_enabled()
         address = 0 if is_special else x.data_ptr()
-        is_absent = not address and x.numel() > 0  # which is refused when its plan is made
+        is_absent = (
+            address < FIRST_ADDRESS and x.numel() > 0
+        )  # which is refused when its plan is made
         place = -1 if is_special or is_absent else address % self._unit
         return x.dtype, x.shape, None if is_special else x.stride(), records, place
 
@@ -224,7 +226,7 @@ class TorchLibrary:
         if self.keeps_alignment:
             program(*operands)
         else:
-            program(*self.addresses(operands))
+            program(*map(address_of_tensor, operands))
 
 
 class _Foreign(ABC):
@@ -438,6 +440,12 @@ def checked_memory(function: str, name: str, library: Library, x: Any) -> Memory
     if 0 not in memory.shape and any(v % size for v in (memory.address, *_used(memory))):
         raise refused(function, name, "has elements that are not aligned to their size", "copy it")
     return memory
+
+
+def without_memory(function: str) -> Error:
+    """E602 for a result that the library made without memory."""
+    reason = "its result has elements and no memory"
+    return fail("E602", function=function, reason=reason, suggestion="leave torch's FakeTensorMode")
 
 
 def _unread(function: str, name: str, error: Exception) -> Error:

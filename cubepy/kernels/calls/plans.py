@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from cubepy.array.interop import NoMemory
 from cubepy.array.memory import HOST, Memory
 from cubepy.autotune import session
 from cubepy.autotune.session import KEPT, level_in_force
@@ -36,6 +37,7 @@ from cubepy.kernels.calls.libraries import (
     checked_memory,
     contiguous,
     read_output,
+    without_memory,
 )
 from cubepy.kernels.calls.short import ShortCalls
 from cubepy.kernels.calls.tuned import Picks
@@ -144,11 +146,15 @@ class Plan:
         """Launch on operands of these types and layouts."""
         if is_ahead():
             self.program.enqueue(library.addresses(operands), None)
-        elif current_profile() is None and not is_observed():
-            library.launch(self.program, operands)
-        else:
-            report_arrays([operands[k] for k in self.program.written])
-            library.launch(self.program.run, operands)
+            return
+        program = self.program
+        if current_profile() is not None or is_observed():
+            report_arrays([operands[k] for k in program.written])
+            program = program.run
+        try:
+            library.launch(program, operands)
+        except NoMemory:
+            raise without_memory(self.function) from None
 
     def checked_operands(
         self, arrays: Sequence[Any], results: Sequence[Any], addresses: list[int]

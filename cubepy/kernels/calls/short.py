@@ -13,6 +13,7 @@ from operator import is_, methodcaller
 from typing import TYPE_CHECKING, Any
 
 from cubepy import config
+from cubepy.array.interop import NoMemory
 from cubepy.array.memory import HOST
 from cubepy.autotune import session
 from cubepy.jit.bounded import make_room
@@ -25,6 +26,7 @@ from cubepy.kernels.calls.libraries import (
     TorchMaker,
     serving_numpy,
     torch,
+    without_memory,
 )
 
 if TYPE_CHECKING:
@@ -86,16 +88,19 @@ class ShortCall:
         """The result, or `count` of them as a tuple; `out`: the one that the caller brought."""
         if self._drops:
             arrays = [x for x in arrays if x is not None]
-        if out is not None:
-            self._program(*arrays, out, *[make(arrays[k]) for make, k in self._makers])
-            return out
-        if self._one is not None and count == 1:
-            make, k = self._one
-            result = make(arrays[k])
-            self._program(*arrays, result)
-            return result if self._scalar is None else self._scalar(result)
-        made = [make(arrays[k]) for make, k in self._makers]
-        self._program(*arrays, *made)
+        try:
+            if out is not None:
+                self._program(*arrays, out, *[make(arrays[k]) for make, k in self._makers])
+                return out
+            if self._one is not None and count == 1:
+                make, k = self._one
+                result = make(arrays[k])
+                self._program(*arrays, result)
+                return result if self._scalar is None else self._scalar(result)
+            made = [make(arrays[k]) for make, k in self._makers]
+            self._program(*arrays, *made)
+        except NoMemory:
+            raise without_memory(self._plan.function) from None
         results = made[: len(self._plan.results)]
         if self._scalar is not None:
             results = map(self._scalar, results)

@@ -4,7 +4,7 @@ the place of an address does not matter."""
 
 from __future__ import annotations
 
-from cubepy.ir.core import ALIGNMENT
+from cubepy.ir.core import ALIGNMENT, FIRST_ADDRESS
 from cubepy.runtimes.native.launching import tensors
 from cubepy.runtimes.native.launching.frame import (
     ARRAY_DATA,
@@ -120,12 +120,16 @@ def _written() -> Routine:
     place.store(kind | rank << 32 | (address & (ALIGNMENT - 1)) << 40 | device << 48)
     shape, strides = held.load(tensors.SHAPE), held.load(tensors.STRIDES)
     low, high, size = f.local(), f.local(), ((kind >> 8 & 0xFF) + 7) >> 3
+    least = f.local(1)
     with f.times(rank) as k:
+        least.set(least.get().least(shape[k]))
         place.store(shape[k], k * 8 + 8)
         place.store(strides[k], (rank + k) * 8 + 8)
         steps = strides[k] * (shape[k] - 1)  # of none there is no byte to share
         low.set(low.get() + steps.least(0))
         high.set(high.get() + steps.most(0))
+    is_absent = f.truth(least.get().differs(0)) & f.truth((address & -FIRST_ADDRESS).equals(0))
+    f.refuse(is_absent.differs(0))
     reach.store(address + low.get() * size)
     reach.store(address + (high.get() + 1) * size, 8)
     f.leave(rank * 2 + 1)

@@ -7,6 +7,7 @@ device and the order of work on them, for whoever made the program has looked at
 
 from __future__ import annotations
 
+from cubepy.ir.core import FIRST_ADDRESS
 from cubepy.runtimes.native.launching import tensors
 from cubepy.runtimes.native.launching.enqueuing import ENTERED_WORDS
 from cubepy.runtimes.native.launching.frame import (
@@ -49,8 +50,9 @@ def _base() -> Routine:
             call_void(f, "PyErr_Clear")
             f.leave(0)
         f.refuse(f.invoke("device_of", held).differs(device))
-        place.store(held.load(tensors.DATA) + held.load(tensors.OFFSET))
-        f.leave(1)
+        address = held.load(tensors.DATA) + held.load(tensors.OFFSET)
+        place.store(address)
+        f.leave(f.truth((address & -FIRST_ADDRESS).differs(0)))  # Python says what is wrong
     f.refuse(cls.differs(context(f, Context.INT)))
     f.refuse(device.differs(0))
     overflow = f.room(1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from cubepy.ir.core import FIRST_ADDRESS
 from cubepy.runtimes.native.launching import tensors
 from cubepy.runtimes.native.launching.frame import (
     ARRAY_DATA,
@@ -177,7 +178,7 @@ def _read_elements() -> Routine:
         expected.set(expected.get() * n.most(1))
     count = elements.get()
     with f.when(count.differs(0)):
-        f.refuse(address.equals(0))
+        f.refuse((address & -FIRST_ADDRESS).equals(0))
         f.refuse((address & (size - 1)).differs(0))
         high.set(high.get() + size)
     with f.when(count.equals(0)):
