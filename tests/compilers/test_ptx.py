@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -91,7 +90,8 @@ def counted(guard: Any, is_while: bool) -> Any:
     return by_while if is_while else by_range
 
 
-@pytest.mark.parametrize(("guard", "is_while"), itertools.product(GUARDS, (False, True)), ids=str)
+@pytest.mark.parametrize("is_while", [False, True])
+@pytest.mark.parametrize("guard", GUARDS)
 def test_guards_in_loops(guard: str, is_while: bool):
     kernel = cp.cube(counted(GUARDS[guard], is_while))
     y = np.array([*range(-4, 9), -(1 << 31) + 9, (1 << 31) - 9, -1], np.int64)
