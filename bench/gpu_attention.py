@@ -19,6 +19,7 @@ from typing import Any
 import cubepy as cp
 from bench.replays import medians, torch
 from cubepy.kernels.attention import entry, sequences
+from cubepy.kernels.attention import gradients as attention_gradients
 
 BACKENDS = ("CUDNN_ATTENTION", "FLASH_ATTENTION", "EFFICIENT_ATTENTION")
 SMALL = "float8_e4m3fn"
@@ -262,6 +263,7 @@ def without_wgmma() -> None:
     """From here on attention is made as GPUs of NVIDIA make it that have no `wgmma`."""
     for module in (entry, sequences):
         vars(module)["launches"] = lambda *_: []
+    vars(attention_gradients)["gradient_warpgroups"] = lambda *_: ()
 
 
 def main() -> None:

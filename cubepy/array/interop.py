@@ -151,6 +151,18 @@ def _of_torch(x: Any) -> Memory:
     return Memory(*memory, f"cuda:{device.index}", queue_of_tensor(x))
 
 
+_NEAR = 1 << 40
+"""Where most processes have no memory, so that few tensors there are looked at twice."""
+
+
+def lacks_memory(x: Any, address: int) -> bool:
+    """Whether a tensor with this `data_ptr()`, its offset from the begin of its storage, has
+    elements and no storage."""
+    if address >= _NEAR or not x.numel():
+        return False
+    return address - x.storage_offset() * x.element_size() < FIRST_ADDRESS
+
+
 class NoMemory(TypeError):
     """A tensor has elements and no memory, as a fake one, or one whose storage was resized to 0."""
 
@@ -158,7 +170,7 @@ class NoMemory(TypeError):
 def address_of_tensor(x: Any) -> int:
     """Where the elements of torch's tensor are; it raises `NoMemory`."""
     address = x.data_ptr()
-    if address < FIRST_ADDRESS and x.numel():
+    if lacks_memory(x, address):
         raise NoMemory("it has elements and no memory: pass a tensor that holds numbers")
     return address
 

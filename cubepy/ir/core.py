@@ -77,8 +77,8 @@ NARROW_LIMIT = 1 << 30
 """Two numbers up to here have a sum of 32 bits."""
 ALIGNMENT = 64
 """Bytes that rows of aligned tensors begin at multiples of, unless the target needs less."""
-FIRST_ADDRESS = 1 << 16
-"""No array lies below it: a tensor whose storage is gone is at its offset from zero."""
+FIRST_ADDRESS = 1 << 22
+"""No array lies below it: programs that are not position independent begin there."""
 SHARED_ALIGNMENT = 16
 """Bytes that every target aligns shared arrays to."""
 

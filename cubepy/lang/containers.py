@@ -5,7 +5,6 @@ from __future__ import annotations
 from array import array
 from collections import ChainMap, UserDict, UserList, UserString, deque
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, TypeGuard, TypeVar
 
@@ -14,7 +13,7 @@ T = TypeVar("T")
 _MAPPINGS = (dict, MappingProxyType, UserDict, ChainMap)
 _VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
 _SEQUENCES = (list, deque, UserList, UserString)
-_TRIES = 1000
+_TRIES = 100
 _BUFFERS = (bytearray, memoryview, array)
 _CHANGING: Any = (*_MAPPINGS, *_VIEWS, *_SEQUENCES, *_BUFFERS, set)
 
@@ -37,12 +36,16 @@ def is_ordered(value: Any) -> TypeGuard[Iterable[Any]]:
 def listed(values: Iterable[T]) -> list[T]:
     """What a container or a view holds, also while another thread changes it.
 
-    `list(items)` makes tuples, so memory may be collected meanwhile, and a callback or a finaliser
-    of that lets other threads run; iteration then ends with RuntimeError.
+    `list(items)` makes tuples, and up to Python 3.11 memory may be collected where one is made: a
+    callback or a finaliser of that lets other threads run, and iteration ends with RuntimeError.
     """
     for _ in range(_TRIES):
-        with suppress(RuntimeError):
+        try:
             return list(values)
+        except RecursionError:
+            raise
+        except RuntimeError:
+            continue
     return list(values)
 
 

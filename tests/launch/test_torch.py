@@ -68,10 +68,10 @@ def without_memory(n: int) -> list[Any]:
     with fake_tensors.FakeTensorMode():
         fake = torch.zeros(n)
     emptied = torch.zeros(n)
-    behind = torch.zeros(n + 2)[2:]
-    for x in (emptied, behind):
+    behind, far = torch.zeros(n + 2)[2:], torch.zeros(n + (1 << 15))[1 << 15 :]
+    for x in (emptied, behind, far):
         x.untyped_storage().resize_(0)
-    return [fake, emptied, behind]
+    return [fake, emptied, behind, far]
 
 
 def test_tensors_without_memory_are_refused():

@@ -189,7 +189,7 @@ def attend_tile(arrays: Any, memory: Any, g: Any, seen: Any, first: Any, steps: 
     while step >= begin:
         await_copies(t)
         copy_step(z, step - (t.stages - 1), begin, values, free, t.width, t)
-        scores = scores_of(queries, keys[stage], g, t)
+        scores = scores_of(queries, keys[stage], g, (t.deep, t.of_plane.keys), t)
         await_copies(t)
         copy_step(y, step - t.stages, begin, keys, stage, t.size, t)
         own = step * t.keys + g.key
@@ -207,7 +207,7 @@ def attend_tile(arrays: Any, memory: Any, g: Any, seen: Any, first: Any, steps: 
                 for i in cp.unroll(range(t.wide // 2)):
                     sums[r, i] = sums[r, i] * scales[i // 2 % 2]
             cp.store(words, (r, 0), factor_words(weights, t.of_plane))
-        add_values(sums, words, values[stage], g, t)
+        add_values(sums, words, values[stage], g, (t.wide, t.of_plane.keys), t)
         step -= 1
         free = stage
         stage = cp.i32(0) if stage == t.stages - 1 else stage + 1
@@ -215,12 +215,13 @@ def attend_tile(arrays: Any, memory: Any, g: Any, seen: Any, first: Any, steps: 
     return sums, state
 
 
-def scores_of(queries: Any, keys: Any, g: Any, t: Any) -> Any:
-    """The products of a plane's queries with its keys of a step."""
-    count = t.of_plane.keys
+def scores_of(queries: Any, keys: Any, g: Any, extents: tuple[int, int], t: Any) -> Any:
+    """The products of a plane's queries with its keys of a step. `extents`: the elements of both,
+    and how many keys there are."""
+    deep, count = extents
     found = cp.local((t.rows, count // 2), cp.f32, fill=0)
     top, lane = g.row - g.unit // 4, g.unit
-    for d in cp.unroll(range(0, t.deep, BLOCK)):
+    for d in cp.unroll(range(0, deep, BLOCK)):
         left = tuple(
             cp.cuda.ldmatrix(queries, (top + BLOCK * r + lane % 16, d + lane // 16 * 8), 4)
             for r in range(t.rows)
@@ -233,11 +234,14 @@ def scores_of(queries: Any, keys: Any, g: Any, t: Any) -> Any:
     return found
 
 
-def add_values(sums: Any, words: Any, values: Any, g: Any, t: Any) -> None:
-    """Add the products of a plane's weights with its values of a step."""
-    lane = g.unit
-    for j in cp.unroll(range(t.of_plane.keys // BLOCK)):
-        for c in cp.unroll(range(t.wide // BLOCK)):
+def add_values(
+    sums: Any, words: Any, values: Any, g: Any, extents: tuple[int, int], t: Any
+) -> None:
+    """Add the products of a plane's weights with its values of a step. `extents`: the elements of a
+    value, and how many there are."""
+    (wide, count), lane = extents, g.unit
+    for j in cp.unroll(range(count // BLOCK)):
+        for c in cp.unroll(range(wide // BLOCK)):
             place = g.key + BLOCK * j + lane % 16, BLOCK * c + lane // 16 * 8
             right = cp.cuda.ldmatrix(values, place, 4, transposed=True)
             for r in cp.unroll(range(t.rows)):
@@ -278,16 +282,16 @@ def finish(outs: Any, held: Any, g: Any, sums: Any, state: Any, first: Any, t: A
             for half in cp.unroll(range(2)):
                 row, total = first + g.row + BLOCK * r + 8 * half, whole(state[r, 2 + half])
                 if row < results.count:
-                    store(results.row(row), g, sums, (r, half), inverse(total), t)
+                    store(results.row(row), g, sums, (r, half), inverse(total), t.width)
                     for log in logs:
                         if g.unit % 4 == 0:
                             log[row, 0] = (state[r, half] * g.factor + cp.log2(total)) * LN_2
 
 
-def store(row: Any, g: Any, sums: Any, place: Any, share: Any, t: Any) -> None:
+def store(row: Any, g: Any, sums: Any, place: Any, share: Any, elements: int) -> None:
     """Store the pairs of neighbours that a unit has of a row, of a block and its half."""
     r, half = place
-    for j in cp.unroll(range(t.width // 8)):
+    for j in cp.unroll(range(elements // 8)):
         pair = cp.load(sums, (r, 4 * j + 2 * half), line=2) * share
         cp.store(row, 8 * j + g.unit % 4 * 2, row.dtype(pair), whole=True)
 

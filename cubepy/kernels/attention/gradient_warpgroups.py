@@ -523,12 +523,12 @@ def prepare_gradients(
     lse: cp.Tensor,
     logs: cp.Tensor[cp.f32],
     deltas: cp.Tensor[cp.f32],
-    sums: cp.Tensor[cp.f32],
-    t: cp.Comptime[GradientWarpgroups],
+    sums: Any,
+    size: cp.Comptime[int],
 ) -> None:
     """For each query, by a plane: the logarithm to base 2 of its sum of exponentials, the product
-    of its result and the gradient of that, and zeros as sums. Queries behind the last, and those
-    that see no key, have weights of 0."""
+    of its result and the gradient of that, and `size` zeros in `sums`, a tuple of one array or
+    none. Queries behind the last, and those that see no key, have weights of 0."""
     row, lane = cp.ABSOLUTE_POS // cp.PLANE_DIM, cp.UNIT_POS % cp.PLANE_DIM
     padded, heads = logs.shape[1], result.shape[1]
     if row < logs.shape[0] * padded:
@@ -547,8 +547,9 @@ def prepare_gradients(
             log = log * cp.f32(LOG2_E)
             logs[head, i] = cp.f32(HIGHEST) if log == cp.f32(LOWEST) else log
             deltas[head, i] = total
-        for c in range(4 * lane, t.size, 4 * cp.PLANE_DIM):
-            cp.store(sums, row * t.size + c, cp.Line[cp.f32, 4](0), whole=True)
+        for held in sums:
+            for c in range(4 * lane, size, 4 * cp.PLANE_DIM):
+                cp.store(held, row * size + c, cp.Line[cp.f32, 4](0), whole=True)
 
 
 @cp.cube

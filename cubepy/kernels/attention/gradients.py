@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import prod
+from math import lcm, prod
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from cubepy.errors import fail
 from cubepy.ir.types import f32
 from cubepy.jit.grid import Fixed, Over
 from cubepy.kernels.attention.boxes import BoxedGradients, boxed_gradients
+from cubepy.kernels.attention.gradient_fragments import sum_gradients_by_fragments
 from cubepy.kernels.attention.gradient_squares import multiply_rows, sum_gradients
 from cubepy.kernels.attention.gradient_strips import add_gradients, sum_gradients_by_strips
 from cubepy.kernels.attention.gradient_warpgroups import (
@@ -21,11 +22,13 @@ from cubepy.kernels.attention.gradient_warpgroups import (
 )
 from cubepy.kernels.attention.problem import (
     KEYS,
+    GradientFragments,
     GradientStrips,
     GradientWarpgroups,
     Problem,
 )
 from cubepy.kernels.attention.strategies import (
+    gradient_fragments,
     gradient_squares,
     gradient_strips,
     gradient_warpgroups,
@@ -82,12 +85,13 @@ def attention_grad(
     Weights are made again from `lse` (Dao, "FlashAttention-2", 2023), whose 24 bits bound them: a
     query all of whose keys have masks far below 0 has weights with an error of 2^-24 of its `lse`,
     which from 2^24 on are 1 or 0, as in torch's fused backends. f16 and bf16 are multiplied and
-    summed in f32, and rounded once. Sums have a fixed order, so that results repeat, but for
-    gradients by queries where tensor cores are used (sm_90a; f16 and bf16 of at most 256 elements,
-    whose rows begin at multiples of 16 bytes, without broadcast queries): there cubes add to them
-    in f32 in any order, and weights and gradients of scores, before `scale`, are rounded to the
-    dtype before they are multiplied, so that those of f16 beyond 65504 are infinite (Shah et al.,
-    "FlashAttention-3", 2024). Raises `LaunchError` for shapes that do not fit,
+    summed in f32, and rounded once. Where tensor cores are used (from sm_80 on; f16 and bf16 of at
+    most 256 elements, a multiple of 8 but on sm_90a, whose rows begin at multiples of 16 bytes,
+    without broadcast queries, and with keys and values that heads share alike), weights and
+    gradients of scores, before `scale`, are rounded to the dtype before they are multiplied, so
+    that those of f16 beyond 65504 are infinite. Sums have a fixed order, so that results repeat,
+    but for gradients by queries on tensor cores of sm_90a, where cubes add to them in f32 in any
+    order (Shah et al., "FlashAttention-3", 2024). Raises `LaunchError` for shapes that do not fit,
     `LaunchTypeError` for dtypes that do not.
     """
     if scale is not None and not isinstance(scale, int | float):
@@ -143,9 +147,11 @@ def _plan(planner: Planner, x: Operands, sides: Sides, scale: float | None) -> N
     by_k, by_v = (headed(m, batch, groups) for m in outs[1:])
     boxes = boxed_gradients(views, by_k, by_v)
     elements = None if boxes is None else x.q.dtype
-    passes = gradient_warpgroups(planner.target, Problem(*sizes, dtype, causal, elements))
-    if passes and boxes is not None:
+    p = Problem(*sizes, dtype, causal, elements)
+    if boxes is not None and (passes := gradient_warpgroups(planner.target, p)):
         _launch_warpgroups(planner, boxes, passes, window, number)
+    elif boxes is not None and (tiles := gradient_fragments(planner.target, p)):
+        _launch_fragments(planner, boxes, tiles, window, number)
     else:
         _launch_plain(planner, views, Problem(*sizes, dtype, causal), window, number)
 
@@ -160,13 +166,9 @@ def _launch_warpgroups(
     """Numbers of queries, the sums of all gradients, and those of queries as results."""
     batches, heads, queries, keys = x.extents
     padded = max(-(-queries // t.rows) * t.rows for t in passes)
-    rows, last = batches * heads * padded, passes[-1]
-    logs, deltas = (planner.scratch((batches * heads, padded), f32) for _ in range(2))
-    sums = planner.scratch((rows * last.size,), f32)
-    numbers: dict[str, Any] = {"logs": logs, "deltas": deltas, "sums": sums}
-    planes = Fixed((-(-rows // PLANES), 1, 1), (PLANES * planner.target.plane_dim, 1, 1))
-    results = {"result": x.result, "grad": x.grad, "lse": x.log}
-    planner.launch(prepare_gradients, planes, **results, **numbers, t=last)
+    last = passes[-1]
+    sums = planner.scratch((batches * heads * padded * last.size,), f32)
+    numbers: dict[str, Any] = {"sums": sums, **_numbers(planner, x, padded, (sums,), last.size)}
     kv_batches, kv_heads = x.k.shape[:2]
     for t in passes:
         planner.launch(
@@ -186,6 +188,56 @@ def _launch_warpgroups(
     blocks = batches * heads * -(-queries // last.rows) * last.parts * (last.columns // 8)
     grid = Fixed((blocks, 1, 1), (2 * WARPGROUP, 1, 1))
     planner.launch(finish_gradients, grid, sums=sums, out=x.by_q, scale=scale, t=last)
+
+
+def _numbers(
+    planner: Planner, x: BoxedGradients, padded: int, sums: tuple[Memory, ...], size: int
+) -> dict[str, Memory]:
+    """The numbers of queries, of which each head has `padded`, and `size` zeros for each in `sums`,
+    if there is one."""
+    heads = prod(x.extents[:2])
+    logs, deltas = (planner.scratch((heads, padded), f32) for _ in range(2))
+    numbers = {"logs": logs, "deltas": deltas}
+    planes = Fixed((-(-heads * padded // PLANES), 1, 1), (PLANES * planner.target.plane_dim, 1, 1))
+    results: dict[str, Any] = {"result": x.result, "grad": x.grad, "lse": x.log, "sums": sums}
+    planner.launch(prepare_gradients, planes, **results, **numbers, size=size)
+    return numbers
+
+
+def _launch_fragments(
+    planner: Planner,
+    x: BoxedGradients,
+    passes: tuple[GradientFragments, ...],
+    window: tuple[int, ...],
+    scale: float,
+) -> None:
+    """Numbers of queries, and the sums of all gradients."""
+    queries, keys = x.extents[2:]
+    step = lcm(*(t.step for t in passes if not t.is_of_queries))
+    numbers = _numbers(planner, x, -(-queries // step) * step, (), 0)
+    asked, held = (x.q, x.grad), (x.k, x.v)
+    for t in passes:
+        made = ((x.by_q,), ()) if t.is_of_queries else _given(x, t)
+        heads, rows = (x.q, queries) if t.is_of_queries else (x.k, keys)
+        planner.launch(
+            sum_gradients_by_fragments,
+            Fixed((prod(heads.shape[:2]) * -(-rows // t.height), 1, 1), (t.units, 1, 1)),
+            own=asked if t.is_of_queries else held,
+            others=held if t.is_of_queries else asked,
+            outs=made,
+            masks=() if x.mask is None else (x.mask,),
+            extents=x.extents,
+            shared=x.shared,
+            window=tuple(map(np.int32, window)),
+            scale=scale,
+            **numbers,
+            t=t,
+        )
+
+
+def _given(x: BoxedGradients, t: GradientFragments) -> tuple[tuple[Memory, ...], ...]:
+    """The gradients of keys and of values that a pass sums."""
+    return (x.by_k,) if t.is_of_keys else (), (x.by_v,) if t.is_of_values else ()
 
 
 def _launch_plain(

@@ -446,6 +446,61 @@ class GradientWarpgroups:
 
 
 @dataclass(frozen=True, slots=True)
+class GradientFragments:
+    """How tensor cores that planes share (`cp.cuda.mma`, sm_80 on) divide gradients of attention.
+
+    A cube has `planes` planes below each other, each with `rows` blocks of 16 queries if it
+    `is_of_queries`, else of keys, and takes `step` of the others at a time, of which `stages` steps
+    are in shared memory. It sums the gradients of queries; those of keys if it `is_of_keys`, those
+    of values if it `is_of_values`. `size`, `width`: elements of a query and of a value, multiples
+    of 8. `dtype`: of all arrays.
+    """
+
+    planes: int
+    rows: int
+    step: int
+    stages: int
+    size: int
+    width: int
+    dtype: DType
+    is_causal: bool
+    is_of_queries: bool
+    is_of_keys: bool = False
+    is_of_values: bool = False
+
+    @property
+    def units(self) -> int:
+        """Units of a cube."""
+        return 32 * self.planes
+
+    @property
+    def height(self) -> int:
+        """Rows of a cube."""
+        return 16 * self.rows * self.planes
+
+    @property
+    def deep(self) -> int:
+        """Elements of a query in whole products."""
+        return -(-self.size // 16) * 16
+
+    @property
+    def wide(self) -> int:
+        """Elements of a value in whole products."""
+        return -(-self.width // 16) * 16
+
+    @property
+    def pitches(self) -> tuple[int, int]:
+        """As those of `Fragments`."""
+        return self.deep + CHUNK, self.wide + CHUNK
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory of a cube."""
+        rows = self.height + self.stages * self.step
+        return rows * sum(self.pitches) * self.dtype.itemsize
+
+
+@dataclass(frozen=True, slots=True)
 class Order:
     """How tiles are dealt out to cubes, where each has `steps` of keys.
 

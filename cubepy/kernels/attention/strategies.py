@@ -14,6 +14,7 @@ from cubepy.kernels.attention.problem import (
     LINE_BYTES,
     Configuration,
     Fragments,
+    GradientFragments,
     GradientSquares,
     GradientStrips,
     GradientWarpgroups,
@@ -292,6 +293,46 @@ def per_multiprocessor(target: Target, t: Fragments) -> int:
     """Cubes of a multiprocessor at a time, by their shared memory and what the hardware keeps."""
     fit = (target.shared_bytes + RESERVED) // (t.shared_bytes + RESERVED)
     return max(1, min(CUBES_OF_MULTIPROCESSOR, fit))
+
+
+_Passes = tuple[tuple[int, int, int, bool, bool, bool], ...]
+_BY_ROWS = (False, True, True), (True, False, False)
+GRADIENT_BLOCKS: dict[int, tuple[_Passes, ...]] = {
+    64: (((4, 2, 32, *_BY_ROWS[0]), (4, 2, 64, *_BY_ROWS[1])),),
+    128: (((4, 1, 32, *_BY_ROWS[0]), (4, 2, 32, *_BY_ROWS[1])),),
+    256: tuple(
+        (
+            (planes, 1, 32, False, False, True),
+            (planes, 1, 32, False, True, False),
+            (planes, 1, 32, True, False, False),
+        )
+        for planes in (8, 4)
+    ),
+}
+"""Kernels for gradients by the elements of a row: planes, blocks of rows of a plane, the others of
+a step, and whether queries, keys and values are summed. Sums, scores and gradients of weights fit
+registers; where sums of keys and values do not, each has a kernel. The first that fits is taken."""
+
+
+def gradient_fragments(target: Target, p: Problem) -> tuple[GradientFragments, ...]:
+    """The tiles for the tensor cores of planes, one after another; none where the target or the
+    arrays have no way. A step is copied ahead where shared memory has room for two."""
+    largest = max(p.size, p.width)
+    if target.kind != "cuda" or target.version < FRAGMENTS_SINCE or largest > max(GRADIENT_BLOCKS):
+        return ()
+    elements = p.elements
+    if elements is None or elements not in (bf16, f16) or p.size % CHUNK or p.width % CHUNK:
+        return ()
+
+    def tiles(planes: int, rows: int, step: int, *of: bool) -> GradientFragments:
+        common = p.size, p.width, elements, p.is_causal, *of
+        two = GradientFragments(planes, rows, step, 2, *common)
+        return two if two.shared_bytes <= target.shared_bytes else replace(two, stages=1)
+
+    every = next(found for size, found in GRADIENT_BLOCKS.items() if largest <= size)
+    made = (tuple(tiles(*each) for each in passes) for passes in every)
+    fit = (x for x in made if all(t.shared_bytes <= target.shared_bytes for t in x))
+    return next(fit, ())
 
 
 Tiler = Callable[[Target, Problem], Warpgroups | None]

@@ -20,10 +20,16 @@ import numpy as np
 
 from cubepy.array.array import Array, allocate
 from cubepy.array.creation import asarray
-from cubepy.array.interop import UnknownDtype, address_of_tensor, is_masked, read_memory
+from cubepy.array.interop import (
+    UnknownDtype,
+    address_of_tensor,
+    is_masked,
+    lacks_memory,
+    read_memory,
+)
 from cubepy.array.memory import HOST, Memory, numpy_dtype, pointer
 from cubepy.errors import Error, fail
-from cubepy.ir.core import ALIGNMENT, FIRST_ADDRESS
+from cubepy.ir.core import ALIGNMENT
 from cubepy.ir.types import DType
 from cubepy.record import dataclass
 from cubepy.runtimes.cpu.memory import HUGE_PAGE, MAPPED_BYTES, advise_huge_pages, get_memory
@@ -182,9 +188,7 @@ class TorchLibrary:
         is_special = x.is_neg() or x.layout is not torch().strided
         records = x.requires_grad and torch().is_grad_enabled()
         address = 0 if is_special else x.data_ptr()
-        is_absent = (
-            address < FIRST_ADDRESS and x.numel() > 0
-        )  # which is refused when its plan is made
+        is_absent = not is_special and lacks_memory(x, address)  # refused when its plan is made
         place = -1 if is_special or is_absent else address % self._unit
         return x.dtype, x.shape, None if is_special else x.stride(), records, place
 
