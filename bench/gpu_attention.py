@@ -261,9 +261,10 @@ def show(row: Row) -> None:
 
 def without_wgmma() -> None:
     """From here on attention is made as GPUs of NVIDIA make it that have no `wgmma`."""
-    for module in (entry, sequences):
-        vars(module)["launches"] = lambda *_: []
-    vars(attention_gradients)["gradient_warpgroups"] = lambda *_: ()
+    ways = {"launches": (entry, sequences), "gradient_warpgroups": (attention_gradients,)}
+    for name, modules in ways.items():
+        for module in modules:
+            vars(module)[name] = lambda *_: []
 
 
 def main() -> None:

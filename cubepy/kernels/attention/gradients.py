@@ -192,12 +192,12 @@ def _launch_warpgroups(
 
 def _numbers(
     planner: Planner, x: BoxedGradients, padded: int, sums: tuple[Memory, ...], size: int
-) -> dict[str, Memory]:
+) -> dict[str, Any]:
     """The numbers of queries, of which each head has `padded`, and `size` zeros for each in `sums`,
     if there is one."""
     heads = prod(x.extents[:2])
     logs, deltas = (planner.scratch((heads, padded), f32) for _ in range(2))
-    numbers = {"logs": logs, "deltas": deltas}
+    numbers: dict[str, Any] = {"logs": logs, "deltas": deltas}
     planes = Fixed((-(-heads * padded // PLANES), 1, 1), (PLANES * planner.target.plane_dim, 1, 1))
     results: dict[str, Any] = {"result": x.result, "grad": x.grad, "lse": x.log, "sums": sums}
     planner.launch(prepare_gradients, planes, **results, **numbers, size=size)
