@@ -156,8 +156,8 @@ _NEAR = 1 << 40
 
 
 def lacks_memory(x: Any, address: int) -> bool:
-    """Whether a tensor with this `data_ptr()`, its offset from the begin of its storage, has
-    elements and no storage."""
+    """Whether a tensor has elements and no storage. `address`: its `data_ptr()`, which then is its
+    offset from 0."""
     if address >= _NEAR or not x.numel():
         return False
     return address - x.storage_offset() * x.element_size() < FIRST_ADDRESS

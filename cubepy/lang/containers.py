@@ -8,14 +8,15 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeGuard, TypeVar
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 _MAPPINGS = (dict, MappingProxyType, UserDict, ChainMap)
 _VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
 _SEQUENCES = (list, deque, UserList, UserString)
-_TRIES = 100
 _BUFFERS = (bytearray, memoryview, array)
 _CHANGING: Any = (*_MAPPINGS, *_VIEWS, *_SEQUENCES, *_BUFFERS, set)
+_TRIES = 100
+"""How often a container may change while it is listed."""
 
 
 def may_change_inside(value: object) -> bool:
@@ -33,7 +34,7 @@ def is_ordered(value: Any) -> TypeGuard[Iterable[Any]]:
     return isinstance(value, (tuple, *_VIEWS, *_SEQUENCES))
 
 
-def listed(values: Iterable[T]) -> list[T]:
+def listed(values: Iterable[_T]) -> list[_T]:
     """What a container or a view holds, also while another thread changes it.
 
     `list(items)` makes tuples, and up to Python 3.11 memory may be collected where one is made: a

@@ -14,6 +14,10 @@ from cubepy.kernels.calls.plans import Plans
 from tests.devices.test_attention_on_hopper import DTYPES, RNG, attended, check
 from tests.devices.test_sequences_on_hopper import LENGTHS, OPTIONS, check_paged, check_ragged
 
+SIZES = (8, 40, 64, 72, 128, 136, 256)
+ODD_LENGTHS = ((1, 1), (1, 300), (16, 17), (17, 65), (65, 64), (129, 127), (300, 2))
+"""Numbers of queries and of keys."""
+
 
 @pytest.fixture
 def gpu(cuda: str, monkeypatch: pytest.MonkeyPatch) -> str:
@@ -28,7 +32,7 @@ def gpu(cuda: str, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("size", [8, 40, 64, 72, 128, 136, 256])
+@pytest.mark.parametrize("size", SIZES)
 def test_sizes(gpu: str, size: int, causal: bool):
     dtype = "f16" if size % 16 else "bf16"
     check(gpu, (2, 3, 330, size), (2, 3, 330, size), causal=causal, dtype=dtype)
@@ -41,9 +45,7 @@ def test_values_of_another_width(gpu: str, width: int):
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize(
-    ("queries", "keys"), [(1, 1), (1, 300), (16, 17), (17, 65), (65, 64), (129, 127), (300, 2)]
-)
+@pytest.mark.parametrize(("queries", "keys"), ODD_LENGTHS)
 def test_odd_lengths(gpu: str, queries: int, keys: int, causal: bool):
     for size in (64, 128):
         check(gpu, (2, queries, size), (2, keys, size), causal=causal)

@@ -13,6 +13,7 @@ import pytest
 import cubepy as cp
 from cubepy.kernels.attention import gradients
 from cubepy.kernels.calls.plans import Plans
+from tests.devices.test_attention_by_fragments import ODD_LENGTHS, SIZES
 from tests.devices.test_attention_grad_on_hopper import check, exact
 from tests.devices.test_attention_on_hopper import DTYPES
 
@@ -39,7 +40,7 @@ def gpu(cuda: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("size", [8, 40, 64, 72, 128, 136, 256])
+@pytest.mark.parametrize("size", SIZES)
 def test_sizes(gpu: str, size: int, causal: bool):
     dtype = list(DTYPES)[size // 8 % len(DTYPES)]
     check(gpu, (2, 3, 330, size), (2, 3, 330, size), causal=causal, dtype=dtype)
@@ -52,9 +53,7 @@ def test_values_of_another_width(gpu: str, width: int):
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize(
-    ("queries", "keys"), [(1, 1), (1, 300), (16, 17), (17, 65), (65, 64), (129, 127), (300, 2)]
-)
+@pytest.mark.parametrize(("queries", "keys"), ODD_LENGTHS)
 def test_odd_lengths(gpu: str, queries: int, keys: int, causal: bool):
     for size in (64, 128):
         check(gpu, (2, queries, size), (2, keys, size), causal=causal)

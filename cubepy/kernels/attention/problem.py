@@ -325,8 +325,37 @@ class Warpgroups:
         return {1: (0, 0), 2: (24, 240), 3: (32, 160)}[self.consumers]
 
 
+CHUNK = 8
+"""Elements of 16 bits that are copied at once."""
+
+
+class _Padded:
+    """Rows of 16-bit elements in shared memory, for products of 16 of them. `size`, `width`: the
+    elements of a query and of a value."""
+
+    __slots__ = ()
+    size: int
+    width: int
+
+    @property
+    def deep(self) -> int:
+        """Elements of a query in whole products."""
+        return -(-self.size // 16) * 16
+
+    @property
+    def wide(self) -> int:
+        """Elements of a value in pairs of products."""
+        return -(-self.width // 16) * 16
+
+    @property
+    def pitches(self) -> tuple[int, int]:
+        """Elements from row to row of queries and keys in shared memory, and of values: an odd
+        number of 16 bytes, so that `ldmatrix` finds eight rows in different banks."""
+        return self.deep + CHUNK, self.wide + CHUNK
+
+
 @dataclass(frozen=True, slots=True)
-class Fragments:
+class Fragments(_Padded):
     """How tensor cores that planes share (`cp.cuda.mma`, sm_80 on) divide attention.
 
     A cube has `down` planes below each other, each with `rows` blocks of 16 queries, and takes
@@ -360,16 +389,6 @@ class Fragments:
         return 16 * self.rows * self.down
 
     @property
-    def deep(self) -> int:
-        """Elements of a query in whole products."""
-        return -(-self.size // 16) * 16
-
-    @property
-    def wide(self) -> int:
-        """Elements of a value in pairs of products."""
-        return -(-self.width // 16) * 16
-
-    @property
     def of_plane(self) -> Fragments:
         """What one plane has."""
         return replace(self, down=1, across=1, keys=self.keys // self.across)
@@ -386,15 +405,7 @@ class Fragments:
         parts = self.across * self.noted * (self.width + 2) if self.across > 1 else 0
         return rows * self.dtype.itemsize + 4 * parts + CURSOR_BYTES
 
-    @property
-    def pitches(self) -> tuple[int, int]:
-        """Elements from row to row of queries and keys in shared memory, and of values: an odd
-        number of 16 bytes, so that `ldmatrix` finds eight rows in different banks."""
-        return self.deep + CHUNK, self.wide + CHUNK
 
-
-CHUNK = 8
-"""Elements of 16 bits that are copied at once."""
 CURSOR_BYTES = 32
 """Shared memory of `ragged_fragments.agreed`."""
 KEYS = 128
@@ -446,7 +457,7 @@ class GradientWarpgroups:
 
 
 @dataclass(frozen=True, slots=True)
-class GradientFragments:
+class GradientFragments(_Padded):
     """How tensor cores that planes share (`cp.cuda.mma`, sm_80 on) divide gradients of attention.
 
     A cube has `planes` planes below each other, each with `rows` blocks of 16 queries if it
@@ -477,21 +488,6 @@ class GradientFragments:
     def height(self) -> int:
         """Rows of a cube."""
         return 16 * self.rows * self.planes
-
-    @property
-    def deep(self) -> int:
-        """Elements of a query in whole products."""
-        return -(-self.size // 16) * 16
-
-    @property
-    def wide(self) -> int:
-        """Elements of a value in whole products."""
-        return -(-self.width // 16) * 16
-
-    @property
-    def pitches(self) -> tuple[int, int]:
-        """As those of `Fragments`."""
-        return self.deep + CHUNK, self.wide + CHUNK
 
     @property
     def shared_bytes(self) -> int:

@@ -120,15 +120,15 @@ def _written() -> Routine:
     place.store(kind | rank << 32 | (address & (ALIGNMENT - 1)) << 40 | device << 48)
     shape, strides = held.load(tensors.SHAPE), held.load(tensors.STRIDES)
     low, high, size = f.local(), f.local(), ((kind >> 8 & 0xFF) + 7) >> 3
-    least = f.local(1)
+    fewest = f.local(1)
     with f.times(rank) as k:
-        least.set(least.get().least(shape[k]))
+        fewest.set(fewest.get().least(shape[k]))
         place.store(shape[k], k * 8 + 8)
         place.store(strides[k], (rank + k) * 8 + 8)
         steps = strides[k] * (shape[k] - 1)  # of none there is no byte to share
         low.set(low.get() + steps.least(0))
         high.set(high.get() + steps.most(0))
-    is_absent = f.truth(least.get().differs(0)) & f.truth((address & -FIRST_ADDRESS).equals(0))
+    is_absent = f.truth(fewest.get().differs(0)) & f.truth((address & -FIRST_ADDRESS).equals(0))
     f.refuse(is_absent.differs(0))
     reach.store(address + low.get() * size)
     reach.store(address + (high.get() + 1) * size, 8)
