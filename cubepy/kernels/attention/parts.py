@@ -76,7 +76,7 @@ def join_cluster(parts: Any, out: Any, logs: Any, where: Any, first: Any, querie
     """The results of a tile from the parts that the cubes of a cluster have of it, each an equal
     share; by all their units. Elements of `logs` and `out` are [batches, heads, rows, elements]."""
     results, sizes = parts
-    rows, width = min(results.shape[2], queries - first), out.shape[3]
+    rows, width = min(results.shape[2], queries - first), results.shape[3]
     begin = cp.i32(cp.cuda.cluster_rank()) * cp.CUBE_DIM + cp.i32(cp.UNIT_POS)
     for e in range(begin, rows * width, CLUSTER * cp.CUBE_DIM):
         row, column = cp.i32(e) // width, cp.i32(e) % width
@@ -96,7 +96,8 @@ def join_cluster(parts: Any, out: Any, logs: Any, where: Any, first: Any, querie
             weight = cp.exp2(own[n] - base) * sums[n]
             found += weight * values[n]
             total += weight
-        out[where[0], where[1], first + row, column] = found * inverse(total)
+        if column < out.shape[3]:
+            out[where[0], where[1], first + row, column] = found * inverse(total)
         for log in logs:
             if column == 0:
                 log[where[0], where[1], first + row, 0] = (top + cp.log2(total)) * LN_2

@@ -379,6 +379,11 @@ class Fragments(_Padded):
     is_split: bool = False
 
     @property
+    def is_clustered(self) -> bool:
+        """Clusters are younger than these products."""
+        return False
+
+    @property
     def units(self) -> int:
         """Units of a cube."""
         return 32 * self.down * self.across

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import cubepy as cp
+from cubepy.kernels.attention.problem import CLUSTER
 from cubepy.kernels.attention.window import seen_from, seen_to, steps_within
 
 
 def turns(order: Any, t: Any) -> Any:
     """How many tiles, or parts of them, the cube makes."""
+    if t.is_clustered:
+        return cp.i32(1)
     cubes, cube = cp.u32(cp.CUBE_COUNT), cp.u32(cp.CUBE_POS)
     rounds = order[1] // cubes
     count = rounds + cp.u32(seat(rounds, cube, cubes, t) < order[1] % cubes)
@@ -38,6 +41,8 @@ def tile_at(turn: Any, extents: Any, order: Any, window: Any, t: Any) -> Any:
 
     Some causal heads are done before the next, of them the longest tiles first.
     """
+    if t.is_clustered:
+        return tile_of_cluster(extents, order, t)
     cubes, cube = cp.u32(cp.CUBE_COUNT), cp.u32(cp.CUBE_POS)
     place = turn * cubes + seat(turn, cube, cubes, t)
     begin, end, part, index = cp.u32(0), order[4], cp.i32(-1), cp.u32(0)
@@ -62,6 +67,26 @@ def tile_at(turn: Any, extents: Any, order: Any, window: Any, t: Any) -> Any:
     if len(window):
         return where, first, *steps_within(first, t.height, cp.i32(extents[3]), window, t)
     return where, first, cp.i32(begin), cp.i32(end)
+
+
+def tile_of_cluster(extents: Any, order: Any, t: Any) -> Any:
+    """The same where each cluster has a tile, and its cubes equal parts of the steps. A division
+    takes as long as a tenth of a step, so that there are none as a rule."""
+    index, rank = cp.u32(cp.CUBE_POS) // cp.u32(CLUSTER), cp.u32(cp.CUBE_POS) % cp.u32(CLUSTER)
+    begin, end = (cp.i32((rank + cp.u32(n)) * order[4] // cp.u32(CLUSTER)) for n in range(2))
+    down = (extents[2] + cp.u32(t.height - 1)) // cp.u32(t.height)
+    head = quotient(index, down)
+    batch = quotient(head, extents[1]) if extents[0] > cp.u32(1) else cp.u32(0)
+    where = cp.i32(batch), cp.i32(head - batch * extents[1]), cp.i32(rank), cp.i32(index)
+    return where, cp.i32(index - head * down) * t.height, begin, end
+
+
+def quotient(a: Any, b: Any) -> Any:
+    """`a // b`, of which `b` is one as a rule."""
+    found = a
+    if b != cp.u32(1):
+        found = a // b
+    return found
 
 
 def whole_steps(first: Any, count: int, begin: Any, keys: Any, window: Any, t: Any) -> Any:

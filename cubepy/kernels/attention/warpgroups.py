@@ -18,7 +18,7 @@ from cubepy.kernels.attention.parts import join_cluster, note, shared_parts
 from cubepy.kernels.attention.problem import Warpgroups
 from cubepy.kernels.attention.rows import Rows
 from cubepy.kernels.attention.strips import LOWEST
-from cubepy.kernels.attention.tiles import tile_at, turns, whole_steps
+from cubepy.kernels.attention.tiles import quotient, tile_at, turns, whole_steps
 from cubepy.kernels.attention.turning import FIRST, TURNING, turn_step
 from cubepy.kernels.attention.weights import (
     LN_2,
@@ -150,23 +150,28 @@ def copy_all(
     window: Any,
     t: Any,
 ) -> None:
-    """Queries of each tile, and all steps of keys and values, the last first."""
+    """All steps of keys and values of each tile, the last first, and its queries behind the first
+    keys, which take longest."""
     q, k, v = maps
     asked, by_key, by_value = rings[:3]
     turn_of_queries, place, behind = asked.start(), by_key.start(), by_value.start()
     for turn in range(turns(order, t)):
         where, first, begin, end = tile_at(cp.u32(turn), extents, order, window, t)
         batch, head, _, _ = where
-        asked.acquire(turn_of_queries, t.pieces * q.nbytes)
-        copy_rows(q, memory[0], (batch, head), first, asked, turn_of_queries.stage)
-        source = cp.i32(cp.u32(batch) // shared[0]), cp.i32(cp.u32(head) // shared[1])
-        turn_of_queries = asked.following(turn_of_queries)
+        source = tuple(
+            cp.i32(quotient(cp.u32(n), count))
+            for n, count in zip((batch, head), shared, strict=True)
+        )
         for step in range(end - begin):
             row = (end - 1 - cp.i32(step)) * t.keys
             by_key.acquire(place, t.pieces * k.nbytes)
             copy_rows(k, memory[1], source, row, by_key, place.stage)
             place = by_key.following(place)
-            if step > 0:
+            if step == 0:
+                asked.acquire(turn_of_queries, t.pieces * q.nbytes)
+                copy_rows(q, memory[0], (batch, head), first, asked, turn_of_queries.stage)
+                turn_of_queries = asked.following(turn_of_queries)
+            else:
                 by_value.acquire(behind, t.wide_pieces * v.nbytes)
                 copy_rows(v, memory[2], source, row + t.keys, by_value, behind.stage)
                 behind = by_value.following(behind)
