@@ -82,11 +82,11 @@ def test_each_step_has_one_cube(sizes: tuple[int, int, int], causal: bool):
     p = replace(LARGE, heads=heads, queries=queries, keys=keys, is_causal=causal)
     t = chosen("sm_80", p)
     dealt = order_of_fragments(cuda_target("sm_80"), p, t)
-    assert t.is_split == (dealt.rest > 0)
+    assert t.is_split == (dealt.sharers > 0)
     tiles, steps = -(-queries // t.height), -(-keys // t.keys)
     counts = np.zeros((heads, tiles, steps), np.int32)
     extents = tuple(map(np.uint32, (1, heads, queries, keys)))
-    cubes = max(dealt.whole, dealt.sharers)
+    cubes = dealt.cubes
     deal[cubes, 1](counts, extents, tuple(map(np.uint32, dealt.numbers)), t)
     last = -(-np.minimum(np.arange(1, tiles + 1) * t.height, keys) // t.keys)
     wanted = np.arange(steps) < (last[:, None] if causal else steps)

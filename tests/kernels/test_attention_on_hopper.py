@@ -61,7 +61,7 @@ def test_few_queries_split_the_keys():
     t = chosen(few)
     assert (t.consumers, t.is_split, t.is_clustered) == (1, True, True)
     dealt = order(HOPPER, few, t)
-    assert (dealt.whole, dealt.rest, dealt.sharers, dealt.steps) == (0, 8, 8 * CLUSTER, 32)
+    assert (dealt.tiles, dealt.sharers, dealt.steps) == (8, 8 * CLUSTER, 32)
     long = replace(few, keys=1 << 17)
     t = chosen(long)
     assert (t.is_split, t.is_clustered) == (True, False)
@@ -100,14 +100,14 @@ def test_each_step_has_one_cube(sizes: tuple[int, int, int], causal: bool):
     dealt = order(HOPPER, p, t)
     tiles, steps = -(-queries // t.height), -(-keys // t.keys)
     counts = np.zeros((heads, tiles, steps), np.int32)
-    parts = np.zeros((max(1, dealt.rest), dealt.parts if dealt.rest else 1), np.int32)
-    cubes = min(HOPPER.multiprocessors, max(dealt.whole, dealt.sharers))
+    parts = np.zeros((dealt.tiles, dealt.sharers or 1), np.int32)
+    cubes = min(HOPPER.multiprocessors, dealt.cubes)
     extents = tuple(map(np.uint32, (1, heads, queries, keys)))
     deal[cubes, 1](counts, parts, extents, tuple(map(np.uint32, dealt.numbers)), t)
     last = -(-np.minimum(np.arange(1, tiles + 1) * t.height, keys) // t.keys)
     wanted = np.arange(steps) < (last[:, None] if causal else steps)
     np.testing.assert_array_equal(counts, np.broadcast_to(wanted, counts.shape))
-    if dealt.rest:
+    if dealt.sharers:
         assert (parts.sum(1) == steps).all()
 
 

@@ -41,12 +41,12 @@ def joined(results: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarr
 @pytest.mark.parametrize("sharers", [3, 20, 132])
 def test_parts_of_tiles(sharers: int):
     heads, queries, height, width, steps = 4, 70, 64, 8, 40
-    dealt = Order(1, 0, heads * 2, sharers, steps)
-    results, sizes = parts_of((dealt.parts, dealt.rest, height), width)
+    dealt = Order(1, heads * 2, steps, sharers)
+    results, sizes = parts_of((dealt.parts, dealt.tiles, height), width)
     out = np.full((2, 2, queries, width), np.nan, np.float32)
     log = np.full((2, 2, queries, 1), np.nan, np.float32)
-    join_parts.over(results[0])(results, sizes, out, (log,), dealt.numbers)
-    for tile in range(dealt.rest):
+    join_parts[heads * queries, 1](results, sizes, out, (log,), dealt.numbers, height)
+    for tile in range(dealt.tiles):
         first = dealt.maker(tile * steps)
         count = dealt.maker((tile + 1) * steps - 1) - first + 1
         band = slice(tile % 2 * height, min(queries, (tile % 2 + 1) * height))

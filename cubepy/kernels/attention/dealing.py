@@ -14,6 +14,7 @@ from typing import Any
 
 import cubepy as cp
 from cubepy.kernels.attention.rows import sequence_at, shifted
+from cubepy.kernels.attention.tiles import begin_of_share, maker
 from cubepy.kernels.attention.window import steps_within
 from cubepy.record import dataclass
 
@@ -87,12 +88,18 @@ FAR_STEPS = (1 << 31) - 1
 
 def share(team: Any, total: Any, teams: Any) -> Any:
     """The first step of a team."""
-    return cp.i32(cp.i64(min(team, teams)) * cp.i64(total) // cp.i64(teams))
+    return cp.i32(begin_of_share(cp.u32(min(team, teams)), *least_of(total, teams)))
 
 
-def maker(step: Any, total: Any, teams: Any) -> Any:
+def team_of(step: Any, total: Any, teams: Any) -> Any:
     """The team that makes a step."""
-    return cp.i32(((cp.i64(step) + 1) * cp.i64(teams) - 1) // cp.i64(total))
+    return cp.i32(maker(cp.u32(step), *least_of(total, teams)))
+
+
+def least_of(total: Any, teams: Any) -> Any:
+    """The steps of a team, and how many teams, the first, have one more."""
+    least = cp.u32(total) // cp.u32(teams)
+    return least, cp.u32(total) - least * cp.u32(teams)
 
 
 def counted(marks: Any, extents: Any, window: Any, most: Any, t: Any, r: Any) -> Any:
@@ -172,4 +179,4 @@ def note_makers(makers: Any, at: Cursor, tile: Tile, heads: Any) -> None:
     if at.within == 0:
         number = at.slot * heads + tile.head
         makers[number, 0] = tile.part
-        makers[number, 1] = maker(at.now + tile.steps - 1, at.total, at.teams)
+        makers[number, 1] = team_of(at.now + tile.steps - 1, at.total, at.teams)

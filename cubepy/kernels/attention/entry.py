@@ -9,10 +9,10 @@ import numpy as np
 
 from cubepy.array.memory import Memory
 from cubepy.ir.types import DType, f32
-from cubepy.jit.grid import Fixed, Over
+from cubepy.jit.grid import Fixed
 from cubepy.kernels.attention.boxes import Boxed, boxed, gathered, with_values
 from cubepy.kernels.attention.fragments import attend_fragments
-from cubepy.kernels.attention.parts import join_parts
+from cubepy.kernels.attention.parts import MOST_JOINING, join_parts
 from cubepy.kernels.attention.problem import (
     CLUSTER,
     Configuration,
@@ -173,7 +173,7 @@ def _launch_boxes(
     scale: float,
 ) -> None:
     """One cube for each multiprocessor, if there are as many tiles or parts."""
-    cubes = min(planner.target.multiprocessors, max(dealt.whole, dealt.sharers))
+    cubes = min(planner.target.multiprocessors, dealt.cubes)
     parts = () if t.is_clustered else _scratch(planner, dealt, t)
     planner.launch(
         attend_warpgroups.configure(cluster=CLUSTER if t.is_clustered else None),
@@ -202,7 +202,7 @@ def _launch_fragments(
     parts = _scratch(planner, dealt, t)
     planner.launch(
         attend_fragments,
-        Fixed((max(dealt.whole, dealt.sharers), 1, 1), (t.units, 1, 1)),
+        Fixed((dealt.cubes, 1, 1), (t.units, 1, 1)),
         q=boxes.q,
         k=boxes.k,
         v=boxes.v,
@@ -231,7 +231,7 @@ def _scratch(planner: Planner, dealt: Order, t: Warpgroups | Fragments) -> tuple
     """Memory for results over parts of the keys, if there are any, and for their sizes."""
     if not t.is_split:
         return ()
-    rows = dealt.parts, dealt.rest, t.height
+    rows = dealt.parts, dealt.tiles, t.height
     return planner.scratch((*rows, t.width), f32), planner.scratch((*rows, 2), f32)
 
 
@@ -239,10 +239,13 @@ def _join(planner: Planner, boxes: Boxed, parts: tuple[Memory, ...], dealt: Orde
     """Make results of parts, if there are any."""
     if parts:
         results, sizes = parts
-        grid = Over(prod(results.shape[1:]), "unit", None)
+        *rows, width = boxes.out.shape
+        units = min(MOST_JOINING, -(-width // planner.target.plane_dim) * planner.target.plane_dim)
         common: dict[str, Any] = {"results": results, "sizes": sizes, "out": boxes.out}
         common["logs"] = () if boxes.log is None else (boxes.log,)
-        planner.launch(join_parts, grid, line_size=None, **common, order=dealt.numbers)
+        common |= {"order": dealt.numbers, "height": results.shape[2]}
+        grid = Fixed((prod(rows), 1, 1), (units, 1, 1))
+        planner.launch(join_parts, grid, line_size=None, **common)
 
 
 def _launch(

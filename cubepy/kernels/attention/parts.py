@@ -12,13 +12,15 @@ from typing import Any
 import cubepy as cp
 from cubepy.kernels.attention.problem import CLUSTER
 from cubepy.kernels.attention.strips import LOWEST
+from cubepy.kernels.attention.tiles import head_at, maker, quotient
 from cubepy.kernels.attention.weights import LN_2, inverse, whole
-from cubepy.kernels.calls.positions import unravelled
 
 LEAST_TOP = -(2.0**127)
 """What large scales leave of the least masks, so that they differ from no weight at all."""
 AT_ONCE = 8
 """Parts that are read before any is used."""
+MOST_JOINING = 256
+"""Units of a cube that joins the parts of a row."""
 
 
 def note(parts: Any, place: Any, g: Any, sums: Any, state: Any, count: Any, t: Any) -> None:
@@ -109,26 +111,55 @@ def join_parts(
     sizes: cp.Tensor,
     out: cp.Tensor,
     logs: Any,
-    order: tuple[int, int, int, int, int],
+    order: tuple[cp.u32, cp.u32, cp.u32, cp.u32, cp.u32],
+    height: cp.Comptime[int],
 ) -> None:
-    """Results of split tiles from those over parts of their keys; a unit for each element."""
-    extents = results.shape[1:]
-    i, count = cp.ABSOLUTE_POS, extents[0] * extents[1] * extents[2]
-    if i < count:
-        index, within, column = unravelled(i, extents)
-        down = (out.shape[2] + extents[1] - 1) // extents[1]
-        tile = order[1] + index
-        head, row = tile // down, tile % down * extents[1] + within
-        if row < out.shape[2] and column < out.shape[3]:
-            steps = order[2] * order[4]
-            first = ((index * order[4] + 1) * order[3] - 1) // steps
-            parts = ((index + 1) * order[4] * order[3] - 1) // steps - first + 1
-            value, top, total = joined(results, sizes, parts, lambda n: n, (index, within, column))
-            heads = out.shape[1]
-            out[head // heads, head % heads, row, column] = value
-            for log in logs:
-                if column == 0:
-                    log[head // heads, head % heads, row, 0] = (top + cp.log2(total)) * LN_2
+    """Results of split tiles of `height` queries from those over parts of their keys; a cube for
+    each row of `out`."""
+    queries, width = cp.u32(out.shape[2]), cp.i32(out.shape[3])
+    above = quotient(cp.u32(cp.CUBE_POS), queries)
+    row = cp.u32(cp.CUBE_POS) - above * queries
+    down = (queries + cp.u32(height - 1)) // cp.u32(height)
+    tile, within = above * down + row // cp.u32(height), row % cp.u32(height)
+    ends = tile * order[2], tile * order[2] + order[2] - cp.u32(1)
+    first, last = (maker(step, order[3], order[4]) for step in ends)
+    parts = cp.i32(last - first) + 1
+    batch, head = head_at(above, cp.u32(out.shape[0]), cp.u32(out.shape[1]))
+    top = cp.f32(LOWEST)
+    for n in range(cp.i32(cp.UNIT_POS_PLANE), parts, cp.PLANE_DIM):
+        top = max(top, sizes[n, tile, within, 0])
+    top = cp.plane_max(top)
+    base = cp.f32(0) if top == cp.f32(LOWEST) else top
+    for start in range(0, width, cp.CUBE_DIM):
+        column = cp.i32(start) + cp.i32(cp.UNIT_POS)
+        place = tile, within, min(column, width - 1)
+        found, total = weighted(results, sizes, parts, place, base)
+        if column < width:
+            out[batch, head, row, column] = found * inverse(total)
+        for log in logs:
+            if column == 0:
+                log[batch, head, row, 0] = (top + cp.log2(total)) * LN_2
+
+
+def weighted(results: Any, sizes: Any, parts: Any, place: Any, base: Any) -> Any:
+    """One element of all parts times their weights, and the sum of these. Each unit of a plane has
+    the weight of another part. `place`: tile, row, column."""
+    tile, row, column = place
+    found, total, count = cp.f32(0), cp.f32(0), min(AT_ONCE, cp.PLANE_DIM)
+    for first in range(0, parts, cp.PLANE_DIM):
+        own, weight = first + cp.i32(cp.UNIT_POS_PLANE), cp.f32(0)
+        if own < parts:
+            weight = cp.exp2(sizes[own, tile, row, 0] - base) * sizes[own, tile, row, 1]
+        total += cp.plane_sum(weight)
+        for m in range(0, min(cp.PLANE_DIM, parts - first), count):
+            values = tuple(
+                results[min(first + m + n, parts - 1), tile, row, column] for n in range(count)
+            )
+            for n in cp.unroll(range(count)):
+                share = cp.plane_shuffle(weight, m + n)
+                if first + m + n < parts:
+                    found += share * values[n]
+    return found, total
 
 
 @cp.cube

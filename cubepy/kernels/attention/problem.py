@@ -505,30 +505,42 @@ class GradientFragments(_Padded):
 class Order:
     """How tiles are dealt out to cubes, where each has `steps` of keys.
 
-    `together`: causal heads that are done before the next. Cubes make `whole` tiles by turns;
-    then `sharers` cubes make the `rest`, each an equal part of all their steps in a row.
+    Cubes make tiles by turns, of which `together` causal heads are done before the next. Or
+    `sharers` cubes, more than there are tiles, make shares of all their steps in a row, each as
+    many as another or one more; 0: none do.
     """
 
     together: int
-    whole: int
-    rest: int
-    sharers: int
+    tiles: int
     steps: int
+    sharers: int = 0
+
+    @property
+    def cubes(self) -> int:
+        """How many can be busy."""
+        return self.sharers or self.tiles
+
+    @property
+    def share(self) -> tuple[int, int]:
+        """The steps of a sharer, and how many of them, the first, have one more."""
+        return divmod(self.tiles * self.steps, self.sharers) if self.sharers else (0, 0)
 
     def maker(self, step: int) -> int:
-        """The cube that a step of the rest belongs to."""
-        return ((step + 1) * self.sharers - 1) // (self.rest * self.steps)
+        """The sharer that makes a step; as `tiles.maker`."""
+        least, more = self.share
+        long = more * (least + 1)
+        return step // (least + 1) if step < long else more + (step - long) // least
 
     @property
     def parts(self) -> int:
-        """The most cubes that make a tile of the rest."""
-        firsts = range(0, self.rest * self.steps, self.steps)
+        """The most sharers that make a tile."""
+        firsts = range(0, self.tiles * self.steps, self.steps)
         return max(self.maker(n + self.steps - 1) - self.maker(n) + 1 for n in firsts)
 
     @property
     def numbers(self) -> tuple[int, int, int, int, int]:
         """As kernels take it."""
-        return self.together, self.whole, self.rest, self.sharers, self.steps
+        return self.together, self.tiles, self.steps, *self.share
 
 
 @dataclass(frozen=True, slots=True)

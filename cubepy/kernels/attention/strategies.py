@@ -210,7 +210,7 @@ def warpgroups(target: Target, p: Problem) -> Warpgroups | None:
     if own.turns_values:
         own = with_stages(target, own)
     dealt = order(target, p, own)
-    own = replace(own, is_split=dealt.rest > 0)
+    own = replace(own, is_split=dealt.sharers > 0)
     less = replace(own, tiles=1)
     can_share = not own.turns_values and 0 < own.result_pieces <= own.pieces
     least = replace(less, shares_memory=True) if can_share else less
@@ -266,7 +266,7 @@ def fragments(target: Target, p: Problem, noted: int = 0) -> Fragments | None:
     fit = [x for x in low if x.shared_bytes <= target.shared_bytes]
     twice = [x for x in fit if x.across == 1 and per_multiprocessor(target, x) > 1]
     t = next(iter(twice + fit), None)
-    return None if t is None else replace(t, is_split=order_of_fragments(target, p, t).rest > 0)
+    return None if t is None else replace(t, is_split=order_of_fragments(target, p, t).sharers > 0)
 
 
 def fragments_of_sequences(target: Target, p: Problem, is_even: bool) -> Fragments | None:
@@ -280,13 +280,13 @@ def order_of_fragments(target: Target, p: Problem, t: Fragments) -> Order:
     target idle, tiles are split, where that saves more than joining their parts costs."""
     tiles, steps = p.heads * -(-p.queries // t.height), -(-p.keys // t.keys)
     if p.is_causal or p.has_window:
-        return Order(min(p.heads, TOGETHER) if p.is_causal else 1, tiles, 0, 1, steps)
+        return Order(min(p.heads, TOGETHER) if p.is_causal else 1, tiles, steps)
     sharers = min(target.multiprocessors * per_multiprocessor(target, t), tiles * steps)
     saved = steps - -(-tiles * steps // sharers)
-    is_long = tiles * steps * sharers >= 1 << 32
+    is_long = tiles * steps >= 1 << 31
     if tiles >= sharers or saved <= JOIN or is_long:
-        return Order(1, tiles, 0, 1, steps)
-    return Order(1, 0, tiles, sharers, steps)
+        return Order(1, tiles, steps)
+    return Order(1, tiles, steps, sharers)
 
 
 def per_multiprocessor(target: Target, t: Fragments) -> int:
@@ -356,10 +356,10 @@ def launches(
 def joins_in_clusters(target: Target, dealt: Order, t: Warpgroups) -> bool:
     """Whether the cubes of a cluster make one tile and join what they have by themselves: where
     fewer cubes that take longer cost less than joining parts by another kernel."""
-    tiles, steps = dealt.rest, dealt.steps
+    tiles, steps = dealt.tiles, dealt.steps
     most = min(CLUSTERS, target.multiprocessors // CLUSTER)
-    fits = 0 < tiles <= most and t.consumers == 1 and steps >= CLUSTER
-    return fits and -(-steps // CLUSTER) - tiles * steps // dealt.sharers <= LAUNCH
+    fits = dealt.sharers and tiles <= most and t.consumers == 1 and steps >= CLUSTER
+    return fits > 0 and -(-steps // CLUSTER) - tiles * steps // dealt.sharers <= LAUNCH
 
 
 def with_stages(target: Target, t: Warpgroups) -> Warpgroups:
@@ -391,17 +391,17 @@ def order(target: Target, p: Problem, t: Warpgroups) -> Order:
     joining their parts costs. (Splitting the last of many turns was slower.)"""
     tiles, steps = p.heads * -(-p.queries // t.height), -(-p.keys // t.keys)
     if p.is_causal:
-        return Order(together(target, p, t), tiles, 0, 1, steps)
+        return Order(together(target, p, t), tiles, steps)
     if p.has_window:
-        return Order(1, tiles, 0, 1, steps)
+        return Order(1, tiles, steps)
     if t.is_clustered:
-        return Order(1, 0, tiles, tiles * CLUSTER, steps)
+        return Order(1, tiles, steps, tiles * CLUSTER)
     sharers = min(target.multiprocessors, tiles * steps)
     saved = steps - -(-tiles * steps // sharers)
-    is_long = tiles * steps * sharers >= 1 << 32
+    is_long = tiles * steps >= 1 << 31
     if tiles >= target.multiprocessors or saved <= JOIN * t.consumers or is_long:
-        return Order(1, tiles, 0, 1, steps)
-    return Order(1, 0, tiles, sharers, steps)
+        return Order(1, tiles, steps)
+    return Order(1, tiles, steps, sharers)
 
 
 def together(target: Target, p: Problem, t: Warpgroups) -> int:

@@ -10,22 +10,34 @@ from cubepy.kernels.attention.window import seen_from, seen_to, steps_within
 
 
 def turns(order: Any, t: Any) -> Any:
-    """How many tiles, or parts of them, the cube makes."""
+    """How many tiles, or parts of them, the cube makes; shares have two at most."""
     if t.is_clustered:
         return cp.i32(1)
     cubes, cube = cp.u32(cp.CUBE_COUNT), cp.u32(cp.CUBE_POS)
+    if t.is_split:
+        begin, end = share(cube, order)
+        return cp.i32(1) if end - begin // order[2] * order[2] <= order[2] else cp.i32(2)
     rounds = order[1] // cubes
-    count = rounds + cp.u32(seat(rounds, cube, cubes, t) < order[1] % cubes)
-    if t.is_split and cube < order[3]:
-        begin, end = span(cube, order)
-        count += (end - cp.u32(1)) // order[4] - begin // order[4] + cp.u32(1)
-    return cp.i32(count)
+    return cp.i32(rounds + cp.u32(seat(rounds, cube, cubes, t) < order[1] % cubes))
 
 
-def span(cube: Any, order: Any) -> Any:
-    """The steps of a cube among those of all split tiles."""
-    steps = order[2] * order[4]
-    return cube * steps // order[3], (cube + cp.u32(1)) * steps // order[3]
+def share(cube: Any, order: Any) -> Any:
+    """The steps of a cube among those of all tiles."""
+    begin, end = (begin_of_share(cube + cp.u32(n), order[3], order[4]) for n in range(2))
+    return begin, end
+
+
+def begin_of_share(number: Any, least: Any, more: Any) -> Any:
+    """The first step of a share, where all have so many or, the first so many, one more."""
+    return number * least + min(number, more)
+
+
+def maker(step: Any, least: Any, more: Any) -> Any:
+    """The share that a step is in."""
+    long = more * (least + cp.u32(1))
+    is_long = step < long
+    within = step if is_long else step - long
+    return within // (least + cp.u32(is_long)) + (cp.u32(0) if is_long else more)
 
 
 def seat(turn: Any, cube: Any, cubes: Any, t: Any) -> Any:
@@ -43,16 +55,10 @@ def tile_at(turn: Any, extents: Any, order: Any, window: Any, t: Any) -> Any:
     """
     if t.is_clustered:
         return tile_of_cluster(extents, order, t)
+    if t.is_split:
+        return tile_of_share(turn, extents, order, t)
     cubes, cube = cp.u32(cp.CUBE_COUNT), cp.u32(cp.CUBE_POS)
-    place = turn * cubes + seat(turn, cube, cubes, t)
-    begin, end, part, index = cp.u32(0), order[4], cp.i32(-1), cp.u32(0)
-    if t.is_split and turn >= order[1] // cubes:
-        low, high = span(cube, order)
-        index = low // order[4] + turn - order[1] // cubes
-        start = index * order[4]
-        place, begin = order[1] + index, max(low, start) - start
-        end = min(high, start + order[4]) - start
-        part = cp.i32(cube - ((start + cp.u32(1)) * order[3] - cp.u32(1)) // (order[2] * order[4]))
+    place, end = turn * cubes + seat(turn, cube, cubes, t), order[2]
     down = (extents[2] + cp.u32(t.height - 1)) // cp.u32(t.height)
     section, within = place // (down * order[0]), place % (down * order[0])
     before = section * order[0]
@@ -62,27 +68,50 @@ def tile_at(turn: Any, extents: Any, order: Any, window: Any, t: Any) -> Any:
         band = down - cp.u32(1) - band
         seen = min(extents[3], (band + cp.u32(1)) * cp.u32(t.height))
         end = (seen + cp.u32(t.keys - 1)) // cp.u32(t.keys)
-    where = cp.i32(head // extents[1]), cp.i32(head % extents[1]), part, cp.i32(index)
+    where = cp.i32(head // extents[1]), cp.i32(head % extents[1]), cp.i32(-1), cp.i32(0)
     first = cp.i32(band) * t.height
     if len(window):
         return where, first, *steps_within(first, t.height, cp.i32(extents[3]), window, t)
-    return where, first, cp.i32(begin), cp.i32(end)
+    return where, first, cp.i32(0), cp.i32(end)
 
 
 def tile_of_cluster(extents: Any, order: Any, t: Any) -> Any:
-    """The same where each cluster has a tile, and its cubes equal parts of the steps. A division
-    takes as long as a tenth of a step, so that there are none as a rule."""
+    """The same where each cluster has a tile, and its cubes equal parts of the steps."""
     index, rank = cp.u32(cp.CUBE_POS) // cp.u32(CLUSTER), cp.u32(cp.CUBE_POS) % cp.u32(CLUSTER)
-    begin, end = (cp.i32((rank + cp.u32(n)) * order[4] // cp.u32(CLUSTER)) for n in range(2))
+    begin, end = ((rank + cp.u32(n)) * order[2] // cp.u32(CLUSTER) for n in range(2))
+    return part_of_tile(index, rank, begin, end, extents, t)
+
+
+def tile_of_share(turn: Any, extents: Any, order: Any, t: Any) -> Any:
+    """The same where each cube has a share of all steps."""
+    cube = cp.u32(cp.CUBE_POS)
+    low, high = share(cube, order)
+    index = low // order[2] + turn
+    start = index * order[2]
+    part = cube - maker(start, order[3], order[4]) if turn == cp.u32(0) else cp.u32(0)
+    begin, end = max(low, start) - start, min(high, start + order[2]) - start
+    return part_of_tile(index, part, begin, end, extents, t)
+
+
+def part_of_tile(index: Any, part: Any, begin: Any, end: Any, extents: Any, t: Any) -> Any:
+    """What `tile_at` says of a part of a tile."""
     down = (extents[2] + cp.u32(t.height - 1)) // cp.u32(t.height)
     head = quotient(index, down)
-    batch = quotient(head, extents[1]) if extents[0] > cp.u32(1) else cp.u32(0)
-    where = cp.i32(batch), cp.i32(head - batch * extents[1]), cp.i32(rank), cp.i32(index)
-    return where, cp.i32(index - head * down) * t.height, begin, end
+    batch, within = head_at(head, extents[0], extents[1])
+    where = cp.i32(batch), cp.i32(within), cp.i32(part), cp.i32(index)
+    return where, cp.i32(index - head * down) * t.height, cp.i32(begin), cp.i32(end)
+
+
+def head_at(head: Any, batches: Any, heads: Any) -> Any:
+    """Which batch a head is in, and which of its heads it is."""
+    batch = cp.u32(0)
+    if batches > cp.u32(1):
+        batch = quotient(head, heads)
+    return batch, head - batch * heads
 
 
 def quotient(a: Any, b: Any) -> Any:
-    """`a // b`, of which `b` is one as a rule."""
+    """`a // b`, where `b` is one as a rule: a division takes as long as a tenth of a step."""
     found = a
     if b != cp.u32(1):
         found = a // b
