@@ -126,9 +126,11 @@ def greatest_divisor(a: Any, b: Any) -> Any:
 
 
 def least_multiple(a: Any, b: Any) -> Any:
-    """The least common multiple; 0 where one of the two is 0."""
-    divisor = greatest_divisor(a, b)
-    return abs(a // where(divisor != 0, divisor, 1) * b)
+    """The least common multiple, which wraps; 0 where one of the two is 0."""
+    word, kind = NATURALS[a.dtype.bits], a.dtype
+    divisor = bitcast(greatest_divisor(a, b), word)
+    a, b = bitcast(abs(a), word), bitcast(abs(b), word)
+    return bitcast(a // where(divisor != 0, divisor, 1) * b, kind)
 
 
 def integer_root(n: Any) -> Any:

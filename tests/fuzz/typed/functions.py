@@ -95,9 +95,7 @@ def divisor(a: Number, b: Number, t: str) -> Number:
 
 def multiple(a: Number, b: Number, t: str) -> Number:
     """`math.lcm`, wrapped."""
-    shared = divisor(a, b, t)
-    product = n.wrapped(int(a) // int(shared) * int(b), t) if shared else 0
-    return n.absolute(product, t)
+    return n.wrapped(math.lcm(int(a), int(b)), t)
 
 
 ONE_FLOAT: dict[str, tuple[Callable[[Number, str], Number], str | None]] = {
