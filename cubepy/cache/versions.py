@@ -85,8 +85,11 @@ SOURCES = sources()
 
 def are_current() -> bool:
     """Whether the files are still those that the process began with, so that all of it comes from
-    one version."""
-    return sources() == SOURCES
+    one version. They are not where they cannot be looked at, as in the middle of an update."""
+    try:
+        return sources() == SOURCES
+    except OSError:
+        return False
 
 
 def text_of(found: dict[str, Any]) -> str:

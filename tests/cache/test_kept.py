@@ -144,6 +144,25 @@ def test_nothing_is_kept_once_cubepys_own_files_changed(
         assert cache.counts() == (1, 1)
 
 
+@pytest.mark.parametrize("error", [FileNotFoundError(2, "gone"), OSError(24, "no descriptor")])
+def test_nothing_is_kept_while_cubepys_own_files_cannot_be_looked_at(
+    error: OSError, cache: Cache, load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cubepy.cache import versions
+
+    def scan(folder: Any) -> Any:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(versions.os, "scandir", scan)
+        np.testing.assert_array_equal(run(load(BASE).k), (X * 2 + 1) * 3)
+    assert cache.counts() == (1, 1)
+    run(load(BASE).k)
+    assert cache.counts() == (1, 1)
+    run(load(BASE).k)
+    assert cache.counts() == (0, 0)
+
+
 def test_a_captured_value_may_change_after_a_hit(cache: Cache, load: Load) -> None:
     text = kernel("v * N", "N = 2\n")
     run(load(text).k)
