@@ -5,6 +5,7 @@ POSIX only. Whoever may write here may run code as the user, so the owner and th
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import sys
@@ -69,12 +70,15 @@ class Folder:
             fd = os.open(name, os.O_RDONLY | _READ, dir_fd=self.fd)
         except FileNotFoundError:
             return None
-        with open(fd, "rb") as file:
+        try:
             found = os.fstat(fd)
             if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1 or found.st_size > MAX_BYTES:
                 raise Refused(f"{name} is no plain file of its own")
             _check_own(name, found)
-            return file.read()
+            with open(fd, "rb", closefd=False) as file:
+                return file.read()
+        finally:
+            os.close(fd)
 
     def write(self, name: str, data: bytes) -> None:
         """Publish a file: written aside, then renamed, so that readers see all of it or nothing."""
@@ -91,9 +95,17 @@ class Folder:
             raise
 
     def remove(self, name: str) -> None:
-        """Remove a file, if it is there and can be removed."""
+        """Remove a file, or the folder that stands in its place, if it can be removed."""
         with suppress(OSError):
-            os.unlink(name, dir_fd=self.fd)
+            try:
+                os.unlink(name, dir_fd=self.fd)
+            except (IsADirectoryError, PermissionError):  # on a Mac a folder gives the second
+                self._remove_folder(name)
+
+    def _remove_folder(self, name: str) -> None:
+        from shutil import rmtree
+
+        rmtree(name, dir_fd=self.fd)
 
     def touch(self, name: str) -> None:
         """Note that a file was used now."""
@@ -113,7 +125,17 @@ class Folder:
                     yield Found(entry.name, found.st_size, found.st_mtime)
 
     def open_lock(self, name: str) -> int:
-        """A descriptor of a lock file, which is made if there is none."""
+        """A descriptor of a lock file, which is made if there is none; what stands in its place
+        is removed."""
+        try:
+            return self._open_to_lock(name)
+        except OSError as error:
+            if error.errno not in (errno.EISDIR, errno.ELOOP):
+                raise
+        self.remove(name)
+        return self._open_to_lock(name)
+
+    def _open_to_lock(self, name: str) -> int:
         return os.open(name, os.O_RDWR | os.O_CREAT | _READ, 0o600, dir_fd=self.fd)
 
 

@@ -51,6 +51,7 @@ class Store:
         self._limit = limit
         self._folder: Folder | None = None
         self._is_refused = False
+        self._is_read_only = False
         self._written = 0
 
     def get(self, key: str) -> Entry | None:
@@ -88,7 +89,8 @@ class Store:
         """Remove all entries; how many there were."""
 
         def work(folder: Folder) -> int:
-            found = [f.name for f in folder.files() if not f.name.startswith("lock-")]
+            names = [file.name for file in folder.files()]
+            found = [n for n in names if n.endswith(".tmp") or _NAME.fullmatch(n)]
             for name in found:
                 folder.remove(name)
             return sum(1 for name in found if _NAME.fullmatch(name))
@@ -107,7 +109,7 @@ class Store:
 
     def _try(self, work: Callable[[Folder], T], makes: bool) -> T | None:
         """What the work gives; None, and one warning of the process, where the system refuses."""
-        if self._is_refused or not IS_SUPPORTED:
+        if self._is_refused or not IS_SUPPORTED or (makes and self._is_read_only):
             return None
         for again in (True, False):
             try:
@@ -122,7 +124,9 @@ class Store:
                 _warn(str(error))
                 return None
             except (OSError, ValueError) as error:
-                self._is_refused = getattr(error, "errno", 0) in (errno.EACCES, errno.EROFS)
+                if getattr(error, "errno", 0) in (errno.EACCES, errno.EROFS):
+                    self._is_refused = self._folder is None
+                    self._is_read_only = True
                 if makes:
                     _warn(str(error))
                 return None
@@ -168,13 +172,13 @@ class Store:
         """Remove what is stale, and the entries used least lately while they are too many."""
         now, files = time.time(), list(folder.files())
         for file in files:
-            if file.name.endswith(".tmp") and now - file.used > STALE:
+            if file.name.endswith(".tmp") and abs(now - file.used) > STALE:
                 folder.remove(file.name)
         kept = [file for file in files if _NAME.fullmatch(file.name)]
         total = sum(file.nbytes for file in kept)
         if total <= self._limit:
             return
-        for file in sorted(kept, key=lambda f: f.used):
+        for file in sorted(kept, key=lambda f: _known_use(f, now)):
             folder.remove(file.name)
             total -= file.nbytes
             if total <= self._limit * 3 // 4:
@@ -193,6 +197,11 @@ class Store:
             except (Damaged, Refused, OSError) as error:
                 found.append((file, str(error)))
         return found
+
+
+def _known_use(file: Found, now: float) -> float:
+    """When a file was used last; nobody knows it of a time that the clock was set back from."""
+    return file.used if file.used - now <= FRESH else 0.0
 
 
 _held: set[int] = set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import stat
@@ -97,14 +98,41 @@ def test_planted_entries_are_refused(kept: Store, plant: str, tmp_path: Path) ->
     elif plant == "fifo":
         os.mkfifo(path)
     elif plant == "folder":
-        path.mkdir()
+        (path / "in it").mkdir(parents=True)
     else:
         os.rename(elsewhere, path)
         path.chmod(0o622)
     assert kept.get(KEY) is None
-    if plant != "folder":  # which is in the way, and stays
-        kept.put(ENTRY)
-        assert kept.get(KEY) == ENTRY and path.stat().st_nlink == 1
+    kept.put(ENTRY)
+    assert kept.get(KEY) == ENTRY and path.stat().st_nlink == 1
+
+
+@pytest.mark.parametrize("plant", ["symlink", "folder"])
+def test_what_stands_in_the_place_of_a_lock_is_removed(kept: Store, plant: str) -> None:
+    path = Path(kept.path, f"lock-{int(KEY[:8], 16) % store.LOCKS:02x}")
+    if plant == "symlink":
+        path.symlink_to(kept.path)
+    else:
+        path.mkdir()
+    with kept.lock(KEY):
+        assert path.is_file() and not path.is_symlink()
+    assert kept.get(KEY) == ENTRY
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="needs /proc")
+def test_a_refused_entry_leaves_no_descriptor_open(kept: Store) -> None:
+    before = os.listdir("/proc/self/fd")
+    path_of(kept).unlink()
+    for _ in range(3):
+        path_of(kept).mkdir()
+        assert kept.get(KEY) is None
+    assert os.listdir("/proc/self/fd") == before
+
+
+def test_entries_alone_are_cleared(kept: Store) -> None:
+    other = Path(kept.path, "mine")
+    other.mkdir()
+    assert kept.clear() == 1 and kept.get(KEY) is None and other.exists()
 
 
 def test_entries_of_another_user_are_refused(kept: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,6 +211,38 @@ def test_the_entry_used_least_lately_goes_first(tmp_path: Path) -> None:
     left = [key for key in keys if path_of(small, key).exists()]
     assert keys[0] in left and keys[20] in left and keys[1] not in left
     assert sum(path_of(small, key).stat().st_size for key in left) <= 4000
+
+
+def test_what_was_used_before_the_clock_was_set_back_goes_first(tmp_path: Path) -> None:
+    small = Store(str(tmp_path / "s"), 4000)
+    keys = [f"{k:064x}" for k in range(20)]
+    for key in keys[:12]:
+        small.put(Entry(key, {}, bytes(500)))
+        os.utime(path_of(small, key), (time.time() + 1e6,) * 2)
+    torn = Path(small.path, "1.aa.tmp")
+    torn.write_bytes(b"torn")
+    os.utime(torn, (time.time() + 1e6,) * 2)
+    small._written = 0
+    small.put(Entry(keys[19], {}, bytes(500)))
+    assert small.get(keys[19]) is not None and not torn.exists()
+
+
+@pytest.mark.parametrize("code", [errno.EROFS, errno.EACCES])
+def test_a_store_that_can_only_be_read_is_read(
+    kept: Store, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(code, "Read-only file system")
+
+    monkeypatch.setattr(folder.Folder, "write", refuse)
+    monkeypatch.setattr(folder.Folder, "open_lock", refuse)
+    again = Store(str(Path(kept.path).parent), 1 << 20)
+    with pytest.warns(RuntimeWarning, match="Read-only") as found:
+        for _ in range(2):
+            with again.lock(OTHER):
+                again.put(Entry(OTHER, {}, b""))
+            assert again.get(KEY) == ENTRY and again.get(OTHER) is None
+    assert len(found) == 1
 
 
 def test_stale_files_are_collected(kept: Store) -> None:
