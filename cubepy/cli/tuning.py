@@ -25,7 +25,7 @@ from cubepy.autotune.jobs import (
     workers,
 )
 from cubepy.autotune.race import interval
-from cubepy.autotune.records import Key, Measurement, Records, named_records
+from cubepy.autotune.records import Key, Measurement, Records, find_records, named_records
 from cubepy.autotune.replay import replay
 from cubepy.autotune.session import FULL
 from cubepy.autotune.trials import Limits
@@ -66,12 +66,20 @@ def show_tuning(request: Request, as_json: bool) -> None:
             out.print(f"{done.job.function} {dict(done.job.arguments)}: {verdict}", markup=False)
 
     found = _run(jobs, sweep, request.workers, report)
+    _check_kept(find_records(), "the measurements")
     failed = [done for done in found if done.error]
     if as_json:
         rows = [{"function": d.job.function, "error": d.error} for d in found]
         print_json({"jobs": rows, "failed": len(failed)})
     if failed:
         raise typer.Exit(FAILED)
+
+
+def _check_kept(records: Records, what: str) -> None:
+    """`Failure` where something is known to this process alone, which ends now."""
+    if records.why_not:
+        help = "try again where another process writes, or choose a folder with CUBEPY_CACHE_DIR"
+        raise Failure(f"{what} could not be kept: {records.why_not}", help)
 
 
 def _run(jobs: list[Job], sweep: Sweep, where: str | None, report: Any) -> list[Done]:
@@ -324,8 +332,7 @@ def read_file(file: Path, as_json: bool) -> None:
         raise misuse(f"cannot read {file}: {error.strerror}") from None
     except (BadFile, UnicodeDecodeError) as error:
         raise misuse(f"{file}: {error}") from None
-    if len([p for p in records.picks() if p.origin == "imported"]) < len({p.key for p in found}):
-        raise Failure("the picks could not be kept", "choose a folder with CUBEPY_CACHE_DIR")
+    _check_kept(records, "the picks")
     if as_json:
         print_json({"imported": len(found)})
     else:

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 import cubepy as cp
-from cubepy.autotune import records
+from cubepy.autotune import database, records
 
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The folder of the settings in force, in which measurements are kept."""
-    monkeypatch.setattr(records, "_warnings", [True])
+    monkeypatch.setattr(database, "_warnings", [True])
     with records.forgotten(), cp.settings(cache=True, cache_dir=str(tmp_path)):
         yield tmp_path
 

@@ -9,15 +9,12 @@ import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from cubepy.autotune import records
+from cubepy.autotune import database
 from cubepy.autotune.records import (
     ANYWHERE,
-    FILE,
-    FOLDER,
     IMPORTED,
     MEASURED,
     Key,
@@ -25,6 +22,7 @@ from cubepy.autotune.records import (
     Pick,
     Records,
 )
+from cubepy.autotune.session import FILE, FOLDER
 
 KEY = Key("hardware", "mine.kernel", "source", "[1,2]")
 OTHER = Key("hardware", "mine.kernel", "edited", "[1,2]")
@@ -35,7 +33,7 @@ BOTH = ("imported", "measured")
 
 @pytest.fixture(autouse=True)
 def unwarned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "_warnings", [True])
+    monkeypatch.setattr(database, "_warnings", [True])
 
 
 @pytest.fixture
@@ -173,27 +171,6 @@ def test_a_bad_store_costs_one_warning_and_the_process_remembers_for_itself(
     assert pick is not None and pick.config == "mine"
     messages = [str(w.message) for w in caught if w.category is RuntimeWarning]
     assert len(messages) == 1 and "not kept" in messages[0]
-
-
-def test_a_store_that_cannot_be_written_costs_one_warning(
-    tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
-):
-    filled(tmp_path)
-    plain = sqlite3.connect
-
-    def connect(path: str, **options: Any) -> sqlite3.Connection:
-        if path == ":memory:":
-            return plain(path, **options)
-        return plain(f"file:{path}?mode=ro", uri=True, **options)
-
-    monkeypatch.setattr(sqlite3, "connect", connect)
-    before, store = file.read_bytes(), Records(str(tmp_path))
-    with pytest.warns(RuntimeWarning, match="not kept") as caught:
-        store.measurements(KEY)
-        for _ in range(3):
-            store.keep(KEY, "{}", [TWO], Pick(KEY, "mine", MEASURED, "{}", "set"))
-    assert len(caught) == 1 and store.measurements(KEY)[TWO.config] == TWO
-    assert file.read_bytes() == before
 
 
 def lose_the_tables(file: Path) -> None:

@@ -215,13 +215,13 @@ def test_the_entry_used_least_lately_goes_first(tmp_path: Path) -> None:
 
 def test_what_was_used_before_the_clock_was_set_back_goes_first(tmp_path: Path) -> None:
     small = Store(str(tmp_path / "s"), 4000)
-    keys = [f"{k:064x}" for k in range(20)]
+    keys, future = [f"{k:064x}" for k in range(20)], time.time() + 1e6
     for key in keys[:12]:
         small.put(Entry(key, {}, bytes(500)))
-        os.utime(path_of(small, key), (time.time() + 1e6,) * 2)
+        os.utime(path_of(small, key), (future, future))
     torn = Path(small.path, "1.aa.tmp")
     torn.write_bytes(b"torn")
-    os.utime(torn, (time.time() + 1e6,) * 2)
+    os.utime(torn, (future, future))
     small._written = 0
     small.put(Entry(keys[19], {}, bytes(500)))
     assert small.get(keys[19]) is not None and not torn.exists()

@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import cubepy as cp
+from cubepy.autotune import database, records
+from cubepy.autotune.files import FORMAT
 from cubepy.cache.folder import IS_SUPPORTED
 from tests.optional import require_package
 
@@ -203,6 +208,29 @@ def test_a_wrong_list_of_jobs(cli: Callable[..., Any], tmp_path: Path, rows: Any
 def test_a_missing_argument_is_named(cli: Callable[..., Any]):
     found = cli("tune", *MATMUL, "a=f32[4,4]")
     assert found.status == 1 and "matmul: missing a required argument: 'b'" in found.out
+
+
+def test_picks_and_measurements_that_are_not_kept_are_a_failure(
+    cli: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(database, "PATIENCE_S", 0.01)
+    pick = {"kernel": "k", "source": "s", "hardware": "*", "problem": [], "config": {"n": 1}}
+    picks = tmp_path / "picks.json"
+    picks.write_text(json.dumps({"format": FORMAT, "picks": [pick]}), encoding="utf-8")
+    tune = ("tune", *MATMUL, "a=f32[2,2]", "--arg", "b=f32[2,2]", "--budget", "0.1")
+    with records.forgotten(), cp.settings(cache=True, cache_dir=str(tmp_path / "cache")):
+        assert cli("tune", "import", picks).status == 0
+        file = records.named_records().path
+        assert file is not None
+        with closing(sqlite3.connect(file, isolation_level=None)) as other:
+            other.execute("begin immediate")
+            for words in (("tune", "import", picks), tune):
+                monkeypatch.setattr(database, "_warnings", [True])
+                with pytest.warns(RuntimeWarning, match="locked"):
+                    found = cli(*words, "--json")
+                assert found.status == 1 and "could not be kept" in found.json["error"]["message"]
+            other.execute("rollback")
+        assert cli("tune", "import", picks).status == 0
 
 
 def test_a_scheduler_that_does_not_answer(cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch):
