@@ -61,7 +61,7 @@ class Database:
         """`path`: made when the first row is."""
         self.path = path
         self.why_not = ""
-        """Why the file could not be read or written; empty once it took all that was written."""
+        """Why the file did not take all that was written, or cannot be used; else empty."""
         self._lock = RLock()
         self._process = os.getpid()
         self._patience = PATIENCE_S
@@ -90,33 +90,32 @@ class Database:
                 try:
                     return self._opened().execute(query, values).fetchall()
                 except _FAULTS as error:
-                    self._note(error)
-            if self._copy is None and self._file is None:
-                self._copy = _frozen(self.path)
+                    reason = self._note(error)
+                if self._file is None:
+                    self._copy = _frozen(self.path)
+                if self._copy is None or self.path is None:
+                    _warn(reason)
             return [] if self._copy is None else self._copy.execute(query, values).fetchall()
 
     def _write(self, work: Work) -> None:
         """Do the work in one transaction, with what waits for that."""
         with self._lock:
             self._leave_parents()
-            self._waiting.append(work)
-            if not self._is_written():
-                self._remember(work)
+            works = [*self._waiting, work]
+            if self._is_written(works):
+                return
+            self._waiting = [] if self.path is None else works
+            works = works if self._copy is None else [work]
+            self._copy = copy = self._copy or self._copied()
+            if copy is not None:
+                with suppress(sqlite3.Error):  # the file gave the same error, of which is warned
+                    for each in works:
+                        each(copy)
+            if self.why_not:
+                _warn(self.why_not)
 
-    def _remember(self, work: Work) -> None:
-        """Do the work in the copy, after all that waits if the copy is made now."""
-        works = [work]
-        if self._copy is None:
-            self._copy, works = self._copied(), self._waiting
-        if self.path is None:
-            self._waiting = []
-        if self._copy is not None:
-            for each in works:
-                with suppress(sqlite3.Error):  # the file gave the same error, which was a warning
-                    each(self._copy)
-
-    def _is_written(self) -> bool:
-        """Whether the file took what waits."""
+    def _is_written(self, works: list[Work]) -> bool:
+        """Whether the file took what waits, and what is new."""
         if self.path is None:
             return False
         try:
@@ -124,10 +123,10 @@ class Database:
                 self._leave()
             with self._opened() as db:
                 db.execute("begin immediate")
-                for work in self._waiting:
+                for work in works:
                     work(db)
         except _FAULTS as error:
-            self._note(error)
+            self.why_not = self._note(error)
             return False
         self._waiting, self._copy, self.why_not = [], None, ""
         self._wait_for_others(PATIENCE_S)
@@ -145,9 +144,9 @@ class Database:
             return _frozen(self.path)
         return _copy_of(self._file.connection)
 
-    def _note(self, error: Exception) -> None:
-        """Warn of an error, and leave the file if it is one of what the file holds."""
-        self.why_not = f"{self.path}: {error}"
+    def _note(self, error: Exception) -> str:
+        """What to say of an error. The file is left if the error is one of what it holds."""
+        reason = f"{self.path}: {error}"
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code == sqlite3.SQLITE_BUSY:
             self._wait_for_others(0.0)
@@ -155,7 +154,8 @@ class Database:
             if self._file is not None:
                 self._file.put_aside(error)
             self._file = self.path = None
-        _warn(self.why_not)
+            self.why_not = reason
+        return reason
 
     def _wait_for_others(self, seconds: float) -> None:
         if seconds != self._patience and self._file is not None:
