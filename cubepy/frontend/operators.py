@@ -204,6 +204,8 @@ def _suggestion(kind: type[ast.AST], operands: tuple[Any, ...]) -> str:
         return "bit operations take integers and bools; use cp.bitcast for the bits of a float"
     if kind is ast.MatMult:
         return "write the loops, or call cp.kernels.matmul outside the kernel"
+    if kind in (ast.Is, ast.IsNot):
+        return "`is` asks of comptime values, as in `x is None`; arrays may overlap in memory"
     if any(isinstance(o, TensorRef | FlatRef) for o in operands):
         return "index the tensor on every axis, as in x[i]"
     if any(isinstance(o, str) for o in operands):

@@ -53,14 +53,26 @@ from cubepy.lang.objects import is_fixed, is_fixed_class, is_fixed_function, is_
 
 
 def comptime_result(frame: Frame, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """The result of ordinary Python on comptime values; its exceptions become E113."""
+    """The result of ordinary Python on comptime values; its exceptions become E113. NumPy's
+    functions take dtypes by name."""
     note_reads(frame, function, *args, *kwargs.values())
+    if any(type(value) is DType for value in (*args, *kwargs.values())) and _is_numpys(function):
+        args = tuple(map(_for_numpy, args))
+        kwargs = {name: _for_numpy(value) for name, value in kwargs.items()}
     try:
         return function(*args, **kwargs)
     except Error:
         raise
     except Exception as error:
         raise failed(frame, error, (*args, *kwargs.values()), _place(error)) from None
+
+
+def _is_numpys(function: Any) -> bool:
+    return (getattr(function, "__module__", None) or "").partition(".")[0] == "numpy"
+
+
+def _for_numpy(value: Any) -> Any:
+    return value.numpy_name or value if type(value) is DType else value
 
 
 def failed(frame: Frame, error: Exception, given: Iterable[Any], place: str = "") -> Error:

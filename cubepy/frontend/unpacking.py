@@ -9,7 +9,7 @@ from typing import Any
 
 from cubepy.errors import Error
 from cubepy.frontend.tracer import Frame
-from cubepy.frontend.values import is_mapping, is_sequence
+from cubepy.frontend.values import TensorRef, is_mapping, is_sequence
 from cubepy.frontend.wording import describe
 from cubepy.lang.arrays import is_numpy
 
@@ -65,4 +65,7 @@ def _mismatch(frame: Frame, target: ast.Tuple | ast.List, value: Any, has_star: 
     given = f"a tuple of {len(value)}" if is_sequence(value) else describe(value)
     expected = f"a tuple of {count - 1} or more" if has_star else f"a tuple of {count}"
     what = f"unpacking into {count} names"
-    return frame.tracer.error("E207", what=what, expected=expected, given=given)
+    hint = None
+    if isinstance(value, TensorRef) and value.rank == 1:
+        hint = "read the elements, as in `a, b = x[0], x[1]`, or lines of them: cp.load(x, 0, line=2)"
+    return frame.tracer.error("E207", what=what, expected=expected, given=given, hint=hint)

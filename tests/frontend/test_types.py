@@ -442,3 +442,18 @@ def test_help_for_a_shift_converts_the_count(a: Any, b: Any, shift: Any, count: 
     """Not the value: i64 in place of u64 keeps the sign."""
     with pytest.raises(cp.CompileError, match=f"E202(.|\n)*help: convert the count, as in {count}"):
         types_of(shift, array(a), array(b))
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u2", "i8", "f2", "f4", "f8"])
+def test_numpy_takes_dtypes(dtype: str):
+    @cp.cube
+    def kernel(x, out):
+        info = np.iinfo(x.dtype) if x.dtype.is_integer else np.finfo(x.dtype)
+        out[0] = info.max
+        out[1] = info.bits
+        out[2] = np.dtype(dtype=x.dtype).itemsize
+
+    x, out = np.zeros(1, dtype), np.zeros(3)
+    kernel[1, 1](x, out)
+    info: Any = np.iinfo(x.dtype) if x.dtype.kind in "iu" else np.finfo(x.dtype)
+    assert out.tolist() == [float(info.max), info.bits, x.itemsize]

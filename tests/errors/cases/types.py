@@ -424,3 +424,23 @@ def counter_in_a_sum_of_i32():
         x[0] = s
 
     kernel[1, 1](integers())
+
+
+@case
+def tensors_compared_by_identity():
+    @cp.cube
+    def kernel(x, out):
+        if x is not out:  # here
+            out[0] = x[0]
+
+    kernel[1, 1](floats(), floats())
+
+
+@case
+def row_of_a_tensor_unpacked():
+    @cp.cube
+    def kernel(x, out):
+        a, b = x[0]  # here
+        out[0] = a + b
+
+    kernel[1, 1](np.ones((4, 2), np.float32), floats())
