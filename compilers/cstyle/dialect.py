@@ -79,8 +79,7 @@ class Dialect:
 
     `end_of_loop`: what stands at the end of loops with barriers.
 
-    `tensor_map` declares such a parameter, and `fetch_map` is a statement that begins to bring
-    one, before all others; `cluster` the cubes that run together. `head_of_planes`
+    `tensor_map` declares such a parameter; `cluster` the cubes that run together. `head_of_planes`
     fixes the size of planes in the head. `begin`: the first statement of each kernel, if any.
 
     `print_most`: values that a call of printf takes; 0 for any number.
@@ -129,7 +128,6 @@ class Dialect:
     address: str = ""
     calls: Mapping[OpDef, str] = field(default_factory=dict[OpDef, str])
     tensor_map: str = ""
-    fetch_map: str = ""
     cluster: str = ""
     pragmas: Mapping[str, str] = field(default_factory=dict[str, str])
     spellings: Spellings

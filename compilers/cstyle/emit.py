@@ -50,7 +50,6 @@ class Emitter:
         self.assembly: dict[str, str] = {}
         self.signature = Signature(self)
         self.entry: list[str] = []
-        self._first: list[str] = []
         allocations = [op for op in kernel.body.walk() if _is_shared(op)]
         self.shared = memory.SharedMemory(kernel, allocations, dialect)
         if self.shared.is_dynamic:
@@ -73,7 +72,7 @@ class Emitter:
         for op in self.kernel.body.ops:
             self._op(op, self.kernel.body)
         words = set(WORD.findall(self.w.text))
-        entry = [f"    {line}" for line in (*self._first, *self.entry)]
+        entry = [f"    {line}" for line in self.entry]
         body = [*self.lines.prelude(), *self.signature.head(words), *entry]
         words |= set(WORD.findall("\n".join(body)))
         pragmas = dict.fromkeys(p for word, p in self.dialect.pragmas.items() if word in words)
@@ -107,12 +106,6 @@ class Emitter:
     def use_helpers(self, text: str) -> None:
         """Put the helpers that a text calls into the prelude."""
         self.lines.use_in(text)
-
-    def begin_with(self, statement: str) -> None:
-        """Put a statement, if it is one, before what each kernel begins with."""
-        if statement:
-            self._first.append(statement)
-            self.use_helpers(statement)
 
     def fresh(self, value: Value) -> str:
         """A name for a value: the source's, else the IR's."""

@@ -65,7 +65,6 @@ class Signature:
             e.bind(param.value, Expr(name))
             if param.value.type.space is Space.TENSOR_MAP:
                 e.use_helpers(d.tensor_map)
-                e.begin_with(d.fetch_map.format(name=name))
                 return d.tensor_map.format(name=name)
             fields = {
                 "const": "" if param.argument in e.kernel.written else "const ",

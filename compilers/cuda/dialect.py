@@ -194,15 +194,6 @@ _DEPENDENCIES = {"sync_dependencies": function("void sync_dependencies()", WAIT)
 they wrote is seen (PTX ISA, griddepcontrol). None lets the next one begin before it ends
 (griddepcontrol.launch_dependents): cubes that come early take the places that are free then, so
 that kernels with few are spread unevenly, up to 2.5 times as slow, for 0.5 us that others gain."""
-_FETCH_MAP = {
-    "fetch_map": function(
-        "void fetch_map(const TensorMap* map)",
-        "if ((threadIdx.x | threadIdx.y | threadIdx.z) == 0u)\n"
-        '        asm volatile("prefetch.tensormap [%0];" :: "l"(map) : "memory");',
-    )
-}
-"""The first copy by a tensor map would wait for it (PTX ISA, prefetch). Maps are parameters, so that
-no kernel before writes them."""
 
 
 def _extremum(name: str, word: str) -> Helper:
@@ -357,8 +348,7 @@ def dialect(arch: str) -> Dialect:
         base,
         spellings=BASE.spellings | _RECENT,
         conversions=_CONVERSIONS,
-        helpers=HELPERS | _NAN_HELPERS | _BF16_HELPERS | _DEPENDENCIES | _FETCH_MAP,
-        fetch_map="fetch_map(&{name});" if has_clusters(arch) else "",
+        helpers=HELPERS | _NAN_HELPERS | _BF16_HELPERS | _DEPENDENCIES,
         begin="sync_dependencies();" if cuda_target(arch).overlaps_launches else "",
     )
     return complete(base)
