@@ -80,7 +80,9 @@ class Dialect:
     `end_of_loop`: what stands at the end of loops with barriers.
 
     `tensor_map` declares such a parameter; `cluster` the cubes that run together. `head_of_planes`
-    fixes the size of planes in the head. `begin`: the first statement of each kernel, if any.
+    fixes the size of planes in the head. `simds`: parts of a multiprocessor, where the head bounds
+    the planes of each instead of the cubes of all. `begin`: the first statement of each kernel, if
+    any.
 
     `print_most`: values that a call of printf takes; 0 for any number.
     """
@@ -122,6 +124,7 @@ class Dialect:
     positions: Mapping[tuple[OpDef, str], str]
     bare_positions: bool = False
     head_of_planes: str = ""
+    simds: int = 0
     prelude: tuple[str, ...] = ()
     instructions: Mapping[OpDef, Instruction] = field(default_factory=dict[OpDef, Instruction])
     registers: Mapping[DType | Space, str] = field(default_factory=dict[DType | Space, str])

@@ -52,6 +52,8 @@ class Signature:
         sets_registers = any(op.row is SET_REGISTERS for op in kernel.body.walk())
         # setmaxnreg starts from the registers that the launch bounds allow: it needs both numbers.
         held = 1 if sets_registers else kernel.attribute("cubes_per_sm", 0)
+        if held and d.simds:
+            held = -(-held * -(-units // d.can.plane_dim) // d.simds)
         bounds = f"{units}, {held}" if held else str(units)
         fields = {"name": self.name, "units": bounds, "cluster": cluster, "planes": planes}
         opening = d.head.format(**fields, **dims)

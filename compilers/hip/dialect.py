@@ -100,7 +100,7 @@ def _shuffles() -> Spellings:
 
 _COOPERATION: Spellings = {
     (ops.SYNC_CUBE, None): Spelling("__syncthreads()"),
-    (ops.SYNC_PLANE, None): Spelling('__builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "wavefront")'),
+    (ops.SYNC_PLANE, None): Spelling("sync_plane()"),
     (ops.SYNC_STORAGE, None): Spelling("__threadfence()"),
     (ops.PLANE_ALL, None): Spelling("__all({0}) != 0", EQUAL),
     (ops.PLANE_ANY, None): Spelling("__any({0}) != 0", EQUAL),
@@ -120,6 +120,13 @@ def _is_wide(dtype: DType | Kind | None) -> bool:
     return not isinstance(dtype, DType) or dtype.bits >= 32
 
 
+_SYNC_PLANE = family.function(
+    "void sync_plane()",
+    '__builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront");\n'
+    "    __builtin_amdgcn_wave_barrier();\n"
+    '    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront");',
+)
+"""Fences alone may be copied into the arms of branches around them, which run one after another."""
 _BITS_AS = Helper(
     "template <typename To, typename From>\n"
     f"{family.INLINE}To bits_as(From value) {{\n"
@@ -165,6 +172,7 @@ BASE = Dialect(
         Kind.INT: _BIT_ROWS | {ops.SHR},
     },
     head='extern "C" __global__ void __launch_bounds__({units})\n{name}',
+    simds=4,
     buffer="{const}{type}* {restrict}{name}",
     number="{type} {name}",
     fault="unsigned long long* {name}",
@@ -189,7 +197,8 @@ BASE = Dialect(
     conversions=family.BITCASTS,
     bitcast=call("bits_as<{t}>"),
     line_bitcast=Spelling("__builtin_bit_cast({t}, {0})"),
-    helpers=_type_helpers() | {"note_fault": family.NOTE_FAULT, "bits_as": _BITS_AS},
+    helpers=_type_helpers()
+    | {"note_fault": family.NOTE_FAULT, "bits_as": _BITS_AS, "sync_plane": _SYNC_PLANE},
     print_words={"int": "%lld", "uint": "%llu"},
     print_float=Spelling("(double){0}", UNARY, (UNARY,)),
     reserved=RESERVED,

@@ -19,8 +19,9 @@ _LIBRARY = """
     memcmp strlen strcmp strcpy strcat strchr strstr strsep rindex bcmp bcopy bzero swab ffs ffsl
     ffsll basename time clock errno EOF BUFSIZ RAND_MAX stdin stdout stderr CHAR_BIT CHAR_MIN
     CHAR_MAX SHRT_MIN SHRT_MAX INT_MIN INT_MAX UINT_MAX LONG_MIN LONG_MAX ULONG_MAX LLONG_MIN
-    LLONG_MAX FP_NAN FP_ZERO FP_NORMAL FLT_MIN FLT_MAX FLT_EPSILON DBL_MIN DBL_MAX DBL_EPSILON M_E
-    M_LOG2E M_LOG10E M_LN2 M_LN10 M_PI M_PI_2 M_PI_4 M_1_PI M_2_PI M_2_SQRTPI M_SQRT2 M_SQRT1_2
+    LLONG_MAX FP_NAN FP_ZERO FP_NORMAL FP_FAST_FMA FP_FAST_FMAF FLT_MIN FLT_MAX FLT_EPSILON
+    DBL_MIN DBL_MAX DBL_EPSILON M_E M_LOG2E M_LOG10E M_LN2 M_LN10 M_PI M_PI_2 M_PI_4 M_1_PI M_2_PI
+    M_2_SQRTPI M_SQRT2 M_SQRT1_2
 """
 """What the C library's headers declare, which HIP's include: functions and macros."""
 RESERVED = reserved(_OWN + _LIBRARY, _VECTORS)

@@ -69,9 +69,6 @@ _FENCES = "mem_flags::mem_device | mem_flags::mem_threadgroup"
 _COOPERATION: Spellings = {
     (ops.SYNC_CUBE, None): Spelling(f"threadgroup_barrier({_FENCES})"),
     (ops.SYNC_PLANE, None): Spelling(f"simdgroup_barrier({_FENCES})"),
-    (ops.SYNC_STORAGE, None): Spelling(
-        "atomic_thread_fence(mem_flags::mem_device, memory_order_seq_cst, thread_scope_device)"
-    ),
     (ops.PLANE_ALL, None): call("simd_all"),
     (ops.PLANE_ANY, None): call("simd_any"),
     (ops.PLANE_BALLOT, None): Spelling("(ulong)(simd_vote::vote_t)simd_ballot({0})", UNARY),
@@ -131,17 +128,20 @@ def _atomics() -> Spellings:
     return table
 
 
+def _put(matrix: str, values: str) -> str:
+    """Its own two elements one by one: headers give vectors of other lengths."""
+    return "".join(f"    {matrix}.thread_elements()[{n}] = {values}[{n}];\n" for n in range(2))
+
+
 def _multiply_accumulate(scalar: str) -> Helper:
     return Helper(
         "static inline float2 "
         f"multiply_accumulate_{scalar}({scalar}2 a, {scalar}2 b, float2 c) {{\n"
         f"    simdgroup_{scalar}8x8 left, right;\n"
         "    simdgroup_float8x8 sums;\n"
-        "    left.thread_elements() = a;\n"
-        "    right.thread_elements() = b;\n"
-        "    sums.thread_elements() = c;\n"
+        f"{_put('left', 'a')}{_put('right', 'b')}{_put('sums', 'c')}"
         "    simdgroup_multiply_accumulate(sums, left, right, sums);\n"
-        "    return sums.thread_elements();\n"
+        "    return float2(sums.thread_elements()[0], sums.thread_elements()[1]);\n"
         "}"
     )
 
@@ -203,6 +203,11 @@ _BIT_ROWS = frozenset((ops.AND, ops.OR, ops.XOR))
 _SUMS = frozenset((ops.ADD, ops.SUB, ops.MUL))
 _COMPARISONS = frozenset((ops.EQ, ops.NE, ops.LT, ops.LE, ops.GT, ops.GE))
 
+_NO_FENCE = "Metal before 3.2 orders memory within a cube alone; use a second launch"
+MOST_BUFFERS = 31
+"""Metal Feature Set Tables, "Maximum number of entries in the buffer argument table". Faults of
+checked kernels take one."""
+
 _BASE = Dialect(
     can=Capabilities(
         target="metal",
@@ -211,7 +216,8 @@ _BASE = Dialect(
         stored=_STORED,
         soft=_STORED,
         native_fma=frozenset((f16, f32)),
-        refused={**REFUSED, ops.PRINT: "Metal has no printf"},
+        refused={**REFUSED, ops.PRINT: "Metal has no printf", ops.SYNC_STORAGE: _NO_FENCE},
+        most_buffers=MOST_BUFFERS - 1,
         planes=Planes.SHUFFLES,
         plane_dim=32,
         shuffles_keep=True,

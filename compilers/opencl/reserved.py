@@ -44,9 +44,17 @@ _OWN = words(
     CHAR_BIT CHAR_MAX CHAR_MIN INT_MAX INT_MIN LONG_MAX LONG_MIN SCHAR_MAX SCHAR_MIN SHRT_MAX
     SHRT_MIN UCHAR_MAX USHRT_MAX UINT_MAX ULONG_MAX FLT_MAX FLT_MIN FLT_EPSILON FLT_DIG DBL_MAX
     DBL_MIN DBL_EPSILON HALF_MAX HALF_MIN M_E M_PI M_PI_2 M_PI_4 M_LN2 M_LN10 M_SQRT2
-    CLK_LOCAL_MEM_FENCE CLK_GLOBAL_MEM_FENCE CLK_IMAGE_MEM_FENCE
+    CLK_LOCAL_MEM_FENCE CLK_GLOBAL_MEM_FENCE CLK_IMAGE_MEM_FENCE MAX_WORK_DIM kernel_exec
+    ATOMIC_FLAG_INIT ATOMIC_VAR_INIT CL_COMPLETE CL_QUEUED CL_RUNNING CL_SUBMITTED
+    CL_VERSION_1_0 CL_VERSION_1_1 CL_VERSION_1_2 CL_VERSION_2_0 CL_VERSION_3_0 FP_ILOGB0
+    FP_ILOGBNAN as_intptr_t as_ptrdiff_t as_uintptr_t cles_khr_int64
     """
 )
+_NUMBERS = """
+    E LOG2E LOG10E LN2 LN10 PI PI_2 PI_4 1_PI 2_PI 2_SQRTPI SQRT2 SQRT1_2
+"""
+_LIMITS = "DIG MANT_DIG RADIX MAX MIN EPSILON MAX_EXP MIN_EXP MAX_10_EXP MIN_10_EXP"
+"""Macros of OpenCL C, `M_` and the like before and `_F` behind them."""
 RESERVED = (
     C_WORDS
     | C_FUNCTIONS
@@ -58,4 +66,6 @@ RESERVED = (
     | frozenset(f"{kind}_{name}" for kind in ("native", "half") for name in C_FUNCTIONS)
     | frozenset(f"{prefix}_{name}" for prefix in ("atom", "atomic") for name in _ATOMICS)
     | frozenset(f"sub_group_{name}" for name in _SUB_GROUPS)
+    | frozenset(f"M_{name}{end}" for name in _NUMBERS.split() for end in ("", "_F", "_H"))
+    | frozenset(f"{kind}_{name}" for kind in ("FLT", "DBL", "HALF") for name in _LIMITS.split())
 )

@@ -67,5 +67,7 @@ def _mismatch(frame: Frame, target: ast.Tuple | ast.List, value: Any, has_star: 
     what = f"unpacking into {count} names"
     hint = None
     if isinstance(value, TensorRef) and value.rank == 1:
-        hint = "read the elements, as in `a, b = x[0], x[1]`, or lines of them: cp.load(x, 0, line=2)"
+        hint = (
+            "read the elements, as in `a, b = x[0], x[1]`, or lines of them: cp.load(x, 0, line=2)"
+        )
     return frame.tracer.error("E207", what=what, expected=expected, given=given, hint=hint)

@@ -25,7 +25,7 @@ from cubepy.ir.types import (
     width_of,
     with_element,
 )
-from cubepy.lang.math.small_floats import FROM_F32, TO_F32, f64_to_f16
+from cubepy.lang.math.small_floats import FROM_F32, THROUGH_F16, TO_F32, f64_to_f16
 from cubepy.passes.inline import inlined
 from cubepy.passes.rewrite import Rewriter
 from cubepy.passes.round_to_odd import odd_f32, odd_fma
@@ -61,6 +61,7 @@ class _Widen(Rewriter):
         super().__init__()
         self._dtypes = dtypes
         self._has_f64 = has_f64
+        self._to_f32 = TO_F32 if f16 in dtypes else TO_F32 | THROUGH_F16
 
     def visit(self, op: Op) -> None:
         if not op.row.is_pure or op.row in _MOVES or not self._concerns(op):
@@ -116,7 +117,7 @@ class _Widen(Rewriter):
         wide = with_element(value.type, f32)
         if source in self._dtypes:
             bits = self._bits(op, value, source)
-            value = inlined(TO_F32[source.name], (bits,), wide, op.span, self.out)
+            value = inlined(self._to_f32[source.name], (bits,), wide, op.span, self.out)
         elif source is not f32 and target in self._dtypes:
             value = odd_f32(value, op.span, self.out)
         if target not in self._dtypes:

@@ -420,7 +420,7 @@ def test_registers_and_cubes_are_hints():
     asked = plain.configure(registers=64, cubes_per_sm=4)
     text = asked[2, 32].inspect("i32[4]", target="cuda:sm_80", stage="source")
     assert "__launch_bounds__(32, 4)" in text
-    assert "__launch_bounds__(32, 4)" in asked[2, 32].inspect("i32[4]", target="hip:gfx942")
+    assert "__launch_bounds__(32, 1)" in asked[2, 32].inspect("i32[4]", target="hip:gfx942")
     plain_text = plain[2, 32].inspect("i32[4]", target="opencl")
     assert asked[2, 32].inspect("i32[4]", target="opencl") == plain_text
     x = np.zeros(4, np.int32)

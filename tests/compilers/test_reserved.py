@@ -32,7 +32,11 @@ def test_cuda_compiles_names_of_its_library(name: str, tmp_path: Path):
 
 @pytest.mark.parametrize(
     ("target", "names"),
-    [("hip:gfx942", ("fadd", "rand", "errno", "M_PI")), ("metal", ("SHRT_MAX", "M_2_PI_F"))],
+    [
+        ("hip:gfx942", ("fadd", "rand", "errno", "M_PI", "FP_FAST_FMAF")),
+        ("metal", ("SHRT_MAX", "M_2_PI_F")),
+        ("opencl", ("M_LOG2E", "M_1_PI_F", "DBL_MAX_10_EXP", "HALF_EPSILON", "MAX_WORK_DIM")),
+    ],
 )
 def test_names_of_libraries_get_a_number(target: str, names: tuple[str, ...], tmp_path: Path):
     for name in names:

@@ -20,7 +20,7 @@ void softmax(
         for (int k = 0; k < x_shape1; ++k) {
             // kernels.py:115: largest = max(largest, x[row, k])
             const float x1 = x[v1 + k];
-            const float v2 = largest_1 == x1 ? as_float(as_uint(largest_1) & as_uint(x1))
+            const float v2 = largest_1 == x1 ? (as_int(largest_1) < 0 ? x1 : largest_1)
                     : (largest_1 > x1 ? largest_1 : x1);
             largest_1 = largest_1 != largest_1 ? largest_1 : v2;
         }

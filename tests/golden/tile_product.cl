@@ -85,64 +85,71 @@ void tile_product(
                 const uint v16 = (uint)held[v15 + k6];
                 const uint v17 = v16 & 32767u;
                 const uint v18 = v17 << 13u;
-                const uint v19 = as_uint(v17 >= 31744u ? as_float(v18 | 2139095040u) : as_float(v18)
-                        * 5.192297e+33f);
-                const float left = as_float(v19 | ((v16 << 16u) & 2147483648u));
+                const float v19 = v17 >= 31744u ? as_float(v18 | 2139095040u)
+                        : (v17 < 1024u ? (float)v17 * 5.9604645e-08f : as_float(v18 + 939524096u));
+                const float left = as_float(as_uint(v19) | ((v16 << 16u) & 2147483648u));
                 const int v20 = k6 * 8;
                 const uint v21 = (uint)held_1[v20];
                 const uint v22 = v21 & 32767u;
                 const uint v23 = v22 << 13u;
-                const uint v24 = as_uint(v22 >= 31744u ? as_float(v23 | 2139095040u) : as_float(v23)
-                        * 5.192297e+33f);
-                held_2[v14] = fma(left, as_float(v24 | ((v21 << 16u) & 2147483648u)), held_2[v14]);
+                const float v24 = v22 >= 31744u ? as_float(v23 | 2139095040u)
+                        : (v22 < 1024u ? (float)v22 * 5.9604645e-08f : as_float(v23 + 939524096u));
+                held_2[v14] = fma(left, as_float(as_uint(v24) | ((v21 << 16u) & 2147483648u)),
+                        held_2[v14]);
                 const uint v25 = (uint)held_1[v20 + 1];
                 const uint v26 = v25 & 32767u;
                 const uint v27 = v26 << 13u;
-                const uint v28 = as_uint(v26 >= 31744u ? as_float(v27 | 2139095040u) : as_float(v27)
-                        * 5.192297e+33f);
+                const float v28 = v26 >= 31744u ? as_float(v27 | 2139095040u)
+                        : (v26 < 1024u ? (float)v26 * 5.9604645e-08f : as_float(v27 + 939524096u));
                 const int v29 = v14 + 1;
-                held_2[v29] = fma(left, as_float(v28 | ((v25 << 16u) & 2147483648u)), held_2[v29]);
+                held_2[v29] = fma(left, as_float(as_uint(v28) | ((v25 << 16u) & 2147483648u)),
+                        held_2[v29]);
                 const uint v30 = (uint)held_1[v20 + 2];
                 const uint v31 = v30 & 32767u;
                 const uint v32 = v31 << 13u;
-                const uint v33 = as_uint(v31 >= 31744u ? as_float(v32 | 2139095040u) : as_float(v32)
-                        * 5.192297e+33f);
+                const float v33 = v31 >= 31744u ? as_float(v32 | 2139095040u)
+                        : (v31 < 1024u ? (float)v31 * 5.9604645e-08f : as_float(v32 + 939524096u));
                 const int v34 = v14 + 2;
-                held_2[v34] = fma(left, as_float(v33 | ((v30 << 16u) & 2147483648u)), held_2[v34]);
+                held_2[v34] = fma(left, as_float(as_uint(v33) | ((v30 << 16u) & 2147483648u)),
+                        held_2[v34]);
                 const uint v35 = (uint)held_1[v20 + 3];
                 const uint v36 = v35 & 32767u;
                 const uint v37 = v36 << 13u;
-                const uint v38 = as_uint(v36 >= 31744u ? as_float(v37 | 2139095040u) : as_float(v37)
-                        * 5.192297e+33f);
+                const float v38 = v36 >= 31744u ? as_float(v37 | 2139095040u)
+                        : (v36 < 1024u ? (float)v36 * 5.9604645e-08f : as_float(v37 + 939524096u));
                 const int v39 = v14 + 3;
-                held_2[v39] = fma(left, as_float(v38 | ((v35 << 16u) & 2147483648u)), held_2[v39]);
+                held_2[v39] = fma(left, as_float(as_uint(v38) | ((v35 << 16u) & 2147483648u)),
+                        held_2[v39]);
                 const uint v40 = (uint)held_1[v20 + 4];
                 const uint v41 = v40 & 32767u;
                 const uint v42 = v41 << 13u;
-                const uint v43 = as_uint(v41 >= 31744u ? as_float(v42 | 2139095040u) : as_float(v42)
-                        * 5.192297e+33f);
+                const float v43 = v41 >= 31744u ? as_float(v42 | 2139095040u)
+                        : (v41 < 1024u ? (float)v41 * 5.9604645e-08f : as_float(v42 + 939524096u));
                 const int v44 = v14 + 4;
-                held_2[v44] = fma(left, as_float(v43 | ((v40 << 16u) & 2147483648u)), held_2[v44]);
+                held_2[v44] = fma(left, as_float(as_uint(v43) | ((v40 << 16u) & 2147483648u)),
+                        held_2[v44]);
                 const uint v45 = (uint)held_1[v20 + 5];
                 const uint v46 = v45 & 32767u;
                 const uint v47 = v46 << 13u;
-                const uint v48 = as_uint(v46 >= 31744u ? as_float(v47 | 2139095040u) : as_float(v47)
-                        * 5.192297e+33f);
+                const float v48 = v46 >= 31744u ? as_float(v47 | 2139095040u)
+                        : (v46 < 1024u ? (float)v46 * 5.9604645e-08f : as_float(v47 + 939524096u));
                 const int v49 = v14 + 5;
-                held_2[v49] = fma(left, as_float(v48 | ((v45 << 16u) & 2147483648u)), held_2[v49]);
+                held_2[v49] = fma(left, as_float(as_uint(v48) | ((v45 << 16u) & 2147483648u)),
+                        held_2[v49]);
                 const uint v50 = (uint)held_1[v20 + 6];
                 const uint v51 = v50 & 32767u;
                 const uint v52 = v51 << 13u;
-                const uint v53 = as_uint(v51 >= 31744u ? as_float(v52 | 2139095040u) : as_float(v52)
-                        * 5.192297e+33f);
+                const float v53 = v51 >= 31744u ? as_float(v52 | 2139095040u)
+                        : (v51 < 1024u ? (float)v51 * 5.9604645e-08f : as_float(v52 + 939524096u));
                 const int v54 = v14 + 6;
-                held_2[v54] = fma(left, as_float(v53 | ((v50 << 16u) & 2147483648u)), held_2[v54]);
+                held_2[v54] = fma(left, as_float(as_uint(v53) | ((v50 << 16u) & 2147483648u)),
+                        held_2[v54]);
                 const uint v55 = (uint)held_1[v20 + 7];
                 const uint v56 = v55 & 32767u;
                 const uint v57 = v56 << 13u;
-                const uint v58 = as_uint(v56 >= 31744u ? as_float(v57 | 2139095040u) : as_float(v57)
-                        * 5.192297e+33f);
-                const float right = as_float(v58 | ((v55 << 16u) & 2147483648u));
+                const float v58 = v56 >= 31744u ? as_float(v57 | 2139095040u)
+                        : (v56 < 1024u ? (float)v56 * 5.9604645e-08f : as_float(v57 + 939524096u));
+                const float right = as_float(as_uint(v58) | ((v55 << 16u) & 2147483648u));
                 const int v59 = v14 + 7;
                 held_2[v59] = fma(left, right, held_2[v59]);
             }

@@ -1,5 +1,11 @@
 #pragma clang fp contract(off)
 
+static __device__ __forceinline__ void sync_plane() {
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront");
+    __builtin_amdgcn_wave_barrier();
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront");
+}
+
 extern "C" __global__ void __launch_bounds__(64)
 tile_product(
     const _Float16* __restrict__ a,
@@ -33,7 +39,7 @@ tile_product(
     // kernels.py:191: for k in range(0, a.shape[1], 16)
     for (int k = 0; k < a_shape1; k += 16) {
         // kernels.py:192: cp.cmma.load(left, a, (i, k))
-        __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "wavefront");
+        sync_plane();
         for (int e = v2; e < 256; e += 64) {
             const int r = e >> 4;
             const int c1 = e & 15;
@@ -42,9 +48,9 @@ tile_product(
             const _Float16 value = v5 < a_shape0 && v6 < a_shape1 ? a[v5 * a_stride0 + v6] : 0.0f16;
             held[v3 + r * 16 + c1] = value;
         }
-        __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "wavefront");
+        sync_plane();
         // kernels.py:193: cp.cmma.load(right, b, (k, j))
-        __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "wavefront");
+        sync_plane();
         for (int e1 = v2; e1 < 128; e1 += 64) {
             const int r1 = e1 >> 3;
             const int c2 = e1 & 7;
@@ -54,7 +60,7 @@ tile_product(
                     : 0.0f16;
             held_1[v4 + r1 * 8 + c2] = value_1;
         }
-        __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "wavefront");
+        sync_plane();
         // kernels.py:194: cp.cmma.mma(total, left, right)
         float value_2 = held_2[0];
         const int v9 = v2 & 7;
@@ -93,5 +99,5 @@ tile_product(
             c[v18 * c_stride0 + v19] = held_2[1];
         }
     }
-    __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "wavefront");
+    sync_plane();
 }

@@ -26,11 +26,14 @@ static inline half2 load_f16x2_local(const thread half* from) {
 static inline float2 multiply_accumulate_half(half2 a, half2 b, float2 c) {
     simdgroup_half8x8 left, right;
     simdgroup_float8x8 sums;
-    left.thread_elements() = a;
-    right.thread_elements() = b;
-    sums.thread_elements() = c;
+    left.thread_elements()[0] = a[0];
+    left.thread_elements()[1] = a[1];
+    right.thread_elements()[0] = b[0];
+    right.thread_elements()[1] = b[1];
+    sums.thread_elements()[0] = c[0];
+    sums.thread_elements()[1] = c[1];
     simdgroup_multiply_accumulate(sums, left, right, sums);
-    return sums.thread_elements();
+    return float2(sums.thread_elements()[0], sums.thread_elements()[1]);
 }
 
 static inline void store_f32x2_local(thread float* to, float2 value) {

@@ -24,11 +24,12 @@ views(
             // kernels.py:162: return clamp(total * gain, 0.0, 1.0)
             const float v3 = fmaf(image[(int)(row + (unsigned int)(k + 2))], 3.0f, v2) * gain;
             // kernels.py:154: return min(max(v, low), high)
-            const float v4 = v3 != v3 ? v3 : (v3 == 0.0f ? 0.0f : (v3 > 0.0f ? v3 : 0.0f));
-            const float v5 = v4 == 1.0f ? __uint_as_float(__float_as_uint(v4) | 1065353216u)
-                    : (v4 < 1.0f ? v4 : 1.0f);
+            const float v4 = v3 != v3 ? v3 : (v3 == 0.0f ? (__float_as_int(v3) < 0 ? 0.0f : v3)
+                    : (v3 > 0.0f ? v3 : 0.0f));
+            const float v5 = v4 != v4 ? v4 : (v4 == 1.0f ? (__float_as_int(v4) < 0 ? v4 : 1.0f)
+                    : (v4 < 1.0f ? v4 : 1.0f));
             // kernels.py:171: out[i][k] = shade(row, k, gain)
-            out[v1 + k] = v4 != v4 ? v4 : v5;
+            out[v1 + k] = v5;
         }
     }
 }

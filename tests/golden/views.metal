@@ -33,11 +33,12 @@ kernel void views(
             // kernels.py:162: return clamp(total * gain, 0.0, 1.0)
             const float v3 = fma(image[(int)(row + (uint)(k + 2))], 3.0f, v2) * arguments.gain;
             // kernels.py:154: return min(max(v, low), high)
-            const float v4 = v3 != v3 ? v3 : (v3 == 0.0f ? 0.0f : (v3 > 0.0f ? v3 : 0.0f));
-            const float v5 = v4 == 1.0f ? as_type<float>(as_type<uint>(v4) | 1065353216u)
-                    : (v4 < 1.0f ? v4 : 1.0f);
+            const float v4 = v3 != v3 ? v3 : (v3 == 0.0f ? (as_type<int>(v3) < 0 ? 0.0f : v3)
+                    : (v3 > 0.0f ? v3 : 0.0f));
+            const float v5 = v4 != v4 ? v4 : (v4 == 1.0f ? (as_type<int>(v4) < 0 ? v4 : 1.0f)
+                    : (v4 < 1.0f ? v4 : 1.0f));
             // kernels.py:171: out[i][k] = shade(row, k, gain)
-            out[v1 + k] = v4 != v4 ? v4 : v5;
+            out[v1 + k] = v5;
         }
     }
 }

@@ -2,8 +2,9 @@
 
 They work on bit patterns, per lane and without branches. Rounding is to nearest even by adding
 half a unit of the last kept place, less one bit where that place is even; denormal results round at
-their own fixed place by adding and subtracting a power of two. NaN remains NaN; f8e4m3 has no
-infinity, so what is too large becomes NaN there.
+their own fixed place by adding and subtracting a power of two. No operand in f32 is denormal: GPUs
+of Apple and some devices of OpenCL take such for 0, and some processors take long for them. NaN
+remains NaN; f8e4m3 has no infinity, so what is too large becomes NaN there.
 
 What has more digits than f32 is first rounded to odd: cut off, with the last bit set where anything
 was lost. That keeps which side of a tie it is on, so that the second step rounds as one would
@@ -15,7 +16,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from cubepy.lang.builtins import bitcast, f32, f64, fma, i64, u8, u16, u32, u64, where
+from cubepy.lang.builtins import (
+    bitcast,
+    f16,
+    f32,
+    f64,
+    fma,
+    i64,
+    u8,
+    u16,
+    u32,
+    u64,
+    where,
+)
 
 
 def bf16_to_f32(bits: Any) -> Any:
@@ -33,9 +46,17 @@ def f32_to_bf16(x: Any) -> Any:
 def f16_to_f32(bits: Any) -> Any:
     """The f32 of an f16 pattern (u16): exact, by way of the exponent field."""
     magnitude = u32(bits) & 0x7FFF
-    scaled = bitcast(magnitude << 13, f32) * 2.0**112
+    found = widened(magnitude, 13, 112)
     special = bitcast((magnitude << 13) | 0x7F800000, f32)
-    return with_sign(where(magnitude >= 0x7C00, special, scaled), u32(bits) << 16)
+    return with_sign(where(magnitude >= 0x7C00, special, found), u32(bits) << 16)
+
+
+def widened(magnitude: Any, shift: int, bias: int) -> Any:
+    """The f32 of a pattern (u32) without its sign that ends `shift` places before one of f32, and
+    whose exponents are less by `bias`."""
+    denormal = f32(magnitude) * 2.0 ** (bias - 126 - (23 - shift))
+    normal = bitcast((magnitude << shift) + (bias << 23), f32)
+    return where(magnitude < 1 << (23 - shift), denormal, normal)
 
 
 def f32_to_f16(x: Any) -> Any:
@@ -63,19 +84,30 @@ def f64_to_f16(x: Any) -> Any:
 
 
 def f8e5m2_to_f32(bits: Any) -> Any:
-    """The f32 of an f8e5m2 pattern (u8): exact, by way of the exponent field."""
-    magnitude = u32(bits) & 0x7F
-    scaled = bitcast(magnitude << 21, f32) * 2.0**112
-    special = bitcast((magnitude << 21) | 0x7F800000, f32)
-    return with_sign(where(magnitude >= 0x7C, special, scaled), u32(bits) << 24)
+    """The f32 of an f8e5m2 pattern (u8): exact. It is the first half of one of f16."""
+    return f16_to_f32(u16(bits) << 8)
+
+
+def f8e5m2_through_f16(bits: Any) -> Any:
+    """The same where f16 has instructions."""
+    return f32(bitcast(u16(bits) << 8, f16))
 
 
 def f8e4m3_to_f32(bits: Any) -> Any:
     """The f32 of an f8e4m3 pattern (u8): exact; the pattern of all ones is NaN."""
     magnitude = u32(bits) & 0x7F
-    scaled = bitcast(magnitude << 20, f32) * 2.0**120
-    special = bitcast((magnitude << 20) | 0x7FC00000, f32)
-    return with_sign(where(magnitude == 0x7F, special, scaled), u32(bits) << 24)
+    found = widened(magnitude, 20, 120)
+    return with_sign(
+        where(magnitude == 0x7F, bitcast(u32(0x7FC00000), f32), found), u32(bits) << 24
+    )
+
+
+def f8e4m3_through_f16(bits: Any) -> Any:
+    """The same where f16 has instructions; its exponents are more by 8."""
+    sign = (u16(bits) & 0x80) << 8
+    found = f32(bitcast((u16(bits) & 0x7F) << 7 | sign, f16)) * 256.0
+    nothing = bitcast(u32(0x7FC00000), f32)
+    return where((bits & 0x7F) == 0x7F, with_sign(nothing, u32(bits) << 24), found)
 
 
 def with_sign(magnitude: Any, sign: Any) -> Any:
@@ -166,6 +198,11 @@ TO_F32: dict[str, Callable[..., Any]] = {
     "f8e5m2": f8e5m2_to_f32,
     "f8e4m3": f8e4m3_to_f32,
 }
+THROUGH_F16: dict[str, Callable[..., Any]] = {
+    "f8e5m2": f8e5m2_through_f16,
+    "f8e4m3": f8e4m3_through_f16,
+}
+"""What takes the place of `TO_F32` where f16 has instructions."""
 FROM_F32: dict[str, Callable[..., Any]] = {
     "f16": f32_to_f16,
     "bf16": f32_to_bf16,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from cubepy.errors import Error, fail
 from cubepy.ir.core import Kernel, Op
-from cubepy.ir.types import DType, element_of
+from cubepy.ir.types import Buffer, DType, element_of
 from cubepy.passes.legalise.capabilities import Capabilities
 from cubepy.span import Span, in_user_code, line_text
 from cubepy.targets import LAUNCH_ATTRIBUTES
@@ -21,6 +21,7 @@ def check_target(kernel: Kernel, target: Capabilities) -> None:
         if dtype not in target.scalars:
             what = f"`{param.argument}`, an argument of type {dtype.name},"
             raise _refused_type(dtype, target, None, what)
+    _check_buffers(kernel, target)
     fine: set[int] = set()  # by identity: hashes of types take longer than all else here
     for op in kernel.body.walk():
         reason = target.refused.get(op.row)
@@ -38,6 +39,15 @@ def check_target(kernel: Kernel, target: Capabilities) -> None:
         if name in dict(kernel.attributes):
             span = kernel.body.terminator.span
             raise _refused(LAUNCH_ATTRIBUTES[name].what, span, target.target, reason)
+
+
+def _check_buffers(kernel: Kernel, target: Capabilities) -> None:
+    arrays = sum(isinstance(param.value.type, Buffer) for param in kernel.params)
+    count = arrays + (arrays < len(kernel.params))
+    if target.most_buffers and count > target.most_buffers:
+        end = kernel.body.terminator.span
+        reason = f"it takes {target.most_buffers} with the structure of numbers"
+        raise _refused(f"a kernel of {arrays} arrays", end, target.target, reason)
 
 
 def refuse_foreign(kernel: Kernel, kind: str, target: str) -> None:

@@ -16,14 +16,14 @@ from cubepy.lang.builtins import (
     f32,
     f64,
     floor,
+    i16,
+    i32,
+    i64,
     rem_trunc,
-    u16,
-    u32,
-    u64,
     where,
 )
 
-WORDS = {f16: u16, f32: u32, f64: u64}
+INTEGERS = {f16: i16, f32: i32, f64: i64}
 
 
 def floordiv_signed(a: Any, b: Any) -> Any:
@@ -117,14 +117,14 @@ def shr_signed(a: Any, count: Any) -> Any:
 
 
 def minimum(a: Any, b: Any) -> Any:
-    """IEEE 754 minimum; the bits of equal numbers differ in the sign of zero at most."""
-    equal = bitcast(bitcast(a, WORDS[a.dtype]) | bitcast(b, WORDS[a.dtype]), a.dtype)
+    """IEEE 754 minimum; of equal numbers, which zeros are, one that has a sign."""
+    equal = where(bitcast(a, INTEGERS[a.dtype]) < 0, a, b)
     return where(a != a, a, where(a == b, equal, where(a < b, a, b)))
 
 
 def maximum(a: Any, b: Any) -> Any:
-    """IEEE 754 maximum; the bits of equal numbers differ in the sign of zero at most."""
-    equal = bitcast(bitcast(a, WORDS[a.dtype]) & bitcast(b, WORDS[a.dtype]), a.dtype)
+    """IEEE 754 maximum; of equal numbers, which zeros are, one without a sign."""
+    equal = where(bitcast(a, INTEGERS[a.dtype]) < 0, b, a)
     return where(a != a, a, where(a == b, equal, where(a > b, a, b)))
 
 

@@ -27,16 +27,23 @@ def find_clang() -> str:
     pytest.skip("package absent: clang 18 or newer for HIP (apt-get install clang-19)")
 
 
-def build(source: str, arch: str) -> bytes:
-    """The object of a kernel's text; calls of mathematics stay open."""
+def optimised(source: str, arch: str) -> str:
+    """The LLVM IR of a kernel's text; calls of mathematics stay open."""
     with tempfile.TemporaryDirectory(prefix="cubepy-hip-") as folder:
-        file, out = Path(folder) / "kernel.hip", Path(folder) / "kernel.o"
+        file, out = Path(folder) / "kernel.hip", Path(folder) / "kernel.ll"
         file.write_text(source)
         command = [find_clang(), *FLAGS, f"--offload-arch={arch}", "-include", str(SHIM)]
-        command += ["-emit-llvm", "-S", "-o", str(Path(folder) / "kernel.ll"), str(file)]
-        _run(command, source)
+        _run([*command, "-emit-llvm", "-S", "-o", str(out), str(file)], source)
+        return out.read_text()
+
+
+def build(source: str, arch: str) -> bytes:
+    """The object of a kernel's text."""
+    with tempfile.TemporaryDirectory(prefix="cubepy-hip-") as folder:
+        file, out = Path(folder) / "kernel.ll", Path(folder) / "kernel.o"
+        file.write_text(optimised(source, arch))
         lower = [find_clang(), "-x", "ir", "--target=amdgcn-amd-amdhsa", f"-mcpu={arch}", "-O3"]
-        _run([*lower, "-nogpulib", "-c", str(Path(folder) / "kernel.ll"), "-o", str(out)], source)
+        _run([*lower, "-nogpulib", "-c", str(file), "-o", str(out)], source)
         return out.read_bytes()
 
 

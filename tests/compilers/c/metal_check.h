@@ -178,8 +178,11 @@ bool simd_is_first();
 // Matrices of floats that a SIMD-group holds
 
 template <typename T, int columns, int rows> struct simdgroup_matrix;
-template <> struct simdgroup_matrix<float, 8, 8> { float2& thread_elements(); };
-template <> struct simdgroup_matrix<half, 8, 8> { half2& thread_elements(); };
+// As long as one of Apple's headers has them.
+typedef float float64_of_matrix __attribute__((ext_vector_type(64)));
+typedef half half64_of_matrix __attribute__((ext_vector_type(64)));
+template <> struct simdgroup_matrix<float, 8, 8> { float64_of_matrix& thread_elements(); };
+template <> struct simdgroup_matrix<half, 8, 8> { half64_of_matrix& thread_elements(); };
 typedef simdgroup_matrix<float, 8, 8> simdgroup_float8x8;
 typedef simdgroup_matrix<half, 8, 8> simdgroup_half8x8;
 template <typename T, typename U>

@@ -35,6 +35,7 @@ template <typename T> struct alignas(2 * sizeof(T)) vec<T, 2> {
     vec(T a, T b) : x(a), y(b) {}
     T& lane(int k) { return k ? y : x; }
     T lane(int k) const { return k ? y : x; }
+    T& operator[](int k) { return lane(k); }
 };
 template <typename T> struct alignas(4 * sizeof(T)) vec<T, 4> {
     T x, y, z, w;

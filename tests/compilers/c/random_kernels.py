@@ -50,6 +50,14 @@ class _Alone(Rewriter):
             self.out.append(self.renew(op))
 
 
+class Unfenced(Rewriter):
+    """Without fences of all memory, which mean nothing to one unit and which Metal has not."""
+
+    def visit(self, op: Op) -> None:
+        if op.row is not ops.SYNC_STORAGE:
+            self.out.append(self.renew(op))
+
+
 def _is_exact(op: Op) -> bool:
     """Not fma of bf16 by way of f32."""
     dtype = element_of(op.results[0].type) if op.results else index

@@ -5,9 +5,12 @@ from __future__ import annotations
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+import cubepy as cp
 from tests.compilers.c.metal_check import problems
 from tests.compilers.c.metal_text import find_clang
 
@@ -40,8 +43,8 @@ kernel void f(device float* x [[buffer(0)]], const device float* y [[buffer(1)]]
     atomic_fetch_add_explicit((device atomic_int*)counts, 1, memory_order_relaxed);
     simdgroup_half8x8 factor;
     simdgroup_float8x8 sums;
-    factor.thread_elements() = half2(h, h);
-    sums.thread_elements() = float2(0.0f, 1.0f);
+    factor.thread_elements()[0] = h;
+    sums.thread_elements()[1] = 1.0f;
     simdgroup_multiply_accumulate(sums, factor, factor, sums);
     if (at.x < arguments.n && simd_all(v.x > 0.0f)) x[at.x] = twice(bits) + (float)h;
 }
@@ -94,7 +97,7 @@ WRONG: dict[str, tuple[str, str]] = {
     "popcount of a float": ("twice(bits)", "popcount(bits)"),
     "a matrix of 4x4": ("simdgroup_half8x8 factor", "simdgroup_matrix<half, 4, 4> factor"),
     "a matrix of integers": ("simdgroup_half8x8 factor", "simdgroup_matrix<int, 8, 8> factor"),
-    "elements of another type": ("half2(h, h)", "float2(0.0f, 1.0f)"),
+    "elements of another number": ("elements()[0] = h", "elements() = half2(h, h)"),
     "factors of two types": ("(sums, factor, factor,", "(sums, sums, factor,"),
     "a product that is added to nothing": ("factor, factor, sums)", "factor, factor)"),
     "goto": (END, f"    goto end;\nend:\n{END}"),
@@ -137,3 +140,21 @@ def test_what_other_tools_emit(path: Path, tmp_path: Path):
     text = subprocess.run(to_metal, check=True, capture_output=True, text=True).stdout
     assert "kernel void" in text
     assert problems(text) == [], text
+
+
+@cp.cube
+def fill_all(arrays: Any):
+    for array in arrays:
+        array[0] = 1.0
+
+
+@pytest.mark.parametrize("count", [29, 30])
+def test_arrays_are_as_many_as_metal_takes(count: int):
+    """The numbers are one more, and the faults of a checked kernel."""
+    arrays = tuple(np.zeros(8, np.float32) for _ in range(count))
+    call = fill_all.configure(checked=True)[1, 1]
+    if count < 30:
+        assert f"[[buffer({count + 1})]]" in call.inspect(arrays, target="metal")
+    else:
+        with pytest.raises(cp.UnsupportedError, match="E310: a kernel of 30 arrays .* takes 30"):
+            call.inspect(arrays, target="metal")

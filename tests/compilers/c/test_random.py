@@ -23,6 +23,7 @@ from cubepy.ir.types import Buffer, element_of
 from cubepy.targets import parse_target
 from tests.compilers.c import hip_text, metal_text, text_devices
 from tests.compilers.c.random_kernels import (
+    Unfenced,
     as_array,
     as_bits,
     exact_kernel,
@@ -47,6 +48,7 @@ def programs(chunk: int, target: str) -> Iterator[tuple[int, Kernel, Source]]:
     refused = 0
     for seed in range(chunk * CHUNK, (chunk + 1) * CHUNK):
         kernel = replace(exact_kernel(seed), name=f"k{seed}")
+        kernel = Unfenced().run(kernel) if target == "metal" else kernel
         try:
             yield seed, kernel, source_of(kernel, target)
         except UnsupportedError as error:

@@ -270,6 +270,17 @@ def load_of_a_number():
 
 
 @case
+def fence_of_all_cubes_on_metal():
+    @cp.cube
+    def kernel(x, count):
+        x[cp.CUBE_POS] = 1.0
+        cp.sync_storage()  # here
+        cp.atomic.add(count, 0, 1)
+
+    kernel.inspect("f32[8]", "i32[1]", target="metal")
+
+
+@case
 def double_precision_on_metal():
     @cp.cube
     def kernel(x):
