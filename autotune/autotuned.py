@@ -111,10 +111,10 @@ class Autotuned(TunedCall):
     def _resolve(
         self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run: Any, extra: str = ""
     ) -> Config:
-        """Find the configuration of a signature and keep it."""
+        """Find the configuration of a signature and keep it; `key` None: for this call alone."""
         changes = session.changes[0]
         chosen = self._choose(args, kwargs, run, extra)
-        if is_searching():
+        if is_searching() or key is None:
             return chosen
         make_room(self._entries, LIMIT)
         self._entries[key] = Entry(chosen, changes, current.get(), config.overrides.get())
@@ -355,7 +355,7 @@ class TunedLauncher(TunedCall):
         return self._pick(signature(args, kwargs), args, kwargs)
 
     def _pick(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Config:
-        full = (self._grid, key)
+        full = None if key is None else (self._grid, key)
         entry = self._tuned._entries.get(full)
         if entry is not None and _is_current(entry):
             return entry.config

@@ -8,46 +8,42 @@ import numpy as np
 
 from cubepy.array.interop import read_memory
 from cubepy.array.memory import HOST, Memory
+from cubepy.autotune.description import PLAIN, Description, Undescribed
 from cubepy.autotune.space import anchor
+from cubepy.lang.containers import listed
 
 
 def signature(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Everything about the arguments that a key may read, hashable; not what arrays hold."""
-    found = [(x.dtype, x.shape, x.strides) if type(x) is np.ndarray else described(x) for x in args]
-    if kwargs:
-        found += [(name, described(x)) for name, x in kwargs.items()]
+    """Everything about the arguments that a key may read, hashable; not what arrays hold. None
+    where one of them cannot be described: what is found for such a call is not remembered."""
+    try:
+        found = [
+            (x.dtype, x.shape, x.strides) if type(x) is np.ndarray else described(x) for x in args
+        ]
+        if kwargs:
+            found += [(name, described(x)) for name, x in kwargs.items()]
+    except Undescribed:
+        return None
     return tuple(found)
 
 
 def described(x: Any) -> Any:
-    """One argument, hashable."""
+    """One argument, hashable; `Undescribed` where it cannot be."""
     kind = type(x)
     if kind is np.ndarray:
         return x.dtype, x.shape, x.strides
-    if kind in (int, float, bool, str) or x is None:
+    if kind in PLAIN:
         return kind, x
-    if isinstance(x, tuple | list):
-        return (kind, *map(described, x))
-    memory = None if isinstance(x, type) else read_memory(x)
-    if memory is not None:
-        return kind, memory.device, memory.dtype, memory.shape, memory.strides
-    held = getattr(x, "__dataclass_fields__", None)
-    if held is not None:
-        return (kind, *(described(getattr(x, name)) for name in held))
-    try:
-        hash(x)
-    except TypeError:
-        return kind, id(kind)
-    return kind, x
+    return Description().of(x)
 
 
 def arrays_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Memory]:
-    """The arrays among the arguments, in tuples and dataclasses too."""
+    """The arrays among the arguments, in tuples, dictionaries and dataclasses too."""
     found: list[Memory] = []
 
     def visit(x: Any) -> None:
-        if isinstance(x, tuple | list):
-            for item in x:
+        if isinstance(x, tuple | list | dict):
+            for item in listed(x.values() if isinstance(x, dict) else x):
                 visit(item)
             return
         memory = None if isinstance(x, type) else read_memory(x)
