@@ -95,14 +95,16 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """`index` of the configuration; not `is_final` while a search goes on."""
+    """`index` of the configuration. One that is not `is_final` holds until `session.changes` moves:
+    a search goes on, which notes its end."""
 
     index: int
     is_final: bool = True
     origin: str = "default"
 
 
-_busy: set[Any] = set()
+_busy: dict[Any, bool] = {}
+"""What is searched for now, and whether other threads go on without it."""
 _lock = threading.Lock()
 
 
@@ -206,16 +208,19 @@ class _Search:
 
 @contextmanager
 def _alone(key: Any) -> Any:
-    """Whether no other thread of this process searches for the same."""
+    """Whether no other thread of this process searches for the same. What those that do not wait
+    took meanwhile is looked up again."""
     with _lock:
         is_first = key not in _busy
-        _busy.add(key)
+        _busy[key] = not is_first
     try:
         yield is_first
     finally:
         if is_first:
             with _lock:
-                _busy.discard(key)
+                others = _busy.pop(key, False)
+            if others:
+                session.note_change()
 
 
 def _search(search: _Search, make: Callable[[], Subject], meanwhile: Choice) -> Choice:

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from contextvars import copy_context
 from pathlib import Path
 from threading import Event, Thread
 from types import SimpleNamespace
@@ -169,6 +170,36 @@ def test_the_child_of_a_fork_searches_for_itself(store: Path):
     other.join()
     thread.join()
     assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.usefixtures("in_process")
+def test_what_other_threads_took_meanwhile_is_looked_up_again(store: Path):
+    """What they keep holds as long as nothing changes, and the end of the search is a change."""
+    asked = Request("kernel", "source", "[1]", find_device("cpu"), ["0", "1"], "quick")
+    began, go = Event(), Event()
+
+    class Waiting(FakeSubject):
+        def run(self, k: int) -> None:
+            began.set()
+            assert go.wait(60)
+            super().run(k)
+
+    def call() -> None:
+        with cp.tuning(level="quick", budget_s=1.0):
+            choose(asked, lambda: Waiting([0.002, 0.001]))
+
+    thread = Thread(target=copy_context().run, args=(call,))
+    thread.start()
+    assert began.wait(60)
+    before = session.changes[0]
+    with cp.tuning(level="quick", budget_s=1.0):
+        assert choose(asked, search) == tuner.Choice(0, False)
+    assert session.changes[0] == before
+    go.set()
+    thread.join()
+    assert session.changes[0] > before
+    with cp.tuning(level="quick"):
+        assert choose(asked, search).origin == MEASURED
 
 
 class Written(list[int]):
