@@ -38,6 +38,8 @@ MOST_CHILDREN = 64
 """Children of one search; each one that is lost takes a candidate with it."""
 GRACE = 0.03
 """The share of a budget that a child may be late before it is ended."""
+GLANCE_S = 0.1
+"""How often who waits for a child looks at the clock, which may say that the process ends."""
 
 
 def can_fork(kind: str = "cpu") -> bool:
@@ -149,7 +151,7 @@ class _Child:
         while True:
             is_reference = trials.doing in (None, reference)
             until = latest if is_reference else min(latest, quiet + limits.each_s)
-            message = self._message(until - clock())
+            message = self._message(until, clock)
             if message is None:
                 self.is_last = self.is_late and clock() >= latest
                 return
@@ -158,14 +160,15 @@ class _Child:
             if message["do"] == "end":
                 return
 
-    def _message(self, seconds: float) -> Message | None:
+    def _message(self, until: float, clock: Clock) -> Message | None:
         """The next message; None where none comes in time (then it is late), or ever."""
-        until = time.monotonic() + seconds
         while not self._lines:
-            rest = until - time.monotonic()
-            if rest <= 0 or not select.select([self._pipe], [], [], rest)[0]:
+            rest = until - clock()
+            if rest <= 0:
                 self.is_late = True
                 return None
+            if not select.select([self._pipe], [], [], min(rest, GLANCE_S))[0]:
+                continue
             data = os.read(self._pipe, 1 << 16)
             if not data:
                 return None
@@ -174,7 +177,7 @@ class _Child:
 
     def next(self, wanted: Sequence[int], until: float) -> Ready | None:
         """The next of those that are wanted whose code is on disk; None where there is none."""
-        while (message := self._message(until - time.perf_counter())) is not None:
+        while (message := self._message(until, time.perf_counter)) is not None:
             if message["do"] == "made" and message["k"] in wanted:
                 return Ready(message["k"], is_made=True)
         return None

@@ -10,10 +10,9 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager, nullcontext
-from contextvars import copy_context
 from typing import Any
 
-from cubepy.autotune import behind, isolated, session
+from cubepy.autotune import background, behind, isolated, session
 from cubepy.autotune.ahead import can_compile_ahead, cores
 from cubepy.autotune.behind import Compiling
 from cubepy.autotune.first_runs import FirstRuns, can_rehearse
@@ -225,9 +224,8 @@ def _alone(key: Any) -> Any:
 
 def _search(search: _Search, make: Callable[[], Subject], meanwhile: Choice) -> Choice:
     if search.options.background:
-        context = copy_context()  # a thread of its own would have neither settings nor levels
-        task = threading.Thread(target=context.run, args=(_behind, search, make()), daemon=True)
-        task.start()
+        subject = make()
+        background.start(lambda: _behind(search, subject))
         return meanwhile
     with _alone(search.name) as is_first:
         if not is_first:
@@ -240,7 +238,7 @@ def _behind(search: _Search, subject: Subject) -> None:
     try:
         with _alone(search.name) as is_first:
             if is_first:
-                run(search, subject)
+                run(search, subject, background.clock)
     finally:
         session.note_change()
 
