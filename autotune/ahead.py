@@ -120,15 +120,13 @@ class Ahead:
 
     def _signal(self, number: int) -> None:
         for pid in self._doing:
-            with suppress(ProcessLookupError):
-                os.kill(pid, number)
+            children.send(pid, number)
 
     def _end_all(self) -> None:
         for pid in self._doing:
             children.kill(pid)
         for pid in self._doing:
-            with suppress(ChildProcessError):
-                os.waitpid(pid, 0)
+            children.ended(pid, True)
         self._doing = {}
 
     def next(self, wanted: Sequence[int], until: float) -> Ready | None:
@@ -209,8 +207,8 @@ class Ahead:
     def _replace_dead(self, wanted: Collection[int]) -> None:
         """A worker that died takes its candidate with it."""
         for pid, task in list(self._doing.items()):
-            done, status = os.waitpid(pid, os.WNOHANG)
-            if not done:
+            status = children.ended(pid)
+            if status is None:
                 continue
             del self._doing[pid]
             if task is not None and task[0] in wanted:

@@ -65,11 +65,18 @@ def _work(rest: Rest, compiling: Compiling, left: list[int], texts: list[str]) -
             if ready.is_made:
                 rest.compiled.append(texts[ready.k])
     finally:
-        compiling.close()
-        with _changed:
-            rest.is_done = True
-            session.note_change()  # kept picks are looked up again
-            _changed.notify_all()
+        try:
+            compiling.close()
+        finally:
+            _done(rest)
+
+
+def _done(rest: Rest) -> None:
+    """Nothing more is compiled: kept picks are looked up again."""
+    with _changed:
+        rest.is_done = True
+        session.note_change()
+        _changed.notify_all()
 
 
 def rest_of(name: Any) -> Rest | None:

@@ -14,6 +14,8 @@ from contextlib import contextmanager, suppress
 
 _PARENT_DEATH_SIGNAL = 1
 """PR_SET_PDEATHSIG of Linux's prctl."""
+UNSEEN = -1
+"""The status of a child for which somebody else waited."""
 
 
 @contextmanager
@@ -72,25 +74,49 @@ def _leave_threads() -> None:
             torch.set_num_threads(1)
 
 
+def ended(pid: int, wait: bool = False) -> int | None:
+    """The status of a child that has ended; None while it runs. `wait`: until it has.
+
+    The program may have waited for it, by `os.wait()`, or let the system do so, where it ignores
+    SIGCHLD. Then it has ended too: `UNSEEN`.
+    """
+    try:
+        done, status = os.waitpid(pid, 0 if wait else os.WNOHANG)
+    except ChildProcessError:
+        return UNSEEN
+    return status if done else None
+
+
 def wait(pid: int) -> int:
     """The status of a child, which gets a second to leave."""
     for _ in range(1000):
-        done, found = os.waitpid(pid, os.WNOHANG)
-        if done:
-            return found
+        status = ended(pid)
+        if status is not None:
+            return status
         time.sleep(0.001)
     kill(pid)
-    return os.waitpid(pid, 0)[1]
+    status = ended(pid, True)
+    assert status is not None
+    return status
 
 
 def kill(pid: int) -> None:
     """End a child, if it has not ended."""
-    with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
+    send(pid, signal.SIGKILL)
+
+
+def send(pid: int, number: int) -> None:
+    """Send a signal to a child, if there is one: after the program waited for it, its number may be
+    that of a stranger."""
+    with suppress(ChildProcessError, ProcessLookupError):
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        os.kill(pid, number)
 
 
 def how_it_ended(status: int) -> str:
     """A status of a child for people."""
+    if status == UNSEEN:
+        return "the process ended"
     if not os.WIFSIGNALED(status):
         return f"the process ended with status {os.WEXITSTATUS(status)}"
     number = os.WTERMSIG(status)

@@ -1,0 +1,67 @@
+"""Forked children, in programs that handle signals and wait for children of their own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from cubepy.autotune import children, isolated
+from cubepy.autotune.ahead import Ahead
+from cubepy.autotune.trials import CRASHED, OK
+from tests.autotune.test_isolated import search
+
+pytestmark = pytest.mark.skipif(not isolated.can_fork(), reason="no fork here")
+
+
+@pytest.fixture
+def ignores_children() -> Iterator[None]:
+    """The system waits for children in place of this process."""
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGCHLD, before)
+
+
+@pytest.mark.usefixtures("ignores_children")
+def test_searches_where_the_system_waits_for_children():
+    trials = search({3: lambda: os._exit(3)})
+    assert trials.status == [OK, OK, OK, CRASHED] and trials.outcome is not None
+    assert trials.details[3] == "the process ended"
+
+
+@pytest.mark.usefixtures("ignores_children")
+def test_processes_compile_where_the_system_waits_for_them():
+    def make(k: int) -> None:
+        if k == 1:
+            os._exit(7)
+
+    with Ahead(make, range(3), 10.0, time.perf_counter, workers=1) as workers:
+        found, wanted = {}, [0, 1, 2]
+        while wanted and (ready := workers.next(wanted, time.perf_counter() + 30.0)) is not None:
+            wanted.remove(ready.k)
+            found[ready.k] = ready
+    assert found[1].failure == "the process ended" and found[2].is_made
+
+
+def test_a_child_that_the_program_waited_for_has_ended():
+    pid = children.fork(lambda: None)
+    os.waitpid(pid, 0)
+    assert children.ended(pid) == children.wait(pid) == children.UNSEEN
+    children.kill(pid)
+
+
+def test_signals_reach_children_alone():
+    """A number may be that of another process by now: here this one."""
+    came: list[int] = []
+    before = signal.signal(signal.SIGUSR1, lambda number, frame: came.append(number))
+    try:
+        children.send(os.getpid(), signal.SIGUSR1)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert not came
+    pid = children.fork(lambda: time.sleep(100))
+    children.kill(pid)
+    assert os.WTERMSIG(children.wait(pid)) == signal.SIGKILL
