@@ -52,6 +52,17 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
+def _pipes() -> tuple[tuple[int, int], tuple[int, int]]:
+    """Two pipes, or none."""
+    first = os.pipe()
+    try:
+        return first, os.pipe()
+    except OSError:
+        for fd in first:
+            os.close(fd)
+        raise
+
+
 def can_compile_ahead() -> bool:
     """Whether code reaches this process from others: by a fork, and by the disk cache."""
     return sys.platform == "linux" and bool(get("cache"))
@@ -76,7 +87,7 @@ class Ahead:
         self._limit, self._clock = limit_s, clock
         self._open = set(order[:MOST_TASKS])
         self._count = min(workers, len(self._open))
-        self._tasks, self._answers = os.pipe(), os.pipe()
+        self._tasks, self._answers = _pipes()
         os.write(self._tasks[1], b"".join(_TASK.pack(k) for k in order[:MOST_TASKS]))
         self._doing: dict[int, tuple[int, float] | None] = {}
         """What each worker compiles, and since when."""

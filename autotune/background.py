@@ -7,6 +7,7 @@ import atexit
 import os
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from contextvars import copy_context
 
@@ -30,18 +31,19 @@ def clock() -> float:
     return time.perf_counter()
 
 
-def start(work: Callable[[], None]) -> bool:
-    """Do work in a thread, in this context; whether there is one."""
+def start(work: Callable[[], None]) -> None:
+    """Do work in a thread, in this context; warn where there is none. Nothing is begun where the
+    process is about to end."""
+    if _ending.is_set():
+        return
     thread = threading.Thread(target=copy_context().run, args=(_do, work), daemon=True)
     _threads.add(thread)
     try:
-        if not _ending.is_set():
-            thread.start()
-            return True
-    except RuntimeError:  # the system has no more, or the interpreter is about to end
-        pass
-    _threads.discard(thread)
-    return False
+        thread.start()
+    except RuntimeError as error:
+        _threads.discard(thread)
+        text = f"nothing is tuned in the background: no thread is to be had ({error})"
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
 def _do(work: Callable[[], None]) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+import warnings
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -54,7 +55,13 @@ def compile_behind(
             _rests.pop(next(iter(_rests)))
         _rests[name] = rest
     work = (rest, compiling, list(left), list(texts))
-    threading.Thread(target=_work, args=work, daemon=True).start()
+    try:
+        threading.Thread(target=_work, args=work, daemon=True).start()
+    except RuntimeError as error:
+        compiling.close()
+        _done(rest)
+        text = f"nothing is compiled behind calls: no thread is to be had ({error})"
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
 def _work(rest: Rest, compiling: Compiling, left: list[int], texts: list[str]) -> None:

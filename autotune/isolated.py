@@ -20,7 +20,7 @@ import numpy as np
 from cubepy.autotune import children
 from cubepy.autotune.ahead import Ahead, Ready
 from cubepy.autotune.behind import LONGEST_S
-from cubepy.autotune.search import Later, conclude, examine
+from cubepy.autotune.search import LATE_REFERENCE, Later, conclude, examine
 from cubepy.autotune.subject import Subject
 from cubepy.autotune.trials import (
     CRASHED,
@@ -62,8 +62,9 @@ def search(
     """Fill `trials` by children, one after the other, until one reaches the end.
 
     `watch` is called for each message; `later` takes over a child that compiles on, as the limits
-    ask for. Nothing is raised for what candidates do.
+    ask for. Nothing is raised for what candidates do, nor where no process is to be had.
     """
+    why = LATE_REFERENCE
     for _ in range(MOST_CHILDREN):
         if trials.outcome is not None:
             return
@@ -80,6 +81,10 @@ def search(
                 later(child, left)
                 return
             status, detail = child.end()
+        except NoProcess as error:
+            child.close()
+            why = str(error)
+            break
         except BaseException:  # Ctrl-C waits for nobody
             child.close()
             raise
@@ -88,7 +93,7 @@ def search(
             detail = f"no answer within {limits.each_s:.3g} s" if child.is_late else detail
             trials.lost(status, detail, subject.reference)
     if trials.outcome is None:
-        conclude(trials, subject.reference)
+        conclude(trials, subject.reference, why=why)
 
 
 def _examine(
@@ -119,6 +124,10 @@ def warm() -> None:
         _touch[1, 1](np.zeros(1, np.float32))
 
 
+class NoProcess(Exception):
+    """The system has no process or no descriptor for a child."""
+
+
 class _Child:
     """A forked process that reports by a pipe."""
 
@@ -128,7 +137,13 @@ class _Child:
         self._pipe = self._pid = -1
 
     def start(self, work: Callable[[Report], None], trials: Trials) -> None:
-        """Let it work, and report to here."""
+        """Let it work, and report to here; `NoProcess` where there is none."""
+        try:
+            self._start(work, trials)
+        except OSError as error:
+            raise NoProcess(f"no process is to be had ({error})") from None
+
+    def _start(self, work: Callable[[Report], None], trials: Trials) -> None:
         with children.uninterrupted():
             self._pipe, write = os.pipe()
 

@@ -17,6 +17,7 @@ from cubepy.autotune.trials import OK, UNKNOWN, UNTRIED, Clock, Limits, Report, 
 MANY = 4
 MAKING_S = 10.0
 """What a process that compiles ahead may take for a candidate at least: others work beside it."""
+LATE_REFERENCE = "the budget ended with the reference"
 Later = Callable[[Any, Sequence[int]], None]
 """Goes on with compiling (`behind.Compiling`), and closes what does so: these candidates are
 left."""
@@ -91,7 +92,10 @@ def _compiling(
     def make(k: int) -> float | None:
         return subject.make(k, limits.predicts)
 
-    return Ahead(make, order, limit_s, clock, limits.workers).__enter__()
+    try:
+        return Ahead(make, order, limit_s, clock, limits.workers).__enter__()
+    except OSError:  # there are no descriptors: who runs a candidate compiles it
+        return None
 
 
 def _reference(
@@ -118,8 +122,11 @@ def _reference(
     return wanted
 
 
-def conclude(trials: Trials, reference: int, report: Report | None = None) -> None:
-    """End a search whose budget ended before its race did, by the samples that there are."""
+def conclude(
+    trials: Trials, reference: int, report: Report | None = None, why: str = LATE_REFERENCE
+) -> None:
+    """End a search that cannot go on, by the samples that there are. `why`: where there are none
+    of the reference."""
     report = report or trials.apply
     trials.doing = None
     for k, status in enumerate(trials.status):
@@ -128,7 +135,7 @@ def conclude(trials: Trials, reference: int, report: Report | None = None) -> No
     entrants = [k for k, status in enumerate(trials.status) if status == OK]
     favourite = 0 if 0 in entrants else reference
     if trials.status[reference] != OK:
-        report({"do": "end", "pick": None, "reason": "the budget ended with the reference"})
+        report({"do": "end", "pick": None, "reason": why})
         return
     found = decide(entrants, trials.samples, favourite, "budget")
     end = {"pick": found.winner, "reason": found.reason, "confidence": found.confidence}

@@ -8,12 +8,14 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import cubepy as cp
 from cubepy.autotune import background, isolated
 from cubepy.autotune.trials import Limits, Trials
 from tests.autotune.fakes import FakeSubject
+from tests.autotune.test_autotuned import arrays, scaled_by
 
 PROGRAM = """
 import threading, time
@@ -32,7 +34,8 @@ def search():
     finally:
         print("ended", flush=True)
 
-assert background.start(search) and began.wait(60)
+background.start(search)
+assert began.wait(60)
 print("exit", flush=True)
 """
 
@@ -63,18 +66,29 @@ def test_a_search_with_a_child_that_hangs_ends_with_the_process(monkeypatch: pyt
         limits = Limits(began, began + 90.0, 80.0)
         isolated.search(subject, trials, limits, background.clock, watch)
 
-    assert background.start(search) and hangs.wait(60)
+    background.start(search)
+    assert hangs.wait(60)
     background.end_all()
     assert not background._threads and trials.outcome is None and 1 not in trials.details
-    assert not background.start(search)
+    background.start(search)
+    assert not background._threads
 
 
 @pytest.mark.usefixtures("store")
 def test_without_a_thread_the_first_configuration_serves(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(background, "_ending", threading.Event())
+    scaled, (x, out) = scaled_by({"n": (4, 1)}), arrays()
+    with cp.tuning(level="off"):
+        for _ in range(3):
+            scaled(x, out)  # there are native threads
 
     def refuse(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    assert not background.start(lambda: None) and not background._threads
+    out[:] = 0
+    with cp.tuning(level="quick", background=True):
+        with pytest.warns(RuntimeWarning, match="no thread is to be had"):
+            scaled(x, out)
+        assert scaled.pick(x, out) == {"n": 4}
+    np.testing.assert_array_equal(out, x * 2)
+    assert not background._threads

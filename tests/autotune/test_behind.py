@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from threading import Thread
 
 import pytest
 
@@ -20,10 +21,24 @@ class Compiling:
         raise OSError("no")
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_what_was_compiled_is_raced_whatever_closing_does():
-    behind.compile_behind("name", Compiling(), [0, 2], ["a", "b", "c"], 1.0)
-    assert behind.wait(60.0)
+    rest = behind.Rest(1.0, [])
+    with pytest.raises(OSError, match="no"):
+        behind._work(rest, Compiling(), [0, 2], ["a", "b", "c"])
+    assert rest.is_done and rest.compiled == ["a", "c"]
+
+
+def test_nothing_is_compiled_behind_where_no_thread_is_to_be_had(monkeypatch: pytest.MonkeyPatch):
+    """What compiles is closed, and nobody waits for it."""
+    closed: list[bool] = []
+
+    def refuse(thread: Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(Thread, "start", refuse)
+    monkeypatch.setattr(Compiling, "close", lambda compiling: closed.append(True))
+    with pytest.warns(RuntimeWarning, match="no thread is to be had"):
+        behind.compile_behind("name", Compiling(), [0, 2], ["a", "b", "c"], 1.0)
     rest = behind.rest_of("name")
     behind.forget("name")
-    assert rest is not None and rest.is_done and rest.compiled == ["a", "c"]
+    assert closed and rest == behind.Rest(1.0, [], True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import signal
@@ -13,9 +14,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+import cubepy as cp
 from cubepy.autotune import children, isolated
-from cubepy.autotune.trials import CRASHED, FAILED, LATE, OK, Limits, Trials
+from cubepy.autotune.trials import CRASHED, FAILED, LATE, OK, UNTRIED, Limits, Trials
 from tests.autotune.fakes import FakeSubject
+from tests.autotune.test_autotuned import arrays, measured, scaled_by
 
 pytestmark = pytest.mark.skipif(not isolated.can_fork(), reason="no fork here")
 GOOD = [0.003, 0.0005]
@@ -126,6 +129,45 @@ def test_an_interrupt_loses_no_child(monkeypatch: pytest.MonkeyPatch, call: str)
     monkeypatch.setattr(children, call, interrupted)
     with pytest.raises(KeyboardInterrupt):
         search({})
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize("call", ["fork", "pipe"])
+def test_without_a_process_the_first_configuration_serves(
+    store: Path, monkeypatch: pytest.MonkeyPatch, call: str
+):
+    """Nothing is written down: it is tuned where there is one again."""
+
+    def refuse() -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    scaled, (x, out) = scaled_by({"n": (4, 1)}), arrays()
+    with monkeypatch.context() as patch, cp.tuning(level="quick", budget_s=20.0):
+        patch.setattr(os, call, refuse)
+        with pytest.warns(RuntimeWarning, match="was not tuned: no process is to be had"):
+            scaled(x, out)
+        assert scaled.pick(x, out) == {"n": 4} and measured(scaled) == {}
+    np.testing.assert_array_equal(out, x * 2)
+    with cp.tuning(level="quick", budget_s=20.0):
+        scaled_by({"n": (4, 1)})(x, out)
+    assert set(measured(scaled).values()) == {"ok"}
+
+
+def test_without_more_processes_the_best_so_far_is_picked(monkeypatch: pytest.MonkeyPatch):
+    """A candidate took the process of the search with it."""
+    plain, calls = os.fork, [0]
+
+    def fork() -> int:
+        calls[0] += 1
+        if calls[0] > 1:
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+        return plain()
+
+    before = len(os.listdir("/proc/self/fd"))
+    monkeypatch.setattr(os, "fork", fork)
+    trials = search({2: crash})
+    assert trials.status == [OK, OK, CRASHED, UNTRIED]
+    assert trials.outcome is not None and trials.outcome["pick"] == 0
     assert len(os.listdir("/proc/self/fd")) == before
 
 
