@@ -79,7 +79,7 @@ class Checks:
 
     def _checked(self, k: int, status: str, detail: str = "", **more: float) -> None:
         said: Message = {"do": "checked", "k": k, "status": status, **more}
-        self.report({**said, "detail": detail} if detail else said)
+        self.report({**said, "detail": encodable(detail)} if detail else said)
 
     def _first_run(self, k: int) -> Verdict:
         """Run a candidate where it may do no harm, or look only whether it is compiled."""
@@ -139,4 +139,9 @@ def failed(k: int, error: Exception) -> Message:
 
 def shown(error: BaseException) -> str:
     """An error for people."""
-    return f"{type(error).__name__}: {error}"[:500]
+    return encodable(f"{type(error).__name__}: {error}"[:500])
+
+
+def encodable(text: str) -> str:
+    """A text with escapes in place of what has no encoding, such as bytes of odd file names."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -273,8 +273,9 @@ def run(search: _Search, subject: Subject, clock: Clock = time.perf_counter) -> 
                     examine(subject, trials, limits, shown, clock, first_runs, later)
     finally:
         progress.end()
+    choice = _kept(search, trials, limits)  # first: a warning may be an error
     _warn(request, trials, limits.each_s)
-    return _kept(search, trials, limits)
+    return choice
 
 
 def _limits(search: _Search, kind: str, began: float) -> Limits:

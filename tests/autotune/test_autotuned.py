@@ -248,6 +248,42 @@ def test_errors_that_are_not_of_cubepy_are_told(forks: bool, monkeypatch: pytest
     np.testing.assert_array_equal(out, x * 2)
 
 
+@pytest.mark.parametrize("forks", (True, False))
+def test_errors_are_told_also_where_their_text_has_no_encoding(
+    forks: bool, monkeypatch: pytest.MonkeyPatch
+):
+    """Names of files may hold lone surrogates, which neither a store nor a terminal takes."""
+    if not forks:
+        monkeypatch.setattr(isolated, "can_fork", lambda kind: False)
+
+    @cp.autotuned(space={"way": ("right", "raise")})
+    def odd(x, out, *, config):
+        if config["way"] == "raise":
+            raise ValueError("cannot read \udcff")
+        scale.over(out)(x, out, 1)
+
+    x, out = arrays()
+    with cp.tuning(**quick), pytest.warns(RuntimeWarning, match=r"cannot read \\udcff"):
+        odd(x, out)
+    np.testing.assert_array_equal(out, x * 2)
+    assert list(measured(odd).values()) == ["ok", "failed"]
+
+
+def test_a_warning_that_is_an_error_loses_no_search():
+    @cp.autotuned(space={"wrong": (False, True)})
+    def add(x, out, *, config):
+        accumulate.over(out)(x, out, config["wrong"])
+
+    x, out = arrays()
+    with cp.tuning(**quick), warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        with pytest.raises(RuntimeWarning, match="is wrong"):
+            add(x, out)
+        add(x, out)
+    np.testing.assert_array_equal(out, x)
+    assert list(measured(add).values()) == ["ok", "wrong"]
+
+
 def test_candidates_that_fail_or_hang_leave_the_others():
     @cp.autotuned(space={"way": ("right", "raise", "compile", "hang")})
     def odd(x, out, *, config):
