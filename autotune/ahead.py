@@ -12,6 +12,7 @@ import select
 import signal
 import struct
 import sys
+import threading
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from math import inf
@@ -96,6 +97,11 @@ class Ahead:
         self._began, self._heard = clock(), False
         self._is_open = True
 
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """What it holds open."""
+        return *self._tasks, *self._answers
+
     def __enter__(self) -> Ahead:
         for _ in range(self._count):
             self._fork()
@@ -110,7 +116,7 @@ class Ahead:
             return
         self._is_open = False
         self._end_all()
-        for fd in (*self._tasks, *self._answers):
+        for fd in self.descriptors:
             os.close(fd)
 
     def pause(self) -> None:
@@ -171,14 +177,16 @@ class Ahead:
         if self._compile is None:
             return
         # Where no process is to be had, the others do, or the search itself.
+        own = self._tasks[0], self._answers[1]
+        outlives = threading.current_thread() is not threading.main_thread()
         with children.uninterrupted(), suppress(OSError):
-            self._doing[children.fork(self._work)] = None
+            self._doing[children.fork(self._work, own, outlives)] = None
 
     def _work(self) -> None:
-        """In a worker: take a task, compile it, until there is none."""
+        """In a worker: take a task, compile it, until there is none. Where the parent has died,
+        there is nobody to tell, which ends it too."""
         pid, compile_one = os.getpid(), self._compile
         assert compile_one is not None
-        os.close(self._tasks[1])
         while task := os.read(self._tasks[0], _TASK.size):
             (k,) = _TASK.unpack(task)
             self._answer(pid, k, _BEGUN)

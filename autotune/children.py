@@ -9,11 +9,15 @@ import signal
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 
 _PARENT_DEATH_SIGNAL = 1
 """PR_SET_PDEATHSIG of Linux's prctl."""
+_CRASHES = (
+    *(signal.SIGABRT, signal.SIGBUS, signal.SIGFPE),
+    *(signal.SIGILL, signal.SIGSEGV, signal.SIGSYS, signal.SIGTRAP),
+)
 UNSEEN = -1
 """The status of a child for which somebody else waited."""
 
@@ -28,22 +32,32 @@ def uninterrupted() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def fork(work: Callable[[], None]) -> int:
-    """Work in a child, which ends when that is done, or fails, or its parent dies; its number."""
+def fork(
+    work: Callable[[], None], own: Collection[int] | None = None, outlives: bool = False
+) -> int:
+    """Work in a child, which ends when that is done, or fails, or its parent dies; its number.
+
+    `own`: the descriptors that it keeps; None: all. `outlives`: the thread that forks it may end
+    before it; then it has to find out itself whether its parent has died.
+    """
     with warnings.catch_warnings():  # of Python 3.12, about threads: locks survive a fork here
         warnings.simplefilter("ignore", DeprecationWarning)
         pid = os.fork()
     if pid == 0:
-        _work_and_leave(work)
+        _work_and_leave(work, own, outlives)
     return pid
 
 
-def _work_and_leave(work: Callable[[], None]) -> None:
+def _work_and_leave(work: Callable[[], None], own: Collection[int] | None, outlives: bool) -> None:
     """In the child: nothing of the parent's is run or freed."""
     status = 1
     try:
         gc.disable()
         _be_quiet()
+        if own is not None:
+            leave_descriptors(own)
+        if not outlives:
+            _die_with_parent(signal.SIGKILL)
         _leave_threads()
         work()
         status = 0
@@ -55,15 +69,48 @@ def _work_and_leave(work: Callable[[], None]) -> None:
 
 def _be_quiet() -> None:
     """What a candidate prints, and the last words of one that crashes, go nowhere; the child dies
-    with its parent, first where memory runs out, and of Ctrl-C as its parent says."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    first where memory runs out."""
+    _leave_signals()
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
-    null = os.open(os.devnull, os.O_RDWR)
-    for fd in (0, 1, 2):
-        os.dup2(null, fd)
+    _point_nowhere((1, 2))
     with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")
+
+
+def _leave_signals() -> None:
+    """What the program handles, such as Ctrl-C, is its own concern where it comes to the child too:
+    its handlers are not for two processes. A candidate that crashes dies."""
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # the child has children
+    for number in signal.valid_signals():
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.SIG_DFL if number in _CRASHES else signal.SIG_IGN)
+
+
+def leave_descriptors(own: Collection[int]) -> None:
+    """Let go of what the program holds open, such as locks, sockets and ends of pipes. The numbers
+    stay in use, as objects that close theirs may be left."""
+    with suppress(OSError):  # there is no /proc, or no descriptor to read it
+        _point_nowhere({int(name) for name in os.listdir("/proc/self/fd")} - {0, 1, 2, *own})
+
+
+def _point_nowhere(descriptors: Iterable[int]) -> None:
+    """Let descriptors, and that of the standard input, read and write nothing."""
+    with suppress(OSError):  # it is closed already
+        os.close(0)
+    null = os.open(os.devnull, os.O_RDWR)  # the lowest number, so that it needs no other one
+    for fd in descriptors:
+        os.dup2(null, fd)
+
+
+def outlive_thread() -> None:
+    """In a child: the thread that forked it may end before it."""
+    _die_with_parent(0)
+
+
+def _die_with_parent(number: int) -> None:
+    """Get a signal where the parent dies, or its thread that forked this process; 0: none."""
+    ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, number, 0, 0, 0)
 
 
 def _leave_threads() -> None:

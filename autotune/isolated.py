@@ -39,7 +39,7 @@ MOST_CHILDREN = 64
 GRACE = 0.03
 """The share of a budget that a child may be late before it is ended."""
 GLANCE_S = 0.1
-"""How often who waits for a child looks at the clock, which may say that the process ends."""
+"""How often who waits looks whether the process ends, or has."""
 
 
 def can_fork(kind: str = "cpu") -> bool:
@@ -72,7 +72,9 @@ def search(
             break
         child = _Child()
         try:
-            child.start(lambda report: _examine(subject, trials, limits, report, clock), trials)
+            child.start(
+                lambda report, own: _examine(subject, trials, limits, report, own, clock), trials
+            )
             for message in child.messages(trials, limits, subject.reference, clock):
                 trials.apply(message)
                 watch(trials)
@@ -97,19 +99,30 @@ def search(
 
 
 def _examine(
-    subject: Subject, trials: Trials, limits: Limits, report: Report, clock: Clock
+    subject: Subject, trials: Trials, limits: Limits, report: Report, own: int, clock: Clock
 ) -> None:
-    """In the child: search; then compile what is left, and say what is there."""
+    """In the child, with a descriptor of its `own`: search; then compile what is left, and say what
+    is there."""
+    parent = os.getppid()
+
+    def told(message: Message) -> None:
+        if message["do"] == "end":  # nothing more runs here, and whoever called goes on
+            children.outlive_thread()
+        report(message)
 
     def go_on(ahead: Ahead, left: Sequence[int]) -> None:
+        children.leave_descriptors((own, *ahead.descriptors))
         rest, until = list(left), clock() + LONGEST_S
-        while rest and (ready := ahead.next(rest, until)) is not None:
+        while rest and clock() < until and os.getppid() == parent:
+            ready = ahead.next(rest, min(until, clock() + GLANCE_S))
+            if ready is None:
+                continue
             rest.remove(ready.k)
             if ready.is_made:
                 report({"do": "made", "k": ready.k})
         ahead.close()
 
-    examine(subject, trials, limits, report, clock, later=go_on)
+    examine(subject, trials, limits, told, clock, later=go_on)
 
 
 @cube
@@ -124,6 +137,10 @@ def warm() -> None:
         _touch[1, 1](np.zeros(1, np.float32))
 
 
+Work = Callable[[Report, int], None]
+"""Takes what reports, and the descriptor that it writes to."""
+
+
 class NoProcess(Exception):
     """The system has no process or no descriptor for a child."""
 
@@ -136,14 +153,14 @@ class _Child:
         self._buffer, self._lines = b"", list[bytes]()
         self._pipe = self._pid = -1
 
-    def start(self, work: Callable[[Report], None], trials: Trials) -> None:
+    def start(self, work: Work, trials: Trials) -> None:
         """Let it work, and report to here; `NoProcess` where there is none."""
         try:
             self._start(work, trials)
         except OSError as error:
             raise NoProcess(f"no process is to be had ({error})") from None
 
-    def _start(self, work: Callable[[Report], None], trials: Trials) -> None:
+    def _start(self, work: Work, trials: Trials) -> None:
         with children.uninterrupted():
             self._pipe, write = os.pipe()
 
@@ -152,7 +169,7 @@ class _Child:
                 os.write(write, json.dumps(message).encode() + b"\n")
 
             try:
-                self._pid = children.fork(lambda: work(report))
+                self._pid = children.fork(lambda: work(report, write))
             finally:
                 os.close(write)
 

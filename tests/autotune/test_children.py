@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
+import socket
 import time
 from collections.abc import Iterator
 
@@ -12,7 +14,7 @@ import pytest
 from cubepy.autotune import children, isolated
 from cubepy.autotune.ahead import Ahead
 from cubepy.autotune.trials import CRASHED, OK
-from tests.autotune.test_isolated import search
+from tests.autotune.test_isolated import crash, search
 
 pytestmark = pytest.mark.skipif(not isolated.can_fork(), reason="no fork here")
 
@@ -51,6 +53,41 @@ def test_a_child_that_the_program_waited_for_has_ended():
     os.waitpid(pid, 0)
     assert children.ended(pid) == children.wait(pid) == children.UNSEEN
     children.kill(pid)
+
+
+def test_children_hold_no_descriptors_but_their_own():
+    """The end of a pipe is seen, and a file's lock is free, while they live."""
+    (lost, sent), (read, own) = os.pipe(), os.pipe()
+
+    def work() -> None:
+        os.write(own, f"{os.fstat(sent).st_rdev == os.stat(os.devnull).st_rdev}".encode())
+        time.sleep(100)
+
+    pid = children.fork(work, (own,))
+    os.close(sent)
+    assert os.read(read, 10) == b"True" and os.read(lost, 1) == b""
+    assert children.ended(pid) is None
+    children.kill(pid)
+    children.wait(pid)
+    for fd in (lost, read, own):
+        os.close(fd)
+
+
+def test_the_programs_handlers_of_signals_do_not_run_in_children():
+    """A signal to the group of processes is the program's concern, and ends no candidate."""
+    read, write = socket.socketpair()
+    write.setblocking(False)
+    wakeup = signal.set_wakeup_fd(write.fileno(), warn_on_full_buffer=False)
+    before = signal.signal(signal.SIGUSR1, lambda number, frame: os._exit(9))
+    try:
+        trials = search({2: lambda: os.kill(os.getpid(), signal.SIGUSR1), 3: crash})
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        signal.set_wakeup_fd(wakeup)
+    assert trials.status == [OK, OK, OK, CRASHED]
+    assert not select.select([read], [], [], 0.0)[0]
+    read.close()
+    write.close()
 
 
 def test_signals_reach_children_alone():

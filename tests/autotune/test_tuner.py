@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 import time
@@ -118,6 +119,37 @@ def test_what_was_not_compiled_in_time_is_tried_by_a_later_call_within_the_budge
     first, second = find_records().searches(key)
     spans = [s["deadline"] - s["started"] for s in (first, second)]
     assert spans[0] == pytest.approx(6.0) and 0 < spans[1] < 6.0 - 0.3 * 6.0
+
+
+@pytest.mark.usefixtures("leaves_no_children")
+@pytest.mark.parametrize("forks", [False, isolated.can_fork()])
+@pytest.mark.usefixtures("in_process")
+def test_what_compiles_behind_a_call_outlives_its_thread_and_holds_nothing(
+    store: Path, monkeypatch: pytest.MonkeyPatch, forks: bool
+):
+    monkeypatch.setattr(isolated, "can_fork", lambda kind="cpu": forks)
+    asked = Request("kernel", "source", "[1]", find_device("cpu"), ["0", "1"], "quick")
+    read, write = os.pipe()
+
+    def call() -> None:
+        subject = Slow([0.002, 0.001])
+        subject.mark = store / "mark"
+        with cp.tuning(level="quick", budget_s=1.0):
+            choose(asked, lambda: subject)
+
+    thread = Thread(target=copy_context().run, args=(call,))
+    thread.start()
+    thread.join()
+    os.close(write)
+    assert select.select([read], [], [], 60.0)[0] and os.read(read, 1) == b""
+    os.close(read)
+    assert not behind.wait(0.0)
+    (store / "mark").touch()
+    assert behind.wait(60.0)
+    (key,) = find_records().measured_keys()
+    rest = behind.rest_of((key, asked.candidates))
+    behind.forget((key, asked.candidates))
+    assert rest is not None and rest.compiled == ["1"]
 
 
 @pytest.mark.usefixtures("in_process")
