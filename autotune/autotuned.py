@@ -7,11 +7,14 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping
-from types import MethodType
+from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from cubepy import config
 from cubepy.autotune import session
+from cubepy.autotune.description import PLAIN
 from cubepy.autotune.guarding import TunedCall
 from cubepy.autotune.measure import can_tune
 from cubepy.autotune.session import QUICK, Tuning, current, is_searching
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
 MOST_LAUNCHERS = 256
 """Launchers of a tuned kernel that are kept, so that asking for one again costs a look-up."""
 LIMIT = 4096
-"""Signatures that are kept; the oldest go first."""
+"""Signatures and problems that are kept; the oldest go first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +162,7 @@ class Autotuned(TunedCall):
             return legal[kept[1].index]
         choice = choose(request, make)
         if not is_searching():
+            make_room(self._choices, LIMIT)
             self._choices[memo] = (state, choice)
         return legal[choice.index]
 
@@ -289,12 +293,15 @@ class AutotunedKernel(Autotuned):
         return self.inspected(lambda kernel, _: kernel, args, kwargs)
 
     def _kept(self, key: Any, make: Callable[[], TunedLauncher]) -> TunedLauncher:
-        """The launcher of a grid of numbers, or of one function, which is made once."""
+        """The launcher of a grid of numbers, or of one function, which is made once: not of what
+        may hold arrays, which would live as long."""
         try:
             found = self._launchers.get(key)
         except TypeError:  # a list, or a function that has no hash
             return make()
         if found is None:
+            if not all(map(_holds_values, key)):
+                return make()
             make_room(self._launchers, MOST_LAUNCHERS)
             found = self._launchers.setdefault(key, make())
         return found
@@ -313,6 +320,24 @@ class AutotunedKernel(Autotuned):
         launcher, more = self.bound_to(launch, self.configs[0])
         said = {*kwargs, *(kwargs.get("comptime") or {})}
         return launcher.inspect(*args, **{k: more[k] for k in more if k not in said}, **kwargs)
+
+
+def _holds_values(x: Any) -> bool:
+    """Whether something is a value that holds no array, or a function that captured such alone."""
+    if not isinstance(x, FunctionType):
+        return _is_value(x)
+    try:
+        captured = [cell.cell_contents for cell in x.__closure__ or ()]
+    except ValueError:  # one has no value yet
+        return False
+    defaults = *(x.__defaults__ or ()), *(x.__kwdefaults__ or {}).values()
+    return not vars(x) and all(map(_is_value, (*captured, *defaults)))
+
+
+def _is_value(x: Any) -> bool:
+    if type(x) is tuple:
+        return all(map(_is_value, x))
+    return type(x) in PLAIN or isinstance(x, np.generic)
 
 
 def _text_of(grid: Any) -> str:

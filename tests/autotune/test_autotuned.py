@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import time
 import warnings
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import numpy as np
 import pytest
 
 import cubepy as cp
-from cubepy.autotune import isolated, records, session
+from cubepy.autotune import autotuned, isolated, records, session
 from cubepy.autotune.records import find_records
 
 pytestmark = pytest.mark.usefixtures("store")
@@ -390,6 +392,45 @@ def test_kernels_take_the_whole_configuration_its_parts_the_cube_dim_and_options
         cp.autotuned(scale, space={"n": (1,), "speed": (1, 2)})
     with pytest.raises(TypeError, match="not in the space"):
         scaled_by({"n": (1, 2)}, reference={"n": 3})
+
+
+def test_launchers_keep_no_arrays_alive():
+    """The grid of a call is often a function that captured its result."""
+
+    @cp.autotuned(space={"n": (1, 2)})
+    @cp.cube
+    def twice(x, out, n: cp.Comptime):
+        i = cp.ABSOLUTE_POS * n
+        for k in cp.unroll(range(n)):
+            if i + k < out.size:
+                out.flat[i + k] = x.flat[i + k] * 2
+
+    def call(x: np.ndarray, default: bool) -> np.ndarray:
+        out = np.empty_like(x)
+        captured, given = lambda c: -(-out.size // c["n"]), lambda c, y=out: -(-y.size // c["n"])
+        twice.over(given if default else captured)(x, out)
+        return out
+
+    x, size = arrays()[0], 300
+
+    def grid(c: Any) -> int:
+        return -(-size // c["n"])
+
+    with cp.tuning(level="off"):
+        refs = [weakref.ref(call(x, bool(k % 2))) for k in range(6)]
+        gc.collect()
+        assert not any(ref() is not None for ref in refs)
+        assert twice.over(grid) is twice.over(grid) and twice[np.int64(8)] is twice[np.int64(8)]
+        np.testing.assert_array_equal(call(x, False), x * 2)
+
+
+def test_no_more_problems_are_kept_than_signatures(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(autotuned, "LIMIT", 4)
+    scaled = scaled_by({"n": (1, 4)}, key=lambda x, out: out.size)
+    with cp.tuning(level="off"):
+        for size in range(1, 10):
+            scaled.pick(*arrays((size,)))
+    assert len(scaled._choices) == len(scaled._entries) == 4
 
 
 def test_another_reference_judges():
