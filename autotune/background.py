@@ -11,6 +11,8 @@ import warnings
 from collections.abc import Callable
 from contextvars import copy_context
 
+from cubepy.autotune import session
+
 LONGEST_S = 10.0
 """How long the end of the process waits for a candidate that does not end."""
 
@@ -42,6 +44,7 @@ def start(work: Callable[[], None]) -> None:
         thread.start()
     except RuntimeError as error:
         _threads.discard(thread)
+        session.note_change()  # so that the next call begins anew
         text = f"nothing is tuned in the background: no thread is to be had ({error})"
         warnings.warn(text, RuntimeWarning, stacklevel=2)
 

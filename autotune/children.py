@@ -12,6 +12,8 @@ import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 
+from cubepy.cache import folder
+
 _PARENT_DEATH_SIGNAL = 1
 """PR_SET_PDEATHSIG of Linux's prctl."""
 _CRASHES = (
@@ -56,8 +58,7 @@ def _work_and_leave(work: Callable[[], None], own: Collection[int] | None, outli
         _be_quiet()
         if own is not None:
             leave_descriptors(own)
-        if not outlives:
-            _die_with_parent(signal.SIGKILL)
+        _get_at_end_of_parent(signal.SIGCONT if outlives else signal.SIGKILL)
         _leave_threads()
         work()
         status = 0
@@ -88,10 +89,11 @@ def _leave_signals() -> None:
 
 
 def leave_descriptors(own: Collection[int]) -> None:
-    """Let go of what the program holds open, such as locks, sockets and ends of pipes. The numbers
-    stay in use, as objects that close theirs may be left."""
+    """Let go of what the program holds open, such as locks, sockets and ends of pipes, but for the
+    folders of kept code. The numbers stay in use, as objects that close theirs may be left."""
+    kept = {0, 1, 2, *own, *folder.descriptors()}
     with suppress(OSError):  # there is no /proc, or no descriptor to read it
-        _point_nowhere({int(name) for name in os.listdir("/proc/self/fd")} - {0, 1, 2, *own})
+        _point_nowhere({int(name) for name in os.listdir("/proc/self/fd")} - kept)
 
 
 def _point_nowhere(descriptors: Iterable[int]) -> None:
@@ -105,11 +107,12 @@ def _point_nowhere(descriptors: Iterable[int]) -> None:
 
 def outlive_thread() -> None:
     """In a child: the thread that forked it may end before it."""
-    _die_with_parent(0)
+    _get_at_end_of_parent(signal.SIGCONT)
 
 
-def _die_with_parent(number: int) -> None:
-    """Get a signal where the parent dies, or its thread that forked this process; 0: none."""
+def _get_at_end_of_parent(number: int) -> None:
+    """Get a signal where the parent dies, or its thread that forked this process; SIGCONT lets one
+    that was stopped see that."""
     ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, number, 0, 0, 0)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
+import time
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -27,6 +28,8 @@ APPLICATION, VERSION = 0x63756265, 1
 """What marks a file of ours ("cube"), and the meaning of its tables."""
 PATIENCE_S = 2.0
 """How long a process waits for another that writes; no time while it knows that one hangs."""
+RETRY_S = 1.0
+"""How long the copy is read before the file is asked again."""
 
 _TABLES = """
 create table measurements(
@@ -68,6 +71,7 @@ class Database:
         self._file: Opened | None = None
         self._copy: sqlite3.Connection | None = None
         self._waiting: list[Work] = []
+        self._tried = 0.0
         _all.add(self)
 
     @property
@@ -86,6 +90,7 @@ class Database:
             return []
         with self._lock:
             self._leave_parents()
+            self._try_again()
             if self._copy is None:
                 try:
                     return self._opened().execute(query, values).fetchall()
@@ -96,6 +101,19 @@ class Database:
                 if self._copy is None or self.path is None:
                     _warn(reason)
             return [] if self._copy is None else self._copy.execute(query, values).fetchall()
+
+    def _try_again(self) -> None:
+        """Go back from the copy to the file, where that takes now what waits: others write too."""
+        now = time.monotonic()
+        if self._copy is None or self.path is None or now - self._tried < RETRY_S:
+            return
+        self._tried = now
+        if self._waiting:
+            self._is_written([*self._waiting])
+            return
+        with suppress(*_FAULTS):
+            self._opened()
+            self._copy = None
 
     def _write(self, work: Work) -> None:
         """Do the work in one transaction, with what waits for that."""

@@ -43,7 +43,7 @@ class Description:
         if kind is np.ndarray:
             return x.dtype, x.shape, x.strides
         if kind in PLAIN:
-            return kind, x
+            return plain(kind, x)
         if kind is tuple:
             return self._all(kind, x)
         if isinstance(x, _NAMED):
@@ -53,7 +53,7 @@ class Description:
         self._met[id(x)] = len(self._met), x
         items = _items(x)
         if items is not None:
-            return self._all(kind, (*items, *_attributes(x)))
+            return self._all(kind, (len(items), *items, *_settings(x), *_attributes(x)))
         memory = _memory(x)
         if memory is not None:
             return kind, memory.device, memory.dtype, memory.shape, memory.strides
@@ -71,11 +71,7 @@ class Description:
             raise Undescribed
         if hashes is object.__hash__:
             return _itself(x)
-        try:
-            hash(x)
-        except TypeError:
-            raise Undescribed from None
-        return kind, x, self._all(kind, attributes)
+        return kind, _hashed(x), _text(x), self._all(kind, attributes)
 
     def _all(self, kind: type, parts: Iterable[Any]) -> Any:
         held = list(parts)
@@ -111,12 +107,54 @@ def _memory(x: Any) -> Any:
         raise Undescribed from None
 
 
+class _Same:
+    """A reference that is equal to one of the same object, which it does not keep."""
+
+    __slots__ = ("_key", "_ref")
+
+    def __init__(self, x: Any) -> None:
+        self._ref, self._key = weakref.ref(x), id(x)
+
+    def __hash__(self) -> int:
+        return self._key
+
+    def __eq__(self, other: object) -> bool:
+        found = self._ref()
+        return isinstance(other, _Same) and found is not None and found is other._ref()
+
+
 def _itself(x: Any) -> Any:
-    """An object that is equal to itself alone, without keeping it."""
+    """What is described by its identity."""
     try:
-        return weakref.ref(x)
+        return _Same(x)
     except TypeError:
-        return type(x), x
+        return type(x), _hashed(x)
+
+
+def plain(kind: type, x: Any) -> Any:
+    """A value of a type of `PLAIN`; of zeros with their sign, and one of all NaN."""
+    return (kind, repr(x)) if kind is float and (x == 0.0 or x != x) else (kind, x)
+
+
+def _hashed(x: Any) -> Any:
+    try:
+        hash(x)
+    except TypeError:
+        raise Undescribed from None
+    return x
+
+
+def _text(x: Any) -> str:
+    """What tells equal values apart, such as `Decimal("1.0")` and `Decimal("1.00")`."""
+    try:
+        return repr(x)
+    except Exception:
+        raise Undescribed from None
+
+
+def _settings(x: Any) -> Iterable[Any]:
+    """What containers have beside their items."""
+    return getattr(x, "maxlen", None), getattr(x, "default_factory", None)
 
 
 @lru_cache(maxsize=256)

@@ -8,7 +8,7 @@ import numpy as np
 
 from cubepy.array.interop import read_memory
 from cubepy.array.memory import HOST, Memory
-from cubepy.autotune.description import PLAIN, Description, Undescribed
+from cubepy.autotune.description import PLAIN, Description, Undescribed, plain
 from cubepy.autotune.space import anchor
 from cubepy.lang.containers import listed
 
@@ -33,7 +33,7 @@ def described(x: Any) -> Any:
     if kind is np.ndarray:
         return x.dtype, x.shape, x.strides
     if kind in PLAIN:
-        return kind, x
+        return plain(kind, x)
     return Description().of(x)
 
 

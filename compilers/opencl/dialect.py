@@ -228,6 +228,7 @@ BASE = Dialect(
         soft=_STORED | {f16},
         native_fma=frozenset((f32, f64)),
         refused=REFUSED,
+        keeps_half_denormals=False,  # CL_FP_DENORM is no device's duty
         of_nvidia=True,
         plane_dim=32,
     ),

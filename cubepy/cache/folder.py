@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from weakref import WeakSet
 
 from cubepy.record import dataclass
 
@@ -37,6 +38,14 @@ class Found:
     used: float
 
 
+_all: WeakSet[Folder] = WeakSet()
+
+
+def descriptors() -> set[int]:
+    """Those of all folders that are open."""
+    return {folder.fd for folder in list(_all)}
+
+
 class Folder:
     """An open folder; files are named relative to it, so that its path cannot be swapped."""
 
@@ -56,6 +65,7 @@ class Folder:
         except Refused:
             os.close(self.fd)
             raise
+        _all.add(self)
 
     def __del__(self) -> None:
         fd = getattr(self, "fd", None)

@@ -53,12 +53,10 @@ from cubepy.lang.objects import is_fixed, is_fixed_class, is_fixed_function, is_
 
 
 def comptime_result(frame: Frame, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """The result of ordinary Python on comptime values; its exceptions become E113. NumPy's
-    functions take dtypes by name."""
+    """The result of ordinary Python on comptime values; its exceptions become E113."""
     note_reads(frame, function, *args, *kwargs.values())
-    if any(type(value) is DType for value in (*args, *kwargs.values())) and _is_numpys(function):
-        args = tuple(map(_for_numpy, args))
-        kwargs = {name: _for_numpy(value) for name, value in kwargs.items()}
+    if any(type(value) is DType for value in (*args, *kwargs.values())):
+        args, kwargs = _for_numpy(function, args, kwargs)
     try:
         return function(*args, **kwargs)
     except Error:
@@ -67,11 +65,20 @@ def comptime_result(frame: Frame, function: Callable[..., Any], *args: Any, **kw
         raise failed(frame, error, (*args, *kwargs.values()), _place(error)) from None
 
 
-def _is_numpys(function: Any) -> bool:
-    return (getattr(function, "__module__", None) or "").partition(".")[0] == "numpy"
+_OF_DTYPES = frozenset(("can_cast", "dtype", "finfo", "iinfo", "issubdtype", "promote_types"))
+"""NumPy's functions of dtypes; others take one as `dtype=`."""
 
 
-def _for_numpy(value: Any) -> Any:
+def _for_numpy(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Arguments with dtypes as NumPy names them, where it takes dtypes."""
+    if (getattr(function, "__module__", None) or "").partition(".")[0] != "numpy":
+        return args, kwargs
+    takes_dtypes = getattr(function, "__name__", None) in _OF_DTYPES
+    named = {n: _name_of(x) if takes_dtypes or n == "dtype" else x for n, x in kwargs.items()}
+    return tuple(map(_name_of, args)) if takes_dtypes else args, named
+
+
+def _name_of(value: Any) -> Any:
     return value.numpy_name or value if type(value) is DType else value
 
 

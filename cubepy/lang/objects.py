@@ -86,10 +86,17 @@ def held_by(value: Any) -> dict[str, Any]:
     held = dict(getattr(value, "__dict__", {}))
     for cls in type(value).__mro__:
         slots = vars(cls).get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
+        for slot in (slots,) if isinstance(slots, str) else slots:
+            name = _mangled(cls, slot)
             if hasattr(value, name):
                 held[name] = getattr(value, name)
     return held
+
+
+def _mangled(cls: type, name: str) -> str:
+    """What Python makes of a name in the body of a class."""
+    is_private = name.startswith("__") and not name.endswith("__")
+    return f"_{cls.__name__.lstrip('_')}{name}" if is_private else name
 
 
 def is_computed(cls: type, name: str) -> bool:

@@ -40,12 +40,21 @@ _ROUNDING = (ops.ADD, ops.MUL)
 """Steps of reductions that round."""
 
 
-def widen(dtypes: frozenset[DType], has_f64: bool = False) -> Callable[[Kernel], Kernel]:
+def widen(
+    dtypes: frozenset[DType], has_f64: bool = False, through_f16: bool = True
+) -> Callable[[Kernel], Kernel]:
     """The pass for a target that only stores `dtypes`.
 
     Without f64, fused multiply-add of bf16 rounds twice where a product leaves the range of f32.
+    `through_f16`: floats of 8 bits are widened by way of f16, where the target has that.
     """
-    return lambda kernel: _Widen(dtypes, has_f64).run(kernel) if _has(kernel, dtypes) else kernel
+
+    def work(kernel: Kernel) -> Kernel:
+        if not _has(kernel, dtypes):
+            return kernel
+        return _Widen(dtypes, has_f64, through_f16 and f16 not in dtypes).run(kernel)
+
+    return work
 
 
 def _has(kernel: Kernel, dtypes: frozenset[DType]) -> bool:
@@ -57,11 +66,11 @@ def _has(kernel: Kernel, dtypes: frozenset[DType]) -> bool:
 
 
 class _Widen(Rewriter):
-    def __init__(self, dtypes: frozenset[DType], has_f64: bool) -> None:
+    def __init__(self, dtypes: frozenset[DType], has_f64: bool, through_f16: bool) -> None:
         super().__init__()
         self._dtypes = dtypes
         self._has_f64 = has_f64
-        self._to_f32 = TO_F32 if f16 in dtypes else TO_F32 | THROUGH_F16
+        self._to_f32 = TO_F32 | THROUGH_F16 if through_f16 else TO_F32
 
     def visit(self, op: Op) -> None:
         if not op.row.is_pure or op.row in _MOVES or not self._concerns(op):

@@ -6,14 +6,17 @@ import os
 import select
 import signal
 import socket
+import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from cubepy.autotune import children, isolated
 from cubepy.autotune.ahead import Ahead
 from cubepy.autotune.trials import CRASHED, OK
+from cubepy.cache.folder import Folder
 from tests.autotune.test_isolated import crash, search
 
 pytestmark = pytest.mark.skipif(not isolated.can_fork(), reason="no fork here")
@@ -102,3 +105,31 @@ def test_signals_reach_children_alone():
     pid = children.fork(lambda: time.sleep(100))
     children.kill(pid)
     assert os.WTERMSIG(children.wait(pid)) == signal.SIGKILL
+
+
+def test_children_keep_code_in_folders_that_were_open(tmp_path: Path):
+    folder = Folder(str(tmp_path / "code"))
+    pid = children.fork(lambda: folder.write("entry", b"code"), own=())
+    assert children.wait(pid) == 0
+    assert folder.read("entry") == b"code"
+
+
+def test_a_stopped_child_goes_on_where_the_thread_that_forked_it_ends():
+    read, write = os.pipe()
+    found: list[int] = []
+
+    def work() -> None:
+        os.kill(os.getpid(), signal.SIGSTOP)
+        os.write(write, b"on")
+
+    def begin() -> None:
+        found.append(children.fork(work, own=(write,), outlives=True))
+        os.waitid(os.P_PID, found[0], os.WSTOPPED)
+
+    thread = threading.Thread(target=begin)
+    thread.start()
+    thread.join()
+    os.close(write)
+    assert os.read(read, 2) == b"on"
+    os.close(read)
+    assert children.wait(found[0]) == 0

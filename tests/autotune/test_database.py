@@ -103,6 +103,21 @@ def test_a_writer_that_hangs_hides_nothing_and_what_waits_is_written_later(
     assert store.measured_keys() == [OTHER, last] and imported(store)
 
 
+def test_what_others_wrote_meanwhile_is_seen(
+    tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(database, "RETRY_S", 0.0)
+    store, last = Records(str(tmp_path)), Key("hardware", "mine.kernel", "source", "[4]")
+    with closing(sqlite3.connect(file, isolation_level=None)) as other:
+        other.execute("begin immediate")
+        with pytest.warns(RuntimeWarning, match="locked"):
+            keep(store)
+        other.execute("rollback")
+    keep(Records(str(tmp_path)), last)
+    assert store.measured_keys() == [OTHER, last] and store.why_not == ""
+    assert keys_on_disk(tmp_path) == [OTHER, last]
+
+
 def test_what_is_no_row_does_not_wait(tmp_path: Path, file: Path):
     store = Records(str(tmp_path))
     with pytest.raises(UnicodeEncodeError):

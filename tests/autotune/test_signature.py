@@ -6,8 +6,11 @@ import gc
 import threading
 import weakref
 from array import array
-from collections import deque
+from collections import defaultdict, deque
 from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from enum import Enum, StrEnum
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -168,3 +171,70 @@ def test_valid_is_asked_again_when_the_contents_change(store: object, hold: Any)
 def test_arrays_in_dictionaries_are_part_of_the_problem():
     x, y = arrays()
     assert [m.shape for m in arrays_of(({"x": x, "y": [y]},), {"more": {"z": x}})] == [(300,)] * 3
+
+
+class Private:
+    """An object whose slot Python renames."""
+
+    __slots__ = ("__x",)
+
+    def __init__(self, x: int) -> None:
+        self.__x = x
+
+    @property
+    def x(self) -> int:
+        return self.__x
+
+
+class First(StrEnum):
+    A = "a"
+
+
+class Second(StrEnum):
+    A = "a"
+
+
+class Unhashable(Enum):
+    A = 1
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Items(list[Any]):
+    """A list with attributes."""
+
+
+def named_items(items: list[Any], **attributes: Any) -> Items:
+    found = Items(items)
+    found.__dict__.update(attributes)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (Private(1), Private(2)),
+        (First.A, Second.A),
+        (deque([1], 1), deque([1])),
+        (defaultdict(int), defaultdict(list)),
+        (named_items(["a", 1]), named_items([], a=1)),
+        (0.0, -0.0),
+        (np.float32(0.0), np.float32(-0.0)),
+        (Decimal("1.0"), Decimal("1.00")),
+        (range(0, 3, 2), range(0, 4, 2)),
+        (datetime(2026, 1, 1, fold=0), datetime(2026, 1, 1, fold=1)),
+        (1, True),
+        (1, 1.0),
+    ],
+)
+def test_what_differs_is_described_by_other_signatures(first: Any, second: Any):
+    assert signature((first,), {}) != signature((second,), {})
+    assert signature((first,), {}) == signature((first,), {})
+
+
+def test_what_has_no_hash_is_not_remembered_or_is_itself():
+    hash(signature((Unhashable.A,), {}))
+    assert signature((float("nan"),), {}) == signature((float("nan"),), {})

@@ -38,14 +38,16 @@ def joined(results: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarr
         return found / np.where(total == 0, 1, total)[..., None], np.log2(total) + base
 
 
-@pytest.mark.parametrize("sharers", [3, 20, 132])
-def test_parts_of_tiles(sharers: int):
-    heads, queries, height, width, steps = 4, 70, 64, 8, 40
+@pytest.mark.parametrize(("units", "plane", "width"), [(1, 1, 8), (32, 8, 40), (16, 16, 8)])
+@pytest.mark.parametrize("sharers", [9, 20, 132])
+def test_parts_of_tiles(sharers: int, units: int, plane: int, width: int):
+    heads, queries, height, steps = 4, 70, 64, 40
     dealt = Order(1, heads * 2, steps, sharers)
     results, sizes = parts_of((dealt.parts, dealt.tiles, height), width)
     out = np.full((2, 2, queries, width), np.nan, np.float32)
     log = np.full((2, 2, queries, 1), np.nan, np.float32)
-    join_parts[heads * queries, 1](results, sizes, out, (log,), dealt.numbers, height)
+    join = join_parts.configure(plane_dim=plane)[heads * queries, units]
+    join(results, sizes, out, (log,), dealt.numbers, height)
     for tile in range(dealt.tiles):
         first = dealt.maker(tile * steps)
         count = dealt.maker((tile + 1) * steps - 1) - first + 1

@@ -50,6 +50,7 @@ class Capabilities:
     `named_barriers`: whole planes of a cube may wait for each other without the rest.
     `early_exit`: units that returned do not disturb barriers and plane operations.
     `refused_attributes`: attributes of launches that the target lacks, with a reason.
+    `keeps_half_denormals`: conversions from f16 find its denormals.
     `most_buffers`: arrays of a kernel and the structure of its numbers; 0: any number.
     `vectorise`: whether units become lanes of lines of `line_bytes`, of which `line_registers`
     are at hand; see `passes/vectorise.py`.
@@ -78,6 +79,7 @@ class Capabilities:
     named_barriers: bool = False
     early_exit: bool = False
     refused_attributes: Mapping[str, str] = field(default_factory=dict[str, str])
+    keeps_half_denormals: bool = True
     most_buffers: int = 0
     vectorise: Choice = False
     line_bytes: int = 16

@@ -112,7 +112,7 @@ def _widen(target: Capabilities) -> Callable[[Kernel], Kernel]:
     def widened(kernel: Kernel) -> Kernel:
         from cubepy.passes.widen import widen
 
-        return widen(target.soft, f64 in target.scalars)(kernel)
+        return widen(target.soft, f64 in target.scalars, target.keeps_half_denormals)(kernel)
 
     return widened
 
