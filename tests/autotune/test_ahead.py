@@ -114,6 +114,24 @@ def test_where_nothing_is_compiled_only_what_is_on_disk_is_taken(store: Path):
     assert len(made.launches) == 1 and not made.kernels and not out.any()
 
 
+@pytest.mark.usefixtures("store")
+def test_what_is_made_ahead_is_on_disk():
+    out = np.zeros(10, np.float32)
+    with compiling_ahead():
+        fill.over(out)(out, 4)  # which opens the folder of code
+
+    def make(k: int) -> None:
+        with compiling_ahead():
+            fill.over(out)(out, 5 + k)
+
+    with Ahead(make, range(2), 20.0, time.perf_counter, workers=1) as workers:
+        assert all(ready.is_made for ready in all_of(workers, 2))
+    with compiling_ahead(False, only_kept=True) as made:
+        for k in range(2):
+            fill.over(out)(out, 5 + k)
+    assert len(made.launches) == 2 and not made.kernels
+
+
 def test_without_a_disk_cache_nothing_is_made_ahead(monkeypatch: pytest.MonkeyPatch):
     with cp.settings(cache=False):
         assert not can_compile_ahead()
