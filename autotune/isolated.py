@@ -105,7 +105,7 @@ def _examine(
     is there."""
     parent = os.getppid()
 
-    def told(message: Message) -> None:
+    def report_at_end(message: Message) -> None:
         if message["do"] == "end":  # nothing more runs here, and whoever called goes on
             children.outlive_thread()
         report(message)
@@ -122,7 +122,7 @@ def _examine(
                 report({"do": "made", "k": ready.k})
         ahead.close()
 
-    examine(subject, trials, limits, told, clock, later=go_on)
+    examine(subject, trials, limits, report_at_end, clock, later=go_on)
 
 
 @cube

@@ -358,8 +358,8 @@ def joins_in_clusters(target: Target, dealt: Order, t: Warpgroups) -> bool:
     fewer cubes that take longer cost less than joining parts by another kernel."""
     tiles, steps = dealt.tiles, dealt.steps
     most = min(CLUSTERS, target.multiprocessors // CLUSTER)
-    fits = dealt.sharers and tiles <= most and t.consumers == 1 and steps >= CLUSTER
-    return fits > 0 and -(-steps // CLUSTER) - tiles * steps // dealt.sharers <= LAUNCH
+    fits = dealt.sharers > 0 and tiles <= most and t.consumers == 1 and steps >= CLUSTER
+    return fits and -(-steps // CLUSTER) - tiles * steps // dealt.sharers <= LAUNCH
 
 
 def with_stages(target: Target, t: Warpgroups) -> Warpgroups:

@@ -32,7 +32,7 @@ FLUSHING = 0x1F80 | 0x8040
 @pytest.fixture(scope="module")
 def swap(tmp_path_factory: pytest.TempPathFactory) -> Any:
     if platform.machine() not in ("x86_64", "AMD64"):
-        pytest.skip("package absent: a processor that can be told to flush")
+        pytest.skip("the control word that flushes is one of x86")
     folder: Path = tmp_path_factory.mktemp("flushed")
     (folder / "swap.cpp").write_text(SWITCH)
     command = [metal_text.find_clang(), "-shared", "-fPIC", "-o", str(folder / "swap.so")]
