@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import platform
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,10 @@ FLUSHING = 0x1F80 | 0x8040
 
 
 @pytest.fixture(scope="module")
-def swap(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def swap(
+    tmp_path_factory: pytest.TempPathFactory, require_text_device: Callable[[str], None]
+) -> Any:
+    require_text_device("metal_text")
     if platform.machine() not in ("x86_64", "AMD64"):
         pytest.skip("the control word that flushes is one of x86")
     folder: Path = tmp_path_factory.mktemp("flushed")
