@@ -117,6 +117,9 @@ class Named:
     def __hash__(self) -> int:
         return hash(self.name)
 
+    def expect_launch(self) -> None:
+        """See `Device.expect_launch`; there is nothing to do."""
+
 
 class Device(Protocol):
     """A device of one runtime. `name` is what `cp.device(name)` takes.
@@ -137,6 +140,10 @@ class Device(Protocol):
     @property
     def properties(self) -> Properties:
         """Name, cores and memory."""
+        ...
+
+    def expect_launch(self) -> None:
+        """Begin what the first launch needs beside its code; returns at once."""
         ...
 
     def load(self, artifact: Artifact) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 
 from cubepy.compilers.cuda.resources import Resources, losses_of, resources_of
 from cubepy.errors import fail
+from cubepy.meanwhile import note_compilation
 from cubepy.targets import Target
 
 INSTALL = "pip install 'cubepy-jit[cuda]'"
@@ -114,6 +115,7 @@ def _compile(source: str, target: Target, chosen: tuple[str, ...], kind: str) ->
     _, program = nvrtc.nvrtcCreateProgram(source.encode(), b"kernel.cu", 0, [], [])
     try:
         options = [o.encode() for o in (*OPTIONS, *chosen)]
+        note_compilation()
         (status,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             raise _refused(nvrtc, program, target)

@@ -14,6 +14,7 @@ from typing import Any
 from cubepy.compilers.llvm.loops import are_final
 from cubepy.errors import fail
 from cubepy.forks import at_fork
+from cubepy.meanwhile import note_compilation
 from cubepy.targets import Target
 
 _lock = RLock()
@@ -68,8 +69,9 @@ def _triple(target: Target) -> str:
     return own
 
 
+@lru_cache(maxsize=32)
 def describe_machine(target: Target) -> tuple[str, str]:
-    """Triple and data layout, as modules state them."""
+    """Triple and data layout, as modules state them; what is known waits for no compilation."""
     with _lock:
         found = machine(target, 3)
         return str(found.triple), str(found.target_data)
@@ -179,6 +181,7 @@ def to_llvm(text: str, target: Target, level: int) -> str:
 
 def to_object(text: str, target: Target, level: int) -> bytes:
     """Machine code of a module, as a relocatable object."""
+    note_compilation()
     with _optimised(text, target, level) as module:
         return bytes(machine(target, level).emit_object(module))
 

@@ -181,6 +181,8 @@ def prepare(
     specialisations.check(kernel, matcher)
     device = choose_device(kernel, settings.device, matcher.memories)
     target, options = device.target, specialisations.options
+    if not is_ahead():
+        device.expect_launch()
     plane = options.plane_dim or target.plane_dim
     width = line_width(matcher.tensors, target, options.line_size)
     dim = default_cube_dim(grid, plane)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable
+from contextlib import suppress
+from threading import Thread
 from typing import Any
 
 from cubepy.artifact import Artifact
@@ -67,6 +69,13 @@ class CpuDevice(HostMemory):
         """The thread pool; its size is that of CUBEPY_NUM_THREADS, or the cores usable now."""
         return get_pool(get("num_threads"))
 
+    def expect_launch(self) -> None:
+        """Compile or find the runtime's own code, in a thread, while the caller traces."""
+        if "expected" not in vars(self):
+            vars(self)["expected"] = True
+            with suppress(RuntimeError):  # no thread is to be had: the launch itself does it
+                Thread(target=_make_native_code, name="cubepy-native").start()
+
     def load(self, artifact: Artifact) -> Loaded:
         """Link machine code into this process."""
         given = symbols() | (scratch.symbols() if artifact.scratch_bytes else {})
@@ -119,6 +128,14 @@ class CpuDevice(HostMemory):
     def memory(self) -> MemoryUse:
         """The machine's memory, and what the system could give away now."""
         return MemoryUse(self.properties.memory_bytes, _available_bytes())
+
+
+def _make_native_code() -> None:
+    """What launches share. What fails here does so again in the launch that needs it."""
+    with suppress(Exception):
+        symbols()
+        scratch.symbols()
+        crash.slots()
 
 
 def _grain(pool: Pool, count: int, work: int) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from cubepy.array.interop import NoMemory
@@ -42,6 +43,7 @@ from cubepy.kernels.calls.libraries import (
 from cubepy.kernels.calls.short import ShortCalls
 from cubepy.kernels.calls.tuned import Picks
 from cubepy.lang.function import Captures
+from cubepy.meanwhile import all_done
 from cubepy.record import dataclass
 from cubepy.runtimes.registry import find_device
 from cubepy.targets import Target
@@ -213,6 +215,7 @@ class Planner:
         self._results: list[Shape] = []
         self._scratch: list[Shape] = []
         self._steps: list[Step] = []
+        self._waiting: list[Callable[[], Step]] = []
         self._updated: list[int] = []
 
     @property
@@ -338,10 +341,23 @@ class Planner:
             self.recording.add(kernel, grid, arguments)
             return
         keeps = self.library.keeps_alignment
-        self._steps.append(step_of(kernel, grid, arguments, self._bases, keeps))
+        self._waiting.append(partial(step_of, kernel, grid, arguments, self._bases, keeps))
+        if is_observed() or is_ahead() or any(map(_has_functions, arguments.values())):
+            self._prepare()
+
+    def _prepare(self) -> None:
+        """Prepare the launches that wait, one while another compiles: those of this library alone,
+        as functions of the caller are traced in its thread, and may be refused at their launch."""
+        waiting, self._waiting = self._waiting, []
+        try:
+            self._steps += all_done(waiting) if waiting else []
+        except BaseException:
+            self._waiting = waiting[:-1]
+            raise
 
     def plan(self) -> Plan:
         """What was collected."""
+        self._prepare()
         total = len(self._operands)
         shown = self._operands[: total - len(self._scratch)]
         first = total - len(self._scratch) - len(self._results)
@@ -371,6 +387,11 @@ class Planner:
         self._bases.append(base)
         self._places.append(memory.address)
         return found
+
+
+def _has_functions(value: Any) -> bool:
+    """Whether an argument is a function, or holds one in a tuple."""
+    return callable(value) or (isinstance(value, tuple) and any(map(_has_functions, value)))
 
 
 def _is_empty(grid: Grid) -> bool:

@@ -1,0 +1,80 @@
+"""Jobs that each compile something: while one is in LLVM or NVRTC, a thread does the others.
+
+Python runs in one thread at a time, and those libraries let go of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextvars import copy_context
+from threading import Thread
+from typing import Generic, TypeVar
+
+from cubepy.scoped import Scoped
+
+T = TypeVar("T")
+_waiting: Scoped[Callable[[], None]] = Scoped("cubepy_meanwhile")
+
+
+def note_compilation() -> None:
+    """What a compiler calls before it leaves Python: jobs that wait for that begin."""
+    begin = _waiting.get()
+    if begin is not None:
+        begin()
+
+
+def all_done(jobs: Sequence[Callable[[], T]]) -> list[T]:
+    """The results of all jobs, in order; raises what one of them raises, when none is under way.
+
+    The last is done first, in this thread, and from its first compilation on the others in one of
+    their own, in a copy of this context. Where nothing is compiled there is no thread.
+    """
+    *others, last = jobs
+    if not others:
+        return [last()]
+    rest = _Rest(others)
+    try:
+        with _waiting.holding(rest.begin):
+            found = last()
+    finally:
+        rest.wait()
+    return [*rest.results(), found]
+
+
+class _Rest(Generic[T]):
+    """Jobs that a thread does once `begin` is called, or `results` does where it never was."""
+
+    def __init__(self, jobs: Sequence[Callable[[], T]]) -> None:
+        self._jobs = jobs
+        self._thread: Thread | None = None
+        self._found: list[T] = []
+        self._error: BaseException | None = None
+
+    def begin(self) -> None:
+        """Start the thread, unless it was started or none is to be had."""
+        if self._thread is None:
+            thread = Thread(target=copy_context().run, args=(self._do,), name="cubepy-compile")
+            try:
+                thread.start()
+            except RuntimeError:
+                return
+            self._thread = thread
+
+    def _do(self) -> None:
+        try:
+            self._found = all_done(self._jobs)
+        except BaseException as error:
+            self._error = error
+
+    def wait(self) -> None:
+        """Until the thread, if there is one, has ended."""
+        if self._thread is not None:
+            self._thread.join()
+
+    def results(self) -> list[T]:
+        """What the jobs gave; raises what one of them raised."""
+        if self._thread is None:
+            return all_done(self._jobs)
+        if self._error is not None:
+            raise self._error
+        return self._found
