@@ -72,7 +72,8 @@ class UnknownDtype(TypeError):
             return f"pass its numbers, as in {name}.view(np.int64)"
         if kind in ("U", "S", "T"):
             return "kernels take numbers, and no text"
-        return f"make it an array of numbers, as in {name}.astype(np.float64)"
+        how = "to(torch.float64)" if text.startswith("torch.") else "astype(np.float64)"
+        return f"make it an array of numbers, as in {name}.{how}"
 
 
 @lru_cache(maxsize=256)
@@ -137,9 +138,9 @@ def _of_torch(x: Any) -> Memory:
     device = x.device
     if device.type not in ("cpu", "cuda"):
         raise TypeError(f"kernels do not run on torch's device {device}")
-    if x.is_neg() or x.is_conj():
-        raise TypeError("a lazily negated view: pass its .resolve_neg()")
     dtype, size = _known(x.dtype), x.element_size()
+    if x.is_neg():
+        raise TypeError("a lazily negated view: pass its .resolve_neg()")
     try:
         address, steps = address_of_tensor(x), x.stride()
     except RuntimeError as error:

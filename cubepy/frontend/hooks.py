@@ -15,13 +15,18 @@ from cubepy.frontend.values import is_number, typed_scalar
 from cubepy.frontend.wording import describe
 from cubepy.ir.core import Value
 from cubepy.lang.function import read_source
-from cubepy.lang.hooks import is_no_number, plain_of, refuse_result
+from cubepy.lang.hooks import is_literal, is_no_number, plain_of, refuse_result
 from cubepy.span import Span
 
 
 @intrinsic(is_no_number)
 def _is_no_number(frame: Frame, found: Any) -> bool:
     return not (isinstance(found, Value) or is_number(found) or typed_scalar(found) is not None)
+
+
+@intrinsic(is_literal)
+def _is_literal(frame: Frame, found: Any) -> bool:
+    return is_number(found)
 
 
 @intrinsic(refuse_result)

@@ -11,7 +11,8 @@ import inspect
 import math
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from types import UnionType
+from typing import Any, get_args
 
 from cubepy.errors import Error
 from cubepy.frontend.attributes import attribute, node_here
@@ -35,6 +36,7 @@ from cubepy.frontend.values import (
     is_dict,
     is_number,
     is_sequence,
+    is_tuple,
     type_of,
 )
 from cubepy.frontend.wording import describe, spell
@@ -299,13 +301,33 @@ def _bool(frame: Frame, a: Any = False) -> Any:
 
 @intrinsic(builtins.isinstance)
 def _isinstance(frame: Frame, x: Any, cls: Any) -> bool:
-    """Python's; a record is an instance of its class, a runtime number of none."""
-    if isinstance(cls, DType | Line):
-        hint = "compare the type, as in v.dtype == cp.f32"
+    """Python's; a record is an instance of its class, and a runtime number of `bool`, `int` or
+    `float`, as a literal of its kind would be."""
+    if isinstance(x, Record):
+        return issubclass(x.cls, cls)
+    kind = _class_of_number(x)
+    if isinstance(cls, DType | Line) or (not is_comptime(x) and _names_arrays(cls)):
+        expected, hint = "a class of Python or yours", "compare types, as in v.dtype == cp.f32"
         raise frame.tracer.error(
-            "E207", what="isinstance()", expected="a class", given=describe(cls), hint=hint
+            "E207", what="isinstance()", expected=expected, given=describe(cls), hint=hint
         )
-    return issubclass(x.cls, cls) if isinstance(x, Record) else isinstance(x, cls)
+    return isinstance(x, cls) if kind is None else issubclass(kind, cls)
+
+
+def _class_of_number(x: Any) -> type | None:
+    """Python's class for numbers of the dtype of a runtime number; None for anything else."""
+    if not isinstance(x, Value) or not isinstance(x.type, DType):
+        return None
+    return bool if x.type is bool_ else float if x.type.is_float else int
+
+
+def _names_arrays(cls: Any) -> bool:
+    """Whether a class, or one in a tuple or union, is of NumPy or CubePy: the compiler has classes
+    of its own for what these are to users."""
+    classes: Any = get_args(cls) if isinstance(cls, UnionType) else cls
+    if is_tuple(classes):
+        return any(map(_names_arrays, classes))
+    return getattr(cls, "__module__", "").partition(".")[0] in ("numpy", "cubepy")
 
 
 @intrinsic(builtins.getattr)

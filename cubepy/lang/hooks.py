@@ -18,6 +18,11 @@ def is_no_number(found: Any) -> bool:
     raise TypeError("is_no_number is called inside kernels")
 
 
+def is_literal(found: Any) -> bool:
+    """Whether a number is Python's, of comptime: it takes the type of what it meets."""
+    raise TypeError("is_literal is called inside kernels")
+
+
 def refuse_result(function: Any, found: Any) -> None:
     """E123 at a function, for what it gave."""
     raise TypeError("refuse_result is called inside kernels")

@@ -151,6 +151,8 @@ def test_a_record_does_not_become_another_class():
         ("len(Vec(a[0], 1))", "E207"),
         ("len(zip(a, a))", "E207"),
         ("isinstance(a[0], cp.f64)", "E207"),
+        ("isinstance(a, cp.Tensor)", "E207"),
+        ("isinstance(a[0], (int, cp.Array))", "E207"),
         ("super().x", "E108"),
     ],
 )

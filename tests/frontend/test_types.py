@@ -457,3 +457,18 @@ def test_numpy_takes_dtypes(dtype: str):
     kernel[1, 1](x, out)
     info: Any = np.iinfo(x.dtype) if x.dtype.kind in "iu" else np.finfo(x.dtype)
     assert out.tolist() == [float(info.max), info.bits, x.itemsize]
+
+
+@pytest.mark.parametrize("dtype", ALL, ids=str)
+def test_numbers_of_run_time_are_instances_as_literals_of_their_kind(dtype: Any):
+    @cp.cube
+    def kernel(x, c: cp.Comptime, out):
+        out[0] = isinstance(x[0], float) + 2 * isinstance(x[0], (int, str))
+        out[1] = isinstance(c, float) + 2 * isinstance(c, (int, str))
+        out[2] = isinstance(x[0], bool) + 2 * isinstance(x[0], int | list) + 4 * isinstance(x, list)
+        out[3] = isinstance(c, bool) + 2 * isinstance(c, int | list)
+        out[4] = isinstance(x, object) + 2 * isinstance(cp.UNIT_POS, int)
+
+    out = np.zeros(5)
+    kernel[1, 1](array(dtype), True if dtype == cp.bool_ else 1.0 if dtype in FLOATS else 1, out)
+    assert (out[0], out[2], out[4]) == (out[1], out[3], 3)

@@ -264,3 +264,17 @@ def test_as_torch(require_package):
             assert found.stride() == expected.stride()
         torch.testing.assert_close(means[0], means[1])
         torch.testing.assert_close(variances[0], variances[1])
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("shape", [(2, 6, 37), (1, 4, 70_001), (3, 32, 9, 9)])
+def test_channels_of_one_number_are_zero(draw, shape, last):
+    """Whatever the order of a sum rounds, a channel has no distance from its mean."""
+    each = (draw.numbers.standard_normal(shape[1]) * 10).astype("f4")
+    one = np.broadcast_to(each.reshape(-1, *[1] * (len(shape) - 2)), shape)
+    x = np.moveaxis(np.ascontiguousarray(np.moveaxis(one, 1, -1)), -1, 1) if last else one.copy()
+    zeros = np.zeros(shape, "f4")
+    np.testing.assert_array_equal(kernels.instance_norm(x), zeros)
+    np.testing.assert_array_equal(kernels.batch_norm(x, training=True), zeros)
+    same = np.full_like(x, each[0])
+    np.testing.assert_array_equal(kernels.group_norm(same, 2), zeros)

@@ -291,3 +291,31 @@ def test_what_is_read_is_decided_by_the_source():
     assert takes_elements(lambda v, i, c: v + (lambda k: c[k])(i))
     assert takes_elements(lambda v, i, c: sum(v + c[i] for _ in (0,)))
     assert not takes_elements(lambda v, i, c: lines.by_lines(v, i, c))
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ((5, 7), (7,)),
+        ((7,), (7, 37)),
+        ((2, 3, 5, 7), (7,)),
+        ((7,), (3, 7, 5)),
+        ((300, 257), (257,)),
+        ((7,), (7,)),
+    ],
+)
+def test_products_of_vectors_give_the_index_in_their_result(a: Any, b: Any):
+    one, two = random(*a), random(*b)
+    wanted = np.matmul(one.astype("f8"), two.astype("f8"))
+    more = random(*wanted.shape)
+    found = kernels.matmul(one, two, epilogue=(residual, more))
+    np.testing.assert_allclose(found, wanted + more, 1e-4, 1e-4)
+    bias = random(*wanted.shape[-1:])
+    found = kernels.matmul(one, two, bias=bias, epilogue=lambda v, index: v + len(index))
+    np.testing.assert_allclose(found, wanted + bias + wanted.ndim, 1e-4, 1e-4)
+
+
+def test_a_quantised_factor_by_a_vector_gives_the_index_in_their_result():
+    a, q, more = random(7), np.arange(-10, 11, dtype=np.int8).reshape(7, 3), random(3)
+    found = kernels.matmul(a, kernels.Quantised(q, 0.5), epilogue=(residual, more))
+    np.testing.assert_allclose(found, a @ (q * 0.5) + more, 1e-4, 1e-4)

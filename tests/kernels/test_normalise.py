@@ -328,3 +328,22 @@ def test_rows_that_begin_anywhere_are_read_by_element(x: str, line: int, units: 
         assert (tiling.line, tiling.units) == (line, units)
         text = launch.launcher.inspect(**launch.arguments, target="cuda:sm_90a", stage="ptx")
         assert bool(re.search(r"global\S*\.v4", text)) == (line > 1)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "f2"])
+@pytest.mark.parametrize("n", [1, 37, 1000, 70_001])
+def test_rows_of_one_number_are_zero(draw, dtype, n):
+    """Whatever the order of a sum rounds, a row has no distance from its mean."""
+    rows = (draw.numbers.standard_normal((3, 1)) * 10).astype(dtype)
+    x = np.repeat(rows, n, 1)
+    np.testing.assert_array_equal(kernels.layer_norm(x, n), np.zeros_like(x))
+    x[0, 0] = np.inf
+    assert np.isnan(kernels.layer_norm(x, n)[0, 0])
+
+
+def test_numbers_far_from_zero_lose_nothing(draw):
+    x = (draw.numbers.standard_normal((2, 1 << 18)) + 1e4).astype("f4")
+    wide = x.astype("f8")
+    expected = (wide - wide.mean(1, keepdims=True)) / np.sqrt(wide.var(1, keepdims=True) + 1e-5)
+    # A mean between two numbers of f32 near 1e4, which lie 2**-10 apart; then sums of 1024 parts.
+    assert np.abs(kernels.layer_norm(x, 1 << 18) - expected).max() < 2.0**-10

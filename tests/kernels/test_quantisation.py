@@ -154,3 +154,24 @@ def test_dim_is_the_axis():
     np.testing.assert_array_equal(found, kernels.dequantize(q, scale, axis=1))
     with pytest.raises(LaunchError, match="both `axis` and `dim` are given"):
         kernels.quantize(x, scale, axis=1, dim=1)
+
+
+def test_numbers_are_scales_of_the_type_that_is_computed_in():
+    """0.1 and 1e300 are other numbers, or none, in f32."""
+    q = np.arange(-8, 8, dtype="i1")
+    for scale in (0.1, 1e300, 1e-50, np.float64(0.1)):
+        x = q * float(scale)
+        np.testing.assert_array_equal(kernels.dequantize(q, scale, dtype="float64"), x)
+        np.testing.assert_array_equal(kernels.quantize(x, scale), q)
+    for scale in (0.1, np.float32(0.1), np.float16(0.1)):
+        wanted = q * np.float32(scale)
+        np.testing.assert_array_equal(kernels.dequantize(q, scale), wanted)
+
+
+@pytest.mark.parametrize("scale", [0.1, np.float64(0.1), np.float32(0.1), np.array(0.1)])
+def test_quantised_factors_take_numbers_of_numpy(scale: Any):
+    a, q = np.eye(3), np.arange(-4, 5, dtype="i1").reshape(3, 3)
+    found = kernels.matmul(a, kernels.Quantised(q, scale, np.int8(2)))
+    np.testing.assert_array_equal(found, (q - 2.0) * float(scale))
+    found = kernels.matmul(a.astype("f4"), kernels.Quantised(q, scale, np.int8(2)))
+    np.testing.assert_allclose(found, (q - 2.0) * float(scale), 1e-6)

@@ -48,7 +48,7 @@ from cubepy.kernels.attention.views import (
 )
 from cubepy.kernels.attention.warpgroups import attend_warpgroups
 from cubepy.kernels.attention.window import Sides, checked_window, reach_of
-from cubepy.kernels.calls.arguments import refused, shown, wrong
+from cubepy.kernels.calls.arguments import float_of, wrong
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
@@ -99,8 +99,7 @@ def attention(
     2**-126 for 0. Raises `LaunchError` for shapes that do not fit, `LaunchTypeError` for dtypes
     that do not.
     """
-    if scale is not None and not isinstance(scale, int | float):
-        raise refused("attention", "scale", f"is {shown(scale)}; it takes a number", "")
+    scale = None if scale is None else float_of("attention", "scale", scale)
     sides = bool(causal), checked_window("attention", window)
     kind = result_type("attention", dtype)
 
@@ -109,7 +108,7 @@ def attention(
         _plan(planner, arrays[0], arrays[1], arrays[2], tuple(arrays[3:]), options)
 
     names = ("q", "k", "v", "mask")
-    key = *sides, None if scale is None else float(scale), bool(return_lse), kind
+    key = *sides, scale, bool(return_lse), kind
     count = 2 if return_lse else 1
     return call(_PLANS, "attention", names, (q, k, v, mask), key, make, out, count)
 

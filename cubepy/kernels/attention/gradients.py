@@ -47,7 +47,7 @@ from cubepy.kernels.attention.views import (
     without_column,
 )
 from cubepy.kernels.attention.window import Sides, checked_window, reach_of
-from cubepy.kernels.calls.arguments import refused, shown, wrong
+from cubepy.kernels.calls.arguments import float_of, wrong
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
@@ -94,9 +94,7 @@ def attention_grad(
     order (Shah et al., "FlashAttention-3", 2024). Raises `LaunchError` for shapes that do not fit,
     `LaunchTypeError` for dtypes that do not.
     """
-    if scale is not None and not isinstance(scale, int | float):
-        raise refused("attention_grad", "scale", f"is {shown(scale)}; it takes a number", "")
-
+    scale = None if scale is None else float_of("attention_grad", "scale", scale)
     sides = bool(causal), checked_window("attention_grad", window)
 
     def make(planner: Planner, arrays: list[Memory]) -> None:
@@ -104,7 +102,7 @@ def attention_grad(
 
     names = ("q", "k", "v", "result", "lse", "grad_output", "mask")
     arrays = (q, k, v, result, lse, grad_output, mask)
-    key = *sides, None if scale is None else float(scale)
+    key = *sides, scale
     return call(_PLANS, "attention_grad", names, arrays, key, make, out, 3)
 
 

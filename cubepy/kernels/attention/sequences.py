@@ -36,7 +36,7 @@ from cubepy.kernels.attention.strategies import (
 from cubepy.kernels.attention.strips import attend_ragged_strips
 from cubepy.kernels.attention.views import result_of, result_type
 from cubepy.kernels.attention.window import checked_window
-from cubepy.kernels.calls.arguments import refused, wrong
+from cubepy.kernels.calls.arguments import float_of, refused, wrong
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
@@ -131,9 +131,7 @@ class _Call:
     @property
     def key(self) -> tuple[bool, Window, float | None, DType | None]:
         """What plans depend on."""
-        if self.scale is not None and not isinstance(self.scale, int | float):
-            raise refused(self.function, "scale", f"is {self.scale!r}; it takes a number", "")
-        scale = None if self.scale is None else float(self.scale)
+        scale = None if self.scale is None else float_of(self.function, "scale", self.scale)
         return self.causal, self.window, scale, self.dtype
 
     @property

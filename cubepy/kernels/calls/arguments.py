@@ -74,6 +74,16 @@ def number_of(function: str, name: str, value: Any) -> int:
         raise refused(function, name, f"is {shown(value)}; it takes an integer", "") from None
 
 
+def float_of(function: str, name: str, value: Any) -> float:
+    """A parameter as a float; E602 for what is no number, or beyond all floats."""
+    try:
+        if isinstance(value, str | bytes | bytearray):
+            raise TypeError
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise refused(function, name, f"is {shown(value)}; it takes a float", "") from None
+
+
 def pairs_of(function: str, name: str, axes: int, value: Any) -> list[tuple[int, int]]:
     """A parameter as a pair (before, after) for each axis, given as such or as what both are."""
     if not isinstance(value, Sequence) or not any(isinstance(v, Sequence) for v in value):

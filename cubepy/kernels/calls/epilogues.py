@@ -14,9 +14,7 @@ from cubepy.cache.names import Names, names_of
 from cubepy.errors import Error
 from cubepy.frontend.promote import promote_literal
 from cubepy.lang.function import Captures, read_source
-from cubepy.lang.hooks import is_no_number, plain_of, refuse_result
-
-NUMBERS = (bool, int, float)
+from cubepy.lang.hooks import is_literal, is_no_number, plain_of, refuse_result
 
 
 def applied(function: Any, v: Any, rest: Any) -> Any:
@@ -31,7 +29,7 @@ def as_line(function: Any, found: Any, dtype: Any, width: Any) -> Any:
     """What a function gave: a line, or the line of a number; E123 for anything else."""
     if is_no_number(found):
         refuse_result(function, found)
-    kind = promote_literal(found, dtype) if isinstance(found, NUMBERS) else found.dtype
+    kind = promote_literal(found, dtype) if is_literal(found) else found.dtype
     return cp.Line[kind, width](found)
 
 
@@ -90,9 +88,10 @@ def _named(function: FunctionType, names: Names) -> Iterator[Any]:
             yield reduce(lambda owner, part: getattr(owner, part, None), chain, value)
 
 
-def placed(function: Callable[..., Any] | None, axes: tuple[int, ...]) -> Any:
-    """An epilogue of results whose axes are those of a view; it is given their index alone."""
-    if function is None or axes == tuple(range(_VIEW)):
+def placed(function: Callable[..., Any] | None, axes: tuple[int, ...], rank: int) -> Any:
+    """An epilogue of results whose axes are those of a view of `rank` axes; it is given their index
+    alone."""
+    if function is None or axes == tuple(range(rank)):
         return function
 
     def finish(v: Any, index: Any, *rest: Any) -> Any:
@@ -102,14 +101,14 @@ def placed(function: Callable[..., Any] | None, axes: tuple[int, ...]) -> Any:
     return finish
 
 
-_VIEW = 5
+IMAGE_AXES = 5
 """Axes of images as the kernels see them: [n, channel, depth, row, column]."""
 
 
 def places_of_images(rank: int, axes: int, channels_last: bool) -> tuple[int, ...]:
     """Where the axes of a result with so many axes of space lie in [n, channel, depth, row,
     column]."""
-    space = tuple(range(_VIEW - axes, _VIEW))
+    space = tuple(range(IMAGE_AXES - axes, IMAGE_AXES))
     return ((0,) if rank > axes + 1 else ()) + ((*space, 1) if channels_last else (1, *space))
 
 

@@ -9,7 +9,7 @@ from cubepy.array.memory import Memory
 from cubepy.frontend.signature import comptime_key
 from cubepy.kernels.calls.arguments import number_of, wrong
 from cubepy.kernels.calls.call import call
-from cubepy.kernels.calls.epilogues import placed, places_of_images, with_bounds
+from cubepy.kernels.calls.epilogues import IMAGE_AXES, placed, places_of_images, with_bounds
 from cubepy.kernels.calls.hooks import NO_FUNCTION, check_epilogue
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
@@ -156,7 +156,8 @@ def _plan(
     out = as_volumes(result, axes, channels_last)
     problem = problem_of(window, groups, seen, out)
     extras = with_bounds(epilogue, extras, out.shape)
-    epilogue = placed(epilogue, places_of_images(len(extents), axes, channels_last))
+    places = places_of_images(len(extents), axes, channels_last)
+    epilogue = placed(epilogue, places, IMAGE_AXES)
     launch_convolution(planner, Convolution(problem, seen, weights, out, biases, epilogue, extras))
 
 

@@ -9,10 +9,9 @@ import cubepy as cp
 from cubepy.frontend.promote import literal_type
 from cubepy.ir.types import DTYPES, INDICES
 from cubepy.kernels.calls.positions import product, unravelled
-from cubepy.lang.hooks import is_no_number, refuse_result
+from cubepy.lang.hooks import is_literal, is_no_number, refuse_result
 from cubepy.record import dataclass
 
-NUMBERS = (bool, int, float)
 RESULTS = tuple(dtype for dtype in DTYPES if dtype not in INDICES)
 """What functions may give: no positions, of which a line has one for all its elements."""
 
@@ -51,7 +50,7 @@ def put(function: Any, inputs: Any, out: Any, j: Any, tiling: Any, fill: Any) ->
     v = function(*(element(inputs[k], j, kinds[k], line, fill) for k in range(len(inputs))))
     if line == 1:
         out[j] = v
-    elif isinstance(v, NUMBERS):
+    elif is_literal(v):
         cp.store(out, j, cp.Line[out.dtype, line](v))
     else:  # a number of its own, which does not depend on lines, is one for all lanes
         lanes = cp.Line[v.dtype, line](v)
@@ -144,7 +143,7 @@ def trace_result(function: cp.Comptime[Callable[..., Any]], inputs: Any, results
     v = function(*(x.flat[0] for x in inputs))
     if is_no_number(v):
         refuse_result(function, v)
-    dtype = literal_type(v) if isinstance(v, NUMBERS) else v.dtype
+    dtype = literal_type(v) if is_literal(v) else v.dtype
     if dtype not in RESULTS:
         refuse_result(function, v)
     results[RESULTS.index(dtype)].flat[0] = v

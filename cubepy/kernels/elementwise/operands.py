@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from functools import reduce
 from typing import Any
@@ -17,9 +18,10 @@ from cubepy.frontend.promote import (
     promote_literal,
 )
 from cubepy.ir.types import DType, find_dtype
+from cubepy.kernels.calls.arguments import shown
 from cubepy.kernels.calls.libraries import Library, libraries_agree, library_of
-from cubepy.kernels.elementwise.kernel import NUMBERS
 
+NUMBERS = (bool, int, float)
 SCALARS = (*NUMBERS, np.generic)
 
 
@@ -62,9 +64,17 @@ def _as_array(function: str, library: Library, dtypes: Sequence[DType], x: Any) 
     except NoCommonType:
         common = literal_type(x)
     dtype = literal_type(x) if isinstance(x, bool) else promote_literal(x, common)
-    if isinstance(x, int) and dtype.is_integer and not fits(x, dtype):
-        raise fail("E601", function=function, reason=f"{x} does not fit {dtype}", suggestion="")
+    if not holds(dtype, x):
+        reason = f"{shown(x)} does not fit {dtype}"
+        raise fail("E601", function=function, reason=reason, suggestion="")
     return library.constant(x, dtype)
+
+
+def holds(dtype: DType, x: Any) -> bool:
+    """Whether a dtype has a number for Python's number `x`, if only an infinity."""
+    if not isinstance(x, int):
+        return True
+    return fits(x, dtype) if dtype.is_integer else abs(x) < 1 << sys.float_info.max_exp
 
 
 def dtype_of(function: str, x: Any) -> DType:

@@ -10,9 +10,9 @@ import numpy as np
 
 import cubepy as cp
 from cubepy.array.memory import Memory, numpy_dtype
-from cubepy.frontend.promote import fits, promote
+from cubepy.frontend.promote import promote
 from cubepy.ir.types import DType, bool_, find_dtype
-from cubepy.kernels.calls.arguments import refused, wrong
+from cubepy.kernels.calls.arguments import refused, shown, wrong
 from cubepy.kernels.calls.call import run
 from cubepy.kernels.calls.libraries import (
     Library,
@@ -23,9 +23,8 @@ from cubepy.kernels.calls.libraries import (
     torch,
 )
 from cubepy.kernels.calls.plans import Planner, Plans
-from cubepy.kernels.elementwise.kernel import NUMBERS
 from cubepy.kernels.elementwise.launches import broadcast, launch_each
-from cubepy.kernels.elementwise.operands import SCALARS, dtype_of
+from cubepy.kernels.elementwise.operands import NUMBERS, SCALARS, dtype_of, holds
 
 _PLANS = Plans()
 _NAMES = ("condition", "a", "b")
@@ -94,8 +93,8 @@ def _constant(library: Library, name: str, x: Any, dtype: DType) -> Any:
     value = x.item() if isinstance(x, np.generic) else x
     if dtype is bool_:
         return library.constant(bool(value), dtype)
-    if isinstance(value, int) and dtype.is_integer and not fits(value, dtype):
-        raise wrong("where", f"`{name}` is {value}, which does not fit {dtype}")
+    if not holds(dtype, value):
+        raise wrong("where", f"`{name}` is {shown(value)}, which does not fit {dtype}")
     return library.constant(value, dtype)
 
 

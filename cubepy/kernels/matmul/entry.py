@@ -11,7 +11,7 @@ from cubepy.frontend.signature import comptime_key
 from cubepy.ir.types import DType, f32, find_dtype
 from cubepy.kernels.calls.arguments import wrong
 from cubepy.kernels.calls.call import call
-from cubepy.kernels.calls.epilogues import with_bounds
+from cubepy.kernels.calls.epilogues import placed, with_bounds
 from cubepy.kernels.calls.hooks import NO_FUNCTION, check_epilogue
 from cubepy.kernels.calls.libraries import Shape, refused
 from cubepy.kernels.calls.plans import Planner, Plans
@@ -154,8 +154,8 @@ def _call_quantised(
 
     found: dict[str, Any] = {}
     how: dict[str, Description | None] = {}
-    for name, x in zip(_NAMES, factors, strict=False):
-        arrays, how[name] = arrays_of(name, x)
+    for name, x, other in zip(_NAMES, factors, reversed(factors), strict=False):
+        arrays, how[name] = arrays_of(name, x, other)
         found |= arrays
     first = len(found)
     found |= {name: x for name, x in zip(names, rest, strict=True) if x is not None}
@@ -203,8 +203,8 @@ def _plan(
         return
     seen = tuple(_seen(expanded(bias, extents), a, b) for bias in biases)
     result = _seen(result, a, b)
-    extras = with_bounds(options.epilogue, extras, result.shape)
-    finish = options.epilogue, extras, options.precision
+    epilogue = placed(options.epilogue, _own_axes(a, b, len(result.shape)), len(result.shape))
+    finish = epilogue, with_bounds(epilogue, extras, result.shape), options.precision
     left = _stacked(as_matrices(a, True), result) if isinstance(a, Memory) else a
     right = _stacked(as_matrices(b, False), result) if isinstance(b, Memory) else b
     if isinstance(left, Memory) and isinstance(right, Memory):
@@ -280,6 +280,13 @@ def _seen(x: Memory, a: Memory | Factor, b: Memory | Factor) -> Memory:
     if len(a.shape) == 1:
         shape, strides = (*shape[:-1], 1, shape[-1]), (*strides[:-1], 0, strides[-1])
     return replace(x, shape=shape, strides=strides)
+
+
+def _own_axes(a: Memory | Factor, b: Memory | Factor, rank: int) -> tuple[int, ...]:
+    """The axes that the result has of those that `_seen` gives it."""
+    added = {rank - 2} if len(a.shape) == 1 else set[int]()
+    added |= {rank - 1} if len(b.shape) == 1 else set()
+    return tuple(k for k in range(rank) if k not in added)
 
 
 def multiply(planner: Planner, p: Product) -> None:

@@ -6,10 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from cubepy.array.memory import Memory
-from cubepy.ir.types import f32, i32
+from cubepy.ir.types import find_dtype
 from cubepy.kernels.calls.arguments import normal_axis, refused, wrong
 from cubepy.kernels.calls.libraries import library_of
 from cubepy.kernels.matmul.problem import expanded, turned
+from cubepy.kernels.quantisation.numbers import computed_in, scale_array, zero_array
 from cubepy.kernels.quantisation.operand import Quantised
 from cubepy.kernels.quantisation.problem import FORMATS, Format
 from cubepy.record import dataclass
@@ -69,16 +70,17 @@ class Factor:
 # What a caller gives
 
 
-def arrays_of(name: str, x: Any) -> tuple[dict[str, Any], Description | None]:
-    """The arrays of an operand of `matmul`, by their names, and the rest of a `Quantised`."""
+def arrays_of(name: str, x: Any, other: Any) -> tuple[dict[str, Any], Description | None]:
+    """The arrays of an operand of `matmul`, by their names, and the rest of a `Quantised`.
+
+    Numbers become arrays of what products by the `other` operand are scaled in.
+    """
     if not isinstance(x, Quantised):
         return {name: x}, None
     library, _ = library_of("matmul", name, x.values)
-    scale, zero = x.scale, x.zero_point
-    if isinstance(scale, int | float):
-        scale = library.constant(float(scale), f32)
-    if isinstance(zero, int):
-        zero = library.constant(zero, i32)
+    kind = computed_in(find_dtype(getattr(other, "dtype", None)))
+    scale = scale_array("matmul", library, f"{name}.scale", x.scale, kind)
+    zero = zero_array("matmul", library, f"{name}.zero_point", x.zero_point)
     found = {name: x.values, f"{name}.scale": scale}
     if zero is not None:
         found[f"{name}.zero_point"] = zero

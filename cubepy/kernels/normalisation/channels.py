@@ -9,7 +9,7 @@ from typing import Any
 
 from cubepy.array.memory import Memory
 from cubepy.frontend.signature import comptime_key
-from cubepy.kernels.calls.arguments import refused, shown, wrong
+from cubepy.kernels.calls.arguments import float_of, refused, shown, wrong
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.epilogues import with_bounds
 from cubepy.kernels.calls.libraries import Shape
@@ -58,6 +58,7 @@ def batch_norm(
     that do not fit and where statistics are missing, `LaunchTypeError` for other dtypes.
     """
     function, *extras = epilogue if isinstance(epilogue, tuple) else (epilogue,)
+    momentum, eps = float_of("batch_norm", "momentum", momentum), float_of("batch_norm", "eps", eps)
     given = (running_mean, running_var, weight, bias)
     names = ("x", "running_mean", "running_var", "weight", "bias", *_extra_names(extras))
     has = tuple(v is not None for v in given)
@@ -85,11 +86,11 @@ def batch_norm(
             planner.updated(name, m) for name, m in zip(names[1:3], (*mean, *var), strict=False)
         ]
         reduced = tuple(k for k in range(len(x.shape)) if k != 1)
-        norm = replace(norm, running=tuple(running), momentum=float(momentum))
+        norm = replace(norm, running=tuple(running), momentum=momentum)
         launch_norm(planner, norm, reduced)
 
     key = tuple(None if f is None else comptime_key(f) for f in (prologue, function))
-    parameters = (bool(training), float(momentum), float(eps), *has, *key)
+    parameters = (bool(training), momentum, eps, *has, *key)
     return call(_PLANS, "batch_norm", names, (x, *given, *extras), parameters, make, out)
 
 
@@ -152,6 +153,7 @@ def _group_norm(
     functions: tuple[Any, Any],
     out: Any,
 ) -> Any:
+    eps = float_of(name, "eps", eps)
     prologue, epilogue = functions
     function, *extras = epilogue if isinstance(epilogue, tuple) else (epilogue,)
     names = ("x", "weight", "bias", *_extra_names(extras))
@@ -175,7 +177,7 @@ def _group_norm(
             launch_norm(planner, _grouped(norm, count, each), axes)
 
     key = tuple(None if f is None else comptime_key(f) for f in (prologue, function))
-    parameters = (groups, float(eps), *has, *key)
+    parameters = (groups, eps, *has, *key)
     return call(_PLANS, name, names, (x, weight, bias, *extras), parameters, make, out)
 
 
@@ -220,7 +222,7 @@ def _norm(
         tuple(along_axis(m, x.shape, 1) for m in weight),
         tuple(along_axis(m, x.shape, 1) for m in bias),
         computed_in(x.dtype),
-        float(eps),
+        eps,
         Places(tuple(((k, 1),) for k in range(len(x.shape)))),
         epilogue,
         with_bounds(epilogue, extras, x.shape),

@@ -12,7 +12,7 @@ from cubepy.array.memory import Memory
 from cubepy.frontend.signature import comptime_key
 from cubepy.ir.types import i32
 from cubepy.jit.grid import Fixed, Over
-from cubepy.kernels.calls.arguments import axis_or_dim, normal_axis, refused, shown, wrong
+from cubepy.kernels.calls.arguments import axis_or_dim, float_of, normal_axis, refused, shown, wrong
 from cubepy.kernels.calls.axes import Axis, merged, seen
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.cubes import add
@@ -199,6 +199,7 @@ def _normalise(
     out: Any,
 ) -> Any:
     has = residual is not None, weight is not None, bias is not None
+    eps = None if eps is None else float_of(function, "eps", eps)
 
     def make(planner: Planner, arrays: list[Memory]) -> None:
         x, rest = arrays[0], iter(arrays[1:])
@@ -214,7 +215,7 @@ def _normalise(
         added = [*residual, *(_sum(planner, x, read, result) for _ in residual)]
         axes = tuple(range(first, len(x.shape)))
         least = 2.0**-23 if x.dtype.bits <= 32 else 2.0**-52
-        number = least if eps is None else float(eps)
+        number = least if eps is None else eps
         extras = tuple(rest)
         _launch(planner, x, result, axes, weights, biases, number, functions, extras, added)
 

@@ -65,24 +65,25 @@ def rows_total(slab: Any, begin: Any, end: Any, step: Any, t: Any) -> Any:
 
 
 def statistics(slab: Any, t: Any) -> Any:
-    """The mean of a slab and the sum of the squared distances from it."""
+    """The mean of a slab and the sum of the squared distances from it; the first element is
+    subtracted from all, so that numbers far from 0 lose nothing."""
     if cp.CUBE_DIM > 1:
         return shared_statistics(slab, t)
     rows, length = row_count(slab), slab.shape[slab.rank - 1]
+    pivot = pivot_of(read_element(row_of(slab, 0), 0, t)[0])
     middle, spread = t.dtype(0), t.dtype(0)
     for begin in range(0, rows, t.rows):
         end = min(begin + t.rows, rows)
         count = t.dtype((end - begin) * length)
-        mean = rows_total(slab, begin, end, lambda v: v, t) / count
-        around = spread_of(slab, begin, end, mean, t)
+        mean = rows_total(slab, begin, end, lambda v: v - pivot, t) / count
+        around = spread_of(slab, begin, end, pivot + mean, t)
         state, before = (middle, spread), t.dtype(begin * length)
         middle, spread = with_part(state, before, (mean, around), count)
-    return middle, spread
+    return pivot + middle, spread
 
 
 def shared_statistics(slab: Any, t: Any) -> Any:
-    """As `statistics`, by units that read the slab once; the first element is subtracted from all,
-    so that numbers far from 0 lose nothing."""
+    """As `statistics`, by units that read the slab once."""
     rows, length = row_count(slab), slab.shape[slab.rank - 1]
     pivot = pivot_of(read_element(row_of(slab, 0), 0, t)[0])
     state, few = no_lines(t.dtype, t.line), no_lines(t.dtype, 1)
@@ -326,7 +327,8 @@ def describe_columns(
     x: Any, means: Any, spreads: Any, begin: Any, end: Any, c: Any, t: Any
 ) -> None:
     """The statistics of some rows, for a line of channels."""
-    mean = column_total(x, begin, end, c, lambda v: v, t) / t.dtype(end - begin)
+    pivot = pivot_of(read_input(row_of(x, begin), c, t, t, 0))
+    mean = pivot + column_total(x, begin, end, c, lambda v: v - pivot, t) / t.dtype(end - begin)
     around = column_total(x, begin, end, c, lambda v: (v - mean) * (v - mean), t)
     cp.store(means, c, mean)
     cp.store(spreads, c, around)

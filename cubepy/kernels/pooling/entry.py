@@ -14,7 +14,7 @@ from cubepy.jit.grid import Fixed, Grid, Over
 from cubepy.kernels.calls.arguments import refused, wrong
 from cubepy.kernels.calls.axes import Axis
 from cubepy.kernels.calls.call import call
-from cubepy.kernels.calls.epilogues import placed, places_of_images, with_bounds
+from cubepy.kernels.calls.epilogues import IMAGE_AXES, placed, places_of_images, with_bounds
 from cubepy.kernels.calls.hooks import NO_FUNCTION, check_epilogue, check_prologue
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
@@ -407,7 +407,7 @@ def _plan(
     else:
         extras = with_bounds(functions[1], extras, outputs[0].shape)
         places = places_of_images(len(extents), axes, channel == len(extents) - 1)
-        functions = functions[0], placed(functions[1], places)
+        functions = functions[0], placed(functions[1], places, IMAGE_AXES)
         how, seen = _flattened(how, seen, results)
         _launch(planner, how, seen, outputs, extras, functions)
 

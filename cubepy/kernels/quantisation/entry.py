@@ -6,14 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 from cubepy.array.memory import Memory
-from cubepy.ir.types import DType, f32, f64, find_dtype, i32
-from cubepy.kernels.calls.arguments import axis_or_dim, refused, shown, wrong
+from cubepy.ir.types import DType, find_dtype
+from cubepy.kernels.calls.arguments import axis_or_dim, refused, wrong
 from cubepy.kernels.calls.call import run
 from cubepy.kernels.calls.libraries import Library, Shape, libraries_agree, library_of
 from cubepy.kernels.calls.plans import Planner, Plans
 from cubepy.kernels.elementwise.launches import launch_each
-from cubepy.kernels.elementwise.operands import SCALARS
 from cubepy.kernels.quantisation.kernel import last_packer, packer, quantiser, restorer
+from cubepy.kernels.quantisation.numbers import computed_in, scale_array, zero_array
 from cubepy.kernels.quantisation.problem import (
     FORMATS,
     Format,
@@ -55,7 +55,7 @@ def quantize(
     if dim is not None:
         axis = axis_or_dim("quantize", axis, dim)
     form = find_format("quantize", dtype)
-    library, arrays = _arrays("quantize", "x", (x, scale, zero_point))
+    library, arrays = _arrays("quantize", "x", (x, scale, zero_point), None)
 
     def make(planner: Planner, arrays: list[Memory]) -> None:
         _plan_quantised(planner, arrays, form, (axis, block_size))
@@ -93,7 +93,7 @@ def dequantize(
     if kind is None or not kind.is_float or kind.bits == 8:
         supported = "f16, bf16, f32 and f64 are supported"
         raise refused("dequantize", "dtype", f"is {dtype!r}", supported)
-    library, arrays = _arrays("dequantize", "q", (q, scale, zero_point))
+    library, arrays = _arrays("dequantize", "q", (q, scale, zero_point), kind)
 
     def make(planner: Planner, arrays: list[Memory]) -> None:
         _plan_restored(planner, arrays, kind, (axis, block_size), (packed, size))
@@ -103,28 +103,26 @@ def dequantize(
     return run(_PLANS, "dequantize", library, names, arrays, parameters, make, out)
 
 
-def _arrays(function: str, first: str, given: tuple[Any, ...]) -> tuple[Library, list[Any]]:
-    """The arguments as arrays of one library; numbers as arrays without axes."""
+def _arrays(
+    function: str, first: str, given: tuple[Any, Any, Any], dtype: DType | None
+) -> tuple[Library, list[Any]]:
+    """The arguments as arrays of one library; numbers as arrays without axes. `dtype`: of floats
+    that are made; None for that of the first argument."""
     library, x = library_of(function, first, given[0])
+    _, scale, zero = given
+    kind = computed_in(find_dtype(x.dtype) if dtype is None else dtype)
+    numbers = {
+        "scale": scale_array(function, library, "scale", scale, kind),
+        "zero_point": zero_array(function, library, "zero_point", zero),
+    }
     found = [x]
-    for name, v, kind in zip(("scale", "zero_point"), given[1:], (f64, i32), strict=True):
+    for name, v in numbers.items():
         if v is None:
-            continue
-        if isinstance(v, SCALARS):
-            narrow = f32 if kind is f64 else kind
-            found.append(library.constant(_value(function, name, v, kind), narrow))
             continue
         own, seen = library_of(function, name, v)
         libraries_agree(function, ((first, library), (name, own)))
         found.append(seen)
     return library, found
-
-
-def _value(function: str, name: str, v: Any, kind: DType) -> Any:
-    value = v if isinstance(v, bool | int | float) else v.item()
-    if kind is i32 and (not isinstance(value, int) or abs(value) >= 2**31):
-        raise refused(function, name, f"is {shown(v)}; it takes integers of 32 bits", "")
-    return float(value) if kind is f64 else value
 
 
 def _scales(
@@ -148,10 +146,6 @@ def _scales(
     return arrays
 
 
-def _computed(*dtypes: DType) -> DType:
-    return f64 if f64 in dtypes else f32
-
-
 def _plan_quantised(
     planner: Planner, arrays: list[Memory], form: Format, how: tuple[Any, Any]
 ) -> None:
@@ -169,7 +163,7 @@ def _plan_quantised(
     result = planner.result(Shape(stored, form.stored))
     whole = scaling.split(x)
     inputs = [whole, *(scaling.spread(m, whole.shape) for m in rest)]
-    makers = (form, _computed(x.dtype), len(rest) > 1)
+    makers = (form, computed_in(x.dtype), len(rest) > 1)
     if not form.packed:
         launch_each(planner, quantiser(*makers), inputs, scaling.split(result))
         return
@@ -200,7 +194,7 @@ def _plan_restored(
     result = planner.result(Shape(shape, dtype))
     whole = scaling.split(result)
     scales = [scaling.spread(m, whole.shape) for m in rest]
-    kind, has_zero = _computed(dtype), len(rest) > 1
+    kind, has_zero = computed_in(dtype), len(rest) > 1
     if not form.packed:
         inputs = [scaling.split(q), *scales]
         launch_each(planner, restorer(form, kind, dtype, has_zero, False), inputs, whole)

@@ -11,7 +11,7 @@ from typing import Any
 from cubepy.array.memory import Memory
 from cubepy.frontend.signature import comptime_key
 from cubepy.ir.types import DType, bool_, u8
-from cubepy.kernels.calls.arguments import axis_or_dim, normal_axes, refused, wrong
+from cubepy.kernels.calls.arguments import axis_or_dim, normal_axes, number_of, refused, wrong
 from cubepy.kernels.calls.axes import Axis
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.hooks import check_function, check_prologue
@@ -165,7 +165,7 @@ def var(
     that is negative. Errors are those of `sum`.
     """
     functions = prologue, epilogue
-    less = correction if ddof is None else _correction("var", correction, ddof)
+    less = _correction("var", correction, ddof)
     return _reduce("var", x, axis, keepdims, out, dim, less, functions)
 
 
@@ -183,7 +183,7 @@ def std(
 ) -> Any:
     """The square root of `var`."""
     functions = prologue, epilogue
-    less = correction if ddof is None else _correction("std", correction, ddof)
+    less = _correction("std", correction, ddof)
     return _reduce("std", x, axis, keepdims, out, dim, less, functions)
 
 
@@ -229,11 +229,13 @@ def norm(
     return _reduce("norm", x, axis, keepdims, out, dim, float(ord), functions)
 
 
-def _correction(function: str, correction: int, ddof: int) -> int:
-    """What `ddof` says, under which NumPy's users know `correction`."""
+def _correction(function: str, correction: int, ddof: int | None) -> int:
+    """`correction`, which NumPy's users know as `ddof`; E601 where both are given."""
+    if ddof is None:
+        return number_of(function, "correction", correction)
     if correction:
         raise wrong(function, "both `correction` and `ddof` are given", "they mean the same")
-    return ddof
+    return number_of(function, "ddof", ddof)
 
 
 def _reduce(
