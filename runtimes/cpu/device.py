@@ -70,11 +70,8 @@ class CpuDevice(HostMemory):
         return get_pool(get("num_threads"))
 
     def expect_launch(self) -> None:
-        """Compile or find the runtime's own code, in a thread, while the caller traces."""
-        if "expected" not in vars(self):
-            vars(self)["expected"] = True
-            with suppress(RuntimeError):  # no thread is to be had: the launch itself does it
-                Thread(target=_make_native_code, name="cubepy-native").start()
+        """Begin to compile or find the runtime's own code, while the caller traces."""
+        _begin_native_code()
 
     def load(self, artifact: Artifact) -> Loaded:
         """Link machine code into this process."""
@@ -128,6 +125,13 @@ class CpuDevice(HostMemory):
     def memory(self) -> MemoryUse:
         """The machine's memory, and what the system could give away now."""
         return MemoryUse(self.properties.memory_bytes, _available_bytes())
+
+
+@cached
+def _begin_native_code() -> None:
+    """Make it in a thread; where none is to be had the launch itself does."""
+    with suppress(RuntimeError):
+        Thread(target=_make_native_code, name="cubepy-native").start()
 
 
 def _make_native_code() -> None:
