@@ -175,9 +175,9 @@ def _small_float_value(bits: int, dtype: DType) -> float:
     exponent, fraction = (bits & 127) >> fraction_bits, bits & ((1 << fraction_bits) - 1)
     sign = -1.0 if bits & 128 else 1.0
     if dtype is f8e4m3 and bits & 127 == 127:
-        return math.nan
+        return math.copysign(math.nan, sign)
     if dtype is f8e5m2 and exponent == top:
-        return math.nan if fraction else sign * math.inf
+        return math.copysign(math.nan if fraction else math.inf, sign)
     bias = (1 << (exponent_bits - 1)) - 1
     if exponent == 0:
         return sign * math.ldexp(fraction, 1 - bias - fraction_bits)

@@ -197,3 +197,19 @@ def test_the_search_is_right():
             ours = nearest(dtype, v)
             assert theirs == ours or (theirs != theirs and ours != ours)
     assert ml_dtypes.bfloat16(1.0) == 1.0
+
+
+@cp.cube
+def signed_alike(x, y, out):
+    i = cp.ABSOLUTE_POS
+    if i < out.size:
+        out[i] = cp.copysign(x[i], y[i])
+
+
+@pytest.mark.parametrize("dtype", [f8e4m3, f8e5m2], ids=str)
+def test_every_number_of_8_bits_has_a_sign(device: str, lacks: set[DType], dtype: DType):
+    settle(device, (dtype,), lacks)
+    signs = from_patterns(dtype, np.arange(256))
+    ones, out = np.ones(256, signs.dtype), np.zeros(256, signs.dtype)
+    signed_alike.configure(device=device)[4, 64](ones, signs, out)
+    assert np.array_equal(np.signbit(out.astype(np.float32)), np.arange(256) >= 128)

@@ -44,6 +44,10 @@ def test_bits_of_small_floats(dtype: DType) -> None:
         number = from_bits(bits, dtype)
         if math.isnan(expected):
             assert math.isnan(number)
+            assert math.copysign(1, number) == math.copysign(1, expected)
+            assert math.copysign(1, from_bits(to_bits(number, dtype), dtype)) == (
+                math.copysign(1, number)
+            )
         else:
             assert (number, math.copysign(1, number)) == (expected, math.copysign(1, expected))
             assert to_bits(number, dtype) == bits
