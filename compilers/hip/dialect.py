@@ -79,7 +79,8 @@ def _halves() -> Spellings:
 
 
 def _shuffles() -> Spellings:
-    """Shuffles take 32 and 64 bits; bools and smaller ones travel as ints, f16 as floats."""
+    """Shuffles take 32 and 64 bits; bools and smaller ones travel as ints, f16 by its bits, since
+    a conversion would quiet NaNs that signal."""
     names = {
         ops.PLANE_SHUFFLE: "__shfl",
         ops.PLANE_SHUFFLE_XOR: "__shfl_xor",
@@ -92,8 +93,8 @@ def _shuffles() -> Spellings:
         table[row, None] = Spelling(f"{name}({{0}}, {lane})", needs=(0, UNARY))
         small = Spelling(f"({{t}}){name}((int){{0}}, {lane})", UNARY, (UNARY, UNARY))
         table |= {(row, d): small for d in (i8, i16, u8, u16, *_STORED)}
-        half = Spelling(f"(_Float16){name}((float){{0}}, {lane})", UNARY, (UNARY, UNARY))
-        table[row, f16] = half
+        bits = f"(unsigned short){name}((int)bits_as<unsigned short>({{0}}), {lane})"
+        table[row, f16] = Spelling(f"bits_as<_Float16>({bits})", needs=(0, UNARY))
         table[row, bool_] = Spelling(f"{name}((int){{0}}, {lane}) != 0", EQUAL, (UNARY, UNARY))
     return table
 

@@ -40,3 +40,22 @@ def test_the_head_bounds_the_planes_of_a_simd(units: int, cubes: int, waves: int
     text = held[1, units].inspect(v, out, target="hip:gfx942")
     assert f"__launch_bounds__({units}, {waves})" in text
     hip_text.optimised(text, "gfx942")
+
+
+@cp.cube
+def move_halves(v: cp.Tensor[cp.f16], lines: cp.Tensor[cp.f16], out: cp.Tensor[cp.f16]):
+    t = cp.UNIT_POS
+    two = cp.load(lines, 2 * t, line=2)
+    out[t] = cp.plane_shuffle(v[t], 3)
+    out[t + 64] = cp.plane_shuffle_xor(two[1], 1)
+    out[t + 128] = cp.plane_shuffle_up(v[t], 1)
+    out[t + 192] = cp.plane_shuffle_down(v[t], 1)
+
+
+def test_shuffles_move_the_bits_of_halves():
+    """A conversion to f32 and back would make a quiet NaN of one that signals."""
+    text = move_halves[1, 64].inspect("f16[64]", "f16[128]", "f16[256]", target="hip:gfx942")
+    assert text.count("__shfl") == 4
+    assert "float" not in text.replace("_Float16", "")
+    code = hip_text.optimised(text, "gfx942")
+    assert "fpext" not in code and "fptrunc" not in code
