@@ -25,6 +25,9 @@ def check(
 ) -> None:
     """End the unit with a fault of `kind` unless the condition holds; `facts` goes with it."""
     operands = [tracer.index_value(x) for x in facts]
+    if tracer.only_where is not None:
+        outside = tracer.b.emit(ops.NOT, tracer.only_where)
+        condition = tracer.b.emit(ops.OR, outside, condition)
     tracer.b.emit_op(ops.CHECK, condition, *operands, kind=kind, argument=argument, axis=axis)
 
 
@@ -36,6 +39,16 @@ def unchecked(tracer: Tracer) -> Generator[None]:
         yield
     finally:
         tracer.checked = outer
+
+
+@contextmanager
+def checked_where(tracer: Tracer, condition: Value) -> Generator[None]:
+    """A block whose checks may fail where the condition does not hold."""
+    outer, tracer.only_where = tracer.only_where, condition
+    try:
+        yield
+    finally:
+        tracer.only_where = outer
 
 
 def check_index(tracer: Tracer, i: Index, extent: Index, argument: str, axis: int) -> None:

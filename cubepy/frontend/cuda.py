@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from cubepy.frontend.checks import unchecked
+from cubepy.frontend.checks import checked_where, unchecked
 from cubepy.frontend.dispatch import intrinsic
 from cubepy.frontend.tensors import Place, locate
 from cubepy.frontend.tracer import Frame
-from cubepy.frontend.values import FlatRef, TensorMapRef, TensorRef, as_items
+from cubepy.frontend.values import FlatRef, Index, TensorMapRef, TensorRef, as_items
 from cubepy.frontend.wording import describe
 from cubepy.ir import cuda
 from cubepy.ir.core import Value
@@ -46,10 +46,24 @@ def _address(
     tracer = frame.tracer
     place = _place(frame, x, item)
     if tracer.checked and elements > 1:
-        *outer, last = as_items(item)
-        end = tracer.add(tracer.index(last), elements - 1)
-        _place(frame, x, (*outer, end) if outer else end)
+        _check_last(frame, x, item, elements)
     return place.tensor.buffer, tracer.index_value(place.offset)
+
+
+def _check_last(frame: Frame, x: Any, item: Any, elements: Index) -> None:
+    """Check the last of the elements from `x[item]` on along the last axis."""
+    *outer, first = as_items(item)
+    tracer = frame.tracer
+    last = tracer.add(tracer.index(first), tracer.sub(elements, 1))
+    _place(frame, x, (*outer, last) if outer else last)
+
+
+def _check_where(frame: Frame, condition: Value, x: Any, item: Any, elements: Index) -> None:
+    """In checked mode, check both ends of a run of elements where the condition holds."""
+    if frame.tracer.checked:
+        with checked_where(frame.tracer, condition):
+            _place(frame, x, item)
+            _check_last(frame, x, item, elements)
 
 
 def _place(frame: Frame, x: Any, item: Any) -> Place:
@@ -191,6 +205,7 @@ def _async_copy(
         with unchecked(frame.tracer):  # what is not present may lie outside
             source = _read(frame, what, x, x_index, count)
         condition = frame.tracer.convert(present, bool_)
+        _check_where(frame, condition, x, x_index, count)
         _emit(frame, cuda.COPY_ASYNC, *target, *source, condition, bytes=size)
 
 

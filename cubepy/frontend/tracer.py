@@ -156,6 +156,7 @@ class Tracer(Locals):
         self.plane_dim = plane_dim
         self.strict = strict  # asked for: also what has a defined result is a fault
         self.checked = strict or "checks" in target.features
+        self.only_where: Value | None = None  # where checks must hold, if not everywhere
         self.facts = Facts()
         self.inlined = 0
         self.loops = 0

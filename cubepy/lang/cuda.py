@@ -61,8 +61,8 @@ def async_copy(
     """Copy `elements` (4, 8 or 16 bytes, aligned to that) from `x[x_index]` on to `shared[index]`.
 
     Elements are consecutive along the last axis of both. Where `present`, a bool, is false nothing
-    is read, so that `x_index` may lie outside, and the elements of `shared` become 0; such a copy
-    is not checked. See `async_commit`, `async_wait`. sm_80.
+    is read, so that `x_index` may lie outside, and the elements of `shared` become 0. See
+    `async_commit`, `async_wait`. sm_80.
     """
     _only_inside("async_copy")
 

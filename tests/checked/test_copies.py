@@ -1,0 +1,88 @@
+"""Copies of NVIDIA's hardware in checked kernels: what they test, without what they copy.
+
+The operations of the hardware are left out of the IR, whose checks the interpreter then runs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cubepy as cp
+
+FAR = 1 << 40
+
+
+@cp.cube
+def start_present(x: cp.Tensor[cp.f32], numbers: cp.Tensor[cp.i64]):
+    at, low, high = numbers[0], numbers[1], numbers[2]
+    tile = cp.shared(128, cp.f32)
+    cp.cuda.async_copy(tile, 4 * cp.UNIT_POS, x, at, 4, present=(at >= low) & (at < high))
+
+
+@cp.cube
+def start_present_row(x: cp.Tensor, numbers: cp.Tensor[cp.i64]):
+    place = numbers[0], numbers[1]
+    tile = cp.shared((2, 8), cp.f32)
+    cp.cuda.async_copy(tile, (1, 0), x, place, 4, present=numbers[2])
+
+
+def ir_of(kernel: Any, *arguments: Any, checked: bool = True) -> str:
+    asked = kernel.configure(checked=checked)[1, 1]
+    return asked.inspect(*arguments, target="cuda:sm_90", stage="ir")
+
+
+def run(kernel: Any, x: np.ndarray, *numbers: int) -> None:
+    """Run the checks of a kernel."""
+    arguments = x, np.array(numbers, np.int64)
+    lines = ir_of(kernel, *arguments).splitlines()
+    kept = "\n".join([line for line in lines if "cuda_" not in line])
+    cp.from_ir(kept).configure(device="interpreter")[1](*arguments)
+
+
+def fault(kernel: Any, x: np.ndarray, *numbers: int) -> Any:
+    with pytest.raises(cp.Error) as raised:
+        run(kernel, x, *numbers)
+    return raised.value
+
+
+def row(extent: int) -> np.ndarray:
+    return np.zeros(extent, np.float32)
+
+
+@pytest.mark.parametrize("at", [0, 96])
+def test_what_is_present_may_reach_the_end(at: int):
+    run(start_present, row(100), at, -FAR, FAR)
+
+
+@pytest.mark.parametrize(("at", "first"), [(-4, -4), (100, 100), (97, 100), (FAR, FAR)])
+def test_what_is_present_must_exist(at: int, first: int):
+    """Both ends of the copy are tested."""
+    found = fault(start_present, row(100), at, -FAR, 2 * FAR)
+    assert found.code == "E701"
+    assert (found.argument, found.index, found.extent) == ("x", first, 100)
+
+
+LARGEST = (1 << 63) - 1
+
+
+@pytest.mark.parametrize("at", [-4, 97, 100, FAR, -FAR, LARGEST, -LARGEST - 1])
+def test_what_is_not_present_may_lie_anywhere(at: int):
+    run(start_present, row(100), at, 0, 0)
+
+
+def test_every_axis_of_what_is_present_is_tested():
+    x = np.zeros((3, 8), np.float32)
+    run(start_present_row, x, 2, 4, 1)
+    found = fault(start_present_row, x, 3, 4, 1)
+    assert (found.axis, found.index, found.extent) == (0, 3, 3)
+    found = fault(start_present_row, x, 2, 5, 2)
+    assert (found.axis, found.index, found.extent) == (1, 8, 8)
+    run(start_present_row, x, -FAR, FAR, 0)
+
+
+@pytest.mark.parametrize("kernel", [start_present])
+def test_kernels_without_checks_have_none(kernel: Any):
+    assert "check " not in ir_of(kernel, row(100), np.zeros(3, np.int64), checked=False)
