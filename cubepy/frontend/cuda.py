@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from cubepy.frontend.checks import checked_where, unchecked
+from cubepy.frontend.checks import check, checked_where, unchecked
 from cubepy.frontend.dispatch import intrinsic
 from cubepy.frontend.tensors import Place, locate
 from cubepy.frontend.tracer import Frame
 from cubepy.frontend.values import FlatRef, Index, TensorMapRef, TensorRef, as_items
 from cubepy.frontend.wording import describe
-from cubepy.ir import cuda
+from cubepy.ir import cuda, ops
 from cubepy.ir.core import Value
+from cubepy.ir.numbers import limits
 from cubepy.ir.opdef import OpDef
 from cubepy.ir.types import DType, Line, Space, bool_, find_dtype, i32, index, u16, u32, width_of
 from cubepy.lang import cuda as lang
@@ -39,14 +40,21 @@ def _tensor(frame: Frame, what: str, x: Any, space: Space | None) -> TensorRef:
 
 
 def _address(
-    frame: Frame, what: str, x: Any, item: Any, space: Space | None, elements: int = 1
+    frame: Frame, what: str, x: Any, item: Any, space: Space | None, elements: Any = 1
 ) -> tuple[Value, Value]:
-    """Buffer and offset of `x[item]`; in checked mode the last of the elements is checked too."""
+    """Buffer and offset of `x[item]`; in checked mode the last of the elements is checked too, and
+    where their number is of run time and may be 0 both only for others."""
     _tensor(frame, what, x, space)
     tracer = frame.tracer
-    place = _place(frame, x, item)
-    if tracer.checked and elements > 1:
-        _check_last(frame, x, item, elements)
+    count = tracer.index(elements) if tracer.checked else 1
+    if isinstance(count, int):
+        place = _place(frame, x, item)
+        if count > 1:
+            _check_last(frame, x, item, count)
+    else:
+        with unchecked(tracer):
+            place = _place(frame, x, item)
+        _check_where(frame, tracer.b.emit(ops.GT, count, tracer.b.index(0)), x, item, count)
     return place.tensor.buffer, tracer.index_value(place.offset)
 
 
@@ -73,16 +81,16 @@ def _place(frame: Frame, x: Any, item: Any) -> Place:
     return place
 
 
-def _shared(frame: Frame, what: str, x: Any, item: Any, elements: int = 1) -> tuple[Value, Value]:
+def _shared(frame: Frame, what: str, x: Any, item: Any, elements: Any = 1) -> tuple[Value, Value]:
     return _address(frame, what, x, item, Space.SHARED, elements)
 
 
-def _read(frame: Frame, what: str, x: Any, item: Any, elements: int) -> tuple[Value, Value]:
+def _read(frame: Frame, what: str, x: Any, item: Any, elements: Any) -> tuple[Value, Value]:
     frame.tracer.facts.read.add(_tensor(frame, what, x, Space.GLOBAL).name)
     return _address(frame, what, x, item, Space.GLOBAL, elements)
 
 
-def _written(frame: Frame, what: str, x: Any, item: Any, elements: int) -> tuple[Value, Value]:
+def _written(frame: Frame, what: str, x: Any, item: Any, elements: Any) -> tuple[Value, Value]:
     frame.tracer.facts.written.add(_tensor(frame, what, x, Space.GLOBAL).name)
     return _address(frame, what, x, item, Space.GLOBAL, elements)
 
@@ -279,6 +287,18 @@ def _nbytes(frame: Frame, x: Any, what: str, elements: Any) -> Value:
     return _number(frame, frame.tracer.mul(frame.tracer.index(elements), size), u32)
 
 
+def _check_count(frame: Frame, x: Any, what: str, elements: Any) -> None:
+    """In checked mode, a fault unless the bytes of so many elements are a u32."""
+    tracer = frame.tracer
+    count = tracer.index(elements) if tracer.checked else 0
+    if isinstance(count, Value):
+        size = _tensor(frame, what, x, None).element.itemsize
+        b, most = tracer.b, limits(u32)[1] // size
+        not_less = b.emit(ops.GE, count, b.index(0))
+        fits = b.emit(ops.AND, not_less, b.emit(ops.LE, count, b.index(most)))
+        check(tracer, fits, "assert", f"{what} copies from 0 to {most} elements", 0)
+
+
 @intrinsic(lang.bulk_load)
 def _bulk_load(
     frame: Frame,
@@ -293,9 +313,9 @@ def _bulk_load(
 ) -> None:
     what = "cp.cuda.bulk_load"
     attrs = _hint(frame, what, hint)
-    count = elements if isinstance(elements, int) else 1
-    target = _shared(frame, what, shared, index, count)
-    source = _read(frame, what, x, x_index, count)
+    _check_count(frame, shared, what, elements)
+    target = _shared(frame, what, shared, index, elements)
+    source = _read(frame, what, x, x_index, elements)
     nbytes = _nbytes(frame, shared, what, elements)
     arrival = _shared(frame, what, barrier, barrier_index)
     _emit(frame, cuda.BULK_LOAD, *target, *source, nbytes, *arrival, **attrs)
@@ -313,9 +333,9 @@ def _bulk_store(
 ) -> None:
     what = "cp.cuda.bulk_store"
     attrs = _hint(frame, what, hint)
-    count = elements if isinstance(elements, int) else 1
-    target = _written(frame, what, x, x_index, count)
-    source = _shared(frame, what, shared, index, count)
+    _check_count(frame, shared, what, elements)
+    target = _written(frame, what, x, x_index, elements)
+    source = _shared(frame, what, shared, index, elements)
     nbytes = _nbytes(frame, shared, what, elements)
     _emit(frame, cuda.BULK_STORE, *target, *source, nbytes, **attrs)
 

@@ -29,6 +29,21 @@ def start_present_row(x: cp.Tensor, numbers: cp.Tensor[cp.i64]):
     cp.cuda.async_copy(tile, (1, 0), x, place, 4, present=numbers[2])
 
 
+@cp.cube
+def start_bulk_load(x: cp.Tensor[cp.f32], numbers: cp.Tensor[cp.i64]):
+    place, at, n = numbers[0], numbers[1], numbers[2]
+    tile = cp.shared(64, cp.f32)
+    barrier = cp.shared(1, cp.u64)
+    cp.cuda.bulk_load(tile, place, x, at, n, barrier, 0)
+
+
+@cp.cube
+def start_bulk_store(x: cp.Tensor[cp.f32], numbers: cp.Tensor[cp.i64]):
+    place, at, n = numbers[0], numbers[1], numbers[2]
+    tile = cp.shared(64, cp.f32)
+    cp.cuda.bulk_store(x, at, tile, place, n)
+
+
 def ir_of(kernel: Any, *arguments: Any, checked: bool = True) -> str:
     asked = kernel.configure(checked=checked)[1, 1]
     return asked.inspect(*arguments, target="cuda:sm_90", stage="ir")
@@ -83,6 +98,42 @@ def test_every_axis_of_what_is_present_is_tested():
     run(start_present_row, x, -FAR, FAR, 0)
 
 
-@pytest.mark.parametrize("kernel", [start_present])
+@pytest.mark.parametrize("kernel", [start_bulk_load, start_bulk_store])
+def test_bulk_copies_may_reach_both_ends(kernel: Any):
+    run(kernel, row(100), 0, 36, 64)
+    run(kernel, row(100), 63, 99, 1)
+    run(kernel, row(100), 64, 100, 0)
+
+
+@pytest.mark.parametrize("kernel", [start_bulk_load, start_bulk_store])
+@pytest.mark.parametrize(
+    ("place", "at", "n", "argument", "index"),
+    [
+        (0, 37, 64, "x", 100),
+        (0, -1, 64, "x", -1),
+        (1, 0, 64, "tile", 64),
+        (-1, 0, 64, "tile", -1),
+        (64, 0, 1, "tile", 64),
+        (0, FAR, 1, "x", FAR),
+    ],
+)
+def test_bulk_copies_of_a_count_of_run_time_are_tested(
+    kernel: Any, place: int, at: int, n: int, argument: str, index: int
+):
+    found = fault(kernel, row(100), place, at, n)
+    assert (found.code, found.argument, found.index) == ("E701", argument, index)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "name"), [(start_bulk_load, "load"), (start_bulk_store, "store")]
+)
+@pytest.mark.parametrize("n", [-1, -FAR, -LARGEST - 1, 1 << 30, LARGEST])
+def test_bytes_of_bulk_copies_fit_a_word(kernel: Any, name: str, n: int):
+    found = fault(kernel, row(100), 0, 0, n)
+    assert found.code == "E703"
+    assert f"cp.cuda.bulk_{name} copies from 0 to 1073741823 elements" in str(found)
+
+
+@pytest.mark.parametrize("kernel", [start_present, start_bulk_load, start_bulk_store])
 def test_kernels_without_checks_have_none(kernel: Any):
     assert "check " not in ir_of(kernel, row(100), np.zeros(3, np.int64), checked=False)
