@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -59,3 +60,113 @@ def test_rows_of_odd_planes_do_not_agree():
     assert "__shfl" in compiled(lambda: cp.UNIT_POS // 32, (48, 16))
     with pytest.raises(cp.CompileError, match="E307"):
         compiled(lambda: cp.UNIT_POS_X // 32, (48, 16))
+
+
+def multiply(out: Any) -> None:
+    sums = cp.Line[cp.f32, 4](0.0)
+    sums = cp.cuda.mma(cp.Line[cp.u32, 4](0), cp.Line[cp.u32, 2](0), sums, cp.f16)
+    out[cp.UNIT_POS] = sums[0]
+
+
+def multiply_fragments(out: Any) -> None:
+    a = cp.cmma.fragment("a", 16, 16, cp.f16, fill=1)
+    b = cp.cmma.fragment("b", 16, 8, cp.f16, fill=1)
+    total = cp.cmma.fragment("accumulator", 16, 8, cp.f32, fill=0)
+    cp.cmma.mma(total, a, b)
+    cp.cmma.store(cp.shared((16, 8), cp.f32), (0, 0), total)
+
+
+def set_registers(out: Any) -> None:
+    cp.cuda.increase_registers(160)
+
+
+def load_matrix(out: Any) -> None:
+    words = cp.cuda.ldmatrix(cp.shared((8, 8), cp.f16), (cp.UNIT_POS % 8, 0), count=1)
+    out[cp.UNIT_POS] = cp.f32(words[0])
+
+
+def sum_of_lanes(out: Any) -> None:
+    out[cp.UNIT_POS] = cp.plane_sum(1.0)
+
+
+@cp.cube
+def returns_before(out: cp.Tensor[cp.f32], n: cp.i32, on: cp.Comptime[Any], do: cp.Comptime[Any]):
+    if on() >= n:
+        return
+    do(out)
+
+
+@cp.cube
+def returns_in_a_loop(
+    out: cp.Tensor[cp.f32], n: cp.i32, on: cp.Comptime[Any], do: cp.Comptime[Any]
+):
+    for k in range(n):
+        do(out)
+        if on() == k:
+            return
+
+
+@cp.cube
+def returns_behind(out: cp.Tensor[cp.f32], n: cp.i32, on: cp.Comptime[Any], do: cp.Comptime[Any]):
+    do(out)
+    if on() >= n:
+        return
+    out[cp.UNIT_POS] += 1.0
+
+
+@cp.cube
+def returns_beside(out: cp.Tensor[cp.f32], n: cp.i32, on: cp.Comptime[Any], do: cp.Comptime[Any]):
+    if n > 3:
+        if on() >= n:
+            return
+        out[cp.UNIT_POS] += 1.0
+    else:
+        do(out)
+
+
+MATRICES = [multiply, multiply_fragments, set_registers, load_matrix]
+
+
+def text_of(kernel: Any, on: Callable[[], Any], do: Any, checked: bool = False) -> str:
+    asked = kernel.configure(checked=checked)[1, 256]
+    comptime = {"on": on, "do": do}
+    return asked.inspect("f32[256]", "i32", target="cuda:sm_90a", comptime=comptime)
+
+
+@pytest.mark.parametrize("kernel", [returns_before, returns_in_a_loop])
+@pytest.mark.parametrize("do", MATRICES)
+@pytest.mark.parametrize("name", ["position", "lane"])
+def test_matrices_need_all_lanes_of_a_plane(kernel: Any, do: Any, name: str):
+    lines, first = inspect.getsourcelines(kernel.function)
+    place = first + [line.strip() for line in lines].index("return")
+    with pytest.raises(cp.CompileError, match=rf"E307(.|\n)*plane(.|\n)*in line {place};"):
+        text_of(kernel, VARYING[name], do)
+
+
+@pytest.mark.parametrize("kernel", [returns_before, returns_in_a_loop])
+@pytest.mark.parametrize("do", MATRICES)
+@pytest.mark.parametrize("name", UNIFORM)
+def test_whole_planes_may_return_before_matrices(kernel: Any, do: Any, name: str):
+    assert "return;" in text_of(kernel, UNIFORM[name], do)
+
+
+@pytest.mark.parametrize("kernel", [returns_behind, returns_beside])
+@pytest.mark.parametrize("do", MATRICES)
+def test_units_may_return_where_no_matrices_follow(kernel: Any, do: Any):
+    assert text_of(kernel, VARYING["position"], do)
+
+
+def test_sums_take_the_lanes_that_are_there():
+    assert "__shfl" in text_of(returns_before, VARYING["position"], sum_of_lanes)
+
+
+@pytest.mark.parametrize("do", MATRICES)
+def test_failed_checks_are_no_returns(do: Any):
+    @cp.cube
+    def checked_before(
+        out: cp.Tensor[cp.f32], n: cp.i32, on: cp.Comptime[Any], do: cp.Comptime[Any]
+    ):
+        out[on() + n] = 1.0
+        do(out)
+
+    assert "note_fault" in text_of(checked_before, VARYING["position"], do, checked=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from math import prod
 
 from cubepy.errors import fail
@@ -14,6 +14,8 @@ from cubepy.passes.legalise.check_target import refusal
 from cubepy.passes.uniformity import Uniform, leaves_divergently
 
 _OF_CUBES = {row for row in ops.TABLE.values() if row.convergent in (Group.CUBE, Group.CLUSTER)}
+_OF_ALL_LANES = OF_PLANES.difference(ops.PLANE_ROWS, (ops.SYNC_PLANE,))
+"""Matrices and registers of a plane, which units that have returned leave undefined."""
 _LOOPS = (ops.FOR, ops.LOOP)
 
 
@@ -42,7 +44,7 @@ def has_barrier_in_loop(kernel: Kernel) -> bool:
 
 
 def check_convergence(kernel: Kernel, target: Capabilities) -> None:
-    """`CompileError` E307 for divergent barriers.
+    """`CompileError` E307 for divergent barriers, and for matrices of planes that units have left.
 
     Where planes exchange through memory of the cube, their operations are barriers of the cube.
     Branches that whole planes take are run by all units then (see `predicate`); loops that planes
@@ -53,7 +55,9 @@ def check_convergence(kernel: Kernel, target: Capabilities) -> None:
     uniform = Uniform(kernel)
     _require_convergence(kernel, uniform, _OF_CUBES, "cube")
     if kernel.plane_dim > 1:
-        _require_convergence(kernel, Uniform(kernel, plane=True), OF_PLANES, "plane")
+        of_plane = Uniform(kernel, plane=True)
+        _require_convergence(kernel, of_plane, OF_PLANES, "plane")
+        _require_presence(kernel, of_plane)
         if target.planes is Planes.MEMORY:
             _check_loops(kernel, uniform, target.target)
 
@@ -73,6 +77,16 @@ def _require_convergence(
     culprit = first_divergent(kernel.body, uniform, barriers)
     if culprit is not None:
         raise fail("E307", culprit.span, op=culprit.row.name, group=group)
+
+
+def _require_presence(kernel: Kernel, uniform: Uniform) -> None:
+    """What takes all lanes of a plane is not behind a return of some of them."""
+    found = first_behind_return(kernel.body, uniform, _OF_ALL_LANES)
+    if found is not None:
+        culprit, left = found
+        place = f" in line {left.span.line}" if left.span is not None else ""
+        advice = f"some of them may have returned{place}; let all go on, and guard what they access"
+        raise fail("E307", culprit.span, hint=advice, op=culprit.row.name, group="plane")
 
 
 def first_divergent(region: Region, uniform: Uniform, barriers: set[OpDef]) -> Op | None:
@@ -101,3 +115,54 @@ def control_operands(op: Op) -> Iterator[Value]:
         yield op.operands[0]
     elif op.row is ops.FOR:
         yield from op.operands[:3]
+
+
+def first_behind_return(
+    region: Region, uniform: Uniform, rows: Collection[OpDef]
+) -> tuple[Op, Op] | None:
+    """An operation that runs after some of a group's units may have returned, and their return.
+
+    None where there is none; a return that all of the group's units take together is none.
+    """
+    returns = _Returns(uniform, rows)
+    returns.walk(region, divergent=False)
+    return returns.found
+
+
+class _Returns:
+    """Goes through a kernel in the order of execution, from return to return."""
+
+    def __init__(self, uniform: Uniform, rows: Collection[OpDef]) -> None:
+        self._uniform = uniform
+        self._rows = rows
+        self._returned: Op | None = None
+        self.found: tuple[Op, Op] | None = None
+
+    def walk(self, region: Region, divergent: bool) -> None:
+        """Visit a region in the order of execution."""
+        for op in region.ops:
+            if op.row is ops.RETURN and divergent:
+                self._returned = op
+            elif op.row in self._rows and self._returned is not None:
+                self.found = self.found or (op, self._returned)
+            inner = divergent or diverges(op, self._uniform)
+            if op.row is ops.IF:
+                self._branches(op, inner)
+            else:
+                self._trips(op, inner)
+
+    def _branches(self, op: Op, divergent: bool) -> None:
+        before = after = self._returned
+        for region in op.regions:
+            self._returned = before
+            self.walk(region, divergent)
+            after = after or self._returned
+        self._returned = after
+
+    def _trips(self, op: Op, divergent: bool) -> None:
+        """A loop's body; once more where its first trip lets units return."""
+        before = self._returned
+        for body in op.regions:
+            self.walk(body, divergent)
+            if self._returned is not before:
+                self.walk(body, divergent)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from math import prod
 
 from cubepy.ir import ops
-from cubepy.ir.core import Kernel, Op, Region
+from cubepy.ir.core import Kernel, Op
 from cubepy.passes.legalise.capabilities import Capabilities
-from cubepy.passes.legalise.check_convergence import diverges, first_divergent
+from cubepy.passes.legalise.check_convergence import first_behind_return, first_divergent
 from cubepy.passes.legalise.check_target import refusal
 from cubepy.passes.rewrite import Rewriter
 from cubepy.passes.uniformity import Uniform
@@ -34,49 +34,10 @@ def lower_named_barriers(kernel: Kernel, target: Capabilities) -> Kernel:
         culprit = first_divergent(kernel.body, uniform, {ops.SYNC_UNITS})
         if culprit is not None:
             raise _refusal(culprit, _CONVERGENT, target)
-        returns = _Returns(uniform)
-        returns.walk(kernel.body, divergent=False)
-        if returns.culprit is not None:
-            raise _refusal(returns.culprit, _RETURNED, target)
+        found = first_behind_return(kernel.body, uniform, {ops.SYNC_UNITS})
+        if found is not None:
+            raise _refusal(found[0], _RETURNED, target)
     return _Lower().run(kernel)
-
-
-class _Returns:
-    """Finds a named barrier that runs after some unit may have returned."""
-
-    def __init__(self, uniform: Uniform) -> None:
-        self._uniform = uniform
-        self._returned = False
-        self.culprit: Op | None = None
-
-    def walk(self, region: Region, divergent: bool) -> None:
-        """Visit a region in the order of execution."""
-        for op in region.ops:
-            if op.row is ops.RETURN and divergent:
-                self._returned = True
-            elif op.row is ops.SYNC_UNITS and self._returned:
-                self.culprit = self.culprit or op
-            inner = divergent or diverges(op, self._uniform)
-            if op.row is ops.IF:
-                self._branches(op, inner)
-            else:
-                self._trips(op, inner)
-
-    def _branches(self, op: Op, divergent: bool) -> None:
-        before, after = self._returned, False
-        for region in op.regions:
-            self._returned = before
-            self.walk(region, divergent)
-            after |= self._returned
-        self._returned = after
-
-    def _trips(self, op: Op, divergent: bool) -> None:
-        """A loop's body; once more where its first trip lets units return."""
-        before = self._returned
-        for body in op.regions:
-            self.walk(body, divergent)
-            if self._returned and not before:
-                self.walk(body, divergent)
 
 
 def _whole_cubes(target: Capabilities, units: int) -> str:
