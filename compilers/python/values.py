@@ -22,7 +22,7 @@ def literal(value: Attr) -> str:
     """A number as Python reads it back; in brackets where an operator may come before it."""
     if isinstance(value, float) and not math.isfinite(value):
         if math.isnan(value):
-            return "_nan"
+            return "_nan" if math.copysign(1.0, value) > 0 else "(-_nan)"
         return "_inf" if value > 0 else "(-_inf)"
     text = repr(value)
     return f"({text})" if text.startswith("-") else text

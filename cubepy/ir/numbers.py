@@ -55,7 +55,8 @@ def fraction(value: float | Fraction, divisor: int = 1) -> Fraction:
 
 
 def round_to(dtype: DType, value: float | Fraction) -> float:
-    """`value` rounded to nearest even in a float type; overflow gives infinity (f8e4m3: NaN)."""
+    """`value` rounded to nearest even in a float type; overflow gives infinity of its sign, and NaN
+    of its sign in f8e4m3."""
     if isinstance(value, float):
         if dtype is f64 or value == 0.0 or math.isinf(value) or math.isnan(value):
             return _special_to(dtype, value)
@@ -65,7 +66,7 @@ def round_to(dtype: DType, value: float | Fraction) -> float:
 
 
 def _special_to(dtype: DType, value: float) -> float:
-    return math.nan if dtype is f8e4m3 and math.isinf(value) else value
+    return math.copysign(math.nan, value) if dtype is f8e4m3 and math.isinf(value) else value
 
 
 def _round_f32(value: float) -> float:
@@ -87,7 +88,7 @@ def _round_exact(dtype: DType, value: Fraction) -> float:
     rounded = steps * fraction(2) ** quantum
     sign = -1.0 if value < 0 else 1.0
     if rounded > fraction(_LARGEST[dtype]):
-        return math.nan if dtype is f8e4m3 else sign * math.inf
+        return math.copysign(math.nan if dtype is f8e4m3 else math.inf, sign)
     return sign * float(rounded)
 
 

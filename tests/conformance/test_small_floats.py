@@ -213,3 +213,22 @@ def test_every_number_of_8_bits_has_a_sign(device: str, lacks: set[DType], dtype
     ones, out = np.ones(256, signs.dtype), np.zeros(256, signs.dtype)
     signed_alike.configure(device=device)[4, 64](ones, signs, out)
     assert np.array_equal(np.signbit(out.astype(np.float32)), np.arange(256) >= 128)
+
+
+@cp.cube
+def beyond(x, out):
+    out[0], out[1] = cp.f8e4m3(-1e9), cp.f8e4m3(float("-inf"))
+    for k in range(x.shape[0]):
+        out[k + 2] = cp.f8e4m3(x[k])
+
+
+@pytest.mark.parametrize("dtype", [f16, bf16, f32], ids=str)
+def test_what_is_beyond_f8e4m3_keeps_its_sign(device: str, lacks: set[DType], dtype: DType):
+    settle(device, (dtype, f8e4m3), lacks)
+    x = np.array([-np.inf, -500.0, 500.0, np.inf, -1e4, 1e4]).astype(numpy_type(dtype))
+    out = np.zeros(8, numpy_type(f8e4m3))
+    beyond.configure(device=device)[1, 1](x, out)
+    found = out.astype(np.float32)
+    assert np.isnan(found).all()
+    assert np.array_equal(np.signbit(found[2:]), np.signbit(x.astype(np.float32)))
+    assert np.signbit(found[:2]).all()
