@@ -9,7 +9,7 @@ from cubepy.compilers.cstyle.spelling import Expr
 from cubepy.ir.core import Param
 from cubepy.ir.cuda import SET_REGISTERS
 from cubepy.ir.types import Buffer, Space, element_of
-from cubepy.passes.legalise.rows import NOTE
+from cubepy.passes.legalise.rows import FAULTED, NOTE
 
 if TYPE_CHECKING:
     from cubepy.compilers.cstyle.emit import Emitter
@@ -21,7 +21,7 @@ class Signature:
     def __init__(self, e: Emitter) -> None:
         self._e = e
         self.name = e.namer.fresh(e.kernel.name)
-        self.has_faults = any(op.row is NOTE for op in e.kernel.body.walk())
+        self.has_faults = any(op.row in (NOTE, FAULTED) for op in e.kernel.body.walk())
         self.faults = ""
         self._params: list[str] = []
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from cubepy.compilers.cstyle.dialect import Dialect
 from cubepy.compilers.cstyle.lines import alignment, tag
 from cubepy.compilers.cstyle.literals import short_index
-from cubepy.compilers.cstyle.spelling import ADD, POSTFIX, TERNARY, UNARY, Expr, Spelling
+from cubepy.compilers.cstyle.spelling import ADD, EQUAL, POSTFIX, TERNARY, UNARY, Expr, Spelling
 from cubepy.ir import ops
 from cubepy.ir.core import Kernel, Op, Value
 from cubepy.ir.opdef import OpDef
 from cubepy.ir.types import Buffer, DType, Line, Space, Type, element_of
-from cubepy.passes.legalise.rows import NOTE
+from cubepy.passes.legalise.rows import FAULTED, NOTE
 
 if TYPE_CHECKING:
     from cubepy.compilers.cstyle.emit import Emitter
@@ -258,6 +258,12 @@ def emit_fault(e: Emitter, op: Op) -> None:
     e.statement(f"note_fault({e.signature.faults}, {words})")
 
 
+def emit_faulted(e: Emitter, op: Op) -> None:
+    """The first word of the record, as other units leave it."""
+    word = f"*(const volatile unsigned long long*){e.signature.faults}"
+    e.result(op, Expr(f"{word} != 0", EQUAL))
+
+
 class SharedMemory:
     """Where shared arrays lie: declared one by one, or in one block beyond the static limit."""
 
@@ -308,5 +314,6 @@ EFFECTS: dict[OpDef, Callable[[Emitter, Op], None]] = {
     ops.STORE: emit_store,
     ops.PREFETCH: emit_prefetch,
     NOTE: emit_fault,
+    FAULTED: emit_faulted,
     **dict.fromkeys(ops.ATOMICS, emit_atomic),
 }

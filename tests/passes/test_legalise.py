@@ -32,7 +32,8 @@ def names(target: str) -> list[str]:
 
 def test_targets_take_the_steps_that_they_need():
     assert "fission" in names("cpu:x86-64-v3") and "fission" not in names("opencl")
-    assert "predicate" in names("metal") and "predicate" not in names("cuda:sm_90a")
+    assert "predicate" in names("metal") and "predicate" not in names("hip:gfx942")
+    assert "watch_faults" in names("cuda:sm_90a") and "watch_faults" not in names("hip:gfx942")
     assert "compute_in_f32" in names("cuda:sm_90a") and "compute_in_f32" not in names("metal")
     assert "expand_arithmetic" in names("hip:gfx942")
     assert "expand_arithmetic" not in names("cpu:x86-64-v3")

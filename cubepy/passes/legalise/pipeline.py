@@ -15,6 +15,7 @@ from typing import Any
 from cubepy.artifact import Fault
 from cubepy.ir import ops
 from cubepy.ir.core import Kernel
+from cubepy.ir.cuda import BARRIER_TRY_WAIT
 from cubepy.ir.opdef import OpDef
 from cubepy.ir.types import f64
 from cubepy.passes.cse import cse
@@ -26,6 +27,7 @@ from cubepy.passes.lower_checks import faults_of, lower_checks
 from cubepy.passes.pipeline import Pass, run
 
 _POSITIONS = (ops.UNIT_POS, ops.CUBE_POS, ops.CUBE_COUNT, ops.ABSOLUTE_POS)
+_WAITS = (BARRIER_TRY_WAIT, ops.SYNC_UNITS)
 _DIVISIONS = (ops.FLOORDIV, ops.MOD, ops.DIV_TRUNC, ops.REM_TRUNC)
 Dump = Callable[[str, Kernel], None]
 
@@ -56,6 +58,7 @@ def steps(target: Capabilities) -> list[Pass]:
     simplify = (Pass("fold", fold), Pass("cse", cse), Pass("dce", dce))
     listed: list[tuple[bool, tuple[Pass, ...]]] = [
         (True, (Pass("lower_checks", lower_checks),)),
+        (target.named_barriers, (_step("watch_faults", rows=_WAITS),)),
         (True, (_step("lower_lookups", rows=(ops.LOOKUP,)),)),
         (True, (_step("lower_dots", target, rows=(ops.DOT,)),)),
         (True, (_step("print_nonfinite", rows=prints),)),

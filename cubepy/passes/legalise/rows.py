@@ -19,3 +19,10 @@ NOTE = OpDef(
     writes=frozenset((Resource.DIAGNOSIS,)),
     attrs=("code",),
 )
+FAULTED = OpDef(
+    "faulted",
+    "Whether a fault of the launch is noted by now.",
+    rule.electing,
+    reads=frozenset((Resource.DIAGNOSIS,)),
+    writes=frozenset((Resource.DIAGNOSIS,)),
+)

@@ -10,7 +10,7 @@ from typing import Any
 from tests.compilers.ptx.numbers import BITS, bits_of
 from tests.compilers.ptx.operations import compute, is_known, updated
 from tests.compilers.ptx.parser import Instruction, Program, parse
-from tests.compilers.ptx.warps import EXCHANGES, Exchange, Run, run_cube
+from tests.compilers.ptx.warps import EXCHANGES, PAUSE, Exchange, Meeting, Run, run_cube
 
 LOCAL, SHARED, CONSTANT = 1 << 61, 1 << 60, 1 << 59
 """Where the addresses of these spaces begin; all others are the host's."""
@@ -40,6 +40,8 @@ class Machine:
             space = "const" if variable.space == "global" else variable.space
             place = -(-ends[space] // variable.align) * variable.align
             self.places[name], ends[space] = place, place + variable.size
+        self.arrivals_of_clusters = 0
+        """How often units arrived at barriers of clusters, which are those of cubes here."""
         self.sizes = {space: ends[space] - starts[space] for space in starts}
 
     def launch(
@@ -94,11 +96,39 @@ class _Unit:
             if one.name == "bra":
                 at = self._program.labels[one.operands[0]]
             elif one.name in _BARRIERS:
-                yield Exchange(one, ()) if "warp" in one.parts else None
+                yield self._barrier(one)
             elif one.name in EXCHANGES:
                 yield from self._exchange(one)
+            elif one.name == "mbarrier":
+                yield from self._at_barrier(one)
             elif one.name not in _FENCES:
                 self._execute(one)
+                if one.name == "ld" and "volatile" in one.parts:
+                    yield PAUSE
+
+    def _barrier(self, one: Instruction) -> Exchange | Meeting | None:
+        """Of the warp, of some units of the cube, or of all."""
+        if "warp" in one.parts:
+            return Exchange(one, ())
+        self._machine.arrivals_of_clusters += one.parts[:2] == ("cluster", "arrive")
+        if len(one.operands) == 2:
+            return Meeting(*(self._value(text, "u32") for text in one.operands))
+        return None
+
+    def _at_barrier(self, one: Instruction) -> Run:
+        """A barrier in shared memory, which holds its count, arrivals that lack, and phases."""
+        place = next(text for text in one.operands if text[0] == "[")
+        memory = self._memory(self._address(one, place), 8)
+        count, lacks, phases = memory[0], memory[1], memory[2]
+        if one.parts[0] == "init":
+            memory[:] = bytes([count := self._value(one.operands[1], "u32"), count, *[0] * 6])
+        elif one.parts[0] == "arrive":
+            memory[1], memory[2] = (lacks - 1, phases) if lacks > 1 else (count, phases + 1)
+        else:
+            ended = phases % 2 != self._value(one.operands[2], "u32")
+            self._registers[one.operands[0]] = int(ended)
+            if not ended:
+                yield PAUSE
 
     def _exchange(self, one: Instruction) -> Run:
         """A result for the register, and for shuffles whether the lane was there."""

@@ -114,6 +114,7 @@ _CONTROL = {
     "membar",
     "fence",
     "griddepcontrol",
+    "mbarrier",
 }
 _UPDATES: dict[str, Numbers] = {
     **{name: INTEGERS[name] for name in ("add", "min", "max", "and", "or", "xor")},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,8 +29,27 @@ class Exchange:
     given: tuple[int, ...]
 
 
-Run = Generator[Exchange | None, int, None]
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """A unit arrives at a barrier of some units of the cube."""
+
+    number: int
+    count: int
+
+
+class Pause:
+    """A unit looks at memory that others may change, and lets them go on."""
+
+
+PAUSE = Pause()
+MOST_PAUSES = 500
+"""Looks in a row without anything else, behind which nothing can go on."""
+Run = Generator[Exchange | Meeting | Pause | None, int, None]
 """Yields None at a barrier of the cube; is sent the results of exchanges."""
+
+
+class Hang(AssertionError):
+    """Units look for ever at memory that no unit changes."""
 
 
 def is_exchange(one: Instruction) -> bool:
@@ -39,29 +59,81 @@ def is_exchange(one: Instruction) -> bool:
 
 def run_cube(units: Sequence[Run]) -> None:
     """Run all units of a cube, warp by warp from one barrier of the cube to the next."""
-    warps = [dict(enumerate(units[k : k + WARP])) for k in range(0, len(units), WARP)]
-    while any(warps):
-        warps = [_to_barrier(warp) for warp in warps]
+    warps = [_Warp(dict(enumerate(units[k : k + WARP]))) for k in range(0, len(units), WARP)]
+    pauses = 0
+    while any(warp.units for warp in warps):
+        if all(warp.is_at_barrier for warp in warps):
+            for warp in warps:
+                warp.release()
+        moved = [warp.step() for warp in warps]
+        moved.append(_meet(warps))
+        pauses = 0 if any(moved) else pauses + 1
+        if pauses > MOST_PAUSES:
+            raise Hang("units wait for ever")
 
 
-def _to_barrier(warp: dict[int, Run]) -> dict[int, Run]:
-    """The units of a warp that reach the next barrier of the cube, by lane; the rest has ended."""
-    answers: dict[int, Any] = dict.fromkeys(warp)
-    reached: dict[int, Run] = {}
-    while answers:
-        asked: dict[int, Exchange] = {}
-        for lane, answer in answers.items():
-            try:
-                exchange = warp[lane].send(answer)
-            except StopIteration:
-                continue
-            if exchange is None:
-                reached[lane] = warp[lane]
-            else:
-                asked[lane] = exchange
-        assert not (asked and reached), "some units of a warp wait for the cube, some for the warp"
-        answers = dict(_exchanged(asked)) if asked else {}
-    return reached
+def _meet(warps: Sequence[_Warp]) -> bool:
+    """Let units go on from barriers at which as many have arrived as these take."""
+    came = Counter(meeting for warp in warps for meeting in warp.meetings.values())
+    full = {meeting for meeting, count in came.items() if count == meeting.count}
+    for warp in warps:
+        warp.leave(full)
+    return bool(full)
+
+
+class _Warp:
+    """The units of a warp by lane, without those that have ended."""
+
+    def __init__(self, units: dict[int, Run]) -> None:
+        self.units = units
+        self._answers: dict[int, Any] = dict.fromkeys(units)
+        self._asked: dict[int, Exchange] = {}
+        self._reached: set[int] = set()
+        self.meetings: dict[int, Meeting] = {}
+        """By lane, where units wait for some units of the cube."""
+
+    @property
+    def is_at_barrier(self) -> bool:
+        """Whether all units wait for the cube."""
+        return len(self._reached) == len(self.units)
+
+    def release(self) -> None:
+        """Let the units go on from a barrier of the cube."""
+        self._answers, self._reached = dict.fromkeys(self.units), set()
+
+    def leave(self, full: set[Meeting]) -> None:
+        """Let units go on from these barriers of some units."""
+        for lane in [lane for lane, meeting in self.meetings.items() if meeting in full]:
+            del self.meetings[lane]
+            self._answers[lane] = None
+
+    def step(self) -> bool:
+        """Run each unit up to where it waits; whether any did more than look."""
+        answers, self._answers = self._answers, {}
+        moved = [self._resume(lane, answer) for lane, answer in answers.items()]
+        if self._asked and not self._answers:
+            waiting = self._reached or self.meetings
+            assert not waiting, "some units of a warp wait for the cube, some for the warp"
+            self._answers, self._asked = dict(_exchanged(self._asked)), {}
+            return True
+        return any(moved)
+
+    def _resume(self, lane: int, answer: Any) -> bool:
+        try:
+            given = self.units[lane].send(answer)
+        except StopIteration:
+            del self.units[lane]
+            return True
+        if given is None:
+            self._reached.add(lane)
+        elif isinstance(given, Meeting):
+            self.meetings[lane] = given
+        elif isinstance(given, Pause):
+            self._answers[lane] = None
+            return False
+        else:
+            self._asked[lane] = given
+        return True
 
 
 def _exchanged(asked: dict[int, Exchange]) -> dict[int, int]:
