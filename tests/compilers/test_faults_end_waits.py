@@ -141,6 +141,50 @@ def test_the_machine_tells_a_wait_without_end():
 
 
 @cp.cube
+def wait_for_cluster(x: cp.Tensor[cp.i32], at: cp.Tensor[cp.i32], out: cp.Tensor[cp.i32]):
+    """Three meetings of the cluster in a loop, and one at the end."""
+    i = cp.i32(cp.UNIT_POS)
+    tile = cp.shared(N, cp.i32)
+    for k in range(3):
+        tile[i] = x[at[i]] + k
+        cp.cuda.cluster_sync()
+        out[i] += tile[i ^ 1]
+        cp.sync_cube()
+    if out[i] > 0:
+        out[i] += x[at[i ^ 1]]
+    cp.cuda.cluster_sync()
+
+
+@cp.cube
+def fail_in_a_cube(x: cp.Tensor[cp.i32], at: cp.Tensor[cp.i32], out: cp.Tensor[cp.i32]):
+    """Some cubes have a first number that is no index."""
+    out[cp.UNIT_POS] = x[at[cp.CUBE_POS]]
+    for _ in range(4):
+        cp.cuda.cluster_sync()
+
+
+@pytest.mark.parametrize("kernel", [wait_for_cluster, fail_in_a_cube])
+def test_clusters_meet_without_a_fault(kernel: Any):
+    at = shuffled()
+    machine, out, record = launched(kernel, at, cluster=2)
+    x = np.arange(100, 100 + N)
+    wanted = 4 * x[at][np.arange(N) ^ 1] + 3 if kernel is wait_for_cluster else x[at[0]]
+    np.testing.assert_array_equal(out, np.broadcast_to(wanted, N))
+    assert not record[0] and machine.arrivals_of_clusters == 4 * N
+
+
+@pytest.mark.parametrize("kernel", [wait_for_cluster, fail_in_a_cube])
+@pytest.mark.parametrize("last", [1, 40, N])
+def test_units_with_a_fault_wait_for_their_cluster(kernel: Any, last: int):
+    """Others of the cluster may access the shared memory of the cube as long as it is there."""
+    at = shuffled()
+    at[:last] = N
+    machine, _, record = launched(kernel, at, cluster=2)
+    assert record[0] == 1 and record[4:6] == [N, N]
+    assert machine.arrivals_of_clusters == 4 * N
+
+
+@cp.cube
 def wait_in_a_cluster(x: cp.Tensor[cp.i32], at: cp.Tensor[cp.i32], out: cp.Tensor[cp.i32]):
     barrier = cp.shared(1, cp.u64)
     if cp.UNIT_POS == 0:

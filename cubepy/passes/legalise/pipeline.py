@@ -15,7 +15,7 @@ from typing import Any
 from cubepy.artifact import Fault
 from cubepy.ir import ops
 from cubepy.ir.core import Kernel
-from cubepy.ir.cuda import BARRIER_TRY_WAIT
+from cubepy.ir.cuda import BARRIER_TRY_WAIT, CLUSTER_SYNC
 from cubepy.ir.opdef import OpDef
 from cubepy.ir.types import f64
 from cubepy.passes.cse import cse
@@ -67,6 +67,7 @@ def steps(target: Capabilities) -> list[Pass]:
             target.planes is Planes.MEMORY or not (loops or target.early_exit),
             (_step("predicate", target),),
         ),
+        (target.of_nvidia, (_step("predicate", target, rows=(CLUSTER_SYNC,)),)),
         (True, (_step("lower_planes", target, rows=OF_PLANES),)),
         (
             loops,

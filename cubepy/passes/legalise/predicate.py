@@ -2,7 +2,7 @@
 
 On hardware without independent exit a unit that returns would leave others waiting at a barrier. So
 `return` (and a failing check) before a barrier only clears the unit's active flag, `active`. What
-follows is of four kinds:
+follows is of five kinds:
 
 - A barrier, and the control flow around one, is reached by all units. An inactive unit contributes
   the identity to a plane operation.
@@ -12,6 +12,9 @@ follows is of four kinds:
   active.
 - A branch around a plane operation that whole planes take, where planes exchange through memory of
   the cube, is run by all units, with those active that take it.
+- Units of a cluster stay although their hardware lets them exit, where checks may fail: others may
+  access the shared memory of a cube as long as one of its units is there. They go through loops
+  around barriers of the cluster to the end.
 - All else is predicated: active units do it, and the result is 0 in the others; an inactive unit
   reads and writes nothing. Loops without barriers are left when the unit ends.
 """
@@ -25,6 +28,7 @@ from math import prod
 
 from cubepy.ir import ops
 from cubepy.ir.core import Attr, Kernel, Op, Region, Value
+from cubepy.ir.cuda import BARRIER_TRY_WAIT, CLUSTER_RANK, CLUSTER_SYNC
 from cubepy.ir.opdef import OpDef
 from cubepy.ir.types import Buffer, Space, bool_, element_of, i32, index
 from cubepy.passes.emulate_planes import PLANE_OPS, identity
@@ -46,6 +50,7 @@ class _Group(IntEnum):
     UNIT = 0
     PLANE = 1
     CUBE = 2
+    CLUSTER = 3
 
 
 def predicate(kernel: Kernel, target: Capabilities) -> Kernel:
@@ -53,10 +58,25 @@ def predicate(kernel: Kernel, target: Capabilities) -> Kernel:
     if prod(kernel.cube_dim) == 1:
         return kernel
     places = _Places(kernel, target)
-    ends_early = not target.early_exit and returns_early(kernel, places.uniform[_Group.CUBE])
+    leaves_others = places.whole is _Group.CLUSTER or not target.early_exit
+    ends_early = leaves_others and returns_early(kernel, places.uniform[places.whole])
     if places.has_barriers and (ends_early or places.has_divergent_branches):
         return _Predicate(places).run(kernel)
     return kernel
+
+
+def _is_checked_cluster(kernel: Kernel) -> bool:
+    """Whether a check may fail in a cluster whose units meet at its barriers alone."""
+    rows = {op.row for op in kernel.body.walk()}
+    return {ops.FAULT, CLUSTER_SYNC} <= rows and BARRIER_TRY_WAIT not in rows
+
+
+def _differs(op: Op) -> bool:
+    """Whether the cubes of a cluster may have different results."""
+    if op.row is ops.LOAD:
+        buffer = op.operands[0].type
+        return isinstance(buffer, Buffer) and buffer.space is not Space.GLOBAL
+    return op.row in (ops.CUBE_POS, ops.ABSOLUTE_POS, CLUSTER_RANK)
 
 
 class _Places:
@@ -65,6 +85,11 @@ class _Places:
     def __init__(self, kernel: Kernel, target: Capabilities) -> None:
         self.uniform = {_Group.CUBE: Uniform(kernel)}
         barriers = {ops.SYNC_CUBE: _Group.CUBE}
+        self.whole = _Group.CUBE
+        """The largest group, whose units end together where all of them return."""
+        if _is_checked_cluster(kernel):
+            self.whole = barriers[CLUSTER_SYNC] = _Group.CLUSTER
+            self.uniform[self.whole] = Uniform(kernel, private=_differs)
         if kernel.plane_dim > 1:
             shuffles = target.planes is Planes.SHUFFLES
             group = _Group.PLANE if shuffles else _Group.CUBE
@@ -155,7 +180,7 @@ class _Predicate(Rewriter):
         self._places = places
         self._active: Value | None = None
         """The flag; None where the unit is known to be active."""
-        self._group = _Group.CUBE
+        self._group = places.whole
         """Who reaches the present region together."""
         self._loop: _Loop | None = None
         self._box = Value(Buffer(i32, Space.SHARED), "active")
@@ -275,9 +300,12 @@ class _Predicate(Rewriter):
             self.out.append(self.renew(op))
 
     def _arrive(self, op: Op) -> None:
-        """Units that are not active give the identity."""
-        if self._active is None or op.row not in PLANE_OPS:
+        """Units that are not active give the identity; where they have an index it may be wrong."""
+        if self._active is None:
             self.out.append(self.renew(op))
+        elif op.row not in PLANE_OPS:
+            given = [self._index_or_zero(v) for v in self.values(op.operands)]
+            self.out.append(Op(op.row, tuple(given), op.attrs, op.results, (), op.span))
         elif op.row is ops.PLANE_ELECT:
             self.replaced[op.result] = self._elect(self._active)
         else:
@@ -285,6 +313,12 @@ class _Predicate(Rewriter):
             nothing = self.emit_const(value.type, identity(op.row, element_of(value.type)))
             given = self.emit(ops.SELECT, (self._active, value, nothing))
             self.out.append(Op(op.row, (given, *rest), op.attrs, op.results, (), op.span))
+
+    def _index_or_zero(self, value: Value) -> Value:
+        """What an instruction of the plane takes from a unit that may not be active."""
+        if value.type is not index or self._active is None:
+            return value
+        return self.emit(ops.SELECT, (self._active, value, self.emit_const(index, 0)))
 
     def _elect(self, active: Value) -> Value:
         """Whether the unit is the first that is active."""
@@ -372,7 +406,7 @@ class _Predicate(Rewriter):
         operands = self.values(end.operands)
         if end.row in _JUMPS:
             end = self._jump(end.row, operands, end.span)
-        elif end.row is ops.RETURN and self._group is not _Group.CUBE:
+        elif end.row is ops.RETURN and self._group is not self._places.whole:
             self._active = self.emit_const(bool_, False)
             end = Op(ops.YIELD, self._zeros(like), span=end.span)
         else:
@@ -412,7 +446,7 @@ class _Predicate(Rewriter):
 
     def _loop_end(self, inner: list[Op], end: Op) -> Op:
         outer, self.out = self.out, inner
-        if end.row is ops.RETURN and self._group is not _Group.CUBE:
+        if end.row is ops.RETURN and self._group is not self._places.whole:
             assert self._loop is not None
             self._active = self.emit_const(bool_, False)
             end = self._jump(ops.BREAK, self._loop.carried, end.span)
@@ -422,8 +456,11 @@ class _Predicate(Rewriter):
         return end
 
     def _stop_with_the_last(self) -> None:
-        """At the head of a loop around barriers: end it where no unit of the group is active."""
-        if self._active is None or self._group is _Group.UNIT:
+        """At the head of a loop around barriers: end it where no unit of the group is active.
+
+        The cubes of a cluster cannot vote, and stay until it ends.
+        """
+        if self._active is None or self._group in (_Group.UNIT, _Group.CLUSTER):
             return
         self._unless(self._vote(self._group))
 
