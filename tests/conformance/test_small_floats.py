@@ -212,7 +212,10 @@ def test_every_number_of_8_bits_has_a_sign(device: str, lacks: set[DType], dtype
     signs = from_patterns(dtype, np.arange(256))
     ones, out = np.ones(256, signs.dtype), np.zeros(256, signs.dtype)
     signed_alike.configure(device=device)[4, 64](ones, signs, out)
-    assert np.array_equal(np.signbit(out.astype(np.float32)), np.arange(256) >= 128)
+    counts = np.ones(256, bool)
+    if device not in ("cpu", "interpreter"):  # GPUs convert NaN to one of theirs
+        counts = ~np.isnan(signs.astype(np.float32))
+    assert np.array_equal(np.signbit(out.astype(np.float32))[counts], np.arange(256)[counts] >= 128)
 
 
 @cp.cube
