@@ -19,6 +19,8 @@ from cubepy.ir.types import DType, Line, Space, bool_, find_dtype, i32, index, u
 from cubepy.lang import cuda as lang
 
 Handler = Callable[..., Any]
+_MOST_AWAITED = (1 << 20) - 1
+"""Bytes of bulk copies that a barrier counts."""
 
 
 # Arguments
@@ -271,7 +273,9 @@ def _barrier_arrive(frame: Frame, barrier: Any, index: Any) -> None:
 
 @intrinsic(lang.barrier_expect)
 def _barrier_expect(frame: Frame, barrier: Any, index: Any, nbytes: Any) -> None:
-    place = _shared(frame, "cp.cuda.barrier_expect", barrier, index)
+    what = "cp.cuda.barrier_expect"
+    place = _shared(frame, what, barrier, index)
+    _check_most(frame, nbytes, _MOST_AWAITED, f"{what} waits for 0 to {_MOST_AWAITED} bytes")
     _emit(frame, cuda.BARRIER_EXPECT, *place, _number(frame, nbytes, u32))
 
 
@@ -289,14 +293,19 @@ def _nbytes(frame: Frame, x: Any, what: str, elements: Any) -> Value:
 
 def _check_count(frame: Frame, x: Any, what: str, elements: Any) -> None:
     """In checked mode, a fault unless the bytes of so many elements are a u32."""
+    most = limits(u32)[1] // _tensor(frame, what, x, None).element.itemsize
+    _check_most(frame, elements, most, f"{what} copies from 0 to {most} elements")
+
+
+def _check_most(frame: Frame, given: Any, most: int, text: str) -> None:
+    """In checked mode, a fault unless a number of run time is from 0 to `most`."""
     tracer = frame.tracer
-    count = tracer.index(elements) if tracer.checked else 0
-    if isinstance(count, Value):
-        size = _tensor(frame, what, x, None).element.itemsize
-        b, most = tracer.b, limits(u32)[1] // size
-        not_less = b.emit(ops.GE, count, b.index(0))
-        fits = b.emit(ops.AND, not_less, b.emit(ops.LE, count, b.index(most)))
-        check(tracer, fits, "assert", f"{what} copies from 0 to {most} elements", 0)
+    number = tracer.index(given) if tracer.checked else 0
+    if isinstance(number, Value):
+        b = tracer.b
+        not_less = b.emit(ops.GE, number, b.index(0))
+        fits = b.emit(ops.AND, not_less, b.emit(ops.LE, number, b.index(most)))
+        check(tracer, fits, "assert", text, 0)
 
 
 @intrinsic(lang.bulk_load)

@@ -143,7 +143,7 @@ def barrier_arrive(barrier: Any, index: Any) -> None:
 
 @_instruction
 def barrier_expect(barrier: Any, index: Any, nbytes: Any) -> None:
-    """Arrive once, and let the phase wait for `nbytes` of bulk copies too. sm_90."""
+    """Arrive once, and let the phase wait for `nbytes` (below 2**20) of bulk copies too. sm_90."""
     _only_inside("barrier_expect")
 
 

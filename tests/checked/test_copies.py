@@ -134,6 +134,21 @@ def test_bytes_of_bulk_copies_fit_a_word(kernel: Any, name: str, n: int):
     assert f"cp.cuda.bulk_{name} copies from 0 to 1073741823 elements" in str(found)
 
 
+@cp.cube
+def expect(x: cp.Tensor[cp.f32], numbers: cp.Tensor[cp.i64]):
+    barrier = cp.shared(1, cp.u64)
+    cp.cuda.barrier_expect(barrier, 0, numbers[0])
+
+
+@pytest.mark.parametrize("n", [-1, 1 << 20, LARGEST])
+def test_barriers_wait_for_bytes_that_they_can_count(n: int):
+    run(expect, row(1), 0)
+    run(expect, row(1), (1 << 20) - 1)
+    found = fault(expect, row(1), n)
+    assert found.code == "E703"
+    assert "barrier_expect waits for 0 to 1048575 bytes" in str(found)
+
+
 @pytest.mark.parametrize("kernel", [start_present, start_bulk_load, start_bulk_store])
 def test_kernels_without_checks_have_none(kernel: Any):
     assert "check " not in ir_of(kernel, row(100), np.zeros(3, np.int64), checked=False)
