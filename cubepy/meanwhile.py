@@ -14,6 +14,12 @@ from cubepy.scoped import Scoped
 
 T = TypeVar("T")
 _waiting: Scoped[Callable[[], None]] = Scoped("cubepy_meanwhile")
+_helping: Scoped[bool] = Scoped("cubepy_helping")
+
+
+def is_helping() -> bool:
+    """Whether this thread does jobs for another, which may be in a block of its own."""
+    return _helping.get() is True
 
 
 def note_compilation() -> None:
@@ -24,7 +30,7 @@ def note_compilation() -> None:
 
 
 def all_done(jobs: Sequence[Callable[[], T]]) -> list[T]:
-    """The results of all jobs, in order; raises what one of them raises, when none is under way.
+    """The results of all jobs, in order; raises what one of them raises when all have ended.
 
     The last is done first, in this thread, and from its first compilation on the others in one of
     their own, in a copy of this context. Where nothing is compiled there is no thread.
@@ -62,7 +68,8 @@ class _Rest(Generic[T]):
 
     def _do(self) -> None:
         try:
-            self._found = all_done(self._jobs)
+            with _helping.holding(True):
+                self._found = all_done(self._jobs)
         except BaseException as error:
             self._error = error
 

@@ -275,7 +275,7 @@ def _barrier_arrive(frame: Frame, barrier: Any, index: Any) -> None:
 def _barrier_expect(frame: Frame, barrier: Any, index: Any, nbytes: Any) -> None:
     what = "cp.cuda.barrier_expect"
     place = _shared(frame, what, barrier, index)
-    _check_most(frame, nbytes, _MOST_AWAITED, f"{what} waits for 0 to {_MOST_AWAITED} bytes")
+    _check_most(frame, what, nbytes, _MOST_AWAITED, "bytes")
     _emit(frame, cuda.BARRIER_EXPECT, *place, _number(frame, nbytes, u32))
 
 
@@ -292,20 +292,22 @@ def _nbytes(frame: Frame, x: Any, what: str, elements: Any) -> Value:
 
 
 def _check_count(frame: Frame, x: Any, what: str, elements: Any) -> None:
-    """In checked mode, a fault unless the bytes of so many elements are a u32."""
+    """The bytes of so many elements are a u32, see `_check_most`."""
     most = limits(u32)[1] // _tensor(frame, what, x, None).element.itemsize
-    _check_most(frame, elements, most, f"{what} copies from 0 to {most} elements")
+    _check_most(frame, what, elements, most, "elements")
 
 
-def _check_most(frame: Frame, given: Any, most: int, text: str) -> None:
-    """In checked mode, a fault unless a number of run time is from 0 to `most`."""
-    tracer = frame.tracer
+def _check_most(frame: Frame, what: str, given: Any, most: int, unit: str) -> None:
+    """E207 unless a number of comptime is from 0 to `most`, in checked mode a fault for others."""
+    tracer, taken = frame.tracer, f"0 to {most} {unit}"
+    if isinstance(given, int) and not 0 <= given <= most:
+        raise tracer.error("E207", what=what, expected=taken, given=str(given))
     number = tracer.index(given) if tracer.checked else 0
     if isinstance(number, Value):
         b = tracer.b
         not_less = b.emit(ops.GE, number, b.index(0))
         fits = b.emit(ops.AND, not_less, b.emit(ops.LE, number, b.index(most)))
-        check(tracer, fits, "assert", text, 0)
+        check(tracer, fits, "assert", f"{what} takes {taken}", 0)
 
 
 @intrinsic(lang.bulk_load)

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 from functools import cache
 from types import UnionType
-from typing import Any, get_args
+from typing import Any, Union, get_args, get_origin
 
 from cubepy.errors import Error
 from cubepy.frontend.attributes import attribute, node_here
@@ -301,12 +301,12 @@ def _bool(frame: Frame, a: Any = False) -> Any:
 
 @intrinsic(builtins.isinstance)
 def _isinstance(frame: Frame, x: Any, cls: Any) -> bool:
-    """Python's; a record is an instance of its class, and a runtime number of `bool`, `int` or
-    `float`, as a literal of its kind would be."""
+    """Python's; a record is an instance of its class, and a runtime number, or a line of them, of
+    `bool`, `int` or `float`, as a literal of its kind would be."""
     if isinstance(x, Record):
         return issubclass(x.cls, cls)
     kind = _class_of_number(x)
-    if isinstance(cls, DType | Line) or (not is_comptime(x) and _names_arrays(cls)):
+    if not _is_class(cls) or (not is_comptime(x) and _names_arrays(cls)):
         expected, hint = "a class of Python or yours", "compare types, as in v.dtype == cp.f32"
         raise frame.tracer.error(
             "E207", what="isinstance()", expected=expected, given=describe(cls), hint=hint
@@ -315,16 +315,26 @@ def _isinstance(frame: Frame, x: Any, cls: Any) -> bool:
 
 
 def _class_of_number(x: Any) -> type | None:
-    """Python's class for numbers of the dtype of a runtime number; None for anything else."""
-    if not isinstance(x, Value) or not isinstance(x.type, DType):
+    """Python's class for numbers of the dtype of a runtime number or line, else None."""
+    if not isinstance(x, Value) or not isinstance(x.type, DType | Line):
         return None
-    return bool if x.type is bool_ else float if x.type.is_float else int
+    dtype = element_of(x.type)
+    return bool if dtype is bool_ else float if dtype.is_float else int
+
+
+def _is_class(cls: Any) -> bool:
+    """Whether `isinstance` takes it: a class, or some of them."""
+    try:
+        isinstance(None, cls)
+    except TypeError:
+        return False
+    return True
 
 
 def _names_arrays(cls: Any) -> bool:
     """Whether a class, or one in a tuple or union, is of NumPy or CubePy: the compiler has classes
     of its own for what these are to users."""
-    classes: Any = get_args(cls) if isinstance(cls, UnionType) else cls
+    classes: Any = get_args(cls) if get_origin(cls) in (Union, UnionType) else cls
     if is_tuple(classes):
         return any(map(_names_arrays, classes))
     return getattr(cls, "__module__", "").partition(".")[0] in ("numpy", "cubepy")

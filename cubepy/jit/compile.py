@@ -26,6 +26,7 @@ from cubepy.jit.ahead import check_kept, is_ahead, note_kernel
 from cubepy.jit.classes import alignment_of
 from cubepy.lang.arrays import content, is_numpy
 from cubepy.lang.containers import buffer, is_mapping, is_ordered, listed, may_change_inside
+from cubepy.meanwhile import is_helping
 from cubepy.options import Options
 from cubepy.record import dataclass
 from cubepy.runtimes.native.launching import state
@@ -313,7 +314,7 @@ class Specialisations:
             last, self._last = self._last, None
             note_kernel(artifact, last, lambda: self._optimised(signature, target))
             return Compiled(artifact, device.name, None, facts, captured)
-        if target.kind == "cuda":
+        if target.kind == "cuda" and not is_helping():
             from cubepy.jit.miscompilations import examine_once  # a CPU's first launch goes without
 
             examine_once(device)

@@ -131,7 +131,7 @@ def test_bulk_copies_of_a_count_of_run_time_are_tested(
 def test_bytes_of_bulk_copies_fit_a_word(kernel: Any, name: str, n: int):
     found = fault(kernel, row(100), 0, 0, n)
     assert found.code == "E703"
-    assert f"cp.cuda.bulk_{name} copies from 0 to 1073741823 elements" in str(found)
+    assert f"cp.cuda.bulk_{name} takes 0 to 1073741823 elements" in str(found)
 
 
 @cp.cube
@@ -146,7 +146,7 @@ def test_barriers_wait_for_bytes_that_they_can_count(n: int):
     run(expect, row(1), (1 << 20) - 1)
     found = fault(expect, row(1), n)
     assert found.code == "E703"
-    assert "barrier_expect waits for 0 to 1048575 bytes" in str(found)
+    assert "barrier_expect takes 0 to 1048575 bytes" in str(found)
 
 
 @pytest.mark.parametrize("kernel", [start_present, start_bulk_load, start_bulk_store])

@@ -153,6 +153,8 @@ def test_a_record_does_not_become_another_class():
         ("isinstance(a[0], cp.f64)", "E207"),
         ("isinstance(a, cp.Tensor)", "E207"),
         ("isinstance(a[0], (int, cp.Array))", "E207"),
+        ("isinstance(a[0], 'float')", "E207"),
+        ("isinstance(1, None)", "E207"),
         ("super().x", "E108"),
     ],
 )

@@ -116,7 +116,8 @@ def special_numbers(dtype: DType) -> tuple[Number, ...]:
         low, high = limits(dtype)
         return (0, 1, 2, wrapped(-1, dtype), low, high, 7, dtype.bits)
     floats = (0.0, -0.0, 1.0, -1.0, 0.5, 3.0, -2.5, 1e-7, 4e4, math.inf, -math.inf, math.nan)
-    return tuple(convert(number, dtype) for number in floats)
+    converted = (convert(number, dtype) for number in floats)
+    return tuple(math.nan if number != number else number for number in converted)
 
 
 def wrapped(number: int, dtype: DType) -> Number:

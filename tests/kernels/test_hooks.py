@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -196,3 +197,29 @@ def test_functions_of_no_module(tmp_path: Path):
     exec(compile(file.read_text(encoding="utf-8"), str(file), "exec"), names)
     for names["more"] in (2, 3):
         np.testing.assert_array_equal(kernels.map(names["function"], A), A + names["more"])
+
+
+class Scales(threading.local):
+    scale = 1.0
+
+
+SCALES = Scales()
+
+
+def rescaled(v: Any) -> Any:
+    return v * SCALES.scale
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_functions_are_traced_in_the_thread_that_calls(last: bool):
+    """What they read may be that thread's own, also where several launches compile together."""
+    SCALES.scale = 2.0
+    x = np.random.default_rng().standard_normal((1000, 30)).astype(np.float32)
+    found = kernels.var(x, axis=0, prologue=rescaled)
+    np.testing.assert_allclose(found, (2 * x.astype(np.float64)).var(0), 1e-4)
+    y = np.ascontiguousarray(x.reshape(2, 50, 10, 30)) if last else x.reshape(2, 30, 50, 10)
+    y = np.moveaxis(y, -1, 1) if last else y
+    off = kernels.group_norm(y, 3, prologue=rescaled, eps=1.0)
+    parts = 2 * y.astype(np.float64).reshape(2, 3, -1)
+    wanted = (parts - parts.mean(2, keepdims=True)) / np.sqrt(parts.var(2, keepdims=True) + 1)
+    np.testing.assert_allclose(off, wanted.reshape(y.shape), atol=1e-4)

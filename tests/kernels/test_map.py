@@ -206,3 +206,14 @@ def test_torch(draw, require_package):
         cube_map(lambda a, b: a + b, x, x.numpy())
     with pytest.raises(LaunchError, match="grad"):
         cube_map(lambda a: a, x.clone().requires_grad_())
+
+
+def test_what_a_number_is_an_instance_of_is_one_for_lines_and_elements():
+    x = np.arange(37, dtype=np.float32)
+    half = cube_map(lambda v: v * 0.5 if isinstance(v, float) else v // 2, x)
+    np.testing.assert_array_equal(half, x * 0.5)
+    ones = cube_map(lambda v: cp.i32(1) if isinstance(v, float) else v, x)
+    assert ones.dtype == np.int32
+    np.testing.assert_array_equal(ones, np.ones(37))
+    found = cube_map(lambda v: v // 2 if isinstance(v, int) else v * 0.5, x.astype(np.int32))
+    np.testing.assert_array_equal(found, x.astype(np.int32) // 2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Integral
+from numbers import Complex, Integral, Real
 from operator import index
 from typing import Any
 
@@ -77,7 +77,9 @@ def number_of(function: str, name: str, value: Any) -> int:
 def float_of(function: str, name: str, value: Any) -> float:
     """A parameter as a float; E602 for what is no number, or beyond all floats."""
     try:
-        if isinstance(value, str | bytes | bytearray):
+        if not hasattr(value, "__float__") and not hasattr(value, "__index__"):
+            raise TypeError
+        if isinstance(value, Complex) and not isinstance(value, Real):
             raise TypeError
         return float(value)
     except (TypeError, ValueError, OverflowError):

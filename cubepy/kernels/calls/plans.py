@@ -9,7 +9,7 @@ number k, from 1 on, stands near the address k * 2**48, so that views of it keep
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -342,7 +342,7 @@ class Planner:
             return
         keeps = self.library.keeps_alignment
         self._waiting.append(partial(step_of, kernel, grid, arguments, self._bases, keeps))
-        if is_observed() or is_ahead() or any(map(_has_functions, arguments.values())):
+        if is_observed() or is_ahead() or any(map(_may_call, arguments.values())):
             self._prepare()
 
     def _prepare(self) -> None:
@@ -389,9 +389,19 @@ class Planner:
         return found
 
 
-def _has_functions(value: Any) -> bool:
-    """Whether an argument is a function, or holds one in a tuple."""
-    return callable(value) or (isinstance(value, tuple) and any(map(_has_functions, value)))
+_PLAIN = (int, float, str, type(None), DType, Memory)
+"""What holds no function."""
+
+
+def _may_call(value: Any) -> bool:
+    """Whether an argument of a kernel is a function, or may hold one."""
+    if isinstance(value, _PLAIN):
+        return False
+    if isinstance(value, tuple):
+        return any(map(_may_call, value))
+    if is_dataclass(value):
+        return any(_may_call(getattr(value, field.name)) for field in fields(value))
+    return True
 
 
 def _is_empty(grid: Grid) -> bool:

@@ -18,7 +18,7 @@ from cubepy.kernels.normalisation.functions import finisher
 from cubepy.kernels.normalisation.problem import Places
 from cubepy.kernels.normalisation.reading import read_input, read_line
 from cubepy.kernels.normalisation.slabs import row_count, row_of
-from cubepy.kernels.reduction.moments import pivot_of, with_part
+from cubepy.kernels.reduction.moments import with_part
 from cubepy.record import dataclass
 
 
@@ -70,9 +70,9 @@ def pixels_total(x: Any, span: Any, c: Any, step: Any, t: Any) -> Any:
 def moments_of(x: Any, span: Any, c: Any, t: Any) -> Any:
     """The means of some pixels and the sums of squared distances from them, `t.wide` lines each."""
     count = t.dtype(span[1] - span[0])
-    pivots = tuple(pivot_of(channels_of(x, span[0], c, k, t)) for k in range(t.wide))
-    totals = pixels_total(x, span, c, lambda v, k: v - pivots[k], t)
-    mean = tuple(pivots[k] + totals[k] / count for k in range(t.wide))
+    mean = tuple(v / count for v in pixels_total(x, span, c, lambda v, k: v, t))
+    off = pixels_total(x, span, c, lambda v, k: v - mean[k], t)
+    mean = tuple(mean[k] + off[k] / count for k in range(t.wide))  # less what it rounded
     return mean, pixels_total(x, span, c, lambda v, k: (v - mean[k]) * (v - mean[k]), t)
 
 

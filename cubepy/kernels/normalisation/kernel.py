@@ -15,15 +15,11 @@ from cubepy.kernels.calls.extremes import greater_of
 from cubepy.kernels.calls.positions import product, unravelled
 from cubepy.kernels.normalisation.functions import finisher, unchanged
 from cubepy.kernels.normalisation.problem import Normalisation, Places, RowTiling
-from cubepy.kernels.normalisation.reading import (
-    is_inside,
-    read_element,
-    read_input,
-    read_line,
-    with_prologue,
-)
+from cubepy.kernels.normalisation.reading import is_inside, read_input, read_line, with_prologue
 from cubepy.kernels.normalisation.together import normalise_together
-from cubepy.kernels.reduction.moments import pivot_of
+
+SHORT = 4096
+"""Elements whose sum, in lines of a register side by side, rounds too little to be mended."""
 
 
 def folded(row: Any, start: Any, step: Any, combine: Any, op: Any, tiling: Any, fill: Any) -> Any:
@@ -220,13 +216,17 @@ def weighted(v: Any, j: Any, fill: Any, weight: Any, bias: Any, op: Any, tiling:
 def normalise(
     row: Any, weight: Any, bias: Any, out: Any, eps: Any, finish: Any, op: Any, tiling: Any
 ) -> None:
-    """Layer or RMS norm of a row: the variance is made of distances from the mean, and the mean of
-    distances from the first element, so that equal elements give 0."""
+    """Layer or RMS norm of a row: the variance is made of distances from the mean.
+
+    A unit that has long rows to itself adds the mean of the distances to it, which takes away what
+    the sum has rounded.
+    """
     count = op.dtype(row.shape[0])
     middle = op.dtype(0)
     if op.name == "layer_norm":
-        pivot = pivot_of(read_element(row, 0, op)[0])
-        middle = pivot + summed(row, lambda v: v - pivot, op, tiling) / count
+        middle = summed(row, lambda v: v, op, tiling) / count
+        if cp.CUBE_DIM == 1 and row.shape[0] > SHORT:
+            middle = middle + summed(row, lambda v: v - middle, op, tiling) / count
     spread = summed(row, lambda v: (v - middle) * (v - middle), op, tiling) / count
     scale = 1 / cp.sqrt(spread + op.dtype(eps))
     written(
@@ -313,20 +313,11 @@ def soften_held(row: Any, out: Any, is_there: Any, finish: Any, op: Any, tiling:
         store_held(out, k, finish(v, starts[k]), is_there, tiling)
 
 
-def mean_held(row: Any, lines: Any, starts: Any, op: Any, tiling: Any) -> Any:
-    """The mean of a row; a unit that has it all takes it from distances, as `normalise`."""
-    count = op.dtype(row.shape[0])
-    if cp.CUBE_DIM > 1:
-        return total_of(lines, tiling) / count
-    pivot = pivot_of(lines[0][0])
-    return pivot + total_held(row, lines, starts, lambda v: v - pivot, op, tiling) / count
-
-
-def total_held(row: Any, lines: Any, starts: Any, step: Any, op: Any, tiling: Any) -> Any:
-    """The sum of `step(line)` over a unit's lines, without lanes behind the end of the row."""
+def squares(row: Any, lines: Any, starts: Any, middle: Any, op: Any, tiling: Any) -> Any:
+    """The sum of the squared distances of some lines, without lanes behind the end of the row."""
     total = cp.Line[op.dtype, tiling.line](0)
     for k in cp.unroll(range(tiling.held)):
-        v = step(lines[k])
+        v = (lines[k] - middle) * (lines[k] - middle)
         if fill_of(k, tiling, 0) is not None:
             inside = is_inside(row, starts[k], tiling)
             v = cp.where(inside, v, cp.Line[op.dtype, tiling.line](0))
@@ -371,9 +362,8 @@ def normalise_held(
     starts, lines = places(tiling), summed_lines(row, added, is_there, op, tiling)
     count, middle = op.dtype(row.shape[0]), op.dtype(0)
     if op.name == "layer_norm":
-        middle = mean_held(row, lines, starts, op, tiling)
-    around = total_held(row, lines, starts, lambda v: (v - middle) * (v - middle), op, tiling)
-    spread = row_sum(around, tiling) / count
+        middle = total_of(lines, tiling) / count
+    spread = row_sum(squares(row, lines, starts, middle, op, tiling), tiling) / count
     scale = 1 / cp.sqrt(spread + op.dtype(eps))
     for k in cp.unroll(range(tiling.held)):
         fill = fill_of(k, tiling, 0)

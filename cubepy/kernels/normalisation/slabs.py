@@ -65,25 +65,24 @@ def rows_total(slab: Any, begin: Any, end: Any, step: Any, t: Any) -> Any:
 
 
 def statistics(slab: Any, t: Any) -> Any:
-    """The mean of a slab and the sum of the squared distances from it; the first element is
-    subtracted from all, so that numbers far from 0 lose nothing."""
+    """The mean of a slab and the sum of the squared distances from it."""
     if cp.CUBE_DIM > 1:
         return shared_statistics(slab, t)
     rows, length = row_count(slab), slab.shape[slab.rank - 1]
-    pivot = pivot_of(read_element(row_of(slab, 0), 0, t)[0])
     middle, spread = t.dtype(0), t.dtype(0)
     for begin in range(0, rows, t.rows):
         end = min(begin + t.rows, rows)
         count = t.dtype((end - begin) * length)
-        mean = rows_total(slab, begin, end, lambda v: v - pivot, t) / count
-        around = spread_of(slab, begin, end, pivot + mean, t)
+        mean = mean_of(slab, begin, end, count, t)
+        around = spread_of(slab, begin, end, mean, t)
         state, before = (middle, spread), t.dtype(begin * length)
         middle, spread = with_part(state, before, (mean, around), count)
-    return pivot + middle, spread
+    return middle, spread
 
 
 def shared_statistics(slab: Any, t: Any) -> Any:
-    """As `statistics`, by units that read the slab once."""
+    """As `statistics`, by units that read the slab once; the first element is subtracted from all,
+    so that numbers far from 0 lose nothing."""
     rows, length = row_count(slab), slab.shape[slab.rank - 1]
     pivot = pivot_of(read_element(row_of(slab, 0), 0, t)[0])
     state, few = no_lines(t.dtype, t.line), no_lines(t.dtype, 1)
@@ -108,6 +107,12 @@ def rest_moments(row: Any, pivot: Any, state: Any, t: Any) -> Any:
     length = row.shape[0]
     span = length // t.line * t.line + cp.UNIT_POS % t.across, t.across, length
     return lane_moments(lambda j: read_element(row, j, t) - pivot, span, state, 1)
+
+
+def mean_of(slab: Any, begin: Any, end: Any, count: Any, t: Any) -> Any:
+    """The mean of some rows, less what a first sum has rounded."""
+    mean = rows_total(slab, begin, end, lambda v: v, t) / count
+    return mean + rows_total(slab, begin, end, lambda v: v - mean, t) / count
 
 
 def spread_of(slab: Any, begin: Any, end: Any, mean: Any, t: Any) -> Any:
@@ -327,8 +332,9 @@ def describe_columns(
     x: Any, means: Any, spreads: Any, begin: Any, end: Any, c: Any, t: Any
 ) -> None:
     """The statistics of some rows, for a line of channels."""
-    pivot = pivot_of(read_input(row_of(x, begin), c, t, t, 0))
-    mean = pivot + column_total(x, begin, end, c, lambda v: v - pivot, t) / t.dtype(end - begin)
+    count = t.dtype(end - begin)
+    mean = column_total(x, begin, end, c, lambda v: v, t) / count
+    mean = mean + column_total(x, begin, end, c, lambda v: v - mean, t) / count  # what it rounded
     around = column_total(x, begin, end, c, lambda v: (v - mean) * (v - mean), t)
     cp.store(means, c, mean)
     cp.store(spreads, c, around)

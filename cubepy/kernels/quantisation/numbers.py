@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cubepy.frontend.promote import fits
 from cubepy.ir.types import DType, f32, f64, i32
 from cubepy.kernels.calls.arguments import float_of, refused, shown
 from cubepy.kernels.calls.libraries import Library
@@ -27,6 +28,6 @@ def zero_array(function: str, library: Library, name: str, v: Any) -> Any:
     if not isinstance(v, SCALARS):
         return v
     value = v if isinstance(v, bool | int | float) else v.item()
-    if not isinstance(value, int) or abs(value) >= 2**31:
+    if not isinstance(value, int) or not fits(value, i32):
         raise refused(function, name, f"is {shown(v)}; it takes integers of 32 bits", "")
     return library.constant(value, i32)
