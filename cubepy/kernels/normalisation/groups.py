@@ -18,7 +18,7 @@ from cubepy.kernels.normalisation.functions import finisher
 from cubepy.kernels.normalisation.problem import Places
 from cubepy.kernels.normalisation.reading import read_input, read_line
 from cubepy.kernels.normalisation.slabs import row_count, row_of
-from cubepy.kernels.reduction.moments import with_part
+from cubepy.kernels.reduction.moments import mended, with_part
 from cubepy.record import dataclass
 
 
@@ -72,7 +72,7 @@ def moments_of(x: Any, span: Any, c: Any, t: Any) -> Any:
     count = t.dtype(span[1] - span[0])
     mean = tuple(v / count for v in pixels_total(x, span, c, lambda v, k: v, t))
     off = pixels_total(x, span, c, lambda v, k: v - mean[k], t)
-    mean = tuple(mean[k] + off[k] / count for k in range(t.wide))  # less what it rounded
+    mean = tuple(mended(mean[k], off[k] / count) for k in range(t.wide))
     return mean, pixels_total(x, span, c, lambda v, k: (v - mean[k]) * (v - mean[k]), t)
 
 

@@ -17,6 +17,7 @@ from cubepy.kernels.normalisation.functions import finisher, unchanged
 from cubepy.kernels.normalisation.problem import Normalisation, Places, RowTiling
 from cubepy.kernels.normalisation.reading import is_inside, read_input, read_line, with_prologue
 from cubepy.kernels.normalisation.together import normalise_together
+from cubepy.kernels.reduction.moments import mended
 
 SHORT = 4096
 """Elements whose sum, in lines of a register side by side, rounds too little to be mended."""
@@ -226,7 +227,7 @@ def normalise(
     if op.name == "layer_norm":
         middle = summed(row, lambda v: v, op, tiling) / count
         if cp.CUBE_DIM == 1 and row.shape[0] > SHORT:
-            middle = middle + summed(row, lambda v: v - middle, op, tiling) / count
+            middle = mended(middle, summed(row, lambda v: v - middle, op, tiling) / count)
     spread = summed(row, lambda v: (v - middle) * (v - middle), op, tiling) / count
     scale = 1 / cp.sqrt(spread + op.dtype(eps))
     written(

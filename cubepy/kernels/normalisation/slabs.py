@@ -17,7 +17,14 @@ from cubepy.kernels.calls.positions import product, unravelled
 from cubepy.kernels.normalisation.functions import finisher
 from cubepy.kernels.normalisation.problem import Places, Slabs
 from cubepy.kernels.normalisation.reading import is_inside, read_element, read_input, read_line
-from cubepy.kernels.reduction.moments import lane_moments, no_lines, over_units, pivot_of, with_part
+from cubepy.kernels.reduction.moments import (
+    lane_moments,
+    mended,
+    no_lines,
+    over_units,
+    pivot_of,
+    with_part,
+)
 from cubepy.record import dataclass
 
 BLOCK = 4
@@ -112,7 +119,7 @@ def rest_moments(row: Any, pivot: Any, state: Any, t: Any) -> Any:
 def mean_of(slab: Any, begin: Any, end: Any, count: Any, t: Any) -> Any:
     """The mean of some rows, less what a first sum has rounded."""
     mean = rows_total(slab, begin, end, lambda v: v, t) / count
-    return mean + rows_total(slab, begin, end, lambda v: v - mean, t) / count
+    return mended(mean, rows_total(slab, begin, end, lambda v: v - mean, t) / count)
 
 
 def spread_of(slab: Any, begin: Any, end: Any, mean: Any, t: Any) -> Any:
@@ -334,7 +341,7 @@ def describe_columns(
     """The statistics of some rows, for a line of channels."""
     count = t.dtype(end - begin)
     mean = column_total(x, begin, end, c, lambda v: v, t) / count
-    mean = mean + column_total(x, begin, end, c, lambda v: v - mean, t) / count  # what it rounded
+    mean = mended(mean, column_total(x, begin, end, c, lambda v: v - mean, t) / count)
     around = column_total(x, begin, end, c, lambda v: (v - mean) * (v - mean), t)
     cp.store(means, c, mean)
     cp.store(spreads, c, around)

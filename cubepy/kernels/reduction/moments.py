@@ -63,6 +63,12 @@ def pivot_of(v: Any) -> Any:
     return cp.where(v - v == 0, v, 0)
 
 
+def mended(mean: Any, off: Any) -> Any:
+    """A mean less what its sum has rounded: `off`, the mean of the distances from it, unless that
+    is not finite."""
+    return mean + cp.where(off - off == 0, off, 0)
+
+
 def no_lines(dtype: Any, line: Any) -> Any:
     """The state before any line."""
     return dtype(0), cp.Line[dtype, line](0), cp.Line[dtype, line](0)
