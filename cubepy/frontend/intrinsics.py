@@ -303,10 +303,9 @@ def _bool(frame: Frame, a: Any = False) -> Any:
 def _isinstance(frame: Frame, x: Any, cls: Any) -> bool:
     """Python's; a record is an instance of its class, and a runtime number, or a line of them, of
     `bool`, `int` or `float`, as a literal of its kind would be."""
-    if isinstance(x, Record):
-        return issubclass(x.cls, cls)
-    kind = _class_of_number(x)
-    if not _is_class(cls) or (not is_comptime(x) and _names_arrays(cls)):
+    kind = x.cls if isinstance(x, Record) else _class_of_number(x)
+    may_name_arrays = is_comptime(x) or isinstance(x, Record)
+    if not _is_class(cls) or (not may_name_arrays and _names_arrays(cls)):
         expected, hint = "a class of Python or yours", "compare types, as in v.dtype == cp.f32"
         raise frame.tracer.error(
             "E207", what="isinstance()", expected=expected, given=describe(cls), hint=hint

@@ -41,7 +41,7 @@ def wait_in_memory(x: cp.Tensor[cp.i32], at: cp.Tensor[cp.i32], out: cp.Tensor[c
 
 @cp.cube
 def wait_in_halves(x: cp.Tensor[cp.i32], at: cp.Tensor[cp.i32], out: cp.Tensor[cp.i32]):
-    """Two planes of each half meet three times, then all."""
+    """Two planes of each half wait at three barriers, then all at one."""
     i = cp.i32(cp.UNIT_POS)
     tile = cp.shared(N, cp.i32)
     for k in range(3):
@@ -142,7 +142,7 @@ def test_the_machine_tells_a_wait_without_end():
 
 @cp.cube
 def wait_for_cluster(x: cp.Tensor[cp.i32], at: cp.Tensor[cp.i32], out: cp.Tensor[cp.i32]):
-    """Three meetings of the cluster in a loop, and one at the end."""
+    """Three barriers of the cluster in a loop, and one at the end."""
     i = cp.i32(cp.UNIT_POS)
     tile = cp.shared(N, cp.i32)
     for k in range(3):
@@ -164,7 +164,7 @@ def fail_in_a_cube(x: cp.Tensor[cp.i32], at: cp.Tensor[cp.i32], out: cp.Tensor[c
 
 
 @pytest.mark.parametrize("kernel", [wait_for_cluster, fail_in_a_cube])
-def test_clusters_meet_without_a_fault(kernel: Any):
+def test_clusters_synchronise_without_a_fault(kernel: Any):
     at = shuffled()
     machine, out, record = launched(kernel, at, cluster=2)
     x = np.arange(100, 100 + N)

@@ -155,6 +155,7 @@ def test_a_record_does_not_become_another_class():
         ("isinstance(a[0], (int, cp.Array))", "E207"),
         ("isinstance(a[0], 'float')", "E207"),
         ("isinstance(1, None)", "E207"),
+        ("isinstance(Vec(a[0], 1), cp.f64)", "E207"),
         ("super().x", "E108"),
     ],
 )

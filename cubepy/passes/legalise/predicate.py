@@ -66,7 +66,7 @@ def predicate(kernel: Kernel, target: Capabilities) -> Kernel:
 
 
 def _is_checked_cluster(kernel: Kernel) -> bool:
-    """Whether a check may fail in a cluster whose units meet at its barriers alone."""
+    """Whether a check may fail in a cluster whose units wait for others at its barriers alone."""
     rows = {op.row for op in kernel.body.walk()}
     return {ops.FAULT, CLUSTER_SYNC} <= rows and BARRIER_TRY_WAIT not in rows
 

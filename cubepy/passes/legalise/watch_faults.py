@@ -63,7 +63,7 @@ class _Watch(Rewriter):
         if op.row is BARRIER_TRY_WAIT:
             self._try(op)
         elif op.row is ops.SYNC_UNITS:
-            self._meet(op)
+            self._arrive_and_wait(op)
         else:
             self.out.append(self.renew(op))
 
@@ -102,7 +102,7 @@ class _Watch(Rewriter):
         self._if(ended, known, asked, op.span, found)
         self.replaced[op.result] = found
 
-    def _meet(self, op: Op) -> None:
+    def _arrive_and_wait(self, op: Op) -> None:
         """Add an arrival, and wait for the last one of its round."""
         place = self.emit_const(index, self._places[_barrier(op)])
         number = op.attrs["count"]

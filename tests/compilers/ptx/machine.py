@@ -10,7 +10,7 @@ from typing import Any
 from tests.compilers.ptx.numbers import BITS, bits_of
 from tests.compilers.ptx.operations import compute, is_known, updated
 from tests.compilers.ptx.parser import Instruction, Program, parse
-from tests.compilers.ptx.warps import EXCHANGES, PAUSE, Exchange, Meeting, Run, run_cube
+from tests.compilers.ptx.warps import EXCHANGES, PAUSE, Exchange, NamedBarrier, Run, run_cube
 
 LOCAL, SHARED, CONSTANT = 1 << 61, 1 << 60, 1 << 59
 """Where the addresses of these spaces begin; all others are the host's."""
@@ -106,13 +106,13 @@ class _Unit:
                 if one.name == "ld" and "volatile" in one.parts:
                     yield PAUSE
 
-    def _barrier(self, one: Instruction) -> Exchange | Meeting | None:
+    def _barrier(self, one: Instruction) -> Exchange | NamedBarrier | None:
         """Of the warp, of some units of the cube, or of all."""
         if "warp" in one.parts:
             return Exchange(one, ())
         self._machine.arrivals_of_clusters += one.parts[:2] == ("cluster", "arrive")
         if len(one.operands) == 2:
-            return Meeting(*(self._value(text, "u32") for text in one.operands))
+            return NamedBarrier(*(self._value(text, "u32") for text in one.operands))
         return None
 
     def _at_barrier(self, one: Instruction) -> Run:

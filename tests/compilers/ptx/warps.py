@@ -30,7 +30,7 @@ class Exchange:
 
 
 @dataclass(frozen=True, slots=True)
-class Meeting:
+class NamedBarrier:
     """A unit arrives at a barrier of some units of the cube."""
 
     number: int
@@ -44,7 +44,7 @@ class Pause:
 PAUSE = Pause()
 MOST_PAUSES = 500
 """Looks in a row without anything else, behind which nothing can go on."""
-Run = Generator[Exchange | Meeting | Pause | None, int, None]
+Run = Generator[Exchange | NamedBarrier | Pause | None, int, None]
 """Yields None at a barrier of the cube; is sent the results of exchanges."""
 
 
@@ -66,16 +66,16 @@ def run_cube(units: Sequence[Run]) -> None:
             for warp in warps:
                 warp.release()
         moved = [warp.step() for warp in warps]
-        moved.append(_meet(warps))
+        moved.append(_release(warps))
         pauses = 0 if any(moved) else pauses + 1
         if pauses > MOST_PAUSES:
             raise Hang("units wait for ever")
 
 
-def _meet(warps: Sequence[_Warp]) -> bool:
+def _release(warps: Sequence[_Warp]) -> bool:
     """Let units go on from barriers at which as many have arrived as these take."""
-    came = Counter(meeting for warp in warps for meeting in warp.meetings.values())
-    full = {meeting for meeting, count in came.items() if count == meeting.count}
+    came = Counter(barrier for warp in warps for barrier in warp.waits_at.values())
+    full = {barrier for barrier, count in came.items() if count == barrier.count}
     for warp in warps:
         warp.leave(full)
     return bool(full)
@@ -89,7 +89,7 @@ class _Warp:
         self._answers: dict[int, Any] = dict.fromkeys(units)
         self._asked: dict[int, Exchange] = {}
         self._reached: set[int] = set()
-        self.meetings: dict[int, Meeting] = {}
+        self.waits_at: dict[int, NamedBarrier] = {}
         """By lane, where units wait for some units of the cube."""
 
     @property
@@ -101,10 +101,10 @@ class _Warp:
         """Let the units go on from a barrier of the cube."""
         self._answers, self._reached = dict.fromkeys(self.units), set()
 
-    def leave(self, full: set[Meeting]) -> None:
+    def leave(self, full: set[NamedBarrier]) -> None:
         """Let units go on from these barriers of some units."""
-        for lane in [lane for lane, meeting in self.meetings.items() if meeting in full]:
-            del self.meetings[lane]
+        for lane in [lane for lane, barrier in self.waits_at.items() if barrier in full]:
+            del self.waits_at[lane]
             self._answers[lane] = None
 
     def step(self) -> bool:
@@ -112,7 +112,7 @@ class _Warp:
         answers, self._answers = self._answers, {}
         moved = [self._resume(lane, answer) for lane, answer in answers.items()]
         if self._asked and not self._answers:
-            waiting = self._reached or self.meetings
+            waiting = self._reached or self.waits_at
             assert not waiting, "some units of a warp wait for the cube, some for the warp"
             self._answers, self._asked = dict(_exchanged(self._asked)), {}
             return True
@@ -126,8 +126,8 @@ class _Warp:
             return True
         if given is None:
             self._reached.add(lane)
-        elif isinstance(given, Meeting):
-            self.meetings[lane] = given
+        elif isinstance(given, NamedBarrier):
+            self.waits_at[lane] = given
         elif isinstance(given, Pause):
             self._answers[lane] = None
             return False
