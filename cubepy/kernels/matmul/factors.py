@@ -10,7 +10,7 @@ from cubepy.ir.types import find_dtype
 from cubepy.kernels.calls.arguments import normal_axis, refused, wrong
 from cubepy.kernels.calls.libraries import library_of
 from cubepy.kernels.matmul.problem import expanded, turned
-from cubepy.kernels.quantisation.numbers import computed_in, scale_array, zero_array
+from cubepy.kernels.quantisation.numbers import scale_array, scaled_in, zero_array
 from cubepy.kernels.quantisation.operand import Quantised
 from cubepy.kernels.quantisation.problem import FORMATS, Format
 from cubepy.record import dataclass
@@ -78,7 +78,7 @@ def arrays_of(name: str, x: Any, other: Any) -> tuple[dict[str, Any], Descriptio
     if not isinstance(x, Quantised):
         return {name: x}, None
     library, _ = library_of("matmul", name, x.values)
-    kind = computed_in(find_dtype(getattr(other, "dtype", None)))
+    kind = scaled_in(find_dtype(getattr(other, "dtype", None)))
     scale = scale_array("matmul", library, f"{name}.scale", x.scale, kind)
     zero = zero_array("matmul", library, f"{name}.zero_point", x.zero_point)
     found = {name: x.values, f"{name}.scale": scale}

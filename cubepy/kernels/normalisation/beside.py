@@ -19,7 +19,7 @@ from cubepy.kernels.normalisation.functions import finisher
 from cubepy.kernels.normalisation.problem import Places
 from cubepy.kernels.normalisation.reading import read_element, read_input, read_line
 from cubepy.kernels.normalisation.slabs import row_count, row_of, update
-from cubepy.kernels.reduction.moments import lane_moments, no_lines, pivot_of, with_part
+from cubepy.kernels.reduction.moments import finite_or_zero, lane_moments, no_lines, with_part
 from cubepy.record import dataclass
 
 
@@ -87,7 +87,7 @@ def describe_channels(
 def describe_lines(x: Any, held: Any, j: Any, begin: Any, end: Any, fill: Any, t: Any) -> None:
     """The moments of a unit's rows, for its line of channels."""
     below, at = cp.UNIT_POS // t.across, cp.UNIT_POS % t.across * t.line
-    pivot = pivot_of(read_input(row_of(x, 0), j, t, t, fill))
+    pivot = finite_or_zero(read_input(row_of(x, 0), j, t, t, fill))
     _, mean, spread = lane_moments(
         lambda r: read_input(row_of(x, r), j, t, t, fill) - pivot,
         (begin + below, t.down, end),
@@ -119,7 +119,7 @@ def finish_channels(
         away = means[k, c] - middle
         around += spreads[k, c] + away * away * t.dtype(min(t.rows, rows - k * t.rows))
     spread = cube_sum(around)
-    middle = middle + pivot_of(read_element(row_of(x, 0), c, t)[0])
+    middle = middle + finite_or_zero(read_element(row_of(x, 0), c, t)[0])
     if cp.UNIT_POS == 0:
         mean[c] = middle
         variance[c] = spread / count

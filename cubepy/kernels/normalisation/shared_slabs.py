@@ -26,7 +26,7 @@ from cubepy.kernels.normalisation.slabs import (
     starts_of,
     update,
 )
-from cubepy.kernels.reduction.moments import no_lines, over_units, pivot_of, with_part
+from cubepy.kernels.reduction.moments import finite_or_zero, no_lines, over_units, with_part
 from cubepy.record import dataclass
 
 
@@ -73,7 +73,7 @@ def describe_slabs(
     *where, part = unravelled(cp.CUBE_POS, means.shape)
     slab = x[tuple(where)]
     rows, span = part_of(slab, part, t)
-    pivot = pivot_of(read_element(row_of(slab, rows[0]), span[0], t)[0])
+    pivot = finite_or_zero(read_element(row_of(slab, rows[0]), span[0], t)[0])
     state, few = no_lines(t.dtype, t.line), no_lines(t.dtype, 1)
     down = cp.CUBE_DIM // t.across
     for r in range(rows[0] + cp.UNIT_POS // t.across, rows[1], down):
@@ -88,7 +88,7 @@ def describe_slabs(
 
 def joined(slab: Any, means: Any, spreads: Any, t: Any) -> Any:
     """The mean of a slab and the squared distances from it, of those of its parts."""
-    pivot = pivot_of(means[0])
+    pivot = finite_or_zero(means[0])
     state = no_lines(t.dtype, 1)
     for k in range(cp.UNIT_POS, means.shape[0], cp.CUBE_DIM):
         count, mean, spread = state

@@ -18,11 +18,11 @@ from cubepy.kernels.normalisation.functions import finisher
 from cubepy.kernels.normalisation.problem import Places, Slabs
 from cubepy.kernels.normalisation.reading import is_inside, read_element, read_input, read_line
 from cubepy.kernels.reduction.moments import (
+    finite_or_zero,
     lane_moments,
     mended,
     no_lines,
     over_units,
-    pivot_of,
     with_part,
 )
 from cubepy.record import dataclass
@@ -91,7 +91,7 @@ def shared_statistics(slab: Any, t: Any) -> Any:
     """As `statistics`, by units that read the slab once; the first element is subtracted from all,
     so that numbers far from 0 lose nothing."""
     rows, length = row_count(slab), slab.shape[slab.rank - 1]
-    pivot = pivot_of(read_element(row_of(slab, 0), 0, t)[0])
+    pivot = finite_or_zero(read_element(row_of(slab, 0), 0, t)[0])
     state, few = no_lines(t.dtype, t.line), no_lines(t.dtype, 1)
     for r in range(cp.UNIT_POS // t.across, rows, cp.CUBE_DIM // t.across):
         row = row_of(slab, r)

@@ -13,7 +13,7 @@ from cubepy.kernels.calls.libraries import Library, Shape, libraries_agree, libr
 from cubepy.kernels.calls.plans import Planner, Plans
 from cubepy.kernels.elementwise.launches import launch_each
 from cubepy.kernels.quantisation.kernel import last_packer, packer, quantiser, restorer
-from cubepy.kernels.quantisation.numbers import computed_in, scale_array, zero_array
+from cubepy.kernels.quantisation.numbers import scale_array, scaled_in, zero_array
 from cubepy.kernels.quantisation.problem import (
     FORMATS,
     Format,
@@ -110,7 +110,7 @@ def _arrays(
     that are made; None for that of the first argument."""
     library, x = library_of(function, first, given[0])
     _, scale, zero = given
-    kind = computed_in(find_dtype(x.dtype) if dtype is None else dtype)
+    kind = scaled_in(find_dtype(x.dtype) if dtype is None else dtype)
     numbers = {
         "scale": scale_array(function, library, "scale", scale, kind),
         "zero_point": zero_array(function, library, "zero_point", zero),
@@ -163,7 +163,7 @@ def _plan_quantised(
     result = planner.result(Shape(stored, form.stored))
     whole = scaling.split(x)
     inputs = [whole, *(scaling.spread(m, whole.shape) for m in rest)]
-    makers = (form, computed_in(x.dtype), len(rest) > 1)
+    makers = (form, scaled_in(x.dtype), len(rest) > 1)
     if not form.packed:
         launch_each(planner, quantiser(*makers), inputs, scaling.split(result))
         return
@@ -194,7 +194,7 @@ def _plan_restored(
     result = planner.result(Shape(shape, dtype))
     whole = scaling.split(result)
     scales = [scaling.spread(m, whole.shape) for m in rest]
-    kind, has_zero = computed_in(dtype), len(rest) > 1
+    kind, has_zero = scaled_in(dtype), len(rest) > 1
     if not form.packed:
         inputs = [scaling.split(q), *scales]
         launch_each(planner, restorer(form, kind, dtype, has_zero, False), inputs, whole)

@@ -11,7 +11,7 @@ from cubepy.kernels.calls.libraries import Library
 from cubepy.kernels.elementwise.operands import SCALARS
 
 
-def computed_in(*dtypes: DType | None) -> DType:
+def scaled_in(*dtypes: DType | None) -> DType:
     """What numbers of these dtypes are scaled in."""
     return f64 if f64 in dtypes else f32
 

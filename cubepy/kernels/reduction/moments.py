@@ -58,15 +58,16 @@ def moved(mean: Any, other: Any, share: Any) -> Any:
     return cp.where(infinite, mean + other, mean + (other - mean) * share)
 
 
-def pivot_of(v: Any) -> Any:
-    """What is subtracted from all elements: one of them, or 0 for one that is not finite."""
+def finite_or_zero(v: Any) -> Any:
+    """A number, or 0 for one that is not finite: what is subtracted from all elements, and what is
+    added to a mean."""
     return cp.where(v - v == 0, v, 0)
 
 
 def mended(mean: Any, off: Any) -> Any:
     """A mean less what its sum has rounded: `off`, the mean of the distances from it, unless that
     is not finite."""
-    return mean + cp.where(off - off == 0, off, 0)
+    return mean + finite_or_zero(off)
 
 
 def no_lines(dtype: Any, line: Any) -> Any:
@@ -126,7 +127,7 @@ def describe_rows(
 def row_moments(row: Any, first: Any, end: Any, op: Any, tiling: Any) -> Any:
     """The mean and the squared distances of the elements [first, end) of a row, less its pivot."""
     line = tiling.wide.line
-    pivot, part = pivot_of(loaded(row, 0, op, 1, None, 0)[0]), row[first:end]
+    pivot, part = finite_or_zero(loaded(row, 0, op, 1, None, 0)[0]), row[first:end]
     return moments_of(
         lambda p: loaded(part, p * line, op, line, None, 0) - pivot,
         lambda j: loaded(part, j, op, 1, None, 0) - pivot,
@@ -249,7 +250,7 @@ def describe_column(
 ) -> None:
     """The moments of one line of columns of some rows."""
     line = tiling.wide.line
-    pivot = pivot_of(loaded(x[0], at, op, line, fill, 0))
+    pivot = finite_or_zero(loaded(x[0], at, op, line, fill, 0))
     _, mean, spread = lane_moments(
         lambda i: loaded(x[i], at, op, line, fill, 0) - pivot,
         (first, 1, end),
