@@ -114,7 +114,7 @@ def _join(frame: Frame, context: LoopContext, name: str, slot: Any) -> Any:
 
 def set_at_ends(frame: Frame, context: LoopContext, body: Region) -> None:
     """Behind an iteration of a wrapped loop: what each of its ends binds is bound."""
-    _set(frame, context, _bound_at_all(context.before, context.ended, made_in(body)))
+    _set(frame, context, _bound_at_all(context.before, context.ended, body))
 
 
 def set_behind(frame: Frame, context: LoopContext) -> None:
@@ -125,20 +125,20 @@ def set_behind(frame: Frame, context: LoopContext) -> None:
                 frame.env[name] = UNSET
     elif context.is_sure or context.is_endless:
         ends = [] if context.is_endless else context.ended
-        _set(frame, context, _bound_at_all(context.start, [*ends, *context.broken], context.made))
+        _set(frame, context, _bound_at_all(context.start, [*ends, *context.broken], context.body))
 
 
 def set_where_complete(frame: Frame, context: LoopContext) -> None:
     """In the `else` of a loop: what its last iteration binds is bound."""
     if context.is_sure and not context.is_wrapped:
-        _set(frame, context, _bound_at_all(context.start, context.ended, context.made))
+        _set(frame, context, _bound_at_all(context.start, context.ended, context.body))
 
 
 def set_where_broken(frame: Frame, context: LoopContext) -> None:
     """Behind a loop that a `break` left: what each leaves it with is bound."""
     if context.is_sure or context.is_wrapped:
         frame.env |= dict.fromkeys(_own_names(frame, context), UNSET)
-    _set(frame, context, _bound_at_all(context.start, context.broken, context.made))
+    _set(frame, context, _bound_at_all(context.start, context.broken, context.body))
 
 
 def _own_names(frame: Frame, context: LoopContext) -> Bound:
@@ -161,20 +161,25 @@ def _set(frame: Frame, context: LoopContext, kept: Bound) -> None:
                 frame.lost.setdefault(name, {})[*context.key, name] = slot
 
 
-def _bound_at_all(before: Bound, exits: list[Bound], made: frozenset[Value]) -> Bound:
+def _bound_at_all(before: Bound, exits: list[Bound], body: Region) -> Bound:
     """The names that were not bound before, and that each of the exits binds to one local."""
     first, *others = exits or [{}]
-    return {
+    bound = {
         name: slot
         for name, slot in first.items()
         if before.get(name, UNSET) is UNSET
         and isinstance(slot, (*SLOTS, Conflict))
         and all(other.get(name) is slot for other in others)
-        and made.isdisjoint((*memory_of(slot), *values_in(slot)))
+    }
+    made = _made_in(body) if bound else frozenset[Value]()  # a walk, which few loops need
+    return {
+        name: slot
+        for name, slot in bound.items()
+        if made.isdisjoint((*memory_of(slot), *values_in(slot)))
     }
 
 
-def made_in(region: Region) -> frozenset[Value]:
+def _made_in(region: Region) -> frozenset[Value]:
     """The values and memory of a region, which are none behind it."""
     made = set(region.args)
     for op in region.walk():

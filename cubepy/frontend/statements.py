@@ -17,7 +17,6 @@ from cubepy.frontend.comprehensions import items_one_by_one
 from cubepy.frontend.dispatch import Flow, evaluate, execute_block, statement
 from cubepy.frontend.exits import (
     end_iteration,
-    made_in,
     note_exit,
     open_loop,
     set_at_ends,
@@ -342,9 +341,8 @@ def _loop_body(
     frame.depth -= 1
     leave_loop(frame, context)
     tracer.b.span = frame.span(node)
-    region = Region(args, tuple(body))
-    context.made = made_in(region)
-    return region, context
+    context.body = Region(args, tuple(body))
+    return context.body, context
 
 
 def _keep_names(frame: Frame, node: ast.For | ast.While) -> None:
@@ -466,9 +464,8 @@ def _wrapped_for(frame: Frame, node: ast.For, items: Iterable[Any], context: Loo
     tracer.loops -= 1
     tracer.unrolling.pop()
     frame.unrolled = outer
-    region = Region((), tuple(iterations))
-    context.made = made_in(region)
-    tracer.b.emit_op(ops.LOOP, regions=(region,))
+    context.body = Region((), tuple(iterations))
+    tracer.b.emit_op(ops.LOOP, regions=(context.body,))
     _forget_target(frame, node, first[0], last)
     return _after_loop(frame, node, context)
 

@@ -26,7 +26,7 @@ from cubepy.frontend.values import (
     is_number,
 )
 from cubepy.frontend.wording import describe_slot
-from cubepy.ir.core import Value
+from cubepy.ir.core import Region, Value
 from cubepy.lang.function import Captures, Source
 from cubepy.record import dataclass
 from cubepy.span import Span
@@ -66,8 +66,8 @@ class LoopContext:
     """The same at each end of an iteration, which the next one may follow."""
     joined: Bound = field(default_factory=dict[str, Any])
     """The locals that all exits assign."""
-    made: frozenset[Value] = frozenset()
-    """The values and memory of its body, which are none behind it."""
+    body: Region = Region((), ())
+    """What was traced of it, whose values and memory are none behind it."""
 
 
 class Frame:

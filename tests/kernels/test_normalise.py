@@ -276,23 +276,26 @@ def test_results_that_go_past_the_caches(draw, name: str, dtype: str, has_epilog
         for unroll in draw.pick.sample((1, 2, 8), 2):
             out = Guarded((3, n), kind, draw.pick.randrange(line))
             kept = 1024 if name == "softmax" else 0
-            tiling = RowTiling(line, 1, 2, unroll, stream=True, kept=kept)
+            is_ahead = draw.pick.random() < 0.5
+            tiling = RowTiling(line, 1, 2, unroll, stream=True, kept=kept, is_ahead=is_ahead)
             normalise_rows[2, 1](x, (), weights, (), out.array, *end, op, tiling)
             np.testing.assert_allclose(out.array.astype("f8"), expected, eps, eps)
             assert out.is_fenced
 
 
 def test_large_results_go_past_the_caches_of_a_cpu():
-    for shape, stream, kept, held in (
-        ((4096, 4096), True, 8192, 0),
-        ((400, 100_000), False, 0, 0),  # exponentials are kept in the result
-        ((400_000, 60), False, 0, 4),
-        ((64, 4096), False, 8192, 0),
+    for shape, stream, kept, held, is_ahead in (
+        ((4096, 4096), True, 8192, 0, True),
+        ((512, 50_000), True, 65536, 0, True),
+        ((400, 100_000), False, 0, 0, False),  # exponentials are kept in the result
+        ((400_000, 60), False, 0, 4, False),
+        ((64, 4096), False, 8192, 0, False),
     ):
         x = spec(f"f32[{shape[0]},{shape[1]}]")
         (launch,) = record(kernels.softmax, {"x": x}, {}, parse_target("cpu:sapphirerapids"))
         tiling = launch.arguments["tiling"]
         assert (tiling.stream, tiling.kept, tiling.held) == (stream, kept, held)
+        assert tiling.is_ahead == is_ahead
 
 
 def test_only_the_last_line_of_a_unit_is_asked_where_it_ends():

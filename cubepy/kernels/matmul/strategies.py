@@ -24,6 +24,8 @@ GROUP = 8
 """Rows whose sums are in registers together then."""
 STEPS = 8
 """Rows of the right factor that are read side by side: as many as a prefetcher follows."""
+FAR, AHEAD_BYTES = 8, 2048
+"""Second caches that a right factor must exceed to be prefetched; how far, along dense columns."""
 LONGEST = 1 << 12
 """Columns of a cube, at most."""
 CUBE_WORK = 1 << 21
@@ -353,14 +355,15 @@ def streams(target: Target, problem: Problem) -> Streams:
     groups = -(-problem.m // GROUP)
     rows = -(-problem.m // groups)
     line = lanes(target, problem)
-    lines = max(1, min(4, tile_extents(target)[0] * 2 // 3 * 2 // rows))
+    lines = max(1, min(4, tile_extents(target)[0] * 2 // 3 * 2 // rows)) if rows > 1 else 1
     wanted = -(-target.cores // problem.batches)
     if problem.work < CUBE_WORK // 8:
         wanted = 1
     step = line * lines
     most = max(step, LONGEST // step * step)
     width = min(_rounded(even_part(-(-problem.n // wanted), most), step), most)
-    return Streams(rows, groups, line, lines, STEPS, width, problem.sums)
+    ahead = STEPS if _is_far(target, problem) else 0
+    return Streams(rows, groups, line, lines, STEPS, width, ahead, problem.sums)
 
 
 def dots(target: Target, problem: Problem) -> Dots:
@@ -377,7 +380,14 @@ def dots(target: Target, problem: Problem) -> Dots:
     if problem.work < CUBE_WORK // 8:
         wanted = 1
     width = _rounded(-(-problem.n // wanted), columns)
-    return Dots(rows, groups, columns, line, depth, width, problem.sums)
+    ahead = AHEAD_BYTES // problem.dtype.itemsize if _is_far(target, problem) else 0
+    return Dots(rows, groups, columns, line, depth, width, ahead, problem.sums)
+
+
+def _is_far(target: Target, problem: Problem) -> bool:
+    """Whether memory must bring most of the right factors."""
+    nbytes = problem.batches * problem.k * problem.n * problem.dtype.itemsize
+    return nbytes > FAR * target.cache_bytes
 
 
 def even_part(n: int, most: int) -> int:

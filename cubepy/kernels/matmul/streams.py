@@ -2,7 +2,8 @@
 
 `multiply_streams` walks along rows of a right factor that is dense along rows, several at a time;
 sums of the columns stay in a near cache. `multiply_dots` makes dot products with columns that are
-dense. Both wait for memory where the left factor has one row.
+dense. Both wait for memory where the left factor has one row: a processor follows so many rows, but
+not to the end of a page, so that what comes next is prefetched where no cache holds it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 import cubepy as cp
 from cubepy.ir.types import DType
 from cubepy.kernels.calls.positions import unravelled
+from cubepy.kernels.calls.prefetching import prefetch_run
 from cubepy.kernels.matmul.finish import chosen, finished, finished_number
 from cubepy.record import dataclass
 
@@ -20,7 +22,7 @@ from cubepy.record import dataclass
 @dataclass(frozen=True, slots=True)
 class Streams:
     """`groups` times `rows` rows; `steps` elements of k and `lines` lines of `line` columns at a
-    time; `width` columns of a cube."""
+    time; `width` columns of a cube. The right factor is prefetched `ahead` rows, 0 for not."""
 
     rows: int
     groups: int
@@ -28,6 +30,7 @@ class Streams:
     lines: int
     steps: int
     width: int
+    ahead: int
     sums: DType
 
 
@@ -35,7 +38,7 @@ class Streams:
 class Dots:
     """`groups` times `rows` rows; `rows` rows by `columns` columns at a time, in lines of `line`
     elements of k. All rows are multiplied by `depth` elements of the columns before the next
-    ones; a cube has `width` columns."""
+    ones; a cube has `width` columns, prefetched `ahead` elements, 0 for not."""
 
     rows: int
     groups: int
@@ -43,6 +46,7 @@ class Dots:
     line: int
     depth: int
     width: int
+    ahead: int
     sums: DType
 
 
@@ -103,10 +107,19 @@ def add_steps(
         factors, part = held[group * t.rows :], sums[group * t.rows :]
         if steps > 1:
             for c in range(0, whole, t.lines):
+                if group == 0:
+                    prefetch_rows(y, k, j0 + c * t.line, t)
                 add_lines(factors, y, part, k, j0 + c * t.line, c, t)
         for u in range(min(steps, y.shape[0] - k)):
             for c in range(whole, count):
                 add_line(factors, y, part, k, j0 + c * t.line, c, u, t)
+
+
+def prefetch_rows(y: Any, k: Any, j: Any, t: Any) -> None:
+    """Prefetch what `add_lines` will read of the rows behind row `k`, from column `j` on."""
+    if t.ahead > 0:
+        for u in cp.unroll(range(t.steps)):
+            prefetch_run(y, (k + t.ahead + u,), j, t.lines * t.line)
 
 
 def add_lines(factors: Any, y: Any, sums: Any, k: Any, j: Any, at: Any, t: Any) -> None:
@@ -192,6 +205,9 @@ def add_dots(x: Any, y: Any, sums: Any, i: Any, j: Any, begin: Any, t: Any) -> N
     inner = min(x.shape[1] - begin, t.depth)
     end = begin + inner // t.line * t.line
     for k in range(begin, end, t.line):
+        if t.ahead > 0 and i == 0:
+            for column in columns:
+                prefetch_run(column, (), k + t.ahead, t.line)
         add_products(rows, columns, found, k, None, t)
     if end < begin + inner:
         add_products(rows, columns, found, end, 0, t)

@@ -38,7 +38,8 @@ def others(
     """Neighbours of a configuration, by what distinguishes them; all are right for the problem."""
     match first:
         case Streams():
-            return variants(first, {"lines": (1, 2, 4), "width": (0.5, 1, 2)}, _streams)
+            axes = {"lines": (1, 2, 4), "width": (0.5, 1, 2), "ahead": (0, first.steps)}
+            return variants(first, axes, _streams)
         case Dots():
             shapes = [
                 s for s in ((1, 8), (2, 4), (4, 4), (4, 6), (4, 2), (1, 4)) if s[0] <= problem.m
@@ -79,9 +80,9 @@ def _divided(
     return kept
 
 
-def _streams(first: Streams, lines: int, width: float) -> Streams:
-    step = first.line * lines
-    return replace(first, lines=lines, width=_rounded(int(first.width * width), step))
+def _streams(first: Streams, lines: int, width: float, ahead: int) -> Streams:
+    width = _rounded(int(first.width * width), first.line * lines)
+    return replace(first, lines=lines, width=width, ahead=ahead)
 
 
 def _dots(first: Dots, shape: tuple[int, int]) -> Dots:

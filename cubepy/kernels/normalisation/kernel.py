@@ -19,6 +19,8 @@ from cubepy.kernels.normalisation.reading import is_inside, read_input, read_lin
 from cubepy.kernels.normalisation.together import normalise_together
 from cubepy.kernels.reduction.moments import mended
 
+CACHE_LINE = 64
+"""Bytes that a prefetch brings."""
 SHORT = 4096
 """Elements whose sum, in lines of a register side by side, rounds too little to be mended."""
 
@@ -98,13 +100,13 @@ def put_lines(out: Any, make: Any, is_plain: Any, tiling: Any) -> None:
         cp.store(out, j, make(j, 0))
 
 
-def soften(row: Any, out: Any, finish: Any, op: Any, tiling: Any) -> None:
-    """Softmax, or its logarithm, of a row."""
+def soften(row: Any, following: Any, out: Any, finish: Any, op: Any, tiling: Any) -> None:
+    """Softmax, or its logarithm, of a row; `following`: the row to prefetch, if there is one."""
     is_plain = finish is unchanged
     if op.name == "softmax" and tiling.kept > 0:
         line = tiling.line
         kept = cp.shared(tiling.kept + 2 * line, op.dtype)  # a line before and behind any row
-        scale = 1 / exponentials(row, kept[line:], True, op, tiling)
+        scale = 1 / exponentials(row, following, kept[line:], True, op, tiling)
         put_lines(
             out,
             lambda j, fill: finish(cp.load(kept, line + j, line=line, fill=None) * scale, j),
@@ -113,7 +115,7 @@ def soften(row: Any, out: Any, finish: Any, op: Any, tiling: Any) -> None:
         )
         return
     if op.name == "softmax" and cp.CUBE_DIM == 1 and out.dtype == op.dtype and is_plain:
-        scale = 1 / exponentials(row, out, False, op, tiling)
+        scale = 1 / exponentials(row, following, out, False, op, tiling)
         put_lines(
             out, lambda j, fill: cp.load(out, j, line=tiling.line, fill=fill) * scale, True, tiling
         )
@@ -129,15 +131,19 @@ def soften(row: Any, out: Any, finish: Any, op: Any, tiling: Any) -> None:
         written(row, out, lambda v, j, fill: finish(v - top - shift, j), is_plain, op, tiling)
 
 
-def exponentials(row: Any, out: Any, has_room: Any, op: Any, tiling: Any) -> Any:
+def exponentials(row: Any, following: Any, out: Any, has_room: Any, op: Any, tiling: Any) -> Any:
     """The sum of exp(v - maximum) over a row of one unit, which stores them: they take longer to
     make again than to read. Where `out` has room behind the row, all its lines are whole, as masked
-    ones cannot be read before they are in the cache."""
+    ones cannot be read before they are in the cache. Meanwhile memory has nothing to do but to
+    bring the `following` row."""
     n, line, unroll = row.shape[0], tiling.line, tiling.unroll
     top = maximum(row, op, tiling)
     totals = tuple(cp.Line[op.dtype, line](0) for _ in range(unroll))
     whole = n // (line * unroll) * (line * unroll)
     for j in range(0, whole, line * unroll):
+        for rest in following:
+            for at in cp.unroll(range(0, line * unroll, CACHE_LINE // row.dtype.itemsize)):
+                cp.prefetch(rest, j + at, level=2)
         powers = tuple(
             cp.exp(read_input(row, j + k * line, op, tiling, None) - top) for k in range(unroll)
         )
@@ -413,17 +419,23 @@ def normalise_rows(
         at = unravelled(min(i, rows - 1), out.shape[:-1])
         after = finisher(at, epilogue, extras, places)
         more = tuple(m[at] for m in added)
-        normalise_row(x[at], more, weight, bias, out[at], i < rows, eps, after, op, tiling)
+        normalise_row(x[at], (), more, weight, bias, out[at], i < rows, eps, after, op, tiling)
     else:
-        for i in range(first, min(first + tiling.band, rows)):
+        end = min(first + tiling.band, rows)
+        for i in range(first, end):
             where = unravelled(i, out.shape[:-1])
             finish = finisher(where, epilogue, extras, places)
             rest = tuple(m[where] for m in added)
-            normalise_row(x[where], rest, weight, bias, out[where], True, eps, finish, op, tiling)
+            following = ()
+            if tiling.is_ahead:
+                following = (x[unravelled(min(i + 1, end - 1), out.shape[:-1])],)
+            y = out[where]
+            normalise_row(x[where], following, rest, weight, bias, y, True, eps, finish, op, tiling)
 
 
 def normalise_row(
     row: Any,
+    following: Any,
     added: Any,
     weight: Any,
     bias: Any,
@@ -434,11 +446,12 @@ def normalise_row(
     op: Any,
     tiling: Any,
 ) -> None:
-    """One row, which is not stored unless it `is_there`; then it is held."""
+    """One row, which is not stored unless it `is_there`; then it is held. `following`: the row that
+    is prefetched, if any."""
     if op.is_softmax and tiling.held > 0:
         soften_held(row, out, is_there, finish, op, tiling)
     elif op.is_softmax:
-        soften(row, out, finish, op, tiling)
+        soften(row, following, out, finish, op, tiling)
     elif tiling.held > 0:
         normalise_held(row, added, weight, bias, out, is_there, eps, finish, op, tiling)
     else:

@@ -40,7 +40,8 @@ class RowTiling:
     to hide the time that one operation takes. `held`: lines of a row that each unit keeps in
     registers, 0 to read the row again; `is_whole`: these are all lines, and whole. `together`: rows
     that a cube normalises at the same time, which share their weights. `stream`: results are too
-    large for the caches; `kept`: elements of a row whose exponentials one unit keeps beside it.
+    large for the caches; `kept`: elements of a row whose exponentials one unit keeps beside it;
+    `is_ahead`: it prefetches the next row while it makes them.
     """
 
     line: int
@@ -53,6 +54,7 @@ class RowTiling:
     together: int = 1
     stream: bool = False
     kept: int = 0
+    is_ahead: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,8 @@ HELD_LINES = 4
 """Lines of rows that a unit of a CPU holds in registers, at most."""
 ROOMS = 1 << 10, 1 << 13, 1 << 16
 """Elements of rows whose exponentials a unit of a CPU keeps beside them."""
+AHEAD = 4
+"""Rows that the second cache of a CPU must hold for the next one to be prefetched."""
 NEIGHBOURS = 32
 """Units that take neighbouring lines of channels, at most."""
 UNITS, LEAST_UNITS, MOST_UNITS = 128, 64, 1024
@@ -87,11 +89,13 @@ def _narrow_rows(
     stream = dense and nbytes > STREAMED * target.cache_bytes and n >= LEAST_STREAMED * line
     stream = stream and (op.name != "softmax" or kept > 0)
     unroll = next(u for u in (8, 4, 1) if n >= u * line or u == 1)
-    preferred = RowTiling(line, 1, band, unroll, stream=stream, kept=kept)
+    is_ahead = stream and kept > 0 and AHEAD * n * op.dtype.itemsize <= target.cache_bytes
+    preferred = RowTiling(line, 1, band, unroll, stream=stream, kept=kept, is_ahead=is_ahead)
     bands = [replace(preferred, band=max(1, int(band * share))) for share in (0.25, 4)]
     unrolls = [replace(preferred, unroll=u) for u in (1, 2, 4) if n >= u * line and u < unroll]
-    cached = [replace(preferred, stream=False)] if stream else []
-    return (preferred, *unrolls, *bands, *cached)
+    cached = [replace(preferred, stream=False, is_ahead=False)] if stream else []
+    late = [replace(preferred, is_ahead=False)] if is_ahead else []
+    return (preferred, *unrolls, *bands, *cached, *late)
 
 
 def wide_rows(target: Target, line: int, n: int, rows: int, wanted: int) -> RowTiling:
