@@ -6,6 +6,7 @@ from typing import Any
 
 import cubepy as cp
 from cubepy.kernels.calls.positions import is_whole, unravelled
+from cubepy.kernels.calls.prefetching import prefetch_run
 from cubepy.kernels.pooling.numbers import (
     combined,
     compared,
@@ -136,7 +137,8 @@ def pool_pixel_row(
     top, shared = where[2] * window.stride[1] - window.padding[1], taps - step
     rows = rows_of(x, front, top, window)
     deepest = max(0, min(x.shape[0] - 1, front + window.kernel[0] - 1))
-    below = x[deepest, min(x.shape[1] - 1, top + window.kernel[1] - 1 + tiling.ahead)]
+    newest = top + window.kernel[1] - 1 + tiling.ahead
+    below = tuple(x[deepest, min(x.shape[1] - 1, newest + k)] for k in range(window.stride[1]))
     # Outputs from `begin` to `edge` add columns inside alone to those that they share.
     left, right = strip
     begin = max(left, min(right, (pad - shared + step - 1) // step)) if pad > shared else left
@@ -151,9 +153,9 @@ def pool_pixel_row(
             at = j * step + shared - pad
             new = tuple(column(rows, at + k, c, how, tiling, via) for k in range(step))
             if tiling.ahead:
-                for k in range(step * tiling.block):
-                    place = (at + k // tiling.block, c + k % tiling.block * tiling.line)
-                    cp.prefetch(below, place, level=2)
+                for row in below:
+                    for k in range(step):
+                        prefetch_run(row, (at + k,), c, tiling.block * tiling.line)
             store_pixel(out[j], c, (*held, *new), (*where, j), x.shape, how, tiling, via)
             held = (*held, *new)[step:]
         for j in range(edge, right):
