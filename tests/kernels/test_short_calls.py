@@ -136,3 +136,31 @@ def test_kinds_of_lists_are_lists():
     for size in (2, 3, 2):
         found = cp.kernels.max_pool2d(x, Sizes([size, size]))
         np.testing.assert_array_equal(found, cp.kernels.max_pool2d(x, size))
+
+
+@cp.cube
+def plus(v: Any, index: Any, extra: Any) -> Any:
+    return v + extra[index]
+
+
+def test_arguments_that_are_left_out_stay_so(monkeypatch: pytest.MonkeyPatch):
+    """Those beside them, and results that the caller brought, go where they did before."""
+    numbers = np.random.default_rng(5)
+    a, b, extra, bias = numbers.standard_normal((4, 23, 23)).astype("f4")
+    product = a.astype("f8") @ b
+    calls: tuple[tuple[dict[str, Any], Any], ...] = (
+        ({}, product),
+        ({"bias": bias}, product + bias),
+        ({"epilogue": (plus, extra)}, product + extra),
+        ({"bias": bias, "epilogue": (plus, extra)}, product + bias + extra),
+    )
+    for options, _ in calls:
+        for _ in range(3):
+            cp.kernels.matmul(a, b, **options)
+            cp.kernels.matmul(a, b, **options, out=np.empty_like(a))
+    monkeypatch.setattr(call, "_together", refuse)
+    for options, expected in calls:
+        out = np.full_like(a, np.nan)
+        assert cp.kernels.matmul(a, b, **options, out=out) is out
+        for found in (out, cp.kernels.matmul(a, b, **options)):
+            np.testing.assert_allclose(found, expected, 1e-4, 1e-4)

@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any
 
 from cubepy.array.graphs import is_recording, record
-from cubepy.array.memory import Memory
 from cubepy.autotune import session
 from cubepy.collection import paused_collection
 from cubepy.errors import Error, fail
@@ -23,25 +22,30 @@ from cubepy.kernels.calls.plans import Plan, Planner, Plans
 from cubepy.kernels.calls.recorded import Found, RecordedCall
 from cubepy.kernels.calls.tuned import Picks, tuned_plan
 
-Make = Callable[[Planner, list[Memory]], None]
-"""Adds results and launches to a planner, for the memories of the arrays."""
+Make = Callable[..., None]
+"""Adds results and launches to a planner, the last argument but one, for the memories of the
+arrays, the last one."""
 
 
 def call(
     plans: Plans,
     function: str,
-    names: Sequence[str],
+    names: tuple[str, ...],
     arrays: Sequence[Any],
     parameters: tuple[Any, ...],
     make: Make,
     out: Any = None,
     count: int = 1,
+    *,
+    asked: tuple[Any, ...] = (),
 ) -> Any:
     """The result of a call, or `count` results as a tuple.
 
     `arrays`: the arguments, with their `names`; one that is None is left out. `parameters`: all
     else that the plan depends on; E602 for what has no hash. `out`: None, an array, or `count` of
-    them. An array without axes that nobody brought is given as its library gives it.
+    them. `asked`: the first arguments of a `make` that is one function for all calls, which takes
+    less time than to make a closure for each. An array without axes that nobody brought is given as
+    its library gives it.
     """
     short = None
     if out is None or count == 1:
@@ -51,7 +55,7 @@ def call(
             found = plans.short.find(short)
         except TypeError:  # a list has no hash
             listed = exact(function, parameters)
-            return call(plans, function, names, arrays, listed, make, out, count)
+            return call(plans, function, names, arrays, listed, make, out, count, asked=asked)
         if found is not None:
             return found.run(arrays, count, out)
     if len(arrays) == 1:
@@ -60,7 +64,8 @@ def call(
     else:
         library, names, held = _together(function, names, arrays)
         parameters = names, parameters
-    short = short, len(arrays)
+    short = short, [x is not None for x in arrays]
+    make = partial(make, *asked) if asked else make
     return run(plans, function, library, names, held, parameters, make, out, count, short)
 
 
@@ -74,10 +79,10 @@ def run(
     make: Make,
     out: Any = None,
     count: int = 1,
-    short: tuple[Any, int] = (None, 0),
+    short: tuple[Any, Sequence[bool]] = (None, ()),
 ) -> Any:
-    """As `call`, for arrays as their library sees them. `short`: the key of a short call, and how
-    many arguments that has."""
+    """As `call`, for arrays as their library sees them. `short`: the key of a short call, and
+    which arguments that has."""
     find = partial(_plan, plans, function, library, names, arrays, parameters, make)
     if is_recording():
         return _recorded(find, library, arrays, out, count)

@@ -9,7 +9,7 @@ have none, nor has a result that the caller brought and that shares memory with 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import is_, methodcaller
+from operator import is_, itemgetter, methodcaller
 from typing import TYPE_CHECKING, Any
 
 from cubepy import config
@@ -42,11 +42,12 @@ class ShortCall:
     """A plan, and what makes its results and scratch, each from one of the arguments."""
 
     __slots__ = (
-        "_drops",
+        "_is_exact",
         "_makers",
         "_meant",
         "_one",
         "_parameters",
+        "_pick",
         "_plan",
         "_program",
         "_scalar",
@@ -59,15 +60,17 @@ class ShortCall:
         plan: Plan,
         arrays: Sequence[Any],
         parameters: tuple[Any, ...],
-        given: int,
+        given: Sequence[bool],
         has_result: bool,
     ) -> None:
-        """`arrays`: those of a call with `given` arguments, of which some may be None.
+        """`arrays`: those of a call, one for each argument that is `given`; others are None.
         `has_result`: the caller brings it."""
         self._parameters, self._meant = parameters, exact(plan.function, parameters)
+        self._is_exact = _is_exact(parameters)
         self._scalar = library.scalar if plan.has_scalars else None
         self._plan, self._program = plan, plan.program
-        self._drops = len(arrays) < given
+        there = [k for k, is_there in enumerate(given) if is_there]
+        self._pick = None if len(there) == len(given) else _picker(there)
         self.is_checked = bool(plan.watched)
         made = plan.scratch if has_result else (*plan.results, *plan.scratch)
         self._makers = [_maker(make, arrays) for make in made]
@@ -76,7 +79,7 @@ class ShortCall:
 
     def means(self, parameters: tuple[Any, ...]) -> bool:
         """Whether equal parameters are the same, and not 2.0 where 2 was given."""
-        if all(map(is_, self._parameters, parameters)):
+        if self._is_exact or all(map(is_, self._parameters, parameters)):
             return True
         return exact(self._plan.function, parameters) == self._meant
 
@@ -86,11 +89,14 @@ class ShortCall:
 
     def run(self, arrays: Sequence[Any], count: int, out: Any = None) -> Any:
         """The result, or `count` of them as a tuple; `out`: the one that the caller brought."""
-        if self._drops:
-            arrays = [x for x in arrays if x is not None]
+        if self._pick is not None:
+            arrays = self._pick(arrays)
         try:
             if out is not None:
-                self._program(*arrays, out, *[make(arrays[k]) for make, k in self._makers])
+                if self._makers:
+                    self._program(*arrays, out, *[make(arrays[k]) for make, k in self._makers])
+                else:
+                    self._program(*arrays, out)
                 return out
             if self._one is not None and count == 1:
                 make, k = self._one
@@ -120,7 +126,7 @@ class ShortCalls:
     def key(
         self,
         function: str,
-        names: Sequence[str],
+        names: tuple[str, ...],
         arrays: Sequence[Any],
         parameters: tuple[Any, ...],
         out: Any,
@@ -134,9 +140,9 @@ class ShortCalls:
         found = describe[1](*arrays, out) if has_result else describe[0](*arrays)
         if found is None:
             return None
-        tuning = session.current.get()  # hashed as an object
-        key = parameters, function, found, tuple(names), has_result, serving_numpy(), tuning
-        return *key, session.changes[0], config.generation[0]
+        tuning, changed = session.current.get(), session.changes[0]  # hashed as an object
+        library, setting = serving_numpy(), config.generation[0]
+        return parameters, function, found, names, has_result, library, tuning, changed, setting
 
     def find(self, key: Any) -> ShortCall | None:
         """The call of a key, unless a name that its kernels capture has changed; `TypeError` for
@@ -152,7 +158,7 @@ class ShortCalls:
         library: Library,
         plan: Plan,
         arrays: Sequence[Any],
-        given: int,
+        given: Sequence[bool],
         has_result: bool,
     ) -> None:
         """Remember a call that went the general way, with a key or to have one next time."""
@@ -166,6 +172,20 @@ class ShortCalls:
             return
         make_room(self._made, LIMIT)
         self._made[key] = ShortCall(library, plan, arrays, key[0], given, has_result)
+
+
+def _is_exact(parameter: Any) -> bool:
+    """Whether nothing but the same parameter is equal to it: names, and nothing."""
+    if type(parameter) is tuple:
+        return all(map(_is_exact, parameter))
+    return parameter is None or type(parameter) is str
+
+
+def _picker(there: list[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """What takes the items at these places, of which there is one at least."""
+    if len(there) == 1:
+        return itemgetter(slice(there[0], there[0] + 1))
+    return itemgetter(*there)
 
 
 def _maker(make: Callable[[], Any], arrays: Sequence[Any]) -> tuple[Callable[[Any], Any], int]:

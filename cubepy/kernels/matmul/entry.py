@@ -116,28 +116,44 @@ def matmul(
     three bf16 each, with smaller errors than multiply-adds; the first bound holds, for all numbers.
     Raises `LaunchError` for shapes that do not fit, and `LaunchTypeError` for dtypes that do not.
     """
+    kind = _checked(precision, dtype) if precision is not None or dtype is not None else None
+    names, extras, function, key = _NAMES, (), None, None
+    if epilogue is not None:
+        given = epilogue if isinstance(epilogue, tuple) else (epilogue,)
+        function, *extras = given or NO_FUNCTION
+        names = (*names, *(f"epilogue[{k + 1}]" for k in range(len(extras))))
+        key = None if function is None else comptime_key(function)
+    parameters = precision, kind, key
+    if isinstance(a, Quantised) or isinstance(b, Quantised):
+        planned = Options(function, precision, kind)
+        return _call_quantised((a, b), (bias, *extras), names[2:], planned, parameters, out)
+    asked = bias is not None, function, precision, kind
+    return call(_PLANS, "matmul", names, (a, b, bias, *extras), parameters, _make, out, asked=asked)
+
+
+def _checked(precision: str | None, dtype: Any) -> DType | None:
+    """The dtype that the caller asks for, if any; E601, E602 for what cannot be asked for."""
     if precision not in PRECISIONS:
         known = ", ".join(map(repr, PRECISIONS))
         raise wrong("matmul", f"`precision` is {precision!r}", f"one of {known}")
     kind = None if dtype is None else find_dtype(dtype)
     if dtype is not None and (kind is None or not kind.is_float):
         raise refused("matmul", "dtype", f"is {dtype!r}", "name a float")
-    names, extras, function = _NAMES, (), epilogue
-    if isinstance(epilogue, tuple):
-        function, *extras = epilogue or NO_FUNCTION
-        names = (*names, *(f"epilogue[{k + 1}]" for k in range(len(extras))))
-    parameters = precision, kind, None if function is None else comptime_key(function)
-    if isinstance(a, Quantised) or isinstance(b, Quantised):
-        planned = Options(function, precision, kind)
-        return _call_quantised((a, b), (bias, *extras), names[2:], planned, parameters, out)
+    return kind
 
-    def make(planner: Planner, arrays: list[Memory]) -> None:
-        planned = Options(function, precision, kind)  # calls that are known go without
-        biases = arrays[2:3] if bias is not None else []
-        rest = arrays[2 + len(biases) :]
-        _plan(planner, arrays[0], arrays[1], biases, tuple(rest), planned)
 
-    return call(_PLANS, "matmul", names, (a, b, bias, *extras), parameters, make, out)
+def _make(
+    has_bias: bool,
+    epilogue: Callable[..., Any] | None,
+    precision: str | None,
+    dtype: DType | None,
+    planner: Planner,
+    arrays: list[Memory],
+) -> None:
+    """Plan a product of arrays without scales."""
+    biases = arrays[2:3] if has_bias else []
+    rest = tuple(arrays[2 + len(biases) :])
+    _plan(planner, arrays[0], arrays[1], biases, rest, Options(epilogue, precision, dtype))
 
 
 def _call_quantised(
