@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from typing import Any
 
 import numpy as np
@@ -165,3 +166,32 @@ def test_messages_name_arrays_by_their_shapes():
     with pytest.raises(cp.Error) as found:
         cp.kernels.max_pool2d(x, ["window"] * 1000)
     assert len(str(found.value)) < 800
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("a", lambda x: kernels.matmul(None, x)),
+        ("b", lambda x: kernels.matmul(x, None)),
+        ("b", lambda x: kernels.matmul(x, None, bias=x)),
+        ("epilogue[1]", lambda x: kernels.matmul(x, x, epilogue=(shifted, None))),
+        ("weight", lambda x: kernels.conv1d(x, None)),
+        ("weight", lambda x: kernels.conv1d(x, None, bias=x)),
+        ("k", lambda x: kernels.attention(x, None, x)),
+        ("v", lambda x: kernels.attention(x, x, None)),
+        ("x", lambda _: kernels.layer_norm(None, 4)),
+        ("x", lambda x: kernels.group_norm(None, 2, x)),
+        ("index", lambda x: kernels.gather(x, None)),
+        ("target", lambda x: kernels.cross_entropy(x, None)),
+        ("q", lambda x: kernels.attention_paged(None, x, x, x, x)),
+    ],
+)
+def test_arguments_that_are_missing_are_named(name: str, given: Any):
+    """None is no argument that is left out, unless it may be; nor does another take its place."""
+    with pytest.raises(LaunchTypeError, match=re.escape(f"`{name}` is a NoneType")):
+        given(np.ones((4, 4), "f4"))
+
+
+@cp.cube
+def shifted(v: Any, index: Any, by: Any) -> Any:
+    return v + by[index]

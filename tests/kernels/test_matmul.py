@@ -12,6 +12,7 @@ import pytest
 import cubepy as cp
 from cubepy.ir.types import bf16, f32
 from cubepy.kernels.calls.inspection import record
+from cubepy.kernels.calls.plans import Plans
 from cubepy.kernels.matmul import entry, strategies
 from cubepy.kernels.matmul.problem import ROWS
 from cubepy.lang.annotations import spec
@@ -458,3 +459,21 @@ def test_a_dtype_that_is_no_float_s(factors: Any, dtype: str):
     a = np.ones((4, 4), factors)
     with pytest.raises(cp.LaunchError):
         cp.kernels.matmul(a, a, dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f2", "f8"])
+def test_right_factors_that_no_cache_holds_are_prefetched(monkeypatch, dtype: str):
+    """Products of few rows, which ask for memory behind the factor's end, give what others do."""
+    target, numbers = cpu_device().target, np.random.default_rng(8)
+    monkeypatch.setattr(strategies, "FAR", 0)
+    monkeypatch.setattr(entry, "_PLANS", Plans())
+    for m, k, n in ((1, 130, 77), (3, 67, 130), (16, 515, 40), (13, 8, 2100), (1, 3, 1)):
+        a, b = (numbers.standard_normal(s).astype(dtype) for s in ((m, k), (k, n)))
+        factors, bound = a.astype("f8"), b.astype("f8")
+        unit = 2.0**-52 if dtype == "f8" else 2.0**-23 if dtype == "f4" else 2.0**-10
+        limit = k * unit * (abs(factors) @ abs(bound)) + unit
+        for right in (b, np.asfortranarray(b)):
+            error = abs(cp.kernels.matmul(a, right).astype("f8") - factors @ bound)
+            assert (error <= limit).all()
+    p = entry.Problem(1, 64, 64, (), f32, f32, f32, ROWS, ROWS)
+    assert strategies.streams(target, p).ahead and strategies.dots(target, p).ahead

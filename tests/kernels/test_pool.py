@@ -200,8 +200,8 @@ def test_strips_of_columns(draw, monkeypatch, strip_bytes):
     monkeypatch.setattr(strategies, "divisions", lambda target: (way,))
     monkeypatch.setattr(entry, "_PLANS", Plans())
     for channels, windows, average in (
-        (16, ((3, 1, 1), (4, 1, 2), (3, 3, 0)), (3, 1, 1)),
-        (33, ((3, 1, 1), (3, 2, 1), (2, 2, 0)), (3, 2, 1)),
+        (16, ((3, 1, 1), (4, 1, 2), (3, 3, 0), ((2, 3), (3, 2), 1)), (3, 1, 1)),
+        (33, ((3, 1, 1), (3, 2, 1), (2, 2, 0), (2, 3, 0)), (3, 2, 1)),
     ):
         shape = (2, draw.pick.choice((5, 13)), draw.pick.choice((4, 9, 30)), channels)
         x = draw.array(shape, np.float32, specials=True).transpose(0, 3, 1, 2)

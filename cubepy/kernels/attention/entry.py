@@ -110,7 +110,9 @@ def attention(
     names = ("q", "k", "v", "mask")
     key = *sides, scale, bool(return_lse), kind
     count = 2 if return_lse else 1
-    return call(_PLANS, "attention", names, (q, k, v, mask), key, make, out, count)
+    return call(
+        _PLANS, "attention", names, (q, k, v, mask), key, make, out, count, optional=("mask",)
+    )
 
 
 # What is done for one signature

@@ -103,7 +103,7 @@ def attention_grad(
     names = ("q", "k", "v", "result", "lse", "grad_output", "mask")
     arrays = (q, k, v, result, lse, grad_output, mask)
     key = *sides, scale
-    return call(_PLANS, "attention_grad", names, arrays, key, make, out, 3)
+    return call(_PLANS, "attention_grad", names, arrays, key, make, out, 3, optional=("mask",))
 
 
 @dataclass(frozen=True, slots=True)

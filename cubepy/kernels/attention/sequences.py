@@ -115,7 +115,7 @@ def attention_paged(
         _plan(planner, call_, memories, tuple(memories[5:]), memories[4], (memories[3],))
 
     names = ("q", "k", "v", "block_table", "lengths", "q_offsets")
-    return call(_PAGED, function, names, arrays, call_.key, make, out)
+    return call(_PAGED, function, names, arrays, call_.key, make, out, optional=("q_offsets",))
 
 
 @dataclass(frozen=True, slots=True)

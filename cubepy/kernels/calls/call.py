@@ -23,8 +23,8 @@ from cubepy.kernels.calls.recorded import Found, RecordedCall
 from cubepy.kernels.calls.tuned import Picks, tuned_plan
 
 Make = Callable[..., None]
-"""Adds results and launches to a planner, the last argument but one, for the memories of the
-arrays, the last one."""
+"""Adds results and launches to a planner, for the memories of the arrays: its last two
+arguments."""
 
 
 def call(
@@ -38,14 +38,15 @@ def call(
     count: int = 1,
     *,
     asked: tuple[Any, ...] = (),
+    optional: tuple[str, ...] = (),
 ) -> Any:
     """The result of a call, or `count` results as a tuple.
 
-    `arrays`: the arguments, with their `names`; one that is None is left out. `parameters`: all
-    else that the plan depends on; E602 for what has no hash. `out`: None, an array, or `count` of
-    them. `asked`: the first arguments of a `make` that is one function for all calls, which takes
-    less time than to make a closure for each. An array without axes that nobody brought is given as
-    its library gives it.
+    `arrays`: the arguments, with their `names`; those that are `optional` are left out where they
+    are None. `parameters`: all else that the plan depends on; E602 for what has no hash. `out`:
+    None, an array, or `count` of them. `asked`: what `make` is given before the planner, so that it
+    need not be a closure, which each call would make. An array without axes that nobody brought is
+    given as its library gives it.
     """
     short = None
     if out is None or count == 1:
@@ -55,14 +56,15 @@ def call(
             found = plans.short.find(short)
         except TypeError:  # a list has no hash
             listed = exact(function, parameters)
-            return call(plans, function, names, arrays, listed, make, out, count, asked=asked)
+            more: dict[str, Any] = {"asked": asked, "optional": optional}
+            return call(plans, function, names, arrays, listed, make, out, count, **more)
         if found is not None:
             return found.run(arrays, count, out)
     if len(arrays) == 1:
         library, x = library_of(function, names[0], arrays[0])
         held = [x]
     else:
-        library, names, held = _together(function, names, arrays)
+        library, names, held = _together(function, names, arrays, optional)
         parameters = names, parameters
     short = short, [x is not None for x in arrays]
     make = partial(make, *asked) if asked else make
@@ -82,7 +84,7 @@ def run(
     short: tuple[Any, Sequence[bool]] = (None, ()),
 ) -> Any:
     """As `call`, for arrays as their library sees them. `short`: the key of a short call, and
-    which arguments that has."""
+    for each of its arguments whether it is there."""
     find = partial(_plan, plans, function, library, names, arrays, parameters, make)
     if is_recording():
         return _recorded(find, library, arrays, out, count)
@@ -151,14 +153,14 @@ def _plan(
 
 
 def _together(
-    function: str, names: Sequence[str], arrays: Sequence[Any]
+    function: str, names: Sequence[str], arrays: Sequence[Any], optional: tuple[str, ...]
 ) -> tuple[Library, tuple[str, ...], list[Any]]:
     """The library of the arrays, and the arrays as it sees them, with their names."""
     library: Library | None = None
     kept: list[str] = []
     found: list[Any] = []
     for name, x in zip(names, arrays, strict=True):
-        if x is None:
+        if x is None and name in optional:
             continue
         own, seen = library_of(function, name, x)
         if library is not None and own is not library:

@@ -42,7 +42,6 @@ class ShortCall:
     """A plan, and what makes its results and scratch, each from one of the arguments."""
 
     __slots__ = (
-        "_is_exact",
         "_makers",
         "_meant",
         "_one",
@@ -66,7 +65,6 @@ class ShortCall:
         """`arrays`: those of a call, one for each argument that is `given`; others are None.
         `has_result`: the caller brings it."""
         self._parameters, self._meant = parameters, exact(plan.function, parameters)
-        self._is_exact = _is_exact(parameters)
         self._scalar = library.scalar if plan.has_scalars else None
         self._plan, self._program = plan, plan.program
         there = [k for k, is_there in enumerate(given) if is_there]
@@ -79,7 +77,7 @@ class ShortCall:
 
     def means(self, parameters: tuple[Any, ...]) -> bool:
         """Whether equal parameters are the same, and not 2.0 where 2 was given."""
-        if self._is_exact or all(map(is_, self._parameters, parameters)):
+        if parameters is self._parameters or all(map(is_, self._parameters, parameters)):
             return True
         return exact(self._plan.function, parameters) == self._meant
 
@@ -172,13 +170,6 @@ class ShortCalls:
             return
         make_room(self._made, LIMIT)
         self._made[key] = ShortCall(library, plan, arrays, key[0], given, has_result)
-
-
-def _is_exact(parameter: Any) -> bool:
-    """Whether nothing but the same parameter is equal to it: names, and nothing."""
-    if type(parameter) is tuple:
-        return all(map(_is_exact, parameter))
-    return parameter is None or type(parameter) is str
 
 
 def _picker(there: list[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:

@@ -117,7 +117,9 @@ def _convolve(
     about = None if packed is None else (packed.shape, packed.dtype, packed.groups, packed.packing)
     parameters = (*options, about, None if after is None else comptime_key(after))
     held = weight if packed is None else packed.panels
-    return call(_PLANS, function, names, (x, held, bias, *extras), parameters, make, out)
+    return call(
+        _PLANS, function, names, (x, held, bias, *extras), parameters, make, out, optional=("bias",)
+    )
 
 
 # What is done for one signature

@@ -176,7 +176,7 @@ def _transpose(
         launch_phases(planner, window, groups, seen, w, as_volumes(result, axes, last), arrays[2:])
 
     names = ("x", "weight", "bias")
-    return call(_PLANS, function, names, (x, weight, bias), options, make, out)
+    return call(_PLANS, function, names, (x, weight, bias), options, make, out, optional=("bias",))
 
 
 def _input_grad(

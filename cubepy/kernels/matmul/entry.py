@@ -65,7 +65,9 @@ if TYPE_CHECKING:
 PRECISIONS = (None, "exact", "tf32", "flex32", "fast_accum")
 """What a caller may allow; products are at least as exact as each."""
 _PLANS = Plans()
-_NAMES = "a", "b", "bias"
+_NAMES, _OPTIONAL = ("a", "b", "bias"), ("bias",)
+_USUAL = None, None, None
+"""The parameters of calls without options, which are known by this object."""
 LEAST_K, MOST_WHOLE, REST = 1 << 11, 1 << 12, 16
 """A k from which on it is cut to a multiple of a power of two where it has no equal parts: of the
 largest one, at most, that leaves a rest of less than this part of it."""
@@ -123,12 +125,16 @@ def matmul(
         function, *extras = given or NO_FUNCTION
         names = (*names, *(f"epilogue[{k + 1}]" for k in range(len(extras))))
         key = None if function is None else comptime_key(function)
-    parameters = precision, kind, key
+    parameters = _USUAL if key is kind is precision is None else (precision, kind, key)
     if isinstance(a, Quantised) or isinstance(b, Quantised):
         planned = Options(function, precision, kind)
         return _call_quantised((a, b), (bias, *extras), names[2:], planned, parameters, out)
-    asked = bias is not None, function, precision, kind
-    return call(_PLANS, "matmul", names, (a, b, bias, *extras), parameters, _make, out, asked=asked)
+    arrays, asked = (a, b, bias, *extras), (bias is not None, function, precision, kind)
+    return call(
+        *(_PLANS, "matmul", names, arrays, parameters, _make, out),
+        asked=asked,
+        optional=_OPTIONAL,
+    )
 
 
 def _checked(precision: str | None, dtype: Any) -> DType | None:
@@ -174,7 +180,8 @@ def _call_quantised(
         arrays, how[name] = arrays_of(name, x, other)
         found |= arrays
     first = len(found)
-    found |= {name: x for name, x in zip(names, rest, strict=True) if x is not None}
+    given = zip(names, rest, strict=True)
+    found |= {name: x for name, x in given if x is not None or name not in _OPTIONAL}
 
     def make(planner: Planner, arrays: list[Memory]) -> None:
         given = dict(zip(found, arrays, strict=True))

@@ -3,7 +3,7 @@
 `multiply_streams` walks along rows of a right factor that is dense along rows, several at a time;
 sums of the columns stay in a near cache. `multiply_dots` makes dot products with columns that are
 dense. Both wait for memory where the left factor has one row: a processor follows so many rows, but
-not to the end of a page, so that what comes next is prefetched where no cache holds it.
+none beyond the end of its page, so that what comes next is prefetched where no cache holds it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Streams:
 class Dots:
     """`groups` times `rows` rows; `rows` rows by `columns` columns at a time, in lines of `line`
     elements of k. All rows are multiplied by `depth` elements of the columns before the next
-    ones; a cube has `width` columns, prefetched `ahead` elements, 0 for not."""
+    ones; a cube has `width` columns. Along k they are prefetched `ahead` elements, 0 for not."""
 
     rows: int
     groups: int

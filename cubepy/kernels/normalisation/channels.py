@@ -91,7 +91,16 @@ def batch_norm(
 
     key = tuple(None if f is None else comptime_key(f) for f in (prologue, function))
     parameters = (bool(training), momentum, eps, *has, *key)
-    return call(_PLANS, "batch_norm", names, (x, *given, *extras), parameters, make, out)
+    return call(
+        _PLANS,
+        "batch_norm",
+        names,
+        (x, *given, *extras),
+        parameters,
+        make,
+        out,
+        optional=names[1:5],
+    )
 
 
 def group_norm(
@@ -178,7 +187,9 @@ def _group_norm(
 
     key = tuple(None if f is None else comptime_key(f) for f in (prologue, function))
     parameters = (groups, eps, *has, *key)
-    return call(_PLANS, name, names, (x, weight, bias, *extras), parameters, make, out)
+    return call(
+        _PLANS, name, names, (x, weight, bias, *extras), parameters, make, out, optional=names[1:3]
+    )
 
 
 def _extra_names(extras: list[Any]) -> list[str]:

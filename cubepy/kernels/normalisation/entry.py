@@ -222,7 +222,7 @@ def _normalise(
     names = ("x", "residual", "weight", "bias", *functions.names)
     arrays = (x, residual, weight, bias, *functions.arrays)
     key = (eps, *has, functions.key, *shape)
-    return call(_PLANS, function, names, arrays, key, make, out, 1 + has[0])
+    return call(_PLANS, function, names, arrays, key, make, out, 1 + has[0], optional=names[1:4])
 
 
 def _residual(function: str, x: Memory, given: Memory) -> Memory:

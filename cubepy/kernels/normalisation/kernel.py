@@ -13,14 +13,13 @@ import cubepy as cp
 from cubepy.kernels.calls.cubes import add, cube_max, cube_sum, over_group
 from cubepy.kernels.calls.extremes import greater_of
 from cubepy.kernels.calls.positions import product, unravelled
+from cubepy.kernels.calls.prefetching import prefetch_run
 from cubepy.kernels.normalisation.functions import finisher, unchanged
 from cubepy.kernels.normalisation.problem import Normalisation, Places, RowTiling
 from cubepy.kernels.normalisation.reading import is_inside, read_input, read_line, with_prologue
 from cubepy.kernels.normalisation.together import normalise_together
 from cubepy.kernels.reduction.moments import mended
 
-CACHE_LINE = 64
-"""Bytes that a prefetch brings."""
 SHORT = 4096
 """Elements whose sum, in lines of a register side by side, rounds too little to be mended."""
 
@@ -142,8 +141,7 @@ def exponentials(row: Any, following: Any, out: Any, has_room: Any, op: Any, til
     whole = n // (line * unroll) * (line * unroll)
     for j in range(0, whole, line * unroll):
         for rest in following:
-            for at in cp.unroll(range(0, line * unroll, CACHE_LINE // row.dtype.itemsize)):
-                cp.prefetch(rest, j + at, level=2)
+            prefetch_run(rest, (), j, line * unroll)
         powers = tuple(
             cp.exp(read_input(row, j + k * line, op, tiling, None) - top) for k in range(unroll)
         )

@@ -73,6 +73,15 @@ def pool_pixels(
                 pool_pixel(x[n], out[n, z, y, j], out.shape, (n, z, y, j), how, tiling, via)
 
 
+def rows_ahead(window: Any, tiling: Any) -> Any:
+    """Behind the last row of a window, the rows to prefetch: those that some later row of results
+    reads anew, which are not all where windows have gaps between them."""
+    stride = window.stride[1]
+    away = -(-tiling.ahead // stride) * stride
+    anew = min(window.kernel[1], stride) if tiling.ahead else 0
+    return tuple(away - k * window.dilation[1] for k in range(anew))
+
+
 # Pixel by pixel
 
 
@@ -87,10 +96,8 @@ def pool_pixel(x: Any, out: Any, results: Any, where: Any, how: Any, tiling: Any
     divisor = divisor_of(spans, where[1:], x.shape, compared(x.dtype), how)
     if window.size <= tiling.named and inside:
         for c in range(0, x.shape[3], tiling.line):
-            if tiling.ahead:
-                for k in range(window.stride[1]):
-                    ahead = (ends[0], ends[1] + tiling.ahead + k, ends[2], c)
-                    cp.prefetch(x, ahead, level=2)
+            for k in rows_ahead(window, tiling):
+                prefetch_run(x, (ends[0], ends[1] + k, ends[2]), c, tiling.line)
             taps = tuple(
                 (
                     starts[0] + a * window.dilation[0],
@@ -137,8 +144,8 @@ def pool_pixel_row(
     top, shared = where[2] * window.stride[1] - window.padding[1], taps - step
     rows = rows_of(x, front, top, window)
     deepest = max(0, min(x.shape[0] - 1, front + window.kernel[0] - 1))
-    newest = top + window.kernel[1] - 1 + tiling.ahead
-    below = tuple(x[deepest, min(x.shape[1] - 1, newest + k)] for k in range(window.stride[1]))
+    newest = top + (window.kernel[1] - 1) * window.dilation[1]
+    below = tuple(x[deepest, min(x.shape[1] - 1, newest + k)] for k in rows_ahead(window, tiling))
     # Outputs from `begin` to `edge` add columns inside alone to those that they share.
     left, right = strip
     begin = max(left, min(right, (pad - shared + step - 1) // step)) if pad > shared else left
@@ -152,10 +159,9 @@ def pool_pixel_row(
         for j in range(begin, edge):
             at = j * step + shared - pad
             new = tuple(column(rows, at + k, c, how, tiling, via) for k in range(step))
-            if tiling.ahead:
-                for row in below:
-                    for k in range(step):
-                        prefetch_run(row, (at + k,), c, tiling.block * tiling.line)
+            for row in below:
+                for k in range(step):
+                    prefetch_run(row, (at + k,), c, tiling.block * tiling.line)
             store_pixel(out[j], c, (*held, *new), (*where, j), x.shape, how, tiling, via)
             held = (*held, *new)[step:]
         for j in range(edge, right):
