@@ -164,3 +164,44 @@ def test_arguments_that_are_left_out_stay_so(monkeypatch: pytest.MonkeyPatch):
         assert cp.kernels.matmul(a, b, **options, out=out) is out
         for found in (out, cp.kernels.matmul(a, b, **options)):
             np.testing.assert_allclose(found, expected, 1e-4, 1e-4)
+
+
+FACTOR = 2.0
+
+
+@cp.cube
+def scaled(v: Any, w: Any) -> Any:
+    return v * FACTOR + w
+
+
+def test_known_maps_are_short_and_see_what_has_changed(monkeypatch: pytest.MonkeyPatch):
+    """Other functions, captures, dtypes and numbers have results of their own; graphs record."""
+    elementwise = import_module("cubepy.kernels.elementwise.entry")
+    map_, by = cp.kernels.map, 3.0
+    x, y = np.random.default_rng(1).standard_normal((2, 19, 7)).astype("f4")
+    for _ in range(3):
+        map_(scaled, x, y)
+        map_(scaled, x, y, out=np.empty_like(x))
+        map_(lambda v: v * by, x)
+        map_(scaled, x, 1.5)
+    with monkeypatch.context() as patch:
+        patch.setattr(elementwise, "operands", refuse)
+        np.testing.assert_allclose(map_(scaled, x, y), x * 2 + y, 1e-5, 1e-6)
+        out = np.full_like(x, np.nan)
+        assert map_(scaled, x, y, out=out) is out
+        np.testing.assert_allclose(out, x * 2 + y, 1e-5, 1e-6)
+    monkeypatch.setitem(globals(), "FACTOR", 5.0)
+    for _ in range(4):
+        np.testing.assert_allclose(map_(scaled, x, y), x * 5 + y, 1e-5, 1e-6)
+        np.testing.assert_allclose(map_(scaled, x, 1.5), x * 5 + 1.5, 1e-5, 1e-6)
+    for by in (3.0, 4.0, 3, True):
+        found = map_(lambda v, by=by: v * by, x)
+        np.testing.assert_allclose(found, x * by, 1e-5, 1e-6)
+    assert map_(lambda v: v + 1, x.astype("i4")).dtype == np.int32
+    graph = cp.Graph()
+    with graph:
+        late = map_(scaled, x, y)
+    x += 1
+    graph.replay()
+    np.testing.assert_allclose(late, x * 5 + y, 1e-5, 1e-6)
+    np.testing.assert_allclose(map_(scaled, x, y, out=x), late, 1e-5, 1e-6)

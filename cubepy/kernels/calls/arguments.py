@@ -76,6 +76,8 @@ def number_of(function: str, name: str, value: Any) -> int:
 
 def float_of(function: str, name: str, value: Any) -> float:
     """A parameter as a float; E602 for what is no number, or beyond all floats."""
+    if type(value) is float:
+        return value
     try:
         if not hasattr(value, "__float__") and not hasattr(value, "__index__"):
             raise TypeError

@@ -150,6 +150,21 @@ class ShortCalls:
             return None
         return None if found.is_checked and not found.is_current() else found
 
+    def known(
+        self,
+        function: str,
+        names: tuple[str, ...],
+        arrays: Sequence[Any],
+        parameters: tuple[Any, ...],
+        out: Any,
+    ) -> tuple[Any, ShortCall | None]:
+        """The key of a call, and the call if it is known; none where a parameter has no hash."""
+        key = self.key(function, names, arrays, parameters, out)
+        try:
+            return key, None if key is None else self.find(key)
+        except TypeError:
+            return None, None
+
     def keep(
         self,
         key: Any,

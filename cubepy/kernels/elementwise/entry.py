@@ -40,14 +40,17 @@ def map(function: Callable[..., Any], *arrays: Any, out: Any = None) -> Any:
     no array and what is no function of so many numbers, `CompileError` for what is not in the
     kernel language.
     """
-    library, seen = operands("map", _NAMES, arrays)
+    names, parameters = _NAMES[: len(arrays)], (comptime_key(function),)
+    key, found = _PLANS.short.known("map", names, arrays, parameters, out)
+    if found is not None:
+        return found.run(arrays, 1, out)
+    library, seen = operands("map", names, arrays)
 
     def make(planner: Planner, inputs: list[Memory]) -> None:
         _plan(planner, function, inputs, out)
 
-    return run(
-        _PLANS, "map", library, _NAMES[: len(seen)], seen, (comptime_key(function),), make, out
-    )
+    short = key, [True] * len(seen)
+    return run(_PLANS, "map", library, names, seen, parameters, make, out, short=short)
 
 
 # What is done for one signature

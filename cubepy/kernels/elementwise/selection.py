@@ -43,6 +43,9 @@ def where(condition: Any, a: Any, b: Any, *, out: Any = None) -> Any:
     array and where no argument is one.
     """
     given = (condition, a, b)
+    key, found = _PLANS.short.known("where", _NAMES, given, (), out)
+    if found is not None:
+        return found.run(given, 1, out)
     library, seen = _seen(given)
     dtype = _common_dtype(library, seen[1], seen[2])
     kinds = (bool_, dtype, dtype)
@@ -58,7 +61,8 @@ def where(condition: Any, a: Any, b: Any, *, out: Any = None) -> Any:
         result = planner.joined(result, inputs)
         launch_each(planner, _selecting(dtype), inputs, result)
 
-    return run(_PLANS, "where", library, _NAMES, arrays, (dtype,), make, out)
+    short = key, [True] * len(arrays)
+    return run(_PLANS, "where", library, _NAMES, arrays, (dtype,), make, out, short=short)
 
 
 @lru_cache(maxsize=64)

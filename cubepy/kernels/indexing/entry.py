@@ -117,8 +117,12 @@ def scatter(
     _check_mode("scatter", mode)
     if update not in UPDATES:
         raise wrong("scatter", f"`update` is {update!r}; it is one of {', '.join(UPDATES)}")
-    names = ("x", "index", "values")
-    library, arrays = operands("scatter", names, (x, index, values), of=0)
+    names, given = ("x", "index", "values"), (x, index, values)
+    parameters = (axis, mode, update, deterministic)
+    key, found = _PLANS.short.known("scatter", names, given, parameters, out)
+    if found is not None:
+        return found.run(given, 1, out)
+    library, arrays = operands("scatter", names, given, of=0)
 
     def make(planner: Planner, arrays: list[Memory]) -> None:
         x, index, values = arrays
@@ -129,8 +133,8 @@ def scatter(
         if prod(x.shape):
             _scatter(planner, access, (x, index, values, result), update, deterministic)
 
-    parameters = (axis, mode, update, deterministic)
-    return run(_PLANS, "scatter", library, names, arrays, parameters, make, out)
+    short = key, [True] * len(arrays)
+    return run(_PLANS, "scatter", library, names, arrays, parameters, make, out, short=short)
 
 
 def _check_mode(function: str, mode: Any) -> None:

@@ -179,6 +179,8 @@ def rms_norm(
 
 
 def _shape(function: str, given: Any) -> tuple[int, ...]:
+    if type(given) is int:
+        return (given,)
     try:
         values = given if isinstance(given, Sequence) else (given,)
         return tuple(index(n) for n in values)
