@@ -147,11 +147,19 @@ def tensors() -> dict[str, Call]:
 def prebuilt() -> dict[str, Call]:
     """Prebuilt functions of a few numbers."""
     x, y, out = np.ones(1000, np.float32), np.ones((10, 100), np.float32), np.zeros(10, np.float32)
+    a, b, c = (np.ones((4, 4), np.float32) for _ in range(3))
+    small, ones = arrays()[:2], np.ones(SIZE, np.float32)
     return {
         "kernels.sum(x)": lambda: cp.kernels.sum(x),
         "np.sum(x)": lambda: np.sum(x),
         "kernels.max(y, 1, out=out)": lambda: cp.kernels.max(y, 1, out=out),
         "np.max(y, 1, out=out)": lambda: np.max(y, 1, out=out),
+        "kernels.matmul(a, b, out=c)": lambda: cp.kernels.matmul(a, b, out=c),
+        "np.matmul(a, b, out=c)": lambda: np.matmul(a, b, out=c),
+        "kernels.map(f, x, y)": lambda: cp.kernels.map(axpy_two, *small),
+        "kernels.where(x, x, y)": lambda: cp.kernels.where(small[0], *small),
+        "np.where(x, x, y)": lambda: np.where(small[0], *small),
+        "kernels.layer_norm": lambda: cp.kernels.layer_norm(small[0], SIZE, ones, ones),
     }
 
 
@@ -217,6 +225,9 @@ def main() -> None:
         "bound": "empty method",
         "kernels.sum(x)": "np.sum(x)",
         "kernels.max(y, 1, out=out)": "np.max(y, 1, out=out)",
+        "kernels.matmul(a, b, out=c)": "np.matmul(a, b, out=c)",
+        "kernels.map(f, x, y)": "np.add(x, y, out=out)",
+        "kernels.where(x, x, y)": "np.where(x, x, y)",
         "3,000 shapes in turn": "one shape",
     }
     rows = []
