@@ -210,9 +210,9 @@ class Specialisations:
 
     def facts(self, signature: Signature, target: Target) -> Facts:
         """What a trace of the function finds for this signature."""
-        return self._seen(signature, target)[0]
+        return self.seen(signature, target)[0]
 
-    def _seen(self, signature: Signature, target: Target) -> tuple[Facts, tuple[Captured, ...]]:
+    def seen(self, signature: Signature, target: Target) -> tuple[Facts, tuple[Captured, ...]]:
         """The facts of a trace and what it captured; its kernel waits for `get`."""
         key = (signature.traced(), target)
         with self._lock:
@@ -303,7 +303,7 @@ class Specialisations:
 
     def _compile(self, signature: Signature, device: Any) -> Compiled:
         target = device.target
-        facts, captured = self._seen(signature, target)
+        facts, captured = self.seen(signature, target)
         kept = self._kept.get((signature.traced(), target))
         artifact = kept and kept.artifact(signature, target, self.options)
         if artifact is None:
@@ -358,7 +358,7 @@ class Specialisations:
         """The kernel before all passes: that of the trace for the facts, while it is kept."""
         key = (signature.traced(), target)
         with self._lock:
-            self._seen(signature, target)
+            self.seen(signature, target)
             kernel = self._kernels.get(key)
         return self.trace(*key)[0] if kernel is None else kernel
 

@@ -217,3 +217,8 @@ def test_what_a_number_is_an_instance_of_is_one_for_lines_and_elements():
     np.testing.assert_array_equal(ones, np.ones(37))
     found = cube_map(lambda v: v // 2 if isinstance(v, int) else v * 0.5, x.astype(np.int32))
     np.testing.assert_array_equal(found, x.astype(np.int32) // 2)
+
+
+def test_more_arrays_than_there_are_names_for_are_refused():
+    with pytest.raises(LaunchError, match="given 257 arrays"):
+        cube_map(lambda v: v, *[np.ones(1, "f4")] * 257)

@@ -205,3 +205,22 @@ def test_known_maps_are_short_and_see_what_has_changed(monkeypatch: pytest.Monke
     graph.replay()
     np.testing.assert_allclose(late, x * 5 + y, 1e-5, 1e-6)
     np.testing.assert_allclose(map_(scaled, x, y, out=x), late, 1e-5, 1e-6)
+
+
+def test_maps_without_elements_see_what_has_changed(monkeypatch: pytest.MonkeyPatch):
+    nothing, two = np.zeros((0, 3), "f4"), np.zeros((0, 3), "i4")
+    for _ in range(4):
+        assert cp.kernels.map(scaled, nothing, nothing).dtype == np.float32
+        assert cp.kernels.map(times, two).dtype == np.int32
+    monkeypatch.setitem(globals(), "TIMES", 2.5)
+    assert cp.kernels.map(times, two).dtype == np.float32
+    monkeypatch.delitem(globals(), "TIMES")
+    with pytest.raises(cp.CompileError, match="TIMES"):
+        cp.kernels.map(times, two)
+
+
+TIMES = 2
+
+
+def times(v: Any) -> Any:
+    return v * TIMES

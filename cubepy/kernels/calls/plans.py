@@ -8,7 +8,7 @@ number k, from 1 on, stands near the address k * 2**48, so that views of it keep
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from typing import Any
@@ -217,6 +217,7 @@ class Planner:
         self._steps: list[Step] = []
         self._waiting: list[Callable[[], Step]] = []
         self._updated: list[int] = []
+        self._traced: list[Captured] = []
 
     @property
     def target(self) -> Target:
@@ -263,6 +264,11 @@ class Planner:
                 )
         self._results.append(shape)
         return self._number(memory)
+
+    def traced(self, captured: Iterable[Captured]) -> None:
+        """Note what a trace captured that is no launch, as of a function whose results have no
+        elements."""
+        self._traced += [c for c in captured if not _is_ours(c)]
 
     def updated(self, name: str, argument: Memory) -> Memory:
         """An argument that launches also write; E601 where it cannot be."""
@@ -362,6 +368,7 @@ class Planner:
         shown = self._operands[: total - len(self._scratch)]
         first = total - len(self._scratch) - len(self._results)
         written = *self._updated, *range(first, total)
+        watched = [captured for step in self._steps for captured in _watched(step)]
         return Plan(
             self.function,
             tuple(map(self.library.maker, self._results)),
@@ -369,7 +376,7 @@ class Planner:
             Program(self._steps, len(self._operands), written),
             tuple(_reach(memory) for memory in shown),
             tuple(shown),
-            tuple(captured for step in self._steps for captured in _watched(step)),
+            tuple(watched if self._steps else self._traced),
             any(not shape.extents for shape in self._results),
             tuple(self._updated),
         )

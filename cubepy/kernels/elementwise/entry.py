@@ -10,6 +10,7 @@ from cubepy.errors import Error
 from cubepy.frontend.signature import comptime_key
 from cubepy.ir.types import DType
 from cubepy.jit.kernel import without_frames
+from cubepy.kernels.calls.arguments import wrong
 from cubepy.kernels.calls.call import run
 from cubepy.kernels.calls.hooks import check_function
 from cubepy.kernels.calls.libraries import Shape
@@ -40,6 +41,8 @@ def map(function: Callable[..., Any], *arrays: Any, out: Any = None) -> Any:
     no array and what is no function of so many numbers, `CompileError` for what is not in the
     kernel language.
     """
+    if len(arrays) > len(_NAMES):
+        raise wrong("map", f"it is given {len(arrays)} arrays", f"{len(_NAMES)} at most")
     names, parameters = _NAMES[: len(arrays)], (comptime_key(function),)
     key, found = _PLANS.short.known("map", names, arrays, parameters, out)
     if found is not None:
@@ -61,7 +64,7 @@ def _plan(planner: Planner, function: Any, inputs: list[Memory], out: Any) -> No
     about = "the function takes an element of each array"
     check_function("map", "function", function, names, about)
     extents = broadcast("map", [x.shape for x in inputs])
-    traced = traced_dtype(function, [x.dtype for x in inputs])
+    traced = _traced_dtype(planner, function, [x.dtype for x in inputs])
     dtype = traced if out is None else dtype_of("map", out)
     result = planner.result(Shape(extents, dtype, _order(inputs, extents)))
     inputs = planner.merged(inputs)
@@ -78,7 +81,7 @@ def _order(inputs: Sequence[Memory], extents: tuple[int, ...]) -> tuple[int, ...
     return None
 
 
-def traced_dtype(function: Any, dtypes: Sequence[DType]) -> DType:
+def _traced_dtype(planner: Planner, function: Any, dtypes: Sequence[DType]) -> DType:
     """The dtype that a function of the language gives for numbers of these dtypes.
 
     The facts of a trace say so, which are kept on disk: no later process traces for it.
@@ -88,8 +91,9 @@ def traced_dtype(function: Any, dtypes: Sequence[DType]) -> DType:
     target = find_device(HOST).target
     try:
         signature = trace_result.signature_of(arguments, target, None)
-        facts = trace_result.specialisations.facts(signature, target)
+        facts, captured = trace_result.specialisations.seen(signature, target)
     except Error as error:
         raise without_frames(error) from error.__cause__
+    planner.traced(captured)
     (written,) = facts.written
     return RESULTS[int(written.rpartition(".")[2])]
