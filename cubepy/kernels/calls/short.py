@@ -150,16 +150,10 @@ class ShortCalls:
             return None
         return None if found.is_checked and not found.is_current() else found
 
-    def known(
-        self,
-        function: str,
-        names: tuple[str, ...],
-        arrays: Sequence[Any],
-        parameters: tuple[Any, ...],
-        out: Any,
-    ) -> tuple[Any, ShortCall | None]:
-        """The key of a call, and the call if it is known; none where a parameter has no hash."""
-        key = self.key(function, names, arrays, parameters, out)
+    def known(self, *given: Any) -> tuple[Any, ShortCall | None]:
+        """The key of a call, for what `key` is given, and the call if it is known; neither where a
+        parameter has no hash."""
+        key = self.key(*given)
         try:
             return key, None if key is None else self.find(key)
         except TypeError:

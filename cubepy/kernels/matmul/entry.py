@@ -131,9 +131,7 @@ def matmul(
         return _call_quantised((a, b), (bias, *extras), names[2:], planned, parameters, out)
     arrays, asked = (a, b, bias, *extras), (bias is not None, function, precision, kind)
     return call(
-        *(_PLANS, "matmul", names, arrays, parameters, _make, out),
-        asked=asked,
-        optional=_OPTIONAL,
+        _PLANS, "matmul", names, arrays, parameters, _make, out, asked=asked, optional=_OPTIONAL
     )
 
 
