@@ -114,6 +114,7 @@ def all_rows() -> list[Row]:
         core,
         divergence,
         elementwise,
+        experts,
         extremes,
         launch,
         memory,
@@ -129,7 +130,7 @@ def all_rows() -> list[Row]:
     )
 
     arrays = (elementwise, sums, extremes, scans, normalised, sorting, movers)
-    libraries = (pooling, averages, products, convolutions, *arrays)
+    libraries = (pooling, averages, products, experts, convolutions, *arrays)
     modules = (
         bandwidth,
         *libraries,

@@ -543,6 +543,36 @@ def test_gradients_of_convolutions(on: On):
     np.testing.assert_allclose(found, by_w, 1e-4, 1e-4)
 
 
+def weighed(v: Any, index: Any, factors: Any) -> Any:
+    return v * factors[index] + index[0] + 0.5 * index[1]
+
+
+def test_bias_and_epilogue_of_groups(on: On):
+    x, w, bias, factors = numbers(9, 20), numbers(3, 20, 17), numbers(3, 17), numbers(9, 17)
+    expected = np.zeros((9, 17))
+    for group, rows in enumerate((slice(0, 2), slice(2, 2), slice(2, 8))):
+        expected[rows] = x[rows].astype("f8") @ w[group] + bias[group]
+    place = np.indices(expected.shape)
+    finished = expected * factors + place[0] + 0.5 * place[1]
+    ends = np.array([2, 1, 8], "i4")
+    given = (x, w, ends)
+    found = on(cp.kernels.grouped_matmul, *given, bias=bias)
+    np.testing.assert_allclose(found, expected, 1e-4, 1e-4)
+    factors = factors if on.is_here else on.placed(factors)
+    found = on(cp.kernels.grouped_matmul, *given, bias=bias, epilogue=(weighed, factors))
+    np.testing.assert_allclose(found, finished, 1e-4, 1e-4)
+
+
+def test_epilogue_of_transposed_convolutions(on: On):
+    x, w, factors = numbers(2, 3, 4, 3), numbers(3, 4, 3, 2), numbers(2, 4, 9, 6)
+    plain = on(cp.kernels.conv_transpose2d, x, w, stride=2)
+    place = np.indices(plain.shape)
+    expected = plain * factors + place[0] + 0.5 * place[1]
+    factors = factors if on.is_here else on.placed(factors)
+    found = on(cp.kernels.conv_transpose2d, x, w, stride=2, epilogue=(weighed, factors))
+    np.testing.assert_allclose(found, expected, 1e-4, 1e-4)
+
+
 def doubled(v: Any) -> Any:
     return v * 2
 

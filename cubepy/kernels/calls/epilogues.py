@@ -9,7 +9,6 @@ from types import FunctionType
 from typing import Any
 
 import cubepy as cp
-from cubepy.array.memory import Memory
 from cubepy.cache.names import Names, names_of
 from cubepy.errors import Error
 from cubepy.frontend.promote import promote_literal
@@ -38,10 +37,13 @@ def as_line(function: Any, found: Any, dtype: Any, width: Any) -> Any:
 
 def takes_elements(function: Any) -> bool:
     """Whether an epilogue f(v, index, ...) is called for one element at a time: it reads its index,
-    which is that of one element, and neither it nor what it calls asks how many its line has."""
+    which is that of one element, and neither it nor what it calls asks how many its line has, or
+    there are no lines whose elements have neighbouring indices."""
     plain, given = plain_of(function)
     if plain is None:
         return False
+    if isinstance(function, FunctionType) and vars(function).get("by_element"):
+        return True
     return _reads_index(plain, given) and not _asks_for_width(plain, set())
 
 
@@ -113,7 +115,7 @@ def places_of_images(rank: int, axes: int, channels_last: bool) -> tuple[int, ..
 
 
 def with_bounds(
-    function: Callable[..., Any] | None, extras: tuple[Memory, ...], extents: tuple[int, ...]
+    function: Callable[..., Any] | None, extras: tuple[Any, ...], extents: tuple[int, ...]
 ) -> tuple[Any, ...]:
     """The arrays of an epilogue; behind them, where it is called for one element at a time, the
     extents of the result: lines may have lanes beyond these."""

@@ -19,6 +19,7 @@ from cubepy.kernels.convolution import waves
 from cubepy.kernels.convolution.copies import copy_dense
 from cubepy.kernels.convolution.gathered import ordered, writable
 from cubepy.kernels.convolution.launches import Convolution, launch_convolution, launch_each
+from cubepy.kernels.convolution.phase_epilogues import Finish, Places
 from cubepy.kernels.convolution.problem import Window, triple
 from cubepy.kernels.convolution.volumes import (
     VOLUME,
@@ -101,7 +102,7 @@ def launch_phases(
     x: Memory,
     w: Memory,
     out: Memory,
-    biases: list[Memory],
+    finish: Finish,
 ) -> None:
     """Fill `out` with a transposed convolution; arrays are [n, channel, depth, row, column], and
     `w` as it was given, [channel, filter of a group, ...]."""
@@ -121,10 +122,10 @@ def launch_phases(
     weight = _filters_first(planner, volume, groups)
     for run in runs:
         if groups == 1 and _is_one(run, weight, out, has_cores):
-            _launch_run(planner, run, window, x, weight, out, tuple(biases), has_cores)
+            _launch_run(planner, run, window, x, weight, out, finish, has_cores)
         else:
             for at in product(*run):
-                _launch_phase(planner, at, window, groups, x, weight, out, tuple(biases))
+                _launch_phase(planner, at, window, groups, x, weight, out, finish)
     if out is not result:
         copy_transposed(planner, out, result)
 
@@ -173,7 +174,7 @@ def _launch_run(
     x: Memory,
     w: Memory,
     out: Memory,
-    biases: tuple[Memory, ...],
+    finish: Finish,
     has_cores: bool,
 ) -> None:
     """Phases of each axis that are alike: one convolution to memory of its own, with the filters of
@@ -188,9 +189,11 @@ def _launch_run(
     else:
         made = planner.scratch((shape[0], filters, *shape[1:]), out.dtype)
     seen = _window_of(first, x)
-    ends = tuple(_of_all_filters(planner, bias, numbers, last) for bias in biases)
+    ends = tuple(_of_all_filters(planner, bias, numbers, last) for bias in finish.biases)
     problem = problem_of(seen, 1, x, made)
-    phase = Convolution(problem, x, Weights(weight, None), made, ends, None, ())
+    places = Places(window.stride, numbers, out.shape[1], last)
+    after = finish.of_phases(places, [p.first for p in first], made.shape)
+    phase = Convolution(problem, x, Weights(weight, None), made, ends, *after)
     if seen.taps and x.shape[1]:
         launch_convolution(planner, phase)
     else:
@@ -277,7 +280,7 @@ def _launch_phase(
     x: Memory,
     w: Memory,
     out: Memory,
-    biases: tuple[Memory, ...],
+    finish: Finish,
 ) -> None:
     """One phase of each axis: its places of the result, and its taps."""
     result = replace(
@@ -291,7 +294,8 @@ def _launch_phase(
     )
     weight, seen = _taps_of(w, at), _window_of(at, x)
     problem = problem_of(seen, groups, x, result)
-    phase = Convolution(problem, x, Weights(weight, None), result, biases, None, ())
+    after = finish.of_phases(Places(window.stride), [p.first for p in at], result.shape)
+    phase = Convolution(problem, x, Weights(weight, None), result, finish.biases, *after)
     if seen.taps and x.shape[1]:
         launch_convolution(planner, phase)
     else:

@@ -11,11 +11,15 @@ from operator import index
 from typing import Any
 
 from cubepy.array.memory import Memory
+from cubepy.frontend.signature import comptime_key
 from cubepy.ir.types import Kind
 from cubepy.kernels.calls.arguments import number_of, numbers_of, refused, shown, wrong
 from cubepy.kernels.calls.call import call
+from cubepy.kernels.calls.epilogues import places_of_images
+from cubepy.kernels.calls.hooks import NO_FUNCTION, check_epilogue
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
+from cubepy.kernels.convolution.phase_epilogues import Finish
 from cubepy.kernels.convolution.phases import launch_phases
 from cubepy.kernels.convolution.problem import Window, make_window
 from cubepy.kernels.convolution.volumes import LAYOUTS, as_volumes, order_of
@@ -36,11 +40,12 @@ def conv_transpose1d(
     dilation: Any = 1,
     *,
     layout: str = "NCL",
+    epilogue: Any = None,
     out: Any = None,
 ) -> Any:
     """As `conv_transpose2d` with one axis less; `layout` is "NCL" or "NLC"."""
     options = (stride, padding, output_padding, groups, dilation, layout)
-    return _transpose("conv_transpose1d", 1, x, weight, bias, options, out)
+    return _transpose("conv_transpose1d", 1, x, weight, bias, options, epilogue, out)
 
 
 def conv_transpose2d(
@@ -54,6 +59,7 @@ def conv_transpose2d(
     dilation: Any = 1,
     *,
     layout: str = "NCHW",
+    epilogue: Any = None,
     out: Any = None,
 ) -> Any:
     """The transposed convolution of images, as `torch.nn.functional.conv_transpose2d`.
@@ -62,10 +68,11 @@ def conv_transpose2d(
     last axis, of `x` and the result. `weight`: [channels, filters / groups, rows, columns] in both
     layouts; `bias`: one number for each filter. The element [i] of `x` adds its products with tap t
     to the result at i * stride - padding + t * dilation; `output_padding` more places lie behind
-    the last. Parameters, results, dtypes, rounding and errors are those of `conv2d`.
+    the last. Parameters, results, dtypes, rounding and errors are those of `conv2d`; an `epilogue`
+    that reads its index is always called for one element at a time, of which `v.line_size` is 1.
     """
     options = (stride, padding, output_padding, groups, dilation, layout)
-    return _transpose("conv_transpose2d", 2, x, weight, bias, options, out)
+    return _transpose("conv_transpose2d", 2, x, weight, bias, options, epilogue, out)
 
 
 def conv_transpose3d(
@@ -79,11 +86,12 @@ def conv_transpose3d(
     dilation: Any = 1,
     *,
     layout: str = "NCDHW",
+    epilogue: Any = None,
     out: Any = None,
 ) -> Any:
     """As `conv_transpose2d` with one axis more; `layout` is "NCDHW" or "NDHWC"."""
     options = (stride, padding, output_padding, groups, dilation, layout)
-    return _transpose("conv_transpose3d", 3, x, weight, bias, options, out)
+    return _transpose("conv_transpose3d", 3, x, weight, bias, options, epilogue, out)
 
 
 def conv1d_input_grad(
@@ -140,43 +148,71 @@ def conv3d_input_grad(
 
 
 def _transpose(
-    function: str, axes: int, x: Any, weight: Any, bias: Any, options: tuple[Any, ...], out: Any
+    function: str,
+    axes: int,
+    x: Any,
+    weight: Any,
+    bias: Any,
+    options: tuple[Any, ...],
+    epilogue: Any,
+    out: Any,
 ) -> Any:
-    def make(planner: Planner, arrays: list[Memory]) -> None:
-        stride, padding, more, groups, dilation, layout = options
-        groups = number_of(function, "groups", groups)
-        x, w = arrays[:2]
-        if layout not in LAYOUTS[axes]:
-            known = ", ".join(LAYOUTS[axes][:2])
-            raise wrong(function, f"`layout` is {layout!r}", f"one of {known}")
-        last = layout.endswith("C")
-        check_transposed(function, axes, ("x", x), w, tuple(arrays[2:]), groups, last)
-        window = _window(function, axes, w, stride, padding, dilation)
-        seen = as_volumes(x, axes, last)
-        extra = (*[0] * (3 - axes), *numbers_of(function, "output_padding", axes, more, 0))
-        for n, s, d in zip(extra, window.stride, window.dilation, strict=True):
-            if n and n >= max(s, d):
-                reason = f"`output_padding` is {more!r}"
-                raise wrong(function, reason, "it is less than the stride or the dilation")
-        steps = zip(window.stride, window.before, window.after, window.spans, strict=True)
-        extents = tuple(
-            (n - 1) * s - before - after + span + e
-            for n, e, (s, before, after, span) in zip(seen.shape[2:], extra, steps, strict=True)
-        )
-        if min(extents) < 1:
-            reason = (
-                f"`x` has shape {x.shape} and `weight` {w.shape}: nothing is left of the result"
-            )
-            raise wrong(function, reason, "pad less")
-        batch = x.shape[: len(x.shape) - axes - 1]
-        filters, inner = w.shape[1] * groups, extents[3 - axes :]
-        shape = (*batch, *inner, filters) if last else (*batch, filters, *inner)
-        order = None if last else order_of(seen, len(shape), axes)
-        result = planner.result(Shape(shape, result_of(x.dtype), order))
-        launch_phases(planner, window, groups, seen, w, as_volumes(result, axes, last), arrays[2:])
+    after, *extras = (epilogue or NO_FUNCTION) if isinstance(epilogue, tuple) else (epilogue,)
+    names = ("x", "weight", "bias", *(f"epilogue[{k + 1}]" for k in range(len(extras))))
 
-    names = ("x", "weight", "bias")
-    return call(_PLANS, function, names, (x, weight, bias), options, make, out, optional=("bias",))
+    def make(planner: Planner, arrays: list[Memory]) -> None:
+        first = 2 if bias is None else 3
+        check_epilogue(function, after, len(extras))
+        finish = Finish(tuple(arrays[2:first]), after, tuple(arrays[first:]))
+        _plan(planner, axes, arrays[0], arrays[1], options, finish)
+
+    given, key = (x, weight, bias, *extras), None if after is None else comptime_key(after)
+    return call(_PLANS, function, names, given, (*options, key), make, out, optional=("bias",))
+
+
+def _plan(
+    planner: Planner, axes: int, x: Memory, w: Memory, options: tuple[Any, ...], finish: Finish
+) -> None:
+    function = planner.function
+    stride, padding, more, groups, dilation, layout = options
+    groups = number_of(function, "groups", groups)
+    if layout not in LAYOUTS[axes]:
+        known = ", ".join(LAYOUTS[axes][:2])
+        raise wrong(function, f"`layout` is {layout!r}", f"one of {known}")
+    last = layout.endswith("C")
+    check_transposed(function, axes, ("x", x), w, finish.biases, groups, last)
+    window = _window(function, axes, w, stride, padding, dilation)
+    seen = as_volumes(x, axes, last)
+    extents = _extents(function, axes, (x, w, seen), window, more)
+    batch = x.shape[: len(x.shape) - axes - 1]
+    filters, inner = w.shape[1] * groups, extents[3 - axes :]
+    shape = (*batch, *inner, filters) if last else (*batch, filters, *inner)
+    order = None if last else order_of(seen, len(shape), axes)
+    result = planner.result(Shape(shape, result_of(x.dtype), order))
+    finish = finish.placed(places_of_images(len(shape), axes, last))
+    launch_phases(planner, window, groups, seen, w, as_volumes(result, axes, last), finish)
+
+
+def _extents(
+    function: str, axes: int, given: tuple[Memory, Memory, Memory], window: Window, more: Any
+) -> tuple[int, ...]:
+    """Depth, rows and columns of the result; E601 where nothing is left of it, or more is added
+    than there can be. `given`: array, weights, and the array as volumes."""
+    x, w, seen = given
+    extra = (*[0] * (3 - axes), *numbers_of(function, "output_padding", axes, more, 0))
+    for n, s, d in zip(extra, window.stride, window.dilation, strict=True):
+        if n and n >= max(s, d):
+            reason = f"`output_padding` is {more!r}"
+            raise wrong(function, reason, "it is less than the stride or the dilation")
+    steps = zip(window.stride, window.before, window.after, window.spans, strict=True)
+    extents = tuple(
+        (n - 1) * s - before - after + span + e
+        for n, e, (s, before, after, span) in zip(seen.shape[2:], extra, steps, strict=True)
+    )
+    if min(extents) < 1:
+        reason = f"`x` has shape {x.shape} and `weight` {w.shape}: nothing is left of the result"
+        raise wrong(function, reason, "pad less")
+    return extents
 
 
 def _input_grad(
@@ -200,7 +236,7 @@ def _input_grad(
         seen = as_volumes(grad, axes, False)
         order = order_of(seen, len(shape), axes)
         result = planner.result(Shape(shape, result_of(grad.dtype), order))
-        launch_phases(planner, window, groups, seen, w, as_volumes(result, axes, False), [])
+        launch_phases(planner, window, groups, seen, w, as_volumes(result, axes, False), Finish())
 
     names = ("weight", "grad_output")
     return call(_PLANS, function, names, (weight, grad_output), (shape, *options), make, out)

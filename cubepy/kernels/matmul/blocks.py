@@ -87,23 +87,28 @@ def multiply_blocks(
     first, j0 = cp.CUBE_POS // across % down * height, cp.CUBE_POS % across * width
     tiles = (min(width, n - j0) + t.step - 1) // t.step
     end = min(first + height, m - t.rest)
-    memory = (
+    memory = memory_of(t)
+    for k0 in range(0, max(inner, 1), depth):
+        part = k0, min(depth, inner - k0), k0 + depth >= inner
+        for i0 in range(first, end, t.rows):
+            place = i0, j0, tiles, i0 == first
+            add_rows(x, y, result, biases, extras, epilogue, memory, place, part, t.rows, t)
+        if t.rest and first + height >= m:
+            place = m - t.rest, j0, tiles, m - t.rest == first
+            add_rows(x, y, result, biases, extras, epilogue, memory, place, part, t.rest, t)
+
+
+def memory_of(t: Any) -> Any:
+    """Memory of a cube: for rows of the left factor, the packed right one, a tile, a square."""
+    return (
         cp.shared(t.left_extents, t.factors),
         cp.shared((t.width // t.step, t.depth, t.lines), cp.Line[t.factors, t.line]),
         cp.shared((t.rows, t.lines), cp.Line[t.sums, t.line]),
         cp.shared((t.line, t.line), t.factors),
     )
-    for k0 in range(0, max(inner, 1), depth):
-        part = k0, min(depth, inner - k0), k0 + depth >= inner
-        for i0 in range(first, end, t.rows):
-            place = i0, j0, tiles, i0 == first
-            multiply_rows(x, y, result, biases, extras, epilogue, memory, place, part, t.rows, t)
-        if t.rest and first + height >= m:
-            place = m - t.rest, j0, tiles, m - t.rest == first
-            multiply_rows(x, y, result, biases, extras, epilogue, memory, place, part, t.rest, t)
 
 
-def multiply_rows(
+def add_rows(
     x: Any,
     y: Any,
     result: Any,
@@ -116,7 +121,8 @@ def multiply_rows(
     rows: Any,
     t: Any,
 ) -> None:
-    """Add the products of one step to some rows of the result, tile by tile.
+    """Add the products of one step to some rows of the result, tile by tile; rows that do not exist
+    are not stored.
 
     The first rows of a cube pack the right factor as they go, so that it comes from a near cache.
     """
@@ -140,7 +146,7 @@ def multiply_rows(
                 )
             else:
                 add_tile(spilled, sums, i0, j, k0 > 0, rows, t)
-        elif j + t.step <= sums.shape[1]:
+        elif j + t.step <= sums.shape[1] and i0 + rows <= sums.shape[0]:
             put_tile(found, sums, i0, j, k0 > 0, rows, t)
         else:
             spill(found, spilled, rows, t)
@@ -148,11 +154,11 @@ def multiply_rows(
 
 
 def copy_rows(x: Any, left: Any, i0: Any, k0: Any, count: Any, rows: Any, t: Any) -> None:
-    """Bring some rows of the left factor near, as they lie."""
+    """Bring some rows of the left factor near, as they lie; the last one stands for missing."""
     if t.left == "rows":
         whole = count // t.line * t.line
-        for r in range(min(rows, x.shape[0] - i0)):
-            row = x[i0 + r]
+        for r in range(min(rows, x.shape[0] + rows)):
+            row = x[min(i0 + r, x.shape[0] - 1)]
             for k in range(0, whole, t.line):
                 v = cp.load(row, k0 + k, line=t.line, fill=None)
                 cp.store(left[r], k, cp.Line[t.factors, t.line](v), whole=True)
@@ -296,7 +302,7 @@ def spill(found: Any, spilled: Any, rows: Any, t: Any) -> None:
 
 
 def add_tile(spilled: Any, sums: Any, i0: Any, j0: Any, adds: Any, rows: Any, t: Any) -> None:
-    """As `put_tile`, where columns may be missing."""
+    """As `put_tile`, where rows and columns may be missing."""
     for r in range(min(rows, sums.shape[0] - i0)):
         row = sums[i0 + r]
         for c in cp.unroll(range(t.lines)):

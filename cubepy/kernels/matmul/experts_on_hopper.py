@@ -10,11 +10,13 @@ tile of the first turn has the last one of the others, so that all have about as
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import cubepy as cp
 from cubepy.ir.types import DType
+from cubepy.kernels.matmul.finish import finished
 from cubepy.kernels.matmul.pipelined import (
     allocate,
     enter,
@@ -39,8 +41,9 @@ class Grouped:
     """Tiles of `height` columns of the result for as many of a group's rows as the least of
     `widths` that holds them; `groups` of rows.
 
-    `left_turned`: matrices are dense along columns of the result, and not along k. The others are
-    those of `Pipelined`.
+    `left_turned`: matrices are dense along columns of the result, and not along k. `result`: the
+    type of what waits in shared memory to be stored, sums where these go through a bias or an
+    epilogue. The others are those of `Pipelined`.
     """
 
     height: int
@@ -106,10 +109,15 @@ def multiply_groups(
     weights: cp.cuda.TensorMap,
     ends: cp.Tensor,
     out: cp.Tensor,
+    biases: Any,
+    extras: Any,
     k: int,
+    epilogue: cp.Comptime[Callable[..., Any] | None],
     t: cp.Comptime[Grouped],
 ) -> None:
-    """`x` is [rows, k], `weights` [groups, n, k], or [groups, k, n] turned; `out` [rows, n]."""
+    """`x` is [rows, k], `weights` [groups, n, k], or [groups, k, n] turned; `out` [rows, n], a bias
+    [groups, rows, n]."""
+    finish = biases, extras, epilogue
     steps = cp.i32((k + t.depth - 1) // t.depth)
     memory = allocate(t)
     across = cp.i32((out.shape[1] + t.height - 1) // t.height)
@@ -119,7 +127,7 @@ def multiply_groups(
         if cp.UNIT_POS == 0:
             copy_groups(x, weights, groups, steps, memory, t)
     else:
-        make_groups(out, groups, steps, memory, warpgroup - 1, t)
+        make_groups(out, finish, groups, steps, memory, warpgroup - 1, t)
 
 
 # The list of tiles
@@ -255,7 +263,9 @@ def copy_tile(x: Any, weights: Any, work: Work, steps: Any, memory: Any, place: 
 # Products and results
 
 
-def make_groups(out: Any, groups: Groups, steps: Any, memory: Any, me: Any, t: Any) -> None:
+def make_groups(
+    out: Any, finish: Any, groups: Groups, steps: Any, memory: Any, me: Any, t: Any
+) -> None:
     """What a warpgroup does that multiplies."""
     place, turn, found = memory.ring.start(), cp.i32(0), cp.i32(0)
     x0, y0 = factors(memory, me)
@@ -266,13 +276,23 @@ def make_groups(out: Any, groups: Groups, steps: Any, memory: Any, me: Any, t: A
         some, width = steps if work.group < t.groups else 0, width_of(work, t)
         for w in cp.unroll(t.widths):
             if width == w:
-                place = make_tile(out, work, some, memory, x0, y0, place, me, t.narrow(w))
+                narrow = t.narrow(w)
+                place = make_tile(out, finish, work, some, memory, x0, y0, place, me, narrow)
         turn += 1
         tile = groups.tile(turn)
 
 
 def make_tile(
-    out: Any, work: Work, steps: Any, memory: Any, x0: Any, y0: Any, place: Any, me: Any, t: Any
+    out: Any,
+    finish: Any,
+    work: Work,
+    steps: Any,
+    memory: Any,
+    x0: Any,
+    y0: Any,
+    place: Any,
+    me: Any,
+    t: Any,
 ) -> Any:
     """Make a warpgroup's part of a tile; gives the next place."""
     unit = cp.i32(cp.UNIT_POS % pipelines.WARPGROUP)
@@ -282,7 +302,7 @@ def make_tile(
         sync_warpgroup(me, t)
         stage(memory.out, sums[first // 2 : (first + rows) // 2], me, unit, t)
         sync_warpgroup(me, t)
-        store(out, memory.out, work, first, rows, me, unit, t)
+        store(out, finish, memory.out, work, first, rows, me, unit, t)
     return place
 
 
@@ -304,9 +324,19 @@ def stage(staged: Any, sums: Any, me: Any, unit: Any, t: Any) -> None:
 
 
 def store(
-    out: Any, staged: Any, work: Work, first: int, rows: int, me: Any, unit: Any, t: Any
+    out: Any,
+    finish: Any,
+    staged: Any,
+    work: Work,
+    first: int,
+    rows: int,
+    me: Any,
+    unit: Any,
+    t: Any,
 ) -> None:
-    """Store the rows of a tile from `first` on that its group has, as lines."""
+    """Store the rows of a tile from `first` on that its group has, as lines, or what bias and
+    epilogue make of them."""
+    biases, extras, epilogue = finish
     line = LINE_BYTES // t.result.itemsize
     pieces = pipelines.ROWS // line
     for e in range(rows * pieces // pipelines.WARPGROUP):
@@ -314,5 +344,9 @@ def store(
         row, column = k // pieces, k % pieces * line
         if first + row < work.size:
             values = cp.load(staged, (me, row, column), line=line)
-            place = work.row + first + row, work.column + pipelines.ROWS * me + column
-            cp.store(out, place, values)
+            i, j = work.row + first + row, work.column + pipelines.ROWS * me + column
+            if len(biases) and work.group < t.groups:
+                values = values + t.sums(cp.load(biases[0][work.group, i], j, line=line))
+            if epilogue is not None:
+                values = finished(values, (i, j), (), extras, epilogue)
+            cp.store(out, (i, j), out.dtype(values))

@@ -1,14 +1,16 @@
 """Products of groups of rows with a matrix each, as in mixtures of experts.
 
 The rows of a group follow each other; where each group ends is known on the device alone. So cubes
-find the group of a row while they run; `experts_on_hopper` has the way by tensor cores.
+find the group of a row while they run; `experts_on_cpus` and `experts_on_hopper` have faster ways.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import cubepy as cp
+from cubepy.kernels.matmul.finish import finished, finished_number
 from cubepy.record import dataclass
 
 
@@ -29,9 +31,13 @@ def multiply_rows_of_groups(
     weights: cp.Tensor,
     ends: cp.Tensor,
     out: cp.Tensor,
+    biases: Any,
+    extras: Any,
+    epilogue: cp.Comptime[Callable[..., Any] | None],
     t: cp.Comptime[Rows],
 ) -> None:
-    """A cube for each row of `x` [rows, k]; `weights` [groups, k, n], `out` [rows, n]."""
+    """A cube for each row of `x` [rows, k]; `weights` [groups, k, n], `out` [rows, n], a bias
+    [groups, rows, n]."""
     row = cp.CUBE_POS
     group = group_of_row(row, ends)
     step = 1 if t.turned else t.line
@@ -46,9 +52,14 @@ def multiply_rows_of_groups(
                 left = cp.load(x[row], i, line=t.line) if t.turned else x[row, i]
                 sums = sums + t.sums(left) * t.sums(values)
         if t.turned:
-            out[row, c] = out.dtype(sums.sum())
+            v = sums.sum()
+            if len(biases) and group < weights.shape[0]:
+                v = v + t.sums(biases[0][group, row, c])
+            out[row, c] = out.dtype(finished_number(v, (row, c), (), extras, epilogue))
         else:
-            cp.store(out[row], c, out.dtype(sums))
+            if len(biases) and group < weights.shape[0]:
+                sums = sums + t.sums(cp.load(biases[0][group, row], c, line=t.line))
+            cp.store(out[row], c, out.dtype(finished(sums, (row, c), (), extras, epilogue)))
 
 
 def group_of_row(row: Any, ends: Any) -> Any:
@@ -57,3 +68,14 @@ def group_of_row(row: Any, ends: Any) -> Any:
     while group < ends.shape[0] and row >= ends[group]:
         group += 1
     return group
+
+
+def rows_of_group(group: Any, ends: Any, rows: Any) -> Any:
+    """The first row of a group and the one behind its last; of the group behind the last one, the
+    rows that no group has."""
+    begin, end = cp.i64(0), cp.i64(rows)
+    for g in range(min(group, ends.shape[0])):
+        begin = max(begin, cp.i64(ends[g]))
+    if group < ends.shape[0]:
+        end = min(max(begin, cp.i64(ends[group])), rows)
+    return min(begin, rows), end

@@ -110,9 +110,26 @@ def multiply_split(
     where = unravelled(cp.CUBE_POS // (down * across), out.shape[: out.rank - 2])
     x, y = chosen(a, where), chosen(b, where)
     result = out, (chosen(sums[0], where) if len(sums) else chosen(out, where)), where
-    inner = x.shape[1] if t.left == "rows" else x.shape[0]
     first, j0 = cp.CUBE_POS // across % down * height, cp.CUBE_POS % across * width
-    tiles = (min(width, n - j0) + PANEL - 1) // PANEL
+    place = first, min(first + height, m), j0, min(width, n - j0)
+    multiply_block(x, y, result, place, depth, biases, extras, epilogue, t)
+
+
+def multiply_block(
+    x: Any,
+    y: Any,
+    result: Any,
+    place: Any,
+    depth: Any,
+    biases: Any,
+    extras: Any,
+    epilogue: Any,
+    t: Any,
+) -> None:
+    """Make the rows and columns of the result that a cube has, as in `units`."""
+    first, end, j0, width = place
+    inner = x.shape[1] if t.left == "rows" else x.shape[0]
+    tiles = (width + PANEL - 1) // PANEL
     blocks = t.depth // PANEL
     left = cp.shared((blocks * BLOCK_ROWS, SIDE), cp.u32)
     # One row more than is used: panels share no set of a cache
@@ -124,7 +141,7 @@ def multiply_split(
         deep = (count + PANEL - 1) // PANEL
         part = k0, k0 + depth >= inner
         ranges = pack_right(y, right, j0, k0, deep, tiles, t)
-        for i0 in range(first, min(first + height, m), PANEL):
+        for i0 in range(first, end, PANEL):
             fits = are_in_range(pack_left(x, left, i0, k0, deep, t), ranges)
             for tile in range(tiles):
                 j = j0 + tile * PANEL

@@ -112,7 +112,12 @@ def choose(target: Target, problem: Problem) -> OnCpus | OnGpus:
         if problem.right == ROWS:
             return streams(target, problem)
         return dots(target, problem)
-    return narrow(target, problem) or units(target, problem) or _faster(target, problem)
+    return narrow(target, problem) or in_blocks(target, problem)
+
+
+def in_blocks(target: Target, problem: Problem) -> InBlocks:
+    """The kernel of a CPU whose cubes make blocks of the result."""
+    return units(target, problem) or _faster(target, problem)
 
 
 def _faster(target: Target, problem: Problem) -> Split | Blocks:
@@ -122,8 +127,7 @@ def _faster(target: Target, problem: Problem) -> Split | Blocks:
         return whole
     is_far = problem.k * problem.n * problem.factors.itemsize > target.cache_bytes
     slow, fast = (
-        _effort(target, problem, t, divide(target, problem, t), packed)
-        * _rounded(problem.k, t.line)
+        _effort(target, problem, t, divide(target, problem, t), packed) * rounded(problem.k, t.line)
         for t, packed in ((whole, FAR_PACKED if is_far else PACKED), (parts, SPLIT_PACKED))
     )
     return parts if fast <= SPLIT_GAIN * slow else whole
@@ -205,7 +209,7 @@ def narrow(target: Target, problem: Problem) -> Narrow | None:
 def narrow_height(target: Target, problem: Problem, t: Narrow) -> int:
     """Rows of a cube: as many as are worth a cube, or as few as give all cores their share."""
     wanted = min(CUBES * target.cores, problem.work // NARROW_WORK) // problem.batches
-    return _rounded(-(-problem.m // max(1, wanted)), t.rows)
+    return rounded(-(-problem.m // max(1, wanted)), t.rows)
 
 
 def units(target: Target, problem: Problem) -> Units | None:
@@ -218,12 +222,12 @@ def units(target: Target, problem: Problem) -> Units | None:
     if not has_unit and not has_dots(target, problem.elements):
         return None
     size = problem.elements.itemsize
-    depth = min(UNIT_DEPTH, _rounded(problem.k * size, ROW_BYTES)) // size
+    depth = min(UNIT_DEPTH, rounded(problem.k * size, ROW_BYTES)) // size
     width = target.cache_bytes * UNIT_PART // 8 // (depth * size) // PANEL * PANEL
     return Units(
         PANEL if has_unit else tile_extents(target)[0],
         depth,
-        min(max(PANEL, width), _rounded(problem.n, PANEL)),
+        min(max(PANEL, width), rounded(problem.n, PANEL)),
         problem.left,
         problem.right,
         problem.elements,
@@ -246,12 +250,12 @@ def split(target: Target, problem: Problem) -> Split | None:
     if not has_split_units(target):
         return None
     is_few = problem.m <= EVEN
-    depth = min(SPLIT_FEW_DEPTH if is_few else SPLIT_DEPTH, _rounded(problem.k, PANEL))
+    depth = min(SPLIT_FEW_DEPTH if is_few else SPLIT_DEPTH, rounded(problem.k, PANEL))
     width = target.cache_bytes * UNIT_PART // 8 // (depth * PARTS * 2) // PANEL * PANEL
     width = min(width, SPLIT_FEW_WIDTH) if is_few else width
     return Split(
         depth,
-        min(max(PANEL, width), _rounded(problem.n, PANEL)),
+        min(max(PANEL, width), rounded(problem.n, PANEL)),
         problem.left,
         problem.right,
         is_finished=problem.is_finished,
@@ -287,7 +291,7 @@ def divide(target: Target, problem: Problem, t: InBlocks) -> Division:
         height, width = _balanced(target, problem, t, _blocks_wanted(target, problem))
     depth = even_part(problem.k, t.depth)
     return Division(
-        _rounded(height, t.rows), _rounded(width, t.step), min(_rounded(depth, t.line), t.depth)
+        rounded(height, t.rows), rounded(width, t.step), min(rounded(depth, t.line), t.depth)
     )
 
 
@@ -307,9 +311,9 @@ def _halved(target: Target, problem: Problem, t: Units) -> tuple[int, int]:
     while _cubes(problem, height, width) < wanted:
         is_tall = height >= UNIT_TALL * width or width <= 2 * t.step
         if is_tall and height > 4 * t.rows:
-            height = _rounded(-(-height // 2), t.rows)
+            height = rounded(-(-height // 2), t.rows)
         elif width > 2 * t.step:
-            width = _rounded(-(-width // 2), t.step)
+            width = rounded(-(-width // 2), t.step)
         else:
             break
     return height, width
@@ -326,9 +330,9 @@ def _blocks_wanted(target: Target, problem: Problem) -> int:
 def _balanced(target: Target, problem: Problem, t: Blocks | Split, wanted: int) -> tuple[int, int]:
     """Rows and columns of a cube: those with which the core that has most to do has least."""
     parts = -(-wanted // problem.batches)
-    heights = {_rounded(-(-problem.m // n), t.rows) for n in range(1, parts + 1)}
+    heights = {rounded(-(-problem.m // n), t.rows) for n in range(1, parts + 1)}
     least = -(-problem.n // t.width)
-    widths = {_rounded(-(-problem.n // n), t.step) for n in range(least, least + parts + 1)}
+    widths = {rounded(-(-problem.n // n), t.step) for n in range(least, least + parts + 1)}
     many = [Division(h, w, t.depth) for h in heights for w in widths if w <= t.width]
     enough = [d for d in many if _cubes(problem, d.height, d.width) >= wanted]
     packed = SPLIT_PACKED if isinstance(t, Split) else PACKED
@@ -339,8 +343,8 @@ def _balanced(target: Target, problem: Problem, t: Blocks | Split, wanted: int) 
 def _effort(target: Target, problem: Problem, t: Blocks | Split, d: Division, packed: int) -> int:
     """Multiplications for an element of k that the busiest core makes, where to pack an element
     takes as long as `packed` of them."""
-    height = min(d.height, _rounded(problem.m, t.rows))
-    width = min(d.width, _rounded(problem.n, t.step))
+    height = min(d.height, rounded(problem.m, t.rows))
+    width = min(d.width, rounded(problem.n, t.step))
     turns = -(-_cubes(problem, d.height, d.width) // target.cores)
     return turns * (height * width + packed * (height + width))
 
@@ -361,7 +365,7 @@ def streams(target: Target, problem: Problem) -> Streams:
         wanted = 1
     step = line * lines
     most = max(step, LONGEST // step * step)
-    width = min(_rounded(even_part(-(-problem.n // wanted), most), step), most)
+    width = min(rounded(even_part(-(-problem.n // wanted), most), step), most)
     ahead = STEPS if _is_far(target, problem) else 0
     return Streams(rows, groups, line, lines, STEPS, width, ahead, problem.sums)
 
@@ -379,7 +383,7 @@ def dots(target: Target, problem: Problem) -> Dots:
     wanted = -(-target.cores * CUBES // problem.batches)
     if problem.work < CUBE_WORK // 8:
         wanted = 1
-    width = _rounded(-(-problem.n // wanted), columns)
+    width = rounded(-(-problem.n // wanted), columns)
     ahead = AHEAD_BYTES // problem.dtype.itemsize if _is_far(target, problem) else 0
     return Dots(rows, groups, columns, line, depth, width, ahead, problem.sums)
 
@@ -401,5 +405,6 @@ def power_above(n: int) -> int:
     return 1 << max(0, n - 1).bit_length()
 
 
-def _rounded(n: int, step: int) -> int:
+def rounded(n: int, step: int) -> int:
+    """The least multiple of `step` that is at least n, and no less than `step`."""
     return max(step, -(-n // step) * step)

@@ -61,14 +61,23 @@ def multiply_streams(
     t: cp.Comptime[Streams],
 ) -> None:
     """A cube for `width` columns of each product [..., m, k] by [..., k, n]; one unit each."""
-    m, n = t.rows * t.groups, out.shape[out.rank - 1]
+    n = out.shape[out.rank - 1]
     across = (n + t.width - 1) // t.width
     where = unravelled(cp.CUBE_POS // across, out.shape[: out.rank - 2])
-    x, y = chosen(a, where), chosen(b, where)
+    j0 = cp.CUBE_POS % across * t.width
+    place = where, 0, j0, min(t.width, n - j0)
+    multiply_rows(chosen(a, where), chosen(b, where), out, place, biases, extras, epilogue, t)
+
+
+def multiply_rows(
+    x: Any, y: Any, out: Any, place: Any, biases: Any, extras: Any, epilogue: Any, t: Any
+) -> None:
+    """Make some columns of few rows; `place`: the indices of the product, its first row in `out`,
+    the first column, how many columns."""
+    where, first, j0, columns = place
+    m, inner = t.rows * t.groups, y.shape[0]
     sums = cp.shared((m, t.width // t.line), cp.Line[t.sums, t.line])
     held = cp.shared((m, t.steps), t.sums)
-    inner, j0 = y.shape[0], cp.CUBE_POS % across * t.width
-    columns = min(t.width, n - j0)
     count, whole = (columns + t.line - 1) // t.line, columns // (t.line * t.lines) * t.lines
     for c in range(count):
         for r in cp.unroll(range(m)):
@@ -78,11 +87,11 @@ def multiply_streams(
         add_steps(x, y, held, sums, k, j0, whole, count, t.steps, t)
     for k in range(end, inner):
         add_steps(x, y, held, sums, k, j0, 0, count, 1, t)
-    for r in range(min(m, out.shape[out.rank - 2])):
-        row = out[(*where, r)]
+    for r in range(min(m, x.shape[0])):
+        row = out[(*where, first + r)]
         for c in range(count):
             j = j0 + c * t.line
-            v = finished(sums[r, c], (*where, r, j), biases, extras, epilogue)
+            v = finished(sums[r, c], (*where, first + r, j), biases, extras, epilogue)
             cp.store(row, j, v)
 
 
@@ -103,7 +112,7 @@ def add_steps(
         row = x[min(r, x.shape[0] - 1)]
         for u in cp.unroll(range(steps)):
             held[r, u] = t.sums(row[k + u])
-    for group in range(min(t.groups, x.shape[0])):
+    for group in range(min(t.groups, (x.shape[0] + t.rows - 1) // t.rows)):
         factors, part = held[group * t.rows :], sums[group * t.rows :]
         if steps > 1:
             for c in range(0, whole, t.lines):
@@ -175,21 +184,30 @@ def multiply_dots(
     t: cp.Comptime[Dots],
 ) -> None:
     """A cube for `width` columns of each product [..., m, k] by [..., n, k]; one unit each."""
-    m, n = out.shape[out.rank - 2], out.shape[out.rank - 1]
+    n = out.shape[out.rank - 1]
     across = (n + t.width - 1) // t.width
     where = unravelled(cp.CUBE_POS // across, out.shape[: out.rank - 2])
-    x, y, z = chosen(a, where), chosen(b, where), chosen(out, where)
     j0 = cp.CUBE_POS % across * t.width
+    place = where, 0, j0, min(t.width, n - j0)
+    dot_rows(chosen(a, where), chosen(b, where), out, place, biases, extras, epilogue, t)
+
+
+def dot_rows(
+    x: Any, y: Any, out: Any, place: Any, biases: Any, extras: Any, epilogue: Any, t: Any
+) -> None:
+    """As `multiply_rows`, by dot products."""
+    where, first, j0, columns = place
+    m, z = x.shape[0], chosen(out, where)
     sums = cp.shared((t.groups, t.rows, t.columns), cp.Line[t.sums, t.line])
-    for j in range(j0, min(j0 + t.width, n), t.columns):
+    for j in range(j0, j0 + columns, t.columns):
         for k in range(0, max(x.shape[1], 1), t.depth):
-            for group in range(min(t.groups, m)):
+            for group in range(min(t.groups, (m + t.rows - 1) // t.rows)):
                 add_dots(x, y, sums[group], group * t.rows, j, k, t)
         for i in range(m):
-            for c in range(min(t.columns, n - j)):
-                index = (*where, i, j + c)
+            for c in range(min(t.columns, j0 + columns - j)):
+                index = (*where, first + i, j + c)
                 total = sums[i // t.rows, i % t.rows, c].sum()
-                z[i, j + c] = finished_number(total, index, biases, extras, epilogue)
+                z[first + i, j + c] = finished_number(total, index, biases, extras, epilogue)
 
 
 def add_dots(x: Any, y: Any, sums: Any, i: Any, j: Any, begin: Any, t: Any) -> None:

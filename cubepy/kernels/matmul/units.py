@@ -96,9 +96,27 @@ def multiply_units(
     where = unravelled(cp.CUBE_POS // (down * across), out.shape[: out.rank - 2])
     x, y = chosen(a, where), chosen(b, where)
     result = out, (chosen(sums[0], where) if len(sums) else chosen(out, where)), where
-    inner = x.shape[1] if t.left == "rows" else x.shape[0]
     first, j0 = cp.CUBE_POS // across % down * height, cp.CUBE_POS % across * width
-    tiles = (min(width, n - j0) + PANEL - 1) // PANEL
+    place = first, min(first + height, m), j0, min(width, n - j0)
+    multiply_block(x, y, result, place, depth, biases, extras, epilogue, t)
+
+
+def multiply_block(
+    x: Any,
+    y: Any,
+    result: Any,
+    place: Any,
+    depth: Any,
+    biases: Any,
+    extras: Any,
+    epilogue: Any,
+    t: Any,
+) -> None:
+    """Make the rows and columns of the result that a cube has; `place`: the first row, the one
+    behind the last, the first column, how many columns."""
+    first, end, j0, width = place
+    inner = x.shape[1] if t.left == "rows" else x.shape[0]
+    tiles = (width + PANEL - 1) // PANEL
     blocks = t.depth // t.line
     held = (t.rows + SIDE - 1) // SIDE * SIDE
     kind = cp.u8 if t.moved else t.factors
@@ -111,7 +129,7 @@ def multiply_units(
         deep = (count + t.line - 1) // t.line
         part = k0, k0 + depth >= inner
         pack_right(y, right, j0, k0, deep, tiles, t)
-        for i0 in range(first, min(first + height, m), t.rows):
+        for i0 in range(first, end, t.rows):
             taken = blocks_taken(x, i0, k0, deep, t)
             if taken < deep:
                 pack_left(x, left, i0, k0, (taken, deep), t)

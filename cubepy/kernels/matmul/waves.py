@@ -157,7 +157,8 @@ def grouped(target: Target, problem: Problem, groups: int) -> Grouped | None:
         tall if tiles >= target.multiprocessors else ROWS_OF_UNIT,
         tuple(w for w in WIDTHS if w <= PROMOTED_WIDTH or not promotes),
         *(1, BAND, groups, problem.right != COLUMNS),
-        *(problem.elements, elements, problem.sums, promotes, problem.result),
+        *(problem.elements, elements, problem.sums, promotes),
+        problem.sums if problem.is_finished else problem.result,
     )
     rest = target.shared_bytes - (t.shared_bytes - t.stage_bytes)
     t = replace(t, stages=min(MOST_STAGES, rest // t.stage_bytes))
