@@ -178,9 +178,15 @@ class Fault:
     span: Span | None
 
 
+def host_symbol(kernel: str) -> str:
+    """What a kernel is called in machine code of processors: none of the functions that LLVM calls
+    by name, as `memset`, which a user's kernel may be named like."""
+    return f"cube.{kernel}"
+
+
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """Compiled code for one target. `code` is what its runtime loads; `entry` its symbol.
+    """Compiled code for one target. `code` is what its runtime loads; `entry` the kernel's name.
 
     With `scratch_bytes`, one more slot follows the cube counts: 0, where the kernel writes how many
     bytes it asked for in vain. With `faults`, so does the address of a `FAULT_WORDS` record.

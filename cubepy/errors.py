@@ -433,7 +433,7 @@ _row(
     "E417",
     LaunchTypeError,
     "{kernel}: `{argument}` is an array, but its annotation `{expected}` asks for a number",
-    "pass a number, or annotate the parameter as cp.Tensor[cp.{expected}]",
+    "pass a number, or annotate the parameter as {tensor}",
 )
 _row(
     "E418",

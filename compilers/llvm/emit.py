@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from cubepy.artifact import host_symbol
 from cubepy.compilers.llvm import amx, dots, memory, numbers, printing
 from cubepy.compilers.llvm import ops as spell
 from cubepy.compilers.llvm.jumps import Edge, Loop, Merge
@@ -91,7 +92,7 @@ class Emitter(UnitLoops):
         kept = "ptr noalias nonnull align 64"
         blocks = [f"{kept} {self.scratch_parameter(v)}" for v in self.scratch.offsets]
         args = ", ".join([*params, *counts, *record, *blocks, "i64 %begin", "i64 %end"])
-        name = self.kernel.name
+        name = host_symbol(self.kernel.name)
         head = f"define internal void @{name}.cubes({args}) #1{self.w.attach(0)} {{"
         body = [head, "entry:", *self.w.entry, *self.w.lines, "}", ""]
         return self.w.module(
@@ -106,7 +107,8 @@ class Emitter(UnitLoops):
 
     def _param(self, param: Param) -> str:
         value = param.value
-        register = f"%{value.name}.arg"  # the dot keeps it apart from the compiler's own names
+        name = value.name  # the dot keeps it apart from the compiler's own names
+        register = f"%{name}.arg" if name.isascii() else self.w.fresh(name)
         self._registers[value] = register
         if not isinstance(value.type, Buffer):
             return f"{spell.type_name(value.type)} {register}"

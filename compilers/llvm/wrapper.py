@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cubepy.artifact import host_symbol
 from cubepy.compilers.llvm import amx
 from cubepy.compilers.llvm import ops as spell
 from cubepy.compilers.llvm.scratch import TAKE, ScratchPlan
@@ -13,7 +14,8 @@ from cubepy.ir.types import Buffer, Type
 def wrapper(kernel: Kernel, scratch: ScratchPlan, w: Writer, reports_faults: bool) -> list[str]:
     """Its lines. The argument block has a slot of eight bytes for each parameter, then the counts
     and what `Artifact` says of more slots."""
-    lines = [f"define void @{kernel.name}(ptr %args, i64 %begin, i64 %end) #0{w.attach(1)} {{"]
+    symbol = host_symbol(kernel.name)
+    lines = [f"define void @{symbol}(ptr %args, i64 %begin, i64 %end) #0{w.attach(1)} {{"]
     lines.append("entry:")
     passed: list[str] = []
     types = [_slot_type(p.value.type) for p in kernel.params] + ["i64"] * 3
@@ -29,7 +31,7 @@ def wrapper(kernel: Kernel, scratch: ScratchPlan, w: Writer, reports_faults: boo
         passed.append(f"{t} %{'bool' if t == 'i1' else 'arg'}{k}")
     passed += _take_scratch(scratch, w, lines, 8 * len(types))
     call = ", ".join([*passed, "i64 %begin", "i64 %end"])
-    calls = [f"call void @{kernel.name}.cubes({call})"]
+    calls = [f"call void @{symbol}.cubes({call})"]
     if amx.uses_tiles(kernel):
         calls = [amx.configure(w), *calls, amx.RELEASE]
     lines += [f"  {text}{w.attach(2)}" for text in calls]

@@ -37,7 +37,17 @@ from cubepy.frontend.wording import describe, spell
 from cubepy.ir import ops
 from cubepy.ir.core import Region, Value
 from cubepy.ir.opdef import OpDef, TypingError
-from cubepy.ir.types import DType, Line, LineOf, bool_, element_of, find_dtype, width_of
+from cubepy.ir.types import (
+    DType,
+    Line,
+    LineOf,
+    bool_,
+    element_of,
+    find_dtype,
+    i32,
+    width_of,
+    with_element,
+)
 from cubepy.lang.annotations import is_comptime_annotation, resolve_annotations
 from cubepy.lang.builtins import BUILTINS, Position
 from cubepy.lang.function import BoundFunction, Captures, CubeFunction, read_source, unwrap
@@ -347,7 +357,23 @@ def _call_method(
         return inline(frame, node, unwrap(function), [method.owner, *args], kwargs)
     if isinstance(method.owner, TensorRef):
         return mask_of_lanes(frame.tracer, method.owner, args[0] if len(args) == 1 else tuple(args))
-    return frame.tracer.b.emit(LINE_METHODS[method.name], method.owner)
+    if args or kwargs:
+        reason, text = "it takes no arguments: it is of all lanes", f"{method.name}()"
+        raise frame.tracer.error("E106", name=method.name, reason=reason, signature=text)
+    return over_lanes(frame.tracer, method.owner, method.name)
+
+
+def over_lanes(tracer: Tracer, line: Value, name: str) -> Value:
+    """The lanes of a line combined. `any` and `all` are of their truth; bools are counted by `sum`,
+    as `prod` multiplies them as integers, and the least and the greatest of them are bools."""
+    is_mask = element_of(line.type) is bool_
+    if name in ("any", "all") and not is_mask:
+        line = tracer.cast(line, with_element(line.type, bool_))
+    elif is_mask and name in ("sum", "prod"):
+        line = tracer.cast(line, with_element(line.type, i32))
+    elif is_mask:
+        name = {"min": "all", "max": "any"}.get(name, name)
+    return tracer.b.emit(LINE_METHODS[name], line)
 
 
 def method_of(frame: Frame, owner: Any, name: str) -> FunctionType | None:

@@ -15,7 +15,7 @@ from cubepy.frontend.expressions import condition, short_circuit
 from cubepy.frontend.overloads import deciding
 from cubepy.frontend.tracer import Frame
 from cubepy.frontend.unpacking import MAX_UNROLLED, items_of, paired, too_many
-from cubepy.frontend.values import UNSET, is_comptime
+from cubepy.frontend.values import UNSET, Unroll, is_comptime
 from cubepy.frontend.walrus import all_targets
 
 
@@ -124,7 +124,8 @@ def _generate(
         yield evaluate(frame, node.elt)
         return
     generator = node.generators[level]
-    sequence = items_of(evaluate(frame, generator.iter) if first is UNSET else first)
+    given = evaluate(frame, generator.iter) if first is UNSET else first
+    sequence = given.items if isinstance(given, Unroll) else items_of(given)
     if sequence is None:
         where = (
             "write it where"

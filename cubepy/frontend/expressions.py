@@ -51,7 +51,7 @@ from cubepy.frontend.wording import describe, spell
 from cubepy.ir import ops
 from cubepy.ir.core import Op, Value
 from cubepy.ir.opdef import is_speculatable
-from cubepy.ir.types import Line, bool_
+from cubepy.ir.types import Line, bool_, with_element
 from cubepy.lang.function import Source
 
 
@@ -386,8 +386,9 @@ def _conditional(frame: Frame, node: ast.IfExp) -> Any:
         return evaluate(frame, node.body if test else node.orelse)
     tracer = frame.tracer
     if isinstance(test, Value) and isinstance(test.type, Line):
+        mask = tracer.cast(test, with_element(test.type, bool_))
         a, b = evaluate(frame, node.body), evaluate(frame, node.orelse)
-        return select(frame, test, a, b)
+        return select(frame, mask, a, b)
     chosen = tracer.truth(test)
     then, a = _in_region(frame, partial(_where_true, frame, node))
     otherwise, b = _in_region(frame, lambda: evaluate(frame, node.orelse))
@@ -543,16 +544,26 @@ def _joined(frame: Frame, node: ast.JoinedStr) -> Any:
     return Formatted("".join(texts), operands)
 
 
+_CONVERSIONS: dict[int, Callable[[Any], str]] = {ord("s"): str, ord("r"): repr, ord("a"): ascii}
+
+
 @expression(ast.FormattedValue)
 def _formatted(frame: Frame, node: ast.FormattedValue) -> Any:
     value = evaluate(frame, node.value)
     spec = evaluate(frame, node.format_spec) if node.format_spec else ""
+    converted = _CONVERSIONS.get(node.conversion)
     if isinstance(value, Value) and isinstance(spec, str):
+        if converted is not None and spec:
+            hint = 'leave the conversion out, as in f"{v:>8}"'
+            _at(frame, node.value)
+            raise frame.tracer.error("E112", what="the text that an f-string formats", hint=hint)
         return formatted(frame, value, spec)
     if not is_comptime(value) or not is_comptime(spec):
         hint = "print the value without a format, as in cp.print(value)"
         _at(frame, node.value)  # Python 3.11 gives the place of the whole f-string for `node`
         raise frame.tracer.error("E112", what="what an f-string formats", hint=hint)
+    if converted is not None:
+        value = comptime_result(frame, converted, value)
     return comptime_result(frame, format, value, spec)
 
 

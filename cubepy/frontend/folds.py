@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from cubepy.errors import Error
 from cubepy.frontend.attributes import node_here
-from cubepy.frontend.calls import run_local
+from cubepy.frontend.calls import over_lanes, run_local
 from cubepy.frontend.dispatch import intrinsic
 from cubepy.frontend.iterables import is_lazy
 from cubepy.frontend.overloads import apply_binary, apply_comparison, deciding
@@ -60,7 +60,7 @@ def _all_of(frame: Frame, sequence: Any) -> Any:
 
 def _fold_truth(frame: Frame, sequence: Any, row: OpDef, function: Any) -> Any:
     if isinstance(sequence, Value):
-        return _of_lanes(frame, sequence, ops.REDUCE_OR if row is ops.OR else ops.REDUCE_AND)
+        return _of_lanes(frame, sequence, "any" if row is ops.OR else "all")
     if is_lazy(sequence):
         return fold(frame, function, sequence)
     node = node_here(frame)
@@ -74,14 +74,19 @@ def _fold_truth(frame: Frame, sequence: Any, row: OpDef, function: Any) -> Any:
     return result
 
 
-def _of_lanes(frame: Frame, mask: Value, row: OpDef) -> Value:
-    return frame.tracer.b.emit(row, mask) if isinstance(mask.type, Line) else mask
+def _of_lanes(frame: Frame, mask: Value, name: str) -> Value:
+    return over_lanes(frame.tracer, mask, name) if isinstance(mask.type, Line) else mask
 
 
 @intrinsic(lang.any_)
 def any_(frame: Frame, mask: Any) -> Any:
     """One bool for a mask; see `cp.any_`."""
-    return bool(mask) if is_comptime(mask) else _of_lanes(frame, mask, ops.REDUCE_OR)
+    if is_comptime(mask):
+        return bool(mask)
+    if not isinstance(mask, Value):
+        given = describe(mask)
+        raise frame.tracer.error("E207", what="any_()", expected="a mask", given=given)
+    return _of_lanes(frame, mask, "any")
 
 
 @intrinsic(builtins.sum)

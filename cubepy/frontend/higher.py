@@ -21,10 +21,9 @@ from cubepy.frontend.values import is_comptime
 
 
 @intrinsic(builtins.map)
-def _map(frame: Frame, function: Any, *sequences: Any) -> Any:
+def _map(frame: Frame, function: Any, sequence: Any, /, *more: Any) -> Any:
     """All results, as a tuple; where a sequence has its items at run time, one by one."""
-    if not sequences:
-        raise TypeError("map() must have at least two arguments.")
+    sequences = sequence, *more
     if any(is_lazy(s) for s in sequences):
         return mapped(function, *[iterable_of_call(frame, s, "map") for s in sequences])
     rows = zip(*[items_of_call(frame, s, "map") for s in sequences], strict=False)

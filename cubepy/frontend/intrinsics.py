@@ -5,6 +5,7 @@ One handler for each name; elementary functions share one that is driven by the 
 
 from __future__ import annotations
 
+import ast
 import builtins
 import dataclasses
 import inspect
@@ -20,11 +21,11 @@ from cubepy.frontend.calls import call
 from cubepy.frontend.captured import note_absent
 from cubepy.frontend.checks import check_operands
 from cubepy.frontend.dispatch import intrinsic
-from cubepy.frontend.expressions import select
+from cubepy.frontend.expressions import choose, select
 from cubepy.frontend.folds import most
 from cubepy.frontend.iterables import is_lazy
 from cubepy.frontend.operators import power
-from cubepy.frontend.overloads import apply_method, deciding
+from cubepy.frontend.overloads import apply_comparison, apply_method, deciding
 from cubepy.frontend.running import comptime_result
 from cubepy.frontend.sequences import items_of_call
 from cubepy.frontend.tracer import Frame
@@ -38,6 +39,7 @@ from cubepy.frontend.values import (
     is_sequence,
     is_tuple,
     type_of,
+    typed_scalar,
 )
 from cubepy.frontend.wording import describe, spell
 from cubepy.ir import metal, ops
@@ -61,16 +63,19 @@ Handler = Callable[..., Any]
 # Numbers
 
 
+def _check_count(frame: Frame, row: OpDef, stub: Any, args: tuple[Any, ...]) -> None:
+    """E106 unless there are as many arguments as the stub of a row has parameters."""
+    names = _parameters(stub)
+    if len(args) != len(names):
+        reason = f"it takes {len(names)} argument{'s' if names[1:] else ''}, not {len(args)}"
+        text = f"{row.name}({', '.join(names)})"
+        hint = _of_bases(args) if row.name == "log" and len(args) == 2 else None
+        raise frame.tracer.error("E106", name=row.name, reason=reason, signature=text, hint=hint)
+
+
 def _elementwise(row: OpDef, stub: Any) -> Handler:
     def handler(frame: Frame, *args: Any) -> Any:
-        names = _parameters(stub)
-        if len(args) != len(names):
-            reason = f"it takes {len(names)} argument{'s' if names[1:] else ''}, not {len(args)}"
-            text = f"{row.name}({', '.join(names)})"
-            hint = _of_bases(args) if row.name == "log" and len(args) == 2 else None
-            raise frame.tracer.error(
-                "E106", name=row.name, reason=reason, signature=text, hint=hint
-            )
+        _check_count(frame, row, stub, args)
         if all(is_number(a) for a in args):
             return stub(*args)
         folded = frame.tracer.fold_literals(stub, *args)
@@ -150,8 +155,9 @@ for _row in ops.TABLE.values():
         _bind_elementwise(_row)
 
 
-def _integer(row: OpDef) -> Handler:
+def _integer(row: OpDef, stub: Any) -> Handler:
     def handler(frame: Frame, *args: Any) -> Value:
+        _check_count(frame, row, stub, args)
         values = common(frame, args, row.name)
         if not element_of(values[0].type).is_integer:
             raise frame.tracer.error(
@@ -168,7 +174,7 @@ def _integer(row: OpDef) -> Handler:
 
 
 for _row in (ops.DIV_TRUNC, ops.REM_TRUNC, ops.MUL_HI, ops.POPCOUNT, ops.CLZ, ops.CTZ):
-    intrinsic(lang.BUILTINS[_row.name])(_integer(_row))
+    intrinsic(lang.BUILTINS[_row.name])(_integer(_row, lang.BUILTINS[_row.name]))
 
 
 @intrinsic(builtins.abs, math.fabs, numpy=("absolute", "fabs"))
@@ -214,10 +220,23 @@ def _extremum(
             "E207", what=what, expected="two values or more, or a sequence of them", given=given
         )
     result, *rest = args[0] if len(args) == 1 else args
-    for a in rest:
+    for place, a in enumerate(rest):
+        if any(isinstance(v, Record) or is_sequence(v) for v in (result, a)):
+            result = _first_or_second(frame, row, result, a, place)
+            continue
         folded = frame.tracer.fold_literals(python, result, a)
         result = _lesser_or_greater(frame, row, result, a) if folded is None else folded
     return result
+
+
+def _first_or_second(frame: Frame, row: OpDef, a: Any, b: Any, place: int) -> Any:
+    """Of two objects or tuples the first, unless they say that the second is less, or greater."""
+    node = node_here(frame)
+    test = apply_comparison(frame, node, ast.Lt if row is ops.MIN else ast.Gt, b, a)
+    if is_comptime(test):
+        return b if test else a
+    key = frame.key(node, f"extremum of item {place}")
+    return choose(frame, key, frame.tracer.truth(test), ([], b), ([], a))
 
 
 def _lesser_or_greater(frame: Frame, row: OpDef, a: Any, b: Any) -> Value:
@@ -310,14 +329,18 @@ def _isinstance(frame: Frame, x: Any, cls: Any) -> bool:
         raise frame.tracer.error(
             "E207", what="isinstance()", expected=expected, given=describe(cls), hint=hint
         )
-    return isinstance(x, cls) if kind is None else issubclass(kind, cls)
+    if kind is None:
+        return isinstance(x, cls)
+    return issubclass(kind, cls) or (typed_scalar(x) is not None and isinstance(x, cls))
 
 
 def _class_of_number(x: Any) -> type | None:
-    """Python's class for numbers of the dtype of a runtime number or line, else None."""
-    if not isinstance(x, Value) or not isinstance(x.type, DType | Line):
+    """Python's class for numbers of the dtype of a runtime number or line, or of one of NumPy's,
+    else None."""
+    typed = typed_scalar(x)
+    if typed is None and (not isinstance(x, Value) or not isinstance(x.type, DType | Line)):
         return None
-    dtype = element_of(x.type)
+    dtype = element_of(x.type) if typed is None else typed[0]
     return bool if dtype is bool_ else float if dtype.is_float else int
 
 

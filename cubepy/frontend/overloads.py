@@ -14,7 +14,7 @@ from typing import Any
 from cubepy.frontend.calls import call, inline, method_of
 from cubepy.frontend.iterables import count_of, known_step
 from cubepy.frontend.operators import all_of, any_of, binary, comparison, inverted, unary
-from cubepy.frontend.running import note_reads
+from cubepy.frontend.running import comptime_result, note_reads
 from cubepy.frontend.tracer import Frame
 from cubepy.frontend.values import (
     FlatRef,
@@ -259,5 +259,7 @@ def deciding(frame: Frame, node: ast.AST, value: Any) -> Any:
         return True
     if isinstance(value, Range):
         return count_of(frame, value)
+    if is_numpy(value):
+        return comptime_result(frame, bool, value)
     value = value.items if isinstance(value, Unroll) else value
     return any(True for _ in value) if is_sequence(value) or is_mapping(value) else value

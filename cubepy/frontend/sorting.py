@@ -6,6 +6,8 @@ import builtins
 from collections.abc import Iterator
 from typing import Any
 
+from cubepy.frontend.attributes import node_here
+from cubepy.frontend.calls import call
 from cubepy.frontend.dispatch import intrinsic
 from cubepy.frontend.expressions import select
 from cubepy.frontend.intrinsics import common
@@ -27,6 +29,13 @@ def _sorted(frame: Frame, sequence: Any, *, key: Any = None, reverse: Any = Fals
     items = items_of_call(frame, sequence, "sorted", hint)
     if is_comptime((items, key, reverse)):
         return tuple(comptime_result(frame, sorted, items, key=key, reverse=reverse))
+    if key is not None and len(items) <= MOST:
+        node = node_here(frame)
+        keys = [call(frame, node, key, [item], {}) for item in items]
+        if is_comptime((keys, reverse)):
+            order = range(len(items))
+            chosen = comptime_result(frame, sorted, order, key=keys.__getitem__, reverse=reverse)
+            return tuple([items[k] for k in chosen])
     if key is not None or not is_comptime(reverse):
         what = f"what sorted() with `{'reverse' if key is None else 'key'}` takes"
         raise frame.tracer.error("E112", what=what, hint="sort numbers alone, the least first")

@@ -68,7 +68,7 @@ def locate(tracer: Tracer, owner: TensorRef | FlatRef, item: Any) -> Place | Ten
     if isinstance(owner, FlatRef):
         return _locate_flat(tracer, owner.tensor, item)
     items = as_items(item)
-    if items == (Ellipsis,):
+    if len(items) == 1 and items[0] is Ellipsis:
         items = ()
     if len(items) > owner.rank:
         raise tracer.error("E104", name=owner.name, rank=owner.rank, given=len(items))

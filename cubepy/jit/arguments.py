@@ -166,7 +166,9 @@ class Matcher:
         memory = None if isinstance(value, type) else self._memory(name, value)
         if memory is not None and (isinstance(annotation, DType) or annotation in _NUMBERS):
             expected = getattr(annotation, "__name__", annotation)
-            raise fail("E417", kernel=self.kernel, argument=name, expected=expected)
+            tensor = f"cp.Tensor[cp.{expected}]" if isinstance(annotation, DType) else "cp.Tensor"
+            found: dict[str, Any] = {"expected": expected, "tensor": tensor}
+            raise fail("E417", kernel=self.kernel, argument=name, **found)
         if memory is not None:
             self.arrays[name] = value
             return self._tensor(name, layout_of(self.kernel, name, memory), wanted, memory)

@@ -19,6 +19,7 @@ from typing import Any, TypeGuard
 from cubepy.errors import Error, fail
 from cubepy.forks import at_fork
 from cubepy.lang.edited import edit_behind, remember
+from cubepy.lang.private import mangle, may_be_private
 from cubepy.lang.unfiled import find_text, typed_lines
 from cubepy.record import dataclass
 from cubepy.span import Span
@@ -126,6 +127,8 @@ def _read_source(code: Any) -> Source:
         raise _asynchronous(tree, code, offset)
     if node is None:
         raise fail("E105", name=code.co_name)
+    if any(map(may_be_private, block)):
+        mangle(node, code)
     has_walrus = any(":=" in line for line in block)
     return Source(node, code.co_filename, code.co_name, offset, has_walrus)
 
@@ -180,6 +183,8 @@ def _read_unfiled(code: Any) -> Source:
         raise _asynchronous(tree, code, 0)
     if node is None:
         raise fail("E105", name=code.co_name)
+    if may_be_private(text):
+        mangle(node, code)
     return Source(node, file, code.co_name, 0)
 
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from threading import Thread
 from typing import Any
 
-from cubepy.artifact import Artifact
+from cubepy.artifact import Artifact, host_symbol
 from cubepy.config import get
 from cubepy.errors import fail
 from cubepy.lazy import cached, cached_property
@@ -76,9 +76,10 @@ class CpuDevice(HostMemory):
     def load(self, artifact: Artifact) -> Loaded:
         """Link machine code into this process."""
         given = symbols() | (scratch.symbols() if artifact.scratch_bytes else {})
-        library = link(artifact.code, [artifact.entry], given)
+        symbol = host_symbol(artifact.entry)
+        library = link(artifact.code, [symbol], given)
         name = crash.Name(artifact.entry)
-        return Loaded(library.address[artifact.entry], library, artifact.lacking_at, name)
+        return Loaded(library.address[symbol], library, artifact.lacking_at, name)
 
     def launch(
         self, loaded: Loaded, block: Any, count: int, grain: int, queue: int | None = None
