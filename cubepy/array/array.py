@@ -13,7 +13,7 @@ import numpy as np
 from cubepy.array.copying import copy_into
 from cubepy.array.dlpack import CUDA_DEVICE, to_capsule
 from cubepy.array.graphs import is_recording, record
-from cubepy.array.interop import read_memory
+from cubepy.array.interop import queue_now, read_memory
 from cubepy.array.memory import HOST, Memory, contiguous_strides, numpy_dtype, pointer, raw_view
 from cubepy.array.order import Ordered
 from cubepy.errors import Error
@@ -37,7 +37,9 @@ class Array:
 
     @staticmethod
     def __cubepy_memory__(x: Array) -> Memory:
-        return x._memory
+        return (
+            x._memory if x._memory.queue is None else replace(x._memory, queue=queue_now(x._memory))
+        )
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -100,7 +102,7 @@ class Array:
         low, high = memory.extent()
         held = np.empty(high - low, np.uint8)
         if held.size:
-            with Ordered(device, None, (memory,), ()) as queue:
+            with Ordered(device, None, (self.__cubepy_memory__(self),), ()) as queue:
                 device.download(held.ctypes.data, low, held.size, queue)
         place = memory.address - low if held.size else 0
         found = np.ndarray(self.shape, kind, held.data, place, self.strides)
@@ -233,19 +235,36 @@ class Array:
             "typestr": numpy_dtype(self.dtype).str,
             "data": (self._memory.address, not self._memory.is_writeable),
             "version": 3,
-            "stream": self._memory.queue or 1,
+            "stream": queue_now(self._memory) or 1,
         }
 
-    def __dlpack__(self, *, stream: int | None = None, **options: Any) -> Any:
-        """A DLPack capsule; work on the array is finished by then. BufferError off CPU and CUDA."""
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """A DLPack capsule without a version; work on the array is finished by then.
+
+        BufferError off CPU and CUDA, for another device than the array's, and for memory that is
+        not to be written, as such a capsule cannot say so.
+        """
         if self.device == HOST:
-            return self.numpy().__dlpack__(**options)
-        self.__dlpack_device__()
+            versions: dict[str, Any] = {"max_version": max_version} if max_version else {}
+            return self.numpy().__dlpack__(dl_device=dl_device, copy=copy, **versions)
+        if dl_device not in (None, own := self.__dlpack_device__()):
+            raise BufferError(f"the array is on device {own} of DLPack, not on {dl_device}")
+        if copy:
+            return self.copy().__dlpack__()
+        if not self._memory.is_writeable:
+            raise BufferError("the array is not writeable; share a copy: copy=True")
         owner = self._share()
         if owner is not None:
             owner.wait()
         else:
-            find_device(self.device).synchronize(self._memory.queue or 0)
+            find_device(self.device).synchronize(queue_now(self._memory) or 0)
         return to_capsule(self._memory)
 
     def __dlpack_device__(self) -> tuple[int, int]:

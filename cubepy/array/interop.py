@@ -212,14 +212,8 @@ def _of_cuda(x: Any, interface: dict[str, Any]) -> Memory:
     numpy = np.dtype(interface["typestr"])
     dtype, shape = _known(numpy), tuple(interface["shape"])
     address, is_read_only = interface["data"]
-    stream = interface.get("stream")
-    if type(x).__module__ == "cupy":
-        ordinal = x.data.device_id  # also of one without elements, which has no address
-        cuda = sys.modules["cupy"].cuda
-        if ordinal != cuda.runtime.getDevice():  # whose stream the interface gives
-            stream = cuda.get_current_stream(ordinal).ptr
-    else:
-        ordinal = cuda_ordinal(address)
+    is_cupys = type(x).__module__ == "cupy"  # which knows it of one without elements, too
+    ordinal = x.data.device_id if is_cupys else cuda_ordinal(address)
     strides = interface.get("strides") or contiguous_strides(shape, dtype.itemsize)
     return Memory(
         address,
@@ -230,5 +224,27 @@ def _of_cuda(x: Any, interface: dict[str, Any]) -> Memory:
         numpy.isnative,
         x,
         f"cuda:{ordinal}",
-        0 if stream in _DEFAULT_STREAMS else stream,
+        _queue_of_interface(x, interface, ordinal),
     )
+
+
+def _queue_of_interface(x: Any, interface: dict[str, Any], ordinal: int) -> int:
+    """The queue in which an array's library works on it now."""
+    stream = interface.get("stream")
+    if type(x).__module__ == "cupy":
+        cuda = sys.modules["cupy"].cuda
+        if ordinal != cuda.runtime.getDevice():  # whose stream the interface gives
+            stream = cuda.get_current_stream(ordinal).ptr
+    return 0 if stream in _DEFAULT_STREAMS else int(stream)
+
+
+def queue_now(memory: Memory) -> int | None:
+    """The queue in which another library works on memory now; it may have changed since the memory
+    was read, and the stream that it was in may be gone."""
+    owner = memory.owner
+    if type(owner).__module__.partition(".")[0] == "torch":
+        return queue_of_tensor(owner)
+    interface = getattr(owner, "__cuda_array_interface__", None)
+    if interface is None:
+        return memory.queue
+    return _queue_of_interface(owner, interface, int(memory.device.rpartition(":")[2]))

@@ -11,10 +11,15 @@ from cubepy.errors import fail
 def with_queues(device: Any) -> Any:
     """The device, if it has queues beside its own; else `UnsupportedError` E310."""
     found = placed(device)
-    if not hasattr(found, "new_queue"):
-        reason = "its launches return when they are done, or share one queue"
-        raise fail("E310", op="Stream", target=found.name, reason=reason, suggestion="")
+    check_queues(found)
     return found
+
+
+def check_queues(device: Any) -> None:
+    """E310 unless a device has queues beside its own."""
+    if not hasattr(device, "new_queue"):
+        reason = "its launches return when they are done, or share one queue"
+        raise fail("E310", op="Stream", target=device.name, reason=reason, suggestion="")
 
 
 class Stream:
@@ -65,13 +70,13 @@ class Event:
 def queue_of(stream: Any) -> int:
     """The handle of a stream: CubePy's, torch's, CuPy's, Numba's, PyCUDA's, or an integer.
 
-    `LaunchError` E416 for what is none.
+    E420 for what is none.
     """
     for name in ("handle", "cuda_stream", "ptr"):
         found = getattr(stream, name, None)
         if found is not None:
-            return int(getattr(found, "value", found))
-    if isinstance(stream, int):
+            return int(getattr(found, "value", found) or 0)  # ctypes has None for 0
+    if isinstance(stream, int) and not isinstance(stream, bool):
         return stream
-    reason = "it is no stream"
-    raise fail("E416", given=repr(stream), reason=reason, suggestion="pass a cp.Stream")
+    reason = "it is a cp.Stream, one of torch, CuPy, Numba or PyCUDA, or a handle"
+    raise fail("E420", name="stream", value=repr(stream), reason=reason)

@@ -20,6 +20,7 @@ import numpy as np
 from cubepy.array.interop import read_memory, records_gradients
 from cubepy.array.memory import HOST, Memory, raw_view
 from cubepy.array.order import Ordered
+from cubepy.array.streams import check_queues
 from cubepy.errors import fail
 from cubepy.frontend.signature import Signature
 from cubepy.ir.numbers import convert, to_bits
@@ -218,6 +219,8 @@ def prepare(
         return prepare(*given)
     slots = compiled.artifact.slots
     plan = plan_of(matcher, signature, compiled.facts, slots, rule, width, collapsed)
+    if settings.queue is not None:
+        check_queues(device)
     return _fill(plan, compiled, device, matcher, count, settings.queue), matcher
 
 

@@ -244,4 +244,5 @@ class Queues:
 
     def join(self, queue: int | None, other: int | None) -> None:
         """Let a queue wait for all that is in another by now."""
-        self.wait_event(queue, self.record(other).handle)
+        event = self.record(other)  # which another thread may record if it dies before the wait
+        self.wait_event(queue, event.handle)

@@ -208,3 +208,39 @@ def test_streams_of_several_gpus():
     finally:
         with cupy.cuda.Device(1):
             cupy.cuda.Stream.null.use()
+
+
+def captured(call: Any) -> Any:
+    """A graph of CuPy's of a call, and its result."""
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        call()
+        stream.synchronize()
+        stream.begin_capture()
+        found = call()
+        graph = stream.end_capture()
+    return graph, stream, found
+
+
+def test_scratch_of_a_captured_call_is_its_own():
+    x = cupy.random.rand(5, 70_000, dtype="float32")
+    graph, stream, (values, _) = captured(lambda: cp.kernels.sort(x))
+    others = [cupy.full(x.size // 4, 7, "float32") for _ in range(64)]
+    x[...] = cupy.random.rand(*x.shape, dtype="float32")
+    cupy.cuda.runtime.deviceSynchronize()
+    graph.launch(stream)
+    stream.synchronize()
+    assert cupy.array_equal(values, cupy.sort(x))
+    assert all((other == 7).all() for other in others)
+
+
+def test_numbers_of_a_captured_call():
+    mask, x = cupy.arange(1000) % 3 == 0, cupy.arange(1000, dtype="float32")
+    graph, stream, found = captured(lambda: cp.kernels.where(mask, x, 5.0))
+    others = [cupy.full(1, 9, "float32") for _ in range(100)]
+    x += 1
+    cupy.cuda.runtime.deviceSynchronize()
+    graph.launch(stream)
+    stream.synchronize()
+    assert cupy.array_equal(found, cupy.where(mask, x, 5.0))
+    assert all((other == 9).all() for other in others)

@@ -107,6 +107,10 @@ class Library(Protocol):
         """What makes such arrays, for plans that make one in each call."""
         ...
 
+    def scratch_maker(self, shape: Shape) -> Callable[[], Any]:
+        """The same for arrays that the caller never has, and so cannot keep for a graph."""
+        ...
+
     def scalar(self, x: Any) -> Any:
         """An array without axes as its library returns it."""
         ...
@@ -149,6 +153,8 @@ class NumpyLibrary:
             return make
         back = shape.back
         return lambda: make().transpose(back)
+
+    scratch_maker = maker
 
     def scalar(self, x: np.ndarray) -> Any:
         return x[()]
@@ -211,6 +217,8 @@ class TorchLibrary:
             return partial(self.empty, shape)
         return TorchMaker(shape, getattr(torch(), shape.dtype.numpy_name), self._place)
 
+    scratch_maker = maker  # torch's graphs have a pool of their own
+
     def scalar(self, x: Any) -> Any:
         return x
 
@@ -255,6 +263,9 @@ class _Foreign(ABC):
     def maker(self, shape: Shape) -> Callable[[], Any]:
         return partial(self.empty, shape)
 
+    def scratch_maker(self, shape: Shape) -> Callable[[], Any]:
+        return self.maker(shape)
+
     def launch(self, program: Callable[..., None], operands: Sequence[Any]) -> None:
         program(*operands)
 
@@ -295,8 +306,38 @@ class CudaLibrary(_Foreign):
     def scalar(self, x: Any) -> Any:
         return x
 
+    def scratch_maker(self, shape: Shape) -> Callable[[], Any]:
+        make = self.maker(shape)
+        return partial(_kept_for_graphs, make) if self._module == "cupy" else make
+
     def constant(self, value: Number | Sequence[Number], dtype: DType) -> Any:
-        return self._own.constant(value, dtype)
+        if self._module != "cupy" or not _is_captured_by_cupy():
+            return self._own.constant(value, dtype)
+        extents = (len(value),) if isinstance(value, Sequence) else ()
+        made = _kept_for_graphs(partial(self.empty, Shape(extents, dtype)))
+        if not isinstance(value, Sequence):
+            made.fill(value)
+            return made
+        for k, v in enumerate(value):
+            made[k].fill(v)
+        return made
+
+
+_of_graphs: list[Any] = []
+"""What CuPy's graphs use and no caller has: they do not say when they end, and the pool would
+give the memory to others."""
+
+
+def _is_captured_by_cupy() -> bool:
+    return sys.modules["cupy"].cuda.get_current_stream().is_capturing()
+
+
+def _kept_for_graphs(make: Callable[[], Any]) -> Any:
+    """What is made, kept until the process ends if CuPy captures."""
+    made = make()
+    if _is_captured_by_cupy():
+        _of_graphs.append(made)
+    return made
 
 
 def _cupys(cupy: Any, extents: tuple[int, ...], dtype: Any, ordinal: int) -> Any:

@@ -372,7 +372,7 @@ class Planner:
         return Plan(
             self.function,
             tuple(map(self.library.maker, self._results)),
-            tuple(map(self.library.maker, self._scratch)),
+            tuple(map(self.library.scratch_maker, self._scratch)),
             Program(self._steps, len(self._operands), written),
             tuple(_reach(memory) for memory in shown),
             tuple(shown),
